@@ -1,0 +1,140 @@
+//! A scheme from its configuration: the only factory. The command line, the superblock and the
+//! experiments share [`SchemeConfig`].
+
+use crate::error::{Error, Result};
+use crate::oram::{BlockOram, Oram};
+use crate::scheme::Parts;
+use crate::scheme::detwo::{DetWo, Geometry};
+use crate::scheme::linear::Linear;
+use crate::scheme::plain::Plain;
+use alloc::boxed::Box;
+
+/// Which scheme, and its public parameters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SchemeConfig {
+    /// Encryption in place: the insecure control.
+    Plain {
+        /// Logical blocks.
+        blocks: u64,
+        /// Bytes of a block.
+        block_len: usize,
+    },
+    /// Touches everything at each access.
+    Linear {
+        /// Logical blocks.
+        blocks: u64,
+        /// Bytes of a block.
+        block_len: usize,
+    },
+    /// Deterministic write-only ORAM.
+    DetWo(Geometry),
+}
+
+impl SchemeConfig {
+    /// Name on the command line and in messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Plain { .. } => "plain",
+            Self::Linear { .. } => "linear",
+            Self::DetWo(_) => "detwo",
+        }
+    }
+
+    /// Logical blocks.
+    pub fn blocks(&self) -> u64 {
+        match *self {
+            Self::Plain { blocks, .. } | Self::Linear { blocks, .. } => blocks,
+            Self::DetWo(geometry) => geometry.blocks,
+        }
+    }
+
+    /// Bytes of a block.
+    pub fn block_len(&self) -> usize {
+        match *self {
+            Self::Plain { block_len, .. } | Self::Linear { block_len, .. } => block_len,
+            Self::DetWo(geometry) => geometry.block_len,
+        }
+    }
+
+    /// Bytes that its areas take on a store.
+    pub fn store_len(&self) -> u64 {
+        match *self {
+            Self::Plain { blocks, block_len } => Plain::store_len(blocks, block_len),
+            Self::Linear { blocks, block_len } => Linear::store_len(blocks, block_len),
+            Self::DetWo(geometry) => geometry.store_len(),
+        }
+    }
+
+    /// Bytes written to the store per byte that the user writes, headers left out.
+    pub fn write_amplification(&self) -> f64 {
+        match self {
+            Self::Plain { .. } => 1.0,
+            Self::Linear { blocks, .. } => *blocks as f64,
+            Self::DetWo(geometry) => geometry.write_amplification(),
+        }
+    }
+
+    /// Makes a new one.
+    pub fn create(&self, parts: Parts) -> Result<Box<dyn Oram>> {
+        match *self {
+            Self::Linear { blocks, block_len } => {
+                Ok(Box::new(Linear::create(blocks, block_len, parts)?))
+            }
+            _ => Ok(self.create_for_disk(parts)?),
+        }
+    }
+
+    /// Opens the one whose vault last kept `state`.
+    pub fn open(
+        &self,
+        parts: Parts,
+        state: &[u8],
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Box<dyn Oram>> {
+        match *self {
+            Self::Linear { blocks, block_len } => {
+                Ok(Box::new(Linear::open(blocks, block_len, parts, state)?))
+            }
+            _ => Ok(self.open_for_disk(parts, state, progress)?),
+        }
+    }
+
+    /// Makes a new one that a block device can serve.
+    pub fn create_for_disk(&self, parts: Parts) -> Result<Box<dyn BlockOram>> {
+        match *self {
+            Self::Plain { blocks, block_len } => {
+                Ok(Box::new(Plain::create(blocks, block_len, parts)?))
+            }
+            Self::Linear { .. } => Err(NOT_FOR_DISKS),
+            Self::DetWo(geometry) => Ok(Box::new(DetWo::create(geometry, parts)?)),
+        }
+    }
+
+    /// Opens one that a block device can serve.
+    pub fn open_for_disk(
+        &self,
+        parts: Parts,
+        state: &[u8],
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Box<dyn BlockOram>> {
+        match *self {
+            Self::Plain { blocks, block_len } => {
+                Ok(Box::new(Plain::open(blocks, block_len, parts, state)?))
+            }
+            Self::Linear { .. } => Err(NOT_FOR_DISKS),
+            Self::DetWo(geometry) => Ok(Box::new(DetWo::open(geometry, parts, state, progress)?)),
+        }
+    }
+
+    /// Writes that a state's keeper had seen, and whether it was closed.
+    pub fn peek_state(&self, state: &[u8]) -> Result<(u64, bool)> {
+        match self {
+            Self::Plain { .. } => Plain::peek_state(state),
+            Self::Linear { .. } => Err(NOT_FOR_DISKS),
+            Self::DetWo(_) => DetWo::peek_state(state),
+        }
+    }
+}
+
+const NOT_FOR_DISKS: Error =
+    Error::Geometry("the linear scheme rewrites everything at each access: not for a disk");

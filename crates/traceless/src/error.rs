@@ -1,0 +1,76 @@
+//! What the world can do to us. Our own bugs are assertions, never errors.
+
+use crate::types::Addr;
+
+/// Where a damaged or replaced unit lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Name of the area, as in docs/format.md.
+    pub area: &'static str,
+    /// Slot number in that area.
+    pub slot: u64,
+}
+
+impl core::fmt::Display for Place {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "slot {} of the {} area", self.slot, self.area)
+    }
+}
+
+/// Everything that a scheme or a store can report.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The caller named a block that does not exist.
+    #[error("block {} is out of range: there are {blocks}", addr.0)]
+    OutOfRange {
+        /// The block asked for.
+        addr: Addr,
+        /// How many there are.
+        blocks: u64,
+    },
+    /// The caller's buffer does not fit the blocks it names.
+    #[error("wrong length: {want} bytes are needed, {got} were given")]
+    WrongLength {
+        /// Bytes needed.
+        want: usize,
+        /// Bytes given.
+        got: usize,
+    },
+    /// A live unit is not what was last written there: damaged, moved, replayed or forged.
+    #[error("{place} was changed: it is damaged or was put back from an older copy")]
+    Tampered {
+        /// Where.
+        place: Place,
+    },
+    /// The store holds fewer writes than the trusted state has seen.
+    #[error("the store went back: it holds {found} writes, at least {expected} were made")]
+    RolledBack {
+        /// Writes that the trusted state knows of.
+        expected: u64,
+        /// Writes that the store can show.
+        found: u64,
+    },
+    /// No such geometry: too small, too large, or an impossible ratio.
+    #[error("impossible geometry: {0}")]
+    Geometry(&'static str),
+    /// Saved state of another version or length.
+    #[error("saved state cannot be understood: {0}")]
+    State(&'static str),
+    /// An earlier write or sync failed; nothing more is written until the scheme is opened anew.
+    #[error("an earlier write failed, so this is read-only until it is opened again")]
+    Poisoned,
+    /// The store was opened for reading only.
+    #[error("opened for reading only")]
+    ReadOnly,
+    /// A store that is not a file failed.
+    #[error("the store failed: {0}")]
+    Store(&'static str),
+    /// The operating system refused.
+    #[cfg(feature = "std")]
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+/// Shorthand for results of this crate.
+pub type Result<T = (), E = Error> = core::result::Result<T, E>;

@@ -1,0 +1,44 @@
+//! Traceless hides *which* data is touched from whoever holds the memory, the disk or the cloud
+//! that it lies in.
+//!
+//! Encryption hides what the data is; the order of addresses still tells who looked at what, when
+//! and how often. The schemes of this library make that order independent of the data.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`types`] [`error`] [`rng`] [`clock`] [`trace`] [`durable`] [`oram`] | the ground floor |
+//! | [`store`] | the untrusted side, in bytes, and its slots |
+//! | [`seal`] | keys and authenticated encryption |
+//! | [`scheme`] | the schemes: plain (insecure control), linear, DetWoORAM |
+//! | [`build`] | a scheme from its configuration |
+//! | `suite` | the tests that every scheme must pass (feature `suite`) |
+//!
+//! Each may import only those above it. The library does no I/O but through [`store::Store`], draws
+//! no randomness but from an [`rng::Rng`] it was handed, and never looks at a clock by itself.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(feature = "std"), no_std)]
+
+extern crate alloc;
+
+pub mod clock;
+pub mod durable;
+pub mod error;
+pub mod oram;
+pub mod rng;
+pub mod trace;
+pub mod types;
+
+pub mod store;
+
+pub mod seal;
+
+pub mod scheme;
+
+pub mod build;
+
+#[cfg(feature = "suite")]
+pub mod suite;
+
+pub use error::{Error, Result};
+pub use oram::{BlockOram, Hides, Oram};
+pub use types::{Addr, Extent, Slot};

@@ -1,0 +1,94 @@
+//! What a user of a scheme holds.
+
+use crate::error::{Error, Result};
+use crate::types::Addr;
+use alloc::vec;
+
+/// What a scheme's claim covers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hides {
+    /// Neither reads nor writes tell which block is meant.
+    ReadsAndWrites,
+    /// Writes tell nothing but their number. **Reads do tell.**
+    WritesOnly,
+    /// Nothing: contents only. The insecure control.
+    Nothing,
+}
+
+/// The logical face of every scheme: an array of blocks. Object-safe.
+pub trait Oram: Send {
+    /// Number of blocks.
+    fn blocks(&self) -> u64;
+
+    /// Bytes in a block.
+    fn block_len(&self) -> usize;
+
+    /// Reads the blocks `addrs` into `into`, which holds exactly `addrs.len()` blocks.
+    fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result;
+
+    /// Writes `from`, which holds exactly `addrs.len()` blocks, in order. After an error some of
+    /// the first blocks may have been written, each old or new as a whole.
+    fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> Result;
+
+    /// Makes every write that has returned durable.
+    fn sync(&mut self) -> Result;
+
+    /// What the claim covers; the auditor chooses its tests by it.
+    fn hides(&self) -> Hides;
+
+    /// Syncs, and records that nothing is under way. The scheme accepts no write after it.
+    fn close(&mut self) -> Result;
+
+    /// Reads one block.
+    fn read(&mut self, addr: Addr, into: &mut [u8]) -> Result {
+        self.read_many(&[addr], into)
+    }
+
+    /// Writes one block.
+    fn write(&mut self, addr: Addr, from: &[u8]) -> Result {
+        self.write_many(&[addr], from)
+    }
+
+    /// Changes one block in place. Schemes that can do it in one access override this.
+    fn update(&mut self, addr: Addr, change: &mut dyn FnMut(&mut [u8])) -> Result {
+        let mut block = vec![0; self.block_len()];
+        self.read(addr, &mut block)?;
+        change(&mut block);
+        self.write(addr, &block)
+    }
+}
+
+/// An [`Oram`] that a block device can serve: reads and syncs go through `&self`, so that they do
+/// not wait for each other.
+pub trait BlockOram: Oram + Sync {
+    /// As [`Oram::read_many`].
+    fn read_shared(&self, addrs: &[Addr], into: &mut [u8]) -> Result;
+
+    /// As [`Oram::sync`]: covers every write that had returned when it was called.
+    fn sync_shared(&self) -> Result;
+
+    /// Writes made since creation, dummies included. Public.
+    fn writes(&self) -> u64;
+
+    /// A write that changes nothing and looks like any other.
+    fn write_dummy(&mut self) -> Result;
+
+    /// Verifies every live unit, calling `progress` with units done and units in all, and hands
+    /// each damaged place to `damaged`. Writes nothing.
+    fn verify(
+        &self,
+        progress: &mut dyn FnMut(u64, u64),
+        damaged: &mut dyn FnMut(crate::error::Place),
+    ) -> Result;
+}
+
+/// Checks a request of whole blocks against the scheme's geometry.
+pub fn check_request(blocks: u64, block_len: usize, addrs: &[Addr], bytes: usize) -> Result {
+    if addrs.len() * block_len != bytes {
+        return Err(Error::WrongLength { want: addrs.len() * block_len, got: bytes });
+    }
+    match addrs.iter().find(|a| a.0 >= blocks) {
+        Some(&addr) => Err(Error::OutOfRange { addr, blocks }),
+        None => Ok(()),
+    }
+}

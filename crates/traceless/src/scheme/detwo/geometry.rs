@@ -1,0 +1,185 @@
+//! Sizes of everything that a `DetWo` keeps on its store, from a handful of parameters.
+
+use super::Refresh;
+use crate::error::{Error, Result};
+use crate::seal::TAG_LEN;
+use crate::store::Layout;
+use alloc::vec::Vec;
+
+/// Last writes that one map block holds; its length is eight times that.
+pub const MAP_FAN: u64 = 64;
+
+/// Tiers of the map that may lie on the store.
+pub const MAP_TIERS_MAX: u8 = 3;
+
+/// Blocks that may be written between two syncs, at most.
+pub const UNSYNCED_MAX: u64 = 1 << 16;
+
+/// Logical blocks, at most: 4 EiB of 4 KiB blocks.
+pub const BLOCKS_MAX: u64 = 1 << 50;
+
+/// Bytes of a holding entry: count, opening, sealed address, its tag, the body's tag, spare.
+pub(super) const HOLD_ENTRY_LEN: usize = 64;
+
+/// The parameters that a `DetWo` is made from. All of them are public.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    /// Logical blocks, N.
+    pub blocks: u64,
+    /// Bytes of a block.
+    pub block_len: usize,
+    /// Main blocks refreshed per write, K.
+    pub refresh: Refresh,
+    /// Tiers of the map on the store; 0 keeps the whole map in memory, 8 bytes a block.
+    pub map_tiers: u8,
+    /// Writes between two syncs at most, S.
+    pub unsynced_max: u64,
+}
+
+impl Geometry {
+    /// A geometry with the largest interval between syncs that costs little space: a 32nd of the
+    /// blocks, at most [`UNSYNCED_MAX`].
+    pub fn new(blocks: u64, block_len: usize, refresh: Refresh, map_tiers: u8) -> Result<Self> {
+        let mut geometry = Self { blocks, block_len, refresh, map_tiers, unsynced_max: 1 };
+        geometry.check()?;
+        let smallest = geometry.tier_blocks(map_tiers);
+        // One pass over the smallest tier must be longer than what may be unsynced: S K < N.
+        let (p, q) = (u64::from(refresh.p()), u64::from(refresh.q()));
+        let longest = (smallest - 1) * q / p;
+        geometry.unsynced_max = (blocks / 32).clamp(1, UNSYNCED_MAX).min(longest);
+        geometry.check()?;
+        Ok(geometry)
+    }
+
+    /// Refuses what cannot work, so that saved parameters may be trusted afterwards.
+    pub fn check(&self) -> Result {
+        if self.blocks == 0 {
+            return Err(Error::Geometry("there must be at least one block"));
+        }
+        if self.blocks > BLOCKS_MAX {
+            return Err(Error::Geometry("more than 2^50 blocks"));
+        }
+        if !(64..=1 << 20).contains(&self.block_len) || !self.block_len.is_power_of_two() {
+            return Err(Error::Geometry("a block has 64 bytes to 1 MiB, a power of two"));
+        }
+        if self.map_tiers > MAP_TIERS_MAX {
+            return Err(Error::Geometry("more map tiers than 3"));
+        }
+        if self.unsynced_max == 0 || self.unsynced_max > UNSYNCED_MAX {
+            return Err(Error::Geometry("writes between two syncs must be 1 to 65536"));
+        }
+        let smallest = self.tier_blocks(self.map_tiers);
+        if self.refresh.at_most(self.unsynced_max) >= smallest {
+            return Err(Error::Geometry(
+                "too few blocks for this refresh ratio: more blocks, or a smaller ratio",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Bytes that all areas take together.
+    pub fn store_len(&self) -> u64 {
+        self.tiers().iter().map(|t| t.hold.len() + t.main.len()).sum()
+    }
+
+    /// Bytes written to the store per byte written by the user, headers left out.
+    pub fn write_amplification(&self) -> f64 {
+        let k = f64::from(self.refresh.p()) / f64::from(self.refresh.q());
+        let map = f64::from(self.map_tiers) * (MAP_FAN * 8) as f64 / self.block_len as f64;
+        (1.0 + k) * (1.0 + map)
+    }
+
+    /// Map tiers that keep the rest of the map within `budget` bytes of memory.
+    pub fn map_tiers_for(blocks: u64, budget: u64) -> u8 {
+        let mut tiers = 0;
+        let mut left = blocks;
+        while left.saturating_mul(8) > budget && tiers < MAP_TIERS_MAX {
+            left = left.div_ceil(MAP_FAN);
+            tiers += 1;
+        }
+        tiers
+    }
+
+    /// Blocks of tier `tier`: 0 is the data, the others hold the map of the one before.
+    pub(super) fn tier_blocks(&self, tier: u8) -> u64 {
+        (0..tier).fold(self.blocks, |n, _| n.div_ceil(MAP_FAN))
+    }
+
+    pub(super) fn tiers(&self) -> Vec<TierGeometry> {
+        (0..=self.map_tiers).map(|t| TierGeometry::new(self, t)).collect()
+    }
+}
+
+/// Sizes of one tier. All counts in slots.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TierGeometry {
+    /// Blocks of this tier.
+    pub blocks: u64,
+    /// Writes after which a holding slot is dead for sure: M.
+    pub live_writes: u64,
+    /// The holding area.
+    pub hold: Layout,
+    /// The main area.
+    pub main: Layout,
+}
+
+impl TierGeometry {
+    fn new(whole: &Geometry, tier: u8) -> Self {
+        let blocks = whole.tier_blocks(tier);
+        let body_len = if tier == 0 { whole.block_len } else { MAP_FAN as usize * 8 };
+        let live_writes = whole.refresh.writes_for(blocks);
+        // A header is written whole, which gives up the entries behind the cursor: a stripe more of
+        // slack than the writes between two syncs need.
+        let hold_slots = live_writes + whole.unsynced_max + HOLD_STRIPE;
+        let main_slots = blocks + whole.refresh.at_most(whole.unsynced_max + 1) + MAIN_STRIPE;
+        let layout =
+            |slots, entry_len, stripe_slots| Layout { slots, body_len, entry_len, stripe_slots };
+        Self {
+            blocks,
+            live_writes,
+            hold: layout(hold_slots, HOLD_ENTRY_LEN, HOLD_STRIPE),
+            main: layout(main_slots, TAG_LEN, MAIN_STRIPE),
+        }
+    }
+}
+
+/// Slots whose entries fill one 4 KiB header.
+const HOLD_STRIPE: u64 = 4096 / HOLD_ENTRY_LEN as u64;
+const MAIN_STRIPE: u64 = 4096 / TAG_LEN as u64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gibibyte_costs_what_it_should() {
+        let g = Geometry::new(1 << 18, 4096, Refresh::ONE, 0).unwrap();
+        assert_eq!(g.unsynced_max, 1 << 13);
+        let factor = g.store_len() as f64 / (1u64 << 30) as f64;
+        assert!((2.0..2.1).contains(&factor), "{factor}");
+        assert!((g.write_amplification() - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn impossible_sizes_are_refused() {
+        let new = |blocks, k| Geometry::new(blocks, 4096, Refresh::parse(k).unwrap(), 0);
+        assert!(new(0, "1").is_err());
+        assert!(new(1, "1").is_err());
+        assert!(new(2, "1").is_ok());
+        assert!(new(15, "15").is_err());
+        assert!(new(16, "15").is_ok());
+        assert!(new(1, "1/3").is_err(), "a refresh may still hit the only block while unsynced");
+        assert!(new(BLOCKS_MAX + 1, "1").is_err());
+        assert!(Geometry::new(64, 100, Refresh::ONE, 0).is_err());
+        assert!(Geometry::new(64, 4096, Refresh::ONE, 4).is_err());
+    }
+
+    #[test]
+    fn ten_tebibytes_keep_a_small_map() {
+        let blocks = (10u64 << 40) / 4096;
+        assert_eq!(Geometry::map_tiers_for(blocks, 1 << 30), 1);
+        assert_eq!(Geometry::map_tiers_for(1 << 20, 1 << 30), 0);
+        let g = Geometry::new(blocks, 4096, Refresh::new(3, 1).unwrap(), 1).unwrap();
+        assert!(g.store_len() < 16 << 40);
+    }
+}

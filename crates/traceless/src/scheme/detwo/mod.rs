@@ -1,0 +1,333 @@
+//! `DetWoORAM` with rolling areas: write traces depend on the number of writes alone, nothing live
+//! is ever overwritten, and no journal is needed.
+//!
+//! A main area holds each block at a place of its own, a holding area takes the writes in order.
+//! Write number p goes to holding slot p, and the next K main blocks are written anew with their
+//! newest contents, changed or not; so whatever lies in the holding area has reached the main area
+//! before its slot is used again. Both areas are rings with some slack: refresh number r goes to
+//! main slot r, one slack ahead of the copy that it replaces, which stays intact until the next
+//! sync.
+//!
+//! The only map is `w`, the count of each block's last write. Place and version follow from it and
+//! from the total count in closed form, so a refresh touches no map, a read touches one slot, and
+//! after a crash the map is rebuilt from the holding entries. A map too large for memory lies in
+//! further tiers of the same scheme, each holding the last writes of the tier before, 64 a block:
+//! every write rewrites one block in each tier, whatever its address.
+//!
+//! Paper: papers' Algorithm 1 with its wrap error corrected; docs/papers.md lists what differs.
+//! Not hidden: reads, the number of writes, and when syncs happen.
+
+mod geometry;
+mod map;
+mod openings;
+mod read;
+mod recover;
+mod refresh;
+mod write;
+
+pub use geometry::{BLOCKS_MAX, Geometry, MAP_FAN, MAP_TIERS_MAX, UNSYNCED_MAX};
+pub use openings::{OPENINGS_MAX, STATE_LEN_MAX};
+pub use refresh::{REFRESH_TERM_MAX, Refresh};
+
+use crate::durable::Vault;
+use crate::error::{Error, Place, Result};
+use crate::oram::{BlockOram, Hides, Oram, check_request};
+use crate::rng::Rng;
+use crate::scheme::Parts;
+use crate::scheme::pool::Pool;
+use crate::store::{Area, Cursor, Store};
+use crate::types::{Addr, Slot};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use geometry::TierGeometry;
+use openings::{KeyRing, Opening, State};
+use read::ReadScratch;
+use write::WriteScratch;
+
+/// Bytes that one opening's keys may seal, at most; then a new opening begins by itself.
+pub const KEY_BYTES_MAX: u64 = 1 << 44;
+
+/// The scheme. See the [module](self).
+pub struct DetWo {
+    geometry: Geometry,
+    store: Arc<dyn Store>,
+    tiers: Vec<Tier>,
+    keys: KeyRing,
+    /// Last writes of the blocks of the last tier, one more than the count; 0 is never.
+    top: Vec<u64>,
+    count: u64,
+    synced: AtomicU64,
+    failed: AtomicBool,
+    closed: bool,
+    read_only: bool,
+    vault: Box<dyn Vault>,
+    rng: Box<dyn Rng>,
+    key_bytes_max: u64,
+    readers: Pool<ReadScratch>,
+    writer: WriteScratch,
+}
+
+/// The data (tier 0), or the map of the tier before.
+struct Tier {
+    geometry: TierGeometry,
+    hold: Area,
+    main: Area,
+    hold_cursor: Cursor,
+    main_cursor: Cursor,
+    /// Refreshes done, the first `blocks` of them by creation. One less than the next.
+    refreshed: u64,
+}
+
+/// Where a block's newest copy lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Location {
+    /// In the holding area, put there by write number `.0`.
+    Hold(u64),
+    /// In the main area, put there by refresh number `.0`.
+    Main(u64),
+    /// Nowhere: neither written nor refreshed since creation. It reads as zeros.
+    Nowhere,
+}
+
+impl DetWo {
+    /// Makes a new one on a store whose contents do not matter. Every block reads as zeros.
+    pub fn create(geometry: Geometry, parts: Parts) -> Result<Self> {
+        let state = State { clean: false, at_least: 0, openings: vec![] };
+        let mut new = Self::assemble(geometry, parts, &state)?;
+        new.begin_opening()?;
+        Ok(new)
+    }
+
+    /// Opens the one whose vault last kept `state`, after a close or a crash at any point. Work
+    /// that a crash cut short is redone byte for byte; `progress` tells done and all of the map.
+    pub fn open(
+        geometry: Geometry,
+        parts: Parts,
+        state: &[u8],
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Self> {
+        let state = State::decode(state)?;
+        let read_only = parts.read_only;
+        let mut opened = Self::assemble(geometry, parts, &state)?;
+        opened.recover(&state, progress)?;
+        if !read_only {
+            opened.begin_opening()?;
+            opened.retire_old_openings()?;
+        }
+        Ok(opened)
+    }
+
+    /// Writes that a state's keeper had seen, and whether it was closed.
+    pub fn peek_state(state: &[u8]) -> Result<(u64, bool)> {
+        State::decode(state).map(|s| (s.at_least, s.clean))
+    }
+
+    /// The parameters it was made from.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn assemble(geometry: Geometry, parts: Parts, state: &State) -> Result<Self> {
+        geometry.check()?;
+        if parts.store.len() < parts.first + geometry.store_len() {
+            return Err(Error::Geometry("the store is smaller than its areas"));
+        }
+        let mut at = parts.first;
+        let mut tiers = Vec::new();
+        for (t, tier) in geometry.tiers().into_iter().enumerate() {
+            let [hold_name, main_name] = AREA_NAMES[t];
+            let hold = Area::new(parts.store.clone(), at, tier.hold, hold_name);
+            at += tier.hold.len();
+            let main = Area::new(parts.store.clone(), at, tier.main, main_name);
+            at += tier.main.len();
+            tiers.push(Tier {
+                hold_cursor: Cursor::at_start(&tier.hold),
+                main_cursor: Cursor::at_start(&tier.main),
+                refreshed: tier.blocks,
+                geometry: tier,
+                hold,
+                main,
+            });
+        }
+        let top_blocks = tiers.last().expect("the data is a tier").geometry.blocks;
+        Ok(Self {
+            keys: KeyRing::new(parts.key, geometry, &state.openings),
+            top: vec![0; usize::try_from(top_blocks).map_err(|_| Error::Geometry("map"))?],
+            writer: WriteScratch::default(),
+            readers: Pool::default(),
+            geometry,
+            store: parts.store,
+            tiers,
+            count: 0,
+            synced: AtomicU64::new(0),
+            failed: AtomicBool::new(false),
+            closed: false,
+            read_only: parts.read_only,
+            vault: parts.vault,
+            rng: parts.rng,
+            key_bytes_max: KEY_BYTES_MAX,
+        })
+    }
+
+    /// Draws the id of a new opening and makes it durable, before anything is written under it.
+    /// Everything written so far must be durable.
+    fn begin_opening(&mut self) -> Result {
+        let mut id = [0; 16];
+        self.rng.fill(&mut id);
+        self.keys.prune(self.count);
+        let number = self.keys.list().last().map_or(0, |last| last.number + 1);
+        self.keys.push(Opening { number, id, start: self.count });
+        if self.keys.list().len() > OPENINGS_MAX {
+            self.failed.store(true, Ordering::Release);
+            return Err(Error::State("it names too many openings that were cut short"));
+        }
+        self.keep_state(false)
+    }
+
+    fn keep_state(&mut self, clean: bool) -> Result {
+        let state = State { clean, at_least: self.count, openings: self.keys.list() };
+        let kept = self.vault.keep(&state.encode());
+        if kept.is_err() {
+            self.failed.store(true, Ordering::Release);
+        }
+        kept
+    }
+
+    /// With many openings alive, writes dummies so that the oldest die out in time: as many as make
+    /// a whole pass before there are too many. Their number depends on the number of openings.
+    fn retire_old_openings(&mut self) -> Result {
+        if self.keys.list().len() < openings::OPENINGS_MANY {
+            return Ok(());
+        }
+        let slowest = self.tiers.iter().map(|t| t.geometry.live_writes).max().unwrap_or(0);
+        let spare = (OPENINGS_MAX - openings::OPENINGS_MANY) as u64 / 2;
+        for _ in 0..(slowest + self.geometry.unsynced_max).div_ceil(spare) {
+            self.write_dummy()?;
+        }
+        Ok(())
+    }
+
+    /// Refreshes of a tier that `count` writes make, those of its creation included.
+    fn refreshed_after(&self, tier: usize, count: u64) -> u64 {
+        self.tiers[tier].geometry.blocks + self.geometry.refresh.after(count)
+    }
+
+    fn writable(&self) -> Result {
+        if self.read_only || self.closed {
+            return Err(Error::ReadOnly);
+        }
+        if self.failed.load(Ordering::Acquire) { Err(Error::Poisoned) } else { Ok(()) }
+    }
+}
+
+impl Tier {
+    /// Where the newest copy of `block` lies, once `refreshed` refreshes are done, if its last
+    /// write was number `last` (one more than the count; 0 is never).
+    fn locate(&self, k: Refresh, block: u64, last: u64, refreshed: u64) -> Location {
+        let n = self.geometry.blocks;
+        if last > 0 {
+            // The first refresh that can carry that write.
+            let from = n + k.after(last - 1);
+            let first = from + (block + n - from % n) % n;
+            if first >= refreshed {
+                return Location::Hold(last - 1);
+            }
+        }
+        match refreshed - 1 - (refreshed - 1 - block) % n {
+            r if r < n => Location::Nowhere,
+            r => Location::Main(r),
+        }
+    }
+
+    fn hold_slot(&self, count: u64) -> Slot {
+        Slot(count % self.hold.slots())
+    }
+
+    fn main_slot(&self, r: u64) -> Slot {
+        Slot(r % self.main.slots())
+    }
+}
+
+impl Oram for DetWo {
+    fn blocks(&self) -> u64 {
+        self.geometry.blocks
+    }
+
+    fn block_len(&self) -> usize {
+        self.geometry.block_len
+    }
+
+    fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result {
+        self.read_shared(addrs, into)
+    }
+
+    fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
+        check_request(self.geometry.blocks, self.geometry.block_len, addrs, from.len())?;
+        self.write_in_chunks(addrs, from)
+    }
+
+    fn sync(&mut self) -> Result {
+        self.sync_shared()
+    }
+
+    fn hides(&self) -> Hides {
+        Hides::WritesOnly
+    }
+
+    fn close(&mut self) -> Result {
+        if self.read_only || self.closed {
+            return Ok(());
+        }
+        self.sync_shared()?;
+        self.keep_state(true)?;
+        self.closed = true;
+        Ok(())
+    }
+}
+
+impl BlockOram for DetWo {
+    fn read_shared(&self, addrs: &[Addr], into: &mut [u8]) -> Result {
+        check_request(self.geometry.blocks, self.geometry.block_len, addrs, into.len())?;
+        self.read_tier(0, addrs, into)
+    }
+
+    fn sync_shared(&self) -> Result {
+        if self.read_only {
+            return Ok(());
+        }
+        if self.failed.load(Ordering::Acquire) {
+            return Err(Error::Poisoned);
+        }
+        let count = self.count;
+        // A failed sync may have dropped what it should have kept: it is never tried again.
+        self.store.sync().inspect_err(|_| self.failed.store(true, Ordering::Release))?;
+        self.synced.fetch_max(count, Ordering::AcqRel);
+        Ok(())
+    }
+
+    fn writes(&self) -> u64 {
+        self.count
+    }
+
+    fn write_dummy(&mut self) -> Result {
+        self.write_one_dummy()
+    }
+
+    fn verify(&self, progress: &mut dyn FnMut(u64, u64), damaged: &mut dyn FnMut(Place)) -> Result {
+        self.verify_tiers(progress, damaged)
+    }
+}
+
+/// Names of each tier's holding and main area.
+const AREA_NAMES: [[&str; 2]; MAP_TIERS_MAX as usize + 1] = [
+    ["holding", "main"],
+    ["map 1 holding", "map 1 main"],
+    ["map 2 holding", "map 2 main"],
+    ["map 3 holding", "map 3 main"],
+];
+
+#[cfg(all(test, feature = "std"))]
+mod tests;

@@ -1,0 +1,255 @@
+//! Opening after a close or a crash.
+//!
+//! The count is where the first gap appears among the last writes that may not have been synced.
+//! The map follows from the holding entries. Then those last writes are replayed one by one with
+//! the map as it was then, and refreshes that are missing are redone byte for byte: same opening,
+//! same contents, so a nonce still covers one content only, and the places written are those that
+//! the lost writes would have been to.
+
+use super::openings::State;
+use super::write::DUMMY;
+use super::{DetWo, Location};
+use crate::error::{Error, Place, Result};
+use crate::seal::Sealer;
+use crate::store::{Cursor, Run};
+use crate::types::Slot;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+/// Counts between two progress reports.
+const REPORT_EVERY: u64 = 1 << 16;
+
+/// Main slots verified in one round trip.
+const SLOTS_PER_TRIP: u64 = 256;
+
+impl DetWo {
+    pub(super) fn recover(&mut self, state: &State, progress: &mut dyn FnMut(u64, u64)) -> Result {
+        let newest = self.find_newest(progress)?;
+        self.count = self.find_count(newest);
+        if self.count < state.at_least {
+            return Err(Error::RolledBack { expected: state.at_least, found: self.count });
+        }
+        let late = self.count.saturating_sub(self.geometry.unsynced_max);
+        let late = late.max(self.keys.last().start.min(self.count));
+        let homes = self.rebuild_map(late, progress)?;
+        let missing = self.find_missing(late)?;
+        for (count, home) in (late..self.count).zip(homes) {
+            self.note_write(count, home);
+            if !self.read_only {
+                self.redo_refreshes(count, &missing)?;
+            }
+        }
+        for (tier, missing) in missing.iter().enumerate() {
+            let all = self.refreshed_after(tier, self.count);
+            // What may not be redone is not counted: reads go by the copies from before the gap.
+            let first_gap = missing.first().copied().filter(|_| self.read_only);
+            self.tiers[tier].refreshed = first_gap.unwrap_or(all);
+        }
+        if !self.read_only {
+            // What was found may still be in a cache only.
+            self.store.sync()?;
+        }
+        self.synced.store(self.count, Ordering::Release);
+        self.load_cursors()
+    }
+
+    /// One more than the newest write that any entry of the last tier shows.
+    fn find_newest(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<u64> {
+        let mut newest = 0;
+        self.scan_entries(progress, |this, tier, entry| {
+            if entry_count(entry) >= newest
+                && let Some((count, _)) = this.open_entry(tier, entry)
+            {
+                newest = count + 1;
+            }
+        })?;
+        Ok(newest)
+    }
+
+    /// Calls `visit` with each holding entry of the last tier that stands in the slot of its count.
+    fn scan_entries(
+        &self,
+        progress: &mut dyn FnMut(u64, u64),
+        mut visit: impl FnMut(&Self, usize, &[u8]),
+    ) -> Result {
+        let tier = self.tiers.len() - 1;
+        let area = &self.tiers[tier].hold;
+        let layout = *area.layout();
+        let mut header = vec![0; layout.header_len()];
+        for first in (0..area.slots()).step_by(layout.stripe_slots as usize) {
+            area.read_header(Slot(first), &mut header)?;
+            for (slot, entry) in (first..area.slots()).zip(header.chunks_exact(layout.entry_len)) {
+                if entry_count(entry) % area.slots() == slot {
+                    visit(self, tier, entry);
+                }
+            }
+            if first % REPORT_EVERY == 0 {
+                progress(first, area.slots());
+            }
+        }
+        progress(area.slots(), area.slots());
+        Ok(())
+    }
+
+    /// Sets the map to what it was before write `late`, and returns the blocks that the later
+    /// writes changed. Every slot that may still be live must be there: a damaged one is refused.
+    fn rebuild_map(&mut self, late: u64, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<u64>> {
+        let t = self.tiers.last().expect("the data is a tier");
+        let oldest = self.count.saturating_sub(t.geometry.live_writes);
+        let mut there = 0;
+        let mut homes = vec![DUMMY; (self.count - late) as usize];
+        let mut top = core::mem::take(&mut self.top);
+        let scanned = self.scan_entries(progress, |this, tier, entry| {
+            let count = entry_count(entry);
+            if count >= this.count {
+                return;
+            }
+            let Some((_, home)) = this.open_entry(tier, entry) else { return };
+            there += u64::from(count >= oldest);
+            if count >= late {
+                homes[(count - late) as usize] = home;
+            } else if let Some(last) = usize::try_from(home).ok().and_then(|h| top.get_mut(h)) {
+                *last = (*last).max(count + 1);
+            }
+        });
+        self.top = top;
+        scanned?;
+        if there == self.count - oldest {
+            return Ok(homes);
+        }
+        let t = self.tiers.last().expect("the data is a tier");
+        let gap = (oldest..self.count).find(|&c| !self.is_whole(self.tiers.len() - 1, c));
+        let slot = t.hold_slot(gap.unwrap_or(oldest)).0;
+        Err(Error::Tampered { place: Place { area: t.hold.name(), slot } })
+    }
+
+    fn note_write(&mut self, count: u64, home: u64) {
+        if let Some(last) = usize::try_from(home).ok().and_then(|h| self.top.get_mut(h)) {
+            *last = count + 1;
+        }
+    }
+
+    /// The number of writes that are there whole in every tier, without a gap.
+    fn find_count(&self, newest: u64) -> u64 {
+        // A synced write is never missing, and at most `unsynced_max` were not.
+        let mut count = newest.saturating_sub(self.geometry.unsynced_max);
+        count = count.max(self.keys.last().start);
+        while count < newest && (0..self.tiers.len()).all(|t| self.is_whole(t, count)) {
+            count += 1;
+        }
+        count
+    }
+
+    /// The count and the block of a holding entry, if it was sealed in the opening that made that
+    /// write. Tails of forks and of lost openings were not.
+    fn open_entry(&self, tier: usize, entry: &[u8]) -> Option<(u64, u64)> {
+        let count = entry_count(entry);
+        let (opening, keys) = self.keys.at_hold(tier, count);
+        if opening.number.to_le_bytes() != entry[8..16] || count < opening.start {
+            return None;
+        }
+        let mut home = [0; 8];
+        keys.head.open(count, &[], &entry[16..24], &entry[24..40], &mut home).ok()?;
+        Some((count, u64::from_le_bytes(home)))
+    }
+
+    /// Whether write `count` is there with its body.
+    fn is_whole(&self, tier: usize, count: u64) -> bool {
+        let t = &self.tiers[tier];
+        let mut run = Run::default();
+        run.add(&t.hold, t.hold_slot(count), 1);
+        if run.read(&*self.store).is_err() {
+            return false;
+        }
+        let (entry, body) = run.slot(0);
+        let mut plain = vec![0; body.len()];
+        match self.open_entry(tier, entry) {
+            Some((c, home)) if c == count => {
+                self.open_slot(tier, home, Location::Hold(count), entry, body, &mut plain).is_ok()
+            }
+            _ => false,
+        }
+    }
+
+    /// Per tier, the refreshes of the writes from `late` on whose slots do not hold them.
+    fn find_missing(&self, late: u64) -> Result<Vec<Vec<u64>>> {
+        (0..self.tiers.len())
+            .map(|tier| {
+                let (begin, end) =
+                    (self.refreshed_after(tier, late), self.refreshed_after(tier, self.count));
+                self.missing_refreshes(tier, begin, end)
+            })
+            .collect()
+    }
+
+    /// Redoes those refreshes of write `count` that are missing. A tier is located through the
+    /// ones behind it: those first.
+    fn redo_refreshes(&self, count: u64, missing: &[Vec<u64>]) -> Result {
+        for tier in (0..self.tiers.len()).rev() {
+            for r in self.refreshed_after(tier, count)..self.refreshed_after(tier, count + 1) {
+                if missing[tier].binary_search(&r).is_ok() {
+                    self.redo_refresh(tier, r, count)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Refreshes in `begin..end` whose slots do not hold them.
+    fn missing_refreshes(&self, tier: usize, begin: u64, end: u64) -> Result<Vec<u64>> {
+        let t = &self.tiers[tier];
+        let mut missing = Vec::new();
+        let mut run = Run::default();
+        let mut plain = vec![0; t.main.layout().body_len];
+        let mut r = begin;
+        while r < end {
+            let n = SLOTS_PER_TRIP.min(end - r).min(t.main.slots());
+            run.clear();
+            run.add(&t.main, t.main_slot(r), n);
+            run.read(&*self.store)?;
+            for i in 0..n {
+                let (tag, sealed) = run.slot(i as usize);
+                let (_, keys) = self.keys.at_main(tier, r + i);
+                if keys.main.open(r + i, &[], sealed, tag, &mut plain).is_err() {
+                    missing.push(r + i);
+                }
+            }
+            r += n;
+        }
+        Ok(missing)
+    }
+
+    /// Writes refresh `r`, which write `count` caused, as it was: the copy that was the newest then.
+    fn redo_refresh(&self, tier: usize, r: u64, count: u64) -> Result {
+        let t = &self.tiers[tier];
+        let block = r % t.geometry.blocks;
+        let last = self.last_write_at(tier, block, count + 1)?;
+        let mut plain = vec![0; t.main.layout().body_len];
+        let location = self.locate(tier, block, last, r);
+        self.read_location(tier, block, location, &mut plain)?;
+        let slot = t.main_slot(r);
+        let cursor = Cursor::load(&t.main, slot)?;
+        let mut run = Run::default();
+        run.add_rewrite(&t.main, slot, &cursor);
+        let (_, keys) = self.keys.at_main(tier, r);
+        let (tag, body) = run.slot_mut(0);
+        keys.main.seal(r, &[], &plain, body, tag);
+        run.write(&*self.store)
+    }
+
+    fn load_cursors(&mut self) -> Result {
+        for t in &mut self.tiers {
+            let hold = t.hold_slot(self.count);
+            t.hold_cursor = Cursor::load(&t.hold, hold)?;
+            let main = t.main_slot(t.refreshed);
+            t.main_cursor = Cursor::load(&t.main, main)?;
+        }
+        Ok(())
+    }
+}
+
+/// The count that a holding entry claims.
+fn entry_count(entry: &[u8]) -> u64 {
+    u64::from_le_bytes(entry[..8].try_into().expect("8 bytes"))
+}

@@ -1,0 +1,264 @@
+//! Writing, a chunk at a time: plan, fetch what the refreshes need, seal, write once.
+//!
+//! Every refresh carries the copy that was the newest at the write that causes it, also inside a
+//! chunk, so that a crash that keeps a prefix of the writes can redo it byte for byte.
+
+use super::map::{MAP_BLOCK_LEN, set_entry};
+use super::{DetWo, KEY_BYTES_MAX, Location, MAP_FAN};
+use crate::error::Result;
+use crate::oram::BlockOram;
+use crate::seal::Sealer;
+use crate::store::Run;
+use crate::types::Addr;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+/// Blocks written in one round trip, holding and main together, about.
+const BLOCKS_PER_TRIP: u64 = 128;
+
+/// The address of a write that changes nothing.
+pub(super) const DUMMY: u64 = u64::MAX;
+
+/// Buffers of the writer.
+#[derive(Default)]
+pub(super) struct WriteScratch {
+    plans: Vec<Plan>,
+    input: Run,
+    output: Run,
+    last: Vec<u64>,
+    fetch: Vec<Location>,
+}
+
+/// What one tier does in a chunk.
+#[derive(Default)]
+struct Plan {
+    /// The block that each write changes, or `DUMMY`.
+    homes: Vec<u64>,
+    /// New contents of those blocks, for map tiers.
+    contents: Vec<u8>,
+    /// Where each refresh takes its contents from.
+    sources: Vec<Source>,
+    /// For each block of the refresh window, the chunk's newest write to it so far, plus one.
+    in_chunk: Vec<usize>,
+}
+
+#[derive(Clone, Copy)]
+enum Source {
+    /// Write number `.0` of the chunk.
+    Chunk(usize),
+    /// Slot number `.0` of the input run.
+    Fetched(usize, Location),
+    /// Never written: zeros.
+    Zeros,
+}
+
+impl DetWo {
+    pub(super) fn write_in_chunks(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
+        let len = self.geometry.block_len;
+        let (mut addrs, mut from) = (addrs, from);
+        while !addrs.is_empty() {
+            let n = self.chunk_len(addrs.len() as u64)?;
+            let homes: Vec<u64> = addrs[..n].iter().map(|a| a.0).collect();
+            self.write_chunk(&homes, &from[..n * len])?;
+            (addrs, from) = (&addrs[n..], &from[n * len..]);
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_one_dummy(&mut self) -> Result {
+        self.chunk_len(1)?;
+        let zeros = vec![0; self.geometry.block_len];
+        self.write_chunk(&[DUMMY], &zeros)
+    }
+
+    /// How many of `wanted` writes may go in one chunk now; syncs first if none may.
+    fn chunk_len(&mut self, wanted: u64) -> Result<usize> {
+        self.writable()?;
+        let unsynced = self.count - self.synced.load(Ordering::Acquire);
+        let mut room = self.geometry.unsynced_max - unsynced;
+        if room == 0 {
+            self.sync_shared()?;
+            room = self.geometry.unsynced_max;
+        }
+        let k = self.geometry.refresh;
+        let per_write = 1 + k.at_most(1);
+        let under_key = (self.count - self.keys.last().start + BLOCKS_PER_TRIP) * per_write;
+        if under_key * self.geometry.block_len as u64 > self.key_bytes_max.min(KEY_BYTES_MAX) {
+            self.sync_shared()?;
+            self.begin_opening()?;
+        }
+        Ok(wanted.min(room).min((BLOCKS_PER_TRIP / per_write).max(1)) as usize)
+    }
+
+    fn write_chunk(&mut self, homes: &[u64], data: &[u8]) -> Result {
+        let mut scratch = core::mem::take(&mut self.writer);
+        let result = self.write_planned(homes, data, &mut scratch);
+        self.writer = scratch;
+        // The counts of this chunk may have sealed something: they are not used again.
+        result.inspect_err(|_| self.failed.store(true, Ordering::Release))
+    }
+
+    fn write_planned(&mut self, homes: &[u64], data: &[u8], s: &mut WriteScratch) -> Result {
+        s.plans.resize_with(self.tiers.len(), Plan::default);
+        s.input.clear();
+        s.output.clear();
+        self.plan_homes(homes, s)?;
+        for tier in 0..self.tiers.len() {
+            self.plan_refreshes(tier, homes.len() as u64, s)?;
+        }
+        s.input.read(&*self.store)?;
+        let mut nth = 0;
+        for (tier, t) in self.tiers.iter().enumerate() {
+            let plan = &s.plans[tier];
+            let (writes, refreshes) = (homes.len() as u64, plan.sources.len() as u64);
+            s.output.add_write(&t.hold, t.hold_slot(self.count), writes, &t.hold_cursor);
+            s.output.add_write(&t.main, t.main_slot(t.refreshed), refreshes, &t.main_cursor);
+            let contents = if tier == 0 { data } else { &plan.contents };
+            self.seal_writes(tier, plan, contents, &mut s.output, nth);
+            nth += homes.len();
+            self.seal_refreshes(tier, plan, contents, &s.input, &mut s.output, nth)?;
+            nth += plan.sources.len();
+        }
+        s.output.write(&*self.store)?;
+        self.commit(homes, s);
+        Ok(())
+    }
+
+    /// Finds the block that each write changes in each tier, and the map blocks' new contents.
+    fn plan_homes(&self, homes: &[u64], s: &mut WriteScratch) -> Result {
+        s.plans[0].homes.clear();
+        s.plans[0].homes.extend_from_slice(homes);
+        for tier in 1..self.tiers.len() {
+            let (before, plan) = s.plans.split_at_mut(tier);
+            let (below, plan) = (&before[tier - 1].homes, &mut plan[0]);
+            plan.homes.clear();
+            plan.homes.extend(below.iter().map(|&b| if b == DUMMY { b } else { b / MAP_FAN }));
+            let mut distinct: Vec<Addr> = Vec::new();
+            for &home in plan.homes.iter().filter(|&&h| h != DUMMY) {
+                if !distinct.contains(&Addr(home)) {
+                    distinct.push(Addr(home));
+                }
+            }
+            let mut newest = vec![0; distinct.len() * MAP_BLOCK_LEN];
+            self.read_tier(tier, &distinct, &mut newest)?;
+            plan.contents.clear();
+            for (i, (&home, &below)) in plan.homes.iter().zip(below).enumerate() {
+                let Some(at) = distinct.iter().position(|d| d.0 == home) else {
+                    plan.contents.resize((i + 1) * MAP_BLOCK_LEN, 0);
+                    continue;
+                };
+                let map_block = &mut newest[at * MAP_BLOCK_LEN..][..MAP_BLOCK_LEN];
+                set_entry(map_block, below, self.count + i as u64 + 1);
+                plan.contents.extend_from_slice(map_block);
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds where each refresh of the chunk takes its contents from, and asks for it.
+    fn plan_refreshes(&self, tier: usize, writes: u64, s: &mut WriteScratch) -> Result {
+        let (n, begin) = (self.tiers[tier].geometry.blocks, self.tiers[tier].refreshed);
+        let end = self.refreshed_after(tier, self.count + writes);
+        let window = (end - begin) as usize;
+        s.last.clear();
+        self.last_writes(tier, (begin..end).map(|r| r % n), &mut s.last)?;
+        let plan = &mut s.plans[tier];
+        plan.in_chunk.clear();
+        plan.in_chunk.resize(window, 0);
+        plan.sources.clear();
+        s.fetch.clear();
+        for (i, &home) in plan.homes.iter().enumerate() {
+            if home != DUMMY {
+                let ahead = (home + n - begin % n) % n;
+                if let Some(newest) = plan.in_chunk.get_mut(ahead as usize) {
+                    *newest = i + 1;
+                }
+            }
+            let until = self.refreshed_after(tier, self.count + i as u64 + 1);
+            while begin + (plan.sources.len() as u64) < until {
+                let j = plan.sources.len();
+                let r = begin + j as u64;
+                let source = match plan.in_chunk[j] {
+                    0 => match self.locate(tier, r % n, s.last[j], r) {
+                        Location::Nowhere => Source::Zeros,
+                        location => {
+                            s.fetch.push(location);
+                            Source::Fetched(s.input.slots() + s.fetch.len() - 1, location)
+                        }
+                    },
+                    newest => Source::Chunk(newest - 1),
+                };
+                plan.sources.push(source);
+            }
+        }
+        self.add_locations(tier, &s.fetch, &mut s.input);
+        Ok(())
+    }
+
+    fn seal_writes(&self, tier: usize, plan: &Plan, data: &[u8], out: &mut Run, nth: usize) {
+        let (opening, keys) = self.keys.at_hold(tier, self.count);
+        let contents = data.chunks_exact(self.tiers[tier].hold.layout().body_len);
+        for (i, (home, plain)) in plan.homes.iter().zip(contents).enumerate() {
+            let count = self.count + i as u64;
+            let address = home.to_le_bytes();
+            let (entry, body) = out.slot_mut(nth + i);
+            entry[..8].copy_from_slice(&count.to_le_bytes());
+            entry[8..16].copy_from_slice(&opening.number.to_le_bytes());
+            let (head, tags) = entry[16..].split_at_mut(8);
+            keys.head.seal(count, &[], &address, head, &mut tags[..16]);
+            keys.hold.seal(count, &address, plain, body, &mut tags[16..32]);
+        }
+    }
+
+    fn seal_refreshes(
+        &self,
+        tier: usize,
+        plan: &Plan,
+        data: &[u8],
+        input: &Run,
+        out: &mut Run,
+        nth: usize,
+    ) -> Result {
+        let t = &self.tiers[tier];
+        let len = t.main.layout().body_len;
+        let (_, keys) = self.keys.at_main(tier, t.refreshed);
+        for (j, source) in plan.sources.iter().enumerate() {
+            let r = t.refreshed + j as u64;
+            let (tag, body) = out.slot_mut(nth + j);
+            match *source {
+                Source::Chunk(i) => body.copy_from_slice(&data[i * len..(i + 1) * len]),
+                Source::Zeros => body.fill(0),
+                Source::Fetched(at, location) => {
+                    let (entry, sealed) = input.slot(at);
+                    let block = r % t.geometry.blocks;
+                    self.open_slot(tier, block, location, entry, sealed, body)?;
+                }
+            }
+            keys.main.seal_in_place(r, &[], body, tag);
+        }
+        Ok(())
+    }
+
+    /// Everything is written: from now on reads go by it.
+    fn commit(&mut self, homes: &[u64], s: &WriteScratch) {
+        let mut nth = 0;
+        for (tier, t) in self.tiers.iter_mut().enumerate() {
+            nth += homes.len();
+            s.output.advance(&mut t.hold_cursor, nth - 1);
+            let refreshes = s.plans[tier].sources.len();
+            if refreshes > 0 {
+                nth += refreshes;
+                s.output.advance(&mut t.main_cursor, nth - 1);
+                t.refreshed += refreshes as u64;
+            }
+        }
+        let last_tier = s.plans.last().expect("the data is a tier");
+        for (i, &home) in last_tier.homes.iter().enumerate() {
+            if home != DUMMY {
+                self.top[home as usize] = self.count + i as u64 + 1;
+            }
+        }
+        self.count += homes.len() as u64;
+    }
+}

@@ -1,0 +1,189 @@
+//! Touches everything: each access reads one copy of all blocks and writes another.
+//!
+//! The simplest scheme that hides reads and writes, and the fastest for a handful of blocks. There
+//! are three copies, so that the one of the last sync stays whole while two take turns.
+
+use crate::error::{Error, Place, Result};
+use crate::oram::{Hides, Oram, check_request};
+use crate::scheme::Parts;
+use crate::seal::{Aead, Sealer, TAG_LEN};
+use crate::types::{Addr, Extent};
+use alloc::vec;
+use alloc::vec::Vec;
+
+const COPIES: u64 = 3;
+const STATE_LEN: usize = 2 + 16 + 8 + 1;
+
+/// The scheme. See the [module](self).
+pub struct Linear {
+    blocks: u64,
+    block_len: usize,
+    parts: Parts,
+    /// The copy that is current, and what it was sealed with.
+    current: Copy,
+    /// The copy that the vault names.
+    synced: Copy,
+    /// This opening's id and next version: under it no version is used twice.
+    opening: [u8; 16],
+    version: u64,
+    plain: Vec<u8>,
+    sealed: Vec<u8>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Copy {
+    opening: [u8; 16],
+    version: u64,
+    place: u8,
+}
+
+impl Linear {
+    /// Bytes that `blocks` blocks of `block_len` bytes take on a store.
+    pub fn store_len(blocks: u64, block_len: usize) -> u64 {
+        COPIES * (blocks * block_len as u64 + TAG_LEN as u64)
+    }
+
+    /// Makes a new one; every block reads as zeros.
+    pub fn create(blocks: u64, block_len: usize, parts: Parts) -> Result<Self> {
+        let nothing = Copy { opening: [0; 16], version: 0, place: 0 };
+        let mut new = Self::assemble(blocks, block_len, parts, nothing)?;
+        new.write_copy()?;
+        new.sync()?;
+        Ok(new)
+    }
+
+    /// Opens the one whose vault last kept `state`, as it was at its last sync.
+    pub fn open(blocks: u64, block_len: usize, parts: Parts, state: &[u8]) -> Result<Self> {
+        if state.len() != STATE_LEN || state[..2] != [1, 0] || u64::from(state[26]) >= COPIES {
+            return Err(Error::State("it is of another version"));
+        }
+        let kept = Copy {
+            opening: state[2..18].try_into().expect("16 bytes"),
+            version: u64::from_le_bytes(state[18..26].try_into().expect("8 bytes")),
+            place: state[26],
+        };
+        let mut opened = Self::assemble(blocks, block_len, parts, kept)?;
+        opened.read_copy()?;
+        Ok(opened)
+    }
+
+    fn assemble(blocks: u64, block_len: usize, mut parts: Parts, current: Copy) -> Result<Self> {
+        let end = parts.first + Self::store_len(blocks, block_len);
+        if blocks == 0 || parts.store.len() < end {
+            return Err(Error::Geometry("the store is smaller than three copies of the blocks"));
+        }
+        // Nothing sealed under this id can be taken for a version of another opening, so it need
+        // not be durable before the sync that names it.
+        let mut opening = [0; 16];
+        parts.rng.fill(&mut opening);
+        let len = usize::try_from(blocks).map_err(|_| Error::Geometry("too many blocks"))?;
+        Ok(Self {
+            plain: vec![0; len * block_len],
+            sealed: vec![0; len * block_len + TAG_LEN],
+            blocks,
+            block_len,
+            parts,
+            current,
+            synced: current,
+            opening,
+            version: 0,
+        })
+    }
+
+    fn extent(&self, place: u8) -> Extent {
+        let at = self.parts.first + u64::from(place) * self.sealed.len() as u64;
+        Extent::new(at, self.sealed.len())
+    }
+
+    fn sealer(&self, opening: [u8; 16]) -> Aead {
+        Aead::new(&self.parts.key.derive(&[b"linear", &opening]))
+    }
+
+    fn read_copy(&mut self) -> Result {
+        let extent = self.extent(self.current.place);
+        self.parts.store.read(&[extent], &mut self.sealed)?;
+        let (body, tag) = self.sealed.split_at(self.plain.len());
+        let place = Place { area: "linear", slot: u64::from(self.current.place) };
+        self.sealer(self.current.opening)
+            .open(self.current.version, &[self.current.place], body, tag, &mut self.plain)
+            .map_err(|_| Error::Tampered { place })
+    }
+
+    /// Seals everything anew into a copy that neither is current nor was synced last.
+    fn write_copy(&mut self) -> Result {
+        let place = (0..COPIES as u8)
+            .find(|&p| p != self.current.place && p != self.synced.place)
+            .expect("three copies, two of them taken");
+        let version = self.version;
+        self.version += 1;
+        let sealer = self.sealer(self.opening);
+        let (body, tag) = self.sealed.split_at_mut(self.plain.len());
+        sealer.seal(version, &[place], &self.plain, body, tag);
+        self.parts.store.write(&[self.extent(place)], &self.sealed)?;
+        self.current = Copy { opening: self.opening, version, place };
+        Ok(())
+    }
+
+    fn access(&mut self, addrs: &[Addr], visit: &mut dyn FnMut(usize, &mut [u8])) -> Result {
+        if self.parts.read_only {
+            return Err(Error::ReadOnly);
+        }
+        for (i, addr) in addrs.iter().enumerate() {
+            self.read_copy()?;
+            let at = addr.0 as usize * self.block_len;
+            visit(i, &mut self.plain[at..at + self.block_len]);
+            self.write_copy()?;
+        }
+        Ok(())
+    }
+}
+
+impl Oram for Linear {
+    fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    fn block_len(&self) -> usize {
+        self.block_len
+    }
+
+    fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result {
+        check_request(self.blocks, self.block_len, addrs, into.len())?;
+        let len = self.block_len;
+        self.access(addrs, &mut |i, block| into[i * len..(i + 1) * len].copy_from_slice(block))
+    }
+
+    fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
+        check_request(self.blocks, self.block_len, addrs, from.len())?;
+        let len = self.block_len;
+        self.access(addrs, &mut |i, block| block.copy_from_slice(&from[i * len..(i + 1) * len]))
+    }
+
+    fn update(&mut self, addr: Addr, change: &mut dyn FnMut(&mut [u8])) -> Result {
+        check_request(self.blocks, self.block_len, &[addr], self.block_len)?;
+        self.access(&[addr], &mut |_, block| change(block))
+    }
+
+    fn sync(&mut self) -> Result {
+        if self.parts.read_only {
+            return Ok(());
+        }
+        self.parts.store.sync()?;
+        let mut state = Vec::with_capacity(STATE_LEN);
+        state.extend_from_slice(&1u16.to_le_bytes());
+        state.extend_from_slice(&self.current.opening);
+        state.extend_from_slice(&self.current.version.to_le_bytes());
+        state.push(self.current.place);
+        self.parts.vault.keep(&state)?;
+        self.synced = self.current;
+        Ok(())
+    }
+
+    fn hides(&self) -> Hides {
+        Hides::ReadsAndWrites
+    }
+
+    fn close(&mut self) -> Result {
+        self.sync()
+    }
+}

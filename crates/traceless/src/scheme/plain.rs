@@ -1,0 +1,321 @@
+//! The control: authenticated encryption in place, which hides contents and nothing else.
+//!
+//! Every write shows its address. There is no freshness: an old copy of a block that is put back is
+//! taken for the block. Each slot's entry has room for two records, so that a write that is cut
+//! short between entry and body leaves the old block readable; a power cut may still tear a body.
+
+use crate::durable::Vault;
+use crate::error::{Error, Place, Result};
+use crate::oram::{BlockOram, Hides, Oram, check_request};
+use crate::scheme::Parts;
+use crate::scheme::pool::Pool;
+use crate::seal::{Aead, Sealer, Secret, TAG_LEN};
+use crate::store::{Area, Layout, Run, Store};
+use crate::types::{Addr, Slot};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+/// A record: opening id, sequence number, tag.
+const RECORD_LEN: usize = 8 + 8 + TAG_LEN;
+const ENTRY_LEN: usize = 2 * RECORD_LEN;
+const STATE_LEN: usize = 2 + 1 + 8 + 8;
+
+/// Blocks moved in one round trip, at most.
+const BLOCKS_PER_TRIP: usize = 64;
+
+/// Sequence numbers of one opening; the next opening starts that much further on.
+const WRITES_PER_OPENING: u64 = 1 << 40;
+
+/// The scheme. See the [module](self).
+pub struct Plain {
+    area: Area,
+    store: Arc<dyn Store>,
+    key: Secret,
+    vault: Box<dyn Vault>,
+    /// This opening: its id, its key, how many there were before, and writes before it.
+    id: [u8; 8],
+    sealer: Aead,
+    opening: u64,
+    before: u64,
+    count: u64,
+    failed: AtomicBool,
+    closed: bool,
+    read_only: bool,
+    readers: Pool<Scratch>,
+    writer: Scratch,
+}
+
+#[derive(Default)]
+struct Scratch {
+    run: Run,
+    entries: Vec<u8>,
+    /// The key of the opening that sealed the last block read.
+    other: Option<([u8; 8], Aead)>,
+}
+
+impl Plain {
+    fn layout(blocks: u64, block_len: usize) -> Layout {
+        Layout { slots: blocks, body_len: block_len, entry_len: ENTRY_LEN, stripe_slots: 64 }
+    }
+
+    /// Bytes that `blocks` blocks of `block_len` bytes take on a store.
+    pub fn store_len(blocks: u64, block_len: usize) -> u64 {
+        Self::layout(blocks, block_len).len()
+    }
+
+    /// Makes a new one. Entries of zero mean "never written", so they are cleared first.
+    pub fn create(blocks: u64, block_len: usize, parts: Parts) -> Result<Self> {
+        let new = Self::begin(blocks, block_len, parts, 0, 0)?;
+        new.area.clear_entries()?;
+        Ok(new)
+    }
+
+    /// Opens the one whose vault last kept `state`.
+    pub fn open(blocks: u64, block_len: usize, parts: Parts, state: &[u8]) -> Result<Self> {
+        Self::peek_state(state)?;
+        let word = |at: usize| u64::from_le_bytes(state[at..at + 8].try_into().expect("8 bytes"));
+        Self::begin(blocks, block_len, parts, word(3) + 1, word(11))
+    }
+
+    /// Writes that a state's keeper had seen, and whether it was closed.
+    pub fn peek_state(state: &[u8]) -> Result<(u64, bool)> {
+        if state.len() != STATE_LEN || state[..2] != [1, 0] {
+            return Err(Error::State("it is of another version"));
+        }
+        let count = u64::from_le_bytes(state[11..19].try_into().expect("8 bytes"));
+        Ok((count, state[2] == 1))
+    }
+
+    fn begin(
+        blocks: u64,
+        block_len: usize,
+        mut parts: Parts,
+        opening: u64,
+        before: u64,
+    ) -> Result<Self> {
+        if blocks == 0 || parts.store.len() < parts.first + Self::store_len(blocks, block_len) {
+            return Err(Error::Geometry("the store is smaller than the blocks"));
+        }
+        let layout = Self::layout(blocks, block_len);
+        let mut id = [0; 8];
+        parts.rng.fill(&mut id);
+        let mut new = Self {
+            area: Area::new(parts.store.clone(), parts.first, layout, "plain"),
+            store: parts.store,
+            sealer: sealer(&parts.key, id),
+            key: parts.key,
+            vault: parts.vault,
+            id,
+            opening,
+            before,
+            count: 0,
+            failed: AtomicBool::new(false),
+            closed: false,
+            read_only: parts.read_only,
+            readers: Pool::default(),
+            writer: Scratch::default(),
+        };
+        if !new.read_only {
+            new.keep_state(false)?;
+        }
+        Ok(new)
+    }
+
+    fn keep_state(&mut self, clean: bool) -> Result {
+        let mut state = Vec::with_capacity(STATE_LEN);
+        state.extend_from_slice(&1u16.to_le_bytes());
+        state.push(u8::from(clean));
+        state.extend_from_slice(&self.opening.to_le_bytes());
+        state.extend_from_slice(&self.writes().to_le_bytes());
+        self.vault.keep(&state)
+    }
+
+    /// Opens a block with the record of the newer write, or with the other if that was cut short.
+    fn open_block(
+        &self,
+        slot: u64,
+        entry: &[u8],
+        body: &[u8],
+        other: &mut Option<([u8; 8], Aead)>,
+        into: &mut [u8],
+    ) -> Result {
+        let (a, b) = entry.split_at(RECORD_LEN);
+        let (newer, older) = if sequence(a) >= sequence(b) { (a, b) } else { (b, a) };
+        for record in [newer, older] {
+            let id: [u8; 8] = record[..8].try_into().expect("8 bytes");
+            if id == [0; 8] {
+                continue;
+            }
+            let sealer = if id == self.id {
+                &self.sealer
+            } else {
+                if other.as_ref().is_none_or(|(known, _)| *known != id) {
+                    *other = Some((id, sealer(&self.key, id)));
+                }
+                &other.as_ref().expect("just set").1
+            };
+            let (number, tag) = (sequence(record), &record[16..]);
+            if sealer.open(number, &slot.to_le_bytes(), body, tag, into).is_ok() {
+                return Ok(());
+            }
+        }
+        if entry.iter().all(|&byte| byte == 0) {
+            into.fill(0);
+            return Ok(());
+        }
+        Err(Error::Tampered { place: Place { area: self.area.name(), slot } })
+    }
+
+    fn write_trip(&mut self, first: u64, from: &[u8], scratch: &mut Scratch) -> Result {
+        let len = self.area.layout().body_len;
+        let blocks = from.len() / len;
+        let Scratch { run, entries, .. } = scratch;
+        entries.resize(blocks * ENTRY_LEN, 0);
+        self.area.read_entries(Slot(first), blocks as u64, entries)?;
+        run.clear();
+        run.add(&self.area, Slot(first), blocks as u64);
+        for (i, (plain, old)) in
+            from.chunks_exact(len).zip(entries.chunks_exact(ENTRY_LEN)).enumerate()
+        {
+            let slot = first + i as u64;
+            let number = self.opening * WRITES_PER_OPENING + self.count + i as u64;
+            let (entry, body) = run.slot_mut(i);
+            entry.copy_from_slice(old);
+            let at = if sequence(old) > sequence(&old[RECORD_LEN..]) { RECORD_LEN } else { 0 };
+            let (head, tag) = entry[at..at + RECORD_LEN].split_at_mut(16);
+            head[..8].copy_from_slice(&self.id);
+            head[8..].copy_from_slice(&number.to_le_bytes());
+            self.sealer.seal(number, &slot.to_le_bytes(), plain, body, tag);
+        }
+        // Also after a failure these numbers are spent: they may have sealed something.
+        self.count += blocks as u64;
+        run.write(&*self.store)
+    }
+
+    fn read_trip(&self, first: u64, into: &mut [u8], scratch: &mut Scratch) -> Result {
+        let len = self.area.layout().body_len;
+        let Scratch { run, other, .. } = scratch;
+        run.clear();
+        run.add(&self.area, Slot(first), (into.len() / len) as u64);
+        run.read(&*self.store)?;
+        for (i, into) in into.chunks_exact_mut(len).enumerate() {
+            let (entry, body) = run.slot(i);
+            self.open_block(first + i as u64, entry, body, other, into)?;
+        }
+        Ok(())
+    }
+}
+
+/// Splits a request into stretches of neighbouring blocks: (first block, range in the request).
+fn stretches(addrs: &[Addr]) -> impl Iterator<Item = (u64, core::ops::Range<usize>)> + '_ {
+    let mut at = 0;
+    core::iter::from_fn(move || {
+        let first = addrs.get(at)?.0;
+        let near = |&(i, a): &(usize, &Addr)| a.0 == first + i as u64 && i < BLOCKS_PER_TRIP;
+        let count = addrs[at..].iter().enumerate().take_while(near).count();
+        at += count;
+        Some((first, at - count..at))
+    })
+}
+
+impl Oram for Plain {
+    fn blocks(&self) -> u64 {
+        self.area.slots()
+    }
+
+    fn block_len(&self) -> usize {
+        self.area.layout().body_len
+    }
+
+    fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result {
+        self.read_shared(addrs, into)
+    }
+
+    fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
+        check_request(self.blocks(), self.block_len(), addrs, from.len())?;
+        if self.read_only || self.closed {
+            return Err(Error::ReadOnly);
+        }
+        if self.failed.load(Ordering::Acquire) {
+            return Err(Error::Poisoned);
+        }
+        let len = self.block_len();
+        let mut scratch = core::mem::take(&mut self.writer);
+        let result = stretches(addrs).try_for_each(|(first, range)| {
+            self.write_trip(first, &from[range.start * len..range.end * len], &mut scratch)
+        });
+        self.writer = scratch;
+        result
+    }
+
+    fn sync(&mut self) -> Result {
+        self.sync_shared()
+    }
+
+    fn hides(&self) -> Hides {
+        Hides::Nothing
+    }
+
+    fn close(&mut self) -> Result {
+        if self.read_only || self.closed {
+            return Ok(());
+        }
+        self.sync_shared()?;
+        self.keep_state(true)?;
+        self.closed = true;
+        Ok(())
+    }
+}
+
+impl BlockOram for Plain {
+    fn read_shared(&self, addrs: &[Addr], into: &mut [u8]) -> Result {
+        check_request(self.blocks(), self.block_len(), addrs, into.len())?;
+        let len = self.block_len();
+        self.readers.with(|scratch| {
+            stretches(addrs).try_for_each(|(first, range)| {
+                self.read_trip(first, &mut into[range.start * len..range.end * len], scratch)
+            })
+        })
+    }
+
+    fn sync_shared(&self) -> Result {
+        if self.failed.load(Ordering::Acquire) {
+            return Err(Error::Poisoned);
+        }
+        // A failed sync may have dropped what it should have kept: it is never tried again.
+        self.store.sync().inspect_err(|_| self.failed.store(true, Ordering::Release))
+    }
+
+    fn writes(&self) -> u64 {
+        self.before + self.count
+    }
+
+    fn write_dummy(&mut self) -> Result {
+        // It hides nothing, so there is nothing to pretend.
+        Ok(())
+    }
+
+    fn verify(&self, progress: &mut dyn FnMut(u64, u64), damaged: &mut dyn FnMut(Place)) -> Result {
+        let mut block = vec![0; self.block_len()];
+        for addr in 0..self.blocks() {
+            match self.read_shared(&[Addr(addr)], &mut block) {
+                Err(Error::Tampered { place }) => damaged(place),
+                other => other?,
+            }
+            progress(addr + 1, self.blocks());
+        }
+        Ok(())
+    }
+}
+
+fn sealer(key: &Secret, id: [u8; 8]) -> Aead {
+    Aead::new(&key.derive(&[b"plain", &id]))
+}
+
+/// The sequence number of a record.
+fn sequence(record: &[u8]) -> u64 {
+    u64::from_le_bytes(record[8..16].try_into().expect("8 bytes"))
+}

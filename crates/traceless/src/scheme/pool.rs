@@ -1,0 +1,39 @@
+//! Buffers that several readers of one scheme take turns with.
+
+/// Lends values of `T` and takes them back, so that a request allocates nothing.
+#[derive(Default)]
+pub struct Pool<T> {
+    #[cfg(feature = "std")]
+    free: std::sync::Mutex<alloc::vec::Vec<T>>,
+    #[cfg(not(feature = "std"))]
+    _none: core::marker::PhantomData<fn() -> T>,
+}
+
+impl<T: Default> Pool<T> {
+    /// Runs `work` with a value that nobody else holds.
+    pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        let mut value = self.take();
+        let result = work(&mut value);
+        self.give(value);
+        result
+    }
+
+    #[cfg(feature = "std")]
+    fn take(&self) -> T {
+        self.free.lock().expect("nothing panics under this lock").pop().unwrap_or_default()
+    }
+
+    #[cfg(feature = "std")]
+    fn give(&self, value: T) {
+        self.free.lock().expect("nothing panics under this lock").push(value);
+    }
+
+    // Without threads to share with there is no lock to be had: a fresh buffer each time.
+    #[cfg(not(feature = "std"))]
+    fn take(&self) -> T {
+        T::default()
+    }
+
+    #[cfg(not(feature = "std"))]
+    fn give(&self, _: T) {}
+}

@@ -1,0 +1,34 @@
+//! Keys and authenticated encryption.
+
+mod aead;
+mod keystream;
+mod secret;
+
+pub use aead::{Aead, Forged, TAG_LEN};
+pub use keystream::Keystream;
+pub use secret::{SECRET_LEN, Secret};
+
+/// Turns plaintext into what the adversary may hold, bound to its place and version.
+///
+/// `version` is never used twice with one sealer for two contents: it is the nonce. `bound` is
+/// authenticated, not stored.
+pub trait Sealer: Send + Sync {
+    /// Bytes of a tag.
+    fn tag_len(&self) -> usize;
+
+    /// Seals `plain` into `sealed`, of the same length, and `tag`.
+    fn seal(&self, version: u64, bound: &[u8], plain: &[u8], sealed: &mut [u8], tag: &mut [u8]);
+
+    /// Seals `body` where it is.
+    fn seal_in_place(&self, version: u64, bound: &[u8], body: &mut [u8], tag: &mut [u8]);
+
+    /// Opens `sealed` into `plain`, of the same length. On failure `plain` holds nothing of use.
+    fn open(
+        &self,
+        version: u64,
+        bound: &[u8],
+        sealed: &[u8],
+        tag: &[u8],
+        plain: &mut [u8],
+    ) -> core::result::Result<(), Forged>;
+}

@@ -1,0 +1,83 @@
+//! Keys, and how one is derived from another (docs/keys.md).
+
+use hkdf::Hkdf;
+use sha2::Sha256;
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+/// Bytes of a key.
+pub const SECRET_LEN: usize = 32;
+
+/// A key. Wiped when dropped, never printed.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct Secret([u8; SECRET_LEN]);
+
+impl Secret {
+    /// The key with these bytes.
+    pub const fn from_bytes(bytes: [u8; SECRET_LEN]) -> Self {
+        Self(bytes)
+    }
+
+    /// A fresh key.
+    pub fn random(rng: &mut dyn crate::rng::Rng) -> Self {
+        let mut key = Self([0; SECRET_LEN]);
+        rng.fill(&mut key.0);
+        key
+    }
+
+    /// HKDF-SHA256 of secret material of any length.
+    pub fn extract(salt: &[u8], material: &[u8], purpose: &str) -> Self {
+        expand(&Hkdf::<Sha256>::new(Some(salt), material), &[purpose.as_bytes()])
+    }
+
+    /// The key of one purpose under this one. Parts are joined with their lengths, so that no two
+    /// lists of parts give the same key by accident.
+    #[must_use]
+    pub fn derive(&self, parts: &[&[u8]]) -> Self {
+        expand(&Hkdf::<Sha256>::new(None, &self.0), parts)
+    }
+
+    /// The bytes, for the cipher alone.
+    pub fn bytes(&self) -> &[u8; SECRET_LEN] {
+        &self.0
+    }
+}
+
+impl core::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+fn expand(hkdf: &Hkdf<Sha256>, parts: &[&[u8]]) -> Secret {
+    let mut info = alloc::vec::Vec::new();
+    for part in parts {
+        let len = u32::try_from(part.len()).expect("a part is a name or an id");
+        info.extend_from_slice(&len.to_le_bytes());
+        info.extend_from_slice(part);
+    }
+    let mut key = Secret([0; SECRET_LEN]);
+    hkdf.expand(&info, &mut key.0).expect("one block of output");
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_do_not_run_together() {
+        let key = Secret::from_bytes([3; 32]);
+        let derived = [
+            key.derive(&[b"ab", b"c"]),
+            key.derive(&[b"a", b"bc"]),
+            key.derive(&[b"abc"]),
+            Secret::extract(b"salt", &[3; 32], "abc"),
+        ];
+        for i in 0..derived.len() {
+            for j in 0..i {
+                assert_ne!(derived[i].bytes(), derived[j].bytes());
+            }
+        }
+        assert_eq!(alloc::format!("{key:?}"), "Secret(..)");
+    }
+}

@@ -1,0 +1,367 @@
+//! A stretch of a store cut into equal slots.
+//!
+//! A slot is a *body* and a small *entry* (tag, and what a scheme keeps beside it). Bodies keep
+//! their own alignment and entries lie together: a *stripe* is a header of `stripe_slots` entries,
+//! then that many bodies. Neighbouring slots are neighbours on the disk, one request covers whole
+//! stripes, and all entries can be read without the bodies.
+
+use super::{ALIGN, AlignedBuf, Store};
+use crate::error::Result;
+use crate::types::{Extent, Slot, push_extent};
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// How an area's slots lie. All lengths in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// Number of slots.
+    pub slots: u64,
+    /// Bytes of a body.
+    pub body_len: usize,
+    /// Bytes of an entry.
+    pub entry_len: usize,
+    /// Slots whose entries share a header.
+    pub stripe_slots: u64,
+}
+
+impl Layout {
+    /// Bytes of a stripe's header: its entries, rounded up to the alignment of the bodies.
+    pub const fn header_len(&self) -> usize {
+        let align = if self.body_len < ALIGN { self.body_len } else { ALIGN };
+        (self.stripe_slots as usize * self.entry_len).next_multiple_of(align)
+    }
+
+    /// Bytes of a full stripe.
+    pub const fn stripe_len(&self) -> u64 {
+        self.header_len() as u64 + self.stripe_slots * self.body_len as u64
+    }
+
+    /// Bytes of the whole area, a multiple of [`ALIGN`].
+    pub const fn len(&self) -> u64 {
+        let rest = self.slots % self.stripe_slots;
+        let last = match rest {
+            0 => 0,
+            n => self.header_len() as u64 + n * self.body_len as u64,
+        };
+        (self.slots / self.stripe_slots * self.stripe_len() + last).next_multiple_of(ALIGN as u64)
+    }
+
+    /// Whether there are no slots.
+    pub const fn is_empty(&self) -> bool {
+        self.slots == 0
+    }
+
+    fn header_at(&self, slot: u64) -> u64 {
+        slot / self.stripe_slots * self.stripe_len()
+    }
+
+    fn entry_at(&self, slot: u64) -> u64 {
+        self.header_at(slot) + slot % self.stripe_slots * self.entry_len as u64
+    }
+
+    fn body_at(&self, slot: u64) -> u64 {
+        let nth = slot % self.stripe_slots;
+        self.header_at(slot) + self.header_len() as u64 + nth * self.body_len as u64
+    }
+
+    /// Slots from `slot` to the end of its stripe or of the area, at most `count`.
+    fn in_stripe(&self, slot: u64, count: u64) -> u64 {
+        let stripe_end = (slot / self.stripe_slots + 1) * self.stripe_slots;
+        count.min(stripe_end.min(self.slots) - slot)
+    }
+}
+
+/// A named stretch of a store, cut into slots.
+#[derive(Clone)]
+pub struct Area {
+    store: Arc<dyn Store>,
+    first: u64,
+    layout: Layout,
+    name: &'static str,
+}
+
+impl Area {
+    /// The slots that begin at byte `first` of `store`.
+    pub fn new(store: Arc<dyn Store>, first: u64, layout: Layout, name: &'static str) -> Self {
+        Self { store, first, layout, name }
+    }
+
+    /// How the slots lie.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Name of the area in messages and in docs/format.md.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Number of slots.
+    pub fn slots(&self) -> u64 {
+        self.layout.slots
+    }
+
+    /// Reads all entries of the stripe that holds `slot`, and returns that stripe's first slot.
+    pub fn read_header(&self, slot: Slot, into: &mut [u8]) -> Result<Slot> {
+        let at = self.first + self.layout.header_at(slot.0);
+        self.store.read(&[Extent::new(at, self.layout.header_len())], into)?;
+        Ok(Slot(slot.0 / self.layout.stripe_slots * self.layout.stripe_slots))
+    }
+
+    /// Reads the entries of `count` slots from `first` on, which do not wrap.
+    pub fn read_entries(&self, first: Slot, count: u64, into: &mut [u8]) -> Result {
+        assert!(first.0 + count <= self.slots(), "slots lie in their area");
+        let (mut slot, mut rest) = (first.0, into);
+        while slot < first.0 + count {
+            let n = self.layout.in_stripe(slot, first.0 + count - slot);
+            let (part, next) = rest.split_at_mut(n as usize * self.layout.entry_len);
+            let at = self.first + self.layout.entry_at(slot);
+            self.store.read(&[Extent::new(at, part.len())], part)?;
+            (slot, rest) = (slot + n, next);
+        }
+        Ok(())
+    }
+
+    /// Sets every entry to zero.
+    pub fn clear_entries(&self) -> Result {
+        let zeros = vec![0; self.layout.header_len()];
+        for slot in (0..self.slots()).step_by(self.layout.stripe_slots as usize) {
+            let at = self.first + self.layout.header_at(slot);
+            self.store.write(&[Extent::new(at, zeros.len())], &zeros)?;
+        }
+        Ok(())
+    }
+}
+
+/// The header of the stripe that an area's writer is in. Whoever writes slots in order keeps it, so
+/// that a header is always written whole and never read back.
+#[derive(Clone)]
+pub struct Cursor {
+    header: Vec<u8>,
+}
+
+impl Cursor {
+    /// At the beginning of a stripe: nothing to keep.
+    pub fn at_start(layout: &Layout) -> Self {
+        Self { header: vec![0; layout.header_len()] }
+    }
+
+    /// In the middle of the stripe of `slot`, whose header is read back.
+    pub fn load(area: &Area, slot: Slot) -> Result<Self> {
+        let mut cursor = Self::at_start(&area.layout);
+        area.read_header(slot, &mut cursor.header)?;
+        Ok(cursor)
+    }
+}
+
+/// Some slots of one or more areas of a store, gathered so that they are read, or written, in one
+/// round trip. Kept and cleared by its owner: nothing is allocated per request once it has grown.
+#[derive(Default)]
+pub struct Run {
+    bytes: AlignedBuf,
+    len: usize,
+    extents: Vec<Extent>,
+    slots: Vec<Gathered>,
+}
+
+/// Where one slot lies in a run's bytes. Its stripe's header comes before its entry.
+struct Gathered {
+    header: usize,
+    entry: usize,
+    entry_len: usize,
+    body: usize,
+    body_len: usize,
+}
+
+impl Run {
+    /// Forgets everything gathered.
+    pub fn clear(&mut self) {
+        self.len = 0;
+        self.extents.clear();
+        self.slots.clear();
+    }
+
+    /// Number of slots gathered.
+    pub fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Adds `count` slots from `first` on, to be read or to be overwritten where they are. The area
+    /// is a ring: they may wrap once.
+    pub fn add(&mut self, area: &Area, first: Slot, count: u64) {
+        self.each_stripe(area, first, count, |run, slot, n| {
+            let layout = &area.layout;
+            let entries = n as usize * layout.entry_len;
+            push_extent(&mut run.extents, Extent::new(area.first + layout.entry_at(slot), entries));
+            run.add_slots(area, slot, n, entries, 0);
+        });
+    }
+
+    /// Adds `count` slots from `first` on, to be written after those that `cursor` has seen. They
+    /// may wrap once. Entries behind them in their stripe become zero.
+    pub fn add_write(&mut self, area: &Area, first: Slot, count: u64, cursor: &Cursor) {
+        self.each_stripe(area, first, count, |run, slot, n| {
+            let layout = &area.layout;
+            let header = layout.header_len();
+            let done = (slot % layout.stripe_slots) as usize * layout.entry_len;
+            let at = run.len;
+            let header_at = area.first + layout.header_at(slot);
+            push_extent(&mut run.extents, Extent::new(header_at, header));
+            run.add_slots(area, slot, n, header, done);
+            let bytes = &mut run.bytes[at..at + header];
+            bytes[..done].copy_from_slice(&cursor.header[..done]);
+            bytes[done..].fill(0);
+        });
+    }
+
+    /// Adds one slot, to be written anew in the middle of what is there: the other entries of its
+    /// stripe stay as `header` has them.
+    pub fn add_rewrite(&mut self, area: &Area, slot: Slot, header: &Cursor) {
+        let at = self.len;
+        self.add_write(area, slot, 1, header);
+        self.bytes[at..at + header.header.len()].copy_from_slice(&header.header);
+    }
+
+    /// Reads everything gathered.
+    pub fn read(&mut self, store: &dyn Store) -> Result {
+        if self.len == 0 {
+            return Ok(());
+        }
+        store.read(&self.extents, &mut self.bytes[..self.len])
+    }
+
+    /// Writes everything gathered.
+    pub fn write(&self, store: &dyn Store) -> Result {
+        if self.len == 0 {
+            return Ok(());
+        }
+        store.write(&self.extents, &self.bytes[..self.len])
+    }
+
+    /// Entry and body of the slot that was added as number `nth`.
+    pub fn slot(&self, nth: usize) -> (&[u8], &[u8]) {
+        let s = &self.slots[nth];
+        (&self.bytes[s.entry..s.entry + s.entry_len], &self.bytes[s.body..s.body + s.body_len])
+    }
+
+    /// As [`Run::slot`], to fill them.
+    pub fn slot_mut(&mut self, nth: usize) -> (&mut [u8], &mut [u8]) {
+        let s = &self.slots[nth];
+        let (before, bodies) = self.bytes.split_at_mut(s.body);
+        (&mut before[s.entry..s.entry + s.entry_len], &mut bodies[..s.body_len])
+    }
+
+    /// Sets `cursor` to the header of the stripe that slot number `nth` lies in, as it is written.
+    pub fn advance(&self, cursor: &mut Cursor, nth: usize) {
+        let at = self.slots[nth].header;
+        let len = cursor.header.len();
+        cursor.header.copy_from_slice(&self.bytes[at..at + len]);
+    }
+
+    fn each_stripe(
+        &mut self,
+        area: &Area,
+        first: Slot,
+        count: u64,
+        mut add: impl FnMut(&mut Self, u64, u64),
+    ) {
+        assert!(first.0 < area.slots() && count <= area.slots(), "slots lie in their area");
+        let (mut slot, mut left) = (first.0, count);
+        while left > 0 {
+            let n = area.layout.in_stripe(slot, left);
+            add(self, slot, n);
+            slot = (slot + n) % area.slots();
+            left -= n;
+        }
+    }
+
+    /// Room for `entries` bytes of header, of which the first `skip` belong to other slots, and for
+    /// `n` bodies behind them.
+    fn add_slots(&mut self, area: &Area, slot: u64, n: u64, entries: usize, skip: usize) {
+        let layout = &area.layout;
+        let (header, bodies) = (self.len, self.len + entries);
+        for i in 0..n as usize {
+            self.slots.push(Gathered {
+                header,
+                entry: header + skip + i * layout.entry_len,
+                entry_len: layout.entry_len,
+                body: bodies + i * layout.body_len,
+                body_len: layout.body_len,
+            });
+        }
+        let body_len = n as usize * layout.body_len;
+        push_extent(&mut self.extents, Extent::new(area.first + layout.body_at(slot), body_len));
+        self.len = bodies + body_len;
+        self.bytes.grow(self.len);
+    }
+}
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::*;
+    use crate::store::MemStore;
+
+    const LAYOUT: Layout = Layout { slots: 10, body_len: 64, entry_len: 16, stripe_slots: 4 };
+
+    #[test]
+    fn slots_do_not_overlap_and_fit() {
+        let mut used = vec![false; LAYOUT.len() as usize];
+        for slot in 0..LAYOUT.slots {
+            let entry = LAYOUT.entry_at(slot)..LAYOUT.entry_at(slot) + 16;
+            for byte in entry.chain(LAYOUT.body_at(slot)..LAYOUT.body_at(slot) + 64) {
+                assert!(!core::mem::replace(&mut used[byte as usize], true));
+            }
+        }
+        assert_eq!(LAYOUT.header_len(), 64);
+        assert_eq!(LAYOUT.len(), 4096);
+    }
+
+    #[test]
+    fn what_is_written_in_pieces_is_read_in_others() {
+        let store = Arc::new(MemStore::new(2 * LAYOUT.len()));
+        let area = Area::new(store.clone(), LAYOUT.len(), LAYOUT, "test");
+        let mut cursor = Cursor::at_start(&LAYOUT);
+        let mut run = Run::default();
+        // Three slots at a time, around the ring; slot 10 is slot 0 again.
+        for start in (0..12).step_by(3) {
+            run.clear();
+            run.add_write(&area, Slot(start % 10), 3, &cursor);
+            for i in 0..3 {
+                let (entry, body) = run.slot_mut(i);
+                entry.fill(start as u8 + i as u8);
+                body.fill(100 + start as u8 + i as u8);
+            }
+            run.write(&*store).unwrap();
+            run.advance(&mut cursor, 2);
+        }
+        run.clear();
+        run.add(&area, Slot(2), 10);
+        assert_eq!(run.slots(), 10);
+        run.read(&*store).unwrap();
+        let mut seen = vec![];
+        for i in 0..10 {
+            let (entry, body) = run.slot(i);
+            assert!(entry.iter().all(|&b| b == entry[0]));
+            assert!(body.iter().all(|&b| b == body[0]));
+            seen.push((entry[0], body[0]));
+        }
+        // The writer is in the stripe of slots 0..4: the entries behind it there were given up.
+        assert_eq!(seen[..2], [(0, 102), (0, 103)]);
+        let rest: Vec<_> = (4..12).map(|i| (i, 100 + i)).collect();
+        assert_eq!(seen[2..], rest);
+    }
+
+    #[test]
+    fn a_whole_stripe_is_one_extent() {
+        let store = Arc::new(MemStore::new(LAYOUT.len()));
+        let area = Area::new(store, 0, LAYOUT, "test");
+        let mut run = Run::default();
+        run.add(&area, Slot(0), 8);
+        assert_eq!(run.extents.len(), 1);
+        run.clear();
+        run.add(&area, Slot(5), 1);
+        assert_eq!(run.extents.len(), 2);
+        assert_eq!(run.extents[0].len, 16);
+    }
+}

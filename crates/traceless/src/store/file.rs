@@ -1,0 +1,119 @@
+//! A store in a file or on a block device.
+
+use super::{ALIGN, AlignedBuf, Store};
+use crate::error::Result;
+use crate::types::Extent;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// How a file's bytes pass through the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Caching {
+    /// Through the page cache.
+    Buffered,
+    /// Past it: the file was opened with `O_DIRECT`. Whoever serves a loop device needs this, since
+    /// the cache may not be freed before the very write that waits for it.
+    Direct,
+}
+
+/// The bytes of an open file. Whoever opens it locks it.
+pub struct FileStore {
+    file: File,
+    len: u64,
+    caching: Caching,
+}
+
+impl FileStore {
+    /// The first `len` bytes of `file`, which was opened as `caching` says.
+    pub fn new(file: File, len: u64, caching: Caching) -> Self {
+        Self { file, len, caching }
+    }
+
+    fn direct(&self, extent: Extent, memory: *const u8) -> bool {
+        let aligned = extent.at.is_multiple_of(ALIGN as u64)
+            && extent.len.is_multiple_of(ALIGN)
+            && (memory as usize).is_multiple_of(ALIGN);
+        self.caching == Caching::Buffered || aligned
+    }
+}
+
+/// The smallest aligned stretch around `extent`.
+fn around(extent: Extent) -> Extent {
+    let at = extent.at / ALIGN as u64 * ALIGN as u64;
+    let end = extent.end().next_multiple_of(ALIGN as u64);
+    Extent::new(at, (end - at) as usize)
+}
+
+impl Store for FileStore {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
+        let mut rest = into;
+        for &extent in extents {
+            let (part, next) = rest.split_at_mut(extent.len);
+            if self.direct(extent, part.as_ptr()) {
+                self.file.read_exact_at(part, extent.at)?;
+            } else {
+                let whole = around(extent);
+                let mut bounce = AlignedBuf::zeroed(whole.len);
+                self.file.read_exact_at(&mut bounce, whole.at)?;
+                let skip = (extent.at - whole.at) as usize;
+                part.copy_from_slice(&bounce[skip..skip + extent.len]);
+            }
+            rest = next;
+        }
+        assert!(rest.is_empty(), "extents and buffer must agree");
+        Ok(())
+    }
+
+    fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
+        let mut rest = from;
+        for &extent in extents {
+            let (part, next) = rest.split_at(extent.len);
+            if self.direct(extent, part.as_ptr()) {
+                self.file.write_all_at(part, extent.at)?;
+            } else {
+                let whole = around(extent);
+                let mut bounce = AlignedBuf::zeroed(whole.len);
+                if whole != extent {
+                    self.file.read_exact_at(&mut bounce, whole.at)?;
+                }
+                let skip = (extent.at - whole.at) as usize;
+                bounce[skip..skip + extent.len].copy_from_slice(part);
+                self.file.write_all_at(&bounce, whole.at)?;
+            }
+            rest = next;
+        }
+        assert!(rest.is_empty(), "extents and buffer must agree");
+        Ok(())
+    }
+
+    fn sync(&self) -> Result {
+        self.file.sync_data()?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn odd_extents_work_with_and_without_the_page_cache() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(64 << 10).unwrap();
+        for caching in [Caching::Buffered, Caching::Direct] {
+            let store = FileStore::new(file.try_clone().unwrap(), 64 << 10, caching);
+            let extents = [Extent::new(5000, 10), Extent::new(0, 4096), Extent::new(8190, 4)];
+            let data: Vec<u8> = (0..4110).map(|i| (i % 251) as u8).collect();
+            store.write(&extents, &data).unwrap();
+            let mut back = vec![0; data.len()];
+            store.read(&extents, &mut back).unwrap();
+            assert_eq!(back, data);
+            store.sync().unwrap();
+            assert!(store.read(&[Extent::new(65535, 2)], &mut [0; 2]).is_err());
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The untrusted side, in bytes.
+
+mod area;
+mod buffer;
+#[cfg(feature = "std")]
+mod file;
+#[cfg(feature = "std")]
+mod mem;
+mod watched;
+
+pub use area::{Area, Cursor, Layout, Run};
+pub use buffer::{ALIGN, AlignedBuf};
+#[cfg(feature = "std")]
+pub use file::{Caching, FileStore};
+#[cfg(feature = "std")]
+pub use mem::MemStore;
+pub use watched::Watched;
+
+use crate::error::Result;
+use crate::types::Extent;
+use alloc::sync::Arc;
+
+/// Bytes that somebody else holds, sees and may change.
+///
+/// One call is one round trip. Methods take `&self`, so that threads may share a store; calls that
+/// overlap in bytes are the caller's to order.
+pub trait Store: Send + Sync {
+    /// Size in bytes.
+    fn len(&self) -> u64;
+
+    /// Whether there is nothing in it.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Fills `into` with the extents back to back, or fails: never a short read.
+    fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result;
+
+    /// Writes `from`, which holds the extents back to back. After an error, or a crash before the
+    /// next sync, any part of it may have been written.
+    fn write(&self, extents: &[Extent], from: &[u8]) -> Result;
+
+    /// Returns when every write that had returned before this call is durable. After an error
+    /// nothing is known about what was written since the last sync.
+    fn sync(&self) -> Result;
+}
+
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn len(&self) -> u64 {
+        (**self).len()
+    }
+    fn is_empty(&self) -> bool {
+        (**self).is_empty()
+    }
+    fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
+        (**self).read(extents, into)
+    }
+    fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
+        (**self).write(extents, from)
+    }
+    fn sync(&self) -> Result {
+        (**self).sync()
+    }
+}

@@ -1,0 +1,58 @@
+//! The decorator that tells a witness what a store passes on.
+
+use super::Store;
+use crate::clock::Clock;
+use crate::error::Result;
+use crate::trace::{Event, Op, Surface, Witness};
+use crate::types::Extent;
+
+/// Tells `witness` of every extent and every sync. Storage events are made here and nowhere else.
+pub struct Watched<S, W, C = ()> {
+    inner: S,
+    witness: W,
+    clock: C,
+}
+
+impl<S: Store, W: Witness> Watched<S, W> {
+    /// Watches `inner`; events carry no time.
+    pub fn new(inner: S, witness: W) -> Self {
+        Self { inner, witness, clock: () }
+    }
+}
+
+impl<S: Store, W: Witness, C: Clock> Watched<S, W, C> {
+    /// Watches `inner`; events carry the time of `clock`.
+    pub fn with_clock(inner: S, witness: W, clock: C) -> Self {
+        Self { inner, witness, clock }
+    }
+
+    fn see(&self, op: Op, extents: &[Extent]) {
+        let time = self.clock.now();
+        for extent in extents {
+            let len = u32::try_from(extent.len).expect("no single request reaches 4 GiB");
+            self.witness.see(Event { time, surface: Surface::Storage, op, at: extent.at, len });
+        }
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<S: Store, W: Witness, C: Clock> Store for Watched<S, W, C> {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+    fn is_empty(&self) -> bool {
+        self.inner.is_empty()
+    }
+    fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
+        self.see(Op::Read, extents);
+        self.inner.read(extents, into)
+    }
+    fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
+        self.see(Op::Write, extents);
+        self.inner.write(extents, from)
+    }
+    fn sync(&self) -> Result {
+        self.see(Op::Sync, &[Extent::new(0, 0)]);
+        self.inner.sync()
+    }
+}

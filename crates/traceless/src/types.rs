@@ -1,0 +1,59 @@
+//! Newtypes for what is counted and where things lie.
+
+/// Logical block number, as the user sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct Addr(pub u64);
+
+/// Physical slot number in an area.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct Slot(pub u64);
+
+/// A stretch of a store, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct Extent {
+    /// First byte.
+    pub at: u64,
+    /// Length in bytes.
+    pub len: usize,
+}
+
+impl Extent {
+    /// The stretch of `len` bytes that begins at byte `at`.
+    pub const fn new(at: u64, len: usize) -> Self {
+        Self { at, len }
+    }
+
+    /// First byte after the stretch.
+    pub const fn end(self) -> u64 {
+        self.at + self.len as u64
+    }
+}
+
+/// Bytes that a list of extents covers.
+pub fn total_len(extents: &[Extent]) -> usize {
+    extents.iter().map(|e| e.len).sum()
+}
+
+/// Appends `next`, growing the last extent where the two touch.
+pub fn push_extent(extents: &mut alloc::vec::Vec<Extent>, next: Extent) {
+    match extents.last_mut() {
+        Some(last) if last.end() == next.at => last.len += next.len,
+        _ => extents.push(next),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn touching_extents_become_one() {
+        let mut list = vec![];
+        push_extent(&mut list, Extent::new(0, 4));
+        push_extent(&mut list, Extent::new(4, 4));
+        push_extent(&mut list, Extent::new(9, 1));
+        assert_eq!(list, [Extent::new(0, 8), Extent::new(9, 1)]);
+        assert_eq!(total_len(&list), 9);
+    }
+}

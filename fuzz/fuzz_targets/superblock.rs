@@ -1,0 +1,6 @@
+//! Opens superblocks that anyone may have written: an error is fine, a panic is a finding.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    traceless_volume::format::fuzz_superblock(bytes);
+});

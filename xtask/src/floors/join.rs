@@ -1,0 +1,182 @@
+//! Floors and measurements side by side.
+
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+use super::rows::Row;
+
+/// What the measuring command prints. Fields that are not needed here are its own affair.
+#[derive(Deserialize)]
+struct Report {
+    schema: String,
+    rows: Vec<Measurement>,
+}
+
+#[derive(Deserialize)]
+struct Measurement {
+    name: String,
+    unit: String,
+    measured: f64,
+    /// The spread of the repetitions, as a part of the measured value.
+    spread: f64,
+}
+
+/// The outcome of a group.
+#[derive(Serialize)]
+pub struct Joined {
+    group: String,
+    rows: Vec<Line>,
+}
+
+#[derive(Serialize)]
+struct Line {
+    name: String,
+    unit: String,
+    floor: f64,
+    measured: f64,
+    spread: f64,
+    met: bool,
+    #[serde(skip)]
+    in_words: String,
+    #[serde(skip)]
+    distance: f64,
+}
+
+/// Puts each floor beside its measurement. A floor without one is an error.
+pub fn join(group: &str, floors: &[&Row], reported: &str) -> Result<Joined, String> {
+    let report: Report = serde_json::from_str(reported)
+        .map_err(|error| format!("the report of {group} cannot be read: {error}"))?;
+    let schema = format!("traceless.{group}.bench.v1");
+    if report.schema != schema {
+        return Err(format!("the report has the schema {}, not {schema}", report.schema));
+    }
+    let mut rows = Vec::new();
+    for floor in floors {
+        let name = &floor.name;
+        let mut found = report.rows.iter().filter(|measurement| measurement.name == *name);
+        let measurement =
+            found.next().ok_or(format!("{} did not report the row {name}", floor.measures))?;
+        if found.next().is_some() {
+            return Err(format!("{} reported the row {name} twice", floor.measures));
+        }
+        if measurement.unit != floor.unit {
+            return Err(format!("{name} was measured in {}, not {}", measurement.unit, floor.unit));
+        }
+        rows.push(Line {
+            name: name.clone(),
+            unit: floor.unit.clone(),
+            floor: floor.floor,
+            measured: measurement.measured,
+            spread: measurement.spread,
+            met: floor.is_met(measurement.measured),
+            in_words: floor.in_words(),
+            distance: floor.distance(measurement.measured),
+        });
+    }
+    Ok(Joined { group: group.to_owned(), rows })
+}
+
+impl Joined {
+    /// One JSON object.
+    pub fn json(&self) -> String {
+        serde_json::to_string(self).expect("numbers and strings are always JSON")
+    }
+
+    /// A table to read.
+    pub fn table(&self) -> String {
+        let mut cells =
+            vec![["row", "measured", "floor", "distance", "spread", "met"].map(str::to_owned)];
+        cells.extend(self.rows.iter().map(|line| {
+            [
+                line.name.clone(),
+                format!("{:.3}", line.measured),
+                line.in_words.clone(),
+                format!("{:+.1} %", line.distance * 100.0),
+                format!("{:.1} %", line.spread * 100.0),
+                if line.met { "yes" } else { "NO" }.to_owned(),
+            ]
+        }));
+        let mut widths = [0; 6];
+        for row in &cells {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = cell.len().max(*width);
+            }
+        }
+        let mut out = format!("floors of the group {}\n", self.group);
+        for row in &cells {
+            let padded: Vec<String> =
+                row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+            writeln!(out, "{}", padded.join("  ").trim_end()).expect("a string takes every line");
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rows::{Direction, Row};
+    use super::*;
+
+    fn floor(name: &str, floor: f64, direction: Direction) -> Row {
+        Row {
+            name: name.into(),
+            group: "volume".into(),
+            unit: "GB/s".into(),
+            floor,
+            direction,
+            measures: "the bench".into(),
+            note: None,
+            unmet: None,
+        }
+    }
+
+    fn report(rows: &str) -> String {
+        let head = r#""schema": "traceless.volume.bench.v1", "machine": {"cpus": 2}"#;
+        format!("{{{head}, \"rows\": [{rows}]}}")
+    }
+
+    const FAST: &str = r#"{"name": "fast", "unit": "GB/s", "measured": 2.1, "spread": 0.05}"#;
+    const SMALL: &str = r#"{"name": "small", "unit": "GB/s", "measured": 1.5, "spread": 0.0}"#;
+
+    #[test]
+    fn each_floor_finds_its_measurement() {
+        let fast = floor("fast", 2.0, Direction::AtLeast);
+        let small = floor("small", 1.0, Direction::AtMost);
+        let joined = join("volume", &[&fast, &small], &report(&format!("{SMALL}, {FAST}")));
+        let joined = joined.expect("joined");
+        let expected = r#"{"group":"volume","rows":[{"name":"fast","unit":"GB/s","floor":2.0,"#
+            .to_owned()
+            + r#""measured":2.1,"spread":0.05,"met":true},{"name":"small","unit":"GB/s","#
+            + r#""floor":1.0,"measured":1.5,"spread":0.0,"met":false}]}"#;
+        assert_eq!(joined.json(), expected);
+        let table = joined.table();
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(lines[2], "fast   2.100     at least 2 GB/s  +5.0 %    5.0 %   yes");
+        assert_eq!(lines[3], "small  1.500     at most 1 GB/s   -50.0 %   0.0 %   NO");
+    }
+
+    #[test]
+    fn a_row_that_was_not_reported_is_an_error() {
+        let floors =
+            [floor("fast", 2.0, Direction::AtLeast), floor("gone", 1.0, Direction::AtMost)];
+        let floors: Vec<&Row> = floors.iter().collect();
+        let error = join("volume", &floors, &report(FAST)).err().expect("an error");
+        assert_eq!(error, "the bench did not report the row gone");
+    }
+
+    #[test]
+    fn a_report_that_does_not_fit_is_an_error() {
+        let fast = floor("fast", 2.0, Direction::AtLeast);
+        let cases = [
+            report(&format!("{FAST}, {FAST}")),
+            report(&FAST.replace("GB/s", "MB/s")),
+            report(&FAST.replace("2.1", "null")),
+            report(FAST).replace("bench.v1", "bench.v2"),
+            "no JSON".to_owned(),
+        ];
+        for case in cases {
+            assert!(join("volume", &[&fast], &case).is_err(), "{case}");
+        }
+    }
+}

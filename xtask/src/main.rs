@@ -1,0 +1,85 @@
+//! Chores of the repository: `cargo xtask tidy` and `cargo xtask floors`.
+#![forbid(unsafe_code)]
+
+mod floors;
+mod rust_text;
+mod tidy;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const HELP: &str = "\
+Chores of the repository.
+
+cargo xtask tidy [--fix]
+    Checks layering, unsafe code, line and function lengths, words, files and documents. One line
+    for each finding. --fix rewrites the tables of floors in README.md.
+
+cargo xtask floors [GROUP] [--json] [--quick]
+    Measures a group of floors (bench/floors.toml) in one run and prints how far each row is from
+    its floor; without GROUP, every group that has rows. --quick measures for a shorter time.
+
+Exit codes: 0 done, 1 tidy has findings, 2 the command could not do its work.";
+
+/// What a command came to, apart from failing outright.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Outcome {
+    Clean,
+    Findings,
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match run(&args) {
+        Ok(Outcome::Clean) => ExitCode::SUCCESS,
+        Ok(Outcome::Findings) => ExitCode::from(1),
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(args: &[&str]) -> Result<Outcome, String> {
+    if args.iter().any(|arg| matches!(*arg, "help" | "--help" | "-h")) {
+        println!("{HELP}");
+        return Ok(Outcome::Clean);
+    }
+    match args {
+        [] => Err(format!("no command given\n\n{HELP}")),
+        ["tidy"] => tidy::run(&root()?, false),
+        ["tidy", "--fix"] => tidy::run(&root()?, true),
+        ["tidy", rest @ ..] => Err(format!("tidy does not know {rest:?}; it takes --fix")),
+        ["floors", rest @ ..] => floors::run(&root()?, &floors::Options::parse(rest)?),
+        [other, ..] => Err(format!("unknown command {other}\n\n{HELP}")),
+    }
+}
+
+/// The root of the repository: the folder above this crate, which cargo names when it runs us.
+fn root() -> Result<PathBuf, String> {
+    let crate_folder = std::env::var_os("CARGO_MANIFEST_DIR")
+        .ok_or("CARGO_MANIFEST_DIR is not set; run this as `cargo xtask`")?;
+    let crate_folder = PathBuf::from(crate_folder);
+    let root = crate_folder.parent().ok_or("the crate xtask has no parent folder")?;
+    Ok(root.to_path_buf())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_is_not_an_error() {
+        for args in [&["--help"][..], &["tidy", "--help"], &["floors", "-h"], &["help"]] {
+            assert_eq!(run(args), Ok(Outcome::Clean));
+        }
+    }
+
+    #[test]
+    fn unknown_words_are_errors() {
+        for args in [&[][..], &["tydi"], &["tidy", "--fxi"], &["floors", "--jsn"]] {
+            assert!(run(args).is_err(), "{args:?}");
+        }
+    }
+}
