@@ -1,1 +1,12 @@
-//! placeholder
+//! What speed and secrecy need of the system and safe Rust cannot say. Every unsafe block of the
+//! library's side lives here.
+//!
+//! For now: memory for keys that is never swapped out and never dumped, and a process that leaves
+//! no core behind.
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod locked;
+mod process;
+
+pub use locked::LockedBytes;
+pub use process::{Hardening, harden_process, lock_all_memory};

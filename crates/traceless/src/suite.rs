@@ -53,6 +53,7 @@ impl Subject {
             vault: Box::new(self.vault.clone()),
             rng: Box::new(Seeded::new(self.seed)),
             read_only: false,
+            expect_writes: 0,
         }
     }
 

@@ -26,4 +26,6 @@ pub struct Parts {
     pub rng: Box<dyn Rng>,
     /// Whether to open for reading only; then nothing is written, not even by recovery.
     pub read_only: bool,
+    /// Writes that must be found when it is opened: what somebody who cannot be rolled back knows.
+    pub expect_writes: u64,
 }

@@ -6,7 +6,7 @@ mod secret;
 
 pub use aead::{Aead, Forged, TAG_LEN};
 pub use keystream::Keystream;
-pub use secret::{SECRET_LEN, Secret};
+pub use secret::{Mac, SECRET_LEN, Secret};
 
 /// Turns plaintext into what the adversary may hold, bound to its place and version.
 ///

@@ -2,6 +2,7 @@
 
 use hkdf::Hkdf;
 use sha2::Sha256;
+use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 /// Bytes of a key.
@@ -36,9 +37,30 @@ impl Secret {
         expand(&Hkdf::<Sha256>::new(None, &self.0), parts)
     }
 
+    /// A tag of `message` that only holders of this key can make.
+    pub fn mac(&self, message: &[u8]) -> Mac {
+        Mac(self.derive(&[b"mac", message]).0)
+    }
+
     /// The bytes, for the cipher alone.
     pub fn bytes(&self) -> &[u8; SECRET_LEN] {
         &self.0
+    }
+}
+
+/// A tag. Compared in constant time.
+#[derive(Clone, Copy)]
+pub struct Mac([u8; SECRET_LEN]);
+
+impl Mac {
+    /// The tag's bytes.
+    pub fn bytes(&self) -> &[u8; SECRET_LEN] {
+        &self.0
+    }
+
+    /// Whether `tag` is this one.
+    pub fn fits(&self, tag: &[u8]) -> bool {
+        self.0.ct_eq(tag).into()
     }
 }
 
@@ -79,5 +101,14 @@ mod tests {
             }
         }
         assert_eq!(alloc::format!("{key:?}"), "Secret(..)");
+    }
+
+    #[test]
+    fn a_mac_fits_its_message_only() {
+        let key = Secret::from_bytes([3; 32]);
+        let tag = *key.mac(b"one").bytes();
+        assert!(key.mac(b"one").fits(&tag));
+        assert!(!key.mac(b"two").fits(&tag));
+        assert!(!key.mac(b"one").fits(&tag[..31]));
     }
 }

@@ -14,7 +14,7 @@ pub struct Faulty<S> {
 
 impl<S: Store> Faulty<S> {
     pub fn new(inner: Arc<S>, calls: u64) -> Self {
-        Self { inner, left: AtomicI64::new(calls as i64) }
+        Self { inner, left: AtomicI64::new(calls.cast_signed()) }
     }
 
     pub fn has_failed(&self) -> bool {

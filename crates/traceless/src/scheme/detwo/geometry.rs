@@ -89,6 +89,11 @@ impl Geometry {
         (1.0 + k) * (1.0 + map)
     }
 
+    /// Bytes of memory that the map takes when it is open.
+    pub fn map_memory(&self) -> u64 {
+        self.tier_blocks(self.map_tiers) * 8
+    }
+
     /// Map tiers that keep the rest of the map within `budget` bytes of memory.
     pub fn map_tiers_for(blocks: u64, budget: u64) -> u8 {
         let mut tiers = 0;

@@ -109,7 +109,8 @@ impl DetWo {
         state: &[u8],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
-        let state = State::decode(state)?;
+        let mut state = State::decode(state)?;
+        state.at_least = state.at_least.max(parts.expect_writes);
         let read_only = parts.read_only;
         let mut opened = Self::assemble(geometry, parts, &state)?;
         opened.recover(&state, progress)?;

@@ -1,0 +1,178 @@
+//! What can go wrong with a volume, and what to do next.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Shorthand for results of this crate.
+pub type Result<T = (), E = Error> = std::result::Result<T, E>;
+
+/// Everything that creating, opening or using a volume can report.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file could not be opened, read or written.
+    #[error("{}: cannot {what}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is something at the path already.
+    #[error("{}: exists already; use --force to overwrite it, and lose what is in it", .0.display())]
+    Exists(PathBuf),
+    /// The device is smaller than the image would be.
+    #[error("the image needs {needed} bytes, {} has {available}", path.display())]
+    TooSmall {
+        /// The device or file.
+        path: PathBuf,
+        /// Bytes the image takes.
+        needed: u64,
+        /// Bytes there are.
+        available: u64,
+    },
+    /// Not a volume.
+    #[error("{}: this is not a Traceless volume", .0.display())]
+    NotAVolume(PathBuf),
+    /// A later version of the format.
+    #[error("the volume has format version {0}; this program knows version 1: use a newer one")]
+    Version(u16),
+    /// Features that this program does not know.
+    #[error("the volume uses features that this program does not know ({0:#x}): use a newer one")]
+    Features(u64),
+    /// The header fails its check although the key fits.
+    #[error("the header is damaged: restore it with `traceless volume header restore`")]
+    HeaderDamaged,
+    /// Neither superblock verifies.
+    #[error("both superblocks are damaged, so the volume cannot be opened: restore the image")]
+    SuperblockDamaged,
+    /// No key slot opens with this key.
+    #[error("no key slot opens with this key")]
+    WrongKey,
+    /// A key slot asks for more memory or time than is sensible.
+    #[error("key slot {slot} asks for {memory_kib} KiB and {time} passes: more than the limits")]
+    KdfLimits {
+        /// Number of the slot.
+        slot: usize,
+        /// Memory it asks for.
+        memory_kib: u32,
+        /// Passes it asks for.
+        time: u32,
+    },
+    /// All key slots are taken.
+    #[error("all {0} key slots are taken: remove one first")]
+    KeySlotsFull(usize),
+    /// The slot named is empty.
+    #[error("key slot {0} is empty")]
+    KeySlotEmpty(usize),
+    /// The last key would be gone.
+    #[error("this is the only key: without it nobody could open the volume again")]
+    LastKey,
+    /// A key file is too short to be a key.
+    #[error(
+        "the key file holds {0} bytes; 32 random bytes are the least: \
+             head -c 32 /dev/urandom > KEY"
+    )]
+    KeyFileShort(usize),
+    /// A key file is unreasonably long.
+    #[error("the key file holds more than {0} bytes")]
+    KeyFileLong(usize),
+    /// Somebody else has it open.
+    #[error("{}: in use by another process", .0.display())]
+    Busy(PathBuf),
+    /// An anchor belongs to another volume, or is damaged.
+    #[error("{}: this anchor does not belong to this volume, or is damaged", .0.display())]
+    Anchor(PathBuf),
+    /// The image is older than its anchor.
+    #[error(
+        "the image went back: {what}. An older copy was put in its place, or the last writes \
+             were lost; without --anchor it opens as it is"
+    )]
+    RolledBack {
+        /// What the anchor remembers, and what the image shows.
+        what: String,
+    },
+    /// The header backup belongs to another volume, or is damaged.
+    #[error("this header backup does not belong to this volume, or is damaged")]
+    Backup,
+    /// The image is shorter than its header says.
+    #[error("the image has {found} bytes, its header says {expected}: it was cut short")]
+    Truncated {
+        /// Bytes by the header.
+        expected: u64,
+        /// Bytes there are.
+        found: u64,
+    },
+    /// The caller asked to stop.
+    #[error("interrupted; nothing is left behind")]
+    Interrupted,
+    /// The scheme found damage, or refused.
+    #[error(transparent)]
+    Scheme(#[from] traceless::Error),
+}
+
+/// What kind of failure it is: each has an exit code of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Damage, or a rollback: something was found.
+    Finding,
+    /// Wrong use, or it could not run.
+    Usage,
+    /// No fitting key.
+    Key,
+    /// The file or device.
+    Device,
+    /// In use.
+    Busy,
+}
+
+impl Error {
+    /// What kind of failure this is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::HeaderDamaged
+            | Self::SuperblockDamaged
+            | Self::Truncated { .. }
+            | Self::RolledBack { .. }
+            | Self::Scheme(
+                traceless::Error::Tampered { .. } | traceless::Error::RolledBack { .. },
+            ) => Kind::Finding,
+            Self::WrongKey
+            | Self::KdfLimits { .. }
+            | Self::KeyFileShort(_)
+            | Self::KeyFileLong(_)
+            | Self::KeySlotEmpty(_)
+            | Self::KeySlotsFull(_)
+            | Self::LastKey => Kind::Key,
+            Self::Busy(_) => Kind::Busy,
+            Self::Io { .. }
+            | Self::Exists(_)
+            | Self::TooSmall { .. }
+            | Self::NotAVolume(_)
+            | Self::Version(_)
+            | Self::Features(_)
+            | Self::Anchor(_)
+            | Self::Backup => Kind::Device,
+            Self::Interrupted => Kind::Usage,
+            Self::Scheme(e) => match e {
+                traceless::Error::Io(_) | traceless::Error::Store(_) => Kind::Device,
+                _ => Kind::Usage,
+            },
+        }
+    }
+
+    /// As an error of a request, for the front ends.
+    pub fn into_io(self) -> io::Error {
+        use rustix::io::Errno;
+        match self {
+            Self::Scheme(traceless::Error::Io(e)) => e,
+            Self::Scheme(traceless::Error::ReadOnly | traceless::Error::Poisoned) => {
+                Errno::ROFS.into()
+            }
+            Self::Scheme(traceless::Error::OutOfRange { .. }) => Errno::INVAL.into(),
+            _ => Errno::IO.into(),
+        }
+    }
+}

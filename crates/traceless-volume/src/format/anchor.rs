@@ -1,0 +1,181 @@
+//! The anchor: a small file, kept elsewhere, that remembers how far a volume had come.
+//!
+//! Two records of 4096 bytes, written in turn, so that a crash leaves one of them whole.
+
+use super::{Keys, u64_at};
+use crate::error::{Error, Result};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+const MAGIC: [u8; 8] = *b"TLANCHOR";
+const RECORD_LEN: usize = 4096;
+const TAG_AT: usize = 88;
+const USED_LEN: usize = TAG_AT + 32;
+
+/// What an anchor remembers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AnchorState {
+    /// Records written before this one.
+    pub sequence: u64,
+    /// Generation of the newest superblock.
+    pub generation: u64,
+    /// Its chain.
+    pub chain: [u8; 32],
+    /// Writes whose flush was acknowledged.
+    pub count: u64,
+}
+
+impl AnchorState {
+    /// The record in `bytes`, if it is whole and of this volume.
+    pub fn decode(keys: &Keys, bytes: &[u8]) -> Option<Self> {
+        if bytes.len() < USED_LEN || bytes[..8] != MAGIC || bytes[8..24] != *keys.uuid() {
+            return None;
+        }
+        let fits = keys.anchor().mac(&bytes[..TAG_AT]).fits(&bytes[TAG_AT..USED_LEN]);
+        fits.then(|| Self {
+            sequence: u64_at(bytes, 24),
+            generation: u64_at(bytes, 32),
+            chain: bytes[40..72].try_into().expect("32 bytes"),
+            count: u64_at(bytes, 72),
+        })
+    }
+
+    fn encode(&self, keys: &Keys) -> Vec<u8> {
+        let mut out = vec![0; RECORD_LEN];
+        out[..8].copy_from_slice(&MAGIC);
+        out[8..24].copy_from_slice(keys.uuid());
+        out[24..32].copy_from_slice(&self.sequence.to_le_bytes());
+        out[32..40].copy_from_slice(&self.generation.to_le_bytes());
+        out[40..72].copy_from_slice(&self.chain);
+        out[72..80].copy_from_slice(&self.count.to_le_bytes());
+        let tag = keys.anchor().mac(&out[..TAG_AT]);
+        out[TAG_AT..USED_LEN].copy_from_slice(tag.bytes());
+        out
+    }
+}
+
+/// An anchor file that is open and locked.
+pub struct Anchor {
+    file: File,
+    path: PathBuf,
+    keys: Arc<Keys>,
+    state: Mutex<AnchorState>,
+}
+
+impl Anchor {
+    /// Makes a new one. An existing file is overwritten only by `force`.
+    pub fn create(path: &Path, keys: Arc<Keys>, force: bool) -> Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(0o600);
+        let options =
+            if force { options.create(true).truncate(true) } else { options.create_new(true) };
+        let file = match options.open(path) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(Error::Exists(path.into()));
+            }
+            other => other.map_err(|e| failed("create", path, e))?,
+        };
+        let anchor = Self { file, path: path.into(), keys, state: Mutex::default() };
+        anchor.lock()?;
+        anchor.note(|_| {}).map_err(|e| failed("write", path, e))?;
+        Ok(anchor)
+    }
+
+    /// Opens one that was made for this volume.
+    pub fn open(path: &Path, keys: Arc<Keys>) -> Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)
+            .map_err(|e| failed("open", path, e))?;
+        let mut bytes = vec![0; 2 * RECORD_LEN];
+        let mut have = 0;
+        while have < bytes.len() {
+            match file
+                .read_at(&mut bytes[have..], have as u64)
+                .map_err(|e| failed("read", path, e))?
+            {
+                0 => break,
+                n => have += n,
+            }
+        }
+        let newest = bytes
+            .chunks_exact(RECORD_LEN)
+            .filter_map(|record| AnchorState::decode(&keys, record))
+            .max_by_key(|state| state.sequence);
+        let Some(state) = newest else { return Err(Error::Anchor(path.into())) };
+        let anchor = Self { file, path: path.into(), keys, state: Mutex::new(state) };
+        anchor.lock()?;
+        Ok(anchor)
+    }
+
+    /// What it remembers.
+    pub fn state(&self) -> AnchorState {
+        *self.state.lock().expect("nothing panics under this lock")
+    }
+
+    /// Remembers a new superblock, durably.
+    pub fn note_generation(&self, generation: u64, chain: [u8; 32]) -> io::Result<()> {
+        self.note(|state| {
+            state.generation = generation;
+            state.chain = chain;
+        })
+    }
+
+    /// Remembers that `count` writes are durable, durably.
+    pub fn note_count(&self, count: u64) -> io::Result<()> {
+        if self.state().count >= count {
+            return Ok(());
+        }
+        self.note(|state| state.count = state.count.max(count))
+    }
+
+    fn note(&self, change: impl FnOnce(&mut AnchorState)) -> io::Result<()> {
+        let mut state = self.state.lock().expect("nothing panics under this lock");
+        let mut next = *state;
+        change(&mut next);
+        next.sequence += 1;
+        let at = (next.sequence % 2) * RECORD_LEN as u64;
+        self.file.write_all_at(&next.encode(&self.keys), at)?;
+        self.file.sync_data()?;
+        *state = next;
+        Ok(())
+    }
+
+    fn lock(&self) -> Result {
+        self.file.try_lock().map_err(|_| Error::Busy(self.path.clone()))
+    }
+}
+
+fn failed(what: &'static str, path: &Path, source: io::Error) -> Error {
+    Error::Io { what, path: path.into(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remembers_through_damage_to_one_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("anchor");
+        let keys = Arc::new(Keys::for_fuzzing());
+        let anchor = Anchor::create(&path, keys.clone(), false).unwrap();
+        anchor.note_generation(7, [1; 32]).unwrap();
+        anchor.note_count(40).unwrap();
+        anchor.note_count(41).unwrap();
+        let state = anchor.state();
+        assert!(matches!(Anchor::open(&path, keys.clone()), Err(Error::Busy(_))));
+        drop(anchor);
+        assert!(matches!(Anchor::create(&path, keys.clone(), false), Err(Error::Exists(_))));
+        assert_eq!(Anchor::open(&path, keys.clone()).unwrap().state(), state);
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.write_all_at(&[0xff], (state.sequence % 2) * RECORD_LEN as u64 + 75).unwrap();
+        assert_eq!(Anchor::open(&path, keys.clone()).unwrap().state().count, 40);
+        file.set_len(0).unwrap();
+        assert!(matches!(Anchor::open(&path, keys), Err(Error::Anchor(_))));
+    }
+}

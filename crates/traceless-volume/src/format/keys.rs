@@ -1,0 +1,116 @@
+//! Keys: from what the user holds to what seals each thing (docs/keys.md).
+
+use crate::error::{Error, Result};
+use std::io;
+use traceless::rng::Rng;
+use traceless::seal::{SECRET_LEN, Secret};
+use traceless_sys::LockedBytes;
+use zeroize::Zeroizing;
+
+/// Bytes of a key file, at least.
+pub const KEY_FILE_LEN_MIN: usize = 32;
+
+/// Bytes of a key file, at most.
+pub const KEY_FILE_LEN_MAX: usize = 1 << 20;
+
+/// What a user opens a volume with.
+pub enum UserKey {
+    /// Typed; stretched with argon2id.
+    Passphrase(Zeroizing<Vec<u8>>),
+    /// The bytes of a key file, verbatim: as random as a key, so not stretched.
+    File(Zeroizing<Vec<u8>>),
+}
+
+impl UserKey {
+    /// A key file's contents, if they may be a key.
+    pub fn from_file(bytes: Zeroizing<Vec<u8>>) -> Result<Self> {
+        match bytes.len() {
+            n if n < KEY_FILE_LEN_MIN => Err(Error::KeyFileShort(n)),
+            n if n > KEY_FILE_LEN_MAX => Err(Error::KeyFileLong(KEY_FILE_LEN_MAX)),
+            _ => Ok(Self::File(bytes)),
+        }
+    }
+}
+
+/// The key that all others of a volume are derived from, in locked memory.
+pub struct MasterKey(LockedBytes);
+
+impl MasterKey {
+    /// A fresh one.
+    pub fn random(rng: &mut dyn Rng) -> io::Result<Self> {
+        let mut bytes = LockedBytes::zeroed(SECRET_LEN)?;
+        rng.fill(&mut bytes);
+        Ok(Self(bytes))
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8; SECRET_LEN]) -> io::Result<Self> {
+        let mut locked = LockedBytes::zeroed(SECRET_LEN)?;
+        locked.copy_from_slice(bytes);
+        Ok(Self(locked))
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// The keys of one volume.
+pub struct Keys {
+    master: MasterKey,
+    uuid: [u8; 16],
+}
+
+impl Keys {
+    /// The keys of the volume `uuid` under `master`.
+    pub fn new(master: MasterKey, uuid: [u8; 16]) -> Self {
+        Self { master, uuid }
+    }
+
+    /// The master key, to be put into another key slot.
+    pub fn master(&self) -> &MasterKey {
+        &self.master
+    }
+
+    /// The volume that they belong to.
+    pub fn uuid(&self) -> &[u8; 16] {
+        &self.uuid
+    }
+
+    /// Seals everything in the scheme's areas, through keys of its own for each opening.
+    pub fn scheme(&self) -> Secret {
+        self.derive("scheme", "areas")
+    }
+
+    pub(super) fn header(&self) -> Secret {
+        self.derive("header", "mac")
+    }
+
+    pub(super) fn superblock(&self) -> Secret {
+        self.derive("superblock", "seal")
+    }
+
+    pub(super) fn anchor(&self) -> Secret {
+        self.derive("anchor", "mac")
+    }
+
+    /// HKDF(master, uuid, product, tree, partition, area, purpose). A volume has one tree and one
+    /// partition, both of number 0.
+    fn derive(&self, area: &str, purpose: &str) -> Secret {
+        let mut bytes = Zeroizing::new([0; SECRET_LEN]);
+        bytes.copy_from_slice(self.master.bytes());
+        Secret::from_bytes(*bytes).derive(&[
+            &self.uuid,
+            b"volume",
+            &[0],
+            &[0],
+            area.as_bytes(),
+            purpose.as_bytes(),
+        ])
+    }
+
+    #[doc(hidden)]
+    pub fn for_fuzzing() -> Self {
+        let master = MasterKey::from_bytes(&[1; SECRET_LEN]).expect("a page may be locked");
+        Self { master, uuid: [2; 16] }
+    }
+}

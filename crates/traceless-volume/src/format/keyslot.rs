@@ -1,0 +1,294 @@
+//! Key slots: the master key, wrapped under each user's key. Eight slots of 4096 bytes from 4096.
+
+use super::keys::{MasterKey, UserKey};
+use super::{u16_at, u32_at};
+use crate::error::{Error, Result};
+use argon2::{Algorithm, Argon2, Params, Version};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use traceless::rng::Rng;
+use traceless::seal::{Aead, SECRET_LEN, Sealer, Secret, TAG_LEN};
+use zeroize::Zeroizing;
+
+/// Number of key slots.
+pub const KEY_SLOTS: usize = 8;
+
+const SLOT_LEN: usize = 4096;
+const SLOTS_AT: u64 = 4096;
+const MAGIC: [u8; 8] = *b"TLKEYSLT";
+const SALT_AT: usize = 32;
+const WRAPPED_AT: usize = 64;
+const USED_LEN: usize = WRAPPED_AT + SECRET_LEN + TAG_LEN;
+
+/// Memory that a key slot may ask for, in KiB.
+const MEMORY_KIB_MAX: u32 = 4 << 20;
+/// Passes that a key slot may ask for.
+const TIME_MAX: u32 = 100;
+/// Lanes that a key slot may ask for.
+const LANES_MAX: u32 = 16;
+
+/// How hard a passphrase is to guess: the parameters of argon2id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Kdf {
+    /// Memory in KiB.
+    pub memory_kib: u32,
+    /// Passes over it.
+    pub time: u32,
+    /// Lanes.
+    pub lanes: u32,
+}
+
+impl Default for Kdf {
+    /// 512 MiB, three passes, one lane.
+    fn default() -> Self {
+        Self { memory_kib: 512 << 10, time: 3, lanes: 1 }
+    }
+}
+
+/// What kind of key a slot is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SlotKind {
+    /// A passphrase, stretched with these parameters.
+    Passphrase(Kdf),
+    /// A key file.
+    KeyFile,
+}
+
+/// One slot that is in use.
+#[derive(Clone)]
+pub struct KeySlot {
+    /// Passphrase or key file.
+    pub kind: SlotKind,
+    salt: [u8; 32],
+    wrapped: [u8; SECRET_LEN + TAG_LEN],
+}
+
+impl KeySlot {
+    /// Wraps `master` for `key`. Passphrases are stretched as `kdf` says.
+    pub fn wrap(
+        master: &MasterKey,
+        uuid: &[u8; 16],
+        key: &UserKey,
+        kdf: Kdf,
+        rng: &mut dyn Rng,
+    ) -> Result<Self> {
+        let kind = match key {
+            UserKey::Passphrase(_) => SlotKind::Passphrase(kdf),
+            UserKey::File(_) => SlotKind::KeyFile,
+        };
+        let mut slot = Self { kind, salt: [0; 32], wrapped: [0; SECRET_LEN + TAG_LEN] };
+        rng.fill(&mut slot.salt);
+        // A fresh salt makes a fresh wrapping key, so version 0 is used once.
+        let sealer = Aead::new(&slot.wrapping_key(key, 0)?);
+        let (body, tag) = slot.wrapped.split_at_mut(SECRET_LEN);
+        sealer.seal(0, &bound(uuid, kind), master.bytes(), body, tag);
+        Ok(slot)
+    }
+
+    /// The master key, if `key` fits.
+    fn unwrap(&self, uuid: &[u8; 16], key: &UserKey, number: usize) -> Result<Option<MasterKey>> {
+        let sealer = Aead::new(&self.wrapping_key(key, number)?);
+        let (body, tag) = self.wrapped.split_at(SECRET_LEN);
+        let mut master = Zeroizing::new([0; SECRET_LEN]);
+        match sealer.open(0, &bound(uuid, self.kind), body, tag, &mut *master) {
+            Ok(()) => Ok(Some(MasterKey::from_bytes(&master).map_err(no_memory)?)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn wrapping_key(&self, key: &UserKey, number: usize) -> Result<Secret> {
+        match (self.kind, key) {
+            (SlotKind::Passphrase(kdf), UserKey::Passphrase(typed)) => {
+                let limits =
+                    Error::KdfLimits { slot: number, memory_kib: kdf.memory_kib, time: kdf.time };
+                if kdf.memory_kib > MEMORY_KIB_MAX || kdf.time > TIME_MAX || kdf.lanes > LANES_MAX {
+                    return Err(limits);
+                }
+                let Ok(params) = Params::new(kdf.memory_kib, kdf.time, kdf.lanes, Some(SECRET_LEN))
+                else {
+                    return Err(limits);
+                };
+                let mut out = Zeroizing::new([0; SECRET_LEN]);
+                Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+                    .hash_password_into(typed, &self.salt, &mut *out)
+                    .map_err(|_| limits)?;
+                Ok(Secret::from_bytes(*out))
+            }
+            (_, UserKey::File(bytes) | UserKey::Passphrase(bytes)) => {
+                Ok(Secret::extract(&self.salt, bytes, "traceless key file"))
+            }
+        }
+    }
+
+    fn fits_kind(&self, key: &UserKey) -> bool {
+        matches!(
+            (self.kind, key),
+            (SlotKind::Passphrase(_), UserKey::Passphrase(_))
+                | (SlotKind::KeyFile, UserKey::File(_))
+        )
+    }
+
+    fn encode(&self, rng: &mut dyn Rng) -> Vec<u8> {
+        let mut out = vec![0; SLOT_LEN];
+        rng.fill(&mut out[USED_LEN..]);
+        out[..8].copy_from_slice(&MAGIC);
+        if let SlotKind::Passphrase(kdf) = self.kind {
+            out[8..10].copy_from_slice(&1u16.to_le_bytes());
+            out[12..16].copy_from_slice(&kdf.memory_kib.to_le_bytes());
+            out[16..20].copy_from_slice(&kdf.time.to_le_bytes());
+            out[20..24].copy_from_slice(&kdf.lanes.to_le_bytes());
+        } else {
+            out[8..10].copy_from_slice(&2u16.to_le_bytes());
+        }
+        out[SALT_AT..SALT_AT + 32].copy_from_slice(&self.salt);
+        out[WRAPPED_AT..USED_LEN].copy_from_slice(&self.wrapped);
+        out
+    }
+
+    /// The slot in `bytes`, or nothing if it is empty or of a kind not known here.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() < SLOT_LEN || bytes[..8] != MAGIC {
+            return None;
+        }
+        let kind = match u16_at(bytes, 8) {
+            1 => SlotKind::Passphrase(Kdf {
+                memory_kib: u32_at(bytes, 12),
+                time: u32_at(bytes, 16),
+                lanes: u32_at(bytes, 20),
+            }),
+            2 => SlotKind::KeyFile,
+            _ => return None,
+        };
+        Some(Self {
+            kind,
+            salt: bytes[SALT_AT..SALT_AT + 32].try_into().expect("32 bytes"),
+            wrapped: bytes[WRAPPED_AT..USED_LEN].try_into().expect("48 bytes"),
+        })
+    }
+}
+
+/// All key slots of an image.
+pub struct KeySlots(Vec<Option<KeySlot>>);
+
+impl KeySlots {
+    /// Reads them.
+    pub fn read(image: &File) -> io::Result<Self> {
+        let mut bytes = vec![0; KEY_SLOTS * SLOT_LEN];
+        image.read_exact_at(&mut bytes, SLOTS_AT)?;
+        Ok(Self(bytes.chunks_exact(SLOT_LEN).map(KeySlot::decode).collect()))
+    }
+
+    /// Slots that were read from elsewhere.
+    pub fn from_list(slots: Vec<Option<KeySlot>>) -> Self {
+        Self(slots)
+    }
+
+    /// Each slot in turn, empty ones too.
+    pub fn iter(&self) -> impl Iterator<Item = Option<&KeySlot>> {
+        self.0.iter().map(Option::as_ref)
+    }
+
+    /// Number of slots in use.
+    pub fn in_use(&self) -> usize {
+        self.0.iter().flatten().count()
+    }
+
+    /// The first empty slot.
+    pub fn first_empty(&self) -> Result<usize> {
+        self.0.iter().position(Option::is_none).ok_or(Error::KeySlotsFull(KEY_SLOTS))
+    }
+
+    /// The master key and the slot that `key` opens.
+    pub fn unlock(&self, uuid: &[u8; 16], key: &UserKey) -> Result<(MasterKey, usize)> {
+        let mut refused = None;
+        for (number, slot) in self.0.iter().enumerate() {
+            let Some(slot) = slot.as_ref().filter(|s| s.fits_kind(key)) else { continue };
+            match slot.unwrap(uuid, key, number) {
+                Ok(Some(master)) => return Ok((master, number)),
+                Ok(None) => {}
+                Err(e) => refused = Some(e),
+            }
+        }
+        Err(refused.unwrap_or(Error::WrongKey))
+    }
+
+    /// Writes `slot` as number `number`, durably.
+    pub fn write(image: &File, number: usize, slot: &KeySlot, rng: &mut dyn Rng) -> io::Result<()> {
+        image.write_all_at(&slot.encode(rng), SLOTS_AT + (number * SLOT_LEN) as u64)?;
+        image.sync_data()
+    }
+
+    /// Overwrites slot `number` with random bytes, durably. A disk may keep older copies.
+    pub fn wipe(image: &File, number: usize, rng: &mut dyn Rng) -> io::Result<()> {
+        let mut random = vec![0; SLOT_LEN];
+        rng.fill(&mut random);
+        image.write_all_at(&random, SLOTS_AT + (number * SLOT_LEN) as u64)?;
+        image.sync_data()
+    }
+}
+
+/// A wrapped key belongs to its volume and to its kind of slot.
+fn bound(uuid: &[u8; 16], kind: SlotKind) -> Vec<u8> {
+    let mut bound = uuid.to_vec();
+    if let SlotKind::Passphrase(kdf) = kind {
+        for word in [kdf.memory_kib, kdf.time, kdf.lanes] {
+            bound.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+    bound
+}
+
+fn no_memory(source: io::Error) -> Error {
+    Error::Io { what: "lock memory for the key (raise ulimit -l)", path: "memory".into(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use traceless::rng::Seeded;
+
+    fn passphrase(text: &str) -> UserKey {
+        UserKey::Passphrase(Zeroizing::new(text.as_bytes().to_vec()))
+    }
+
+    #[test]
+    fn each_key_opens_its_own_slot() {
+        let rng = &mut Seeded::new(1);
+        let master = MasterKey::random(rng).unwrap();
+        let quick = Kdf { memory_kib: 64, time: 1, lanes: 1 };
+        let file = || UserKey::from_file(Zeroizing::new(vec![7; 32])).unwrap();
+        let uuid = [3; 16];
+        let image = tempfile::tempfile().unwrap();
+        image.set_len(1 << 20).unwrap();
+        for (number, key) in [(0, passphrase("one")), (3, file()), (7, passphrase("two"))] {
+            let slot = KeySlot::wrap(&master, &uuid, &key, quick, rng).unwrap();
+            KeySlots::write(&image, number, &slot, rng).unwrap();
+        }
+        let slots = KeySlots::read(&image).unwrap();
+        assert_eq!(slots.in_use(), 3);
+        assert_eq!(slots.first_empty().unwrap(), 1);
+        for (number, key) in [(0, passphrase("one")), (3, file()), (7, passphrase("two"))] {
+            let (found, slot) = slots.unlock(&uuid, &key).unwrap();
+            assert_eq!((found.bytes(), slot), (master.bytes(), number));
+        }
+        assert!(matches!(slots.unlock(&uuid, &passphrase("three")), Err(Error::WrongKey)));
+        assert!(matches!(slots.unlock(&[4; 16], &passphrase("one")), Err(Error::WrongKey)));
+        KeySlots::wipe(&image, 0, rng).unwrap();
+        let slots = KeySlots::read(&image).unwrap();
+        assert!(matches!(slots.unlock(&uuid, &passphrase("one")), Err(Error::WrongKey)));
+    }
+
+    #[test]
+    fn greedy_slots_are_refused() {
+        let rng = &mut Seeded::new(1);
+        let master = MasterKey::random(rng).unwrap();
+        let greedy = Kdf { memory_kib: u32::MAX, time: 1, lanes: 1 };
+        let made = KeySlot::wrap(&master, &[0; 16], &passphrase("x"), greedy, rng);
+        assert!(matches!(made, Err(Error::KdfLimits { .. })));
+        assert!(matches!(
+            UserKey::from_file(Zeroizing::new(vec![0; 31])),
+            Err(Error::KeyFileShort(31))
+        ));
+    }
+}

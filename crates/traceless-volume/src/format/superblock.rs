@@ -1,0 +1,207 @@
+//! The superblock: the scheme's trusted state, sealed. Two of 64 KiB; each state is written to one,
+//! made durable, then written to the other as the next generation.
+//!
+//! So a crash leaves the old state or the new one, and damage to either superblock costs nothing.
+
+use super::{Keys, SUPERBLOCK_LEN, SUPERBLOCKS_AT, u32_at, u64_at};
+use crate::error::{Error, Result};
+use crate::format::Anchor;
+use sha2::{Digest, Sha256};
+use std::sync::{Arc, Mutex};
+use traceless::durable::Vault;
+use traceless::rng::Rng;
+use traceless::seal::{Aead, Sealer, TAG_LEN};
+use traceless::store::Store;
+use traceless::types::Extent;
+
+const MAGIC: [u8; 8] = *b"TLSUPERB";
+const SALT_AT: usize = 16;
+const HEAD_LEN: usize = 32;
+const TAG_AT: usize = SUPERBLOCK_LEN - TAG_LEN;
+const CONTENTS_LEN: usize = TAG_AT - HEAD_LEN;
+const STATE_AT: usize = 40;
+
+/// Bytes of the longest state.
+const STATE_LEN_MAX: usize = CONTENTS_LEN - STATE_AT;
+
+/// One generation of the trusted state.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Superblock {
+    /// Superblocks written before this one.
+    pub generation: u64,
+    /// A hash over the salts of all generations: two forks of one image have different ones.
+    pub chain: [u8; 32],
+    /// The scheme's state.
+    pub state: Vec<u8>,
+}
+
+impl Superblock {
+    /// The newest one that verifies.
+    pub fn read(store: &dyn Store, keys: &Keys) -> Result<Self> {
+        let mut bytes = vec![0; 2 * SUPERBLOCK_LEN];
+        store.read(&[Extent::new(SUPERBLOCKS_AT, bytes.len())], &mut bytes)?;
+        let (a, b) = bytes.split_at(SUPERBLOCK_LEN);
+        [a, b]
+            .into_iter()
+            .filter_map(|bytes| Self::open(keys, bytes))
+            .max_by_key(|s| s.generation)
+            .ok_or(Error::SuperblockDamaged)
+    }
+
+    /// The superblock sealed in `bytes`, if it is whole.
+    pub fn open(keys: &Keys, bytes: &[u8]) -> Option<Self> {
+        if bytes.len() != SUPERBLOCK_LEN || bytes[..8] != MAGIC {
+            return None;
+        }
+        let (head, rest) = bytes.split_at(HEAD_LEN);
+        let (sealed, tag) = rest.split_at(CONTENTS_LEN);
+        let salt: [u8; 16] = head[SALT_AT..].try_into().expect("16 bytes");
+        let generation = u64_at(head, 8);
+        let mut contents = vec![0; CONTENTS_LEN];
+        sealer(keys, &salt).open(generation, head, sealed, tag, &mut contents).ok()?;
+        let (chain, state) = Self::decode_contents(&contents)?;
+        Some(Self { generation, chain, state })
+    }
+
+    /// Chain and state in a superblock's opened contents.
+    pub fn decode_contents(contents: &[u8]) -> Option<([u8; 32], Vec<u8>)> {
+        let chain = contents.get(..32)?.try_into().ok()?;
+        let len = u32_at(contents.get(..STATE_AT)?, 32) as usize;
+        let state = contents.get(STATE_AT..STATE_AT.checked_add(len)?)?;
+        Some((chain, state.to_vec()))
+    }
+
+    fn seal(&self, keys: &Keys, salt: &[u8; 16]) -> Vec<u8> {
+        let mut out = vec![0; SUPERBLOCK_LEN];
+        out[..8].copy_from_slice(&MAGIC);
+        out[8..16].copy_from_slice(&self.generation.to_le_bytes());
+        out[SALT_AT..HEAD_LEN].copy_from_slice(salt);
+        let mut contents = vec![0; CONTENTS_LEN];
+        contents[..32].copy_from_slice(&self.chain);
+        let len = u32::try_from(self.state.len()).expect("a state fits a superblock");
+        contents[32..36].copy_from_slice(&len.to_le_bytes());
+        contents[STATE_AT..STATE_AT + self.state.len()].copy_from_slice(&self.state);
+        let (head, rest) = out.split_at_mut(HEAD_LEN);
+        let (body, tag) = rest.split_at_mut(CONTENTS_LEN);
+        sealer(keys, salt).seal(self.generation, head, &contents, body, tag);
+        out
+    }
+}
+
+/// A fresh salt makes a fresh key, so forks that reach the same generation share no nonce.
+fn sealer(keys: &Keys, salt: &[u8; 16]) -> Aead {
+    Aead::new(&keys.superblock().derive(&[salt]))
+}
+
+/// What the superblocks hold now, shared between the scheme, which changes it, and the volume.
+pub type Newest = Arc<Mutex<Superblock>>;
+
+/// Keeps a scheme's state in the superblocks, and tells the anchor.
+pub struct SuperblockVault {
+    store: Arc<dyn Store>,
+    keys: Arc<Keys>,
+    rng: Box<dyn Rng>,
+    newest: Newest,
+    anchor: Option<Arc<Anchor>>,
+}
+
+impl SuperblockVault {
+    /// A vault that goes on from `newest`, whose state may be empty for a new volume.
+    pub fn new(
+        store: Arc<dyn Store>,
+        keys: Arc<Keys>,
+        rng: Box<dyn Rng>,
+        newest: Newest,
+        anchor: Option<Arc<Anchor>>,
+    ) -> Self {
+        Self { store, keys, rng, newest, anchor }
+    }
+
+    fn write_next(&mut self, state: &[u8]) -> traceless::Result {
+        let mut newest = self.newest.lock().expect("nothing panics under this lock");
+        let mut salt = [0; 16];
+        self.rng.fill(&mut salt);
+        let next = Superblock {
+            generation: newest.generation + 1,
+            chain: Sha256::new().chain_update(newest.chain).chain_update(salt).finalize().into(),
+            state: state.to_vec(),
+        };
+        let at = SUPERBLOCKS_AT + (next.generation % 2) * SUPERBLOCK_LEN as u64;
+        let sealed = next.seal(&self.keys, &salt);
+        self.store.write(&[Extent::new(at, sealed.len())], &sealed)?;
+        self.store.sync()?;
+        *newest = next;
+        Ok(())
+    }
+}
+
+impl Vault for SuperblockVault {
+    fn keep(&mut self, state: &[u8]) -> traceless::Result {
+        if state.len() > STATE_LEN_MAX {
+            return Err(traceless::Error::State("it is longer than a superblock"));
+        }
+        self.write_next(state)?;
+        self.write_next(state)?;
+        if let Some(anchor) = &self.anchor {
+            let newest = self.newest.lock().expect("nothing panics under this lock").clone();
+            anchor.note_generation(newest.generation, newest.chain)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use traceless::rng::Seeded;
+    use traceless::scheme::detwo;
+    use traceless::store::MemStore;
+
+    const _: () = assert!(detwo::STATE_LEN_MAX <= STATE_LEN_MAX);
+
+    fn vault(store: &Arc<MemStore>, keys: &Arc<Keys>, from: Superblock) -> SuperblockVault {
+        let rng = Box::new(Seeded::new(from.generation + 1));
+        SuperblockVault::new(store.clone(), keys.clone(), rng, Arc::new(Mutex::new(from)), None)
+    }
+
+    fn blank() -> Superblock {
+        Superblock { generation: 0, chain: [0; 32], state: vec![] }
+    }
+
+    #[test]
+    fn survives_the_loss_of_either_and_refuses_flips() {
+        let store = Arc::new(MemStore::new(super::super::AREAS_AT));
+        let keys = Arc::new(Keys::for_fuzzing());
+        assert!(matches!(Superblock::read(&*store, &keys), Err(Error::SuperblockDamaged)));
+        vault(&store, &keys, blank()).keep(b"first").unwrap();
+        vault(&store, &keys, Superblock::read(&*store, &keys).unwrap()).keep(b"second").unwrap();
+        assert_eq!(Superblock::read(&*store, &keys).unwrap().state, b"second");
+        for at in [0, 9, 20, 40, 5000, SUPERBLOCK_LEN - 1] {
+            for which in 0..2 {
+                let place = Extent::new(SUPERBLOCKS_AT + (which * SUPERBLOCK_LEN + at) as u64, 1);
+                let mut byte = [0];
+                store.read(&[place], &mut byte).unwrap();
+                store.write(&[place], &[byte[0] ^ 4]).unwrap();
+                assert_eq!(Superblock::read(&*store, &keys).unwrap().state, b"second");
+                store.write(&[place], &byte).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn forks_have_different_chains() {
+        let store = Arc::new(MemStore::new(super::super::AREAS_AT));
+        let keys = Arc::new(Keys::for_fuzzing());
+        vault(&store, &keys, blank()).keep(b"x").unwrap();
+        let fork = Arc::new(MemStore::from_bytes(store.snapshot()));
+        let base = Superblock::read(&*store, &keys).unwrap();
+        vault(&store, &keys, base.clone()).keep(b"x").unwrap();
+        let mut other = vault(&fork, &keys, base);
+        other.rng = Box::new(Seeded::new(77));
+        other.keep(b"x").unwrap();
+        let (a, b) =
+            (Superblock::read(&*store, &keys).unwrap(), Superblock::read(&*fork, &keys).unwrap());
+        assert_eq!(a.generation, b.generation);
+        assert_ne!(a.chain, b.chain);
+    }
+}

@@ -1,0 +1,148 @@
+//! Serving a device as the file `DIR/volume`.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::thread::{Builder, JoinHandle};
+
+use fuser::{Config, MountOption, Session, SessionACL};
+
+use super::command::{FUSERMOUNT, is_root};
+use super::error::{Error, Result};
+use super::mounts::{self, How};
+use super::volume_file::VolumeFile;
+use crate::device::Device;
+
+/// The name of the one file.
+pub const FILE_NAME: &str = "volume";
+/// What the mount table says in place of a device.
+pub const SOURCE_NAME: &str = "traceless";
+/// Where the kernel takes FUSE servers.
+const FUSE_DEVICE: &str = "/dev/fuse";
+/// More threads than this only wait for each other.
+const THREADS_MAX: usize = 64;
+
+/// How to serve.
+#[derive(Debug, Clone, Copy)]
+pub struct ExportOptions {
+    /// Threads that answer requests; 1 to 64, others are taken to the nearest.
+    pub threads: usize,
+    /// Whether root may use the file of a user who is not root: needed for a loop device on it,
+    /// and refused unless `/etc/fuse.conf` has `user_allow_other`. Root itself needs nothing.
+    pub allow_root: bool,
+}
+
+impl Default for ExportOptions {
+    fn default() -> Self {
+        Self { threads: 4, allow_root: false }
+    }
+}
+
+/// A device that is being served. Dropping it unmounts, lazily if the file is open.
+#[derive(Debug)]
+pub struct Export {
+    dir: PathBuf,
+    /// None once it has been joined. Whoever waits holds the lock.
+    server: Mutex<Option<JoinHandle<io::Result<()>>>>,
+}
+
+/// Mounts a file system at `dir` whose one file, [`FILE_NAME`], holds the bytes of `device`.
+///
+/// The file belongs to the user of this process and nobody else may read it. Its I/O is direct:
+/// each write reaches the device before it returns, and `fsync` flushes. It can be neither
+/// resized nor punched; opening it with `O_TRUNC` changes nothing.
+///
+/// From here on the calling process must not touch any path under `dir`.
+pub fn spawn(device: Arc<dyn Device>, dir: &Path, options: ExportOptions) -> Result<Export> {
+    check_fuse()?;
+    if !is_root() && FUSERMOUNT.path().is_none() {
+        return Err(Error::FusermountMissing);
+    }
+    let dir = dir.canonicalize().map_err(Error::io("finding", dir))?;
+    if !dir.is_dir() {
+        return Err(Error::NotAFolder { dir });
+    }
+    let config = config(device.read_only(), options);
+    let session = Session::new(VolumeFile::new(device), &dir, &config)
+        .map_err(|source| Error::FuseMount { dir: dir.clone(), source })?;
+    let server = Builder::new()
+        .name("traceless-fuse".into())
+        .spawn(move || session.run())
+        .map_err(Error::io("starting the server of", &dir))?;
+    Ok(Export { dir, server: Mutex::new(Some(server)) })
+}
+
+impl Export {
+    /// The folder that holds the file.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Waits until the file system is unmounted, by [`Export::shutdown`] or by anyone else, and
+    /// all requests are answered. The device is then no longer held.
+    pub fn wait(&self) -> Result<()> {
+        let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(handle) = server.take() else {
+            return Ok(());
+        };
+        let outcome = handle.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
+        outcome.map_err(|source| Error::Server { dir: self.dir.clone(), source })
+    }
+
+    /// Unmounts and waits. Fails with [`Error::Busy`], and goes on serving, while the file is
+    /// open somewhere. May be called while another thread waits.
+    pub fn shutdown(&self) -> Result<()> {
+        if !self.has_ended() {
+            mounts::unmount_fuse(&self.dir, How::IfIdle)?;
+        }
+        self.wait()
+    }
+
+    /// Whether the file system is gone.
+    pub fn has_ended(&self) -> bool {
+        match self.server.try_lock() {
+            Ok(server) => server.as_ref().is_none_or(JoinHandle::is_finished),
+            Err(TryLockError::WouldBlock) => false,
+            Err(TryLockError::Poisoned(_)) => true,
+        }
+    }
+}
+
+impl Drop for Export {
+    fn drop(&mut self) {
+        if self.has_ended() || self.shutdown().is_ok() {
+            return;
+        }
+        // Somebody has the file open. The name goes now; those who hold it are served as long as
+        // the process lives, so waiting for them here could take for ever.
+        let _ = mounts::unmount_fuse(&self.dir, How::Lazily);
+    }
+}
+
+/// Whether FUSE can be used at all.
+pub(super) fn check_fuse() -> Result<()> {
+    match OpenOptions::new().read(true).write(true).open(FUSE_DEVICE) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(Error::FuseDenied),
+        // A node without a driver answers ENXIO or ENODEV: to the user that is the same.
+        Err(_) => Err(Error::FuseMissing),
+    }
+}
+
+fn config(read_only: bool, options: ExportOptions) -> Config {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(SOURCE_NAME.into()),
+        // As a kernel option: fuser drops the one of its own when root mounts without a helper.
+        MountOption::CUSTOM(format!("subtype={SOURCE_NAME}")),
+        MountOption::NoSuid,
+        MountOption::NoDev,
+        MountOption::NoAtime,
+        if read_only { MountOption::RO } else { MountOption::RW },
+    ];
+    config.acl = if options.allow_root { SessionACL::RootAndOwner } else { SessionACL::Owner };
+    config.n_threads = Some(options.threads.clamp(1, THREADS_MAX));
+    config.clone_fd = true;
+    config
+}

@@ -1,0 +1,123 @@
+//! The device as the FUSE threads call it: with error numbers, and without panics.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fuser::Errno;
+
+use crate::device::Device;
+
+/// A device behind a fuse: a panic in it ends all service, as what it holds in memory may be half
+/// changed. Without this the thread would die, and later requests would wait for ever.
+pub(super) struct Guarded {
+    device: Arc<dyn Device>,
+    broken: AtomicBool,
+}
+
+impl Guarded {
+    pub(super) fn new(device: Arc<dyn Device>) -> Self {
+        Self { device, broken: AtomicBool::new(false) }
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.device.len()
+    }
+
+    pub(super) fn block_len(&self) -> u32 {
+        self.device.block_len()
+    }
+
+    pub(super) fn read_only(&self) -> bool {
+        self.device.read_only()
+    }
+
+    pub(super) fn flush(&self) -> Result<(), Errno> {
+        self.call(|device| device.flush())
+    }
+
+    pub(super) fn call<T>(
+        &self,
+        work: impl FnOnce(&dyn Device) -> io::Result<T>,
+    ) -> Result<T, Errno> {
+        if self.broken.load(Ordering::Acquire) {
+            return Err(Errno::EIO);
+        }
+        if let Ok(outcome) = catch_unwind(AssertUnwindSafe(|| work(&*self.device))) {
+            outcome.map_err(|error| errno(&error))
+        } else {
+            self.broken.store(true, Ordering::Release);
+            Err(Errno::EIO)
+        }
+    }
+}
+
+/// The number that tells a client best what happened.
+fn errno(error: &io::Error) -> Errno {
+    if let Some(code) = error.raw_os_error() {
+        return Errno::from_i32(code);
+    }
+    match error.kind() {
+        io::ErrorKind::StorageFull => Errno::ENOSPC,
+        io::ErrorKind::ReadOnlyFilesystem => Errno::EROFS,
+        io::ErrorKind::PermissionDenied => Errno::EPERM,
+        io::ErrorKind::InvalidInput => Errno::EINVAL,
+        io::ErrorKind::OutOfMemory => Errno::ENOMEM,
+        io::ErrorKind::TimedOut => Errno::ETIMEDOUT,
+        io::ErrorKind::Unsupported => Errno::EOPNOTSUPP,
+        _ => Errno::EIO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Panics;
+
+    impl Device for Panics {
+        fn len(&self) -> u64 {
+            8192
+        }
+
+        fn block_len(&self) -> u32 {
+            4096
+        }
+
+        fn read_only(&self) -> bool {
+            false
+        }
+
+        fn read(&self, at: u64, _into: &mut [u8]) -> io::Result<()> {
+            assert_ne!(at, 0, "the panic that the test asks for");
+            Ok(())
+        }
+
+        fn write(&self, _at: u64, _from: &[u8]) -> io::Result<()> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            Err(io::Error::other("no number"))
+        }
+    }
+
+    #[test]
+    fn a_panic_ends_all_service() {
+        let device = Guarded::new(Arc::new(Panics));
+        let read = |at| device.call(|device| device.read(at, &mut []));
+        assert_eq!(read(4096), Ok(()));
+        assert_eq!(read(0), Err(Errno::EIO));
+        assert_eq!(read(4096), Err(Errno::EIO));
+    }
+
+    #[test]
+    fn errors_become_numbers() {
+        let device = Guarded::new(Arc::new(Panics));
+        assert_eq!(device.call(|device| device.write(0, &[1])), Err(Errno::ENOSPC));
+        assert_eq!(device.flush(), Err(Errno::EIO));
+        assert_eq!(errno(&io::Error::from_raw_os_error(30)), Errno::EROFS);
+        assert_eq!(errno(&io::Error::from_raw_os_error(0)), Errno::EIO);
+    }
+}

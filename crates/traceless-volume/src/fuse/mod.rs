@@ -1,0 +1,24 @@
+//! A volume as one file in a FUSE file system, and as an ext4 file system on top of that file.
+//!
+//! [`export`] serves a [`Device`](crate::device::Device) as `DIR/volume`. [`mount`] puts a loop
+//! device and ext4 on that file, keeps a record of it, and takes it all down again. [`runtime`]
+//! makes the serving process safe to sit below a block device.
+//!
+//! Two processes take part. The daemon serves the file; it must never touch a path under a mount
+//! that it serves, or it would wait for itself. The command that calls [`mount::attach()`] and
+//! [`mount::detach()`] is another process.
+
+mod capabilities;
+mod command;
+mod error;
+pub mod export;
+mod guarded;
+pub mod mount;
+mod mounts;
+mod requests;
+pub mod runtime;
+mod volume_file;
+
+pub use capabilities::{Capabilities, capabilities};
+pub use error::{Error, Result};
+pub use export::{Export, ExportOptions};

@@ -1,0 +1,156 @@
+//! From a file to a mounted file system.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use crate::fuse::capabilities::check_mount;
+use crate::fuse::command::{BLKID, LOSETUP, MKFS_EXT4, MOUNT};
+use crate::fuse::error::{Error, Result};
+use crate::fuse::mounts::mounted_at;
+
+/// The loop device's sectors and the file system's blocks: what a volume writes as one.
+const BLOCK_BYTES: &str = "4096";
+/// All of the file system's own tables are written at once, not for hours in the background, and
+/// nothing is discarded.
+const MKFS_EXTENDED: &str = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
+/// Reading a file must not write its access time: writes are what an observer sees.
+const MOUNT_WRITABLE: &str = "nodiscard,noatime";
+const MOUNT_READ_ONLY: &str = "ro,noatime";
+/// Without the journal, which cannot be replayed on a device that refuses writes.
+const MOUNT_READ_ONLY_DIRTY: &str = "ro,noatime,noload";
+
+/// How to attach.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AttachOptions {
+    /// Make a new file system first. Refused if the volume holds data that is recognised.
+    pub mkfs: bool,
+    /// Write nothing, not even the replay of a journal.
+    pub read_only: bool,
+}
+
+/// What is attached now. It stays when this value goes: [`detach`](super::detach()) takes it down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attached {
+    /// The loop device.
+    pub loop_device: PathBuf,
+    /// Where the file system is, as an absolute path without links.
+    pub dir: PathBuf,
+}
+
+/// Mounts the file system in `file` at the folder `dir`, and tells `progress` each step. If a
+/// step fails, those before it are undone. Must not run in the process that serves `file`.
+pub fn attach(
+    file: &Path,
+    dir: &Path,
+    options: AttachOptions,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Attached> {
+    check_mount(options.mkfs)?;
+    if options.mkfs && options.read_only {
+        return Err(Error::ReadOnly);
+    }
+    if !dir.is_dir() {
+        return Err(Error::NotAFolder { dir: dir.to_owned() });
+    }
+    let dir = dir.canonicalize().map_err(Error::io("finding", dir))?;
+    if mounted_at(&dir)?.is_some() {
+        return Err(Error::AlreadyMounted { dir });
+    }
+    progress("attaching a loop device");
+    let loop_device = set_up_loop(file, options.read_only)?;
+    match format_and_mount(&loop_device, &dir, options, progress) {
+        Ok(()) => Ok(Attached { loop_device, dir }),
+        Err(error) => {
+            progress("detaching the loop device again");
+            // The first error is the one to tell.
+            let _ = LOSETUP.run(&[OsStr::new("--detach"), loop_device.as_os_str()]);
+            Err(error)
+        }
+    }
+}
+
+fn set_up_loop(file: &Path, read_only: bool) -> Result<PathBuf> {
+    let mut arguments = vec![
+        OsStr::new("--find"),
+        OsStr::new("--show"),
+        OsStr::new("--direct-io=on"),
+        OsStr::new("--sector-size"),
+        OsStr::new(BLOCK_BYTES),
+    ];
+    if read_only {
+        arguments.push(OsStr::new("--read-only"));
+    }
+    arguments.push(file.as_os_str());
+    let outcome = LOSETUP.run(&arguments)?.or_fail(
+        "If no loop device is free, detach one (`losetup --all` lists them); if the file cannot \
+         be opened, look whether the daemon still runs.",
+    )?;
+    Ok(PathBuf::from(outcome.stdout))
+}
+
+fn format_and_mount(
+    loop_device: &Path,
+    dir: &Path,
+    options: AttachOptions,
+    progress: &mut dyn FnMut(&str),
+) -> Result<()> {
+    if options.mkfs {
+        check_blank(loop_device)?;
+        progress("making a file system");
+        make_file_system(loop_device)?;
+    }
+    progress("mounting the file system");
+    if !options.read_only {
+        return mount(loop_device, dir, MOUNT_WRITABLE);
+    }
+    let Err(error) = mount(loop_device, dir, MOUNT_READ_ONLY) else {
+        return Ok(());
+    };
+    if mount(loop_device, dir, MOUNT_READ_ONLY_DIRTY).is_err() {
+        return Err(error);
+    }
+    progress("it was not unmounted cleanly: what its journal holds is not shown");
+    Ok(())
+}
+
+/// Fails unless nothing is recognised on the device: making a file system destroys it.
+fn check_blank(loop_device: &Path) -> Result<()> {
+    const NOTHING_FOUND: i32 = 2;
+    let outcome = BLKID.run(&[
+        OsStr::new("--probe"),
+        OsStr::new("--output"),
+        OsStr::new("export"),
+        loop_device.as_os_str(),
+    ])?;
+    if outcome.code == Some(NOTHING_FOUND) {
+        return Ok(());
+    }
+    let outcome =
+        outcome.or_fail("The volume could not be read; look at the daemon's messages.")?;
+    let value = |key: &str| outcome.stdout.lines().find_map(|line| line.strip_prefix(key));
+    let kind = value("TYPE=").or_else(|| value("PTTYPE=")).unwrap_or("unknown");
+    Err(Error::NotBlank { kind: kind.to_owned() })
+}
+
+fn make_file_system(loop_device: &Path) -> Result<()> {
+    let arguments = ["-q", "-b", BLOCK_BYTES, "-E", MKFS_EXTENDED].map(OsStr::new);
+    let arguments = [&arguments[..], &[loop_device.as_os_str()]].concat();
+    MKFS_EXT4
+        .run(&arguments)?
+        .or_fail(
+            "The volume may be too small, or its store failing; look at the daemon's messages.",
+        )
+        .map(|_| ())
+}
+
+fn mount(loop_device: &Path, dir: &Path, options: &str) -> Result<()> {
+    let arguments = ["-t", "ext4", "-o", options].map(OsStr::new);
+    let arguments = [&arguments[..], &[loop_device.as_os_str(), dir.as_os_str()]].concat();
+    MOUNT
+        .run(&arguments)?
+        .or_fail(
+            "If the volume is new, make a file system on it first; if it is damaged, export it \
+             and check it (`fsck.ext4`).",
+        )
+        .map(|_| ())
+}

@@ -1,0 +1,15 @@
+//! A file system on an exported volume: a loop device on the file, ext4 on the loop device.
+//!
+//! The order for a command that mounts: [`prepare`] the folder for FUSE, start the daemon that
+//! exports there, [`attach()`], [`record()`]. A command that unmounts calls [`detach()`], which
+//! works whatever is left of all that. Neither may run in the daemon.
+
+mod attach;
+mod daemon;
+mod detach;
+mod record;
+
+pub use attach::{AttachOptions, Attached, attach};
+pub use daemon::Daemon;
+pub use detach::{Report, Step, detach};
+pub use record::{MountRecord, default_runtime, find, forget, list, prepare, record};

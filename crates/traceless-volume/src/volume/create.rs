@@ -1,0 +1,190 @@
+//! Making a volume.
+//!
+//! The image is filled with a keystream first, then come areas, superblocks and key slots, and the
+//! header last: what was cut short is not a volume.
+
+use super::image::{Image, failed};
+use crate::error::{Error, Result};
+use crate::format::{
+    AREAS_AT, Anchor, Features, Header, Kdf, KeySlot, KeySlots, Keys, MasterKey, Superblock,
+    SuperblockVault, UserKey,
+};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use traceless::build::SchemeConfig;
+use traceless::rng::{Rng, System};
+use traceless::scheme::Parts;
+use traceless::seal::{Keystream, Secret};
+use traceless::store::FileStore;
+
+/// Bytes of one write while filling.
+const FILL_CHUNK: usize = 4 << 20;
+
+/// How to make a volume.
+pub struct CreateOptions {
+    /// Which scheme, with its sizes.
+    pub scheme: SchemeConfig,
+    /// How hard passphrases are to guess.
+    pub kdf: Kdf,
+    /// Overwrite what is there.
+    pub force: bool,
+    /// Leave holes instead of ciphertext: quick, and tells what was never written. For tests.
+    pub unfilled: bool,
+    /// Make an anchor here.
+    pub anchor: Option<PathBuf>,
+}
+
+/// What was made.
+#[derive(Clone, Copy, Debug)]
+pub struct Created {
+    /// The header.
+    pub header: Header,
+    /// Generation of its superblock.
+    pub generation: u64,
+}
+
+/// Makes a volume at `path` that `key` opens. `progress` is told bytes done and all, and answers
+/// whether to go on. If anything fails, a file that was not there before is removed.
+pub fn create(
+    path: &Path,
+    key: &UserKey,
+    options: &CreateOptions,
+    progress: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<Created> {
+    let existed = path.exists();
+    if existed && !options.force {
+        return Err(Error::Exists(path.into()));
+    }
+    let mut rng = System;
+    let mut uuid = [0; 16];
+    rng.fill(&mut uuid);
+    let unfilled = if options.unfilled { Features::UNFILLED } else { 0 };
+    let features = Features { incompatible: unfilled, ..Features::default() };
+    let header = Header::new(uuid, features, options.scheme);
+    // Before anything is touched: the slow part, and one that may refuse.
+    let master = MasterKey::random(&mut rng).map_err(|e| failed("lock memory", path, e))?;
+    let slot = KeySlot::wrap(&master, &uuid, key, options.kdf, &mut rng)?;
+    let keys = Arc::new(Keys::new(master, uuid));
+    let made = open_new(path, existed).and_then(|image| {
+        image.lock(false)?;
+        make(&image, &header, &slot, &keys, options, progress)
+    });
+    if made.is_err() && !existed {
+        let _ = std::fs::remove_file(path);
+    }
+    made.map(|generation| Created { header, generation })
+}
+
+fn open_new(path: &Path, existed: bool) -> Result<Image> {
+    if existed {
+        return Image::open(path, false, traceless::store::Caching::Buffered);
+    }
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|e| failed("create", path, e))?;
+    Ok(Image::from_file(file, path))
+}
+
+fn make(
+    image: &Image,
+    header: &Header,
+    slot: &KeySlot,
+    keys: &Arc<Keys>,
+    options: &CreateOptions,
+    progress: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<u64> {
+    reserve(image, header, options)?;
+    let filled = if options.unfilled { AREAS_AT } else { header.image_len };
+    fill(image, filled, progress)?;
+    let anchor = match &options.anchor {
+        Some(path) => Some(Arc::new(Anchor::create(path, keys.clone(), options.force)?)),
+        None => None,
+    };
+    let store = Arc::new(FileStore::new(image.try_clone()?, header.image_len, image.caching()));
+    let blank = Superblock { generation: 0, chain: [0; 32], state: vec![] };
+    let newest = Arc::new(Mutex::new(blank));
+    let vault =
+        SuperblockVault::new(store.clone(), keys.clone(), Box::new(System), newest.clone(), anchor);
+    let parts = Parts {
+        store,
+        first: AREAS_AT,
+        key: keys.scheme(),
+        vault: Box::new(vault),
+        rng: Box::new(System),
+        read_only: false,
+        expect_writes: 0,
+    };
+    header.scheme.create_for_disk(parts)?.close()?;
+    let file = image.file();
+    let write = |what, result: io::Result<()>| result.map_err(|e| image.failed(what, e));
+    write("write", KeySlots::write(file, 0, slot, &mut System))?;
+    write("write", file.write_all_at(&header.encode(keys), 0))?;
+    write("sync", file.sync_all())?;
+    sync_folder(options, image)?;
+    let generation = newest.lock().expect("nothing panics under this lock").generation;
+    Ok(generation)
+}
+
+/// Makes sure that there is room, as far as the system can tell now.
+fn reserve(image: &Image, header: &Header, options: &CreateOptions) -> Result {
+    let len = header.image_len;
+    if image.is_device()? {
+        let available = image.len()?;
+        if available < len {
+            let path = image.path().into();
+            return Err(Error::TooSmall { path, needed: len, available });
+        }
+        return Ok(());
+    }
+    let file = image.file();
+    // What was there before is given up now, and a hole is as good as new.
+    file.set_len(0).and_then(|()| file.set_len(len)).map_err(|e| image.failed("resize", e))?;
+    if options.unfilled {
+        return Ok(());
+    }
+    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, len) {
+        // Where space cannot be reserved, filling finds out.
+        Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
+        Err(e) => Err(image.failed("reserve space", e.into())),
+    }
+}
+
+/// Fills the first `len` bytes with what nobody can tell from ciphertext.
+fn fill(image: &Image, len: u64, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result {
+    let mut stream = Keystream::new(&Secret::random(&mut System));
+    let mut chunk = vec![0; FILL_CHUNK];
+    let mut at = 0;
+    while at < len {
+        if !progress(at, len) {
+            return Err(Error::Interrupted);
+        }
+        let part = &mut chunk[..(len - at).min(FILL_CHUNK as u64) as usize];
+        stream.fill(part);
+        image.file().write_all_at(part, at).map_err(|e| image.failed("fill", e))?;
+        at += part.len() as u64;
+    }
+    progress(len, len);
+    Ok(())
+}
+
+/// A new file is there after a crash only if its folder says so.
+fn sync_folder(options: &CreateOptions, image: &Image) -> Result {
+    let paths = [Some(image.path()), options.anchor.as_deref()];
+    for path in paths.into_iter().flatten() {
+        let folder = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        File::open(folder)
+            .and_then(|folder| folder.sync_all())
+            .map_err(|e| failed("sync", folder, e))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,175 @@
+//! The image file or device: opening, locking, unlocking.
+
+use crate::error::{Error, Result};
+use crate::format::{HEADER_LEN, Header, KeySlots, Keys, UserKey};
+use rustix::fs::{FileType, OFlags};
+use rustix::io::Errno;
+use std::fs::{File, TryLockError};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use traceless::store::Caching;
+
+/// An image that is open. Its lock lives as long as it does.
+pub(super) struct Image {
+    file: File,
+    path: PathBuf,
+    caching: Caching,
+}
+
+/// An image's header with the keys that fit it.
+pub struct Unlocked {
+    /// The header, proven.
+    pub header: Header,
+    /// The volume's keys.
+    pub keys: Keys,
+    /// The key slot that was opened.
+    pub slot: usize,
+}
+
+impl Image {
+    /// Opens an image that exists. Where the file system has no direct I/O, it is buffered.
+    pub fn open(path: &Path, read_only: bool, caching: Caching) -> Result<Self> {
+        let open = |flags: OFlags| {
+            std::fs::OpenOptions::new()
+                .read(true)
+                .write(!read_only)
+                .custom_flags(flags.bits().cast_signed())
+                .open(path)
+        };
+        let (file, caching) = match caching {
+            Caching::Direct => match open(OFlags::DIRECT) {
+                Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                    (open(OFlags::empty()), Caching::Buffered)
+                }
+                other => (other, Caching::Direct),
+            },
+            Caching::Buffered => (open(OFlags::empty()), Caching::Buffered),
+        };
+        let file = file.map_err(|e| failed("open", path, e))?;
+        if file.metadata().map_err(|e| failed("read", path, e))?.is_dir() {
+            return Err(Error::NotAVolume(path.into()));
+        }
+        Ok(Self { file, path: path.into(), caching })
+    }
+
+    /// Wraps a file that was just created.
+    pub fn from_file(file: File, path: &Path) -> Self {
+        Self { file, path: path.into(), caching: Caching::Buffered }
+    }
+
+    /// Takes the lock that keeps others out until this is dropped: readers may share it.
+    pub fn lock(&self, shared: bool) -> Result {
+        let locked = if shared { self.file.try_lock_shared() } else { self.file.try_lock() };
+        match locked {
+            Ok(()) => Ok(()),
+            Err(TryLockError::WouldBlock) => Err(Error::Busy(self.path.clone())),
+            Err(TryLockError::Error(e)) => Err(failed("lock", &self.path, e)),
+        }
+    }
+
+    /// Whether somebody has it open for writing. The look itself keeps nobody out for long.
+    pub fn is_locked(&self) -> bool {
+        let free = self.file.try_lock_shared().is_ok();
+        if free {
+            // It was free, and is again.
+            let _ = self.file.unlock();
+        }
+        !free
+    }
+
+    /// The bytes of the header, which may be anything.
+    pub fn header_bytes(&self) -> Result<Vec<u8>> {
+        let mut bytes = traceless::store::AlignedBuf::zeroed(HEADER_LEN);
+        match self.file.read_exact_at(&mut bytes, 0) {
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(Error::NotAVolume(self.path.clone()))
+            }
+            other => {
+                other.map_err(|e| failed("read", &self.path, e))?;
+                Ok(bytes.to_vec())
+            }
+        }
+    }
+
+    /// The header, not proven yet.
+    pub fn header(&self) -> Result<Header> {
+        Header::decode(&self.header_bytes()?).map_err(|e| match e {
+            Error::NotAVolume(_) => Error::NotAVolume(self.path.clone()),
+            other => other,
+        })
+    }
+
+    /// The key slots.
+    pub fn key_slots(&self) -> Result<KeySlots> {
+        // The slots are read through the page cache, also where the rest is not.
+        KeySlots::read(&self.buffered()?).map_err(|e| failed("read", &self.path, e))
+    }
+
+    /// Finds the slot that `key` opens, and proves the header.
+    pub fn unlock(&self, key: &UserKey) -> Result<Unlocked> {
+        let header = self.header()?;
+        let (master, slot) = self.key_slots()?.unlock(&header.uuid, key)?;
+        let keys = Keys::new(master, header.uuid);
+        Header::verify(&self.header_bytes()?, &keys)?;
+        Ok(Unlocked { header, keys, slot })
+    }
+
+    /// Refuses an image that is shorter than its header says.
+    pub fn check_len(&self, header: &Header) -> Result {
+        let found = self.len()?;
+        if found < header.image_len {
+            return Err(Error::Truncated { expected: header.image_len, found });
+        }
+        Ok(())
+    }
+
+    /// Bytes of the file or device.
+    pub fn len(&self) -> Result<u64> {
+        let end = (&self.file).seek(SeekFrom::End(0));
+        end.map_err(|e| failed("read", &self.path, e))
+    }
+
+    /// Whether it is a block device.
+    pub fn is_device(&self) -> Result<bool> {
+        let stat =
+            rustix::fs::fstat(&self.file).map_err(|e| failed("read", &self.path, e.into()))?;
+        Ok(FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice)
+    }
+
+    /// The same open file again: it shares the lock.
+    pub fn try_clone(&self) -> Result<File> {
+        self.file.try_clone().map_err(|e| failed("open", &self.path, e))
+    }
+
+    /// How its bytes pass through the kernel.
+    pub fn caching(&self) -> Caching {
+        self.caching
+    }
+
+    /// The file itself.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Names the file in an error.
+    pub fn failed(&self, what: &'static str, source: io::Error) -> Error {
+        failed(what, &self.path, source)
+    }
+
+    fn buffered(&self) -> Result<File> {
+        match self.caching {
+            Caching::Buffered => self.try_clone(),
+            Caching::Direct => File::open(&self.path).map_err(|e| failed("open", &self.path, e)),
+        }
+    }
+}
+
+pub(super) fn failed(what: &'static str, path: &Path, source: io::Error) -> Error {
+    Error::Io { what, path: path.into(), source }
+}

@@ -1,0 +1,296 @@
+//! A volume: an image that is open, and served as a device.
+
+mod admin;
+mod create;
+mod image;
+mod status;
+
+pub use admin::{Backup, add_key, backup_header, change_key, remove_key, restore_header};
+pub use create::{CreateOptions, Created, create};
+pub use image::Unlocked;
+pub use status::{Status, status, uuid_text};
+
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::format::{AREAS_AT, Anchor, Header, Newest, Superblock, SuperblockVault, UserKey};
+use image::Image;
+use rustix::io::Errno;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, RwLock};
+use traceless::clock::Monotonic;
+use traceless::error::Place;
+use traceless::oram::BlockOram;
+use traceless::rng::System;
+use traceless::scheme::Parts;
+use traceless::store::{Caching, FileStore, Store, Watched};
+use traceless::trace::Witness;
+use traceless::types::Addr;
+
+/// How to open a volume.
+#[derive(Clone)]
+pub struct OpenOptions {
+    /// Write nothing at all, not even to recover.
+    pub read_only: bool,
+    /// Where the anchor lies, if there is one.
+    pub anchor: Option<PathBuf>,
+    /// Page cache or not.
+    pub caching: Caching,
+    /// Who is told of every request to the image.
+    pub witness: Option<Arc<dyn Witness>>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { read_only: false, anchor: None, caching: Caching::Buffered, witness: None }
+    }
+}
+
+/// An open volume. Dropping it without [`Volume::close`] is like a crash: nothing acknowledged by
+/// a flush is lost.
+pub struct Volume {
+    oram: RwLock<Box<dyn BlockOram>>,
+    header: Header,
+    newest: Newest,
+    anchor: Option<Arc<Anchor>>,
+    read_only: bool,
+    len: u64,
+    block_len: usize,
+    // Held for its lock.
+    _image: Image,
+}
+
+impl Volume {
+    /// Opens the image at `path`, after a close or a crash. `progress` tells done and all of what
+    /// must be read to rebuild the map.
+    pub fn open(
+        path: &Path,
+        key: &UserKey,
+        options: &OpenOptions,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Self> {
+        let image = Image::open(path, options.read_only, options.caching)?;
+        image.lock(options.read_only)?;
+        let unlocked = image.unlock(key)?;
+        Self::open_unlocked(image, unlocked, options, progress)
+    }
+
+    fn open_unlocked(
+        image: Image,
+        unlocked: Unlocked,
+        options: &OpenOptions,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Self> {
+        let Unlocked { header, keys, .. } = unlocked;
+        image.check_len(&header)?;
+        let keys = Arc::new(keys);
+        let store = watched_store(&image, header.image_len, options)?;
+        let superblock = Superblock::read(&*store, &keys)?;
+        let anchor = match &options.anchor {
+            Some(path) => Some(Arc::new(Anchor::open(path, keys.clone())?)),
+            None => None,
+        };
+        if let Some(anchor) = &anchor {
+            refuse_rollback(anchor, &superblock)?;
+        }
+        let state = superblock.state.clone();
+        let newest = Arc::new(Mutex::new(superblock));
+        let vault = SuperblockVault::new(
+            store.clone(),
+            keys.clone(),
+            Box::new(System),
+            newest.clone(),
+            anchor.clone(),
+        );
+        let parts = Parts {
+            store,
+            first: AREAS_AT,
+            key: keys.scheme(),
+            vault: Box::new(vault),
+            rng: Box::new(System),
+            read_only: options.read_only,
+            expect_writes: anchor.as_ref().map_or(0, |a| a.state().count),
+        };
+        let oram = header.scheme.open_for_disk(parts, &state, progress)?;
+        Ok(Self {
+            len: oram.blocks() * oram.block_len() as u64,
+            block_len: oram.block_len(),
+            oram: RwLock::new(oram),
+            header,
+            newest,
+            anchor,
+            read_only: options.read_only,
+            _image: image,
+        })
+    }
+
+    /// The header.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Generation of the newest superblock.
+    pub fn generation(&self) -> u64 {
+        self.newest.lock().expect("nothing panics under this lock").generation
+    }
+
+    /// Writes made since creation.
+    pub fn writes(&self) -> u64 {
+        self.oram.read().expect(POISONED).writes()
+    }
+
+    /// A write that changes nothing and looks like any other.
+    pub fn write_dummy(&self) -> Result {
+        Ok(self.oram.write().expect(POISONED).write_dummy()?)
+    }
+
+    /// Verifies everything live. Writes nothing.
+    pub fn verify(
+        &self,
+        progress: &mut dyn FnMut(u64, u64),
+        damaged: &mut dyn FnMut(Place),
+    ) -> Result {
+        Ok(self.oram.read().expect(POISONED).verify(progress, damaged)?)
+    }
+
+    /// Makes everything durable and records that nothing is under way. Writes fail from then on.
+    pub fn close(&self) -> Result {
+        let mut oram = self.oram.write().expect(POISONED);
+        oram.close()?;
+        if let (Some(anchor), false) = (&self.anchor, self.read_only) {
+            anchor.note_count(oram.writes()).map_err(traceless::Error::Io)?;
+        }
+        Ok(())
+    }
+
+    fn blocks(&self, at: u64, len: usize) -> Vec<Addr> {
+        let first = at / self.block_len as u64;
+        (first..first + (len / self.block_len) as u64).map(Addr).collect()
+    }
+
+    fn check_range(&self, at: u64, len: usize, past_end: Errno) -> io::Result<()> {
+        match at.checked_add(len as u64) {
+            Some(end) if end <= self.len => Ok(()),
+            _ => Err(past_end.into()),
+        }
+    }
+}
+
+/// A panic while writing is our bug; what is in memory may then be half changed.
+const POISONED: &str = "no writer panics";
+
+/// Splits a request into a part of a block, whole blocks, and a part of a block.
+fn split(at: u64, len: usize, block_len: usize) -> [usize; 3] {
+    let within = (at % block_len as u64) as usize;
+    let head = if within == 0 { 0 } else { (block_len - within).min(len) };
+    let whole = (len - head) / block_len * block_len;
+    [head, whole, len - head - whole]
+}
+
+impl Device for Volume {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn block_len(&self) -> u32 {
+        u32::try_from(self.block_len).expect("at most 1 MiB")
+    }
+
+    fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        self.check_range(at, into.len(), Errno::INVAL)?;
+        let [head, whole, _] = split(at, into.len(), self.block_len);
+        let (first, rest) = into.split_at_mut(head);
+        let (middle, last) = rest.split_at_mut(whole);
+        let oram = self.oram.read().expect(POISONED);
+        let read = |at: u64, into: &mut [u8]| {
+            oram.read_shared(&self.blocks(at, into.len()), into)
+                .map_err(|e| Error::from(e).into_io())
+        };
+        if !middle.is_empty() {
+            read(at + head as u64, middle)?;
+        }
+        let ends = [(at, first), (at + (head + whole) as u64, last)];
+        for (at, part) in ends.into_iter().filter(|(_, part)| !part.is_empty()) {
+            let mut block = vec![0; self.block_len];
+            let within = (at % self.block_len as u64) as usize;
+            read(at - within as u64, &mut block)?;
+            part.copy_from_slice(&block[within..within + part.len()]);
+        }
+        Ok(())
+    }
+
+    fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
+        self.check_range(at, from.len(), Errno::NOSPC)?;
+        if self.read_only {
+            return Err(Errno::ROFS.into());
+        }
+        let [head, whole, _] = split(at, from.len(), self.block_len);
+        let (first, rest) = from.split_at(head);
+        let (middle, last) = rest.split_at(whole);
+        let mut oram = self.oram.write().expect(POISONED);
+        let mut write = |at: u64, from: &[u8]| {
+            let within = (at % self.block_len as u64) as usize;
+            if within == 0 && from.len().is_multiple_of(self.block_len) {
+                return oram.write_many(&self.blocks(at, from.len()), from);
+            }
+            // Part of a block: the rest of it is read, and the whole counts as one write.
+            let addr = Addr(at / self.block_len as u64);
+            oram.update(addr, &mut |block| {
+                block[within..within + from.len()].copy_from_slice(from);
+            })
+        };
+        let parts = [(at, first), (at + head as u64, middle), (at + (head + whole) as u64, last)];
+        for (at, part) in parts.into_iter().filter(|(_, part)| !part.is_empty()) {
+            write(at, part).map_err(|e| Error::from(e).into_io())?;
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
+        let oram = self.oram.read().expect(POISONED);
+        oram.sync_shared().map_err(|e| Error::from(e).into_io())?;
+        match &self.anchor {
+            Some(anchor) => anchor.note_count(oram.writes()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Refuses an image that is behind its anchor, as far as the superblock tells. That the writes
+/// themselves are all there is told when the scheme is opened.
+fn refuse_rollback(anchor: &Anchor, superblock: &Superblock) -> Result {
+    let known = anchor.state();
+    let what = if superblock.generation < known.generation {
+        format!(
+            "the anchor knows generation {}, the image has {}",
+            known.generation, superblock.generation
+        )
+    } else if superblock.generation == known.generation && superblock.chain != known.chain {
+        format!(
+            "generation {} is not the one that the anchor knows: it is of a copy that went \
+                 another way",
+            known.generation
+        )
+    } else {
+        return Ok(());
+    };
+    Err(Error::RolledBack { what })
+}
+
+fn watched_store(image: &Image, len: u64, options: &OpenOptions) -> Result<Arc<dyn Store>> {
+    let store = FileStore::new(image.try_clone()?, len, image.caching());
+    Ok(match &options.witness {
+        Some(witness) => Arc::new(Watched::with_clock(store, witness.clone(), Monotonic::start())),
+        None => Arc::new(store),
+    })
+}
+
+#[cfg(test)]
+mod tests;

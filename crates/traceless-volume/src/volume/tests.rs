@@ -1,0 +1,222 @@
+use super::*;
+use crate::format::{Kdf, UserKey};
+use std::fs::OpenOptions as FileOptions;
+use std::os::unix::fs::FileExt;
+use traceless::build::SchemeConfig;
+use traceless::scheme::detwo::{Geometry, Refresh};
+use zeroize::Zeroizing;
+
+fn key(byte: u8) -> UserKey {
+    UserKey::from_file(Zeroizing::new(vec![byte; 32])).unwrap()
+}
+
+fn detwo(blocks: u64) -> SchemeConfig {
+    SchemeConfig::DetWo(Geometry::new(blocks, 4096, Refresh::ONE, 0).unwrap())
+}
+
+fn options(scheme: SchemeConfig) -> CreateOptions {
+    CreateOptions { scheme, kdf: Kdf::default(), force: false, unfilled: false, anchor: None }
+}
+
+fn make(path: &Path, options: &CreateOptions) {
+    create(path, &key(1), options, &mut |_, _| true).unwrap();
+}
+
+fn open(path: &Path, options: &OpenOptions) -> Result<Volume> {
+    Volume::open(path, &key(1), options, &mut |_, _| {})
+}
+
+fn anchored(path: &Path) -> OpenOptions {
+    OpenOptions { anchor: Some(path.into()), ..OpenOptions::default() }
+}
+
+#[test]
+fn bytes_of_any_alignment_come_back_after_a_close_and_after_a_crash() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, scheme) in
+        [("d", detwo(50)), ("p", SchemeConfig::Plain { blocks: 50, block_len: 4096 })]
+    {
+        let path = folder.path().join(name);
+        make(&path, &options(scheme));
+        let mut model = vec![0; 50 * 4096];
+        for round in 0..6u64 {
+            let volume = open(&path, &OpenOptions::default()).unwrap();
+            for (i, len) in [1, 511, 512, 4096, 5000, 20000, 4095].into_iter().enumerate() {
+                let at = (round * 7919 + i as u64 * 12345) % (50 * 4096 - len);
+                let data = vec![(round * 10 + i as u64) as u8 + 1; len as usize];
+                volume.write(at, &data).unwrap();
+                model[at as usize..(at + len) as usize].copy_from_slice(&data);
+            }
+            let mut back = vec![0; model.len() - 3];
+            volume.read(3, &mut back).unwrap();
+            assert!(back == model[3..]);
+            volume.flush().unwrap();
+            assert!(volume.write(50 * 4096 - 1, &[0; 2]).is_err());
+            assert!(volume.read(50 * 4096, &mut [0]).is_err());
+            if round % 2 == 0 {
+                volume.close().unwrap();
+                assert!(volume.write(0, &[1]).is_err());
+            }
+        }
+    }
+}
+
+#[test]
+fn reading_only_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("image");
+    make(&path, &options(detwo(64)));
+    let volume = open(&path, &OpenOptions::default()).unwrap();
+    volume.write(4096, &[7; 4096]).unwrap();
+    volume.flush().unwrap();
+    drop(volume);
+    let before = std::fs::read(&path).unwrap();
+    let volume = open(&path, &OpenOptions { read_only: true, ..OpenOptions::default() }).unwrap();
+    let mut block = [0; 4096];
+    volume.read(4096, &mut block).unwrap();
+    assert_eq!(block, [7; 4096]);
+    assert_eq!(volume.write(0, &[1]).unwrap_err().raw_os_error(), Some(30));
+    volume.flush().unwrap();
+    volume.close().unwrap();
+    assert!(std::fs::read(&path).unwrap() == before);
+}
+
+#[test]
+fn only_one_may_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("image");
+    make(&path, &options(detwo(64)));
+    let volume = open(&path, &OpenOptions::default()).unwrap();
+    assert!(matches!(open(&path, &OpenOptions::default()), Err(Error::Busy(_))));
+    let told = status(&path, &key(1)).unwrap();
+    assert!(told.in_use && !told.clean);
+    assert!(matches!(add_key(&path, &key(1), &key(2), Kdf::default()), Err(Error::Busy(_))));
+    volume.write(0, &[1; 8192]).unwrap();
+    volume.close().unwrap();
+    drop(volume);
+    let told = status(&path, &key(1)).unwrap();
+    assert!(!told.in_use && told.clean && told.writes == 2);
+}
+
+#[test]
+fn keys_are_added_changed_and_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("image");
+    make(&path, &options(detwo(64)));
+    let opens = |k: u8| match Volume::open(&path, &key(k), &OpenOptions::default(), &mut |_, _| {})
+    {
+        Ok(_) => true,
+        Err(Error::WrongKey) => false,
+        Err(other) => panic!("{other}"),
+    };
+    assert!(opens(1) && !opens(2));
+    assert!(matches!(remove_key(&path, &key(1), None), Err(Error::LastKey)));
+    assert_eq!(add_key(&path, &key(1), &key(2), Kdf::default()).unwrap(), 1);
+    let backup_at = folder.path().join("backup");
+    backup_header(&path, &key(2), &backup_at).unwrap();
+    assert!(matches!(backup_header(&path, &key(2), &backup_at), Err(Error::Exists(_))));
+    assert_eq!(change_key(&path, &key(1), &key(3), Kdf::default()).unwrap(), 2);
+    assert!(!opens(1) && opens(2) && opens(3));
+    assert!(matches!(remove_key(&path, &key(2), Some(5)), Err(Error::KeySlotEmpty(5))));
+    remove_key(&path, &key(2), None).unwrap();
+    assert!(!opens(2) && opens(3));
+    for k in 4..11 {
+        add_key(&path, &key(3), &key(k), Kdf::default()).unwrap();
+    }
+    let full = add_key(&path, &key(3), &key(12), Kdf::default());
+    assert!(matches!(full, Err(Error::KeySlotsFull(8))));
+    // A lost header comes back with its backup, and old keys with it.
+    FileOptions::new().write(true).open(&path).unwrap().write_all_at(&[0; 36864], 0).unwrap();
+    assert!(matches!(open(&path, &OpenOptions::default()), Err(Error::NotAVolume(_))));
+    let backup = Backup::read(&backup_at).unwrap();
+    assert!(matches!(restore_header(&path, &key(9), &backup), Err(Error::WrongKey)));
+    restore_header(&path, &key(1), &backup).unwrap();
+    assert!(opens(1) && opens(2) && !opens(3));
+    let other = folder.path().join("other");
+    make(&other, &options(detwo(64)));
+    assert!(matches!(restore_header(&other, &key(1), &backup), Err(Error::Backup)));
+}
+
+#[test]
+fn an_anchor_refuses_older_images_and_forks() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, anchor) = (folder.path().join("image"), folder.path().join("anchor"));
+    let options = CreateOptions { anchor: Some(anchor.clone()), ..options(detwo(64)) };
+    make(&path, &options);
+    let write = |byte: u8, with: &OpenOptions| -> Result {
+        let volume = open(&path, with)?;
+        volume.write(0, &[byte; 4096]).unwrap();
+        volume.flush().unwrap();
+        Ok(())
+    };
+    write(1, &anchored(&anchor)).unwrap();
+    let old = std::fs::read(&path).unwrap();
+    write(2, &anchored(&anchor)).unwrap();
+    let new = std::fs::read(&path).unwrap();
+    let refused = |with: &OpenOptions| matches!(open(&path, with), Err(Error::RolledBack { .. }));
+    std::fs::write(&path, &old).unwrap();
+    assert!(refused(&anchored(&anchor)), "an older generation");
+    write(3, &OpenOptions::default()).expect("without an anchor nobody can tell");
+    assert!(refused(&anchored(&anchor)), "another chain at the same generation");
+    std::fs::write(&path, &new).unwrap();
+    let volume = open(&path, &anchored(&anchor)).unwrap();
+    let opened = std::fs::read(&path).unwrap();
+    volume.write(0, &[4; 4096]).unwrap();
+    volume.flush().unwrap();
+    drop(volume);
+    std::fs::write(&path, &opened).unwrap();
+    match open(&path, &anchored(&anchor)) {
+        Err(Error::Scheme(traceless::Error::RolledBack { expected: 3, found: 2 })) => {}
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("the last flushed write is gone, and the anchor did not notice"),
+    }
+}
+
+#[test]
+fn creation_leaves_nothing_half_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("image");
+    let stopped = create(&path, &key(1), &options(detwo(64)), &mut |_, _| false);
+    assert!(matches!(stopped, Err(Error::Interrupted)));
+    assert!(!path.exists());
+    make(&path, &options(detwo(64)));
+    let again = create(&path, &key(1), &options(detwo(64)), &mut |_, _| true);
+    assert!(matches!(again, Err(Error::Exists(_))));
+    let forced = CreateOptions { force: true, ..options(detwo(100)) };
+    create(&path, &key(2), &forced, &mut |_, _| true).unwrap();
+    assert!(matches!(open(&path, &OpenOptions::default()), Err(Error::WrongKey)));
+    // No page of the image is a hole or a pattern.
+    let image = std::fs::read(&path).unwrap();
+    for (i, page) in image.chunks(4096).enumerate().skip(1) {
+        let distinct = page.iter().collect::<std::collections::HashSet<_>>().len();
+        assert!(distinct > 200, "page {i} is not filled");
+    }
+    let file = FileOptions::new().write(true).open(&path).unwrap();
+    file.set_len(image.len() as u64 - 4096).unwrap();
+    let cut = Volume::open(&path, &key(2), &OpenOptions::default(), &mut |_, _| {});
+    assert!(matches!(cut, Err(Error::Truncated { .. })));
+}
+
+#[test]
+fn ten_tebibytes_open_with_the_map_on_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("image");
+    let blocks = (10u64 << 40) / 4096;
+    let tiers = Geometry::map_tiers_for(blocks, 64 << 20);
+    assert!(tiers > 0);
+    let geometry = Geometry::new(blocks, 4096, Refresh::new(3, 1).unwrap(), tiers).unwrap();
+    let unfilled = CreateOptions { unfilled: true, ..options(SchemeConfig::DetWo(geometry)) };
+    make(&path, &unfilled);
+    for round in 0..2u8 {
+        let volume = open(&path, &OpenOptions::default()).unwrap();
+        for at in [0, 5 << 40, (10 << 40) - 4096] {
+            let mut block = [9; 4096];
+            volume.read(at, &mut block).unwrap();
+            assert_eq!(block, [round; 4096]);
+            volume.write(at, &[round + 1; 4096]).unwrap();
+            volume.read(at, &mut block).unwrap();
+            assert_eq!(block, [round + 1; 4096]);
+        }
+        volume.flush().unwrap();
+    }
+}
