@@ -1,2 +1,29 @@
-//! placeholder
-fn main() {}
+//! The command `traceless`.
+#![forbid(unsafe_code)]
+
+mod args;
+mod audit;
+mod failure;
+mod output;
+mod volume;
+
+use args::{Cli, Product};
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // Before anything secret is in memory.
+    traceless_sys::harden_process();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            let _ = e.print();
+            return ExitCode::from(if e.use_stderr() { failure::USAGE } else { 0 });
+        }
+    };
+    let code = match &cli.product {
+        Product::Volume { command } => failure::report(volume::run(command)),
+        Product::Audit(args) => audit::run(args),
+    };
+    ExitCode::from(code)
+}

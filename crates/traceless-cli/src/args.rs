@@ -1,0 +1,28 @@
+//! The command line, without anything behind it: the build makes man pages and completions of it.
+
+mod volume;
+
+pub use volume::*;
+
+use clap::{Parser, Subcommand};
+
+/// Hides which data is touched from whoever holds the disk.
+#[derive(Parser, Debug)]
+#[command(name = "traceless", version, max_term_width = 100)]
+#[command(after_help = "Exit codes: 0 done; 1 a finding (leak, damage, rollback); 2 wrong use or \
+                        could not run; 3 key; 4 file or device; 5 in use.")]
+pub struct Cli {
+    #[command(subcommand)]
+    pub product: Product,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Product {
+    /// Encrypted block devices whose writes tell nothing but their number
+    Volume {
+        #[command(subcommand)]
+        command: VolumeCommand,
+    },
+    /// The adversary as a program: what do the recorded events tell?
+    Audit(crate::audit::AuditArgs),
+}

@@ -1,0 +1,349 @@
+//! `traceless volume ...`
+
+use clap::{Args, Subcommand, ValueEnum};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+#[derive(Subcommand, Debug)]
+pub enum VolumeCommand {
+    /// Make a volume in a file or on a device
+    Create(CreateArgs),
+    /// Serve a volume over NBD until SIGTERM
+    Serve(ServeArgs),
+    /// Show a volume as one file, DIR/volume, until SIGTERM or unmount
+    Export(ExportArgs),
+    /// Mount a volume with ext4 at DIR; a new one is formatted first
+    Mount(MountArgs),
+    /// Unmount what was mounted at DIR, and close its volume
+    Unmount(UnmountArgs),
+    /// Tell what a volume is; works while it is in use
+    Status(StatusArgs),
+    /// Verify everything that is live in a volume; writes nothing
+    Check(CheckArgs),
+    /// Add, change, remove and list keys
+    Keys {
+        #[command(subcommand)]
+        command: KeysCommand,
+    },
+    /// Back up and restore header and key slots
+    Header {
+        #[command(subcommand)]
+        command: HeaderCommand,
+    },
+    /// Measure what the floors in bench/floors.toml ask for
+    Bench(BenchArgs),
+}
+
+/// The image, and what opens it.
+#[derive(Args, Debug)]
+pub struct ImageArgs {
+    /// Image file or block device
+    pub image: PathBuf,
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct KeyArgs {
+    /// Key file of at least 32 bytes, used verbatim; - reads it from standard input. Without it a
+    /// passphrase is asked for, or read as one line of standard input
+    #[arg(long, value_name = "KEY")]
+    pub key_file: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct AnchorArgs {
+    /// Small file, kept away from the image, that remembers how far the volume had come: an older
+    /// image, or one that lost flushed writes, is refused
+    #[arg(long, value_name = "FILE")]
+    pub anchor: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct ProgressArgs {
+    /// Show how far long work is
+    #[arg(long, value_name = "HOW", value_enum, num_args = 0..=1, require_equals = true,
+          default_value = "auto", default_missing_value = "plain")]
+    pub progress: ProgressHow,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum ProgressHow {
+    /// A bar on a terminal, nothing elsewhere
+    Auto,
+    /// A line now and then
+    Plain,
+    /// A JSON object a line, on standard error
+    Json,
+    /// Nothing
+    None,
+}
+
+#[derive(Args, Debug)]
+pub struct CreateArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Bytes that it can hold, with suffix K, M, G or T (binary); rounded up to whole blocks
+    #[arg(long, value_parser = parse_size)]
+    pub size: u64,
+    /// Which scheme: detwo hides writes, plain is the insecure control
+    #[arg(long, value_enum, default_value = "detwo")]
+    pub scheme: SchemeName,
+    /// Blocks refreshed per write, as 3, 1/3 or 2.5. A smaller ratio writes less and takes more
+    /// space: 1 + K physical writes a block, and 1 + 1/K times the size [default: 1]
+    #[arg(long, value_name = "K")]
+    pub refresh: Option<String>,
+    /// Where the map lies: in memory, 8 bytes a block, or on the disk
+    #[arg(long, value_enum, default_value = "auto")]
+    pub map: MapPlace,
+    /// Memory that the map may take before auto puts it on the disk
+    #[arg(long, value_parser = parse_size, default_value = "1G")]
+    pub map_memory: u64,
+    /// Overwrite an existing file or device
+    #[arg(long)]
+    pub force: bool,
+    /// Leave holes instead of ciphertext. For tests: tells everybody what was never written
+    #[arg(long)]
+    pub unfilled: bool,
+    #[command(flatten)]
+    pub kdf: KdfArgs,
+    #[command(flatten)]
+    pub anchor: AnchorArgs,
+    #[command(flatten)]
+    pub progress: ProgressArgs,
+    /// Print what was made as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum SchemeName {
+    /// Deterministic write-only ORAM
+    Detwo,
+    /// Encryption in place: the insecure control
+    Plain,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum MapPlace {
+    /// In memory if it fits the budget
+    Auto,
+    /// In memory
+    Memory,
+    /// On the disk
+    Disk,
+}
+
+/// How hard a passphrase is to guess.
+#[derive(Args, Debug)]
+pub struct KdfArgs {
+    /// Memory that argon2id fills, for a passphrase
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "512M")]
+    pub kdf_memory: u64,
+    /// Passes that argon2id makes, for a passphrase
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub kdf_time: u32,
+}
+
+#[derive(Args, Debug)]
+pub struct ServeArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Unix socket to listen on; only its owner may connect
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// TCP address to listen on; off the loopback only with TLS
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "socket")]
+    pub tcp: Option<SocketAddr>,
+    /// Server certificate chain, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_certificate: Option<PathBuf>,
+    /// Private key of the certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_key: Option<PathBuf>,
+    /// Only clients with a certificate signed by one of these, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_client_ca: Option<PathBuf>,
+    /// Refuse writes, and write nothing at all
+    #[arg(long)]
+    pub read_only: bool,
+    /// Record every request to the image (docs/trace.md)
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Go past the page cache
+    #[arg(long)]
+    pub direct: bool,
+    #[command(flatten)]
+    pub anchor: AnchorArgs,
+    #[command(flatten)]
+    pub progress: ProgressArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct ExportArgs {
+    /// Image file or block device
+    pub image: PathBuf,
+    /// Folder that will hold the one file `volume`
+    pub dir: PathBuf,
+    #[command(flatten)]
+    pub key: KeyArgs,
+    /// Refuse writes, and write nothing at all
+    #[arg(long)]
+    pub read_only: bool,
+    /// Record every request to the image (docs/trace.md)
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    #[command(flatten)]
+    pub anchor: AnchorArgs,
+    /// Run for `mount`: the key comes from standard input, and readiness is told on standard output
+    #[arg(long, hide = true)]
+    pub for_mount: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct MountArgs {
+    /// Image file or block device
+    pub image: PathBuf,
+    /// Folder to mount at
+    pub dir: PathBuf,
+    #[command(flatten)]
+    pub key: KeyArgs,
+    /// Mount for reading only, and write nothing at all
+    #[arg(long)]
+    pub read_only: bool,
+    /// Record every request to the image (docs/trace.md)
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    #[command(flatten)]
+    pub anchor: AnchorArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct UnmountArgs {
+    /// Folder that a volume is mounted at
+    pub dir: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct CheckArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    #[command(flatten)]
+    pub anchor: AnchorArgs,
+    #[command(flatten)]
+    pub progress: ProgressArgs,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum KeysCommand {
+    /// Add a key; any key of the volume allows it
+    Add(NewKeyArgs),
+    /// Put a new key in the place of the one given
+    Change(NewKeyArgs),
+    /// Remove the key given, or the one in --slot
+    Remove(RemoveKeyArgs),
+    /// List the key slots in use
+    List(StatusArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct NewKeyArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Key file of the new key; without it a new passphrase is asked for
+    #[arg(long, value_name = "KEY")]
+    pub new_key_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub kdf: KdfArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct RemoveKeyArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Number of the slot to wipe, instead of the one that the key opens
+    #[arg(long)]
+    pub slot: Option<usize>,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum HeaderCommand {
+    /// Write header and key slots to a new file
+    Backup(HeaderArgs),
+    /// Put header and key slots back; keys removed since then open the volume again
+    Restore(HeaderArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct HeaderArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// The backup
+    #[arg(long, value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub struct BenchArgs {
+    /// Folder on the disk to measure
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub dir: PathBuf,
+    /// Smaller and less exact
+    #[arg(long)]
+    pub quick: bool,
+    /// Only rows whose name contains this
+    #[arg(long)]
+    pub only: Option<String>,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Reads `1G`, `512M`, `4096`: binary suffixes.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let lower = text.trim().to_ascii_lowercase();
+    let lower = lower.strip_suffix("ib").or_else(|| lower.strip_suffix('b')).unwrap_or(&lower);
+    let (number, shift) = match lower.char_indices().last() {
+        Some((at, 'k')) => (&lower[..at], 10),
+        Some((at, 'm')) => (&lower[..at], 20),
+        Some((at, 'g')) => (&lower[..at], 30),
+        Some((at, 't')) => (&lower[..at], 40),
+        Some((at, 'p')) => (&lower[..at], 50),
+        _ => (lower, 0),
+    };
+    let number: u64 = number.parse().map_err(|_| "a size looks like 1G, 512M or 4096")?;
+    number.checked_mul(1 << shift).ok_or_else(|| "that is more than 16 EiB".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_size;
+
+    #[test]
+    fn sizes_have_binary_suffixes() {
+        for (text, bytes) in [
+            ("1G", 1 << 30),
+            ("512m", 512 << 20),
+            ("4096", 4096),
+            ("10T", 10 << 40),
+            ("3KiB", 3072),
+        ] {
+            assert_eq!(parse_size(text), Ok(bytes));
+        }
+        for text in ["", "G", "1.5G", "-1", "1X", "99999999999T"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+}

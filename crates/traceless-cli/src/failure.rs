@@ -1,0 +1,76 @@
+//! Exit codes, and how a failure is told.
+
+use std::fmt::Display;
+use traceless_volume::error::Kind;
+use traceless_volume::{Error, fuse, nbd};
+
+/// Something was found: a leak, or damage.
+pub const FINDING: u8 = 1;
+/// Wrong use, or it could not run.
+pub const USAGE: u8 = 2;
+/// No fitting key.
+pub const KEY: u8 = 3;
+/// The file or device.
+pub const DEVICE: u8 = 4;
+/// In use.
+pub const BUSY: u8 = 5;
+
+/// What went wrong, for the user, and for the script.
+#[derive(Debug)]
+pub struct Failure {
+    pub code: u8,
+    pub message: String,
+}
+
+impl Failure {
+    pub fn new(code: u8, message: impl Display) -> Self {
+        Self { code, message: message.to_string() }
+    }
+
+    pub fn usage(message: impl Display) -> Self {
+        Self::new(USAGE, message)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(e: Error) -> Self {
+        let code = match e.kind() {
+            Kind::Finding => FINDING,
+            Kind::Usage => USAGE,
+            Kind::Key => KEY,
+            Kind::Device => DEVICE,
+            Kind::Busy => BUSY,
+        };
+        Self::new(code, e)
+    }
+}
+
+impl From<fuse::Error> for Failure {
+    fn from(e: fuse::Error) -> Self {
+        let code = match e {
+            fuse::Error::Busy { .. }
+            | fuse::Error::LoopBusy { .. }
+            | fuse::Error::AlreadyMounted { .. } => BUSY,
+            fuse::Error::Io { .. } | fuse::Error::NotBlank { .. } => DEVICE,
+            _ => USAGE,
+        };
+        Self::new(code, e)
+    }
+}
+
+impl From<nbd::Error> for Failure {
+    fn from(e: nbd::Error) -> Self {
+        Self::usage(e)
+    }
+}
+
+/// The exit code of a result, after the message is printed.
+pub fn report(result: Result<(), Failure>) -> u8 {
+    match result {
+        Ok(()) => 0,
+        Err(failure) => {
+            crate::output::complain(&failure.message);
+            failure.code
+        }
+    }
+}

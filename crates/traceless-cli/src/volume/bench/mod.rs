@@ -1,0 +1,158 @@
+//! `traceless volume bench`: the numbers of bench/floors.toml, each beside its control in one run.
+
+mod client;
+mod disk;
+mod library;
+mod nbd;
+mod served;
+
+use crate::args::BenchArgs;
+use crate::failure::{DEVICE, Failure};
+use crate::output::{complain, say, say_json};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use traceless::clock::{Clock, Monotonic};
+
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    machine: Machine,
+    rows: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Machine {
+    cpu: String,
+    cores: usize,
+    kernel: String,
+    ram_folder: String,
+    disk_folder: String,
+}
+
+/// One number: the median of some rounds, and how far apart they lie as a share of it.
+#[derive(Serialize)]
+pub struct Row {
+    pub name: &'static str,
+    pub unit: &'static str,
+    pub measured: f64,
+    pub spread: f64,
+}
+
+/// How much to measure.
+#[derive(Clone, Copy)]
+pub struct Effort {
+    /// Bytes that a volume holds.
+    pub volume_bytes: u64,
+    /// Rounds of which the median counts.
+    pub rounds: usize,
+}
+
+/// A group of rows that are measured together, and the function that does it.
+type Group = (&'static [&'static str], fn(&Places, Effort) -> Result<Vec<Row>, Failure>);
+
+const GROUPS: [Group; 4] = [
+    (&["library-detwo-writes", "library-detwo-reads"], library::measure),
+    (
+        &["nbd-seq-write-ram-vs-plain", "nbd-seq-read-vs-plain", "nbd-random-read-vs-plain"],
+        nbd::measure,
+    ),
+    (&["nbd-seq-write-disk-vs-raw", "create-vs-raw-write"], disk::measure),
+    (&["memory-over-budget"], nbd::measure_memory),
+];
+
+/// Where to put images: both folders are removed afterwards.
+pub struct Places {
+    pub ram: PathBuf,
+    pub disk: PathBuf,
+}
+
+pub fn run(args: &BenchArgs) -> Result<(), Failure> {
+    let effort = if args.quick {
+        Effort { volume_bytes: 64 << 20, rounds: 3 }
+    } else {
+        Effort { volume_bytes: 1 << 30, rounds: 5 }
+    };
+    let ram = if Path::new("/dev/shm").is_dir() { Path::new("/dev/shm") } else { &args.dir };
+    let folders = [Folder::new(ram)?, Folder::new(&args.dir)?];
+    let places = Places { ram: folders[0].0.clone(), disk: folders[1].0.clone() };
+    let mut rows = vec![];
+    for (names, measure) in GROUPS {
+        let wanted = |name: &&str| args.only.as_ref().is_none_or(|only| name.contains(only));
+        if !names.iter().any(|name| wanted(name)) {
+            continue;
+        }
+        if !args.json {
+            complain(&format!("measuring {}", names.join(", ")));
+        }
+        rows.extend(measure(&places, effort)?);
+    }
+    let machine = machine(ram, &args.dir);
+    if args.json {
+        return say_json(&Report { schema: "traceless.volume.bench.v1", machine, rows });
+    }
+    say(&format!("{}, {} cores, {}", machine.cpu, machine.cores, machine.kernel));
+    for row in rows {
+        say(&format!(
+            "{:<30}{:>9.3} {:<6} ±{:.0} %",
+            row.name,
+            row.measured,
+            row.unit,
+            row.spread * 50.0
+        ));
+    }
+    Ok(())
+}
+
+/// The row of some measurements.
+pub fn row(name: &'static str, unit: &'static str, mut values: Vec<f64>) -> Row {
+    values.sort_by(f64::total_cmp);
+    let median = values[values.len() / 2];
+    let spread = (values[values.len() - 1] - values[0]) / median;
+    Row { name, unit, measured: median, spread }
+}
+
+/// Seconds that some work takes.
+pub fn seconds(work: impl FnOnce() -> Result<(), Failure>) -> Result<f64, Failure> {
+    let clock = Monotonic::start();
+    work()?;
+    Ok(clock.now().max(1) as f64 / 1e9)
+}
+
+/// A failure of the file system while measuring.
+pub fn failed(e: impl std::fmt::Display) -> Failure {
+    Failure::new(DEVICE, format!("the measurement failed: {e}"))
+}
+
+/// A fresh folder that is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(parent: &Path) -> Result<Self, Failure> {
+        let name = format!("traceless-bench-{}-{}", std::process::id(), parent.as_os_str().len());
+        let path = std::path::absolute(parent.join(name)).map_err(failed)?;
+        std::fs::create_dir(&path).map_err(failed)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn machine(ram: &Path, disk: &Path) -> Machine {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let cpu = info
+        .lines()
+        .find_map(|l| l.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim()))
+        .unwrap_or("unknown");
+    let kernel = rustix::system::uname();
+    Machine {
+        cpu: cpu.to_owned(),
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        kernel: kernel.release().to_string_lossy().into_owned(),
+        ram_folder: ram.display().to_string(),
+        disk_folder: disk.display().to_string(),
+    }
+}

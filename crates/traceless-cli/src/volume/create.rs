@@ -1,0 +1,110 @@
+//! `traceless volume create`
+
+use super::{key, signals};
+use crate::args::{CreateArgs, MapPlace, SchemeName};
+use crate::failure::Failure;
+use crate::output::{Meter, say, say_json};
+use serde::Serialize;
+use traceless::build::SchemeConfig;
+use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless_volume::volume::{CreateOptions, create, uuid_text};
+
+/// Bytes of a block.
+const BLOCK_LEN: usize = 4096;
+
+#[derive(Serialize)]
+struct Made {
+    schema: &'static str,
+    scheme: &'static str,
+    uuid: String,
+    blocks: u64,
+    block_len: usize,
+    refresh: Option<String>,
+    map: Option<&'static str>,
+    image_bytes: u64,
+    generation: u64,
+    filled: bool,
+}
+
+pub fn run(args: &CreateArgs) -> Result<(), Failure> {
+    let scheme = scheme(args)?;
+    if args.unfilled {
+        crate::output::complain(
+            "--unfilled: the image's holes tell everybody what was never written; for tests only",
+        );
+    }
+    let key = key::new(args.image.key.key_file.as_deref())?;
+    let options = CreateOptions {
+        scheme,
+        kdf: key::kdf(&args.kdf)?,
+        force: args.force,
+        unfilled: args.unfilled,
+        anchor: args.anchor.anchor.clone(),
+    };
+    let interrupted = signals::flag()?;
+    let mut meter = Meter::new("filling", args.progress.progress);
+    let made = create(&args.image.image, &key, &options, &mut |done, all| {
+        meter.update(done, all);
+        !interrupted.load(std::sync::atomic::Ordering::Relaxed)
+    });
+    meter.finish();
+    let made = made?;
+    let geometry = match scheme {
+        SchemeConfig::DetWo(geometry) => Some(geometry),
+        _ => None,
+    };
+    let told = Made {
+        schema: "traceless.volume.create.v1",
+        scheme: scheme.name(),
+        uuid: uuid_text(&made.header.uuid),
+        blocks: scheme.blocks(),
+        block_len: scheme.block_len(),
+        refresh: geometry.map(|g| g.refresh.to_string()),
+        map: geometry.map(|g| if g.map_tiers == 0 { "memory" } else { "disk" }),
+        image_bytes: made.header.image_len,
+        generation: made.generation,
+        filled: !args.unfilled,
+    };
+    if args.json {
+        return say_json(&told);
+    }
+    say(&format!(
+        "{}: {} volume of {} blocks of {} bytes, {} bytes in all",
+        args.image.image.display(),
+        told.scheme,
+        told.blocks,
+        told.block_len,
+        told.image_bytes
+    ));
+    if args.anchor.anchor.is_none() {
+        say("No anchor: an older copy of the whole image that is put back will not be noticed.");
+    }
+    if scheme.name() == "plain" {
+        say("The plain scheme hides contents only: every write shows its address.");
+    }
+    Ok(())
+}
+
+fn scheme(args: &CreateArgs) -> Result<SchemeConfig, Failure> {
+    if args.size == 0 {
+        return Err(Failure::usage("--size 0: a volume must hold something"));
+    }
+    let blocks = args.size.div_ceil(BLOCK_LEN as u64);
+    if args.scheme == SchemeName::Plain {
+        if args.refresh.is_some() {
+            return Err(Failure::usage("--refresh goes with --scheme detwo"));
+        }
+        return Ok(SchemeConfig::Plain { blocks, block_len: BLOCK_LEN });
+    }
+    let refresh = match &args.refresh {
+        Some(text) => Refresh::parse(text).map_err(Failure::usage)?,
+        None => Refresh::ONE,
+    };
+    let tiers = match args.map {
+        MapPlace::Auto => Geometry::map_tiers_for(blocks, args.map_memory),
+        MapPlace::Memory => 0,
+        MapPlace::Disk => Geometry::map_tiers_for(blocks, args.map_memory).max(1),
+    };
+    let geometry = Geometry::new(blocks, BLOCK_LEN, refresh, tiers).map_err(Failure::usage)?;
+    Ok(SchemeConfig::DetWo(geometry))
+}

@@ -1,0 +1,99 @@
+//! `traceless volume export`
+
+use super::{key, signals, trace::Trace};
+use crate::args::ExportArgs;
+use crate::failure::{Failure, KEY};
+use crate::output::{complain, say};
+use std::io::{Read, Write};
+use std::sync::Arc;
+use traceless::store::Caching;
+use traceless_volume::device::Device;
+use traceless_volume::format::UserKey;
+use traceless_volume::fuse::export::{ExportOptions, spawn};
+use traceless_volume::fuse::runtime::become_io_flusher;
+use traceless_volume::volume::{OpenOptions, Volume};
+use zeroize::Zeroizing;
+
+/// What a daemon prints when the file is there.
+pub const READY: &str = "ready";
+
+pub fn run(args: &ExportArgs) -> Result<(), Failure> {
+    let key = if args.for_mount {
+        // The terminal's Ctrl-C is for the command that mounts, not for what stays behind.
+        let _ = rustix::process::setsid();
+        key_from_pipe()?
+    } else {
+        key::existing(&args.key)?
+    };
+    // Before the first thread: the mark belongs to a thread and is inherited.
+    for warning in become_io_flusher() {
+        if !args.for_mount {
+            complain(&warning.to_string());
+        }
+    }
+    let trace = Trace::open(args.trace.as_deref())?;
+    let options = OpenOptions {
+        read_only: args.read_only,
+        anchor: args.anchor.anchor.clone(),
+        caching: Caching::Direct,
+        witness: trace.witness(),
+    };
+    let volume = Arc::new(Volume::open(&args.image, &key, &options, &mut |_, _| {})?);
+    drop(key);
+    let exported = export(args, &volume);
+    let closed = volume.close().map_err(Failure::from);
+    let traced = trace.finish();
+    exported.and(closed).and(traced)
+}
+
+fn export(args: &ExportArgs, volume: &Arc<Volume>) -> Result<(), Failure> {
+    let device: Arc<dyn Device> = volume.clone();
+    let export = Arc::new(spawn(device, &args.dir, ExportOptions::default())?);
+    let stopper = export.clone();
+    signals::on_stop(move || {
+        if let Err(e) = stopper.shutdown() {
+            complain(&e.to_string());
+        }
+    })?;
+    if args.for_mount {
+        let blocks_written = volume.writes();
+        say(&format!("{READY} {blocks_written}"));
+        forget_terminal();
+    } else {
+        say(&format!("{}", args.dir.join("volume").display()));
+    }
+    export.wait()?;
+    Ok(())
+}
+
+/// From now on nobody reads what this process prints.
+fn forget_terminal() {
+    if let Ok(null) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdin(&null);
+        let _ = rustix::stdio::dup2_stdout(&null);
+        let _ = rustix::stdio::dup2_stderr(&null);
+    }
+}
+
+/// One byte that tells the kind, then the key.
+pub fn key_to_pipe(key: &UserKey, pipe: &mut dyn Write) -> std::io::Result<()> {
+    let (kind, bytes) = match key {
+        UserKey::Passphrase(bytes) => (b"p", bytes),
+        UserKey::File(bytes) => (b"f", bytes),
+    };
+    pipe.write_all(kind)?;
+    pipe.write_all(bytes)
+}
+
+fn key_from_pipe() -> Result<UserKey, Failure> {
+    let mut bytes = Zeroizing::new(Vec::with_capacity(4096));
+    let failed = |e| Failure::new(KEY, format!("no key came from the mounting command: {e}"));
+    let mut kind = [0];
+    let mut pipe = std::io::stdin().lock();
+    pipe.read_exact(&mut kind).map_err(failed)?;
+    pipe.read_to_end(&mut bytes).map_err(failed)?;
+    match &kind {
+        b"p" => Ok(UserKey::Passphrase(bytes)),
+        _ => Ok(UserKey::from_file(bytes)?),
+    }
+}

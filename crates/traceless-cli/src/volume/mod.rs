@@ -1,0 +1,32 @@
+//! `traceless volume ...`
+
+mod bench;
+mod check;
+mod create;
+mod export;
+mod header;
+mod key;
+mod keys;
+mod mount;
+mod serve;
+mod signals;
+mod status;
+mod trace;
+
+use crate::args::VolumeCommand;
+use crate::failure::Failure;
+
+pub fn run(command: &VolumeCommand) -> Result<(), Failure> {
+    match command {
+        VolumeCommand::Create(args) => create::run(args),
+        VolumeCommand::Serve(args) => serve::run(args),
+        VolumeCommand::Export(args) => export::run(args),
+        VolumeCommand::Mount(args) => mount::mount(args),
+        VolumeCommand::Unmount(args) => mount::unmount(args),
+        VolumeCommand::Status(args) => status::run(args),
+        VolumeCommand::Check(args) => check::run(args),
+        VolumeCommand::Keys { command } => keys::run(command),
+        VolumeCommand::Header { command } => header::run(command),
+        VolumeCommand::Bench(args) => bench::run(args),
+    }
+}

@@ -1,0 +1,131 @@
+//! `traceless volume mount` and `unmount`
+
+use super::export::{READY, key_to_pipe};
+use super::key;
+use crate::args::{MountArgs, UnmountArgs};
+use crate::failure::{Failure, USAGE};
+use crate::output::{complain, say};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use traceless_volume::format::UserKey;
+use traceless_volume::fuse::capabilities;
+use traceless_volume::fuse::mount::{
+    AttachOptions, Daemon, MountRecord, attach, default_runtime, detach, prepare, record,
+};
+
+/// Seconds that a daemon may take to close its volume.
+const STOP_LIMIT_SECONDS: u32 = 120;
+
+pub fn mount(args: &MountArgs) -> Result<(), Failure> {
+    let missing = capabilities().missing_for_mount(!args.read_only);
+    if !missing.is_empty() {
+        let list: Vec<String> = missing.iter().map(ToString::to_string).collect();
+        return Err(Failure::usage(format!(
+            "cannot mount here: {}. `traceless volume serve` works without",
+            list.join("; ")
+        )));
+    }
+    let key = key::existing(&args.key)?;
+    let runtime = default_runtime()?;
+    let image = args.image.canonicalize().map_err(|e| {
+        Failure::new(crate::failure::DEVICE, format!("{}: {e}", args.image.display()))
+    })?;
+    let fuse_dir = prepare(&runtime, &args.dir)?;
+    let (mut child, writes) = start_daemon(args, &image, &fuse_dir, &key)?;
+    let mounted = finish_mount(args, &runtime, &image, &fuse_dir, child.id(), writes);
+    if mounted.is_err() {
+        stop_daemon(&mut child);
+    }
+    mounted
+}
+
+fn finish_mount(
+    args: &MountArgs,
+    runtime: &Path,
+    image: &Path,
+    fuse_dir: &Path,
+    pid: u32,
+    writes: u64,
+) -> Result<(), Failure> {
+    let options = AttachOptions { mkfs: writes == 0 && !args.read_only, read_only: args.read_only };
+    let attached = attach(&fuse_dir.join("volume"), &args.dir, options, &mut |step| {
+        complain(step);
+    })?;
+    let kept = MountRecord::new(&attached, image, fuse_dir, Daemon::of(pid)?)
+        .and_then(|made| record(runtime, &made));
+    if let Err(e) = kept {
+        // Without a record `unmount` finds nothing: take down what stands.
+        let _ = Command::new("umount").arg(&attached.dir).status();
+        let _ = Command::new("losetup").arg("-d").arg(&attached.loop_device).status();
+        return Err(e.into());
+    }
+    say(&format!("{} is mounted at {}", image.display(), attached.dir.display()));
+    Ok(())
+}
+
+/// Starts the process that serves the volume, and waits until its file is there. Returns how many
+/// writes the volume has seen: a new one has no file system yet.
+fn start_daemon(
+    args: &MountArgs,
+    image: &Path,
+    fuse_dir: &Path,
+    key: &UserKey,
+) -> Result<(Child, u64), Failure> {
+    let failed =
+        |what: &'static str| move |e: std::io::Error| Failure::usage(format!("cannot {what}: {e}"));
+    let program = std::env::current_exe().map_err(failed("find this program"))?;
+    let mut command = Command::new(program);
+    command.args(["volume", "export", "--for-mount"]).arg(image).arg(fuse_dir);
+    if args.read_only {
+        command.arg("--read-only");
+    }
+    for (flag, path) in [("--trace", &args.trace), ("--anchor", &args.anchor.anchor)] {
+        if let Some(path) = path {
+            command.arg(flag).arg(absolute(path)?);
+        }
+    }
+    // It stays behind: it must not keep this folder in use.
+    command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(failed("start the serving process"))?;
+    let mut pipe = child.stdin.take().expect("it was asked for");
+    let sent = key_to_pipe(key, &mut pipe);
+    drop(pipe);
+    let mut line = String::new();
+    let stdout = child.stdout.take().expect("it was asked for");
+    let read = BufReader::new(stdout).read_line(&mut line);
+    let writes = line.trim().strip_prefix(READY).and_then(|n| n.trim().parse().ok());
+    match (sent, read, writes) {
+        (Ok(()), Ok(_), Some(writes)) => Ok((child, writes)),
+        _ => {
+            // It has said on standard error what was wrong.
+            let status = child.wait().map_err(failed("wait for the serving process"))?;
+            let code = status.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(USAGE);
+            Err(Failure::new(code.max(1), "the volume could not be served; nothing is mounted"))
+        }
+    }
+}
+
+fn stop_daemon(child: &mut Child) {
+    if let Ok(daemon) = Daemon::of(child.id())
+        && let Err(e) = daemon.stop(STOP_LIMIT_SECONDS)
+    {
+        complain(&e.to_string());
+        return;
+    }
+    let _ = child.wait();
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(Failure::usage)
+}
+
+pub fn unmount(args: &UnmountArgs) -> Result<(), Failure> {
+    let report = detach(&default_runtime()?, &args.dir)?;
+    if report.is_clean() {
+        say(&format!("{} is unmounted, and its volume closed", args.dir.display()));
+    } else {
+        say(&format!("{} is cleaned up: {report:?}", args.dir.display()));
+    }
+    Ok(())
+}

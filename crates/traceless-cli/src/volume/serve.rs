@@ -1,0 +1,73 @@
+//! `traceless volume serve`
+
+use super::{key, signals, trace::Trace};
+use crate::args::ServeArgs;
+use crate::failure::Failure;
+use crate::output::Meter;
+use listenfd::ListenFd;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use traceless::store::Caching;
+use traceless_volume::device::Device;
+use traceless_volume::nbd::{Endpoint, Options, Server, TlsFiles};
+use traceless_volume::volume::{OpenOptions, Volume};
+
+pub fn run(args: &ServeArgs) -> Result<(), Failure> {
+    let mut inherited = ListenFd::from_env();
+    if args.socket.is_none() && args.tcp.is_none() && inherited.len() == 0 {
+        return Err(Failure::usage("where to? give --socket PATH or --tcp ADDRESS:PORT"));
+    }
+    traceless_sys::lock_all_memory();
+    let key = key::existing(&args.image.key)?;
+    let trace = Trace::open(args.trace.as_deref())?;
+    let options = OpenOptions {
+        read_only: args.read_only,
+        anchor: args.anchor.anchor.clone(),
+        caching: if args.direct { Caching::Direct } else { Caching::Buffered },
+        witness: trace.witness(),
+    };
+    let mut meter = Meter::new("opening", args.progress.progress);
+    let volume =
+        Volume::open(&args.image.image, &key, &options, &mut |done, all| meter.update(done, all));
+    meter.finish();
+    drop(key);
+    let volume = Arc::new(volume?);
+    let served = serve(args, &mut inherited, &volume);
+    // Whatever happened, what was acknowledged is kept, and the next opening is quick.
+    let closed = volume.close().map_err(Failure::from);
+    let traced = trace.finish();
+    served.and(closed).and(traced)
+}
+
+fn serve(args: &ServeArgs, inherited: &mut ListenFd, volume: &Arc<Volume>) -> Result<(), Failure> {
+    let tls =
+        args.tls_certificate.as_ref().zip(args.tls_key.as_ref()).map(|(chain, key)| TlsFiles {
+            certificates: chain.clone(),
+            key: key.clone(),
+            client_ca: args.tls_client_ca.clone(),
+        });
+    let server = Server::bind(endpoint(args, inherited)?, &Options { tls })?;
+    let handle = server.handle();
+    signals::on_stop(move || handle.shutdown())?;
+    let device: Arc<dyn Device> = volume.clone();
+    Ok(server.run(&device)?)
+}
+
+fn endpoint(args: &ServeArgs, inherited: &mut ListenFd) -> Result<Endpoint, Failure> {
+    if let Some(path) = &args.socket {
+        return Ok(Endpoint::Unix(path.clone()));
+    }
+    if let Some(address) = args.tcp {
+        return Ok(Endpoint::Tcp(address));
+    }
+    let mut sockets: Vec<OwnedFd> = vec![];
+    for i in 0..inherited.len() {
+        let unix = inherited.take_unix_listener(i).ok().flatten().map(OwnedFd::from);
+        let socket = match unix {
+            Some(socket) => Some(socket),
+            None => inherited.take_tcp_listener(i).map_err(Failure::usage)?.map(OwnedFd::from),
+        };
+        sockets.extend(socket);
+    }
+    Ok(Endpoint::Inherited(sockets))
+}

@@ -1,0 +1,29 @@
+//! SIGTERM, SIGINT and SIGHUP: what to do with them is the command's choice.
+
+use crate::failure::Failure;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// A flag that becomes true when the user asks to stop. Asking twice ends the process at once.
+pub fn flag() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        signal_hook::flag::register_conditional_shutdown(signal, 2, flag.clone())
+            .and_then(|_| signal_hook::flag::register(signal, flag.clone()))
+            .map_err(Failure::usage)?;
+    }
+    Ok(flag)
+}
+
+/// Calls `stop` once when the user asks to stop, from a thread of its own.
+pub fn on_stop(stop: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(Failure::usage)?;
+    std::thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            stop();
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! `traceless volume status`
+
+use super::key;
+use crate::args::StatusArgs;
+use crate::failure::Failure;
+use crate::output::{say, say_json};
+use traceless_volume::volume::{Status, status};
+
+pub fn run(args: &StatusArgs) -> Result<(), Failure> {
+    let told = status(&args.image.image, &key::existing(&args.image.key)?)?;
+    if args.json {
+        return say_json(&told);
+    }
+    for (name, value) in lines(&told) {
+        say(&format!("{name:<20}{value}"));
+    }
+    Ok(())
+}
+
+fn lines(told: &Status) -> Vec<(&'static str, String)> {
+    let mut list = vec![
+        ("scheme", told.scheme.to_owned()),
+        ("writes reveal", told.writes_reveal.to_owned()),
+        ("uuid", told.uuid.clone()),
+        ("size", format!("{} bytes in {} blocks", told.size_bytes, told.blocks)),
+        ("image", format!("{} bytes, {:.3} times", told.image_bytes, told.space_factor)),
+        ("write amplification", format!("{:.3}", told.write_amplification)),
+        ("generation", told.generation.to_string()),
+        ("writes", told.writes.to_string()),
+        ("closed", if told.clean { "cleanly" } else { "not yet, or cut short" }.to_owned()),
+        ("in use", if told.in_use { "yes" } else { "no" }.to_owned()),
+        ("filled", if told.filled { "with ciphertext" } else { "NO: holes tell" }.to_owned()),
+    ];
+    if let Some(refresh) = &told.refresh {
+        list.push(("refresh", format!("{refresh} blocks a write")));
+    }
+    if let Some(map) = told.map {
+        list.push(("map", format!("on {map}, {} bytes of memory", told.map_bytes)));
+    }
+    for slot in &told.key_slots {
+        let how = match (slot.memory_kib, slot.time, slot.lanes) {
+            (Some(memory), Some(time), Some(lanes)) => {
+                format!(", argon2id: {memory} KiB, {time} passes, {lanes} lanes")
+            }
+            _ => String::new(),
+        };
+        list.push(("key slot", format!("{}: {}{how}", slot.slot, slot.kind)));
+    }
+    list
+}

@@ -1,0 +1,221 @@
+//! Where clients connect: a unix socket, TCP, or sockets that a service manager opened.
+
+use std::ffi::OsString;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::fs::{FileType, Mode, OFlags, chmod, lstat, rename, unlink};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, getsockname,
+    listen, socket_with, sockopt,
+};
+
+use super::error::{Error, Result};
+use super::socket::Socket;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 64;
+/// Longest path of a unix socket on Linux; the field has room for a zero behind it.
+const SOCKET_PATH_LEN_MAX: usize = 107;
+/// Temporary names that are tried.
+const NAMES_MAX: usize = 16;
+
+/// Where to listen.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Endpoint {
+    /// A unix socket, which only its owner can connect to. It accepts connections from the moment
+    /// it exists, and is removed when the server ends.
+    Unix(PathBuf),
+    /// An address and port. Other than loopback addresses need TLS. Port 0 takes a free one.
+    Tcp(SocketAddr),
+    /// Sockets that listen already, from a service manager. They are not removed.
+    Inherited(Vec<OwnedFd>),
+}
+
+/// A socket that listens.
+pub(super) struct Listener {
+    fd: OwnedFd,
+    address: Option<SocketAddr>,
+    /// Kept to remove the socket when the listener is dropped.
+    _file: Option<SocketFile>,
+}
+
+/// Listens on `endpoint`. There is at least one listener afterwards.
+pub(super) fn open(endpoint: Endpoint, tls: bool) -> Result<Vec<Listener>> {
+    let listeners = match endpoint {
+        Endpoint::Unix(path) => vec![listen_unix(&path)?],
+        Endpoint::Tcp(address) => {
+            check_tcp(address, tls)?;
+            vec![listen_tcp(address).map_err(|errno| Error::Listen {
+                address: address.to_string(),
+                source: errno.into(),
+            })?]
+        }
+        Endpoint::Inherited(fds) => {
+            fds.into_iter().map(|fd| adopt(fd, tls)).collect::<Result<_>>()?
+        }
+    };
+    if listeners.is_empty() {
+        return Err(Error::Inherited { reason: "there are none".to_owned() });
+    }
+    Ok(listeners)
+}
+
+impl Listener {
+    /// The address, if this is TCP.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// The next connection; `WouldBlock` if there is none after all.
+    pub fn accept(&self) -> io::Result<Socket> {
+        let (fd, _) = acceptfrom_with(&self.fd, SocketFlags::CLOEXEC)?;
+        Ok(Socket::new(fd, self.address.is_none()))
+    }
+
+    fn new(fd: OwnedFd, file: Option<SocketFile>) -> rustix::io::Result<Self> {
+        // A client may be gone again before it is accepted: that must not block the server.
+        rustix::fs::fcntl_setfl(&fd, rustix::fs::fcntl_getfl(&fd)? | OFlags::NONBLOCK)?;
+        let address = SocketAddr::try_from(getsockname(&fd)?).ok();
+        Ok(Self { fd, address, _file: file })
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// A socket in the file system. Removed when dropped, unless another one has taken its place.
+struct SocketFile {
+    path: PathBuf,
+    inode: (u64, u64),
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if inode(&self.path).is_ok_and(|inode| inode == self.inode) {
+            let _ = unlink(&self.path);
+        }
+    }
+}
+
+/// Makes the socket under a temporary name and moves it to its place once it accepts.
+fn listen_unix(path: &Path) -> Result<Listener> {
+    make_way(path)?;
+    let (mut file, fd) = bind_beside(path)?;
+    let finish = || -> rustix::io::Result<Listener> {
+        // Before it listens, nobody can connect: the permissions are in force from the beginning.
+        chmod(&file.path, Mode::RUSR | Mode::WUSR)?;
+        listen(&fd, BACKLOG)?;
+        rename(&file.path, path)?;
+        path.clone_into(&mut file.path);
+        Listener::new(fd, Some(file))
+    };
+    finish().map_err(|errno| Error::Listen {
+        address: path.display().to_string(),
+        source: errno.into(),
+    })
+}
+
+/// Makes sure that nothing at `path` is lost when it is replaced.
+fn make_way(path: &Path) -> Result<()> {
+    let fail = |source: io::Error| Error::Listen { address: path.display().to_string(), source };
+    if path.as_os_str().len() > SOCKET_PATH_LEN_MAX {
+        return Err(too_long(path));
+    }
+    match lstat(path) {
+        Err(Errno::NOENT) => return Ok(()),
+        Err(errno) => return Err(fail(errno.into())),
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::Socket => {
+            return Err(Error::NotASocket { path: path.to_owned() });
+        }
+        Ok(_) => {}
+    }
+    match UnixStream::connect(path) {
+        // Left behind by a server that was killed.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Ok(_) => Err(Error::SocketInUse { path: path.to_owned() }),
+        Err(error) => Err(fail(error)),
+    }
+}
+
+/// Binds a socket to a temporary name in the folder of `path`.
+fn bind_beside(path: &Path) -> Result<(SocketFile, OwnedFd)> {
+    static NAMES: AtomicU32 = AtomicU32::new(0);
+    let fail = |errno: Errno| match errno {
+        Errno::NAMETOOLONG => too_long(path),
+        _ => Error::Listen { address: path.display().to_string(), source: errno.into() },
+    };
+    let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map_err(fail)?;
+    for _ in 0..NAMES_MAX {
+        let name = format!(".{}.{}", std::process::id(), NAMES.fetch_add(1, Ordering::Relaxed));
+        let temporary = path.with_file_name(OsString::from(name));
+        let address = SocketAddrUnix::new(&temporary).map_err(fail)?;
+        match bind(&fd, &address) {
+            // Left behind by a process that had the same number.
+            Err(Errno::ADDRINUSE) => {}
+            Err(errno) => return Err(fail(errno)),
+            Ok(()) => {
+                let inode = inode(&temporary).map_err(fail)?;
+                return Ok((SocketFile { path: temporary, inode }, fd));
+            }
+        }
+    }
+    Err(fail(Errno::ADDRINUSE))
+}
+
+fn too_long(path: &Path) -> Error {
+    Error::SocketPathTooLong { path: path.to_owned(), limit: SOCKET_PATH_LEN_MAX }
+}
+
+fn inode(path: &Path) -> rustix::io::Result<(u64, u64)> {
+    let stat = lstat(path)?;
+    Ok((stat.st_dev, stat.st_ino))
+}
+
+fn listen_tcp(address: SocketAddr) -> rustix::io::Result<Listener> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let fd = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // A restarted server gets its port back at once.
+    sockopt::set_socket_reuseaddr(&fd, true)?;
+    bind(&fd, &address)?;
+    listen(&fd, BACKLOG)?;
+    Listener::new(fd, None)
+}
+
+fn check_tcp(address: SocketAddr, tls: bool) -> Result<()> {
+    if tls || address.ip().to_canonical().is_loopback() {
+        Ok(())
+    } else {
+        Err(Error::PlainTcp { address })
+    }
+}
+
+/// Takes over a socket that somebody else opened.
+fn adopt(fd: OwnedFd, tls: bool) -> Result<Listener> {
+    let fail = |reason: &str| Error::Inherited { reason: reason.to_owned() };
+    let family = getsockname(&fd).map_err(|errno| fail(&errno.to_string()))?.address_family();
+    if ![AddressFamily::UNIX, AddressFamily::INET, AddressFamily::INET6].contains(&family) {
+        return Err(fail("one is neither a unix nor a TCP socket"));
+    }
+    if sockopt::socket_type(&fd) != Ok(SocketType::STREAM)
+        || sockopt::socket_acceptconn(&fd) != Ok(true)
+    {
+        return Err(fail("one does not listen for streams"));
+    }
+    let listener = Listener::new(fd, None).map_err(|errno| fail(&errno.to_string()))?;
+    if let Some(address) = listener.address {
+        check_tcp(address, tls)?;
+    }
+    Ok(listener)
+}

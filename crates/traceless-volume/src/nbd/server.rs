@@ -1,0 +1,208 @@
+//! The server: accepts connections, gives each a thread, and ends all of them in good order.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, Scope};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+use rustls::ServerConfig;
+
+use super::error::{Error, Result};
+use super::handshake::Tls;
+use super::listen::{Endpoint, Listener, open};
+use super::registry::{Peer, Registry};
+use super::session::{self, Session};
+use super::socket::Socket;
+use super::tls::{TlsFiles, configure};
+use crate::device::Device;
+
+/// After an error that more connections can only repeat, such as too many open files.
+const ACCEPT_RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// How to serve.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Speak TLS. TCP clients must then use it; clients of a unix socket may.
+    pub tls: Option<TlsFiles>,
+}
+
+/// A server that listens. Connections wait until it runs.
+pub struct Server {
+    listeners: Vec<Listener>,
+    tls: Option<Arc<ServerConfig>>,
+    bell: Arc<Bell>,
+}
+
+/// Ends a server from anywhere, for instance from a thread that waits for signals.
+#[derive(Clone)]
+pub struct Handle(Arc<Bell>);
+
+impl Server {
+    /// Listens on `endpoint`.
+    pub fn bind(endpoint: Endpoint, options: &Options) -> Result<Self> {
+        let tls = options.tls.as_ref().map(configure).transpose()?;
+        let listeners = open(endpoint, tls.is_some())?;
+        Ok(Self { listeners, tls, bell: Arc::new(Bell::new()?) })
+    }
+
+    /// The TCP address of the first listener, with the port it was given; `None` for a unix
+    /// socket.
+    pub fn tcp_address(&self) -> Option<SocketAddr> {
+        self.listeners.first().and_then(Listener::address)
+    }
+
+    /// What ends this server.
+    pub fn handle(&self) -> Handle {
+        Handle(Arc::clone(&self.bell))
+    }
+
+    /// Serves `device` until [`Handle::shutdown`] is called. When it returns, all connections are
+    /// closed, their threads have ended and the socket file is gone.
+    ///
+    /// Nothing is flushed at the end: that is for the owner of the device. A panic of the device
+    /// ends the server and is passed on.
+    pub fn run(self, device: &Arc<dyn Device>) -> Result<()> {
+        let Self { listeners, tls, bell } = self;
+        let running =
+            Running { device: device.as_ref(), tls, bell: &bell, registry: Registry::default() };
+        thread::scope(|scope| {
+            let result = running.accept_until_rung(scope, &listeners);
+            drop(listeners); // Clients that come now are to find nobody, not to wait.
+            running.registry.end_all();
+            result
+        })
+    }
+}
+
+impl Handle {
+    /// Ends the server: it accepts nobody any more, finishes the current request of each
+    /// connection, and closes them. Returns at once; [`Server::run`] returns when all is done.
+    pub fn shutdown(&self) {
+        self.0.ring();
+    }
+}
+
+/// Rings once, and for good.
+struct Bell {
+    rung: AtomicBool,
+    event: OwnedFd,
+}
+
+impl Bell {
+    fn new() -> Result<Self> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(system("make an event"))?;
+        Ok(Self { rung: AtomicBool::new(false), event })
+    }
+
+    fn ring(&self) {
+        if !self.rung.swap(true, Ordering::AcqRel) {
+            // It cannot fail: the counter is far from its end.
+            let _ = rustix::io::write(&self.event, &1u64.to_be_bytes());
+        }
+    }
+}
+
+/// What the threads of a running server share.
+struct Running<'a> {
+    device: &'a dyn Device,
+    tls: Option<Arc<ServerConfig>>,
+    bell: &'a Bell,
+    registry: Registry,
+}
+
+impl Running<'_> {
+    fn accept_until_rung<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        listeners: &[Listener],
+    ) -> Result<()> {
+        let mut polled: Vec<_> =
+            listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)).collect();
+        polled.push(PollFd::new(&self.bell.event, PollFlags::IN));
+        loop {
+            match poll(&mut polled, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(system("wait for connections")(errno)),
+            }
+            if self.bell.rung.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            for (listener, poll_fd) in listeners.iter().zip(&polled) {
+                if !poll_fd.revents().is_empty() {
+                    self.accept(scope, listener)?;
+                }
+            }
+        }
+    }
+
+    fn accept<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        listener: &Listener,
+    ) -> Result<()> {
+        let socket = match listener.accept() {
+            Ok(socket) => socket,
+            Err(source) => match Errno::from_io_error(&source) {
+                Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    let _ = poll(&mut [], Some(&ACCEPT_RETRY));
+                    return Ok(());
+                }
+                Some(Errno::BADF | Errno::INVAL | Errno::NOTSOCK) => {
+                    return Err(Error::System { action: "accept connections", source });
+                }
+                _ => return Ok(()), // That client is gone, or its network is.
+            },
+        };
+        let Some(peer) = self.registry.add(socket.clone()) else { return Ok(()) };
+        let tls = match self.tls {
+            None => Tls::Unavailable,
+            Some(_) if listener.address().is_none() => Tls::Offered,
+            Some(_) => Tls::Required,
+        };
+        let visit = Visit { running: self, peer };
+        let serve = move || visit.serve(socket, tls);
+        // Without a thread there is no service: the connection is dropped with the closure.
+        let _ = thread::Builder::new().name("nbd".to_owned()).spawn_scoped(scope, serve);
+        Ok(())
+    }
+}
+
+/// A connection that is served; it is signed off however it ends.
+struct Visit<'a> {
+    running: &'a Running<'a>,
+    peer: Arc<Peer>,
+}
+
+impl Visit<'_> {
+    /// Serves the connection. How it ended concerns nobody: the client knows.
+    fn serve(&self, socket: Socket, tls: Tls) {
+        let Self { running, peer } = self;
+        let session = Session {
+            device: running.device,
+            gate: &peer.gate,
+            tls,
+            tls_config: running.tls.as_ref(),
+            before_transmission: &|| running.registry.fence_the_dead(peer),
+        };
+        let _: io::Result<()> = session::run(&session, socket);
+    }
+}
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        self.running.registry.remove(&self.peer);
+        if thread::panicking() {
+            // The device is in an unknown state: do not let others go on with it.
+            self.running.bell.ring();
+        }
+    }
+}
+
+fn system(action: &'static str) -> impl Fn(Errno) -> Error {
+    move |errno| Error::System { action, source: errno.into() }
+}

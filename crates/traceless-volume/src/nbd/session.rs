@@ -1,0 +1,50 @@
+//! One connection from the greeting to its end, over any stream.
+
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+
+use super::gate::Gate;
+use super::handshake::{Export, Outcome, Tls, greet, negotiate};
+use super::tls;
+use super::transmission::serve;
+use super::wire::Wire;
+use crate::device::Device;
+
+/// What a connection is about.
+pub(super) struct Session<'a> {
+    pub device: &'a dyn Device,
+    pub gate: &'a Gate,
+    /// Where the connection stands with TLS when it begins.
+    pub tls: Tls,
+    pub tls_config: Option<&'a Arc<ServerConfig>>,
+    /// Called once, after the negotiation and before the first request is taken.
+    pub before_transmission: &'a dyn Fn(),
+}
+
+/// Runs a connection. An error says why it ended early.
+pub(super) fn run<S: Read + Write>(session: &Session<'_>, stream: S) -> io::Result<()> {
+    let export = Export::of(session.device);
+    let mut wire = Wire::new(stream);
+    let client = greet(&mut wire)?;
+    let outcome = negotiate(&mut wire, &export, client, session.tls, session.gate)?;
+    let (Outcome::StartTls, Some(config)) = (outcome, session.tls_config) else {
+        return transmit(session, &mut wire, outcome);
+    };
+    let mut wire = Wire::new(tls::accept(wire.into_stream()?, config)?);
+    // What was agreed in the clear is forgotten, as the protocol demands.
+    let outcome = negotiate(&mut wire, &export, client, Tls::Active, session.gate)?;
+    let result = transmit(session, &mut wire, outcome);
+    result.and(tls::say_goodbye(wire.stream_mut()))
+}
+
+fn transmit<S: Read + Write>(
+    session: &Session<'_>,
+    wire: &mut Wire<S>,
+    outcome: Outcome,
+) -> io::Result<()> {
+    let Outcome::Transmission { structured } = outcome else { return Ok(()) };
+    (session.before_transmission)();
+    serve(wire, session.device, session.gate, structured)
+}

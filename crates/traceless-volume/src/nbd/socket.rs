@@ -1,0 +1,108 @@
+//! A connected socket, unix or TCP, shared by the thread that serves it and the registry.
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recvmsg, sockopt,
+};
+
+/// A client that says nothing for so long before transmission is gone, or means no good.
+const NEGOTIATION_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes that may lie in a unix socket. The system may allow less.
+const UNIX_BUFFER_LEN: usize = 4 << 20;
+/// Attempts to read before a thread goes to sleep. The rest of a payload, or the next request of a
+/// client that waits for each reply, mostly comes within microseconds, and waking up costs more.
+const EAGER_READS: usize = 64;
+
+/// A connected socket. Clones are the same socket.
+#[derive(Clone)]
+pub(super) struct Socket(Arc<OwnedFd>);
+
+impl Socket {
+    /// Takes over a socket that was just accepted.
+    ///
+    /// That an option cannot be set makes the socket slower, not wrong: such errors are ignored.
+    pub fn new(fd: OwnedFd, unix: bool) -> Self {
+        if unix {
+            let _ = sockopt::set_socket_send_buffer_size(&fd, UNIX_BUFFER_LEN);
+            let _ = sockopt::set_socket_recv_buffer_size(&fd, UNIX_BUFFER_LEN);
+        } else {
+            // The kernel sizes the buffers of TCP itself, and better, unless it is told.
+            let _ = sockopt::set_tcp_nodelay(&fd, true);
+            let _ = sockopt::set_socket_keepalive(&fd, true);
+        }
+        let socket = Self(Arc::new(fd));
+        socket.set_timeout(Some(NEGOTIATION_TIMEOUT));
+        socket
+    }
+
+    /// From now on the client may be silent as long as it likes.
+    pub fn be_patient(&self) {
+        self.set_timeout(None);
+    }
+
+    /// Whether the peer has closed its end, or at least will not send any more.
+    pub fn has_hung_up(&self) -> bool {
+        let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        let mut polled = [PollFd::new(&self.0, PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match poll(&mut polled, Some(&now)) {
+            Ok(_) => polled[0].revents().intersects(gone),
+            Err(_) => false,
+        }
+    }
+
+    /// Wakes a thread that waits for requests. Replies can still be sent.
+    pub fn close_for_reading(&self) {
+        let _ = rustix::net::shutdown(&self.0, Shutdown::Read);
+    }
+
+    /// Wakes a thread that waits for anything.
+    pub fn close(&self) {
+        let _ = rustix::net::shutdown(&self.0, Shutdown::Both);
+    }
+
+    fn set_timeout(&self, timeout: Option<Duration>) {
+        let _ = sockopt::set_socket_timeout(&self.0, sockopt::Timeout::Recv, timeout);
+        let _ = sockopt::set_socket_timeout(&self.0, sockopt::Timeout::Send, timeout);
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.read_vectored(&mut [IoSliceMut::new(into)])
+    }
+
+    fn read_vectored(&mut self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        for _ in 0..EAGER_READS {
+            let mut control = RecvAncillaryBuffer::default();
+            match recvmsg(&self.0, into, &mut control, RecvFlags::DONTWAIT) {
+                Err(Errno::AGAIN) => std::thread::yield_now(),
+                other => return Ok(other?.bytes),
+            }
+        }
+        Ok(rustix::io::readv(&self.0, into)?)
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        // A peer that is gone is an error here, not a signal to the process.
+        Ok(rustix::net::send(&self.0, from, SendFlags::NOSIGNAL)?)
+    }
+
+    fn write_vectored(&mut self, from: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut control = SendAncillaryBuffer::default();
+        let fd = self.0.as_fd();
+        Ok(rustix::net::sendmsg(fd, from, &mut control, SendFlags::NOSIGNAL)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

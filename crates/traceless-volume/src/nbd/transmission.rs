@@ -1,0 +1,230 @@
+//! The transmission phase: requests in, replies out, one at a time.
+
+use std::io::{self, Read, Write};
+use std::sync::LazyLock;
+
+use super::gate::Gate;
+use super::handshake::Export;
+use super::protocol::{
+    CHUNK_LEN, CHUNK_OFFSET_LEN, MESSAGE_LEN_MAX, PAYLOAD_LEN_MAX, REQUEST_LEN, Request,
+    SIMPLE_REPLY_LEN, chunk, cmd, cmd_flag, errno, errno_of, only_chunk, simple_reply,
+};
+use super::wire::Wire;
+use crate::device::Device;
+
+/// Requests answered before the replies leave, even if more requests are at hand: a slow device
+/// must not keep the first of them waiting for the last.
+const REPLIES_MAX: usize = 8;
+/// A `WRITE_ZEROES` is cut at multiples of this.
+const ZEROES_LEN: u64 = 1 << 20;
+static ZEROES: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; ZEROES_LEN as usize].into());
+
+/// Serves requests until the client disconnects, the gate is shut, or the stream fails.
+pub(super) fn serve<S: Read + Write>(
+    wire: &mut Wire<S>,
+    device: &dyn Device,
+    gate: &Gate,
+    structured: bool,
+) -> io::Result<()> {
+    let export = Export::of(device);
+    let mut transmission = Transmission { wire, device, gate, structured, export };
+    let end = transmission.run();
+    // Whatever the end was: requests that were executed get their replies, if that is possible.
+    end.and(transmission.wire.flush())
+}
+
+struct Transmission<'a, S> {
+    wire: &'a mut Wire<S>,
+    device: &'a dyn Device,
+    gate: &'a Gate,
+    structured: bool,
+    export: Export,
+}
+
+/// Why a request was refused, in the protocol's number and in words.
+struct Refusal {
+    errno: u32,
+    message: String,
+}
+
+impl<S: Read + Write> Transmission<'_, S> {
+    fn run(&mut self) -> io::Result<()> {
+        let mut waiting = 0;
+        loop {
+            if waiting == REPLIES_MAX || !self.request_at_hand() {
+                self.wire.flush()?;
+                waiting = 0;
+            }
+            let Some(request) = Request::decode(&self.wire.take()?) else {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "a request was expected"));
+            };
+            if request.command == cmd::DISC {
+                return Ok(());
+            }
+            self.answer(&request)?;
+            waiting += 1;
+        }
+    }
+
+    /// Whether a whole request can be taken without waiting for the client.
+    fn request_at_hand(&self) -> bool {
+        let Some((head, rest)) = self.wire.received().split_first_chunk::<REQUEST_LEN>() else {
+            return false;
+        };
+        Request::decode(head).is_some_and(|next| rest.len() >= next.payload_len() as usize)
+    }
+
+    /// Fails only if the connection cannot go on.
+    fn answer(&mut self, request: &Request) -> io::Result<()> {
+        if let Err(refusal) = self.check(request) {
+            self.wire.skip(request.payload_len())?;
+            return self.refuse(request, &refusal);
+        }
+        match request.command {
+            cmd::READ => self.read(request),
+            cmd::WRITE => self.write(request),
+            cmd::WRITE_ZEROES => self.write_zeroes(request),
+            _ => self.flush(request),
+        }
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Refusal> {
+        let df = if self.structured { cmd_flag::DF } else { 0 };
+        let (writes, flags) = match request.command {
+            cmd::READ => (false, df),
+            cmd::WRITE => (true, 0),
+            cmd::WRITE_ZEROES => (true, cmd_flag::NO_HOLE | cmd_flag::FAST_ZERO),
+            cmd::FLUSH => return Ok(()),
+            _ => return Err(Refusal::new(errno::EINVAL, "no such command is advertised")),
+        };
+        if request.flags & !(flags | cmd_flag::FUA) != 0 {
+            return Err(Refusal::new(errno::EINVAL, "no such flag is advertised"));
+        }
+        if writes && self.export.read_only {
+            return Err(Refusal::new(errno::EPERM, "the volume is open for reading only"));
+        }
+        if request.flags & cmd_flag::FAST_ZERO != 0 {
+            return Err(Refusal::new(errno::ENOTSUP, "zeros are written like other data"));
+        }
+        if request.command != cmd::WRITE_ZEROES && request.len > PAYLOAD_LEN_MAX {
+            return Err(Refusal::new(errno::EINVAL, "the request is longer than 32 MiB"));
+        }
+        let end = request.offset.checked_add(u64::from(request.len));
+        if end.is_none_or(|end| end > self.export.len) {
+            let errno = if writes { errno::ENOSPC } else { errno::EINVAL };
+            return Err(Refusal::new(errno, "the request goes beyond the end of the volume"));
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, request: &Request) -> io::Result<()> {
+        let len = request.len as usize;
+        if len == 0 {
+            return self.done(request, chunk::NONE); // Empty chunks of data are not allowed.
+        }
+        let head = if self.structured { CHUNK_LEN + CHUNK_OFFSET_LEN } else { SIMPLE_REPLY_LEN };
+        let room = self.wire.room(head + len)?;
+        let turn = self.gate.enter()?;
+        let result = self.device.read(request.offset, &mut room[head..]);
+        drop(turn);
+        if let Err(error) = result {
+            return self.refuse(request, &Refusal::from(&error));
+        }
+        if self.structured {
+            let chunk_len = request.len + CHUNK_OFFSET_LEN as u32;
+            let bytes = only_chunk(chunk::OFFSET_DATA, request.cookie, chunk_len);
+            room[..CHUNK_LEN].copy_from_slice(&bytes);
+            room[CHUNK_LEN..head].copy_from_slice(&request.offset.to_be_bytes());
+        } else {
+            room[..head].copy_from_slice(&simple_reply(0, request.cookie));
+        }
+        self.wire.commit(head + len);
+        Ok(())
+    }
+
+    fn write(&mut self, request: &Request) -> io::Result<()> {
+        let len = request.len as usize;
+        self.wire.read_payload(len)?;
+        let turn = self.gate.enter()?;
+        let mut result = Ok(());
+        if len > 0 {
+            result = self.device.write(request.offset, self.wire.payload(len));
+        }
+        let result = result.and_then(|()| self.flush_if_asked(request));
+        drop(turn);
+        self.settle(request, result)
+    }
+
+    /// An ordinary write: that data are zeros is nobody's business.
+    fn write_zeroes(&mut self, request: &Request) -> io::Result<()> {
+        let mut at = request.offset;
+        let end = at + u64::from(request.len);
+        let mut result = Ok(());
+        while at < end && result.is_ok() {
+            let len = (ZEROES_LEN - at % ZEROES_LEN).min(end - at);
+            // One turn for each piece: nobody has to wait for 4 GiB of zeros.
+            let _turn = self.gate.enter()?;
+            result = self.device.write(at, &ZEROES[..len as usize]);
+            at += len;
+        }
+        let turn = self.gate.enter()?;
+        let result = result.and_then(|()| self.flush_if_asked(request));
+        drop(turn);
+        self.settle(request, result)
+    }
+
+    fn flush(&mut self, request: &Request) -> io::Result<()> {
+        let turn = self.gate.enter()?;
+        let result = self.device.flush();
+        drop(turn);
+        self.settle(request, result)
+    }
+
+    fn flush_if_asked(&self, request: &Request) -> io::Result<()> {
+        if request.flags & cmd_flag::FUA != 0 { self.device.flush() } else { Ok(()) }
+    }
+
+    fn settle(&mut self, request: &Request, result: io::Result<()>) -> io::Result<()> {
+        match result {
+            // Without data a simple reply is allowed at any time, and shorter.
+            Ok(()) => self.wire.put(&simple_reply(0, request.cookie)),
+            Err(error) => self.refuse(request, &Refusal::from(&error)),
+        }
+    }
+
+    fn done(&mut self, request: &Request, kind: u16) -> io::Result<()> {
+        if self.structured {
+            self.wire.put(&only_chunk(kind, request.cookie, 0))
+        } else {
+            self.wire.put(&simple_reply(0, request.cookie))
+        }
+    }
+
+    fn refuse(&mut self, request: &Request, refusal: &Refusal) -> io::Result<()> {
+        if !self.structured {
+            return self.wire.put(&simple_reply(refusal.errno, request.cookie));
+        }
+        let mut text_len = refusal.message.len().min(MESSAGE_LEN_MAX);
+        while !refusal.message.is_char_boundary(text_len) {
+            text_len -= 1;
+        }
+        let text = &refusal.message.as_bytes()[..text_len];
+        let chunk_len = 4 + 2 + text.len() as u32;
+        self.wire.put(&only_chunk(chunk::ERROR, request.cookie, chunk_len))?;
+        self.wire.put(&refusal.errno.to_be_bytes())?;
+        self.wire.put(&(text.len() as u16).to_be_bytes())?;
+        self.wire.put(text)
+    }
+}
+
+impl Refusal {
+    fn new(errno: u32, message: &str) -> Self {
+        Self { errno, message: message.to_owned() }
+    }
+}
+
+impl From<&io::Error> for Refusal {
+    fn from(error: &io::Error) -> Self {
+        Self { errno: errno_of(error), message: error.to_string() }
+    }
+}
