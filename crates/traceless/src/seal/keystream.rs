@@ -13,10 +13,9 @@ impl Keystream {
         Self(ctr::Ctr128BE::new(key.bytes().into(), &[0; 16].into()))
     }
 
-    /// Fills `out` with the next bytes.
-    pub fn fill(&mut self, out: &mut [u8]) {
-        out.fill(0);
-        self.0.apply_keystream(out);
+    /// Encrypts `bytes`, whatever they are, with the next bytes of the stream.
+    pub fn apply(&mut self, bytes: &mut [u8]) {
+        self.0.apply_keystream(bytes);
     }
 }
 
@@ -28,10 +27,10 @@ mod tests {
     fn goes_on_where_it_stopped() {
         let key = Secret::from_bytes([1; 32]);
         let (mut whole, mut parts) = ([0; 100], [0; 100]);
-        Keystream::new(&key).fill(&mut whole);
+        Keystream::new(&key).apply(&mut whole);
         let mut stream = Keystream::new(&key);
-        stream.fill(&mut parts[..33]);
-        stream.fill(&mut parts[33..]);
+        stream.apply(&mut parts[..33]);
+        stream.apply(&mut parts[33..]);
         assert_eq!(whole, parts);
         assert_ne!(whole, [0; 100]);
     }

@@ -79,12 +79,15 @@ pub struct Area {
     first: u64,
     layout: Layout,
     name: &'static str,
+    /// Bytes that the store writes as one.
+    unit: usize,
 }
 
 impl Area {
     /// The slots that begin at byte `first` of `store`.
     pub fn new(store: Arc<dyn Store>, first: u64, layout: Layout, name: &'static str) -> Self {
-        Self { store, first, layout, name }
+        let unit = store.unit();
+        Self { store, first, layout, name, unit }
     }
 
     /// How the slots lie.
@@ -135,7 +138,7 @@ impl Area {
 }
 
 /// The header of the stripe that an area's writer is in. Whoever writes slots in order keeps it, so
-/// that a header is always written whole and never read back.
+/// that no header is ever read back to be completed.
 #[derive(Clone)]
 pub struct Cursor {
     header: Vec<u8>,
@@ -165,13 +168,22 @@ pub struct Run {
     slots: Vec<Gathered>,
 }
 
-/// Where one slot lies in a run's bytes. Its stripe's header comes before its entry.
+/// Where one slot lies in a run's bytes. Its part of the header comes before its entry.
 struct Gathered {
     header: usize,
+    part: HeaderPart,
     entry: usize,
     entry_len: usize,
     body: usize,
     body_len: usize,
+}
+
+/// The bytes `from..from + len` of a stripe's header, whose first `skip` belong to other slots.
+#[derive(Clone, Copy)]
+struct HeaderPart {
+    from: usize,
+    len: usize,
+    skip: usize,
 }
 
 impl Run {
@@ -194,24 +206,32 @@ impl Run {
             let layout = &area.layout;
             let entries = n as usize * layout.entry_len;
             push_extent(&mut run.extents, Extent::new(area.first + layout.entry_at(slot), entries));
-            run.add_slots(area, slot, n, entries, 0);
+            run.add_slots(area, slot, n, HeaderPart { from: 0, len: entries, skip: 0 });
         });
     }
 
     /// Adds `count` slots from `first` on, to be written after those that `cursor` has seen. They
-    /// may wrap once. Entries behind them in their stripe become zero.
+    /// may wrap once. Entries behind them in their stripe may become zero.
     pub fn add_write(&mut self, area: &Area, first: Slot, count: u64, cursor: &Cursor) {
         self.each_stripe(area, first, count, |run, slot, n| {
             let layout = &area.layout;
-            let header = layout.header_len();
-            let done = (slot % layout.stripe_slots) as usize * layout.entry_len;
+            let begin = (slot % layout.stripe_slots) as usize * layout.entry_len;
+            let end = begin + n as usize * layout.entry_len;
+            // A header is begun as a whole, so that nothing need be read to complete it; then only
+            // the units that change are written.
+            let (from, to) = if begin == 0 {
+                (0, layout.header_len())
+            } else {
+                let unit = area.unit.min(layout.header_len());
+                (begin / unit * unit, end.next_multiple_of(unit).min(layout.header_len()))
+            };
             let at = run.len;
-            let header_at = area.first + layout.header_at(slot);
-            push_extent(&mut run.extents, Extent::new(header_at, header));
-            run.add_slots(area, slot, n, header, done);
-            let bytes = &mut run.bytes[at..at + header];
-            bytes[..done].copy_from_slice(&cursor.header[..done]);
-            bytes[done..].fill(0);
+            let header_at = area.first + layout.header_at(slot) + from as u64;
+            push_extent(&mut run.extents, Extent::new(header_at, to - from));
+            run.add_slots(area, slot, n, HeaderPart { from, len: to - from, skip: begin - from });
+            let bytes = &mut run.bytes[at..at + to - from];
+            bytes[..begin - from].copy_from_slice(&cursor.header[from..begin]);
+            bytes[begin - from..].fill(0);
         });
     }
 
@@ -220,7 +240,9 @@ impl Run {
     pub fn add_rewrite(&mut self, area: &Area, slot: Slot, header: &Cursor) {
         let at = self.len;
         self.add_write(area, slot, 1, header);
-        self.bytes[at..at + header.header.len()].copy_from_slice(&header.header);
+        let part = self.slots.last().expect("just added").part;
+        self.bytes[at..at + part.len]
+            .copy_from_slice(&header.header[part.from..part.from + part.len]);
     }
 
     /// Reads everything gathered.
@@ -252,11 +274,11 @@ impl Run {
         (&mut before[s.entry..s.entry + s.entry_len], &mut bodies[..s.body_len])
     }
 
-    /// Sets `cursor` to the header of the stripe that slot number `nth` lies in, as it is written.
+    /// Tells `cursor` what is written of the header of the stripe that slot number `nth` lies in.
     pub fn advance(&self, cursor: &mut Cursor, nth: usize) {
-        let at = self.slots[nth].header;
-        let len = cursor.header.len();
-        cursor.header.copy_from_slice(&self.bytes[at..at + len]);
+        let Gathered { header, part, .. } = self.slots[nth];
+        cursor.header[part.from..part.from + part.len]
+            .copy_from_slice(&self.bytes[header..header + part.len]);
     }
 
     fn each_stripe(
@@ -276,15 +298,15 @@ impl Run {
         }
     }
 
-    /// Room for `entries` bytes of header, of which the first `skip` belong to other slots, and for
-    /// `n` bodies behind them.
-    fn add_slots(&mut self, area: &Area, slot: u64, n: u64, entries: usize, skip: usize) {
+    /// Room for a part of a header, and for `n` bodies behind it.
+    fn add_slots(&mut self, area: &Area, slot: u64, n: u64, part: HeaderPart) {
         let layout = &area.layout;
-        let (header, bodies) = (self.len, self.len + entries);
+        let (header, bodies) = (self.len, self.len + part.len);
         for i in 0..n as usize {
             self.slots.push(Gathered {
                 header,
-                entry: header + skip + i * layout.entry_len,
+                part,
+                entry: header + part.skip + i * layout.entry_len,
                 entry_len: layout.entry_len,
                 body: bodies + i * layout.body_len,
                 body_len: layout.body_len,
@@ -346,7 +368,7 @@ mod tests {
             assert!(body.iter().all(|&b| b == body[0]));
             seen.push((entry[0], body[0]));
         }
-        // The writer is in the stripe of slots 0..4: the entries behind it there were given up.
+        // The writer is in the stripe of slots 0..4, whose header was begun anew.
         assert_eq!(seen[..2], [(0, 102), (0, 103)]);
         let rest: Vec<_> = (4..12).map(|i| (i, 100 + i)).collect();
         assert_eq!(seen[2..], rest);

@@ -49,6 +49,13 @@ impl Store for FileStore {
         self.len
     }
 
+    fn unit(&self) -> usize {
+        match self.caching {
+            Caching::Buffered => 512,
+            Caching::Direct => ALIGN,
+        }
+    }
+
     fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
         let mut rest = into;
         for &extent in extents {

@@ -33,6 +33,12 @@ pub trait Store: Send + Sync {
         self.len() == 0
     }
 
+    /// Bytes that are written as one: a write of whole units reads nothing, and is not torn within
+    /// a unit.
+    fn unit(&self) -> usize {
+        512
+    }
+
     /// Fills `into` with the extents back to back, or fails: never a short read.
     fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result;
 
@@ -51,6 +57,9 @@ impl<S: Store + ?Sized> Store for Arc<S> {
     }
     fn is_empty(&self) -> bool {
         (**self).is_empty()
+    }
+    fn unit(&self) -> usize {
+        (**self).unit()
     }
     fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
         (**self).read(extents, into)

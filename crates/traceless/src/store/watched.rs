@@ -43,6 +43,9 @@ impl<S: Store, W: Witness, C: Clock> Store for Watched<S, W, C> {
     fn is_empty(&self) -> bool {
         self.inner.is_empty()
     }
+    fn unit(&self) -> usize {
+        self.inner.unit()
+    }
     fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
         self.see(Op::Read, extents);
         self.inner.read(extents, into)

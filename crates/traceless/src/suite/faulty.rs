@@ -36,6 +36,9 @@ impl<S: Store> Store for Faulty<S> {
     fn is_empty(&self) -> bool {
         self.inner.is_empty()
     }
+    fn unit(&self) -> usize {
+        self.inner.unit()
+    }
     fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
         if self.count() > 0 { self.inner.read(extents, into) } else { Err(FAILED) }
     }
