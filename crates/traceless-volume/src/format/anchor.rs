@@ -84,11 +84,11 @@ impl Anchor {
         Ok(anchor)
     }
 
-    /// Opens one that was made for this volume.
-    pub fn open(path: &Path, keys: Arc<Keys>) -> Result<Self> {
+    /// Opens one that was made for this volume. Opened for reading only, it remembers nothing new.
+    pub fn open(path: &Path, keys: Arc<Keys>, read_only: bool) -> Result<Self> {
         let file = OpenOptions::new()
             .read(true)
-            .write(true)
+            .write(!read_only)
             .open(path)
             .map_err(|e| failed("open", path, e))?;
         let mut bytes = vec![0; 2 * RECORD_LEN];
@@ -108,7 +108,9 @@ impl Anchor {
             .max_by_key(|state| state.sequence);
         let Some(state) = newest else { return Err(Error::Anchor(path.into())) };
         let anchor = Self { file, path: path.into(), keys, state: Mutex::new(state) };
-        anchor.lock()?;
+        if !read_only {
+            anchor.lock()?;
+        }
         Ok(anchor)
     }
 
@@ -168,14 +170,14 @@ mod tests {
         anchor.note_count(40).unwrap();
         anchor.note_count(41).unwrap();
         let state = anchor.state();
-        assert!(matches!(Anchor::open(&path, keys.clone()), Err(Error::Busy(_))));
+        assert!(matches!(Anchor::open(&path, keys.clone(), false), Err(Error::Busy(_))));
         drop(anchor);
         assert!(matches!(Anchor::create(&path, keys.clone(), false), Err(Error::Exists(_))));
-        assert_eq!(Anchor::open(&path, keys.clone()).unwrap().state(), state);
+        assert_eq!(Anchor::open(&path, keys.clone(), false).unwrap().state(), state);
         let file = OpenOptions::new().write(true).open(&path).unwrap();
         file.write_all_at(&[0xff], (state.sequence % 2) * RECORD_LEN as u64 + 75).unwrap();
-        assert_eq!(Anchor::open(&path, keys.clone()).unwrap().state().count, 40);
+        assert_eq!(Anchor::open(&path, keys.clone(), false).unwrap().state().count, 40);
         file.set_len(0).unwrap();
-        assert!(matches!(Anchor::open(&path, keys), Err(Error::Anchor(_))));
+        assert!(matches!(Anchor::open(&path, keys, false), Err(Error::Anchor(_))));
     }
 }

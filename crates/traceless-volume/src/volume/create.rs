@@ -13,7 +13,9 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
+use std::thread;
 use traceless::build::SchemeConfig;
 use traceless::rng::{Rng, System};
 use traceless::scheme::Parts;
@@ -21,7 +23,7 @@ use traceless::seal::{Keystream, Secret};
 use traceless::store::FileStore;
 
 /// Bytes of one write while filling.
-const FILL_CHUNK: usize = 4 << 20;
+const FILL_CHUNK: usize = 1 << 20;
 
 /// How to make a volume.
 pub struct CreateOptions {
@@ -156,22 +158,40 @@ fn reserve(image: &Image, header: &Header, options: &CreateOptions) -> Result {
     }
 }
 
-/// Fills the first `len` bytes with what nobody can tell from ciphertext.
+/// Fills the first `len` bytes with what nobody can tell from ciphertext. One thread makes it, this
+/// one writes it.
 fn fill(image: &Image, len: u64, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result {
-    let mut stream = Keystream::new(&Secret::random(&mut System));
-    let mut chunk = vec![0; FILL_CHUNK];
-    let mut at = 0;
-    while at < len {
-        if !progress(at, len) {
-            return Err(Error::Interrupted);
+    let (full, ready) = sync_channel::<Vec<u8>>(1);
+    let (spare, empty) = sync_channel::<Vec<u8>>(2);
+    thread::scope(|scope| {
+        // Ends when the other end of either channel is gone.
+        scope.spawn(move || {
+            let mut stream = Keystream::new(&Secret::random(&mut System));
+            while let Ok(mut chunk) = empty.recv() {
+                stream.apply(&mut chunk);
+                if full.send(chunk).is_err() {
+                    return;
+                }
+            }
+        });
+        for _ in 0..2 {
+            let _ = spare.send(vec![0; FILL_CHUNK]);
         }
-        let part = &mut chunk[..(len - at).min(FILL_CHUNK as u64) as usize];
-        stream.fill(part);
-        image.file().write_all_at(part, at).map_err(|e| image.failed("fill", e))?;
-        at += part.len() as u64;
-    }
-    progress(len, len);
-    Ok(())
+        let mut at = 0;
+        while at < len {
+            if !progress(at, len) {
+                return Err(Error::Interrupted);
+            }
+            let chunk = ready.recv().expect("the maker goes on until it is told to stop");
+            let part = &chunk[..(len - at).min(FILL_CHUNK as u64) as usize];
+            image.file().write_all_at(part, at).map_err(|e| image.failed("fill", e))?;
+            at += part.len() as u64;
+            let _ = spare.send(chunk);
+        }
+        drop((spare, ready));
+        progress(len, len);
+        Ok(())
+    })
 }
 
 /// A new file is there after a crash only if its folder says so.

@@ -100,7 +100,7 @@ impl Volume {
         let store = watched_store(&image, header.image_len, options)?;
         let superblock = Superblock::read(&*store, &keys)?;
         let anchor = match &options.anchor {
-            Some(path) => Some(Arc::new(Anchor::open(path, keys.clone())?)),
+            Some(path) => Some(Arc::new(Anchor::open(path, keys.clone(), options.read_only)?)),
             None => None,
         };
         if let Some(anchor) = &anchor {

@@ -176,7 +176,7 @@ impl Plain {
         entries.resize(blocks * ENTRY_LEN, 0);
         self.area.read_entries(Slot(first), blocks as u64, entries)?;
         run.clear();
-        run.add(&self.area, Slot(first), blocks as u64);
+        run.add_in_place(&self.area, Slot(first), blocks as u64);
         for (i, (plain, old)) in
             from.chunks_exact(len).zip(entries.chunks_exact(ENTRY_LEN)).enumerate()
         {

@@ -186,6 +186,17 @@ struct HeaderPart {
     skip: usize,
 }
 
+impl HeaderPart {
+    /// The whole units around the entries of `n` slots of one stripe.
+    fn around(layout: &Layout, slot: u64, n: u64, unit: usize) -> Self {
+        let begin = (slot % layout.stripe_slots) as usize * layout.entry_len;
+        let end = begin + n as usize * layout.entry_len;
+        let from = begin / unit * unit;
+        let to = end.next_multiple_of(unit).min(layout.header_len());
+        Self { from, len: to - from, skip: begin - from }
+    }
+}
+
 impl Run {
     /// Forgets everything gathered.
     pub fn clear(&mut self) {
@@ -199,14 +210,23 @@ impl Run {
         self.slots.len()
     }
 
-    /// Adds `count` slots from `first` on, to be read or to be overwritten where they are. The area
-    /// is a ring: they may wrap once.
+    /// Adds `count` slots from `first` on, to be read. The area is a ring: they may wrap once.
     pub fn add(&mut self, area: &Area, first: Slot, count: u64) {
+        // Only where requests must be aligned is more of a header read than the entries.
+        self.add_entries(area, first, count, if area.unit < ALIGN { 1 } else { area.unit });
+    }
+
+    /// Adds `count` slots from `first` on, to be overwritten where they are and nothing else.
+    pub fn add_in_place(&mut self, area: &Area, first: Slot, count: u64) {
+        self.add_entries(area, first, count, 1);
+    }
+
+    fn add_entries(&mut self, area: &Area, first: Slot, count: u64, unit: usize) {
         self.each_stripe(area, first, count, |run, slot, n| {
-            let layout = &area.layout;
-            let entries = n as usize * layout.entry_len;
-            push_extent(&mut run.extents, Extent::new(area.first + layout.entry_at(slot), entries));
-            run.add_slots(area, slot, n, HeaderPart { from: 0, len: entries, skip: 0 });
+            let part = HeaderPart::around(&area.layout, slot, n, unit);
+            let header_at = area.first + area.layout.header_at(slot) + part.from as u64;
+            push_extent(&mut run.extents, Extent::new(header_at, part.len));
+            run.add_slots(area, slot, n, part);
         });
     }
 
@@ -215,23 +235,18 @@ impl Run {
     pub fn add_write(&mut self, area: &Area, first: Slot, count: u64, cursor: &Cursor) {
         self.each_stripe(area, first, count, |run, slot, n| {
             let layout = &area.layout;
-            let begin = (slot % layout.stripe_slots) as usize * layout.entry_len;
-            let end = begin + n as usize * layout.entry_len;
             // A header is begun as a whole, so that nothing need be read to complete it; then only
             // the units that change are written.
-            let (from, to) = if begin == 0 {
-                (0, layout.header_len())
-            } else {
-                let unit = area.unit.min(layout.header_len());
-                (begin / unit * unit, end.next_multiple_of(unit).min(layout.header_len()))
-            };
+            let unit =
+                if slot % layout.stripe_slots == 0 { layout.header_len() } else { area.unit };
+            let part = HeaderPart::around(layout, slot, n, unit);
             let at = run.len;
-            let header_at = area.first + layout.header_at(slot) + from as u64;
-            push_extent(&mut run.extents, Extent::new(header_at, to - from));
-            run.add_slots(area, slot, n, HeaderPart { from, len: to - from, skip: begin - from });
-            let bytes = &mut run.bytes[at..at + to - from];
-            bytes[..begin - from].copy_from_slice(&cursor.header[from..begin]);
-            bytes[begin - from..].fill(0);
+            let header_at = area.first + layout.header_at(slot) + part.from as u64;
+            push_extent(&mut run.extents, Extent::new(header_at, part.len));
+            run.add_slots(area, slot, n, part);
+            let bytes = &mut run.bytes[at..at + part.len];
+            bytes[..part.skip].copy_from_slice(&cursor.header[part.from..part.from + part.skip]);
+            bytes[part.skip..].fill(0);
         });
     }
 

@@ -62,6 +62,13 @@ impl Geometry {
         if !(64..=1 << 20).contains(&self.block_len) || !self.block_len.is_power_of_two() {
             return Err(Error::Geometry("a block has 64 bytes to 1 MiB, a power of two"));
         }
+        // Far above what is needed, so that no later product overflows: N (1 + 1/K) slots and some
+        // slack, each with its entry, and the map's tiers.
+        let (p, q) = (u128::from(self.refresh.p()), u128::from(self.refresh.q()));
+        let slots = u128::from(self.blocks) * (p + q).div_ceil(p) + 2 * u128::from(UNSYNCED_MAX) * p;
+        if slots * (self.block_len as u128 + 512) * 2 > 1 << 62 {
+            return Err(Error::Geometry("the image would be larger than 4 EiB"));
+        }
         if self.map_tiers > MAP_TIERS_MAX {
             return Err(Error::Geometry("more map tiers than 3"));
         }
@@ -175,6 +182,8 @@ mod tests {
         assert!(new(16, "15").is_ok());
         assert!(new(1, "1/3").is_err(), "a refresh may still hit the only block while unsynced");
         assert!(new(BLOCKS_MAX + 1, "1").is_err());
+        assert!(new(BLOCKS_MAX, "1").is_err());
+        assert!(new(1 << 46, "1").is_ok());
         assert!(Geometry::new(64, 100, Refresh::ONE, 0).is_err());
         assert!(Geometry::new(64, 4096, Refresh::ONE, 4).is_err());
     }

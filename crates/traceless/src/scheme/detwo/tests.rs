@@ -169,7 +169,7 @@ fn opened_for_reading_a_torn_refresh_is_read_around() {
         let oram = rig.open_on(rig.store.clone(), true).unwrap();
         oram.tiers[0].main.clone()
     };
-    run.add(&main, torn, 1);
+    run.add_in_place(&main, torn, 1);
     run.write(&*rig.store).unwrap();
     let before = rig.store.snapshot();
     let mut oram = rig.open_on(rig.store.clone(), true).unwrap();
