@@ -95,15 +95,13 @@ fn start_daemon(
     let stdout = child.stdout.take().expect("it was asked for");
     let read = BufReader::new(stdout).read_line(&mut line);
     let writes = line.trim().strip_prefix(READY).and_then(|n| n.trim().parse().ok());
-    match (sent, read, writes) {
-        (Ok(()), Ok(_), Some(writes)) => Ok((child, writes)),
-        _ => {
-            // It has said on standard error what was wrong.
-            let status = child.wait().map_err(failed("wait for the serving process"))?;
-            let code = status.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(USAGE);
-            Err(Failure::new(code.max(1), "the volume could not be served; nothing is mounted"))
-        }
+    if let (Ok(()), Ok(_), Some(writes)) = (sent, read, writes) {
+        return Ok((child, writes));
     }
+    // It has said on standard error what was wrong.
+    let status = child.wait().map_err(failed("wait for the serving process"))?;
+    let code = status.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(USAGE);
+    Err(Failure::new(code.max(1), "the volume could not be served; nothing is mounted"))
 }
 
 fn stop_daemon(child: &mut Child) {

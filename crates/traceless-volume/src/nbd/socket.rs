@@ -17,7 +17,7 @@ const NEGOTIATION_TIMEOUT: Duration = Duration::from_secs(30);
 const UNIX_BUFFER_LEN: usize = 4 << 20;
 /// Attempts to read before a thread goes to sleep. The rest of a payload, or the next request of a
 /// client that waits for each reply, mostly comes within microseconds, and waking up costs more.
-const EAGER_READS: usize = 64;
+const EAGER_READS: usize = 32;
 
 /// A connected socket. Clones are the same socket.
 #[derive(Clone)]

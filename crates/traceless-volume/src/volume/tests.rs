@@ -126,7 +126,7 @@ fn keys_are_added_changed_and_removed() {
     let full = add_key(&path, &key(3), &key(12), Kdf::default());
     assert!(matches!(full, Err(Error::KeySlotsFull(8))));
     // A lost header comes back with its backup, and old keys with it.
-    FileOptions::new().write(true).open(&path).unwrap().write_all_at(&[0; 36864], 0).unwrap();
+    FileOptions::new().write(true).open(&path).unwrap().write_all_at(&vec![0; 36864], 0).unwrap();
     assert!(matches!(open(&path, &OpenOptions::default()), Err(Error::NotAVolume(_))));
     let backup = Backup::read(&backup_at).unwrap();
     assert!(matches!(restore_header(&path, &key(9), &backup), Err(Error::WrongKey)));

@@ -78,7 +78,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     let mut rows = vec![];
     for (names, measure) in GROUPS {
         let wanted = |name: &&str| args.only.as_ref().is_none_or(|only| name.contains(only));
-        if !names.iter().any(|name| wanted(name)) {
+        if !names.iter().any(wanted) {
             continue;
         }
         if !args.json {

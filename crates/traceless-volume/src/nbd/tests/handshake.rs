@@ -135,7 +135,7 @@ fn what_cannot_go_on_ends() {
 fn the_longest_option_is_read() {
     let _ = converse(&Memory::new(LEN), Tls::Unavailable, |stream| {
         let mut client = Client::greet(stream);
-        assert_eq!(client.option(77, &[1; 64 << 10])[0].0, rep::ERR_UNSUP);
+        assert_eq!(client.option(77, &vec![1; 64 << 10])[0].0, rep::ERR_UNSUP);
         client.go();
     });
 }

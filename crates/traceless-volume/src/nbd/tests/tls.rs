@@ -90,7 +90,7 @@ fn on_tcp_nothing_is_said_before_tls() {
     assert_eq!(client.option(opt::STARTTLS, &[])[0].0, rep::ERR_INVALID, "once is enough");
     assert_eq!(client.option(opt::STRUCTURED_REPLY, &[]), [(rep::ACK, vec![])]);
     client.go();
-    assert_eq!(client.write(4096, &[1; 300_000]), Ok(vec![]));
+    assert_eq!(client.write(4096, &vec![1; 300_000]), Ok(vec![]));
     assert!(client.read(4096, 1 << 20) == Ok(vec![7; 1 << 20]));
     client.send(&request(0, cmd::DISC, 0, 0));
     assert_eq!(client.0.read(&mut [0]).unwrap(), 0, "the end is announced");

@@ -65,7 +65,8 @@ impl Geometry {
         // Far above what is needed, so that no later product overflows: N (1 + 1/K) slots and some
         // slack, each with its entry, and the map's tiers.
         let (p, q) = (u128::from(self.refresh.p()), u128::from(self.refresh.q()));
-        let slots = u128::from(self.blocks) * (p + q).div_ceil(p) + 2 * u128::from(UNSYNCED_MAX) * p;
+        let slack = 2 * u128::from(UNSYNCED_MAX) * p;
+        let slots = u128::from(self.blocks) * (p + q).div_ceil(p) + slack;
         if slots * (self.block_len as u128 + 512) * 2 > 1 << 62 {
             return Err(Error::Geometry("the image would be larger than 4 EiB"));
         }

@@ -220,7 +220,8 @@ impl DetWo {
         Ok(missing)
     }
 
-    /// Writes refresh `r`, which write `count` caused, as it was: the copy that was the newest then.
+    /// Writes refresh `r`, which write `count` caused, as it was: with the copy that was the newest
+    /// then.
     fn redo_refresh(&self, tier: usize, r: u64, count: u64) -> Result {
         let t = &self.tiers[tier];
         let block = r % t.geometry.blocks;
