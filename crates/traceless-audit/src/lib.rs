@@ -1,1 +1,24 @@
-//! placeholder
+//! Tells whether two users can be told apart by what an adversary sees.
+//!
+//! Everything here reads events (`traceless::trace`), or images of a disk, and knows nothing of the
+//! scheme that made them. What runs schemes stands in the command line.
+//!
+//! | item | what it answers |
+//! |---|---|
+//! | [`normalise`], [`Epochs`] | what was written between two syncs, however it was cut? |
+//! | [`compare`], [`try_compare`] | are two traces equal, and if not, where do they part? |
+//! | [`diff`] | what do two copies of one disk reveal? |
+//! | [`Report`] | the verdict, for people and programs |
+//!
+//! docs/audit.md has the rules and an example of each report.
+#![forbid(unsafe_code)]
+
+mod compare;
+mod normal;
+mod report;
+mod snapshot;
+
+pub use compare::{Compare, Comparison, Difference, compare, try_compare};
+pub use normal::{Counts, Epoch, Epochs, Stretch, normalise};
+pub use report::{Claim, Report, SCHEMA, Statistic, Verdict};
+pub use snapshot::{ChangedRun, SNAPSHOT_BLOCK_LEN, SnapshotDiff, SnapshotError, diff};

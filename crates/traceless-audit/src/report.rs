@@ -1,0 +1,157 @@
+//! The verdict, for people and programs.
+
+use crate::compare::Comparison;
+use serde::{Deserialize, Serialize};
+
+/// Name and version of the report's form.
+pub const SCHEMA: &str = "traceless.audit.v1";
+
+/// What was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Nothing.
+    Pass,
+    /// Two users can be told apart.
+    Leak,
+    /// Nothing is told, but the scheme does not do its work: blocks are lost, or writes left out.
+    Fault,
+}
+
+impl Verdict {
+    /// The word in reports.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Leak => "leak",
+            Self::Fault => "fault",
+        }
+    }
+}
+
+/// The number that a claim was judged by.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Statistic {
+    /// A count: of events compared, for an exact test that passes; otherwise where it fails.
+    Count(u64),
+    /// Anything else.
+    Value(f64),
+}
+
+/// One claim, and how it fared.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Claim {
+    /// The claim as a sentence.
+    pub name: String,
+    /// Whether it holds.
+    pub verdict: Verdict,
+    /// What it was judged by.
+    pub statistic: Statistic,
+    /// Probability of such a result if the claim is true; none for an exact test.
+    pub p: Option<f64>,
+    /// How small a leak this test finds.
+    pub power: String,
+    /// What was seen.
+    pub evidence: String,
+}
+
+/// Everything that one audit claims.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// Always [`SCHEMA`].
+    pub schema: String,
+    /// The product whose claims these are.
+    pub target: String,
+    /// The scheme that was run.
+    pub scheme: String,
+    /// How much was run.
+    pub level: String,
+    /// The worst of all claims; a leak is worse than a fault.
+    pub verdict: Verdict,
+    /// The claims.
+    pub claims: Vec<Claim>,
+}
+
+impl Claim {
+    /// A claim that was checked without any chance in it.
+    pub fn exact(
+        name: impl Into<String>,
+        verdict: Verdict,
+        count: u64,
+        power: &str,
+        evidence: impl Into<String>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            verdict,
+            statistic: Statistic::Count(count),
+            p: None,
+            power: format!("exact: {power}"),
+            evidence: evidence.into(),
+        }
+    }
+
+    /// The claim that two traces are equal. Traces without a write are no evidence, so they fail.
+    pub fn equal_traces(name: impl Into<String>, found: &Comparison) -> Self {
+        let power = "one differing event is found";
+        if let Some(difference) = &found.first_difference {
+            let evidence = difference.message.clone();
+            return Self::exact(name, Verdict::Leak, difference.index, power, evidence);
+        }
+        let (events, writes) = (found.counts_a.events(), found.counts_a.writes);
+        let verdict = if writes > 0 { Verdict::Pass } else { Verdict::Fault };
+        let evidence = format!("{events} events equal, {writes} of them writes");
+        Self::exact(name, verdict, events, power, evidence)
+    }
+}
+
+impl Report {
+    /// Draws the verdict from the claims.
+    pub fn new(target: &str, scheme: &str, level: &str, claims: Vec<Claim>) -> Self {
+        let has = |verdict| claims.iter().any(|claim| claim.verdict == verdict);
+        let verdict = [Verdict::Leak, Verdict::Fault].into_iter().find(|v| has(*v));
+        Self {
+            schema: SCHEMA.to_owned(),
+            target: target.to_owned(),
+            scheme: scheme.to_owned(),
+            level: level.to_owned(),
+            verdict: verdict.unwrap_or(Verdict::Pass),
+            claims,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::{Compare, compare};
+    use crate::normal::tests::{sync, write};
+
+    fn claim(a: &[traceless::trace::Event], b: &[traceless::trace::Event]) -> Claim {
+        Claim::equal_traces("equal", &compare(a.to_vec(), b.to_vec(), Compare::default()))
+    }
+
+    #[test]
+    fn a_comparison_becomes_a_claim() {
+        let trace = [write(0, 4), sync(), write(4, 4)];
+        let equal = claim(&trace, &trace);
+        assert_eq!((equal.verdict, equal.statistic), (Verdict::Pass, Statistic::Count(3)));
+        assert_eq!(equal.evidence, "3 events equal, 2 of them writes");
+        assert_eq!(equal.p, None);
+        let other = claim(&trace, &trace[..2]);
+        assert_eq!((other.verdict, other.statistic), (Verdict::Leak, Statistic::Count(2)));
+        assert_eq!(claim(&[sync()], &[sync()]).verdict, Verdict::Fault, "nothing was written");
+    }
+
+    #[test]
+    fn the_worst_claim_decides() {
+        let claims = |verdicts: &[Verdict]| {
+            let claim = |&v: &Verdict| Claim::exact("c", v, 0, "none", "");
+            Report::new("t", "s", "l", verdicts.iter().map(claim).collect()).verdict
+        };
+        assert_eq!(claims(&[]), Verdict::Pass);
+        assert_eq!(claims(&[Verdict::Pass, Verdict::Fault]), Verdict::Fault);
+        assert_eq!(claims(&[Verdict::Fault, Verdict::Leak, Verdict::Pass]), Verdict::Leak);
+    }
+}

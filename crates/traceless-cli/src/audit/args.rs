@@ -1,0 +1,103 @@
+//! The command line of `traceless audit`, without anything behind it.
+
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// What `traceless audit` is called with.
+#[derive(Args, Debug)]
+pub struct AuditArgs {
+    #[command(subcommand)]
+    pub command: AuditCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum AuditCommand {
+    /// Runs a volume's scheme over pairs of workloads and compares what is seen of them
+    ///
+    /// Exit codes: 0 nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
+    Volume(AuditVolumeArgs),
+    /// Compares two recorded traces: are they equal, and if not, where do they part?
+    ///
+    /// Exit codes: 0 equal; 1 different; 2 a file is missing; 4 a file is not a trace.
+    Compare(CompareArgs),
+    /// Tells what two snapshots of one image reveal
+    ///
+    /// Exit codes: 0 it ran; 2 a file is missing; 4 these are not two snapshots of one image.
+    Diff(DiffArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct AuditVolumeArgs {
+    /// The scheme, or one with a planted fault
+    #[arg(long, default_value = "detwo", value_parser = SCHEMES)]
+    pub scheme: String,
+    /// How much to run
+    #[arg(long, value_enum, default_value_t = Level::Ci)]
+    pub level: Level,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Audit the planted faults only: does this audit see anything?
+    #[arg(long, conflicts_with_all = ["scheme", "level"])]
+    pub self_test: bool,
+}
+
+/// What `--scheme` may name.
+pub const SCHEMES: [&str; 7] = [
+    "detwo",
+    "linear",
+    "plain",
+    "mutant:sound",
+    "mutant:skips-clean",
+    "mutant:literal-wrap",
+    "mutant:coalesces",
+];
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
+pub enum Level {
+    /// About a second
+    Quick,
+    /// Some seconds
+    Ci,
+    /// Minutes
+    Release,
+}
+
+#[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
+pub struct CompareArgs {
+    /// The first trace (docs/trace.md has the format)
+    #[arg(value_name = "A.trace")]
+    pub a: PathBuf,
+    /// The second trace
+    #[arg(value_name = "B.trace")]
+    pub b: PathBuf,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Compare reads too
+    #[arg(long)]
+    pub reads: bool,
+    /// Compare times too, event by event
+    #[arg(long)]
+    pub times: bool,
+    /// Compare event by event: the order between two syncs, and how requests are cut, too
+    #[arg(long)]
+    pub exact_order: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct DiffArgs {
+    /// The earlier copy
+    #[arg(value_name = "OLD.img")]
+    pub old: PathBuf,
+    /// The later copy, of the same length
+    #[arg(value_name = "NEW.img")]
+    pub new: PathBuf,
+    /// Print the result as JSON, with every stretch
+    #[arg(long)]
+    pub json: bool,
+    /// List every stretch, not only the first 20
+    #[arg(long)]
+    pub all: bool,
+}

@@ -1,0 +1,434 @@
+//! The claims of a volume's scheme, each with the runs that check it.
+
+use super::grouped;
+use super::runner::{Length, Session, trace_of};
+use super::target::{BLOCK_LEN, Kind, Subject, Target};
+use super::workload::{Pair, Pattern, Through, mix, pairs};
+use traceless::rng::{Rng, Seeded};
+use traceless::scheme::detwo::OPENINGS_MAX;
+use traceless::trace::Op;
+use traceless::{Addr, Hides, Result};
+use traceless_audit::{Claim, Compare, Counts, Statistic, Verdict, compare, normalise};
+
+/// How much is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Blocks of a geometry.
+    pub blocks: u64,
+    /// Blocks of the geometry whose map lies on the store.
+    pub map_blocks: u64,
+    /// Times that the holding area is gone through.
+    pub cycles: u64,
+    /// Writes at most, where that would be more.
+    pub writes_max: u64,
+    /// Runs of each pair, with other addresses and contents.
+    pub seeds: u64,
+    /// Openings after the first one.
+    pub openings: u64,
+    /// Whether to crash also until a scheme has to forget old openings.
+    pub many_openings: bool,
+}
+
+/// So many openings, with one write each, are more than a scheme wants to remember.
+const MANY_OPENINGS: u64 = OPENINGS_MAX as u64 * 3 / 4;
+
+impl Size {
+    fn length(&self, target: &Target) -> Length {
+        let writes = (self.cycles * target.cycle()).min(self.writes_max);
+        Length { writes, openings: self.openings }
+    }
+}
+
+/// Every claim of `subject`, calling `done` after each of [`steps`].
+pub fn claims(subject: Subject, size: Size, done: &mut dyn FnMut()) -> Result<Vec<Claim>> {
+    let targets = subject.targets(size.blocks, size.map_blocks)?;
+    // A scheme that hides reads must show the same reads, too.
+    let reads = subject.hides() == Hides::ReadsAndWrites;
+    let mut claims = vec![];
+    for pair in pairs(subject.hides()) {
+        claims.extend(equal_traces(&pair, &targets, size, reads));
+        done();
+    }
+    if size.many_openings {
+        claims.extend(many_openings(subject, reads)?);
+    }
+    claims.push(covers_the_schedule(&targets, subject.hides()));
+    done();
+    claims.push(is_an_array(&targets));
+    done();
+    Ok(claims)
+}
+
+/// How often [`claims`] calls `done`.
+pub fn steps(subject: Subject) -> u64 {
+    pairs(subject.hides()).len() as u64 + 2
+}
+
+/// Runs both sides of a pair on every target. Nothing, if no target can do what the pair needs.
+fn equal_traces(pair: &Pair, targets: &[Target], size: Size, reads: bool) -> Option<Claim> {
+    let name = format!("write traces of equal length are equal: {}", pair.name);
+    let able = |target: &&Target| {
+        let opens = pair.through == Through::Nothing || target.can_reopen();
+        opens && (!pair.a.dummies || target.is_for_disks())
+    };
+    let targets: Vec<_> = targets.iter().filter(able).collect();
+    let mut all = Counts::default();
+    for (target, seed) in targets.iter().flat_map(|t| (0..size.seeds).map(move |s| (t, s))) {
+        match compare_sides(target, pair, size.length(target), seed, reads) {
+            Err(error) => return Some(fault(name, target, &error)),
+            Ok((claim, _)) if claim.verdict != Verdict::Pass => {
+                let evidence = format!("{}: {}", target.name, claim.evidence);
+                return Some(Claim { name, evidence, ..claim });
+            }
+            Ok((_, counts)) => {
+                all.writes += counts.writes;
+                all.syncs += counts.syncs;
+                all.reads += counts.reads;
+            }
+        }
+    }
+    let geometries = match targets.len() {
+        0 => return None,
+        1 => "in one geometry".to_owned(),
+        n => format!("in {n} geometries"),
+    };
+    let (events, writes) = (grouped(all.events()), grouped(all.writes));
+    let evidence = format!("{events} events equal, {writes} of them writes, {geometries}");
+    Some(Claim::exact(name, Verdict::Pass, all.events(), ONE_EVENT, evidence))
+}
+
+/// A scheme that has too many openings to remember writes dummies to be rid of the oldest.
+fn many_openings(subject: Subject, reads: bool) -> Result<Option<Claim>> {
+    let all = pairs(subject.hides());
+    let Some(pair) = all.iter().find(|pair| pair.through == Through::Crash) else {
+        return Ok(None);
+    };
+    let name = "one address, random addresses, through more openings than are remembered";
+    // With fewer blocks than openings, the oldest would have died out by themselves.
+    let targets = subject.targets(MANY_OPENINGS * 2, MANY_OPENINGS * 2)?;
+    let (writes, openings) = (MANY_OPENINGS, MANY_OPENINGS - 1);
+    let size = Size { writes_max: writes, openings, seeds: 1, ..PLANTED_SIZE };
+    Ok(equal_traces(&Pair { name, ..*pair }, &targets[..1], size, reads))
+}
+
+const ONE_EVENT: &str = "one differing event is found";
+
+fn compare_sides(
+    target: &Target,
+    pair: &Pair,
+    length: Length,
+    seed: u64,
+    reads: bool,
+) -> Result<(Claim, Counts)> {
+    let a = trace_of(target, pair, pair.a, length, reads, mix(seed, 11))?;
+    let b = trace_of(target, pair, pair.b, length, reads, mix(seed, 12))?;
+    let found = compare(a, b, Compare { reads, times: false, exact_order: true });
+    Ok((Claim::equal_traces("", &found), found.counts_a))
+}
+
+fn fault(name: impl Into<String>, target: &Target, error: &traceless::Error) -> Claim {
+    let evidence = format!("{}: it failed on a sound store: {error}", target.name);
+    Claim::exact(name, Verdict::Fault, 0, "an error is an error", evidence)
+}
+
+/// Bytes of the largest header that is written with a block.
+const HEADER_LEN: u64 = 4096;
+
+/// That equal traces are not equal because nothing, or too little, was written: one address is
+/// written until everything must have been, and the bytes are counted.
+fn covers_the_schedule(targets: &[Target], hides: Hides) -> Claim {
+    let name = "written slots cover the schedule";
+    let power = match hides {
+        Hides::WritesOnly => "one slot that is left out is found",
+        _ => "three blocks that are left out are found",
+    };
+    let mut bytes = 0;
+    let mut evidence = vec![];
+    for target in targets {
+        match coverage(target, hides) {
+            Err(error) => return fault(name, target, &error),
+            Ok(Err(why)) => {
+                let why = format!("{}: {why}", target.name);
+                return Claim::exact(name, Verdict::Fault, 0, power, why);
+            }
+            Ok(Ok(found)) => {
+                bytes += found.bytes;
+                evidence.push(format!("{} {:.2}", target.name, found.ratio));
+            }
+        }
+    }
+    let evidence = format!("bytes written per byte of the user: {}", evidence.join(", "));
+    Claim::exact(name, Verdict::Pass, bytes, power, evidence)
+}
+
+struct Coverage {
+    bytes: u64,
+    ratio: f64,
+}
+
+fn coverage(target: &Target, hides: Hides) -> Result<Result<Coverage, String>> {
+    let mut session = Session::new(target, false, 3);
+    let mut open = session.create()?;
+    // What creation writes is not part of the schedule.
+    session.witness.events.take();
+    let batch = target.unsynced_max().min(32);
+    let batches = target.whole_cycle().div_ceil(batch);
+    let addrs = vec![Addr(Pattern::Same.address(0, target.blocks(), 0)); batch as usize];
+    let data = vec![0xa5; addrs.len() * BLOCK_LEN];
+    for _ in 0..batches {
+        open.oram().write_many(&addrs, &data)?;
+        open.oram().sync()?;
+    }
+    let written = session.witness.events.take().into_iter().filter(|e| e.op == Op::Write);
+    let epoch = normalise(written, false).next();
+    let bytes = epoch.as_ref().map_or(0, |e| e.counts.bytes_written);
+    let covered: u64 = epoch.iter().flat_map(|e| &e.stretches).map(|s| s.len).sum();
+    let by_user = batches * batch * BLOCK_LEN as u64;
+    let (areas, gaps) = target.areas();
+    // A fraction of a refresh may still be due, and each area adds headers: a batch that crosses
+    // into another stripe and around the ring has three.
+    let least = target.write_amplification() * by_user as f64 - 2.0 * BLOCK_LEN as f64;
+    let most = least + (batches * areas * 3 * HEADER_LEN) as f64 + 4.0 * BLOCK_LEN as f64;
+    if (bytes as f64) < least || bytes as f64 > most {
+        let bytes = grouped(bytes);
+        return Ok(Err(format!("{bytes} bytes were written, not {least:.0} to {most:.0}")));
+    }
+    let missing = target.store_len() - covered;
+    if hides == Hides::WritesOnly && missing >= (gaps * HEADER_LEN).max(1) {
+        let missing = grouped(missing);
+        return Ok(Err(format!("{missing} bytes of the store were never written")));
+    }
+    Ok(Ok(Coverage { bytes, ratio: bytes as f64 / by_user as f64 }))
+}
+
+const ARRAY: &str = "every block reads as it was last written";
+
+/// That reads return what was last written: a scheme that loses data can look very safe.
+fn is_an_array(targets: &[Target]) -> Claim {
+    let name = ARRAY;
+    let power = "one wrong byte in a block that is read is found";
+    let mut reads = 0;
+    for target in targets {
+        match check_array(target) {
+            Err(error) => return fault(name, target, &error),
+            Ok(ArrayCheck { wrong: 0, reads: more, .. }) => reads += more,
+            Ok(ArrayCheck { wrong, reads, first: (block, writes) }) => {
+                let evidence = format!(
+                    "{}: block {block} was wrong after {writes} writes; {wrong} of {reads} reads \
+                     were",
+                    target.name
+                );
+                return Claim::exact(name, Verdict::Fault, wrong, power, evidence);
+            }
+        }
+    }
+    let evidence = format!("{} reads right", grouped(reads));
+    Claim::exact(name, Verdict::Pass, reads, power, evidence)
+}
+
+#[derive(Default)]
+struct ArrayCheck {
+    wrong: u64,
+    reads: u64,
+    /// The block that was wrong first, and the writes made until then.
+    first: (u64, u64),
+}
+
+/// Writes everything, then for two cycles only blocks of even number: the others must come through
+/// every turn of the areas without help. In the middle it is closed and opened.
+fn check_array(target: &Target) -> Result<ArrayCheck> {
+    let (n, seed) = (target.blocks(), 4);
+    let mut session = Session::new(target, false, seed);
+    let mut open = session.create()?;
+    let mut rng = Seeded::new(seed);
+    let mut model = vec![0; n as usize * BLOCK_LEN];
+    let mut found = ArrayCheck::default();
+    let (mut written, all) = (0, n + 2 * target.cycle());
+    let mut closes = target.can_reopen();
+    while written < all {
+        let address = |i| if i < n { i } else { mix(seed, i) % n / 2 * 2 };
+        let addrs: Vec<_> = (written..=written + rng.below(12)).map(address).collect();
+        let mut data = vec![0; addrs.len() * BLOCK_LEN];
+        rng.fill(&mut data);
+        for (&addr, block) in addrs.iter().zip(data.chunks_exact(BLOCK_LEN)) {
+            model[addr as usize * BLOCK_LEN..][..BLOCK_LEN].copy_from_slice(block);
+        }
+        let addrs: Vec<_> = addrs.into_iter().map(Addr).collect();
+        open.oram().write_many(&addrs, &data)?;
+        written += addrs.len() as u64;
+        if closes && written > all / 2 {
+            open.oram().close()?;
+            drop(open);
+            open = session.reopen(false)?;
+            closes = false;
+        }
+        for _ in 0..4 {
+            found.check(open.oram(), rng.below(n), &model, written)?;
+        }
+    }
+    for block in 0..n {
+        found.check(open.oram(), block, &model, written)?;
+    }
+    Ok(found)
+}
+
+impl ArrayCheck {
+    fn check(
+        &mut self,
+        oram: &mut dyn traceless::Oram,
+        block: u64,
+        model: &[u8],
+        written: u64,
+    ) -> Result {
+        let mut bytes = vec![0; BLOCK_LEN];
+        oram.read(Addr(block), &mut bytes)?;
+        self.reads += 1;
+        if bytes != model[block as usize * BLOCK_LEN..][..BLOCK_LEN] {
+            if self.wrong == 0 {
+                self.first = (block, written);
+            }
+            self.wrong += 1;
+        }
+        Ok(())
+    }
+}
+
+/// What a planted fault must show.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Expected {
+    /// Traces that differ.
+    Leak,
+    /// Traces that are equal, and blocks that are lost.
+    Loss,
+    /// That there is nothing to find.
+    Nothing,
+}
+
+/// What is planted in every run, what it is called, and what it must show.
+pub const PLANTED: [(Subject, &str, Expected); 5] = [
+    (Subject::Plain, "the detector catches plain", Expected::Leak),
+    (
+        Subject::Mutant(Kind::SkipsClean),
+        "the detector catches skipped clean refreshes",
+        Expected::Leak,
+    ),
+    (Subject::Mutant(Kind::Coalesces), "the detector catches coalesced duplicates", Expected::Leak),
+    (
+        Subject::Mutant(Kind::LiteralWrap),
+        "the detector catches the refresh range as printed",
+        Expected::Loss,
+    ),
+    (
+        Subject::Mutant(Kind::Sound),
+        "the detector finds nothing in the mutants' sound twin",
+        Expected::Nothing,
+    ),
+];
+
+const PLANTED_SIZE: Size = Size {
+    blocks: 64,
+    map_blocks: 0,
+    cycles: 4,
+    writes_max: 256,
+    seeds: 1,
+    openings: 3,
+    many_openings: false,
+};
+
+/// Audits one of [`PLANTED`]. The claim fails if what must be found is not.
+pub fn planted(subject: Subject, name: &str, expected: Expected) -> Result<Claim> {
+    let claims = claims(subject, PLANTED_SIZE, &mut || {})?;
+    let found: Vec<_> = claims.iter().filter(|c| c.verdict != Verdict::Pass).collect();
+    let leaks = found.iter().any(|c| c.verdict == Verdict::Leak);
+    let loss = found.iter().find(|c| c.name == ARRAY);
+    let caught = match expected {
+        Expected::Leak => leaks,
+        Expected::Loss => !leaks && loss.is_some(),
+        Expected::Nothing => found.is_empty(),
+    };
+    let shown = loss.filter(|_| expected == Expected::Loss).or(found.first());
+    let evidence = match shown {
+        None => format!("none of {} checks found anything", claims.len()),
+        Some(shown) => {
+            let check = shown.name.rsplit(": ").next().unwrap_or_default();
+            let (n, all) = (found.len(), claims.len());
+            format!("{n} of {all} checks found it, such as \"{check}\": {}", shown.evidence)
+        }
+    };
+    let verdict = if caught { Verdict::Pass } else { Verdict::Fault };
+    let power = "no chance in it";
+    Ok(Claim {
+        statistic: Statistic::Count(found.len() as u64),
+        ..Claim::exact(name, verdict, 0, power, evidence)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: Size = Size {
+        blocks: 64,
+        map_blocks: 512,
+        cycles: 2,
+        writes_max: 300,
+        seeds: 1,
+        openings: 5,
+        many_openings: false,
+    };
+
+    fn verdicts(subject: Subject) -> Vec<(String, Verdict, String)> {
+        let claims = claims(subject, SMALL, &mut || {}).unwrap();
+        claims.into_iter().map(|c| (c.name, c.verdict, c.evidence)).collect()
+    }
+
+    #[test]
+    fn sound_schemes_pass_every_check() {
+        for subject in [Subject::Detwo, Subject::Linear, Subject::Mutant(Kind::Sound)] {
+            for (name, verdict, evidence) in verdicts(subject) {
+                assert_eq!(verdict, Verdict::Pass, "{subject:?}: {name}: {evidence}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_planted_fault_is_found_by_the_checks_that_are_for_it() {
+        let finders = |subject, verdict| -> Vec<String> {
+            let found = verdicts(subject).into_iter().filter(|(_, v, _)| *v == verdict);
+            found.map(|(name, ..)| name.rsplit(": ").next().unwrap().to_owned()).collect()
+        };
+        let leaks = finders(Subject::Plain, Verdict::Leak);
+        for pair in ["one address, random addresses", "forwards, backwards"] {
+            assert!(leaks.iter().any(|name| name == pair), "{leaks:?}");
+        }
+        // Contents are hidden even by the control.
+        assert!(!leaks.iter().any(|name| name == "zeros, random data"), "{leaks:?}");
+        let leaks = finders(Subject::Mutant(Kind::SkipsClean), Verdict::Leak);
+        assert!(leaks.iter().any(|name| name == "one address, random addresses"), "{leaks:?}");
+        let leaks = finders(Subject::Mutant(Kind::Coalesces), Verdict::Leak);
+        assert!(leaks.iter().any(|name| name.starts_with("duplicates")), "{leaks:?}");
+        let wrap = Subject::Mutant(Kind::LiteralWrap);
+        assert_eq!(finders(wrap, Verdict::Leak), [] as [&str; 0]);
+        let faults = finders(wrap, Verdict::Fault);
+        let both = ["written slots cover the schedule", "every block reads as it was last written"];
+        assert_eq!(faults, both);
+    }
+
+    #[test]
+    fn what_is_planted_is_found_and_a_blind_detector_is_noticed() {
+        for (subject, name, expected) in PLANTED {
+            let claim = planted(subject, name, expected).unwrap();
+            assert_eq!(claim.verdict, Verdict::Pass, "{claim:?}");
+        }
+        let blind = planted(Subject::Mutant(Kind::Sound), "blind", Expected::Leak).unwrap();
+        assert_eq!(blind.verdict, Verdict::Fault);
+        let noisy = planted(Subject::Plain, "noisy", Expected::Nothing).unwrap();
+        assert_eq!(noisy.verdict, Verdict::Fault);
+    }
+
+    #[test]
+    fn runs_repeat() {
+        let run = || claims(Subject::Plain, SMALL, &mut || {}).unwrap();
+        assert_eq!(run(), run());
+    }
+}

@@ -1,0 +1,145 @@
+//! `traceless audit compare`: two trace files.
+
+use super::args::CompareArgs;
+use super::{CLEAN, FOUND, NOT_WHAT_IT_SHOULD_BE, Outcome, grouped, json};
+use serde::Serialize;
+use std::fs::File;
+use std::path::Path;
+use traceless::trace::{Event, TraceError, TraceReader};
+use traceless_audit::{Compare, Comparison, Counts, try_compare};
+
+pub fn run(args: &CompareArgs) -> Outcome {
+    let how = Compare { reads: args.reads, times: args.times, exact_order: args.exact_order };
+    match compare_files(&args.a, &args.b, how) {
+        Err(outcome) => outcome,
+        Ok(found) => {
+            let code = if found.equal { CLEAN } else { FOUND };
+            let mut outcome =
+                Outcome::new(code, if args.json { json(&Shown::of(&found)) } else { text(&found) });
+            if found.equal && found.counts_a.writes == 0 {
+                outcome.err.push_str("note: neither trace holds a write, so this shows little\n");
+            }
+            outcome
+        }
+    }
+}
+
+/// What is printed as JSON.
+#[derive(Serialize)]
+struct Shown<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    found: &'a Comparison,
+}
+
+impl<'a> Shown<'a> {
+    fn of(found: &'a Comparison) -> Self {
+        Self { schema: "traceless.audit.compare.v1", found }
+    }
+}
+
+fn compare_files(a: &Path, b: &Path, how: Compare) -> Result<Comparison, Outcome> {
+    try_compare(events(a)?, events(b)?, how)
+}
+
+fn events(path: &Path) -> Result<impl Iterator<Item = Result<Event, Outcome>>, Outcome> {
+    let refuse = move |error: TraceError| match error {
+        TraceError::Io(error) => Outcome::file_error(path, &error),
+        error => Outcome::error(NOT_WHAT_IT_SHOULD_BE, &format!("{}: {error}", path.display())),
+    };
+    let file = File::open(path).map_err(|error| Outcome::file_error(path, &error))?;
+    Ok(TraceReader::new(file).map_err(refuse)?.map(move |event| event.map_err(refuse)))
+}
+
+fn text(found: &Comparison) -> String {
+    let (a, b) = (&found.counts_a, &found.counts_b);
+    let Some(difference) = &found.first_difference else {
+        let reads = if a.reads + b.reads > 0 {
+            format!(", {} reads", grouped(a.reads))
+        } else {
+            String::new()
+        };
+        let (writes, syncs) = (grouped(a.writes), grouped(a.syncs));
+        return format!("equal: {writes} write events, {syncs} syncs{reads}\n");
+    };
+    let whole = |counts: &Counts| {
+        let (writes, bytes) = (grouped(counts.writes), grouped(counts.bytes_written));
+        format!("{writes} write events of {bytes} bytes, {} syncs", grouped(counts.syncs))
+    };
+    let (a, b) = (whole(a), whole(b));
+    format!("different: {}\nA in all: {a}\nB in all: {b}\n", difference.message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::outcome;
+    use super::super::{CLEAN, FAILED, FOUND, NOT_WHAT_IT_SHOULD_BE, Outcome};
+    use std::path::Path;
+    use traceless::trace::{Event, Op, Surface, TraceWriter};
+
+    fn trace(path: &Path, events: &[(u64, Op, u64, u32)]) {
+        let mut writer = TraceWriter::new(std::fs::File::create(path).unwrap()).unwrap();
+        for &(time, op, at, len) in events {
+            writer.append(Event { time, surface: Surface::Storage, op, at, len }).unwrap();
+        }
+        writer.flush().unwrap();
+    }
+
+    fn compare(a: &Path, b: &Path, options: &[&str]) -> Outcome {
+        let files = [a.to_str().unwrap(), b.to_str().unwrap()];
+        outcome(&[&["compare"][..], &files, options].concat())
+    }
+
+    #[test]
+    fn equal_traces_and_where_others_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+        trace(&a, &[(0, Op::Write, 0, 8192), (1, Op::Read, 0, 1), (2, Op::Sync, 0, 0)]);
+        trace(&b, &[(0, Op::Write, 4096, 4096), (9, Op::Write, 0, 4096), (12, Op::Sync, 0, 0)]);
+        let equal = compare(&a, &b, &[]);
+        assert_eq!((equal.code, equal.out.as_str()), (CLEAN, "equal: 1 write events, 1 syncs\n"));
+        for option in ["--exact-order", "--times", "--reads"] {
+            let different = compare(&a, &b, &[option]);
+            assert_eq!(different.code, FOUND, "{option}");
+            assert!(different.out.starts_with("different: item 0, after 0 syncs"), "{option}");
+            assert_eq!(compare(&a, &a, &[option]).code, CLEAN);
+        }
+        let report = compare(&a, &b, &["--exact-order", "--json"]).out;
+        let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+        assert_eq!(report["schema"], "traceless.audit.compare.v1");
+        assert_eq!(report["equal"], false);
+        assert_eq!(report["first_difference"]["in_b"]["at"], 4096);
+        assert_eq!(report["first_difference"]["in_a"]["op"], "write");
+        assert_eq!(report["counts_b"]["writes"], 2);
+    }
+
+    #[test]
+    fn an_empty_trace_is_equal_to_itself_with_a_note() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("empty");
+        trace(&path, &[]);
+        let found = compare(&path, &path, &[]);
+        assert_eq!(found.code, CLEAN);
+        assert!(found.err.starts_with("note: "), "{found:?}");
+    }
+
+    #[test]
+    fn what_is_no_trace_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (good, bad) = (folder.path().join("good"), folder.path().join("bad"));
+        trace(&good, &[(0, Op::Write, 0, 8192)]);
+        let missing = compare(&good, &folder.path().join("missing"), &[]);
+        assert_eq!(missing.code, FAILED);
+        assert!(missing.err.contains("missing"), "{}", missing.err);
+        let whole = std::fs::read(&good).unwrap();
+        for bytes in [&b""[..], b"not a trace, but long enough", &whole[..whole.len() - 3]] {
+            std::fs::write(&bad, bytes).unwrap();
+            for found in [compare(&good, &bad, &[]), compare(&bad, &good, &["--exact-order"])] {
+                assert_eq!(found.code, NOT_WHAT_IT_SHOULD_BE);
+                assert!(found.err.contains("bad: "), "{}", found.err);
+                assert!(found.out.is_empty());
+            }
+        }
+        assert_eq!(compare(&good, folder.path(), &[]).code, NOT_WHAT_IT_SHOULD_BE);
+    }
+}

@@ -1,0 +1,225 @@
+//! What is audited: a scheme in one geometry, or a mutant.
+
+use super::mutants::{
+    self, CoalescesDuplicates, Fault, LiteralWrap, Mutant, SkipsCleanRefreshes, Sound,
+};
+use traceless::build::SchemeConfig;
+use traceless::scheme::Parts;
+use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::{BlockOram, Hides, Oram, Result};
+
+/// Bytes of a block: those of a volume.
+pub const BLOCK_LEN: usize = 4096;
+
+/// What `--scheme` names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Subject {
+    Detwo,
+    Linear,
+    Plain,
+    Mutant(Kind),
+}
+
+/// The mutants, and the scheme that they are made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Sound,
+    SkipsClean,
+    LiteralWrap,
+    Coalesces,
+}
+
+impl Subject {
+    /// The one that the command line calls `name`.
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "detwo" => Self::Detwo,
+            "linear" => Self::Linear,
+            "plain" => Self::Plain,
+            "mutant:sound" => Self::Mutant(Kind::Sound),
+            "mutant:skips-clean" => Self::Mutant(Kind::SkipsClean),
+            "mutant:literal-wrap" => Self::Mutant(Kind::LiteralWrap),
+            "mutant:coalesces" => Self::Mutant(Kind::Coalesces),
+            _ => return None,
+        })
+    }
+
+    /// What its claim covers.
+    pub fn hides(self) -> Hides {
+        match self {
+            Self::Detwo | Self::Mutant(_) => Hides::WritesOnly,
+            Self::Linear => Hides::ReadsAndWrites,
+            Self::Plain => Hides::Nothing,
+        }
+    }
+
+    /// The geometries to run, of about `blocks` blocks: of every refresh ratio, and with the map on
+    /// the store, which needs `map_blocks`.
+    pub fn targets(self, blocks: u64, map_blocks: u64) -> Result<Vec<Target>> {
+        let detwo = |name, blocks, refresh: (u32, u32), map_tiers| {
+            let refresh = Refresh::new(refresh.0, refresh.1)?;
+            let geometry = Geometry::new(blocks, BLOCK_LEN, refresh, map_tiers)?;
+            Ok(Target { name, made: Made::Scheme(SchemeConfig::DetWo(geometry)) })
+        };
+        let one = |name, made| Ok(vec![Target { name, made }]);
+        let block_len = BLOCK_LEN;
+        match self {
+            Self::Detwo => [
+                detwo("K = 1", blocks, (1, 1), 0),
+                detwo("K = 3", blocks, (3, 1), 0),
+                detwo("K = 1/3", blocks, (1, 3), 0),
+                detwo("K = 1, map on the store", map_blocks, (1, 1), 1),
+            ]
+            .into_iter()
+            .collect(),
+            Self::Plain => one("in place", Made::Scheme(SchemeConfig::Plain { blocks, block_len })),
+            // Each access moves all blocks.
+            Self::Linear => {
+                one("16 blocks", Made::Scheme(SchemeConfig::Linear { blocks: 16, block_len }))
+            }
+            Self::Mutant(kind) => one("K = 1", Made::Mutant(kind, blocks)),
+        }
+    }
+}
+
+/// One thing to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// What sets it apart from the others of its subject.
+    pub name: &'static str,
+    made: Made,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Made {
+    Scheme(SchemeConfig),
+    Mutant(Kind, u64),
+}
+
+/// A target that is open.
+pub enum Open {
+    Disk(Box<dyn BlockOram>),
+    Other(Box<dyn Oram>),
+}
+
+impl Open {
+    pub fn oram(&mut self) -> &mut dyn Oram {
+        match self {
+            Self::Disk(oram) => &mut **oram,
+            Self::Other(oram) => &mut **oram,
+        }
+    }
+}
+
+impl Target {
+    pub fn blocks(&self) -> u64 {
+        match &self.made {
+            Made::Scheme(config) => config.blocks(),
+            Made::Mutant(_, blocks) => *blocks,
+        }
+    }
+
+    pub fn store_len(&self) -> u64 {
+        match &self.made {
+            Made::Scheme(config) => config.store_len(),
+            Made::Mutant(_, blocks) => mutants::store_len(*blocks, BLOCK_LEN),
+        }
+    }
+
+    /// Bytes written per byte that the user writes, headers left out.
+    pub fn write_amplification(&self) -> f64 {
+        match &self.made {
+            Made::Scheme(config) => config.write_amplification(),
+            Made::Mutant(..) => 2.0,
+        }
+    }
+
+    /// Areas that a write touches, and those of them that may end in a gap of under 4096 bytes.
+    pub fn areas(&self) -> (u64, u64) {
+        match &self.made {
+            Made::Scheme(SchemeConfig::DetWo(g)) => {
+                (2 * (1 + u64::from(g.map_tiers)), 2 * u64::from(g.map_tiers))
+            }
+            Made::Scheme(_) => (1, 0),
+            Made::Mutant(..) => (2, 0),
+        }
+    }
+
+    /// Writes after which every holding slot was used once: the period of the schedule, about.
+    pub fn cycle(&self) -> u64 {
+        match &self.made {
+            Made::Scheme(SchemeConfig::DetWo(g)) => g.refresh.writes_for(g.blocks),
+            // It has no schedule; what is left out shows at once.
+            Made::Scheme(SchemeConfig::Linear { .. }) => 64,
+            _ => self.blocks(),
+        }
+    }
+
+    /// Writes after which everything was written once for sure.
+    pub fn whole_cycle(&self) -> u64 {
+        let slots = self.store_len() / BLOCK_LEN as u64;
+        match &self.made {
+            Made::Scheme(SchemeConfig::DetWo(g)) => slots.max(g.refresh.writes_for(slots)),
+            _ => slots,
+        }
+    }
+
+    /// Blocks that may be written between two syncs.
+    pub fn unsynced_max(&self) -> u64 {
+        match &self.made {
+            Made::Scheme(SchemeConfig::DetWo(g)) => g.unsynced_max,
+            _ => 32,
+        }
+    }
+
+    /// Whether it can be opened again, and whether it knows dummy writes.
+    pub fn is_for_disks(&self) -> bool {
+        matches!(&self.made, Made::Scheme(config) if !matches!(config, SchemeConfig::Linear { .. }))
+    }
+
+    pub fn can_reopen(&self) -> bool {
+        matches!(self.made, Made::Scheme(_))
+    }
+
+    pub fn create(&self, parts: Parts) -> Result<Open> {
+        Ok(match &self.made {
+            Made::Scheme(config) if self.is_for_disks() => {
+                Open::Disk(config.create_for_disk(parts)?)
+            }
+            Made::Scheme(config) => Open::Other(config.create(parts)?),
+            Made::Mutant(Kind::Sound, n) => mutant::<Sound>(*n, &parts),
+            Made::Mutant(Kind::SkipsClean, n) => mutant::<SkipsCleanRefreshes>(*n, &parts),
+            Made::Mutant(Kind::LiteralWrap, n) => mutant::<LiteralWrap>(*n, &parts),
+            Made::Mutant(Kind::Coalesces, n) => mutant::<CoalescesDuplicates>(*n, &parts),
+        })
+    }
+
+    /// Opens a scheme whose vault last kept `state`. Mutants are never opened again.
+    pub fn open(&self, parts: Parts, state: &[u8]) -> Result<Open> {
+        let Made::Scheme(config) = &self.made else { unreachable!("mutants are made only") };
+        Ok(if self.is_for_disks() {
+            Open::Disk(config.open_for_disk(parts, state, &mut |_, _| {})?)
+        } else {
+            Open::Other(config.open(parts, state, &mut |_, _| {})?)
+        })
+    }
+}
+
+fn mutant<F: Fault + 'static>(blocks: u64, parts: &Parts) -> Open {
+    Open::Other(Box::new(Mutant::<F>::create(blocks, BLOCK_LEN, parts)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::args::SCHEMES;
+    use super::*;
+
+    #[test]
+    fn every_name_on_the_command_line_is_known() {
+        for name in SCHEMES {
+            let subject = Subject::named(name).unwrap();
+            assert!(!subject.targets(64, 512).unwrap().is_empty());
+        }
+        assert_eq!(Subject::named("detwoo"), None);
+    }
+}

@@ -1,0 +1,231 @@
+//! What is run: pairs of workloads that an adversary would like to tell apart.
+//!
+//! Both of a pair make the same number of requests of the same lengths with syncs, closes and
+//! crashes at the same places. That much is public. They differ in what must stay hidden:
+//! addresses, contents, and for write-only schemes whatever is read.
+
+use traceless::Hides;
+use traceless::rng::{Rng, Seeded};
+
+/// The address of each write, of `n` blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pattern {
+    /// Always the same one.
+    Same,
+    /// In order, and again.
+    Sequential,
+    /// From the last one down.
+    Reverse,
+    /// Any.
+    Random,
+    /// Nine times of ten, one of a few.
+    Hot,
+    /// The one that was not written for the longest time, all over the place.
+    Cold,
+    /// Each one twice in a row.
+    Twice,
+}
+
+impl Pattern {
+    pub fn address(self, i: u64, n: u64, seed: u64) -> u64 {
+        let random = |salt: u64, below: u64| mix(seed ^ salt, i) % below;
+        match self {
+            Self::Same => 7 % n,
+            Self::Sequential => i % n,
+            Self::Reverse => n - 1 - i % n,
+            Self::Random => random(1, n),
+            Self::Hot if random(2, 10) > 0 => random(3, n.div_ceil(16)),
+            Self::Hot => random(4, n),
+            // A step without a common divisor with n reaches every block.
+            Self::Cold => i % n * step(n) % n,
+            Self::Twice => i / 2 % n,
+        }
+    }
+}
+
+/// What is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Contents {
+    Zeros,
+    /// Never the same twice.
+    Fresh,
+    /// What is there already, but for the first time.
+    Unchanged,
+}
+
+impl Contents {
+    /// Fills `block`, which write number `i` puts at `address`.
+    pub fn fill(self, block: &mut [u8], i: u64, address: u64, seed: u64) {
+        match self {
+            Self::Zeros => block.fill(0),
+            Self::Fresh => Seeded::new(mix(seed ^ 5, i)).fill(block),
+            Self::Unchanged => Seeded::new(mix(seed ^ 6, address)).fill(block),
+        }
+    }
+}
+
+/// One user.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Workload {
+    pub writes: Pattern,
+    pub contents: Contents,
+    /// What is read after each batch, as many blocks as the batch has.
+    pub reads: Option<Pattern>,
+    /// Where the first writes go, as many as there are blocks.
+    pub first_pass: Option<Pattern>,
+    /// Whether batches of one block are dummy writes.
+    pub dummies: bool,
+}
+
+const fn writes(writes: Pattern) -> Workload {
+    let contents = Contents::Fresh;
+    Workload { writes, contents, reads: None, first_pass: None, dummies: false }
+}
+
+/// What happens several times in the middle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Through {
+    /// Nothing.
+    Nothing,
+    /// A close and another opening.
+    Close,
+    /// Another opening without a close; nothing is lost.
+    Crash,
+    /// A crash in the middle of a write, and sometimes in the middle of the recovery.
+    CutWrite,
+}
+
+/// A pair, and the public part of both.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair {
+    pub name: &'static str,
+    pub a: Workload,
+    pub b: Workload,
+    /// Lengths of batches, again and again.
+    pub batches: &'static [u64],
+    pub through: Through,
+}
+
+const MIXED: &[u64] = &[1, 1, 8, 3, 1, 32, 2, 1, 16];
+const ALIGNED: &[u64] = &[8, 16, 8, 32];
+
+const fn pair(name: &'static str, a: Workload, b: Workload) -> Pair {
+    Pair { name, a, b, batches: MIXED, through: Through::Nothing }
+}
+
+/// The pairs for a scheme that hides `hides`. The control is put to the claim of a volume.
+pub fn pairs(hides: Hides) -> Vec<Pair> {
+    let same = writes(Pattern::Same);
+    let random = writes(Pattern::Random);
+    let sequential = writes(Pattern::Sequential);
+    let mut list = vec![
+        pair("one address, random addresses", same, random),
+        pair("forwards, backwards", sequential, writes(Pattern::Reverse)),
+        pair("a few hot blocks, the coldest block", writes(Pattern::Hot), writes(Pattern::Cold)),
+        pair(
+            "zeros, random data",
+            Workload { contents: Contents::Zeros, ..sequential },
+            sequential,
+        ),
+        pair(
+            "new data, what is there already",
+            sequential,
+            Workload { contents: Contents::Unchanged, ..sequential },
+        ),
+        pair(
+            "a nearly empty volume, a full one",
+            Workload { first_pass: Some(Pattern::Same), ..random },
+            Workload { first_pass: Some(Pattern::Sequential), ..random },
+        ),
+        Pair {
+            batches: ALIGNED,
+            ..pair("duplicates in each batch, none", writes(Pattern::Twice), sequential)
+        },
+        reads(hides, random),
+    ];
+    for (name, through) in [
+        ("one address, random addresses, through closes", Through::Close),
+        ("one address, random addresses, through crashes", Through::Crash),
+        ("one address, random addresses, through writes cut short", Through::CutWrite),
+    ] {
+        list.push(Pair { through, ..pair(name, same, random) });
+    }
+    if hides != Hides::ReadsAndWrites {
+        let dummies = Workload { dummies: true, ..random };
+        list.push(pair("dummy writes, real ones", dummies, random));
+    }
+    list
+}
+
+/// Where reads are hidden too, their number is public, and their addresses are not.
+fn reads(hides: Hides, of: Workload) -> Pair {
+    let at = |pattern| Workload { reads: Some(pattern), ..of };
+    if hides == Hides::ReadsAndWrites {
+        pair("reads of one address, of random ones", at(Pattern::Same), at(Pattern::Random))
+    } else {
+        pair("reads in between, none", at(Pattern::Random), of)
+    }
+}
+
+/// A number that looks random and depends on both.
+pub fn mix(seed: u64, i: u64) -> u64 {
+    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(i);
+    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// About the golden section of `n`, without a common divisor.
+fn step(n: u64) -> u64 {
+    let mut step = (n * 5 / 8).max(1);
+    while gcd(step, n) > 1 {
+        step += 1;
+    }
+    step
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn addresses(pattern: Pattern, count: u64, n: u64) -> BTreeSet<u64> {
+        (0..count).map(|i| pattern.address(i, n, 3)).collect()
+    }
+
+    #[test]
+    fn patterns_stay_in_range_and_do_what_they_say() {
+        for n in [1, 2, 15, 16, 1000] {
+            use Pattern::{Cold, Hot, Random, Reverse, Same, Sequential, Twice};
+            for pattern in [Same, Sequential, Reverse, Random, Hot, Cold, Twice] {
+                assert!(addresses(pattern, 3 * n, n).iter().all(|&a| a < n), "{pattern:?} {n}");
+            }
+            for pattern in [Sequential, Reverse, Cold] {
+                assert_eq!(addresses(pattern, n, n).len() as u64, n, "{pattern:?} {n}");
+            }
+            assert_eq!(addresses(Same, n, n).len(), 1);
+            assert_eq!(addresses(Twice, n, n).len() as u64, n.div_ceil(2));
+        }
+        let hot = (0..10_000).filter(|&i| Pattern::Hot.address(i, 1600, 3) < 100).count();
+        assert!((8900..9300).contains(&hot), "{hot}");
+    }
+
+    #[test]
+    fn contents_repeat_where_they_should() {
+        let fill = |contents: Contents, i, address| {
+            let mut block = [1; 64];
+            contents.fill(&mut block, i, address, 9);
+            block
+        };
+        assert_eq!(fill(Contents::Zeros, 1, 1), [0; 64]);
+        assert_ne!(fill(Contents::Fresh, 1, 1), fill(Contents::Fresh, 2, 1));
+        assert_eq!(fill(Contents::Fresh, 1, 1), fill(Contents::Fresh, 1, 2));
+        assert_eq!(fill(Contents::Unchanged, 1, 1), fill(Contents::Unchanged, 2, 1));
+        assert_ne!(fill(Contents::Unchanged, 1, 1), fill(Contents::Unchanged, 1, 2));
+    }
+}
