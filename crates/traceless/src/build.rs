@@ -8,6 +8,8 @@ use crate::scheme::detwo::{DetWo, Geometry};
 use crate::scheme::linear::Linear;
 use crate::scheme::plain::Plain;
 use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// Which scheme, and its public parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +64,14 @@ impl SchemeConfig {
             Self::Plain { blocks, block_len } => Plain::store_len(blocks, block_len),
             Self::Linear { blocks, block_len } => Linear::store_len(blocks, block_len),
             Self::DetWo(geometry) => geometry.store_len(),
+        }
+    }
+
+    /// Name, first byte and length of each of its areas, in order. Public.
+    pub fn areas(&self) -> Vec<(&'static str, u64, u64)> {
+        match self {
+            Self::DetWo(geometry) => geometry.areas(),
+            _ => vec![(self.name(), 0, self.store_len())],
         }
     }
 

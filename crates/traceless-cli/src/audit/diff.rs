@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::path::Path;
 use traceless_audit::{ChangedRun, SnapshotDiff, SnapshotError, diff};
+use traceless_volume::volume::public_parts;
 
 /// Stretches listed unless all are asked for.
 const LISTED: usize = 20;
@@ -18,7 +19,13 @@ pub fn run(args: &DiffArgs) -> Outcome {
     match compare_images(&args.old, &args.new) {
         Err(outcome) => outcome,
         Ok(found) => {
-            let shown = Shown::new(&found, &|_| None);
+            let parts = public_parts(&args.new);
+            let area = |block: u64| {
+                let at = block * found.block_len;
+                let part = parts.iter().find(|(_, first, len)| (*first..first + len).contains(&at));
+                part.map(|(name, ..)| *name)
+            };
+            let shown = Shown::new(&found, &area);
             let listed = if args.all { usize::MAX } else { LISTED };
             let out = if args.json { json(&shown) } else { shown.text(listed) };
             Outcome::new(CLEAN, out)

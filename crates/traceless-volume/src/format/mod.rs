@@ -8,6 +8,9 @@
 //! | 131072 | 65536 | superblock B |
 //! | 196608 | by scheme | the scheme's areas |
 
+use traceless::build::SchemeConfig;
+use traceless::scheme::detwo::{Geometry, Refresh};
+
 mod anchor;
 mod header;
 mod keys;
@@ -29,19 +32,42 @@ pub const SUPERBLOCK_LEN: usize = 1 << 16;
 /// First byte of the scheme's areas.
 pub const AREAS_AT: u64 = SUPERBLOCKS_AT + 2 * SUPERBLOCK_LEN as u64;
 
+/// Name, first byte and length of every part of the image with this header, in order. Public, and
+/// what an adversary would look at first.
+pub fn parts(header: &Header) -> Vec<(&'static str, u64, u64)> {
+    let slots_at = HEADER_LEN as u64;
+    let superblock = SUPERBLOCK_LEN as u64;
+    let mut list = vec![
+        ("header", 0, slots_at),
+        ("key slots", slots_at, (KEY_SLOTS * HEADER_LEN) as u64),
+        ("superblock A", SUPERBLOCKS_AT, superblock),
+        ("superblock B", SUPERBLOCKS_AT + superblock, superblock),
+    ];
+    let areas = header.scheme.areas();
+    list.extend(areas.into_iter().map(|(name, at, len)| (name, AREAS_AT + at, len)));
+    list
+}
+
 /// Parses `bytes` as everything that is read before a key is known to be right, and as a sealed
 /// superblock's contents. For fuzzing: whatever comes, it returns.
 #[doc(hidden)]
 pub fn fuzz_superblock(bytes: &[u8]) {
+    let keys = Keys::for_fuzzing();
     let _ = Header::decode(bytes);
     let _ = KeySlot::decode(bytes);
-    let keys = Keys::for_fuzzing();
+    // Most bytes are no header at all: these reach further, over a sound one.
+    let geometry = Geometry::new(1 << 18, 4096, Refresh::ONE, 0).expect("a sound geometry");
+    let sound = Header::new([2; 16], Features::default(), SchemeConfig::DetWo(geometry));
+    let mut forged = sound.encode(&keys);
+    let len = bytes.len().min(64);
+    forged[72..72 + len].copy_from_slice(&bytes[..len]);
+    if let Ok(header) = Header::decode(&forged) {
+        let _ = (parts(&header), header.scheme.write_amplification());
+    }
     let _ = Superblock::open(&keys, bytes);
     let _ = Superblock::decode_contents(bytes);
     let _ = AnchorState::decode(&keys, bytes);
-    if let Ok(header) = Header::decode(bytes) {
-        let _ = header.scheme.peek_state(bytes);
-    }
+    let _ = sound.scheme.peek_state(bytes);
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {

@@ -170,6 +170,13 @@ impl Image {
     }
 }
 
+/// The parts of the image at `path`, by its header, which nobody has proven; nothing if it is no
+/// volume.
+pub fn public_parts(path: &Path) -> Vec<(&'static str, u64, u64)> {
+    let header = Image::open(path, true, Caching::Buffered).and_then(|image| image.header());
+    header.map(|header| crate::format::parts(&header)).unwrap_or_default()
+}
+
 pub(super) fn failed(what: &'static str, path: &Path, source: io::Error) -> Error {
     Error::Io { what, path: path.into(), source }
 }

@@ -7,7 +7,7 @@ mod status;
 
 pub use admin::{Backup, add_key, backup_header, change_key, remove_key, restore_header};
 pub use create::{CreateOptions, Created, create};
-pub use image::Unlocked;
+pub use image::{Unlocked, public_parts};
 pub use status::{Status, status, uuid_text};
 
 use crate::device::Device;

@@ -18,6 +18,14 @@ pub const UNSYNCED_MAX: u64 = 1 << 16;
 /// Logical blocks, at most: 4 EiB of 4 KiB blocks.
 pub const BLOCKS_MAX: u64 = 1 << 50;
 
+/// Names of each tier's holding and main area.
+pub(super) const AREA_NAMES: [[&str; 2]; MAP_TIERS_MAX as usize + 1] = [
+    ["holding", "main"],
+    ["map 1 holding", "map 1 main"],
+    ["map 2 holding", "map 2 main"],
+    ["map 3 holding", "map 3 main"],
+];
+
 /// Bytes of a holding entry: count, opening, sealed address, its tag, the body's tag, spare.
 pub(super) const HOLD_ENTRY_LEN: usize = 64;
 
@@ -88,6 +96,19 @@ impl Geometry {
     /// Bytes that all areas take together.
     pub fn store_len(&self) -> u64 {
         self.tiers().iter().map(|t| t.hold.len() + t.main.len()).sum()
+    }
+
+    /// Name, first byte and length of each area, in order. Public.
+    pub fn areas(&self) -> Vec<(&'static str, u64, u64)> {
+        let mut at = 0;
+        let mut list = Vec::new();
+        for (tier, names) in self.tiers().iter().zip(AREA_NAMES) {
+            for (name, len) in names.into_iter().zip([tier.hold.len(), tier.main.len()]) {
+                list.push((name, at, len));
+                at += len;
+            }
+        }
+        list
     }
 
     /// Bytes written to the store per byte written by the user, headers left out.

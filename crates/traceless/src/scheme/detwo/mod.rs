@@ -42,7 +42,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use geometry::TierGeometry;
+use geometry::{AREA_NAMES, TierGeometry};
 use openings::{KeyRing, Opening, State};
 use read::ReadScratch;
 use write::WriteScratch;
@@ -321,14 +321,6 @@ impl BlockOram for DetWo {
         self.verify_tiers(progress, damaged)
     }
 }
-
-/// Names of each tier's holding and main area.
-const AREA_NAMES: [[&str; 2]; MAP_TIERS_MAX as usize + 1] = [
-    ["holding", "main"],
-    ["map 1 holding", "map 1 main"],
-    ["map 2 holding", "map 2 main"],
-    ["map 3 holding", "map 3 main"],
-];
 
 #[cfg(all(test, feature = "std"))]
 mod tests;
