@@ -4,63 +4,76 @@ use super::client::{Client, Command};
 use super::served::{Served, create};
 use super::{Effort, Places, Row, failed, row, seconds};
 use crate::failure::Failure;
-use rustix::fs::Advice;
+use rustix::fs::{Advice, FallocateFlags};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use traceless::clock::{Clock, Monotonic};
 
 const LARGE: usize = 1 << 20;
 const LARGE_DEPTH: usize = 4;
 
-pub fn measure(places: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
+/// A volume's sequential writes beside what its own raw writes and reads would take.
+pub fn measure_writes(places: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
     let bytes = effort.volume_bytes / 2;
     let raw = places.disk.join("raw");
     let image = create(&places.disk, "detwo", bytes, &["--refresh", "1"])?;
-    let image_bytes = std::fs::metadata(&image).map_err(failed)?.len();
     let offsets: Vec<u64> = (0..bytes).step_by(LARGE).collect();
-    let (mut writes, mut creations) = (vec![], vec![]);
+    let mut ratios = vec![];
     for round in 0..=effort.rounds {
-        let raw_write = write_raw(&raw, image_bytes)? / image_bytes as f64;
-        let raw_read = read_raw(&raw, bytes)? / bytes as f64;
+        let raw_write = write_raw(&raw, 2 * bytes)?;
+        let raw_read = read_raw(&raw, bytes)?;
+        std::fs::remove_file(&raw).map_err(failed)?;
         let server = Served::start(&image)?;
         let mut client = Client::connect(&server.socket)?;
-        if round == 0 {
-            // A pass first, so that every refresh has something to read.
-            client.run(Command::Write, &offsets, LARGE, LARGE_DEPTH)?;
-        }
-        client.flush()?;
         forget(&image)?;
+        settle();
         let took = seconds(|| {
             client.run(Command::Write, &offsets, LARGE, LARGE_DEPTH)?;
             client.flush()
         })?;
         drop(client);
         server.stop()?;
-        let made = places.disk.join("made");
-        std::fs::create_dir_all(&made).map_err(failed)?;
-        let creation = seconds(|| create(&made, "detwo", bytes, &["--refresh", "1"]).map(drop))?;
-        std::fs::remove_dir_all(&made).map_err(failed)?;
+        // The first round is a pass that gives every refresh something to read.
         if round > 0 {
-            // Two writes and one read a block.
-            writes.push((2.0 * raw_write + raw_read) * bytes as f64 / took);
-            creations.push(raw_write * image_bytes as f64 / creation);
+            ratios.push((raw_write + raw_read) / took);
         }
     }
-    std::fs::remove_file(raw).map_err(failed)?;
     std::fs::remove_file(image).map_err(failed)?;
-    Ok(vec![
-        row("nbd-seq-write-disk-vs-raw", "ratio", writes),
-        row("create-vs-raw-write", "ratio", creations),
-    ])
+    Ok(vec![row("nbd-seq-write-disk-vs-raw", "ratio", ratios)])
 }
 
-/// Seconds to write `bytes` bytes to a new file, durably.
+/// Making a volume beside writing as many bytes raw.
+pub fn measure_creation(places: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
+    let bytes = effort.volume_bytes / 2;
+    let raw = places.disk.join("raw");
+    let mut ratios = vec![];
+    for _ in 0..effort.rounds {
+        settle();
+        let clock = Monotonic::start();
+        let image = create(&places.disk, "detwo", bytes, &["--refresh", "1"])?;
+        let took = clock.now() as f64 / 1e9;
+        let image_bytes = std::fs::metadata(&image).map_err(failed)?.len();
+        std::fs::remove_file(image).map_err(failed)?;
+        ratios.push(write_raw(&raw, image_bytes)? / took);
+        std::fs::remove_file(&raw).map_err(failed)?;
+    }
+    Ok(vec![row("create-vs-raw-write", "ratio", ratios)])
+}
+
+/// Waits until the disk has nothing left to do from before.
+fn settle() {
+    rustix::fs::sync();
+}
+
+/// Seconds to write `bytes` bytes to a new file, durably. Its space is reserved first, as that of an
+/// image is: without, the same takes up to five times as long.
 fn write_raw(path: &Path, bytes: u64) -> Result<f64, Failure> {
+    settle();
     let chunk = vec![0x5a; LARGE];
-    let _ = std::fs::remove_file(path);
-    let file =
-        OpenOptions::new().write(true).create(true).truncate(true).open(path).map_err(failed)?;
+    let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(failed)?;
     seconds(|| {
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(failed)?;
         for at in (0..bytes).step_by(LARGE) {
             let part = &chunk[..(bytes - at).min(LARGE as u64) as usize];
             file.write_all_at(part, at).map_err(failed)?;

@@ -50,13 +50,14 @@ pub struct Effort {
 /// A group of rows that are measured together, and the function that does it.
 type Group = (&'static [&'static str], fn(&Places, Effort) -> Result<Vec<Row>, Failure>);
 
-const GROUPS: [Group; 4] = [
+const GROUPS: [Group; 5] = [
     (&["library-detwo-writes", "library-detwo-reads"], library::measure),
     (
         &["nbd-seq-write-ram-vs-plain", "nbd-seq-read-vs-plain", "nbd-random-read-vs-plain"],
         nbd::measure,
     ),
-    (&["nbd-seq-write-disk-vs-raw", "create-vs-raw-write"], disk::measure),
+    (&["nbd-seq-write-disk-vs-raw"], disk::measure_writes),
+    (&["create-vs-raw-write"], disk::measure_creation),
     (&["memory-over-budget"], nbd::measure_memory),
 ];
 
