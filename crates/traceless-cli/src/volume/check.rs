@@ -29,7 +29,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
         ..OpenOptions::default()
     };
     let mut meter = Meter::new("reading the map", args.progress.progress);
-    let opened = Volume::open_exclusive(&args.image.image, &key, &options, &mut |done, all| {
+    let opened = Volume::open(&args.image.image, &key, &options, &mut |done, all| {
         meter.update(done, all);
     });
     meter.finish();

@@ -2,9 +2,11 @@
 
 use crate::error::{Error, Result};
 use crate::format::{HEADER_LEN, Header, KeySlots, Keys, UserKey};
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
 use rustix::fs::{FileType, OFlags};
-use rustix::io::Errno;
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -39,7 +41,7 @@ impl Image {
         };
         let (file, caching) = match caching {
             Caching::Direct => match open(OFlags::DIRECT) {
-                Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
                     (open(OFlags::empty()), Caching::Buffered)
                 }
                 other => (other, Caching::Direct),
@@ -58,24 +60,21 @@ impl Image {
         Self { file, path: path.into(), caching: Caching::Buffered }
     }
 
-    /// Takes the lock that keeps others out until this is dropped: readers may share it.
+    /// Takes the lock that keeps others out until this is dropped: readers may share it. It belongs
+    /// to the open file, not to the process, so closing another copy of the file does not free it.
     pub fn lock(&self, shared: bool) -> Result {
-        let locked = if shared { self.file.try_lock_shared() } else { self.file.try_lock() };
-        match locked {
-            Ok(()) => Ok(()),
-            Err(TryLockError::WouldBlock) => Err(Error::Busy(self.path.clone())),
-            Err(TryLockError::Error(e)) => Err(failed("lock", &self.path, e)),
+        match fcntl(&self.file, FcntlArg::F_OFD_SETLK(&whole_file(shared))) {
+            Ok(_) => Ok(()),
+            Err(Errno::EAGAIN | Errno::EACCES) => Err(Error::Busy(self.path.clone())),
+            Err(e) => Err(failed("lock", &self.path, e.into())),
         }
     }
 
-    /// Whether somebody has it open for writing. The look itself keeps nobody out for long.
+    /// Whether somebody has it open for writing. Looking keeps nobody out.
     pub fn is_locked(&self) -> bool {
-        let free = self.file.try_lock_shared().is_ok();
-        if free {
-            // It was free, and is again.
-            let _ = self.file.unlock();
-        }
-        !free
+        let mut found = whole_file(true);
+        let looked = fcntl(&self.file, FcntlArg::F_OFD_GETLK(&mut found));
+        looked.is_ok() && i32::from(found.l_type) != libc::F_UNLCK
     }
 
     /// The bytes of the header, which may be anything.
@@ -167,6 +166,18 @@ impl Image {
             Caching::Buffered => self.try_clone(),
             Caching::Direct => File::open(&self.path).map_err(|e| failed("open", &self.path, e)),
         }
+    }
+}
+
+/// A lock on every byte that there is or ever will be.
+fn whole_file(shared: bool) -> libc::flock {
+    let kind = if shared { libc::F_RDLCK } else { libc::F_WRLCK };
+    libc::flock {
+        l_type: i16::try_from(kind).expect("a small constant"),
+        l_whence: i16::try_from(libc::SEEK_SET).expect("a small constant"),
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
     }
 }
 

@@ -75,19 +75,6 @@ impl Volume {
         Self::open_unlocked(image, unlocked, options, progress)
     }
 
-    /// As [`Volume::open`] for reading only, but keeping others out, also those who only read.
-    pub fn open_exclusive(
-        path: &Path,
-        key: &UserKey,
-        options: &OpenOptions,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<Self> {
-        let image = Image::open(path, true, options.caching)?;
-        image.lock(false)?;
-        let unlocked = image.unlock(key)?;
-        Self::open_unlocked(image, unlocked, options, progress)
-    }
-
     fn open_unlocked(
         image: Image,
         unlocked: Unlocked,
