@@ -60,7 +60,8 @@ impl From<fuse::Error> for Failure {
 
 impl From<nbd::Error> for Failure {
     fn from(e: nbd::Error) -> Self {
-        Self::usage(e)
+        let code = if matches!(e, nbd::Error::SocketInUse { .. }) { BUSY } else { USAGE };
+        Self::new(code, e)
     }
 }
 

@@ -42,6 +42,12 @@ pub enum Error {
     /// Features that this program does not know.
     #[error("the volume uses features that this program does not know ({0:#x}): use a newer one")]
     Features(u64),
+    /// Features that this program does not know, and with which it may read only.
+    #[error(
+        "the volume uses features ({0:#x}) with which this program may only read: \
+             open it with --read-only, or use a newer program"
+    )]
+    ReadOnlyFeatures(u64),
     /// The header fails its check although the key fits.
     #[error("the header is damaged: restore it with `traceless volume header restore`")]
     HeaderDamaged,
@@ -153,11 +159,14 @@ impl Error {
             | Self::NotAVolume(_)
             | Self::Version(_)
             | Self::Features(_)
+            | Self::ReadOnlyFeatures(_)
             | Self::Anchor(_)
             | Self::Backup => Kind::Device,
             Self::Interrupted => Kind::Usage,
             Self::Scheme(e) => match e {
-                traceless::Error::Io(_) | traceless::Error::Store(_) => Kind::Device,
+                traceless::Error::Io(_)
+                | traceless::Error::Store(_)
+                | traceless::Error::Poisoned => Kind::Device,
                 _ => Kind::Usage,
             },
         }

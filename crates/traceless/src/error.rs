@@ -9,11 +9,17 @@ pub struct Place {
     pub area: &'static str,
     /// Slot number in that area.
     pub slot: u64,
+    /// The user's block that is lost by it, if it is known.
+    pub block: Option<u64>,
 }
 
 impl core::fmt::Display for Place {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "slot {} of the {} area", self.slot, self.area)
+        write!(f, "slot {} of the {} area", self.slot, self.area)?;
+        match self.block {
+            Some(block) => write!(f, " (block {block})"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -135,7 +135,7 @@ impl<F: Fault> Mutant<F> {
         run.add(&half.area, Slot(slot), 1);
         run.read(&*self.store)?;
         let (entry, body) = run.slot(0);
-        let place = Place { area: half.area.name(), slot };
+        let place = Place { area: half.area.name(), slot, block: None };
         self.sealer
             .open(version, &[], body, &entry[..TAG_LEN], into)
             .map_err(|_| Error::Tampered { place })

@@ -25,6 +25,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     let key = key::existing(&args.image.key)?;
     let options = OpenOptions {
         read_only: true,
+        exclusive: true,
         anchor: args.anchor.anchor.clone(),
         ..OpenOptions::default()
     };
@@ -51,7 +52,8 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     if checked.sound {
         return Ok(());
     }
-    Err(Failure::new(FINDING, format!("{} places are damaged", checked.damaged)))
+    let places = if checked.damaged == 1 { "place is" } else { "places are" };
+    Err(Failure::new(FINDING, format!("{} {places} damaged", checked.damaged)))
 }
 
 fn verify(args: &CheckArgs, volume: &Volume) -> Result<Checked, Failure> {

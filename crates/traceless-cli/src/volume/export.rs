@@ -34,6 +34,7 @@ pub fn run(args: &ExportArgs) -> Result<(), Failure> {
     let trace = Trace::open(args.trace.as_deref())?;
     let options = OpenOptions {
         read_only: args.read_only,
+        exclusive: false,
         anchor: args.anchor.anchor.clone(),
         caching: Caching::Direct,
         witness: trace.witness(),

@@ -1,17 +1,18 @@
 //! `traceless volume mount` and `unmount`
 
 use super::export::{READY, key_to_pipe};
-use super::key;
+use super::{key, signals};
 use crate::args::{MountArgs, UnmountArgs};
 use crate::failure::{Failure, USAGE};
 use crate::output::{complain, say};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering;
 use traceless_volume::format::UserKey;
 use traceless_volume::fuse::capabilities;
 use traceless_volume::fuse::mount::{
-    AttachOptions, Daemon, MountRecord, attach, default_runtime, detach, prepare, record,
+    AttachOptions, Daemon, MountRecord, Step, attach, default_runtime, detach, prepare, record,
 };
 
 /// Seconds that a daemon may take to close its volume.
@@ -31,13 +32,27 @@ pub fn mount(args: &MountArgs) -> Result<(), Failure> {
     let image = args.image.canonicalize().map_err(|e| {
         Failure::new(crate::failure::DEVICE, format!("{}: {e}", args.image.display()))
     })?;
+    // What stands half-made has no record yet, so nobody could take it down: a signal waits.
+    let interrupted = signals::flag()?;
     let fuse_dir = prepare(&runtime, &args.dir)?;
-    let (mut child, writes) = start_daemon(args, &image, &fuse_dir, &key)?;
-    let mounted = finish_mount(args, &runtime, &image, &fuse_dir, child.id(), writes);
+    let mounted = start_daemon(args, &image, &fuse_dir, &key).and_then(|(mut child, writes)| {
+        let mounted = finish_mount(args, &runtime, &image, &fuse_dir, child.id(), writes);
+        if mounted.is_err() {
+            stop_daemon(&mut child);
+        }
+        mounted
+    });
     if mounted.is_err() {
-        stop_daemon(&mut child);
+        // Nothing is left behind; if it is not empty, something still stands there.
+        let _ = std::fs::remove_dir(&fuse_dir);
     }
-    mounted
+    mounted?;
+    if interrupted.load(Ordering::Relaxed) {
+        detach(&runtime, &args.dir)?;
+        return Err(Failure::usage("interrupted; nothing is mounted"));
+    }
+    say(&format!("{} is mounted at {}", image.display(), args.dir.display()));
+    Ok(())
 }
 
 fn finish_mount(
@@ -60,7 +75,6 @@ fn finish_mount(
         let _ = Command::new("losetup").arg("-d").arg(&attached.loop_device).status();
         return Err(e.into());
     }
-    say(&format!("{} is mounted at {}", image.display(), attached.dir.display()));
     Ok(())
 }
 
@@ -123,7 +137,21 @@ pub fn unmount(args: &UnmountArgs) -> Result<(), Failure> {
     if report.is_clean() {
         say(&format!("{} is unmounted, and its volume closed", args.dir.display()));
     } else {
-        say(&format!("{} is cleaned up: {report:?}", args.dir.display()));
+        say(&format!("{} is cleaned up", args.dir.display()));
+        let parts = [
+            ("file system", report.dir),
+            ("loop device", report.loop_device),
+            ("volume file", report.fuse),
+            ("serving process", report.daemon),
+        ];
+        for (name, step) in parts {
+            let how = match step {
+                Step::Done => "taken down",
+                Step::AlreadyGone => "was gone already",
+                Step::Forced => "taken away by force: its users see errors",
+            };
+            say(&format!("  {name}: {how}"));
+        }
     }
     Ok(())
 }

@@ -22,6 +22,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let trace = Trace::open(args.trace.as_deref())?;
     let options = OpenOptions {
         read_only: args.read_only,
+        exclusive: false,
         anchor: args.anchor.anchor.clone(),
         caching: if args.direct { Caching::Direct } else { Caching::Buffered },
         witness: trace.witness(),

@@ -17,11 +17,11 @@ pub fn flag() -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
-/// Calls `stop` once when the user asks to stop, from a thread of its own.
-pub fn on_stop(stop: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+/// Calls `stop` whenever the user asks to stop, from a thread of its own.
+pub fn on_stop(stop: impl Fn() + Send + 'static) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(Failure::usage)?;
     std::thread::spawn(move || {
-        if signals.forever().next().is_some() {
+        for _ in signals.forever() {
             stop();
         }
     });

@@ -70,8 +70,7 @@ impl Anchor {
     pub fn create(path: &Path, keys: Arc<Keys>, force: bool) -> Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).mode(0o600);
-        let options =
-            if force { options.create(true).truncate(true) } else { options.create_new(true) };
+        let options = if force { options.create(true) } else { options.create_new(true) };
         let file = match options.open(path) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(Error::Exists(path.into()));
@@ -80,6 +79,7 @@ impl Anchor {
         };
         let anchor = Self { file, path: path.into(), keys, state: Mutex::default() };
         anchor.lock()?;
+        anchor.file.set_len(0).map_err(|e| failed("empty", path, e))?;
         anchor.note(|_| {}).map_err(|e| failed("write", path, e))?;
         Ok(anchor)
     }

@@ -108,7 +108,7 @@ pub fn restore_header(path: &Path, key: &UserKey, backup: &Backup) -> Result {
 }
 
 fn locked(path: &Path) -> Result<Image> {
-    let image = Image::open(path, false, Caching::Buffered)?;
+    let mut image = Image::open(path, false, Caching::Buffered)?;
     image.lock(false)?;
     Ok(image)
 }

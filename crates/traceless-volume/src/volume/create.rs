@@ -70,7 +70,7 @@ pub fn create(
     let master = MasterKey::random(&mut rng).map_err(|e| failed("lock memory", path, e))?;
     let slot = KeySlot::wrap(&master, &uuid, key, options.kdf, &mut rng)?;
     let keys = Arc::new(Keys::new(master, uuid));
-    let made = open_new(path, existed).and_then(|image| {
+    let made = open_new(path, existed).and_then(|mut image| {
         image.lock(false)?;
         make(&image, &header, &slot, &keys, options, progress)
     });

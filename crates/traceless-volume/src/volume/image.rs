@@ -6,7 +6,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use rustix::fs::{FileType, OFlags};
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -17,6 +17,9 @@ pub(super) struct Image {
     file: File,
     path: PathBuf,
     caching: Caching,
+    read_only: bool,
+    /// Held for its lock, where the other is not open for writing.
+    lock_file: Option<File>,
 }
 
 /// An image's header with the keys that fit it.
@@ -33,7 +36,7 @@ impl Image {
     /// Opens an image that exists. Where the file system has no direct I/O, it is buffered.
     pub fn open(path: &Path, read_only: bool, caching: Caching) -> Result<Self> {
         let open = |flags: OFlags| {
-            std::fs::OpenOptions::new()
+            OpenOptions::new()
                 .read(true)
                 .write(!read_only)
                 .custom_flags(flags.bits().cast_signed())
@@ -52,18 +55,25 @@ impl Image {
         if file.metadata().map_err(|e| failed("read", path, e))?.is_dir() {
             return Err(Error::NotAVolume(path.into()));
         }
-        Ok(Self { file, path: path.into(), caching })
+        Ok(Self { file, path: path.into(), caching, read_only, lock_file: None })
     }
 
     /// Wraps a file that was just created.
     pub fn from_file(file: File, path: &Path) -> Self {
-        Self { file, path: path.into(), caching: Caching::Buffered }
+        let (path, caching) = (path.into(), Caching::Buffered);
+        Self { file, path, caching, read_only: false, lock_file: None }
     }
 
     /// Takes the lock that keeps others out until this is dropped: readers may share it. It belongs
     /// to the open file, not to the process, so closing another copy of the file does not free it.
-    pub fn lock(&self, shared: bool) -> Result {
-        match fcntl(&self.file, FcntlArg::F_OFD_SETLK(&whole_file(shared))) {
+    pub fn lock(&mut self, shared: bool) -> Result {
+        // Only a file that is open for writing may be locked against readers.
+        if !shared && self.read_only {
+            self.lock_file = OpenOptions::new().read(true).write(true).open(&self.path).ok();
+        }
+        let shared = shared || (self.read_only && self.lock_file.is_none());
+        let file = self.lock_file.as_ref().unwrap_or(&self.file);
+        match fcntl(file, FcntlArg::F_OFD_SETLK(&whole_file(shared))) {
             Ok(_) => Ok(()),
             Err(Errno::EAGAIN | Errno::EACCES) => Err(Error::Busy(self.path.clone())),
             Err(e) => Err(failed("lock", &self.path, e.into())),

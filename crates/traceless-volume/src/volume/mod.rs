@@ -32,6 +32,8 @@ use traceless::types::Addr;
 pub struct OpenOptions {
     /// Write nothing at all, not even to recover.
     pub read_only: bool,
+    /// Keep out even those who only read, where the file may be opened for writing.
+    pub exclusive: bool,
     /// Where the anchor lies, if there is one.
     pub anchor: Option<PathBuf>,
     /// Page cache or not.
@@ -42,7 +44,13 @@ pub struct OpenOptions {
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { read_only: false, anchor: None, caching: Caching::Buffered, witness: None }
+        Self {
+            read_only: false,
+            exclusive: false,
+            anchor: None,
+            caching: Caching::Buffered,
+            witness: None,
+        }
     }
 }
 
@@ -69,8 +77,8 @@ impl Volume {
         options: &OpenOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
-        let image = Image::open(path, options.read_only, options.caching)?;
-        image.lock(options.read_only)?;
+        let mut image = Image::open(path, options.read_only, options.caching)?;
+        image.lock(options.read_only && !options.exclusive)?;
         let unlocked = image.unlock(key)?;
         Self::open_unlocked(image, unlocked, options, progress)
     }
@@ -83,6 +91,9 @@ impl Volume {
     ) -> Result<Self> {
         let Unlocked { header, keys, .. } = unlocked;
         image.check_len(&header)?;
+        if header.features.read_only != 0 && !options.read_only {
+            return Err(Error::ReadOnlyFeatures(header.features.read_only));
+        }
         let keys = Arc::new(keys);
         let store = watched_store(&image, header.image_len, options)?;
         let superblock = Superblock::read(&*store, &keys)?;

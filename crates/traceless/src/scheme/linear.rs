@@ -103,7 +103,7 @@ impl Linear {
         let extent = self.extent(self.current.place);
         self.parts.store.read(&[extent], &mut self.sealed)?;
         let (body, tag) = self.sealed.split_at(self.plain.len());
-        let place = Place { area: "linear", slot: u64::from(self.current.place) };
+        let place = Place { area: "linear", slot: u64::from(self.current.place), block: None };
         self.sealer(self.current.opening)
             .open(self.current.version, &[self.current.place], body, tag, &mut self.plain)
             .map_err(|_| Error::Tampered { place })

@@ -7,7 +7,9 @@
 use crate::durable::Vault;
 use crate::error::{Error, Place, Result};
 use crate::oram::{BlockOram, Hides, Oram, check_request};
+use crate::rng::Rng;
 use crate::scheme::Parts;
+use crate::scheme::detwo::KEY_BYTES_MAX;
 use crate::scheme::pool::Pool;
 use crate::seal::{Aead, Sealer, Secret, TAG_LEN};
 use crate::store::{Area, Layout, Run, Store};
@@ -44,6 +46,7 @@ pub struct Plain {
     failed: AtomicBool,
     closed: bool,
     read_only: bool,
+    rng: Box<dyn Rng>,
     readers: Pool<Scratch>,
     writer: Scratch,
 }
@@ -115,6 +118,7 @@ impl Plain {
             failed: AtomicBool::new(false),
             closed: false,
             read_only: parts.read_only,
+            rng: parts.rng,
             readers: Pool::default(),
             writer: Scratch::default(),
         };
@@ -131,6 +135,16 @@ impl Plain {
         state.extend_from_slice(&self.opening.to_le_bytes());
         state.extend_from_slice(&self.writes().to_le_bytes());
         self.vault.keep(&state)
+    }
+
+    /// Goes on under a new id, before the key of this one has sealed too much.
+    fn renew_key(&mut self) -> Result {
+        self.rng.fill(&mut self.id);
+        self.sealer = sealer(&self.key, self.id);
+        self.opening += 1;
+        self.before += self.count;
+        self.count = 0;
+        self.keep_state(false)
     }
 
     /// Opens a block with the record of the newer write, or with the other if that was cut short.
@@ -166,7 +180,7 @@ impl Plain {
             into.fill(0);
             return Ok(());
         }
-        Err(Error::Tampered { place: Place { area: self.area.name(), slot } })
+        Err(Error::Tampered { place: Place { area: self.area.name(), slot, block: Some(slot) } })
     }
 
     fn write_trip(&mut self, first: u64, from: &[u8], scratch: &mut Scratch) -> Result {
@@ -243,6 +257,9 @@ impl Oram for Plain {
             return Err(Error::Poisoned);
         }
         let len = self.block_len();
+        if (self.count + addrs.len() as u64) * len as u64 > KEY_BYTES_MAX {
+            self.renew_key()?;
+        }
         let mut scratch = core::mem::take(&mut self.writer);
         let result = stretches(addrs).try_for_each(|(first, range)| {
             self.write_trip(first, &from[range.start * len..range.end * len], &mut scratch)

@@ -5,7 +5,7 @@
 
 use super::geometry::Geometry;
 use crate::error::{Error, Result};
-use crate::seal::{Aead, Secret};
+use crate::seal::{Aead, Keystream, Secret};
 use alloc::vec::Vec;
 
 /// Openings that a state can name.
@@ -138,6 +138,18 @@ impl KeyRing {
     pub fn at_main(&self, tier: usize, r: u64) -> (&Opening, &TierKeys) {
         let first = |start| self.blocks[tier] + self.geometry.refresh.after(start);
         self.find(tier, |o| first(o.start) <= r)
+    }
+
+    /// What stands in the main area for a block that was lost: bytes like any others, which open
+    /// under no key. No nonce is spent on them, so the block may yet be refreshed properly.
+    pub fn fill_lost(&self, tier: usize, r: u64, tag: &mut [u8], body: &mut [u8]) {
+        let (opening, _) = self.at_main(tier, r);
+        let key = self.key.derive(&[&opening.id, &[tier as u8], b"lost", &r.to_le_bytes()]);
+        let mut stream = Keystream::new(&key);
+        for bytes in [tag, body] {
+            bytes.fill(0);
+            stream.apply(bytes);
+        }
     }
 
     pub fn last(&self) -> &Opening {

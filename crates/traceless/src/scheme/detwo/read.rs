@@ -114,7 +114,10 @@ impl DetWo {
             }
             Location::Nowhere => unreachable!("what is nowhere was not fetched"),
         };
-        opened.map_err(|_| Error::Tampered { place: Place { area: area.name(), slot: slot.0 } })
+        opened.map_err(|_| {
+            let block = (tier == 0).then_some(block);
+            Error::Tampered { place: Place { area: area.name(), slot: slot.0, block } }
+        })
     }
 
     /// Reads one slot by itself.

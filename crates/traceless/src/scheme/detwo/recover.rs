@@ -121,7 +121,7 @@ impl DetWo {
         let t = self.tiers.last().expect("the data is a tier");
         let gap = (oldest..self.count).find(|&c| !self.is_whole(self.tiers.len() - 1, c));
         let slot = t.hold_slot(gap.unwrap_or(oldest)).0;
-        Err(Error::Tampered { place: Place { area: t.hold.name(), slot } })
+        Err(Error::Tampered { place: Place { area: t.hold.name(), slot, block: None } })
     }
 
     fn note_write(&mut self, count: u64, home: u64) {
@@ -228,14 +228,21 @@ impl DetWo {
         let last = self.last_write_at(tier, block, count + 1)?;
         let mut plain = vec![0; t.main.layout().body_len];
         let location = self.locate(tier, block, last, r);
-        self.read_location(tier, block, location, &mut plain)?;
+        let found = match self.read_location(tier, block, location, &mut plain) {
+            Err(Error::Tampered { .. }) => false,
+            other => other.map(|()| true)?,
+        };
         let slot = t.main_slot(r);
         let cursor = Cursor::load(&t.main, slot)?;
         let mut run = Run::default();
         run.add_rewrite(&t.main, slot, &cursor);
         let (_, keys) = self.keys.at_main(tier, r);
         let (tag, body) = run.slot_mut(0);
-        keys.main.seal(r, &[], &plain, body, tag);
+        if found {
+            keys.main.seal(r, &[], &plain, body, tag);
+        } else {
+            self.keys.fill_lost(tier, r, tag, body);
+        }
         run.write(&*self.store)
     }
 

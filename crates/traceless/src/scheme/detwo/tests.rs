@@ -222,6 +222,40 @@ fn a_failed_sync_is_final() {
 }
 
 #[test]
+fn a_lost_block_stays_an_error_and_stops_nothing() {
+    let mut rig = Rig::small();
+    let mut oram = rig.create();
+    fill(&mut oram, 1);
+    oram.sync().unwrap();
+    let slot = oram.tiers[0].main_slot(64 + 20);
+    let mut run = crate::store::Run::default();
+    run.add_in_place(&oram.tiers[0].main, slot, 1);
+    run.write(&*rig.store).unwrap();
+    let lost = |oram: &mut DetWo| {
+        let mut block = [0; 128];
+        (0..64).filter(|&a| oram.read(Addr(a), &mut block).is_err()).collect::<Vec<_>>()
+    };
+    assert_eq!(lost(&mut oram), [20]);
+    // Through refreshes, crashes and closes.
+    for round in 0..5 {
+        for _ in 0..50 {
+            oram.write(Addr(3), &[1; 128]).unwrap();
+        }
+        assert_eq!(lost(&mut oram), [20]);
+        if round % 2 == 0 {
+            oram.close().unwrap();
+        }
+        drop(oram);
+        oram = rig.open();
+    }
+    let mut damaged = vec![];
+    oram.verify(&mut |_, _| {}, &mut |place| damaged.push(place.block)).unwrap();
+    assert_eq!(damaged, [Some(20)]);
+    oram.write(Addr(20), &[1; 128]).unwrap();
+    assert_filled(&mut oram, 1);
+}
+
+#[test]
 fn memory_is_eight_bytes_a_block() {
     let oram = Rig::small().create();
     assert_eq!(core::mem::size_of_val(&*oram.top) as u64, 8 * oram.blocks());

@@ -93,13 +93,18 @@ impl DetWo {
 
     fn write_chunk(&mut self, homes: &[u64], data: &[u8]) -> Result {
         let mut scratch = core::mem::take(&mut self.writer);
-        let result = self.write_planned(homes, data, &mut scratch);
+        let result = self.plan(homes, &mut scratch).and_then(|()| {
+            let written = self.write_planned(homes, data, &mut scratch);
+            // The counts of this chunk have sealed something: they are not used again.
+            written.inspect_err(|_| self.failed.store(true, Ordering::Release))
+        });
         self.writer = scratch;
-        // The counts of this chunk may have sealed something: they are not used again.
-        result.inspect_err(|_| self.failed.store(true, Ordering::Release))
+        result
     }
 
-    fn write_planned(&mut self, homes: &[u64], data: &[u8], s: &mut WriteScratch) -> Result {
+    /// Finds out what is to be written where, and fetches what that takes. Nothing is sealed yet,
+    /// so after a failure the same write may be tried again.
+    fn plan(&self, homes: &[u64], s: &mut WriteScratch) -> Result {
         s.plans.resize_with(self.tiers.len(), Plan::default);
         s.input.clear();
         s.output.clear();
@@ -107,7 +112,10 @@ impl DetWo {
         for tier in 0..self.tiers.len() {
             self.plan_refreshes(tier, homes.len() as u64, s)?;
         }
-        s.input.read(&*self.store)?;
+        s.input.read(&*self.store)
+    }
+
+    fn write_planned(&mut self, homes: &[u64], data: &[u8], s: &mut WriteScratch) -> Result {
         let mut nth = 0;
         for (tier, t) in self.tiers.iter().enumerate() {
             let plan = &s.plans[tier];
@@ -117,7 +125,7 @@ impl DetWo {
             let contents = if tier == 0 { data } else { &plan.contents };
             self.seal_writes(tier, plan, contents, &mut s.output, nth);
             nth += homes.len();
-            self.seal_refreshes(tier, plan, contents, &s.input, &mut s.output, nth)?;
+            self.seal_refreshes(tier, plan, contents, &s.input, &mut s.output, nth);
             nth += plan.sources.len();
         }
         s.output.write(&*self.store)?;
@@ -219,7 +227,7 @@ impl DetWo {
         input: &Run,
         out: &mut Run,
         nth: usize,
-    ) -> Result {
+    ) {
         let t = &self.tiers[tier];
         let len = t.main.layout().body_len;
         let (_, keys) = self.keys.at_main(tier, t.refreshed);
@@ -232,12 +240,16 @@ impl DetWo {
                 Source::Fetched(at, location) => {
                     let (entry, sealed) = input.slot(at);
                     let block = r % t.geometry.blocks;
-                    self.open_slot(tier, block, location, entry, sealed, body)?;
+                    if self.open_slot(tier, block, location, entry, sealed, body).is_err() {
+                        // Lost already. The rest of the volume goes on, and reads of this block
+                        // are errors until it is written again.
+                        self.keys.fill_lost(tier, r, tag, body);
+                        continue;
+                    }
                 }
             }
             keys.main.seal_in_place(r, &[], body, tag);
         }
-        Ok(())
     }
 
     /// Everything is written: from now on reads go by it.
