@@ -66,8 +66,8 @@ fn settle() {
     rustix::fs::sync();
 }
 
-/// Seconds to write `bytes` bytes to a new file, durably. Its space is reserved first, as that of an
-/// image is: without, the same takes up to five times as long.
+/// Seconds to write `bytes` bytes to a new file, durably. Its space is reserved first, as that of
+/// an image is: without, the same takes up to five times as long.
 fn write_raw(path: &Path, bytes: u64) -> Result<f64, Failure> {
     settle();
     let chunk = vec![0x5a; LARGE];

@@ -87,7 +87,7 @@ impl Geometry {
         let smallest = self.tier_blocks(self.map_tiers);
         if self.refresh.at_most(self.unsynced_max) >= smallest {
             return Err(Error::Geometry(
-                "too few blocks for this refresh ratio and map: take more blocks, or keep the map in memory",
+                "too few blocks for this ratio and map: more blocks, or the map in memory",
             ));
         }
         Ok(())
