@@ -3,7 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`device`] | what the front ends serve |
-//! | [`format`] | the image, byte by byte: header, key slots, superblocks, anchor |
+//! | [`mod@format`] | the image, byte by byte: header, key slots, superblocks, anchor |
 //! | [`volume`] | creating, opening, reading, writing and closing one |
 //! | [`nbd`] | the NBD server |
 //! | [`fuse`] | the FUSE export, and mounting through a loop device |

@@ -20,6 +20,10 @@ use core::sync::atomic::Ordering;
 /// Counts between two progress reports.
 const REPORT_EVERY: u64 = 1 << 16;
 
+/// Main slots behind the furthest that a crash explains, which are looked at for writes that are
+/// gone.
+const TAIL_SLOTS: u64 = 64;
+
 /// Main slots verified in one round trip.
 const SLOTS_PER_TRIP: u64 = 256;
 
@@ -30,6 +34,7 @@ impl DetWo {
         if self.count < state.at_least {
             return Err(Error::RolledBack { expected: state.at_least, found: self.count });
         }
+        self.refuse_lost_tail()?;
         let late = self.count.saturating_sub(self.geometry.unsynced_max);
         let late = late.max(self.keys.last().start.min(self.count));
         let homes = self.rebuild_map(late, progress)?;
@@ -152,6 +157,20 @@ impl DetWo {
         let mut home = [0; 8];
         keys.head.open(count, &[], &entry[16..24], &entry[24..40], &mut home).ok()?;
         Some((count, u64::from_le_bytes(home)))
+    }
+
+    /// A crash loses `unsynced_max` writes at most. A refresh that was caused by a later one shows
+    /// that more are gone.
+    fn refuse_lost_tail(&self) -> Result {
+        let furthest = self.count + self.geometry.unsynced_max;
+        for tier in 0..self.tiers.len() {
+            let begin = self.refreshed_after(tier, furthest);
+            let missing = self.missing_refreshes(tier, begin, begin + TAIL_SLOTS)?;
+            if (missing.len() as u64) < TAIL_SLOTS {
+                return Err(Error::RolledBack { expected: furthest + 1, found: self.count });
+            }
+        }
+        Ok(())
     }
 
     /// Whether write `count` is there with its body.
