@@ -1,7 +1,7 @@
 //! `traceless audit compare`: two trace files.
 
-use super::args::CompareArgs;
 use super::{CLEAN, FOUND, NOT_WHAT_IT_SHOULD_BE, Outcome, grouped, json};
+use crate::args::audit::CompareArgs;
 use serde::Serialize;
 use std::fs::File;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! `traceless audit diff`: two snapshots of one image.
 
-use super::args::DiffArgs;
 use super::{CLEAN, NOT_WHAT_IT_SHOULD_BE, Outcome, grouped, json};
+use crate::args::audit::DiffArgs;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};

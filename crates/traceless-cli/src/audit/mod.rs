@@ -3,7 +3,6 @@
 //! What judges events is the crate `traceless-audit`; here stands what runs schemes, what reads
 //! files, and the mutants that prove that the judge sees.
 
-mod args;
 mod claims;
 mod compare;
 mod diff;
@@ -13,9 +12,7 @@ mod target;
 mod volume;
 mod workload;
 
-pub use args::AuditArgs;
-
-use args::AuditCommand;
+use crate::args::audit::{AuditArgs, AuditCommand};
 use std::io::Write;
 use std::path::Path;
 

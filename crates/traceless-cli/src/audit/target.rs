@@ -211,8 +211,8 @@ fn mutant<F: Fault + 'static>(blocks: u64, parts: &Parts) -> Open {
 
 #[cfg(test)]
 mod tests {
-    use super::super::args::SCHEMES;
     use super::*;
+    use crate::args::audit::SCHEMES;
 
     #[test]
     fn every_name_on_the_command_line_is_known() {

@@ -1,9 +1,9 @@
 //! `traceless audit volume`: the claims of a volume's scheme, checked on the bare scheme in memory.
 
-use super::args::{AuditVolumeArgs, Level};
 use super::claims::{self, PLANTED, Size};
 use super::target::Subject;
 use super::{CLEAN, FAILED, FOUND, Outcome, json};
+use crate::args::audit::{AuditVolumeArgs, Level};
 use indicatif::{ProgressBar, ProgressStyle};
 use traceless::Hides;
 use traceless_audit::{Claim, Report, Verdict};

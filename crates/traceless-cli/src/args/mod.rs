@@ -1,7 +1,9 @@
 //! The command line, without anything behind it: the build makes man pages and completions of it.
 
+pub mod audit;
 mod volume;
 
+pub use audit::AuditArgs;
 pub use volume::*;
 
 use clap::{Parser, Subcommand};
@@ -24,5 +26,5 @@ pub enum Product {
         command: VolumeCommand,
     },
     /// The adversary as a program: what do the recorded events tell?
-    Audit(crate::audit::AuditArgs),
+    Audit(AuditArgs),
 }

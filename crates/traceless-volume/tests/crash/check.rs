@@ -1,0 +1,368 @@
+//! Every crash of a run, and what must hold after each.
+
+use crate::disk::{Event, Fate, Fault, Piece, mix, shape};
+use crate::nonces::{Nonces, Opening};
+use crate::world::{How, Step, World};
+use std::fmt::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use traceless::rng::{Rng, Seeded};
+use traceless_volume::format::AREAS_AT;
+
+/// How thorough to be.
+#[derive(Clone, Copy)]
+pub struct Effort {
+    /// In-flight pieces of which all subsets are tried.
+    pub exhaustive_max: usize,
+    /// Random subsets where there are more.
+    pub subsets: usize,
+    /// Random images with torn pieces, for each epoch.
+    pub torn: usize,
+    /// One of so many images is also crashed during its recovery.
+    pub again_every: u64,
+}
+
+/// What was done, for those who want to know that it was.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Tally {
+    /// Images after a crash.
+    pub images: u64,
+    /// Of these, those of a crash during a recovery.
+    pub again: u64,
+    /// Recoveries that redid refreshes.
+    pub redone: u64,
+    /// Recoveries that found fewer writes than might have been seen.
+    pub shorter: u64,
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.images += other.images;
+        self.again += other.again;
+        self.redone += other.redone;
+        self.shorter += other.shorter;
+    }
+}
+
+/// Where in a history a crash is.
+#[derive(Clone, Copy)]
+struct Point<'a> {
+    /// Writes that must be found.
+    promised: u64,
+    /// Writes that may be found.
+    submitted: u64,
+    /// Events of the run before it.
+    until: usize,
+    /// The recovery that the crash cut short, if it was not the run itself.
+    recovery: Option<&'a Recovery>,
+}
+
+/// What a recovery did.
+struct Recovery {
+    /// Of each workload.
+    logs: [Vec<Event>; 2],
+    /// Writes that it found.
+    count: u64,
+    nonces: Nonces,
+}
+
+/// Two runs of the same steps on different addresses and data, crashed in the same way.
+pub struct Checker {
+    worlds: [World; 2],
+    effort: Effort,
+    rng: Seeded,
+    pub tally: Tally,
+}
+
+impl Checker {
+    pub fn new(worlds: [World; 2], effort: Effort, seed: u64) -> Self {
+        Self { worlds, effort, rng: Seeded::new(seed), tally: Tally::default() }
+    }
+
+    /// Crashes the recorded run everywhere. Tells the first violation, and how it came about.
+    pub fn check(&mut self) -> Result<(), String> {
+        let logs = [0, 1].map(|w| std::mem::take(&mut self.worlds[w].log));
+        if shape(&logs[0]) != shape(&logs[1]) {
+            return Err("the two workloads can be told apart without any crash".into());
+        }
+        for world in &mut self.worlds {
+            world.disk.reset(&world.base);
+            // Most faults are in the run: what comes after the crash is sound.
+            if !matches!(world.fault, Fault::RedoLost | Fault::OpeningLost) {
+                world.fault = Fault::None;
+            }
+        }
+        let start = Point { promised: 0, submitted: 0, until: 0, recovery: None };
+        self.crash_everywhere([&logs[0], &logs[1]], start)
+    }
+
+    /// Crashes at every point of two logs that are alike.
+    fn crash_everywhere(&mut self, logs: [&[Event]; 2], start: Point) -> Result<(), String> {
+        let mut point = start;
+        let mut epoch = Epoch::default();
+        for (i, pair) in logs[0].iter().zip(logs[1]).enumerate() {
+            if point.recovery.is_none() {
+                point.until = i;
+            }
+            match pair {
+                (Event::Write(a), Event::Write(b)) => epoch.add(a, b, point.submitted),
+                (Event::Sync, _) => {
+                    self.crash_epoch(&epoch, point)?;
+                    for (world, pieces) in self.worlds.iter().zip(&epoch.pieces) {
+                        for piece in pieces {
+                            world.disk.put(piece, Fate::Kept);
+                        }
+                    }
+                    epoch = Epoch { submitted: point.submitted, ..Epoch::default() };
+                }
+                (&Event::Submitted(n), _) => point.submitted = n,
+                (&Event::Promised(n), _) => point.promised = n,
+                (Event::Write(_), _) => unreachable!("the logs are alike"),
+            }
+        }
+        point.until = point.until.max(if point.recovery.is_none() { logs[0].len() } else { 0 });
+        self.crash_epoch(&epoch, point)
+    }
+
+    fn crash_epoch(&mut self, epoch: &Epoch, point: Point) -> Result<(), String> {
+        for fates in epoch.images(&self.effort, point.recovery.is_some(), &mut self.rng) {
+            let marks = self.worlds.each_ref().map(|world| world.disk.mark());
+            for (world, pieces) in self.worlds.iter().zip(&epoch.pieces) {
+                for (piece, &fate) in pieces.iter().zip(&fates) {
+                    world.disk.put(piece, fate);
+                }
+            }
+            let submitted = epoch.submitted(&fates).max(point.promised);
+            self.crashed(Point { submitted, ..point })
+                .map_err(|what| format!("{what}\n{}", self.tell(epoch, &fates, point)))?;
+            for (world, mark) in self.worlds.iter().zip(marks) {
+                world.disk.roll_back(mark);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the images that the disks hold, and perhaps crashes their recovery.
+    fn crashed(&mut self, point: Point) -> Result<(), String> {
+        self.tally.images += 1;
+        self.tally.again += u64::from(point.recovery.is_some());
+        let checked = catch_unwind(AssertUnwindSafe(|| self.recover_both(point)));
+        let recovery = checked.unwrap_or_else(|_| Err("it panicked".into()))?;
+        let again = mix(self.tally.images).is_multiple_of(self.effort.again_every);
+        if point.recovery.is_some() || !again {
+            return Ok(());
+        }
+        // A crash takes nothing from what is durable by now: the count is fixed.
+        let (promised, submitted) = (recovery.count, recovery.count);
+        let start = Point { promised, submitted, recovery: Some(&recovery), ..point };
+        let logs = recovery.logs.each_ref().map(|log| &log[..]);
+        self.crash_everywhere(logs, start)
+            .map_err(|what| format!("{what}\nwhile it recovered from the crash before:"))
+    }
+
+    /// Opens both images. They must show the same writes, and be written to in the same places.
+    fn recover_both(&mut self, point: Point) -> Result<Recovery, String> {
+        let marks = self.worlds.each_ref().map(|world| world.disk.mark());
+        for world in &mut self.worlds {
+            // Random ids of their own for each image, the same in each run of the test.
+            world.draws = 1000 * self.tally.images;
+        }
+        let mut recovery = self.recover_fully(point)?;
+        self.worlds[0].disk.roll_back(marks[0]);
+        let twin = &mut self.worlds[1];
+        let open = twin.open(How::default()).map_err(|e| in_other(&String::from(e)))?;
+        let count = recovery.count;
+        recovery.logs[1] = twin.disk.take_log();
+        let shapes = recovery.logs.each_ref().map(|log| shape(log));
+        if shapes[0] != shapes[1] {
+            return Err(format!("recoveries can be told apart: {:?}, {:?}", shapes[0], shapes[1]));
+        }
+        if open.oram.writes() != count {
+            return Err(in_other(&format!("{} writes, not {count}", open.oram.writes())));
+        }
+        twin.check(&open, &twin.history[..count as usize]).map_err(|e| in_other(&e))?;
+        twin.disk.roll_back(marks[1]);
+        let redone = shapes[0].iter().flatten().any(|&(at, _)| at >= AREAS_AT);
+        self.tally.redone += u64::from(redone);
+        self.tally.shorter += u64::from(count < point.submitted);
+        Ok(recovery)
+    }
+
+    /// Everything that must hold for one image. Leaves the disk changed.
+    fn recover_fully(&mut self, point: Point) -> Result<Recovery, String> {
+        let (images, world) = (self.tally.images, &mut self.worlds[0]);
+        let read_only = images.is_multiple_of(4);
+        let shown = if read_only { Some(look(world)?) } else { None };
+        let open = world.open(How::default())?;
+        let count = open.oram.writes();
+        if count < point.promised || count > point.submitted {
+            let Point { promised, submitted, .. } = point;
+            return Err(format!("{count} writes; {promised} to {submitted} must be there"));
+        }
+        if shown.is_some_and(|shown| shown != count) {
+            return Err(format!("{count} writes, but {shown:?} when opened for reading only"));
+        }
+        world.check(&open, &world.history[..count as usize])?;
+        let mut nonces = point.recovery.map_or(Nonces::default(), |r| r.nonces.clone());
+        let log = world.disk.take_log();
+        note(world, &mut nonces, &log, &open.openings(), point, count)?;
+        let before = nonces.clone();
+        drop(open);
+        let tail = world.history.split_off(count as usize);
+        let went = go_on(world, &mut nonces, point, images);
+        world.history.truncate(count as usize);
+        world.history.extend(tail);
+        went?;
+        Ok(Recovery { logs: [log, vec![]], count, nonces: before })
+    }
+
+    /// In words: what became of each piece of the epoch.
+    fn tell(&self, epoch: &Epoch, fates: &[Fate], point: Point) -> String {
+        let mut text = format!(
+            "crash at event {} of the log, at least {} writes promised; in flight:",
+            point.until, point.promised
+        );
+        for (i, (piece, fate)) in epoch.pieces[0].iter().zip(fates).enumerate() {
+            let what = self.worlds[0].areas.describe(piece);
+            let request = epoch.requests[i];
+            write!(text, "\n  request {request}: {what}: {fate:?}").expect("a string takes it");
+        }
+        text
+    }
+}
+
+fn in_other(what: &str) -> String {
+    format!("in the other workload: {what}")
+}
+
+fn note(
+    world: &World,
+    nonces: &mut Nonces,
+    log: &[Event],
+    openings: &[Opening],
+    point: Point,
+    count: u64,
+) -> Result<(), String> {
+    nonces.note_after(Some((&world.nonces, point.until)), &world.areas, log, 0, openings, count)
+}
+
+/// Opens it for reading only, which must show the same and write nothing. Returns the count.
+fn look(world: &mut World) -> Result<u64, String> {
+    let open = world.open(How { read_only: true, ..How::default() })?;
+    let count = open.oram.writes() as usize;
+    if count > world.history.len() {
+        return Err(format!("{count} writes, for reading only; so many were never made"));
+    }
+    world.check(&open, &world.history[..count]).map_err(|e| format!("for reading only: {e}"))?;
+    if !world.disk.take_log().is_empty() {
+        return Err("opened for reading only, and wrote".into());
+    }
+    Ok(count as u64)
+}
+
+/// Opens it again, which must find nothing left to do; writes on; opens it once more.
+fn go_on(world: &mut World, nonces: &mut Nonces, point: Point, images: u64) -> Result<(), String> {
+    let mut rng = Seeded::new(mix(images));
+    let mut open = world.open(How { expect_writes: point.promised, read_only: false })?;
+    let (found, count) = (open.oram.writes(), world.history.len() as u64);
+    if found != count {
+        return Err(format!("{found} writes at the second opening, {count} at the first"));
+    }
+    world.check(&open, &world.history).map_err(|e| format!("at the second opening: {e}"))?;
+    let log = world.disk.take_log();
+    let quiet = shape(&log);
+    // Sync, one superblock, sync, the other one, sync.
+    if quiet.len() != 5 || quiet.iter().flatten().any(|&(at, _)| at >= AREAS_AT) {
+        return Err(format!("the second opening found something left to do: {quiet:?}"));
+    }
+    let mut steps = vec![Step::Write(1), Step::Write(2), Step::Flush, Step::Write(1)];
+    if images.is_multiple_of(256) {
+        // Once around both rings, over whatever the crash has left there.
+        let [hold, main] = world.areas.slots();
+        let around = hold.max(world.geometry.refresh.writes_for(main));
+        steps.extend((0..=around / 3).map(|_| Step::Write(3)));
+    }
+    for step in steps {
+        world.step(&mut open, step, &mut rng)?;
+        let log = world.disk.take_log();
+        note(world, nonces, &log, &open.openings(), point, world.history.len() as u64)?;
+    }
+    drop(open);
+    let open = world.open_whole()?;
+    world.disk.take_log();
+    world.check(&open, &world.history).map_err(|e| format!("after writing on: {e}"))
+}
+
+/// The pieces between two syncs, of both workloads.
+#[derive(Default)]
+struct Epoch<'a> {
+    pieces: [Vec<&'a Piece>; 2],
+    /// Which request each is of.
+    requests: Vec<usize>,
+    /// Writes that may be found if it is kept.
+    shows: Vec<u64>,
+    /// Writes that may be found if all are lost.
+    submitted: u64,
+}
+
+impl<'a> Epoch<'a> {
+    fn add(&mut self, a: &'a [Piece], b: &'a [Piece], submitted: u64) {
+        let request = self.requests.last().map_or(0, |r| r + 1);
+        self.pieces[0].extend(a);
+        self.pieces[1].extend(b);
+        self.requests.resize(self.pieces[0].len(), request);
+        self.shows.resize(self.pieces[0].len(), submitted);
+    }
+
+    fn submitted(&self, fates: &[Fate]) -> u64 {
+        let kept = self.shows.iter().zip(fates).filter(|(_, fate)| **fate != Fate::Lost);
+        kept.map(|(&shows, _)| shows).max().unwrap_or(0).max(self.submitted)
+    }
+
+    /// What may become of the pieces: a list for each image to be tried.
+    fn images(&self, effort: &Effort, again: bool, rng: &mut Seeded) -> Vec<Vec<Fate>> {
+        let n = self.requests.len();
+        let mut list = vec![];
+        let exhaustive = if again { effort.exhaustive_max.min(3) } else { effort.exhaustive_max };
+        if n <= exhaustive {
+            for mask in 0..1u64 << n {
+                list.push((0..n).map(|i| kept(mask >> i & 1 == 1)).collect());
+            }
+        } else {
+            // What had been sent before each request, and before each piece.
+            list.extend((0..=n).map(|sent| (0..n).map(|i| kept(i < sent)).collect()));
+            for only in 0..n {
+                list.push((0..n).map(|i| kept(i == only)).collect());
+                list.push((0..n).map(|i| kept(i != only)).collect());
+            }
+            for _ in 0..if again { 4 } else { effort.subsets } {
+                let odds = 1 + rng.below(7);
+                list.push((0..n).map(|_| kept(rng.below(8) < odds)).collect());
+            }
+        }
+        for torn in 0..n {
+            for others in [Fate::Lost, Fate::Kept] {
+                for half in [Fate::FirstHalf, Fate::LastHalf] {
+                    list.push((0..n).map(|i| if i == torn { half } else { others }).collect());
+                }
+            }
+        }
+        for _ in 0..if again { 4 } else { effort.torn * usize::from(n > 0) } {
+            list.push((0..n).map(|_| any_fate(rng)).collect());
+        }
+        list
+    }
+}
+
+fn kept(yes: bool) -> Fate {
+    if yes { Fate::Kept } else { Fate::Lost }
+}
+
+/// Any fate, torn ones more often than others.
+pub fn any_fate(rng: &mut dyn Rng) -> Fate {
+    match rng.below(6) {
+        0 => Fate::Lost,
+        1 | 2 => Fate::Kept,
+        3 => [Fate::FirstHalf, Fate::LastHalf][rng.below(2) as usize],
+        _ => Fate::Sectors(rng.next_u64()),
+    }
+}

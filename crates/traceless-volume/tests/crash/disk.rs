@@ -1,0 +1,337 @@
+//! A disk with a volatile cache whose every request is logged, and what a crash leaves of it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use traceless::store::Store;
+use traceless::types::Extent;
+use traceless::{Error, Result};
+use traceless_volume::format::{AREAS_AT, SUPERBLOCK_LEN, SUPERBLOCKS_AT};
+
+/// What a write may be torn into.
+pub const SECTOR: u64 = 512;
+
+/// One extent of a write.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Piece {
+    pub at: u64,
+    pub bytes: Vec<u8>,
+}
+
+impl Piece {
+    pub fn end(&self) -> u64 {
+        self.at + self.bytes.len() as u64
+    }
+}
+
+/// What the disk is asked, and what its user is told, in order.
+#[derive(Clone)]
+pub enum Event {
+    Write(Vec<Piece>),
+    Sync,
+    /// From now on so many client writes may be seen.
+    Submitted(u64),
+    /// So many client writes were promised to last.
+    Promised(u64),
+}
+
+/// What the adversary sees of an event; marks are no part of it.
+pub fn shape(log: &[Event]) -> Vec<Vec<(u64, usize)>> {
+    log.iter()
+        .filter_map(|event| match event {
+            Event::Write(pieces) => Some(pieces.iter().map(|p| (p.at, p.bytes.len())).collect()),
+            Event::Sync => Some(vec![]),
+            Event::Submitted(_) | Event::Promised(_) => None,
+        })
+        .collect()
+}
+
+/// What becomes of a piece that was not synced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    Lost,
+    Kept,
+    FirstHalf,
+    LastHalf,
+    /// Each sector by itself, as the hash of this seed and its number says.
+    Sectors(u64),
+}
+
+impl Fate {
+    fn keeps(self, sector: u64, first: u64, last: u64) -> bool {
+        let half = (last - first + 1).div_ceil(2);
+        match self {
+            Self::Lost => false,
+            Self::Kept => true,
+            Self::FirstHalf => sector - first < half,
+            Self::LastHalf => sector - first >= half,
+            Self::Sectors(seed) => mix(seed ^ mix(sector)) & 1 == 1,
+        }
+    }
+}
+
+/// A hash of 64 bits: the finaliser of `SplitMix64`.
+pub fn mix(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// What its user does, so that a planted fault can choose its moment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    Opening,
+    Writing,
+    Flushing,
+}
+
+/// Reads see what was written, synced or not. Everything can be undone.
+pub struct Disk {
+    inner: Mutex<Inner>,
+    unit: usize,
+}
+
+struct Inner {
+    bytes: Vec<u8>,
+    undo: Vec<(usize, Vec<u8>)>,
+    log: Vec<Event>,
+    phase: Phase,
+    flushes: u64,
+    /// Whether this opening has written a superblock.
+    kept: bool,
+    /// Requests until the power goes, if it goes.
+    fuse: Option<u64>,
+    /// Whether a sync makes an end of undoing.
+    settling: bool,
+}
+
+impl Disk {
+    pub fn new(bytes: Vec<u8>, unit: usize) -> Self {
+        let (undo, log, phase) = (vec![], vec![], Phase::Opening);
+        let (flushes, kept, fuse, settling) = (0, false, None, false);
+        let inner = Inner { bytes, undo, log, phase, flushes, kept, fuse, settling };
+        Self { inner: Mutex::new(inner), unit }
+    }
+
+    /// A panic elsewhere is reported where it happens; the bytes are rolled back anyway.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn snapshot(&self) -> Vec<u8> {
+        self.lock().bytes.clone()
+    }
+
+    /// Puts `image` there; nothing is in flight.
+    pub fn reset(&self, image: &[u8]) {
+        let mut inner = self.lock();
+        inner.bytes.copy_from_slice(image);
+        inner.undo.clear();
+        inner.log.clear();
+        inner.fuse = None;
+    }
+
+    pub fn note(&self, mark: Event) {
+        self.lock().log.push(mark);
+    }
+
+    pub fn take_log(&self) -> Vec<Event> {
+        std::mem::take(&mut self.lock().log)
+    }
+
+    pub fn enter(&self, phase: Phase) {
+        let mut inner = self.lock();
+        (inner.phase, inner.kept) = (phase, false);
+        inner.flushes += u64::from(phase == Phase::Flushing);
+    }
+
+    pub fn set_fuse(&self, fuse: Option<u64>) {
+        self.lock().fuse = fuse;
+    }
+
+    pub fn is_dead(&self) -> bool {
+        self.lock().fuse == Some(0)
+    }
+
+    /// A point to roll back to.
+    pub fn mark(&self) -> usize {
+        self.lock().undo.len()
+    }
+
+    pub fn roll_back(&self, mark: usize) {
+        let mut inner = self.lock();
+        while inner.undo.len() > mark {
+            let (at, old) = inner.undo.pop().expect("there is more to undo");
+            inner.bytes[at..at + old.len()].copy_from_slice(&old);
+        }
+    }
+
+    /// What is there now stays.
+    pub fn settle(&self) {
+        let mut inner = self.lock();
+        inner.undo.clear();
+        inner.flushes = 0;
+    }
+
+    /// From now on what is synced stays, so that rolling back leaves what is durable.
+    pub fn set_settling(&self) {
+        self.lock().settling = true;
+    }
+
+    /// Writes what `fate` keeps of `piece`, past the log.
+    pub fn put(&self, piece: &Piece, fate: Fate) {
+        let mut inner = self.lock();
+        if fate == Fate::Kept {
+            return inner.write(piece.at, &piece.bytes);
+        }
+        let (first, last) = (piece.at / SECTOR, (piece.end() - 1) / SECTOR);
+        for sector in (first..=last).filter(|&s| fate.keeps(s, first, last)) {
+            let from = (sector * SECTOR).max(piece.at);
+            let to = ((sector + 1) * SECTOR).min(piece.end());
+            inner.write(from, &piece.bytes[(from - piece.at) as usize..(to - piece.at) as usize]);
+        }
+    }
+}
+
+impl Inner {
+    fn write(&mut self, at: u64, from: &[u8]) {
+        let at = at as usize;
+        let place = &mut self.bytes[at..at + from.len()];
+        self.undo.push((at, place.to_vec()));
+        place.copy_from_slice(from);
+    }
+
+    /// Whether there is power for one more request.
+    fn burn(&mut self) -> Result {
+        match &mut self.fuse {
+            Some(0) => Err(Error::Store("the power went")),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Store for Disk {
+    fn len(&self) -> u64 {
+        self.lock().bytes.len() as u64
+    }
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    fn unit(&self) -> usize {
+        self.unit
+    }
+    fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
+        let inner = self.lock();
+        let mut rest = into;
+        for extent in extents {
+            let (part, next) = rest.split_at_mut(extent.len);
+            part.copy_from_slice(&inner.bytes[extent.at as usize..extent.end() as usize]);
+            rest = next;
+        }
+        assert!(rest.is_empty(), "extents and buffer agree");
+        Ok(())
+    }
+    fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
+        let mut inner = self.lock();
+        let mut rest = from;
+        let mut pieces = vec![];
+        for extent in extents {
+            let (part, next) = rest.split_at(extent.len);
+            inner.write(extent.at, part);
+            inner.kept |= extent.at < AREAS_AT;
+            pieces.push(Piece { at: extent.at, bytes: part.to_vec() });
+            rest = next;
+        }
+        assert!(rest.is_empty(), "extents and buffer agree");
+        // The write during which the power goes is under way: any part of it may arrive.
+        inner.log.push(Event::Write(pieces));
+        inner.burn()
+    }
+    fn sync(&self) -> Result {
+        let mut inner = self.lock();
+        inner.burn()?;
+        inner.log.push(Event::Sync);
+        if inner.settling {
+            inner.undo.clear();
+        }
+        Ok(())
+    }
+}
+
+/// A planted fault. The checker must find each of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    None,
+    /// The sync of flush number `.0` does not reach the disk.
+    FlushLost(u64),
+    /// Syncs that writing makes by itself do not, so that more is unsynced than there is slack for.
+    RoomLost,
+    /// The first sync of an opening does not: what was found may be in the cache only.
+    RecoveryLost,
+    /// The syncs of the superblocks do not.
+    SuperblocksLost,
+    /// What recovery redoes does not reach the disk.
+    RedoLost,
+    /// Both superblocks lie in the same place.
+    OneSuperblock,
+    /// No new opening is kept.
+    OpeningLost,
+}
+
+/// The store with a fault in it.
+pub struct Bent {
+    pub disk: Arc<Disk>,
+    pub fault: Fault,
+}
+
+impl Bent {
+    fn loses_sync(&self) -> bool {
+        let inner = self.disk.lock();
+        match self.fault {
+            Fault::FlushLost(n) => inner.phase == Phase::Flushing && inner.flushes == n,
+            Fault::RoomLost => inner.phase == Phase::Writing,
+            Fault::RecoveryLost => inner.phase == Phase::Opening && !inner.kept,
+            Fault::SuperblocksLost => inner.phase == Phase::Opening && inner.kept,
+            _ => false,
+        }
+    }
+
+    fn loses_write(&self, extents: &[Extent]) -> bool {
+        self.fault == Fault::RedoLost
+            && self.disk.lock().phase == Phase::Opening
+            && extents[0].at >= AREAS_AT
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Store for Bent {
+    fn len(&self) -> u64 {
+        self.disk.len()
+    }
+    fn is_empty(&self) -> bool {
+        self.disk.is_empty()
+    }
+    fn unit(&self) -> usize {
+        self.disk.unit()
+    }
+    fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
+        self.disk.read(extents, into)
+    }
+    fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
+        if self.loses_write(extents) {
+            return Ok(());
+        }
+        let second = Extent::new(SUPERBLOCKS_AT + SUPERBLOCK_LEN as u64, SUPERBLOCK_LEN);
+        if self.fault == Fault::OneSuperblock && extents == [second] {
+            return self.disk.write(&[Extent::new(SUPERBLOCKS_AT, SUPERBLOCK_LEN)], from);
+        }
+        self.disk.write(extents, from)
+    }
+    fn sync(&self) -> Result {
+        if self.loses_sync() { Ok(()) } else { self.disk.sync() }
+    }
+}

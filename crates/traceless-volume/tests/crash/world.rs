@@ -1,0 +1,323 @@
+//! A volume in memory, its client, and what the client wrote.
+
+use crate::disk::{Bent, Disk, Event, Fault, Phase, mix};
+use crate::nonces::{Areas, Nonces, Opening, openings};
+use std::sync::{Arc, Mutex};
+use traceless::Error;
+use traceless::build::SchemeConfig;
+use traceless::durable::Vault;
+use traceless::oram::BlockOram;
+use traceless::rng::{Rng, Seeded};
+use traceless::scheme::Parts;
+use traceless::scheme::detwo::Geometry;
+use traceless::store::Store;
+use traceless::types::Addr;
+use traceless_volume::format::{AREAS_AT, Keys, Newest, Superblock, SuperblockVault};
+
+/// One write of the client.
+#[derive(Clone, Copy)]
+pub struct Write {
+    /// Nothing for a dummy.
+    pub block: Option<u64>,
+    /// What its contents are made from.
+    pub fill: u64,
+}
+
+/// The block that `fill` stands for.
+fn contents(fill: u64, into: &mut [u8]) {
+    if fill == 0 {
+        return into.fill(0);
+    }
+    for (i, word) in into.chunks_exact_mut(8).enumerate() {
+        word.copy_from_slice(&mix(fill ^ ((i as u64) << 40)).to_le_bytes());
+    }
+}
+
+/// What a client does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Writes that many blocks in one request.
+    Write(u64),
+    Flush,
+    /// Ends without a close and opens again: the cache lives on.
+    Kill,
+    /// Closes and opens again.
+    Close,
+}
+
+/// Steps with `writes` writes in all. The same seed makes the same steps.
+pub fn script(seed: u64, writes: u64, unsynced_max: u64) -> Vec<Step> {
+    let mut rng = Seeded::new(seed);
+    let (mut steps, mut left) = (vec![], writes);
+    while left > 0 {
+        let step = match rng.below(16) {
+            0..9 => Step::Write(1),
+            9..12 => Step::Write((1 + rng.below(unsynced_max + 1)).min(left)),
+            12..14 => Step::Flush,
+            14 => Step::Kill,
+            _ => Step::Close,
+        };
+        if let Step::Write(n) = step {
+            left -= n;
+        }
+        steps.push(step);
+    }
+    steps
+}
+
+/// What fails that should not.
+#[derive(Debug)]
+pub enum Failure {
+    /// The planted end of the power.
+    Power,
+    /// A violation, in words.
+    Wrong(String),
+}
+
+impl From<String> for Failure {
+    fn from(what: String) -> Self {
+        Self::Wrong(what)
+    }
+}
+
+impl From<Failure> for String {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Power => "the power went, which nobody planned".into(),
+            Failure::Wrong(what) => what,
+        }
+    }
+}
+
+/// A volume that is open.
+pub struct Open {
+    pub oram: Box<dyn BlockOram>,
+    newest: Newest,
+}
+
+impl Open {
+    /// The openings that the newest superblock names.
+    pub fn openings(&self) -> Vec<Opening> {
+        openings(&self.newest.lock().expect("nothing panics under this lock").state)
+    }
+}
+
+/// How to open it.
+#[derive(Clone, Copy, Default)]
+pub struct How {
+    pub read_only: bool,
+    /// What an anchor would know.
+    pub expect_writes: u64,
+}
+
+/// A disk, the keys, and the client's memory of what it wrote.
+pub struct World {
+    pub geometry: Geometry,
+    pub fault: Fault,
+    pub disk: Arc<Disk>,
+    pub areas: Areas,
+    pub history: Vec<Write>,
+    pub nonces: Nonces,
+    keys: Arc<Keys>,
+    /// Tells the data and the addresses of one workload from those of another.
+    salt: u64,
+    /// Number of the next opening's randomness.
+    pub draws: u64,
+    /// The image that `log` starts from.
+    pub base: Vec<u8>,
+    pub log: Vec<Event>,
+}
+
+/// A vault that keeps nothing.
+struct Forgetful;
+
+impl Vault for Forgetful {
+    fn keep(&mut self, _: &[u8]) -> traceless::Result {
+        Ok(())
+    }
+}
+
+impl World {
+    /// Makes a volume on a disk of random bytes.
+    pub fn create(geometry: Geometry, unit: usize, salt: u64) -> Self {
+        let mut bytes = vec![0; (AREAS_AT + geometry.store_len()) as usize];
+        Seeded::new(salt).fill(&mut bytes);
+        let mut world = Self {
+            areas: Areas::new(&geometry),
+            geometry,
+            fault: Fault::None,
+            disk: Arc::new(Disk::new(bytes, unit)),
+            history: vec![],
+            nonces: Nonces::default(),
+            keys: Arc::new(Keys::for_fuzzing()),
+            salt,
+            draws: 0,
+            base: vec![],
+            log: vec![],
+        };
+        let blank = Superblock { generation: 0, chain: [0; 32], state: vec![] };
+        let (parts, _) = world.parts(blank, How::default());
+        let config = SchemeConfig::DetWo(world.geometry);
+        config.create_for_disk(parts).expect("created").close().expect("closed");
+        world.disk.take_log();
+        world.disk.settle();
+        world
+    }
+
+    fn parts(&mut self, superblock: Superblock, how: How) -> (Parts, Newest) {
+        self.draws += 1;
+        let seed = |purpose: u64| Box::new(Seeded::new(mix(self.draws) ^ mix(self.salt) ^ purpose));
+        let store: Arc<dyn Store> = match self.fault {
+            Fault::None => self.disk.clone(),
+            fault => Arc::new(Bent { disk: self.disk.clone(), fault }),
+        };
+        let newest = Arc::new(Mutex::new(superblock));
+        let (keys, first) = (self.keys.clone(), newest.clone());
+        let vault: Box<dyn Vault> = match self.fault {
+            Fault::OpeningLost => Box::new(Forgetful),
+            _ => Box::new(SuperblockVault::new(store.clone(), keys, seed(1), first, None)),
+        };
+        let parts = Parts {
+            store,
+            first: AREAS_AT,
+            key: self.keys.scheme(),
+            vault,
+            rng: seed(2),
+            read_only: how.read_only,
+            expect_writes: how.expect_writes,
+        };
+        (parts, newest)
+    }
+
+    /// Opens it as a volume does.
+    pub fn open(&mut self, how: How) -> Result<Open, Failure> {
+        self.disk.enter(Phase::Opening);
+        let superblock = Superblock::read(&*self.disk, &self.keys).map_err(|e| e.to_string())?;
+        let state = superblock.state.clone();
+        let (parts, newest) = self.parts(superblock, how);
+        let config = SchemeConfig::DetWo(self.geometry);
+        let opened = config.open_for_disk(parts, &state, &mut |_, _| {});
+        Ok(Open { oram: opened.map_err(|e| self.failure("open", &e))?, newest })
+    }
+
+    fn failure(&self, what: &str, error: &Error) -> Failure {
+        if self.disk.is_dead() { Failure::Power } else { format!("{what}: {error}").into() }
+    }
+
+    /// Opens it after a kill or a close: everything must still be there.
+    pub fn open_whole(&mut self) -> Result<Open, Failure> {
+        let open = self.open(How::default())?;
+        let (found, made) = (open.oram.writes(), self.history.len() as u64);
+        if found != made {
+            return Err(format!("{found} writes found, {made} were made, and no crash").into());
+        }
+        // Whatever has been shown to a client must last.
+        self.disk.note(Event::Promised(found));
+        Ok(open)
+    }
+
+    /// Does one step, on a client's behalf.
+    pub fn step(&mut self, open: &mut Open, step: Step, rng: &mut dyn Rng) -> Result<(), Failure> {
+        match step {
+            Step::Write(n) => self.write(open, n, rng)?,
+            Step::Flush => {
+                self.disk.enter(Phase::Flushing);
+                open.oram.sync_shared().map_err(|e| self.failure("flush", &e))?;
+                self.disk.note(Event::Promised(open.oram.writes()));
+            }
+            Step::Kill => *open = self.open_whole()?,
+            Step::Close => {
+                self.disk.enter(Phase::Flushing);
+                open.oram.close().map_err(|e| self.failure("close", &e))?;
+                self.disk.note(Event::Promised(open.oram.writes()));
+                *open = self.open_whole()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, open: &mut Open, n: u64, rng: &mut dyn Rng) -> Result<(), Failure> {
+        let blocks = self.geometry.blocks;
+        // Hot blocks for one workload, and dummies among single writes for the other.
+        let hot =
+            if self.salt.is_multiple_of(2) && rng.below(2) == 0 { 3.min(blocks) } else { blocks };
+        let dummy = !self.salt.is_multiple_of(2) && n == 1 && rng.below(3) == 0;
+        let mut data = vec![0; n as usize * self.geometry.block_len];
+        let mut addrs = vec![];
+        for block in data.chunks_exact_mut(self.geometry.block_len) {
+            let fill = rng.next_u64() | 1;
+            contents(fill, block);
+            let addr = rng.below(hot);
+            addrs.push(Addr(addr));
+            self.history.push(Write { block: (!dummy).then_some(addr), fill });
+        }
+        self.disk.enter(Phase::Writing);
+        self.disk.note(Event::Submitted(self.history.len() as u64));
+        let written =
+            if dummy { open.oram.write_dummy() } else { open.oram.write_many(&addrs, &data) };
+        written.map_err(|e| self.failure("write", &e))
+    }
+
+    /// Opens it and does all of `steps`, from here on on record.
+    pub fn run(&mut self, steps: &[Step], rng: &mut dyn Rng) -> Result<(), Failure> {
+        self.disk.settle();
+        (self.base, self.log) = (self.disk.snapshot(), vec![]);
+        let made = self.history.len() as u64;
+        self.log.extend([Event::Submitted(made), Event::Promised(made)]);
+        let mut open = self.open_whole()?;
+        self.record(&open)?;
+        for &step in steps {
+            self.step(&mut open, step, rng)?;
+            self.record(&open)?;
+        }
+        Ok(())
+    }
+
+    /// Moves what the disk logged into the record, and looks for nonces used twice.
+    pub fn record(&mut self, open: &Open) -> Result<(), Failure> {
+        let (log, made) = (self.disk.take_log(), self.history.len() as u64);
+        self.nonces.note(&self.areas, &log, self.log.len(), &open.openings(), made)?;
+        self.log.extend(log);
+        Ok(())
+    }
+
+    /// Checks that every block holds what the last of the first `count` writes to it put there.
+    pub fn check(&self, open: &Open, history: &[Write]) -> Result<(), String> {
+        let mut last = vec![(0, 0); self.geometry.blocks as usize];
+        for (i, write) in history.iter().enumerate() {
+            if let Some(block) = write.block {
+                last[block as usize] = (i + 1, write.fill);
+            }
+        }
+        let len = self.geometry.block_len;
+        let mut all = vec![0; last.len() * len];
+        let addrs: Vec<_> = (0..self.geometry.blocks).map(Addr).collect();
+        open.oram.read_shared(&addrs, &mut all).map_err(|e| format!("reading: {e}"))?;
+        let mut want = vec![0; len];
+        for (block, (got, &(write, fill))) in all.chunks_exact(len).zip(&last).enumerate() {
+            contents(fill, &mut want);
+            if got != want {
+                let holds = self.whose(got);
+                return Err(format!(
+                    "of {} writes, block {block} should hold number {} (0 is none), holds {holds}",
+                    history.len(),
+                    write,
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn whose(&self, got: &[u8]) -> String {
+        let mut block = vec![0; got.len()];
+        let found = self.history.iter().position(|write| {
+            contents(write.fill, &mut block);
+            block == got
+        });
+        match found {
+            Some(i) => format!("number {}, to block {:?}", i + 1, self.history[i].block),
+            None if got.iter().all(|&b| b == 0) => "zeros".into(),
+            None => "what nobody wrote".into(),
+        }
+    }
+}
