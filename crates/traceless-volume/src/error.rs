@@ -21,7 +21,7 @@ pub enum Error {
         source: io::Error,
     },
     /// There is something at the path already.
-    #[error("{}: exists already; --force overwrites it, and what is in it is lost", .0.display())]
+    #[error("{}: exists already; take another name, or give `create` --force", .0.display())]
     Exists(PathBuf),
     /// The device is smaller than the image would be.
     #[error("the image needs {needed} bytes, {} has {available}", path.display())]

@@ -132,11 +132,13 @@ fn encode_scheme(scheme: &SchemeConfig, out: &mut [u8]) {
 }
 
 fn decode_scheme(record: &[u8]) -> Result<SchemeConfig> {
+    // Nobody makes a volume of such a geometry.
+    let damaged = |_| Error::HeaderDamaged;
     let (blocks, block_len) = (u64_at(record, 8), u32_at(record, 16) as usize);
     match u16_at(record, 0) {
         KIND_PLAIN => {
             // The limits of a geometry hold for the control too.
-            Geometry::new(blocks.max(2), block_len, Refresh::ONE, 0)?;
+            Geometry::new(blocks.max(2), block_len, Refresh::ONE, 0).map_err(damaged)?;
             if blocks == 0 {
                 return Err(Error::HeaderDamaged);
             }
@@ -146,11 +148,11 @@ fn decode_scheme(record: &[u8]) -> Result<SchemeConfig> {
             let geometry = Geometry {
                 blocks,
                 block_len,
-                refresh: Refresh::new(u32_at(record, 20), u32_at(record, 24))?,
+                refresh: Refresh::new(u32_at(record, 20), u32_at(record, 24)).map_err(damaged)?,
                 map_tiers: u8::try_from(u32_at(record, 28)).map_err(|_| Error::HeaderDamaged)?,
                 unsynced_max: u64_at(record, 32),
             };
-            geometry.check()?;
+            geometry.check().map_err(damaged)?;
             Ok(SchemeConfig::DetWo(geometry))
         }
         kind => Err(Error::Features(u64::from(kind) << 32)),

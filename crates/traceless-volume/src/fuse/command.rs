@@ -1,6 +1,7 @@
 //! The commands that we call: where they are, and what they answered.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -42,6 +43,8 @@ impl Tool {
             .args(arguments)
             // We look for words in what they say.
             .env("LC_ALL", "C")
+            // A Ctrl-C is for us: a mount cut off after its system call would stand unrecorded.
+            .process_group(0)
             .stdin(Stdio::null())
             .output()
             .map_err(Error::io("running", &path))?;

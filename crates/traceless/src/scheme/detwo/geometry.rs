@@ -26,7 +26,7 @@ pub(super) const AREA_NAMES: [[&str; 2]; MAP_TIERS_MAX as usize + 1] = [
     ["map 3 holding", "map 3 main"],
 ];
 
-/// Bytes of a holding entry: count, opening, sealed address, its tag, the body's tag, spare.
+/// Bytes of a holding entry: count, opening, sealed address, its tag, the body's tag, synced count.
 pub(super) const HOLD_ENTRY_LEN: usize = 64;
 
 /// The parameters that a `DetWo` is made from. All of them are public.

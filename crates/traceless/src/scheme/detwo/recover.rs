@@ -29,10 +29,11 @@ const SLOTS_PER_TRIP: u64 = 256;
 
 impl DetWo {
     pub(super) fn recover(&mut self, state: &State, progress: &mut dyn FnMut(u64, u64)) -> Result {
-        let newest = self.find_newest(progress)?;
+        let (newest, synced) = self.find_newest(progress)?;
         self.count = self.find_count(newest);
-        if self.count < state.at_least {
-            return Err(Error::RolledBack { expected: state.at_least, found: self.count });
+        let expected = state.at_least.max(synced);
+        if self.count < expected {
+            return Err(Error::RolledBack { expected, found: self.count });
         }
         self.refuse_lost_tail()?;
         let late = self.count.saturating_sub(self.geometry.unsynced_max);
@@ -59,17 +60,18 @@ impl DetWo {
         self.load_cursors()
     }
 
-    /// One more than the newest write that any entry of the last tier shows.
-    fn find_newest(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<u64> {
-        let mut newest = 0;
+    /// One more than the newest write that any entry of the last tier shows, and the writes that
+    /// were synced when it was made.
+    fn find_newest(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<(u64, u64)> {
+        let (mut newest, mut synced) = (0, 0);
         self.scan_entries(progress, |this, tier, entry| {
             if entry_count(entry) >= newest
                 && let Some((count, _)) = this.open_entry(tier, entry)
             {
-                newest = count + 1;
+                (newest, synced) = (count + 1, entry_synced(entry));
             }
         })?;
-        Ok(newest)
+        Ok((newest, synced))
     }
 
     /// Calls `visit` with each holding entry of the last tier that stands in the slot of its count.
@@ -155,7 +157,7 @@ impl DetWo {
             return None;
         }
         let mut home = [0; 8];
-        keys.head.open(count, &[], &entry[16..24], &entry[24..40], &mut home).ok()?;
+        keys.head.open(count, &entry[56..], &entry[16..24], &entry[24..40], &mut home).ok()?;
         Some((count, u64::from_le_bytes(home)))
     }
 
@@ -279,4 +281,9 @@ impl DetWo {
 /// The count that a holding entry claims.
 fn entry_count(entry: &[u8]) -> u64 {
     u64::from_le_bytes(entry[..8].try_into().expect("8 bytes"))
+}
+
+/// The writes that were synced when a holding entry was made. It must have been opened.
+fn entry_synced(entry: &[u8]) -> u64 {
+    u64::from_le_bytes(entry[56..].try_into().expect("8 bytes"))
 }

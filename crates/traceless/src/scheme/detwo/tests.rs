@@ -222,6 +222,34 @@ fn a_failed_sync_is_final() {
 }
 
 #[test]
+fn a_flushed_write_that_is_gone_is_noticed_by_those_after_it() {
+    let mut rig = Rig::new(Geometry::new(640, 128, Refresh::ONE, 0).unwrap());
+    let mut oram = rig.create();
+    for addr in 0..10 {
+        oram.write(Addr(addr), &[1; 128]).unwrap();
+    }
+    let slot = oram.tiers[0].hold_slot(4);
+    let hold = oram.tiers[0].hold.clone();
+    let damage = |rig: &Rig| {
+        let mut run = crate::store::Run::default();
+        run.add_in_place(&hold, slot, 1);
+        run.write(&*rig.store).unwrap();
+    };
+    // Nothing was flushed: a crash may leave exactly that.
+    let unsynced = rig.store.snapshot();
+    damage(&rig);
+    let again = rig.open_on(rig.store.clone(), true).unwrap();
+    assert_eq!(again.writes(), 4);
+    rig.store = Arc::new(MemStore::from_bytes(unsynced));
+    oram.store = rig.store.clone();
+    oram.sync().unwrap();
+    oram.write(Addr(0), &[1; 128]).unwrap();
+    damage(&rig);
+    let refused = rig.open_on(rig.store.clone(), true);
+    assert!(matches!(refused, Err(Error::RolledBack { expected: 10, found: 4 })));
+}
+
+#[test]
 fn a_lost_block_stays_an_error_and_stops_nothing() {
     let mut rig = Rig::small();
     let mut oram = rig.create();

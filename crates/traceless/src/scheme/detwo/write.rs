@@ -207,14 +207,17 @@ impl DetWo {
     fn seal_writes(&self, tier: usize, plan: &Plan, data: &[u8], out: &mut Run, nth: usize) {
         let (opening, keys) = self.keys.at_hold(tier, self.count);
         let contents = data.chunks_exact(self.tiers[tier].hold.layout().body_len);
+        // A later opening that finds less than this knows that something is gone.
+        let synced = self.synced.load(Ordering::Acquire).to_le_bytes();
         for (i, (home, plain)) in plan.homes.iter().zip(contents).enumerate() {
             let count = self.count + i as u64;
             let address = home.to_le_bytes();
             let (entry, body) = out.slot_mut(nth + i);
             entry[..8].copy_from_slice(&count.to_le_bytes());
             entry[8..16].copy_from_slice(&opening.number.to_le_bytes());
+            entry[56..].copy_from_slice(&synced);
             let (head, tags) = entry[16..].split_at_mut(8);
-            keys.head.seal(count, &[], &address, head, &mut tags[..16]);
+            keys.head.seal(count, &synced, &address, head, &mut tags[..16]);
             keys.hold.seal(count, &address, plain, body, &mut tags[16..32]);
         }
     }
