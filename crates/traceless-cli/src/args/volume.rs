@@ -59,6 +59,19 @@ pub struct AnchorArgs {
     pub anchor: Option<PathBuf>,
 }
 
+/// How to open an image that is served, in whatever way.
+#[derive(Args, Debug)]
+pub struct OpenArgs {
+    /// Refuse writes, and write nothing at all
+    #[arg(long)]
+    pub read_only: bool,
+    /// Record every request to the image (docs/trace.md)
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    #[command(flatten)]
+    pub anchor: AnchorArgs,
+}
+
 #[derive(Args, Debug)]
 pub struct ProgressArgs {
     /// Show how far long work is
@@ -164,17 +177,11 @@ pub struct ServeArgs {
     /// Only clients with a certificate signed by one of these, PEM
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_client_ca: Option<PathBuf>,
-    /// Refuse writes, and write nothing at all
-    #[arg(long)]
-    pub read_only: bool,
-    /// Record every request to the image (docs/trace.md)
-    #[arg(long, value_name = "FILE")]
-    pub trace: Option<PathBuf>,
+    #[command(flatten)]
+    pub open: OpenArgs,
     /// Go past the page cache
     #[arg(long)]
     pub direct: bool,
-    #[command(flatten)]
-    pub anchor: AnchorArgs,
     #[command(flatten)]
     pub progress: ProgressArgs,
 }
@@ -187,14 +194,8 @@ pub struct ExportArgs {
     pub dir: PathBuf,
     #[command(flatten)]
     pub key: KeyArgs,
-    /// Refuse writes, and write nothing at all
-    #[arg(long)]
-    pub read_only: bool,
-    /// Record every request to the image (docs/trace.md)
-    #[arg(long, value_name = "FILE")]
-    pub trace: Option<PathBuf>,
     #[command(flatten)]
-    pub anchor: AnchorArgs,
+    pub open: OpenArgs,
     /// Run for `mount`: the key comes from standard input, and readiness is told on standard output
     #[arg(long, hide = true)]
     pub for_mount: bool,
@@ -208,14 +209,8 @@ pub struct MountArgs {
     pub dir: PathBuf,
     #[command(flatten)]
     pub key: KeyArgs,
-    /// Mount for reading only, and write nothing at all
-    #[arg(long)]
-    pub read_only: bool,
-    /// Record every request to the image (docs/trace.md)
-    #[arg(long, value_name = "FILE")]
-    pub trace: Option<PathBuf>,
     #[command(flatten)]
-    pub anchor: AnchorArgs,
+    pub open: OpenArgs,
 }
 
 #[derive(Args, Debug)]

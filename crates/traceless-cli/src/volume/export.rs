@@ -31,11 +31,11 @@ pub fn run(args: &ExportArgs) -> Result<(), Failure> {
             complain(&warning.to_string());
         }
     }
-    let trace = Trace::open(args.trace.as_deref())?;
+    let trace = Trace::open(args.open.trace.as_deref())?;
     let options = OpenOptions {
-        read_only: args.read_only,
+        read_only: args.open.read_only,
         exclusive: false,
-        anchor: args.anchor.anchor.clone(),
+        anchor: args.open.anchor.anchor.clone(),
         caching: Caching::Direct,
         witness: trace.witness(),
     };

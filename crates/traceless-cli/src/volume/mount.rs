@@ -19,7 +19,7 @@ use traceless_volume::fuse::mount::{
 const STOP_LIMIT_SECONDS: u32 = 120;
 
 pub fn mount(args: &MountArgs) -> Result<(), Failure> {
-    let missing = capabilities().missing_for_mount(!args.read_only);
+    let missing = capabilities().missing_for_mount(!args.open.read_only);
     if !missing.is_empty() {
         let list: Vec<String> = missing.iter().map(ToString::to_string).collect();
         return Err(Failure::usage(format!(
@@ -63,7 +63,8 @@ fn finish_mount(
     pid: u32,
     writes: u64,
 ) -> Result<(), Failure> {
-    let options = AttachOptions { mkfs: writes == 0 && !args.read_only, read_only: args.read_only };
+    let read_only = args.open.read_only;
+    let options = AttachOptions { mkfs: writes == 0 && !read_only, read_only };
     let attached = attach(&fuse_dir.join("volume"), &args.dir, options, &mut |step| {
         complain(step);
     })?;
@@ -91,10 +92,10 @@ fn start_daemon(
     let program = std::env::current_exe().map_err(failed("find this program"))?;
     let mut command = Command::new(program);
     command.args(["volume", "export", "--for-mount"]).arg(image).arg(fuse_dir);
-    if args.read_only {
+    if args.open.read_only {
         command.arg("--read-only");
     }
-    for (flag, path) in [("--trace", &args.trace), ("--anchor", &args.anchor.anchor)] {
+    for (flag, path) in [("--trace", &args.open.trace), ("--anchor", &args.open.anchor.anchor)] {
         if let Some(path) = path {
             command.arg(flag).arg(absolute(path)?);
         }

@@ -19,11 +19,11 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     }
     traceless_sys::lock_all_memory();
     let key = key::existing(&args.image.key)?;
-    let trace = Trace::open(args.trace.as_deref())?;
+    let trace = Trace::open(args.open.trace.as_deref())?;
     let options = OpenOptions {
-        read_only: args.read_only,
+        read_only: args.open.read_only,
         exclusive: false,
-        anchor: args.anchor.anchor.clone(),
+        anchor: args.open.anchor.anchor.clone(),
         caching: if args.direct { Caching::Direct } else { Caching::Buffered },
         witness: trace.witness(),
     };
