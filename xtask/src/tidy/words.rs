@@ -73,7 +73,7 @@ fn homes(path: &str, text: &str) -> Vec<Finding> {
         for (at, _) in text.match_indices(home) {
             let before = text[..at].chars().next_back();
             let after = text[at + home.len()..].chars().next();
-            // Only a path that begins here: `target/work/` is none of ours.
+            // Only a path that begins here, not the middle of a relative one.
             let begins = before.is_none_or(|c| c.is_whitespace() || "\"'`(=:<[,".contains(c));
             let goes_on = after.is_some_and(|c| c.is_alphanumeric() || "._-".contains(c));
             let named = home.starts_with(HOMES[2]) || home.starts_with(HOMES[3]);

@@ -4,10 +4,11 @@
 //! header last: what was cut short is not a volume.
 
 use super::image::{Image, failed};
+use super::scheme_parts;
 use crate::error::{Error, Result};
 use crate::format::{
     AREAS_AT, Anchor, Features, Header, Kdf, KeySlot, KeySlots, Keys, MasterKey, Superblock,
-    SuperblockVault, UserKey,
+    UserKey,
 };
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -18,7 +19,6 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use traceless::build::SchemeConfig;
 use traceless::rng::{Rng, System};
-use traceless::scheme::Parts;
 use traceless::seal::{Keystream, Secret};
 use traceless::store::FileStore;
 
@@ -112,17 +112,7 @@ fn make(
     let store = Arc::new(FileStore::new(image.try_clone()?, header.image_len, image.caching()));
     let blank = Superblock { generation: 0, chain: [0; 32], state: vec![] };
     let newest = Arc::new(Mutex::new(blank));
-    let vault =
-        SuperblockVault::new(store.clone(), keys.clone(), Box::new(System), newest.clone(), anchor);
-    let parts = Parts {
-        store,
-        first: AREAS_AT,
-        key: keys.scheme(),
-        vault: Box::new(vault),
-        rng: Box::new(System),
-        read_only: false,
-        expect_writes: 0,
-    };
+    let parts = scheme_parts(store, keys, &newest, anchor.as_ref(), false);
     header.scheme.create_for_disk(parts)?.close()?;
     let file = image.file();
     let write = |what, result: io::Result<()>| result.map_err(|e| image.failed(what, e));

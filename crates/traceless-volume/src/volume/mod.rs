@@ -12,7 +12,7 @@ pub use status::{Status, status, uuid_text};
 
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::format::{AREAS_AT, Anchor, Header, Newest, Superblock, SuperblockVault, UserKey};
+use crate::format::{AREAS_AT, Anchor, Header, Keys, Newest, Superblock, SuperblockVault, UserKey};
 use image::Image;
 use rustix::io::Errno;
 use std::io;
@@ -106,22 +106,7 @@ impl Volume {
         }
         let state = superblock.state.clone();
         let newest = Arc::new(Mutex::new(superblock));
-        let vault = SuperblockVault::new(
-            store.clone(),
-            keys.clone(),
-            Box::new(System),
-            newest.clone(),
-            anchor.clone(),
-        );
-        let parts = Parts {
-            store,
-            first: AREAS_AT,
-            key: keys.scheme(),
-            vault: Box::new(vault),
-            rng: Box::new(System),
-            read_only: options.read_only,
-            expect_writes: anchor.as_ref().map_or(0, |a| a.state().count),
-        };
+        let parts = scheme_parts(store, &keys, &newest, anchor.as_ref(), options.read_only);
         let oram = header.scheme.open_for_disk(parts, &state, progress)?;
         Ok(Self {
             len: oram.blocks() * oram.block_len() as u64,
@@ -293,6 +278,32 @@ fn refuse_rollback(anchor: &Anchor, superblock: &Superblock) -> Result {
         return Ok(());
     };
     Err(Error::RolledBack { what })
+}
+
+/// What a scheme is made or opened with: its state goes to the superblocks, and to the anchor.
+fn scheme_parts(
+    store: Arc<dyn Store>,
+    keys: &Arc<Keys>,
+    newest: &Newest,
+    anchor: Option<&Arc<Anchor>>,
+    read_only: bool,
+) -> Parts {
+    let vault = SuperblockVault::new(
+        store.clone(),
+        keys.clone(),
+        Box::new(System),
+        newest.clone(),
+        anchor.cloned(),
+    );
+    Parts {
+        store,
+        first: AREAS_AT,
+        key: keys.scheme(),
+        vault: Box::new(vault),
+        rng: Box::new(System),
+        read_only,
+        expect_writes: anchor.map_or(0, |a| a.state().count),
+    }
 }
 
 fn watched_store(image: &Image, len: u64, options: &OpenOptions) -> Result<Arc<dyn Store>> {
