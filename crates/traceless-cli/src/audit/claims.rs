@@ -5,7 +5,7 @@ use super::runner::{Length, Session, trace_of};
 use super::target::{BLOCK_LEN, Kind, Subject, Target};
 use super::workload::{Pair, Pattern, Through, mix, pairs};
 use traceless::rng::{Rng, Seeded};
-use traceless::scheme::detwo::OPENINGS_MAX;
+use traceless::scheme::openings::OPENINGS_MAX;
 use traceless::trace::Op;
 use traceless::{Addr, Hides, Result};
 use traceless_audit::{Claim, Compare, Counts, Statistic, Verdict, compare, normalise};

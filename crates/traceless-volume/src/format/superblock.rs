@@ -154,10 +154,10 @@ impl Vault for SuperblockVault {
 mod tests {
     use super::*;
     use traceless::rng::Seeded;
-    use traceless::scheme::detwo;
+    use traceless::scheme::openings;
     use traceless::store::MemStore;
 
-    const _: () = assert!(detwo::STATE_LEN_MAX <= STATE_LEN_MAX);
+    const _: () = assert!(openings::STATE_LEN_MAX <= STATE_LEN_MAX);
 
     fn vault(store: &Arc<MemStore>, keys: &Arc<Keys>, from: Superblock) -> SuperblockVault {
         let rng = Box::new(Seeded::new(from.generation + 1));

@@ -2,6 +2,8 @@
 
 pub mod detwo;
 pub mod linear;
+mod log;
+pub mod openings;
 pub mod plain;
 mod pool;
 

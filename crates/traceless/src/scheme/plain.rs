@@ -9,7 +9,7 @@ use crate::error::{Error, Place, Result};
 use crate::oram::{BlockOram, Hides, Oram, check_request};
 use crate::rng::Rng;
 use crate::scheme::Parts;
-use crate::scheme::detwo::KEY_BYTES_MAX;
+use crate::scheme::openings::KEY_BYTES_MAX;
 use crate::scheme::pool::Pool;
 use crate::seal::{Aead, Sealer, Secret, TAG_LEN};
 use crate::store::{Area, Layout, Run, Store};

@@ -2,6 +2,7 @@
 
 use super::Refresh;
 use crate::error::{Error, Result};
+use crate::scheme::log;
 use crate::seal::TAG_LEN;
 use crate::store::Layout;
 use alloc::vec::Vec;
@@ -25,9 +26,6 @@ pub(super) const AREA_NAMES: [[&str; 2]; MAP_TIERS_MAX as usize + 1] = [
     ["map 2 holding", "map 2 main"],
     ["map 3 holding", "map 3 main"],
 ];
-
-/// Bytes of a holding entry: count, opening, sealed address, its tag, the body's tag, synced count.
-pub(super) const HOLD_ENTRY_LEN: usize = 64;
 
 /// The parameters that a `DetWo` is made from. All of them are public.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -164,22 +162,23 @@ impl TierGeometry {
         let live_writes = whole.refresh.writes_for(blocks);
         // A header is written whole, which gives up the entries behind the cursor: a stripe more of
         // slack than the writes between two syncs need.
-        let hold_slots = live_writes + whole.unsynced_max + HOLD_STRIPE;
+        let hold_slots = live_writes + whole.unsynced_max + log::STRIPE;
         let main_slots = blocks + whole.refresh.at_most(whole.unsynced_max + 1) + MAIN_STRIPE;
-        let layout =
-            |slots, entry_len, stripe_slots| Layout { slots, body_len, entry_len, stripe_slots };
         Self {
             blocks,
             live_writes,
-            hold: layout(hold_slots, HOLD_ENTRY_LEN, HOLD_STRIPE),
-            main: layout(main_slots, TAG_LEN, MAIN_STRIPE),
+            hold: log::layout(hold_slots, body_len),
+            main: main_layout(main_slots, body_len),
         }
     }
 }
 
-/// Slots whose entries fill one 4 KiB header.
-const HOLD_STRIPE: u64 = 4096 / HOLD_ENTRY_LEN as u64;
+/// Slots whose tags fill one 4 KiB header.
 const MAIN_STRIPE: u64 = 4096 / TAG_LEN as u64;
+
+fn main_layout(slots: u64, body_len: usize) -> Layout {
+    Layout { slots, body_len, entry_len: TAG_LEN, stripe_slots: MAIN_STRIPE }
+}
 
 #[cfg(test)]
 mod tests {

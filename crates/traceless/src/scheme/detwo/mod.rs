@@ -18,15 +18,14 @@
 //! Not hidden: reads, the number of writes, and when syncs happen.
 
 mod geometry;
+mod keys;
 mod map;
-mod openings;
 mod read;
 mod recover;
 mod refresh;
 mod write;
 
 pub use geometry::{BLOCKS_MAX, Geometry, MAP_FAN, MAP_TIERS_MAX, UNSYNCED_MAX};
-pub use openings::{OPENINGS_MAX, STATE_LEN_MAX};
 pub use refresh::{REFRESH_TERM_MAX, Refresh};
 
 use crate::durable::Vault;
@@ -34,6 +33,7 @@ use crate::error::{Error, Place, Result};
 use crate::oram::{BlockOram, Hides, Oram, check_request};
 use crate::rng::Rng;
 use crate::scheme::Parts;
+use crate::scheme::openings::{KEY_BYTES_MAX, Opening, State, dummies_to_retire};
 use crate::scheme::pool::Pool;
 use crate::store::{Area, Cursor, Store};
 use crate::types::{Addr, Slot};
@@ -43,12 +43,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use geometry::{AREA_NAMES, TierGeometry};
-use openings::{KeyRing, Opening, State};
+use keys::KeyRing;
 use read::ReadScratch;
 use write::WriteScratch;
-
-/// Bytes that one opening's keys may seal, at most; then a new opening begins by itself.
-pub const KEY_BYTES_MAX: u64 = 1 << 44;
 
 /// The scheme. See the [module](self).
 pub struct DetWo {
@@ -155,7 +152,7 @@ impl DetWo {
         }
         let top_blocks = tiers.last().expect("the data is a tier").geometry.blocks;
         Ok(Self {
-            keys: KeyRing::new(parts.key, geometry, &state.openings),
+            keys: KeyRing::new(parts.key, geometry, state),
             top: vec![0; usize::try_from(top_blocks).map_err(|_| Error::Geometry("map"))?],
             writer: WriteScratch::default(),
             readers: Pool::default(),
@@ -179,17 +176,14 @@ impl DetWo {
         let mut id = [0; 16];
         self.rng.fill(&mut id);
         self.keys.prune(self.count);
-        let number = self.keys.list().last().map_or(0, |last| last.number + 1);
-        self.keys.push(Opening { number, id, start: self.count });
-        if self.keys.list().len() > OPENINGS_MAX {
-            self.failed.store(true, Ordering::Release);
-            return Err(Error::State("it names too many openings that were cut short"));
-        }
+        let number = self.keys.openings().next_number();
+        let opening = Opening { number, id, start: self.count };
+        self.keys.push(opening).inspect_err(|_| self.failed.store(true, Ordering::Release))?;
         self.keep_state(false)
     }
 
     fn keep_state(&mut self, clean: bool) -> Result {
-        let state = State { clean, at_least: self.count, openings: self.keys.list() };
+        let state = State { clean, at_least: self.count, openings: self.keys.openings().list() };
         let kept = self.vault.keep(&state.encode());
         if kept.is_err() {
             self.failed.store(true, Ordering::Release);
@@ -200,12 +194,9 @@ impl DetWo {
     /// With many openings alive, writes dummies so that the oldest die out in time: as many as make
     /// a whole pass before there are too many. Their number depends on the number of openings.
     fn retire_old_openings(&mut self) -> Result {
-        if self.keys.list().len() < openings::OPENINGS_MANY {
-            return Ok(());
-        }
         let slowest = self.tiers.iter().map(|t| t.geometry.live_writes).max().unwrap_or(0);
-        let spare = (OPENINGS_MAX - openings::OPENINGS_MANY) as u64 / 2;
-        for _ in 0..(slowest + self.geometry.unsynced_max).div_ceil(spare) {
+        let pass = slowest + self.geometry.unsynced_max;
+        for _ in 0..dummies_to_retire(self.keys.openings().len(), pass) {
             self.write_dummy()?;
         }
         Ok(())

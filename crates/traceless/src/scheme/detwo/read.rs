@@ -1,9 +1,8 @@
 //! Reading: locate each block in closed form, fetch neighbours together, open what came.
 
-use super::geometry::HOLD_ENTRY_LEN;
 use super::{DetWo, Location};
 use crate::error::{Error, Place, Result};
-use crate::seal::{Sealer, TAG_LEN};
+use crate::seal::Sealer;
 use crate::store::Run;
 use crate::types::Addr;
 use alloc::vec;
@@ -11,9 +10,6 @@ use alloc::vec::Vec;
 
 /// Blocks fetched in one round trip, at most.
 const BLOCKS_PER_TRIP: usize = 256;
-
-/// Where the body's tag lies in a holding entry.
-const BODY_TAG_AT: usize = 40;
 
 /// Buffers of one reader.
 #[derive(Default)]
@@ -101,23 +97,20 @@ impl DetWo {
         let (opened, area, slot) = match location {
             Location::Hold(w) => {
                 let (_, keys) = self.keys.at_hold(tier, w);
-                let tag = &entry[BODY_TAG_AT..BODY_TAG_AT + TAG_LEN];
-                (
-                    keys.hold.open(w, &block.to_le_bytes(), sealed, tag, into),
-                    &t.hold,
-                    t.hold_slot(w),
-                )
+                (keys.hold.open_body(w, block, entry, sealed, into), &t.hold, t.hold_slot(w))
             }
             Location::Main(r) => {
                 let (_, keys) = self.keys.at_main(tier, r);
-                (keys.main.open(r, &[], sealed, entry, into), &t.main, t.main_slot(r))
+                let opened = keys.main.open(r, &[], sealed, entry, into).is_ok();
+                (opened, &t.main, t.main_slot(r))
             }
             Location::Nowhere => unreachable!("what is nowhere was not fetched"),
         };
-        opened.map_err(|_| {
-            let block = (tier == 0).then_some(block);
-            Error::Tampered { place: Place { area: area.name(), slot: slot.0, block } }
-        })
+        if opened {
+            return Ok(());
+        }
+        let block = (tier == 0).then_some(block);
+        Err(Error::Tampered { place: Place { area: area.name(), slot: slot.0, block } })
     }
 
     /// Reads one slot by itself.
@@ -183,5 +176,3 @@ fn follows(first: Location, next: Location, distance: u64) -> bool {
         _ => false,
     }
 }
-
-const _: () = assert!(BODY_TAG_AT + TAG_LEN <= HOLD_ENTRY_LEN);

@@ -6,10 +6,10 @@
 //! same contents, so a nonce still covers one content only, and the places written are those that
 //! the lost writes would have been to.
 
-use super::openings::State;
-use super::write::DUMMY;
 use super::{DetWo, Location};
 use crate::error::{Error, Place, Result};
+use crate::scheme::log::{DUMMY, entry_count, entry_synced};
+use crate::scheme::openings::State;
 use crate::seal::Sealer;
 use crate::store::{Cursor, Run};
 use crate::types::Slot;
@@ -37,7 +37,7 @@ impl DetWo {
         }
         self.refuse_lost_tail()?;
         let late = self.count.saturating_sub(self.geometry.unsynced_max);
-        let late = late.max(self.keys.last().start.min(self.count));
+        let late = late.max(self.keys.openings().last().start.min(self.count));
         let homes = self.rebuild_map(late, progress)?;
         let missing = self.find_missing(late)?;
         for (count, home) in (late..self.count).zip(homes) {
@@ -141,24 +141,17 @@ impl DetWo {
     fn find_count(&self, newest: u64) -> u64 {
         // A synced write is never missing, and at most `unsynced_max` were not.
         let mut count = newest.saturating_sub(self.geometry.unsynced_max);
-        count = count.max(self.keys.last().start);
+        count = count.max(self.keys.openings().last().start);
         while count < newest && (0..self.tiers.len()).all(|t| self.is_whole(t, count)) {
             count += 1;
         }
         count
     }
 
-    /// The count and the block of a holding entry, if it was sealed in the opening that made that
-    /// write. Tails of forks and of lost openings were not.
+    /// The count and the block of a holding entry, if it is what that write left.
     fn open_entry(&self, tier: usize, entry: &[u8]) -> Option<(u64, u64)> {
-        let count = entry_count(entry);
-        let (opening, keys) = self.keys.at_hold(tier, count);
-        if opening.number.to_le_bytes() != entry[8..16] || count < opening.start {
-            return None;
-        }
-        let mut home = [0; 8];
-        keys.head.open(count, &entry[56..], &entry[16..24], &entry[24..40], &mut home).ok()?;
-        Some((count, u64::from_le_bytes(home)))
+        let (opening, keys) = self.keys.at_hold(tier, entry_count(entry));
+        keys.hold.open_entry(opening, entry)
     }
 
     /// A crash loses `unsynced_max` writes at most. A refresh that was caused by a later one shows
@@ -276,14 +269,4 @@ impl DetWo {
         }
         Ok(())
     }
-}
-
-/// The count that a holding entry claims.
-fn entry_count(entry: &[u8]) -> u64 {
-    u64::from_le_bytes(entry[..8].try_into().expect("8 bytes"))
-}
-
-/// The writes that were synced when a holding entry was made. It must have been opened.
-fn entry_synced(entry: &[u8]) -> u64 {
-    u64::from_le_bytes(entry[56..].try_into().expect("8 bytes"))
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::durable::MemVault;
 use crate::rng::Seeded;
+use crate::scheme::openings::{OPENINGS_MANY, OPENINGS_MAX};
 use crate::seal::Secret;
 use crate::store::{MemStore, Watched};
 use crate::trace::{Event, Op, Recorder};
@@ -102,8 +103,8 @@ fn a_key_that_has_sealed_enough_gives_way_to_a_new_opening() {
     for round in 0..10 {
         fill(&mut oram, round);
     }
-    assert!(oram.keys.list().len() > 1);
-    assert!(oram.keys.last().number > 4, "{:?}", oram.keys.last());
+    assert!(oram.keys.openings().list().len() > 1);
+    assert!(oram.keys.openings().last().number > 4, "{:?}", oram.keys.openings().last());
     assert_filled(&mut oram, 9);
     drop(oram);
     assert_filled(&mut rig.open(), 9);
@@ -119,17 +120,17 @@ fn openings_never_pile_up() {
         oram.write(Addr(round as u64 % 64), &[1; 128]).unwrap();
         drop(oram);
         oram = rig.open();
-        most = most.max(oram.keys.list().len());
+        most = most.max(oram.keys.openings().list().len());
     }
     // A pass is 64 writes, so they die out by themselves here.
     assert!(most < 200, "{most}");
     // Openings that write nothing leave no trace.
-    let before = oram.keys.list().len();
+    let before = oram.keys.openings().list().len();
     for _ in 0..50 {
         drop(oram);
         oram = rig.open();
     }
-    assert_eq!(oram.keys.list().len(), before);
+    assert_eq!(oram.keys.openings().list().len(), before);
     assert_filled(&mut oram, 1);
 }
 
@@ -145,9 +146,9 @@ fn many_openings_are_retired_by_dummies() {
         writes += 1;
         drop(oram);
         oram = rig.open();
-        most = most.max(oram.keys.list().len());
+        most = most.max(oram.keys.openings().list().len());
     }
-    assert!((openings::OPENINGS_MANY..OPENINGS_MAX).contains(&most), "{most}");
+    assert!((OPENINGS_MANY..OPENINGS_MAX).contains(&most), "{most}");
     assert!(oram.writes() > writes, "there were dummies");
     let mut block = [0; 64];
     oram.read(Addr(7), &mut block).unwrap();

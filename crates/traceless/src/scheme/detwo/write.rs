@@ -4,9 +4,11 @@
 //! chunk, so that a crash that keeps a prefix of the writes can redo it byte for byte.
 
 use super::map::{MAP_BLOCK_LEN, set_entry};
-use super::{DetWo, KEY_BYTES_MAX, Location, MAP_FAN};
+use super::{DetWo, Location, MAP_FAN};
 use crate::error::Result;
 use crate::oram::BlockOram;
+use crate::scheme::log::DUMMY;
+use crate::scheme::openings::KEY_BYTES_MAX;
 use crate::seal::Sealer;
 use crate::store::Run;
 use crate::types::Addr;
@@ -16,9 +18,6 @@ use core::sync::atomic::Ordering;
 
 /// Blocks written in one round trip, holding and main together, about.
 const BLOCKS_PER_TRIP: u64 = 128;
-
-/// The address of a write that changes nothing.
-pub(super) const DUMMY: u64 = u64::MAX;
 
 /// Buffers of the writer.
 #[derive(Default)]
@@ -83,7 +82,8 @@ impl DetWo {
         }
         let k = self.geometry.refresh;
         let per_write = 1 + k.at_most(1);
-        let under_key = (self.count - self.keys.last().start + BLOCKS_PER_TRIP) * per_write;
+        let under_key =
+            (self.count - self.keys.openings().last().start + BLOCKS_PER_TRIP) * per_write;
         if under_key * self.geometry.block_len as u64 > self.key_bytes_max.min(KEY_BYTES_MAX) {
             self.sync_shared()?;
             self.begin_opening()?;
@@ -207,18 +207,10 @@ impl DetWo {
     fn seal_writes(&self, tier: usize, plan: &Plan, data: &[u8], out: &mut Run, nth: usize) {
         let (opening, keys) = self.keys.at_hold(tier, self.count);
         let contents = data.chunks_exact(self.tiers[tier].hold.layout().body_len);
-        // A later opening that finds less than this knows that something is gone.
-        let synced = self.synced.load(Ordering::Acquire).to_le_bytes();
-        for (i, (home, plain)) in plan.homes.iter().zip(contents).enumerate() {
+        let synced = self.synced.load(Ordering::Acquire);
+        for (i, (&home, plain)) in plan.homes.iter().zip(contents).enumerate() {
             let count = self.count + i as u64;
-            let address = home.to_le_bytes();
-            let (entry, body) = out.slot_mut(nth + i);
-            entry[..8].copy_from_slice(&count.to_le_bytes());
-            entry[8..16].copy_from_slice(&opening.number.to_le_bytes());
-            entry[56..].copy_from_slice(&synced);
-            let (head, tags) = entry[16..].split_at_mut(8);
-            keys.head.seal(count, &synced, &address, head, &mut tags[..16]);
-            keys.hold.seal(count, &address, plain, body, &mut tags[16..32]);
+            keys.hold.seal(opening, (count, synced), home, plain, out.slot_mut(nth + i));
         }
     }
 

@@ -1,0 +1,109 @@
+//! The keys of each opening, found by what it wrote.
+
+use super::geometry::Geometry;
+use crate::error::Result;
+use crate::scheme::log::LogKeys;
+use crate::scheme::openings::{self, Opening, Openings, State};
+use crate::seal::{Aead, Secret};
+use alloc::vec::Vec;
+
+/// Sealers of one tier in one opening.
+pub(super) struct TierKeys {
+    pub hold: LogKeys,
+    pub main: Aead,
+}
+
+/// The openings with their keys.
+pub(super) struct KeyRing {
+    key: Secret,
+    geometry: Geometry,
+    blocks: Vec<u64>,
+    openings: Openings<Vec<TierKeys>>,
+}
+
+impl KeyRing {
+    pub fn new(key: Secret, geometry: Geometry, state: &State) -> Self {
+        let blocks = (0..=geometry.map_tiers).map(|t| geometry.tier_blocks(t)).collect();
+        let openings = Openings::new(state, |o| tier_keys(&key, &geometry, o));
+        Self { key, geometry, blocks, openings }
+    }
+
+    /// Adds the newest opening.
+    pub fn push(&mut self, opening: Opening) -> Result {
+        self.openings.push(opening, tier_keys(&self.key, &self.geometry, &opening))
+    }
+
+    /// The opening that made write `count`, and its keys.
+    pub fn at_hold(&self, tier: usize, count: u64) -> (&Opening, &TierKeys) {
+        let (opening, keys) = self.openings.find(|o| o.start <= count);
+        (opening, &keys[tier])
+    }
+
+    /// The opening that made refresh `r` of a tier, and its keys.
+    pub fn at_main(&self, tier: usize, r: u64) -> (&Opening, &TierKeys) {
+        let first = |start| self.blocks[tier] + self.geometry.refresh.after(start);
+        let (opening, keys) = self.openings.find(|o| first(o.start) <= r);
+        (opening, &keys[tier])
+    }
+
+    /// Fills the main slot of a block that was lost.
+    pub fn fill_lost(&self, tier: usize, r: u64, tag: &mut [u8], body: &mut [u8]) {
+        let (opening, _) = self.at_main(tier, r);
+        let key = self.key.derive(&[&opening.id, &[tier as u8], b"lost", &r.to_le_bytes()]);
+        openings::fill_lost(&key, tag, body);
+    }
+
+    /// Forgets openings of which no slot can matter any more once `count` writes are durable.
+    pub fn prune(&mut self, count: u64) {
+        let k = self.geometry.refresh;
+        let settled = count.saturating_sub(self.geometry.unsynced_max);
+        self.openings.prune(|next| {
+            self.blocks.iter().all(|&n| {
+                next <= settled.saturating_sub(k.writes_for(n))
+                    && k.after(next) + n <= k.after(settled)
+            })
+        });
+    }
+
+    pub fn openings(&self) -> &Openings<Vec<TierKeys>> {
+        &self.openings
+    }
+}
+
+fn tier_keys(key: &Secret, geometry: &Geometry, opening: &Opening) -> Vec<TierKeys> {
+    let of_tier = |tier| {
+        let key = |purpose: &[u8]| Aead::new(&key.derive(&[&opening.id, &[tier], purpose]));
+        let hold = LogKeys { head: key(b"address"), body: key(b"holding") };
+        TierKeys { hold, main: key(b"main") }
+    };
+    (0..=geometry.map_tiers).map(of_tier).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheme::detwo::Refresh;
+    use alloc::vec;
+
+    fn opening(number: u64, start: u64) -> Opening {
+        Opening { number, id: [number as u8; 16], start }
+    }
+
+    #[test]
+    fn openings_are_found_by_what_they_wrote_and_die_out() {
+        let geometry = Geometry::new(64, 64, Refresh::ONE, 0).unwrap();
+        let openings = vec![opening(0, 0), opening(1, 10), opening(2, 20)];
+        let state = State { clean: false, at_least: 20, openings };
+        let mut ring = KeyRing::new(Secret::from_bytes([0; 32]), geometry, &state);
+        for (count, number) in [(0, 0), (9, 0), (10, 1), (19, 1), (20, 2), (1000, 2)] {
+            assert_eq!(ring.at_hold(0, count).0.number, number);
+            assert_eq!(ring.at_main(0, 64 + count).0.number, number);
+        }
+        ring.push(opening(3, 20)).unwrap();
+        assert_eq!(ring.openings().list().len(), 3);
+        ring.prune(20 + 64);
+        assert_eq!(ring.openings().list()[0].number, 1);
+        ring.prune(20 + 64 + geometry.unsynced_max);
+        assert_eq!(ring.openings().list()[0].number, 3);
+    }
+}

@@ -1,0 +1,194 @@
+//! Openings: each time a store is opened for writing it gets a random id, and keys of its own.
+//!
+//! A count may be written twice, once before a crash and once after it, or in two copies of one
+//! image; but never twice under one opening, so no nonce ever covers two contents.
+
+use crate::error::{Error, Result};
+use crate::seal::{Keystream, Secret};
+use alloc::vec::Vec;
+
+/// Bytes that one opening's keys may seal, at most; then a new opening begins by itself.
+pub const KEY_BYTES_MAX: u64 = 1 << 44;
+
+/// Openings that a state can name.
+pub const OPENINGS_MAX: usize = 2000;
+
+/// From this many on, each further opening makes dummy writes, so that the oldest die out before
+/// there are [`OPENINGS_MAX`].
+pub(super) const OPENINGS_MANY: usize = OPENINGS_MAX / 2;
+
+/// One opening. The id is secret only until it is used; the rest is public.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Opening {
+    /// Openings before it.
+    pub number: u64,
+    /// Random.
+    pub id: [u8; 16],
+    /// Writes made before it.
+    pub start: u64,
+}
+
+/// What a scheme keeps in its vault.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct State {
+    /// Whether it was closed with nothing under way.
+    pub clean: bool,
+    /// Writes made when this was kept. At least as many must be found again.
+    pub at_least: u64,
+    /// Openings that may still have live slots, oldest first.
+    pub openings: Vec<Opening>,
+}
+
+const VERSION: u16 = 1;
+const HEAD_LEN: usize = 16;
+const OPENING_LEN: usize = 32;
+
+/// Bytes of the longest state.
+pub const STATE_LEN_MAX: usize = HEAD_LEN + OPENINGS_MAX * OPENING_LEN;
+
+impl State {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEAD_LEN + self.openings.len() * OPENING_LEN);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&u16::from(self.clean).to_le_bytes());
+        let count = u32::try_from(self.openings.len()).expect("at most OPENINGS_MAX");
+        out.extend_from_slice(&count.to_le_bytes());
+        out.extend_from_slice(&self.at_least.to_le_bytes());
+        for opening in &self.openings {
+            out.extend_from_slice(&opening.number.to_le_bytes());
+            out.extend_from_slice(&opening.id);
+            out.extend_from_slice(&opening.start.to_le_bytes());
+        }
+        out
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let (head, rest) =
+            bytes.split_at_checked(HEAD_LEN).ok_or(Error::State("it is too short"))?;
+        if head[..2] != VERSION.to_le_bytes() {
+            return Err(Error::State("it is of another version"));
+        }
+        let count = u32::from_le_bytes(head[4..8].try_into().expect("4 bytes")) as usize;
+        if count == 0 || count > OPENINGS_MAX || rest.len() != count * OPENING_LEN {
+            return Err(Error::State("its length is wrong"));
+        }
+        let openings: Vec<_> = rest
+            .chunks_exact(OPENING_LEN)
+            .map(|o| Opening {
+                number: word(o),
+                id: o[8..24].try_into().expect("16 bytes"),
+                start: word(&o[24..]),
+            })
+            .collect();
+        if openings.windows(2).any(|w| w[0].number >= w[1].number || w[0].start >= w[1].start) {
+            return Err(Error::State("its openings are out of order"));
+        }
+        Ok(Self { clean: head[2] == 1, at_least: word(&head[8..]), openings })
+    }
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"))
+}
+
+/// The openings that may still have live slots, oldest first, each with its keys `K`.
+pub(super) struct Openings<K> {
+    list: Vec<(Opening, K)>,
+}
+
+impl<K> Openings<K> {
+    /// Those of `state`, with the keys that `derive` makes of each.
+    pub fn new(state: &State, derive: impl Fn(&Opening) -> K) -> Self {
+        Self { list: state.openings.iter().map(|o| (*o, derive(o))).collect() }
+    }
+
+    /// The number of the next opening.
+    pub fn next_number(&self) -> u64 {
+        self.list.last().map_or(0, |(last, _)| last.number + 1)
+    }
+
+    /// Adds the newest opening. One that wrote nothing is replaced: no slot can carry it.
+    pub fn push(&mut self, opening: Opening, keys: K) -> Result {
+        if self.list.last().is_some_and(|(last, _)| last.start == opening.start) {
+            self.list.pop();
+        }
+        self.list.push((opening, keys));
+        if self.list.len() > OPENINGS_MAX {
+            return Err(Error::State("it names too many openings that were cut short"));
+        }
+        Ok(())
+    }
+
+    /// The newest opening that `wrote` a slot, and its keys. The oldest also stands for what was
+    /// there before it.
+    pub fn find(&self, wrote: impl Fn(&Opening) -> bool) -> &(Opening, K) {
+        // Nearly always the newest.
+        let found = match self.list.last() {
+            Some((o, _)) if wrote(o) => self.list.len() - 1,
+            _ => self.list.partition_point(|(o, _)| wrote(o)).saturating_sub(1),
+        };
+        &self.list[found]
+    }
+
+    /// Forgets the oldest openings while `dead` says, of the count at which the next one began,
+    /// that no slot from before it can matter any more.
+    pub fn prune(&mut self, dead: impl Fn(u64) -> bool) {
+        let alive = |pair: &[(Opening, K)]| !dead(pair[1].0.start);
+        let first = self.list.windows(2).position(alive).unwrap_or(self.list.len().max(1) - 1);
+        self.list.drain(..first);
+    }
+
+    pub fn last(&self) -> &Opening {
+        &self.list.last().expect("there is always one").0
+    }
+
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub fn list(&self) -> Vec<Opening> {
+        self.list.iter().map(|(o, _)| *o).collect()
+    }
+}
+
+/// Dummy writes to make at an opening, so that the oldest die out before there are too many, if
+/// nothing of an opening is live any more `pass` writes after it. None while there are few.
+pub(super) fn dummies_to_retire(openings: usize, pass: u64) -> u64 {
+    if openings < OPENINGS_MANY {
+        return 0;
+    }
+    pass.div_ceil((OPENINGS_MAX - OPENINGS_MANY) as u64 / 2)
+}
+
+/// What stands in the place of a block that was lost: bytes like any others, which open under no
+/// key. No nonce is spent on them, so the block may yet be written there properly. `key` is of this
+/// place and opening alone.
+pub(super) fn fill_lost(key: &Secret, tag: &mut [u8], body: &mut [u8]) {
+    let mut stream = Keystream::new(key);
+    for bytes in [tag, body] {
+        bytes.fill(0);
+        stream.apply(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn opening(number: u64, start: u64) -> Opening {
+        Opening { number, id: [number as u8; 16], start }
+    }
+
+    #[test]
+    fn state_comes_back_as_it_went() {
+        let state =
+            State { clean: true, at_least: 9, openings: vec![opening(3, 0), opening(4, 7)] };
+        let bytes = state.encode();
+        assert_eq!(State::decode(&bytes).unwrap(), state);
+        assert!(State::decode(&bytes[..bytes.len() - 1]).is_err());
+        assert!(State::decode(&[]).is_err());
+        let swapped = State { openings: vec![opening(4, 7), opening(3, 0)], ..state };
+        assert!(State::decode(&swapped.encode()).is_err());
+    }
+}
