@@ -7,6 +7,7 @@ use crate::scheme::Parts;
 use crate::scheme::detwo::{DetWo, Geometry};
 use crate::scheme::linear::Linear;
 use crate::scheme::plain::Plain;
+use crate::scheme::sq::{self, Sq};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -30,6 +31,8 @@ pub enum SchemeConfig {
     },
     /// Deterministic write-only ORAM.
     DetWo(Geometry),
+    /// Write-only ORAM that keeps neighbours together.
+    Sq(sq::Geometry),
 }
 
 impl SchemeConfig {
@@ -39,6 +42,7 @@ impl SchemeConfig {
             Self::Plain { .. } => "plain",
             Self::Linear { .. } => "linear",
             Self::DetWo(_) => "detwo",
+            Self::Sq(_) => "sq",
         }
     }
 
@@ -47,6 +51,7 @@ impl SchemeConfig {
         match *self {
             Self::Plain { blocks, .. } | Self::Linear { blocks, .. } => blocks,
             Self::DetWo(geometry) => geometry.blocks,
+            Self::Sq(geometry) => geometry.blocks,
         }
     }
 
@@ -55,6 +60,7 @@ impl SchemeConfig {
         match *self {
             Self::Plain { block_len, .. } | Self::Linear { block_len, .. } => block_len,
             Self::DetWo(geometry) => geometry.block_len,
+            Self::Sq(geometry) => geometry.block_len,
         }
     }
 
@@ -64,6 +70,7 @@ impl SchemeConfig {
             Self::Plain { blocks, block_len } => Plain::store_len(blocks, block_len),
             Self::Linear { blocks, block_len } => Linear::store_len(blocks, block_len),
             Self::DetWo(geometry) => geometry.store_len(),
+            Self::Sq(geometry) => geometry.store_len(),
         }
     }
 
@@ -71,6 +78,7 @@ impl SchemeConfig {
     pub fn areas(&self) -> Vec<(&'static str, u64, u64)> {
         match self {
             Self::DetWo(geometry) => geometry.areas(),
+            Self::Sq(geometry) => geometry.areas(),
             _ => vec![(self.name(), 0, self.store_len())],
         }
     }
@@ -81,6 +89,7 @@ impl SchemeConfig {
             Self::Plain { .. } => 1.0,
             Self::Linear { blocks, .. } => *blocks as f64,
             Self::DetWo(geometry) => geometry.write_amplification(),
+            Self::Sq(geometry) => geometry.write_amplification(),
         }
     }
 
@@ -117,6 +126,7 @@ impl SchemeConfig {
             }
             Self::Linear { .. } => Err(NOT_FOR_DISKS),
             Self::DetWo(geometry) => Ok(Box::new(DetWo::create(geometry, parts)?)),
+            Self::Sq(geometry) => Ok(Box::new(Sq::create(geometry, parts)?)),
         }
     }
 
@@ -133,6 +143,7 @@ impl SchemeConfig {
             }
             Self::Linear { .. } => Err(NOT_FOR_DISKS),
             Self::DetWo(geometry) => Ok(Box::new(DetWo::open(geometry, parts, state, progress)?)),
+            Self::Sq(geometry) => Ok(Box::new(Sq::open(geometry, parts, state, progress)?)),
         }
     }
 
@@ -142,6 +153,7 @@ impl SchemeConfig {
             Self::Plain { .. } => Plain::peek_state(state),
             Self::Linear { .. } => Err(NOT_FOR_DISKS),
             Self::DetWo(_) => DetWo::peek_state(state),
+            Self::Sq(geometry) => Sq::peek_state(geometry, state),
         }
     }
 }

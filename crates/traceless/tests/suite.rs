@@ -3,6 +3,7 @@
 
 use traceless::build::SchemeConfig;
 use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::scheme::sq;
 use traceless::suite;
 
 fn detwo(blocks: u64, block_len: usize, refresh: &str, map_tiers: u8) {
@@ -49,4 +50,65 @@ fn detwo_map_on_the_store() {
 #[test]
 fn detwo_two_map_tiers() {
     detwo(4200, 128, "3/7", 2);
+}
+
+fn sq(geometry: sq::Geometry) {
+    geometry.check().unwrap();
+    suite::conforms(&SchemeConfig::Sq(geometry));
+}
+
+fn shape(blocks: u64, bucket: u32, fanout: u32, levels: u8) -> sq::Geometry {
+    let geometry = sq::Geometry::with_shape(blocks, 128, bucket, fanout, levels).unwrap();
+    // Few enough that a small test syncs by itself.
+    sq::Geometry { unsynced_max: 4 * u64::from(bucket), ..geometry }
+}
+
+#[test]
+fn sq_as_in_the_paper() {
+    sq(shape(64, 4, 2, 4));
+    sq(shape(100, 4, 2, 3));
+}
+
+#[test]
+fn sq_wide() {
+    sq(shape(200, 4, 4, 2));
+    sq(shape(300, 8, 5, 2));
+    sq(shape(70, 6, 3, 2));
+}
+
+#[test]
+fn sq_one_level() {
+    sq(sq::Geometry { unsynced_max: 4, ..shape(64, 4, 4, 1) });
+    sq(sq::Geometry { unsynced_max: 1, ..shape(30, 2, 5, 1) });
+}
+
+#[test]
+fn sq_a_last_level_smaller_than_its_pass() {
+    sq(shape(20, 2, 3, 2));
+}
+
+#[test]
+fn sq_chosen_shapes() {
+    for blocks in [40, 500] {
+        sq(sq::Geometry::new(blocks, 256, sq::Wishes::default()).unwrap());
+    }
+}
+
+#[test]
+fn sq_amortized() {
+    sq(sq::Geometry { amortized: true, ..shape(100, 4, 3, 2) });
+    sq(sq::Geometry { amortized: true, ..shape(64, 4, 2, 4) });
+}
+
+#[test]
+fn sq_maps_on_disk() {
+    sq(sq::Geometry { map: sq::MapPlace::Disk, ..shape(200, 4, 4, 2) });
+    sq(sq::Geometry { map: sq::MapPlace::Disk, ..shape(90, 16, 2, 3) });
+    sq(sq::Geometry { map: sq::MapPlace::Disk, ..shape(3000, 64, 3, 3) });
+}
+
+#[test]
+fn sq_in_the_papers_cadence() {
+    let geometry = shape(200, 8, 4, 2);
+    sq(sq::Geometry { map: sq::MapPlace::Disk, cadence: sq::Cadence::Paper, ..geometry });
 }

@@ -38,13 +38,36 @@ impl LogKeys {
         plain: &[u8],
         (entry, body): (&mut [u8], &mut [u8]),
     ) {
+        self.seal_address(opening, (count, synced), address, entry);
+        self.body.seal(count, &address.to_le_bytes(), plain, body, &mut entry[BODY_TAG]);
+    }
+
+    /// As [`LogKeys::seal`], of what stands in `body`.
+    pub fn seal_in_place(
+        &self,
+        opening: &Opening,
+        (count, synced): (u64, u64),
+        address: u64,
+        (entry, body): (&mut [u8], &mut [u8]),
+    ) {
+        self.seal_address(opening, (count, synced), address, entry);
+        self.body.seal_in_place(count, &address.to_le_bytes(), body, &mut entry[BODY_TAG]);
+    }
+
+    /// The part of [`LogKeys::seal`] that fills the entry, but for the body's tag.
+    pub fn seal_address(
+        &self,
+        opening: &Opening,
+        (count, synced): (u64, u64),
+        address: u64,
+        entry: &mut [u8],
+    ) {
         let (address, synced) = (address.to_le_bytes(), synced.to_le_bytes());
         entry[..8].copy_from_slice(&count.to_le_bytes());
         entry[8..16].copy_from_slice(&opening.number.to_le_bytes());
         entry[56..].copy_from_slice(&synced);
         let (head, tags) = entry[16..].split_at_mut(8);
         self.head.seal(count, &synced, &address, head, &mut tags[..TAG_LEN]);
-        self.body.seal(count, &address, plain, body, &mut tags[TAG_LEN..2 * TAG_LEN]);
     }
 
     /// The count and the address of an entry, if it was sealed in `opening`, which must be the one
@@ -70,6 +93,11 @@ impl LogKeys {
     ) -> bool {
         self.body.open(count, &address.to_le_bytes(), sealed, &entry[BODY_TAG], into).is_ok()
     }
+}
+
+/// The tag of the body, in its entry.
+pub(super) fn body_tag(entry: &mut [u8]) -> &mut [u8] {
+    &mut entry[BODY_TAG]
 }
 
 /// The count that an entry claims.

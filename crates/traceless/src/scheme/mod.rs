@@ -6,6 +6,7 @@ mod log;
 pub mod openings;
 pub mod plain;
 mod pool;
+pub mod sq;
 
 use crate::durable::Vault;
 use crate::rng::Rng;

@@ -1,0 +1,206 @@
+//! A flush: each level gets its next bucket, the last its next window.
+
+use super::Sq;
+use super::keys::level_version;
+use super::merge::Merge;
+use crate::error::Result;
+use crate::oram::BlockOram;
+use crate::scheme::log::{self, DUMMY};
+use crate::seal::Sealer;
+use crate::store::Run;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Slots written in one round trip, at most.
+const SLOTS_PER_TRIP: u64 = 256;
+
+/// Names the last level where lost slots are filled; no other level has this number.
+const LAST: u64 = u64::MAX;
+
+/// Buffers of a delivery.
+#[derive(Default)]
+pub(super) struct Delivery {
+    output: Run,
+    /// Old contents of the last level.
+    old: Run,
+    addresses: Vec<u64>,
+    merged: Vec<u64>,
+}
+
+impl Sq {
+    /// Flushes the bucket that has become full.
+    pub(super) fn flush(&mut self) -> Result {
+        let flush = self.flushes;
+        for level in (1..=self.schedule.last()).rev() {
+            let buckets = self.schedule.deliveries(level, flush);
+            for (nth, bucket) in buckets.enumerate() {
+                // Only an amortized level gets more than one: it may outrun the slack.
+                if nth > 0 && (nth as u64).is_multiple_of(self.deliveries_unsynced_max()) {
+                    self.sync_shared()?;
+                }
+                self.deliver(level, bucket, flush)?;
+            }
+        }
+        self.end_flush();
+        Ok(())
+    }
+
+    /// Everything that flush number `flushes` writes is there: from now on reads go by it.
+    pub(super) fn end_flush(&mut self) {
+        self.flushes += 1;
+        for level in &mut self.levels {
+            level.forget_before(self.schedule.oldest(level.number, self.flushes));
+        }
+        self.recent.forget_before(self.schedule.oldest(0, self.flushes));
+    }
+
+    fn deliveries_unsynced_max(&self) -> u64 {
+        (self.geometry.unsynced_max / self.bucket()).max(1)
+    }
+
+    /// Writes bucket number `bucket` of a level, which flush `flush` has to.
+    pub(super) fn deliver(&mut self, level: usize, bucket: u64, flush: u64) -> Result {
+        let mut merge = match self.merges[level - 1].take() {
+            Some(merge) if !bucket.is_multiple_of(self.schedule.width(level)) => merge,
+            _ => self.begin_merge(level, bucket)?,
+        };
+        let mut delivery = core::mem::take(&mut self.writer.delivery);
+        delivery.merged.clear();
+        let slots = self.slots_of(level, bucket);
+        let mut first = slots.start;
+        let mut result = Ok(());
+        while first < slots.end && result.is_ok() {
+            let batch = first..slots.end.min(first + SLOTS_PER_TRIP);
+            first = batch.end;
+            result = if level < self.schedule.last() {
+                self.deliver_slots(level, flush, batch, &mut merge, &mut delivery)
+            } else {
+                self.deliver_refreshes(flush, batch, &mut merge, &mut delivery)
+            };
+        }
+        for &write in &delivery.merged {
+            self.recent.release(write);
+        }
+        self.writer.delivery = delivery;
+        self.merges[level - 1] = Some(merge);
+        result
+    }
+
+    /// Numbers of the slots, or refreshes, of a bucket.
+    pub(super) fn slots_of(&self, level: usize, bucket: u64) -> Range<u64> {
+        if level < self.schedule.last() {
+            bucket * self.bucket()..(bucket + 1) * self.bucket()
+        } else {
+            self.schedule.refreshes_before(bucket)..self.schedule.refreshes_before(bucket + 1)
+        }
+    }
+
+    /// A merge that goes on with bucket number `bucket` of a level: behind the newest address that
+    /// is there already.
+    fn begin_merge(&self, level: usize, bucket: u64) -> Result<Merge> {
+        let generation = bucket / self.schedule.width(level);
+        let from = if bucket.is_multiple_of(self.schedule.width(level)) {
+            0
+        } else if level == self.schedule.last() {
+            self.schedule.refreshes_before(bucket) % self.geometry.addresses()
+        } else {
+            self.generation(level, generation).newest().map_or(0, |newest| newest + 1)
+        };
+        Merge::start(self, level - 1, self.schedule.sources(generation), from)
+    }
+
+    fn deliver_slots(
+        &mut self,
+        level: usize,
+        flush: u64,
+        slots: Range<u64>,
+        merge: &mut Merge,
+        d: &mut Delivery,
+    ) -> Result {
+        let place = &self.levels[level - 1];
+        let count = slots.end - slots.start;
+        d.output.clear();
+        d.addresses.clear();
+        d.output.add_write(&place.area, place.slot(slots.start), count, &place.cursor);
+        let (opening, keys) = self.keys.at_flush(flush);
+        for (i, slot) in slots.clone().enumerate() {
+            let (entry, body) = d.output.slot_mut(i);
+            let address = merge.peek().unwrap_or(DUMMY);
+            let whole = match address {
+                DUMMY => {
+                    body.fill(0);
+                    true
+                }
+                _ => merge.take(self, body, &mut d.merged)?,
+            };
+            // What is redone must be the same: no synced count stands in these entries.
+            let version = (level_version(level, slot), 0);
+            if whole {
+                keys.levels.seal_in_place(opening, version, address, (entry, body));
+            } else {
+                // Lost already. Everything else goes on, and reads of this block are errors until
+                // it is written again.
+                keys.levels.seal_address(opening, version, address, entry);
+                let place = [level as u64, slot];
+                self.keys.fill_lost(opening, &place, log::body_tag(entry), body);
+            }
+            d.addresses.push(address);
+        }
+        d.output.write(&*self.store)?;
+        self.note_slots(level, slots.start, &d.addresses);
+        d.output.advance(&mut self.levels[level - 1].cursor, count as usize - 1);
+        Ok(())
+    }
+
+    /// Notes what stands in the slots of a level from number `first` on.
+    pub(super) fn note_slots(&mut self, level: usize, first: u64, addresses: &[u64]) {
+        let in_memory = self.geometry.map == super::MapPlace::Memory;
+        let universe = in_memory.then(|| self.geometry.addresses());
+        let place = &mut self.levels[level - 1];
+        for (slot, &address) in (first..).zip(addresses) {
+            place.push(slot / place.generation_len, address, universe);
+        }
+    }
+
+    fn deliver_refreshes(
+        &mut self,
+        flush: u64,
+        refreshes: Range<u64>,
+        merge: &mut Merge,
+        d: &mut Delivery,
+    ) -> Result {
+        let n = self.geometry.addresses();
+        let count = refreshes.end - refreshes.start;
+        d.output.clear();
+        d.output.add_write(&self.main, self.main_slot(refreshes.start), count, &self.main_cursor);
+        // What no refresh has written yet reads as zeros.
+        let first_old = (refreshes.start - n).max(n);
+        let old_count = (refreshes.end - n).saturating_sub(first_old);
+        d.old.clear();
+        if old_count > 0 {
+            d.old.add(&self.main, self.main_slot(first_old), old_count);
+            d.old.read(&*self.store)?;
+        }
+        let (opening, keys) = self.keys.at_flush(flush);
+        for (i, r) in refreshes.clone().enumerate() {
+            let (tag, body) = d.output.slot_mut(i);
+            let whole = if merge.peek() == Some(r % n) {
+                merge.take(self, body, &mut d.merged)?
+            } else if r - n >= n {
+                let (old_tag, sealed) = d.old.slot((r - n - first_old) as usize);
+                self.open_main(r - n, old_tag, sealed, body)
+            } else {
+                body.fill(0);
+                true
+            };
+            if whole {
+                keys.main.seal_in_place(r, &[], body, tag);
+            } else {
+                self.keys.fill_lost(opening, &[LAST, r], tag, body);
+            }
+        }
+        d.output.write(&*self.store)?;
+        d.output.advance(&mut self.main_cursor, count as usize - 1);
+        Ok(())
+    }
+}

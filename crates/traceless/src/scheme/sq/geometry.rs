@@ -1,0 +1,367 @@
+//! Sizes of everything that a `Sq` keeps on its store, from a handful of parameters.
+
+use crate::error::{Error, Result};
+use crate::scheme::log;
+use crate::seal::TAG_LEN;
+use crate::store::Layout;
+use alloc::vec::Vec;
+
+/// Slots of a bucket, at least.
+pub const BUCKET_MIN: u32 = 2;
+/// Slots of a bucket, at most.
+pub const BUCKET_MAX: u32 = 1 << 14;
+/// Generations of a level that are merged into one of the next, at most.
+pub const FANOUT_MAX: u32 = 1 << 10;
+/// Levels before the last, at most.
+pub const LEVELS_MAX: u8 = 40;
+/// Slots that may be written between two syncs, at most.
+pub const UNSYNCED_MAX: u64 = 1 << 14;
+/// Flushes in a life: times are kept in 4 bytes. 4 PiB of 4 KiB blocks, at 256 slots a bucket.
+pub const FLUSHES_MAX: u64 = u32::MAX as u64 - 1;
+
+/// Bytes of a time in the access-time map.
+pub const TIME_LEN: usize = 4;
+
+/// Names of the levels before the last, and of the last.
+const LEVEL_NAMES: [&str; LEVELS_MAX as usize] = [
+    "level 0", "level 1", "level 2", "level 3", "level 4", "level 5", "level 6", "level 7",
+    "level 8", "level 9", "level 10", "level 11", "level 12", "level 13", "level 14", "level 15",
+    "level 16", "level 17", "level 18", "level 19", "level 20", "level 21", "level 22", "level 23",
+    "level 24", "level 25", "level 26", "level 27", "level 28", "level 29", "level 30", "level 31",
+    "level 32", "level 33", "level 34", "level 35", "level 36", "level 37", "level 38", "level 39",
+];
+const LAST_NAME: &str = "last level";
+
+/// Where the access-time map and the maps of the generations lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MapPlace {
+    /// In memory: 4 bytes a block, and about one a slot of a level.
+    Memory,
+    /// Times in blocks of the ORAM itself, addresses in the entries of the levels.
+    Disk,
+}
+
+/// How many slots a write takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cadence {
+    /// The same for each write, whatever its address.
+    Strict,
+    /// As in the paper: blocks of the map that writes of one bucket share are written once. **The
+    /// flushes tell how near to each other the addresses are.**
+    Paper,
+}
+
+/// The parameters that a `Sq` is made from. All of them are public.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    /// Logical blocks, N.
+    pub blocks: u64,
+    /// Bytes of a block.
+    pub block_len: usize,
+    /// Slots of a bucket, the paper's beta.
+    pub bucket: u32,
+    /// Generations that are merged into one, k.
+    pub fanout: u32,
+    /// Levels before the last, H.
+    pub levels: u8,
+    /// Where the maps lie.
+    pub map: MapPlace,
+    /// How many slots a write takes.
+    pub cadence: Cadence,
+    /// Merge a generation as a whole when its sources are complete: as much work, but the writer
+    /// waits for all of it.
+    pub amortized: bool,
+    /// Slots written between two syncs at most, S.
+    pub unsynced_max: u64,
+}
+
+/// Which of the parameters a user has fixed. The others are chosen.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Wishes {
+    /// Slots of a bucket.
+    pub bucket: Option<u32>,
+    /// Generations that are merged into one.
+    pub fanout: Option<u32>,
+    /// Slots of the last level written per slot that a user's write takes, K.
+    pub refresh: Option<f64>,
+    /// Whether the maps are to lie on the disk.
+    pub map_on_disk: bool,
+}
+
+/// K of the default: the least that keeps the image below twice its contents.
+const REFRESH_DEFAULT: f64 = 7.0 / 3.0;
+const BUCKET_DEFAULT: u32 = 256;
+/// A larger fan-out saves a level, but costs memory: a stripe of each generation, and a bucket each.
+const FANOUT_COMFORTABLE: [u32; 3] = [40, 40, 128];
+
+impl Geometry {
+    /// The geometry that fits `blocks` and `wishes` best.
+    pub fn new(blocks: u64, block_len: usize, wishes: Wishes) -> Result<Self> {
+        let refresh = wishes.refresh.unwrap_or(REFRESH_DEFAULT);
+        if !(0.05..=1000.0).contains(&refresh) {
+            return Err(Error::Geometry("the refresh ratio must be from 0.05 to 1000"));
+        }
+        let map = if wishes.map_on_disk { MapPlace::Disk } else { MapPlace::Memory };
+        let buckets: &[u32] = match &wishes.bucket {
+            Some(bucket) => core::slice::from_ref(bucket),
+            None => &[BUCKET_DEFAULT, 192, 320, 128, 64, 32, 16, 8, 4, 2],
+        };
+        let mut best: Option<(f64, Self)> = None;
+        for &bucket in buckets {
+            // More levels than two-way merges need are never better.
+            for levels in 1..=LEVELS_MAX.min(blocks.max(2).ilog2() as u8 + 1) {
+                let comfortable = FANOUT_COMFORTABLE.get(usize::from(levels) - 1).copied();
+                let most = comfortable.unwrap_or(32);
+                let fanouts = wishes.fanout.map_or(2..=most, |k| k..=k);
+                for fanout in fanouts {
+                    let shape =
+                        Self { bucket, fanout, levels, map, ..Self::blank(blocks, block_len) };
+                    let Ok(shape) = shape.with_slack() else { continue };
+                    let cost = shape.distance(refresh);
+                    if best.is_none_or(|(least, _)| cost < least) {
+                        best = Some((cost, shape));
+                    }
+                }
+            }
+        }
+        let (_, shape) = best.ok_or(Error::Geometry("no levels fit so few blocks"))?;
+        Ok(shape)
+    }
+
+    /// A geometry of this very shape, with the maps in memory.
+    pub fn with_shape(
+        blocks: u64,
+        block_len: usize,
+        bucket: u32,
+        fanout: u32,
+        levels: u8,
+    ) -> Result<Self> {
+        Self { bucket, fanout, levels, ..Self::blank(blocks, block_len) }.with_slack()
+    }
+
+    fn blank(blocks: u64, block_len: usize) -> Self {
+        Self {
+            blocks,
+            block_len,
+            bucket: BUCKET_DEFAULT,
+            fanout: 2,
+            levels: 1,
+            map: MapPlace::Memory,
+            cadence: Cadence::Strict,
+            amortized: false,
+            unsynced_max: 1,
+        }
+    }
+
+    /// The same with the longest interval between syncs that costs little space.
+    fn with_slack(mut self) -> Result<Self> {
+        let bucket = u64::from(self.bucket);
+        self.unsynced_max = (self.blocks / 64).clamp(1, UNSYNCED_MAX).next_multiple_of(bucket);
+        self.unsynced_max = self.unsynced_max.min(UNSYNCED_MAX / bucket.max(1) * bucket);
+        self.check()?;
+        Ok(self)
+    }
+
+    /// How far a shape is from what is wanted; less is better.
+    fn distance(&self, refresh: f64) -> f64 {
+        // A ratio above the one asked for costs writes, one below costs space. A level costs a
+        // write, a smaller bucket costs seeks.
+        let ratio = self.refresh() / refresh;
+        let (off, weight) = if ratio < 1.0 { (1.0 / ratio, 400.0) } else { (ratio, 40.0) };
+        let smaller = BUCKET_DEFAULT.ilog2().abs_diff(self.bucket.ilog2());
+        (off - 1.0) * (off - 1.0) * weight + f64::from(self.levels) + f64::from(smaller)
+    }
+
+    /// Refuses what cannot work, so that saved parameters may be trusted afterwards.
+    pub fn check(&self) -> Result {
+        if self.blocks == 0 {
+            return Err(Error::Geometry("there must be at least one block"));
+        }
+        if self.blocks > super::BLOCKS_MAX {
+            return Err(Error::Geometry("more than 2^50 blocks"));
+        }
+        if !(64..=1 << 20).contains(&self.block_len) || !self.block_len.is_power_of_two() {
+            return Err(Error::Geometry("a block has 64 bytes to 1 MiB, a power of two"));
+        }
+        if !(BUCKET_MIN..=BUCKET_MAX).contains(&self.bucket) || !self.bucket.is_multiple_of(2) {
+            return Err(Error::Geometry("a bucket has 2 to 16384 slots, an even number"));
+        }
+        if !(2..=FANOUT_MAX).contains(&self.fanout) {
+            return Err(Error::Geometry("the fan-out must be from 2 to 1024"));
+        }
+        if !(1..=LEVELS_MAX).contains(&self.levels) {
+            return Err(Error::Geometry("there must be 1 to 40 levels"));
+        }
+        if self.cadence == Cadence::Paper && self.map == MapPlace::Memory {
+            return Err(Error::Geometry("the paper's cadence needs the map on the disk"));
+        }
+        if self.unsynced_max == 0 || self.unsynced_max > UNSYNCED_MAX {
+            return Err(Error::Geometry("slots between two syncs must be 1 to 16384"));
+        }
+        // Far above what any volume needs, so that no later product overflows.
+        let pass = u128::from(self.fanout).checked_pow(u32::from(self.levels));
+        let slots = pass.and_then(|p| p.checked_mul(u128::from(self.bucket)));
+        if slots.is_none_or(|s| s > 64 * u128::from(self.blocks) + 64) {
+            return Err(Error::Geometry(
+                "so many levels are far larger than the blocks they serve",
+            ));
+        }
+        let slots = 3 * slots.unwrap_or(0) + 2 * u128::from(self.addresses());
+        if slots * (self.block_len as u128 + 128) * 2 > 1 << 62 {
+            return Err(Error::Geometry("the image would be larger than 4 EiB"));
+        }
+        // One pass over the last level must be longer than what may be unsynced.
+        if self.unsynced_refreshes() >= self.addresses() {
+            return Err(Error::Geometry("too few blocks for buckets of this size"));
+        }
+        Ok(())
+    }
+
+    /// Blocks of the access-time map that are part of the ORAM.
+    pub(super) fn leaves(&self) -> u64 {
+        match self.map {
+            MapPlace::Memory => 0,
+            MapPlace::Disk => self.blocks.div_ceil(self.leaf_fan()),
+        }
+    }
+
+    /// Times in a block of the access-time map.
+    pub(super) fn leaf_fan(&self) -> u64 {
+        (self.block_len / TIME_LEN) as u64
+    }
+
+    /// Blocks of the ORAM: the user's, then those of its map.
+    pub(super) fn addresses(&self) -> u64 {
+        self.blocks + self.leaves()
+    }
+
+    /// Slots that one write takes, if all take the same.
+    pub(super) fn slots_per_write(&self) -> u64 {
+        match (self.map, self.cadence) {
+            (MapPlace::Disk, Cadence::Strict) => 2,
+            _ => 1,
+        }
+    }
+
+    /// Flushes of a pass over the last level: k^H.
+    fn pass(&self) -> u64 {
+        u64::from(self.fanout).pow(u32::from(self.levels))
+    }
+
+    /// K: slots of the last level written per slot of level 0.
+    pub fn refresh(&self) -> f64 {
+        self.addresses() as f64 / (self.pass() as f64 * f64::from(self.bucket))
+    }
+
+    /// Buckets that may have been delivered, to each level, since the last sync.
+    pub(super) fn slack_buckets(&self) -> u64 {
+        self.unsynced_max.div_ceil(u64::from(self.bucket)) + 2
+    }
+
+    /// Refreshes of the last level that may be unsynced.
+    fn unsynced_refreshes(&self) -> u64 {
+        self.addresses().div_ceil(self.pass()).saturating_mul(self.slack_buckets())
+    }
+
+    /// Buckets that the ring of a level before the last has, slack included.
+    pub(super) fn ring_buckets(&self, level: usize) -> u64 {
+        let generation = u64::from(self.fanout).pow(level as u32);
+        // The levels start one flush later than their sources allow.
+        2 * u64::from(self.fanout) * generation + 2 * level as u64 + self.slack_buckets()
+    }
+
+    pub(super) fn ring(&self, level: usize) -> Layout {
+        // A header is written whole, which gives up the entries behind the cursor.
+        let slots = self.ring_buckets(level) * u64::from(self.bucket) + log::STRIPE;
+        log::layout(slots, self.block_len)
+    }
+
+    pub(super) fn main(&self) -> Layout {
+        Layout {
+            slots: self.addresses() + self.unsynced_refreshes() + MAIN_STRIPE,
+            body_len: self.block_len,
+            entry_len: TAG_LEN,
+            stripe_slots: MAIN_STRIPE,
+        }
+    }
+
+    /// Bytes that all areas take together.
+    pub fn store_len(&self) -> u64 {
+        self.areas().iter().map(|(_, _, len)| len).sum()
+    }
+
+    /// Name, first byte and length of each area, in order. Public.
+    pub fn areas(&self) -> Vec<(&'static str, u64, u64)> {
+        let mut at = 0;
+        let rings = (0..usize::from(self.levels)).map(|i| (LEVEL_NAMES[i], self.ring(i)));
+        let all = rings.chain([(LAST_NAME, self.main())]);
+        all.map(|(name, layout)| {
+            at += layout.len();
+            (name, at - layout.len(), layout.len())
+        })
+        .collect()
+    }
+
+    /// Bytes written to the store per byte written by the user, headers included.
+    pub fn write_amplification(&self) -> f64 {
+        let entry = |layout: Layout| layout.stripe_len() as f64 / layout.stripe_slots as f64;
+        let per_slot =
+            f64::from(self.levels) * entry(self.ring(0)) + self.refresh() * entry(self.main());
+        per_slot * self.slots_per_write() as f64 / self.block_len as f64
+    }
+
+    /// Bytes of memory that the maps take when it is open, about.
+    pub fn map_memory(&self) -> u64 {
+        let slots = 2 * self.pass() * u64::from(self.bucket);
+        match self.map {
+            MapPlace::Memory => self.blocks * TIME_LEN as u64 + slots * 9 / 8,
+            MapPlace::Disk => self.leaves() * TIME_LEN as u64 + slots.div_ceil(log::STRIPE) * 8,
+        }
+    }
+}
+
+/// Slots whose tags fill one 4 KiB header.
+const MAIN_STRIPE: u64 = 4096 / TAG_LEN as u64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forty_gibibytes_cost_what_they_should() {
+        let g = Geometry::new(10 << 20, 4096, Wishes::default()).unwrap();
+        let space = g.store_len() as f64 / (40u64 << 30) as f64;
+        assert!(space <= 2.0, "{space} {g:?}");
+        assert!(g.write_amplification() <= 5.7, "{} {g:?}", g.write_amplification());
+        assert!(g.map_memory() < 56 << 20);
+    }
+
+    #[test]
+    fn a_tebibyte_keeps_small_maps() {
+        let wishes = Wishes { map_on_disk: true, ..Wishes::default() };
+        let g = Geometry::new(1 << 28, 4096, wishes).unwrap();
+        assert!(g.write_amplification() <= 12.0, "{} {g:?}", g.write_amplification());
+        assert!(g.map_memory() < 30 << 20, "{}", g.map_memory());
+        assert!((g.store_len() as f64 / (1u64 << 40) as f64) < 2.0);
+    }
+
+    #[test]
+    fn the_papers_shape_is_there() {
+        let wishes =
+            Wishes { fanout: Some(2), bucket: Some(256), refresh: Some(1.0), ..Wishes::default() };
+        let g = Geometry::new(10 << 20, 4096, wishes).unwrap();
+        assert!((15..=16).contains(&g.levels), "{g:?}");
+    }
+
+    #[test]
+    fn small_volumes_have_shapes_too() {
+        for blocks in [16, 17, 64, 100, 1000, 4096, 65_536, 1 << 18] {
+            let g = Geometry::new(blocks, 4096, Wishes::default()).unwrap();
+            assert!(g.refresh() > 1.2 && g.refresh() < 6.0, "{blocks}: {} {g:?}", g.refresh());
+        }
+        assert!(Geometry::new(0, 4096, Wishes::default()).is_err());
+        assert!(Geometry::new(1, 4096, Wishes::default()).is_err());
+        assert!(Geometry::with_shape(64, 4096, 3, 2, 2).is_err());
+        assert!(Geometry::with_shape(64, 4096, 4, 2, 60).is_err());
+    }
+}

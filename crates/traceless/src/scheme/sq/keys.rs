@@ -1,0 +1,106 @@
+//! The keys of each opening, found by what it wrote.
+//!
+//! A flush belongs to the opening that made the last write before it, so that a crash between the
+//! two is followed by the same flush under the same keys: its bytes are the same, too.
+
+use super::geometry::Geometry;
+use super::schedule::Schedule;
+use crate::error::Result;
+use crate::scheme::log::LogKeys;
+use crate::scheme::openings::{self, Opening, Openings, State};
+use crate::seal::{Aead, Secret};
+
+/// Sealers of one opening.
+pub(super) struct SqKeys {
+    /// Of level 0; the version is the number of the write.
+    pub log: LogKeys,
+    /// Of the levels from 1 on; the version is [`level_version`].
+    pub levels: LogKeys,
+    /// Of the last level; the version is the number of the refresh.
+    pub main: Aead,
+}
+
+/// The version of slot number `slot`, counted from creation on, of a level.
+pub(super) fn level_version(level: usize, slot: u64) -> u64 {
+    (level as u64) << 56 | slot
+}
+
+/// The openings with their keys.
+pub(super) struct KeyRing {
+    key: Secret,
+    bucket: u64,
+    openings: Openings<SqKeys>,
+}
+
+impl KeyRing {
+    pub fn new(key: Secret, geometry: &Geometry, state: &State) -> Self {
+        let openings = Openings::new(state, |o| sq_keys(&key, o));
+        Self { key, bucket: u64::from(geometry.bucket), openings }
+    }
+
+    /// Adds the newest opening.
+    pub fn push(&mut self, opening: Opening) -> Result {
+        self.openings.push(opening, sq_keys(&self.key, &opening))
+    }
+
+    /// The opening that made write number `count`, and its keys.
+    pub fn at_write(&self, count: u64) -> &(Opening, SqKeys) {
+        self.openings.find(|o| o.start <= count)
+    }
+
+    /// The opening that made flush number `flush`, and its keys.
+    pub fn at_flush(&self, flush: u64) -> &(Opening, SqKeys) {
+        self.openings.find(|o| o.start / self.bucket <= flush)
+    }
+
+    /// The keys that slot `slot` of a level from 1 on was written under.
+    pub fn at_slot(&self, schedule: &Schedule, level: usize, slot: u64) -> &(Opening, SqKeys) {
+        let first = |o: &Opening| schedule.delivered(level, o.start / self.bucket);
+        self.openings.find(|o| first(o) <= slot / self.bucket)
+    }
+
+    /// The keys that refresh `r` was made under.
+    pub fn at_main(&self, schedule: &Schedule, r: u64) -> &(Opening, SqKeys) {
+        self.openings.find(|o| schedule.refreshed(o.start / self.bucket) <= r)
+    }
+
+    /// Fills the slot of a block that was lost. `version` is of this slot and place alone.
+    pub fn fill_lost(
+        &self,
+        opening: &Opening,
+        version: &[u64; 2],
+        tag: &mut [u8],
+        body: &mut [u8],
+    ) {
+        let [place, version] = version.map(u64::to_le_bytes);
+        let key = self.key.derive(&[&opening.id, b"lost", &place, &version]);
+        openings::fill_lost(&key, tag, body);
+    }
+
+    /// Forgets openings of which no slot can matter any more once `count` writes are durable.
+    pub fn prune(&mut self, schedule: &Schedule, count: u64, unsynced_max: u64) {
+        let settled = count.saturating_sub(unsynced_max) / self.bucket;
+        let lifetime = lifetime(schedule);
+        self.openings.prune(|next| next / self.bucket + lifetime <= settled);
+    }
+
+    pub fn openings(&self) -> &Openings<SqKeys> {
+        &self.openings
+    }
+}
+
+/// Flushes after which nothing that a flush wrote is read any more: down all levels, then through a
+/// pass of the last.
+pub(super) fn lifetime(schedule: &Schedule) -> u64 {
+    let last = schedule.last();
+    schedule.start(last) + 4 * schedule.width(last)
+}
+
+fn sq_keys(key: &Secret, opening: &Opening) -> SqKeys {
+    let key = |purpose: &[u8]| Aead::new(&key.derive(&[&opening.id, purpose]));
+    SqKeys {
+        log: LogKeys { head: key(b"log address"), body: key(b"log") },
+        levels: LogKeys { head: key(b"level address"), body: key(b"level") },
+        main: key(b"last level"),
+    }
+}

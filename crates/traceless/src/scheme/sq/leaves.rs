@@ -1,0 +1,145 @@
+//! The access-time map as blocks of the ORAM itself: a leaf holds the times of neighbouring blocks,
+//! 4 bytes each, and is found by the time of its own last write, which is kept in memory.
+
+use super::geometry::TIME_LEN;
+use super::read::ChunkCache;
+use super::{Sq, geometry::MapPlace};
+use crate::error::Result;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Leaves that the writer keeps at hand, at most.
+const LEAVES_KEPT: usize = 64;
+
+/// The leaves that the writer keeps at hand, in their newest state.
+#[derive(Default)]
+pub(super) struct Leaves {
+    kept: BTreeMap<u64, KeptLeaf>,
+    clock: u64,
+}
+
+struct KeptLeaf {
+    contents: Vec<u8>,
+    used: u64,
+    /// Whether it was changed since it was last written.
+    dirty: bool,
+}
+
+impl Leaves {
+    pub fn get(&self, leaf: u64) -> Option<&[u8]> {
+        self.kept.get(&leaf).map(|kept| &kept.contents[..])
+    }
+
+    /// Whether a leaf is at hand; if it is, it stays for a while.
+    fn touch(&mut self, leaf: u64) -> bool {
+        self.clock += 1;
+        let used = self.clock;
+        self.kept.get_mut(&leaf).map(|kept| kept.used = used).is_some()
+    }
+
+    fn insert(&mut self, leaf: u64, contents: Vec<u8>) {
+        while self.kept.len() >= LEAVES_KEPT {
+            let clean = self.kept.iter().filter(|(_, kept)| !kept.dirty);
+            let Some((&oldest, _)) = clean.min_by_key(|(_, kept)| kept.used) else { break };
+            self.kept.remove(&oldest);
+        }
+        self.clock += 1;
+        self.kept.insert(leaf, KeptLeaf { contents, used: self.clock, dirty: false });
+    }
+
+    /// Sets a time in a leaf that is kept.
+    pub fn set(&mut self, leaf: u64, nth: usize, time: u32) -> &[u8] {
+        self.clock += 1;
+        let kept = self.kept.get_mut(&leaf).expect("it was fetched");
+        kept.used = self.clock;
+        kept.dirty = true;
+        let at = nth * TIME_LEN;
+        kept.contents[at..at + TIME_LEN].copy_from_slice(&time.to_le_bytes());
+        &kept.contents
+    }
+
+    /// Notes that a leaf was written.
+    pub fn written(&mut self, leaf: u64) {
+        self.kept.get_mut(&leaf).expect("it was fetched").dirty = false;
+    }
+
+    pub fn is_dirty(&self, leaf: u64) -> bool {
+        self.kept.get(&leaf).is_some_and(|kept| kept.dirty)
+    }
+
+    /// The leaves that were changed since they were last written.
+    pub fn dirty(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let dirty = self.kept.iter().filter(|(_, kept)| kept.dirty);
+        dirty.map(|(&leaf, kept)| (leaf, &kept.contents[..]))
+    }
+}
+
+/// A leaf that a reader has before it.
+#[derive(Default)]
+pub(super) struct LeafView {
+    contents: Vec<u8>,
+    shown: Option<(u64, u32)>,
+}
+
+impl LeafView {
+    pub fn shows(&self, leaf: u64, time: u32) -> bool {
+        self.shown == Some((leaf, time))
+    }
+
+    /// Where the next leaf is to be read into.
+    pub fn begin(&mut self, block_len: usize) -> &mut [u8] {
+        self.shown = None;
+        self.contents.resize(block_len, 0);
+        &mut self.contents
+    }
+
+    /// It was read. It is shown again only if it is `lasting`.
+    pub fn end(&mut self, leaf: u64, time: u32, lasting: bool) {
+        self.shown = lasting.then_some((leaf, time));
+    }
+
+    pub fn contents(&self) -> &[u8] {
+        &self.contents
+    }
+}
+
+/// The time of block number `nth` of a leaf.
+pub(super) fn time_at(leaf: &[u8], nth: usize) -> u32 {
+    let at = nth * TIME_LEN;
+    u32::from_le_bytes(leaf[at..at + TIME_LEN].try_into().expect("4 bytes"))
+}
+
+impl Sq {
+    /// The leaf that holds the time of `address`, and its number there.
+    pub(super) fn leaf_of(&self, address: u64) -> (u64, usize) {
+        let fan = self.geometry.leaf_fan();
+        (address / fan, (address % fan) as usize)
+    }
+
+    /// Sees to it that the writer has a leaf at hand.
+    pub(super) fn fetch_leaf(&mut self, leaf: u64) -> Result {
+        if self.leaves.touch(leaf) {
+            return Ok(());
+        }
+        let mut contents = vec![0; self.geometry.block_len];
+        let address = self.geometry.blocks + leaf;
+        let time = self.times[leaf as usize];
+        self.read_one(address, time, &mut ChunkCache::default(), &mut contents)?;
+        self.leaves.insert(leaf, contents);
+        Ok(())
+    }
+
+    /// Notes the flush that carries the newest write of `address`, a block of the ORAM, where it is
+    /// kept in memory.
+    pub(super) fn note_time(&mut self, address: u64, flush: u64) {
+        let nth = match self.geometry.map {
+            MapPlace::Memory => Some(address),
+            MapPlace::Disk => address.checked_sub(self.geometry.blocks),
+        };
+        let Some(nth) = nth.and_then(|n| usize::try_from(n).ok()) else { return };
+        if let Some(time) = self.times.get_mut(nth) {
+            *time = flush as u32 + 1;
+        }
+    }
+}

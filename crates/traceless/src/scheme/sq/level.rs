@@ -1,0 +1,168 @@
+//! A level from 1 on: a ring of generations, each sorted by address.
+
+use super::index::AddressIndex;
+use super::keys::{KeyRing, level_version};
+use super::schedule::Schedule;
+use crate::error::{Error, Place, Result};
+use crate::scheme::log;
+use crate::store::{Area, Cursor};
+use crate::types::Slot;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Slots whose entries are read together: a chunk begins at each multiple, counted from the
+/// beginning of its generation. With buckets of whole stripes a chunk is a stripe.
+pub(super) const CHUNK: u64 = log::STRIPE;
+
+/// A level between the log and the last.
+pub(super) struct Level {
+    /// Its number, from 1 on.
+    pub number: usize,
+    pub area: Area,
+    pub cursor: Cursor,
+    /// Slots of a generation.
+    pub generation_len: u64,
+    /// Number of the oldest generation that is kept track of.
+    oldest: u64,
+    generations: VecDeque<Generation>,
+}
+
+/// What is known in memory of a generation's addresses.
+pub(super) enum Generation {
+    /// All of them.
+    Index(AddressIndex),
+    /// The first of each chunk, and the newest.
+    Fences {
+        /// First address of each chunk; the address of a dummy if there is none.
+        first: Vec<u64>,
+        /// The largest address so far.
+        newest: Option<u64>,
+        /// Slots so far.
+        len: u64,
+    },
+}
+
+impl Generation {
+    fn push(&mut self, address: u64) {
+        match self {
+            Self::Index(index) => {
+                if address != log::DUMMY {
+                    index.push(address);
+                }
+            }
+            Self::Fences { first, newest, len } => {
+                if len.is_multiple_of(CHUNK) {
+                    first.push(address);
+                }
+                *len += 1;
+                *newest = Some(address).filter(|&a| a != log::DUMMY).or(*newest);
+            }
+        }
+    }
+
+    /// The largest address in it.
+    pub fn newest(&self) -> Option<u64> {
+        match self {
+            Self::Index(index) => index.newest(),
+            Self::Fences { newest, .. } => *newest,
+        }
+    }
+}
+
+impl Level {
+    pub fn new(number: usize, area: Area, generation_len: u64) -> Self {
+        let cursor = Cursor::at_start(area.layout());
+        let generations = VecDeque::new();
+        Self { number, area, cursor, generation_len, oldest: 0, generations }
+    }
+
+    /// The place in the ring of slot number `slot`.
+    pub fn slot(&self, slot: u64) -> Slot {
+        Slot(slot % self.area.slots())
+    }
+
+    /// Keeps track of generations from `oldest` on, none of which is there yet.
+    pub fn begin_at(&mut self, oldest: u64) {
+        self.oldest = oldest;
+        self.generations.clear();
+    }
+
+    /// Notes the next slot of the youngest generation, which is `generation`. `universe` is the
+    /// number of addresses, if all of them are to be kept in memory.
+    pub fn push(&mut self, generation: u64, address: u64, universe: Option<u64>) {
+        if generation == self.oldest + self.generations.len() as u64 {
+            self.generations.push_back(match universe {
+                Some(universe) => {
+                    Generation::Index(AddressIndex::new(self.generation_len, universe))
+                }
+                None => Generation::Fences { first: vec![], newest: None, len: 0 },
+            });
+        }
+        self.generations[(generation - self.oldest) as usize].push(address);
+    }
+
+    pub fn forget_before(&mut self, oldest: u64) {
+        while self.oldest < oldest && !self.generations.is_empty() {
+            self.generations.pop_front();
+            self.oldest += 1;
+        }
+    }
+
+    /// A generation that is kept track of. None if it has not begun.
+    pub fn generation(&self, generation: u64) -> Option<&Generation> {
+        let nth = generation.checked_sub(self.oldest)?;
+        self.generations.get(usize::try_from(nth).ok()?)
+    }
+
+    /// Bytes that the maps of its generations take.
+    pub fn memory(&self) -> usize {
+        let bytes = |generation: &Generation| match generation {
+            Generation::Index(index) => index.memory(),
+            Generation::Fences { first, .. } => first.capacity() * 8,
+        };
+        self.generations.iter().map(bytes).sum()
+    }
+
+    /// The addresses of `count` slots from number `first` on; none where an entry is damaged.
+    pub fn read_addresses(
+        &self,
+        (keys, schedule): (&KeyRing, &Schedule),
+        first: u64,
+        count: u64,
+        out: &mut Vec<Option<u64>>,
+    ) -> Result {
+        let entry_len = self.area.layout().entry_len;
+        let mut entries = vec![0; count as usize * entry_len];
+        let at = self.slot(first);
+        let until_end = (self.area.slots() - at.0).min(count);
+        let (head, tail) = entries.split_at_mut(until_end as usize * entry_len);
+        self.area.read_entries(at, until_end, head)?;
+        self.area.read_entries(Slot(0), count - until_end, tail)?;
+        out.clear();
+        out.extend(
+            (first..)
+                .zip(entries.chunks_exact(entry_len))
+                .map(|(slot, entry)| self.open_entry((keys, schedule), slot, entry)),
+        );
+        Ok(())
+    }
+
+    /// The address that stands in the entry of slot number `slot`; none if it is damaged.
+    pub fn open_entry(
+        &self,
+        (keys, schedule): (&KeyRing, &Schedule),
+        slot: u64,
+        entry: &[u8],
+    ) -> Option<u64> {
+        let (opening, keys) = keys.at_slot(schedule, self.number, slot);
+        let version = level_version(self.number, slot);
+        let (found, address) = keys.levels.open_entry(opening, entry)?;
+        (found == version).then_some(address)
+    }
+
+    pub fn tampered(&self, slot: u64, block: Option<u64>) -> Error {
+        let place = Place { area: self.area.name(), slot: self.slot(slot).0, block };
+        Error::Tampered { place }
+    }
+}

@@ -1,0 +1,225 @@
+//! Merging the generations of one level, or buckets of the log, in the order of addresses.
+
+use super::Sq;
+use super::index::At;
+use super::level::{CHUNK, Generation};
+use crate::error::Result;
+use crate::scheme::log::DUMMY;
+use crate::store::Run;
+use alloc::collections::BinaryHeap;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::ops::Range;
+
+/// A merge that is under way. Of equal addresses only the newest comes out.
+pub(super) struct Merge {
+    sources: Vec<Source>,
+    /// The next address of each source that has one; of equal ones the youngest source first.
+    next: BinaryHeap<Reverse<(u64, Reverse<u32>)>>,
+}
+
+impl Merge {
+    /// Merges generations `sources` of `level`, addresses below `from` left out.
+    pub fn start(sq: &Sq, level: usize, sources: Range<u64>, from: u64) -> Result<Self> {
+        let mut merge = Self { sources: Vec::new(), next: BinaryHeap::new() };
+        for generation in sources {
+            let source = Source::start(sq, level, generation, from)?;
+            let nth = merge.sources.len() as u32;
+            if let Some(address) = source.address(sq) {
+                merge.next.push(Reverse((address, Reverse(nth))));
+            }
+            merge.sources.push(source);
+        }
+        Ok(merge)
+    }
+
+    /// The next address.
+    pub fn peek(&self) -> Option<u64> {
+        self.next.peek().map(|Reverse((address, _))| *address)
+    }
+
+    /// Takes the next block out, which there must be, into `body`; older copies of it are dropped.
+    /// Whether it was whole. Adds the writes whose contents are not needed any more to `merged`.
+    pub fn take(&mut self, sq: &Sq, body: &mut [u8], merged: &mut Vec<u64>) -> Result<bool> {
+        let Reverse((address, Reverse(nth))) = self.next.pop().expect("there is a next address");
+        let whole = self.sources[nth as usize].read(sq, address, body)?;
+        self.advance(sq, nth, merged)?;
+        while let Some(&Reverse((same, Reverse(older)))) = self.next.peek() {
+            if same != address {
+                break;
+            }
+            self.next.pop();
+            self.advance(sq, older, merged)?;
+        }
+        Ok(whole)
+    }
+
+    fn advance(&mut self, sq: &Sq, nth: u32, merged: &mut Vec<u64>) -> Result {
+        let source = &mut self.sources[nth as usize];
+        merged.extend(source.write(sq));
+        source.advance(sq)?;
+        if let Some(address) = source.address(sq) {
+            self.next.push(Reverse((address, Reverse(nth))));
+        }
+        Ok(())
+    }
+}
+
+/// One sorted run.
+enum Source {
+    /// A bucket of the log, by its number, and a place in its sorted list.
+    Bucket(u64, usize),
+    /// A generation whose addresses are in memory.
+    Indexed { run: GenerationRun, at: At },
+    /// A generation whose addresses are in its entries, and the number of the next slot.
+    Fenced { run: GenerationRun, next: u64 },
+}
+
+/// A generation that is read chunk by chunk.
+struct GenerationRun {
+    level: usize,
+    generation: u64,
+    /// Slots of the generation.
+    len: u64,
+    /// Number of the chunk that was fetched.
+    chunk: Option<u64>,
+    fetched: Run,
+    /// Addresses in that chunk, if the entries are needed to know them.
+    addresses: Vec<u64>,
+}
+
+impl Source {
+    fn start(sq: &Sq, level: usize, generation: u64, from: u64) -> Result<Self> {
+        if level == 0 {
+            let sorted = sq.recent.sorted(generation);
+            let at = sorted.partition_point(|&(address, _)| address < from);
+            return Ok(Self::Bucket(generation, at));
+        }
+        let place = &sq.levels[level - 1];
+        let mut run = GenerationRun {
+            level,
+            generation,
+            len: place.generation_len,
+            chunk: None,
+            fetched: Run::default(),
+            addresses: Vec::new(),
+        };
+        match place.generation(generation).expect("sources are complete") {
+            Generation::Index(index) => Ok(Self::Indexed { run, at: index.seek(from) }),
+            Generation::Fences { first, .. } => {
+                let chunk = first.partition_point(|&f| f < from).saturating_sub(1) as u64;
+                run.fetch(sq, chunk)?;
+                let mut source = Self::Fenced { run, next: chunk * CHUNK };
+                while source.address(sq).is_some_and(|address| address < from) {
+                    source.advance(sq)?;
+                }
+                Ok(source)
+            }
+        }
+    }
+
+    /// The next address.
+    fn address(&self, sq: &Sq) -> Option<u64> {
+        match self {
+            Self::Bucket(bucket, at) => sq.recent.sorted(*bucket).get(*at).map(|&(a, _)| a),
+            Self::Indexed { run, at } => match sq.generation(run.level, run.generation) {
+                Generation::Index(index) => index.get(*at),
+                Generation::Fences { .. } => None,
+            },
+            Self::Fenced { run, next } => {
+                let address = *run.addresses.get((next % CHUNK) as usize)?;
+                (*next < run.len && address != DUMMY).then_some(address)
+            }
+        }
+    }
+
+    /// The number of the write that made the next block, if it is in the log.
+    fn write(&self, sq: &Sq) -> Option<u64> {
+        match self {
+            Self::Bucket(bucket, at) => {
+                let (_, slot) = sq.recent.sorted(*bucket)[*at];
+                Some(bucket * u64::from(sq.geometry.bucket) + u64::from(slot))
+            }
+            _ => None,
+        }
+    }
+
+    fn advance(&mut self, sq: &Sq) -> Result {
+        match self {
+            Self::Bucket(_, at) => *at += 1,
+            Self::Indexed { run, at } => {
+                if let Generation::Index(index) = sq.generation(run.level, run.generation) {
+                    *at = index.next(*at);
+                }
+            }
+            Self::Fenced { run, next } => {
+                *next += 1;
+                if next.is_multiple_of(CHUNK) && *next < run.len {
+                    run.fetch(sq, *next / CHUNK)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the next block, whose address is `address`. Whether it is whole.
+    fn read(&mut self, sq: &Sq, address: u64, body: &mut [u8]) -> Result<bool> {
+        match self {
+            Self::Bucket(..) => {
+                let write = self.write(sq).expect("of the log");
+                sq.read_logged(write, address, body)
+            }
+            Self::Indexed { run, at } => {
+                let rank = at.rank;
+                if run.chunk != Some(rank / CHUNK) {
+                    run.fetch_bodies(sq, rank / CHUNK)?;
+                }
+                Ok(run.open(sq, rank, address, body))
+            }
+            Self::Fenced { run, next } => Ok(run.open(sq, *next, address, body)),
+        }
+    }
+}
+
+impl GenerationRun {
+    /// Fetches a chunk and opens its addresses.
+    fn fetch(&mut self, sq: &Sq, chunk: u64) -> Result {
+        self.fetch_bodies(sq, chunk)?;
+        let level = &sq.levels[self.level - 1];
+        let first = self.generation * self.len + chunk * CHUNK;
+        self.addresses.clear();
+        for i in 0..self.fetched.slots() {
+            let (entry, _) = self.fetched.slot(i);
+            let address = level.open_entry((&sq.keys, &sq.schedule), first + i as u64, entry);
+            // Without its address the order of everything behind it would be another one, and what
+            // is written might differ from what was written under the same keys before a crash.
+            let address = address.ok_or_else(|| level.tampered(first + i as u64, None))?;
+            self.addresses.push(address);
+        }
+        Ok(())
+    }
+
+    fn fetch_bodies(&mut self, sq: &Sq, chunk: u64) -> Result {
+        let level = &sq.levels[self.level - 1];
+        let count = CHUNK.min(self.len - chunk * CHUNK);
+        let first = self.generation * self.len + chunk * CHUNK;
+        self.chunk = None;
+        self.fetched.clear();
+        self.fetched.add(&level.area, level.slot(first), count);
+        self.fetched.read(&*sq.store)?;
+        self.chunk = Some(chunk);
+        Ok(())
+    }
+
+    fn open(&self, sq: &Sq, at: u64, address: u64, body: &mut [u8]) -> bool {
+        let (entry, sealed) = self.fetched.slot((at % CHUNK) as usize);
+        sq.open_level_slot(
+            self.level,
+            self.generation * self.len + at,
+            address,
+            entry,
+            sealed,
+            body,
+        )
+    }
+}

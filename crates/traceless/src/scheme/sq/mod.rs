@@ -1,0 +1,331 @@
+//! `SqORAM`: a write-only ORAM that keeps logical neighbours together, so that reading in order
+//! stays reading in order, also after many small writes.
+//!
+//! Writes go to a log, level 0, in the order in which they come. Each `bucket` of them is a
+//! *flush*: every further level then gets one bucket more of the generation that it is building,
+//! merged in the order of addresses from the k generations of the level before that were completed
+//! last; the last level, which is in address order, gets K times as many slots, old contents sealed
+//! anew where nothing newer has come. So where everything is written follows from the number of
+//! writes alone, and the work of each flush is the same.
+//!
+//! The map keeps one number for each block, the flush that carried it. Level and generation follow
+//! from it in closed form (`schedule`), and the place in the generation from its sorted addresses
+//! (`index`). Rings with some slack, as in [`detwo`](super::detwo), make a journal superfluous:
+//! level 0 is a log anyhow, and whatever a crash cut short is merged again, byte for byte, from
+//! sources that are still there.
+//!
+//! Paper: sqoram, sections 5 and 6, generalised from k = 2 and K = 1; docs/papers.md lists what
+//! differs, and what the printed algorithms get wrong. Not hidden: reads, the number of writes, and
+//! when syncs happen.
+
+mod flush;
+mod geometry;
+mod index;
+mod keys;
+mod leaves;
+mod level;
+mod merge;
+mod read;
+mod recent;
+mod recover;
+mod schedule;
+mod write;
+
+pub use geometry::{
+    BUCKET_MAX, BUCKET_MIN, Cadence, FANOUT_MAX, FLUSHES_MAX, Geometry, LEVELS_MAX, MapPlace,
+    UNSYNCED_MAX, Wishes,
+};
+
+use crate::durable::Vault;
+use crate::error::{Error, Place, Result};
+use crate::oram::{BlockOram, Hides, Oram, check_request};
+use crate::rng::Rng;
+use crate::scheme::Parts;
+pub use crate::scheme::detwo::BLOCKS_MAX;
+use crate::scheme::openings::{KEY_BYTES_MAX, Opening, State, dummies_to_retire};
+use crate::scheme::pool::Pool;
+use crate::store::{Area, Cursor, Store};
+use crate::types::{Addr, Slot};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use keys::KeyRing;
+use leaves::Leaves;
+use level::{Generation, Level};
+use merge::Merge;
+use read::ReadScratch;
+use recent::Recent;
+use schedule::Schedule;
+use write::WriteScratch;
+
+/// The scheme. See the [module](self).
+pub struct Sq {
+    geometry: Geometry,
+    schedule: Schedule,
+    store: Arc<dyn Store>,
+    keys: KeyRing,
+    log: Area,
+    log_cursor: Cursor,
+    recent: Recent,
+    /// The levels from 1 on, but for the last.
+    levels: Vec<Level>,
+    main: Area,
+    main_cursor: Cursor,
+    /// What is under way into each level from 1 on, the last included.
+    merges: Vec<Option<Merge>>,
+    /// One more than the flush that carried each block of the map, or, with the map in memory, each
+    /// block; 0 is never.
+    times: Vec<u32>,
+    leaves: Leaves,
+    /// Slots of level 0 written.
+    count: u64,
+    /// Flushes done: by them it is told where a block lies.
+    flushes: u64,
+    synced: AtomicU64,
+    failed: AtomicBool,
+    closed: bool,
+    read_only: bool,
+    vault: Box<dyn Vault>,
+    rng: Box<dyn Rng>,
+    key_bytes_max: u64,
+    readers: Pool<ReadScratch>,
+    writer: WriteScratch,
+}
+
+/// Where a block's newest copy lies.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Location {
+    /// Nowhere: neither written nor refreshed since creation. It reads as zeros.
+    Nowhere,
+    /// In level 0, put there by write number `.0`.
+    Log(u64),
+    /// In level `.0`, in slot number `.1`, counted from creation on.
+    Level(usize, u64),
+    /// In the last level, put there by refresh number `.0`.
+    Main(u64),
+}
+
+impl Sq {
+    /// Makes a new one on a store whose contents do not matter. Every block reads as zeros.
+    pub fn create(geometry: Geometry, parts: Parts) -> Result<Self> {
+        let state = State { clean: false, at_least: 0, openings: vec![] };
+        let mut new = Self::assemble(geometry, parts, &state)?;
+        new.begin_opening()?;
+        Ok(new)
+    }
+
+    /// Opens the one whose vault last kept `state`, after a close or a crash at any point. Work
+    /// that a crash cut short is redone byte for byte; `progress` tells done and all of the maps.
+    pub fn open(
+        geometry: Geometry,
+        parts: Parts,
+        state: &[u8],
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Self> {
+        let mut state = State::decode(state)?;
+        state.at_least = state.at_least.max(parts.expect_writes * geometry.slots_per_write());
+        let read_only = parts.read_only;
+        let mut opened = Self::assemble(geometry, parts, &state)?;
+        opened.recover(&state, progress)?;
+        if !read_only {
+            opened.begin_opening()?;
+            opened.retire_old_openings()?;
+        }
+        Ok(opened)
+    }
+
+    /// Writes that a state's keeper had seen, and whether it was closed.
+    pub fn peek_state(geometry: &Geometry, state: &[u8]) -> Result<(u64, bool)> {
+        State::decode(state).map(|s| (s.at_least / geometry.slots_per_write(), s.clean))
+    }
+
+    /// The parameters it was made from.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Bytes of memory that its maps and its buffers take now.
+    pub fn memory(&self) -> (usize, usize) {
+        let maps = self.levels.iter().map(Level::memory).sum::<usize>() + self.times.len() * 4;
+        (maps, self.recent.memory())
+    }
+
+    fn assemble(geometry: Geometry, parts: Parts, state: &State) -> Result<Self> {
+        geometry.check()?;
+        if parts.store.len() < parts.first + geometry.store_len() {
+            return Err(Error::Geometry("the store is smaller than its areas"));
+        }
+        let schedule = Schedule::new(&geometry);
+        let mut areas = geometry.areas().into_iter().enumerate().map(|(i, (name, at, _))| {
+            let last = i == schedule.last();
+            let layout = if last { geometry.main() } else { geometry.ring(i) };
+            Area::new(parts.store.clone(), parts.first + at, layout, name)
+        });
+        let log = areas.next().expect("there is a level 0");
+        let mut levels: Vec<Level> = areas
+            .zip(1..)
+            .map(|(area, i)| Level::new(i, area, schedule.width(i) * u64::from(geometry.bucket)))
+            .collect();
+        let main = levels.pop().expect("there is a last level").area;
+        let timed = match geometry.map {
+            MapPlace::Memory => geometry.blocks,
+            MapPlace::Disk => geometry.leaves(),
+        };
+        Ok(Self {
+            keys: KeyRing::new(parts.key, &geometry, state),
+            log_cursor: Cursor::at_start(log.layout()),
+            main_cursor: Cursor::at_start(main.layout()),
+            recent: Recent::new(geometry.bucket, geometry.block_len),
+            merges: (0..geometry.levels).map(|_| None).collect(),
+            times: vec![0; usize::try_from(timed).map_err(|_| Error::Geometry("map"))?],
+            leaves: Leaves::default(),
+            geometry,
+            schedule,
+            store: parts.store,
+            log,
+            levels,
+            main,
+            count: 0,
+            flushes: 0,
+            synced: AtomicU64::new(0),
+            failed: AtomicBool::new(false),
+            closed: false,
+            read_only: parts.read_only,
+            vault: parts.vault,
+            rng: parts.rng,
+            key_bytes_max: KEY_BYTES_MAX,
+            readers: Pool::default(),
+            writer: WriteScratch::default(),
+        })
+    }
+
+    /// Draws the id of a new opening and makes it durable, before anything is written under it.
+    /// Everything written so far must be durable.
+    fn begin_opening(&mut self) -> Result {
+        let mut id = [0; 16];
+        self.rng.fill(&mut id);
+        self.keys.prune(&self.schedule, self.count, self.geometry.unsynced_max);
+        let number = self.keys.openings().next_number();
+        let opening = Opening { number, id, start: self.count };
+        self.keys.push(opening).inspect_err(|_| self.failed.store(true, Ordering::Release))?;
+        self.keep_state(false)
+    }
+
+    fn keep_state(&mut self, clean: bool) -> Result {
+        let openings = self.keys.openings().list();
+        let state = State { clean, at_least: self.count, openings };
+        let kept = self.vault.keep(&state.encode());
+        if kept.is_err() {
+            self.failed.store(true, Ordering::Release);
+        }
+        kept
+    }
+
+    fn retire_old_openings(&mut self) -> Result {
+        let pass = keys::lifetime(&self.schedule) * u64::from(self.geometry.bucket);
+        let pass = pass + self.geometry.unsynced_max;
+        for _ in 0..dummies_to_retire(self.keys.openings().len(), pass) {
+            self.write_dummy()?;
+        }
+        Ok(())
+    }
+
+    fn writable(&self) -> Result {
+        if self.read_only || self.closed {
+            return Err(Error::ReadOnly);
+        }
+        if self.failed.load(Ordering::Acquire) { Err(Error::Poisoned) } else { Ok(()) }
+    }
+
+    fn bucket(&self) -> u64 {
+        u64::from(self.geometry.bucket)
+    }
+
+    fn main_slot(&self, r: u64) -> Slot {
+        Slot(r % self.main.slots())
+    }
+
+    fn log_slot(&self, write: u64) -> Slot {
+        Slot(write % self.log.slots())
+    }
+
+    /// A generation that a merge reads, or that a block was located in.
+    fn generation(&self, level: usize, generation: u64) -> &Generation {
+        self.levels[level - 1].generation(generation).expect("nothing needed is forgotten")
+    }
+}
+
+impl Oram for Sq {
+    fn blocks(&self) -> u64 {
+        self.geometry.blocks
+    }
+
+    fn block_len(&self) -> usize {
+        self.geometry.block_len
+    }
+
+    fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result {
+        self.read_shared(addrs, into)
+    }
+
+    fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
+        check_request(self.geometry.blocks, self.geometry.block_len, addrs, from.len())?;
+        self.write_blocks(addrs, from)
+    }
+
+    fn sync(&mut self) -> Result {
+        self.sync_shared()
+    }
+
+    fn hides(&self) -> Hides {
+        match self.geometry.cadence {
+            Cadence::Strict => Hides::WritesOnly,
+            Cadence::Paper => Hides::Nothing,
+        }
+    }
+
+    fn close(&mut self) -> Result {
+        if self.read_only || self.closed {
+            return Ok(());
+        }
+        self.sync_shared()?;
+        self.keep_state(true)?;
+        self.closed = true;
+        Ok(())
+    }
+}
+
+impl BlockOram for Sq {
+    fn read_shared(&self, addrs: &[Addr], into: &mut [u8]) -> Result {
+        check_request(self.geometry.blocks, self.geometry.block_len, addrs, into.len())?;
+        self.read_blocks(addrs, into)
+    }
+
+    fn sync_shared(&self) -> Result {
+        if self.read_only {
+            return Ok(());
+        }
+        if self.failed.load(Ordering::Acquire) {
+            return Err(Error::Poisoned);
+        }
+        let count = self.count;
+        // A failed sync may have dropped what it should have kept: it is never tried again.
+        self.store.sync().inspect_err(|_| self.failed.store(true, Ordering::Release))?;
+        self.synced.fetch_max(count, Ordering::AcqRel);
+        Ok(())
+    }
+
+    fn writes(&self) -> u64 {
+        self.count / self.geometry.slots_per_write()
+    }
+
+    fn write_dummy(&mut self) -> Result {
+        self.write_one_dummy()
+    }
+
+    fn verify(&self, progress: &mut dyn FnMut(u64, u64), damaged: &mut dyn FnMut(Place)) -> Result {
+        self.verify_blocks(progress, damaged)
+    }
+}

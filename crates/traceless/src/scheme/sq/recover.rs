@@ -1,0 +1,326 @@
+//! Opening after a close or a crash.
+//!
+//! The count is where the first gap appears among the last slots of the log that may not have been
+//! synced. The maps follow from the entries of all generations that are needed. Then the last
+//! flushes, which may not have been synced either, are gone through one by one: a bucket that is
+//! not there whole is merged again from its sources, byte for byte as it was, under the same keys.
+
+use super::keys::level_version;
+use super::{MapPlace, Sq};
+use crate::error::{Error, Place, Result};
+use crate::scheme::log::{DUMMY, STRIPE, entry_count, entry_synced};
+use crate::scheme::openings::State;
+use crate::store::{Cursor, Run};
+use crate::types::Slot;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+/// Slots of which entries or bodies are read in one round trip.
+const SLOTS_PER_TRIP: u64 = 256;
+
+impl Sq {
+    pub(super) fn recover(&mut self, state: &State, progress: &mut dyn FnMut(u64, u64)) -> Result {
+        let (newest, synced) = self.find_newest()?;
+        // A write is all of its slots, or none.
+        let count = self.find_count(newest);
+        self.count = count - count % self.geometry.slots_per_write();
+        let expected = state.at_least.max(synced);
+        if self.count < expected {
+            return Err(Error::RolledBack { expected, found: self.count });
+        }
+        let flushes = self.count / self.bucket();
+        let late = self.count.saturating_sub(self.geometry.unsynced_max) / self.bucket();
+        self.refuse_lost_tail(flushes)?;
+        self.flushes = late;
+        self.rebuild_levels(progress)?;
+        self.rebuild_log()?;
+        for flush in late..flushes {
+            if !self.redo_flush(flush)? {
+                // For reading only: reads go by what was there before.
+                break;
+            }
+        }
+        if !self.read_only {
+            // What was found may still be in a cache only.
+            self.store.sync()?;
+        }
+        self.synced.store(self.count, Ordering::Release);
+        self.rebuild_dirty_leaves()?;
+        self.load_cursors()
+    }
+
+    /// One more than the newest slot of the log that any entry shows, and what was synced then.
+    fn find_newest(&self) -> Result<(u64, u64)> {
+        let (mut newest, mut synced) = (0, 0);
+        let layout = *self.log.layout();
+        let mut header = vec![0; layout.header_len()];
+        for first in (0..layout.slots).step_by(layout.stripe_slots as usize) {
+            self.log.read_header(Slot(first), &mut header)?;
+            for (slot, entry) in (first..layout.slots).zip(header.chunks_exact(layout.entry_len)) {
+                let count = entry_count(entry);
+                if count >= newest && count % layout.slots == slot && self.open_log(entry).is_some()
+                {
+                    (newest, synced) = (count + 1, entry_synced(entry));
+                }
+            }
+        }
+        Ok((newest, synced))
+    }
+
+    /// The address in an entry of the log, if it is what that write left.
+    fn open_log(&self, entry: &[u8]) -> Option<u64> {
+        let (opening, keys) = self.keys.at_write(entry_count(entry));
+        keys.log.open_entry(opening, entry).map(|(_, address)| address)
+    }
+
+    /// The number of slots of the log that are there whole, without a gap.
+    fn find_count(&self, newest: u64) -> u64 {
+        // A synced slot is never missing, and at most `unsynced_max` were not.
+        let mut count = newest.saturating_sub(self.geometry.unsynced_max);
+        count = count.max(self.keys.openings().last().start);
+        let mut run = Run::default();
+        let mut plain = vec![0; self.geometry.block_len];
+        while count < newest {
+            let n = STRIPE.min(newest - count);
+            run.clear();
+            run.add(&self.log, self.log_slot(count), n);
+            if run.read(&*self.store).is_err() {
+                return count;
+            }
+            for i in 0..n as usize {
+                let (entry, sealed) = run.slot(i);
+                let (_, keys) = self.keys.at_write(count);
+                let address = self.open_log(entry).filter(|_| entry_count(entry) == count);
+                let whole = address
+                    .is_some_and(|a| keys.log.open_body(count, a, entry, sealed, &mut plain));
+                if !whole {
+                    return count;
+                }
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// A crash loses `unsynced_max` slots at most. A bucket of a flush that came later shows that
+    /// more are gone.
+    fn refuse_lost_tail(&self, flushes: u64) -> Result {
+        let furthest = flushes + self.geometry.slack_buckets();
+        for level in &self.levels {
+            let first = self.schedule.delivered(level.number, furthest) * self.bucket();
+            let mut addresses = Vec::new();
+            let context = (&self.keys, &self.schedule);
+            level.read_addresses(context, first, self.bucket().min(STRIPE), &mut addresses)?;
+            if addresses.iter().any(Option::is_some) {
+                let expected = (furthest + 1) * self.bucket();
+                return Err(Error::RolledBack { expected, found: self.count });
+            }
+        }
+        Ok(())
+    }
+
+    /// Rebuilds the maps of the levels from 1 on as they were when `flushes` flushes were done.
+    fn rebuild_levels(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result {
+        let needed: Vec<_> = (1..self.schedule.last())
+            .map(|level| {
+                let width = self.schedule.width(level);
+                let oldest = self.schedule.oldest(level, self.flushes);
+                let slots = self.schedule.delivered(level, self.flushes) * self.bucket();
+                (level, oldest, (oldest * width * self.bucket()).min(slots)..slots)
+            })
+            .collect();
+        let all: u64 = needed.iter().map(|(_, _, slots)| slots.end - slots.start).sum();
+        let mut done = 0;
+        let mut found = Vec::new();
+        let mut addresses = Vec::new();
+        for (level, oldest, slots) in needed {
+            self.levels[level - 1].begin_at(oldest);
+            let mut first = slots.start;
+            while first < slots.end {
+                let place = &self.levels[level - 1];
+                let n = SLOTS_PER_TRIP.min(slots.end - first);
+                place.read_addresses((&self.keys, &self.schedule), first, n, &mut found)?;
+                addresses.clear();
+                for (slot, address) in (first..).zip(&found) {
+                    let address = address.ok_or_else(|| place.tampered(slot, None))?;
+                    addresses.push(address);
+                }
+                self.note_slots(level, first, &addresses);
+                for (slot, &address) in (first..).zip(&addresses) {
+                    // Any flush that the generation carries leads to it.
+                    let flush = slot / self.bucket() / self.schedule.width(level);
+                    self.note_newer_time(address, flush * self.schedule.width(level));
+                }
+                first += n;
+                done += n;
+                progress(done, all);
+            }
+        }
+        Ok(())
+    }
+
+    fn note_newer_time(&mut self, address: u64, flush: u64) {
+        let nth = match self.geometry.map {
+            MapPlace::Memory => Some(address),
+            MapPlace::Disk => address.checked_sub(self.geometry.blocks),
+        };
+        if let Some(time) = nth.and_then(|n| self.times.get_mut(usize::try_from(n).ok()?)) {
+            *time = (*time).max(flush as u32 + 1);
+        }
+    }
+
+    /// Reads what the log holds, with the contents of what is not merged yet.
+    fn rebuild_log(&mut self) -> Result {
+        let oldest = self.schedule.oldest(0, self.flushes);
+        let in_progress = self.schedule.delivered(1, self.flushes) / self.schedule.width(1);
+        let unmerged = self.schedule.sources(in_progress).start * self.bucket();
+        self.recent.begin_at(oldest);
+        let mut write = oldest * self.bucket();
+        let mut run = Run::default();
+        let mut plain = vec![0; self.geometry.block_len];
+        while write < self.count {
+            let n = STRIPE.min(self.count - write);
+            run.clear();
+            run.add(&self.log, self.log_slot(write), n);
+            run.read(&*self.store)?;
+            for i in 0..n as usize {
+                let (entry, sealed) = run.slot(i);
+                let address = self.open_log(entry).filter(|_| entry_count(entry) == write);
+                let Some(address) = address else {
+                    let slot = self.log_slot(write).0;
+                    return Err(Error::Tampered {
+                        place: Place { area: self.log.name(), slot, block: None },
+                    });
+                };
+                let (_, keys) = self.keys.at_write(write);
+                let keep = write >= unmerged
+                    && !self.read_only
+                    && keys.log.open_body(write, address, entry, sealed, &mut plain);
+                self.recent.push(address, keep.then_some(&plain[..]));
+                self.note_time(address, write / self.bucket());
+                write += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sees to it that everything flush number `flush` had to write is there. False if it is not,
+    /// and may not be written.
+    fn redo_flush(&mut self, flush: u64) -> Result<bool> {
+        let mut found = Vec::new();
+        for level in (1..=self.schedule.last()).rev() {
+            for bucket in self.schedule.deliveries(level, flush) {
+                found.push((level, bucket, self.find_bucket(level, bucket)?));
+            }
+        }
+        if self.read_only && found.iter().any(|(_, _, addresses)| addresses.is_none()) {
+            return Ok(false);
+        }
+        for (level, bucket, addresses) in found {
+            match addresses {
+                Some(addresses) => {
+                    let first = self.slots_of(level, bucket).start;
+                    if level < self.schedule.last() {
+                        self.note_slots(level, first, &addresses);
+                    }
+                    self.merges[level - 1] = None;
+                }
+                None => self.redo_bucket(level, bucket, flush)?,
+            }
+        }
+        self.end_flush();
+        Ok(true)
+    }
+
+    fn redo_bucket(&mut self, level: usize, bucket: u64, flush: u64) -> Result {
+        let slots = self.slots_of(level, bucket);
+        if level < self.schedule.last() {
+            let place = &mut self.levels[level - 1];
+            let slot = place.slot(slots.start);
+            place.cursor = Cursor::load(&place.area, slot)?;
+        } else {
+            self.main_cursor = Cursor::load(&self.main, self.main_slot(slots.start))?;
+        }
+        self.deliver(level, bucket, flush)
+    }
+
+    /// The addresses of a bucket, if all of it is there whole. Of the last level none are told.
+    fn find_bucket(&self, level: usize, bucket: u64) -> Result<Option<Vec<u64>>> {
+        let slots = self.slots_of(level, bucket);
+        let mut addresses = Vec::new();
+        let mut run = Run::default();
+        let mut plain = vec![0; self.geometry.block_len];
+        let mut first = slots.start;
+        while first < slots.end {
+            let n = SLOTS_PER_TRIP.min(slots.end - first);
+            run.clear();
+            if level == self.schedule.last() {
+                run.add(&self.main, self.main_slot(first), n);
+            } else {
+                let place = &self.levels[level - 1];
+                run.add(&place.area, place.slot(first), n);
+            }
+            run.read(&*self.store)?;
+            for (i, slot) in (first..first + n).enumerate() {
+                let (entry, sealed) = run.slot(i);
+                if level == self.schedule.last() {
+                    if !self.open_main(slot, entry, sealed, &mut plain) {
+                        return Ok(None);
+                    }
+                    continue;
+                }
+                let place = &self.levels[level - 1];
+                let address = place.open_entry((&self.keys, &self.schedule), slot, entry);
+                let whole = address.filter(|&address| {
+                    let (_, keys) = self.keys.at_slot(&self.schedule, level, slot);
+                    let version = level_version(level, slot);
+                    keys.levels.open_body(version, address, entry, sealed, &mut plain)
+                });
+                match whole {
+                    Some(address) => addresses.push(address),
+                    None => return Ok(None),
+                }
+            }
+            first += n;
+        }
+        Ok(Some(addresses))
+    }
+
+    /// In the paper's cadence the leaves of the bucket that is being filled are in memory only.
+    fn rebuild_dirty_leaves(&mut self) -> Result {
+        if self.geometry.cadence == super::Cadence::Strict
+            || self.read_only && self.recent.filled() == 0
+        {
+            return Ok(());
+        }
+        let current = self.recent.current().to_vec();
+        let time = self.time_now();
+        for (i, &address) in current.iter().enumerate() {
+            if address == DUMMY || address >= self.geometry.blocks {
+                continue;
+            }
+            let (leaf, nth) = self.leaf_of(address);
+            let leaf_address = self.geometry.blocks + leaf;
+            // It was written after this block: then it has its time.
+            if current[i..].contains(&leaf_address) {
+                continue;
+            }
+            self.fetch_leaf(leaf)?;
+            self.leaves.set(leaf, nth, time);
+        }
+        Ok(())
+    }
+
+    fn load_cursors(&mut self) -> Result {
+        self.log_cursor = Cursor::load(&self.log, self.log_slot(self.count))?;
+        for i in 0..self.levels.len() {
+            let slot = self.schedule.delivered(i + 1, self.flushes) * self.bucket();
+            let level = &mut self.levels[i];
+            level.cursor = Cursor::load(&level.area, level.slot(slot))?;
+        }
+        self.main_cursor =
+            Cursor::load(&self.main, self.main_slot(self.schedule.refreshed(self.flushes)))?;
+        Ok(())
+    }
+}

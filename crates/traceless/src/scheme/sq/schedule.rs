@@ -1,0 +1,175 @@
+//! When each bucket is delivered, and where a block lies: everything follows from the number of
+//! flushes.
+//!
+//! Flush number g ends with the `bucket`-th write since the flush before. Bucket g of level 0 is
+//! complete by then, and from `start(i)` on each flush delivers one bucket to level i, merged from
+//! the k generations of level i - 1 that were completed last; k^i buckets are one generation of
+//! level i. The last level, H, is in address order and takes a window of slots instead: all of it
+//! in k^H flushes, which is a pass.
+
+use super::geometry::Geometry;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// The schedule of one geometry. Levels are numbered from 0 to H, H being the last.
+pub(super) struct Schedule {
+    /// k.
+    fanout: u64,
+    /// Slots of the last level's pass.
+    addresses: u64,
+    /// Whether a generation is merged as a whole when its sources are complete.
+    amortized: bool,
+    /// k^i for each level, H included.
+    widths: Vec<u64>,
+    /// The first flush that delivers to each level, H included.
+    starts: Vec<u64>,
+}
+
+impl Schedule {
+    pub fn new(geometry: &Geometry) -> Self {
+        let fanout = u64::from(geometry.fanout);
+        let (mut widths, mut starts) = (Vec::from([1]), Vec::from([0]));
+        for level in 1..=usize::from(geometry.levels) {
+            widths.push(widths[level - 1] * fanout);
+            // One flush later than the sources allow, so that two merges never begin at once.
+            let late = u64::from(level > 1);
+            starts.push(starts[level - 1] + widths[level] + late);
+        }
+        let (addresses, amortized) = (geometry.addresses(), geometry.amortized);
+        Self { fanout, addresses, amortized, widths, starts }
+    }
+
+    /// H, which is also the number of levels before the last.
+    pub fn last(&self) -> usize {
+        self.widths.len() - 1
+    }
+
+    /// Buckets of a generation of `level`; of the last level, flushes of a pass.
+    pub fn width(&self, level: usize) -> u64 {
+        self.widths[level]
+    }
+
+    /// The first flush that delivers to `level`.
+    pub fn start(&self, level: usize) -> u64 {
+        self.starts[level]
+    }
+
+    /// Buckets that a level has got once `flushes` flushes are done.
+    pub fn delivered(&self, level: usize, flushes: u64) -> u64 {
+        let one_by_one = flushes.saturating_sub(self.starts[level]);
+        if self.amortized { one_by_one.next_multiple_of(self.widths[level]) } else { one_by_one }
+    }
+
+    /// Buckets that flush `flush` delivers to `level`.
+    pub fn deliveries(&self, level: usize, flush: u64) -> Range<u64> {
+        self.delivered(level, flush)..self.delivered(level, flush + 1)
+    }
+
+    /// Refreshes of the last level that come before delivery `bucket` to it, those of its creation
+    /// included.
+    pub fn refreshes_before(&self, bucket: u64) -> u64 {
+        let (n, pass) = (self.addresses, self.widths[self.last()]);
+        let done = u128::from(bucket) * u128::from(n) / u128::from(pass);
+        n + u64::try_from(done).expect("no volume lives for 2^60 flushes")
+    }
+
+    /// Refreshes of the last level once `flushes` flushes are done.
+    pub fn refreshed(&self, flushes: u64) -> u64 {
+        self.refreshes_before(self.delivered(self.last(), flushes))
+    }
+
+    /// The first refresh that carries what was written in flush `time` to `address`.
+    pub fn refresh_of(&self, time: u64, address: u64) -> u64 {
+        (time / self.widths[self.last()] + 1) * self.addresses + address
+    }
+
+    /// The level before the last, and the generation in it, that hold what was written in flush
+    /// `time`, after `flushes` flushes. None if it has reached the last level, as far as this rule
+    /// tells.
+    pub fn locate(&self, time: u64, flushes: u64) -> Option<(usize, u64)> {
+        let level = (0..self.last()).find(|&i| flushes < self.leaves(i, time))?;
+        Some((level, time / self.widths[level]))
+    }
+
+    /// Flushes after which what was written in flush `time` is no longer looked for in `level`.
+    fn leaves(&self, level: usize, time: u64) -> u64 {
+        let width = self.widths[level + 1];
+        self.starts[level + 1] + (time / width + 1) * width
+    }
+
+    /// The oldest generation of `level` that is needed when `flushes` flushes are done.
+    pub fn oldest(&self, level: usize, flushes: u64) -> u64 {
+        let width = self.widths[level + 1];
+        // Groups of k generations die together: group j when `start + (j + 1) width` are done.
+        (flushes.saturating_sub(self.starts[level + 1]) / width) * self.fanout
+    }
+
+    /// The generations of the level before that are merged into generation `generation`, or pass,
+    /// of `level`.
+    pub fn sources(&self, generation: u64) -> Range<u64> {
+        generation * self.fanout..(generation + 1) * self.fanout
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schedule(fanout: u32, levels: u8, amortized: bool) -> (Schedule, Geometry) {
+        let blocks = 3 * u64::from(fanout).pow(u32::from(levels)) * 4;
+        let mut geometry = Geometry::with_shape(blocks, 64, 4, fanout, levels).unwrap();
+        geometry.amortized = amortized;
+        (Schedule::new(&geometry), geometry)
+    }
+
+    #[test]
+    fn sources_are_complete_and_nothing_is_overwritten_while_it_is_needed() {
+        for (fanout, levels) in [(2, 4), (3, 3), (4, 2), (16, 1), (5, 3)] {
+            for amortized in [false, true] {
+                let (s, geometry) = schedule(fanout, levels, amortized);
+                for flush in 0..6 * s.width(s.last()) {
+                    for level in 1..=s.last() {
+                        for bucket in s.deliveries(level, flush) {
+                            let sources = s.sources(bucket / s.width(level));
+                            let whole = s.delivered(level - 1, flush.max(1)) / s.width(level - 1);
+                            assert!(sources.end <= whole.max(flush), "incomplete at {flush}");
+                            assert!(s.oldest(level - 1, flush) <= sources.start);
+                        }
+                    }
+                    for level in 0..s.last() {
+                        let ring = geometry.ring_buckets(level) - geometry.slack_buckets();
+                        let end = s.deliveries(level, flush).end;
+                        // What is overwritten was not needed any more when the flush began.
+                        let overwritten = end.saturating_sub(ring) / s.width(level);
+                        assert!(overwritten <= s.oldest(level, flush), "{fanout} {level} {flush}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_is_in_one_level_after_another() {
+        let (s, _) = schedule(3, 3, false);
+        for time in 0..200 {
+            let mut level = 0;
+            for flushes in time..2000 {
+                match s.locate(time, flushes) {
+                    Some((now, generation)) => {
+                        assert!(now == level || now == level + 1);
+                        level = now;
+                        assert!(generation >= s.oldest(now, flushes));
+                        assert!(flushes < s.leaves(now, generation * s.width(now)));
+                        // All of it is there.
+                        let complete = s.start(now) + (generation + 1) * s.width(now);
+                        assert!(now == 0 || flushes >= complete);
+                    }
+                    None => {
+                        let newest = s.refresh_of(time, s.addresses - 1);
+                        assert!(newest < s.refreshed(flushes));
+                    }
+                }
+            }
+        }
+    }
+}
