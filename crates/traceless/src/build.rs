@@ -9,6 +9,8 @@ use crate::scheme::linear::Linear;
 use crate::scheme::plain::Plain;
 use crate::scheme::sq::{self, Sq};
 use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -90,6 +92,43 @@ impl SchemeConfig {
             Self::Linear { blocks, .. } => *blocks as f64,
             Self::DetWo(geometry) => geometry.write_amplification(),
             Self::Sq(geometry) => geometry.write_amplification(),
+        }
+    }
+
+    /// Main blocks, or slots of the last level, written per write, as text.
+    pub fn refresh(&self) -> Option<String> {
+        match self {
+            Self::DetWo(geometry) => Some(geometry.refresh.to_string()),
+            Self::Sq(geometry) => Some(format!("{:.3}", geometry.refresh())),
+            _ => None,
+        }
+    }
+
+    /// Where its map lies: `memory` or `disk`.
+    pub fn map_place(&self) -> Option<&'static str> {
+        let on_disk = match self {
+            Self::DetWo(geometry) => geometry.map_tiers > 0,
+            Self::Sq(geometry) => geometry.map == sq::MapPlace::Disk,
+            _ => return None,
+        };
+        Some(if on_disk { "disk" } else { "memory" })
+    }
+
+    /// Bytes of memory that its map takes when it is open.
+    pub fn map_memory(&self) -> u64 {
+        match self {
+            Self::DetWo(geometry) => geometry.map_memory(),
+            Self::Sq(geometry) => geometry.map_memory(),
+            _ => 0,
+        }
+    }
+
+    /// What its writes tell an adversary with many copies of the store, beyond their number.
+    pub fn writes_reveal(&self) -> &'static str {
+        match self {
+            Self::Plain { .. } => "everything",
+            Self::Sq(geometry) if geometry.cadence == sq::Cadence::Paper => "nearness",
+            _ => "nothing",
         }
     }
 

@@ -99,14 +99,18 @@ pub struct CreateArgs {
     /// Bytes that it can hold, with suffix K, M, G or T (binary); rounded up to whole blocks
     #[arg(long, value_parser = parse_size)]
     pub size: u64,
-    /// Which scheme: detwo hides writes, plain is the insecure control
+    /// Which scheme: detwo and sq hide writes, plain is the insecure control. sq keeps neighbours
+    /// together, so that files stay fast to read; detwo writes less
     #[arg(long, value_enum, default_value = "detwo")]
     pub scheme: SchemeName,
     /// Blocks refreshed per write, as 3, 1/3 or 2.5. A smaller ratio writes less and takes more
-    /// space: 1 + K physical writes a block, and 1 + 1/K times the size [default: 1]
+    /// space. detwo: 1 + K physical writes a block, 1 + 1/K times the size [default: 1]. sq: H + K
+    /// writes, where H is the number of levels, 1 + 2/K times the size [default: about 7/3]
     #[arg(long, value_name = "K")]
     pub refresh: Option<String>,
-    /// Where the map lies: in memory, 8 bytes a block, or on the disk
+    #[command(flatten)]
+    pub sq: SqArgs,
+    /// Where the map lies: in memory, 8 bytes a block (sq: about 5), or on the disk
     #[arg(long, value_enum, default_value = "auto")]
     pub map: MapPlace,
     /// Memory that the map may take before auto puts it on the disk
@@ -129,10 +133,42 @@ pub struct CreateArgs {
     pub json: bool,
 }
 
+/// The shape of sq; what is not given is chosen for the size.
+#[derive(Args, Debug)]
+pub struct SqArgs {
+    /// sq: runs that are merged into one. More mean fewer levels, so fewer writes, and more memory
+    #[arg(long, value_name = "K")]
+    pub fanout: Option<u32>,
+    /// sq: writes that make a flush
+    #[arg(long, value_name = "SLOTS")]
+    pub bucket: Option<u32>,
+    /// sq: how many slots a write takes
+    #[arg(long, value_enum, default_value = "strict")]
+    pub cadence: CadenceName,
+    /// Allow what tells an adversary more than the number of writes; status shows it
+    #[arg(long)]
+    pub insecure: bool,
+    /// sq: do the work of each merge at once, as the paper's first construction: the same in all,
+    /// but the writer waits for it
+    #[arg(long)]
+    pub amortized: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum CadenceName {
+    /// Each write takes as many as any other
+    Strict,
+    /// As in the paper: writes share blocks of the map, so flushes tell how near they are. Needs
+    /// --insecure
+    Paper,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum SchemeName {
     /// Deterministic write-only ORAM
     Detwo,
+    /// `SqORAM`: write-only ORAM that keeps neighbours together
+    Sq,
     /// Encryption in place: the insecure control
     Plain,
 }

@@ -1,12 +1,13 @@
 //! `traceless volume create`
 
 use super::{key, signals};
-use crate::args::{CreateArgs, MapPlace, SchemeName};
+use crate::args::{CadenceName, CreateArgs, MapPlace, SchemeName, SqArgs};
 use crate::failure::Failure;
 use crate::output::{Meter, say, say_json};
 use serde::Serialize;
 use traceless::build::SchemeConfig;
 use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::scheme::sq;
 use traceless_volume::volume::{CreateOptions, create, uuid_text};
 
 /// Bytes of a block.
@@ -49,18 +50,14 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
     });
     meter.finish();
     let made = made?;
-    let geometry = match scheme {
-        SchemeConfig::DetWo(geometry) => Some(geometry),
-        _ => None,
-    };
     let told = Made {
         schema: "traceless.volume.create.v1",
         scheme: scheme.name(),
         uuid: uuid_text(&made.header.uuid),
         blocks: scheme.blocks(),
         block_len: scheme.block_len(),
-        refresh: geometry.map(|g| g.refresh.to_string()),
-        map: geometry.map(|g| if g.map_tiers == 0 { "memory" } else { "disk" }),
+        refresh: scheme.refresh(),
+        map: scheme.map_place(),
         image_bytes: made.header.image_len,
         generation: made.generation,
         filled: !args.unfilled,
@@ -90,12 +87,20 @@ fn scheme(args: &CreateArgs) -> Result<SchemeConfig, Failure> {
         return Err(Failure::usage("--size 0: a volume must hold something"));
     }
     let blocks = args.size.div_ceil(BLOCK_LEN as u64);
-    if args.scheme == SchemeName::Plain {
-        if args.refresh.is_some() {
-            return Err(Failure::usage("--refresh goes with --scheme detwo"));
-        }
-        return Ok(SchemeConfig::Plain { blocks, block_len: BLOCK_LEN });
+    if args.scheme != SchemeName::Sq {
+        refuse_flags_of_sq(&args.sq)?;
     }
+    match args.scheme {
+        SchemeName::Plain if args.refresh.is_some() => {
+            Err(Failure::usage("--refresh goes with --scheme detwo or sq"))
+        }
+        SchemeName::Plain => Ok(SchemeConfig::Plain { blocks, block_len: BLOCK_LEN }),
+        SchemeName::Detwo => detwo(args, blocks),
+        SchemeName::Sq => sq(args, blocks),
+    }
+}
+
+fn detwo(args: &CreateArgs, blocks: u64) -> Result<SchemeConfig, Failure> {
     let refresh = match &args.refresh {
         Some(text) => Refresh::parse(text).map_err(Failure::usage)?,
         None => Refresh::ONE,
@@ -107,4 +112,54 @@ fn scheme(args: &CreateArgs) -> Result<SchemeConfig, Failure> {
     };
     let geometry = Geometry::new(blocks, BLOCK_LEN, refresh, tiers).map_err(Failure::usage)?;
     Ok(SchemeConfig::DetWo(geometry))
+}
+
+fn sq(args: &CreateArgs, blocks: u64) -> Result<SchemeConfig, Failure> {
+    let flags = &args.sq;
+    let cadence = match flags.cadence {
+        CadenceName::Strict => sq::Cadence::Strict,
+        CadenceName::Paper if flags.insecure => sq::Cadence::Paper,
+        CadenceName::Paper => {
+            return Err(Failure::usage(
+                "--cadence paper lets flushes tell which writes are near each other: say \
+                 --insecure to have it all the same",
+            ));
+        }
+    };
+    if flags.insecure && cadence == sq::Cadence::Strict {
+        return Err(Failure::usage("--insecure goes with --cadence paper"));
+    }
+    let refresh = args.refresh.as_deref().map(Refresh::parse).transpose();
+    let refresh = refresh.map_err(Failure::usage)?.map(|k| f64::from(k.p()) / f64::from(k.q()));
+    let wishes = |map_on_disk| sq::Wishes {
+        bucket: flags.bucket,
+        fanout: flags.fanout,
+        refresh,
+        map_on_disk,
+    };
+    let shape = |on_disk| sq::Geometry::new(blocks, BLOCK_LEN, wishes(on_disk));
+    let on_disk = cadence == sq::Cadence::Paper
+        || match args.map {
+            MapPlace::Auto => shape(false).map_err(Failure::usage)?.map_memory() > args.map_memory,
+            MapPlace::Memory => false,
+            MapPlace::Disk => true,
+        };
+    let shape = shape(on_disk).map_err(Failure::usage)?;
+    let geometry = sq::Geometry { cadence, amortized: flags.amortized, ..shape };
+    geometry.check().map_err(Failure::usage)?;
+    Ok(SchemeConfig::Sq(geometry))
+}
+
+fn refuse_flags_of_sq(flags: &SqArgs) -> Result<(), Failure> {
+    let given = [
+        ("--fanout", flags.fanout.is_some()),
+        ("--bucket", flags.bucket.is_some()),
+        ("--cadence", flags.cadence != CadenceName::Strict),
+        ("--insecure", flags.insecure),
+        ("--amortized", flags.amortized),
+    ];
+    match given.into_iter().find(|(_, given)| *given) {
+        Some((flag, _)) => Err(Failure::usage(format!("{flag} goes with --scheme sq"))),
+        None => Ok(()),
+    }
 }

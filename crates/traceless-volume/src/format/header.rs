@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use std::path::PathBuf;
 use traceless::build::SchemeConfig;
 use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::scheme::sq;
 
 /// Bytes of the header.
 pub const HEADER_LEN: usize = 4096;
@@ -109,6 +110,7 @@ impl Header {
 
 const KIND_PLAIN: u16 = 1;
 const KIND_DETWO: u16 = 2;
+const KIND_SQ: u16 = 3;
 
 fn encode_scheme(scheme: &SchemeConfig, out: &mut [u8]) {
     let mut put = |kind: u16, len: u16| {
@@ -125,6 +127,16 @@ fn encode_scheme(scheme: &SchemeConfig, out: &mut [u8]) {
             out[20..24].copy_from_slice(&g.refresh.p().to_le_bytes());
             out[24..28].copy_from_slice(&g.refresh.q().to_le_bytes());
             out[28..32].copy_from_slice(&u32::from(g.map_tiers).to_le_bytes());
+            out[32..40].copy_from_slice(&g.unsynced_max.to_le_bytes());
+        }
+        SchemeConfig::Sq(g) => {
+            put(KIND_SQ, 40);
+            out[20..24].copy_from_slice(&g.bucket.to_le_bytes());
+            out[24..28].copy_from_slice(&g.fanout.to_le_bytes());
+            out[28] = g.levels;
+            out[29] = u8::from(g.map == sq::MapPlace::Disk);
+            out[30] = u8::from(g.cadence == sq::Cadence::Paper);
+            out[31] = u8::from(g.amortized);
             out[32..40].copy_from_slice(&g.unsynced_max.to_le_bytes());
         }
         SchemeConfig::Linear { .. } => unreachable!("no volume is made of it"),
@@ -155,8 +167,32 @@ fn decode_scheme(record: &[u8]) -> Result<SchemeConfig> {
             geometry.check().map_err(damaged)?;
             Ok(SchemeConfig::DetWo(geometry))
         }
+        KIND_SQ => {
+            let geometry = decode_sq(record, blocks, block_len)?;
+            geometry.check().map_err(damaged)?;
+            Ok(SchemeConfig::Sq(geometry))
+        }
         kind => Err(Error::Features(u64::from(kind) << 32)),
     }
+}
+
+fn decode_sq(record: &[u8], blocks: u64, block_len: usize) -> Result<sq::Geometry> {
+    let flag = |at: usize| match record[at] {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Error::HeaderDamaged),
+    };
+    Ok(sq::Geometry {
+        blocks,
+        block_len,
+        bucket: u32_at(record, 20),
+        fanout: u32_at(record, 24),
+        levels: record[28],
+        map: if flag(29)? { sq::MapPlace::Disk } else { sq::MapPlace::Memory },
+        cadence: if flag(30)? { sq::Cadence::Paper } else { sq::Cadence::Strict },
+        amortized: flag(31)?,
+        unsynced_max: u64_at(record, 32),
+    })
 }
 
 #[cfg(test)]
@@ -166,9 +202,15 @@ mod tests {
     #[test]
     fn comes_back_as_it_went_and_refuses_any_flip() {
         let geometry = Geometry::new(1000, 4096, Refresh::new(3, 2).unwrap(), 1).unwrap();
-        for scheme in
-            [SchemeConfig::DetWo(geometry), SchemeConfig::Plain { blocks: 9, block_len: 4096 }]
-        {
+        let wishes = sq::Wishes { map_on_disk: true, ..sq::Wishes::default() };
+        let disk = sq::Geometry::new(1000, 4096, wishes).unwrap();
+        let paper = sq::Geometry { cadence: sq::Cadence::Paper, amortized: true, ..disk };
+        for scheme in [
+            SchemeConfig::DetWo(geometry),
+            SchemeConfig::Plain { blocks: 9, block_len: 4096 },
+            SchemeConfig::Sq(sq::Geometry::new(1000, 4096, sq::Wishes::default()).unwrap()),
+            SchemeConfig::Sq(paper),
+        ] {
             let keys = Keys::for_fuzzing();
             let header = Header::new([5; 16], Features::default(), scheme);
             let bytes = header.encode(&keys);

@@ -5,7 +5,6 @@ use crate::error::Result;
 use crate::format::{Features, SlotKind, Superblock, UserKey};
 use serde::Serialize;
 use std::path::Path;
-use traceless::build::SchemeConfig;
 use traceless::store::{Caching, FileStore};
 
 /// Everything that `traceless volume status` tells.
@@ -79,10 +78,6 @@ pub fn status(path: &Path, key: &UserKey) -> Result<Status> {
     let scheme = header.scheme;
     let (blocks, block_len) = (scheme.blocks(), scheme.block_len());
     let size_bytes = blocks * block_len as u64;
-    let detwo = match scheme {
-        SchemeConfig::DetWo(geometry) => Some(geometry),
-        _ => None,
-    };
     Ok(Status {
         schema: "traceless.volume.status.v1",
         scheme: scheme.name(),
@@ -90,9 +85,9 @@ pub fn status(path: &Path, key: &UserKey) -> Result<Status> {
         blocks,
         block_len,
         size_bytes,
-        refresh: detwo.map(|g| g.refresh.to_string()),
-        map: detwo.map(|g| if g.map_tiers == 0 { "memory" } else { "disk" }),
-        map_bytes: detwo.map_or(0, |g| g.map_memory()),
+        refresh: scheme.refresh(),
+        map: scheme.map_place(),
+        map_bytes: scheme.map_memory(),
         generation: superblock.generation,
         image_bytes: header.image_len,
         space_factor: header.image_len as f64 / size_bytes as f64,
@@ -100,7 +95,7 @@ pub fn status(path: &Path, key: &UserKey) -> Result<Status> {
         clean,
         in_use,
         write_amplification: scheme.write_amplification(),
-        writes_reveal: if detwo.is_some() { "nothing" } else { "everything" },
+        writes_reveal: scheme.writes_reveal(),
         filled: header.features.incompatible & Features::UNFILLED == 0,
         key_slots: key_slots(&image)?,
     })
