@@ -43,14 +43,19 @@ pub struct AuditVolumeArgs {
 }
 
 /// What `--scheme` may name.
-pub const SCHEMES: [&str; 7] = [
+pub const SCHEMES: [&str; 12] = [
     "detwo",
+    "sq",
+    "sq:paper-cadence",
     "linear",
     "plain",
     "mutant:sound",
     "mutant:skips-clean",
     "mutant:literal-wrap",
     "mutant:coalesces",
+    "mutant:sound-sq",
+    "mutant:keeps-older",
+    "mutant:skips-fakes",
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]

@@ -169,12 +169,16 @@ struct Coverage {
 fn coverage(target: &Target, hides: Hides) -> Result<Result<Coverage, String>> {
     let mut session = Session::new(target, false, 3);
     let mut open = session.create()?;
-    // What creation writes is not part of the schedule.
-    session.witness.events.take();
     let batch = target.unsynced_max().min(32);
     let batches = target.whole_cycle().div_ceil(batch);
     let addrs = vec![Addr(Pattern::Same.address(0, target.blocks(), 0)); batch as usize];
     let data = vec![0xa5; addrs.len() * BLOCK_LEN];
+    for _ in 0..target.warm_up().div_ceil(batch) {
+        open.oram().write_many(&addrs, &data)?;
+        open.oram().sync()?;
+    }
+    // What was written until now is not part of the schedule.
+    session.witness.events.take();
     for _ in 0..batches {
         open.oram().write_many(&addrs, &data)?;
         open.oram().sync()?;
@@ -305,7 +309,7 @@ pub enum Expected {
 }
 
 /// What is planted in every run, what it is called, and what it must show.
-pub const PLANTED: [(Subject, &str, Expected); 5] = [
+pub const PLANTED: [(Subject, &str, Expected); 9] = [
     (Subject::Plain, "the detector catches plain", Expected::Leak),
     (
         Subject::Mutant(Kind::SkipsClean),
@@ -321,6 +325,18 @@ pub const PLANTED: [(Subject, &str, Expected); 5] = [
     (
         Subject::Mutant(Kind::Sound),
         "the detector finds nothing in the mutants' sound twin",
+        Expected::Nothing,
+    ),
+    (Subject::SqPaper, "the detector catches shared map blocks", Expected::Leak),
+    (Subject::Mutant(Kind::SkipsFakes), "the detector catches skipped fakes", Expected::Leak),
+    (
+        Subject::Mutant(Kind::KeepsOlder),
+        "the detector catches the duplicate rule as printed",
+        Expected::Loss,
+    ),
+    (
+        Subject::Mutant(Kind::SoundSq),
+        "the detector finds nothing in the sound twin of those",
         Expected::Nothing,
     ),
 ];
@@ -384,7 +400,13 @@ mod tests {
 
     #[test]
     fn sound_schemes_pass_every_check() {
-        for subject in [Subject::Detwo, Subject::Linear, Subject::Mutant(Kind::Sound)] {
+        for subject in [
+            Subject::Detwo,
+            Subject::Sq,
+            Subject::Linear,
+            Subject::Mutant(Kind::Sound),
+            Subject::Mutant(Kind::SoundSq),
+        ] {
             for (name, verdict, evidence) in verdicts(subject) {
                 assert_eq!(verdict, Verdict::Pass, "{subject:?}: {name}: {evidence}");
             }

@@ -8,6 +8,7 @@ mod compare;
 mod diff;
 mod mutants;
 mod runner;
+mod sq_mutants;
 mod target;
 mod volume;
 mod workload;

@@ -3,9 +3,11 @@
 use super::mutants::{
     self, CoalescesDuplicates, Fault, LiteralWrap, Mutant, SkipsCleanRefreshes, Sound,
 };
+use super::sq_mutants::{self, KeepsOlder, SkipsFakes, SoundSq, SqFault, SqMutant};
 use traceless::build::SchemeConfig;
 use traceless::scheme::Parts;
 use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::scheme::sq;
 use traceless::{BlockOram, Hides, Oram, Result};
 
 /// Bytes of a block: those of a volume.
@@ -15,6 +17,9 @@ pub const BLOCK_LEN: usize = 4096;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subject {
     Detwo,
+    Sq,
+    /// Sq in the paper's cadence, which leaks.
+    SqPaper,
     Linear,
     Plain,
     Mutant(Kind),
@@ -27,6 +32,15 @@ pub enum Kind {
     SkipsClean,
     LiteralWrap,
     Coalesces,
+    SoundSq,
+    KeepsOlder,
+    SkipsFakes,
+}
+
+impl Kind {
+    fn is_sq(self) -> bool {
+        matches!(self, Self::SoundSq | Self::KeepsOlder | Self::SkipsFakes)
+    }
 }
 
 impl Subject {
@@ -34,12 +48,17 @@ impl Subject {
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "detwo" => Self::Detwo,
+            "sq" => Self::Sq,
+            "sq:paper-cadence" => Self::SqPaper,
             "linear" => Self::Linear,
             "plain" => Self::Plain,
             "mutant:sound" => Self::Mutant(Kind::Sound),
             "mutant:skips-clean" => Self::Mutant(Kind::SkipsClean),
             "mutant:literal-wrap" => Self::Mutant(Kind::LiteralWrap),
             "mutant:coalesces" => Self::Mutant(Kind::Coalesces),
+            "mutant:sound-sq" => Self::Mutant(Kind::SoundSq),
+            "mutant:keeps-older" => Self::Mutant(Kind::KeepsOlder),
+            "mutant:skips-fakes" => Self::Mutant(Kind::SkipsFakes),
             _ => return None,
         })
     }
@@ -47,7 +66,7 @@ impl Subject {
     /// What its claim covers.
     pub fn hides(self) -> Hides {
         match self {
-            Self::Detwo | Self::Mutant(_) => Hides::WritesOnly,
+            Self::Detwo | Self::Sq | Self::SqPaper | Self::Mutant(_) => Hides::WritesOnly,
             Self::Linear => Hides::ReadsAndWrites,
             Self::Plain => Hides::Nothing,
         }
@@ -72,14 +91,39 @@ impl Subject {
             ]
             .into_iter()
             .collect(),
+            Self::Sq => sq_targets(blocks, map_blocks),
+            Self::SqPaper => {
+                let wishes = sq::Wishes { map_on_disk: true, ..sq::Wishes::default() };
+                let geometry = sq::Geometry::new(map_blocks.max(4096), BLOCK_LEN, wishes)?;
+                let geometry = sq::Geometry { cadence: sq::Cadence::Paper, ..geometry };
+                geometry.check()?;
+                one("shared map blocks", Made::Scheme(SchemeConfig::Sq(geometry)))
+            }
             Self::Plain => one("in place", Made::Scheme(SchemeConfig::Plain { blocks, block_len })),
             // Each access moves all blocks.
             Self::Linear => {
                 one("16 blocks", Made::Scheme(SchemeConfig::Linear { blocks: 16, block_len }))
             }
+            Self::Mutant(kind) if kind.is_sq() => one("k = 2", Made::Mutant(kind, blocks)),
             Self::Mutant(kind) => one("K = 1", Made::Mutant(kind, blocks)),
         }
     }
+}
+
+/// The shape that a volume would get, the paper's, a wide one, and one with its maps on the store.
+fn sq_targets(blocks: u64, map_blocks: u64) -> Result<Vec<Target>> {
+    let target = |name, geometry: Result<sq::Geometry>| {
+        Ok(Target { name, made: Made::Scheme(SchemeConfig::Sq(geometry?)) })
+    };
+    let on_disk = sq::Wishes { map_on_disk: true, ..sq::Wishes::default() };
+    [
+        target("chosen shape", sq::Geometry::new(blocks, BLOCK_LEN, sq::Wishes::default())),
+        target("k = 2", sq::Geometry::with_shape(blocks, BLOCK_LEN, 2, 2, 4)),
+        target("k = 4", sq::Geometry::with_shape(blocks, BLOCK_LEN, 2, 4, 2)),
+        target("maps on the store", sq::Geometry::new(map_blocks.max(64), BLOCK_LEN, on_disk)),
+    ]
+    .into_iter()
+    .collect()
 }
 
 /// One thing to run.
@@ -122,6 +166,7 @@ impl Target {
     pub fn store_len(&self) -> u64 {
         match &self.made {
             Made::Scheme(config) => config.store_len(),
+            Made::Mutant(kind, n) if kind.is_sq() => sq_mutants::store_len(*n, BLOCK_LEN),
             Made::Mutant(_, blocks) => mutants::store_len(*blocks, BLOCK_LEN),
         }
     }
@@ -130,6 +175,7 @@ impl Target {
     pub fn write_amplification(&self) -> f64 {
         match &self.made {
             Made::Scheme(config) => config.write_amplification(),
+            Made::Mutant(kind, n) if kind.is_sq() => sq_mutants::write_amplification(*n),
             Made::Mutant(..) => 2.0,
         }
     }
@@ -140,7 +186,12 @@ impl Target {
             Made::Scheme(SchemeConfig::DetWo(g)) => {
                 (2 * (1 + u64::from(g.map_tiers)), 2 * u64::from(g.map_tiers))
             }
+            Made::Scheme(SchemeConfig::Sq(g)) => (u64::from(g.levels) + 1, 0),
             Made::Scheme(_) => (1, 0),
+            Made::Mutant(kind, n) if kind.is_sq() => {
+                let areas = sq_mutants::areas(*n);
+                (areas, areas)
+            }
             Made::Mutant(..) => (2, 0),
         }
     }
@@ -149,17 +200,28 @@ impl Target {
     pub fn cycle(&self) -> u64 {
         match &self.made {
             Made::Scheme(SchemeConfig::DetWo(g)) => g.refresh.writes_for(g.blocks),
+            Made::Scheme(SchemeConfig::Sq(g)) => g.cycle(),
             // It has no schedule; what is left out shows at once.
             Made::Scheme(SchemeConfig::Linear { .. }) => 64,
             _ => self.blocks(),
         }
     }
 
-    /// Writes after which everything was written once for sure.
+    /// Writes before the schedule is in full swing.
+    pub fn warm_up(&self) -> u64 {
+        match &self.made {
+            Made::Scheme(SchemeConfig::Sq(g)) => g.warm_up(),
+            Made::Mutant(kind, n) if kind.is_sq() => sq_mutants::warm_up(*n),
+            _ => 0,
+        }
+    }
+
+    /// Writes, after the warm-up, by which everything was written once for sure.
     pub fn whole_cycle(&self) -> u64 {
         let slots = self.store_len() / BLOCK_LEN as u64;
         match &self.made {
             Made::Scheme(SchemeConfig::DetWo(g)) => slots.max(g.refresh.writes_for(slots)),
+            Made::Scheme(SchemeConfig::Sq(g)) => g.whole_cycle(),
             _ => slots,
         }
     }
@@ -168,6 +230,7 @@ impl Target {
     pub fn unsynced_max(&self) -> u64 {
         match &self.made {
             Made::Scheme(SchemeConfig::DetWo(g)) => g.unsynced_max,
+            Made::Scheme(SchemeConfig::Sq(g)) => g.unsynced_max,
             _ => 32,
         }
     }
@@ -191,6 +254,9 @@ impl Target {
             Made::Mutant(Kind::SkipsClean, n) => mutant::<SkipsCleanRefreshes>(*n, &parts),
             Made::Mutant(Kind::LiteralWrap, n) => mutant::<LiteralWrap>(*n, &parts),
             Made::Mutant(Kind::Coalesces, n) => mutant::<CoalescesDuplicates>(*n, &parts),
+            Made::Mutant(Kind::SoundSq, n) => sq_mutant::<SoundSq>(*n, &parts),
+            Made::Mutant(Kind::KeepsOlder, n) => sq_mutant::<KeepsOlder>(*n, &parts),
+            Made::Mutant(Kind::SkipsFakes, n) => sq_mutant::<SkipsFakes>(*n, &parts),
         })
     }
 
@@ -207,6 +273,10 @@ impl Target {
 
 fn mutant<F: Fault + 'static>(blocks: u64, parts: &Parts) -> Open {
     Open::Other(Box::new(Mutant::<F>::create(blocks, BLOCK_LEN, parts)))
+}
+
+fn sq_mutant<F: SqFault + 'static>(blocks: u64, parts: &Parts) -> Open {
+    Open::Other(Box::new(SqMutant::<F>::create(blocks, BLOCK_LEN, parts)))
 }
 
 #[cfg(test)]

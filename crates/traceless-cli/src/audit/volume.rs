@@ -131,6 +131,7 @@ fn text(report: &Report, subject: Subject, self_test: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::claims::PLANTED;
     use super::super::tests::outcome;
     use super::super::{CLEAN, FOUND};
     use serde_json::Value;
@@ -149,7 +150,7 @@ mod tests {
         assert_eq!(report["verdict"], "pass");
         assert_eq!((&report["target"], &report["level"]), (&"volume".into(), &"quick".into()));
         let claims = report["claims"].as_array().unwrap();
-        assert_eq!(claims.len(), 12 + 2 + 5);
+        assert_eq!(claims.len(), 12 + 2 + PLANTED.len());
         for claim in claims {
             assert_eq!(claim["verdict"], "pass");
             assert_eq!(claim["p"], Value::Null);
@@ -174,6 +175,9 @@ mod tests {
             ("mutant:skips-clean", "leak"),
             ("mutant:coalesces", "leak"),
             ("mutant:literal-wrap", "fault"),
+            ("mutant:skips-fakes", "leak"),
+            ("mutant:keeps-older", "fault"),
+            ("sq:paper-cadence", "leak"),
         ] {
             let (code, report) = report(&["volume", "--scheme", name, "--level", "quick"]);
             assert_eq!((code, &report["verdict"]), (FOUND, &verdict.into()), "{name}");
@@ -184,6 +188,11 @@ mod tests {
     fn the_self_test_needs_no_scheme() {
         let found = outcome(&["volume", "--self-test"]);
         assert_eq!(found.code, CLEAN, "{}", found.out);
-        assert_eq!(found.out.matches("pass   the detector").count(), 5, "{}", found.out);
+        assert_eq!(
+            found.out.matches("pass   the detector").count(),
+            PLANTED.len(),
+            "{}",
+            found.out
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! Sizes of everything that a `Sq` keeps on its store, from a handful of parameters.
 
+use super::schedule::Schedule;
 use crate::error::{Error, Result};
 use crate::scheme::log;
 use crate::seal::TAG_LEN;
@@ -195,8 +196,8 @@ impl Geometry {
         if self.cadence == Cadence::Paper && self.map == MapPlace::Memory {
             return Err(Error::Geometry("the paper's cadence needs the map on the disk"));
         }
-        if self.unsynced_max == 0 || self.unsynced_max > UNSYNCED_MAX {
-            return Err(Error::Geometry("slots between two syncs must be 1 to 16384"));
+        if !(self.slots_per_write()..=UNSYNCED_MAX).contains(&self.unsynced_max) {
+            return Err(Error::Geometry("slots between two syncs must be one write to 16384"));
         }
         // Far above what any volume needs, so that no later product overflows.
         let pass = u128::from(self.fanout).checked_pow(u32::from(self.levels));
@@ -308,6 +309,27 @@ impl Geometry {
         let per_slot =
             f64::from(self.levels) * entry(self.ring(0)) + self.refresh() * entry(self.main());
         per_slot * self.slots_per_write() as f64 / self.block_len as f64
+    }
+
+    /// Writes after which every level has got something.
+    pub fn warm_up(&self) -> u64 {
+        let schedule = Schedule::new(self);
+        let flushes = schedule.start(schedule.last()) + 1;
+        flushes * u64::from(self.bucket) / self.slots_per_write()
+    }
+
+    /// Writes of a pass over the last level.
+    pub fn cycle(&self) -> u64 {
+        self.pass() * u64::from(self.bucket) / self.slots_per_write()
+    }
+
+    /// Writes, after those of the [warm-up](Self::warm_up), by which every slot was written.
+    pub fn whole_cycle(&self) -> u64 {
+        let bucket = u64::from(self.bucket);
+        let rings = (0..usize::from(self.levels)).map(|i| self.ring(i).slots.div_ceil(bucket));
+        let main = (self.main().slots * self.pass()).div_ceil(self.addresses());
+        let flushes = rings.chain([main]).max().unwrap_or(0) + 1;
+        flushes * bucket / self.slots_per_write()
     }
 
     /// Bytes of memory that the maps take when it is open, about.

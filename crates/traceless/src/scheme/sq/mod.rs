@@ -329,3 +329,5 @@ impl BlockOram for Sq {
         self.verify_blocks(progress, damaged)
     }
 }
+#[cfg(all(test, feature = "std"))]
+mod tests;

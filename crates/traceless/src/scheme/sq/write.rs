@@ -49,12 +49,12 @@ impl Sq {
         if self.geometry.cadence == Cadence::Paper {
             self.make_room_for_leaves(1)?;
         }
+        self.room()?;
+        let mut scratch = self.begin_slots();
         for _ in 0..self.geometry.slots_per_write() {
-            self.room()?;
-            let mut scratch = self.begin_slots();
             self.add_slot(&mut scratch, DUMMY, None);
-            self.append(scratch)?;
         }
+        self.append(scratch)?;
         self.flush_if_only_leaves_fit()
     }
 

@@ -1,0 +1,299 @@
+//! What the suite cannot see from outside: places, the work of a flush, lost blocks, reading only.
+
+use super::*;
+use crate::durable::MemVault;
+use crate::rng::Seeded;
+use crate::scheme::openings::OPENINGS_MAX;
+use crate::seal::Secret;
+use crate::store::{MemStore, Run, Watched};
+use crate::trace::{Event, Op, Recorder};
+
+struct Rig {
+    geometry: Geometry,
+    store: Arc<MemStore>,
+    vault: MemVault,
+    seed: u64,
+}
+
+impl Rig {
+    fn new(geometry: Geometry) -> Self {
+        let store = Arc::new(MemStore::new(geometry.store_len()));
+        Self { geometry, store, vault: MemVault::default(), seed: 0 }
+    }
+
+    /// 200 blocks, two levels of four, buckets of four.
+    fn small() -> Self {
+        Self::new(small())
+    }
+
+    fn parts(&mut self, store: Arc<dyn Store>, read_only: bool) -> Parts {
+        self.seed += 1;
+        Parts {
+            store,
+            first: 0,
+            key: Secret::from_bytes([1; 32]),
+            vault: Box::new(self.vault.clone()),
+            rng: Box::new(Seeded::new(self.seed)),
+            read_only,
+            expect_writes: 0,
+        }
+    }
+
+    fn create(&mut self) -> Sq {
+        let store = self.store.clone();
+        Sq::create(self.geometry, self.parts(store, false)).unwrap()
+    }
+
+    fn open_on(&mut self, store: Arc<dyn Store>, read_only: bool) -> Result<Sq> {
+        let state = self.vault.kept();
+        Sq::open(self.geometry, self.parts(store, read_only), &state, &mut |_, _| {})
+    }
+
+    fn open(&mut self) -> Sq {
+        self.open_on(self.store.clone(), false).unwrap()
+    }
+}
+
+fn small() -> Geometry {
+    let geometry = Geometry::with_shape(200, 128, 4, 4, 2).unwrap();
+    Geometry { unsynced_max: 16, ..geometry }
+}
+
+fn write(oram: &mut Sq, addr: u64, byte: u8) {
+    let block = vec![byte; oram.block_len()];
+    oram.write(Addr(addr), &block).unwrap();
+}
+
+fn byte_at(oram: &Sq, addr: u64) -> Result<u8> {
+    let mut block = vec![0; oram.block_len()];
+    oram.read_shared(&[Addr(addr)], &mut block)?;
+    assert!(block.iter().all(|&b| b == block[0]), "block {addr} is mixed");
+    Ok(block[0])
+}
+
+#[test]
+fn a_read_touches_one_slot() {
+    let witness = Arc::new(Recorder::default());
+    let mut rig = Rig::small();
+    rig.create();
+    let mut oram = rig.open_on(Arc::new(Watched::new(rig.store.clone(), witness.clone())), false);
+    let oram = oram.as_mut().unwrap();
+    let mut rng = Seeded::new(4);
+    let mut fetched = 0;
+    for i in 0..3000u64 {
+        write(oram, rng.below(200), i as u8);
+        witness.take();
+        byte_at(oram, rng.below(200)).unwrap();
+        let reads: Vec<Event> = witness.take();
+        // The entry and the body, or nothing: what was written lately is in memory.
+        assert!(reads.is_empty() || reads.len() == 2, "{reads:?}");
+        fetched += reads.len();
+    }
+    assert!(fetched > 3000);
+}
+
+/// Bytes written by each flush: by the writes of one bucket.
+fn work(geometry: Geometry) -> Vec<usize> {
+    let witness = Arc::new(Recorder::default());
+    let mut rig = Rig::new(geometry);
+    rig.create();
+    let store = Arc::new(Watched::new(rig.store.clone(), witness.clone()));
+    let mut oram = rig.open_on(store, false).unwrap();
+    let per_flush = oram.bucket() / geometry.slots_per_write();
+    let mut work = vec![];
+    for flush in 0..330 {
+        witness.take();
+        for i in 0..per_flush {
+            write(&mut oram, (flush * 7 + i * 13) % geometry.blocks, 1);
+        }
+        let writes = witness.take().into_iter().filter(|e| e.op == Op::Write);
+        work.push(writes.map(|e| e.len as usize).sum());
+    }
+    work.split_off(90)
+}
+
+#[test]
+fn every_flush_does_the_same_work_unless_it_is_amortized() {
+    // Buckets of whole stripes: then headers make no difference.
+    let geometry = Geometry::with_shape(3000, 128, 64, 4, 2).unwrap();
+    let amortized = Geometry { amortized: true, ..geometry };
+    let worst_to_median = |geometry| {
+        let mut work = work(geometry);
+        work.sort_unstable();
+        work[work.len() - 1] as f64 / work[work.len() / 2] as f64
+    };
+    let steady = worst_to_median(geometry);
+    assert!(steady < 1.1, "{steady}");
+    let stalls = worst_to_median(amortized);
+    assert!(stalls > 5.0, "{stalls}");
+    // The same in all.
+    let sum = |geometry| work(geometry).iter().sum::<usize>() as f64;
+    let ratio = sum(amortized) / sum(geometry);
+    assert!((0.8..1.25).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn writes_are_amplified_as_promised() {
+    // Buckets of whole stripes: then nothing is written twice for the sake of a header.
+    let geometry = Geometry::with_shape(12_000, 4096, 128, 6, 2).unwrap();
+    let witness = Arc::new(Recorder::default());
+    let mut rig = Rig::new(geometry);
+    rig.create();
+    let store = Arc::new(Watched::new(rig.store.clone(), witness.clone()));
+    let mut oram = rig.open_on(store, false).unwrap();
+    let blocks = vec![7; 128 * 4096];
+    let mut written = 0;
+    for flush in 0..150u64 {
+        let addrs: Vec<_> = (0..128).map(|i| Addr((flush * 128 + i) * 31 % 12_000)).collect();
+        witness.take();
+        oram.write_many(&addrs, &blocks).unwrap();
+        let writes = witness.take().into_iter().filter(|e| e.op == Op::Write);
+        if flush >= 60 {
+            written += writes.map(|e| e.len as usize).sum::<usize>();
+        }
+    }
+    let measured = written as f64 / (90 * blocks.len()) as f64;
+    let promised = geometry.write_amplification();
+    assert!((measured / promised - 1.0).abs() < 0.02, "{measured} {promised}");
+}
+
+#[test]
+fn opened_for_reading_a_flush_that_is_missing_is_read_around() {
+    let mut rig = Rig::small();
+    let mut oram = rig.create();
+    for i in 0..400u64 {
+        write(&mut oram, i % 200, (i / 200) as u8 + 1);
+    }
+    oram.sync().unwrap();
+    // A whole bucket, so that there is a flush, of which the last level's part never arrives.
+    for addr in [9, 10, 11, 12] {
+        write(&mut oram, addr, 9);
+    }
+    let torn = oram.main_slot(oram.schedule.refreshed(oram.flushes) - 1);
+    let main = oram.main.clone();
+    drop(oram);
+    let mut run = Run::default();
+    run.add_in_place(&main, torn, 1);
+    run.write(&*rig.store).unwrap();
+    let before = rig.store.snapshot();
+    let mut oram = rig.open_on(rig.store.clone(), true).unwrap();
+    let holds = |oram: &Sq| {
+        for addr in 0..200 {
+            let want = if (9..13).contains(&addr) { 9 } else { 2 };
+            assert_eq!(byte_at(oram, addr).unwrap(), want, "block {addr}");
+        }
+    };
+    holds(&oram);
+    assert!(matches!(oram.write(Addr(0), &[0; 128]), Err(Error::ReadOnly)));
+    assert!(matches!(oram.write_dummy(), Err(Error::ReadOnly)));
+    oram.close().unwrap();
+    drop(oram);
+    assert!(rig.store.snapshot() == before, "reading only wrote something");
+    let oram = rig.open();
+    holds(&oram);
+    assert!(rig.store.snapshot() != before);
+}
+
+#[test]
+fn a_lost_block_stays_an_error_and_stops_nothing() {
+    for map in [MapPlace::Memory, MapPlace::Disk] {
+        let mut rig = Rig::new(Geometry { map, ..small() });
+        let mut oram = rig.create();
+        for addr in 0..200 {
+            write(&mut oram, addr, 1);
+        }
+        // In whatever level it is, its body is torn.
+        let mut lost = vec![];
+        oram.sync().unwrap();
+        for area in [oram.levels[0].area.clone(), oram.main.clone()] {
+            let mut run = Run::default();
+            for slot in (0..area.slots()).step_by(23) {
+                run.clear();
+                run.add(&area, Slot(slot), 1);
+                run.read(&*rig.store).unwrap();
+                let (_, body) = run.slot_mut(0);
+                body[5] ^= 4;
+                run.write(&*rig.store).unwrap();
+            }
+        }
+        for addr in 0..200 {
+            if byte_at(&oram, addr).is_err() {
+                lost.push(addr);
+            }
+        }
+        if map == MapPlace::Memory {
+            assert!(lost.len() > 4 && lost.len() < 30, "{lost:?}");
+        }
+        for round in 0..6 {
+            for _ in 0..150 {
+                write(&mut oram, 3, 1);
+            }
+            if round % 2 == 0 {
+                oram.close().unwrap();
+            }
+            drop(oram);
+            oram = rig.open();
+        }
+        let still: Vec<u64> = (0..200).filter(|&a| byte_at(&oram, a).is_err()).collect();
+        lost.retain(|&addr| addr != 3);
+        assert_eq!(still, lost, "{map:?}");
+        let mut damaged = vec![];
+        oram.verify(&mut |_, _| {}, &mut |place| damaged.extend(place.block)).unwrap();
+        assert_eq!(damaged, lost);
+        if map == MapPlace::Memory {
+            for &addr in &lost {
+                write(&mut oram, addr, 1);
+            }
+            assert!((0..200).all(|addr| byte_at(&oram, addr).unwrap() == 1));
+        }
+    }
+}
+
+#[test]
+fn a_key_that_has_sealed_enough_gives_way_to_a_new_opening() {
+    let mut rig = Rig::small();
+    let mut oram = rig.create();
+    oram.key_bytes_max = 500 * 128;
+    for i in 0..1500u64 {
+        write(&mut oram, i % 200, (i / 200) as u8);
+    }
+    assert!(oram.keys.openings().last().number > 4);
+    drop(oram);
+    let oram = rig.open();
+    for addr in 0..200 {
+        assert_eq!(byte_at(&oram, addr).unwrap(), if addr < 100 { 7 } else { 6 });
+    }
+}
+
+#[test]
+fn openings_never_pile_up() {
+    let mut rig = Rig::small();
+    let mut oram = rig.create();
+    let mut most = 0;
+    for round in 0..OPENINGS_MAX as u64 + 300 {
+        write(&mut oram, round % 200, 5);
+        drop(oram);
+        oram = rig.open();
+        most = most.max(oram.keys.openings().len());
+    }
+    assert!(most < OPENINGS_MAX, "{most}");
+    assert!((0..200).all(|addr| byte_at(&oram, addr).unwrap() == 5));
+}
+
+#[test]
+fn the_papers_cadence_tells_how_near_addresses_are() {
+    let geometry = Geometry { map: MapPlace::Disk, ..small() };
+    let geometry = Geometry { bucket: 16, unsynced_max: 32, blocks: 900, ..geometry };
+    let slots = |cadence, stride: u64| {
+        let mut rig = Rig::new(Geometry { cadence, ..geometry });
+        let mut oram = rig.create();
+        for i in 0..300u64 {
+            write(&mut oram, i * stride % 900, 1);
+        }
+        oram.count
+    };
+    assert_eq!(slots(Cadence::Strict, 1), 600);
+    assert_eq!(slots(Cadence::Strict, 97), 600);
+    let (near, far) = (slots(Cadence::Paper, 1), slots(Cadence::Paper, 97));
+    assert!(near < 360 && far > 560, "{near} {far}");
+}
