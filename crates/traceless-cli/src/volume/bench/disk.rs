@@ -1,10 +1,11 @@
 //! Volumes on the disk, beside what the disk does raw with the same number of bytes.
 
+use super::caches::forget;
 use super::client::{Client, Command};
 use super::served::{Served, create};
 use super::{Effort, Places, Row, failed, row, seconds};
 use crate::failure::Failure;
-use rustix::fs::{Advice, FallocateFlags};
+use rustix::fs::FallocateFlags;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -62,13 +63,13 @@ pub fn measure_creation(places: &Places, effort: Effort) -> Result<Vec<Row>, Fai
 }
 
 /// Waits until the disk has nothing left to do from before.
-fn settle() {
+pub fn settle() {
     rustix::fs::sync();
 }
 
 /// Seconds to write `bytes` bytes to a new file, durably. Its space is reserved first, as that of
 /// an image is: without, the same takes up to five times as long.
-fn write_raw(path: &Path, bytes: u64) -> Result<f64, Failure> {
+pub fn write_raw(path: &Path, bytes: u64) -> Result<f64, Failure> {
     settle();
     let chunk = vec![0x5a; LARGE];
     let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(failed)?;
@@ -83,7 +84,7 @@ fn write_raw(path: &Path, bytes: u64) -> Result<f64, Failure> {
 }
 
 /// Seconds to read the first `bytes` bytes of a file that the page cache does not hold.
-fn read_raw(path: &Path, bytes: u64) -> Result<f64, Failure> {
+pub fn read_raw(path: &Path, bytes: u64) -> Result<f64, Failure> {
     forget(path)?;
     let file = File::open(path).map_err(failed)?;
     let mut chunk = vec![0; LARGE];
@@ -93,11 +94,4 @@ fn read_raw(path: &Path, bytes: u64) -> Result<f64, Failure> {
         }
         Ok(())
     })
-}
-
-/// Drops a file's clean pages from the page cache.
-fn forget(path: &Path) -> Result<(), Failure> {
-    let file = File::open(path).map_err(failed)?;
-    file.sync_all().map_err(failed)?;
-    rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).map_err(failed)
 }

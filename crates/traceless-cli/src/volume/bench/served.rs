@@ -3,8 +3,11 @@
 use super::failed;
 use crate::failure::Failure;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
+
+/// What the key file holds: volumes of measurements keep nothing secret.
+pub const KEY: [u8; 32] = [7; 32];
 
 /// A server that is running. Dropping it ends it.
 pub struct Served {
@@ -14,25 +17,34 @@ pub struct Served {
 
 /// Makes a volume of `bytes` bytes in `folder`.
 pub fn create(folder: &Path, scheme: &str, bytes: u64, more: &[&str]) -> Result<PathBuf, Failure> {
-    let image = folder.join(format!("{scheme}.img"));
-    let key = folder.join("key");
+    make(folder, scheme, bytes, &[&["--scheme", scheme], more].concat())
+}
+
+/// Makes a volume of `bytes` bytes in `folder`, named `name`, as the arguments of `create` say.
+pub fn make(folder: &Path, name: &str, bytes: u64, args: &[&str]) -> Result<PathBuf, Failure> {
+    let image = folder.join(format!("{name}.img"));
+    let key = key_beside(&image);
     if !key.exists() {
-        std::fs::write(&key, [7; 32]).map_err(failed)?;
+        std::fs::write(&key, KEY).map_err(failed)?;
     }
-    let status = program()?
-        .args(["volume", "create", "--force", "--scheme", scheme, "--size", &bytes.to_string()])
+    let output = program()?
+        .args(["volume", "create", "--force", "--size", &bytes.to_string()])
         .arg("--key-file")
         .arg(&key)
-        .args(more)
+        .args(args)
         .arg(&image)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
+        .output()
         .map_err(failed)?;
-    if !status.success() {
-        return Err(failed(format!("cannot make {}", image.display())));
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr);
+        return Err(failed(format!("cannot make {}: {}", image.display(), why.trim())));
     }
     Ok(image)
+}
+
+/// The key file of an image that was made here.
+pub fn key_beside(image: &Path) -> PathBuf {
+    image.with_file_name("key")
 }
 
 impl Served {
@@ -43,7 +55,7 @@ impl Served {
             .args(["volume", "serve"])
             .arg(image)
             .arg("--key-file")
-            .arg(image.with_file_name("key"))
+            .arg(key_beside(image))
             .arg("--socket")
             .arg(&socket)
             .spawn()
@@ -89,6 +101,7 @@ impl Drop for Served {
     }
 }
 
-fn program() -> Result<Command, Failure> {
+/// This program.
+pub fn program() -> Result<Command, Failure> {
     Ok(Command::new(std::env::current_exe().map_err(failed)?))
 }
