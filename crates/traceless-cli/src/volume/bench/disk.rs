@@ -17,17 +17,30 @@ const LARGE_DEPTH: usize = 4;
 /// A volume's sequential writes beside what its own raw writes and reads would take.
 pub fn measure_writes(places: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
     let bytes = effort.volume_bytes / 2;
-    let raw = places.disk.join("raw");
     let image = create(&places.disk, "detwo", bytes, &["--refresh", "1"])?;
+    let ratios = writes_beside_raw(&image, bytes, (2 * bytes, bytes), effort.rounds)?;
+    Ok(vec![row("nbd-seq-write-disk-vs-raw", "ratio", ratios)])
+}
+
+/// In each round, the time to write and read so many bytes raw, as a share of the time to write
+/// the `bytes` bytes of the volume in `image` in order. Removes the image.
+pub fn writes_beside_raw(
+    image: &Path,
+    bytes: u64,
+    (raw_written, raw_read): (u64, u64),
+    rounds: usize,
+) -> Result<Vec<f64>, Failure> {
+    let raw = image.with_file_name("raw");
     let offsets: Vec<u64> = (0..bytes).step_by(LARGE).collect();
     let mut ratios = vec![];
-    for round in 0..=effort.rounds {
-        let raw_write = write_raw(&raw, 2 * bytes)?;
-        let raw_read = read_raw(&raw, bytes)?;
+    for round in 0..=rounds {
+        let raw_write = write_raw(&raw, raw_written.max(raw_read))?;
+        let raw_write = raw_write * raw_written as f64 / raw_written.max(raw_read) as f64;
+        let raw_read = read_raw(&raw, raw_read)?;
         std::fs::remove_file(&raw).map_err(failed)?;
-        let server = Served::start(&image)?;
+        let server = Served::start(image)?;
         let mut client = Client::connect(&server.socket)?;
-        forget(&image)?;
+        forget(image)?;
         settle();
         let took = seconds(|| {
             client.run(Command::Write, &offsets, LARGE, LARGE_DEPTH)?;
@@ -41,7 +54,7 @@ pub fn measure_writes(places: &Places, effort: Effort) -> Result<Vec<Row>, Failu
         }
     }
     std::fs::remove_file(image).map_err(failed)?;
-    Ok(vec![row("nbd-seq-write-disk-vs-raw", "ratio", ratios)])
+    Ok(ratios)
 }
 
 /// Making a volume beside writing as many bytes raw.
@@ -63,13 +76,13 @@ pub fn measure_creation(places: &Places, effort: Effort) -> Result<Vec<Row>, Fai
 }
 
 /// Waits until the disk has nothing left to do from before.
-pub fn settle() {
+fn settle() {
     rustix::fs::sync();
 }
 
 /// Seconds to write `bytes` bytes to a new file, durably. Its space is reserved first, as that of
 /// an image is: without, the same takes up to five times as long.
-pub fn write_raw(path: &Path, bytes: u64) -> Result<f64, Failure> {
+fn write_raw(path: &Path, bytes: u64) -> Result<f64, Failure> {
     settle();
     let chunk = vec![0x5a; LARGE];
     let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(failed)?;
@@ -84,7 +97,7 @@ pub fn write_raw(path: &Path, bytes: u64) -> Result<f64, Failure> {
 }
 
 /// Seconds to read the first `bytes` bytes of a file that the page cache does not hold.
-pub fn read_raw(path: &Path, bytes: u64) -> Result<f64, Failure> {
+fn read_raw(path: &Path, bytes: u64) -> Result<f64, Failure> {
     forget(path)?;
     let file = File::open(path).map_err(failed)?;
     let mut chunk = vec![0; LARGE];

@@ -7,14 +7,20 @@ use super::device::{self, Disk};
 use super::served::make;
 use super::subjects::{CONTROL, Subject};
 use super::target::{Mounted, Raw, Recorded, Target};
-use super::workload::{FILL, Workload};
+use super::workload::{FILL, LARGE, Workload};
 use super::{failed, seconds};
-use crate::args::{Interface, ProgressHow};
+use crate::args::{BenchArgs, Interface, ProgressHow, Suite};
 use crate::failure::Failure;
 use crate::output::Meter;
+use crate::volume::signals;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use traceless::trace::{Event, TraceWriter};
+
+/// The smallest file that every workload finds something to do in.
+const FILE_BYTES_MIN: u64 = 16 << 20;
 
 /// How much to measure.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +35,30 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// What the command line asks for.
+    pub fn of(args: &BenchArgs) -> Result<Self, Failure> {
+        let sizes = &args.sizes;
+        let (file_bytes, rounds) = match (args.suite, sizes.device) {
+            _ if args.quick => (64 << 20, 1),
+            (Suite::Sqoram, Some(_)) => (512 << 20, 1),
+            (Suite::Sqoram, None) => (2 << 30, 3),
+            _ => (1 << 30, 3),
+        };
+        let file_bytes = sizes.file_size.unwrap_or(file_bytes);
+        if file_bytes < FILE_BYTES_MIN || !file_bytes.is_multiple_of(LARGE as u64) {
+            return Err(Failure::usage("--file-size must be whole MiB, and at least 16M"));
+        }
+        if sizes.volume_size.is_some_and(|bytes| bytes < file_bytes) {
+            return Err(Failure::usage("--volume-size is smaller than the file"));
+        }
+        Ok(Self {
+            file_bytes,
+            volume_bytes: sizes.volume_size,
+            requests: if args.quick { sizes.requests.min(1024) } else { sizes.requests },
+            rounds: sizes.repeat.map_or(rounds, |rounds| rounds as usize),
+        })
+    }
+
     /// Bytes of a volume for the file, through `interface`.
     pub fn volume_bytes(&self, interface: Interface) -> u64 {
         let needed = match interface {
@@ -90,17 +120,25 @@ pub struct Steps {
     meter: Meter,
     done: u64,
     all: u64,
+    interrupted: Arc<AtomicBool>,
 }
 
 impl Steps {
-    pub fn new(all: usize, how: ProgressHow) -> Self {
-        Self { meter: Meter::new("measuring", how), done: 0, all: all as u64 }
+    /// So many steps in all. From now on a signal ends the measurement at its next step, so that
+    /// nothing stays mounted.
+    pub fn new(all: usize, how: ProgressHow) -> Result<Self, Failure> {
+        let meter = Meter::new("measuring", how);
+        Ok(Self { meter, done: 0, all: all as u64, interrupted: signals::flag()? })
     }
 
-    fn begin(&mut self, subject: Subject, what: &str) {
+    fn begin(&mut self, subject: Subject, what: &str) -> Result<(), Failure> {
         self.meter.update(self.done, self.all);
         self.meter.tell(&format!("{} {what}", subject.name));
         self.done += 1;
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Err(Failure::usage("interrupted"));
+        }
+        Ok(())
     }
 }
 
@@ -127,7 +165,7 @@ pub fn on_this_disk(
 ) -> Result<Vec<Cell>, Failure> {
     let mut open: Vec<(PathBuf, Box<dyn Target>)> = vec![];
     for subject in subjects {
-        steps.begin(*subject, "is made");
+        steps.begin(*subject, "is made")?;
         let volume_bytes = plan.volume_bytes(interface);
         let image = make(folder, &subject.file_name(), volume_bytes, subject.create)?;
         let mut target: Box<dyn Target> = match interface {
@@ -144,7 +182,7 @@ pub fn on_this_disk(
             let requests = workload.requests(plan.file_bytes, plan.requests, seed);
             for turn in 0..subjects.len() {
                 let who = (turn + round + number) % subjects.len();
-                steps.begin(subjects[who], workload.name);
+                steps.begin(subjects[who], workload.name)?;
                 let (image, target) = &mut open[who];
                 caches::forget(image)?;
                 caches::drop_all();
@@ -173,7 +211,7 @@ pub fn on_a_model(
 ) -> Result<Vec<Cell>, Failure> {
     let mut cells = vec![];
     for subject in subjects {
-        steps.begin(*subject, "is made");
+        steps.begin(*subject, "is made")?;
         let volume_bytes = plan.volume_bytes(Interface::Raw);
         let create = [subject.create, &["--unfilled"]].concat();
         let image = make(folder, &subject.file_name(), volume_bytes, &create)?;
@@ -184,7 +222,7 @@ pub fn on_a_model(
         target.take_events();
         for round in 0..plan.rounds {
             for (number, workload) in workloads.iter().enumerate() {
-                steps.begin(*subject, workload.name);
+                steps.begin(*subject, workload.name)?;
                 let seed = Plan::seed(number, round);
                 let requests = workload.requests(plan.file_bytes, plan.requests, seed);
                 run(&mut *target, workload, &requests)?;

@@ -14,6 +14,7 @@ mod subjects;
 mod svg;
 mod target;
 mod workload;
+mod write_only;
 
 use crate::args::{BenchArgs, Suite};
 use crate::failure::{DEVICE, Failure};
@@ -82,7 +83,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     let places = Places { ram: folders[0].0.clone(), disk: folders[1].0.clone() };
     match args.suite {
         Suite::Volume => floors(args, &places),
-        Suite::WriteOnly => floors(args, &places),
+        Suite::WriteOnly => write_only::run(args, &places),
         Suite::Sqoram => sqoram::run(args, &places),
     }
 }

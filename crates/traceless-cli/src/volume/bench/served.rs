@@ -5,9 +5,11 @@ use crate::failure::Failure;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
+use traceless_volume::format::UserKey;
+use zeroize::Zeroizing;
 
 /// What the key file holds: volumes of measurements keep nothing secret.
-pub const KEY: [u8; 32] = [7; 32];
+const KEY: [u8; 32] = [7; 32];
 
 /// A server that is running. Dropping it ends it.
 pub struct Served {
@@ -45,6 +47,11 @@ pub fn make(folder: &Path, name: &str, bytes: u64, args: &[&str]) -> Result<Path
 /// The key file of an image that was made here.
 pub fn key_beside(image: &Path) -> PathBuf {
     image.with_file_name("key")
+}
+
+/// What is in that file.
+pub fn user_key() -> UserKey {
+    UserKey::File(Zeroizing::new(KEY.to_vec()))
 }
 
 impl Served {

@@ -1,6 +1,7 @@
 //! What is compared: schemes with their parameters, as `volume create` takes them.
 
 use crate::args::{Cli, CreateArgs, Product, VolumeCommand};
+use crate::failure::Failure;
 use clap::Parser;
 use clap::error::ErrorKind;
 use traceless::build::SchemeConfig;
@@ -52,6 +53,15 @@ pub const NOT_IN_THIS_BUILD: &str = "not in this build";
 impl Subject {
     pub fn named(name: &str) -> Option<Self> {
         SUBJECTS.into_iter().find(|subject| subject.name == name)
+    }
+
+    /// The one that the command line names.
+    pub fn named_by_user(name: &str) -> Result<Self, Failure> {
+        Self::named(name).ok_or_else(|| {
+            let names: Vec<&str> = SUBJECTS.iter().map(|subject| subject.name).collect();
+            let names = names.join(", ");
+            Failure::usage(format!("no subject is called {name}; there are {names}"))
+        })
     }
 
     /// The same scheme with its map on the disk, if it is listed.

@@ -36,7 +36,7 @@ const COLOURS: [&str; 11] = [
 
 const BAR: f64 = 9.0;
 const GROUP_GAP: f64 = 16.0;
-const LEFT: f64 = 64.0;
+const LEFT: f64 = 110.0;
 const TOP: f64 = 84.0;
 const PANEL: f64 = 230.0;
 /// Below a panel: labels, and the title of the next.
@@ -98,8 +98,8 @@ impl Plot {
             text(out, LEFT - 8.0, at + 4.0, "text-anchor=\"end\"", &label);
         }
         line(out, (LEFT, top), (LEFT, bottom), "#000000");
-        let turned = format!("text-anchor=\"middle\" transform=\"rotate(-90 14 {})\"", top + 115.0);
-        text(out, 14.0, top + 115.0, &turned, &self.axis);
+        let turned = format!("text-anchor=\"middle\" transform=\"rotate(-90 60 {})\"", top + 115.0);
+        text(out, 60.0, top + 115.0, &turned, &self.axis);
         for (number, group) in panel.groups.iter().enumerate() {
             let x = LEFT + GROUP_GAP / 2.0 + group_width * number as f64;
             for &(series, value) in &group.bars {

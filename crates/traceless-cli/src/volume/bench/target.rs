@@ -3,7 +3,7 @@
 
 use super::client::{Client, Command};
 use super::failed;
-use super::served::{KEY, Served, key_beside, program};
+use super::served::{Served, key_beside, program, user_key};
 use super::workload::{LARGE, SMALL};
 use crate::failure::Failure;
 use rustix::fs::OFlags;
@@ -15,9 +15,7 @@ use std::sync::Arc;
 use traceless::store::AlignedBuf;
 use traceless::trace::{Event, Recorder};
 use traceless_volume::device::Device;
-use traceless_volume::format::UserKey;
 use traceless_volume::volume::{self, Volume};
-use zeroize::Zeroizing;
 
 /// Requests that a client over NBD keeps in flight.
 const LARGE_DEPTH: usize = 4;
@@ -68,9 +66,12 @@ impl Target for Raw {
 pub struct Mounted {
     // Closed before it is unmounted.
     file: Option<File>,
+    is_mounted: bool,
     buffer: AlignedBuf,
     dir: PathBuf,
 }
+
+const OPEN: &str = "the file is open until it is unmounted";
 
 impl Mounted {
     /// Mounts `image`, which was never written to, at a folder beside it.
@@ -94,26 +95,24 @@ impl Mounted {
             let said = std::fs::read_to_string(&log).unwrap_or_default();
             return Err(failed(format!("cannot mount {}: {}", image.display(), said.trim())));
         }
-        let mut mounted = Self { file: None, buffer: AlignedBuf::zeroed(LARGE), dir };
+        let buffer = AlignedBuf::zeroed(LARGE);
+        let mut mounted = Self { file: None, is_mounted: true, buffer, dir };
         mounted.buffer.fill(0x5a);
         let direct = OFlags::DIRECT.bits().cast_signed();
-        let options = OpenOptions::new()
+        let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create_new(true)
             .custom_flags(direct)
             .open(mounted.dir.join("file"))
             .map_err(failed)?;
-        mounted.file = Some(options);
+        mounted.file = Some(file);
         Ok(mounted)
-    }
-
-    fn file(&self) -> &File {
-        self.file.as_ref().expect("it is open until this is dropped")
     }
 
     fn unmount(&mut self) -> Result<(), Failure> {
         self.file = None;
+        self.is_mounted = false;
         let output =
             program()?.args(["volume", "unmount"]).arg(&self.dir).output().map_err(failed)?;
         if output.status.success() {
@@ -127,7 +126,7 @@ impl Mounted {
 impl Target for Mounted {
     fn run(&mut self, requests: &[(Command, u64)], len: usize) -> Result<(), Failure> {
         for &(command, at) in requests {
-            let file = self.file.as_ref().expect("it is open until this is dropped");
+            let file = self.file.as_ref().expect(OPEN);
             match command {
                 Command::Read => file.read_exact_at(&mut self.buffer[..len], at),
                 Command::Write => file.write_all_at(&self.buffer[..len], at),
@@ -139,7 +138,7 @@ impl Target for Mounted {
     }
 
     fn flush(&mut self) -> Result<(), Failure> {
-        self.file().sync_all().map_err(failed)
+        self.file.as_ref().expect(OPEN).sync_all().map_err(failed)
     }
 
     fn close(mut self: Box<Self>) -> Result<(), Failure> {
@@ -149,7 +148,7 @@ impl Target for Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        if self.file.is_some() {
+        if self.is_mounted {
             let _ = self.unmount();
         }
     }
@@ -167,8 +166,7 @@ impl Recorded {
     pub fn open(image: &Path) -> Result<Self, Failure> {
         let recorder = Arc::new(Recorder::default());
         let options = volume::OpenOptions { witness: Some(recorder.clone()), ..Default::default() };
-        let key = UserKey::File(Zeroizing::new(KEY.to_vec()));
-        let volume = Volume::open(image, &key, &options, &mut |_, _| {})?;
+        let volume = Volume::open(image, &user_key(), &options, &mut |_, _| {})?;
         Ok(Self { volume, recorder, buffer: vec![0x5a; LARGE] })
     }
 

@@ -21,7 +21,7 @@ const GIB: u64 = 1 << 30;
 
 /// Measures and prints.
 pub fn run(args: &BenchArgs, places: &Places) -> Result<(), Failure> {
-    let plan = plan(args)?;
+    let plan = Plan::of(args)?;
     let smallest = plan.volume_bytes(Interface::Raw);
     let asked = subjects(args)?;
     let presences: Vec<Presence> = asked.iter().map(|s| Presence::of(*s, smallest)).collect();
@@ -57,39 +57,13 @@ pub fn run(args: &BenchArgs, places: &Places) -> Result<(), Failure> {
     Ok(())
 }
 
-fn plan(args: &BenchArgs) -> Result<Plan, Failure> {
-    let sizes = &args.sizes;
-    let (file_bytes, rounds) = match (args.quick, sizes.device) {
-        (true, _) => (GIB / 16, 1),
-        (false, Some(_)) => (GIB / 2, 1),
-        (false, None) => (2 * GIB, 3),
-    };
-    let file_bytes = sizes.file_size.unwrap_or(file_bytes);
-    if file_bytes < 16 << 20 || !file_bytes.is_multiple_of(1 << 20) {
-        return Err(Failure::usage("--file-size must be whole MiB, and at least 16M"));
-    }
-    if sizes.volume_size.is_some_and(|bytes| bytes < file_bytes) {
-        return Err(Failure::usage("--volume-size is smaller than the file"));
-    }
-    Ok(Plan {
-        file_bytes,
-        volume_bytes: sizes.volume_size,
-        requests: if args.quick { sizes.requests.min(1024) } else { sizes.requests },
-        rounds: sizes.repeat.map_or(rounds, |rounds| rounds as usize),
-    })
-}
-
 /// The control, and what was asked for.
 fn subjects(args: &BenchArgs) -> Result<Vec<Subject>, Failure> {
-    let named = &args.sizes.subject;
-    if let Some(unknown) = named.iter().find(|name| Subject::named(name).is_none()) {
-        let names: Vec<&str> = SUBJECTS.iter().map(|subject| subject.name).collect();
-        let names = names.join(", ");
-        return Err(Failure::usage(format!("no subject is called {unknown}; there are {names}")));
-    }
+    let named = args.sizes.subject.iter().map(|name| Subject::named_by_user(name));
+    let named: Vec<Subject> = named.collect::<Result<_, _>>()?;
     let is_wanted = |subject: &Subject| {
-        let is_named = named.iter().any(|name| name == subject.name);
-        subject.name == CONTROL || is_named || (named.is_empty() && subject.usual)
+        let is_asked = if named.is_empty() { subject.usual } else { named.contains(subject) };
+        subject.name == CONTROL || is_asked
     };
     Ok(SUBJECTS.into_iter().filter(is_wanted).collect())
 }
@@ -120,7 +94,7 @@ fn this_disk(
         }
     }
     let all = interfaces.len() * measure::steps(subjects, workloads, plan);
-    let mut steps = Steps::new(all, args.progress.progress);
+    let mut steps = Steps::new(all, args.progress.progress)?;
     for interface in interfaces {
         let cells =
             measure::on_this_disk(interface, subjects, workloads, plan, &places.disk, &mut steps)?;
@@ -163,7 +137,7 @@ fn model(
     if let Some(traces) = &args.sizes.traces {
         std::fs::create_dir_all(traces).map_err(failed)?;
     }
-    let mut steps = Steps::new(measure::steps(subjects, workloads, plan), args.progress.progress);
+    let mut steps = Steps::new(measure::steps(subjects, workloads, plan), args.progress.progress)?;
     let cells = measure::on_a_model(
         subjects,
         workloads,
