@@ -68,6 +68,11 @@ impl Meter {
         };
     }
 
+    /// Says beside the bar what is being done.
+    pub fn tell(&self, what: &str) {
+        self.bar.set_message(what.to_owned());
+    }
+
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -17,9 +17,11 @@ struct Report {
 struct Measurement {
     name: String,
     unit: String,
-    measured: f64,
+    /// Nothing if it could not be measured here; then `why` says so.
+    measured: Option<f64>,
     /// The spread of the repetitions, as a part of the measured value.
-    spread: f64,
+    spread: Option<f64>,
+    why: Option<String>,
 }
 
 /// The outcome of a group.
@@ -34,13 +36,15 @@ struct Line {
     name: String,
     unit: String,
     floor: f64,
-    measured: f64,
-    spread: f64,
+    measured: Option<f64>,
+    spread: Option<f64>,
     met: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
     #[serde(skip)]
     in_words: String,
     #[serde(skip)]
-    distance: f64,
+    distance: Option<f64>,
 }
 
 /// Puts each floor beside its measurement. A floor without one is an error.
@@ -63,15 +67,20 @@ pub fn join(group: &str, floors: &[&Row], reported: &str) -> Result<Joined, Stri
         if measurement.unit != floor.unit {
             return Err(format!("{name} was measured in {}, not {}", measurement.unit, floor.unit));
         }
+        let Measurement { measured, spread, why, .. } = measurement;
+        if measured.is_none() == why.is_none() {
+            return Err(format!("{name} needs a measured value or a reason why there is none"));
+        }
         rows.push(Line {
             name: name.clone(),
             unit: floor.unit.clone(),
             floor: floor.floor,
-            measured: measurement.measured,
-            spread: measurement.spread,
-            met: floor.is_met(measurement.measured),
+            measured: *measured,
+            spread: *spread,
+            met: measured.is_some_and(|measured| floor.is_met(measured)),
+            why: why.clone(),
             in_words: floor.in_words(),
-            distance: floor.distance(measurement.measured),
+            distance: measured.map(|measured| floor.distance(measured)),
         });
     }
     Ok(Joined { group: group.to_owned(), rows })
@@ -90,11 +99,14 @@ impl Joined {
         cells.extend(self.rows.iter().map(|line| {
             [
                 line.name.clone(),
-                format!("{:.3}", line.measured),
+                line.measured.map_or("not measured".to_owned(), |value| format!("{value:.3}")),
                 line.in_words.clone(),
-                format!("{:+.1} %", line.distance * 100.0),
-                format!("{:.1} %", line.spread * 100.0),
-                if line.met { "yes" } else { "NO" }.to_owned(),
+                line.distance.map_or(String::new(), |value| format!("{:+.1} %", value * 100.0)),
+                line.spread.map_or(String::new(), |value| format!("{:.1} %", value * 100.0)),
+                match &line.why {
+                    None => if line.met { "yes" } else { "NO" }.to_owned(),
+                    Some(why) => why.clone(),
+                },
             ]
         }));
         let mut widths = [0; 6];
@@ -154,6 +166,21 @@ mod tests {
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(lines[2], "fast   2.100     at least 2 GB/s  +5.0 %    5.0 %   yes");
         assert_eq!(lines[3], "small  1.500     at most 1 GB/s   -50.0 %   0.0 %   NO");
+    }
+
+    #[test]
+    fn a_row_that_cannot_be_measured_says_why_and_is_not_met() {
+        let fast = floor("fast", 2.0, Direction::AtLeast);
+        let nothing =
+            r#"{"name": "fast", "unit": "GB/s", "measured": null, "spread": null, "why": "no"}"#;
+        let joined = join("volume", &[&fast], &report(nothing)).expect("joined");
+        let expected = r#"{"group":"volume","rows":[{"name":"fast","unit":"GB/s","floor":2.0,"#
+            .to_owned()
+            + r#""measured":null,"spread":null,"met":false,"why":"no"}]}"#;
+        assert_eq!(joined.json(), expected);
+        assert!(joined.table().contains("not measured"), "{}", joined.table());
+        let both = nothing.replacen("null", "2.1", 1);
+        assert!(join("volume", &[&fast], &report(&both)).is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The command line, without anything behind it: the build makes man pages and completions of it.
 
 pub mod audit;
+mod bench;
 mod volume;
 
 pub use audit::AuditArgs;

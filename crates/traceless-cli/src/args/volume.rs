@@ -1,5 +1,6 @@
 //! `traceless volume ...`
 
+pub use super::bench::*;
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -30,7 +31,7 @@ pub enum VolumeCommand {
         #[command(subcommand)]
         command: HeaderCommand,
     },
-    /// Measure what the floors in bench/floors.toml ask for
+    /// Measure what the floors in bench/floors.toml ask for, or compare schemes
     Bench(BenchArgs),
 }
 
@@ -324,22 +325,6 @@ pub struct HeaderArgs {
     /// The backup
     #[arg(long, value_name = "FILE")]
     pub file: PathBuf,
-}
-
-#[derive(Args, Debug)]
-pub struct BenchArgs {
-    /// Folder on the disk to measure
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    pub dir: PathBuf,
-    /// Smaller and less exact
-    #[arg(long)]
-    pub quick: bool,
-    /// Only rows whose name contains this
-    #[arg(long)]
-    pub only: Option<String>,
-    /// Print as JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Reads `1G`, `512M`, `4096`: binary suffixes.

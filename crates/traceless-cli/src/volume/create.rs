@@ -82,7 +82,8 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn scheme(args: &CreateArgs) -> Result<SchemeConfig, Failure> {
+/// The scheme that the arguments ask for.
+pub fn scheme(args: &CreateArgs) -> Result<SchemeConfig, Failure> {
     if args.size == 0 {
         return Err(Failure::usage("--size 0: a volume must hold something"));
     }

@@ -13,7 +13,7 @@ const OPTION_EXPORT_NAME: u32 = 1;
 const FLAGS_FIXED_NO_ZEROES: u32 = 3;
 
 /// What a request does.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Command {
     Read = 0,
     Write = 1,
@@ -52,15 +52,26 @@ impl Client {
         len: usize,
         depth: usize,
     ) -> Result<(), Failure> {
+        let requests: Vec<_> = offsets.iter().map(|&at| (command, at)).collect();
+        self.run_mixed(&requests, len, depth)
+    }
+
+    /// Does each command at its offset with `len` bytes, `depth` of them in flight.
+    pub fn run_mixed(
+        &mut self,
+        requests: &[(Command, u64)],
+        len: usize,
+        depth: usize,
+    ) -> Result<(), Failure> {
         let mut answered = 0;
-        for (i, &at) in offsets.iter().enumerate() {
+        for (i, &(command, at)) in requests.iter().enumerate() {
             if i >= depth {
-                self.answer(command, len)?;
+                self.answer(requests[answered].0, len)?;
                 answered += 1;
             }
             self.request(command, at, len)?;
         }
-        for _ in answered..offsets.len() {
+        for &(command, _) in &requests[answered..] {
             self.answer(command, len)?;
         }
         Ok(())

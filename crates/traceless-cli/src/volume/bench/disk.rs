@@ -1,10 +1,11 @@
 //! Volumes on the disk, beside what the disk does raw with the same number of bytes.
 
+use super::caches::forget;
 use super::client::{Client, Command};
 use super::served::{Served, create};
 use super::{Effort, Places, Row, failed, row, seconds};
 use crate::failure::Failure;
-use rustix::fs::{Advice, FallocateFlags};
+use rustix::fs::FallocateFlags;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -16,17 +17,30 @@ const LARGE_DEPTH: usize = 4;
 /// A volume's sequential writes beside what its own raw writes and reads would take.
 pub fn measure_writes(places: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
     let bytes = effort.volume_bytes / 2;
-    let raw = places.disk.join("raw");
     let image = create(&places.disk, "detwo", bytes, &["--refresh", "1"])?;
+    let ratios = writes_beside_raw(&image, bytes, (2 * bytes, bytes), effort.rounds)?;
+    Ok(vec![row("nbd-seq-write-disk-vs-raw", "ratio", ratios)])
+}
+
+/// In each round, the time to write and read so many bytes raw, as a share of the time to write
+/// the `bytes` bytes of the volume in `image` in order. Removes the image.
+pub fn writes_beside_raw(
+    image: &Path,
+    bytes: u64,
+    (raw_written, raw_read): (u64, u64),
+    rounds: usize,
+) -> Result<Vec<f64>, Failure> {
+    let raw = image.with_file_name("raw");
     let offsets: Vec<u64> = (0..bytes).step_by(LARGE).collect();
     let mut ratios = vec![];
-    for round in 0..=effort.rounds {
-        let raw_write = write_raw(&raw, 2 * bytes)?;
-        let raw_read = read_raw(&raw, bytes)?;
+    for round in 0..=rounds {
+        let raw_write = write_raw(&raw, raw_written.max(raw_read))?;
+        let raw_write = raw_write * raw_written as f64 / raw_written.max(raw_read) as f64;
+        let raw_read = read_raw(&raw, raw_read)?;
         std::fs::remove_file(&raw).map_err(failed)?;
-        let server = Served::start(&image)?;
+        let server = Served::start(image)?;
         let mut client = Client::connect(&server.socket)?;
-        forget(&image)?;
+        forget(image)?;
         settle();
         let took = seconds(|| {
             client.run(Command::Write, &offsets, LARGE, LARGE_DEPTH)?;
@@ -40,7 +54,7 @@ pub fn measure_writes(places: &Places, effort: Effort) -> Result<Vec<Row>, Failu
         }
     }
     std::fs::remove_file(image).map_err(failed)?;
-    Ok(vec![row("nbd-seq-write-disk-vs-raw", "ratio", ratios)])
+    Ok(ratios)
 }
 
 /// Making a volume beside writing as many bytes raw.
@@ -93,11 +107,4 @@ fn read_raw(path: &Path, bytes: u64) -> Result<f64, Failure> {
         }
         Ok(())
     })
-}
-
-/// Drops a file's clean pages from the page cache.
-fn forget(path: &Path) -> Result<(), Failure> {
-    let file = File::open(path).map_err(failed)?;
-    file.sync_all().map_err(failed)?;
-    rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).map_err(failed)
 }

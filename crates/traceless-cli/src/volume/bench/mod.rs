@@ -1,12 +1,22 @@
 //! `traceless volume bench`: the numbers of bench/floors.toml, each beside its control in one run.
 
+mod caches;
 mod client;
+mod counts;
+mod device;
 mod disk;
 mod library;
+mod measure;
 mod nbd;
 mod served;
+mod sqoram;
+mod subjects;
+mod svg;
+mod target;
+mod workload;
+mod write_only;
 
-use crate::args::BenchArgs;
+use crate::args::{BenchArgs, Suite};
 use crate::failure::{DEVICE, Failure};
 use crate::output::{complain, say, say_json};
 use serde::Serialize;
@@ -21,7 +31,7 @@ struct Report {
 }
 
 #[derive(Serialize)]
-struct Machine {
+pub struct Machine {
     cpu: String,
     cores: usize,
     kernel: String,
@@ -68,14 +78,23 @@ pub struct Places {
 }
 
 pub fn run(args: &BenchArgs) -> Result<(), Failure> {
+    let ram = if Path::new("/dev/shm").is_dir() { Path::new("/dev/shm") } else { &args.dir };
+    let folders = [Folder::new(ram)?, Folder::new(&args.dir)?];
+    let places = Places { ram: folders[0].0.clone(), disk: folders[1].0.clone() };
+    match args.suite {
+        Suite::Volume => floors(args, &places),
+        Suite::WriteOnly => write_only::run(args, &places),
+        Suite::Sqoram => sqoram::run(args, &places),
+    }
+}
+
+/// The rows of the group volume.
+fn floors(args: &BenchArgs, places: &Places) -> Result<(), Failure> {
     let effort = if args.quick {
         Effort { volume_bytes: 64 << 20, rounds: 3 }
     } else {
         Effort { volume_bytes: 1 << 30, rounds: 5 }
     };
-    let ram = if Path::new("/dev/shm").is_dir() { Path::new("/dev/shm") } else { &args.dir };
-    let folders = [Folder::new(ram)?, Folder::new(&args.dir)?];
-    let places = Places { ram: folders[0].0.clone(), disk: folders[1].0.clone() };
     let mut rows = vec![];
     for (names, measure) in GROUPS {
         let wanted = |name: &&str| args.only.as_ref().is_none_or(|only| name.contains(only));
@@ -85,9 +104,9 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         if !args.json {
             complain(&format!("measuring {}", names.join(", ")));
         }
-        rows.extend(measure(&places, effort)?);
+        rows.extend(measure(places, effort)?);
     }
-    let machine = machine(ram, &args.dir);
+    let machine = machine(places, args);
     if args.json {
         return say_json(&Report { schema: "traceless.volume.bench.v1", machine, rows });
     }
@@ -105,11 +124,16 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
 }
 
 /// The row of some measurements.
-pub fn row(name: &'static str, unit: &'static str, mut values: Vec<f64>) -> Row {
+pub fn row(name: &'static str, unit: &'static str, values: Vec<f64>) -> Row {
+    let (measured, spread) = summary(values);
+    Row { name, unit, measured, spread }
+}
+
+/// The median of some values, and how far apart they lie as a share of it.
+pub fn summary(mut values: Vec<f64>) -> (f64, f64) {
     values.sort_by(f64::total_cmp);
     let median = values[values.len() / 2];
-    let spread = (values[values.len() - 1] - values[0]) / median;
-    Row { name, unit, measured: median, spread }
+    (median, (values[values.len() - 1] - values[0]) / median)
 }
 
 /// Seconds that some work takes.
@@ -142,7 +166,7 @@ impl Drop for Folder {
     }
 }
 
-fn machine(ram: &Path, disk: &Path) -> Machine {
+fn machine(places: &Places, args: &BenchArgs) -> Machine {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let cpu = info
         .lines()
@@ -153,7 +177,7 @@ fn machine(ram: &Path, disk: &Path) -> Machine {
         cpu: cpu.to_owned(),
         cores: std::thread::available_parallelism().map_or(1, usize::from),
         kernel: kernel.release().to_string_lossy().into_owned(),
-        ram_folder: ram.display().to_string(),
-        disk_folder: disk.display().to_string(),
+        ram_folder: places.ram.parent().unwrap_or(&places.ram).display().to_string(),
+        disk_folder: args.dir.display().to_string(),
     }
 }

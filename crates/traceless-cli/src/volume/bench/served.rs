@@ -3,8 +3,13 @@
 use super::failed;
 use crate::failure::Failure;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
+use traceless_volume::format::UserKey;
+use zeroize::Zeroizing;
+
+/// What the key file holds: volumes of measurements keep nothing secret.
+const KEY: [u8; 32] = [7; 32];
 
 /// A server that is running. Dropping it ends it.
 pub struct Served {
@@ -14,25 +19,39 @@ pub struct Served {
 
 /// Makes a volume of `bytes` bytes in `folder`.
 pub fn create(folder: &Path, scheme: &str, bytes: u64, more: &[&str]) -> Result<PathBuf, Failure> {
-    let image = folder.join(format!("{scheme}.img"));
-    let key = folder.join("key");
+    make(folder, scheme, bytes, &[&["--scheme", scheme], more].concat())
+}
+
+/// Makes a volume of `bytes` bytes in `folder`, named `name`, as the arguments of `create` say.
+pub fn make(folder: &Path, name: &str, bytes: u64, args: &[&str]) -> Result<PathBuf, Failure> {
+    let image = folder.join(format!("{name}.img"));
+    let key = key_beside(&image);
     if !key.exists() {
-        std::fs::write(&key, [7; 32]).map_err(failed)?;
+        std::fs::write(&key, KEY).map_err(failed)?;
     }
-    let status = program()?
-        .args(["volume", "create", "--force", "--scheme", scheme, "--size", &bytes.to_string()])
+    let output = program()?
+        .args(["volume", "create", "--force", "--size", &bytes.to_string()])
         .arg("--key-file")
         .arg(&key)
-        .args(more)
+        .args(args)
         .arg(&image)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
+        .output()
         .map_err(failed)?;
-    if !status.success() {
-        return Err(failed(format!("cannot make {}", image.display())));
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr);
+        return Err(failed(format!("cannot make {}: {}", image.display(), why.trim())));
     }
     Ok(image)
+}
+
+/// The key file of an image that was made here.
+pub fn key_beside(image: &Path) -> PathBuf {
+    image.with_file_name("key")
+}
+
+/// What is in that file.
+pub fn user_key() -> UserKey {
+    UserKey::File(Zeroizing::new(KEY.to_vec()))
 }
 
 impl Served {
@@ -43,7 +62,7 @@ impl Served {
             .args(["volume", "serve"])
             .arg(image)
             .arg("--key-file")
-            .arg(image.with_file_name("key"))
+            .arg(key_beside(image))
             .arg("--socket")
             .arg(&socket)
             .spawn()
@@ -89,6 +108,7 @@ impl Drop for Served {
     }
 }
 
-fn program() -> Result<Command, Failure> {
+/// This program.
+pub fn program() -> Result<Command, Failure> {
     Ok(Command::new(std::env::current_exe().map_err(failed)?))
 }

@@ -1,0 +1,195 @@
+//! A plot of bars as SVG: panels below each other, a logarithmic axis, a legend.
+
+use std::fmt::Write as _;
+
+/// One panel: groups of bars beside each other.
+pub struct Panel {
+    pub title: String,
+    pub groups: Vec<Group>,
+}
+
+/// The bars of one workload.
+pub struct Group {
+    pub label: String,
+    /// A series and its value. Values are positive.
+    pub bars: Vec<(usize, f64)>,
+    /// Values to compare with, drawn as a diamond above the bar of their series.
+    pub marks: Vec<(usize, f64)>,
+}
+
+/// A whole plot.
+pub struct Plot {
+    pub title: String,
+    /// What the vertical axes show.
+    pub axis: String,
+    /// What a diamond means.
+    pub mark: String,
+    pub series: Vec<String>,
+    pub panels: Vec<Panel>,
+}
+
+/// Colours that people with any kind of sight can tell apart, and a few more.
+const COLOURS: [&str; 11] = [
+    "#999999", "#0072b2", "#56b4e9", "#d55e00", "#e69f00", "#cc79a7", "#009e73", "#b8a800",
+    "#444444", "#8b4513", "#7b3fb5",
+];
+
+const BAR: f64 = 9.0;
+const GROUP_GAP: f64 = 16.0;
+const LEFT: f64 = 110.0;
+const TOP: f64 = 84.0;
+const PANEL: f64 = 230.0;
+/// Below a panel: labels, and the title of the next.
+const PANEL_GAP: f64 = 120.0;
+const LEGEND: f64 = 132.0;
+
+impl Plot {
+    /// The plot as an SVG document.
+    pub fn to_svg(&self) -> String {
+        let group = BAR * self.series.len() as f64 + GROUP_GAP;
+        let groups = self.panels.iter().map(|panel| panel.groups.len()).max().unwrap_or(0);
+        let legend = LEFT + LEGEND * (self.series.len() + 1) as f64;
+        let width = (LEFT + group * groups as f64 + 24.0).max(legend);
+        let height = TOP + (PANEL + PANEL_GAP) * self.panels.len() as f64;
+        let mut out = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" \
+             height=\"{height:.0}\" font-family=\"sans-serif\" font-size=\"11\">\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+        );
+        text(&mut out, LEFT, 22.0, "font-size=\"15\" font-weight=\"bold\"", &self.title);
+        self.draw_legend(&mut out);
+        for (number, panel) in self.panels.iter().enumerate() {
+            let top = TOP + (PANEL + PANEL_GAP) * number as f64;
+            self.draw_panel(&mut out, panel, top, group);
+        }
+        out.push_str("</svg>\n");
+        out
+    }
+
+    fn draw_legend(&self, out: &mut String) {
+        for (number, name) in self.series.iter().enumerate() {
+            let x = LEFT + LEGEND * number as f64;
+            rect(out, x, 36.0, 11.0, 11.0, colour(number));
+            text(out, x + 16.0, 46.0, "", name);
+        }
+        let x = LEFT + LEGEND * self.series.len() as f64;
+        diamond(out, x + 5.0, 42.0, "white");
+        text(out, x + 16.0, 46.0, "", &self.mark);
+    }
+
+    fn draw_panel(&self, out: &mut String, panel: &Panel, top: f64, group_width: f64) {
+        let (low, high) = decades(panel);
+        let bottom = top + PANEL;
+        let y = |value: f64| {
+            let part = (value.log10() - f64::from(low)) / f64::from(high - low);
+            bottom - part.clamp(0.0, 1.0) * PANEL
+        };
+        let width = group_width * panel.groups.len() as f64;
+        text(out, LEFT, top - 10.0, "font-size=\"13\" font-weight=\"bold\"", &panel.title);
+        for decade in low..=high {
+            let at = y(10f64.powi(decade));
+            let stroke = if decade == 0 { "#000000" } else { "#dddddd" };
+            line(out, (LEFT, at), (LEFT + width, at), stroke);
+            let label = if decade < 0 {
+                format!("{:.*}", decade.unsigned_abs() as usize, 10f64.powi(decade))
+            } else {
+                format!("{:.0}", 10f64.powi(decade))
+            };
+            text(out, LEFT - 8.0, at + 4.0, "text-anchor=\"end\"", &label);
+        }
+        line(out, (LEFT, top), (LEFT, bottom), "#000000");
+        let turned = format!("text-anchor=\"middle\" transform=\"rotate(-90 60 {})\"", top + 115.0);
+        text(out, 60.0, top + 115.0, &turned, &self.axis);
+        for (number, group) in panel.groups.iter().enumerate() {
+            let x = LEFT + GROUP_GAP / 2.0 + group_width * number as f64;
+            for &(series, value) in &group.bars {
+                let at = y(value);
+                rect(out, x + BAR * series as f64, at, BAR - 1.0, bottom - at, colour(series));
+            }
+            for &(series, value) in &group.marks {
+                diamond(out, x + BAR * (series as f64 + 0.5), y(value), "white");
+            }
+            let (middle, below) = (x + (group_width - GROUP_GAP) / 2.0, bottom + 14.0);
+            let turned =
+                format!("text-anchor=\"end\" transform=\"rotate(-30 {middle:.1} {below:.1})\"");
+            text(out, middle, below, &turned, &group.label);
+        }
+    }
+}
+
+/// The powers of ten around every value of a panel, and around 1.
+fn decades(panel: &Panel) -> (i32, i32) {
+    let values = panel.groups.iter().flat_map(|group| group.bars.iter().chain(&group.marks));
+    let (low, high) = values.fold((0.5f64, 1.0f64), |(low, high), &(_, value)| {
+        (low.min(value), high.max(value * 1.05))
+    });
+    (low.log10().floor() as i32, high.log10().ceil() as i32)
+}
+
+fn colour(series: usize) -> &'static str {
+    COLOURS[series % COLOURS.len()]
+}
+
+fn rect(out: &mut String, x: f64, y: f64, width: f64, height: f64, fill: &str) {
+    writeln!(
+        out,
+        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
+         fill=\"{fill}\"/>"
+    )
+    .expect("a string takes every line");
+}
+
+fn line(out: &mut String, from: (f64, f64), to: (f64, f64), stroke: &str) {
+    let ((x1, y1), (x2, y2)) = (from, to);
+    writeln!(
+        out,
+        "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"{stroke}\"/>"
+    )
+    .expect("a string takes every line");
+}
+
+fn diamond(out: &mut String, x: f64, y: f64, fill: &str) {
+    let points = [(x - 4.5, y), (x, y - 4.5), (x + 4.5, y), (x, y + 4.5)];
+    let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    writeln!(out, "<polygon points=\"{}\" fill=\"{fill}\" stroke=\"#000000\"/>", points.join(" "))
+        .expect("a string takes every line");
+}
+
+fn text(out: &mut String, x: f64, y: f64, more: &str, words: &str) {
+    let words = words.replace('&', "&amp;").replace('<', "&lt;");
+    writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" {more}>{words}</text>")
+        .expect("a string takes every line");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plot(bars: Vec<(usize, f64)>) -> Plot {
+        let group = Group { label: "a < b".into(), bars, marks: vec![(1, 0.5)] };
+        Plot {
+            title: "title".into(),
+            axis: "ratio".into(),
+            mark: "paper".into(),
+            series: vec!["one".into(), "two".into()],
+            panels: vec![Panel { title: "panel".into(), groups: vec![group] }],
+        }
+    }
+
+    #[test]
+    fn every_bar_and_mark_is_drawn_and_words_are_escaped() {
+        let svg = plot(vec![(0, 0.9), (1, 0.02)]).to_svg();
+        // The ground, two of the legend, two bars.
+        assert_eq!(svg.matches("<rect").count(), 5);
+        assert_eq!(svg.matches("<polygon").count(), 2);
+        assert!(svg.contains(">a &lt; b</text>") && svg.contains(">0.01</text>"));
+        assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
+    }
+
+    #[test]
+    fn the_axis_reaches_around_the_values() {
+        let axis = |bars| decades(&plot(bars).panels[0]);
+        assert_eq!(axis(vec![(0, 0.9)]), (-1, 1));
+        assert_eq!(axis(vec![(0, 0.002), (1, 30.0)]), (-3, 2));
+    }
+}

@@ -1,0 +1,100 @@
+//! What a write-only scheme asks of its store, counted: how much a write costs, and whether every
+//! stretch of writes costs the same.
+
+use super::super::client::Command;
+use super::super::counts::Counts;
+use super::super::failed;
+use super::super::served::make;
+use super::super::subjects::Subject;
+use super::super::target::{Recorded, Target};
+use super::super::workload::SMALL;
+use crate::failure::Failure;
+use std::path::Path;
+use traceless::rng::{Rng, Seeded};
+
+/// Writes counted together: those of one flush of a queue, in a scheme that has one.
+pub const GROUP_WRITES: u64 = 256;
+
+/// How to write.
+#[derive(Clone, Copy)]
+pub struct Run {
+    /// Bytes of the volume.
+    pub volume_bytes: u64,
+    /// Writes that are counted, of a block each, at random.
+    pub writes: u64,
+    /// As many before them, not counted.
+    pub writes_before: u64,
+    /// Writes between two FLUSHes; none for no FLUSH at all.
+    pub flush_every: Option<u64>,
+}
+
+/// What the store was asked for in each group of writes.
+pub struct Groups(Vec<Counts>);
+
+impl Groups {
+    /// Writes to a new volume of `subject`, made in `folder`.
+    pub fn count(subject: Subject, folder: &Path, run: Run) -> Result<Self, Failure> {
+        let create = [subject.create, &["--unfilled"]].concat();
+        let image = make(folder, &subject.file_name(), run.volume_bytes, &create)?;
+        let mut target = Box::new(Recorded::open(&image)?);
+        let mut rng = Seeded::new(3);
+        let blocks = run.volume_bytes / SMALL as u64;
+        let mut groups = vec![];
+        let mut head = 0;
+        for number in 0..run.writes_before + run.writes {
+            let at = rng.below(blocks) * SMALL as u64;
+            target.run(&[(Command::Write, at)], SMALL)?;
+            if run.flush_every.is_some_and(|every| (number + 1).is_multiple_of(every)) {
+                target.flush()?;
+            }
+            if (number + 1).is_multiple_of(GROUP_WRITES) {
+                let counts = Counts::of(&target.take_events(), &mut head);
+                if number >= run.writes_before {
+                    groups.push(counts);
+                }
+            }
+        }
+        target.close()?;
+        std::fs::remove_file(image).map_err(failed)?;
+        Ok(Self(groups))
+    }
+
+    fn mean(&self, what: impl Fn(&Counts) -> u64) -> f64 {
+        self.0.iter().map(what).sum::<u64>() as f64 / self.0.len() as f64
+    }
+
+    /// Bytes written to the store per byte written by the user.
+    pub fn write_amplification(&self) -> f64 {
+        self.mean(|counts| counts.bytes_written) / (GROUP_WRITES * SMALL as u64) as f64
+    }
+
+    /// Seeks of a group on average.
+    pub fn seeks(&self) -> f64 {
+        self.mean(|counts| counts.seeks)
+    }
+
+    /// The worst group beside the median one: bytes read and written, and seeks.
+    pub fn worst_over_median(&self) -> (f64, f64) {
+        let ratio = |what: fn(&Counts) -> u64| {
+            let mut values: Vec<u64> = self.0.iter().map(what).collect();
+            values.sort_unstable();
+            values[values.len() - 1] as f64 / values[values.len() / 2].max(1) as f64
+        };
+        (ratio(Counts::bytes), ratio(|counts| counts.seeks))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_group_that_stalls_shows() {
+        let usual = Counts { bytes_written: 2 << 20, seeks: 5, ..Counts::default() };
+        let stall = Counts { bytes_read: 6 << 20, seeks: 10, ..usual };
+        let groups = Groups([vec![usual; 9], vec![stall]].concat());
+        assert_eq!(groups.worst_over_median(), (4.0, 2.0));
+        assert!((groups.write_amplification() - 2.0).abs() < 1e-9);
+        assert!((groups.seeks() - 5.5).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,120 @@
+//! `traceless volume bench --suite write-only`: the floors of the group write-only.
+//!
+//! They are promises about one scheme, `sq`, but each is measured for any subject, named after it.
+
+mod flushes;
+mod groups;
+
+use super::measure::Plan;
+use super::subjects::{CONTROL, Subject};
+use super::{Machine, Places, machine, summary};
+use crate::args::BenchArgs;
+use crate::failure::Failure;
+use crate::output::{complain, say, say_json};
+use groups::GROUPS;
+use serde::Serialize;
+
+/// The subject that the floors are about.
+const USUAL: &str = "sq";
+
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    machine: Machine,
+    subject: &'static str,
+    create: String,
+    rows: Vec<Row>,
+}
+
+/// One number, or why there is none.
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    unit: &'static str,
+    measured: Option<f64>,
+    spread: Option<f64>,
+    why: Option<String>,
+}
+
+/// What a group of rows is measured with.
+struct Context<'a> {
+    subject: Subject,
+    places: &'a Places,
+    plan: Plan,
+    quick: bool,
+}
+
+/// What a row is measured as: some values of which the median counts, or why there are none.
+type Found = Result<Vec<f64>, String>;
+
+/// Measures and prints.
+pub fn run(args: &BenchArgs, places: &Places) -> Result<(), Failure> {
+    let subject = match &args.sizes.subject[..] {
+        [] => Subject::named_by_user(USUAL)?,
+        [name] => Subject::named_by_user(name)?,
+        _ => return Err(Failure::usage("the suite write-only takes one --subject")),
+    };
+    if subject.name == CONTROL {
+        return Err(Failure::usage("the control has nothing to be beside"));
+    }
+    let context = Context { subject, places, plan: Plan::of(args)?, quick: args.quick };
+    let absent = subject.scheme(context.plan.file_bytes).err();
+    let mut rows = vec![];
+    for group in &GROUPS {
+        let names: Vec<String> = group.rows.iter().map(|row| row.name(subject)).collect();
+        let is_wanted = |name: &String| args.only.as_ref().is_none_or(|only| name.contains(only));
+        if !names.iter().any(is_wanted) {
+            continue;
+        }
+        let found = match &absent {
+            Some(why) => vec![Err(why.clone()); names.len()],
+            None => {
+                if !args.json {
+                    complain(&format!("measuring {}", names.join(", ")));
+                }
+                (group.measure)(&context)?
+            }
+        };
+        assert_eq!(found.len(), names.len(), "a group measures each of its rows");
+        let units = group.rows.iter().map(|row| row.unit);
+        rows.extend(names.into_iter().zip(units).zip(found).map(|((n, u), f)| Row::new(n, u, f)));
+    }
+    let report = Report {
+        schema: "traceless.write-only.bench.v1",
+        machine: machine(places, args),
+        subject: subject.name,
+        create: subject.create.join(" "),
+        rows,
+    };
+    if args.json {
+        return say_json(&report);
+    }
+    let Machine { cpu, cores, kernel, .. } = &report.machine;
+    say(&format!("{cpu}, {cores} cores, {kernel}"));
+    for row in &report.rows {
+        say(&row.in_words());
+    }
+    Ok(())
+}
+
+impl Row {
+    fn new(name: String, unit: &'static str, found: Found) -> Self {
+        match found {
+            Ok(values) => {
+                let (median, spread) = summary(values);
+                Self { name, unit, measured: Some(median), spread: Some(spread), why: None }
+            }
+            Err(why) => Self { name, unit, measured: None, spread: None, why: Some(why) },
+        }
+    }
+
+    fn in_words(&self) -> String {
+        let Self { name, unit, why, .. } = self;
+        match (self.measured, self.spread) {
+            (Some(measured), Some(spread)) => {
+                format!("{name:<46}{measured:>9.3} {unit:<6} ±{:.0} %", spread * 50.0)
+            }
+            _ => format!("{name:<46}not measured: {}", why.as_deref().unwrap_or_default()),
+        }
+    }
+}

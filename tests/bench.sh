@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# The suites of `volume bench`: every row is there, on any scheme that this build has.
+# shellcheck source-path=SCRIPTDIR source=lib/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+
+suite() {
+    expect 0 volume bench --suite "$@" --dir . --json
+}
+
+rows() {
+    python3 "$lib/rows.py" "$@" <out || fail "the rows are not as promised"
+    checks=$((checks + 1))
+}
+
+workloads=(
+    seq-write-1m seq-read-1m aging-rewrite-4k aging-read-1m
+    seq-read-4k random-read-4k random-read-1m seq-write-4k random-write-4k random-write-1m
+    mix-{90-10,70-30,50-50,30-70}-{4k,1m}
+)
+subjects=(plain detwo detwo-1/3 sq sq-map-disk sq-paper hive datalair)
+
+section "models: every workload of every subject, counted"
+for device in hdd ssd; do
+    suite sqoram --device "$device" --file-size 16M --requests 256 --plot "$device.svg"
+    expect_json traceless.volume.bench.sqoram.v1 machine device file_bytes rounds caches_dropped \
+        subjects rows left_out
+    rows suite model "${#subjects[@]}" "${subjects[@]}" "${workloads[@]}"
+    check "the plot is XML" python3 -c "import xml.dom.minidom as x; x.parse('$device.svg')"
+    rows plotted "$device.svg"
+done
+
+section "models: traces, elevator, the size of the disk"
+suite sqoram --device hdd --file-size 16M --requests 256 --subject detwo --only seq-write-1m \
+    --traces traces
+mv out slow
+check "a trace of each" [ "$(find traces -name '*-seq-write-1m-0.trace' | wc -l)" -eq 2 ]
+check "it can be read" python3 "$lib/trace.py" writes traces/detwo-seq-write-1m-0.trace >/dev/null
+suite sqoram --device hdd --file-size 16M --requests 256 --subject detwo --only seq-write-1m \
+    --elevator
+rows faster slow
+suite sqoram --device hdd --file-size 16M --requests 256 --subject detwo --only seq-write-1m \
+    --disk-size 1T
+rows faster slow
+
+section "this disk: over NBD, and on ext4"
+interfaces=raw
+if [ "$(id -u)" -eq 0 ] && [ -e /dev/fuse ] && [ -e /dev/loop-control ]; then
+    interfaces=raw,ext4
+else
+    leave_out "ext4: needs root, FUSE and loop devices"
+fi
+suite sqoram --file-size 16M --requests 64 --repeat 1 --on "$interfaces" --subject detwo
+for on in ${interfaces//,/ }; do
+    rows suite "$on" 2 plain detwo "${workloads[@]}"
+done
+check "nothing stays mounted" [ -z "$(findmnt --noheadings --output TARGET | grep "$scratch" || true)" ]
+check "nothing is left" [ -z "$(find . -maxdepth 1 -name 'traceless-bench-*')" ]
+if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
+    chmod 777 .
+    expect 0 setpriv --reuid 65534 --regid 65534 --clear-groups "$traceless" volume bench \
+        --suite sqoram --file-size 16M --requests 64 --repeat 1 --on ext4 --subject detwo --json
+    rows left-out ext4
+else
+    leave_out "how a user who is not root is told: needs root and setpriv"
+fi
+
+section "the floors of the group write-only, for a scheme that is there"
+suite write-only --quick --file-size 16M --requests 256 --subject detwo
+expect_json traceless.write-only.bench.v1 machine subject create rows
+rows floors "$root/bench/floors.toml" detwo
+
+section "the floors, for the scheme that they are about"
+suite write-only --quick --file-size 16M --only sq-space-factor
+rows floors-named sq-space-factor
+
+section "what is refused"
+expect 2 volume bench --suite sqoram --file-size 1M
+expect 2 volume bench --suite sqoram --file-size 16385K
+expect 2 volume bench --suite sqoram --file-size 32M --volume-size 16M
+expect 2 volume bench --suite sqoram --subject none
+expect 2 volume bench --suite sqoram --elevator
+expect 2 volume bench --suite sqoram --device hdd --on raw
+expect 2 volume bench --suite write-only --subject detwo,detwo-1/3
+expect 2 volume bench --suite write-only --subject plain
+expect 2 volume bench --suite none
+expect 0 volume bench --help
+check "the help names the models" grep -q -- '--device <MODEL>' out
