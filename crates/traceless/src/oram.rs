@@ -64,7 +64,13 @@ pub trait BlockOram: Oram + Sync {
     /// As [`Oram::read_many`].
     fn read_shared(&self, addrs: &[Addr], into: &mut [u8]) -> Result;
 
-    /// As [`Oram::sync`]: covers every write that had returned when it was called.
+    /// Hands to the store what is still held back in memory. [`Oram::sync`] is this and
+    /// [`sync_shared`](Self::sync_shared).
+    fn write_out(&mut self) -> Result {
+        Ok(())
+    }
+
+    /// Makes every write durable that had returned before the last [`write_out`](Self::write_out).
     fn sync_shared(&self) -> Result;
 
     /// Writes made since creation, dummies included. Public.

@@ -250,10 +250,16 @@ impl Device for Volume {
         if self.read_only {
             return Ok(());
         }
+        let covered = {
+            let mut oram = self.oram.write().expect(POISONED);
+            oram.write_out().map_err(|e| Error::from(e).into_io())?;
+            oram.writes()
+        };
+        // Others may read meanwhile.
         let oram = self.oram.read().expect(POISONED);
         oram.sync_shared().map_err(|e| Error::from(e).into_io())?;
         match &self.anchor {
-            Some(anchor) => anchor.note_count(oram.writes()),
+            Some(anchor) => anchor.note_count(covered),
             None => Ok(()),
         }
     }

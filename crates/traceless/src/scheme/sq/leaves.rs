@@ -49,19 +49,20 @@ impl Leaves {
     }
 
     /// Sets a time in a leaf that is kept.
-    pub fn set(&mut self, leaf: u64, nth: usize, time: u32) -> &[u8] {
+    pub fn set(&mut self, leaf: u64, nth: usize, time: u32) {
         self.clock += 1;
         let kept = self.kept.get_mut(&leaf).expect("it was fetched");
         kept.used = self.clock;
         kept.dirty = true;
         let at = nth * TIME_LEN;
         kept.contents[at..at + TIME_LEN].copy_from_slice(&time.to_le_bytes());
-        &kept.contents
     }
 
-    /// Notes that a leaf was written.
-    pub fn written(&mut self, leaf: u64) {
-        self.kept.get_mut(&leaf).expect("it was fetched").dirty = false;
+    /// Notes that a leaf, which is kept, is written now, and returns its contents.
+    pub fn written(&mut self, leaf: u64) -> Vec<u8> {
+        let kept = self.kept.get_mut(&leaf).expect("it was fetched");
+        kept.dirty = false;
+        kept.contents.clone()
     }
 
     pub fn is_dirty(&self, leaf: u64) -> bool {
@@ -69,9 +70,8 @@ impl Leaves {
     }
 
     /// The leaves that were changed since they were last written.
-    pub fn dirty(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        let dirty = self.kept.iter().filter(|(_, kept)| kept.dirty);
-        dirty.map(|(&leaf, kept)| (leaf, &kept.contents[..]))
+    pub fn dirty(&self) -> impl Iterator<Item = u64> {
+        self.kept.iter().filter(|(_, kept)| kept.dirty).map(|(&leaf, _)| leaf)
     }
 }
 

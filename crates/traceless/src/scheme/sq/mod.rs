@@ -276,6 +276,7 @@ impl Oram for Sq {
     }
 
     fn sync(&mut self) -> Result {
+        self.write_out()?;
         self.sync_shared()
     }
 
@@ -290,7 +291,7 @@ impl Oram for Sq {
         if self.read_only || self.closed {
             return Ok(());
         }
-        self.sync_shared()?;
+        self.sync()?;
         self.keep_state(true)?;
         self.closed = true;
         Ok(())
@@ -303,6 +304,16 @@ impl BlockOram for Sq {
         self.read_blocks(addrs, into)
     }
 
+    fn write_out(&mut self) -> Result {
+        if self.read_only || self.written() == self.count {
+            return Ok(());
+        }
+        if self.failed.load(Ordering::Acquire) {
+            return Err(Error::Poisoned);
+        }
+        self.write_held()
+    }
+
     fn sync_shared(&self) -> Result {
         if self.read_only {
             return Ok(());
@@ -310,7 +321,7 @@ impl BlockOram for Sq {
         if self.failed.load(Ordering::Acquire) {
             return Err(Error::Poisoned);
         }
-        let count = self.count;
+        let count = self.written();
         // A failed sync may have dropped what it should have kept: it is never tried again.
         self.store.sync().inspect_err(|_| self.failed.store(true, Ordering::Release))?;
         self.synced.fetch_max(count, Ordering::AcqRel);

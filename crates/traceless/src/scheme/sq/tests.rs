@@ -272,6 +272,7 @@ fn openings_never_pile_up() {
     let mut most = 0;
     for round in 0..OPENINGS_MAX as u64 + 300 {
         write(&mut oram, round % 200, 5);
+        oram.sync().unwrap();
         drop(oram);
         oram = rig.open();
         most = most.max(oram.keys.openings().len());

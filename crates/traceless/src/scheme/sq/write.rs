@@ -1,9 +1,12 @@
 //! Writing: slots are appended to the log, and each full bucket is a flush.
+//!
+//! Slots are held back in memory until a sync asks for them or their bucket is full: so a bucket is
+//! one request to the store, and its header is written once, also if its writes come one by one.
 
 use super::flush::Delivery;
 use super::{Cadence, FLUSHES_MAX, MapPlace, Sq};
 use crate::error::{Error, Result};
-use crate::oram::BlockOram;
+use crate::oram::Oram;
 use crate::scheme::log::DUMMY;
 use crate::scheme::openings::KEY_BYTES_MAX;
 use crate::store::Run;
@@ -11,8 +14,8 @@ use crate::types::Addr;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-/// Slots appended in one round trip, at most.
-const SLOTS_PER_TRIP: u64 = 128;
+/// Slots written out in one round trip, at most.
+const SLOTS_PER_TRIP: u64 = 256;
 
 /// Leaves of the map that one chunk of writes may touch.
 const LEAVES_PER_CHUNK: usize = 32;
@@ -21,7 +24,7 @@ const LEAVES_PER_CHUNK: usize = 32;
 #[derive(Default)]
 pub(super) struct WriteScratch {
     output: Run,
-    /// Address and contents of the slots to be appended.
+    /// Address and contents of the slots that are held back, oldest first.
     addresses: Vec<u64>,
     contents: Vec<u8>,
     pub delivery: Delivery,
@@ -50,22 +53,20 @@ impl Sq {
             self.make_room_for_leaves(1)?;
         }
         self.room()?;
-        let mut scratch = self.begin_slots();
         for _ in 0..self.geometry.slots_per_write() {
-            self.add_slot(&mut scratch, DUMMY, None);
+            self.append(DUMMY, None);
         }
-        self.append(scratch)?;
+        self.end_append()?;
         self.flush_if_only_leaves_fit()
     }
 
     /// Writes as many blocks as fit one trip, and returns how many those were.
     fn write_data(&mut self, addrs: &[Addr], from: &[u8]) -> Result<usize> {
         let n = self.room()?.min(addrs.len() as u64) as usize;
-        let mut scratch = self.begin_slots();
         for (addr, block) in addrs[..n].iter().zip(from.chunks_exact(self.geometry.block_len)) {
-            self.add_slot(&mut scratch, addr.0, Some(block));
+            self.append(addr.0, Some(block));
         }
-        self.append(scratch)?;
+        self.end_append()?;
         Ok(n)
     }
 
@@ -87,15 +88,13 @@ impl Sq {
             n += 1;
         }
         let time = self.time_now();
-        let mut scratch = self.begin_slots();
         for (addr, block) in addrs[..n].iter().zip(from.chunks_exact(self.geometry.block_len)) {
-            self.add_slot(&mut scratch, addr.0, Some(block));
+            self.append(addr.0, Some(block));
             let (leaf, nth) = self.leaf_of(addr.0);
-            scratch.addresses.push(self.geometry.blocks + leaf);
-            scratch.contents.extend_from_slice(self.leaves.set(leaf, nth, time));
-            self.leaves.written(leaf);
+            self.leaves.set(leaf, nth, time);
+            self.append_leaf(leaf);
         }
-        self.append(scratch)?;
+        self.end_append()?;
         Ok(n)
     }
 
@@ -107,11 +106,10 @@ impl Sq {
         self.fetch_leaf(leaf)?;
         self.make_room_for_leaves(1 + u64::from(!self.leaves.is_dirty(leaf)))?;
         self.room()?;
-        let mut scratch = self.begin_slots();
-        self.add_slot(&mut scratch, address, Some(block));
         let time = self.time_now();
+        self.append(address, Some(block));
         self.leaves.set(leaf, nth, time);
-        self.append(scratch)?;
+        self.end_append()?;
         self.flush_if_only_leaves_fit()
     }
 
@@ -123,9 +121,8 @@ impl Sq {
             self.write_dirty_leaves()?;
             while self.recent.filled() > 0 {
                 self.room()?;
-                let mut scratch = self.begin_slots();
-                self.add_slot(&mut scratch, DUMMY, None);
-                self.append(scratch)?;
+                self.append(DUMMY, None);
+                self.end_append()?;
             }
         }
         Ok(())
@@ -144,17 +141,12 @@ impl Sq {
     fn write_dirty_leaves(&mut self) -> Result {
         loop {
             let room = self.room()? as usize;
-            let mut scratch = self.begin_slots();
-            for (leaf, contents) in self.leaves.dirty().take(room) {
-                scratch.addresses.push(self.geometry.blocks + leaf);
-                scratch.contents.extend_from_slice(contents);
+            let dirty: Vec<u64> = self.leaves.dirty().take(room).collect();
+            for &leaf in &dirty {
+                self.append_leaf(leaf);
             }
-            let leaves: Vec<u64> = scratch.addresses.clone();
-            self.append(scratch)?;
-            for address in &leaves {
-                self.leaves.written(address - self.geometry.blocks);
-            }
-            if leaves.len() < room || self.leaves.dirty().next().is_none() {
+            self.end_append()?;
+            if dirty.len() < room || self.leaves.dirty().next().is_none() {
                 return Ok(());
             }
         }
@@ -165,15 +157,14 @@ impl Sq {
         (self.count / self.bucket()) as u32 + 1
     }
 
-    /// Slots that may be appended in one trip now, at least enough for one write; syncs first if
-    /// there is no room for that.
+    /// Slots that may be appended now, at least enough for one write; syncs first if there is no
+    /// room for that.
     fn room(&mut self) -> Result<u64> {
         self.writable()?;
-        let least = self.geometry.slots_per_write();
         let unsynced = self.count - self.synced.load(Ordering::Acquire);
         let mut room = self.geometry.unsynced_max - unsynced;
-        if room < least {
-            self.sync_shared()?;
+        if room < self.geometry.slots_per_write() {
+            self.sync()?;
             room = self.geometry.unsynced_max;
         }
         if self.count / self.bucket() >= FLUSHES_MAX {
@@ -185,71 +176,80 @@ impl Sq {
         let per_slot = u64::from(self.geometry.levels) + self.geometry.refresh() as u64 + 2;
         let under_key = (self.count - started + self.bucket()) * per_slot;
         if under_key * self.geometry.block_len as u64 > self.key_bytes_max.min(KEY_BYTES_MAX) {
-            self.sync_shared()?;
+            self.sync()?;
             self.begin_opening()?;
         }
-        let in_bucket = self.bucket() - self.recent.filled() as u64;
-        Ok(room.min(in_bucket).min(SLOTS_PER_TRIP))
+        Ok(room.min(self.bucket() - self.recent.filled() as u64))
     }
 
-    fn begin_slots(&mut self) -> WriteScratch {
-        let mut scratch = core::mem::take(&mut self.writer);
-        scratch.output.clear();
-        scratch.addresses.clear();
-        scratch.contents.clear();
-        scratch
-    }
-
-    /// Adds a slot to those to be appended; a dummy has no contents.
-    fn add_slot(&self, scratch: &mut WriteScratch, address: u64, contents: Option<&[u8]>) {
-        scratch.addresses.push(address);
+    /// Appends a slot; a dummy has no contents. There must be room, and [`Sq::end_append`] must
+    /// follow.
+    fn append(&mut self, address: u64, contents: Option<&[u8]>) {
+        let held = &mut self.writer;
+        held.addresses.push(address);
+        let begin = held.contents.len();
         match contents {
-            Some(contents) => scratch.contents.extend_from_slice(contents),
-            None => {
-                scratch.contents.resize(scratch.contents.len() + self.geometry.block_len, 0);
-            }
+            Some(contents) => held.contents.extend_from_slice(contents),
+            None => held.contents.resize(begin + self.geometry.block_len, 0),
         }
+        self.recent.push(address, Some(&held.contents[begin..]));
+        self.note_time(address, self.count / self.bucket());
+        self.count += 1;
     }
 
-    /// Appends the slots in `scratch` to the log; they end in one bucket. Flushes it if it is full.
-    fn append(&mut self, mut scratch: WriteScratch) -> Result {
-        let result = self.append_slots(&mut scratch);
-        self.writer = scratch;
-        // The counts of these slots have sealed something: they are not used again.
-        result.and_then(|()| self.flush_full()).inspect_err(|_| {
-            self.failed.store(true, Ordering::Release);
-        })
+    /// Appends a leaf of the map in its newest state.
+    fn append_leaf(&mut self, leaf: u64) {
+        let contents = self.leaves.written(leaf);
+        self.append(self.geometry.blocks + leaf, Some(&contents));
     }
 
-    fn append_slots(&mut self, s: &mut WriteScratch) -> Result {
-        let n = s.addresses.len();
-        if n == 0 {
+    /// Flushes the bucket if it is full.
+    fn end_append(&mut self) -> Result {
+        if (self.flushes + 1) * self.bucket() > self.count {
             return Ok(());
         }
-        let len = self.geometry.block_len;
-        s.output.add_write(&self.log, self.log_slot(self.count), n as u64, &self.log_cursor);
-        let (opening, keys) = self.keys.at_write(self.count);
-        let synced = self.synced.load(Ordering::Acquire);
-        for (i, (&address, plain)) in
-            s.addresses.iter().zip(s.contents.chunks_exact(len)).enumerate()
-        {
-            let count = self.count + i as u64;
-            keys.log.seal(opening, (count, synced), address, plain, s.output.slot_mut(i));
-        }
-        s.output.write(&*self.store)?;
-        s.output.advance(&mut self.log_cursor, n - 1);
-        let flush = self.count / self.bucket();
-        for (&address, plain) in s.addresses.iter().zip(s.contents.chunks_exact(len)) {
-            self.recent.push(address, Some(plain));
-            self.note_time(address, flush);
-        }
-        self.count += n as u64;
+        self.write_held()?;
+        // The counts of what it writes have sealed something: they are not used again.
+        self.flush().inspect_err(|_| self.failed.store(true, Ordering::Release))
+    }
+
+    /// Slots that have been handed to the store.
+    pub(super) fn written(&self) -> u64 {
+        self.count - self.writer.addresses.len() as u64
+    }
+
+    /// Hands the slots that are held back to the store.
+    pub(super) fn write_held(&mut self) -> Result {
+        let mut held = core::mem::take(&mut self.writer);
+        let result = self.write_slots(&mut held);
+        self.writer = held;
+        // Their counts have sealed something: they are not used again.
+        result.inspect_err(|_| self.failed.store(true, Ordering::Release))?;
+        self.writer.addresses.clear();
+        self.writer.contents.clear();
         Ok(())
     }
 
-    fn flush_full(&mut self) -> Result {
-        while (self.flushes + 1) * self.bucket() <= self.count {
-            self.flush()?;
+    fn write_slots(&mut self, held: &mut WriteScratch) -> Result {
+        let len = self.geometry.block_len;
+        let mut count = self.count - held.addresses.len() as u64;
+        let synced = self.synced.load(Ordering::Acquire);
+        let trips = held.addresses.chunks(SLOTS_PER_TRIP as usize);
+        for (addresses, contents) in trips.zip(held.contents.chunks(SLOTS_PER_TRIP as usize * len))
+        {
+            let n = addresses.len();
+            held.output.clear();
+            held.output.add_write(&self.log, self.log_slot(count), n as u64, &self.log_cursor);
+            let (opening, keys) = self.keys.at_write(count);
+            for (i, (&address, plain)) in
+                addresses.iter().zip(contents.chunks_exact(len)).enumerate()
+            {
+                let version = (count + i as u64, synced);
+                keys.log.seal(opening, version, address, plain, held.output.slot_mut(i));
+            }
+            held.output.write(&*self.store)?;
+            held.output.advance(&mut self.log_cursor, n - 1);
+            count += n as u64;
         }
         Ok(())
     }
