@@ -47,11 +47,26 @@ impl Sq {
 
     /// Everything that flush number `flushes` writes is there: from now on reads go by it.
     pub(super) fn end_flush(&mut self) {
+        for bucket in self.schedule.deliveries(self.schedule.last(), self.flushes) {
+            self.forget_times(self.slots_of(self.schedule.last(), bucket));
+        }
         self.flushes += 1;
         for level in &mut self.levels {
             level.forget_before(self.schedule.oldest(level.number, self.flushes));
         }
         self.recent.forget_before(self.schedule.oldest(0, self.flushes));
+    }
+
+    /// Forgets the times of blocks that `refreshes` have brought to the last level.
+    fn forget_times(&mut self, refreshes: Range<u64>) {
+        let (n, now) = (self.geometry.addresses(), self.now());
+        for r in refreshes {
+            let Some(nth) = self.timed(r % n) else { continue };
+            let time = self.times.get(nth, now);
+            if time.is_some_and(|time| self.schedule.refresh_of(time, r % n) <= r) {
+                self.times.set(nth, None);
+            }
+        }
     }
 
     fn deliveries_unsynced_max(&self) -> u64 {

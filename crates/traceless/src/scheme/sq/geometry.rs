@@ -1,6 +1,7 @@
 //! Sizes of everything that a `Sq` keeps on its store, from a handful of parameters.
 
 use super::schedule::Schedule;
+use super::times::Times;
 use crate::error::{Error, Result};
 use crate::scheme::log;
 use crate::seal::TAG_LEN;
@@ -17,10 +18,10 @@ pub const FANOUT_MAX: u32 = 1 << 10;
 pub const LEVELS_MAX: u8 = 40;
 /// Slots that may be written between two syncs, at most.
 pub const UNSYNCED_MAX: u64 = 1 << 14;
-/// Flushes in a life: times are kept in 4 bytes. 4 PiB of 4 KiB blocks, at 256 slots a bucket.
+/// Flushes in a life: times are kept in 4 bytes on the disk. 4 PiB of 4 KiB blocks, at 256 slots a bucket.
 pub const FLUSHES_MAX: u64 = u32::MAX as u64 - 1;
 
-/// Bytes of a time in the access-time map.
+/// Bytes of a time in the access-time map on the disk.
 pub const TIME_LEN: usize = 4;
 
 /// Names of the levels before the last, and of the last.
@@ -36,7 +37,7 @@ const LAST_NAME: &str = "last level";
 /// Where the access-time map and the maps of the generations lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapPlace {
-    /// In memory: 4 bytes a block, and about one a slot of a level.
+    /// In memory: 2 bytes a block, 4 in large volumes, and about one a slot of a level.
     Memory,
     /// Times in blocks of the ORAM itself, addresses in the entries of the levels.
     Disk,
@@ -335,9 +336,10 @@ impl Geometry {
     /// Bytes of memory that the maps take when it is open, about.
     pub fn map_memory(&self) -> u64 {
         let slots = 2 * self.pass() * u64::from(self.bucket);
+        let time_len = Times::bytes_each(Schedule::new(self).oldest_time());
         match self.map {
-            MapPlace::Memory => self.blocks * TIME_LEN as u64 + slots * 9 / 8,
-            MapPlace::Disk => self.leaves() * TIME_LEN as u64 + slots.div_ceil(log::STRIPE) * 8,
+            MapPlace::Memory => self.blocks * time_len + slots * 9 / 8,
+            MapPlace::Disk => self.leaves() * time_len + slots.div_ceil(log::STRIPE) * 8,
         }
     }
 }

@@ -49,13 +49,13 @@ impl Leaves {
     }
 
     /// Sets a time in a leaf that is kept.
-    pub fn set(&mut self, leaf: u64, nth: usize, time: u32) {
+    pub fn set(&mut self, leaf: u64, nth: usize, flush: u64) {
         self.clock += 1;
         let kept = self.kept.get_mut(&leaf).expect("it was fetched");
         kept.used = self.clock;
         kept.dirty = true;
         let at = nth * TIME_LEN;
-        kept.contents[at..at + TIME_LEN].copy_from_slice(&time.to_le_bytes());
+        kept.contents[at..at + TIME_LEN].copy_from_slice(&(flush as u32 + 1).to_le_bytes());
     }
 
     /// Notes that a leaf, which is kept, is written now, and returns its contents.
@@ -79,11 +79,11 @@ impl Leaves {
 #[derive(Default)]
 pub(super) struct LeafView {
     contents: Vec<u8>,
-    shown: Option<(u64, u32)>,
+    shown: Option<(u64, Option<u64>)>,
 }
 
 impl LeafView {
-    pub fn shows(&self, leaf: u64, time: u32) -> bool {
+    pub fn shows(&self, leaf: u64, time: Option<u64>) -> bool {
         self.shown == Some((leaf, time))
     }
 
@@ -95,7 +95,7 @@ impl LeafView {
     }
 
     /// It was read. It is shown again only if it is `lasting`.
-    pub fn end(&mut self, leaf: u64, time: u32, lasting: bool) {
+    pub fn end(&mut self, leaf: u64, time: Option<u64>, lasting: bool) {
         self.shown = lasting.then_some((leaf, time));
     }
 
@@ -104,10 +104,11 @@ impl LeafView {
     }
 }
 
-/// The time of block number `nth` of a leaf.
-pub(super) fn time_at(leaf: &[u8], nth: usize) -> u32 {
+/// The flush that carried block number `nth` of a leaf: one more stands there, and 0 for none.
+pub(super) fn time_at(leaf: &[u8], nth: usize) -> Option<u64> {
     let at = nth * TIME_LEN;
-    u32::from_le_bytes(leaf[at..at + TIME_LEN].try_into().expect("4 bytes"))
+    let time = u32::from_le_bytes(leaf[at..at + TIME_LEN].try_into().expect("4 bytes"));
+    u64::from(time).checked_sub(1)
 }
 
 impl Sq {
@@ -124,22 +125,31 @@ impl Sq {
         }
         let mut contents = vec![0; self.geometry.block_len];
         let address = self.geometry.blocks + leaf;
-        let time = self.times[leaf as usize];
+        let time = self.times.get(leaf as usize, self.now());
         self.read_one(address, time, &mut ChunkCache::default(), &mut contents)?;
         self.leaves.insert(leaf, contents);
         Ok(())
     }
 
-    /// Notes the flush that carries the newest write of `address`, a block of the ORAM, where it is
-    /// kept in memory.
-    pub(super) fn note_time(&mut self, address: u64, flush: u64) {
+    /// The number under which the time of `address`, a block of the ORAM, is kept in memory, if it
+    /// is.
+    pub(super) fn timed(&self, address: u64) -> Option<usize> {
         let nth = match self.geometry.map {
             MapPlace::Memory => Some(address),
             MapPlace::Disk => address.checked_sub(self.geometry.blocks),
         };
-        let Some(nth) = nth.and_then(|n| usize::try_from(n).ok()) else { return };
-        if let Some(time) = self.times.get_mut(nth) {
-            *time = flush as u32 + 1;
+        nth.and_then(|n| usize::try_from(n).ok()).filter(|&n| n < self.times.len())
+    }
+
+    /// Notes that flush number `flush` carries the newest write of `address`.
+    pub(super) fn note_time(&mut self, address: u64, flush: u64) {
+        if let Some(nth) = self.timed(address) {
+            self.times.set(nth, Some(flush));
         }
+    }
+
+    /// The flush that will carry what is written next.
+    pub(super) fn now(&self) -> u64 {
+        self.count / self.bucket()
     }
 }

@@ -29,6 +29,7 @@ mod read;
 mod recent;
 mod recover;
 mod schedule;
+mod times;
 mod write;
 
 pub use geometry::{
@@ -58,6 +59,7 @@ use merge::Merge;
 use read::ReadScratch;
 use recent::Recent;
 use schedule::Schedule;
+use times::Times;
 use write::WriteScratch;
 
 /// The scheme. See the [module](self).
@@ -75,9 +77,8 @@ pub struct Sq {
     main_cursor: Cursor,
     /// What is under way into each level from 1 on, the last included.
     merges: Vec<Option<Merge>>,
-    /// One more than the flush that carried each block of the map, or, with the map in memory, each
-    /// block; 0 is never.
-    times: Vec<u32>,
+    /// Of each block of the map, or, with the map in memory, of each block.
+    times: Times,
     leaves: Leaves,
     /// Slots of level 0 written.
     count: u64,
@@ -148,7 +149,7 @@ impl Sq {
 
     /// Bytes of memory that its maps and its buffers take now.
     pub fn memory(&self) -> (usize, usize) {
-        let maps = self.levels.iter().map(Level::memory).sum::<usize>() + self.times.len() * 4;
+        let maps = self.levels.iter().map(Level::memory).sum::<usize>() + self.times.memory();
         (maps, self.recent.memory())
     }
 
@@ -179,7 +180,10 @@ impl Sq {
             main_cursor: Cursor::at_start(main.layout()),
             recent: Recent::new(geometry.bucket, geometry.block_len),
             merges: (0..geometry.levels).map(|_| None).collect(),
-            times: vec![0; usize::try_from(timed).map_err(|_| Error::Geometry("map"))?],
+            times: Times::new(
+                usize::try_from(timed).map_err(|_| Error::Geometry("map"))?,
+                schedule.oldest_time(),
+            ),
             leaves: Leaves::default(),
             geometry,
             schedule,

@@ -13,6 +13,10 @@ use alloc::vec::Vec;
 /// Blocks fetched in one round trip, at most.
 const BLOCKS_PER_TRIP: usize = 256;
 
+/// Slots from one that is wanted to the next, at most, so that what lies between is read as well
+/// and thrown away: cheaper than another request.
+const READ_THROUGH: u64 = 8;
+
 /// Chunks of addresses that a reader remembers, with the maps on the disk.
 const CHUNKS_REMEMBERED: usize = 128;
 
@@ -20,9 +24,12 @@ const CHUNKS_REMEMBERED: usize = 128;
 #[derive(Default)]
 pub(super) struct ReadScratch {
     run: Run,
-    times: Vec<u32>,
+    times: Vec<Option<u64>>,
     found: Vec<Location>,
+    /// Numbers of the blocks to be fetched, as they lie on the store; and the slot of the run that
+    /// each is in.
     order: Vec<u32>,
+    fetched: Vec<u32>,
     chunks: ChunkCache,
     leaf: LeafView,
 }
@@ -67,7 +74,9 @@ impl Sq {
         scratch.times.clear();
         match self.geometry.map {
             MapPlace::Memory => {
-                scratch.times.extend(addrs.iter().map(|a| self.times[a.0 as usize]));
+                let now = self.now();
+                let times = addrs.iter().map(|a| self.times.get(a.0 as usize, now));
+                scratch.times.extend(times);
             }
             MapPlace::Disk => {
                 for addr in addrs {
@@ -85,7 +94,7 @@ impl Sq {
 
     /// Reads the blocks at `scratch.found`, in the order in which they lie on the store.
     fn fetch_found(&self, addrs: &[Addr], into: &mut [u8], scratch: &mut ReadScratch) -> Result {
-        let ReadScratch { run, found, order, .. } = scratch;
+        let ReadScratch { run, found, order, fetched, .. } = scratch;
         let len = self.geometry.block_len;
         order.clear();
         for (i, (location, into)) in found.iter().zip(into.chunks_exact_mut(len)).enumerate() {
@@ -100,30 +109,35 @@ impl Sq {
         }
         order.sort_unstable_by_key(|&i| found[i as usize]);
         run.clear();
+        fetched.clear();
         let mut rest = &order[..];
         while let [first, more @ ..] = rest {
             let from = found[*first as usize];
-            let mut count = 1;
-            while more.get(count - 1).is_some_and(|&i| follows(from, found[i as usize], count)) {
-                count += 1;
+            let (base, mut members, mut last) = (run.slots() as u32, 1, 0);
+            fetched.push(base);
+            while let Some(distance) = more.get(members - 1).and_then(|&i| {
+                distance(from, found[i as usize]).filter(|d| d - last <= READ_THROUGH)
+            }) {
+                fetched.push(base + distance as u32);
+                (members, last) = (members + 1, distance);
             }
-            self.add_location(from, count as u64, run);
-            rest = &rest[count..];
+            self.add_location(from, last + 1, run);
+            rest = &rest[members..];
         }
         run.read(&*self.store)?;
-        for (nth, &i) in order.iter().enumerate() {
-            let (entry, sealed) = run.slot(nth);
+        for (&nth, &i) in fetched.iter().zip(&*order) {
+            let (entry, sealed) = run.slot(nth as usize);
             let into = &mut into[i as usize * len..][..len];
             self.open_located(addrs[i as usize].0, found[i as usize], entry, sealed, into)?;
         }
         Ok(())
     }
 
-    /// Reads the newest copy of one block of the ORAM, which `time` is of.
+    /// Reads the newest copy of one block of the ORAM, which flush `time` carried.
     pub(super) fn read_one(
         &self,
         address: u64,
-        time: u32,
+        time: Option<u64>,
         chunks: &mut ChunkCache,
         into: &mut [u8],
     ) -> Result {
@@ -145,16 +159,15 @@ impl Sq {
         self.open_located(address, location, entry, sealed, into)
     }
 
-    /// Where the newest copy of `address` lies, if it was last written in the flush before `time`.
-    fn locate(&self, address: u64, time: u32, chunks: &mut ChunkCache) -> Result<Location> {
+    /// Where the newest copy of `address` lies, if flush `time` carried it.
+    fn locate(&self, address: u64, time: Option<u64>, chunks: &mut ChunkCache) -> Result<Location> {
         let refreshed = self.schedule.refreshed(self.flushes);
-        if time > 0 {
-            let time = u64::from(time - 1);
-            if self.schedule.refresh_of(time, address) >= refreshed {
-                let found = self.schedule.locate(time, self.flushes);
-                let (level, generation) = found.expect("not refreshed, so in a level");
-                return self.locate_in(level, generation, address, chunks);
-            }
+        if let Some(time) = time
+            && self.schedule.refresh_of(time, address) >= refreshed
+        {
+            let found = self.schedule.locate(time, self.flushes);
+            let (level, generation) = found.expect("not refreshed, so in a level");
+            return self.locate_in(level, generation, address, chunks);
         }
         let n = self.geometry.addresses();
         Ok(match refreshed - 1 - (refreshed - 1 - address) % n {
@@ -220,17 +233,17 @@ impl Sq {
         Ok(chunk.addresses.binary_search(&Some(address)).ok().map(|at| at as u64))
     }
 
-    fn time_on_disk(&self, address: u64, scratch: &mut ReadScratch) -> Result<u32> {
+    fn time_on_disk(&self, address: u64, scratch: &mut ReadScratch) -> Result<Option<u64>> {
         let (leaf, nth) = self.leaf_of(address);
         if let Some(contents) = self.leaves.get(leaf) {
             return Ok(super::leaves::time_at(contents, nth));
         }
-        let time = self.times[leaf as usize];
+        let time = self.times.get(leaf as usize, self.now());
         if !scratch.leaf.shows(leaf, time) {
             let contents = scratch.leaf.begin(self.geometry.block_len);
             self.read_one(self.geometry.blocks + leaf, time, &mut scratch.chunks, contents)?;
             // In the flush that is under way a leaf may be written again at the same time.
-            let lasting = u64::from(time) <= self.flushes;
+            let lasting = time.is_none_or(|time| time < self.flushes);
             scratch.leaf.end(leaf, time, lasting);
         }
         Ok(super::leaves::time_at(scratch.leaf.contents(), nth))
@@ -329,7 +342,7 @@ impl Sq {
         let mut chunks = ChunkCache::default();
         let mut block = vec![0; self.geometry.block_len];
         for leaf in 0..self.geometry.leaves() {
-            let time = self.times[leaf as usize];
+            let time = self.times.get(leaf as usize, self.now());
             match self.read_one(n + leaf, time, &mut chunks, &mut block) {
                 Err(Error::Tampered { place }) => damaged(place),
                 other => other?,
@@ -358,13 +371,13 @@ impl Sq {
     }
 }
 
-fn follows(first: Location, next: Location, distance: usize) -> bool {
-    let distance = distance as u64;
+/// Slots from `first` to `next`, which comes after it, if both are of one level.
+fn distance(first: Location, next: Location) -> Option<u64> {
     match (first, next) {
         (Location::Log(a), Location::Log(b)) | (Location::Main(a), Location::Main(b)) => {
-            b == a.wrapping_add(distance)
+            Some(b - a)
         }
-        (Location::Level(i, a), Location::Level(j, b)) => i == j && b == a.wrapping_add(distance),
-        _ => false,
+        (Location::Level(i, a), Location::Level(j, b)) if i == j => Some(b - a),
+        _ => None,
     }
 }

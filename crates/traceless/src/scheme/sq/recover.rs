@@ -5,8 +5,8 @@
 //! flushes, which may not have been synced either, are gone through one by one: a bucket that is
 //! not there whole is merged again from its sources, byte for byte as it was, under the same keys.
 
+use super::Sq;
 use super::keys::level_version;
-use super::{MapPlace, Sq};
 use crate::error::{Error, Place, Result};
 use crate::scheme::log::{DUMMY, STRIPE, entry_count, entry_synced};
 use crate::scheme::openings::State;
@@ -161,12 +161,12 @@ impl Sq {
     }
 
     fn note_newer_time(&mut self, address: u64, flush: u64) {
-        let nth = match self.geometry.map {
-            MapPlace::Memory => Some(address),
-            MapPlace::Disk => address.checked_sub(self.geometry.blocks),
-        };
-        if let Some(time) = nth.and_then(|n| self.times.get_mut(usize::try_from(n).ok()?)) {
-            *time = (*time).max(flush as u32 + 1);
+        // What has reached the last level needs no time, and must not keep an old one.
+        if let Some(nth) = self.timed(address)
+            && self.schedule.refresh_of(flush, address) >= self.schedule.refreshed(self.flushes)
+            && self.times.get(nth, self.now()).is_none_or(|known| known < flush)
+        {
+            self.times.set(nth, Some(flush));
         }
     }
 
@@ -295,7 +295,7 @@ impl Sq {
             return Ok(());
         }
         let current = self.recent.current().to_vec();
-        let time = self.time_now();
+        let now = self.now();
         for (i, &address) in current.iter().enumerate() {
             if address == DUMMY || address >= self.geometry.blocks {
                 continue;
@@ -307,7 +307,7 @@ impl Sq {
                 continue;
             }
             self.fetch_leaf(leaf)?;
-            self.leaves.set(leaf, nth, time);
+            self.leaves.set(leaf, nth, now);
         }
         Ok(())
     }

@@ -78,7 +78,7 @@ impl Schedule {
         self.refreshes_before(self.delivered(self.last(), flushes))
     }
 
-    /// The first refresh that carries what was written in flush `time` to `address`.
+    /// The first refresh that carries what was written to `address` in flush `time`.
     pub fn refresh_of(&self, time: u64, address: u64) -> u64 {
         (time / self.widths[self.last()] + 1) * self.addresses + address
     }
@@ -89,6 +89,11 @@ impl Schedule {
     pub fn locate(&self, time: u64, flushes: u64) -> Option<(usize, u64)> {
         let level = (0..self.last()).find(|&i| flushes < self.leaves(i, time))?;
         Some((level, time / self.widths[level]))
+    }
+
+    /// Flushes after which, at most, what was written has reached the last level.
+    pub fn oldest_time(&self) -> u64 {
+        self.starts[self.last()] + 2 * self.widths[self.last()] + 2
     }
 
     /// Flushes after which what was written in flush `time` is no longer looked for in `level`.

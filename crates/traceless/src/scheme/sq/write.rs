@@ -87,11 +87,11 @@ impl Sq {
             }
             n += 1;
         }
-        let time = self.time_now();
+        let now = self.now();
         for (addr, block) in addrs[..n].iter().zip(from.chunks_exact(self.geometry.block_len)) {
             self.append(addr.0, Some(block));
             let (leaf, nth) = self.leaf_of(addr.0);
-            self.leaves.set(leaf, nth, time);
+            self.leaves.set(leaf, nth, now);
             self.append_leaf(leaf);
         }
         self.end_append()?;
@@ -106,9 +106,9 @@ impl Sq {
         self.fetch_leaf(leaf)?;
         self.make_room_for_leaves(1 + u64::from(!self.leaves.is_dirty(leaf)))?;
         self.room()?;
-        let time = self.time_now();
+        let now = self.now();
         self.append(address, Some(block));
-        self.leaves.set(leaf, nth, time);
+        self.leaves.set(leaf, nth, now);
         self.end_append()?;
         self.flush_if_only_leaves_fit()
     }
@@ -152,11 +152,6 @@ impl Sq {
         }
     }
 
-    /// The time of what is written next, as it stands in the map.
-    pub(super) fn time_now(&self) -> u32 {
-        (self.count / self.bucket()) as u32 + 1
-    }
-
     /// Slots that may be appended now, at least enough for one write; syncs first if there is no
     /// room for that.
     fn room(&mut self) -> Result<u64> {
@@ -167,7 +162,7 @@ impl Sq {
             self.sync()?;
             room = self.geometry.unsynced_max;
         }
-        if self.count / self.bucket() >= FLUSHES_MAX {
+        if self.now() >= FLUSHES_MAX {
             return Err(Error::Geometry(
                 "its life is over: 2^32 buckets were written; make a new one",
             ));
@@ -193,7 +188,7 @@ impl Sq {
             None => held.contents.resize(begin + self.geometry.block_len, 0),
         }
         self.recent.push(address, Some(&held.contents[begin..]));
-        self.note_time(address, self.count / self.bucket());
+        self.note_time(address, self.now());
         self.count += 1;
     }
 

@@ -1,0 +1,89 @@
+//! The access-time map in memory: the flush that carried each block's newest write, until it has
+//! reached the last level.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Flush numbers from 0 on, or none; kept in 2 bytes where a block reaches the last level soon
+/// enough, so that numbers a whole round apart never stand in the map at once.
+pub(super) enum Times {
+    /// One more than the number modulo [`ROUND`]; 0 is none.
+    Short(Vec<u16>),
+    /// One more than the number; 0 is none.
+    Long(Vec<u32>),
+}
+
+/// Flushes that 2 bytes tell apart.
+const ROUND: u64 = u16::MAX as u64;
+
+impl Times {
+    /// Bytes that one takes, if none is older than `oldest` flushes.
+    pub fn bytes_each(oldest: u64) -> u64 {
+        if oldest < ROUND { 2 } else { 4 }
+    }
+
+    /// A map of `len` blocks that knows none.
+    pub fn new(len: usize, oldest: u64) -> Self {
+        match Self::bytes_each(oldest) {
+            2 => Self::Short(vec![0; len]),
+            _ => Self::Long(vec![0; len]),
+        }
+    }
+
+    /// The flush of block number `nth`, which is `now` or before it.
+    pub fn get(&self, nth: usize, now: u64) -> Option<u64> {
+        match self {
+            Self::Short(times) => {
+                let time = u64::from(times[nth]).checked_sub(1)?;
+                let ago = (now % ROUND + ROUND - time) % ROUND;
+                Some(now - ago)
+            }
+            Self::Long(times) => u64::from(times[nth]).checked_sub(1),
+        }
+    }
+
+    /// Sets the flush of block number `nth`, or that it has none any more.
+    pub fn set(&mut self, nth: usize, flush: Option<u64>) {
+        match self {
+            Self::Short(times) => times[nth] = flush.map_or(0, |f| (f % ROUND) as u16 + 1),
+            Self::Long(times) => times[nth] = flush.map_or(0, |f| f as u32 + 1),
+        }
+    }
+
+    /// Blocks in it.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Short(times) => times.len(),
+            Self::Long(times) => times.len(),
+        }
+    }
+
+    /// Bytes that it takes.
+    pub fn memory(&self) -> usize {
+        match self {
+            Self::Short(times) => times.len() * 2,
+            Self::Long(times) => times.len() * 4,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_come_back_as_long_as_they_are_young() {
+        for oldest in [1000, 1 << 20] {
+            let mut times = Times::new(3, oldest);
+            assert_eq!(times.get(1, 5), None);
+            for flush in [0, 1, 65_533, 65_534, 65_535, 65_536, 200_000, 4_000_000_000] {
+                times.set(1, Some(flush));
+                for age in [0, 1, 1000] {
+                    assert_eq!(times.get(1, flush + age), Some(flush));
+                }
+                times.set(1, None);
+                assert_eq!(times.get(1, flush), None);
+            }
+        }
+    }
+}
