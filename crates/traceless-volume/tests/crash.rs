@@ -37,15 +37,21 @@ use traceless::rng::{Rng, Seeded};
 use traceless_volume::format::AREAS_AT;
 use world::{Failure, How, Step, World, script};
 
-const THOROUGH: Effort =
-    Effort { exhaustive_max: 10, subsets: 200, cuts: 7, torn: 16, again_every: 100 };
+const THOROUGH: Effort = Effort {
+    exhaustive_max: 10,
+    subsets: 200,
+    cuts: 7,
+    torn: 16,
+    again_every: 100,
+    go_on_every: 3,
+};
 
 #[test]
 fn nothing_acknowledged_is_lost_at_any_crash() {
     for family in &FAMILIES {
         let sum = crash_everywhere(family);
         println!("{}: {sum}", family.name);
-        assert!(sum.points > 1000 && sum.subsets > 10_000 && sum.tears > 10_000, "{sum}");
+        assert!(sum.points > 400 && sum.subsets > 10_000 && sum.tears > 10_000, "{sum}");
         assert!(sum.again > 1000, "{sum}");
         assert!(sum.redone > 1000 && sum.shorter > 1000, "the crashes took nothing: {sum}");
     }
@@ -71,7 +77,8 @@ fn crash_everywhere(family: &Family) -> Tally {
     sum.into_inner().expect("nothing panics here")
 }
 
-const QUICK: Effort = Effort { exhaustive_max: 6, subsets: 60, cuts: 1, torn: 20, again_every: 60 };
+const QUICK: Effort =
+    Effort { exhaustive_max: 6, subsets: 60, cuts: 1, torn: 20, again_every: 60, go_on_every: 1 };
 
 /// Flushes, room made between them, kills and closes, with writes in flight before each.
 fn steps_for_faults() -> Vec<Step> {
@@ -145,7 +152,9 @@ fn encryption_in_place_is_torn() {
         .collect();
     let mut holds_a_prefix = |fate| {
         let crash = world.disk.mark();
-        pieces.iter().for_each(|piece| world.disk.put(piece, fate));
+        for piece in &pieces {
+            world.disk.put(piece, fate);
+        }
         let open = world.open(How::default()).expect("it opens");
         let held = [64, 65].map(|count| world.check(&open, &world.history[..count]).is_ok());
         world.disk.roll_back(crash);
@@ -185,7 +194,7 @@ fn an_opening_that_comes_twice_is_seen_unless_it_draws_anew() {
 /// then a run that is crashed everywhere.
 #[test]
 fn nothing_is_lost_in_random_rounds() {
-    Rounds::from_env(320, QUICK, THOROUGH).run();
+    Rounds::from_env(160, QUICK, THOROUGH).run();
 }
 
 /// A thousand openings of one write each; then they make dummies, so that old ones die out, while

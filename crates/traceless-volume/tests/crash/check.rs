@@ -2,7 +2,7 @@
 
 use crate::disk::{Event, Fate, Fault, Piece, mix, shape};
 use crate::nonces::Nonces;
-use crate::world::{How, Step, World};
+use crate::world::{How, Open, Step, World};
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use traceless::rng::{Rng, Seeded};
@@ -21,6 +21,8 @@ pub struct Effort {
     pub torn: usize,
     /// One of so many images is also crashed during its recovery.
     pub again_every: u64,
+    /// One of so many images is written to after its recovery.
+    pub go_on_every: u64,
 }
 
 /// What was done, for those who want to know that it was.
@@ -225,8 +227,9 @@ impl Checker {
 
     /// Everything that must hold for one image. Leaves the disk changed.
     fn recover_fully(&mut self, point: Point) -> Result<Recovery, String> {
-        let (images, world) = (self.tally.images(), &mut self.worlds[0]);
-        let read_only = images.is_multiple_of(4);
+        let (number, world) = (self.tally.images(), &mut self.worlds[0]);
+        let on = number.is_multiple_of(self.effort.go_on_every);
+        let read_only = number.is_multiple_of(4);
         let shown = if read_only { Some(look(world)?) } else { None };
         let open = world.open(How::default())?;
         let count = open.oram.writes();
@@ -239,17 +242,13 @@ impl Checker {
         }
         world.check(&open, &world.history[..count as usize])?;
         open.verify()?;
-        let mut nonces = point.recovery.map_or(Nonces::default(), |r| r.nonces.clone());
-        let log = world.disk.take_log();
-        nonces.note_after(Some((&world.nonces, point.until)), &log, 0)?;
-        let before = nonces.clone();
         drop(open);
         let tail = world.history.split_off(count as usize);
-        let went = go_on(world, &mut nonces, point, images, &places(&log));
+        let nonces = point.recovery.map_or(Nonces::default(), |r| r.nonces.clone());
+        let went = Recovered { world, nonces, point, number }.examine(count, on);
         world.history.truncate(count as usize);
         world.history.extend(tail);
-        went?;
-        Ok(Recovery { logs: [log, vec![]], count, nonces: before })
+        went
     }
 
     /// In words: what became of each piece of the epoch.
@@ -292,42 +291,73 @@ fn look(world: &mut World) -> Result<u64, String> {
     Ok(count as u64)
 }
 
-/// Opens it again, which must find nothing left to do, or write what the first opening wrote, to
-/// `first_places`; writes on; opens it once more.
-fn go_on(
-    world: &mut World,
-    nonces: &mut Nonces,
-    point: Point,
-    images: u64,
-    first_places: &[Vec<(u64, usize)>],
-) -> Result<(), String> {
-    let mut rng = Seeded::new(mix(images));
-    let mut open = world.open(How { expect_writes: point.promised, read_only: false })?;
-    let (found, count) = (open.oram.writes(), world.history.len() as u64);
-    if found != count {
-        return Err(format!("{found} writes at the second opening, {count} at the first"));
+/// A volume that was recovered after a crash.
+struct Recovered<'a> {
+    world: &'a mut World,
+    /// What its recovery sealed, and what the ones before it did.
+    nonces: Nonces,
+    point: Point<'a>,
+    /// Number of its image.
+    number: u64,
+}
+
+impl Recovered<'_> {
+    /// What the recovery that found `count` writes did, if all is well after it. Whether to write
+    /// `on`, too, is for the caller to say.
+    fn examine(mut self, count: u64, on: bool) -> Result<Recovery, String> {
+        let log = self.note()?;
+        let nonces = self.nonces.clone();
+        let open = self.open_again(&places(&log))?;
+        if on {
+            self.go_on(open)?;
+        }
+        Ok(Recovery { logs: [log, vec![]], count, nonces })
     }
-    world.check(&open, &world.history).map_err(|e| format!("at the second opening: {e}"))?;
-    let log = world.disk.take_log();
-    let written = places(&log);
-    if !written.is_empty() && written != first_places {
-        return Err(format!("the first opening wrote {first_places:?}, the second {written:?}"));
+
+    /// Opens it again, which must find nothing left to do, or write where the first opening did:
+    /// to `first_places`.
+    fn open_again(&mut self, first_places: &[Vec<(u64, usize)>]) -> Result<Open, String> {
+        let how = How { expect_writes: self.point.promised, read_only: false };
+        let open = self.world.open(how)?;
+        let (found, count) = (open.oram.writes(), self.world.history.len() as u64);
+        if found != count {
+            return Err(format!("{found} writes at the second opening, {count} at the first"));
+        }
+        let checked = self.world.check(&open, &self.world.history);
+        checked.map_err(|e| format!("at the second opening: {e}"))?;
+        let written = places(&self.note()?);
+        if !written.is_empty() && written != first_places {
+            return Err(format!(
+                "the first opening wrote {first_places:?}, the second {written:?}"
+            ));
+        }
+        Ok(open)
     }
-    nonces.note_after(Some((&world.nonces, point.until)), &log, 0)?;
-    let mut steps = vec![Step::Write(1), Step::Write(2), Step::Flush, Step::Write(1)];
-    if images.is_multiple_of(256) {
-        // Over whatever the crash has left anywhere.
-        steps.extend((0..=world.subject.around / 3).map(|_| Step::Write(3)));
+
+    /// Writes on, and opens it once more.
+    fn go_on(&mut self, mut open: Open) -> Result<(), String> {
+        let mut rng = Seeded::new(mix(self.number));
+        let mut steps = vec![Step::Write(1), Step::Write(2), Step::Flush, Step::Write(1)];
+        if self.number.is_multiple_of(256) {
+            // Over whatever the crash has left anywhere.
+            steps.extend((0..=self.world.subject.around / 3).map(|_| Step::Write(3)));
+        }
+        for step in steps {
+            self.world.step(&mut open, step, &mut rng)?;
+            self.note()?;
+        }
+        drop(open);
+        let open = self.world.open_whole()?;
+        self.note()?;
+        self.world.check(&open, &self.world.history).map_err(|e| format!("after writing on: {e}"))
     }
-    for step in steps {
-        world.step(&mut open, step, &mut rng)?;
-        let log = world.disk.take_log();
-        nonces.note_after(Some((&world.nonces, point.until)), &log, 0)?;
+
+    /// Takes the log, and looks for nonces used twice.
+    fn note(&mut self) -> Result<Vec<Event>, String> {
+        let log = self.world.disk.take_log();
+        self.nonces.note_after(Some((&self.world.nonces, self.point.until)), &log, 0)?;
+        Ok(log)
     }
-    drop(open);
-    let open = world.open_whole()?;
-    world.disk.take_log();
-    world.check(&open, &world.history).map_err(|e| format!("after writing on: {e}"))
 }
 
 /// The pieces between two syncs, of both workloads.

@@ -147,8 +147,8 @@ impl Disk {
         self.lock().log.push(mark);
     }
 
-    /// What was logged since it was last taken. What was sealed and not written is forgotten: nobody
-    /// has seen it.
+    /// What was logged since it was last taken. What was sealed and not written is forgotten:
+    /// nobody has seen it.
     pub fn take_log(&self) -> Vec<Event> {
         record::take();
         std::mem::take(&mut self.lock().log)
@@ -296,7 +296,7 @@ pub enum Fault {
     OneSuperblock,
     /// No new opening is kept.
     OpeningLost,
-    /// Every opening draws the same random bytes as all others: ids, and with them keys, come twice.
+    /// Every opening draws the same random bytes: ids, and with them keys, come twice.
     SameDraws,
 }
 

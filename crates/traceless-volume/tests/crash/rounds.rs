@@ -25,28 +25,30 @@ pub struct Rounds {
     /// Seed of each scheme's first round.
     first: u64,
     /// Rounds of each scheme.
-    rounds: u64,
+    count: u64,
     seconds: u64,
     effort: Effort,
     tell: bool,
 }
 
 impl Rounds {
-    /// The same few each time; or, if the environment (`TRACELESS_CRASH_`) asks for it, what it asks
-    /// for: `SCHEME`, the first `SEED`, `ROUNDS` of each scheme, `SECONDS`.
+    /// The same few each time, unless the environment asks for others: `TRACELESS_CRASH_` with
+    /// `SCHEME`, `SEED` of the first round, `ROUNDS` of each scheme, `SECONDS`.
     pub fn from_env(few: u64, quick: Effort, thorough: Effort) -> Self {
-        let name = variable::<String>("SCHEME");
-        let known = |f: &&Family| name.as_ref().is_none_or(|name| name == f.name);
-        let families: Vec<_> = FAMILIES.iter().filter(known).collect();
-        assert!(!families.is_empty(), "no scheme {name:?} is crashed");
+        let mut families: Vec<_> = FAMILIES.iter().collect();
+        if let Some(name) = variable::<String>("SCHEME") {
+            let names: Vec<_> = families.iter().map(|family| family.name).collect();
+            families.retain(|family| family.name == name);
+            assert!(!families.is_empty(), "{name} is not crashed; these are: {names:?}");
+        }
         let (rounds, seconds) = (variable("ROUNDS"), variable("SECONDS"));
         if rounds.is_none() && seconds.is_none() {
             let (seconds, tell) = (u64::MAX, false);
-            return Self { families, first: 0, rounds: few, seconds, effort: quick, tell };
+            return Self { families, first: 0, count: few, seconds, effort: quick, tell };
         }
         let first = variable("SEED").unwrap_or_else(|| System.below(1 << 40));
-        let (rounds, seconds) = (rounds.unwrap_or(u64::MAX), seconds.unwrap_or(u64::MAX));
-        Self { families, first, rounds, seconds, effort: thorough, tell: true }
+        let (count, seconds) = (rounds.unwrap_or(u64::MAX), seconds.unwrap_or(u64::MAX));
+        Self { families, first, count, seconds, effort: thorough, tell: true }
     }
 
     /// Does them on two threads. Panics at the first violation, and tells how to see it again.
@@ -95,7 +97,7 @@ impl Rounds {
         let mut state = state.lock().expect("nothing panics under this lock");
         let seconds = clock.now() / 1_000_000_000;
         let (nth, round) = (state.next % self.families.len(), state.next / self.families.len());
-        if !state.violations.is_empty() || round as u64 >= self.rounds || seconds >= self.seconds {
+        if !state.violations.is_empty() || round as u64 >= self.count || seconds >= self.seconds {
             return None;
         }
         state.next += 1;
