@@ -42,8 +42,8 @@ const THOROUGH: Effort = Effort {
     subsets: 200,
     cuts: 7,
     torn: 16,
-    again_every: 100,
-    go_on_every: 3,
+    again_every: 250,
+    go_on_every: 4,
 };
 
 #[test]

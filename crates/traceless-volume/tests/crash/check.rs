@@ -338,7 +338,7 @@ impl Recovered<'_> {
     fn go_on(&mut self, mut open: Open) -> Result<(), String> {
         let mut rng = Seeded::new(mix(self.number));
         let mut steps = vec![Step::Write(1), Step::Write(2), Step::Flush, Step::Write(1)];
-        if self.number.is_multiple_of(256) {
+        if self.number.is_multiple_of(240) {
             // Over whatever the crash has left anywhere.
             steps.extend((0..=self.world.subject.around / 3).map(|_| Step::Write(3)));
         }
