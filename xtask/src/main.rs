@@ -1,6 +1,7 @@
-//! Chores of the repository: `cargo xtask tidy` and `cargo xtask floors`.
+//! Chores of the repository: `cargo xtask tidy`, `cargo xtask floors` and `cargo xtask crash`.
 #![forbid(unsafe_code)]
 
+mod crash;
 mod floors;
 mod rust_text;
 mod tidy;
@@ -19,7 +20,11 @@ cargo xtask floors [GROUP] [--json] [--quick]
     Measures a group of floors (bench/floors.toml) in one run and prints how far each row is from
     its floor; without GROUP, every group that has rows. --quick measures for a shorter time.
 
-Exit codes: 0 done, 1 tidy has findings, 2 the command could not do its work.";
+cargo xtask crash [--rounds N] [--seconds N] [--scheme NAME] [--seed N]
+    Crashes random volumes of each scheme, everywhere, for so many rounds or so long; 60 seconds if
+    nothing is said. Tells how far it is. What it finds comes with the command that shows it again.
+
+Exit codes: 0 done, 1 tidy or crash found something, 2 the command could not do its work.";
 
 /// What a command came to, apart from failing outright.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +56,7 @@ fn run(args: &[&str]) -> Result<Outcome, String> {
         ["tidy"] => tidy::run(&root()?, false),
         ["tidy", "--fix"] => tidy::run(&root()?, true),
         ["tidy", rest @ ..] => Err(format!("tidy does not know {rest:?}; it takes --fix")),
+        ["crash", rest @ ..] => crash::run(&root()?, &crash::Options::parse(rest)?),
         ["floors", rest @ ..] => floors::run(&root()?, &floors::Options::parse(rest)?),
         [other, ..] => Err(format!("unknown command {other}\n\n{HELP}")),
     }
@@ -71,14 +77,15 @@ mod tests {
 
     #[test]
     fn help_is_not_an_error() {
-        for args in [&["--help"][..], &["tidy", "--help"], &["floors", "-h"], &["help"]] {
+        for args in [&["--help"][..], &["tidy", "--help"], &["crash", "-h"], &["help"]] {
             assert_eq!(run(args), Ok(Outcome::Clean));
         }
     }
 
     #[test]
     fn unknown_words_are_errors() {
-        for args in [&[][..], &["tydi"], &["tidy", "--fxi"], &["floors", "--jsn"]] {
+        for args in [&[][..], &["tydi"], &["tidy", "--fxi"], &["floors", "--jsn"], &["crash", "9"]]
+        {
             assert!(run(args).is_err(), "{args:?}");
         }
     }

@@ -3,117 +3,69 @@
 //! while it recovers. Afterwards it must hold a prefix of the writes, at least as long as the last
 //! flush; opening it must write the same places whatever the data; no nonce may cover two contents.
 //!
-//! `TRACELESS_CRASH_ROUNDS=n` lives n random lives instead of a few.
+//! `cargo xtask crash` goes on with random volumes for as long as one likes.
 
+#[path = "crash/cases.rs"]
+mod cases;
 #[path = "crash/check.rs"]
 mod check;
 #[path = "crash/disk.rs"]
 mod disk;
 #[path = "crash/lives.rs"]
 mod lives;
+#[path = "crash/mutants.rs"]
+mod mutants;
 #[path = "crash/nonces.rs"]
 mod nonces;
+#[path = "crash/rounds.rs"]
+mod rounds;
+#[path = "crash/subjects.rs"]
+mod subjects;
 #[path = "crash/world.rs"]
 mod world;
 
-use check::{Checker, Effort, Tally};
-use disk::{Fate, Fault};
+use cases::{Case, HEALTHY};
+use check::{Effort, Tally};
+use disk::{Event, Fate, Fault};
 use lives::Life;
+use rounds::Rounds;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use subjects::{FAMILIES, Family, Subject, detwo};
+use traceless::build::SchemeConfig;
 use traceless::rng::{Rng, Seeded};
-use traceless::scheme::detwo::{Geometry, Refresh};
 use traceless_volume::format::AREAS_AT;
 use world::{Failure, How, Step, World, script};
 
-fn geometry(blocks: u64, block_len: usize, k: &str, map_tiers: u8, unsynced_max: u64) -> Geometry {
-    let refresh = Refresh::parse(k).expect("a ratio");
-    let geometry = Geometry { blocks, block_len, refresh, map_tiers, unsynced_max };
-    geometry.check().expect("a geometry that works");
-    geometry
-}
-
-/// A run to crash: where it begins in the life of the volume, and its steps.
-#[derive(Clone)]
-struct Case {
-    geometry: Geometry,
-    /// Bytes of the store's unit.
-    unit: usize,
-    /// Writes made before it.
-    before: u64,
-    steps: Vec<Step>,
-    seed: u64,
-    /// Of each of the two volumes.
-    faults: [Fault; 2],
-}
-
-impl Case {
-    /// Two volumes that have done the same steps, on different addresses and data.
-    fn run(&self) -> Result<[World; 2], String> {
-        let make = |salt, fault| -> Result<World, Failure> {
-            let mut world = World::create(self.geometry, self.unit, salt);
-            let mut rng = Seeded::new(self.seed + salt);
-            let before = script(self.seed, self.before, self.geometry.unsynced_max);
-            world.run(&before, &mut rng)?;
-            world.fault = fault;
-            world.run(&self.steps, &mut rng)?;
-            Ok(world)
-        };
-        Ok([make(100, self.faults[0])?, make(101, self.faults[1])?])
-    }
-
-    fn check(&self, effort: Effort) -> Result<Tally, String> {
-        let mut checker = Checker::new(self.run()?, effort, self.seed);
-        checker.check()?;
-        Ok(checker.tally)
-    }
-}
-
-/// Cases that begin at the birth of a volume, and before each ring and stripe begins anew.
-fn cases() -> Vec<Case> {
-    let geometries = [
-        (geometry(24, 512, "1", 0, 2), 10),
-        (geometry(24, 512, "3", 0, 4), 9),
-        (geometry(32, 512, "3.5", 0, 3), 8),
-        (geometry(48, 512, "1/3", 0, 5), 14),
-        (geometry(24, 4096, "1", 0, 3), 9),
-        (geometry(64, 4096, "3", 0, 2), 8),
-        (geometry(130, 512, "1", 1, 2), 7),
-        (geometry(100, 512, "1/3", 1, 3), 9),
-        (geometry(500, 512, "3.5", 1, 2), 5),
-        (geometry(40, 64, "1", 0, 6), 9),
-    ];
-    let mut list = vec![];
-    for (i, (geometry, writes)) in geometries.into_iter().enumerate() {
-        let [hold, main] = nonces::Areas::new(&geometry).slots();
-        // Writes that bring the refreshes to the beginning of that main slot.
-        let until = |slot: u64| geometry.refresh.writes_for(slot.saturating_sub(geometry.blocks));
-        for (j, event) in [0, 64, hold, until(256), until(main)].into_iter().enumerate() {
-            let before = event.saturating_sub(writes / 2);
-            let (seed, unit) = (100 * i as u64 + 10 * j as u64, [512, 4096][(i + j) % 3 / 2]);
-            let (steps, faults) = (script(seed + 1, writes, geometry.unsynced_max), HEALTHY);
-            list.push(Case { geometry, unit, before, steps, seed, faults });
-        }
-    }
-    list
-}
-
-const HEALTHY: [Fault; 2] = [Fault::None; 2];
-
-const THOROUGH: Effort = Effort { exhaustive_max: 10, subsets: 80, torn: 16, again_every: 100 };
+const THOROUGH: Effort = Effort {
+    exhaustive_max: 10,
+    subsets: 200,
+    cuts: 7,
+    torn: 16,
+    again_every: 250,
+    go_on_every: 4,
+};
 
 #[test]
 fn nothing_acknowledged_is_lost_at_any_crash() {
-    let cases = cases();
+    for family in &FAMILIES {
+        let sum = crash_everywhere(family);
+        println!("{}: {sum}", family.name);
+        assert!(sum.points > 400 && sum.subsets > 10_000 && sum.tears > 10_000, "{sum}");
+        assert!(sum.again > 1000, "{sum}");
+        assert!(sum.redone > 1000 && sum.shorter > 1000, "the crashes took nothing: {sum}");
+    }
+}
+
+/// All cases of a family, on two threads.
+fn crash_everywhere(family: &Family) -> Tally {
+    let cases = Case::all(family);
     let (next, sum) = (AtomicUsize::new(0), Mutex::new(Tally::default()));
     let work = || {
         while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
             match case.check(THOROUGH) {
                 Ok(tally) => *sum.lock().expect("nothing panics here") += tally,
-                Err(what) => panic!(
-                    "{:?}, units of {}, {} writes before, seed {}, {:?}:\n{what}",
-                    case.geometry, case.unit, case.before, case.seed, case.steps
-                ),
+                Err(what) => panic!("{case}:\n{what}"),
             }
         }
     };
@@ -122,21 +74,16 @@ fn nothing_acknowledged_is_lost_at_any_crash() {
         work();
         other.join().expect("no violation");
     });
-    let sum = *sum.lock().expect("nothing panics here");
-    println!(
-        "{} crash images, {} of them during a recovery; {} recoveries redid refreshes",
-        sum.images, sum.again, sum.redone
-    );
-    assert!(sum.images > 10_000 && sum.again > 1000, "{sum:?}");
-    assert!(sum.redone > 1000 && sum.shorter > 1000, "the crashes took nothing: {sum:?}");
+    sum.into_inner().expect("nothing panics here")
 }
 
-const QUICK: Effort = Effort { exhaustive_max: 6, subsets: 60, torn: 20, again_every: 60 };
+const QUICK: Effort =
+    Effort { exhaustive_max: 6, subsets: 60, cuts: 1, torn: 20, again_every: 60, go_on_every: 1 };
 
-#[test]
-fn every_planted_fault_is_found() {
+/// Flushes, room made between them, kills and closes, with writes in flight before each.
+fn steps_for_faults() -> Vec<Step> {
     use Step::{Close, Flush, Kill, Write};
-    let steps = vec![
+    vec![
         Write(1),
         Write(1),
         Flush,
@@ -156,78 +103,117 @@ fn every_planted_fault_is_found() {
         Write(2),
         Flush,
         Write(1),
-    ];
-    for geometry in [geometry(24, 512, "1", 0, 2), geometry(130, 512, "1", 1, 2)] {
-        let case = |faults| {
-            let (unit, before, seed, steps) = (512, 80, 9, steps.clone());
-            Case { geometry, unit, before, steps, seed, faults }.check(QUICK)
-        };
-        let tally = case(HEALTHY).expect("a sound volume is found sound");
-        println!("sound through {} crash images", tally.images);
-        let faults = [
-            Fault::FlushLost(1),
-            Fault::FlushLost(2),
-            Fault::FlushLost(3),
-            Fault::FlushLost(4),
-            Fault::RoomLost,
-            Fault::RecoveryLost,
-            Fault::SuperblocksLost,
-            Fault::RedoLost,
-            Fault::OneSuperblock,
-            Fault::OpeningLost,
-        ];
-        for fault in faults {
-            let found = case([fault; 2]).expect_err("a planted fault went unnoticed");
-            println!("{fault:?}: {}", found.lines().next().unwrap_or_default());
+    ]
+}
+
+#[test]
+fn every_planted_fault_is_found() {
+    for family in &FAMILIES {
+        for (subject, before) in (family.faulty)() {
+            let steps = steps_for_faults();
+            let sound = Case { subject, unit: 512, before, steps, seed: 9, faults: HEALTHY };
+            let tally = sound.check(QUICK).expect("a sound volume is found sound");
+            println!("{}: sound through {} crash images", family.name, tally.images());
+            for &fault in family.faults {
+                let case = Case { faults: [fault; 2], ..sound.clone() };
+                let found = case.check(QUICK).expect_err("a planted fault went unnoticed");
+                println!("{fault:?}: {}", found.lines().next().unwrap_or_default());
+                assert!(fault != Fault::SameDraws || found.contains("two contents"), "{found}");
+            }
+            let case = Case { faults: [Fault::None, Fault::RedoLost], ..sound.clone() };
+            let found = case.check(QUICK).expect_err("the places went unnoticed");
+            assert!(found.contains("told apart"), "{found}");
+            let subject = Subject { open: mutants::open_unsynced, ..sound.subject.clone() };
+            let found = Case { subject, ..sound }.check(QUICK).expect_err("no sync is no flush");
+            println!("no sync at all: {}", found.lines().next().unwrap_or_default());
         }
-        let found = case([Fault::None, Fault::RedoLost]).expect_err("the places went unnoticed");
-        assert!(found.contains("told apart"), "{found}");
     }
 }
 
-/// Whoever puts old superblocks back makes an opening's number come twice. Its id differs, so the
-/// volume is right; but the test must see that one number has two contents.
+/// Encryption in place has one copy of each block. The crashes that others survive must tear it.
 #[test]
-fn a_number_that_comes_twice_is_seen() {
-    let mut world = World::create(geometry(24, 512, "1", 0, 2), 512, 5);
+fn encryption_in_place_is_torn() {
+    let config = SchemeConfig::Plain { blocks: 8, block_len: 4096 };
+    let mut world = World::create(Subject::new(config, 8, vec![0], 8), 512, 1);
     let mut rng = Seeded::new(1);
-    world.run(&script(1, 30, 2), &mut rng).expect("sound");
-    let superblocks = world.disk.snapshot()[..AREAS_AT as usize].to_vec();
-    for expected in [true, false] {
-        world.disk.put(&disk::Piece { at: 0, bytes: superblocks.clone() }, Fate::Kept);
-        world.history.truncate(30);
-        let mut open = world.open(How::default()).expect("it opens");
-        world.step(&mut open, Step::Write(1), &mut rng).expect("it works");
-        let noted = world.record(&open).map_err(String::from);
-        assert_eq!(noted.is_ok(), expected, "{noted:?}");
-        assert!(expected || noted.unwrap_err().contains("one nonce, two contents"));
+    let mut open = world.open(How::default()).expect("it opens");
+    let mut step = |world: &mut World, step| world.step(&mut open, step, &mut rng);
+    step(&mut world, Step::Write(64)).expect("it works");
+    step(&mut world, Step::Flush).expect("it works");
+    world.disk.take_log();
+    let synced = world.disk.mark();
+    step(&mut world, Step::Write(1)).expect("it works");
+    let log = world.disk.take_log();
+    world.disk.roll_back(synced);
+    let pieces: Vec<_> = log
+        .iter()
+        .filter_map(|event| if let Event::Write(pieces, _) = event { Some(pieces) } else { None })
+        .flatten()
+        .collect();
+    let mut holds_a_prefix = |fate| {
+        let crash = world.disk.mark();
+        for piece in &pieces {
+            world.disk.put(piece, fate);
+        }
+        let open = world.open(How::default()).expect("it opens");
+        let held = [64, 65].map(|count| world.check(&open, &world.history[..count]).is_ok());
+        world.disk.roll_back(crash);
+        held
+    };
+    assert_eq!(holds_a_prefix(Fate::Lost), [true, false]);
+    assert_eq!(holds_a_prefix(Fate::Kept), [false, true]);
+    assert_eq!(holds_a_prefix(Fate::Tail(1)), [false, false], "a torn block went unnoticed");
+}
+
+/// Whoever puts old superblocks back makes an opening's number come twice. Its id is drawn anew, so
+/// no nonce covers two contents. Were it not, the record of the sealers would show it.
+#[test]
+fn an_opening_that_comes_twice_is_seen_unless_it_draws_anew() {
+    for fault in [Fault::None, Fault::SameDraws] {
+        let mut world = World::create(detwo(24, 512, "1", 0, 2), 512, 5);
+        let mut rng = Seeded::new(1);
+        world.run(&script(1, 30, 2), &mut rng).expect("sound");
+        let superblocks = world.disk.snapshot()[..AREAS_AT as usize].to_vec();
+        world.fault = fault;
+        let mut noted = || {
+            world.disk.put(&disk::Piece { at: 0, bytes: superblocks.clone() }, Fate::Kept);
+            world.history.truncate(30);
+            let mut open = world.open(How::default()).expect("it opens");
+            world.step(&mut open, Step::Write(1), &mut rng).expect("it works");
+            world.record().map_err(String::from)
+        };
+        assert_eq!(noted(), Ok(()));
+        match fault {
+            Fault::None => assert_eq!(noted(), Ok(())),
+            _ => assert!(noted().unwrap_err().contains("one nonce, two contents")),
+        }
     }
 }
 
-/// Lives of ten crashes each, at any request, also while recovering.
+/// Random volumes: lives of ten crashes each, at any request, also while recovering; and now and
+/// then a run that is crashed everywhere.
 #[test]
-fn nothing_is_lost_in_random_lives() {
-    let rounds = std::env::var("TRACELESS_CRASH_ROUNDS").ok();
-    let rounds = rounds.map_or(300, |n| n.parse().expect("a number of lives"));
-    for seed in 0..rounds {
-        let mut life = Life::random(seed);
-        life.live(10).unwrap_or_else(|e| panic!("{:?}, seed {seed}: {e}", life.world.geometry));
-    }
-    println!("{} crashes in {rounds} lives", 10 * rounds);
+fn nothing_is_lost_in_random_rounds() {
+    Rounds::from_env(160, QUICK, THOROUGH).run();
 }
 
 /// A thousand openings of one write each; then they make dummies, so that old ones die out, while
 /// the power goes again and again.
 #[test]
 fn a_thousand_openings_die_out() {
-    let world = World::create(geometry(1100, 512, "1", 0, 16), 512, 3);
+    let world = World::create(detwo(1100, 512, "1", 0, 16), 512, 3);
     let mut life = Life::new(world, Seeded::new(3));
+    let mut openings_max = 0;
     for round in 0..1150 {
         let mut open = life.recover().unwrap_or_else(|e| panic!("round {round}: {e:?}"));
+        // docs/format.md, section 5: a head, then the openings.
+        let openings = (open.state_len() - 16) / 32;
+        openings_max = openings_max.max(openings);
+        life.dummies = openings >= 999;
         for step in [Step::Write(1), Step::Flush] {
             life.world.step(&mut open, step, &mut life.rng).expect("it works");
         }
-        life.world.record(&open).expect("no nonce twice");
+        life.world.record().expect("no nonce twice");
         drop(open);
         if round % 10 == 0 {
             life.crash();
@@ -240,5 +226,5 @@ fn a_thousand_openings_die_out() {
             life.crash();
         }
     }
-    assert!((1000..1100).contains(&life.openings_max), "{} openings", life.openings_max);
+    assert!((1000..1100).contains(&openings_max), "{openings_max} openings");
 }

@@ -1,8 +1,8 @@
 //! Every crash of a run, and what must hold after each.
 
 use crate::disk::{Event, Fate, Fault, Piece, mix, shape};
-use crate::nonces::{Nonces, Opening};
-use crate::world::{How, Step, World};
+use crate::nonces::Nonces;
+use crate::world::{How, Open, Step, World};
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use traceless::rng::{Rng, Seeded};
@@ -15,31 +15,63 @@ pub struct Effort {
     pub exhaustive_max: usize,
     /// Random subsets where there are more.
     pub subsets: usize,
+    /// Places at which each piece is torn, at most: between any two sectors if it has few.
+    pub cuts: u64,
     /// Random images with torn pieces, for each epoch.
     pub torn: usize,
     /// One of so many images is also crashed during its recovery.
     pub again_every: u64,
+    /// One of so many images is written to after its recovery.
+    pub go_on_every: u64,
 }
 
 /// What was done, for those who want to know that it was.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Tally {
-    /// Images after a crash.
-    pub images: u64,
-    /// Of these, those of a crash during a recovery.
+    /// Points of runs at which the power went: before, between and after requests and syncs.
+    pub points: u64,
+    /// Images after a crash that kept some pieces and lost others.
+    pub subsets: u64,
+    /// Images after a crash that tore pieces.
+    pub tears: u64,
+    /// Images, of either kind, of a second crash, during the recovery from the first.
     pub again: u64,
-    /// Recoveries that redid refreshes.
+    /// Recoveries that wrote more than a superblock.
     pub redone: u64,
     /// Recoveries that found fewer writes than might have been seen.
     pub shorter: u64,
+    /// Crashes of random lives.
+    pub crashes: u64,
+}
+
+impl Tally {
+    /// Images after a crash.
+    pub fn images(&self) -> u64 {
+        self.subsets + self.tears
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { points, subsets, tears, again, redone, shorter, crashes } = self;
+        write!(
+            f,
+            "{points} crash points, {subsets} subsets, {tears} tears, {again} of these double \
+             crashes; {redone} recoveries wrote, {shorter} found fewer writes than were sent; \
+             {crashes} crashes of random lives"
+        )
+    }
 }
 
 impl std::ops::AddAssign for Tally {
     fn add_assign(&mut self, other: Self) {
-        self.images += other.images;
+        self.points += other.points;
+        self.subsets += other.subsets;
+        self.tears += other.tears;
         self.again += other.again;
         self.redone += other.redone;
         self.shorter += other.shorter;
+        self.crashes += other.crashes;
     }
 }
 
@@ -87,7 +119,8 @@ impl Checker {
         for world in &mut self.worlds {
             world.disk.reset(&world.base);
             // Most faults are in the run: what comes after the crash is sound.
-            if !matches!(world.fault, Fault::RedoLost | Fault::OpeningLost) {
+            let of_recovery = [Fault::RedoLost, Fault::OpeningLost, Fault::SameDraws];
+            if !of_recovery.contains(&world.fault) {
                 world.fault = Fault::None;
             }
         }
@@ -102,9 +135,10 @@ impl Checker {
         for (i, pair) in logs[0].iter().zip(logs[1]).enumerate() {
             if point.recovery.is_none() {
                 point.until = i;
+                self.tally.points += u64::from(matches!(pair.0, Event::Write(..) | Event::Sync));
             }
             match pair {
-                (Event::Write(a), Event::Write(b)) => epoch.add(a, b, point.submitted),
+                (Event::Write(a, _), Event::Write(b, _)) => epoch.add(a, b, point.submitted),
                 (Event::Sync, _) => {
                     self.crash_epoch(&epoch, point)?;
                     for (world, pieces) in self.worlds.iter().zip(&epoch.pieces) {
@@ -116,10 +150,13 @@ impl Checker {
                 }
                 (&Event::Submitted(n), _) => point.submitted = n,
                 (&Event::Promised(n), _) => point.promised = n,
-                (Event::Write(_), _) => unreachable!("the logs are alike"),
+                (Event::Write(..), _) => unreachable!("the logs are alike"),
             }
         }
-        point.until = point.until.max(if point.recovery.is_none() { logs[0].len() } else { 0 });
+        if point.recovery.is_none() {
+            point.until = logs[0].len();
+            self.tally.points += 1;
+        }
         self.crash_epoch(&epoch, point)
     }
 
@@ -131,6 +168,8 @@ impl Checker {
                     world.disk.put(piece, fate);
                 }
             }
+            let torn = fates.iter().any(|fate| fate.is_torn());
+            *if torn { &mut self.tally.tears } else { &mut self.tally.subsets } += 1;
             let submitted = epoch.submitted(&fates).max(point.promised);
             self.crashed(Point { submitted, ..point })
                 .map_err(|what| format!("{what}\n{}", self.tell(epoch, &fates, point)))?;
@@ -143,11 +182,10 @@ impl Checker {
 
     /// Checks the images that the disks hold, and perhaps crashes their recovery.
     fn crashed(&mut self, point: Point) -> Result<(), String> {
-        self.tally.images += 1;
         self.tally.again += u64::from(point.recovery.is_some());
         let checked = catch_unwind(AssertUnwindSafe(|| self.recover_both(point)));
         let recovery = checked.unwrap_or_else(|_| Err("it panicked".into()))?;
-        let again = mix(self.tally.images).is_multiple_of(self.effort.again_every);
+        let again = mix(self.tally.images()).is_multiple_of(self.effort.again_every);
         if point.recovery.is_some() || !again {
             return Ok(());
         }
@@ -164,7 +202,7 @@ impl Checker {
         let marks = self.worlds.each_ref().map(|world| world.disk.mark());
         for world in &mut self.worlds {
             // Random ids of their own for each image, the same in each run of the test.
-            world.draws = 1000 * self.tally.images;
+            world.draws = 1000 * self.tally.images();
         }
         let mut recovery = self.recover_fully(point)?;
         self.worlds[0].disk.roll_back(marks[0]);
@@ -189,8 +227,9 @@ impl Checker {
 
     /// Everything that must hold for one image. Leaves the disk changed.
     fn recover_fully(&mut self, point: Point) -> Result<Recovery, String> {
-        let (images, world) = (self.tally.images, &mut self.worlds[0]);
-        let read_only = images.is_multiple_of(4);
+        let (number, world) = (self.tally.images(), &mut self.worlds[0]);
+        let on = number.is_multiple_of(self.effort.go_on_every);
+        let read_only = number.is_multiple_of(4);
         let shown = if read_only { Some(look(world)?) } else { None };
         let open = world.open(How::default())?;
         let count = open.oram.writes();
@@ -202,17 +241,14 @@ impl Checker {
             return Err(format!("{count} writes, but {shown:?} when opened for reading only"));
         }
         world.check(&open, &world.history[..count as usize])?;
-        let mut nonces = point.recovery.map_or(Nonces::default(), |r| r.nonces.clone());
-        let log = world.disk.take_log();
-        note(world, &mut nonces, &log, &open.openings(), point, count)?;
-        let before = nonces.clone();
+        open.verify()?;
         drop(open);
         let tail = world.history.split_off(count as usize);
-        let went = go_on(world, &mut nonces, point, images);
+        let nonces = point.recovery.map_or(Nonces::default(), |r| r.nonces.clone());
+        let went = Recovered { world, nonces, point, number }.examine(count, on);
         world.history.truncate(count as usize);
         world.history.extend(tail);
-        went?;
-        Ok(Recovery { logs: [log, vec![]], count, nonces: before })
+        went
     }
 
     /// In words: what became of each piece of the epoch.
@@ -222,7 +258,7 @@ impl Checker {
             point.until, point.promised
         );
         for (i, (piece, fate)) in epoch.pieces[0].iter().zip(fates).enumerate() {
-            let what = self.worlds[0].areas.describe(piece);
+            let what = self.worlds[0].describe(piece);
             let request = epoch.requests[i];
             write!(text, "\n  request {request}: {what}: {fate:?}").expect("a string takes it");
         }
@@ -234,15 +270,11 @@ fn in_other(what: &str) -> String {
     format!("in the other workload: {what}")
 }
 
-fn note(
-    world: &World,
-    nonces: &mut Nonces,
-    log: &[Event],
-    openings: &[Opening],
-    point: Point,
-    count: u64,
-) -> Result<(), String> {
-    nonces.note_after(Some((&world.nonces, point.until)), &world.areas, log, 0, openings, count)
+/// Where in the areas a log wrote.
+fn places(log: &[Event]) -> Vec<Vec<(u64, usize)>> {
+    let mut requests = shape(log);
+    requests.retain(|request| request.iter().any(|&(at, _)| at >= AREAS_AT));
+    requests
 }
 
 /// Opens it for reading only, which must show the same and write nothing. Returns the count.
@@ -259,37 +291,73 @@ fn look(world: &mut World) -> Result<u64, String> {
     Ok(count as u64)
 }
 
-/// Opens it again, which must find nothing left to do; writes on; opens it once more.
-fn go_on(world: &mut World, nonces: &mut Nonces, point: Point, images: u64) -> Result<(), String> {
-    let mut rng = Seeded::new(mix(images));
-    let mut open = world.open(How { expect_writes: point.promised, read_only: false })?;
-    let (found, count) = (open.oram.writes(), world.history.len() as u64);
-    if found != count {
-        return Err(format!("{found} writes at the second opening, {count} at the first"));
+/// A volume that was recovered after a crash.
+struct Recovered<'a> {
+    world: &'a mut World,
+    /// What its recovery sealed, and what the ones before it did.
+    nonces: Nonces,
+    point: Point<'a>,
+    /// Number of its image.
+    number: u64,
+}
+
+impl Recovered<'_> {
+    /// What the recovery that found `count` writes did, if all is well after it. Whether to write
+    /// `on`, too, is for the caller to say.
+    fn examine(mut self, count: u64, on: bool) -> Result<Recovery, String> {
+        let log = self.note()?;
+        let nonces = self.nonces.clone();
+        let open = self.open_again(&places(&log))?;
+        if on {
+            self.go_on(open)?;
+        }
+        Ok(Recovery { logs: [log, vec![]], count, nonces })
     }
-    world.check(&open, &world.history).map_err(|e| format!("at the second opening: {e}"))?;
-    let log = world.disk.take_log();
-    let quiet = shape(&log);
-    // Sync, one superblock, sync, the other one, sync.
-    if quiet.len() != 5 || quiet.iter().flatten().any(|&(at, _)| at >= AREAS_AT) {
-        return Err(format!("the second opening found something left to do: {quiet:?}"));
+
+    /// Opens it again, which must find nothing left to do, or write where the first opening did:
+    /// to `first_places`.
+    fn open_again(&mut self, first_places: &[Vec<(u64, usize)>]) -> Result<Open, String> {
+        let how = How { expect_writes: self.point.promised, read_only: false };
+        let open = self.world.open(how)?;
+        let (found, count) = (open.oram.writes(), self.world.history.len() as u64);
+        if found != count {
+            return Err(format!("{found} writes at the second opening, {count} at the first"));
+        }
+        let checked = self.world.check(&open, &self.world.history);
+        checked.map_err(|e| format!("at the second opening: {e}"))?;
+        let written = places(&self.note()?);
+        if !written.is_empty() && written != first_places {
+            return Err(format!(
+                "the first opening wrote {first_places:?}, the second {written:?}"
+            ));
+        }
+        Ok(open)
     }
-    let mut steps = vec![Step::Write(1), Step::Write(2), Step::Flush, Step::Write(1)];
-    if images.is_multiple_of(256) {
-        // Once around both rings, over whatever the crash has left there.
-        let [hold, main] = world.areas.slots();
-        let around = hold.max(world.geometry.refresh.writes_for(main));
-        steps.extend((0..=around / 3).map(|_| Step::Write(3)));
+
+    /// Writes on, and opens it once more.
+    fn go_on(&mut self, mut open: Open) -> Result<(), String> {
+        let mut rng = Seeded::new(mix(self.number));
+        let mut steps = vec![Step::Write(1), Step::Write(2), Step::Flush, Step::Write(1)];
+        if self.number.is_multiple_of(240) {
+            // Over whatever the crash has left anywhere.
+            steps.extend((0..=self.world.subject.around / 3).map(|_| Step::Write(3)));
+        }
+        for step in steps {
+            self.world.step(&mut open, step, &mut rng)?;
+            self.note()?;
+        }
+        drop(open);
+        let open = self.world.open_whole()?;
+        self.note()?;
+        self.world.check(&open, &self.world.history).map_err(|e| format!("after writing on: {e}"))
     }
-    for step in steps {
-        world.step(&mut open, step, &mut rng)?;
-        let log = world.disk.take_log();
-        note(world, nonces, &log, &open.openings(), point, world.history.len() as u64)?;
+
+    /// Takes the log, and looks for nonces used twice.
+    fn note(&mut self) -> Result<Vec<Event>, String> {
+        let log = self.world.disk.take_log();
+        self.nonces.note_after(Some((&self.world.nonces, self.point.until)), &log, 0)?;
+        Ok(log)
     }
-    drop(open);
-    let open = world.open_whole()?;
-    world.disk.take_log();
-    world.check(&open, &world.history).map_err(|e| format!("after writing on: {e}"))
 }
 
 /// The pieces between two syncs, of both workloads.
@@ -340,9 +408,11 @@ impl<'a> Epoch<'a> {
             }
         }
         for torn in 0..n {
-            for others in [Fate::Lost, Fate::Kept] {
-                for half in [Fate::FirstHalf, Fate::LastHalf] {
-                    list.push((0..n).map(|i| if i == torn { half } else { others }).collect());
+            for cut in cuts(self.pieces[0][torn].sectors(), if again { 1 } else { effort.cuts }) {
+                for half in [Fate::Head(cut), Fate::Tail(cut)] {
+                    for others in [Fate::Lost, Fate::Kept] {
+                        list.push((0..n).map(|i| if i == torn { half } else { others }).collect());
+                    }
                 }
             }
         }
@@ -351,6 +421,13 @@ impl<'a> Epoch<'a> {
         }
         list
     }
+}
+
+/// Places to tear a piece of so many sectors: all that there are, or `most` of them, evenly.
+fn cuts(sectors: u64, most: u64) -> Vec<u64> {
+    let all = sectors - 1;
+    let some = all.min(most);
+    (0..some).map(|i| 1 + (2 * i + 1) * all / (2 * some)).collect()
 }
 
 fn kept(yes: bool) -> Fate {
@@ -362,7 +439,7 @@ pub fn any_fate(rng: &mut dyn Rng) -> Fate {
     match rng.below(6) {
         0 => Fate::Lost,
         1 | 2 => Fate::Kept,
-        3 => [Fate::FirstHalf, Fate::LastHalf][rng.below(2) as usize],
+        3 => [Fate::Head, Fate::Tail][rng.below(2) as usize](1 + rng.below(8)),
         _ => Fate::Sectors(rng.next_u64()),
     }
 }

@@ -1,6 +1,7 @@
 //! A disk with a volatile cache whose every request is logged, and what a crash leaves of it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use traceless::seal::record::{self, Sealed};
 use traceless::store::Store;
 use traceless::types::Extent;
 use traceless::{Error, Result};
@@ -20,12 +21,18 @@ impl Piece {
     pub fn end(&self) -> u64 {
         self.at + self.bytes.len() as u64
     }
+
+    /// Sectors that it touches.
+    pub fn sectors(&self) -> u64 {
+        (self.end() - 1) / SECTOR - self.at / SECTOR + 1
+    }
 }
 
 /// What the disk is asked, and what its user is told, in order.
 #[derive(Clone)]
 pub enum Event {
-    Write(Vec<Piece>),
+    /// A request, and what was sealed since the one before it.
+    Write(Vec<Piece>, Vec<Sealed>),
     Sync,
     /// From now on so many client writes may be seen.
     Submitted(u64),
@@ -37,7 +44,7 @@ pub enum Event {
 pub fn shape(log: &[Event]) -> Vec<Vec<(u64, usize)>> {
     log.iter()
         .filter_map(|event| match event {
-            Event::Write(pieces) => Some(pieces.iter().map(|p| (p.at, p.bytes.len())).collect()),
+            Event::Write(pieces, _) => Some(pieces.iter().map(|p| (p.at, p.bytes.len())).collect()),
             Event::Sync => Some(vec![]),
             Event::Submitted(_) | Event::Promised(_) => None,
         })
@@ -49,20 +56,26 @@ pub fn shape(log: &[Event]) -> Vec<Vec<(u64, usize)>> {
 pub enum Fate {
     Lost,
     Kept,
-    FirstHalf,
-    LastHalf,
+    /// Its first so many sectors are there.
+    Head(u64),
+    /// All but its first so many sectors are there.
+    Tail(u64),
     /// Each sector by itself, as the hash of this seed and its number says.
     Sectors(u64),
 }
 
 impl Fate {
-    fn keeps(self, sector: u64, first: u64, last: u64) -> bool {
-        let half = (last - first + 1).div_ceil(2);
+    /// Whether part of it may be there and part not.
+    pub fn is_torn(self) -> bool {
+        !matches!(self, Self::Lost | Self::Kept)
+    }
+
+    fn keeps(self, sector: u64, first: u64) -> bool {
         match self {
             Self::Lost => false,
             Self::Kept => true,
-            Self::FirstHalf => sector - first < half,
-            Self::LastHalf => sector - first >= half,
+            Self::Head(cut) => sector - first < cut,
+            Self::Tail(cut) => sector - first >= cut,
             Self::Sectors(seed) => mix(seed ^ mix(sector)) & 1 == 1,
         }
     }
@@ -134,7 +147,10 @@ impl Disk {
         self.lock().log.push(mark);
     }
 
+    /// What was logged since it was last taken. What was sealed and not written is forgotten:
+    /// nobody has seen it.
     pub fn take_log(&self) -> Vec<Event> {
+        record::take();
         std::mem::take(&mut self.lock().log)
     }
 
@@ -184,7 +200,7 @@ impl Disk {
             return inner.write(piece.at, &piece.bytes);
         }
         let (first, last) = (piece.at / SECTOR, (piece.end() - 1) / SECTOR);
-        for sector in (first..=last).filter(|&s| fate.keeps(s, first, last)) {
+        for sector in (first..=last).filter(|&s| fate.keeps(s, first)) {
             let from = (sector * SECTOR).max(piece.at);
             let to = ((sector + 1) * SECTOR).min(piece.end());
             inner.write(from, &piece.bytes[(from - piece.at) as usize..(to - piece.at) as usize]);
@@ -248,7 +264,7 @@ impl Store for Disk {
         }
         assert!(rest.is_empty(), "extents and buffer agree");
         // The write during which the power goes is under way: any part of it may arrive.
-        inner.log.push(Event::Write(pieces));
+        inner.log.push(Event::Write(pieces, record::take()));
         inner.burn()
     }
     fn sync(&self) -> Result {
@@ -280,6 +296,25 @@ pub enum Fault {
     OneSuperblock,
     /// No new opening is kept.
     OpeningLost,
+    /// Every opening draws the same random bytes: ids, and with them keys, come twice.
+    SameDraws,
+}
+
+impl Fault {
+    /// Every one, lost flushes by their first numbers.
+    pub const ALL: [Self; 11] = [
+        Self::FlushLost(1),
+        Self::FlushLost(2),
+        Self::FlushLost(3),
+        Self::FlushLost(4),
+        Self::RoomLost,
+        Self::RecoveryLost,
+        Self::SuperblocksLost,
+        Self::RedoLost,
+        Self::OneSuperblock,
+        Self::OpeningLost,
+        Self::SameDraws,
+    ];
 }
 
 /// The store with a fault in it.

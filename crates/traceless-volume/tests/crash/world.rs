@@ -1,18 +1,20 @@
 //! A volume in memory, its client, and what the client wrote.
 
-use crate::disk::{Bent, Disk, Event, Fault, Phase, mix};
-use crate::nonces::{Areas, Nonces, Opening, openings};
+use crate::disk::{Bent, Disk, Event, Fault, Phase, Piece, mix};
+use crate::nonces::Nonces;
+use crate::subjects::Subject;
 use std::sync::{Arc, Mutex};
 use traceless::Error;
-use traceless::build::SchemeConfig;
 use traceless::durable::Vault;
 use traceless::oram::BlockOram;
 use traceless::rng::{Rng, Seeded};
 use traceless::scheme::Parts;
-use traceless::scheme::detwo::Geometry;
+use traceless::seal::record;
 use traceless::store::Store;
 use traceless::types::Addr;
-use traceless_volume::format::{AREAS_AT, Keys, Newest, Superblock, SuperblockVault};
+use traceless_volume::format::{
+    AREAS_AT, Keys, Newest, SUPERBLOCK_LEN, SUPERBLOCKS_AT, Superblock, SuperblockVault,
+};
 
 /// One write of the client.
 #[derive(Clone, Copy)]
@@ -96,9 +98,20 @@ pub struct Open {
 }
 
 impl Open {
-    /// The openings that the newest superblock names.
-    pub fn openings(&self) -> Vec<Opening> {
-        openings(&self.newest.lock().expect("nothing panics under this lock").state)
+    /// Bytes of the state in the newest superblock.
+    pub fn state_len(&self) -> usize {
+        self.newest.lock().expect("nothing panics under this lock").state.len()
+    }
+
+    /// The scheme's own check must be content.
+    pub fn verify(&self) -> Result<(), String> {
+        let mut damaged = vec![];
+        let verified = self.oram.verify(&mut |_, _| {}, &mut |place| damaged.push(place));
+        verified.map_err(|e| format!("verifying: {e}"))?;
+        match damaged[..] {
+            [] => Ok(()),
+            [first, ..] => Err(format!("{} places are damaged, {first} first", damaged.len())),
+        }
     }
 }
 
@@ -112,10 +125,9 @@ pub struct How {
 
 /// A disk, the keys, and the client's memory of what it wrote.
 pub struct World {
-    pub geometry: Geometry,
+    pub subject: Subject,
     pub fault: Fault,
     pub disk: Arc<Disk>,
-    pub areas: Areas,
     pub history: Vec<Write>,
     pub nonces: Nonces,
     keys: Arc<Keys>,
@@ -139,12 +151,12 @@ impl Vault for Forgetful {
 
 impl World {
     /// Makes a volume on a disk of random bytes.
-    pub fn create(geometry: Geometry, unit: usize, salt: u64) -> Self {
-        let mut bytes = vec![0; (AREAS_AT + geometry.store_len()) as usize];
+    pub fn create(subject: Subject, unit: usize, salt: u64) -> Self {
+        let mut bytes = vec![0; (AREAS_AT + subject.config.store_len()) as usize];
         Seeded::new(salt).fill(&mut bytes);
+        record::start();
         let mut world = Self {
-            areas: Areas::new(&geometry),
-            geometry,
+            subject,
             fault: Fault::None,
             disk: Arc::new(Disk::new(bytes, unit)),
             history: vec![],
@@ -157,16 +169,18 @@ impl World {
         };
         let blank = Superblock { generation: 0, chain: [0; 32], state: vec![] };
         let (parts, _) = world.parts(blank, How::default());
-        let config = SchemeConfig::DetWo(world.geometry);
-        config.create_for_disk(parts).expect("created").close().expect("closed");
-        world.disk.take_log();
+        let Subject { config, create, .. } = world.subject;
+        create(&config, parts).expect("created").close().expect("closed");
+        world.nonces.note(&world.disk.take_log(), 0).expect("no nonce twice at creation");
         world.disk.settle();
         world
     }
 
     fn parts(&mut self, superblock: Superblock, how: How) -> (Parts, Newest) {
         self.draws += 1;
-        let seed = |purpose: u64| Box::new(Seeded::new(mix(self.draws) ^ mix(self.salt) ^ purpose));
+        let draws = if self.fault == Fault::SameDraws { 0 } else { self.draws };
+        let of_workload = if self.subject.draws_places { 0 } else { mix(self.salt) };
+        let seed = |purpose: u64| Box::new(Seeded::new(mix(draws) ^ of_workload ^ purpose));
         let store: Arc<dyn Store> = match self.fault {
             Fault::None => self.disk.clone(),
             fault => Arc::new(Bent { disk: self.disk.clone(), fault }),
@@ -195,8 +209,7 @@ impl World {
         let superblock = Superblock::read(&*self.disk, &self.keys).map_err(|e| e.to_string())?;
         let state = superblock.state.clone();
         let (parts, newest) = self.parts(superblock, how);
-        let config = SchemeConfig::DetWo(self.geometry);
-        let opened = config.open_for_disk(parts, &state, &mut |_, _| {});
+        let opened = (self.subject.open)(&self.subject.config, parts, &state);
         Ok(Open { oram: opened.map_err(|e| self.failure("open", &e))?, newest })
     }
 
@@ -237,14 +250,14 @@ impl World {
     }
 
     fn write(&mut self, open: &mut Open, n: u64, rng: &mut dyn Rng) -> Result<(), Failure> {
-        let blocks = self.geometry.blocks;
+        let (blocks, len) = (self.subject.config.blocks(), self.subject.config.block_len());
         // Hot blocks for one workload, and dummies among single writes for the other.
         let hot =
             if self.salt.is_multiple_of(2) && rng.below(2) == 0 { 3.min(blocks) } else { blocks };
         let dummy = !self.salt.is_multiple_of(2) && n == 1 && rng.below(3) == 0;
-        let mut data = vec![0; n as usize * self.geometry.block_len];
+        let mut data = vec![0; n as usize * len];
         let mut addrs = vec![];
-        for block in data.chunks_exact_mut(self.geometry.block_len) {
+        for block in data.chunks_exact_mut(len) {
             let fill = rng.next_u64() | 1;
             contents(fill, block);
             let addr = rng.below(hot);
@@ -262,36 +275,37 @@ impl World {
     pub fn run(&mut self, steps: &[Step], rng: &mut dyn Rng) -> Result<(), Failure> {
         self.disk.settle();
         (self.base, self.log) = (self.disk.snapshot(), vec![]);
+        self.nonces.begin();
         let made = self.history.len() as u64;
         self.log.extend([Event::Submitted(made), Event::Promised(made)]);
         let mut open = self.open_whole()?;
-        self.record(&open)?;
+        self.record()?;
         for &step in steps {
             self.step(&mut open, step, rng)?;
-            self.record(&open)?;
+            self.record()?;
         }
         Ok(())
     }
 
     /// Moves what the disk logged into the record, and looks for nonces used twice.
-    pub fn record(&mut self, open: &Open) -> Result<(), Failure> {
-        let (log, made) = (self.disk.take_log(), self.history.len() as u64);
-        self.nonces.note(&self.areas, &log, self.log.len(), &open.openings(), made)?;
+    pub fn record(&mut self) -> Result<(), Failure> {
+        let log = self.disk.take_log();
+        self.nonces.note(&log, self.log.len())?;
         self.log.extend(log);
         Ok(())
     }
 
     /// Checks that every block holds what the last of the first `count` writes to it put there.
     pub fn check(&self, open: &Open, history: &[Write]) -> Result<(), String> {
-        let mut last = vec![(0, 0); self.geometry.blocks as usize];
+        let mut last = vec![(0, 0); self.subject.config.blocks() as usize];
         for (i, write) in history.iter().enumerate() {
             if let Some(block) = write.block {
                 last[block as usize] = (i + 1, write.fill);
             }
         }
-        let len = self.geometry.block_len;
+        let len = self.subject.config.block_len();
         let mut all = vec![0; last.len() * len];
-        let addrs: Vec<_> = (0..self.geometry.blocks).map(Addr).collect();
+        let addrs: Vec<_> = (0..last.len() as u64).map(Addr).collect();
         open.oram.read_shared(&addrs, &mut all).map_err(|e| format!("reading: {e}"))?;
         let mut want = vec![0; len];
         for (block, (got, &(write, fill))) in all.chunks_exact(len).zip(&last).enumerate() {
@@ -306,6 +320,19 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// In words: which part of the image a piece is.
+    pub fn describe(&self, piece: &Piece) -> String {
+        let (at, len) = (piece.at, piece.bytes.len());
+        if at < AREAS_AT {
+            let which = if (at - SUPERBLOCKS_AT) < SUPERBLOCK_LEN as u64 { "A" } else { "B" };
+            return format!("superblock {which}");
+        }
+        let areas = self.subject.config.areas();
+        let found = areas.iter().rev().find(|(_, first, _)| AREAS_AT + first <= at);
+        let (name, first, _) = found.expect("areas begin there");
+        format!("{len} bytes from byte {} of the {name} area", at - AREAS_AT - first)
     }
 
     fn whose(&self, got: &[u8]) -> String {

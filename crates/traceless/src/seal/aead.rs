@@ -10,12 +10,20 @@ pub const TAG_LEN: usize = 16;
 pub struct Forged;
 
 /// One AES-256-GCM key. The nonce is the version, so each version seals one content only.
-pub struct Aead(imp::Key);
+pub struct Aead {
+    key: imp::Key,
+    #[cfg(feature = "suite")]
+    name: u64,
+}
 
 impl Aead {
     /// The cipher under `key`.
     pub fn new(key: &Secret) -> Self {
-        Self(imp::Key::new(key))
+        Self {
+            key: imp::Key::new(key),
+            #[cfg(feature = "suite")]
+            name: super::record::name_of(key),
+        }
     }
 }
 
@@ -26,11 +34,15 @@ impl Sealer for Aead {
 
     fn seal(&self, version: u64, bound: &[u8], plain: &[u8], sealed: &mut [u8], tag: &mut [u8]) {
         assert!(plain.len() == sealed.len() && tag.len() == TAG_LEN, "lengths agree");
-        self.0.seal(nonce(version), bound, plain, sealed, tag);
+        self.key.seal(nonce(version), bound, plain, sealed, tag);
+        #[cfg(feature = "suite")]
+        super::record::note(self.name, version, tag);
     }
 
     fn seal_in_place(&self, version: u64, bound: &[u8], body: &mut [u8], tag: &mut [u8]) {
-        self.0.seal_in_place(nonce(version), bound, body, tag);
+        self.key.seal_in_place(nonce(version), bound, body, tag);
+        #[cfg(feature = "suite")]
+        super::record::note(self.name, version, tag);
     }
 
     fn open(
@@ -42,7 +54,7 @@ impl Sealer for Aead {
         plain: &mut [u8],
     ) -> Result<(), Forged> {
         assert!(plain.len() == sealed.len() && tag.len() == TAG_LEN, "lengths agree");
-        self.0.open(nonce(version), bound, sealed, tag, plain)
+        self.key.open(nonce(version), bound, sealed, tag, plain)
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod aead;
 mod keystream;
+#[cfg(feature = "suite")]
+pub mod record;
 mod secret;
 
 pub use aead::{Aead, Forged, TAG_LEN};

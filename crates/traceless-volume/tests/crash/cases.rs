@@ -1,0 +1,91 @@
+//! Runs that are crashed everywhere.
+
+use crate::check::{Checker, Effort, Tally};
+use crate::disk::Fault;
+use crate::subjects::{Family, Subject};
+use crate::world::{Failure, Step, World, script};
+use traceless::rng::{Rng, Seeded};
+
+pub const HEALTHY: [Fault; 2] = [Fault::None; 2];
+
+/// Blocks of a random subject that is crashed everywhere, at most: each crash reads them all.
+const BLOCKS_MAX: u64 = 700;
+
+/// A run to crash: where it begins in the life of the volume, and its steps.
+#[derive(Clone)]
+pub struct Case {
+    pub subject: Subject,
+    /// Bytes of the store's unit.
+    pub unit: usize,
+    /// Writes made before it.
+    pub before: u64,
+    pub steps: Vec<Step>,
+    pub seed: u64,
+    /// Of each of the two volumes.
+    pub faults: [Fault; 2],
+}
+
+impl Case {
+    /// Cases that begin at the birth of a volume, and before each ring, stripe or level begins.
+    /// Each subject has every other beginning, and each beginning every other subject.
+    pub fn all(family: &Family) -> Vec<Self> {
+        let mut list = vec![];
+        for (i, (subject, writes)) in (family.table)().into_iter().enumerate() {
+            for (j, &event) in subject.begins.iter().enumerate().skip(i % 2).step_by(2) {
+                let before = event.saturating_sub(writes / 2);
+                let (seed, unit) = (100 * i as u64 + 10 * j as u64, [512, 4096][(i + j) % 3 / 2]);
+                let steps = script(seed + 1, writes, subject.unsynced_max);
+                let subject = subject.clone();
+                list.push(Self { subject, unit, before, steps, seed, faults: HEALTHY });
+            }
+        }
+        list
+    }
+
+    /// A short run of a random subject, before something begins or anywhere.
+    pub fn random(family: &Family, seed: u64) -> Self {
+        let mut rng = Seeded::new(seed);
+        let mut subject = (family.any)(&mut rng);
+        while subject.config.blocks() > BLOCKS_MAX {
+            subject = (family.any)(&mut rng);
+        }
+        let writes = 4 + rng.below(5);
+        let begin = subject.begins[rng.below(subject.begins.len() as u64) as usize];
+        let before = match rng.below(2) {
+            0 => begin.saturating_sub(rng.below(writes)),
+            _ => rng.below(2 * subject.around),
+        };
+        let unit = [512, 4096][rng.below(2) as usize];
+        let steps = script(rng.next_u64(), writes, subject.unsynced_max);
+        Self { subject, unit, before, steps, seed, faults: HEALTHY }
+    }
+
+    /// Runs it and crashes it everywhere.
+    pub fn check(&self, effort: Effort) -> Result<Tally, String> {
+        let mut checker = Checker::new(self.run()?, effort, self.seed);
+        checker.check()?;
+        Ok(checker.tally)
+    }
+
+    /// Two volumes that have done the same steps, on different addresses and data.
+    fn run(&self) -> Result<[World; 2], String> {
+        let make = |salt, fault| -> Result<World, Failure> {
+            let mut world = World::create(self.subject.clone(), self.unit, salt);
+            let mut rng = Seeded::new(self.seed + salt);
+            let before = script(self.seed, self.before, self.subject.unsynced_max);
+            world.run(&before, &mut rng)?;
+            world.fault = fault;
+            world.run(&self.steps, &mut rng)?;
+            Ok(world)
+        };
+        Ok([make(100, self.faults[0])?, make(101, self.faults[1])?])
+    }
+}
+
+impl std::fmt::Display for Case {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { subject, unit, before, steps, seed, .. } = self;
+        write!(f, "{:?}, units of {unit}, {before} writes before, ", subject.config)?;
+        write!(f, "seed {seed}, {steps:?}")
+    }
+}

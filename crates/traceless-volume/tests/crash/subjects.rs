@@ -1,0 +1,121 @@
+//! The schemes that are crashed: every one that a volume can use and that claims to survive.
+//!
+//! A further scheme is a row of [`FAMILIES`], with a table of small subjects and a way to draw one.
+
+use crate::disk::Fault;
+use traceless::build::SchemeConfig;
+use traceless::oram::BlockOram;
+use traceless::rng::{Rng, Seeded};
+use traceless::scheme::Parts;
+use traceless::scheme::detwo::{Geometry, Refresh};
+
+type Made = traceless::Result<Box<dyn BlockOram>>;
+
+/// A scheme of one geometry, and what must be known about it to crash it well.
+#[derive(Clone)]
+pub struct Subject {
+    pub config: SchemeConfig,
+    /// Writes that it lets go unsynced, at most.
+    pub unsynced_max: u64,
+    /// Counts of writes at which something begins: the volume, a ring, a stripe, a level.
+    pub begins: Vec<u64>,
+    /// Writes that go at least once around everything that is written in turns.
+    pub around: u64,
+    /// Whether it draws the places that it writes: those of two workloads are then compared with
+    /// equal draws, and otherwise, which is stronger, with different ones.
+    pub draws_places: bool,
+    /// How it is made and opened: by the factory, unless a mutant takes its place.
+    pub create: fn(&SchemeConfig, Parts) -> Made,
+    pub open: fn(&SchemeConfig, Parts, &[u8]) -> Made,
+}
+
+impl Subject {
+    /// The scheme that the factory makes.
+    pub fn new(config: SchemeConfig, unsynced_max: u64, begins: Vec<u64>, around: u64) -> Self {
+        let create = SchemeConfig::create_for_disk;
+        Self { config, unsynced_max, begins, around, draws_places: false, create, open }
+    }
+}
+
+fn open(config: &SchemeConfig, parts: Parts, state: &[u8]) -> Made {
+    config.open_for_disk(parts, state, &mut |_, _| {})
+}
+
+/// The subjects of one scheme.
+pub struct Family {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Small ones, to be crashed everywhere, each with the writes of a run.
+    pub table: fn() -> Vec<(Subject, u64)>,
+    /// A random small one.
+    pub any: fn(&mut Seeded) -> Subject,
+    /// Those that faults are planted in, each with writes before, so that what is overwritten while
+    /// it is still needed shows: an area begins anew soon after them.
+    pub faulty: fn() -> Vec<(Subject, u64)>,
+    /// The faults that must be found in each of those.
+    pub faults: &'static [Fault],
+}
+
+pub const FAMILIES: [Family; 1] = [Family {
+    name: "detwo",
+    table: detwo_table,
+    any: any_detwo,
+    faulty: || vec![(detwo(24, 512, "1", 0, 2), 80), (detwo(130, 512, "1", 1, 2), 80)],
+    faults: &Fault::ALL,
+}];
+
+fn detwo_table() -> Vec<(Subject, u64)> {
+    // Every crash reads all blocks, and two tiers take many: only before the holding area's end.
+    let two_tiers = Subject { begins: vec![4265], ..detwo(4200, 64, "1", 2, 1) };
+    vec![
+        (detwo(24, 512, "1", 0, 2), 10),
+        (detwo(24, 512, "3", 0, 4), 9),
+        (detwo(32, 512, "3.5", 0, 3), 8),
+        (detwo(48, 512, "1/3", 0, 5), 14),
+        (detwo(24, 4096, "1", 0, 3), 9),
+        (detwo(64, 4096, "3", 0, 2), 8),
+        (detwo(130, 512, "1", 1, 2), 7),
+        (detwo(100, 512, "1/3", 1, 3), 9),
+        (detwo(500, 512, "3.5", 1, 2), 5),
+        (detwo(40, 64, "1", 0, 6), 9),
+        (two_tiers, 2),
+    ]
+}
+
+fn any_detwo(rng: &mut Seeded) -> Subject {
+    loop {
+        let ratio = ["1", "3", "3.5", "1/3", "2/3", "7", "15"][rng.below(7) as usize];
+        let map_tiers = [0, 0, 0, 1, 1, 2][rng.below(6) as usize];
+        // The smallest tier has more than a block: two tiers take many, so they are small.
+        let blocks = 2 + rng.below([80, 600, 6000][usize::from(map_tiers)]);
+        let block_len = [64, 512, 512, 4096][rng.below(4) as usize];
+        let geometry = Geometry {
+            blocks,
+            block_len: if map_tiers == 2 { 64 } else { block_len },
+            refresh: Refresh::parse(ratio).expect("a ratio"),
+            map_tiers,
+            unsynced_max: 1 + rng.below(9),
+        };
+        if geometry.check().is_ok() {
+            return of_detwo(geometry);
+        }
+    }
+}
+
+pub fn detwo(blocks: u64, block_len: usize, k: &str, map_tiers: u8, unsynced_max: u64) -> Subject {
+    let refresh = Refresh::parse(k).expect("a ratio");
+    let geometry = Geometry { blocks, block_len, refresh, map_tiers, unsynced_max };
+    geometry.check().expect("a geometry that works");
+    of_detwo(geometry)
+}
+
+fn of_detwo(geometry: Geometry) -> Subject {
+    let (n, k, s) = (geometry.blocks, geometry.refresh, geometry.unsynced_max);
+    // Slots of the data's two areas: docs/format.md, section 7.
+    let (hold, main) = (k.writes_for(n) + s + 64, n + k.at_most(s + 1) + 256);
+    // Writes that bring the refreshes to the beginning of that main slot.
+    let until = |slot: u64| k.writes_for(slot.saturating_sub(n));
+    let begins = vec![0, 64, hold, until(256), until(main)];
+    let around = hold.max(k.writes_for(main));
+    Subject::new(SchemeConfig::DetWo(geometry), s, begins, around)
+}

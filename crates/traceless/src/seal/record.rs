@@ -1,0 +1,74 @@
+//! What sealers did, so that tests can see that no nonce ever covers two contents: at the one place
+//! where every nonce is used, whatever the scheme.
+
+use super::{Secret, TAG_LEN};
+use std::cell::RefCell;
+use std::hash::{DefaultHasher, Hasher};
+
+/// One use of a nonce.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sealed {
+    /// Tells keys apart.
+    pub key: u64,
+    /// The nonce.
+    pub version: u64,
+    /// Depends on every bit that was sealed or bound, so it stands for both.
+    pub tag: [u8; TAG_LEN],
+}
+
+thread_local! {
+    static SEALED: RefCell<Option<Vec<Sealed>>> = const { RefCell::new(None) };
+}
+
+/// From now on it is recorded what this thread seals.
+pub fn start() {
+    SEALED.set(Some(Vec::new()));
+}
+
+/// What this thread sealed since it was last asked; nothing if it never started to record.
+pub fn take() -> Vec<Sealed> {
+    SEALED.with_borrow_mut(|sealed| sealed.as_mut().map(std::mem::take).unwrap_or_default())
+}
+
+pub(super) fn name_of(key: &Secret) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(key.bytes());
+    hasher.finish()
+}
+
+pub(super) fn note(key: u64, version: u64, tag: &[u8]) {
+    SEALED.with_borrow_mut(|sealed| {
+        if let Some(list) = sealed {
+            let tag = tag.try_into().expect("a whole tag");
+            list.push(Sealed { key, version, tag });
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seal::{Aead, Sealer};
+
+    #[test]
+    fn equal_uses_are_equal_and_any_change_shows() {
+        start();
+        let seal = |key, version, bound: &[u8], plain: &[u8]| {
+            let (aead, mut tag) = (Aead::new(&Secret::from_bytes([key; 32])), [0; TAG_LEN]);
+            aead.seal(version, bound, plain, &mut plain.to_vec(), &mut tag);
+            aead.seal_in_place(version, bound, &mut plain.to_vec(), &mut tag);
+            let both = take();
+            assert_eq!((both.len(), both[0]), (2, both[1]), "sealed in place or not");
+            both[0]
+        };
+        let one = seal(1, 2, b"place", b"body");
+        assert_eq!(one.version, 2);
+        assert_eq!(seal(1, 2, b"place", b"body"), one);
+        assert_ne!(seal(2, 2, b"place", b"body").key, one.key);
+        for other in [seal(1, 2, b"Place", b"body"), seal(1, 2, b"place", b"Body")] {
+            assert_eq!((other.key, other.version), (one.key, one.version));
+            assert_ne!(other.tag, one.tag);
+        }
+        assert!(take().is_empty());
+    }
+}
