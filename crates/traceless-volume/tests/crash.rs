@@ -51,7 +51,7 @@ fn nothing_acknowledged_is_lost_at_any_crash() {
     for family in &FAMILIES {
         let sum = crash_everywhere(family);
         println!("{}: {sum}", family.name);
-        assert!(sum.points > 400 && sum.subsets > 10_000 && sum.tears > 10_000, "{sum}");
+        assert!(sum.points > 300 && sum.subsets > 5000 && sum.tears > 5000, "{sum}");
         assert!(sum.again > 1000, "{sum}");
         assert!(sum.redone > 1000 && sum.shorter > 1000, "the crashes took nothing: {sum}");
     }

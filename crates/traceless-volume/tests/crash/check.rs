@@ -346,8 +346,7 @@ impl Recovered<'_> {
             self.world.step(&mut open, step, &mut rng)?;
             self.note()?;
         }
-        drop(open);
-        let open = self.world.open_whole()?;
+        self.world.step(&mut open, Step::Kill, &mut rng)?;
         self.note()?;
         self.world.check(&open, &self.world.history).map_err(|e| format!("after writing on: {e}"))
     }

@@ -57,6 +57,9 @@ impl BlockOram for Unsynced {
     fn read_shared(&self, addrs: &[Addr], into: &mut [u8]) -> Result {
         self.0.read_shared(addrs, into)
     }
+    fn write_out(&mut self) -> Result {
+        self.0.write_out()
+    }
     fn sync_shared(&self) -> Result {
         Ok(())
     }

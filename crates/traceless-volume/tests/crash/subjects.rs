@@ -8,6 +8,7 @@ use traceless::oram::BlockOram;
 use traceless::rng::{Rng, Seeded};
 use traceless::scheme::Parts;
 use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::scheme::sq;
 
 type Made = traceless::Result<Box<dyn BlockOram>>;
 
@@ -56,13 +57,22 @@ pub struct Family {
     pub faults: &'static [Fault],
 }
 
-pub const FAMILIES: [Family; 1] = [Family {
-    name: "detwo",
-    table: detwo_table,
-    any: any_detwo,
-    faulty: || vec![(detwo(24, 512, "1", 0, 2), 80), (detwo(130, 512, "1", 1, 2), 80)],
-    faults: &Fault::ALL,
-}];
+pub const FAMILIES: [Family; 2] = [
+    Family {
+        name: "detwo",
+        table: detwo_table,
+        any: any_detwo,
+        faulty: || vec![(detwo(24, 512, "1", 0, 2), 80), (detwo(130, 512, "1", 1, 2), 80)],
+        faults: &Fault::ALL,
+    },
+    Family {
+        name: "sq",
+        table: sq_table,
+        any: any_sq,
+        faulty: || vec![(of_sq(sq_shape(24, 512, 2, (2, 2))), 100)],
+        faults: &Fault::ALL,
+    },
+];
 
 fn detwo_table() -> Vec<(Subject, u64)> {
     // Every crash reads all blocks, and two tiers take many: only before the holding area's end.
@@ -118,4 +128,57 @@ fn of_detwo(geometry: Geometry) -> Subject {
     let begins = vec![0, 64, hold, until(256), until(main)];
     let around = hold.max(k.writes_for(main));
     Subject::new(SchemeConfig::DetWo(geometry), s, begins, around)
+}
+
+fn sq_table() -> Vec<(Subject, u64)> {
+    let disk = |shape| sq::Geometry { map: sq::MapPlace::Disk, ..shape };
+    vec![
+        (of_sq(sq_shape(24, 512, 2, (2, 2))), 9),
+        (of_sq(sq_shape(40, 64, 4, (2, 3))), 12),
+        (of_sq(sq_shape(40, 512, 2, (4, 1))), 8),
+        (of_sq(sq_shape(24, 4096, 2, (2, 2))), 6),
+        (of_sq(disk(sq_shape(60, 64, 4, (2, 2)))), 6),
+        (of_sq(sq::Geometry { amortized: true, ..sq_shape(40, 64, 2, (2, 3)) }), 8),
+    ]
+}
+
+fn any_sq(rng: &mut Seeded) -> Subject {
+    loop {
+        let bucket = [2, 2, 4, 6, 16][rng.below(5) as usize];
+        let (fanout, levels) =
+            [(2, 1), (2, 2), (2, 4), (3, 2), (4, 2), (5, 1)][rng.below(6) as usize];
+        let blocks = 4 + rng.below(200);
+        let block_len = [64, 512, 512, 4096][rng.below(4) as usize];
+        let shape = sq::Geometry::with_shape(blocks, block_len, bucket, fanout, levels);
+        let Ok(shape) = shape else { continue };
+        let map = if rng.below(3) == 0 { sq::MapPlace::Disk } else { sq::MapPlace::Memory };
+        let unsynced_max = 2 + rng.below(12);
+        let amortized = rng.below(4) == 0;
+        let geometry = sq::Geometry { map, amortized, unsynced_max, ..shape };
+        if geometry.check().is_ok() {
+            return of_sq(geometry);
+        }
+    }
+}
+
+/// Fan-out and number of levels in `tree`; as much unsynced as a bucket has.
+fn sq_shape(blocks: u64, block_len: usize, bucket: u32, tree: (u32, u8)) -> sq::Geometry {
+    let (fanout, levels) = tree;
+    let shape = sq::Geometry::with_shape(blocks, block_len, bucket, fanout, levels);
+    let shape = shape.expect("a geometry that works");
+    sq::Geometry { unsynced_max: u64::from(bucket), ..shape }
+}
+
+fn of_sq(geometry: sq::Geometry) -> Subject {
+    geometry.check().expect("a geometry that works");
+    let slots_per_write = if geometry.map == sq::MapPlace::Disk { 2 } else { 1 };
+    let (bucket, fanout) = (u64::from(geometry.bucket), u64::from(geometry.fanout));
+    // The log goes around: docs/format.md has its slots.
+    let slack = geometry.unsynced_max.div_ceil(bucket) + 2;
+    let log = ((2 * fanout + slack) * bucket + 64) / slots_per_write;
+    let (first, pass) = (geometry.warm_up(), geometry.cycle());
+    let begins = vec![0, first, first + pass, log];
+    let around = first + geometry.whole_cycle();
+    let unsynced = geometry.unsynced_max / slots_per_write;
+    Subject::new(SchemeConfig::Sq(geometry), unsynced, begins, around)
 }

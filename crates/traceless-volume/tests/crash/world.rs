@@ -235,10 +235,16 @@ impl World {
             Step::Write(n) => self.write(open, n, rng)?,
             Step::Flush => {
                 self.disk.enter(Phase::Flushing);
-                open.oram.sync_shared().map_err(|e| self.failure("flush", &e))?;
+                open.oram.sync().map_err(|e| self.failure("flush", &e))?;
                 self.disk.note(Event::Promised(open.oram.writes()));
             }
-            Step::Kill => *open = self.open_whole()?,
+            Step::Kill => {
+                // What is held back in memory dies with a process. That is the same as a crash
+                // before it was written, and every such crash is gone through anyway.
+                self.disk.enter(Phase::Writing);
+                open.oram.write_out().map_err(|e| self.failure("write out", &e))?;
+                *open = self.open_whole()?;
+            }
             Step::Close => {
                 self.disk.enter(Phase::Flushing);
                 open.oram.close().map_err(|e| self.failure("close", &e))?;
@@ -284,7 +290,9 @@ impl World {
             self.step(&mut open, step, rng)?;
             self.record()?;
         }
-        Ok(())
+        // The next run goes on from here.
+        open.oram.write_out().map_err(|e| self.failure("write out", &e))?;
+        self.record()
     }
 
     /// Moves what the disk logged into the record, and looks for nonces used twice.

@@ -4,7 +4,6 @@ use super::Sq;
 use super::keys::level_version;
 use super::merge::Merge;
 use crate::error::Result;
-use crate::oram::BlockOram;
 use crate::scheme::log::{self, DUMMY};
 use crate::seal::Sealer;
 use crate::store::Run;
@@ -32,12 +31,8 @@ impl Sq {
     pub(super) fn flush(&mut self) -> Result {
         let flush = self.flushes;
         for level in (1..=self.schedule.last()).rev() {
-            let buckets = self.schedule.deliveries(level, flush);
-            for (nth, bucket) in buckets.enumerate() {
-                // Only an amortized level gets more than one: it may outrun the slack.
-                if nth > 0 && (nth as u64).is_multiple_of(self.deliveries_unsynced_max()) {
-                    self.sync_shared()?;
-                }
+            for bucket in self.schedule.deliveries(level, flush) {
+                self.sync_between(level, bucket, flush)?;
                 self.deliver(level, bucket, flush)?;
             }
         }
@@ -69,8 +64,13 @@ impl Sq {
         }
     }
 
-    fn deliveries_unsynced_max(&self) -> u64 {
-        (self.geometry.unsynced_max / self.bucket()).max(1)
+    /// Syncs now and then among the many buckets that a flush delivers to an amortized level, so
+    /// that they never outrun the slack.
+    pub(super) fn sync_between(&self, level: usize, bucket: u64, flush: u64) -> Result {
+        let nth = bucket - self.schedule.deliveries(level, flush).start;
+        let unsynced_max = (self.geometry.unsynced_max / self.bucket()).max(1);
+        // What this flush is for counts as synced only when all of it is.
+        if nth > 0 && nth.is_multiple_of(unsynced_max) { self.store.sync() } else { Ok(()) }
     }
 
     /// Writes bucket number `bucket` of a level, which flush `flush` has to.

@@ -208,26 +208,28 @@ impl Sq {
     /// Sees to it that everything flush number `flush` had to write is there. False if it is not,
     /// and may not be written.
     fn redo_flush(&mut self, flush: u64) -> Result<bool> {
-        let mut found = Vec::new();
-        for level in (1..=self.schedule.last()).rev() {
-            for bucket in self.schedule.deliveries(level, flush) {
-                found.push((level, bucket, self.find_bucket(level, bucket)?));
-            }
-        }
-        if self.read_only && found.iter().any(|(_, _, addresses)| addresses.is_none()) {
-            return Ok(false);
-        }
-        for (level, bucket, addresses) in found {
-            match addresses {
-                Some(addresses) => {
-                    let first = self.slots_of(level, bucket).start;
-                    if level < self.schedule.last() {
-                        self.note_slots(level, first, &addresses);
-                    }
-                    self.merges[level - 1] = None;
+        let due: Vec<_> = (1..=self.schedule.last())
+            .rev()
+            .flat_map(|level| self.schedule.deliveries(level, flush).map(move |b| (level, b)))
+            .collect();
+        if self.read_only {
+            for &(level, bucket) in &due {
+                if self.find_bucket(level, bucket)?.is_none() {
+                    return Ok(false);
                 }
-                None => self.redo_bucket(level, bucket, flush)?,
             }
+        }
+        for (level, bucket) in due {
+            // One that is redone gives up the entries behind it, so each is looked for in its turn.
+            let Some(addresses) = self.find_bucket(level, bucket)? else {
+                self.sync_between(level, bucket, flush)?;
+                self.redo_bucket(level, bucket, flush)?;
+                continue;
+            };
+            if level < self.schedule.last() {
+                self.note_slots(level, self.slots_of(level, bucket).start, &addresses);
+            }
+            self.merges[level - 1] = None;
         }
         self.end_flush();
         Ok(true)
