@@ -12,15 +12,21 @@ pub struct BenchArgs {
     /// Smaller and less exact
     #[arg(long)]
     pub quick: bool,
-    /// Only rows, or workloads, whose name contains this
-    #[arg(long)]
-    pub only: Option<String>,
+    /// Only rows, or workloads, whose name contains one of these
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    pub only: Vec<String>,
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
+    /// Write a plot of the suite sqoram, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
     /// What to measure
     #[arg(long, value_enum, default_value = "volume")]
     pub suite: Suite,
+    /// Measure what a file of experiments/ says: suite, rows, sizes and subjects
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["suite", "only", "SuiteArgs"])]
+    pub experiment: Option<PathBuf>,
     #[command(flatten)]
     pub sizes: SuiteArgs,
     #[command(flatten)]
@@ -35,6 +41,13 @@ pub enum Suite {
     WriteOnly,
     /// Every scheme beside the figures of the SqORAM paper
     Sqoram,
+}
+
+impl BenchArgs {
+    /// Whether a row, or a workload, is to be measured.
+    pub fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|part| name.contains(part))
+    }
 }
 
 /// What the suites write-only and sqoram take besides.
@@ -79,9 +92,6 @@ pub struct SuiteArgs {
     /// Keep the recorded traces here (docs/trace.md)
     #[arg(long, value_name = "DIR", requires = "device")]
     pub traces: Option<PathBuf>,
-    /// Write a plot, as SVG
-    #[arg(long, value_name = "FILE")]
-    pub plot: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

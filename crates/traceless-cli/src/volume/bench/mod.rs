@@ -5,6 +5,7 @@ mod client;
 mod counts;
 mod device;
 mod disk;
+mod experiment;
 mod library;
 mod measure;
 mod nbd;
@@ -78,6 +79,11 @@ pub struct Places {
 }
 
 pub fn run(args: &BenchArgs) -> Result<(), Failure> {
+    let of_file = match &args.experiment {
+        Some(path) => Some(experiment::read(path, args)?),
+        None => None,
+    };
+    let args = of_file.as_ref().unwrap_or(args);
     let ram = if Path::new("/dev/shm").is_dir() { Path::new("/dev/shm") } else { &args.dir };
     let folders = [Folder::new(ram)?, Folder::new(&args.dir)?];
     let places = Places { ram: folders[0].0.clone(), disk: folders[1].0.clone() };
@@ -97,8 +103,7 @@ fn floors(args: &BenchArgs, places: &Places) -> Result<(), Failure> {
     };
     let mut rows = vec![];
     for (names, measure) in GROUPS {
-        let wanted = |name: &&str| args.only.as_ref().is_none_or(|only| name.contains(only));
-        if !names.iter().any(wanted) {
+        if !names.iter().any(|name| args.wants(name)) {
             continue;
         }
         if !args.json {

@@ -62,8 +62,7 @@ pub fn run(args: &BenchArgs, places: &Places) -> Result<(), Failure> {
     let mut rows = vec![];
     for group in &GROUPS {
         let names: Vec<String> = group.rows.iter().map(|row| row.name(subject)).collect();
-        let is_wanted = |name: &String| args.only.as_ref().is_none_or(|only| name.contains(only));
-        if !names.iter().any(is_wanted) {
+        if !names.iter().any(|name| args.wants(name)) {
             continue;
         }
         let found = match &absent {
