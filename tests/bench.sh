@@ -53,7 +53,8 @@ suite sqoram --file-size 16M --requests 64 --repeat 1 --on "$interfaces" --subje
 for on in ${interfaces//,/ }; do
     rows suite "$on" 2 plain detwo "${workloads[@]}"
 done
-check "nothing stays mounted" [ -z "$(findmnt --noheadings --output TARGET | grep "$scratch" || true)" ]
+still_mounted=$(findmnt --noheadings --list --output TARGET | grep "$scratch" || true)
+check "nothing stays mounted" [ -z "$still_mounted" ]
 check "nothing is left" [ -z "$(find . -maxdepth 1 -name 'traceless-bench-*')" ]
 if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
     chmod 777 .
