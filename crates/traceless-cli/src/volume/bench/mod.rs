@@ -85,7 +85,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     };
     let args = of_file.as_ref().unwrap_or(args);
     let ram = if Path::new("/dev/shm").is_dir() { Path::new("/dev/shm") } else { &args.dir };
-    let folders = [Folder::new(ram)?, Folder::new(&args.dir)?];
+    let folders = [Folder::new(ram, "ram")?, Folder::new(&args.dir, "disk")?];
     let places = Places { ram: folders[0].0.clone(), disk: folders[1].0.clone() };
     match args.suite {
         Suite::Volume => floors(args, &places),
@@ -157,8 +157,8 @@ pub fn failed(e: impl std::fmt::Display) -> Failure {
 struct Folder(PathBuf);
 
 impl Folder {
-    fn new(parent: &Path) -> Result<Self, Failure> {
-        let name = format!("traceless-bench-{}-{}", std::process::id(), parent.as_os_str().len());
+    fn new(parent: &Path, what: &str) -> Result<Self, Failure> {
+        let name = format!("traceless-bench-{}-{what}", std::process::id());
         let path = std::path::absolute(parent.join(name)).map_err(failed)?;
         std::fs::create_dir(&path).map_err(failed)?;
         Ok(Self(path))
