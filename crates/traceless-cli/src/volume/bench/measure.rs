@@ -195,6 +195,7 @@ pub fn on_this_disk(
         target.close()?;
         std::fs::remove_file(image).map_err(failed)?;
     }
+    sort(&mut cells, subjects, workloads);
     Ok(cells)
 }
 
@@ -239,7 +240,16 @@ pub fn on_a_model(
         target.close()?;
         std::fs::remove_file(image).map_err(failed)?;
     }
+    sort(&mut cells, subjects, workloads);
     Ok(cells)
+}
+
+/// Puts cells in the order of workloads, then of subjects, whoever had the first turn.
+fn sort(cells: &mut [Cell], subjects: &[Subject], workloads: &[Workload]) {
+    cells.sort_by_key(|cell| {
+        let workload = workloads.iter().position(|w| *w == cell.workload);
+        (workload, subjects.iter().position(|s| *s == cell.subject))
+    });
 }
 
 /// Writes the whole file once, so that nothing that follows finds blocks that were never written.
