@@ -54,13 +54,14 @@ impl BenchArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Options of the suites write-only and sqoram")]
 pub struct SuiteArgs {
-    /// Bytes of the file that is read and written [default: 2G; in a model 512M]
+    /// Bytes of the file that is read and written [default: 2G; in a model, and
+    /// for write-only, 512M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub file_size: Option<u64>,
     /// Bytes that a volume holds [default: the file; below ext4 an eighth and 64 MiB more]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub volume_size: Option<u64>,
-    /// Rounds of which the median counts [default: 3; in a model 1]
+    /// Rounds of which the median counts [default: 3; in a model 1; for write-only 7]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: Option<u32>,
     /// Requests of each workload of 4 KiB

@@ -42,7 +42,8 @@ impl Plan {
             _ if args.quick => (64 << 20, 1),
             (Suite::Sqoram, Some(_)) => (512 << 20, 1),
             (Suite::Sqoram, None) => (2 << 30, 3),
-            _ => (1 << 30, 3),
+            // Its disk rows are ratios of short times: many rounds tell more than a large file.
+            _ => (512 << 20, 7),
         };
         let file_bytes = sizes.file_size.unwrap_or(file_bytes);
         if file_bytes < FILE_BYTES_MIN || !file_bytes.is_multiple_of(LARGE as u64) {
