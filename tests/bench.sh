@@ -53,7 +53,8 @@ suite sqoram --file-size 16M --requests 64 --repeat 1 --on "$interfaces" --subje
 for on in ${interfaces//,/ }; do
     rows suite "$on" 2 plain detwo "${workloads[@]}"
 done
-check "nothing stays mounted" [ -z "$(findmnt --noheadings --output TARGET | grep "$scratch" || true)" ]
+still_mounted=$(findmnt --noheadings --list --output TARGET | grep "$scratch" || true)
+check "nothing stays mounted" [ -z "$still_mounted" ]
 check "nothing is left" [ -z "$(find . -maxdepth 1 -name 'traceless-bench-*')" ]
 if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
     chmod 777 .
@@ -63,6 +64,17 @@ if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
 else
     leave_out "how a user who is not root is told: needs root and setpriv"
 fi
+
+section "experiments: each file is understood"
+for experiment in "$root"/experiments/sqoram/*.toml; do
+    if [ "$interfaces" = raw ] && grep -q '^on = "ext4"' "$experiment"; then
+        leave_out "$(basename "$experiment"): needs what ext4 needs"
+        continue
+    fi
+    expect 0 volume bench --quick --json --plot experiment.svg --experiment "$experiment"
+    expect_json traceless.volume.bench.sqoram.v1 rows
+    rows plotted experiment.svg
+done
 
 section "the floors of the group write-only, for a scheme that is there"
 suite write-only --quick --file-size 16M --requests 256 --subject detwo
@@ -83,5 +95,9 @@ expect 2 volume bench --suite sqoram --device hdd --on raw
 expect 2 volume bench --suite write-only --subject detwo,detwo-1/3
 expect 2 volume bench --suite write-only --subject plain
 expect 2 volume bench --suite none
+echo 'suite = "none"' >wrong.toml
+expect 2 volume bench --experiment wrong.toml
+expect 2 volume bench --experiment missing.toml
+expect 2 volume bench --experiment "$root/experiments/sqoram/table-1.toml" --suite sqoram
 expect 0 volume bench --help
 check "the help names the models" grep -q -- '--device <MODEL>' out

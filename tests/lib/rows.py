@@ -2,7 +2,7 @@
 
 rows.py suite ON N SUBJECT... WORKLOAD...   each of the N subjects that this build has has each row
 rows.py plotted FILE                        each ratio has its bar
-rows.py faster FILE                         no row is slower than that of the report in FILE, one is faster
+rows.py faster FILE                         no row is slower than in that report, one is faster
 rows.py left-out WHAT                       it was left out, with a reason
 rows.py floors FLOORS SUBJECT               each floor of the group write-only has its row
 rows.py floors-named NAME                   this row alone: measured, or with a reason

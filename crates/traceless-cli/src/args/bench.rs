@@ -12,15 +12,21 @@ pub struct BenchArgs {
     /// Smaller and less exact
     #[arg(long)]
     pub quick: bool,
-    /// Only rows, or workloads, whose name contains this
-    #[arg(long)]
-    pub only: Option<String>,
+    /// Only rows, or workloads, whose name contains one of these
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    pub only: Vec<String>,
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
+    /// Write a plot of the suite sqoram, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
     /// What to measure
     #[arg(long, value_enum, default_value = "volume")]
     pub suite: Suite,
+    /// Measure what a file of experiments/ says: suite, rows, sizes and subjects
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["suite", "only", "SuiteArgs"])]
+    pub experiment: Option<PathBuf>,
     #[command(flatten)]
     pub sizes: SuiteArgs,
     #[command(flatten)]
@@ -37,17 +43,25 @@ pub enum Suite {
     Sqoram,
 }
 
+impl BenchArgs {
+    /// Whether a row, or a workload, is to be measured.
+    pub fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|part| name.contains(part))
+    }
+}
+
 /// What the suites write-only and sqoram take besides.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Options of the suites write-only and sqoram")]
 pub struct SuiteArgs {
-    /// Bytes of the file that is read and written [default: 2G; in a model 512M]
+    /// Bytes of the file that is read and written [default: 2G; in a model, and
+    /// for write-only, 512M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub file_size: Option<u64>,
     /// Bytes that a volume holds [default: the file; below ext4 an eighth and 64 MiB more]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub volume_size: Option<u64>,
-    /// Rounds of which the median counts [default: 3; in a model 1]
+    /// Rounds of which the median counts [default: 3; in a model 1; for write-only 7]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: Option<u32>,
     /// Requests of each workload of 4 KiB
@@ -79,9 +93,6 @@ pub struct SuiteArgs {
     /// Keep the recorded traces here (docs/trace.md)
     #[arg(long, value_name = "DIR", requires = "device")]
     pub traces: Option<PathBuf>,
-    /// Write a plot, as SVG
-    #[arg(long, value_name = "FILE")]
-    pub plot: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

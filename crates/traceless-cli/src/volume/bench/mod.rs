@@ -5,6 +5,7 @@ mod client;
 mod counts;
 mod device;
 mod disk;
+mod experiment;
 mod library;
 mod measure;
 mod nbd;
@@ -78,8 +79,13 @@ pub struct Places {
 }
 
 pub fn run(args: &BenchArgs) -> Result<(), Failure> {
+    let of_file = match &args.experiment {
+        Some(path) => Some(experiment::read(path, args)?),
+        None => None,
+    };
+    let args = of_file.as_ref().unwrap_or(args);
     let ram = if Path::new("/dev/shm").is_dir() { Path::new("/dev/shm") } else { &args.dir };
-    let folders = [Folder::new(ram)?, Folder::new(&args.dir)?];
+    let folders = [Folder::new(ram, "ram")?, Folder::new(&args.dir, "disk")?];
     let places = Places { ram: folders[0].0.clone(), disk: folders[1].0.clone() };
     match args.suite {
         Suite::Volume => floors(args, &places),
@@ -97,8 +103,7 @@ fn floors(args: &BenchArgs, places: &Places) -> Result<(), Failure> {
     };
     let mut rows = vec![];
     for (names, measure) in GROUPS {
-        let wanted = |name: &&str| args.only.as_ref().is_none_or(|only| name.contains(only));
-        if !names.iter().any(wanted) {
+        if !names.iter().any(|name| args.wants(name)) {
             continue;
         }
         if !args.json {
@@ -152,8 +157,8 @@ pub fn failed(e: impl std::fmt::Display) -> Failure {
 struct Folder(PathBuf);
 
 impl Folder {
-    fn new(parent: &Path) -> Result<Self, Failure> {
-        let name = format!("traceless-bench-{}-{}", std::process::id(), parent.as_os_str().len());
+    fn new(parent: &Path, what: &str) -> Result<Self, Failure> {
+        let name = format!("traceless-bench-{}-{what}", std::process::id());
         let path = std::path::absolute(parent.join(name)).map_err(failed)?;
         std::fs::create_dir(&path).map_err(failed)?;
         Ok(Self(path))

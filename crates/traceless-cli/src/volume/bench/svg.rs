@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn the_axis_reaches_around_the_values() {
         let axis = |bars| decades(&plot(bars).panels[0]);
-        assert_eq!(axis(vec![(0, 0.9)]), (-1, 1));
+        assert_eq!(axis(vec![(0, 0.9)]), (-1, 0));
         assert_eq!(axis(vec![(0, 0.002), (1, 30.0)]), (-3, 2));
     }
 }

@@ -66,7 +66,7 @@ impl Target for Raw {
 pub struct Mounted {
     // Closed before it is unmounted.
     file: Option<File>,
-    is_mounted: bool,
+    needs_unmount: bool,
     buffer: AlignedBuf,
     dir: PathBuf,
 }
@@ -96,7 +96,7 @@ impl Mounted {
             return Err(failed(format!("cannot mount {}: {}", image.display(), said.trim())));
         }
         let buffer = AlignedBuf::zeroed(LARGE);
-        let mut mounted = Self { file: None, is_mounted: true, buffer, dir };
+        let mut mounted = Self { file: None, needs_unmount: true, buffer, dir };
         mounted.buffer.fill(0x5a);
         let direct = OFlags::DIRECT.bits().cast_signed();
         let file = OpenOptions::new()
@@ -112,7 +112,7 @@ impl Mounted {
 
     fn unmount(&mut self) -> Result<(), Failure> {
         self.file = None;
-        self.is_mounted = false;
+        self.needs_unmount = false;
         let output =
             program()?.args(["volume", "unmount"]).arg(&self.dir).output().map_err(failed)?;
         if output.status.success() {
@@ -148,7 +148,7 @@ impl Target for Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        if self.is_mounted {
+        if self.needs_unmount {
             let _ = self.unmount();
         }
     }

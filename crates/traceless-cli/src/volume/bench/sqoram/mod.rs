@@ -27,10 +27,8 @@ pub fn run(args: &BenchArgs, places: &Places) -> Result<(), Failure> {
     let presences: Vec<Presence> = asked.iter().map(|s| Presence::of(*s, smallest)).collect();
     let present = asked.iter().zip(&presences).filter(|(_, presence)| presence.measured);
     let present: Vec<Subject> = present.map(|(subject, _)| *subject).collect();
-    let workloads: Vec<Workload> = SUITE
-        .into_iter()
-        .filter(|w| args.only.as_ref().is_none_or(|only| w.name.contains(only)))
-        .collect();
+    let workloads: Vec<Workload> =
+        SUITE.into_iter().filter(|workload| args.wants(workload.name)).collect();
     let mut report = Report {
         schema: "traceless.volume.bench.sqoram.v1",
         machine: machine(places, args),
@@ -46,7 +44,7 @@ pub fn run(args: &BenchArgs, places: &Places) -> Result<(), Failure> {
         Some(device) => model(args, device, &present, &workloads, &plan, places, &mut report)?,
         None => this_disk(args, &present, &workloads, &plan, places, &mut report)?,
     }
-    if let Some(path) = &args.sizes.plot {
+    if let Some(path) = &args.plot {
         let svg = plot::plot(&report).to_svg();
         std::fs::write(path, svg).map_err(failed)?;
     }

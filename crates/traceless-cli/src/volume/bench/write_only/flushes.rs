@@ -24,7 +24,7 @@ pub struct Run {
     pub writes: u64,
     /// As many before them, not counted.
     pub writes_before: u64,
-    /// Writes between two FLUSHes; none for no FLUSH at all.
+    /// Writes from one FLUSH to the next; none for no FLUSH at all.
     pub flush_every: Option<u64>,
 }
 

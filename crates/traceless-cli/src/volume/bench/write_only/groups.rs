@@ -107,6 +107,7 @@ fn control() -> Subject {
 }
 
 /// Bytes of the image for each of the volume.
+#[expect(clippy::unnecessary_wraps, reason = "every group is measured by such a function")]
 fn space(context: &Context) -> Result<Vec<Found>, Failure> {
     let len = context.subject.image_len(VOLUME_BYTES);
     Ok(vec![len.map(|len| vec![len as f64 / VOLUME_BYTES as f64])])

@@ -62,18 +62,16 @@ pub fn run(args: &BenchArgs, places: &Places) -> Result<(), Failure> {
     let mut rows = vec![];
     for group in &GROUPS {
         let names: Vec<String> = group.rows.iter().map(|row| row.name(subject)).collect();
-        let is_wanted = |name: &String| args.only.as_ref().is_none_or(|only| name.contains(only));
-        if !names.iter().any(is_wanted) {
+        if !names.iter().any(|name| args.wants(name)) {
             continue;
         }
-        let found = match &absent {
-            Some(why) => vec![Err(why.clone()); names.len()],
-            None => {
-                if !args.json {
-                    complain(&format!("measuring {}", names.join(", ")));
-                }
-                (group.measure)(&context)?
+        let found = if let Some(why) = &absent {
+            vec![Err(why.clone()); names.len()]
+        } else {
+            if !args.json {
+                complain(&format!("measuring {}", names.join(", ")));
             }
+            (group.measure)(&context)?
         };
         assert_eq!(found.len(), names.len(), "a group measures each of its rows");
         let units = group.rows.iter().map(|row| row.unit);
