@@ -414,10 +414,13 @@ fn a_main_copy_that_comes_back_is_not_taken_for_the_newest() {
     for value in 0..4 {
         let mut rig = Rig::with_pointers();
         let mut oram = rig.create();
-        fill(&mut oram, 1);
-        fill(&mut oram, 1);
+        // The write to come goes to the end of a stripe, whose header is given up long before the
+        // slot is.
+        for _ in 0..3 {
+            fill(&mut oram, 1);
+        }
         let sound = rig.store.snapshot();
-        let (main, old) = (oram.tiers[0].main.clone(), oram.tiers[0].main_slot(64 + 20));
+        let (main, old) = (oram.tiers[0].main.clone(), oram.tiers[0].main_slot(192 + 20));
         wipe(&rig.store, &main, old);
         // There is nothing to compare with.
         oram.write(Addr(20), &[value; 128]).unwrap();
@@ -425,7 +428,7 @@ fn a_main_copy_that_comes_back_is_not_taken_for_the_newest() {
         kept.add(&main, old, 1);
         kept.read(&MemStore::from_bytes(sound)).unwrap();
         kept.write(&*rig.store).unwrap();
-        let held = oram.tiers[0].hold_slot(128);
+        let held = oram.tiers[0].hold_slot(192);
         let mut block = [0; 128];
         // Right through the refresh, and when another block has taken the slot over.
         for i in 0..3 * oram.tiers[0].hold.slots() {
