@@ -22,15 +22,20 @@ use lives::Life;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use traceless::rng::{Rng, Seeded};
-use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::scheme::detwo::{Geometry, MapEntries, Refresh};
 use traceless_volume::format::AREAS_AT;
 use world::{Failure, How, Step, World, script};
 
 fn geometry(blocks: u64, block_len: usize, k: &str, map_tiers: u8, unsynced_max: u64) -> Geometry {
     let refresh = Refresh::parse(k).expect("a ratio");
-    let geometry = Geometry { blocks, block_len, refresh, map_tiers, unsynced_max };
+    let map_entries = MapEntries::Counts;
+    let geometry = Geometry { blocks, block_len, refresh, map_tiers, map_entries, unsynced_max };
     geometry.check().expect("a geometry that works");
     geometry
+}
+
+fn pointers(geometry: Geometry) -> Geometry {
+    geometry.with_map_entries(MapEntries::Pointers).expect("pointers that fit")
 }
 
 /// A run to crash: where it begins in the life of the volume, and its steps.
@@ -82,6 +87,9 @@ fn cases() -> Vec<Case> {
         (geometry(100, 512, "1/3", 1, 3), 9),
         (geometry(500, 512, "3.5", 1, 2), 5),
         (geometry(40, 64, "1", 0, 6), 9),
+        (pointers(geometry(24, 512, "3", 0, 4)), 9),
+        (pointers(geometry(100, 512, "1/3", 1, 3)), 9),
+        (pointers(geometry(500, 512, "3.5", 1, 2)), 5),
     ];
     let mut list = vec![];
     for (i, (geometry, writes)) in geometries.into_iter().enumerate() {

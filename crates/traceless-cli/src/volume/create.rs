@@ -1,12 +1,12 @@
 //! `traceless volume create`
 
 use super::{key, signals};
-use crate::args::{CreateArgs, MapPlace, SchemeName};
+use crate::args::{CreateArgs, MapKind, MapPlace, SchemeName};
 use crate::failure::Failure;
 use crate::output::{Meter, say, say_json};
 use serde::Serialize;
 use traceless::build::SchemeConfig;
-use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::scheme::detwo::{Geometry, MapEntries, Refresh};
 use traceless_volume::volume::{CreateOptions, create, uuid_text};
 
 /// Bytes of a block.
@@ -21,6 +21,7 @@ struct Made {
     block_len: usize,
     refresh: Option<String>,
     map: Option<&'static str>,
+    map_entries: Option<&'static str>,
     image_bytes: u64,
     generation: u64,
     filled: bool,
@@ -61,6 +62,7 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
         block_len: scheme.block_len(),
         refresh: geometry.map(|g| g.refresh.to_string()),
         map: geometry.map(|g| if g.map_tiers == 0 { "memory" } else { "disk" }),
+        map_entries: geometry.map(|g| g.map_entries.name()),
         image_bytes: made.header.image_len,
         generation: made.generation,
         filled: !args.unfilled,
@@ -94,6 +96,9 @@ fn scheme(args: &CreateArgs) -> Result<SchemeConfig, Failure> {
         if args.refresh.is_some() {
             return Err(Failure::usage("--refresh goes with --scheme detwo"));
         }
+        if args.map_entries.is_some() {
+            return Err(Failure::usage("--map-entries goes with --scheme detwo"));
+        }
         return Ok(SchemeConfig::Plain { blocks, block_len: BLOCK_LEN });
     }
     let refresh = match &args.refresh {
@@ -105,6 +110,12 @@ fn scheme(args: &CreateArgs) -> Result<SchemeConfig, Failure> {
         MapPlace::Memory => 0,
         MapPlace::Disk => Geometry::map_tiers_for(blocks, args.map_memory).max(1),
     };
-    let geometry = Geometry::new(blocks, BLOCK_LEN, refresh, tiers).map_err(Failure::usage)?;
+    let entries = match args.map_entries {
+        None | Some(MapKind::Counts) => MapEntries::Counts,
+        Some(MapKind::Pointers) => MapEntries::Pointers,
+    };
+    let geometry = Geometry::new(blocks, BLOCK_LEN, refresh, tiers)
+        .and_then(|g| g.with_map_entries(entries))
+        .map_err(Failure::usage)?;
     Ok(SchemeConfig::DetWo(geometry))
 }

@@ -27,6 +27,8 @@ pub struct Status {
     pub refresh: Option<String>,
     /// Where the map lies: `memory`, `disk`, or nothing for other schemes.
     pub map: Option<&'static str>,
+    /// What the map keeps: `counts`, `pointers`, or nothing for other schemes.
+    pub map_entries: Option<&'static str>,
     /// Bytes of memory that the map takes when the volume is open.
     pub map_bytes: u64,
     /// Generation of the newest superblock.
@@ -92,6 +94,7 @@ pub fn status(path: &Path, key: &UserKey) -> Result<Status> {
         size_bytes,
         refresh: detwo.map(|g| g.refresh.to_string()),
         map: detwo.map(|g| if g.map_tiers == 0 { "memory" } else { "disk" }),
+        map_entries: detwo.map(|g| g.map_entries.name()),
         map_bytes: detwo.map_or(0, |g| g.map_memory()),
         generation: superblock.generation,
         image_bytes: header.image_len,

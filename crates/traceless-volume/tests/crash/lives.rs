@@ -4,7 +4,7 @@ use crate::check::any_fate;
 use crate::disk::{Event, Fate, Piece};
 use crate::world::{Failure, How, Open, World, Write, script};
 use traceless::rng::{Rng, Seeded};
-use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::scheme::detwo::{Geometry, MapEntries, Refresh};
 
 /// A random small geometry that works.
 fn any_geometry(rng: &mut Seeded) -> Geometry {
@@ -16,6 +16,7 @@ fn any_geometry(rng: &mut Seeded) -> Geometry {
             block_len: [64, 512, 512, 4096][rng.below(4) as usize],
             refresh: Refresh::parse(ratio).expect("a ratio"),
             map_tiers,
+            map_entries: [MapEntries::Counts, MapEntries::Pointers][rng.below(2) as usize],
             unsynced_max: 1 + rng.below(9),
         };
         if geometry.check().is_ok() {
