@@ -97,13 +97,13 @@ impl DetWo {
     ) -> Result<Location> {
         let Lead { place, newer } = fetch.lead;
         let main = self.open_place(tier, block, place, (run, fetch.place_at), into);
-        let Some((held, pointer)) = newer else { return main.map(|()| place) };
+        let Some((count, pointer)) = newer else { return main.map(|()| place) };
         if main.is_ok() && pointer.is_stale(into) {
             return Ok(place);
         }
         // The slot holds no later write than this one. So if this one was to the block, the pointer
         // means it, and it is the newest copy, whatever became of the main one.
-        let hold = Location::Hold(held);
+        let hold = Location::Hold(count);
         let opened = self.open_place(tier, block, hold, (run, fetch.newer_at), into);
         match (main, opened) {
             (_, Ok(())) => Ok(hold),
@@ -112,7 +112,7 @@ impl DetWo {
                 // A blind pointer is stale for sure when another block has the slot now.
                 let (entry, _) = run.slot(fetch.newer_at);
                 let now = self.open_entry(tier, entry);
-                if !pointer.is_blind() || now.is_none_or(|(c, home)| c != held || home == block) {
+                if !pointer.is_blind() || now.is_none_or(|(c, home)| c != count || home == block) {
                     return Err(error);
                 }
                 self.open_place(tier, block, place, (run, fetch.place_at), into)?;

@@ -140,12 +140,12 @@ impl DetWo {
         let len = t.main.layout().body_len;
         let main = |&(block, _): &(u64, u64)| (block, t.main_location(block, refreshed));
         let mains = self.copies(tier, &writes.iter().map(main).collect::<Vec<_>>())?;
-        let held = |&(block, count): &(u64, u64)| (block, Location::Hold(count));
-        let helds = self.copies(tier, &writes.iter().map(held).collect::<Vec<_>>())?;
+        let write = |&(block, count): &(u64, u64)| (block, Location::Hold(count));
+        let written = self.copies(tier, &writes.iter().map(write).collect::<Vec<_>>())?;
         let entry = |(i, &(_, count)): (usize, &(u64, u64))| {
             let slot = t.hold_slot(count).0;
             // A write that is damaged stays pointed to: its block is an error, not its older copy.
-            let pointer = match helds.get(i) {
+            let pointer = match written.get(i) {
                 Some(new) => Pointer::new(slot, new, mains.get(i)),
                 None => Pointer::new(slot, &[], None),
             };

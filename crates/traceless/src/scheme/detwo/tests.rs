@@ -388,7 +388,7 @@ fn a_live_pointer_is_not_given_up_for_an_older_main_copy() {
     fill(&mut oram, 2);
     oram.write(Addr(20), &[3; 128]).unwrap();
     let (hold, main) = (oram.tiers[0].hold.clone(), oram.tiers[0].main.clone());
-    let (held, old) = (oram.tiers[0].hold_slot(128), oram.tiers[0].main_slot(128 + 20));
+    let (newest, old) = (oram.tiers[0].hold_slot(128), oram.tiers[0].main_slot(128 + 20));
     let sound = rig.store.snapshot();
     let mut block = [0; 128];
     // The main copy is not needed.
@@ -400,7 +400,7 @@ fn a_live_pointer_is_not_given_up_for_an_older_main_copy() {
     rig.store = Arc::new(MemStore::from_bytes(sound));
     for oram in [&mut oram, &mut rig.open_on(rig.store.clone(), true).unwrap()] {
         let mut run = crate::store::Run::default();
-        run.add(&hold, held, 1);
+        run.add(&hold, newest, 1);
         run.read(&*oram.store).unwrap();
         run.slot_mut(0).1[5] ^= 1;
         run.write(&*oram.store).unwrap();
