@@ -41,6 +41,7 @@ for refresh in 0 -1 x 1/0 2000 ''; do
 done
 expect 2 volume create new --size 1M --scheme none --key-file key
 expect 2 volume create new --size 1M --scheme plain --refresh 2 --key-file key
+expect 2 volume create new --size 1M --scheme plain --map-entries pointers --key-file key
 expect 2 volume create new --key-file key
 expect 2 volume create new --size 1M --key-file key --bogus
 expect 2 volume
@@ -57,6 +58,7 @@ for pair in 3:3 1/3:1/3 2.5:5/2 0.5:1/2 6/4:3/2; do
     make new --size 1M --refresh "${pair%:*}"
     check "refresh of ${pair%:*}" [ "$(status_of new refresh)" = "${pair#*:}" ]
 done
+check "a map of counts" [ "$(status_of new map_entries)" = counts ]
 rm new
 
 section "keys: wrong, short, missing, from standard input, typed"
@@ -229,6 +231,25 @@ END
 else
     leave_out "a full disk: it takes root to make one"
 fi
+
+section "a map of pointers, in memory and inside, through a kill"
+for map in memory disk; do
+    make pointers --size 4M --map "$map" --map-entries pointers
+    check "status tells, map on $map" [ "$(status_of pointers map_entries)" = pointers ]
+    serve pointers
+    for offset in 0 4096 1048576; do
+        nbd write "$offset" "$offset"
+    done
+    nbd flush
+    kill_server
+    serve pointers
+    for offset in 0 4096 1048576; do
+        nbd verify "$offset" "$offset"
+    done
+    stop_server
+    expect 0 volume check pointers --key-file key
+done
+rm pointers
 
 section "10 TiB, refreshed 3 blocks a write, the map inside"
 expect 0 volume create huge --size 10T --refresh 3 --unfilled --key-file key --json

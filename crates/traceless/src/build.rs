@@ -114,6 +114,14 @@ impl SchemeConfig {
         Some(if on_disk { "disk" } else { "memory" })
     }
 
+    /// What its map keeps for each block: `counts` or `pointers`; nothing for other schemes.
+    pub fn map_entries(&self) -> Option<&'static str> {
+        match self {
+            Self::DetWo(geometry) => Some(geometry.map_entries.name()),
+            _ => None,
+        }
+    }
+
     /// Bytes of memory that its map takes when it is open.
     pub fn map_memory(&self) -> u64 {
         match self {

@@ -2,13 +2,20 @@
 #![cfg(feature = "suite")]
 
 use traceless::build::SchemeConfig;
-use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::scheme::detwo::{Geometry, MapEntries, Refresh};
 use traceless::scheme::sq;
 use traceless::suite;
 
 fn detwo(blocks: u64, block_len: usize, refresh: &str, map_tiers: u8) {
     let refresh = Refresh::parse(refresh).unwrap();
     let geometry = Geometry::new(blocks, block_len, refresh, map_tiers).unwrap();
+    suite::conforms(&SchemeConfig::DetWo(geometry));
+}
+
+fn detwo_pointers(blocks: u64, block_len: usize, refresh: &str, map_tiers: u8) {
+    let refresh = Refresh::parse(refresh).unwrap();
+    let geometry = Geometry::new(blocks, block_len, refresh, map_tiers).unwrap();
+    let geometry = geometry.with_map_entries(MapEntries::Pointers).unwrap();
     suite::conforms(&SchemeConfig::DetWo(geometry));
 }
 
@@ -111,4 +118,29 @@ fn sq_maps_on_disk() {
 fn sq_in_the_papers_cadence() {
     let geometry = shape(200, 8, 4, 2);
     sq(sq::Geometry { map: sq::MapPlace::Disk, cadence: sq::Cadence::Paper, ..geometry });
+}
+
+#[test]
+fn detwo_pointers_one_to_one() {
+    detwo_pointers(64, 512, "1", 0);
+}
+
+#[test]
+fn detwo_pointers_small_holding_area() {
+    detwo_pointers(100, 128, "7/2", 0);
+}
+
+#[test]
+fn detwo_pointers_large_holding_area() {
+    detwo_pointers(48, 128, "1/3", 0);
+}
+
+#[test]
+fn detwo_pointers_on_the_store() {
+    detwo_pointers(300, 512, "1", 1);
+}
+
+#[test]
+fn detwo_pointers_in_two_tiers() {
+    detwo_pointers(4200, 128, "3/7", 2);
 }

@@ -117,6 +117,10 @@ pub struct CreateArgs {
     /// Memory that the map may take before auto puts it on the disk
     #[arg(long, value_parser = parse_size, default_value = "1G")]
     pub map_memory: u64,
+    /// What the map keeps of each block: counts, the default, or the pointers of the paper, which
+    /// make reads and openings slower, to compare
+    #[arg(long, value_enum)]
+    pub map_entries: Option<MapKind>,
     /// Overwrite an existing file or device
     #[arg(long)]
     pub force: bool,
@@ -182,6 +186,14 @@ pub enum MapPlace {
     Memory,
     /// On the disk
     Disk,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum MapKind {
+    /// The count of its last write
+    Counts,
+    /// A self-invalidating pointer
+    Pointers,
 }
 
 /// How hard a passphrase is to guess.

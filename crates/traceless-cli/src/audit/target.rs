@@ -6,7 +6,7 @@ use super::mutants::{
 use super::sq_mutants::{self, KeepsOlder, SkipsFakes, SoundSq, SqFault, SqMutant};
 use traceless::build::SchemeConfig;
 use traceless::scheme::Parts;
-use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::scheme::detwo::{Geometry, MapEntries, Refresh};
 use traceless::scheme::sq;
 use traceless::{BlockOram, Hides, Oram, Result};
 
@@ -80,6 +80,11 @@ impl Subject {
             let geometry = Geometry::new(blocks, BLOCK_LEN, refresh, map_tiers)?;
             Ok(Target { name, made: Made::Scheme(SchemeConfig::DetWo(geometry)) })
         };
+        let pointers = |name, blocks, map_tiers| {
+            let geometry = Geometry::new(blocks, BLOCK_LEN, Refresh::ONE, map_tiers)?
+                .with_map_entries(MapEntries::Pointers)?;
+            Ok(Target { name, made: Made::Scheme(SchemeConfig::DetWo(geometry)) })
+        };
         let one = |name, made| Ok(vec![Target { name, made }]);
         let block_len = BLOCK_LEN;
         match self {
@@ -88,6 +93,7 @@ impl Subject {
                 detwo("K = 3", blocks, (3, 1), 0),
                 detwo("K = 1/3", blocks, (1, 3), 0),
                 detwo("K = 1, map on the store", map_blocks, (1, 1), 1),
+                pointers("K = 1, pointers on the store", map_blocks, 1),
             ]
             .into_iter()
             .collect(),

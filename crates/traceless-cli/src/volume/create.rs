@@ -1,12 +1,12 @@
 //! `traceless volume create`
 
 use super::{key, signals};
-use crate::args::{CadenceName, CreateArgs, MapPlace, SchemeName, SqArgs};
+use crate::args::{CadenceName, CreateArgs, MapKind, MapPlace, SchemeName, SqArgs};
 use crate::failure::Failure;
 use crate::output::{Meter, say, say_json};
 use serde::Serialize;
 use traceless::build::SchemeConfig;
-use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::scheme::detwo::{Geometry, MapEntries, Refresh};
 use traceless::scheme::sq;
 use traceless_volume::volume::{CreateOptions, create, uuid_text};
 
@@ -22,6 +22,7 @@ struct Made {
     block_len: usize,
     refresh: Option<String>,
     map: Option<&'static str>,
+    map_entries: Option<&'static str>,
     image_bytes: u64,
     generation: u64,
     filled: bool,
@@ -58,6 +59,7 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
         block_len: scheme.block_len(),
         refresh: scheme.refresh(),
         map: scheme.map_place(),
+        map_entries: scheme.map_entries(),
         image_bytes: made.header.image_len,
         generation: made.generation,
         filled: !args.unfilled,
@@ -91,6 +93,9 @@ pub fn scheme(args: &CreateArgs) -> Result<SchemeConfig, Failure> {
     if args.scheme != SchemeName::Sq {
         refuse_flags_of_sq(&args.sq)?;
     }
+    if args.scheme != SchemeName::Detwo && args.map_entries.is_some() {
+        return Err(Failure::usage("--map-entries goes with --scheme detwo"));
+    }
     match args.scheme {
         SchemeName::Plain if args.refresh.is_some() => {
             Err(Failure::usage("--refresh goes with --scheme detwo or sq"))
@@ -111,7 +116,13 @@ fn detwo(args: &CreateArgs, blocks: u64) -> Result<SchemeConfig, Failure> {
         MapPlace::Memory => 0,
         MapPlace::Disk => Geometry::map_tiers_for(blocks, args.map_memory).max(1),
     };
-    let geometry = Geometry::new(blocks, BLOCK_LEN, refresh, tiers).map_err(Failure::usage)?;
+    let entries = match args.map_entries {
+        None | Some(MapKind::Counts) => MapEntries::Counts,
+        Some(MapKind::Pointers) => MapEntries::Pointers,
+    };
+    let geometry = Geometry::new(blocks, BLOCK_LEN, refresh, tiers)
+        .and_then(|g| g.with_map_entries(entries))
+        .map_err(Failure::usage)?;
     Ok(SchemeConfig::DetWo(geometry))
 }
 

@@ -34,8 +34,9 @@ fn lines(told: &Status) -> Vec<(&'static str, String)> {
     if let Some(refresh) = &told.refresh {
         list.push(("refresh", format!("{refresh} blocks a write")));
     }
-    if let Some(map) = told.map {
-        list.push(("map", format!("on {map}, {} bytes of memory", told.map_bytes)));
+    if let (Some(map), Some(entries)) = (told.map, told.map_entries) {
+        let bytes = told.map_bytes;
+        list.push(("map", format!("of {entries}, on {map}, {bytes} bytes of memory")));
     }
     for slot in &told.key_slots {
         let how = match (slot.memory_kib, slot.time, slot.lanes) {

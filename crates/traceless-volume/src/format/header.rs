@@ -4,7 +4,7 @@ use super::{AREAS_AT, Keys, u16_at, u32_at, u64_at};
 use crate::error::{Error, Result};
 use std::path::PathBuf;
 use traceless::build::SchemeConfig;
-use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::scheme::detwo::{Geometry, MapEntries, Refresh};
 use traceless::scheme::sq;
 
 /// Bytes of the header.
@@ -112,6 +112,10 @@ const KIND_PLAIN: u16 = 1;
 const KIND_DETWO: u16 = 2;
 const KIND_SQ: u16 = 3;
 
+/// What the map keeps.
+const COUNTS: u32 = 0;
+const POINTERS: u32 = 1;
+
 fn encode_scheme(scheme: &SchemeConfig, out: &mut [u8]) {
     let mut put = |kind: u16, len: u16| {
         out[..2].copy_from_slice(&kind.to_le_bytes());
@@ -123,11 +127,16 @@ fn encode_scheme(scheme: &SchemeConfig, out: &mut [u8]) {
     match scheme {
         SchemeConfig::Plain { .. } => put(KIND_PLAIN, 20),
         SchemeConfig::DetWo(g) => {
-            put(KIND_DETWO, 40);
+            put(KIND_DETWO, 44);
             out[20..24].copy_from_slice(&g.refresh.p().to_le_bytes());
             out[24..28].copy_from_slice(&g.refresh.q().to_le_bytes());
             out[28..32].copy_from_slice(&u32::from(g.map_tiers).to_le_bytes());
             out[32..40].copy_from_slice(&g.unsynced_max.to_le_bytes());
+            let entries = match g.map_entries {
+                MapEntries::Counts => COUNTS,
+                MapEntries::Pointers => POINTERS,
+            };
+            out[40..44].copy_from_slice(&entries.to_le_bytes());
         }
         SchemeConfig::Sq(g) => {
             put(KIND_SQ, 40);
@@ -162,6 +171,11 @@ fn decode_scheme(record: &[u8]) -> Result<SchemeConfig> {
                 block_len,
                 refresh: Refresh::new(u32_at(record, 20), u32_at(record, 24)).map_err(damaged)?,
                 map_tiers: u8::try_from(u32_at(record, 28)).map_err(|_| Error::HeaderDamaged)?,
+                map_entries: match u32_at(record, 40) {
+                    COUNTS => MapEntries::Counts,
+                    POINTERS => MapEntries::Pointers,
+                    _ => return Err(Error::HeaderDamaged),
+                },
                 unsynced_max: u64_at(record, 32),
             };
             geometry.check().map_err(damaged)?;
@@ -202,11 +216,13 @@ mod tests {
     #[test]
     fn comes_back_as_it_went_and_refuses_any_flip() {
         let geometry = Geometry::new(1000, 4096, Refresh::new(3, 2).unwrap(), 1).unwrap();
+        let pointers = geometry.with_map_entries(MapEntries::Pointers).unwrap();
         let wishes = sq::Wishes { map_on_disk: true, ..sq::Wishes::default() };
         let disk = sq::Geometry::new(1000, 4096, wishes).unwrap();
         let paper = sq::Geometry { cadence: sq::Cadence::Paper, amortized: true, ..disk };
         for scheme in [
             SchemeConfig::DetWo(geometry),
+            SchemeConfig::DetWo(pointers),
             SchemeConfig::Plain { blocks: 9, block_len: 4096 },
             SchemeConfig::Sq(sq::Geometry::new(1000, 4096, sq::Wishes::default()).unwrap()),
             SchemeConfig::Sq(paper),

@@ -26,6 +26,8 @@ pub struct Status {
     pub refresh: Option<String>,
     /// Where the map lies: `memory`, `disk`, or nothing for other schemes.
     pub map: Option<&'static str>,
+    /// What the map keeps: `counts`, `pointers`, or nothing for other schemes.
+    pub map_entries: Option<&'static str>,
     /// Bytes of memory that the map takes when the volume is open.
     pub map_bytes: u64,
     /// Generation of the newest superblock.
@@ -87,6 +89,7 @@ pub fn status(path: &Path, key: &UserKey) -> Result<Status> {
         size_bytes,
         refresh: scheme.refresh(),
         map: scheme.map_place(),
+        map_entries: scheme.map_entries(),
         map_bytes: scheme.map_memory(),
         generation: superblock.generation,
         image_bytes: header.image_len,

@@ -7,7 +7,7 @@ use traceless::build::SchemeConfig;
 use traceless::oram::BlockOram;
 use traceless::rng::{Rng, Seeded};
 use traceless::scheme::Parts;
-use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::scheme::detwo::{Geometry, MapEntries, Refresh};
 use traceless::scheme::sq;
 
 type Made = traceless::Result<Box<dyn BlockOram>>;
@@ -89,6 +89,8 @@ fn detwo_table() -> Vec<(Subject, u64)> {
         (detwo(500, 512, "3.5", 1, 2), 5),
         (detwo(40, 64, "1", 0, 6), 9),
         (two_tiers, 2),
+        (pointers(24, 512, "3", 0, 4), 9),
+        (pointers(100, 512, "1/3", 1, 3), 9),
     ]
 }
 
@@ -104,6 +106,7 @@ fn any_detwo(rng: &mut Seeded) -> Subject {
             block_len: if map_tiers == 2 { 64 } else { block_len },
             refresh: Refresh::parse(ratio).expect("a ratio"),
             map_tiers,
+            map_entries: [MapEntries::Counts, MapEntries::Pointers][rng.below(2) as usize],
             unsynced_max: 1 + rng.below(9),
         };
         if geometry.check().is_ok() {
@@ -113,10 +116,25 @@ fn any_detwo(rng: &mut Seeded) -> Subject {
 }
 
 pub fn detwo(blocks: u64, block_len: usize, k: &str, map_tiers: u8, unsynced_max: u64) -> Subject {
-    let refresh = Refresh::parse(k).expect("a ratio");
-    let geometry = Geometry { blocks, block_len, refresh, map_tiers, unsynced_max };
+    of_detwo(detwo_geometry(blocks, block_len, k, map_tiers, unsynced_max))
+}
+
+fn pointers(blocks: u64, block_len: usize, k: &str, map_tiers: u8, unsynced_max: u64) -> Subject {
+    let geometry = detwo_geometry(blocks, block_len, k, map_tiers, unsynced_max);
+    of_detwo(geometry.with_map_entries(MapEntries::Pointers).expect("pointers that fit"))
+}
+
+fn detwo_geometry(
+    blocks: u64,
+    block_len: usize,
+    k: &str,
+    map_tiers: u8,
+    unsynced_max: u64,
+) -> Geometry {
+    let (refresh, map_entries) = (Refresh::parse(k).expect("a ratio"), MapEntries::Counts);
+    let geometry = Geometry { blocks, block_len, refresh, map_tiers, map_entries, unsynced_max };
     geometry.check().expect("a geometry that works");
-    of_detwo(geometry)
+    geometry
 }
 
 fn of_detwo(geometry: Geometry) -> Subject {

@@ -1,59 +1,112 @@
-//! The library alone: `DetWo` on a store in memory, one thread, one block a call.
+//! The library alone: schemes on a store in memory, one thread, one block a call.
 
 use super::{Effort, Places, Row, failed, row, seconds};
 use crate::failure::Failure;
 use std::sync::Arc;
-use traceless::oram::Oram;
+use traceless::Oram;
+use traceless::build::SchemeConfig;
+use traceless::durable::MemVault;
 use traceless::rng::{Rng, Seeded, System};
 use traceless::scheme::Parts;
-use traceless::scheme::detwo::{DetWo, Geometry, Refresh};
+use traceless::scheme::detwo::{Geometry, Refresh};
 use traceless::seal::Secret;
-use traceless::store::MemStore;
+use traceless::store::{MemStore, Store};
 use traceless::types::Addr;
 
-/// Blocks of the scheme that [`rates`] takes.
+/// Blocks of the schemes that are measured here.
 pub const BLOCKS: u64 = 1 << 16;
 pub const BLOCK_LEN: usize = 4096;
 
 pub fn measure(_: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
     let geometry = Geometry::new(BLOCKS, BLOCK_LEN, Refresh::ONE, 0).map_err(failed)?;
-    let mut oram = DetWo::create(geometry, parts(geometry.store_len())).map_err(failed)?;
-    let (writes, reads) = rates(&mut oram, effort.rounds)?;
+    let (writes, reads) = Bed::in_memory(SchemeConfig::DetWo(geometry))?.rates(effort.rounds)?;
     Ok(vec![row("library-detwo-writes", "GB/s", writes), row("library-detwo-reads", "GB/s", reads)])
 }
 
-/// What a scheme is made of that is gone when this ends.
-pub fn parts(store_len: u64) -> Parts {
+/// A scheme that has been gone through once, so that whatever it writes anew has something to open.
+pub struct Bed {
+    scheme: SchemeConfig,
+    oram: Box<dyn Oram>,
+    store: Arc<dyn Store>,
+    vault: MemVault,
+    key: Secret,
+    rng: Seeded,
+    block: Vec<u8>,
+}
+
+impl Bed {
+    pub fn new(scheme: SchemeConfig, store: Arc<dyn Store>) -> Result<Self, Failure> {
+        let (vault, key) = (MemVault::default(), Secret::random(&mut System));
+        let oram = scheme.create(parts(store.clone(), &vault, &key)).map_err(failed)?;
+        let (rng, block) = (Seeded::new(1), vec![0; BLOCK_LEN]);
+        let mut bed = Self { scheme, oram, store, vault, key, rng, block };
+        for addr in 0..scheme.blocks() {
+            bed.rng.fill(&mut bed.block);
+            bed.oram.write(Addr(addr), &bed.block).map_err(failed)?;
+        }
+        Ok(bed)
+    }
+
+    pub fn in_memory(scheme: SchemeConfig) -> Result<Self, Failure> {
+        Self::new(scheme, Arc::new(MemStore::new(scheme.store_len())))
+    }
+
+    /// As many random blocks as there are.
+    pub fn addresses(&mut self) -> Vec<Addr> {
+        let blocks = self.scheme.blocks();
+        (0..blocks).map(|_| Addr(self.rng.below(blocks))).collect()
+    }
+
+    /// Writes random contents to each of `addrs`, and returns how fast, in GB/s.
+    pub fn write(&mut self, addrs: &[Addr]) -> Result<f64, Failure> {
+        self.rng.fill(&mut self.block);
+        let (oram, block) = (&mut self.oram, &self.block);
+        let write = || addrs.iter().try_for_each(|&a| oram.write(a, block)).map_err(failed);
+        Ok(gigabytes(addrs) / seconds(write)?)
+    }
+
+    /// Reads each of `addrs`, and returns how fast, in GB/s.
+    pub fn read(&mut self, addrs: &[Addr]) -> Result<f64, Failure> {
+        let (oram, block) = (&mut self.oram, &mut self.block);
+        let read = || addrs.iter().try_for_each(|&a| oram.read(a, block)).map_err(failed);
+        Ok(gigabytes(addrs) / seconds(read)?)
+    }
+
+    /// GB/s of random writes and of random reads, in each of `rounds` rounds.
+    pub fn rates(&mut self, rounds: usize) -> Result<(Vec<f64>, Vec<f64>), Failure> {
+        let (mut writes, mut reads) = (vec![], vec![]);
+        for _ in 0..rounds {
+            let addrs = self.addresses();
+            writes.push(self.write(&addrs)?);
+            reads.push(self.read(&addrs)?);
+        }
+        Ok((writes, reads))
+    }
+
+    /// Closes it and opens it again. Returns how long opening took, in seconds.
+    pub fn reopen(&mut self) -> Result<f64, Failure> {
+        self.oram.close().map_err(failed)?;
+        let (state, store) = (self.vault.kept(), self.store.clone());
+        seconds(|| {
+            let parts = parts(store, &self.vault, &self.key);
+            self.oram = self.scheme.open(parts, &state, &mut |_, _| {}).map_err(failed)?;
+            Ok(())
+        })
+    }
+}
+
+fn parts(store: Arc<dyn Store>, vault: &MemVault, key: &Secret) -> Parts {
     Parts {
-        store: Arc::new(MemStore::new(store_len)),
+        store,
         first: 0,
-        key: Secret::random(&mut System),
-        vault: Box::new(()),
+        key: key.clone(),
+        vault: Box::new(vault.clone()),
         rng: Box::new(System),
         read_only: false,
         expect_writes: 0,
     }
 }
 
-/// GB/s of random writes and of random reads, in each of `rounds` rounds.
-pub fn rates(oram: &mut dyn Oram, rounds: usize) -> Result<(Vec<f64>, Vec<f64>), Failure> {
-    let mut block = vec![0; BLOCK_LEN];
-    let mut rng = Seeded::new(1);
-    // A pass first: then every refresh has something to open.
-    for addr in 0..BLOCKS {
-        rng.fill(&mut block);
-        oram.write(Addr(addr), &block).map_err(failed)?;
-    }
-    let (mut writes, mut reads) = (vec![], vec![]);
-    let gigabytes = (BLOCKS * BLOCK_LEN as u64) as f64 / 1e9;
-    for _ in 0..rounds {
-        let addrs: Vec<Addr> = (0..BLOCKS).map(|_| Addr(rng.below(BLOCKS))).collect();
-        let took =
-            seconds(|| addrs.iter().try_for_each(|&a| oram.write(a, &block)).map_err(failed))?;
-        writes.push(gigabytes / took);
-        let took =
-            seconds(|| addrs.iter().try_for_each(|&a| oram.read(a, &mut block)).map_err(failed))?;
-        reads.push(gigabytes / took);
-    }
-    Ok((writes, reads))
+fn gigabytes(addrs: &[Addr]) -> f64 {
+    (addrs.len() * BLOCK_LEN) as f64 / 1e9
 }

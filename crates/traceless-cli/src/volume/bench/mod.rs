@@ -9,6 +9,7 @@ mod experiment;
 mod library;
 mod measure;
 mod nbd;
+mod pointers;
 mod served;
 mod sqoram;
 mod subjects;
@@ -61,7 +62,7 @@ pub struct Effort {
 /// A group of rows that are measured together, and the function that does it.
 type Group = (&'static [&'static str], fn(&Places, Effort) -> Result<Vec<Row>, Failure>);
 
-const GROUPS: [Group; 5] = [
+const GROUPS: [Group; 7] = [
     (&["library-detwo-writes", "library-detwo-reads"], library::measure),
     (
         &["nbd-seq-write-ram-vs-plain", "nbd-seq-read-vs-plain", "nbd-random-read-vs-plain"],
@@ -70,6 +71,8 @@ const GROUPS: [Group; 5] = [
     (&["nbd-seq-write-disk-vs-raw"], disk::measure_writes),
     (&["create-vs-raw-write"], disk::measure_creation),
     (&["memory-over-budget"], nbd::measure_memory),
+    (&pointers::NAMES[0], pointers::measure_memory_map),
+    (&pointers::NAMES[1], pointers::measure_disk_map),
 ];
 
 /// Where to put images: both folders are removed afterwards.
@@ -118,7 +121,7 @@ fn floors(args: &BenchArgs, places: &Places) -> Result<(), Failure> {
     say(&format!("{}, {} cores, {}", machine.cpu, machine.cores, machine.kernel));
     for row in rows {
         say(&format!(
-            "{:<30}{:>9.3} {:<6} ±{:.0} %",
+            "{:<40}{:>9.3} {:<6} ±{:.0} %",
             row.name,
             row.measured,
             row.unit,

@@ -1,6 +1,7 @@
 //! Sizes of everything that a `DetWo` keeps on its store, from a handful of parameters.
 
 use super::Refresh;
+use super::pointer::Pointer;
 use crate::error::{Error, Result};
 use crate::scheme::log;
 use crate::seal::TAG_LEN;
@@ -27,6 +28,26 @@ pub(super) const AREA_NAMES: [[&str; 2]; MAP_TIERS_MAX as usize + 1] = [
     ["map 3 holding", "map 3 main"],
 ];
 
+/// What the map keeps of each block, in 8 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MapEntries {
+    /// The count of its last write, which tells place and version in closed form.
+    Counts,
+    /// The authors' self-invalidating pointer, for comparison: the holding slot of its last write,
+    /// and a bit that tells whether the main copy is as new. A read opens the main copy, too.
+    Pointers,
+}
+
+impl MapEntries {
+    /// Name on the command line and in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Counts => "counts",
+            Self::Pointers => "pointers",
+        }
+    }
+}
+
 /// The parameters that a `DetWo` is made from. All of them are public.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
@@ -38,6 +59,8 @@ pub struct Geometry {
     pub refresh: Refresh,
     /// Tiers of the map on the store; 0 keeps the whole map in memory, 8 bytes a block.
     pub map_tiers: u8,
+    /// What the map keeps.
+    pub map_entries: MapEntries,
     /// Writes between two syncs at most, S.
     pub unsynced_max: u64,
 }
@@ -46,13 +69,22 @@ impl Geometry {
     /// A geometry with the largest interval between syncs that costs little space: a 32nd of the
     /// blocks, at most [`UNSYNCED_MAX`].
     pub fn new(blocks: u64, block_len: usize, refresh: Refresh, map_tiers: u8) -> Result<Self> {
-        let mut geometry = Self { blocks, block_len, refresh, map_tiers, unsynced_max: 1 };
+        let map_entries = MapEntries::Counts;
+        let mut geometry =
+            Self { blocks, block_len, refresh, map_tiers, map_entries, unsynced_max: 1 };
         geometry.check()?;
         let smallest = geometry.tier_blocks(map_tiers);
         // One pass over the smallest tier must be longer than what may be unsynced: S K < N.
         let (p, q) = (u64::from(refresh.p()), u64::from(refresh.q()));
         let longest = (smallest - 1) * q / p;
         geometry.unsynced_max = (blocks / 32).clamp(1, UNSYNCED_MAX).min(longest);
+        geometry.check()?;
+        Ok(geometry)
+    }
+
+    /// The same with another kind of map.
+    pub fn with_map_entries(self, map_entries: MapEntries) -> Result<Self> {
+        let geometry = Self { map_entries, ..self };
         geometry.check()?;
         Ok(geometry)
     }
@@ -87,6 +119,10 @@ impl Geometry {
             return Err(Error::Geometry(
                 "too few blocks for this ratio and map: more blocks, or the map in memory",
             ));
+        }
+        let fits = |t: &TierGeometry| Pointer::fits(t.hold.slots, t.hold.body_len);
+        if self.map_entries == MapEntries::Pointers && !self.tiers().iter().all(fits) {
+            return Err(Error::Geometry("too many blocks for pointers of 8 bytes"));
         }
         Ok(())
     }
@@ -207,6 +243,10 @@ mod tests {
         assert!(new(1 << 46, "1").is_ok());
         assert!(Geometry::new(64, 100, Refresh::ONE, 0).is_err());
         assert!(Geometry::new(64, 4096, Refresh::ONE, 4).is_err());
+        let large = Geometry::new(1 << 39, 1 << 20, Refresh::ONE, 0).unwrap();
+        assert!(large.with_map_entries(MapEntries::Pointers).is_err());
+        let large = Geometry::new(1 << 38, 1 << 20, Refresh::ONE, 0).unwrap();
+        assert!(large.with_map_entries(MapEntries::Pointers).is_ok());
     }
 
     #[test]

@@ -1,10 +1,13 @@
-//! The map: the count of each block's last write, in memory or one tier further on the store.
+//! The map: an entry for each block, in memory or one tier further on the store.
 //!
-//! Counts are kept plus one, so that a block of zeros reads as "never written".
+//! An entry is the count of the block's last write, or the authors' pointer to it. Counts are kept
+//! plus one, so that a block of zeros reads as "never written".
 
 use super::geometry::MAP_FAN;
-use super::{DetWo, Location};
-use crate::error::Result;
+use super::pointer::Pointer;
+use super::write::distinct;
+use super::{DetWo, Location, MapEntries};
+use crate::error::{Error, Result};
 use crate::types::Addr;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,15 +15,18 @@ use alloc::vec::Vec;
 /// Bytes of a map block.
 pub(super) const MAP_BLOCK_LEN: usize = MAP_FAN as usize * 8;
 
+/// Blocks of which both copies are read at once, to make pointers of counts.
+const BLOCKS_PER_TRIP: usize = 128;
+
 /// The entry of block `block` in the map block that holds it.
 pub(super) fn entry(map_block: &[u8], block: u64) -> u64 {
     let at = (block % MAP_FAN) as usize * 8;
     u64::from_le_bytes(map_block[at..at + 8].try_into().expect("8 bytes"))
 }
 
-pub(super) fn set_entry(map_block: &mut [u8], block: u64, last: u64) {
+pub(super) fn set_entry(map_block: &mut [u8], block: u64, entry: u64) {
     let at = (block % MAP_FAN) as usize * 8;
-    map_block[at..at + 8].copy_from_slice(&last.to_le_bytes());
+    map_block[at..at + 8].copy_from_slice(&entry.to_le_bytes());
 }
 
 impl DetWo {
@@ -28,8 +34,8 @@ impl DetWo {
         tier + 1 == self.tiers.len()
     }
 
-    /// Appends the last write of each of `blocks`, now.
-    pub(super) fn last_writes(
+    /// Appends the entry of each of `blocks`, now.
+    pub(super) fn entries_of(
         &self,
         tier: usize,
         blocks: impl Iterator<Item = u64> + Clone,
@@ -53,9 +59,9 @@ impl DetWo {
         Ok(())
     }
 
-    /// The last write of `block` before write `count`, when each tier's refreshes of that time are
-    /// done: for recovery, which replays writes one by one.
-    pub(super) fn last_write_at(&self, tier: usize, block: u64, count: u64) -> Result<u64> {
+    /// The entry of `block` before write `count`, when each tier's refreshes of that time are done:
+    /// for recovery, which replays writes one by one.
+    pub(super) fn entry_at(&self, tier: usize, block: u64, count: u64) -> Result<u64> {
         if self.is_last_tier(tier) {
             return Ok(self.top[block as usize]);
         }
@@ -65,13 +71,111 @@ impl DetWo {
     }
 
     /// Reads the copy of `block` that was the newest before write `count`.
-    pub(super) fn read_at(&self, tier: usize, block: u64, count: u64, into: &mut [u8]) -> Result {
-        let last = self.last_write_at(tier, block, count)?;
-        let refreshed = self.refreshed_after(tier, count);
-        self.read_location(tier, block, self.locate(tier, block, last, refreshed), into)
+    fn read_at(&self, tier: usize, block: u64, count: u64, into: &mut [u8]) -> Result {
+        let entry = self.entry_at(tier, block, count)?;
+        let lead = self.lead(tier, block, entry, self.refreshed_after(tier, count), count);
+        self.read_lead(tier, block, lead, into).map(|_| ())
     }
 
-    pub(super) fn locate(&self, tier: usize, block: u64, last: u64, refreshed: u64) -> Location {
-        self.tiers[tier].locate(self.geometry.refresh, block, last, refreshed)
+    /// Finds what each of the next writes makes of the entry of its block: write number i is of
+    /// block `homes[i]`, and `data` has the contents. Nothing of value for dummies.
+    pub(super) fn new_entries(
+        &self,
+        tier: usize,
+        homes: &[u64],
+        data: &[u8],
+        out: &mut Vec<u64>,
+    ) -> Result {
+        out.clear();
+        if self.geometry.map_entries == MapEntries::Counts {
+            out.extend((1..=homes.len() as u64).map(|i| self.count + i));
+            return Ok(());
+        }
+        let t = &self.tiers[tier];
+        let len = t.main.layout().body_len;
+        let contents = |i: usize| &data[i * len..(i + 1) * len];
+        let refreshed_before = |i: usize| self.refreshed_after(tier, self.count + i as u64);
+        let written = distinct(homes);
+        let main = |a: &Addr| (a.0, t.main_location(a.0, t.refreshed));
+        let mains = self.copies(tier, &written.iter().map(main).collect::<Vec<_>>())?;
+        let mut older = vec![0; len];
+        for (i, &home) in homes.iter().enumerate() {
+            let Some(nth) = written.iter().position(|a| a.0 == home) else {
+                out.push(0);
+                continue;
+            };
+            let refresh = t.next_refresh(home, t.refreshed);
+            // The main copy that the write finds may be of these writes' own making: then it has
+            // what was the newest at the write that refreshed the block.
+            let main = if refresh >= refreshed_before(i) {
+                mains.get(nth)
+            } else if let Some(j) =
+                (0..i).rfind(|&j| homes[j] == home && refreshed_before(j) <= refresh)
+            {
+                Some(contents(j))
+            } else {
+                match self.read_tier(tier, &[Addr(home)], &mut older) {
+                    Err(Error::Tampered { .. }) => None,
+                    other => other.map(|()| Some(&older[..]))?,
+                }
+            };
+            let slot = t.hold_slot(self.count + i as u64).0;
+            out.push(Pointer::new(slot, contents(i), main).encode(len));
+        }
+        Ok(())
+    }
+
+    /// The entries of some blocks as their writes made them, each given with its write, when the
+    /// main copies that those found are the ones of `refreshed` refreshes.
+    pub(super) fn entries_at(
+        &self,
+        tier: usize,
+        writes: &[(u64, u64)],
+        refreshed: u64,
+    ) -> Result<Vec<u64>> {
+        if self.geometry.map_entries == MapEntries::Counts {
+            return Ok(writes.iter().map(|&(_, count)| count + 1).collect());
+        }
+        let t = &self.tiers[tier];
+        let len = t.main.layout().body_len;
+        let main = |&(block, _): &(u64, u64)| (block, t.main_location(block, refreshed));
+        let mains = self.copies(tier, &writes.iter().map(main).collect::<Vec<_>>())?;
+        let write = |&(block, count): &(u64, u64)| (block, Location::Hold(count));
+        let written = self.copies(tier, &writes.iter().map(write).collect::<Vec<_>>())?;
+        let entry = |(i, &(_, count)): (usize, &(u64, u64))| {
+            let slot = t.hold_slot(count).0;
+            // A write that is damaged stays pointed to: its block is an error, not its older copy.
+            let pointer = match written.get(i) {
+                Some(new) => Pointer::new(slot, new, mains.get(i)),
+                None => Pointer::new(slot, &[], None),
+            };
+            pointer.encode(len)
+        };
+        Ok(writes.iter().enumerate().map(entry).collect())
+    }
+
+    /// Makes entries of the last write counts that recovery has put into the map in memory, as of
+    /// before write `count`. Pointers are made only of what no refresh has carried on since.
+    pub(super) fn entries_from_counts(&mut self, count: u64) -> Result {
+        if self.geometry.map_entries == MapEntries::Counts {
+            return Ok(());
+        }
+        let tier = self.tiers.len() - 1;
+        let refreshed = self.refreshed_after(tier, count);
+        let mut writes = vec![];
+        for block in 0..self.tiers[tier].geometry.blocks {
+            let last = core::mem::take(&mut self.top[block as usize]);
+            let place = self.tiers[tier].locate(self.geometry.refresh, block, last, refreshed);
+            if let Location::Hold(held) = place {
+                writes.push((block, held));
+            }
+        }
+        for writes in writes.chunks(BLOCKS_PER_TRIP) {
+            let entries = self.entries_at(tier, writes, refreshed)?;
+            for (&(block, _), entry) in writes.iter().zip(entries) {
+                self.top[block as usize] = entry;
+            }
+        }
+        Ok(())
     }
 }

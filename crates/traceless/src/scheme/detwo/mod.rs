@@ -12,20 +12,23 @@
 //! from the total count in closed form, so a refresh touches no map, a read touches one slot, and
 //! after a crash the map is rebuilt from the holding entries. A map too large for memory lies in
 //! further tiers of the same scheme, each holding the last writes of the tier before, 64 a block:
-//! every write rewrites one block in each tier, whatever its address.
+//! every write rewrites one block in each tier, whatever its address. For comparison the map may
+//! hold the authors' self-invalidating pointers instead ([`MapEntries`]).
 //!
 //! Paper: papers' Algorithm 1 with its wrap error corrected; docs/papers.md lists what differs.
 //! Not hidden: reads, the number of writes, and when syncs happen.
 
 mod geometry;
 mod keys;
+mod lead;
 mod map;
+mod pointer;
 mod read;
 mod recover;
 mod refresh;
 mod write;
 
-pub use geometry::{BLOCKS_MAX, Geometry, MAP_FAN, MAP_TIERS_MAX, UNSYNCED_MAX};
+pub use geometry::{BLOCKS_MAX, Geometry, MAP_FAN, MAP_TIERS_MAX, MapEntries, UNSYNCED_MAX};
 pub use refresh::{REFRESH_TERM_MAX, Refresh};
 
 use crate::durable::Vault;
@@ -38,6 +41,7 @@ use crate::scheme::pool::Pool;
 use crate::store::{Area, Cursor, Store};
 use crate::types::{Addr, Slot};
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -53,7 +57,7 @@ pub struct DetWo {
     store: Arc<dyn Store>,
     tiers: Vec<Tier>,
     keys: KeyRing,
-    /// Last writes of the blocks of the last tier, one more than the count; 0 is never.
+    /// Map entries of the blocks of the last tier; 0 is never written.
     top: Vec<u64>,
     count: u64,
     synced: AtomicU64,
@@ -76,6 +80,9 @@ struct Tier {
     main_cursor: Cursor,
     /// Refreshes done, the first `blocks` of them by creation. One less than the next.
     refreshed: u64,
+    /// Opened for reading only: where the copies still lie that the refreshes were to carry which a
+    /// crash has lost.
+    stand_ins: BTreeMap<u64, Location>,
 }
 
 /// Where a block's newest copy lies.
@@ -145,6 +152,7 @@ impl DetWo {
                 hold_cursor: Cursor::at_start(&tier.hold),
                 main_cursor: Cursor::at_start(&tier.main),
                 refreshed: tier.blocks,
+                stand_ins: BTreeMap::new(),
                 geometry: tier,
                 hold,
                 main,
@@ -222,20 +230,36 @@ impl Tier {
         let n = self.geometry.blocks;
         if last > 0 {
             // The first refresh that can carry that write.
-            let from = n + k.after(last - 1);
-            let first = from + (block + n - from % n) % n;
-            if first >= refreshed {
+            if self.next_refresh(block, n + k.after(last - 1)) >= refreshed {
                 return Location::Hold(last - 1);
             }
         }
+        self.main_location(block, refreshed)
+    }
+
+    /// Where the main copy of `block` lies, once `refreshed` refreshes are done.
+    fn main_location(&self, block: u64, refreshed: u64) -> Location {
+        let n = self.geometry.blocks;
         match refreshed - 1 - (refreshed - 1 - block) % n {
             r if r < n => Location::Nowhere,
-            r => Location::Main(r),
+            r => self.stand_ins.get(&r).copied().unwrap_or(Location::Main(r)),
         }
+    }
+
+    /// The next refresh of `block`, once `refreshed` refreshes are done.
+    fn next_refresh(&self, block: u64, refreshed: u64) -> u64 {
+        let n = self.geometry.blocks;
+        refreshed + (block + n - refreshed % n) % n
     }
 
     fn hold_slot(&self, count: u64) -> Slot {
         Slot(count % self.hold.slots())
+    }
+
+    /// The last of `count` writes that went to holding slot `slot`, if one did.
+    fn held_in(&self, slot: u64, count: u64) -> Option<u64> {
+        let (newest, slots) = (count.checked_sub(1)?, self.hold.slots());
+        newest.checked_sub((newest % slots + slots - slot % slots) % slots)
     }
 
     fn main_slot(&self, r: u64) -> Slot {

@@ -1,5 +1,6 @@
 //! Reading: locate each block in closed form, fetch neighbours together, open what came.
 
+use super::lead::Fetch;
 use super::{DetWo, Location};
 use crate::error::{Error, Place, Result};
 use crate::seal::Sealer;
@@ -15,8 +16,8 @@ const BLOCKS_PER_TRIP: usize = 256;
 #[derive(Default)]
 pub(super) struct ReadScratch {
     run: Run,
-    last: Vec<u64>,
-    found: Vec<Location>,
+    entries: Vec<u64>,
+    fetches: Vec<Fetch>,
 }
 
 impl DetWo {
@@ -40,46 +41,42 @@ impl DetWo {
         into: &mut [u8],
         scratch: &mut ReadScratch,
     ) -> Result {
-        let ReadScratch { run, last, found } = scratch;
-        last.clear();
-        self.last_writes(tier, addrs.iter().map(|a| a.0), last)?;
+        let ReadScratch { run, entries, fetches } = scratch;
+        entries.clear();
+        self.entries_of(tier, addrs.iter().map(|a| a.0), entries)?;
         let refreshed = self.tiers[tier].refreshed;
-        found.clear();
-        found.extend(
-            addrs.iter().zip(&*last).map(|(a, &last)| self.locate(tier, a.0, last, refreshed)),
-        );
+        let lead = |(a, &entry): (&Addr, &u64)| self.lead(tier, a.0, entry, refreshed, self.count);
+        fetches.clear();
+        fetches.extend(addrs.iter().zip(&*entries).map(lead).map(Fetch::new));
         run.clear();
-        self.add_locations(tier, found, run);
+        self.add_fetches(tier, fetches, run);
         run.read(&*self.store)?;
         let len = self.tiers[tier].main.layout().body_len;
-        let mut fetched = 0;
-        for ((addr, &location), into) in addrs.iter().zip(&*found).zip(into.chunks_exact_mut(len)) {
-            if location == Location::Nowhere {
-                into.fill(0);
-            } else {
-                let (entry, body) = run.slot(fetched);
-                self.open_slot(tier, addr.0, location, entry, body, into)?;
-                fetched += 1;
-            }
+        for ((addr, fetch), into) in addrs.iter().zip(&*fetches).zip(into.chunks_exact_mut(len)) {
+            self.open_fetch(tier, addr.0, fetch, run, into)?;
         }
         Ok(())
     }
 
-    /// Adds the slots of `found` to `run` in order, neighbours as one; `Nowhere` has none.
-    pub(super) fn add_locations(&self, tier: usize, found: &[Location], run: &mut Run) {
-        let mut rest = found;
-        while let [first, more @ ..] = rest {
+    /// Adds the slots at `places` to `run` in order, neighbours as one; `Nowhere` has none.
+    pub(super) fn add_locations(
+        &self,
+        tier: usize,
+        places: impl Iterator<Item = Location>,
+        run: &mut Run,
+    ) {
+        let mut places = places.peekable();
+        while let Some(first) = places.next() {
             let mut count = 1;
-            while more.get(count - 1).is_some_and(|&next| follows(*first, next, count as u64)) {
+            while places.next_if(|&next| follows(first, next, count)).is_some() {
                 count += 1;
             }
             let t = &self.tiers[tier];
-            match *first {
-                Location::Hold(w) => run.add(&t.hold, t.hold_slot(w), count as u64),
-                Location::Main(r) => run.add(&t.main, t.main_slot(r), count as u64),
+            match first {
+                Location::Hold(w) => run.add(&t.hold, t.hold_slot(w), count),
+                Location::Main(r) => run.add(&t.main, t.main_slot(r), count),
                 Location::Nowhere => {}
             }
-            rest = &rest[count..];
         }
     }
 
@@ -111,25 +108,6 @@ impl DetWo {
         }
         let block = (tier == 0).then_some(block);
         Err(Error::Tampered { place: Place { area: area.name(), slot: slot.0, block } })
-    }
-
-    /// Reads one slot by itself.
-    pub(super) fn read_location(
-        &self,
-        tier: usize,
-        block: u64,
-        location: Location,
-        into: &mut [u8],
-    ) -> Result {
-        if location == Location::Nowhere {
-            into.fill(0);
-            return Ok(());
-        }
-        let mut run = Run::default();
-        self.add_locations(tier, &[location], &mut run);
-        run.read(&*self.store)?;
-        let (entry, body) = run.slot(0);
-        self.open_slot(tier, block, location, entry, body, into)
     }
 
     /// Opens every live slot of every tier.

@@ -41,16 +41,11 @@ impl DetWo {
         let homes = self.rebuild_map(late, progress)?;
         let missing = self.find_missing(late)?;
         for (count, home) in (late..self.count).zip(homes) {
-            self.note_write(count, home);
-            if !self.read_only {
-                self.redo_refreshes(count, &missing)?;
-            }
+            self.note_write(count, home)?;
+            self.redo_refreshes(count, &missing)?;
         }
-        for (tier, missing) in missing.iter().enumerate() {
-            let all = self.refreshed_after(tier, self.count);
-            // What may not be redone is not counted: reads go by the copies from before the gap.
-            let first_gap = missing.first().copied().filter(|_| self.read_only);
-            self.tiers[tier].refreshed = first_gap.unwrap_or(all);
+        for tier in 0..self.tiers.len() {
+            self.tiers[tier].refreshed = self.refreshed_after(tier, self.count);
         }
         if !self.read_only {
             // What was found may still be in a cache only.
@@ -123,6 +118,7 @@ impl DetWo {
         self.top = top;
         scanned?;
         if there == self.count - oldest {
+            self.entries_from_counts(late)?;
             return Ok(homes);
         }
         let t = self.tiers.last().expect("the data is a tier");
@@ -131,10 +127,13 @@ impl DetWo {
         Err(Error::Tampered { place: Place { area: t.hold.name(), slot, block: None } })
     }
 
-    fn note_write(&mut self, count: u64, home: u64) {
-        if let Some(last) = usize::try_from(home).ok().and_then(|h| self.top.get_mut(h)) {
-            *last = count + 1;
+    fn note_write(&mut self, count: u64, home: u64) -> Result {
+        let tier = self.tiers.len() - 1;
+        if home < self.tiers[tier].geometry.blocks {
+            let refreshed = self.refreshed_after(tier, count);
+            self.top[home as usize] = self.entries_at(tier, &[(home, count)], refreshed)?[0];
         }
+        Ok(())
     }
 
     /// The number of writes that are there whole in every tier, without a gap.
@@ -149,7 +148,7 @@ impl DetWo {
     }
 
     /// The count and the block of a holding entry, if it is what that write left.
-    fn open_entry(&self, tier: usize, entry: &[u8]) -> Option<(u64, u64)> {
+    pub(super) fn open_entry(&self, tier: usize, entry: &[u8]) -> Option<(u64, u64)> {
         let (opening, keys) = self.keys.at_hold(tier, entry_count(entry));
         keys.hold.open_entry(opening, entry)
     }
@@ -199,7 +198,7 @@ impl DetWo {
 
     /// Redoes those refreshes of write `count` that are missing. A tier is located through the
     /// ones behind it: those first.
-    fn redo_refreshes(&self, count: u64, missing: &[Vec<u64>]) -> Result {
+    fn redo_refreshes(&mut self, count: u64, missing: &[Vec<u64>]) -> Result {
         for tier in (0..self.tiers.len()).rev() {
             for r in self.refreshed_after(tier, count)..self.refreshed_after(tier, count + 1) {
                 if missing[tier].binary_search(&r).is_ok() {
@@ -235,24 +234,28 @@ impl DetWo {
     }
 
     /// Writes refresh `r`, which write `count` caused, as it was: with the copy that was the newest
-    /// then.
-    fn redo_refresh(&self, tier: usize, r: u64, count: u64) -> Result {
-        let t = &self.tiers[tier];
-        let block = r % t.geometry.blocks;
-        let last = self.last_write_at(tier, block, count + 1)?;
-        let mut plain = vec![0; t.main.layout().body_len];
-        let location = self.locate(tier, block, last, r);
-        let found = match self.read_location(tier, block, location, &mut plain) {
-            Err(Error::Tampered { .. }) => false,
-            other => other.map(|()| true)?,
+    /// then. What may not be written is read where that copy lies.
+    fn redo_refresh(&mut self, tier: usize, r: u64, count: u64) -> Result {
+        let block = r % self.tiers[tier].geometry.blocks;
+        let entry = self.entry_at(tier, block, count + 1)?;
+        let mut plain = vec![0; self.tiers[tier].main.layout().body_len];
+        let lead = self.lead(tier, block, entry, r, count + 1);
+        let found = match self.read_lead(tier, block, lead, &mut plain) {
+            Err(Error::Tampered { .. }) => None,
+            other => Some(other?),
         };
+        if self.read_only {
+            self.tiers[tier].stand_ins.extend(found.map(|place| (r, place)));
+            return Ok(());
+        }
+        let t = &self.tiers[tier];
         let slot = t.main_slot(r);
         let cursor = Cursor::load(&t.main, slot)?;
         let mut run = Run::default();
         run.add_rewrite(&t.main, slot, &cursor);
         let (_, keys) = self.keys.at_main(tier, r);
         let (tag, body) = run.slot_mut(0);
-        if found {
+        if found.is_some() {
             keys.main.seal(r, &[], &plain, body, tag);
         } else {
             self.keys.fill_lost(tier, r, tag, body);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::durable::MemVault;
-use crate::rng::Seeded;
+use crate::rng::{Rng, Seeded};
 use crate::scheme::openings::{OPENINGS_MANY, OPENINGS_MAX};
 use crate::seal::Secret;
 use crate::store::{MemStore, Watched};
@@ -23,6 +23,11 @@ impl Rig {
 
     fn small() -> Self {
         Self::new(Geometry::new(64, 128, Refresh::ONE, 0).unwrap())
+    }
+
+    fn with_pointers() -> Self {
+        let geometry = Geometry::new(64, 128, Refresh::ONE, 0).unwrap();
+        Self::new(geometry.with_map_entries(MapEntries::Pointers).unwrap())
     }
 
     fn parts(&mut self, store: Arc<dyn Store>, read_only: bool) -> Parts {
@@ -51,6 +56,13 @@ impl Rig {
     fn open(&mut self) -> DetWo {
         self.open_on(self.store.clone(), false).unwrap()
     }
+}
+
+/// Makes one slot what was never written.
+fn wipe(store: &MemStore, area: &Area, slot: Slot) {
+    let mut run = crate::store::Run::default();
+    run.add_in_place(area, slot, 1);
+    run.write(store).unwrap();
 }
 
 fn fill(oram: &mut DetWo, byte: u8) {
@@ -165,13 +177,11 @@ fn opened_for_reading_a_torn_refresh_is_read_around() {
     let torn = oram.tiers[0].main_slot(oram.tiers[0].refreshed - 1);
     drop(oram);
     // The last refresh never arrived; the write that caused it did.
-    let mut run = crate::store::Run::default();
     let main = {
         let oram = rig.open_on(rig.store.clone(), true).unwrap();
         oram.tiers[0].main.clone()
     };
-    run.add_in_place(&main, torn, 1);
-    run.write(&*rig.store).unwrap();
+    wipe(&rig.store, &main, torn);
     let before = rig.store.snapshot();
     let mut oram = rig.open_on(rig.store.clone(), true).unwrap();
     let mut block = [0; 128];
@@ -231,11 +241,7 @@ fn a_flushed_write_that_is_gone_is_noticed_by_those_after_it() {
     }
     let slot = oram.tiers[0].hold_slot(4);
     let hold = oram.tiers[0].hold.clone();
-    let damage = |rig: &Rig| {
-        let mut run = crate::store::Run::default();
-        run.add_in_place(&hold, slot, 1);
-        run.write(&*rig.store).unwrap();
-    };
+    let damage = |rig: &Rig| wipe(&rig.store, &hold, slot);
     // Nothing was flushed: a crash may leave exactly that.
     let unsynced = rig.store.snapshot();
     damage(&rig);
@@ -252,14 +258,23 @@ fn a_flushed_write_that_is_gone_is_noticed_by_those_after_it() {
 
 #[test]
 fn a_lost_block_stays_an_error_and_stops_nothing() {
-    let mut rig = Rig::small();
+    lose_a_block(Rig::small());
+    lose_a_block(Rig::with_pointers());
+}
+
+fn lose_a_block(mut rig: Rig) {
     let mut oram = rig.create();
     fill(&mut oram, 1);
+    // With pointers a copy in the holding area would do: until it is overwritten.
+    for _ in 0..oram.tiers[0].hold.slots() {
+        oram.write(Addr(3), &[1; 128]).unwrap();
+    }
     oram.sync().unwrap();
-    let slot = oram.tiers[0].main_slot(64 + 20);
-    let mut run = crate::store::Run::default();
-    run.add_in_place(&oram.tiers[0].main, slot, 1);
-    run.write(&*rig.store).unwrap();
+    let slot = match oram.tiers[0].main_location(20, oram.tiers[0].refreshed) {
+        Location::Main(r) => oram.tiers[0].main_slot(r),
+        other => unreachable!("it was refreshed, not {other:?}"),
+    };
+    wipe(&rig.store, &oram.tiers[0].main, slot);
     let lost = |oram: &mut DetWo| {
         let mut block = [0; 128];
         (0..64).filter(|&a| oram.read(Addr(a), &mut block).is_err()).collect::<Vec<_>>()
@@ -289,4 +304,138 @@ fn memory_is_eight_bytes_a_block() {
     let oram = Rig::small().create();
     assert_eq!(core::mem::size_of_val(&*oram.top) as u64, 8 * oram.blocks());
     assert_eq!(oram.geometry().map_memory(), 8 * oram.blocks());
+}
+
+/// Small geometries with either kind of map, in memory and on the store.
+fn geometries() -> Vec<Geometry> {
+    let shapes = [(5, "1", 0, 3), (64, "1", 0, 2), (33, "7/2", 0, 7), (24, "1/3", 0, 9)];
+    let deeper = [(130, "1", 1, 2), (300, "3", 1, 1), (500, "1/3", 1, 5), (4200, "3/7", 2, 2)];
+    let mut list = vec![];
+    for (blocks, refresh, map_tiers, unsynced_max) in shapes.into_iter().chain(deeper) {
+        for map_entries in [MapEntries::Counts, MapEntries::Pointers] {
+            let refresh = Refresh::parse(refresh).unwrap();
+            let block_len = 64;
+            let geometry =
+                Geometry { blocks, block_len, refresh, map_tiers, map_entries, unsynced_max };
+            geometry.check().unwrap();
+            list.push(geometry);
+        }
+    }
+    list
+}
+
+/// Contents of few values, so that they are often equal to what they replace, or like what was
+/// there before that.
+fn block_of(value: u8) -> [u8; 64] {
+    let mut block = [0; 64];
+    block[63] = value;
+    block
+}
+
+fn assert_values(oram: &mut DetWo, values: &[u8], when: &str) {
+    let mut block = [0; 64];
+    for (addr, &value) in values.iter().enumerate() {
+        oram.read(Addr(addr as u64), &mut block).unwrap();
+        assert_eq!(block, block_of(value), "block {addr} {when}: {:?}", oram.geometry());
+    }
+}
+
+#[test]
+fn refreshes_lost_anywhere_are_read_around_and_redone() {
+    for (seed, geometry) in geometries().into_iter().enumerate() {
+        let mut rng = Seeded::new(seed as u64);
+        let mut rig = Rig::new(geometry);
+        let mut oram = rig.create();
+        let mut values = vec![0; geometry.blocks as usize];
+        for _ in 0..60 {
+            let hot = 1 + rng.below(geometry.blocks);
+            for _ in 0..rng.below(3 + geometry.blocks / 8) {
+                let n = 1 + rng.below(12);
+                let addrs: Vec<Addr> = (0..n).map(|_| Addr(rng.below(hot))).collect();
+                let data: Vec<u8> = addrs.iter().map(|_| rng.below(4) as u8).collect();
+                let blocks: Vec<u8> = data.iter().flat_map(|&v| block_of(v)).collect();
+                oram.write_many(&addrs, &blocks).unwrap();
+                for (addr, value) in addrs.iter().zip(data) {
+                    values[addr.0 as usize] = value;
+                }
+            }
+            assert_values(&mut oram, &values, "as written");
+            // Any of the refreshes since the last sync may be gone.
+            let synced = oram.synced.load(Ordering::Acquire);
+            for (t, tier) in oram.tiers.iter().enumerate() {
+                for r in oram.refreshed_after(t, synced)..tier.refreshed {
+                    if rng.below(2) == 0 {
+                        wipe(&rig.store, &tier.main, tier.main_slot(r));
+                    }
+                }
+            }
+            drop(oram);
+            let before = rig.store.snapshot();
+            let mut reading = rig.open_on(rig.store.clone(), true).unwrap();
+            assert_values(&mut reading, &values, "opened for reading");
+            assert!(rig.store.snapshot() == before, "reading only wrote something");
+            oram = rig.open();
+            assert_values(&mut oram, &values, "redone");
+        }
+    }
+}
+
+#[test]
+fn a_live_pointer_is_not_given_up_for_an_older_main_copy() {
+    let mut rig = Rig::with_pointers();
+    let mut oram = rig.create();
+    fill(&mut oram, 1);
+    fill(&mut oram, 2);
+    oram.write(Addr(20), &[3; 128]).unwrap();
+    let (hold, main) = (oram.tiers[0].hold.clone(), oram.tiers[0].main.clone());
+    let (newest, old) = (oram.tiers[0].hold_slot(128), oram.tiers[0].main_slot(128 + 20));
+    let sound = rig.store.snapshot();
+    let mut block = [0; 128];
+    // The main copy is not needed.
+    wipe(&rig.store, &main, old);
+    oram.read(Addr(20), &mut block).unwrap();
+    assert_eq!(block, [3; 128]);
+    // The newest copy is. Neither now nor after an opening will the older one do.
+    oram.store = Arc::new(MemStore::from_bytes(sound.clone()));
+    rig.store = Arc::new(MemStore::from_bytes(sound));
+    for oram in [&mut oram, &mut rig.open_on(rig.store.clone(), true).unwrap()] {
+        let mut run = crate::store::Run::default();
+        run.add(&hold, newest, 1);
+        run.read(&*oram.store).unwrap();
+        run.slot_mut(0).1[5] ^= 1;
+        run.write(&*oram.store).unwrap();
+        assert!(matches!(oram.read(Addr(20), &mut block), Err(Error::Tampered { .. })));
+        assert!(oram.read(Addr(21), &mut block).is_ok());
+    }
+}
+
+#[test]
+fn a_main_copy_that_comes_back_is_not_taken_for_the_newest() {
+    for value in 0..4 {
+        let mut rig = Rig::with_pointers();
+        let mut oram = rig.create();
+        // The write to come goes to the end of a stripe, whose header is given up long before the
+        // slot is.
+        for _ in 0..3 {
+            fill(&mut oram, 1);
+        }
+        let sound = rig.store.snapshot();
+        let (main, old) = (oram.tiers[0].main.clone(), oram.tiers[0].main_slot(192 + 20));
+        wipe(&rig.store, &main, old);
+        // There is nothing to compare with.
+        oram.write(Addr(20), &[value; 128]).unwrap();
+        let mut kept = crate::store::Run::default();
+        kept.add(&main, old, 1);
+        kept.read(&MemStore::from_bytes(sound)).unwrap();
+        kept.write(&*rig.store).unwrap();
+        let held = oram.tiers[0].hold_slot(192);
+        let mut block = [0; 128];
+        // Right through the refresh, and when another block has taken the slot over.
+        for i in 0..3 * oram.tiers[0].hold.slots() {
+            oram.read(Addr(20), &mut block).unwrap();
+            assert_eq!(block, [value; 128], "{i} writes later");
+            oram.write(Addr(i % 20), &[1; 128]).unwrap();
+        }
+        assert_eq!(oram.top[20] >> (2 + 10), held.0 + 1, "the pointer is the old one");
+    }
 }

@@ -3,8 +3,9 @@
 //! Every refresh carries the copy that was the newest at the write that causes it, also inside a
 //! chunk, so that a crash that keeps a prefix of the writes can redo it byte for byte.
 
+use super::lead::Fetch;
 use super::map::{MAP_BLOCK_LEN, set_entry};
-use super::{DetWo, Location, MAP_FAN};
+use super::{DetWo, MAP_FAN};
 use crate::error::Result;
 use crate::oram::BlockOram;
 use crate::scheme::log::DUMMY;
@@ -25,8 +26,7 @@ pub(super) struct WriteScratch {
     plans: Vec<Plan>,
     input: Run,
     output: Run,
-    last: Vec<u64>,
-    fetch: Vec<Location>,
+    entries: Vec<u64>,
 }
 
 /// What one tier does in a chunk.
@@ -36,20 +36,22 @@ struct Plan {
     homes: Vec<u64>,
     /// New contents of those blocks, for map tiers.
     contents: Vec<u8>,
+    /// What each write makes of its block's map entry.
+    entries: Vec<u64>,
     /// Where each refresh takes its contents from.
     sources: Vec<Source>,
     /// For each block of the refresh window, the chunk's newest write to it so far, plus one.
     in_chunk: Vec<usize>,
+    /// What refreshes carry that the chunk does not write itself.
+    fetches: Vec<Fetch>,
 }
 
 #[derive(Clone, Copy)]
 enum Source {
     /// Write number `.0` of the chunk.
     Chunk(usize),
-    /// Slot number `.0` of the input run.
-    Fetched(usize, Location),
-    /// Never written: zeros.
-    Zeros,
+    /// Number `.0` of the plan's fetches.
+    Fetched(usize),
 }
 
 impl DetWo {
@@ -93,7 +95,7 @@ impl DetWo {
 
     fn write_chunk(&mut self, homes: &[u64], data: &[u8]) -> Result {
         let mut scratch = core::mem::take(&mut self.writer);
-        let result = self.plan(homes, &mut scratch).and_then(|()| {
+        let result = self.plan(homes, data, &mut scratch).and_then(|()| {
             let written = self.write_planned(homes, data, &mut scratch);
             // The counts of this chunk have sealed something: they are not used again.
             written.inspect_err(|_| self.failed.store(true, Ordering::Release))
@@ -104,11 +106,11 @@ impl DetWo {
 
     /// Finds out what is to be written where, and fetches what that takes. Nothing is sealed yet,
     /// so after a failure the same write may be tried again.
-    fn plan(&self, homes: &[u64], s: &mut WriteScratch) -> Result {
+    fn plan(&self, homes: &[u64], data: &[u8], s: &mut WriteScratch) -> Result {
         s.plans.resize_with(self.tiers.len(), Plan::default);
         s.input.clear();
         s.output.clear();
-        self.plan_homes(homes, s)?;
+        self.plan_homes(homes, data, s)?;
         for tier in 0..self.tiers.len() {
             self.plan_refreshes(tier, homes.len() as u64, s)?;
         }
@@ -134,32 +136,31 @@ impl DetWo {
     }
 
     /// Finds the block that each write changes in each tier, and the map blocks' new contents.
-    fn plan_homes(&self, homes: &[u64], s: &mut WriteScratch) -> Result {
-        s.plans[0].homes.clear();
-        s.plans[0].homes.extend_from_slice(homes);
+    fn plan_homes(&self, homes: &[u64], data: &[u8], s: &mut WriteScratch) -> Result {
+        let plan = &mut s.plans[0];
+        plan.homes.clear();
+        plan.homes.extend_from_slice(homes);
+        self.new_entries(0, homes, data, &mut plan.entries)?;
         for tier in 1..self.tiers.len() {
             let (before, plan) = s.plans.split_at_mut(tier);
-            let (below, plan) = (&before[tier - 1].homes, &mut plan[0]);
+            let (below, plan) = (&before[tier - 1], &mut plan[0]);
             plan.homes.clear();
-            plan.homes.extend(below.iter().map(|&b| if b == DUMMY { b } else { b / MAP_FAN }));
-            let mut distinct: Vec<Addr> = Vec::new();
-            for &home in plan.homes.iter().filter(|&&h| h != DUMMY) {
-                if !distinct.contains(&Addr(home)) {
-                    distinct.push(Addr(home));
-                }
-            }
+            let home_of = |&b: &u64| if b == DUMMY { b } else { b / MAP_FAN };
+            plan.homes.extend(below.homes.iter().map(home_of));
+            let distinct = distinct(&plan.homes);
             let mut newest = vec![0; distinct.len() * MAP_BLOCK_LEN];
             self.read_tier(tier, &distinct, &mut newest)?;
             plan.contents.clear();
-            for (i, (&home, &below)) in plan.homes.iter().zip(below).enumerate() {
+            for (i, &home) in plan.homes.iter().enumerate() {
                 let Some(at) = distinct.iter().position(|d| d.0 == home) else {
                     plan.contents.resize((i + 1) * MAP_BLOCK_LEN, 0);
                     continue;
                 };
                 let map_block = &mut newest[at * MAP_BLOCK_LEN..][..MAP_BLOCK_LEN];
-                set_entry(map_block, below, self.count + i as u64 + 1);
+                set_entry(map_block, below.homes[i], below.entries[i]);
                 plan.contents.extend_from_slice(map_block);
             }
+            self.new_entries(tier, &plan.homes, &plan.contents, &mut plan.entries)?;
         }
         Ok(())
     }
@@ -169,13 +170,13 @@ impl DetWo {
         let (n, begin) = (self.tiers[tier].geometry.blocks, self.tiers[tier].refreshed);
         let end = self.refreshed_after(tier, self.count + writes);
         let window = (end - begin) as usize;
-        s.last.clear();
-        self.last_writes(tier, (begin..end).map(|r| r % n), &mut s.last)?;
+        s.entries.clear();
+        self.entries_of(tier, (begin..end).map(|r| r % n), &mut s.entries)?;
         let plan = &mut s.plans[tier];
         plan.in_chunk.clear();
         plan.in_chunk.resize(window, 0);
         plan.sources.clear();
-        s.fetch.clear();
+        plan.fetches.clear();
         for (i, &home) in plan.homes.iter().enumerate() {
             if home != DUMMY {
                 let ahead = (home + n - begin % n) % n;
@@ -188,19 +189,17 @@ impl DetWo {
                 let j = plan.sources.len();
                 let r = begin + j as u64;
                 let source = match plan.in_chunk[j] {
-                    0 => match self.locate(tier, r % n, s.last[j], r) {
-                        Location::Nowhere => Source::Zeros,
-                        location => {
-                            s.fetch.push(location);
-                            Source::Fetched(s.input.slots() + s.fetch.len() - 1, location)
-                        }
-                    },
+                    0 => {
+                        let lead = self.lead(tier, r % n, s.entries[j], r, self.count);
+                        plan.fetches.push(Fetch::new(lead));
+                        Source::Fetched(plan.fetches.len() - 1)
+                    }
                     newest => Source::Chunk(newest - 1),
                 };
                 plan.sources.push(source);
             }
         }
-        self.add_locations(tier, &s.fetch, &mut s.input);
+        self.add_fetches(tier, &mut plan.fetches, &mut s.input);
         Ok(())
     }
 
@@ -231,11 +230,9 @@ impl DetWo {
             let (tag, body) = out.slot_mut(nth + j);
             match *source {
                 Source::Chunk(i) => body.copy_from_slice(&data[i * len..(i + 1) * len]),
-                Source::Zeros => body.fill(0),
-                Source::Fetched(at, location) => {
-                    let (entry, sealed) = input.slot(at);
+                Source::Fetched(nth) => {
                     let block = r % t.geometry.blocks;
-                    if self.open_slot(tier, block, location, entry, sealed, body).is_err() {
+                    if self.open_fetch(tier, block, &plan.fetches[nth], input, body).is_err() {
                         // Lost already. The rest of the volume goes on, and reads of this block
                         // are errors until it is written again.
                         self.keys.fill_lost(tier, r, tag, body);
@@ -263,9 +260,20 @@ impl DetWo {
         let last_tier = s.plans.last().expect("the data is a tier");
         for (i, &home) in last_tier.homes.iter().enumerate() {
             if home != DUMMY {
-                self.top[home as usize] = self.count + i as u64 + 1;
+                self.top[home as usize] = last_tier.entries[i];
             }
         }
         self.count += homes.len() as u64;
     }
+}
+
+/// Each block that is written, once, in the order of first writes.
+pub(super) fn distinct(homes: &[u64]) -> Vec<Addr> {
+    let mut distinct: Vec<Addr> = Vec::new();
+    for &home in homes.iter().filter(|&&h| h != DUMMY) {
+        if !distinct.contains(&Addr(home)) {
+            distinct.push(Addr(home));
+        }
+    }
+    distinct
 }

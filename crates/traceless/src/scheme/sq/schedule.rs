@@ -159,21 +159,18 @@ mod tests {
         for time in 0..200 {
             let mut level = 0;
             for flushes in time..2000 {
-                match s.locate(time, flushes) {
-                    Some((now, generation)) => {
-                        assert!(now == level || now == level + 1);
-                        level = now;
-                        assert!(generation >= s.oldest(now, flushes));
-                        assert!(flushes < s.leaves(now, generation * s.width(now)));
-                        // All of it is there.
-                        let complete = s.start(now) + (generation + 1) * s.width(now);
-                        assert!(now == 0 || flushes >= complete);
-                    }
-                    None => {
-                        let newest = s.refresh_of(time, s.addresses - 1);
-                        assert!(newest < s.refreshed(flushes));
-                    }
-                }
+                let Some((now, generation)) = s.locate(time, flushes) else {
+                    let newest = s.refresh_of(time, s.addresses - 1);
+                    assert!(newest < s.refreshed(flushes));
+                    continue;
+                };
+                assert!(now == level || now == level + 1);
+                level = now;
+                assert!(generation >= s.oldest(now, flushes));
+                assert!(flushes < s.leaves(now, generation * s.width(now)));
+                // All of it is there.
+                let complete = s.start(now) + (generation + 1) * s.width(now);
+                assert!(now == 0 || flushes >= complete);
             }
         }
     }

@@ -4,7 +4,7 @@ use super::super::client::{Client, Command};
 use super::super::device::{Disk, Hdd};
 use super::super::disk::writes_beside_raw;
 use super::super::failed;
-use super::super::library::{BLOCK_LEN, BLOCKS, parts, rates};
+use super::super::library::{BLOCK_LEN, BLOCKS, Bed};
 use super::super::measure::{self, Cell, Plan, Steps, find, ratios};
 use super::super::served::{Served, make, user_key};
 use super::super::sqoram::largest_image;
@@ -119,8 +119,7 @@ fn library(context: &Context) -> Result<Vec<Found>, Failure> {
         Ok(scheme) => scheme,
         Err(why) => return Ok(vec![Err(why)]),
     };
-    let mut oram = scheme.create(parts(scheme.store_len())).map_err(failed)?;
-    let (writes, _) = rates(&mut *oram, context.plan.rounds)?;
+    let (writes, _) = Bed::in_memory(scheme)?.rates(context.plan.rounds)?;
     Ok(vec![Ok(writes.into_iter().map(|rate| rate * 1000.0).collect())])
 }
 

@@ -1,0 +1,175 @@
+//! From a map entry to the newest copy of a block. A last write count says where that is; an
+//! authors' pointer says where it may be, and what is there decides.
+
+use super::pointer::Pointer;
+use super::{DetWo, Location, MapEntries};
+use crate::error::{Error, Result};
+use crate::store::Run;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// What a map entry tells of the newest copy of a block.
+#[derive(Clone, Copy)]
+pub(super) struct Lead {
+    /// Where it lies. With a pointer: where the main copy does.
+    place: Location,
+    /// A pointer, and the write that the slot holds to which it points.
+    newer: Option<(u64, Pointer)>,
+}
+
+/// A lead, and the slots of a run that it is fetched into.
+pub(super) struct Fetch {
+    lead: Lead,
+    place_at: usize,
+    newer_at: usize,
+}
+
+impl Fetch {
+    pub fn new(lead: Lead) -> Self {
+        Self { lead, place_at: 0, newer_at: 0 }
+    }
+}
+
+/// Contents of some slots, apart from those that do not open.
+pub(super) struct Copies {
+    bytes: Vec<u8>,
+    whole: Vec<bool>,
+    len: usize,
+}
+
+impl Copies {
+    pub fn get(&self, nth: usize) -> Option<&[u8]> {
+        self.whole[nth].then(|| &self.bytes[nth * self.len..][..self.len])
+    }
+}
+
+impl DetWo {
+    /// What `entry` tells of `block` when `count` writes and `refreshed` refreshes are done.
+    pub(super) fn lead(
+        &self,
+        tier: usize,
+        block: u64,
+        entry: u64,
+        refreshed: u64,
+        count: u64,
+    ) -> Lead {
+        let (t, k) = (&self.tiers[tier], self.geometry.refresh);
+        if self.geometry.map_entries == MapEntries::Counts {
+            return Lead { place: t.locate(k, block, entry, refreshed), newer: None };
+        }
+        let newer = Pointer::decode(entry, t.main.layout().body_len).and_then(|pointer| {
+            let held = t.held_in(pointer.slot, count)?;
+            // A blind pointer never looks stale. It is, if even this write was refreshed: its own
+            // was this one or an earlier one.
+            let live = t.locate(k, block, held + 1, refreshed) == Location::Hold(held);
+            (live || !pointer.is_blind()).then_some((held, pointer))
+        });
+        Lead { place: t.main_location(block, refreshed), newer }
+    }
+
+    /// Adds the slots of `fetches` to `run`: all first ones, then those that may be newer, so that
+    /// neighbours come together.
+    pub(super) fn add_fetches(&self, tier: usize, fetches: &mut [Fetch], run: &mut Run) {
+        let mut at = run.slots();
+        self.add_locations(tier, fetches.iter().map(|f| f.lead.place), run);
+        let newer = |f: &Fetch| f.lead.newer.map(|(held, _)| Location::Hold(held));
+        self.add_locations(tier, fetches.iter().filter_map(newer), run);
+        let mut take = || {
+            at += 1;
+            at - 1
+        };
+        for fetch in fetches.iter_mut().filter(|f| f.lead.place != Location::Nowhere) {
+            fetch.place_at = take();
+        }
+        for fetch in fetches.iter_mut().filter(|f| f.lead.newer.is_some()) {
+            fetch.newer_at = take();
+        }
+    }
+
+    /// Opens the newest copy of `block`, fetched into `run`. Returns where it lies.
+    pub(super) fn open_fetch(
+        &self,
+        tier: usize,
+        block: u64,
+        fetch: &Fetch,
+        run: &Run,
+        into: &mut [u8],
+    ) -> Result<Location> {
+        let Lead { place, newer } = fetch.lead;
+        let main = self.open_place(tier, block, place, (run, fetch.place_at), into);
+        let Some((count, pointer)) = newer else { return main.map(|()| place) };
+        if main.is_ok() && pointer.is_stale(into) {
+            return Ok(place);
+        }
+        // The slot holds no later write than this one. So if this one was to the block, the pointer
+        // means it, and it is the newest copy, whatever became of the main one.
+        let hold = Location::Hold(count);
+        let opened = self.open_place(tier, block, hold, (run, fetch.newer_at), into);
+        match (main, opened) {
+            (_, Ok(())) => Ok(hold),
+            (Err(main), _) => Err(main),
+            (Ok(()), Err(error)) => {
+                // A blind pointer is stale for sure when another block has the slot now.
+                let (entry, _) = run.slot(fetch.newer_at);
+                let now = self.open_entry(tier, entry);
+                if !pointer.is_blind() || now.is_none_or(|(c, home)| c != count || home == block) {
+                    return Err(error);
+                }
+                self.open_place(tier, block, place, (run, fetch.place_at), into)?;
+                Ok(place)
+            }
+        }
+    }
+
+    /// Opens the copy of `block` at `place`, which is that slot of that run unless it is nowhere.
+    fn open_place(
+        &self,
+        tier: usize,
+        block: u64,
+        place: Location,
+        (run, at): (&Run, usize),
+        into: &mut [u8],
+    ) -> Result {
+        if place == Location::Nowhere {
+            into.fill(0);
+            return Ok(());
+        }
+        let (entry, body) = run.slot(at);
+        self.open_slot(tier, block, place, entry, body, into)
+    }
+
+    /// Reads the newest copy of one block by itself. Returns where it lies.
+    pub(super) fn read_lead(
+        &self,
+        tier: usize,
+        block: u64,
+        lead: Lead,
+        into: &mut [u8],
+    ) -> Result<Location> {
+        let mut fetch = [Fetch::new(lead)];
+        let mut run = Run::default();
+        self.add_fetches(tier, &mut fetch, &mut run);
+        run.read(&*self.store)?;
+        self.open_fetch(tier, block, &fetch[0], &run, into)
+    }
+
+    /// Reads a copy of each of some blocks.
+    pub(super) fn copies(&self, tier: usize, places: &[(u64, Location)]) -> Result<Copies> {
+        let len = self.tiers[tier].main.layout().body_len;
+        let mut run = Run::default();
+        let lead = |&(_, place): &(u64, Location)| Fetch::new(Lead { place, newer: None });
+        let mut fetches: Vec<Fetch> = places.iter().map(lead).collect();
+        self.add_fetches(tier, &mut fetches, &mut run);
+        run.read(&*self.store)?;
+        let mut copies = Copies { bytes: vec![0; places.len() * len], whole: vec![], len };
+        let into = copies.bytes.chunks_exact_mut(len);
+        for ((fetch, into), &(block, _)) in fetches.iter().zip(into).zip(places) {
+            match self.open_fetch(tier, block, fetch, &run, into) {
+                Ok(_) => copies.whole.push(true),
+                Err(Error::Tampered { .. }) => copies.whole.push(false),
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(copies)
+    }
+}
