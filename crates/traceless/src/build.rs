@@ -84,6 +84,15 @@ impl SchemeConfig {
         }
     }
 
+    /// The same with `blocks` logical blocks; nothing else changes that need not.
+    pub fn resized(&self, blocks: u64) -> Result<Self> {
+        match *self {
+            Self::Plain { block_len, .. } => Ok(Self::Plain { blocks, block_len }),
+            Self::Linear { block_len, .. } => Ok(Self::Linear { blocks, block_len }),
+            Self::DetWo(geometry) => geometry.resized(blocks).map(Self::DetWo),
+        }
+    }
+
     /// Makes a new one.
     pub fn create(&self, parts: Parts) -> Result<Box<dyn Oram>> {
         match *self {

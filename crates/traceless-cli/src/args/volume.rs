@@ -20,6 +20,10 @@ pub enum VolumeCommand {
     Status(StatusArgs),
     /// Verify everything that is live in a volume; writes nothing
     Check(CheckArgs),
+    /// Make a volume hold more
+    Grow(GrowArgs),
+    /// Give a volume a new master key, and write all of it anew under it
+    Reencrypt(ReencryptArgs),
     /// Add, change, remove and list keys
     Keys {
         #[command(subcommand)]
@@ -237,6 +241,52 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub progress: ProgressArgs,
     /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct GrowArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Bytes that it shall hold, with suffix K, M, G or T (binary); rounded up to whole blocks
+    #[arg(long, value_parser = parse_size)]
+    pub size: u64,
+    #[command(flatten)]
+    pub rebuild: RebuildArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct ReencryptArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Key file that shall open the volume afterwards too; may be given several times
+    #[arg(long, value_name = "KEY")]
+    pub also_key_file: Vec<PathBuf>,
+    /// Let go of the keys that are not given
+    #[arg(long)]
+    pub drop_other_keys: bool,
+    #[command(flatten)]
+    pub rebuild: RebuildArgs,
+}
+
+/// How a volume is made anew from another one.
+#[derive(Args, Debug)]
+pub struct RebuildArgs {
+    /// Make the new image here and leave the old one alone, instead of replacing it; for devices
+    #[arg(long, value_name = "FILE|DEVICE")]
+    pub into: Option<PathBuf>,
+    /// Overwrite what an earlier run, or anything else, has left where the new image is made
+    #[arg(long)]
+    pub restart: bool,
+    /// Record every request to the new image (docs/trace.md)
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    #[command(flatten)]
+    pub anchor: AnchorArgs,
+    #[command(flatten)]
+    pub progress: ProgressArgs,
+    /// Print what was made as JSON
     #[arg(long)]
     pub json: bool,
 }

@@ -13,6 +13,9 @@ pub const MAP_FAN: u64 = 64;
 /// Tiers of the map that may lie on the store.
 pub const MAP_TIERS_MAX: u8 = 3;
 
+/// Bytes of memory that a map which lies on the store may take before it gets a further tier.
+const MAP_MEMORY_MAX: u64 = 1 << 30;
+
 /// Blocks that may be written between two syncs, at most.
 pub const UNSYNCED_MAX: u64 = 1 << 16;
 
@@ -55,6 +58,16 @@ impl Geometry {
         geometry.unsynced_max = (blocks / 32).clamp(1, UNSYNCED_MAX).min(longest);
         geometry.check()?;
         Ok(geometry)
+    }
+
+    /// The same for another number of blocks. A map that lies on the store gets as many tiers as
+    /// keep the rest of it as small as [`MAP_MEMORY_MAX`], or as it was.
+    pub fn resized(&self, blocks: u64) -> Result<Self> {
+        let tiers = match self.map_tiers {
+            0 => 0,
+            tiers => Self::map_tiers_for(blocks, self.map_memory().max(MAP_MEMORY_MAX)).max(tiers),
+        };
+        Self::new(blocks, self.block_len, self.refresh, tiers)
     }
 
     /// Refuses what cannot work, so that saved parameters may be trusted afterwards.
