@@ -154,3 +154,61 @@ done
 for what in grow reencrypt; do
     expect 0 "$traceless" audit compare $what-a $what-b --exact-order
 done
+
+section "check --repair: a superblock, blocks, an entry, an anchor"
+# Flips bits of the image.
+flip() {
+    python3 - "$@" <<'END'
+import sys
+at, length = int(sys.argv[1]), int(sys.argv[2])
+with open("image", "r+b") as file:
+    file.seek(at)
+    found = file.read(length)
+    file.seek(at)
+    file.write(bytes(byte ^ 1 for byte in found))
+END
+}
+field() {
+    python3 "$lib/fields.py" --get "$1" <out
+}
+expect 0 volume create image --force --size 1M --key-file key --anchor anchor --json
+for first in 0 256; do
+    fill_image 256 $first --anchor anchor
+done
+flip 70000 1
+expect 1 volume check image --key-file key --json
+check "one superblock" [ "$(field damaged)" = 1 ]
+check "nothing is repaired unasked" [ "$(field repaired)" = None ]
+expect 1 volume check image --key-file key --repair --json
+check "it is repaired" [ "$(field repaired)" = true ]
+expect 0 volume check image --key-file key --anchor anchor
+# The body of a main slot that is live: the middle of the second round.
+main_area=$(python3 "$lib/trace.py" main-area image)
+flip $((main_area + 4096 + 100 * 4096 + 4096 * 28)) 64
+expect 1 volume check image --key-file key --repair --json
+expect_json traceless.volume.check.v1 sound writes damaged places repaired lost forgotten new_anchor
+check "one block, with its bytes" python3 -c '
+import json
+lost = json.load(open("out"))["lost"]
+assert len(lost) == 1 and lost[0]["at"] == lost[0]["block"] * 4096 and lost[0]["bytes"] == 4096'
+expect 0 volume check image --key-file key --anchor anchor
+# An entry of a live write: nobody knows what it held.
+flip $((196608 + 64 * 20)) 64
+expect 1 volume check image --key-file key
+check "it says what can be done" grep -q 'accept-old-blocks' err
+sum=$(sha256_of image)
+expect 1 volume check image --key-file key --repair
+check "nothing is done without that" [ "$(sha256_of image)" = "$sum" ]
+expect 1 volume check image --key-file key --anchor anchor --repair --accept-old-blocks
+check "it tells what is forgotten" grep -q '^forgotten: the write in slot 20 of the holding' out
+expect 0 volume check image --key-file key --anchor anchor
+expect 2 volume check image --key-file key --new-anchor
+expect 2 volume check image --key-file key --accept-old-blocks
+rm anchor
+expect 4 volume check image --key-file key --anchor anchor
+expect 0 volume check image --key-file key --anchor anchor --new-anchor
+fill_image 3 1 --anchor anchor
+expect 0 volume check image --key-file key --anchor anchor
+echo mine >file
+expect 4 volume check image --key-file key --anchor file --new-anchor
+check "it is left alone" [ "$(cat file)" = mine ]

@@ -210,6 +210,13 @@ impl Error {
         }
     }
 
+    /// Whether damage to the areas keeps a volume from being opened, so that only forgetting what
+    /// is damaged opens it.
+    pub fn keeps_closed(&self) -> bool {
+        use traceless::Error as Scheme;
+        matches!(self, Self::Scheme(Scheme::Tampered { .. } | Scheme::RolledBack { .. }))
+    }
+
     /// As an error of a request, for the front ends.
     pub fn into_io(self) -> io::Error {
         use rustix::io::Errno;

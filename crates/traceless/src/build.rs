@@ -1,13 +1,14 @@
 //! A scheme from its configuration: the only factory. The command line, the superblock and the
 //! experiments share [`SchemeConfig`].
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Place, Result};
 use crate::oram::{BlockOram, Oram};
 use crate::scheme::Parts;
 use crate::scheme::detwo::{DetWo, Geometry};
 use crate::scheme::linear::Linear;
 use crate::scheme::plain::Plain;
 use alloc::boxed::Box;
+use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -30,6 +31,27 @@ pub enum SchemeConfig {
     },
     /// Deterministic write-only ORAM.
     DetWo(Geometry),
+}
+
+/// Public facts of a scheme, for those who look at a volume. What a scheme does not have is `None`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Facts {
+    /// Old blocks written anew with each write, as a ratio.
+    pub refresh: Option<String>,
+    /// Where the map lies: `memory` or `disk`.
+    pub map: Option<&'static str>,
+    /// Bytes of memory that the map takes when it is open.
+    pub map_bytes: u64,
+    /// Levels of a hierarchy.
+    pub levels: Option<u64>,
+    /// Flushes of a queue made so far.
+    pub flushes: Option<u64>,
+    /// Blocks of a queue, or of a bucket.
+    pub bucket: Option<u64>,
+    /// How many times as large each level is as the one before.
+    pub fanout: Option<u64>,
+    /// What decides when a queue is flushed: `strict` or `paper`.
+    pub cadence: Option<&'static str>,
 }
 
 impl SchemeConfig {
@@ -75,12 +97,31 @@ impl SchemeConfig {
         }
     }
 
-    /// Bytes written to the store per byte that the user writes, headers left out.
+    /// Bytes written to the store per byte that the user writes, everything included, where many
+    /// blocks are written at once.
     pub fn write_amplification(&self) -> f64 {
         match self {
-            Self::Plain { .. } => 1.0,
+            Self::Plain { block_len, .. } => Plain::write_amplification(*block_len),
             Self::Linear { blocks, .. } => *blocks as f64,
             Self::DetWo(geometry) => geometry.write_amplification(),
+        }
+    }
+
+    /// Whether writes tell nothing but their number.
+    pub fn hides_writes(&self) -> bool {
+        !matches!(self, Self::Plain { .. })
+    }
+
+    /// What else is public about it, after so many writes.
+    pub fn facts(&self, _writes: u64) -> Facts {
+        match self {
+            Self::Plain { .. } | Self::Linear { .. } => Facts::default(),
+            Self::DetWo(geometry) => Facts {
+                refresh: Some(geometry.refresh.to_string()),
+                map: Some(if geometry.map_tiers == 0 { "memory" } else { "disk" }),
+                map_bytes: geometry.map_memory(),
+                ..Facts::default()
+            },
         }
     }
 
@@ -142,6 +183,23 @@ impl SchemeConfig {
             }
             Self::Linear { .. } => Err(NOT_FOR_DISKS),
             Self::DetWo(geometry) => Ok(Box::new(DetWo::open(geometry, parts, state, progress)?)),
+        }
+    }
+
+    /// Opens one that damage keeps from being opened, and tells the places that were lost. Blocks
+    /// may then read as they were earlier.
+    pub fn salvage_for_disk(
+        &self,
+        parts: Parts,
+        state: &[u8],
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(Box<dyn BlockOram>, Vec<Place>)> {
+        match *self {
+            Self::DetWo(geometry) => {
+                let (opened, lost) = DetWo::salvage(geometry, parts, state, progress)?;
+                Ok((Box::new(opened), lost))
+            }
+            Self::Plain { .. } | Self::Linear { .. } => Err(Error::NotSalvageable(self.name())),
         }
     }
 

@@ -18,7 +18,7 @@ pub enum VolumeCommand {
     Unmount(UnmountArgs),
     /// Tell what a volume is; works while it is in use
     Status(StatusArgs),
-    /// Verify everything that is live in a volume; writes nothing
+    /// Verify everything that is live in a volume; writes nothing, unless it shall repair
     Check(CheckArgs),
     /// Make a volume hold more
     Grow(GrowArgs),
@@ -233,11 +233,22 @@ pub struct StatusArgs {
 }
 
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub struct CheckArgs {
     #[command(flatten)]
     pub image: ImageArgs,
     #[command(flatten)]
     pub anchor: AnchorArgs,
+    /// Make blocks that cannot be read any more zeros, and write a damaged superblock anew
+    #[arg(long)]
+    pub repair: bool,
+    /// If damage keeps the volume closed, open it without what is damaged: blocks may then read as
+    /// they were earlier, and nobody can tell which
+    #[arg(long, requires = "repair")]
+    pub accept_old_blocks: bool,
+    /// If the volume is sound, make the file of --anchor anew for it, as it is now
+    #[arg(long, requires = "anchor")]
+    pub new_anchor: bool,
     #[command(flatten)]
     pub progress: ProgressArgs,
     /// Print as JSON

@@ -84,6 +84,16 @@ impl Anchor {
         Ok(anchor)
     }
 
+    /// Refuses a file that is something else than an anchor.
+    pub fn refuse_others(path: &Path) -> Result {
+        let mut found = [0; MAGIC.len()];
+        let read = match File::open(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened.and_then(|file| file.read_exact_at(&mut found, 0)),
+        };
+        if read.is_ok() && found == MAGIC { Ok(()) } else { Err(Error::Exists(path.into())) }
+    }
+
     /// Where the anchor lies that will take the place of the one at `path`.
     pub fn coming(path: &Path) -> PathBuf {
         let mut name = path.as_os_str().to_owned();

@@ -4,6 +4,7 @@ mod admin;
 mod create;
 mod image;
 mod rebuild;
+mod repair;
 mod staging;
 mod status;
 
@@ -11,6 +12,7 @@ pub use admin::{Backup, add_key, backup_header, change_key, remove_key, restore_
 pub use create::{CreateOptions, Created, create};
 pub use image::{Unlocked, public_parts};
 pub use rebuild::{Rebuild, RebuildOptions, Rebuilt, rebuild};
+pub use repair::{Repaired, new_anchor, repair};
 pub use status::{Status, status, uuid_text};
 
 use crate::device::Device;
@@ -23,6 +25,7 @@ use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
+use traceless::build::SchemeConfig;
 use traceless::clock::Monotonic;
 use traceless::error::Place;
 use traceless::oram::BlockOram;
@@ -96,16 +99,18 @@ impl Volume {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
         let store = watched_store(&image, unlocked.header.image_len, options)?;
-        Self::open_on(store, image, unlocked, options, progress)
+        Self::open_on(store, image, unlocked, options, |scheme, parts, state| {
+            scheme.open_for_disk(parts, state, progress)
+        })
     }
 
-    /// Opens the volume that is in `image`, through `store`.
+    /// Opens the volume that is in `image`, through `store`. `open` opens its scheme.
     fn open_on(
         store: Arc<dyn Store>,
         image: Image,
         unlocked: Unlocked,
         options: &OpenOptions,
-        progress: &mut dyn FnMut(u64, u64),
+        open: impl FnOnce(&SchemeConfig, Parts, &[u8]) -> traceless::Result<Box<dyn BlockOram>>,
     ) -> Result<Self> {
         let Unlocked { header, keys, .. } = unlocked;
         image.check_len(&header)?;
@@ -121,7 +126,7 @@ impl Volume {
         let state = superblock.state.clone();
         let newest = Arc::new(Mutex::new(superblock));
         let parts = scheme_parts(store, &keys, &newest, anchor.as_ref(), options.read_only);
-        let oram = header.scheme.open_for_disk(parts, &state, progress)?;
+        let oram = open(&header.scheme, parts, &state)?;
         Ok(Self {
             len: oram.blocks() * oram.block_len() as u64,
             block_len: oram.block_len(),

@@ -146,8 +146,13 @@ impl Staging {
         let mut told = |done, all| {
             progress("reading the map", done, all);
         };
-        let volume =
-            Volume::open_on(self.store.clone(), self.image, self.unlocked, options, &mut told)?;
+        let volume = Volume::open_on(
+            self.store.clone(),
+            self.image,
+            self.unlocked,
+            options,
+            |s, p, state| s.open_for_disk(p, state, &mut told),
+        )?;
         if volume.writes() < self.record.writes {
             return Err(Error::Staging { path, why: "writes that were made to it are gone" });
         }
