@@ -61,7 +61,7 @@ impl Geometry {
     }
 
     /// The same for another number of blocks. A map that lies on the store gets as many tiers as
-    /// keep the rest of it as small as [`MAP_MEMORY_MAX`], or as it was.
+    /// keep the rest of it within a gibibyte, or as it was.
     pub fn resized(&self, blocks: u64) -> Result<Self> {
         let tiers = match self.map_tiers {
             0 => 0,
