@@ -8,6 +8,7 @@ nbd.py SOCKET fill BLOCKS SEED                writes blocks from 0 on, one a req
                                               next seed
 nbd.py SOCKET refused BLOCKS SEED             reads them back, prints those that are refused; exit
                                               code 1 if another one differs
+nbd.py SOCKET dump                            prints all that it holds
 nbd.py SOCKET flush
 nbd.py SOCKET read-error OFFSET [LENGTH]      a read that must be refused
 nbd.py SOCKET write-error OFFSET [LENGTH]     a write that must be refused
@@ -19,6 +20,7 @@ import struct
 import sys
 
 BLOCK_LEN = 4096
+DUMP_LEN = 16 << 20
 
 READ, WRITE, DISCONNECT, FLUSH = 0, 1, 2, 3
 FUA = 1
@@ -129,6 +131,10 @@ def main():
                 continue
             if found != pattern(seed + block, BLOCK_LEN):
                 sys.exit(f"block {block} is not what was written")
+    elif verb == "dump":
+        for offset in range(0, client.size, DUMP_LEN):
+            length = min(DUMP_LEN, client.size - offset)
+            sys.stdout.buffer.write(client.read(offset, length))
     elif verb == "flush":
         client.flush()
     elif verb in ("read-error", "write-error"):

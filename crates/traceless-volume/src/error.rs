@@ -111,6 +111,40 @@ pub enum Error {
         /// Bytes there are.
         found: u64,
     },
+    /// A volume cannot become smaller.
+    #[error(
+        "the volume holds {blocks} blocks, and {wanted} are fewer: what a file system has at the \
+             end would be cut off. Make a new volume of that size and copy the files"
+    )]
+    Shrink {
+        /// Blocks that there are.
+        blocks: u64,
+        /// Blocks asked for.
+        wanted: u64,
+    },
+    /// Other keys of the volume would not open it any more.
+    #[error(
+        "{0} other keys would no longer open the volume: give their key files with \
+             --also-key-file, or let them go with --drop-other-keys"
+    )]
+    OtherKeys(usize),
+    /// What lies where a new image is to be made does not fit.
+    #[error("{}: {why}; --restart overwrites it", path.display())]
+    Staging {
+        /// The file or device.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A device cannot be replaced by another one.
+    #[error(
+        "{}: nothing can be renamed to a device: say with --into where the new image shall be",
+        .0.display()
+    )]
+    NeedsInto(PathBuf),
+    /// The caller asked to stop what can go on later.
+    #[error("interrupted; {} is kept: the same command goes on with it", .0.display())]
+    Paused(PathBuf),
     /// The caller asked to stop.
     #[error("interrupted; nothing is left behind")]
     Interrupted,
@@ -151,6 +185,7 @@ impl Error {
             | Self::KeyFileLong(_)
             | Self::KeySlotEmpty(_)
             | Self::KeySlotsFull(_)
+            | Self::OtherKeys(_)
             | Self::LastKey => Kind::Key,
             Self::Busy(_) => Kind::Busy,
             Self::Io { .. }
@@ -161,8 +196,11 @@ impl Error {
             | Self::Features(_)
             | Self::ReadOnlyFeatures(_)
             | Self::Anchor(_)
+            | Self::Staging { .. }
             | Self::Backup => Kind::Device,
-            Self::Interrupted => Kind::Usage,
+            Self::Interrupted | Self::Paused(_) | Self::NeedsInto(_) | Self::Shrink { .. } => {
+                Kind::Usage
+            }
             Self::Scheme(e) => match e {
                 traceless::Error::Io(_)
                 | traceless::Error::Store(_)
@@ -170,6 +208,13 @@ impl Error {
                 _ => Kind::Usage,
             },
         }
+    }
+
+    /// Whether damage to the areas keeps a volume from being opened, so that only forgetting what
+    /// is damaged opens it.
+    pub fn keeps_closed(&self) -> bool {
+        use traceless::Error as Scheme;
+        matches!(self, Self::Scheme(Scheme::Tampered { .. } | Scheme::RolledBack { .. }))
     }
 
     /// As an error of a request, for the front ends.

@@ -1,16 +1,16 @@
 //! A scheme from its configuration: the only factory. The command line, the superblock and the
 //! experiments share [`SchemeConfig`].
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Place, Result};
 use crate::oram::{BlockOram, Oram};
+pub use crate::scheme::Facts;
 use crate::scheme::Parts;
 use crate::scheme::detwo::{DetWo, Geometry};
 use crate::scheme::linear::Linear;
 use crate::scheme::plain::Plain;
 use crate::scheme::sq::{self, Sq};
 use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -85,49 +85,14 @@ impl SchemeConfig {
         }
     }
 
-    /// Bytes written to the store per byte that the user writes, headers left out.
+    /// Bytes written to the store per byte that the user writes, everything included, where many
+    /// blocks are written at once.
     pub fn write_amplification(&self) -> f64 {
         match self {
-            Self::Plain { .. } => 1.0,
+            Self::Plain { block_len, .. } => Plain::write_amplification(*block_len),
             Self::Linear { blocks, .. } => *blocks as f64,
             Self::DetWo(geometry) => geometry.write_amplification(),
             Self::Sq(geometry) => geometry.write_amplification(),
-        }
-    }
-
-    /// Main blocks, or slots of the last level, written per write, as text.
-    pub fn refresh(&self) -> Option<String> {
-        match self {
-            Self::DetWo(geometry) => Some(geometry.refresh.to_string()),
-            Self::Sq(geometry) => Some(format!("{:.3}", geometry.refresh())),
-            _ => None,
-        }
-    }
-
-    /// Where its map lies: `memory` or `disk`.
-    pub fn map_place(&self) -> Option<&'static str> {
-        let on_disk = match self {
-            Self::DetWo(geometry) => geometry.map_tiers > 0,
-            Self::Sq(geometry) => geometry.map == sq::MapPlace::Disk,
-            _ => return None,
-        };
-        Some(if on_disk { "disk" } else { "memory" })
-    }
-
-    /// What its map keeps for each block: `counts` or `pointers`; nothing for other schemes.
-    pub fn map_entries(&self) -> Option<&'static str> {
-        match self {
-            Self::DetWo(geometry) => Some(geometry.map_entries.name()),
-            _ => None,
-        }
-    }
-
-    /// Bytes of memory that its map takes when it is open.
-    pub fn map_memory(&self) -> u64 {
-        match self {
-            Self::DetWo(geometry) => geometry.map_memory(),
-            Self::Sq(geometry) => geometry.map_memory(),
-            _ => 0,
         }
     }
 
@@ -137,6 +102,36 @@ impl SchemeConfig {
             Self::Plain { .. } => "everything",
             Self::Sq(geometry) if geometry.cadence == sq::Cadence::Paper => "nearness",
             _ => "nothing",
+        }
+    }
+
+    /// Whether writes tell nothing but their number.
+    pub fn hides_writes(&self) -> bool {
+        !matches!(self, Self::Plain { .. })
+    }
+
+    /// What else is public about it, after so many writes.
+    pub fn facts(&self, writes: u64) -> Facts {
+        match self {
+            Self::Plain { .. } | Self::Linear { .. } => Facts::default(),
+            Self::DetWo(geometry) => Facts {
+                refresh: Some(geometry.refresh.to_string()),
+                map: Some(if geometry.map_tiers == 0 { "memory" } else { "disk" }),
+                map_entries: Some(geometry.map_entries.name()),
+                map_bytes: geometry.map_memory(),
+                ..Facts::default()
+            },
+            Self::Sq(geometry) => geometry.facts(writes),
+        }
+    }
+
+    /// The same with `blocks` logical blocks; nothing else changes that need not.
+    pub fn resized(&self, blocks: u64) -> Result<Self> {
+        match *self {
+            Self::Plain { block_len, .. } => Ok(Self::Plain { blocks, block_len }),
+            Self::Linear { block_len, .. } => Ok(Self::Linear { blocks, block_len }),
+            Self::DetWo(geometry) => geometry.resized(blocks).map(Self::DetWo),
+            Self::Sq(geometry) => geometry.resized(blocks).map(Self::Sq),
         }
     }
 
@@ -191,6 +186,25 @@ impl SchemeConfig {
             Self::Linear { .. } => Err(NOT_FOR_DISKS),
             Self::DetWo(geometry) => Ok(Box::new(DetWo::open(geometry, parts, state, progress)?)),
             Self::Sq(geometry) => Ok(Box::new(Sq::open(geometry, parts, state, progress)?)),
+        }
+    }
+
+    /// Opens one that damage keeps from being opened, and tells the places that were lost. Blocks
+    /// may then read as they were earlier.
+    pub fn salvage_for_disk(
+        &self,
+        parts: Parts,
+        state: &[u8],
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(Box<dyn BlockOram>, Vec<Place>)> {
+        match *self {
+            Self::DetWo(geometry) => {
+                let (opened, lost) = DetWo::salvage(geometry, parts, state, progress)?;
+                Ok((Box::new(opened), lost))
+            }
+            Self::Plain { .. } | Self::Linear { .. } | Self::Sq(_) => {
+                Err(Error::NotSalvageable(self.name()))
+            }
         }
     }
 

@@ -69,6 +69,9 @@ pub enum Error {
     /// The store was opened for reading only.
     #[error("opened for reading only")]
     ReadOnly,
+    /// Nothing is gained by opening such a scheme without what is damaged.
+    #[error("the scheme {0} has no blocks that could be saved without the damaged ones")]
+    NotSalvageable(&'static str),
     /// A store that is not a file failed.
     #[error("the store failed: {0}")]
     Store(&'static str),

@@ -19,8 +19,12 @@ pub enum VolumeCommand {
     Unmount(UnmountArgs),
     /// Tell what a volume is; works while it is in use
     Status(StatusArgs),
-    /// Verify everything that is live in a volume; writes nothing
+    /// Verify everything that is live in a volume; writes nothing, unless it shall repair
     Check(CheckArgs),
+    /// Make a volume hold more
+    Grow(GrowArgs),
+    /// Give a volume a new master key, and write all of it anew under it
+    Reencrypt(ReencryptArgs),
     /// Add, change, remove and list keys
     Keys {
         #[command(subcommand)]
@@ -278,14 +282,71 @@ pub struct StatusArgs {
 }
 
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub struct CheckArgs {
     #[command(flatten)]
     pub image: ImageArgs,
     #[command(flatten)]
     pub anchor: AnchorArgs,
+    /// Make blocks that cannot be read any more zeros, and write a damaged superblock anew
+    #[arg(long)]
+    pub repair: bool,
+    /// If damage keeps the volume closed, open it without what is damaged: blocks may then read as
+    /// they were earlier, and nobody can tell which
+    #[arg(long, requires = "repair")]
+    pub accept_old_blocks: bool,
+    /// If the volume is sound, make the file of --anchor anew for it, as it is now
+    #[arg(long, requires = "anchor")]
+    pub new_anchor: bool,
     #[command(flatten)]
     pub progress: ProgressArgs,
     /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct GrowArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Bytes that it shall hold, with suffix K, M, G or T (binary); rounded up to whole blocks
+    #[arg(long, value_parser = parse_size)]
+    pub size: u64,
+    #[command(flatten)]
+    pub rebuild: RebuildArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct ReencryptArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Key file that shall open the volume afterwards too; may be given several times
+    #[arg(long, value_name = "KEY")]
+    pub also_key_file: Vec<PathBuf>,
+    /// Let go of the keys that are not given
+    #[arg(long)]
+    pub drop_other_keys: bool,
+    #[command(flatten)]
+    pub rebuild: RebuildArgs,
+}
+
+/// How a volume is made anew from another one.
+#[derive(Args, Debug)]
+pub struct RebuildArgs {
+    /// Make the new image here and leave the old one alone, instead of replacing it; for devices
+    #[arg(long, value_name = "FILE|DEVICE")]
+    pub into: Option<PathBuf>,
+    /// Overwrite what an earlier run, or anything else, has left where the new image is made
+    #[arg(long)]
+    pub restart: bool,
+    /// Record every request to the new image (docs/trace.md)
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    #[command(flatten)]
+    pub anchor: AnchorArgs,
+    #[command(flatten)]
+    pub progress: ProgressArgs,
+    /// Print what was made as JSON
     #[arg(long)]
     pub json: bool,
 }

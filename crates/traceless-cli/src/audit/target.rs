@@ -177,7 +177,7 @@ impl Target {
         }
     }
 
-    /// Bytes written per byte that the user writes, headers left out.
+    /// Bytes written per byte that the user writes, at least.
     pub fn write_amplification(&self) -> f64 {
         match &self.made {
             Made::Scheme(config) => config.write_amplification(),

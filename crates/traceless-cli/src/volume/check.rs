@@ -7,7 +7,8 @@ use crate::output::{Meter, say, say_json};
 use serde::Serialize;
 use traceless_volume::Error;
 use traceless_volume::error::Kind;
-use traceless_volume::volume::{OpenOptions, Volume};
+use traceless_volume::format::UserKey;
+use traceless_volume::volume::{OpenOptions, Repaired, Volume, new_anchor, repair};
 
 /// Damaged places that are listed; more are counted.
 const LISTED_MAX: usize = 100;
@@ -19,46 +20,110 @@ struct Checked {
     writes: Option<u64>,
     damaged: u64,
     places: Vec<String>,
+    /// Whether all of it is mended; nothing if that was not asked for.
+    repaired: Option<bool>,
+    lost: Vec<Lost>,
+    forgotten: Vec<String>,
+    new_anchor: bool,
+    /// Whether damage keeps the volume closed.
+    #[serde(skip)]
+    closed: bool,
+}
+
+/// A block that was damaged, and is zeros now.
+#[derive(Serialize)]
+struct Lost {
+    block: u64,
+    at: u64,
+    bytes: u64,
 }
 
 pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     let key = key::existing(&args.image.key)?;
-    let options = OpenOptions {
-        read_only: true,
-        exclusive: true,
-        anchor: args.anchor.anchor.clone(),
-        ..OpenOptions::default()
-    };
-    let mut meter = Meter::new("reading the map", args.progress.progress);
-    let opened = Volume::open(&args.image.image, &key, &options, &mut |done, all| {
-        meter.update(done, all);
-    });
-    meter.finish();
-    let checked = match opened {
-        Ok(volume) => verify(args, &volume)?,
-        Err(e) if e.kind() == Kind::Finding => refused(&e),
-        Err(e) => return Err(e.into()),
-    };
+    let mut checked = check(args, &key)?;
+    if !checked.sound && args.repair {
+        mend(args, &key, &mut checked)?;
+    }
     if args.json {
         say_json(&checked)?;
     } else {
-        for place in &checked.places {
-            say(&format!("damaged: {place}"));
-        }
-        if checked.sound {
-            say("sound: everything live verifies");
-        }
+        tell(&checked);
     }
     if checked.sound {
         return Ok(());
     }
-    let places = if checked.damaged == 1 { "place is" } else { "places are" };
-    Err(Failure::new(FINDING, format!("{} {places} damaged", checked.damaged)))
+    let places = match checked.damaged {
+        1 => "1 place is".to_owned(),
+        n => format!("{n} places are"),
+    };
+    Err(Failure::new(FINDING, format!("{places} damaged; {}", outcome(&checked))))
+}
+
+fn outcome(checked: &Checked) -> &'static str {
+    match checked.repaired {
+        Some(true) => "repaired",
+        Some(false) => "not all of it could be repaired",
+        None if checked.closed => {
+            "this keeps the volume closed: restore the image, or open it without what is damaged, \
+             with --repair --accept-old-blocks"
+        }
+        None if checked.writes.is_none() => "nothing here can repair that",
+        None => "nothing was repaired: that takes --repair",
+    }
+}
+
+fn tell(checked: &Checked) {
+    for place in &checked.places {
+        say(&format!("damaged: {place}"));
+    }
+    for place in &checked.forgotten {
+        say(&format!("forgotten: the write in {place}; its block may read as it was earlier"));
+    }
+    for Lost { block, at, bytes } in &checked.lost {
+        say(&format!("lost: block {block}, bytes {at} to {}; it is zeros now", at + bytes - 1));
+    }
+    if checked.sound {
+        say("sound: everything live verifies");
+    }
+    if checked.new_anchor {
+        say("the anchor is new: whatever was done to the image before, it does not tell");
+    }
+}
+
+fn options(args: &CheckArgs) -> OpenOptions {
+    // An anchor that shall be made anew has nothing to say.
+    let anchor = args.anchor.anchor.clone().filter(|_| !args.new_anchor);
+    OpenOptions { anchor, ..OpenOptions::default() }
+}
+
+fn check(args: &CheckArgs, key: &UserKey) -> Result<Checked, Failure> {
+    let options = OpenOptions { read_only: true, exclusive: true, ..options(args) };
+    let mut meter = Meter::new("reading the map", args.progress.progress);
+    let opened = Volume::open(&args.image.image, key, &options, &mut |done, all| {
+        meter.update(done, all);
+    });
+    meter.finish();
+    let volume = match opened {
+        Ok(volume) => volume,
+        Err(e) if e.kind() == Kind::Finding => return Ok(refused(&e)),
+        Err(e) => return Err(e.into()),
+    };
+    let mut checked = verify(args, &volume)?;
+    if let (true, true, Some(path)) = (checked.sound, args.new_anchor, &args.anchor.anchor) {
+        new_anchor(path, &volume)?;
+        checked.new_anchor = true;
+    }
+    Ok(checked)
 }
 
 fn verify(args: &CheckArgs, volume: &Volume) -> Result<Checked, Failure> {
     let mut meter = Meter::new("verifying", args.progress.progress);
-    let (mut damaged, mut places) = (0, vec![]);
+    let superblocks = volume.damaged_superblocks()?;
+    let mut damaged = superblocks.len() as u64;
+    let mut places: Vec<_> = superblocks
+        .into_iter()
+        .map(|name| format!("{name}; the other one has the same, and an opening mends it"))
+        .collect();
     volume.verify(&mut |done, all| meter.update(done, all), &mut |place| {
         damaged += 1;
         if places.len() < LISTED_MAX {
@@ -66,22 +131,49 @@ fn verify(args: &CheckArgs, volume: &Volume) -> Result<Checked, Failure> {
         }
     })?;
     meter.finish();
-    Ok(Checked {
-        schema: "traceless.volume.check.v1",
-        sound: damaged == 0,
-        writes: Some(volume.writes()),
-        damaged,
-        places,
-    })
+    Ok(Checked { writes: Some(volume.writes()), ..found(damaged, places) })
 }
 
 /// Damage that keeps the volume from being opened at all.
 fn refused(e: &Error) -> Checked {
+    Checked { closed: e.keeps_closed(), ..found(1, vec![e.to_string()]) }
+}
+
+fn found(damaged: u64, places: Vec<String>) -> Checked {
     Checked {
         schema: "traceless.volume.check.v1",
-        sound: false,
+        sound: damaged == 0,
         writes: None,
-        damaged: 1,
-        places: vec![e.to_string()],
+        damaged,
+        places,
+        repaired: None,
+        lost: vec![],
+        forgotten: vec![],
+        new_anchor: false,
+        closed: false,
     }
+}
+
+/// Repairs what was found, and looks whether that was all.
+fn mend(args: &CheckArgs, key: &UserKey, checked: &mut Checked) -> Result<(), Failure> {
+    if checked.writes.is_none() && !(checked.closed && args.accept_old_blocks) {
+        return Ok(());
+    }
+    let options = options(args);
+    let mut meter = Meter::new("repairing", args.progress.progress);
+    let done =
+        repair(&args.image.image, key, &options, args.accept_old_blocks, &mut |done, all| {
+            meter.update(done, all);
+        });
+    meter.finish();
+    let Repaired { zeroed, forgotten } = done?;
+    let options = OpenOptions { read_only: true, exclusive: true, ..options };
+    let volume = Volume::open(&args.image.image, key, &options, &mut |_, _| {})?;
+    let bytes = volume.header().scheme.block_len() as u64;
+    checked.lost =
+        zeroed.into_iter().map(|block| Lost { block, at: block * bytes, bytes }).collect();
+    checked.forgotten = forgotten.iter().map(ToString::to_string).collect();
+    let after = verify(args, &volume)?;
+    (checked.repaired, checked.writes) = (Some(after.sound), after.writes);
+    Ok(())
 }

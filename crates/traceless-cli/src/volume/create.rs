@@ -51,15 +51,16 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
     });
     meter.finish();
     let made = made?;
+    let facts = scheme.facts(0);
     let told = Made {
         schema: "traceless.volume.create.v1",
         scheme: scheme.name(),
         uuid: uuid_text(&made.header.uuid),
         blocks: scheme.blocks(),
         block_len: scheme.block_len(),
-        refresh: scheme.refresh(),
-        map: scheme.map_place(),
-        map_entries: scheme.map_entries(),
+        refresh: facts.refresh,
+        map: facts.map,
+        map_entries: facts.map_entries,
         image_bytes: made.header.image_len,
         generation: made.generation,
         filled: !args.unfilled,

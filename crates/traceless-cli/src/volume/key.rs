@@ -41,7 +41,7 @@ pub fn kdf(args: &KdfArgs) -> Result<Kdf, Failure> {
     Ok(Kdf { memory_kib, time: args.kdf_time, ..Kdf::default() })
 }
 
-fn from_file(path: &Path) -> Result<UserKey, Failure> {
+pub fn from_file(path: &Path) -> Result<UserKey, Failure> {
     let failed = |e| Failure::new(KEY, format!("{}: cannot read the key: {e}", path.display()));
     // One byte more than is allowed tells that it is too long.
     let limit = KEY_FILE_LEN_MAX as u64 + 1;

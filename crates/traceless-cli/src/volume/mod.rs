@@ -8,6 +8,7 @@ mod header;
 mod key;
 mod keys;
 mod mount;
+mod rebuild;
 mod serve;
 mod signals;
 mod status;
@@ -25,6 +26,8 @@ pub fn run(command: &VolumeCommand) -> Result<(), Failure> {
         VolumeCommand::Unmount(args) => mount::unmount(args),
         VolumeCommand::Status(args) => status::run(args),
         VolumeCommand::Check(args) => check::run(args),
+        VolumeCommand::Grow(args) => rebuild::grow(args),
+        VolumeCommand::Reencrypt(args) => rebuild::reencrypt(args),
         VolumeCommand::Keys { command } => keys::run(command),
         VolumeCommand::Header { command } => header::run(command),
         VolumeCommand::Bench(args) => bench::run(args),

@@ -38,6 +38,16 @@ fn lines(told: &Status) -> Vec<(&'static str, String)> {
         let bytes = told.map_bytes;
         list.push(("map", format!("of {entries}, on {map}, {bytes} bytes of memory")));
     }
+    let numbers = [
+        ("levels", told.levels),
+        ("fanout", told.fanout),
+        ("bucket", told.bucket),
+        ("flushes", told.flushes),
+    ];
+    list.extend(numbers.into_iter().filter_map(|(name, n)| Some((name, n?.to_string()))));
+    if let Some(cadence) = told.cadence {
+        list.push(("cadence", cadence.to_owned()));
+    }
     for slot in &told.key_slots {
         let how = match (slot.memory_kib, slot.time, slot.lanes) {
             (Some(memory), Some(time), Some(lanes)) => {

@@ -2,7 +2,7 @@
 //!
 //! Two records of 4096 bytes, written in turn, so that a crash leaves one of them whole.
 
-use super::{Keys, u64_at};
+use super::{Keys, SourceState, sync_folder_of, u64_at};
 use crate::error::{Error, Result};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -82,6 +82,56 @@ impl Anchor {
         anchor.file.set_len(0).map_err(|e| failed("empty", path, e))?;
         anchor.note(|_| {}).map_err(|e| failed("write", path, e))?;
         Ok(anchor)
+    }
+
+    /// Refuses a file that is something else than an anchor.
+    pub fn refuse_others(path: &Path) -> Result {
+        let mut found = [0; MAGIC.len()];
+        let read = match File::open(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened.and_then(|file| file.read_exact_at(&mut found, 0)),
+        };
+        if read.is_ok() && found == MAGIC { Ok(()) } else { Err(Error::Exists(path.into())) }
+    }
+
+    /// Where the anchor lies that will take the place of the one at `path`.
+    pub fn coming(path: &Path) -> PathBuf {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".new");
+        name.into()
+    }
+
+    /// Makes the one that will take the place of the anchor at `path`, for a volume in this state.
+    /// It must not be open.
+    pub fn prepare(path: &Path, keys: Arc<Keys>, state: &SourceState) -> Result {
+        let coming = Self::coming(path);
+        let anchor = Self::create(&coming, keys, true)?;
+        anchor
+            .note(|next| {
+                next.generation = state.generation;
+                next.chain = state.chain;
+                next.count = state.writes;
+            })
+            .and_then(|()| sync_folder_of(path))
+            .map_err(|e| failed("write", &coming, e))
+    }
+
+    /// Puts the anchor that was prepared in the place of the one at `path`.
+    pub fn replace(path: &Path) -> Result {
+        std::fs::rename(Self::coming(path), path)
+            .and_then(|()| sync_folder_of(path))
+            .map_err(|e| failed("replace", path, e))
+    }
+
+    /// Removes an anchor that was prepared and never came.
+    pub fn forget_coming(path: &Path) -> Result {
+        let coming = Self::coming(path);
+        match std::fs::remove_file(&coming) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => {
+                other.and_then(|()| sync_folder_of(path)).map_err(|e| failed("remove", &coming, e))
+            }
+        }
     }
 
     /// Opens one that was made for this volume. Opened for reading only, it remembers nothing new.

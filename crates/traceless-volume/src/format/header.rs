@@ -14,6 +14,7 @@ const MAGIC: [u8; 8] = *b"TLVOLUME";
 const VERSION: u16 = 1;
 const SCHEME_AT: usize = 80;
 const SCHEME_LEN: usize = 64;
+const SALT_AT: usize = SCHEME_AT + SCHEME_LEN;
 const TAG_AT: usize = HEADER_LEN - 32;
 
 /// Feature bits. A program that does not know a compatible one may ignore it; a read-only one, may
@@ -33,7 +34,10 @@ impl Features {
     /// written. For tests.
     pub const UNFILLED: u64 = 1;
 
-    const KNOWN_INCOMPATIBLE: u64 = Self::UNFILLED;
+    /// Incompatible: the volume was rebuilt, and its keys hang on the header's salt.
+    pub const REBUILT: u64 = 2;
+
+    const KNOWN_INCOMPATIBLE: u64 = Self::UNFILLED | Self::REBUILT;
 }
 
 /// The header's contents. All of them are public.
@@ -47,12 +51,23 @@ pub struct Header {
     pub scheme: SchemeConfig,
     /// Bytes of the whole image.
     pub image_len: u64,
+    /// Random, drawn when the volume was grown or re-encrypted. All keys but those of the key slots
+    /// hang on it, so nothing of the image before can pass for a part of this one.
+    pub salt: Option<[u8; 16]>,
 }
 
 impl Header {
     /// The header of a new volume.
     pub fn new(uuid: [u8; 16], features: Features, scheme: SchemeConfig) -> Self {
-        Self { uuid, features, scheme, image_len: AREAS_AT + scheme.store_len() }
+        Self { uuid, features, scheme, image_len: AREAS_AT + scheme.store_len(), salt: None }
+    }
+
+    /// The header of what takes the place of the volume with this one.
+    #[must_use]
+    pub fn rebuilt(&self, scheme: SchemeConfig, salt: [u8; 16]) -> Self {
+        let incompatible = self.features.incompatible | Features::REBUILT;
+        let features = Features { incompatible, ..self.features };
+        Self { salt: Some(salt), ..Self::new(self.uuid, features, scheme) }
     }
 
     /// The bytes of the header, with a tag that proves that whoever has the key wrote it.
@@ -67,6 +82,9 @@ impl Header {
         out[56..64].copy_from_slice(&self.image_len.to_le_bytes());
         out[64..72].copy_from_slice(&AREAS_AT.to_le_bytes());
         encode_scheme(&self.scheme, &mut out[SCHEME_AT..SCHEME_AT + SCHEME_LEN]);
+        if let Some(salt) = &self.salt {
+            out[SALT_AT..SALT_AT + 16].copy_from_slice(salt);
+        }
         let tag = keys.header().mac(&out[..TAG_AT]);
         out[TAG_AT..].copy_from_slice(tag.bytes());
         out
@@ -91,7 +109,9 @@ impl Header {
         }
         let scheme = decode_scheme(&bytes[SCHEME_AT..SCHEME_AT + SCHEME_LEN])?;
         let uuid = bytes[16..32].try_into().expect("16 bytes");
-        let header = Self::new(uuid, features, scheme);
+        let salt = (features.incompatible & Features::REBUILT != 0)
+            .then(|| bytes[SALT_AT..SALT_AT + 16].try_into().expect("16 bytes"));
+        let header = Self { salt, ..Self::new(uuid, features, scheme) };
         if u64_at(bytes, 56) != header.image_len || u64_at(bytes, 64) != AREAS_AT {
             return Err(Error::HeaderDamaged);
         }
@@ -228,7 +248,12 @@ mod tests {
             SchemeConfig::Sq(paper),
         ] {
             let keys = Keys::for_fuzzing();
-            let header = Header::new([5; 16], Features::default(), scheme);
+            let new = Header::new([5; 16], Features::default(), scheme);
+            let header = if matches!(scheme, SchemeConfig::Plain { .. }) {
+                new.rebuilt(scheme, [6; 16])
+            } else {
+                new
+            };
             let bytes = header.encode(&keys);
             assert_eq!(Header::decode(&bytes).unwrap(), header);
             Header::verify(&bytes, &keys).unwrap();

@@ -1,5 +1,6 @@
 //! Keys: from what the user holds to what seals each thing (docs/keys.md).
 
+use super::Header;
 use crate::error::{Error, Result};
 use std::io;
 use traceless::rng::Rng;
@@ -52,18 +53,36 @@ impl MasterKey {
     pub(super) fn bytes(&self) -> &[u8] {
         &self.0
     }
+
+    /// Whether this is the same key.
+    pub fn is(&self, other: &Self) -> bool {
+        self.0[..] == other.0[..]
+    }
+
+    /// The same key again, in locked memory of its own.
+    pub fn duplicate(&self) -> io::Result<Self> {
+        let mut bytes = LockedBytes::zeroed(SECRET_LEN)?;
+        bytes.copy_from_slice(&self.0);
+        Ok(Self(bytes))
+    }
 }
 
 /// The keys of one volume.
 pub struct Keys {
     master: MasterKey,
     uuid: [u8; 16],
+    salt: Option<[u8; 16]>,
 }
 
 impl Keys {
-    /// The keys of the volume `uuid` under `master`.
+    /// The keys of a new volume `uuid` under `master`.
     pub fn new(master: MasterKey, uuid: [u8; 16]) -> Self {
-        Self { master, uuid }
+        Self { master, uuid, salt: None }
+    }
+
+    /// The keys of the volume with this header under `master`.
+    pub fn of(master: MasterKey, header: &Header) -> Self {
+        Self { master, uuid: header.uuid, salt: header.salt }
     }
 
     /// The master key, to be put into another key slot.
@@ -93,24 +112,24 @@ impl Keys {
         self.derive("anchor", "mac")
     }
 
-    /// HKDF(master, uuid, product, tree, partition, area, purpose). A volume has one tree and one
-    /// partition, both of number 0.
+    pub(super) fn rebuild(&self) -> Secret {
+        self.derive("rebuild", "seal")
+    }
+
+    /// HKDF(master, uuid, product, tree, partition, area, purpose, salt). A volume has one tree and
+    /// one partition, both of number 0, and a salt only if it was rebuilt.
     fn derive(&self, area: &str, purpose: &str) -> Secret {
         let mut bytes = Zeroizing::new([0; SECRET_LEN]);
         bytes.copy_from_slice(self.master.bytes());
-        Secret::from_bytes(*bytes).derive(&[
-            &self.uuid,
-            b"volume",
-            &[0],
-            &[0],
-            area.as_bytes(),
-            purpose.as_bytes(),
-        ])
+        let mut parts: Vec<&[u8]> =
+            vec![&self.uuid, b"volume", &[0], &[0], area.as_bytes(), purpose.as_bytes()];
+        parts.extend(self.salt.as_ref().map(|salt| &salt[..]));
+        Secret::from_bytes(*bytes).derive(&parts)
     }
 
     #[doc(hidden)]
     pub fn for_fuzzing() -> Self {
         let master = MasterKey::from_bytes(&[1; SECRET_LEN]).expect("a page may be locked");
-        Self { master, uuid: [2; 16] }
+        Self { master, uuid: [2; 16], salt: None }
     }
 }

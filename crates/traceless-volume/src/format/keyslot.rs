@@ -129,7 +129,8 @@ impl KeySlot {
         )
     }
 
-    fn encode(&self, rng: &mut dyn Rng) -> Vec<u8> {
+    /// The bytes of the slot.
+    pub fn encode(&self, rng: &mut dyn Rng) -> Vec<u8> {
         let mut out = vec![0; SLOT_LEN];
         rng.fill(&mut out[USED_LEN..]);
         out[..8].copy_from_slice(&MAGIC);

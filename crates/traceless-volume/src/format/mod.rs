@@ -4,10 +4,14 @@
 //! |---|---|---|
 //! | 0 | 4096 | header: geometry, features, scheme; written once |
 //! | 4096 | 8 × 4096 | key slots |
+//! | 36864 | 7 × 4096 | spare; the record of a rebuild, while one is under way |
 //! | 65536 | 65536 | superblock A |
 //! | 131072 | 65536 | superblock B |
 //! | 196608 | by scheme | the scheme's areas |
 
+use std::fs::File;
+use std::io;
+use std::path::Path;
 use traceless::build::SchemeConfig;
 use traceless::scheme::detwo::{Geometry, Refresh};
 
@@ -15,12 +19,14 @@ mod anchor;
 mod header;
 mod keys;
 mod keyslot;
+mod rebuild;
 mod superblock;
 
 pub use anchor::{Anchor, AnchorState};
 pub use header::{Features, HEADER_LEN, Header};
 pub use keys::{KEY_FILE_LEN_MAX, KEY_FILE_LEN_MIN, Keys, MasterKey, UserKey};
 pub use keyslot::{KEY_SLOTS, Kdf, KeySlot, KeySlots, SlotKind};
+pub use rebuild::{RebuildRecord, SPARE_AT, SPARE_LEN, SourceState};
 pub use superblock::{Newest, Superblock, SuperblockVault};
 
 /// First byte of superblock A; B follows it.
@@ -68,6 +74,15 @@ pub fn fuzz_superblock(bytes: &[u8]) {
     let _ = Superblock::decode_contents(bytes);
     let _ = AnchorState::decode(&keys, bytes);
     let _ = sound.scheme.peek_state(bytes);
+}
+
+/// Makes the names in the folder of `path` durable: a new file, or a new name, is there after a
+/// crash only if its folder says so.
+pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => File::open(folder)?.sync_all(),
+        _ => File::open(".")?.sync_all(),
+    }
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {

@@ -48,6 +48,14 @@ impl Superblock {
             .ok_or(Error::SuperblockDamaged)
     }
 
+    /// The names of those that do not verify.
+    pub fn damaged(store: &dyn Store, keys: &Keys) -> Result<Vec<&'static str>> {
+        let mut bytes = vec![0; 2 * SUPERBLOCK_LEN];
+        store.read(&[Extent::new(SUPERBLOCKS_AT, bytes.len())], &mut bytes)?;
+        let pair = bytes.chunks_exact(SUPERBLOCK_LEN).zip(["superblock A", "superblock B"]);
+        Ok(pair.filter(|(bytes, _)| Self::open(keys, bytes).is_none()).map(|(_, n)| n).collect())
+    }
+
     /// The superblock sealed in `bytes`, if it is whole.
     pub fn open(keys: &Keys, bytes: &[u8]) -> Option<Self> {
         if bytes.len() != SUPERBLOCK_LEN || bytes[..8] != MAGIC {

@@ -8,9 +8,9 @@ use super::scheme_parts;
 use crate::error::{Error, Result};
 use crate::format::{
     AREAS_AT, Anchor, Features, Header, Kdf, KeySlot, KeySlots, Keys, MasterKey, Superblock,
-    UserKey,
+    UserKey, sync_folder_of,
 };
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use std::thread;
 use traceless::build::SchemeConfig;
 use traceless::rng::{Rng, System};
 use traceless::seal::{Keystream, Secret};
-use traceless::store::FileStore;
+use traceless::store::{FileStore, Store};
 
 /// Bytes of one write while filling.
 const FILL_CHUNK: usize = 1 << 20;
@@ -80,7 +80,7 @@ pub fn create(
     made.map(|generation| Created { header, generation })
 }
 
-fn open_new(path: &Path, existed: bool) -> Result<Image> {
+pub(super) fn open_new(path: &Path, existed: bool) -> Result<Image> {
     if existed {
         return Image::open(path, false, traceless::store::Caching::Buffered);
     }
@@ -102,31 +102,45 @@ fn make(
     options: &CreateOptions,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<u64> {
-    reserve(image, header, options)?;
+    reserve(image, header.image_len, options.unfilled)?;
     let filled = if options.unfilled { AREAS_AT } else { header.image_len };
-    fill(image, filled, progress)?;
+    fill(image, 0, filled, progress)?;
     let anchor = match &options.anchor {
         Some(path) => Some(Arc::new(Anchor::create(path, keys.clone(), options.force)?)),
         None => None,
     };
     let store = Arc::new(FileStore::new(image.try_clone()?, header.image_len, image.caching()));
     let blank = Superblock { generation: 0, chain: [0; 32], state: vec![] };
-    let newest = Arc::new(Mutex::new(blank));
-    let parts = scheme_parts(store, keys, &newest, anchor.as_ref(), false);
-    header.scheme.create_for_disk(parts)?.close()?;
+    let generation = make_scheme(store, header, keys, anchor.as_ref(), blank)?;
     let file = image.file();
     let write = |what, result: io::Result<()>| result.map_err(|e| image.failed(what, e));
     write("write", KeySlots::write(file, 0, slot, &mut System))?;
     write("write", file.write_all_at(&header.encode(keys), 0))?;
     write("sync", file.sync_all())?;
-    sync_folder(options, image)?;
+    for path in [Some(image.path()), options.anchor.as_deref()].into_iter().flatten() {
+        sync_folder_of(path).map_err(|e| failed("sync the folder of", path, e))?;
+    }
+    Ok(generation)
+}
+
+/// Makes the scheme's areas and closes it. The superblocks go on from `before`; tells the newest
+/// generation.
+pub(super) fn make_scheme(
+    store: Arc<dyn Store>,
+    header: &Header,
+    keys: &Arc<Keys>,
+    anchor: Option<&Arc<Anchor>>,
+    before: Superblock,
+) -> Result<u64> {
+    let newest = Arc::new(Mutex::new(before));
+    let parts = scheme_parts(store, keys, &newest, anchor, false);
+    header.scheme.create_for_disk(parts)?.close()?;
     let generation = newest.lock().expect("nothing panics under this lock").generation;
     Ok(generation)
 }
 
 /// Makes sure that there is room, as far as the system can tell now.
-fn reserve(image: &Image, header: &Header, options: &CreateOptions) -> Result {
-    let len = header.image_len;
+pub(super) fn reserve(image: &Image, len: u64, unfilled: bool) -> Result {
     if image.is_device()? {
         let available = image.len()?;
         if available < len {
@@ -138,7 +152,7 @@ fn reserve(image: &Image, header: &Header, options: &CreateOptions) -> Result {
     let file = image.file();
     // What was there before is given up now, and a hole is as good as new.
     file.set_len(0).and_then(|()| file.set_len(len)).map_err(|e| image.failed("resize", e))?;
-    if options.unfilled {
+    if unfilled {
         return Ok(());
     }
     match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, len) {
@@ -148,9 +162,14 @@ fn reserve(image: &Image, header: &Header, options: &CreateOptions) -> Result {
     }
 }
 
-/// Fills the first `len` bytes with what nobody can tell from ciphertext. One thread makes it, this
-/// one writes it.
-fn fill(image: &Image, len: u64, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result {
+/// Fills the bytes from `at` to `end` with what nobody can tell from ciphertext. One thread makes
+/// it, this one writes it.
+pub(super) fn fill(
+    image: &Image,
+    mut at: u64,
+    end: u64,
+    progress: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result {
     let (full, ready) = sync_channel::<Vec<u8>>(1);
     let (spare, empty) = sync_channel::<Vec<u8>>(2);
     thread::scope(|scope| {
@@ -167,34 +186,18 @@ fn fill(image: &Image, len: u64, progress: &mut dyn FnMut(u64, u64) -> bool) -> 
         for _ in 0..2 {
             let _ = spare.send(vec![0; FILL_CHUNK]);
         }
-        let mut at = 0;
-        while at < len {
-            if !progress(at, len) {
+        while at < end {
+            if !progress(at, end) {
                 return Err(Error::Interrupted);
             }
             let chunk = ready.recv().expect("the maker goes on until it is told to stop");
-            let part = &chunk[..(len - at).min(FILL_CHUNK as u64) as usize];
+            let part = &chunk[..(end - at).min(FILL_CHUNK as u64) as usize];
             image.file().write_all_at(part, at).map_err(|e| image.failed("fill", e))?;
             at += part.len() as u64;
             let _ = spare.send(chunk);
         }
         drop((spare, ready));
-        progress(len, len);
+        progress(end, end);
         Ok(())
     })
-}
-
-/// A new file is there after a crash only if its folder says so.
-fn sync_folder(options: &CreateOptions, image: &Image) -> Result {
-    let paths = [Some(image.path()), options.anchor.as_deref()];
-    for path in paths.into_iter().flatten() {
-        let folder = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        File::open(folder)
-            .and_then(|folder| folder.sync_all())
-            .map_err(|e| failed("sync", folder, e))?;
-    }
-    Ok(())
 }

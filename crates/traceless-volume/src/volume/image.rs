@@ -6,9 +6,9 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use rustix::fs::{FileType, OFlags};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use traceless::store::Caching;
 
@@ -74,10 +74,22 @@ impl Image {
         let shared = shared || (self.read_only && self.lock_file.is_none());
         let file = self.lock_file.as_ref().unwrap_or(&self.file);
         match fcntl(file, FcntlArg::F_OFD_SETLK(&whole_file(shared))) {
-            Ok(_) => Ok(()),
+            Ok(_) => self.still_there(),
             Err(Errno::EAGAIN | Errno::EACCES) => Err(Error::Busy(self.path.clone())),
             Err(e) => Err(failed("lock", &self.path, e.into())),
         }
+    }
+
+    /// Refuses a file that another one took the place of between opening and locking it.
+    fn still_there(&self) -> Result {
+        let metadata = |found: io::Result<Metadata>| {
+            found.map_err(|e| failed("read", &self.path, e)).map(|m| (m.dev(), m.ino()))
+        };
+        let open = metadata(self.file.metadata())?;
+        if metadata(std::fs::metadata(&self.path))? == open {
+            return Ok(());
+        }
+        Err(Error::Busy(self.path.clone()))
     }
 
     /// Whether somebody has it open for writing. Looking keeps nobody out.
@@ -87,10 +99,10 @@ impl Image {
         looked.is_ok() && i32::from(found.l_type) != libc::F_UNLCK
     }
 
-    /// The bytes of the header, which may be anything.
-    pub fn header_bytes(&self) -> Result<Vec<u8>> {
+    /// The bytes where a header begins at `at`, which may be anything.
+    fn header_bytes(&self, at: u64) -> Result<Vec<u8>> {
         let mut bytes = traceless::store::AlignedBuf::zeroed(HEADER_LEN);
-        match self.file.read_exact_at(&mut bytes, 0) {
+        match self.file.read_exact_at(&mut bytes, at) {
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(Error::NotAVolume(self.path.clone()))
             }
@@ -103,7 +115,12 @@ impl Image {
 
     /// The header, not proven yet.
     pub fn header(&self) -> Result<Header> {
-        Header::decode(&self.header_bytes()?).map_err(|e| match e {
+        self.header_at(0)
+    }
+
+    /// As [`Image::header`], where it stands at `at`.
+    pub fn header_at(&self, at: u64) -> Result<Header> {
+        Header::decode(&self.header_bytes(at)?).map_err(|e| match e {
             Error::NotAVolume(_) => Error::NotAVolume(self.path.clone()),
             other => other,
         })
@@ -117,10 +134,15 @@ impl Image {
 
     /// Finds the slot that `key` opens, and proves the header.
     pub fn unlock(&self, key: &UserKey) -> Result<Unlocked> {
-        let header = self.header()?;
+        self.unlock_at(0, key)
+    }
+
+    /// As [`Image::unlock`], where the header stands at `at`.
+    pub fn unlock_at(&self, at: u64, key: &UserKey) -> Result<Unlocked> {
+        let header = self.header_at(at)?;
         let (master, slot) = self.key_slots()?.unlock(&header.uuid, key)?;
-        let keys = Keys::new(master, header.uuid);
-        Header::verify(&self.header_bytes()?, &keys)?;
+        let keys = Keys::of(master, &header);
+        Header::verify(&self.header_bytes(at)?, &keys)?;
         Ok(Unlocked { header, keys, slot })
     }
 

@@ -3,21 +3,29 @@
 mod admin;
 mod create;
 mod image;
+mod rebuild;
+mod repair;
+mod staging;
 mod status;
 
 pub use admin::{Backup, add_key, backup_header, change_key, remove_key, restore_header};
 pub use create::{CreateOptions, Created, create};
 pub use image::{Unlocked, public_parts};
+pub use rebuild::{Rebuild, RebuildOptions, Rebuilt, rebuild};
+pub use repair::{Repaired, new_anchor, repair};
 pub use status::{Status, status, uuid_text};
 
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::format::{AREAS_AT, Anchor, Header, Keys, Newest, Superblock, SuperblockVault, UserKey};
+use crate::format::{
+    AREAS_AT, Anchor, Header, Keys, Newest, SourceState, Superblock, SuperblockVault, UserKey,
+};
 use image::Image;
 use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
+use traceless::build::SchemeConfig;
 use traceless::clock::Monotonic;
 use traceless::error::Place;
 use traceless::oram::BlockOram;
@@ -59,13 +67,14 @@ impl Default for OpenOptions {
 pub struct Volume {
     oram: RwLock<Box<dyn BlockOram>>,
     header: Header,
+    keys: Arc<Keys>,
     newest: Newest,
     anchor: Option<Arc<Anchor>>,
     read_only: bool,
     len: u64,
     block_len: usize,
-    // Held for its lock.
-    _image: Image,
+    // Its lock is held as long as the volume is open.
+    image: Image,
 }
 
 impl Volume {
@@ -89,34 +98,45 @@ impl Volume {
         options: &OpenOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
+        let store = watched_store(&image, unlocked.header.image_len, options)?;
+        Self::open_on(store, image, unlocked, options, |scheme, parts, state| {
+            scheme.open_for_disk(parts, state, progress)
+        })
+    }
+
+    /// Opens the volume that is in `image`, through `store`. `open` opens its scheme.
+    fn open_on(
+        store: Arc<dyn Store>,
+        image: Image,
+        unlocked: Unlocked,
+        options: &OpenOptions,
+        open: impl FnOnce(&SchemeConfig, Parts, &[u8]) -> traceless::Result<Box<dyn BlockOram>>,
+    ) -> Result<Self> {
         let Unlocked { header, keys, .. } = unlocked;
         image.check_len(&header)?;
         if header.features.read_only != 0 && !options.read_only {
             return Err(Error::ReadOnlyFeatures(header.features.read_only));
         }
         let keys = Arc::new(keys);
-        let store = watched_store(&image, header.image_len, options)?;
         let superblock = Superblock::read(&*store, &keys)?;
         let anchor = match &options.anchor {
-            Some(path) => Some(Arc::new(Anchor::open(path, keys.clone(), options.read_only)?)),
+            Some(path) => Some(Arc::new(anchor_of(path, &keys, &superblock, options.read_only)?)),
             None => None,
         };
-        if let Some(anchor) = &anchor {
-            refuse_rollback(anchor, &superblock)?;
-        }
         let state = superblock.state.clone();
         let newest = Arc::new(Mutex::new(superblock));
         let parts = scheme_parts(store, &keys, &newest, anchor.as_ref(), options.read_only);
-        let oram = header.scheme.open_for_disk(parts, &state, progress)?;
+        let oram = open(&header.scheme, parts, &state)?;
         Ok(Self {
             len: oram.blocks() * oram.block_len() as u64,
             block_len: oram.block_len(),
             oram: RwLock::new(oram),
             header,
+            keys,
             newest,
             anchor,
             read_only: options.read_only,
-            _image: image,
+            image,
         })
     }
 
@@ -128,6 +148,30 @@ impl Volume {
     /// Generation of the newest superblock.
     pub fn generation(&self) -> u64 {
         self.newest.lock().expect("nothing panics under this lock").generation
+    }
+
+    /// A state of the trusted state that no other shares.
+    fn state(&self) -> SourceState {
+        let newest = self.newest.lock().expect("nothing panics under this lock");
+        let (generation, chain) = (newest.generation, newest.chain);
+        SourceState { generation, chain, writes: self.writes() }
+    }
+
+    /// Reads whole blocks from block `first` on.
+    fn read_blocks(&self, first: u64, into: &mut [u8]) -> Result {
+        let addrs = self.blocks(first * self.block_len as u64, into.len());
+        Ok(self.oram.read().expect(POISONED).read_shared(&addrs, into)?)
+    }
+
+    /// Writes whole blocks from block `first` on.
+    fn write_blocks(&self, first: u64, from: &[u8]) -> Result {
+        let addrs = self.blocks(first * self.block_len as u64, from.len());
+        Ok(self.oram.write().expect(POISONED).write_many(&addrs, from)?)
+    }
+
+    /// Makes every write that has returned durable.
+    fn sync(&self) -> Result {
+        Ok(self.oram.read().expect(POISONED).sync_shared()?)
     }
 
     /// Writes made since creation.
@@ -261,6 +305,40 @@ impl Device for Volume {
         match &self.anchor {
             Some(anchor) => anchor.note_count(covered),
             None => Ok(()),
+        }
+    }
+}
+
+/// The anchor at `path`, if the image is not behind it.
+///
+/// A rebuild makes the new image's anchor under another name, puts the image in its place, then the
+/// anchor. An anchor that still has the other name, and is of this very image, shows that this was
+/// cut short there: it takes its place now. One that is of another image is left from a rebuild
+/// that was given up, and goes with the first opening for writing: else the image that the rebuild
+/// had made by then would fit it for ever.
+fn anchor_of(
+    path: &Path,
+    keys: &Arc<Keys>,
+    superblock: &Superblock,
+    read_only: bool,
+) -> Result<Anchor> {
+    let coming = Anchor::coming(path);
+    match Anchor::open(&coming, keys.clone(), read_only) {
+        Ok(anchor) => {
+            refuse_rollback(&anchor, superblock)?;
+            if !read_only {
+                Anchor::replace(path)?;
+            }
+            Ok(anchor)
+        }
+        Err(Error::Busy(path)) => Err(Error::Busy(path)),
+        Err(_) => {
+            let anchor = Anchor::open(path, keys.clone(), read_only)?;
+            refuse_rollback(&anchor, superblock)?;
+            if !read_only {
+                Anchor::forget_coming(path)?;
+            }
+            Ok(anchor)
         }
     }
 }

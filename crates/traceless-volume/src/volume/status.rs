@@ -30,6 +30,16 @@ pub struct Status {
     pub map_entries: Option<&'static str>,
     /// Bytes of memory that the map takes when the volume is open.
     pub map_bytes: u64,
+    /// Levels of its hierarchy, or nothing for other schemes.
+    pub levels: Option<u64>,
+    /// Flushes of its queue so far, or nothing for other schemes.
+    pub flushes: Option<u64>,
+    /// Blocks of its queue or bucket, or nothing for other schemes.
+    pub bucket: Option<u64>,
+    /// How many times as large each level is as the one before, or nothing for other schemes.
+    pub fanout: Option<u64>,
+    /// What decides when its queue is flushed, or nothing for other schemes.
+    pub cadence: Option<&'static str>,
     /// Generation of the newest superblock.
     pub generation: u64,
     /// Bytes of the image.
@@ -42,7 +52,7 @@ pub struct Status {
     pub clean: bool,
     /// Whether somebody has it open for writing now.
     pub in_use: bool,
-    /// Bytes written per byte of the user's, headers left out.
+    /// Bytes written per byte of the user's, headers and maps included, in long writes.
     pub write_amplification: f64,
     /// What writes tell an adversary with many copies of the image: `nothing` or `everything`.
     pub writes_reveal: &'static str,
@@ -80,6 +90,7 @@ pub fn status(path: &Path, key: &UserKey) -> Result<Status> {
     let scheme = header.scheme;
     let (blocks, block_len) = (scheme.blocks(), scheme.block_len());
     let size_bytes = blocks * block_len as u64;
+    let facts = scheme.facts(writes);
     Ok(Status {
         schema: "traceless.volume.status.v1",
         scheme: scheme.name(),
@@ -87,10 +98,15 @@ pub fn status(path: &Path, key: &UserKey) -> Result<Status> {
         blocks,
         block_len,
         size_bytes,
-        refresh: scheme.refresh(),
-        map: scheme.map_place(),
-        map_entries: scheme.map_entries(),
-        map_bytes: scheme.map_memory(),
+        refresh: facts.refresh,
+        map: facts.map,
+        map_entries: facts.map_entries,
+        map_bytes: facts.map_bytes,
+        levels: facts.levels,
+        flushes: facts.flushes,
+        bucket: facts.bucket,
+        fanout: facts.fanout,
+        cadence: facts.cadence,
         generation: superblock.generation,
         image_bytes: header.image_len,
         space_factor: header.image_len as f64 / size_bytes as f64,

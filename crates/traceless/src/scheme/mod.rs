@@ -13,6 +13,7 @@ use crate::rng::Rng;
 use crate::seal::Secret;
 use crate::store::Store;
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::sync::Arc;
 
 /// What a scheme for block devices is opened with.
@@ -31,4 +32,27 @@ pub struct Parts {
     pub read_only: bool,
     /// Writes that must be found when it is opened: what somebody who cannot be rolled back knows.
     pub expect_writes: u64,
+}
+
+/// Public facts of a scheme, for those who look at a volume. What a scheme does not have is `None`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Facts {
+    /// Old blocks written anew with each write, as a ratio.
+    pub refresh: Option<String>,
+    /// Where the map lies: `memory` or `disk`.
+    pub map: Option<&'static str>,
+    /// What the map keeps for each block: `counts` or `pointers`.
+    pub map_entries: Option<&'static str>,
+    /// Bytes of memory that the map takes when it is open.
+    pub map_bytes: u64,
+    /// Levels of a hierarchy.
+    pub levels: Option<u64>,
+    /// Flushes of a queue made so far.
+    pub flushes: Option<u64>,
+    /// Blocks of a queue, or of a bucket.
+    pub bucket: Option<u64>,
+    /// How many times as large each level is as the one before.
+    pub fanout: Option<u64>,
+    /// What decides when a queue is flushed: `strict` or `paper`.
+    pub cadence: Option<&'static str>,
 }

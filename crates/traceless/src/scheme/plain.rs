@@ -69,6 +69,11 @@ impl Plain {
         Self::layout(blocks, block_len).len()
     }
 
+    /// Bytes written to the store per byte of the user's.
+    pub(crate) fn write_amplification(block_len: usize) -> f64 {
+        (block_len + ENTRY_LEN) as f64 / block_len as f64
+    }
+
     /// Makes a new one. Entries of zero mean "never written", so they are cleared first.
     pub fn create(blocks: u64, block_len: usize, parts: Parts) -> Result<Self> {
         let new = Self::begin(blocks, block_len, parts, 0, 0)?;

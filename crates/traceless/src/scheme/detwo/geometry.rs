@@ -14,6 +14,9 @@ pub const MAP_FAN: u64 = 64;
 /// Tiers of the map that may lie on the store.
 pub const MAP_TIERS_MAX: u8 = 3;
 
+/// Bytes of memory that a map which lies on the store may take before it gets a further tier.
+const MAP_MEMORY_MAX: u64 = 1 << 30;
+
 /// Blocks that may be written between two syncs, at most.
 pub const UNSYNCED_MAX: u64 = 1 << 16;
 
@@ -89,6 +92,16 @@ impl Geometry {
         Ok(geometry)
     }
 
+    /// The same for another number of blocks. A map that lies on the store gets as many tiers as
+    /// keep the rest of it within a gibibyte, or as it was.
+    pub fn resized(&self, blocks: u64) -> Result<Self> {
+        let tiers = match self.map_tiers {
+            0 => 0,
+            tiers => Self::map_tiers_for(blocks, self.map_memory().max(MAP_MEMORY_MAX)).max(tiers),
+        };
+        Self::new(blocks, self.block_len, self.refresh, tiers)?.with_map_entries(self.map_entries)
+    }
+
     /// Refuses what cannot work, so that saved parameters may be trusted afterwards.
     pub fn check(&self) -> Result {
         if self.blocks == 0 {
@@ -145,11 +158,13 @@ impl Geometry {
         list
     }
 
-    /// Bytes written to the store per byte written by the user, headers left out.
+    /// Bytes written to the store per byte written by the user, entries and map included: what many
+    /// blocks at once come to. Single ones come to more, since headers are written in sectors.
     pub fn write_amplification(&self) -> f64 {
         let k = f64::from(self.refresh.p()) / f64::from(self.refresh.q());
-        let map = f64::from(self.map_tiers) * (MAP_FAN * 8) as f64 / self.block_len as f64;
-        (1.0 + k) * (1.0 + map)
+        let slot = |layout: &Layout| (layout.entry_len + layout.body_len) as f64;
+        let bytes = self.tiers().iter().map(|t| slot(&t.hold) + k * slot(&t.main)).sum::<f64>();
+        bytes / self.block_len as f64
     }
 
     /// Bytes of memory that the map takes when it is open.
@@ -226,7 +241,8 @@ mod tests {
         assert_eq!(g.unsynced_max, 1 << 13);
         let factor = g.store_len() as f64 / (1u64 << 30) as f64;
         assert!((2.0..2.1).contains(&factor), "{factor}");
-        assert!((g.write_amplification() - 2.0).abs() < 1e-9);
+        let entries = (64.0 + 16.0) / 4096.0;
+        assert!((g.write_amplification() - 2.0 - entries).abs() < 1e-9);
     }
 
     #[test]

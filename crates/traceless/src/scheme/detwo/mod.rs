@@ -96,6 +96,15 @@ enum Location {
     Nowhere,
 }
 
+/// What recovery does where a live entry of the last tier is damaged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Damage {
+    /// It fails: what the entry's block holds now would be unknown.
+    Refused,
+    /// It goes on as if that write had not been.
+    Accepted,
+}
+
 impl DetWo {
     /// Makes a new one on a store whose contents do not matter. Every block reads as zeros.
     pub fn create(geometry: Geometry, parts: Parts) -> Result<Self> {
@@ -117,12 +126,41 @@ impl DetWo {
         state.at_least = state.at_least.max(parts.expect_writes);
         let read_only = parts.read_only;
         let mut opened = Self::assemble(geometry, parts, &state)?;
-        opened.recover(&state, progress)?;
+        opened.recover(&state, Damage::Refused, progress)?;
         if !read_only {
             opened.begin_opening()?;
             opened.retire_old_openings()?;
         }
         Ok(opened)
+    }
+
+    /// Opens one whose damage keeps [`DetWo::open`] from it: where live holding entries are gone,
+    /// nobody knows which blocks they held, and **those blocks may read as they were earlier**.
+    /// Then writes as many dummies as it takes until nothing asks for those entries any more. Tells
+    /// the places that were lost.
+    pub fn salvage(
+        geometry: Geometry,
+        parts: Parts,
+        state: &[u8],
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(Self, Vec<Place>)> {
+        if parts.read_only {
+            return Err(Error::ReadOnly);
+        }
+        let mut state = State::decode(state)?;
+        state.at_least = state.at_least.max(parts.expect_writes);
+        let mut opened = Self::assemble(geometry, parts, &state)?;
+        let lost = opened.recover(&state, Damage::Accepted, progress)?;
+        opened.begin_opening()?;
+        let top = opened.tiers.last().expect("the data is a tier");
+        let pass = top.geometry.live_writes + geometry.unsynced_max;
+        for done in 0..pass {
+            progress(done, pass);
+            opened.write_one_dummy()?;
+        }
+        opened.sync_shared()?;
+        progress(pass, pass);
+        Ok((opened, lost))
     }
 
     /// Writes that a state's keeper had seen, and whether it was closed.

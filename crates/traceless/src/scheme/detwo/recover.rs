@@ -6,7 +6,7 @@
 //! same contents, so a nonce still covers one content only, and the places written are those that
 //! the lost writes would have been to.
 
-use super::{DetWo, Location};
+use super::{Damage, DetWo, Location};
 use crate::error::{Error, Place, Result};
 use crate::scheme::log::{DUMMY, entry_count, entry_synced};
 use crate::scheme::openings::State;
@@ -28,21 +28,35 @@ const TAIL_SLOTS: u64 = 64;
 const SLOTS_PER_TRIP: u64 = 256;
 
 impl DetWo {
-    pub(super) fn recover(&mut self, state: &State, progress: &mut dyn FnMut(u64, u64)) -> Result {
+    /// Tells the damaged places that were accepted.
+    pub(super) fn recover(
+        &mut self,
+        state: &State,
+        damage: Damage,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Vec<Place>> {
         let (newest, synced) = self.find_newest(progress)?;
-        self.count = self.find_count(newest);
         let expected = state.at_least.max(synced);
-        if self.count < expected {
-            return Err(Error::RolledBack { expected, found: self.count });
+        if damage == Damage::Accepted {
+            self.count = newest.max(expected);
+        } else {
+            self.count = self.find_count(newest);
+            if self.count < expected {
+                return Err(Error::RolledBack { expected, found: self.count });
+            }
+            self.refuse_lost_tail()?;
         }
-        self.refuse_lost_tail()?;
         let late = self.count.saturating_sub(self.geometry.unsynced_max);
         let late = late.max(self.keys.openings().last().start.min(self.count));
-        let homes = self.rebuild_map(late, progress)?;
+        let (homes, lost) = self.rebuild_map(late, progress)?;
+        if let (Some(&place), Damage::Refused) = (lost.first(), damage) {
+            return Err(Error::Tampered { place });
+        }
+        self.entries_from_counts(late)?;
         let missing = self.find_missing(late)?;
         for (count, home) in (late..self.count).zip(homes) {
             self.note_write(count, home)?;
-            self.redo_refreshes(count, &missing)?;
+            self.redo_refreshes(count, &missing, damage)?;
         }
         for tier in 0..self.tiers.len() {
             self.tiers[tier].refreshed = self.refreshed_after(tier, self.count);
@@ -52,7 +66,8 @@ impl DetWo {
             self.store.sync()?;
         }
         self.synced.store(self.count, Ordering::Release);
-        self.load_cursors()
+        self.load_cursors()?;
+        Ok(lost)
     }
 
     /// One more than the newest write that any entry of the last tier shows, and the writes that
@@ -95,8 +110,12 @@ impl DetWo {
     }
 
     /// Sets the map to what it was before write `late`, and returns the blocks that the later
-    /// writes changed. Every slot that may still be live must be there: a damaged one is refused.
-    fn rebuild_map(&mut self, late: u64, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<u64>> {
+    /// writes changed, and the places of entries that may still be live and are not there.
+    fn rebuild_map(
+        &mut self,
+        late: u64,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(Vec<u64>, Vec<Place>)> {
         let t = self.tiers.last().expect("the data is a tier");
         let oldest = self.count.saturating_sub(t.geometry.live_writes);
         let mut there = 0;
@@ -117,14 +136,29 @@ impl DetWo {
         });
         self.top = top;
         scanned?;
-        if there == self.count - oldest {
-            self.entries_from_counts(late)?;
-            return Ok(homes);
-        }
+        let lost = if there == self.count - oldest { vec![] } else { self.lost_entries(oldest)? };
+        Ok((homes, lost))
+    }
+
+    /// The places of entries of the last tier, from write `oldest` on, that are not there.
+    fn lost_entries(&self, oldest: u64) -> Result<Vec<Place>> {
+        let mut there = vec![false; (self.count - oldest) as usize];
+        self.scan_entries(&mut |_, _| {}, |this, tier, entry| {
+            let known = this.open_entry(tier, entry).map(|(count, _)| count);
+            let at = known.and_then(|count| usize::try_from(count.checked_sub(oldest)?).ok());
+            if let Some(there) = at.and_then(|at| there.get_mut(at)) {
+                *there = true;
+            }
+        })?;
         let t = self.tiers.last().expect("the data is a tier");
-        let gap = (oldest..self.count).find(|&c| !self.is_whole(self.tiers.len() - 1, c));
-        let slot = t.hold_slot(gap.unwrap_or(oldest)).0;
-        Err(Error::Tampered { place: Place { area: t.hold.name(), slot, block: None } })
+        let lost = (oldest..self.count).zip(there).filter(|(_, there)| !there);
+        Ok(lost
+            .map(|(count, _)| Place {
+                area: t.hold.name(),
+                slot: t.hold_slot(count).0,
+                block: None,
+            })
+            .collect())
     }
 
     fn note_write(&mut self, count: u64, home: u64) -> Result {
@@ -198,11 +232,11 @@ impl DetWo {
 
     /// Redoes those refreshes of write `count` that are missing. A tier is located through the
     /// ones behind it: those first.
-    fn redo_refreshes(&mut self, count: u64, missing: &[Vec<u64>]) -> Result {
+    fn redo_refreshes(&mut self, count: u64, missing: &[Vec<u64>], damage: Damage) -> Result {
         for tier in (0..self.tiers.len()).rev() {
             for r in self.refreshed_after(tier, count)..self.refreshed_after(tier, count + 1) {
                 if missing[tier].binary_search(&r).is_ok() {
-                    self.redo_refresh(tier, r, count)?;
+                    self.redo_refresh(tier, r, count, damage)?;
                 }
             }
         }
@@ -235,12 +269,14 @@ impl DetWo {
 
     /// Writes refresh `r`, which write `count` caused, as it was: with the copy that was the newest
     /// then. What may not be written is read where that copy lies.
-    fn redo_refresh(&mut self, tier: usize, r: u64, count: u64) -> Result {
+    fn redo_refresh(&mut self, tier: usize, r: u64, count: u64, damage: Damage) -> Result {
         let block = r % self.tiers[tier].geometry.blocks;
         let entry = self.entry_at(tier, block, count + 1)?;
         let mut plain = vec![0; self.tiers[tier].main.layout().body_len];
         let lead = self.lead(tier, block, entry, r, count + 1);
+        // With writes unknown, what it was is unknown too; and no nonce may cover anything else.
         let found = match self.read_lead(tier, block, lead, &mut plain) {
+            Ok(_) if damage == Damage::Accepted => None,
             Err(Error::Tampered { .. }) => None,
             other => Some(other?),
         };

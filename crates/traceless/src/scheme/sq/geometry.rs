@@ -3,9 +3,10 @@
 use super::schedule::Schedule;
 use super::times::Times;
 use crate::error::{Error, Result};
-use crate::scheme::log;
+use crate::scheme::{Facts, log};
 use crate::seal::TAG_LEN;
 use crate::store::Layout;
+use alloc::format;
 use alloc::vec::Vec;
 
 /// Slots of a bucket, at least.
@@ -18,7 +19,8 @@ pub const FANOUT_MAX: u32 = 1 << 10;
 pub const LEVELS_MAX: u8 = 40;
 /// Slots that may be written between two syncs, at most.
 pub const UNSYNCED_MAX: u64 = 1 << 14;
-/// Flushes in a life: times are kept in 4 bytes on the disk. 4 PiB of 4 KiB blocks, at 256 slots a bucket.
+/// Flushes in a life: times are kept in 4 bytes on the disk. At 256 slots a bucket, 4 PiB of 4 KiB
+/// blocks.
 pub const FLUSHES_MAX: u64 = u32::MAX as u64 - 1;
 
 /// Bytes of a time in the access-time map on the disk.
@@ -93,7 +95,9 @@ pub struct Wishes {
 /// K of the default: the least that keeps the image below twice its contents.
 const REFRESH_DEFAULT: f64 = 7.0 / 3.0;
 const BUCKET_DEFAULT: u32 = 256;
-/// A larger fan-out saves a level, but costs memory: a stripe of each generation, and a bucket each.
+/// Nobody gets so small a fan-out unasked, but for the smallest volumes.
+const FANOUT_NARROW: u32 = 4;
+/// A larger fan-out saves a level, but costs memory: a stripe of each generation and a bucket each.
 const FANOUT_COMFORTABLE: [u32; 3] = [40, 40, 128];
 
 impl Geometry {
@@ -310,6 +314,43 @@ impl Geometry {
         let per_slot =
             f64::from(self.levels) * entry(self.ring(0)) + self.refresh() * entry(self.main());
         per_slot * self.slots_per_write() as f64 / self.block_len as f64
+    }
+
+    /// The same for another number of blocks. A narrow tree was asked for and keeps its fan-out;
+    /// otherwise the shape that fits is chosen anew.
+    pub fn resized(&self, blocks: u64) -> Result<Self> {
+        let narrow = self.fanout <= FANOUT_NARROW;
+        let wishes = Wishes {
+            bucket: narrow.then_some(self.bucket),
+            fanout: narrow.then_some(self.fanout),
+            refresh: Some(self.refresh()),
+            map_on_disk: self.map == MapPlace::Disk,
+        };
+        let shape = Self::new(blocks, self.block_len, wishes)?;
+        let resized = Self { cadence: self.cadence, amortized: self.amortized, ..shape };
+        resized.check()?;
+        Ok(resized)
+    }
+
+    /// What is public about it, after so many writes.
+    pub(crate) fn facts(&self, writes: u64) -> Facts {
+        let on_disk = self.map == MapPlace::Disk;
+        // In the paper's cadence slots are counted.
+        let slots = writes * self.slots_per_write();
+        Facts {
+            refresh: Some(format!("{:.3}", self.refresh())),
+            map: Some(if on_disk { "disk" } else { "memory" }),
+            map_bytes: self.map_memory(),
+            levels: Some(u64::from(self.levels) + 1),
+            flushes: Some(slots / u64::from(self.bucket)),
+            bucket: Some(u64::from(self.bucket)),
+            fanout: Some(u64::from(self.fanout)),
+            cadence: Some(match self.cadence {
+                Cadence::Strict => "strict",
+                Cadence::Paper => "paper",
+            }),
+            ..Facts::default()
+        }
     }
 
     /// Writes after which every level has got something.

@@ -1,0 +1,112 @@
+//! `traceless volume grow` and `traceless volume reencrypt`
+
+use super::trace::Trace;
+use super::{key, signals};
+use crate::args::{GrowArgs, RebuildArgs, ReencryptArgs};
+use crate::failure::Failure;
+use crate::output::{Meter, say, say_json};
+use serde::Serialize;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use traceless_volume::format::UserKey;
+use traceless_volume::volume::{Rebuild, RebuildOptions, Rebuilt, rebuild, uuid_text};
+
+#[derive(Serialize)]
+struct Told {
+    schema: &'static str,
+    scheme: &'static str,
+    uuid: String,
+    blocks_before: u64,
+    blocks: u64,
+    block_len: usize,
+    size_bytes: u64,
+    image_bytes: u64,
+    generation: u64,
+    writes: u64,
+    copied: u64,
+    resumed: bool,
+    key_slots: usize,
+}
+
+pub fn grow(args: &GrowArgs) -> Result<(), Failure> {
+    let key = key::existing(&args.image.key)?;
+    let what = Rebuild::Grow { size: args.size };
+    let told = run(&args.image.image, &key, &what, &args.rebuild, "traceless.volume.grow.v1")?;
+    if args.rebuild.json {
+        return say_json(&told);
+    }
+    let shown = args.rebuild.into.as_ref().unwrap_or(&args.image.image).display();
+    if told.blocks == told.blocks_before {
+        say(&format!("{shown}: holds {} bytes already", told.size_bytes));
+        return Ok(());
+    }
+    say(&format!("{shown}: now {} bytes in {} blocks", told.size_bytes, told.blocks));
+    say("A file system in it grows on its own: resize2fs for ext4.");
+    Ok(())
+}
+
+pub fn reencrypt(args: &ReencryptArgs) -> Result<(), Failure> {
+    let key = key::existing(&args.image.key)?;
+    let also = args.also_key_file.iter().map(|path| key::from_file(path)).collect::<Result<_, _>>();
+    let what = Rebuild::Reencrypt { also: also?, drop_other_keys: args.drop_other_keys };
+    let schema = "traceless.volume.reencrypt.v1";
+    let told = run(&args.image.image, &key, &what, &args.rebuild, schema)?;
+    if args.rebuild.json {
+        return say_json(&told);
+    }
+    let shown = args.rebuild.into.as_ref().unwrap_or(&args.image.image).display();
+    say(&format!("{shown}: a new master key, {} key slots in use", told.key_slots));
+    say("Older copies of the image, and of its header, still open with the old keys.");
+    Ok(())
+}
+
+fn run(
+    image: &Path,
+    key: &UserKey,
+    what: &Rebuild,
+    args: &RebuildArgs,
+    schema: &'static str,
+) -> Result<Told, Failure> {
+    let trace = Trace::open(args.trace.as_deref())?;
+    let options = RebuildOptions {
+        anchor: args.anchor.anchor.clone(),
+        into: args.into.clone(),
+        restart: args.restart,
+        witness: trace.witness(),
+    };
+    let interrupted = signals::flag()?;
+    let mut meters: Vec<(&'static str, Meter)> = vec![];
+    let made = rebuild(image, key, what, &options, &mut |work, done, all| {
+        if meters.last().is_none_or(|(last, _)| *last != work) {
+            meters.last().inspect(|(_, meter)| meter.finish());
+            meters.push((work, Meter::new(work, args.progress.progress)));
+        }
+        let (_, meter) = meters.last_mut().expect("just pushed");
+        meter.update(done, all);
+        !interrupted.load(Ordering::Relaxed)
+    });
+    meters.last().inspect(|(_, meter)| meter.finish());
+    drop(options);
+    let traced = trace.finish();
+    let told = told(schema, &made?);
+    traced.map(|()| told)
+}
+
+fn told(schema: &'static str, made: &Rebuilt) -> Told {
+    let config = made.header.scheme;
+    Told {
+        schema,
+        scheme: config.name(),
+        uuid: uuid_text(&made.header.uuid),
+        blocks_before: made.blocks_before,
+        blocks: config.blocks(),
+        block_len: config.block_len(),
+        size_bytes: config.blocks() * config.block_len() as u64,
+        image_bytes: made.header.image_len,
+        generation: made.generation,
+        writes: made.writes,
+        copied: made.copied,
+        resumed: made.resumed,
+        key_slots: made.key_slots,
+    }
+}

@@ -1,0 +1,359 @@
+//! Growing and re-encrypting: both make the volume anew, with another geometry or other keys, and
+//! put the new image in the place of the old one.
+//!
+//! Every block is copied, in the order of addresses, whether it was ever written or not. So what is
+//! written follows from the number of blocks alone. The old image stays whole until the new one is,
+//! and whatever cuts the work short, the same command goes on with it.
+
+use super::image::{Image, Unlocked};
+use super::staging::{
+    OpenStaging, Progress, Staging, Wanted, put_slot_bytes, slot_bytes, wipe_spare,
+};
+use super::{OpenOptions, Volume, anchor_of};
+use crate::error::{Error, Result};
+use crate::format::{
+    Anchor, Header, KEY_SLOTS, Kdf, KeySlot, KeySlots, Keys, MasterKey, SPARE_AT, SlotKind,
+    Superblock, UserKey, sync_folder_of,
+};
+use std::os::unix::fs::{FileExt, MetadataExt, fchown};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use traceless::build::SchemeConfig;
+use traceless::rng::{Rng, System};
+use traceless::store::{Caching, FileStore};
+use traceless::trace::Witness;
+
+/// Blocks copied at a time.
+const CHUNK_BLOCKS: u64 = 256;
+
+/// Blocks between two records of how far the work has come; a multiple of [`CHUNK_BLOCKS`].
+const RECORD_EVERY: u64 = 64 * CHUNK_BLOCKS;
+
+/// Bytes of a key slot.
+const SLOT_LEN: usize = 4096;
+
+/// What to change.
+pub enum Rebuild {
+    /// So many bytes are to fit, at least.
+    Grow {
+        /// Bytes.
+        size: u64,
+    },
+    /// A new master key.
+    Reencrypt {
+        /// Keys that shall open the volume afterwards too, beside the one given.
+        also: Vec<UserKey>,
+        /// Whether keys that are not given may go.
+        drop_other_keys: bool,
+    },
+}
+
+/// How to do it.
+#[derive(Clone, Default)]
+pub struct RebuildOptions {
+    /// Where the anchor lies, if there is one. It follows.
+    pub anchor: Option<PathBuf>,
+    /// Make the new image here, and leave the old one where it is.
+    pub into: Option<PathBuf>,
+    /// Overwrite what an earlier run, or anything else, has left where the new image is made.
+    pub restart: bool,
+    /// Who is told of every request to the new image while it is written.
+    pub witness: Option<Arc<dyn Witness>>,
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug)]
+pub struct Rebuilt {
+    /// The new header.
+    pub header: Header,
+    /// Blocks that there were.
+    pub blocks_before: u64,
+    /// Blocks copied by this run.
+    pub copied: u64,
+    /// Whether an earlier run had begun it.
+    pub resumed: bool,
+    /// Generation of the newest superblock.
+    pub generation: u64,
+    /// Writes that the new volume has made.
+    pub writes: u64,
+    /// Key slots in use.
+    pub key_slots: usize,
+}
+
+/// Rebuilds the volume at `path`, which `key` opens, as `what` says. `progress` is told what is
+/// going on, so much of so much, and answers whether to go on. A volume that is large enough
+/// already is not grown.
+pub fn rebuild(
+    path: &Path,
+    key: &UserKey,
+    what: &Rebuild,
+    options: &RebuildOptions,
+    progress: Progress,
+) -> Result<Rebuilt> {
+    let path = &path.canonicalize().map_err(|e| super::image::failed("open", path, e))?;
+    let source = Source::open(path, key, options, progress)?;
+    let old = *source.volume.header();
+    let scheme = wanted_scheme(&old, what)?;
+    let kept = source.kept_keys(what)?;
+    if matches!(what, Rebuild::Grow { .. }) && scheme == old.scheme {
+        return source.as_it_is(path);
+    }
+    let open = OpenOptions { witness: options.witness.clone(), ..OpenOptions::default() };
+    let (header, state) = (old.rebuilt(scheme, [0; 16]), source.volume.state());
+    let wanted = Wanted { source: state, header, options: &open };
+    let at = options.into.clone().unwrap_or_else(|| staging_path(path));
+    let resumed = if options.restart { None } else { Staging::resume(&at, key, &wanted)? };
+    let staging = match resumed {
+        Some(staging) => staging,
+        None => source.begin(&at, key, what, &wanted, progress)?,
+    };
+    let resumed = staging.resumed;
+    let mut staging = staging.open(&open, progress)?;
+    let before = staging.copied();
+    copy(&source.volume, &mut staging, progress)?;
+    finish(&source, &kept, &staging.volume, path, options)?;
+    let copied = old.scheme.blocks() - before;
+    rebuilt(&staging.volume, old.scheme.blocks(), copied, resumed)
+}
+
+/// Where the new image is made, beside the old one.
+fn staging_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".rebuild");
+    name.into()
+}
+
+fn wanted_scheme(header: &Header, what: &Rebuild) -> Result<SchemeConfig> {
+    let Rebuild::Grow { size } = what else { return Ok(header.scheme) };
+    let blocks = header.scheme.blocks();
+    let wanted = size.div_ceil(header.scheme.block_len() as u64);
+    match wanted {
+        _ if wanted < blocks => Err(Error::Shrink { blocks, wanted }),
+        _ if wanted == blocks => Ok(header.scheme),
+        _ => Ok(header.scheme.resized(wanted)?),
+    }
+}
+
+/// The volume that is copied, open for reading and locked.
+struct Source {
+    volume: Volume,
+    slots: KeySlots,
+    slot_bytes: Vec<u8>,
+    /// The slot that the key given opens.
+    slot: usize,
+}
+
+impl Source {
+    fn open(
+        path: &Path,
+        key: &UserKey,
+        options: &RebuildOptions,
+        progress: Progress,
+    ) -> Result<Self> {
+        let mut image = Image::open(path, true, Caching::Buffered)?;
+        image.lock(false)?;
+        if options.into.is_none() && image.is_device()? {
+            return Err(Error::NeedsInto(path.into()));
+        }
+        let unlocked = image.unlock(key)?;
+        let unknown = unlocked.header.features.read_only;
+        if unknown != 0 {
+            return Err(Error::ReadOnlyFeatures(unknown));
+        }
+        image.check_len(&unlocked.header)?;
+        if let Some(anchor) = &options.anchor {
+            settle_anchor(&image, &unlocked, anchor)?;
+        }
+        let (slots, slot_bytes) = (image.key_slots()?, slot_bytes(&image)?);
+        let open = OpenOptions {
+            read_only: true,
+            anchor: options.anchor.clone(),
+            ..OpenOptions::default()
+        };
+        let slot = unlocked.slot;
+        let volume = Volume::open_unlocked(image, unlocked, &open, &mut |done, all| {
+            progress("reading the map", done, all);
+        })?;
+        Ok(Self { volume, slots, slot_bytes, slot })
+    }
+
+    /// The slots that stay in use after a re-encryption beside that of the key given, each with its
+    /// key. The passphrases and key files of the others are not known.
+    fn kept_keys<'a>(&self, what: &'a Rebuild) -> Result<Vec<(usize, &'a UserKey)>> {
+        let Rebuild::Reencrypt { also, drop_other_keys } = what else { return Ok(vec![]) };
+        let mut kept = vec![];
+        for key in also {
+            let (_, slot) = self.slots.unlock(&self.volume.header().uuid, key)?;
+            if slot != self.slot && kept.iter().all(|(taken, _)| *taken != slot) {
+                kept.push((slot, key));
+            }
+        }
+        let lost = self.slots.in_use() - 1 - kept.len();
+        if lost > 0 && !drop_other_keys {
+            return Err(Error::OtherKeys(lost));
+        }
+        Ok(kept)
+    }
+
+    /// Begins the new image. A volume that grows keeps its master key and all its slots; the salt
+    /// in its header keeps its keys apart from those of the old image all the same.
+    fn begin(
+        &self,
+        at: &Path,
+        key: &UserKey,
+        what: &Rebuild,
+        wanted: &Wanted,
+        progress: Progress,
+    ) -> Result<Staging> {
+        let no_memory = |e| super::image::failed("lock memory for the key of", at, e);
+        let mut salt = [0; 16];
+        System.fill(&mut salt);
+        let header = Header { salt: Some(salt), ..wanted.header };
+        let (master, slots) = match what {
+            Rebuild::Grow { .. } => {
+                let master = self.volume.keys.master().duplicate().map_err(no_memory)?;
+                (master, self.slot_bytes.clone())
+            }
+            Rebuild::Reencrypt { .. } => {
+                let master = MasterKey::random(&mut System).map_err(no_memory)?;
+                let slots = self.only_slot(&master, &header, key)?;
+                (master, slots)
+            }
+        };
+        let unlocked = Unlocked { keys: Keys::of(master, &header), header, slot: self.slot };
+        let before = Superblock {
+            generation: wanted.source.generation,
+            chain: wanted.source.chain,
+            state: vec![],
+        };
+        Staging::begin(at, unlocked, &slots, wanted, before, progress)
+    }
+
+    /// The bytes of the key slots with none in use but that of the key given.
+    fn only_slot(&self, master: &MasterKey, header: &Header, key: &UserKey) -> Result<Vec<u8>> {
+        let slot = KeySlot::wrap(master, &header.uuid, key, self.kdf(self.slot), &mut System)?;
+        let mut bytes = vec![0; KEY_SLOTS * SLOT_LEN];
+        System.fill(&mut bytes);
+        bytes[self.slot * SLOT_LEN..][..SLOT_LEN].copy_from_slice(&slot.encode(&mut System));
+        Ok(bytes)
+    }
+
+    /// How hard the passphrase of a slot is to guess.
+    fn kdf(&self, slot: usize) -> Kdf {
+        match self.slots.iter().nth(slot).flatten().map(|s| s.kind) {
+            Some(SlotKind::Passphrase(kdf)) => kdf,
+            _ => Kdf::default(),
+        }
+    }
+
+    /// There is nothing to do, but for what an earlier run may have left at its very end.
+    fn as_it_is(&self, path: &Path) -> Result<Rebuilt> {
+        let spare = self.volume.image.header_at(SPARE_AT);
+        if spare.is_ok_and(|left| left == self.volume.header) {
+            wipe_spare(&Image::open(path, false, Caching::Buffered)?)?;
+        }
+        rebuilt(&self.volume, self.volume.header().scheme.blocks(), 0, false)
+    }
+}
+
+/// Ends what an earlier rebuild may have left of the anchor, so that there is one only.
+fn settle_anchor(image: &Image, unlocked: &Unlocked, path: &Path) -> Result {
+    let no_memory = |e| image.failed("lock memory for the key of", e);
+    let store = FileStore::new(image.try_clone()?, unlocked.header.image_len, Caching::Buffered);
+    let superblock = Superblock::read(&store, &unlocked.keys)?;
+    let master = unlocked.keys.master().duplicate().map_err(no_memory)?;
+    let keys = Arc::new(Keys::of(master, &unlocked.header));
+    anchor_of(path, &keys, &superblock, false).map(|_| ())
+}
+
+/// Copies the blocks that are left to copy.
+fn copy(source: &Volume, staging: &mut OpenStaging, progress: Progress) -> Result {
+    let (all, block_len) = (source.header().scheme.blocks(), source.block_len);
+    let mut bytes = vec![0; CHUNK_BLOCKS as usize * block_len];
+    let mut copied = staging.copied();
+    while copied < all {
+        if !progress("copying", copied, all) {
+            staging.note_copied(copied)?;
+            staging.volume.close()?;
+            return Err(Error::Paused(staging.volume.image.path().into()));
+        }
+        let blocks = CHUNK_BLOCKS.min(all - copied);
+        let bytes = &mut bytes[..blocks as usize * block_len];
+        source.read_blocks(copied, bytes)?;
+        staging.volume.write_blocks(copied, bytes)?;
+        copied += blocks;
+        if copied.is_multiple_of(RECORD_EVERY) || copied == all {
+            staging.note_copied(copied)?;
+        }
+    }
+    progress("copying", all, all);
+    staging.volume.close()
+}
+
+/// Makes a volume of the new image, and puts it in the place of the old one. Each step may be cut
+/// short, and is done again by the next run: until the image is renamed, the old one counts.
+fn finish(
+    source: &Source,
+    kept: &[(usize, &UserKey)],
+    new: &Volume,
+    path: &Path,
+    options: &RebuildOptions,
+) -> Result {
+    let (image, header) = (&new.image, new.header());
+    let failed = |what| move |e| image.failed(what, e);
+    put_slots(source, kept, new)?;
+    let file = image.file();
+    file.write_all_at(&header.encode(&new.keys), 0).map_err(failed("write"))?;
+    file.sync_all().map_err(failed("sync"))?;
+    if let Some(anchor) = &options.anchor {
+        Anchor::prepare(anchor, new.keys.clone(), &new.state())?;
+    }
+    if options.into.is_none() {
+        let old = source.volume.image.file().metadata().map_err(failed("read"))?;
+        let now = file.metadata().map_err(failed("read"))?;
+        if (old.uid(), old.gid()) != (now.uid(), now.gid()) {
+            fchown(file, Some(old.uid()), Some(old.gid())).map_err(failed("keep the owner of"))?;
+        }
+        file.set_permissions(old.permissions()).map_err(failed("keep the permissions of"))?;
+        std::fs::rename(image.path(), path).map_err(failed("rename"))?;
+    }
+    sync_folder_of(image.path()).map_err(failed("sync the folder of"))?;
+    if let Some(anchor) = &options.anchor {
+        Anchor::replace(anchor)?;
+    }
+    wipe_spare(image)
+}
+
+/// The key slots that the new image ends with. After growing they are those of the old one as they
+/// are now, since keys may have changed while the work lay still.
+fn put_slots(source: &Source, kept: &[(usize, &UserKey)], new: &Volume) -> Result {
+    let image = &new.image;
+    if new.keys.master().is(source.volume.keys.master()) {
+        return put_slot_bytes(image, &source.slot_bytes);
+    }
+    let failed = |e| image.failed("write", e);
+    for slot in (0..KEY_SLOTS).filter(|slot| *slot != source.slot) {
+        match kept.iter().find(|(kept, _)| *kept == slot) {
+            Some((_, key)) => {
+                let (master, uuid) = (new.keys.master(), &new.header().uuid);
+                let wrapped = KeySlot::wrap(master, uuid, key, source.kdf(slot), &mut System)?;
+                KeySlots::write(image.file(), slot, &wrapped, &mut System).map_err(failed)?;
+            }
+            None => KeySlots::wipe(image.file(), slot, &mut System).map_err(failed)?,
+        }
+    }
+    Ok(())
+}
+
+fn rebuilt(volume: &Volume, blocks_before: u64, copied: u64, resumed: bool) -> Result<Rebuilt> {
+    let state = volume.state();
+    Ok(Rebuilt {
+        header: *volume.header(),
+        blocks_before,
+        copied,
+        resumed,
+        generation: state.generation,
+        writes: state.writes,
+        key_slots: volume.image.key_slots()?.in_use(),
+    })
+}

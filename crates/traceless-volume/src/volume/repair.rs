@@ -1,0 +1,119 @@
+//! Making a damaged volume usable again. Only what does not verify is touched, and whatever is lost
+//! by it is told.
+
+use super::image::Image;
+use super::{OpenOptions, Volume};
+use crate::error::{Error, Result};
+use crate::format::{Anchor, Superblock, UserKey};
+use std::path::Path;
+use traceless::error::Place;
+use traceless::store::{Caching, FileStore};
+
+/// Blocks read in one go while looking for those that cannot be read.
+const BLOCKS_PER_READ: u64 = 256;
+
+/// What a repair did.
+#[derive(Clone, Debug, Default)]
+pub struct Repaired {
+    /// Blocks that could not be read, and are zeros now.
+    pub zeroed: Vec<u64>,
+    /// Places of writes that are forgotten, since nobody knows of which block they were. Those
+    /// blocks may read as they were earlier.
+    pub forgotten: Vec<Place>,
+}
+
+/// Repairs the volume at `path`: blocks that cannot be read become zeros, and a damaged superblock
+/// is written anew from the other, as at every opening. If it cannot be opened for damage, it is
+/// opened all the same if `accept_old_blocks`.
+pub fn repair(
+    path: &Path,
+    key: &UserKey,
+    options: &OpenOptions,
+    accept_old_blocks: bool,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Repaired> {
+    let options = OpenOptions { read_only: false, ..options.clone() };
+    let mut done = Repaired::default();
+    let volume = match Volume::open(path, key, &options, progress) {
+        Err(e) if accept_old_blocks && e.keeps_closed() => {
+            let (volume, forgotten) = Volume::salvage(path, key, &options, progress)?;
+            done.forgotten = forgotten;
+            volume
+        }
+        other => other?,
+    };
+    // Looked for again, now that nobody else can write: what verifies is never touched.
+    done.zeroed = volume.unreadable(progress)?;
+    let zeros = vec![0; volume.block_len];
+    for &block in &done.zeroed {
+        volume.write_blocks(block, &zeros)?;
+    }
+    volume.close()?;
+    Ok(done)
+}
+
+/// Makes the anchor at `path` anew for a volume that was checked and is open. What is there already
+/// must be an anchor, of whatever volume.
+pub fn new_anchor(path: &Path, volume: &Volume) -> Result {
+    Anchor::refuse_others(path)?;
+    Anchor::prepare(path, volume.keys.clone(), &volume.state())?;
+    Anchor::replace(path)
+}
+
+impl Volume {
+    /// The superblocks that do not verify. The other one has kept the volume going.
+    pub fn damaged_superblocks(&self) -> Result<Vec<&'static str>> {
+        let file = self.image.try_clone()?;
+        let store = FileStore::new(file, self.header.image_len, self.image.caching());
+        Superblock::damaged(&store, &self.keys)
+    }
+
+    /// The blocks that cannot be read, because of damage.
+    fn unreadable(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<u64>> {
+        let all = self.header.scheme.blocks();
+        let mut bytes = vec![0; BLOCKS_PER_READ as usize * self.block_len];
+        let mut found = vec![];
+        for first in (0..all).step_by(BLOCKS_PER_READ as usize) {
+            progress(first, all);
+            let blocks = BLOCKS_PER_READ.min(all - first);
+            let bytes = &mut bytes[..blocks as usize * self.block_len];
+            if self.is_readable(first, bytes)? {
+                continue;
+            }
+            for block in first..first + blocks {
+                if !self.is_readable(block, &mut bytes[..self.block_len])? {
+                    found.push(block);
+                }
+            }
+        }
+        progress(all, all);
+        Ok(found)
+    }
+
+    fn is_readable(&self, first: u64, into: &mut [u8]) -> Result<bool> {
+        match self.read_blocks(first, into) {
+            Err(Error::Scheme(traceless::Error::Tampered { .. })) => Ok(false),
+            other => other.map(|()| true),
+        }
+    }
+
+    /// Opens a volume that damage keeps closed. Tells the places that were lost.
+    fn salvage(
+        path: &Path,
+        key: &UserKey,
+        options: &OpenOptions,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(Self, Vec<Place>)> {
+        let mut image = Image::open(path, false, Caching::Buffered)?;
+        image.lock(false)?;
+        let unlocked = image.unlock(key)?;
+        let store = super::watched_store(&image, unlocked.header.image_len, options)?;
+        let mut lost = vec![];
+        let opened = Self::open_on(store, image, unlocked, options, |scheme, parts, state| {
+            let (oram, places) = scheme.salvage_for_disk(parts, state, progress)?;
+            lost = places;
+            Ok(oram)
+        })?;
+        Ok((opened, lost))
+    }
+}
