@@ -4,9 +4,12 @@
 use crate::error::{Error, Result};
 use crate::oram::{BlockOram, Oram};
 use crate::scheme::Parts;
+use crate::scheme::datalair::DataLair;
 use crate::scheme::detwo::{DetWo, Geometry};
+use crate::scheme::hive::Hive;
 use crate::scheme::linear::Linear;
 use crate::scheme::plain::Plain;
+use crate::scheme::random;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -30,6 +33,10 @@ pub enum SchemeConfig {
     },
     /// Deterministic write-only ORAM.
     DetWo(Geometry),
+    /// Random slots, with the map asked which are free.
+    Hive(random::Geometry),
+    /// Random slots, with a record of those that are free.
+    DataLair(random::Geometry),
 }
 
 impl SchemeConfig {
@@ -39,6 +46,8 @@ impl SchemeConfig {
             Self::Plain { .. } => "plain",
             Self::Linear { .. } => "linear",
             Self::DetWo(_) => "detwo",
+            Self::Hive(_) => "hive",
+            Self::DataLair(_) => "datalair",
         }
     }
 
@@ -47,6 +56,7 @@ impl SchemeConfig {
         match *self {
             Self::Plain { blocks, .. } | Self::Linear { blocks, .. } => blocks,
             Self::DetWo(geometry) => geometry.blocks,
+            Self::Hive(geometry) | Self::DataLair(geometry) => geometry.blocks,
         }
     }
 
@@ -55,6 +65,7 @@ impl SchemeConfig {
         match *self {
             Self::Plain { block_len, .. } | Self::Linear { block_len, .. } => block_len,
             Self::DetWo(geometry) => geometry.block_len,
+            Self::Hive(geometry) | Self::DataLair(geometry) => geometry.block_len,
         }
     }
 
@@ -64,6 +75,7 @@ impl SchemeConfig {
             Self::Plain { blocks, block_len } => Plain::store_len(blocks, block_len),
             Self::Linear { blocks, block_len } => Linear::store_len(blocks, block_len),
             Self::DetWo(geometry) => geometry.store_len(),
+            Self::Hive(geometry) | Self::DataLair(geometry) => geometry.store_len(),
         }
     }
 
@@ -71,6 +83,7 @@ impl SchemeConfig {
     pub fn areas(&self) -> Vec<(&'static str, u64, u64)> {
         match self {
             Self::DetWo(geometry) => geometry.areas(),
+            Self::Hive(geometry) | Self::DataLair(geometry) => geometry.areas(),
             _ => vec![(self.name(), 0, self.store_len())],
         }
     }
@@ -81,7 +94,14 @@ impl SchemeConfig {
             Self::Plain { .. } => 1.0,
             Self::Linear { blocks, .. } => *blocks as f64,
             Self::DetWo(geometry) => geometry.write_amplification(),
+            Self::Hive(geometry) | Self::DataLair(geometry) => geometry.write_amplification(),
         }
+    }
+
+    /// Whether the places it writes are drawn at random. Then traces are equal if the draws are,
+    /// and otherwise look alike only in a statistical sense.
+    pub fn draws_places(&self) -> bool {
+        matches!(self, Self::Hive(_) | Self::DataLair(_))
     }
 
     /// Makes a new one.
@@ -117,6 +137,8 @@ impl SchemeConfig {
             }
             Self::Linear { .. } => Err(NOT_FOR_DISKS),
             Self::DetWo(geometry) => Ok(Box::new(DetWo::create(geometry, parts)?)),
+            Self::Hive(geometry) => Ok(Box::new(Hive::create(geometry, parts)?)),
+            Self::DataLair(geometry) => Ok(Box::new(DataLair::create(geometry, parts)?)),
         }
     }
 
@@ -133,6 +155,10 @@ impl SchemeConfig {
             }
             Self::Linear { .. } => Err(NOT_FOR_DISKS),
             Self::DetWo(geometry) => Ok(Box::new(DetWo::open(geometry, parts, state, progress)?)),
+            Self::Hive(geometry) => Ok(Box::new(Hive::open(geometry, parts, state, progress)?)),
+            Self::DataLair(geometry) => {
+                Ok(Box::new(DataLair::open(geometry, parts, state, progress)?))
+            }
         }
     }
 
@@ -142,6 +168,8 @@ impl SchemeConfig {
             Self::Plain { .. } => Plain::peek_state(state),
             Self::Linear { .. } => Err(NOT_FOR_DISKS),
             Self::DetWo(_) => DetWo::peek_state(state),
+            Self::Hive(_) => Hive::peek_state(state),
+            Self::DataLair(_) => DataLair::peek_state(state),
         }
     }
 }
