@@ -143,7 +143,9 @@ impl Error {
             | Self::Truncated { .. }
             | Self::RolledBack { .. }
             | Self::Scheme(
-                traceless::Error::Tampered { .. } | traceless::Error::RolledBack { .. },
+                traceless::Error::Tampered { .. }
+                | traceless::Error::RolledBack { .. }
+                | traceless::Error::WrongMap { .. },
             ) => Kind::Finding,
             Self::WrongKey
             | Self::KdfLimits { .. }
@@ -166,6 +168,7 @@ impl Error {
             Self::Scheme(e) => match e {
                 traceless::Error::Io(_)
                 | traceless::Error::Store(_)
+                | traceless::Error::StashOverflow { .. }
                 | traceless::Error::Poisoned => Kind::Device,
                 _ => Kind::Usage,
             },

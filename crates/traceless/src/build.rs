@@ -88,6 +88,17 @@ impl SchemeConfig {
         }
     }
 
+    /// Tiers of the map on the store and bytes of it in memory, of schemes that have one.
+    pub fn map(&self) -> Option<(u8, u64)> {
+        match self {
+            Self::Plain { .. } | Self::Linear { .. } => None,
+            Self::DetWo(geometry) => Some((geometry.map_tiers, geometry.map_memory())),
+            Self::Hive(geometry) | Self::DataLair(geometry) => {
+                Some((geometry.map_tiers, geometry.map_memory()))
+            }
+        }
+    }
+
     /// Bytes written to the store per byte that the user writes, headers left out.
     pub fn write_amplification(&self) -> f64 {
         match self {

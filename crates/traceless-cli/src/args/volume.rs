@@ -99,14 +99,14 @@ pub struct CreateArgs {
     /// Bytes that it can hold, with suffix K, M, G or T (binary); rounded up to whole blocks
     #[arg(long, value_parser = parse_size)]
     pub size: u64,
-    /// Which scheme: detwo hides writes, plain is the insecure control
+    /// Which scheme: detwo, hive and datalair hide writes, plain is the insecure control
     #[arg(long, value_enum, default_value = "detwo")]
     pub scheme: SchemeName,
     /// Blocks refreshed per write, as 3, 1/3 or 2.5. A smaller ratio writes less and takes more
     /// space: 1 + K physical writes a block, and 1 + 1/K times the size [default: 1]
     #[arg(long, value_name = "K")]
     pub refresh: Option<String>,
-    /// Where the map lies: in memory, 8 bytes a block, or on the disk
+    /// Where the map lies: in memory, 8 bytes a block (hive and datalair: 16), or on the disk
     #[arg(long, value_enum, default_value = "auto")]
     pub map: MapPlace,
     /// Memory that the map may take before auto puts it on the disk
@@ -135,6 +135,10 @@ pub enum SchemeName {
     Detwo,
     /// Encryption in place: the insecure control
     Plain,
+    /// HIVE: random slots. For comparison: slower, and twice the size
+    Hive,
+    /// DataLair-style: random slots, with a record of free ones. For comparison
+    Datalair,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

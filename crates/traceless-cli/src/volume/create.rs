@@ -7,6 +7,7 @@ use crate::output::{Meter, say, say_json};
 use serde::Serialize;
 use traceless::build::SchemeConfig;
 use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::scheme::random;
 use traceless_volume::volume::{CreateOptions, create, uuid_text};
 
 /// Bytes of a block.
@@ -60,7 +61,7 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
         blocks: scheme.blocks(),
         block_len: scheme.block_len(),
         refresh: geometry.map(|g| g.refresh.to_string()),
-        map: geometry.map(|g| if g.map_tiers == 0 { "memory" } else { "disk" }),
+        map: scheme.map().map(|(tiers, _)| if tiers == 0 { "memory" } else { "disk" }),
         image_bytes: made.header.image_len,
         generation: made.generation,
         filled: !args.unfilled,
@@ -90,21 +91,36 @@ fn scheme(args: &CreateArgs) -> Result<SchemeConfig, Failure> {
         return Err(Failure::usage("--size 0: a volume must hold something"));
     }
     let blocks = args.size.div_ceil(BLOCK_LEN as u64);
-    if args.scheme == SchemeName::Plain {
-        if args.refresh.is_some() {
-            return Err(Failure::usage("--refresh goes with --scheme detwo"));
-        }
-        return Ok(SchemeConfig::Plain { blocks, block_len: BLOCK_LEN });
+    if args.scheme != SchemeName::Detwo && args.refresh.is_some() {
+        return Err(Failure::usage("--refresh goes with --scheme detwo"));
     }
+    match args.scheme {
+        SchemeName::Detwo => detwo(args, blocks).map(SchemeConfig::DetWo),
+        SchemeName::Plain => Ok(SchemeConfig::Plain { blocks, block_len: BLOCK_LEN }),
+        SchemeName::Hive => random(args, blocks).map(SchemeConfig::Hive),
+        SchemeName::Datalair => random(args, blocks).map(SchemeConfig::DataLair),
+    }
+}
+
+fn detwo(args: &CreateArgs, blocks: u64) -> Result<Geometry, Failure> {
     let refresh = match &args.refresh {
         Some(text) => Refresh::parse(text).map_err(Failure::usage)?,
         None => Refresh::ONE,
     };
-    let tiers = match args.map {
-        MapPlace::Auto => Geometry::map_tiers_for(blocks, args.map_memory),
+    let tiers = map_tiers(args.map, Geometry::map_tiers_for(blocks, args.map_memory));
+    Geometry::new(blocks, BLOCK_LEN, refresh, tiers).map_err(Failure::usage)
+}
+
+fn random(args: &CreateArgs, blocks: u64) -> Result<random::Geometry, Failure> {
+    let tiers = map_tiers(args.map, random::Geometry::map_tiers_for(blocks, args.map_memory));
+    random::Geometry::new(blocks, BLOCK_LEN, tiers).map_err(Failure::usage)
+}
+
+/// Tiers of the map on the disk, if `fitting` keep the rest within the budget.
+fn map_tiers(place: MapPlace, fitting: u8) -> u8 {
+    match place {
+        MapPlace::Auto => fitting,
         MapPlace::Memory => 0,
-        MapPlace::Disk => Geometry::map_tiers_for(blocks, args.map_memory).max(1),
-    };
-    let geometry = Geometry::new(blocks, BLOCK_LEN, refresh, tiers).map_err(Failure::usage)?;
-    Ok(SchemeConfig::DetWo(geometry))
+        MapPlace::Disk => fitting.max(1),
+    }
 }

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use std::path::PathBuf;
 use traceless::build::SchemeConfig;
 use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::scheme::random;
 
 /// Bytes of the header.
 pub const HEADER_LEN: usize = 4096;
@@ -109,6 +110,8 @@ impl Header {
 
 const KIND_PLAIN: u16 = 1;
 const KIND_DETWO: u16 = 2;
+const KIND_HIVE: u16 = 4;
+const KIND_DATALAIR: u16 = 5;
 
 fn encode_scheme(scheme: &SchemeConfig, out: &mut [u8]) {
     let mut put = |kind: u16, len: u16| {
@@ -124,6 +127,12 @@ fn encode_scheme(scheme: &SchemeConfig, out: &mut [u8]) {
             put(KIND_DETWO, 40);
             out[20..24].copy_from_slice(&g.refresh.p().to_le_bytes());
             out[24..28].copy_from_slice(&g.refresh.q().to_le_bytes());
+            out[28..32].copy_from_slice(&u32::from(g.map_tiers).to_le_bytes());
+            out[32..40].copy_from_slice(&g.unsynced_max.to_le_bytes());
+        }
+        SchemeConfig::Hive(g) | SchemeConfig::DataLair(g) => {
+            let hive = matches!(scheme, SchemeConfig::Hive(_));
+            put(if hive { KIND_HIVE } else { KIND_DATALAIR }, 40);
             out[28..32].copy_from_slice(&u32::from(g.map_tiers).to_le_bytes());
             out[32..40].copy_from_slice(&g.unsynced_max.to_le_bytes());
         }
@@ -155,6 +164,18 @@ fn decode_scheme(record: &[u8]) -> Result<SchemeConfig> {
             geometry.check().map_err(damaged)?;
             Ok(SchemeConfig::DetWo(geometry))
         }
+        kind @ (KIND_HIVE | KIND_DATALAIR) => {
+            let geometry = random::Geometry {
+                blocks,
+                block_len,
+                map_tiers: u8::try_from(u32_at(record, 28)).map_err(|_| Error::HeaderDamaged)?,
+                unsynced_max: u64_at(record, 32),
+            };
+            geometry.check().map_err(damaged)?;
+            let is_hive = kind == KIND_HIVE;
+            let scheme = if is_hive { SchemeConfig::Hive } else { SchemeConfig::DataLair };
+            Ok(scheme(geometry))
+        }
         kind => Err(Error::Features(u64::from(kind) << 32)),
     }
 }
@@ -166,9 +187,13 @@ mod tests {
     #[test]
     fn comes_back_as_it_went_and_refuses_any_flip() {
         let geometry = Geometry::new(1000, 4096, Refresh::new(3, 2).unwrap(), 1).unwrap();
-        for scheme in
-            [SchemeConfig::DetWo(geometry), SchemeConfig::Plain { blocks: 9, block_len: 4096 }]
-        {
+        let random = random::Geometry::new(1000, 4096, 1).unwrap();
+        for scheme in [
+            SchemeConfig::DetWo(geometry),
+            SchemeConfig::Plain { blocks: 9, block_len: 4096 },
+            SchemeConfig::Hive(random),
+            SchemeConfig::DataLair(random),
+        ] {
             let keys = Keys::for_fuzzing();
             let header = Header::new([5; 16], Features::default(), scheme);
             let bytes = header.encode(&keys);
