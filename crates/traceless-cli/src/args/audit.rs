@@ -43,14 +43,19 @@ pub struct AuditVolumeArgs {
 }
 
 /// What `--scheme` may name.
-pub const SCHEMES: [&str; 7] = [
+pub const SCHEMES: [&str; 12] = [
     "detwo",
     "linear",
     "plain",
+    "hive",
+    "datalair",
     "mutant:sound",
     "mutant:skips-clean",
     "mutant:literal-wrap",
     "mutant:coalesces",
+    "mutant:sound-random",
+    "mutant:own-slot",
+    "mutant:prefers-free",
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]

@@ -3,9 +3,12 @@
 use super::mutants::{
     self, CoalescesDuplicates, Fault, LiteralWrap, Mutant, SkipsCleanRefreshes, Sound,
 };
+use super::random_mutants::{self, OwnSlot, PrefersFree, RandomMutant, SoundRandom};
 use traceless::build::SchemeConfig;
 use traceless::scheme::Parts;
 use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::scheme::random;
+use traceless::store::Layout;
 use traceless::{BlockOram, Hides, Oram, Result};
 
 /// Bytes of a block: those of a volume.
@@ -17,6 +20,8 @@ pub enum Subject {
     Detwo,
     Linear,
     Plain,
+    Hive,
+    DataLair,
     Mutant(Kind),
 }
 
@@ -27,6 +32,16 @@ pub enum Kind {
     SkipsClean,
     LiteralWrap,
     Coalesces,
+    SoundRandom,
+    OwnSlot,
+    PrefersFree,
+}
+
+impl Kind {
+    /// Whether it is made of random slots, and not of a refresh schedule.
+    fn is_random(self) -> bool {
+        matches!(self, Self::SoundRandom | Self::OwnSlot | Self::PrefersFree)
+    }
 }
 
 impl Subject {
@@ -36,10 +51,15 @@ impl Subject {
             "detwo" => Self::Detwo,
             "linear" => Self::Linear,
             "plain" => Self::Plain,
+            "hive" => Self::Hive,
+            "datalair" => Self::DataLair,
             "mutant:sound" => Self::Mutant(Kind::Sound),
             "mutant:skips-clean" => Self::Mutant(Kind::SkipsClean),
             "mutant:literal-wrap" => Self::Mutant(Kind::LiteralWrap),
             "mutant:coalesces" => Self::Mutant(Kind::Coalesces),
+            "mutant:sound-random" => Self::Mutant(Kind::SoundRandom),
+            "mutant:own-slot" => Self::Mutant(Kind::OwnSlot),
+            "mutant:prefers-free" => Self::Mutant(Kind::PrefersFree),
             _ => return None,
         })
     }
@@ -47,9 +67,18 @@ impl Subject {
     /// What its claim covers.
     pub fn hides(self) -> Hides {
         match self {
-            Self::Detwo | Self::Mutant(_) => Hides::WritesOnly,
+            Self::Detwo | Self::Hive | Self::DataLair | Self::Mutant(_) => Hides::WritesOnly,
             Self::Linear => Hides::ReadsAndWrites,
             Self::Plain => Hides::Nothing,
+        }
+    }
+
+    /// Whether the places that it writes are drawn at random.
+    pub fn draws_places(self) -> bool {
+        match self {
+            Self::Hive | Self::DataLair => true,
+            Self::Mutant(kind) => kind.is_random(),
+            Self::Detwo | Self::Linear | Self::Plain => false,
         }
     }
 
@@ -60,6 +89,15 @@ impl Subject {
             let refresh = Refresh::new(refresh.0, refresh.1)?;
             let geometry = Geometry::new(blocks, BLOCK_LEN, refresh, map_tiers)?;
             Ok(Target { name, made: Made::Scheme(SchemeConfig::DetWo(geometry)) })
+        };
+        let random = |of: fn(random::Geometry) -> SchemeConfig| {
+            let target = |name, blocks, map_tiers| {
+                let geometry = random::Geometry::new(blocks, BLOCK_LEN, map_tiers)?;
+                Ok(Target { name, made: Made::Scheme(of(geometry)) })
+            };
+            let targets =
+                [target("map in memory", blocks, 0), target("map on the store", map_blocks, 1)];
+            targets.into_iter().collect()
         };
         let one = |name, made| Ok(vec![Target { name, made }]);
         let block_len = BLOCK_LEN;
@@ -77,6 +115,9 @@ impl Subject {
             Self::Linear => {
                 one("16 blocks", Made::Scheme(SchemeConfig::Linear { blocks: 16, block_len }))
             }
+            Self::Hive => random(SchemeConfig::Hive),
+            Self::DataLair => random(SchemeConfig::DataLair),
+            Self::Mutant(kind) if kind.is_random() => one("k = 3", Made::Mutant(kind, blocks)),
             Self::Mutant(kind) => one("K = 1", Made::Mutant(kind, blocks)),
         }
     }
@@ -122,7 +163,21 @@ impl Target {
     pub fn store_len(&self) -> u64 {
         match &self.made {
             Made::Scheme(config) => config.store_len(),
+            Made::Mutant(kind, blocks) if kind.is_random() => {
+                random_mutants::layout(*blocks, BLOCK_LEN).len()
+            }
             Made::Mutant(_, blocks) => mutants::store_len(*blocks, BLOCK_LEN),
+        }
+    }
+
+    /// How the slots lie whose places are drawn at random; they begin at 0.
+    pub fn drawn_slots(&self) -> Option<Layout> {
+        match &self.made {
+            Made::Scheme(SchemeConfig::Hive(g) | SchemeConfig::DataLair(g)) => Some(g.slots()),
+            Made::Mutant(kind, blocks) if kind.is_random() => {
+                Some(random_mutants::layout(*blocks, BLOCK_LEN))
+            }
+            _ => None,
         }
     }
 
@@ -191,6 +246,9 @@ impl Target {
             Made::Mutant(Kind::SkipsClean, n) => mutant::<SkipsCleanRefreshes>(*n, &parts),
             Made::Mutant(Kind::LiteralWrap, n) => mutant::<LiteralWrap>(*n, &parts),
             Made::Mutant(Kind::Coalesces, n) => mutant::<CoalescesDuplicates>(*n, &parts),
+            Made::Mutant(Kind::SoundRandom, n) => random_mutant::<SoundRandom>(*n, parts),
+            Made::Mutant(Kind::OwnSlot, n) => random_mutant::<OwnSlot>(*n, parts),
+            Made::Mutant(Kind::PrefersFree, n) => random_mutant::<PrefersFree>(*n, parts),
         })
     }
 
@@ -207,6 +265,10 @@ impl Target {
 
 fn mutant<F: Fault + 'static>(blocks: u64, parts: &Parts) -> Open {
     Open::Other(Box::new(Mutant::<F>::create(blocks, BLOCK_LEN, parts)))
+}
+
+fn random_mutant<C: random_mutants::Choice + 'static>(blocks: u64, parts: Parts) -> Open {
+    Open::Other(Box::new(RandomMutant::<C>::create(blocks, BLOCK_LEN, parts)))
 }
 
 #[cfg(test)]

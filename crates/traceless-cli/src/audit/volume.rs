@@ -27,6 +27,7 @@ fn size(level: Level) -> Size {
             seeds: 1,
             openings: 6,
             many_openings: false,
+            drawn_writes: 20000,
         },
         Level::Ci => Size {
             blocks: 1024,
@@ -36,6 +37,7 @@ fn size(level: Level) -> Size {
             seeds: 2,
             openings: 40,
             many_openings: false,
+            drawn_writes: 60000,
         },
         Level::Release => Size {
             blocks: 4096,
@@ -45,6 +47,7 @@ fn size(level: Level) -> Size {
             seeds: 4,
             openings: 200,
             many_openings: true,
+            drawn_writes: 400000,
         },
     }
 }
@@ -149,11 +152,23 @@ mod tests {
         assert_eq!(report["verdict"], "pass");
         assert_eq!((&report["target"], &report["level"]), (&"volume".into(), &"quick".into()));
         let claims = report["claims"].as_array().unwrap();
-        assert_eq!(claims.len(), 12 + 2 + 5);
+        assert_eq!(claims.len(), 12 + 2 + 8);
         for claim in claims {
             assert_eq!(claim["verdict"], "pass");
             assert_eq!(claim["p"], Value::Null);
             assert!(claim["power"].as_str().unwrap().starts_with("exact: "));
+        }
+    }
+
+    #[test]
+    fn random_slots_pass_with_statistics() {
+        for scheme in ["hive", "datalair"] {
+            let (code, report) = report(&["volume", "--scheme", scheme, "--level", "quick"]);
+            assert_eq!(code, CLEAN, "{report:#}");
+            let claims = report["claims"].as_array().unwrap();
+            let judged: Vec<f64> = claims.iter().filter_map(|c| c["p"].as_f64()).collect();
+            assert_eq!(judged.len(), 2 * (3 * 5), "{report:#}");
+            assert!(judged.iter().all(|&p| (0.0..=1.0).contains(&p)));
         }
     }
 
@@ -174,6 +189,8 @@ mod tests {
             ("mutant:skips-clean", "leak"),
             ("mutant:coalesces", "leak"),
             ("mutant:literal-wrap", "fault"),
+            ("mutant:own-slot", "leak"),
+            ("mutant:prefers-free", "leak"),
         ] {
             let (code, report) = report(&["volume", "--scheme", name, "--level", "quick"]);
             assert_eq!((code, &report["verdict"]), (FOUND, &verdict.into()), "{name}");
@@ -184,6 +201,6 @@ mod tests {
     fn the_self_test_needs_no_scheme() {
         let found = outcome(&["volume", "--self-test"]);
         assert_eq!(found.code, CLEAN, "{}", found.out);
-        assert_eq!(found.out.matches("pass   the detector").count(), 5, "{}", found.out);
+        assert_eq!(found.out.matches("pass   the detector").count(), 8, "{}", found.out);
     }
 }

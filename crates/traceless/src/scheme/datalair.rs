@@ -1,7 +1,7 @@
 //! DataLair-style: a write-only ORAM that writes random slots and keeps a record of free ones.
 //!
-//! *DataLair-style*, not `DataLair`: the body of the paper was not at hand. What is taken from it is
-//! the explicit record of free blocks, which tells in O(1) whether a slot drawn is free. What is
+//! *DataLair-style*, not `DataLair`: the body of the paper was not at hand. What is taken from it
+//! is the explicit record of free blocks, which tells in O(1) whether a slot drawn is free. What is
 //! not: choosing slots by it. **The k slots of a write are drawn before the record is looked at**,
 //! uniformly among all sets of k slots, by randomness that depends on nothing else; the record
 //! only decides what they are filled with, which ciphertext hides. So the slots written are uniform

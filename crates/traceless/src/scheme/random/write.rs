@@ -202,8 +202,8 @@ impl<V: Vacancy> RandomSlots<V> {
         Ok(())
     }
 
-    /// Does write `count` in one tier: its slots are those from number `drawn` on, its records go to
-    /// the output from number `nth` on.
+    /// Does write `count` in one tier: its slots are those from number `drawn` on, its records go
+    /// to the output from number `nth` on.
     fn commit(
         &mut self,
         tier: usize,
