@@ -39,14 +39,14 @@ impl Places {
         let df = self.slots as f64 - 1.0;
         let evidence = format!("{all} places in {} slots", self.slots);
         let power = detectable(df, all);
-        judged(format!("written slots are uniform: {what}"), statistic, df, power, evidence)
+        judged(format!("written slots are uniform: {what}"), statistic, df, power, &evidence)
     }
 
     /// That a write's places do not depend on those of the write `lag` before.
     pub fn are_serially_independent(&self, what: &str, lag: usize) -> Claim {
         let pick = |i: usize| self.writes[i][i % self.writes[i].len()];
         // Pairs that do not share a write.
-        let starts = (0..self.writes.len() - lag).filter(|i| i / lag % 2 == 0);
+        let starts = (0..self.writes.len() - lag).filter(|i| (i / lag).is_multiple_of(2));
         let pairs = starts.map(|i| (pick(i), pick(i + lag)));
         contingency(&format!("written slots do not depend on earlier ones: {what}"), pairs)
     }
@@ -82,7 +82,7 @@ impl Places {
         let share = (4.892 + 2.326) * (p / (1.0 - p) / n).sqrt();
         let power = format!("{:.1} % of places that come again are found", 100.0 * share);
         let evidence = format!("{hits} of {all} came again within {window} writes, z = {z:.2}");
-        claim(name, z, 2.0 * upper_tail(z.abs()), power, evidence)
+        claim(name, z, 2.0 * upper_tail(z.abs()), power, &evidence)
     }
 
     /// That two users' places are spread alike.
@@ -105,7 +105,7 @@ impl Places {
         }
         let name = format!("written slots of two users are spread alike: {what}");
         let evidence = format!("{} and {} places", sums[0], sums[1]);
-        judged(name, statistic, df, detectable(df, (all / 2.0) as u64), evidence)
+        judged(name, statistic, df, detectable(df, (all / 2.0) as u64), &evidence)
     }
 }
 
@@ -129,20 +129,20 @@ fn contingency(name: &str, pairs: impl Iterator<Item = (u64, u64)>) -> Claim {
     let used = |sums: &[u64]| sums.iter().filter(|&&n| n > 0).count() as f64 - 1.0;
     // One class only leaves nothing to depend on.
     let df = (used(&rows) * used(&columns)).max(1.0);
-    judged(name.to_owned(), statistic, df, detectable(df, all), format!("{all} pairs"))
+    judged(name.to_owned(), statistic, df, detectable(df, all), &format!("{all} pairs"))
 }
 
 fn square(seen: f64, expected: f64) -> f64 {
     (seen - expected).powi(2) / expected
 }
 
-fn judged(name: String, statistic: f64, df: f64, power: String, evidence: String) -> Claim {
+fn judged(name: String, statistic: f64, df: f64, power: String, evidence: &str) -> Claim {
     let p = chi_square_tail(statistic, df);
     let evidence = format!("{evidence}, chi-square {statistic:.1} of {df} degrees of freedom");
-    claim(name, statistic, p, power, evidence)
+    claim(name, statistic, p, power, &evidence)
 }
 
-fn claim(name: String, statistic: f64, p: f64, power: String, evidence: String) -> Claim {
+fn claim(name: String, statistic: f64, p: f64, power: String, evidence: &str) -> Claim {
     let verdict = if p < ALPHA { Verdict::Leak } else { Verdict::Pass };
     let evidence = format!("{evidence}, p = {p:.2e}");
     Claim { name, verdict, statistic: Statistic::Value(statistic), p: Some(p), power, evidence }
@@ -168,23 +168,24 @@ fn chi_square_tail(statistic: f64, df: f64) -> f64 {
     upper_tail(((statistic / df).cbrt() - 1.0 + spread) / spread.sqrt())
 }
 
+/// Chebyshev fit of erfc, from the smallest power on.
+const FIT: [f64; 10] = [
+    -1.265_512_23,
+    1.000_023_68,
+    0.374_091_96,
+    0.096_784_18,
+    -0.186_288_06,
+    0.278_868_07,
+    -1.135_203_98,
+    1.488_515_87,
+    -0.822_152_23,
+    0.170_872_77,
+];
+
 /// The probability that a standard normal exceeds `z`; the relative error is below 2e-7.
 fn upper_tail(z: f64) -> f64 {
     let x = z.abs() / core::f64::consts::SQRT_2;
     let t = 1.0 / (1.0 + 0.5 * x);
-    // Chebyshev fit of erfc, from the smallest power on.
-    const FIT: [f64; 10] = [
-        -1.265_512_23,
-        1.000_023_68,
-        0.374_091_96,
-        0.096_784_18,
-        -0.186_288_06,
-        0.278_868_07,
-        -1.135_203_98,
-        1.488_515_87,
-        -0.822_152_23,
-        0.170_872_77,
-    ];
     let sum = FIT.iter().rev().fold(0.0, |sum, c| sum * t + c);
     let tail = 0.5 * t * (sum - x * x).exp();
     if z >= 0.0 { tail } else { 1.0 - tail }

@@ -112,7 +112,9 @@ impl<C: Choice> RandomMutant<C> {
         self.stash.retain(|(other, _)| *other != block);
         self.stash.push_back((block, plain.to_vec()));
         let mut run = Run::default();
-        slots.iter().for_each(|&slot| run.add_in_place(&self.area, Slot(slot), 1));
+        for &slot in &slots {
+            run.add_in_place(&self.area, Slot(slot), 1);
+        }
         for (nth, &slot) in slots.iter().enumerate() {
             let contents = self.next_contents(slot)?;
             self.version += 1;
@@ -153,13 +155,11 @@ impl<C: Choice> RandomMutant<C> {
             into.copy_from_slice(plain);
             return Ok(());
         }
-        match self.map[block as usize] {
-            Some(slot) => self.fetch(slot, into),
-            None => {
-                into.fill(0);
-                Ok(())
-            }
+        if let Some(slot) = self.map[block as usize] {
+            return self.fetch(slot, into);
         }
+        into.fill(0);
+        Ok(())
     }
 }
 

@@ -27,7 +27,7 @@ fn size(level: Level) -> Size {
             seeds: 1,
             openings: 6,
             many_openings: false,
-            drawn_writes: 20000,
+            drawn_writes: 20_000,
         },
         Level::Ci => Size {
             blocks: 1024,
@@ -37,7 +37,7 @@ fn size(level: Level) -> Size {
             seeds: 2,
             openings: 40,
             many_openings: false,
-            drawn_writes: 60000,
+            drawn_writes: 60_000,
         },
         Level::Release => Size {
             blocks: 4096,
@@ -47,7 +47,7 @@ fn size(level: Level) -> Size {
             seeds: 4,
             openings: 200,
             many_openings: true,
-            drawn_writes: 400000,
+            drawn_writes: 400_000,
         },
     }
 }

@@ -68,9 +68,9 @@ impl<V: Vacancy> RandomSlots<V> {
     }
 
     /// The slot to read for a block that is nowhere in memory.
-    fn slot_to_fetch(&self, tier: usize, block: u64, spot: Spot) -> Option<u64> {
+    fn slot_to_fetch(&self, tier: usize, block: u64, known: Spot) -> Option<u64> {
         let t = &self.tiers[tier];
-        let slot = spot.slot()?;
+        let slot = known.slot()?;
         let in_memory = t.pending.contains_key(&slot) || t.stash.get(block).is_some();
         (!in_memory).then_some(slot)
     }
@@ -80,14 +80,14 @@ impl<V: Vacancy> RandomSlots<V> {
         &self,
         tier: usize,
         block: u64,
-        spot: Spot,
+        known: Spot,
         (entry, sealed): (&[u8], &[u8]),
         into: &mut [u8],
     ) -> Result {
-        let slot = spot.slot().expect("a slot was fetched");
+        let slot = known.slot().expect("a slot was fetched");
         let keys = self.keys.at(tier, super::entry::entry_version(entry));
         let head = keys.open_head(slot, entry);
-        if let Some(head) = head.filter(|h| h.address == block && h.birth == spot.birth)
+        if let Some(head) = head.filter(|h| h.address == block && h.birth == known.birth)
             && keys.open_body(slot, head, entry, sealed, into)
         {
             return Ok(());

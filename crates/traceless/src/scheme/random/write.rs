@@ -241,9 +241,11 @@ impl<V: Vacancy> RandomSlots<V> {
         for (i, Arrival { address, plain }) in arrivals.into_iter().enumerate() {
             let birth = count * births + i as u64;
             let waited = self.tiers[tier].stash.remove(address);
-            if V::KEEPS_RECORD && waited.is_none() {
-                let old = self.spot(tier, address)?.slot();
-                old.into_iter().for_each(|slot| self.tiers[tier].vacancy.release(slot));
+            if V::KEEPS_RECORD
+                && waited.is_none()
+                && let Some(slot) = self.spot(tier, address)?.slot()
+            {
+                self.tiers[tier].vacancy.release(slot);
             }
             let mut counted = waited.map(|block| block.birth);
             if self.is_last_tier(tier) {
@@ -342,7 +344,7 @@ impl<V: Vacancy> RandomSlots<V> {
             return Ok(false);
         }
         match self.spot(tier, head.address) {
-            Ok(spot) => Ok(spot == Spot::at(slot, head.birth)),
+            Ok(known) => Ok(known == Spot::at(slot, head.birth)),
             // Nobody knows any more, so nothing is given up.
             Err(Error::Tampered { .. }) => Ok(true),
             Err(other) => Err(other),
@@ -358,16 +360,12 @@ impl<V: Vacancy> RandomSlots<V> {
         record: &mut [u8],
         body: &mut [u8],
     ) {
-        let head = match self.tiers[tier].stash.record(version, first) {
-            Some(block) => {
-                body.copy_from_slice(&block.plain);
-                Head { address: block.address, birth: block.birth }
-            }
-            None => {
-                body.fill(0);
-                Head::DUMMY
-            }
-        };
+        let mut head = Head::DUMMY;
+        body.fill(0);
+        if let Some(block) = self.tiers[tier].stash.record(version, first) {
+            body.copy_from_slice(&block.plain);
+            head = Head { address: block.address, birth: block.birth };
+        }
         let keys = self.keys.at(tier, version);
         keys.seal(version, STASHED, head, record, body);
         keys.seal_note(self.note(tier, STASHED), record);
@@ -389,14 +387,13 @@ impl<V: Vacancy> RandomSlots<V> {
         let mut changed: Vec<Arrival> = vec![];
         for p in placed {
             let address = p.address / MAP_FAN;
-            let at = match changed.iter().position(|c| c.address == address) {
-                Some(at) => at,
-                None => {
-                    let mut plain = vec![0; MAP_BLOCK_LEN];
-                    self.read_tier(tier + 1, &[Addr(address)], &mut plain)?;
-                    changed.push(Arrival { address, plain });
-                    changed.len() - 1
-                }
+            let at = if let Some(at) = changed.iter().position(|c| c.address == address) {
+                at
+            } else {
+                let mut plain = vec![0; MAP_BLOCK_LEN];
+                self.read_tier(tier + 1, &[Addr(address)], &mut plain)?;
+                changed.push(Arrival { address, plain });
+                changed.len() - 1
             };
             set_entry(&mut changed[at].plain, p.address, p.spot);
         }
