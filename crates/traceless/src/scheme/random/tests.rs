@@ -160,7 +160,11 @@ fn lives_through_crashes<V: Vacancy>(geometry: Geometry, seed: u64) {
     let mut promised = 0;
     for _ in 0..60 {
         let disk = Arc::new(Forgetful::new(bytes, rng.below(60)));
-        if let Ok(mut oram) = rig.open_on::<V>(disk.clone(), false) {
+        let opened = match rig.open_on::<V>(disk.clone(), false) {
+            Err(Error::Store(_)) => None,
+            other => Some(other.expect("a crash is not damage")),
+        };
+        if let Some(mut oram) = opened {
             let found = oram.writes() as usize;
             assert!((promised..=history.len()).contains(&found), "{found} of {promised}");
             history.truncate(found);
