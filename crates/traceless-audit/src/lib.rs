@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`normalise`], [`Epochs`] | what was written between two syncs, however it was cut? |
 //! | [`compare`], [`try_compare`] | are two traces equal, and if not, where do they part? |
+//! | [`Places`] | are the places that were written random, and of nothing else? |
 //! | [`diff`] | what do two copies of one disk reveal? |
 //! | [`Report`] | the verdict, for people and programs |
 //!
@@ -15,10 +16,12 @@
 
 mod compare;
 mod normal;
+mod places;
 mod report;
 mod snapshot;
 
 pub use compare::{Compare, Comparison, Difference, compare, try_compare};
 pub use normal::{Counts, Epoch, Epochs, Stretch, normalise};
+pub use places::{ALPHA, Places};
 pub use report::{Claim, Report, SCHEMA, Statistic, Verdict};
 pub use snapshot::{ChangedRun, SNAPSHOT_BLOCK_LEN, SnapshotDiff, SnapshotError, diff};

@@ -177,7 +177,9 @@ impl Error {
             | Self::Truncated { .. }
             | Self::RolledBack { .. }
             | Self::Scheme(
-                traceless::Error::Tampered { .. } | traceless::Error::RolledBack { .. },
+                traceless::Error::Tampered { .. }
+                | traceless::Error::RolledBack { .. }
+                | traceless::Error::WrongMap { .. },
             ) => Kind::Finding,
             Self::WrongKey
             | Self::KdfLimits { .. }
@@ -204,6 +206,7 @@ impl Error {
             Self::Scheme(e) => match e {
                 traceless::Error::Io(_)
                 | traceless::Error::Store(_)
+                | traceless::Error::StashOverflow { .. }
                 | traceless::Error::Poisoned => Kind::Device,
                 _ => Kind::Usage,
             },

@@ -5,9 +5,12 @@ use crate::error::{Error, Place, Result};
 use crate::oram::{BlockOram, Oram};
 pub use crate::scheme::Facts;
 use crate::scheme::Parts;
+use crate::scheme::datalair::DataLair;
 use crate::scheme::detwo::{DetWo, Geometry};
+use crate::scheme::hive::Hive;
 use crate::scheme::linear::Linear;
 use crate::scheme::plain::Plain;
+use crate::scheme::random;
 use crate::scheme::sq::{self, Sq};
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -35,6 +38,10 @@ pub enum SchemeConfig {
     DetWo(Geometry),
     /// Write-only ORAM that keeps neighbours together.
     Sq(sq::Geometry),
+    /// Random slots, with the map asked which are free.
+    Hive(random::Geometry),
+    /// Random slots, with a record of those that are free.
+    DataLair(random::Geometry),
 }
 
 impl SchemeConfig {
@@ -45,6 +52,8 @@ impl SchemeConfig {
             Self::Linear { .. } => "linear",
             Self::DetWo(_) => "detwo",
             Self::Sq(_) => "sq",
+            Self::Hive(_) => "hive",
+            Self::DataLair(_) => "datalair",
         }
     }
 
@@ -54,6 +63,7 @@ impl SchemeConfig {
             Self::Plain { blocks, .. } | Self::Linear { blocks, .. } => blocks,
             Self::DetWo(geometry) => geometry.blocks,
             Self::Sq(geometry) => geometry.blocks,
+            Self::Hive(geometry) | Self::DataLair(geometry) => geometry.blocks,
         }
     }
 
@@ -63,6 +73,7 @@ impl SchemeConfig {
             Self::Plain { block_len, .. } | Self::Linear { block_len, .. } => block_len,
             Self::DetWo(geometry) => geometry.block_len,
             Self::Sq(geometry) => geometry.block_len,
+            Self::Hive(geometry) | Self::DataLair(geometry) => geometry.block_len,
         }
     }
 
@@ -73,6 +84,7 @@ impl SchemeConfig {
             Self::Linear { blocks, block_len } => Linear::store_len(blocks, block_len),
             Self::DetWo(geometry) => geometry.store_len(),
             Self::Sq(geometry) => geometry.store_len(),
+            Self::Hive(geometry) | Self::DataLair(geometry) => geometry.store_len(),
         }
     }
 
@@ -81,6 +93,7 @@ impl SchemeConfig {
         match self {
             Self::DetWo(geometry) => geometry.areas(),
             Self::Sq(geometry) => geometry.areas(),
+            Self::Hive(geometry) | Self::DataLair(geometry) => geometry.areas(),
             _ => vec![(self.name(), 0, self.store_len())],
         }
     }
@@ -93,6 +106,7 @@ impl SchemeConfig {
             Self::Linear { blocks, .. } => *blocks as f64,
             Self::DetWo(geometry) => geometry.write_amplification(),
             Self::Sq(geometry) => geometry.write_amplification(),
+            Self::Hive(geometry) | Self::DataLair(geometry) => geometry.write_amplification(),
         }
     }
 
@@ -122,6 +136,11 @@ impl SchemeConfig {
                 ..Facts::default()
             },
             Self::Sq(geometry) => geometry.facts(writes),
+            Self::Hive(geometry) | Self::DataLair(geometry) => Facts {
+                map: Some(if geometry.map_tiers == 0 { "memory" } else { "disk" }),
+                map_bytes: geometry.map_memory(),
+                ..Facts::default()
+            },
         }
     }
 
@@ -132,7 +151,15 @@ impl SchemeConfig {
             Self::Linear { block_len, .. } => Ok(Self::Linear { blocks, block_len }),
             Self::DetWo(geometry) => geometry.resized(blocks).map(Self::DetWo),
             Self::Sq(geometry) => geometry.resized(blocks).map(Self::Sq),
+            Self::Hive(geometry) => geometry.resized(blocks).map(Self::Hive),
+            Self::DataLair(geometry) => geometry.resized(blocks).map(Self::DataLair),
         }
+    }
+
+    /// Whether the places it writes are drawn at random. Then traces are equal if the draws are,
+    /// and otherwise look alike only in a statistical sense.
+    pub fn draws_places(&self) -> bool {
+        matches!(self, Self::Hive(_) | Self::DataLair(_))
     }
 
     /// Makes a new one.
@@ -169,6 +196,8 @@ impl SchemeConfig {
             Self::Linear { .. } => Err(NOT_FOR_DISKS),
             Self::DetWo(geometry) => Ok(Box::new(DetWo::create(geometry, parts)?)),
             Self::Sq(geometry) => Ok(Box::new(Sq::create(geometry, parts)?)),
+            Self::Hive(geometry) => Ok(Box::new(Hive::create(geometry, parts)?)),
+            Self::DataLair(geometry) => Ok(Box::new(DataLair::create(geometry, parts)?)),
         }
     }
 
@@ -186,6 +215,10 @@ impl SchemeConfig {
             Self::Linear { .. } => Err(NOT_FOR_DISKS),
             Self::DetWo(geometry) => Ok(Box::new(DetWo::open(geometry, parts, state, progress)?)),
             Self::Sq(geometry) => Ok(Box::new(Sq::open(geometry, parts, state, progress)?)),
+            Self::Hive(geometry) => Ok(Box::new(Hive::open(geometry, parts, state, progress)?)),
+            Self::DataLair(geometry) => {
+                Ok(Box::new(DataLair::open(geometry, parts, state, progress)?))
+            }
         }
     }
 
@@ -202,9 +235,7 @@ impl SchemeConfig {
                 let (opened, lost) = DetWo::salvage(geometry, parts, state, progress)?;
                 Ok((Box::new(opened), lost))
             }
-            Self::Plain { .. } | Self::Linear { .. } | Self::Sq(_) => {
-                Err(Error::NotSalvageable(self.name()))
-            }
+            _ => Err(Error::NotSalvageable(self.name())),
         }
     }
 
@@ -215,6 +246,8 @@ impl SchemeConfig {
             Self::Linear { .. } => Err(NOT_FOR_DISKS),
             Self::DetWo(_) => DetWo::peek_state(state),
             Self::Sq(geometry) => Sq::peek_state(geometry, state),
+            Self::Hive(_) => Hive::peek_state(state),
+            Self::DataLair(_) => DataLair::peek_state(state),
         }
     }
 }

@@ -49,6 +49,25 @@ pub enum Error {
         /// Where.
         place: Place,
     },
+    /// What lies in an area does not add up to the newest map: something that mattered was damaged
+    /// or put back from an older copy, and nobody can tell what.
+    #[error(
+        "the {area} area does not add up: an entry was damaged or was put back from an older \
+             copy"
+    )]
+    WrongMap {
+        /// Name of the area, as in docs/format.md.
+        area: &'static str,
+    },
+    /// More blocks wait for a free slot than there is room for. With honest randomness this never
+    /// happens; the store is as it was, and opening it again lets it go on.
+    #[error("{blocks} blocks wait for a free slot, there is room for {limit}: open it again")]
+    StashOverflow {
+        /// Blocks that wait.
+        blocks: u64,
+        /// How many may.
+        limit: u64,
+    },
     /// The store holds fewer writes than the trusted state has seen.
     #[error("the store went back: it holds {found} writes, at least {expected} were made")]
     RolledBack {

@@ -9,7 +9,7 @@
 //! | [`types`] [`error`] [`rng`] [`clock`] [`trace`] [`durable`] [`oram`] | the ground floor |
 //! | [`store`] | the untrusted side, in bytes, and its slots |
 //! | [`seal`] | keys and authenticated encryption |
-//! | [`scheme`] | the schemes: plain (insecure control), linear, DetWoORAM |
+//! | [`scheme`] | the schemes: plain (insecure control), linear, DetWoORAM, HIVE, DataLair-style |
 //! | [`build`] | a scheme from its configuration |
 //! | `suite` | the tests that every scheme must pass (feature `suite`) |
 //!

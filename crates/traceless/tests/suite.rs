@@ -3,7 +3,7 @@
 
 use traceless::build::SchemeConfig;
 use traceless::scheme::detwo::{Geometry, MapEntries, Refresh};
-use traceless::scheme::sq;
+use traceless::scheme::{random, sq};
 use traceless::suite;
 
 fn detwo(blocks: u64, block_len: usize, refresh: &str, map_tiers: u8) {
@@ -143,4 +143,48 @@ fn detwo_pointers_on_the_store() {
 #[test]
 fn detwo_pointers_in_two_tiers() {
     detwo_pointers(4200, 128, "3/7", 2);
+}
+
+fn random(blocks: u64, block_len: usize, map_tiers: u8) -> random::Geometry {
+    random::Geometry::new(blocks, block_len, map_tiers).unwrap()
+}
+
+#[test]
+fn hive() {
+    suite::conforms(&SchemeConfig::Hive(random(64, 512, 0)));
+}
+
+#[test]
+fn hive_one_block() {
+    suite::conforms(&SchemeConfig::Hive(random(1, 256, 0)));
+}
+
+#[test]
+fn hive_map_on_the_store() {
+    suite::conforms(&SchemeConfig::Hive(random(300, 512, 1)));
+}
+
+#[test]
+fn hive_two_map_tiers() {
+    suite::conforms(&SchemeConfig::Hive(random(2100, 128, 2)));
+}
+
+#[test]
+fn datalair() {
+    suite::conforms(&SchemeConfig::DataLair(random(64, 512, 0)));
+}
+
+#[test]
+fn datalair_two_blocks() {
+    suite::conforms(&SchemeConfig::DataLair(random(2, 256, 0)));
+}
+
+#[test]
+fn datalair_map_on_the_store() {
+    suite::conforms(&SchemeConfig::DataLair(random(300, 512, 1)));
+}
+
+#[test]
+fn datalair_two_map_tiers() {
+    suite::conforms(&SchemeConfig::DataLair(random(2100, 128, 2)));
 }

@@ -43,12 +43,14 @@ pub struct AuditVolumeArgs {
 }
 
 /// What `--scheme` may name.
-pub const SCHEMES: [&str; 12] = [
+pub const SCHEMES: [&str; 17] = [
     "detwo",
     "sq",
     "sq:paper-cadence",
     "linear",
     "plain",
+    "hive",
+    "datalair",
     "mutant:sound",
     "mutant:skips-clean",
     "mutant:literal-wrap",
@@ -56,6 +58,9 @@ pub const SCHEMES: [&str; 12] = [
     "mutant:sound-sq",
     "mutant:keeps-older",
     "mutant:skips-fakes",
+    "mutant:sound-random",
+    "mutant:own-slot",
+    "mutant:prefers-free",
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]

@@ -104,8 +104,8 @@ pub struct CreateArgs {
     /// Bytes that it can hold, with suffix K, M, G or T (binary); rounded up to whole blocks
     #[arg(long, value_parser = parse_size)]
     pub size: u64,
-    /// Which scheme: detwo and sq hide writes, plain is the insecure control. sq keeps neighbours
-    /// together, so that files stay fast to read; detwo writes less
+    /// Which scheme: detwo, sq, hive and datalair hide writes, plain is the insecure control. sq
+    /// keeps neighbours together, so that files stay fast to read; detwo writes less
     #[arg(long, value_enum, default_value = "detwo")]
     pub scheme: SchemeName,
     /// Blocks refreshed per write, as 3, 1/3 or 2.5. A smaller ratio writes less and takes more
@@ -115,7 +115,8 @@ pub struct CreateArgs {
     pub refresh: Option<String>,
     #[command(flatten)]
     pub sq: SqArgs,
-    /// Where the map lies: in memory, 8 bytes a block (sq: about 5), or on the disk
+    /// Where the map lies: in memory, 8 bytes a block (sq: 3 to 5, hive and datalair: 16), or on
+    /// the disk
     #[arg(long, value_enum, default_value = "auto")]
     pub map: MapPlace,
     /// Memory that the map may take before auto puts it on the disk
@@ -180,6 +181,10 @@ pub enum SchemeName {
     Sq,
     /// Encryption in place: the insecure control
     Plain,
+    /// HIVE: random slots. For comparison: slower, and twice the size
+    Hive,
+    /// DataLair-style: random slots, with a record of free ones. For comparison
+    Datalair,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -1,6 +1,7 @@
 //! The claims of a volume's scheme, each with the runs that check it.
 
 use super::grouped;
+use super::places;
 use super::runner::{Length, Session, trace_of};
 use super::target::{BLOCK_LEN, Kind, Subject, Target};
 use super::workload::{Pair, Pattern, Through, mix, pairs};
@@ -27,6 +28,8 @@ pub struct Size {
     pub openings: u64,
     /// Whether to crash also until a scheme has to forget old openings.
     pub many_openings: bool,
+    /// Writes whose places are judged, where they are drawn at random.
+    pub drawn_writes: u64,
 }
 
 /// So many openings, with one write each, are more than a scheme wants to remember.
@@ -52,7 +55,11 @@ pub fn claims(subject: Subject, size: Size, done: &mut dyn FnMut()) -> Result<Ve
     if size.many_openings {
         claims.extend(many_openings(subject, reads)?);
     }
-    claims.push(covers_the_schedule(&targets, subject.hides()));
+    if subject.draws_places() {
+        claims.extend(places::claims(&targets, size.drawn_writes)?);
+    } else {
+        claims.push(covers_the_schedule(&targets, subject.hides()));
+    }
     done();
     claims.push(is_an_array(&targets));
     done();
@@ -66,7 +73,9 @@ pub fn steps(subject: Subject) -> u64 {
 
 /// Runs both sides of a pair on every target. Nothing, if no target can do what the pair needs.
 fn equal_traces(pair: &Pair, targets: &[Target], size: Size, reads: bool) -> Option<Claim> {
-    let name = format!("write traces of equal length are equal: {}", pair.name);
+    let drawn = targets.iter().any(|target| target.drawn_slots().is_some());
+    let traces = if drawn { "write traces of equal length and equal draws" } else { EQUAL_LENGTH };
+    let name = format!("{traces} are equal: {}", pair.name);
     let able = |target: &&Target| {
         let opens = pair.through == Through::Nothing || target.can_reopen();
         opens && (!pair.a.dummies || target.is_for_disks())
@@ -111,6 +120,8 @@ fn many_openings(subject: Subject, reads: bool) -> Result<Option<Claim>> {
     Ok(equal_traces(&Pair { name, ..*pair }, &targets[..1], size, reads))
 }
 
+const EQUAL_LENGTH: &str = "write traces of equal length";
+
 const ONE_EVENT: &str = "one differing event is found";
 
 fn compare_sides(
@@ -120,8 +131,12 @@ fn compare_sides(
     seed: u64,
     reads: bool,
 ) -> Result<(Claim, Counts)> {
-    let a = trace_of(target, pair, pair.a, length, reads, mix(seed, 11))?;
-    let b = trace_of(target, pair, pair.b, length, reads, mix(seed, 12))?;
+    let seeds = [mix(seed, 11), mix(seed, 12)];
+    // Where places are drawn, equal draws must give equal places; otherwise what a scheme draws
+    // differs from user to user, so that no equality comes from it.
+    let draws = if target.drawn_slots().is_some() { [mix(seed, 13); 2] } else { seeds };
+    let a = trace_of(target, pair, pair.a, length, reads, (seeds[0], draws[0]))?;
+    let b = trace_of(target, pair, pair.b, length, reads, (seeds[1], draws[1]))?;
     let found = compare(a, b, Compare { reads, times: false, exact_order: true });
     Ok((Claim::equal_traces("", &found), found.counts_a))
 }
@@ -302,6 +317,8 @@ impl ArrayCheck {
 pub enum Expected {
     /// Traces that differ.
     Leak,
+    /// Places that are not random.
+    Uneven,
     /// Traces that are equal, and blocks that are lost.
     Loss,
     /// That there is nothing to find.
@@ -309,7 +326,7 @@ pub enum Expected {
 }
 
 /// What is planted in every run, what it is called, and what it must show.
-pub const PLANTED: [(Subject, &str, Expected); 9] = [
+pub const PLANTED: [(Subject, &str, Expected); 12] = [
     (Subject::Plain, "the detector catches plain", Expected::Leak),
     (
         Subject::Mutant(Kind::SkipsClean),
@@ -339,6 +356,21 @@ pub const PLANTED: [(Subject, &str, Expected); 9] = [
         "the detector finds nothing in the sound twin of those",
         Expected::Nothing,
     ),
+    (
+        Subject::Mutant(Kind::OwnSlot),
+        "the detector catches a block's own slot among those drawn",
+        Expected::Uneven,
+    ),
+    (
+        Subject::Mutant(Kind::PrefersFree),
+        "the detector catches free slots drawn more often",
+        Expected::Uneven,
+    ),
+    (
+        Subject::Mutant(Kind::SoundRandom),
+        "the detector finds nothing in the sound twin of random slots",
+        Expected::Nothing,
+    ),
 ];
 
 const PLANTED_SIZE: Size = Size {
@@ -349,6 +381,7 @@ const PLANTED_SIZE: Size = Size {
     seeds: 1,
     openings: 3,
     many_openings: false,
+    drawn_writes: 4000,
 };
 
 /// Audits one of [`PLANTED`]. The claim fails if what must be found is not.
@@ -357,12 +390,19 @@ pub fn planted(subject: Subject, name: &str, expected: Expected) -> Result<Claim
     let found: Vec<_> = claims.iter().filter(|c| c.verdict != Verdict::Pass).collect();
     let leaks = found.iter().any(|c| c.verdict == Verdict::Leak);
     let loss = found.iter().find(|c| c.name == ARRAY);
+    let uneven = found.iter().find(|c| c.p.is_some());
     let caught = match expected {
         Expected::Leak => leaks,
+        Expected::Uneven => uneven.is_some(),
         Expected::Loss => !leaks && loss.is_some(),
         Expected::Nothing => found.is_empty(),
     };
-    let shown = loss.filter(|_| expected == Expected::Loss).or(found.first());
+    let shown = match expected {
+        Expected::Loss => loss,
+        Expected::Uneven => uneven,
+        Expected::Leak | Expected::Nothing => None,
+    };
+    let shown = shown.or(found.first());
     let evidence = match shown {
         None => format!("none of {} checks found anything", claims.len()),
         Some(shown) => {
@@ -391,6 +431,7 @@ mod tests {
         seeds: 1,
         openings: 5,
         many_openings: false,
+        drawn_writes: 4000,
     };
 
     fn verdicts(subject: Subject) -> Vec<(String, Verdict, String)> {
@@ -404,8 +445,11 @@ mod tests {
             Subject::Detwo,
             Subject::Sq,
             Subject::Linear,
+            Subject::Hive,
+            Subject::DataLair,
             Subject::Mutant(Kind::Sound),
             Subject::Mutant(Kind::SoundSq),
+            Subject::Mutant(Kind::SoundRandom),
         ] {
             for (name, verdict, evidence) in verdicts(subject) {
                 assert_eq!(verdict, Verdict::Pass, "{subject:?}: {name}: {evidence}");

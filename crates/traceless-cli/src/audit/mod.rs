@@ -7,6 +7,8 @@ mod claims;
 mod compare;
 mod diff;
 mod mutants;
+mod places;
+mod random_mutants;
 mod runner;
 mod sq_mutants;
 mod target;

@@ -25,16 +25,17 @@ pub struct Length {
 /// Batches between two syncs.
 const SYNC_EVERY: u64 = 7;
 
-/// What is seen of `workload`, the side of `pair` that is run with `seed`.
+/// What is seen of `workload`, the side of `pair` that is run with `seed`, by a scheme that draws
+/// with `draws`.
 pub fn trace_of(
     target: &Target,
     pair: &Pair,
     workload: Workload,
     length: Length,
     keeps_reads: bool,
-    seed: u64,
+    (seed, draws): (u64, u64),
 ) -> Result<Vec<Event>> {
-    let mut session = Session::new(target, keeps_reads, seed);
+    let mut session = Session::new(target, keeps_reads, draws);
     let mut user = User { target, pair, workload, seed, written: 0, batches: 0 };
     let mut open = session.create()?;
     let segments = if pair.through == Through::Nothing { 1 } else { length.openings + 1 };
@@ -251,7 +252,7 @@ mod tests {
     fn trace(through: Through) -> Vec<Event> {
         let targets = Subject::Detwo.targets(64, 512).unwrap();
         let pair = Pair { through, ..pairs(Subject::Detwo.hides())[0] };
-        trace_of(&targets[0], &pair, pair.a, LENGTH, false, 1).unwrap()
+        trace_of(&targets[0], &pair, pair.a, LENGTH, false, (1, 1)).unwrap()
     }
 
     fn writes(events: &[Event]) -> usize {

@@ -3,11 +3,13 @@
 use super::mutants::{
     self, CoalescesDuplicates, Fault, LiteralWrap, Mutant, SkipsCleanRefreshes, Sound,
 };
+use super::random_mutants::{self, OwnSlot, PrefersFree, RandomMutant, SoundRandom};
 use super::sq_mutants::{self, KeepsOlder, SkipsFakes, SoundSq, SqFault, SqMutant};
 use traceless::build::SchemeConfig;
 use traceless::scheme::Parts;
 use traceless::scheme::detwo::{Geometry, MapEntries, Refresh};
-use traceless::scheme::sq;
+use traceless::scheme::{random, sq};
+use traceless::store::Layout;
 use traceless::{BlockOram, Hides, Oram, Result};
 
 /// Bytes of a block: those of a volume.
@@ -22,6 +24,8 @@ pub enum Subject {
     SqPaper,
     Linear,
     Plain,
+    Hive,
+    DataLair,
     Mutant(Kind),
 }
 
@@ -35,11 +39,20 @@ pub enum Kind {
     SoundSq,
     KeepsOlder,
     SkipsFakes,
+    SoundRandom,
+    OwnSlot,
+    PrefersFree,
 }
 
 impl Kind {
+    /// Whether it is made of levels, and not of a refresh schedule.
     fn is_sq(self) -> bool {
         matches!(self, Self::SoundSq | Self::KeepsOlder | Self::SkipsFakes)
+    }
+
+    /// Whether it is made of random slots, and not of a refresh schedule.
+    fn is_random(self) -> bool {
+        matches!(self, Self::SoundRandom | Self::OwnSlot | Self::PrefersFree)
     }
 }
 
@@ -52,6 +65,8 @@ impl Subject {
             "sq:paper-cadence" => Self::SqPaper,
             "linear" => Self::Linear,
             "plain" => Self::Plain,
+            "hive" => Self::Hive,
+            "datalair" => Self::DataLair,
             "mutant:sound" => Self::Mutant(Kind::Sound),
             "mutant:skips-clean" => Self::Mutant(Kind::SkipsClean),
             "mutant:literal-wrap" => Self::Mutant(Kind::LiteralWrap),
@@ -59,6 +74,9 @@ impl Subject {
             "mutant:sound-sq" => Self::Mutant(Kind::SoundSq),
             "mutant:keeps-older" => Self::Mutant(Kind::KeepsOlder),
             "mutant:skips-fakes" => Self::Mutant(Kind::SkipsFakes),
+            "mutant:sound-random" => Self::Mutant(Kind::SoundRandom),
+            "mutant:own-slot" => Self::Mutant(Kind::OwnSlot),
+            "mutant:prefers-free" => Self::Mutant(Kind::PrefersFree),
             _ => return None,
         })
     }
@@ -66,9 +84,23 @@ impl Subject {
     /// What its claim covers.
     pub fn hides(self) -> Hides {
         match self {
-            Self::Detwo | Self::Sq | Self::SqPaper | Self::Mutant(_) => Hides::WritesOnly,
+            Self::Detwo
+            | Self::Sq
+            | Self::SqPaper
+            | Self::Hive
+            | Self::DataLair
+            | Self::Mutant(_) => Hides::WritesOnly,
             Self::Linear => Hides::ReadsAndWrites,
             Self::Plain => Hides::Nothing,
+        }
+    }
+
+    /// Whether the places that it writes are drawn at random.
+    pub fn draws_places(self) -> bool {
+        match self {
+            Self::Hive | Self::DataLair => true,
+            Self::Mutant(kind) => kind.is_random(),
+            _ => false,
         }
     }
 
@@ -84,6 +116,15 @@ impl Subject {
             let geometry = Geometry::new(blocks, BLOCK_LEN, Refresh::ONE, map_tiers)?
                 .with_map_entries(MapEntries::Pointers)?;
             Ok(Target { name, made: Made::Scheme(SchemeConfig::DetWo(geometry)) })
+        };
+        let random = |of: fn(random::Geometry) -> SchemeConfig| {
+            let target = |name, blocks, map_tiers| {
+                let geometry = random::Geometry::new(blocks, BLOCK_LEN, map_tiers)?;
+                Ok(Target { name, made: Made::Scheme(of(geometry)) })
+            };
+            let targets =
+                [target("map in memory", blocks, 0), target("map on the store", map_blocks, 1)];
+            targets.into_iter().collect()
         };
         let one = |name, made| Ok(vec![Target { name, made }]);
         let block_len = BLOCK_LEN;
@@ -111,6 +152,9 @@ impl Subject {
                 one("16 blocks", Made::Scheme(SchemeConfig::Linear { blocks: 16, block_len }))
             }
             Self::Mutant(kind) if kind.is_sq() => one("k = 2", Made::Mutant(kind, blocks)),
+            Self::Hive => random(SchemeConfig::Hive),
+            Self::DataLair => random(SchemeConfig::DataLair),
+            Self::Mutant(kind) if kind.is_random() => one("k = 3", Made::Mutant(kind, blocks)),
             Self::Mutant(kind) => one("K = 1", Made::Mutant(kind, blocks)),
         }
     }
@@ -173,7 +217,21 @@ impl Target {
         match &self.made {
             Made::Scheme(config) => config.store_len(),
             Made::Mutant(kind, n) if kind.is_sq() => sq_mutants::store_len(*n, BLOCK_LEN),
+            Made::Mutant(kind, blocks) if kind.is_random() => {
+                random_mutants::layout(*blocks, BLOCK_LEN).len()
+            }
             Made::Mutant(_, blocks) => mutants::store_len(*blocks, BLOCK_LEN),
+        }
+    }
+
+    /// How the slots lie whose places are drawn at random; they begin at 0.
+    pub fn drawn_slots(&self) -> Option<Layout> {
+        match &self.made {
+            Made::Scheme(SchemeConfig::Hive(g) | SchemeConfig::DataLair(g)) => Some(g.slots()),
+            Made::Mutant(kind, blocks) if kind.is_random() => {
+                Some(random_mutants::layout(*blocks, BLOCK_LEN))
+            }
+            _ => None,
         }
     }
 
@@ -263,6 +321,9 @@ impl Target {
             Made::Mutant(Kind::SoundSq, n) => sq_mutant::<SoundSq>(*n, &parts),
             Made::Mutant(Kind::KeepsOlder, n) => sq_mutant::<KeepsOlder>(*n, &parts),
             Made::Mutant(Kind::SkipsFakes, n) => sq_mutant::<SkipsFakes>(*n, &parts),
+            Made::Mutant(Kind::SoundRandom, n) => random_mutant::<SoundRandom>(*n, parts),
+            Made::Mutant(Kind::OwnSlot, n) => random_mutant::<OwnSlot>(*n, parts),
+            Made::Mutant(Kind::PrefersFree, n) => random_mutant::<PrefersFree>(*n, parts),
         })
     }
 
@@ -283,6 +344,10 @@ fn mutant<F: Fault + 'static>(blocks: u64, parts: &Parts) -> Open {
 
 fn sq_mutant<F: SqFault + 'static>(blocks: u64, parts: &Parts) -> Open {
     Open::Other(Box::new(SqMutant::<F>::create(blocks, BLOCK_LEN, parts)))
+}
+
+fn random_mutant<C: random_mutants::Choice + 'static>(blocks: u64, parts: Parts) -> Open {
+    Open::Other(Box::new(RandomMutant::<C>::create(blocks, BLOCK_LEN, parts)))
 }
 
 #[cfg(test)]

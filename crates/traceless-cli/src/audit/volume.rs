@@ -27,6 +27,7 @@ fn size(level: Level) -> Size {
             seeds: 1,
             openings: 6,
             many_openings: false,
+            drawn_writes: 20_000,
         },
         Level::Ci => Size {
             blocks: 1024,
@@ -36,6 +37,7 @@ fn size(level: Level) -> Size {
             seeds: 2,
             openings: 40,
             many_openings: false,
+            drawn_writes: 60_000,
         },
         Level::Release => Size {
             blocks: 4096,
@@ -45,6 +47,7 @@ fn size(level: Level) -> Size {
             seeds: 4,
             openings: 200,
             many_openings: true,
+            drawn_writes: 400_000,
         },
     }
 }
@@ -159,6 +162,18 @@ mod tests {
     }
 
     #[test]
+    fn random_slots_pass_with_statistics() {
+        for scheme in ["hive", "datalair"] {
+            let (code, report) = report(&["volume", "--scheme", scheme, "--level", "quick"]);
+            assert_eq!(code, CLEAN, "{report:#}");
+            let claims = report["claims"].as_array().unwrap();
+            let judged: Vec<f64> = claims.iter().filter_map(|c| c["p"].as_f64()).collect();
+            assert_eq!(judged.len(), 2 * (3 * 5), "{report:#}");
+            assert!(judged.iter().all(|&p| (0.0..=1.0).contains(&p)));
+        }
+    }
+
+    #[test]
     fn plain_leaks_with_evidence() {
         let (code, report) = report(&["volume", "--scheme", "plain", "--level", "quick"]);
         assert_eq!((code, &report["verdict"]), (FOUND, &"leak".into()));
@@ -178,6 +193,8 @@ mod tests {
             ("mutant:skips-fakes", "leak"),
             ("mutant:keeps-older", "fault"),
             ("sq:paper-cadence", "leak"),
+            ("mutant:own-slot", "leak"),
+            ("mutant:prefers-free", "leak"),
         ] {
             let (code, report) = report(&["volume", "--scheme", name, "--level", "quick"]);
             assert_eq!((code, &report["verdict"]), (FOUND, &verdict.into()), "{name}");

@@ -7,7 +7,7 @@ use crate::output::{Meter, say, say_json};
 use serde::Serialize;
 use traceless::build::SchemeConfig;
 use traceless::scheme::detwo::{Geometry, MapEntries, Refresh};
-use traceless::scheme::sq;
+use traceless::scheme::{random, sq};
 use traceless_volume::volume::{CreateOptions, create, uuid_text};
 
 /// Bytes of a block.
@@ -91,6 +91,10 @@ pub fn scheme(args: &CreateArgs) -> Result<SchemeConfig, Failure> {
         return Err(Failure::usage("--size 0: a volume must hold something"));
     }
     let blocks = args.size.div_ceil(BLOCK_LEN as u64);
+    let has_refresh = matches!(args.scheme, SchemeName::Detwo | SchemeName::Sq);
+    if !has_refresh && args.refresh.is_some() {
+        return Err(Failure::usage("--refresh goes with --scheme detwo or sq"));
+    }
     if args.scheme != SchemeName::Sq {
         refuse_flags_of_sq(&args.sq)?;
     }
@@ -98,36 +102,44 @@ pub fn scheme(args: &CreateArgs) -> Result<SchemeConfig, Failure> {
         return Err(Failure::usage("--map-entries goes with --scheme detwo"));
     }
     match args.scheme {
-        SchemeName::Plain if args.refresh.is_some() => {
-            Err(Failure::usage("--refresh goes with --scheme detwo or sq"))
-        }
+        SchemeName::Detwo => detwo(args, blocks).map(SchemeConfig::DetWo),
+        SchemeName::Sq => sq(args, blocks).map(SchemeConfig::Sq),
         SchemeName::Plain => Ok(SchemeConfig::Plain { blocks, block_len: BLOCK_LEN }),
-        SchemeName::Detwo => detwo(args, blocks),
-        SchemeName::Sq => sq(args, blocks),
+        SchemeName::Hive => random(args, blocks).map(SchemeConfig::Hive),
+        SchemeName::Datalair => random(args, blocks).map(SchemeConfig::DataLair),
     }
 }
 
-fn detwo(args: &CreateArgs, blocks: u64) -> Result<SchemeConfig, Failure> {
+fn detwo(args: &CreateArgs, blocks: u64) -> Result<Geometry, Failure> {
     let refresh = match &args.refresh {
         Some(text) => Refresh::parse(text).map_err(Failure::usage)?,
         None => Refresh::ONE,
     };
-    let tiers = match args.map {
-        MapPlace::Auto => Geometry::map_tiers_for(blocks, args.map_memory),
-        MapPlace::Memory => 0,
-        MapPlace::Disk => Geometry::map_tiers_for(blocks, args.map_memory).max(1),
-    };
+    let tiers = map_tiers(args.map, Geometry::map_tiers_for(blocks, args.map_memory));
     let entries = match args.map_entries {
         None | Some(MapKind::Counts) => MapEntries::Counts,
         Some(MapKind::Pointers) => MapEntries::Pointers,
     };
-    let geometry = Geometry::new(blocks, BLOCK_LEN, refresh, tiers)
+    Geometry::new(blocks, BLOCK_LEN, refresh, tiers)
         .and_then(|g| g.with_map_entries(entries))
-        .map_err(Failure::usage)?;
-    Ok(SchemeConfig::DetWo(geometry))
+        .map_err(Failure::usage)
 }
 
-fn sq(args: &CreateArgs, blocks: u64) -> Result<SchemeConfig, Failure> {
+fn random(args: &CreateArgs, blocks: u64) -> Result<random::Geometry, Failure> {
+    let tiers = map_tiers(args.map, random::Geometry::map_tiers_for(blocks, args.map_memory));
+    random::Geometry::new(blocks, BLOCK_LEN, tiers).map_err(Failure::usage)
+}
+
+/// Tiers of the map on the disk, if `fitting` keep the rest within the budget.
+fn map_tiers(place: MapPlace, fitting: u8) -> u8 {
+    match place {
+        MapPlace::Auto => fitting,
+        MapPlace::Memory => 0,
+        MapPlace::Disk => fitting.max(1),
+    }
+}
+
+fn sq(args: &CreateArgs, blocks: u64) -> Result<sq::Geometry, Failure> {
     let flags = &args.sq;
     let cadence = match flags.cadence {
         CadenceName::Strict => sq::Cadence::Strict,
@@ -160,7 +172,7 @@ fn sq(args: &CreateArgs, blocks: u64) -> Result<SchemeConfig, Failure> {
     let shape = shape(on_disk).map_err(Failure::usage)?;
     let geometry = sq::Geometry { cadence, amortized: flags.amortized, ..shape };
     geometry.check().map_err(Failure::usage)?;
-    Ok(SchemeConfig::Sq(geometry))
+    Ok(geometry)
 }
 
 fn refuse_flags_of_sq(flags: &SqArgs) -> Result<(), Failure> {

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use std::path::PathBuf;
 use traceless::build::SchemeConfig;
 use traceless::scheme::detwo::{Geometry, MapEntries, Refresh};
-use traceless::scheme::sq;
+use traceless::scheme::{random, sq};
 
 /// Bytes of the header.
 pub const HEADER_LEN: usize = 4096;
@@ -131,6 +131,8 @@ impl Header {
 const KIND_PLAIN: u16 = 1;
 const KIND_DETWO: u16 = 2;
 const KIND_SQ: u16 = 3;
+const KIND_HIVE: u16 = 4;
+const KIND_DATALAIR: u16 = 5;
 
 /// What the map keeps.
 const COUNTS: u32 = 0;
@@ -166,6 +168,12 @@ fn encode_scheme(scheme: &SchemeConfig, out: &mut [u8]) {
             out[29] = u8::from(g.map == sq::MapPlace::Disk);
             out[30] = u8::from(g.cadence == sq::Cadence::Paper);
             out[31] = u8::from(g.amortized);
+            out[32..40].copy_from_slice(&g.unsynced_max.to_le_bytes());
+        }
+        SchemeConfig::Hive(g) | SchemeConfig::DataLair(g) => {
+            let hive = matches!(scheme, SchemeConfig::Hive(_));
+            put(if hive { KIND_HIVE } else { KIND_DATALAIR }, 40);
+            out[28..32].copy_from_slice(&u32::from(g.map_tiers).to_le_bytes());
             out[32..40].copy_from_slice(&g.unsynced_max.to_le_bytes());
         }
         SchemeConfig::Linear { .. } => unreachable!("no volume is made of it"),
@@ -206,6 +214,18 @@ fn decode_scheme(record: &[u8]) -> Result<SchemeConfig> {
             geometry.check().map_err(damaged)?;
             Ok(SchemeConfig::Sq(geometry))
         }
+        kind @ (KIND_HIVE | KIND_DATALAIR) => {
+            let geometry = random::Geometry {
+                blocks,
+                block_len,
+                map_tiers: u8::try_from(u32_at(record, 28)).map_err(|_| Error::HeaderDamaged)?,
+                unsynced_max: u64_at(record, 32),
+            };
+            geometry.check().map_err(damaged)?;
+            let is_hive = kind == KIND_HIVE;
+            let scheme = if is_hive { SchemeConfig::Hive } else { SchemeConfig::DataLair };
+            Ok(scheme(geometry))
+        }
         kind => Err(Error::Features(u64::from(kind) << 32)),
     }
 }
@@ -240,12 +260,15 @@ mod tests {
         let wishes = sq::Wishes { map_on_disk: true, ..sq::Wishes::default() };
         let disk = sq::Geometry::new(1000, 4096, wishes).unwrap();
         let paper = sq::Geometry { cadence: sq::Cadence::Paper, amortized: true, ..disk };
+        let random = random::Geometry::new(1000, 4096, 1).unwrap();
         for scheme in [
             SchemeConfig::DetWo(geometry),
             SchemeConfig::DetWo(pointers),
             SchemeConfig::Plain { blocks: 9, block_len: 4096 },
             SchemeConfig::Sq(sq::Geometry::new(1000, 4096, sq::Wishes::default()).unwrap()),
             SchemeConfig::Sq(paper),
+            SchemeConfig::Hive(random),
+            SchemeConfig::DataLair(random),
         ] {
             let keys = Keys::for_fuzzing();
             let new = Header::new([5; 16], Features::default(), scheme);

@@ -1,11 +1,14 @@
 //! The schemes. Each is an [`Oram`](crate::oram::Oram) over a store.
 
+pub mod datalair;
 pub mod detwo;
+pub mod hive;
 pub mod linear;
 mod log;
 pub mod openings;
 pub mod plain;
 mod pool;
+pub mod random;
 pub mod sq;
 
 use crate::durable::Vault;

@@ -1,0 +1,198 @@
+//! Schemes of random slots with one fault each in how slots are chosen.
+//!
+//! They write in place and keep their map in memory. Without a fault ([`SoundRandom`]) they pass,
+//! so what is found in the others is the fault.
+
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use traceless::error::{Error, Place};
+use traceless::oram::check_request;
+use traceless::rng::Rng;
+use traceless::scheme::Parts;
+use traceless::seal::{Aead, Sealer, TAG_LEN};
+use traceless::store::{Area, Layout, Run, Store};
+use traceless::{Addr, Hides, Oram, Result, Slot};
+
+/// Slots written anew at each write.
+const DRAWS: usize = 3;
+
+/// How the first slot of a write is chosen; the others are always drawn at random.
+pub trait Choice: Send + Sync {
+    /// The slot, of `slots`, for a block that is in slot `own` now; `taken` tells live slots.
+    fn choose(rng: &mut dyn Rng, slots: u64, own: Option<u64>, taken: &[Option<u64>]) -> u64;
+}
+
+/// No fault: any slot.
+pub struct SoundRandom;
+
+impl Choice for SoundRandom {
+    fn choose(rng: &mut dyn Rng, slots: u64, _: Option<u64>, _: &[Option<u64>]) -> u64 {
+        rng.below(slots)
+    }
+}
+
+/// Writes the slot that its block is in, so that the stash stays empty; and whoever writes one
+/// block again and again is seen.
+pub struct OwnSlot;
+
+impl Choice for OwnSlot {
+    fn choose(rng: &mut dyn Rng, slots: u64, own: Option<u64>, _: &[Option<u64>]) -> u64 {
+        own.unwrap_or_else(|| rng.below(slots))
+    }
+}
+
+/// Draws one slot among the free ones, so that no stash is needed; and which are free is seen.
+pub struct PrefersFree;
+
+impl Choice for PrefersFree {
+    fn choose(rng: &mut dyn Rng, slots: u64, _: Option<u64>, taken: &[Option<u64>]) -> u64 {
+        loop {
+            let slot = rng.below(slots);
+            if taken[slot as usize].is_none() {
+                return slot;
+            }
+        }
+    }
+}
+
+/// The scheme that chooses by `C`. It cannot be opened again.
+pub struct RandomMutant<C> {
+    blocks: u64,
+    store: Arc<dyn Store>,
+    area: Area,
+    sealer: Aead,
+    rng: Box<dyn Rng>,
+    /// The slot of each block, the block of each slot, and each slot's version.
+    map: Vec<Option<u64>>,
+    taken: Vec<Option<u64>>,
+    versions: Vec<u64>,
+    version: u64,
+    stash: VecDeque<(u64, Vec<u8>)>,
+    choice: PhantomData<C>,
+}
+
+/// Two slots for each block.
+pub fn layout(blocks: u64, block_len: usize) -> Layout {
+    Layout { slots: 2 * blocks, body_len: block_len, entry_len: 64, stripe_slots: 64 }
+}
+
+impl<C: Choice> RandomMutant<C> {
+    /// Makes a new one; every block reads as zeros.
+    pub fn create(blocks: u64, block_len: usize, parts: Parts) -> Self {
+        let layout = layout(blocks, block_len);
+        let slots = layout.slots as usize;
+        Self {
+            blocks,
+            area: Area::new(parts.store.clone(), parts.first, layout, "slots"),
+            store: parts.store,
+            sealer: Aead::new(&parts.key.derive(&[b"random mutant"])),
+            rng: parts.rng,
+            map: vec![None; blocks as usize],
+            taken: vec![None; slots],
+            versions: vec![0; slots],
+            version: 0,
+            stash: VecDeque::new(),
+            choice: PhantomData,
+        }
+    }
+
+    fn write_one(&mut self, block: u64, plain: &[u8]) -> Result {
+        let own = self.map[block as usize];
+        let mut slots = vec![C::choose(&mut *self.rng, self.area.slots(), own, &self.taken)];
+        while slots.len() < DRAWS {
+            let slot = self.rng.below(self.area.slots());
+            if !slots.contains(&slot) {
+                slots.push(slot);
+            }
+        }
+        if let Some(slot) = self.map[block as usize].take() {
+            self.taken[slot as usize] = None;
+        }
+        self.stash.retain(|(other, _)| *other != block);
+        self.stash.push_back((block, plain.to_vec()));
+        let mut run = Run::default();
+        for &slot in &slots {
+            run.add_in_place(&self.area, Slot(slot), 1);
+        }
+        for (nth, &slot) in slots.iter().enumerate() {
+            let contents = self.next_contents(slot)?;
+            self.version += 1;
+            self.versions[slot as usize] = self.version;
+            let (entry, body) = run.slot_mut(nth);
+            entry.fill(0);
+            self.sealer.seal(self.version, &[], &contents, body, &mut entry[..TAG_LEN]);
+        }
+        run.write(&*self.store)
+    }
+
+    /// What a slot is written anew with.
+    fn next_contents(&mut self, slot: u64) -> Result<Vec<u8>> {
+        let mut contents = vec![0; self.block_len()];
+        if self.taken[slot as usize].is_some() {
+            self.fetch(slot, &mut contents)?;
+        } else if let Some((block, plain)) = self.stash.pop_front() {
+            self.taken[slot as usize] = Some(block);
+            self.map[block as usize] = Some(slot);
+            contents = plain;
+        }
+        Ok(contents)
+    }
+
+    fn fetch(&self, slot: u64, into: &mut [u8]) -> Result {
+        let mut run = Run::default();
+        run.add(&self.area, Slot(slot), 1);
+        run.read(&*self.store)?;
+        let (entry, body) = run.slot(0);
+        let place = Place { area: self.area.name(), slot, block: None };
+        self.sealer
+            .open(self.versions[slot as usize], &[], body, &entry[..TAG_LEN], into)
+            .map_err(|_| Error::Tampered { place })
+    }
+
+    fn read_one(&self, block: u64, into: &mut [u8]) -> Result {
+        if let Some((_, plain)) = self.stash.iter().find(|(other, _)| *other == block) {
+            into.copy_from_slice(plain);
+            return Ok(());
+        }
+        if let Some(slot) = self.map[block as usize] {
+            return self.fetch(slot, into);
+        }
+        into.fill(0);
+        Ok(())
+    }
+}
+
+impl<C: Choice> Oram for RandomMutant<C> {
+    fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    fn block_len(&self) -> usize {
+        self.area.layout().body_len
+    }
+
+    fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result {
+        check_request(self.blocks, self.block_len(), addrs, into.len())?;
+        let mut blocks = addrs.iter().zip(into.chunks_exact_mut(self.block_len()));
+        blocks.try_for_each(|(addr, block)| self.read_one(addr.0, block))
+    }
+
+    fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
+        check_request(self.blocks, self.block_len(), addrs, from.len())?;
+        let mut blocks = addrs.iter().zip(from.chunks_exact(self.block_len()));
+        blocks.try_for_each(|(addr, block)| self.write_one(addr.0, block))
+    }
+
+    fn sync(&mut self) -> Result {
+        self.store.sync()
+    }
+
+    fn hides(&self) -> Hides {
+        Hides::WritesOnly
+    }
+
+    fn close(&mut self) -> Result {
+        self.sync()
+    }
+}

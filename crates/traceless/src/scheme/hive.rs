@@ -1,0 +1,34 @@
+//! HIVE: a write-only ORAM that writes random slots and asks the map whether one is free.
+//!
+//! The entry of a slot says whose contents it holds (the *reverse map*, sealed). A slot is free if
+//! it was never written, or if the map has that block elsewhere, or if newer contents of it wait in
+//! the stash. So each of the k slots drawn is read, and where the map lies on the store, so are the
+//! map blocks of what is found in them.
+//!
+//! Work: E.-O. Blass, T. Mayberry, G. Noubir, K. Onarlioglu: Toward Robust Hidden Volumes Using
+//! Write-Only Oblivious RAM, CCS 2014. docs/papers.md lists what differs. The machinery, crash
+//! safety and freshness are those of [`random`](super::random).
+
+use super::random::{RandomSlots, Vacancy};
+
+/// The scheme. See the [module](self).
+pub type Hive = RandomSlots<ReverseMap>;
+
+/// No record of free slots: entries and map are asked.
+pub struct ReverseMap;
+
+impl Vacancy for ReverseMap {
+    const KEEPS_RECORD: bool = false;
+
+    fn new(_: u64) -> Self {
+        Self
+    }
+
+    fn is_free(&self, _: u64) -> Option<bool> {
+        None
+    }
+
+    fn fill(&mut self, _: u64) {}
+
+    fn release(&mut self, _: u64) {}
+}

@@ -1,0 +1,186 @@
+//! What is sealed: the entry of a slot, and the record of it in the journal.
+//!
+//! A record is the slot's entry and body byte for byte, so that a write that a crash cut short is
+//! finished by copying; beside them stands, sealed, what only recovery needs.
+
+use crate::scheme::log::DUMMY;
+use crate::seal::{Aead, Sealer, TAG_LEN};
+use core::ops::Range;
+
+/// Bytes of an entry: version, sealed address and birth, their tag, the body's tag, spare.
+pub(super) const ENTRY_LEN: usize = 64;
+
+/// Slots whose entries fill one 4 KiB header.
+pub(super) const STRIPE: u64 = 4096 / ENTRY_LEN as u64;
+
+/// Bytes of a record's entry: the slot's, then sealed slot, synced count and fingerprint, and a
+/// tag.
+pub(super) const RECORD_LEN: usize = 128;
+
+/// Records whose entries fill one 4 KiB header.
+pub(super) const RECORD_STRIPE: u64 = 4096 / RECORD_LEN as u64;
+
+/// The slot of a record whose block is in the stash.
+pub(super) const STASHED: u64 = u64::MAX;
+
+const HEAD: Range<usize> = 8..24;
+const HEAD_TAG: Range<usize> = 24..24 + TAG_LEN;
+const BODY_TAG: Range<usize> = 40..40 + TAG_LEN;
+const NOTE: Range<usize> = 64..96;
+const NOTE_TAG: Range<usize> = 96..96 + TAG_LEN;
+
+/// The sealers of one tier in one opening.
+pub(super) struct TierKeys {
+    pub head: Aead,
+    pub body: Aead,
+    pub note: Aead,
+}
+
+/// What an entry says of its body.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Head {
+    /// Which block, or `DUMMY`.
+    pub address: u64,
+    /// Which contents of that block: each has a number of its own, larger than those before.
+    pub birth: u64,
+}
+
+impl Head {
+    /// Of a body that is nobody's.
+    pub const DUMMY: Self = Self { address: DUMMY, birth: 0 };
+}
+
+/// What a record says beside its slot's entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Note {
+    /// Where it belongs, or `STASHED`.
+    pub slot: u64,
+    /// Writes that were synced when it was made.
+    pub synced: u64,
+    /// Of its tier, after it.
+    pub fingerprint: u128,
+}
+
+impl TierKeys {
+    /// Seals what `slot` holds from version `version` on: `body` in place, and its entry.
+    pub fn seal(&self, version: u64, slot: u64, head: Head, entry: &mut [u8], body: &mut [u8]) {
+        self.seal_head(version, slot, head, entry);
+        let bound = bound_of(slot, head.address);
+        self.body.seal_in_place(version, &bound, body, &mut entry[BODY_TAG]);
+    }
+
+    /// Seals the entry alone, for a body that is lost. Returns where the body's tag belongs.
+    pub fn seal_head<'a>(
+        &self,
+        version: u64,
+        slot: u64,
+        head: Head,
+        entry: &'a mut [u8],
+    ) -> &'a mut [u8] {
+        entry[..ENTRY_LEN].fill(0);
+        entry[..8].copy_from_slice(&version.to_le_bytes());
+        let plain = bound_of(head.address, head.birth);
+        let (sealed, tag) = entry[HEAD.start..HEAD_TAG.end].split_at_mut(HEAD.len());
+        self.head.seal(version, &slot.to_le_bytes(), &plain, sealed, tag);
+        &mut entry[BODY_TAG]
+    }
+
+    /// What the entry of `slot` says, if it is one of these keys.
+    pub fn open_head(&self, slot: u64, entry: &[u8]) -> Option<Head> {
+        let mut plain = [0; 16];
+        let version = entry_version(entry);
+        self.head
+            .open(version, &slot.to_le_bytes(), &entry[HEAD], &entry[HEAD_TAG], &mut plain)
+            .ok()?;
+        Some(Head { address: word(&plain), birth: word(&plain[8..]) })
+    }
+
+    /// Opens the body of an entry that was opened. Whether it did.
+    pub fn open_body(
+        &self,
+        slot: u64,
+        head: Head,
+        entry: &[u8],
+        sealed: &[u8],
+        into: &mut [u8],
+    ) -> bool {
+        let bound = bound_of(slot, head.address);
+        self.body.open(entry_version(entry), &bound, sealed, &entry[BODY_TAG], into).is_ok()
+    }
+
+    /// Seals the rest of a record, whose slot's entry is there.
+    pub fn seal_note(&self, note: Note, record: &mut [u8]) {
+        let mut plain = [0; 32];
+        plain[..8].copy_from_slice(&note.slot.to_le_bytes());
+        plain[8..16].copy_from_slice(&note.synced.to_le_bytes());
+        plain[16..].copy_from_slice(&note.fingerprint.to_le_bytes());
+        let version = entry_version(record);
+        record[NOTE.start..].fill(0);
+        let (sealed, tag) = record[NOTE.start..NOTE_TAG.end].split_at_mut(NOTE.len());
+        self.note.seal(version, &[], &plain, sealed, tag);
+    }
+
+    /// The rest of a record, if it is one of these keys.
+    pub fn open_note(&self, record: &[u8]) -> Option<Note> {
+        let mut plain = [0; 32];
+        let version = entry_version(record);
+        self.note.open(version, &[], &record[NOTE], &record[NOTE_TAG], &mut plain).ok()?;
+        let fingerprint = u128::from_le_bytes(plain[16..].try_into().expect("16 bytes"));
+        Some(Note { slot: word(&plain), synced: word(&plain[8..]), fingerprint })
+    }
+}
+
+/// The version that an entry, or a record, claims.
+pub(super) fn entry_version(entry: &[u8]) -> u64 {
+    word(entry)
+}
+
+fn bound_of(a: u64, b: u64) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&a.to_le_bytes());
+    bytes[8..].copy_from_slice(&b.to_le_bytes());
+    bytes
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seal::Secret;
+
+    fn keys() -> TierKeys {
+        let key = |n| Aead::new(&Secret::from_bytes([n; 32]));
+        TierKeys { head: key(1), body: key(2), note: key(3) }
+    }
+
+    #[test]
+    fn a_record_comes_back_and_refuses_another_place() {
+        let (keys, head) = (keys(), Head { address: 5, birth: 9 });
+        let note = Note { slot: 7, synced: 3, fingerprint: 1 << 100 };
+        let (mut record, mut body) = ([0xff; RECORD_LEN], [6; 64]);
+        keys.seal(40, 7, head, &mut record, &mut body);
+        keys.seal_note(note, &mut record);
+        assert_eq!(entry_version(&record), 40);
+        assert_eq!(keys.open_head(7, &record), Some(head));
+        assert_eq!(keys.open_head(8, &record), None);
+        assert_eq!(keys.open_note(&record), Some(note));
+        let mut plain = [0; 64];
+        assert!(keys.open_body(7, head, &record, &body, &mut plain));
+        assert_eq!(plain, [6; 64]);
+        assert!(!keys.open_body(8, head, &record, &body, &mut plain));
+        let other = Head { address: 6, ..head };
+        assert!(!keys.open_body(7, other, &record, &body, &mut plain));
+        for at in 0..RECORD_LEN {
+            let mut flipped = record;
+            flipped[at] ^= 1;
+            let whole = keys.open_head(7, &flipped).is_some()
+                && keys.open_body(7, head, &flipped, &body, &mut plain)
+                && keys.open_note(&flipped).is_some();
+            // The rest of each part is spare.
+            assert_eq!(whole, (56..64).contains(&at) || at >= 112, "byte {at}");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Sizes of everything that a scheme of random slots keeps on its store.
+
+use super::entry::{ENTRY_LEN, RECORD_LEN, RECORD_STRIPE, STRIPE};
+use crate::error::{Error, Result};
+use crate::store::Layout;
+use alloc::vec::Vec;
+
+/// Slots drawn and written anew at each write, k.
+pub const DRAWS: u64 = 3;
+
+/// Slots for each logical block. With half of them free, a write finds 1.5 free ones on average
+/// and needs one: the stash stays small.
+pub const SLOTS_PER_BLOCK: u64 = 2;
+
+/// Blocks whose places one map block holds; its length is sixteen times that.
+pub const MAP_FAN: u64 = 32;
+
+/// Tiers of the map that may lie on the store.
+pub const MAP_TIERS_MAX: u8 = 3;
+
+/// Writes between two syncs, at most: what they have journalled is kept in memory.
+pub const UNSYNCED_MAX: u64 = 1024;
+
+/// Logical blocks, at most.
+pub const BLOCKS_MAX: u64 = 1 << 46;
+
+/// Names of each tier's two areas.
+pub(super) const AREA_NAMES: [[&str; 2]; MAP_TIERS_MAX as usize + 1] = [
+    ["slots", "journal"],
+    ["map 1 slots", "map 1 journal"],
+    ["map 2 slots", "map 2 journal"],
+    ["map 3 slots", "map 3 journal"],
+];
+
+/// The parameters that the scheme is made from. All of them are public.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    /// Logical blocks, N.
+    pub blocks: u64,
+    /// Bytes of a block.
+    pub block_len: usize,
+    /// Tiers of the map on the store; 0 keeps the whole map in memory, 16 bytes a block.
+    pub map_tiers: u8,
+    /// Writes between two syncs at most, S.
+    pub unsynced_max: u64,
+}
+
+impl Geometry {
+    /// A geometry with an interval between syncs of a 32nd of the blocks, at most
+    /// [`UNSYNCED_MAX`].
+    pub fn new(blocks: u64, block_len: usize, map_tiers: u8) -> Result<Self> {
+        let unsynced_max = (blocks / 32).clamp(1, UNSYNCED_MAX);
+        let geometry = Self { blocks, block_len, map_tiers, unsynced_max };
+        geometry.check()?;
+        Ok(geometry)
+    }
+
+    /// The same for another number of blocks. A map that lies on the store gets as many tiers as
+    /// keep the rest of it as small as it was.
+    pub fn resized(&self, blocks: u64) -> Result<Self> {
+        let tiers = match self.map_tiers {
+            0 => 0,
+            tiers => Self::map_tiers_for(blocks, self.map_memory()).max(tiers),
+        };
+        Self::new(blocks, self.block_len, tiers)
+    }
+
+    /// Refuses what cannot work, so that saved parameters may be trusted afterwards.
+    pub fn check(&self) -> Result {
+        if self.blocks == 0 || self.blocks > BLOCKS_MAX {
+            return Err(Error::Geometry("there must be 1 to 2^46 blocks"));
+        }
+        if !(64..=1 << 20).contains(&self.block_len) || !self.block_len.is_power_of_two() {
+            return Err(Error::Geometry("a block has 64 bytes to 1 MiB, a power of two"));
+        }
+        let slot_len = self.block_len as u128 + 512;
+        let journal = u128::from(4 * UNSYNCED_MAX * 2 * DRAWS) * slot_len;
+        if u128::from(self.blocks * SLOTS_PER_BLOCK) * slot_len * 2 + journal > 1 << 62 {
+            return Err(Error::Geometry("the image would be larger than 4 EiB"));
+        }
+        if self.map_tiers > MAP_TIERS_MAX {
+            return Err(Error::Geometry("more map tiers than 3"));
+        }
+        if self.unsynced_max == 0 || self.unsynced_max > UNSYNCED_MAX {
+            return Err(Error::Geometry("writes between two syncs must be 1 to 1024"));
+        }
+        Ok(())
+    }
+
+    /// Bytes that all areas take together.
+    pub fn store_len(&self) -> u64 {
+        self.tiers().iter().map(|t| t.slots.len() + t.journal.len()).sum()
+    }
+
+    /// Name, first byte and length of each area, in order. Public.
+    pub fn areas(&self) -> Vec<(&'static str, u64, u64)> {
+        let mut at = 0;
+        let mut list = Vec::new();
+        for (tier, names) in self.tiers().iter().zip(AREA_NAMES) {
+            for (name, len) in names.into_iter().zip([tier.slots.len(), tier.journal.len()]) {
+                list.push((name, at, len));
+                at += len;
+            }
+        }
+        list
+    }
+
+    /// How the slots of the user's blocks lie; their area is the first.
+    pub fn slots(&self) -> Layout {
+        TierGeometry::new(self, 0).slots
+    }
+
+    /// Bytes written to the store per byte written by the user, headers left out: each slot goes to
+    /// the journal, then to its place.
+    pub fn write_amplification(&self) -> f64 {
+        let written = |t: &TierGeometry| (t.records + DRAWS) as f64 * t.slots.body_len as f64;
+        self.tiers().iter().map(written).sum::<f64>() / self.block_len as f64
+    }
+
+    /// Bytes of memory that the map takes when it is open.
+    pub fn map_memory(&self) -> u64 {
+        self.tier_blocks(self.map_tiers) * 16
+    }
+
+    /// Map tiers that keep the rest of the map within `budget` bytes of memory.
+    pub fn map_tiers_for(blocks: u64, budget: u64) -> u8 {
+        let mut tiers = 0;
+        let mut left = blocks;
+        while left.saturating_mul(16) > budget && tiers < MAP_TIERS_MAX {
+            left = left.div_ceil(MAP_FAN);
+            tiers += 1;
+        }
+        tiers
+    }
+
+    /// Blocks of tier `tier`: 0 is the data, the others hold the map of the one before.
+    pub(super) fn tier_blocks(&self, tier: u8) -> u64 {
+        (0..tier).fold(self.blocks, |n, _| n.div_ceil(MAP_FAN))
+    }
+
+    pub(super) fn tiers(&self) -> Vec<TierGeometry> {
+        (0..=self.map_tiers).map(|t| TierGeometry::new(self, t)).collect()
+    }
+
+    /// Records of one write in the journal of tier `tier`: the slots drawn, and one for each block
+    /// that may come into the stash.
+    pub(super) fn records(tier: usize) -> u64 {
+        // A map block changes for each block placed in the tier before.
+        DRAWS + if tier == 0 { 1 } else { DRAWS }
+    }
+}
+
+/// Sizes of one tier.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TierGeometry {
+    /// Blocks of this tier.
+    pub blocks: u64,
+    /// Blocks that its stash may hold.
+    pub stash_max: u64,
+    /// Records of one write in its journal.
+    pub records: u64,
+    /// Writes whose records the journal holds for sure.
+    pub journal_writes: u64,
+    /// The slots.
+    pub slots: Layout,
+    /// The journal.
+    pub journal: Layout,
+}
+
+impl TierGeometry {
+    fn new(whole: &Geometry, tier: u8) -> Self {
+        let blocks = whole.tier_blocks(tier);
+        let body_len = if tier == 0 { whole.block_len } else { MAP_FAN as usize * 16 };
+        let stash_max = 60 + u64::from(blocks.ilog2()) + 1;
+        let records = Geometry::records(tier.into());
+        // What is under way: written but not synced, and synced but not in place for sure. And
+        // the time in which each block of the stash is recorded again.
+        let journal_writes = 2 * whole.unsynced_max + stash_age_max(stash_max);
+        // A header is written whole, which gives up the records behind it: a stripe of slack.
+        let journal_slots = journal_writes * records + RECORD_STRIPE;
+        let slots = (blocks * SLOTS_PER_BLOCK).max(2 * DRAWS);
+        Self {
+            blocks,
+            stash_max,
+            records,
+            journal_writes,
+            slots: Layout { slots, body_len, entry_len: ENTRY_LEN, stripe_slots: STRIPE },
+            journal: Layout {
+                slots: journal_slots,
+                body_len,
+                entry_len: RECORD_LEN,
+                stripe_slots: RECORD_STRIPE,
+            },
+        }
+    }
+}
+
+/// Writes after which a block of the stash must have been placed or recorded again. The one that
+/// was recorded longest ago comes first at each write that finds a free slot, so it takes about as
+/// many writes as the stash has blocks; four times as many are never needed.
+pub(super) fn stash_age_max(stash_max: u64) -> u64 {
+    4 * stash_max
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gibibyte_costs_what_it_should() {
+        let g = Geometry::new(1 << 18, 4096, 0).unwrap();
+        let factor = g.store_len() as f64 / (1u64 << 30) as f64;
+        assert!((2.03..2.1).contains(&factor), "{factor}");
+        assert!((g.write_amplification() - 7.0).abs() < 1e-9);
+        assert_eq!(g.map_memory(), 16 << 18);
+    }
+
+    #[test]
+    fn a_map_on_the_store_is_small() {
+        let blocks = (1u64 << 40) / 4096;
+        assert_eq!(Geometry::map_tiers_for(blocks, 30 << 20), 2);
+        let g = Geometry::new(blocks, 4096, 2).unwrap();
+        assert!(g.map_memory() < 5 << 20);
+        assert!(g.write_amplification() < 9.5, "{}", g.write_amplification());
+    }
+
+    #[test]
+    fn impossible_sizes_are_refused() {
+        assert!(Geometry::new(0, 4096, 0).is_err());
+        assert!(Geometry::new(1, 4096, 0).is_ok());
+        assert!(Geometry::new(BLOCKS_MAX + 1, 4096, 0).is_err());
+        assert!(Geometry::new(BLOCKS_MAX, 1 << 20, 0).is_err());
+        assert!(Geometry::new(64, 100, 0).is_err());
+        assert!(Geometry::new(64, 4096, 4).is_err());
+        let long = Geometry { unsynced_max: 1025, ..Geometry::new(64, 4096, 0).unwrap() };
+        assert!(long.check().is_err());
+    }
+}

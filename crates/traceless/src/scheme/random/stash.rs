@@ -1,0 +1,76 @@
+//! Blocks that wait in memory for a free slot, and slots that wait to be written in place.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+/// A block in the stash.
+pub(super) struct Stashed {
+    pub address: u64,
+    pub birth: u64,
+    /// Version of its newest record in the journal, if it has one.
+    pub recorded: Option<u64>,
+    pub plain: Vec<u8>,
+}
+
+/// The stash: those recorded longest ago first, those not recorded yet last.
+#[derive(Default)]
+pub(super) struct Stash {
+    blocks: VecDeque<Stashed>,
+}
+
+impl Stash {
+    pub fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Stashed> {
+        self.blocks.iter()
+    }
+
+    pub fn get(&self, address: u64) -> Option<&Stashed> {
+        self.blocks.iter().find(|b| b.address == address)
+    }
+
+    pub fn push(&mut self, block: Stashed) {
+        self.blocks.push_back(block);
+    }
+
+    /// Takes out the one that is to be placed next.
+    pub fn pop(&mut self) -> Option<Stashed> {
+        self.blocks.pop_front()
+    }
+
+    /// Takes out older contents of a block.
+    pub fn remove(&mut self, address: u64) -> Option<Stashed> {
+        let at = self.blocks.iter().position(|b| b.address == address)?;
+        self.blocks.remove(at)
+    }
+
+    /// The block to record next as `version`: one that has no record, or else the one recorded
+    /// longest ago, if that was before version `since`. It goes to the end.
+    pub fn record(&mut self, version: u64, since: u64) -> Option<&Stashed> {
+        let new = self.blocks.iter().position(|b| b.recorded.is_none());
+        let at = match new {
+            Some(at) => at,
+            None => self.blocks.iter().position(|b| b.recorded < Some(since))?,
+        };
+        let mut block = self.blocks.remove(at).expect("it was just found");
+        block.recorded = Some(version);
+        self.blocks.push_back(block);
+        self.blocks.back()
+    }
+
+    /// The version recorded longest ago.
+    pub fn oldest_record(&self) -> Option<u64> {
+        self.blocks.iter().filter_map(|b| b.recorded).min()
+    }
+}
+
+/// A slot that is in the journal and not yet in its place: entry and body, sealed.
+pub(super) struct Waiting {
+    pub entry: Vec<u8>,
+    pub body: Vec<u8>,
+}
+
+/// The newest of each such slot.
+pub(super) type Pending = BTreeMap<u64, Waiting>;
