@@ -1,7 +1,8 @@
-//! Chores of the repository: `cargo xtask tidy` and `cargo xtask floors`.
+//! Chores of the repository: tidiness, floors, and playing back what a disk was sent.
 #![forbid(unsafe_code)]
 
 mod floors;
+mod log_writes;
 mod rust_text;
 mod tidy;
 
@@ -18,6 +19,11 @@ cargo xtask tidy [--fix]
 cargo xtask floors [GROUP] [--json] [--quick]
     Measures a group of floors (bench/floors.toml) in one run and prints how far each row is from
     its floor; without GROUP, every group that has rows. --quick measures for a shorter time.
+
+cargo xtask log-writes points LOG COUNT
+cargo xtask log-writes replay LOG IMAGE FROM TO
+    For ./test --guest: lists moments in a log of the kernel's dm-log-writes, and carries out its
+    entries FROM to TO on an image.
 
 Exit codes: 0 done, 1 tidy has findings, 2 the command could not do its work.";
 
@@ -52,6 +58,7 @@ fn run(args: &[&str]) -> Result<Outcome, String> {
         ["tidy", "--fix"] => tidy::run(&root()?, true),
         ["tidy", rest @ ..] => Err(format!("tidy does not know {rest:?}; it takes --fix")),
         ["floors", rest @ ..] => floors::run(&root()?, &floors::Options::parse(rest)?),
+        ["log-writes", rest @ ..] => log_writes::run(rest),
         [other, ..] => Err(format!("unknown command {other}\n\n{HELP}")),
     }
 }
