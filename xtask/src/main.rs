@@ -1,8 +1,9 @@
-//! Chores of the repository: `cargo xtask tidy`, `cargo xtask floors` and `cargo xtask crash`.
+//! Chores of the repository: tidiness, floors, crashes, and playing back what a disk was sent.
 #![forbid(unsafe_code)]
 
 mod crash;
 mod floors;
+mod log_writes;
 mod rust_text;
 mod tidy;
 
@@ -23,6 +24,11 @@ cargo xtask floors [GROUP] [--json] [--quick]
 cargo xtask crash [--rounds N] [--seconds N] [--scheme NAME] [--seed N]
     Crashes random volumes of each scheme, everywhere, for so many rounds or so long; 60 seconds if
     nothing is said. Tells how far it is. What it finds comes with the command that shows it again.
+
+cargo xtask log-writes points LOG COUNT
+cargo xtask log-writes replay LOG IMAGE FROM TO
+    For ./test --guest: lists moments in a log of the kernel's dm-log-writes, and carries out its
+    entries FROM to TO on an image.
 
 Exit codes: 0 done, 1 tidy or crash found something, 2 the command could not do its work.";
 
@@ -58,6 +64,7 @@ fn run(args: &[&str]) -> Result<Outcome, String> {
         ["tidy", rest @ ..] => Err(format!("tidy does not know {rest:?}; it takes --fix")),
         ["crash", rest @ ..] => crash::run(&root()?, &crash::Options::parse(rest)?),
         ["floors", rest @ ..] => floors::run(&root()?, &floors::Options::parse(rest)?),
+        ["log-writes", rest @ ..] => log_writes::run(rest),
         [other, ..] => Err(format!("unknown command {other}\n\n{HELP}")),
     }
 }

@@ -65,6 +65,13 @@ impl From<nbd::Error> for Failure {
     }
 }
 
+#[cfg(feature = "ublk")]
+impl From<traceless_volume::ublk::Error> for Failure {
+    fn from(e: traceless_volume::ublk::Error) -> Self {
+        Self::usage(e)
+    }
+}
+
 /// The exit code of a result, after the message is printed.
 pub fn report(result: Result<(), Failure>) -> u8 {
     match result {

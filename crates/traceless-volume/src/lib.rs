@@ -7,6 +7,7 @@
 //! | [`volume`] | creating, opening, reading, writing and closing one |
 //! | [`nbd`] | the NBD server |
 //! | [`fuse`] | the FUSE export, and mounting through a loop device |
+//! | `ublk` | the export as a block device of the kernel (feature `ublk`) |
 //!
 //! The front ends know nothing of schemes and keys; [`volume::Volume`] knows nothing of sockets.
 #![forbid(unsafe_code)]
@@ -15,7 +16,10 @@ pub mod device;
 pub mod error;
 pub mod format;
 pub mod fuse;
+mod guarded;
 pub mod nbd;
+#[cfg(feature = "ublk")]
+pub mod ublk;
 pub mod volume;
 
 pub use error::{Error, Result};

@@ -13,6 +13,9 @@ pub enum VolumeCommand {
     Serve(ServeArgs),
     /// Show a volume as one file, DIR/volume, until SIGTERM or unmount
     Export(ExportArgs),
+    /// Make a volume a block device of the kernel, /dev/ublkbN, until SIGTERM
+    #[cfg(feature = "ublk")]
+    Ublk(UblkArgs),
     /// Mount a volume with ext4 at DIR; a new one is formatted first
     Mount(MountArgs),
     /// Unmount what was mounted at DIR, and close its volume
@@ -257,6 +260,15 @@ pub struct ExportArgs {
     /// Run for `mount`: the key comes from standard input, and readiness is told on standard output
     #[arg(long, hide = true)]
     pub for_mount: bool,
+}
+
+#[cfg(feature = "ublk")]
+#[derive(Args, Debug)]
+pub struct UblkArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    #[command(flatten)]
+    pub open: OpenArgs,
 }
 
 #[derive(Args, Debug)]

@@ -1,17 +1,16 @@
 //! `traceless volume export`
 
-use super::{key, signals, trace::Trace};
+use super::{held, key, signals};
 use crate::args::ExportArgs;
 use crate::failure::{Failure, KEY};
 use crate::output::{complain, say};
 use std::io::{Read, Write};
 use std::sync::Arc;
-use traceless::store::Caching;
 use traceless_volume::device::Device;
 use traceless_volume::format::UserKey;
 use traceless_volume::fuse::export::{ExportOptions, spawn};
 use traceless_volume::fuse::runtime::become_io_flusher;
-use traceless_volume::volume::{OpenOptions, Volume};
+use traceless_volume::volume::Volume;
 use zeroize::Zeroizing;
 
 /// What a daemon prints when the file is there.
@@ -31,20 +30,7 @@ pub fn run(args: &ExportArgs) -> Result<(), Failure> {
             complain(&warning.to_string());
         }
     }
-    let trace = Trace::open(args.open.trace.as_deref())?;
-    let options = OpenOptions {
-        read_only: args.open.read_only,
-        exclusive: false,
-        anchor: args.open.anchor.anchor.clone(),
-        caching: Caching::Direct,
-        witness: trace.witness(),
-    };
-    let volume = Arc::new(Volume::open(&args.image, &key, &options, &mut |_, _| {})?);
-    drop(key);
-    let exported = export(args, &volume);
-    let closed = volume.close().map_err(Failure::from);
-    let traced = trace.finish();
-    exported.and(closed).and(traced)
+    held::hold(&args.image, key, &args.open, |volume| export(args, volume))
 }
 
 fn export(args: &ExportArgs, volume: &Arc<Volume>) -> Result<(), Failure> {

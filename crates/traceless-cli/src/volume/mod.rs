@@ -5,6 +5,7 @@ mod check;
 mod create;
 mod export;
 mod header;
+mod held;
 mod key;
 mod keys;
 mod mount;
@@ -13,6 +14,8 @@ mod serve;
 mod signals;
 mod status;
 mod trace;
+#[cfg(feature = "ublk")]
+mod ublk;
 
 use crate::args::VolumeCommand;
 use crate::failure::Failure;
@@ -22,6 +25,8 @@ pub fn run(command: &VolumeCommand) -> Result<(), Failure> {
         VolumeCommand::Create(args) => create::run(args),
         VolumeCommand::Serve(args) => serve::run(args),
         VolumeCommand::Export(args) => export::run(args),
+        #[cfg(feature = "ublk")]
+        VolumeCommand::Ublk(args) => ublk::run(args),
         VolumeCommand::Mount(args) => mount::mount(args),
         VolumeCommand::Unmount(args) => mount::unmount(args),
         VolumeCommand::Status(args) => status::run(args),

@@ -12,7 +12,6 @@ mod capabilities;
 mod command;
 mod error;
 pub mod export;
-mod guarded;
 pub mod mount;
 mod mounts;
 mod requests;

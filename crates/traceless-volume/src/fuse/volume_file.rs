@@ -10,8 +10,8 @@ use std::time::UNIX_EPOCH;
 use fuser::{Errno, FileAttr, FileHandle, FileType, INodeNo, OpenFlags};
 use rustix::fs::OFlags;
 
-use super::guarded::Guarded;
 use crate::device::Device;
+use crate::guarded::Guarded;
 
 /// The number of the file.
 pub(super) const FILE: INodeNo = INodeNo(2);

@@ -1,4 +1,4 @@
-//! The device as the FUSE threads call it: with error numbers, and without panics.
+//! The device as front ends below the kernel call it: with error numbers, and without panics.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,33 +11,33 @@ use crate::device::Device;
 
 /// A device behind a fuse: a panic in it ends all service, as what it holds in memory may be half
 /// changed. Without this the thread would die, and later requests would wait for ever.
-pub(super) struct Guarded {
+pub(crate) struct Guarded {
     device: Arc<dyn Device>,
     broken: AtomicBool,
 }
 
 impl Guarded {
-    pub(super) fn new(device: Arc<dyn Device>) -> Self {
+    pub(crate) fn new(device: Arc<dyn Device>) -> Self {
         Self { device, broken: AtomicBool::new(false) }
     }
 
-    pub(super) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.device.len()
     }
 
-    pub(super) fn block_len(&self) -> u32 {
+    pub(crate) fn block_len(&self) -> u32 {
         self.device.block_len()
     }
 
-    pub(super) fn read_only(&self) -> bool {
+    pub(crate) fn read_only(&self) -> bool {
         self.device.read_only()
     }
 
-    pub(super) fn flush(&self) -> Result<(), Errno> {
+    pub(crate) fn flush(&self) -> Result<(), Errno> {
         self.call(|device| device.flush())
     }
 
-    pub(super) fn call<T>(
+    pub(crate) fn call<T>(
         &self,
         work: impl FnOnce(&dyn Device) -> io::Result<T>,
     ) -> Result<T, Errno> {

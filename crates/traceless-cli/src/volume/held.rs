@@ -1,0 +1,34 @@
+//! Holding a volume open for as long as the kernel uses it.
+
+use super::trace::Trace;
+use crate::args::OpenArgs;
+use crate::failure::Failure;
+use std::path::Path;
+use std::sync::Arc;
+use traceless::store::Caching;
+use traceless_volume::format::UserKey;
+use traceless_volume::volume::{OpenOptions, Volume};
+
+/// Opens the image, serves it, and closes it whatever `serve` came to. Goes past the page cache,
+/// which below a block device could wait for itself.
+pub fn hold(
+    image: &Path,
+    key: UserKey,
+    open: &OpenArgs,
+    serve: impl FnOnce(&Arc<Volume>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let trace = Trace::open(open.trace.as_deref())?;
+    let options = OpenOptions {
+        read_only: open.read_only,
+        exclusive: false,
+        anchor: open.anchor.anchor.clone(),
+        caching: Caching::Direct,
+        witness: trace.witness(),
+    };
+    let volume = Arc::new(Volume::open(image, &key, &options, &mut |_, _| {})?);
+    drop(key);
+    let served = serve(&volume);
+    let closed = volume.close().map_err(Failure::from);
+    let traced = trace.finish();
+    served.and(closed).and(traced)
+}

@@ -1,0 +1,27 @@
+//! `traceless volume ublk`
+
+use super::{held, key, signals};
+use crate::args::UblkArgs;
+use crate::failure::Failure;
+use crate::output::{complain, say};
+use std::sync::Arc;
+use traceless_volume::device::Device;
+use traceless_volume::fuse::runtime::become_io_flusher;
+use traceless_volume::ublk::Export;
+
+pub fn run(args: &UblkArgs) -> Result<(), Failure> {
+    let key = key::existing(&args.image.key)?;
+    // Before the first thread: the mark belongs to a thread and is inherited.
+    for warning in become_io_flusher() {
+        complain(&warning.to_string());
+    }
+    held::hold(&args.image.image, key, &args.open, |volume| serve(volume.clone()))
+}
+
+fn serve(device: Arc<dyn Device>) -> Result<(), Failure> {
+    let export = Export::attach(device)?;
+    let stopper = export.stopper();
+    signals::on_stop(move || stopper.stop())?;
+    say(&export.device().display().to_string());
+    Ok(export.wait(|busy| complain(&busy.to_string()))?)
+}

@@ -1,0 +1,457 @@
+//! Block devices of the kernel that this process serves (`ublk_drv`, Linux 6.5 or later).
+//!
+//! Orders go to `/dev/ublk-control`, and requests come from `/dev/ublkcN`, both as commands of
+//! `io_uring`. The kernel's `Documentation/block/ublk.rst` and `include/uapi/linux/ublk_cmd.h`
+//! define them. Data are copied by reading and writing `/dev/ublkcN` (`UBLK_F_USER_COPY`), so that
+//! the kernel never learns an address of a buffer.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+
+use io_uring::{IoUring, opcode, squeue, types};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// Where the kernel takes orders.
+pub const CONTROL: &str = "/dev/ublk-control";
+/// The unit in which the kernel counts.
+pub const SECTOR_LEN: u64 = 512;
+
+/// Kinds of requests: the low bits of [`Request::op_flags`].
+pub const KIND_MASK: u32 = 0xff;
+/// Bytes are wanted.
+pub const READ: u32 = 0;
+/// Bytes are to be written.
+pub const WRITE: u32 = 1;
+/// What was written is to be made durable.
+pub const FLUSH: u32 = 2;
+/// A flag of a write: it is to be durable before it is answered.
+pub const FORCE: u32 = 1 << 13;
+
+const ADD_DEVICE: u32 = order(0x04);
+const DELETE_DEVICE: u32 = order(0x05);
+const START_DEVICE: u32 = order(0x06);
+const STOP_DEVICE: u32 = order(0x07);
+const SET_PARAMETERS: u32 = order(0x08);
+const FETCH: u32 = command(0x20, size_of::<QueueCommand>());
+const COMMIT_AND_FETCH: u32 = command(0x21, size_of::<QueueCommand>());
+
+const USER_COPY: u64 = 1 << 7;
+const BASIC_PARAMETERS: u32 = 1;
+const READ_ONLY: u32 = 1;
+const VOLATILE_CACHE: u32 = 1 << 2;
+const FORCE_UNIT_ACCESS: u32 = 1 << 3;
+/// Any device, or no queue.
+const NONE: u32 = u32::MAX;
+/// The kernel lays out the descriptors of each queue as if it were this deep.
+const QUEUE_DEPTH_MAX: usize = 4096;
+/// Where in `/dev/ublkcN` the data of requests lie, and which bits tell queue and tag.
+const DATA_OFFSET: u64 = 0x8000_0000;
+const TAG_SHIFT: u32 = 25;
+const QUEUE_SHIFT: u32 = 41;
+
+const fn order(number: u32) -> u32 {
+    command(number, ORDER_LEN)
+}
+
+/// A command that carries a structure in both directions, numbered as an ioctl is.
+const fn command(number: u32, len: usize) -> u32 {
+    3 << 30 | (len as u32) << 16 | (b'u' as u32) << 8 | number
+}
+
+/// `struct ublksrv_ctrl_cmd`, and what fills a command up.
+#[repr(C)]
+struct Order {
+    device: u32,
+    queue: u16,
+    argument_len: u16,
+    argument: u64,
+    data: u64,
+    reserved: u64,
+    rest: [u8; 48],
+}
+
+const ORDER_LEN: usize = size_of::<Order>() - 48;
+
+/// `struct ublksrv_io_cmd`.
+#[repr(C)]
+struct QueueCommand {
+    queue: u16,
+    tag: u16,
+    result: i32,
+    address: u64,
+}
+
+/// `struct ublksrv_ctrl_dev_info`.
+#[repr(C)]
+#[derive(Default)]
+struct DeviceInfo {
+    queues: u16,
+    depth: u16,
+    state: u16,
+    pad: u16,
+    request_bytes_max: u32,
+    device: u32,
+    process: i32,
+    pad_2: u32,
+    flags: u64,
+    server_flags: u64,
+    owner: [u32; 2],
+    reserved: [u64; 2],
+}
+
+/// The beginning of `struct ublk_params`: the length says how much of it there is.
+#[repr(C)]
+#[derive(Default)]
+struct Parameters {
+    len: u32,
+    kinds: u32,
+    attributes: u32,
+    logical_block_shift: u8,
+    physical_block_shift: u8,
+    optimal_shift: u8,
+    minimal_shift: u8,
+    sectors_max: u32,
+    chunk_sectors: u32,
+    device_sectors: u64,
+    boundary_mask: u64,
+}
+
+/// What an order points to.
+#[derive(Default)]
+struct Arguments {
+    info: DeviceInfo,
+    parameters: Parameters,
+}
+
+/// A device to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Its size; a multiple of `block_len`.
+    pub bytes: u64,
+    /// What it reads and writes as one, a power of two from a sector on.
+    pub block_len: u32,
+    /// Whether the kernel refuses writes.
+    pub read_only: bool,
+    /// Queues wanted. The kernel makes no more than it has processors.
+    pub queues: u16,
+    /// Requests in flight in each queue.
+    pub depth: u16,
+    /// Bytes of the largest request.
+    pub request_bytes_max: u32,
+}
+
+/// A device that was made, and is gone when this is dropped. That waits until nobody has its
+/// `/dev/ublkcN` or `/dev/ublkbN` open.
+pub struct Control {
+    // Before `arguments`, which it may point to.
+    ring: IoUring<squeue::Entry128>,
+    file: File,
+    arguments: Box<Arguments>,
+    device: u32,
+    queues: u16,
+}
+
+impl Control {
+    /// Makes a device. It has a `/dev/ublkcN`, and no `/dev/ublkbN` yet.
+    pub fn add(shape: &Shape) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).open(CONTROL)?;
+        let ring = IoUring::<squeue::Entry128>::builder().build(4)?;
+        let mut control =
+            Self { ring, file, arguments: Box::default(), device: NONE, queues: shape.queues };
+        control.arguments.info = DeviceInfo {
+            queues: shape.queues,
+            depth: shape.depth,
+            request_bytes_max: shape.request_bytes_max,
+            device: NONE,
+            process: process_id(),
+            flags: USER_COPY,
+            ..DeviceInfo::default()
+        };
+        let info = &raw mut control.arguments.info;
+        control.order(ADD_DEVICE, info as u64, size_of::<DeviceInfo>(), 0)?;
+        control.device = control.arguments.info.device;
+        control.queues = control.arguments.info.queues;
+        if control.arguments.info.flags & USER_COPY == 0 {
+            return Err(Errno::OPNOTSUPP.into());
+        }
+        control.set_parameters(shape)?;
+        Ok(control)
+    }
+
+    /// The N of `/dev/ublkbN`.
+    pub fn device(&self) -> u32 {
+        self.device
+    }
+
+    /// Queues that must be served.
+    pub fn queues(&self) -> u16 {
+        self.queues
+    }
+
+    /// Opens what requests come from. The kernel lets only one have it.
+    pub fn open_device(&self) -> io::Result<File> {
+        OpenOptions::new().read(true).write(true).open(format!("/dev/ublkc{}", self.device))
+    }
+
+    /// Makes `/dev/ublkbN`. Waits until every queue fetches requests.
+    pub fn start(&mut self) -> io::Result<()> {
+        self.order(START_DEVICE, 0, 0, u64::from(process_id().cast_unsigned()))
+    }
+
+    /// Takes `/dev/ublkbN` away. The kernel first writes out what its page cache holds, so the
+    /// queues must still be served.
+    pub fn stop(&mut self) -> io::Result<()> {
+        self.order(STOP_DEVICE, 0, 0, 0)
+    }
+
+    fn set_parameters(&mut self, shape: &Shape) -> io::Result<()> {
+        let block_shift = shape.block_len.ilog2() as u8;
+        let read_only = if shape.read_only { READ_ONLY } else { 0 };
+        let len = size_of::<Parameters>();
+        self.arguments.parameters = Parameters {
+            len: len as u32,
+            kinds: BASIC_PARAMETERS,
+            attributes: VOLATILE_CACHE | FORCE_UNIT_ACCESS | read_only,
+            logical_block_shift: SECTOR_LEN.ilog2() as u8,
+            physical_block_shift: block_shift,
+            optimal_shift: block_shift,
+            minimal_shift: block_shift,
+            sectors_max: shape.request_bytes_max / SECTOR_LEN as u32,
+            device_sectors: shape.bytes / SECTOR_LEN,
+            ..Parameters::default()
+        };
+        let parameters = &raw mut self.arguments.parameters;
+        self.order(SET_PARAMETERS, parameters as u64, len, 0)
+    }
+
+    /// Sends an order and waits for its end. `argument` is null, or points into `arguments`.
+    fn order(&mut self, number: u32, argument: u64, len: usize, data: u64) -> io::Result<()> {
+        let order = Order {
+            device: self.device,
+            queue: NONE as u16,
+            argument_len: len as u16,
+            argument,
+            data,
+            reserved: 0,
+            rest: [0; 48],
+        };
+        // SAFETY: integers without gaps between them, 80 bytes as the compiler checks.
+        let bytes = unsafe { std::mem::transmute::<Order, [u8; 80]>(order) };
+        let entry = opcode::UringCmd80::new(types::Fd(self.file.as_raw_fd()), number).cmd(bytes);
+        // SAFETY: file and arguments belong to `self` and outlive the ring, as the order of the
+        // fields says. The arguments are in a box, and nobody changes them before the end.
+        unsafe { self.ring.submission().push(&entry.build()) }.map_err(io::Error::other)?;
+        loop {
+            if let Some(completion) = self.ring.completion().next() {
+                return result_of(completion.result());
+            }
+            wait_for_completion(self.ring.submit_and_wait(1))?;
+        }
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        if self.device != NONE {
+            // It may be gone already, and there is nobody to tell.
+            let _ = self.order(DELETE_DEVICE, 0, 0, 0);
+        }
+    }
+}
+
+/// One request of the block layer.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// What [`Queue`] knows it by.
+    pub tag: u16,
+    /// Its kind, and flags.
+    pub op_flags: u32,
+    /// Where it begins, in sectors.
+    pub start_sector: u64,
+    /// How long it is.
+    pub sectors: u32,
+}
+
+/// `struct ublksrv_io_desc`.
+#[repr(C)]
+struct Descriptor {
+    op_flags: u32,
+    sectors: u32,
+    start_sector: u64,
+    address: u64,
+}
+
+/// One of a device's queues. It belongs to the thread that made it, as the kernel demands.
+pub struct Queue {
+    // Before the file that its entries name.
+    ring: IoUring,
+    descriptors: Descriptors,
+    device: Arc<File>,
+    id: u16,
+    /// Entries whose completion has not come.
+    in_flight: usize,
+}
+
+impl Queue {
+    /// Begins to fetch the requests of the queue `id` of a device opened with
+    /// [`Control::open_device`]. `depth` is that of the device's shape.
+    pub fn open(device: Arc<File>, id: u16, depth: u16) -> io::Result<Self> {
+        let ring = IoUring::new(u32::from(depth).next_power_of_two())?;
+        let descriptors = Descriptors::map(&device, id, depth)?;
+        let mut queue = Self { ring, descriptors, device, id, in_flight: 0 };
+        for tag in 0..depth {
+            queue.push(FETCH, tag, 0)?;
+        }
+        queue.ring.submit()?;
+        Ok(queue)
+    }
+
+    /// Waits for a request; `None` when the device was stopped. Each must be completed.
+    pub fn next_request(&mut self) -> io::Result<Option<Request>> {
+        while self.in_flight > 0 {
+            let Some(completion) = self.ring.completion().next() else {
+                wait_for_completion(self.ring.submit_and_wait(1))?;
+                continue;
+            };
+            self.in_flight -= 1;
+            match result_of(completion.result()) {
+                Ok(()) => return Ok(Some(self.descriptors.get(completion.user_data() as u16))),
+                // The device is being stopped, and all other entries end in the same way.
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::NODEV) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Copies the bytes that a write brings.
+    pub fn take_data(&self, request: &Request, into: &mut [u8]) -> io::Result<()> {
+        self.device.read_exact_at(into, self.data_of(request))
+    }
+
+    /// Copies the bytes that a read wants.
+    pub fn give_data(&self, request: &Request, from: &[u8]) -> io::Result<()> {
+        self.device.write_all_at(from, self.data_of(request))
+    }
+
+    /// Answers with a count of bytes, or an error number below zero.
+    pub fn complete(&mut self, request: &Request, result: i32) -> io::Result<()> {
+        self.push(COMMIT_AND_FETCH, request.tag, result)
+    }
+
+    fn data_of(&self, request: &Request) -> u64 {
+        let place = u64::from(self.id) << QUEUE_SHIFT | u64::from(request.tag) << TAG_SHIFT;
+        DATA_OFFSET + place
+    }
+
+    fn push(&mut self, number: u32, tag: u16, result: i32) -> io::Result<()> {
+        let command = QueueCommand { queue: self.id, tag, result, address: 0 };
+        // SAFETY: integers without gaps between them, 16 bytes as the compiler checks.
+        let bytes = unsafe { std::mem::transmute::<QueueCommand, [u8; 16]>(command) };
+        let entry = opcode::UringCmd16::new(types::Fd(self.device.as_raw_fd()), number)
+            .cmd(bytes)
+            .build()
+            .user_data(u64::from(tag));
+        // SAFETY: the entry names no memory, and a file that this object holds.
+        unsafe { self.ring.submission().push(&entry) }.map_err(io::Error::other)?;
+        self.in_flight += 1;
+        Ok(())
+    }
+}
+
+/// The descriptors of a queue's requests, which the kernel writes.
+struct Descriptors {
+    first: NonNull<Descriptor>,
+    depth: u16,
+    bytes: usize,
+}
+
+impl Descriptors {
+    fn map(device: &File, queue: u16, depth: u16) -> io::Result<Self> {
+        let round = |count: usize| {
+            (count * size_of::<Descriptor>()).next_multiple_of(rustix::param::page_size())
+        };
+        let bytes = round(usize::from(depth));
+        let offset = u64::from(queue) * round(QUEUE_DEPTH_MAX) as u64;
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        // SAFETY: a new mapping at a place of the kernel's choice touches no memory of ours.
+        let first =
+            unsafe { rustix::mm::mmap(null_mut(), bytes, ProtFlags::READ, flags, device, offset)? };
+        let first = NonNull::new(first.cast()).ok_or(Errno::FAULT)?;
+        Ok(Self { first, depth, bytes })
+    }
+
+    fn get(&self, tag: u16) -> Request {
+        assert!(tag < self.depth);
+        // SAFETY: inside the mapping, which begins at a page and so is aligned. The kernel changes
+        // it meanwhile, hence the volatile read; any bytes are a valid descriptor.
+        let found = unsafe { self.first.add(usize::from(tag)).read_volatile() };
+        Request {
+            tag,
+            op_flags: found.op_flags,
+            start_sector: found.start_sector,
+            sectors: found.sectors,
+        }
+    }
+}
+
+impl Drop for Descriptors {
+    fn drop(&mut self) {
+        // SAFETY: this is what was mapped, and nobody else points to it.
+        let _ = unsafe { rustix::mm::munmap(self.first.as_ptr().cast(), self.bytes) };
+    }
+}
+
+fn process_id() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
+fn result_of(result: i32) -> io::Result<()> {
+    if result < 0 { Err(io::Error::from_raw_os_error(result.saturating_neg())) } else { Ok(()) }
+}
+
+/// A signal ends a wait early, which is no reason to give up.
+fn wait_for_completion(submitted: io::Result<usize>) -> io::Result<()> {
+    match submitted {
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structures_have_the_kernels_lengths() {
+        assert_eq!(ORDER_LEN, 32);
+        assert_eq!(size_of::<QueueCommand>(), 16);
+        assert_eq!(size_of::<DeviceInfo>(), 64);
+        assert_eq!(size_of::<Parameters>(), 40);
+        assert_eq!(size_of::<Descriptor>(), 24);
+    }
+
+    #[test]
+    fn commands_are_numbered_as_in_the_kernels_header() {
+        assert_eq!(ADD_DEVICE, 0xc020_7504);
+        assert_eq!(COMMIT_AND_FETCH, 0xc010_7521);
+    }
+
+    #[test]
+    fn without_the_driver_nothing_is_made() {
+        let shape = Shape {
+            bytes: 1 << 20,
+            block_len: 4096,
+            read_only: false,
+            queues: 1,
+            depth: 0,
+            request_bytes_max: 1 << 16,
+        };
+        assert!(Control::add(&shape).is_err(), "no driver, no right, or no queue that is 0 deep");
+    }
+}

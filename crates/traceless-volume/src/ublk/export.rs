@@ -1,0 +1,214 @@
+//! Making the block device, serving it, and taking it away.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{Builder, JoinHandle, available_parallelism};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use traceless_sys::ublk::{Control, Queue, Request, Shape};
+
+use super::error::{Error, Result};
+use super::requests::{Work, parse};
+use crate::device::Device;
+use crate::guarded::Guarded;
+
+/// One thread answers a queue's requests one by one, so more queues than this only wait for each
+/// other in the device.
+const QUEUES_MAX: usize = 4;
+/// Requests that the kernel keeps in flight in each queue.
+const DEPTH: u16 = 64;
+/// Bytes in the largest request. Each queue has one buffer of this length.
+const REQUEST_BYTES_MAX: u32 = 1 << 20;
+
+/// A block device of the kernel that this process serves. Dropping it takes the device away,
+/// whoever uses it, and waits until nobody has it open any more.
+pub struct Export {
+    device: PathBuf,
+    queues: Vec<JoinHandle<()>>,
+    events: Receiver<Event>,
+    stopper: Stopper,
+    control: Control,
+}
+
+/// Asks an [`Export`] to end, from any thread.
+#[derive(Clone, Debug)]
+pub struct Stopper(Sender<Event>);
+
+#[derive(Debug)]
+enum Event {
+    /// Somebody wants the device gone.
+    Stop,
+    /// A queue takes requests.
+    Ready,
+    /// A queue is no longer answered. `None` is how it ends when the kernel stops the device.
+    Ended(Option<io::Error>),
+}
+
+impl Stopper {
+    /// The device goes as soon as nobody uses it. Has no effect on one that is gone.
+    pub fn stop(&self) {
+        let _ = self.0.send(Event::Stop);
+    }
+}
+
+impl Export {
+    /// Makes a block device with the bytes of `device`, and serves it.
+    ///
+    /// It never offers discards. Each write reaches `device` before it is answered, and a flush
+    /// flushes.
+    pub fn attach(device: Arc<dyn Device>) -> Result<Self> {
+        let shape = Shape {
+            bytes: device.len(),
+            block_len: device.block_len(),
+            read_only: device.read_only(),
+            queues: available_parallelism().map_or(1, usize::from).min(QUEUES_MAX) as u16,
+            depth: DEPTH,
+            request_bytes_max: REQUEST_BYTES_MAX,
+        };
+        let control = Control::add(&shape).map_err(Error::of_making)?;
+        let (sender, events) = channel();
+        let mut export = Self {
+            device: format!("/dev/ublkb{}", control.device()).into(),
+            queues: Vec::new(),
+            events,
+            stopper: Stopper(sender),
+            control,
+        };
+        export.start(&Arc::new(Guarded::new(device)))?;
+        Ok(export)
+    }
+
+    /// The block device.
+    pub fn device(&self) -> &Path {
+        &self.device
+    }
+
+    /// What ends it.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Waits until a [`Stopper`] ends the device, or something else does. While the device is in
+    /// use a stop is refused: `busy` is told, and serving goes on.
+    pub fn wait(mut self, mut busy: impl FnMut(&Error)) -> Result<()> {
+        loop {
+            match self.events.recv() {
+                Ok(Event::Stop) if self.in_use() => busy(&Error::Busy(self.device.clone())),
+                Ok(Event::Ready) => {}
+                // The channel itself never closes, as this object has a sender.
+                Ok(Event::Stop | Event::Ended(None)) | Err(_) => break,
+                Ok(Event::Ended(Some(source))) => {
+                    return Err(Error::Server { device: self.device.clone(), source });
+                }
+            }
+        }
+        self.end()
+    }
+
+    fn start(&mut self, device: &Arc<Guarded>) -> Result<()> {
+        let opened = self.control.open_device().map_err(Error::refused("opening the device"))?;
+        let opened = Arc::new(opened);
+        for id in 0..self.control.queues() {
+            let (opened, device) = (opened.clone(), device.clone());
+            let events = self.stopper.0.clone();
+            let thread = Builder::new()
+                .name(format!("traceless-ublk-{id}"))
+                .spawn(move || {
+                    let serve = || serve_queue(id, opened, &device, &events);
+                    // Whatever happens, it must be told: others wait for it.
+                    let ended = catch_unwind(AssertUnwindSafe(serve))
+                        .unwrap_or_else(|_| Err(io::Error::other("it panicked")));
+                    let _ = events.send(Event::Ended(ended.err()));
+                })
+                .map_err(Error::refused("starting a thread"))?;
+            self.queues.push(thread);
+        }
+        // The kernel starts a device only when all its queues are served, and waits until then.
+        for _ in 0..self.control.queues() {
+            if let Ok(Event::Ended(how)) = self.events.recv() {
+                let source = how.unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into());
+                return Err(Error::Refused { what: "serving a queue", source });
+            }
+        }
+        self.control.start().map_err(Error::refused("starting the device"))
+    }
+
+    /// Whether somebody has the device open for good: mounted, or part of another device.
+    fn in_use(&self) -> bool {
+        let exclusive = OpenOptions::new()
+            .read(true)
+            .custom_flags(OFlags::EXCL.bits().cast_signed())
+            .open(&self.device);
+        exclusive.is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
+    }
+
+    fn end(&mut self) -> Result<()> {
+        let stopped = self.control.stop();
+        for queue in self.queues.drain(..) {
+            let _ = queue.join();
+        }
+        stopped.map_err(Error::refused("stopping the device"))
+    }
+}
+
+impl Drop for Export {
+    fn drop(&mut self) {
+        if !self.queues.is_empty() {
+            let _ = self.end();
+        }
+    }
+}
+
+/// Answers the requests of one queue until the kernel takes the device away.
+fn serve_queue(
+    id: u16,
+    opened: Arc<File>,
+    device: &Guarded,
+    events: &Sender<Event>,
+) -> io::Result<()> {
+    let mut buffer = vec![0; REQUEST_BYTES_MAX as usize];
+    let mut queue = Queue::open(opened, id, DEPTH)?;
+    let _ = events.send(Event::Ready);
+    while let Some(request) = queue.next_request()? {
+        let result = match parse(&request, device, buffer.len()) {
+            Ok(work) => carry_out(&queue, &request, work, device, &mut buffer),
+            Err(errno) => Err(errno),
+        };
+        // A buffer is far shorter than what the answer can tell.
+        let answer = result.map_or_else(|errno| -errno, |len| (len as u32).cast_signed());
+        queue.complete(&request, answer)?;
+    }
+    Ok(())
+}
+
+/// The answer is a count of bytes, or an error number.
+fn carry_out(
+    queue: &Queue,
+    request: &Request,
+    work: Work,
+    device: &Guarded,
+    buffer: &mut [u8],
+) -> std::result::Result<usize, i32> {
+    let copied = |outcome: io::Result<()>| {
+        outcome.map_err(|error| error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()))
+    };
+    match work {
+        Work::Flush => work.execute(device, &mut []).map(|()| 0),
+        Work::Read { len, .. } => {
+            work.execute(device, &mut buffer[..len])?;
+            copied(queue.give_data(request, &buffer[..len]))?;
+            Ok(len)
+        }
+        Work::Write { len, .. } => {
+            copied(queue.take_data(request, &mut buffer[..len]))?;
+            work.execute(device, &mut buffer[..len])?;
+            Ok(len)
+        }
+    }
+}

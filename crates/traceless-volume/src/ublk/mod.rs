@@ -1,0 +1,12 @@
+//! A volume as a block device of the kernel, `/dev/ublkbN`, without a network protocol between.
+//!
+//! The kernel hands requests to a ring of ours (`ublk_drv`, Linux 6.5 or later), and one thread a
+//! queue answers them. [`export`] makes the device and serves it; `requests` says what a request
+//! means for a [`Device`](crate::device::Device). The commands are in [`traceless_sys::ublk`].
+
+mod error;
+pub mod export;
+mod requests;
+
+pub use error::{Error, Result};
+pub use export::{Export, Stopper};
