@@ -34,9 +34,12 @@ fn lines(told: &Status) -> Vec<(&'static str, String)> {
     if let Some(refresh) = &told.refresh {
         list.push(("refresh", format!("{refresh} blocks a write")));
     }
-    if let (Some(map), Some(entries)) = (told.map, told.map_entries) {
-        let bytes = told.map_bytes;
-        list.push(("map", format!("of {entries}, on {map}, {bytes} bytes of memory")));
+    if let Some(map) = told.map {
+        let of = told.map_entries.map_or(String::new(), |entries| format!("of {entries}, "));
+        list.push(("map", format!("{of}on {map}, {} bytes of memory", told.map_bytes)));
+    }
+    if told.buffer_bytes > 0 {
+        list.push(("buffers", format!("{} bytes of memory", told.buffer_bytes)));
     }
     let numbers = [
         ("levels", told.levels),
@@ -46,7 +49,8 @@ fn lines(told: &Status) -> Vec<(&'static str, String)> {
     ];
     list.extend(numbers.into_iter().filter_map(|(name, n)| Some((name, n?.to_string()))));
     if let Some(cadence) = told.cadence {
-        list.push(("cadence", cadence.to_owned()));
+        let warning = if cadence == "paper" { ": INSECURE, flushes tell nearness" } else { "" };
+        list.push(("cadence", format!("{cadence}{warning}")));
     }
     for slot in &told.key_slots {
         let how = match (slot.memory_kib, slot.time, slot.lanes) {

@@ -22,7 +22,7 @@ pub struct Status {
     pub block_len: usize,
     /// Bytes that it holds.
     pub size_bytes: u64,
-    /// Main blocks refreshed per write, or nothing for other schemes.
+    /// Main blocks, or slots of the last level, written per write, or nothing for other schemes.
     pub refresh: Option<String>,
     /// Where the map lies: `memory`, `disk`, or nothing for other schemes.
     pub map: Option<&'static str>,
@@ -30,6 +30,8 @@ pub struct Status {
     pub map_entries: Option<&'static str>,
     /// Bytes of memory that the map takes when the volume is open.
     pub map_bytes: u64,
+    /// Bytes of memory that its buffers take, where they are large.
+    pub buffer_bytes: u64,
     /// Levels of its hierarchy, or nothing for other schemes.
     pub levels: Option<u64>,
     /// Flushes of its queue so far, or nothing for other schemes.
@@ -54,7 +56,8 @@ pub struct Status {
     pub in_use: bool,
     /// Bytes written per byte of the user's, headers and maps included, in long writes.
     pub write_amplification: f64,
-    /// What writes tell an adversary with many copies of the image: `nothing` or `everything`.
+    /// What writes tell an adversary with many copies of the image: `nothing`, `nearness` (of the
+    /// addresses of one flush) or `everything`.
     pub writes_reveal: &'static str,
     /// Whether it was filled with ciphertext at creation.
     pub filled: bool,
@@ -102,6 +105,7 @@ pub fn status(path: &Path, key: &UserKey) -> Result<Status> {
         map: facts.map,
         map_entries: facts.map_entries,
         map_bytes: facts.map_bytes,
+        buffer_bytes: facts.buffer_bytes,
         levels: facts.levels,
         flushes: facts.flushes,
         bucket: facts.bucket,

@@ -48,6 +48,10 @@ pub struct Facts {
     pub map_entries: Option<&'static str>,
     /// Bytes of memory that the map takes when it is open.
     pub map_bytes: u64,
+    /// Bytes of memory that its buffers take when it is open, where they are large.
+    pub buffer_bytes: u64,
+    /// Writes after which a new one costs what it always will.
+    pub settles_after: u64,
     /// Levels of a hierarchy.
     pub levels: Option<u64>,
     /// Flushes of a queue made so far.

@@ -27,7 +27,8 @@ impl AlignedBuf {
     /// Makes it at least `len` bytes long; what it holds is kept.
     pub fn grow(&mut self, len: usize) {
         if len > self.len {
-            let mut larger = Self::zeroed(len.next_power_of_two());
+            // A little more than is asked for, so that growing step by step copies little.
+            let mut larger = Self::zeroed(len.max(self.len + self.len / 4));
             larger[..self.len].copy_from_slice(self);
             *self = larger;
         }

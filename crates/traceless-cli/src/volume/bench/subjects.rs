@@ -36,14 +36,26 @@ pub const SUBJECTS: [Subject; 11] = [
     usual("detwo-1/3", &["--scheme", "detwo", "--refresh", "1/3"]),
     usual("sq", &["--scheme", "sq"]),
     usual("sq-map-disk", &["--scheme", "sq", "--map", "disk"]),
-    usual("sq-paper", &["--scheme", "sq", "--fanout", "2", "--bucket", "256"]),
+    usual("sq-paper", &["--scheme", "sq", "--fanout", "2", "--bucket", "256", "--refresh", "1"]),
     usual("hive", &["--scheme", "hive"]),
     usual("datalair", &["--scheme", "datalair"]),
     unusual("detwo-map-disk", &["--scheme", "detwo", "--refresh", "1", "--map", "disk"]),
     unusual("sq-amortized", &["--scheme", "sq", "--amortized"]),
     unusual(
         "sq-paper-cadence",
-        &["--scheme", "sq", "--fanout", "2", "--bucket", "256", "--cadence", "paper", "--insecure"],
+        &[
+            "--scheme",
+            "sq",
+            "--fanout",
+            "2",
+            "--bucket",
+            "256",
+            "--refresh",
+            "1",
+            "--cadence",
+            "paper",
+            "--insecure",
+        ],
     ),
 ];
 

@@ -2,7 +2,8 @@
 
 use super::Sq;
 use super::keys::level_version;
-use super::merge::Merge;
+use super::merge::{Merge, Source};
+use super::write::SLOTS_PER_TRIP;
 use crate::error::Result;
 use crate::scheme::log::{self, DUMMY};
 use crate::seal::Sealer;
@@ -10,8 +11,8 @@ use crate::store::Run;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Slots written in one round trip, at most.
-const SLOTS_PER_TRIP: u64 = 256;
+/// Sources of the next merge that a flush begins to read, at most.
+const SOURCES_READ_AHEAD: u64 = 8;
 
 /// Names the last level where lost slots are filled; no other level has this number.
 const LAST: u64 = u64::MAX;
@@ -35,8 +36,32 @@ impl Sq {
                 self.sync_between(level, bucket, flush)?;
                 self.deliver(level, bucket, flush)?;
             }
+            self.prepare_next_merge(level)?;
         }
         self.end_flush();
+        Ok(())
+    }
+
+    /// Before the next merge into a level begins, reads the first chunks of some of its sources:
+    /// or else its first flush would read them all.
+    fn prepare_next_merge(&mut self, level: usize) -> Result {
+        let done = self.flushes + 1;
+        let (width, delivered) = (self.schedule.width(level), self.schedule.delivered(level, done));
+        let phase = delivered % width;
+        let begins_in = (width - phase) * SOURCES_READ_AHEAD;
+        if level == 1 || self.geometry.amortized || begins_in > u64::from(self.geometry.fanout) {
+            return Ok(());
+        }
+        let whole = self.schedule.delivered(level - 1, done) / self.schedule.width(level - 1);
+        let next = delivered.div_ceil(width);
+        for _ in 0..SOURCES_READ_AHEAD {
+            let sources = self.schedule.sources(next);
+            let source = sources.start + self.ready[level - 1].len() as u64;
+            if source < sources.end.min(whole) {
+                let source = Source::ready(self, level - 1, source)?;
+                self.ready[level - 1].push(source);
+            }
+        }
         Ok(())
     }
 
@@ -77,7 +102,10 @@ impl Sq {
     pub(super) fn deliver(&mut self, level: usize, bucket: u64, flush: u64) -> Result {
         let mut merge = match self.merges[level - 1].take() {
             Some(merge) if !bucket.is_multiple_of(self.schedule.width(level)) => merge,
-            _ => self.begin_merge(level, bucket)?,
+            _ => {
+                let ready = core::mem::take(&mut self.ready[level - 1]);
+                self.begin_merge(level, bucket, ready)?
+            }
         };
         let mut delivery = core::mem::take(&mut self.writer.delivery);
         delivery.merged.clear();
@@ -112,7 +140,7 @@ impl Sq {
 
     /// A merge that goes on with bucket number `bucket` of a level: behind the newest address that
     /// is there already.
-    fn begin_merge(&self, level: usize, bucket: u64) -> Result<Merge> {
+    fn begin_merge(&self, level: usize, bucket: u64, ready: Vec<Source>) -> Result<Merge> {
         let generation = bucket / self.schedule.width(level);
         let from = if bucket.is_multiple_of(self.schedule.width(level)) {
             0
@@ -121,7 +149,9 @@ impl Sq {
         } else {
             self.generation(level, generation).newest().map_or(0, |newest| newest + 1)
         };
-        Merge::start(self, level - 1, self.schedule.sources(generation), from)
+        // What is ready is ready from its beginning.
+        let ready = if from == 0 { ready } else { Vec::new() };
+        Merge::start(self, level - 1, ready, self.schedule.sources(generation), from)
     }
 
     fn deliver_slots(
@@ -169,11 +199,9 @@ impl Sq {
 
     /// Notes what stands in the slots of a level from number `first` on.
     pub(super) fn note_slots(&mut self, level: usize, first: u64, addresses: &[u64]) {
-        let in_memory = self.geometry.map == super::MapPlace::Memory;
-        let universe = in_memory.then(|| self.geometry.addresses());
         let place = &mut self.levels[level - 1];
         for (slot, &address) in (first..).zip(addresses) {
-            place.push(slot / place.generation_len, address, universe);
+            place.push(slot / place.generation_len, address);
         }
     }
 

@@ -1,7 +1,10 @@
 //! Sizes of everything that a `Sq` keeps on its store, from a handful of parameters.
 
+use super::level::CHUNK;
+use super::recent::CACHED_MAX;
 use super::schedule::Schedule;
 use super::times::Times;
+use super::write::SLOTS_PER_TRIP;
 use crate::error::{Error, Result};
 use crate::scheme::{Facts, log};
 use crate::seal::TAG_LEN;
@@ -341,6 +344,8 @@ impl Geometry {
             refresh: Some(format!("{:.3}", self.refresh())),
             map: Some(if on_disk { "disk" } else { "memory" }),
             map_bytes: self.map_memory(),
+            buffer_bytes: self.buffer_memory(),
+            settles_after: self.warm_up(),
             levels: Some(u64::from(self.levels) + 1),
             flushes: Some(slots / u64::from(self.bucket)),
             bucket: Some(u64::from(self.bucket)),
@@ -351,6 +356,18 @@ impl Geometry {
             }),
             ..Facts::default()
         }
+    }
+
+    /// Bytes of memory that its buffers take when it is open, at most: contents of the log that are
+    /// not merged yet, a stripe of each generation that is merged, and what is written and read in
+    /// one trip.
+    pub fn buffer_memory(&self) -> u64 {
+        let (fanout, bucket) = (u64::from(self.fanout), u64::from(self.bucket));
+        let slot = (self.block_len + log::ENTRY_LEN) as u64;
+        let log = ((fanout + 2) * bucket).min(CACHED_MAX as u64) * self.block_len as u64;
+        // A merge that is about to begin has the first of each as well.
+        let runs = u64::from(self.levels) * fanout * CHUNK * slot;
+        log + runs + 4 * SLOTS_PER_TRIP * slot
     }
 
     /// Writes after which every level has got something.
@@ -380,7 +397,7 @@ impl Geometry {
         let time_len = Times::bytes_each(Schedule::new(self).oldest_time());
         match self.map {
             MapPlace::Memory => self.blocks * time_len + slots * 9 / 8,
-            MapPlace::Disk => self.leaves() * time_len + slots.div_ceil(log::STRIPE) * 8,
+            MapPlace::Disk => self.leaves() * time_len + slots.div_ceil(CHUNK) * 2,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A level from 1 on: a ring of generations, each sorted by address.
 
+use super::geometry::{Geometry, MapPlace};
 use super::index::AddressIndex;
 use super::keys::{KeyRing, level_version};
 use super::schedule::Schedule;
@@ -23,6 +24,9 @@ pub(super) struct Level {
     pub cursor: Cursor,
     /// Slots of a generation.
     pub generation_len: u64,
+    /// Addresses are below it.
+    universe: u64,
+    all_in_memory: bool,
     /// Number of the oldest generation that is kept track of.
     oldest: u64,
     generations: VecDeque<Generation>,
@@ -34,8 +38,8 @@ pub(super) enum Generation {
     Index(AddressIndex),
     /// The first of each chunk, and the newest.
     Fences {
-        /// First address of each chunk; the address of a dummy if there is none.
-        first: Vec<u64>,
+        /// First address of each chunk that has one.
+        first: AddressIndex,
         /// The largest address so far.
         newest: Option<u64>,
         /// Slots so far.
@@ -52,11 +56,13 @@ impl Generation {
                 }
             }
             Self::Fences { first, newest, len } => {
-                if len.is_multiple_of(CHUNK) {
-                    first.push(address);
+                if address != log::DUMMY {
+                    if len.is_multiple_of(CHUNK) {
+                        first.push(address);
+                    }
+                    *newest = Some(address);
                 }
                 *len += 1;
-                *newest = Some(address).filter(|&a| a != log::DUMMY).or(*newest);
             }
         }
     }
@@ -71,10 +77,17 @@ impl Generation {
 }
 
 impl Level {
-    pub fn new(number: usize, area: Area, generation_len: u64) -> Self {
-        let cursor = Cursor::at_start(area.layout());
-        let generations = VecDeque::new();
-        Self { number, area, cursor, generation_len, oldest: 0, generations }
+    pub fn new(number: usize, area: Area, generation_len: u64, geometry: &Geometry) -> Self {
+        Self {
+            number,
+            cursor: Cursor::at_start(area.layout()),
+            area,
+            generation_len,
+            universe: geometry.addresses(),
+            all_in_memory: geometry.map == MapPlace::Memory,
+            oldest: 0,
+            generations: VecDeque::new(),
+        }
     }
 
     /// The place in the ring of slot number `slot`.
@@ -88,15 +101,15 @@ impl Level {
         self.generations.clear();
     }
 
-    /// Notes the next slot of the youngest generation, which is `generation`. `universe` is the
-    /// number of addresses, if all of them are to be kept in memory.
-    pub fn push(&mut self, generation: u64, address: u64, universe: Option<u64>) {
+    /// Notes the next slot of the youngest generation, which is `generation`.
+    pub fn push(&mut self, generation: u64, address: u64) {
         if generation == self.oldest + self.generations.len() as u64 {
-            self.generations.push_back(match universe {
-                Some(universe) => {
-                    Generation::Index(AddressIndex::new(self.generation_len, universe))
-                }
-                None => Generation::Fences { first: vec![], newest: None, len: 0 },
+            let (len, universe) = (self.generation_len, self.universe);
+            self.generations.push_back(if self.all_in_memory {
+                Generation::Index(AddressIndex::new(len, universe))
+            } else {
+                let first = AddressIndex::new(len.div_ceil(CHUNK), universe);
+                Generation::Fences { first, newest: None, len: 0 }
             });
         }
         self.generations[(generation - self.oldest) as usize].push(address);
@@ -119,7 +132,7 @@ impl Level {
     pub fn memory(&self) -> usize {
         let bytes = |generation: &Generation| match generation {
             Generation::Index(index) => index.memory(),
-            Generation::Fences { first, .. } => first.capacity() * 8,
+            Generation::Fences { first, .. } => first.memory(),
         };
         self.generations.iter().map(bytes).sum()
     }

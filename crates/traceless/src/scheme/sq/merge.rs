@@ -19,16 +19,23 @@ pub(super) struct Merge {
 }
 
 impl Merge {
-    /// Merges generations `sources` of `level`, addresses below `from` left out.
-    pub fn start(sq: &Sq, level: usize, sources: Range<u64>, from: u64) -> Result<Self> {
-        let mut merge = Self { sources: Vec::new(), next: BinaryHeap::new() };
-        for generation in sources {
-            let source = Source::start(sq, level, generation, from)?;
-            let nth = merge.sources.len() as u32;
+    /// Merges generations `sources` of `level`, the first of which are `ready`, addresses below
+    /// `from` left out.
+    pub fn start(
+        sq: &Sq,
+        level: usize,
+        ready: Vec<Source>,
+        sources: Range<u64>,
+        from: u64,
+    ) -> Result<Self> {
+        let mut merge = Self { sources: ready, next: BinaryHeap::new() };
+        for generation in sources.skip(merge.sources.len()) {
+            merge.sources.push(Source::start(sq, level, generation, from)?);
+        }
+        for (source, nth) in merge.sources.iter().zip(0..) {
             if let Some(address) = source.address(sq) {
                 merge.next.push(Reverse((address, Reverse(nth))));
             }
-            merge.sources.push(source);
         }
         Ok(merge)
     }
@@ -66,7 +73,7 @@ impl Merge {
 }
 
 /// One sorted run.
-enum Source {
+pub(super) enum Source {
     /// A bucket of the log, by its number, and a place in its sorted list.
     Bucket(u64, usize),
     /// A generation whose addresses are in memory.
@@ -76,7 +83,7 @@ enum Source {
 }
 
 /// A generation that is read chunk by chunk.
-struct GenerationRun {
+pub(super) struct GenerationRun {
     level: usize,
     generation: u64,
     /// Slots of the generation.
@@ -89,6 +96,15 @@ struct GenerationRun {
 }
 
 impl Source {
+    /// A run from its beginning, with what is read first read already.
+    pub fn ready(sq: &Sq, level: usize, generation: u64) -> Result<Self> {
+        let mut source = Self::start(sq, level, generation, 0)?;
+        if let Self::Indexed { run, .. } = &mut source {
+            run.fetch_bodies(sq, 0)?;
+        }
+        Ok(source)
+    }
+
     fn start(sq: &Sq, level: usize, generation: u64, from: u64) -> Result<Self> {
         if level == 0 {
             let sorted = sq.recent.sorted(generation);
@@ -107,7 +123,7 @@ impl Source {
         match place.generation(generation).expect("sources are complete") {
             Generation::Index(index) => Ok(Self::Indexed { run, at: index.seek(from) }),
             Generation::Fences { first, .. } => {
-                let chunk = first.partition_point(|&f| f < from).saturating_sub(1) as u64;
+                let chunk = first.seek(from).rank.saturating_sub(1);
                 run.fetch(sq, chunk)?;
                 let mut source = Self::Fenced { run, next: chunk * CHUNK };
                 while source.address(sq).is_some_and(|address| address < from) {

@@ -55,7 +55,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use keys::KeyRing;
 use leaves::Leaves;
 use level::{Generation, Level};
-use merge::Merge;
+use merge::{Merge, Source};
 use read::ReadScratch;
 use recent::Recent;
 use schedule::Schedule;
@@ -77,6 +77,8 @@ pub struct Sq {
     main_cursor: Cursor,
     /// What is under way into each level from 1 on, the last included.
     merges: Vec<Option<Merge>>,
+    /// The first sources of the next one.
+    ready: Vec<Vec<Source>>,
     /// Of each block of the map, or, with the map in memory, of each block.
     times: Times,
     leaves: Leaves,
@@ -167,7 +169,9 @@ impl Sq {
         let log = areas.next().expect("there is a level 0");
         let mut levels: Vec<Level> = areas
             .zip(1..)
-            .map(|(area, i)| Level::new(i, area, schedule.width(i) * u64::from(geometry.bucket)))
+            .map(|(area, i)| {
+                Level::new(i, area, schedule.width(i) * u64::from(geometry.bucket), &geometry)
+            })
             .collect();
         let main = levels.pop().expect("there is a last level").area;
         let timed = match geometry.map {
@@ -180,6 +184,7 @@ impl Sq {
             main_cursor: Cursor::at_start(main.layout()),
             recent: Recent::new(geometry.bucket, geometry.block_len),
             merges: (0..geometry.levels).map(|_| None).collect(),
+            ready: (0..geometry.levels).map(|_| Vec::new()).collect(),
             times: Times::new(
                 usize::try_from(timed).map_err(|_| Error::Geometry("map"))?,
                 schedule.oldest_time(),

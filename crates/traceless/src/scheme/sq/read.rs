@@ -196,7 +196,7 @@ impl Sq {
         let found = match self.generation(level, generation) {
             Generation::Index(index) => index.find(address),
             Generation::Fences { first, .. } => {
-                let chunk = first.partition_point(|&f| f <= address).saturating_sub(1) as u64;
+                let chunk = first.seek(address + 1).rank.saturating_sub(1);
                 let within = self.find_in_chunk(level, begin + chunk * CHUNK, address, chunks)?;
                 within.map(|at| chunk * CHUNK + at)
             }

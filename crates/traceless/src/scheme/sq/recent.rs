@@ -1,11 +1,12 @@
 //! What is in level 0: where each write went, and the contents of those not merged yet.
 
+use crate::scheme::log::DUMMY;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
 /// Blocks whose contents are kept until they are merged, at most. Beyond it they are read back.
-const CACHED_MAX: usize = 1 << 15;
+pub(super) const CACHED_MAX: usize = 1 << 15;
 
 /// Blocks allocated at a time.
 const SLAB: usize = 64;
@@ -47,17 +48,28 @@ impl Recent {
         self.current.push(address);
         self.contents.push(contents);
         if self.current.len() == self.bucket {
-            let mut sorted: Vec<(u64, u32)> = Vec::with_capacity(self.bucket);
-            sorted.extend(self.current.iter().zip(0..).map(|(&address, slot)| (address, slot)));
-            // Of equal addresses the newest comes first, and stays.
-            sorted.sort_unstable_by_key(|&(address, slot)| (address, u32::MAX - slot));
-            sorted.dedup_by_key(|(address, _)| *address);
-            while sorted.last().is_some_and(|&(address, _)| address == crate::scheme::log::DUMMY) {
-                sorted.pop();
-            }
-            self.complete.push_back(sorted);
-            self.current.clear();
+            self.complete_bucket();
         }
+    }
+
+    fn complete_bucket(&mut self) {
+        let mut sorted: Vec<(u64, u32)> = Vec::with_capacity(self.bucket);
+        sorted.extend(self.current.iter().zip(0..).map(|(&address, slot)| (address, slot)));
+        // Of equal addresses the newest comes first, and stays.
+        sorted.sort_unstable_by_key(|&(address, slot)| (address, u32::MAX - slot));
+        let first = (self.oldest + self.complete.len() as u64) * self.bucket as u64;
+        let mut newest = None;
+        sorted.retain(|&(address, slot)| {
+            let stays = address != DUMMY && newest != Some(address);
+            newest = Some(address);
+            if !stays {
+                // Nobody will merge it.
+                self.contents.release(first + u64::from(slot));
+            }
+            stays
+        });
+        self.complete.push_back(sorted);
+        self.current.clear();
     }
 
     /// Slots in use of the bucket that is being filled.
@@ -193,6 +205,7 @@ mod tests {
         assert_eq!(recent.find(0, 9), None);
         assert_eq!(recent.find(1, 9), Some(5));
         assert_eq!(recent.find(2, 9), None);
+        assert_eq!(recent.contents(0), None, "a newer write of the same bucket has replaced it");
         assert_eq!(recent.contents(2), Some(&[2; 2][..]));
         recent.release(2);
         assert_eq!(recent.contents(2), None);

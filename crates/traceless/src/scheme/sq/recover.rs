@@ -7,6 +7,7 @@
 
 use super::Sq;
 use super::keys::level_version;
+use super::write::SLOTS_PER_TRIP;
 use crate::error::{Error, Place, Result};
 use crate::scheme::log::{DUMMY, STRIPE, entry_count, entry_synced};
 use crate::scheme::openings::State;
@@ -16,8 +17,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-/// Slots of which entries or bodies are read in one round trip.
-const SLOTS_PER_TRIP: u64 = 256;
+/// Slots of the last level behind the furthest that a crash explains, which are looked at for writes
+/// that are gone.
+const TAIL_SLOTS: u64 = 64;
 
 impl Sq {
     pub(super) fn recover(&mut self, state: &State, progress: &mut dyn FnMut(u64, u64)) -> Result {
@@ -117,6 +119,18 @@ impl Sq {
                 return Err(Error::RolledBack { expected, found: self.count });
             }
         }
+        let first = self.schedule.refreshed(furthest);
+        let mut run = Run::default();
+        let mut plain = vec![0; self.geometry.block_len];
+        run.add(&self.main, self.main_slot(first), TAIL_SLOTS.min(self.geometry.addresses()));
+        run.read(&*self.store)?;
+        for i in 0..run.slots() {
+            let (tag, sealed) = run.slot(i);
+            if self.open_main(first + i as u64, tag, sealed, &mut plain) {
+                let expected = (furthest + 1) * self.bucket();
+                return Err(Error::RolledBack { expected, found: self.count });
+            }
+        }
         Ok(())
     }
 
@@ -173,7 +187,8 @@ impl Sq {
     /// Reads what the log holds, with the contents of what is not merged yet.
     fn rebuild_log(&mut self) -> Result {
         let oldest = self.schedule.oldest(0, self.flushes);
-        let in_progress = self.schedule.delivered(1, self.flushes) / self.schedule.width(1);
+        // A flush that must be redone reads what it needs; here counts what comes after them all.
+        let in_progress = self.schedule.delivered(1, self.now()) / self.schedule.width(1);
         let unmerged = self.schedule.sources(in_progress).start * self.bucket();
         self.recent.begin_at(oldest);
         let mut write = oldest * self.bucket();

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 /// Slots written out in one round trip, at most.
-const SLOTS_PER_TRIP: u64 = 256;
+pub(super) const SLOTS_PER_TRIP: u64 = 256;
 
 /// Leaves of the map that one chunk of writes may touch.
 const LEAVES_PER_CHUNK: usize = 32;

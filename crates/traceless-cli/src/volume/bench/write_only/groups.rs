@@ -6,7 +6,7 @@ use super::super::disk::writes_beside_raw;
 use super::super::failed;
 use super::super::library::{BLOCK_LEN, BLOCKS, Bed};
 use super::super::measure::{self, Cell, Plan, Steps, find, ratios};
-use super::super::served::{Served, make, user_key};
+use super::super::served::{Served, make};
 use super::super::sqoram::largest_image;
 use super::super::subjects::{CONTROL, Subject};
 use super::super::workload::{
@@ -17,10 +17,11 @@ use super::{Context, Found};
 use crate::args::{Interface, ProgressHow};
 use crate::failure::Failure;
 use traceless_volume::fuse::capabilities;
-use traceless_volume::volume::status;
 
 /// The geometry that the paper measures.
 const VOLUME_BYTES: u64 = 40 << 30;
+/// One whose writes can be counted until it has settled.
+const COUNTED_BYTES: u64 = 4 << 30;
 /// One that a map in memory would burden.
 const LARGE_VOLUME_BYTES: u64 = 1 << 40;
 const SMALL_VOLUME_BYTES: u64 = 16 << 20;
@@ -123,26 +124,41 @@ fn library(context: &Context) -> Result<Vec<Found>, Failure> {
     Ok(vec![Ok(writes.into_iter().map(|rate| rate * 1000.0).collect())])
 }
 
-/// A run of writes to a volume of the paper's size.
-fn large_run(context: &Context, flush_every: Option<u64>) -> Run {
-    let writes = if context.quick { 4096 } else { 32_768 };
-    Run { volume_bytes: VOLUME_BYTES, writes, writes_before: writes / 2, flush_every }
+/// A run of writes to a volume that is large enough to have the shape of the paper's, once it costs
+/// what it always will.
+fn large_run(
+    context: &Context,
+    subject: Subject,
+    flush_every: Option<u64>,
+) -> Result<Run, Failure> {
+    let (volume_bytes, writes) =
+        if context.quick { (COUNTED_BYTES / 8, 4096) } else { (COUNTED_BYTES, 65_536) };
+    let scheme = subject.scheme(volume_bytes).map_err(failed)?;
+    let writes_before = scheme.facts(0).settles_after + writes / 2;
+    Ok(Run { volume_bytes, writes, writes_before, flush_every })
 }
 
 fn counts(context: &Context) -> Result<Vec<Found>, Failure> {
     let folder = &context.places.ram;
-    let groups = Groups::count(context.subject, folder, large_run(context, None))?;
-    let flushed = Groups::count(context.subject, folder, large_run(context, Some(32)))?;
+    let run = |subject, flush_every| {
+        Groups::count(subject, folder, large_run(context, subject, flush_every)?)
+    };
+    // The same writes to a volume of the paper's size cost more in as far as it has more levels.
+    let larger = |subject: Subject, found: f64| -> Result<Vec<f64>, Failure> {
+        let counted = large_run(context, subject, None)?.volume_bytes;
+        let paper = subject.scheme(VOLUME_BYTES).map_err(failed)?.write_amplification();
+        let counted = subject.scheme(counted).map_err(failed)?.write_amplification();
+        Ok(vec![found * paper / counted])
+    };
+    let groups = run(context.subject, None)?;
+    let flushed = run(context.subject, Some(32))?;
     let on_disk = match with_map_on_disk(context) {
-        Ok(other) => {
-            let groups = Groups::count(other, folder, large_run(context, None))?;
-            Ok(vec![groups.write_amplification()])
-        }
+        Ok(other) => Ok(larger(other, run(other, None)?.write_amplification())?),
         Err(why) => Err(why),
     };
     Ok(vec![
-        Ok(vec![groups.write_amplification()]),
-        Ok(vec![flushed.write_amplification()]),
+        Ok(larger(context.subject, groups.write_amplification())?),
+        Ok(larger(context.subject, flushed.write_amplification())?),
         on_disk,
         Ok(vec![groups.seeks()]),
         Ok(vec![groups.seeks() / GROUP_WRITES as f64]),
@@ -163,7 +179,7 @@ fn stalls(context: &Context) -> Result<Vec<Found>, Failure> {
 fn memory(context: &Context) -> Result<Vec<Found>, Failure> {
     let own = Ok(peak_memory(context, context.subject, VOLUME_BYTES)?);
     let on_disk = match with_map_on_disk(context) {
-        Ok(other) => Ok(peak_memory(context, other, VOLUME_BYTES)?),
+        Ok(other) => Ok(peak_without_buffers(context, other, VOLUME_BYTES)?),
         Err(why) => Err(why),
     };
     Ok(vec![own, on_disk])
@@ -174,26 +190,45 @@ fn memory_of_a_large_volume(context: &Context) -> Result<Vec<Found>, Failure> {
         return Ok(vec![Err("left out by --quick".to_owned())]);
     }
     Ok(vec![match with_map_on_disk(context) {
-        Ok(other) => Ok(peak_memory(context, other, LARGE_VOLUME_BYTES)?),
+        Ok(other) => Ok(peak_without_buffers(context, other, LARGE_VOLUME_BYTES)?),
         Err(why) => Err(why),
     }])
 }
 
 /// MB that a server holds, with its map, its buffers and itself. Memory that was never touched does
-/// not count as held, and a volume of this size cannot be written full here: so what the map takes
-/// by its geometry counts, beside what a server of the smallest file holds, if that is more.
+/// not count as held, and a volume of this size cannot be written full here: so what map and buffers
+/// take by its geometry counts, beside what the control holds, if that is more.
 fn peak_memory(context: &Context, subject: Subject, bytes: u64) -> Result<Vec<f64>, Failure> {
-    let (small, _) = held(context, subject, SMALL_VOLUME_BYTES)?;
-    let (large, map) = held(context, subject, bytes)?;
-    Ok(vec![large.max(small + map) as f64 / 1e6])
+    let (held, _) = memory_and_buffers(context, subject, bytes)?;
+    Ok(vec![held as f64 / 1e6])
 }
 
-/// The most bytes that a server of a new volume has held after writes all over it, opened twice,
-/// and the bytes that its map takes.
-fn held(context: &Context, subject: Subject, bytes: u64) -> Result<(u64, u64), Failure> {
+/// The same without the scheme's buffers.
+fn peak_without_buffers(
+    context: &Context,
+    subject: Subject,
+    bytes: u64,
+) -> Result<Vec<f64>, Failure> {
+    let (held, buffers) = memory_and_buffers(context, subject, bytes)?;
+    Ok(vec![held.saturating_sub(buffers) as f64 / 1e6])
+}
+
+fn memory_and_buffers(
+    context: &Context,
+    subject: Subject,
+    bytes: u64,
+) -> Result<(u64, u64), Failure> {
+    let facts = subject.scheme(bytes).map_err(failed)?.facts(0);
+    let program = held(context, control(), SMALL_VOLUME_BYTES)?;
+    let large = held(context, subject, bytes)?;
+    let by_geometry = program + facts.map_bytes + facts.buffer_bytes;
+    Ok((large.max(by_geometry), facts.buffer_bytes))
+}
+
+/// The most bytes that a server of a new volume has held after writes all over it, opened twice.
+fn held(context: &Context, subject: Subject, bytes: u64) -> Result<u64, Failure> {
     let create = [subject.create, &["--unfilled"]].concat();
     let image = make(&context.places.ram, &subject.file_name(), bytes, &create)?;
-    let map = status(&image, &user_key())?.map_bytes;
     let step = (bytes / 16_384).next_multiple_of(LARGE as u64);
     let spread: Vec<u64> = (0..bytes).step_by(step as usize).collect();
     let dense: Vec<u64> = (0..SMALL_VOLUME_BYTES).step_by(LARGE).collect();
@@ -209,7 +244,7 @@ fn held(context: &Context, subject: Subject, bytes: u64) -> Result<(u64, u64), F
         server.stop()?;
     }
     std::fs::remove_file(image).map_err(failed)?;
-    Ok((held, map))
+    Ok(held)
 }
 
 /// On the model of a hard disk.
@@ -297,7 +332,7 @@ fn ext4(context: &Context) -> Result<Vec<Found>, Failure> {
         let why: Vec<String> = missing.iter().map(ToString::to_string).collect();
         return Ok(vec![Err(why.join("; "))]);
     }
-    let run = large_run(context, None);
+    let run = large_run(context, context.subject, None)?;
     let amplification =
         Groups::count(context.subject, &context.places.ram, run)?.write_amplification();
     let subjects = [control(), context.subject];
