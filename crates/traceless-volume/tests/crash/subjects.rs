@@ -8,7 +8,7 @@ use traceless::oram::BlockOram;
 use traceless::rng::{Rng, Seeded};
 use traceless::scheme::Parts;
 use traceless::scheme::detwo::{Geometry, MapEntries, Refresh};
-use traceless::scheme::sq;
+use traceless::scheme::{random, sq};
 
 type Made = traceless::Result<Box<dyn BlockOram>>;
 
@@ -57,7 +57,7 @@ pub struct Family {
     pub faults: &'static [Fault],
 }
 
-pub const FAMILIES: [Family; 2] = [
+pub const FAMILIES: [Family; 4] = [
     Family {
         name: "detwo",
         table: detwo_table,
@@ -70,6 +70,20 @@ pub const FAMILIES: [Family; 2] = [
         table: sq_table,
         any: any_sq,
         faulty: || vec![(of_sq(sq_shape(24, 512, 2, (2, 2))), 100)],
+        faults: &Fault::ALL,
+    },
+    Family {
+        name: "hive",
+        table: || random_table(SchemeConfig::Hive),
+        any: |rng| any_random(rng, SchemeConfig::Hive),
+        faulty: || vec![(of_random(SchemeConfig::Hive, 24, 512, 0, 2), 60)],
+        faults: &Fault::ALL,
+    },
+    Family {
+        name: "datalair",
+        table: || random_table(SchemeConfig::DataLair),
+        any: |rng| any_random(rng, SchemeConfig::DataLair),
+        faulty: || vec![(of_random(SchemeConfig::DataLair, 24, 512, 0, 2), 60)],
         faults: &Fault::ALL,
     },
 ];
@@ -199,4 +213,36 @@ fn of_sq(geometry: sq::Geometry) -> Subject {
     let around = first + geometry.whole_cycle();
     let unsynced = geometry.unsynced_max / slots_per_write;
     Subject::new(SchemeConfig::Sq(geometry), unsynced, begins, around)
+}
+
+type OfRandom = fn(random::Geometry) -> SchemeConfig;
+
+fn random_table(of: OfRandom) -> Vec<(Subject, u64)> {
+    vec![
+        (of_random(of, 24, 512, 0, 2), 7),
+        (of_random(of, 9, 64, 0, 3), 7),
+        (of_random(of, 70, 64, 1, 2), 4),
+    ]
+}
+
+fn any_random(rng: &mut Seeded, of: OfRandom) -> Subject {
+    let block_len = [64, 512, 512, 4096][rng.below(4) as usize];
+    let map_tiers = u8::from(rng.below(3) == 0);
+    of_random(of, 1 + rng.below(100), block_len, map_tiers, 1 + rng.below(8))
+}
+
+fn of_random(
+    of: OfRandom,
+    blocks: u64,
+    block_len: usize,
+    map_tiers: u8,
+    unsynced_max: u64,
+) -> Subject {
+    let geometry = random::Geometry { blocks, block_len, map_tiers, unsynced_max };
+    geometry.check().expect("a geometry that works");
+    // The journal goes around: docs/format.md has its slots.
+    let stash = 61 + u64::from(blocks.ilog2());
+    let journal = ((2 * unsynced_max + 4 * stash) * 4 + 32) / 4;
+    let begins = vec![0, journal];
+    Subject { draws_places: true, ..Subject::new(of(geometry), unsynced_max, begins, journal) }
 }

@@ -4,7 +4,7 @@ use super::entry::TierKeys;
 use super::geometry::Geometry;
 use crate::error::Result;
 use crate::scheme::openings::{self, Opening, Openings, State};
-use crate::seal::{Aead, Sealer, Secret, TAG_LEN};
+use crate::seal::{Aead, Secret};
 use alloc::vec::Vec;
 
 /// The openings with their keys.
@@ -12,14 +12,14 @@ pub(super) struct KeyRing {
     key: Secret,
     tiers: u8,
     openings: Openings<Vec<TierKeys>>,
-    fingerprints: Vec<Aead>,
+    fingerprints: Vec<Secret>,
 }
 
 impl KeyRing {
     pub fn new(key: Secret, geometry: &Geometry, state: &State) -> Self {
         let tiers = geometry.map_tiers;
         let openings = Openings::new(state, |o| tier_keys(&key, tiers, o));
-        let of_tier = |tier| Aead::new(&key.derive(&[&[tier], b"fingerprint"]));
+        let of_tier = |tier| key.derive(&[&[tier], b"fingerprint"]);
         let fingerprints = (0..=tiers).map(of_tier).collect();
         Self { key, tiers, openings, fingerprints }
     }
@@ -44,13 +44,14 @@ impl KeyRing {
         openings::fill_lost(&key, tag, body);
     }
 
-    /// What contents number `birth` of block `address` add to a fingerprint. No birth is used
-    /// twice in one image, and what comes out is shown to nobody: it leaves the memory sealed only.
+    /// What contents number `birth` of block `address` add to a fingerprint. It is a hash and no
+    /// cipher: after a crash, or in two copies of one image, a birth may come twice.
     pub fn fingerprint(&self, tier: usize, address: u64, birth: u64) -> u128 {
-        let mut tag = [0; TAG_LEN];
-        let bound = address.to_le_bytes();
-        self.fingerprints[tier].seal(birth, &bound, &[], &mut [], &mut tag);
-        u128::from_le_bytes(tag)
+        let mut message = [0; 16];
+        message[..8].copy_from_slice(&address.to_le_bytes());
+        message[8..].copy_from_slice(&birth.to_le_bytes());
+        let mac = self.fingerprints[tier].mac(&message);
+        u128::from_le_bytes(mac.bytes()[..16].try_into().expect("16 bytes"))
     }
 
     /// Forgets all openings but the newest.
