@@ -213,6 +213,12 @@ impl Sq {
         self.count - self.writer.addresses.len() as u64
     }
 
+    /// The contents of a write that is held back.
+    pub(super) fn held(&self, write: u64) -> Option<&[u8]> {
+        let nth = usize::try_from(write.checked_sub(self.written())?).ok()?;
+        self.writer.contents.chunks_exact(self.geometry.block_len).nth(nth)
+    }
+
     /// Hands the slots that are held back to the store.
     pub(super) fn write_held(&mut self) -> Result {
         let mut held = core::mem::take(&mut self.writer);
