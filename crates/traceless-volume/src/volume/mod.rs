@@ -169,9 +169,16 @@ impl Volume {
         Ok(self.oram.write().expect(POISONED).write_many(&addrs, from)?)
     }
 
-    /// Makes every write that has returned durable.
-    fn sync(&self) -> Result {
-        Ok(self.oram.read().expect(POISONED).sync_shared()?)
+    /// Makes every write that has returned durable. Returns how many there are.
+    fn sync(&self) -> Result<u64> {
+        let covered = {
+            let mut oram = self.oram.write().expect(POISONED);
+            oram.write_out()?;
+            oram.writes()
+        };
+        // Others may read meanwhile.
+        self.oram.read().expect(POISONED).sync_shared()?;
+        Ok(covered)
     }
 
     /// Writes made since creation.
@@ -294,14 +301,7 @@ impl Device for Volume {
         if self.read_only {
             return Ok(());
         }
-        let covered = {
-            let mut oram = self.oram.write().expect(POISONED);
-            oram.write_out().map_err(|e| Error::from(e).into_io())?;
-            oram.writes()
-        };
-        // Others may read meanwhile.
-        let oram = self.oram.read().expect(POISONED);
-        oram.sync_shared().map_err(|e| Error::from(e).into_io())?;
+        let covered = self.sync().map_err(Error::into_io)?;
         match &self.anchor {
             Some(anchor) => anchor.note_count(covered),
             None => Ok(()),

@@ -176,9 +176,8 @@ impl OpenStaging {
 
     /// Makes the copy durable as far as block `copied`, and remembers that.
     pub fn note_copied(&mut self, copied: u64) -> Result {
-        self.volume.sync()?;
+        self.record.writes = self.volume.sync()?;
         self.record.copied = copied;
-        self.record.writes = self.volume.writes();
         Ok(self.record.write(&*self.store, &self.volume.keys, &mut System)?)
     }
 }

@@ -4,6 +4,7 @@ use std::fs::OpenOptions as FileOptions;
 use std::os::unix::fs::FileExt;
 use traceless::build::SchemeConfig;
 use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::scheme::sq;
 use zeroize::Zeroizing;
 
 fn key(byte: u8) -> UserKey {
@@ -59,6 +60,24 @@ fn bytes_of_any_alignment_come_back_after_a_close_and_after_a_crash() {
             }
         }
     }
+}
+
+/// The record of a rebuild counts the writes that a sync has made durable.
+#[test]
+fn a_sync_covers_what_a_scheme_holds_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("image");
+    let geometry = sq::Geometry::new(200, 4096, sq::Wishes::default()).unwrap();
+    make(&path, &options(SchemeConfig::Sq(geometry)));
+    let volume = open(&path, &OpenOptions::default()).unwrap();
+    volume.write(0, &[7; 4096]).unwrap();
+    assert_eq!(volume.sync().unwrap(), 1);
+    drop(volume);
+    let volume = open(&path, &OpenOptions::default()).unwrap();
+    assert_eq!(volume.writes(), 1);
+    let mut block = [0; 4096];
+    volume.read(0, &mut block).unwrap();
+    assert_eq!(block, [7; 4096]);
 }
 
 #[test]

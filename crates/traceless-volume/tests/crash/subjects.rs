@@ -178,13 +178,16 @@ fn any_sq(rng: &mut Seeded) -> Subject {
     loop {
         let bucket = [2, 2, 4, 6, 16][rng.below(5) as usize];
         let (fanout, levels) =
-            [(2, 1), (2, 2), (2, 4), (3, 2), (4, 2), (5, 1)][rng.below(6) as usize];
+            [(2, 1), (2, 2), (2, 4), (3, 2), (4, 2), (5, 1), (4, 3)][rng.below(7) as usize];
         let blocks = 4 + rng.below(200);
         let block_len = [64, 512, 512, 4096][rng.below(4) as usize];
         let shape = sq::Geometry::with_shape(blocks, block_len, bucket, fanout, levels);
         let Ok(shape) = shape else { continue };
         let map = if rng.below(3) == 0 { sq::MapPlace::Disk } else { sq::MapPlace::Memory };
-        let unsynced_max = 2 + rng.below(12);
+        // Now and then more than the stripe that each ring has besides its slack. Larger buckets
+        // would be too few requests for a life.
+        let much = bucket == 2 && rng.below(2) == 0;
+        let unsynced_max = 2 + rng.below(if much { 160 } else { 12 });
         let amortized = rng.below(4) == 0;
         let geometry = sq::Geometry { map, amortized, unsynced_max, ..shape };
         if geometry.check().is_ok() {
@@ -206,7 +209,7 @@ fn of_sq(geometry: sq::Geometry) -> Subject {
     let slots_per_write = if geometry.map == sq::MapPlace::Disk { 2 } else { 1 };
     let (bucket, fanout) = (u64::from(geometry.bucket), u64::from(geometry.fanout));
     // The log goes around: docs/format.md has its slots.
-    let slack = geometry.unsynced_max.div_ceil(bucket) + 2;
+    let slack = 2 * geometry.unsynced_max.div_ceil(bucket) + 2;
     let log = ((2 * fanout + slack) * bucket + 64) / slots_per_write;
     let (first, pass) = (geometry.warm_up(), geometry.cycle());
     let begins = vec![0, first, first + pass, log];

@@ -269,14 +269,29 @@ impl Geometry {
 
     /// Refreshes of the last level that may be unsynced.
     fn unsynced_refreshes(&self) -> u64 {
-        self.addresses().div_ceil(self.pass()).saturating_mul(self.slack_buckets())
+        self.refreshes_in(self.slack_buckets())
+    }
+
+    /// Refreshes of the last level that so many flushes make, at most.
+    fn refreshes_in(&self, flushes: u64) -> u64 {
+        self.addresses().div_ceil(self.pass()).saturating_mul(flushes)
+    }
+
+    /// Buckets that a level keeps beyond those that are needed. Recovery begins as far back from
+    /// what it finds as may have been unsynced; and before the crash as much may have been written
+    /// after that.
+    pub(super) fn kept_buckets(&self) -> u64 {
+        2 * self.unsynced_max.div_ceil(u64::from(self.bucket)) + 2
     }
 
     /// Buckets that the ring of a level before the last has, slack included.
     pub(super) fn ring_buckets(&self, level: usize) -> u64 {
         let generation = u64::from(self.fanout).pow(level as u32);
+        // One that is amortized gets a generation before the oldest ones are forgotten.
+        let at_once = if self.amortized && level > 0 { generation } else { 0 };
+        let needed = 2 * u64::from(self.fanout) * generation + at_once;
         // The levels start one flush later than their sources allow.
-        2 * u64::from(self.fanout) * generation + 2 * level as u64 + self.slack_buckets()
+        needed + 2 * level as u64 + self.kept_buckets()
     }
 
     pub(super) fn ring(&self, level: usize) -> Layout {
@@ -286,8 +301,12 @@ impl Geometry {
     }
 
     pub(super) fn main(&self) -> Layout {
+        // An amortized pass is made at once, and all that was there before is needed until it is
+        // whole.
+        let passes = if self.amortized { 2 } else { 1 };
+        let kept = self.refreshes_in(self.kept_buckets());
         Layout {
-            slots: self.addresses() + self.unsynced_refreshes() + MAIN_STRIPE,
+            slots: passes * self.addresses() + kept + MAIN_STRIPE,
             body_len: self.block_len,
             entry_len: TAG_LEN,
             stripe_slots: MAIN_STRIPE,

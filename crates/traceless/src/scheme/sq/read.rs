@@ -100,7 +100,7 @@ impl Sq {
         for (i, (location, into)) in found.iter().zip(into.chunks_exact_mut(len)).enumerate() {
             match *location {
                 Location::Nowhere => into.fill(0),
-                Location::Log(write) => match self.recent.contents(write) {
+                Location::Log(write) => match self.contents(write) {
                     Some(contents) => into.copy_from_slice(contents),
                     None => order.push(i as u32),
                 },
@@ -147,7 +147,7 @@ impl Sq {
             return Ok(());
         }
         if let Location::Log(write) = location
-            && let Some(contents) = self.recent.contents(write)
+            && let Some(contents) = self.contents(write)
         {
             into.copy_from_slice(contents);
             return Ok(());
@@ -157,6 +157,12 @@ impl Sq {
         run.read(&*self.store)?;
         let (entry, sealed) = run.slot(0);
         self.open_located(address, location, entry, sealed, into)
+    }
+
+    /// The contents of a write in the log, if they are in memory.
+    fn contents(&self, write: u64) -> Option<&[u8]> {
+        // What is held back is nowhere else, even if there was no room to keep it.
+        self.recent.contents(write).or_else(|| self.held(write))
     }
 
     /// Where the newest copy of `address` lies, if flush `time` carried it.
@@ -320,7 +326,7 @@ impl Sq {
 
     /// Reads the contents of a write in the log. Whether they are whole.
     pub(super) fn read_logged(&self, write: u64, address: u64, into: &mut [u8]) -> Result<bool> {
-        if let Some(contents) = self.recent.contents(write) {
+        if let Some(contents) = self.contents(write) {
             into.copy_from_slice(contents);
             return Ok(true);
         }

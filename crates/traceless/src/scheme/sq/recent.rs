@@ -8,6 +8,9 @@ use alloc::vec::Vec;
 /// Blocks whose contents are kept until they are merged, at most. Beyond it they are read back.
 pub(super) const CACHED_MAX: usize = 1 << 15;
 
+/// The same in bytes.
+const CACHED_BYTES_MAX: usize = 1 << 27;
+
 /// Blocks allocated at a time.
 const SLAB: usize = 64;
 
@@ -153,7 +156,8 @@ impl Contents {
     }
 
     fn take_place(&mut self) -> Option<u32> {
-        if self.free.is_empty() && self.slabs.len() * SLAB < CACHED_MAX {
+        let most = CACHED_MAX.min(CACHED_BYTES_MAX / self.block_len);
+        if self.free.is_empty() && self.slabs.len() * SLAB < most {
             let first = (self.slabs.len() * SLAB) as u32;
             self.slabs.push(vec![0; SLAB * self.block_len]);
             self.free.extend((first..first + SLAB as u32).rev());

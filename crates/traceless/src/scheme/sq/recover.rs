@@ -25,7 +25,7 @@ impl Sq {
     pub(super) fn recover(&mut self, state: &State, progress: &mut dyn FnMut(u64, u64)) -> Result {
         let (newest, synced) = self.find_newest()?;
         // A write is all of its slots, or none.
-        let count = self.find_count(newest);
+        let count = self.find_count(newest)?;
         self.count = count - count % self.geometry.slots_per_write();
         let expected = state.at_least.max(synced);
         if self.count < expected {
@@ -77,7 +77,7 @@ impl Sq {
     }
 
     /// The number of slots of the log that are there whole, without a gap.
-    fn find_count(&self, newest: u64) -> u64 {
+    fn find_count(&self, newest: u64) -> Result<u64> {
         // A synced slot is never missing, and at most `unsynced_max` were not.
         let mut count = newest.saturating_sub(self.geometry.unsynced_max);
         count = count.max(self.keys.openings().last().start);
@@ -87,9 +87,8 @@ impl Sq {
             let n = STRIPE.min(newest - count);
             run.clear();
             run.add(&self.log, self.log_slot(count), n);
-            if run.read(&*self.store).is_err() {
-                return count;
-            }
+            // What cannot be read is not taken for a gap: it may have been synced.
+            run.read(&*self.store)?;
             for i in 0..n as usize {
                 let (entry, sealed) = run.slot(i);
                 let (_, keys) = self.keys.at_write(count);
@@ -97,12 +96,12 @@ impl Sq {
                 let whole = address
                     .is_some_and(|a| keys.log.open_body(count, a, entry, sealed, &mut plain));
                 if !whole {
-                    return count;
+                    return Ok(count);
                 }
                 count += 1;
             }
         }
-        count
+        Ok(count)
     }
 
     /// A crash loses `unsynced_max` slots at most. A bucket of a flush that came later shows that

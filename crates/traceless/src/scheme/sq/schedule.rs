@@ -142,11 +142,12 @@ mod tests {
                         }
                     }
                     for level in 0..s.last() {
-                        let ring = geometry.ring_buckets(level) - geometry.slack_buckets();
+                        let ring = geometry.ring_buckets(level) - geometry.kept_buckets();
                         let end = s.deliveries(level, flush).end;
                         // What is overwritten was not needed any more when the flush began.
-                        let overwritten = end.saturating_sub(ring) / s.width(level);
-                        assert!(overwritten <= s.oldest(level, flush), "{fanout} {level} {flush}");
+                        let overwritten = end.saturating_sub(ring);
+                        let needed = s.oldest(level, flush) * s.width(level);
+                        assert!(overwritten <= needed, "{fanout} {level} {flush}");
                     }
                 }
             }

@@ -7,6 +7,7 @@ use crate::scheme::openings::OPENINGS_MAX;
 use crate::seal::Secret;
 use crate::store::{MemStore, Run, Watched};
 use crate::trace::{Event, Op, Recorder};
+use crate::types::Extent;
 
 struct Rig {
     geometry: Geometry,
@@ -207,7 +208,7 @@ fn a_lost_block_stays_an_error_and_stops_nothing() {
         oram.sync().unwrap();
         for area in [oram.levels[0].area.clone(), oram.main.clone()] {
             let mut run = Run::default();
-            for slot in (0..area.slots()).step_by(23) {
+            for slot in (0..area.slots()).step_by(29) {
                 run.clear();
                 run.add(&area, Slot(slot), 1);
                 run.read(&*rig.store).unwrap();
@@ -297,4 +298,193 @@ fn the_papers_cadence_tells_how_near_addresses_are() {
     assert_eq!(slots(Cadence::Strict, 97), 600);
     let (near, far) = (slots(Cadence::Paper, 1), slots(Cadence::Paper, 97));
     assert!(near < 360 && far > 560, "{near} {far}");
+}
+
+/// Makes the slot of a write what a torn one is.
+fn tear_log(rig: &Rig, oram: &Sq, write: u64) {
+    let mut run = Run::default();
+    run.add_in_place(&oram.log, oram.log_slot(write), 1);
+    run.write(&*rig.store).unwrap();
+}
+
+/// Of what was never synced the first write is gone and all the others are there: the count goes
+/// back as far as it can, and the rings have gone on as far as they can.
+#[test]
+fn a_crash_that_loses_the_oldest_unsynced_write_is_recovered_from() {
+    for amortized in [false, true] {
+        let geometry = Geometry::with_shape(2000, 64, 4, 4, 3).unwrap();
+        let geometry = Geometry { unsynced_max: 200, amortized, ..geometry };
+        geometry.check().unwrap();
+        let mut rig = Rig::new(geometry);
+        let mut oram = rig.create();
+        let mut written = 0;
+        for round in 0..40 {
+            for _ in 0..geometry.unsynced_max + 7 {
+                write(&mut oram, written * 7 % 2000, (written / 2000) as u8);
+                written += 1;
+            }
+            oram.sync().unwrap();
+            let before = written;
+            for i in 0..geometry.unsynced_max {
+                write(&mut oram, i * 11 % 2000, 200);
+            }
+            oram.write_out().unwrap();
+            assert_eq!(oram.synced.load(Ordering::Acquire), before);
+            tear_log(&rig, &oram, before);
+            drop(oram);
+            let state = rig.vault.kept();
+            for read_only in [true, false] {
+                let parts = rig.parts(rig.store.clone(), read_only);
+                let opened = Sq::open(geometry, parts, &state, &mut |_, _| {});
+                oram = opened.unwrap_or_else(|e| panic!("{amortized} {round} {read_only}: {e}"));
+                assert_eq!(oram.writes(), before);
+                for i in written.saturating_sub(2000)..written {
+                    let byte = byte_at(&oram, i * 7 % 2000);
+                    assert_eq!(byte.unwrap(), (i / 2000) as u8, "{amortized} {round} {read_only}");
+                }
+            }
+            oram = rig.open();
+        }
+    }
+}
+
+#[test]
+fn an_amortized_level_is_not_overwritten_before_it_is_forgotten() {
+    // Generations much larger than the slack.
+    let geometry = Geometry::with_shape(2000, 64, 16, 4, 3).unwrap();
+    let geometry = Geometry { unsynced_max: 16, amortized: true, ..geometry };
+    let mut rig = Rig::new(geometry);
+    let mut oram = rig.create();
+    for i in 0..5000u64 {
+        write(&mut oram, i * 7 % 2000, (i / 2000) as u8);
+        if i % 16 == 15 {
+            oram.close().unwrap();
+            drop(oram);
+            let opened = rig.open_on(rig.store.clone(), false);
+            oram = opened.unwrap_or_else(|e| panic!("after {i} writes: {e}"));
+        }
+    }
+    assert!((3000..5000).all(|i| byte_at(&oram, i * 7 % 2000).unwrap() == (i / 2000) as u8));
+}
+
+#[test]
+fn opened_for_reading_an_amortized_pass_that_was_cut_short_is_read_around() {
+    let geometry = Geometry::with_shape(2000, 64, 16, 4, 3).unwrap();
+    let geometry = Geometry { unsynced_max: 16, amortized: true, ..geometry };
+    let mut rig = Rig::new(geometry);
+    let mut oram = rig.create();
+    let mut written = 0;
+    let mut passes = 0;
+    while passes < 3 {
+        let before = oram.schedule.refreshed(oram.flushes);
+        write(&mut oram, written * 7 % 2000, (written / 2000) as u8);
+        written += 1;
+        passes += u32::from(oram.schedule.refreshed(oram.flushes) > before);
+    }
+    let torn = oram.main_slot(oram.schedule.refreshed(oram.flushes) - 1);
+    let mut run = Run::default();
+    run.add_in_place(&oram.main, torn, 1);
+    run.write(&*rig.store).unwrap();
+    drop(oram);
+    let oram = rig.open_on(rig.store.clone(), true).unwrap();
+    for i in written - 2000..written {
+        assert_eq!(byte_at(&oram, i * 7 % 2000).unwrap(), (i / 2000) as u8);
+    }
+}
+
+#[test]
+fn what_is_held_back_is_read_even_if_the_cache_is_full() {
+    // A merge takes so many buckets that their contents are more than what is kept.
+    let geometry = Geometry::with_shape(40_000, 64, 64, 1024, 1).unwrap();
+    let mut rig = Rig::new(geometry);
+    let mut oram = rig.create();
+    for i in 0..40_000u64 {
+        write(&mut oram, i, i as u8);
+        if i % 100 == 0 || i > 39_900 {
+            assert_eq!(byte_at(&oram, i).unwrap(), i as u8, "write {i}");
+        }
+    }
+}
+
+/// The requests of writes to blocks that are near to each other, or far, with keys that soon have
+/// sealed enough.
+#[test]
+fn when_keys_give_way_does_not_depend_on_addresses() {
+    let starts = |stride: u64| {
+        let geometry = Geometry::with_shape(4000, 64, 128, 4, 2).unwrap();
+        let geometry = Geometry { map: MapPlace::Disk, unsynced_max: 256, ..geometry };
+        let mut rig = Rig::new(geometry);
+        let mut oram = rig.create();
+        oram.key_bytes_max = 3300 * 64;
+        let mut starts = vec![];
+        for request in 0..100u64 {
+            let addrs: Vec<_> = (0..64).map(|i| Addr((request * 64 + i) * stride % 4000)).collect();
+            oram.write_many(&addrs, &[1; 64 * 64]).unwrap();
+            starts.push(oram.keys.openings().last().start);
+        }
+        starts
+    };
+    let near = starts(1);
+    assert!(near[99] > 0);
+    assert_eq!(near, starts(61));
+}
+
+#[test]
+fn large_blocks_take_no_more_memory_than_small_ones() {
+    let geometry = Geometry::with_shape(600, 1 << 20, 16, 32, 1).unwrap();
+    let mut rig = Rig::new(geometry);
+    let mut oram = rig.create();
+    for i in 0..500 {
+        write(&mut oram, i, 1);
+    }
+    let (_, buffers) = oram.memory();
+    assert!(buffers <= 256 << 20, "{buffers}");
+    assert!((0..500).all(|i| byte_at(&oram, i).unwrap() == 1));
+}
+
+/// A store of which one extent cannot be read.
+struct Unreadable {
+    store: Arc<MemStore>,
+    hole: Extent,
+}
+
+impl Store for Unreadable {
+    fn len(&self) -> u64 {
+        self.store.len()
+    }
+    fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
+        let hit = |e: &Extent| e.at < self.hole.end() && self.hole.at < e.end();
+        if extents.iter().any(hit) {
+            return Err(Error::Store("cannot be read for now"));
+        }
+        self.store.read(extents, into)
+    }
+    fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
+        self.store.write(extents, from)
+    }
+    fn sync(&self) -> Result {
+        self.store.sync()
+    }
+}
+
+#[test]
+fn a_disk_that_cannot_be_read_for_now_loses_no_synced_write() {
+    let mut rig = Rig::small();
+    let mut oram = rig.create();
+    oram.sync().unwrap();
+    let before = rig.store.snapshot();
+    for addr in 0..7 {
+        write(&mut oram, addr, 1);
+    }
+    oram.sync().unwrap();
+    drop(oram);
+    // The body of some write that was synced, in the middle of the log's first stripe.
+    let log = rig.geometry.areas()[0];
+    let at = log.1 + 4096 + 3 * 128;
+    assert!(rig.store.snapshot()[at as usize..][..128] != before[at as usize..][..128]);
+    let store = Arc::new(Unreadable { store: rig.store.clone(), hole: Extent::new(at, 128) });
+    assert!(matches!(rig.open_on(store, false), Err(Error::Store(_))));
+    let oram = rig.open();
+    assert_eq!(oram.writes(), 7);
+    assert!((0..7).all(|addr| byte_at(&oram, addr).unwrap() == 1));
 }

@@ -167,14 +167,21 @@ impl Sq {
                 "its life is over: 2^32 buckets were written; make a new one",
             ));
         }
-        let started = self.keys.openings().last().start;
-        let per_slot = u64::from(self.geometry.levels) + self.geometry.refresh() as u64 + 2;
-        let under_key = (self.count - started + self.bucket()) * per_slot;
-        if under_key * self.geometry.block_len as u64 > self.key_bytes_max.min(KEY_BYTES_MAX) {
+        // Only where a bucket begins: how often there is room is asked within one depends on which
+        // leaves the writes share.
+        if self.recent.filled() == 0 && self.keys_are_worn() {
             self.sync()?;
             self.begin_opening()?;
         }
         Ok(room.min(self.bucket() - self.recent.filled() as u64))
+    }
+
+    /// Whether the keys may not seal another bucket.
+    fn keys_are_worn(&self) -> bool {
+        let started = self.keys.openings().last().start;
+        let per_slot = u64::from(self.geometry.levels) + self.geometry.refresh() as u64 + 2;
+        let under_key = (self.count - started + self.bucket()) * per_slot;
+        under_key * self.geometry.block_len as u64 > self.key_bytes_max.min(KEY_BYTES_MAX)
     }
 
     /// Appends a slot; a dummy has no contents. There must be room, and [`Sq::end_append`] must
@@ -211,6 +218,12 @@ impl Sq {
     /// Slots that have been handed to the store.
     pub(super) fn written(&self) -> u64 {
         self.count - self.writer.addresses.len() as u64
+    }
+
+    /// The contents of a write that is held back.
+    pub(super) fn held(&self, write: u64) -> Option<&[u8]> {
+        let nth = usize::try_from(write.checked_sub(self.written())?).ok()?;
+        self.writer.contents.chunks_exact(self.geometry.block_len).nth(nth)
     }
 
     /// Hands the slots that are held back to the store.
