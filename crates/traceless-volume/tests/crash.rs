@@ -51,8 +51,8 @@ fn nothing_acknowledged_is_lost_at_any_crash() {
     for family in &FAMILIES {
         let sum = crash_everywhere(family);
         println!("{}: {sum}", family.name);
-        assert!(sum.points > 300 && sum.subsets > 5000 && sum.tears > 5000, "{sum}");
-        assert!(sum.again > 1000, "{sum}");
+        assert!(sum.points > 40 && sum.subsets > 2000 && sum.tears > 800, "{sum}");
+        assert!(sum.again > 400, "{sum}");
         assert!(sum.redone > 1000 && sum.shorter > 1000, "the crashes took nothing: {sum}");
     }
 }
@@ -194,7 +194,7 @@ fn an_opening_that_comes_twice_is_seen_unless_it_draws_anew() {
 /// then a run that is crashed everywhere.
 #[test]
 fn nothing_is_lost_in_random_rounds() {
-    Rounds::from_env(160, QUICK, THOROUGH).run();
+    Rounds::from_env(96, QUICK, THOROUGH).run();
 }
 
 /// A thousand openings of one write each; then they make dummies, so that old ones die out, while
