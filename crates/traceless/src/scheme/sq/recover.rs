@@ -17,8 +17,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-/// Slots of the last level behind the furthest that a crash explains, which are looked at for writes
-/// that are gone.
+/// Slots of the last level behind the furthest that a crash explains, which are looked at for
+/// writes that are gone.
 const TAIL_SLOTS: u64 = 64;
 
 impl Sq {

@@ -196,8 +196,8 @@ fn memory_of_a_large_volume(context: &Context) -> Result<Vec<Found>, Failure> {
 }
 
 /// MB that a server holds, with its map, its buffers and itself. Memory that was never touched does
-/// not count as held, and a volume of this size cannot be written full here: so what map and buffers
-/// take by its geometry counts, beside what the control holds, if that is more.
+/// not count as held, and a volume of this size cannot be written full here: so what map and
+/// buffers take by its geometry counts, beside what the control holds, if that is more.
 fn peak_memory(context: &Context, subject: Subject, bytes: u64) -> Result<Vec<f64>, Failure> {
     let (held, _) = memory_and_buffers(context, subject, bytes)?;
     Ok(vec![held as f64 / 1e6])
