@@ -124,9 +124,8 @@ impl Sq {
             return Ok(());
         }
         let mut contents = vec![0; self.geometry.block_len];
-        let address = self.geometry.blocks + leaf;
         let time = self.times.get(leaf as usize, self.now());
-        self.read_one(address, time, &mut ChunkCache::default(), &mut contents)?;
+        self.read_leaf(leaf, time, &mut ChunkCache::default(), &mut contents)?;
         self.leaves.insert(leaf, contents);
         Ok(())
     }

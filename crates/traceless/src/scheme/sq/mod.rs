@@ -29,6 +29,7 @@ mod read;
 mod recent;
 mod recover;
 mod schedule;
+mod search;
 mod times;
 mod write;
 

@@ -166,7 +166,12 @@ impl Sq {
     }
 
     /// Where the newest copy of `address` lies, if flush `time` carried it.
-    fn locate(&self, address: u64, time: Option<u64>, chunks: &mut ChunkCache) -> Result<Location> {
+    pub(super) fn locate(
+        &self,
+        address: u64,
+        time: Option<u64>,
+        chunks: &mut ChunkCache,
+    ) -> Result<Location> {
         let refreshed = self.schedule.refreshed(self.flushes);
         if let Some(time) = time
             && self.schedule.refresh_of(time, address) >= refreshed
@@ -247,7 +252,7 @@ impl Sq {
         let time = self.times.get(leaf as usize, self.now());
         if !scratch.leaf.shows(leaf, time) {
             let contents = scratch.leaf.begin(self.geometry.block_len);
-            self.read_one(self.geometry.blocks + leaf, time, &mut scratch.chunks, contents)?;
+            self.read_leaf(leaf, time, &mut scratch.chunks, contents)?;
             // In the flush that is under way a leaf may be written again at the same time.
             let lasting = time.is_none_or(|time| time < self.flushes);
             scratch.leaf.end(leaf, time, lasting);

@@ -208,7 +208,7 @@ fn a_lost_block_stays_an_error_and_stops_nothing() {
         oram.sync().unwrap();
         for area in [oram.levels[0].area.clone(), oram.main.clone()] {
             let mut run = Run::default();
-            for slot in (0..area.slots()).step_by(29) {
+            for slot in (0..area.slots()).step_by(23) {
                 run.clear();
                 run.add(&area, Slot(slot), 1);
                 run.read(&*rig.store).unwrap();
@@ -247,6 +247,58 @@ fn a_lost_block_stays_an_error_and_stops_nothing() {
             }
             assert!((0..200).all(|addr| byte_at(&oram, addr).unwrap() == 1));
         }
+    }
+}
+
+#[test]
+fn a_lost_leaf_of_the_map_is_made_again() {
+    for more in [20, 90, 400] {
+        let mut rig = Rig::new(Geometry { map: MapPlace::Disk, ..small() });
+        let mut oram = rig.create();
+        for i in 0..400u64 {
+            write(&mut oram, i * 7 % 200, (i / 200) as u8 + 1);
+        }
+        // Until the other leaves are in deeper levels.
+        for i in 0..more {
+            write(&mut oram, i % 8, 3);
+        }
+        oram.sync().unwrap();
+        let mut torn = 0;
+        for leaf in 1..oram.geometry.leaves() {
+            let time = oram.times.get(leaf as usize, oram.now());
+            let found = oram.locate(200 + leaf, time, &mut read::ChunkCache::default()).unwrap();
+            let (area, slot) = match found {
+                Location::Level(level, slot) => {
+                    let level = &oram.levels[level - 1];
+                    (&level.area, level.slot(slot))
+                }
+                Location::Main(r) => (&oram.main, oram.main_slot(r)),
+                _ => continue,
+            };
+            let mut run = Run::default();
+            run.add(area, slot, 1);
+            run.read(&*rig.store).unwrap();
+            run.slot_mut(0).1[3] ^= 1;
+            run.write(&*rig.store).unwrap();
+            torn += 1;
+        }
+        assert!(torn > 3, "{torn}");
+        drop(oram);
+        let mut oram = rig.open();
+        let value = |addr: u64| if addr < 8 && more > 8 { 3 } else { 2 };
+        let mut damaged = vec![];
+        oram.verify(&mut |_, _| {}, &mut |place| damaged.push(place)).unwrap();
+        // Recovery mends what the last flushes wrote.
+        assert!(damaged.len() <= torn && (more < 400 || damaged.len() == torn), "{damaged:?}");
+        assert!((0..200).all(|addr| byte_at(&oram, addr).unwrap() == value(addr)));
+        for addr in (0..200).step_by(16) {
+            write(&mut oram, addr, value(addr));
+        }
+        oram.close().unwrap();
+        drop(oram);
+        let oram = rig.open();
+        assert!((0..200).all(|addr| byte_at(&oram, addr).unwrap() == value(addr)));
+        oram.verify(&mut |_, _| {}, &mut |place| panic!("{place} is not mended")).unwrap();
     }
 }
 
