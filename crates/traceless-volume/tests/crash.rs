@@ -130,6 +130,23 @@ fn every_planted_fault_is_found() {
     }
 }
 
+/// The duplicate rule of the paper's Algorithm 2: of two copies a merge keeps the older.
+#[test]
+fn the_printed_duplicate_rule_is_found() {
+    for (subject, writes) in (FAMILIES[1].faulty)() {
+        let subject = Subject {
+            create: mutants::create_keeping_older,
+            open: mutants::open_keeping_older,
+            ..subject
+        };
+        let (seed, before) = (7, 0);
+        let steps = script(seed, writes, subject.unsynced_max);
+        let case = Case { subject, unit: 512, before, steps, seed, faults: HEALTHY };
+        let found = case.check(QUICK).expect_err("stale blocks went unnoticed");
+        assert!(found.contains("should hold number"), "{found}");
+    }
+}
+
 /// Encryption in place has one copy of each block. The crashes that others survive must tear it.
 #[test]
 fn encryption_in_place_is_torn() {

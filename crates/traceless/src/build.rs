@@ -195,7 +195,7 @@ impl SchemeConfig {
             }
             Self::Linear { .. } => Err(NOT_FOR_DISKS),
             Self::DetWo(geometry) => Ok(Box::new(DetWo::create(geometry, parts)?)),
-            Self::Sq(geometry) => Ok(Box::new(Sq::create(geometry, parts)?)),
+            Self::Sq(geometry) => Ok(Box::new(<Sq>::create(geometry, parts)?)),
             Self::Hive(geometry) => Ok(Box::new(Hive::create(geometry, parts)?)),
             Self::DataLair(geometry) => Ok(Box::new(DataLair::create(geometry, parts)?)),
         }
@@ -214,7 +214,7 @@ impl SchemeConfig {
             }
             Self::Linear { .. } => Err(NOT_FOR_DISKS),
             Self::DetWo(geometry) => Ok(Box::new(DetWo::open(geometry, parts, state, progress)?)),
-            Self::Sq(geometry) => Ok(Box::new(Sq::open(geometry, parts, state, progress)?)),
+            Self::Sq(geometry) => Ok(Box::new(<Sq>::open(geometry, parts, state, progress)?)),
             Self::Hive(geometry) => Ok(Box::new(Hive::open(geometry, parts, state, progress)?)),
             Self::DataLair(geometry) => {
                 Ok(Box::new(DataLair::open(geometry, parts, state, progress)?))
@@ -245,7 +245,7 @@ impl SchemeConfig {
             Self::Plain { .. } => Plain::peek_state(state),
             Self::Linear { .. } => Err(NOT_FOR_DISKS),
             Self::DetWo(_) => DetWo::peek_state(state),
-            Self::Sq(geometry) => Sq::peek_state(geometry, state),
+            Self::Sq(geometry) => <Sq>::peek_state(geometry, state),
             Self::Hive(_) => Hive::peek_state(state),
             Self::DataLair(_) => DataLair::peek_state(state),
         }

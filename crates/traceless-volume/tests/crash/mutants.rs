@@ -5,6 +5,7 @@ use traceless::build::SchemeConfig;
 use traceless::error::Place;
 use traceless::oram::{BlockOram, Hides, Oram};
 use traceless::scheme::Parts;
+use traceless::scheme::sq::{self, Sq, Ties};
 use traceless::types::Addr;
 
 /// Opens a scheme whose syncs return without doing it.
@@ -14,6 +15,36 @@ pub fn open_unsynced(
     state: &[u8],
 ) -> Result<Box<dyn BlockOram>> {
     Ok(Box::new(Unsynced(config.open_for_disk(parts, state, &mut |_, _| {})?)))
+}
+
+/// Of two copies of one block, the one from the older generation.
+struct OldestWins;
+
+impl Ties for OldestWins {
+    fn rank(source: u32) -> u32 {
+        source
+    }
+}
+
+/// Makes a `Sq` that keeps the older of two copies.
+pub fn create_keeping_older(config: &SchemeConfig, parts: Parts) -> Result<Box<dyn BlockOram>> {
+    Ok(Box::new(Sq::<OldestWins>::create(geometry_of(config), parts)?))
+}
+
+/// Opens a `Sq` that keeps the older of two copies.
+pub fn open_keeping_older(
+    config: &SchemeConfig,
+    parts: Parts,
+    state: &[u8],
+) -> Result<Box<dyn BlockOram>> {
+    Ok(Box::new(Sq::<OldestWins>::open(geometry_of(config), parts, state, &mut |_, _| {})?))
+}
+
+fn geometry_of(config: &SchemeConfig) -> sq::Geometry {
+    match config {
+        SchemeConfig::Sq(geometry) => *geometry,
+        other => panic!("{} merges nothing", other.name()),
+    }
 }
 
 struct Unsynced(Box<dyn BlockOram>);

@@ -2,7 +2,7 @@
 
 use super::Sq;
 use super::keys::level_version;
-use super::merge::{Merge, Source};
+use super::merge::{Merge, Source, Ties};
 use super::write::SLOTS_PER_TRIP;
 use crate::error::Result;
 use crate::scheme::log::{self, DUMMY};
@@ -27,7 +27,7 @@ pub(super) struct Delivery {
     merged: Vec<u64>,
 }
 
-impl Sq {
+impl<T: Ties> Sq<T> {
     /// Flushes the bucket that has become full.
     pub(super) fn flush(&mut self) -> Result {
         let flush = self.flushes;
@@ -140,7 +140,7 @@ impl Sq {
 
     /// A merge that goes on with bucket number `bucket` of a level: behind the newest address that
     /// is there already.
-    fn begin_merge(&self, level: usize, bucket: u64, ready: Vec<Source>) -> Result<Merge> {
+    fn begin_merge(&self, level: usize, bucket: u64, ready: Vec<Source>) -> Result<Merge<T>> {
         let generation = bucket / self.schedule.width(level);
         let from = if bucket.is_multiple_of(self.schedule.width(level)) {
             0
@@ -159,7 +159,7 @@ impl Sq {
         level: usize,
         flush: u64,
         slots: Range<u64>,
-        merge: &mut Merge,
+        merge: &mut Merge<T>,
         d: &mut Delivery,
     ) -> Result {
         let place = &self.levels[level - 1];
@@ -209,7 +209,7 @@ impl Sq {
         &mut self,
         flush: u64,
         refreshes: Range<u64>,
-        merge: &mut Merge,
+        merge: &mut Merge<T>,
         d: &mut Delivery,
     ) -> Result {
         let n = self.geometry.addresses();

@@ -9,32 +9,50 @@ use crate::store::Run;
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
+use core::marker::PhantomData;
 use core::ops::Range;
 
 /// A merge that is under way. Of equal addresses only the newest comes out.
-pub(super) struct Merge {
+pub(super) struct Merge<T> {
     sources: Vec<Source>,
-    /// The next address of each source that has one; of equal ones the youngest source first.
-    next: BinaryHeap<Reverse<(u64, Reverse<u32>)>>,
+    /// The next address of each source that has one, its rank among equal ones, and the source.
+    next: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    ties: PhantomData<T>,
 }
 
-impl Merge {
+/// Which of several copies of one block a merge keeps.
+pub trait Ties: Send + Sync + 'static {
+    /// Rank of a copy out of source number `source`; the youngest source has the highest number.
+    /// The lowest rank is kept.
+    fn rank(source: u32) -> u32;
+}
+
+/// The newest: what makes a merge right. Other rules are for tests that must find them.
+pub struct NewestWins;
+
+impl Ties for NewestWins {
+    fn rank(source: u32) -> u32 {
+        u32::MAX - source
+    }
+}
+
+impl<T: Ties> Merge<T> {
     /// Merges generations `sources` of `level`, the first of which are `ready`, addresses below
     /// `from` left out.
     pub fn start(
-        sq: &Sq,
+        sq: &Sq<T>,
         level: usize,
         ready: Vec<Source>,
         sources: Range<u64>,
         from: u64,
     ) -> Result<Self> {
-        let mut merge = Self { sources: ready, next: BinaryHeap::new() };
+        let mut merge = Self { sources: ready, next: BinaryHeap::new(), ties: PhantomData };
         for generation in sources.skip(merge.sources.len()) {
             merge.sources.push(Source::start(sq, level, generation, from)?);
         }
         for (source, nth) in merge.sources.iter().zip(0..) {
             if let Some(address) = source.address(sq) {
-                merge.next.push(Reverse((address, Reverse(nth))));
+                merge.next.push(Reverse((address, T::rank(nth), nth)));
             }
         }
         Ok(merge)
@@ -42,16 +60,16 @@ impl Merge {
 
     /// The next address.
     pub fn peek(&self) -> Option<u64> {
-        self.next.peek().map(|Reverse((address, _))| *address)
+        self.next.peek().map(|Reverse((address, ..))| *address)
     }
 
     /// Takes the next block out, which there must be, into `body`; older copies of it are dropped.
     /// Whether it was whole. Adds the writes whose contents are not needed any more to `merged`.
-    pub fn take(&mut self, sq: &Sq, body: &mut [u8], merged: &mut Vec<u64>) -> Result<bool> {
-        let Reverse((address, Reverse(nth))) = self.next.pop().expect("there is a next address");
+    pub fn take(&mut self, sq: &Sq<T>, body: &mut [u8], merged: &mut Vec<u64>) -> Result<bool> {
+        let Reverse((address, _, nth)) = self.next.pop().expect("there is a next address");
         let whole = self.sources[nth as usize].read(sq, address, body)?;
         self.advance(sq, nth, merged)?;
-        while let Some(&Reverse((same, Reverse(older)))) = self.next.peek() {
+        while let Some(&Reverse((same, _, older))) = self.next.peek() {
             if same != address {
                 break;
             }
@@ -61,12 +79,12 @@ impl Merge {
         Ok(whole)
     }
 
-    fn advance(&mut self, sq: &Sq, nth: u32, merged: &mut Vec<u64>) -> Result {
+    fn advance(&mut self, sq: &Sq<T>, nth: u32, merged: &mut Vec<u64>) -> Result {
         let source = &mut self.sources[nth as usize];
         merged.extend(source.write(sq));
         source.advance(sq)?;
         if let Some(address) = source.address(sq) {
-            self.next.push(Reverse((address, Reverse(nth))));
+            self.next.push(Reverse((address, T::rank(nth), nth)));
         }
         Ok(())
     }
@@ -97,7 +115,7 @@ pub(super) struct GenerationRun {
 
 impl Source {
     /// A run from its beginning, with what is read first read already.
-    pub fn ready(sq: &Sq, level: usize, generation: u64) -> Result<Self> {
+    pub fn ready<T: Ties>(sq: &Sq<T>, level: usize, generation: u64) -> Result<Self> {
         let mut source = Self::start(sq, level, generation, 0)?;
         if let Self::Indexed { run, .. } = &mut source {
             run.fetch_bodies(sq, 0)?;
@@ -105,7 +123,7 @@ impl Source {
         Ok(source)
     }
 
-    fn start(sq: &Sq, level: usize, generation: u64, from: u64) -> Result<Self> {
+    fn start<T: Ties>(sq: &Sq<T>, level: usize, generation: u64, from: u64) -> Result<Self> {
         if level == 0 {
             let sorted = sq.recent.sorted(generation);
             let at = sorted.partition_point(|&(address, _)| address < from);
@@ -135,7 +153,7 @@ impl Source {
     }
 
     /// The next address.
-    fn address(&self, sq: &Sq) -> Option<u64> {
+    fn address<T: Ties>(&self, sq: &Sq<T>) -> Option<u64> {
         match self {
             Self::Bucket(bucket, at) => sq.recent.sorted(*bucket).get(*at).map(|&(a, _)| a),
             Self::Indexed { run, at } => match sq.generation(run.level, run.generation) {
@@ -150,7 +168,7 @@ impl Source {
     }
 
     /// The number of the write that made the next block, if it is in the log.
-    fn write(&self, sq: &Sq) -> Option<u64> {
+    fn write<T: Ties>(&self, sq: &Sq<T>) -> Option<u64> {
         match self {
             Self::Bucket(bucket, at) => {
                 let (_, slot) = sq.recent.sorted(*bucket)[*at];
@@ -160,7 +178,7 @@ impl Source {
         }
     }
 
-    fn advance(&mut self, sq: &Sq) -> Result {
+    fn advance<T: Ties>(&mut self, sq: &Sq<T>) -> Result {
         match self {
             Self::Bucket(_, at) => *at += 1,
             Self::Indexed { run, at } => {
@@ -179,7 +197,7 @@ impl Source {
     }
 
     /// Reads the next block, whose address is `address`. Whether it is whole.
-    fn read(&mut self, sq: &Sq, address: u64, body: &mut [u8]) -> Result<bool> {
+    fn read<T: Ties>(&mut self, sq: &Sq<T>, address: u64, body: &mut [u8]) -> Result<bool> {
         match self {
             Self::Bucket(..) => {
                 let write = self.write(sq).expect("of the log");
@@ -199,7 +217,7 @@ impl Source {
 
 impl GenerationRun {
     /// Fetches a chunk and opens its addresses.
-    fn fetch(&mut self, sq: &Sq, chunk: u64) -> Result {
+    fn fetch<T: Ties>(&mut self, sq: &Sq<T>, chunk: u64) -> Result {
         self.fetch_bodies(sq, chunk)?;
         let level = &sq.levels[self.level - 1];
         let first = self.generation * self.len + chunk * CHUNK;
@@ -215,7 +233,7 @@ impl GenerationRun {
         Ok(())
     }
 
-    fn fetch_bodies(&mut self, sq: &Sq, chunk: u64) -> Result {
+    fn fetch_bodies<T: Ties>(&mut self, sq: &Sq<T>, chunk: u64) -> Result {
         let level = &sq.levels[self.level - 1];
         let count = CHUNK.min(self.len - chunk * CHUNK);
         let first = self.generation * self.len + chunk * CHUNK;
@@ -227,7 +245,7 @@ impl GenerationRun {
         Ok(())
     }
 
-    fn open(&self, sq: &Sq, at: u64, address: u64, body: &mut [u8]) -> bool {
+    fn open<T: Ties>(&self, sq: &Sq<T>, at: u64, address: u64, body: &mut [u8]) -> bool {
         let (entry, sealed) = self.fetched.slot((at % CHUNK) as usize);
         sq.open_level_slot(
             self.level,

@@ -57,6 +57,7 @@ use keys::KeyRing;
 use leaves::Leaves;
 use level::{Generation, Level};
 use merge::{Merge, Source};
+pub use merge::{NewestWins, Ties};
 use read::ReadScratch;
 use recent::Recent;
 use schedule::Schedule;
@@ -64,7 +65,7 @@ use times::Times;
 use write::WriteScratch;
 
 /// The scheme. See the [module](self).
-pub struct Sq {
+pub struct Sq<T = NewestWins> {
     geometry: Geometry,
     schedule: Schedule,
     store: Arc<dyn Store>,
@@ -77,7 +78,7 @@ pub struct Sq {
     main: Area,
     main_cursor: Cursor,
     /// What is under way into each level from 1 on, the last included.
-    merges: Vec<Option<Merge>>,
+    merges: Vec<Option<Merge<T>>>,
     /// The first sources of the next one.
     ready: Vec<Vec<Source>>,
     /// Of each block of the map, or, with the map in memory, of each block.
@@ -111,7 +112,7 @@ enum Location {
     Main(u64),
 }
 
-impl Sq {
+impl<T: Ties> Sq<T> {
     /// Makes a new one on a store whose contents do not matter. Every block reads as zeros.
     pub fn create(geometry: Geometry, parts: Parts) -> Result<Self> {
         let state = State { clean: false, at_least: 0, openings: vec![] };
@@ -267,7 +268,7 @@ impl Sq {
     }
 }
 
-impl Oram for Sq {
+impl<T: Ties> Oram for Sq<T> {
     fn blocks(&self) -> u64 {
         self.geometry.blocks
     }
@@ -308,7 +309,7 @@ impl Oram for Sq {
     }
 }
 
-impl BlockOram for Sq {
+impl<T: Ties> BlockOram for Sq<T> {
     fn read_shared(&self, addrs: &[Addr], into: &mut [u8]) -> Result {
         check_request(self.geometry.blocks, self.geometry.block_len, addrs, into.len())?;
         self.read_blocks(addrs, into)

@@ -1,5 +1,6 @@
 //! Reading: locate each block, fetch neighbours together, open what came.
 
+use super::Ties;
 use super::leaves::LeafView;
 use super::level::{CHUNK, Generation};
 use super::{Location, MapPlace, Sq};
@@ -57,7 +58,7 @@ impl ChunkCache {
     }
 }
 
-impl Sq {
+impl<T: Ties> Sq<T> {
     pub(super) fn read_blocks(&self, addrs: &[Addr], into: &mut [u8]) -> Result {
         let len = self.geometry.block_len;
         self.readers.with(|scratch| {

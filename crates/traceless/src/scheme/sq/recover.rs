@@ -6,6 +6,7 @@
 //! not there whole is merged again from its sources, byte for byte as it was, under the same keys.
 
 use super::Sq;
+use super::Ties;
 use super::keys::level_version;
 use super::write::SLOTS_PER_TRIP;
 use crate::error::{Error, Place, Result};
@@ -21,7 +22,7 @@ use core::sync::atomic::Ordering;
 /// writes that are gone.
 const TAIL_SLOTS: u64 = 64;
 
-impl Sq {
+impl<T: Ties> Sq<T> {
     pub(super) fn recover(&mut self, state: &State, progress: &mut dyn FnMut(u64, u64)) -> Result {
         let (newest, synced) = self.find_newest()?;
         // A write is all of its slots, or none.

@@ -2,6 +2,7 @@
 //! first. So a leaf of the map that was lost is made again.
 
 use super::Sq;
+use super::Ties;
 use super::geometry::TIME_LEN;
 use super::level::{CHUNK, Generation};
 use super::read::ChunkCache;
@@ -10,7 +11,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-impl Sq {
+impl<T: Ties> Sq<T> {
     /// Reads a leaf of the map, or makes it again if it is lost.
     pub(super) fn read_leaf(
         &self,

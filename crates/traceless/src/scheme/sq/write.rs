@@ -3,6 +3,7 @@
 //! Slots are held back in memory until a sync asks for them or their bucket is full: so a bucket is
 //! one request to the store, and its header is written once, also if its writes come one by one.
 
+use super::Ties;
 use super::flush::Delivery;
 use super::{Cadence, FLUSHES_MAX, MapPlace, Sq};
 use crate::error::{Error, Result};
@@ -30,7 +31,7 @@ pub(super) struct WriteScratch {
     pub delivery: Delivery,
 }
 
-impl Sq {
+impl<T: Ties> Sq<T> {
     pub(super) fn write_blocks(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
         let len = self.geometry.block_len;
         let (mut addrs, mut from) = (addrs, from);
