@@ -326,7 +326,7 @@ pub fn refuses_tampering(config: &SchemeConfig) {
         let mut changed = sound.clone();
         changed[at..at + bytes.len()].copy_from_slice(&bytes);
         subject.vault.clone().keep(&state).unwrap();
-        match subject.open(Arc::new(MemStore::from_bytes(changed))) {
+        match subject.open(Arc::new(MemStore::from_bytes(&changed))) {
             Ok(mut oram) => caught += refusals(&mut *oram, &model),
             Err(e) if is_refusal(&e) => caught += 1,
             Err(other) => panic!("bytes at {at} were changed: {other}"),

@@ -201,7 +201,7 @@ mod tests {
         let store = Arc::new(MemStore::new(super::super::AREAS_AT));
         let keys = Arc::new(Keys::for_fuzzing());
         vault(&store, &keys, blank()).keep(b"x").unwrap();
-        let fork = Arc::new(MemStore::from_bytes(store.snapshot()));
+        let fork = Arc::new(MemStore::from_bytes(&store.snapshot()));
         let base = Superblock::read(&*store, &keys).unwrap();
         vault(&store, &keys, base.clone()).keep(b"x").unwrap();
         let mut other = vault(&fork, &keys, base);

@@ -247,7 +247,7 @@ fn a_flushed_write_that_is_gone_is_noticed_by_those_after_it() {
     damage(&rig);
     let again = rig.open_on(rig.store.clone(), true).unwrap();
     assert_eq!(again.writes(), 4);
-    rig.store = Arc::new(MemStore::from_bytes(unsynced));
+    rig.store = Arc::new(MemStore::from_bytes(&unsynced));
     oram.store = rig.store.clone();
     oram.sync().unwrap();
     oram.write(Addr(0), &[1; 128]).unwrap();
@@ -396,8 +396,8 @@ fn a_live_pointer_is_not_given_up_for_an_older_main_copy() {
     oram.read(Addr(20), &mut block).unwrap();
     assert_eq!(block, [3; 128]);
     // The newest copy is. Neither now nor after an opening will the older one do.
-    oram.store = Arc::new(MemStore::from_bytes(sound.clone()));
-    rig.store = Arc::new(MemStore::from_bytes(sound));
+    oram.store = Arc::new(MemStore::from_bytes(&sound));
+    rig.store = Arc::new(MemStore::from_bytes(&sound));
     for oram in [&mut oram, &mut rig.open_on(rig.store.clone(), true).unwrap()] {
         let mut run = crate::store::Run::default();
         run.add(&hold, newest, 1);
@@ -426,7 +426,7 @@ fn a_main_copy_that_comes_back_is_not_taken_for_the_newest() {
         oram.write(Addr(20), &[value; 128]).unwrap();
         let mut kept = crate::store::Run::default();
         kept.add(&main, old, 1);
-        kept.read(&MemStore::from_bytes(sound)).unwrap();
+        kept.read(&MemStore::from_bytes(&sound)).unwrap();
         kept.write(&*rig.store).unwrap();
         let held = oram.tiers[0].hold_slot(192);
         let mut block = [0; 128];

@@ -91,8 +91,8 @@ struct Forgetful {
 const SECTOR: u64 = 512;
 
 impl Forgetful {
-    fn new(bytes: Vec<u8>, fuse: u64) -> Self {
-        let seen = MemStore::from_bytes(bytes.clone());
+    fn new(bytes: &[u8], fuse: u64) -> Self {
+        let seen = MemStore::from_bytes(bytes);
         let disk = MemStore::from_bytes(bytes);
         Self { disk, cached: Mutex::default(), seen, fuse: Mutex::new(fuse) }
     }
@@ -159,7 +159,7 @@ fn lives_through_crashes<V: Vacancy>(geometry: Geometry, seed: u64) {
     let mut history: Vec<(u64, u8)> = vec![];
     let mut promised = 0;
     for _ in 0..60 {
-        let disk = Arc::new(Forgetful::new(bytes, rng.below(60)));
+        let disk = Arc::new(Forgetful::new(&bytes, rng.below(60)));
         let opened = match rig.open_on::<V>(disk.clone(), false) {
             Err(Error::Store(_)) => None,
             other => Some(other.expect("a crash is not damage")),
@@ -352,7 +352,7 @@ fn after_a_crash_an_older_copy_is_refused() {
     // one would now be the newest.
     let mut run = Run::default();
     run.add(&slots, Slot(spot.slot().unwrap()), 1);
-    run.read(&MemStore::from_bytes(old)).unwrap();
+    run.read(&MemStore::from_bytes(&old)).unwrap();
     run.write(&*rig.store).unwrap();
     run.clear();
     run.add_in_place(&slots, Slot(now), 1);
@@ -457,7 +457,7 @@ fn many_openings_are_retired_by_a_pass_over_all_slots() {
 fn a_failed_sync_is_final() {
     let mut rig = Rig::small();
     drop(rig.create::<ReverseMap>());
-    let disk = Arc::new(Forgetful::new(rig.store.snapshot(), 100));
+    let disk = Arc::new(Forgetful::new(&rig.store.snapshot(), 100));
     let mut oram = rig.open_on::<ReverseMap>(disk.clone(), false).unwrap();
     oram.write(Addr(0), &[1; 64]).unwrap();
     *disk.fuse.lock().unwrap() = 0;
