@@ -3,6 +3,7 @@
 pub mod datalair;
 pub mod detwo;
 pub mod hive;
+mod lifecycle;
 pub mod linear;
 mod log;
 pub mod openings;
@@ -12,6 +13,7 @@ pub mod random;
 pub mod sq;
 
 use crate::durable::Vault;
+use crate::error::{Error, Result};
 use crate::rng::Rng;
 use crate::seal::Secret;
 use crate::store::Store;
@@ -35,6 +37,16 @@ pub struct Parts {
     pub read_only: bool,
     /// Writes that must be found when it is opened: what somebody who cannot be rolled back knows.
     pub expect_writes: u64,
+}
+
+impl Parts {
+    /// Refuses a store without room for areas of `len` bytes.
+    fn check_room(&self, len: u64) -> Result {
+        if self.store.len() < self.first + len {
+            return Err(Error::Geometry("the store is smaller than its areas"));
+        }
+        Ok(())
+    }
 }
 
 /// Public facts of a scheme, for those who look at a volume. What a scheme does not have is `None`.

@@ -8,6 +8,7 @@
 
 use super::{Damage, DetWo, Location};
 use crate::error::{Error, Place, Result};
+use crate::oram::BlockOram;
 use crate::scheme::log::{DUMMY, entry_count, entry_synced};
 use crate::scheme::openings::State;
 use crate::seal::Sealer;
@@ -15,7 +16,6 @@ use crate::store::{Cursor, Run};
 use crate::types::Slot;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 
 /// Counts between two progress reports.
 const REPORT_EVERY: u64 = 1 << 16;
@@ -61,11 +61,8 @@ impl DetWo {
         for tier in 0..self.tiers.len() {
             self.tiers[tier].refreshed = self.refreshed_after(tier, self.count);
         }
-        if !self.read_only {
-            // What was found may still be in a cache only.
-            self.store.sync()?;
-        }
-        self.synced.store(self.count, Ordering::Release);
+        // What was found may still be in a cache only.
+        self.sync_shared()?;
         self.load_cursors()?;
         Ok(lost)
     }
@@ -280,7 +277,7 @@ impl DetWo {
             Err(Error::Tampered { .. }) => None,
             other => Some(other?),
         };
-        if self.read_only {
+        if self.life.is_read_only() {
             self.tiers[tier].stand_ins.extend(found.map(|place| (r, place)));
             return Ok(());
         }

@@ -361,7 +361,7 @@ fn refreshes_lost_anywhere_are_read_around_and_redone() {
             }
             assert_values(&mut oram, &values, "as written");
             // Any of the refreshes since the last sync may be gone.
-            let synced = oram.synced.load(Ordering::Acquire);
+            let synced = oram.life.synced();
             for (t, tier) in oram.tiers.iter().enumerate() {
                 for r in oram.refreshed_after(t, synced)..tier.refreshed {
                     if rng.below(2) == 0 {

@@ -15,7 +15,6 @@ use crate::store::Run;
 use crate::types::Addr;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 
 /// Blocks written in one round trip, holding and main together, about.
 const BLOCKS_PER_TRIP: u64 = 128;
@@ -75,8 +74,8 @@ impl DetWo {
 
     /// How many of `wanted` writes may go in one chunk now; syncs first if none may.
     fn chunk_len(&mut self, wanted: u64) -> Result<usize> {
-        self.writable()?;
-        let unsynced = self.count - self.synced.load(Ordering::Acquire);
+        self.life.writable()?;
+        let unsynced = self.count - self.life.synced();
         let mut room = self.geometry.unsynced_max - unsynced;
         if room == 0 {
             self.sync_shared()?;
@@ -98,7 +97,7 @@ impl DetWo {
         let result = self.plan(homes, data, &mut scratch).and_then(|()| {
             let written = self.write_planned(homes, data, &mut scratch);
             // The counts of this chunk have sealed something: they are not used again.
-            written.inspect_err(|_| self.failed.store(true, Ordering::Release))
+            written.inspect_err(|_| self.life.poison())
         });
         self.writer = scratch;
         result
@@ -206,7 +205,7 @@ impl DetWo {
     fn seal_writes(&self, tier: usize, plan: &Plan, data: &[u8], out: &mut Run, nth: usize) {
         let (opening, keys) = self.keys.at_hold(tier, self.count);
         let contents = data.chunks_exact(self.tiers[tier].hold.layout().body_len);
-        let synced = self.synced.load(Ordering::Acquire);
+        let synced = self.life.synced();
         for (i, (&home, plain)) in plan.homes.iter().zip(contents).enumerate() {
             let count = self.count + i as u64;
             keys.hold.seal(opening, (count, synced), home, plain, out.slot_mut(nth + i));

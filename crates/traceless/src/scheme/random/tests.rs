@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::durable::MemVault;
-use crate::rng::Seeded;
+use crate::rng::{Rng, Seeded};
 use crate::scheme::datalair::{DataLair, FreeRecord};
 use crate::scheme::hive::{Hive, ReverseMap};
 use crate::scheme::openings::OPENINGS_MAX;
@@ -300,7 +300,7 @@ impl Rng for Stuck {
 fn a_stash_that_overflows_is_an_error_and_can_be_opened_again() {
     let mut rig = Rig::new(Geometry::new(256, 64, 0).unwrap());
     let mut oram = rig.create::<ReverseMap>();
-    oram.rng = Box::new(Stuck(0));
+    oram.life.rng = Box::new(Stuck(0));
     let full = (0..256).find_map(|a| oram.write(Addr(a), &[1; 64]).err());
     // Three slots take three blocks, the others wait.
     assert!(matches!(full, Some(Error::StashOverflow { blocks: 70, limit: 69 })), "{full:?}");
@@ -317,7 +317,7 @@ fn a_stash_that_overflows_is_an_error_and_can_be_opened_again() {
 fn a_block_that_waits_too_long_is_an_error() {
     let mut rig = Rig::small();
     let mut oram = rig.create::<ReverseMap>();
-    oram.rng = Box::new(Stuck(0));
+    oram.life.rng = Box::new(Stuck(0));
     // Block 5 waits while others come again and again, so that it is never recorded anew.
     (0..6).for_each(|a| oram.write(Addr(a), &[1; 64]).unwrap());
     let (waits, turns) = (oram.tiers[0].stash.iter().next().unwrap().address, [8, 9]);

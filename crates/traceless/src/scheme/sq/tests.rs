@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::durable::MemVault;
-use crate::rng::Seeded;
+use crate::rng::{Rng, Seeded};
 use crate::scheme::openings::OPENINGS_MAX;
 use crate::seal::Secret;
 use crate::store::{MemStore, Run, Watched};
@@ -381,7 +381,7 @@ fn a_crash_that_loses_the_oldest_unsynced_write_is_recovered_from() {
                 write(&mut oram, i * 11 % 2000, 200);
             }
             oram.write_out().unwrap();
-            assert_eq!(oram.synced.load(Ordering::Acquire), before);
+            assert_eq!(oram.life.synced(), before);
             tear_log(&rig, &oram, before);
             drop(oram);
             let state = rig.vault.kept();
