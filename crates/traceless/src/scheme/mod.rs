@@ -11,15 +11,17 @@ pub mod plain;
 mod pool;
 pub mod random;
 pub mod sq;
+mod tiers;
 
 use crate::durable::Vault;
 use crate::error::{Error, Result};
 use crate::rng::Rng;
 use crate::seal::Secret;
-use crate::store::Store;
+use crate::store::{Area, Layout, Store};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 /// What a scheme for block devices is opened with.
 pub struct Parts {
@@ -47,6 +49,24 @@ impl Parts {
         }
         Ok(())
     }
+
+    /// The area that a scheme's geometry places there.
+    fn area(&self, (name, at, _): PlacedArea, layout: Layout) -> Area {
+        Area::new(self.store.clone(), self.first + at, layout, name)
+    }
+}
+
+/// Name, first byte and length of an area.
+type PlacedArea = (&'static str, u64, u64);
+
+/// Places areas one behind the other.
+fn place_areas(areas: impl Iterator<Item = (&'static str, Layout)>) -> Vec<PlacedArea> {
+    let mut end = 0;
+    let place = |(name, layout): (&'static str, Layout)| {
+        end += layout.len();
+        (name, end - layout.len(), layout.len())
+    };
+    areas.map(place).collect()
 }
 
 /// Public facts of a scheme, for those who look at a volume. What a scheme does not have is `None`.

@@ -28,7 +28,8 @@ mod recover;
 mod refresh;
 mod write;
 
-pub use geometry::{BLOCKS_MAX, Geometry, MAP_FAN, MAP_TIERS_MAX, MapEntries, UNSYNCED_MAX};
+pub use crate::scheme::tiers::MAP_TIERS_MAX;
+pub use geometry::{BLOCKS_MAX, Geometry, MAP_FAN, MapEntries, UNSYNCED_MAX};
 pub use refresh::{REFRESH_TERM_MAX, Refresh};
 
 use crate::error::{Error, Place, Result};
@@ -43,7 +44,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
-use geometry::{AREA_NAMES, TierGeometry};
+use geometry::TierGeometry;
 use keys::KeyRing;
 use read::ReadScratch;
 use write::WriteScratch;
@@ -167,24 +168,18 @@ impl DetWo {
     fn assemble(geometry: Geometry, parts: Parts, state: &State) -> Result<Self> {
         geometry.check()?;
         parts.check_room(geometry.store_len())?;
-        let mut at = parts.first;
-        let mut tiers = Vec::new();
-        for (t, tier) in geometry.tiers().into_iter().enumerate() {
-            let [hold_name, main_name] = AREA_NAMES[t];
-            let hold = Area::new(parts.store.clone(), at, tier.hold, hold_name);
-            at += tier.hold.len();
-            let main = Area::new(parts.store.clone(), at, tier.main, main_name);
-            at += tier.main.len();
-            tiers.push(Tier {
-                hold_cursor: Cursor::at_start(&tier.hold),
-                main_cursor: Cursor::at_start(&tier.main),
-                refreshed: tier.blocks,
-                stand_ins: BTreeMap::new(),
-                geometry: tier,
-                hold,
-                main,
-            });
-        }
+        let placed = geometry.areas();
+        let tier = |(geometry, placed): (TierGeometry, &[_])| Tier {
+            hold: parts.area(placed[0], geometry.hold),
+            main: parts.area(placed[1], geometry.main),
+            hold_cursor: Cursor::at_start(&geometry.hold),
+            main_cursor: Cursor::at_start(&geometry.main),
+            refreshed: geometry.blocks,
+            stand_ins: BTreeMap::new(),
+            geometry,
+        };
+        let tiers: Vec<_> =
+            geometry.tiers().into_iter().zip(placed.chunks_exact(2)).map(tier).collect();
         let top_blocks = tiers.last().expect("the data is a tier").geometry.blocks;
         Ok(Self {
             keys: KeyRing::new(parts.key, geometry, state),

@@ -3,9 +3,10 @@
 //! Every refresh carries the copy that was the newest at the write that causes it, also inside a
 //! chunk, so that a crash that keeps a prefix of the writes can redo it byte for byte.
 
+use super::DetWo;
+use super::geometry::MAP;
 use super::lead::Fetch;
 use super::map::{MAP_BLOCK_LEN, set_entry};
-use super::{DetWo, MAP_FAN};
 use crate::error::Result;
 use crate::oram::BlockOram;
 use crate::scheme::log::DUMMY;
@@ -144,7 +145,7 @@ impl DetWo {
             let (before, plan) = s.plans.split_at_mut(tier);
             let (below, plan) = (&before[tier - 1], &mut plan[0]);
             plan.homes.clear();
-            let home_of = |&b: &u64| if b == DUMMY { b } else { b / MAP_FAN };
+            let home_of = |&b: &u64| if b == DUMMY { b } else { MAP.home(b) };
             plan.homes.extend(below.homes.iter().map(home_of));
             let distinct = distinct(&plan.homes);
             let mut newest = vec![0; distinct.len() * MAP_BLOCK_LEN];

@@ -42,9 +42,8 @@ mod recover;
 mod stash;
 mod write;
 
-pub use geometry::{
-    BLOCKS_MAX, DRAWS, Geometry, MAP_FAN, MAP_TIERS_MAX, SLOTS_PER_BLOCK, UNSYNCED_MAX,
-};
+pub use crate::scheme::tiers::MAP_TIERS_MAX;
+pub use geometry::{BLOCKS_MAX, DRAWS, Geometry, MAP_FAN, SLOTS_PER_BLOCK, UNSYNCED_MAX};
 
 use crate::error::{Error, Place, Result};
 use crate::oram::{BlockOram, Hides, Oram, check_request};
@@ -57,7 +56,7 @@ use crate::types::Addr;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
-use geometry::{AREA_NAMES, TierGeometry};
+use geometry::TierGeometry;
 use keys::KeyRing;
 use map::Spot;
 use read::ReadScratch;
@@ -153,25 +152,19 @@ impl<V: Vacancy> RandomSlots<V> {
     fn assemble(geometry: Geometry, parts: Parts, state: &State) -> Result<Self> {
         geometry.check()?;
         parts.check_room(geometry.store_len())?;
-        let mut at = parts.first;
-        let mut tiers = Vec::new();
-        for (t, tier) in geometry.tiers().into_iter().enumerate() {
-            let [slots_name, journal_name] = AREA_NAMES[t];
-            let slots = Area::new(parts.store.clone(), at, tier.slots, slots_name);
-            at += tier.slots.len();
-            let journal = Area::new(parts.store.clone(), at, tier.journal, journal_name);
-            at += tier.journal.len();
-            tiers.push(Tier {
-                cursor: Cursor::at_start(&tier.journal),
-                stash: Stash::default(),
-                pending: Pending::new(),
-                vacancy: V::new(tier.slots.slots),
-                fingerprint: 0,
-                geometry: tier,
-                slots,
-                journal,
-            });
-        }
+        let placed = geometry.areas();
+        let tier = |(geometry, placed): (TierGeometry, &[_])| Tier {
+            slots: parts.area(placed[0], geometry.slots),
+            journal: parts.area(placed[1], geometry.journal),
+            cursor: Cursor::at_start(&geometry.journal),
+            stash: Stash::default(),
+            pending: Pending::new(),
+            vacancy: V::new(geometry.slots.slots),
+            fingerprint: 0,
+            geometry,
+        };
+        let tiers: Vec<_> =
+            geometry.tiers().into_iter().zip(placed.chunks_exact(2)).map(tier).collect();
         let top_blocks = tiers.last().expect("the data is a tier").geometry.blocks;
         let top_blocks = usize::try_from(top_blocks).map_err(|_| Error::Geometry("map"))?;
         Ok(Self {

@@ -4,7 +4,7 @@
 //! prefix of them finds each as it would have been alone.
 
 use super::entry::{ENTRY_LEN, Head, Note, STASHED, entry_version};
-use super::geometry::{DRAWS, Geometry, MAP_FAN, stash_age_max};
+use super::geometry::{DRAWS, Geometry, MAP, stash_age_max};
 use super::map::{MAP_BLOCK_LEN, Spot, set_entry};
 use super::stash::{Stashed, Waiting};
 use super::{RandomSlots, Vacancy};
@@ -385,7 +385,7 @@ impl<V: Vacancy> RandomSlots<V> {
         }
         let mut changed: Vec<Arrival> = vec![];
         for p in placed {
-            let address = p.address / MAP_FAN;
+            let address = MAP.home(p.address);
             let at = if let Some(at) = changed.iter().position(|c| c.address == address) {
                 at
             } else {

@@ -6,7 +6,7 @@ use super::schedule::Schedule;
 use super::times::Times;
 use super::write::SLOTS_PER_TRIP;
 use crate::error::{Error, Result};
-use crate::scheme::{Facts, log};
+use crate::scheme::{Facts, log, place_areas};
 use crate::seal::TAG_LEN;
 use crate::store::Layout;
 use alloc::format;
@@ -320,14 +320,8 @@ impl Geometry {
 
     /// Name, first byte and length of each area, in order. Public.
     pub fn areas(&self) -> Vec<(&'static str, u64, u64)> {
-        let mut at = 0;
         let rings = (0..usize::from(self.levels)).map(|i| (LEVEL_NAMES[i], self.ring(i)));
-        let all = rings.chain([(LAST_NAME, self.main())]);
-        all.map(|(name, layout)| {
-            at += layout.len();
-            (name, at - layout.len(), layout.len())
-        })
-        .collect()
+        place_areas(rings.chain([(LAST_NAME, self.main())]))
     }
 
     /// Bytes written to the store per byte written by the user, headers included.

@@ -151,10 +151,10 @@ impl<T: Ties> Sq<T> {
         geometry.check()?;
         parts.check_room(geometry.store_len())?;
         let schedule = Schedule::new(&geometry);
-        let mut areas = geometry.areas().into_iter().enumerate().map(|(i, (name, at, _))| {
+        let mut areas = geometry.areas().into_iter().enumerate().map(|(i, placed)| {
             let last = i == schedule.last();
             let layout = if last { geometry.main() } else { geometry.ring(i) };
-            Area::new(parts.store.clone(), parts.first + at, layout, name)
+            parts.area(placed, layout)
         });
         let log = areas.next().expect("there is a level 0");
         let mut levels: Vec<Level> = areas
