@@ -12,6 +12,7 @@ mod pool;
 pub mod random;
 pub mod sq;
 mod tiers;
+mod trips;
 
 use crate::durable::Vault;
 use crate::error::{Error, Result};
