@@ -10,6 +10,8 @@ pub mod openings;
 pub mod plain;
 mod pool;
 pub mod random;
+#[cfg(all(test, feature = "std"))]
+mod rig;
 pub mod sq;
 mod tiers;
 mod trips;

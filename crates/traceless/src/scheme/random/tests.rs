@@ -2,45 +2,25 @@
 //! the stash, freshness after a crash, openings, reading only.
 
 use super::*;
-use crate::durable::MemVault;
 use crate::rng::{Rng, Seeded};
 use crate::scheme::datalair::{DataLair, FreeRecord};
 use crate::scheme::hive::{Hive, ReverseMap};
 use crate::scheme::openings::OPENINGS_MAX;
-use crate::seal::Secret;
-use crate::store::{MemStore, Run, Watched};
+use crate::scheme::rig::{self, assert_filled, damage, fill, put_back, wipe};
+use crate::store::{MemStore, Watched};
 use crate::trace::{Event, Op, Recorder};
 use crate::types::{Extent, Slot};
 use std::sync::Mutex;
 
-struct Rig {
-    geometry: Geometry,
-    store: Arc<MemStore>,
-    vault: MemVault,
-    seed: u64,
-}
+type Rig = rig::Rig<Geometry>;
 
 impl Rig {
     fn new(geometry: Geometry) -> Self {
-        let store = Arc::new(MemStore::new(geometry.store_len()));
-        Self { geometry, store, vault: MemVault::default(), seed: 0 }
+        Self::with_room(geometry, geometry.store_len())
     }
 
     fn small() -> Self {
         Self::new(Geometry::new(64, 64, 0).unwrap())
-    }
-
-    fn parts(&mut self, store: Arc<dyn Store>, read_only: bool) -> Parts {
-        self.seed += 1;
-        Parts {
-            store,
-            first: 0,
-            key: Secret::from_bytes([4; 32]),
-            vault: Box::new(self.vault.clone()),
-            rng: Box::new(Seeded::new(self.seed)),
-            read_only,
-            expect_writes: 0,
-        }
     }
 
     fn create<V: Vacancy>(&mut self) -> RandomSlots<V> {
@@ -59,20 +39,6 @@ impl Rig {
 
     fn open<V: Vacancy>(&mut self) -> RandomSlots<V> {
         self.open_on(self.store.clone(), false).unwrap()
-    }
-}
-
-fn fill<V: Vacancy>(oram: &mut RandomSlots<V>, byte: u8) {
-    for addr in 0..oram.blocks() {
-        oram.write(Addr(addr), &vec![byte; oram.block_len()]).unwrap();
-    }
-}
-
-fn assert_filled<V: Vacancy>(oram: &mut RandomSlots<V>, byte: u8) {
-    let mut block = vec![0; oram.block_len()];
-    for addr in 0..oram.blocks() {
-        oram.read(Addr(addr), &mut block).unwrap();
-        assert!(block.iter().all(|&b| b == byte), "block {addr}");
     }
 }
 
@@ -350,13 +316,8 @@ fn after_a_crash_an_older_copy_is_refused() {
     drop(oram);
     // The old copy goes back to its place, and the newest is destroyed: by versions alone the old
     // one would now be the newest.
-    let mut run = Run::default();
-    run.add(&slots, Slot(spot.slot().unwrap()), 1);
-    run.read(&MemStore::from_bytes(old)).unwrap();
-    run.write(&*rig.store).unwrap();
-    run.clear();
-    run.add_in_place(&slots, Slot(now), 1);
-    run.write(&*rig.store).unwrap();
+    put_back(&*rig.store, old, &slots, Slot(spot.slot().unwrap()));
+    wipe(&*rig.store, &slots, Slot(now));
     let refused = rig.open_on::<ReverseMap>(rig.store.clone(), false);
     assert!(matches!(refused, Err(Error::WrongMap { area: "slots" })));
 }
@@ -369,11 +330,7 @@ fn a_lost_block_stays_an_error_and_stops_nothing() {
     oram.settle().unwrap();
     let block = (0..64).find(|&a| oram.top[a].slot().is_some()).unwrap() as u64;
     let slot = oram.top[block as usize].slot().unwrap();
-    let mut run = Run::default();
-    run.add(&oram.tiers[0].slots, Slot(slot), 1);
-    run.read(&*rig.store).unwrap();
-    run.slot_mut(0).1[7] ^= 1;
-    run.write(&*rig.store).unwrap();
+    damage(&*rig.store, &oram.tiers[0].slots, Slot(slot));
     let lost = |oram: &mut DataLair| {
         let mut bytes = [0; 64];
         (0..64).filter(|&a| oram.read(Addr(a), &mut bytes).is_err()).collect::<Vec<_>>()
