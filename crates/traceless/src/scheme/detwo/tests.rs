@@ -3,7 +3,7 @@
 use super::*;
 use crate::rng::{Rng, Seeded};
 use crate::scheme::openings::{OPENINGS_MANY, OPENINGS_MAX};
-use crate::scheme::rig::{self, assert_filled, damage, fill, put_back, wipe};
+use crate::scheme::rig::{self, Unreadable, assert_filled, damage, fill, put_back, wipe};
 use crate::store::{MemStore, Watched};
 use crate::trace::{Event, Op, Recorder};
 
@@ -213,6 +213,38 @@ fn a_flushed_write_that_is_gone_is_noticed_by_those_after_it() {
     lose(&rig);
     let refused = rig.open_on(rig.store.clone(), true);
     assert!(matches!(refused, Err(Error::RolledBack { expected: 10, found: 4 })));
+}
+
+#[test]
+fn a_disk_that_cannot_be_read_for_now_loses_no_synced_write() {
+    for map_tiers in [0, 1] {
+        let mut rig = Rig::new(Geometry::new(640, 128, Refresh::ONE, map_tiers).unwrap());
+        let mut oram = rig.create();
+        for addr in 0..7 {
+            oram.write(Addr(addr), &[1; 128]).unwrap();
+        }
+        oram.sync().unwrap();
+        drop(oram);
+        // In each holding area, the body of a write that was synced and is not the last.
+        for (nth, tier) in rig.geometry.tiers().into_iter().enumerate() {
+            let (_, at, _) = rig.geometry.areas()[2 * nth];
+            let len = tier.hold.body_len;
+            let body = at + tier.hold.header_len() as u64 + 3 * len as u64;
+            let hole = crate::Extent::new(body, len);
+            for read_only in [true, false] {
+                let store = Arc::new(Unreadable { store: rig.store.clone(), hole });
+                let opened = rig.open_on(store, read_only);
+                assert!(matches!(opened, Err(Error::Store(_))), "tier {nth}");
+            }
+        }
+        let mut oram = rig.open();
+        assert_eq!(oram.writes(), 7);
+        let mut block = [0; 128];
+        for addr in 0..7 {
+            oram.read(Addr(addr), &mut block).unwrap();
+            assert_eq!(block, [1; 128]);
+        }
+    }
 }
 
 #[test]
