@@ -6,7 +6,7 @@ use crate::rng::{Rng, Seeded};
 use crate::scheme::datalair::{DataLair, FreeRecord};
 use crate::scheme::hive::{Hive, ReverseMap};
 use crate::scheme::openings::OPENINGS_MAX;
-use crate::scheme::rig::{self, assert_filled, damage, fill, put_back, wipe};
+use crate::scheme::rig::{self, Unreadable, assert_filled, damage, fill, put_back, wipe};
 use crate::store::{MemStore, Watched};
 use crate::trace::{Event, Op, Recorder};
 use crate::types::{Extent, Slot};
@@ -320,6 +320,28 @@ fn after_a_crash_an_older_copy_is_refused() {
     wipe(&*rig.store, &slots, Slot(now));
     let refused = rig.open_on::<ReverseMap>(rig.store.clone(), false);
     assert!(matches!(refused, Err(Error::WrongMap { area: "slots" })));
+}
+
+#[test]
+fn a_disk_that_cannot_be_read_for_now_loses_no_synced_write() {
+    let mut rig = Rig::new(Geometry::new(64, 64, 1).unwrap());
+    let mut oram = rig.create::<ReverseMap>();
+    fill(&mut oram, 1);
+    oram.sync().unwrap();
+    drop(oram);
+    // What recovery reads: all of the journals, and the entries of the last tier's slots.
+    let areas = rig.geometry.areas();
+    for (name, at, len) in [areas[1], areas[2], areas[3]] {
+        let hole = Extent::new(at + if name == "map 1 slots" { 0 } else { len / 2 }, 64);
+        for read_only in [true, false] {
+            let store = Arc::new(Unreadable { store: rig.store.clone(), hole });
+            let opened = rig.open_on::<ReverseMap>(store, read_only);
+            assert!(matches!(opened, Err(Error::Store(_))), "{name}");
+        }
+    }
+    let mut oram = rig.open::<ReverseMap>();
+    assert_eq!(oram.writes(), 64);
+    assert_filled(&mut oram, 1);
 }
 
 #[test]
