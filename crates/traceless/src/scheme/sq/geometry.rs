@@ -399,7 +399,9 @@ impl Geometry {
     pub fn whole_cycle(&self) -> u64 {
         let bucket = u64::from(self.bucket);
         let rings = (0..usize::from(self.levels)).map(|i| self.ring(i).slots.div_ceil(bucket));
-        let main = (self.main().slots * self.pass()).div_ceil(self.addresses());
+        let main = u128::from(self.main().slots) * u128::from(self.pass());
+        let main = u64::try_from(main.div_ceil(u128::from(self.addresses())));
+        let main = main.expect("the last level is a few passes long");
         let flushes = rings.chain([main]).max().unwrap_or(0) + 1;
         flushes * bucket / self.slots_per_write()
     }
@@ -446,6 +448,20 @@ mod tests {
             Wishes { fanout: Some(2), bucket: Some(256), refresh: Some(1.0), ..Wishes::default() };
         let g = Geometry::new(10 << 20, 4096, wishes).unwrap();
         assert!((15..=16).contains(&g.levels), "{g:?}");
+    }
+
+    #[test]
+    fn what_is_told_of_huge_volumes_does_not_overflow() {
+        for map in [MapPlace::Memory, MapPlace::Disk] {
+            for amortized in [false, true] {
+                let g = Geometry::with_shape(1 << 46, 64, 256, 1024, 3).unwrap();
+                let g = Geometry { map, amortized, ..g };
+                g.check().unwrap();
+                assert!((g.cycle()..6 * g.cycle()).contains(&g.whole_cycle()), "{g:?}");
+                assert_eq!(g.facts(1 << 40).map_bytes, g.map_memory());
+                assert!(g.store_len() > g.blocks * 64);
+            }
+        }
     }
 
     #[test]
