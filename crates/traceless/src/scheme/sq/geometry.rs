@@ -1,5 +1,6 @@
 //! Sizes of everything that a `Sq` keeps on its store, from a handful of parameters.
 
+use super::index::INDEXED_MAX;
 use super::level::CHUNK;
 use super::recent::CACHED_MAX;
 use super::schedule::Schedule;
@@ -133,7 +134,7 @@ impl Geometry {
                 }
             }
         }
-        let (_, shape) = best.ok_or(Error::Geometry("no levels fit so few blocks"))?;
+        let (_, shape) = best.ok_or(Error::Geometry("no levels fit that number of blocks"))?;
         Ok(shape)
     }
 
@@ -219,11 +220,27 @@ impl Geometry {
         if slots * (self.block_len as u128 + 128) * 2 > 1 << 62 {
             return Err(Error::Geometry("the image would be larger than 4 EiB"));
         }
+        if self.indexed() > INDEXED_MAX {
+            return Err(Error::Geometry(
+                "a level is too large for its map: fewer levels, a smaller fan-out, or the map on \
+                 the disk",
+            ));
+        }
         // One pass over the last level must be longer than what may be unsynced.
         if self.unsynced_refreshes() >= self.addresses() {
             return Err(Error::Geometry("too few blocks for buckets of this size"));
         }
         Ok(())
+    }
+
+    /// Addresses in the map of a generation, at most: those of the level before the last are the
+    /// largest.
+    fn indexed(&self) -> u64 {
+        let generation = self.pass() / u64::from(self.fanout) * u64::from(self.bucket);
+        match self.map {
+            MapPlace::Memory => generation,
+            MapPlace::Disk => generation.div_ceil(CHUNK),
+        }
     }
 
     /// Blocks of the access-time map that are part of the ORAM.
@@ -462,6 +479,21 @@ mod tests {
                 assert!(g.store_len() > g.blocks * 64);
             }
         }
+    }
+
+    #[test]
+    fn a_level_too_large_for_its_map_is_refused() {
+        // A bucket more, and 2^20 times, or 2^30, as many addresses more.
+        let memory = |bucket| Geometry::with_shape(1 << 35, 64, bucket, 1024, 3);
+        assert_eq!(memory(1364).unwrap().indexed(), 1364 << 20);
+        let refused = memory(1366);
+        assert!(matches!(refused, Err(Error::Geometry(why)) if why.contains("map")), "{refused:?}");
+        let small = Geometry::with_shape(1 << 41, 64, 2, 1024, 3).unwrap();
+        let disk = |bucket| Geometry { map: MapPlace::Disk, bucket, levels: 4, ..small }.check();
+        disk(84).unwrap();
+        assert!(disk(86).is_err());
+        // A bucket is sorted as it is.
+        Geometry::with_shape(1 << 35, 64, 16_384, 1024, 1).unwrap();
     }
 
     #[test]
