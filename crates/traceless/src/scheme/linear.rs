@@ -6,8 +6,11 @@
 use crate::error::{Error, Place, Result};
 use crate::oram::{Hides, Oram, check_request};
 use crate::scheme::Parts;
-use crate::seal::{Aead, Sealer, TAG_LEN};
+use crate::scheme::lifecycle::Lifecycle;
+use crate::seal::{Aead, Sealer, Secret, TAG_LEN};
+use crate::store::Store;
 use crate::types::{Addr, Extent};
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -18,7 +21,10 @@ const STATE_LEN: usize = 2 + 16 + 8 + 1;
 pub struct Linear {
     blocks: u64,
     block_len: usize,
-    parts: Parts,
+    store: Arc<dyn Store>,
+    first: u64,
+    key: Secret,
+    life: Lifecycle,
     /// The copy that is current, and what it was sealed with.
     current: Copy,
     /// The copy that the vault names.
@@ -67,41 +73,43 @@ impl Linear {
         Ok(opened)
     }
 
-    fn assemble(blocks: u64, block_len: usize, mut parts: Parts, current: Copy) -> Result<Self> {
+    fn assemble(blocks: u64, block_len: usize, parts: Parts, current: Copy) -> Result<Self> {
         let end = parts.first + Self::store_len(blocks, block_len);
         if blocks == 0 || parts.store.len() < end {
             return Err(Error::Geometry("the store is smaller than three copies of the blocks"));
         }
-        // Nothing sealed under this id can be taken for a version of another opening, so it need
-        // not be durable before the sync that names it.
-        let mut opening = [0; 16];
-        parts.rng.fill(&mut opening);
+        let mut life = Lifecycle::new(parts.read_only, parts.vault, parts.rng);
         let len = usize::try_from(blocks).map_err(|_| Error::Geometry("too many blocks"))?;
         Ok(Self {
             plain: vec![0; len * block_len],
             sealed: vec![0; len * block_len + TAG_LEN],
             blocks,
             block_len,
-            parts,
+            store: parts.store,
+            first: parts.first,
+            key: parts.key,
             current,
             synced: current,
-            opening,
+            // Nothing sealed under this id can be taken for a version of another opening, so it
+            // need not be durable before the sync that names it.
+            opening: life.draw_id(),
+            life,
             version: 0,
         })
     }
 
     fn extent(&self, place: u8) -> Extent {
-        let at = self.parts.first + u64::from(place) * self.sealed.len() as u64;
+        let at = self.first + u64::from(place) * self.sealed.len() as u64;
         Extent::new(at, self.sealed.len())
     }
 
     fn sealer(&self, opening: [u8; 16]) -> Aead {
-        Aead::new(&self.parts.key.derive(&[b"linear", &opening]))
+        Aead::new(&self.key.derive(&[b"linear", &opening]))
     }
 
     fn read_copy(&mut self) -> Result {
         let extent = self.extent(self.current.place);
-        self.parts.store.read(&[extent], &mut self.sealed)?;
+        self.store.read(&[extent], &mut self.sealed)?;
         let (body, tag) = self.sealed.split_at(self.plain.len());
         let place = Place { area: "linear", slot: u64::from(self.current.place), block: None };
         self.sealer(self.current.opening)
@@ -119,15 +127,13 @@ impl Linear {
         let sealer = self.sealer(self.opening);
         let (body, tag) = self.sealed.split_at_mut(self.plain.len());
         sealer.seal(version, &[place], &self.plain, body, tag);
-        self.parts.store.write(&[self.extent(place)], &self.sealed)?;
+        self.store.write(&[self.extent(place)], &self.sealed)?;
         self.current = Copy { opening: self.opening, version, place };
         Ok(())
     }
 
     fn access(&mut self, addrs: &[Addr], visit: &mut dyn FnMut(usize, &mut [u8])) -> Result {
-        if self.parts.read_only {
-            return Err(Error::ReadOnly);
-        }
+        self.life.writable()?;
         for (i, addr) in addrs.iter().enumerate() {
             self.read_copy()?;
             let at = addr.0 as usize * self.block_len;
@@ -165,16 +171,16 @@ impl Oram for Linear {
     }
 
     fn sync(&mut self) -> Result {
-        if self.parts.read_only {
+        if !self.life.takes_writes() {
             return Ok(());
         }
-        self.parts.store.sync()?;
+        self.life.sync(&*self.store, self.version)?;
         let mut state = Vec::with_capacity(STATE_LEN);
         state.extend_from_slice(&1u16.to_le_bytes());
         state.extend_from_slice(&self.current.opening);
         state.extend_from_slice(&self.current.version.to_le_bytes());
         state.push(self.current.place);
-        self.parts.vault.keep(&state)?;
+        self.life.keep(&state)?;
         self.synced = self.current;
         Ok(())
     }
@@ -184,6 +190,73 @@ impl Oram for Linear {
     }
 
     fn close(&mut self) -> Result {
-        self.sync()
+        self.sync()?;
+        self.life.end();
+        Ok(())
+    }
+}
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::*;
+    use crate::durable::MemVault;
+    use crate::rng::Seeded;
+    use crate::store::MemStore;
+    use alloc::boxed::Box;
+    use core::sync::atomic::{AtomicBool, Ordering};
+
+    /// A store whose next sync fails, once.
+    struct Dropping(MemStore, AtomicBool);
+
+    impl Store for Dropping {
+        fn len(&self) -> u64 {
+            self.0.len()
+        }
+        fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
+            self.0.read(extents, into)
+        }
+        fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
+            self.0.write(extents, from)
+        }
+        fn sync(&self) -> Result {
+            if self.1.swap(false, Ordering::AcqRel) { Err(Error::Store("dropped")) } else { Ok(()) }
+        }
+    }
+
+    fn linear() -> (Arc<Dropping>, MemVault, Linear) {
+        let store = Arc::new(Dropping(MemStore::new(Linear::store_len(4, 8)), false.into()));
+        let vault = MemVault::default();
+        let parts = Parts {
+            store: store.clone(),
+            first: 0,
+            key: Secret::from_bytes([1; 32]),
+            vault: Box::new(vault.clone()),
+            rng: Box::new(Seeded::new(1)),
+            read_only: false,
+            expect_writes: 0,
+        };
+        let linear = Linear::create(4, 8, parts).unwrap();
+        (store, vault, linear)
+    }
+
+    #[test]
+    fn a_failed_sync_is_final() {
+        let (store, vault, mut linear) = linear();
+        let kept = vault.kept();
+        linear.write(Addr(1), &[1; 8]).unwrap();
+        store.1.store(true, Ordering::Release);
+        assert!(matches!(linear.sync(), Err(Error::Store(_))));
+        assert!(matches!(linear.sync(), Err(Error::Poisoned)), "it is never tried again");
+        assert!(matches!(linear.write(Addr(1), &[1; 8]), Err(Error::Poisoned)));
+        assert!(matches!(linear.close(), Err(Error::Poisoned)));
+        assert_eq!(vault.kept(), kept, "nothing names what the disk may have dropped");
+    }
+
+    #[test]
+    fn nothing_is_accessed_after_the_close() {
+        let (_, _, mut linear) = linear();
+        linear.close().unwrap();
+        linear.close().unwrap();
+        assert!(matches!(linear.write(Addr(1), &[1; 8]), Err(Error::ReadOnly)));
     }
 }

@@ -3,21 +3,28 @@
 pub mod datalair;
 pub mod detwo;
 pub mod hive;
+mod lifecycle;
 pub mod linear;
 mod log;
 pub mod openings;
 pub mod plain;
 mod pool;
 pub mod random;
+#[cfg(all(test, feature = "std"))]
+mod rig;
 pub mod sq;
+mod tiers;
+mod trips;
 
 use crate::durable::Vault;
+use crate::error::{Error, Result};
 use crate::rng::Rng;
 use crate::seal::Secret;
-use crate::store::Store;
+use crate::store::{Area, Layout, Store};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 /// What a scheme for block devices is opened with.
 pub struct Parts {
@@ -35,6 +42,34 @@ pub struct Parts {
     pub read_only: bool,
     /// Writes that must be found when it is opened: what somebody who cannot be rolled back knows.
     pub expect_writes: u64,
+}
+
+impl Parts {
+    /// Refuses a store without room for areas of `len` bytes.
+    fn check_room(&self, len: u64) -> Result {
+        if self.store.len() < self.first + len {
+            return Err(Error::Geometry("the store is smaller than its areas"));
+        }
+        Ok(())
+    }
+
+    /// The area that a scheme's geometry places there.
+    fn area(&self, (name, at, _): PlacedArea, layout: Layout) -> Area {
+        Area::new(self.store.clone(), self.first + at, layout, name)
+    }
+}
+
+/// Name, first byte and length of an area.
+type PlacedArea = (&'static str, u64, u64);
+
+/// Places areas one behind the other.
+fn place_areas(areas: impl Iterator<Item = (&'static str, Layout)>) -> Vec<PlacedArea> {
+    let mut end = 0;
+    let place = |(name, layout): (&'static str, Layout)| {
+        end += layout.len();
+        (name, end - layout.len(), layout.len())
+    };
+    areas.map(place).collect()
 }
 
 /// Public facts of a scheme, for those who look at a volume. What a scheme does not have is `None`.

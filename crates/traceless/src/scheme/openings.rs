@@ -28,8 +28,8 @@ pub(super) struct Opening {
     pub start: u64,
 }
 
-/// What a scheme keeps in its vault.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// What a scheme keeps in its vault. One that is made has nothing yet.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct State {
     /// Whether it was closed with nothing under way.
     pub clean: bool,
@@ -102,9 +102,10 @@ impl<K> Openings<K> {
         Self { list: state.openings.iter().map(|o| (*o, derive(o))).collect() }
     }
 
-    /// The number of the next opening.
-    pub fn next_number(&self) -> u64 {
-        self.list.last().map_or(0, |(last, _)| last.number + 1)
+    /// The next opening, which begins after `start` writes.
+    pub fn next(&self, id: [u8; 16], start: u64) -> Opening {
+        let number = self.list.last().map_or(0, |(last, _)| last.number + 1);
+        Opening { number, id, start }
     }
 
     /// Adds the newest opening. One that wrote nothing is replaced: no slot can carry it.
@@ -148,6 +149,11 @@ impl<K> Openings<K> {
 
     pub fn list(&self) -> Vec<Opening> {
         self.list.iter().map(|(o, _)| *o).collect()
+    }
+
+    /// What is to be kept of them when `at_least` writes were made.
+    pub fn state(&self, clean: bool, at_least: u64) -> State {
+        State { clean, at_least, openings: self.list() }
     }
 }
 

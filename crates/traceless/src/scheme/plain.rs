@@ -4,21 +4,18 @@
 //! taken for the block. Each slot's entry has room for two records, so that a write that is cut
 //! short between entry and body leaves the old block readable; a power cut may still tear a body.
 
-use crate::durable::Vault;
 use crate::error::{Error, Place, Result};
 use crate::oram::{BlockOram, Hides, Oram, check_request};
-use crate::rng::Rng;
 use crate::scheme::Parts;
+use crate::scheme::lifecycle::Lifecycle;
 use crate::scheme::openings::KEY_BYTES_MAX;
 use crate::scheme::pool::Pool;
 use crate::seal::{Aead, Sealer, Secret, TAG_LEN};
 use crate::store::{Area, Layout, Run, Store};
 use crate::types::{Addr, Slot};
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering};
 
 /// A record: opening id, sequence number, tag.
 const RECORD_LEN: usize = 8 + 8 + TAG_LEN;
@@ -36,17 +33,13 @@ pub struct Plain {
     area: Area,
     store: Arc<dyn Store>,
     key: Secret,
-    vault: Box<dyn Vault>,
     /// This opening: its id, its key, how many there were before, and writes before it.
     id: [u8; 8],
     sealer: Aead,
     opening: u64,
     before: u64,
     count: u64,
-    failed: AtomicBool,
-    closed: bool,
-    read_only: bool,
-    rng: Box<dyn Rng>,
+    life: Lifecycle,
     readers: Pool<Scratch>,
     writer: Scratch,
 }
@@ -100,7 +93,7 @@ impl Plain {
     fn begin(
         blocks: u64,
         block_len: usize,
-        mut parts: Parts,
+        parts: Parts,
         opening: u64,
         before: u64,
     ) -> Result<Self> {
@@ -108,26 +101,22 @@ impl Plain {
             return Err(Error::Geometry("the store is smaller than the blocks"));
         }
         let layout = Self::layout(blocks, block_len);
-        let mut id = [0; 8];
-        parts.rng.fill(&mut id);
+        let mut life = Lifecycle::new(parts.read_only, parts.vault, parts.rng);
+        let id = life.draw_id();
         let mut new = Self {
             area: Area::new(parts.store.clone(), parts.first, layout, "plain"),
             store: parts.store,
             sealer: sealer(&parts.key, id),
             key: parts.key,
-            vault: parts.vault,
             id,
             opening,
             before,
             count: 0,
-            failed: AtomicBool::new(false),
-            closed: false,
-            read_only: parts.read_only,
-            rng: parts.rng,
+            life,
             readers: Pool::default(),
             writer: Scratch::default(),
         };
-        if !new.read_only {
+        if !new.life.is_read_only() {
             new.keep_state(false)?;
         }
         Ok(new)
@@ -139,12 +128,12 @@ impl Plain {
         state.push(u8::from(clean));
         state.extend_from_slice(&self.opening.to_le_bytes());
         state.extend_from_slice(&self.writes().to_le_bytes());
-        self.vault.keep(&state)
+        self.life.keep(&state)
     }
 
     /// Goes on under a new id, before the key of this one has sealed too much.
     fn renew_key(&mut self) -> Result {
-        self.rng.fill(&mut self.id);
+        self.id = self.life.draw_id();
         self.sealer = sealer(&self.key, self.id);
         self.opening += 1;
         self.before += self.count;
@@ -255,12 +244,7 @@ impl Oram for Plain {
 
     fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
         check_request(self.blocks(), self.block_len(), addrs, from.len())?;
-        if self.read_only || self.closed {
-            return Err(Error::ReadOnly);
-        }
-        if self.failed.load(Ordering::Acquire) {
-            return Err(Error::Poisoned);
-        }
+        self.life.writable()?;
         let len = self.block_len();
         if (self.count + addrs.len() as u64) * len as u64 > KEY_BYTES_MAX {
             self.renew_key()?;
@@ -282,12 +266,12 @@ impl Oram for Plain {
     }
 
     fn close(&mut self) -> Result {
-        if self.read_only || self.closed {
+        if !self.life.takes_writes() {
             return Ok(());
         }
         self.sync_shared()?;
         self.keep_state(true)?;
-        self.closed = true;
+        self.life.end();
         Ok(())
     }
 }
@@ -304,11 +288,7 @@ impl BlockOram for Plain {
     }
 
     fn sync_shared(&self) -> Result {
-        if self.failed.load(Ordering::Acquire) {
-            return Err(Error::Poisoned);
-        }
-        // A failed sync may have dropped what it should have kept: it is never tried again.
-        self.store.sync().inspect_err(|_| self.failed.store(true, Ordering::Release))
+        self.life.sync(&*self.store, self.writes())
     }
 
     fn writes(&self) -> u64 {
@@ -340,4 +320,55 @@ fn sealer(key: &Secret, id: [u8; 8]) -> Aead {
 /// The sequence number of a record.
 fn sequence(record: &[u8]) -> u64 {
     u64::from_le_bytes(record[8..16].try_into().expect("8 bytes"))
+}
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::*;
+    use crate::durable::{MemVault, Vault};
+    use crate::scheme::rig::Rig;
+    use crate::store::Watched;
+    use crate::trace::Recorder;
+    use alloc::boxed::Box;
+
+    fn rig() -> Rig<()> {
+        Rig::with_room((), Plain::store_len(8, 64))
+    }
+
+    /// Keeps the first state and no further one.
+    struct Once(Option<MemVault>);
+
+    impl Vault for Once {
+        fn keep(&mut self, state: &[u8]) -> Result {
+            self.0.take().ok_or(Error::Store("the vault is gone"))?.keep(state)
+        }
+    }
+
+    #[test]
+    fn an_id_that_was_not_kept_writes_nothing() {
+        let mut rig = rig();
+        let mut parts = rig.parts(rig.store.clone(), false);
+        parts.vault = Box::new(Once(Some(rig.vault.clone())));
+        let mut oram = Plain::create(8, 64, parts).unwrap();
+        oram.write(Addr(1), &[1; 64]).unwrap();
+        oram.count = KEY_BYTES_MAX / 64;
+        let before = rig.store.snapshot();
+        assert!(matches!(oram.write(Addr(1), &[2; 64]), Err(Error::Store(_))));
+        assert!(matches!(oram.write(Addr(1), &[2; 64]), Err(Error::Poisoned)));
+        assert!(matches!(oram.close(), Err(Error::Poisoned)));
+        assert!(rig.store.snapshot() == before);
+    }
+
+    #[test]
+    fn opened_for_reading_nothing_is_synced() {
+        let mut rig = rig();
+        drop(Plain::create(8, 64, rig.parts(rig.store.clone(), false)).unwrap());
+        let witness = Arc::new(Recorder::default());
+        let watched = Arc::new(Watched::new(rig.store.clone(), witness.clone()));
+        let parts = rig.parts(watched, true);
+        let mut oram = Plain::open(8, 64, parts, &rig.vault.kept()).unwrap();
+        oram.sync().unwrap();
+        oram.close().unwrap();
+        assert_eq!(witness.take(), []);
+    }
 }

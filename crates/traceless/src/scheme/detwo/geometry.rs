@@ -3,7 +3,8 @@
 use super::Refresh;
 use super::pointer::Pointer;
 use crate::error::{Error, Result};
-use crate::scheme::log;
+use crate::scheme::tiers::{MAP_TIERS_MAX, MapLayout};
+use crate::scheme::{log, place_areas};
 use crate::seal::TAG_LEN;
 use crate::store::Layout;
 use alloc::vec::Vec;
@@ -11,8 +12,8 @@ use alloc::vec::Vec;
 /// Last writes that one map block holds; its length is eight times that.
 pub const MAP_FAN: u64 = 64;
 
-/// Tiers of the map that may lie on the store.
-pub const MAP_TIERS_MAX: u8 = 3;
+/// How the map's entries lie in its blocks.
+pub(super) const MAP: MapLayout = MapLayout { fan: MAP_FAN, entry_len: 8 };
 
 /// Bytes of memory that a map which lies on the store may take before it gets a further tier.
 const MAP_MEMORY_MAX: u64 = 1 << 30;
@@ -142,20 +143,13 @@ impl Geometry {
 
     /// Bytes that all areas take together.
     pub fn store_len(&self) -> u64 {
-        self.tiers().iter().map(|t| t.hold.len() + t.main.len()).sum()
+        self.areas().iter().map(|(_, _, len)| len).sum()
     }
 
     /// Name, first byte and length of each area, in order. Public.
     pub fn areas(&self) -> Vec<(&'static str, u64, u64)> {
-        let mut at = 0;
-        let mut list = Vec::new();
-        for (tier, names) in self.tiers().iter().zip(AREA_NAMES) {
-            for (name, len) in names.into_iter().zip([tier.hold.len(), tier.main.len()]) {
-                list.push((name, at, len));
-                at += len;
-            }
-        }
-        list
+        let named = |(t, [hold, main]): (TierGeometry, [_; 2])| [(hold, t.hold), (main, t.main)];
+        place_areas(self.tiers().into_iter().zip(AREA_NAMES).flat_map(named))
     }
 
     /// Bytes written to the store per byte written by the user, entries and map included: what many
@@ -169,23 +163,17 @@ impl Geometry {
 
     /// Bytes of memory that the map takes when it is open.
     pub fn map_memory(&self) -> u64 {
-        self.tier_blocks(self.map_tiers) * 8
+        MAP.memory(self.blocks, self.map_tiers)
     }
 
     /// Map tiers that keep the rest of the map within `budget` bytes of memory.
     pub fn map_tiers_for(blocks: u64, budget: u64) -> u8 {
-        let mut tiers = 0;
-        let mut left = blocks;
-        while left.saturating_mul(8) > budget && tiers < MAP_TIERS_MAX {
-            left = left.div_ceil(MAP_FAN);
-            tiers += 1;
-        }
-        tiers
+        MAP.tiers_for(blocks, budget)
     }
 
     /// Blocks of tier `tier`: 0 is the data, the others hold the map of the one before.
     pub(super) fn tier_blocks(&self, tier: u8) -> u64 {
-        (0..tier).fold(self.blocks, |n, _| n.div_ceil(MAP_FAN))
+        MAP.tier_blocks(self.blocks, tier)
     }
 
     pub(super) fn tiers(&self) -> Vec<TierGeometry> {
@@ -209,7 +197,7 @@ pub(super) struct TierGeometry {
 impl TierGeometry {
     fn new(whole: &Geometry, tier: u8) -> Self {
         let blocks = whole.tier_blocks(tier);
-        let body_len = if tier == 0 { whole.block_len } else { MAP_FAN as usize * 8 };
+        let body_len = if tier == 0 { whole.block_len } else { MAP.block_len() };
         let live_writes = whole.refresh.writes_for(blocks);
         // A header is written whole, which gives up the entries behind the cursor: a stripe more of
         // slack than the writes between two syncs need.

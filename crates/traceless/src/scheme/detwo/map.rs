@@ -3,7 +3,7 @@
 //! An entry is the count of the block's last write, or the authors' pointer to it. Counts are kept
 //! plus one, so that a block of zeros reads as "never written".
 
-use super::geometry::MAP_FAN;
+use super::geometry::MAP;
 use super::pointer::Pointer;
 use super::write::distinct;
 use super::{DetWo, Location, MapEntries};
@@ -13,20 +13,17 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 /// Bytes of a map block.
-pub(super) const MAP_BLOCK_LEN: usize = MAP_FAN as usize * 8;
+pub(super) const MAP_BLOCK_LEN: usize = MAP.block_len();
 
 /// Blocks of which both copies are read at once, to make pointers of counts.
 const BLOCKS_PER_TRIP: usize = 128;
 
-/// The entry of block `block` in the map block that holds it.
-pub(super) fn entry(map_block: &[u8], block: u64) -> u64 {
-    let at = (block % MAP_FAN) as usize * 8;
-    u64::from_le_bytes(map_block[at..at + 8].try_into().expect("8 bytes"))
+fn decode(entry: &[u8]) -> u64 {
+    u64::from_le_bytes(entry.try_into().expect("8 bytes"))
 }
 
 pub(super) fn set_entry(map_block: &mut [u8], block: u64, entry: u64) {
-    let at = (block % MAP_FAN) as usize * 8;
-    map_block[at..at + 8].copy_from_slice(&entry.to_le_bytes());
+    MAP.entry_mut(map_block, block).copy_from_slice(&entry.to_le_bytes());
 }
 
 impl DetWo {
@@ -45,18 +42,7 @@ impl DetWo {
             out.extend(blocks.map(|b| self.top[b as usize]));
             return Ok(());
         }
-        let mut homes: Vec<Addr> = blocks.clone().map(|b| Addr(b / MAP_FAN)).collect();
-        homes.dedup();
-        let mut bytes = vec![0; homes.len() * MAP_BLOCK_LEN];
-        self.read_tier(tier + 1, &homes, &mut bytes)?;
-        let mut at = 0;
-        for block in blocks {
-            if homes[at].0 != block / MAP_FAN {
-                at += 1;
-            }
-            out.push(entry(&bytes[at * MAP_BLOCK_LEN..][..MAP_BLOCK_LEN], block));
-        }
-        Ok(())
+        MAP.look_up(blocks, |homes, into| self.read_tier(tier + 1, homes, into), decode, out)
     }
 
     /// The entry of `block` before write `count`, when each tier's refreshes of that time are done:
@@ -66,8 +52,8 @@ impl DetWo {
             return Ok(self.top[block as usize]);
         }
         let mut home = vec![0; MAP_BLOCK_LEN];
-        self.read_at(tier + 1, block / MAP_FAN, count, &mut home)?;
-        Ok(entry(&home, block))
+        self.read_at(tier + 1, MAP.home(block), count, &mut home)?;
+        Ok(decode(MAP.entry(&home, block)))
     }
 
     /// Reads the copy of `block` that was the newest before write `count`.

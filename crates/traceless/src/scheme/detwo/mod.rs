@@ -28,25 +28,23 @@ mod recover;
 mod refresh;
 mod write;
 
-pub use geometry::{BLOCKS_MAX, Geometry, MAP_FAN, MAP_TIERS_MAX, MapEntries, UNSYNCED_MAX};
+pub use crate::scheme::tiers::MAP_TIERS_MAX;
+pub use geometry::{BLOCKS_MAX, Geometry, MAP_FAN, MapEntries, UNSYNCED_MAX};
 pub use refresh::{REFRESH_TERM_MAX, Refresh};
 
-use crate::durable::Vault;
 use crate::error::{Error, Place, Result};
 use crate::oram::{BlockOram, Hides, Oram, check_request};
-use crate::rng::Rng;
 use crate::scheme::Parts;
-use crate::scheme::openings::{KEY_BYTES_MAX, Opening, State, dummies_to_retire};
+use crate::scheme::lifecycle::Lifecycle;
+use crate::scheme::openings::{KEY_BYTES_MAX, State, dummies_to_retire};
 use crate::scheme::pool::Pool;
 use crate::store::{Area, Cursor, Store};
 use crate::types::{Addr, Slot};
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use geometry::{AREA_NAMES, TierGeometry};
+use geometry::TierGeometry;
 use keys::KeyRing;
 use read::ReadScratch;
 use write::WriteScratch;
@@ -60,12 +58,7 @@ pub struct DetWo {
     /// Map entries of the blocks of the last tier; 0 is never written.
     top: Vec<u64>,
     count: u64,
-    synced: AtomicU64,
-    failed: AtomicBool,
-    closed: bool,
-    read_only: bool,
-    vault: Box<dyn Vault>,
-    rng: Box<dyn Rng>,
+    life: Lifecycle,
     key_bytes_max: u64,
     readers: Pool<ReadScratch>,
     writer: WriteScratch,
@@ -108,8 +101,7 @@ enum Damage {
 impl DetWo {
     /// Makes a new one on a store whose contents do not matter. Every block reads as zeros.
     pub fn create(geometry: Geometry, parts: Parts) -> Result<Self> {
-        let state = State { clean: false, at_least: 0, openings: vec![] };
-        let mut new = Self::assemble(geometry, parts, &state)?;
+        let mut new = Self::assemble(geometry, parts, &State::default())?;
         new.begin_opening()?;
         Ok(new)
     }
@@ -175,27 +167,19 @@ impl DetWo {
 
     fn assemble(geometry: Geometry, parts: Parts, state: &State) -> Result<Self> {
         geometry.check()?;
-        if parts.store.len() < parts.first + geometry.store_len() {
-            return Err(Error::Geometry("the store is smaller than its areas"));
-        }
-        let mut at = parts.first;
-        let mut tiers = Vec::new();
-        for (t, tier) in geometry.tiers().into_iter().enumerate() {
-            let [hold_name, main_name] = AREA_NAMES[t];
-            let hold = Area::new(parts.store.clone(), at, tier.hold, hold_name);
-            at += tier.hold.len();
-            let main = Area::new(parts.store.clone(), at, tier.main, main_name);
-            at += tier.main.len();
-            tiers.push(Tier {
-                hold_cursor: Cursor::at_start(&tier.hold),
-                main_cursor: Cursor::at_start(&tier.main),
-                refreshed: tier.blocks,
-                stand_ins: BTreeMap::new(),
-                geometry: tier,
-                hold,
-                main,
-            });
-        }
+        parts.check_room(geometry.store_len())?;
+        let placed = geometry.areas();
+        let tier = |(geometry, placed): (TierGeometry, &[_])| Tier {
+            hold: parts.area(placed[0], geometry.hold),
+            main: parts.area(placed[1], geometry.main),
+            hold_cursor: Cursor::at_start(&geometry.hold),
+            main_cursor: Cursor::at_start(&geometry.main),
+            refreshed: geometry.blocks,
+            stand_ins: BTreeMap::new(),
+            geometry,
+        };
+        let tiers: Vec<_> =
+            geometry.tiers().into_iter().zip(placed.chunks_exact(2)).map(tier).collect();
         let top_blocks = tiers.last().expect("the data is a tier").geometry.blocks;
         Ok(Self {
             keys: KeyRing::new(parts.key, geometry, state),
@@ -206,12 +190,7 @@ impl DetWo {
             store: parts.store,
             tiers,
             count: 0,
-            synced: AtomicU64::new(0),
-            failed: AtomicBool::new(false),
-            closed: false,
-            read_only: parts.read_only,
-            vault: parts.vault,
-            rng: parts.rng,
+            life: Lifecycle::new(parts.read_only, parts.vault, parts.rng),
             key_bytes_max: KEY_BYTES_MAX,
         })
     }
@@ -219,22 +198,14 @@ impl DetWo {
     /// Draws the id of a new opening and makes it durable, before anything is written under it.
     /// Everything written so far must be durable.
     fn begin_opening(&mut self) -> Result {
-        let mut id = [0; 16];
-        self.rng.fill(&mut id);
         self.keys.prune(self.count);
-        let number = self.keys.openings().next_number();
-        let opening = Opening { number, id, start: self.count };
-        self.keys.push(opening).inspect_err(|_| self.failed.store(true, Ordering::Release))?;
+        let opening = self.keys.openings().next(self.life.draw_id(), self.count);
+        self.keys.push(opening).inspect_err(|_| self.life.poison())?;
         self.keep_state(false)
     }
 
     fn keep_state(&mut self, clean: bool) -> Result {
-        let state = State { clean, at_least: self.count, openings: self.keys.openings().list() };
-        let kept = self.vault.keep(&state.encode());
-        if kept.is_err() {
-            self.failed.store(true, Ordering::Release);
-        }
-        kept
+        self.life.keep(&self.keys.openings().state(clean, self.count).encode())
     }
 
     /// With many openings alive, writes dummies so that the oldest die out in time: as many as make
@@ -251,13 +222,6 @@ impl DetWo {
     /// Refreshes of a tier that `count` writes make, those of its creation included.
     fn refreshed_after(&self, tier: usize, count: u64) -> u64 {
         self.tiers[tier].geometry.blocks + self.geometry.refresh.after(count)
-    }
-
-    fn writable(&self) -> Result {
-        if self.read_only || self.closed {
-            return Err(Error::ReadOnly);
-        }
-        if self.failed.load(Ordering::Acquire) { Err(Error::Poisoned) } else { Ok(()) }
     }
 }
 
@@ -332,12 +296,12 @@ impl Oram for DetWo {
     }
 
     fn close(&mut self) -> Result {
-        if self.read_only || self.closed {
+        if !self.life.takes_writes() {
             return Ok(());
         }
         self.sync_shared()?;
         self.keep_state(true)?;
-        self.closed = true;
+        self.life.end();
         Ok(())
     }
 }
@@ -349,17 +313,7 @@ impl BlockOram for DetWo {
     }
 
     fn sync_shared(&self) -> Result {
-        if self.read_only {
-            return Ok(());
-        }
-        if self.failed.load(Ordering::Acquire) {
-            return Err(Error::Poisoned);
-        }
-        let count = self.count;
-        // A failed sync may have dropped what it should have kept: it is never tried again.
-        self.store.sync().inspect_err(|_| self.failed.store(true, Ordering::Release))?;
-        self.synced.fetch_max(count, Ordering::AcqRel);
-        Ok(())
+        self.life.sync(&*self.store, self.count)
     }
 
     fn writes(&self) -> u64 {

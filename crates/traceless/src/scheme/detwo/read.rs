@@ -3,14 +3,11 @@
 use super::lead::Fetch;
 use super::{DetWo, Location};
 use crate::error::{Error, Place, Result};
+use crate::scheme::trips::{trips, verify_all};
 use crate::seal::Sealer;
 use crate::store::Run;
 use crate::types::Addr;
-use alloc::vec;
 use alloc::vec::Vec;
-
-/// Blocks fetched in one round trip, at most.
-const BLOCKS_PER_TRIP: usize = 256;
 
 /// Buffers of one reader.
 #[derive(Default)]
@@ -25,12 +22,8 @@ impl DetWo {
     pub(super) fn read_tier(&self, tier: usize, addrs: &[Addr], into: &mut [u8]) -> Result {
         let len = self.tiers[tier].main.layout().body_len;
         self.readers.with(|scratch| {
-            for (addrs, into) in
-                addrs.chunks(BLOCKS_PER_TRIP).zip(into.chunks_mut(BLOCKS_PER_TRIP * len))
-            {
-                self.read_trip(tier, addrs, into, scratch)?;
-            }
-            Ok(())
+            trips(addrs, into, len)
+                .try_for_each(|(addrs, into)| self.read_trip(tier, addrs, into, scratch))
         })
     }
 
@@ -119,27 +112,11 @@ impl DetWo {
         let all: u64 = self.tiers.iter().map(|t| t.geometry.blocks).sum();
         let mut done = 0;
         for (tier, t) in self.tiers.iter().enumerate().rev() {
-            let mut bytes = vec![0; BLOCKS_PER_TRIP * t.main.layout().body_len];
             let len = t.main.layout().body_len;
-            for start in (0..t.geometry.blocks).step_by(BLOCKS_PER_TRIP) {
-                let end = (start + BLOCKS_PER_TRIP as u64).min(t.geometry.blocks);
-                let addrs: Vec<_> = (start..end).map(Addr).collect();
-                let bytes = &mut bytes[..addrs.len() * len];
-                match self.read_tier(tier, &addrs, bytes) {
-                    // One of them is bad: which ones is told one by one.
-                    Err(Error::Tampered { .. }) => {
-                        for addr in addrs {
-                            match self.read_tier(tier, &[addr], &mut bytes[..len]) {
-                                Err(Error::Tampered { place }) => damaged(place),
-                                other => other?,
-                            }
-                        }
-                    }
-                    other => other?,
-                }
-                done += end - start;
-                progress(done, all);
-            }
+            let read = |addrs: &[Addr], into: &mut [u8]| self.read_tier(tier, addrs, into);
+            let told = |now| progress(done + now, all);
+            verify_all(t.geometry.blocks, len, read, damaged, told)?;
+            done += t.geometry.blocks;
         }
         Ok(())
     }

@@ -8,6 +8,7 @@
 
 use super::{Damage, DetWo, Location};
 use crate::error::{Error, Place, Result};
+use crate::oram::BlockOram;
 use crate::scheme::log::{DUMMY, entry_count, entry_synced};
 use crate::scheme::openings::State;
 use crate::seal::Sealer;
@@ -15,7 +16,6 @@ use crate::store::{Cursor, Run};
 use crate::types::Slot;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 
 /// Counts between two progress reports.
 const REPORT_EVERY: u64 = 1 << 16;
@@ -40,7 +40,7 @@ impl DetWo {
         if damage == Damage::Accepted {
             self.count = newest.max(expected);
         } else {
-            self.count = self.find_count(newest);
+            self.count = self.find_count(newest)?;
             if self.count < expected {
                 return Err(Error::RolledBack { expected, found: self.count });
             }
@@ -61,11 +61,8 @@ impl DetWo {
         for tier in 0..self.tiers.len() {
             self.tiers[tier].refreshed = self.refreshed_after(tier, self.count);
         }
-        if !self.read_only {
-            // What was found may still be in a cache only.
-            self.store.sync()?;
-        }
-        self.synced.store(self.count, Ordering::Release);
+        // What was found may still be in a cache only.
+        self.sync_shared()?;
         self.load_cursors()?;
         Ok(lost)
     }
@@ -171,14 +168,19 @@ impl DetWo {
     }
 
     /// The number of writes that are there whole in every tier, without a gap.
-    fn find_count(&self, newest: u64) -> u64 {
+    fn find_count(&self, newest: u64) -> Result<u64> {
         // A synced write is never missing, and at most `unsynced_max` were not.
         let mut count = newest.saturating_sub(self.geometry.unsynced_max);
         count = count.max(self.keys.openings().last().start);
-        while count < newest && (0..self.tiers.len()).all(|t| self.is_whole(t, count)) {
+        while count < newest {
+            for tier in 0..self.tiers.len() {
+                if !self.is_whole(tier, count)? {
+                    return Ok(count);
+                }
+            }
             count += 1;
         }
-        count
+        Ok(count)
     }
 
     /// The count and the block of a holding entry, if it is what that write left.
@@ -202,21 +204,20 @@ impl DetWo {
     }
 
     /// Whether write `count` is there with its body.
-    fn is_whole(&self, tier: usize, count: u64) -> bool {
+    fn is_whole(&self, tier: usize, count: u64) -> Result<bool> {
         let t = &self.tiers[tier];
         let mut run = Run::default();
         run.add(&t.hold, t.hold_slot(count), 1);
-        if run.read(&*self.store).is_err() {
-            return false;
-        }
+        // What cannot be read is not taken for a gap: it may have been synced.
+        run.read(&*self.store)?;
         let (entry, body) = run.slot(0);
         let mut plain = vec![0; body.len()];
-        match self.open_entry(tier, entry) {
+        Ok(match self.open_entry(tier, entry) {
             Some((c, home)) if c == count => {
                 self.open_slot(tier, home, Location::Hold(count), entry, body, &mut plain).is_ok()
             }
             _ => false,
-        }
+        })
     }
 
     /// Per tier, the refreshes of the writes from `late` on whose slots do not hold them.
@@ -280,7 +281,7 @@ impl DetWo {
             Err(Error::Tampered { .. }) => None,
             other => Some(other?),
         };
-        if self.read_only {
+        if self.life.is_read_only() {
             self.tiers[tier].stand_ins.extend(found.map(|place| (r, place)));
             return Ok(());
         }

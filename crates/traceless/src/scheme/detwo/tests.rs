@@ -1,24 +1,17 @@
 //! What the suite cannot see from outside: openings, keys, dummies, reading only.
 
 use super::*;
-use crate::durable::MemVault;
 use crate::rng::{Rng, Seeded};
 use crate::scheme::openings::{OPENINGS_MANY, OPENINGS_MAX};
-use crate::seal::Secret;
+use crate::scheme::rig::{self, Unreadable, assert_filled, damage, fill, put_back, wipe};
 use crate::store::{MemStore, Watched};
 use crate::trace::{Event, Op, Recorder};
 
-struct Rig {
-    geometry: Geometry,
-    store: Arc<MemStore>,
-    vault: MemVault,
-    seed: u64,
-}
+type Rig = rig::Rig<Geometry>;
 
 impl Rig {
     fn new(geometry: Geometry) -> Self {
-        let store = Arc::new(MemStore::new(geometry.store_len()));
-        Self { geometry, store, vault: MemVault::default(), seed: 0 }
+        Self::with_room(geometry, geometry.store_len())
     }
 
     fn small() -> Self {
@@ -28,19 +21,6 @@ impl Rig {
     fn with_pointers() -> Self {
         let geometry = Geometry::new(64, 128, Refresh::ONE, 0).unwrap();
         Self::new(geometry.with_map_entries(MapEntries::Pointers).unwrap())
-    }
-
-    fn parts(&mut self, store: Arc<dyn Store>, read_only: bool) -> Parts {
-        self.seed += 1;
-        Parts {
-            store,
-            first: 0,
-            key: Secret::from_bytes([4; 32]),
-            vault: Box::new(self.vault.clone()),
-            rng: Box::new(Seeded::new(self.seed)),
-            read_only,
-            expect_writes: 0,
-        }
     }
 
     fn create(&mut self) -> DetWo {
@@ -55,27 +35,6 @@ impl Rig {
 
     fn open(&mut self) -> DetWo {
         self.open_on(self.store.clone(), false).unwrap()
-    }
-}
-
-/// Makes one slot what was never written.
-fn wipe(store: &MemStore, area: &Area, slot: Slot) {
-    let mut run = crate::store::Run::default();
-    run.add_in_place(area, slot, 1);
-    run.write(store).unwrap();
-}
-
-fn fill(oram: &mut DetWo, byte: u8) {
-    for addr in 0..oram.blocks() {
-        oram.write(Addr(addr), &vec![byte; oram.block_len()]).unwrap();
-    }
-}
-
-fn assert_filled(oram: &mut DetWo, byte: u8) {
-    let mut block = vec![0; oram.block_len()];
-    for addr in 0..oram.blocks() {
-        oram.read(Addr(addr), &mut block).unwrap();
-        assert!(block.iter().all(|&b| b == byte), "block {addr}");
     }
 }
 
@@ -181,7 +140,7 @@ fn opened_for_reading_a_torn_refresh_is_read_around() {
         let oram = rig.open_on(rig.store.clone(), true).unwrap();
         oram.tiers[0].main.clone()
     };
-    wipe(&rig.store, &main, torn);
+    wipe(&*rig.store, &main, torn);
     let before = rig.store.snapshot();
     let mut oram = rig.open_on(rig.store.clone(), true).unwrap();
     let mut block = [0; 128];
@@ -241,19 +200,51 @@ fn a_flushed_write_that_is_gone_is_noticed_by_those_after_it() {
     }
     let slot = oram.tiers[0].hold_slot(4);
     let hold = oram.tiers[0].hold.clone();
-    let damage = |rig: &Rig| wipe(&rig.store, &hold, slot);
+    let lose = |rig: &Rig| wipe(&*rig.store, &hold, slot);
     // Nothing was flushed: a crash may leave exactly that.
     let unsynced = rig.store.snapshot();
-    damage(&rig);
+    lose(&rig);
     let again = rig.open_on(rig.store.clone(), true).unwrap();
     assert_eq!(again.writes(), 4);
     rig.store = Arc::new(MemStore::from_bytes(&unsynced));
     oram.store = rig.store.clone();
     oram.sync().unwrap();
     oram.write(Addr(0), &[1; 128]).unwrap();
-    damage(&rig);
+    lose(&rig);
     let refused = rig.open_on(rig.store.clone(), true);
     assert!(matches!(refused, Err(Error::RolledBack { expected: 10, found: 4 })));
+}
+
+#[test]
+fn a_disk_that_cannot_be_read_for_now_loses_no_synced_write() {
+    for map_tiers in [0, 1] {
+        let mut rig = Rig::new(Geometry::new(640, 128, Refresh::ONE, map_tiers).unwrap());
+        let mut oram = rig.create();
+        for addr in 0..7 {
+            oram.write(Addr(addr), &[1; 128]).unwrap();
+        }
+        oram.sync().unwrap();
+        drop(oram);
+        // In each holding area, the body of a write that was synced and is not the last.
+        for (nth, tier) in rig.geometry.tiers().into_iter().enumerate() {
+            let (_, at, _) = rig.geometry.areas()[2 * nth];
+            let len = tier.hold.body_len;
+            let body = at + tier.hold.header_len() as u64 + 3 * len as u64;
+            let hole = crate::Extent::new(body, len);
+            for read_only in [true, false] {
+                let store = Arc::new(Unreadable { store: rig.store.clone(), hole });
+                let opened = rig.open_on(store, read_only);
+                assert!(matches!(opened, Err(Error::Store(_))), "tier {nth}");
+            }
+        }
+        let mut oram = rig.open();
+        assert_eq!(oram.writes(), 7);
+        let mut block = [0; 128];
+        for addr in 0..7 {
+            oram.read(Addr(addr), &mut block).unwrap();
+            assert_eq!(block, [1; 128]);
+        }
+    }
 }
 
 #[test]
@@ -274,7 +265,7 @@ fn lose_a_block(mut rig: Rig) {
         Location::Main(r) => oram.tiers[0].main_slot(r),
         other => unreachable!("it was refreshed, not {other:?}"),
     };
-    wipe(&rig.store, &oram.tiers[0].main, slot);
+    wipe(&*rig.store, &oram.tiers[0].main, slot);
     let lost = |oram: &mut DetWo| {
         let mut block = [0; 128];
         (0..64).filter(|&a| oram.read(Addr(a), &mut block).is_err()).collect::<Vec<_>>()
@@ -361,11 +352,11 @@ fn refreshes_lost_anywhere_are_read_around_and_redone() {
             }
             assert_values(&mut oram, &values, "as written");
             // Any of the refreshes since the last sync may be gone.
-            let synced = oram.synced.load(Ordering::Acquire);
+            let synced = oram.life.synced();
             for (t, tier) in oram.tiers.iter().enumerate() {
                 for r in oram.refreshed_after(t, synced)..tier.refreshed {
                     if rng.below(2) == 0 {
-                        wipe(&rig.store, &tier.main, tier.main_slot(r));
+                        wipe(&*rig.store, &tier.main, tier.main_slot(r));
                     }
                 }
             }
@@ -392,18 +383,14 @@ fn a_live_pointer_is_not_given_up_for_an_older_main_copy() {
     let sound = rig.store.snapshot();
     let mut block = [0; 128];
     // The main copy is not needed.
-    wipe(&rig.store, &main, old);
+    wipe(&*rig.store, &main, old);
     oram.read(Addr(20), &mut block).unwrap();
     assert_eq!(block, [3; 128]);
     // The newest copy is. Neither now nor after an opening will the older one do.
     oram.store = Arc::new(MemStore::from_bytes(&sound));
     rig.store = Arc::new(MemStore::from_bytes(&sound));
     for oram in [&mut oram, &mut rig.open_on(rig.store.clone(), true).unwrap()] {
-        let mut run = crate::store::Run::default();
-        run.add(&hold, newest, 1);
-        run.read(&*oram.store).unwrap();
-        run.slot_mut(0).1[5] ^= 1;
-        run.write(&*oram.store).unwrap();
+        damage(&*oram.store, &hold, newest);
         assert!(matches!(oram.read(Addr(20), &mut block), Err(Error::Tampered { .. })));
         assert!(oram.read(Addr(21), &mut block).is_ok());
     }
@@ -421,13 +408,10 @@ fn a_main_copy_that_comes_back_is_not_taken_for_the_newest() {
         }
         let sound = rig.store.snapshot();
         let (main, old) = (oram.tiers[0].main.clone(), oram.tiers[0].main_slot(192 + 20));
-        wipe(&rig.store, &main, old);
+        wipe(&*rig.store, &main, old);
         // There is nothing to compare with.
         oram.write(Addr(20), &[value; 128]).unwrap();
-        let mut kept = crate::store::Run::default();
-        kept.add(&main, old, 1);
-        kept.read(&MemStore::from_bytes(&sound)).unwrap();
-        kept.write(&*rig.store).unwrap();
+        put_back(&*rig.store, &sound, &main, old);
         let held = oram.tiers[0].hold_slot(192);
         let mut block = [0; 128];
         // Right through the refresh, and when another block has taken the slot over.

@@ -3,9 +3,10 @@
 //! Every refresh carries the copy that was the newest at the write that causes it, also inside a
 //! chunk, so that a crash that keeps a prefix of the writes can redo it byte for byte.
 
+use super::DetWo;
+use super::geometry::MAP;
 use super::lead::Fetch;
 use super::map::{MAP_BLOCK_LEN, set_entry};
-use super::{DetWo, MAP_FAN};
 use crate::error::Result;
 use crate::oram::BlockOram;
 use crate::scheme::log::DUMMY;
@@ -15,7 +16,6 @@ use crate::store::Run;
 use crate::types::Addr;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 
 /// Blocks written in one round trip, holding and main together, about.
 const BLOCKS_PER_TRIP: u64 = 128;
@@ -75,8 +75,8 @@ impl DetWo {
 
     /// How many of `wanted` writes may go in one chunk now; syncs first if none may.
     fn chunk_len(&mut self, wanted: u64) -> Result<usize> {
-        self.writable()?;
-        let unsynced = self.count - self.synced.load(Ordering::Acquire);
+        self.life.writable()?;
+        let unsynced = self.count - self.life.synced();
         let mut room = self.geometry.unsynced_max - unsynced;
         if room == 0 {
             self.sync_shared()?;
@@ -98,7 +98,7 @@ impl DetWo {
         let result = self.plan(homes, data, &mut scratch).and_then(|()| {
             let written = self.write_planned(homes, data, &mut scratch);
             // The counts of this chunk have sealed something: they are not used again.
-            written.inspect_err(|_| self.failed.store(true, Ordering::Release))
+            written.inspect_err(|_| self.life.poison())
         });
         self.writer = scratch;
         result
@@ -145,7 +145,7 @@ impl DetWo {
             let (before, plan) = s.plans.split_at_mut(tier);
             let (below, plan) = (&before[tier - 1], &mut plan[0]);
             plan.homes.clear();
-            let home_of = |&b: &u64| if b == DUMMY { b } else { b / MAP_FAN };
+            let home_of = |&b: &u64| if b == DUMMY { b } else { MAP.home(b) };
             plan.homes.extend(below.homes.iter().map(home_of));
             let distinct = distinct(&plan.homes);
             let mut newest = vec![0; distinct.len() * MAP_BLOCK_LEN];
@@ -206,7 +206,7 @@ impl DetWo {
     fn seal_writes(&self, tier: usize, plan: &Plan, data: &[u8], out: &mut Run, nth: usize) {
         let (opening, keys) = self.keys.at_hold(tier, self.count);
         let contents = data.chunks_exact(self.tiers[tier].hold.layout().body_len);
-        let synced = self.synced.load(Ordering::Acquire);
+        let synced = self.life.synced();
         for (i, (&home, plain)) in plan.homes.iter().zip(contents).enumerate() {
             let count = self.count + i as u64;
             keys.hold.seal(opening, (count, synced), home, plain, out.slot_mut(nth + i));

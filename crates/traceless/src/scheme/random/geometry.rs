@@ -1,7 +1,10 @@
 //! Sizes of everything that a scheme of random slots keeps on its store.
 
 use super::entry::{ENTRY_LEN, RECORD_LEN, RECORD_STRIPE, STRIPE};
+use super::map::SPOT_LEN;
 use crate::error::{Error, Result};
+use crate::scheme::place_areas;
+use crate::scheme::tiers::{MAP_TIERS_MAX, MapLayout};
 use crate::store::Layout;
 use alloc::vec::Vec;
 
@@ -15,8 +18,8 @@ pub const SLOTS_PER_BLOCK: u64 = 2;
 /// Blocks whose places one map block holds; its length is sixteen times that.
 pub const MAP_FAN: u64 = 32;
 
-/// Tiers of the map that may lie on the store.
-pub const MAP_TIERS_MAX: u8 = 3;
+/// How the map's entries lie in its blocks.
+pub(super) const MAP: MapLayout = MapLayout { fan: MAP_FAN, entry_len: SPOT_LEN };
 
 /// Writes between two syncs, at most: what they have journalled is kept in memory.
 pub const UNSYNCED_MAX: u64 = 1024;
@@ -89,20 +92,15 @@ impl Geometry {
 
     /// Bytes that all areas take together.
     pub fn store_len(&self) -> u64 {
-        self.tiers().iter().map(|t| t.slots.len() + t.journal.len()).sum()
+        self.areas().iter().map(|(_, _, len)| len).sum()
     }
 
     /// Name, first byte and length of each area, in order. Public.
     pub fn areas(&self) -> Vec<(&'static str, u64, u64)> {
-        let mut at = 0;
-        let mut list = Vec::new();
-        for (tier, names) in self.tiers().iter().zip(AREA_NAMES) {
-            for (name, len) in names.into_iter().zip([tier.slots.len(), tier.journal.len()]) {
-                list.push((name, at, len));
-                at += len;
-            }
-        }
-        list
+        let named = |(t, [slots, journal]): (TierGeometry, [_; 2])| {
+            [(slots, t.slots), (journal, t.journal)]
+        };
+        place_areas(self.tiers().into_iter().zip(AREA_NAMES).flat_map(named))
     }
 
     /// How the slots of the user's blocks lie; their area is the first.
@@ -119,23 +117,17 @@ impl Geometry {
 
     /// Bytes of memory that the map takes when it is open.
     pub fn map_memory(&self) -> u64 {
-        self.tier_blocks(self.map_tiers) * 16
+        MAP.memory(self.blocks, self.map_tiers)
     }
 
     /// Map tiers that keep the rest of the map within `budget` bytes of memory.
     pub fn map_tiers_for(blocks: u64, budget: u64) -> u8 {
-        let mut tiers = 0;
-        let mut left = blocks;
-        while left.saturating_mul(16) > budget && tiers < MAP_TIERS_MAX {
-            left = left.div_ceil(MAP_FAN);
-            tiers += 1;
-        }
-        tiers
+        MAP.tiers_for(blocks, budget)
     }
 
     /// Blocks of tier `tier`: 0 is the data, the others hold the map of the one before.
     pub(super) fn tier_blocks(&self, tier: u8) -> u64 {
-        (0..tier).fold(self.blocks, |n, _| n.div_ceil(MAP_FAN))
+        MAP.tier_blocks(self.blocks, tier)
     }
 
     pub(super) fn tiers(&self) -> Vec<TierGeometry> {
@@ -170,7 +162,7 @@ pub(super) struct TierGeometry {
 impl TierGeometry {
     fn new(whole: &Geometry, tier: u8) -> Self {
         let blocks = whole.tier_blocks(tier);
-        let body_len = if tier == 0 { whole.block_len } else { MAP_FAN as usize * 16 };
+        let body_len = if tier == 0 { whole.block_len } else { MAP.block_len() };
         let stash_max = 60 + u64::from(blocks.ilog2()) + 1;
         let records = Geometry::records(tier.into());
         // What is under way: written but not synced, and synced but not in place for sure. And

@@ -4,16 +4,16 @@
 //! Slots are kept plus one, so that a map block of zeros reads as "never written".
 
 use super::entry::STASHED;
-use super::{MAP_FAN, RandomSlots, Vacancy};
+use super::geometry::MAP;
+use super::{RandomSlots, Vacancy};
 use crate::error::Result;
-use crate::types::Addr;
-use alloc::vec;
 use alloc::vec::Vec;
 
-const SPOT_LEN: usize = 16;
+/// Bytes of an entry.
+pub(super) const SPOT_LEN: usize = 16;
 
 /// Bytes of a map block.
-pub(super) const MAP_BLOCK_LEN: usize = MAP_FAN as usize * SPOT_LEN;
+pub(super) const MAP_BLOCK_LEN: usize = MAP.block_len();
 
 /// Where a block's newest contents are, and which they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,17 +46,16 @@ impl Spot {
     }
 }
 
-/// The entry of block `block` in the map block that holds it.
-fn entry(map_block: &[u8], block: u64) -> Spot {
-    let at = (block % MAP_FAN) as usize * SPOT_LEN;
-    let word = |at: usize| u64::from_le_bytes(map_block[at..at + 8].try_into().expect("8 bytes"));
-    Spot { slot_plus_one: word(at), birth: word(at + 8) }
+fn decode(entry: &[u8]) -> Spot {
+    let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
+    let (slot_plus_one, birth) = entry.split_at(8);
+    Spot { slot_plus_one: word(slot_plus_one), birth: word(birth) }
 }
 
 pub(super) fn set_entry(map_block: &mut [u8], block: u64, spot: Spot) {
-    let at = (block % MAP_FAN) as usize * SPOT_LEN;
-    map_block[at..at + 8].copy_from_slice(&spot.slot_plus_one.to_le_bytes());
-    map_block[at + 8..at + SPOT_LEN].copy_from_slice(&spot.birth.to_le_bytes());
+    let entry = MAP.entry_mut(map_block, block);
+    entry[..8].copy_from_slice(&spot.slot_plus_one.to_le_bytes());
+    entry[8..].copy_from_slice(&spot.birth.to_le_bytes());
 }
 
 impl<V: Vacancy> RandomSlots<V> {
@@ -79,17 +78,6 @@ impl<V: Vacancy> RandomSlots<V> {
             out.extend(blocks.map(|b| self.top[b as usize]));
             return Ok(());
         }
-        let mut homes: Vec<Addr> = blocks.clone().map(|b| Addr(b / MAP_FAN)).collect();
-        homes.dedup();
-        let mut bytes = vec![0; homes.len() * MAP_BLOCK_LEN];
-        self.read_tier(tier + 1, &homes, &mut bytes)?;
-        let mut at = 0;
-        for block in blocks {
-            if homes[at].0 != block / MAP_FAN {
-                at += 1;
-            }
-            out.push(entry(&bytes[at * MAP_BLOCK_LEN..][..MAP_BLOCK_LEN], block));
-        }
-        Ok(())
+        MAP.look_up(blocks, |homes, into| self.read_tier(tier + 1, homes, into), decode, out)
     }
 }

@@ -42,25 +42,21 @@ mod recover;
 mod stash;
 mod write;
 
-pub use geometry::{
-    BLOCKS_MAX, DRAWS, Geometry, MAP_FAN, MAP_TIERS_MAX, SLOTS_PER_BLOCK, UNSYNCED_MAX,
-};
+pub use crate::scheme::tiers::MAP_TIERS_MAX;
+pub use geometry::{BLOCKS_MAX, DRAWS, Geometry, MAP_FAN, SLOTS_PER_BLOCK, UNSYNCED_MAX};
 
-use crate::durable::Vault;
 use crate::error::{Error, Place, Result};
 use crate::oram::{BlockOram, Hides, Oram, check_request};
-use crate::rng::Rng;
 use crate::scheme::Parts;
-use crate::scheme::openings::{KEY_BYTES_MAX, OPENINGS_MANY, Opening, State};
+use crate::scheme::lifecycle::Lifecycle;
+use crate::scheme::openings::{KEY_BYTES_MAX, OPENINGS_MANY, State};
 use crate::scheme::pool::Pool;
 use crate::store::{Area, Cursor, Store};
 use crate::types::Addr;
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use geometry::{AREA_NAMES, TierGeometry};
+use geometry::TierGeometry;
 use keys::KeyRing;
 use map::Spot;
 use read::ReadScratch;
@@ -95,12 +91,7 @@ pub struct RandomSlots<V> {
     /// Where the blocks of the last tier are, those in its stash included.
     top: Vec<Spot>,
     count: u64,
-    synced: AtomicU64,
-    failed: AtomicBool,
-    closed: bool,
-    read_only: bool,
-    vault: Box<dyn Vault>,
-    rng: Box<dyn Rng>,
+    life: Lifecycle,
     key_bytes_max: u64,
     readers: Pool<ReadScratch>,
     writer: WriteScratch,
@@ -123,8 +114,7 @@ struct Tier<V> {
 impl<V: Vacancy> RandomSlots<V> {
     /// Makes a new one on a store whose contents do not matter. Every block reads as zeros.
     pub fn create(geometry: Geometry, parts: Parts) -> Result<Self> {
-        let state = State { clean: false, at_least: 0, openings: vec![] };
-        let mut new = Self::assemble(geometry, parts, &state)?;
+        let mut new = Self::assemble(geometry, parts, &State::default())?;
         new.begin_opening()?;
         Ok(new)
     }
@@ -161,28 +151,20 @@ impl<V: Vacancy> RandomSlots<V> {
 
     fn assemble(geometry: Geometry, parts: Parts, state: &State) -> Result<Self> {
         geometry.check()?;
-        if parts.store.len() < parts.first + geometry.store_len() {
-            return Err(Error::Geometry("the store is smaller than its areas"));
-        }
-        let mut at = parts.first;
-        let mut tiers = Vec::new();
-        for (t, tier) in geometry.tiers().into_iter().enumerate() {
-            let [slots_name, journal_name] = AREA_NAMES[t];
-            let slots = Area::new(parts.store.clone(), at, tier.slots, slots_name);
-            at += tier.slots.len();
-            let journal = Area::new(parts.store.clone(), at, tier.journal, journal_name);
-            at += tier.journal.len();
-            tiers.push(Tier {
-                cursor: Cursor::at_start(&tier.journal),
-                stash: Stash::default(),
-                pending: Pending::new(),
-                vacancy: V::new(tier.slots.slots),
-                fingerprint: 0,
-                geometry: tier,
-                slots,
-                journal,
-            });
-        }
+        parts.check_room(geometry.store_len())?;
+        let placed = geometry.areas();
+        let tier = |(geometry, placed): (TierGeometry, &[_])| Tier {
+            slots: parts.area(placed[0], geometry.slots),
+            journal: parts.area(placed[1], geometry.journal),
+            cursor: Cursor::at_start(&geometry.journal),
+            stash: Stash::default(),
+            pending: Pending::new(),
+            vacancy: V::new(geometry.slots.slots),
+            fingerprint: 0,
+            geometry,
+        };
+        let tiers: Vec<_> =
+            geometry.tiers().into_iter().zip(placed.chunks_exact(2)).map(tier).collect();
         let top_blocks = tiers.last().expect("the data is a tier").geometry.blocks;
         let top_blocks = usize::try_from(top_blocks).map_err(|_| Error::Geometry("map"))?;
         Ok(Self {
@@ -192,12 +174,7 @@ impl<V: Vacancy> RandomSlots<V> {
             store: parts.store,
             tiers,
             count: 0,
-            synced: AtomicU64::new(0),
-            failed: AtomicBool::new(false),
-            closed: false,
-            read_only: parts.read_only,
-            vault: parts.vault,
-            rng: parts.rng,
+            life: Lifecycle::new(parts.read_only, parts.vault, parts.rng),
             key_bytes_max: KEY_BYTES_MAX,
             readers: Pool::default(),
             writer: WriteScratch::default(),
@@ -207,17 +184,13 @@ impl<V: Vacancy> RandomSlots<V> {
     /// Draws the id of a new opening and makes it durable, before anything is written under it.
     /// Everything written so far must be durable.
     fn begin_opening(&mut self) -> Result {
-        let mut id = [0; 16];
-        self.rng.fill(&mut id);
-        let number = self.keys.openings().next_number();
-        let opening = Opening { number, id, start: self.count };
-        self.keys.push(opening).inspect_err(|_| self.poison())?;
+        let opening = self.keys.openings().next(self.life.draw_id(), self.count);
+        self.keys.push(opening).inspect_err(|_| self.life.poison())?;
         self.keep_state(false)
     }
 
     fn keep_state(&mut self, clean: bool) -> Result {
-        let state = State { clean, at_least: self.count, openings: self.keys.openings().list() };
-        self.vault.keep(&state.encode()).inspect_err(|_| self.poison())
+        self.life.keep(&self.keys.openings().state(clean, self.count).encode())
     }
 
     /// A slot keeps its opening until it is drawn, which may take for ever. So once there are many
@@ -242,18 +215,6 @@ impl<V: Vacancy> RandomSlots<V> {
         self.sync_shared()?;
         self.write_in_place()?;
         self.sync_shared()
-    }
-
-    fn writable(&self) -> Result {
-        if self.read_only || self.closed {
-            return Err(Error::ReadOnly);
-        }
-        if self.failed.load(Ordering::Acquire) { Err(Error::Poisoned) } else { Ok(()) }
-    }
-
-    /// Nothing more is written until it is opened again.
-    fn poison(&self) {
-        self.failed.store(true, Ordering::Release);
     }
 
     fn is_last_tier(&self, tier: usize) -> bool {
@@ -288,15 +249,12 @@ impl<V: Vacancy> Oram for RandomSlots<V> {
     }
 
     fn close(&mut self) -> Result {
-        if self.read_only || self.closed {
+        if !self.life.takes_writes() {
             return Ok(());
-        }
-        if self.failed.load(Ordering::Acquire) {
-            return Err(Error::Poisoned);
         }
         self.settle()?;
         self.keep_state(true)?;
-        self.closed = true;
+        self.life.end();
         Ok(())
     }
 }
@@ -308,16 +266,7 @@ impl<V: Vacancy> BlockOram for RandomSlots<V> {
     }
 
     fn sync_shared(&self) -> Result {
-        if self.read_only {
-            return Ok(());
-        }
-        if self.failed.load(Ordering::Acquire) {
-            return Err(Error::Poisoned);
-        }
-        // A failed sync may have dropped what it should have kept: it is never tried again.
-        self.store.sync().inspect_err(|_| self.poison())?;
-        self.synced.store(self.count, Ordering::Release);
-        Ok(())
+        self.life.sync(&*self.store, self.count)
     }
 
     fn writes(&self) -> u64 {

@@ -3,13 +3,11 @@
 use super::map::Spot;
 use super::{RandomSlots, Vacancy};
 use crate::error::{Error, Place, Result};
+use crate::scheme::trips::{BLOCKS_PER_TRIP, trips};
 use crate::store::Run;
 use crate::types::{Addr, Slot};
 use alloc::vec;
 use alloc::vec::Vec;
-
-/// Blocks fetched in one round trip, at most.
-const BLOCKS_PER_TRIP: usize = 256;
 
 /// Buffers of one reader.
 #[derive(Default)]
@@ -23,12 +21,8 @@ impl<V: Vacancy> RandomSlots<V> {
     pub(super) fn read_tier(&self, tier: usize, addrs: &[Addr], into: &mut [u8]) -> Result {
         let len = self.tiers[tier].slots.layout().body_len;
         self.readers.with(|scratch| {
-            for (addrs, into) in
-                addrs.chunks(BLOCKS_PER_TRIP).zip(into.chunks_mut(BLOCKS_PER_TRIP * len))
-            {
-                self.read_trip(tier, addrs, into, scratch)?;
-            }
-            Ok(())
+            trips(addrs, into, len)
+                .try_for_each(|(addrs, into)| self.read_trip(tier, addrs, into, scratch))
         })
     }
 

@@ -18,7 +18,6 @@ use crate::types::Slot;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 
 /// Slots between two progress reports.
 const REPORT_EVERY: u64 = 1 << 16;
@@ -66,12 +65,9 @@ impl<V: Vacancy> RandomSlots<V> {
         if V::KEEPS_RECORD {
             (0..self.tiers.len()).rev().try_for_each(|tier| self.fill_record(tier))?;
         }
-        // So that what waits may go to its place; and it may still be in a cache only.
-        self.synced.store(self.count, Ordering::Release);
-        if !self.read_only {
-            self.store.sync()?;
-            self.write_in_place()?;
-            self.store.sync()?;
+        if !self.life.is_read_only() {
+            // What was found may still be in a cache only, and what waits goes to its place.
+            self.settle()?;
         }
         for t in &mut self.tiers {
             t.cursor = Cursor::load(&t.journal, t.journal_slot(self.count))?;

@@ -2,45 +2,25 @@
 //! the stash, freshness after a crash, openings, reading only.
 
 use super::*;
-use crate::durable::MemVault;
-use crate::rng::Seeded;
+use crate::rng::{Rng, Seeded};
 use crate::scheme::datalair::{DataLair, FreeRecord};
 use crate::scheme::hive::{Hive, ReverseMap};
 use crate::scheme::openings::OPENINGS_MAX;
-use crate::seal::Secret;
-use crate::store::{MemStore, Run, Watched};
+use crate::scheme::rig::{self, Unreadable, assert_filled, damage, fill, put_back, wipe};
+use crate::store::{MemStore, Watched};
 use crate::trace::{Event, Op, Recorder};
 use crate::types::{Extent, Slot};
 use std::sync::Mutex;
 
-struct Rig {
-    geometry: Geometry,
-    store: Arc<MemStore>,
-    vault: MemVault,
-    seed: u64,
-}
+type Rig = rig::Rig<Geometry>;
 
 impl Rig {
     fn new(geometry: Geometry) -> Self {
-        let store = Arc::new(MemStore::new(geometry.store_len()));
-        Self { geometry, store, vault: MemVault::default(), seed: 0 }
+        Self::with_room(geometry, geometry.store_len())
     }
 
     fn small() -> Self {
         Self::new(Geometry::new(64, 64, 0).unwrap())
-    }
-
-    fn parts(&mut self, store: Arc<dyn Store>, read_only: bool) -> Parts {
-        self.seed += 1;
-        Parts {
-            store,
-            first: 0,
-            key: Secret::from_bytes([4; 32]),
-            vault: Box::new(self.vault.clone()),
-            rng: Box::new(Seeded::new(self.seed)),
-            read_only,
-            expect_writes: 0,
-        }
     }
 
     fn create<V: Vacancy>(&mut self) -> RandomSlots<V> {
@@ -59,20 +39,6 @@ impl Rig {
 
     fn open<V: Vacancy>(&mut self) -> RandomSlots<V> {
         self.open_on(self.store.clone(), false).unwrap()
-    }
-}
-
-fn fill<V: Vacancy>(oram: &mut RandomSlots<V>, byte: u8) {
-    for addr in 0..oram.blocks() {
-        oram.write(Addr(addr), &vec![byte; oram.block_len()]).unwrap();
-    }
-}
-
-fn assert_filled<V: Vacancy>(oram: &mut RandomSlots<V>, byte: u8) {
-    let mut block = vec![0; oram.block_len()];
-    for addr in 0..oram.blocks() {
-        oram.read(Addr(addr), &mut block).unwrap();
-        assert!(block.iter().all(|&b| b == byte), "block {addr}");
     }
 }
 
@@ -300,7 +266,7 @@ impl Rng for Stuck {
 fn a_stash_that_overflows_is_an_error_and_can_be_opened_again() {
     let mut rig = Rig::new(Geometry::new(256, 64, 0).unwrap());
     let mut oram = rig.create::<ReverseMap>();
-    oram.rng = Box::new(Stuck(0));
+    oram.life.rng = Box::new(Stuck(0));
     let full = (0..256).find_map(|a| oram.write(Addr(a), &[1; 64]).err());
     // Three slots take three blocks, the others wait.
     assert!(matches!(full, Some(Error::StashOverflow { blocks: 70, limit: 69 })), "{full:?}");
@@ -317,7 +283,7 @@ fn a_stash_that_overflows_is_an_error_and_can_be_opened_again() {
 fn a_block_that_waits_too_long_is_an_error() {
     let mut rig = Rig::small();
     let mut oram = rig.create::<ReverseMap>();
-    oram.rng = Box::new(Stuck(0));
+    oram.life.rng = Box::new(Stuck(0));
     // Block 5 waits while others come again and again, so that it is never recorded anew.
     (0..6).for_each(|a| oram.write(Addr(a), &[1; 64]).unwrap());
     let (waits, turns) = (oram.tiers[0].stash.iter().next().unwrap().address, [8, 9]);
@@ -350,15 +316,32 @@ fn after_a_crash_an_older_copy_is_refused() {
     drop(oram);
     // The old copy goes back to its place, and the newest is destroyed: by versions alone the old
     // one would now be the newest.
-    let mut run = Run::default();
-    run.add(&slots, Slot(spot.slot().unwrap()), 1);
-    run.read(&MemStore::from_bytes(&old)).unwrap();
-    run.write(&*rig.store).unwrap();
-    run.clear();
-    run.add_in_place(&slots, Slot(now), 1);
-    run.write(&*rig.store).unwrap();
+    put_back(&*rig.store, &old, &slots, Slot(spot.slot().unwrap()));
+    wipe(&*rig.store, &slots, Slot(now));
     let refused = rig.open_on::<ReverseMap>(rig.store.clone(), false);
     assert!(matches!(refused, Err(Error::WrongMap { area: "slots" })));
+}
+
+#[test]
+fn a_disk_that_cannot_be_read_for_now_loses_no_synced_write() {
+    let mut rig = Rig::new(Geometry::new(64, 64, 1).unwrap());
+    let mut oram = rig.create::<ReverseMap>();
+    fill(&mut oram, 1);
+    oram.sync().unwrap();
+    drop(oram);
+    // What recovery reads: all of the journals, and the entries of the last tier's slots.
+    let areas = rig.geometry.areas();
+    for (name, at, len) in [areas[1], areas[2], areas[3]] {
+        let hole = Extent::new(at + if name == "map 1 slots" { 0 } else { len / 2 }, 64);
+        for read_only in [true, false] {
+            let store = Arc::new(Unreadable { store: rig.store.clone(), hole });
+            let opened = rig.open_on::<ReverseMap>(store, read_only);
+            assert!(matches!(opened, Err(Error::Store(_))), "{name}");
+        }
+    }
+    let mut oram = rig.open::<ReverseMap>();
+    assert_eq!(oram.writes(), 64);
+    assert_filled(&mut oram, 1);
 }
 
 #[test]
@@ -369,11 +352,7 @@ fn a_lost_block_stays_an_error_and_stops_nothing() {
     oram.settle().unwrap();
     let block = (0..64).find(|&a| oram.top[a].slot().is_some()).unwrap() as u64;
     let slot = oram.top[block as usize].slot().unwrap();
-    let mut run = Run::default();
-    run.add(&oram.tiers[0].slots, Slot(slot), 1);
-    run.read(&*rig.store).unwrap();
-    run.slot_mut(0).1[7] ^= 1;
-    run.write(&*rig.store).unwrap();
+    damage(&*rig.store, &oram.tiers[0].slots, Slot(slot));
     let lost = |oram: &mut DataLair| {
         let mut bytes = [0; 64];
         (0..64).filter(|&a| oram.read(Addr(a), &mut bytes).is_err()).collect::<Vec<_>>()

@@ -4,7 +4,7 @@
 //! prefix of them finds each as it would have been alone.
 
 use super::entry::{ENTRY_LEN, Head, Note, STASHED, entry_version};
-use super::geometry::{DRAWS, Geometry, MAP_FAN, stash_age_max};
+use super::geometry::{DRAWS, Geometry, MAP, stash_age_max};
 use super::map::{MAP_BLOCK_LEN, Spot, set_entry};
 use super::stash::{Stashed, Waiting};
 use super::{RandomSlots, Vacancy};
@@ -17,7 +17,6 @@ use crate::types::{Addr, Slot};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 
 /// Writes made in one round trip, at most.
 const WRITES_PER_TRIP: u64 = 32;
@@ -78,9 +77,9 @@ impl<V: Vacancy> RandomSlots<V> {
 
     /// How many of `wanted` writes may go in one chunk now; syncs first if none may.
     fn chunk_len(&mut self, wanted: u64) -> Result<usize> {
-        self.writable()?;
+        self.life.writable()?;
         self.write_in_place()?;
-        let unsynced = self.count - self.synced.load(Ordering::Acquire);
+        let unsynced = self.count - self.life.synced();
         let mut room = self.geometry.unsynced_max - unsynced;
         if room == 0 {
             self.sync_shared()?;
@@ -100,7 +99,7 @@ impl<V: Vacancy> RandomSlots<V> {
     /// Writes the slots that wait to their places, if all of them are durable in the journal. Each
     /// is written once, in order.
     pub(super) fn write_in_place(&mut self) -> Result {
-        if self.synced.load(Ordering::Acquire) < self.count {
+        if self.life.synced() < self.count {
             return Ok(());
         }
         let mut run = core::mem::take(&mut self.writer.output);
@@ -122,7 +121,7 @@ impl<V: Vacancy> RandomSlots<V> {
             }
         }
         self.writer.output = run;
-        written.inspect_err(|_| self.poison())
+        written.inspect_err(|_| self.life.poison())
     }
 
     fn write_chunk(&mut self, homes: &[u64], data: &[u8], draw: Draw) -> Result {
@@ -131,7 +130,7 @@ impl<V: Vacancy> RandomSlots<V> {
         let result = self.fetch(&mut scratch).and_then(|()| {
             let written = self.write_fetched(homes, data, &mut scratch);
             // The versions of this chunk have sealed something: they are not used again.
-            written.inspect_err(|_| self.poison())
+            written.inspect_err(|_| self.life.poison())
         });
         self.writer = scratch;
         result
@@ -145,7 +144,7 @@ impl<V: Vacancy> RandomSlots<V> {
             for t in &self.tiers {
                 let n = t.slots.slots();
                 match how {
-                    Draw::Random => into.extend(distinct(&mut *self.rng, n)),
+                    Draw::Random => into.extend(distinct(&mut *self.life.rng, n)),
                     Draw::InOrder(first) => into.extend((first..first + DRAWS).map(|s| s % n)),
                 }
             }
@@ -372,7 +371,7 @@ impl<V: Vacancy> RandomSlots<V> {
     }
 
     fn note(&self, tier: usize, slot: u64) -> Note {
-        let synced = self.synced.load(Ordering::Acquire);
+        let synced = self.life.synced();
         Note { slot, synced, fingerprint: self.tiers[tier].fingerprint }
     }
 
@@ -386,7 +385,7 @@ impl<V: Vacancy> RandomSlots<V> {
         }
         let mut changed: Vec<Arrival> = vec![];
         for p in placed {
-            let address = p.address / MAP_FAN;
+            let address = MAP.home(p.address);
             let at = if let Some(at) = changed.iter().position(|c| c.address == address) {
                 at
             } else {

@@ -1,12 +1,13 @@
 //! Sizes of everything that a `Sq` keeps on its store, from a handful of parameters.
 
+use super::index::INDEXED_MAX;
 use super::level::CHUNK;
 use super::recent::CACHED_MAX;
 use super::schedule::Schedule;
 use super::times::Times;
 use super::write::SLOTS_PER_TRIP;
 use crate::error::{Error, Result};
-use crate::scheme::{Facts, log};
+use crate::scheme::{Facts, log, place_areas};
 use crate::seal::TAG_LEN;
 use crate::store::Layout;
 use alloc::format;
@@ -133,7 +134,7 @@ impl Geometry {
                 }
             }
         }
-        let (_, shape) = best.ok_or(Error::Geometry("no levels fit so few blocks"))?;
+        let (_, shape) = best.ok_or(Error::Geometry("no levels fit that number of blocks"))?;
         Ok(shape)
     }
 
@@ -219,11 +220,27 @@ impl Geometry {
         if slots * (self.block_len as u128 + 128) * 2 > 1 << 62 {
             return Err(Error::Geometry("the image would be larger than 4 EiB"));
         }
+        if self.indexed() > INDEXED_MAX {
+            return Err(Error::Geometry(
+                "a level is too large for its map: fewer levels, a smaller fan-out, or the map on \
+                 the disk",
+            ));
+        }
         // One pass over the last level must be longer than what may be unsynced.
         if self.unsynced_refreshes() >= self.addresses() {
             return Err(Error::Geometry("too few blocks for buckets of this size"));
         }
         Ok(())
+    }
+
+    /// Addresses in the map of a generation, at most: those of the level before the last are the
+    /// largest.
+    fn indexed(&self) -> u64 {
+        let generation = self.pass() / u64::from(self.fanout) * u64::from(self.bucket);
+        match self.map {
+            MapPlace::Memory => generation,
+            MapPlace::Disk => generation.div_ceil(CHUNK),
+        }
     }
 
     /// Blocks of the access-time map that are part of the ORAM.
@@ -320,14 +337,8 @@ impl Geometry {
 
     /// Name, first byte and length of each area, in order. Public.
     pub fn areas(&self) -> Vec<(&'static str, u64, u64)> {
-        let mut at = 0;
         let rings = (0..usize::from(self.levels)).map(|i| (LEVEL_NAMES[i], self.ring(i)));
-        let all = rings.chain([(LAST_NAME, self.main())]);
-        all.map(|(name, layout)| {
-            at += layout.len();
-            (name, at - layout.len(), layout.len())
-        })
-        .collect()
+        place_areas(rings.chain([(LAST_NAME, self.main())]))
     }
 
     /// Bytes written to the store per byte written by the user, headers included.
@@ -405,7 +416,9 @@ impl Geometry {
     pub fn whole_cycle(&self) -> u64 {
         let bucket = u64::from(self.bucket);
         let rings = (0..usize::from(self.levels)).map(|i| self.ring(i).slots.div_ceil(bucket));
-        let main = (self.main().slots * self.pass()).div_ceil(self.addresses());
+        let main = u128::from(self.main().slots) * u128::from(self.pass());
+        let main = u64::try_from(main.div_ceil(u128::from(self.addresses())));
+        let main = main.expect("the last level is a few passes long");
         let flushes = rings.chain([main]).max().unwrap_or(0) + 1;
         flushes * bucket / self.slots_per_write()
     }
@@ -452,6 +465,35 @@ mod tests {
             Wishes { fanout: Some(2), bucket: Some(256), refresh: Some(1.0), ..Wishes::default() };
         let g = Geometry::new(10 << 20, 4096, wishes).unwrap();
         assert!((15..=16).contains(&g.levels), "{g:?}");
+    }
+
+    #[test]
+    fn what_is_told_of_huge_volumes_does_not_overflow() {
+        for map in [MapPlace::Memory, MapPlace::Disk] {
+            for amortized in [false, true] {
+                let g = Geometry::with_shape(1 << 46, 64, 256, 1024, 3).unwrap();
+                let g = Geometry { map, amortized, ..g };
+                g.check().unwrap();
+                assert!((g.cycle()..6 * g.cycle()).contains(&g.whole_cycle()), "{g:?}");
+                assert_eq!(g.facts(1 << 40).map_bytes, g.map_memory());
+                assert!(g.store_len() > g.blocks * 64);
+            }
+        }
+    }
+
+    #[test]
+    fn a_level_too_large_for_its_map_is_refused() {
+        // A bucket more, and 2^20 times, or 2^30, as many addresses more.
+        let memory = |bucket| Geometry::with_shape(1 << 35, 64, bucket, 1024, 3);
+        assert_eq!(memory(1364).unwrap().indexed(), 1364 << 20);
+        let refused = memory(1366);
+        assert!(matches!(refused, Err(Error::Geometry(why)) if why.contains("map")), "{refused:?}");
+        let small = Geometry::with_shape(1 << 41, 64, 2, 1024, 3).unwrap();
+        let disk = |bucket| Geometry { map: MapPlace::Disk, bucket, levels: 4, ..small }.check();
+        disk(84).unwrap();
+        assert!(disk(86).is_err());
+        // A bucket is sorted as it is.
+        Geometry::with_shape(1 << 35, 64, 16_384, 1024, 1).unwrap();
     }
 
     #[test]

@@ -7,6 +7,10 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+/// Addresses of one index, at most. Samples are positions in 4 bytes, and there are at most three
+/// positions for an address: its own, and two values of the high bits.
+pub(super) const INDEXED_MAX: u64 = u32::MAX as u64 / 3;
+
 /// Zeros between two samples.
 const SAMPLE: u64 = 128;
 
@@ -32,6 +36,7 @@ pub(super) struct At {
 impl AddressIndex {
     /// Room for `most` addresses below `universe`.
     pub fn new(most: u64, universe: u64) -> Self {
+        assert!(most <= INDEXED_MAX, "geometries were checked");
         let low_bits = (universe / most.max(1)).max(1).ilog2();
         let high_bits = most + (universe >> low_bits) + 1;
         // A word more, so that low bits that straddle two words need no case of their own.
@@ -56,7 +61,7 @@ impl AddressIndex {
         let high = address >> self.low_bits;
         while self.samples.len() as u64 * SAMPLE <= high {
             let begins = self.samples.len() as u64 * SAMPLE + self.len;
-            self.samples.push(u32::try_from(begins).expect("a generation has less than 2^31"));
+            self.samples.push(u32::try_from(begins).expect("at most INDEXED_MAX"));
         }
         let bit = high + self.len;
         self.high[(bit / 64) as usize] |= 1 << (bit % 64);

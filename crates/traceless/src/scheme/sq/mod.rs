@@ -38,21 +38,17 @@ pub use geometry::{
     UNSYNCED_MAX, Wishes,
 };
 
-use crate::durable::Vault;
 use crate::error::{Error, Place, Result};
 use crate::oram::{BlockOram, Hides, Oram, check_request};
-use crate::rng::Rng;
 use crate::scheme::Parts;
 pub use crate::scheme::detwo::BLOCKS_MAX;
-use crate::scheme::openings::{KEY_BYTES_MAX, Opening, State, dummies_to_retire};
+use crate::scheme::lifecycle::Lifecycle;
+use crate::scheme::openings::{KEY_BYTES_MAX, State, dummies_to_retire};
 use crate::scheme::pool::Pool;
 use crate::store::{Area, Cursor, Store};
 use crate::types::{Addr, Slot};
-use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use keys::KeyRing;
 use leaves::Leaves;
 use level::{Generation, Level};
@@ -88,12 +84,7 @@ pub struct Sq<T = NewestWins> {
     count: u64,
     /// Flushes done: by them it is told where a block lies.
     flushes: u64,
-    synced: AtomicU64,
-    failed: AtomicBool,
-    closed: bool,
-    read_only: bool,
-    vault: Box<dyn Vault>,
-    rng: Box<dyn Rng>,
+    life: Lifecycle,
     key_bytes_max: u64,
     readers: Pool<ReadScratch>,
     writer: WriteScratch,
@@ -115,8 +106,7 @@ enum Location {
 impl<T: Ties> Sq<T> {
     /// Makes a new one on a store whose contents do not matter. Every block reads as zeros.
     pub fn create(geometry: Geometry, parts: Parts) -> Result<Self> {
-        let state = State { clean: false, at_least: 0, openings: vec![] };
-        let mut new = Self::assemble(geometry, parts, &state)?;
+        let mut new = Self::assemble(geometry, parts, &State::default())?;
         new.begin_opening()?;
         Ok(new)
     }
@@ -159,14 +149,12 @@ impl<T: Ties> Sq<T> {
 
     fn assemble(geometry: Geometry, parts: Parts, state: &State) -> Result<Self> {
         geometry.check()?;
-        if parts.store.len() < parts.first + geometry.store_len() {
-            return Err(Error::Geometry("the store is smaller than its areas"));
-        }
+        parts.check_room(geometry.store_len())?;
         let schedule = Schedule::new(&geometry);
-        let mut areas = geometry.areas().into_iter().enumerate().map(|(i, (name, at, _))| {
+        let mut areas = geometry.areas().into_iter().enumerate().map(|(i, placed)| {
             let last = i == schedule.last();
             let layout = if last { geometry.main() } else { geometry.ring(i) };
-            Area::new(parts.store.clone(), parts.first + at, layout, name)
+            parts.area(placed, layout)
         });
         let log = areas.next().expect("there is a level 0");
         let mut levels: Vec<Level> = areas
@@ -200,12 +188,7 @@ impl<T: Ties> Sq<T> {
             main,
             count: 0,
             flushes: 0,
-            synced: AtomicU64::new(0),
-            failed: AtomicBool::new(false),
-            closed: false,
-            read_only: parts.read_only,
-            vault: parts.vault,
-            rng: parts.rng,
+            life: Lifecycle::new(parts.read_only, parts.vault, parts.rng),
             key_bytes_max: KEY_BYTES_MAX,
             readers: Pool::default(),
             writer: WriteScratch::default(),
@@ -215,23 +198,14 @@ impl<T: Ties> Sq<T> {
     /// Draws the id of a new opening and makes it durable, before anything is written under it.
     /// Everything written so far must be durable.
     fn begin_opening(&mut self) -> Result {
-        let mut id = [0; 16];
-        self.rng.fill(&mut id);
         self.keys.prune(&self.schedule, self.count, self.geometry.unsynced_max);
-        let number = self.keys.openings().next_number();
-        let opening = Opening { number, id, start: self.count };
-        self.keys.push(opening).inspect_err(|_| self.failed.store(true, Ordering::Release))?;
+        let opening = self.keys.openings().next(self.life.draw_id(), self.count);
+        self.keys.push(opening).inspect_err(|_| self.life.poison())?;
         self.keep_state(false)
     }
 
     fn keep_state(&mut self, clean: bool) -> Result {
-        let openings = self.keys.openings().list();
-        let state = State { clean, at_least: self.count, openings };
-        let kept = self.vault.keep(&state.encode());
-        if kept.is_err() {
-            self.failed.store(true, Ordering::Release);
-        }
-        kept
+        self.life.keep(&self.keys.openings().state(clean, self.count).encode())
     }
 
     fn retire_old_openings(&mut self) -> Result {
@@ -241,13 +215,6 @@ impl<T: Ties> Sq<T> {
             self.write_dummy()?;
         }
         Ok(())
-    }
-
-    fn writable(&self) -> Result {
-        if self.read_only || self.closed {
-            return Err(Error::ReadOnly);
-        }
-        if self.failed.load(Ordering::Acquire) { Err(Error::Poisoned) } else { Ok(()) }
     }
 
     fn bucket(&self) -> u64 {
@@ -299,12 +266,12 @@ impl<T: Ties> Oram for Sq<T> {
     }
 
     fn close(&mut self) -> Result {
-        if self.read_only || self.closed {
+        if !self.life.takes_writes() {
             return Ok(());
         }
         self.sync()?;
         self.keep_state(true)?;
-        self.closed = true;
+        self.life.end();
         Ok(())
     }
 }
@@ -316,27 +283,15 @@ impl<T: Ties> BlockOram for Sq<T> {
     }
 
     fn write_out(&mut self) -> Result {
-        if self.read_only || self.written() == self.count {
+        if self.life.is_read_only() || self.written() == self.count {
             return Ok(());
         }
-        if self.failed.load(Ordering::Acquire) {
-            return Err(Error::Poisoned);
-        }
+        self.life.healthy()?;
         self.write_held()
     }
 
     fn sync_shared(&self) -> Result {
-        if self.read_only {
-            return Ok(());
-        }
-        if self.failed.load(Ordering::Acquire) {
-            return Err(Error::Poisoned);
-        }
-        let count = self.written();
-        // A failed sync may have dropped what it should have kept: it is never tried again.
-        self.store.sync().inspect_err(|_| self.failed.store(true, Ordering::Release))?;
-        self.synced.fetch_max(count, Ordering::AcqRel);
-        Ok(())
+        self.life.sync(&*self.store, self.written())
     }
 
     fn writes(&self) -> u64 {

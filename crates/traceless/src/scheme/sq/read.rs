@@ -5,14 +5,12 @@ use super::leaves::LeafView;
 use super::level::{CHUNK, Generation};
 use super::{Location, MapPlace, Sq};
 use crate::error::{Error, Place, Result};
+use crate::scheme::trips::{trips, verify_all};
 use crate::seal::Sealer;
 use crate::store::Run;
 use crate::types::Addr;
 use alloc::vec;
 use alloc::vec::Vec;
-
-/// Blocks fetched in one round trip, at most.
-const BLOCKS_PER_TRIP: usize = 256;
 
 /// Slots from one that is wanted to the next, at most, so that what lies between is read as well
 /// and thrown away: cheaper than another request.
@@ -62,12 +60,8 @@ impl<T: Ties> Sq<T> {
     pub(super) fn read_blocks(&self, addrs: &[Addr], into: &mut [u8]) -> Result {
         let len = self.geometry.block_len;
         self.readers.with(|scratch| {
-            for (addrs, into) in
-                addrs.chunks(BLOCKS_PER_TRIP).zip(into.chunks_mut(BLOCKS_PER_TRIP * len))
-            {
-                self.read_trip(addrs, into, scratch)?;
-            }
-            Ok(())
+            trips(addrs, into, len)
+                .try_for_each(|(addrs, into)| self.read_trip(addrs, into, scratch))
         })
     }
 
@@ -360,26 +354,8 @@ impl<T: Ties> Sq<T> {
                 other => other?,
             }
         }
-        let mut bytes = vec![0; BLOCKS_PER_TRIP * self.geometry.block_len];
-        for start in (0..n).step_by(BLOCKS_PER_TRIP) {
-            let end = (start + BLOCKS_PER_TRIP as u64).min(n);
-            let addrs: Vec<_> = (start..end).map(Addr).collect();
-            let bytes = &mut bytes[..addrs.len() * self.geometry.block_len];
-            match self.read_blocks(&addrs, bytes) {
-                // One of them is bad: which ones is told one by one.
-                Err(Error::Tampered { .. }) => {
-                    for addr in addrs {
-                        match self.read_blocks(&[addr], &mut block) {
-                            Err(Error::Tampered { place }) => damaged(place),
-                            other => other?,
-                        }
-                    }
-                }
-                other => other?,
-            }
-            progress(end + all - n, all);
-        }
-        Ok(())
+        let read = |addrs: &[Addr], into: &mut [u8]| self.read_blocks(addrs, into);
+        verify_all(n, self.geometry.block_len, read, damaged, |now| progress(now + all - n, all))
     }
 }
 

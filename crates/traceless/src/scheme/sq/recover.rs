@@ -10,13 +10,13 @@ use super::Ties;
 use super::keys::level_version;
 use super::write::SLOTS_PER_TRIP;
 use crate::error::{Error, Place, Result};
+use crate::oram::BlockOram;
 use crate::scheme::log::{DUMMY, STRIPE, entry_count, entry_synced};
 use crate::scheme::openings::State;
 use crate::store::{Cursor, Run};
 use crate::types::Slot;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 
 /// Slots of the last level behind the furthest that a crash explains, which are looked at for
 /// writes that are gone.
@@ -44,11 +44,8 @@ impl<T: Ties> Sq<T> {
                 break;
             }
         }
-        if !self.read_only {
-            // What was found may still be in a cache only.
-            self.store.sync()?;
-        }
-        self.synced.store(self.count, Ordering::Release);
+        // What was found may still be in a cache only.
+        self.sync_shared()?;
         self.rebuild_dirty_leaves()?;
         self.load_cursors()
     }
@@ -210,7 +207,7 @@ impl<T: Ties> Sq<T> {
                 };
                 let (_, keys) = self.keys.at_write(write);
                 let keep = write >= unmerged
-                    && !self.read_only
+                    && !self.life.is_read_only()
                     && keys.log.open_body(write, address, entry, sealed, &mut plain);
                 self.recent.push(address, keep.then_some(&plain[..]));
                 self.note_time(address, write / self.bucket());
@@ -227,7 +224,7 @@ impl<T: Ties> Sq<T> {
             .rev()
             .flat_map(|level| self.schedule.deliveries(level, flush).map(move |b| (level, b)))
             .collect();
-        if self.read_only {
+        if self.life.is_read_only() {
             for &(level, bucket) in &due {
                 if self.find_bucket(level, bucket)?.is_none() {
                     return Ok(false);
@@ -307,7 +304,7 @@ impl<T: Ties> Sq<T> {
     /// In the paper's cadence the leaves of the bucket that is being filled are in memory only.
     fn rebuild_dirty_leaves(&mut self) -> Result {
         if self.geometry.cadence == super::Cadence::Strict
-            || self.read_only && self.recent.filled() == 0
+            || self.life.is_read_only() && self.recent.filled() == 0
         {
             return Ok(());
         }

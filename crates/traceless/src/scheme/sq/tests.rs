@@ -1,43 +1,23 @@
 //! What the suite cannot see from outside: places, the work of a flush, lost blocks, reading only.
 
 use super::*;
-use crate::durable::MemVault;
-use crate::rng::Seeded;
+use crate::rng::{Rng, Seeded};
 use crate::scheme::openings::OPENINGS_MAX;
-use crate::seal::Secret;
-use crate::store::{MemStore, Run, Watched};
+use crate::scheme::rig::{self, Unreadable, damage, wipe};
+use crate::store::Watched;
 use crate::trace::{Event, Op, Recorder};
 use crate::types::Extent;
 
-struct Rig {
-    geometry: Geometry,
-    store: Arc<MemStore>,
-    vault: MemVault,
-    seed: u64,
-}
+type Rig = rig::Rig<Geometry>;
 
 impl Rig {
     fn new(geometry: Geometry) -> Self {
-        let store = Arc::new(MemStore::new(geometry.store_len()));
-        Self { geometry, store, vault: MemVault::default(), seed: 0 }
+        Self::with_room(geometry, geometry.store_len())
     }
 
     /// 200 blocks, two levels of four, buckets of four.
     fn small() -> Self {
         Self::new(small())
-    }
-
-    fn parts(&mut self, store: Arc<dyn Store>, read_only: bool) -> Parts {
-        self.seed += 1;
-        Parts {
-            store,
-            first: 0,
-            key: Secret::from_bytes([1; 32]),
-            vault: Box::new(self.vault.clone()),
-            rng: Box::new(Seeded::new(self.seed)),
-            read_only,
-            expect_writes: 0,
-        }
     }
 
     fn create(&mut self) -> Sq {
@@ -173,9 +153,7 @@ fn opened_for_reading_a_flush_that_is_missing_is_read_around() {
     let torn = oram.main_slot(oram.schedule.refreshed(oram.flushes) - 1);
     let main = oram.main.clone();
     drop(oram);
-    let mut run = Run::default();
-    run.add_in_place(&main, torn, 1);
-    run.write(&*rig.store).unwrap();
+    wipe(&*rig.store, &main, torn);
     let before = rig.store.snapshot();
     let mut oram = rig.open_on(rig.store.clone(), true).unwrap();
     let holds = |oram: &Sq| {
@@ -207,14 +185,8 @@ fn a_lost_block_stays_an_error_and_stops_nothing() {
         let mut lost = vec![];
         oram.sync().unwrap();
         for area in [oram.levels[0].area.clone(), oram.main.clone()] {
-            let mut run = Run::default();
             for slot in (0..area.slots()).step_by(23) {
-                run.clear();
-                run.add(&area, Slot(slot), 1);
-                run.read(&*rig.store).unwrap();
-                let (_, body) = run.slot_mut(0);
-                body[5] ^= 4;
-                run.write(&*rig.store).unwrap();
+                damage(&*rig.store, &area, Slot(slot));
             }
         }
         for addr in 0..200 {
@@ -275,11 +247,7 @@ fn a_lost_leaf_of_the_map_is_made_again() {
                 Location::Main(r) => (&oram.main, oram.main_slot(r)),
                 _ => continue,
             };
-            let mut run = Run::default();
-            run.add(area, slot, 1);
-            run.read(&*rig.store).unwrap();
-            run.slot_mut(0).1[3] ^= 1;
-            run.write(&*rig.store).unwrap();
+            damage(&*rig.store, area, slot);
             torn += 1;
         }
         assert!(torn > 3, "{torn}");
@@ -352,13 +320,6 @@ fn the_papers_cadence_tells_how_near_addresses_are() {
     assert!(near < 360 && far > 560, "{near} {far}");
 }
 
-/// Makes the slot of a write what a torn one is.
-fn tear_log(rig: &Rig, oram: &Sq, write: u64) {
-    let mut run = Run::default();
-    run.add_in_place(&oram.log, oram.log_slot(write), 1);
-    run.write(&*rig.store).unwrap();
-}
-
 /// Of what was never synced the first write is gone and all the others are there: the count goes
 /// back as far as it can, and the rings have gone on as far as they can.
 #[test]
@@ -381,8 +342,8 @@ fn a_crash_that_loses_the_oldest_unsynced_write_is_recovered_from() {
                 write(&mut oram, i * 11 % 2000, 200);
             }
             oram.write_out().unwrap();
-            assert_eq!(oram.synced.load(Ordering::Acquire), before);
-            tear_log(&rig, &oram, before);
+            assert_eq!(oram.life.synced(), before);
+            wipe(&*rig.store, &oram.log, oram.log_slot(before));
             drop(oram);
             let state = rig.vault.kept();
             for read_only in [true, false] {
@@ -434,9 +395,7 @@ fn opened_for_reading_an_amortized_pass_that_was_cut_short_is_read_around() {
         passes += u32::from(oram.schedule.refreshed(oram.flushes) > before);
     }
     let torn = oram.main_slot(oram.schedule.refreshed(oram.flushes) - 1);
-    let mut run = Run::default();
-    run.add_in_place(&oram.main, torn, 1);
-    run.write(&*rig.store).unwrap();
+    wipe(&*rig.store, &oram.main, torn);
     drop(oram);
     let oram = rig.open_on(rig.store.clone(), true).unwrap();
     for i in written - 2000..written {
@@ -492,31 +451,6 @@ fn large_blocks_take_no_more_memory_than_small_ones() {
     let (_, buffers) = oram.memory();
     assert!(buffers <= 256 << 20, "{buffers}");
     assert!((0..500).all(|i| byte_at(&oram, i).unwrap() == 1));
-}
-
-/// A store of which one extent cannot be read.
-struct Unreadable {
-    store: Arc<MemStore>,
-    hole: Extent,
-}
-
-impl Store for Unreadable {
-    fn len(&self) -> u64 {
-        self.store.len()
-    }
-    fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
-        let hit = |e: &Extent| e.at < self.hole.end() && self.hole.at < e.end();
-        if extents.iter().any(hit) {
-            return Err(Error::Store("cannot be read for now"));
-        }
-        self.store.read(extents, into)
-    }
-    fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
-        self.store.write(extents, from)
-    }
-    fn sync(&self) -> Result {
-        self.store.sync()
-    }
 }
 
 #[test]

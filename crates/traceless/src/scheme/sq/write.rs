@@ -13,7 +13,6 @@ use crate::scheme::openings::KEY_BYTES_MAX;
 use crate::store::Run;
 use crate::types::Addr;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 
 /// Slots written out in one round trip, at most.
 pub(super) const SLOTS_PER_TRIP: u64 = 256;
@@ -156,8 +155,8 @@ impl<T: Ties> Sq<T> {
     /// Slots that may be appended now, at least enough for one write; syncs first if there is no
     /// room for that.
     fn room(&mut self) -> Result<u64> {
-        self.writable()?;
-        let unsynced = self.count - self.synced.load(Ordering::Acquire);
+        self.life.writable()?;
+        let unsynced = self.count - self.life.synced();
         let mut room = self.geometry.unsynced_max - unsynced;
         if room < self.geometry.slots_per_write() {
             self.sync()?;
@@ -213,7 +212,7 @@ impl<T: Ties> Sq<T> {
         }
         self.write_held()?;
         // The counts of what it writes have sealed something: they are not used again.
-        self.flush().inspect_err(|_| self.failed.store(true, Ordering::Release))
+        self.flush().inspect_err(|_| self.life.poison())
     }
 
     /// Slots that have been handed to the store.
@@ -233,7 +232,7 @@ impl<T: Ties> Sq<T> {
         let result = self.write_slots(&mut held);
         self.writer = held;
         // Their counts have sealed something: they are not used again.
-        result.inspect_err(|_| self.failed.store(true, Ordering::Release))?;
+        result.inspect_err(|_| self.life.poison())?;
         self.writer.addresses.clear();
         self.writer.contents.clear();
         Ok(())
@@ -242,7 +241,7 @@ impl<T: Ties> Sq<T> {
     fn write_slots(&mut self, held: &mut WriteScratch) -> Result {
         let len = self.geometry.block_len;
         let mut count = self.count - held.addresses.len() as u64;
-        let synced = self.synced.load(Ordering::Acquire);
+        let synced = self.life.synced();
         let trips = held.addresses.chunks(SLOTS_PER_TRIP as usize);
         for (addresses, contents) in trips.zip(held.contents.chunks(SLOTS_PER_TRIP as usize * len))
         {

@@ -1,0 +1,104 @@
+//! What the tests of the schemes share: a store in memory with all that it takes to open it again,
+//! and ways to damage it.
+
+use crate::durable::MemVault;
+use crate::error::{Error, Result};
+use crate::oram::Oram;
+use crate::rng::Seeded;
+use crate::scheme::Parts;
+use crate::seal::Secret;
+use crate::store::{Area, MemStore, Run, Store};
+use crate::types::{Addr, Extent, Slot};
+use std::sync::Arc;
+
+/// The home of a scheme with geometry `G`.
+pub(super) struct Rig<G> {
+    pub geometry: G,
+    pub store: Arc<MemStore>,
+    pub vault: MemVault,
+    seed: u64,
+}
+
+impl<G> Rig<G> {
+    pub fn with_room(geometry: G, store_len: u64) -> Self {
+        let store = Arc::new(MemStore::new(store_len));
+        Self { geometry, store, vault: MemVault::default(), seed: 0 }
+    }
+
+    /// What it is made or opened with, on `store`. Random numbers are others each time.
+    pub fn parts(&mut self, store: Arc<dyn Store>, read_only: bool) -> Parts {
+        self.seed += 1;
+        Parts {
+            store,
+            first: 0,
+            key: Secret::from_bytes([4; 32]),
+            vault: Box::new(self.vault.clone()),
+            rng: Box::new(Seeded::new(self.seed)),
+            read_only,
+            expect_writes: 0,
+        }
+    }
+}
+
+pub(super) fn fill(oram: &mut dyn Oram, byte: u8) {
+    for addr in 0..oram.blocks() {
+        oram.write(Addr(addr), &vec![byte; oram.block_len()]).unwrap();
+    }
+}
+
+pub(super) fn assert_filled(oram: &mut dyn Oram, byte: u8) {
+    let mut block = vec![0; oram.block_len()];
+    for addr in 0..oram.blocks() {
+        oram.read(Addr(addr), &mut block).unwrap();
+        assert!(block.iter().all(|&b| b == byte), "block {addr}");
+    }
+}
+
+/// Makes one slot what was never written.
+pub(super) fn wipe(store: &dyn Store, area: &Area, slot: Slot) {
+    let mut run = Run::default();
+    run.add_in_place(area, slot, 1);
+    run.write(store).unwrap();
+}
+
+/// Flips a bit in the body of one slot.
+pub(super) fn damage(store: &dyn Store, area: &Area, slot: Slot) {
+    let mut run = Run::default();
+    run.add(area, slot, 1);
+    run.read(store).unwrap();
+    run.slot_mut(0).1[5] ^= 1;
+    run.write(store).unwrap();
+}
+
+/// Puts one slot back as it was in `old`, a copy of the whole store.
+pub(super) fn put_back(store: &dyn Store, old: &[u8], area: &Area, slot: Slot) {
+    let mut run = Run::default();
+    run.add(area, slot, 1);
+    run.read(&MemStore::from_bytes(old)).unwrap();
+    run.write(store).unwrap();
+}
+
+/// A store of which one extent cannot be read for now.
+pub(super) struct Unreadable {
+    pub store: Arc<MemStore>,
+    pub hole: Extent,
+}
+
+impl Store for Unreadable {
+    fn len(&self) -> u64 {
+        self.store.len()
+    }
+    fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
+        let hit = |e: &Extent| e.at < self.hole.end() && self.hole.at < e.end();
+        if extents.iter().any(hit) {
+            return Err(Error::Store("cannot be read for now"));
+        }
+        self.store.read(extents, into)
+    }
+    fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
+        self.store.write(extents, from)
+    }
+    fn sync(&self) -> Result {
+        self.store.sync()
+    }
+}
