@@ -6,6 +6,7 @@ pub mod hive;
 pub mod linear;
 mod log;
 pub mod openings;
+pub mod path;
 pub mod plain;
 mod pool;
 pub mod random;
