@@ -6,9 +6,10 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`types`] [`error`] [`rng`] [`clock`] [`trace`] [`durable`] [`oram`] | the ground floor |
+//! | [`types`] [`error`] [`rng`] [`clock`] [`trace`] [`durable`] [`oram`] [`controller`] | the ground floor |
 //! | [`store`] | the untrusted side, in bytes, and its slots |
 //! | [`seal`] | keys and authenticated encryption |
+//! | [`tree`] [`posmap`] | bucket trees with their stash, and who knows which path a block is on |
 //! | [`scheme`] | the schemes: plain (insecure control), linear, DetWoORAM, HIVE, DataLair-style |
 //! | [`build`] | a scheme from its configuration |
 //! | `suite` | the tests that every scheme must pass (feature `suite`) |
@@ -21,6 +22,7 @@
 extern crate alloc;
 
 pub mod clock;
+pub mod controller;
 pub mod durable;
 pub mod error;
 pub mod oram;
@@ -31,6 +33,10 @@ pub mod types;
 pub mod store;
 
 pub mod seal;
+
+pub mod tree;
+
+pub mod posmap;
 
 pub mod scheme;
 

@@ -8,6 +8,10 @@ pub struct Addr(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct Slot(pub u64);
 
+/// A leaf label: it names one path of a tree, from the root to a leaf.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct Leaf(pub u64);
+
 /// A stretch of a store, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct Extent {

@@ -7,6 +7,7 @@ mod lifecycle;
 pub mod linear;
 mod log;
 pub mod openings;
+pub mod path;
 pub mod plain;
 mod pool;
 pub mod random;

@@ -5,10 +5,12 @@ mod keystream;
 #[cfg(feature = "suite")]
 pub mod record;
 mod secret;
+mod unsealed;
 
 pub use aead::{Aead, Forged, TAG_LEN};
 pub use keystream::Keystream;
 pub use secret::{Mac, SECRET_LEN, Secret};
+pub use unsealed::Unsealed;
 
 /// Turns plaintext into what the adversary may hold, bound to its place and version.
 ///

@@ -1,24 +1,18 @@
 //! A store in memory.
 
-use super::Store;
+use super::{Pages, Store};
 use crate::error::{Error, Result};
 use crate::types::Extent;
 use alloc::vec::Vec;
-use memmap2::MmapMut;
 use std::sync::RwLock;
 
-/// Bytes in memory, zero at first. They lie in huge pages where the system has them: schemes jump
-/// about in a store, and with small pages each jump must first find where the page lies.
-pub struct MemStore(RwLock<MmapMut>);
+/// Bytes in memory, zero at first.
+pub struct MemStore(RwLock<Pages>);
 
 impl MemStore {
     /// A store of `len` zero bytes.
     pub fn new(len: u64) -> Self {
-        let bytes = MmapMut::map_anon(len as usize).expect("the memory is there");
-        #[cfg(target_os = "linux")]
-        // Only slower without.
-        let _ = bytes.advise(memmap2::Advice::HugePage);
-        Self(RwLock::new(bytes))
+        Self(RwLock::new(Pages::zeroed(len as usize)))
     }
 
     /// A store that holds `bytes`.

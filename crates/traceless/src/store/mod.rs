@@ -6,6 +6,7 @@ mod buffer;
 mod file;
 #[cfg(feature = "std")]
 mod mem;
+mod pages;
 mod watched;
 
 pub use area::{Area, Cursor, Layout, Run};
@@ -14,6 +15,7 @@ pub use buffer::{ALIGN, AlignedBuf};
 pub use file::{Caching, FileStore};
 #[cfg(feature = "std")]
 pub use mem::MemStore;
+pub(crate) use pages::Pages;
 pub use watched::Watched;
 
 use crate::error::Result;

@@ -1,0 +1,124 @@
+//! A scheme as a machine that does one path access at a time.
+
+use crate::error::Result;
+use crate::oram::{Hides, Oram, check_request};
+use crate::types::Addr;
+
+/// What one step was for. The adversary cannot tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A block of the user's.
+    Data,
+    /// A block of the position map, on this level of the recursion, from 1 on.
+    PosMap(u8),
+    /// Nothing asked for it.
+    Dummy,
+    /// It only emptied the stash.
+    Eviction,
+}
+
+/// What one step did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Issued {
+    /// What it was for.
+    pub kind: Kind,
+    /// The request that it finished.
+    pub finished: Option<u64>,
+}
+
+/// What is done with a block while it is in trusted memory: its request's number, and its body.
+pub type Serve<'a> = &'a mut dyn FnMut(u64, &mut [u8]);
+
+/// A scheme that does exactly one path access each time it is asked, useful or not: for issue at a
+/// fixed rate, and for simulation. Object-safe.
+pub trait Controller: Send {
+    /// Number of the user's blocks.
+    fn blocks(&self) -> u64;
+
+    /// Bytes in a block; 0 in a simulation.
+    fn block_len(&self) -> usize;
+
+    /// Asks for an access to a block. Requests are served in order; `id` is the caller's.
+    fn submit(&mut self, id: u64, addr: Addr) -> Result;
+
+    /// One path access: the next useful one, or a dummy. Never none, never two. When it reaches the
+    /// block of a request, `serve` may read and change the body.
+    fn step(&mut self, serve: Serve<'_>) -> Result<Issued>;
+
+    /// Makes everything durable that was finished.
+    fn sync(&mut self) -> Result;
+
+    /// What the claim covers.
+    fn hides(&self) -> Hides;
+}
+
+/// A controller as an array of blocks: each request is stepped until it is finished.
+///
+/// Where the number of steps depends on what was accessed before (a PLB, a stash that is full), so
+/// does the time that a request takes.
+pub struct Stepped<C>(C);
+
+impl<C: Controller> Stepped<C> {
+    /// The array of `controller`, which has no request waiting.
+    pub fn new(controller: C) -> Self {
+        Self(controller)
+    }
+
+    /// The controller.
+    pub fn controller(&self) -> &C {
+        &self.0
+    }
+
+    /// Accesses one block; `change` sees it while it is in trusted memory.
+    #[inline]
+    pub fn access(&mut self, addr: Addr, mut change: impl FnMut(&mut [u8])) -> Result {
+        self.0.submit(0, addr)?;
+        while self.0.step(&mut |_, body| change(body))?.finished.is_none() {}
+        Ok(())
+    }
+}
+
+impl<C: Controller> Oram for Stepped<C> {
+    fn blocks(&self) -> u64 {
+        self.0.blocks()
+    }
+
+    fn block_len(&self) -> usize {
+        self.0.block_len()
+    }
+
+    fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result {
+        let len = self.block_len();
+        check_request(self.blocks(), len, addrs, into.len())?;
+        for (nth, &addr) in addrs.iter().enumerate() {
+            self.access(addr, |body| into[nth * len..][..len].copy_from_slice(body))?;
+        }
+        Ok(())
+    }
+
+    fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
+        let len = self.block_len();
+        check_request(self.blocks(), len, addrs, from.len())?;
+        for (nth, &addr) in addrs.iter().enumerate() {
+            self.access(addr, |body| body.copy_from_slice(&from[nth * len..][..len]))?;
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, addr: Addr, change: &mut dyn FnMut(&mut [u8])) -> Result {
+        check_request(self.blocks(), 0, &[addr], 0)?;
+        self.access(addr, change)
+    }
+
+    fn sync(&mut self) -> Result {
+        self.0.sync()
+    }
+
+    fn hides(&self) -> Hides {
+        self.0.hides()
+    }
+
+    fn close(&mut self) -> Result {
+        self.0.sync()
+    }
+}

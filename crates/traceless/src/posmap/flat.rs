@@ -1,0 +1,31 @@
+//! A position map in trusted memory.
+
+use super::PosMap;
+use crate::types::{Addr, Leaf};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Four bytes for each block: its leaf label plus one, or 0 for a block that was never accessed. So
+/// a new map takes no pass over it.
+pub struct Flat(Vec<u32>);
+
+impl Flat {
+    /// The map of `blocks` blocks, none of which was accessed yet.
+    pub fn new(blocks: usize) -> Self {
+        Self(vec![0; blocks])
+    }
+
+    /// Bytes of memory.
+    pub fn memory(&self) -> usize {
+        size_of_val(&self.0[..])
+    }
+}
+
+impl PosMap for Flat {
+    #[inline]
+    fn remap(&mut self, addr: Addr, new: Leaf) -> Option<Leaf> {
+        let entry = u32::try_from(new.0 + 1).expect("below 2^32 - 1 leaves");
+        let old = core::mem::replace(&mut self.0[addr.0 as usize], entry);
+        old.checked_sub(1).map(|old| Leaf(old.into()))
+    }
+}

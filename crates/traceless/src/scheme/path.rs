@@ -1,0 +1,219 @@
+//! Path ORAM, flat or recursive: every access reads and rewrites one random path of each tree.
+//!
+//! Tree 0 holds the user's blocks. Each further tree holds the position map of the one before, many
+//! labels to a block; the labels of the last lie in trusted memory. An access goes through the
+//! trees from the last to the first: it learns the block's path, puts the block onto a fresh random
+//! one, and reads and rewrites the old.
+//!
+//! Paper: Stefanov et al., CCS'13; recursion as in unified-oram, section 2.2.
+
+use crate::controller::{Controller, Issued, Kind, Serve};
+use crate::error::{Error, Result};
+use crate::oram::Hides;
+use crate::posmap::{Flat, PosMap};
+use crate::rng::Rng;
+use crate::tree::{BucketTree, Engine, TREE_BLOCKS_MAX};
+use crate::types::{Addr, Leaf};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// Bytes of a label in a block of the position map: the leaf plus one, 0 for never.
+pub const LABEL_LEN: usize = 4;
+
+/// Steps in a row that only empty a stash, at most. If the labels in use leave no room for its
+/// blocks, as may be in a tiny tree, only a request helps, since it changes a label.
+pub const DRAINS_IN_A_ROW: u32 = 100;
+
+/// The scheme, as a [`Controller`]. See the [module](self).
+pub struct PathOram<T> {
+    blocks: u64,
+    engines: Vec<Engine<T>>,
+    top: Flat,
+    rng: Box<dyn Rng>,
+    /// With more blocks than this in a stash, the next step only empties it.
+    drain_above: usize,
+    /// Steps in a row that did so.
+    drains: u32,
+    requests: VecDeque<(u64, Addr)>,
+    /// Where the request that is under way continues.
+    next: Option<Next>,
+    failed: bool,
+}
+
+/// The path access that comes next.
+#[derive(Clone, Copy)]
+struct Next {
+    tree: usize,
+    /// The path that its block is on now, and is on then.
+    old: Leaf,
+    new: Leaf,
+}
+
+impl<T: BucketTree> PathOram<T> {
+    /// For `blocks` blocks in the first of `trees`, each of which holds nothing yet, and the map of
+    /// each tree in the next. Each stash holds at most `stash_blocks` blocks.
+    pub fn new(blocks: u64, trees: Vec<T>, stash_blocks: usize, rng: Box<dyn Rng>) -> Result<Self> {
+        let mut fewer = blocks;
+        for (nth, tree) in trees.iter().enumerate() {
+            if nth > 0 {
+                fewer = fewer.div_ceil(labels_in(tree)?);
+            }
+            if fewer > TREE_BLOCKS_MAX || fewer > tree.shape().slots() {
+                return Err(Error::Geometry("more blocks than the tree has room for"));
+            }
+            if tree.shape().leaves() >= u64::from(u32::MAX) {
+                return Err(Error::Geometry("more leaves than a label can name"));
+            }
+        }
+        if trees.is_empty() {
+            return Err(Error::Geometry("blocks lie in a tree"));
+        }
+        Ok(Self {
+            blocks,
+            top: Flat::new(usize::try_from(fewer).map_err(|_| Error::Geometry("map"))?),
+            engines: trees.into_iter().map(|tree| Engine::new(tree, stash_blocks)).collect(),
+            rng,
+            drain_above: stash_blocks,
+            drains: 0,
+            requests: VecDeque::new(),
+            next: None,
+            failed: false,
+        })
+    }
+
+    /// With more than `blocks` blocks in a stash a step does nothing but empty it. Hardware needs
+    /// room for a path besides, so it counts from the stash's size less the slots of a path.
+    pub fn drain_above(&mut self, blocks: usize) {
+        self.drain_above = blocks;
+    }
+
+    /// The engines, that of the user's blocks first.
+    pub fn engines(&self) -> &[Engine<T>] {
+        &self.engines
+    }
+
+    fn try_step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+        let crowded = |e: &Engine<T>| e.stash().len() > self.drain_above;
+        let crowded = self.engines.iter().position(crowded);
+        if let Some(tree) = crowded.filter(|_| self.drains < DRAINS_IN_A_ROW) {
+            self.drains += 1;
+            return self.unasked(tree, Kind::Eviction);
+        }
+        self.drains = 0;
+        let Some(&(id, addr)) = self.requests.front() else {
+            return self.unasked(0, Kind::Dummy);
+        };
+        let next = self.next.take().unwrap_or_else(|| self.enter(addr));
+        self.visit(next, addr, |body| serve(id, body))?;
+        if next.tree > 0 {
+            return Ok(Issued { kind: Kind::PosMap(next.tree as u8), finished: None });
+        }
+        self.requests.pop_front();
+        Ok(Issued { kind: Kind::Data, finished: Some(id) })
+    }
+
+    /// Looks a request's block of the last tree up.
+    fn enter(&mut self, addr: Addr) -> Next {
+        let tree = self.engines.len() - 1;
+        let new = self.draw(tree);
+        let block = self.block_of(addr, tree);
+        let old = self.top.remap(block, new);
+        Next { tree, old: old.unwrap_or_else(|| self.draw(tree)), new }
+    }
+
+    /// Accesses a request's block of one tree.
+    fn visit(&mut self, next: Next, addr: Addr, serve: impl FnOnce(&mut [u8])) -> Result {
+        let Next { tree, old, new } = next;
+        let block = self.block_of(addr, tree);
+        let engine = &mut self.engines[tree];
+        engine.fetch(old)?;
+        let nth = engine.take(block, new)?;
+        if tree == 0 {
+            serve(engine.stash_mut().body_mut(nth));
+        } else {
+            let (child, below) = (self.block_of(addr, tree - 1), self.draw(tree - 1));
+            let body = self.engines[tree].stash_mut().body_mut(nth);
+            let labels = (body.len() / LABEL_LEN) as u64;
+            let at = (child.0 % labels) as usize * LABEL_LEN;
+            let label = swap_label(&mut body[at..at + LABEL_LEN], below);
+            let old = label.unwrap_or_else(|| self.draw(tree - 1));
+            self.next = Some(Next { tree: tree - 1, old, new: below });
+        }
+        self.engines[tree].evict()
+    }
+
+    /// A path access that nothing asked for.
+    fn unasked(&mut self, tree: usize, kind: Kind) -> Result<Issued> {
+        let leaf = self.draw(tree);
+        self.engines[tree].dummy(leaf)?;
+        Ok(Issued { kind, finished: None })
+    }
+
+    /// The block of a tree that an access to `addr` is about.
+    fn block_of(&self, addr: Addr, tree: usize) -> Addr {
+        let maps = self.engines[1..=tree].iter();
+        maps.fold(addr, |addr, map| Addr(addr.0 / (map.tree().body_len() / LABEL_LEN) as u64))
+    }
+
+    fn draw(&mut self, tree: usize) -> Leaf {
+        Leaf(self.rng.below(self.engines[tree].shape().leaves()))
+    }
+}
+
+impl<T: BucketTree> Controller for PathOram<T> {
+    fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    fn block_len(&self) -> usize {
+        self.engines[0].tree().body_len()
+    }
+
+    fn submit(&mut self, id: u64, addr: Addr) -> Result {
+        if addr.0 >= self.blocks {
+            return Err(Error::OutOfRange { addr, blocks: self.blocks });
+        }
+        self.requests.push_back((id, addr));
+        Ok(())
+    }
+
+    fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+        if self.failed {
+            return Err(Error::Poisoned);
+        }
+        // What was half done cannot be done again: the labels have changed.
+        self.try_step(serve).inspect_err(|_| self.failed = true)
+    }
+
+    fn sync(&mut self) -> Result {
+        if self.failed {
+            return Err(Error::Poisoned);
+        }
+        let mut synced = self.engines.iter_mut().map(|e| e.tree_mut().sync());
+        synced.try_for_each(|synced| synced).inspect_err(|_| self.failed = true)
+    }
+
+    fn hides(&self) -> Hides {
+        Hides::ReadsAndWrites
+    }
+}
+
+/// Labels in a block of a tree that is a position map.
+fn labels_in<T: BucketTree>(tree: &T) -> Result<u64> {
+    match tree.body_len() / LABEL_LEN {
+        0 | 1 => Err(Error::Geometry("a block of the map holds at least two labels")),
+        labels => Ok(labels as u64),
+    }
+}
+
+/// Writes `new` where a label is, and tells what was there.
+fn swap_label(bytes: &mut [u8], new: Leaf) -> Option<Leaf> {
+    let old = u32::from_le_bytes((&*bytes).try_into().expect("the bytes of a label"));
+    let entry = u32::try_from(new.0 + 1).expect("below 2^32 - 1 leaves");
+    bytes.copy_from_slice(&entry.to_le_bytes());
+    old.checked_sub(1).map(|old| Leaf(old.into()))
+}
+
+#[cfg(all(test, feature = "std"))]
+mod tests;

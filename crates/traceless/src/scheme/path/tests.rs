@@ -1,0 +1,239 @@
+use super::*;
+use crate::controller::Stepped;
+use crate::oram::Oram;
+use crate::rng::Seeded;
+use crate::seal::{Aead, Sealer, Secret, Unsealed};
+use crate::store::{MemStore, Store, Watched};
+use crate::trace::{Event, Op, Recorder};
+use crate::tree::{BareTree, GhostTree, SealedTree, Shape, Treetop};
+use crate::types::Extent;
+use alloc::sync::Arc;
+use alloc::vec;
+
+type Boxed = Box<dyn BucketTree>;
+
+impl BucketTree for Boxed {
+    fn shape(&self) -> &Shape {
+        (**self).shape()
+    }
+    fn body_len(&self) -> usize {
+        (**self).body_len()
+    }
+    fn read_path(&mut self, leaf: Leaf, headers: &mut [crate::tree::Header]) -> Result {
+        (**self).read_path(leaf, headers)
+    }
+    fn body(&self, slot: usize) -> &[u8] {
+        (**self).body(slot)
+    }
+    fn body_mut(&mut self, slot: usize) -> &mut [u8] {
+        (**self).body_mut(slot)
+    }
+    fn copy_body(&mut self, from: usize, to: usize) {
+        (**self).copy_body(from, to);
+    }
+    fn write_path(&mut self, headers: &[crate::tree::Header]) -> Result {
+        (**self).write_path(headers)
+    }
+    fn sync(&mut self) -> Result {
+        (**self).sync()
+    }
+}
+
+fn sealed(store: Arc<dyn Store>, shape: Shape, len: usize) -> SealedTree<Aead> {
+    let key = Aead::new(&Secret::from_bytes([7; 32]));
+    SealedTree::create(store, 0, "tree", shape, len, key).unwrap()
+}
+
+fn store_for(shape: &Shape, len: usize) -> Arc<MemStore> {
+    let key = Aead::new(&Secret::from_bytes([7; 32]));
+    Arc::new(MemStore::new(SealedTree::store_len(shape, len, &key)))
+}
+
+/// A tree of each kind that carries bodies.
+fn trees(shape: &Shape, len: usize) -> Vec<Boxed> {
+    let cached = shape.levels() / 2;
+    let below = shape.only(|l| l >= cached);
+    let inner = sealed(store_for(&below, len), below, len);
+    let unsealed = SealedTree::<Unsealed>::store_len(shape, len, &Unsealed);
+    let unsealed = Arc::new(MemStore::new(unsealed));
+    vec![
+        Box::new(BareTree::new(shape.clone(), len)),
+        Box::new(sealed(store_for(shape, len), shape.clone(), len)),
+        Box::new(Treetop::new(shape.clone(), cached, inner).unwrap()),
+        Box::new(SealedTree::create(unsealed, 0, "tree", shape.clone(), len, Unsealed).unwrap()),
+    ]
+}
+
+fn behaves_like_an_array(mut oram: Stepped<PathOram<Boxed>>, rounds: u64) {
+    let (n, len) = (oram.blocks(), oram.block_len());
+    let (mut model, mut rng) = (vec![0; n as usize * len], Seeded::new(4));
+    let mut block = vec![0; len];
+    for round in 0..rounds {
+        let addr = if rng.below(2) == 0 { rng.below(n) } else { round % n };
+        let want = &mut model[addr as usize * len..][..len];
+        match rng.below(3) {
+            0 => {
+                rng.fill(want);
+                oram.write(Addr(addr), want).unwrap();
+            }
+            1 => {
+                want[0] ^= 1;
+                oram.update(Addr(addr), &mut |body| body[0] ^= 1).unwrap();
+            }
+            _ => {
+                oram.read(Addr(addr), &mut block).unwrap();
+                assert_eq!(block, want);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_tree_makes_an_array() {
+    for (n, len, levels, z) in
+        [(1, 8, 1, 4), (2, 1, 1, 2), (3, 5, 2, 4), (64, 24, 5, 4), (100, 64, 6, 3), (61, 8, 5, 5)]
+    {
+        let shape = Shape::uniform(levels, z).unwrap();
+        for tree in trees(&shape, len) {
+            let path = PathOram::new(n, vec![tree], 100, Box::new(Seeded::new(1))).unwrap();
+            behaves_like_an_array(Stepped::new(path), 4000);
+        }
+    }
+}
+
+#[test]
+fn a_recursive_map_finds_everything() {
+    let data = trees(&Shape::uniform(6, 4).unwrap(), 16);
+    let maps = trees(&Shape::uniform(4, 4).unwrap(), 32);
+    let tops = trees(&Shape::uniform(2, 4).unwrap(), 12);
+    for ((data, map), top) in data.into_iter().zip(maps).zip(tops) {
+        let path = PathOram::new(120, vec![data, map, top], 100, Box::new(Seeded::new(1))).unwrap();
+        behaves_like_an_array(Stepped::new(path), 4000);
+    }
+}
+
+#[test]
+fn other_arities_work_as_well() {
+    for arity in [3, 4] {
+        for tree in trees(&Shape::new(vec![4; 4], arity).unwrap(), 8) {
+            let path = PathOram::new(60, vec![tree], 100, Box::new(Seeded::new(1))).unwrap();
+            behaves_like_an_array(Stepped::new(path), 3000);
+        }
+    }
+}
+
+/// Each access reads every bucket of one path, from the root down, and writes the same.
+#[test]
+fn a_path_access_has_one_template() {
+    let shape = Shape::per_level(vec![4, 2, 4, 3, 1]).unwrap();
+    let witness = Arc::new(Recorder::default());
+    let store = Arc::new(Watched::new(store_for(&shape, 16), witness.clone()));
+    let tree = sealed(store, shape, 16);
+    let mut path = PathOram::new(20, vec![tree], 50, Box::new(Seeded::new(1))).unwrap();
+    let mut bytes = None;
+    for step in 0..500 {
+        if step % 3 > 0 {
+            path.submit(step, Addr(step * 7 % 20)).unwrap();
+        }
+        path.step(&mut |_, body| body[0] += 1).unwrap();
+        let events = witness.take();
+        let (reads, writes): (Vec<Event>, Vec<Event>) =
+            events.iter().partition(|e| e.op == Op::Read);
+        let shown = |events: &[Event]| events.iter().map(|e| (e.at, e.len)).collect::<Vec<_>>();
+        assert_eq!(shown(&reads), shown(&writes));
+        assert!(events[..reads.len()] == reads, "all is read before anything is written");
+        let total: u32 = reads.iter().map(|e| e.len).sum();
+        assert_eq!(*bytes.get_or_insert(total), total);
+    }
+}
+
+/// A bucket that was changed, or put back from an older copy, is an error on every level.
+#[test]
+fn tampering_is_noticed_on_every_level() {
+    let shape = Shape::uniform(4, 4).unwrap();
+    let store = store_for(&shape, 16);
+    for flip in [false, true] {
+        for level in 0..4 {
+            let tree = sealed(store.clone(), shape.clone(), 16);
+            let path = PathOram::new(16, vec![tree], 50, Box::new(Seeded::new(1))).unwrap();
+            let mut oram = Stepped::new(path);
+            (0..50).for_each(|i| oram.write(Addr(i % 16), &[1; 16]).unwrap());
+            let old = store.snapshot();
+            (0..200).for_each(|i| oram.write(Addr(i % 16), &[2; 16]).unwrap());
+            let bucket_len = (old.len() / 15) as u64;
+            let first = (1 << level) - 1;
+            for bucket in first..=2 * first {
+                let at = bucket * bucket_len;
+                let mut bytes = old[at as usize..][..bucket_len as usize].to_vec();
+                let extents = [Extent::new(at, bytes.len())];
+                if flip {
+                    store.read(&extents, &mut bytes).unwrap();
+                    bytes[bucket as usize * 17 % bucket_len as usize] ^= 1;
+                }
+                store.write(&extents, &bytes).unwrap();
+            }
+            let refused = oram.read(Addr(3), &mut [0; 16]).unwrap_err();
+            let Error::Tampered { place } = refused else { panic!("{refused}") };
+            assert!((first..=2 * first).contains(&place.slot), "{place:?} on level {level}");
+            assert!(matches!(oram.read(Addr(3), &mut [0; 16]), Err(Error::Poisoned)));
+        }
+    }
+}
+
+#[test]
+fn leaves_are_fresh_and_a_stash_that_overflows_is_an_error() {
+    // Twelve slots for twelve blocks: soon the stash is full.
+    let tree = GhostTree::new(Shape::uniform(2, 4).unwrap(), 64, ());
+    let mut path = PathOram::new(12, vec![tree], 1, Box::new(Seeded::new(1))).unwrap();
+    let overflow = (0..1000).find_map(|i| {
+        path.submit(i, Addr(i % 12)).unwrap();
+        path.step(&mut |_, _| {}).err()
+    });
+    assert!(matches!(overflow, Some(Error::StashOverflow { blocks: 2, limit: 1 })));
+    assert!(matches!(path.step(&mut |_, _| {}), Err(Error::Poisoned)));
+}
+
+/// Also where the labels leave no room: then a request goes first, and changes a label.
+#[test]
+fn a_crowded_stash_is_emptied_first() {
+    let tree = GhostTree::new(Shape::uniform(4, 2).unwrap(), 64, ());
+    let mut path = PathOram::new(15, vec![tree], 12, Box::new(Seeded::new(1))).unwrap();
+    path.drain_above(0);
+    let (mut drained, mut in_vain) = (0, 0);
+    for i in 0..2000 {
+        path.submit(i, Addr(i % 15)).unwrap();
+        for nth in 0.. {
+            let crowded = !path.engines()[0].stash().is_empty();
+            let issued = path.step(&mut |_, _| {}).unwrap();
+            let drains = crowded && nth < DRAINS_IN_A_ROW;
+            assert_eq!(issued.kind, if drains { Kind::Eviction } else { Kind::Data });
+            if issued.finished.is_some() {
+                in_vain += u32::from(nth == DRAINS_IN_A_ROW);
+                break;
+            }
+            drained += 1;
+        }
+    }
+    assert!(drained > 100 && in_vain > 0, "{drained}, {in_vain} times in vain");
+}
+
+#[test]
+fn impossible_requests_are_refused() {
+    let tree = || BareTree::new(Shape::uniform(3, 4).unwrap(), 8);
+    let new = |blocks, trees| PathOram::new(blocks, trees, 9, Box::new(Seeded::new(1)));
+    assert!(new(29, vec![tree()]).is_err());
+    assert!(new(1, vec![]).is_err());
+    let tiny = BareTree::new(Shape::uniform(3, 4).unwrap(), 7);
+    assert!(new(2, vec![tree(), tiny]).is_err());
+    let mut path = new(28, vec![tree()]).unwrap();
+    assert!(matches!(path.submit(0, Addr(28)), Err(Error::OutOfRange { .. })));
+}
+
+/// Sealing costs what it must: the bytes of a path, twice.
+#[test]
+fn a_bucket_of_four_blocks_fills_five_lines() {
+    let shape = Shape::uniform(19, 4).unwrap();
+    let key = Aead::new(&Secret::from_bytes([7; 32]));
+    assert_eq!(key.tag_len() + 2 * 8 + 4 * (8 + 64), 320);
+    assert_eq!(SealedTree::store_len(&shape, 64, &key), ((1 << 19) - 1) * 320);
+}

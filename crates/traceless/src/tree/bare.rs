@@ -1,0 +1,192 @@
+//! A tree in memory of its own, neither sealed nor stored: cached levels, and simulations.
+
+use super::{BucketTree, HEADER_LEN, Header, Shape, TreeLayout};
+use crate::clock::Clock;
+use crate::error::Result;
+use crate::store::Pages;
+use crate::trace::{Event, Op, Surface, Witness};
+use crate::types::Leaf;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Bytes that lie together, in subtrees.
+const TOGETHER: usize = 4096;
+
+/// A tree in memory, edited where it lies.
+pub struct BareTree {
+    shape: Shape,
+    layout: TreeLayout,
+    body_len: usize,
+    bytes: Pages,
+    /// Of each slot of a path: its level, and the bytes of its bucket before its header and body.
+    slots: Vec<SlotPlace>,
+    /// First byte of each bucket of the open path.
+    open: Vec<usize>,
+}
+
+#[derive(Clone, Copy)]
+struct SlotPlace {
+    level: u32,
+    header: u32,
+    body: u32,
+}
+
+impl BareTree {
+    /// An empty tree whose blocks have bodies of `body_len` bytes.
+    pub fn new(shape: Shape, body_len: usize) -> Self {
+        let layout = TreeLayout::new(&shape, body_len, 0, TOGETHER);
+        let place = |level: usize, nth: usize| SlotPlace {
+            level: level as u32,
+            header: (nth * HEADER_LEN) as u32,
+            body: (shape.z(level) * HEADER_LEN + nth * body_len) as u32,
+        };
+        let of_level = |level| (0..shape.z(level)).map(move |nth| place(level, nth));
+        Self {
+            slots: (0..shape.levels()).flat_map(of_level).collect(),
+            open: vec![0; shape.levels()],
+            bytes: Pages::zeroed(layout.len() as usize),
+            layout,
+            shape,
+            body_len,
+        }
+    }
+
+    /// Bytes of memory that it takes once every path was touched.
+    pub fn memory(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn at(&self, slot: usize) -> usize {
+        let place = self.slots[slot];
+        self.open[place.level as usize] + place.body as usize
+    }
+}
+
+impl BucketTree for BareTree {
+    fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    fn body_len(&self) -> usize {
+        self.body_len
+    }
+
+    #[inline]
+    fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
+        for (level, at) in self.open.iter_mut().enumerate() {
+            *at = self.layout.bucket_at(level, self.shape.bucket(leaf, level)) as usize;
+        }
+        for (place, header) in self.slots.iter().zip(headers) {
+            let at = self.open[place.level as usize] + place.header as usize;
+            *header = Header::from_bytes(&self.bytes[at..at + HEADER_LEN]);
+        }
+        Ok(())
+    }
+
+    fn body(&self, slot: usize) -> &[u8] {
+        let at = self.at(slot);
+        &self.bytes[at..at + self.body_len]
+    }
+
+    fn body_mut(&mut self, slot: usize) -> &mut [u8] {
+        let at = self.at(slot);
+        &mut self.bytes[at..at + self.body_len]
+    }
+
+    fn copy_body(&mut self, from: usize, to: usize) {
+        let (from, to) = (self.at(from), self.at(to));
+        self.bytes.copy_within(from..from + self.body_len, to);
+    }
+
+    #[inline]
+    fn write_path(&mut self, headers: &[Header]) -> Result {
+        for (place, header) in self.slots.iter().zip(headers) {
+            let at = self.open[place.level as usize] + place.header as usize;
+            self.bytes[at..at + HEADER_LEN].copy_from_slice(&header.to_bytes());
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result {
+        Ok(())
+    }
+}
+
+/// A tree of blocks without bodies, 8 bytes a slot, which tells a witness what a memory bus would
+/// show: every slot of a path is read, and every slot is written.
+pub struct GhostTree<W, C = ()> {
+    tree: BareTree,
+    /// Where the slots would lie: each as long as a line of memory.
+    lines: TreeLayout,
+    leaf: Leaf,
+    witness: W,
+    clock: C,
+}
+
+/// Bytes of a slot, as the witness sees it.
+const LINE_LEN: usize = 64;
+
+impl<W: Witness> GhostTree<W> {
+    /// An empty one; events carry no time. Subtrees of `row_len` bytes lie together.
+    pub fn new(shape: Shape, row_len: usize, witness: W) -> Self {
+        Self::with_clock(shape, row_len, witness, ())
+    }
+}
+
+impl<W: Witness, C: Clock> GhostTree<W, C> {
+    /// An empty one; events carry the time of `clock`.
+    pub fn with_clock(shape: Shape, row_len: usize, witness: W, clock: C) -> Self {
+        let lines = TreeLayout::new(&shape, LINE_LEN - HEADER_LEN, 0, row_len);
+        Self { tree: BareTree::new(shape, 0), lines, leaf: Leaf(0), witness, clock }
+    }
+
+    fn see(&self, op: Op) {
+        let time = self.clock.now();
+        let shape = &self.tree.shape;
+        for level in 0..shape.levels() {
+            let bucket = self.lines.bucket_at(level, shape.bucket(self.leaf, level));
+            for nth in 0..shape.z(level) {
+                let at = bucket + (nth * LINE_LEN) as u64;
+                let len = LINE_LEN as u32;
+                self.witness.see(Event { time, surface: Surface::Dram, op, at, len });
+            }
+        }
+    }
+}
+
+impl<W: Witness, C: Clock + Send> BucketTree for GhostTree<W, C> {
+    fn shape(&self) -> &Shape {
+        self.tree.shape()
+    }
+
+    fn body_len(&self) -> usize {
+        0
+    }
+
+    #[inline]
+    fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
+        self.leaf = leaf;
+        self.see(Op::Read);
+        self.tree.read_path(leaf, headers)
+    }
+
+    fn body(&self, _: usize) -> &[u8] {
+        &[]
+    }
+
+    fn body_mut(&mut self, _: usize) -> &mut [u8] {
+        &mut []
+    }
+
+    fn copy_body(&mut self, _: usize, _: usize) {}
+
+    #[inline]
+    fn write_path(&mut self, headers: &[Header]) -> Result {
+        self.see(Op::Write);
+        self.tree.write_path(headers)
+    }
+
+    fn sync(&mut self) -> Result {
+        Ok(())
+    }
+}

@@ -1,0 +1,115 @@
+//! Trees of buckets: path-shaped memory, and the engine of the schemes that live on it.
+//!
+//! A *path* leads from the root to a leaf. A [`BucketTree`] brings one path at a time into trusted
+//! memory, where its slots are numbered from the root down, and writes it back. An [`Engine`] adds
+//! the stash and decides which block goes where.
+
+mod bare;
+mod engine;
+mod layout;
+mod sealed;
+mod shape;
+mod stash;
+mod treetop;
+
+pub use bare::{BareTree, GhostTree};
+pub use engine::{Engine, STASH_BLOCKS};
+pub use layout::{HEADER_LEN, TreeLayout};
+pub use sealed::SealedTree;
+pub use shape::{ARITY_MAX, LEVELS_MAX, Shape, Z_MAX};
+pub use stash::Stash;
+pub use treetop::Treetop;
+
+use crate::error::Result;
+use crate::types::{Addr, Leaf};
+
+/// Blocks of one tree, those of its position map included, at most.
+pub const TREE_BLOCKS_MAX: u64 = u32::MAX as u64 - 1;
+
+/// What a slot holds: a block's address and leaf label, or nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Header(u64);
+
+impl Header {
+    /// An empty slot; also what bytes that were never written mean.
+    pub const EMPTY: Self = Self(0);
+
+    /// The block `addr` on the path of `leaf`.
+    #[inline]
+    pub fn new(addr: Addr, leaf: Leaf) -> Self {
+        debug_assert!(addr.0 < TREE_BLOCKS_MAX && leaf.0 < 1 << 32, "checked by the scheme");
+        Self((addr.0 + 1) | leaf.0 << 32)
+    }
+
+    /// Whether it says that there is no block.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The block's address. Not for empty slots.
+    #[inline]
+    pub fn addr(self) -> Addr {
+        Addr(u64::from(self.0 as u32).wrapping_sub(1))
+    }
+
+    /// The block's leaf label.
+    #[inline]
+    pub fn leaf(self) -> Leaf {
+        Leaf(self.0 >> 32)
+    }
+
+    /// Whether it is of the block `addr`.
+    #[inline]
+    pub fn is_of(self, addr: Addr) -> bool {
+        u64::from(self.0 as u32) == addr.0 + 1
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Self {
+        Self(u64::from_le_bytes(bytes.try_into().expect("a header's bytes")))
+    }
+
+    fn to_bytes(self) -> [u8; HEADER_LEN] {
+        self.0.to_le_bytes()
+    }
+}
+
+impl core::fmt::Debug for Header {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        if self.is_empty() {
+            return f.write_str("empty");
+        }
+        write!(f, "block {} on path {}", self.addr().0, self.leaf().0)
+    }
+}
+
+/// The trusted side's view of path-shaped untrusted memory. Object-safe.
+///
+/// At any time one path is *open*: the one that was read last. Its slots are numbered from the root
+/// down, `shape().path_slots()` of them.
+pub trait BucketTree: Send {
+    /// Levels, and slots per bucket on each.
+    fn shape(&self) -> &Shape;
+
+    /// Bytes of a block's body; 0 in a simulation.
+    fn body_len(&self) -> usize;
+
+    /// Reads the path of `leaf`, and tells what its slots hold. Nothing is returned that does not
+    /// verify.
+    fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result;
+
+    /// The body in a slot of the open path.
+    fn body(&self, slot: usize) -> &[u8];
+
+    /// The body in a slot of the open path, to be changed.
+    fn body_mut(&mut self, slot: usize) -> &mut [u8];
+
+    /// Copies a body from one slot of the open path to another.
+    fn copy_body(&mut self, from: usize, to: usize);
+
+    /// Writes the whole open path, whose slots hold what `headers` say.
+    fn write_path(&mut self, headers: &[Header]) -> Result;
+
+    /// Makes every path that was written durable.
+    fn sync(&mut self) -> Result;
+}

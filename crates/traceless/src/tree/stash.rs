@@ -1,0 +1,96 @@
+//! Blocks that wait in trusted memory.
+
+use super::Header;
+use crate::error::{Error, Result};
+use crate::types::Addr;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Blocks that are in no slot of the tree, each on the path of its label. Its room never grows.
+pub struct Stash {
+    headers: Vec<Header>,
+    bodies: Vec<u8>,
+    body_len: usize,
+    limit: usize,
+}
+
+impl Stash {
+    /// An empty one with room for `limit` blocks between accesses, and one more during them.
+    pub fn new(limit: usize, body_len: usize) -> Self {
+        let room = limit + 1;
+        Self {
+            headers: Vec::with_capacity(room),
+            bodies: vec![0; room * body_len],
+            body_len,
+            limit,
+        }
+    }
+
+    /// Blocks in it.
+    pub fn len(&self) -> usize {
+        self.headers.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.headers.is_empty()
+    }
+
+    /// Blocks that it may hold between accesses.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Whose blocks they are.
+    pub fn headers(&self) -> &[Header] {
+        &self.headers
+    }
+
+    /// The place of a block in it.
+    pub fn find(&self, addr: Addr) -> Option<usize> {
+        self.headers.iter().position(|h| h.is_of(addr))
+    }
+
+    /// The body of block number `nth`.
+    pub fn body(&self, nth: usize) -> &[u8] {
+        &self.bodies[nth * self.body_len..][..self.body_len]
+    }
+
+    /// The body of block number `nth`, to be changed.
+    pub fn body_mut(&mut self, nth: usize) -> &mut [u8] {
+        &mut self.bodies[nth * self.body_len..][..self.body_len]
+    }
+
+    /// Puts block number `nth` onto another path.
+    pub fn relabel(&mut self, nth: usize, header: Header) {
+        self.headers[nth] = header;
+    }
+
+    /// Adds a block whose body is still to be filled in, and tells its number.
+    pub fn push(&mut self, header: Header) -> Result<usize> {
+        if self.headers.len() > self.limit {
+            return Err(self.overflow());
+        }
+        self.headers.push(header);
+        Ok(self.headers.len() - 1)
+    }
+
+    /// Removes block number `nth`; the last one takes its place.
+    pub fn remove(&mut self, nth: usize) {
+        let last = self.headers.len() - 1;
+        self.headers.swap_remove(nth);
+        if nth != last {
+            let from = last * self.body_len;
+            self.bodies.copy_within(from..from + self.body_len, nth * self.body_len);
+        }
+    }
+
+    /// An error if it holds more than it may between accesses.
+    pub fn check(&self) -> Result {
+        if self.headers.len() > self.limit { Err(self.overflow()) } else { Ok(()) }
+    }
+
+    fn overflow(&self) -> Error {
+        Error::StashOverflow { blocks: self.headers.len() as u64, limit: self.limit as u64 }
+    }
+}

@@ -1,0 +1,85 @@
+//! The top of a tree in trusted memory.
+
+use super::{BareTree, BucketTree, Header, Shape};
+use crate::error::{Error, Result};
+use crate::types::Leaf;
+
+/// A tree whose uppermost levels lie in trusted memory, as they are, and whose other levels are
+/// those of `inner` (Phantom; Ren et al., section 3.1.2). Only the latter can be seen.
+pub struct Treetop<T> {
+    shape: Shape,
+    top: BareTree,
+    inner: T,
+    /// Slots of a path that are in the top.
+    split: usize,
+}
+
+impl<T: BucketTree> Treetop<T> {
+    /// The tree of `shape`, whose first `cached` levels are cached and without slots in `inner`.
+    pub fn new(shape: Shape, cached: usize, inner: T) -> Result<Self> {
+        if cached > shape.levels() || shape.only(|l| l >= cached) != *inner.shape() {
+            return Err(Error::Geometry("cached and other levels are not those of one tree"));
+        }
+        let top = BareTree::new(shape.only(|l| l < cached), inner.body_len());
+        Ok(Self { split: shape.path_start(cached), shape, top, inner })
+    }
+
+    /// What is below.
+    pub fn inner(&self) -> &T {
+        &self.inner
+    }
+
+    /// Bytes of trusted memory that the cached levels take.
+    pub fn memory(&self) -> usize {
+        self.top.memory()
+    }
+}
+
+impl<T: BucketTree> BucketTree for Treetop<T> {
+    fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    fn body_len(&self) -> usize {
+        self.inner.body_len()
+    }
+
+    fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
+        let (top, below) = headers.split_at_mut(self.split);
+        self.inner.read_path(leaf, below)?;
+        self.top.read_path(leaf, top)
+    }
+
+    fn body(&self, slot: usize) -> &[u8] {
+        match slot.checked_sub(self.split) {
+            None => self.top.body(slot),
+            Some(below) => self.inner.body(below),
+        }
+    }
+
+    fn body_mut(&mut self, slot: usize) -> &mut [u8] {
+        match slot.checked_sub(self.split) {
+            None => self.top.body_mut(slot),
+            Some(below) => self.inner.body_mut(below),
+        }
+    }
+
+    fn copy_body(&mut self, from: usize, to: usize) {
+        match (from.checked_sub(self.split), to.checked_sub(self.split)) {
+            (None, None) => self.top.copy_body(from, to),
+            (Some(from), Some(to)) => self.inner.copy_body(from, to),
+            (None, Some(to)) => self.inner.body_mut(to).copy_from_slice(self.top.body(from)),
+            (Some(from), None) => self.top.body_mut(to).copy_from_slice(self.inner.body(from)),
+        }
+    }
+
+    fn write_path(&mut self, headers: &[Header]) -> Result {
+        let (top, below) = headers.split_at(self.split);
+        self.inner.write_path(below)?;
+        self.top.write_path(top)
+    }
+
+    fn sync(&mut self) -> Result {
+        self.inner.sync()
+    }
+}
