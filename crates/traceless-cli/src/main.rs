@@ -3,7 +3,9 @@
 
 mod args;
 mod audit;
+mod bench;
 mod failure;
+mod numbers;
 mod output;
 mod volume;
 
@@ -24,6 +26,7 @@ fn main() -> ExitCode {
     let code = match &cli.product {
         Product::Volume { command } => failure::report(volume::run(command)),
         Product::Audit(args) => audit::run(args),
+        Product::Bench { command } => failure::report(bench::run(command)),
     };
     ExitCode::from(code)
 }

@@ -8,12 +8,13 @@ use crate::rust_text::{line_of, paths, without_tests, words};
 
 const SOURCES: &str = "crates/traceless/src/";
 
-const LAYERS: [&[&str]; 8] = [
-    &["types", "error", "rng", "clock", "trace", "durable", "oram"],
+const LAYERS: [&[&str]; 9] = [
+    &["types", "error", "rng", "clock", "trace", "durable", "oram", "controller"],
     &["store"],
     &["seal"],
     &["tree"],
     &["posmap"],
+    &["oblivious"],
     &["scheme"],
     &["build"],
     &["suite"],

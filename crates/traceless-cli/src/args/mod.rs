@@ -2,9 +2,11 @@
 
 pub mod audit;
 mod bench;
+mod tree;
 mod volume;
 
 pub use audit::AuditArgs;
+pub use tree::*;
 pub use volume::*;
 
 use clap::{Parser, Subcommand};
@@ -28,4 +30,9 @@ pub enum Product {
     },
     /// The adversary as a program: what do the recorded events tell?
     Audit(AuditArgs),
+    /// Measure the schemes of the library by themselves
+    Bench {
+        #[command(subcommand)]
+        command: BenchCommand,
+    },
 }

@@ -56,6 +56,23 @@ impl BareTree {
         self.bytes.len()
     }
 
+    /// Puts a block without contents as deep on its path as there is room. Whether there was any.
+    /// So a tree is filled in one pass over its blocks.
+    pub fn place(&mut self, header: Header) -> bool {
+        for level in (0..self.shape.levels()).rev() {
+            let bucket = self.layout.bucket_at(level, self.shape.bucket(header.leaf(), level));
+            for nth in 0..self.shape.z(level) {
+                let at = bucket as usize + nth * HEADER_LEN;
+                let slot = &mut self.bytes[at..at + HEADER_LEN];
+                if Header::from_bytes(slot).is_empty() {
+                    slot.copy_from_slice(&header.to_bytes());
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
     fn at(&self, slot: usize) -> usize {
         let place = self.slots[slot];
         self.open[place.level as usize] + place.body as usize
@@ -138,6 +155,11 @@ impl<W: Witness, C: Clock> GhostTree<W, C> {
     pub fn with_clock(shape: Shape, row_len: usize, witness: W, clock: C) -> Self {
         let lines = TreeLayout::new(&shape, LINE_LEN - HEADER_LEN, 0, row_len);
         Self { tree: BareTree::new(shape, 0), lines, leaf: Leaf(0), witness, clock }
+    }
+
+    /// Puts a block as deep on its path as there is room, unseen. Whether there was any.
+    pub fn place(&mut self, header: Header) -> bool {
+        self.tree.place(header)
     }
 
     fn see(&self, op: Op) {

@@ -19,7 +19,9 @@ mod workload;
 mod write_only;
 
 use crate::args::{BenchArgs, Suite};
-use crate::failure::{DEVICE, Failure};
+use crate::failure::Failure;
+use crate::numbers::Hardware;
+pub use crate::numbers::{Row, failed, row, summary};
 use crate::output::{complain, say, say_json};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -34,20 +36,10 @@ struct Report {
 
 #[derive(Serialize)]
 pub struct Machine {
-    cpu: String,
-    cores: usize,
-    kernel: String,
+    #[serde(flatten)]
+    pub hardware: Hardware,
     ram_folder: String,
     disk_folder: String,
-}
-
-/// One number: the median of some rounds, and how far apart they lie as a share of it.
-#[derive(Serialize)]
-pub struct Row {
-    pub name: &'static str,
-    pub unit: &'static str,
-    pub measured: f64,
-    pub spread: f64,
 }
 
 /// How much to measure.
@@ -118,7 +110,7 @@ fn floors(args: &BenchArgs, places: &Places) -> Result<(), Failure> {
     if args.json {
         return say_json(&Report { schema: "traceless.volume.bench.v1", machine, rows });
     }
-    say(&format!("{}, {} cores, {}", machine.cpu, machine.cores, machine.kernel));
+    say(&machine.hardware.to_string());
     for row in rows {
         say(&format!(
             "{:<40}{:>9.3} {:<6} ±{:.0} %",
@@ -131,29 +123,11 @@ fn floors(args: &BenchArgs, places: &Places) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The row of some measurements.
-pub fn row(name: &'static str, unit: &'static str, values: Vec<f64>) -> Row {
-    let (measured, spread) = summary(values);
-    Row { name, unit, measured, spread }
-}
-
-/// The median of some values, and how far apart they lie as a share of it.
-pub fn summary(mut values: Vec<f64>) -> (f64, f64) {
-    values.sort_by(f64::total_cmp);
-    let median = values[values.len() / 2];
-    (median, (values[values.len() - 1] - values[0]) / median)
-}
-
 /// Seconds that some work takes.
 pub fn seconds(work: impl FnOnce() -> Result<(), Failure>) -> Result<f64, Failure> {
     let clock = Monotonic::start();
     work()?;
     Ok(clock.now().max(1) as f64 / 1e9)
-}
-
-/// A failure of the file system while measuring.
-pub fn failed(e: impl std::fmt::Display) -> Failure {
-    Failure::new(DEVICE, format!("the measurement failed: {e}"))
 }
 
 /// A fresh folder that is removed at the end.
@@ -175,16 +149,8 @@ impl Drop for Folder {
 }
 
 fn machine(places: &Places, args: &BenchArgs) -> Machine {
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let cpu = info
-        .lines()
-        .find_map(|l| l.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim()))
-        .unwrap_or("unknown");
-    let kernel = rustix::system::uname();
     Machine {
-        cpu: cpu.to_owned(),
-        cores: std::thread::available_parallelism().map_or(1, usize::from),
-        kernel: kernel.release().to_string_lossy().into_owned(),
+        hardware: Hardware::here(),
         ram_folder: places.ram.parent().unwrap_or(&places.ram).display().to_string(),
         disk_folder: args.dir.display().to_string(),
     }

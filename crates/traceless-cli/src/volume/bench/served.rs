@@ -2,6 +2,7 @@
 
 use super::failed;
 use crate::failure::Failure;
+use crate::numbers::peak_memory;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
@@ -79,12 +80,7 @@ impl Served {
 
     /// The most memory that the server has held at once, in bytes.
     pub fn peak_memory(&self) -> Result<u64, Failure> {
-        let path = format!("/proc/{}/status", self.child.id());
-        let text = std::fs::read_to_string(path).map_err(failed)?;
-        let kib = text
-            .lines()
-            .find_map(|l| l.strip_prefix("VmHWM:")?.trim().strip_suffix("kB")?.trim().parse().ok());
-        kib.map(|kib: u64| kib << 10).ok_or_else(|| failed("no VmHWM in /proc"))
+        peak_memory(&self.child.id().to_string())
     }
 
     /// Ends it with SIGTERM, and waits until the volume is closed.

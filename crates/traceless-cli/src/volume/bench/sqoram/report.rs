@@ -125,8 +125,7 @@ impl Presence {
 impl Report {
     /// Prints it for people.
     pub fn print(&self) {
-        let machine = &self.machine;
-        say(&format!("{}, {} cores, {}", machine.cpu, machine.cores, machine.kernel));
+        say(&self.machine.hardware.to_string());
         say(&format!(
             "{}; a file of {} MiB, {} rounds; MB/s, and the speed beside {}'s",
             self.device,

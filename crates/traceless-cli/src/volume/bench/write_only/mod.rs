@@ -87,8 +87,7 @@ pub fn run(args: &BenchArgs, places: &Places) -> Result<(), Failure> {
     if args.json {
         return say_json(&report);
     }
-    let Machine { cpu, cores, kernel, .. } = &report.machine;
-    say(&format!("{cpu}, {cores} cores, {kernel}"));
+    say(&report.machine.hardware.to_string());
     for row in &report.rows {
         say(&row.in_words());
     }
