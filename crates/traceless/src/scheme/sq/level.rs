@@ -147,18 +147,23 @@ impl Level {
     ) -> Result {
         let entry_len = self.area.layout().entry_len;
         let mut entries = vec![0; count as usize * entry_len];
-        let at = self.slot(first);
-        let until_end = (self.area.slots() - at.0).min(count);
-        let (head, tail) = entries.split_at_mut(until_end as usize * entry_len);
-        self.area.read_entries(at, until_end, head)?;
-        self.area.read_entries(Slot(0), count - until_end, tail)?;
+        self.area.read_entries(self.slot(first), count, &mut entries)?;
         out.clear();
-        out.extend(
-            (first..)
-                .zip(entries.chunks_exact(entry_len))
-                .map(|(slot, entry)| self.open_entry((keys, schedule), slot, entry)),
-        );
+        out.extend(self.open_entries((keys, schedule), first, &entries));
         Ok(())
+    }
+
+    /// The addresses in the entries of slots from number `first` on; none where one is damaged.
+    pub fn open_entries<'a>(
+        &'a self,
+        (keys, schedule): (&'a KeyRing, &'a Schedule),
+        first: u64,
+        entries: &'a [u8],
+    ) -> impl Iterator<Item = Option<u64>> + 'a {
+        let entries = entries.chunks_exact(self.area.layout().entry_len);
+        (first..)
+            .zip(entries)
+            .map(move |(slot, entry)| self.open_entry((keys, schedule), slot, entry))
     }
 
     /// The address that stands in the entry of slot number `slot`; none if it is damaged.

@@ -22,6 +22,7 @@ mod flush;
 mod geometry;
 mod index;
 mod keys;
+mod known;
 mod leaves;
 mod level;
 mod merge;
@@ -45,7 +46,6 @@ use crate::rng::Rng;
 use crate::scheme::Parts;
 pub use crate::scheme::detwo::BLOCKS_MAX;
 use crate::scheme::openings::{KEY_BYTES_MAX, Opening, State, dummies_to_retire};
-use crate::scheme::pool::Pool;
 use crate::store::{Area, Cursor, Store};
 use crate::types::{Addr, Slot};
 use alloc::boxed::Box;
@@ -58,7 +58,7 @@ use leaves::Leaves;
 use level::{Generation, Level};
 use merge::{Merge, Source};
 pub use merge::{NewestWins, Ties};
-use read::ReadScratch;
+use read::Readers;
 use recent::Recent;
 use schedule::Schedule;
 use times::Times;
@@ -95,7 +95,7 @@ pub struct Sq<T = NewestWins> {
     vault: Box<dyn Vault>,
     rng: Box<dyn Rng>,
     key_bytes_max: u64,
-    readers: Pool<ReadScratch>,
+    readers: Readers,
     writer: WriteScratch,
 }
 
@@ -207,7 +207,7 @@ impl<T: Ties> Sq<T> {
             vault: parts.vault,
             rng: parts.rng,
             key_bytes_max: KEY_BYTES_MAX,
-            readers: Pool::default(),
+            readers: Readers::default(),
             writer: WriteScratch::default(),
         })
     }

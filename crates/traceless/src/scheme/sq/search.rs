@@ -5,7 +5,6 @@ use super::Sq;
 use super::Ties;
 use super::geometry::TIME_LEN;
 use super::level::{CHUNK, Generation};
-use super::read::ChunkCache;
 use crate::error::{Error, Result};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -13,14 +12,8 @@ use core::ops::Range;
 
 impl<T: Ties> Sq<T> {
     /// Reads a leaf of the map, or makes it again if it is lost.
-    pub(super) fn read_leaf(
-        &self,
-        leaf: u64,
-        time: Option<u64>,
-        chunks: &mut ChunkCache,
-        into: &mut [u8],
-    ) -> Result {
-        match self.read_one(self.geometry.blocks + leaf, time, chunks, into) {
+    pub(super) fn read_leaf(&self, leaf: u64, time: Option<u64>, into: &mut [u8]) -> Result {
+        match self.read_one(self.geometry.blocks + leaf, time, into) {
             Err(Error::Tampered { .. }) => self.remake_leaf(leaf, into),
             other => other,
         }
