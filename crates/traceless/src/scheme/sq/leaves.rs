@@ -38,7 +38,7 @@ impl Leaves {
         self.kept.get_mut(&leaf).map(|kept| kept.used = used).is_some()
     }
 
-    fn insert(&mut self, leaf: u64, contents: Vec<u8>) {
+    pub fn insert(&mut self, leaf: u64, contents: Vec<u8>) {
         while self.kept.len() >= LEAVES_KEPT {
             let clean = self.kept.iter().filter(|(_, kept)| !kept.dirty);
             let Some((&oldest, _)) = clean.min_by_key(|(_, kept)| kept.used) else { break };

@@ -29,6 +29,7 @@ mod merge;
 mod read;
 mod recent;
 mod recover;
+mod salvage;
 mod schedule;
 mod search;
 mod times;
@@ -60,6 +61,7 @@ use merge::{Merge, Source};
 pub use merge::{NewestWins, Ties};
 use read::Readers;
 use recent::Recent;
+use salvage::Damage;
 use schedule::Schedule;
 use times::Times;
 use write::WriteScratch;
@@ -133,7 +135,7 @@ impl<T: Ties> Sq<T> {
         state.at_least = state.at_least.max(parts.expect_writes * geometry.slots_per_write());
         let read_only = parts.read_only;
         let mut opened = Self::assemble(geometry, parts, &state)?;
-        opened.recover(&state, progress)?;
+        opened.recover(&state, Damage::Refused, progress)?;
         if !read_only {
             opened.begin_opening()?;
             opened.retire_old_openings()?;

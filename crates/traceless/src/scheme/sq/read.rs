@@ -255,13 +255,10 @@ impl<T: Ties> Sq<T> {
             Ok(at) => Some(at),
             Err(_) => chunk.iter().position(|&found| found == Some(address)),
         };
-        match at {
-            Some(at) => Ok(Location::Level(level, first + at as u64)),
-            None => {
-                let block = self.is_users(address).then_some(address);
-                Err(self.levels[level - 1].tampered(first, block))
-            }
-        }
+        at.map(|at| Location::Level(level, first + at as u64)).ok_or_else(|| {
+            let block = self.is_users(address).then_some(address);
+            self.levels[level - 1].tampered(first, block)
+        })
     }
 
     /// Adds those of the chunks `needed` that are not there yet to `chunks`.
