@@ -23,7 +23,7 @@ section "models: every workload of every subject, counted"
 for device in hdd ssd; do
     suite sqoram --device "$device" --file-size 16M --requests 256 --plot "$device.svg"
     expect_json traceless.volume.bench.sqoram.v1 machine device file_bytes rounds caches_dropped \
-        subjects rows left_out
+        subjects rows seeks left_out
     rows suite model "${#subjects[@]}" "${subjects[@]}" "${workloads[@]}"
     check "the plot is XML" python3 -c "import xml.dom.minidom as x; x.parse('$device.svg')"
     rows plotted "$device.svg"

@@ -179,6 +179,26 @@ expect 1 touch mnt/new
 expect 0 volume unmount mnt
 check "reading only wrote nothing" [ "$(sha256_of image)" = "$before" ]
 
+for scheme in sq "sq --map disk" hive datalair; do
+    section "mount of $scheme: ext4, and again"
+    # shellcheck disable=SC2086 # its options are words of their own
+    expect 0 volume create image --force --size "${SIZE}M" --key-file key --scheme $scheme
+    for round in first second; do
+        expect 0 volume mount image mnt --key-file key
+        check "a file system" mounted mnt
+        cp -r "$root/tests" "mnt/$round"
+        expect 0 fio --name=files --directory=mnt --size=4M --bs=4k --rw=randwrite --fsync=32 \
+            --verify=crc32c --unlink=1
+        expect 0 volume unmount mnt
+        expect 0 volume check image --key-file key
+    done
+    expect 0 volume mount image mnt --key-file key --read-only
+    expect 0 diff --recursive "$root/tests" mnt/first
+    expect 0 diff --recursive "$root/tests" mnt/second
+    expect 0 volume unmount mnt
+done
+expect 0 volume create image --force --size "${SIZE}M" --key-file key
+
 section "the daemon is killed: unmount cleans up, and the next mount is sound"
 expect 0 volume mount image mnt --key-file key
 cp -r "$root/tests" mnt

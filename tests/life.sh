@@ -204,6 +204,17 @@ check "it tells what is forgotten" grep -q '^forgotten: the write in slot 20 of 
 expect 0 volume check image --key-file key --anchor anchor
 expect 2 volume check image --key-file key --new-anchor
 expect 2 volume check image --key-file key --accept-old-blocks
+# The same of sq: in the log, whose slot 20 is of its last writes.
+expect 0 volume create sq-image --scheme sq --size 1M --key-file key
+mv image detwo-image
+mv sq-image image
+fill_image 64 5
+flip $((196608 + 64 * 20 + 20)) 1
+expect 1 volume check image --key-file key --repair
+expect 1 volume check image --key-file key --repair --accept-old-blocks
+check "it tells what is forgotten" grep -q '^forgotten: the write in slot 20 of the level 0' out
+expect 0 volume check image --key-file key
+mv detwo-image image
 rm anchor
 expect 4 volume check image --key-file key --anchor anchor
 expect 0 volume check image --key-file key --anchor anchor --new-anchor

@@ -7,6 +7,7 @@ use tempfile::TempDir;
 use traceless::build::SchemeConfig;
 use traceless::rng::{Rng, Seeded};
 use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::scheme::sq;
 use traceless_volume::device::Device;
 use traceless_volume::error::Error;
 use traceless_volume::format::{AREAS_AT, Kdf, SUPERBLOCK_LEN, SUPERBLOCKS_AT, UserKey};
@@ -195,6 +196,48 @@ fn the_last_writes_of_a_closed_volume_may_be_forgotten_too() {
     let done = subject.repair(true).expect("repaired");
     assert_eq!(done.forgotten.len(), 1);
     assert!(subject.assert_sound(|_| true) <= 1);
+}
+
+#[test]
+fn an_entry_of_any_level_of_sq_may_be_forgotten() {
+    let geometry = sq::Geometry::with_shape(BLOCKS as u64, BLOCK_LEN, 4, 3, 3).expect("it works");
+    let scheme = SchemeConfig::Sq(geometry);
+    let subject = Subject::new(scheme, 700);
+    let whole = std::fs::read(&subject.path).expect("an image");
+    let anchored = std::fs::read(&subject.anchor).expect("an anchor");
+    for (name, at, _) in &scheme.areas()[..3] {
+        // The first one that matters.
+        let mut slot = 0;
+        loop {
+            subject.damage(at + Subject::entry(slot) + 20, 1);
+            if subject.open(true).is_err() {
+                break;
+            }
+            std::fs::write(&subject.path, &whole).expect("written");
+            std::fs::write(&subject.anchor, &anchored).expect("written");
+            slot += 1;
+        }
+        assert!(subject.repair(false).is_err(), "only if it is accepted");
+        let done = subject.repair(true).expect("repaired");
+        assert_eq!(done.forgotten.len(), 1);
+        assert_eq!((done.forgotten[0].area, done.forgotten[0].slot), (*name, slot as u64));
+        let zeros = vec![0; BLOCK_LEN];
+        let mut different = 0;
+        let volume = subject.open(true).expect("opened");
+        volume.verify(&mut |_, _| {}, &mut |place| panic!("{place}")).expect("verified");
+        for (block, past) in subject.history.iter().enumerate() {
+            let mut found = vec![1; BLOCK_LEN];
+            volume.read((block * BLOCK_LEN) as u64, &mut found).expect("read");
+            if Some(&found) != past.last() {
+                assert!(past.contains(&found) || found == zeros, "block {block}");
+                different += 1;
+            }
+        }
+        assert!(different <= 1, "{name}: {different}");
+        drop(volume);
+        std::fs::write(&subject.path, &whole).expect("written");
+        std::fs::write(&subject.anchor, &anchored).expect("written");
+    }
 }
 
 #[test]

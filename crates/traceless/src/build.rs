@@ -235,6 +235,10 @@ impl SchemeConfig {
                 let (opened, lost) = DetWo::salvage(geometry, parts, state, progress)?;
                 Ok((Box::new(opened), lost))
             }
+            Self::Sq(geometry) => {
+                let (opened, lost) = <Sq>::salvage(geometry, parts, state, progress)?;
+                Ok((Box::new(opened), lost))
+            }
             _ => Err(Error::NotSalvageable(self.name())),
         }
     }

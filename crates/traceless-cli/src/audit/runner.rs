@@ -221,6 +221,9 @@ impl Store for Halts {
     fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
         if self.has_halted() { Err(HALTED) } else { self.inner.read(extents, into) }
     }
+    fn prefetch(&self, extents: &[Extent]) {
+        self.inner.prefetch(extents);
+    }
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
         match self.count() {
             1.. => self.inner.write(extents, from),

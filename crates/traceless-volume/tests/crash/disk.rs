@@ -251,6 +251,8 @@ impl Store for Disk {
         assert!(rest.is_empty(), "extents and buffer agree");
         Ok(())
     }
+    // Everything is at hand.
+    fn prefetch(&self, _: &[Extent]) {}
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
         let mut inner = self.lock();
         let mut rest = from;
@@ -355,6 +357,9 @@ impl Store for Bent {
     }
     fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
         self.disk.read(extents, into)
+    }
+    fn prefetch(&self, extents: &[Extent]) {
+        self.disk.prefetch(extents);
     }
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
         if self.loses_write(extents) {

@@ -37,3 +37,26 @@ impl<T: Default> Pool<T> {
     #[cfg(not(feature = "std"))]
     fn give(&self, _: T) {}
 }
+
+/// One value that all readers of a scheme look at and change.
+#[derive(Default)]
+pub struct Shared<T> {
+    #[cfg(feature = "std")]
+    value: std::sync::Mutex<T>,
+    #[cfg(not(feature = "std"))]
+    _none: core::marker::PhantomData<fn() -> T>,
+}
+
+impl<T: Default> Shared<T> {
+    /// Runs `work`, which is short, while nobody else does.
+    #[cfg(feature = "std")]
+    pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        work(&mut self.value.lock().expect("nothing panics under this lock"))
+    }
+
+    // Without a lock nothing is remembered.
+    #[cfg(not(feature = "std"))]
+    pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        work(&mut T::default())
+    }
+}

@@ -112,18 +112,46 @@ impl Area {
         Ok(Slot(slot.0 / self.layout.stripe_slots * self.layout.stripe_slots))
     }
 
-    /// Reads the entries of `count` slots from `first` on, which do not wrap.
+    /// Reads the entries of `count` slots from `first` on. The area is a ring: they may wrap once.
     pub fn read_entries(&self, first: Slot, count: u64, into: &mut [u8]) -> Result {
-        assert!(first.0 + count <= self.slots(), "slots lie in their area");
-        let (mut slot, mut rest) = (first.0, into);
-        while slot < first.0 + count {
-            let n = self.layout.in_stripe(slot, first.0 + count - slot);
-            let (part, next) = rest.split_at_mut(n as usize * self.layout.entry_len);
+        let mut extents = Vec::new();
+        self.add_entries(first, count, &mut extents);
+        self.store.read(&extents, into)
+    }
+
+    /// Adds where the entries of `count` slots from `first` on lie. They may wrap once.
+    pub fn add_entries(&self, first: Slot, count: u64, extents: &mut Vec<Extent>) {
+        for (slot, n) in self.stripes(first, count) {
             let at = self.first + self.layout.entry_at(slot);
-            self.store.read(&[Extent::new(at, part.len())], part)?;
-            (slot, rest) = (slot + n, next);
+            push_extent(extents, Extent::new(at, n as usize * self.layout.entry_len));
         }
-        Ok(())
+    }
+
+    /// Adds where `count` slots from `first` on lie, with all that is between them. They may wrap
+    /// once.
+    pub fn add_stretch(&self, first: Slot, count: u64, extents: &mut Vec<Extent>) {
+        for (slot, n) in self.stripes(first, count) {
+            let whole_header = slot % self.layout.stripe_slots == 0;
+            let begin =
+                if whole_header { self.layout.header_at(slot) } else { self.layout.body_at(slot) };
+            let end = self.layout.body_at(slot + n - 1) + self.layout.body_len as u64;
+            push_extent(extents, Extent::new(self.first + begin, (end - begin) as usize));
+        }
+    }
+
+    /// The first slot, and the number, of those of `count` slots from `first` on that lie in each
+    /// stripe.
+    fn stripes(&self, first: Slot, count: u64) -> impl Iterator<Item = (u64, u64)> {
+        assert!(first.0 < self.slots() && count <= self.slots(), "slots lie in their area");
+        let layout = self.layout;
+        let (mut slot, mut left) = (first.0, count);
+        core::iter::from_fn(move || {
+            let n = layout.in_stripe(slot, left);
+            let stripe = (slot, n);
+            slot = (slot + n) % layout.slots;
+            left -= n;
+            (n > 0).then_some(stripe)
+        })
     }
 
     /// Sets every entry to zero.
@@ -157,6 +185,10 @@ impl Cursor {
         Ok(cursor)
     }
 }
+
+/// Pieces of a run that are told to the store before they are read, at least: a slot, with its
+/// entry, is two.
+const PIECES_MIN: usize = 3;
 
 /// Some slots of one or more areas of a store, gathered so that they are read, or written, in one
 /// round trip. Kept and cleared by its owner: nothing is allocated per request once it has grown.
@@ -222,32 +254,32 @@ impl Run {
     }
 
     fn add_entries(&mut self, area: &Area, first: Slot, count: u64, unit: usize) {
-        self.each_stripe(area, first, count, |run, slot, n| {
+        for (slot, n) in area.stripes(first, count) {
             let part = HeaderPart::around(&area.layout, slot, n, unit);
             let header_at = area.first + area.layout.header_at(slot) + part.from as u64;
-            push_extent(&mut run.extents, Extent::new(header_at, part.len));
-            run.add_slots(area, slot, n, part);
-        });
+            push_extent(&mut self.extents, Extent::new(header_at, part.len));
+            self.add_slots(area, slot, n, part);
+        }
     }
 
     /// Adds `count` slots from `first` on, to be written after those that `cursor` has seen. They
     /// may wrap once. Entries behind them in their stripe may become zero.
     pub fn add_write(&mut self, area: &Area, first: Slot, count: u64, cursor: &Cursor) {
-        self.each_stripe(area, first, count, |run, slot, n| {
+        for (slot, n) in area.stripes(first, count) {
             let layout = &area.layout;
             // A header is begun as a whole, so that nothing need be read to complete it; then only
             // the units that change are written.
             let unit =
                 if slot % layout.stripe_slots == 0 { layout.header_len() } else { area.unit };
             let part = HeaderPart::around(layout, slot, n, unit);
-            let at = run.len;
+            let at = self.len;
             let header_at = area.first + layout.header_at(slot) + part.from as u64;
-            push_extent(&mut run.extents, Extent::new(header_at, part.len));
-            run.add_slots(area, slot, n, part);
-            let bytes = &mut run.bytes[at..at + part.len];
+            push_extent(&mut self.extents, Extent::new(header_at, part.len));
+            self.add_slots(area, slot, n, part);
+            let bytes = &mut self.bytes[at..at + part.len];
             bytes[..part.skip].copy_from_slice(&cursor.header[part.from..part.from + part.skip]);
             bytes[part.skip..].fill(0);
-        });
+        }
     }
 
     /// Adds one slot, to be written anew in the middle of what is there: the other entries of its
@@ -265,7 +297,22 @@ impl Run {
         if self.len == 0 {
             return Ok(());
         }
+        self.prefetch_pieces(store);
         store.read(&self.extents, &mut self.bytes[..self.len])
+    }
+
+    /// Lets the store begin with all pieces at once, but for the longest: of that the kernel knows
+    /// whether it goes on, and reads ahead by itself, unless it finds it read already.
+    fn prefetch_pieces(&self, store: &dyn Store) {
+        // One is only worth it if there is another one to wait for.
+        if self.extents.len() < PIECES_MIN {
+            return;
+        }
+        let lens = self.extents.iter().map(|extent| extent.len);
+        let longest = lens.enumerate().max_by_key(|&(_, len)| len);
+        let (before, rest) = self.extents.split_at(longest.map_or(0, |(nth, _)| nth));
+        store.prefetch(before);
+        store.prefetch(&rest[1..]);
     }
 
     /// Writes everything gathered.
@@ -294,23 +341,6 @@ impl Run {
         let Gathered { header, part, .. } = self.slots[nth];
         cursor.header[part.from..part.from + part.len]
             .copy_from_slice(&self.bytes[header..header + part.len]);
-    }
-
-    fn each_stripe(
-        &mut self,
-        area: &Area,
-        first: Slot,
-        count: u64,
-        mut add: impl FnMut(&mut Self, u64, u64),
-    ) {
-        assert!(first.0 < area.slots() && count <= area.slots(), "slots lie in their area");
-        let (mut slot, mut left) = (first.0, count);
-        while left > 0 {
-            let n = area.layout.in_stripe(slot, left);
-            add(self, slot, n);
-            slot = (slot + n) % area.slots();
-            left -= n;
-        }
     }
 
     /// Room for a part of a header, and for `n` bodies behind it.

@@ -3,6 +3,8 @@
 use super::{ALIGN, AlignedBuf, Store};
 use crate::error::Result;
 use crate::types::Extent;
+use core::num::NonZeroU64;
+use rustix::fs::{Advice, fadvise};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -75,6 +77,22 @@ impl Store for FileStore {
         Ok(())
     }
 
+    fn prefetch(&self, extents: &[Extent]) {
+        // Past the page cache there is nowhere to keep what was read.
+        if self.caching == Caching::Direct {
+            return;
+        }
+        for extent in extents {
+            // What the kernel does not take as advice is read in its turn.
+            let _ = fadvise(
+                &self.file,
+                extent.at,
+                NonZeroU64::new(extent.len as u64),
+                Advice::WillNeed,
+            );
+        }
+    }
+
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
         let mut rest = from;
         for &extent in extents {
@@ -118,6 +136,7 @@ mod tests {
             store.write(&extents, &data).unwrap();
             let mut back = vec![0; data.len()];
             store.read(&extents, &mut back).unwrap();
+            store.prefetch(&extents);
             assert_eq!(back, data);
             store.sync().unwrap();
             assert!(store.read(&[Extent::new(65535, 2)], &mut [0; 2]).is_err());

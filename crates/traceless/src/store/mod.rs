@@ -44,6 +44,10 @@ pub trait Store: Send + Sync {
     /// Fills `into` with the extents back to back, or fails: never a short read.
     fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result;
 
+    /// Tells that these extents will be read soon, so that none of them need wait for another. It
+    /// changes nothing but times, and may do nothing.
+    fn prefetch(&self, _extents: &[Extent]) {}
+
     /// Writes `from`, which holds the extents back to back. After an error, or a crash before the
     /// next sync, any part of it may have been written.
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result;
@@ -53,6 +57,7 @@ pub trait Store: Send + Sync {
     fn sync(&self) -> Result;
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl<S: Store + ?Sized> Store for Arc<S> {
     fn len(&self) -> u64 {
         (**self).len()
@@ -65,6 +70,9 @@ impl<S: Store + ?Sized> Store for Arc<S> {
     }
     fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
         (**self).read(extents, into)
+    }
+    fn prefetch(&self, extents: &[Extent]) {
+        (**self).prefetch(extents);
     }
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
         (**self).write(extents, from)

@@ -50,6 +50,10 @@ impl<S: Store, W: Witness, C: Clock> Store for Watched<S, W, C> {
         self.see(Op::Read, extents);
         self.inner.read(extents, into)
     }
+    // No event: what is asked for is told when it is read.
+    fn prefetch(&self, extents: &[Extent]) {
+        self.inner.prefetch(extents);
+    }
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
         self.see(Op::Write, extents);
         self.inner.write(extents, from)
@@ -57,5 +61,32 @@ impl<S: Store, W: Witness, C: Clock> Store for Watched<S, W, C> {
     fn sync(&self) -> Result {
         self.see(Op::Sync, &[Extent::new(0, 0)]);
         self.inner.sync()
+    }
+}
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::*;
+    use crate::store::MemStore;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[derive(Default)]
+    struct Seen(AtomicUsize);
+
+    impl Witness for &Seen {
+        fn see(&self, _: Event) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn hints_are_no_events() {
+        let seen = Seen::default();
+        let store = Watched::new(MemStore::new(100), &seen);
+        let extents = [Extent::new(0, 10), Extent::new(50, 10)];
+        store.prefetch(&extents);
+        assert_eq!(seen.0.load(Ordering::Relaxed), 0);
+        store.read(&extents, &mut [0; 20]).unwrap();
+        assert_eq!(seen.0.load(Ordering::Relaxed), 2);
     }
 }

@@ -42,6 +42,9 @@ impl<S: Store> Store for Faulty<S> {
     fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
         if self.count() > 0 { self.inner.read(extents, into) } else { Err(FAILED) }
     }
+    fn prefetch(&self, extents: &[Extent]) {
+        self.inner.prefetch(extents);
+    }
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
         match self.count() {
             1.. => self.inner.write(extents, from),

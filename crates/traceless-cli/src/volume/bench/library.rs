@@ -95,7 +95,8 @@ impl Bed {
     }
 }
 
-fn parts(store: Arc<dyn Store>, vault: &MemVault, key: &Secret) -> Parts {
+/// What a scheme is made with.
+pub fn parts(store: Arc<dyn Store>, vault: &MemVault, key: &Secret) -> Parts {
     Parts {
         store,
         first: 0,

@@ -201,7 +201,9 @@ impl<T: Ties> Sq<T> {
     pub(super) fn note_slots(&mut self, level: usize, first: u64, addresses: &[u64]) {
         let place = &mut self.levels[level - 1];
         for (slot, &address) in (first..).zip(addresses) {
-            place.push(slot / place.generation_len, address);
+            let generation = slot / place.generation_len;
+            let address = if place.is_lost(slot) { place.stand_in(generation) } else { address };
+            place.push(generation, address);
         }
     }
 

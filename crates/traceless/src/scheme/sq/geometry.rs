@@ -1,6 +1,7 @@
 //! Sizes of everything that a `Sq` keeps on its store, from a handful of parameters.
 
 use super::index::INDEXED_MAX;
+use super::known::CHUNKS_PER_GENERATION;
 use super::level::CHUNK;
 use super::recent::CACHED_MAX;
 use super::schedule::Schedule;
@@ -279,6 +280,12 @@ impl Geometry {
         self.addresses() as f64 / (self.pass() as f64 * f64::from(self.bucket))
     }
 
+    /// Generations of a level that are there at once, at most: those that are merged, those that
+    /// come after them, and what an amortized one gets before they are forgotten.
+    pub(super) fn generations(&self) -> u64 {
+        2 * u64::from(self.fanout) + 2
+    }
+
     /// Buckets that may have been delivered, to each level, since the last sync.
     pub(super) fn slack_buckets(&self) -> u64 {
         self.unsynced_max.div_ceil(u64::from(self.bucket)) + 2
@@ -389,15 +396,20 @@ impl Geometry {
     }
 
     /// Bytes of memory that its buffers take when it is open, at most: contents of the log that are
-    /// not merged yet, a stripe of each generation that is merged, and what is written and read in
-    /// one trip.
+    /// not merged yet, a stripe of each generation that is merged, chunks of addresses that readers
+    /// remember, and what is written and read in one trip.
     pub fn buffer_memory(&self) -> u64 {
         let (fanout, bucket) = (u64::from(self.fanout), u64::from(self.bucket));
         let slot = (self.block_len + log::ENTRY_LEN) as u64;
         let log = ((fanout + 2) * bucket).min(CACHED_MAX as u64) * self.block_len as u64;
         // A merge that is about to begin has the first of each as well.
         let runs = u64::from(self.levels) * fanout * CHUNK * slot;
-        log + runs + 4 * SLOTS_PER_TRIP * slot
+        let between = u64::from(self.levels) - 1;
+        let chunks = match self.map {
+            MapPlace::Memory => 0,
+            MapPlace::Disk => between * self.generations() * CHUNKS_PER_GENERATION * CHUNK * 16,
+        };
+        log + runs + chunks + 4 * SLOTS_PER_TRIP * slot
     }
 
     /// Writes after which every level has got something.

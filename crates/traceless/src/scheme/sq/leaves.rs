@@ -3,7 +3,6 @@
 
 use super::Ties;
 use super::geometry::TIME_LEN;
-use super::read::ChunkCache;
 use super::{Sq, geometry::MapPlace};
 use crate::error::Result;
 use alloc::collections::BTreeMap;
@@ -39,7 +38,7 @@ impl Leaves {
         self.kept.get_mut(&leaf).map(|kept| kept.used = used).is_some()
     }
 
-    fn insert(&mut self, leaf: u64, contents: Vec<u8>) {
+    pub fn insert(&mut self, leaf: u64, contents: Vec<u8>) {
         while self.kept.len() >= LEAVES_KEPT {
             let clean = self.kept.iter().filter(|(_, kept)| !kept.dirty);
             let Some((&oldest, _)) = clean.min_by_key(|(_, kept)| kept.used) else { break };
@@ -76,35 +75,6 @@ impl Leaves {
     }
 }
 
-/// A leaf that a reader has before it.
-#[derive(Default)]
-pub(super) struct LeafView {
-    contents: Vec<u8>,
-    shown: Option<(u64, Option<u64>)>,
-}
-
-impl LeafView {
-    pub fn shows(&self, leaf: u64, time: Option<u64>) -> bool {
-        self.shown == Some((leaf, time))
-    }
-
-    /// Where the next leaf is to be read into.
-    pub fn begin(&mut self, block_len: usize) -> &mut [u8] {
-        self.shown = None;
-        self.contents.resize(block_len, 0);
-        &mut self.contents
-    }
-
-    /// It was read. It is shown again only if it is `lasting`.
-    pub fn end(&mut self, leaf: u64, time: Option<u64>, lasting: bool) {
-        self.shown = lasting.then_some((leaf, time));
-    }
-
-    pub fn contents(&self) -> &[u8] {
-        &self.contents
-    }
-}
-
 /// The flush that carried block number `nth` of a leaf: one more stands there, and 0 for none.
 pub(super) fn time_at(leaf: &[u8], nth: usize) -> Option<u64> {
     let at = nth * TIME_LEN;
@@ -126,7 +96,7 @@ impl<T: Ties> Sq<T> {
         }
         let mut contents = vec![0; self.geometry.block_len];
         let time = self.times.get(leaf as usize, self.now());
-        self.read_leaf(leaf, time, &mut ChunkCache::default(), &mut contents)?;
+        self.read_leaf(leaf, time, &mut contents)?;
         self.leaves.insert(leaf, contents);
         Ok(())
     }

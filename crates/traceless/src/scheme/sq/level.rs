@@ -8,7 +8,7 @@ use crate::error::{Error, Place, Result};
 use crate::scheme::log;
 use crate::store::{Area, Cursor};
 use crate::types::Slot;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -30,6 +30,8 @@ pub(super) struct Level {
     /// Number of the oldest generation that is kept track of.
     oldest: u64,
     generations: VecDeque<Generation>,
+    /// Slots whose entries are damaged and were accepted as lost.
+    lost: BTreeSet<u64>,
 }
 
 /// What is known in memory of a generation's addresses.
@@ -87,6 +89,7 @@ impl Level {
             all_in_memory: geometry.map == MapPlace::Memory,
             oldest: 0,
             generations: VecDeque::new(),
+            lost: BTreeSet::new(),
         }
     }
 
@@ -115,11 +118,31 @@ impl Level {
         self.generations[(generation - self.oldest) as usize].push(address);
     }
 
+    /// Accepts that nobody knows what slot number `slot` holds.
+    pub fn note_lost(&mut self, slot: u64) {
+        self.lost.insert(slot);
+    }
+
+    pub fn is_lost(&self, slot: u64) -> bool {
+        self.lost.contains(&slot)
+    }
+
+    /// What stands for the address of a lost slot, the next one of `generation`: it holds its place
+    /// in the order, and nobody may take it for a block's.
+    pub fn stand_in(&self, generation: u64) -> u64 {
+        let newest = self.generation(generation).and_then(Generation::newest);
+        // Behind the largest address of all there were dummies only.
+        Some(newest.map_or(0, |newest| newest + 1))
+            .filter(|&a| a < self.universe)
+            .unwrap_or(log::DUMMY)
+    }
+
     pub fn forget_before(&mut self, oldest: u64) {
         while self.oldest < oldest && !self.generations.is_empty() {
             self.generations.pop_front();
             self.oldest += 1;
         }
+        self.lost = self.lost.split_off(&(self.oldest * self.generation_len));
     }
 
     /// A generation that is kept track of. None if it has not begun.
@@ -147,18 +170,23 @@ impl Level {
     ) -> Result {
         let entry_len = self.area.layout().entry_len;
         let mut entries = vec![0; count as usize * entry_len];
-        let at = self.slot(first);
-        let until_end = (self.area.slots() - at.0).min(count);
-        let (head, tail) = entries.split_at_mut(until_end as usize * entry_len);
-        self.area.read_entries(at, until_end, head)?;
-        self.area.read_entries(Slot(0), count - until_end, tail)?;
+        self.area.read_entries(self.slot(first), count, &mut entries)?;
         out.clear();
-        out.extend(
-            (first..)
-                .zip(entries.chunks_exact(entry_len))
-                .map(|(slot, entry)| self.open_entry((keys, schedule), slot, entry)),
-        );
+        out.extend(self.open_entries((keys, schedule), first, &entries));
         Ok(())
+    }
+
+    /// The addresses in the entries of slots from number `first` on; none where one is damaged.
+    pub fn open_entries<'a>(
+        &'a self,
+        (keys, schedule): (&'a KeyRing, &'a Schedule),
+        first: u64,
+        entries: &'a [u8],
+    ) -> impl Iterator<Item = Option<u64>> + 'a {
+        let entries = entries.chunks_exact(self.area.layout().entry_len);
+        (first..)
+            .zip(entries)
+            .map(move |(slot, entry)| self.open_entry((keys, schedule), slot, entry))
     }
 
     /// The address that stands in the entry of slot number `slot`; none if it is damaged.

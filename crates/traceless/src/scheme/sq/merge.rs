@@ -139,11 +139,16 @@ impl Source {
             addresses: Vec::new(),
         };
         match place.generation(generation).expect("sources are complete") {
-            Generation::Index(index) => Ok(Self::Indexed { run, at: index.seek(from) }),
+            Generation::Index(index) => {
+                let mut source = Self::Indexed { run, at: index.seek(from) };
+                source.pass_over_lost(sq)?;
+                Ok(source)
+            }
             Generation::Fences { first, .. } => {
                 let chunk = first.seek(from).rank.saturating_sub(1);
                 run.fetch(sq, chunk)?;
                 let mut source = Self::Fenced { run, next: chunk * CHUNK };
+                source.pass_over_lost(sq)?;
                 while source.address(sq).is_some_and(|address| address < from) {
                     source.advance(sq)?;
                 }
@@ -179,6 +184,28 @@ impl Source {
     }
 
     fn advance<T: Ties>(&mut self, sq: &Sq<T>) -> Result {
+        self.step(sq)?;
+        self.pass_over_lost(sq)
+    }
+
+    /// Moves on behind slots of which nobody knows what they hold.
+    fn pass_over_lost<T: Ties>(&mut self, sq: &Sq<T>) -> Result {
+        while self.address(sq).is_some() && self.is_lost(sq) {
+            self.step(sq)?;
+        }
+        Ok(())
+    }
+
+    fn is_lost<T: Ties>(&self, sq: &Sq<T>) -> bool {
+        let (run, nth) = match self {
+            Self::Bucket(..) => return false,
+            Self::Indexed { run, at } => (run, at.rank),
+            Self::Fenced { run, next } => (run, *next),
+        };
+        sq.levels[run.level - 1].is_lost(run.generation * run.len + nth)
+    }
+
+    fn step<T: Ties>(&mut self, sq: &Sq<T>) -> Result {
         match self {
             Self::Bucket(_, at) => *at += 1,
             Self::Indexed { run, at } => {
@@ -224,10 +251,16 @@ impl GenerationRun {
         self.addresses.clear();
         for i in 0..self.fetched.slots() {
             let (entry, _) = self.fetched.slot(i);
-            let address = level.open_entry((&sq.keys, &sq.schedule), first + i as u64, entry);
-            // Without its address the order of everything behind it would be another one, and what
-            // is written might differ from what was written under the same keys before a crash.
-            let address = address.ok_or_else(|| level.tampered(first + i as u64, None))?;
+            let slot = first + i as u64;
+            let address = match level.open_entry((&sq.keys, &sq.schedule), slot, entry) {
+                Some(address) => address,
+                // Not a dummy, which would be the end. It is passed over.
+                None if level.is_lost(slot) => 0,
+                // Without its address the order of everything behind it would be another one, and
+                // what is written might differ from what was written under the same keys before a
+                // crash.
+                None => return Err(level.tampered(slot, None)),
+            };
             self.addresses.push(address);
         }
         Ok(())

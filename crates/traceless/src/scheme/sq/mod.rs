@@ -22,12 +22,14 @@ mod flush;
 mod geometry;
 mod index;
 mod keys;
+mod known;
 mod leaves;
 mod level;
 mod merge;
 mod read;
 mod recent;
 mod recover;
+mod salvage;
 mod schedule;
 mod search;
 mod times;
@@ -44,7 +46,6 @@ use crate::scheme::Parts;
 pub use crate::scheme::detwo::BLOCKS_MAX;
 use crate::scheme::lifecycle::Lifecycle;
 use crate::scheme::openings::{KEY_BYTES_MAX, State, dummies_to_retire};
-use crate::scheme::pool::Pool;
 use crate::store::{Area, Cursor, Store};
 use crate::types::{Addr, Slot};
 use alloc::sync::Arc;
@@ -54,8 +55,9 @@ use leaves::Leaves;
 use level::{Generation, Level};
 use merge::{Merge, Source};
 pub use merge::{NewestWins, Ties};
-use read::ReadScratch;
+use read::Readers;
 use recent::Recent;
+use salvage::Damage;
 use schedule::Schedule;
 use times::Times;
 use write::WriteScratch;
@@ -86,7 +88,7 @@ pub struct Sq<T = NewestWins> {
     flushes: u64,
     life: Lifecycle,
     key_bytes_max: u64,
-    readers: Pool<ReadScratch>,
+    readers: Readers,
     writer: WriteScratch,
 }
 
@@ -123,7 +125,7 @@ impl<T: Ties> Sq<T> {
         state.at_least = state.at_least.max(parts.expect_writes * geometry.slots_per_write());
         let read_only = parts.read_only;
         let mut opened = Self::assemble(geometry, parts, &state)?;
-        opened.recover(&state, progress)?;
+        opened.recover(&state, Damage::Refused, progress)?;
         if !read_only {
             opened.begin_opening()?;
             opened.retire_old_openings()?;
@@ -190,7 +192,7 @@ impl<T: Ties> Sq<T> {
             flushes: 0,
             life: Lifecycle::new(parts.read_only, parts.vault, parts.rng),
             key_bytes_max: KEY_BYTES_MAX,
-            readers: Pool::default(),
+            readers: Readers::default(),
             writer: WriteScratch::default(),
         })
     }

@@ -1,14 +1,17 @@
 //! Reading: locate each block, fetch neighbours together, open what came.
 
 use super::Ties;
-use super::leaves::LeafView;
+use super::known::{CHUNKS_PER_GENERATION, Chunk, ChunkId, ChunkPlace, Known};
 use super::level::{CHUNK, Generation};
 use super::{Location, MapPlace, Sq};
 use crate::error::{Error, Place, Result};
+use crate::scheme::pool::Pool;
 use crate::scheme::trips::{trips, verify_all};
 use crate::seal::Sealer;
 use crate::store::Run;
-use crate::types::Addr;
+use crate::types::{Addr, Extent};
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -16,50 +19,48 @@ use alloc::vec::Vec;
 /// and thrown away: cheaper than another request.
 const READ_THROUGH: u64 = 8;
 
-/// Chunks of addresses that a reader remembers, with the maps on the disk.
-const CHUNKS_REMEMBERED: usize = 128;
+/// Blocks of a request, at least, for what comes behind it to be fetched ahead. With smaller ones
+/// the kernel does as well.
+const AHEAD_MIN: usize = 8;
+
+/// The readers' buffers, and what they know.
+#[derive(Default)]
+pub(super) struct Readers {
+    scratch: Pool<ReadScratch>,
+    known: Known,
+}
 
 /// Buffers of one reader.
 #[derive(Default)]
-pub(super) struct ReadScratch {
+struct ReadScratch {
     run: Run,
     times: Vec<Option<u64>>,
+    sought: Vec<Sought>,
     found: Vec<Location>,
     /// Numbers of the blocks to be fetched, as they lie on the store; and the slot of the run that
     /// each is in.
     order: Vec<u32>,
     fetched: Vec<u32>,
-    chunks: ChunkCache,
-    leaf: LeafView,
+    chunks: Chunks,
+    /// Where what will be wanted next lies.
+    ahead: Vec<Extent>,
 }
 
-/// Addresses of chunks that were read lately, found by level and the number of their first slot.
-#[derive(Default)]
-pub(super) struct ChunkCache {
-    slots: Vec<Option<CachedChunk>>,
-}
+/// The chunks that a trip needs.
+pub(super) type Chunks = BTreeMap<ChunkId, Chunk>;
 
-struct CachedChunk {
-    level: usize,
-    first: u64,
-    addresses: Vec<Option<u64>>,
-}
-
-impl ChunkCache {
-    fn entry(&mut self, level: usize, first: u64) -> &mut Option<CachedChunk> {
-        if self.slots.is_empty() {
-            self.slots.resize_with(CHUNKS_REMEMBERED, || None);
-        }
-        // Generations of a level differ in the high part of the slot's number, chunks in the low.
-        let mixed = (first / CHUNK).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ level as u64;
-        &mut self.slots[(mixed >> 32) as usize % CHUNKS_REMEMBERED]
-    }
+/// How far a block is known from what is in memory.
+enum Sought {
+    /// There it is.
+    Found(Location),
+    /// In this chunk, if anywhere, of a generation that holds it.
+    In(ChunkId),
 }
 
 impl<T: Ties> Sq<T> {
     pub(super) fn read_blocks(&self, addrs: &[Addr], into: &mut [u8]) -> Result {
         let len = self.geometry.block_len;
-        self.readers.with(|scratch| {
+        self.readers.scratch.with(|scratch| {
             trips(addrs, into, len)
                 .try_for_each(|(addrs, into)| self.read_trip(addrs, into, scratch))
         })
@@ -73,23 +74,35 @@ impl<T: Ties> Sq<T> {
                 let times = addrs.iter().map(|a| self.times.get(a.0 as usize, now));
                 scratch.times.extend(times);
             }
-            MapPlace::Disk => {
-                for addr in addrs {
-                    let time = self.time_on_disk(addr.0, scratch)?;
-                    scratch.times.push(time);
-                }
-            }
+            MapPlace::Disk => self.times_on_disk(addrs, &mut scratch.times)?,
         }
-        scratch.found.clear();
-        for (addr, &time) in addrs.iter().zip(&scratch.times) {
-            scratch.found.push(self.locate(addr.0, time, &mut scratch.chunks)?);
-        }
+        self.locate_all(addrs, scratch)?;
         self.fetch_found(addrs, into, scratch)
+    }
+
+    /// Locates every block of a trip, with one request for all chunks that are needed for it.
+    fn locate_all(&self, addrs: &[Addr], scratch: &mut ReadScratch) -> Result {
+        let ReadScratch { times, sought, found, chunks, .. } = scratch;
+        sought.clear();
+        found.clear();
+        chunks.clear();
+        for (addr, &time) in addrs.iter().zip(&*times) {
+            sought.push(self.seek(addr.0, time)?);
+        }
+        let needed = sought.iter().filter_map(|sought| match sought {
+            Sought::In(chunk) => Some(*chunk),
+            Sought::Found(_) => None,
+        });
+        self.fetch_chunks(needed, chunks)?;
+        for (addr, sought) in addrs.iter().zip(&*sought) {
+            found.push(self.find(addr.0, sought, chunks)?);
+        }
+        Ok(())
     }
 
     /// Reads the blocks at `scratch.found`, in the order in which they lie on the store.
     fn fetch_found(&self, addrs: &[Addr], into: &mut [u8], scratch: &mut ReadScratch) -> Result {
-        let ReadScratch { run, found, order, fetched, .. } = scratch;
+        let ReadScratch { run, found, order, fetched, ahead, .. } = scratch;
         let len = self.geometry.block_len;
         order.clear();
         for (i, (location, into)) in found.iter().zip(into.chunks_exact_mut(len)).enumerate() {
@@ -105,6 +118,8 @@ impl<T: Ties> Sq<T> {
         order.sort_unstable_by_key(|&i| found[i as usize]);
         run.clear();
         fetched.clear();
+        ahead.clear();
+        let requests_ahead = self.requests_ahead(addrs);
         let mut rest = &order[..];
         while let [first, more @ ..] = rest {
             let from = found[*first as usize];
@@ -117,9 +132,13 @@ impl<T: Ties> Sq<T> {
                 (members, last) = (members + 1, distance);
             }
             self.add_location(from, last + 1, run);
+            if let Some(requests) = requests_ahead {
+                self.add_ahead(from, last + 1, requests, ahead);
+            }
             rest = &rest[members..];
         }
         run.read(&*self.store)?;
+        self.store.prefetch(ahead);
         for (&nth, &i) in fetched.iter().zip(&*order) {
             let (entry, sealed) = run.slot(nth as usize);
             let into = &mut into[i as usize * len..][..len];
@@ -128,15 +147,19 @@ impl<T: Ties> Sq<T> {
         Ok(())
     }
 
+    /// As how many requests more, like this one, what comes behind it is to be fetched ahead.
+    fn requests_ahead(&self, addrs: &[Addr]) -> Option<u64> {
+        match addrs {
+            [first, .., last] if addrs.len() >= AHEAD_MIN && first.0 < last.0 => {
+                self.readers.known.requests_ahead(&(first.0..last.0 + 1))
+            }
+            _ => None,
+        }
+    }
+
     /// Reads the newest copy of one block of the ORAM, which flush `time` carried.
-    pub(super) fn read_one(
-        &self,
-        address: u64,
-        time: Option<u64>,
-        chunks: &mut ChunkCache,
-        into: &mut [u8],
-    ) -> Result {
-        let location = self.locate(address, time, chunks)?;
+    pub(super) fn read_one(&self, address: u64, time: Option<u64>, into: &mut [u8]) -> Result {
+        let location = self.locate(address, time, &mut Chunks::new())?;
         if location == Location::Nowhere {
             into.fill(0);
             return Ok(());
@@ -165,33 +188,36 @@ impl<T: Ties> Sq<T> {
         &self,
         address: u64,
         time: Option<u64>,
-        chunks: &mut ChunkCache,
+        chunks: &mut Chunks,
     ) -> Result<Location> {
+        let sought = self.seek(address, time)?;
+        if let Sought::In(chunk) = sought {
+            self.fetch_chunks([chunk].into_iter(), chunks)?;
+        }
+        self.find(address, &sought, chunks)
+    }
+
+    /// As [`Sq::locate`], as far as that takes no reading.
+    fn seek(&self, address: u64, time: Option<u64>) -> Result<Sought> {
         let refreshed = self.schedule.refreshed(self.flushes);
         if let Some(time) = time
             && self.schedule.refresh_of(time, address) >= refreshed
         {
             let found = self.schedule.locate(time, self.flushes);
             let (level, generation) = found.expect("not refreshed, so in a level");
-            return self.locate_in(level, generation, address, chunks);
+            return self.seek_in(level, generation, address);
         }
         let n = self.geometry.addresses();
-        Ok(match refreshed - 1 - (refreshed - 1 - address) % n {
+        Ok(Sought::Found(match refreshed - 1 - (refreshed - 1 - address) % n {
             r if r < n => Location::Nowhere,
             r => Location::Main(r),
-        })
+        }))
     }
 
-    fn locate_in(
-        &self,
-        level: usize,
-        generation: u64,
-        address: u64,
-        chunks: &mut ChunkCache,
-    ) -> Result<Location> {
+    fn seek_in(&self, level: usize, generation: u64, address: u64) -> Result<Sought> {
         if level == 0 {
-            let found = self.recent.find(generation, address);
-            return found.map(Location::Log).ok_or_else(|| {
+            let found = self.recent.find(generation, address).map(Location::Log);
+            return found.map(Sought::Found).ok_or_else(|| {
                 let slot = self.log_slot(generation * self.bucket()).0;
                 let block = self.is_users(address).then_some(address);
                 Error::Tampered { place: Place { area: self.log.name(), slot, block } }
@@ -199,60 +225,117 @@ impl<T: Ties> Sq<T> {
         }
         let place = &self.levels[level - 1];
         let begin = generation * place.generation_len;
-        let found = match self.generation(level, generation) {
-            Generation::Index(index) => index.find(address),
+        match self.generation(level, generation) {
+            Generation::Index(index) => match index.find(address) {
+                Some(at) => Ok(Sought::Found(Location::Level(level, begin + at))),
+                None => Err(place.tampered(begin, self.is_users(address).then_some(address))),
+            },
             Generation::Fences { first, .. } => {
                 let chunk = first.seek(address + 1).rank.saturating_sub(1);
-                let within = self.find_in_chunk(level, begin + chunk * CHUNK, address, chunks)?;
-                within.map(|at| chunk * CHUNK + at)
+                Ok(Sought::In((level, begin + chunk * CHUNK)))
             }
+        }
+    }
+
+    /// Where `address` is, with the chunks at hand.
+    fn find(&self, address: u64, sought: &Sought, chunks: &Chunks) -> Result<Location> {
+        let id @ (level, first) = match sought {
+            Sought::Found(location) => return Ok(*location),
+            Sought::In(chunk) => *chunk,
         };
-        match found {
-            Some(at) => Ok(Location::Level(level, begin + at)),
-            None => Err(place.tampered(begin, self.is_users(address).then_some(address))),
-        }
+        let chunk = &chunks[&id];
+        // Among damaged entries those that are not need not be in order.
+        let at = match chunk.binary_search(&Some(address)) {
+            Ok(at) => Some(at),
+            Err(_) => chunk.iter().position(|&found| found == Some(address)),
+        };
+        at.map(|at| Location::Level(level, first + at as u64)).ok_or_else(|| {
+            let block = self.is_users(address).then_some(address);
+            self.levels[level - 1].tampered(first, block)
+        })
     }
 
-    /// The place of `address` in the chunk that begins with slot number `first`.
-    fn find_in_chunk(
-        &self,
-        level: usize,
-        first: u64,
-        address: u64,
-        chunks: &mut ChunkCache,
-    ) -> Result<Option<u64>> {
-        let place = &self.levels[level - 1];
-        let cached = chunks.entry(level, first);
-        if !cached.as_ref().is_some_and(|c| c.level == level && c.first == first) {
+    /// Adds those of the chunks `needed` that are not there yet to `chunks`.
+    fn fetch_chunks(&self, needed: impl Iterator<Item = ChunkId>, chunks: &mut Chunks) -> Result {
+        let mut missing = Vec::new();
+        for id in needed {
+            if chunks.contains_key(&id) || missing.contains(&id) {
+                continue;
+            }
+            match self.readers.known.chunk(self.chunk_place(id), id) {
+                Some(chunk) => _ = chunks.insert(id, chunk),
+                None => missing.push(id),
+            }
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        missing.sort_unstable();
+        let (mut extents, mut lens) = (Vec::new(), Vec::new());
+        for &(level, first) in &missing {
+            let place = &self.levels[level - 1];
             let count = CHUNK.min(place.generation_len - first % place.generation_len);
-            let mut addresses = vec![];
-            place.read_addresses((&self.keys, &self.schedule), first, count, &mut addresses)?;
-            *cached = Some(CachedChunk { level, first, addresses });
+            place.area.add_entries(place.slot(first), count, &mut extents);
+            lens.push(count as usize * place.area.layout().entry_len);
         }
-        let chunk = cached.as_ref().expect("just read");
-        if chunk.addresses.contains(&None) {
-            // Not remembered: it may be mended.
-            let addresses = cached.take().expect("just read").addresses;
-            let at = addresses.iter().position(|&a| a == Some(address));
-            return Ok(at.map(|at| at as u64));
+        let mut entries = vec![0; lens.iter().sum()];
+        self.store.prefetch(&extents);
+        self.store.read(&extents, &mut entries)?;
+        let mut rest = &entries[..];
+        for (id, len) in missing.into_iter().zip(lens) {
+            let (entries, next) = rest.split_at(len);
+            rest = next;
+            let (level, first) = id;
+            let context = (&self.keys, &self.schedule);
+            let chunk: Chunk =
+                self.levels[level - 1].open_entries(context, first, entries).collect();
+            self.readers.known.remember_chunk(self.chunk_place(id), id, &chunk);
+            chunks.insert(id, chunk);
         }
-        Ok(chunk.addresses.binary_search(&Some(address)).ok().map(|at| at as u64))
+        Ok(())
     }
 
-    fn time_on_disk(&self, address: u64, scratch: &mut ReadScratch) -> Result<Option<u64>> {
-        let (leaf, nth) = self.leaf_of(address);
-        if let Some(contents) = self.leaves.get(leaf) {
-            return Ok(super::leaves::time_at(contents, nth));
+    fn chunk_place(&self, (level, first): ChunkId) -> ChunkPlace {
+        let len = self.levels[level - 1].generation_len;
+        ChunkPlace {
+            level,
+            generation: first / len % self.geometry.generations(),
+            nth: first % len / CHUNK % CHUNKS_PER_GENERATION,
         }
+    }
+
+    /// The flushes that carried `addrs`, read from their leaves.
+    fn times_on_disk(&self, addrs: &[Addr], times: &mut Vec<Option<u64>>) -> Result {
+        let mut shown: Option<(u64, Arc<[u8]>)> = None;
+        for addr in addrs {
+            let (leaf, nth) = self.leaf_of(addr.0);
+            if let Some(contents) = self.leaves.get(leaf) {
+                times.push(super::leaves::time_at(contents, nth));
+                continue;
+            }
+            let contents = match shown.take() {
+                Some((number, contents)) if number == leaf => contents,
+                _ => self.leaf_on_disk(leaf)?,
+            };
+            times.push(super::leaves::time_at(&contents, nth));
+            shown = Some((leaf, contents));
+        }
+        Ok(())
+    }
+
+    fn leaf_on_disk(&self, leaf: u64) -> Result<Arc<[u8]>> {
         let time = self.times.get(leaf as usize, self.now());
-        if !scratch.leaf.shows(leaf, time) {
-            let contents = scratch.leaf.begin(self.geometry.block_len);
-            self.read_leaf(leaf, time, &mut scratch.chunks, contents)?;
-            // In the flush that is under way a leaf may be written again at the same time.
-            let lasting = time.is_none_or(|time| time < self.flushes);
-            scratch.leaf.end(leaf, time, lasting);
+        if let Some(contents) = self.readers.known.leaf(leaf, time) {
+            return Ok(contents);
         }
-        Ok(super::leaves::time_at(scratch.leaf.contents(), nth))
+        let mut contents = vec![0; self.geometry.block_len];
+        self.read_leaf(leaf, time, &mut contents)?;
+        let contents = Arc::from(contents);
+        // In the flush that is under way a leaf may be written again at the same time.
+        if time.is_none_or(|time| time < self.flushes) {
+            self.readers.known.remember_leaf(leaf, time, &contents);
+        }
+        Ok(contents)
     }
 
     /// Whether an address is one of the user's, and not of the map.
@@ -269,6 +352,28 @@ impl<T: Ties> Sq<T> {
                 run.add(&level.area, level.slot(slot), count);
             }
             Location::Main(r) => run.add(&self.main, self.main_slot(r), count),
+        }
+    }
+
+    /// Adds where as many `requests` more find what comes behind a stretch of `count` slots.
+    fn add_ahead(&self, first: Location, count: u64, requests: u64, ahead: &mut Vec<Extent>) {
+        match first {
+            // The log is in the order of writes.
+            Location::Nowhere | Location::Log(_) => {}
+            Location::Level(level, slot) => {
+                let level = &self.levels[level - 1];
+                let next = slot + count;
+                // A stretch may go on from the end of one generation to the next.
+                let end = next.next_multiple_of(level.generation_len);
+                level.area.add_stretch(level.slot(next), (count * requests).min(end - next), ahead);
+            }
+            Location::Main(r) => {
+                let next = r + count;
+                let end = next.next_multiple_of(self.geometry.addresses());
+                let end = end.min(self.schedule.refreshed(self.flushes));
+                let slots = (count * requests).min(end - next);
+                self.main.add_stretch(self.main_slot(next), slots, ahead);
+            }
         }
     }
 
@@ -345,11 +450,12 @@ impl<T: Ties> Sq<T> {
         damaged: &mut dyn FnMut(Place),
     ) -> Result {
         let (n, all) = (self.geometry.blocks, self.geometry.addresses());
-        let mut chunks = ChunkCache::default();
+        // What is remembered would hide what has become of it.
+        self.readers.known.forget();
         let mut block = vec![0; self.geometry.block_len];
         for leaf in 0..self.geometry.leaves() {
             let time = self.times.get(leaf as usize, self.now());
-            match self.read_one(n + leaf, time, &mut chunks, &mut block) {
+            match self.read_one(n + leaf, time, &mut block) {
                 Err(Error::Tampered { place }) => damaged(place),
                 other => other?,
             }

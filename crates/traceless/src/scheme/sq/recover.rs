@@ -8,8 +8,9 @@
 use super::Sq;
 use super::Ties;
 use super::keys::level_version;
+use super::salvage::{Damage, Lost};
 use super::write::SLOTS_PER_TRIP;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Result};
 use crate::oram::BlockOram;
 use crate::scheme::log::{DUMMY, STRIPE, entry_count, entry_synced};
 use crate::scheme::openings::State;
@@ -23,21 +24,33 @@ use alloc::vec::Vec;
 const TAIL_SLOTS: u64 = 64;
 
 impl<T: Ties> Sq<T> {
-    pub(super) fn recover(&mut self, state: &State, progress: &mut dyn FnMut(u64, u64)) -> Result {
+    /// Tells the damaged entries that were accepted.
+    pub(super) fn recover(
+        &mut self,
+        state: &State,
+        damage: Damage,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Lost> {
         let (newest, synced) = self.find_newest()?;
-        // A write is all of its slots, or none.
-        let count = self.find_count(newest)?;
-        self.count = count - count % self.geometry.slots_per_write();
         let expected = state.at_least.max(synced);
+        let must = if damage == Damage::Accepted { expected } else { 0 };
+        // A write is all of its slots, or none.
+        let count = self.find_count(newest, must)?;
+        self.count = count - count % self.geometry.slots_per_write();
         if self.count < expected {
             return Err(Error::RolledBack { expected, found: self.count });
         }
+        let lost = if damage == Damage::Accepted {
+            self.accept_damage()?
+        } else {
+            self.refuse_lost_tail(self.count / self.bucket())?;
+            Lost::default()
+        };
         let flushes = self.count / self.bucket();
         let late = self.count.saturating_sub(self.geometry.unsynced_max) / self.bucket();
-        self.refuse_lost_tail(flushes)?;
         self.flushes = late;
         self.rebuild_levels(progress)?;
-        self.rebuild_log()?;
+        self.rebuild_log(&lost)?;
         for flush in late..flushes {
             if !self.redo_flush(flush)? {
                 // For reading only: reads go by what was there before.
@@ -47,7 +60,8 @@ impl<T: Ties> Sq<T> {
         // What was found may still be in a cache only.
         self.sync_shared()?;
         self.rebuild_dirty_leaves()?;
-        self.load_cursors()
+        self.load_cursors()?;
+        Ok(lost)
     }
 
     /// One more than the newest slot of the log that any entry shows, and what was synced then.
@@ -74,15 +88,21 @@ impl<T: Ties> Sq<T> {
         keys.log.open_entry(opening, entry).map(|(_, address)| address)
     }
 
-    /// The number of slots of the log that are there whole, without a gap.
-    fn find_count(&self, newest: u64) -> Result<u64> {
+    /// The address in the entry of write number `write`, if it is there.
+    pub(super) fn logged_address(&self, write: u64, entry: &[u8]) -> Option<u64> {
+        self.open_log(entry).filter(|_| entry_count(entry) == write)
+    }
+
+    /// The number of slots of the log that are there whole, without a gap behind the first `must`.
+    fn find_count(&self, newest: u64, must: u64) -> Result<u64> {
         // A synced slot is never missing, and at most `unsynced_max` were not.
         let mut count = newest.saturating_sub(self.geometry.unsynced_max);
         count = count.max(self.keys.openings().last().start);
         let mut run = Run::default();
         let mut plain = vec![0; self.geometry.block_len];
-        while count < newest {
-            let n = STRIPE.min(newest - count);
+        let end = newest.max(must);
+        while count < end {
+            let n = STRIPE.min(end - count);
             run.clear();
             run.add(&self.log, self.log_slot(count), n);
             // What cannot be read is not taken for a gap: it may have been synced.
@@ -90,10 +110,10 @@ impl<T: Ties> Sq<T> {
             for i in 0..n as usize {
                 let (entry, sealed) = run.slot(i);
                 let (_, keys) = self.keys.at_write(count);
-                let address = self.open_log(entry).filter(|_| entry_count(entry) == count);
-                let whole = address
+                let whole = self
+                    .logged_address(count, entry)
                     .is_some_and(|a| keys.log.open_body(count, a, entry, sealed, &mut plain));
-                if !whole {
+                if !whole && count >= must {
                     return Ok(count);
                 }
                 count += 1;
@@ -154,8 +174,11 @@ impl<T: Ties> Sq<T> {
                 place.read_addresses((&self.keys, &self.schedule), first, n, &mut found)?;
                 addresses.clear();
                 for (slot, address) in (first..).zip(&found) {
-                    let address = address.ok_or_else(|| place.tampered(slot, None))?;
-                    addresses.push(address);
+                    match address {
+                        Some(address) => addresses.push(*address),
+                        None if place.is_lost(slot) => addresses.push(DUMMY),
+                        None => return Err(place.tampered(slot, None)),
+                    }
                 }
                 self.note_slots(level, first, &addresses);
                 for (slot, &address) in (first..).zip(&addresses) {
@@ -182,7 +205,7 @@ impl<T: Ties> Sq<T> {
     }
 
     /// Reads what the log holds, with the contents of what is not merged yet.
-    fn rebuild_log(&mut self) -> Result {
+    fn rebuild_log(&mut self, lost: &Lost) -> Result {
         let oldest = self.schedule.oldest(0, self.flushes);
         // A flush that must be redone reads what it needs; here counts what comes after them all.
         let in_progress = self.schedule.delivered(1, self.now()) / self.schedule.width(1);
@@ -198,12 +221,10 @@ impl<T: Ties> Sq<T> {
             run.read(&*self.store)?;
             for i in 0..n as usize {
                 let (entry, sealed) = run.slot(i);
-                let address = self.open_log(entry).filter(|_| entry_count(entry) == write);
-                let Some(address) = address else {
-                    let slot = self.log_slot(write).0;
-                    return Err(Error::Tampered {
-                        place: Place { area: self.log.name(), slot, block: None },
-                    });
+                let address = match self.logged_address(write, entry) {
+                    Some(address) => address,
+                    None if lost.writes.contains(&write) => DUMMY,
+                    None => return Err(Error::Tampered { place: self.log_place(write) }),
                 };
                 let (_, keys) = self.keys.at_write(write);
                 let keep = write >= unmerged
@@ -260,7 +281,7 @@ impl<T: Ties> Sq<T> {
     }
 
     /// The addresses of a bucket, if all of it is there whole. Of the last level none are told.
-    fn find_bucket(&self, level: usize, bucket: u64) -> Result<Option<Vec<u64>>> {
+    pub(super) fn find_bucket(&self, level: usize, bucket: u64) -> Result<Option<Vec<u64>>> {
         let slots = self.slots_of(level, bucket);
         let mut addresses = Vec::new();
         let mut run = Run::default();

@@ -109,6 +109,11 @@ impl Schedule {
         (flushes.saturating_sub(self.starts[level + 1]) / width) * self.fanout
     }
 
+    /// Flushes after which generation `generation` of `level` is not needed any more.
+    pub fn gone(&self, level: usize, generation: u64) -> u64 {
+        self.starts[level + 1] + (generation / self.fanout + 1) * self.widths[level + 1]
+    }
+
     /// The generations of the level before that are merged into generation `generation`, or pass,
     /// of `level`.
     pub fn sources(&self, generation: u64) -> Range<u64> {

@@ -5,7 +5,6 @@ use super::Sq;
 use super::Ties;
 use super::geometry::TIME_LEN;
 use super::level::{CHUNK, Generation};
-use super::read::ChunkCache;
 use crate::error::{Error, Result};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -13,20 +12,14 @@ use core::ops::Range;
 
 impl<T: Ties> Sq<T> {
     /// Reads a leaf of the map, or makes it again if it is lost.
-    pub(super) fn read_leaf(
-        &self,
-        leaf: u64,
-        time: Option<u64>,
-        chunks: &mut ChunkCache,
-        into: &mut [u8],
-    ) -> Result {
-        match self.read_one(self.geometry.blocks + leaf, time, chunks, into) {
+    pub(super) fn read_leaf(&self, leaf: u64, time: Option<u64>, into: &mut [u8]) -> Result {
+        match self.read_one(self.geometry.blocks + leaf, time, into) {
             Err(Error::Tampered { .. }) => self.remake_leaf(leaf, into),
             other => other,
         }
     }
 
-    fn remake_leaf(&self, leaf: u64, into: &mut [u8]) -> Result {
+    pub(super) fn remake_leaf(&self, leaf: u64, into: &mut [u8]) -> Result {
         let first = leaf * self.geometry.leaf_fan();
         let end = (first + self.geometry.leaf_fan()).min(self.geometry.blocks);
         into.fill(0);
@@ -72,17 +65,19 @@ impl<T: Ties> Sq<T> {
         addresses: &Range<u64>,
     ) -> Result<Vec<u64>> {
         let mut found = Vec::new();
+        let place = &self.levels[level - 1];
+        let begin = generation * place.generation_len;
         match self.generation(level, generation) {
             Generation::Index(index) => {
                 let mut at = index.seek(addresses.start);
                 while let Some(address) = index.get(at).filter(|&a| a < addresses.end) {
-                    found.push(address);
+                    if !place.is_lost(begin + at.rank) {
+                        found.push(address);
+                    }
                     at = index.next(at);
                 }
             }
             Generation::Fences { first, .. } => {
-                let place = &self.levels[level - 1];
-                let begin = generation * place.generation_len;
                 let from = first.seek(addresses.start).rank.saturating_sub(1);
                 let mut entries = Vec::new();
                 for chunk in from..first.seek(addresses.end).rank {
@@ -91,7 +86,11 @@ impl<T: Ties> Sq<T> {
                     let context = (&self.keys, &self.schedule);
                     place.read_addresses(context, slot, count, &mut entries)?;
                     for (slot, address) in (slot..).zip(&entries) {
-                        found.push(address.ok_or_else(|| place.tampered(slot, None))?);
+                        match address {
+                            Some(address) => found.push(*address),
+                            None if place.is_lost(slot) => {}
+                            None => return Err(place.tampered(slot, None)),
+                        }
                     }
                 }
             }

@@ -4,9 +4,11 @@ use super::*;
 use crate::rng::{Rng, Seeded};
 use crate::scheme::openings::OPENINGS_MAX;
 use crate::scheme::rig::{self, Unreadable, damage, wipe};
-use crate::store::Watched;
+use crate::store::{MemStore, Watched};
 use crate::trace::{Event, Op, Recorder};
 use crate::types::Extent;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Mutex;
 
 type Rig = rig::Rig<Geometry>;
 
@@ -238,7 +240,7 @@ fn a_lost_leaf_of_the_map_is_made_again() {
         let mut torn = 0;
         for leaf in 1..oram.geometry.leaves() {
             let time = oram.times.get(leaf as usize, oram.now());
-            let found = oram.locate(200 + leaf, time, &mut read::ChunkCache::default()).unwrap();
+            let found = oram.locate(200 + leaf, time, &mut read::Chunks::new()).unwrap();
             let (area, slot) = match found {
                 Location::Level(level, slot) => {
                     let level = &oram.levels[level - 1];
@@ -473,4 +475,68 @@ fn a_disk_that_cannot_be_read_for_now_loses_no_synced_write() {
     let oram = rig.open();
     assert_eq!(oram.writes(), 7);
     assert!((0..7).all(|addr| byte_at(&oram, addr).unwrap() == 1));
+}
+
+/// A store that counts what is read of it, and what it is told of that is not read next.
+struct Counted {
+    store: Arc<MemStore>,
+    reads: AtomicU64,
+    hints: Mutex<Vec<Extent>>,
+    ahead: AtomicU64,
+}
+
+impl Store for Counted {
+    fn len(&self) -> u64 {
+        self.store.len()
+    }
+    fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        let next = |hint: &Extent| extents.iter().any(|e| e.at <= hint.at && hint.end() <= e.end());
+        let hints = core::mem::take(&mut *self.hints.lock().unwrap());
+        let ahead = hints.iter().filter(|hint| !next(hint)).count();
+        self.ahead.fetch_add(ahead as u64, Ordering::Relaxed);
+        self.store.read(extents, into)
+    }
+    fn prefetch(&self, extents: &[Extent]) {
+        assert!(extents.iter().all(|extent| extent.end() <= self.len()));
+        self.hints.lock().unwrap().extend_from_slice(extents);
+    }
+    fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
+        self.store.write(extents, from)
+    }
+    fn sync(&self) -> Result {
+        self.store.sync()
+    }
+}
+
+#[test]
+fn reading_in_order_asks_little_and_ahead() {
+    let shape = Geometry::with_shape(20_000, 4096, 64, 4, 3).unwrap();
+    for map in [MapPlace::Memory, MapPlace::Disk] {
+        let mut rig = Rig::new(Geometry { map, ..shape });
+        let mut oram = rig.create();
+        for i in 0..25_000u64 {
+            oram.write(Addr(i * 7919 % 20_000), &[(i / 20_000) as u8; 4096]).unwrap();
+        }
+        oram.close().unwrap();
+        drop(oram);
+        let store = Arc::new(Counted {
+            store: rig.store.clone(),
+            reads: AtomicU64::new(0),
+            hints: Mutex::default(),
+            ahead: AtomicU64::new(0),
+        });
+        let oram = rig.open_on(store.clone(), true).unwrap();
+        store.reads.store(0, Ordering::Relaxed);
+        store.ahead.store(0, Ordering::Relaxed);
+        let mut found = vec![0; 100 * 4096];
+        for first in (0..20_000).step_by(100) {
+            let addrs: Vec<_> = (first..first + 100).map(Addr).collect();
+            oram.read_shared(&addrs, &mut found).unwrap();
+        }
+        // One for the blocks, one for their chunks; a leaf, and where that is, now and then.
+        let most = if map == MapPlace::Memory { 200 } else { 450 };
+        assert!(store.reads.load(Ordering::Relaxed) <= most, "{:?}", store.reads);
+        assert!(store.ahead.load(Ordering::Relaxed) > 100, "{:?}", store.ahead);
+    }
 }

@@ -12,6 +12,7 @@ use crate::scheme::log::DUMMY;
 use crate::scheme::openings::KEY_BYTES_MAX;
 use crate::store::Run;
 use crate::types::Addr;
+use alloc::vec;
 use alloc::vec::Vec;
 
 /// Slots written out in one round trip, at most.
@@ -56,6 +57,24 @@ impl<T: Ties> Sq<T> {
         for _ in 0..self.geometry.slots_per_write() {
             self.append(DUMMY, None);
         }
+        self.end_append()?;
+        self.flush_if_only_leaves_fit()
+    }
+
+    /// Writes a leaf of the map that is made again from what the levels hold; where each write has
+    /// a block, that one is a dummy.
+    pub(super) fn write_leaf_anew(&mut self, leaf: u64) -> Result {
+        if self.geometry.cadence == Cadence::Paper {
+            self.make_room_for_leaves(1)?;
+        }
+        self.room()?;
+        let mut contents = vec![0; self.geometry.block_len];
+        self.remake_leaf(leaf, &mut contents)?;
+        self.leaves.insert(leaf, contents);
+        for _ in 1..self.geometry.slots_per_write() {
+            self.append(DUMMY, None);
+        }
+        self.append_leaf(leaf);
         self.end_append()?;
         self.flush_if_only_leaves_fit()
     }

@@ -4,6 +4,7 @@
 mod paper;
 mod plot;
 mod report;
+mod seeks;
 
 use super::device::{Disk, Hdd, Ssd};
 use super::measure::{self, Plan, Steps};
@@ -38,6 +39,7 @@ pub fn run(args: &BenchArgs, places: &Places) -> Result<(), Failure> {
         caches_dropped: args.sizes.device.is_none().then(caches::drop_all),
         subjects: presences,
         rows: vec![],
+        seeks: vec![],
         left_out: vec![],
     };
     match args.sizes.device {
@@ -146,6 +148,7 @@ fn model(
         &mut steps,
     )?;
     report.rows = rows("model", &cells);
+    report.seeks = seeks::seeks(&cells, plan);
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use super::super::measure::{Cell, ratios};
 use super::super::subjects::Subject;
 use super::super::{Machine, summary};
 use super::paper::{self, Published};
+use super::seeks::Seeks;
 use crate::output::say;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
@@ -22,6 +23,8 @@ pub struct Report {
     pub caches_dropped: Option<bool>,
     pub subjects: Vec<Presence>,
     pub rows: Vec<Row>,
+    /// Beside Theorem 3 of the paper; only where seeks were counted.
+    pub seeks: Vec<Seeks>,
     pub left_out: Vec<LeftOut>,
 }
 
@@ -144,6 +147,10 @@ impl Report {
             }
         }
         say(&format!("\nbeside the paper, as ratios to the baseline\n{}", self.beside_the_paper()));
+        if !self.seeks.is_empty() {
+            let title = "seeks for each block written, beside the paper's Theorem 3";
+            say(&format!("\n{title}\n{}", self.beside_theorem_3()));
+        }
         for subject in self.subjects.iter().filter(|s| !s.measured) {
             say(&format!("{}: {}", subject.name, subject.why.as_deref().unwrap_or_default()));
         }
@@ -207,6 +214,17 @@ impl Report {
                 cells.push(ratio.map_or("not measured".to_owned(), |r| format!("{r:.4}")));
             }
             table.add_row(cells);
+        }
+        table
+    }
+
+    fn beside_theorem_3(&self) -> Table {
+        let header = ["workload", "subject", "counted", "log2(N)/β", "4·log2(N)/β"];
+        let mut table = new_table(header.map(str::to_owned).to_vec());
+        for Seeks { subject, workload, per_write, theorem_3, four_log_n_over_beta } in &self.seeks {
+            let numbers = [per_write, theorem_3, four_log_n_over_beta].map(|n| format!("{n:.4}"));
+            let names = [*workload, *subject].map(str::to_owned);
+            table.add_row(names.into_iter().chain(numbers));
         }
         table
     }

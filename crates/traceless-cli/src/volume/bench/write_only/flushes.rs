@@ -4,13 +4,21 @@
 use super::super::client::Command;
 use super::super::counts::Counts;
 use super::super::failed;
+use super::super::library::parts;
 use super::super::served::make;
 use super::super::subjects::Subject;
 use super::super::target::{Recorded, Target};
 use super::super::workload::SMALL;
 use crate::failure::Failure;
 use std::path::Path;
-use traceless::rng::{Rng, Seeded};
+use std::sync::Arc;
+use traceless::build::SchemeConfig;
+use traceless::durable::MemVault;
+use traceless::rng::{Rng, Seeded, System};
+use traceless::seal::Secret;
+use traceless::store::{Store, Watched};
+use traceless::trace::Recorder;
+use traceless::types::{Addr, Extent};
 
 /// Writes counted together: those of one flush of a queue, in a scheme that has one.
 pub const GROUP_WRITES: u64 = 256;
@@ -59,6 +67,31 @@ impl Groups {
         Ok(Self(groups))
     }
 
+    /// Writes to a new `scheme` that is too large for any store at hand: what it writes is thrown
+    /// away. It takes its blocks for lost then, which changes nothing of where it writes and
+    /// reads. The writes of a flush are counted together, if there are such.
+    pub fn of_a_large_one(scheme: SchemeConfig, before: u64, writes: u64) -> Result<Self, Failure> {
+        let recorder = Arc::new(Recorder::default());
+        let store = Watched::new(Discards { len: scheme.store_len() }, recorder.clone());
+        let (vault, key) = (MemVault::default(), Secret::random(&mut System));
+        let parts = parts(Arc::new(store), &vault, &key);
+        let mut oram = scheme.create(parts).map_err(failed)?;
+        let group = scheme.facts(0).bucket.unwrap_or(GROUP_WRITES);
+        let block = vec![0x5a; scheme.block_len()];
+        let mut rng = Seeded::new(3);
+        let (mut groups, mut head) = (vec![], 0);
+        for number in 0..before.next_multiple_of(group) + writes {
+            oram.write(Addr(rng.below(scheme.blocks())), &block).map_err(failed)?;
+            if (number + 1).is_multiple_of(group) {
+                let counts = Counts::of(&recorder.take(), &mut head);
+                if number >= before.next_multiple_of(group) {
+                    groups.push(counts);
+                }
+            }
+        }
+        Ok(Self(groups))
+    }
+
     fn mean(&self, what: impl Fn(&Counts) -> u64) -> f64 {
         self.0.iter().map(what).sum::<u64>() as f64 / self.0.len() as f64
     }
@@ -81,6 +114,27 @@ impl Groups {
             values[values.len() - 1] as f64 / values[values.len() / 2].max(1) as f64
         };
         (ratio(Counts::bytes), ratio(|counts| counts.seeks))
+    }
+}
+
+/// A store of any size that keeps nothing, and reads as zeros.
+struct Discards {
+    len: u64,
+}
+
+impl Store for Discards {
+    fn len(&self) -> u64 {
+        self.len
+    }
+    fn read(&self, _: &[Extent], into: &mut [u8]) -> traceless::Result {
+        into.fill(0);
+        Ok(())
+    }
+    fn write(&self, _: &[Extent], _: &[u8]) -> traceless::Result {
+        Ok(())
+    }
+    fn sync(&self) -> traceless::Result {
+        Ok(())
     }
 }
 

@@ -51,7 +51,7 @@ impl RowName {
     }
 }
 
-pub const GROUPS: [Group; 9] = [
+pub const GROUPS: [Group; 10] = [
     Group { rows: &[row("-space-factor", "ratio")], measure: space },
     Group {
         rows: &[RowName { before: "library-", after: "-writes", unit: "MB/s" }],
@@ -70,6 +70,14 @@ pub const GROUPS: [Group; 9] = [
     Group {
         rows: &[row("-worst-flush-blocks", "ratio"), row("-worst-flush-seeks", "ratio")],
         measure: stalls,
+    },
+    Group {
+        rows: &[
+            row("-worst-flush-blocks-40g", "ratio"),
+            row("-worst-flush-seeks-40g", "ratio"),
+            row("-seeks-per-flush-40g", "seeks"),
+        ],
+        measure: stalls_of_a_large_volume,
     },
     Group { rows: &[row("-memory", "MB"), row("-map-disk-memory", "MB")], measure: memory },
     Group { rows: &[row("-map-disk-memory-1t", "MB")], measure: memory_of_a_large_volume },
@@ -174,6 +182,23 @@ fn stalls(context: &Context) -> Result<Vec<Found>, Failure> {
     let groups = Groups::count(context.subject, &context.places.ram, run)?;
     let (blocks, seeks) = groups.worst_over_median();
     Ok(vec![Ok(vec![blocks]), Ok(vec![seeks])])
+}
+
+/// At the paper's size, where as many sources as there can be are merged at once: from before the
+/// last level gets its first blocks on, through several merges into the level before it.
+fn stalls_of_a_large_volume(context: &Context) -> Result<Vec<Found>, Failure> {
+    if context.quick {
+        return Ok(vec![Err("left out by --quick".to_owned()); 3]);
+    }
+    let scheme = match context.subject.scheme(VOLUME_BYTES) {
+        Ok(scheme) => scheme,
+        Err(why) => return Ok(vec![Err(why); 3]),
+    };
+    let writes = 1 << 19;
+    let before = scheme.facts(0).settles_after.saturating_sub(writes / 4);
+    let groups = Groups::of_a_large_one(scheme, before, writes)?;
+    let (blocks, seeks) = groups.worst_over_median();
+    Ok([blocks, seeks, groups.seeks()].map(|found| Ok(vec![found])).to_vec())
 }
 
 fn memory(context: &Context) -> Result<Vec<Found>, Failure> {
