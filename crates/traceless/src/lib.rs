@@ -6,7 +6,8 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`types`] [`error`] [`rng`] [`clock`] [`trace`] [`durable`] [`oram`] [`controller`] | the ground floor |
+//! | [`types`] [`error`] [`rng`] [`clock`] [`trace`] [`durable`] | the ground floor |
+//! | [`oram`] [`controller`] | what a user holds, and the same one path access at a time |
 //! | [`store`] | the untrusted side, in bytes, and its slots |
 //! | [`seal`] | keys and authenticated encryption |
 //! | [`tree`] [`posmap`] | bucket trees with their stash, and who knows which path a block is on |

@@ -154,8 +154,9 @@ fn measure_ghost(args: &TreeArgs) -> Result<Numbers, Failure> {
     let path = PathOram::new(1, vec![tree], STASH_BLOCKS, Box::new(Seeded::new(2)));
     let mut path = path.map_err(Failure::usage)?;
     let init_seconds = cpu_seconds() - start;
-    let timed = time(args, |_| path.step(&mut |_, _| {}).map(|_| 1))?;
-    timed.into_numbers(args, init_seconds, path_len)
+    let timed = time(args, |_| path.step(&mut |_, _| {}).map(|_| ()))?;
+    let paths = timed.accesses(args);
+    timed.into_numbers(args, init_seconds, paths, path_len)
 }
 
 fn measure_sealed<C: Sealer>(args: &TreeArgs, cipher: impl Fn() -> C) -> Result<Numbers, Failure> {
@@ -178,16 +179,19 @@ fn measure_sealed<C: Sealer>(args: &TreeArgs, cipher: impl Fn() -> C) -> Result<
     }
     let mut rng = Seeded::new(2);
     let mut sum = 0u64;
+    let paths = |oram: &Stepped<PathOram<Treetop<SealedTree<C>>>>| {
+        oram.controller().engines().iter().map(|e| e.tree().inner().path_writes()).sum::<u64>()
+    };
+    let before = paths(&oram);
     let timed = time(args, |nth| {
         let addr = Addr(rng.below(args.blocks));
         // Half of them read, half of them write.
         oram.access(addr, |block| {
             if nth % 2 == 0 { sum += u64::from(block[0]) } else { block.fill(nth as u8) }
-        })?;
-        Ok(1 + args.maps as u64)
+        })
     })?;
     std::hint::black_box(sum);
-    timed.into_numbers(args, init_seconds, path_len)
+    timed.into_numbers(args, init_seconds, paths(&oram) - before, path_len)
 }
 
 fn sealed_tree<C: Sealer>(
@@ -217,23 +221,22 @@ fn seeded() -> Seeded {
     Seeded::new(System.next_u64())
 }
 
-/// Microseconds of CPU and of wall time for each access, round by round; and path accesses.
+/// Microseconds of CPU and of wall time for each access, round by round.
 struct Timed {
     cpu_us: Vec<f64>,
     wall_us: Vec<f64>,
-    paths: u64,
 }
 
-/// Runs the rounds. `access` does one access and tells how many paths it took.
+/// Runs the rounds. `access` does one access, and is told its number.
 fn time(
     args: &TreeArgs,
-    mut access: impl FnMut(u64) -> traceless::Result<u64>,
+    mut access: impl FnMut(u64) -> traceless::Result,
 ) -> Result<Timed, Failure> {
-    let mut timed = Timed { cpu_us: vec![], wall_us: vec![], paths: 0 };
+    let mut timed = Timed { cpu_us: vec![], wall_us: vec![] };
     for _ in 0..args.rounds.max(1) {
         let (clock, cpu) = (Monotonic::start(), cpu_seconds());
         for nth in 0..args.accesses.max(1) {
-            timed.paths += access(nth).map_err(failed)?;
+            access(nth).map_err(failed)?;
         }
         let count = args.accesses.max(1) as f64;
         timed.cpu_us.push((cpu_seconds() - cpu) * 1e6 / count);
@@ -243,13 +246,18 @@ fn time(
 }
 
 impl Timed {
+    fn accesses(&self, args: &TreeArgs) -> u64 {
+        self.cpu_us.len() as u64 * args.accesses.max(1)
+    }
+
     fn into_numbers(
         self,
         args: &TreeArgs,
         init_seconds: f64,
+        paths: u64,
         path_len: usize,
     ) -> Result<Numbers, Failure> {
-        let accesses = (self.cpu_us.len() as u64 * args.accesses.max(1)) as f64;
+        let paths_per_access = paths as f64 / self.accesses(args) as f64;
         let (cpu_us, spread) = summary(self.cpu_us);
         let (wall_us, _) = summary(self.wall_us);
         let peak = peak_memory("self")?;
@@ -258,8 +266,8 @@ impl Timed {
             accesses_per_second: 1e6 / wall_us,
             cpu_us_per_access: cpu_us,
             spread,
-            paths_per_access: self.paths as f64 / accesses,
-            bytes_per_access: 2.0 * path_len as f64,
+            paths_per_access,
+            bytes_per_access: 2.0 * path_len as f64 * paths_per_access / (1 + args.maps) as f64,
             init_seconds,
             peak_memory_bytes: peak,
             memory_over_payload: peak as f64 / (args.blocks * args.block_len.max(1) as u64) as f64,

@@ -74,7 +74,7 @@ impl<T: BucketTree> PathOram<T> {
             top: Flat::new(usize::try_from(fewer).map_err(|_| Error::Geometry("map"))?),
             engines: trees.into_iter().map(|tree| Engine::new(tree, stash_blocks)).collect(),
             rng,
-            drain_above: stash_blocks,
+            drain_above: stash_blocks - stash_blocks / 4,
             drains: 0,
             requests: VecDeque::new(),
             next: None,
@@ -82,8 +82,9 @@ impl<T: BucketTree> PathOram<T> {
         })
     }
 
-    /// With more than `blocks` blocks in a stash a step does nothing but empty it. Hardware needs
-    /// room for a path besides, so it counts from the stash's size less the slots of a path.
+    /// With more than `blocks` blocks in a stash a step does nothing but empty it: three quarters
+    /// of its limit, if this is not called. Hardware needs room for a path besides, so it counts
+    /// from the stash's size less the slots of a path.
     pub fn drain_above(&mut self, blocks: usize) {
         self.drain_above = blocks;
     }

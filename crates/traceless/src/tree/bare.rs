@@ -34,7 +34,7 @@ struct SlotPlace {
 impl BareTree {
     /// An empty tree whose blocks have bodies of `body_len` bytes.
     pub fn new(shape: Shape, body_len: usize) -> Self {
-        let layout = TreeLayout::new(&shape, body_len, 0, TOGETHER);
+        let layout = TreeLayout::new(&shape, body_len, |_| 0, TOGETHER);
         let place = |level: usize, nth: usize| SlotPlace {
             level: level as u32,
             header: (nth * HEADER_LEN) as u32,
@@ -73,6 +73,7 @@ impl BareTree {
         false
     }
 
+    #[inline]
     fn at(&self, slot: usize) -> usize {
         let place = self.slots[slot];
         self.open[place.level as usize] + place.body as usize
@@ -100,16 +101,19 @@ impl BucketTree for BareTree {
         Ok(())
     }
 
+    #[inline]
     fn body(&self, slot: usize) -> &[u8] {
         let at = self.at(slot);
         &self.bytes[at..at + self.body_len]
     }
 
+    #[inline]
     fn body_mut(&mut self, slot: usize) -> &mut [u8] {
         let at = self.at(slot);
         &mut self.bytes[at..at + self.body_len]
     }
 
+    #[inline]
     fn copy_body(&mut self, from: usize, to: usize) {
         let (from, to) = (self.at(from), self.at(to));
         self.bytes.copy_within(from..from + self.body_len, to);
@@ -153,7 +157,7 @@ impl<W: Witness> GhostTree<W> {
 impl<W: Witness, C: Clock> GhostTree<W, C> {
     /// An empty one; events carry the time of `clock`.
     pub fn with_clock(shape: Shape, row_len: usize, witness: W, clock: C) -> Self {
-        let lines = TreeLayout::new(&shape, LINE_LEN - HEADER_LEN, 0, row_len);
+        let lines = TreeLayout::new(&shape, LINE_LEN - HEADER_LEN, |_| 0, row_len);
         Self { tree: BareTree::new(shape, 0), lines, leaf: Leaf(0), witness, clock }
     }
 
@@ -192,14 +196,17 @@ impl<W: Witness, C: Clock + Send> BucketTree for GhostTree<W, C> {
         self.tree.read_path(leaf, headers)
     }
 
+    #[inline]
     fn body(&self, _: usize) -> &[u8] {
         &[]
     }
 
+    #[inline]
     fn body_mut(&mut self, _: usize) -> &mut [u8] {
         &mut []
     }
 
+    #[inline]
     fn copy_body(&mut self, _: usize, _: usize) {}
 
     #[inline]

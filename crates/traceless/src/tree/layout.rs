@@ -27,12 +27,18 @@ struct LevelLayout {
 }
 
 impl TreeLayout {
-    /// Buckets of `overhead` bytes, and a header and a body of `body_len` bytes for each slot; in
-    /// subtrees of as many levels as fit `together` bytes, at least one.
-    pub fn new(shape: &Shape, body_len: usize, overhead: usize, together: usize) -> Self {
+    /// Buckets of as many bytes as `overhead` says of their level, and a header and a body of
+    /// `body_len` bytes for each slot; in subtrees of as many levels as fit `together` bytes, at
+    /// least one.
+    pub fn new(
+        shape: &Shape,
+        body_len: usize,
+        overhead: impl Fn(usize) -> usize,
+        together: usize,
+    ) -> Self {
         let bucket_len = |level: usize| match shape.z(level) {
             0 => 0,
-            z => overhead + z * (HEADER_LEN + body_len),
+            z => overhead(level) + z * (HEADER_LEN + body_len),
         };
         let (mut levels, mut len): (Vec<LevelLayout>, u64) = (Vec::new(), 0);
         while levels.len() < shape.levels() {
@@ -108,7 +114,7 @@ mod tests {
             (vec![2; 4], 3, 500),
         ] {
             let shape = Shape::new(z, arity).unwrap();
-            let layout = TreeLayout::new(&shape, 24, 16, together);
+            let layout = TreeLayout::new(&shape, 24, |level| 16 - level, together);
             let mut used = vec![false; layout.len() as usize];
             for level in 0..shape.levels() {
                 let len = layout.bucket_len(level);
@@ -126,7 +132,7 @@ mod tests {
     #[test]
     fn a_subtree_lies_together() {
         let shape = Shape::uniform(9, 4).unwrap();
-        let layout = TreeLayout::new(&shape, 64, 32, 3000);
+        let layout = TreeLayout::new(&shape, 64, |_| 32, 3000);
         // Three levels of 320-byte buckets: 2,240 bytes a subtree.
         let root = layout.bucket_at(3, 5);
         assert_eq!(layout.bucket_at(4, 11), root + 2 * 320);

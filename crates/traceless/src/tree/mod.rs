@@ -65,10 +65,12 @@ impl Header {
         u64::from(self.0 as u32) == addr.0 + 1
     }
 
+    #[inline]
     fn from_bytes(bytes: &[u8]) -> Self {
         Self(u64::from_le_bytes(bytes.try_into().expect("a header's bytes")))
     }
 
+    #[inline]
     fn to_bytes(self) -> [u8; HEADER_LEN] {
         self.0.to_le_bytes()
     }

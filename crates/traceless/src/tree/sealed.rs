@@ -18,7 +18,7 @@ const VERSION_LEN: usize = 8;
 const LEVEL_BITS: u32 = 6;
 
 /// A tree whose unit of sealing is the bucket: a tag, then, sealed, the versions of its children,
-/// its headers, its bodies.
+/// its headers, its bodies. A leaf has no children, and no versions.
 ///
 /// A bucket's version is the number of the path write that wrote it last, and its parent holds it:
 /// so a path read verifies, from the root down, that every bucket is the newest, and no other copy
@@ -68,7 +68,7 @@ struct LevelPlace {
 impl<C: Sealer> SealedTree<C> {
     /// Bytes that such a tree takes on a store.
     pub fn store_len(shape: &Shape, body_len: usize, sealer: &C) -> u64 {
-        TreeLayout::new(shape, body_len, overhead(shape, sealer), TOGETHER).len()
+        layout(shape, body_len, sealer).len()
     }
 
     /// A tree without blocks, in a part of `store` that begins at `first` and whose bytes do not
@@ -81,7 +81,7 @@ impl<C: Sealer> SealedTree<C> {
         body_len: usize,
         sealer: C,
     ) -> Result<Self> {
-        let layout = TreeLayout::new(&shape, body_len, overhead(&shape, &sealer), TOGETHER);
+        let layout = layout(&shape, body_len, &sealer);
         if store.len() < first + layout.len() {
             return Err(Error::Geometry("the store is smaller than the tree"));
         }
@@ -168,14 +168,17 @@ impl<C: Sealer> BucketTree for SealedTree<C> {
         Ok(())
     }
 
+    #[inline]
     fn body(&self, slot: usize) -> &[u8] {
         &self.path.plain[self.path.bodies[slot]..][..self.body_len]
     }
 
+    #[inline]
     fn body_mut(&mut self, slot: usize) -> &mut [u8] {
         &mut self.path.plain[self.path.bodies[slot]..][..self.body_len]
     }
 
+    #[inline]
     fn copy_body(&mut self, from: usize, to: usize) {
         let (from, to) = (self.path.bodies[from], self.path.bodies[to]);
         self.path.plain.copy_within(from..from + self.body_len, to);
@@ -206,13 +209,12 @@ impl<C: Sealer> BucketTree for SealedTree<C> {
 
 impl OpenPath {
     fn new(shape: &Shape, layout: &TreeLayout, body_len: usize, tag_len: usize) -> Self {
-        let versions = shape.arity() as usize * VERSION_LEN;
         let (mut sealed, mut plain) = (0, 0);
         let (mut levels, mut bodies) = (Vec::new(), Vec::new());
         for level in 0..shape.levels() {
             let (len, z) = (layout.bucket_len(level), shape.z(level));
             let plain_end = plain + len.saturating_sub(tag_len);
-            let headers = plain + versions;
+            let headers = plain + children(shape, level) * VERSION_LEN;
             levels.push(LevelPlace { sealed, plain, plain_end, headers });
             bodies.extend((0..z).map(|nth| headers + z * HEADER_LEN + nth * body_len));
             (sealed, plain) = (sealed + len, plain_end);
@@ -236,6 +238,7 @@ impl OpenPath {
         }
     }
 
+    #[inline]
     fn child_version(&mut self, level: usize, branch: usize) -> &mut [u8; VERSION_LEN] {
         let at = self.levels[level].plain + branch * VERSION_LEN;
         (&mut self.plain[at..at + VERSION_LEN]).try_into().expect("the bytes of a version")
@@ -254,8 +257,14 @@ impl OpenPath {
     }
 }
 
-fn overhead<C: Sealer>(shape: &Shape, sealer: &C) -> usize {
-    sealer.tag_len() + shape.arity() as usize * VERSION_LEN
+fn layout<C: Sealer>(shape: &Shape, body_len: usize, sealer: &C) -> TreeLayout {
+    let overhead = |level| sealer.tag_len() + children(shape, level) * VERSION_LEN;
+    TreeLayout::new(shape, body_len, overhead, TOGETHER)
+}
+
+/// Buckets below one of `level`.
+fn children(shape: &Shape, level: usize) -> usize {
+    if level + 1 < shape.levels() { shape.arity() as usize } else { 0 }
 }
 
 fn nonce(version: u64, level: usize) -> u64 {

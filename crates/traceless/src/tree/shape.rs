@@ -70,6 +70,7 @@ impl Shape {
     }
 
     /// Number of levels; the leaves are the last.
+    #[inline]
     pub fn levels(&self) -> usize {
         self.z.len()
     }
@@ -80,11 +81,13 @@ impl Shape {
     }
 
     /// Number of leaves, at most 2^32.
+    #[inline]
     pub fn leaves(&self) -> u64 {
         self.span[0]
     }
 
     /// Slots per bucket on a level.
+    #[inline]
     pub fn z(&self, level: usize) -> usize {
         usize::from(self.z[level])
     }
@@ -100,11 +103,13 @@ impl Shape {
     }
 
     /// Slots of a path.
+    #[inline]
     pub fn path_slots(&self) -> usize {
         self.path_start(self.levels())
     }
 
     /// The first slot of a level on a path, from the root down.
+    #[inline]
     pub fn path_start(&self, level: usize) -> usize {
         self.path_start[level] as usize
     }

@@ -27,46 +27,55 @@ impl Stash {
     }
 
     /// Blocks in it.
+    #[inline]
     pub fn len(&self) -> usize {
         self.headers.len()
     }
 
     /// Whether there is none.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.headers.is_empty()
     }
 
     /// Blocks that it may hold between accesses.
+    #[inline]
     pub fn limit(&self) -> usize {
         self.limit
     }
 
     /// Whose blocks they are.
+    #[inline]
     pub fn headers(&self) -> &[Header] {
         &self.headers
     }
 
     /// The place of a block in it.
+    #[inline]
     pub fn find(&self, addr: Addr) -> Option<usize> {
         self.headers.iter().position(|h| h.is_of(addr))
     }
 
     /// The body of block number `nth`.
+    #[inline]
     pub fn body(&self, nth: usize) -> &[u8] {
         &self.bodies[nth * self.body_len..][..self.body_len]
     }
 
     /// The body of block number `nth`, to be changed.
+    #[inline]
     pub fn body_mut(&mut self, nth: usize) -> &mut [u8] {
         &mut self.bodies[nth * self.body_len..][..self.body_len]
     }
 
     /// Puts block number `nth` onto another path.
+    #[inline]
     pub fn relabel(&mut self, nth: usize, header: Header) {
         self.headers[nth] = header;
     }
 
     /// Adds a block whose body is still to be filled in, and tells its number.
+    #[inline]
     pub fn push(&mut self, header: Header) -> Result<usize> {
         if self.headers.len() > self.limit {
             return Err(self.overflow());
@@ -76,6 +85,7 @@ impl Stash {
     }
 
     /// Removes block number `nth`; the last one takes its place.
+    #[inline]
     pub fn remove(&mut self, nth: usize) {
         let last = self.headers.len() - 1;
         self.headers.swap_remove(nth);
@@ -86,6 +96,7 @@ impl Stash {
     }
 
     /// An error if it holds more than it may between accesses.
+    #[inline]
     pub fn check(&self) -> Result {
         if self.headers.len() > self.limit { Err(self.overflow()) } else { Ok(()) }
     }

@@ -44,12 +44,14 @@ impl<T: BucketTree> BucketTree for Treetop<T> {
         self.inner.body_len()
     }
 
+    #[inline]
     fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
         let (top, below) = headers.split_at_mut(self.split);
         self.inner.read_path(leaf, below)?;
         self.top.read_path(leaf, top)
     }
 
+    #[inline]
     fn body(&self, slot: usize) -> &[u8] {
         match slot.checked_sub(self.split) {
             None => self.top.body(slot),
@@ -57,6 +59,7 @@ impl<T: BucketTree> BucketTree for Treetop<T> {
         }
     }
 
+    #[inline]
     fn body_mut(&mut self, slot: usize) -> &mut [u8] {
         match slot.checked_sub(self.split) {
             None => self.top.body_mut(slot),
@@ -64,6 +67,7 @@ impl<T: BucketTree> BucketTree for Treetop<T> {
         }
     }
 
+    #[inline]
     fn copy_body(&mut self, from: usize, to: usize) {
         match (from.checked_sub(self.split), to.checked_sub(self.split)) {
             (None, None) => self.top.copy_body(from, to),
@@ -73,6 +77,7 @@ impl<T: BucketTree> BucketTree for Treetop<T> {
         }
     }
 
+    #[inline]
     fn write_path(&mut self, headers: &[Header]) -> Result {
         let (top, below) = headers.split_at(self.split);
         self.inner.write_path(below)?;
