@@ -45,6 +45,16 @@ impl Sealer for Aead {
         super::record::note(self.name, version, tag);
     }
 
+    fn open_in_place(
+        &self,
+        version: u64,
+        bound: &[u8],
+        body: &mut [u8],
+        tag: &[u8],
+    ) -> Result<(), Forged> {
+        self.key.open_in_place(nonce(version), bound, body, tag)
+    }
+
     fn open(
         &self,
         version: u64,
@@ -93,6 +103,18 @@ mod imp {
             tag.copy_from_slice(made.as_ref());
         }
 
+        pub fn open_in_place(
+            &self,
+            n: [u8; 12],
+            aad: &[u8],
+            body: &mut [u8],
+            tag: &[u8],
+        ) -> Result<(), Forged> {
+            let nonce = Nonce::assume_unique_for_key(n);
+            let opened = self.0.open_in_place_separate_tag(nonce, Aad::from(aad), tag, body);
+            opened.map(|_| ()).map_err(|_| Forged)
+        }
+
         pub fn open(
             &self,
             n: [u8; 12],
@@ -139,10 +161,18 @@ mod tests {
             assert_eq!((&a, tag_a), (&c, tag_b));
             let mut out = plain.clone();
             for key in [
+                &|n, aad: &[u8], t: &[u8], o: &mut [u8]| {
+                    o.copy_from_slice(&a);
+                    fast.open_in_place(n, aad, o, t)
+                },
+                &|n, aad: &[u8], t: &[u8], o: &mut [u8]| {
+                    o.copy_from_slice(&a);
+                    slow.open_in_place(n, aad, o, t)
+                },
                 &|n, aad: &[u8], t: &[u8], o: &mut [u8]| fast.open(n, aad, &a, t, o),
                 &|n, aad: &[u8], t: &[u8], o: &mut [u8]| slow.open(n, aad, &a, t, o),
             ]
-                as [&dyn Fn([u8; 12], &[u8], &[u8], &mut [u8]) -> Result<(), Forged>; 2]
+                as [&dyn Fn([u8; 12], &[u8], &[u8], &mut [u8]) -> Result<(), Forged>; 4]
             {
                 assert_eq!(key(nonce(3), b"place", &tag_a, &mut out), Ok(()));
                 assert_eq!(out, plain);

@@ -20,6 +20,16 @@ impl Key {
         self.encrypt(n, aad, InOutBuf::from(body), tag);
     }
 
+    pub fn open_in_place(
+        &self,
+        n: [u8; 12],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &[u8],
+    ) -> Result<(), Forged> {
+        self.decrypt(n, aad, InOutBuf::from(body), tag)
+    }
+
     pub fn open(
         &self,
         n: [u8; 12],
@@ -29,6 +39,16 @@ impl Key {
         plain: &mut [u8],
     ) -> Result<(), Forged> {
         let buffer = InOutBuf::new(sealed, plain).expect("lengths were checked");
+        self.decrypt(n, aad, buffer, tag)
+    }
+
+    fn decrypt(
+        &self,
+        n: [u8; 12],
+        aad: &[u8],
+        buffer: InOutBuf<'_, '_, u8>,
+        tag: &[u8],
+    ) -> Result<(), Forged> {
         let tag = Tag::try_from(tag).expect("lengths were checked");
         self.0.decrypt_inout_detached(&n.into(), aad, buffer, &tag).map_err(|_| Forged)
     }

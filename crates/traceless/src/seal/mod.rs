@@ -26,6 +26,15 @@ pub trait Sealer: Send + Sync {
     /// Seals `body` where it is.
     fn seal_in_place(&self, version: u64, bound: &[u8], body: &mut [u8], tag: &mut [u8]);
 
+    /// Opens `body` where it is. On failure it holds nothing of use.
+    fn open_in_place(
+        &self,
+        version: u64,
+        bound: &[u8],
+        body: &mut [u8],
+        tag: &[u8],
+    ) -> core::result::Result<(), Forged>;
+
     /// Opens `sealed` into `plain`, of the same length. On failure `plain` holds nothing of use.
     fn open(
         &self,

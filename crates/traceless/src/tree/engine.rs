@@ -24,33 +24,35 @@ pub struct Engine<T> {
     eviction: Eviction,
 }
 
-/// Buffers of an eviction. A candidate is a slot of the path, or, beyond those, a block of the
-/// stash.
+/// Buffers of an eviction. Sets of slots are bits, [`SLOTS_PER_WORD`] a word: which block may go
+/// where is then found without a branch for each.
 struct Eviction {
-    /// Of each level, the first candidate that may go no deeper; then on through `next`.
-    deepest: Vec<u32>,
-    next: Vec<u32>,
-    placed: Vec<bool>,
+    /// Slots of the path that hold a block.
+    full: Vec<u64>,
+    /// Of each level, a set: slots whose block may go there, or deeper.
+    reach: Vec<u64>,
+    /// Blocks of the stash, those that may go deepest last: the level, and their number.
+    waiting: Vec<(u32, u32)>,
     /// Blocks of the stash that have left it.
     gone: Vec<u32>,
 }
 
-const NONE: u32 = u32::MAX;
+const SLOTS_PER_WORD: usize = 64;
 
 impl<T: BucketTree> Engine<T> {
     /// An engine on `tree`, whose stash holds at most `stash_blocks` blocks between accesses.
     pub fn new(tree: T, stash_blocks: usize) -> Self {
         let slots = tree.shape().path_slots();
-        let candidates = slots + stash_blocks + 1;
+        let words = slots.div_ceil(SLOTS_PER_WORD);
         Self {
             stash: Stash::new(stash_blocks, tree.body_len()),
             leaf: Leaf(0),
             headers: vec![Header::EMPTY; slots],
             is_open: false,
             eviction: Eviction {
-                deepest: vec![NONE; tree.shape().levels()],
-                next: vec![NONE; candidates],
-                placed: vec![false; candidates],
+                full: vec![0; words],
+                reach: vec![0; tree.shape().levels() * words],
+                waiting: Vec::with_capacity(stash_blocks + 1),
                 gone: Vec::with_capacity(stash_blocks + 1),
             },
             tree,
@@ -115,20 +117,11 @@ impl<T: BucketTree> Engine<T> {
     pub fn evict(&mut self) -> Result {
         assert!(self.is_open, "a path is fetched before it is evicted");
         self.is_open = false;
-        self.sort_candidates();
-        let mut pool = NONE;
+        self.sort_blocks();
         for level in (0..self.shape().levels()).rev() {
-            pool = self.eviction.join(level, pool);
-            let slots = self.shape().path_start(level)..self.shape().path_start(level + 1);
-            for slot in slots.clone() {
-                self.eviction.placed[slot] = true;
-            }
-            for slot in slots {
-                if self.headers[slot].is_empty() {
-                    match self.eviction.pop(&mut pool) {
-                        Some(candidate) => self.move_to(candidate, slot),
-                        None => break,
-                    }
+            for slot in self.shape().path_start(level)..self.shape().path_start(level + 1) {
+                if self.headers[slot].is_empty() && !self.fill(slot, level) {
+                    break;
                 }
             }
         }
@@ -147,59 +140,60 @@ impl<T: BucketTree> Engine<T> {
         self.evict()
     }
 
-    /// Lists the blocks of path and stash by the deepest level that each may go to.
-    fn sort_candidates(&mut self) {
-        let shape = self.tree.shape();
-        let path = self.headers.iter();
-        for (candidate, header) in path.chain(self.stash.headers()).enumerate() {
-            self.eviction.placed[candidate] = header.is_empty();
-            if !header.is_empty() {
-                let level = shape.meet(header.leaf(), self.leaf);
-                self.eviction.next[candidate] = self.eviction.deepest[level];
-                self.eviction.deepest[level] = candidate as u32;
+    /// Finds out how deep each block of path and stash may go.
+    fn sort_blocks(&mut self) {
+        let Self { tree, stash, leaf, headers, eviction, .. } = self;
+        let (shape, words) = (tree.shape(), eviction.full.len());
+        eviction.reach.fill(0);
+        for (word, headers) in headers.chunks(SLOTS_PER_WORD).enumerate() {
+            let mut full = 0;
+            for (bit, header) in headers.iter().enumerate() {
+                full |= u64::from(!header.is_empty()) << bit;
+            }
+            eviction.full[word] = full;
+            while full != 0 {
+                let bit = full.trailing_zeros();
+                let level = shape.meet(headers[bit as usize].leaf(), *leaf);
+                eviction.reach[level * words + word] |= 1 << bit;
+                full &= full - 1;
             }
         }
+        for at in (words..eviction.reach.len()).rev() {
+            eviction.reach[at - words] |= eviction.reach[at];
+        }
+        let level = |header: &Header| shape.meet(header.leaf(), *leaf) as u32;
+        eviction.waiting.clear();
+        eviction.waiting.extend(stash.headers().iter().map(level).zip(0..));
+        eviction.waiting.sort_unstable();
     }
 
-    /// Moves a candidate down into an empty slot.
-    fn move_to(&mut self, candidate: usize, slot: usize) {
-        let path_slots = self.headers.len();
-        if candidate < path_slots {
-            self.tree.copy_body(candidate, slot);
-            self.headers[slot] = core::mem::take(&mut self.headers[candidate]);
-        } else {
-            let nth = candidate - path_slots;
-            self.tree.body_mut(slot).copy_from_slice(self.stash.body(nth));
-            self.headers[slot] = self.stash.headers()[nth];
-            self.eviction.gone.push(nth as u32);
+    /// Fills an empty slot of `level` with a block that may go there: one of the stash, or else the
+    /// uppermost of the path, whose slot is then empty. Whether there was one.
+    fn fill(&mut self, slot: usize, level: usize) -> bool {
+        if let Some((_, nth)) = self.eviction.waiting.pop_if(|w| w.0 >= level as u32) {
+            self.tree.body_mut(slot).copy_from_slice(self.stash.body(nth as usize));
+            self.headers[slot] = self.stash.headers()[nth as usize];
+            self.eviction.gone.push(nth);
+            return true;
         }
+        let Some(above) = self.eviction.uppermost(level) else { return false };
+        if above >= self.shape().path_start(level) {
+            return false;
+        }
+        self.tree.copy_body(above, slot);
+        self.headers[slot] = core::mem::take(&mut self.headers[above]);
+        self.eviction.full[above / SLOTS_PER_WORD] &= !(1 << (above % SLOTS_PER_WORD));
+        true
     }
 }
 
 impl Eviction {
-    /// Puts the list of `level` before `pool`, and leaves it empty for the next time.
-    fn join(&mut self, level: usize, pool: u32) -> u32 {
-        let first = core::mem::replace(&mut self.deepest[level], NONE);
-        let mut last = first;
-        if last == NONE {
-            return pool;
-        }
-        while self.next[last as usize] != NONE {
-            last = self.next[last as usize];
-        }
-        self.next[last as usize] = pool;
-        first
-    }
-
-    /// The next of `pool` that is in no slot yet.
-    fn pop(&mut self, pool: &mut u32) -> Option<usize> {
-        while *pool != NONE {
-            let candidate = *pool as usize;
-            *pool = self.next[candidate];
-            if !core::mem::replace(&mut self.placed[candidate], true) {
-                return Some(candidate);
-            }
-        }
-        None
+    /// The uppermost slot with a block that may go to `level`.
+    fn uppermost(&self, level: usize) -> Option<usize> {
+        let words = self.full.len();
+        let reach = &self.reach[level * words..][..words];
+        let sets = self.full.iter().zip(reach).map(|(full, reach)| full & reach);
+        let (word, set) = sets.enumerate().find(|(_, set)| *set != 0)?;
+        Some(word * SLOTS_PER_WORD + set.trailing_zeros() as usize)
     }
 }

@@ -25,7 +25,8 @@ const LEVEL_BITS: u32 = 6;
 /// is accepted. The versions of the uppermost buckets are trusted state. Version 0 is never
 /// written: such a bucket is empty, and its bytes are not looked at.
 ///
-/// Each path write is a nonce of its own on each level.
+/// Each path write is a nonce of its own on each level. It wrote one bucket there, so the version
+/// also tells which bucket is meant: a bucket in another's place is refused.
 pub struct SealedTree<C> {
     store: Arc<dyn Store>,
     first: u64,
@@ -47,22 +48,20 @@ pub struct SealedTree<C> {
 struct OpenPath {
     leaf: Leaf,
     extents: Vec<Extent>,
-    sealed: Vec<u8>,
-    plain: Vec<u8>,
-    /// Of each level: its bucket in `sealed`, and in `plain`.
+    /// Its buckets, from the root down; opened and sealed where they are.
+    bytes: Vec<u8>,
     levels: Vec<LevelPlace>,
-    /// Of each slot: its body in `plain`.
+    /// Of each slot: first byte of its body.
     bodies: Vec<usize>,
 }
 
+/// First bytes of the parts of a bucket.
 #[derive(Clone, Copy)]
 struct LevelPlace {
-    sealed: usize,
-    plain: usize,
-    /// First byte after the bucket in `plain`.
-    plain_end: usize,
-    /// Its headers in `plain`.
+    tag: usize,
+    versions: usize,
     headers: usize,
+    end: usize,
 }
 
 impl<C: Sealer> SealedTree<C> {
@@ -112,35 +111,20 @@ impl<C: Sealer> SealedTree<C> {
 
     /// Bytes of a path on the store.
     pub fn path_len(&self) -> usize {
-        self.path.sealed.len()
+        self.path.bytes.len()
     }
 
     fn open_bucket(&mut self, level: usize, version: u64) -> Result {
-        let OpenPath { leaf, sealed, plain, levels, .. } = &mut self.path;
-        let (place, tag_len) = (levels[level], self.sealer.tag_len());
-        let plain = &mut plain[place.plain..place.plain_end];
+        let (tag, body) = self.path.bucket(level);
         if version == 0 {
-            plain.fill(0);
+            body.fill(0);
             return Ok(());
         }
-        let (tag, sealed) = sealed[place.sealed..].split_at(tag_len);
-        let bucket = self.shape.bucket(*leaf, level);
-        let nonce = nonce(version, level);
-        let whole =
-            self.sealer.open(nonce, &bucket.to_le_bytes(), &sealed[..plain.len()], tag, plain);
-        whole.map_err(|_| {
+        self.sealer.open_in_place(nonce(version, level), &[], body, tag).map_err(|_| {
             let above: u64 = (0..level).map(|l| self.shape.buckets(l)).sum();
-            Error::Tampered { place: Place { area: self.name, slot: above + bucket, block: None } }
+            let slot = above + self.shape.bucket(self.path.leaf, level);
+            Error::Tampered { place: Place { area: self.name, slot, block: None } }
         })
-    }
-
-    fn seal_bucket(&mut self, level: usize) {
-        let OpenPath { leaf, sealed, plain, levels, .. } = &mut self.path;
-        let (place, tag_len) = (levels[level], self.sealer.tag_len());
-        let plain = &plain[place.plain..place.plain_end];
-        let (tag, sealed) = sealed[place.sealed..].split_at_mut(tag_len);
-        let bucket = self.shape.bucket(*leaf, level).to_le_bytes();
-        self.sealer.seal(nonce(self.count, level), &bucket, plain, &mut sealed[..plain.len()], tag);
     }
 }
 
@@ -155,7 +139,7 @@ impl<C: Sealer> BucketTree for SealedTree<C> {
 
     fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
         self.path.locate(&self.shape, &self.layout, self.first, leaf);
-        self.store.read(&self.path.extents, &mut self.path.sealed)?;
+        self.store.read(&self.path.extents, &mut self.path.bytes)?;
         let mut version = self.roots[self.shape.bucket(leaf, self.top) as usize];
         for level in self.top..self.shape.levels() {
             self.open_bucket(level, version)?;
@@ -170,18 +154,18 @@ impl<C: Sealer> BucketTree for SealedTree<C> {
 
     #[inline]
     fn body(&self, slot: usize) -> &[u8] {
-        &self.path.plain[self.path.bodies[slot]..][..self.body_len]
+        &self.path.bytes[self.path.bodies[slot]..][..self.body_len]
     }
 
     #[inline]
     fn body_mut(&mut self, slot: usize) -> &mut [u8] {
-        &mut self.path.plain[self.path.bodies[slot]..][..self.body_len]
+        &mut self.path.bytes[self.path.bodies[slot]..][..self.body_len]
     }
 
     #[inline]
     fn copy_body(&mut self, from: usize, to: usize) {
         let (from, to) = (self.path.bodies[from], self.path.bodies[to]);
-        self.path.plain.copy_within(from..from + self.body_len, to);
+        self.path.bytes.copy_within(from..from + self.body_len, to);
     }
 
     fn write_path(&mut self, headers: &[Header]) -> Result {
@@ -195,11 +179,12 @@ impl<C: Sealer> BucketTree for SealedTree<C> {
                 let branch = self.shape.branch(leaf, level + 1);
                 *self.path.child_version(level, branch) = self.count.to_le_bytes();
             }
-            self.seal_bucket(level);
+            let (tag, body) = self.path.bucket(level);
+            self.sealer.seal_in_place(nonce(self.count, level), &[], body, tag);
         }
         let root = self.shape.bucket(leaf, self.top) as usize;
         self.roots[root] = self.count;
-        self.store.write(&self.path.extents, &self.path.sealed)
+        self.store.write(&self.path.extents, &self.path.bytes)
     }
 
     fn sync(&mut self) -> Result {
@@ -209,24 +194,30 @@ impl<C: Sealer> BucketTree for SealedTree<C> {
 
 impl OpenPath {
     fn new(shape: &Shape, layout: &TreeLayout, body_len: usize, tag_len: usize) -> Self {
-        let (mut sealed, mut plain) = (0, 0);
+        let mut end = 0;
         let (mut levels, mut bodies) = (Vec::new(), Vec::new());
         for level in 0..shape.levels() {
-            let (len, z) = (layout.bucket_len(level), shape.z(level));
-            let plain_end = plain + len.saturating_sub(tag_len);
-            let headers = plain + children(shape, level) * VERSION_LEN;
-            levels.push(LevelPlace { sealed, plain, plain_end, headers });
+            let (tag, z) = (end, shape.z(level));
+            end += layout.bucket_len(level);
+            let versions = (tag + tag_len).min(end);
+            let headers = versions + children(shape, level) * VERSION_LEN;
+            levels.push(LevelPlace { tag, versions, headers, end });
             bodies.extend((0..z).map(|nth| headers + z * HEADER_LEN + nth * body_len));
-            (sealed, plain) = (sealed + len, plain_end);
         }
         Self {
             leaf: Leaf(0),
             extents: Vec::with_capacity(shape.levels()),
-            sealed: vec![0; sealed],
-            plain: vec![0; plain],
+            bytes: vec![0; end],
             levels,
             bodies,
         }
+    }
+
+    /// Tag and body of the bucket of a level.
+    fn bucket(&mut self, level: usize) -> (&mut [u8], &mut [u8]) {
+        let LevelPlace { tag, versions, end, .. } = self.levels[level];
+        let (tag, body) = self.bytes[tag..end].split_at_mut(versions - tag);
+        (tag, body)
     }
 
     fn locate(&mut self, shape: &Shape, layout: &TreeLayout, first: u64, leaf: Leaf) {
@@ -240,8 +231,8 @@ impl OpenPath {
 
     #[inline]
     fn child_version(&mut self, level: usize, branch: usize) -> &mut [u8; VERSION_LEN] {
-        let at = self.levels[level].plain + branch * VERSION_LEN;
-        (&mut self.plain[at..at + VERSION_LEN]).try_into().expect("the bytes of a version")
+        let at = self.levels[level].versions + branch * VERSION_LEN;
+        (&mut self.bytes[at..at + VERSION_LEN]).try_into().expect("the bytes of a version")
     }
 
     fn headers(&mut self, shape: &Shape, mut each: impl FnMut(usize, &mut [u8])) {
@@ -250,7 +241,7 @@ impl OpenPath {
             let z = shape.z(level);
             let first = self.levels[level].headers;
             for nth in 0..z {
-                each(slot, &mut self.plain[first + nth * HEADER_LEN..][..HEADER_LEN]);
+                each(slot, &mut self.bytes[first + nth * HEADER_LEN..][..HEADER_LEN]);
                 slot += 1;
             }
         }
