@@ -67,9 +67,11 @@ pub fn run(root: &Path, options: &Options) -> Result<Outcome, String> {
 
 /// What the command that measures `group` prints.
 fn measure(root: &Path, group: &str, quick: bool) -> Result<String, String> {
-    if !["volume", "write-only"].contains(&group) {
-        return Err(format!("no command measures the group {group} yet"));
-    }
+    let command: &[&str] = match group {
+        "volume" | "write-only" => &["volume", "bench", "--suite", group],
+        "tree" => &["bench", "tree", "--floors"],
+        _ => return Err(format!("no command measures the group {group} yet")),
+    };
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
     build.args(["build", "--release", "--package", "traceless-cli"]).current_dir(root);
@@ -78,7 +80,7 @@ fn measure(root: &Path, group: &str, quick: bool) -> Result<String, String> {
         return Err("traceless-cli does not build".to_owned());
     }
     let mut bench = Command::new(target_folder(root).join("release/traceless"));
-    bench.args(["volume", "bench", "--suite", group, "--json"]).args(quick.then_some("--quick"));
+    bench.args(command).arg("--json").args(quick.then_some("--quick"));
     output_of(&mut bench)
 }
 

@@ -14,7 +14,8 @@ pub struct TreeArgs {
     #[arg(long, value_enum, default_value = "path")]
     pub scheme: TreeScheme,
     /// Blocks
-    #[arg(long, value_name = "N", default_value_t = 1 << 20)]
+    #[arg(long, value_name = "N", default_value_t = 1 << 20,
+        value_parser = clap::value_parser!(u64).range(1..))]
     pub blocks: u64,
     /// Bytes of a block; 0 for a simulated tree, whose blocks carry nothing
     #[arg(long, value_name = "B", default_value_t = 64)]
@@ -26,7 +27,8 @@ pub struct TreeArgs {
     #[arg(long, value_enum, default_value = "aead")]
     pub seal: Seal,
     /// Slots per bucket
-    #[arg(long, value_name = "Z", default_value_t = 4)]
+    #[arg(long, value_name = "Z", default_value_t = 4,
+        value_parser = clap::value_parser!(u8).range(1..=64))]
     pub z: u8,
     /// Levels of the tree [default: what keeps it at most 5/8 full]
     #[arg(long, value_name = "L")]

@@ -76,7 +76,7 @@ pub fn run(args: &TreeArgs) -> Result<(), Failure> {
     let (what, numbers) = (&report.what, &report.numbers);
     say(&report.machine.to_string());
     say(&format!(
-        "{} ORAM, {} client, {} blocks of {} bytes; {}; {} levels, Z = {}, {} cached; {} maps in trees",
+        "{}, {} client, {} blocks of {} bytes; {}; {} levels, Z = {}, {} cached; {} maps in trees",
         what.scheme,
         what.client,
         what.blocks,
