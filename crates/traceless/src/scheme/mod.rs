@@ -15,6 +15,7 @@ pub mod random;
 mod rig;
 pub mod sq;
 mod tiers;
+pub mod traffic;
 mod trips;
 
 use crate::durable::Vault;
