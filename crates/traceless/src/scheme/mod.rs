@@ -16,7 +16,10 @@ mod rig;
 pub mod sq;
 mod tiers;
 pub mod traffic;
+#[cfg(all(test, feature = "std"))]
+mod tree_rig;
 mod trips;
+pub mod unified;
 
 use crate::durable::Vault;
 use crate::error::{Error, Result};
