@@ -98,8 +98,8 @@ pub fn bytes_moved(path_len: u64, requests: &[u64]) -> u64 {
     2 * path_len * paths
 }
 
-/// The same for each of them, on average: `2 · path_len · Σ i·w_i`, where `w_i` is
-/// the share of the requests that took i paths.
+/// The same for each of them, on average: `2 · path_len · Σ i·w_i`, where `w_i` is the share of the
+/// requests that took i paths.
 pub fn bytes_per_access(path_len: u64, requests: &[u64]) -> f64 {
     bytes_moved(path_len, requests) as f64 / requests.iter().sum::<u64>() as f64
 }
@@ -138,6 +138,48 @@ pub fn table() -> [Row; 4] {
         row("unified, flat map", 1.0),
     ]
 }
+
+/// Overheads of the paper's Table 3: bits moved for each bit of a block where no cache helps, with
+/// every field as wide as section 5.2 makes it for 2^`log_blocks` blocks of `block_bits` bits.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Overheads {
+    /// Of the recursive ORAM, whose blocks of the map hold four labels.
+    pub recursive: f64,
+    /// Of unified ORAM with compressed labels, whose blocks of the user's are cut into parts.
+    pub unified: f64,
+}
+
+impl Overheads {
+    /// For `log_blocks` from 2 to 60.
+    pub fn new(log_blocks: u32, block_bits: u64) -> Self {
+        let width = u64::from(log_blocks);
+        let path_bits =
+            |levels: u32, block: u64| u64::from(levels) * (3 * (block + 2 * width) + width);
+        let of_block = |moved: u64| 2.0 * moved as f64 / block_bits as f64;
+
+        let mut recursive = path_bits(log_blocks + 1, block_bits);
+        let mut blocks = 1u64 << log_blocks;
+        while blocks > LABELS {
+            blocks = blocks.div_ceil(LABELS);
+            recursive += path_bits(levels_for(blocks), LABELS * width);
+        }
+
+        let counter_bits = u64::from(width.next_power_of_two().ilog2());
+        let fanout = (width / counter_bits).max(2);
+        let map_block = width + fanout * counter_bits;
+        let (mut blocks, mut map_levels) = (1u64 << log_blocks, 1);
+        while blocks > fanout {
+            blocks = blocks.div_ceil(fanout);
+            map_levels += 1;
+        }
+        let paths = block_bits.div_ceil(map_block) + map_levels;
+        let unified = paths * path_bits(log_blocks + 1, map_block);
+        Self { recursive: of_block(recursive), unified: of_block(unified) }
+    }
+}
+
+/// Labels in a block of the map of a recursive ORAM whose blocks grow with N.
+const LABELS: u64 = 4;
 
 #[cfg(test)]
 mod tests {
@@ -182,5 +224,33 @@ mod tests {
         assert!(is_close(recursive.paths, 2.55, 0.002), "the crossover");
         assert!(is_close(flat.bytes, bytes_per_access(5859, &[0, 1]), 1e-9));
         assert!(is_close(compressed.bytes, bytes_per_access(5859, &[0, 73, 27]), 1e-9));
+    }
+
+    /// Table 3: overheads stay within a constant of O(log N + log³N / B) and of O(log N + log³N /
+    /// (B log log N)), so that unified ORAM gains on the other as N grows. But it starts far
+    /// behind: without a cache it is ahead from 2^47 blocks on, and where blocks are small.
+    #[test]
+    fn overheads_grow_as_in_the_paper() {
+        for block_bits in [|log: u64| log, |log: u64| log * log] {
+            let of = |log: u32| {
+                let overheads = Overheads::new(log, block_bits(log.into()));
+                let width = f64::from(log);
+                let cube = width.powi(3) / block_bits(log.into()) as f64;
+                let bounds = (width + cube, width + cube / width.log2());
+                (overheads.recursive / bounds.0, overheads.unified / bounds.1, overheads)
+            };
+            let (recursive, unified, first) = of(16);
+            for log in 17..=60 {
+                let (r, u, _) = of(log);
+                assert!((0.9..1.1).contains(&(r / recursive)), "recursive, 2^{log}: {r}");
+                assert!(u / unified < 1.35, "unified, 2^{log}: {u}");
+            }
+            let gain = |o: &Overheads| o.recursive / o.unified;
+            assert!(gain(&of(60).2) > 1.2 * gain(&first));
+        }
+        for log in 16..=60 {
+            let Overheads { recursive, unified } = Overheads::new(log, log.into());
+            assert_eq!(unified < recursive, log >= 47, "2^{log}: {unified} and {recursive}");
+        }
     }
 }

@@ -163,3 +163,16 @@ pub fn chi_square(leaves: &[u64], leaves_max: u64) -> f64 {
 
 /// Uniform leaves exceed this once in a million times.
 pub const CHI_SQUARE_MAX: f64 = 377.2;
+
+/// How many standard deviations more often than by chance a leaf comes again within the next 64,
+/// of `leaves_max` leaves.
+pub fn repeats(leaves: &[u64], leaves_max: u64) -> f64 {
+    const WINDOW: usize = 64;
+    let again = leaves.windows(WINDOW + 1).filter(|w| w[..WINDOW].contains(&w[WINDOW])).count();
+    let share = 1.0 - (1.0 - 1.0 / leaves_max as f64).powf(WINDOW as f64);
+    let all = (leaves.len() - WINDOW) as f64;
+    (again as f64 - all * share) / (all * share * (1.0 - share)).sqrt()
+}
+
+/// More than this is no chance.
+pub const REPEATS_MAX: f64 = 5.0;

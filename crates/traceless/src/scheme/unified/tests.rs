@@ -5,13 +5,14 @@ use crate::posmap::{COUNTER_BITS, Compressed, Plain};
 use crate::rng::Seeded;
 use crate::scheme::traffic::bytes_moved;
 use crate::scheme::tree_rig::{
-    CHI_SQUARE_MAX, Leaves, Noted, behaves_like_an_array, chi_square, sealed, shows_one_template,
-    store_for, trees,
+    CHI_SQUARE_MAX, Leaves, Noted, REPEATS_MAX, behaves_like_an_array, chi_square, repeats, sealed,
+    shows_one_template, store_for, trees,
 };
 use crate::seal::Secret;
-use crate::store::Watched;
+use crate::store::{Store, Watched};
 use crate::trace::Recorder;
 use crate::tree::{BareTree, GhostTree, Shape};
+use crate::types::Extent;
 use alloc::sync::Arc;
 
 fn key() -> Secret {
@@ -73,6 +74,35 @@ fn compressed_labels_make_an_array_of_every_tree() {
             }
         }
     }
+}
+
+/// A stash that is emptied again and again, in the middle of walks and of group remaps.
+#[test]
+fn emptying_the_stash_disturbs_nobody() {
+    let sizes = Sizes { stash_blocks: 60, ..sizes(64, 2, 2) };
+    let tree = BareTree::new(Shape::uniform(6, 3).unwrap(), 24);
+    let labels = || Compressed::new(&key(), 5, 3).unwrap();
+    let plb = Plb::new(4, 2, 24).unwrap();
+    let mut oram = Unified::new(sizes, tree, labels(), labels(), plb, rng()).unwrap();
+    oram.drain_above(1);
+    let (mut model, mut lcg, mut drained) = (vec![0u8; 64], Lcg(3), 0);
+    for id in 0..3000 {
+        let addr = lcg.below(64);
+        oram.submit(id, Addr(addr)).unwrap();
+        loop {
+            let issued = oram.step(&mut |served, body| {
+                assert_eq!((served, body[47]), (id, model[addr as usize]));
+                body[47] = body[47].wrapping_add(1);
+            });
+            let issued = issued.unwrap();
+            drained += u32::from(issued.kind == Kind::Eviction);
+            if issued.finished.is_some() {
+                break;
+            }
+        }
+        model[addr as usize] = model[addr as usize].wrapping_add(1);
+    }
+    assert!(drained > 100, "{drained}");
 }
 
 /// The generator of the models, so that both see the same requests.
@@ -211,8 +241,25 @@ fn every_step_over_a_store_is_one_path() {
     }
 }
 
+#[test]
+fn damage_is_an_error_and_nothing_follows_it() {
+    let (shape, sizes) = (Shape::uniform(6, 4).unwrap(), sizes(64, 2, 1));
+    let store = store_for(&shape, 24);
+    let tree = sealed(store.clone(), shape, 24);
+    let labels = || Compressed::new(&key(), 5, 3).unwrap();
+    let plb = Plb::new(4, 2, 24).unwrap();
+    let mut oram = Stepped::new(Unified::new(sizes, tree, labels(), labels(), plb, rng()).unwrap());
+    (0..64).for_each(|addr| oram.write(Addr(addr), &[1; 24]).unwrap());
+    let bytes: Vec<u8> = store.snapshot().iter().map(|byte| byte ^ 1).collect();
+    store.write(&[Extent::new(0, bytes.len())], &bytes).unwrap();
+    let refused = oram.read(Addr(3), &mut [0; 24]).unwrap_err();
+    assert!(matches!(refused, Error::Tampered { .. }), "{refused}");
+    assert!(matches!(oram.read(Addr(3), &mut [0; 24]), Err(Error::Poisoned)));
+    assert!(matches!(oram.sync(), Err(Error::Poisoned)));
+}
+
 /// What is wrong with an ORAM of 256 blocks under a workload: it is no array, its leaves are not
-/// uniform, or it accesses more paths than the model, 1.99 a request at most.
+/// uniform or come again, or it accesses more paths than the model, 1.99 a request at most.
 fn fault_of<L: Labels, P: Lookaside>(labels: L, top: L, plb: P, nth: u64) -> Option<&'static str> {
     let shape = Shape::uniform(9, 4).unwrap();
     let leaves = Leaves::default();
@@ -236,6 +283,9 @@ fn fault_of<L: Labels, P: Lookaside>(labels: L, top: L, plb: P, nth: u64) -> Opt
     let leaves = leaves.lock().unwrap();
     if leaves.len() > 6000 * 5 / 2 {
         return Some("too many paths");
+    }
+    if repeats(&leaves, 256) > REPEATS_MAX {
+        return Some("leaves that come again");
     }
     (chi_square(&leaves, 256) > CHI_SQUARE_MAX).then_some("leaves that are not uniform")
 }
@@ -346,7 +396,7 @@ fn mutants_are_caught() {
     assert_eq!(with_labels((true, true)), None, "the wrapper itself is honest");
     // Labels are computed from what is stored, so nothing is lost; but a spent counter stays spent.
     assert_eq!(with_labels((false, true)), Some("too many paths"), "counters are not reset");
-    let reused = Some("leaves that are not uniform");
+    let reused = Some("leaves that come again");
     assert_eq!(with_labels((true, false)), reused, "the group's counter stays");
 
     let with_plb = |at_eviction, at_remap| {
