@@ -11,6 +11,9 @@ pub const COUNTER_BITS: u32 = 14;
 /// Bits of an individual counter, at most.
 pub const COUNTER_BITS_MAX: u32 = 32;
 
+/// Remaps of a group, at most: its counter has 64 bits.
+pub const GROUP_REMAPS_MAX: u64 = u64::MAX;
+
 const GROUP_COUNTER_LEN: usize = 8;
 
 /// A group counter of 64 bits and a small counter for each child. The label of a block is a
@@ -111,9 +114,12 @@ impl Labels for Compressed {
     }
 
     fn renew_group(&self, entries: &mut [u8]) -> Result {
-        let next = group_counter(entries).checked_add(1).ok_or(Error::LabelsSpent)?;
+        let remaps = group_counter(entries);
+        if remaps == GROUP_REMAPS_MAX {
+            return Err(Error::LabelsSpent);
+        }
         entries.fill(0);
-        entries[..GROUP_COUNTER_LEN].copy_from_slice(&next.to_le_bytes());
+        entries[..GROUP_COUNTER_LEN].copy_from_slice(&(remaps + 1).to_le_bytes());
         Ok(())
     }
 }
@@ -180,7 +186,7 @@ mod tests {
         assert!(labels.is_spent(&entries, 0));
         labels.renew_group(&mut entries).unwrap();
         assert_eq!(group_counter(&entries), 1);
-        entries.fill(0xff);
+        entries[..GROUP_COUNTER_LEN].copy_from_slice(&GROUP_REMAPS_MAX.to_le_bytes());
         assert!(matches!(labels.renew_group(&mut entries), Err(Error::LabelsSpent)));
     }
 

@@ -5,7 +5,7 @@ mod flat;
 mod labels;
 mod plb;
 
-pub use compressed::{COUNTER_BITS, COUNTER_BITS_MAX, Compressed};
+pub use compressed::{COUNTER_BITS, COUNTER_BITS_MAX, Compressed, GROUP_REMAPS_MAX};
 pub use flat::Flat;
 pub use labels::{Draw, LABEL_LEN, Labels, Plain, swap_label};
 pub use plb::{Lookaside, Plb};
