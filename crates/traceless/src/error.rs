@@ -68,6 +68,10 @@ pub enum Error {
         /// How many may.
         limit: u64,
     },
+    /// Counters of the position map have come to their end. Another label under this key would be
+    /// one that was used before.
+    #[error("every label of this key was used: copy the blocks into a tree under another one")]
+    LabelsSpent,
     /// The store holds fewer writes than the trusted state has seen.
     #[error("the store went back: it holds {found} writes, at least {expected} were made")]
     RolledBack {

@@ -1,8 +1,14 @@
 //! Position maps: which path each block is on.
 
+mod compressed;
 mod flat;
+mod labels;
+mod plb;
 
+pub use compressed::{COUNTER_BITS, COUNTER_BITS_MAX, Compressed, GROUP_REMAPS_MAX};
 pub use flat::Flat;
+pub use labels::{Draw, LABEL_LEN, Labels, Plain, swap_label};
+pub use plb::{Lookaside, Plb};
 
 use crate::types::{Addr, Leaf};
 

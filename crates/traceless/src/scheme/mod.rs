@@ -15,7 +15,11 @@ pub mod random;
 mod rig;
 pub mod sq;
 mod tiers;
+pub mod traffic;
+#[cfg(all(test, feature = "std"))]
+mod tree_rig;
 mod trips;
+pub mod unified;
 
 use crate::durable::Vault;
 use crate::error::{Error, Result};

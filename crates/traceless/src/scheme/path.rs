@@ -10,16 +10,13 @@
 use crate::controller::{Controller, Issued, Kind, Serve};
 use crate::error::{Error, Result};
 use crate::oram::Hides;
-use crate::posmap::{Flat, PosMap};
+use crate::posmap::{Flat, LABEL_LEN, PosMap, swap_label};
 use crate::rng::Rng;
 use crate::tree::{BucketTree, Engine, TREE_BLOCKS_MAX};
 use crate::types::{Addr, Leaf};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-
-/// Bytes of a label in a block of the position map: the leaf plus one, 0 for never.
-pub const LABEL_LEN: usize = 4;
 
 /// Steps in a row that only empty a stash, at most. If the labels in use leave no room for its
 /// blocks, as may be in a tiny tree, only a request helps, since it changes a label.
@@ -206,14 +203,6 @@ fn labels_in<T: BucketTree>(tree: &T) -> Result<u64> {
         0 | 1 => Err(Error::Geometry("a block of the map holds at least two labels")),
         labels => Ok(labels as u64),
     }
-}
-
-/// Writes `new` where a label is, and tells what was there.
-fn swap_label(bytes: &mut [u8], new: Leaf) -> Option<Leaf> {
-    let old = u32::from_le_bytes((&*bytes).try_into().expect("the bytes of a label"));
-    let entry = u32::try_from(new.0 + 1).expect("below 2^32 - 1 leaves");
-    bytes.copy_from_slice(&entry.to_le_bytes());
-    old.checked_sub(1).map(|old| Leaf(old.into()))
 }
 
 #[cfg(all(test, feature = "std"))]

@@ -2,6 +2,7 @@
 
 mod aead;
 mod keystream;
+mod prf;
 #[cfg(feature = "suite")]
 pub mod record;
 mod secret;
@@ -9,6 +10,7 @@ mod unsealed;
 
 pub use aead::{Aead, Forged, TAG_LEN};
 pub use keystream::Keystream;
+pub use prf::Prf;
 pub use secret::{Mac, SECRET_LEN, Secret};
 pub use unsealed::Unsealed;
 

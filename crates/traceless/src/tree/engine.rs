@@ -95,21 +95,47 @@ impl<T: BucketTree> Engine<T> {
     /// Takes the block `addr` from the open path or the stash into the stash, under the label
     /// `leaf`. A block that is in neither is made of zeros. Tells its number in the stash.
     pub fn take(&mut self, addr: Addr, leaf: Leaf) -> Result<usize> {
+        if let Some(nth) = self.relabel(addr, leaf)? {
+            return Ok(nth);
+        }
+        let nth = self.stash.push(Header::new(addr, leaf))?;
+        self.stash.body_mut(nth).fill(0);
+        Ok(nth)
+    }
+
+    /// As [`take`](Self::take), but does nothing about a block that is in neither.
+    pub fn relabel(&mut self, addr: Addr, leaf: Leaf) -> Result<Option<usize>> {
         let header = Header::new(addr, leaf);
         if let Some(nth) = self.stash.find(addr) {
             self.stash.relabel(nth, header);
-            return Ok(nth);
+            return Ok(Some(nth));
         }
-        let slot = self.headers.iter().position(|h| h.is_of(addr));
+        let Some(slot) = self.slot_of(addr) else { return Ok(None) };
         let nth = self.stash.push(header)?;
-        match slot {
-            Some(slot) => {
-                self.headers[slot] = Header::EMPTY;
-                self.stash.body_mut(nth).copy_from_slice(self.tree.body(slot));
-            }
-            None => self.stash.body_mut(nth).fill(0),
+        self.headers[slot] = Header::EMPTY;
+        self.stash.body_mut(nth).copy_from_slice(self.tree.body(slot));
+        Ok(Some(nth))
+    }
+
+    /// Takes the block `addr` out of the open path or the stash, and its body with it. A block that
+    /// is in neither is made of zeros.
+    pub fn remove(&mut self, addr: Addr, body: &mut [u8]) {
+        if let Some(nth) = self.stash.find(addr) {
+            body.copy_from_slice(self.stash.body(nth));
+            self.stash.remove(nth);
+        } else if let Some(slot) = self.slot_of(addr) {
+            body.copy_from_slice(self.tree.body(slot));
+            self.headers[slot] = Header::EMPTY;
+        } else {
+            body.fill(0);
         }
-        Ok(nth)
+    }
+
+    /// Puts a block that is nowhere into the stash: no path access is needed for that.
+    pub fn put(&mut self, header: Header, body: &[u8]) -> Result {
+        let nth = self.stash.push(header)?;
+        self.stash.body_mut(nth).copy_from_slice(body);
+        Ok(())
     }
 
     /// Writes the open path back, with as many blocks of the stash as fit, each as deep as its
@@ -138,6 +164,11 @@ impl<T: BucketTree> Engine<T> {
     pub fn dummy(&mut self, leaf: Leaf) -> Result {
         self.fetch(leaf)?;
         self.evict()
+    }
+
+    /// The slot of the open path that holds `addr`.
+    fn slot_of(&self, addr: Addr) -> Option<usize> {
+        self.headers.iter().position(|h| h.is_of(addr))
     }
 
     /// Finds out how deep each block of path and stash may go.

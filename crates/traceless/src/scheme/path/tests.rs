@@ -2,91 +2,16 @@ use super::*;
 use crate::controller::Stepped;
 use crate::oram::Oram;
 use crate::rng::Seeded;
-use crate::seal::{Aead, Sealer, Secret, Unsealed};
-use crate::store::{MemStore, Store, Watched};
-use crate::trace::{Event, Op, Recorder};
-use crate::tree::{BareTree, GhostTree, SealedTree, Shape, Treetop};
+use crate::scheme::tree_rig::{
+    behaves_like_an_array, sealed, shows_one_template, store_for, trees,
+};
+use crate::seal::{Aead, Sealer, Secret};
+use crate::store::{Store, Watched};
+use crate::trace::Recorder;
+use crate::tree::{BareTree, GhostTree, SealedTree, Shape};
 use crate::types::Extent;
 use alloc::sync::Arc;
 use alloc::vec;
-
-type Boxed = Box<dyn BucketTree>;
-
-impl BucketTree for Boxed {
-    fn shape(&self) -> &Shape {
-        (**self).shape()
-    }
-    fn body_len(&self) -> usize {
-        (**self).body_len()
-    }
-    fn read_path(&mut self, leaf: Leaf, headers: &mut [crate::tree::Header]) -> Result {
-        (**self).read_path(leaf, headers)
-    }
-    fn body(&self, slot: usize) -> &[u8] {
-        (**self).body(slot)
-    }
-    fn body_mut(&mut self, slot: usize) -> &mut [u8] {
-        (**self).body_mut(slot)
-    }
-    fn copy_body(&mut self, from: usize, to: usize) {
-        (**self).copy_body(from, to);
-    }
-    fn write_path(&mut self, headers: &[crate::tree::Header]) -> Result {
-        (**self).write_path(headers)
-    }
-    fn sync(&mut self) -> Result {
-        (**self).sync()
-    }
-}
-
-fn sealed(store: Arc<dyn Store>, shape: Shape, len: usize) -> SealedTree<Aead> {
-    let key = Aead::new(&Secret::from_bytes([7; 32]));
-    SealedTree::create(store, 0, "tree", shape, len, key).unwrap()
-}
-
-fn store_for(shape: &Shape, len: usize) -> Arc<MemStore> {
-    let key = Aead::new(&Secret::from_bytes([7; 32]));
-    Arc::new(MemStore::new(SealedTree::store_len(shape, len, &key)))
-}
-
-/// A tree of each kind that carries bodies.
-fn trees(shape: &Shape, len: usize) -> Vec<Boxed> {
-    let cached = shape.levels() / 2;
-    let below = shape.only(|l| l >= cached);
-    let inner = sealed(store_for(&below, len), below, len);
-    let unsealed = SealedTree::<Unsealed>::store_len(shape, len, &Unsealed);
-    let unsealed = Arc::new(MemStore::new(unsealed));
-    vec![
-        Box::new(BareTree::new(shape.clone(), len)),
-        Box::new(sealed(store_for(shape, len), shape.clone(), len)),
-        Box::new(Treetop::new(shape.clone(), cached, inner).unwrap()),
-        Box::new(SealedTree::create(unsealed, 0, "tree", shape.clone(), len, Unsealed).unwrap()),
-    ]
-}
-
-fn behaves_like_an_array(mut oram: Stepped<PathOram<Boxed>>, rounds: u64) {
-    let (n, len) = (oram.blocks(), oram.block_len());
-    let (mut model, mut rng) = (vec![0; n as usize * len], Seeded::new(4));
-    let mut block = vec![0; len];
-    for round in 0..rounds {
-        let addr = if rng.below(2) == 0 { rng.below(n) } else { round % n };
-        let want = &mut model[addr as usize * len..][..len];
-        match rng.below(3) {
-            0 => {
-                rng.fill(want);
-                oram.write(Addr(addr), want).unwrap();
-            }
-            1 => {
-                want[0] ^= 1;
-                oram.update(Addr(addr), &mut |body| body[0] ^= 1).unwrap();
-            }
-            _ => {
-                oram.read(Addr(addr), &mut block).unwrap();
-                assert_eq!(block, want);
-            }
-        }
-    }
-}
 
 #[test]
 fn every_tree_makes_an_array() {
@@ -96,7 +21,7 @@ fn every_tree_makes_an_array() {
         let shape = Shape::uniform(levels, z).unwrap();
         for tree in trees(&shape, len) {
             let path = PathOram::new(n, vec![tree], 100, Box::new(Seeded::new(1))).unwrap();
-            behaves_like_an_array(Stepped::new(path), 4000);
+            behaves_like_an_array(path, 4000);
         }
     }
 }
@@ -108,7 +33,7 @@ fn a_recursive_map_finds_everything() {
     let tops = trees(&Shape::uniform(2, 4).unwrap(), 12);
     for ((data, map), top) in data.into_iter().zip(maps).zip(tops) {
         let path = PathOram::new(120, vec![data, map, top], 100, Box::new(Seeded::new(1))).unwrap();
-        behaves_like_an_array(Stepped::new(path), 4000);
+        behaves_like_an_array(path, 4000);
     }
 }
 
@@ -117,7 +42,7 @@ fn other_arities_work_as_well() {
     for arity in [3, 4] {
         for tree in trees(&Shape::new(vec![4; 4], arity).unwrap(), 8) {
             let path = PathOram::new(60, vec![tree], 100, Box::new(Seeded::new(1))).unwrap();
-            behaves_like_an_array(Stepped::new(path), 3000);
+            behaves_like_an_array(path, 3000);
         }
     }
 }
@@ -129,22 +54,8 @@ fn a_path_access_has_one_template() {
     let witness = Arc::new(Recorder::default());
     let store = Arc::new(Watched::new(store_for(&shape, 16), witness.clone()));
     let tree = sealed(store, shape, 16);
-    let mut path = PathOram::new(20, vec![tree], 50, Box::new(Seeded::new(1))).unwrap();
-    let mut bytes = None;
-    for step in 0..500 {
-        if step % 3 > 0 {
-            path.submit(step, Addr(step * 7 % 20)).unwrap();
-        }
-        path.step(&mut |_, body| body[0] += 1).unwrap();
-        let events = witness.take();
-        let (reads, writes): (Vec<Event>, Vec<Event>) =
-            events.iter().partition(|e| e.op == Op::Read);
-        let shown = |events: &[Event]| events.iter().map(|e| (e.at, e.len)).collect::<Vec<_>>();
-        assert_eq!(shown(&reads), shown(&writes));
-        assert!(events[..reads.len()] == reads, "all is read before anything is written");
-        let total: u32 = reads.iter().map(|e| e.len).sum();
-        assert_eq!(*bytes.get_or_insert(total), total);
-    }
+    let path = PathOram::new(20, vec![tree], 50, Box::new(Seeded::new(1))).unwrap();
+    shows_one_template(path, &witness);
 }
 
 /// A bucket that was changed, or put back from an older copy, is an error on every level.

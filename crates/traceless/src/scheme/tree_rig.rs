@@ -1,0 +1,178 @@
+//! What the tests of the schemes over trees share: a tree of each kind, an array to compare with,
+//! and looks at what is seen.
+
+use crate::controller::{Controller, Stepped};
+use crate::error::Result;
+use crate::oram::Oram;
+use crate::rng::{Rng, Seeded};
+use crate::seal::{Aead, Secret, Unsealed};
+use crate::store::{MemStore, Store};
+use crate::trace::{Event, Op, Recorder};
+use crate::tree::{BareTree, BucketTree, Header, SealedTree, Shape, Treetop};
+use crate::types::{Addr, Leaf};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use std::sync::Mutex;
+
+pub type Boxed = Box<dyn BucketTree>;
+
+impl BucketTree for Boxed {
+    fn shape(&self) -> &Shape {
+        (**self).shape()
+    }
+    fn body_len(&self) -> usize {
+        (**self).body_len()
+    }
+    fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
+        (**self).read_path(leaf, headers)
+    }
+    fn body(&self, slot: usize) -> &[u8] {
+        (**self).body(slot)
+    }
+    fn body_mut(&mut self, slot: usize) -> &mut [u8] {
+        (**self).body_mut(slot)
+    }
+    fn copy_body(&mut self, from: usize, to: usize) {
+        (**self).copy_body(from, to);
+    }
+    fn write_path(&mut self, headers: &[Header]) -> Result {
+        (**self).write_path(headers)
+    }
+    fn sync(&mut self) -> Result {
+        (**self).sync()
+    }
+}
+
+pub fn sealed(store: Arc<dyn Store>, shape: Shape, len: usize) -> SealedTree<Aead> {
+    let key = Aead::new(&Secret::from_bytes([7; 32]));
+    SealedTree::create(store, 0, "tree", shape, len, key).unwrap()
+}
+
+pub fn store_for(shape: &Shape, len: usize) -> Arc<MemStore> {
+    let key = Aead::new(&Secret::from_bytes([7; 32]));
+    Arc::new(MemStore::new(SealedTree::store_len(shape, len, &key)))
+}
+
+/// A tree of each kind that carries bodies.
+pub fn trees(shape: &Shape, len: usize) -> Vec<Boxed> {
+    let cached = shape.levels() / 2;
+    let below = shape.only(|l| l >= cached);
+    let inner = sealed(store_for(&below, len), below, len);
+    let unsealed = SealedTree::<Unsealed>::store_len(shape, len, &Unsealed);
+    let unsealed = Arc::new(MemStore::new(unsealed));
+    vec![
+        Box::new(BareTree::new(shape.clone(), len)),
+        Box::new(sealed(store_for(shape, len), shape.clone(), len)),
+        Box::new(Treetop::new(shape.clone(), cached, inner).unwrap()),
+        Box::new(SealedTree::create(unsealed, 0, "tree", shape.clone(), len, Unsealed).unwrap()),
+    ]
+}
+
+/// Compares random reads, writes and updates with an array.
+pub fn behaves_like_an_array<C: Controller>(controller: C, rounds: u64) {
+    let mut oram = Stepped::new(controller);
+    let (n, len) = (oram.blocks(), oram.block_len());
+    let (mut model, mut rng) = (vec![0; n as usize * len], Seeded::new(4));
+    let mut block = vec![0; len];
+    for round in 0..rounds {
+        let addr = if rng.below(2) == 0 { rng.below(n) } else { round % n };
+        let want = &mut model[addr as usize * len..][..len];
+        match rng.below(3) {
+            0 => {
+                rng.fill(want);
+                oram.write(Addr(addr), want).unwrap();
+            }
+            1 => {
+                want[0] ^= 1;
+                oram.update(Addr(addr), &mut |body| body[0] ^= 1).unwrap();
+            }
+            _ => {
+                oram.read(Addr(addr), &mut block).unwrap();
+                assert_eq!(block, want);
+            }
+        }
+    }
+}
+
+/// Each step reads every bucket of one path, from the root down, and writes the same, whether a
+/// request waits or not. `witness` saw all that was done so far, which is nothing.
+pub fn shows_one_template<C: Controller>(mut controller: C, witness: &Recorder) {
+    assert!(witness.take().is_empty(), "nothing need be initialised");
+    let mut bytes = None;
+    for step in 0..500 {
+        if step % 3 > 0 {
+            controller.submit(step, Addr(step * 7 % controller.blocks())).unwrap();
+        }
+        controller.step(&mut |_, body| body[0] ^= 1).unwrap();
+        let events = witness.take();
+        let (reads, writes): (Vec<Event>, Vec<Event>) =
+            events.iter().partition(|e| e.op == Op::Read);
+        let shown = |events: &[Event]| events.iter().map(|e| (e.at, e.len)).collect::<Vec<_>>();
+        assert_eq!(shown(&reads), shown(&writes));
+        assert!(events[..reads.len()] == reads, "all is read before anything is written");
+        let total: u32 = reads.iter().map(|e| e.len).sum();
+        assert_eq!(*bytes.get_or_insert(total), total);
+    }
+}
+
+/// The leaves whose paths were read.
+pub type Leaves = Arc<Mutex<Vec<u64>>>;
+
+/// A tree that notes which paths are read.
+pub struct Noted<T>(pub T, pub Leaves);
+
+impl<T: BucketTree> BucketTree for Noted<T> {
+    fn shape(&self) -> &Shape {
+        self.0.shape()
+    }
+    fn body_len(&self) -> usize {
+        self.0.body_len()
+    }
+    fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
+        self.1.lock().unwrap().push(leaf.0);
+        self.0.read_path(leaf, headers)
+    }
+    fn body(&self, slot: usize) -> &[u8] {
+        self.0.body(slot)
+    }
+    fn body_mut(&mut self, slot: usize) -> &mut [u8] {
+        self.0.body_mut(slot)
+    }
+    fn copy_body(&mut self, from: usize, to: usize) {
+        self.0.copy_body(from, to);
+    }
+    fn write_path(&mut self, headers: &[Header]) -> Result {
+        self.0.write_path(headers)
+    }
+    fn sync(&mut self) -> Result {
+        self.0.sync()
+    }
+}
+
+/// Pearson's statistic of `leaves` over 256 equal parts of `0..leaves_max`: 255 degrees of freedom.
+pub fn chi_square(leaves: &[u64], leaves_max: u64) -> f64 {
+    let mut parts = [0u64; 256];
+    for leaf in leaves {
+        parts[(leaf * 256 / leaves_max) as usize] += 1;
+    }
+    let mean = leaves.len() as f64 / 256.0;
+    parts.iter().map(|&n| (n as f64 - mean).powi(2) / mean).sum()
+}
+
+/// Uniform leaves exceed this once in a million times.
+pub const CHI_SQUARE_MAX: f64 = 377.2;
+
+/// How many standard deviations more often than by chance a leaf comes again within the next 64,
+/// of `leaves_max` leaves.
+pub fn repeats(leaves: &[u64], leaves_max: u64) -> f64 {
+    const WINDOW: usize = 64;
+    let again = leaves.windows(WINDOW + 1).filter(|w| w[..WINDOW].contains(&w[WINDOW])).count();
+    let share = 1.0 - (1.0 - 1.0 / leaves_max as f64).powf(WINDOW as f64);
+    let all = (leaves.len() - WINDOW) as f64;
+    (again as f64 - all * share) / (all * share * (1.0 - share)).sqrt()
+}
+
+/// More than this is no chance.
+pub const REPEATS_MAX: f64 = 5.0;
