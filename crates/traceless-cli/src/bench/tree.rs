@@ -46,7 +46,6 @@ struct What {
     z: u8,
     cached_levels: usize,
     maps_in_trees: usize,
-    simulated: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -124,7 +123,6 @@ impl What {
             z: args.z,
             cached_levels: args.cached,
             maps_in_trees: args.maps,
-            simulated: args.block_len == 0,
         })
     }
 }
