@@ -20,7 +20,7 @@ workloads=(
 subjects=(plain detwo detwo-1/3 sq sq-map-disk sq-paper hive datalair)
 
 section "tree ORAMs by themselves"
-small=(bench tree --blocks 500 --accesses 200 --rounds 2)
+small=("$traceless" bench tree --blocks 500 --accesses 200 --rounds 2)
 for seal in none aead; do
     expect 0 "${small[@]}" --seal "$seal" --cached 2 --maps 1 --json
     expect_json traceless.bench.tree.v1 machine what numbers
@@ -31,9 +31,9 @@ assert told['what']['encrypted'] == ('$seal' == 'aead')
 assert told['numbers']['paths_per_access'] == 2"
 done
 expect 0 "${small[@]}" --block-len 0
-expect 2 bench tree --blocks 500 --levels 3
-expect 2 bench tree --blocks 500 --z 0
-expect 2 bench tree --blocks 0
+expect 2 "$traceless" bench tree --blocks 500 --levels 3
+expect 2 "$traceless" bench tree --blocks 500 --z 0
+expect 2 "$traceless" bench tree --blocks 0
 
 section "models: every workload of every subject, counted"
 for device in hdd ssd; do

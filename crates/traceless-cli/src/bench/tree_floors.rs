@@ -23,8 +23,11 @@ struct Measured {
 /// What one process measures, and the rows that come of it.
 struct Subject {
     args: TreeArgs,
-    rows: &'static [(&'static str, &'static str, fn(&Numbers) -> f64)],
+    rows: &'static [RowOf],
 }
+
+/// Name and unit of a row, and which number it is.
+type RowOf = (&'static str, &'static str, fn(&Numbers) -> f64);
 
 pub fn run(args: &TreeArgs) -> Result<(), Failure> {
     let mut rows = vec![];
