@@ -7,6 +7,13 @@
 //!
 //! Paper: Stefanov et al., CCS'13; recursion as in unified-oram, section 2.2.
 
+mod durable;
+mod geometry;
+mod keys;
+
+pub use durable::DurablePath;
+pub use geometry::{Geometry, MAP_MEMORY, UNSYNCED};
+
 use crate::controller::{Controller, Issued, Kind, Serve};
 use crate::error::{Error, Result};
 use crate::oram::Hides;

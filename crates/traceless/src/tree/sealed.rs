@@ -1,6 +1,7 @@
 //! A tree of sealed buckets in a store.
 
-use super::{BucketTree, HEADER_LEN, Header, Shape, TreeLayout};
+use super::{BucketTree, HEADER_LEN, Header, Held, Shape, TreeLayout};
+use crate::durable::{Durable, load_words, save_words};
 use crate::error::{Error, Place, Result};
 use crate::seal::Sealer;
 use crate::store::Store;
@@ -41,6 +42,8 @@ pub struct SealedTree<C> {
     /// Path writes made.
     count: u64,
     path: OpenPath,
+    /// What is not in the store yet, if writes are held back.
+    held: Option<Held>,
 }
 
 /// The path read last.
@@ -68,7 +71,13 @@ struct LevelPlace {
 impl<C: Sealer> SealedTree<C> {
     /// Bytes that such a tree takes on a store.
     pub fn store_len(shape: &Shape, body_len: usize, sealer: &C) -> u64 {
-        TreeLayout::new(shape, body_len, overhead(shape, sealer), TOGETHER).len()
+        Self::layout(shape, body_len, sealer).len()
+    }
+
+    /// Where the buckets of such a tree lie.
+    pub fn layout(shape: &Shape, body_len: usize, sealer: &C) -> TreeLayout {
+        let overhead = sealer.tag_len() + shape.arity() as usize * VERSION_LEN;
+        TreeLayout::new(shape, body_len, overhead, TOGETHER)
     }
 
     /// A tree without blocks, in a part of `store` that begins at `first` and whose bytes do not
@@ -81,7 +90,7 @@ impl<C: Sealer> SealedTree<C> {
         body_len: usize,
         sealer: C,
     ) -> Result<Self> {
-        let layout = TreeLayout::new(&shape, body_len, overhead(&shape, &sealer), TOGETHER);
+        let layout = Self::layout(&shape, body_len, &sealer);
         if store.len() < first + layout.len() {
             return Err(Error::Geometry("the store is smaller than the tree"));
         }
@@ -102,6 +111,7 @@ impl<C: Sealer> SealedTree<C> {
             layout,
             sealer,
             body_len,
+            held: None,
         })
     }
 
@@ -113,6 +123,43 @@ impl<C: Sealer> SealedTree<C> {
     /// Bytes of a path on the store.
     pub fn path_len(&self) -> usize {
         self.path.sealed.len()
+    }
+
+    /// Goes on after `count` path writes: no fewer than were made.
+    pub fn skip_to(&mut self, count: u64) {
+        assert!(count >= self.count, "versions never come again");
+        self.count = count;
+    }
+
+    /// The path write whose nonce this is, for sealers that choose a key by it.
+    pub fn path_write_of(nonce: u64) -> u64 {
+        nonce >> LEVEL_BITS
+    }
+
+    /// The sealer, to be given another key.
+    pub fn sealer_mut(&mut self) -> &mut C {
+        &mut self.sealer
+    }
+
+    /// From now on writes wait in memory until [`write_held`](Self::write_held): what lies in the
+    /// store stays as it is.
+    pub fn hold_back(&mut self) {
+        self.held = Some(Held::default());
+    }
+
+    /// What waits, if writes are held back.
+    pub fn held(&self) -> Option<&Held> {
+        self.held.as_ref()
+    }
+
+    /// Writes what waits to its place.
+    pub fn write_held(&mut self) -> Result {
+        let Some(held) = &mut self.held else { return Ok(()) };
+        if !held.bytes().is_empty() {
+            self.store.write(&extents_at(self.first, held.extents()), held.bytes())?;
+            held.clear();
+        }
+        Ok(())
     }
 
     fn open_bucket(&mut self, level: usize, version: u64) -> Result {
@@ -132,6 +179,16 @@ impl<C: Sealer> SealedTree<C> {
             let above: u64 = (0..level).map(|l| self.shape.buckets(l)).sum();
             Error::Tampered { place: Place { area: self.name, slot: above + bucket, block: None } }
         })
+    }
+
+    /// Replaces what was read by what waits: the same is read whatever waits.
+    fn read_held(&mut self) {
+        let Some(held) = &self.held else { return };
+        for level in self.top..self.shape.levels() {
+            let at = self.layout.bucket_at(level, self.shape.bucket(self.path.leaf, level));
+            let place = self.path.levels[level].sealed;
+            held.copy_to(at, &mut self.path.sealed[place..][..self.layout.bucket_len(level)]);
+        }
     }
 
     fn seal_bucket(&mut self, level: usize) {
@@ -156,6 +213,7 @@ impl<C: Sealer> BucketTree for SealedTree<C> {
     fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
         self.path.locate(&self.shape, &self.layout, self.first, leaf);
         self.store.read(&self.path.extents, &mut self.path.sealed)?;
+        self.read_held();
         let mut version = self.roots[self.shape.bucket(leaf, self.top) as usize];
         for level in self.top..self.shape.levels() {
             self.open_bucket(level, version)?;
@@ -196,11 +254,33 @@ impl<C: Sealer> BucketTree for SealedTree<C> {
         }
         let root = self.shape.bucket(leaf, self.top) as usize;
         self.roots[root] = self.count;
-        self.store.write(&self.path.extents, &self.path.sealed)
+        match &mut self.held {
+            None => self.store.write(&self.path.extents, &self.path.sealed),
+            Some(held) => {
+                for level in self.top..self.shape.levels() {
+                    let at = self.layout.bucket_at(level, self.shape.bucket(leaf, level));
+                    let place = self.path.levels[level].sealed;
+                    held.hold(at, &self.path.sealed[place..][..self.layout.bucket_len(level)]);
+                }
+                Ok(())
+            }
+        }
     }
 
     fn sync(&mut self) -> Result {
         self.store.sync()
+    }
+}
+
+impl<C: Sealer> Durable for SealedTree<C> {
+    fn save(&self, out: &mut Vec<u8>) {
+        save_words(&[self.count], out);
+        save_words(&self.roots, out);
+    }
+
+    fn load(&mut self, from: &mut &[u8]) -> Result {
+        load_words(core::slice::from_mut(&mut self.count), from)?;
+        load_words(&mut self.roots, from)
     }
 }
 
@@ -254,8 +334,13 @@ impl OpenPath {
     }
 }
 
-fn overhead<C: Sealer>(shape: &Shape, sealer: &C) -> usize {
-    sealer.tag_len() + shape.arity() as usize * VERSION_LEN
+/// The extents of a tree, as bytes of the store in which it begins at `first`.
+pub fn extents_at(first: u64, extents: &[Extent]) -> Vec<Extent> {
+    let mut moved = Vec::with_capacity(extents.len());
+    for e in extents {
+        push_extent(&mut moved, Extent::new(first + e.at, e.len));
+    }
+    moved
 }
 
 fn nonce(version: u64, level: usize) -> u64 {
