@@ -15,7 +15,7 @@ const LAYERS: [&[&str]; 8] = [
     &["tree"],
     &["posmap"],
     &["scheme"],
-    &["build"],
+    &["build", "array"],
     &["suite"],
 ];
 
