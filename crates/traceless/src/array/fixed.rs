@@ -17,10 +17,8 @@ pub struct Fixed<const LEN: usize>(Array);
 
 impl<const LEN: usize> Fixed<LEN> {
     pub(super) fn new(array: Array) -> Result<Self> {
-        match array.block_len() {
-            LEN => Ok(Self(array)),
-            got => Err(Error::WrongLength { want: LEN, got }),
-        }
+        let got = array.block_len();
+        if got == LEN { Ok(Self(array)) } else { Err(Error::WrongLength { want: LEN, got }) }
     }
 
     /// As [`Array::blocks`].
