@@ -60,14 +60,22 @@ pub struct DurablePath {
 impl DurablePath {
     /// Makes a new one; every block reads as zeros.
     pub fn create(geometry: Geometry, parts: Parts) -> Result<Stepped<Self>> {
-        let mut new = Self::assemble(geometry, parts, &State::default())?;
-        new.begin_opening()?;
-        new.save()?;
-        Ok(Stepped::new(new))
+        Self::new(geometry, parts).map(Stepped::new)
     }
 
     /// Opens the one whose vault last kept `state`, as it was at its last sync.
     pub fn open(geometry: Geometry, parts: Parts, state: &[u8]) -> Result<Stepped<Self>> {
+        Self::reopen(geometry, parts, state).map(Stepped::new)
+    }
+
+    fn new(geometry: Geometry, parts: Parts) -> Result<Self> {
+        let mut new = Self::assemble(geometry, parts, &State::default())?;
+        new.begin_opening()?;
+        new.save()?;
+        Ok(new)
+    }
+
+    fn reopen(geometry: Geometry, parts: Parts, state: &[u8]) -> Result<Self> {
         let state = State::decode(state)?;
         if state.at_least < parts.expect_writes {
             let (expected, found) = (parts.expect_writes, state.at_least);
@@ -77,10 +85,12 @@ impl DurablePath {
         opened.syncs = state.at_least;
         let held = opened.load()?;
         if opened.life.takes_writes() {
-            opened.redo(&held)?;
+            if !state.clean {
+                opened.redo(&held)?;
+            }
             opened.begin_opening()?;
         }
-        Ok(Stepped::new(opened))
+        Ok(opened)
     }
 
     fn assemble(geometry: Geometry, parts: Parts, state: &State) -> Result<Self> {
@@ -316,7 +326,15 @@ impl Controller for DurablePath {
 
     fn close(&mut self) -> Result {
         self.sync()?;
-        self.life.end();
+        if self.life.takes_writes() {
+            // The places of the last log, so that an opening need not write them again.
+            self.life.sync(&*self.store, self.syncs)?;
+            self.life.keep(&self.openings.state(true, self.syncs).encode())?;
+            self.life.end();
+        }
         Ok(())
     }
 }
+
+#[cfg(all(test, feature = "std"))]
+mod tests;
