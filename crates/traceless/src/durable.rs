@@ -33,7 +33,7 @@ pub fn take_saved<'a>(from: &mut &'a [u8], len: usize) -> Result<&'a [u8]> {
 
 /// Saves numbers.
 pub fn save_words(words: &[u64], out: &mut Vec<u8>) {
-    words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+    out.extend(words.iter().flat_map(|word| word.to_le_bytes()));
 }
 
 /// Loads as many numbers as `words` holds.

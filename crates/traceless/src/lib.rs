@@ -6,7 +6,8 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`types`] [`error`] [`rng`] [`clock`] [`trace`] [`durable`] [`oram`] [`controller`] | the ground floor |
+//! | [`types`] [`error`] [`rng`] [`clock`] [`trace`] | the ground floor: words, errors, what is handed in |
+//! | [`durable`] [`oram`] [`controller`] | and the faces of every scheme |
 //! | [`store`] | the untrusted side, in bytes, and its slots |
 //! | [`seal`] | keys and authenticated encryption |
 //! | [`tree`] [`posmap`] | bucket trees with their stash, and who knows which path a block is on |

@@ -155,8 +155,8 @@ pub fn trace_is_public(config: &SchemeConfig) {
     assert_eq!(redrawn, config.draws_places(), "places follow the draws, or there are none");
 }
 
-/// What must be equal in two traces: all of it, unless places are paths of a tree. These are random,
-/// so only their levels count.
+/// What must be equal in two traces: all of it, unless places are paths of a tree. These are
+/// random, so only their levels count.
 fn shown(config: &SchemeConfig, trace: &[Event]) -> Vec<Event> {
     match config {
         SchemeConfig::Path(geometry) => paths::template(geometry, trace),

@@ -12,7 +12,9 @@ pub fn template(geometry: &Geometry, events: &[Event]) -> Vec<Event> {
     let known = buckets.into_iter().map(|(at, len, of)| (at, (len, of))).collect();
     let trees = geometry.areas()[usize::from(geometry.map_trees) + 1].1;
     let mut public = Public { known, trees, ..Public::default() };
-    events.iter().for_each(|event| public.see(geometry, *event));
+    for event in events {
+        public.see(geometry, *event);
+    }
     public.end_of_writes();
     public.out
 }

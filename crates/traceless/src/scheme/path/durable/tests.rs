@@ -42,7 +42,9 @@ fn geometries() -> [Geometry; 3] {
 /// What the writes of a history leave in each block.
 fn after(writes: &[(u64, u64)], blocks: u64) -> Vec<u64> {
     let mut model = vec![0; blocks as usize];
-    writes.iter().for_each(|&(addr, value)| model[addr as usize] = value);
+    for &(addr, value) in writes {
+        model[addr as usize] = value;
+    }
     model
 }
 
