@@ -6,7 +6,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`types`] [`error`] [`rng`] [`clock`] [`trace`] | the ground floor: words, errors, what is handed in |
+//! | [`types`] [`error`] [`rng`] [`clock`] [`trace`] | what is handed in, and words |
 //! | [`durable`] [`oram`] [`controller`] | and the faces of every scheme |
 //! | [`store`] | the untrusted side, in bytes, and its slots |
 //! | [`seal`] | keys and authenticated encryption |
