@@ -9,6 +9,7 @@ use crate::scheme::datalair::DataLair;
 use crate::scheme::detwo::{DetWo, Geometry};
 use crate::scheme::hive::Hive;
 use crate::scheme::linear::Linear;
+use crate::scheme::path::{self, DurablePath};
 use crate::scheme::plain::Plain;
 use crate::scheme::random;
 use crate::scheme::sq::{self, Sq};
@@ -42,6 +43,8 @@ pub enum SchemeConfig {
     Hive(random::Geometry),
     /// Random slots, with a record of those that are free.
     DataLair(random::Geometry),
+    /// Path ORAM: a random path of a tree at each access.
+    Path(path::Geometry),
 }
 
 impl SchemeConfig {
@@ -54,6 +57,7 @@ impl SchemeConfig {
             Self::Sq(_) => "sq",
             Self::Hive(_) => "hive",
             Self::DataLair(_) => "datalair",
+            Self::Path(_) => "path",
         }
     }
 
@@ -64,6 +68,7 @@ impl SchemeConfig {
             Self::DetWo(geometry) => geometry.blocks,
             Self::Sq(geometry) => geometry.blocks,
             Self::Hive(geometry) | Self::DataLair(geometry) => geometry.blocks,
+            Self::Path(geometry) => geometry.blocks,
         }
     }
 
@@ -74,6 +79,7 @@ impl SchemeConfig {
             Self::DetWo(geometry) => geometry.block_len,
             Self::Sq(geometry) => geometry.block_len,
             Self::Hive(geometry) | Self::DataLair(geometry) => geometry.block_len,
+            Self::Path(geometry) => geometry.block_len,
         }
     }
 
@@ -85,6 +91,7 @@ impl SchemeConfig {
             Self::DetWo(geometry) => geometry.store_len(),
             Self::Sq(geometry) => geometry.store_len(),
             Self::Hive(geometry) | Self::DataLair(geometry) => geometry.store_len(),
+            Self::Path(geometry) => geometry.store_len(),
         }
     }
 
@@ -94,6 +101,7 @@ impl SchemeConfig {
             Self::DetWo(geometry) => geometry.areas(),
             Self::Sq(geometry) => geometry.areas(),
             Self::Hive(geometry) | Self::DataLair(geometry) => geometry.areas(),
+            Self::Path(geometry) => geometry.areas(),
             _ => vec![(self.name(), 0, self.store_len())],
         }
     }
@@ -107,6 +115,7 @@ impl SchemeConfig {
             Self::DetWo(geometry) => geometry.write_amplification(),
             Self::Sq(geometry) => geometry.write_amplification(),
             Self::Hive(geometry) | Self::DataLair(geometry) => geometry.write_amplification(),
+            Self::Path(geometry) => geometry.write_amplification(),
         }
     }
 
@@ -136,6 +145,11 @@ impl SchemeConfig {
                 ..Facts::default()
             },
             Self::Sq(geometry) => geometry.facts(writes),
+            Self::Path(geometry) => Facts {
+                map: Some(if geometry.map_trees == 0 { "memory" } else { "disk" }),
+                map_bytes: geometry.map_memory(),
+                ..Facts::default()
+            },
             Self::Hive(geometry) | Self::DataLair(geometry) => Facts {
                 map: Some(if geometry.map_tiers == 0 { "memory" } else { "disk" }),
                 map_bytes: geometry.map_memory(),
@@ -153,13 +167,18 @@ impl SchemeConfig {
             Self::Sq(geometry) => geometry.resized(blocks).map(Self::Sq),
             Self::Hive(geometry) => geometry.resized(blocks).map(Self::Hive),
             Self::DataLair(geometry) => geometry.resized(blocks).map(Self::DataLair),
+            Self::Path(geometry) => geometry.resized(blocks).map(Self::Path),
         }
     }
 
     /// Whether the places it writes are drawn at random. Then traces are equal if the draws are,
     /// and otherwise look alike only in a statistical sense.
     pub fn draws_places(&self) -> bool {
-        matches!(self, Self::Hive(_) | Self::DataLair(_))
+        match self {
+            Self::Hive(_) | Self::DataLair(_) => true,
+            Self::Path(geometry) => geometry.draws_places(),
+            _ => false,
+        }
     }
 
     /// Makes a new one.
@@ -168,6 +187,7 @@ impl SchemeConfig {
             Self::Linear { blocks, block_len } => {
                 Ok(Box::new(Linear::create(blocks, block_len, parts)?))
             }
+            Self::Path(geometry) => Ok(Box::new(DurablePath::create(geometry, parts)?)),
             _ => Ok(self.create_for_disk(parts)?),
         }
     }
@@ -183,6 +203,7 @@ impl SchemeConfig {
             Self::Linear { blocks, block_len } => {
                 Ok(Box::new(Linear::open(blocks, block_len, parts, state)?))
             }
+            Self::Path(geometry) => Ok(Box::new(DurablePath::open(geometry, parts, state)?)),
             _ => Ok(self.open_for_disk(parts, state, progress)?),
         }
     }
@@ -193,7 +214,7 @@ impl SchemeConfig {
             Self::Plain { blocks, block_len } => {
                 Ok(Box::new(Plain::create(blocks, block_len, parts)?))
             }
-            Self::Linear { .. } => Err(NOT_FOR_DISKS),
+            Self::Linear { .. } | Self::Path(_) => Err(NOT_FOR_DISKS),
             Self::DetWo(geometry) => Ok(Box::new(DetWo::create(geometry, parts)?)),
             Self::Sq(geometry) => Ok(Box::new(<Sq>::create(geometry, parts)?)),
             Self::Hive(geometry) => Ok(Box::new(Hive::create(geometry, parts)?)),
@@ -212,7 +233,7 @@ impl SchemeConfig {
             Self::Plain { blocks, block_len } => {
                 Ok(Box::new(Plain::open(blocks, block_len, parts, state)?))
             }
-            Self::Linear { .. } => Err(NOT_FOR_DISKS),
+            Self::Linear { .. } | Self::Path(_) => Err(NOT_FOR_DISKS),
             Self::DetWo(geometry) => Ok(Box::new(DetWo::open(geometry, parts, state, progress)?)),
             Self::Sq(geometry) => Ok(Box::new(<Sq>::open(geometry, parts, state, progress)?)),
             Self::Hive(geometry) => Ok(Box::new(Hive::open(geometry, parts, state, progress)?)),
@@ -247,7 +268,7 @@ impl SchemeConfig {
     pub fn peek_state(&self, state: &[u8]) -> Result<(u64, bool)> {
         match self {
             Self::Plain { .. } => Plain::peek_state(state),
-            Self::Linear { .. } => Err(NOT_FOR_DISKS),
+            Self::Linear { .. } | Self::Path(_) => Err(NOT_FOR_DISKS),
             Self::DetWo(_) => DetWo::peek_state(state),
             Self::Sq(geometry) => <Sq>::peek_state(geometry, state),
             Self::Hive(_) => Hive::peek_state(state),
@@ -257,4 +278,4 @@ impl SchemeConfig {
 }
 
 const NOT_FOR_DISKS: Error =
-    Error::Geometry("the linear scheme rewrites everything at each access: not for a disk");
+    Error::Geometry("a scheme that hides reads makes writes of them: not for a block device");

@@ -50,6 +50,11 @@ pub trait Controller: Send {
 
     /// What the claim covers.
     fn hides(&self) -> Hides;
+
+    /// Syncs, and takes no request any more if it is to be opened again.
+    fn close(&mut self) -> Result {
+        self.sync()
+    }
 }
 
 /// A controller as an array of blocks: each request is stepped until it is finished.
@@ -119,6 +124,6 @@ impl<C: Controller> Oram for Stepped<C> {
     }
 
     fn close(&mut self) -> Result {
-        self.0.sync()
+        self.0.close()
     }
 }

@@ -1,6 +1,7 @@
 //! Where trusted state is kept between openings.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use alloc::vec::Vec;
 
 /// A home for a scheme's trusted state. The product seals it and places it.
 ///
@@ -10,6 +11,38 @@ pub trait Vault: Send + Sync {
     /// Keeps `state` in place of what was kept before. When this returns, it is durable: after a
     /// crash either the old state is there or the new one, whole.
     fn keep(&mut self, state: &[u8]) -> Result;
+}
+
+/// Trusted state that saves and loads itself. Whoever places what it saves seals it first.
+///
+/// Its length depends on the geometry alone: what varies is padded to its limit.
+pub trait Durable {
+    /// Appends all that [`load`](Self::load) needs.
+    fn save(&self, out: &mut Vec<u8>);
+
+    /// Becomes what was saved, and takes it from the front of `from`.
+    fn load(&mut self, from: &mut &[u8]) -> Result;
+}
+
+/// Takes `len` saved bytes.
+pub fn take_saved<'a>(from: &mut &'a [u8], len: usize) -> Result<&'a [u8]> {
+    let (taken, rest) = from.split_at_checked(len).ok_or(Error::State("it is too short"))?;
+    *from = rest;
+    Ok(taken)
+}
+
+/// Saves numbers.
+pub fn save_words(words: &[u64], out: &mut Vec<u8>) {
+    out.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+}
+
+/// Loads as many numbers as `words` holds.
+pub fn load_words(words: &mut [u64], from: &mut &[u8]) -> Result {
+    let saved = take_saved(from, size_of_val(words))?;
+    for (word, bytes) in words.iter_mut().zip(saved.chunks_exact(8)) {
+        *word = u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
+    }
+    Ok(())
 }
 
 /// A vault that forgets everything: for schemes that are never opened again.

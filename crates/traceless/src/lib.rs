@@ -13,6 +13,7 @@
 //! | [`tree`] [`posmap`] | bucket trees with their stash, and who knows which path a block is on |
 //! | [`scheme`] | the schemes: plain (insecure control), linear, DetWoORAM, HIVE, DataLair-style |
 //! | [`build`] | a scheme from its configuration |
+//! | `array` | an array of blocks, with a builder: where to begin (feature `std`) |
 //! | `suite` | the tests that every scheme must pass (feature `suite`) |
 //!
 //! Each may import only those above it. The library does no I/O but through [`store::Store`], draws
@@ -43,9 +44,14 @@ pub mod scheme;
 
 pub mod build;
 
+#[cfg(feature = "std")]
+pub mod array;
+
 #[cfg(feature = "suite")]
 pub mod suite;
 
+#[cfg(feature = "std")]
+pub use array::Array;
 pub use error::{Error, Result};
 pub use oram::{BlockOram, Hides, Oram};
 pub use types::{Addr, Extent, Slot};

@@ -36,6 +36,14 @@ impl Seeded {
     pub fn new(seed: u64) -> Self {
         Self(rand_chacha::ChaCha12Rng::seed_from_u64(seed))
     }
+
+    /// A stream of its own, as secret as `source`: for those who draw often, where each draw from
+    /// the operating system would be a call.
+    pub fn drawn(source: &mut dyn Rng) -> Self {
+        let mut seed = [0; 32];
+        source.fill(&mut seed);
+        Self(rand_chacha::ChaCha12Rng::from_seed(seed))
+    }
 }
 
 impl Rng for Seeded {

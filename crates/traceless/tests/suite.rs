@@ -3,7 +3,7 @@
 
 use traceless::build::SchemeConfig;
 use traceless::scheme::detwo::{Geometry, MapEntries, Refresh};
-use traceless::scheme::{random, sq};
+use traceless::scheme::{path, random, sq};
 use traceless::suite;
 
 fn detwo(blocks: u64, block_len: usize, refresh: &str, map_tiers: u8) {
@@ -187,4 +187,46 @@ fn datalair_map_on_the_store() {
 #[test]
 fn datalair_two_map_tiers() {
     suite::conforms(&SchemeConfig::DataLair(random(2100, 128, 2)));
+}
+
+fn path(blocks: u64, block_len: usize, change: impl FnOnce(&mut path::Geometry)) {
+    let mut geometry = path::Geometry::new(blocks, block_len).unwrap();
+    change(&mut geometry);
+    geometry.check().unwrap();
+    suite::conforms(&SchemeConfig::Path(geometry));
+}
+
+#[test]
+fn path_flat() {
+    path(64, 512, |_| {});
+}
+
+#[test]
+fn path_one_block() {
+    path(1, 64, |g| g.unsynced_max = 3);
+}
+
+#[test]
+fn path_two_blocks() {
+    path(2, 256, |_| {});
+}
+
+#[test]
+fn path_three_blocks_and_a_sync_each() {
+    path(3, 64, |g| g.unsynced_max = 1);
+}
+
+#[test]
+fn path_cached_levels() {
+    path(101, 64, |g| (g.cached_levels, g.unsynced_max) = (3, 20));
+}
+
+#[test]
+fn path_recursive() {
+    path(300, 64, |g| (g.map_trees, g.map_block_len, g.unsynced_max) = (2, 24, 16));
+}
+
+#[test]
+fn path_recursive_and_cached() {
+    path(99, 33, |g| (g.map_trees, g.cached_levels, g.z) = (1, 2, 5));
 }

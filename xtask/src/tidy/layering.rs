@@ -16,7 +16,7 @@ const LAYERS: [&[&str]; 9] = [
     &["posmap"],
     &["oblivious"],
     &["scheme"],
-    &["build"],
+    &["build", "array"],
     &["suite"],
 ];
 

@@ -1,6 +1,8 @@
 //! A position map in trusted memory.
 
 use super::PosMap;
+use crate::durable::{Durable, take_saved};
+use crate::error::Result;
 use crate::types::{Addr, Leaf};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -27,5 +29,19 @@ impl PosMap for Flat {
         let entry = u32::try_from(new.0 + 1).expect("below 2^32 - 1 leaves");
         let old = core::mem::replace(&mut self.0[addr.0 as usize], entry);
         old.checked_sub(1).map(|old| Leaf(old.into()))
+    }
+}
+
+impl Durable for Flat {
+    fn save(&self, out: &mut Vec<u8>) {
+        self.0.iter().for_each(|entry| out.extend_from_slice(&entry.to_le_bytes()));
+    }
+
+    fn load(&mut self, from: &mut &[u8]) -> Result {
+        let saved = take_saved(from, self.memory())?;
+        for (entry, bytes) in self.0.iter_mut().zip(saved.chunks_exact(4)) {
+            *entry = u32::from_le_bytes(bytes.try_into().expect("4 bytes"));
+        }
+        Ok(())
     }
 }

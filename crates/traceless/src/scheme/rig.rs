@@ -4,12 +4,12 @@
 use crate::durable::MemVault;
 use crate::error::{Error, Result};
 use crate::oram::Oram;
-use crate::rng::Seeded;
+use crate::rng::{Rng, Seeded};
 use crate::scheme::Parts;
 use crate::seal::Secret;
 use crate::store::{Area, MemStore, Run, Store};
 use crate::types::{Addr, Extent, Slot};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// The home of a scheme with geometry `G`.
 pub(super) struct Rig<G> {
@@ -100,5 +100,77 @@ impl Store for Unreadable {
     }
     fn sync(&self) -> Result {
         self.store.sync()
+    }
+}
+
+/// A disk whose cache forgets: what was not synced may be lost, kept or torn by sectors, extent by
+/// extent.
+pub(super) struct Forgetful {
+    disk: MemStore,
+    /// Everything written since the last sync, in order.
+    cached: Mutex<Vec<(u64, Vec<u8>)>>,
+    /// The disk with the cache.
+    seen: MemStore,
+    /// Calls until the power goes.
+    pub fuse: Mutex<u64>,
+}
+
+const SECTOR: u64 = 512;
+
+impl Forgetful {
+    pub fn new(bytes: &[u8], fuse: u64) -> Self {
+        let seen = MemStore::from_bytes(bytes);
+        let disk = MemStore::from_bytes(bytes);
+        Self { disk, cached: Mutex::default(), seen, fuse: Mutex::new(fuse) }
+    }
+
+    fn burn(&self) -> Result {
+        let mut fuse = self.fuse.lock().unwrap();
+        *fuse = fuse.checked_sub(1).ok_or(Error::Store("the power went"))?;
+        Ok(())
+    }
+
+    /// What is there when the power comes back.
+    pub fn crash(&self, rng: &mut dyn Rng) -> Vec<u8> {
+        let odds = 1 + rng.below(8);
+        for (at, bytes) in self.cached.lock().unwrap().drain(..) {
+            let (whole, tears) = (rng.below(8) < odds, rng.below(4) == 0);
+            let end = at + bytes.len() as u64;
+            for sector in at / SECTOR..=(end - 1) / SECTOR {
+                if if tears { rng.below(2) == 0 } else { whole } {
+                    let (from, to) = (at.max(sector * SECTOR), end.min((sector + 1) * SECTOR));
+                    let part = &bytes[(from - at) as usize..(to - at) as usize];
+                    self.disk.write(&[Extent::new(from, part.len())], part).unwrap();
+                }
+            }
+        }
+        self.disk.snapshot()
+    }
+}
+
+impl Store for Forgetful {
+    fn len(&self) -> u64 {
+        self.disk.len()
+    }
+    fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
+        self.seen.read(extents, into)
+    }
+    fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
+        let mut rest = from;
+        for extent in extents {
+            let (part, next) = rest.split_at(extent.len);
+            self.cached.lock().unwrap().push((extent.at, part.to_vec()));
+            rest = next;
+        }
+        self.seen.write(extents, from)?;
+        // The write during which the power goes is under way: any part of it may arrive.
+        self.burn()
+    }
+    fn sync(&self) -> Result {
+        self.burn()?;
+        for (at, bytes) in self.cached.lock().unwrap().drain(..) {
+            self.disk.write(&[Extent::new(at, bytes.len())], &bytes)?;
+        }
+        Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{BucketTree, HEADER_LEN, Header, Shape, TreeLayout};
 use crate::clock::Clock;
+use crate::durable::{Durable, take_saved};
 use crate::error::Result;
 use crate::store::Pages;
 use crate::trace::{Event, Op, Surface, Witness};
@@ -129,6 +130,18 @@ impl BucketTree for BareTree {
     }
 
     fn sync(&mut self) -> Result {
+        Ok(())
+    }
+}
+
+impl Durable for BareTree {
+    fn save(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.bytes);
+    }
+
+    fn load(&mut self, from: &mut &[u8]) -> Result {
+        let len = self.bytes.len();
+        self.bytes.copy_from_slice(take_saved(from, len)?);
         Ok(())
     }
 }

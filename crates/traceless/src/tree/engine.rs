@@ -1,6 +1,7 @@
 //! A tree and its stash: the verbs of every scheme that accesses paths.
 
 use super::{BucketTree, Header, Shape, Stash};
+use crate::durable::Durable;
 use crate::error::Result;
 use crate::types::{Addr, Leaf};
 use alloc::vec;
@@ -215,6 +216,18 @@ impl<T: BucketTree> Engine<T> {
         self.headers[slot] = core::mem::take(&mut self.headers[above]);
         self.eviction.full[above / SLOTS_PER_WORD] &= !(1 << (above % SLOTS_PER_WORD));
         true
+    }
+}
+
+impl<T: Durable> Durable for Engine<T> {
+    fn save(&self, out: &mut Vec<u8>) {
+        self.tree.save(out);
+        self.stash.save(out);
+    }
+
+    fn load(&mut self, from: &mut &[u8]) -> Result {
+        self.tree.load(from)?;
+        self.stash.load(from)
     }
 }
 

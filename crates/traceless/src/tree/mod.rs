@@ -6,6 +6,7 @@
 
 mod bare;
 mod engine;
+mod held;
 mod layout;
 mod sealed;
 mod shape;
@@ -14,8 +15,9 @@ mod treetop;
 
 pub use bare::{BareTree, GhostTree};
 pub use engine::{Engine, STASH_BLOCKS};
+pub use held::Held;
 pub use layout::{HEADER_LEN, TreeLayout};
-pub use sealed::SealedTree;
+pub use sealed::{SealedTree, extents_at};
 pub use shape::{ARITY_MAX, LEVELS_MAX, Shape, Z_MAX};
 pub use stash::Stash;
 pub use treetop::Treetop;

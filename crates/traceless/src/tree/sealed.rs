@@ -1,6 +1,7 @@
 //! A tree of sealed buckets in a store.
 
-use super::{BucketTree, HEADER_LEN, Header, Shape, TreeLayout};
+use super::{BucketTree, HEADER_LEN, Header, Held, Shape, TreeLayout};
+use crate::durable::{Durable, load_words, save_words};
 use crate::error::{Error, Place, Result};
 use crate::seal::Sealer;
 use crate::store::Store;
@@ -42,6 +43,8 @@ pub struct SealedTree<C> {
     /// Path writes made.
     count: u64,
     path: OpenPath,
+    /// What is not in the store yet, if writes are held back.
+    held: Option<Held>,
 }
 
 /// The path read last.
@@ -67,7 +70,13 @@ struct LevelPlace {
 impl<C: Sealer> SealedTree<C> {
     /// Bytes that such a tree takes on a store.
     pub fn store_len(shape: &Shape, body_len: usize, sealer: &C) -> u64 {
-        layout(shape, body_len, sealer).len()
+        Self::layout(shape, body_len, sealer).len()
+    }
+
+    /// Where the buckets of such a tree lie.
+    pub fn layout(shape: &Shape, body_len: usize, sealer: &C) -> TreeLayout {
+        let overhead = |level| sealer.tag_len() + children(shape, level) * VERSION_LEN;
+        TreeLayout::new(shape, body_len, overhead, TOGETHER)
     }
 
     /// A tree without blocks, in a part of `store` that begins at `first` and whose bytes do not
@@ -80,7 +89,7 @@ impl<C: Sealer> SealedTree<C> {
         body_len: usize,
         sealer: C,
     ) -> Result<Self> {
-        let layout = layout(&shape, body_len, &sealer);
+        let layout = Self::layout(&shape, body_len, &sealer);
         if store.len() < first + layout.len() {
             return Err(Error::Geometry("the store is smaller than the tree"));
         }
@@ -101,6 +110,7 @@ impl<C: Sealer> SealedTree<C> {
             layout,
             sealer,
             body_len,
+            held: None,
         })
     }
 
@@ -114,6 +124,43 @@ impl<C: Sealer> SealedTree<C> {
         self.path.bytes.len()
     }
 
+    /// Goes on after `count` path writes: no fewer than were made.
+    pub fn skip_to(&mut self, count: u64) {
+        assert!(count >= self.count, "versions never come again");
+        self.count = count;
+    }
+
+    /// The path write whose nonce this is, for sealers that choose a key by it.
+    pub fn path_write_of(nonce: u64) -> u64 {
+        nonce >> LEVEL_BITS
+    }
+
+    /// The sealer, to be given another key.
+    pub fn sealer_mut(&mut self) -> &mut C {
+        &mut self.sealer
+    }
+
+    /// From now on writes wait in memory until [`write_held`](Self::write_held): what lies in the
+    /// store stays as it is.
+    pub fn hold_back(&mut self) {
+        self.held = Some(Held::default());
+    }
+
+    /// What waits, if writes are held back.
+    pub fn held(&self) -> Option<&Held> {
+        self.held.as_ref()
+    }
+
+    /// Writes what waits to its place.
+    pub fn write_held(&mut self) -> Result {
+        let Some(held) = &mut self.held else { return Ok(()) };
+        if !held.bytes().is_empty() {
+            self.store.write(&extents_at(self.first, held.extents()), held.bytes())?;
+            held.clear();
+        }
+        Ok(())
+    }
+
     fn open_bucket(&mut self, level: usize, version: u64) -> Result {
         let (tag, body) = self.path.bucket(level);
         if version == 0 {
@@ -125,6 +172,15 @@ impl<C: Sealer> SealedTree<C> {
             let slot = above + self.shape.bucket(self.path.leaf, level);
             Error::Tampered { place: Place { area: self.name, slot, block: None } }
         })
+    }
+
+    /// Replaces what was read by what waits: the same is read whatever waits.
+    fn read_held(&mut self) {
+        let Some(held) = &self.held else { return };
+        for level in self.top..self.shape.levels() {
+            let at = self.layout.bucket_at(level, self.shape.bucket(self.path.leaf, level));
+            held.copy_to(at, self.path.whole_bucket(level));
+        }
     }
 }
 
@@ -140,6 +196,7 @@ impl<C: Sealer> BucketTree for SealedTree<C> {
     fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
         self.path.locate(&self.shape, &self.layout, self.first, leaf);
         self.store.read(&self.path.extents, &mut self.path.bytes)?;
+        self.read_held();
         let mut version = self.roots[self.shape.bucket(leaf, self.top) as usize];
         for level in self.top..self.shape.levels() {
             self.open_bucket(level, version)?;
@@ -184,11 +241,30 @@ impl<C: Sealer> BucketTree for SealedTree<C> {
         }
         let root = self.shape.bucket(leaf, self.top) as usize;
         self.roots[root] = self.count;
-        self.store.write(&self.path.extents, &self.path.bytes)
+        let Some(held) = &mut self.held else {
+            return self.store.write(&self.path.extents, &self.path.bytes);
+        };
+        for level in self.top..self.shape.levels() {
+            let at = self.layout.bucket_at(level, self.shape.bucket(leaf, level));
+            held.hold(at, self.path.whole_bucket(level));
+        }
+        Ok(())
     }
 
     fn sync(&mut self) -> Result {
         self.store.sync()
+    }
+}
+
+impl<C: Sealer> Durable for SealedTree<C> {
+    fn save(&self, out: &mut Vec<u8>) {
+        save_words(&[self.count], out);
+        save_words(&self.roots, out);
+    }
+
+    fn load(&mut self, from: &mut &[u8]) -> Result {
+        load_words(core::slice::from_mut(&mut self.count), from)?;
+        load_words(&mut self.roots, from)
     }
 }
 
@@ -211,6 +287,12 @@ impl OpenPath {
             levels,
             bodies,
         }
+    }
+
+    /// The bucket of a level, as it lies in the store.
+    fn whole_bucket(&mut self, level: usize) -> &mut [u8] {
+        let LevelPlace { tag, end, .. } = self.levels[level];
+        &mut self.bytes[tag..end]
     }
 
     /// Tag and body of the bucket of a level.
@@ -248,14 +330,18 @@ impl OpenPath {
     }
 }
 
-fn layout<C: Sealer>(shape: &Shape, body_len: usize, sealer: &C) -> TreeLayout {
-    let overhead = |level| sealer.tag_len() + children(shape, level) * VERSION_LEN;
-    TreeLayout::new(shape, body_len, overhead, TOGETHER)
-}
-
 /// Buckets below one of `level`.
 fn children(shape: &Shape, level: usize) -> usize {
     if level + 1 < shape.levels() { shape.arity() as usize } else { 0 }
+}
+
+/// The extents of a tree, as bytes of the store in which it begins at `first`.
+pub fn extents_at(first: u64, extents: &[Extent]) -> Vec<Extent> {
+    let mut moved = Vec::with_capacity(extents.len());
+    for e in extents {
+        push_extent(&mut moved, Extent::new(first + e.at, e.len));
+    }
+    moved
 }
 
 fn nonce(version: u64, level: usize) -> u64 {

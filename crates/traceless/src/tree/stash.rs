@@ -1,6 +1,7 @@
 //! Blocks that wait in trusted memory.
 
-use super::Header;
+use super::{HEADER_LEN, Header};
+use crate::durable::{Durable, take_saved};
 use crate::error::{Error, Result};
 use crate::types::Addr;
 use alloc::vec;
@@ -103,5 +104,28 @@ impl Stash {
 
     fn overflow(&self) -> Error {
         Error::StashOverflow { blocks: self.headers.len() as u64, limit: self.limit as u64 }
+    }
+}
+
+/// Padded to the limit: how many blocks wait is nobody's business.
+impl Durable for Stash {
+    fn save(&self, out: &mut Vec<u8>) {
+        for nth in 0..self.limit {
+            let header = self.headers.get(nth).copied().unwrap_or(Header::EMPTY);
+            out.extend_from_slice(&header.to_bytes());
+        }
+        let filled = self.headers.len() * self.body_len;
+        out.extend_from_slice(&self.bodies[..filled]);
+        out.resize(out.len() + self.limit * self.body_len - filled, 0);
+    }
+
+    fn load(&mut self, from: &mut &[u8]) -> Result {
+        let headers = take_saved(from, self.limit * HEADER_LEN)?.chunks_exact(HEADER_LEN);
+        let headers = headers.map(Header::from_bytes);
+        self.headers.clear();
+        self.headers.extend(headers.take_while(|header| !header.is_empty()));
+        let bodies = take_saved(from, self.limit * self.body_len)?;
+        self.bodies[..bodies.len()].copy_from_slice(bodies);
+        Ok(())
     }
 }

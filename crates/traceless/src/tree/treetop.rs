@@ -1,8 +1,10 @@
 //! The top of a tree in trusted memory.
 
 use super::{BareTree, BucketTree, Header, Shape};
+use crate::durable::Durable;
 use crate::error::{Error, Result};
 use crate::types::Leaf;
+use alloc::vec::Vec;
 
 /// A tree whose uppermost levels lie in trusted memory, as they are, and whose other levels are
 /// those of `inner` (Phantom; Ren et al., section 3.1.2). Only the latter can be seen.
@@ -27,6 +29,11 @@ impl<T: BucketTree> Treetop<T> {
     /// What is below.
     pub fn inner(&self) -> &T {
         &self.inner
+    }
+
+    /// What is below, to be looked after.
+    pub fn inner_mut(&mut self) -> &mut T {
+        &mut self.inner
     }
 
     /// Bytes of trusted memory that the cached levels take.
@@ -86,5 +93,17 @@ impl<T: BucketTree> BucketTree for Treetop<T> {
 
     fn sync(&mut self) -> Result {
         self.inner.sync()
+    }
+}
+
+impl<T: Durable> Durable for Treetop<T> {
+    fn save(&self, out: &mut Vec<u8>) {
+        self.inner.save(out);
+        self.top.save(out);
+    }
+
+    fn load(&mut self, from: &mut &[u8]) -> Result {
+        self.inner.load(from)?;
+        self.top.load(from)
     }
 }

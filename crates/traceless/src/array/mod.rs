@@ -1,0 +1,275 @@
+//! An array of blocks whose accesses tell nothing: the library as most hold it.
+//!
+//! ```
+//! use traceless::Array;
+//!
+//! # fn main() -> traceless::Result {
+//! let mut array = Array::builder().blocks(1000).block_len(64).build()?;
+//! array.write(7, &[1; 64])?;
+//! assert_eq!(array.read(7)?, [1; 64]);
+//! let sum = array.access(7, |block| {
+//!     block[0] = 5;
+//!     block.iter().map(|&byte| u32::from(byte)).sum::<u32>()
+//! })?;
+//! assert_eq!(sum, 68);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! With a [`store`](Builder::store) it can be saved and opened again; a crash takes it back to the
+//! last [`sync`](Array::sync) or a later moment at which all was complete.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use traceless::Array;
+//! use traceless::seal::Secret;
+//! use traceless::store::MemStore;
+//!
+//! # fn main() -> traceless::Result {
+//! let builder = || Array::builder().blocks(1000).block_len(64).key(Secret::from_bytes([7; 32]));
+//! let store = Arc::new(MemStore::new(builder().store_len()?));
+//!
+//! let mut array = builder().store(store.clone()).build()?;
+//! array.write(7, &[1; 64])?;
+//! array.close()?;
+//!
+//! let mut array = builder().store(store).open()?;
+//! assert_eq!(array.read(7)?, [1; 64]);
+//! # Ok(())
+//! # }
+//! ```
+
+mod fixed;
+mod vault;
+
+pub use fixed::Fixed;
+pub use vault::{StoreVault, VAULT_LEN};
+
+use crate::build::SchemeConfig;
+use crate::error::{Error, Result};
+use crate::oram::{Hides, Oram};
+use crate::rng::{Rng, System};
+use crate::scheme::Parts;
+use crate::scheme::path;
+use crate::seal::Secret;
+use crate::store::Store;
+use crate::types::Addr;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Blocks, numbered from 0 on. See the [module](self).
+pub struct Array {
+    oram: Box<dyn Oram>,
+}
+
+impl Array {
+    /// Begins to describe one.
+    pub fn builder() -> Builder {
+        Builder { blocks: 0, block_len: 64, scheme: None, store: None, key: None, rng: None }
+    }
+
+    /// Number of blocks.
+    pub fn blocks(&self) -> u64 {
+        self.oram.blocks()
+    }
+
+    /// Bytes in a block.
+    pub fn block_len(&self) -> usize {
+        self.oram.block_len()
+    }
+
+    /// Reads a block. One that was never written is zeros.
+    pub fn read(&mut self, addr: u64) -> Result<Vec<u8>> {
+        let mut block = vec![0; self.block_len()];
+        self.oram.read(Addr(addr), &mut block)?;
+        Ok(block)
+    }
+
+    /// Writes a block.
+    pub fn write(&mut self, addr: u64, block: &[u8]) -> Result {
+        self.oram.write(Addr(addr), block)
+    }
+
+    /// Reads or changes a block, or both, as one access, which looks like any other. Tells what
+    /// `visit` returns. How long `visit` takes can be seen.
+    pub fn access<R>(&mut self, addr: u64, visit: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
+        let (mut visit, mut told) = (Some(visit), None);
+        self.oram.update(Addr(addr), &mut |block| told = visit.take().map(|visit| visit(block)))?;
+        Ok(told.expect("a scheme calls once"))
+    }
+
+    /// Reads blocks in order, back to back, into `into`, which has just room for them.
+    pub fn read_many(&mut self, addrs: &[u64], into: &mut [u8]) -> Result {
+        self.oram.read_many(&addrs_of(addrs), into)
+    }
+
+    /// Writes blocks in order from `from`, in which they are back to back.
+    pub fn write_many(&mut self, addrs: &[u64], from: &[u8]) -> Result {
+        self.oram.write_many(&addrs_of(addrs), from)
+    }
+
+    /// Makes everything durable that was done before.
+    pub fn sync(&mut self) -> Result {
+        self.oram.sync()
+    }
+
+    /// Syncs, and ends it. Without this, what was done since the last sync may be lost.
+    pub fn close(mut self) -> Result {
+        self.oram.close()
+    }
+
+    /// What its claim covers.
+    pub fn hides(&self) -> Hides {
+        self.oram.hides()
+    }
+
+    /// The scheme, for whoever serves any scheme.
+    pub fn into_oram(self) -> Box<dyn Oram> {
+        self.oram
+    }
+
+    /// The same with a block length that the compiler knows.
+    pub fn fixed<const LEN: usize>(self) -> Result<Fixed<LEN>> {
+        Fixed::new(self)
+    }
+}
+
+fn addrs_of(addrs: &[u64]) -> Vec<Addr> {
+    addrs.iter().copied().map(Addr).collect()
+}
+
+/// What an [`Array`] is to be.
+pub struct Builder {
+    blocks: u64,
+    block_len: usize,
+    scheme: Option<SchemeConfig>,
+    store: Option<Arc<dyn Store>>,
+    key: Option<Secret>,
+    rng: Option<Box<dyn Rng>>,
+}
+
+impl Builder {
+    /// Number of blocks. Not needed with a [`scheme`](Self::scheme).
+    #[must_use]
+    pub fn blocks(mut self, blocks: u64) -> Self {
+        self.blocks = blocks;
+        self
+    }
+
+    /// Bytes in a block; 64 unless it is said. Not needed with a [`scheme`](Self::scheme).
+    #[must_use]
+    pub fn block_len(mut self, block_len: usize) -> Self {
+        self.block_len = block_len;
+        self
+    }
+
+    /// The scheme and all its parameters. Otherwise it is Path ORAM, or, where that would move as
+    /// much, the scheme that touches everything.
+    #[must_use]
+    pub fn scheme(mut self, scheme: SchemeConfig) -> Self {
+        self.scheme = Some(scheme);
+        self
+    }
+
+    /// Where it lies, of at least [`store_len`](Self::store_len) bytes. Otherwise it lies in
+    /// memory, and cannot be opened again.
+    #[must_use]
+    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// The key under which it is sealed, for this array alone. Needed with a store.
+    #[must_use]
+    pub fn key(mut self, key: Secret) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    /// A source of randomness other than the operating system's. Whoever knows what it gives sees
+    /// what is accessed.
+    #[must_use]
+    pub fn rng(mut self, rng: impl Rng + 'static) -> Self {
+        self.rng = Some(Box::new(rng));
+        self
+    }
+
+    /// The scheme that it will have.
+    pub fn config(&self) -> Result<SchemeConfig> {
+        if let Some(scheme) = self.scheme {
+            return Ok(scheme);
+        }
+        let (blocks, block_len) = (self.blocks, self.block_len);
+        let path = path::Geometry::new(blocks, block_len)?;
+        let all = blocks.saturating_mul(block_len as u64);
+        if blocks > 0 && all <= path.read_len() {
+            return Ok(SchemeConfig::Linear { blocks, block_len });
+        }
+        Ok(SchemeConfig::Path(path))
+    }
+
+    /// Bytes of a store that it needs.
+    pub fn store_len(&self) -> Result<u64> {
+        Ok(VAULT_LEN + self.config()?.store_len())
+    }
+
+    /// Makes a new one, of zeros. What the store held before is lost.
+    pub fn build(mut self) -> Result<Array> {
+        let config = self.config()?;
+        let Some(store) = self.store.take() else { return self.in_memory(config) };
+        let key = self.key.take().ok_or(NO_KEY)?;
+        let vault = StoreVault::create(store.clone(), vault_key(&key))?;
+        let oram = config.create(self.parts(store, &key, vault))?;
+        Ok(Array { oram })
+    }
+
+    /// Opens the one that was made with the same scheme, or blocks and block length, and key.
+    pub fn open(mut self) -> Result<Array> {
+        let config = self.config()?;
+        let store = self.store.take().ok_or(Error::Geometry("it lies in a store"))?;
+        let key = self.key.take().ok_or(NO_KEY)?;
+        let (vault, state) = StoreVault::open(store.clone(), vault_key(&key))?;
+        let oram = config.open(self.parts(store, &key, vault), &state, &mut |_, _| {})?;
+        Ok(Array { oram })
+    }
+
+    fn in_memory(self, config: SchemeConfig) -> Result<Array> {
+        let mut rng = self.rng.unwrap_or_else(|| Box::new(System));
+        if let SchemeConfig::Path(geometry) = config {
+            return Ok(Array { oram: Box::new(path::in_memory(&geometry, &mut *rng)?) });
+        }
+        let parts = Parts {
+            store: Arc::new(crate::store::MemStore::new(config.store_len())),
+            first: 0,
+            key: Secret::random(&mut *rng),
+            vault: Box::new(()),
+            rng,
+            read_only: false,
+            expect_writes: 0,
+        };
+        Ok(Array { oram: config.create(parts)? })
+    }
+
+    fn parts(self, store: Arc<dyn Store>, key: &Secret, vault: StoreVault) -> Parts {
+        Parts {
+            store,
+            first: VAULT_LEN,
+            key: key.derive(&[b"array", b"scheme"]),
+            vault: Box::new(vault),
+            rng: self.rng.unwrap_or_else(|| Box::new(System)),
+            read_only: false,
+            expect_writes: 0,
+        }
+    }
+}
+
+const NO_KEY: Error = Error::Geometry("what lies in a store is sealed under a key");
+
+fn vault_key(key: &Secret) -> Secret {
+    key.derive(&[b"array", b"vault"])
+}
+
+#[cfg(test)]
+mod tests;

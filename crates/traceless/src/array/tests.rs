@@ -1,0 +1,71 @@
+use super::*;
+use crate::rng::Seeded;
+use crate::store::MemStore;
+
+fn builder(blocks: u64, block_len: usize) -> Builder {
+    let key = Secret::from_bytes([5; 32]);
+    Array::builder().blocks(blocks).block_len(block_len).key(key).rng(Seeded::new(1))
+}
+
+fn block(addr: u64, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (addr as usize * 7 + at) as u8).collect()
+}
+
+#[test]
+fn any_number_of_blocks_of_any_length_comes_back() {
+    let sizes = [(0, 64), (1, 1), (2, 1), (3, 1), (37, 1), (1, 1 << 20), (5, 1 << 20), (1001, 64)];
+    for (blocks, len) in sizes {
+        let store = Arc::new(MemStore::new(builder(blocks, len).store_len().unwrap()));
+        let mut array = builder(blocks, len).store(store.clone()).build().unwrap();
+        for addr in 0..blocks {
+            assert_eq!(array.read(addr).unwrap(), vec![0; len]);
+            array.write(addr, &block(addr, len)).unwrap();
+        }
+        array.sync().unwrap();
+        assert!(matches!(array.read(blocks), Err(Error::OutOfRange { .. })));
+        drop(array);
+        let mut array = builder(blocks, len).store(store.clone()).open().unwrap();
+        for addr in 0..blocks {
+            assert_eq!(array.read(addr).unwrap(), block(addr, len), "{addr} of {blocks}");
+        }
+        array.close().unwrap();
+        let other = builder(blocks, len).key(Secret::from_bytes([6; 32])).store(store);
+        assert!(matches!(other.open(), Err(Error::State(_))), "a wrong key");
+    }
+}
+
+#[test]
+fn large_blocks_in_a_tree_come_back() {
+    let mut geometry = path::Geometry::new(9, 1 << 20).unwrap();
+    geometry.unsynced_max = 4;
+    let builder = || builder(0, 0).scheme(SchemeConfig::Path(geometry));
+    let store = Arc::new(MemStore::new(builder().store_len().unwrap()));
+    let mut array = builder().store(store.clone()).build().unwrap();
+    (0..9).for_each(|addr| array.write(addr, &block(addr, 1 << 20)).unwrap());
+    array.close().unwrap();
+    let mut array = builder().store(store).open().unwrap();
+    (0..9).for_each(|addr| assert_eq!(array.read(addr).unwrap(), block(addr, 1 << 20)));
+}
+
+#[test]
+fn few_blocks_are_all_touched_and_many_are_not() {
+    let linear =
+        |blocks, len| matches!(builder(blocks, len).config().unwrap(), SchemeConfig::Linear { .. });
+    assert!(linear(1, 64) && linear(10, 64) && linear(3, 1 << 20));
+    assert!(!linear(0, 64) && !linear(1000, 64));
+}
+
+#[test]
+fn batches_and_lengths() {
+    let mut array = builder(50, 4).build().unwrap();
+    array.write_many(&[3, 4], &[1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
+    let mut both = [0; 8];
+    array.read_many(&[4, 3], &mut both).unwrap();
+    assert_eq!(both, [5, 6, 7, 8, 1, 2, 3, 4]);
+    assert!(matches!(array.write(1, &[0; 3]), Err(Error::WrongLength { want: 4, got: 3 })));
+    assert!(matches!(array.access(50, |_| ()), Err(Error::OutOfRange { .. })));
+    assert!(array.fixed::<5>().is_err());
+    assert!(builder(50, 4).open().is_err(), "nowhere");
+    let store = Arc::new(MemStore::new(1 << 20));
+    assert!(Array::builder().blocks(9).store(store).build().is_err(), "under no key");
+}

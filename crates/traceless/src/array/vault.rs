@@ -1,0 +1,125 @@
+//! Trusted state beside what it is about, in the same store.
+
+use crate::durable::Vault;
+use crate::error::{Error, Result};
+use crate::scheme::openings::STATE_LEN_MAX;
+use crate::seal::Secret;
+use crate::store::Store;
+use crate::types::Extent;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+const MAC_LEN: usize = 32;
+const HEAD_LEN: usize = MAC_LEN + 8 + 4;
+
+/// Bytes of one of the two records: whole pages.
+const RECORD_LEN: usize = (HEAD_LEN + STATE_LEN_MAX).next_multiple_of(4096);
+
+/// Bytes that a vault takes on a store.
+pub const VAULT_LEN: u64 = 2 * RECORD_LEN as u64;
+
+/// Two records that are written in turns: a mac, a number, and the state and its length. The state
+/// is public, but nobody without the key can make one.
+///
+/// Whoever puts the whole store back as it once was puts the vault back, too: nothing in the store
+/// can tell.
+pub struct StoreVault {
+    store: Arc<dyn Store>,
+    key: Secret,
+    /// Of the newest record; 0 if there is none.
+    number: u64,
+}
+
+impl StoreVault {
+    /// An empty one in the first [`VAULT_LEN`] bytes of `store`, with a key of its own.
+    pub fn create(store: Arc<dyn Store>, key: Secret) -> Result<Self> {
+        check_room(&*store)?;
+        for nth in 0..2 {
+            store.write(&[Extent::new(nth * RECORD_LEN as u64, HEAD_LEN)], &[0; HEAD_LEN])?;
+        }
+        Ok(Self { store, key, number: 0 })
+    }
+
+    /// The one that lies there, and what it kept last.
+    pub fn open(store: Arc<dyn Store>, key: Secret) -> Result<(Self, Vec<u8>)> {
+        check_room(&*store)?;
+        let mut newest: Option<(u64, Vec<u8>)> = None;
+        for nth in 0..2 {
+            let mut record = vec![0; RECORD_LEN];
+            store.read(&[Extent::new(nth * RECORD_LEN as u64, RECORD_LEN)], &mut record)?;
+            let found = decode(&record, &key);
+            newest = newest.max(found);
+        }
+        let nothing = "nothing was saved there, or under another key";
+        let (number, state) = newest.ok_or(Error::State(nothing))?;
+        Ok((Self { store, key, number }, state))
+    }
+}
+
+impl Vault for StoreVault {
+    fn keep(&mut self, state: &[u8]) -> Result {
+        assert!(state.len() <= STATE_LEN_MAX, "no scheme has a longer state");
+        self.number += 1;
+        let mut record = vec![0; MAC_LEN];
+        record.extend_from_slice(&self.number.to_le_bytes());
+        record.extend_from_slice(&(state.len() as u32).to_le_bytes());
+        record.extend_from_slice(state);
+        let mac = self.key.mac(&record[MAC_LEN..]);
+        record[..MAC_LEN].copy_from_slice(mac.bytes());
+        let at = self.number % 2 * RECORD_LEN as u64;
+        self.store.write(&[Extent::new(at, record.len())], &record)?;
+        self.store.sync()
+    }
+}
+
+fn check_room(store: &dyn Store) -> Result {
+    let small = Error::Geometry("the store is smaller than a vault");
+    if store.len() < VAULT_LEN { Err(small) } else { Ok(()) }
+}
+
+/// Number and state of a record, if it is whole.
+fn decode(record: &[u8], key: &Secret) -> Option<(u64, Vec<u8>)> {
+    let (mac, rest) = record.split_at(MAC_LEN);
+    let number = u64::from_le_bytes(rest[..8].try_into().expect("8 bytes"));
+    let len = u32::from_le_bytes(rest[8..12].try_into().expect("4 bytes")) as usize;
+    let signed = rest.get(..12 + len)?;
+    key.mac(signed).fits(mac).then(|| (number, signed[12..].to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::MemStore;
+
+    fn key() -> Secret {
+        Secret::from_bytes([3; 32])
+    }
+
+    #[test]
+    fn the_newest_whole_record_counts() {
+        let store = Arc::new(MemStore::new(VAULT_LEN));
+        let mut vault = StoreVault::create(store.clone(), key()).unwrap();
+        assert!(StoreVault::open(store.clone(), key()).is_err(), "nothing was kept");
+        for byte in 1..=5 {
+            vault.keep(&vec![byte; 100 * usize::from(byte)]).unwrap();
+            let kept = StoreVault::open(store.clone(), key()).unwrap().1;
+            assert_eq!(kept, vec![byte; 100 * usize::from(byte)]);
+        }
+        // The fifth is torn: the fourth is there.
+        store.write(&[Extent::new(RECORD_LEN as u64 + 200, 1)], &[9]).unwrap();
+        assert_eq!(StoreVault::open(store.clone(), key()).unwrap().1, [4; 400]);
+        assert!(StoreVault::open(store, Secret::from_bytes([4; 32])).is_err());
+    }
+
+    #[test]
+    fn making_another_forgets_the_first() {
+        let store = Arc::new(MemStore::new(VAULT_LEN));
+        let mut vault = StoreVault::create(store.clone(), key()).unwrap();
+        vault.keep(&[1]).unwrap();
+        vault.keep(&[2]).unwrap();
+        StoreVault::create(store.clone(), key()).unwrap();
+        assert!(StoreVault::open(store, key()).is_err());
+        assert!(StoreVault::create(Arc::new(MemStore::new(9)), key()).is_err());
+    }
+}

@@ -1,0 +1,313 @@
+//! What the suite cannot see from outside: crashes at every call, freshness of each level and of
+//! the state, openings and their keys, reading only.
+
+use super::*;
+use crate::durable::Vault;
+use crate::oram::Oram;
+use crate::rng::Rng;
+use crate::scheme::openings::OPENINGS_MAX;
+use crate::scheme::rig::{self, Forgetful, assert_filled, fill};
+use crate::store::{MemStore, Watched};
+use crate::trace::{Op, Recorder};
+
+type Rig = rig::Rig<Geometry>;
+
+impl Rig {
+    fn new(geometry: Geometry) -> Self {
+        Self::with_room(geometry, geometry.store_len())
+    }
+
+    fn create(&mut self) -> Stepped<DurablePath> {
+        let parts = self.parts(self.store.clone(), false);
+        DurablePath::create(self.geometry, parts).unwrap()
+    }
+
+    fn open_on(&mut self, store: Arc<dyn Store>, read_only: bool) -> Result<Stepped<DurablePath>> {
+        let (parts, state) = (self.parts(store, read_only), self.vault.kept());
+        DurablePath::open(self.geometry, parts, &state)
+    }
+
+    fn open(&mut self) -> Stepped<DurablePath> {
+        self.open_on(self.store.clone(), false).unwrap()
+    }
+}
+
+/// Flat, recursive, and with cached levels.
+fn geometries() -> [Geometry; 3] {
+    let flat = Geometry { unsynced_max: 9, ..Geometry::new(37, 16).unwrap() };
+    let recursive = Geometry { map_trees: 2, map_block_len: 16, unsynced_max: 7, ..flat };
+    [flat, recursive, Geometry { cached_levels: 2, ..recursive }]
+}
+
+/// What the writes of a history leave in each block.
+fn after(writes: &[(u64, u64)], blocks: u64) -> Vec<u64> {
+    let mut model = vec![0; blocks as usize];
+    for &(addr, value) in writes {
+        model[addr as usize] = value;
+    }
+    model
+}
+
+fn read_all(oram: &mut dyn Oram) -> Vec<u64> {
+    let mut block = vec![0; oram.block_len()];
+    let mut read = |addr| {
+        oram.read(Addr(addr), &mut block).unwrap();
+        u64::from_le_bytes(block[..8].try_into().unwrap())
+    };
+    (0..37).map(&mut read).collect()
+}
+
+/// Accesses until the power goes. Tells whether it did, and how many writes a sync promised.
+fn run(
+    oram: &mut dyn Oram,
+    rng: &mut Seeded,
+    writes: &mut Vec<(u64, u64)>,
+    promised: &mut usize,
+    next: &mut u64,
+) -> Error {
+    loop {
+        let (addr, mut block) = (rng.below(37), vec![0; oram.block_len()]);
+        let done = match rng.below(10) {
+            0..6 => {
+                *next += 1;
+                block[..8].copy_from_slice(&next.to_le_bytes());
+                writes.push((addr, *next));
+                oram.write(Addr(addr), &block)
+            }
+            6..9 => oram.read(Addr(addr), &mut block),
+            _ => oram.sync().map(|()| *promised = writes.len()),
+        };
+        if let Err(error) = done {
+            return error;
+        }
+    }
+}
+
+/// Lives on from crash to crash. Each opening finds a prefix of the writes, at least up to the last
+/// sync.
+fn lives_through_crashes(geometry: Geometry, seed: u64, fuses: impl Iterator<Item = u64>) {
+    let mut rig = Rig::new(geometry);
+    drop(rig.create());
+    let (mut bytes, mut rng) = (rig.store.snapshot(), Seeded::new(seed));
+    let (mut writes, mut promised, mut next) = (vec![], 0, 0);
+    let mut lived = 0;
+    for fuse in fuses {
+        let disk = Arc::new(Forgetful::new(&bytes, fuse));
+        match rig.open_on(disk.clone(), false) {
+            Err(Error::Store(_)) => {}
+            Err(other) => panic!("a crash is not damage: {other}"),
+            Ok(mut oram) => {
+                let error = run(&mut oram, &mut rng, &mut writes, &mut promised, &mut next);
+                assert!(matches!(error, Error::Store(_)), "{error}");
+                assert!(matches!(oram.sync(), Err(Error::Poisoned)), "nothing is tried again");
+            }
+        }
+        bytes = disk.crash(&mut rng);
+        // Looked at in a copy, which lives on by itself; so does the disk.
+        let (copy, kept) = (Arc::new(MemStore::from_bytes(&bytes)), rig.vault.kept());
+        let found = read_all(&mut rig.open_on(copy, false).expect("a crash is not damage"));
+        rig.vault.keep(&kept).unwrap();
+        let prefix = (promised..=writes.len()).find(|&n| after(&writes[..n], 37) == found);
+        let prefix = prefix.expect("the blocks are not those of any moment since the last sync");
+        writes.truncate(prefix);
+        (promised, lived) = (prefix, lived + 1);
+    }
+    assert!(promised > 100 && lived > 50, "only {promised} writes lived");
+}
+
+#[test]
+fn no_crash_loses_what_was_synced() {
+    for (nth, geometry) in geometries().into_iter().enumerate() {
+        // Every call of some runs, then longer runs.
+        lives_through_crashes(geometry, nth as u64, (0..60).chain((0..40).map(|n| n * 13 % 200)));
+    }
+}
+
+/// Crashes, copies that live on, and new openings: no nonce covers two contents.
+#[cfg(feature = "suite")]
+#[test]
+fn no_nonce_covers_two_contents() {
+    use crate::seal::record;
+    use std::collections::HashMap;
+
+    record::start();
+    for (nth, geometry) in geometries().into_iter().enumerate() {
+        lives_through_crashes(geometry, nth as u64 + 9, (0..60).map(|n| 20 + n * 17 % 90));
+        let mut used = HashMap::new();
+        for sealed in record::take() {
+            let first = *used.entry((sealed.key, sealed.version)).or_insert(sealed.tag);
+            assert_eq!(first, sealed.tag, "version {} is used twice", sealed.version);
+        }
+        assert!(used.len() > 10_000);
+    }
+}
+
+/// A closed scheme, and its store as it was some accesses before.
+fn aged(geometry: Geometry) -> (Rig, Vec<u8>) {
+    let mut rig = Rig::new(geometry);
+    let mut oram = rig.create();
+    fill(&mut oram, 1);
+    oram.sync().unwrap();
+    let old = rig.store.snapshot();
+    (0..20).for_each(|_| fill(&mut oram, 2));
+    oram.close().unwrap();
+    (rig, old)
+}
+
+/// Reads every block, which is as it was written or refused, and tells the first place refused.
+fn first_refusal(rig: &mut Rig, bytes: &[u8]) -> Option<Place> {
+    let kept = rig.vault.kept();
+    let opened = rig.open_on(Arc::new(MemStore::from_bytes(bytes)), false);
+    let mut refused = None;
+    match opened {
+        Err(Error::Tampered { place }) => refused = Some(place),
+        Err(other) => panic!("{other}"),
+        Ok(mut oram) => {
+            let mut block = vec![0; oram.block_len()];
+            for addr in (0..37).cycle().take(400) {
+                match oram.read(Addr(addr), &mut block) {
+                    Ok(()) => assert_eq!(block, vec![2; oram.block_len()]),
+                    Err(Error::Tampered { place }) => refused = refused.or(Some(place)),
+                    Err(Error::Poisoned) => assert!(refused.is_some()),
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        }
+    }
+    rig.vault.keep(&kept).unwrap();
+    refused
+}
+
+/// The places of all buckets, by tree and level.
+fn levels(geometry: &Geometry) -> Vec<(&'static str, Vec<Extent>)> {
+    let mut levels = vec![];
+    for tree in geometry.trees() {
+        for level in tree.cached..tree.shape.levels() {
+            let buckets = 0..tree.shape.buckets(level);
+            let at = |bucket| tree.at + tree.layout.bucket_at(level, bucket);
+            let extent = |bucket| Extent::new(at(bucket), tree.bucket_len());
+            levels.push((tree.name, buckets.map(extent).collect()));
+        }
+    }
+    levels
+}
+
+#[test]
+fn old_buckets_are_refused_on_every_level() {
+    for geometry in geometries() {
+        // A closed one is not redone from its log: that would heal it.
+        let (mut rig, old) = aged(geometry);
+        let sound = rig.store.snapshot();
+        assert_eq!(first_refusal(&mut rig, &sound), None);
+        for (name, buckets) in levels(&geometry) {
+            let mut bytes = sound.clone();
+            for bucket in buckets {
+                let range = bucket.at as usize..bucket.end() as usize;
+                bytes[range.clone()].copy_from_slice(&old[range]);
+            }
+            let refused = first_refusal(&mut rig, &bytes).expect("an old level is noticed");
+            assert_eq!(refused.area, name);
+        }
+    }
+}
+
+#[test]
+fn an_old_state_is_refused() {
+    for geometry in geometries() {
+        let (mut rig, old) = aged(geometry);
+        let sound = rig.store.snapshot();
+        let copies = geometry.copies(&geometry.trees());
+        let mut refused = vec![];
+        for nth in 0..2 {
+            let range = copies.at + nth * copies.len..copies.at + (nth + 1) * copies.len;
+            let range = range.start as usize..range.end as usize;
+            let mut bytes = sound.clone();
+            bytes[range.clone()].copy_from_slice(&old[range]);
+            refused.extend(first_refusal(&mut rig, &bytes).map(|place| place.area));
+            // The whole of an old store under a newer vault.
+            let whole = first_refusal(&mut rig, &old).expect("the vault is newer");
+            assert!(whole.area.starts_with("state"));
+        }
+        assert_eq!(refused.len(), 1, "the copy in use is refused, the other not missed");
+    }
+}
+
+#[test]
+fn another_key_or_geometry_opens_nothing() {
+    let (mut rig, _) = aged(geometries()[0]);
+    let mut parts = rig.parts(rig.store.clone(), false);
+    parts.key = Secret::from_bytes([5; 32]);
+    let opened = DurablePath::open(rig.geometry, parts, &rig.vault.kept());
+    assert!(matches!(opened.err(), Some(Error::Tampered { .. })));
+    rig.geometry.unsynced_max -= 1;
+    let opened = rig.open_on(rig.store.clone(), false);
+    assert!(matches!(opened.err(), Some(Error::Tampered { .. })));
+}
+
+#[test]
+fn reading_only_writes_nothing() {
+    let mut rig = Rig::new(geometries()[1]);
+    let mut oram = rig.create();
+    fill(&mut oram, 1);
+    drop(oram);
+    let (bytes, kept) = (rig.store.snapshot(), rig.vault.kept());
+    let mut oram = rig.open_on(rig.store.clone(), true).unwrap();
+    assert!(matches!(oram.read(Addr(0), &mut [0; 16]), Err(Error::ReadOnly)));
+    oram.close().unwrap();
+    assert_eq!((rig.store.snapshot(), rig.vault.kept()), (bytes, kept));
+}
+
+#[test]
+fn openings_die_out_before_there_are_too_many() {
+    let mut rig = Rig::new(geometries()[2]);
+    fill(&mut rig.create(), 1);
+    let mut most = 0;
+    for _ in 0..2 * OPENINGS_MANY {
+        let mut oram = rig.open();
+        oram.read(Addr(3), &mut [0; 16]).unwrap();
+        oram.sync().unwrap();
+        most = most.max(oram.controller().openings.len());
+    }
+    assert!((OPENINGS_MANY - 1..OPENINGS_MAX).contains(&most), "{most}");
+    assert!(rig.open().controller().openings.len() < OPENINGS_MANY / 2 + 10);
+    let mut oram = rig.open();
+    let mut block = [0; 16];
+    oram.read(Addr(30), &mut block).unwrap();
+    assert_eq!(block, [1; 16]);
+}
+
+#[test]
+fn a_key_that_sealed_enough_is_replaced() {
+    let mut rig = Rig::new(geometries()[1]);
+    let parts = rig.parts(rig.store.clone(), false);
+    let mut path = DurablePath::new(rig.geometry, parts).unwrap();
+    path.key_bytes_max = 50_000;
+    let mut oram = Stepped::new(path);
+    (0..20).for_each(|byte| fill(&mut oram, byte));
+    assert!(oram.controller().openings.len() > 5);
+    oram.close().unwrap();
+    assert_filled(&mut rig.open(), 19);
+}
+
+/// What a sync costs in bytes, and how often the store is asked.
+#[test]
+fn a_sync_costs_the_state_and_each_bucket_twice() {
+    let geometry = Geometry { unsynced_max: 100, ..Geometry::new(1000, 64).unwrap() };
+    let mut rig = Rig::new(geometry);
+    drop(rig.create());
+    let witness = Arc::new(Recorder::default());
+    let watched = Arc::new(Watched::new(rig.store.clone(), witness.clone()));
+    let mut oram = rig.open_on(watched, false).unwrap();
+    (0..50).for_each(|addr| oram.write(Addr(addr), &[1; 64]).unwrap());
+    let reads = witness.take();
+    assert!(reads.iter().all(|e| e.op == Op::Read), "all writes wait");
+    let mut buckets = std::collections::BTreeSet::new();
+    for e in reads.iter().filter(|e| e.at < geometry.trees()[0].layout.len()) {
+        buckets.extend((0..u64::from(e.len) / 320).map(|nth| e.at + nth * 320));
+    }
+    oram.sync().unwrap();
+    let written: u64 = witness.take().iter().map(|e| u64::from(e.len)).sum();
+    assert_eq!(written, geometry.state_len() + buckets.len() as u64 * (2 * 320 + 8));
+    oram.sync().unwrap();
+    assert!(witness.take().is_empty(), "nothing was done since");
+}

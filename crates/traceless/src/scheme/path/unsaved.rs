@@ -1,0 +1,30 @@
+//! A Path ORAM in memory that nobody opens again: it pays for no crash.
+
+use super::{Geometry, PathOram};
+use crate::controller::Stepped;
+use crate::error::Result;
+use crate::rng::{Rng, Seeded};
+use crate::seal::{Aead, Secret};
+use crate::store::MemStore;
+use crate::tree::{SealedTree, Treetop};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+/// What [`in_memory`] makes.
+pub type Unsaved = Stepped<PathOram<Treetop<SealedTree<Aead>>>>;
+
+/// One whose trees lie sealed in memory, under a key that it forgets.
+pub fn in_memory(geometry: &Geometry, rng: &mut dyn Rng) -> Result<Unsaved> {
+    geometry.check()?;
+    let mut trees = Vec::new();
+    for tree in geometry.trees() {
+        let store = Arc::new(MemStore::new(tree.layout.len()));
+        let key = Aead::new(&Secret::random(rng));
+        let below = SealedTree::create(store, 0, tree.name, tree.below(), tree.body_len, key)?;
+        trees.push(Treetop::new(tree.shape, tree.cached, below)?);
+    }
+    let leaves = Box::new(Seeded::drawn(rng));
+    let stash_blocks = geometry.stash_blocks as usize;
+    Ok(Stepped::new(PathOram::new(geometry.blocks, trees, stash_blocks, leaves)?))
+}

@@ -1,0 +1,105 @@
+//! What is public about the trace of a saved tree: paths stand for their levels, and what a sync
+//! writes must follow from the paths that were read before it.
+
+use crate::scheme::path::Geometry;
+use crate::trace::{Event, Op};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The events of a trace with each bucket's place replaced by its tree and level, and without what
+/// follows from the paths read. Panics if anything else was written.
+pub fn template(geometry: &Geometry, events: &[Event]) -> Vec<Event> {
+    let buckets = geometry.buckets();
+    let known = buckets.into_iter().map(|(at, len, of)| (at, (len, of))).collect();
+    let trees = geometry.areas()[usize::from(geometry.map_trees) + 1].1;
+    let mut public = Public { known, trees, ..Public::default() };
+    for event in events {
+        public.see(geometry, *event);
+    }
+    public.end_of_writes();
+    public.out
+}
+
+#[derive(Default)]
+struct Public {
+    /// Length, and tree and level, of the bucket at each place.
+    known: BTreeMap<u64, (usize, (usize, usize))>,
+    /// First byte behind the trees.
+    trees: u64,
+    /// The buckets of each tree that were read since the last sync, in order.
+    read: BTreeMap<usize, Vec<u64>>,
+    seen: BTreeSet<u64>,
+    /// Those that were to be written after it.
+    due: Vec<u64>,
+    /// What was written to the trees, and how much beside them.
+    written: Vec<u64>,
+    beside: u64,
+    out: Vec<Event>,
+}
+
+impl Public {
+    fn see(&mut self, geometry: &Geometry, event: Event) {
+        let in_tree = event.at < self.trees && event.op != Op::Sync;
+        if event.op == Op::Sync || in_tree && event.op == Op::Read {
+            self.end_of_writes();
+        }
+        match event.op {
+            Op::Sync => self.sync(geometry, event),
+            Op::Write if in_tree => {
+                let places = self.split(event);
+                self.written.extend(places);
+            }
+            Op::Write => self.beside += u64::from(event.len),
+            Op::Read if in_tree => {
+                for at in self.split(event) {
+                    let (len, (tree, level)) = self.known[&at];
+                    let place = (tree * 64 + level) as u64;
+                    self.out.push(Event { at: place, len: len as u32, ..event });
+                    if self.seen.insert(at) {
+                        self.read.entry(tree).or_default().push(at);
+                    }
+                }
+            }
+            // An opening: what was read since the last sync is as if it had never been, and what
+            // was written after it is written again, tree by tree.
+            Op::Read => {
+                if self.written == self.due {
+                    self.written.clear();
+                }
+                self.read.clear();
+                self.seen.clear();
+            }
+        }
+    }
+
+    /// A sync, which made the log of all buckets read durable, or followed nothing.
+    fn sync(&mut self, geometry: &Geometry, event: Event) {
+        self.out.push(event);
+        if self.beside == 0 {
+            return;
+        }
+        self.due = core::mem::take(&mut self.read).into_values().flatten().collect();
+        self.seen.clear();
+        let log: u64 = self.due.iter().map(|at| self.known[at].0 as u64 + 8).sum();
+        assert_eq!(self.beside, log + geometry.state_len(), "a log of other buckets");
+        self.beside = 0;
+    }
+
+    /// All that was due is in its place.
+    fn end_of_writes(&mut self) {
+        if !self.written.is_empty() {
+            assert_eq!(self.written, self.due, "buckets that were not read are written");
+            self.written.clear();
+        }
+    }
+
+    /// The buckets of an extent.
+    fn split(&self, event: Event) -> Vec<u64> {
+        let (mut at, mut places) = (event.at, vec![]);
+        while at < event.at + u64::from(event.len) {
+            places.push(at);
+            at += self.known[&at].0 as u64;
+        }
+        assert_eq!(at, event.at + u64::from(event.len), "whole buckets");
+        places
+    }
+}
