@@ -47,11 +47,18 @@ impl Registry {
     /// Waits for the current request of each dead connection, without holding up others.
     pub fn fence_the_dead(&self, newcomer: &Arc<Peer>) {
         newcomer.socket.be_patient();
+        let peers = self.peers();
+        if newcomer.gate.is_shut() {
+            // All is to end: it has nothing to say any more, and the others, whose sockets were
+            // closed for reading here, only look dead.
+            return;
+        }
         // Those that somebody else has fenced are still here until they are drained.
-        let dead: Vec<_> = (self.peers().iter())
+        let dead: Vec<_> = (peers.iter())
             .filter(|peer| !Arc::ptr_eq(peer, newcomer) && peer.socket.has_hung_up())
             .cloned()
             .collect();
+        drop(peers);
         for peer in &dead {
             peer.gate.shut();
         }
@@ -78,5 +85,40 @@ impl Registry {
 
     fn peers(&self) -> MutexGuard<'_, Vec<Arc<Peer>>> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+    use std::thread;
+    use traceless::clock::{Clock, Monotonic};
+
+    #[test]
+    fn when_all_ends_nobody_waits_for_the_request_of_another() {
+        let registry = Registry::default();
+        let (near, _far): (Vec<_>, Vec<_>) = (0..2).map(|_| UnixStream::pair().unwrap()).unzip();
+        let mut peers =
+            near.into_iter().map(|s| registry.add(Socket::new(s.into(), true)).unwrap());
+        let (busy, newcomer) = (peers.next().unwrap(), peers.next().unwrap());
+        let turn = busy.gate.enter().unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| registry.end_all());
+            while !newcomer.gate.is_shut() {
+                thread::yield_now();
+            }
+            let fencing = scope.spawn(|| registry.fence_the_dead(&newcomer));
+            let clock = Monotonic::start();
+            while !fencing.is_finished() && u128::from(clock.now()) < LAST_REPLY_TIMEOUT.as_nanos()
+            {
+                thread::yield_now();
+            }
+            let waits = !fencing.is_finished();
+            drop(turn);
+            assert!(!waits, "the newcomer waits for the busy one");
+            registry.remove(&newcomer);
+            registry.remove(&busy);
+        });
     }
 }
