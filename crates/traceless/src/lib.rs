@@ -10,6 +10,7 @@
 //! | [`store`] | the untrusted side, in bytes, and its slots |
 //! | [`seal`] | keys and authenticated encryption |
 //! | [`scheme`] | the schemes: plain (insecure control), linear, DetWoORAM, HIVE, DataLair-style |
+//! | [`oblivious`] | the client whose own memory may be watched: Circuit ORAM |
 //! | [`build`] | a scheme from its configuration |
 //! | `suite` | the tests that every scheme must pass (feature `suite`) |
 //!
@@ -33,6 +34,8 @@ pub mod store;
 pub mod seal;
 
 pub mod scheme;
+
+pub mod oblivious;
 
 pub mod build;
 

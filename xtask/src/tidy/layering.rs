@@ -8,13 +8,14 @@ use crate::rust_text::{line_of, paths, without_tests, words};
 
 const SOURCES: &str = "crates/traceless/src/";
 
-const LAYERS: [&[&str]; 8] = [
+const LAYERS: [&[&str]; 9] = [
     &["types", "error", "rng", "clock", "trace", "durable", "oram"],
     &["store"],
     &["seal"],
     &["tree"],
     &["posmap"],
     &["scheme"],
+    &["oblivious"],
     &["build"],
     &["suite"],
 ];

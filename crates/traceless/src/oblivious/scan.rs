@@ -1,0 +1,111 @@
+//! Few blocks: every one is touched at each access.
+
+use super::Width as _;
+use super::width::Dynamic;
+use crate::error::{Error, Result};
+use crate::oram::{Hides, Oram, check_request};
+use crate::types::Addr;
+use alloc::vec;
+use alloc::vec::Vec;
+use traceless_sys::Words;
+use traceless_sys::ct::{self, Kernel, Mask, secret::made_public};
+
+/// An array of blocks that may be watched, and whose accesses take time in proportion to its size.
+pub struct Scan {
+    blocks: u64,
+    block_len: usize,
+    width: Dynamic,
+    bodies: Words,
+    block: Vec<u64>,
+}
+
+impl Scan {
+    /// `blocks` blocks of `block_len` bytes, all zeros.
+    pub fn new(blocks: u64, block_len: usize) -> Result<Self> {
+        let width = Dynamic(block_len.div_ceil(8));
+        let words = usize::try_from(blocks).ok().and_then(|n| n.checked_mul(width.words()));
+        let bodies = words.filter(|_| blocks < 1 << 31).and_then(Words::zeroed);
+        let bodies = bodies.ok_or(Error::Geometry("too many blocks to touch them all"))?;
+        if block_len == 0 {
+            return Err(Error::Geometry("blocks need a length"));
+        }
+        Ok(Self { blocks, block_len, width, bodies, block: vec![0; width.words()] })
+    }
+
+    /// Hands the block `addr`, which is secret, to `visit`, which may change it.
+    ///
+    /// What `visit` does is seen: it must not branch on the block, or on anything secret, either.
+    pub fn access<R>(&mut self, addr: Addr, visit: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
+        if !made_public(addr.0 < self.blocks) {
+            return Err(Error::OutOfRange { addr, blocks: self.blocks });
+        }
+        Ok(ct::dispatch(Access { scan: self, addr: addr.0 as u32, visit }))
+    }
+}
+
+struct Access<'a, V> {
+    scan: &'a mut Scan,
+    addr: u32,
+    visit: V,
+}
+
+impl<R, V: FnOnce(&mut [u8]) -> R> Kernel for Access<'_, V> {
+    type Output = R;
+
+    #[inline(always)]
+    fn run(self) -> R {
+        let Scan { block_len, width, bodies, block, .. } = self.scan;
+        let mask = |i: usize| Mask::equal(self.addr, i as u32).spread();
+        block.fill(0);
+        for (i, from) in bodies.chunks_exact(width.words()).enumerate() {
+            ct::gather(block, from, mask(i));
+        }
+        let seen = (self.visit)(&mut ct::bytes_of_mut(block)[..*block_len]);
+        for (i, into) in bodies.chunks_exact_mut(width.words()).enumerate() {
+            ct::replace(into, block, mask(i));
+        }
+        seen
+    }
+}
+
+impl Oram for Scan {
+    fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    fn block_len(&self) -> usize {
+        self.block_len
+    }
+
+    fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result {
+        check_request(self.blocks, self.block_len, addrs, into.len())?;
+        for (&addr, into) in addrs.iter().zip(into.chunks_exact_mut(self.block_len)) {
+            self.access(addr, |block| into.copy_from_slice(block))?;
+        }
+        Ok(())
+    }
+
+    fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
+        check_request(self.blocks, self.block_len, addrs, from.len())?;
+        for (&addr, from) in addrs.iter().zip(from.chunks_exact(self.block_len)) {
+            self.access(addr, |block| block.copy_from_slice(from))?;
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, addr: Addr, change: &mut dyn FnMut(&mut [u8])) -> Result {
+        self.access(addr, change)
+    }
+
+    fn sync(&mut self) -> Result {
+        Ok(())
+    }
+
+    fn hides(&self) -> Hides {
+        Hides::ReadsAndWrites
+    }
+
+    fn close(&mut self) -> Result {
+        Ok(())
+    }
+}
