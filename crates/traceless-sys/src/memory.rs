@@ -64,7 +64,7 @@ mod imp {
     const HUGE: usize = 2 << 20;
 
     pub fn zeroed(bytes: usize) -> Option<NonNull<u8>> {
-        // The kernel puts what is long enough at a multiple of a huge page by itself.
+        // The kernel begins what is long enough at a multiple of a huge page by itself.
         let bytes = rounded(bytes);
         // SAFETY: a fresh anonymous mapping at an address that the kernel chooses.
         let start = unsafe {
@@ -89,9 +89,9 @@ mod imp {
         let _ = unsafe { munmap(start.as_ptr().cast(), rounded(bytes)) };
     }
 
+    /// Whole huge pages; what is shorter the kernel makes into pages.
     fn rounded(bytes: usize) -> usize {
-        let unit = if bytes < HUGE { rustix::param::page_size() } else { HUGE };
-        bytes.next_multiple_of(unit)
+        if bytes < HUGE { bytes } else { bytes.next_multiple_of(HUGE) }
     }
 }
 

@@ -3,6 +3,7 @@
 //! Programs are built for the oldest processor of their family. A test of the processor inside a
 //! kernel would cost more than the kernel, so that the choice is made once around everything.
 
+use super::vector::{Base, Vector};
 use core::sync::atomic::{AtomicU8, Ordering};
 
 /// What a processor can do.
@@ -23,20 +24,20 @@ pub trait Kernel {
 
     /// Does the work. It and all that it calls must be `#[inline(always)]`: what is not inlined is
     /// compiled for the base level only.
-    fn run(self) -> Self::Output;
+    fn run<V: Vector>(self, vector: V) -> Self::Output;
 }
 
 /// Runs the kernel as compiled for [`level`].
 #[inline]
 pub fn dispatch<K: Kernel>(kernel: K) -> K::Output {
     match level() {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(feature = "std", target_arch = "x86_64"))]
         // SAFETY: the level is chosen only where the processor has all of it.
         Level::Avx512 => unsafe { with_avx512(kernel) },
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(feature = "std", target_arch = "x86_64"))]
         // SAFETY: as above.
         Level::Avx2 => unsafe { with_avx2(kernel) },
-        _ => kernel.run(),
+        _ => kernel.run(Base(())),
     }
 }
 
@@ -94,15 +95,15 @@ fn best() -> Level {
     Level::Base
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(feature = "std", target_arch = "x86_64"))]
 #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512cd")]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn with_avx512<K: Kernel>(kernel: K) -> K::Output {
-    kernel.run()
+    kernel.run(super::vector::Avx512(()))
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(feature = "std", target_arch = "x86_64"))]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn with_avx2<K: Kernel>(kernel: K) -> K::Output {
-    kernel.run()
+    kernel.run(super::vector::Avx2(()))
 }

@@ -10,7 +10,14 @@ impl Mask {
     /// Whether `value` is not zero. `value` is below 2^31.
     #[inline(always)]
     pub fn nonzero(value: u32) -> Self {
-        Self(hide(0u32.wrapping_sub(value).cast_signed().wrapping_shr(31).cast_unsigned()))
+        Self::sign(0u32.wrapping_sub(value))
+    }
+
+    /// Whether a bit of `bits` is set. Bit 63 is not.
+    #[inline(always)]
+    pub fn nonzero_bit(bits: u64) -> Self {
+        let ones = 0_u64.wrapping_sub(bits).cast_signed().wrapping_shr(63).cast_unsigned();
+        Self(hide(ones) as u32)
     }
 
     /// Whether `a` and `b` are equal. Both are below 2^31.
@@ -22,7 +29,13 @@ impl Mask {
     /// Whether `a` is below `b`. Both are below 2^31.
     #[inline(always)]
     pub fn below(a: u32, b: u32) -> Self {
-        Self(hide(a.wrapping_sub(b).cast_signed().wrapping_shr(31).cast_unsigned()))
+        Self::sign(a.wrapping_sub(b))
+    }
+
+    #[inline(always)]
+    fn sign(value: u32) -> Self {
+        let ones = value.cast_signed().wrapping_shr(31).cast_unsigned();
+        Self(hide(u64::from(ones)) as u32)
     }
 
     /// `yes` or `no`, by the mask.
@@ -80,21 +93,51 @@ impl Not for Mask {
     }
 }
 
+/// Where `key` is below `other`, puts `other`, `b` and `d` in place of `key`, `a` and `c`. The keys
+/// are below 2^31.
+#[inline(always)]
+pub fn raise(key: &mut u64, other: u64, (a, b): (&mut u64, u64), (c, d): (&mut u64, u64)) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: moves between registers only.
+    unsafe {
+        core::arch::asm!(
+            "cmp {key}, {other}",
+            "cmovb {key}, {other}",
+            "cmovb {a}, {b}",
+            "cmovb {c}, {d}",
+            key = inout(reg) *key,
+            other = in(reg) other,
+            a = inout(reg) *a,
+            b = in(reg) b,
+            c = inout(reg) *c,
+            d = in(reg) d,
+            options(pure, nomem, nostack)
+        );
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let mask = Mask::below(*key as u32, other as u32).spread();
+        *key ^= (*key ^ other) & mask;
+        *a ^= (*a ^ b) & mask;
+        *c ^= (*c ^ d) & mask;
+    }
+}
+
 /// The same value, about which the optimiser knows nothing.
 #[inline(always)]
-fn hide(value: u32) -> u32 {
+pub fn hide(value: u64) -> u64 {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     {
-        let mut wide = u64::from(value);
+        let mut value = value;
         // SAFETY: no instruction at all; it only claims that it might change the value.
         unsafe {
             core::arch::asm!(
                 "/* {0} */",
-                inout(reg) wide,
+                inout(reg) value,
                 options(pure, nomem, nostack, preserves_flags)
             );
         }
-        wide as u32
+        value
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     core::hint::black_box(value)
@@ -118,7 +161,7 @@ pub fn hide_all<T: Copy>(values: &mut [T]) {
 
 #[cfg(test)]
 mod tests {
-    use super::Mask;
+    use super::{Mask, raise};
 
     #[test]
     fn masks_answer_at_both_ends() {
@@ -131,6 +174,10 @@ mod tests {
                 assert_eq!(Mask::below(a, b).bits(), if a < b { u32::MAX } else { 0 });
                 assert_eq!(Mask::below(a, b).select(a, b), a.min(b));
                 assert_eq!((!Mask::equal(a, b)).keep(a), if a == b { 0 } else { a });
+                let (mut key, mut x, mut y) = (u64::from(a), 1, 2);
+                raise(&mut key, u64::from(b), (&mut x, 3), (&mut y, u64::MAX));
+                assert_eq!(key, u64::from(a.max(b)));
+                assert_eq!((x, y), if a < b { (3, u64::MAX) } else { (1, 2) });
             }
         }
     }

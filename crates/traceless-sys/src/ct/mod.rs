@@ -12,8 +12,10 @@ mod mask;
 mod moves;
 mod prefetch;
 pub mod secret;
+mod vector;
 
 pub use cpu::{Kernel, Level, dispatch, level};
-pub use mask::{Mask, hide_all};
-pub use moves::{bytes_of, bytes_of_mut, exchange, gather, replace};
+pub use mask::{Mask, hide, hide_all, raise};
+pub use moves::{Held, InMemory, InRegisters, bytes_of, bytes_of_mut};
 pub use prefetch::prefetch;
+pub use vector::{Line, Vector};

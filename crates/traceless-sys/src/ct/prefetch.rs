@@ -1,14 +1,14 @@
 //! Asking for memory before it is needed.
 
-/// Brings the cache lines of `values` near. Which ones is seen by whoever watches the memory, as
-/// with a read.
+/// Brings `len` bytes from the element `at` of `values` on near. Which ones is seen by whoever
+/// watches the memory, as with a read.
 #[inline(always)]
-pub fn prefetch<T>(values: &[T]) {
+pub fn prefetch<T>(values: &[T], at: usize, len: usize) {
     const LINE: usize = 64;
-    let start = values.as_ptr().cast::<u8>();
-    for offset in (0..size_of_val(values)).step_by(LINE) {
-        // The offset is within the slice; what begins in the middle of a line ends in one more.
-        prefetch_line(start.wrapping_add(offset));
+    let start = values.as_ptr().wrapping_add(at).cast::<u8>();
+    for line in 0..len.div_ceil(LINE) {
+        // What begins in the middle of a line ends in one more, which comes when it is read.
+        prefetch_line(start.wrapping_add(line * LINE));
     }
 }
 

@@ -5,15 +5,14 @@
 //! tree. Every slot of both paths and of the stash is read and written each time, so that an
 //! adversary who sees each address learns the two paths and nothing else.
 
-use super::plan::{Headers, Plan};
-use super::tree::{Memory, SLOTS};
+use super::plan::{Headers, Lanes, Plan};
+use super::tree::{ACCESSED, EVICTED, Memory, SLOTS};
 use super::width::Width;
 use super::{LEVELS_MAX, STASH_MAX};
 use crate::error::{Error, Result};
-use traceless_sys::{Words, ct};
-
-/// Evictions along the second path of an access. With one the stash grows without bound.
-const EVICTIONS: usize = 2;
+use alloc::vec::Vec;
+use traceless_sys::Words;
+use traceless_sys::ct::{Held as _, Vector, secret::made_public};
 
 /// One tree of blocks, and its stash.
 pub struct Circuit<W: Width, M> {
@@ -29,7 +28,8 @@ pub struct Circuit<W: Width, M> {
     next_path: u32,
     /// Whether the stash had no empty slot left after an access. Secret until it is asked for.
     full: u32,
-    held: W::Block,
+    /// What evictions hold while they move bodies.
+    held: [Vec<u64>; 3],
 }
 
 /// Levels of the tree for `blocks` blocks: half of its slots are used at most.
@@ -57,7 +57,7 @@ impl<W: Width, M: Memory> Circuit<W, M> {
             stash_limit,
             next_path: 0,
             full: 0,
-            held: width.block(),
+            held: core::array::from_fn(|_| width.buffer()),
         })
     }
 
@@ -82,60 +82,60 @@ impl<W: Width, M: Memory> Circuit<W, M> {
     /// Takes the block `addr` out of the tree into `block`, if it is there, else zeros. `leaf` is
     /// its label and public, `addr` is secret.
     #[inline(always)]
-    pub fn fetch(&mut self, addr: u32, leaf: u32, block: &mut W::Block) -> Result {
+    pub fn fetch<V: Vector>(&mut self, v: V, addr: u32, leaf: u32, block: &mut Vec<u64>) -> Result {
         let addr = addr.wrapping_add(1);
-        self.memory.open(leaf)?;
-        self.load_headers(leaf);
-        let in_stash = self.stash.find(addr);
-        let in_path = [self.path[0].find(addr), self.path[1].find(addr)];
-        self.stash.clear(&in_stash);
-        self.path[0].clear(&in_path[0]);
-        self.path[1].clear(&in_path[1]);
+        self.memory.open(ACCESSED, leaf)?;
+        self.load_headers(ACCESSED);
+        let in_stash = self.stash.take(addr);
+        let in_path = [self.path[0].take(addr), self.path[1].take(addr)];
         let words = self.width.words();
-        let mut found = core::mem::take(block);
-        let into = &mut found.as_mut()[..words];
-        into.fill(0);
-        for (from, mask) in self.stash_bodies.chunks_exact(words).zip(in_stash.0) {
-            ct::gather(into, &from[..words], mask);
+        let mut found = self.width.hold(v, block);
+        found.clear();
+        for (lane, from) in self.stash_bodies.chunks_exact(words).enumerate() {
+            found.gather(from, in_stash.mask(lane));
         }
-        for level in 0..self.levels {
-            let bodies = self.memory.bodies(level, leaf);
-            for slot in 0..SLOTS {
-                let from = &bodies[slot * words..][..words];
-                ct::gather(into, from, in_path[slot].0[level as usize]);
-            }
+        for level in 0..self.levels as usize {
+            let (first, second) = self.memory.bodies(ACCESSED, level).split_at(words);
+            found.gather(first, in_path[0].mask(level));
+            found.gather(second, in_path[1].mask(level));
         }
-        *block = found;
+        self.width.release(found, block);
         Ok(())
     }
 
-    /// Puts the block `addr` back under the new label `leaf`, both secret, and ends the access
+    /// Puts the block `addr` back under the new label `label`, both secret, and ends the access
     /// that fetched it from the path to `old`.
     #[inline(always)]
-    pub fn put(&mut self, addr: u32, leaf: u32, block: &W::Block, old: u32) -> Result {
-        self.put_into_stash(addr.wrapping_add(1), leaf, block);
-        self.evict(old);
-        self.store_headers(old);
-        self.memory.close(old)?;
+    pub fn put<V: Vector>(
+        &mut self,
+        v: V,
+        addr: u32,
+        label: u32,
+        block: &mut Vec<u64>,
+        old: u32,
+    ) -> Result {
+        let place = self.stash.insert(addr.wrapping_add(1), label, self.stash_limit);
+        let first = Plan::made(&mut self.stash, &mut self.path, old, self.levels);
+        self.store_headers(ACCESSED);
 
         let next = self.next_path & self.label_mask();
         self.next_path = self.next_path.wrapping_add(1);
-        self.memory.open(next)?;
-        self.load_headers(next);
-        for _ in 0..EVICTIONS {
-            self.evict(next);
-        }
-        self.store_headers(next);
-        let (room, _) = self.stash.first_empty(self.stash_limit);
-        self.full |= (!room).bits();
-        self.memory.close(next)
+        self.memory.open(EVICTED, next)?;
+        self.load_headers(EVICTED);
+        let second = Plan::made(&mut self.stash, &mut self.path, next, self.levels);
+        let third = Plan::made(&mut self.stash, &mut self.path, next, self.levels);
+        self.store_headers(EVICTED);
+        self.full |= (!self.stash.has_room(self.stash_limit)).bits();
+
+        self.move_bodies(v, block, &place, &[first, second, third]);
+        self.memory.close()
     }
 
     /// Fails if the last access left no room in the stash. Nothing was lost, but nothing more may
     /// be accessed.
     #[inline(always)]
     pub fn check(&self) -> Result {
-        if ct::secret::made_public(self.full) == 0 {
+        if made_public(self.full) == 0 {
             return Ok(());
         }
         let limit = self.stash_limit as u64;
@@ -147,79 +147,66 @@ impl<W: Width, M: Memory> Circuit<W, M> {
         self.stash.addrs.iter().filter(|&&addr| addr != 0).count()
     }
 
+    /// Moves the bodies as three evictions say, the first along the path of the access; `block`
+    /// goes to `place` in the stash before them.
     #[inline(always)]
-    fn put_into_stash(&mut self, addr: u32, leaf: u32, block: &W::Block) {
-        let words = self.width.words();
-        let (_, place) = self.stash.first_empty(self.stash_limit);
-        for lane in 0..STASH_MAX {
-            let mask = place.0[lane] as u32;
-            self.stash.addrs[lane] |= addr & mask;
-            let old = self.stash.leaves[lane];
-            self.stash.leaves[lane] = (leaf & mask) | (old & !mask);
+    fn move_bodies<V: Vector>(
+        &mut self,
+        v: V,
+        block: &mut Vec<u64>,
+        place: &Lanes,
+        [first, second, third]: &[Plan; 3],
+    ) {
+        let (width, words) = (self.width, self.width.words());
+        let new = width.hold(v, block);
+        let [a, b, c] = &mut self.held;
+        let (mut a, mut b, mut c) = (width.hold(v, a), width.hold(v, b), width.hold(v, c));
+        a.clear();
+        b.clear();
+        c.clear();
+        for (lane, body) in self.stash_bodies.chunks_exact_mut(words).enumerate() {
+            new.copy_into(body, place.mask(lane));
+            a.gather(body, first.stash.mask(lane));
+            b.gather(body, second.stash.mask(lane));
+            c.gather(body, third.stash.mask(lane));
         }
-        for (into, mask) in self.stash_bodies.chunks_exact_mut(words).zip(place.0) {
-            ct::replace(&mut into[..words], &block.as_ref()[..words], mask);
+        for level in 0..self.levels as usize {
+            let (body, other) = self.memory.bodies(ACCESSED, level).split_at_mut(words);
+            a.exchange(body, first.slots[0].mask(level));
+            a.exchange(other, first.slots[1].mask(level));
         }
-    }
-
-    /// One eviction along the open path.
-    #[inline(always)]
-    fn evict(&mut self, leaf: u32) {
-        let words = self.width.words();
-        let plan = Plan::new(&self.stash, &self.path, leaf, self.levels);
-        let mut block = core::mem::take(&mut self.held);
-        let held = &mut block.as_mut()[..words];
-        held.fill(0);
-        let (mut addr, mut label) = (0, 0);
-        for lane in 0..STASH_MAX {
-            let mask = plan.stash.0[lane] as u32;
-            addr |= self.stash.addrs[lane] & mask;
-            label |= self.stash.leaves[lane] & mask;
+        for level in 0..self.levels as usize {
+            let (body, other) = self.memory.bodies(EVICTED, level).split_at_mut(words);
+            b.exchange(body, second.slots[0].mask(level));
+            c.exchange(body, third.slots[0].mask(level));
+            b.exchange(other, second.slots[1].mask(level));
+            c.exchange(other, third.slots[1].mask(level));
         }
-        self.stash.clear(&plan.stash);
-        for (from, mask) in self.stash_bodies.chunks_exact(words).zip(plan.stash.0) {
-            ct::gather(held, &from[..words], mask);
-        }
-        for level in 0..self.levels {
-            let bodies = self.memory.bodies(level, leaf);
-            for slot in 0..SLOTS {
-                let mask = plan.slots[slot].0[level as usize];
-                let headers = &mut self.path[slot];
-                exchange_u32(&mut headers.addrs[level as usize], &mut addr, mask as u32);
-                exchange_u32(&mut headers.leaves[level as usize], &mut label, mask as u32);
-                ct::exchange(&mut bodies[slot * words..][..words], held, mask);
-            }
-        }
-        self.held = block;
-    }
-
-    #[inline(always)]
-    fn load_headers(&mut self, leaf: u32) {
-        for level in 0..self.levels {
-            let [addrs, labels] = self.memory.header(level, leaf);
-            for slot in 0..SLOTS {
-                self.path[slot].addrs[level as usize] = (addrs >> (32 * slot)) as u32;
-                self.path[slot].leaves[level as usize] = (labels >> (32 * slot)) as u32;
-            }
+        width.release(new, block);
+        for (held, buffer) in [a, b, c].into_iter().zip(&mut self.held) {
+            width.release(held, buffer);
         }
     }
 
     #[inline(always)]
-    fn store_headers(&mut self, leaf: u32) {
+    fn load_headers(&mut self, path: usize) {
+        for level in 0..self.levels as usize {
+            let [addrs, labels] = self.memory.header(path, level);
+            self.path[0].addrs[level] = addrs as u32;
+            self.path[1].addrs[level] = (addrs >> 32) as u32;
+            self.path[0].labels[level] = labels as u32;
+            self.path[1].labels[level] = (labels >> 32) as u32;
+        }
+    }
+
+    #[inline(always)]
+    fn store_headers(&mut self, path: usize) {
         let both = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-        for level in 0..self.levels {
+        for level in 0..self.levels as usize {
             let [first, second] = &self.path;
-            let lane = level as usize;
-            let addrs = both(first.addrs[lane], second.addrs[lane]);
-            let labels = both(first.leaves[lane], second.leaves[lane]);
-            self.memory.set_header(level, leaf, [addrs, labels]);
+            let addrs = both(first.addrs[level], second.addrs[level]);
+            let labels = both(first.labels[level], second.labels[level]);
+            self.memory.set_header(path, level, [addrs, labels]);
         }
     }
-}
-
-#[inline(always)]
-fn exchange_u32(a: &mut u32, b: &mut u32, mask: u32) {
-    let (x, y) = (*a, *b);
-    *a = (y & mask) | (x & !mask);
-    *b = (x & mask) | (y & !mask);
 }

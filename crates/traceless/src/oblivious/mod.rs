@@ -14,6 +14,7 @@
 //! | `tree` | where buckets lie |
 //! | `plan` | what an eviction moves where |
 //! | `circuit` | one tree and its stash |
+//! | `positions` | the position map |
 //! | `labels` | labels by number |
 //! | `draws` | random labels |
 //! | `width` | the length of a block |
@@ -23,6 +24,7 @@ mod circuit;
 mod draws;
 mod labels;
 mod plan;
+mod positions;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -30,19 +32,18 @@ mod tree;
 mod width;
 
 pub use scan::Scan;
-pub use width::{Dynamic, Fixed, Width};
+pub use width::{Dynamic, Lines, Width};
 
 use crate::error::{Error, Result};
 use crate::oram::{Hides, Oram, check_request};
 use crate::rng::Rng;
 use crate::types::Addr;
 use alloc::boxed::Box;
-use alloc::vec;
 use alloc::vec::Vec;
 use circuit::Circuit;
 use draws::Draws;
-use labels::{FAN_OUT, FAN_OUT_BITS};
-use traceless_sys::ct::{self, Kernel, secret::made_public};
+use positions::Positions;
+use traceless_sys::ct::{self, Kernel, Vector, secret::made_public};
 use tree::{Memory, Ram};
 
 /// Slots that masks are computed for at once.
@@ -55,13 +56,8 @@ pub const STASH_MAX: usize = LANES;
 /// Levels of a tree. Labels are then below 2^30.
 const LEVELS_MAX: usize = 31;
 
-/// Labels that are scanned rather than kept in a tree.
-const BASE_LABELS: u64 = 4096;
-
 /// Blocks of 64 bytes that are scanned faster than a tree is accessed; of longer blocks fewer.
 pub const SCAN_BLOCKS: u64 = 256;
-
-type MapTree = Circuit<Fixed<{ FAN_OUT / 2 }>, Ram>;
 
 /// An array of blocks that may be watched. See the [module](self).
 ///
@@ -69,7 +65,10 @@ type MapTree = Circuit<Fixed<{ FAN_OUT / 2 }>, Ram>;
 pub struct Oblivious<W: Width = Dynamic> {
     blocks: u64,
     block_len: usize,
-    core: Core<W, Ram>,
+    data: Circuit<W, Ram>,
+    block: Vec<u64>,
+    positions: Positions,
+    draws: Draws,
 }
 
 /// The fastest array for that many blocks of that length.
@@ -78,12 +77,8 @@ pub fn create(blocks: u64, block_len: usize, rng: Box<dyn Rng>) -> Result<Box<dy
         return Ok(Box::new(Scan::new(blocks, block_len)?));
     }
     Ok(match block_len.div_ceil(8) {
-        1 => Box::new(Oblivious::with_width(blocks, block_len, Fixed::<1>, rng)?),
-        2 => Box::new(Oblivious::with_width(blocks, block_len, Fixed::<2>, rng)?),
-        3..=4 => Box::new(Oblivious::with_width(blocks, block_len, Fixed::<4>, rng)?),
-        5..=8 => Box::new(Oblivious::with_width(blocks, block_len, Fixed::<8>, rng)?),
-        9..=16 => Box::new(Oblivious::with_width(blocks, block_len, Fixed::<16>, rng)?),
-        17..=32 => Box::new(Oblivious::with_width(blocks, block_len, Fixed::<32>, rng)?),
+        5..=8 => Box::new(Oblivious::with_width(blocks, block_len, Lines::<1>, rng)?),
+        13..=16 => Box::new(Oblivious::with_width(blocks, block_len, Lines::<2>, rng)?),
         words => Box::new(Oblivious::with_width(blocks, block_len, Dynamic(words), rng)?),
     })
 }
@@ -103,8 +98,14 @@ impl<W: Width> Oblivious<W> {
         }
         let levels = circuit::levels_for(blocks)?;
         let memory = Ram::new(levels, width.words())?;
-        let data = Circuit::new(width, levels, memory, STASH_MAX)?;
-        Ok(Self { blocks, block_len, core: Core::new(blocks, width, data, rng)? })
+        Ok(Self {
+            blocks,
+            block_len,
+            data: Circuit::new(width, levels, memory, STASH_MAX)?,
+            block: width.buffer(),
+            positions: Positions::new(blocks)?,
+            draws: Draws::new(rng),
+        })
     }
 
     /// Hands the block `addr`, which is secret, to `visit`, which may change it.
@@ -115,139 +116,63 @@ impl<W: Width> Oblivious<W> {
         if !made_public(addr.0 < self.blocks) {
             return Err(Error::OutOfRange { addr, blocks: self.blocks });
         }
+        // One path through the kernel for all callers: it is compiled for each processor.
+        let (mut visit, mut seen) = (Some(visit), None);
         let block_len = self.block_len;
-        let visit = |block: &mut [u64]| visit(&mut ct::bytes_of_mut(block)[..block_len]);
-        ct::dispatch(Access { core: &mut self.core, addr: addr.0 as u32, visit })
+        self.access_words(addr.0 as u32, &mut |block| {
+            let visit = visit.take().expect("a block is visited once");
+            seen = Some(visit(&mut ct::bytes_of_mut(block)[..block_len]));
+        })?;
+        Ok(seen.expect("a block is visited"))
     }
 
     /// Blocks in each stash, that of the blocks first. For statistics only: the numbers are secret.
     pub fn stash_blocks(&self) -> Vec<usize> {
-        let maps = self.core.maps.iter().map(Circuit::stash_blocks);
-        core::iter::once(self.core.data.stash_blocks()).chain(maps).collect()
-    }
-}
-
-/// The trees: that of the blocks, and those of the labels, the largest first.
-struct Core<W: Width, M> {
-    data: Circuit<W, M>,
-    maps: Vec<MapTree>,
-    /// Labels of the last tree.
-    base: Vec<u32>,
-    draws: Draws,
-    block: W::Block,
-}
-
-/// Trees that an access goes through, at most.
-const TREES_MAX: usize = 8;
-
-/// What an access draws for one tree.
-#[derive(Clone, Copy, Default)]
-struct Drawn {
-    /// The label that the block gets.
-    fresh: u32,
-    /// The path that is read for a block never accessed.
-    unused: u32,
-}
-
-impl<W: Width, M: Memory> Core<W, M> {
-    fn new(blocks: u64, width: W, data: Circuit<W, M>, rng: Box<dyn Rng>) -> Result<Self> {
-        let mut maps = vec![];
-        let mut labels = blocks;
-        while labels > BASE_LABELS {
-            labels = labels.div_ceil(FAN_OUT as u64);
-            let levels = circuit::levels_for(labels)?;
-            maps.push(Circuit::new(Fixed, levels, Ram::new(levels, FAN_OUT / 2)?, STASH_MAX)?);
-        }
-        assert!(maps.len() < TREES_MAX, "the number of labels is limited");
-        Ok(Self {
-            data,
-            maps,
-            base: vec![0; (labels as usize).next_multiple_of(FAN_OUT)],
-            draws: Draws::new(rng),
-            block: width.block(),
-        })
+        let maps = self.positions.stash_blocks();
+        core::iter::once(self.data.stash_blocks()).chain(maps).collect()
     }
 
-    #[inline(always)]
-    fn access<R>(&mut self, addr: u32, visit: impl FnOnce(&mut [u64]) -> R) -> Result<R> {
+    fn access_words(&mut self, addr: u32, visit: &mut dyn FnMut(&mut [u64])) -> Result {
         self.check_stashes()?;
         self.data.prefetch_eviction();
-        let drawn = self.draw();
-        let old = self.look_up(addr, &drawn)?;
-        self.data.fetch(addr, old, &mut self.block)?;
-        let seen = visit(self.block.as_mut());
-        self.data.put(addr, drawn[0].fresh, &self.block, old)?;
-        Ok(seen)
+        self.draws.reserve(1 + self.positions.trees());
+        let drawn = self.draws.label(self.data.label_mask());
+        let data = &self.data;
+        let found = |entry| {
+            // The path comes near while the map evicts.
+            let old = drawn.old(entry);
+            data.prefetch(old);
+            old
+        };
+        let old = self.positions.exchange(addr, drawn.fresh, &mut self.draws, &found)?;
+        let Self { data, block, .. } = self;
+        ct::dispatch(Access { data, block, addr, old, new: drawn.fresh, visit })
     }
 
-    /// Gives the block `addr` its new label, and returns the old one, which becomes public by it.
-    #[inline(always)]
-    fn look_up(&mut self, addr: u32, drawn: &[Drawn; TREES_MAX]) -> Result<u32> {
-        let digits = |depth: usize| addr.wrapping_shr(FAN_OUT_BITS * depth as u32);
-        let mut depth = self.maps.len();
-        let new = labels::entry_of(drawn[depth].fresh);
-        let entry = labels::exchange(&mut self.base, digits(depth), new);
-        let mut old = self.reveal(depth, entry, drawn);
-        while depth > 0 {
-            let index = digits(depth);
-            let mut block = [0; FAN_OUT / 2];
-            self.maps[depth - 1].fetch(index, old, &mut block)?;
-            let new = labels::entry_of(drawn[depth - 1].fresh);
-            let place = digits(depth - 1) & (FAN_OUT as u32 - 1);
-            let entry = labels::exchange_in_block(&mut block, place, new);
-            // The next path comes near while this tree evicts.
-            let next = self.reveal(depth - 1, entry, drawn);
-            self.maps[depth - 1].put(index, drawn[depth].fresh, &block, old)?;
-            (depth, old) = (depth - 1, next);
-        }
-        Ok(old)
-    }
-
-    /// The label that a tree's block had; the tree is told.
-    #[inline(always)]
-    fn reveal(&self, depth: usize, entry: u32, drawn: &[Drawn; TREES_MAX]) -> u32 {
-        let label = made_public(labels::label_of(entry, drawn[depth].unused));
-        match depth {
-            0 => self.data.prefetch(label),
-            _ => self.maps[depth - 1].prefetch(label),
-        }
-        label
-    }
-
-    #[inline(always)]
-    fn draw(&mut self) -> [Drawn; TREES_MAX] {
-        self.draws.reserve(self.maps.len() + 1);
-        let mut drawn = [Drawn::default(); TREES_MAX];
-        for (depth, drawn) in drawn[..=self.maps.len()].iter_mut().enumerate() {
-            let (fresh, unused) = self.draws.pair();
-            let mask = match depth {
-                0 => self.data.label_mask(),
-                _ => self.maps[depth - 1].label_mask(),
-            };
-            *drawn = Drawn { fresh: fresh & mask, unused: unused & mask };
-        }
-        drawn
-    }
-
-    #[inline(always)]
     fn check_stashes(&self) -> Result {
         self.data.check()?;
-        self.maps.iter().try_for_each(Circuit::check)
+        self.positions.check_stashes()
     }
 }
 
-struct Access<'a, W: Width, M, V> {
-    core: &'a mut Core<W, M>,
+/// One access to the tree of the blocks.
+struct Access<'a, W: Width, M> {
+    data: &'a mut Circuit<W, M>,
+    block: &'a mut Vec<u64>,
     addr: u32,
-    visit: V,
+    old: u32,
+    new: u32,
+    visit: &'a mut dyn FnMut(&mut [u64]),
 }
 
-impl<W: Width, M: Memory, R, V: FnOnce(&mut [u64]) -> R> Kernel for Access<'_, W, M, V> {
-    type Output = Result<R>;
+impl<W: Width, M: Memory> Kernel for Access<'_, W, M> {
+    type Output = Result;
 
     #[inline(always)]
-    fn run(self) -> Result<R> {
-        self.core.access(self.addr, self.visit)
+    fn run<V: Vector>(self, v: V) -> Result {
+        self.data.fetch(v, self.addr, self.old, self.block)?;
+        (self.visit)(self.block);
+        self.data.put(v, self.addr, self.new, self.block, self.old)
     }
 }
 
@@ -281,7 +206,7 @@ impl<W: Width> Oram for Oblivious<W> {
     }
 
     fn sync(&mut self) -> Result {
-        self.core.check_stashes()
+        self.check_stashes()
     }
 
     fn hides(&self) -> Hides {

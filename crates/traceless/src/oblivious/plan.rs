@@ -5,7 +5,30 @@
 
 use super::tree::SLOTS;
 use super::{LANES, STASH_MAX};
-use traceless_sys::ct::{Mask, hide_all};
+use traceless_sys::ct::{Mask, hide, hide_all, raise};
+
+/// A mask for each of 32 slots, hidden from the optimiser.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub struct Lanes([u32; LANES]);
+
+impl Lanes {
+    #[inline(always)]
+    fn made(mask: impl Fn(usize) -> u32) -> Self {
+        let mut lanes = Self([0; LANES]);
+        for (lane, out) in lanes.0.iter_mut().enumerate() {
+            *out = mask(lane);
+        }
+        hide_all(&mut lanes.0);
+        lanes
+    }
+
+    /// The mask of one slot, for its body.
+    #[inline(always)]
+    pub fn mask(&self, lane: usize) -> u32 {
+        self.0[lane]
+    }
+}
 
 /// Addresses and labels of up to 32 slots: those of the stash, or one slot of each level of a path.
 /// Address 0 is that of an empty slot.
@@ -15,67 +38,69 @@ pub struct Headers {
     /// Addresses, counted from one.
     pub addrs: [u32; LANES],
     /// Labels.
-    pub leaves: [u32; LANES],
+    pub labels: [u32; LANES],
 }
 
 impl Headers {
     /// Only empty slots.
-    pub const EMPTY: Self = Self { addrs: [0; LANES], leaves: [0; LANES] };
+    pub const EMPTY: Self = Self { addrs: [0; LANES], labels: [0; LANES] };
 
-    /// Ones where `addr` is.
+    /// Empties the slot of the block `addr`, if it is here. Ones where it was.
     #[inline(always)]
-    pub fn find(&self, addr: u32) -> Lanes {
-        Lanes::made(|lane| ones_if(self.addrs[lane] == addr))
+    pub fn take(&mut self, addr: u32) -> Lanes {
+        let found = Lanes::made(|lane| ones_if(self.addrs[lane] == addr));
+        self.clear(&found);
+        found
     }
 
-    /// Empties the slots where `which` has ones.
+    /// Puts a block into the first of the first `limit` slots that is empty. Ones where that is.
     #[inline(always)]
-    pub fn clear(&mut self, which: &Lanes) {
-        for (addr, mask) in self.addrs.iter_mut().zip(&which.0) {
-            *addr &= !(*mask as u32);
-        }
-    }
-
-    /// Ones at the first of the first `limit` slots that is empty, if there is one.
-    #[inline(always)]
-    pub fn first_empty(&self, limit: usize) -> (Mask, Lanes) {
-        let mut ranks = [0_u32; LANES];
-        for (lane, rank) in ranks.iter_mut().enumerate() {
-            let usable = ones_if(lane < limit) as u32;
-            *rank = (LANES - lane) as u32 & ones_if(self.addrs[lane] == 0) as u32 & usable;
-        }
+    pub fn insert(&mut self, addr: u32, label: u32, limit: usize) -> Lanes {
+        let ranks = self.empty_ranks(limit);
         let best = highest(&ranks);
-        (Mask::nonzero(best), Lanes::made(|lane| ones_if(ranks[lane] == best) & ones_if(best != 0)))
+        let place = Lanes::made(|lane| ones_if(ranks[lane] == best) & ones_if(best != 0));
+        for lane in 0..LANES {
+            let mask = place.0[lane];
+            self.addrs[lane] |= addr & mask;
+            self.labels[lane] = (label & mask) | (self.labels[lane] & !mask);
+        }
+        place
+    }
+
+    /// Whether one of the first `limit` slots is empty.
+    #[inline(always)]
+    pub fn has_room(&self, limit: usize) -> Mask {
+        Mask::nonzero(highest(&self.empty_ranks(limit)))
+    }
+
+    /// Different numbers for the empty ones among the first `limit` slots, zero for all others.
+    #[inline(always)]
+    fn empty_ranks(&self, limit: usize) -> [u32; LANES] {
+        let mut ranks = [0; LANES];
+        for (lane, rank) in ranks.iter_mut().enumerate() {
+            *rank = (LANES - lane) as u32 & ones_if(self.addrs[lane] == 0) & ones_if(lane < limit);
+        }
+        ranks
+    }
+
+    #[inline(always)]
+    fn clear(&mut self, which: &Lanes) {
+        for (addr, mask) in self.addrs.iter_mut().zip(&which.0) {
+            *addr &= !mask;
+        }
     }
 
     /// How far down the path to `leaf` each block may go: levels, or 0 for an empty slot.
     #[inline(always)]
     fn reach(&self, leaf: u32, levels: u32) -> [u32; LANES] {
         // Labels that agree in all bits part nowhere; the leaf is as far as it goes.
-        let end = 1_u32 << (levels - 1);
+        let end = 1_u32.wrapping_shl(levels.wrapping_sub(1));
         let mut reach = [0; LANES];
         for (lane, reach) in reach.iter_mut().enumerate() {
-            let part = ((self.leaves[lane] ^ leaf) | end).trailing_zeros();
-            *reach = part.wrapping_add(1) & ones_if(self.addrs[lane] != 0) as u32;
+            let part = ((self.labels[lane] ^ leaf) | end).trailing_zeros();
+            *reach = part.wrapping_add(1) & ones_if(self.addrs[lane] != 0);
         }
         reach
-    }
-}
-
-/// A mask for each of 32 slots, hidden from the optimiser.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-pub struct Lanes(pub [u64; LANES]);
-
-impl Lanes {
-    #[inline(always)]
-    fn made(mask: impl Fn(usize) -> u64) -> Self {
-        let mut lanes = [0; LANES];
-        for (lane, out) in lanes.iter_mut().enumerate() {
-            *out = mask(lane);
-        }
-        hide_all(&mut lanes);
-        Self(lanes)
     }
 }
 
@@ -84,106 +109,141 @@ impl Lanes {
 pub struct Plan {
     /// The block of the stash that is taken, if one is.
     pub stash: Lanes,
-    /// The slots of each level that change places with what is held.
+    /// The slots of each level whose bodies change places with what is held.
     pub slots: [Lanes; SLOTS],
 }
 
-/// Nobody in particular: where a block comes from is `NOWHERE`, `STASH`, or `BUCKETS` + level.
-const NOWHERE: u32 = 0;
-const STASH: u32 = 1;
-const BUCKETS: u32 = 2;
-
 impl Plan {
-    /// Plans an eviction along the path to `leaf`, whose headers are `slots`.
+    /// Plans an eviction along the path to `leaf`, and moves the headers as it says. The bodies are
+    /// left to the caller.
     #[inline(always)]
-    pub fn new(stash: &Headers, slots: &[Headers; SLOTS], leaf: u32, levels: u32) -> Self {
+    pub fn made(stash: &mut Headers, path: &mut [Headers; SLOTS], leaf: u32, levels: u32) -> Self {
         let ranks = stash_ranks(stash, leaf, levels);
         let best = highest(&ranks);
-        let reach = [slots[0].reach(leaf, levels), slots[1].reach(leaf, levels)];
-        let mut path = Path::new(slots, &reach);
-        let sources = path.sources(best / STASH_MAX as u32, levels);
-        let from_stash = path.choose(&sources, levels);
-        Self {
-            stash: Lanes::made(|lane| ones_if(ranks[lane] == best) & spread(from_stash.bits())),
-            slots: path.swaps(slots, &reach),
+        let first_of_stash = Lanes::made(|lane| ones_if(ranks[lane] == best) & ones_if(best != 0));
+        let scan = Scan::new(path, leaf, levels);
+        let offers = scan.offers(best / STASH_MAX as u32, picked(stash, &first_of_stash), levels);
+        let moves = scan.choose(&offers, levels);
+
+        let from_stash = moves.from_stash;
+        let stash_lanes = Lanes::made(|lane| first_of_stash.0[lane] & from_stash);
+        stash.clear(&stash_lanes);
+        let slots = scan.slots_of(&moves, path);
+        for (headers, which) in path.iter_mut().zip(&slots) {
+            for lane in 0..LANES {
+                let (mask, drop) = (which.0[lane], moves.drops[lane]);
+                let head = offers.heads[lane];
+                headers.addrs[lane] = (head as u32 & drop & mask) | (headers.addrs[lane] & !mask);
+                headers.labels[lane] =
+                    ((head >> 32) as u32 & mask) | (headers.labels[lane] & !mask);
+            }
         }
+        Self { stash: stash_lanes, slots }
     }
 }
 
-/// What the scans know of each level, and what they find.
+/// What the scans look at, for each level of the path.
 #[repr(align(64))]
-struct Path {
+struct Scan {
     /// The farthest that a block of the bucket may go.
     reach: [u32; LANES],
+    /// Ones where that is the block of the second slot.
+    second: [u32; LANES],
     /// Ones where the bucket has an empty slot.
     room: [u32; LANES],
+    /// The header of that block: its address, and above it its label.
+    heads: [u64; LANES],
+}
+
+/// For each level what could come from above: the block that may go the farthest of all.
+#[repr(align(64))]
+struct Offers {
+    /// The bit of the place where it is, or zero where none may come as far. Bit 0 is the stash.
+    sources: [u64; LANES],
+    /// Its header.
+    heads: [u64; LANES],
+}
+
+/// Which of the offers are taken.
+#[repr(align(64))]
+struct Moves {
     /// Ones where a block is taken.
     takes: [u32; LANES],
     /// Ones where a block is dropped.
     drops: [u32; LANES],
+    /// Ones if the stash gives a block.
+    from_stash: u32,
 }
 
-impl Path {
+impl Scan {
     #[inline(always)]
-    fn new(slots: &[Headers; SLOTS], reach: &[[u32; LANES]; SLOTS]) -> Self {
-        let mut path =
-            Self { reach: [0; LANES], room: [0; LANES], takes: [0; LANES], drops: [0; LANES] };
+    fn new(path: &[Headers; SLOTS], leaf: u32, levels: u32) -> Self {
+        let reach = [path[0].reach(leaf, levels), path[1].reach(leaf, levels)];
+        let none = [0; LANES];
+        let mut scan = Self { reach: none, second: none, room: none, heads: [0; LANES] };
         for lane in 0..LANES {
-            path.reach[lane] = reach[0][lane].max(reach[1][lane]);
-            let room = ones_if(slots[0].addrs[lane] == 0) | ones_if(slots[1].addrs[lane] == 0);
-            path.room[lane] = room as u32;
+            let second = ones_if(reach[1][lane] > reach[0][lane]);
+            let choose = |a: u32, b: u32| (b & second) | (a & !second);
+            scan.second[lane] = second;
+            scan.reach[lane] = reach[0][lane].max(reach[1][lane]);
+            let [addr, other] = [path[0].addrs[lane], path[1].addrs[lane]];
+            scan.room[lane] = ones_if(addr == 0) | ones_if(other == 0);
+            let label = choose(path[0].labels[lane], path[1].labels[lane]);
+            scan.heads[lane] = u64::from(choose(addr, other)) | u64::from(label) << 32;
         }
-        hide_all(&mut path.reach);
-        hide_all(&mut path.room);
-        path
+        hide_all(&mut scan.second);
+        hide_all(&mut scan.room);
+        scan
     }
 
-    /// From the root down: for each level the place above it whose block may go the farthest, if
-    /// it may come as far as here.
+    /// From the root down.
     #[inline(always)]
-    fn sources(&self, stash_reach: u32, levels: u32) -> [u32; LANES] {
-        let mut sources = [NOWHERE; LANES];
-        let (mut goal, mut source) = (stash_reach, STASH);
-        for level in 0..levels {
-            let reach = self.reach[level as usize];
-            sources[level as usize] = Mask::below(level, goal).keep(source);
-            let farther = Mask::below(goal, reach);
-            goal = farther.select(reach, goal);
-            source = farther.select(BUCKETS + level, source);
+    fn offers(&self, stash_reach: u32, stash_head: u64, levels: u32) -> Offers {
+        let mut offers = Offers { sources: [0; LANES], heads: [0; LANES] };
+        let (mut goal, mut source, mut head) = (u64::from(stash_reach), 1, stash_head);
+        for lane in 0..levels as usize {
+            let comes =
+                hide((lane as u64).wrapping_sub(goal).cast_signed().wrapping_shr(63) as u64);
+            offers.sources[lane] = source & comes;
+            offers.heads[lane] = head;
+            let reach = u64::from(self.reach[lane]);
+            raise(&mut goal, reach, (&mut source, 2 << lane), (&mut head, self.heads[lane]));
         }
-        sources
+        offers
     }
 
-    /// From the leaf up: which of those moves are made. Says whether the stash gives a block.
+    /// From the leaf up: a bucket gets what it is offered if it gives a block itself, or if it has
+    /// room and what it is offered is not yet on its way to a lower one.
     #[inline(always)]
-    fn choose(&mut self, sources: &[u32; LANES], levels: u32) -> Mask {
-        let mut wanted = NOWHERE;
-        for level in (0..levels).rev() {
-            let at = level as usize;
-            let take = Mask::equal(wanted, BUCKETS + level);
-            let free = !Mask::nonzero(wanted) & Mask::from_bits(self.room[at]);
-            let drop = (take | free) & Mask::nonzero(sources[at]);
-            wanted = drop.select(sources[at], (!take).keep(wanted));
-            self.takes[at] = take.bits();
-            self.drops[at] = drop.bits();
+    fn choose(&self, offers: &Offers, levels: u32) -> Moves {
+        let mut moves = Moves { takes: [0; LANES], drops: [0; LANES], from_stash: 0 };
+        let mut wanted = 0_u64;
+        for lane in (0..levels as usize).rev() {
+            let take = hide((wanted.wrapping_shr(lane as u32 + 1) & 1).wrapping_neg());
+            let free = hide(wanted.wrapping_sub(1).cast_signed().wrapping_shr(63) as u64);
+            let source = offers.sources[lane] & (take | (free & spread(self.room[lane])));
+            wanted = source | (wanted & !take);
+            moves.takes[lane] = take as u32;
+            moves.drops[lane] = Mask::nonzero_bit(source).bits();
         }
-        Mask::equal(wanted, STASH)
+        moves.from_stash = Mask::nonzero_bit(wanted).bits();
+        hide_all(&mut moves.takes);
+        hide_all(&mut moves.drops);
+        moves
     }
 
-    /// Which slot it is on each level: the one whose block goes the farthest where a block is
+    /// Which slot it is on each level: that of the block that goes the farthest where a block is
     /// taken, an empty one where a block is only dropped.
     #[inline(always)]
-    fn swaps(&self, slots: &[Headers; SLOTS], reach: &[[u32; LANES]; SLOTS]) -> [Lanes; SLOTS] {
-        let chosen = |lane: usize| {
-            let second_goes = ones_if(reach[1][lane] > reach[0][lane]) as u32;
-            let second_is_empty = ones_if(slots[0].addrs[lane] != 0) as u32;
-            let take = self.takes[lane];
-            (take & second_goes) | (!take & second_is_empty)
+    fn slots_of(&self, moves: &Moves, path: &[Headers; SLOTS]) -> [Lanes; SLOTS] {
+        let second = |lane: usize| {
+            let take = moves.takes[lane];
+            (take & self.second[lane]) | (!take & ones_if(path[0].addrs[lane] != 0))
         };
-        let moved = |lane: usize| self.takes[lane] | self.drops[lane];
+        let moved = |lane: usize| moves.takes[lane] | moves.drops[lane];
         [
-            Lanes::made(|lane| spread(moved(lane) & !chosen(lane))),
-            Lanes::made(|lane| spread(moved(lane) & chosen(lane))),
+            Lanes::made(|lane| moved(lane) & !second(lane)),
+            Lanes::made(|lane| moved(lane) & second(lane)),
         ]
     }
 }
@@ -194,9 +254,20 @@ fn stash_ranks(stash: &Headers, leaf: u32, levels: u32) -> [u32; LANES] {
     let mut ranks = stash.reach(leaf, levels);
     for (lane, rank) in ranks.iter_mut().enumerate() {
         let place = (STASH_MAX - 1 - lane) as u32;
-        *rank = (rank.wrapping_mul(STASH_MAX as u32) | place) & ones_if(*rank != 0) as u32;
+        *rank = (rank.wrapping_mul(STASH_MAX as u32) | place) & ones_if(*rank != 0);
     }
     ranks
+}
+
+/// The header of the block that `which` tells, of one at most.
+#[inline(always)]
+fn picked(headers: &Headers, which: &Lanes) -> u64 {
+    let (mut addr, mut label) = (0, 0);
+    for lane in 0..LANES {
+        addr |= headers.addrs[lane] & which.0[lane];
+        label |= headers.labels[lane] & which.0[lane];
+    }
+    u64::from(addr) | u64::from(label) << 32
 }
 
 #[inline(always)]
@@ -210,8 +281,8 @@ fn highest(ranks: &[u32; LANES]) -> u32 {
 
 /// Ones or zeros. Only for many lanes at once, which are hidden before they are used.
 #[inline(always)]
-fn ones_if(condition: bool) -> u64 {
-    u64::from(condition).wrapping_neg()
+fn ones_if(condition: bool) -> u32 {
+    u32::from(condition).wrapping_neg()
 }
 
 /// 32 ones or zeros as 64.

@@ -8,7 +8,7 @@ use crate::types::Addr;
 use alloc::vec;
 use alloc::vec::Vec;
 use traceless_sys::Words;
-use traceless_sys::ct::{self, Kernel, Mask, secret::made_public};
+use traceless_sys::ct::{self, Held as _, Kernel, Mask, Vector, secret::made_public};
 
 /// An array of blocks that may be watched, and whose accesses take time in proportion to its size.
 pub struct Scan {
@@ -49,21 +49,25 @@ struct Access<'a, V> {
     visit: V,
 }
 
-impl<R, V: FnOnce(&mut [u8]) -> R> Kernel for Access<'_, V> {
+impl<R, F: FnOnce(&mut [u8]) -> R> Kernel for Access<'_, F> {
     type Output = R;
 
     #[inline(always)]
-    fn run(self) -> R {
+    fn run<V: Vector>(self, v: V) -> R {
         let Scan { block_len, width, bodies, block, .. } = self.scan;
-        let mask = |i: usize| Mask::equal(self.addr, i as u32).spread();
-        block.fill(0);
+        let mask = |i: usize| Mask::equal(self.addr, i as u32).bits();
+        let mut held = width.hold(v, block);
+        held.clear();
         for (i, from) in bodies.chunks_exact(width.words()).enumerate() {
-            ct::gather(block, from, mask(i));
+            held.gather(from, mask(i));
         }
+        width.release(held, block);
         let seen = (self.visit)(&mut ct::bytes_of_mut(block)[..*block_len]);
+        let held = width.hold(v, block);
         for (i, into) in bodies.chunks_exact_mut(width.words()).enumerate() {
-            ct::replace(into, block, mask(i));
+            held.copy_into(into, mask(i));
         }
+        width.release(held, block);
         seen
     }
 }

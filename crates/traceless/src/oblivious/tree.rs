@@ -4,7 +4,7 @@
 //! labels in counting order are then in reverse-lexicographic order as paths, and two labels part
 //! at the lowest bit that they differ in.
 
-use super::LEVELS_MAX;
+use super::{LANES, LEVELS_MAX};
 use crate::error::{Error, Result};
 use traceless_sys::{Words, ct};
 
@@ -15,34 +15,47 @@ pub const SLOTS: usize = 2;
 /// Address 0 is that of an empty slot.
 pub type Header = [u64; 2];
 
-/// A tree of buckets, reached path by path. What is called, with which level and leaf, is what
+/// One of the two paths that an access opens.
+pub const ACCESSED: usize = 0;
+/// The other: that of the evictions.
+pub const EVICTED: usize = 1;
+/// Paths that are open at once.
+pub const PATHS: usize = 2;
+
+/// A tree of buckets, reached path by path. What is called, with which leaf and level, is what
 /// whoever watches the memory sees.
+///
+/// Two paths may be open at once, [`ACCESSED`] and [`EVICTED`]; the buckets that both have are the
+/// same ones.
 pub trait Memory: Send + Sync {
     /// Asks for a path that will be opened soon.
     fn prefetch(&self, leaf: u32);
 
-    /// Makes the buckets on the path to `leaf` readable.
-    fn open(&mut self, leaf: u32) -> Result;
+    /// Opens the path to `leaf`.
+    fn open(&mut self, path: usize, leaf: u32) -> Result;
 
-    /// The header of the bucket at `level` on the open path.
-    fn header(&self, level: u32, leaf: u32) -> Header;
+    /// The header of the bucket at `level` of an open path.
+    fn header(&self, path: usize, level: usize) -> Header;
 
     /// Changes that header.
-    fn set_header(&mut self, level: u32, leaf: u32, header: Header);
+    fn set_header(&mut self, path: usize, level: usize, header: Header);
 
     /// The bodies of that bucket, back to back.
-    fn bodies(&mut self, level: u32, leaf: u32) -> &mut [u64];
+    fn bodies(&mut self, path: usize, level: usize) -> &mut [u64];
 
-    /// Puts the open path back.
-    fn close(&mut self, leaf: u32) -> Result;
+    /// Puts both paths back.
+    fn close(&mut self) -> Result;
 }
 
 /// A tree in memory that is watched, but not read or changed, by others.
 pub struct Ram {
-    levels: u32,
-    words: usize,
+    levels: usize,
+    /// Words of the bodies in a bucket.
+    bucket_words: usize,
+    places: Places,
     headers: Words,
     bodies: Words,
+    open: [Path; PATHS],
 }
 
 impl Ram {
@@ -50,63 +63,58 @@ impl Ram {
     pub fn new(levels: u32, words: usize) -> Result<Self> {
         assert!((1..=LEVELS_MAX as u32).contains(&levels), "levels are counted from one");
         let none = || Error::Geometry("there is not enough memory for the tree");
+        let places = Places::new(levels);
         let buckets = usize::try_from((1_u64 << levels) - 1).map_err(|_| none())?;
         let bodies = buckets.checked_mul(SLOTS).and_then(|slots| slots.checked_mul(words));
         Ok(Self {
-            levels,
-            words,
-            headers: Words::zeroed(header_lines(levels) * LINE).ok_or_else(none)?,
+            levels: levels as usize,
+            bucket_words: SLOTS * words,
+            headers: Words::zeroed(places.header_lines() * LINE).ok_or_else(none)?,
+            places,
             bodies: bodies.and_then(Words::zeroed).ok_or_else(none)?,
+            open: [Path::default(); PATHS],
         })
-    }
-
-    #[inline(always)]
-    fn bodies_at(&self, level: u32, leaf: u32) -> core::ops::Range<usize> {
-        let len = SLOTS * self.words;
-        let start = bucket(level, leaf) * len;
-        start..start + len
     }
 }
 
 impl Memory for Ram {
     #[inline(always)]
     fn prefetch(&self, leaf: u32) {
-        for level in 0..self.levels {
-            let at = header_word(self.levels, level, leaf);
-            ct::prefetch(&self.headers[at..=at]);
+        let path = self.places.path(leaf);
+        for place in &path.headers[..self.levels] {
+            ct::prefetch(&self.headers, 2 * *place as usize, 1);
         }
-        for level in 0..self.levels {
-            let bodies = &self.bodies[self.bodies_at(level, leaf)];
-            // What follows in a long block the processor finds by itself.
-            ct::prefetch(&bodies[..bodies.len().min(PREFETCH_WORDS)]);
+        // What follows in a long block the processor finds by itself.
+        let near = (size_of::<u64>() * self.bucket_words).min(PREFETCH_MAX);
+        for bucket in &path.buckets[..self.levels] {
+            ct::prefetch(&self.bodies, (*bucket as usize).wrapping_mul(self.bucket_words), near);
         }
     }
 
     #[inline(always)]
-    fn open(&mut self, _: u32) -> Result {
+    fn open(&mut self, path: usize, leaf: u32) -> Result {
+        self.open[path] = self.places.path(leaf);
         Ok(())
     }
 
     #[inline(always)]
-    fn header(&self, level: u32, leaf: u32) -> Header {
-        let at = header_word(self.levels, level, leaf);
-        [self.headers[at], self.headers[at + 1]]
+    fn header(&self, path: usize, level: usize) -> Header {
+        self.headers.as_chunks().0[self.open[path].headers[level] as usize]
     }
 
     #[inline(always)]
-    fn set_header(&mut self, level: u32, leaf: u32, header: Header) {
-        let at = header_word(self.levels, level, leaf);
-        self.headers[at..at + 2].copy_from_slice(&header);
+    fn set_header(&mut self, path: usize, level: usize, header: Header) {
+        self.headers.as_chunks_mut().0[self.open[path].headers[level] as usize] = header;
     }
 
     #[inline(always)]
-    fn bodies(&mut self, level: u32, leaf: u32) -> &mut [u64] {
-        let range = self.bodies_at(level, leaf);
-        &mut self.bodies[range]
+    fn bodies(&mut self, path: usize, level: usize) -> &mut [u64] {
+        let bucket = self.open[path].buckets[level] as usize;
+        &mut self.bodies[bucket.wrapping_mul(self.bucket_words)..][..self.bucket_words]
     }
 
     #[inline(always)]
-    fn close(&mut self, _: u32) -> Result {
+    fn close(&mut self) -> Result {
         Ok(())
     }
 }
@@ -114,75 +122,120 @@ impl Memory for Ram {
 /// Words in a cache line.
 const LINE: usize = 8;
 
-const PREFETCH_WORDS: usize = 4 * LINE;
+/// Bytes of a bucket that are asked for.
+const PREFETCH_MAX: usize = 256;
 
-/// The bucket's number, level by level.
-#[inline(always)]
-pub fn bucket(level: u32, leaf: u32) -> usize {
-    let first = (1_usize << level) - 1;
-    first + (leaf as usize & first)
+/// Where the buckets of a path lie, level by level.
+#[derive(Clone, Copy, Default)]
+#[repr(align(64))]
+pub struct Path {
+    /// Numbers of the buckets: those of upper levels first.
+    pub buckets: [u32; LANES],
+    /// Numbers of their headers.
+    headers: [u32; LANES],
 }
 
-/// The word where a bucket's header begins. A bucket and its two children share a cache line, so
-/// that a path touches half as many; where the number of levels is odd, the root has its own.
-#[inline(always)]
-fn header_word(levels: u32, level: u32, leaf: u32) -> usize {
-    let above = level + (levels & 1);
-    let upper = above & !1;
-    let (first, width) = lines_above(levels, upper);
-    let line = first + (leaf as usize & (width - 1));
-    let place = match level {
-        _ if above == upper => 0,
-        0 => 1,
-        _ => 1 + (leaf >> (level - 1) & 1),
-    };
-    line * LINE + place as usize * 2
+/// How a label leads to the places of its path: the same arithmetic for every level, so that it is
+/// done for all of them at once.
+///
+/// Headers of a bucket and its two children share a cache line, so that a path touches half as many
+/// lines; where the number of levels is odd, the root has its own.
+#[repr(align(64))]
+pub struct Places {
+    levels: usize,
+    /// Buckets above each level. It is also the mask of a label's bits that choose among those of
+    /// the level.
+    above: [u32; LANES],
+    /// The first header of the level's lines, counted in headers.
+    first: [u32; LANES],
+    /// The mask of a label's bits that choose the line.
+    line: [u32; LANES],
+    /// The bit of a label that chooses between two children, and ones where there is such a bit.
+    child: [u32; LANES],
+    has_child: [u32; LANES],
 }
 
-/// Lines of all pairs of levels above the pair that begins at `upper`, and lines of that pair.
-/// Levels are counted from one more where their number is odd.
-#[inline(always)]
-fn lines_above(levels: u32, upper: u32) -> (usize, usize) {
-    if levels & 1 == 0 {
-        let width = 1_usize << upper;
-        ((width - 1) / 3, width)
-    } else if upper == 0 {
-        (0, 1)
-    } else {
-        let width = 1_usize << (upper - 1);
-        (1 + (width - 2) / 3, width)
+impl Places {
+    /// Those of a tree of `levels` levels.
+    pub fn new(levels: u32) -> Self {
+        let none = [0; LANES];
+        let mut places = Self {
+            levels: levels as usize,
+            above: none,
+            first: none,
+            line: none,
+            child: none,
+            has_child: none,
+        };
+        let odd = levels & 1;
+        let mut lines = 0;
+        for level in 0..levels {
+            let at = level as usize;
+            places.above[at] = (1 << level) - 1;
+            if (level + odd) & 1 == 0 {
+                places.line[at] = (1 << level) - 1;
+                places.first[at] = lines * HEADERS;
+                lines += 1 << level;
+            } else {
+                // The root of an odd number of levels begins a line, too.
+                let upper = at.saturating_sub(1);
+                places.line[at] = places.line[upper];
+                places.first[at] = places.first[upper] + 1;
+                places.child[at] = upper as u32;
+                places.has_child[at] = u32::from(level > 0);
+                lines = lines.max(1);
+            }
+        }
+        places
+    }
+
+    /// Cache lines that all headers take up.
+    pub fn header_lines(&self) -> usize {
+        let last = self.levels - 1;
+        (self.first[last] / HEADERS + self.line[last] + 1) as usize
+    }
+
+    /// The path to `leaf`.
+    #[inline(always)]
+    pub fn path(&self, leaf: u32) -> Path {
+        let mut path = Path::default();
+        for level in 0..LANES {
+            let above = self.above[level];
+            path.buckets[level] = above.wrapping_add(leaf & above);
+            let child = leaf.wrapping_shr(self.child[level]) & self.has_child[level];
+            let line = (leaf & self.line[level]).wrapping_mul(HEADERS);
+            path.headers[level] = self.first[level].wrapping_add(line).wrapping_add(child);
+        }
+        path
     }
 }
 
-fn header_lines(levels: u32) -> usize {
-    let (above, width) = lines_above(levels, (levels - 1 + (levels & 1)) & !1);
-    above + width
-}
+/// Headers in a cache line. One place in four stays unused.
+const HEADERS: u32 = 4;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::collections::BTreeMap;
     use alloc::vec;
 
     #[test]
-    fn headers_do_not_overlap_and_buckets_share_them_not() {
+    fn headers_do_not_overlap_and_a_path_touches_half_as_many_lines() {
         for levels in 1..=9 {
-            let mut owner = vec![None; header_lines(levels) * LINE / 2];
-            let mut lines = BTreeMap::new();
+            let places = Places::new(levels);
+            let mut owner = vec![None; places.header_lines() * HEADERS as usize];
             for leaf in 0..1 << (levels - 1) {
-                for level in 0..levels {
-                    let (at, own) = (header_word(levels, level, leaf), bucket(level, leaf));
-                    assert_eq!(*owner[at / 2].get_or_insert(own), own);
-                    assert_eq!(at % 2, 0);
-                    lines.entry(leaf).or_insert_with(vec::Vec::new).push(at / LINE);
+                let path = places.path(leaf);
+                let mut lines = vec![];
+                for level in 0..levels as usize {
+                    let (at, own) = (path.headers[level], path.buckets[level]);
+                    assert_eq!(*owner[at as usize].get_or_insert(own), own);
+                    lines.push(at / HEADERS);
                 }
+                lines.dedup();
+                assert_eq!(lines.len() as u32, levels.div_ceil(2));
             }
             assert_eq!(owner.iter().flatten().count(), (1 << levels) - 1);
-            for line in lines.values_mut() {
-                line.dedup();
-                assert_eq!(line.len() as u32, levels.div_ceil(2));
-            }
+            assert!(owner.iter().rev().take(HEADERS as usize).any(Option::is_some));
         }
     }
 }

@@ -2,57 +2,73 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_sys::ct::{Held, InMemory, InRegisters, Vector};
 
-/// Words of 8 bytes in a block.
+/// Words in a cache line.
+pub const LINE: usize = 8;
+
+/// How long blocks are, and where they are held while they move.
 pub trait Width: Copy + Send + Sync {
-    /// Room for one block. Its default may be of any length.
-    type Block: AsRef<[u64]> + AsMut<[u64]> + Default + Send + Sync;
+    /// A block on its way from slot to slot.
+    type Held<V: Vector>: Held<V>;
 
-    /// Words in a block.
+    /// Words of 8 bytes in a block.
     fn words(self) -> usize;
 
-    /// Room for one block.
-    fn block(self) -> Self::Block;
+    /// Holds the block in `buffer`, which it may take away for a while.
+    fn hold<V: Vector>(self, vector: V, buffer: &mut Vec<u64>) -> Self::Held<V>;
+
+    /// Puts what is held into `buffer`.
+    fn release<V: Vector>(self, held: Self::Held<V>, buffer: &mut Vec<u64>);
+
+    /// A buffer for one block.
+    fn buffer(self) -> Vec<u64> {
+        vec![0; self.words()]
+    }
 }
 
-/// `WORDS` words: blocks that fit registers are moved without a loop.
+/// `LINES` lines of 64 bytes: held in registers.
 #[derive(Clone, Copy)]
-pub struct Fixed<const WORDS: usize>;
+pub struct Lines<const LINES: usize>;
+
+impl<const LINES: usize> Width for Lines<LINES> {
+    type Held<V: Vector> = InRegisters<V, LINES>;
+
+    #[inline(always)]
+    fn words(self) -> usize {
+        LINES * LINE
+    }
+
+    #[inline(always)]
+    fn hold<V: Vector>(self, vector: V, buffer: &mut Vec<u64>) -> Self::Held<V> {
+        InRegisters::loaded(vector, buffer)
+    }
+
+    #[inline(always)]
+    fn release<V: Vector>(self, held: Self::Held<V>, buffer: &mut Vec<u64>) {
+        held.store(buffer);
+    }
+}
 
 /// A number of words that is known when the program runs.
 #[derive(Clone, Copy)]
 pub struct Dynamic(pub usize);
 
-macro_rules! fixed {
-    ($($words:literal)*) => {$(
-        impl Width for Fixed<$words> {
-            type Block = [u64; $words];
-
-            #[inline(always)]
-            fn words(self) -> usize {
-                $words
-            }
-
-            #[inline(always)]
-            fn block(self) -> Self::Block {
-                [0; $words]
-            }
-        }
-    )*};
-}
-
-// Arrays of up to 32 elements have a default; what is longer gains nothing.
-fixed!(1 2 4 8 16 32);
-
 impl Width for Dynamic {
-    type Block = Vec<u64>;
+    type Held<V: Vector> = InMemory<V, Vec<u64>>;
 
     #[inline(always)]
     fn words(self) -> usize {
         self.0
     }
 
-    fn block(self) -> Vec<u64> {
-        vec![0; self.0]
+    #[inline(always)]
+    fn hold<V: Vector>(self, vector: V, buffer: &mut Vec<u64>) -> Self::Held<V> {
+        InMemory::new(vector, core::mem::take(buffer))
+    }
+
+    #[inline(always)]
+    fn release<V: Vector>(self, held: Self::Held<V>, buffer: &mut Vec<u64>) {
+        *buffer = held.into_words();
     }
 }
