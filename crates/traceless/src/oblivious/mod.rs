@@ -35,7 +35,7 @@ pub use scan::Scan;
 pub use width::{Dynamic, Lines, Width};
 
 use crate::error::{Error, Result};
-use crate::oram::{Hides, Oram, check_request};
+use crate::oram::{Hides, Oram};
 use crate::rng::Rng;
 use crate::types::Addr;
 use alloc::boxed::Box;
@@ -176,6 +176,14 @@ impl<W: Width, M: Memory> Kernel for Access<'_, W, M> {
     }
 }
 
+/// Checks the length of a request, which is public. Its addresses are not looked at.
+fn check_len(addrs: &[Addr], block_len: usize, bytes: usize) -> Result {
+    match addrs.len() * block_len {
+        want if want == bytes => Ok(()),
+        want => Err(Error::WrongLength { want, got: bytes }),
+    }
+}
+
 impl<W: Width> Oram for Oblivious<W> {
     fn blocks(&self) -> u64 {
         self.blocks
@@ -186,7 +194,7 @@ impl<W: Width> Oram for Oblivious<W> {
     }
 
     fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result {
-        check_request(self.blocks, self.block_len, addrs, into.len())?;
+        check_len(addrs, self.block_len, into.len())?;
         for (&addr, into) in addrs.iter().zip(into.chunks_exact_mut(self.block_len)) {
             self.access(addr, |block| into.copy_from_slice(block))?;
         }
@@ -194,7 +202,7 @@ impl<W: Width> Oram for Oblivious<W> {
     }
 
     fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
-        check_request(self.blocks, self.block_len, addrs, from.len())?;
+        check_len(addrs, self.block_len, from.len())?;
         for (&addr, from) in addrs.iter().zip(from.chunks_exact(self.block_len)) {
             self.access(addr, |block| block.copy_from_slice(from))?;
         }

@@ -1,9 +1,10 @@
 //! Few blocks: every one is touched at each access.
 
 use super::Width as _;
+use super::check_len;
 use super::width::Dynamic;
 use crate::error::{Error, Result};
-use crate::oram::{Hides, Oram, check_request};
+use crate::oram::{Hides, Oram};
 use crate::types::Addr;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -82,7 +83,7 @@ impl Oram for Scan {
     }
 
     fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result {
-        check_request(self.blocks, self.block_len, addrs, into.len())?;
+        check_len(addrs, self.block_len, into.len())?;
         for (&addr, into) in addrs.iter().zip(into.chunks_exact_mut(self.block_len)) {
             self.access(addr, |block| into.copy_from_slice(block))?;
         }
@@ -90,7 +91,7 @@ impl Oram for Scan {
     }
 
     fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
-        check_request(self.blocks, self.block_len, addrs, from.len())?;
+        check_len(addrs, self.block_len, from.len())?;
         for (&addr, from) in addrs.iter().zip(from.chunks_exact(self.block_len)) {
             self.access(addr, |block| block.copy_from_slice(from))?;
         }
