@@ -3,8 +3,10 @@
 //! `cargo run --release --example oblivious_speed -- [LOG2_BLOCKS...]`
 
 use std::hint::black_box;
-use traceless::oblivious::{self, Scan};
+use std::sync::Arc;
+use traceless::oblivious::{self, Lines, Oblivious, Scan};
 use traceless::rng::{Rng, Seeded, System};
+use traceless::store::MemStore;
 use traceless::{Addr, Oram};
 
 fn main() {
@@ -24,6 +26,15 @@ fn main() {
                 best_us(&mut *oram)
             );
         }
+        let store_len = oblivious::sealed_len(1 << log, Lines::<1>).expect("it fits");
+        let store = Arc::new(MemStore::new(store_len));
+        let mut oram =
+            Oblivious::sealed(1 << log, 64, Lines::<1>, store, Box::new(System)).expect("it fits");
+        println!(
+            "2^{log} x 64 B, {} MiB sealed: {:.3} us an access",
+            store_len >> 20,
+            best_us(&mut oram)
+        );
     }
     for blocks in scans {
         let mut scan = Scan::new(blocks, 64).expect("it fits");

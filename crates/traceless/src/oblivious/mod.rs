@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `tree` | where buckets lie |
 //! | `plan` | what an eviction moves where |
+//! | `sealed` | a tree of which most lies on a store, encrypted |
 //! | `circuit` | one tree and its stash |
 //! | `positions` | the position map |
 //! | `labels` | labels by number |
@@ -26,25 +27,29 @@ mod labels;
 mod plan;
 mod positions;
 mod scan;
+mod sealed;
 #[cfg(test)]
 mod tests;
 mod tree;
 mod width;
 
 pub use scan::Scan;
+pub use sealed::Sealed;
+pub use tree::{Memory, Ram};
 pub use width::{Dynamic, Lines, Width};
 
 use crate::error::{Error, Result};
 use crate::oram::{Hides, Oram};
 use crate::rng::Rng;
+use crate::store::Store;
 use crate::types::Addr;
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use circuit::Circuit;
 use draws::Draws;
 use positions::Positions;
 use traceless_sys::ct::{self, Kernel, Vector, secret::made_public};
-use tree::{Memory, Ram};
 
 /// Slots that masks are computed for at once.
 const LANES: usize = 32;
@@ -62,10 +67,10 @@ pub const SCAN_BLOCKS: u64 = 256;
 /// An array of blocks that may be watched. See the [module](self).
 ///
 /// Blocks never written hold zeros.
-pub struct Oblivious<W: Width = Dynamic> {
+pub struct Oblivious<W: Width = Dynamic, M: Memory = Ram> {
     blocks: u64,
     block_len: usize,
-    data: Circuit<W, Ram>,
+    data: Circuit<W, M>,
     block: Vec<u64>,
     positions: Positions,
     draws: Draws,
@@ -93,15 +98,43 @@ impl Oblivious<Dynamic> {
 impl<W: Width> Oblivious<W> {
     /// `blocks` blocks of `block_len` bytes that take up `width` in memory.
     pub fn with_width(blocks: u64, block_len: usize, width: W, rng: Box<dyn Rng>) -> Result<Self> {
+        let memory = Ram::new(circuit::levels_for(blocks)?, width.words())?;
+        Self::over(blocks, block_len, width, memory, rng)
+    }
+}
+
+impl<W: Width> Oblivious<W, Sealed> {
+    /// As [`Oblivious::with_width`], but the lower levels of the tree of blocks lie on `store`,
+    /// sealed. Position map, stashes and upper levels stay in memory.
+    ///
+    /// Nothing is kept for another opening: the store is as much use afterwards as the memory.
+    pub fn sealed(
+        blocks: u64,
+        block_len: usize,
+        width: W,
+        store: Arc<dyn Store>,
+        mut rng: Box<dyn Rng>,
+    ) -> Result<Self> {
+        let geometry = sealed::Geometry::new(circuit::levels_for(blocks)?, width.words());
+        let memory = Sealed::new(geometry, store, &mut *rng)?;
+        Self::over(blocks, block_len, width, memory, rng)
+    }
+}
+
+/// Bytes of the store that [`Oblivious::sealed`] needs.
+pub fn sealed_len<W: Width>(blocks: u64, width: W) -> Result<u64> {
+    sealed::Geometry::new(circuit::levels_for(blocks)?, width.words()).store_len()
+}
+
+impl<W: Width, M: Memory> Oblivious<W, M> {
+    fn over(blocks: u64, block_len: usize, width: W, memory: M, rng: Box<dyn Rng>) -> Result<Self> {
         if block_len == 0 || block_len > 8 * width.words() {
             return Err(Error::Geometry("blocks need a length, and to fit into their words"));
         }
-        let levels = circuit::levels_for(blocks)?;
-        let memory = Ram::new(levels, width.words())?;
         Ok(Self {
             blocks,
             block_len,
-            data: Circuit::new(width, levels, memory, STASH_MAX)?,
+            data: Circuit::new(width, circuit::levels_for(blocks)?, memory, STASH_MAX)?,
             block: width.buffer(),
             positions: Positions::new(blocks)?,
             draws: Draws::new(rng),
@@ -184,7 +217,7 @@ fn check_len(addrs: &[Addr], block_len: usize, bytes: usize) -> Result {
     }
 }
 
-impl<W: Width> Oram for Oblivious<W> {
+impl<W: Width, M: Memory> Oram for Oblivious<W, M> {
     fn blocks(&self) -> u64 {
         self.blocks
     }
