@@ -1,45 +1,50 @@
-//! CPU time of an access to the Oblivious client: uniformly random blocks, half of them written.
+//! CPU time of an access to the Oblivious client: uniformly random blocks of 64 bytes, half of them
+//! written, one thread.
 //!
 //! `cargo run --release --example oblivious_speed -- [LOG2_BLOCKS...]`
 
 use std::hint::black_box;
 use std::sync::Arc;
-use traceless::oblivious::{self, Lines, Oblivious, Scan};
+use traceless::oblivious::{self, Lines, Scan};
 use traceless::rng::{Rng, Seeded, System};
 use traceless::store::MemStore;
 use traceless::{Addr, Oram};
 
+const BLOCK_LEN: usize = 64;
+
 fn main() {
-    let logs: Vec<u32> = std::env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
-    let (logs, scans) = match logs.is_empty() {
-        true => (vec![16, 20, 24], vec![64, 128, 256, 512, 1024]),
-        false => (logs, vec![]),
-    };
     println!("level {:?}", traceless_sys::ct::level());
-    for log in logs {
-        for len in [64] {
-            let started = cpu_seconds();
-            let mut oram = oblivious::create(1 << log, len, Box::new(System)).expect("it fits");
-            let creation_s = cpu_seconds() - started;
-            println!(
-                "2^{log} x {len} B: {:.3} us an access, created in {creation_s:.3} s",
-                best_us(&mut *oram)
-            );
+    let logs: Vec<u32> = std::env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
+    for log in if logs.is_empty() { vec![16, 20, 24] } else { logs.clone() } {
+        tree(1 << log);
+        sealed(1 << log);
+    }
+    if logs.is_empty() {
+        // Where a tree begins to win.
+        for blocks in [128, 256, 512, 1024, 2048] {
+            tree(blocks);
+            let mut scan = Scan::new(blocks, BLOCK_LEN, Lines::<1>).expect("it fits");
+            println!("scan of {blocks} blocks: {:.3} us", best_us(&mut scan));
         }
-        let store_len = oblivious::sealed_len(1 << log, Lines::<1>).expect("it fits");
-        let store = Arc::new(MemStore::new(store_len));
-        let mut oram =
-            Oblivious::sealed(1 << log, 64, Lines::<1>, store, Box::new(System)).expect("it fits");
-        println!(
-            "2^{log} x 64 B, {} MiB sealed: {:.3} us an access",
-            store_len >> 20,
-            best_us(&mut oram)
-        );
     }
-    for blocks in scans {
-        let mut scan = Scan::new(blocks, 64).expect("it fits");
-        println!("scan of {blocks} x 64 B: {:.3} us an access", best_us(&mut scan));
-    }
+}
+
+fn tree(blocks: u64) {
+    let started = cpu_seconds();
+    let rng = Box::new(System);
+    let mut oram = oblivious::Oblivious::new(blocks, BLOCK_LEN, Lines::<1>, rng).expect("it fits");
+    let creation_s = cpu_seconds() - started;
+    let best = best_us(&mut oram);
+    println!("tree of {blocks} blocks: {best:.3} us, created in {creation_s:.3} s");
+}
+
+fn sealed(blocks: u64) {
+    let store_len = oblivious::sealed_len(blocks, BLOCK_LEN).expect("it fits");
+    let store = Arc::new(MemStore::new(store_len));
+    let rng = Box::new(System);
+    let mut oram = oblivious::create_sealed(blocks, BLOCK_LEN, store, rng).expect("it fits");
+    let best = best_us(&mut *oram);
+    println!("tree of {blocks} blocks, {} MiB of it sealed: {best:.3} us", store_len >> 20);
 }
 
 /// The least of five measurements, after some that touch all memory.
@@ -60,9 +65,8 @@ fn best_us(oram: &mut dyn Oram) -> f64 {
         black_box(&block);
         (cpu_seconds() - started) * 1e6 / count as f64
     };
-    let warm = std::env::var("ACC").map_or(1_000_000, |a| a.parse().unwrap());
-    measure(warm);
-    (0..5).map(|_| measure(warm / 5)).fold(f64::INFINITY, f64::min)
+    measure(600_000);
+    (0..5).map(|_| measure(200_000)).fold(f64::INFINITY, f64::min)
 }
 
 /// CPU time of this program, which has one thread.

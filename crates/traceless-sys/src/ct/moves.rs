@@ -63,8 +63,8 @@ impl<V: Vector, const LINES: usize> Held<V> for InRegisters<V, LINES> {
     fn gather(&mut self, slot: &[u64], mask: u32) {
         let (v, mask) = (self.vector, self.vector.splat(mask));
         let slot: &[Line; LINES] = slot.as_chunks().0.first_chunk().expect("a slot of LINES lines");
-        for i in 0..LINES {
-            self.lines[i] = v.gather(self.lines[i], v.load(&slot[i]), mask);
+        for (held, line) in self.lines.iter_mut().zip(slot) {
+            *held = v.gather(*held, v.load(line), mask);
         }
     }
 
@@ -72,8 +72,8 @@ impl<V: Vector, const LINES: usize> Held<V> for InRegisters<V, LINES> {
     fn copy_into(&self, slot: &mut [u64], mask: u32) {
         let (v, mask) = (self.vector, self.vector.splat(mask));
         let slot: &mut [Line; LINES] = lines_of(slot);
-        for i in 0..LINES {
-            v.store(v.select(mask, self.lines[i], v.load(&slot[i])), &mut slot[i]);
+        for (held, line) in self.lines.iter().zip(slot) {
+            v.store(v.select(mask, *held, v.load(line)), line);
         }
     }
 
@@ -81,10 +81,10 @@ impl<V: Vector, const LINES: usize> Held<V> for InRegisters<V, LINES> {
     fn exchange(&mut self, slot: &mut [u64], mask: u32) {
         let (v, mask) = (self.vector, self.vector.splat(mask));
         let slot: &mut [Line; LINES] = lines_of(slot);
-        for i in 0..LINES {
-            let (there, here) = (v.load(&slot[i]), self.lines[i]);
-            v.store(v.select(mask, here, there), &mut slot[i]);
-            self.lines[i] = v.select(mask, there, here);
+        for (held, line) in self.lines.iter_mut().zip(slot) {
+            let (there, here) = (v.load(line), *held);
+            v.store(v.select(mask, here, there), line);
+            *held = v.select(mask, there, here);
         }
     }
 }

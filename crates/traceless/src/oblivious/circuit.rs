@@ -8,7 +8,7 @@
 use super::plan::{Headers, Lanes, Plan};
 use super::tree::{ACCESSED, EVICTED, Memory, SLOTS};
 use super::width::Width;
-use super::{LEVELS_MAX, STASH_MAX};
+use super::{BLOCKS_MAX, STASH_MAX};
 use crate::error::{Error, Result};
 use alloc::vec::Vec;
 use traceless_sys::Words;
@@ -34,11 +34,10 @@ pub struct Circuit<W: Width, M> {
 
 /// Levels of the tree for `blocks` blocks: half of its slots are used at most.
 pub fn levels_for(blocks: u64) -> Result<u32> {
-    let leaves = (blocks.max(2).next_power_of_two() / 2).trailing_zeros();
-    if leaves as usize >= LEVELS_MAX {
+    if blocks > BLOCKS_MAX {
         return Err(Error::Geometry("there are more blocks than labels for them"));
     }
-    Ok(leaves + 1)
+    Ok(blocks.max(2).next_power_of_two().trailing_zeros())
 }
 
 impl<W: Width, M: Memory> Circuit<W, M> {

@@ -52,7 +52,7 @@ pub struct Drawn {
 impl Drawn {
     /// The label that the block had, by its entry in a map. It becomes public.
     #[inline(always)]
-    pub fn old(&self, entry: u32) -> u32 {
+    pub fn old(self, entry: u32) -> u32 {
         made_public(label_of(entry, self.unused))
     }
 }

@@ -46,7 +46,8 @@ const PLACES: Line = {
     let mut places = [0; FAN_OUT / 2];
     let mut i = 0;
     while i < places.len() {
-        places[i] = 2 * i as u64 | (2 * i as u64 + 1) << 32;
+        let first = 2 * i as u64;
+        places[i] = first | ((first + 1) << 32);
         i += 1;
     }
     places
@@ -71,7 +72,7 @@ mod tests {
             assert_eq!(exchange(v, &mut entries, 17, 7), 117);
             assert_eq!(exchange(v, &mut entries, 17, 8), 7);
             assert_eq!(exchange(v, &mut entries, 47, 9), 147);
-            assert_eq!(entries[8], 116 | 8 << 32);
+            assert_eq!((entries[8] as u32, entries[8] >> 32), (116, 8));
             assert_eq!((entries[9] as u32, entries[23] >> 32), (118, 9));
         }
     }

@@ -21,6 +21,8 @@
 //! | `width` | the length of a block |
 //! | `scan` | few blocks |
 
+#![expect(clippy::inline_always, reason = "what is not inlined is compiled for the base level")]
+
 mod circuit;
 mod draws;
 mod labels;
@@ -50,6 +52,7 @@ use circuit::Circuit;
 use draws::Draws;
 use positions::Positions;
 use traceless_sys::ct::{self, Kernel, Vector, secret::made_public};
+use width::{LINE, Make};
 
 /// Slots that masks are computed for at once.
 const LANES: usize = 32;
@@ -61,8 +64,14 @@ pub const STASH_MAX: usize = LANES;
 /// Levels of a tree. Labels are then below 2^30.
 const LEVELS_MAX: usize = 31;
 
-/// Blocks of 64 bytes that are scanned faster than a tree is accessed; of longer blocks fewer.
-pub const SCAN_BLOCKS: u64 = 256;
+/// Blocks of an array.
+pub const BLOCKS_MAX: u64 = 1 << LEVELS_MAX;
+
+/// Bytes of a block.
+pub const BLOCK_LEN_MAX: usize = 1 << 28;
+
+/// Blocks of 64 bytes that are scanned as fast as a tree is accessed; of longer blocks fewer.
+pub const SCAN_BLOCKS: u64 = 512;
 
 /// An array of blocks that may be watched. See the [module](self).
 ///
@@ -76,61 +85,95 @@ pub struct Oblivious<W: Width = Dynamic, M: Memory = Ram> {
     draws: Draws,
 }
 
-/// The fastest array for that many blocks of that length.
+/// The fastest array of `blocks` blocks of `block_len` bytes, whose labels are drawn from `rng`.
 pub fn create(blocks: u64, block_len: usize, rng: Box<dyn Rng>) -> Result<Box<dyn Oram>> {
-    if blocks <= SCAN_BLOCKS * 64 / (block_len.max(64) as u64) {
-        return Ok(Box::new(Scan::new(blocks, block_len)?));
-    }
-    Ok(match block_len.div_ceil(8) {
-        5..=8 => Box::new(Oblivious::with_width(blocks, block_len, Lines::<1>, rng)?),
-        13..=16 => Box::new(Oblivious::with_width(blocks, block_len, Lines::<2>, rng)?),
-        words => Box::new(Oblivious::with_width(blocks, block_len, Dynamic(words), rng)?),
-    })
+    width::fastest(block_len, Plainly { blocks, block_len, rng })
 }
 
-impl Oblivious<Dynamic> {
-    /// `blocks` blocks of `block_len` bytes, whose labels are drawn from `rng`.
-    pub fn new(blocks: u64, block_len: usize, rng: Box<dyn Rng>) -> Result<Self> {
-        Self::with_width(blocks, block_len, Dynamic(block_len.div_ceil(8)), rng)
+/// As [`create`], but the lower levels of the tree lie on `store`, sealed. Position map, stashes
+/// and upper levels stay in memory.
+///
+/// Nothing is kept for another opening: afterwards the store holds nothing that anybody can open.
+pub fn create_sealed(
+    blocks: u64,
+    block_len: usize,
+    store: Arc<dyn Store>,
+    rng: Box<dyn Rng>,
+) -> Result<Box<dyn Oram>> {
+    width::fastest(block_len, OnStore { blocks, block_len, store, rng })
+}
+
+/// Bytes of the store that [`create_sealed`] needs.
+pub fn sealed_len(blocks: u64, block_len: usize) -> Result<u64> {
+    width::fastest(block_len, Measure { blocks, block_len })
+}
+
+struct Plainly {
+    blocks: u64,
+    block_len: usize,
+    rng: Box<dyn Rng>,
+}
+
+impl Make for Plainly {
+    type Made = Result<Box<dyn Oram>>;
+
+    fn make(self, width: impl Width + 'static) -> Self::Made {
+        let Self { blocks, block_len, rng } = self;
+        if blocks <= SCAN_BLOCKS * LINE as u64 / width.words().max(LINE) as u64 {
+            return Ok(Box::new(Scan::new(blocks, block_len, width)?));
+        }
+        Ok(Box::new(Oblivious::new(blocks, block_len, width, rng)?))
     }
+}
+
+struct OnStore {
+    blocks: u64,
+    block_len: usize,
+    store: Arc<dyn Store>,
+    rng: Box<dyn Rng>,
+}
+
+impl Make for OnStore {
+    type Made = Result<Box<dyn Oram>>;
+
+    fn make(self, width: impl Width + 'static) -> Self::Made {
+        let Self { blocks, block_len, store, mut rng } = self;
+        let geometry = sealed_geometry(blocks, block_len, width)?;
+        let memory = Sealed::new(geometry, store, &mut *rng)?;
+        Ok(Box::new(Oblivious::over(blocks, block_len, width, memory, rng)?))
+    }
+}
+
+struct Measure {
+    blocks: u64,
+    block_len: usize,
+}
+
+impl Make for Measure {
+    type Made = Result<u64>;
+
+    fn make(self, width: impl Width + 'static) -> Result<u64> {
+        sealed_geometry(self.blocks, self.block_len, width)?.store_len()
+    }
+}
+
+fn sealed_geometry(blocks: u64, block_len: usize, width: impl Width) -> Result<sealed::Geometry> {
+    check_block(block_len, width)?;
+    Ok(sealed::Geometry::new(circuit::levels_for(blocks)?, width.words()))
 }
 
 impl<W: Width> Oblivious<W> {
-    /// `blocks` blocks of `block_len` bytes that take up `width` in memory.
-    pub fn with_width(blocks: u64, block_len: usize, width: W, rng: Box<dyn Rng>) -> Result<Self> {
+    /// `blocks` blocks of `block_len` bytes that take up `width` in memory, in a tree however few
+    /// they are. Their labels are drawn from `rng`.
+    pub fn new(blocks: u64, block_len: usize, width: W, rng: Box<dyn Rng>) -> Result<Self> {
+        check_block(block_len, width)?;
         let memory = Ram::new(circuit::levels_for(blocks)?, width.words())?;
         Self::over(blocks, block_len, width, memory, rng)
     }
 }
 
-impl<W: Width> Oblivious<W, Sealed> {
-    /// As [`Oblivious::with_width`], but the lower levels of the tree of blocks lie on `store`,
-    /// sealed. Position map, stashes and upper levels stay in memory.
-    ///
-    /// Nothing is kept for another opening: the store is as much use afterwards as the memory.
-    pub fn sealed(
-        blocks: u64,
-        block_len: usize,
-        width: W,
-        store: Arc<dyn Store>,
-        mut rng: Box<dyn Rng>,
-    ) -> Result<Self> {
-        let geometry = sealed::Geometry::new(circuit::levels_for(blocks)?, width.words());
-        let memory = Sealed::new(geometry, store, &mut *rng)?;
-        Self::over(blocks, block_len, width, memory, rng)
-    }
-}
-
-/// Bytes of the store that [`Oblivious::sealed`] needs.
-pub fn sealed_len<W: Width>(blocks: u64, width: W) -> Result<u64> {
-    sealed::Geometry::new(circuit::levels_for(blocks)?, width.words()).store_len()
-}
-
 impl<W: Width, M: Memory> Oblivious<W, M> {
     fn over(blocks: u64, block_len: usize, width: W, memory: M, rng: Box<dyn Rng>) -> Result<Self> {
-        if block_len == 0 || block_len > 8 * width.words() {
-            return Err(Error::Geometry("blocks need a length, and to fit into their words"));
-        }
         Ok(Self {
             blocks,
             block_len,
@@ -207,6 +250,17 @@ impl<W: Width, M: Memory> Kernel for Access<'_, W, M> {
         (self.visit)(self.block);
         self.data.put(v, self.addr, self.new, self.block, self.old)
     }
+}
+
+/// Checks that blocks have a length, fit into their width, and can be multiplied without a care.
+fn check_block(block_len: usize, width: impl Width) -> Result {
+    if block_len == 0 || block_len > BLOCK_LEN_MAX {
+        return Err(Error::Geometry("blocks are of 1 to 2^28 bytes"));
+    }
+    if block_len.div_ceil(size_of::<u64>()) > width.words() || width.words() > BLOCK_LEN_MAX {
+        return Err(Error::Geometry("blocks do not fit into their words"));
+    }
+    Ok(())
 }
 
 /// Checks the length of a request, which is public. Its addresses are not looked at.

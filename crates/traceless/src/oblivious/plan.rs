@@ -178,18 +178,19 @@ struct Moves {
 impl Scan {
     #[inline(always)]
     fn new(path: &[Headers; SLOTS], leaf: u32, levels: u32) -> Self {
-        let reach = [path[0].reach(leaf, levels), path[1].reach(leaf, levels)];
+        let [first, second] = path;
+        let (first_reach, second_reach) = (first.reach(leaf, levels), second.reach(leaf, levels));
         let none = [0; LANES];
         let mut scan = Self { reach: none, second: none, room: none, heads: [0; LANES] };
-        for lane in 0..LANES {
-            let second = ones_if(reach[1][lane] > reach[0][lane]);
-            let choose = |a: u32, b: u32| (b & second) | (a & !second);
-            scan.second[lane] = second;
-            scan.reach[lane] = reach[0][lane].max(reach[1][lane]);
-            let [addr, other] = [path[0].addrs[lane], path[1].addrs[lane]];
+        for (lane, head) in scan.heads.iter_mut().enumerate() {
+            let farther = ones_if(second_reach[lane] > first_reach[lane]);
+            let choose = |a: u32, b: u32| (b & farther) | (a & !farther);
+            scan.second[lane] = farther;
+            scan.reach[lane] = first_reach[lane].max(second_reach[lane]);
+            let (addr, other) = (first.addrs[lane], second.addrs[lane]);
             scan.room[lane] = ones_if(addr == 0) | ones_if(other == 0);
-            let label = choose(path[0].labels[lane], path[1].labels[lane]);
-            scan.heads[lane] = u64::from(choose(addr, other)) | u64::from(label) << 32;
+            let label = choose(first.labels[lane], second.labels[lane]);
+            *head = u64::from(choose(addr, other)) | (u64::from(label) << 32);
         }
         hide_all(&mut scan.second);
         hide_all(&mut scan.room);
@@ -240,10 +241,10 @@ impl Scan {
             let take = moves.takes[lane];
             (take & self.second[lane]) | (!take & ones_if(path[0].addrs[lane] != 0))
         };
-        let moved = |lane: usize| moves.takes[lane] | moves.drops[lane];
+        let used = |lane: usize| moves.takes[lane] | moves.drops[lane];
         [
-            Lanes::made(|lane| moved(lane) & !second(lane)),
-            Lanes::made(|lane| moved(lane) & second(lane)),
+            Lanes::made(|lane| used(lane) & !second(lane)),
+            Lanes::made(|lane| used(lane) & second(lane)),
         ]
     }
 }

@@ -1,36 +1,31 @@
 //! Few blocks: every one is touched at each access.
 
-use super::Width as _;
-use super::check_len;
-use super::width::Dynamic;
+use super::width::{Dynamic, Width};
+use super::{BLOCKS_MAX, check_block, check_len};
 use crate::error::{Error, Result};
 use crate::oram::{Hides, Oram};
 use crate::types::Addr;
-use alloc::vec;
 use alloc::vec::Vec;
 use traceless_sys::Words;
 use traceless_sys::ct::{self, Held as _, Kernel, Mask, Vector, secret::made_public};
 
 /// An array of blocks that may be watched, and whose accesses take time in proportion to its size.
-pub struct Scan {
+pub struct Scan<W: Width = Dynamic> {
     blocks: u64,
     block_len: usize,
-    width: Dynamic,
+    width: W,
     bodies: Words,
     block: Vec<u64>,
 }
 
-impl Scan {
-    /// `blocks` blocks of `block_len` bytes, all zeros.
-    pub fn new(blocks: u64, block_len: usize) -> Result<Self> {
-        let width = Dynamic(block_len.div_ceil(8));
+impl<W: Width> Scan<W> {
+    /// `blocks` blocks of `block_len` bytes, all zeros, that take up `width` in memory.
+    pub fn new(blocks: u64, block_len: usize, width: W) -> Result<Self> {
+        check_block(block_len, width)?;
         let words = usize::try_from(blocks).ok().and_then(|n| n.checked_mul(width.words()));
-        let bodies = words.filter(|_| blocks < 1 << 31).and_then(Words::zeroed);
+        let bodies = words.filter(|_| blocks <= BLOCKS_MAX).and_then(Words::zeroed);
         let bodies = bodies.ok_or(Error::Geometry("too many blocks to touch them all"))?;
-        if block_len == 0 {
-            return Err(Error::Geometry("blocks need a length"));
-        }
-        Ok(Self { blocks, block_len, width, bodies, block: vec![0; width.words()] })
+        Ok(Self { blocks, block_len, width, bodies, block: width.buffer() })
     }
 
     /// Hands the block `addr`, which is secret, to `visit`, which may change it.
@@ -44,13 +39,13 @@ impl Scan {
     }
 }
 
-struct Access<'a, V> {
-    scan: &'a mut Scan,
+struct Access<'a, W: Width, F> {
+    scan: &'a mut Scan<W>,
     addr: u32,
-    visit: V,
+    visit: F,
 }
 
-impl<R, F: FnOnce(&mut [u8]) -> R> Kernel for Access<'_, F> {
+impl<R, W: Width, F: FnOnce(&mut [u8]) -> R> Kernel for Access<'_, W, F> {
     type Output = R;
 
     #[inline(always)]
@@ -73,7 +68,7 @@ impl<R, F: FnOnce(&mut [u8]) -> R> Kernel for Access<'_, F> {
     }
 }
 
-impl Oram for Scan {
+impl<W: Width> Oram for Scan<W> {
     fn blocks(&self) -> u64 {
         self.blocks
     }

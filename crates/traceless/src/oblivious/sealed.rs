@@ -1,8 +1,8 @@
 //! A tree whose lower levels lie on a store: encrypted, and never an older copy of themselves.
 //!
-//! The lower levels are cut into pages of three levels. A page holds the versions of the eight pages
-//! below it, and is sealed under its own number and version: whoever puts back an old page is found
-//! by its parent. The upper levels, and the versions of the first pages, stay in memory.
+//! The lower levels are cut into pages of three levels. A page holds the versions of the eight
+//! pages below it, and is sealed under its own number and version: an old page that is put back is
+//! found by its parent. The upper levels, and the versions of the first pages, stay in memory.
 
 use super::LANES;
 use super::tree::{Header, Memory, PATHS, Ram, SLOTS};
@@ -14,7 +14,7 @@ use crate::types::{Extent, total_len};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
-use traceless_sys::ct;
+use traceless_sys::ct::{self, secret::classify, secret::declassify};
 
 /// Levels of a page, and what follows from them.
 const PAGE_LEVELS: usize = 3;
@@ -88,7 +88,8 @@ pub struct Sealed {
     /// For each path and level below the top, the open page and the bucket in it.
     places: [[(u8, u8); LANES]; PATHS],
     extents: Vec<Extent>,
-    sealed: Vec<u8>,
+    /// The same pages, as they lie on the store.
+    buffer: Vec<u8>,
     poisoned: bool,
 }
 
@@ -121,7 +122,7 @@ impl Sealed {
             pages: (0..open_max).map(page).collect(),
             places: [[(0, 0); LANES]; PATHS],
             extents: Vec::with_capacity(open_max),
-            sealed: vec![0; open_max * geometry.slot_len()],
+            buffer: vec![0; open_max * geometry.slot_len()],
             poisoned: false,
         })
     }
@@ -143,7 +144,7 @@ impl Sealed {
             }
             self.place_levels(path, depth, leaf, at as u8);
         }
-        let sealed = &mut self.sealed[..total_len(&self.extents)];
+        let sealed = &mut self.buffer[..total_len(&self.extents)];
         self.store.read(&self.extents, sealed)?;
         let first = path * pages + pages - self.extents.len();
         for (i, at) in (first..(path + 1) * pages).enumerate() {
@@ -166,7 +167,7 @@ impl Sealed {
     fn unseal(&mut self, i: usize, at: usize, path: usize) -> Result {
         let version = self.version_of(at, path);
         let len = self.geometry.slot_len();
-        let (body, tag) = self.sealed[i * len..][..len].split_at(len - TAG_LEN);
+        let (body, tag) = self.buffer[i * len..][..len].split_at(len - TAG_LEN);
         let page = &mut self.pages[at];
         let plain = ct::bytes_of_mut(&mut page.words);
         if version == 0 {
@@ -176,7 +177,10 @@ impl Sealed {
         let place = Place { area: "page", slot: page.number, block: None };
         self.sealer
             .open(version, &page.number.to_le_bytes(), body, tag, plain)
-            .map_err(|_| Error::Tampered { place })
+            .map_err(|_| Error::Tampered { place })?;
+        // The versions are public, what comes after them is not.
+        classify(&mut page.words[CHILDREN..]);
+        Ok(())
     }
 
     /// The version that the page `at` has, by what is above it.
@@ -209,22 +213,23 @@ impl Sealed {
             }
             self.version += 1;
             let (depth, path, leaf) = (at % pages, at / pages, self.pages[at].leaf);
-            match depth {
-                0 => self.versions[(leaf & self.geometry.mask(0)) as usize] = self.version,
-                _ => {
-                    let (parent, child) = (self.parent(depth, path), self.child(depth, leaf));
-                    self.pages[parent].words[child] = self.version;
-                }
-            }
+            let version = if depth == 0 {
+                &mut self.versions[(leaf & self.geometry.mask(0)) as usize]
+            } else {
+                let (parent, child) = (self.parent(depth, path), self.child(depth, leaf));
+                &mut self.pages[parent].words[child]
+            };
+            *version = self.version;
             let page = &self.pages[at];
-            let slot = &mut self.sealed[self.extents.len() * len..][..len];
+            let slot = &mut self.buffer[self.extents.len() * len..][..len];
             let (body, tag) = slot.split_at_mut(len - TAG_LEN);
             let (number, plain) = (page.number.to_le_bytes(), ct::bytes_of(&page.words));
             self.sealer.seal(self.version, &number, plain, body, tag);
+            declassify(slot);
             let extent = self.extent(page.number);
             self.extents.push(extent);
         }
-        self.store.write(&self.extents, &self.sealed[..total_len(&self.extents)])
+        self.store.write(&self.extents, &self.buffer[..total_len(&self.extents)])
     }
 
     fn number(&self, depth: usize, leaf: u32) -> u64 {

@@ -54,6 +54,13 @@ impl<const LINES: usize> Width for Lines<LINES> {
 #[derive(Clone, Copy)]
 pub struct Dynamic(pub usize);
 
+impl Dynamic {
+    /// As many words as `block_len` bytes need.
+    pub fn of(block_len: usize) -> Self {
+        Self(block_len.div_ceil(size_of::<u64>()))
+    }
+}
+
 impl Width for Dynamic {
     type Held<V: Vector> = InMemory<V, Vec<u64>>;
 
@@ -70,5 +77,24 @@ impl Width for Dynamic {
     #[inline(always)]
     fn release<V: Vector>(self, held: Self::Held<V>, buffer: &mut Vec<u64>) {
         *buffer = held.into_words();
+    }
+}
+
+/// Something that is made for any width.
+pub trait Make {
+    /// What is made.
+    type Made;
+
+    /// Makes it.
+    fn make(self, width: impl Width + 'static) -> Self::Made;
+}
+
+/// Makes something for the width in which blocks of `block_len` bytes move the fastest. Each width
+/// is compiled for every processor, so that there are few.
+pub fn fastest<K: Make>(block_len: usize, make: K) -> K::Made {
+    match block_len {
+        33..=64 => make.make(Lines::<1>),
+        97..=128 => make.make(Lines::<2>),
+        _ => make.make(Dynamic::of(block_len)),
     }
 }
