@@ -57,8 +57,8 @@ use width::{LINE, Make};
 /// Slots that masks are computed for at once.
 const LANES: usize = 32;
 
-/// Blocks that fit a stash. With trees that are half full at most, an access needs more with a
-/// probability below 2^-60: measured down to 2^-24, where each further block halves it 1.8 times.
+/// Blocks that fit a stash. That an access needs more has a probability of about 2^-60: measured
+/// down to 2^-22, where each further block is about 3.4 times less likely, and extrapolated.
 pub const STASH_MAX: usize = LANES;
 
 /// Levels of a tree. Labels are then below 2^30.

@@ -86,8 +86,8 @@ fn is_an_array_with_maps() {
 
 #[test]
 fn is_an_array_on_a_store() {
-    // Without pages, with one on a path, and with three.
-    for blocks in [100, 3000, 200_000] {
+    // Without pages, with one on a path, with two and with three.
+    for blocks in [100, 3000, 20_000, 200_000] {
         random(&mut *sealed(blocks, 61).0, 30_000, 9);
     }
     random(&mut *sealed(3000, 70).0, 5000, 9);
@@ -223,8 +223,12 @@ struct Tree {
 }
 
 impl Tree {
-    fn new(blocks: u64, stash_limit: usize, forgets: u64) -> (Self, Arc<Mutex<Vec<Touch>>>) {
-        let levels = circuit::levels_for(blocks).unwrap();
+    fn new(
+        blocks: u64,
+        levels: u32,
+        stash_limit: usize,
+        forgets: u64,
+    ) -> (Self, Arc<Mutex<Vec<Touch>>>) {
         let touches = Arc::<Mutex<Vec<Touch>>>::default();
         let memory = Watched { memory: Ram::new(levels, 8).unwrap(), touches: touches.clone() };
         let circuit = Circuit::new(Lines, levels, memory, stash_limit).unwrap();
@@ -254,7 +258,7 @@ impl Tree {
 fn the_same_labels_show_the_same_whatever_is_accessed() {
     let addresses: [&dyn Fn(u64) -> u64; 3] = [&|_| 5, &|i| i % 1000, &|i| (i * i * 7) % 1000];
     let traces = addresses.map(|address| {
-        let (mut tree, touches) = Tree::new(1000, STASH_MAX, 0);
+        let (mut tree, touches) = Tree::new(1000, 10, STASH_MAX, 0);
         let mut labels = Seeded::new(3);
         for i in 0..300 {
             let mut label = || labels.below(512) as u32;
@@ -270,7 +274,7 @@ fn the_same_labels_show_the_same_whatever_is_accessed() {
 #[test]
 fn an_access_shows_one_template() {
     let (mut oram, touches) = watched(5000, 1);
-    let levels = 13;
+    let levels = 14;
     for (i, addr) in [0, 4999, 7, 7, 7, 100].into_iter().enumerate() {
         touches.lock().unwrap().clear();
         oram.access(Addr(addr), |block| block[0] = 1).unwrap();
@@ -344,12 +348,12 @@ fn leaves_are_uniform_fresh_and_independent() {
                 leaves.extend(accessed(&touches));
             }
         }
-        let (uniform, serial, window) = statistics(&leaves, 12);
+        let (uniform, serial, window) = statistics(&leaves, 13);
         assert!(uniform < CHI_SQUARE_MAX && serial < CHI_SQUARE_MAX, "{uniform} {serial}");
         assert!(window.abs() < 5.0, "{window}");
     }
     // The planted fault: one label in twenty is kept.
-    let (mut tree, touches) = Tree::new(5000, STASH_MAX, 20);
+    let (mut tree, touches) = Tree::new(5000, 13, STASH_MAX, 20);
     let mut leaves = vec![];
     for i in 0..50_000 {
         tree.access(i % 7).unwrap();
@@ -364,8 +368,10 @@ fn leaves_are_uniform_fresh_and_independent() {
 /// less likely.
 #[test]
 fn the_stash_stays_short() {
-    const BLOCKS: u64 = 1 << 12;
-    let (mut tree, touches) = Tree::new(BLOCKS, STASH_MAX, 0);
+    const BLOCKS: u64 = 1 << 15;
+    const LEVELS: u32 = 15;
+    assert_eq!(circuit::levels_for(BLOCKS).unwrap(), LEVELS);
+    let (mut tree, touches) = Tree::new(BLOCKS, LEVELS, STASH_MAX, 0);
     let mut at_least = [0_u64; STASH_MAX + 1];
     let accesses = 300_000;
     for i in 0..BLOCKS + accesses {
@@ -386,7 +392,7 @@ fn the_stash_stays_short() {
 
 #[test]
 fn a_full_stash_is_an_error() {
-    let (mut tree, _) = Tree::new(256, 3, 0);
+    let (mut tree, _) = Tree::new(256, 8, 3, 0);
     let failed = (0..200_000).find_map(|i| tree.access(i % 256).err());
     assert!(matches!(failed, Some(Error::StashOverflow { limit: 3, .. })), "{failed:?}");
     assert!(matches!(tree.access(0), Err(Error::StashOverflow { .. })));

@@ -25,8 +25,8 @@ pub const PATHS: usize = 2;
 /// A tree of buckets, reached path by path. What is called, with which leaf and level, is what
 /// whoever watches the memory sees.
 ///
-/// Two paths may be open at once, [`ACCESSED`] and [`EVICTED`]; the buckets that both have are the
-/// same ones.
+/// Two paths may be open at once, 0 to access and 1 to evict along; the buckets that both have are
+/// the same ones.
 pub trait Memory: Send + Sync {
     /// Asks for a path that will be opened soon.
     fn prefetch(&self, leaf: u32);
