@@ -76,9 +76,10 @@ impl Headers {
     /// Different numbers for the empty ones among the first `limit` slots, zero for all others.
     #[inline(always)]
     fn empty_ranks(&self, limit: usize) -> [u32; LANES] {
+        let used = self.used();
         let mut ranks = [0; LANES];
         for (lane, rank) in ranks.iter_mut().enumerate() {
-            *rank = (LANES - lane) as u32 & ones_if(self.addrs[lane] == 0) & ones_if(lane < limit);
+            *rank = (LANES - lane) as u32 & !used.0[lane] & ones_if(lane < limit);
         }
         ranks
     }
@@ -90,17 +91,24 @@ impl Headers {
         }
     }
 
-    /// How far down the path to `leaf` each block may go: levels, or 0 for an empty slot.
+    /// How far down the path to `leaf` each block may go: levels, or 0 for an empty slot. `used` is
+    /// what [`used`](Self::used) says.
     #[inline(always)]
-    fn reach(&self, leaf: u32, levels: u32) -> [u32; LANES] {
+    fn reach(&self, used: &Lanes, leaf: u32, levels: u32) -> [u32; LANES] {
         // Labels that agree in all bits part nowhere; the leaf is as far as it goes.
         let end = 1_u32.wrapping_shl(levels.wrapping_sub(1));
         let mut reach = [0; LANES];
         for (lane, reach) in reach.iter_mut().enumerate() {
             let part = ((self.labels[lane] ^ leaf) | end).trailing_zeros();
-            *reach = part.wrapping_add(1) & ones_if(self.addrs[lane] != 0);
+            *reach = part.wrapping_add(1) & used.0[lane];
         }
         reach
+    }
+
+    /// Ones where a slot is not empty.
+    #[inline(always)]
+    fn used(&self) -> Lanes {
+        Lanes::made(|lane| ones_if(self.addrs[lane] != 0))
     }
 }
 
@@ -128,7 +136,7 @@ impl Plan {
         let from_stash = moves.from_stash;
         let stash_lanes = Lanes::made(|lane| first_of_stash.0[lane] & from_stash);
         stash.clear(&stash_lanes);
-        let slots = scan.slots_of(&moves, path);
+        let slots = scan.slots_of(&moves);
         for (headers, which) in path.iter_mut().zip(&slots) {
             for lane in 0..LANES {
                 let (mask, drop) = (which.0[lane], moves.drops[lane]);
@@ -148,9 +156,9 @@ struct Scan {
     /// The farthest that a block of the bucket may go.
     reach: [u32; LANES],
     /// Ones where that is the block of the second slot.
-    second: [u32; LANES],
-    /// Ones where the bucket has an empty slot.
-    room: [u32; LANES],
+    second: Lanes,
+    /// Ones where a slot is not empty.
+    used: [Lanes; SLOTS],
     /// The header of that block: its address, and above it its label.
     heads: [u64; LANES],
 }
@@ -179,21 +187,24 @@ impl Scan {
     #[inline(always)]
     fn new(path: &[Headers; SLOTS], leaf: u32, levels: u32) -> Self {
         let [first, second] = path;
-        let (first_reach, second_reach) = (first.reach(leaf, levels), second.reach(leaf, levels));
-        let none = [0; LANES];
-        let mut scan = Self { reach: none, second: none, room: none, heads: [0; LANES] };
+        let (first_used, second_used) = (first.used(), second.used());
+        let first_reach = first.reach(&first_used, leaf, levels);
+        let second_reach = second.reach(&second_used, leaf, levels);
+        let second_goes = Lanes::made(|lane| ones_if(second_reach[lane] > first_reach[lane]));
+        let mut scan = Self {
+            reach: [0; LANES],
+            second: second_goes,
+            used: [first_used, second_used],
+            heads: [0; LANES],
+        };
         for (lane, head) in scan.heads.iter_mut().enumerate() {
-            let farther = ones_if(second_reach[lane] > first_reach[lane]);
+            let farther = second_goes.0[lane];
             let choose = |a: u32, b: u32| (b & farther) | (a & !farther);
-            scan.second[lane] = farther;
             scan.reach[lane] = first_reach[lane].max(second_reach[lane]);
-            let (addr, other) = (first.addrs[lane], second.addrs[lane]);
-            scan.room[lane] = ones_if(addr == 0) | ones_if(other == 0);
+            let addr = choose(first.addrs[lane], second.addrs[lane]);
             let label = choose(first.labels[lane], second.labels[lane]);
-            *head = u64::from(choose(addr, other)) | (u64::from(label) << 32);
+            *head = u64::from(addr) | (u64::from(label) << 32);
         }
-        hide_all(&mut scan.second);
-        hide_all(&mut scan.room);
         scan
     }
 
@@ -222,7 +233,8 @@ impl Scan {
         for lane in (0..levels as usize).rev() {
             let take = hide((wanted.wrapping_shr(lane as u32 + 1) & 1).wrapping_neg());
             let free = hide(wanted.wrapping_sub(1).cast_signed().wrapping_shr(63) as u64);
-            let source = offers.sources[lane] & (take | (free & spread(self.room[lane])));
+            let source = offers.sources[lane]
+                & (take | (free & spread(!(self.used[0].0[lane] & self.used[1].0[lane]))));
             wanted = source | (wanted & !take);
             moves.takes[lane] = take as u32;
             moves.drops[lane] = Mask::nonzero_bit(source).bits();
@@ -236,10 +248,10 @@ impl Scan {
     /// Which slot it is on each level: that of the block that goes the farthest where a block is
     /// taken, an empty one where a block is only dropped.
     #[inline(always)]
-    fn slots_of(&self, moves: &Moves, path: &[Headers; SLOTS]) -> [Lanes; SLOTS] {
+    fn slots_of(&self, moves: &Moves) -> [Lanes; SLOTS] {
         let second = |lane: usize| {
             let take = moves.takes[lane];
-            (take & self.second[lane]) | (!take & ones_if(path[0].addrs[lane] != 0))
+            (take & self.second.0[lane]) | (!take & self.used[0].0[lane])
         };
         let used = |lane: usize| moves.takes[lane] | moves.drops[lane];
         [
@@ -252,10 +264,11 @@ impl Scan {
 /// The reach of each block of the stash, made different from all others by its place.
 #[inline(always)]
 fn stash_ranks(stash: &Headers, leaf: u32, levels: u32) -> [u32; LANES] {
-    let mut ranks = stash.reach(leaf, levels);
+    let used = stash.used();
+    let mut ranks = stash.reach(&used, leaf, levels);
     for (lane, rank) in ranks.iter_mut().enumerate() {
         let place = (STASH_MAX - 1 - lane) as u32;
-        *rank = (rank.wrapping_mul(STASH_MAX as u32) | place) & ones_if(*rank != 0);
+        *rank = rank.wrapping_mul(STASH_MAX as u32) | (place & used.0[lane]);
     }
     ranks
 }
@@ -280,7 +293,8 @@ fn highest(ranks: &[u32; LANES]) -> u32 {
     best
 }
 
-/// Ones or zeros. Only for many lanes at once, which are hidden before they are used.
+/// Ones or zeros. Only for many lanes at once, which are hidden before they are used: what the
+/// compiler knows for a mask becomes a load or a store of some of the lanes only.
 #[inline(always)]
 fn ones_if(condition: bool) -> u32 {
     u32::from(condition).wrapping_neg()
