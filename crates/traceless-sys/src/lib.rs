@@ -1,14 +1,26 @@
-//! What speed and secrecy need of the system and safe Rust cannot say. Every unsafe block of the
-//! library's side lives here.
+//! What speed and secrecy need of the processor and the system and safe Rust cannot say. Every
+//! unsafe block of the library's side lives here.
 //!
-//! For now: memory for keys that is never swapped out and never dumped, and a process that leaves
-//! no core behind; with the feature `ublk`, block devices of the kernel.
+//! Without the feature `std`: work on secrets that shows nothing ([`ct`]), and large memory for
+//! trees. With it: memory for keys that is never swapped out and never dumped, and a process that
+//! leaves no core behind. With the feature `ublk`: block devices of the kernel.
 #![deny(unsafe_op_in_unsafe_fn)]
+#![cfg_attr(not(feature = "std"), no_std)]
 
+#[cfg(not(all(feature = "std", target_os = "linux")))]
+extern crate alloc;
+
+pub mod ct;
+#[cfg(feature = "std")]
 mod locked;
+mod memory;
+#[cfg(feature = "std")]
 mod process;
 #[cfg(feature = "ublk")]
 pub mod ublk;
 
+#[cfg(feature = "std")]
 pub use locked::LockedBytes;
+pub use memory::Words;
+#[cfg(feature = "std")]
 pub use process::{Hardening, harden_process, lock_all_memory};

@@ -12,6 +12,7 @@
 //! | [`seal`] | keys and authenticated encryption |
 //! | [`tree`] [`posmap`] | bucket trees with their stash, and who knows which path a block is on |
 //! | [`scheme`] | the schemes: plain (insecure control), linear, DetWoORAM, HIVE, DataLair-style |
+//! | [`oblivious`] | the client whose own memory may be watched: Circuit ORAM |
 //! | [`build`] | a scheme from its configuration |
 //! | `array` | an array of blocks, with a builder: where to begin (feature `std`) |
 //! | `suite` | the tests that every scheme must pass (feature `suite`) |
@@ -41,6 +42,8 @@ pub mod tree;
 pub mod posmap;
 
 pub mod scheme;
+
+pub mod oblivious;
 
 pub mod build;
 

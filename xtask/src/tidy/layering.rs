@@ -14,8 +14,8 @@ const LAYERS: [&[&str]; 9] = [
     &["seal"],
     &["tree"],
     &["posmap"],
-    &["oblivious"],
     &["scheme"],
+    &["oblivious"],
     &["build", "array"],
     &["suite"],
 ];

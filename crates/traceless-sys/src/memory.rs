@@ -1,0 +1,139 @@
+//! Large memory for trees.
+
+use core::ops::{Deref, DerefMut};
+use core::ptr::NonNull;
+
+/// No object of Rust may be larger; less what is lost by rounding.
+const BYTES_MAX: usize = isize::MAX as usize - (4 << 20);
+
+/// Zeroed words that begin on a page. In huge pages where the system has them: a tree is touched
+/// all over, and with small pages each touch must first find where the page lies.
+pub struct Words {
+    start: NonNull<u64>,
+    len: usize,
+}
+
+// SAFETY: the memory belongs to this value alone, and is reached through `&self` and `&mut self`
+// only, as the words of a `Box<[u64]>` would be.
+unsafe impl Send for Words {}
+// SAFETY: as above; `&Words` gives `&[u64]` only.
+unsafe impl Sync for Words {}
+
+impl Words {
+    /// `len` words of zeros, or `None` where there is not enough memory.
+    pub fn zeroed(len: usize) -> Option<Self> {
+        let bytes = len.checked_mul(size_of::<u64>()).filter(|&bytes| bytes <= BYTES_MAX)?;
+        if bytes == 0 {
+            return Some(Self { start: NonNull::dangling(), len: 0 });
+        }
+        imp::zeroed(bytes).map(|start| Self { start: start.cast(), len })
+    }
+}
+
+impl Deref for Words {
+    type Target = [u64];
+    #[inline]
+    fn deref(&self) -> &[u64] {
+        // SAFETY: `len` words, zeroed when they were made, alive with `self`; or none at all.
+        unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for Words {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u64] {
+        // SAFETY: as in `deref`, and `&mut self` makes it the only reference.
+        unsafe { core::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Words {
+    fn drop(&mut self) {
+        if self.len > 0 {
+            // SAFETY: made by `imp::zeroed` of as many bytes; no reference to it outlives `self`.
+            unsafe { imp::free(self.start.cast(), self.len * size_of::<u64>()) };
+        }
+    }
+}
+
+#[cfg(all(feature = "std", target_os = "linux"))]
+mod imp {
+    use core::ptr::NonNull;
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+    const HUGE: usize = 2 << 20;
+
+    pub fn zeroed(bytes: usize) -> Option<NonNull<u8>> {
+        // The kernel begins what is long enough at a multiple of a huge page by itself.
+        let bytes = rounded(bytes);
+        // SAFETY: a fresh anonymous mapping at an address that the kernel chooses.
+        let start = unsafe {
+            mmap_anonymous(
+                core::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
+        };
+        let start = NonNull::new(start.ok()?.cast::<u8>())?;
+        // SAFETY: exactly the mapping made above; advice does not change its contents. Without
+        // huge pages everything works, only slower.
+        let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+        Some(start)
+    }
+
+    /// # Safety
+    /// `start` is from `zeroed(bytes)`, and nobody uses it any more.
+    pub unsafe fn free(start: NonNull<u8>, bytes: usize) {
+        // SAFETY: exactly the mapping made in `zeroed`.
+        let _ = unsafe { munmap(start.as_ptr().cast(), rounded(bytes)) };
+    }
+
+    /// Whole huge pages; what is shorter the kernel makes into pages.
+    fn rounded(bytes: usize) -> usize {
+        if bytes < HUGE { bytes } else { bytes.next_multiple_of(HUGE) }
+    }
+}
+
+#[cfg(not(all(feature = "std", target_os = "linux")))]
+mod imp {
+    use core::alloc::Layout;
+    use core::ptr::NonNull;
+
+    const PAGE: usize = 4096;
+
+    pub fn zeroed(bytes: usize) -> Option<NonNull<u8>> {
+        let layout = Layout::from_size_align(bytes, PAGE).ok()?;
+        // SAFETY: the layout is not empty; the caller checked.
+        NonNull::new(unsafe { alloc::alloc::alloc_zeroed(layout) })
+    }
+
+    /// # Safety
+    /// `start` is from `zeroed(bytes)`, and nobody uses it any more.
+    pub unsafe fn free(start: NonNull<u8>, bytes: usize) {
+        let layout = Layout::from_size_align(bytes, PAGE).expect("it was made with this layout");
+        // SAFETY: made in `zeroed` with the same layout.
+        unsafe { alloc::alloc::dealloc(start.as_ptr(), layout) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Words;
+
+    #[test]
+    fn is_zero_and_keeps_what_is_put_in() {
+        for len in [0, 1, 511, 513, (2 << 20) / 8 + 1] {
+            let mut words = Words::zeroed(len).expect("there is memory");
+            assert_eq!(words.len(), len);
+            assert!(words.iter().all(|&word| word == 0));
+            assert_eq!(words.as_ptr() as usize % if len == 0 { 8 } else { 4096 }, 0);
+            if let Some(last) = words.last_mut() {
+                *last = 7;
+                assert_eq!(words[len - 1], 7);
+            }
+        }
+        assert!(Words::zeroed(usize::MAX / 8).is_none());
+        assert!(Words::zeroed(usize::MAX).is_none());
+    }
+}

@@ -1,0 +1,108 @@
+//! The Oblivious client with its secrets marked, for memcheck: a branch or an address that depends
+//! on one is reported. `./test memcheck` runs it.
+//!
+//! `oblivious_memcheck honest` must be clean; the planted faults must not be: `early-exit`, a
+//! look-up that stops where it found something, and `branch`, which looks into what it visits.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use traceless::oblivious::{self, Dynamic, Oblivious};
+use traceless::rng::{Rng, Seeded};
+use traceless::seal::SECRET_LEN;
+use traceless::store::MemStore;
+use traceless::{Addr, Oram};
+use traceless_sys::ct;
+use traceless_sys::ct::secret::{classify, declassify, made_public};
+
+fn main() {
+    let mode = std::env::args().nth(1).unwrap_or_default();
+    println!("{mode}, level {:?}", ct::level());
+    match mode.as_str() {
+        "honest" => honest(),
+        "early-exit" => early_exit(),
+        "branch" => branch(),
+        _ => {
+            eprintln!("usage: oblivious_memcheck honest|early-exit|branch");
+            std::process::exit(2);
+        }
+    }
+}
+
+/// Every kind of array: scanned, in a tree, with maps; blocks in registers and in memory.
+fn honest() {
+    for (blocks, block_len) in [(9, 20), (50, 64), (600, 20), (600, 128), (5000, 64), (70_000, 8)] {
+        let rng = Box::new(Secret(Seeded::new(blocks)));
+        let mut oram = oblivious::create(blocks, block_len, rng).expect("it fits");
+        let rounds = if blocks < 1000 { 60 } else { 200 };
+        exercise(&mut *oram, rounds);
+        println!("{blocks} x {block_len} B: {} accesses", 3 * rounds);
+    }
+    let (blocks, block_len) = (20_000, 64);
+    let store_len = oblivious::sealed_len(blocks, block_len).expect("it fits");
+    let (store, rng) = (Arc::new(MemStore::new(store_len)), Box::new(Secret(Seeded::new(2))));
+    let mut oram = oblivious::create_sealed(blocks, block_len, store, rng).expect("it fits");
+    exercise(&mut *oram, 100);
+    println!("{blocks} x {block_len} B on a store: 300 accesses");
+    let rng = Box::new(Secret(Seeded::new(1)));
+    exercise(&mut Oblivious::new(20, 5000, Dynamic::of(5000), rng).expect("it fits"), 10);
+}
+
+/// Secret addresses and contents; what is read back must be what was written.
+fn exercise(oram: &mut dyn Oram, rounds: u64) {
+    let mut rng = Seeded::new(7);
+    let len = oram.block_len();
+    for _ in 0..rounds {
+        let mut addr = [rng.below(oram.blocks())];
+        let mut written = vec![0; len];
+        rng.fill(&mut written);
+        let expected = written.clone();
+        classify(&mut addr);
+        classify(&mut written);
+        let addr = Addr(addr[0]);
+        oram.write(addr, &written).expect("an access works");
+        oram.update(addr, &mut |block| block[0] ^= 1).expect("an access works");
+        let mut read = vec![0; len];
+        oram.read(addr, &mut read).expect("an access works");
+        declassify(&mut read);
+        read[0] ^= 1;
+        assert!(read == expected, "a block is not what was written");
+    }
+}
+
+fn early_exit() {
+    let labels: Vec<u32> = (0..100).collect();
+    let mut addr = [40_u32];
+    classify(&mut addr);
+    let found = labels.iter().position(|&label| label == black_box(addr[0]));
+    println!("found at {:?}", made_public(found));
+}
+
+/// Shows that what was secret when it was written is secret when it comes back.
+fn branch() {
+    let rng = Box::new(Secret(Seeded::new(1)));
+    let mut oram = oblivious::create(5000, 64, rng).expect("it fits");
+    let mut block = [1; 64];
+    classify(&mut block);
+    oram.write(Addr(3), &block).expect("an access works");
+    let mut ones = 0;
+    let mut look = |block: &mut [u8]| {
+        if black_box(block[0]) == 1 {
+            ones += 1;
+        }
+    };
+    oram.update(Addr(3), &mut look).expect("an access works");
+    println!("{ones} of 1");
+}
+
+/// A generator whose numbers are secret.
+struct Secret(Seeded);
+
+impl Rng for Secret {
+    fn fill(&mut self, out: &mut [u8]) {
+        self.0.fill(out);
+        // A key stays public: the cipher's library branches on whether a tag fits, which it may.
+        if out.len() > SECRET_LEN {
+            classify(out);
+        }
+    }
+}

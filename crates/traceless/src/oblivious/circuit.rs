@@ -1,0 +1,217 @@
+//! Circuit ORAM: one tree and its stash, without a position map.
+//!
+//! An access reads the path of its block and puts the block into the stash; one eviction along
+//! that path and two along the next path in reverse-lexicographic order bring blocks back into the
+//! tree. Every slot of both paths and of the stash is read and written each time, so that an
+//! adversary who sees each address learns the two paths and nothing else.
+
+use super::plan::{Headers, Lanes, Plan};
+use super::tree::{ACCESSED, EVICTED, Memory, SLOTS};
+use super::width::Width;
+use super::{BLOCKS_MAX, STASH_MAX};
+use crate::error::{Error, Result};
+use alloc::vec::Vec;
+use traceless_sys::Words;
+use traceless_sys::ct::{Held as _, Vector, secret::made_public};
+
+/// One tree of blocks, and its stash.
+pub struct Circuit<W: Width, M> {
+    width: W,
+    levels: u32,
+    memory: M,
+    /// Headers of the open path: first slots, second slots.
+    path: [Headers; SLOTS],
+    stash: Headers,
+    stash_bodies: Words,
+    stash_limit: usize,
+    /// The next path to evict along; its number is public.
+    next_path: u32,
+    /// Whether the stash had no empty slot left after an access. Secret until it is asked for.
+    full: u32,
+    /// What evictions hold while they move bodies.
+    held: [Vec<u64>; 3],
+}
+
+/// Up to so many blocks a tree is a level deeper than it need be: in small trees more blocks wait
+/// in the stash, and the memory is nothing to speak of.
+const SMALL_BLOCKS: u64 = 1 << 14;
+
+/// Levels of the tree for `blocks` blocks: half of its slots are used at most, of a small tree a
+/// quarter.
+pub fn levels_for(blocks: u64) -> Result<u32> {
+    if blocks > BLOCKS_MAX {
+        return Err(Error::Geometry("there are more blocks than labels for them"));
+    }
+    let levels = blocks.max(1).next_power_of_two().trailing_zeros();
+    Ok(if blocks <= SMALL_BLOCKS { levels + 1 } else { levels })
+}
+
+impl<W: Width, M: Memory> Circuit<W, M> {
+    /// A tree over `memory`, which is empty and has `levels` levels. `stash_limit` blocks fit the
+    /// stash.
+    pub fn new(width: W, levels: u32, memory: M, stash_limit: usize) -> Result<Self> {
+        assert!((1..=STASH_MAX).contains(&stash_limit), "the stash has room for a block");
+        let bodies = Words::zeroed(STASH_MAX * width.words());
+        Ok(Self {
+            width,
+            levels,
+            memory,
+            path: [Headers::EMPTY; SLOTS],
+            stash: Headers::EMPTY,
+            stash_bodies: bodies.ok_or(Error::Geometry("there is not enough memory"))?,
+            stash_limit,
+            next_path: 0,
+            full: 0,
+            held: core::array::from_fn(|_| width.buffer()),
+        })
+    }
+
+    /// The bits of a random number that make a label.
+    #[inline(always)]
+    pub fn label_mask(&self) -> u32 {
+        (1 << (self.levels - 1)) - 1
+    }
+
+    /// Asks for the path to `leaf`, which is public.
+    #[inline(always)]
+    pub fn prefetch(&self, leaf: u32) {
+        self.memory.prefetch(leaf);
+    }
+
+    /// Asks for the path that the next access evicts along.
+    #[inline(always)]
+    pub fn prefetch_eviction(&self) {
+        self.memory.prefetch(self.next_path & self.label_mask());
+    }
+
+    /// Takes the block `addr` out of the tree into `block`, if it is there, else zeros. `leaf` is
+    /// its label and public, `addr` is secret.
+    #[inline(always)]
+    pub fn fetch<V: Vector>(&mut self, v: V, addr: u32, leaf: u32, block: &mut Vec<u64>) -> Result {
+        let addr = addr.wrapping_add(1);
+        self.memory.open(ACCESSED, leaf)?;
+        self.load_headers(ACCESSED);
+        let in_stash = self.stash.take(addr);
+        let in_path = [self.path[0].take(addr), self.path[1].take(addr)];
+        let words = self.width.words();
+        let mut found = self.width.hold(v, block);
+        found.clear();
+        for (lane, from) in self.stash_bodies.chunks_exact(words).enumerate() {
+            found.gather(from, in_stash.mask(lane));
+        }
+        for level in 0..self.levels as usize {
+            let (first, second) = self.memory.bodies(ACCESSED, level).split_at(words);
+            found.gather(first, in_path[0].mask(level));
+            found.gather(second, in_path[1].mask(level));
+        }
+        self.width.release(found, block);
+        Ok(())
+    }
+
+    /// Puts the block `addr` back under the new label `label`, both secret, and ends the access
+    /// that fetched it from the path to `old`.
+    #[inline(always)]
+    pub fn put<V: Vector>(
+        &mut self,
+        v: V,
+        addr: u32,
+        label: u32,
+        block: &mut Vec<u64>,
+        old: u32,
+    ) -> Result {
+        let place = self.stash.insert(addr.wrapping_add(1), label, self.stash_limit);
+        let first = Plan::made(&mut self.stash, &mut self.path, old, self.levels);
+        self.store_headers(ACCESSED);
+
+        let next = self.next_path & self.label_mask();
+        self.next_path = self.next_path.wrapping_add(1);
+        self.memory.open(EVICTED, next)?;
+        self.load_headers(EVICTED);
+        let second = Plan::made(&mut self.stash, &mut self.path, next, self.levels);
+        let third = Plan::made(&mut self.stash, &mut self.path, next, self.levels);
+        self.store_headers(EVICTED);
+        self.full |= (!self.stash.has_room(self.stash_limit)).bits();
+
+        self.move_bodies(v, block, &place, &[first, second, third]);
+        self.memory.close()
+    }
+
+    /// Fails if the last access left no room in the stash. Nothing was lost, but nothing more may
+    /// be accessed.
+    #[inline(always)]
+    pub fn check(&self) -> Result {
+        if made_public(self.full) == 0 {
+            return Ok(());
+        }
+        let limit = self.stash_limit as u64;
+        Err(Error::StashOverflow { blocks: limit, limit })
+    }
+
+    /// Blocks in the stash. For statistics only: the number is secret.
+    pub fn stash_blocks(&self) -> usize {
+        self.stash.addrs.iter().filter(|&&addr| addr != 0).count()
+    }
+
+    /// Moves the bodies as three evictions say, the first along the path of the access; `block`
+    /// goes to `place` in the stash before them.
+    #[inline(always)]
+    fn move_bodies<V: Vector>(
+        &mut self,
+        v: V,
+        block: &mut Vec<u64>,
+        place: &Lanes,
+        [first, second, third]: &[Plan; 3],
+    ) {
+        let (width, words) = (self.width, self.width.words());
+        let new = width.hold(v, block);
+        let [a, b, c] = &mut self.held;
+        let (mut a, mut b, mut c) = (width.hold(v, a), width.hold(v, b), width.hold(v, c));
+        a.clear();
+        b.clear();
+        c.clear();
+        for (lane, body) in self.stash_bodies.chunks_exact_mut(words).enumerate() {
+            new.copy_into(body, place.mask(lane));
+            a.gather(body, first.stash.mask(lane));
+            b.gather(body, second.stash.mask(lane));
+            c.gather(body, third.stash.mask(lane));
+        }
+        for level in 0..self.levels as usize {
+            let (body, other) = self.memory.bodies(ACCESSED, level).split_at_mut(words);
+            a.exchange(body, first.slots[0].mask(level));
+            a.exchange(other, first.slots[1].mask(level));
+        }
+        for level in 0..self.levels as usize {
+            let (body, other) = self.memory.bodies(EVICTED, level).split_at_mut(words);
+            b.exchange(body, second.slots[0].mask(level));
+            c.exchange(body, third.slots[0].mask(level));
+            b.exchange(other, second.slots[1].mask(level));
+            c.exchange(other, third.slots[1].mask(level));
+        }
+        width.release(new, block);
+        for (held, buffer) in [a, b, c].into_iter().zip(&mut self.held) {
+            width.release(held, buffer);
+        }
+    }
+
+    #[inline(always)]
+    fn load_headers(&mut self, path: usize) {
+        for level in 0..self.levels as usize {
+            let [addrs, labels] = self.memory.header(path, level);
+            self.path[0].addrs[level] = addrs as u32;
+            self.path[1].addrs[level] = (addrs >> 32) as u32;
+            self.path[0].labels[level] = labels as u32;
+            self.path[1].labels[level] = (labels >> 32) as u32;
+        }
+    }
+
+    #[inline(always)]
+    fn store_headers(&mut self, path: usize) {
+        let both = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        for level in 0..self.levels as usize {
+            let [first, second] = &self.path;
+            let addrs = both(first.addrs[level], second.addrs[level]);
+            let labels = both(first.labels[level], second.labels[level]);
+            self.memory.set_header(path, level, [addrs, labels]);
+        }
+    }
+}

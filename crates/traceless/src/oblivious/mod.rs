@@ -1,0 +1,314 @@
+//! The Oblivious client: an ORAM for programs whose own memory is watched.
+//!
+//! Whoever sees every address that the program touches, such as the operating system below an
+//! enclave, learns nothing of which block is meant: no branch, no address and no end of a loop
+//! depends on it. What is seen are uniformly random paths, one for each tree and access, and a
+//! second path in a fixed order.
+//!
+//! Circuit ORAM (Wang, Chan, Shi 2015), recursive: labels of the blocks lie 16 to a block in a
+//! smaller tree of the same kind, theirs in the next, and those of the last in a table that is
+//! scanned. Few blocks are scanned at each access, without any tree.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `tree` | where buckets lie |
+//! | `plan` | what an eviction moves where |
+//! | `sealed` | a tree of which most lies on a store, encrypted |
+//! | `circuit` | one tree and its stash |
+//! | `positions` | the position map |
+//! | `labels` | labels by number |
+//! | `draws` | random labels |
+//! | `width` | the length of a block |
+//! | `scan` | few blocks |
+
+#![expect(clippy::inline_always, reason = "what is not inlined is compiled for the base level")]
+
+mod circuit;
+mod draws;
+mod labels;
+mod plan;
+mod positions;
+mod scan;
+mod sealed;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod width;
+
+pub use scan::Scan;
+pub use sealed::Sealed;
+pub use tree::{Memory, Ram};
+pub use width::{Dynamic, Lines, Width};
+
+use crate::error::{Error, Result};
+use crate::oram::{Hides, Oram};
+use crate::rng::Rng;
+use crate::store::Store;
+use crate::types::Addr;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use circuit::Circuit;
+use draws::Draws;
+use positions::Positions;
+use traceless_sys::ct::{self, Kernel, Vector, secret::made_public};
+use width::{LINE, Make};
+
+/// Slots that masks are computed for at once.
+const LANES: usize = 32;
+
+/// Blocks that fit a stash. That an access needs more has a probability of about 2^-60: measured
+/// down to 2^-22, where each further block is about 3.4 times less likely, and extrapolated.
+pub const STASH_MAX: usize = LANES;
+
+/// Levels of a tree. Labels are then below 2^30.
+const LEVELS_MAX: usize = 31;
+
+/// Blocks of an array.
+pub const BLOCKS_MAX: u64 = 1 << LEVELS_MAX;
+
+/// Bytes of a block.
+pub const BLOCK_LEN_MAX: usize = 1 << 28;
+
+/// Blocks of 64 bytes that are scanned as fast as a tree is accessed; of longer blocks fewer.
+pub const SCAN_BLOCKS: u64 = 512;
+
+/// An array of blocks that may be watched. See the [module](self).
+///
+/// Blocks never written hold zeros.
+pub struct Oblivious<W: Width = Dynamic, M: Memory = Ram> {
+    blocks: u64,
+    block_len: usize,
+    data: Circuit<W, M>,
+    block: Vec<u64>,
+    positions: Positions,
+    draws: Draws,
+}
+
+/// The fastest array of `blocks` blocks of `block_len` bytes, whose labels are drawn from `rng`.
+pub fn create(blocks: u64, block_len: usize, rng: Box<dyn Rng>) -> Result<Box<dyn Oram>> {
+    width::fastest(block_len, Plainly { blocks, block_len, rng })
+}
+
+/// As [`create`], but the lower levels of the tree lie on `store`, sealed. Position map, stashes
+/// and upper levels stay in memory.
+///
+/// Nothing is kept for another opening: afterwards the store holds nothing that anybody can open.
+pub fn create_sealed(
+    blocks: u64,
+    block_len: usize,
+    store: Arc<dyn Store>,
+    rng: Box<dyn Rng>,
+) -> Result<Box<dyn Oram>> {
+    width::fastest(block_len, OnStore { blocks, block_len, store, rng })
+}
+
+/// Bytes of the store that [`create_sealed`] needs.
+pub fn sealed_len(blocks: u64, block_len: usize) -> Result<u64> {
+    width::fastest(block_len, Measure { blocks, block_len })
+}
+
+struct Plainly {
+    blocks: u64,
+    block_len: usize,
+    rng: Box<dyn Rng>,
+}
+
+impl Make for Plainly {
+    type Made = Result<Box<dyn Oram>>;
+
+    fn make(self, width: impl Width + 'static) -> Self::Made {
+        let Self { blocks, block_len, rng } = self;
+        if blocks <= SCAN_BLOCKS * LINE as u64 / width.words().max(LINE) as u64 {
+            return Ok(Box::new(Scan::new(blocks, block_len, width)?));
+        }
+        Ok(Box::new(Oblivious::new(blocks, block_len, width, rng)?))
+    }
+}
+
+struct OnStore {
+    blocks: u64,
+    block_len: usize,
+    store: Arc<dyn Store>,
+    rng: Box<dyn Rng>,
+}
+
+impl Make for OnStore {
+    type Made = Result<Box<dyn Oram>>;
+
+    fn make(self, width: impl Width + 'static) -> Self::Made {
+        let Self { blocks, block_len, store, mut rng } = self;
+        let geometry = sealed_geometry(blocks, block_len, width)?;
+        let memory = Sealed::new(geometry, store, &mut *rng)?;
+        Ok(Box::new(Oblivious::over(blocks, block_len, width, memory, rng)?))
+    }
+}
+
+struct Measure {
+    blocks: u64,
+    block_len: usize,
+}
+
+impl Make for Measure {
+    type Made = Result<u64>;
+
+    fn make(self, width: impl Width + 'static) -> Result<u64> {
+        sealed_geometry(self.blocks, self.block_len, width)?.store_len()
+    }
+}
+
+fn sealed_geometry(blocks: u64, block_len: usize, width: impl Width) -> Result<sealed::Geometry> {
+    check_block(block_len, width)?;
+    Ok(sealed::Geometry::new(circuit::levels_for(blocks)?, width.words()))
+}
+
+impl<W: Width> Oblivious<W> {
+    /// `blocks` blocks of `block_len` bytes that take up `width` in memory, in a tree however few
+    /// they are. Their labels are drawn from `rng`.
+    pub fn new(blocks: u64, block_len: usize, width: W, rng: Box<dyn Rng>) -> Result<Self> {
+        check_block(block_len, width)?;
+        let memory = Ram::new(circuit::levels_for(blocks)?, width.words())?;
+        Self::over(blocks, block_len, width, memory, rng)
+    }
+}
+
+impl<W: Width, M: Memory> Oblivious<W, M> {
+    fn over(blocks: u64, block_len: usize, width: W, memory: M, rng: Box<dyn Rng>) -> Result<Self> {
+        Ok(Self {
+            blocks,
+            block_len,
+            data: Circuit::new(width, circuit::levels_for(blocks)?, memory, STASH_MAX)?,
+            block: width.buffer(),
+            positions: Positions::new(blocks)?,
+            draws: Draws::new(rng),
+        })
+    }
+
+    /// Hands the block `addr`, which is secret, to `visit`, which may change it.
+    ///
+    /// What `visit` does is seen: it must not branch on the block, or on anything secret, either.
+    pub fn access<R>(&mut self, addr: Addr, visit: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
+        // One bit becomes public, and that only in a program that has an error.
+        if !made_public(addr.0 < self.blocks) {
+            return Err(Error::OutOfRange { addr, blocks: self.blocks });
+        }
+        // One path through the kernel for all callers: it is compiled for each processor.
+        let (mut visit, mut seen) = (Some(visit), None);
+        let block_len = self.block_len;
+        self.access_words(addr.0 as u32, &mut |block| {
+            let visit = visit.take().expect("a block is visited once");
+            seen = Some(visit(&mut ct::bytes_of_mut(block)[..block_len]));
+        })?;
+        Ok(seen.expect("a block is visited"))
+    }
+
+    /// Blocks in each stash, that of the blocks first. For statistics only: the numbers are secret.
+    pub fn stash_blocks(&self) -> Vec<usize> {
+        let maps = self.positions.stash_blocks();
+        core::iter::once(self.data.stash_blocks()).chain(maps).collect()
+    }
+
+    fn access_words(&mut self, addr: u32, visit: &mut dyn FnMut(&mut [u64])) -> Result {
+        self.check_stashes()?;
+        self.data.prefetch_eviction();
+        self.draws.reserve(1 + self.positions.trees());
+        let drawn = self.draws.label(self.data.label_mask());
+        let data = &self.data;
+        let found = |entry| {
+            // The path comes near while the map evicts.
+            let old = drawn.old(entry);
+            data.prefetch(old);
+            old
+        };
+        let old = self.positions.exchange(addr, drawn.fresh, &mut self.draws, &found)?;
+        let Self { data, block, .. } = self;
+        ct::dispatch(Access { data, block, addr, old, new: drawn.fresh, visit })
+    }
+
+    fn check_stashes(&self) -> Result {
+        self.data.check()?;
+        self.positions.check_stashes()
+    }
+}
+
+/// One access to the tree of the blocks.
+struct Access<'a, W: Width, M> {
+    data: &'a mut Circuit<W, M>,
+    block: &'a mut Vec<u64>,
+    addr: u32,
+    old: u32,
+    new: u32,
+    visit: &'a mut dyn FnMut(&mut [u64]),
+}
+
+impl<W: Width, M: Memory> Kernel for Access<'_, W, M> {
+    type Output = Result;
+
+    #[inline(always)]
+    fn run<V: Vector>(self, v: V) -> Result {
+        self.data.fetch(v, self.addr, self.old, self.block)?;
+        (self.visit)(self.block);
+        self.data.put(v, self.addr, self.new, self.block, self.old)
+    }
+}
+
+/// Checks that blocks have a length, fit into their width, and can be multiplied without a care.
+fn check_block(block_len: usize, width: impl Width) -> Result {
+    if block_len == 0 || block_len > BLOCK_LEN_MAX {
+        return Err(Error::Geometry("blocks are of 1 to 2^28 bytes"));
+    }
+    if block_len.div_ceil(size_of::<u64>()) > width.words() || width.words() > BLOCK_LEN_MAX {
+        return Err(Error::Geometry("blocks do not fit into their words"));
+    }
+    Ok(())
+}
+
+/// Checks the length of a request, which is public. Its addresses are not looked at.
+fn check_len(addrs: &[Addr], block_len: usize, bytes: usize) -> Result {
+    match addrs.len() * block_len {
+        want if want == bytes => Ok(()),
+        want => Err(Error::WrongLength { want, got: bytes }),
+    }
+}
+
+impl<W: Width, M: Memory> Oram for Oblivious<W, M> {
+    fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    fn block_len(&self) -> usize {
+        self.block_len
+    }
+
+    fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result {
+        check_len(addrs, self.block_len, into.len())?;
+        for (&addr, into) in addrs.iter().zip(into.chunks_exact_mut(self.block_len)) {
+            self.access(addr, |block| into.copy_from_slice(block))?;
+        }
+        Ok(())
+    }
+
+    fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
+        check_len(addrs, self.block_len, from.len())?;
+        for (&addr, from) in addrs.iter().zip(from.chunks_exact(self.block_len)) {
+            self.access(addr, |block| block.copy_from_slice(from))?;
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, addr: Addr, change: &mut dyn FnMut(&mut [u8])) -> Result {
+        self.access(addr, change)
+    }
+
+    fn sync(&mut self) -> Result {
+        self.check_stashes()
+    }
+
+    fn hides(&self) -> Hides {
+        Hides::ReadsAndWrites
+    }
+
+    fn close(&mut self) -> Result {
+        self.sync()
+    }
+}

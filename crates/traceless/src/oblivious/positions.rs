@@ -1,0 +1,125 @@
+//! The position map: which label each block has.
+//!
+//! Labels lie 16 to a block in a tree, the labels of those blocks in the next tree, and so on,
+//! until there are few enough to be scanned.
+
+use super::STASH_MAX;
+use super::circuit::{Circuit, levels_for};
+use super::draws::{Drawn, Draws};
+use super::labels::{self, FAN_OUT, FAN_OUT_BITS};
+use super::tree::Ram;
+use super::width::{LINE, Lines, Width as _};
+use crate::error::Result;
+use alloc::vec;
+use alloc::vec::Vec;
+use traceless_sys::ct::{self, Kernel, Vector};
+
+/// Labels that are scanned rather than kept in a tree.
+const SCANNED_MAX: u64 = 4096;
+
+/// Trees that the labels of 2^31 blocks need.
+const TREES_MAX: usize = 5;
+
+type Tree = Circuit<Lines<1>, Ram>;
+
+/// A label for each address, all of which are drawn when they are first asked for.
+pub struct Positions {
+    /// Trees of labels: first that of the blocks' labels, which is the largest.
+    trees: Vec<Tree>,
+    /// The labels of the last tree's blocks, two to a word.
+    scanned: Vec<u64>,
+    /// The block of labels that is at hand.
+    block: Vec<u64>,
+}
+
+impl Positions {
+    /// A map for `blocks` addresses.
+    pub fn new(blocks: u64) -> Result<Self> {
+        let mut trees = vec![];
+        let mut labels = blocks;
+        while labels > SCANNED_MAX {
+            labels = labels.div_ceil(FAN_OUT as u64);
+            let levels = levels_for(labels)?;
+            trees.push(Circuit::new(Lines, levels, Ram::new(levels, LINE)?, STASH_MAX)?);
+        }
+        assert!(trees.len() <= TREES_MAX, "the number of blocks is limited");
+        let scanned = vec![0; (labels as usize).div_ceil(FAN_OUT) * LINE];
+        Ok(Self { trees, scanned, block: Lines::<1>.buffer() })
+    }
+
+    /// Trees, for each of which an access draws a label.
+    pub fn trees(&self) -> usize {
+        self.trees.len()
+    }
+
+    /// Gives the block `addr` the label `new`. Its old entry goes to `found` as soon as it is
+    /// known, before the map is done with it; what that makes of it is returned.
+    #[inline]
+    pub fn exchange(
+        &mut self,
+        addr: u32,
+        new: u32,
+        draws: &mut Draws,
+        found: &dyn Fn(u32) -> u32,
+    ) -> Result<u32> {
+        ct::dispatch(Exchange { map: self, addr, new, draws, found })
+    }
+
+    /// As [`Circuit::check`], of every tree.
+    pub fn check_stashes(&self) -> Result {
+        self.trees.iter().try_for_each(Circuit::check)
+    }
+
+    /// Blocks in each stash, for statistics.
+    pub fn stash_blocks(&self) -> impl Iterator<Item = usize> {
+        self.trees.iter().map(Circuit::stash_blocks)
+    }
+}
+
+struct Exchange<'a> {
+    map: &'a mut Positions,
+    addr: u32,
+    new: u32,
+    draws: &'a mut Draws,
+    found: &'a dyn Fn(u32) -> u32,
+}
+
+impl Kernel for Exchange<'_> {
+    type Output = Result<u32>;
+
+    #[inline(always)]
+    fn run<V: Vector>(self, v: V) -> Result<u32> {
+        let Positions { trees, scanned, block } = self.map;
+        // Which block of each tree, and what is drawn for it; place 0 is that of the user's block.
+        let digits = |depth: usize| self.addr.wrapping_shr(FAN_OUT_BITS * depth as u32);
+        let mut drawn = [Drawn { fresh: self.new, unused: 0 }; TREES_MAX + 1];
+        for (drawn, tree) in drawn[1..].iter_mut().zip(&*trees) {
+            *drawn = self.draws.label(tree.label_mask());
+        }
+        // The path of what comes next comes near while a tree evicts.
+        let reveal = |trees: &[Tree], depth: usize, entry: u32| {
+            if depth == 0 {
+                return (self.found)(entry);
+            }
+            let old = drawn[depth].old(entry);
+            trees[depth - 1].prefetch(old);
+            old
+        };
+        trees.iter().for_each(Circuit::prefetch_eviction);
+        let mut depth = trees.len();
+        let entry =
+            labels::exchange(v, scanned, digits(depth), labels::entry_of(drawn[depth].fresh));
+        let mut old = reveal(trees, depth, entry);
+        while depth > 0 {
+            let (index, fresh) = (digits(depth), drawn[depth].fresh);
+            trees[depth - 1].fetch(v, index, old, block)?;
+            let place = digits(depth - 1) & (FAN_OUT as u32 - 1);
+            let new = labels::entry_of(drawn[depth - 1].fresh);
+            let entry = labels::exchange(v, block, place, new);
+            let next = reveal(trees, depth - 1, entry);
+            trees[depth - 1].put(v, index, fresh, block, old)?;
+            (depth, old) = (depth - 1, next);
+        }
+        Ok(old)
+    }
+}

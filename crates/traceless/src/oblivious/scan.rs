@@ -1,0 +1,111 @@
+//! Few blocks: every one is touched at each access.
+
+use super::width::{Dynamic, Width};
+use super::{BLOCKS_MAX, check_block, check_len};
+use crate::error::{Error, Result};
+use crate::oram::{Hides, Oram};
+use crate::types::Addr;
+use alloc::vec::Vec;
+use traceless_sys::Words;
+use traceless_sys::ct::{self, Held as _, Kernel, Mask, Vector, secret::made_public};
+
+/// An array of blocks that may be watched, and whose accesses take time in proportion to its size.
+pub struct Scan<W: Width = Dynamic> {
+    blocks: u64,
+    block_len: usize,
+    width: W,
+    bodies: Words,
+    block: Vec<u64>,
+}
+
+impl<W: Width> Scan<W> {
+    /// `blocks` blocks of `block_len` bytes, all zeros, that take up `width` in memory.
+    pub fn new(blocks: u64, block_len: usize, width: W) -> Result<Self> {
+        check_block(block_len, width)?;
+        let words = usize::try_from(blocks).ok().and_then(|n| n.checked_mul(width.words()));
+        let bodies = words.filter(|_| blocks <= BLOCKS_MAX).and_then(Words::zeroed);
+        let bodies = bodies.ok_or(Error::Geometry("too many blocks to touch them all"))?;
+        Ok(Self { blocks, block_len, width, bodies, block: width.buffer() })
+    }
+
+    /// Hands the block `addr`, which is secret, to `visit`, which may change it.
+    ///
+    /// What `visit` does is seen: it must not branch on the block, or on anything secret, either.
+    pub fn access<R>(&mut self, addr: Addr, visit: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
+        if !made_public(addr.0 < self.blocks) {
+            return Err(Error::OutOfRange { addr, blocks: self.blocks });
+        }
+        Ok(ct::dispatch(Access { scan: self, addr: addr.0 as u32, visit }))
+    }
+}
+
+struct Access<'a, W: Width, F> {
+    scan: &'a mut Scan<W>,
+    addr: u32,
+    visit: F,
+}
+
+impl<R, W: Width, F: FnOnce(&mut [u8]) -> R> Kernel for Access<'_, W, F> {
+    type Output = R;
+
+    #[inline(always)]
+    fn run<V: Vector>(self, v: V) -> R {
+        let Scan { block_len, width, bodies, block, .. } = self.scan;
+        let mask = |i: usize| Mask::equal(self.addr, i as u32).bits();
+        let mut held = width.hold(v, block);
+        held.clear();
+        for (i, from) in bodies.chunks_exact(width.words()).enumerate() {
+            held.gather(from, mask(i));
+        }
+        width.release(held, block);
+        let seen = (self.visit)(&mut ct::bytes_of_mut(block)[..*block_len]);
+        let held = width.hold(v, block);
+        for (i, into) in bodies.chunks_exact_mut(width.words()).enumerate() {
+            held.copy_into(into, mask(i));
+        }
+        width.release(held, block);
+        seen
+    }
+}
+
+impl<W: Width> Oram for Scan<W> {
+    fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    fn block_len(&self) -> usize {
+        self.block_len
+    }
+
+    fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result {
+        check_len(addrs, self.block_len, into.len())?;
+        for (&addr, into) in addrs.iter().zip(into.chunks_exact_mut(self.block_len)) {
+            self.access(addr, |block| into.copy_from_slice(block))?;
+        }
+        Ok(())
+    }
+
+    fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
+        check_len(addrs, self.block_len, from.len())?;
+        for (&addr, from) in addrs.iter().zip(from.chunks_exact(self.block_len)) {
+            self.access(addr, |block| block.copy_from_slice(from))?;
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, addr: Addr, change: &mut dyn FnMut(&mut [u8])) -> Result {
+        self.access(addr, change)
+    }
+
+    fn sync(&mut self) -> Result {
+        Ok(())
+    }
+
+    fn hides(&self) -> Hides {
+        Hides::ReadsAndWrites
+    }
+
+    fn close(&mut self) -> Result {
+        Ok(())
+    }
+}

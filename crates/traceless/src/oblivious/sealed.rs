@@ -1,0 +1,302 @@
+//! A tree whose lower levels lie on a store: encrypted, and never an older copy of themselves.
+//!
+//! The lower levels are cut into pages of three levels. A page holds the versions of the eight
+//! pages below it, and is sealed under its own number and version: an old page that is put back is
+//! found by its parent. The upper levels, and the versions of the first pages, stay in memory.
+
+use super::LANES;
+use super::tree::{Header, Memory, PATHS, Ram, SLOTS};
+use crate::error::{Error, Place, Result};
+use crate::rng::Rng;
+use crate::seal::{Aead, Sealer as _, Secret, TAG_LEN};
+use crate::store::Store;
+use crate::types::{Extent, total_len};
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use traceless_sys::ct::{self, secret::classify, secret::declassify};
+
+/// Levels of a page, and what follows from them.
+const PAGE_LEVELS: usize = 3;
+const BUCKETS: usize = (1 << PAGE_LEVELS) - 1;
+const CHILDREN: usize = 1 << PAGE_LEVELS;
+
+/// Levels that stay in memory, at least.
+pub const MEMORY_LEVELS_MIN: u32 = 9;
+
+/// Where the pages of a tree lie.
+#[derive(Clone, Copy)]
+pub struct Geometry {
+    /// Levels in memory.
+    top: u32,
+    /// Pages on a path.
+    pages: usize,
+    words: usize,
+}
+
+impl Geometry {
+    /// That of a tree of `levels` levels whose blocks have `words` words.
+    pub fn new(levels: u32, words: usize) -> Self {
+        let pages = levels.saturating_sub(MEMORY_LEVELS_MIN) as usize / PAGE_LEVELS;
+        Self { top: levels - (pages * PAGE_LEVELS) as u32, pages, words }
+    }
+
+    /// Bytes that the pages take up on a store.
+    pub fn store_len(&self) -> Result<u64> {
+        let len = self.slot_len() as u64;
+        self.first_page(self.pages).checked_mul(len).ok_or(Error::Geometry("too many pages"))
+    }
+
+    /// Labels that share a page at depth `depth`: those with these bits.
+    fn mask(&self, depth: usize) -> u32 {
+        (1 << self.shift(depth)) - 1
+    }
+
+    /// Bits of a label that are used up above depth `depth`.
+    fn shift(&self, depth: usize) -> u32 {
+        self.top + (PAGE_LEVELS * depth) as u32
+    }
+
+    /// The first page at depth `depth`.
+    fn first_page(&self, depth: usize) -> u64 {
+        (0..depth).map(|above| 1_u64 << self.shift(above)).sum()
+    }
+
+    /// Words of a page: versions of its children, headers, bodies.
+    fn page_words(&self) -> usize {
+        CHILDREN + BUCKETS * (2 + SLOTS * self.words)
+    }
+
+    /// Bytes of a sealed page.
+    fn slot_len(&self) -> usize {
+        size_of::<u64>() * self.page_words() + TAG_LEN
+    }
+}
+
+/// The tree.
+pub struct Sealed {
+    geometry: Geometry,
+    top: Ram,
+    store: Arc<dyn Store>,
+    sealer: Aead,
+    /// Versions of the pages that have no page above them; zero for one never written.
+    versions: Vec<u64>,
+    /// The last version that was used, by any page.
+    version: u64,
+    /// Open pages, in plain; those of the first path come first.
+    pages: Vec<Page>,
+    /// For each path and level below the top, the open page and the bucket in it.
+    places: [[(u8, u8); LANES]; PATHS],
+    extents: Vec<Extent>,
+    /// The same pages, as they lie on the store.
+    buffer: Vec<u8>,
+    poisoned: bool,
+}
+
+/// An open page.
+struct Page {
+    number: u64,
+    /// A label that leads to it.
+    leaf: u32,
+    /// Whether it is open here; else the other path has it.
+    in_use: bool,
+    words: Vec<u64>,
+}
+
+impl Sealed {
+    /// An empty tree. Its key is drawn here and never leaves: nobody opens its pages again.
+    pub fn new(geometry: Geometry, store: Arc<dyn Store>, rng: &mut dyn Rng) -> Result<Self> {
+        if store.len() < geometry.store_len()? {
+            return Err(Error::Geometry("the store is smaller than the pages of the tree"));
+        }
+        let page =
+            |_| Page { number: 0, leaf: 0, in_use: false, words: vec![0; geometry.page_words()] };
+        let open_max = PATHS * geometry.pages;
+        Ok(Self {
+            geometry,
+            top: Ram::new(geometry.top, geometry.words)?,
+            store,
+            sealer: Aead::new(&Secret::random(rng)),
+            versions: vec![0; 1 << geometry.top],
+            version: 0,
+            pages: (0..open_max).map(page).collect(),
+            places: [[(0, 0); LANES]; PATHS],
+            extents: Vec::with_capacity(open_max),
+            buffer: vec![0; open_max * geometry.slot_len()],
+            poisoned: false,
+        })
+    }
+
+    fn open_pages(&mut self, path: usize, leaf: u32) -> Result {
+        let Geometry { pages, .. } = self.geometry;
+        self.extents.clear();
+        for depth in 0..pages {
+            let number = self.number(depth, leaf);
+            // The second path begins where the first one does: what both have is opened once.
+            let shared = path > 0 && self.pages[depth].number == number;
+            let at = if shared { depth } else { path * pages + depth };
+            let page = &mut self.pages[path * pages + depth];
+            page.in_use = !shared;
+            if !shared {
+                (page.number, page.leaf) = (number, leaf);
+                let extent = self.extent(number);
+                self.extents.push(extent);
+            }
+            self.place_levels(path, depth, leaf, at as u8);
+        }
+        let sealed = &mut self.buffer[..total_len(&self.extents)];
+        self.store.read(&self.extents, sealed)?;
+        let first = path * pages + pages - self.extents.len();
+        for (i, at) in (first..(path + 1) * pages).enumerate() {
+            self.unseal(i, at, path)?;
+        }
+        Ok(())
+    }
+
+    /// Notes where the buckets of one page are.
+    fn place_levels(&mut self, path: usize, depth: usize, leaf: u32, at: u8) {
+        let turns = leaf >> self.geometry.shift(depth);
+        for i in 0..PAGE_LEVELS {
+            let above = (1 << i) - 1;
+            let level = self.geometry.shift(depth) as usize + i;
+            self.places[path][level] = (at, (above + (turns & above)) as u8);
+        }
+    }
+
+    /// Opens the page `at`, the `i`th that was read.
+    fn unseal(&mut self, i: usize, at: usize, path: usize) -> Result {
+        let version = self.version_of(at, path);
+        let len = self.geometry.slot_len();
+        let (body, tag) = self.buffer[i * len..][..len].split_at(len - TAG_LEN);
+        let page = &mut self.pages[at];
+        let plain = ct::bytes_of_mut(&mut page.words);
+        if version == 0 {
+            plain.fill(0);
+            return Ok(());
+        }
+        let place = Place { area: "page", slot: page.number, block: None };
+        self.sealer
+            .open(version, &page.number.to_le_bytes(), body, tag, plain)
+            .map_err(|_| Error::Tampered { place })?;
+        // The versions are public, what comes after them is not.
+        classify(&mut page.words[CHILDREN..]);
+        Ok(())
+    }
+
+    /// The version that the page `at` has, by what is above it.
+    fn version_of(&self, at: usize, path: usize) -> u64 {
+        let leaf = self.pages[at].leaf;
+        match at % self.geometry.pages {
+            0 => self.versions[(leaf & self.geometry.mask(0)) as usize],
+            depth => self.pages[self.parent(depth, path)].words[self.child(depth, leaf)],
+        }
+    }
+
+    /// The open page above that at `depth`.
+    fn parent(&self, depth: usize, path: usize) -> usize {
+        let level = self.geometry.shift(depth) as usize - 1;
+        usize::from(self.places[path][level].0)
+    }
+
+    /// Which child of its parent a page is.
+    fn child(&self, depth: usize, leaf: u32) -> usize {
+        (leaf >> self.geometry.shift(depth - 1)) as usize & (CHILDREN - 1)
+    }
+
+    /// Seals every open page under a new version, the lowest first: its parent holds its version.
+    fn close_pages(&mut self) -> Result {
+        let (pages, len) = (self.geometry.pages, self.geometry.slot_len());
+        self.extents.clear();
+        for at in (0..pages).rev().flat_map(|depth| [pages + depth, depth]) {
+            if !self.pages[at].in_use {
+                continue;
+            }
+            self.version += 1;
+            let (depth, path, leaf) = (at % pages, at / pages, self.pages[at].leaf);
+            let version = if depth == 0 {
+                &mut self.versions[(leaf & self.geometry.mask(0)) as usize]
+            } else {
+                let (parent, child) = (self.parent(depth, path), self.child(depth, leaf));
+                &mut self.pages[parent].words[child]
+            };
+            *version = self.version;
+            let page = &self.pages[at];
+            let slot = &mut self.buffer[self.extents.len() * len..][..len];
+            let (body, tag) = slot.split_at_mut(len - TAG_LEN);
+            let (number, plain) = (page.number.to_le_bytes(), ct::bytes_of(&page.words));
+            self.sealer.seal(self.version, &number, plain, body, tag);
+            declassify(slot);
+            let extent = self.extent(page.number);
+            self.extents.push(extent);
+        }
+        self.store.write(&self.extents, &self.buffer[..total_len(&self.extents)])
+    }
+
+    fn number(&self, depth: usize, leaf: u32) -> u64 {
+        self.geometry.first_page(depth) + u64::from(leaf & self.geometry.mask(depth))
+    }
+
+    fn extent(&self, number: u64) -> Extent {
+        let len = self.geometry.slot_len();
+        Extent::new(number * len as u64, len)
+    }
+
+    /// After a failure it is not known what the store holds, and the map is ahead of the tree.
+    fn or_poison<T>(&mut self, result: Result<T>) -> Result<T> {
+        self.poisoned |= result.is_err();
+        result
+    }
+}
+
+impl Memory for Sealed {
+    #[inline(always)]
+    fn prefetch(&self, leaf: u32) {
+        self.top.prefetch(leaf);
+    }
+
+    fn open(&mut self, path: usize, leaf: u32) -> Result {
+        if self.poisoned {
+            return Err(Error::Poisoned);
+        }
+        self.top.open(path, leaf)?;
+        let opened = self.open_pages(path, leaf);
+        self.or_poison(opened)
+    }
+
+    #[inline(always)]
+    fn header(&self, path: usize, level: usize) -> Header {
+        if level < self.geometry.top as usize {
+            return self.top.header(path, level);
+        }
+        let (page, bucket) = self.places[path][level];
+        let at = CHILDREN + 2 * usize::from(bucket);
+        let words = &self.pages[usize::from(page)].words;
+        [words[at], words[at + 1]]
+    }
+
+    #[inline(always)]
+    fn set_header(&mut self, path: usize, level: usize, header: Header) {
+        if level < self.geometry.top as usize {
+            return self.top.set_header(path, level, header);
+        }
+        let (page, bucket) = self.places[path][level];
+        let at = CHILDREN + 2 * usize::from(bucket);
+        self.pages[usize::from(page)].words[at..at + 2].copy_from_slice(&header);
+    }
+
+    #[inline(always)]
+    fn bodies(&mut self, path: usize, level: usize) -> &mut [u64] {
+        if level < self.geometry.top as usize {
+            return self.top.bodies(path, level);
+        }
+        let (page, bucket) = self.places[path][level];
+        let len = SLOTS * self.geometry.words;
+        let at = CHILDREN + 2 * BUCKETS + len * usize::from(bucket);
+        &mut self.pages[usize::from(page)].words[at..][..len]
+    }
+
+    fn close(&mut self) -> Result {
+        let closed = self.close_pages();
+        self.or_poison(closed)
+    }
+}

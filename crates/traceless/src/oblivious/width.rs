@@ -1,0 +1,100 @@
+//! The length of a block, known when the program is compiled or when it runs.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use traceless_sys::ct::{Held, InMemory, InRegisters, Vector};
+
+/// Words in a cache line.
+pub const LINE: usize = 8;
+
+/// How long blocks are, and where they are held while they move.
+pub trait Width: Copy + Send + Sync {
+    /// A block on its way from slot to slot.
+    type Held<V: Vector>: Held<V>;
+
+    /// Words of 8 bytes in a block.
+    fn words(self) -> usize;
+
+    /// Holds the block in `buffer`, which it may take away for a while.
+    fn hold<V: Vector>(self, vector: V, buffer: &mut Vec<u64>) -> Self::Held<V>;
+
+    /// Puts what is held into `buffer`.
+    fn release<V: Vector>(self, held: Self::Held<V>, buffer: &mut Vec<u64>);
+
+    /// A buffer for one block.
+    fn buffer(self) -> Vec<u64> {
+        vec![0; self.words()]
+    }
+}
+
+/// `LINES` lines of 64 bytes: held in registers.
+#[derive(Clone, Copy)]
+pub struct Lines<const LINES: usize>;
+
+impl<const LINES: usize> Width for Lines<LINES> {
+    type Held<V: Vector> = InRegisters<V, LINES>;
+
+    #[inline(always)]
+    fn words(self) -> usize {
+        LINES * LINE
+    }
+
+    #[inline(always)]
+    fn hold<V: Vector>(self, vector: V, buffer: &mut Vec<u64>) -> Self::Held<V> {
+        InRegisters::loaded(vector, buffer)
+    }
+
+    #[inline(always)]
+    fn release<V: Vector>(self, held: Self::Held<V>, buffer: &mut Vec<u64>) {
+        held.store(buffer);
+    }
+}
+
+/// A number of words that is known when the program runs.
+#[derive(Clone, Copy)]
+pub struct Dynamic(pub usize);
+
+impl Dynamic {
+    /// As many words as `block_len` bytes need.
+    pub fn of(block_len: usize) -> Self {
+        Self(block_len.div_ceil(size_of::<u64>()))
+    }
+}
+
+impl Width for Dynamic {
+    type Held<V: Vector> = InMemory<V, Vec<u64>>;
+
+    #[inline(always)]
+    fn words(self) -> usize {
+        self.0
+    }
+
+    #[inline(always)]
+    fn hold<V: Vector>(self, vector: V, buffer: &mut Vec<u64>) -> Self::Held<V> {
+        InMemory::new(vector, core::mem::take(buffer))
+    }
+
+    #[inline(always)]
+    fn release<V: Vector>(self, held: Self::Held<V>, buffer: &mut Vec<u64>) {
+        *buffer = held.into_words();
+    }
+}
+
+/// Something that is made for any width.
+pub trait Make {
+    /// What is made.
+    type Made;
+
+    /// Makes it.
+    fn make(self, width: impl Width + 'static) -> Self::Made;
+}
+
+/// Makes something for the width in which blocks of `block_len` bytes move the fastest. Each width
+/// is compiled for every processor, so that there are few.
+pub fn fastest<K: Make>(block_len: usize, make: K) -> K::Made {
+    match block_len {
+        33..=64 => make.make(Lines::<1>),
+        97..=128 => make.make(Lines::<2>),
+        _ => make.make(Dynamic::of(block_len)),
+    }
+}
