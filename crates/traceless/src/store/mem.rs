@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::types::Extent;
 use alloc::vec::Vec;
 use std::sync::RwLock;
+use traceless_sys::ct::prefetch;
 
 /// Bytes in memory, zero at first.
 pub struct MemStore(RwLock<Pages>);
@@ -28,6 +29,13 @@ impl MemStore {
     }
 }
 
+/// Brings every line near at once.
+fn ask_for(bytes: &[u8], extents: &[Extent]) {
+    for extent in extents {
+        prefetch(bytes, extent.at as usize, extent.len);
+    }
+}
+
 fn range(extent: Extent, len: usize) -> Result<core::ops::Range<usize>> {
     let end = usize::try_from(extent.end()).map_err(|_| Error::Store("out of range"))?;
     if end > len {
@@ -36,28 +44,20 @@ fn range(extent: Extent, len: usize) -> Result<core::ops::Range<usize>> {
     Ok(end - extent.len..end)
 }
 
-/// Asks for every line of many short stretches at once, where copying one after the other would
-/// wait for each in turn. In long ones the processor sees by itself what comes next.
-fn touch(bytes: &[u8], extents: &[Extent]) {
-    let short = extents.iter().filter(|e| e.len <= SHORT_LEN);
-    let lines = |e: &Extent| (e.at..e.end()).step_by(LINE_LEN).chain(e.end().checked_sub(1));
-    let all = short.flat_map(lines);
-    let sum = all.fold(0, |sum, at| sum ^ bytes.get(at as usize).copied().unwrap_or(0));
-    core::hint::black_box(sum);
-}
-
-const LINE_LEN: usize = 64;
-const SHORT_LEN: usize = 1024;
-
 impl Store for MemStore {
     fn len(&self) -> u64 {
         self.0.read().expect("no store panics").len() as u64
     }
 
+    fn unit(&self) -> usize {
+        64 // A line; memory is not torn by a power cut, it is gone.
+    }
+
     fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
         let bytes = self.0.read().expect("no store panics");
+        // Many short stretches: copying one after the other would wait for each in turn.
         if extents.len() > 2 {
-            touch(&bytes, extents);
+            ask_for(&bytes, extents);
         }
         let mut rest = into;
         for &extent in extents {
@@ -67,6 +67,10 @@ impl Store for MemStore {
         }
         assert!(rest.is_empty(), "extents and buffer must agree");
         Ok(())
+    }
+
+    fn prefetch(&self, extents: &[Extent]) {
+        ask_for(&self.0.read().expect("no store panics"), extents);
     }
 
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
