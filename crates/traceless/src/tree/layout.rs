@@ -94,6 +94,24 @@ impl TreeLayout {
         l.group + subtree * l.subtree_len + l.within + nth * l.bucket_len as u64
     }
 
+    /// Bytes of the bucket whose first byte is `at`; nothing if no bucket begins there.
+    pub fn bucket_len_at(&self, at: u64) -> Option<usize> {
+        let of_group = self.levels.iter().filter(|l| l.bucket_len > 0 && l.group <= at);
+        let group = of_group.clone().last()?.group;
+        let subtrees = of_group.filter(|l| l.group == group);
+        subtrees.clone().find_map(|l| {
+            let begins = ((at - group) % l.subtree_len).checked_sub(l.within)?;
+            let len = l.bucket_len as u64;
+            let is_one = begins < l.width * len && begins.is_multiple_of(len) && at < self.len;
+            is_one.then_some(l.bucket_len)
+        })
+    }
+
+    /// Bytes of the longest bucket.
+    pub fn bucket_len_max(&self) -> usize {
+        self.levels.iter().map(|l| l.bucket_len).max().unwrap_or(0)
+    }
+
     /// Bytes of a path.
     pub fn path_len(&self) -> usize {
         self.levels.iter().map(|l| l.bucket_len).sum()
@@ -120,12 +138,17 @@ mod tests {
                 let len = layout.bucket_len(level);
                 for bucket in 0..shape.buckets(level) {
                     let at = layout.bucket_at(level, bucket) as usize;
+                    if len > 0 {
+                        assert_eq!(layout.bucket_len_at(at as u64), Some(len));
+                        assert_eq!(layout.bucket_len_at(at as u64 + 1), None);
+                    }
                     for byte in &mut used[at..at + len] {
                         assert!(!core::mem::replace(byte, true));
                     }
                 }
             }
             assert!(used.iter().all(|&used| used));
+            assert_eq!(layout.bucket_len_at(layout.len()), None);
         }
     }
 

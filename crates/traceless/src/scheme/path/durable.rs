@@ -28,7 +28,7 @@ use crate::scheme::openings::{KEY_BYTES_MAX, OPENINGS_MANY, Opening, Openings, S
 use crate::seal::{Aead, Sealer, Secret, TAG_LEN};
 use crate::store::Store;
 use crate::tree::{SealedTree, Treetop, extents_at};
-use crate::types::{Addr, Extent, Leaf};
+use crate::types::{Addr, Extent, Leaf, total_len};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -251,7 +251,9 @@ impl DurablePath {
         let places = |(tree, &count): (&PlacedTree, &u64)| {
             let mut places = vec![0; count as usize];
             load_words(&mut places, &mut rest)?;
-            Ok(places.into_iter().map(|at| Extent::new(at, tree.bucket_len())).collect())
+            let bucket = |at| tree.layout.bucket_len_at(at).map(|len| Extent::new(at, len));
+            let extents: Option<_> = places.into_iter().map(bucket).collect();
+            extents.ok_or(Error::State("it names a bucket that the tree does not have"))
         };
         self.trees.iter().zip(&counts).map(places).collect()
     }
@@ -273,7 +275,7 @@ impl DurablePath {
     /// was logged there will not verify.
     fn redo(&mut self, held: &[Vec<Extent>]) -> Result {
         for ((tree, extents), log) in self.trees.iter().zip(held).zip(&self.copies.logs) {
-            let mut bytes = vec![0; extents.len() * tree.bucket_len()];
+            let mut bytes = vec![0; total_len(extents)];
             if extents.is_empty() {
                 continue;
             }

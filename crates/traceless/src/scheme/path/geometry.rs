@@ -68,7 +68,7 @@ pub(super) struct PlacedTree {
     pub layout: TreeLayout,
     /// Uppermost levels in memory.
     pub cached: usize,
-    /// Buckets that may wait for a sync, and their bytes.
+    /// Buckets that may wait for a sync, and their bytes at most.
     pub held: u64,
     pub held_len: u64,
 }
@@ -77,11 +77,6 @@ impl PlacedTree {
     /// The levels that lie in the store.
     pub fn below(&self) -> Shape {
         self.shape.only(|level| level >= self.cached)
-    }
-
-    /// Bytes of a bucket. All are equal.
-    pub fn bucket_len(&self) -> usize {
-        self.layout.bucket_len(self.shape.levels() - 1)
     }
 
     /// Bytes of its trusted state, with its stash.
@@ -134,9 +129,7 @@ impl Geometry {
     /// The same with a sync after at most `accesses`, or fewer if they held back too much.
     pub fn with_unsynced(mut self, accesses: u32) -> Result<Self> {
         self.check()?;
-        let path = |tree: PlacedTree| (tree.shape.levels() * tree.bucket_len()) as u64;
-        let paths: u64 = self.trees().into_iter().map(path).sum();
-        let most = u32::try_from(HELD_BYTES / paths).unwrap_or(u32::MAX);
+        let most = u32::try_from(HELD_BYTES / self.read_len()).unwrap_or(u32::MAX);
         self.unsynced_max = accesses.min(most).max(1);
         self.check()?;
         Ok(self)
@@ -164,7 +157,7 @@ impl Geometry {
         }
         Shape::for_blocks(self.blocks, self.z, SLOTS_PER_BLOCK)?;
         let trees = self.trees();
-        let path = |tree: &PlacedTree| (tree.shape.levels() * tree.bucket_len()) as u64;
+        let path = |tree: &PlacedTree| tree.layout.path_len() as u64;
         let longest = trees.iter().map(|tree| path(tree).max(tree.held_len)).max();
         if longest.max(Some(self.copies(&trees).fixed)) > Some(REQUEST_MAX) {
             return Err(Error::Geometry("a path, a stash, or what waits for a sync, is too long"));
@@ -231,7 +224,7 @@ impl Geometry {
             for level in tree.cached..tree.shape.levels() {
                 let place = |bucket| {
                     let at = tree.at + tree.layout.bucket_at(level, bucket);
-                    (at, tree.bucket_len(), (nth, level))
+                    (at, tree.layout.bucket_len(level), (nth, level))
                 };
                 all.extend((0..tree.shape.buckets(level)).map(place));
             }
@@ -252,7 +245,7 @@ impl Geometry {
             let buckets: u64 = (cached..shape.levels()).map(|level| shape.buckets(level)).sum();
             let on_paths = u64::from(self.unsynced_max) * (shape.levels() - cached) as u64;
             let held = buckets.min(on_paths);
-            let held_len = held * layout.bucket_len(shape.levels() - 1) as u64;
+            let held_len = held * layout.bucket_len_max() as u64;
             let name = AREAS[usize::from(nth)];
             let tree = PlacedTree { name, at, body_len, shape, layout, cached, held, held_len };
             at += tree.layout.len();

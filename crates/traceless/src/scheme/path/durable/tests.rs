@@ -185,7 +185,7 @@ fn levels(geometry: &Geometry) -> Vec<(&'static str, Vec<Extent>)> {
         for level in tree.cached..tree.shape.levels() {
             let buckets = 0..tree.shape.buckets(level);
             let at = |bucket| tree.at + tree.layout.bucket_at(level, bucket);
-            let extent = |bucket| Extent::new(at(bucket), tree.bucket_len());
+            let extent = |bucket| Extent::new(at(bucket), tree.layout.bucket_len(level));
             levels.push((tree.name, buckets.map(extent).collect()));
         }
     }
@@ -301,13 +301,19 @@ fn a_sync_costs_the_state_and_each_bucket_twice() {
     (0..50).for_each(|addr| oram.write(Addr(addr), &[1; 64]).unwrap());
     let reads = witness.take();
     assert!(reads.iter().all(|e| e.op == Op::Read), "all writes wait");
-    let mut buckets = std::collections::BTreeSet::new();
-    for e in reads.iter().filter(|e| e.at < geometry.trees()[0].layout.len()) {
-        buckets.extend((0..u64::from(e.len) / 320).map(|nth| e.at + nth * 320));
+    let layout = &geometry.trees()[0].layout;
+    let mut buckets = std::collections::BTreeMap::new();
+    for e in reads.iter().filter(|e| e.at < layout.len()) {
+        let mut at = e.at;
+        while at < e.at + u64::from(e.len) {
+            let len = layout.bucket_len_at(at).unwrap() as u64;
+            buckets.insert(at, 2 * len + 8);
+            at += len;
+        }
     }
     oram.sync().unwrap();
     let written: u64 = witness.take().iter().map(|e| u64::from(e.len)).sum();
-    assert_eq!(written, geometry.state_len() + buckets.len() as u64 * (2 * 320 + 8));
+    assert_eq!(written, geometry.state_len() + buckets.values().sum::<u64>());
     oram.sync().unwrap();
     assert!(witness.take().is_empty(), "nothing was done since");
 }
