@@ -97,7 +97,7 @@ impl TreeLayout {
     /// Bytes of the bucket whose first byte is `at`; nothing if no bucket begins there.
     pub fn bucket_len_at(&self, at: u64) -> Option<usize> {
         let of_group = self.levels.iter().filter(|l| l.bucket_len > 0 && l.group <= at);
-        let group = of_group.clone().last()?.group;
+        let group = of_group.clone().next_back()?.group;
         let subtrees = of_group.filter(|l| l.group == group);
         subtrees.clone().find_map(|l| {
             let begins = ((at - group) % l.subtree_len).checked_sub(l.within)?;

@@ -36,8 +36,8 @@ use alloc::vec::Vec;
 
 type Tree = Treetop<SealedTree<Keys>>;
 
-/// The scheme, to be held as [`Stepped`], which never syncs within a request. See the
-/// [module](self).
+/// A Path ORAM that can be saved, and that a crash takes back to its last sync. To be held as
+/// [`Stepped`], which never syncs within a request.
 pub struct DurablePath {
     oram: PathOram<Tree>,
     geometry: Geometry,
