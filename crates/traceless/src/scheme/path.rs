@@ -23,15 +23,11 @@ use crate::error::{Error, Result};
 use crate::oram::Hides;
 use crate::posmap::{Flat, LABEL_LEN, PosMap, swap_label};
 use crate::rng::Rng;
-use crate::tree::{BucketTree, Engine, TREE_BLOCKS_MAX};
+use crate::tree::{BucketTree, Drains, Engine, TREE_BLOCKS_MAX};
 use crate::types::{Addr, Leaf};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-
-/// Steps in a row that only empty a stash, at most. If the labels in use leave no room for its
-/// blocks, as may be in a tiny tree, only a request helps, since it changes a label.
-pub const DRAINS_IN_A_ROW: u32 = 100;
 
 /// The scheme, as a [`Controller`]. See the [module](self).
 pub struct PathOram<T> {
@@ -39,10 +35,7 @@ pub struct PathOram<T> {
     engines: Vec<Engine<T>>,
     top: Flat,
     rng: Box<dyn Rng>,
-    /// With more blocks than this in a stash, the next step only empties it.
-    drain_above: usize,
-    /// Steps in a row that did so.
-    drains: u32,
+    drains: Drains,
     requests: VecDeque<(u64, Addr)>,
     /// Where the request that is under way continues.
     next: Option<Next>,
@@ -82,8 +75,7 @@ impl<T: BucketTree> PathOram<T> {
             top: Flat::new(usize::try_from(fewer).map_err(|_| Error::Geometry("map"))?),
             engines: trees.into_iter().map(|tree| Engine::new(tree, stash_blocks)).collect(),
             rng,
-            drain_above: stash_blocks - stash_blocks / 4,
-            drains: 0,
+            drains: Drains::above(stash_blocks - stash_blocks / 4),
             requests: VecDeque::new(),
             next: None,
             failed: false,
@@ -94,7 +86,7 @@ impl<T: BucketTree> PathOram<T> {
     /// of its limit, if this is not called. Hardware needs room for a path besides, so it counts
     /// from the stash's size less the slots of a path.
     pub fn drain_above(&mut self, blocks: usize) {
-        self.drain_above = blocks;
+        self.drains = Drains::above(blocks);
     }
 
     /// The engines, that of the user's blocks first.
@@ -103,13 +95,11 @@ impl<T: BucketTree> PathOram<T> {
     }
 
     fn try_step(&mut self, serve: Serve<'_>) -> Result<Issued> {
-        let crowded = |e: &Engine<T>| e.stash().len() > self.drain_above;
-        let crowded = self.engines.iter().position(crowded);
-        if let Some(tree) = crowded.filter(|_| self.drains < DRAINS_IN_A_ROW) {
-            self.drains += 1;
+        let stashes = self.engines.iter().map(|e| e.stash().len()).enumerate();
+        let (tree, blocks) = stashes.max_by_key(|(_, blocks)| *blocks).expect("there is a tree");
+        if self.drains.is_due(blocks) {
             return self.unasked(tree, Kind::Eviction);
         }
-        self.drains = 0;
         let Some(&(id, addr)) = self.requests.front() else {
             return self.unasked(0, Kind::Dummy);
         };

@@ -17,8 +17,7 @@ use crate::error::{Error, Result};
 use crate::oram::Hides;
 use crate::posmap::{Draw, Labels, Lookaside, Plb};
 use crate::rng::Rng;
-use crate::scheme::path::DRAINS_IN_A_ROW;
-use crate::tree::{BucketTree, Engine, Header, TREE_BLOCKS_MAX};
+use crate::tree::{BucketTree, Drains, Engine, Header, TREE_BLOCKS_MAX};
 use crate::types::{Addr, Leaf};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -43,10 +42,7 @@ pub struct Sizes {
 pub struct Unified<T, L, P = Plb> {
     engine: Engine<T>,
     maps: Maps<L, P>,
-    /// With more blocks than this in the stash, the next step only empties it.
-    drain_above: usize,
-    /// Steps in a row that did so.
-    drains: u32,
+    drains: Drains,
     requests: VecDeque<(u64, Addr)>,
     /// The level whose block comes next for the request that is under way; 0 is the user's.
     level: Option<usize>,
@@ -140,8 +136,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
                 plb,
             },
             // The parts of a block come into the stash together.
-            drain_above: sizes.stash_blocks - parts,
-            drains: 0,
+            drains: Drains::above(sizes.stash_blocks - parts),
             requests: VecDeque::new(),
             level: None,
             planned: VecDeque::new(),
@@ -154,7 +149,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
 
     /// With more than `blocks` blocks in the stash a step does nothing but empty it.
     pub fn drain_above(&mut self, blocks: usize) {
-        self.drain_above = blocks;
+        self.drains = Drains::above(blocks);
     }
 
     /// The engine.
@@ -168,12 +163,9 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
     }
 
     fn try_step(&mut self, serve: Serve<'_>) -> Result<Issued> {
-        let crowded = self.engine.stash().len() > self.drain_above;
-        if crowded && self.drains < DRAINS_IN_A_ROW {
-            self.drains += 1;
+        if self.drains.is_due(self.engine.stash().len()) {
             return self.unasked(Kind::Eviction);
         }
-        self.drains = 0;
         let Some(&(id, addr)) = self.requests.front() else {
             return self.unasked(Kind::Dummy);
         };

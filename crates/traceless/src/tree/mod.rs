@@ -5,6 +5,7 @@
 //! the stash and decides which block goes where.
 
 mod bare;
+mod drains;
 mod engine;
 mod held;
 mod layout;
@@ -14,6 +15,7 @@ mod stash;
 mod treetop;
 
 pub use bare::{BareTree, GhostTree};
+pub use drains::{DRAINS_IN_A_ROW, Drains};
 pub use engine::{Engine, STASH_BLOCKS};
 pub use held::Held;
 pub use layout::{HEADER_LEN, TreeLayout};

@@ -8,7 +8,7 @@ use crate::scheme::tree_rig::{
 use crate::seal::{Aead, Sealer, Secret};
 use crate::store::{Store, Watched};
 use crate::trace::Recorder;
-use crate::tree::{BareTree, GhostTree, SealedTree, Shape};
+use crate::tree::{BareTree, DRAINS_IN_A_ROW, GhostTree, SealedTree, Shape};
 use crate::types::Extent;
 use alloc::sync::Arc;
 use alloc::vec;

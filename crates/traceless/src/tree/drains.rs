@@ -1,0 +1,26 @@
+//! When an access is spent on emptying a stash.
+
+/// Accesses in a row that only empty a stash, at most. If the labels in use leave no room for its
+/// blocks, as may be in a tiny tree, only a request helps, since it changes a label.
+pub const DRAINS_IN_A_ROW: u32 = 100;
+
+/// Decides which accesses do nothing but empty a crowded stash (background eviction: Ren et al.,
+/// section 3.1.1). Their number depends on what was accessed before.
+pub struct Drains {
+    above: usize,
+    in_a_row: u32,
+}
+
+impl Drains {
+    /// Stashes that hold more than `blocks` blocks are crowded.
+    pub fn above(blocks: usize) -> Self {
+        Self { above: blocks, in_a_row: 0 }
+    }
+
+    /// Whether the next access is to empty a stash that holds `blocks` blocks. Then it must.
+    pub fn is_due(&mut self, blocks: usize) -> bool {
+        let due = blocks > self.above && self.in_a_row < DRAINS_IN_A_ROW;
+        self.in_a_row = if due { self.in_a_row + 1 } else { 0 };
+        due
+    }
+}
