@@ -29,13 +29,6 @@ impl MemStore {
     }
 }
 
-/// Brings every line near at once.
-fn ask_for(bytes: &[u8], extents: &[Extent]) {
-    for extent in extents {
-        prefetch(bytes, extent.at as usize, extent.len);
-    }
-}
-
 fn range(extent: Extent, len: usize) -> Result<core::ops::Range<usize>> {
     let end = usize::try_from(extent.end()).map_err(|_| Error::Store("out of range"))?;
     if end > len {
@@ -55,10 +48,6 @@ impl Store for MemStore {
 
     fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
         let bytes = self.0.read().expect("no store panics");
-        // Many short stretches: copying one after the other would wait for each in turn.
-        if extents.len() > 2 {
-            ask_for(&bytes, extents);
-        }
         let mut rest = into;
         for &extent in extents {
             let (part, next) = rest.split_at_mut(extent.len);
@@ -70,7 +59,10 @@ impl Store for MemStore {
     }
 
     fn prefetch(&self, extents: &[Extent]) {
-        ask_for(&self.0.read().expect("no store panics"), extents);
+        let bytes = self.0.read().expect("no store panics");
+        for extent in extents {
+            prefetch(&bytes, extent.at as usize, extent.len);
+        }
     }
 
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result {

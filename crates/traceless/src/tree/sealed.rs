@@ -195,6 +195,8 @@ impl<C: Sealer> BucketTree for SealedTree<C> {
 
     fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
         self.path.locate(&self.shape, &self.layout, self.first, leaf);
+        // Many short stretches: one after the other would wait for each in turn.
+        self.store.prefetch(&self.path.extents);
         self.store.read(&self.path.extents, &mut self.path.bytes)?;
         self.read_held();
         let mut version = self.roots[self.shape.bucket(leaf, self.top) as usize];
