@@ -170,7 +170,7 @@ fn measure_sealed<C: Sealer>(args: &TreeArgs, cipher: impl Fn() -> C) -> Result<
         path_len += tree.inner().path_len();
         trees.push(tree);
     }
-    let path = PathOram::new(args.blocks, trees, STASH_BLOCKS, Box::new(seeded()));
+    let path = PathOram::new(args.blocks, trees, STASH_BLOCKS, Box::new(Seeded::drawn(&mut System)));
     let mut oram = Stepped::new(path.map_err(Failure::usage)?);
     let init_seconds = cpu_seconds() - start;
     for addr in 0..args.blocks {
@@ -213,11 +213,6 @@ fn shape(args: &TreeArgs, blocks: u64) -> Result<Shape, Failure> {
         None => Shape::for_blocks(blocks, args.z, SLOTS_PER_BLOCK),
     }
     .map_err(Failure::usage)
-}
-
-/// A fast generator that nobody can foretell.
-fn seeded() -> Seeded {
-    Seeded::new(System.next_u64())
 }
 
 /// Microseconds of CPU and of wall time for each access, round by round.
