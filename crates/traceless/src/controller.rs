@@ -1,7 +1,7 @@
 //! A scheme as a machine that does one path access at a time.
 
 use crate::error::Result;
-use crate::oram::{Hides, Oram, check_request};
+use crate::oram::{Hides, Oram, check_request, one_by_one};
 use crate::types::Addr;
 
 /// What one step was for. The adversary cannot tell.
@@ -93,19 +93,17 @@ impl<C: Controller> Oram for Stepped<C> {
     }
 
     fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result {
-        let len = self.block_len();
-        check_request(self.blocks(), len, addrs, into.len())?;
-        for (nth, &addr) in addrs.iter().enumerate() {
-            self.access(addr, |body| into[nth * len..][..len].copy_from_slice(body))?;
+        check_request(self.blocks(), self.block_len(), addrs, into.len())?;
+        for (addr, part) in one_by_one(addrs, self.block_len(), into.len())? {
+            self.access(addr, |body| into[part.clone()].copy_from_slice(body))?;
         }
         Ok(())
     }
 
     fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
-        let len = self.block_len();
-        check_request(self.blocks(), len, addrs, from.len())?;
-        for (nth, &addr) in addrs.iter().enumerate() {
-            self.access(addr, |body| body.copy_from_slice(&from[nth * len..][..len]))?;
+        check_request(self.blocks(), self.block_len(), addrs, from.len())?;
+        for (addr, part) in one_by_one(addrs, self.block_len(), from.len())? {
+            self.access(addr, |body| body.copy_from_slice(&from[part.clone()]))?;
         }
         Ok(())
     }

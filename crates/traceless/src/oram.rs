@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::types::Addr;
 use alloc::vec;
+use core::ops::Range;
 
 /// What a scheme's claim covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,11 +91,29 @@ pub trait BlockOram: Oram + Sync {
 
 /// Checks a request of whole blocks against the scheme's geometry.
 pub fn check_request(blocks: u64, block_len: usize, addrs: &[Addr], bytes: usize) -> Result {
-    if addrs.len() * block_len != bytes {
-        return Err(Error::WrongLength { want: addrs.len() * block_len, got: bytes });
-    }
+    check_len(addrs, block_len, bytes)?;
     match addrs.iter().find(|a| a.0 >= blocks) {
         Some(&addr) => Err(Error::OutOfRange { addr, blocks }),
         None => Ok(()),
+    }
+}
+
+/// A request for several blocks of `block_len` bytes, which fill a buffer of `bytes` bytes, made of
+/// accesses to one at a time: each block's address, and where its bytes are in the buffer.
+pub(crate) fn one_by_one(
+    addrs: &[Addr],
+    block_len: usize,
+    bytes: usize,
+) -> Result<impl Iterator<Item = (Addr, Range<usize>)>> {
+    check_len(addrs, block_len, bytes)?;
+    let part = move |nth: usize| nth * block_len..(nth + 1) * block_len;
+    Ok(addrs.iter().enumerate().map(move |(nth, &addr)| (addr, part(nth))))
+}
+
+/// Checks the length of a request. Its addresses, which may be secret, are not looked at.
+fn check_len(addrs: &[Addr], block_len: usize, bytes: usize) -> Result {
+    match addrs.len() * block_len {
+        want if want == bytes => Ok(()),
+        want => Err(Error::WrongLength { want, got: bytes }),
     }
 }

@@ -41,7 +41,7 @@ pub use tree::{Memory, Ram};
 pub use width::{Dynamic, Lines, Width};
 
 use crate::error::{Error, Result};
-use crate::oram::{Hides, Oram};
+use crate::oram::{Hides, Oram, one_by_one};
 use crate::rng::Rng;
 use crate::store::Store;
 use crate::types::Addr;
@@ -263,14 +263,6 @@ fn check_block(block_len: usize, width: impl Width) -> Result {
     Ok(())
 }
 
-/// Checks the length of a request, which is public. Its addresses are not looked at.
-fn check_len(addrs: &[Addr], block_len: usize, bytes: usize) -> Result {
-    match addrs.len() * block_len {
-        want if want == bytes => Ok(()),
-        want => Err(Error::WrongLength { want, got: bytes }),
-    }
-}
-
 impl<W: Width, M: Memory> Oram for Oblivious<W, M> {
     fn blocks(&self) -> u64 {
         self.blocks
@@ -281,17 +273,15 @@ impl<W: Width, M: Memory> Oram for Oblivious<W, M> {
     }
 
     fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result {
-        check_len(addrs, self.block_len, into.len())?;
-        for (&addr, into) in addrs.iter().zip(into.chunks_exact_mut(self.block_len)) {
-            self.access(addr, |block| into.copy_from_slice(block))?;
+        for (addr, part) in one_by_one(addrs, self.block_len, into.len())? {
+            self.access(addr, |block| into[part].copy_from_slice(block))?;
         }
         Ok(())
     }
 
     fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
-        check_len(addrs, self.block_len, from.len())?;
-        for (&addr, from) in addrs.iter().zip(from.chunks_exact(self.block_len)) {
-            self.access(addr, |block| block.copy_from_slice(from))?;
+        for (addr, part) in one_by_one(addrs, self.block_len, from.len())? {
+            self.access(addr, |block| block.copy_from_slice(&from[part]))?;
         }
         Ok(())
     }

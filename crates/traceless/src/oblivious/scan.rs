@@ -1,9 +1,9 @@
 //! Few blocks: every one is touched at each access.
 
 use super::width::{Dynamic, Width};
-use super::{BLOCKS_MAX, check_block, check_len};
+use super::{BLOCKS_MAX, check_block};
 use crate::error::{Error, Result};
-use crate::oram::{Hides, Oram};
+use crate::oram::{Hides, Oram, one_by_one};
 use crate::types::Addr;
 use alloc::vec::Vec;
 use traceless_sys::Words;
@@ -78,17 +78,15 @@ impl<W: Width> Oram for Scan<W> {
     }
 
     fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result {
-        check_len(addrs, self.block_len, into.len())?;
-        for (&addr, into) in addrs.iter().zip(into.chunks_exact_mut(self.block_len)) {
-            self.access(addr, |block| into.copy_from_slice(block))?;
+        for (addr, part) in one_by_one(addrs, self.block_len, into.len())? {
+            self.access(addr, |block| into[part].copy_from_slice(block))?;
         }
         Ok(())
     }
 
     fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
-        check_len(addrs, self.block_len, from.len())?;
-        for (&addr, from) in addrs.iter().zip(from.chunks_exact(self.block_len)) {
-            self.access(addr, |block| block.copy_from_slice(from))?;
+        for (addr, part) in one_by_one(addrs, self.block_len, from.len())? {
+            self.access(addr, |block| block.copy_from_slice(&from[part]))?;
         }
         Ok(())
     }
