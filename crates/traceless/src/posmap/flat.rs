@@ -1,6 +1,5 @@
 //! A position map in trusted memory.
 
-use super::PosMap;
 use crate::durable::{Durable, take_saved};
 use crate::error::Result;
 use crate::types::{Addr, Leaf};
@@ -21,11 +20,10 @@ impl Flat {
     pub fn memory(&self) -> usize {
         size_of_val(&self.0[..])
     }
-}
 
-impl PosMap for Flat {
+    /// Puts `addr` onto the path of `new`. Tells the path that it was on, if it ever was on one.
     #[inline]
-    fn remap(&mut self, addr: Addr, new: Leaf) -> Option<Leaf> {
+    pub fn remap(&mut self, addr: Addr, new: Leaf) -> Option<Leaf> {
         let entry = u32::try_from(new.0 + 1).expect("below 2^32 - 1 leaves");
         let old = core::mem::replace(&mut self.0[addr.0 as usize], entry);
         old.checked_sub(1).map(|old| Leaf(old.into()))

@@ -21,7 +21,7 @@ pub use unsaved::{Unsaved, in_memory};
 use crate::controller::{Controller, Issued, Kind, Serve};
 use crate::error::{Error, Result};
 use crate::oram::Hides;
-use crate::posmap::{Flat, LABEL_LEN, PosMap, swap_label};
+use crate::posmap::{Flat, LABEL_LEN, swap_label};
 use crate::rng::Rng;
 use crate::tree::{BucketTree, Drains, Engine, TREE_BLOCKS_MAX};
 use crate::types::{Addr, Leaf};
