@@ -179,7 +179,8 @@ impl Error {
             | Self::Scheme(
                 traceless::Error::Tampered { .. }
                 | traceless::Error::RolledBack { .. }
-                | traceless::Error::WrongMap { .. },
+                | traceless::Error::WrongMap { .. }
+                | traceless::Error::HalfSaved,
             ) => Kind::Finding,
             Self::WrongKey
             | Self::KdfLimits { .. }
@@ -217,7 +218,8 @@ impl Error {
     /// is damaged opens it.
     pub fn keeps_closed(&self) -> bool {
         use traceless::Error as Scheme;
-        matches!(self, Self::Scheme(Scheme::Tampered { .. } | Scheme::RolledBack { .. }))
+        let Self::Scheme(error) = self else { return false };
+        matches!(error, Scheme::Tampered { .. } | Scheme::RolledBack { .. } | Scheme::HalfSaved)
     }
 
     /// As an error of a request, for the front ends.

@@ -80,6 +80,10 @@ pub enum Error {
         /// Writes that the store can show.
         found: u64,
     },
+    /// It was being opened without what is damaged, and that was cut short: until it is done again,
+    /// its map may lead to older copies than there are.
+    #[error("opening it without what is damaged was cut short, and must be done again")]
+    HalfSaved,
     /// No such geometry: too small, too large, or an impossible ratio.
     #[error("impossible geometry: {0}")]
     Geometry(&'static str),

@@ -33,6 +33,9 @@ pub(super) struct Opening {
 pub(super) struct State {
     /// Whether it was closed with nothing under way.
     pub clean: bool,
+    /// Whether saving it from damage began and did not end. Until that is done again, its map may
+    /// lead to older copies than there are.
+    pub half_saved: bool,
     /// Writes made when this was kept. At least as many must be found again.
     pub at_least: u64,
     /// Openings that may still have live slots, oldest first.
@@ -40,6 +43,8 @@ pub(super) struct State {
 }
 
 const VERSION: u16 = 1;
+const CLEAN: u16 = 1;
+const HALF_SAVED: u16 = 2;
 const HEAD_LEN: usize = 16;
 const OPENING_LEN: usize = 32;
 
@@ -50,7 +55,8 @@ impl State {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEAD_LEN + self.openings.len() * OPENING_LEN);
         out.extend_from_slice(&VERSION.to_le_bytes());
-        out.extend_from_slice(&u16::from(self.clean).to_le_bytes());
+        let mark = if self.half_saved { HALF_SAVED } else { u16::from(self.clean) * CLEAN };
+        out.extend_from_slice(&mark.to_le_bytes());
         let count = u32::try_from(self.openings.len()).expect("at most OPENINGS_MAX");
         out.extend_from_slice(&count.to_le_bytes());
         out.extend_from_slice(&self.at_least.to_le_bytes());
@@ -68,6 +74,7 @@ impl State {
         if head[..2] != VERSION.to_le_bytes() {
             return Err(Error::State("it is of another version"));
         }
+        let mark = u16::from_le_bytes(head[2..4].try_into().expect("2 bytes"));
         let count = u32::from_le_bytes(head[4..8].try_into().expect("4 bytes")) as usize;
         if count == 0 || count > OPENINGS_MAX || rest.len() != count * OPENING_LEN {
             return Err(Error::State("its length is wrong"));
@@ -83,7 +90,12 @@ impl State {
         if openings.windows(2).any(|w| w[0].number >= w[1].number || w[0].start >= w[1].start) {
             return Err(Error::State("its openings are out of order"));
         }
-        Ok(Self { clean: head[2] == 1, at_least: word(&head[8..]), openings })
+        Ok(Self {
+            clean: mark == CLEAN,
+            half_saved: mark == HALF_SAVED,
+            at_least: word(&head[8..]),
+            openings,
+        })
     }
 }
 
@@ -153,7 +165,7 @@ impl<K> Openings<K> {
 
     /// What is to be kept of them when `at_least` writes were made.
     pub fn state(&self, clean: bool, at_least: u64) -> State {
-        State { clean, at_least, openings: self.list() }
+        State { clean, half_saved: false, at_least, openings: self.list() }
     }
 }
 
@@ -188,10 +200,13 @@ mod tests {
 
     #[test]
     fn state_comes_back_as_it_went() {
-        let state =
-            State { clean: true, at_least: 9, openings: vec![opening(3, 0), opening(4, 7)] };
+        let openings = vec![opening(3, 0), opening(4, 7)];
+        let mut state = State { clean: true, half_saved: false, at_least: 9, openings };
+        for (clean, half_saved) in [(false, true), (false, false), (true, false)] {
+            (state.clean, state.half_saved) = (clean, half_saved);
+            assert_eq!(State::decode(&state.encode()).unwrap(), state);
+        }
         let bytes = state.encode();
-        assert_eq!(State::decode(&bytes).unwrap(), state);
         assert!(State::decode(&bytes[..bytes.len() - 1]).is_err());
         assert!(State::decode(&[]).is_err());
         let swapped = State { openings: vec![opening(4, 7), opening(3, 0)], ..state };

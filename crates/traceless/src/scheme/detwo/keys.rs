@@ -93,7 +93,7 @@ mod tests {
     fn openings_are_found_by_what_they_wrote_and_die_out() {
         let geometry = Geometry::new(64, 64, Refresh::ONE, 0).unwrap();
         let openings = vec![opening(0, 0), opening(1, 10), opening(2, 20)];
-        let state = State { clean: false, at_least: 20, openings };
+        let state = State { at_least: 20, openings, ..State::default() };
         let mut ring = KeyRing::new(Secret::from_bytes([0; 32]), geometry, &state);
         for (count, number) in [(0, 0), (9, 0), (10, 1), (19, 1), (20, 2), (1000, 2)] {
             assert_eq!(ring.at_hold(0, count).0.number, number);

@@ -87,6 +87,8 @@ pub struct Sq<T = NewestWins> {
     /// Flushes done: by them it is told where a block lies.
     flushes: u64,
     life: Lifecycle,
+    /// Saving it from damage is not done yet.
+    half_saved: bool,
     key_bytes_max: u64,
     readers: Readers,
     writer: WriteScratch,
@@ -122,6 +124,9 @@ impl<T: Ties> Sq<T> {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
         let mut state = State::decode(state)?;
+        if state.half_saved {
+            return Err(Error::HalfSaved);
+        }
         state.at_least = state.at_least.max(parts.expect_writes * geometry.slots_per_write());
         let read_only = parts.read_only;
         let mut opened = Self::assemble(geometry, parts, &state)?;
@@ -191,6 +196,7 @@ impl<T: Ties> Sq<T> {
             count: 0,
             flushes: 0,
             life: Lifecycle::new(parts.read_only, parts.vault, parts.rng),
+            half_saved: false,
             key_bytes_max: KEY_BYTES_MAX,
             readers: Readers::default(),
             writer: WriteScratch::default(),
@@ -207,7 +213,8 @@ impl<T: Ties> Sq<T> {
     }
 
     fn keep_state(&mut self, clean: bool) -> Result {
-        self.life.keep(&self.keys.openings().state(clean, self.count).encode())
+        let state = self.keys.openings().state(clean, self.count);
+        self.life.keep(&State { half_saved: self.half_saved, ..state }.encode())
     }
 
     fn retire_old_openings(&mut self) -> Result {

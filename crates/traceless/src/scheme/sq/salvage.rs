@@ -53,8 +53,12 @@ impl<T: Ties> Sq<T> {
         state.at_least = state.at_least.max(parts.expect_writes * geometry.slots_per_write());
         let mut opened = Self::assemble(geometry, parts, &state)?;
         let lost = opened.recover(&state, Damage::Accepted, progress)?;
+        // Once the lost entries are outlived, nothing but this tells that leaves are still old.
+        opened.half_saved = geometry.map == MapPlace::Disk;
         opened.begin_opening()?;
         opened.outlive(&lost, progress)?;
+        opened.half_saved = false;
+        opened.keep_state(false)?;
         let places = lost.places(&opened);
         Ok((opened, places))
     }
@@ -202,7 +206,7 @@ impl Lost {
 mod tests {
     use super::super::{Cadence, Geometry};
     use super::*;
-    use crate::durable::MemVault;
+    use crate::durable::{MemVault, Vault};
     use crate::oram::Oram;
     use crate::rng::Seeded;
     use crate::seal::Secret;
@@ -225,7 +229,7 @@ mod tests {
         /// Closed after so many writes.
         fn new(geometry: Geometry, writes: u64) -> Self {
             let store = Arc::new(MemStore::new(geometry.store_len()));
-            let history = vec![vec![0]; BLOCKS as usize];
+            let history = vec![vec![0]; geometry.blocks as usize];
             let mut rig = Self { geometry, store, vault: MemVault::default(), history };
             let mut oram: Sq = Sq::create(geometry, rig.parts()).unwrap();
             rig.write(&mut oram, writes);
@@ -236,7 +240,7 @@ mod tests {
         fn write(&mut self, oram: &mut Sq, writes: u64) {
             for i in 0..writes {
                 let (addr, value) = (i * i * 7 % 199, i as u8);
-                oram.write(Addr(addr), &[value; 128]).unwrap();
+                oram.write(Addr(addr), &vec![value; self.geometry.block_len]).unwrap();
                 self.history[addr as usize].push(value);
             }
         }
@@ -273,7 +277,7 @@ mod tests {
 
         /// Blocks that are not what they were, and those that cannot be read; all others are.
         fn differ(&self, oram: &Sq) -> Vec<u64> {
-            let mut block = [0; 128];
+            let mut block = vec![0; self.geometry.block_len];
             let differs = |addr: &u64| {
                 let past = &self.history[*addr as usize];
                 match oram.read_shared(&[Addr(*addr)], &mut block) {
@@ -285,7 +289,7 @@ mod tests {
                     }
                 }
             };
-            (0..BLOCKS).filter(differs).collect()
+            (0..self.geometry.blocks).filter(differs).collect()
         }
     }
 
@@ -398,5 +402,45 @@ mod tests {
             drop(oram);
             assert!(rig.differ(&rig.open().unwrap()).len() <= most);
         }
+    }
+
+    /// Once nothing asks for the lost entries any more, leaves may still be old.
+    #[test]
+    fn cut_short_it_must_be_done_again() {
+        let shape = Geometry::with_shape(10 * BLOCKS, 64, 4, 3, 3).unwrap();
+        let geometry = Geometry { map: MapPlace::Disk, unsynced_max: 8, ..shape };
+        let rig = Rig::new(geometry, 900);
+        let oram = rig.open().unwrap();
+        let oldest = oram.schedule.oldest(0, oram.flushes) * oram.bucket();
+        let (area, count) = (oram.log.clone(), oram.count);
+        drop(oram);
+        let leaves = (oldest..count).filter(|write| write % 2 == 1);
+        leaves.for_each(|write| rig.flip(&area, Slot(write % area.slots())));
+        let mut images = Vec::new();
+        let mut keep = |_, _| images.push((rig.store.snapshot(), rig.vault.kept()));
+        let (oram, _) = Sq::<super::super::NewestWins>::salvage(
+            geometry,
+            rig.parts(),
+            &rig.vault.kept(),
+            &mut keep,
+        )
+        .unwrap();
+        assert_eq!(rig.differ(&oram), []);
+        drop(oram);
+        let mut half = 0;
+        for (bytes, state) in images.into_iter().step_by(5) {
+            let (mut vault, history) = (MemVault::default(), rig.history.clone());
+            vault.keep(&state).unwrap();
+            let rig =
+                Rig { store: Arc::new(MemStore::from_bytes(&bytes)), vault, geometry, history };
+            half += u32::from(matches!(rig.open(), Err(Error::HalfSaved)));
+            if let Ok(oram) = rig.open() {
+                assert_eq!(rig.differ(&oram), []);
+                continue;
+            }
+            rig.salvage().unwrap();
+            assert_eq!(rig.differ(&rig.open().unwrap()), []);
+        }
+        assert!(half > 20, "{half}");
     }
 }
