@@ -1,0 +1,96 @@
+//! Where an address lies.
+
+use super::config::Geometry;
+use crate::workload::LINE_LEN;
+use serde::{Deserialize, Serialize};
+
+/// A part of an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Field {
+    /// Which row of the bank.
+    Row,
+    /// Which line of the row.
+    Column,
+    /// Which rank of the channel.
+    Rank,
+    /// Which bank of the rank.
+    Bank,
+    /// Which channel.
+    Channel,
+}
+
+/// The parts of an address from its highest bits to its lowest; below them is the byte of the line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+pub struct AddressMap(pub [Field; 5]);
+
+impl AddressMap {
+    /// Neighbours lie in different channels and banks: USIMM's map 0.
+    pub const CHANNELS_LAST: Self =
+        Self([Field::Row, Field::Column, Field::Rank, Field::Bank, Field::Channel]);
+
+    /// Neighbours lie in one row: USIMM's map 1.
+    pub const COLUMNS_LAST: Self =
+        Self([Field::Row, Field::Rank, Field::Bank, Field::Channel, Field::Column]);
+
+    /// Where byte `addr` lies. Addresses past the end begin again.
+    #[inline]
+    pub fn locate(&self, geometry: &Geometry, addr: u64) -> Location {
+        let mut rest = addr / LINE_LEN;
+        let mut location = Location { channel: 0, rank: 0, bank: 0, row: 0, column: 0 };
+        for field in self.0.into_iter().rev() {
+            let (part, size) = match field {
+                Field::Row => (&mut location.row, geometry.rows),
+                Field::Column => (&mut location.column, geometry.columns),
+                Field::Rank => (&mut location.rank, geometry.ranks),
+                Field::Bank => (&mut location.bank, geometry.banks),
+                Field::Channel => (&mut location.channel, geometry.channels),
+            };
+            *part = (rest & u64::from(size - 1)) as u32;
+            rest >>= size.ilog2();
+        }
+        location
+    }
+}
+
+/// Where a line lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Location {
+    /// Which channel.
+    pub channel: u32,
+    /// Which rank of it.
+    pub rank: u32,
+    /// Which bank of that.
+    pub bank: u32,
+    /// Which row of that.
+    pub row: u32,
+    /// Which line of that.
+    pub column: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+
+    /// The bits that USIMM's configurations print.
+    #[test]
+    fn fields_take_their_bits() {
+        let bits = |config: Config, addr| {
+            let l = config.map.locate(&config.geometry, addr);
+            [l.channel, l.rank, l.bank, l.row, l.column]
+        };
+        let four = |addr| bits(Config::FOUR_CHANNELS, addr);
+        assert_eq!(four(63), [0; 5]);
+        assert_eq!(four(0b11 << 6), [3, 0, 0, 0, 0]);
+        assert_eq!(four(0b111 << 8), [0, 0, 7, 0, 0]);
+        assert_eq!(four(1 << 11), [0, 1, 0, 0, 0]);
+        assert_eq!(four(127 << 12), [0, 0, 0, 0, 127]);
+        assert_eq!(four(32_767 << 19), [0, 0, 0, 32_767, 0]);
+        assert_eq!(four(1 << 34), [0; 5]);
+        let one = |addr| bits(Config::ONE_CHANNEL, addr);
+        assert_eq!(one(127 << 6), [0, 0, 0, 0, 127]);
+        assert_eq!(one(0b111 << 13), [0, 0, 7, 0, 0]);
+        assert_eq!(one(1 << 16), [0, 1, 0, 0, 0]);
+        assert_eq!(one(32_767 << 17), [0, 0, 0, 32_767, 0]);
+    }
+}

@@ -1,0 +1,275 @@
+//! What a memory is made of and how fast its parts are.
+
+use super::address::AddressMap;
+use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// Channels, and what each of them has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Geometry {
+    /// Channels, each with a bus of its own.
+    pub channels: u32,
+    /// Ranks of a channel.
+    pub ranks: u32,
+    /// Banks of a rank.
+    pub banks: u32,
+    /// Rows of a bank.
+    pub rows: u32,
+    /// Lines of a row.
+    pub columns: u32,
+}
+
+impl Geometry {
+    /// Bytes of the memory.
+    pub fn capacity(&self) -> u64 {
+        let Self { channels, ranks, banks, rows, columns } = *self;
+        [channels, ranks, banks, rows, columns].map(u64::from).iter().product::<u64>()
+            * crate::workload::LINE_LEN
+    }
+}
+
+/// The least time between commands, in cycles of the DRAM's clock. The names are those of data
+/// sheets, without their t.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Timing {
+    /// Activation to column command, same bank.
+    pub rcd: u64,
+    /// Precharge to activation, same bank.
+    pub rp: u64,
+    /// Read to its first data.
+    pub cas: u64,
+    /// Activation to activation, same bank.
+    pub rc: u64,
+    /// Activation to precharge, same bank.
+    pub ras: u64,
+    /// Activation to activation, other banks of the rank.
+    pub rrd: u64,
+    /// A window in which a rank has at most four activations.
+    pub faw: u64,
+    /// End of written data to precharge.
+    pub wr: u64,
+    /// End of written data to read, same rank.
+    pub wtr: u64,
+    /// Read to precharge.
+    pub rtp: u64,
+    /// Column command to column command, same rank.
+    pub ccd: u64,
+    /// Write to its first data.
+    pub cwd: u64,
+    /// Idle bus between data of two ranks.
+    pub rtrs: u64,
+    /// Data of a line on the bus.
+    pub data: u64,
+    /// Average interval of refreshes.
+    pub refi: u64,
+    /// One refresh.
+    pub rfc: u64,
+}
+
+impl Timing {
+    /// DDR3-1600 with chips of 1 Gb; a cycle is 1.25 ns.
+    pub const DDR3_1600_1GB: Self = Self {
+        rcd: 11,
+        rp: 11,
+        cas: 11,
+        rc: 39,
+        ras: 28,
+        rrd: 5,
+        faw: 32,
+        wr: 12,
+        wtr: 6,
+        rtp: 6,
+        ccd: 4,
+        cwd: 5,
+        rtrs: 2,
+        data: 4,
+        refi: 6240,
+        rfc: 88,
+    };
+
+    /// The same with chips of 2 Gb.
+    pub const DDR3_1600_2GB: Self = Self { rfc: 128, ..Self::DDR3_1600_1GB };
+
+    /// The same with chips of 4 Gb.
+    pub const DDR3_1600_4GB: Self = Self { rfc: 208, ..Self::DDR3_1600_1GB };
+
+    fn longest(&self) -> u64 {
+        let Self { rcd, rp, cas, rc, ras, rrd, faw, wr, .. } = *self;
+        let Self { wtr, rtp, ccd, cwd, rtrs, data, refi, rfc, .. } = *self;
+        let all = [rcd, rp, cas, rc, ras, rrd, faw, wr, wtr, rtp, ccd, cwd, rtrs, data, refi, rfc];
+        all.into_iter().fold(0, u64::max)
+    }
+
+    /// The same times in cycles of a clock that is `ratio` times as fast.
+    #[must_use]
+    pub fn times(self, ratio: u64) -> Self {
+        Self {
+            rcd: self.rcd * ratio,
+            rp: self.rp * ratio,
+            cas: self.cas * ratio,
+            rc: self.rc * ratio,
+            ras: self.ras * ratio,
+            rrd: self.rrd * ratio,
+            faw: self.faw * ratio,
+            wr: self.wr * ratio,
+            wtr: self.wtr * ratio,
+            rtp: self.rtp * ratio,
+            ccd: self.ccd * ratio,
+            cwd: self.cwd * ratio,
+            rtrs: self.rtrs * ratio,
+            data: self.data * ratio,
+            refi: self.refi * ratio,
+            rfc: self.rfc * ratio,
+        }
+    }
+}
+
+/// When queued writes have their turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct WriteDrain {
+    /// Writes that a channel's queue holds. Nothing is fetched while one is full.
+    pub capacity: usize,
+    /// With more writes than this they have their turn, though reads wait.
+    pub high: usize,
+    /// With no more writes than this reads have their turn again.
+    pub low: usize,
+}
+
+/// Which of the commands that could be issued is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scheduler {
+    /// That of the oldest request that can have one.
+    Fcfs,
+    /// That of the oldest request whose row is open, if one can be issued; else as above.
+    FrFcfs,
+}
+
+/// A memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// What it is made of.
+    pub geometry: Geometry,
+    /// Where an address lies.
+    pub map: AddressMap,
+    /// How fast it is, in cycles of its clock.
+    pub timing: Timing,
+    /// Cycles of the processor in one of the DRAM.
+    pub clock_ratio: u64,
+    /// When writes have their turn.
+    pub drain: WriteDrain,
+    /// Which command goes first.
+    pub scheduler: Scheduler,
+    /// Cycles of the processor until a read has what a queued write holds.
+    pub forward: u64,
+}
+
+impl Config {
+    /// USIMM's memory of four channels, 16 GB, for a processor of 3.2 GHz.
+    pub const FOUR_CHANNELS: Self = Self {
+        geometry: Geometry { channels: 4, ranks: 2, banks: 8, rows: 32_768, columns: 128 },
+        map: AddressMap::CHANNELS_LAST,
+        timing: Timing::DDR3_1600_1GB,
+        clock_ratio: 4,
+        drain: WriteDrain { capacity: 96, high: 40, low: 20 },
+        scheduler: Scheduler::Fcfs,
+        forward: 10,
+    };
+
+    /// USIMM's memory of one channel, 4 GB.
+    pub const ONE_CHANNEL: Self = Self {
+        geometry: Geometry { channels: 1, ..Self::FOUR_CHANNELS.geometry },
+        map: AddressMap::COLUMNS_LAST,
+        drain: WriteDrain { capacity: 64, ..Self::FOUR_CHANNELS.drain },
+        ..Self::FOUR_CHANNELS
+    };
+
+    /// Refuses what cannot be.
+    pub fn check(&self) -> Result {
+        let Geometry { channels, ranks, banks, rows, columns } = self.geometry;
+        let parts = [channels, ranks, banks, rows, columns];
+        if !parts.into_iter().all(u32::is_power_of_two) {
+            return Err(Error::Memory(
+                "channels, ranks, banks, rows and columns are powers of two",
+            ));
+        }
+        let bits: u32 = parts.into_iter().map(u32::ilog2).sum();
+        if bits > ADDRESS_BITS_MAX {
+            return Err(Error::Memory("it has more than 2^52 lines"));
+        }
+        if ranks.saturating_mul(banks).saturating_mul(channels) > BANKS_MAX {
+            return Err(Error::Memory("it has more than 2^16 banks"));
+        }
+        if self.timing.longest() > TIME_MAX || self.forward > TIME_MAX {
+            return Err(Error::Memory("a time is longer than 2^24 cycles"));
+        }
+        let Timing { refi, rfc, rp, .. } = self.timing;
+        if REFRESHES_A_WINDOW * refi <= rp + REFRESHES_A_WINDOW * rfc {
+            return Err(Error::Memory("it would do nothing but refresh"));
+        }
+        if self.clock_ratio == 0 || self.clock_ratio > CLOCK_RATIO_MAX {
+            return Err(Error::Memory("the processor's clock is 1 to 1024 times as fast"));
+        }
+        let WriteDrain { capacity, high, low } = self.drain;
+        if capacity == 0 || high > capacity || low > high {
+            return Err(Error::Memory("its write queue has 0 < capacity >= high >= low"));
+        }
+        Ok(())
+    }
+}
+
+/// Refreshes that a rank may put off.
+pub const REFRESHES_A_WINDOW: u64 = 8;
+
+const ADDRESS_BITS_MAX: u32 = 52;
+const BANKS_MAX: u32 = 1 << 16;
+const TIME_MAX: u64 = 1 << 24;
+const CLOCK_RATIO_MAX: u64 = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impossible_memories_are_refused() {
+        let right = Config::FOUR_CHANNELS;
+        right.check().unwrap();
+        let geometry = |geometry| Config { geometry, ..right };
+        let timing = |timing| Config { timing, ..right };
+        let drain = |drain| Config { drain, ..right };
+        for wrong in [
+            geometry(Geometry { rows: 3, ..right.geometry }),
+            geometry(Geometry { channels: 0, ..right.geometry }),
+            geometry(Geometry { rows: 1 << 31, columns: 1 << 31, ..right.geometry }),
+            geometry(Geometry { ranks: 1 << 31, banks: 1 << 31, rows: 1, columns: 1, channels: 1 }),
+            timing(Timing { refi: 0, ..right.timing }),
+            timing(Timing { rfc: u64::MAX, ..right.timing }),
+            drain(WriteDrain { low: 41, ..right.drain }),
+            drain(WriteDrain { high: 97, ..right.drain }),
+            drain(WriteDrain { capacity: 0, high: 0, low: 0 }),
+            Config { clock_ratio: 0, ..right },
+            Config { clock_ratio: u64::MAX, ..right },
+            Config { forward: u64::MAX, ..right },
+        ] {
+            assert!(wrong.check().is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_largest_times_do_not_overflow() {
+        let geometry = Geometry { ranks: 1 << 8, rows: 1 << 24, ..Config::FOUR_CHANNELS.geometry };
+        let long = Config { geometry, clock_ratio: CLOCK_RATIO_MAX, ..Config::FOUR_CHANNELS };
+        let timing = Timing { refi: TIME_MAX, faw: TIME_MAX, cas: TIME_MAX, ..long.timing };
+        let mut memory = crate::dram::Memory::new(Config { timing, ..long }).unwrap();
+        assert!(matches!(memory.read(0, u64::MAX, 0), crate::dram::Answer::Later));
+        let mut there = 0;
+        while memory.wake() != u64::MAX {
+            memory.tick(memory.wake(), |_, time| there = time);
+        }
+        assert!(there > TIME_MAX * CLOCK_RATIO_MAX);
+    }
+}

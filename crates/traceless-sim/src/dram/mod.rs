@@ -1,0 +1,131 @@
+//! Dynamic memory, command by command: channels, ranks, banks and rows, with every constraint
+//! between two commands.
+//!
+//! It behaves as USIMM's does, cycle for cycle, but looks only at cycles in which something can
+//! happen.
+
+mod address;
+mod channel;
+mod config;
+mod log;
+mod queue;
+mod stats;
+
+pub use address::{AddressMap, Field, Location};
+pub use config::{Config, Geometry, Scheduler, Timing, WriteDrain};
+pub use log::{Command, Logged};
+pub use stats::{ChannelStats, OpStats};
+
+use crate::error::Result;
+use crate::workload::{LINE_LEN, Op};
+use channel::{Channel, NEVER};
+use queue::Request;
+
+/// A memory. Times are in cycles of the processor.
+pub struct Memory {
+    config: Config,
+    channels: Vec<Channel>,
+}
+
+/// When a read has its data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// At this time.
+    At(u64),
+    /// [`Memory::tick`] will tell.
+    Later,
+}
+
+impl Memory {
+    /// An idle memory with all rows closed.
+    pub fn new(config: Config) -> Result<Self> {
+        config.check()?;
+        let channels = (0..config.geometry.channels).map(|_| Channel::new(&config)).collect();
+        Ok(Self { config, channels })
+    }
+
+    /// What it is.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Asks for the line at byte `addr`, after the commands of time `now` went out. `ticket` is the
+    /// caller's.
+    #[inline]
+    pub fn read(&mut self, now: u64, addr: u64, ticket: u64) -> Answer {
+        let (channel, request) = self.request(now, addr, ticket);
+        let channel = &mut self.channels[channel];
+        if channel.writes().holds(request.line) {
+            channel.note_merged(Op::Read);
+            return Answer::At(now + self.config.forward);
+        }
+        if channel.reads().holds(request.line) {
+            channel.note_merged(Op::Read);
+            return Answer::At(now + 1);
+        }
+        channel.add(Op::Read, request);
+        Answer::Later
+    }
+
+    /// Hands over a line to be written. Whether there is room is the caller's to ask.
+    #[inline]
+    pub fn write(&mut self, now: u64, addr: u64) {
+        let (channel, request) = self.request(now, addr, 0);
+        let channel = &mut self.channels[channel];
+        if channel.writes().holds(request.line) {
+            channel.note_merged(Op::Write);
+        } else {
+            channel.add(Op::Write, request);
+        }
+    }
+
+    /// Whether every channel has room for another write.
+    pub fn takes_writes(&self) -> bool {
+        self.channels.iter().all(|channel| channel.writes().len() < self.config.drain.capacity)
+    }
+
+    /// Whether no write waits.
+    pub fn is_written(&self) -> bool {
+        self.channels.iter().all(|channel| channel.writes().is_empty())
+    }
+
+    /// The next time at which [`tick`](Self::tick) does anything: `u64::MAX` if nothing waits.
+    #[inline]
+    pub fn wake(&self) -> u64 {
+        self.channels.iter().map(Channel::wake).min().unwrap_or(NEVER)
+    }
+
+    /// Issues at most one command a channel. Reads that are served are told to `done`: the ticket,
+    /// and when the data is there. Times at which nothing happens may be left out.
+    #[inline]
+    pub fn tick(&mut self, now: u64, mut done: impl FnMut(u64, u64)) {
+        if now.is_multiple_of(self.config.clock_ratio) {
+            self.channels.iter_mut().for_each(|channel| channel.tick(now, &mut done));
+        }
+    }
+
+    /// What each channel did.
+    pub fn stats(&self) -> Vec<ChannelStats> {
+        self.channels.iter().map(|channel| *channel.stats()).collect()
+    }
+
+    /// From now on every command is logged.
+    pub fn keep_log(&mut self) {
+        self.channels.iter_mut().for_each(Channel::keep_log);
+    }
+
+    /// The commands of a channel since then.
+    pub fn log(&self, channel: usize) -> &[Logged] {
+        self.channels[channel].log()
+    }
+
+    #[inline]
+    fn request(&self, now: u64, addr: u64, ticket: u64) -> (usize, Request) {
+        let Location { channel, rank, bank, row, .. } =
+            self.config.map.locate(&self.config.geometry, addr);
+        let bank = (rank * self.config.geometry.banks + bank) as usize;
+        let line = addr / LINE_LEN;
+        let request = Request { line, ticket, arrived: now, rank: rank as usize, bank, row };
+        (channel as usize, request)
+    }
+}

@@ -1,0 +1,56 @@
+//! What a memory did.
+
+use crate::workload::Op;
+use serde::Serialize;
+
+/// What a channel did.
+#[derive(Clone, Copy, Default, PartialEq, Debug, Serialize)]
+pub struct ChannelStats {
+    /// Reads.
+    pub reads: OpStats,
+    /// Writes.
+    pub writes: OpStats,
+}
+
+/// What was done for requests of a kind.
+#[derive(Clone, Copy, Default, PartialEq, Debug, Serialize)]
+pub struct OpStats {
+    /// Requests served, without those merged.
+    pub served: u64,
+    /// Requests that became part of one that waited.
+    pub merged: u64,
+    /// Rows opened for them.
+    pub activations: u64,
+    /// Cycles of the processor from arrival to the end of the data; for a write, to the time at
+    /// which its row could be closed, less the delay of its data: as USIMM counts it.
+    pub waited: u64,
+}
+
+impl ChannelStats {
+    /// Those of an operation.
+    pub fn of_mut(&mut self, op: Op) -> &mut OpStats {
+        match op {
+            Op::Read => &mut self.reads,
+            Op::Write => &mut self.writes,
+        }
+    }
+}
+
+impl OpStats {
+    /// Counts one that took so many cycles.
+    pub fn count(&mut self, cycles: u64) {
+        self.served += 1;
+        self.waited += cycles;
+    }
+
+    /// Cycles of the processor that one took, on average.
+    pub fn latency(&self) -> f64 {
+        self.waited as f64 / self.served.max(1) as f64
+    }
+
+    /// Share of the requests that found their row open. Below 0 if rows were closed for others
+    /// before they could be used.
+    pub fn row_hits(&self) -> f64 {
+        (self.served as f64 - self.activations as f64) / self.served.max(1) as f64
+    }
+}

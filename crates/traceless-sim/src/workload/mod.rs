@@ -1,0 +1,42 @@
+//! What a program asks of memory: the input of a simulation.
+
+mod usimm;
+
+pub use usimm::Usimm;
+
+use crate::error::Result;
+
+/// Bytes of a line, the unit in which caches and memory talk.
+pub const LINE_LEN: u64 = 64;
+
+/// One memory operation of a program, and how many other instructions came before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// Instructions without memory between this operation and the one before.
+    pub before: u64,
+    /// Read or written.
+    pub op: Op,
+    /// Byte address.
+    pub addr: u64,
+}
+
+/// What a memory operation does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Op {
+    /// A line is fetched.
+    Read,
+    /// A line is written back.
+    Write,
+}
+
+/// Memory operations in the order of the program. Object-safe; it may be streamed from a file.
+pub trait Workload {
+    /// The next one; none at the end, for good.
+    fn next(&mut self) -> Result<Option<Record>>;
+}
+
+impl<I: Iterator<Item = Record>> Workload for I {
+    fn next(&mut self) -> Result<Option<Record>> {
+        Ok(Iterator::next(self))
+    }
+}

@@ -1,0 +1,294 @@
+//! Every command goes out as soon as no constraint forbids it, and not before: compared with a
+//! memory that looks at each cycle and at all commands so far.
+
+use traceless::rng::{Rng, Seeded};
+use traceless_sim::dram::{
+    AddressMap, Answer, Command, Config, Geometry, Logged, Memory, Scheduler, Timing, WriteDrain,
+};
+use traceless_sim::workload::{LINE_LEN, Op};
+
+const CYCLE: u64 = 4;
+
+/// One of the times of a memory.
+type Field = fn(&mut Timing) -> &mut u64;
+
+fn config(ranks: u32, scheduler: Scheduler) -> Config {
+    Config {
+        geometry: Geometry { channels: 1, ranks, banks: 8, rows: 16, columns: 8 },
+        map: AddressMap::COLUMNS_LAST,
+        // Refreshes come often, so that much happens around them. What other times imply in real
+        // memories binds here, too.
+        timing: Timing { refi: 150, rfc: 20, ccd: 5, rc: 41, ..Timing::DDR3_1600_1GB },
+        drain: WriteDrain { capacity: 24, high: 12, low: 5 },
+        scheduler,
+        ..Config::ONE_CHANNEL
+    }
+}
+
+/// Requests: when, what, and which byte.
+fn requests(config: &Config, seed: u64) -> Vec<(u64, Op, u64)> {
+    let mut rng = Seeded::new(seed);
+    let capacity = config.geometry.capacity();
+    let (mut now, mut addr) = (0, 0);
+    let mut requests = Vec::new();
+    for _ in 0..3000 {
+        // Bursts and pauses; neighbours, other rows of few banks, anything.
+        now += match rng.below(20) {
+            0 => rng.below(3000),
+            1..=8 => rng.below(120),
+            _ => rng.below(8),
+        };
+        addr = match rng.below(3) {
+            0 => addr + LINE_LEN,
+            1 => rng.below(16) * config.geometry.capacity() / 16,
+            _ => rng.below(capacity),
+        } % capacity;
+        let op = if rng.below(5) < 2 { Op::Write } else { Op::Read };
+        requests.push((now, op, addr / LINE_LEN * LINE_LEN));
+    }
+    requests
+}
+
+/// The commands of the memory, and when reads had their data.
+fn commands(config: Config, requests: &[(u64, Op, u64)]) -> (Vec<Logged>, Vec<(u64, u64)>) {
+    let mut memory = Memory::new(config).unwrap();
+    memory.keep_log();
+    let mut there = Vec::new();
+    let mut now = 0;
+    for (ticket, &(at, op, addr)) in requests.iter().enumerate() {
+        // As a processor does: only cycles in which something happens.
+        while now <= at {
+            memory.tick(now, |ticket, time| there.push((ticket, time)));
+            now = memory.wake().max(now + 1).min((at + 1).max(now + 1));
+        }
+        match op {
+            Op::Read => {
+                if let Answer::At(time) = memory.read(at, addr, ticket as u64) {
+                    there.push((ticket as u64, time));
+                }
+            }
+            Op::Write => memory.write(at, addr),
+        }
+    }
+    while memory.wake() != u64::MAX {
+        now = memory.wake().max(now);
+        memory.tick(now, |ticket, time| there.push((ticket, time)));
+    }
+    there.sort_unstable();
+    (memory.log(0).to_vec(), there)
+}
+
+/// A memory that knows the commands so far and nothing else.
+struct Reference {
+    config: Config,
+    log: Vec<Logged>,
+    reads: Vec<Waiting>,
+    writes: Vec<Waiting>,
+    draining: bool,
+    there: Vec<(u64, u64)>,
+}
+
+#[derive(Clone, Copy)]
+struct Waiting {
+    ticket: u64,
+    addr: u64,
+    rank: usize,
+    bank: usize,
+    row: u32,
+    served: bool,
+}
+
+impl Reference {
+    fn new(config: Config) -> Self {
+        let (log, there, reads, writes) = (vec![], vec![], vec![], vec![]);
+        Self { config, log, reads, writes, draining: false, there }
+    }
+
+    fn add(&mut self, now: u64, op: Op, addr: u64, ticket: u64) {
+        let place = self.config.map.locate(&self.config.geometry, addr);
+        let waiting = Waiting {
+            ticket,
+            addr,
+            rank: place.rank as usize,
+            bank: place.bank as usize,
+            row: place.row,
+            served: false,
+        };
+        let holds = |queue: &[Waiting]| queue.iter().any(|w| w.addr == addr);
+        match op {
+            Op::Read if holds(&self.writes) => self.there.push((ticket, now + self.config.forward)),
+            Op::Read if holds(&self.reads) => self.there.push((ticket, now + 1)),
+            Op::Read => self.reads.push(waiting),
+            Op::Write if holds(&self.writes) => {}
+            Op::Write => self.writes.push(waiting),
+        }
+    }
+
+    fn tick(&mut self, now: u64) {
+        if !now.is_multiple_of(CYCLE) {
+            return;
+        }
+        self.reads.retain(|w| !w.served);
+        self.writes.retain(|w| !w.served);
+        if self.draining && self.writes.len() <= self.config.drain.low {
+            self.draining = false;
+        }
+        if self.writes.len() > self.config.drain.high || self.reads.is_empty() {
+            self.draining = true;
+        }
+        let op = if self.draining { Op::Write } else { Op::Read };
+        let queue = if self.draining { &self.writes } else { &self.reads };
+        let may = |w: &Waiting| {
+            let command = self.needs(w, op, now);
+            self.allowed(command, w, now).then_some(command)
+        };
+        let issuable: Vec<_> =
+            queue.iter().enumerate().filter_map(|(nth, w)| Some((nth, may(w)?))).collect();
+        let hit = issuable.iter().find(|(_, command)| *command == Command::column(op));
+        let first = match self.config.scheduler {
+            Scheduler::Fcfs => issuable.first(),
+            Scheduler::FrFcfs => hit.or(issuable.first()),
+        };
+        let Some(&(nth, command)) = first else { return };
+        let w = &mut match op {
+            Op::Read => &mut self.reads,
+            Op::Write => &mut self.writes,
+        }[nth];
+        let Waiting { rank, bank, row, ticket, .. } = *w;
+        self.log.push(Logged { at: now, command, rank, bank, row });
+        w.served = command == Command::column(op);
+        if command == Command::Read {
+            let Timing { cas, data, .. } = self.config.timing;
+            self.there.push((ticket, now + (cas + data) * CYCLE));
+        }
+    }
+
+    /// The window that `now` lies in: when the channel shuts, and when it opens again.
+    fn window(&self, now: u64) -> (u64, u64) {
+        let Timing { refi, rfc, rp, .. } = self.config.timing;
+        let end = (now / (8 * refi * CYCLE) + 1) * 8 * refi * CYCLE;
+        (end - (rp + 8 * rfc) * CYCLE, end)
+    }
+
+    fn needs(&self, w: &Waiting, op: Op, now: u64) -> Command {
+        let mut own = self.log.iter().rev().filter(|c| (c.rank, c.bank) == (w.rank, w.bank));
+        // Refreshing closes all rows.
+        let fresh = |c: &&Logged| self.window(c.at) == self.window(now);
+        match own.next().filter(fresh) {
+            None | Some(Logged { command: Command::Precharge, .. }) => Command::Activate,
+            Some(Logged { row, .. }) if *row == w.row => Command::column(op),
+            Some(_) => Command::Precharge,
+        }
+    }
+
+    fn allowed(&self, command: Command, w: &Waiting, now: u64) -> bool {
+        let Timing { ras, rp, rtp, cwd, data, wr, faw, .. } = self.config.timing;
+        let guard = match command {
+            Command::Activate => ras,
+            Command::Precharge => rp,
+            Command::Read => rtp,
+            Command::Write => cwd + data + wr,
+        };
+        if now + guard * CYCLE > self.window(now).0 {
+            return false;
+        }
+        // Nothing reaches back further than this.
+        let near = |c: &&Logged| now - c.at < 100 * CYCLE;
+        let recent = || self.log.iter().rev().take_while(near);
+        let activations = recent().filter(|c| {
+            c.command == Command::Activate && c.rank == w.rank && now - c.at <= faw * CYCLE
+        });
+        let full = command == Command::Activate && activations.count() >= 4;
+        !full && recent().all(|c| now - c.at >= self.gap(c, command, w) * CYCLE)
+    }
+
+    /// Cycles from a command that went out to one that is about to.
+    fn gap(&self, before: &Logged, command: Command, w: &Waiting) -> u64 {
+        use Command::{Activate, Precharge, Read, Write};
+        let t = self.config.timing;
+        let rank = before.rank == w.rank;
+        let bank = rank && before.bank == w.bank;
+        match (before.command, command) {
+            (Activate, Activate) if bank => t.rc.max(t.rrd),
+            (Activate, Activate) if rank => t.rrd,
+            (Activate, Read | Write) if bank => t.rcd,
+            (Activate, Precharge) if bank => t.ras,
+            (Precharge, Activate | Precharge) if bank => t.rp,
+            (Read, Precharge) if bank => t.rtp,
+            (Write, Precharge) if bank => t.cwd + t.data + t.wr,
+            (Read, Read) | (Write, Write) if rank => t.ccd.max(t.data),
+            (Read, Read) | (Write, Write) => t.data + t.rtrs,
+            (Read, Write) => t.cas + t.data + t.rtrs - t.cwd,
+            (Write, Read) if rank => t.cwd + t.data + t.wtr,
+            (Write, Read) => t.cwd + t.data + t.rtrs - t.cas,
+            _ => 0,
+        }
+    }
+
+    fn commands(mut self, requests: &[(u64, Op, u64)]) -> (Vec<Logged>, Vec<(u64, u64)>) {
+        let last = requests.last().map_or(0, |&(at, ..)| at);
+        let mut coming = requests.iter().enumerate().peekable();
+        let mut now = 0;
+        while now <= last || !self.reads.is_empty() || !self.writes.is_empty() {
+            self.tick(now);
+            while let Some((ticket, &(_, op, addr))) = coming.next_if(|(_, (at, ..))| *at == now) {
+                self.add(now, op, addr, ticket as u64);
+            }
+            now += 1;
+        }
+        self.there.sort_unstable();
+        (self.log, self.there)
+    }
+}
+
+#[test]
+fn commands_go_out_when_they_may() {
+    for (seed, (ranks, scheduler)) in
+        [(1, Scheduler::Fcfs), (2, Scheduler::Fcfs), (2, Scheduler::FrFcfs), (4, Scheduler::FrFcfs)]
+            .into_iter()
+            .enumerate()
+    {
+        let config = config(ranks, scheduler);
+        let requests = requests(&config, seed as u64);
+        let (log, there) = commands(config, &requests);
+        let (expected_log, expected_there) = Reference::new(config).commands(&requests);
+        let differs = log.iter().zip(&expected_log).position(|(is, should)| is != should);
+        let at = differs.unwrap_or(log.len().min(expected_log.len()));
+        assert!(log == expected_log, "{config:?}: {:?} != {:?}", log.get(at), expected_log.get(at));
+        assert_eq!(there, expected_there);
+    }
+}
+
+/// A time that is one cycle off is noticed, whichever it is: so each of them binds.
+#[test]
+fn no_time_may_be_off_by_one() {
+    let right = config(2, Scheduler::Fcfs);
+    let requests = requests(&right, 1);
+    let (log, there) = commands(right, &requests);
+    let fields: [(&str, Field); 16] = [
+        ("rcd", |t| &mut t.rcd),
+        ("rp", |t| &mut t.rp),
+        ("cas", |t| &mut t.cas),
+        ("rc", |t| &mut t.rc),
+        ("ras", |t| &mut t.ras),
+        ("rrd", |t| &mut t.rrd),
+        ("faw", |t| &mut t.faw),
+        ("wr", |t| &mut t.wr),
+        ("wtr", |t| &mut t.wtr),
+        ("rtp", |t| &mut t.rtp),
+        ("ccd", |t| &mut t.ccd),
+        ("cwd", |t| &mut t.cwd),
+        ("rtrs", |t| &mut t.rtrs),
+        ("data", |t| &mut t.data),
+        ("refi", |t| &mut t.refi),
+        ("rfc", |t| &mut t.rfc),
+    ];
+    for (name, field) in fields {
+        for step in [-1, 1] {
+            let mut wrong = right;
+            let time = field(&mut wrong.timing);
+            *time = time.checked_add_signed(step).unwrap();
+            assert!(commands(wrong, &requests) != (log.clone(), there.clone()), "{name} {step}");
+        }
+    }
+}
