@@ -7,6 +7,7 @@ mod bench;
 mod failure;
 mod numbers;
 mod output;
+mod sim;
 mod volume;
 
 use args::{Cli, Product};
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Product::Volume { command } => failure::report(volume::run(command)),
         Product::Audit(args) => audit::run(args),
         Product::Bench { command } => failure::report(bench::run(command)),
+        Product::Sim { command } => failure::report(sim::run(command)),
     };
     ExitCode::from(code)
 }

@@ -2,10 +2,12 @@
 
 pub mod audit;
 mod bench;
+mod sim;
 mod tree;
 mod volume;
 
 pub use audit::AuditArgs;
+pub use sim::*;
 pub use tree::*;
 pub use volume::*;
 
@@ -34,5 +36,10 @@ pub enum Product {
     Bench {
         #[command(subcommand)]
         command: BenchCommand,
+    },
+    /// Simulate secure processors: what oblivious memory costs on a memory bus
+    Sim {
+        #[command(subcommand)]
+        command: SimCommand,
     },
 }

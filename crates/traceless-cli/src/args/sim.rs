@@ -1,0 +1,32 @@
+//! `traceless sim`
+
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+#[derive(Subcommand, Debug)]
+pub enum SimCommand {
+    /// Run one workload and tell what it took
+    Trace(SimTraceArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct SimTraceArgs {
+    /// The workload, in USIMM's format, packed by gzip if its name ends in .gz
+    #[arg(value_name = "WORKLOAD")]
+    pub workload: PathBuf,
+    /// How memory is reached
+    #[arg(long, value_enum)]
+    pub scheme: SimScheme,
+    /// The machine, as TOML [default: USIMM's with four channels]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum SimScheme {
+    /// Straight: addresses tell everything
+    Dram,
+}

@@ -1,0 +1,95 @@
+//! `traceless sim trace`: one workload, one machine.
+
+use crate::args::{SimScheme, SimTraceArgs};
+use crate::failure::{DEVICE, Failure};
+use crate::output::{say, say_json};
+use serde::Serialize;
+use std::path::Path;
+use traceless::clock::{Clock, Monotonic};
+use traceless_sim::dram::{ChannelStats, OpStats};
+use traceless_sim::machine::Machine;
+use traceless_sim::processor::Run;
+use traceless_sim::workload::{Usimm, Workload};
+
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    scheme: &'static str,
+    machine: Machine,
+    #[serde(flatten)]
+    run: Run,
+    channels: Vec<Channel>,
+    /// Of the simulation itself.
+    records_per_second: f64,
+}
+
+#[derive(Serialize)]
+struct Channel {
+    reads: Requests,
+    writes: Requests,
+}
+
+#[derive(Serialize)]
+struct Requests {
+    #[serde(flatten)]
+    counts: OpStats,
+    latency: f64,
+    row_hits: f64,
+}
+
+pub fn run(args: &SimTraceArgs) -> Result<(), Failure> {
+    let machine = args.config.as_deref().map_or(Ok(Machine::FOUR_CHANNELS), read_machine)?;
+    let mut workloads: [Box<dyn Workload>; 1] = [Box::new(Usimm::open(&args.workload)?)];
+    let clock = Monotonic::start();
+    let SimScheme::Dram = args.scheme;
+    let (run, channels) = machine.run(&mut workloads)?;
+    let seconds = clock.now() as f64 / 1e9;
+    let report = Report {
+        schema: "traceless.sim.trace.v1",
+        scheme: "dram",
+        machine,
+        run,
+        channels: channels.iter().map(Channel::of).collect(),
+        records_per_second: run.records as f64 / seconds,
+    };
+    if args.json {
+        return say_json(&report);
+    }
+    tell(&report);
+    Ok(())
+}
+
+fn read_machine(path: &Path) -> Result<Machine, Failure> {
+    let fail = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|e| Failure::new(DEVICE, fail(&e)))?;
+    toml::from_str(&text).map_err(|e| Failure::usage(fail(&e)))
+}
+
+impl Channel {
+    fn of(stats: &ChannelStats) -> Self {
+        let requests = |counts: OpStats| Requests {
+            counts,
+            latency: counts.latency(),
+            row_hits: counts.row_hits(),
+        };
+        Self { reads: requests(stats.reads), writes: requests(stats.writes) }
+    }
+}
+
+fn tell(report: &Report) {
+    let Run { cycles, instructions, records } = report.run;
+    let per_cycle = instructions as f64 / cycles as f64;
+    say(&format!("{cycles} cycles, {instructions} instructions ({per_cycle:.3} a cycle)"));
+    say(&format!("{records} records, {:.0} a second simulated", report.records_per_second));
+    for (nth, channel) in report.channels.iter().enumerate() {
+        for (name, requests) in [("reads", &channel.reads), ("writes", &channel.writes)] {
+            let Requests { counts, latency, row_hits } = requests;
+            let hits = row_hits * 100.0;
+            say(&format!(
+                "channel {nth}: {:>9} {name:<6} {latency:>8.1} cycles each, {hits:>6.1} % found \
+                 their row open, {} merged",
+                counts.served, counts.merged,
+            ));
+        }
+    }
+}
