@@ -28,6 +28,9 @@ pub enum Error {
     /// No memory is like that.
     #[error("impossible memory: {0}")]
     Memory(&'static str),
+    /// No cache is like that.
+    #[error("impossible cache: {0}")]
+    Cache(&'static str),
     /// No processor is like that.
     #[error("impossible processor: {0}")]
     Processor(&'static str),

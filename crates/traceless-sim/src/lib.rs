@@ -8,6 +8,7 @@
 //! a trace; the input of a simulation is a workload, whatever other simulators say.
 #![forbid(unsafe_code)]
 
+pub mod cache;
 pub mod dram;
 pub mod error;
 pub mod machine;

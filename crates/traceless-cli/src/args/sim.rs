@@ -11,9 +11,12 @@ pub enum SimCommand {
 
 #[derive(Args, Debug)]
 pub struct SimTraceArgs {
-    /// The workload, in USIMM's format, packed by gzip if its name ends in .gz
+    /// The workload; unpacked if gzip or zstd packed it
     #[arg(value_name = "WORKLOAD")]
     pub workload: PathBuf,
+    /// Its format [default: ours if it begins so, otherwise USIMM's]
+    #[arg(long, value_enum)]
+    pub format: Option<WorkloadFormat>,
     /// How memory is reached
     #[arg(long, value_enum)]
     pub scheme: SimScheme,
@@ -29,4 +32,14 @@ pub struct SimTraceArgs {
 pub enum SimScheme {
     /// Straight: addresses tell everything
     Dram,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum WorkloadFormat {
+    /// What `traceless sim record` writes
+    Packed,
+    /// Lines of `<before> R|W <address>`
+    Usimm,
+    /// Lines of `<before> <read> [<written back>]`
+    Ramulator,
 }

@@ -2,8 +2,9 @@
 
 mod trace;
 
-use crate::args::SimCommand;
+use crate::args::{SimCommand, WorkloadFormat};
 use crate::failure::{DEVICE, Failure};
+use traceless_sim::workload::Format;
 
 pub fn run(command: &SimCommand) -> Result<(), Failure> {
     match command {
@@ -16,6 +17,16 @@ impl From<traceless_sim::Error> for Failure {
         match error {
             traceless_sim::Error::Io { .. } => Self::new(DEVICE, error.to_string()),
             _ => Self::usage(error),
+        }
+    }
+}
+
+impl From<WorkloadFormat> for Format {
+    fn from(format: WorkloadFormat) -> Self {
+        match format {
+            WorkloadFormat::Packed => Self::Packed,
+            WorkloadFormat::Usimm => Self::Usimm,
+            WorkloadFormat::Ramulator => Self::Ramulator,
         }
     }
 }

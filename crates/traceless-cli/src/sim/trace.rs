@@ -9,7 +9,7 @@ use traceless::clock::{Clock, Monotonic};
 use traceless_sim::dram::{ChannelStats, OpStats};
 use traceless_sim::machine::Machine;
 use traceless_sim::processor::Run;
-use traceless_sim::workload::{Usimm, Workload};
+use traceless_sim::workload;
 
 #[derive(Serialize)]
 struct Report {
@@ -39,7 +39,8 @@ struct Requests {
 
 pub fn run(args: &SimTraceArgs) -> Result<(), Failure> {
     let machine = args.config.as_deref().map_or(Ok(Machine::FOUR_CHANNELS), read_machine)?;
-    let mut workloads: [Box<dyn Workload>; 1] = [Box::new(Usimm::open(&args.workload)?)];
+    let format = args.format.map(workload::Format::from);
+    let mut workloads = [workload::open(&args.workload, format)?];
     let clock = Monotonic::start();
     let SimScheme::Dram = args.scheme;
     let (run, channels) = machine.run(&mut workloads)?;

@@ -1,7 +1,17 @@
 //! What a program asks of memory: the input of a simulation.
 
+mod filter;
+pub mod lackey;
+mod open;
+mod packed;
+mod ramulator;
+mod text;
 mod usimm;
 
+pub use filter::Filter;
+pub use open::{Format, open};
+pub use packed::{PACKED_MAGIC, Packed, PackedWriter};
+pub use ramulator::Ramulator;
 pub use usimm::Usimm;
 
 use crate::error::Result;

@@ -3,83 +3,43 @@
 //! One line an operation: `<before> R <addr> <pc>` or `<before> W <addr>`; `before` is decimal,
 //! addresses and program counters are hexadecimal. The program counter means nothing here.
 
+use super::text::{Lines, decimal, hexadecimal};
 use super::{Op, Record, Workload};
-use crate::error::{Error, Result};
-use flate2::read::MultiGzDecoder;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use crate::error::Result;
+use std::io::BufRead;
+use std::path::Path;
 
-/// A workload in that format, read as it is needed. Files that end in `.gz` are unpacked.
-pub struct Usimm {
-    path: PathBuf,
-    lines: Box<dyn BufRead + Send>,
-    line: Vec<u8>,
-    record: u64,
-}
+/// A workload in that format, read as it is needed.
+pub struct Usimm(Lines);
 
 impl Usimm {
-    /// The workload in the file at `path`.
-    pub fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
-        let packed = path.extension().is_some_and(|ending| ending == "gz");
-        let bytes: Box<dyn Read + Send> = if packed {
-            Box::new(MultiGzDecoder::new(BufReader::new(file)))
-        } else {
-            Box::new(file)
-        };
-        Ok(Self::from_reader(bytes, path))
-    }
-
     /// The workload that `bytes` say; errors name it `path`.
-    pub fn from_reader(bytes: impl Read + Send + 'static, path: &Path) -> Self {
-        let lines = Box::new(BufReader::with_capacity(1 << 16, bytes));
-        Self { path: path.into(), lines, line: Vec::new(), record: 0 }
+    pub fn from_reader(bytes: impl BufRead + Send + 'static, path: &Path) -> Self {
+        Self(Lines::new(bytes, path))
     }
 }
 
 impl Workload for Usimm {
     fn next(&mut self) -> Result<Option<Record>> {
-        self.line.clear();
-        let read = self.lines.read_until(b'\n', &mut self.line);
-        let read = read.map_err(|source| Error::Io { path: self.path.clone(), source })?;
-        if read == 0 {
-            return Ok(None);
-        }
-        self.record += 1;
-        parse(&self.line).map(Some).map_err(|what| Error::Workload {
-            path: self.path.clone(),
-            record: self.record,
-            what,
+        self.0.next(|words| {
+            let before = words.next().and_then(decimal);
+            let before = before.ok_or("it begins with no decimal number")?;
+            let op = match words.next() {
+                Some(b"R") => Op::Read,
+                Some(b"W") => Op::Write,
+                _ => return Err("its second word is neither R nor W"),
+            };
+            let addr = words.next().map(|word| word.strip_prefix(b"0x").unwrap_or(word));
+            let addr = addr.and_then(hexadecimal).ok_or("it has no hexadecimal address")?;
+            Ok(Record { before, op, addr })
         })
     }
-}
-
-fn parse(line: &[u8]) -> Result<Record, &'static str> {
-    let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    let before = words.next().and_then(|word| number(word, 10));
-    let before = before.ok_or("it begins with no decimal number")?;
-    let op = match words.next() {
-        Some(b"R") => Op::Read,
-        Some(b"W") => Op::Write,
-        _ => return Err("its second word is neither R nor W"),
-    };
-    let addr = words.next().map(|word| word.strip_prefix(b"0x").unwrap_or(word));
-    let addr = addr.and_then(|word| number(word, 16)).ok_or("it has no hexadecimal address")?;
-    Ok(Record { before, op, addr })
-}
-
-fn number(word: &[u8], radix: u32) -> Option<u64> {
-    let add = |sum: u64, &digit: &u8| {
-        let digit = char::from(digit).to_digit(radix)?;
-        sum.checked_mul(radix.into())?.checked_add(digit.into())
-    };
-    if word.is_empty() { None } else { word.iter().try_fold(0, add) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
 
     fn read(text: &'static str) -> Vec<Result<Option<Record>>> {
         let mut workload = Usimm::from_reader(text.as_bytes(), Path::new("w"));

@@ -1,0 +1,141 @@
+//! Set-associative caches that write back.
+
+use crate::error::{Error, Result};
+use crate::workload::{LINE_LEN, Op};
+use serde::{Deserialize, Serialize};
+
+/// A cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Bytes that it holds.
+    pub bytes: u64,
+    /// Lines of a set.
+    pub ways: u32,
+}
+
+impl Config {
+    /// The first level that the authors' workloads went through.
+    pub const L1: Self = Self { bytes: 256 << 10, ways: 2 };
+
+    /// The last level of the IR-ORAM paper's Table I.
+    pub const LLC: Self = Self { bytes: 2 << 20, ways: 8 };
+}
+
+/// Lines of memory that were used lately: each set keeps its most recently used.
+pub struct Cache {
+    /// Set by set, the most recently used line first.
+    lines: Vec<Line>,
+    ways: usize,
+    sets: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Line {
+    /// One more than the number of the line, or 0 if there is none.
+    tag: u64,
+    dirty: bool,
+}
+
+/// What a cache said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Found {
+    /// The line is here.
+    Hit,
+    /// It was not, and has taken the place of another one. If that was written since it came, it
+    /// is handed out: the address of its first byte.
+    Miss {
+        /// What must be written back.
+        victim: Option<u64>,
+    },
+}
+
+impl Cache {
+    /// An empty one.
+    pub fn new(config: &Config) -> Result<Self> {
+        let Config { bytes, ways } = *config;
+        let sets = bytes / LINE_LEN / u64::from(ways.max(1));
+        if !sets.is_power_of_two() || bytes != sets * u64::from(ways) * LINE_LEN {
+            return Err(Error::Cache("its sets are a power of two, at least 1"));
+        }
+        if bytes > BYTES_MAX {
+            return Err(Error::Cache("it is larger than 64 GiB"));
+        }
+        let lines = vec![Line::default(); (sets * u64::from(ways)) as usize];
+        Ok(Self { lines, ways: ways as usize, sets })
+    }
+
+    /// Accesses the line of byte `addr`.
+    #[inline]
+    pub fn access(&mut self, addr: u64, op: Op) -> Found {
+        let number = addr / LINE_LEN;
+        let first = (number & (self.sets - 1)) as usize * self.ways;
+        let set = &mut self.lines[first..first + self.ways];
+        let here = set.iter().position(|line| line.tag == number + 1);
+        let last = here.unwrap_or(set.len() - 1);
+        let was = set[last];
+        set.copy_within(..last, 1);
+        let dirty = op == Op::Write;
+        if here.is_some() {
+            set[0] = Line { dirty: was.dirty | dirty, ..was };
+            return Found::Hit;
+        }
+        set[0] = Line { tag: number + 1, dirty };
+        Found::Miss { victim: was.dirty.then(|| (was.tag - 1) * LINE_LEN) }
+    }
+}
+
+const BYTES_MAX: u64 = 64 << 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+    use traceless::rng::{Rng, Seeded};
+
+    #[test]
+    fn the_least_recently_used_goes() {
+        let mut cache = Cache::new(&Config { bytes: 4 * LINE_LEN, ways: 2 }).unwrap();
+        let miss = |victim| Found::Miss { victim };
+        let line = |n: u64| n * LINE_LEN;
+        assert_eq!(cache.access(line(0), Op::Write), miss(None));
+        assert_eq!(cache.access(line(2) + 63, Op::Read), miss(None));
+        assert_eq!(cache.access(line(0), Op::Read), Found::Hit);
+        assert_eq!(cache.access(line(4), Op::Read), miss(None), "line 2 was clean");
+        assert_eq!(cache.access(line(6), Op::Read), miss(Some(line(0))));
+        assert_eq!(cache.access(line(1), Op::Read), miss(None), "another set");
+    }
+
+    /// Against a list of what each set was asked for.
+    #[test]
+    fn it_keeps_what_was_used_last() {
+        for config in [(1, 1), (8, 1), (8, 8), (64, 4)] {
+            let (lines, ways) = config;
+            let mut cache = Cache::new(&Config { bytes: lines * LINE_LEN, ways }).unwrap();
+            let mut model: HashMap<u64, Vec<(u64, bool)>> = HashMap::new();
+            let mut rng = Seeded::new(1);
+            for _ in 0..20_000 {
+                let line = rng.below(lines * 3);
+                let op = if rng.below(3) == 0 { Op::Write } else { Op::Read };
+                let set = model.entry(line % (lines / u64::from(ways))).or_default();
+                let here = set.iter().position(|(l, _)| *l == line);
+                let was = here.map(|nth| set.remove(nth));
+                set.push((line, op == Op::Write || was.is_some_and(|(_, dirty)| dirty)));
+                let full = set.len() > ways as usize;
+                let (gone, dirty) = if full { set.remove(0) } else { (0, false) };
+                let expected = match was {
+                    Some(_) => Found::Hit,
+                    None => Found::Miss { victim: dirty.then_some(gone * LINE_LEN) },
+                };
+                assert_eq!(cache.access(line * LINE_LEN, op), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn impossible_caches_are_refused() {
+        for (bytes, ways) in [(0, 1), (64, 0), (63, 1), (64 * 3, 1), (64, 2), (1 << 50, 1)] {
+            assert!(Cache::new(&Config { bytes, ways }).is_err(), "{bytes} {ways}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The first level of cache: what passes it is the workload of everything behind it.
+
+use super::{LINE_LEN, Op, Record};
+use crate::cache::{self, Cache, Found};
+use crate::error::Result;
+
+/// Turns what a program does into what leaves its first cache.
+pub struct Filter {
+    cache: Cache,
+    /// Instructions since the last record.
+    before: u64,
+    /// Instructions in all.
+    instructions: u64,
+}
+
+impl Filter {
+    /// Behind an empty cache.
+    pub fn new(config: &cache::Config) -> Result<Self> {
+        Ok(Self { cache: Cache::new(config)?, before: 0, instructions: 0 })
+    }
+
+    /// The program executes an instruction.
+    pub fn instruction(&mut self) {
+        self.before += 1;
+        self.instructions += 1;
+    }
+
+    /// Instructions so far.
+    pub fn instructions(&self) -> u64 {
+        self.instructions
+    }
+
+    /// It accesses the lines from `first` to `last`, both named by a byte of them. What passes the
+    /// cache is handed to `out`: what is read, then what is written back for it.
+    pub fn access(&mut self, op: Op, first: u64, last: u64, mut out: impl FnMut(Record)) {
+        let mut addr = first / LINE_LEN * LINE_LEN;
+        loop {
+            if let Found::Miss { victim } = self.cache.access(addr, op) {
+                // The operation itself is an instruction, and counts as such where it is replayed.
+                let before = self.before.saturating_sub(1);
+                self.before = 0;
+                out(Record { before, op: Op::Read, addr });
+                if let Some(addr) = victim {
+                    out(Record { before: 0, op: Op::Write, addr });
+                }
+            }
+            if last - addr < LINE_LEN {
+                return;
+            }
+            addr += LINE_LEN;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_misses_pass() {
+        let mut filter = Filter::new(&cache::Config { bytes: 2 * LINE_LEN, ways: 1 }).unwrap();
+        let mut records = vec![];
+        let mut access = |filter: &mut Filter, op, first, last| {
+            filter.instruction();
+            filter.access(op, first, last, |record| records.push(record));
+        };
+        access(&mut filter, Op::Write, 60, 66);
+        access(&mut filter, Op::Read, 0, 0);
+        access(&mut filter, Op::Read, 130, 130);
+        let record = |before, op, addr| Record { before, op, addr };
+        let expected = [
+            record(0, Op::Read, 0),
+            record(0, Op::Read, 64),
+            record(1, Op::Read, 128),
+            record(0, Op::Write, 0),
+        ];
+        assert_eq!(records, expected);
+        assert_eq!(filter.instructions(), 3);
+    }
+}

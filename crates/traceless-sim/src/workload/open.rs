@@ -1,0 +1,62 @@
+//! Workloads in files, whatever their format.
+
+use super::packed::PACKED_MAGIC;
+use super::{Packed, Ramulator, Usimm, Workload};
+use crate::error::{Error, Result};
+use flate2::bufread::MultiGzDecoder;
+use ruzstd::decoding::StreamingDecoder;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+/// Formats that workloads come in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Format {
+    /// Ours: [`Packed`].
+    Packed,
+    /// [`Usimm`].
+    Usimm,
+    /// [`Ramulator`].
+    Ramulator,
+}
+
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+const BUFFER_LEN: usize = 1 << 16;
+
+/// The workload in the file at `path`. What gzip or zstd packed is unpacked, as it is read. Our own
+/// format is known by its first bytes; text is USIMM's, unless `format` says otherwise.
+pub fn open(path: &Path, format: Option<Format>) -> Result<Box<dyn Workload>> {
+    let fail = |source| Error::Io { path: path.into(), source };
+    let file = File::open(path).map_err(fail)?;
+    let mut bytes = unpacked(BufReader::with_capacity(BUFFER_LEN, file)).map_err(fail)?;
+    let is_packed = bytes.fill_buf().map_err(fail)?.starts_with(&PACKED_MAGIC);
+    let guess = if is_packed { Format::Packed } else { Format::Usimm };
+    Ok(match format.unwrap_or(guess) {
+        Format::Packed if !is_packed => {
+            let what = "it does not begin as workloads of this format do";
+            return Err(Error::Workload { path: path.into(), record: 0, what });
+        }
+        Format::Packed => {
+            bytes.consume(PACKED_MAGIC.len());
+            Box::new(Packed::from_reader(bytes, path))
+        }
+        Format::Usimm => Box::new(Usimm::from_reader(bytes, path)),
+        Format::Ramulator => Box::new(Ramulator::from_reader(bytes, path)),
+    })
+}
+
+fn unpacked(mut bytes: BufReader<File>) -> io::Result<Box<dyn BufRead + Send>> {
+    let start = bytes.fill_buf()?;
+    let again =
+        |reader: Box<dyn Read + Send>| Box::new(BufReader::with_capacity(BUFFER_LEN, reader));
+    if start.starts_with(&GZIP_MAGIC) {
+        return Ok(again(Box::new(MultiGzDecoder::new(bytes))));
+    }
+    if start.starts_with(&ZSTD_MAGIC) {
+        return Ok(again(Box::new(StreamingDecoder::new(bytes).map_err(io::Error::other)?)));
+    }
+    Ok(Box::new(bytes))
+}
