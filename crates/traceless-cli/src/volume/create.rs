@@ -1,9 +1,10 @@
 //! `traceless volume create`
 
-use super::{key, signals};
+use super::key;
 use crate::args::{CadenceName, CreateArgs, MapKind, MapPlace, SchemeName, SqArgs};
 use crate::failure::Failure;
 use crate::output::{Meter, say, say_json};
+use crate::signals;
 use serde::Serialize;
 use traceless::build::SchemeConfig;
 use traceless::scheme::detwo::{Geometry, MapEntries, Refresh};

@@ -1,9 +1,10 @@
 //! `traceless volume export`
 
-use super::{held, key, signals};
+use super::{held, key};
 use crate::args::ExportArgs;
 use crate::failure::{Failure, KEY};
 use crate::output::{complain, say};
+use crate::signals;
 use std::io::{Read, Write};
 use std::sync::Arc;
 use traceless_volume::device::Device;

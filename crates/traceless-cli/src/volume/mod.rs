@@ -11,7 +11,6 @@ mod keys;
 mod mount;
 mod rebuild;
 mod serve;
-mod signals;
 mod status;
 mod trace;
 #[cfg(feature = "ublk")]

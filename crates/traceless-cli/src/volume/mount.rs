@@ -1,10 +1,11 @@
 //! `traceless volume mount` and `unmount`
 
 use super::export::{READY, key_to_pipe};
-use super::{key, signals};
+use super::key;
 use crate::args::{MountArgs, UnmountArgs};
 use crate::failure::{Failure, USAGE};
 use crate::output::{complain, say};
+use crate::signals;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -1,10 +1,11 @@
 //! `traceless volume grow` and `traceless volume reencrypt`
 
+use super::key;
 use super::trace::Trace;
-use super::{key, signals};
 use crate::args::{GrowArgs, RebuildArgs, ReencryptArgs};
 use crate::failure::Failure;
 use crate::output::{Meter, say, say_json};
+use crate::signals;
 use serde::Serialize;
 use std::path::Path;
 use std::sync::atomic::Ordering;

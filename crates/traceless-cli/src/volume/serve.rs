@@ -1,9 +1,11 @@
 //! `traceless volume serve`
 
-use super::{key, signals, trace::Trace};
+use super::key;
+use super::trace::Trace;
 use crate::args::ServeArgs;
 use crate::failure::Failure;
 use crate::output::Meter;
+use crate::signals;
 use listenfd::ListenFd;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
 //! `traceless volume ublk`
 
-use super::{held, key, signals};
+use super::{held, key};
 use crate::args::UblkArgs;
 use crate::failure::Failure;
 use crate::output::{complain, say};
+use crate::signals;
 use std::sync::Arc;
 use traceless_volume::device::Device;
 use traceless_volume::fuse::runtime::become_io_flusher;

@@ -12,7 +12,7 @@ use super::{failed, seconds};
 use crate::args::{BenchArgs, Interface, ProgressHow, Suite};
 use crate::failure::Failure;
 use crate::output::Meter;
-use crate::volume::signals;
+use crate::signals;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
