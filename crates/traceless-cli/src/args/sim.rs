@@ -1,12 +1,16 @@
 //! `traceless sim`
 
+use super::ProgressArgs;
 use clap::{Args, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 #[derive(Subcommand, Debug)]
 pub enum SimCommand {
     /// Run one workload and tell what it took
     Trace(SimTraceArgs),
+    /// Record what a program asks of memory, behind a first cache, as a workload
+    Record(RecordArgs),
 }
 
 #[derive(Args, Debug)]
@@ -26,6 +30,45 @@ pub struct SimTraceArgs {
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct RecordArgs {
+    /// The workload to write
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// Misses of the first cache to leave out at the beginning
+    #[arg(long, value_name = "N", default_value = "0", value_parser = count)]
+    pub skip: u64,
+    /// Misses to record; then the program is ended. All of them if this is not given
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub misses: Option<u64>,
+    /// KiB of the first cache
+    #[arg(long, value_name = "KIB", default_value_t = 256)]
+    pub l1_kib: u64,
+    /// Lines of one of its sets
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub l1_ways: u32,
+    #[command(flatten)]
+    pub progress: ProgressArgs,
+    /// Print what was recorded as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The program, and what it is given
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+/// A number that may end in K, M or G: thousands, millions, thousands of millions.
+fn count(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.as_bytes().last() {
+        Some(b'K' | b'k') => (&text[..text.len() - 1], 1_000),
+        Some(b'M' | b'm') => (&text[..text.len() - 1], 1_000_000),
+        Some(b'G' | b'g') => (&text[..text.len() - 1], 1_000_000_000),
+        _ => (text, 1),
+    };
+    let number: u64 = digits.parse().map_err(|e| format!("{e}"))?;
+    number.checked_mul(unit).ok_or_else(|| "too large".to_owned())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

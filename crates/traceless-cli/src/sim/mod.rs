@@ -1,5 +1,6 @@
 //! `traceless sim`: secure processors, simulated.
 
+mod record;
 mod trace;
 
 use crate::args::{SimCommand, WorkloadFormat};
@@ -9,6 +10,7 @@ use traceless_sim::workload::Format;
 pub fn run(command: &SimCommand) -> Result<(), Failure> {
     match command {
         SimCommand::Trace(args) => trace::run(args),
+        SimCommand::Record(args) => record::run(args),
     }
 }
 

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# The simulator on workloads of real programs: recorded, packed, run.
+# shellcheck source-path=SCRIPTDIR source=lib/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+
+sim() {
+    "$traceless" sim "$@"
+}
+
+told() {
+    check "$1" python3 -c "import json; told = json.load(open('out')); assert $1, told"
+}
+
+section "record a program, and nothing of it changes"
+seq 1 8000 >numbers
+expect 0 sim record --out whole.workload --l1-kib 16 --json -- sort -r -o sorted numbers
+expect_json traceless.sim.record.v1 instructions reads writes cut_short
+told "told['instructions'] > 1_000_000 and told['reads'] > told['writes'] > 100"
+told "not told['cut_short']"
+mv out whole
+check "the program did its work" cmp sorted <(sort -r numbers)
+expect 0 sim record --out part.workload --l1-kib 16 --skip 500 --misses 1K --json -- sort numbers
+told "told['reads'] == 1000 and told['cut_short']"
+check "nothing else is left" [ -z "$(find . -name '*.part')" ]
+
+section "run it"
+expect 0 sim trace whole.workload --scheme dram --json
+expect_json traceless.sim.trace.v1 machine cycles instructions records channels
+check "what was recorded is what is run" python3 -c "
+import json
+told, whole = json.load(open('out')), json.load(open('whole'))
+assert told['records'] == whole['reads'] + whole['writes']
+counts = [c[op] for c in told['channels'] for op in ('reads', 'writes')]
+served = sum(c['served'] + c['merged'] for c in counts)
+assert served == told['records']
+assert abs(told['instructions'] / whole['instructions'] - 1) < 0.02"
+grep -v records_per_second out >plain
+gzip -k whole.workload
+zstd -q whole.workload
+for packed in whole.workload.gz whole.workload.zst; do
+    expect 0 sim trace "$packed" --scheme dram --json
+    check "$packed is the same" cmp plain <(grep -v records_per_second out)
+done
+expect 0 sim trace whole.workload --scheme dram --json \
+    --config "$root/experiments/machines/usimm-4channel.toml"
+check "that machine is the default" cmp plain <(grep -v records_per_second out)
+
+section "text of other simulators"
+printf '10 R 0x40 0x0\n0 W 0x80\n' >usimm
+expect 0 sim trace usimm --scheme dram --json
+told "told['instructions'] == 12 and told['records'] == 2"
+printf '10 64 128\n' >ramulator
+expect 0 sim trace ramulator --format ramulator --scheme dram --json
+told "told['instructions'] == 12 and told['records'] == 2"
+
+section "what is refused"
+expect 2 sim trace ramulator --scheme dram
+expect 4 sim trace missing --scheme dram
+expect 2 sim trace usimm --scheme dram --format packed
+head -c 1000 whole.workload >torn
+expect 2 sim trace torn --scheme dram
+echo 'processor = 1' >wrong.toml
+expect 2 sim trace usimm --scheme dram --config wrong.toml
+sed 's/banks = 8/banks = 7/' "$root/experiments/machines/usimm-4channel.toml" >wrong.toml
+expect 2 sim trace usimm --scheme dram --config wrong.toml
+expect 2 sim record --out none.workload -- ./no-such-program
+expect 2 sim record --out none.workload --l1-ways 3 -- true
+expect 4 sim record --out missing/none.workload -- true
+check "no workload without a recording" [ -z "$(find . -name 'none*')" ]
