@@ -1,0 +1,282 @@
+//! IR-Alloc: smaller buckets on the middle levels of a tree, which are hardly used, so that a path
+//! has fewer slots.
+//!
+//! Paper: ir-oram, sections IV-B and VI-B.
+
+use super::Shape;
+use crate::error::{Error, Result};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Levels of the paper's tree.
+pub const PAPER_LEVELS: usize = 25;
+
+/// Levels of it that lie in trusted memory.
+pub const PAPER_CACHED: usize = 10;
+
+/// Slots per bucket where no preset says otherwise.
+pub const PAPER_Z: u8 = 4;
+
+/// Slots of the whole tree that an allocation may do without, as a share.
+pub const LOSS_MAX: f64 = 0.01;
+
+/// Accesses that only empty the stash, for each that was asked for: how many an allocation may
+/// cost, when blocks are accessed at random.
+pub const EVICTIONS_MAX: f64 = 0.15;
+
+/// An allocation of the paper.
+#[derive(Clone, Copy, Debug)]
+pub struct Preset {
+    /// What it is called.
+    pub name: &'static str,
+    /// First and last level of the paper's tree, and slots per bucket there.
+    ranges: &'static [(usize, usize, u8)],
+}
+
+/// As many slots everywhere: what the others are compared with.
+pub const BASE: Preset = Preset { name: "base", ranges: &[] };
+
+/// Two slots on levels 10 to 16, three on 17 to 19: also what the combined IR-ORAM uses.
+pub const IR_ALLOC1: Preset = Preset { name: "ir-alloc1", ranges: &[(10, 16, 2), (17, 19, 3)] };
+
+/// Two slots on levels 10 to 18.
+pub const IR_ALLOC2: Preset = Preset { name: "ir-alloc2", ranges: &[(10, 18, 2)] };
+
+/// One slot on levels 10 to 14, two on 15 to 18.
+pub const IR_ALLOC3: Preset = Preset { name: "ir-alloc3", ranges: &[(10, 14, 1), (15, 18, 2)] };
+
+/// One slot on levels 10 to 15, two on 16 to 18: what the paper calls IR-Alloc where it stands
+/// alone.
+pub const IR_ALLOC4: Preset = Preset { name: "ir-alloc4", ranges: &[(10, 15, 1), (16, 18, 2)] };
+
+/// IR-ORAM, with IR-Stash and IR-DWB beside it. Not IR-Alloc4.
+pub const IR_ORAM: Preset = Preset { name: "ir-oram", ..IR_ALLOC1 };
+
+/// All of them.
+pub const PRESETS: [Preset; 6] = [BASE, IR_ALLOC1, IR_ALLOC2, IR_ALLOC3, IR_ALLOC4, IR_ORAM];
+
+impl Preset {
+    /// The preset of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        PRESETS.into_iter().find(|preset| preset.name == name)
+    }
+
+    /// A tree of `levels` levels. What the preset says of a level, it says of the one that is as
+    /// far from the leaves.
+    pub fn shape(&self, levels: usize) -> Result<Shape> {
+        let mut z = vec![PAPER_Z; levels];
+        for (level, z) in z.iter_mut().enumerate() {
+            let of_paper = level + PAPER_LEVELS;
+            let range = self
+                .ranges
+                .iter()
+                .find(|(first, last, _)| (first + levels..=last + levels).contains(&of_paper));
+            *z = range.map_or(PAPER_Z, |range| range.2);
+        }
+        Shape::per_level(z)
+    }
+}
+
+/// Levels that are in trusted memory in a tree of `levels` levels, as far from its leaves as those
+/// of the paper.
+pub fn cached_levels(levels: usize) -> usize {
+    (levels + PAPER_CACHED).saturating_sub(PAPER_LEVELS)
+}
+
+/// The share of its slots that a tree lacks, beside one with `PAPER_Z` slots in each bucket.
+pub fn loss(shape: &Shape) -> f64 {
+    let buckets: u64 = (0..shape.levels()).map(|level| shape.buckets(level)).sum();
+    1.0 - shape.slots() as f64 / (buckets * u64::from(PAPER_Z)) as f64
+}
+
+/// An allocation that was tried.
+#[derive(Clone, Debug)]
+pub struct Tried {
+    /// Its tree.
+    pub shape: Shape,
+    /// Slots of a path that are not in trusted memory.
+    pub path_slots: usize,
+    /// The share of the slots that it does without.
+    pub loss: f64,
+    /// Accesses that only empty the stash, for each that is asked for.
+    pub evictions: f64,
+}
+
+impl Tried {
+    /// Slots moved for an access that is asked for.
+    pub fn slots_per_access(&self) -> f64 {
+        self.path_slots as f64 * (1.0 + self.evictions)
+    }
+
+    /// How many times as many slots `base` moves.
+    pub fn gain(&self, base: &Self) -> f64 {
+        base.slots_per_access() / self.slots_per_access()
+    }
+
+    /// Whether it keeps both limits.
+    pub fn is_allowed(&self) -> bool {
+        self.loss <= LOSS_MAX && self.evictions <= EVICTIONS_MAX
+    }
+}
+
+/// Looks for the allocation that moves the fewest slots and keeps both limits. `measure` tells the
+/// accesses that only empty the stash, for each one asked for, in a tree at steady state.
+///
+/// Buckets become no smaller from the cached levels down to the leaves. So an allocation is told by
+/// how far its buckets of one slot reach, those of up to two, and of up to three. It begins as far
+/// down with three as the space allows, and goes on one level at a time as long as that helps: the
+/// paper's greedy search, which ends where no step does. The first that was tried is the base, the
+/// last is the result.
+pub fn search(
+    levels: usize,
+    cached: usize,
+    mut measure: impl FnMut(&Shape) -> Result<f64>,
+) -> Result<Vec<Tried>> {
+    if cached >= levels {
+        return Err(Error::Geometry("no level is outside of trusted memory"));
+    }
+    let mut search = Search { levels, cached, measure: &mut measure, tried: Vec::new() };
+    let mut best = search.visit([cached; 3])?;
+    let mut reach = [cached; 3];
+    while search.shape([cached, cached, reach[2] + 1]).is_ok_and(|shape| loss(&shape) <= LOSS_MAX) {
+        reach[2] += 1;
+    }
+    if search.visit(reach)? < best {
+        best = search.visit(reach)?;
+    } else {
+        reach = [cached; 3];
+    }
+    // Buckets of up to two slots first, since they gain as much as one slot and cost less.
+    let steps = [(1, 1), (0, 1), (2, -1), (1, -1), (0, -1), (2, 1)];
+    let mut in_vain = 0;
+    while in_vain < steps.len() {
+        let (which, by) = steps[in_vain];
+        let mut next = reach;
+        next[which] = next[which].saturating_add_signed(by);
+        let slots = search.visit(next)?;
+        if slots < best {
+            (best, reach, in_vain) = (slots, next, 0);
+        } else {
+            in_vain += 1;
+        }
+    }
+    search.end(reach)
+}
+
+struct Search<'a> {
+    levels: usize,
+    cached: usize,
+    measure: &'a mut dyn FnMut(&Shape) -> Result<f64>,
+    tried: Vec<Tried>,
+}
+
+impl Search<'_> {
+    /// Levels from the cached ones down to `reach[n]` have buckets of at most n + 1 slots.
+    fn shape(&self, reach: [usize; 3]) -> Result<Shape> {
+        let is_ordered = self.cached <= reach[0] && reach.is_sorted() && reach[2] < self.levels;
+        if !is_ordered {
+            return Err(Error::Geometry("buckets become no smaller towards the leaves"));
+        }
+        let z = |level| match reach.iter().position(|&end| level < end) {
+            Some(nth) if level >= self.cached => nth as u8 + 1,
+            _ => PAPER_Z,
+        };
+        Shape::per_level((0..self.levels).map(z).collect())
+    }
+
+    /// Slots moved for an access; infinitely many if it is no allocation, or not allowed.
+    fn visit(&mut self, reach: [usize; 3]) -> Result<f64> {
+        let Ok(shape) = self.shape(reach) else { return Ok(f64::INFINITY) };
+        let nth = match self.tried.iter().position(|tried| tried.shape == shape) {
+            Some(nth) => nth,
+            None if loss(&shape) > LOSS_MAX => return Ok(f64::INFINITY),
+            None => {
+                let evictions = (self.measure)(&shape)?;
+                self.tried.push(Tried {
+                    path_slots: shape.path_slots() - shape.path_start(self.cached),
+                    loss: loss(&shape),
+                    shape,
+                    evictions,
+                });
+                self.tried.len() - 1
+            }
+        };
+        let tried = &self.tried[nth];
+        Ok(if tried.is_allowed() { tried.slots_per_access() } else { f64::INFINITY })
+    }
+
+    /// All that were tried, and the result once more if it is not the last.
+    fn end(mut self, reach: [usize; 3]) -> Result<Vec<Tried>> {
+        let shape = self.shape(reach)?;
+        let result = self.tried.iter().find(|tried| tried.shape == shape).cloned();
+        self.tried.extend(result);
+        Ok(self.tried)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Slots of a path and lost space as in the paper, section VI-B, and as recomputed.
+    #[test]
+    fn presets_are_those_of_the_paper() {
+        for (preset, slots, percent) in [
+            (BASE, 60, 0.0),
+            (IR_ALLOC1, 43, 0.877),
+            (IR_ALLOC2, 42, 0.780),
+            (IR_ALLOC3, 37, 0.803),
+            (IR_ALLOC4, 36, 0.828),
+            (IR_ORAM, 43, 0.877),
+        ] {
+            let shape = preset.shape(PAPER_LEVELS).unwrap();
+            assert_eq!(shape.path_slots() - shape.path_start(PAPER_CACHED), slots);
+            assert!((loss(&shape) * 100.0 - percent).abs() < 0.0005, "{}", preset.name);
+            assert_eq!(Preset::named(preset.name).unwrap().ranges, preset.ranges);
+        }
+        assert!(Preset::named("ir-alloc5").is_none());
+    }
+
+    #[test]
+    fn presets_keep_their_distance_from_the_leaves() {
+        for (levels, cached) in [(10, 0), (18, 3), (20, 5), (22, 7), (25, 10), (26, 11)] {
+            assert_eq!(cached_levels(levels), cached);
+            let (shape, of_paper) =
+                (IR_ALLOC1.shape(levels).unwrap(), IR_ALLOC1.shape(PAPER_LEVELS).unwrap());
+            for from_leaves in 1..=levels.min(15) {
+                assert_eq!(shape.z(levels - from_leaves), of_paper.z(PAPER_LEVELS - from_leaves));
+            }
+            assert!((0..cached).all(|level| shape.z(level) == 4));
+        }
+    }
+
+    /// A made-up cost with a known best place: each slot taken from a level costs more evictions
+    /// the fewer there are.
+    fn cost(shape: &Shape) -> f64 {
+        let lack = |level: usize| f64::from(PAPER_Z) - shape.z(level) as f64;
+        let all: f64 = (0..shape.levels()).map(|level| lack(level).powi(3)).sum();
+        (all - 30.0).max(0.0) / 300.0
+    }
+
+    #[test]
+    fn the_search_ends_at_a_local_optimum_within_both_limits() {
+        let tried = search(25, 10, |shape| Ok(cost(shape))).unwrap();
+        let (base, best) = (&tried[0], &tried[tried.len() - 1]);
+        assert_eq!((base.path_slots, base.loss), (60, 0.0));
+        assert!(best.is_allowed() && best.gain(base) > 1.2, "{best:?}");
+        let others = tried.iter().filter(|tried| tried.is_allowed());
+        assert!(others.map(Tried::slots_per_access).all(|slots| slots >= best.slots_per_access()));
+        assert!(tried.len() < 20, "each measurement takes minutes: {}", tried.len());
+    }
+
+    #[test]
+    fn what_costs_too_many_evictions_or_slots_is_not_chosen() {
+        let tried = search(25, 10, |shape| Ok(if shape.path_slots() < 100 { 0.16 } else { 0.0 }));
+        let tried = tried.unwrap();
+        assert_eq!(tried[tried.len() - 1].path_slots, 60, "the base is all that is left");
+        let tried = search(25, 10, |_| Ok(0.0)).unwrap();
+        let best = &tried[tried.len() - 1];
+        assert!(best.loss <= LOSS_MAX && best.path_slots < 40, "{best:?}");
+        assert!(search(5, 5, |_| Ok(0.0)).is_err());
+    }
+}

@@ -1,0 +1,329 @@
+//! How full a tree and its stash are: what a shape is judged by.
+
+use super::{BucketTree, Engine, Header};
+use crate::error::{Error, Result};
+use crate::rng::Rng;
+use crate::types::{Addr, Leaf};
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Blocks that the stash of a tree under observation holds at most: more than any trusted memory
+/// has room for, so that it is seen how many there would be.
+const STASH_MAX: usize = 1 << 20;
+
+/// Accesses after which the levels are looked at, on a path drawn at random.
+const LOOK_EVERY: u64 = 64;
+
+/// Accesses in a row after which a stash counts as one that cannot be emptied.
+const EVICTIONS_MAX: u64 = 2_000_000;
+
+/// A Path ORAM that holds all of its blocks and is only looked at: of each block there is nothing
+/// but its label.
+pub struct Observed<T> {
+    engine: Engine<T>,
+    labels: Vec<u32>,
+    /// With more blocks in the stash it is emptied.
+    above: usize,
+    rng: Box<dyn Rng>,
+    headers: Vec<Header>,
+}
+
+/// What was seen.
+#[derive(Clone, Debug)]
+pub struct Occupancy {
+    /// Accesses that were asked for.
+    pub accesses: u64,
+    /// Those that only emptied the stash.
+    pub evictions: u64,
+    /// After how many accesses so many blocks waited in the stash.
+    pub stash: Vec<u64>,
+    /// The full slots of each level, as a share.
+    pub levels: Vec<f64>,
+}
+
+impl<T: BucketTree> Observed<T> {
+    /// `blocks` blocks in `tree`, each as deep as there is room for it: `place` puts it there, or
+    /// tells that there is none. Then the stash takes it.
+    pub fn new(
+        tree: T,
+        blocks: u32,
+        above: usize,
+        mut rng: Box<dyn Rng>,
+        mut place: impl FnMut(&mut T, Header) -> bool,
+    ) -> Result<Self> {
+        let leaves = tree.shape().leaves();
+        let mut engine = Engine::new(tree, STASH_MAX);
+        let mut labels = vec![0; blocks as usize];
+        for (addr, label) in (0..).zip(&mut labels) {
+            *label = rng.below(leaves) as u32;
+            let header = Header::new(Addr(addr), Leaf(u64::from(*label)));
+            if !place(engine.tree_mut(), header) {
+                engine.put(header, &[])?;
+            }
+        }
+        let headers = vec![Header::EMPTY; engine.shape().path_slots()];
+        let mut observed = Self { engine, labels, above, rng, headers };
+        observed.empty_stash()?;
+        Ok(observed)
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &Engine<T> {
+        &self.engine
+    }
+
+    /// Makes `accesses` accesses to the blocks that `next` names, and tells what it saw meanwhile.
+    pub fn run(
+        &mut self,
+        accesses: u64,
+        mut next: impl FnMut(&mut dyn Rng) -> Addr,
+    ) -> Result<Occupancy> {
+        let levels = self.engine.shape().levels();
+        let mut seen = Occupancy { accesses, evictions: 0, stash: vec![], levels: vec![] };
+        let (mut full, mut looks) = (vec![0u64; levels], 0);
+        for nth in 0..accesses {
+            let addr = next(&mut *self.rng);
+            self.access(addr)?;
+            let blocks = self.engine.stash().len();
+            if seen.stash.len() <= blocks {
+                seen.stash.resize(blocks + 1, 0);
+            }
+            seen.stash[blocks] += 1;
+            seen.evictions += self.empty_stash()?;
+            if nth % LOOK_EVERY == 0 {
+                self.look(&mut full)?;
+                looks += 1;
+            }
+        }
+        let shape = self.engine.shape();
+        let slots = (0..levels).map(|level| (shape.z(level) * looks).max(1) as f64);
+        seen.levels = full.iter().zip(slots).map(|(&full, slots)| full as f64 / slots).collect();
+        Ok(seen)
+    }
+
+    fn access(&mut self, addr: Addr) -> Result {
+        let new = self.draw();
+        let label = &mut self.labels[addr.0 as usize];
+        let old = core::mem::replace(label, new.0 as u32);
+        self.engine.fetch(Leaf(old.into()))?;
+        self.engine.take(addr, new)?;
+        self.engine.evict()
+    }
+
+    /// Background eviction: how many accesses it took. A tree that leaves no room at all is an
+    /// error, as the stash then grows without end.
+    fn empty_stash(&mut self) -> Result<u64> {
+        let mut evictions = 0;
+        while self.engine.stash().len() > self.above {
+            let leaf = self.draw();
+            self.engine.dummy(leaf)?;
+            evictions += 1;
+            if evictions > EVICTIONS_MAX {
+                let (blocks, limit) = (self.engine.stash().len() as u64, self.above as u64);
+                return Err(Error::StashOverflow { blocks, limit });
+            }
+        }
+        Ok(evictions)
+    }
+
+    /// Counts the full slots of a path that has nothing to do with any access.
+    fn look(&mut self, full: &mut [u64]) -> Result {
+        let leaf = self.draw();
+        self.engine.tree_mut().read_path(leaf, &mut self.headers)?;
+        let shape = self.engine.shape();
+        for (level, full) in full.iter_mut().enumerate() {
+            let slots = shape.path_start(level)..shape.path_start(level + 1);
+            *full += self.headers[slots].iter().filter(|h| !h.is_empty()).count() as u64;
+        }
+        Ok(())
+    }
+
+    fn draw(&mut self) -> Leaf {
+        Leaf(self.rng.below(self.engine.shape().leaves()))
+    }
+}
+
+impl Occupancy {
+    /// Accesses that only emptied the stash, for each one asked for.
+    pub fn evictions_per_access(&self) -> f64 {
+        self.evictions as f64 / self.accesses as f64
+    }
+
+    /// Blocks in the stash, on average.
+    pub fn mean(&self) -> f64 {
+        let sum: u64 = (0..).zip(&self.stash).map(|(blocks, n): (u64, _)| blocks * n).sum();
+        sum as f64 / self.accesses as f64
+    }
+
+    /// The share of the accesses after which more than `blocks` blocks waited.
+    pub fn above(&self, blocks: usize) -> f64 {
+        let more: u64 = self.stash.iter().skip(blocks + 1).sum();
+        more as f64 / self.accesses as f64
+    }
+
+    /// Blocks that no more waited than, but for a share of `share` of the accesses.
+    pub fn quantile(&self, share: f64) -> usize {
+        (0..self.stash.len()).find(|&blocks| self.above(blocks) <= share).unwrap_or(0)
+    }
+}
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::super::ir_alloc::{BASE, IR_ALLOC1, IR_ALLOC4};
+    use super::super::{BareTree, Shape};
+    use super::*;
+    use crate::rng::Seeded;
+    use std::collections::BTreeSet;
+
+    fn half_full<T: BucketTree>(
+        tree: T,
+        above: usize,
+        place: impl FnMut(&mut T, Header) -> bool,
+    ) -> Observed<T> {
+        let blocks = 2 << tree.shape().levels();
+        Observed::new(tree, blocks, above, Box::new(Seeded::new(1)), place).unwrap()
+    }
+
+    fn bare(shape: Shape, above: usize) -> Observed<BareTree> {
+        half_full(BareTree::new(shape, 0), above, BareTree::place)
+    }
+
+    fn random(blocks: u64) -> impl FnMut(&mut dyn Rng) -> Addr {
+        move |rng| Addr(rng.below(blocks))
+    }
+
+    fn is_near(value: f64, want: f64, by: f64) -> bool {
+        (value - want).abs() <= by
+    }
+
+    /// Section III-B of the paper, and models/path_occupancy.c: few blocks on the middle levels.
+    fn is_used_as_published(levels: &[f64]) -> bool {
+        let wants = [(0, 0.690, 0.01), (1, 0.367, 0.01), (2, 0.257, 0.01), (5, 0.26, 0.03)];
+        wants.iter().all(|&(up, want, by)| is_near(levels[levels.len() - 1 - up], want, by))
+    }
+
+    #[test]
+    fn four_slots_are_used_as_in_the_model() {
+        let mut tree = bare(BASE.shape(14).unwrap(), 200);
+        tree.run(100_000, random(1 << 15)).unwrap();
+        let seen = tree.run(300_000, random(1 << 15)).unwrap();
+        assert!(is_used_as_published(&seen.levels), "{:?}", seen.levels);
+        assert_eq!((seen.evictions, seen.stash.iter().sum::<u64>()), (0, 300_000));
+        assert!(is_near(seen.above(0), 0.0175, 0.004) && seen.above(10) < 1e-4);
+        assert!(seen.quantile(0.05) == 0 && seen.quantile(0.0) < 40);
+        assert!(everything_is_where_it_belongs(&mut tree));
+    }
+
+    /// The model's numbers for 18 levels, three of them cached.
+    #[test]
+    fn allocations_need_evictions_as_in_the_model() {
+        let evictions = |shape: &Shape, above, of_all: u64| {
+            let mut tree = bare(shape.clone(), above);
+            tree.run(300_000, random((1 << 19) / of_all)).unwrap();
+            let seen = tree.run(300_000, random((1 << 19) / of_all)).unwrap();
+            (seen.evictions_per_access(), seen.mean())
+        };
+        let (first, last) = (IR_ALLOC1.shape(18).unwrap(), IR_ALLOC4.shape(18).unwrap());
+        assert!(is_near(evictions(&first, 50, 1).0, 0.095, 0.015));
+        let (evicted, mean) = evictions(&first, 200, 1);
+        assert!(evicted < 0.001 && is_near(mean, 102.0, 15.0), "{mean}");
+        assert!(is_near(evictions(&last, 200, 1).0, 0.311, 0.04));
+        assert!(evictions(&last, 200, 1000).0 < 0.01, "a small working set needs nearly none");
+    }
+
+    /// Each block is once in the tree, on the path of its label, or in the stash.
+    fn everything_is_where_it_belongs<T: BucketTree>(observed: &mut Observed<T>) -> bool {
+        let stash = observed.engine.stash().headers().iter();
+        let mut found: Vec<Addr> = stash.map(|header| header.addr()).collect();
+        let (mut looked_at, mut is_right) = (BTreeSet::new(), true);
+        let shape = observed.engine.shape().clone();
+        for leaf in (0..shape.leaves()).map(Leaf) {
+            observed.engine.tree_mut().read_path(leaf, &mut observed.headers).unwrap();
+            for level in 0..shape.levels() {
+                if !looked_at.insert((level, shape.bucket(leaf, level))) {
+                    continue;
+                }
+                let slots = shape.path_start(level)..shape.path_start(level + 1);
+                for header in observed.headers[slots].iter().filter(|h| !h.is_empty()) {
+                    let label = observed.labels[header.addr().0 as usize];
+                    is_right &= header.leaf() == Leaf(label.into());
+                    is_right &= shape.meet(header.leaf(), leaf) >= level;
+                    found.push(header.addr());
+                }
+            }
+        }
+        found.sort_unstable();
+        is_right && found.into_iter().eq((0..observed.labels.len() as u64).map(Addr))
+    }
+
+    /// The planted faults of models/path_occupancy.c, as what they come to: where a path's blocks
+    /// are written.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Fault {
+        None,
+        TooDeep,
+        StashCut,
+        RootFirst,
+    }
+
+    struct Faulty(BareTree, Fault);
+
+    impl BucketTree for Faulty {
+        fn shape(&self) -> &Shape {
+            self.0.shape()
+        }
+        fn body_len(&self) -> usize {
+            0
+        }
+        fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
+            self.0.read_path(leaf, headers)
+        }
+        fn body(&self, _: usize) -> &[u8] {
+            &[]
+        }
+        fn body_mut(&mut self, _: usize) -> &mut [u8] {
+            &mut []
+        }
+        fn copy_body(&mut self, _: usize, _: usize) {}
+        fn write_path(&mut self, headers: &[Header]) -> Result {
+            let mut headers = headers.to_vec();
+            match self.1 {
+                Fault::None => {}
+                // Four slots a bucket: the next is one level deeper.
+                Fault::TooDeep if headers[40].is_empty() => headers.swap(36, 40),
+                Fault::StashCut => headers[0] = Header::EMPTY,
+                // A block may always be higher up.
+                Fault::RootFirst => headers.sort_by_key(|header| header.is_empty()),
+                Fault::TooDeep => {}
+            }
+            self.0.write_path(&headers)
+        }
+        fn sync(&mut self) -> Result {
+            self.0.sync()
+        }
+    }
+
+    #[test]
+    fn mutants_are_caught() {
+        let run = |fault| {
+            let tree = Faulty(BareTree::new(BASE.shape(14).unwrap(), 0), fault);
+            let mut tree = half_full(tree, 20_000, |tree, header| tree.0.place(header));
+            tree.run(100_000, random(1 << 15)).unwrap();
+            let seen = tree.run(100_000, random(1 << 15)).unwrap();
+            (everything_is_where_it_belongs(&mut tree), is_used_as_published(&seen.levels))
+        };
+        assert_eq!(run(Fault::None), (true, true), "the wrapper itself is honest");
+        assert!(!run(Fault::TooDeep).0, "a block is not on its path");
+        assert!(!run(Fault::StashCut).0, "a block is nowhere");
+        assert_eq!(run(Fault::RootFirst), (true, false), "nothing is lost, but it fills the top");
+    }
+
+    #[test]
+    fn a_stash_that_cannot_be_emptied_is_an_error() {
+        let tree = BareTree::new(Shape::uniform(2, 1).unwrap(), 0);
+        let rng = Box::new(Seeded::new(1));
+        let full = Observed::new(tree, 5, 0, rng, BareTree::place);
+        assert!(matches!(full.err(), Some(Error::StashOverflow { blocks: 2, limit: 0 })));
+    }
+}
