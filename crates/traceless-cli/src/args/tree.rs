@@ -24,7 +24,7 @@ pub struct TreeArgs {
     #[arg(long, value_enum, default_value = "plain")]
     pub client: Client,
     /// Whether what lies in the store is encrypted, authenticated and checked for freshness
-    #[arg(long, value_enum, default_value = "aead")]
+    #[arg(long, value_enum, default_value = "aegis")]
     pub seal: Seal,
     /// Slots per bucket
     #[arg(long, value_name = "Z", default_value_t = 4,
@@ -77,6 +77,8 @@ pub enum Seal {
     None,
     /// AES-256-GCM, a tag a bucket, each bucket's version in its parent
     Aead,
+    /// AEGIS-256 in its place, what arrays are sealed with
+    Aegis,
 }
 
 impl TreeArgs {

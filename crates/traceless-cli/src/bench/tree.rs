@@ -12,7 +12,7 @@ use traceless::controller::{Controller, Stepped};
 use traceless::posmap::LABEL_LEN;
 use traceless::rng::{Rng, Seeded, System};
 use traceless::scheme::path::PathOram;
-use traceless::seal::{Aead, Sealer, Secret, Unsealed};
+use traceless::seal::{Aead, Aegis, Sealer, Secret, Unsealed};
 use traceless::store::MemStore;
 use traceless::tree::{BucketTree, GhostTree, Header, STASH_BLOCKS, SealedTree, Shape, Treetop};
 use traceless::types::{Addr, Leaf};
@@ -105,7 +105,13 @@ pub fn run(args: &TreeArgs) -> Result<(), Failure> {
 
 impl What {
     fn of(args: &TreeArgs) -> Result<Self, Failure> {
-        let sealed = args.seal == Seal::Aead && args.block_len > 0;
+        let cipher = match args.seal {
+            _ if args.block_len == 0 => "none",
+            Seal::None => "none",
+            Seal::Aead => "AES-256-GCM, a tag a bucket",
+            Seal::Aegis => "AEGIS-256, a tag a bucket",
+        };
+        let sealed = cipher != "none";
         Ok(Self {
             scheme: match args.scheme {
                 TreeScheme::Path => "path",
@@ -115,7 +121,7 @@ impl What {
             },
             blocks: args.blocks,
             block_len: args.block_len,
-            cipher: if sealed { "AES-256-GCM, a tag a bucket" } else { "none" },
+            cipher,
             encrypted: sealed,
             authenticated: sealed,
             fresh: sealed,
@@ -134,6 +140,7 @@ fn measure(args: &TreeArgs) -> Result<Numbers, Failure> {
     match args.seal {
         Seal::None => measure_sealed(args, || Unsealed),
         Seal::Aead => measure_sealed(args, || Aead::new(&Secret::random(&mut System))),
+        Seal::Aegis => measure_sealed(args, || Aegis::new(&Secret::random(&mut System))),
     }
 }
 

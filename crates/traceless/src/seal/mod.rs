@@ -1,6 +1,7 @@
 //! Keys and authenticated encryption.
 
 mod aead;
+mod aegis;
 mod keystream;
 mod prf;
 #[cfg(feature = "suite")]
@@ -9,6 +10,7 @@ mod secret;
 mod unsealed;
 
 pub use aead::{Aead, Forged, TAG_LEN};
+pub use aegis::Aegis;
 pub use keystream::Keystream;
 pub use prf::Prf;
 pub use secret::{Mac, SECRET_LEN, Secret};
