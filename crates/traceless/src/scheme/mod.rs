@@ -1,5 +1,6 @@
 //! The schemes. Each is an [`Oram`](crate::oram::Oram) over a store.
 
+pub mod circuit;
 pub mod datalair;
 pub mod detwo;
 pub mod hive;
@@ -11,6 +12,7 @@ pub mod path;
 pub mod plain;
 mod pool;
 pub mod random;
+mod requests;
 #[cfg(all(test, feature = "std"))]
 mod rig;
 pub mod sq;
