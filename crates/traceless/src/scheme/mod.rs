@@ -15,6 +15,7 @@ pub mod random;
 mod requests;
 #[cfg(all(test, feature = "std"))]
 mod rig;
+pub mod ring;
 pub mod sq;
 mod tiers;
 pub mod traffic;
