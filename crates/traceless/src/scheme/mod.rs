@@ -7,6 +7,8 @@ pub mod hive;
 mod lifecycle;
 pub mod linear;
 mod log;
+#[cfg(all(test, feature = "std"))]
+mod long_run;
 pub mod openings;
 pub mod path;
 pub mod plain;
