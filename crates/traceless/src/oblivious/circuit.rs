@@ -10,6 +10,7 @@ use super::tree::{ACCESSED, EVICTED, Memory, SLOTS};
 use super::width::Width;
 use super::{BLOCKS_MAX, STASH_MAX};
 use crate::error::{Error, Result};
+use crate::scheme::circuit;
 use alloc::vec::Vec;
 use traceless_sys::Words;
 use traceless_sys::ct::{Held as _, Vector, secret::made_public};
@@ -32,18 +33,12 @@ pub struct Circuit<W: Width, M> {
     held: [Vec<u64>; 3],
 }
 
-/// Up to so many blocks a tree is a level deeper than it need be: in small trees more blocks wait
-/// in the stash, and the memory is nothing to speak of.
-const SMALL_BLOCKS: u64 = 1 << 14;
-
-/// Levels of the tree for `blocks` blocks: half of its slots are used at most, of a small tree a
-/// quarter.
+/// Levels of the tree for `blocks` blocks.
 pub fn levels_for(blocks: u64) -> Result<u32> {
     if blocks > BLOCKS_MAX {
         return Err(Error::Geometry("there are more blocks than labels for them"));
     }
-    let levels = blocks.max(1).next_power_of_two().trailing_zeros();
-    Ok(if blocks <= SMALL_BLOCKS { levels + 1 } else { levels })
+    Ok(circuit::levels_for(blocks))
 }
 
 impl<W: Width, M: Memory> Circuit<W, M> {

@@ -1,19 +1,24 @@
 //! The schemes. Each is an [`Oram`](crate::oram::Oram) over a store.
 
+pub mod circuit;
 pub mod datalair;
 pub mod detwo;
 pub mod hive;
 mod lifecycle;
 pub mod linear;
 mod log;
+#[cfg(all(test, feature = "std"))]
+mod long_run;
 pub mod openings;
 pub mod path;
 pub mod plain;
 mod pool;
 pub mod random;
 pub mod rho;
+mod requests;
 #[cfg(all(test, feature = "std"))]
 mod rig;
+pub mod ring;
 pub mod sq;
 mod tiers;
 pub mod traffic;

@@ -189,6 +189,14 @@ pub fn chi_square(leaves: &[u64], leaves_max: u64) -> f64 {
     parts.iter().map(|&n| (n as f64 - mean).powi(2) / mean).sum()
 }
 
+/// The same for each leaf and the one that follows it `lag` later, over 16 by 16 equal parts.
+pub fn serial_chi_square(leaves: &[u64], leaves_max: u64, lag: usize) -> f64 {
+    let part = |leaf: u64| leaf * 16 / leaves_max;
+    let pairs = leaves.iter().zip(&leaves[lag..]);
+    let pairs: Vec<u64> = pairs.map(|(&a, &b)| part(a) * 16 + part(b)).collect();
+    chi_square(&pairs, 256)
+}
+
 /// Uniform leaves exceed this once in a million times.
 pub const CHI_SQUARE_MAX: f64 = 377.2;
 

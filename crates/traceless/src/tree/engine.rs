@@ -1,20 +1,25 @@
 //! A tree and its stash: the verbs of every scheme that accesses paths.
 
+mod pass;
+
 use super::{BucketTree, Header, Shape, Stash};
 use crate::durable::Durable;
 use crate::error::Result;
 use crate::types::{Addr, Leaf};
 use alloc::vec;
 use alloc::vec::Vec;
+use pass::From;
 
 /// Blocks that a stash holds at most, unless its owner says otherwise. At Z = 4 more than 147
 /// blocks wait with a probability below 2^-128 (Stefanov et al., section 5).
 pub const STASH_BLOCKS: usize = 200;
 
-/// A tree and its stash. A path access is `fetch`, then `take` and `put` of blocks, then `evict`.
+/// A tree and its stash. A path access is `fetch`, then `take` and `put` of blocks, then `evict`,
+/// or some `evict_once` and `write_back`.
 ///
-/// Eviction is the greedy one of Path ORAM, and moves as little as it can: a block that may stay in
-/// its bucket stays in its slot. After an error nothing may be done with it any more.
+/// `evict` is the greedy eviction of Path ORAM, and moves as little as it can: a block that may
+/// stay in its bucket stays in its slot. `evict_once` is that of Circuit ORAM. After an error
+/// nothing may be done with it any more.
 pub struct Engine<T> {
     tree: T,
     stash: Stash,
@@ -36,6 +41,8 @@ struct Eviction {
     waiting: Vec<(u32, u32)>,
     /// Blocks of the stash that have left it.
     gone: Vec<u32>,
+    /// Of each level: what may come down to it, in a pass.
+    offers: Vec<Option<From>>,
 }
 
 const SLOTS_PER_WORD: usize = 64;
@@ -55,6 +62,7 @@ impl<T: BucketTree> Engine<T> {
                 reach: vec![0; tree.shape().levels() * words],
                 waiting: Vec::with_capacity(stash_blocks + 1),
                 gone: Vec::with_capacity(stash_blocks + 1),
+                offers: Vec::with_capacity(tree.shape().levels()),
             },
             tree,
         }
@@ -162,8 +170,6 @@ impl<T: BucketTree> Engine<T> {
     /// Writes the open path back, with as many blocks of the stash as fit, each as deep as its
     /// label allows.
     pub fn evict(&mut self) -> Result {
-        assert!(self.is_open, "a path is fetched before it is evicted");
-        self.is_open = false;
         self.sort_blocks();
         for level in (0..self.shape().levels()).rev() {
             for slot in self.shape().path_start(level)..self.shape().path_start(level + 1) {
@@ -177,6 +183,13 @@ impl<T: BucketTree> Engine<T> {
         while let Some(nth) = self.eviction.gone.pop() {
             self.stash.remove(nth as usize);
         }
+        self.write_back()
+    }
+
+    /// Writes the open path back as it is.
+    pub fn write_back(&mut self) -> Result {
+        assert!(self.is_open, "a path is fetched before it is written");
+        self.is_open = false;
         self.tree.write_path(&self.headers)?;
         self.stash.check()
     }

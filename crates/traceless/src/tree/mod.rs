@@ -11,6 +11,7 @@ mod held;
 pub mod ir_alloc;
 mod layout;
 pub mod occupancy;
+mod order;
 mod sealed;
 mod shape;
 mod stash;
@@ -22,6 +23,7 @@ pub use drains::{DRAINS_IN_A_ROW, Drains};
 pub use engine::{Engine, STASH_BLOCKS};
 pub use held::Held;
 pub use layout::{HEADER_LEN, TreeLayout};
+pub use order::EvictionOrder;
 pub use sealed::{SealedTree, extents_at};
 pub use shape::{ARITY_MAX, LEVELS_MAX, Shape, Z_MAX};
 pub use stash::Stash;
@@ -73,13 +75,15 @@ impl Header {
         u64::from(self.0 as u32) == addr.0 + 1
     }
 
+    /// Reads what [`to_bytes`](Self::to_bytes) wrote.
     #[inline]
-    fn from_bytes(bytes: &[u8]) -> Self {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
         Self(u64::from_le_bytes(bytes.try_into().expect("a header's bytes")))
     }
 
+    /// As it lies in a store.
     #[inline]
-    fn to_bytes(self) -> [u8; HEADER_LEN] {
+    pub(crate) fn to_bytes(self) -> [u8; HEADER_LEN] {
         self.0.to_le_bytes()
     }
 }

@@ -161,6 +161,28 @@ impl<C: Sealer> SealedTree<C> {
         Ok(())
     }
 
+    /// Seals the open path, whose slots hold what `headers` say, and tells which bytes belong where
+    /// in the store: for those who write it together with more, instead of
+    /// [`write_path`](BucketTree::write_path).
+    pub fn seal_path(&mut self, headers: &[Header]) -> (&[Extent], &[u8]) {
+        let leaf = self.path.leaf;
+        self.count += 1;
+        assert!(self.count < 1 << (64 - LEVEL_BITS), "no tree lives that long");
+        self.path
+            .headers(&self.shape, |nth, bytes| bytes.copy_from_slice(&headers[nth].to_bytes()));
+        for level in self.top..self.shape.levels() {
+            if level + 1 < self.shape.levels() {
+                let branch = self.shape.branch(leaf, level + 1);
+                *self.path.child_version(level, branch) = self.count.to_le_bytes();
+            }
+            let (tag, body) = self.path.bucket(level);
+            self.sealer.seal_in_place(nonce(self.count, level), &[], body, tag);
+        }
+        let root = self.shape.bucket(leaf, self.top) as usize;
+        self.roots[root] = self.count;
+        (&self.path.extents, &self.path.bytes)
+    }
+
     fn open_bucket(&mut self, level: usize, version: u64) -> Result {
         let (tag, body) = self.path.bucket(level);
         if version == 0 {
@@ -228,21 +250,8 @@ impl<C: Sealer> BucketTree for SealedTree<C> {
     }
 
     fn write_path(&mut self, headers: &[Header]) -> Result {
+        self.seal_path(headers);
         let leaf = self.path.leaf;
-        self.count += 1;
-        assert!(self.count < 1 << (64 - LEVEL_BITS), "no tree lives that long");
-        self.path
-            .headers(&self.shape, |nth, bytes| bytes.copy_from_slice(&headers[nth].to_bytes()));
-        for level in self.top..self.shape.levels() {
-            if level + 1 < self.shape.levels() {
-                let branch = self.shape.branch(leaf, level + 1);
-                *self.path.child_version(level, branch) = self.count.to_le_bytes();
-            }
-            let (tag, body) = self.path.bucket(level);
-            self.sealer.seal_in_place(nonce(self.count, level), &[], body, tag);
-        }
-        let root = self.shape.bucket(leaf, self.top) as usize;
-        self.roots[root] = self.count;
         let Some(held) = &mut self.held else {
             return self.store.write(&self.path.extents, &self.path.bytes);
         };

@@ -1,0 +1,182 @@
+//! Every scheme over a tree for longer than its own tests run: an array under random operations,
+//! and leaves that tell nothing. `TRACELESS_MODEL_OPERATIONS` says how long; a release takes ten
+//! million of each.
+
+use super::circuit::{self, Circuit};
+use super::path::PathOram;
+use super::ring::{GhostRing, Params, Ring, SealedRing};
+use super::tree_rig::{
+    CHI_SQUARE_MAX, Leaves, Noted, REPEATS_MAX, behaves_like_an_array, chi_square, repeats, sealed,
+    serial_chi_square, store_for,
+};
+use super::unified::{Sizes, Unified};
+use crate::controller::{Controller, Kind};
+use crate::posmap::{Compressed, Plb};
+use crate::rng::{Rng, Seeded};
+use crate::seal::{Aead, Secret};
+use crate::store::MemStore;
+use crate::trace::{Op, Recorder};
+use crate::tree::{GhostTree, Shape};
+use crate::types::Addr;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Operations of each test.
+fn operations() -> u64 {
+    let asked = std::env::var("TRACELESS_MODEL_OPERATIONS").ok();
+    asked.map_or(30_000, |number| number.parse().expect("a number of operations"))
+}
+
+const BLOCKS: u64 = 3000;
+const LEN: usize = 24;
+
+fn rng() -> Box<dyn Rng> {
+    Box::new(Seeded::new(11))
+}
+
+fn secret(byte: u8) -> Secret {
+    Secret::from_bytes([byte; 32])
+}
+
+fn path_shape() -> Shape {
+    Shape::for_blocks(BLOCKS, 4, 2.0).unwrap()
+}
+
+/// Counters so small that groups are remapped all the time.
+fn labels() -> Compressed {
+    Compressed::new(&secret(9), 5, 3).unwrap()
+}
+
+const UNIFIED: Sizes = Sizes { blocks: BLOCKS, map_levels: 3, parts: 1, stash_blocks: 200 };
+
+/// Room for the blocks of the map, too.
+fn unified_shape() -> Shape {
+    Shape::for_blocks(BLOCKS * 5 / 4 + 10, 4, 2.0).unwrap()
+}
+
+#[test]
+fn path_is_an_array() {
+    let tree = sealed(store_for(&path_shape(), LEN), path_shape(), LEN);
+    let path = PathOram::new(BLOCKS, vec![tree], 200, rng()).unwrap();
+    behaves_like_an_array(path, operations());
+}
+
+#[test]
+fn unified_is_an_array() {
+    let tree = sealed(store_for(&unified_shape(), LEN), unified_shape(), LEN);
+    let plb = Plb::new(16, 4, LEN).unwrap();
+    let unified = Unified::new(UNIFIED, tree, labels(), labels(), plb, rng()).unwrap();
+    behaves_like_an_array(unified, operations());
+}
+
+#[test]
+fn circuit_is_an_array() {
+    let shape = circuit::shape_for(BLOCKS, circuit::Z).unwrap();
+    let tree = sealed(store_for(&shape, LEN), shape, LEN);
+    let circuit = Circuit::new(BLOCKS, tree, circuit::STASH_BLOCKS, rng()).unwrap();
+    behaves_like_an_array(circuit, operations());
+}
+
+#[test]
+fn ring_is_an_array() {
+    for params in [Params::Z4, Params::Z16] {
+        let shape = params.shape_for(BLOCKS).unwrap();
+        let [metadata, slots] = [7, 8].map(|byte| Aead::new(&secret(byte)));
+        let store = MemStore::new(SealedRing::store_len(params, &shape, LEN, &slots));
+        let tree =
+            SealedRing::create(Arc::new(store), 0, params, shape, LEN, metadata, slots).unwrap();
+        behaves_like_an_array(Ring::new(BLOCKS, tree, rng()).unwrap(), operations());
+    }
+}
+
+/// Steps until all operations are served, of which every second is for one block. `step` is told
+/// what each step was for.
+fn serve_hot<C: Controller>(controller: &mut C, mut step: impl FnMut(Kind)) {
+    let mut draws = Seeded::new(3);
+    for id in 0..operations() {
+        let addr = if id % 2 == 0 { 7 } else { draws.below(BLOCKS) };
+        controller.submit(id, Addr(addr)).unwrap();
+        loop {
+            let issued = controller.step(&mut |_, _| {}).unwrap();
+            step(issued.kind);
+            if issued.finished.is_some() {
+                break;
+            }
+        }
+    }
+}
+
+/// No statistic of the design's catalogue sees anything.
+fn tells_nothing(leaves: &[u64], leaves_max: u64) {
+    assert!(leaves.len() as u64 >= operations());
+    assert!(chi_square(leaves, leaves_max) < CHI_SQUARE_MAX);
+    assert!(repeats(leaves, leaves_max).abs() < REPEATS_MAX);
+    for lag in 1..=16 {
+        assert!(serial_chi_square(leaves, leaves_max, lag) < CHI_SQUARE_MAX, "lag {lag}");
+    }
+}
+
+/// Leaves of one half and the other in turn are uniform, and follow each other too well.
+#[test]
+fn leaves_that_depend_on_each_other_are_noticed() {
+    let mut draws = Seeded::new(1);
+    let leaves: Vec<u64> = (0..30_000).map(|nth| 1024 * (nth % 2) + draws.below(1024)).collect();
+    assert!(chi_square(&leaves, 2048) < CHI_SQUARE_MAX);
+    assert!(serial_chi_square(&leaves, 2048, 3) > CHI_SQUARE_MAX);
+}
+
+fn noted(shape: Shape) -> (Noted<GhostTree<()>>, Leaves) {
+    let leaves = Leaves::default();
+    (Noted(GhostTree::new(shape, 4096, ()), leaves.clone()), leaves)
+}
+
+#[test]
+fn leaves_of_path_tell_nothing() {
+    let (tree, leaves) = noted(path_shape());
+    let mut path = PathOram::new(BLOCKS, vec![tree], 200, rng()).unwrap();
+    serve_hot(&mut path, |_| {});
+    tells_nothing(&leaves.lock().unwrap(), path_shape().leaves());
+}
+
+#[test]
+fn leaves_of_unified_tell_nothing() {
+    let (tree, leaves) = noted(unified_shape());
+    let plb = Plb::new(16, 4, 0).unwrap();
+    let mut unified = Unified::new(UNIFIED, tree, labels(), labels(), plb, rng()).unwrap();
+    serve_hot(&mut unified, |_| {});
+    tells_nothing(&leaves.lock().unwrap(), unified_shape().leaves());
+}
+
+#[test]
+fn leaves_of_circuit_tell_nothing() {
+    let shape = circuit::shape_for(BLOCKS, circuit::Z).unwrap();
+    let (tree, leaves) = noted(shape.clone());
+    let mut circuit = Circuit::new(BLOCKS, tree, circuit::STASH_BLOCKS, rng()).unwrap();
+    serve_hot(&mut circuit, |_| {});
+    // Every second path is that of an eviction.
+    let accessed: Vec<u64> = leaves.lock().unwrap().iter().copied().skip(1).step_by(2).collect();
+    tells_nothing(&accessed, shape.leaves());
+}
+
+#[test]
+fn leaves_of_ring_tell_nothing() {
+    let params = Params::Z4;
+    let shape = params.shape_for(BLOCKS).unwrap();
+    let witness = Arc::new(Recorder::default());
+    let tree = GhostRing::new(params, shape.clone(), witness.clone()).unwrap();
+    let lines = (GhostRing::<()>::metadata_lines(params) + params.slots()) as u64;
+    let mut ring = Ring::new(BLOCKS, tree, rng()).unwrap();
+    let mut leaves = vec![];
+    serve_hot(&mut ring, |kind| {
+        let events = witness.take();
+        // Metadata lies before the slots, buckets level by level.
+        let metadata = events.iter().filter(|e| e.op == Op::Read && e.at / 64 % lines == 0);
+        let last = metadata.last().expect("a path was read").at / 64 / lines;
+        if kind == Kind::Data {
+            leaves.push(last - (shape.slots() - shape.leaves()));
+        }
+    });
+    tells_nothing(&leaves, shape.leaves());
+}

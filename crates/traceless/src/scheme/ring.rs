@@ -1,0 +1,361 @@
+//! Ring ORAM: an access reads one slot of each bucket of a path, and writes only what is known of
+//! them; whole paths are rewritten in between, at times that everybody knows.
+//!
+//! A bucket has slots for Z blocks and S dummies, in a random order that nobody knows, and metadata
+//! that says what is where and which slots were read. An access reads the metadata of the path of
+//! its block, then one slot of each bucket: the block where it is, elsewhere a dummy that was not
+//! read yet. No slot is read twice before its bucket is written anew. That happens after every A
+//! accesses along the next path in reverse-lexicographic order, and early if all dummies of a
+//! bucket were read.
+//!
+//! A step is an access, or an eviction, and A accesses are followed by one eviction, whether
+//! requests waited or not. Early reshuffles are part of an access: the same round trips, but more
+//! bytes. When they are due depends on the paths accessed alone. Each step is three round trips:
+//! metadata of a path, slots of it, and one write of all that changed.
+//!
+//! The position map is flat, in trusted memory.
+//!
+//! Paper: Ren, Fletcher, Kwon, Stefanov, Shi, van Dijk, Devadas, USENIX Security'15. A bucket is
+//! reshuffled before a read that it could not answer, not after the one that took its last dummy;
+//! docs/papers.md has more.
+
+mod bucket;
+mod ghost;
+mod params;
+mod sealed;
+mod tree;
+
+pub use ghost::GhostRing;
+pub use params::{Params, SLOTS_MAX};
+pub use sealed::SealedRing;
+pub use tree::{RingTree, SlotAt};
+
+use super::requests::Requests;
+use crate::controller::{Controller, Issued, Kind, Serve};
+use crate::error::{Error, Result};
+use crate::oram::Hides;
+use crate::posmap::Flat;
+use crate::rng::Rng;
+use crate::tree::{EvictionOrder, Header, Stash, TREE_BLOCKS_MAX};
+use crate::types::{Addr, Leaf};
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use bucket::{Bucket, all, draw};
+
+/// The scheme, as a [`Controller`]. See the [module](self).
+pub struct Ring<T> {
+    tree: T,
+    stash: Stash,
+    map: Flat,
+    rng: Box<dyn Rng>,
+    order: EvictionOrder,
+    requests: Requests,
+    /// Accesses since the last eviction.
+    since_eviction: u8,
+    path: Path,
+    counts: Counts,
+}
+
+/// What has happened so far. Public.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Accesses, dummies among them.
+    pub accesses: u64,
+    /// Paths evicted.
+    pub evictions: u64,
+    /// Buckets that were reshuffled early.
+    pub reshuffles: u64,
+}
+
+/// The open path, and buffers for what is done with it.
+struct Path {
+    buckets: Vec<Bucket>,
+    /// Slots to be read.
+    slots: Vec<SlotAt>,
+    /// Levels of buckets that have no dummy left for an access: they are read whole.
+    spent: Vec<usize>,
+    /// Blocks to be put into buckets, and how deep each may go.
+    blocks: Vec<(usize, Header, From)>,
+    /// Blocks of the stash that have left it.
+    gone: Vec<usize>,
+}
+
+/// Where a block is while a path is rewritten: its number in the stash, or among the slots read.
+#[derive(Clone, Copy)]
+enum From {
+    Stash(usize),
+    Slot(usize),
+}
+
+impl<T: RingTree> Ring<T> {
+    /// For `blocks` blocks in `tree`, which holds nothing yet.
+    pub fn new(blocks: u64, tree: T, rng: Box<dyn Rng>) -> Result<Self> {
+        let (params, shape) = (tree.params(), tree.shape());
+        params.check()?;
+        if blocks > TREE_BLOCKS_MAX || !params.keeps_up(shape, blocks) {
+            return Err(Error::Geometry("more blocks than evictions keep up with"));
+        }
+        if shape.leaves() >= u64::from(u32::MAX) {
+            return Err(Error::Geometry("more leaves than a label can name"));
+        }
+        Ok(Self {
+            stash: Stash::new(params.stash_blocks.into(), tree.body_len()),
+            map: Flat::new(usize::try_from(blocks).map_err(|_| Error::Geometry("map"))?),
+            rng,
+            order: EvictionOrder::default(),
+            requests: Requests::new(blocks),
+            since_eviction: 0,
+            path: Path {
+                buckets: vec![Bucket::empty(params.z); shape.levels()],
+                slots: vec![],
+                spent: vec![],
+                blocks: vec![],
+                gone: vec![],
+            },
+            counts: Counts::default(),
+            tree,
+        })
+    }
+
+    /// The tree.
+    pub fn tree(&self) -> &T {
+        &self.tree
+    }
+
+    /// The blocks that wait.
+    pub fn stash(&self) -> &Stash {
+        &self.stash
+    }
+
+    /// What has happened so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn try_step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+        if self.since_eviction == self.tree.params().rate {
+            self.since_eviction = 0;
+            self.evict()?;
+            return Ok(Issued { kind: Kind::Eviction, finished: None });
+        }
+        self.since_eviction += 1;
+        let Some((id, addr)) = self.requests.first() else {
+            let leaf = self.draw_leaf();
+            self.access(leaf, None, |_| {})?;
+            return Ok(Issued { kind: Kind::Dummy, finished: None });
+        };
+        let new = self.draw_leaf();
+        let old = self.map.remap(addr, new).unwrap_or_else(|| self.draw_leaf());
+        self.access(old, Some(Header::new(addr, new)), |body| serve(id, body))?;
+        self.requests.finish();
+        Ok(Issued { kind: Kind::Data, finished: Some(id) })
+    }
+
+    /// Reads a slot of each bucket of a path, or all that are left of those without dummies, and
+    /// takes a block from there or from the stash. If it is in neither, it is made of zeros.
+    fn access(
+        &mut self,
+        leaf: Leaf,
+        wanted: Option<Header>,
+        serve: impl FnOnce(&mut [u8]),
+    ) -> Result {
+        self.counts.accesses += 1;
+        self.open(leaf)?;
+        let found = self.choose_slots(wanted);
+        self.tree.read_slots(&self.path.slots)?;
+        if let Some(header) = wanted {
+            let nth = match self.stash.find(header.addr()) {
+                Some(nth) => {
+                    self.stash.relabel(nth, header);
+                    nth
+                }
+                None => self.bring(header, found)?,
+            };
+            serve(self.stash.body_mut(nth));
+        }
+        self.reshuffle();
+        self.write()
+    }
+
+    /// Chooses the slots that an access reads. Tells which of them holds the block that is wanted,
+    /// and takes the block out of its bucket.
+    fn choose_slots(&mut self, wanted: Option<Header>) -> Option<usize> {
+        let Self { tree, path, rng, .. } = self;
+        let (slots, z) = (tree.params().slots(), usize::from(tree.params().z));
+        let mut found = None;
+        path.slots.clear();
+        path.spent.clear();
+        for (level, bucket) in path.buckets.iter_mut().enumerate() {
+            let held = wanted.and_then(|header| bucket.take(header.addr()));
+            if bucket.unread(slots) == z {
+                path.spent.push(level);
+                let unread = (0..slots as u8).filter(|slot| bucket.read >> slot & 1 == 0);
+                for slot in unread {
+                    if held == Some(slot) {
+                        found = Some(path.slots.len());
+                    }
+                    path.slots.push(SlotAt { level, slot });
+                }
+                continue;
+            }
+            if held.is_some() {
+                found = Some(path.slots.len());
+            }
+            let slot = held.unwrap_or_else(|| draw(&mut bucket.dummies(slots), &mut **rng));
+            bucket.read |= 1 << slot;
+            path.slots.push(SlotAt { level, slot });
+        }
+        found
+    }
+
+    /// Puts a block into the stash: that of a slot that was read, or zeros.
+    fn bring(&mut self, header: Header, read: Option<usize>) -> Result<usize> {
+        let nth = self.stash.push(header)?;
+        match read {
+            Some(read) => self.stash.body_mut(nth).copy_from_slice(self.tree.body(read)),
+            None => self.stash.body_mut(nth).fill(0),
+        }
+        Ok(nth)
+    }
+
+    /// Puts the blocks of buckets without dummies, which were read whole, into other slots.
+    fn reshuffle(&mut self) {
+        while let Some(level) = self.path.spent.pop() {
+            self.counts.reshuffles += 1;
+            let Path { buckets, slots, blocks, .. } = &mut self.path;
+            blocks.clear();
+            for &(header, slot) in &buckets[level].blocks {
+                let read = slots.iter().position(|at| *at == SlotAt { level, slot });
+                blocks.push((level, header, From::Slot(read.expect("the whole bucket was read"))));
+            }
+            self.fill(level);
+        }
+    }
+
+    /// Reads all blocks of the next path, and writes the path anew with as many as fit, each as
+    /// deep as its label allows.
+    fn evict(&mut self) -> Result {
+        self.counts.evictions += 1;
+        let leaf = self.order.next(self.tree.shape());
+        self.open(leaf)?;
+        self.gather(leaf);
+        self.tree.read_slots(&self.path.slots)?;
+        for level in (0..self.path.buckets.len()).rev() {
+            self.fill(level);
+        }
+        // From the last on, so that those still to be removed keep their numbers.
+        self.path.gone.sort_unstable();
+        while let Some(nth) = self.path.gone.pop() {
+            self.stash.remove(nth);
+        }
+        for nth in 0..self.path.blocks.len() {
+            if let (_, header, From::Slot(read)) = self.path.blocks[nth] {
+                self.bring(header, Some(read))?;
+            }
+        }
+        self.write()
+    }
+
+    /// Chooses Z slots of each bucket, with all its blocks among them, and lists the blocks of path
+    /// and stash, those that may go deepest last.
+    fn gather(&mut self, leaf: Leaf) {
+        let Self { tree, stash, path, rng, .. } = self;
+        let (params, shape) = (tree.params(), tree.shape());
+        let Path { buckets, slots, blocks, .. } = path;
+        slots.clear();
+        blocks.clear();
+        let waiting = stash.headers().iter().enumerate();
+        blocks.extend(waiting.map(|(nth, h)| (shape.meet(h.leaf(), leaf), *h, From::Stash(nth))));
+        for (level, bucket) in buckets.iter_mut().enumerate() {
+            for &(header, slot) in &bucket.blocks {
+                let reach = shape.meet(header.leaf(), leaf);
+                blocks.push((reach, header, From::Slot(slots.len())));
+                slots.push(SlotAt { level, slot });
+            }
+            let mut dummies = bucket.dummies(params.slots());
+            for _ in bucket.blocks.len()..params.z.into() {
+                slots.push(SlotAt { level, slot: draw(&mut dummies, &mut **rng) });
+            }
+        }
+        blocks.sort_unstable_by_key(|(reach, ..)| *reach);
+    }
+
+    /// Writes a bucket anew, with the last of the blocks listed that may go there. They leave the
+    /// list.
+    fn fill(&mut self, level: usize) {
+        let Self { tree, stash, path, rng, .. } = self;
+        let Path { buckets, blocks, gone, .. } = path;
+        let bucket = &mut buckets[level];
+        *bucket = Bucket { read: 0, blocks: core::mem::take(&mut bucket.blocks) };
+        bucket.blocks.clear();
+        tree.renew(level);
+        let mut free = all(tree.params().slots());
+        while bucket.blocks.len() < tree.params().z.into()
+            && let Some((_, header, from)) = blocks.pop_if(|(reach, ..)| *reach >= level)
+        {
+            let slot = draw(&mut free, &mut **rng);
+            bucket.blocks.push((header, slot));
+            match from {
+                From::Slot(nth) => tree.carry(nth, level, slot),
+                From::Stash(nth) => {
+                    tree.new_body(level, slot).copy_from_slice(stash.body(nth));
+                    gone.push(nth);
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, leaf: Leaf) -> Result {
+        self.tree.open_path(leaf)?;
+        for (level, bucket) in self.path.buckets.iter_mut().enumerate() {
+            bucket.load(self.tree.metadata(level));
+        }
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result {
+        for (level, bucket) in self.path.buckets.iter().enumerate() {
+            bucket.store(self.tree.metadata_mut(level));
+        }
+        self.tree.write_path()?;
+        self.stash.check()
+    }
+
+    fn draw_leaf(&mut self) -> Leaf {
+        Leaf(self.rng.below(self.tree.shape().leaves()))
+    }
+}
+
+impl<T: RingTree> Controller for Ring<T> {
+    fn blocks(&self) -> u64 {
+        self.requests.blocks()
+    }
+
+    fn block_len(&self) -> usize {
+        self.tree.body_len()
+    }
+
+    fn submit(&mut self, id: u64, addr: Addr) -> Result {
+        self.requests.submit(id, addr)
+    }
+
+    fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+        self.requests.check()?;
+        let outcome = self.try_step(serve);
+        self.requests.noted(outcome)
+    }
+
+    fn sync(&mut self) -> Result {
+        self.requests.check()?;
+        let outcome = self.tree.sync();
+        self.requests.noted(outcome)
+    }
+
+    fn hides(&self) -> Hides {
+        Hides::ReadsAndWrites
+    }
+}
+
+#[cfg(all(test, feature = "std"))]
+mod tests;

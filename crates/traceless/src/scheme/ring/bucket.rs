@@ -1,0 +1,135 @@
+//! What is known of a bucket: its blocks, in which slots they are, and which slots were read.
+
+use crate::rng::Rng;
+use crate::tree::{HEADER_LEN, Header};
+use crate::types::Addr;
+use alloc::vec::Vec;
+
+/// Slots as bits.
+pub type Slots = u128;
+
+const READ_LEN: usize = size_of::<Slots>();
+
+/// The metadata of a bucket. All slots without a block are dummies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bucket {
+    /// Slots that were read since the bucket was written.
+    pub read: Slots,
+    /// Its blocks, each with its slot, which was not read.
+    pub blocks: Vec<(Header, u8)>,
+}
+
+impl Bucket {
+    /// One without blocks, with room for `z`.
+    pub fn empty(z: u8) -> Self {
+        Self { read: 0, blocks: Vec::with_capacity(z.into()) }
+    }
+
+    /// Bytes that it takes.
+    pub const fn len(z: u8) -> usize {
+        READ_LEN + z as usize * (HEADER_LEN + 1)
+    }
+
+    /// Becomes what [`store`](Self::store) wrote. Zeros are a bucket without blocks.
+    pub fn load(&mut self, bytes: &[u8]) {
+        let (read, blocks) = bytes.split_at(READ_LEN);
+        self.read = Slots::from_le_bytes(read.try_into().expect("as many bytes"));
+        let blocks = blocks.chunks_exact(HEADER_LEN + 1);
+        let blocks = blocks.map(|block| (Header::from_bytes(&block[1..]), block[0]));
+        self.blocks.clear();
+        self.blocks.extend(blocks.take_while(|(header, _)| !header.is_empty()));
+    }
+
+    /// Writes it down.
+    pub fn store(&self, bytes: &mut [u8]) {
+        let (read, blocks) = bytes.split_at_mut(READ_LEN);
+        read.copy_from_slice(&self.read.to_le_bytes());
+        blocks.fill(0);
+        for (bytes, (header, slot)) in blocks.chunks_exact_mut(HEADER_LEN + 1).zip(&self.blocks) {
+            bytes[0] = *slot;
+            bytes[1..].copy_from_slice(&header.to_bytes());
+        }
+    }
+
+    /// Takes a block out, if it is here, and tells its slot. The slot is still to be read.
+    pub fn take(&mut self, addr: Addr) -> Option<u8> {
+        let nth = self.blocks.iter().position(|(header, _)| header.is_of(addr))?;
+        Some(self.blocks.swap_remove(nth).1)
+    }
+
+    /// Those of `slots` that hold no block and were not read.
+    pub fn dummies(&self, slots: usize) -> Slots {
+        let used = self.blocks.iter().fold(self.read, |used, (_, slot)| used | 1 << slot);
+        all(slots) & !used
+    }
+
+    /// How many of `slots` were not read.
+    pub fn unread(&self, slots: usize) -> usize {
+        (all(slots) & !self.read).count_ones() as usize
+    }
+}
+
+/// The first `slots` slots.
+pub fn all(slots: usize) -> Slots {
+    Slots::MAX >> (Slots::BITS as usize - slots)
+}
+
+/// Takes a random one out of `slots`, of which there is one.
+///
+/// Both the slots of blocks and the next dummy are drawn like this, so that each slot of a bucket
+/// is read as if all were dummies: uniformly among those that were not read.
+pub fn draw(slots: &mut Slots, rng: &mut dyn Rng) -> u8 {
+    let mut rest = *slots;
+    for _ in 0..rng.below(rest.count_ones().into()) {
+        rest &= rest - 1;
+    }
+    let drawn = rest.trailing_zeros();
+    *slots &= !(1 << drawn);
+    drawn as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Seeded;
+    use crate::types::Leaf;
+    use alloc::vec;
+
+    #[test]
+    fn what_is_stored_is_loaded() {
+        let block = |addr, slot| (Header::new(Addr(addr), Leaf(addr * 3)), slot);
+        let bucket = Bucket { read: 0b1010 << 70, blocks: vec![block(0, 5), block(7, 127)] };
+        let mut bytes = vec![0xff; Bucket::len(4)];
+        bucket.store(&mut bytes);
+        let mut loaded = Bucket::empty(4);
+        loaded.load(&bytes);
+        assert_eq!(loaded, bucket);
+        loaded.load(&vec![0; Bucket::len(4)]);
+        assert_eq!(loaded, Bucket::empty(4));
+    }
+
+    #[test]
+    fn blocks_and_dummies_are_told_apart() {
+        let block = |addr, slot| (Header::new(Addr(addr), Leaf(0)), slot);
+        let mut bucket = Bucket { read: 0b100, blocks: vec![block(8, 0), block(9, 3)] };
+        assert_eq!((bucket.dummies(5), bucket.unread(5)), (0b10010, 4));
+        assert_eq!((bucket.take(Addr(8)), bucket.take(Addr(8))), (Some(0), None));
+        assert_eq!((bucket.dummies(5), bucket.unread(5)), (0b10011, 4));
+        assert_eq!(all(128), Slots::MAX);
+    }
+
+    #[test]
+    fn every_slot_is_drawn_once_and_first_equally_often() {
+        let mut rng = Seeded::new(1);
+        let mut first = [0; 5];
+        for _ in 0..5000 {
+            let mut slots: Slots = 0b1_0111_0010;
+            let drawn: Vec<u8> = (0..5).map(|_| draw(&mut slots, &mut rng)).collect();
+            let mut sorted = drawn.clone();
+            sorted.sort_unstable();
+            assert_eq!((slots, &sorted[..]), (0, &[1, 4, 5, 6, 8][..]));
+            first[sorted.iter().position(|slot| *slot == drawn[0]).unwrap()] += 1;
+        }
+        assert!(first.iter().all(|&n| (900..1100).contains(&n)), "{first:?}");
+    }
+}

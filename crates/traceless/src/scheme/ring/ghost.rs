@@ -1,0 +1,136 @@
+//! Such a tree without bodies, for simulations: who reads and writes which lines of memory.
+
+use super::bucket::Bucket;
+use super::params::Params;
+use super::tree::{RingTree, SlotAt};
+use crate::clock::Clock;
+use crate::error::Result;
+use crate::trace::{Event, Op, Surface, Witness};
+use crate::tree::{BareTree, BucketTree, Header, Shape};
+use crate::types::Leaf;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Bytes of a line of memory. Each slot is one.
+pub const LINE_LEN: usize = 64;
+
+/// Metadata in memory, and slots that are seen but hold nothing. A bucket lies in one piece, its
+/// metadata first; buckets lie level by level.
+pub struct GhostRing<W, C = ()> {
+    params: Params,
+    metadata: BareTree,
+    leaf: Leaf,
+    renewed: Vec<usize>,
+    unnamed: Vec<Header>,
+    witness: W,
+    clock: C,
+    moved: u64,
+}
+
+impl<W: Witness> GhostRing<W> {
+    /// An empty one; events carry no time.
+    pub fn new(params: Params, shape: Shape, witness: W) -> Result<Self> {
+        Self::with_clock(params, shape, witness, ())
+    }
+}
+
+impl<W: Witness, C: Clock> GhostRing<W, C> {
+    /// An empty one; events carry the time of `clock`.
+    pub fn with_clock(params: Params, shape: Shape, witness: W, clock: C) -> Result<Self> {
+        params.check()?;
+        let unnamed = vec![Header::EMPTY; shape.levels()];
+        let metadata = BareTree::new(shape, Bucket::len(params.z));
+        let renewed = vec![];
+        Ok(Self { params, metadata, leaf: Leaf(0), renewed, unnamed, witness, clock, moved: 0 })
+    }
+
+    /// Lines that a bucket's metadata takes.
+    pub fn metadata_lines(params: Params) -> usize {
+        Bucket::len(params.z).div_ceil(LINE_LEN)
+    }
+
+    /// Shows some lines of a bucket of the open path.
+    fn see(&mut self, op: Op, level: usize, lines: core::ops::Range<usize>) {
+        let shape = self.metadata.shape();
+        let above: u64 = (0..level).map(|level| shape.buckets(level)).sum();
+        let bucket = above + shape.bucket(self.leaf, level);
+        let all = (Self::metadata_lines(self.params) + self.params.slots()) as u64;
+        for line in lines {
+            let at = (bucket * all + line as u64) * LINE_LEN as u64;
+            let (time, len) = (self.clock.now(), LINE_LEN as u32);
+            self.witness.see(Event { time, surface: Surface::Dram, op, at, len });
+            self.moved += LINE_LEN as u64;
+        }
+    }
+}
+
+impl<W: Witness, C: Clock + Send> RingTree for GhostRing<W, C> {
+    fn params(&self) -> Params {
+        self.params
+    }
+
+    fn shape(&self) -> &Shape {
+        self.metadata.shape()
+    }
+
+    fn body_len(&self) -> usize {
+        0
+    }
+
+    fn open_path(&mut self, leaf: Leaf) -> Result {
+        self.leaf = leaf;
+        self.renewed.clear();
+        for level in 0..self.shape().levels() {
+            self.see(Op::Read, level, 0..Self::metadata_lines(self.params));
+        }
+        self.metadata.read_path(leaf, &mut self.unnamed)
+    }
+
+    fn metadata(&self, level: usize) -> &[u8] {
+        self.metadata.body(level)
+    }
+
+    fn metadata_mut(&mut self, level: usize) -> &mut [u8] {
+        self.metadata.body_mut(level)
+    }
+
+    fn read_slots(&mut self, slots: &[SlotAt]) -> Result {
+        for at in slots {
+            let line = Self::metadata_lines(self.params) + usize::from(at.slot);
+            self.see(Op::Read, at.level, line..line + 1);
+        }
+        Ok(())
+    }
+
+    fn body(&self, _: usize) -> &[u8] {
+        &[]
+    }
+
+    fn renew(&mut self, level: usize) {
+        self.renewed.push(level);
+    }
+
+    fn new_body(&mut self, _: usize, _: u8) -> &mut [u8] {
+        &mut []
+    }
+
+    fn carry(&mut self, _: usize, _: usize, _: u8) {}
+
+    fn write_path(&mut self) -> Result {
+        let lines = Self::metadata_lines(self.params);
+        for level in 0..self.shape().levels() {
+            let is_renewed = self.renewed.contains(&level);
+            let end = if is_renewed { lines + self.params.slots() } else { lines };
+            self.see(Op::Write, level, 0..end);
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result {
+        Ok(())
+    }
+
+    fn bytes_moved(&self) -> u64 {
+        self.moved
+    }
+}

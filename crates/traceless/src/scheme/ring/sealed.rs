@@ -1,0 +1,255 @@
+//! Such a tree in a store, sealed.
+
+use super::bucket::Bucket;
+use super::params::Params;
+use super::tree::{RingTree, SlotAt};
+use crate::error::{Error, Place, Result};
+use crate::seal::Sealer;
+use crate::store::Store;
+use crate::tree::{BucketTree, Header, SealedTree, Shape};
+use crate::types::{Extent, Leaf};
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+const VERSION_LEN: usize = 8;
+
+/// Bits of a slot's nonce that tell slot and level.
+const SLOT_BITS: u32 = 7;
+const LEVEL_BITS: u32 = 6;
+
+/// Metadata and slots, sealed apart.
+///
+/// The metadata is a [`SealedTree`] with one block a bucket, which is read and written with each
+/// path: so it is the newest, all the way down. It holds the version of its bucket's slots: the
+/// number of the path write that renewed them. A slot is sealed under that version, its level and
+/// its number, with a key of its own. Each path write renews one bucket a level at most, so this is
+/// a nonce of its own, and names bucket and slot: a slot in another's place, or of an older bucket,
+/// is refused though it is read without the others.
+pub struct SealedRing<C> {
+    params: Params,
+    store: Arc<dyn Store>,
+    /// First byte of the slots.
+    first: u64,
+    metadata: SealedTree<C>,
+    sealer: C,
+    body_len: usize,
+    leaf: Leaf,
+    /// Path writes made.
+    count: u64,
+    extents: Vec<Extent>,
+    /// Slots read: tag and body of each.
+    read: Vec<u8>,
+    /// What is written: buckets begun anew, then the metadata.
+    out: Vec<u8>,
+    /// The levels of these buckets, in this order.
+    renewed: Vec<usize>,
+    /// What the tree of metadata is told about its blocks.
+    unnamed: Vec<Header>,
+    moved: u64,
+}
+
+impl<C: Sealer> SealedRing<C> {
+    /// Bytes that such a tree takes on a store.
+    pub fn store_len(params: Params, shape: &Shape, body_len: usize, sealer: &C) -> u64 {
+        let metadata = SealedTree::store_len(shape, VERSION_LEN + Bucket::len(params.z), sealer);
+        let slots = shape.slots() * params.slots() as u64;
+        metadata + slots * (sealer.tag_len() + body_len) as u64
+    }
+
+    /// A tree without blocks, in a part of `store` that begins at `first` and whose bytes do not
+    /// matter. `metadata_sealer` and `slot_sealer` must have different keys, and never have sealed
+    /// anything.
+    pub fn create(
+        store: Arc<dyn Store>,
+        first: u64,
+        params: Params,
+        shape: Shape,
+        body_len: usize,
+        metadata_sealer: C,
+        slot_sealer: C,
+    ) -> Result<Self> {
+        params.check()?;
+        if store.len() < first + Self::store_len(params, &shape, body_len, &slot_sealer) {
+            return Err(Error::Geometry("the store is smaller than the tree"));
+        }
+        let len = VERSION_LEN + Bucket::len(params.z);
+        let metadata_len = SealedTree::store_len(&shape, len, &metadata_sealer);
+        let unnamed = vec![Header::EMPTY; shape.levels()];
+        let name = "ring-metadata";
+        let metadata = SealedTree::create(store.clone(), first, name, shape, len, metadata_sealer)?;
+        Ok(Self {
+            first: first + metadata_len,
+            metadata,
+            sealer: slot_sealer,
+            params,
+            store,
+            body_len,
+            leaf: Leaf(0),
+            count: 0,
+            extents: vec![],
+            read: vec![],
+            out: vec![],
+            renewed: vec![],
+            unnamed,
+            moved: 0,
+        })
+    }
+
+    /// Bytes of what is known of a path.
+    pub fn path_bytes(&self) -> usize {
+        self.metadata.path_len()
+    }
+
+    fn slot_len(&self) -> usize {
+        self.sealer.tag_len() + self.body_len
+    }
+
+    /// The number of a slot in the tree.
+    fn number(&self, at: SlotAt) -> u64 {
+        let shape = self.metadata.shape();
+        let above: u64 = (0..at.level).map(|level| shape.buckets(level)).sum();
+        let bucket = above + shape.bucket(self.leaf, at.level);
+        bucket * self.params.slots() as u64 + u64::from(at.slot)
+    }
+
+    /// The bytes of so many slots from this one on.
+    fn extent(&self, at: SlotAt, slots: usize) -> Extent {
+        let len = self.slot_len();
+        Extent::new(self.first + self.number(at) * len as u64, slots * len)
+    }
+
+    /// The version of a bucket's slots; 0 if it was never renewed.
+    fn version(&self, level: usize) -> u64 {
+        let bytes = &self.metadata.body(level)[..VERSION_LEN];
+        u64::from_le_bytes(bytes.try_into().expect("the bytes of a version"))
+    }
+
+    /// Opens slot number `nth` of those read.
+    fn open(&mut self, nth: usize, at: SlotAt) -> Result {
+        let (version, len) = (self.version(at.level), self.slot_len());
+        let (tag, body) = self.read[nth * len..][..len].split_at_mut(self.sealer.tag_len());
+        if version == 0 {
+            body.fill(0);
+            return Ok(());
+        }
+        self.sealer.open_in_place(nonce(version, at), &[], body, tag).map_err(|_| {
+            let place = Place { area: "ring-slots", slot: self.number(at), block: None };
+            Error::Tampered { place }
+        })
+    }
+
+    /// Where a bucket that was begun anew lies among what is written.
+    fn place(&self, level: usize) -> usize {
+        let nth = self.renewed.iter().position(|&renewed| renewed == level);
+        nth.expect("the bucket was begun anew") * self.params.slots() * self.slot_len()
+    }
+}
+
+impl<C: Sealer> RingTree for SealedRing<C> {
+    fn params(&self) -> Params {
+        self.params
+    }
+
+    fn shape(&self) -> &Shape {
+        self.metadata.shape()
+    }
+
+    fn body_len(&self) -> usize {
+        self.body_len
+    }
+
+    fn open_path(&mut self, leaf: Leaf) -> Result {
+        self.leaf = leaf;
+        self.out.clear();
+        self.renewed.clear();
+        self.moved += self.path_bytes() as u64;
+        // Blocks of this tree have no names: a bucket holds one.
+        self.metadata.read_path(leaf, &mut self.unnamed)
+    }
+
+    fn metadata(&self, level: usize) -> &[u8] {
+        &self.metadata.body(level)[VERSION_LEN..]
+    }
+
+    fn metadata_mut(&mut self, level: usize) -> &mut [u8] {
+        &mut self.metadata.body_mut(level)[VERSION_LEN..]
+    }
+
+    fn read_slots(&mut self, slots: &[SlotAt]) -> Result {
+        self.extents.clear();
+        for &at in slots {
+            let extent = self.extent(at, 1);
+            self.extents.push(extent);
+        }
+        self.read.resize(slots.len() * self.slot_len(), 0);
+        self.moved += self.read.len() as u64;
+        self.store.prefetch(&self.extents);
+        self.store.read(&self.extents, &mut self.read)?;
+        slots.iter().enumerate().try_for_each(|(nth, &at)| self.open(nth, at))
+    }
+
+    fn body(&self, nth: usize) -> &[u8] {
+        let len = self.slot_len();
+        &self.read[nth * len..][self.sealer.tag_len()..len]
+    }
+
+    fn renew(&mut self, level: usize) {
+        self.renewed.push(level);
+        let len = self.renewed.len() * self.params.slots() * self.slot_len();
+        self.out.resize(len, 0);
+    }
+
+    fn new_body(&mut self, level: usize, slot: u8) -> &mut [u8] {
+        let at = self.place(level) + usize::from(slot) * self.slot_len() + self.sealer.tag_len();
+        &mut self.out[at..at + self.body_len]
+    }
+
+    fn carry(&mut self, nth: usize, level: usize, slot: u8) {
+        let to = self.place(level) + usize::from(slot) * self.slot_len();
+        let (tag, len) = (self.sealer.tag_len(), self.slot_len());
+        self.out[to + tag..to + len].copy_from_slice(&self.read[nth * len + tag..(nth + 1) * len]);
+    }
+
+    fn write_path(&mut self) -> Result {
+        self.count += 1;
+        assert!(self.count < 1 << (64 - LEVEL_BITS - SLOT_BITS), "no tree lives that long");
+        let (slots, slot_len) = (self.params.slots(), self.slot_len());
+        self.extents.clear();
+        for (bucket, &level) in self.out.chunks_exact_mut(slots * slot_len).zip(&self.renewed) {
+            for (slot, bytes) in (0..).zip(bucket.chunks_exact_mut(slot_len)) {
+                let (tag, body) = bytes.split_at_mut(self.sealer.tag_len());
+                self.sealer.seal_in_place(
+                    nonce(self.count, SlotAt { level, slot }),
+                    &[],
+                    body,
+                    tag,
+                );
+            }
+        }
+        for nth in 0..self.renewed.len() {
+            let level = self.renewed[nth];
+            let extent = self.extent(SlotAt { level, slot: 0 }, slots);
+            self.extents.push(extent);
+            let version = &mut self.metadata.body_mut(level)[..VERSION_LEN];
+            version.copy_from_slice(&self.count.to_le_bytes());
+        }
+        let (extents, bytes) = self.metadata.seal_path(&self.unnamed);
+        self.extents.extend_from_slice(extents);
+        self.out.extend_from_slice(bytes);
+        self.moved += self.out.len() as u64;
+        self.store.write(&self.extents, &self.out)
+    }
+
+    fn sync(&mut self) -> Result {
+        self.store.sync()
+    }
+
+    fn bytes_moved(&self) -> u64 {
+        self.moved
+    }
+}
+
+fn nonce(version: u64, at: SlotAt) -> u64 {
+    (version << LEVEL_BITS | at.level as u64) << SLOT_BITS | u64::from(at.slot)
+}

@@ -1,0 +1,196 @@
+mod faults;
+mod trace;
+
+use super::*;
+use crate::controller::Stepped;
+use crate::oram::Oram;
+use crate::rng::Seeded;
+use crate::scheme::tree_rig::behaves_like_an_array;
+use crate::seal::{Aead, Sealer, Secret, Unsealed};
+use crate::store::{MemStore, Store};
+use crate::tree::Shape;
+use crate::types::Extent;
+use alloc::sync::Arc;
+
+/// Buckets so small that early reshuffles, evictions and full stashes are frequent.
+const TINY: Params = Params { z: 2, dummies: 1, rate: 2, stash_blocks: 40 };
+
+fn rng() -> Box<dyn Rng> {
+    Box::new(Seeded::new(1))
+}
+
+fn keys() -> [Aead; 2] {
+    [7, 8].map(|byte| Aead::new(&Secret::from_bytes([byte; 32])))
+}
+
+fn store_for<C: Sealer>(params: Params, shape: &Shape, len: usize, sealer: &C) -> Arc<MemStore> {
+    Arc::new(MemStore::new(100 + SealedRing::store_len(params, shape, len, sealer)))
+}
+
+fn sealed(store: Arc<dyn Store>, params: Params, shape: Shape, len: usize) -> SealedRing<Aead> {
+    let [metadata, slots] = keys();
+    SealedRing::create(store, 100, params, shape, len, metadata, slots).unwrap()
+}
+
+/// One for so many blocks of 24 bytes, and its store.
+fn small(blocks: u64, params: Params) -> (Ring<SealedRing<Aead>>, Arc<MemStore>) {
+    let shape = params.shape_for(blocks).unwrap();
+    let store = store_for(params, &shape, 24, &keys()[0]);
+    let tree = sealed(store.clone(), params, shape, 24);
+    (Ring::new(blocks, tree, rng()).unwrap(), store)
+}
+
+#[test]
+fn every_size_makes_an_array() {
+    for params in [TINY, Params::Z4, Params::Z8, Params::Z16, Params::Z32] {
+        for (n, len) in [(1, 8), (2, 1), (3, 5), (61, 24), (500, 16)] {
+            let shape = params.shape_for(n).unwrap();
+            let store = store_for(params, &shape, len, &keys()[0]);
+            let tree = sealed(store, params, shape.clone(), len);
+            behaves_like_an_array(Ring::new(n, tree, rng()).unwrap(), 1500);
+
+            let store = store_for(params, &shape, len, &Unsealed);
+            let tree =
+                SealedRing::create(store, 0, params, shape, len, Unsealed, Unsealed).unwrap();
+            behaves_like_an_array(Ring::new(n, tree, rng()).unwrap(), 1500);
+        }
+    }
+}
+
+/// Blocks moved, early reshuffles and blocks in the stash, as in the model (`ring_occupancy.c` of
+/// the design, with buckets reshuffled when they are read once too often), for 2^13 leaves.
+#[test]
+fn traffic_and_stash_are_those_of_the_model() {
+    for (params, reshuffles, moved) in [
+        (Params::Z4, 0.1212, 80.9),
+        (Params::Z8, 0.0912, 65.5),
+        (Params::Z16, 0.0297, 57.0),
+        (Params::Z32, 0.0088, 52.2),
+    ] {
+        const ACCESSES: u64 = 100_000;
+        let shape = Shape::uniform(14, 1).unwrap();
+        let blocks = u64::from(params.rate) << 12;
+        assert_eq!(params.shape_for(blocks).unwrap(), shape);
+        let levels = shape.levels() as u64;
+        let mut ring =
+            Ring::new(blocks, GhostRing::new(params, shape, ()).unwrap(), rng()).unwrap();
+        let mut draws = Seeded::new(2);
+        let mut longest = 0;
+        let mut before = (Counts::default(), 0);
+        // The first accesses fill the tree and bring it to where it stays.
+        for nth in 0..3 * blocks + ACCESSES {
+            if nth == 3 * blocks {
+                before = (ring.counts(), ring.tree().bytes_moved());
+            }
+            let addr = if nth < blocks { nth } else { draws.below(blocks) };
+            ring.submit(nth, Addr(addr)).unwrap();
+            while ring.step(&mut |_, _| {}).unwrap().finished.is_none() {
+                longest = longest.max(ring.stash().len());
+            }
+        }
+        let counts = ring.counts();
+        let steps = counts.accesses + counts.evictions - before.0.accesses - before.0.evictions;
+        let lines = (ring.tree().bytes_moved() - before.1) / 64;
+        // What is known of a path is read and written in each step.
+        let known = 2 * levels * GhostRing::<()>::metadata_lines(params) as u64 * steps;
+        let blocks_moved = (lines - known) as f64 / ACCESSES as f64;
+        let early = (counts.reshuffles - before.0.reshuffles) as f64 / ACCESSES as f64;
+        assert!((blocks_moved / moved - 1.0).abs() < 0.01, "{params:?}: {blocks_moved}");
+        assert!((early / reshuffles - 1.0).abs() < 0.15, "{params:?}: {early}");
+        assert!(longest <= 10, "{params:?}: {longest} after an eviction");
+    }
+}
+
+/// Evictions along one and the same path empty nothing.
+#[test]
+fn a_stash_that_overflows_is_an_error() {
+    let (mut ring, _) = small(500, Params::Z4);
+    let overflow = (0..2000).find_map(|id| {
+        ring.order = EvictionOrder::default();
+        ring.submit(id, Addr(id % 500)).unwrap();
+        ring.step(&mut |_, _| {}).err()
+    });
+    assert!(matches!(overflow, Some(Error::StashOverflow { limit: 32, .. })), "{overflow:?}");
+    assert!(matches!(ring.step(&mut |_, _| {}), Err(Error::Poisoned)));
+    assert!(matches!(ring.sync(), Err(Error::Poisoned)));
+}
+
+/// Where a bucket lies on the store of a small ring: its slots.
+fn slots_of(ring: &Ring<SealedRing<Aead>>, store: &MemStore, level: usize) -> Extent {
+    let slots = ring.tree.params().slots() as u64 * (16 + 24);
+    let shape = ring.tree.shape();
+    let first = store.len() - shape.slots() * slots;
+    let above: u64 = (0..level).map(|l| shape.buckets(l)).sum();
+    Extent::new(first + above * slots, (shape.buckets(level) * slots) as usize)
+}
+
+/// A slot that was changed, exchanged with its neighbour, or put back from an older copy, is an
+/// error on every level; and so is metadata.
+#[test]
+fn tampering_is_noticed_on_every_level() {
+    for level in 0..4 {
+        for fault in ["flipped", "exchanged", "old", "old metadata", "flipped metadata"] {
+            let (ring, store) = small(20, Params { rate: 5, ..Params::Z4 });
+            assert_eq!(ring.tree.shape().levels(), 4);
+            let slots = slots_of(&ring, &store, level);
+            let metadata = Extent::new(100, (slots_of(&ring, &store, 0).at - 100) as usize);
+            let mut oram = Stepped::new(ring);
+            (0..200).for_each(|i| oram.write(Addr(i % 20), &[1; 24]).unwrap());
+            let old = store.snapshot();
+            (0..200).for_each(|i| oram.write(Addr(i % 20), &[2; 24]).unwrap());
+            let extent = if fault.ends_with("metadata") { metadata } else { slots };
+            let mut bytes = vec![0; extent.len];
+            store.read(&[extent], &mut bytes).unwrap();
+            match fault {
+                "flipped" => bytes.chunks_exact_mut(40).for_each(|slot| slot[30] ^= 1),
+                "exchanged" => bytes.chunks_exact_mut(80).for_each(|two| two.rotate_left(40)),
+                "flipped metadata" => bytes.iter_mut().for_each(|byte| *byte ^= 1),
+                _ => bytes.copy_from_slice(&old[extent.at as usize..][..extent.len]),
+            }
+            store.write(&[extent], &bytes).unwrap();
+            let refused = (0..20).find_map(|i| oram.read(Addr(i), &mut [0; 24]).err());
+            let Some(Error::Tampered { place }) = refused else {
+                panic!("{fault} on level {level}: {refused:?}")
+            };
+            let area = if extent == metadata { "ring-metadata" } else { "ring-slots" };
+            assert_eq!(place.area, area);
+            if extent == slots {
+                let first = (1 << level) - 1;
+                let bucket = place.slot / 10;
+                assert!((first..=2 * first).contains(&bucket), "{place} on level {level}");
+            }
+            assert!(matches!(oram.read(Addr(3), &mut [0; 24]), Err(Error::Poisoned)));
+        }
+    }
+}
+
+/// What was read already, and what was never written, may be anything.
+#[test]
+fn dead_slots_do_not_matter() {
+    let (ring, store) = small(20, Params::Z4);
+    store.write(&[Extent::new(0, store.len() as usize)], &vec![9; store.len() as usize]).unwrap();
+    behaves_like_an_array(ring, 2000);
+}
+
+#[test]
+fn impossible_sizes_and_requests_are_refused() {
+    for params in [
+        Params { z: 0, ..Params::Z4 },
+        Params { dummies: 0, ..Params::Z4 },
+        Params { rate: 0, ..Params::Z4 },
+        Params { dummies: 97, ..Params::Z32 },
+        Params { stash_blocks: 2, ..Params::Z4 },
+    ] {
+        assert!(params.check().is_err() && params.shape_for(9).is_err(), "{params:?}");
+    }
+    let shape = Shape::uniform(3, 1).unwrap();
+    let ring = |blocks| {
+        let tree = GhostRing::new(Params::Z4, shape.clone(), ()).unwrap();
+        Ring::new(blocks, tree, rng())
+    };
+    assert!(ring(7).is_err());
+    assert!(matches!(ring(6).unwrap().submit(0, Addr(6)), Err(Error::OutOfRange { .. })));
+    let store = Arc::new(MemStore::new(1000));
+    let [metadata, slots] = keys();
+    assert!(SealedRing::create(store, 0, Params::Z4, shape, 64, metadata, slots).is_err());
+}
