@@ -2,10 +2,14 @@
 //! on one is reported. `./test memcheck` runs it.
 //!
 //! `oblivious_memcheck honest` must be clean; the planted faults must not be: `early-exit`, a
-//! look-up that stops where it found something, and `branch`, which looks into what it visits.
+//! look-up that stops where it found something, `branch`, which looks into what it visits, and
+//! `found`, which looks at what a map answers.
 
+use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::Arc;
+use subtle::{Choice, ConditionallySelectable};
+use traceless::map::{Map, Operation};
 use traceless::oblivious::{self, Dynamic, Oblivious};
 use traceless::rng::{Rng, Seeded};
 use traceless::seal::SECRET_LEN;
@@ -21,8 +25,9 @@ fn main() {
         "honest" => honest(),
         "early-exit" => early_exit(),
         "branch" => branch(),
+        "found" => found(),
         _ => {
-            eprintln!("usage: oblivious_memcheck honest|early-exit|branch");
+            eprintln!("usage: oblivious_memcheck honest|early-exit|branch|found");
             std::process::exit(2);
         }
     }
@@ -45,6 +50,43 @@ fn honest() {
     println!("{blocks} x {block_len} B on a store: 300 accesses");
     let rng = Box::new(Secret(Seeded::new(1)));
     exercise(&mut Oblivious::new(20, 5000, Dynamic::of(5000), rng).expect("it fits"), 10);
+    for (capacity, key_len, value_len) in [(20, 3, 70), (5000, 8, 8), (20_000, 16, 11)] {
+        exercise_map(&mut map(capacity, key_len, value_len), key_len, value_len);
+        println!("a map of {capacity} entries: 400 operations");
+    }
+}
+
+fn map(capacity: u64, key_len: usize, value_len: usize) -> Map {
+    let builder = Map::builder().capacity(capacity).key_len(key_len).value_len(value_len);
+    builder.rng(Secret(Seeded::new(capacity))).build().expect("it fits")
+}
+
+/// Secret keys, values and operations; what is answered must be what a map that is no secret has.
+fn exercise_map(map: &mut Map, key_len: usize, value_len: usize) {
+    let mut rng = Seeded::new(7);
+    let mut model = HashMap::new();
+    for _ in 0..400 {
+        let (mut key, mut value) = (vec![rng.below(16) as u8; key_len], vec![0; value_len]);
+        rng.fill(&mut value);
+        let operation = rng.below(3);
+        let expected = match operation {
+            0 => model.get(&key).cloned(),
+            1 => model.insert(key.clone(), value.clone()),
+            _ => model.remove(&key),
+        };
+        let mut is = [u8::from(operation == 1), u8::from(operation == 2)];
+        classify(&mut key);
+        classify(&mut value);
+        classify(&mut is);
+        let mut asked = Operation::GET;
+        asked.conditional_assign(&Operation::INSERT, Choice::from(is[0]));
+        asked.conditional_assign(&Operation::REMOVE, Choice::from(is[1]));
+        let answer = map.operate(asked, &key, &value).expect("an operation works");
+        let found = made_public(answer.found.unwrap_u8()) == 1;
+        let mut value = answer.value[..made_public(answer.len) as usize].to_vec();
+        declassify(&mut value);
+        assert!(expected == found.then_some(value), "a map does not hold what was put into it");
+    }
 }
 
 /// Secret addresses and contents; what is read back must be what was written.
@@ -92,6 +134,14 @@ fn branch() {
     };
     oram.update(Addr(3), &mut look).expect("an access works");
     println!("{ones} of 1");
+}
+
+/// Shows that what a map answers is secret, even where the caller's key is not.
+fn found() {
+    let mut map = map(5000, 8, 8);
+    map.insert(b"key", b"value").expect("there is room");
+    let answer = map.operate(Operation::GET, b"key", &[]).expect("an operation works");
+    println!("{}", if black_box(answer.found.unwrap_u8()) == 1 { "there" } else { "not there" });
 }
 
 /// A generator whose numbers are secret.

@@ -1,5 +1,5 @@
 //! CPU time of an access to the Oblivious client: uniformly random blocks of 64 bytes, half of them
-//! written, one thread.
+//! written, one thread; and of an operation on a map over it, which is full.
 //!
 //! `cargo run --release --example oblivious_speed -- [LOG2_BLOCKS...]`
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use traceless::oblivious::{self, Lines, Scan};
 use traceless::rng::{Rng, Seeded, System};
 use traceless::store::MemStore;
-use traceless::{Addr, Oram};
+use traceless::{Addr, Map, Oram};
 
 const BLOCK_LEN: usize = 64;
 
@@ -18,6 +18,7 @@ fn main() {
     for log in if logs.is_empty() { vec![16, 20, 24] } else { logs.clone() } {
         tree(1 << log);
         sealed(1 << log);
+        map(1 << log);
     }
     if logs.is_empty() {
         // Where a tree begins to win.
@@ -45,6 +46,26 @@ fn sealed(blocks: u64) {
     let mut oram = oblivious::create_sealed(blocks, BLOCK_LEN, store, rng).expect("it fits");
     let best = best_us(&mut *oram);
     println!("tree of {blocks} blocks, {} MiB of it sealed: {best:.3} us", store_len >> 20);
+}
+
+/// Keys and values of 8 bytes.
+fn map(capacity: u64) {
+    let builder = Map::builder().capacity(capacity).key_len(8).value_len(8);
+    let mut map = builder.build().expect("it fits");
+    for key in 0..capacity {
+        map.insert(&key.to_le_bytes(), &[1; 8]).expect("there is room");
+    }
+    let mut rng = Seeded::new(1);
+    let mut measure = |count: u64| {
+        let started = cpu_seconds();
+        for _ in 0..count {
+            let key = rng.below(capacity).to_le_bytes();
+            black_box(map.get(&key).expect("an operation works"));
+        }
+        (cpu_seconds() - started) * 1e6 / count as f64
+    };
+    let best = (0..5).map(|_| measure(100_000)).fold(f64::INFINITY, f64::min);
+    println!("map of {capacity} entries: {best:.3} us");
 }
 
 /// The least of five measurements, after some that touch all memory.

@@ -68,6 +68,12 @@ pub enum Error {
         /// How many may.
         limit: u64,
     },
+    /// A map had no room for another entry, and did not take it.
+    #[error("the map has no room for another entry: it was made for {capacity}")]
+    MapFull {
+        /// Entries that it has room for.
+        capacity: u64,
+    },
     /// Counters of the position map have come to their end. Another label under this key would be
     /// one that was used before.
     #[error("every label of this key was used: copy the blocks into a tree under another one")]

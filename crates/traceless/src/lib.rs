@@ -13,6 +13,7 @@
 //! | [`tree`] [`posmap`] | bucket trees with their stash, and who knows which path a block is on |
 //! | [`scheme`] | the schemes: plain (insecure control), linear, DetWoORAM, HIVE, DataLair-style |
 //! | [`oblivious`] | the client whose own memory may be watched: Circuit ORAM |
+//! | [`map`] | a map of byte strings over an array that hides accesses |
 //! | [`build`] | a scheme from its configuration |
 //! | `array` | an array of blocks, with a builder: where to begin (feature `std`) |
 //! | `suite` | the tests that every scheme must pass (feature `suite`) |
@@ -45,6 +46,8 @@ pub mod scheme;
 
 pub mod oblivious;
 
+pub mod map;
+
 pub mod build;
 
 #[cfg(feature = "std")]
@@ -56,5 +59,6 @@ pub mod suite;
 #[cfg(feature = "std")]
 pub use array::Array;
 pub use error::{Error, Result};
+pub use map::Map;
 pub use oram::{BlockOram, Hides, Oram};
 pub use types::{Addr, Extent, Slot};

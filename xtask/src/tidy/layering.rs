@@ -8,7 +8,7 @@ use crate::rust_text::{line_of, paths, without_tests, words};
 
 const SOURCES: &str = "crates/traceless/src/";
 
-const LAYERS: [&[&str]; 9] = [
+const LAYERS: [&[&str]; 10] = [
     &["types", "error", "rng", "clock", "trace", "durable", "oram", "controller"],
     &["store"],
     &["seal"],
@@ -16,6 +16,7 @@ const LAYERS: [&[&str]; 9] = [
     &["posmap"],
     &["scheme"],
     &["oblivious"],
+    &["map"],
     &["build", "array"],
     &["suite"],
 ];

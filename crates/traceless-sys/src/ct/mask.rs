@@ -7,6 +7,15 @@ use core::ops::{BitAnd, BitOr, Not};
 pub struct Mask(u32);
 
 impl Mask {
+    /// The answer no.
+    pub const NO: Self = Self(0);
+
+    /// Whether a bit of `bits` is set.
+    #[inline(always)]
+    pub fn any(bits: u64) -> Self {
+        Self::nonzero_bit((bits >> 1) | (bits & 1))
+    }
+
     /// Whether `value` is not zero. `value` is below 2^31.
     #[inline(always)]
     pub fn nonzero(value: u32) -> Self {
@@ -167,6 +176,10 @@ mod tests {
     fn masks_answer_at_both_ends() {
         let most = (1 << 31) - 1;
         let numbers = [0, 1, 2, 31, 32, 255, 1 << 30, most - 1, most];
+        assert_eq!(Mask::NO.bits(), 0);
+        for bits in [1, 2, 3 << 31, 1 << 32, 1 << 63, u64::MAX] {
+            assert_eq!((Mask::any(bits).bits(), Mask::any(0).bits()), (u32::MAX, 0), "{bits:x}");
+        }
         for a in numbers {
             assert_eq!(Mask::nonzero(a).bits(), if a == 0 { 0 } else { u32::MAX });
             for b in numbers {

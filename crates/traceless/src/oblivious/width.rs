@@ -95,6 +95,7 @@ pub fn fastest<K: Make>(block_len: usize, make: K) -> K::Made {
     match block_len {
         33..=64 => make.make(Lines::<1>),
         97..=128 => make.make(Lines::<2>),
+        193..=256 => make.make(Lines::<4>),
         _ => make.make(Dynamic::of(block_len)),
     }
 }

@@ -1,0 +1,252 @@
+use super::*;
+use crate::oram::{Hides, check_request};
+use crate::rng::Seeded;
+use std::boxed::Box;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+type Seen = Arc<Mutex<Vec<u64>>>;
+
+/// An array that hides nothing and notes which block is accessed.
+struct Open {
+    block_len: usize,
+    blocks: Vec<u8>,
+    seen: Seen,
+    /// Accesses until one fails.
+    good: u64,
+}
+
+impl Oram for Open {
+    fn blocks(&self) -> u64 {
+        (self.blocks.len() / self.block_len) as u64
+    }
+    fn block_len(&self) -> usize {
+        self.block_len
+    }
+    fn read_many(&mut self, _: &[Addr], _: &mut [u8]) -> Result {
+        unreachable!("a map only updates")
+    }
+    fn write_many(&mut self, _: &[Addr], _: &[u8]) -> Result {
+        unreachable!("a map only updates")
+    }
+    fn update(&mut self, addr: Addr, change: &mut dyn FnMut(&mut [u8])) -> Result {
+        check_request(self.blocks(), 0, &[addr], 0)?;
+        self.good = self.good.checked_sub(1).ok_or(Error::Store("planted"))?;
+        self.seen.lock().unwrap().push(addr.0);
+        change(&mut self.blocks[addr.0 as usize * self.block_len..][..self.block_len]);
+        Ok(())
+    }
+    fn sync(&mut self) -> Result {
+        Ok(())
+    }
+    fn hides(&self) -> Hides {
+        Hides::Nothing
+    }
+    fn close(&mut self) -> Result {
+        Ok(())
+    }
+}
+
+fn open_map(builder: Builder, good: u64) -> (Map, Seen) {
+    let (block_len, blocks) = (builder.block_len().unwrap(), builder.blocks().unwrap());
+    let (seen, blocks) = (Seen::default(), vec![0; block_len * blocks as usize]);
+    let oram = Box::new(Open { block_len, blocks, seen: seen.clone(), good });
+    (builder.over(oram).unwrap(), seen)
+}
+
+fn builder(capacity: u64, key_len: usize, value_len: usize) -> Builder {
+    let seeded = Seeded::new(capacity ^ key_len as u64);
+    Map::builder().capacity(capacity).key_len(key_len).value_len(value_len).rng(seeded)
+}
+
+/// A key of a length between none and all, the same for the same number.
+fn key_of(number: u64, len: usize) -> Vec<u8> {
+    let mut key = vec![0; (number % (len as u64 + 1)) as usize];
+    Seeded::new(number).fill(&mut key);
+    key
+}
+
+/// Compares with a map of the standard library, which is kept at up to `capacity` entries.
+fn behaves_like_a_map(map: &mut Map, operations: u64) {
+    let Shape { capacity, key_len, value_len, .. } = map.shape;
+    let mut model = BTreeMap::<Vec<u8>, Vec<u8>>::new();
+    let mut rng = Seeded::new(capacity);
+    for i in 0..operations {
+        let key = key_of(rng.below(capacity * 3 / 2 + 1), key_len);
+        let (found, expected) = match rng.below(4) {
+            0 => (map.get(&key).unwrap(), model.get(&key).cloned()),
+            1 => (map.remove(&key).unwrap(), model.remove(&key)),
+            _ if model.len() as u64 >= capacity && !model.contains_key(&key) => continue,
+            _ => {
+                let mut value = vec![0; rng.below(value_len as u64 + 1) as usize];
+                rng.fill(&mut value);
+                (map.insert(&key, &value).unwrap(), model.insert(key.clone(), value))
+            }
+        };
+        assert_eq!(found, expected, "operation {i} on {key:?}");
+    }
+    for (key, value) in &model {
+        assert_eq!(map.get(key).unwrap().as_ref(), Some(value));
+    }
+}
+
+#[test]
+fn is_a_map_over_the_oblivious_client() {
+    for (capacity, key_len, value_len, operations) in [
+        (0, 3, 3, 20),
+        (1, 8, 8, 300),
+        (3, 1, 0, 500),
+        (100, 16, 5, 5000),
+        (5000, 9, 64, 60_000),
+        (40, 4, 3000, 1000),
+    ] {
+        let mut map = builder(capacity, key_len, value_len).build().unwrap();
+        behaves_like_a_map(&mut map, operations);
+    }
+}
+
+#[test]
+fn is_a_map_over_another_array() {
+    let builder = builder(1000, 8, 24);
+    let array = crate::Array::builder()
+        .blocks(builder.blocks().unwrap())
+        .block_len(builder.block_len().unwrap() + 3);
+    let array = array.rng(Seeded::new(2)).build().unwrap();
+    behaves_like_a_map(&mut builder.over(array.into_oram()).unwrap(), 20_000);
+}
+
+/// Two accesses to different blocks, whatever is asked for and found.
+#[test]
+fn each_operation_is_two_accesses() {
+    let (mut map, seen) = open_map(builder(50, 8, 8), u64::MAX);
+    let operations = [Operation::GET, Operation::INSERT, Operation::REMOVE];
+    let mut rng = Seeded::new(1);
+    for _ in 0..3000 {
+        let key = rng.below(40).to_le_bytes();
+        seen.lock().unwrap().clear();
+        map.operate(operations[rng.below(3) as usize], &key, &[7; 8]).unwrap();
+        let seen = seen.lock().unwrap();
+        assert!(seen.len() == 2 && seen[0] != seen[1], "{seen:?}");
+    }
+}
+
+#[test]
+fn an_operation_may_be_put_together() {
+    let mut map = builder(50, 8, 8).build().unwrap();
+    let chosen = |insert| {
+        Operation::conditional_select(&Operation::GET, &Operation::INSERT, Choice::from(insert))
+    };
+    let found = |answer: Answer<'_>| (answer.found.unwrap_u8(), answer.value.to_vec(), answer.len);
+    let nothing = (0, vec![0; 8], 0);
+    assert_eq!(found(map.operate(chosen(0), b"a", b"value").unwrap()), nothing);
+    assert_eq!(found(map.operate(chosen(1), b"a", b"value").unwrap()), nothing);
+    let value = (1, b"value\0\0\0".to_vec(), 5);
+    assert_eq!(found(map.operate(chosen(0), b"a", &[]).unwrap()), value);
+    assert_eq!(found(map.operate(Operation::REMOVE, b"a", &[]).unwrap()), value);
+    assert_eq!(found(map.operate(chosen(0), b"a", &[]).unwrap()), nothing);
+    // Padding is no part of a key.
+    map.insert(b"a", b"1").unwrap();
+    assert_eq!(map.get(b"a\0").unwrap(), None);
+}
+
+/// The share of new entries that find no room, by the rates at which entries come and go.
+fn overflow(slots: usize, load: f64) -> f64 {
+    let mut beyond = 0.1;
+    let mut full = 0.0;
+    for _ in 0..1000 {
+        let mut weights = vec![1.0_f64];
+        for entries in 0..slots {
+            let first = if entries < FIRST_ENTRIES { load } else { 0.0 };
+            weights.push(weights[entries] * (first + load * beyond) / (entries + 1) as f64);
+        }
+        let sum: f64 = weights.iter().sum();
+        beyond = f64::midpoint(beyond, weights[FIRST_ENTRIES..].iter().sum::<f64>() / sum);
+        full = beyond * weights[slots] / sum;
+    }
+    full
+}
+
+#[test]
+fn overflow_is_as_seldom_as_is_said() {
+    let load = LOAD as f64;
+    assert!(overflow(10, load).log2() < -21.7, "{}", overflow(10, load).log2());
+    assert!(overflow(12, load).log2() < -34.4, "{}", overflow(12, load).log2());
+    // So many entries wait for a place on average; that all of the stash does is then less likely.
+    for (slots, capacity) in [(10, 1 << 20), (12, CAPACITY_MAX)] {
+        let mean = capacity as f64 * overflow(slots, load);
+        let orders: f64 = (1..=STASH_ENTRIES).map(|i| (mean / i as f64).log2()).sum();
+        assert!(mean < 0.3 && orders < -70.0, "{mean} {orders}");
+        assert_eq!(Shape::new(capacity, 8, 8).unwrap().slots, slots);
+    }
+}
+
+/// The rates are right: in a map with more entries than it was made for, of which some leave and
+/// others come for long, as many wait as they say.
+#[test]
+fn the_stash_holds_what_the_rates_say() {
+    const CAPACITY: u64 = 1 << 12;
+    for load in [4.0, 5.5] {
+        let (mut map, seen) = open_map(builder(CAPACITY, 8, 0), u64::MAX);
+        let entries = (CAPACITY as f64 / LOAD as f64 * load) as u64;
+        let (mut waiting, mut looks, mut most) = (0, 0, 0);
+        for i in 0..150 * entries {
+            map.insert(&i.to_le_bytes(), &[]).unwrap();
+            if i >= entries {
+                // All leave at the same age, which no place depends on.
+                map.remove(&(i - entries).to_le_bytes()).unwrap();
+            }
+            if i >= 3 * entries && i % 64 == 0 {
+                (waiting, looks) = (waiting + map.stash_entries(), looks + 1);
+                most = most.max(map.stash_entries());
+            }
+            seen.lock().unwrap().clear();
+        }
+        let mean = waiting as f64 / f64::from(looks);
+        let expected = entries as f64 * overflow(map.shape.slots, load);
+        println!("load {load}: {mean} wait, {expected} were expected, {most} at most");
+        if expected < 0.1 {
+            assert!(most <= 2, "{most}");
+        } else {
+            assert!((0.7..1.4).contains(&(mean / expected)), "{mean} {expected}");
+        }
+    }
+}
+
+#[test]
+fn a_full_map_refuses_and_loses_nothing() {
+    let (mut map, _) = open_map(builder(8, 8, 8), u64::MAX);
+    let key = |i: u64| i.to_le_bytes();
+    let refused = (0..100).find(|&i| map.insert(&key(i), &key(i)).is_err()).unwrap();
+    assert!(refused > 20, "{refused}");
+    let again = map.insert(&key(refused), &key(refused));
+    assert!(matches!(again, Err(Error::MapFull { capacity: 8 })));
+    assert_eq!(map.get(&key(refused)).unwrap(), None);
+    for i in 0..refused {
+        assert_eq!(map.get(&key(i)).unwrap().as_deref(), Some(&key(i)[..]));
+    }
+    for i in 0..refused {
+        assert!(map.remove(&key(i)).unwrap().is_some());
+    }
+    assert_eq!(map.insert(&key(refused), &key(refused)).unwrap(), None);
+}
+
+#[test]
+fn says_what_is_wrong() {
+    let mut map = builder(8, 4, 2).build().unwrap();
+    assert!(matches!(map.get(&[0; 5]), Err(Error::WrongLength { want: 4, got: 5 })));
+    assert!(matches!(map.insert(&[], &[0; 3]), Err(Error::WrongLength { want: 2, got: 3 })));
+    for builder in [builder(CAPACITY_MAX + 1, 1, 1), builder(1, LEN_MAX + 1, 1)] {
+        assert!(matches!(builder.build(), Err(Error::Geometry(_))));
+    }
+    let small = crate::Array::builder().blocks(2).block_len(8).build().unwrap();
+    assert!(matches!(builder(8, 4, 2).over(small.into_oram()), Err(Error::Geometry(_))));
+}
+
+/// After an error of the array it is not known what is in the map.
+#[test]
+fn a_failed_access_is_final() {
+    let (mut map, _) = open_map(builder(8, 4, 2), 3);
+    map.insert(b"a", b"1").unwrap();
+    assert!(matches!(map.insert(b"b", b"2"), Err(Error::Store(_))));
+    assert!(matches!(map.get(b"a"), Err(Error::Poisoned)));
+}
