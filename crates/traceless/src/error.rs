@@ -72,6 +72,15 @@ pub enum Error {
     /// one that was used before.
     #[error("every label of this key was used: copy the blocks into a tree under another one")]
     LabelsSpent,
+    /// The caller asks for a block that a cache above has taken out, or returns one that is here.
+    #[error("block {} is not where the caller takes it to be", addr.0)]
+    Misplaced {
+        /// The block.
+        addr: Addr,
+    },
+    /// A part of the trusted state was put away: it must be brought back first.
+    #[error("suspended: it must be resumed before anything else")]
+    Suspended,
     /// The store holds fewer writes than the trusted state has seen.
     #[error("the store went back: it holds {found} writes, at least {expected} were made")]
     RolledBack {

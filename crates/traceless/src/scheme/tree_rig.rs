@@ -37,6 +37,18 @@ impl BucketTree for Boxed {
     fn copy_body(&mut self, from: usize, to: usize) {
         (**self).copy_body(from, to);
     }
+    fn admit(&mut self, slot: usize, header: Header) -> bool {
+        (**self).admit(slot, header)
+    }
+    fn vacate(&mut self, slot: usize) {
+        (**self).vacate(slot);
+    }
+    fn find(&mut self, addr: Addr) -> Option<&mut [u8]> {
+        (**self).find(addr)
+    }
+    fn extract(&mut self, addr: Addr, body: &mut [u8]) -> Option<Header> {
+        (**self).extract(addr, body)
+    }
     fn write_path(&mut self, headers: &[Header]) -> Result {
         (**self).write_path(headers)
     }
@@ -72,7 +84,11 @@ pub fn trees(shape: &Shape, len: usize) -> Vec<Boxed> {
 
 /// Compares random reads, writes and updates with an array.
 pub fn behaves_like_an_array<C: Controller>(controller: C, rounds: u64) {
-    let mut oram = Stepped::new(controller);
+    is_an_array(&mut Stepped::new(controller), rounds);
+}
+
+/// The same for whoever is no controller.
+pub fn is_an_array(oram: &mut dyn Oram, rounds: u64) {
     let (n, len) = (oram.blocks(), oram.block_len());
     let (mut model, mut rng) = (vec![0; n as usize * len], Seeded::new(4));
     let mut block = vec![0; len];
@@ -142,6 +158,18 @@ impl<T: BucketTree> BucketTree for Noted<T> {
     }
     fn copy_body(&mut self, from: usize, to: usize) {
         self.0.copy_body(from, to);
+    }
+    fn admit(&mut self, slot: usize, header: Header) -> bool {
+        self.0.admit(slot, header)
+    }
+    fn vacate(&mut self, slot: usize) {
+        self.0.vacate(slot);
+    }
+    fn find(&mut self, addr: Addr) -> Option<&mut [u8]> {
+        self.0.find(addr)
+    }
+    fn extract(&mut self, addr: Addr, body: &mut [u8]) -> Option<Header> {
+        self.0.extract(addr, body)
     }
     fn write_path(&mut self, headers: &[Header]) -> Result {
         self.0.write_path(headers)

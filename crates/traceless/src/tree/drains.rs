@@ -17,9 +17,14 @@ impl Drains {
         Self { above: blocks, in_a_row: 0 }
     }
 
+    /// Whether a stash that holds `blocks` blocks is crowded.
+    pub fn is_crowded(&self, blocks: usize) -> bool {
+        blocks > self.above
+    }
+
     /// Whether the next access is to empty a stash that holds `blocks` blocks. Then it must.
     pub fn is_due(&mut self, blocks: usize) -> bool {
-        let due = blocks > self.above && self.in_a_row < DRAINS_IN_A_ROW;
+        let due = self.is_crowded(blocks) && self.in_a_row < DRAINS_IN_A_ROW;
         self.in_a_row = if due { self.in_a_row + 1 } else { 0 };
         due
     }

@@ -113,8 +113,8 @@ impl<T: BucketTree> Engine<T> {
         }
         let Some(slot) = self.slot_of(addr) else { return Ok(None) };
         let nth = self.stash.push(header)?;
-        self.headers[slot] = Header::EMPTY;
         self.stash.body_mut(nth).copy_from_slice(self.tree.body(slot));
+        self.clear(slot);
         Ok(Some(nth))
     }
 
@@ -126,10 +126,30 @@ impl<T: BucketTree> Engine<T> {
             self.stash.remove(nth);
         } else if let Some(slot) = self.slot_of(addr) {
             body.copy_from_slice(self.tree.body(slot));
-            self.headers[slot] = Header::EMPTY;
+            self.clear(slot);
         } else {
             body.fill(0);
         }
+    }
+
+    /// The body of the block `addr` if no path need be read for it: it is in the stash, or where
+    /// the tree finds it by its address. No path is open.
+    pub fn at_hand(&mut self, addr: Addr) -> Option<&mut [u8]> {
+        assert!(!self.is_open, "a block of the open path is taken, not found");
+        match self.stash.find(addr) {
+            Some(nth) => Some(self.stash.body_mut(nth)),
+            None => self.tree.find(addr),
+        }
+    }
+
+    /// Takes such a block out, and its body with it. Tells its label.
+    pub fn extract(&mut self, addr: Addr, body: &mut [u8]) -> Option<Header> {
+        assert!(!self.is_open, "a block of the open path is removed, not found");
+        let Some(nth) = self.stash.find(addr) else { return self.tree.extract(addr, body) };
+        body.copy_from_slice(self.stash.body(nth));
+        let header = self.stash.headers()[nth];
+        self.stash.remove(nth);
+        Some(header)
     }
 
     /// Puts a block that is nowhere into the stash: no path access is needed for that.
@@ -172,6 +192,12 @@ impl<T: BucketTree> Engine<T> {
         self.headers.iter().position(|h| h.is_of(addr))
     }
 
+    /// Empties a slot of the open path whose block has been copied.
+    fn clear(&mut self, slot: usize) {
+        self.headers[slot] = Header::EMPTY;
+        self.tree.vacate(slot);
+    }
+
     /// Finds out how deep each block of path and stash may go.
     fn sort_blocks(&mut self) {
         let Self { tree, stash, leaf, headers, eviction, .. } = self;
@@ -200,13 +226,17 @@ impl<T: BucketTree> Engine<T> {
     }
 
     /// Fills an empty slot of `level` with a block that may go there: one of the stash, or else the
-    /// uppermost of the path, whose slot is then empty. Whether there was one.
+    /// uppermost of the path, whose slot is then empty. Whether there was one. A block of the stash
+    /// that the tree does not admit stays there for this time.
     fn fill(&mut self, slot: usize, level: usize) -> bool {
-        if let Some((_, nth)) = self.eviction.waiting.pop_if(|w| w.0 >= level as u32) {
-            self.tree.body_mut(slot).copy_from_slice(self.stash.body(nth as usize));
-            self.headers[slot] = self.stash.headers()[nth as usize];
-            self.eviction.gone.push(nth);
-            return true;
+        while let Some((_, nth)) = self.eviction.waiting.pop_if(|w| w.0 >= level as u32) {
+            let header = self.stash.headers()[nth as usize];
+            if self.tree.admit(slot, header) {
+                self.tree.body_mut(slot).copy_from_slice(self.stash.body(nth as usize));
+                self.headers[slot] = header;
+                self.eviction.gone.push(nth);
+                return true;
+            }
         }
         let Some(above) = self.eviction.uppermost(level) else { return false };
         if above >= self.shape().path_start(level) {

@@ -67,9 +67,10 @@ impl Preset {
         let mut z = vec![PAPER_Z; levels];
         for (level, z) in z.iter_mut().enumerate() {
             let of_paper = level + PAPER_LEVELS;
-            let range = self.ranges.iter().find(|(first, last, _)| {
-                (first + levels..=last + levels).contains(&of_paper)
-            });
+            let range = self
+                .ranges
+                .iter()
+                .find(|(first, last, _)| (first + levels..=last + levels).contains(&of_paper));
             *z = range.map_or(PAPER_Z, |range| range.2);
         }
         Shape::per_level(z)

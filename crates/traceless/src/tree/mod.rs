@@ -14,6 +14,7 @@ pub mod occupancy;
 mod sealed;
 mod shape;
 mod stash;
+mod substash;
 mod treetop;
 
 pub use bare::{BareTree, GhostTree};
@@ -24,6 +25,7 @@ pub use layout::{HEADER_LEN, TreeLayout};
 pub use sealed::{SealedTree, extents_at};
 pub use shape::{ARITY_MAX, LEVELS_MAX, Shape, Z_MAX};
 pub use stash::Stash;
+pub use substash::Substash;
 pub use treetop::Treetop;
 
 use crate::error::Result;
@@ -114,6 +116,33 @@ pub trait BucketTree: Send {
 
     /// Copies a body from one slot of the open path to another.
     fn copy_body(&mut self, from: usize, to: usize);
+
+    /// Whether a block that is on no slot of the open path may come into an empty one of it: then
+    /// its body goes there next. A tree whose memory is shared between buckets may have to refuse.
+    #[inline]
+    fn admit(&mut self, slot: usize, header: Header) -> bool {
+        let _ = (slot, header);
+        true
+    }
+
+    /// Notes that the block in a slot of the open path has left it for another place than a slot.
+    #[inline]
+    fn vacate(&mut self, slot: usize) {
+        let _ = slot;
+    }
+
+    /// The body of a block that lies in trusted memory and is found there by its address. No path
+    /// is open.
+    fn find(&mut self, addr: Addr) -> Option<&mut [u8]> {
+        let _ = addr;
+        None
+    }
+
+    /// Takes such a block out of the tree, and its body with it.
+    fn extract(&mut self, addr: Addr, body: &mut [u8]) -> Option<Header> {
+        let _ = (addr, body);
+        None
+    }
 
     /// Writes the whole open path, whose slots hold what `headers` say.
     fn write_path(&mut self, headers: &[Header]) -> Result;

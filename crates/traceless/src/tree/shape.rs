@@ -144,6 +144,12 @@ impl Shape {
         shared.next().expect("all paths share the root")
     }
 
+    /// The tree of the first `levels` levels, one or more: its leaves are buckets of the last.
+    #[must_use]
+    pub fn top(&self, levels: usize) -> Self {
+        Self::new(self.z[..levels].to_vec(), self.arity).expect("not larger than this one")
+    }
+
     /// The same with no slots on the levels for which `keep` is false.
     #[must_use]
     pub fn only(&self, keep: impl Fn(usize) -> bool) -> Self {
@@ -167,6 +173,8 @@ mod tests {
         assert_eq!(shape.bucket(Leaf(5), 3), 5);
         assert_eq!((shape.branch(Leaf(5), 3), shape.branch(Leaf(5), 2)), (1, 0));
         assert_eq!(shape.only(|l| l > 1).path_slots(), 3);
+        let top = shape.top(2);
+        assert_eq!((top.leaves(), top.slots(), top.path_slots()), (2, 8, 6));
     }
 
     #[test]

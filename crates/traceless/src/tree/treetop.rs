@@ -3,7 +3,7 @@
 use super::{BareTree, BucketTree, Header, Shape};
 use crate::durable::Durable;
 use crate::error::{Error, Result};
-use crate::types::Leaf;
+use crate::types::{Addr, Leaf};
 use alloc::vec::Vec;
 
 /// A tree whose uppermost levels lie in trusted memory, as they are, and whose other levels are
@@ -82,6 +82,26 @@ impl<T: BucketTree> BucketTree for Treetop<T> {
             (None, Some(to)) => self.inner.body_mut(to).copy_from_slice(self.top.body(from)),
             (Some(from), None) => self.top.body_mut(to).copy_from_slice(self.inner.body(from)),
         }
+    }
+
+    #[inline]
+    fn admit(&mut self, slot: usize, header: Header) -> bool {
+        slot.checked_sub(self.split).is_none_or(|below| self.inner.admit(below, header))
+    }
+
+    #[inline]
+    fn vacate(&mut self, slot: usize) {
+        if let Some(below) = slot.checked_sub(self.split) {
+            self.inner.vacate(below);
+        }
+    }
+
+    fn find(&mut self, addr: Addr) -> Option<&mut [u8]> {
+        self.inner.find(addr)
+    }
+
+    fn extract(&mut self, addr: Addr, body: &mut [u8]) -> Option<Header> {
+        self.inner.extract(addr, body)
     }
 
     #[inline]
