@@ -10,7 +10,14 @@
 //! [`Compressed`](crate::posmap::Compressed): then a counter that overflows puts the whole group on
 //! other paths, one path access for each member, whether it exists or not.
 //!
-//! Paper: unified-oram, sections 3 to 5.
+//! Blocks in trusted memory may be searched first, and a cache above may take blocks out, or offer
+//! lines that it will write back: see [`Unified::search_first`], [`Unified::submit_fetch`] and
+//! [`Unified::offer`].
+//!
+//! Paper: unified-oram, sections 3 to 5; ir-oram, section IV, for what a cache above does.
+
+mod at_hand;
+mod cache_above;
 
 use crate::controller::{Controller, Issued, Kind, Serve};
 use crate::error::{Error, Result};
@@ -20,7 +27,7 @@ use crate::rng::Rng;
 use crate::tree::{BucketTree, Drains, Engine, Header, TREE_BLOCKS_MAX};
 use crate::types::{Addr, Leaf};
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::iter::once;
@@ -43,20 +50,32 @@ pub struct Unified<T, L, P = Plb> {
     engine: Engine<T>,
     maps: Maps<L, P>,
     drains: Drains,
-    requests: VecDeque<(u64, Addr)>,
-    /// The level whose block comes next for the request that is under way; 0 is the user's.
-    level: Option<usize>,
-    /// The path accesses that this takes.
+    requests: VecDeque<Request>,
+    /// What a cache above would have written back when nothing else is to be done.
+    offered: Option<Request>,
+    /// Blocks that a cache above has taken out, once all requests are finished.
+    taken: BTreeSet<u64>,
+    /// Whether a request is finished without a path access if its block is in trusted memory.
+    searches_first: bool,
+    /// Path accesses that are planned, for this walk.
     planned: VecDeque<Planned>,
+    walk: Walk,
     /// The user's block, as far as its parts are here, and their headers.
     body: Vec<u8>,
     held: Vec<Header>,
     failed: bool,
+    is_suspended: bool,
 }
 
-/// Every level of the position map: what is in the PLB and beside it.
+/// Every level of the position map.
 struct Maps<L, P> {
     places: Places,
+    groups: Groups<L, P>,
+    draw: Draw,
+}
+
+/// The entries of all groups that are in trusted memory: in the PLB and beside it.
+struct Groups<L, P> {
     labels: L,
     /// How the level in trusted memory is kept, and its entries.
     top_labels: L,
@@ -64,7 +83,6 @@ struct Maps<L, P> {
     /// In a simulation, the entries of all blocks of the map.
     beside: Vec<u8>,
     plb: P,
-    draw: Draw,
 }
 
 /// Where in the tree's addresses each level lies.
@@ -74,6 +92,33 @@ struct Places {
     /// Of each level: its blocks, and the address of the first.
     count: Vec<u64>,
     base: Vec<u64>,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Request {
+    id: u64,
+    addr: Addr,
+    verb: Verb,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    /// The block is served and stays.
+    Access,
+    /// It is served and leaves: a cache above has it.
+    Fetch,
+    /// It comes back from there.
+    Return,
+}
+
+/// Whose block the planned path accesses are for.
+#[derive(Clone, Copy)]
+struct Walk {
+    /// Of the position map, or 0 for the user's block.
+    level: usize,
+    /// Nobody any more, if it was an offer that was withdrawn.
+    request: Option<Request>,
 }
 
 /// A path access to come.
@@ -127,22 +172,28 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         let beside = if body_len == 0 { places.map_blocks() as usize * len } else { 0 };
         Ok(Self {
             maps: Maps {
-                top: vec![0; groups as usize * top_labels.entries_len()],
-                beside: vec![0; beside],
+                groups: Groups {
+                    top: vec![0; groups as usize * top_labels.entries_len()],
+                    beside: vec![0; beside],
+                    labels,
+                    top_labels,
+                    plb,
+                },
                 draw: Draw::new(rng, shape.leaves()),
                 places,
-                labels,
-                top_labels,
-                plb,
             },
             // The parts of a block come into the stash together.
             drains: Drains::above(sizes.stash_blocks - parts),
             requests: VecDeque::new(),
-            level: None,
+            offered: None,
+            taken: BTreeSet::new(),
+            searches_first: false,
             planned: VecDeque::new(),
+            walk: Walk { level: 0, request: None },
             body: vec![0; parts * body_len],
             held: Vec::with_capacity(parts),
             failed: false,
+            is_suspended: false,
             engine: Engine::new(tree, sizes.stash_blocks),
         })
     }
@@ -159,25 +210,43 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
 
     /// Bytes of trusted memory that the last level of the map takes.
     pub fn top_len(&self) -> usize {
-        self.maps.top.len()
+        self.maps.groups.top.len()
     }
 
     fn try_step(&mut self, serve: Serve<'_>) -> Result<Issued> {
         if self.drains.is_due(self.engine.stash().len()) {
             return self.unasked(Kind::Eviction);
         }
-        let Some(&(id, addr)) = self.requests.front() else {
-            return self.unasked(Kind::Dummy);
-        };
-        let level = self.level.unwrap_or_else(|| self.maps.first_missing(addr));
         if self.planned.is_empty() {
-            self.maps.plan(level, addr, &mut self.planned)?;
+            let Some(&request) = self.requests.front().or(self.offered.as_ref()) else {
+                return self.unasked(Kind::Dummy);
+            };
+            let mut is_finished = self.finish_in_passing(request, serve)?;
+            let level = self.maps.first_missing(request.addr);
+            if !is_finished && level == 0 && request.verb == Verb::Return {
+                // The stash is crowded, and could not be emptied: there is still its limit.
+                self.put_back(request, serve)?;
+                self.forget(request);
+                is_finished = true;
+            }
+            if is_finished {
+                let issued = self.unasked(Kind::Dummy)?;
+                return Ok(Issued { finished: Some(request.id), ..issued });
+            }
+            self.walk = Walk { level, request: Some(request) };
+            self.maps.plan(level, request.addr, &mut self.planned)?;
         }
+        self.walk_on(serve)
+    }
+
+    /// The next path access that is planned.
+    fn walk_on(&mut self, serve: Serve<'_>) -> Result<Issued> {
+        let Walk { level, request } = self.walk;
         let next = self.planned.pop_front().expect("a plan has at least the block's own access");
         self.engine.fetch(next.old)?;
         let kind = match (next.purpose, level) {
             (Purpose::Own, 0) => {
-                self.hold(next, |body| serve(id, body))?;
+                self.hold(next, request, serve)?;
                 Kind::Data
             }
             (Purpose::Own, _) => {
@@ -191,38 +260,65 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
             (Purpose::Nobody, _) => Kind::PosMap(level as u8 + 1),
         };
         self.engine.evict()?;
-        let is_last = self.planned.is_empty();
-        self.level = if is_last { level.checked_sub(1) } else { Some(level) };
-        let is_served = is_last && level == 0;
-        if is_served {
-            self.requests.pop_front();
+        let is_served = self.planned.is_empty() && level == 0;
+        let finished = request.filter(|_| is_served);
+        finished.inspect(|&request| self.forget(request));
+        Ok(Issued { kind, finished: finished.map(|request| request.id) })
+    }
+
+    fn check_ready(&self) -> Result {
+        match (self.failed, self.is_suspended) {
+            (true, _) => Err(Error::Poisoned),
+            (false, true) => Err(Error::Suspended),
+            (false, false) => Ok(()),
         }
-        Ok(Issued { kind, finished: is_served.then_some(id) })
+    }
+
+    /// A request that is finished waits no longer.
+    fn forget(&mut self, request: Request) {
+        if self.requests.front() == Some(&request) {
+            self.requests.pop_front();
+        } else {
+            self.offered = None;
+        }
     }
 
     /// Takes a block of the map out of the open path into the PLB.
     fn bring(&mut self, next: Planned) -> Result {
-        let plb = &mut self.maps.plb;
-        let (way, victim) = plb.evict(next.addr);
-        if !victim.is_empty() {
-            self.engine.put(victim, plb.body(way))?;
-        }
+        let way = self.make_room(next.addr)?;
+        let plb = &mut self.maps.groups.plb;
         self.engine.remove(next.addr, plb.body_mut(way));
         plb.fill(way, Header::new(next.addr, next.new));
         Ok(())
     }
 
+    /// An empty way of the PLB for `addr`. Who was there goes into the stash.
+    fn make_room(&mut self, addr: Addr) -> Result<usize> {
+        let plb = &mut self.maps.groups.plb;
+        let (way, victim) = plb.evict(addr);
+        if !victim.is_empty() {
+            self.engine.put(victim, plb.body(way))?;
+        }
+        Ok(way)
+    }
+
     /// Takes a part of the user's block out of the open path. The last one completes the block:
-    /// then it is served, and all parts go into the stash.
-    fn hold(&mut self, next: Planned, serve: impl FnOnce(&mut [u8])) -> Result {
+    /// then it is served, and all parts go into the stash, if nobody takes them out.
+    fn hold(&mut self, next: Planned, request: Option<Request>, serve: Serve<'_>) -> Result {
         let len = self.engine.tree().body_len();
         self.engine.remove(next.addr, &mut self.body[self.held.len() * len..][..len]);
         self.held.push(Header::new(next.addr, next.new));
-        if self.held.len() as u64 == self.maps.places.parts {
-            serve(&mut self.body);
-            for (nth, header) in self.held.drain(..).enumerate() {
-                self.engine.put(header, &self.body[nth * len..][..len])?;
-            }
+        if (self.held.len() as u64) < self.maps.places.parts {
+            return Ok(());
+        }
+        if let Some(Request { id, .. }) = request {
+            serve(id, &mut self.body);
+        }
+        if request.is_some_and(|request| request.verb == Verb::Fetch) {
+            self.held.clear();
+        }
+        for (nth, header) in self.held.drain(..).enumerate() {
+            self.engine.put(header, &self.body[nth * len..][..len])?;
         }
         Ok(())
     }
@@ -238,7 +334,7 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
     /// The level below the first that the PLB holds for a block of the user's.
     fn first_missing(&self, addr: Addr) -> usize {
         let places = &self.places;
-        let is_here = |level| self.plb.find(places.addr(level, places.nth(level, addr), 0));
+        let is_here = |level| self.groups.plb.find(places.addr(level, places.nth(level, addr), 0));
         let levels = places.levels();
         (0..levels).find(|&below| is_here(below + 1).is_some()).unwrap_or(levels)
     }
@@ -249,23 +345,9 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
     ///
     /// Its parent is in the PLB, and may leave it when the plan is carried out.
     fn plan(&mut self, level: usize, addr: Addr, plan: &mut VecDeque<Planned>) -> Result {
-        let Self { places, labels, top_labels, top, beside, plb, draw } = self;
+        let Self { places, groups, draw } = self;
         let block = places.nth(level, addr);
-        let (labels, entries) = if level == places.levels() {
-            let (len, group) = (top_labels.entries_len(), block / top_labels.fanout());
-            (&*top_labels, &mut top[group as usize * len..][..len])
-        } else {
-            let (len, group) = (labels.entries_len(), block / labels.fanout());
-            let parent = places.addr(level + 1, group, 0);
-            let way = plb.find(parent).expect("the walk came by, or began there");
-            plb.touch(way);
-            let entries = if beside.is_empty() {
-                &mut plb.body_mut(way)[..len]
-            } else {
-                &mut beside[(parent.0 - places.base[1]) as usize * len..][..len]
-            };
-            (&*labels, entries)
-        };
+        let (labels, entries) = groups.of(places, level, block);
         let own = (block % labels.fanout()) as usize;
         let is_spent = labels.is_spent(entries, own);
         let siblings = (0..labels.fanout() as usize).filter(|&nth| is_spent && nth != own);
@@ -296,11 +378,32 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
         }
         // A sibling in the PLB is on no path; that of its old label is accessed all the same.
         for access in plan.iter().filter(|access| access.purpose == Purpose::Sibling) {
-            if let Some(way) = plb.find(access.addr) {
-                plb.relabel(way, access.new);
+            if let Some(way) = groups.plb.find(access.addr) {
+                groups.plb.relabel(way, access.new);
             }
         }
         Ok(())
+    }
+}
+
+impl<L: Labels, P: Lookaside> Groups<L, P> {
+    /// The entries of the group of block number `block` of `level`, and how they are kept. Those of
+    /// the user's blocks and all but the last level of the map are in its parent, which is used.
+    fn of(&mut self, places: &Places, level: usize, block: u64) -> (&L, &mut [u8]) {
+        if level == places.levels() {
+            let (len, group) = (self.top_labels.entries_len(), block / self.top_labels.fanout());
+            return (&self.top_labels, &mut self.top[group as usize * len..][..len]);
+        }
+        let (len, group) = (self.labels.entries_len(), block / self.labels.fanout());
+        let parent = places.addr(level + 1, group, 0);
+        let way = self.plb.find(parent).expect("the walk came by, or began there");
+        self.plb.touch(way);
+        let entries = if self.beside.is_empty() {
+            &mut self.plb.body_mut(way)[..len]
+        } else {
+            &mut self.beside[(parent.0 - places.base[1]) as usize * len..][..len]
+        };
+        (&self.labels, entries)
     }
 }
 
@@ -359,25 +462,27 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Controller for Unified<T, L, P> {
     }
 
     fn submit(&mut self, id: u64, addr: Addr) -> Result {
-        if addr.0 >= self.blocks() {
-            return Err(Error::OutOfRange { addr, blocks: self.blocks() });
-        }
-        self.requests.push_back((id, addr));
-        Ok(())
+        self.submit_as(Request { id, addr, verb: Verb::Access })
     }
 
     fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
-        if self.failed {
-            return Err(Error::Poisoned);
-        }
+        self.check_ready()?;
         // What was half done cannot be done again: the labels have changed.
         self.try_step(serve).inspect_err(|_| self.failed = true)
     }
 
+    fn finish_at_hand(&mut self, serve: Serve<'_>) -> Result<Option<u64>> {
+        self.check_ready()?;
+        let Some(&request) = self.requests.front().filter(|_| self.planned.is_empty()) else {
+            return Ok(None);
+        };
+        let finished =
+            self.finish_in_passing(request, serve).inspect_err(|_| self.failed = true)?;
+        Ok(finished.then_some(request.id))
+    }
+
     fn sync(&mut self) -> Result {
-        if self.failed {
-            return Err(Error::Poisoned);
-        }
+        self.check_ready()?;
         self.engine.tree_mut().sync().inspect_err(|_| self.failed = true)
     }
 
@@ -388,3 +493,6 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Controller for Unified<T, L, P> {
 
 #[cfg(all(test, feature = "std"))]
 mod tests;
+
+#[cfg(all(test, feature = "std"))]
+mod ir_tests;

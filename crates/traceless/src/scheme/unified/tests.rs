@@ -15,15 +15,15 @@ use crate::tree::{BareTree, GhostTree, Shape};
 use crate::types::Extent;
 use alloc::sync::Arc;
 
-fn key() -> Secret {
+pub(super) fn key() -> Secret {
     Secret::from_bytes([9; 32])
 }
 
-fn rng() -> Box<dyn Rng> {
+pub(super) fn rng() -> Box<dyn Rng> {
     Box::new(Seeded::new(1))
 }
 
-fn sizes(blocks: u64, map_levels: u8, parts: u64) -> Sizes {
+pub(super) fn sizes(blocks: u64, map_levels: u8, parts: u64) -> Sizes {
     Sizes { blocks, map_levels, parts, stash_blocks: 100 }
 }
 

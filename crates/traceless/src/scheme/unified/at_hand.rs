@@ -1,0 +1,141 @@
+//! Blocks that no path need be read for: they are in trusted memory already (IR-Stash), or come
+//! from there.
+
+use super::{Maps, Request, Unified, Verb};
+use crate::controller::{Kind, Serve};
+use crate::error::Result;
+use crate::posmap::{Labels, Lookaside};
+use crate::tree::{BucketTree, Header, Substash};
+use crate::types::Addr;
+
+impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
+    /// Lets requests be finished without a path access if their block is in the stash, or where the
+    /// tree finds it by its address (ir-oram, section IV-C); blocks of the map come into the PLB
+    /// the same way. They keep their labels, which nobody has seen.
+    ///
+    /// A path is then read for a block only once it has left trusted memory, and it leaves when a
+    /// path near its own is accessed. So **leaves are no longer independent of each other**: who
+    /// sees them can tell a few blocks that are accessed again and again from many, whatever the
+    /// times of the accesses say. Without this, and by default, every request accesses a path.
+    pub fn search_first(&mut self) {
+        self.searches_first = true;
+    }
+
+    /// Finishes a request that needs no path access, if it is one, or brings it nearer to that.
+    pub(super) fn finish_in_passing(&mut self, request: Request, serve: Serve<'_>) -> Result<bool> {
+        let is_done = match request.verb {
+            Verb::Return => self.take_back(request, serve)?,
+            _ if self.searches_first => self.serve_found(request, serve)?,
+            _ => false,
+        };
+        if is_done {
+            self.forget(request);
+        }
+        Ok(is_done)
+    }
+
+    /// Serves a block all of whose parts are at hand.
+    fn serve_found(&mut self, request: Request, serve: Serve<'_>) -> Result<bool> {
+        let Self { engine, maps, body, .. } = self;
+        let parts = || (0..maps.places.parts).map(|part| maps.places.addr(0, request.addr.0, part));
+        if !parts().all(|part| engine.at_hand(part).is_some()) {
+            self.bring_found(request.addr)?;
+            return Ok(false);
+        }
+        let len = engine.tree().body_len();
+        let of = |nth: usize| nth * len..(nth + 1) * len;
+        for (nth, part) in parts().enumerate() {
+            body[of(nth)].copy_from_slice(engine.at_hand(part).expect("found before"));
+        }
+        serve(request.id, body);
+        for (nth, part) in parts().enumerate() {
+            if request.verb == Verb::Fetch {
+                engine.extract(part, &mut body[of(nth)]);
+            } else {
+                engine.at_hand(part).expect("found before").copy_from_slice(&body[of(nth)]);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Puts a block that comes back from a cache above into the stash, if the map says at once on
+    /// which path it is, and there is room.
+    fn take_back(&mut self, request: Request, serve: Serve<'_>) -> Result<bool> {
+        if self.searches_first {
+            self.bring_found(request.addr)?;
+        }
+        let is_possible = self.maps.first_missing(request.addr) == 0 && !self.is_crowded();
+        if is_possible {
+            self.put_back(request, serve)?;
+        }
+        Ok(is_possible)
+    }
+
+    /// Puts it there. Its parent is in the PLB, or above.
+    pub(super) fn put_back(&mut self, request: Request, serve: Serve<'_>) -> Result {
+        serve(request.id, &mut self.body);
+        let Maps { places, groups, draw } = &mut self.maps;
+        let (labels, entries) = groups.of(places, 0, request.addr.0);
+        let own = (request.addr.0 % labels.fanout()) as usize;
+        let len = self.engine.tree().body_len();
+        for part in 0..places.parts {
+            let addr = places.addr(0, request.addr.0, part);
+            let header = Header::new(addr, labels.leaf(entries, own, addr, draw));
+            self.engine.put(header, &self.body[part as usize * len..][..len])?;
+        }
+        Ok(())
+    }
+
+    /// Brings those blocks of the map into the PLB that a walk to `addr` begins with and that are
+    /// at hand. Who leaves the PLB for them goes into the stash, so there must be room.
+    fn bring_found(&mut self, addr: Addr) -> Result {
+        while !self.is_crowded() {
+            let level = self.maps.first_missing(addr);
+            let block = self.maps.places.addr(level, self.maps.places.nth(level, addr), 0);
+            if level == 0 || self.engine.at_hand(block).is_none() {
+                break;
+            }
+            let way = self.make_room(block)?;
+            let plb = &mut self.maps.groups.plb;
+            let header = self.engine.extract(block, plb.body_mut(way)).expect("found before");
+            plb.fill(way, header);
+        }
+        Ok(())
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.drains.is_crowded(self.engine.stash().len())
+    }
+
+    /// Makes so many path accesses that do nothing but empty the stash, before the processor turns
+    /// to something else, and tells how many blocks wait even then. How many accesses they are must
+    /// not depend on that.
+    pub fn flush(&mut self, paths: u64) -> Result<usize> {
+        self.check_ready()?;
+        for _ in 0..paths {
+            self.unasked(Kind::Eviction).inspect_err(|_| self.failed = true)?;
+        }
+        Ok(self.engine.stash().len())
+    }
+}
+
+/// A context switch (ir-oram, section IV-C).
+impl<T: BucketTree, L: Labels, P: Lookaside> Unified<Substash<T>, L, P> {
+    /// Flushes the stash by `paths` path accesses, then writes the sub-stash to `home` and empties
+    /// it. Nothing can be accessed until [`resume`](Self::resume). Tells how many blocks wait in
+    /// the stash even now; they stay there.
+    pub fn suspend(&mut self, paths: u64, home: &mut dyn BucketTree) -> Result<usize> {
+        self.check_ready()?;
+        let waiting = self.flush(paths)?;
+        self.engine.tree_mut().take_away(home)?;
+        self.is_suspended = true;
+        Ok(waiting)
+    }
+
+    /// Reads the sub-stash back from `home`, and builds its pointer table anew.
+    pub fn resume(&mut self, home: &mut dyn BucketTree) -> Result {
+        self.engine.tree_mut().bring_back(home)?;
+        self.is_suspended = false;
+        Ok(())
+    }
+}
