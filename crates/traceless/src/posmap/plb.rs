@@ -58,6 +58,11 @@ impl Plb {
         })
     }
 
+    /// Whose block is in a way, and its label.
+    pub fn header(&self, way: usize) -> Header {
+        self.headers[way]
+    }
+
     /// The first way of the set of `addr`.
     fn set(&self, addr: Addr) -> usize {
         let sets = (self.headers.len() / self.ways) as u64;

@@ -11,6 +11,7 @@ pub mod path;
 pub mod plain;
 mod pool;
 pub mod random;
+pub mod rho;
 #[cfg(all(test, feature = "std"))]
 mod rig;
 pub mod sq;

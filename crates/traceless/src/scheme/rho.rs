@@ -1,0 +1,258 @@
+//! Rho: a small tree beside the main one, for blocks that were used lately.
+//!
+//! A path of the small tree has few slots. Which blocks it holds, and on which paths, is known in
+//! trusted memory; so a block that is there costs one short path access. Any other is taken out of
+//! the main tree (a unified ORAM) and put into the small one, and the block that was used least
+//! lately goes back: it is read from the small tree, gets a new label in the main one, which may
+//! take accesses to blocks of the map there, and waits in the main stash.
+//!
+//! Which tree a step accesses follows a fixed pattern, one main path after every two small ones. If
+//! nothing is to be done there, it is a dummy.
+//!
+//! Paper: Nagarajan et al., ASPLOS'19, as ir-oram describes it (sections II-C, V and VI), with
+//! its sizes.
+
+use crate::controller::{Controller, Issued, Kind, Serve};
+use crate::error::{Error, Result};
+use crate::oram::Hides;
+use crate::posmap::{Draw, Labels, Lookaside, Plb};
+use crate::rng::Rng;
+use crate::scheme::unified::Unified;
+use crate::tree::{BucketTree, Drains, Engine, Header, Stash};
+use crate::types::Addr;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Levels of the paper's small tree.
+pub const SMALL_LEVELS: usize = 19;
+
+/// Slots per bucket of the paper's small tree.
+pub const SMALL_Z: u8 = 2;
+
+/// Sets and ways of the tags of the paper's small tree.
+pub const SMALL_TAGS: (usize, usize) = (16_000, 10);
+
+/// Steps of the pattern, of which the first accesses the main tree.
+pub const PATTERN: u32 = 3;
+
+/// Blocks that are on their way from the small tree to the main one, at most.
+const LEAVING_MAX: usize = 16;
+
+/// The scheme, as a [`Controller`]. See the [module](self). Requests of one block are served in
+/// order; others may overtake a block that is not in the small tree.
+pub struct Rho<T, S, L, P = Plb> {
+    main: Unified<T, L, P>,
+    small: Engine<S>,
+    /// Which blocks the small tree holds: their labels there, and when they were used.
+    tags: Plb,
+    draw: Draw,
+    drains: Drains,
+    requests: VecDeque<(u64, Addr)>,
+    /// The request whose block is being fetched from the main tree.
+    fetching: Option<(u64, Addr)>,
+    /// Blocks that are still in the small tree, but have no tag any more.
+    leaving: VecDeque<Header>,
+    /// Those that have left it, and are not in the main tree yet.
+    returning: Stash,
+    /// The body of the block that was fetched last.
+    body: Vec<u8>,
+    turn: u32,
+    failed: bool,
+}
+
+impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Rho<T, S, L, P> {
+    /// `main`, which nothing was asked of yet, and beside it the small tree `small`, which holds
+    /// nothing, with the given sets and ways of tags.
+    pub fn new(
+        main: Unified<T, L, P>,
+        small: S,
+        (sets, ways): (usize, usize),
+        stash_blocks: usize,
+        rng: Box<dyn Rng>,
+    ) -> Result<Self> {
+        let len = main.block_len();
+        if small.body_len() != len {
+            return Err(Error::Geometry("blocks of both trees are as long"));
+        }
+        let room = sets.checked_mul(ways).filter(|&tags| tags as u64 <= small.shape().slots());
+        let room = room.ok_or(Error::Geometry("more tags than the small tree has slots"))?;
+        Ok(Self {
+            tags: Plb::new(room, ways, 0)?,
+            draw: Draw::new(rng, small.shape().leaves()),
+            drains: Drains::above(stash_blocks - stash_blocks / 4),
+            requests: VecDeque::new(),
+            fetching: None,
+            leaving: VecDeque::with_capacity(LEAVING_MAX),
+            returning: Stash::new(LEAVING_MAX, len),
+            body: vec![0; len],
+            turn: 0,
+            failed: false,
+            small: Engine::new(small, stash_blocks),
+            main,
+        })
+    }
+
+    /// The main tree's ORAM.
+    pub fn main(&self) -> &Unified<T, L, P> {
+        &self.main
+    }
+
+    /// The small tree and its stash.
+    pub fn small(&self) -> &Engine<S> {
+        &self.small
+    }
+
+    /// Whether the next step accesses the main tree.
+    pub fn main_is_next(&self) -> bool {
+        self.turn == 0
+    }
+
+    /// With more than `blocks` blocks in its stash an access to the small tree does nothing but
+    /// empty it.
+    pub fn drain_above(&mut self, blocks: usize) {
+        self.drains = Drains::above(blocks);
+    }
+
+    fn try_step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+        let is_main = self.main_is_next();
+        self.turn = (self.turn + 1) % PATTERN;
+        if is_main { self.step_main(serve) } else { self.step_small(serve) }
+    }
+
+    /// Goes on with what the main tree has to do: take blocks back, and fetch one.
+    fn step_main(&mut self, serve: Serve<'_>) -> Result<Issued> {
+        self.begin_fetch()?;
+        let Self { main, returning, body: fetched, fetching, .. } = self;
+        let mut exchange = |id: u64, body: &mut [u8]| match (id.checked_sub(RETURNS), &fetching) {
+            (Some(addr), _) => {
+                let nth = returning.find(Addr(addr)).expect("what returns is here");
+                body.copy_from_slice(returning.body(nth));
+                returning.remove(nth);
+            }
+            (None, Some((id, _))) => {
+                serve(*id, body);
+                fetched.copy_from_slice(body);
+            }
+            (None, None) => unreachable!("a fetch is finished once"),
+        };
+        while main.finish_at_hand(&mut exchange)?.is_some() {}
+        let issued = main.step(&mut exchange)?;
+        let fetched = fetching.take_if(|_| issued.finished == Some(FETCH));
+        if let Some((_, addr)) = fetched {
+            self.arrive(addr)?;
+        }
+        Ok(Issued { finished: fetched.map(|(id, _)| id), ..issued })
+    }
+
+    /// Has the next block fetched that is neither in the small tree nor on its way from there, if
+    /// there is room for it and for who has to make place.
+    fn begin_fetch(&mut self) -> Result {
+        let under_way = self.leaving.len() + self.returning.len();
+        let is_crowded = self.drains.is_crowded(self.small.stash().len());
+        if self.fetching.is_some() || under_way >= LEAVING_MAX || is_crowded {
+            return Ok(());
+        }
+        let is_missing = |&(_, addr): &(u64, Addr)| {
+            let is_here = self.tags.find(addr).is_some() || self.returning.find(addr).is_some();
+            !is_here && !self.leaving.iter().any(|leaving| leaving.is_of(addr))
+        };
+        if let Some(nth) = self.requests.iter().position(is_missing) {
+            self.fetching = self.requests.remove(nth);
+            let (_, addr) = self.fetching.expect("it was found there");
+            self.main.submit_fetch(FETCH, addr)?;
+        }
+        Ok(())
+    }
+
+    /// Puts the block that was fetched into the small tree.
+    fn arrive(&mut self, addr: Addr) -> Result {
+        let (way, victim) = self.tags.evict(addr);
+        if !victim.is_empty() {
+            self.leaving.push_back(victim);
+        }
+        let header = Header::new(addr, self.draw.leaf());
+        self.tags.fill(way, header);
+        self.small.put(header, &self.body)
+    }
+
+    /// One access to the small tree: to empty its stash, for a block that leaves, or for the first
+    /// request whose block it holds.
+    fn step_small(&mut self, serve: Serve<'_>) -> Result<Issued> {
+        if self.drains.is_due(self.small.stash().len()) {
+            return self.unasked(Kind::Eviction);
+        }
+        if let Some(header) = self.leaving.pop_front() {
+            self.small.fetch(header.leaf())?;
+            let nth = self.returning.push(header)?;
+            self.small.remove(header.addr(), self.returning.body_mut(nth));
+            self.small.evict()?;
+            self.main.submit_return(RETURNS + header.addr().0, header.addr())?;
+            return Ok(Issued { kind: Kind::Data, finished: None });
+        }
+        let held = |&(_, addr): &(u64, Addr)| self.tags.find(addr);
+        let Some((nth, way)) = (0..).zip(&self.requests).find_map(|(n, r)| Some((n, held(r)?)))
+        else {
+            return self.unasked(Kind::Dummy);
+        };
+        let (id, addr) = self.requests.remove(nth).expect("it was found there");
+        let (old, new) = (self.tags.header(way).leaf(), self.draw.leaf());
+        self.tags.relabel(way, new);
+        self.tags.touch(way);
+        self.small.fetch(old)?;
+        let nth = self.small.take(addr, new)?;
+        serve(id, self.small.stash_mut().body_mut(nth));
+        self.small.evict()?;
+        Ok(Issued { kind: Kind::Data, finished: Some(id) })
+    }
+
+    fn unasked(&mut self, kind: Kind) -> Result<Issued> {
+        self.small.dummy(self.draw.leaf())?;
+        Ok(Issued { kind, finished: None })
+    }
+}
+
+/// What requests to the main tree are called: the only fetch, and the returns by their addresses.
+const FETCH: u64 = 0;
+const RETURNS: u64 = 1;
+
+impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Controller for Rho<T, S, L, P> {
+    fn blocks(&self) -> u64 {
+        self.main.blocks()
+    }
+
+    fn block_len(&self) -> usize {
+        self.main.block_len()
+    }
+
+    fn submit(&mut self, id: u64, addr: Addr) -> Result {
+        if addr.0 >= self.blocks() {
+            return Err(Error::OutOfRange { addr, blocks: self.blocks() });
+        }
+        self.requests.push_back((id, addr));
+        Ok(())
+    }
+
+    fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+        if self.failed {
+            return Err(Error::Poisoned);
+        }
+        self.try_step(serve).inspect_err(|_| self.failed = true)
+    }
+
+    fn sync(&mut self) -> Result {
+        if self.failed {
+            return Err(Error::Poisoned);
+        }
+        let small = self.small.tree_mut().sync();
+        self.main.sync().and(small).inspect_err(|_| self.failed = true)
+    }
+
+    fn hides(&self) -> Hides {
+        Hides::ReadsAndWrites
+    }
+}
+
+#[cfg(all(test, feature = "std"))]
+mod tests;
