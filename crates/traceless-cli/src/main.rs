@@ -7,6 +7,7 @@ mod bench;
 mod failure;
 mod numbers;
 mod output;
+mod svg;
 mod volume;
 
 use args::{Cli, Product};
