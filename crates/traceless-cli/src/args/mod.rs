@@ -2,10 +2,12 @@
 
 pub mod audit;
 mod bench;
+mod stash;
 mod tree;
 mod volume;
 
 pub use audit::AuditArgs;
+pub use stash::*;
 pub use tree::*;
 pub use volume::*;
 

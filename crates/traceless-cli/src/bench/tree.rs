@@ -170,7 +170,8 @@ fn measure_sealed<C: Sealer>(args: &TreeArgs, cipher: impl Fn() -> C) -> Result<
         path_len += tree.inner().path_len();
         trees.push(tree);
     }
-    let path = PathOram::new(args.blocks, trees, STASH_BLOCKS, Box::new(Seeded::drawn(&mut System)));
+    let path =
+        PathOram::new(args.blocks, trees, STASH_BLOCKS, Box::new(Seeded::drawn(&mut System)));
     let mut oram = Stepped::new(path.map_err(Failure::usage)?);
     let init_seconds = cpu_seconds() - start;
     for addr in 0..args.blocks {
