@@ -35,6 +35,26 @@ expect 2 "$traceless" bench tree --blocks 500 --levels 3
 expect 2 "$traceless" bench tree --blocks 500 --z 0
 expect 2 "$traceless" bench tree --blocks 0
 
+section "stashes and levels, beside what was published"
+stash=("$traceless" bench stash --levels 16 --accesses 2000)
+expect 0 "${stash[@]}" --plot stash.svg --json
+expect_json traceless.bench.stash.v1 machine seed above runs bounds levels_of_the_paper
+check "the plot is XML, and has a curve for each tree" python3 -c "
+import json, xml.dom.minidom as x
+told, plot = json.load(open('out')), x.parse('stash.svg')
+assert len({run['name'] for run in told['runs']}) == 11
+assert len(plot.getElementsByTagName('polyline')) > 2 * len(told['runs'])"
+expect 0 "${stash[@]}" --search --json
+expect_json traceless.bench.stash.search.v1 machine levels cached searches
+check "the result keeps both limits" python3 -c "
+import json
+told = json.load(open('out'))
+assert [s['has_substash'] for s in told['searches']] == [False, True]
+for search in told['searches']:
+    assert search['tried'][-1]['is_allowed'] and search['tried'][-1]['gain'] > 1.1"
+expect 2 "$traceless" bench stash --levels 15
+expect 2 "$traceless" bench stash --search --plot stash.svg
+
 section "models: every workload of every subject, counted"
 for device in hdd ssd; do
     suite sqoram --device "$device" --file-size 16M --requests 256 --plot "$device.svg"

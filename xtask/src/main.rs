@@ -1,10 +1,12 @@
-//! Chores of the repository: tidiness, floors, crashes, and playing back what a disk was sent.
+//! Chores of the repository: tidiness, floors, crashes, stashes, and playing back what a disk was
+//! sent.
 #![forbid(unsafe_code)]
 
 mod crash;
 mod floors;
 mod log_writes;
 mod rust_text;
+mod stash;
 mod tidy;
 
 use std::path::PathBuf;
@@ -24,6 +26,10 @@ cargo xtask floors [GROUP] [--json] [--quick]
 cargo xtask crash [--rounds N] [--seconds N] [--scheme NAME] [--seed N]
     Crashes random volumes of each scheme, everywhere, for so many rounds or so long; 60 seconds if
     nothing is said. Tells how far it is. What it finds comes with the command that shows it again.
+
+cargo xtask stash [--full] [--search] [--levels L] [--above N] [--accesses N] [--seed N] [--json]
+    Measures how full trees and stashes are, and draws the curves beside what was published; --full
+    for large trees, some minutes. --search looks for the best IR-Alloc instead.
 
 cargo xtask log-writes points LOG COUNT
 cargo xtask log-writes replay LOG IMAGE FROM TO
@@ -64,6 +70,7 @@ fn run(args: &[&str]) -> Result<Outcome, String> {
         ["tidy", rest @ ..] => Err(format!("tidy does not know {rest:?}; it takes --fix")),
         ["crash", rest @ ..] => crash::run(&root()?, &crash::Options::parse(rest)?),
         ["floors", rest @ ..] => floors::run(&root()?, &floors::Options::parse(rest)?),
+        ["stash", rest @ ..] => stash::run(&root()?, &stash::Options::parse(rest)?),
         ["log-writes", rest @ ..] => log_writes::run(rest),
         [other, ..] => Err(format!("unknown command {other}\n\n{HELP}")),
     }
@@ -91,8 +98,14 @@ mod tests {
 
     #[test]
     fn unknown_words_are_errors() {
-        for args in [&[][..], &["tydi"], &["tidy", "--fxi"], &["floors", "--jsn"], &["crash", "9"]]
-        {
+        for args in [
+            &[][..],
+            &["tydi"],
+            &["tidy", "--fxi"],
+            &["floors", "--jsn"],
+            &["crash", "9"],
+            &["stash", "9"],
+        ] {
             assert!(run(args).is_err(), "{args:?}");
         }
     }

@@ -9,6 +9,7 @@ mod numbers;
 mod output;
 mod signals;
 mod sim;
+mod svg;
 mod volume;
 
 use args::{Cli, Product};

@@ -45,9 +45,9 @@ pub trait Controller: Send {
     /// block of a request, `serve` may read and change the body.
     fn step(&mut self, serve: Serve<'_>) -> Result<Issued>;
 
-    /// Finishes the request whose turn it is if that takes no path access, and tells which one. This
-    /// is no step and cannot be seen, but who sees when requests are made may learn from it; so
-    /// schemes do it only if they were told to.
+    /// Finishes the request whose turn it is if that takes no path access, and tells which one.
+    /// This is no step and cannot be seen, but who sees when requests are made may learn from it;
+    /// so schemes do it only if they were told to.
     fn finish_at_hand(&mut self, serve: Serve<'_>) -> Result<Option<u64>> {
         let _ = serve;
         Ok(None)

@@ -78,7 +78,7 @@ pub enum Error {
     /// one that was used before.
     #[error("every label of this key was used: copy the blocks into a tree under another one")]
     LabelsSpent,
-    /// The caller asks for a block that a cache above has taken out, or returns one that it has not.
+    /// The caller asks for a block that a cache above has taken out, or returns one that is here.
     #[error("block {} is not where the caller takes it to be", addr.0)]
     Misplaced {
         /// The block.

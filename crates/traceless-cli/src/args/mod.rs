@@ -3,11 +3,13 @@
 pub mod audit;
 mod bench;
 mod sim;
+mod stash;
 mod tree;
 mod volume;
 
 pub use audit::AuditArgs;
 pub use sim::*;
+pub use stash::*;
 pub use tree::*;
 pub use volume::*;
 

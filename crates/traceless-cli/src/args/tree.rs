@@ -1,11 +1,14 @@
 //! `traceless bench`
 
+use super::StashArgs;
 use clap::{Args, Subcommand, ValueEnum};
 
 #[derive(Subcommand, Debug)]
 pub enum BenchCommand {
     /// Measure a tree ORAM in memory, one access after the other on one thread
     Tree(TreeArgs),
+    /// Show how full trees and stashes are, beside what was published
+    Stash(StashArgs),
 }
 
 #[derive(Args, Clone, Debug)]

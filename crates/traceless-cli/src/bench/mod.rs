@@ -1,5 +1,6 @@
 //! `traceless bench`: the schemes of the library by themselves.
 
+mod stash;
 mod tree;
 mod tree_floors;
 
@@ -10,5 +11,6 @@ pub fn run(command: &BenchCommand) -> Result<(), Failure> {
     match command {
         BenchCommand::Tree(args) if args.floors => tree_floors::run(args),
         BenchCommand::Tree(args) => tree::run(args),
+        BenchCommand::Stash(args) => stash::run(args),
     }
 }

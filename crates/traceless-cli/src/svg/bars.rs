@@ -1,6 +1,6 @@
-//! A plot of bars as SVG: panels below each other, a logarithmic axis, a legend.
+//! A plot of bars: panels below each other, a logarithmic axis, a legend.
 
-use std::fmt::Write as _;
+use super::{colour, decade_label, diamond, document, line, rect, text};
 
 /// One panel: groups of bars beside each other.
 pub struct Panel {
@@ -28,12 +28,6 @@ pub struct Plot {
     pub panels: Vec<Panel>,
 }
 
-/// Colours that people with any kind of sight can tell apart, and a few more.
-const COLOURS: [&str; 11] = [
-    "#999999", "#0072b2", "#56b4e9", "#d55e00", "#e69f00", "#cc79a7", "#009e73", "#b8a800",
-    "#444444", "#8b4513", "#7b3fb5",
-];
-
 const BAR: f64 = 9.0;
 const GROUP_GAP: f64 = 16.0;
 const LEFT: f64 = 110.0;
@@ -51,19 +45,13 @@ impl Plot {
         let legend = LEFT + LEGEND * (self.series.len() + 1) as f64;
         let width = (LEFT + group * groups as f64 + 24.0).max(legend);
         let height = TOP + (PANEL + PANEL_GAP) * self.panels.len() as f64;
-        let mut out = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" \
-             height=\"{height:.0}\" font-family=\"sans-serif\" font-size=\"11\">\n\
-             <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
-        );
-        text(&mut out, LEFT, 22.0, "font-size=\"15\" font-weight=\"bold\"", &self.title);
-        self.draw_legend(&mut out);
-        for (number, panel) in self.panels.iter().enumerate() {
-            let top = TOP + (PANEL + PANEL_GAP) * number as f64;
-            self.draw_panel(&mut out, panel, top, group);
-        }
-        out.push_str("</svg>\n");
-        out
+        document(width, height, &self.title, |out| {
+            self.draw_legend(out);
+            for (number, panel) in self.panels.iter().enumerate() {
+                let top = TOP + (PANEL + PANEL_GAP) * number as f64;
+                self.draw_panel(out, panel, top, group);
+            }
+        })
     }
 
     fn draw_legend(&self, out: &mut String) {
@@ -90,12 +78,7 @@ impl Plot {
             let at = y(10f64.powi(decade));
             let stroke = if decade == 0 { "#000000" } else { "#dddddd" };
             line(out, (LEFT, at), (LEFT + width, at), stroke);
-            let label = if decade < 0 {
-                format!("{:.*}", decade.unsigned_abs() as usize, 10f64.powi(decade))
-            } else {
-                format!("{:.0}", 10f64.powi(decade))
-            };
-            text(out, LEFT - 8.0, at + 4.0, "text-anchor=\"end\"", &label);
+            text(out, LEFT - 8.0, at + 4.0, "text-anchor=\"end\"", &decade_label(decade));
         }
         line(out, (LEFT, top), (LEFT, bottom), "#000000");
         let turned = format!("text-anchor=\"middle\" transform=\"rotate(-90 60 {})\"", top + 115.0);
@@ -124,41 +107,6 @@ fn decades(panel: &Panel) -> (i32, i32) {
         (low.min(value), high.max(value * 1.05))
     });
     (low.log10().floor() as i32, high.log10().ceil() as i32)
-}
-
-fn colour(series: usize) -> &'static str {
-    COLOURS[series % COLOURS.len()]
-}
-
-fn rect(out: &mut String, x: f64, y: f64, width: f64, height: f64, fill: &str) {
-    writeln!(
-        out,
-        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
-         fill=\"{fill}\"/>"
-    )
-    .expect("a string takes every line");
-}
-
-fn line(out: &mut String, from: (f64, f64), to: (f64, f64), stroke: &str) {
-    let ((x1, y1), (x2, y2)) = (from, to);
-    writeln!(
-        out,
-        "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"{stroke}\"/>"
-    )
-    .expect("a string takes every line");
-}
-
-fn diamond(out: &mut String, x: f64, y: f64, fill: &str) {
-    let points = [(x - 4.5, y), (x, y - 4.5), (x + 4.5, y), (x, y + 4.5)];
-    let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-    writeln!(out, "<polygon points=\"{}\" fill=\"{fill}\" stroke=\"#000000\"/>", points.join(" "))
-        .expect("a string takes every line");
-}
-
-fn text(out: &mut String, x: f64, y: f64, more: &str, words: &str) {
-    let words = words.replace('&', "&amp;").replace('<', "&lt;");
-    writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" {more}>{words}</text>")
-        .expect("a string takes every line");
 }
 
 #[cfg(test)]

@@ -197,7 +197,7 @@ mod tests {
         (value - want).abs() <= by
     }
 
-    /// Section III-B of the paper, and models/path_occupancy.c: few blocks on the middle levels.
+    /// Section III-B of the paper, and a model in C: few blocks on the middle levels.
     fn is_used_as_published(levels: &[f64]) -> bool {
         let wants = [(0, 0.690, 0.01), (1, 0.367, 0.01), (2, 0.257, 0.01), (5, 0.26, 0.03)];
         wants.iter().all(|&(up, want, by)| is_near(levels[levels.len() - 1 - up], want, by))
@@ -257,7 +257,7 @@ mod tests {
         is_right && found.into_iter().eq((0..observed.labels.len() as u64).map(Addr))
     }
 
-    /// The planted faults of models/path_occupancy.c, as what they come to: where a path's blocks
+    /// The planted faults of the model in C, as what they come to: where a path's blocks
     /// are written.
     #[derive(Clone, Copy, PartialEq)]
     enum Fault {
@@ -289,13 +289,12 @@ mod tests {
         fn write_path(&mut self, headers: &[Header]) -> Result {
             let mut headers = headers.to_vec();
             match self.1 {
-                Fault::None => {}
                 // Four slots a bucket: the next is one level deeper.
                 Fault::TooDeep if headers[40].is_empty() => headers.swap(36, 40),
                 Fault::StashCut => headers[0] = Header::EMPTY,
                 // A block may always be higher up.
                 Fault::RootFirst => headers.sort_by_key(|header| header.is_empty()),
-                Fault::TooDeep => {}
+                Fault::None | Fault::TooDeep => {}
             }
             self.0.write_path(&headers)
         }

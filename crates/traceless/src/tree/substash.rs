@@ -106,9 +106,9 @@ impl<T: BucketTree> Substash<T> {
         false
     }
 
-    /// Writes the cached levels to `home`, a tree of just [these](Shape::top) levels, one path after the other
-    /// from left to right whatever they hold, and empties the cache and its pointer table. Until
-    /// they are [brought back](Self::bring_back) no path can be read.
+    /// Writes the cached levels to `home`, a tree of just [these](Shape::top) levels, one path
+    /// after the other from left to right whatever they hold, and empties the cache and its pointer
+    /// table. Until they are [brought back](Self::bring_back) no path can be read.
     pub fn take_away(&mut self, home: &mut dyn BucketTree) -> Result {
         self.check_home(home)?;
         self.check_here()?;

@@ -13,7 +13,6 @@ mod pointers;
 mod served;
 mod sqoram;
 mod subjects;
-mod svg;
 mod target;
 mod workload;
 mod write_only;

@@ -131,7 +131,7 @@ fn steps_follow_a_fixed_pattern() {
     for wanted in [0, 1, 5] {
         let (mut rho, [main, small]) = watched();
         let ask = |step: u64, rho: &mut Rho<Boxed, Boxed, Compressed>| {
-            if wanted > 0 && step % wanted == 0 {
+            if wanted > 0 && step.is_multiple_of(wanted) {
                 rho.submit(step, Addr(step * 7 % 80)).unwrap();
             }
         };

@@ -1,9 +1,9 @@
 //! The suite as a picture: our ratios, with the paper's as diamonds, and the paper's own panel.
 
 use super::super::subjects::{CONTROL, SUBJECTS};
-use super::super::svg::{Group, Panel, Plot};
 use super::paper::{Published, published};
 use super::report::{Report, Row};
+use crate::svg::bars::{Group, Panel, Plot};
 
 /// The plot of a report.
 pub fn plot(report: &Report) -> Plot {

@@ -1,0 +1,190 @@
+//! Curves: panels in rows, straight or logarithmic axes, dashes for what others say.
+
+use super::{colour, decade_label, document, line, text};
+use std::fmt::Write as _;
+
+/// One panel.
+pub struct Panel {
+    pub title: String,
+    /// What the axes show.
+    pub across: String,
+    pub up: String,
+    /// What stands at 0, 1 and so on, if it is not these numbers.
+    pub names: &'static [&'static str],
+    pub axis: Axis,
+    pub curves: Vec<Curve>,
+}
+
+/// How high a value is drawn.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Axis {
+    /// From zero to this.
+    UpTo(f64),
+    /// Between two powers of ten.
+    Decades(i32, i32),
+}
+
+/// The points of one subject, from left to right.
+pub struct Curve {
+    pub label: String,
+    /// Which of the colours.
+    pub colour: usize,
+    /// Published, not measured.
+    pub is_dashed: bool,
+    pub points: Vec<(f64, f64)>,
+}
+
+const LEFT: f64 = 80.0;
+const TOP: f64 = 64.0;
+const WIDTH: f64 = 400.0;
+const HEIGHT: f64 = 240.0;
+const ACROSS_GAP: f64 = 250.0;
+const DOWN_GAP: f64 = 90.0;
+const IN_A_ROW: usize = 2;
+const TICKS: u32 = 5;
+
+/// The panels as an SVG document.
+pub fn to_svg(title: &str, panels: &[Panel]) -> String {
+    let rows = panels.len().div_ceil(IN_A_ROW);
+    let width = (WIDTH + ACROSS_GAP) * IN_A_ROW.min(panels.len()) as f64 + LEFT;
+    let height = TOP + (HEIGHT + DOWN_GAP) * rows as f64;
+    document(width, height, title, |out| {
+        for (nth, panel) in panels.iter().enumerate() {
+            let left = LEFT + (WIDTH + ACROSS_GAP) * (nth % IN_A_ROW) as f64;
+            let top = TOP + (HEIGHT + DOWN_GAP) * (nth / IN_A_ROW) as f64;
+            panel.draw(out, left, top);
+        }
+    })
+}
+
+impl Panel {
+    fn draw(&self, out: &mut String, left: f64, top: f64) {
+        let bottom = top + HEIGHT;
+        let points = self.curves.iter().flat_map(|curve| &curve.points);
+        let right_most = points.map(|point| point.0).fold(1.0, f64::max);
+        let x = |value: f64| left + value / right_most * WIDTH;
+        let y = |value: f64| bottom - self.axis.part(value) * HEIGHT;
+        let bold = "font-size=\"13\" font-weight=\"bold\"";
+        text(out, left, top - 12.0, bold, &self.title);
+        for (value, label) in self.axis.ticks() {
+            line(out, (left, y(value)), (left + WIDTH, y(value)), "#dddddd");
+            text(out, left - 6.0, y(value) + 4.0, "text-anchor=\"end\"", &label);
+        }
+        for (value, label) in self.ticks_across(right_most) {
+            text(out, x(value), bottom + 15.0, "text-anchor=\"middle\"", &label);
+        }
+        line(out, (left, bottom), (left + WIDTH, bottom), "#000000");
+        line(out, (left, top), (left, bottom), "#000000");
+        let middle = "text-anchor=\"middle\"";
+        text(out, left + WIDTH / 2.0, bottom + 32.0, middle, &self.across);
+        let (at, halfway) = (left - 58.0, top + HEIGHT / 2.0);
+        let turned = format!("{middle} transform=\"rotate(-90 {at:.1} {halfway:.1})\"");
+        text(out, at, halfway, &turned, &self.up);
+        for (nth, curve) in self.curves.iter().enumerate() {
+            let ends: Vec<(f64, f64)> = curve.points.iter().map(|&(a, b)| (x(a), y(b))).collect();
+            polyline(out, &ends, curve);
+            let (at, beside) = (left + WIDTH + 14.0, top + 8.0 + 16.0 * nth as f64);
+            let key = [(at, beside), (at + 22.0, beside)];
+            polyline(out, &key, curve);
+            text(out, at + 28.0, beside + 4.0, "", &curve.label);
+        }
+    }
+
+    fn ticks_across(&self, most: f64) -> Vec<(f64, String)> {
+        if self.names.is_empty() {
+            return round_numbers(most).map(|value| (value, format!("{value:.0}"))).collect();
+        }
+        (0..).map(f64::from).zip(self.names.iter().map(|name| (*name).to_owned())).collect()
+    }
+}
+
+/// Whole numbers up to `most`, as far apart as is easily read.
+fn round_numbers(most: f64) -> impl Iterator<Item = f64> {
+    let steps = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
+    let step = steps.into_iter().find(|step| most / step <= 10.0).unwrap_or(most);
+    (0..=10).map(move |nth| step * f64::from(nth)).take_while(move |value| *value <= most)
+}
+
+impl Axis {
+    /// How far up a value is drawn, from 0 to 1.
+    fn part(self, value: f64) -> f64 {
+        let part = match self {
+            Self::UpTo(high) => value / high,
+            Self::Decades(low, high) => (value.log10() - f64::from(low)) / f64::from(high - low),
+        };
+        part.clamp(0.0, 1.0)
+    }
+
+    fn ticks(self) -> Vec<(f64, String)> {
+        match self {
+            Self::UpTo(high) => {
+                let values = (0..=TICKS).map(|tick| high * f64::from(tick) / f64::from(TICKS));
+                values.map(|value| (value, format!("{value:.2}"))).collect()
+            }
+            Self::Decades(low, high) => {
+                (low..=high).map(|d| (10f64.powi(d), decade_label(d))).collect()
+            }
+        }
+    }
+}
+
+fn polyline(out: &mut String, points: &[(f64, f64)], curve: &Curve) {
+    let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    let dashes = if curve.is_dashed { " stroke-dasharray=\"5 4\"" } else { "" };
+    writeln!(
+        out,
+        "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\"{dashes}/>",
+        points.join(" "),
+        colour(curve.colour)
+    )
+    .expect("a string takes every line");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn panel(axis: Axis) -> Panel {
+        let curve = |is_dashed| Curve {
+            label: "a & b".into(),
+            colour: 1,
+            is_dashed,
+            points: vec![(0.0, 1.0), (4.0, 0.001)],
+        };
+        Panel {
+            title: "panel".into(),
+            across: "blocks".into(),
+            up: "share".into(),
+            names: &[],
+            axis,
+            curves: vec![curve(false), curve(true)],
+        }
+    }
+
+    #[test]
+    fn every_curve_is_drawn_with_its_key_and_words_are_escaped() {
+        let panels = [panel(Axis::Decades(-3, 0)), panel(Axis::UpTo(1.0)), panel(Axis::UpTo(2.0))];
+        let svg = to_svg("title", &panels);
+        assert_eq!(svg.matches("<polyline").count(), 3 * 2 * 2);
+        assert_eq!(svg.matches("stroke-dasharray").count(), 3 * 2);
+        assert!(svg.contains(">a &amp; b</text>") && svg.contains(">0.001</text>"));
+        assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
+    }
+
+    #[test]
+    fn numbers_across_are_round_and_names_stand_in_their_order() {
+        let numbers = |most| round_numbers(most).collect::<Vec<_>>();
+        assert_eq!(numbers(4.5), [0.0, 1.0, 2.0, 3.0, 4.0]);
+        assert_eq!(numbers(55.0), [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]);
+        let named = Panel { names: &["few", "all"], ..panel(Axis::UpTo(1.0)) };
+        assert_eq!(named.ticks_across(1.0)[1], (1.0, "all".to_owned()));
+    }
+
+    #[test]
+    fn values_are_as_high_as_the_axis_says() {
+        let decades = Axis::Decades(-4, 0);
+        let is = |axis: Axis, value: f64, part: f64| (axis.part(value) - part).abs() < 1e-9;
+        assert!(is(decades, 1.0, 1.0) && is(decades, 0.01, 0.5) && is(decades, 1e-9, 0.0));
+        assert!(is(Axis::UpTo(2.0), 0.5, 0.25) && is(Axis::UpTo(2.0), 3.0, 1.0));
+    }
+}
