@@ -45,6 +45,17 @@ expect 0 sim trace whole.workload --scheme dram --json \
     --config "$root/experiments/machines/usimm-4channel.toml"
 check "that machine is the default" cmp plain <(grep -v records_per_second out)
 
+section "run it over a scheme"
+for scheme in path unified; do
+    expect 0 sim trace part.workload --scheme "$scheme" --json \
+        --config "$root/experiments/machines/small.toml"
+    expect_json traceless.sim.trace.v1 machine cycles last_level paths channels
+    told "told['machine']['oram']['scheme'] == '$scheme'"
+    told "told['paths']['data'] == sum(told['last_level'][k] for k in ('read_misses',
+        'write_backs'))"
+    told "(told['paths']['map'] > 0) == ('$scheme' == 'unified')"
+done
+
 section "text of other simulators"
 printf '10 R 0x40 0x0\n0 W 0x80\n' >usimm
 expect 0 sim trace usimm --scheme dram --json

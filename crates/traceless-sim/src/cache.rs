@@ -119,11 +119,11 @@ mod tests {
                 let op = if rng.below(3) == 0 { Op::Write } else { Op::Read };
                 let set = model.entry(line % (lines / u64::from(ways))).or_default();
                 let here = set.iter().position(|(l, _)| *l == line);
-                let was = here.map(|nth| set.remove(nth));
-                set.push((line, op == Op::Write || was.is_some_and(|(_, dirty)| dirty)));
+                let older = here.map(|nth| set.remove(nth));
+                set.push((line, op == Op::Write || older.is_some_and(|(_, dirty)| dirty)));
                 let full = set.len() > ways as usize;
                 let (gone, dirty) = if full { set.remove(0) } else { (0, false) };
-                let expected = match was {
+                let expected = match older {
                     Some(_) => Found::Hit,
                     None => Found::Miss { victim: dirty.then_some(gone * LINE_LEN) },
                 };

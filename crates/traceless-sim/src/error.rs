@@ -31,6 +31,12 @@ pub enum Error {
     /// No cache is like that.
     #[error("impossible cache: {0}")]
     Cache(&'static str),
+    /// No oblivious memory is like that.
+    #[error("impossible oblivious memory: {0}")]
+    Oram(&'static str),
+    /// A scheme refused, or failed.
+    #[error(transparent)]
+    Scheme(#[from] traceless::Error),
     /// No processor is like that.
     #[error("impossible processor: {0}")]
     Processor(&'static str),

@@ -8,10 +8,13 @@
 //! a trace; the input of a simulation is a workload, whatever other simulators say.
 #![forbid(unsafe_code)]
 
+pub mod backend;
 pub mod cache;
 pub mod dram;
 pub mod error;
+pub mod llc;
 pub mod machine;
+pub mod oram;
 pub mod processor;
 pub mod workload;
 

@@ -2,8 +2,9 @@
 //! memory that looks at each cycle and at all commands so far.
 
 use traceless::rng::{Rng, Seeded};
+use traceless_sim::backend::Answer;
 use traceless_sim::dram::{
-    AddressMap, Answer, Command, Config, Geometry, Logged, Memory, Scheduler, Timing, WriteDrain,
+    AddressMap, Command, Config, Geometry, Logged, Memory, Scheduler, Timing, WriteDrain,
 };
 use traceless_sim::workload::{LINE_LEN, Op};
 

@@ -62,7 +62,8 @@ fn run(text: String, sha256: &str) -> (Run, Vec<ChannelStats>) {
     assert_eq!(digest, sha256, "it is another workload");
     let workload = Usimm::from_reader(std::io::Cursor::new(text), Path::new("golden"));
     let mut workloads: [Box<dyn Workload>; 1] = [Box::new(workload)];
-    Machine::FOUR_CHANNELS.run(&mut workloads).unwrap()
+    let outcome = Machine::FOUR_CHANNELS.run(&mut workloads).unwrap();
+    (outcome.run, outcome.channels)
 }
 
 fn rounded(value: f64) -> String {

@@ -24,7 +24,8 @@ pub struct SimTraceArgs {
     /// How memory is reached
     #[arg(long, value_enum)]
     pub scheme: SimScheme,
-    /// The machine, as TOML [default: USIMM's with four channels]
+    /// The machine, as TOML [default: USIMM's with four channels for `dram`, otherwise that of the
+    /// IR-ORAM paper]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Print as JSON
@@ -75,6 +76,10 @@ fn count(text: &str) -> Result<u64, String> {
 pub enum SimScheme {
     /// Straight: addresses tell everything
     Dram,
+    /// Path ORAM with its whole position map in the processor
+    Path,
+    /// Blocks and position map in one tree, with a PLB
+    Unified,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -7,17 +7,17 @@ use serde::Serialize;
 use std::path::Path;
 use traceless::clock::{Clock, Monotonic};
 use traceless_sim::dram::{ChannelStats, OpStats};
-use traceless_sim::machine::Machine;
+use traceless_sim::machine::{Machine, Outcome};
+use traceless_sim::oram::{Config, Scheme};
 use traceless_sim::processor::Run;
 use traceless_sim::workload;
 
 #[derive(Serialize)]
 struct Report {
     schema: &'static str,
-    scheme: &'static str,
     machine: Machine,
     #[serde(flatten)]
-    run: Run,
+    outcome: Outcome,
     channels: Vec<Channel>,
     /// Of the simulation itself.
     records_per_second: f64,
@@ -38,26 +38,40 @@ struct Requests {
 }
 
 pub fn run(args: &SimTraceArgs) -> Result<(), Failure> {
-    let machine = args.config.as_deref().map_or(Ok(Machine::FOUR_CHANNELS), read_machine)?;
+    let machine = machine(args)?;
     let format = args.format.map(workload::Format::from);
     let mut workloads = [workload::open(&args.workload, format)?];
     let clock = Monotonic::start();
-    let SimScheme::Dram = args.scheme;
-    let (run, channels) = machine.run(&mut workloads)?;
+    let outcome = machine.run(&mut workloads)?;
     let seconds = clock.now() as f64 / 1e9;
     let report = Report {
         schema: "traceless.sim.trace.v1",
-        scheme: "dram",
         machine,
-        run,
-        channels: channels.iter().map(Channel::of).collect(),
-        records_per_second: run.records as f64 / seconds,
+        channels: outcome.channels.iter().map(Channel::of).collect(),
+        records_per_second: outcome.run.records as f64 / seconds,
+        outcome,
     };
     if args.json {
         return say_json(&report);
     }
     tell(&report);
     Ok(())
+}
+
+/// The machine that was named, with the scheme that was asked for.
+fn machine(args: &SimTraceArgs) -> Result<Machine, Failure> {
+    let named = args.config.as_deref().map(read_machine).transpose()?;
+    let scheme = match args.scheme {
+        SimScheme::Dram => None,
+        SimScheme::Path => Some(Scheme::Path),
+        SimScheme::Unified => Some(Scheme::Unified),
+    };
+    let Some(scheme) = scheme else {
+        return Ok(Machine { oram: None, ..named.unwrap_or(Machine::FOUR_CHANNELS) });
+    };
+    let machine = named.unwrap_or_else(Machine::ir_oram);
+    let oram = machine.oram.unwrap_or_default();
+    Ok(Machine { oram: Some(Config { scheme, ..oram }), ..machine })
 }
 
 fn read_machine(path: &Path) -> Result<Machine, Failure> {
@@ -78,10 +92,23 @@ impl Channel {
 }
 
 fn tell(report: &Report) {
-    let Run { cycles, instructions, records } = report.run;
+    let Run { cycles, instructions, records } = report.outcome.run;
     let per_cycle = instructions as f64 / cycles as f64;
     say(&format!("{cycles} cycles, {instructions} instructions ({per_cycle:.3} a cycle)"));
     say(&format!("{records} records, {:.0} a second simulated", report.records_per_second));
+    if let Some(paths) = report.outcome.paths {
+        let share = |n: u64| n as f64 * 100.0 / paths.paths().max(1) as f64;
+        say(&format!(
+            "{} path accesses of {:.1} cycles each: {:.1} % for data, {:.1} % for the map, {:.1} % \
+             dummies, {:.1} % evictions",
+            paths.paths(),
+            paths.busy as f64 / paths.paths().max(1) as f64,
+            share(paths.data),
+            share(paths.map),
+            share(paths.dummy),
+            share(paths.eviction),
+        ));
+    }
     for (nth, channel) in report.channels.iter().enumerate() {
         for (name, requests) in [("reads", &channel.reads), ("writes", &channel.writes)] {
             let Requests { counts, latency, row_hits } = requests;

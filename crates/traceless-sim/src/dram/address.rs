@@ -33,6 +33,11 @@ impl AddressMap {
     pub const COLUMNS_LAST: Self =
         Self([Field::Row, Field::Rank, Field::Bank, Field::Channel, Field::Column]);
 
+    /// Neighbours lie in one row of each channel: what lies together in a tree is near in all of
+    /// them.
+    pub const ROWS_TOGETHER: Self =
+        Self([Field::Row, Field::Rank, Field::Bank, Field::Column, Field::Channel]);
+
     /// Where byte `addr` lies. Addresses past the end begin again.
     #[inline]
     pub fn locate(&self, geometry: &Geometry, addr: u64) -> Location {

@@ -265,7 +265,7 @@ mod tests {
         let long = Config { geometry, clock_ratio: CLOCK_RATIO_MAX, ..Config::FOUR_CHANNELS };
         let timing = Timing { refi: TIME_MAX, faw: TIME_MAX, cas: TIME_MAX, ..long.timing };
         let mut memory = crate::dram::Memory::new(Config { timing, ..long }).unwrap();
-        assert!(matches!(memory.read(0, u64::MAX, 0), crate::dram::Answer::Later));
+        assert!(matches!(memory.read(0, u64::MAX, 0), crate::backend::Answer::Later));
         let mut there = 0;
         while memory.wake() != u64::MAX {
             memory.tick(memory.wake(), |_, time| there = time);

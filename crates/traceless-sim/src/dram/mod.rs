@@ -16,6 +16,7 @@ pub use config::{Config, Geometry, Scheduler, Timing, WriteDrain};
 pub use log::{Command, Logged};
 pub use stats::{ChannelStats, OpStats};
 
+use crate::backend::{Answer, Backend};
 use crate::error::Result;
 use crate::workload::{LINE_LEN, Op};
 use channel::{Channel, NEVER};
@@ -25,15 +26,6 @@ use queue::Request;
 pub struct Memory {
     config: Config,
     channels: Vec<Channel>,
-}
-
-/// When a read has its data.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Answer {
-    /// At this time.
-    At(u64),
-    /// [`Memory::tick`] will tell.
-    Later,
 }
 
 impl Memory {
@@ -127,5 +119,41 @@ impl Memory {
         let line = addr / LINE_LEN;
         let request = Request { line, ticket, arrived: now, rank: rank as usize, bank, row };
         (channel as usize, request)
+    }
+}
+
+/// Straight: addresses tell everything.
+impl Backend for Memory {
+    fn capacity(&self) -> u64 {
+        self.config.geometry.capacity()
+    }
+
+    #[inline]
+    fn read(&mut self, now: u64, addr: u64, ticket: u64) -> Result<Answer> {
+        Ok(Self::read(self, now, addr, ticket))
+    }
+
+    #[inline]
+    fn write(&mut self, now: u64, addr: u64) -> Result {
+        Self::write(self, now, addr);
+        Ok(())
+    }
+
+    fn takes_writes(&self) -> bool {
+        Self::takes_writes(self)
+    }
+
+    fn is_written(&self) -> bool {
+        Self::is_written(self)
+    }
+
+    fn wake(&self) -> u64 {
+        Self::wake(self)
+    }
+
+    #[inline]
+    fn tick(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) -> Result {
+        Self::tick(self, now, done);
+        Ok(())
     }
 }

@@ -5,7 +5,7 @@
 
 mod rob;
 
-use crate::dram::{Answer, Memory};
+use crate::backend::{Answer, Backend};
 use crate::error::{Error, Result};
 use crate::workload::{Op, Record, Workload};
 use rob::{NOT_YET, Rob};
@@ -45,9 +45,9 @@ pub struct Run {
 }
 
 /// Runs each workload to its end, on a core of its own that has an equal part of the memory.
-pub fn run(
+pub fn run<B: Backend>(
     config: &Config,
-    memory: &mut Memory,
+    memory: &mut B,
     workloads: &mut [Box<dyn Workload>],
 ) -> Result<Run> {
     if config.rob == 0 || config.fetch == 0 || config.retire == 0 {
@@ -59,7 +59,7 @@ pub fn run(
     if workloads.is_empty() || workloads.len() > CORES_MAX {
         return Err(Error::Processor("it has 1 to 256 cores, each with a workload"));
     }
-    let part = memory.config().geometry.capacity() / workloads.len().next_power_of_two() as u64;
+    let part = memory.capacity() / workloads.len().next_power_of_two() as u64;
     let mut cores = Vec::new();
     for (nth, workload) in workloads.iter_mut().enumerate() {
         cores.push(Core::new(config, nth as u64, part, &mut **workload)?);
@@ -69,10 +69,10 @@ pub fn run(
         for core in &mut cores {
             core.retire(now);
         }
-        memory.tick(now, |ticket, there| {
+        memory.tick(now, &mut |ticket, there| {
             let (core, instruction) = (ticket as usize % CORES_MAX, ticket / CORES_MAX as u64);
             cores[core].rob.finish(instruction, there + config.depth);
-        });
+        })?;
         let mut fetches = memory.takes_writes();
         for core in &mut cores {
             fetches = fetches && core.fetch(now, memory)?;
@@ -141,7 +141,7 @@ impl<'a> Core<'a> {
 
     /// False if nothing more may be fetched in this cycle, by nobody.
     #[inline]
-    fn fetch(&mut self, now: u64, memory: &mut Memory) -> Result<bool> {
+    fn fetch(&mut self, now: u64, memory: &mut impl Backend) -> Result<bool> {
         let mut room = self.config.fetch.min(self.rob.room());
         while room > 0 {
             let Some(Record { before, op, addr }) = &mut self.next else { return Ok(true) };
@@ -157,13 +157,13 @@ impl<'a> Core<'a> {
             let end = match op {
                 Op::Read => {
                     let ticket = self.rob.fetched() * CORES_MAX as u64 + self.nth;
-                    match memory.read(now, addr, ticket) {
+                    match memory.read(now, addr, ticket)? {
                         Answer::At(there) => there + self.config.depth,
                         Answer::Later => NOT_YET,
                     }
                 }
                 Op::Write => {
-                    memory.write(now, addr);
+                    memory.write(now, addr)?;
                     now + self.config.depth
                 }
             };

@@ -143,7 +143,9 @@ mod tests {
             })
             .collect();
         let mut writer = PackedWriter::new(Vec::new()).unwrap();
-        records.iter().for_each(|record| writer.append(*record).unwrap());
+        for record in &records {
+            writer.append(*record).unwrap();
+        }
         let bytes = writer.finish().unwrap();
         assert_eq!(read(&bytes).unwrap(), records);
         assert!(read(&bytes[..bytes.len() - 1]).is_err());

@@ -14,8 +14,8 @@ pub mod path;
 pub mod plain;
 mod pool;
 pub mod random;
-pub mod rho;
 mod requests;
+pub mod rho;
 #[cfg(all(test, feature = "std"))]
 mod rig;
 pub mod ring;

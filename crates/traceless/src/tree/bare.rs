@@ -179,6 +179,16 @@ impl<W: Witness, C: Clock> GhostTree<W, C> {
         self.tree.place(header)
     }
 
+    /// Bytes of memory that it would lie in.
+    pub fn len(&self) -> u64 {
+        self.lines.len()
+    }
+
+    /// Whether it has no slots.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
     fn see(&self, op: Op) {
         let time = self.clock.now();
         let shape = &self.tree.shape;

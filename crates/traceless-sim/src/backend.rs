@@ -1,0 +1,37 @@
+//! What a processor's cores talk to.
+
+use crate::error::Result;
+
+/// Memory, however it is reached. Times are in cycles of the processor. Object-safe.
+pub trait Backend {
+    /// Bytes that it holds.
+    fn capacity(&self) -> u64;
+
+    /// Asks for the line at byte `addr`, after what happened at `now`. `ticket` is the caller's.
+    fn read(&mut self, now: u64, addr: u64, ticket: u64) -> Result<Answer>;
+
+    /// Hands over a line to be written. Whether there is room is the caller's to ask.
+    fn write(&mut self, now: u64, addr: u64) -> Result;
+
+    /// Whether there is room for another write, wherever it goes.
+    fn takes_writes(&self) -> bool;
+
+    /// Whether no write waits.
+    fn is_written(&self) -> bool;
+
+    /// The next time at which [`tick`](Self::tick) does anything; `u64::MAX` if nothing will.
+    fn wake(&self) -> u64;
+
+    /// Does what is to be done at `now`. Reads that are served are told to `done`: the ticket, and
+    /// when the data is there. Times at which nothing happens may be left out.
+    fn tick(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) -> Result;
+}
+
+/// When a read has its data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// At this time.
+    At(u64),
+    /// [`Backend::tick`] will tell.
+    Later,
+}

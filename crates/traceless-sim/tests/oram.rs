@@ -1,0 +1,113 @@
+//! Schemes over the DRAM: what they ask of it, and when.
+
+use traceless::rng::{Rng, Seeded};
+use traceless_sim::dram::{self, AddressMap};
+use traceless_sim::machine::{LastLevelConfig, Machine, Outcome};
+use traceless_sim::oram::{Config, Pace, Scheme};
+use traceless_sim::workload::{LINE_LEN, Op, Record, Workload};
+
+const LEVELS: usize = 14;
+
+fn machine(scheme: Scheme, pace: Pace) -> Machine {
+    let oram = Config {
+        scheme,
+        pace,
+        blocks: 1 << LEVELS,
+        levels: LEVELS,
+        cached_levels: 4,
+        plb_bytes: 2048,
+        row_len: 32 << 10,
+        ..Config::default()
+    };
+    let last_level = Some(LastLevelConfig { bytes: 64 << 10, ways: 8, latency: 10 });
+    let memory = dram::Config { map: AddressMap::ROWS_TOGETHER, ..dram::Config::FOUR_CHANNELS };
+    Machine { oram: Some(oram), last_level, memory, ..Machine::FOUR_CHANNELS }
+}
+
+fn workload(records: u64, before: u64) -> Box<dyn Workload> {
+    let mut rng = Seeded::new(5);
+    Box::new((0..records).map(move |_| Record {
+        before,
+        op: if rng.below(4) == 0 { Op::Write } else { Op::Read },
+        addr: rng.below(1 << LEVELS) * LINE_LEN,
+    }))
+}
+
+fn run(machine: &Machine, records: u64, before: u64) -> Outcome {
+    machine.run(&mut [workload(records, before)]).unwrap()
+}
+
+#[test]
+fn each_path_access_moves_all_its_lines() {
+    for scheme in [Scheme::Path, Scheme::Unified] {
+        for pace in [Pace::Asked, Pace::StartToStart(2000), Pace::AfterCompletion(300)] {
+            let outcome = run(&machine(scheme, pace), 3000, 10);
+            let (paths, cache) = (outcome.paths.unwrap(), outcome.last_level.unwrap());
+            assert_eq!(outcome.run.records, 3000);
+            assert_eq!(paths.data, cache.read_misses + cache.write_backs, "{scheme:?} {pace:?}");
+            assert_eq!(paths.map > 0, scheme == Scheme::Unified);
+            assert_eq!(paths.dummy > 0, pace != Pace::Asked, "{pace:?}");
+            let lines = paths.paths() * 4 * (LEVELS as u64 - 4);
+            let served = |of: fn(&traceless_sim::dram::ChannelStats) -> u64| {
+                outcome.channels.iter().map(of).sum::<u64>()
+            };
+            let reads = served(|c| c.reads.served + c.reads.merged);
+            let writes = served(|c| c.writes.served + c.writes.merged);
+            // The last path may have been cut off by the end of the program.
+            assert!(lines - reads < 40 && lines - writes <= 40, "{lines} {reads} {writes}");
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let machine = machine(Scheme::Unified, Pace::AfterCompletion(1000));
+    assert_eq!(run(&machine, 2000, 50), run(&machine, 2000, 50));
+    let mut other = machine.clone();
+    other.oram.as_mut().unwrap().seed = 2;
+    assert_ne!(run(&machine, 2000, 50), run(&other, 2000, 50));
+}
+
+/// How long a run takes, but not how many path accesses are made in a time, depends on the program.
+#[test]
+fn a_fixed_rate_is_kept_whatever_is_asked_for() {
+    let machine = machine(Scheme::Unified, Pace::StartToStart(4000));
+    for (records, before) in [(500, 0), (500, 1000), (2, 500_000)] {
+        let outcome = run(&machine, records, before);
+        let paths = outcome.paths.unwrap();
+        assert_eq!(paths.paths(), (outcome.run.cycles - 1) / 4000 + 1, "{paths:?}");
+    }
+}
+
+#[test]
+fn fewer_lines_take_less_time() {
+    let base = machine(Scheme::Unified, Pace::Asked);
+    let mut small = base.clone();
+    small.oram.as_mut().unwrap().allocation = "ir-alloc1".to_owned();
+    assert!(run(&small, 3000, 10).run.cycles < run(&base, 3000, 10).run.cycles);
+    let mut straight = base.clone();
+    straight.oram = None;
+    assert!(run(&straight, 3000, 10).run.cycles * 4 < run(&small, 3000, 10).run.cycles);
+}
+
+#[test]
+fn impossible_schemes_are_refused() {
+    let refused = |change: fn(&mut Config)| {
+        let mut machine = machine(Scheme::Unified, Pace::Asked);
+        change(machine.oram.as_mut().unwrap());
+        assert!(machine.run(&mut [workload(1, 0)]).is_err());
+    };
+    refused(|c| c.allocation = "none".to_owned());
+    refused(|c| c.blocks = 0);
+    refused(|c| c.blocks = u64::MAX);
+    refused(|c| c.levels = 0);
+    refused(|c| c.levels = 64);
+    refused(|c| c.plb_bytes = 0);
+    refused(|c| c.plb_ways = 0);
+    refused(|c| c.map_fanout = 1);
+    refused(|c| c.stash_blocks = 0);
+    refused(|c| c.row_len = 0);
+    refused(|c| c.queue = 0);
+    refused(|c| c.pace = Pace::StartToStart(u64::MAX));
+    refused(|c| c.decrypt = u64::MAX);
+}
