@@ -309,7 +309,7 @@ mod tests {
             let tree = Faulty(BareTree::new(BASE.shape(14).unwrap(), 0), fault);
             let mut tree = half_full(tree, 20_000, |tree, header| tree.0.place(header));
             tree.run(100_000, random(1 << 15)).unwrap();
-            let seen = tree.run(100_000, random(1 << 15)).unwrap();
+            let seen = tree.run(300_000, random(1 << 15)).unwrap();
             (everything_is_where_it_belongs(&mut tree), is_used_as_published(&seen.levels))
         };
         assert_eq!(run(Fault::None), (true, true), "the wrapper itself is honest");
