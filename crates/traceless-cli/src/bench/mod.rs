@@ -1,14 +1,13 @@
 //! `traceless bench`: the schemes of the library by themselves.
 
 mod tree;
-mod tree_floors;
 
 use crate::args::BenchCommand;
 use crate::failure::Failure;
 
 pub fn run(command: &BenchCommand) -> Result<(), Failure> {
     match command {
-        BenchCommand::Tree(args) if args.floors => tree_floors::run(args),
+        BenchCommand::Tree(args) if args.floors => tree::floors::run(args),
         BenchCommand::Tree(args) => tree::run(args),
     }
 }
