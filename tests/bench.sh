@@ -33,8 +33,10 @@ done
 for with in "--scheme unified --plb 1" "--scheme circuit" "--scheme ring --z 4" \
     "--scheme circuit --client oblivious"; do
     for seal in none aead; do
+        # As many blocks as let a part of the oblivious client's tree lie on the store.
         # shellcheck disable=SC2086
-        expect 0 "${small[@]}" $with --seal "$seal" --json
+        expect 0 "$traceless" bench tree --blocks 5000 --accesses 200 --rounds 2 $with \
+            --seal "$seal" --json
         expect_json traceless.bench.tree.v1 machine what numbers
         check "$with moves bytes" python3 -c "
 import json
