@@ -50,13 +50,17 @@ for scheme in path unified circuit ring; do
 done
 for without in "--client oblivious" "--scheme ring --client oblivious" "--scheme ring --z 5" \
     "--scheme ring --cached 2" "--scheme circuit --maps 1" \
-    "--scheme circuit --client oblivious --z 2"; do
+    "--scheme circuit --client oblivious --z 2" "--scheme unified --plb 0" \
+    "--scheme unified --plb-ways 0" "--scheme unified --plb-ways 5"; do
     # shellcheck disable=SC2086
     expect 2 "${small[@]}" $without
 done
 expect 2 "$traceless" bench tree --blocks 500 --levels 3
 expect 2 "$traceless" bench tree --blocks 500 --z 0
 expect 2 "$traceless" bench tree --blocks 0
+for scheme in path unified circuit ring; do
+    expect 2 "$traceless" bench tree --scheme "$scheme" --blocks 18446744073709551615
+done
 
 section "models: every workload of every subject, counted"
 for device in hdd ssd; do

@@ -47,8 +47,9 @@ pub struct TreeArgs {
     #[arg(long, value_enum, default_value = "compressed")]
     pub labels: LabelKind,
     /// KiB of blocks of the map that unified caches (PLB)
-    #[arg(long, value_name = "KIB", default_value_t = 64)]
-    pub plb: usize,
+    #[arg(long, value_name = "KIB", default_value_t = 64,
+        value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub plb: u32,
     /// Ways of that cache
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub plb_ways: usize,

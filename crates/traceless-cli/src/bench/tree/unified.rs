@@ -34,6 +34,10 @@ fn block_len(args: &TreeArgs) -> usize {
     if args.block_len == 0 { GHOST_BLOCK_LEN } else { args.block_len }
 }
 
+fn plb_len(args: &TreeArgs) -> usize {
+    args.plb as usize * 1024
+}
+
 fn with_labels<L: Labels + 'static>(
     args: &TreeArgs,
     labels: impl Fn() -> traceless::Result<L>,
@@ -52,7 +56,7 @@ fn with_labels<L: Labels + 'static>(
         cached_levels: cached(args, &shape),
         maps_in_trees: usize::from(setting.sizes.map_levels),
         labels: Some(word(&args.labels)),
-        plb_bytes: Some(args.plb << 10),
+        plb_bytes: Some(plb_len(args)),
         plb_ways: Some(args.plb_ways),
         ..details(args)
     };
@@ -87,7 +91,7 @@ impl<L: Labels> Setting<'_, L> {
         let (mut level, mut all) = (self.args.blocks, self.args.blocks);
         for _ in 0..self.sizes.map_levels {
             level = level.div_ceil(self.labels.fanout());
-            all += level;
+            all = all.saturating_add(level);
         }
         match self.args.levels {
             Some(_) => shape(self.args, self.args.blocks),
@@ -97,7 +101,7 @@ impl<L: Labels> Setting<'_, L> {
 
     fn unified<T: BucketTree>(self, tree: T) -> Result<Unified<T, L>, Failure> {
         let Self { args, sizes, labels, top } = self;
-        let cached_blocks = (args.plb << 10) / block_len(args);
+        let cached_blocks = plb_len(args) / block_len(args);
         let plb = Plb::new(cached_blocks, args.plb_ways, args.block_len);
         let plb = plb.map_err(Failure::usage)?;
         let draws = Box::new(Seeded::drawn(&mut System));
