@@ -45,8 +45,8 @@ pub struct Circuit<T> {
     eviction_is_due: bool,
 }
 
-/// Levels of the tree for `blocks` blocks, 2^32 at most: at Z = 2 half of its slots are used at most, of a small
-/// tree a quarter.
+/// Levels of the tree for `blocks` blocks, 2^32 at most: at Z = 2 half of its slots are used at
+/// most, of a small tree a quarter.
 pub fn levels_for(blocks: u64) -> u32 {
     let levels = blocks.max(1).next_power_of_two().ilog2();
     if blocks <= SMALL_BLOCKS { levels + 1 } else { levels }
