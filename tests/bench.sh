@@ -30,10 +30,37 @@ told = json.load(open('out'))
 assert told['what']['encrypted'] == ('$seal' == 'aead')
 assert told['numbers']['paths_per_access'] == 2"
 done
-expect 0 "${small[@]}" --block-len 0
+for with in "--scheme unified --plb 1" "--scheme circuit" "--scheme ring --z 4" \
+    "--scheme circuit --client oblivious"; do
+    for seal in none aead; do
+        # As many blocks as let a part of the oblivious client's tree lie on the store.
+        # shellcheck disable=SC2086
+        expect 0 "$traceless" bench tree --blocks 5000 --accesses 200 --rounds 2 $with \
+            --seal "$seal" --json
+        expect_json traceless.bench.tree.v1 machine what numbers
+        check "$with moves bytes" python3 -c "
+import json
+told = json.load(open('out'))
+assert told['what']['encrypted'] == ('$seal' == 'aead')
+assert told['numbers']['bytes_per_access'] > 0"
+    done
+done
+for scheme in path unified circuit ring; do
+    expect 0 "${small[@]}" --scheme "$scheme" --block-len 0
+done
+for without in "--client oblivious" "--scheme ring --client oblivious" "--scheme ring --z 5" \
+    "--scheme ring --cached 2" "--scheme circuit --maps 1" \
+    "--scheme circuit --client oblivious --z 2" "--scheme unified --plb 0" \
+    "--scheme unified --plb-ways 0" "--scheme unified --plb-ways 5"; do
+    # shellcheck disable=SC2086
+    expect 2 "${small[@]}" $without
+done
 expect 2 "$traceless" bench tree --blocks 500 --levels 3
 expect 2 "$traceless" bench tree --blocks 500 --z 0
 expect 2 "$traceless" bench tree --blocks 0
+for scheme in path unified circuit ring; do
+    expect 2 "$traceless" bench tree --scheme "$scheme" --blocks 18446744073709551615
+done
 
 section "stashes and levels, beside what was published"
 stash=("$traceless" bench stash --levels 16 --accesses 2000)

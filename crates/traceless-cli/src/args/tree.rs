@@ -29,22 +29,36 @@ pub struct TreeArgs {
     /// Whether what lies in the store is encrypted, authenticated and checked for freshness
     #[arg(long, value_enum, default_value = "aegis")]
     pub seal: Seal,
-    /// Slots per bucket
-    #[arg(long, value_name = "Z", default_value_t = 4,
-        value_parser = clap::value_parser!(u8).range(1..=64))]
-    pub z: u8,
-    /// Levels of the tree [default: what keeps it at most 5/8 full]
+    /// Blocks per bucket [default: 4; circuit 2; ring 16, of 4, 8, 16 and 32]
+    #[arg(long, value_name = "Z", value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub z: Option<u8>,
+    /// Levels of the tree [default: what keeps it at most 5/8 full; of circuit and ring, what
+    /// their evictions need]
     #[arg(long, value_name = "L")]
     pub levels: Option<usize>,
-    /// Levels cached in trusted memory, from the root on
-    #[arg(long, value_name = "L", default_value_t = 10)]
-    pub cached: usize,
-    /// Position maps that lie in trees of their own
-    #[arg(long, value_name = "H", default_value_t = 0)]
-    pub maps: usize,
-    /// Bytes of a block of those maps
+    /// Levels cached in trusted memory, from the root on [default: 10; ring 0]
+    #[arg(long, value_name = "L")]
+    pub cached: Option<usize>,
+    /// Position maps that lie in trees of their own, or, of unified, in the tree [default: 0;
+    /// unified 3]
+    #[arg(long, value_name = "H")]
+    pub maps: Option<usize>,
+    /// Bytes of a block of those maps, where they lie in trees of their own
     #[arg(long, value_name = "B", default_value_t = 64)]
     pub map_block_len: usize,
+    /// Labels in the maps of unified
+    #[arg(long, value_enum, default_value = "compressed")]
+    pub labels: LabelKind,
+    /// KiB of blocks of the map that unified caches (PLB)
+    #[arg(long, value_name = "KIB", default_value_t = 64,
+        value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub plb: u32,
+    /// Ways of that cache
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub plb_ways: usize,
+    /// Which blocks are asked for
+    #[arg(long, value_enum, default_value = "random")]
+    pub workload: TreeWorkload,
     /// Accesses of a round
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     pub accesses: u64,
@@ -66,12 +80,20 @@ pub struct TreeArgs {
 pub enum TreeScheme {
     /// Path ORAM, with its map in memory or in further trees
     Path,
+    /// One tree for blocks and their map, with a cache for the map
+    Unified,
+    /// Circuit ORAM
+    Circuit,
+    /// Ring ORAM
+    Ring,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Client {
     /// Its memory is its own
     Plain,
+    /// Its memory is watched too
+    Oblivious,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -84,27 +106,48 @@ pub enum Seal {
     Aegis,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum LabelKind {
+    /// Four bytes for each
+    Plain,
+    /// Counters
+    Compressed,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum TreeWorkload {
+    /// Any block
+    Random,
+    /// One after the other
+    Sequential,
+}
+
+/// The name of a value on the command line.
+pub fn word(value: &impl ValueEnum) -> String {
+    value.to_possible_value().expect("no value is hidden").get_name().to_owned()
+}
+
 impl TreeArgs {
     /// The command line that asks for the same.
     pub fn command_line(&self) -> Vec<String> {
-        let named =
-            |name: &str, value: &dyn std::fmt::Display| [format!("--{name}"), value.to_string()];
-        let word = |value: &dyn Fn() -> Option<clap::builder::PossibleValue>| {
-            value().expect("no value is hidden").get_name().to_owned()
-        };
         let mut line = vec!["bench".to_owned(), "tree".to_owned()];
-        line.extend(named("scheme", &word(&|| self.scheme.to_possible_value())));
-        line.extend(named("client", &word(&|| self.client.to_possible_value())));
-        line.extend(named("seal", &word(&|| self.seal.to_possible_value())));
-        line.extend(named("blocks", &self.blocks));
-        line.extend(named("block-len", &self.block_len));
-        line.extend(named("z", &self.z));
-        line.extend(self.levels.iter().flat_map(|levels| named("levels", levels)));
-        line.extend(named("cached", &self.cached));
-        line.extend(named("maps", &self.maps));
-        line.extend(named("map-block-len", &self.map_block_len));
-        line.extend(named("accesses", &self.accesses));
-        line.extend(named("rounds", &self.rounds));
+        let mut add = |name: &str, value: String| line.extend([format!("--{name}"), value]);
+        add("scheme", word(&self.scheme));
+        add("client", word(&self.client));
+        add("seal", word(&self.seal));
+        add("blocks", self.blocks.to_string());
+        add("block-len", self.block_len.to_string());
+        self.z.iter().for_each(|z| add("z", z.to_string()));
+        self.levels.iter().for_each(|levels| add("levels", levels.to_string()));
+        self.cached.iter().for_each(|cached| add("cached", cached.to_string()));
+        self.maps.iter().for_each(|maps| add("maps", maps.to_string()));
+        add("map-block-len", self.map_block_len.to_string());
+        add("labels", word(&self.labels));
+        add("plb", self.plb.to_string());
+        add("plb-ways", self.plb_ways.to_string());
+        add("workload", word(&self.workload));
+        add("accesses", self.accesses.to_string());
+        add("rounds", self.rounds.to_string());
         line.push("--json".to_owned());
         line
     }

@@ -2,14 +2,13 @@
 
 mod stash;
 mod tree;
-mod tree_floors;
 
 use crate::args::BenchCommand;
 use crate::failure::Failure;
 
 pub fn run(command: &BenchCommand) -> Result<(), Failure> {
     match command {
-        BenchCommand::Tree(args) if args.floors => tree_floors::run(args),
+        BenchCommand::Tree(args) if args.floors => tree::floors::run(args),
         BenchCommand::Tree(args) => tree::run(args),
         BenchCommand::Stash(args) => stash::run(args),
     }

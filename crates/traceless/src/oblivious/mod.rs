@@ -19,6 +19,7 @@
 //! | `labels` | labels by number |
 //! | `draws` | random labels |
 //! | `width` | the length of a block |
+//! | `traffic` | what an access touches |
 //! | `scan` | few blocks |
 
 #![expect(clippy::inline_always, reason = "what is not inlined is compiled for the base level")]
@@ -32,11 +33,13 @@ mod scan;
 mod sealed;
 #[cfg(test)]
 mod tests;
+mod traffic;
 mod tree;
 mod width;
 
 pub use scan::Scan;
 pub use sealed::Sealed;
+pub use traffic::Traffic;
 pub use tree::{Memory, Ram};
 pub use width::{Dynamic, Lines, Width};
 
@@ -119,7 +122,7 @@ impl Make for Plainly {
 
     fn make(self, width: impl Width + 'static) -> Self::Made {
         let Self { blocks, block_len, rng } = self;
-        if blocks <= SCAN_BLOCKS * LINE as u64 / width.words().max(LINE) as u64 {
+        if is_scanned(blocks, width) {
             return Ok(Box::new(Scan::new(blocks, block_len, width)?));
         }
         Ok(Box::new(Oblivious::new(blocks, block_len, width, rng)?))
@@ -250,6 +253,11 @@ impl<W: Width, M: Memory> Kernel for Access<'_, W, M> {
         (self.visit)(self.block);
         self.data.put(v, self.addr, self.new, self.block, self.old)
     }
+}
+
+/// Whether a scan is the fastest.
+fn is_scanned(blocks: u64, width: impl Width) -> bool {
+    blocks <= SCAN_BLOCKS * LINE as u64 / width.words().max(LINE) as u64
 }
 
 /// Checks that blocks have a length, fit into their width, and can be multiplied without a care.

@@ -36,14 +36,12 @@ impl Positions {
     /// A map for `blocks` addresses.
     pub fn new(blocks: u64) -> Result<Self> {
         let mut trees = vec![];
-        let mut labels = blocks;
-        while labels > SCANNED_MAX {
-            labels = labels.div_ceil(FAN_OUT as u64);
-            let levels = levels_for(labels)?;
+        for blocks in tree_blocks(blocks) {
+            let levels = levels_for(blocks)?;
             trees.push(Circuit::new(Lines, levels, Ram::new(levels, LINE)?, STASH_MAX)?);
         }
         assert!(trees.len() <= TREES_MAX, "the number of blocks is limited");
-        let scanned = vec![0; (labels as usize).div_ceil(FAN_OUT) * LINE];
+        let scanned = vec![0; scanned_words(blocks)];
         Ok(Self { trees, scanned, block: Lines::<1>.buffer() })
     }
 
@@ -74,6 +72,18 @@ impl Positions {
     pub fn stash_blocks(&self) -> impl Iterator<Item = usize> {
         self.trees.iter().map(Circuit::stash_blocks)
     }
+}
+
+/// Blocks of each tree that a map for `blocks` addresses needs, the largest first.
+pub fn tree_blocks(blocks: u64) -> impl Iterator<Item = u64> {
+    let fewer = |labels: &u64| (*labels > SCANNED_MAX).then(|| labels.div_ceil(FAN_OUT as u64));
+    core::iter::successors(fewer(&blocks), fewer)
+}
+
+/// Words of the labels of the last tree's blocks, or of the addresses themselves.
+pub fn scanned_words(blocks: u64) -> usize {
+    let labels = tree_blocks(blocks).last().unwrap_or(blocks);
+    (labels as usize).div_ceil(FAN_OUT) * LINE
 }
 
 struct Exchange<'a> {

@@ -45,8 +45,8 @@ pub struct Circuit<T> {
     eviction_is_due: bool,
 }
 
-/// Levels of the tree for `blocks` blocks: at Z = 2 half of its slots are used at most, of a small
-/// tree a quarter.
+/// Levels of the tree for `blocks` blocks, 2^32 at most: at Z = 2 half of its slots are used at
+/// most, of a small tree a quarter.
 pub fn levels_for(blocks: u64) -> u32 {
     let levels = blocks.max(1).next_power_of_two().ilog2();
     if blocks <= SMALL_BLOCKS { levels + 1 } else { levels }
@@ -54,6 +54,9 @@ pub fn levels_for(blocks: u64) -> u32 {
 
 /// The tree for `blocks` blocks, with `z` slots a bucket.
 pub fn shape_for(blocks: u64, z: u8) -> Result<Shape> {
+    if blocks > TREE_BLOCKS_MAX {
+        return Err(Error::Geometry("more blocks than a tree has numbers for"));
+    }
     Shape::uniform(levels_for(blocks) as usize, z)
 }
 

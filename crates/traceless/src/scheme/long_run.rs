@@ -172,8 +172,8 @@ fn leaves_of_ring_tell_nothing() {
     serve_hot(&mut ring, |kind| {
         let events = witness.take();
         // Metadata lies before the slots, buckets level by level.
-        let metadata = events.iter().filter(|e| e.op == Op::Read && e.at / 64 % lines == 0);
-        let last = metadata.last().expect("a path was read").at / 64 / lines;
+        let mut metadata = events.iter().filter(|e| e.op == Op::Read && e.at / 64 % lines == 0);
+        let last = metadata.next_back().expect("a path was read").at / 64 / lines;
         if kind == Kind::Data {
             leaves.push(last - (shape.slots() - shape.leaves()));
         }

@@ -218,6 +218,7 @@ fn impossible_requests_are_refused() {
     let new =
         |blocks| Circuit::new(blocks, BareTree::new(Shape::uniform(3, 2).unwrap(), 8), 9, rng());
     assert!(new(15).is_err());
+    assert!(shape_for(u64::MAX, Z).is_err());
     let mut circuit = new(14).unwrap();
     assert!(matches!(circuit.submit(0, Addr(14)), Err(Error::OutOfRange { .. })));
 }

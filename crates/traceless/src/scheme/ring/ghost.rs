@@ -24,7 +24,6 @@ pub struct GhostRing<W, C = ()> {
     unnamed: Vec<Header>,
     witness: W,
     clock: C,
-    moved: u64,
 }
 
 impl<W: Witness> GhostRing<W> {
@@ -41,7 +40,7 @@ impl<W: Witness, C: Clock> GhostRing<W, C> {
         let unnamed = vec![Header::EMPTY; shape.levels()];
         let metadata = BareTree::new(shape, Bucket::len(params.z));
         let renewed = vec![];
-        Ok(Self { params, metadata, leaf: Leaf(0), renewed, unnamed, witness, clock, moved: 0 })
+        Ok(Self { params, metadata, leaf: Leaf(0), renewed, unnamed, witness, clock })
     }
 
     /// Lines that a bucket's metadata takes.
@@ -59,7 +58,6 @@ impl<W: Witness, C: Clock> GhostRing<W, C> {
             let at = (bucket * all + line as u64) * LINE_LEN as u64;
             let (time, len) = (self.clock.now(), LINE_LEN as u32);
             self.witness.see(Event { time, surface: Surface::Dram, op, at, len });
-            self.moved += LINE_LEN as u64;
         }
     }
 }
@@ -128,9 +126,5 @@ impl<W: Witness, C: Clock + Send> RingTree for GhostRing<W, C> {
 
     fn sync(&mut self) -> Result {
         Ok(())
-    }
-
-    fn bytes_moved(&self) -> u64 {
-        self.moved
     }
 }

@@ -1,7 +1,7 @@
 //! Sizes of a Ring ORAM.
 
 use crate::error::{Error, Result};
-use crate::tree::Shape;
+use crate::tree::{Shape, TREE_BLOCKS_MAX};
 
 /// Slots per bucket, at most: so many bits tell which were read.
 pub const SLOTS_MAX: usize = 128;
@@ -67,6 +67,9 @@ impl Params {
     /// The smallest tree in which they do. A slot of it stands for a bucket.
     pub fn shape_for(self, blocks: u64) -> Result<Shape> {
         self.check()?;
+        if blocks > TREE_BLOCKS_MAX {
+            return Err(Error::Geometry("more blocks than a tree has numbers for"));
+        }
         let leaves = (2 * blocks.max(1)).div_ceil(self.rate.into()).next_power_of_two().max(2);
         Shape::uniform(leaves.ilog2() as usize + 1, 1)
     }

@@ -46,7 +46,6 @@ pub struct SealedRing<C> {
     renewed: Vec<usize>,
     /// What the tree of metadata is told about its blocks.
     unnamed: Vec<Header>,
-    moved: u64,
 }
 
 impl<C: Sealer> SealedRing<C> {
@@ -92,7 +91,6 @@ impl<C: Sealer> SealedRing<C> {
             out: vec![],
             renewed: vec![],
             unnamed,
-            moved: 0,
         })
     }
 
@@ -163,7 +161,6 @@ impl<C: Sealer> RingTree for SealedRing<C> {
         self.leaf = leaf;
         self.out.clear();
         self.renewed.clear();
-        self.moved += self.path_bytes() as u64;
         // Blocks of this tree have no names: a bucket holds one.
         self.metadata.read_path(leaf, &mut self.unnamed)
     }
@@ -183,7 +180,6 @@ impl<C: Sealer> RingTree for SealedRing<C> {
             self.extents.push(extent);
         }
         self.read.resize(slots.len() * self.slot_len(), 0);
-        self.moved += self.read.len() as u64;
         self.store.prefetch(&self.extents);
         self.store.read(&self.extents, &mut self.read)?;
         slots.iter().enumerate().try_for_each(|(nth, &at)| self.open(nth, at))
@@ -237,16 +233,11 @@ impl<C: Sealer> RingTree for SealedRing<C> {
         let (extents, bytes) = self.metadata.seal_path(&self.unnamed);
         self.extents.extend_from_slice(extents);
         self.out.extend_from_slice(bytes);
-        self.moved += self.out.len() as u64;
         self.store.write(&self.extents, &self.out)
     }
 
     fn sync(&mut self) -> Result {
         self.store.sync()
-    }
-
-    fn bytes_moved(&self) -> u64 {
-        self.moved
     }
 }
 

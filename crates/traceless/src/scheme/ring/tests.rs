@@ -8,9 +8,11 @@ use crate::rng::Seeded;
 use crate::scheme::tree_rig::behaves_like_an_array;
 use crate::seal::{Aead, Sealer, Secret, Unsealed};
 use crate::store::{MemStore, Store};
+use crate::trace::{Event, Witness};
 use crate::tree::Shape;
 use crate::types::Extent;
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Buckets so small that early reshuffles, evictions and full stashes are frequent.
 const TINY: Params = Params { z: 2, dummies: 1, rate: 2, stash_blocks: 40 };
@@ -57,6 +59,16 @@ fn every_size_makes_an_array() {
     }
 }
 
+/// Counts the lines of memory that are touched.
+#[derive(Default)]
+struct Lines(AtomicU64);
+
+impl Witness for Lines {
+    fn see(&self, _: Event) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
 /// Blocks moved, early reshuffles and blocks in the stash, as in the model (`ring_occupancy.c` of
 /// the design, with buckets reshuffled when they are read once too often), for 2^13 leaves.
 #[test]
@@ -72,15 +84,16 @@ fn traffic_and_stash_are_those_of_the_model() {
         let blocks = u64::from(params.rate) << 12;
         assert_eq!(params.shape_for(blocks).unwrap(), shape);
         let levels = shape.levels() as u64;
-        let mut ring =
-            Ring::new(blocks, GhostRing::new(params, shape, ()).unwrap(), rng()).unwrap();
+        let lines_seen = Arc::new(Lines::default());
+        let tree = GhostRing::new(params, shape, lines_seen.clone()).unwrap();
+        let mut ring = Ring::new(blocks, tree, rng()).unwrap();
         let mut draws = Seeded::new(2);
         let mut longest = 0;
         let mut before = (Counts::default(), 0);
         // The first accesses fill the tree and bring it to where it stays.
         for nth in 0..3 * blocks + ACCESSES {
             if nth == 3 * blocks {
-                before = (ring.counts(), ring.tree().bytes_moved());
+                before = (ring.counts(), lines_seen.0.load(Relaxed));
             }
             let addr = if nth < blocks { nth } else { draws.below(blocks) };
             ring.submit(nth, Addr(addr)).unwrap();
@@ -90,7 +103,7 @@ fn traffic_and_stash_are_those_of_the_model() {
         }
         let counts = ring.counts();
         let steps = counts.accesses + counts.evictions - before.0.accesses - before.0.evictions;
-        let lines = (ring.tree().bytes_moved() - before.1) / 64;
+        let lines = lines_seen.0.load(Relaxed) - before.1;
         // What is known of a path is read and written in each step.
         let known = 2 * levels * GhostRing::<()>::metadata_lines(params) as u64 * steps;
         let blocks_moved = (lines - known) as f64 / ACCESSES as f64;
@@ -188,7 +201,7 @@ fn impossible_sizes_and_requests_are_refused() {
         let tree = GhostRing::new(Params::Z4, shape.clone(), ()).unwrap();
         Ring::new(blocks, tree, rng())
     };
-    assert!(ring(7).is_err());
+    assert!(ring(7).is_err() && Params::Z4.shape_for(u64::MAX).is_err());
     assert!(matches!(ring(6).unwrap().submit(0, Addr(6)), Err(Error::OutOfRange { .. })));
     let store = Arc::new(MemStore::new(1000));
     let [metadata, slots] = keys();

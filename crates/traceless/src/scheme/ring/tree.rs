@@ -61,7 +61,4 @@ pub trait RingTree: Send {
 
     /// Makes every path that was written durable.
     fn sync(&mut self) -> Result;
-
-    /// Bytes read and written so far.
-    fn bytes_moved(&self) -> u64;
 }

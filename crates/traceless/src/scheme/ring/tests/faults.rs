@@ -70,9 +70,6 @@ impl<T: RingTree> RingTree for Faulty<T> {
     fn sync(&mut self) -> Result {
         self.tree.sync()
     }
-    fn bytes_moved(&self) -> u64 {
-        self.tree.bytes_moved()
-    }
 }
 
 const READ_LEN: usize = size_of::<Slots>();

@@ -1,0 +1,204 @@
+//! Rounds of accesses, and what came of them.
+
+use crate::args::{TreeArgs, TreeWorkload};
+use crate::failure::Failure;
+use crate::numbers::{failed, peak_memory, summary};
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use traceless::clock::{Clock, Monotonic};
+use traceless::controller::Controller;
+use traceless::rng::{Rng, Seeded};
+use traceless::store::{MemStore, Store};
+use traceless::trace::{Event, Witness};
+use traceless::types::{Addr, Extent};
+
+#[derive(Serialize, Deserialize)]
+pub struct Numbers {
+    pub accesses_per_cpu_second: f64,
+    pub accesses_per_second: f64,
+    pub cpu_us_per_access: f64,
+    /// Largest less smallest round, as a share of the median.
+    pub spread: f64,
+    pub paths_per_access: f64,
+    /// Moved between store and trusted memory.
+    pub bytes_per_access: f64,
+    pub init_seconds: f64,
+    pub peak_memory_bytes: u64,
+    pub memory_over_payload: f64,
+}
+
+/// What is measured.
+pub trait Subject {
+    /// Accesses a block, and tells how many paths that took.
+    fn access(&mut self, addr: Addr, visit: &mut dyn FnMut(&mut [u8])) -> traceless::Result<u64>;
+
+    /// Bytes moved so far between store and trusted memory.
+    fn bytes_moved(&self) -> u64;
+}
+
+/// A controller, each of whose steps is a path.
+pub struct Stepping<C, M> {
+    controller: C,
+    steps: u64,
+    /// Bytes moved in so many steps.
+    moved: M,
+}
+
+impl<C: Controller, M: Fn(u64) -> u64> Stepping<C, M> {
+    pub fn new(controller: C, moved: M) -> Self {
+        Self { controller, steps: 0, moved }
+    }
+}
+
+impl<C: Controller, M: Fn(u64) -> u64> Subject for Stepping<C, M> {
+    fn access(&mut self, addr: Addr, visit: &mut dyn FnMut(&mut [u8])) -> traceless::Result<u64> {
+        self.controller.submit(0, addr)?;
+        let mut steps = 1;
+        while self.controller.step(&mut |_, body| visit(body))?.finished.is_none() {
+            steps += 1;
+        }
+        self.steps += steps;
+        Ok(steps)
+    }
+
+    fn bytes_moved(&self) -> u64 {
+        (self.moved)(self.steps)
+    }
+}
+
+/// Accesses before anything is measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum WarmUp {
+    /// Each block is written.
+    EveryBlock,
+    /// As many blocks as this are written, at most.
+    Blocks(u64),
+    /// The scheme begins as it is.
+    None,
+}
+
+/// Makes a scheme and measures it.
+pub fn measure(
+    args: &TreeArgs,
+    warm_up: WarmUp,
+    make: impl FnOnce() -> Result<Box<dyn Subject>, Failure>,
+) -> Result<Numbers, Failure> {
+    let start = cpu_seconds();
+    let mut subject = make()?;
+    let init_seconds = cpu_seconds() - start;
+    let first = match warm_up {
+        WarmUp::EveryBlock => args.blocks,
+        WarmUp::Blocks(blocks) => blocks.min(args.blocks),
+        WarmUp::None => 0,
+    };
+    for addr in 0..first {
+        subject.access(Addr(addr), &mut |block| block.fill(1)).map_err(failed)?;
+    }
+    let before = subject.bytes_moved();
+    let (mut rng, mut sum, mut paths, mut next) = (Seeded::new(2), 0, 0, 0);
+    let (mut cpu_us, mut wall_us) = (vec![], vec![]);
+    let (rounds, accesses) = (args.rounds.max(1), args.accesses.max(1));
+    for _ in 0..rounds {
+        let (clock, cpu) = (Monotonic::start(), cpu_seconds());
+        for nth in 0..accesses {
+            let addr = match args.workload {
+                TreeWorkload::Random => rng.below(args.blocks),
+                TreeWorkload::Sequential => next % args.blocks,
+            };
+            next += 1;
+            // Half of them read, half of them write.
+            let mut visit = |block: &mut [u8]| match nth % 2 {
+                0 => sum += u64::from(block.first().copied().unwrap_or(0)),
+                _ => block.fill(nth as u8),
+            };
+            paths += subject.access(Addr(addr), &mut visit).map_err(failed)?;
+        }
+        cpu_us.push((cpu_seconds() - cpu) * 1e6 / accesses as f64);
+        wall_us.push(clock.now() as f64 / 1e3 / accesses as f64);
+    }
+    std::hint::black_box(sum);
+    let all = (rounds as u64 * accesses) as f64;
+    let (cpu_us, spread) = summary(cpu_us);
+    let (wall_us, _) = summary(wall_us);
+    let peak = peak_memory("self")?;
+    Ok(Numbers {
+        accesses_per_cpu_second: 1e6 / cpu_us,
+        accesses_per_second: 1e6 / wall_us,
+        cpu_us_per_access: cpu_us,
+        spread,
+        paths_per_access: paths as f64 / all,
+        bytes_per_access: (subject.bytes_moved() - before) as f64 / all,
+        init_seconds,
+        peak_memory_bytes: peak,
+        memory_over_payload: peak as f64 / (args.blocks * args.block_len.max(1) as u64) as f64,
+    })
+}
+
+/// Time that this process has spent computing.
+pub fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Bytes moved, counted by one thread.
+#[derive(Clone, Default)]
+pub struct Moved(Arc<AtomicU64>);
+
+impl Moved {
+    pub fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Not in one operation, which would take longer than what is measured can spare.
+    fn add(&self, bytes: usize) {
+        self.0.store(self.bytes() + bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// As many bytes as a simulation shows.
+impl Witness for Moved {
+    fn see(&self, event: Event) {
+        self.add(event.len as usize);
+    }
+}
+
+/// A store in memory that counts what is moved.
+pub struct Counted {
+    store: MemStore,
+    moved: Moved,
+}
+
+impl Counted {
+    pub fn new(len: u64, moved: &Moved) -> Arc<Self> {
+        Arc::new(Self { store: MemStore::new(len), moved: moved.clone() })
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Store for Counted {
+    fn len(&self) -> u64 {
+        self.store.len()
+    }
+    fn is_empty(&self) -> bool {
+        self.store.is_empty()
+    }
+    fn unit(&self) -> usize {
+        self.store.unit()
+    }
+    fn read(&self, extents: &[Extent], into: &mut [u8]) -> traceless::Result {
+        self.moved.add(into.len());
+        self.store.read(extents, into)
+    }
+    fn prefetch(&self, extents: &[Extent]) {
+        self.store.prefetch(extents);
+    }
+    fn write(&self, extents: &[Extent], from: &[u8]) -> traceless::Result {
+        self.moved.add(from.len());
+        self.store.write(extents, from)
+    }
+    fn sync(&self) -> traceless::Result {
+        self.store.sync()
+    }
+}

@@ -1,0 +1,120 @@
+//! Unified ORAM: its map in the tree, and blocks of the map in a cache.
+
+use super::measure::{Moved, Stepping, Subject, WarmUp};
+use super::plain::{OnSealer, cached, details, ghost_tree, on_sealer, sealed_tree, shape};
+use super::{Details, Measured, measure};
+use crate::args::{LabelKind, TreeArgs, word};
+use crate::failure::Failure;
+use traceless::posmap::{COUNTER_BITS, Compressed, Labels, Plain, Plb};
+use traceless::rng::{Seeded, System};
+use traceless::scheme::unified::{Sizes, Unified};
+use traceless::seal::{Sealer, Secret};
+use traceless::tree::{BucketTree, STASH_BLOCKS, Shape};
+
+/// Bytes of a block in a simulation.
+const GHOST_BLOCK_LEN: usize = 64;
+
+pub fn measure(args: &TreeArgs) -> Result<Measured, Failure> {
+    let key = Secret::random(&mut System);
+    match args.labels {
+        LabelKind::Plain => {
+            let labels = || Plain::in_block(block_len(args));
+            with_labels(args, labels, labels)
+        }
+        LabelKind::Compressed => with_labels(
+            args,
+            || Compressed::in_block(&key, block_len(args), COUNTER_BITS),
+            || Ok(Compressed::flat(&key)),
+        ),
+    }
+}
+
+/// Bytes of a block, also if it carries none.
+fn block_len(args: &TreeArgs) -> usize {
+    if args.block_len == 0 { GHOST_BLOCK_LEN } else { args.block_len }
+}
+
+fn plb_len(args: &TreeArgs) -> usize {
+    args.plb as usize * 1024
+}
+
+fn with_labels<L: Labels + 'static>(
+    args: &TreeArgs,
+    labels: impl Fn() -> traceless::Result<L>,
+    top: impl Fn() -> traceless::Result<L>,
+) -> Result<Measured, Failure> {
+    let setting = Setting {
+        args,
+        sizes: sizes(args),
+        labels: labels().map_err(Failure::usage)?,
+        top: top().map_err(Failure::usage)?,
+    };
+    let shape = setting.shape()?;
+    let details = Details {
+        levels: Some(shape.levels()),
+        z: Some(shape.z(0) as u8),
+        cached_levels: cached(args, &shape),
+        maps_in_trees: usize::from(setting.sizes.map_levels),
+        labels: Some(word(&args.labels)),
+        plb_bytes: Some(plb_len(args)),
+        plb_ways: Some(args.plb_ways),
+        ..details(args)
+    };
+    // The model of the cache begins with an empty one.
+    let warm_up = if args.block_len == 0 { WarmUp::None } else { WarmUp::EveryBlock };
+    let numbers = measure::measure(args, warm_up, || {
+        if args.block_len > 0 {
+            return on_sealer(args.seal, setting);
+        }
+        let (tree, moved) = ghost_tree(shape);
+        Ok(Box::new(Stepping::new(setting.unified(tree)?, moved)) as Box<dyn Subject>)
+    })?;
+    Ok(Measured { details, numbers })
+}
+
+fn sizes(args: &TreeArgs) -> Sizes {
+    let map_levels = args.maps.unwrap_or(3).min(usize::from(u8::MAX)) as u8;
+    Sizes { blocks: args.blocks, map_levels, parts: 1, stash_blocks: STASH_BLOCKS }
+}
+
+/// All that a unified ORAM is made of but its tree.
+struct Setting<'a, L> {
+    args: &'a TreeArgs,
+    sizes: Sizes,
+    labels: L,
+    top: L,
+}
+
+impl<L: Labels> Setting<'_, L> {
+    /// The shape for blocks and map.
+    fn shape(&self) -> Result<Shape, Failure> {
+        let (mut level, mut all) = (self.args.blocks, self.args.blocks);
+        for _ in 0..self.sizes.map_levels {
+            level = level.div_ceil(self.labels.fanout());
+            all = all.saturating_add(level);
+        }
+        match self.args.levels {
+            Some(_) => shape(self.args, self.args.blocks),
+            None => shape(self.args, all),
+        }
+    }
+
+    fn unified<T: BucketTree>(self, tree: T) -> Result<Unified<T, L>, Failure> {
+        let Self { args, sizes, labels, top } = self;
+        let cached_blocks = plb_len(args) / block_len(args);
+        let plb = Plb::new(cached_blocks, args.plb_ways, args.block_len);
+        let plb = plb.map_err(Failure::usage)?;
+        let draws = Box::new(Seeded::drawn(&mut System));
+        Unified::new(sizes, tree, labels, top, plb, draws).map_err(Failure::usage)
+    }
+}
+
+impl<L: Labels + 'static> OnSealer for Setting<'_, L> {
+    type Made = Result<Box<dyn Subject>, Failure>;
+
+    fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> Self::Made {
+        let moved = Moved::default();
+        let tree = sealed_tree(self.args, self.shape()?, self.args.block_len, sealer(), &moved)?;
+        Ok(Box::new(Stepping::new(self.unified(tree)?, move |_| moved.bytes())))
+    }
+}
