@@ -7,7 +7,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`types`] [`error`] [`rng`] [`clock`] [`trace`] [`durable`] | the ground floor |
-//! | [`oram`] [`controller`] | what a user holds, and the same one path access at a time |
+//! | [`oram`] [`controller`] [`paced`] | what a user holds, the same one path access at a time, and that at a fixed rate |
 //! | [`store`] | the untrusted side, in bytes, and its slots |
 //! | [`seal`] | keys and authenticated encryption |
 //! | [`tree`] [`posmap`] | bucket trees with their stash, and who knows which path a block is on |
@@ -30,6 +30,7 @@ pub mod controller;
 pub mod durable;
 pub mod error;
 pub mod oram;
+pub mod paced;
 pub mod rng;
 pub mod trace;
 pub mod types;
