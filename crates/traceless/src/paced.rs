@@ -4,6 +4,7 @@
 //! With [`Pace::StartToStart`] accesses begin at fixed times, whatever they do, as long as each is
 //! done before the next is due. One that is not makes the next late, and moves all after it; such
 //! are counted, and an access should be given a multiple of the time that it takes.
+//!
 //! With [`Pace::AfterCompletion`] the next begins a fixed time after one is done. Its times tell how
 //! long accesses take. In a simulation that is a function of the paths alone, and so is the whole
 //! trace; on a real machine it is that only as far as the machine takes the same time for all, so

@@ -35,7 +35,7 @@ enum Request {
 type Visit = Box<dyn FnOnce(&mut [u8]) + Send>;
 
 impl Service {
-    /// Starts the thread. `timer` tells nanoseconds if it is [`Monotonic`](crate::clock::Monotonic).
+    /// Starts the thread.
     pub fn start(
         controller: impl Controller + 'static,
         timer: impl Timer + 'static,
