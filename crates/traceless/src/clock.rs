@@ -6,6 +6,47 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> u64;
 }
 
+impl<C: Clock + ?Sized> Clock for alloc::sync::Arc<C> {
+    fn now(&self) -> u64 {
+        (**self).now()
+    }
+}
+
+/// A clock that can be waited for.
+pub trait Timer: Clock {
+    /// Returns at the time `at`, or at once if it is later already.
+    fn wait_until(&self, at: u64);
+}
+
+impl<T: Timer + ?Sized> Timer for alloc::sync::Arc<T> {
+    fn wait_until(&self, at: u64) {
+        (**self).wait_until(at);
+    }
+}
+
+/// A clock that goes on only when it is told to, or waited for.
+#[derive(Default)]
+pub struct Simulated(core::sync::atomic::AtomicU64);
+
+impl Simulated {
+    /// Lets time pass.
+    pub fn advance(&self, by: u64) {
+        self.0.fetch_add(by, core::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+impl Clock for Simulated {
+    fn now(&self) -> u64 {
+        self.0.load(core::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+impl Timer for Simulated {
+    fn wait_until(&self, at: u64) {
+        self.0.fetch_max(at, core::sync::atomic::Ordering::Relaxed);
+    }
+}
+
 /// No time at all: every event carries zero.
 impl Clock for () {
     fn now(&self) -> u64 {
@@ -30,5 +71,22 @@ impl Monotonic {
 impl Clock for Monotonic {
     fn now(&self) -> u64 {
         self.0.elapsed().as_nanos() as u64
+    }
+}
+
+/// The last nanoseconds of a wait, which are spent asking for the time: a sleep ends late.
+#[cfg(feature = "std")]
+const AWAKE_NS: u64 = 100_000;
+
+#[cfg(feature = "std")]
+impl Timer for Monotonic {
+    fn wait_until(&self, at: u64) {
+        let asleep = at.saturating_sub(self.now()).saturating_sub(AWAKE_NS);
+        if asleep > 0 {
+            std::thread::sleep(std::time::Duration::from_nanos(asleep));
+        }
+        while self.now() < at {
+            core::hint::spin_loop();
+        }
     }
 }

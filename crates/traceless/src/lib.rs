@@ -4,10 +4,52 @@
 //! Encryption hides what the data is; the order of addresses still tells who looked at what, when
 //! and how often. The schemes of this library make that order independent of the data.
 //!
+//! An array of blocks for programs whose memory nobody watches, such as a client of a disk or a
+//! server that somebody else runs:
+//!
+//! ```
+//! # fn main() -> traceless::Result {
+//! let mut array = traceless::Array::builder().blocks(1000).block_len(64).build()?;
+//! array.write(7, &[1; 64])?;
+//! assert_eq!(array.read(7)?, [1; 64]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! For programs whose own memory is watched, such as in an enclave, the Oblivious client:
+//!
+//! ```
+//! use traceless::rng::System;
+//! use traceless::{Addr, Oram, oblivious};
+//!
+//! # fn main() -> traceless::Result {
+//! let mut oram = oblivious::create(1000, 64, Box::new(System))?;
+//! oram.write(Addr(7), &[1; 64])?;
+//! let mut block = [0; 64];
+//! oram.read(Addr(7), &mut block)?;
+//! assert_eq!(block, [1; 64]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! And a map of byte strings, over either:
+//!
+//! ```
+//! # fn main() -> traceless::Result {
+//! let mut map = traceless::Map::builder().capacity(1000).key_len(16).value_len(8).build()?;
+//! map.insert(b"ann", b"blue")?;
+//! assert_eq!(map.get(b"ann")?.as_deref(), Some(&b"blue"[..]));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! In `examples/` are a private contact look-up, a map, and an encrypted array in a file.
+//!
 //! | module | what it holds |
 //! |---|---|
 //! | [`types`] [`error`] [`rng`] [`clock`] [`trace`] [`durable`] | the ground floor |
 //! | [`oram`] [`controller`] | what a user holds, and the same one path access at a time |
+//! | [`paced`] | that at a fixed rate |
 //! | [`store`] | the untrusted side, in bytes, and its slots |
 //! | [`seal`] | keys and authenticated encryption |
 //! | [`tree`] [`posmap`] | bucket trees with their stash, and who knows which path a block is on |
@@ -30,6 +72,7 @@ pub mod controller;
 pub mod durable;
 pub mod error;
 pub mod oram;
+pub mod paced;
 pub mod rng;
 pub mod trace;
 pub mod types;

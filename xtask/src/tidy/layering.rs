@@ -9,7 +9,7 @@ use crate::rust_text::{line_of, paths, without_tests, words};
 const SOURCES: &str = "crates/traceless/src/";
 
 const LAYERS: [&[&str]; 10] = [
-    &["types", "error", "rng", "clock", "trace", "durable", "oram", "controller"],
+    &["types", "error", "rng", "clock", "trace", "durable", "oram", "controller", "paced"],
     &["store"],
     &["seal"],
     &["tree"],

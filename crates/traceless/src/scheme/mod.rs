@@ -23,7 +23,7 @@ pub mod sq;
 mod tiers;
 pub mod traffic;
 #[cfg(all(test, feature = "std"))]
-mod tree_rig;
+pub(crate) mod tree_rig;
 mod trips;
 pub mod unified;
 

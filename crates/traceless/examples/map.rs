@@ -1,0 +1,44 @@
+//! A map of byte strings: in memory that is watched, and over an encrypted array in a file, whose
+//! holder sees each access to it.
+//!
+//! Run it with the name of a file that it may make:
+//! `cargo run --release -p traceless --example map -- /path/to/file`
+
+use std::error::Error;
+use std::fs::File;
+use std::sync::Arc;
+use traceless::seal::Secret;
+use traceless::store::{Caching, FileStore};
+use traceless::{Array, Map};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let path = std::env::args().nth(1).ok_or("name a file that may be made")?;
+
+    let mut colours = Map::builder().capacity(1000).key_len(20).value_len(3).build()?;
+    use_it(&mut colours)?;
+    println!("in memory: done");
+
+    let wanted = || Map::builder().capacity(1000).key_len(20).value_len(3);
+    let array = Array::builder().blocks(wanted().blocks()?).block_len(wanted().block_len()?);
+    let array = array.key(Secret::from_bytes([7; 32]));
+    let file = File::options().read(true).write(true).create_new(true).open(path)?;
+    let len = array.store_len()?;
+    file.set_len(len)?;
+    let array = array.store(Arc::new(FileStore::new(file, len, Caching::Buffered))).build()?;
+    use_it(&mut wanted().over(array.into_oram())?)?;
+    println!("in a file of {} KiB: done", len >> 10);
+    Ok(())
+}
+
+fn use_it(colours: &mut Map) -> traceless::Result {
+    assert_eq!(colours.insert(b"ultramarine", &[18, 10, 143])?, None);
+    assert_eq!(colours.insert(b"vermilion", &[227, 66, 52])?, None);
+    // A second insertion replaces the value, and tells the one before.
+    let before = colours.insert(b"vermilion", &[217, 56, 30])?;
+    assert_eq!(before.as_deref(), Some(&[227, 66, 52][..]));
+    assert_eq!(colours.get(b"vermilion")?.as_deref(), Some(&[217, 56, 30][..]));
+    assert_eq!(colours.get(b"ochre")?, None);
+    assert!(colours.remove(b"ultramarine")?.is_some());
+    assert_eq!(colours.get(b"ultramarine")?, None);
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! A thread that goes on whether anything is asked for or not.
+
+use super::{Pace, Paced, Record};
+use crate::clock::Timer;
+use crate::controller::Controller;
+use crate::error::{Error, Result};
+use crate::oram::{Hides, Oram, check_request, one_by_one};
+use crate::types::Addr;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::JoinHandle;
+
+/// A paced scheme as an array: requests are served by a thread that never rests, until this is
+/// closed or dropped.
+///
+/// A request waits for its turn, so that several at once, as in
+/// [`read_many`](Oram::read_many), lose no time between them.
+pub struct Service {
+    blocks: u64,
+    block_len: usize,
+    hides: Hides,
+    requests: Option<Sender<Request>>,
+    thread: Option<JoinHandle<(Record, Result)>>,
+}
+
+enum Request {
+    /// Does something with a block. It answers its caller by itself; if it is dropped instead,
+    /// the caller hears of that.
+    Access(Addr, Visit),
+    Sync(Sender<()>),
+}
+
+type Visit = Box<dyn FnOnce(&mut [u8]) + Send>;
+
+impl Service {
+    /// Starts the thread.
+    pub fn start(
+        controller: impl Controller + 'static,
+        timer: impl Timer + 'static,
+        pace: Pace,
+    ) -> Self {
+        let (blocks, block_len) = (controller.blocks(), controller.block_len());
+        let hides = controller.hides();
+        let (requests, asked) = channel();
+        let thread = std::thread::spawn(move || {
+            let mut paced = Paced::new(controller, timer, pace);
+            let served = serve(&mut paced, &asked);
+            (paced.record(), served)
+        });
+        Self { blocks, block_len, hides, requests: Some(requests), thread: Some(thread) }
+    }
+
+    /// Accesses one block. `visit` may change it. What it does is a part of the access, and is done
+    /// by the thread that keeps the pace: it should be short.
+    pub fn access<R: Send + 'static>(
+        &self,
+        addr: Addr,
+        visit: impl FnOnce(&mut [u8]) -> R + Send + 'static,
+    ) -> Result<R> {
+        check_request(self.blocks, 0, &[addr], 0)?;
+        self.ask(addr, visit).recv().map_err(|_| Error::Poisoned)
+    }
+
+    /// Stops the thread after what was asked for is done and synced. Tells how well the pace was
+    /// kept, or what ended it before.
+    pub fn stop(mut self) -> Result<Record> {
+        self.join()
+    }
+
+    /// Asks for an access. The answer comes, or the channel ends.
+    fn ask<R: Send + 'static>(
+        &self,
+        addr: Addr,
+        visit: impl FnOnce(&mut [u8]) -> R + Send + 'static,
+    ) -> Receiver<R> {
+        let (answer, answered) = channel();
+        let visit = Box::new(move |block: &mut [u8]| {
+            // Who does not wait for the answer does not need it.
+            let _ = answer.send(visit(block));
+        });
+        self.send(Request::Access(addr, visit));
+        answered
+    }
+
+    fn send(&self, request: Request) {
+        if let Some(requests) = &self.requests {
+            // If the thread has ended, what the request would answer with is dropped here.
+            let _ = requests.send(request);
+        }
+    }
+
+    fn join(&mut self) -> Result<Record> {
+        self.requests = None;
+        let Some(thread) = self.thread.take() else { return Err(Error::Poisoned) };
+        let (record, served) = thread.join().map_err(|_| Error::Poisoned)?;
+        served.map(|()| record)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // Who wants to hear of errors stops it.
+        let _ = self.join();
+    }
+}
+
+/// Steps until nobody asks any more.
+fn serve<C: Controller, T: Timer>(paced: &mut Paced<C, T>, asked: &Receiver<Request>) -> Result {
+    let mut waiting = VecDeque::<Visit>::new();
+    let mut syncs = Vec::new();
+    let mut open = true;
+    while open || !waiting.is_empty() {
+        loop {
+            match asked.try_recv() {
+                Ok(Request::Access(addr, visit)) => {
+                    paced.submit(0, addr)?;
+                    waiting.push_back(visit);
+                }
+                Ok(Request::Sync(answer)) => syncs.push(answer),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => {
+                    open = false;
+                    break;
+                }
+            }
+        }
+        paced.step(&mut |_, block| {
+            // Requests are served in order.
+            if let Some(visit) = waiting.pop_front() {
+                visit(block);
+            }
+        })?;
+        if waiting.is_empty() && !syncs.is_empty() {
+            paced.controller_mut().sync()?;
+            syncs.drain(..).for_each(|answer| _ = answer.send(()));
+        }
+    }
+    paced.controller_mut().close()
+}
+
+impl Oram for Service {
+    fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    fn block_len(&self) -> usize {
+        self.block_len
+    }
+
+    fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result {
+        check_request(self.blocks, self.block_len, addrs, into.len())?;
+        let answers: Vec<_> =
+            addrs.iter().map(|&addr| self.ask(addr, |block| block.to_vec())).collect();
+        for (answer, part) in answers.iter().zip(into.chunks_exact_mut(self.block_len)) {
+            part.copy_from_slice(&answer.recv().map_err(|_| Error::Poisoned)?);
+        }
+        Ok(())
+    }
+
+    fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
+        check_request(self.blocks, self.block_len, addrs, from.len())?;
+        let mut answers = Vec::new();
+        for (addr, part) in one_by_one(addrs, self.block_len, from.len())? {
+            let body = from[part].to_vec();
+            answers.push(self.ask(addr, move |block| block.copy_from_slice(&body)));
+        }
+        answers.iter().try_for_each(|answer| answer.recv().map_err(|_| Error::Poisoned))
+    }
+
+    /// A sync shows, and is not paced.
+    fn sync(&mut self) -> Result {
+        let (answer, answered) = channel();
+        self.send(Request::Sync(answer));
+        answered.recv().map_err(|_| Error::Poisoned)
+    }
+
+    fn hides(&self) -> Hides {
+        self.hides
+    }
+
+    fn close(&mut self) -> Result {
+        self.join().map(|_| ())
+    }
+}
