@@ -71,6 +71,9 @@ pub trait Controller: Send {
 /// does the time that a request takes.
 pub struct Stepped<C>(C);
 
+/// What its own requests are called.
+const OWN: u64 = u64::MAX;
+
 impl<C: Controller> Stepped<C> {
     /// The array of `controller`, which has no request waiting.
     pub fn new(controller: C) -> Self {
@@ -90,9 +93,15 @@ impl<C: Controller> Stepped<C> {
     /// Accesses one block; `change` sees it while it is in trusted memory.
     #[inline]
     pub fn access(&mut self, addr: Addr, mut change: impl FnMut(&mut [u8])) -> Result {
-        self.0.submit(0, addr)?;
-        while self.0.finish_at_hand(&mut |_, body| change(body))?.is_none() {
-            if self.0.step(&mut |_, body| change(body))?.finished.is_some() {
+        self.0.submit(OWN, addr)?;
+        // Others may be finished in between: what was offered.
+        let serve = &mut |id: u64, body: &mut [u8]| {
+            if id == OWN {
+                change(body);
+            }
+        };
+        while self.0.finish_at_hand(serve)? != Some(OWN) {
+            if self.0.step(serve)?.finished == Some(OWN) {
                 break;
             }
         }

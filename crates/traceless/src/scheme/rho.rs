@@ -49,6 +49,8 @@ pub struct Rho<T, S, L, P = Plb> {
     tags: Plb,
     draw: Draw,
     drains: Drains,
+    /// The small stash stayed crowded, however often it was emptied: there is still its limit.
+    drained_in_vain: bool,
     requests: VecDeque<(u64, Addr)>,
     /// The request whose block is being fetched from the main tree.
     fetching: Option<(u64, Addr)>,
@@ -82,6 +84,7 @@ impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Rho<T, S, L, P> {
             tags: Plb::new(room, ways, 0)?,
             draw: Draw::new(rng, small.shape().leaves()),
             drains: Drains::above(stash_blocks - stash_blocks / 4),
+            drained_in_vain: false,
             requests: VecDeque::new(),
             fetching: None,
             leaving: VecDeque::with_capacity(LEAVING_MAX),
@@ -137,9 +140,13 @@ impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Rho<T, S, L, P> {
             }
             (None, None) => unreachable!("a fetch is finished once"),
         };
-        while main.finish_at_hand(&mut exchange)?.is_some() {}
+        let mut is_fetched = false;
+        while let Some(finished) = main.finish_at_hand(&mut exchange)? {
+            is_fetched |= finished == FETCH;
+        }
         let issued = main.step(&mut exchange)?;
-        let fetched = fetching.take_if(|_| issued.finished == Some(FETCH));
+        is_fetched |= issued.finished == Some(FETCH);
+        let fetched = fetching.take_if(|_| is_fetched);
         if let Some((_, addr)) = fetched {
             self.arrive(addr)?;
         }
@@ -150,7 +157,7 @@ impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Rho<T, S, L, P> {
     /// there is room for it and for who has to make place.
     fn begin_fetch(&mut self) -> Result {
         let under_way = self.leaving.len() + self.returning.len();
-        let is_crowded = self.drains.is_crowded(self.small.stash().len());
+        let is_crowded = self.drains.is_crowded(self.small.stash().len()) && !self.drained_in_vain;
         if self.fetching.is_some() || under_way >= LEAVING_MAX || is_crowded {
             return Ok(());
         }
@@ -180,9 +187,11 @@ impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Rho<T, S, L, P> {
     /// One access to the small tree: to empty its stash, for a block that leaves, or for the first
     /// request whose block it holds.
     fn step_small(&mut self, serve: Serve<'_>) -> Result<Issued> {
-        if self.drains.is_due(self.small.stash().len()) {
+        let waiting = self.small.stash().len();
+        if self.drains.is_due(waiting) {
             return self.unasked(Kind::Eviction);
         }
+        self.drained_in_vain = self.drains.is_crowded(waiting);
         if let Some(header) = self.leaving.pop_front() {
             self.small.fetch(header.leaf())?;
             let nth = self.returning.push(header)?;

@@ -30,8 +30,8 @@ pub struct Substash<T> {
     level_start: Vec<usize>,
     /// Of each cached slot of the open path: its entry of the table.
     open: Vec<usize>,
-    /// Its blocks lie elsewhere until they are brought back.
-    is_away: bool,
+    /// So many blocks lie elsewhere until they are brought back.
+    away: Option<usize>,
 }
 
 impl<T: BucketTree> Substash<T> {
@@ -59,7 +59,7 @@ impl<T: BucketTree> Substash<T> {
             table: vec![0; level_start[cached]],
             headers: vec![Header::EMPTY; room],
             bodies: vec![0; room * inner.body_len()],
-            is_away: false,
+            away: None,
             level_start,
             shape,
             cached,
@@ -125,19 +125,17 @@ impl<T: BucketTree> Substash<T> {
             home.write_path(&headers)?;
         }
         home.sync()?;
-        self.headers.fill(Header::EMPTY);
-        self.bodies.fill(0);
-        self.table.fill(0);
-        self.is_away = true;
+        self.away = Some(self.len());
+        self.clear();
         Ok(())
     }
 
     /// Reads what [`take_away`](Self::take_away) wrote, and builds cache and pointer table anew.
     pub fn bring_back(&mut self, home: &mut dyn BucketTree) -> Result {
         self.check_home(home)?;
-        if !self.is_away {
-            return Err(Error::State("the cached levels are here"));
-        }
+        let away = self.away.ok_or(Error::State("the cached levels are here"))?;
+        // What another try has left.
+        self.clear();
         let mut headers = vec![Header::EMPTY; self.split];
         for bucket in 0..home.shape().leaves() {
             home.read_path(Leaf(bucket), &mut headers)?;
@@ -154,8 +152,17 @@ impl<T: BucketTree> Substash<T> {
                 self.bodies[at..at + self.inner.body_len()].copy_from_slice(home.body(slot));
             }
         }
-        self.is_away = false;
+        if self.len() != away {
+            return Err(Error::State("the cached levels were not written to this tree"));
+        }
+        self.away = None;
         Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.headers.fill(Header::EMPTY);
+        self.bodies.fill(0);
+        self.table.fill(0);
     }
 
     /// A leaf below a bucket of the last cached level.
@@ -173,7 +180,7 @@ impl<T: BucketTree> Substash<T> {
     }
 
     fn check_here(&self) -> Result {
-        if self.is_away { Err(Error::Suspended) } else { Ok(()) }
+        if self.away.is_some() { Err(Error::Suspended) } else { Ok(()) }
     }
 
     fn bucket_start(&self, level: usize, leaf: Leaf) -> usize {

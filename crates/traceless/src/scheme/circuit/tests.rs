@@ -8,7 +8,7 @@ use crate::scheme::tree_rig::{
 };
 use crate::store::{Store, Watched};
 use crate::trace::Recorder;
-use crate::tree::{BareTree, GhostTree, Header};
+use crate::tree::{BareTree, GhostTree, Header, Substash};
 use crate::types::Extent;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -29,6 +29,17 @@ fn every_tree_makes_an_array() {
         for tree in trees(&shape_for(n, Z).unwrap(), len) {
             behaves_like_an_array(Circuit::new(n, tree, STASH_BLOCKS, rng()).unwrap(), 4000);
         }
+    }
+}
+
+/// Where a set is full, the block waits in the stash.
+#[test]
+fn a_sub_stash_may_refuse_a_block() {
+    let shape = shape_for(200, Z).unwrap();
+    for ways in [(64, 4), (3, 2), (1, 1)] {
+        let below = BareTree::new(shape.only(|level| level >= 3), 8);
+        let tree = Substash::new(shape.clone(), 3, ways, below).unwrap();
+        behaves_like_an_array(Circuit::new(200, tree, STASH_BLOCKS, rng()).unwrap(), 4000);
     }
 }
 

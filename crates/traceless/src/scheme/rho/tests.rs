@@ -60,6 +60,18 @@ fn every_pair_of_trees_makes_an_array() {
     }
 }
 
+/// The main tree may find a block at hand, and the small one may never have room to spare.
+#[test]
+fn a_main_tree_that_searches_first_and_a_crowded_small_one_make_an_array() {
+    let labels = || Plain::new(5).unwrap();
+    let (main, small) = (BareTree::new(main_shape(), LEN), BareTree::new(small_shape(), LEN));
+    let mut main = main_tree(80, main, labels);
+    main.search_first();
+    let mut rho = Rho::new(main, small, (15, 2), 60, rng()).unwrap();
+    rho.drain_above(0);
+    behaves_like_an_array(rho, 3000);
+}
+
 /// Requests that wait together: each block's in order, and all are served.
 #[test]
 fn requests_of_a_block_are_served_in_order() {

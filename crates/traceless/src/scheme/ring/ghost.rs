@@ -36,7 +36,7 @@ impl<W: Witness> GhostRing<W> {
 impl<W: Witness, C: Clock> GhostRing<W, C> {
     /// An empty one; events carry the time of `clock`.
     pub fn with_clock(params: Params, shape: Shape, witness: W, clock: C) -> Result<Self> {
-        params.check()?;
+        params.check_shape(&shape)?;
         let unnamed = vec![Header::EMPTY; shape.levels()];
         let metadata = BareTree::new(shape, Bucket::len(params.z));
         let renewed = vec![];

@@ -58,6 +58,15 @@ impl Params {
         Ok(())
     }
 
+    /// Refuses a shape in which a slot could not stand for a bucket.
+    pub(super) fn check_shape(self, shape: &Shape) -> Result {
+        self.check()?;
+        if (0..shape.levels()).any(|level| shape.z(level) != 1) {
+            return Err(Error::Geometry("a shape for Ring ORAM has a slot for each bucket"));
+        }
+        Ok(())
+    }
+
     /// Whether evictions keep up with `blocks` blocks in a tree of this shape: N ≤ A · 2^(L - 1),
     /// where L is the deepest level.
     pub fn keeps_up(self, shape: &Shape, blocks: u64) -> bool {

@@ -68,7 +68,7 @@ impl<C: Sealer> SealedRing<C> {
         metadata_sealer: C,
         slot_sealer: C,
     ) -> Result<Self> {
-        params.check()?;
+        params.check_shape(&shape)?;
         if store.len() < first + Self::store_len(params, &shape, body_len, &slot_sealer) {
             return Err(Error::Geometry("the store is smaller than the tree"));
         }

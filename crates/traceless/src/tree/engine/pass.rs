@@ -34,7 +34,9 @@ impl<T: BucketTree> Engine<T> {
                 wanted = self.eviction.offers[level].map(|from| (from, first + room));
             }
         }
-        if let Some((From::Stash(nth), to)) = wanted {
+        if let Some((From::Stash(nth), to)) = wanted
+            && self.tree.admit(to, self.stash.headers()[nth])
+        {
             self.tree.body_mut(to).copy_from_slice(self.stash.body(nth));
             self.headers[to] = self.stash.headers()[nth];
             self.stash.remove(nth);
