@@ -201,6 +201,8 @@ fn impossible_sizes_and_requests_are_refused() {
         let tree = GhostRing::new(Params::Z4, shape.clone(), ()).unwrap();
         Ring::new(blocks, tree, rng())
     };
+    let wide = Shape::uniform(3, 2).unwrap();
+    assert!(GhostRing::new(Params::Z4, wide, ()).is_err(), "a slot for each bucket");
     assert!(ring(7).is_err() && Params::Z4.shape_for(u64::MAX).is_err());
     assert!(matches!(ring(6).unwrap().submit(0, Addr(6)), Err(Error::OutOfRange { .. })));
     let store = Arc::new(MemStore::new(1000));
