@@ -12,7 +12,8 @@ use traceless::controller::{Controller, Stepped};
 use traceless::posmap::LABEL_LEN;
 use traceless::rng::{Rng, Seeded, System};
 use traceless::scheme::path::PathOram;
-use traceless::seal::{Aead, Aegis, Sealer, Secret, Unsealed};
+use traceless::scheme::pmmac::Pmmac;
+use traceless::seal::{Aead, Aegis, Hashed, Masked, Sealer, Secret, TAG_LEN, Unsealed};
 use traceless::store::MemStore;
 use traceless::tree::{BucketTree, GhostTree, Header, STASH_BLOCKS, SealedTree, Shape, Treetop};
 use traceless::types::{Addr, Leaf};
@@ -110,6 +111,8 @@ impl What {
             Seal::None => "none",
             Seal::Aead => "AES-256-GCM, a tag a bucket",
             Seal::Aegis => "AEGIS-256, a tag a bucket",
+            Seal::Pmmac => "AES-256-CTR, AEGIS-256, a tag a block",
+            Seal::Merkle => "AES-256-CTR, SHA-256, a hash a bucket",
         };
         let sealed = cipher != "none";
         Ok(Self {
@@ -137,10 +140,13 @@ fn measure(args: &TreeArgs) -> Result<Numbers, Failure> {
     if args.block_len == 0 {
         return measure_ghost(args);
     }
+    let key = || Secret::random(&mut System);
     match args.seal {
         Seal::None => measure_sealed(args, || Unsealed),
-        Seal::Aead => measure_sealed(args, || Aead::new(&Secret::random(&mut System))),
-        Seal::Aegis => measure_sealed(args, || Aegis::new(&Secret::random(&mut System))),
+        Seal::Aead => measure_sealed(args, || Aead::new(&key())),
+        Seal::Aegis => measure_sealed(args, || Aegis::new(&key())),
+        Seal::Pmmac => measure_pmmac(args),
+        Seal::Merkle => measure_sealed(args, || Hashed::new(&key())),
     }
 }
 
@@ -165,11 +171,37 @@ fn measure_ghost(args: &TreeArgs) -> Result<Numbers, Failure> {
     timed.into_numbers(args, init_seconds, paths, path_len)
 }
 
+type SealedPath<C> = PathOram<Treetop<SealedTree<C>>>;
+
 fn measure_sealed<C: Sealer>(args: &TreeArgs, cipher: impl Fn() -> C) -> Result<Numbers, Failure> {
     let start = cpu_seconds();
+    let (path, path_len) = sealed_path(args, args.block_len, cipher)?;
+    let init_seconds = cpu_seconds() - start;
+    measure_path(args, path, |path| path, init_seconds, path_len)
+}
+
+/// A tag travels with each block. Only labels in trusted memory are safe then.
+fn measure_pmmac(args: &TreeArgs) -> Result<Numbers, Failure> {
+    if args.maps > 0 {
+        return Err(Failure::usage("PMMAC needs the whole map in memory: --maps 0"));
+    }
+    let start = cpu_seconds();
+    let key = || Secret::random(&mut System);
+    let (path, path_len) = sealed_path(args, args.block_len + TAG_LEN, || Masked::new(&key()))?;
+    let pmmac = Pmmac::new(path, Aegis::new(&key())).map_err(Failure::usage)?;
+    let init_seconds = cpu_seconds() - start;
+    measure_path(args, pmmac, Pmmac::inner, init_seconds, path_len)
+}
+
+/// A Path ORAM in memory, and the bytes of a path of all its trees.
+fn sealed_path<C: Sealer>(
+    args: &TreeArgs,
+    block_len: usize,
+    cipher: impl Fn() -> C,
+) -> Result<(SealedPath<C>, usize), Failure> {
     let (mut trees, mut path_len, mut blocks) = (vec![], 0, args.blocks);
     for nth in 0..=args.maps {
-        let len = if nth == 0 { args.block_len } else { args.map_block_len };
+        let len = if nth == 0 { block_len } else { args.map_block_len };
         if nth > 0 {
             blocks = blocks.div_ceil((len / LABEL_LEN).max(1) as u64);
         }
@@ -177,17 +209,27 @@ fn measure_sealed<C: Sealer>(args: &TreeArgs, cipher: impl Fn() -> C) -> Result<
         path_len += tree.inner().path_len();
         trees.push(tree);
     }
-    let path =
-        PathOram::new(args.blocks, trees, STASH_BLOCKS, Box::new(Seeded::drawn(&mut System)));
-    let mut oram = Stepped::new(path.map_err(Failure::usage)?);
-    let init_seconds = cpu_seconds() - start;
+    let rng = Box::new(Seeded::drawn(&mut System));
+    let path = PathOram::new(args.blocks, trees, STASH_BLOCKS, rng).map_err(Failure::usage)?;
+    Ok((path, path_len))
+}
+
+fn measure_path<C: Controller, S: Sealer>(
+    args: &TreeArgs,
+    controller: C,
+    path: impl Fn(&C) -> &SealedPath<S>,
+    init_seconds: f64,
+    path_len: usize,
+) -> Result<Numbers, Failure> {
+    let mut oram = Stepped::new(controller);
     for addr in 0..args.blocks {
         oram.access(Addr(addr), |block| block.fill(1)).map_err(failed)?;
     }
     let mut rng = Seeded::new(2);
     let mut sum = 0u64;
-    let paths = |oram: &Stepped<PathOram<Treetop<SealedTree<C>>>>| {
-        oram.controller().engines().iter().map(|e| e.tree().inner().path_writes()).sum::<u64>()
+    let paths = |oram: &Stepped<C>| {
+        let engines = path(oram.controller()).engines().iter();
+        engines.map(|e| e.tree().inner().path_writes()).sum::<u64>()
     };
     let before = paths(&oram);
     let timed = time(args, |nth| {

@@ -9,6 +9,7 @@ mod log;
 pub mod openings;
 pub mod path;
 pub mod plain;
+pub mod pmmac;
 mod pool;
 pub mod random;
 #[cfg(all(test, feature = "std"))]

@@ -51,11 +51,17 @@ impl<T: BucketTree> BucketTree for Treetop<T> {
         self.inner.body_len()
     }
 
+    fn prefetch(&mut self, leaf: Leaf) {
+        self.inner.prefetch(leaf);
+    }
+
     #[inline]
     fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
         let (top, below) = headers.split_at_mut(self.split);
-        self.inner.read_path(leaf, below)?;
-        self.top.read_path(leaf, top)
+        // What is below comes while the top is read.
+        self.inner.prefetch(leaf);
+        self.top.read_path(leaf, top)?;
+        self.inner.read_path(leaf, below)
     }
 
     #[inline]

@@ -4,7 +4,7 @@ use super::{Geometry, PathOram};
 use crate::controller::Stepped;
 use crate::error::Result;
 use crate::rng::{Rng, Seeded};
-use crate::seal::{Aead, Secret};
+use crate::seal::{Aegis, Secret};
 use crate::store::MemStore;
 use crate::tree::{SealedTree, Treetop};
 use alloc::boxed::Box;
@@ -12,7 +12,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// What [`in_memory`] makes.
-pub type Unsaved = Stepped<PathOram<Treetop<SealedTree<Aead>>>>;
+pub type Unsaved = Stepped<PathOram<Treetop<SealedTree<Aegis>>>>;
 
 /// One whose trees lie sealed in memory, under a key that it forgets.
 pub fn in_memory(geometry: &Geometry, rng: &mut dyn Rng) -> Result<Unsaved> {
@@ -20,7 +20,7 @@ pub fn in_memory(geometry: &Geometry, rng: &mut dyn Rng) -> Result<Unsaved> {
     let mut trees = Vec::new();
     for tree in geometry.trees() {
         let store = Arc::new(MemStore::new(tree.layout.len()));
-        let key = Aead::new(&Secret::random(rng));
+        let key = Aegis::new(&Secret::random(rng));
         let below = SealedTree::create(store, 0, tree.name, tree.below(), tree.body_len, key)?;
         trees.push(Treetop::new(tree.shape, tree.cached, below)?);
     }
