@@ -7,6 +7,7 @@
 mod bare;
 mod drains;
 mod engine;
+mod fill;
 mod held;
 mod layout;
 mod open_path;
@@ -18,6 +19,7 @@ mod treetop;
 pub use bare::{BareTree, GhostTree};
 pub use drains::{DRAINS_IN_A_ROW, Drains};
 pub use engine::{Engine, STASH_BLOCKS};
+pub use fill::{Contents, Fill};
 pub use held::Held;
 pub use layout::{HEADER_LEN, TreeLayout};
 pub use sealed::{SealedTree, extents_at};
@@ -101,8 +103,8 @@ pub trait BucketTree: Send {
     /// Bytes of a block's body; 0 in a simulation.
     fn body_len(&self) -> usize;
 
-    /// Tells that the path of `leaf` is read next, so that memory can be asked for it early. Seen as
-    /// that read is; it changes nothing but times, and may do nothing.
+    /// Tells that the path of `leaf` is read next, so that memory can be asked for it early. Seen
+    /// as that read is; it changes nothing but times, and may do nothing.
     fn prefetch(&mut self, _leaf: Leaf) {}
 
     /// Reads the path of `leaf`, and tells what its slots hold. Nothing is returned that does not

@@ -1,6 +1,7 @@
 //! The path of a sealed tree that was read last.
 
-use super::{HEADER_LEN, Shape, TreeLayout};
+use super::fill::fill_slots;
+use super::{HEADER_LEN, Header, Shape, TreeLayout};
 use crate::types::{Extent, Leaf, push_extent};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -88,6 +89,12 @@ impl OpenPath {
     #[inline]
     pub fn link_mut(&mut self, level: usize, branch: usize) -> &mut [u8] {
         &mut self.bytes[self.levels[level].links + branch * self.link_len..][..self.link_len]
+    }
+
+    /// Puts headers and bodies into the bucket of a level.
+    pub fn fill(&mut self, level: usize, headers: &[Header], bodies: &[u8]) {
+        let LevelPlace { headers: at, end, .. } = self.levels[level];
+        fill_slots(&mut self.bytes[at..end], headers, bodies);
     }
 
     /// The bytes of each header, with the number of its slot.

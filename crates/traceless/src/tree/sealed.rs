@@ -1,7 +1,7 @@
 //! A tree of sealed buckets in a store.
 
 use super::open_path::{OpenPath, children};
-use super::{BucketTree, Header, Held, Shape, TreeLayout};
+use super::{BucketTree, Fill, Header, Held, Shape, TreeLayout};
 use crate::durable::{Durable, load_words, save_words, take_saved};
 use crate::error::{Error, Place, Result};
 use crate::seal::Sealer;
@@ -288,6 +288,30 @@ impl<C: Sealer> BucketTree for SealedTree<C> {
 
     fn sync(&mut self) -> Result {
         self.store.sync()
+    }
+}
+
+/// As many path writes as there are leaves: each bucket has the number of the last leaf below it.
+impl<C: Sealer> Fill for SealedTree<C> {
+    fn fill_bucket(
+        &mut self,
+        level: usize,
+        bucket: u64,
+        headers: &[Header],
+        bodies: &[u8],
+    ) -> Result {
+        assert!(self.held.is_none(), "a tree is filled before anything waits");
+        if level + 1 == self.shape.levels() {
+            self.count_write();
+        }
+        self.path.fill(level, headers, bodies);
+        self.seal_bucket(level, bucket);
+        let at = self.first + self.layout.bucket_at(level, bucket);
+        let extent = Extent::new(at, self.layout.bucket_len(level));
+        let whole = self.path.whole_bucket(level);
+        self.store.write(&[extent], whole)?;
+        whole.fill(0);
+        Ok(())
     }
 }
 

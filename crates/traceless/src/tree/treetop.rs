@@ -1,6 +1,6 @@
 //! The top of a tree in trusted memory.
 
-use super::{BareTree, BucketTree, Header, Shape};
+use super::{BareTree, BucketTree, Fill, Header, Shape};
 use crate::durable::Durable;
 use crate::error::{Error, Result};
 use crate::types::Leaf;
@@ -99,6 +99,22 @@ impl<T: BucketTree> BucketTree for Treetop<T> {
 
     fn sync(&mut self) -> Result {
         self.inner.sync()
+    }
+}
+
+impl<T: Fill> Fill for Treetop<T> {
+    fn fill_bucket(
+        &mut self,
+        level: usize,
+        bucket: u64,
+        headers: &[Header],
+        bodies: &[u8],
+    ) -> Result {
+        if self.shape.path_start(level) < self.split {
+            self.top.fill_bucket(level, bucket, headers, bodies)
+        } else {
+            self.inner.fill_bucket(level, bucket, headers, bodies)
+        }
     }
 }
 
