@@ -8,10 +8,14 @@
 //! What leaves the PLB goes into the stash, under the label that it was given on its way in, and
 //! needs no path access. Labels are [`Plain`](crate::posmap::Plain), or
 //! [`Compressed`](crate::posmap::Compressed): then a counter that overflows puts the whole group on
-//! other paths, one path access for each member, whether it exists or not.
+//! other paths, one path access for each member, whether it exists or not. When the counter of a
+//! group ends, all labels get another key.
 //!
 //! Paper: unified-oram, sections 3 to 5.
 
+mod rekey;
+
+use self::rekey::Rekeying;
 use crate::controller::{Controller, Issued, Kind, Serve};
 use crate::error::{Error, Result};
 use crate::oram::Hides;
@@ -23,7 +27,6 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::iter::once;
 
 /// Sizes of a unified ORAM.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +68,8 @@ struct Maps<L, P> {
     beside: Vec<u8>,
     plb: P,
     draw: Draw,
+    /// On the way to another key.
+    rekeying: Option<Rekeying<L>>,
 }
 
 /// Where in the tree's addresses each level lies.
@@ -134,6 +139,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
                 labels,
                 top_labels,
                 plb,
+                rekeying: None,
             },
             // The parts of a block come into the stash together.
             drains: Drains::above(sizes.stash_blocks - parts),
@@ -169,10 +175,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         let Some(&(id, addr)) = self.requests.front() else {
             return self.unasked(Kind::Dummy);
         };
-        let level = self.level.unwrap_or_else(|| self.maps.first_missing(addr));
-        if self.planned.is_empty() {
-            self.maps.plan(level, addr, &mut self.planned)?;
-        }
+        let level = self.plan(addr)?;
         let next = self.planned.pop_front().expect("a plan has at least the block's own access");
         self.engine.fetch(next.old)?;
         let kind = match (next.purpose, level) {
@@ -192,12 +195,42 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         };
         self.engine.evict()?;
         let is_last = self.planned.is_empty();
-        self.level = if is_last { level.checked_sub(1) } else { Some(level) };
-        let is_served = is_last && level == 0;
+        // A request that waited for another key begins anew: what it had in the PLB may be gone.
+        let is_rekeying = self.maps.rekeying.is_some();
+        self.level = if !is_last {
+            Some(level)
+        } else if is_rekeying {
+            None
+        } else {
+            level.checked_sub(1)
+        };
+        let is_served = is_last && level == 0 && !is_rekeying;
         if is_served {
             self.requests.pop_front();
         }
         Ok(Issued { kind, finished: is_served.then_some(id) })
+    }
+
+    /// Makes sure that it is known which path accesses come next, and tells for which level.
+    fn plan(&mut self, addr: Addr) -> Result<usize> {
+        if !self.planned.is_empty() {
+            return Ok(self.level.expect("an access of it was made"));
+        }
+        if self.maps.rekeying.is_none() {
+            let level = self.level.unwrap_or_else(|| self.maps.first_missing(addr));
+            match self.maps.plan(level, addr, &mut self.planned) {
+                Err(Error::LabelsSpent) if self.maps.begin_rekeying() => self.planned.clear(),
+                planned => return planned.map(|()| level),
+            }
+        }
+        let level = self.maps.plan_rekeying(&mut self.planned)?;
+        if !self.planned.is_empty() {
+            return Ok(level);
+        }
+        // It is over, and the request goes on.
+        let level = self.maps.first_missing(addr);
+        self.maps.plan(level, addr, &mut self.planned)?;
+        Ok(level)
     }
 
     /// Takes a block of the map out of the open path into the PLB.
@@ -237,43 +270,67 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
 impl<L: Labels, P: Lookaside> Maps<L, P> {
     /// The level below the first that the PLB holds for a block of the user's.
     fn first_missing(&self, addr: Addr) -> usize {
-        let places = &self.places;
-        let is_here = |level| self.plb.find(places.addr(level, places.nth(level, addr), 0));
-        let levels = places.levels();
-        (0..levels).find(|&below| is_here(below + 1).is_some()).unwrap_or(levels)
+        let is_here = |level| self.is_here(level, self.places.nth(level, addr));
+        let levels = self.places.levels();
+        (0..levels).find(|&below| is_here(below + 1)).unwrap_or(levels)
+    }
+
+    /// Whether the PLB holds block number `nth` of a level of the map.
+    fn is_here(&self, level: usize, nth: u64) -> bool {
+        self.plb.find(self.places.addr(level, nth, 0)).is_some()
+    }
+
+    /// Blocks in a group of a level.
+    fn fanout(&self, level: usize) -> u64 {
+        if level == self.places.levels() { self.top_labels.fanout() } else { self.labels.fanout() }
     }
 
     /// Puts the block of `level` that an access to `addr` is about onto another path, in the map,
     /// and lists the path accesses for it: one a part, and before them, if its group gets other
     /// labels, as many for each possible sibling.
-    ///
-    /// Its parent is in the PLB, and may leave it when the plan is carried out.
     fn plan(&mut self, level: usize, addr: Addr, plan: &mut VecDeque<Planned>) -> Result {
-        let Self { places, labels, top_labels, top, beside, plb, draw } = self;
-        let block = places.nth(level, addr);
-        let (labels, entries) = if level == places.levels() {
-            let (len, group) = (top_labels.entries_len(), block / top_labels.fanout());
-            (&*top_labels, &mut top[group as usize * len..][..len])
+        let (block, fanout) = (self.places.nth(level, addr), self.fanout(level));
+        self.plan_group(level, block / fanout, Some((block % fanout) as usize), plan)
+    }
+
+    /// As [`plan`](Self::plan) for member `own` of a group. Without one, all members get labels
+    /// under the key that is to come.
+    ///
+    /// The group's parent is in the PLB, and may leave it when the plan is carried out.
+    fn plan_group(
+        &mut self,
+        level: usize,
+        group: u64,
+        own: Option<usize>,
+        plan: &mut VecDeque<Planned>,
+    ) -> Result {
+        let Self { places, labels, top_labels, top, beside, plb, draw, rekeying } = self;
+        let is_top = level == places.levels();
+        let of_level = |labels, top_labels| if is_top { top_labels } else { labels };
+        let now = of_level(&*labels, &*top_labels);
+        let next = rekeying.as_ref().map(|to| (of_level(&to.labels, &to.top_labels), to));
+        let labels = next.filter(|(_, to)| to.is_done(level, group)).map_or(now, |(next, _)| next);
+        let len = labels.entries_len();
+        let entries = if is_top {
+            &mut top[group as usize * len..][..len]
         } else {
-            let (len, group) = (labels.entries_len(), block / labels.fanout());
             let parent = places.addr(level + 1, group, 0);
             let way = plb.find(parent).expect("the walk came by, or began there");
             plb.touch(way);
-            let entries = if beside.is_empty() {
+            if beside.is_empty() {
                 &mut plb.body_mut(way)[..len]
             } else {
                 &mut beside[(parent.0 - places.base[1]) as usize * len..][..len]
-            };
-            (&*labels, entries)
+            }
         };
-        let own = (block % labels.fanout()) as usize;
-        let is_spent = labels.is_spent(entries, own);
-        let siblings = (0..labels.fanout() as usize).filter(|&nth| is_spent && nth != own);
+        let is_spent = own.is_none_or(|own| labels.is_spent(entries, own));
+        let all = 0..labels.fanout() as usize;
+        let siblings = all.filter(|&nth| is_spent && Some(nth) != own);
         // Every old label, before any changes.
-        for nth in siblings.chain(once(own)) {
-            let member = block - own as u64 + nth as u64;
+        for nth in siblings.chain(own) {
+            let member = group * labels.fanout() + nth as u64;
             let purpose = match nth {
-                _ if nth == own => Purpose::Own,
+                _ if Some(nth) == own => Purpose::Own,
                 _ if member < places.count[level] => Purpose::Sibling,
                 _ => Purpose::Nobody,
             };
@@ -286,11 +343,12 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
                 plan.push_back(Planned { purpose, addr, nth, old, new: old });
             }
         }
-        if is_spent {
-            labels.renew_group(entries)?;
-        } else {
-            labels.renew(entries, own, draw);
+        match own {
+            None => entries.fill(0),
+            Some(_) if is_spent => labels.renew_group(entries)?,
+            Some(own) => labels.renew(entries, own, draw),
         }
+        let labels = next.filter(|_| own.is_none()).map_or(labels, |(next, _)| next);
         for access in plan.iter_mut().filter(|access| access.purpose != Purpose::Nobody) {
             access.new = labels.leaf(entries, access.nth, access.addr, draw);
         }
