@@ -112,7 +112,9 @@ pub(super) fn fill_slots(bytes: &mut [u8], headers: &[Header], bodies: &[u8]) {
 fn by_label(labels: &[u32], leaves: u64) -> Result<(Vec<u32>, Vec<u32>)> {
     let leaves = usize::try_from(leaves).map_err(|_| Error::Geometry("too many leaves"))?;
     let mut ends = vec![0u32; leaves + 1];
-    labels.iter().for_each(|&label| ends[label as usize + 1] += 1);
+    for &label in labels {
+        ends[label as usize + 1] += 1;
+    }
     for leaf in 0..leaves {
         ends[leaf + 1] += ends[leaf];
     }
@@ -206,7 +208,9 @@ mod tests {
             let mut events: Vec<Event> = witness.take();
             assert!(events.iter().all(|e| e.op == Op::Write));
             assert_eq!(events.iter().map(|e| u64::from(e.len)).sum::<u64>(), len, "once each");
-            events.iter_mut().for_each(|e| e.time = 0);
+            for event in &mut events {
+                event.time = 0;
+            }
             events
         };
         assert_eq!(shown(1), shown(2));

@@ -332,31 +332,32 @@ fn leaves_read(geometry: &Geometry, events: &[crate::trace::Event]) -> Vec<u64> 
     reads.filter_map(leaf).copied().collect()
 }
 
+type Opened = Result<Stepped<DurablePath>>;
+
 /// Accesses after the last sync, a crash, and the same accesses again: how many of those after read
 /// the path of one before, and how many do by chance.
 fn links_across_a_crash(
     geometry: Geometry,
-    open: impl Fn(Geometry, Parts, &[u8]) -> Result<Stepped<DurablePath>>,
+    open: impl Fn(Geometry, Parts, &[u8]) -> Opened,
 ) -> (usize, f64) {
     const BLOCKS: u64 = 30;
     let mut rig = Rig::new(geometry);
     fill(&mut rig.create(), 1);
     let (mut linked, mut by_chance) = (0, 0.0);
     for round in 0..20 {
-        let seen = |open: &dyn Fn(Parts, &[u8]) -> Result<Stepped<DurablePath>>, rig: &mut Rig| {
+        let seen = |rig: &mut Rig| {
             let witness = Arc::new(Recorder::default());
             let watched = Arc::new(Watched::new(rig.store.clone(), witness.clone()));
             let (parts, state) = (rig.parts(watched, false), rig.vault.kept());
-            let mut oram = open(parts, &state).unwrap();
+            let mut oram = open(geometry, parts, &state).unwrap();
             witness.take();
             for nth in 0..BLOCKS {
                 oram.read(Addr((nth * 7 + round) % geometry.blocks), &mut [0; 16]).unwrap();
             }
             leaves_read(&geometry, &witness.take())
         };
-        let opened = |parts: Parts, state: &[u8]| open(geometry, parts, state);
         // Nothing is synced: what ends each of them is a crash.
-        let (before, after) = (seen(&opened, &mut rig), seen(&opened, &mut rig));
+        let (before, after) = (seen(&mut rig), seen(&mut rig));
         assert_eq!((before.len(), after.len()), (BLOCKS as usize, BLOCKS as usize));
         linked += before.iter().zip(&after).filter(|(before, after)| before == after).count();
         by_chance += BLOCKS as f64 / geometry.trees()[0].shape.leaves() as f64;
