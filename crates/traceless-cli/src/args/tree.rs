@@ -104,6 +104,10 @@ pub enum Seal {
     Aead,
     /// AEGIS-256 in its place, what arrays are sealed with
     Aegis,
+    /// AES-256-CTR, an AEGIS-256 tag a block, the count of its accesses in trusted memory
+    Pmmac,
+    /// AES-256-CTR, each bucket's SHA-256 in its parent
+    Merkle,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -1,6 +1,7 @@
 use super::*;
 use crate::rng::Seeded;
-use crate::store::MemStore;
+use crate::store::{MemStore, Watched};
+use crate::trace::Recorder;
 
 fn builder(blocks: u64, block_len: usize) -> Builder {
     let key = Secret::from_bytes([5; 32]);
@@ -68,4 +69,50 @@ fn batches_and_lengths() {
     assert!(builder(50, 4).open().is_err(), "nowhere");
     let store = Arc::new(MemStore::new(1 << 20));
     assert!(Array::builder().blocks(9).store(store).build().is_err(), "under no key");
+}
+
+#[test]
+fn what_was_loaded_is_there() {
+    for (blocks, len, loaded) in [(0, 64, 0), (1, 5, 1), (1001, 64, 1001), (3000, 8, 2000)] {
+        let store = Arc::new(MemStore::new(builder(blocks, len).store_len().unwrap()));
+        let all = || (0..loaded).map(|addr| block(addr, len));
+        let want = |addr| if addr < loaded { block(addr, len) } else { vec![0; len] };
+        let mut saved = builder(blocks, len).store(store.clone()).load(all()).unwrap();
+        let mut unsaved = builder(blocks, len).load(all()).unwrap();
+        for addr in 0..blocks {
+            assert_eq!(unsaved.read(addr).unwrap(), want(addr), "{addr} of {blocks}");
+            assert_eq!(saved.read(addr).unwrap(), want(addr), "{addr} of {blocks}");
+        }
+        // What was read since is lost, what was loaded is not.
+        drop(saved);
+        let mut saved = builder(blocks, len).store(store).open().unwrap();
+        (0..blocks).for_each(|addr| assert_eq!(saved.read(addr).unwrap(), want(addr)));
+        saved.close().unwrap();
+    }
+}
+
+/// Also with maps in trees, and whatever is loaded.
+#[test]
+fn loading_shows_the_same_whatever_is_loaded() {
+    let shown = |byte: u8| {
+        let geometry = path::Geometry::new(2000, 16).unwrap().with_map_memory(100).unwrap();
+        assert!(geometry.map_trees > 1);
+        let builder = || builder(0, 0).scheme(SchemeConfig::Path(geometry));
+        let witness = Arc::new(Recorder::default());
+        let store = MemStore::new(builder().store_len().unwrap());
+        let store = Arc::new(Watched::new(store, witness.clone()));
+        let rng = Seeded::new(byte.into());
+        let mut array = builder().rng(rng).store(store).load(vec![[byte; 16]; 2000]).unwrap();
+        let shown: Vec<_> = witness.take().into_iter().map(|e| (e.op, e.at, e.len)).collect();
+        (0..2000).for_each(|addr| assert_eq!(array.read(addr).unwrap(), [byte; 16]));
+        shown
+    };
+    assert_eq!(shown(1), shown(2));
+}
+
+#[test]
+fn impossible_loads_are_refused() {
+    let load = |blocks: Vec<Vec<u8>>| builder(1000, 4).load(blocks).map(|_| ());
+    assert!(matches!(load(vec![vec![0; 4]; 1001]), Err(Error::OutOfRange { .. })));
+    assert!(matches!(load(vec![vec![0; 3]]), Err(Error::WrongLength { want: 4, got: 3 })));
 }

@@ -26,6 +26,7 @@ pub struct Compressed {
     prf: Prf,
     fanout: u64,
     bits: u32,
+    remaps_max: u64,
 }
 
 impl Compressed {
@@ -38,7 +39,7 @@ impl Compressed {
         if !(1..=COUNTER_BITS_MAX).contains(&bits) {
             return Err(Error::Geometry("a counter has 1 to 32 bits"));
         }
-        Ok(Self { prf: Prf::new(key), fanout, bits })
+        Ok(Self { prf: Prf::new(key), fanout, bits, remaps_max: GROUP_REMAPS_MAX })
     }
 
     /// As many children as a block of `block_len` bytes has room for.
@@ -50,7 +51,15 @@ impl Compressed {
     /// One counter of 64 bits for each child, and no groups: for a map in trusted memory that need
     /// not be small.
     pub fn flat(key: &Secret) -> Self {
-        Self { prf: Prf::new(key), fanout: 1, bits: 0 }
+        Self { prf: Prf::new(key), fanout: 1, bits: 0, remaps_max: GROUP_REMAPS_MAX }
+    }
+
+    /// The same with a group counter that ends after so many remaps of a group, for hardware with
+    /// smaller ones: then its labels are spent.
+    #[must_use]
+    pub fn with_remaps_max(mut self, remaps: u64) -> Self {
+        self.remaps_max = remaps;
+        self
     }
 
     /// The first byte that counter number `nth` is in, and its bits of the eight bytes from there.
@@ -115,12 +124,16 @@ impl Labels for Compressed {
 
     fn renew_group(&self, entries: &mut [u8]) -> Result {
         let remaps = group_counter(entries);
-        if remaps == GROUP_REMAPS_MAX {
+        if remaps >= self.remaps_max {
             return Err(Error::LabelsSpent);
         }
         entries.fill(0);
         entries[..GROUP_COUNTER_LEN].copy_from_slice(&(remaps + 1).to_le_bytes());
         Ok(())
+    }
+
+    fn rekeyed(&self, key: &Secret) -> Option<Self> {
+        Some(Self { prf: Prf::new(key), ..*self })
     }
 }
 

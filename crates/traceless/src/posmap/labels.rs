@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::rng::Rng;
+use crate::seal::Secret;
 use crate::types::{Addr, Leaf};
 use alloc::boxed::Box;
 
@@ -42,6 +43,11 @@ impl Draw {
     pub fn leaf(&mut self) -> Leaf {
         Leaf(self.rng.below(self.leaves))
     }
+
+    /// A key for labels that are computed.
+    pub fn key(&mut self) -> Secret {
+        Secret::random(&mut *self.rng)
+    }
 }
 
 /// How the labels of a group of blocks, the children of one block of a position map, are kept in
@@ -71,6 +77,15 @@ pub trait Labels: Send {
 
     /// Gives every child another label.
     fn renew_group(&self, entries: &mut [u8]) -> Result;
+
+    /// The same under another key, if labels hang on one: entries of zeros then mean other labels
+    /// than they did. For a tree whose labels are spent.
+    fn rekeyed(&self, _key: &Secret) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
 }
 
 /// Four bytes for each label, which are drawn at random.

@@ -12,6 +12,7 @@ mod long_run;
 pub mod openings;
 pub mod path;
 pub mod plain;
+pub mod pmmac;
 mod pool;
 pub mod random;
 mod requests;

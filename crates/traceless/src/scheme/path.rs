@@ -8,15 +8,17 @@
 //! Paper: Stefanov et al., CCS'13; recursion as in unified-oram, section 2.2.
 
 mod durable;
+mod fill;
 mod geometry;
 mod keys;
+mod relabel;
 #[cfg(feature = "std")]
 mod unsaved;
 
 pub use durable::DurablePath;
 pub use geometry::{Geometry, MAP_MEMORY, UNSYNCED};
 #[cfg(feature = "std")]
-pub use unsaved::{Unsaved, in_memory};
+pub use unsaved::{Unsaved, in_memory, in_memory_filled};
 
 use crate::controller::{Controller, Issued, Kind, Serve};
 use crate::error::{Error, Result};

@@ -5,7 +5,7 @@ use crate::controller::{Controller, Stepped};
 use crate::error::Result;
 use crate::oram::Oram;
 use crate::rng::{Rng, Seeded};
-use crate::seal::{Aead, Secret, Unsealed};
+use crate::seal::{Aead, Hashed, Sealer, Secret, Unsealed};
 use crate::store::{MemStore, Store};
 use crate::trace::{Event, Op, Recorder};
 use crate::tree::{BareTree, BucketTree, Header, SealedTree, Shape, Treetop};
@@ -58,27 +58,34 @@ impl BucketTree for Boxed {
 }
 
 pub fn sealed(store: Arc<dyn Store>, shape: Shape, len: usize) -> SealedTree<Aead> {
-    let key = Aead::new(&Secret::from_bytes([7; 32]));
-    SealedTree::create(store, 0, "tree", shape, len, key).unwrap()
+    SealedTree::create(store, 0, "tree", shape, len, key()).unwrap()
 }
 
 pub fn store_for(shape: &Shape, len: usize) -> Arc<MemStore> {
-    let key = Aead::new(&Secret::from_bytes([7; 32]));
-    Arc::new(MemStore::new(SealedTree::store_len(shape, len, &key)))
+    Arc::new(MemStore::new(SealedTree::store_len(shape, len, &key())))
+}
+
+fn key() -> Aead {
+    Aead::new(&Secret::from_bytes([7; 32]))
+}
+
+/// A tree with a store of its own.
+fn sealed_by<C: Sealer>(cipher: C, shape: &Shape, len: usize) -> SealedTree<C> {
+    let store = Arc::new(MemStore::new(SealedTree::store_len(shape, len, &cipher)));
+    SealedTree::create(store, 0, "tree", shape.clone(), len, cipher).unwrap()
 }
 
 /// A tree of each kind that carries bodies.
 pub fn trees(shape: &Shape, len: usize) -> Vec<Boxed> {
     let cached = shape.levels() / 2;
     let below = shape.only(|l| l >= cached);
-    let inner = sealed(store_for(&below, len), below, len);
-    let unsealed = SealedTree::<Unsealed>::store_len(shape, len, &Unsealed);
-    let unsealed = Arc::new(MemStore::new(unsealed));
+    let inner = sealed_by(key(), &below, len);
     vec![
         Box::new(BareTree::new(shape.clone(), len)),
-        Box::new(sealed(store_for(shape, len), shape.clone(), len)),
+        Box::new(sealed_by(key(), shape, len)),
         Box::new(Treetop::new(shape.clone(), cached, inner).unwrap()),
-        Box::new(SealedTree::create(unsealed, 0, "tree", shape.clone(), len, Unsealed).unwrap()),
+        Box::new(sealed_by(Hashed::new(&Secret::from_bytes([7; 32])), shape, len)),
+        Box::new(sealed_by(Unsealed, shape, len)),
     ]
 }
 

@@ -8,7 +8,8 @@
 //! What leaves the PLB goes into the stash, under the label that it was given on its way in, and
 //! needs no path access. Labels are [`Plain`](crate::posmap::Plain), or
 //! [`Compressed`](crate::posmap::Compressed): then a counter that overflows puts the whole group on
-//! other paths, one path access for each member, whether it exists or not.
+//! other paths, one path access for each member, whether it exists or not. When the counter of a
+//! group ends, all labels get another key.
 //!
 //! Blocks in trusted memory may be searched first, and a cache above may take blocks out, or offer
 //! lines that it will write back: see [`Unified::search_first`], [`Unified::submit_fetch`] and
@@ -18,6 +19,7 @@
 
 mod at_hand;
 mod cache_above;
+mod rekey;
 
 use crate::controller::{Controller, Issued, Kind, Serve};
 use crate::error::{Error, Result};
@@ -30,7 +32,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
-use core::iter::once;
+use rekey::Rekeying;
 
 /// Sizes of a unified ORAM.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +85,8 @@ struct Groups<L, P> {
     /// In a simulation, the entries of all blocks of the map.
     beside: Vec<u8>,
     plb: P,
+    /// On the way to another key.
+    rekeying: Option<Rekeying<L>>,
 }
 
 /// Where in the tree's addresses each level lies.
@@ -178,6 +182,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
                     labels,
                     top_labels,
                     plb,
+                    rekeying: None,
                 },
                 draw: Draw::new(rng, shape.leaves()),
                 places,
@@ -217,6 +222,9 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         if self.drains.is_due(self.engine.stash().len()) {
             return self.unasked(Kind::Eviction);
         }
+        if self.planned.is_empty() && self.plan_rekeying()? {
+            return self.walk_on(serve);
+        }
         if self.planned.is_empty() {
             let Some(&request) = self.requests.front().or(self.offered.as_ref()) else {
                 return self.unasked(Kind::Dummy);
@@ -234,9 +242,25 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
                 return Ok(Issued { finished: Some(request.id), ..issued });
             }
             self.walk = Walk { level, request: Some(request) };
-            self.maps.plan(level, request.addr, &mut self.planned)?;
+            match self.maps.plan(level, request.addr, &mut self.planned) {
+                Err(Error::LabelsSpent) if self.maps.begin_rekeying() => {
+                    // The request begins anew when all labels have another key.
+                    self.planned.clear();
+                    self.plan_rekeying()?;
+                }
+                planned => planned?,
+            }
         }
         self.walk_on(serve)
+    }
+
+    /// Whether path accesses come next that give labels another key. Then they are planned.
+    fn plan_rekeying(&mut self) -> Result<bool> {
+        let level = self.maps.plan_rekeying(&mut self.planned)?;
+        if !self.planned.is_empty() {
+            self.walk = Walk { level, request: None };
+        }
+        Ok(!self.planned.is_empty())
     }
 
     /// The next path access that is planned.
@@ -333,29 +357,46 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
 impl<L: Labels, P: Lookaside> Maps<L, P> {
     /// The level below the first that the PLB holds for a block of the user's.
     fn first_missing(&self, addr: Addr) -> usize {
-        let places = &self.places;
-        let is_here = |level| self.groups.plb.find(places.addr(level, places.nth(level, addr), 0));
-        let levels = places.levels();
-        (0..levels).find(|&below| is_here(below + 1).is_some()).unwrap_or(levels)
+        let is_here = |level| self.is_here(level, self.places.nth(level, addr));
+        let levels = self.places.levels();
+        (0..levels).find(|&below| is_here(below + 1)).unwrap_or(levels)
+    }
+
+    /// Whether the PLB holds block number `nth` of a level of the map.
+    fn is_here(&self, level: usize, nth: u64) -> bool {
+        self.groups.plb.find(self.places.addr(level, nth, 0)).is_some()
     }
 
     /// Puts the block of `level` that an access to `addr` is about onto another path, in the map,
     /// and lists the path accesses for it: one a part, and before them, if its group gets other
     /// labels, as many for each possible sibling.
-    ///
-    /// Its parent is in the PLB, and may leave it when the plan is carried out.
     fn plan(&mut self, level: usize, addr: Addr, plan: &mut VecDeque<Planned>) -> Result {
+        let (block, fanout) =
+            (self.places.nth(level, addr), self.groups.fanout(&self.places, level));
+        self.plan_group(level, block / fanout, Some((block % fanout) as usize), plan)
+    }
+
+    /// As [`plan`](Self::plan) for member `own` of a group. Without one, all members get labels
+    /// under the key that is to come.
+    ///
+    /// The group's parent is in the PLB, and may leave it when the plan is carried out.
+    fn plan_group(
+        &mut self,
+        level: usize,
+        group: u64,
+        own: Option<usize>,
+        plan: &mut VecDeque<Planned>,
+    ) -> Result {
         let Self { places, groups, draw } = self;
-        let block = places.nth(level, addr);
-        let (labels, entries) = groups.of(places, level, block);
-        let own = (block % labels.fanout()) as usize;
-        let is_spent = labels.is_spent(entries, own);
-        let siblings = (0..labels.fanout() as usize).filter(|&nth| is_spent && nth != own);
+        let Group { labels, next, entries } = groups.of(places, level, group);
+        let is_spent = own.is_none_or(|own| labels.is_spent(entries, own));
+        let all = 0..labels.fanout() as usize;
+        let siblings = all.filter(|&nth| is_spent && Some(nth) != own);
         // Every old label, before any changes.
-        for nth in siblings.chain(once(own)) {
-            let member = block - own as u64 + nth as u64;
+        for nth in siblings.chain(own) {
+            let member = group * labels.fanout() + nth as u64;
             let purpose = match nth {
-                _ if nth == own => Purpose::Own,
+                _ if Some(nth) == own => Purpose::Own,
                 _ if member < places.count[level] => Purpose::Sibling,
                 _ => Purpose::Nobody,
             };
@@ -368,11 +409,12 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
                 plan.push_back(Planned { purpose, addr, nth, old, new: old });
             }
         }
-        if is_spent {
-            labels.renew_group(entries)?;
-        } else {
-            labels.renew(entries, own, draw);
+        match own {
+            None => entries.fill(0),
+            Some(_) if is_spent => labels.renew_group(entries)?,
+            Some(own) => labels.renew(entries, own, draw),
         }
+        let labels = next.filter(|_| own.is_none()).unwrap_or(labels);
         for access in plan.iter_mut().filter(|access| access.purpose != Purpose::Nobody) {
             access.new = labels.leaf(entries, access.nth, access.addr, draw);
         }
@@ -386,24 +428,44 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
     }
 }
 
+/// The entries of a group.
+struct Group<'a, L> {
+    /// How they are kept.
+    labels: &'a L,
+    /// How they will be, if there is a key to come.
+    next: Option<&'a L>,
+    entries: &'a mut [u8],
+}
+
 impl<L: Labels, P: Lookaside> Groups<L, P> {
-    /// The entries of the group of block number `block` of `level`, and how they are kept. Those of
-    /// the user's blocks and all but the last level of the map are in its parent, which is used.
-    fn of(&mut self, places: &Places, level: usize, block: u64) -> (&L, &mut [u8]) {
-        if level == places.levels() {
-            let (len, group) = (self.top_labels.entries_len(), block / self.top_labels.fanout());
-            return (&self.top_labels, &mut self.top[group as usize * len..][..len]);
+    /// Blocks in a group of a level.
+    fn fanout(&self, places: &Places, level: usize) -> u64 {
+        if level == places.levels() { self.top_labels.fanout() } else { self.labels.fanout() }
+    }
+
+    /// Group number `group` of `level`. Entries of the user's blocks and of all but the last level
+    /// of the map are in the group's parent, which is used.
+    fn of(&mut self, places: &Places, level: usize, group: u64) -> Group<'_, L> {
+        let Self { top, beside, labels, top_labels, plb, rekeying } = self;
+        let is_top = level == places.levels();
+        let now = if is_top { &*top_labels } else { &*labels };
+        let next = rekeying.as_ref();
+        let is_done = next.is_some_and(|next| next.is_done(level, group));
+        let next = next.map(|next| if is_top { &next.top_labels } else { &next.labels });
+        let labels = next.filter(|_| is_done).unwrap_or(now);
+        let len = labels.entries_len();
+        if is_top {
+            return Group { labels, next, entries: &mut top[group as usize * len..][..len] };
         }
-        let (len, group) = (self.labels.entries_len(), block / self.labels.fanout());
         let parent = places.addr(level + 1, group, 0);
-        let way = self.plb.find(parent).expect("the walk came by, or began there");
-        self.plb.touch(way);
-        let entries = if self.beside.is_empty() {
-            &mut self.plb.body_mut(way)[..len]
+        let way = plb.find(parent).expect("the walk came by, or began there");
+        plb.touch(way);
+        let entries = if beside.is_empty() {
+            &mut plb.body_mut(way)[..len]
         } else {
-            &mut self.beside[(parent.0 - places.base[1]) as usize * len..][..len]
+            &mut beside[(parent.0 - places.base[1]) as usize * len..][..len]
         };
-        (&self.labels, entries)
+        Group { labels, next, entries }
     }
 }
 

@@ -54,7 +54,9 @@ impl State {
         let [n0, n1] = halves(nonce);
         let mut state = Self([k0 ^ n0, k1 ^ n1, C1, C0, k0 ^ C0, k1 ^ C1]);
         for _ in 0..4 {
-            [k0, k1, k0 ^ n0, k1 ^ n1].into_iter().for_each(|word| state.update(word));
+            for word in [k0, k1, k0 ^ n0, k1 ^ n1] {
+                state.update(word);
+            }
         }
         bound.chunks(BLOCK).for_each(|part| state.update(padded(part)));
         state

@@ -2,7 +2,9 @@
 
 mod aead;
 mod aegis;
+mod hashed;
 mod keystream;
+mod masked;
 mod prf;
 #[cfg(feature = "suite")]
 pub mod record;
@@ -11,7 +13,9 @@ mod unsealed;
 
 pub use aead::{Aead, Forged, TAG_LEN};
 pub use aegis::Aegis;
+pub use hashed::Hashed;
 pub use keystream::Keystream;
+pub use masked::Masked;
 pub use prf::Prf;
 pub use secret::{Mac, SECRET_LEN, Secret};
 pub use unsealed::Unsealed;
@@ -23,6 +27,12 @@ pub use unsealed::Unsealed;
 pub trait Sealer: Send + Sync {
     /// Bytes of a tag.
     fn tag_len(&self) -> usize;
+
+    /// Whether anybody can make a tag, as of a hash that has no key. Then it proves something only
+    /// where nobody can change it, which is not beside what it is of.
+    fn tag_is_public(&self) -> bool {
+        false
+    }
 
     /// Seals `plain` into `sealed`, of the same length, and `tag`.
     fn seal(&self, version: u64, bound: &[u8], plain: &[u8], sealed: &mut [u8], tag: &mut [u8]);

@@ -1,6 +1,7 @@
 //! A tree in memory of its own, neither sealed nor stored: cached levels, and simulations.
 
-use super::{BucketTree, HEADER_LEN, Header, Shape, TreeLayout};
+use super::fill::fill_slots;
+use super::{BucketTree, Fill, HEADER_LEN, Header, Shape, TreeLayout};
 use crate::clock::Clock;
 use crate::durable::{Durable, take_saved};
 use crate::error::Result;
@@ -134,6 +135,21 @@ impl BucketTree for BareTree {
     }
 }
 
+impl Fill for BareTree {
+    fn fill_bucket(
+        &mut self,
+        level: usize,
+        bucket: u64,
+        headers: &[Header],
+        bodies: &[u8],
+    ) -> Result {
+        let at = self.layout.bucket_at(level, bucket) as usize;
+        let len = self.layout.bucket_len(level);
+        fill_slots(&mut self.bytes[at..at + len], headers, bodies);
+        Ok(())
+    }
+}
+
 impl Durable for BareTree {
     fn save(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.bytes);
@@ -193,12 +209,17 @@ impl<W: Witness, C: Clock> GhostTree<W, C> {
         let time = self.clock.now();
         let shape = &self.tree.shape;
         for level in 0..shape.levels() {
-            let bucket = self.lines.bucket_at(level, shape.bucket(self.leaf, level));
-            for nth in 0..shape.z(level) {
-                let at = bucket + (nth * LINE_LEN) as u64;
-                let len = LINE_LEN as u32;
-                self.witness.see(Event { time, surface: Surface::Dram, op, at, len });
-            }
+            self.see_bucket(time, op, level, shape.bucket(self.leaf, level));
+        }
+    }
+
+    #[inline]
+    fn see_bucket(&self, time: u64, op: Op, level: usize, bucket: u64) {
+        let bucket = self.lines.bucket_at(level, bucket);
+        for nth in 0..self.tree.shape.z(level) {
+            let at = bucket + (nth * LINE_LEN) as u64;
+            let len = LINE_LEN as u32;
+            self.witness.see(Event { time, surface: Surface::Dram, op, at, len });
         }
     }
 }
@@ -240,5 +261,18 @@ impl<W: Witness, C: Clock + Send> BucketTree for GhostTree<W, C> {
 
     fn sync(&mut self) -> Result {
         Ok(())
+    }
+}
+
+impl<W: Witness, C: Clock + Send> Fill for GhostTree<W, C> {
+    fn fill_bucket(
+        &mut self,
+        level: usize,
+        bucket: u64,
+        headers: &[Header],
+        bodies: &[u8],
+    ) -> Result {
+        self.see_bucket(self.clock.now(), Op::Write, level, bucket);
+        self.tree.fill_bucket(level, bucket, headers, bodies)
     }
 }

@@ -126,6 +126,12 @@ impl<T: BucketTree> Engine<T> {
         Ok(Some(nth))
     }
 
+    /// The blocks of the open path and of the stash whose label is that of the open path.
+    pub fn labelled(&self) -> impl Iterator<Item = Addr> {
+        let all = self.headers.iter().chain(self.stash.headers());
+        all.filter(|h| !h.is_empty() && h.leaf() == self.leaf).map(|h| h.addr())
+    }
+
     /// Takes the block `addr` out of the open path or the stash, and its body with it. A block that
     /// is in neither is made of zeros.
     pub fn remove(&mut self, addr: Addr, body: &mut [u8]) {

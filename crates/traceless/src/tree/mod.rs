@@ -7,10 +7,12 @@
 mod bare;
 mod drains;
 mod engine;
+mod fill;
 mod held;
 pub mod ir_alloc;
 mod layout;
 pub mod occupancy;
+mod open_path;
 mod order;
 mod sealed;
 mod shape;
@@ -21,6 +23,7 @@ mod treetop;
 pub use bare::{BareTree, GhostTree};
 pub use drains::{DRAINS_IN_A_ROW, Drains};
 pub use engine::{Engine, STASH_BLOCKS};
+pub use fill::{Contents, Fill};
 pub use held::Held;
 pub use layout::{HEADER_LEN, TreeLayout};
 pub use order::EvictionOrder;
@@ -107,6 +110,10 @@ pub trait BucketTree: Send {
 
     /// Bytes of a block's body; 0 in a simulation.
     fn body_len(&self) -> usize;
+
+    /// Tells that the path of `leaf` is read next, so that memory can be asked for it early. Seen
+    /// as that read is; it changes nothing but times, and may do nothing.
+    fn prefetch(&mut self, _leaf: Leaf) {}
 
     /// Reads the path of `leaf`, and tells what its slots hold. Nothing is returned that does not
     /// verify.

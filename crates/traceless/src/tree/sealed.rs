@@ -1,7 +1,8 @@
 //! A tree of sealed buckets in a store.
 
-use super::{BucketTree, HEADER_LEN, Header, Held, Shape, TreeLayout};
-use crate::durable::{Durable, load_words, save_words};
+use super::open_path::{OpenPath, children};
+use super::{BucketTree, Fill, Header, Held, Shape, TreeLayout};
+use crate::durable::{Durable, load_words, save_words, take_saved};
 use crate::error::{Error, Place, Result};
 use crate::seal::Sealer;
 use crate::store::Store;
@@ -18,16 +19,20 @@ const VERSION_LEN: usize = 8;
 /// Bits of a nonce that tell the level.
 const LEVEL_BITS: u32 = 6;
 
-/// A tree whose unit of sealing is the bucket: a tag, then, sealed, the versions of its children,
-/// its headers, its bodies. A leaf has no children, and no versions.
+/// A tree whose unit of sealing is the bucket: a tag, then, sealed, a link to each of its children,
+/// its headers, its bodies. A leaf has no children, and no links.
 ///
-/// A bucket's version is the number of the path write that wrote it last, and its parent holds it:
-/// so a path read verifies, from the root down, that every bucket is the newest, and no other copy
-/// is accepted. The versions of the uppermost buckets are trusted state. Version 0 is never
-/// written: such a bucket is empty, and its bytes are not looked at.
+/// The link to a bucket is its version, the number of the path write that wrote it last: so a path
+/// read verifies, from the root down, that every bucket is the newest, and no other copy is
+/// accepted. The links to the uppermost buckets are trusted state. Version 0 is never written: such
+/// a bucket is empty, and its bytes are not looked at.
 ///
 /// Each path write is a nonce of its own on each level. It wrote one bucket there, so the version
 /// also tells which bucket is meant: a bucket in another's place is refused.
+///
+/// What verifies is the sealer's choice. With a tag that needs a key it is as above. A tag that
+/// anybody can make is kept in the link, behind the version, which makes the tree one of Merkle's.
+/// Without a tag, nothing verifies here, and somebody above must verify each block.
 pub struct SealedTree<C> {
     store: Arc<dyn Store>,
     first: u64,
@@ -38,33 +43,17 @@ pub struct SealedTree<C> {
     body_len: usize,
     /// The uppermost level that has slots.
     top: usize,
-    /// The versions of its buckets.
-    roots: Vec<u64>,
+    /// The links to its buckets.
+    roots: Vec<u8>,
+    /// Bytes of a link.
+    link_len: usize,
+    /// The link that is at hand.
+    link: Vec<u8>,
     /// Path writes made.
     count: u64,
     path: OpenPath,
     /// What is not in the store yet, if writes are held back.
     held: Option<Held>,
-}
-
-/// The path read last.
-struct OpenPath {
-    leaf: Leaf,
-    extents: Vec<Extent>,
-    /// Its buckets, from the root down; opened and sealed where they are.
-    bytes: Vec<u8>,
-    levels: Vec<LevelPlace>,
-    /// Of each slot: first byte of its body.
-    bodies: Vec<usize>,
-}
-
-/// First bytes of the parts of a bucket.
-#[derive(Clone, Copy)]
-struct LevelPlace {
-    tag: usize,
-    versions: usize,
-    headers: usize,
-    end: usize,
 }
 
 impl<C: Sealer> SealedTree<C> {
@@ -75,7 +64,7 @@ impl<C: Sealer> SealedTree<C> {
 
     /// Where the buckets of such a tree lie.
     pub fn layout(shape: &Shape, body_len: usize, sealer: &C) -> TreeLayout {
-        let overhead = |level| sealer.tag_len() + children(shape, level) * VERSION_LEN;
+        let overhead = |level| own_tag_len(sealer) + children(shape, level) * link_len_of(sealer);
         TreeLayout::new(shape, body_len, overhead, TOGETHER)
     }
 
@@ -98,9 +87,12 @@ impl<C: Sealer> SealedTree<C> {
         if (top..shape.levels()).any(|l| shape.z(l) == 0) {
             return Err(Error::Geometry("only the uppermost levels may be without slots"));
         }
+        let link_len = link_len_of(&sealer);
         Ok(Self {
-            roots: vec![0; shape.buckets(top) as usize],
-            path: OpenPath::new(&shape, &layout, body_len, sealer.tag_len()),
+            roots: vec![0; shape.buckets(top) as usize * link_len],
+            link: vec![0; link_len],
+            path: OpenPath::new(&shape, &layout, body_len, own_tag_len(&sealer), link_len),
+            link_len,
             count: 0,
             top,
             store,
@@ -161,39 +153,79 @@ impl<C: Sealer> SealedTree<C> {
         Ok(())
     }
 
-    /// Seals the open path, whose slots hold what `headers` say, and tells which bytes belong where
-    /// in the store: for those who write it together with more, instead of
-    /// [`write_path`](BucketTree::write_path).
-    pub fn seal_path(&mut self, headers: &[Header]) -> (&[Extent], &[u8]) {
-        let leaf = self.path.leaf;
-        self.count += 1;
-        assert!(self.count < 1 << (64 - LEVEL_BITS), "no tree lives that long");
-        self.path
-            .headers(&self.shape, |nth, bytes| bytes.copy_from_slice(&headers[nth].to_bytes()));
-        for level in self.top..self.shape.levels() {
-            if level + 1 < self.shape.levels() {
-                let branch = self.shape.branch(leaf, level + 1);
-                *self.path.child_version(level, branch) = self.count.to_le_bytes();
-            }
-            let (tag, body) = self.path.bucket(level);
-            self.sealer.seal_in_place(nonce(self.count, level), &[], body, tag);
-        }
-        let root = self.shape.bucket(leaf, self.top) as usize;
-        self.roots[root] = self.count;
-        (&self.path.extents, &self.path.bytes)
-    }
-
-    fn open_bucket(&mut self, level: usize, version: u64) -> Result {
+    /// Opens the bucket of a level on the open path, whose parent is open.
+    fn open_bucket(&mut self, level: usize) -> Result {
+        let bucket = self.shape.bucket(self.path.leaf, level);
+        self.link.copy_from_slice(match level.checked_sub(1).filter(|_| level > self.top) {
+            None => &self.roots[bucket as usize * self.link_len..][..self.link_len],
+            Some(parent) => self.path.link(parent, self.shape.branch(self.path.leaf, level)),
+        });
+        let (version, apart) = self.link.split_at(VERSION_LEN);
+        let version = u64::from_le_bytes(version.try_into().expect("a version's bytes"));
         let (tag, body) = self.path.bucket(level);
         if version == 0 {
             body.fill(0);
             return Ok(());
         }
-        self.sealer.open_in_place(nonce(version, level), &[], body, tag).map_err(|_| {
-            let above: u64 = (0..level).map(|l| self.shape.buckets(l)).sum();
-            let slot = above + self.shape.bucket(self.path.leaf, level);
-            Error::Tampered { place: Place { area: self.name, slot, block: None } }
-        })
+        let tag = if apart.is_empty() { tag } else { apart };
+        let opened = self.sealer.open_in_place(nonce(version, level), &[], body, tag);
+        opened.map_err(|_| self.tampered(level))
+    }
+
+    /// Seals the bucket of a level, number `bucket` of it, and links it to its parent, which is
+    /// sealed after it.
+    fn seal_bucket(&mut self, level: usize, bucket: u64) {
+        self.link[..VERSION_LEN].copy_from_slice(&self.count.to_le_bytes());
+        let (tag, body) = self.path.bucket(level);
+        let apart = &mut self.link[VERSION_LEN..];
+        let tag = if apart.is_empty() { tag } else { apart };
+        self.sealer.seal_in_place(nonce(self.count, level), &[], body, tag);
+        if level == self.top {
+            let root = bucket as usize * self.link_len;
+            self.roots[root..root + self.link_len].copy_from_slice(&self.link);
+        } else {
+            let branch = (bucket % u64::from(self.shape.arity())) as usize;
+            self.path.link_mut(level - 1, branch).copy_from_slice(&self.link);
+        }
+    }
+
+    /// Seals the open path, whose slots hold what `headers` say, and tells which bytes belong where
+    /// in the store: for those who write it together with more, instead of
+    /// [`write_path`](BucketTree::write_path).
+    pub fn seal_path(&mut self, headers: &[Header]) -> (&[Extent], &[u8]) {
+        let leaf = self.path.leaf;
+        self.count_write();
+        self.path
+            .headers(&self.shape, |nth, bytes| bytes.copy_from_slice(&headers[nth].to_bytes()));
+        // From the leaf up: a parent is sealed with the links to its children.
+        for level in (self.top..self.shape.levels()).rev() {
+            self.seal_bucket(level, self.shape.bucket(leaf, level));
+        }
+        (&self.path.extents, &self.path.bytes)
+    }
+
+    /// Counts a path write.
+    fn count_write(&mut self) {
+        self.count += 1;
+        assert!(self.count < 1 << (64 - LEVEL_BITS), "no tree lives that long");
+    }
+
+    /// What no sealer vouched for may say anything.
+    fn check_headers(&self, headers: &[Header]) -> Result {
+        for level in self.top..self.shape.levels() {
+            let slots = self.shape.path_start(level)..self.shape.path_start(level + 1);
+            if headers[slots].iter().any(|h| h.leaf().0 >= self.shape.leaves()) {
+                return Err(self.tampered(level));
+            }
+        }
+        Ok(())
+    }
+
+    /// The bucket of a level on the open path is not what was written.
+    fn tampered(&self, level: usize) -> Error {
+        let above: u64 = (0..level).map(|l| self.shape.buckets(l)).sum();
+        let slot = above + self.shape.bucket(self.path.leaf, level);
+        Error::Tampered { place: Place { area: self.name, slot, block: None } }
     }
 
     /// Replaces what was read by what waits: the same is read whatever waits.
@@ -215,22 +247,24 @@ impl<C: Sealer> BucketTree for SealedTree<C> {
         self.body_len
     }
 
-    fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
-        self.path.locate(&self.shape, &self.layout, self.first, leaf);
+    fn prefetch(&mut self, leaf: Leaf) {
         // Many short stretches: one after the other would wait for each in turn.
-        self.store.prefetch(&self.path.extents);
+        let extents = self.path.look_ahead(&self.shape, &self.layout, self.first, leaf);
+        self.store.prefetch(extents);
+    }
+
+    fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
+        if !self.path.is_ahead(leaf) {
+            self.prefetch(leaf);
+        }
+        self.path.turn();
         self.store.read(&self.path.extents, &mut self.path.bytes)?;
         self.read_held();
-        let mut version = self.roots[self.shape.bucket(leaf, self.top) as usize];
         for level in self.top..self.shape.levels() {
-            self.open_bucket(level, version)?;
-            if level + 1 < self.shape.levels() {
-                let branch = self.shape.branch(leaf, level + 1);
-                version = u64::from_le_bytes(*self.path.child_version(level, branch));
-            }
+            self.open_bucket(level)?;
         }
         self.path.headers(&self.shape, |nth, bytes| headers[nth] = Header::from_bytes(bytes));
-        Ok(())
+        if self.sealer.tag_len() == 0 { self.check_headers(headers) } else { Ok(()) }
     }
 
     #[inline]
@@ -267,83 +301,42 @@ impl<C: Sealer> BucketTree for SealedTree<C> {
     }
 }
 
+/// As many path writes as there are leaves: each bucket has the number of the last leaf below it.
+impl<C: Sealer> Fill for SealedTree<C> {
+    fn fill_bucket(
+        &mut self,
+        level: usize,
+        bucket: u64,
+        headers: &[Header],
+        bodies: &[u8],
+    ) -> Result {
+        assert!(self.held.is_none(), "a tree is filled before anything waits");
+        if level + 1 == self.shape.levels() {
+            self.count_write();
+        }
+        self.path.fill(level, headers, bodies);
+        self.seal_bucket(level, bucket);
+        let at = self.first + self.layout.bucket_at(level, bucket);
+        let extent = Extent::new(at, self.layout.bucket_len(level));
+        let whole = self.path.whole_bucket(level);
+        self.store.write(&[extent], whole)?;
+        whole.fill(0);
+        Ok(())
+    }
+}
+
 impl<C: Sealer> Durable for SealedTree<C> {
     fn save(&self, out: &mut Vec<u8>) {
         save_words(&[self.count], out);
-        save_words(&self.roots, out);
+        out.extend_from_slice(&self.roots);
     }
 
     fn load(&mut self, from: &mut &[u8]) -> Result {
         load_words(core::slice::from_mut(&mut self.count), from)?;
-        load_words(&mut self.roots, from)
+        let roots = take_saved(from, self.roots.len())?;
+        self.roots.copy_from_slice(roots);
+        Ok(())
     }
-}
-
-impl OpenPath {
-    fn new(shape: &Shape, layout: &TreeLayout, body_len: usize, tag_len: usize) -> Self {
-        let mut end = 0;
-        let (mut levels, mut bodies) = (Vec::new(), Vec::new());
-        for level in 0..shape.levels() {
-            let (tag, z) = (end, shape.z(level));
-            end += layout.bucket_len(level);
-            let versions = (tag + tag_len).min(end);
-            let headers = versions + children(shape, level) * VERSION_LEN;
-            levels.push(LevelPlace { tag, versions, headers, end });
-            bodies.extend((0..z).map(|nth| headers + z * HEADER_LEN + nth * body_len));
-        }
-        Self {
-            leaf: Leaf(0),
-            extents: Vec::with_capacity(shape.levels()),
-            bytes: vec![0; end],
-            levels,
-            bodies,
-        }
-    }
-
-    /// The bucket of a level, as it lies in the store.
-    fn whole_bucket(&mut self, level: usize) -> &mut [u8] {
-        let LevelPlace { tag, end, .. } = self.levels[level];
-        &mut self.bytes[tag..end]
-    }
-
-    /// Tag and body of the bucket of a level.
-    fn bucket(&mut self, level: usize) -> (&mut [u8], &mut [u8]) {
-        let LevelPlace { tag, versions, end, .. } = self.levels[level];
-        let (tag, body) = self.bytes[tag..end].split_at_mut(versions - tag);
-        (tag, body)
-    }
-
-    fn locate(&mut self, shape: &Shape, layout: &TreeLayout, first: u64, leaf: Leaf) {
-        self.leaf = leaf;
-        self.extents.clear();
-        for level in (0..shape.levels()).filter(|&l| shape.z(l) > 0) {
-            let at = first + layout.bucket_at(level, shape.bucket(leaf, level));
-            push_extent(&mut self.extents, Extent::new(at, layout.bucket_len(level)));
-        }
-    }
-
-    #[inline]
-    fn child_version(&mut self, level: usize, branch: usize) -> &mut [u8; VERSION_LEN] {
-        let at = self.levels[level].versions + branch * VERSION_LEN;
-        (&mut self.bytes[at..at + VERSION_LEN]).try_into().expect("the bytes of a version")
-    }
-
-    fn headers(&mut self, shape: &Shape, mut each: impl FnMut(usize, &mut [u8])) {
-        let mut slot = 0;
-        for level in 0..shape.levels() {
-            let z = shape.z(level);
-            let first = self.levels[level].headers;
-            for nth in 0..z {
-                each(slot, &mut self.bytes[first + nth * HEADER_LEN..][..HEADER_LEN]);
-                slot += 1;
-            }
-        }
-    }
-}
-
-/// Buckets below one of `level`.
-fn children(shape: &Shape, level: usize) -> usize {
-    if level + 1 < shape.levels() { shape.arity() as usize } else { 0 }
 }
 
 /// The extents of a tree, as bytes of the store in which it begins at `first`.
@@ -353,6 +346,15 @@ pub fn extents_at(first: u64, extents: &[Extent]) -> Vec<Extent> {
         push_extent(&mut moved, Extent::new(first + e.at, e.len));
     }
     moved
+}
+
+/// Bytes of a tag that is kept in the bucket.
+fn own_tag_len(sealer: &impl Sealer) -> usize {
+    if sealer.tag_is_public() { 0 } else { sealer.tag_len() }
+}
+
+fn link_len_of(sealer: &impl Sealer) -> usize {
+    VERSION_LEN + sealer.tag_len() - own_tag_len(sealer)
 }
 
 fn nonce(version: u64, level: usize) -> u64 {

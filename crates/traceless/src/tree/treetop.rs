@@ -1,6 +1,6 @@
 //! The top of a tree in trusted memory.
 
-use super::{BareTree, BucketTree, Header, Shape};
+use super::{BareTree, BucketTree, Fill, Header, Shape};
 use crate::durable::Durable;
 use crate::error::{Error, Result};
 use crate::types::{Addr, Leaf};
@@ -51,11 +51,17 @@ impl<T: BucketTree> BucketTree for Treetop<T> {
         self.inner.body_len()
     }
 
+    fn prefetch(&mut self, leaf: Leaf) {
+        self.inner.prefetch(leaf);
+    }
+
     #[inline]
     fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
         let (top, below) = headers.split_at_mut(self.split);
-        self.inner.read_path(leaf, below)?;
-        self.top.read_path(leaf, top)
+        // What is below comes while the top is read.
+        self.inner.prefetch(leaf);
+        self.top.read_path(leaf, top)?;
+        self.inner.read_path(leaf, below)
     }
 
     #[inline]
@@ -113,6 +119,22 @@ impl<T: BucketTree> BucketTree for Treetop<T> {
 
     fn sync(&mut self) -> Result {
         self.inner.sync()
+    }
+}
+
+impl<T: Fill> Fill for Treetop<T> {
+    fn fill_bucket(
+        &mut self,
+        level: usize,
+        bucket: u64,
+        headers: &[Header],
+        bodies: &[u8],
+    ) -> Result {
+        if self.shape.path_start(level) < self.split {
+            self.top.fill_bucket(level, bucket, headers, bodies)
+        } else {
+            self.inner.fill_bucket(level, bucket, headers, bodies)
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Circuit ORAM with the plain client, its map in memory.
 
 use super::measure::{Moved, Stepping, Subject, WarmUp};
-use super::plain::{OnSealer, cached, details, ghost_tree, on_sealer, sealed_tree};
+use super::plain::{Made, OnSealer, cached, details, ghost_tree, on_sealer, sealed_tree};
 use super::{Details, Measured, measure, refuse};
 use crate::args::TreeArgs;
 use crate::failure::Failure;
@@ -41,9 +41,7 @@ fn circuit<T: BucketTree>(args: &TreeArgs, tree: T) -> Result<Circuit<T>, Failur
 struct OverStore<'a>(&'a TreeArgs, Shape);
 
 impl OnSealer for OverStore<'_> {
-    type Made = Result<Box<dyn Subject>, Failure>;
-
-    fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> Self::Made {
+    fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> Made {
         let Self(args, shape) = self;
         let moved = Moved::default();
         let tree = sealed_tree(args, shape, args.block_len, sealer(), &moved)?;

@@ -1,7 +1,9 @@
 //! Path ORAM, its map in memory or in further trees.
 
 use super::measure::{Moved, Stepping, Subject, WarmUp};
-use super::plain::{OnSealer, cached, details, ghost_tree, on_sealer, sealed_tree, shape};
+use super::plain::{
+    Made, OnSealer, OverStore, cached, details, ghost_tree, on_sealer, sealed_tree, shape,
+};
 use super::{Details, Measured, measure, refuse};
 use crate::args::TreeArgs;
 use crate::failure::Failure;
@@ -9,7 +11,8 @@ use traceless::controller::Controller;
 use traceless::posmap::LABEL_LEN;
 use traceless::rng::{Rng, Seeded, System};
 use traceless::scheme::path::PathOram;
-use traceless::seal::Sealer;
+use traceless::scheme::pmmac::Pmmac;
+use traceless::seal::{Aegis, Masked, Sealer, Secret, TAG_LEN};
 use traceless::tree::{GhostTree, Header, STASH_BLOCKS};
 use traceless::types::{Addr, Leaf};
 
@@ -36,22 +39,44 @@ pub fn measure(args: &TreeArgs) -> Result<Measured, Failure> {
 struct OverStores<'a>(&'a TreeArgs);
 
 impl OnSealer for OverStores<'_> {
-    type Made = Result<Box<dyn Subject>, Failure>;
+    fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> Made {
+        let moved = Moved::default();
+        let path = self.path(self.0.block_len, sealer, &moved)?;
+        Ok(Box::new(Stepping::new(path, move |_| moved.bytes())))
+    }
 
-    fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> Self::Made {
+    /// Only labels in trusted memory are safe then.
+    fn with_pmmac(self) -> Made {
+        refuse("PMMAC, which needs the whole map in memory", &[("--maps", self.maps() > 0)])?;
+        let (moved, key) = (Moved::default(), || Secret::random(&mut System));
+        let path = self.path(self.0.block_len + TAG_LEN, || Masked::new(&key()), &moved)?;
+        let pmmac = Pmmac::new(path, Aegis::new(&key())).map_err(Failure::usage)?;
+        Ok(Box::new(Stepping::new(pmmac, move |_| moved.bytes())))
+    }
+}
+
+impl OverStores<'_> {
+    fn maps(&self) -> usize {
+        self.0.maps.unwrap_or(0)
+    }
+
+    fn path<C: Sealer>(
+        &self,
+        block_len: usize,
+        sealer: impl Fn() -> C,
+        moved: &Moved,
+    ) -> Result<PathOram<OverStore<C>>, Failure> {
         let args = self.0;
-        let (mut trees, mut blocks, moved) = (vec![], args.blocks, Moved::default());
-        for nth in 0..=args.maps.unwrap_or(0) {
-            let len = if nth == 0 { args.block_len } else { args.map_block_len };
+        let (mut trees, mut blocks) = (vec![], args.blocks);
+        for nth in 0..=self.maps() {
+            let len = if nth == 0 { block_len } else { args.map_block_len };
             if nth > 0 {
                 blocks = blocks.div_ceil((len / LABEL_LEN).max(1) as u64);
             }
-            trees.push(sealed_tree(args, shape(args, blocks)?, len, sealer(), &moved)?);
+            trees.push(sealed_tree(args, shape(args, blocks)?, len, sealer(), moved)?);
         }
         let labels = Box::new(Seeded::drawn(&mut System));
-        let path = PathOram::new(args.blocks, trees, STASH_BLOCKS, labels);
-        let path = path.map_err(Failure::usage)?;
-        Ok(Box::new(Stepping::new(path, move |_| moved.bytes())))
+        PathOram::new(args.blocks, trees, STASH_BLOCKS, labels).map_err(Failure::usage)
     }
 }
 

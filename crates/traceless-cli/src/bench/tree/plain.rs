@@ -1,11 +1,11 @@
 //! What the schemes with the plain client share: their trees, and how these are sealed.
 
 use super::Details;
-use super::measure::{Counted, Moved};
+use super::measure::{Counted, Moved, Subject};
 use crate::args::{Seal, TreeArgs};
 use crate::failure::Failure;
 use traceless::rng::System;
-use traceless::seal::{Aead, Aegis, Sealer, Secret, Unsealed};
+use traceless::seal::{Aead, Aegis, Hashed, Sealer, Secret, Unsealed};
 use traceless::tree::{GhostTree, SealedTree, Shape, Treetop};
 
 /// Slots for each block, at least: so a tree is at most 5/8 full.
@@ -19,18 +19,29 @@ pub const LINE_LEN: u64 = 64;
 
 /// Something that is made for any way to seal.
 pub trait OnSealer {
-    type Made;
-
     /// Makes it; `sealer` gives one with a key of its own each time.
-    fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> Self::Made;
+    fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> Made;
+
+    /// The same with tags that travel with blocks.
+    fn with_pmmac(self) -> Made
+    where
+        Self: Sized,
+    {
+        Err(Failure::usage("--seal pmmac is for --scheme path alone: labels in trees need more"))
+    }
 }
 
+/// Something to be measured.
+pub type Made = Result<Box<dyn Subject>, Failure>;
+
 /// Makes something for the way to seal that was asked for.
-pub fn on_sealer<J: OnSealer>(seal: Seal, job: J) -> J::Made {
+pub fn on_sealer(seal: Seal, job: impl OnSealer) -> Made {
     match seal {
         Seal::None => job.with(|| Unsealed),
         Seal::Aead => job.with(|| Aead::new(&Secret::random(&mut System))),
         Seal::Aegis => job.with(|| Aegis::new(&Secret::random(&mut System))),
+        Seal::Merkle => job.with(|| Hashed::new(&Secret::random(&mut System))),
+        Seal::Pmmac => job.with_pmmac(),
     }
 }
 
@@ -40,6 +51,8 @@ pub fn details(args: &TreeArgs) -> Details {
         Seal::None => None,
         Seal::Aead => Some("AES-256-GCM, a tag a bucket"),
         Seal::Aegis => Some("AEGIS-256, a tag a bucket"),
+        Seal::Merkle => Some("AES-256-CTR, SHA-256, a hash a bucket"),
+        Seal::Pmmac => Some("AES-256-CTR, AEGIS-256, a tag a block"),
     };
     Details::new(cipher.filter(|_| args.block_len > 0))
 }

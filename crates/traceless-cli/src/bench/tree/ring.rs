@@ -1,7 +1,7 @@
 //! Ring ORAM, its map in memory.
 
 use super::measure::{Counted, Moved, Stepping, Subject, WarmUp};
-use super::plain::{OnSealer, details, on_sealer};
+use super::plain::{Made, OnSealer, details, on_sealer};
 use super::{Details, Measured, measure, refuse};
 use crate::args::TreeArgs;
 use crate::failure::Failure;
@@ -66,9 +66,7 @@ struct OverStore<'a> {
 }
 
 impl OnSealer for OverStore<'_> {
-    type Made = Result<Box<dyn Subject>, Failure>;
-
-    fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> Self::Made {
+    fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> Made {
         let Self { args, params, shape } = self;
         let (moved, slots) = (Moved::default(), sealer());
         let len = SealedRing::store_len(params, &shape, args.block_len, &slots);

@@ -1,7 +1,7 @@
 //! Unified ORAM: its map in the tree, and blocks of the map in a cache.
 
 use super::measure::{Moved, Stepping, Subject, WarmUp};
-use super::plain::{OnSealer, cached, details, ghost_tree, on_sealer, sealed_tree, shape};
+use super::plain::{Made, OnSealer, cached, details, ghost_tree, on_sealer, sealed_tree, shape};
 use super::{Details, Measured, measure};
 use crate::args::{LabelKind, TreeArgs, word};
 use crate::failure::Failure;
@@ -110,9 +110,7 @@ impl<L: Labels> Setting<'_, L> {
 }
 
 impl<L: Labels + 'static> OnSealer for Setting<'_, L> {
-    type Made = Result<Box<dyn Subject>, Failure>;
-
-    fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> Self::Made {
+    fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> Made {
         let moved = Moved::default();
         let tree = sealed_tree(self.args, self.shape()?, self.args.block_len, sealer(), &moved)?;
         Ok(Box::new(Stepping::new(self.unified(tree)?, move |_| moved.bytes())))

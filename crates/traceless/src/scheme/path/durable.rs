@@ -11,8 +11,9 @@
 //! from the number of accesses; all else is padded to its limit.
 //!
 //! What a crash takes back are labels, too. A block that was accessed after the last sync is on the
-//! path that was read for it: who sees both that read and the next one of the same block, after the
-//! crash, can link the two.
+//! path that was read for it, and the next access to it would read that path again. So an opening
+//! after a crash first gives every block another label, in a pass over the leaves in order; until
+//! it has ended, the next opening begins it anew.
 
 use super::geometry::{Copies, Geometry, PlacedTree};
 use super::keys::Keys;
@@ -27,7 +28,7 @@ use crate::scheme::lifecycle::Lifecycle;
 use crate::scheme::openings::{KEY_BYTES_MAX, OPENINGS_MANY, Opening, Openings, State};
 use crate::seal::{Aead, Sealer, Secret, TAG_LEN};
 use crate::store::Store;
-use crate::tree::{SealedTree, Treetop, extents_at};
+use crate::tree::{Contents, SealedTree, Treetop, extents_at};
 use crate::types::{Addr, Extent, Leaf, total_len};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -63,25 +64,48 @@ impl DurablePath {
         Self::new(geometry, parts).map(Stepped::new)
     }
 
+    /// Makes a new one, filled with every block: each bucket is written once, in an order that is
+    /// always the same. In which order `contents` is asked for blocks must not be seen.
+    pub fn create_filled(
+        geometry: Geometry,
+        parts: Parts,
+        contents: Contents<'_>,
+    ) -> Result<Stepped<Self>> {
+        let mut new = Self::assemble(geometry, parts, &State::default())?;
+        new.begin_opening()?;
+        // Nothing was saved yet that writing to the buckets' places could spoil.
+        new.oram.fill(contents)?;
+        new.hold_back();
+        new.save()?;
+        Ok(Stepped::new(new))
+    }
+
     /// Opens the one whose vault last kept `state`, as it was at its last sync.
     pub fn open(geometry: Geometry, parts: Parts, state: &[u8]) -> Result<Stepped<Self>> {
-        Self::reopen(geometry, parts, state).map(Stepped::new)
+        let state = State::decode(state)?;
+        let mut opened = Self::reopen(geometry, parts, &state)?;
+        if opened.life.takes_writes() && !state.clean {
+            opened.relabel()?;
+        }
+        Ok(Stepped::new(opened))
     }
 
     fn new(geometry: Geometry, parts: Parts) -> Result<Self> {
         let mut new = Self::assemble(geometry, parts, &State::default())?;
         new.begin_opening()?;
+        new.hold_back();
         new.save()?;
         Ok(new)
     }
 
-    fn reopen(geometry: Geometry, parts: Parts, state: &[u8]) -> Result<Self> {
-        let state = State::decode(state)?;
+    /// Opens it as it was at its last sync, labels included.
+    fn reopen(geometry: Geometry, parts: Parts, state: &State) -> Result<Self> {
         if state.at_least < parts.expect_writes {
             let (expected, found) = (parts.expect_writes, state.at_least);
             return Err(Error::RolledBack { expected, found });
         }
-        let mut opened = Self::assemble(geometry, parts, &state)?;
+        let mut opened = Self::assemble(geometry, parts, state)?;
+        opened.hold_back();
         opened.syncs = state.at_least;
         let held = opened.load()?;
         if opened.life.takes_writes() {
@@ -103,8 +127,7 @@ impl DurablePath {
         for (nth, tree) in placed.iter().enumerate() {
             let (keys, at) = (Keys::new(state, &key, nth as u8), first + tree.at);
             let (store, body_len) = (store.clone(), tree.body_len);
-            let mut below = SealedTree::create(store, at, tree.name, tree.below(), body_len, keys)?;
-            below.hold_back();
+            let below = SealedTree::create(store, at, tree.name, tree.below(), body_len, keys)?;
             trees.push(Treetop::new(tree.shape.clone(), tree.cached, below)?);
         }
         let leaves = Box::new(Seeded::drawn(&mut *life.rng));
@@ -123,6 +146,11 @@ impl DurablePath {
             unsynced: 0,
             key_bytes_max: KEY_BYTES_MAX / 2,
         })
+    }
+
+    /// From now on what lies in the store is what was saved.
+    fn hold_back(&mut self) {
+        self.oram.engines.iter_mut().for_each(|e| e.tree_mut().inner_mut().hold_back());
     }
 
     /// Draws a new id, and lets all trees go on with the same number. Nothing is sealed under a
@@ -160,6 +188,18 @@ impl DurablePath {
             engine.tree_mut().inner_mut().sealer_mut().forget_older();
         }
         Ok(())
+    }
+
+    /// Gives every block another label, and makes that durable. The map's trees come first.
+    fn relabel(&mut self) -> Result {
+        for tree in (0..self.trees.len()).rev() {
+            let mut pass = self.oram.begin_relabelling(tree);
+            while self.oram.relabel_some(&mut pass)? {
+                self.count_access()?;
+            }
+            self.count_access()?;
+        }
+        self.save()
     }
 
     /// Syncs before too much waits.

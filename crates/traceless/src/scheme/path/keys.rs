@@ -2,11 +2,11 @@
 
 use crate::error::Result;
 use crate::scheme::openings::{Opening, Openings, State};
-use crate::seal::{Aead, Forged, Sealer, Secret, TAG_LEN};
+use crate::seal::{Aegis, Forged, Sealer, Secret, TAG_LEN};
 use crate::tree::SealedTree;
 
 /// Seals under the key of the newest opening, and opens under that of the one which wrote.
-pub(super) struct Keys(Openings<Aead>);
+pub(super) struct Keys(Openings<Aegis>);
 
 /// None: for those who only ask for lengths.
 impl Default for Keys {
@@ -32,14 +32,14 @@ impl Keys {
         self.0.prune(|next| next <= newest);
     }
 
-    fn of(&self, nonce: u64) -> &Aead {
+    fn of(&self, nonce: u64) -> &Aegis {
         let write = SealedTree::<Self>::path_write_of(nonce);
         &self.0.find(|opening| opening.start < write).1
     }
 }
 
-fn derive(key: &Secret, opening: &Opening, tree: u8) -> Aead {
-    Aead::new(&key.derive(&[b"path bucket", &opening.id, &[tree]]))
+fn derive(key: &Secret, opening: &Opening, tree: u8) -> Aegis {
+    Aegis::new(&key.derive(&[b"path bucket", &opening.id, &[tree]]))
 }
 
 impl Sealer for Keys {

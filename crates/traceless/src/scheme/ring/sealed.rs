@@ -69,6 +69,10 @@ impl<C: Sealer> SealedRing<C> {
         slot_sealer: C,
     ) -> Result<Self> {
         params.check_shape(&shape)?;
+        // A slot is read without the others: nothing but its own tag verifies it.
+        if slot_sealer.tag_is_public() {
+            return Err(Error::Geometry("the tag of a ring's slot must take a key"));
+        }
         if store.len() < first + Self::store_len(params, &shape, body_len, &slot_sealer) {
             return Err(Error::Geometry("the store is smaller than the tree"));
         }

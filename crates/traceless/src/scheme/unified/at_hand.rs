@@ -1,7 +1,7 @@
 //! Blocks that no path need be read for: they are in trusted memory already (IR-Stash), or come
 //! from there.
 
-use super::{Maps, Request, Unified, Verb};
+use super::{Group, Maps, Request, Unified, Verb};
 use crate::controller::{Kind, Serve};
 use crate::error::Result;
 use crate::posmap::{Labels, Lookaside};
@@ -75,8 +75,9 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
     pub(super) fn put_back(&mut self, request: Request, serve: Serve<'_>) -> Result {
         serve(request.id, &mut self.body);
         let Maps { places, groups, draw } = &mut self.maps;
-        let (labels, entries) = groups.of(places, 0, request.addr.0);
-        let own = (request.addr.0 % labels.fanout()) as usize;
+        let fanout = groups.fanout(places, 0);
+        let Group { labels, entries, .. } = groups.of(places, 0, request.addr.0 / fanout);
+        let own = (request.addr.0 % fanout) as usize;
         let len = self.engine.tree().body_len();
         for part in 0..places.parts {
             let addr = places.addr(0, request.addr.0, part);

@@ -76,6 +76,45 @@ fn compressed_labels_make_an_array_of_every_tree() {
     }
 }
 
+/// With group counters that end, so that all labels get another key again and again.
+#[test]
+fn another_key_makes_an_array_of_every_tree() {
+    for (n, map_levels, (blocks, ways)) in ARRAYS {
+        for parts in [1, 3] {
+            let sizes = sizes(n, map_levels, parts);
+            let labels = || Compressed::new(&key(), 5, 2).unwrap().with_remaps_max(40);
+            for tree in trees(&shape_for(&sizes, 5), 24) {
+                let plb = Plb::new(blocks, ways, 24).unwrap();
+                let oram = Unified::new(sizes, tree, labels(), labels(), plb, rng()).unwrap();
+                behaves_like_an_array(oram, 600);
+            }
+        }
+    }
+}
+
+/// Every group is visited, and every request is served that waited for it.
+#[test]
+fn another_key_costs_a_path_for_each_member() {
+    let labels = || Compressed::new(&key(), 8, 3).unwrap().with_remaps_max(5);
+    let tree = BareTree::new(Shape::uniform(7, 4).unwrap(), 32);
+    let mut oram = Unified::new(sizes(64, 1, 1), tree, labels(), labels(), plb(), rng()).unwrap();
+    let (all, _) = paths(&mut oram, core::iter::repeat_n(7, 47));
+    // Five remaps of the group; at the sixth its counter has ended.
+    let remaps = 5 * 7;
+    assert!((47 + remaps..47 + remaps + 4).contains(&all), "{all}");
+    oram.submit(0, Addr(7)).unwrap();
+    let mut one = 1;
+    while oram.step(&mut |_, _| {}).unwrap().finished.is_none() {
+        one += 1;
+    }
+    // Eight blocks of the map, and 64 of the user's; walks to the parents, and the request.
+    let members = 8 + 64;
+    assert!((members + 1..members + 1 + 8 + 2).contains(&one), "{one}");
+    assert!(oram.maps.groups.rekeying.is_none());
+    let (after, _) = paths(&mut oram, core::iter::repeat_n(7, 6));
+    assert!(after < 9, "{after}: the counters begin anew");
+}
+
 /// A stash that is emptied again and again, in the middle of walks and of group remaps.
 #[test]
 fn emptying_the_stash_disturbs_nobody() {
@@ -313,6 +352,7 @@ struct Remaps {
     honest: Compressed,
     resets_counters: bool,
     bumps_group: bool,
+    changes_key: bool,
 }
 
 impl Labels for Remaps {
@@ -344,6 +384,11 @@ impl Labels for Remaps {
             entries[..8].copy_from_slice(&old[..8]);
         }
         Ok(())
+    }
+    fn rekeyed(&self, new: &Secret) -> Option<Self> {
+        let old = key();
+        let honest = self.honest.rekeyed(if self.changes_key { new } else { &old })?;
+        Some(Self { honest, ..*self })
     }
 }
 
@@ -388,6 +433,7 @@ fn mutants_are_caught() {
         honest,
         resets_counters,
         bumps_group,
+        changes_key: true,
     };
     let with_labels = |fault: (bool, bool)| {
         let top = remaps(Compressed::flat(&key()), (true, true));
@@ -398,6 +444,16 @@ fn mutants_are_caught() {
     assert_eq!(with_labels((false, true)), Some("too many paths"), "counters are not reset");
     let reused = Some("leaves that come again");
     assert_eq!(with_labels((true, false)), reused, "the group's counter stays");
+
+    let with_key = |changes_key| {
+        let ends = |honest: Compressed| {
+            let honest = honest.with_remaps_max(80);
+            Remaps { changes_key, ..remaps(honest, (true, true)) }
+        };
+        fault_of(ends(compressed()), ends(compressed()), plb(), 2)
+    };
+    assert_eq!(with_key(true), None, "counters that end do no harm");
+    assert_eq!(with_key(false), Some("leaves that are not uniform"), "the key stays");
 
     let with_plb = |at_eviction, at_remap| {
         let plb = Forgets { honest: plb(), at_eviction, at_remap };

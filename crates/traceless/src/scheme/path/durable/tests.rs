@@ -118,8 +118,8 @@ fn lives_through_crashes(geometry: Geometry, seed: u64, fuses: impl Iterator<Ite
 #[test]
 fn no_crash_loses_what_was_synced() {
     for (nth, geometry) in geometries().into_iter().enumerate() {
-        // Every call of some runs, then longer runs.
-        lives_through_crashes(geometry, nth as u64, (0..60).chain((0..40).map(|n| n * 13 % 200)));
+        // Every call of some openings, then longer runs: an opening after a crash is long itself.
+        lives_through_crashes(geometry, nth as u64, (0..60).chain((0..40).map(|n| n * 977 % 9000)));
     }
 }
 
@@ -132,7 +132,7 @@ fn no_nonce_covers_two_contents() {
 
     record::start();
     for (nth, geometry) in geometries().into_iter().enumerate() {
-        lives_through_crashes(geometry, nth as u64 + 9, (0..60).map(|n| 20 + n * 17 % 90));
+        lives_through_crashes(geometry, nth as u64 + 9, (0..60).map(|n| 20 + n * 977 % 4000));
         let mut used = HashMap::new();
         for sealed in record::take() {
             let first = *used.entry((sealed.key, sealed.version)).or_insert(sealed.tag);
@@ -294,7 +294,7 @@ fn a_key_that_sealed_enough_is_replaced() {
 fn a_sync_costs_the_state_and_each_bucket_twice() {
     let geometry = Geometry { unsynced_max: 100, ..Geometry::new(1000, 64).unwrap() };
     let mut rig = Rig::new(geometry);
-    drop(rig.create());
+    rig.create().close().unwrap();
     let witness = Arc::new(Recorder::default());
     let watched = Arc::new(Watched::new(rig.store.clone(), witness.clone()));
     let mut oram = rig.open_on(watched, false).unwrap();
@@ -316,4 +316,101 @@ fn a_sync_costs_the_state_and_each_bucket_twice() {
     assert_eq!(written, geometry.state_len() + buckets.values().sum::<u64>());
     oram.sync().unwrap();
     assert!(witness.take().is_empty(), "nothing was done since");
+}
+
+/// The leaves whose paths in the first tree were read, by the buckets of its last level.
+fn leaves_read(geometry: &Geometry, events: &[crate::trace::Event]) -> Vec<u64> {
+    let trees = geometry.trees();
+    let (layout, level) = (&trees[0].layout, trees[0].shape.levels() - 1);
+    let buckets = 0..trees[0].shape.buckets(level);
+    let places: std::collections::HashMap<u64, u64> =
+        buckets.map(|bucket| (layout.bucket_at(level, bucket), bucket)).collect();
+    let reads = events.iter().filter(|e| e.op == Op::Read);
+    // The last level may lie behind others in one read.
+    let leaf =
+        |e: &crate::trace::Event| (e.at..e.at + u64::from(e.len)).find_map(|at| places.get(&at));
+    reads.filter_map(leaf).copied().collect()
+}
+
+type Opened = Result<Stepped<DurablePath>>;
+
+/// Accesses after the last sync, a crash, and the same accesses again: how many of those after read
+/// the path of one before, and how many do by chance.
+fn links_across_a_crash(
+    geometry: Geometry,
+    open: impl Fn(Geometry, Parts, &[u8]) -> Opened,
+) -> (usize, f64) {
+    const BLOCKS: u64 = 30;
+    let mut rig = Rig::new(geometry);
+    fill(&mut rig.create(), 1);
+    let (mut linked, mut by_chance) = (0, 0.0);
+    for round in 0..20 {
+        let seen = |rig: &mut Rig| {
+            let witness = Arc::new(Recorder::default());
+            let watched = Arc::new(Watched::new(rig.store.clone(), witness.clone()));
+            let (parts, state) = (rig.parts(watched, false), rig.vault.kept());
+            let mut oram = open(geometry, parts, &state).unwrap();
+            witness.take();
+            for nth in 0..BLOCKS {
+                oram.read(Addr((nth * 7 + round) % geometry.blocks), &mut [0; 16]).unwrap();
+            }
+            leaves_read(&geometry, &witness.take())
+        };
+        // Nothing is synced: what ends each of them is a crash.
+        let (before, after) = (seen(&mut rig), seen(&mut rig));
+        assert_eq!((before.len(), after.len()), (BLOCKS as usize, BLOCKS as usize));
+        linked += before.iter().zip(&after).filter(|(before, after)| before == after).count();
+        by_chance += BLOCKS as f64 / geometry.trees()[0].shape.leaves() as f64;
+    }
+    (linked, by_chance)
+}
+
+#[test]
+fn a_crash_links_no_accesses() {
+    let flat = Geometry { unsynced_max: 100, ..Geometry::new(600, 16).unwrap() };
+    let recursive = Geometry { map_trees: 1, map_block_len: 64, ..flat };
+    for geometry in [flat, recursive] {
+        let (linked, by_chance) = links_across_a_crash(geometry, DurablePath::open);
+        let limit = by_chance + 6.0 * by_chance.sqrt() + 3.0;
+        assert!((linked as f64) < limit, "{linked} are linked, {by_chance} by chance");
+        // The planted fault: labels stay as they were saved.
+        let (linked, _) = links_across_a_crash(geometry, |geometry, parts, state| {
+            DurablePath::reopen(geometry, parts, &State::decode(state)?).map(Stepped::new)
+        });
+        assert!(linked as f64 > 10.0 * limit, "{linked} of 600 are found");
+    }
+}
+
+/// What an opening after a crash reads are the leaves in order, and drawn ones between them: as
+/// many after each, whatever was accessed.
+#[test]
+fn relabelling_tells_nothing() {
+    for geometry in geometries() {
+        let shown = |hot: bool| {
+            let mut rig = Rig::new(geometry);
+            let mut oram = rig.create();
+            fill(&mut oram, 1);
+            (0..100).for_each(|i| {
+                let addr = if hot { 3 } else { i % 37 };
+                oram.read(Addr(addr), &mut [0; 16]).unwrap();
+            });
+            drop(oram);
+            let witness = Arc::new(Recorder::default());
+            let watched = Arc::new(Watched::new(rig.store.clone(), witness.clone()));
+            let mut oram = rig.open_on(watched, false).unwrap();
+            let leaves = leaves_read(&geometry, &witness.take());
+            assert_filled(&mut oram, 1);
+            leaves
+        };
+        let (hot, cold) = (shown(true), shown(false));
+        assert_eq!(hot.len(), cold.len());
+        let trees = geometry.trees();
+        let in_order = |leaves: &[u64]| {
+            let visits = leaves.len() as u64 / trees[0].shape.leaves();
+            let firsts = leaves.chunks(visits as usize).map(|of_leaf| of_leaf[0]);
+            assert!(firsts.eq(0..trees[0].shape.leaves()));
+        };
+        in_order(&hot);
+        in_order(&cold);
+    }
 }

@@ -1,0 +1,187 @@
+//! Integrity by blocks: a tag beside each block, over its contents, its address and the number of
+//! the access that wrote it (PMMAC).
+//!
+//! The numbers are trusted state. So only the block that an access is about is verified, and the
+//! rest of its path is not, which is far less to hash; in return, what was changed is noticed when
+//! it is asked for, not when it is read. What shows does not depend on it, as long as the labels
+//! are trusted, too: the scheme below must keep all of its map in trusted memory.
+//!
+//! Paper: Fletcher et al., Freecursive ORAM, section 6, whose numbers lie in the position map.
+
+use crate::controller::{Controller, Issued, Serve};
+use crate::error::{Error, Place, Result};
+use crate::oram::Hides;
+use crate::seal::Sealer;
+use crate::types::Addr;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// A controller whose blocks verify. Below it a block is longer, by a tag.
+pub struct Pmmac<C, S> {
+    inner: C,
+    sealer: S,
+    tags: Tags,
+    requests: VecDeque<(u64, Addr)>,
+    failed: bool,
+}
+
+struct Tags {
+    /// Of each block: the access that wrote it, or 0.
+    written: Vec<u64>,
+    accesses: u64,
+    len: usize,
+    /// What a tag is over: address and contents.
+    bound: Vec<u8>,
+}
+
+impl<C: Controller, S: Sealer> Pmmac<C, S> {
+    /// Over `inner`, which holds nothing yet. `sealer` has tags, and never sealed anything.
+    pub fn new(inner: C, sealer: S) -> Result<Self> {
+        let len = sealer.tag_len();
+        if len == 0 || inner.block_len() <= len {
+            return Err(Error::Geometry("a block has room for its tag and a byte"));
+        }
+        let blocks = usize::try_from(inner.blocks()).map_err(|_| Error::Geometry("map"))?;
+        Ok(Self {
+            tags: Tags { written: vec![0; blocks], accesses: 0, len, bound: Vec::new() },
+            inner,
+            sealer,
+            requests: VecDeque::new(),
+            failed: false,
+        })
+    }
+
+    /// What is below.
+    pub fn inner(&self) -> &C {
+        &self.inner
+    }
+
+    fn try_step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+        let Self { inner, sealer, tags, requests, .. } = self;
+        let mut forged = None;
+        let issued = inner.step(&mut |id, body| {
+            let &(_, addr) = requests.front().expect("requests are served in order");
+            if tags.verify(sealer, addr, body) {
+                serve(id, &mut body[tags.len..]);
+                tags.renew(sealer, addr, body);
+            } else {
+                forged = Some(addr);
+            }
+        })?;
+        if let Some(addr) = forged {
+            let place = Place { area: "tree", slot: addr.0, block: Some(addr.0) };
+            return Err(Error::Tampered { place });
+        }
+        if issued.finished.is_some() {
+            self.requests.pop_front();
+        }
+        Ok(issued)
+    }
+}
+
+impl Tags {
+    /// Whether `body`, tag and contents, is what was last written. One that was never written
+    /// becomes zeros, whatever is there.
+    fn verify(&mut self, sealer: &impl Sealer, addr: Addr, body: &mut [u8]) -> bool {
+        let (tag, contents) = body.split_at_mut(self.len);
+        let version = self.written[addr.0 as usize];
+        if version == 0 {
+            contents.fill(0);
+            return true;
+        }
+        self.bind(addr, contents);
+        sealer.open_in_place(version, &self.bound, &mut [], tag).is_ok()
+    }
+
+    fn renew(&mut self, sealer: &impl Sealer, addr: Addr, body: &mut [u8]) {
+        let (tag, contents) = body.split_at_mut(self.len);
+        self.accesses += 1;
+        self.written[addr.0 as usize] = self.accesses;
+        self.bind(addr, contents);
+        sealer.seal_in_place(self.accesses, &self.bound, &mut [], tag);
+    }
+
+    fn bind(&mut self, addr: Addr, contents: &[u8]) {
+        self.bound.clear();
+        self.bound.extend_from_slice(&addr.0.to_le_bytes());
+        self.bound.extend_from_slice(contents);
+    }
+}
+
+impl<C: Controller, S: Sealer> Controller for Pmmac<C, S> {
+    fn blocks(&self) -> u64 {
+        self.inner.blocks()
+    }
+
+    fn block_len(&self) -> usize {
+        self.inner.block_len() - self.tags.len
+    }
+
+    fn submit(&mut self, id: u64, addr: Addr) -> Result {
+        self.inner.submit(id, addr)?;
+        self.requests.push_back((id, addr));
+        Ok(())
+    }
+
+    fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+        if self.failed {
+            return Err(Error::Poisoned);
+        }
+        self.try_step(serve).inspect_err(|_| self.failed = true)
+    }
+
+    fn sync(&mut self) -> Result {
+        self.inner.sync()
+    }
+
+    fn hides(&self) -> Hides {
+        self.inner.hides()
+    }
+
+    fn close(&mut self) -> Result {
+        self.inner.close()
+    }
+}
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::*;
+    use crate::rng::Seeded;
+    use crate::scheme::path::PathOram;
+    use crate::scheme::tree_rig::{behaves_like_an_array, trees};
+    use crate::seal::{Aead, Secret, TAG_LEN, Unsealed};
+    use crate::tree::Shape;
+    use alloc::boxed::Box;
+
+    fn over(
+        blocks: u64,
+        len: usize,
+    ) -> impl Iterator<Item = PathOram<Box<dyn crate::tree::BucketTree>>> {
+        let trees = trees(&Shape::uniform(4, 4).unwrap(), len);
+        trees.into_iter().map(move |tree| {
+            PathOram::new(blocks, vec![tree], 50, Box::new(Seeded::new(1))).unwrap()
+        })
+    }
+
+    #[test]
+    fn is_an_array_over_every_tree() {
+        for inner in over(30, TAG_LEN + 5) {
+            let key = Aead::new(&Secret::from_bytes([8; 32]));
+            let pmmac = Pmmac::new(inner, key).unwrap();
+            assert_eq!(pmmac.block_len(), 5);
+            behaves_like_an_array(pmmac, 3000);
+        }
+    }
+
+    #[test]
+    fn tags_need_room_and_a_key() {
+        let key = || Aead::new(&Secret::from_bytes([8; 32]));
+        for inner in over(30, TAG_LEN) {
+            assert!(Pmmac::new(inner, key()).is_err());
+        }
+        for inner in over(30, TAG_LEN + 1) {
+            assert!(Pmmac::new(inner, Unsealed).is_err(), "it has no tags");
+        }
+    }
+}

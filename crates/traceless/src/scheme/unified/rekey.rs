@@ -1,0 +1,85 @@
+//! Another key for all labels, when a group's counter has ended.
+//!
+//! The groups go over one after the other, from the last level of the map down to the user's
+//! blocks: all of a group's members are put onto the paths that the new key gives to counters of
+//! zero, one path access each, as when a counter overflows. So what shows are paths, as ever; how
+//! many, and that it happens now, follows from how often a block was accessed.
+
+use super::{Maps, Planned};
+use crate::error::Result;
+use crate::posmap::{Labels, Lookaside};
+use crate::types::Addr;
+use alloc::collections::VecDeque;
+
+/// How far it is.
+pub(super) struct Rekeying<L> {
+    pub labels: L,
+    pub top_labels: L,
+    /// The group that comes next: levels above, and groups before it, have the new key.
+    level: usize,
+    group: u64,
+}
+
+impl<L> Rekeying<L> {
+    /// Whether a group has the new key.
+    pub fn is_done(&self, level: usize, group: u64) -> bool {
+        level > self.level || (level == self.level && group < self.group)
+    }
+}
+
+impl<L: Labels, P: Lookaside> Maps<L, P> {
+    /// Begins, and tells whether it could: labels may have no key, or it is under way.
+    pub(super) fn begin_rekeying(&mut self) -> bool {
+        let key = self.draw.key();
+        let groups = &mut self.groups;
+        let (labels, top_labels) = (groups.labels.rekeyed(&key), groups.top_labels.rekeyed(&key));
+        let (Some(labels), Some(top_labels), None) = (labels, top_labels, &groups.rekeying) else {
+            return false;
+        };
+        let level = self.places.levels();
+        groups.rekeying = Some(Rekeying { labels, top_labels, level, group: 0 });
+        true
+    }
+
+    /// Lists the path accesses that come next, and tells for which level: those of a group, or
+    /// those that bring its entries into the PLB. None are left when it is over.
+    pub(super) fn plan_rekeying(&mut self, plan: &mut VecDeque<Planned>) -> Result<usize> {
+        while let Some(Rekeying { level, group, .. }) = self.groups.rekeying {
+            let fanout = self.groups.fanout(&self.places, level);
+            let groups = self.places.count[level].div_ceil(fanout);
+            if group < groups {
+                let Some((missing, addr)) = self.missing_parent(level, group) else {
+                    self.plan_group(level, group, None, plan)?;
+                    self.move_on(level, group + 1);
+                    return Ok(level);
+                };
+                self.plan(missing, addr, plan)?;
+                return Ok(missing);
+            }
+            if let Some(below) = level.checked_sub(1) {
+                self.move_on(below, 0);
+            } else if let Some(done) = self.groups.rekeying.take() {
+                (self.groups.labels, self.groups.top_labels) = (done.labels, done.top_labels);
+            }
+        }
+        Ok(0)
+    }
+
+    fn move_on(&mut self, level: usize, group: u64) {
+        if let Some(rekeying) = &mut self.groups.rekeying {
+            (rekeying.level, rekeying.group) = (level, group);
+        }
+    }
+
+    /// The level to bring first, and an address of the user's below it, if the entries of a group
+    /// are neither in trusted memory nor in the PLB.
+    fn missing_parent(&self, level: usize, group: u64) -> Option<(usize, Addr)> {
+        let levels = self.places.levels();
+        if level == levels || self.is_here(level + 1, group) {
+            return None;
+        }
+        let addr = Addr((0..=level).fold(group, |first, _| first * self.places.fanout));
+        let above = |below: &usize| self.is_here(below + 1, self.places.nth(below + 1, addr));
+        Some(((level + 1..levels).find(above).unwrap_or(levels), addr))
+    }
+}

@@ -1,0 +1,103 @@
+//! Encryption and a hash: the buckets of a Merkle tree.
+
+use super::{Forged, Masked, Sealer, Secret};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+/// Bytes of a hash.
+const HASH_LEN: usize = 32;
+
+/// AES-256 in counter mode, and SHA-256 of version and ciphertext in place of a tag.
+pub struct Hashed(Masked);
+
+impl Hashed {
+    /// The cipher under `key`.
+    pub fn new(key: &Secret) -> Self {
+        Self(Masked::new(key))
+    }
+}
+
+impl Sealer for Hashed {
+    fn tag_len(&self) -> usize {
+        HASH_LEN
+    }
+
+    fn tag_is_public(&self) -> bool {
+        true
+    }
+
+    fn seal(&self, version: u64, bound: &[u8], plain: &[u8], sealed: &mut [u8], tag: &mut [u8]) {
+        self.0.seal(version, bound, plain, sealed, &mut []);
+        tag.copy_from_slice(&hash(version, bound, sealed));
+    }
+
+    fn seal_in_place(&self, version: u64, bound: &[u8], body: &mut [u8], tag: &mut [u8]) {
+        self.0.seal_in_place(version, bound, body, &mut []);
+        tag.copy_from_slice(&hash(version, bound, body));
+    }
+
+    fn open_in_place(
+        &self,
+        version: u64,
+        bound: &[u8],
+        body: &mut [u8],
+        tag: &[u8],
+    ) -> Result<(), Forged> {
+        check(version, bound, body, tag)?;
+        self.0.open_in_place(version, bound, body, &[])
+    }
+
+    fn open(
+        &self,
+        version: u64,
+        bound: &[u8],
+        sealed: &[u8],
+        tag: &[u8],
+        plain: &mut [u8],
+    ) -> Result<(), Forged> {
+        check(version, bound, sealed, tag)?;
+        self.0.open(version, bound, sealed, &[], plain)
+    }
+}
+
+fn check(version: u64, bound: &[u8], sealed: &[u8], tag: &[u8]) -> Result<(), Forged> {
+    let fits: bool = hash(version, bound, sealed).ct_eq(tag).into();
+    if fits { Ok(()) } else { Err(Forged) }
+}
+
+fn hash(version: u64, bound: &[u8], sealed: &[u8]) -> [u8; HASH_LEN] {
+    let mut hash = Sha256::new();
+    hash.update(version.to_le_bytes());
+    hash.update((bound.len() as u64).to_le_bytes());
+    hash.update(bound);
+    hash.update(sealed);
+    hash.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_changes() {
+        let cipher = Hashed::new(&Secret::from_bytes([7; 32]));
+        let (mut sealed, mut tag) = ([0; 50], [0; HASH_LEN]);
+        cipher.seal(3, b"place", &[1; 50], &mut sealed, &mut tag);
+        let opened = |version, bound: &[u8], at: Option<usize>| {
+            let (mut body, mut plain) = (sealed, [0; 50]);
+            if let Some(at) = at {
+                body[at] ^= 1;
+            }
+            let opened = cipher.open(version, bound, &body, &tag, &mut plain);
+            assert_eq!(cipher.open_in_place(version, bound, &mut body, &tag), opened);
+            opened.map(|()| assert_eq!((body, plain), ([1; 50], [1; 50])))
+        };
+        assert_eq!(opened(3, b"place", None), Ok(()));
+        assert_eq!(opened(4, b"place", None), Err(Forged));
+        assert_eq!(opened(3, b"Place", None), Err(Forged));
+        (0..50).for_each(|at| assert_eq!(opened(3, b"place", Some(at)), Err(Forged)));
+        let mut in_place = [1; 50];
+        cipher.seal_in_place(3, b"place", &mut in_place, &mut tag);
+        assert_eq!(in_place, sealed);
+    }
+}

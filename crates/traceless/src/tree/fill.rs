@@ -1,0 +1,230 @@
+//! Filling a tree in one pass: each bucket is written once, in an order that is always the same.
+
+use super::{BucketTree, Engine, HEADER_LEN, Header};
+use crate::error::{Error, Result};
+use crate::types::{Addr, Leaf};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// What fills the body of a block.
+pub type Contents<'a> = &'a mut dyn FnMut(Addr, &mut [u8]);
+
+/// A tree that takes whole buckets while it is filled for the first time.
+pub trait Fill: BucketTree {
+    /// Writes bucket number `bucket` of a level, whose slots hold what `headers` say, with their
+    /// bodies back to back. Every bucket of a tree without blocks is written once: those below a
+    /// bucket before it, those of a level in order.
+    fn fill_bucket(
+        &mut self,
+        level: usize,
+        bucket: u64,
+        headers: &[Header],
+        bodies: &[u8],
+    ) -> Result;
+}
+
+/// A bucket that is being filled: the open one of its level.
+struct Filling {
+    headers: Vec<Header>,
+    bodies: Vec<u8>,
+    blocks: usize,
+}
+
+impl<T: Fill> Engine<T> {
+    /// Fills the tree, which holds nothing yet, with block `addr` under the label `labels[addr]`,
+    /// for all of them: as deep as there is room, and what finds none waits in the stash.
+    ///
+    /// What is written, and when, depends on the tree's shape alone. But `contents` is asked for
+    /// blocks in the order of their labels, which nobody must see.
+    pub fn fill_all(&mut self, labels: &[u32], contents: Contents<'_>) -> Result {
+        let leaves = self.shape().leaves();
+        let (order, ends) = by_label(labels, leaves)?;
+        let mut open: Vec<Filling> =
+            (0..self.shape().levels()).map(|level| self.filling(level)).collect();
+        let mut next = 0;
+        for leaf in (0..leaves).map(Leaf) {
+            let end = ends[leaf.0 as usize] as usize;
+            for &addr in &order[next..end] {
+                self.settle(&mut open, Header::new(Addr(addr.into()), leaf), contents)?;
+            }
+            next = end;
+            for level in (0..open.len()).rev() {
+                let bucket = self.shape().bucket(leaf, level);
+                let is_over =
+                    leaf.0 + 1 == leaves || self.shape().bucket(Leaf(leaf.0 + 1), level) > bucket;
+                if !is_over {
+                    break;
+                }
+                let filling = &mut open[level];
+                if !filling.headers.is_empty() {
+                    let Filling { headers, bodies, .. } = filling;
+                    self.tree_mut().fill_bucket(level, bucket, headers, bodies)?;
+                    filling.clear();
+                }
+            }
+        }
+        self.stash().check()
+    }
+
+    /// Puts a block into the deepest open bucket that has room, or else into the stash.
+    fn settle(&mut self, open: &mut [Filling], header: Header, contents: Contents<'_>) -> Result {
+        let mut deepest = open.iter_mut().rev();
+        if let Some(filling) = deepest.find(|filling| filling.blocks < filling.headers.len()) {
+            let (nth, len) = (filling.blocks, self.tree().body_len());
+            filling.headers[nth] = header;
+            contents(header.addr(), &mut filling.bodies[nth * len..][..len]);
+            filling.blocks += 1;
+            return Ok(());
+        }
+        let nth = self.stash_mut().push(header)?;
+        contents(header.addr(), self.stash_mut().body_mut(nth));
+        Ok(())
+    }
+
+    fn filling(&self, level: usize) -> Filling {
+        let z = self.shape().z(level);
+        Filling {
+            headers: vec![Header::EMPTY; z],
+            bodies: vec![0; z * self.tree().body_len()],
+            blocks: 0,
+        }
+    }
+}
+
+impl Filling {
+    fn clear(&mut self) {
+        self.headers.fill(Header::EMPTY);
+        self.bodies.fill(0);
+        self.blocks = 0;
+    }
+}
+
+/// Puts headers and bodies into the bytes of a bucket's slots.
+pub(super) fn fill_slots(bytes: &mut [u8], headers: &[Header], bodies: &[u8]) {
+    let (front, back) = bytes.split_at_mut(headers.len() * HEADER_LEN);
+    for (bytes, header) in front.chunks_exact_mut(HEADER_LEN).zip(headers) {
+        bytes.copy_from_slice(&header.to_bytes());
+    }
+    back.copy_from_slice(bodies);
+}
+
+/// The blocks in the order of their labels, and where those of each label end.
+fn by_label(labels: &[u32], leaves: u64) -> Result<(Vec<u32>, Vec<u32>)> {
+    let leaves = usize::try_from(leaves).map_err(|_| Error::Geometry("too many leaves"))?;
+    let mut ends = vec![0u32; leaves + 1];
+    for &label in labels {
+        ends[label as usize + 1] += 1;
+    }
+    for leaf in 0..leaves {
+        ends[leaf + 1] += ends[leaf];
+    }
+    // Now each label has the place of its first block, which moves on to its end.
+    let mut order = vec![0; labels.len()];
+    for (addr, &label) in (0u32..).zip(labels) {
+        let place = &mut ends[label as usize];
+        order[*place as usize] = addr;
+        *place += 1;
+    }
+    Ok((order, ends))
+}
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::*;
+    use crate::rng::{Rng, Seeded};
+    use crate::seal::{Aead, Hashed, Sealer, Secret};
+    use crate::store::{MemStore, Watched};
+    use crate::trace::{Event, Op, Recorder};
+    use crate::tree::{BareTree, GhostTree, SealedTree, Shape, Treetop};
+    use alloc::sync::Arc;
+
+    const LEN: usize = 16;
+
+    fn labels(blocks: usize, leaves: u64, seed: u64) -> Vec<u32> {
+        let mut rng = Seeded::new(seed);
+        (0..blocks).map(|_| rng.below(leaves) as u32).collect()
+    }
+
+    fn body(addr: Addr) -> [u8; LEN] {
+        [addr.0 as u8 + 1; LEN]
+    }
+
+    /// Fills a tree, and finds every block on the path of its label, or in the stash.
+    fn fills<T: Fill>(tree: T) {
+        let (shape, len) = (tree.shape().clone(), tree.body_len());
+        let blocks = shape.slots() as usize * 5 / 8;
+        let labels = labels(blocks, shape.leaves(), 3);
+        let mut engine = Engine::new(tree, 20);
+        engine
+            .fill_all(&labels, &mut |addr, into| into.copy_from_slice(&body(addr)[..len]))
+            .unwrap();
+        for (addr, &label) in (0..).map(Addr).zip(&labels) {
+            engine.fetch(Leaf(label.into())).unwrap();
+            let nth = engine.relabel(addr, Leaf(label.into())).unwrap().expect("it is there");
+            assert_eq!(engine.stash().body(nth), &body(addr)[..len]);
+            engine.evict().unwrap();
+        }
+    }
+
+    fn sealed<C: Sealer>(shape: Shape, cipher: C) -> SealedTree<C> {
+        let store = Arc::new(MemStore::new(SealedTree::store_len(&shape, LEN, &cipher)));
+        SealedTree::create(store, 0, "tree", shape, LEN, cipher).unwrap()
+    }
+
+    fn key() -> Secret {
+        Secret::from_bytes([7; 32])
+    }
+
+    #[test]
+    fn every_tree_can_be_filled() {
+        for z in [vec![4; 1], vec![4; 6], vec![4, 2, 0, 3, 4]] {
+            let shape = Shape::per_level(z).unwrap();
+            fills(BareTree::new(shape.clone(), LEN));
+            fills(GhostTree::new(shape.clone(), 64, ()));
+            if (0..shape.levels()).all(|level| shape.z(level) > 0) {
+                fills(sealed(shape.clone(), Aead::new(&key())));
+                fills(sealed(shape.clone(), Hashed::new(&key())));
+                let cached = shape.levels() / 2;
+                let below = sealed(shape.only(|l| l >= cached), Aead::new(&key()));
+                fills(Treetop::new(shape, cached, below).unwrap());
+            }
+        }
+        fills(sealed(Shape::new(vec![3; 4], 3).unwrap(), Aead::new(&key())));
+    }
+
+    /// Whatever the labels and contents.
+    #[test]
+    fn what_is_written_is_always_the_same() {
+        let shape = Shape::uniform(5, 4).unwrap();
+        let shown = |seed| {
+            let cipher = Aead::new(&key());
+            let len = SealedTree::store_len(&shape, LEN, &cipher);
+            let witness = Arc::new(Recorder::default());
+            let store = Arc::new(Watched::new(MemStore::new(len), witness.clone()));
+            let tree = SealedTree::create(store, 0, "tree", shape.clone(), LEN, cipher).unwrap();
+            let labels = labels(60, shape.leaves(), seed);
+            let fill = &mut |_, body: &mut [u8]| body.fill(seed as u8);
+            Engine::new(tree, 20).fill_all(&labels, fill).unwrap();
+            let mut events: Vec<Event> = witness.take();
+            assert!(events.iter().all(|e| e.op == Op::Write));
+            assert_eq!(events.iter().map(|e| u64::from(e.len)).sum::<u64>(), len, "once each");
+            for event in &mut events {
+                event.time = 0;
+            }
+            events
+        };
+        assert_eq!(shown(1), shown(2));
+    }
+
+    #[test]
+    fn what_finds_no_room_waits_or_is_an_error() {
+        let full = |stash| {
+            let tree = BareTree::new(Shape::uniform(3, 2).unwrap(), LEN);
+            let mut engine = Engine::new(tree, stash);
+            // All on one path, which has six slots.
+            engine.fill_all(&[1; 9], &mut |_, _| {}).map(|()| engine.stash().len())
+        };
+        assert_eq!(full(3).unwrap(), 3);
+        assert!(matches!(full(1), Err(Error::StashOverflow { .. })));
+    }
+}

@@ -1,0 +1,141 @@
+//! The path of a sealed tree that was read last.
+
+use super::fill::fill_slots;
+use super::{HEADER_LEN, Header, Shape, TreeLayout};
+use crate::types::{Extent, Leaf, push_extent};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// The path read last.
+pub struct OpenPath {
+    pub leaf: Leaf,
+    pub extents: Vec<Extent>,
+    /// The path that is read next, if that is known.
+    ahead: Option<Leaf>,
+    extents_ahead: Vec<Extent>,
+    /// Its buckets, from the root down; opened and sealed where they are.
+    pub bytes: Vec<u8>,
+    link_len: usize,
+    levels: Vec<LevelPlace>,
+    /// Of each slot: first byte of its body.
+    pub bodies: Vec<usize>,
+}
+
+/// First bytes of the parts of a bucket.
+#[derive(Clone, Copy)]
+struct LevelPlace {
+    tag: usize,
+    links: usize,
+    headers: usize,
+    end: usize,
+}
+
+impl OpenPath {
+    /// One of a tree whose buckets hold tags and links of that many bytes.
+    pub fn new(
+        shape: &Shape,
+        layout: &TreeLayout,
+        body_len: usize,
+        tag_len: usize,
+        link_len: usize,
+    ) -> Self {
+        let mut end = 0;
+        let (mut levels, mut bodies) = (Vec::new(), Vec::new());
+        for level in 0..shape.levels() {
+            let (tag, z) = (end, shape.z(level));
+            end += layout.bucket_len(level);
+            let links = (tag + tag_len).min(end);
+            let headers = links + children(shape, level) * link_len;
+            levels.push(LevelPlace { tag, links, headers, end });
+            bodies.extend((0..z).map(|nth| headers + z * HEADER_LEN + nth * body_len));
+        }
+        Self {
+            leaf: Leaf(0),
+            extents: Vec::with_capacity(shape.levels()),
+            ahead: None,
+            extents_ahead: Vec::with_capacity(shape.levels()),
+            bytes: vec![0; end],
+            link_len,
+            levels,
+            bodies,
+        }
+    }
+
+    /// The bucket of a level, as it lies in the store.
+    pub fn whole_bucket(&mut self, level: usize) -> &mut [u8] {
+        let LevelPlace { tag, end, .. } = self.levels[level];
+        &mut self.bytes[tag..end]
+    }
+
+    /// Tag and body of the bucket of a level: all that is sealed.
+    pub fn bucket(&mut self, level: usize) -> (&mut [u8], &mut [u8]) {
+        let LevelPlace { tag, links, end, .. } = self.levels[level];
+        let (tag, body) = self.bytes[tag..end].split_at_mut(links - tag);
+        (tag, body)
+    }
+
+    /// Finds the path of `leaf`, which is read next, in a tree that begins at byte `first`. The path
+    /// that is open stays so.
+    pub fn look_ahead(
+        &mut self,
+        shape: &Shape,
+        layout: &TreeLayout,
+        first: u64,
+        leaf: Leaf,
+    ) -> &[Extent] {
+        self.ahead = Some(leaf);
+        self.extents_ahead.clear();
+        for level in (0..shape.levels()).filter(|&l| shape.z(l) > 0) {
+            let at = first + layout.bucket_at(level, shape.bucket(leaf, level));
+            push_extent(&mut self.extents_ahead, Extent::new(at, layout.bucket_len(level)));
+        }
+        &self.extents_ahead
+    }
+
+    /// Whether it is known where the path of `leaf` lies, because it was looked for last.
+    pub fn is_ahead(&self, leaf: Leaf) -> bool {
+        self.ahead == Some(leaf)
+    }
+
+    /// The path that was looked for last is read now.
+    pub fn turn(&mut self) {
+        self.leaf = self.ahead.take().expect("it was looked for");
+        core::mem::swap(&mut self.extents, &mut self.extents_ahead);
+    }
+
+    /// The link to a child of the bucket of a level.
+    #[inline]
+    pub fn link(&self, level: usize, branch: usize) -> &[u8] {
+        &self.bytes[self.levels[level].links + branch * self.link_len..][..self.link_len]
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub fn link_mut(&mut self, level: usize, branch: usize) -> &mut [u8] {
+        &mut self.bytes[self.levels[level].links + branch * self.link_len..][..self.link_len]
+    }
+
+    /// Puts headers and bodies into the bucket of a level.
+    pub fn fill(&mut self, level: usize, headers: &[Header], bodies: &[u8]) {
+        let LevelPlace { headers: at, end, .. } = self.levels[level];
+        fill_slots(&mut self.bytes[at..end], headers, bodies);
+    }
+
+    /// The bytes of each header, with the number of its slot.
+    pub fn headers(&mut self, shape: &Shape, mut each: impl FnMut(usize, &mut [u8])) {
+        let mut slot = 0;
+        for level in 0..shape.levels() {
+            let z = shape.z(level);
+            let first = self.levels[level].headers;
+            for nth in 0..z {
+                each(slot, &mut self.bytes[first + nth * HEADER_LEN..][..HEADER_LEN]);
+                slot += 1;
+            }
+        }
+    }
+}
+
+/// Buckets below one of `level`.
+pub fn children(shape: &Shape, level: usize) -> usize {
+    if level + 1 < shape.levels() { shape.arity() as usize } else { 0 }
+}
