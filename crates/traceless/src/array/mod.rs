@@ -115,7 +115,8 @@ impl Array {
         self.oram.sync()
     }
 
-    /// Syncs, and ends it. Without this, what was done since the last sync may be lost.
+    /// Syncs, and ends it. Without this, what was done since the last sync may be lost, and the
+    /// next opening first gives every block another path, which takes long.
     pub fn close(mut self) -> Result {
         self.oram.close()
     }

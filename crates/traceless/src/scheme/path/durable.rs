@@ -109,7 +109,10 @@ impl DurablePath {
         opened.syncs = state.at_least;
         let held = opened.load()?;
         if opened.life.takes_writes() {
-            if !state.clean {
+            if state.clean {
+                // From the first access on, what ends without a close is a crash.
+                opened.life.keep(&opened.openings.state(false, opened.syncs).encode())?;
+            } else {
                 opened.redo(&held)?;
             }
             opened.begin_opening()?;
