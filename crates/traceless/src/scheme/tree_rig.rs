@@ -28,6 +28,9 @@ impl BucketTree for Boxed {
     fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
         (**self).read_path(leaf, headers)
     }
+    fn expect(&mut self, leaf: Leaf) {
+        (**self).expect(leaf);
+    }
     fn body(&self, slot: usize) -> &[u8] {
         (**self).body(slot)
     }

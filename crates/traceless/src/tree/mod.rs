@@ -104,6 +104,9 @@ pub trait BucketTree: Send {
     /// verify.
     fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result;
 
+    /// Tells that the path of `leaf` will be read soon. Only while no path is changed.
+    fn expect(&mut self, _leaf: Leaf) {}
+
     /// The body in a slot of the open path.
     fn body(&self, slot: usize) -> &[u8];
 

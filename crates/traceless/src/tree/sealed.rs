@@ -211,6 +211,11 @@ impl<C: Sealer> BucketTree for SealedTree<C> {
         Ok(())
     }
 
+    fn expect(&mut self, leaf: Leaf) {
+        self.path.locate(&self.shape, &self.layout, self.first, leaf);
+        self.store.prefetch(&self.path.extents);
+    }
+
     #[inline]
     fn body(&self, slot: usize) -> &[u8] {
         &self.path.bytes[self.path.bodies[slot]..][..self.body_len]

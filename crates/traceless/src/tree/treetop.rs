@@ -58,6 +58,10 @@ impl<T: BucketTree> BucketTree for Treetop<T> {
         self.top.read_path(leaf, top)
     }
 
+    fn expect(&mut self, leaf: Leaf) {
+        self.inner.expect(leaf);
+    }
+
     #[inline]
     fn body(&self, slot: usize) -> &[u8] {
         match slot.checked_sub(self.split) {

@@ -1,3 +1,5 @@
+mod batches;
+
 use super::*;
 use crate::controller::Stepped;
 use crate::oram::Oram;
