@@ -17,6 +17,7 @@ fn main() {
     let logs: Vec<u32> = std::env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
     for log in if logs.is_empty() { vec![16, 20, 24] } else { logs.clone() } {
         tree(1 << log);
+        path(1 << log);
         sealed(1 << log);
         map(1 << log);
     }
@@ -37,6 +38,12 @@ fn tree(blocks: u64) {
     let creation_s = cpu_seconds() - started;
     let best = best_us(&mut oram);
     println!("tree of {blocks} blocks: {best:.3} us, created in {creation_s:.3} s");
+}
+
+fn path(blocks: u64) {
+    let mut oram = oblivious::create_path(blocks, BLOCK_LEN, Box::new(System)).expect("it fits");
+    let best = best_us(&mut *oram);
+    println!("tree of {blocks} blocks, evictions of Path ORAM: {best:.3} us");
 }
 
 fn sealed(blocks: u64) {
