@@ -179,8 +179,8 @@ impl<W: Width, M: Memory> Circuit<W, M> {
                 pool.body_mut(1 + slot, level).copy_from_slice(body);
             }
         }
-        let [first, second] = self.path;
-        pool.fill([self.stash, first, second], leaf, self.levels);
+        let [first, second] = &self.path;
+        pool.fill([&self.stash, first, second], leaf, self.levels);
         for level in (0..self.levels as usize).rev() {
             let bodies = self.memory.bodies(path, level);
             for (slot, body) in bodies.chunks_exact_mut(words).enumerate() {

@@ -49,10 +49,10 @@ impl<W: Width> Pool<W> {
 
     /// Takes the blocks of stash and path to `leaf` in, whose bodies are there.
     #[inline(always)]
-    pub fn fill(&mut self, headers: [Headers; PARTS], leaf: u32, levels: u32) {
-        self.headers = headers;
-        for (reach, headers) in self.reach.iter_mut().zip(&self.headers) {
-            *reach = headers.reach(&headers.used(), leaf, levels);
+    pub fn fill(&mut self, headers: [&Headers; PARTS], leaf: u32, levels: u32) {
+        for (part, headers) in headers.into_iter().enumerate() {
+            self.headers[part] = *headers;
+            self.reach[part] = headers.reach(&headers.used(), leaf, levels);
         }
     }
 

@@ -147,7 +147,9 @@ fn a_batch_waits_for_a_far_store_once() {
     together.update_many(&addrs, &mut |_, _| {}).unwrap();
     let trips = store.clock.now() / LATENCY;
     let (mut alone, store) = far(1);
-    addrs.iter().for_each(|&addr| alone.update(addr, &mut |_| {}).unwrap());
+    for &addr in &addrs {
+        alone.update(addr, &mut |_| {}).unwrap();
+    }
     println!("64 blocks take {trips} trips, and {} alone", store.clock.now() / LATENCY);
     assert_eq!(trips, 1);
     assert!(store.clock.now() / LATENCY > 40, "{}", store.clock.now() / LATENCY);
