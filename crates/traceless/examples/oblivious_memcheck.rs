@@ -50,6 +50,12 @@ fn honest() {
     println!("{blocks} x {block_len} B on a store: 300 accesses");
     let rng = Box::new(Secret(Seeded::new(1)));
     exercise(&mut Oblivious::new(20, 5000, Dynamic::of(5000), rng).expect("it fits"), 10);
+    for (blocks, block_len) in [(50, 64), (5000, 20)] {
+        let rng = Box::new(Secret(Seeded::new(blocks)));
+        let mut oram = oblivious::create_path(blocks, block_len, rng).expect("it fits");
+        exercise(&mut *oram, 60);
+        println!("{blocks} x {block_len} B with evictions of Path ORAM: 180 accesses");
+    }
     for (capacity, key_len, value_len) in [(20, 3, 70), (5000, 8, 8), (20_000, 16, 11)] {
         exercise_map(&mut map(capacity, key_len, value_len), key_len, value_len);
         println!("a map of {capacity} entries: 400 operations");

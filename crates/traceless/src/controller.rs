@@ -1,7 +1,7 @@
 //! A scheme as a machine that does one path access at a time.
 
 use crate::error::Result;
-use crate::oram::{Hides, Oram, check_request, one_by_one};
+use crate::oram::{Hides, Oram, check_request};
 use crate::types::Addr;
 
 /// What one step was for. The adversary cannot tell.
@@ -63,7 +63,14 @@ pub trait Controller: Send {
     fn close(&mut self) -> Result {
         self.sync()
     }
+
+    /// Tells that what was submitted will be stepped through at once, so that the store may be told
+    /// of all of it that is known. No step: what it shows is what the steps will show.
+    fn announce(&mut self) {}
 }
+
+/// Requests that are told to the store together, at most.
+const ANNOUNCED_MAX: usize = 128;
 
 /// A controller as an array of blocks: each request is stepped until it is finished.
 ///
@@ -107,6 +114,28 @@ impl<C: Controller> Stepped<C> {
         }
         Ok(())
     }
+
+    /// Accesses blocks in order, which are told to the store together. What is seen is a function
+    /// of their number, as is that of as many accesses.
+    fn access_many(&mut self, addrs: &[Addr], mut change: impl FnMut(usize, &mut [u8])) -> Result {
+        let mut before = 0;
+        for part in addrs.chunks(ANNOUNCED_MAX) {
+            for (nth, &addr) in part.iter().enumerate() {
+                self.0.submit((before + nth) as u64, addr)?;
+            }
+            // One alone has nobody to wait for.
+            if part.len() > 1 {
+                self.0.announce();
+            }
+            before += part.len();
+            let mut waiting = part.len();
+            while waiting > 0 {
+                let issued = self.0.step(&mut |nth, body| change(nth as usize, body))?;
+                waiting -= usize::from(issued.finished.is_some());
+            }
+        }
+        Ok(())
+    }
 }
 
 impl<C: Controller> Oram for Stepped<C> {
@@ -119,19 +148,20 @@ impl<C: Controller> Oram for Stepped<C> {
     }
 
     fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result {
-        check_request(self.blocks(), self.block_len(), addrs, into.len())?;
-        for (addr, part) in one_by_one(addrs, self.block_len(), into.len())? {
-            self.access(addr, |body| into[part.clone()].copy_from_slice(body))?;
-        }
-        Ok(())
+        let len = self.block_len();
+        check_request(self.blocks(), len, addrs, into.len())?;
+        self.access_many(addrs, |nth, body| into[nth * len..][..len].copy_from_slice(body))
     }
 
     fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
-        check_request(self.blocks(), self.block_len(), addrs, from.len())?;
-        for (addr, part) in one_by_one(addrs, self.block_len(), from.len())? {
-            self.access(addr, |body| body.copy_from_slice(&from[part.clone()]))?;
-        }
-        Ok(())
+        let len = self.block_len();
+        check_request(self.blocks(), len, addrs, from.len())?;
+        self.access_many(addrs, |nth, body| body.copy_from_slice(&from[nth * len..][..len]))
+    }
+
+    fn update_many(&mut self, addrs: &[Addr], change: &mut dyn FnMut(usize, &mut [u8])) -> Result {
+        check_request(self.blocks(), 0, addrs, 0)?;
+        self.access_many(addrs, change)
     }
 
     fn update(&mut self, addr: Addr, change: &mut dyn FnMut(&mut [u8])) -> Result {

@@ -57,6 +57,15 @@ pub trait Oram: Send {
         change(&mut block);
         self.write(addr, &block)
     }
+
+    /// Changes blocks in place, in order; `change` is told how many were changed before. After an
+    /// error some of the first may have been changed.
+    fn update_many(&mut self, addrs: &[Addr], change: &mut dyn FnMut(usize, &mut [u8])) -> Result {
+        for (nth, &addr) in addrs.iter().enumerate() {
+            self.update(addr, &mut |block| change(nth, block))?;
+        }
+        Ok(())
+    }
 }
 
 /// An [`Oram`] that a block device can serve: reads and syncs go through `&self`, so that they do

@@ -5,10 +5,10 @@
 //! done before the next is due. One that is not makes the next late, and moves all after it; such
 //! are counted, and an access should be given a multiple of the time that it takes.
 //!
-//! With [`Pace::AfterCompletion`] the next begins a fixed time after one is done. Its times tell how
-//! long accesses take. In a simulation that is a function of the paths alone, and so is the whole
-//! trace; on a real machine it is that only as far as the machine takes the same time for all, so
-//! that [`Pace::StartToStart`] is the one to be used there.
+//! With [`Pace::AfterCompletion`] the next begins a fixed time after one is done. Its times tell
+//! how long accesses take. In a simulation that is a function of the paths alone, and so is the
+//! whole trace; on a real machine it is that only as far as the machine takes the same time for
+//! all, so that [`Pace::StartToStart`] is the one to be used there.
 //!
 //! [`Paced`] is driven by its caller; [`Service`] has a thread of its own.
 

@@ -110,6 +110,17 @@ impl Array {
         self.oram.write_many(&addrs_of(addrs), from)
     }
 
+    /// Reads or changes blocks in order, as [`access`](Self::access) does one. What is seen depends
+    /// on their number alone, and where they lie in a store, it is told of many at once. `visit` is
+    /// told how many it visited before.
+    pub fn access_many(
+        &mut self,
+        addrs: &[u64],
+        mut visit: impl FnMut(usize, &mut [u8]),
+    ) -> Result {
+        self.oram.update_many(&addrs_of(addrs), &mut visit)
+    }
+
     /// Makes everything durable that was done before.
     pub fn sync(&mut self) -> Result {
         self.oram.sync()

@@ -5,6 +5,7 @@
 //! tree. Every slot of both paths and of the stash is read and written each time, so that an
 //! adversary who sees each address learns the two paths and nothing else.
 
+use super::greedy::Pool;
 use super::plan::{Headers, Lanes, Plan};
 use super::tree::{ACCESSED, EVICTED, Memory, SLOTS};
 use super::width::Width;
@@ -13,7 +14,17 @@ use crate::error::{Error, Result};
 use crate::scheme::circuit;
 use alloc::vec::Vec;
 use traceless_sys::Words;
-use traceless_sys::ct::{Held as _, Vector, secret::made_public};
+use traceless_sys::ct::{self, Held as _, Kernel, Vector, secret::made_public};
+
+/// How blocks get from the stash into the tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Eviction {
+    /// Circuit ORAM: at most one block of each bucket moves at a time.
+    Circuit,
+    /// Path ORAM, to compare with: all blocks of a path go as far as they may, on both paths of an
+    /// access.
+    Path,
+}
 
 /// One tree of blocks, and its stash.
 pub struct Circuit<W: Width, M> {
@@ -31,6 +42,8 @@ pub struct Circuit<W: Width, M> {
     full: u32,
     /// What evictions hold while they move bodies.
     held: [Vec<u64>; 3],
+    /// There if blocks are moved as in Path ORAM.
+    pool: Option<Pool<W>>,
 }
 
 /// Levels of the tree for `blocks` blocks.
@@ -44,7 +57,13 @@ pub fn levels_for(blocks: u64) -> Result<u32> {
 impl<W: Width, M: Memory> Circuit<W, M> {
     /// A tree over `memory`, which is empty and has `levels` levels. `stash_limit` blocks fit the
     /// stash.
-    pub fn new(width: W, levels: u32, memory: M, stash_limit: usize) -> Result<Self> {
+    pub fn new(
+        width: W,
+        levels: u32,
+        memory: M,
+        stash_limit: usize,
+        eviction: Eviction,
+    ) -> Result<Self> {
         assert!((1..=STASH_MAX).contains(&stash_limit), "the stash has room for a block");
         let bodies = Words::zeroed(STASH_MAX * width.words());
         Ok(Self {
@@ -58,6 +77,10 @@ impl<W: Width, M: Memory> Circuit<W, M> {
             next_path: 0,
             full: 0,
             held: core::array::from_fn(|_| width.buffer()),
+            pool: match eviction {
+                Eviction::Circuit => None,
+                Eviction::Path => Some(Pool::new(width)?),
+            },
         })
     }
 
@@ -115,6 +138,13 @@ impl<W: Width, M: Memory> Circuit<W, M> {
         old: u32,
     ) -> Result {
         let place = self.stash.insert(addr.wrapping_add(1), label, self.stash_limit);
+        if let Some(mut pool) = self.pool.take() {
+            // A kernel of its own, so that it is no part of the faster one.
+            let rest = Greedily { tree: self, pool: &mut pool, block, place, old };
+            let put = ct::dispatch(rest);
+            self.pool = Some(pool);
+            return put;
+        }
         let first = Plan::made(&mut self.stash, &mut self.path, old, self.levels);
         self.store_headers(ACCESSED);
 
@@ -129,6 +159,39 @@ impl<W: Width, M: Memory> Circuit<W, M> {
 
         self.move_bodies(v, block, &place, &[first, second, third]);
         self.memory.close()
+    }
+
+    /// Moves all blocks of the stash and of an open path as far down as they may go.
+    #[inline(always)]
+    fn evict_greedily<V: Vector>(&mut self, v: V, pool: &mut Pool<W>, path: usize, leaf: u32) {
+        let words = self.width.words();
+        for (lane, body) in self.stash_bodies.chunks_exact(words).enumerate() {
+            pool.body_mut(0, lane).copy_from_slice(body);
+        }
+        for level in 0..self.levels as usize {
+            let bodies = self.memory.bodies(path, level);
+            for (slot, body) in bodies.chunks_exact(words).enumerate() {
+                pool.body_mut(1 + slot, level).copy_from_slice(body);
+            }
+        }
+        let [first, second] = &self.path;
+        pool.fill([&self.stash, first, second], leaf, self.levels);
+        for level in (0..self.levels as usize).rev() {
+            let bodies = self.memory.bodies(path, level);
+            for (slot, body) in bodies.chunks_exact_mut(words).enumerate() {
+                let (addr, label) = pool.give(v, level as u32, body);
+                self.path[slot].addrs[level] = addr;
+                self.path[slot].labels[level] = label;
+            }
+        }
+        // No more are left than were there, and the one that was accessed: each block of the path
+        // could have stayed where it was.
+        for (lane, body) in self.stash_bodies.chunks_exact_mut(words).enumerate() {
+            let (addr, label) = pool.give(v, 0, body);
+            self.stash.addrs[lane] = addr;
+            self.stash.labels[lane] = label;
+        }
+        self.store_headers(path);
     }
 
     /// Fails if the last access left no room in the stash. Nothing was lost, but nothing more may
@@ -208,5 +271,39 @@ impl<W: Width, M: Memory> Circuit<W, M> {
             let labels = both(first.labels[level], second.labels[level]);
             self.memory.set_header(path, level, [addrs, labels]);
         }
+    }
+}
+
+/// The second half of an access with Path ORAM's evictions.
+struct Greedily<'a, W: Width, M> {
+    tree: &'a mut Circuit<W, M>,
+    pool: &'a mut Pool<W>,
+    block: &'a mut Vec<u64>,
+    /// The place of the block in the stash.
+    place: Lanes,
+    old: u32,
+}
+
+impl<W: Width, M: Memory> Kernel for Greedily<'_, W, M> {
+    type Output = Result;
+
+    #[inline(always)]
+    fn run<V: Vector>(self, v: V) -> Result {
+        let Self { tree, pool, block, place, old } = self;
+        let new = tree.width.hold(v, block);
+        let bodies = tree.stash_bodies.chunks_exact_mut(tree.width.words());
+        for (lane, body) in bodies.enumerate() {
+            new.copy_into(body, place.mask(lane));
+        }
+        tree.width.release(new, block);
+        tree.evict_greedily(v, pool, ACCESSED, old);
+
+        let next = tree.next_path & tree.label_mask();
+        tree.next_path = tree.next_path.wrapping_add(1);
+        tree.memory.open(EVICTED, next)?;
+        tree.load_headers(EVICTED);
+        tree.evict_greedily(v, pool, EVICTED, next);
+        tree.full |= (!tree.stash.has_room(tree.stash_limit)).bits();
+        tree.memory.close()
     }
 }

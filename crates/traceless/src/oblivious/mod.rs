@@ -15,6 +15,7 @@
 //! | `plan` | what an eviction moves where |
 //! | `sealed` | a tree of which most lies on a store, encrypted |
 //! | `circuit` | one tree and its stash |
+//! | `greedy` | Path ORAM's eviction, to compare with |
 //! | `positions` | the position map |
 //! | `labels` | labels by number |
 //! | `draws` | random labels |
@@ -26,6 +27,7 @@
 
 mod circuit;
 mod draws;
+mod greedy;
 mod labels;
 mod plan;
 mod positions;
@@ -37,6 +39,7 @@ mod traffic;
 mod tree;
 mod width;
 
+pub use circuit::Eviction;
 pub use scan::Scan;
 pub use sealed::Sealed;
 pub use traffic::Traffic;
@@ -93,6 +96,16 @@ pub fn create(blocks: u64, block_len: usize, rng: Box<dyn Rng>) -> Result<Box<dy
     width::fastest(block_len, Plainly { blocks, block_len, rng })
 }
 
+/// As [`create`], but always trees, with Path ORAM's evictions: slower, and there to be compared
+/// with.
+pub fn create_path(blocks: u64, block_len: usize, rng: Box<dyn Rng>) -> Result<Box<dyn Oram>> {
+    let width = Dynamic::of(block_len);
+    check_block(block_len, width)?;
+    let memory = Ram::new(circuit::levels_for(blocks)?, width.words())?;
+    let oram = Oblivious::over(blocks, block_len, width, memory, Eviction::Path, rng)?;
+    Ok(Box::new(oram))
+}
+
 /// As [`create`], but the lower levels of the tree lie on `store`, sealed. Position map, stashes
 /// and upper levels stay in memory.
 ///
@@ -143,7 +156,7 @@ impl Make for OnStore {
         let Self { blocks, block_len, store, mut rng } = self;
         let geometry = sealed_geometry(blocks, block_len, width)?;
         let memory = Sealed::new(geometry, store, &mut *rng)?;
-        Ok(Box::new(Oblivious::over(blocks, block_len, width, memory, rng)?))
+        Ok(Box::new(Oblivious::over(blocks, block_len, width, memory, Eviction::Circuit, rng)?))
     }
 }
 
@@ -171,18 +184,26 @@ impl<W: Width> Oblivious<W> {
     pub fn new(blocks: u64, block_len: usize, width: W, rng: Box<dyn Rng>) -> Result<Self> {
         check_block(block_len, width)?;
         let memory = Ram::new(circuit::levels_for(blocks)?, width.words())?;
-        Self::over(blocks, block_len, width, memory, rng)
+        Self::over(blocks, block_len, width, memory, Eviction::Circuit, rng)
     }
 }
 
 impl<W: Width, M: Memory> Oblivious<W, M> {
-    fn over(blocks: u64, block_len: usize, width: W, memory: M, rng: Box<dyn Rng>) -> Result<Self> {
+    fn over(
+        blocks: u64,
+        block_len: usize,
+        width: W,
+        memory: M,
+        eviction: Eviction,
+        rng: Box<dyn Rng>,
+    ) -> Result<Self> {
+        let levels = circuit::levels_for(blocks)?;
         Ok(Self {
             blocks,
             block_len,
-            data: Circuit::new(width, circuit::levels_for(blocks)?, memory, STASH_MAX)?,
+            data: Circuit::new(width, levels, memory, STASH_MAX, eviction)?,
             block: width.buffer(),
-            positions: Positions::new(blocks)?,
+            positions: Positions::new(blocks, eviction)?,
             draws: Draws::new(rng),
         })
     }

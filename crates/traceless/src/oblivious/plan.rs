@@ -14,13 +14,24 @@ pub struct Lanes([u32; LANES]);
 
 impl Lanes {
     #[inline(always)]
-    fn made(mask: impl Fn(usize) -> u32) -> Self {
+    pub fn made(mask: impl Fn(usize) -> u32) -> Self {
         let mut lanes = Self([0; LANES]);
         for (lane, out) in lanes.0.iter_mut().enumerate() {
             *out = mask(lane);
         }
         hide_all(&mut lanes.0);
         lanes
+    }
+
+    /// The lowest slot whose mask is ones, as a bit; zero if there is none.
+    #[inline(always)]
+    pub fn first(&self) -> u32 {
+        let mut bits = 0;
+        for (lane, mask) in self.0.iter().enumerate() {
+            bits |= mask & (1 << lane);
+        }
+        let bits = hide(bits.into()) as u32;
+        bits & bits.wrapping_neg()
     }
 
     /// The mask of one slot, for its body.
@@ -94,7 +105,7 @@ impl Headers {
     /// How far down the path to `leaf` each block may go: levels, or 0 for an empty slot. `used` is
     /// what [`used`](Self::used) says.
     #[inline(always)]
-    fn reach(&self, used: &Lanes, leaf: u32, levels: u32) -> [u32; LANES] {
+    pub fn reach(&self, used: &Lanes, leaf: u32, levels: u32) -> [u32; LANES] {
         // Labels that agree in all bits part nowhere; the leaf is as far as it goes.
         let end = 1_u32.wrapping_shl(levels.wrapping_sub(1));
         let mut reach = [0; LANES];
@@ -107,7 +118,7 @@ impl Headers {
 
     /// Ones where a slot is not empty.
     #[inline(always)]
-    fn used(&self) -> Lanes {
+    pub fn used(&self) -> Lanes {
         Lanes::made(|lane| ones_if(self.addrs[lane] != 0))
     }
 }
@@ -296,7 +307,7 @@ fn highest(ranks: &[u32; LANES]) -> u32 {
 /// Ones or zeros. Only for many lanes at once, which are hidden before they are used: what the
 /// compiler knows for a mask becomes a load or a store of some of the lanes only.
 #[inline(always)]
-fn ones_if(condition: bool) -> u32 {
+pub fn ones_if(condition: bool) -> u32 {
     u32::from(condition).wrapping_neg()
 }
 

@@ -4,7 +4,7 @@
 //! until there are few enough to be scanned.
 
 use super::STASH_MAX;
-use super::circuit::{Circuit, levels_for};
+use super::circuit::{Circuit, Eviction, levels_for};
 use super::draws::{Drawn, Draws};
 use super::labels::{self, FAN_OUT, FAN_OUT_BITS};
 use super::tree::Ram;
@@ -34,11 +34,11 @@ pub struct Positions {
 
 impl Positions {
     /// A map for `blocks` addresses.
-    pub fn new(blocks: u64) -> Result<Self> {
+    pub fn new(blocks: u64, eviction: Eviction) -> Result<Self> {
         let mut trees = vec![];
         for blocks in tree_blocks(blocks) {
-            let levels = levels_for(blocks)?;
-            trees.push(Circuit::new(Lines, levels, Ram::new(levels, LINE)?, STASH_MAX)?);
+            let (levels, memory) = (levels_for(blocks)?, Ram::new(levels_for(blocks)?, LINE)?);
+            trees.push(Circuit::new(Lines, levels, memory, STASH_MAX, eviction)?);
         }
         assert!(trees.len() <= TREES_MAX, "the number of blocks is limited");
         let scanned = vec![0; scanned_words(blocks)];

@@ -85,6 +85,29 @@ fn is_an_array_with_maps() {
 }
 
 #[test]
+fn is_an_array_with_the_evictions_of_path_oram() {
+    for (blocks, len) in [(1, 8), (2, 3), (7, 64), (100, 20), (700, 64), (5000, 9)] {
+        let rng = Box::new(Seeded::new(blocks));
+        random(&mut *create_path(blocks, len, rng).unwrap(), 8000, 6);
+    }
+}
+
+/// All that Circuit ORAM moves, Path ORAM's evictions move, too: its stash is no longer.
+#[test]
+fn the_stash_of_path_oram_stays_short() {
+    const BLOCKS: u64 = 1 << 10;
+    let levels = circuit::levels_for(BLOCKS << 5).unwrap() - 5;
+    let (mut tree, touches) = Tree::with(Eviction::Path, BLOCKS, levels, STASH_MAX, 0);
+    let mut most = 0;
+    for i in 0..60_000 {
+        tree.access(i % BLOCKS).unwrap();
+        touches.lock().unwrap().clear();
+        most = most.max(tree.circuit.stash_blocks());
+    }
+    assert!((1..13).contains(&most), "{most}");
+}
+
+#[test]
 fn is_an_array_on_a_store() {
     // Without pages, with one on a path, with two and with three.
     for blocks in [100, 3000, 20_000, 200_000] {
@@ -210,7 +233,7 @@ fn watched(blocks: u64, seed: u64) -> (Oblivious<Lines<1>, Watched>, Arc<Mutex<V
     let memory = Ram::new(circuit::levels_for(blocks).unwrap(), 8).unwrap();
     let memory = Watched { memory, touches: touches.clone() };
     let rng = Box::new(Seeded::new(seed));
-    (Oblivious::over(blocks, 64, Lines, memory, rng).unwrap(), touches)
+    (Oblivious::over(blocks, 64, Lines, memory, Eviction::Circuit, rng).unwrap(), touches)
 }
 
 /// A tree with a map of the test's own, which may forget to remap.
@@ -229,9 +252,19 @@ impl Tree {
         stash_limit: usize,
         forgets: u64,
     ) -> (Self, Arc<Mutex<Vec<Touch>>>) {
+        Self::with(Eviction::Circuit, blocks, levels, stash_limit, forgets)
+    }
+
+    fn with(
+        eviction: Eviction,
+        blocks: u64,
+        levels: u32,
+        stash_limit: usize,
+        forgets: u64,
+    ) -> (Self, Arc<Mutex<Vec<Touch>>>) {
         let touches = Arc::<Mutex<Vec<Touch>>>::default();
         let memory = Watched { memory: Ram::new(levels, 8).unwrap(), touches: touches.clone() };
-        let circuit = Circuit::new(Lines, levels, memory, stash_limit).unwrap();
+        let circuit = Circuit::new(Lines, levels, memory, stash_limit, eviction).unwrap();
         let mut rng = Seeded::new(blocks);
         let labels = (0..blocks).map(|_| rng.below(1 << (levels - 1)) as u32).collect();
         (Self { circuit, labels, rng, forgets }, touches)
@@ -257,18 +290,20 @@ impl Tree {
 #[test]
 fn the_same_labels_show_the_same_whatever_is_accessed() {
     let addresses: [&dyn Fn(u64) -> u64; 3] = [&|_| 5, &|i| i % 1000, &|i| (i * i * 7) % 1000];
-    let traces = addresses.map(|address| {
-        let (mut tree, touches) = Tree::new(1000, 10, STASH_MAX, 0);
-        let mut labels = Seeded::new(3);
-        for i in 0..300 {
-            let mut label = || labels.below(512) as u32;
-            let (old, new) = (label(), label());
-            tree.access_along(address(i), old, new).unwrap();
-        }
-        Vec::clone(&touches.lock().unwrap())
-    });
-    assert_eq!(traces[0], traces[1]);
-    assert_eq!(traces[0], traces[2]);
+    for eviction in [Eviction::Circuit, Eviction::Path] {
+        let traces = addresses.map(|address| {
+            let (mut tree, touches) = Tree::with(eviction, 1000, 10, STASH_MAX, 0);
+            let mut labels = Seeded::new(3);
+            for i in 0..300 {
+                let mut label = || labels.below(512) as u32;
+                let (old, new) = (label(), label());
+                tree.access_along(address(i), old, new).unwrap();
+            }
+            Vec::clone(&touches.lock().unwrap())
+        });
+        assert_eq!(traces[0], traces[1]);
+        assert_eq!(traces[0], traces[2]);
+    }
 }
 
 #[test]

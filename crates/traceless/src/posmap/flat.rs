@@ -21,6 +21,12 @@ impl Flat {
         size_of_val(&self.0[..])
     }
 
+    /// The path that `addr` is on, if it ever was on one.
+    #[inline]
+    pub fn label(&self, addr: Addr) -> Option<Leaf> {
+        self.0[addr.0 as usize].checked_sub(1).map(|label| Leaf(label.into()))
+    }
+
     /// Puts `addr` onto the path of `new`. Tells the path that it was on, if it ever was on one.
     #[inline]
     pub fn remap(&mut self, addr: Addr, new: Leaf) -> Option<Leaf> {

@@ -38,10 +38,18 @@ pub struct PathOram<T> {
     top: Flat,
     rng: Box<dyn Rng>,
     drains: Drains,
-    requests: VecDeque<(u64, Addr)>,
+    requests: VecDeque<Request>,
     /// Where the request that is under way continues.
     next: Option<Next>,
     failed: bool,
+}
+
+/// What waits for its turn.
+struct Request {
+    id: u64,
+    addr: Addr,
+    /// The paths that its block is on when its turn comes, and then, if they were drawn already.
+    announced: Option<(Leaf, Leaf)>,
 }
 
 /// The path access that comes next.
@@ -102,10 +110,10 @@ impl<T: BucketTree> PathOram<T> {
         if self.drains.is_due(blocks) {
             return self.unasked(tree, Kind::Eviction);
         }
-        let Some(&(id, addr)) = self.requests.front() else {
+        let Some(&Request { id, addr, announced }) = self.requests.front() else {
             return self.unasked(0, Kind::Dummy);
         };
-        let next = self.next.take().unwrap_or_else(|| self.enter(addr));
+        let next = self.next.take().unwrap_or_else(|| self.enter(addr, announced));
         self.visit(next, addr, |body| serve(id, body))?;
         if next.tree > 0 {
             return Ok(Issued { kind: Kind::PosMap(next.tree as u8), finished: None });
@@ -115,12 +123,30 @@ impl<T: BucketTree> PathOram<T> {
     }
 
     /// Looks a request's block of the last tree up.
-    fn enter(&mut self, addr: Addr) -> Next {
+    fn enter(&mut self, addr: Addr, announced: Option<(Leaf, Leaf)>) -> Next {
         let tree = self.engines.len() - 1;
-        let new = self.draw(tree);
         let block = self.block_of(addr, tree);
+        if let Some((old, new)) = announced {
+            self.top.remap(block, new);
+            return Next { tree, old, new };
+        }
+        let new = self.draw(tree);
         let old = self.top.remap(block, new);
         Next { tree, old: old.unwrap_or_else(|| self.draw(tree)), new }
+    }
+
+    /// Draws what the request `nth` will be seen to do. The map is left as it is: until then it may
+    /// be saved. A block asked for twice is on another path the second time, as without this.
+    fn draw_ahead(&mut self, nth: usize) -> Leaf {
+        let addr = self.requests[nth].addr;
+        let before = self.requests.range(..nth).rev().find(|request| request.addr == addr);
+        let known = match before.and_then(|request| request.announced) {
+            Some((_, new)) => Some(new),
+            None => self.top.label(addr),
+        };
+        let old = known.unwrap_or_else(|| self.draw(0));
+        self.requests[nth].announced = Some((old, self.draw(0)));
+        old
     }
 
     /// Accesses a request's block of one tree.
@@ -175,8 +201,21 @@ impl<T: BucketTree> Controller for PathOram<T> {
         if addr.0 >= self.blocks {
             return Err(Error::OutOfRange { addr, blocks: self.blocks });
         }
-        self.requests.push_back((id, addr));
+        self.requests.push_back(Request { id, addr, announced: None });
         Ok(())
+    }
+
+    fn announce(&mut self) {
+        // Labels that lie in trees are not known before those are accessed.
+        if self.engines.len() > 1 {
+            return;
+        }
+        for nth in 0..self.requests.len() {
+            if self.requests[nth].announced.is_none() {
+                let leaf = self.draw_ahead(nth);
+                self.engines[0].tree_mut().prefetch(leaf);
+            }
+        }
     }
 
     fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {

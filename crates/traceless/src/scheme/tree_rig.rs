@@ -28,6 +28,9 @@ impl BucketTree for Boxed {
     fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
         (**self).read_path(leaf, headers)
     }
+    fn prefetch(&mut self, leaf: Leaf) {
+        (**self).prefetch(leaf);
+    }
     fn body(&self, slot: usize) -> &[u8] {
         (**self).body(slot)
     }

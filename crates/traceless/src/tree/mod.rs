@@ -111,8 +111,8 @@ pub trait BucketTree: Send {
     /// Bytes of a block's body; 0 in a simulation.
     fn body_len(&self) -> usize;
 
-    /// Tells that the path of `leaf` is read next, so that memory can be asked for it early. Seen
-    /// as that read is; it changes nothing but times, and may do nothing.
+    /// Tells that the path of `leaf` will be read soon, so that memory can be asked for it early.
+    /// Seen as that read is; it changes nothing but times, and may do nothing.
     fn prefetch(&mut self, _leaf: Leaf) {}
 
     /// Reads the path of `leaf`, and tells what its slots hold. Nothing is returned that does not

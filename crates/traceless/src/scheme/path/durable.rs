@@ -347,6 +347,10 @@ impl Controller for DurablePath {
         self.oram.submit(id, addr)
     }
 
+    fn announce(&mut self) {
+        self.oram.announce();
+    }
+
     fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
         self.life.writable()?;
         let issued = self.oram.step(serve).inspect_err(|_| self.life.poison())?;

@@ -95,7 +95,7 @@ impl<T: BucketTree> PathOram<T> {
         };
         let maps = self.engines[1..=tree].iter().map(|map| labels_of(map.tree()));
         let addr = Addr(maps.fold(block.0, |first, labels| first * labels));
-        let mut next: Next = self.enter(addr);
+        let mut next: Next = self.enter(addr, None);
         while next.tree > tree {
             self.visit(next, addr, |_| {})?;
             next = self.next.take().expect("a map leads to the tree before");

@@ -1,3 +1,4 @@
+mod batches;
 mod tampering;
 
 use super::*;

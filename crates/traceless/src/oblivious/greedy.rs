@@ -1,0 +1,90 @@
+//! Path ORAM's eviction: all blocks of a path and of the stash go as far down as they may.
+//!
+//! They are brought together in a pool, and each slot takes one of those that may be there, from
+//! the leaf up to the root; the stash takes what is left. Which slot is filled is public, which
+//! block it gets is not: each looks at all blocks. That costs the square of their number, and is
+//! here to be compared with.
+
+use super::plan::{Headers, Lanes, ones_if};
+use super::tree::SLOTS;
+use super::width::Width;
+use super::{LANES, STASH_MAX};
+use crate::error::{Error, Result};
+use alloc::vec::Vec;
+use traceless_sys::Words;
+use traceless_sys::ct::{Held as _, Mask, Vector};
+
+/// The stash, and both slots of each level.
+const PARTS: usize = 1 + SLOTS;
+
+/// Blocks that wait for a slot.
+pub struct Pool<W> {
+    width: W,
+    headers: [Headers; PARTS],
+    /// How far down each block may go; zero for none, or one that has its slot.
+    reach: [[u32; LANES]; PARTS],
+    bodies: Words,
+    held: Vec<u64>,
+}
+
+impl<W: Width> Pool<W> {
+    /// An empty one.
+    pub fn new(width: W) -> Result<Self> {
+        let bodies = Words::zeroed(PARTS * LANES * width.words());
+        Ok(Self {
+            width,
+            headers: [Headers::EMPTY; PARTS],
+            reach: [[0; LANES]; PARTS],
+            bodies: bodies.ok_or(Error::Geometry("there is not enough memory"))?,
+            held: width.buffer(),
+        })
+    }
+
+    /// Where the body of a block is copied to, before [`fill`](Self::fill).
+    #[inline(always)]
+    pub fn body_mut(&mut self, part: usize, lane: usize) -> &mut [u64] {
+        let words = self.width.words();
+        &mut self.bodies[(part * LANES + lane) * words..][..words]
+    }
+
+    /// Takes the blocks of stash and path to `leaf` in, whose bodies are there.
+    #[inline(always)]
+    pub fn fill(&mut self, headers: [&Headers; PARTS], leaf: u32, levels: u32) {
+        for (part, headers) in headers.into_iter().enumerate() {
+            self.headers[part] = *headers;
+            self.reach[part] = headers.reach(&headers.used(), leaf, levels);
+        }
+    }
+
+    /// Gives one of the blocks that may go deeper than `above` levels to a slot, or an empty header
+    /// and any body. Tells its address and label.
+    #[inline(always)]
+    pub fn give<V: Vector>(&mut self, v: V, above: u32, slot: &mut [u64]) -> (u32, u32) {
+        let mut wanted = Mask::any(1);
+        let (mut addr, mut label) = (0, 0);
+        let words = self.width.words();
+        let mut held = self.width.hold(v, &mut self.held);
+        held.clear();
+        for part in 0..PARTS {
+            let may = Lanes::made(|lane| ones_if(self.reach[part][lane] > above));
+            let first = wanted.keep(may.first());
+            wanted = wanted & !Mask::any(first.into());
+            let chosen = Lanes::made(|lane| ones_if(first & (1 << lane) != 0));
+            for lane in 0..LANES {
+                let mask = chosen.mask(lane);
+                addr |= self.headers[part].addrs[lane] & mask;
+                label |= self.headers[part].labels[lane] & mask;
+                self.reach[part][lane] &= !mask;
+            }
+            let bodies = &self.bodies[part * LANES * words..][..LANES * words];
+            for (lane, body) in bodies.chunks_exact(words).enumerate() {
+                held.gather(body, chosen.mask(lane));
+            }
+        }
+        held.copy_into(slot, u32::MAX);
+        self.width.release(held, &mut self.held);
+        (addr, label)
+    }
+}
+
+const _: () = assert!(STASH_MAX == LANES, "the stash is a part of the pool");
