@@ -81,6 +81,9 @@ impl Oram for Unsynced {
     fn update(&mut self, addr: Addr, change: &mut dyn FnMut(&mut [u8])) -> Result {
         self.0.update(addr, change)
     }
+    fn update_many(&mut self, addrs: &[Addr], change: &mut dyn FnMut(usize, &mut [u8])) -> Result {
+        self.0.update_many(addrs, change)
+    }
 }
 
 #[deny(clippy::missing_trait_methods)]

@@ -107,7 +107,8 @@ impl<T: BucketTree> PathOram<T> {
     fn try_step(&mut self, serve: Serve<'_>) -> Result<Issued> {
         let stashes = self.engines.iter().map(|e| e.stash().len()).enumerate();
         let (tree, blocks) = stashes.max_by_key(|(_, blocks)| *blocks).expect("there is a tree");
-        if self.drains.is_due(blocks) {
+        // Between requests, when everything may be saved.
+        if self.next.is_none() && self.drains.is_due(blocks) {
             return self.unasked(tree, Kind::Eviction);
         }
         let Some(&Request { id, addr, announced }) = self.requests.front() else {

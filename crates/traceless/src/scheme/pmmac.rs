@@ -3,8 +3,10 @@
 //!
 //! The numbers are trusted state. So only the block that an access is about is verified, and the
 //! rest of its path is not, which is far less to hash; in return, what was changed is noticed when
-//! it is asked for, not when it is read. What shows does not depend on it, as long as the labels
-//! are trusted, too: the scheme below must keep all of its map in trusted memory.
+//! it is asked for, not when it is read. So **who changes a block learns from the error when it is
+//! asked for**, and who invents blocks in empty slots, how full the stash is. Paths tell no more
+//! than ever as long as the labels are trusted: the scheme below must keep all of its map in
+//! trusted memory, which is not checked here.
 //!
 //! Paper: Fletcher et al., Freecursive ORAM, section 6, whose numbers lie in the position map.
 
@@ -55,6 +57,10 @@ impl<C: Controller, S: Sealer> Pmmac<C, S> {
     /// What is below.
     pub fn inner(&self) -> &C {
         &self.inner
+    }
+
+    fn healthy(&self) -> Result {
+        if self.failed { Err(Error::Poisoned) } else { Ok(()) }
     }
 
     fn try_step(&mut self, serve: Serve<'_>) -> Result<Issued> {
@@ -125,13 +131,12 @@ impl<C: Controller, S: Sealer> Controller for Pmmac<C, S> {
     }
 
     fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
-        if self.failed {
-            return Err(Error::Poisoned);
-        }
+        self.healthy()?;
         self.try_step(serve).inspect_err(|_| self.failed = true)
     }
 
     fn sync(&mut self) -> Result {
+        self.healthy()?;
         self.inner.sync()
     }
 
@@ -140,6 +145,7 @@ impl<C: Controller, S: Sealer> Controller for Pmmac<C, S> {
     }
 
     fn close(&mut self) -> Result {
+        self.healthy()?;
         self.inner.close()
     }
 }

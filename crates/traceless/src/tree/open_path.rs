@@ -74,8 +74,8 @@ impl OpenPath {
         (tag, body)
     }
 
-    /// Finds the path of `leaf`, which is read next, in a tree that begins at byte `first`. The path
-    /// that is open stays so.
+    /// Finds the path of `leaf`, which is read next, in a tree that begins at byte `first`. What is
+    /// open stays so.
     pub fn look_ahead(
         &mut self,
         shape: &Shape,

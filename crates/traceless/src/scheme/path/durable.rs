@@ -18,7 +18,7 @@
 use super::geometry::{Copies, Geometry, PlacedTree};
 use super::keys::Keys;
 use super::{Controller, Issued, PathOram, Serve};
-use crate::controller::Stepped;
+use crate::controller::{Kind, Stepped};
 use crate::durable::{Durable, load_words, save_words};
 use crate::error::{Error, Place, Result};
 use crate::oram::Hides;
@@ -354,7 +354,9 @@ impl Controller for DurablePath {
     fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
         self.life.writable()?;
         let issued = self.oram.step(serve).inspect_err(|_| self.life.poison())?;
-        if issued.finished.is_some() {
+        // What nothing asked for waits for a sync as well.
+        let is_unasked = matches!(issued.kind, Kind::Dummy | Kind::Eviction);
+        if issued.finished.is_some() || is_unasked {
             self.count_access()?;
         }
         Ok(issued)

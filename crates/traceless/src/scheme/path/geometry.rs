@@ -35,6 +35,9 @@ pub const BLOCK_LEN_MAX: usize = 16 << 20;
 /// Bytes of a path, or of the trusted state, at most: no request of a store may be longer.
 const REQUEST_MAX: u64 = 1 << 31;
 
+/// Blocks with one label, for each slot of a bucket: never so many.
+const LABELLED_ALIKE: u64 = 8;
+
 const AREAS: [&str; 8] = ["tree", "map 1", "map 2", "map 3", "map 4", "map 5", "map 6", "map 7"];
 
 /// The public parameters.
@@ -154,6 +157,11 @@ impl Geometry {
         }
         if self.stash_blocks == 0 || self.stash_blocks > 1 << 16 || self.unsynced_max == 0 {
             return Err(Error::Geometry("there is room for one block and one access at least"));
+        }
+        // An opening after a crash meets all blocks of a leaf at once.
+        let met = LABELLED_ALIKE * u64::from(self.z);
+        if u64::from(self.stash_blocks) < self.blocks.min(met) {
+            return Err(Error::Geometry("the stash has room for eight buckets, or for all blocks"));
         }
         Shape::for_blocks(self.blocks, self.z, SLOTS_PER_BLOCK)?;
         let trees = self.trees();

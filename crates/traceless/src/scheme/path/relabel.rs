@@ -8,9 +8,9 @@ use crate::types::{Addr, Leaf};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Visits of a leaf at which a block gets another label, if each needs accesses to the map. At most
-/// as many blocks have one label as a bucket has slots, on average; that there are more than this
-/// of eight times happens less than once in 10^12 leaves.
+/// Visits of a leaf at which a block gets another label, if each needs accesses to the map: at
+/// least so many, and six for each slot of a bucket. As many blocks have one label as a bucket has
+/// slots, on average; there are more than visits less than once in 10^11 leaves.
 const VISITS: usize = 24;
 
 /// A pass over the leaves of one tree, after which every block of it has another label.
@@ -46,7 +46,8 @@ impl<T: BucketTree> PathOram<T> {
     pub(super) fn relabel_some(&mut self, pass: &mut Relabelling) -> Result<bool> {
         let tree = pass.tree;
         let is_last = tree + 1 == self.engines.len();
-        let visits = if is_last { 1 } else { 1 + VISITS };
+        let z = self.engines[tree].shape().z(self.engines[tree].shape().levels() - 1);
+        let visits = if is_last { 1 } else { 1 + VISITS.max(6 * z) };
         if pass.made == 0 {
             self.meet(pass, is_last)?;
         } else if pass.made < visits || !pass.waiting.is_empty() {

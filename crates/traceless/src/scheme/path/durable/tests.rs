@@ -417,3 +417,30 @@ fn relabelling_tells_nothing() {
         in_order(&cold);
     }
 }
+
+#[test]
+fn a_stash_that_a_leaf_could_fill_is_refused() {
+    let geometry = Geometry::new(1000, 64).unwrap();
+    for (z, stash_blocks) in [(4, 31), (8, 63), (16, 127)] {
+        let small = Geometry { z, stash_blocks, ..geometry };
+        assert!(matches!(small.check(), Err(Error::Geometry(_))), "{z} {stash_blocks}");
+        Geometry { stash_blocks: stash_blocks + 1, ..small }.check().unwrap();
+    }
+    Geometry { stash_blocks: 3, ..Geometry::new(3, 64).unwrap() }.check().unwrap();
+}
+
+/// What nothing asked for waits for a sync like anything else, and may not become too much.
+#[test]
+fn dummies_are_saved_in_their_turn() {
+    for geometry in geometries() {
+        let mut rig = Rig::new(geometry);
+        let mut stepped = rig.create();
+        let oram = stepped.controller_mut();
+        let before = oram.syncs;
+        for _ in 0..5 * geometry.unsynced_max {
+            assert_eq!(oram.step(&mut |_, _| {}).unwrap().finished, None);
+            assert!(oram.unsynced < geometry.unsynced_max);
+        }
+        assert_eq!(oram.syncs, before + 5);
+    }
+}
