@@ -4,11 +4,14 @@
 # shellcheck source-path=SCRIPTDIR source=lib/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
-KILLS=${KILLS:-12}
+KILLS=${KILLS:-16}
 BLOCKS=1024
 RANDOM=${SEED:-$RANDOM}
 # Options of the volumes, taken in turn; an option and its value are joined by =.
-KINDS=("" "--refresh=3 --map=disk" "--scheme=plain" "--refresh=1/3")
+KINDS=(
+    "" "--refresh=3 --map=disk" "--scheme=plain" "--refresh=1/3"
+    "--scheme=sq" "--scheme=sq --map=disk" "--scheme=hive" "--scheme=datalair"
+)
 
 # Waits a random time of at most so many milliseconds.
 wait_up_to() {
