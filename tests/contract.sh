@@ -253,28 +253,41 @@ for map in memory disk; do
 done
 rm pointers
 
+# A volume of so many bytes, made with these options: used at both ends and between, and killed.
+use_far_apart() {
+    local bytes=$1 end=$(($1 - 4096)) offset
+    shift
+    expect 0 volume create huge --size "$bytes" --unfilled --key-file key --json "$@"
+    serve huge
+    check "its size" [ "$(nbd size)" -eq "$bytes" ]
+    for offset in 0 $((bytes / 2)) "$end"; do
+        nbd write "$offset" "$offset"
+    done
+    nbd flush
+    kill_server
+    serve huge
+    for offset in 0 $((bytes / 2)) "$end"; do
+        nbd verify "$offset" "$offset"
+    done
+    nbd write "$end" 7
+    stop_server
+    serve huge --read-only
+    nbd verify "$end" 7
+    nbd read-error "$bytes"
+    stop_server
+}
+
 section "10 TiB, refreshed 3 blocks a write, the map inside"
-expect 0 volume create huge --size 10T --refresh 3 --unfilled --key-file key --json
+use_far_apart $((10 << 40)) --refresh 3
+expect 0 volume status huge --key-file key --json
 check "the map lies on the disk" [ "$(python3 "$lib/fields.py" --get map <out)" = disk ]
-end=$(((10 << 40) - 4096))
-serve huge
-check "its size" [ "$(nbd size)" -eq $((10 << 40)) ]
-for offset in 0 $((5 << 40)) "$end"; do
-    nbd write "$offset" "$offset"
-done
-nbd flush
-kill_server
-serve huge
-for offset in 0 $((5 << 40)) "$end"; do
-    nbd verify "$offset" "$offset"
-done
-nbd write "$end" 7
-stop_server
-serve huge --read-only
-nbd verify "$end" 7
-nbd read-error $((10 << 40))
-stop_server
 rm huge
+
+section "100 GiB of sq"
+for map in memory disk; do
+    use_far_apart $((100 << 30)) --scheme sq --map "$map"
+    rm huge
+done
 
 section "requests that are no whole blocks"
 make odd --size 5000
