@@ -21,15 +21,20 @@ subjects=(plain detwo detwo-1/3 sq sq-map-disk sq-paper hive datalair)
 
 section "tree ORAMs by themselves"
 small=("$traceless" bench tree --blocks 500 --accesses 200 --rounds 2)
-for seal in none aead; do
+for seal in none aead aegis merkle; do
     expect 0 "${small[@]}" --seal "$seal" --cached 2 --maps 1 --json
     expect_json traceless.bench.tree.v1 machine what numbers
     check "two trees, each with one path an access" python3 -c "
 import json
 told = json.load(open('out'))
-assert told['what']['encrypted'] == ('$seal' == 'aead')
+assert told['what']['encrypted'] == ('$seal' != 'none')
 assert told['numbers']['paths_per_access'] == 2"
 done
+expect 0 "${small[@]}" --seal pmmac
+expect 0 "${small[@]}"
+check "the best seal is the default" grep -q AEGIS-256 out
+expect 0 "$traceless" bench tree --blocks 5000 --accesses 200 --scheme circuit --client oblivious
+check "that of the oblivious client, too" grep -q AES-256-GCM out
 for with in "--scheme unified --plb 1" "--scheme circuit" "--scheme ring --z 4" \
     "--scheme circuit --client oblivious"; do
     for seal in none aead; do
@@ -51,7 +56,9 @@ done
 for without in "--client oblivious" "--scheme ring --client oblivious" "--scheme ring --z 5" \
     "--scheme ring --cached 2" "--scheme circuit --maps 1" \
     "--scheme circuit --client oblivious --z 2" "--scheme unified --plb 0" \
-    "--scheme unified --plb-ways 0" "--scheme unified --plb-ways 5"; do
+    "--scheme unified --plb-ways 0" "--scheme unified --plb-ways 5" "--maps 1 --seal pmmac" \
+    "--scheme circuit --seal pmmac" "--scheme ring --seal merkle" \
+    "--scheme circuit --client oblivious --seal aegis"; do
     # shellcheck disable=SC2086
     expect 2 "${small[@]}" $without
 done

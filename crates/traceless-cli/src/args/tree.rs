@@ -27,8 +27,9 @@ pub struct TreeArgs {
     #[arg(long, value_enum, default_value = "plain")]
     pub client: Client,
     /// Whether what lies in the store is encrypted, authenticated and checked for freshness
-    #[arg(long, value_enum, default_value = "aegis")]
-    pub seal: Seal,
+    /// [default: aegis; with the oblivious client aead]
+    #[arg(long, value_enum)]
+    pub seal: Option<Seal>,
     /// Blocks per bucket [default: 4; circuit 2; ring 16, of 4, 8, 16 and 32]
     #[arg(long, value_name = "Z", value_parser = clap::value_parser!(u8).range(1..=64))]
     pub z: Option<u8>,
@@ -132,13 +133,21 @@ pub fn word(value: &impl ValueEnum) -> String {
 }
 
 impl TreeArgs {
+    /// How what lies in the store is sealed.
+    pub fn seal(&self) -> Seal {
+        self.seal.unwrap_or(match self.client {
+            Client::Plain => Seal::Aegis,
+            Client::Oblivious => Seal::Aead,
+        })
+    }
+
     /// The command line that asks for the same.
     pub fn command_line(&self) -> Vec<String> {
         let mut line = vec!["bench".to_owned(), "tree".to_owned()];
         let mut add = |name: &str, value: String| line.extend([format!("--{name}"), value]);
         add("scheme", word(&self.scheme));
         add("client", word(&self.client));
-        add("seal", word(&self.seal));
+        add("seal", word(&self.seal()));
         add("blocks", self.blocks.to_string());
         add("block-len", self.block_len.to_string());
         self.z.iter().for_each(|z| add("z", z.to_string()));

@@ -24,7 +24,7 @@ pub fn measure(args: &TreeArgs) -> Result<Measured, Failure> {
     };
     let make = || {
         if args.block_len > 0 {
-            return on_sealer(args.seal, OverStore(args, shape));
+            return on_sealer(args.seal(), OverStore(args, shape));
         }
         let (tree, moved) = ghost_tree(shape);
         Ok(Box::new(Stepping::new(circuit(args, tree)?, moved)) as Box<dyn Subject>)

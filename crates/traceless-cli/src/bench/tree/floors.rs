@@ -98,7 +98,7 @@ fn plain(base: &TreeArgs) -> Vec<Subject> {
             &[("tree-plain-aead-4k", "us", |n| n.cpu_us_per_access)],
         ),
         subject(
-            TreeArgs { seal: Seal::None, cached, ..base.clone() },
+            TreeArgs { seal: Some(Seal::None), cached, ..base.clone() },
             &[("tree-plain-unsealed-64b", "us", |n| n.cpu_us_per_access)],
         ),
         subject(
@@ -116,6 +116,7 @@ fn oblivious(base: &TreeArgs) -> Vec<Subject> {
     let subject = |seal, log: u32, rows| {
         let scheme = TreeScheme::Circuit;
         let client = Client::Oblivious;
+        let seal = Some(seal);
         let args = TreeArgs { scheme, client, seal, blocks: 1 << log, ..base.clone() };
         Subject { args, rows, is_long: log > 20 }
     };

@@ -20,7 +20,7 @@ pub fn measure(args: &TreeArgs) -> Result<Measured, Failure> {
         ("--maps", args.maps.is_some()),
     ];
     refuse("the oblivious client, which chooses by itself", &options)?;
-    let is_sealed = match args.seal {
+    let is_sealed = match args.seal() {
         Seal::None => false,
         Seal::Aead => true,
         _ => return Err(Failure::usage("the oblivious client takes --seal none or aead")),

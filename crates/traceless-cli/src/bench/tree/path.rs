@@ -22,7 +22,7 @@ pub fn measure(args: &TreeArgs) -> Result<Measured, Failure> {
         refuse("a simulated Path ORAM", &[("--maps", maps > 0)])?;
         measure::measure(args, WarmUp::None, || dummies(args))?
     } else {
-        let make = || on_sealer(args.seal, OverStores(args));
+        let make = || on_sealer(args.seal(), OverStores(args));
         measure::measure(args, WarmUp::EveryBlock, make)?
     };
     let details = Details {

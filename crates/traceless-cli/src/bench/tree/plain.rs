@@ -47,7 +47,7 @@ pub fn on_sealer(seal: Seal, job: impl OnSealer) -> Made {
 
 /// What is known of a scheme that lies as the arguments say. A simulation seals nothing.
 pub fn details(args: &TreeArgs) -> Details {
-    let cipher = match args.seal {
+    let cipher = match args.seal() {
         Seal::None => None,
         Seal::Aead => Some("AES-256-GCM, a tag a bucket"),
         Seal::Aegis => Some("AEGIS-256, a tag a bucket"),

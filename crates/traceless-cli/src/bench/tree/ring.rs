@@ -32,7 +32,7 @@ pub fn measure(args: &TreeArgs) -> Result<Measured, Failure> {
     let make = || {
         let moved = Moved::default();
         if args.block_len > 0 {
-            return on_sealer(args.seal, OverStore { args, params, shape });
+            return on_sealer(args.seal(), OverStore { args, params, shape });
         }
         let tree = GhostRing::new(params, shape, moved.clone()).map_err(Failure::usage)?;
         subject(args, tree, moved)

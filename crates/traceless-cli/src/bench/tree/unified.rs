@@ -64,7 +64,7 @@ fn with_labels<L: Labels + 'static>(
     let warm_up = if args.block_len == 0 { WarmUp::None } else { WarmUp::EveryBlock };
     let numbers = measure::measure(args, warm_up, || {
         if args.block_len > 0 {
-            return on_sealer(args.seal, setting);
+            return on_sealer(args.seal(), setting);
         }
         let (tree, moved) = ghost_tree(shape);
         Ok(Box::new(Stepping::new(setting.unified(tree)?, moved)) as Box<dyn Subject>)
