@@ -11,7 +11,7 @@ use crate::scheme::unified::Sizes;
 use crate::seal::Secret;
 use crate::store::{Store, Watched};
 use crate::trace::{Event, Recorder};
-use crate::tree::{BareTree, GhostTree, Shape, Treetop};
+use crate::tree::{BareTree, GhostTree, Shape, Substash, Treetop};
 use crate::types::Extent;
 use alloc::sync::Arc;
 
@@ -64,8 +64,9 @@ fn every_pair_of_trees_makes_an_array() {
 #[test]
 fn a_main_tree_that_searches_first_and_a_crowded_small_one_make_an_array() {
     let labels = || Plain::new(5).unwrap();
-    let (main, small) = (BareTree::new(main_shape(), LEN), BareTree::new(small_shape(), LEN));
-    let mut main = main_tree(80, main, labels);
+    let (shape, small) = (main_shape(), BareTree::new(small_shape(), LEN));
+    let below = BareTree::new(shape.only(|level| level >= 4), LEN);
+    let mut main = main_tree(80, Substash::new(shape, 4, (20, 4), below).unwrap(), labels);
     main.search_first();
     let mut rho = Rho::new(main, small, (15, 2), 60, rng()).unwrap();
     rho.drain_above(0);
