@@ -28,11 +28,6 @@ impl Sealer for Aegis {
         TAG_LEN
     }
 
-    fn seal(&self, version: u64, bound: &[u8], plain: &[u8], sealed: &mut [u8], tag: &mut [u8]) {
-        sealed.copy_from_slice(plain);
-        self.seal_in_place(version, bound, sealed, tag);
-    }
-
     fn seal_in_place(&self, version: u64, bound: &[u8], body: &mut [u8], tag: &mut [u8]) {
         tag.copy_from_slice(&imp::encrypt(self.key.bytes(), &nonce(version), bound, body));
         #[cfg(feature = "suite")]
@@ -48,18 +43,6 @@ impl Sealer for Aegis {
     ) -> Result<(), Forged> {
         let tag = tag.try_into().expect("lengths agree");
         imp::decrypt(self.key.bytes(), &nonce(version), bound, body, tag)
-    }
-
-    fn open(
-        &self,
-        version: u64,
-        bound: &[u8],
-        sealed: &[u8],
-        tag: &[u8],
-        plain: &mut [u8],
-    ) -> Result<(), Forged> {
-        plain.copy_from_slice(sealed);
-        self.open_in_place(version, bound, plain, tag)
     }
 }
 

@@ -28,11 +28,6 @@ impl Sealer for Masked {
         0
     }
 
-    fn seal(&self, version: u64, _: &[u8], plain: &[u8], sealed: &mut [u8], _: &mut [u8]) {
-        sealed.copy_from_slice(plain);
-        self.apply(version, sealed);
-    }
-
     fn seal_in_place(&self, version: u64, _: &[u8], body: &mut [u8], _: &mut [u8]) {
         self.apply(version, body);
     }
@@ -45,19 +40,6 @@ impl Sealer for Masked {
         _: &[u8],
     ) -> Result<(), Forged> {
         self.apply(version, body);
-        Ok(())
-    }
-
-    fn open(
-        &self,
-        version: u64,
-        _: &[u8],
-        sealed: &[u8],
-        _: &[u8],
-        plain: &mut [u8],
-    ) -> Result<(), Forged> {
-        plain.copy_from_slice(sealed);
-        self.apply(version, plain);
         Ok(())
     }
 }

@@ -35,7 +35,10 @@ pub trait Sealer: Send + Sync {
     }
 
     /// Seals `plain` into `sealed`, of the same length, and `tag`.
-    fn seal(&self, version: u64, bound: &[u8], plain: &[u8], sealed: &mut [u8], tag: &mut [u8]);
+    fn seal(&self, version: u64, bound: &[u8], plain: &[u8], sealed: &mut [u8], tag: &mut [u8]) {
+        sealed.copy_from_slice(plain);
+        self.seal_in_place(version, bound, sealed, tag);
+    }
 
     /// Seals `body` where it is.
     fn seal_in_place(&self, version: u64, bound: &[u8], body: &mut [u8], tag: &mut [u8]);
@@ -57,5 +60,8 @@ pub trait Sealer: Send + Sync {
         sealed: &[u8],
         tag: &[u8],
         plain: &mut [u8],
-    ) -> core::result::Result<(), Forged>;
+    ) -> core::result::Result<(), Forged> {
+        plain.copy_from_slice(sealed);
+        self.open_in_place(version, bound, plain, tag)
+    }
 }

@@ -10,25 +10,9 @@ impl Sealer for Unsealed {
         0
     }
 
-    fn seal(&self, _: u64, _: &[u8], plain: &[u8], sealed: &mut [u8], _: &mut [u8]) {
-        sealed.copy_from_slice(plain);
-    }
-
     fn seal_in_place(&self, _: u64, _: &[u8], _: &mut [u8], _: &mut [u8]) {}
 
     fn open_in_place(&self, _: u64, _: &[u8], _: &mut [u8], _: &[u8]) -> Result<(), Forged> {
-        Ok(())
-    }
-
-    fn open(
-        &self,
-        _: u64,
-        _: &[u8],
-        sealed: &[u8],
-        _: &[u8],
-        plain: &mut [u8],
-    ) -> Result<(), Forged> {
-        plain.copy_from_slice(sealed);
         Ok(())
     }
 }
