@@ -58,6 +58,11 @@ done
 
 section "text of other simulators"
 printf '10 R 0x40 0x0\n0 W 0x80\n' >usimm
+expect 0 sim trace usimm --scheme unified --json
+grep -v records_per_second out >plain
+expect 0 sim trace usimm --scheme unified --json \
+    --config "$root/experiments/machines/ir-oram.toml"
+check "the paper's machine is the default" cmp plain <(grep -v records_per_second out)
 expect 0 sim trace usimm --scheme dram --json
 told "told['instructions'] == 12 and told['records'] == 2"
 printf '10 64 128\n' >ramulator

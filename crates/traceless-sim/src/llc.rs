@@ -6,7 +6,8 @@ use crate::error::Result;
 use crate::workload::Op;
 use serde::Serialize;
 
-/// A cache that all cores share, and what is behind it.
+/// A cache that all cores share, and what is behind it. A line is here as soon as it is asked for:
+/// who asks for it again, while it is on its way, does not wait.
 pub struct LastLevel<B> {
     cache: Cache,
     /// Cycles that a hit takes.

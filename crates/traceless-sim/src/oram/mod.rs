@@ -1,7 +1,7 @@
 //! Oblivious memory: a scheme between the last cache and the DRAM.
 //!
 //! Each step of the scheme is a path access: all its lines are read; when the last one is there,
-//! the block is handed over, and all lines are written. It ends when the memory has taken them.
+//! the block is handed over, and all lines are written. It ends when the memory has written them.
 //! The scheme is the library's, over a tree without bodies.
 
 mod bus;
