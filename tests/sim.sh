@@ -56,6 +56,15 @@ for scheme in path unified; do
     told "(told['paths']['map'] > 0) == ('$scheme' == 'unified')"
 done
 
+section "run what is made up"
+for workload in uniform stride:3 zipf:0.8 'chase?bytes=1M' table-2/gcc 'table-2/mcf+uniform@3'; do
+    expect 0 sim trace "$workload" --length 2K --scheme dram --json
+    told "told['records'] == 2000"
+    grep -v records_per_second out >plain
+    expect 0 sim trace "$workload" --length 2K --scheme dram --json --seed 1
+    check "$workload is the same again" cmp plain <(grep -v records_per_second out)
+done
+
 section "text of other simulators"
 printf '10 R 0x40 0x0\n0 W 0x80\n' >usimm
 expect 0 sim trace usimm --scheme unified --json
@@ -71,9 +80,10 @@ told "told['instructions'] == 12 and told['records'] == 2"
 
 section "what is refused"
 expect 2 sim trace ramulator --scheme dram
-expect 4 sim trace missing --scheme dram
+expect 2 sim trace missing --scheme dram
+expect 2 sim trace table-2/none --scheme dram
 expect 2 sim trace usimm --scheme dram --format packed
-head -c 1000 whole.workload >torn
+printf 'TRCLSWL1\002' >torn
 expect 2 sim trace torn --scheme dram
 echo 'processor = 1' >wrong.toml
 expect 2 sim trace usimm --scheme dram --config wrong.toml

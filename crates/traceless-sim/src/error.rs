@@ -25,6 +25,17 @@ pub enum Error {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// No workload is made up like that.
+    #[error("impossible workload: {0}")]
+    Synthetic(&'static str),
+    /// No workload has that name.
+    #[error("no workload is called {name:?}: {what}")]
+    Name {
+        /// What was asked for.
+        name: String,
+        /// Why not.
+        what: String,
+    },
     /// No memory is like that.
     #[error("impossible memory: {0}")]
     Memory(&'static str),

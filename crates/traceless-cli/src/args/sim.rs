@@ -15,9 +15,16 @@ pub enum SimCommand {
 
 #[derive(Args, Debug)]
 pub struct SimTraceArgs {
-    /// The workload; unpacked if gzip or zstd packed it
+    /// The workload: a file, unpacked if gzip or zstd packed it, or a name such as `uniform` or
+    /// `table-2/mcf`; docs/workloads.md has them all
     #[arg(value_name = "WORKLOAD")]
-    pub workload: PathBuf,
+    pub workload: String,
+    /// Operations to run at most [default: a whole file, or a million]
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub length: Option<u64>,
+    /// What is made up at random begins from this
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
     /// Its format [default: ours if it begins so, otherwise USIMM's]
     #[arg(long, value_enum)]
     pub format: Option<WorkloadFormat>,

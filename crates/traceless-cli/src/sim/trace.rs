@@ -10,7 +10,7 @@ use traceless_sim::dram::{ChannelStats, OpStats};
 use traceless_sim::machine::{Machine, Outcome};
 use traceless_sim::oram::{Config, Scheme};
 use traceless_sim::processor::Run;
-use traceless_sim::workload;
+use traceless_sim::workload::{self, Limited, Workload};
 
 #[derive(Serialize)]
 struct Report {
@@ -39,8 +39,7 @@ struct Requests {
 
 pub fn run(args: &SimTraceArgs) -> Result<(), Failure> {
     let machine = machine(args)?;
-    let format = args.format.map(workload::Format::from);
-    let mut workloads = [workload::open(&args.workload, format)?];
+    let mut workloads = [workload(args)?];
     let clock = Monotonic::start();
     let outcome = machine.run(&mut workloads)?;
     let seconds = clock.now() as f64 / 1e9;
@@ -57,6 +56,19 @@ pub fn run(args: &SimTraceArgs) -> Result<(), Failure> {
     tell(&report);
     Ok(())
 }
+
+fn workload(args: &SimTraceArgs) -> Result<Box<dyn Workload>, Failure> {
+    let path = Path::new(&args.workload);
+    if args.format.is_none() && !path.exists() {
+        let length = args.length.unwrap_or(MADE_UP_LEN);
+        return Ok(workload::named(&args.workload, length, args.seed)?);
+    }
+    let file = workload::open(path, args.format.map(workload::Format::from))?;
+    Ok(Box::new(Limited::new(file, args.length.unwrap_or(u64::MAX))))
+}
+
+/// Operations of a workload that has no end.
+const MADE_UP_LEN: u64 = 1_000_000;
 
 /// The machine that was named, with the scheme that was asked for.
 fn machine(args: &SimTraceArgs) -> Result<Machine, Failure> {

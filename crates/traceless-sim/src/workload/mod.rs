@@ -1,17 +1,25 @@
 //! What a program asks of memory: the input of a simulation.
 
+mod combined;
 mod filter;
 pub mod lackey;
+mod named;
 mod open;
 mod packed;
+mod permutation;
 mod ramulator;
+mod synthetic;
+pub mod table_2;
 mod text;
 mod usimm;
 
+pub use combined::{Chain, Limited, Turns};
 pub use filter::Filter;
+pub use named::named;
 pub use open::{Format, open};
 pub use packed::{PACKED_MAGIC, Packed, PackedWriter};
 pub use ramulator::Ramulator;
+pub use synthetic::{Pattern, Synthetic};
 pub use usimm::Usimm;
 
 use crate::error::Result;

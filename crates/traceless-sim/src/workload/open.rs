@@ -22,6 +22,23 @@ pub enum Format {
     Ramulator,
 }
 
+impl Format {
+    /// The format of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        let formats = [Self::Packed, Self::Usimm, Self::Ramulator];
+        formats.into_iter().find(|format| format.name() == name)
+    }
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Packed => "packed",
+            Self::Usimm => "usimm",
+            Self::Ramulator => "ramulator",
+        }
+    }
+}
+
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const BUFFER_LEN: usize = 1 << 16;

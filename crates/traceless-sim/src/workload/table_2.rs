@@ -1,0 +1,274 @@
+//! Stand-ins for the 13 benchmarks of the IR-ORAM paper's Table II.
+//!
+//! They are not SPEC or PARSEC, whose recordings cannot be had. Each misses caches as often as the
+//! table says; `docs/workloads.md` tells what else each is fitted to.
+
+use super::permutation::Permutation;
+use super::synthetic::unit;
+use super::{LINE_LEN, Op, Record};
+use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use traceless::rng::{Rng, Seeded};
+
+/// One of the benchmarks.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Benchmark {
+    /// As the paper abbreviates it.
+    pub name: &'static str,
+    /// Misses of the last cache, in a thousand instructions, by operations that read.
+    pub read_misses: f64,
+    /// By operations that write.
+    pub write_misses: f64,
+    /// Of the operations that pass the first cache, the share that misses the last one, too.
+    pub miss_share: f64,
+    /// Of the misses, those of a single stream, whose write-backs follow as far behind as the last
+    /// cache is large.
+    pub alone_share: f64,
+    /// Of the other misses, those that jump about.
+    pub scattered_share: f64,
+    /// Where these jump about, in MiB.
+    pub scattered_mib: u64,
+    /// The rest are streams side by side. Each step leads 1 to so many lines on.
+    pub steps: u64,
+}
+
+/// The benchmarks, in the order of the table.
+pub const TABLE_2: [Benchmark; 13] = [
+    bench("gcc", (0.1, 0.3), 0.1025, (0.0, 0.08), 16, 8),
+    bench("mcf", (19.5, 0.1), 0.533, (0.0, 0.32), 16, 1),
+    bench("xz", (24.9, 29.6), 0.5, (0.0, 0.5), 32, 1),
+    bench("xal", (0.05, 0.1), 0.0149, (0.0, 0.07), 16, 8),
+    bench("dee", (0.0, 5.7), 1.0, (1.0, 0.0), 16, 1),
+    bench("bwa", (0.0, 20.7), 0.216, (0.0, 0.2), 16, 9),
+    bench("lbm", (0.0, 45.3), 0.706, (0.0, 0.0), 16, 12),
+    bench("cam", (0.01, 8.8), 0.998, (0.25, 0.0), 16, 1),
+    bench("ima", (0.3, 2.9), 0.188, (0.0, 0.94), 128, 1),
+    bench("rom", (0.02, 23.0), 0.365, (0.0, 0.33), 32, 7),
+    bench("bla", (2.6, 0.4), 0.5, (0.0, 0.0), 16, 1),
+    bench("str", (2.7, 0.5), 0.5, (0.0, 0.1), 16, 1),
+    bench("fre", (2.1, 0.4), 0.5, (0.0, 0.6), 64, 1),
+];
+
+const fn bench(
+    name: &'static str,
+    (read_misses, write_misses): (f64, f64),
+    miss_share: f64,
+    (alone_share, scattered_share): (f64, f64),
+    scattered_mib: u64,
+    steps: u64,
+) -> Benchmark {
+    Benchmark {
+        name,
+        read_misses,
+        write_misses,
+        miss_share,
+        alone_share,
+        scattered_share,
+        scattered_mib,
+        steps,
+    }
+}
+
+/// How a stand-in is laid out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Options {
+    /// The working set: bytes that streams go through, and the most that others jump about in.
+    pub bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { bytes: 192 << 20 }
+    }
+}
+
+/// Bytes from the beginning of one benchmark to that of the next, so that each has its own in the
+/// 4 GiB of the paper.
+const APART: u64 = 312 << 20;
+
+/// The smallest working set: beyond a last cache of 2 MiB.
+pub const BYTES_MIN: u64 = 4 << 20;
+/// The largest.
+pub const BYTES_MAX: u64 = 192 << 20;
+
+/// Streams side by side: not two or four of them, whose write-backs would follow a whole MiB
+/// behind.
+const STREAMS: u64 = 3;
+
+/// Lines that are used over and over: they pass the first cache, since they are as many as it
+/// holds, and come back before they leave the last one.
+const KEPT: u64 = 8192;
+/// Where so much else comes between that as many would leave it.
+const KEPT_FEW: u64 = 4096;
+const FEW_FROM: f64 = 0.5;
+
+/// Misses of a turn of the single stream and of the others together.
+const TURN: u64 = 400_000;
+
+/// Its operations, without end.
+pub struct Program {
+    benchmark: Benchmark,
+    rng: Seeded,
+    first: u64,
+    /// Twice the instructions before an operation, on the average; and what was cut off so far.
+    twice_before: f64,
+    cut_off: f64,
+    write_share: f64,
+    kept: Permutation,
+    kept_len: u64,
+    nth_kept: u64,
+    scattered: Permutation,
+    scattered_len: u64,
+    nth_scattered: u64,
+    streams: [u64; STREAMS as usize],
+    stream_len: u64,
+    nth_stream: usize,
+    alone: u64,
+    misses: u64,
+}
+
+impl Benchmark {
+    /// The benchmark of this name.
+    pub fn named(name: &str) -> Option<(usize, Self)> {
+        let nth = TABLE_2.iter().position(|benchmark| benchmark.name == name)?;
+        Some((nth, TABLE_2[nth]))
+    }
+
+    /// The operations of the benchmark at place `nth` of the table.
+    pub fn program(self, nth: usize, options: &Options, seed: u64) -> Result<Program> {
+        if !(BYTES_MIN..=BYTES_MAX).contains(&options.bytes) {
+            return Err(Error::Synthetic("the working set of a benchmark is 4 to 192 MiB"));
+        }
+        let mut rng = Seeded::new(seed);
+        let few = self.miss_share > FEW_FROM;
+        let kept_len = if few { KEPT_FEW } else { KEPT };
+        let scattered_len = (self.scattered_mib << 20).min(options.bytes / 2) / LINE_LEN;
+        let stream_len = options.bytes / LINE_LEN / STREAMS;
+        let misses = self.read_misses + self.write_misses;
+        let streams = [(); STREAMS as usize].map(|()| rng.below(stream_len));
+        Ok(Program {
+            benchmark: self,
+            first: nth as u64 * APART / LINE_LEN,
+            twice_before: 2.0 * (1000.0 * self.miss_share / misses - 1.0),
+            cut_off: 0.0,
+            write_share: self.write_misses / misses,
+            kept: Permutation::new(kept_len, &mut rng),
+            kept_len,
+            nth_kept: 0,
+            scattered: Permutation::new(scattered_len, &mut rng),
+            scattered_len,
+            nth_scattered: 0,
+            streams,
+            stream_len,
+            nth_stream: 0,
+            alone: 0,
+            misses: 0,
+            rng,
+        })
+    }
+}
+
+impl Program {
+    /// A line that is in the last cache, but not in the first.
+    fn kept(&mut self) -> u64 {
+        self.nth_kept = (self.nth_kept + 1) % self.kept_len;
+        self.kept.at(self.nth_kept)
+    }
+
+    /// A line that is in neither.
+    fn missed(&mut self) -> u64 {
+        let Benchmark { alone_share, scattered_share, steps, .. } = self.benchmark;
+        let turn = self.misses % TURN;
+        self.misses += 1;
+        let streams = KEPT + self.scattered_len;
+        if (turn as f64) < TURN as f64 * alone_share {
+            self.alone = (self.alone + 1) % (self.stream_len * STREAMS);
+            return streams + self.alone;
+        }
+        if unit(&mut self.rng) < scattered_share {
+            self.nth_scattered = (self.nth_scattered + 1) % self.scattered_len;
+            return KEPT + self.scattered.at(self.nth_scattered);
+        }
+        self.nth_stream = (self.nth_stream + 1) % self.streams.len();
+        let stream = &mut self.streams[self.nth_stream];
+        *stream = (*stream + 1 + self.rng.below(steps)) % self.stream_len;
+        streams + self.nth_stream as u64 * self.stream_len + *stream
+    }
+}
+
+impl Iterator for Program {
+    type Item = Record;
+
+    fn next(&mut self) -> Option<Record> {
+        let due = self.cut_off + unit(&mut self.rng) * self.twice_before;
+        let before = due as u64;
+        self.cut_off = due - before as f64;
+        let misses = unit(&mut self.rng) < self.benchmark.miss_share;
+        let line = if misses { self.missed() } else { self.kept() };
+        let writes = unit(&mut self.rng) < self.write_share;
+        let op = if writes { Op::Write } else { Op::Read };
+        Some(Record { before, op, addr: (self.first + line) * LINE_LEN })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::{Cache, Config, Found};
+
+    const WARM_UP: usize = 300_000;
+    const MEASURED: usize = 2_000_000;
+
+    fn program(nth: usize) -> Program {
+        TABLE_2[nth].program(nth, &Options::default(), 1).unwrap()
+    }
+
+    #[test]
+    fn caches_miss_as_often_as_in_the_table() {
+        for (nth, benchmark) in TABLE_2.iter().enumerate() {
+            let mut cache = Cache::new(&Config::LLC).unwrap();
+            let (mut instructions, mut reads, mut writes) = (0, 0, 0);
+            for (count, record) in program(nth).take(WARM_UP + MEASURED).enumerate() {
+                let missed = cache.access(record.addr, record.op) != Found::Hit;
+                if count < WARM_UP {
+                    continue;
+                }
+                instructions += record.before + 1;
+                match record.op {
+                    Op::Read => reads += u64::from(missed),
+                    Op::Write => writes += u64::from(missed),
+                }
+            }
+            let per_kilo = |n: u64| n as f64 * 1e3 / instructions as f64;
+            for (measured, printed) in [
+                (per_kilo(reads), benchmark.read_misses),
+                (per_kilo(writes), benchmark.write_misses),
+            ] {
+                let off = (measured - printed).abs();
+                assert!(off <= 0.05 * printed, "{}: {measured} for {printed}", benchmark.name);
+            }
+        }
+    }
+
+    /// They are what passes a first cache: it would not have caught much of it.
+    #[test]
+    fn a_first_cache_has_seen_them_already() {
+        for (nth, benchmark) in TABLE_2.iter().enumerate() {
+            let mut cache = Cache::new(&Config::L1).unwrap();
+            let missed = |record: &Record| cache.access(record.addr, record.op) != Found::Hit;
+            let passed = program(nth).take(MEASURED).filter(missed).count();
+            let share = passed as f64 / MEASURED as f64;
+            assert!(share > 0.9, "{}: {share} pass", benchmark.name);
+        }
+    }
+
+    #[test]
+    fn each_has_a_place_of_its_own_in_4_gib() {
+        for nth in 0..TABLE_2.len() {
+            let place = nth as u64 * APART..(nth as u64 + 1) * APART;
+            assert!(place.end <= 4 << 30);
+            assert!(program(nth).take(100_000).all(|record| place.contains(&record.addr)));
+        }
+    }
+}
