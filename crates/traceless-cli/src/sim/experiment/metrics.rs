@@ -93,7 +93,8 @@ impl<'a> Counts<'a> {
     fn number(&self, metric: &Metric, name: &str, place: Place) -> Result<f64, Failure> {
         let mut value = self.at(place);
         for part in name.split('.') {
-            value = match value.get(part) {
+            let of_list = || value.get(part.parse::<usize>().ok()?);
+            value = match value.get(part).or_else(of_list) {
                 Some(Value::Null) => return Ok(0.0),
                 Some(value) => value,
                 None => return Err(self.nothing(metric, name)),
