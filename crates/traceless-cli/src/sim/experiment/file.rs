@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
+const RECORDS_MAX: u64 = 1 << 40;
+
 /// A figure or table of a paper.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -199,6 +201,9 @@ impl Experiment {
         for extent in [&self.quick, &self.full] {
             if extent.records == 0 || extent.seeds.is_empty() {
                 return Err("quick and full have records, and at least one of seeds".to_owned());
+            }
+            if extent.records.max(extent.warm_up) > RECORDS_MAX {
+                return Err("quick and full: records and warm-up are at most 2^40".to_owned());
             }
             for name in extent.workloads.iter().flatten() {
                 known("workloads", &workloads, name)?;
