@@ -25,6 +25,16 @@ pub fn summary(mut values: Vec<f64>) -> (f64, f64) {
     (median, (values[values.len() - 1] - values[0]) / median)
 }
 
+/// Three digits that count.
+pub fn shortened(value: f64) -> String {
+    match value {
+        100.0.. => format!("{value:.0}"),
+        10.0..100.0 => format!("{value:.1}"),
+        1.0..10.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
 /// A failure while measuring.
 pub fn failed(e: impl std::fmt::Display) -> Failure {
     Failure::new(DEVICE, format!("the measurement failed: {e}"))

@@ -1,6 +1,7 @@
 //! What a processor's cores talk to.
 
 use crate::error::Result;
+use crate::workload::Op;
 
 /// Memory, however it is reached. Times are in cycles of the processor. Object-safe.
 pub trait Backend {
@@ -18,6 +19,10 @@ pub trait Backend {
 
     /// Whether no write waits.
     fn is_written(&self) -> bool;
+
+    /// Behaves as if the line had been asked for before the simulation: caches hold it, and what is
+    /// behind them. No time passes, and nothing is counted.
+    fn warm(&mut self, op: Op, addr: u64) -> Result;
 
     /// The next time at which [`tick`](Self::tick) does anything; `u64::MAX` if nothing will.
     fn wake(&self) -> u64;

@@ -89,6 +89,17 @@ impl<B: Backend> Backend for LastLevel<B> {
         self.behind.is_written()
     }
 
+    fn warm(&mut self, op: Op, addr: u64) -> Result {
+        let Found::Miss { victim } = self.cache.access(addr, op) else { return Ok(()) };
+        if let Some(victim) = victim {
+            self.behind.warm(Op::Write, victim)?;
+        }
+        if op == Op::Read {
+            self.behind.warm(Op::Read, addr)?;
+        }
+        Ok(())
+    }
+
     fn wake(&self) -> u64 {
         self.behind.wake()
     }

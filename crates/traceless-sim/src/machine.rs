@@ -1,12 +1,13 @@
 //! A computer: processor, caches and memory, as files say it.
 
+use crate::backend::Backend;
 use crate::cache;
 use crate::dram::{self, ChannelStats, Memory};
 use crate::error::{Error, Result};
 use crate::llc::{self, LastLevel};
 use crate::oram::{self, Oram};
 use crate::processor::{self, Run};
-use crate::workload::Workload;
+use crate::workload::{Record, Workload};
 use serde::{Deserialize, Serialize};
 
 /// A processor and its memory.
@@ -74,23 +75,32 @@ impl Machine {
 
     /// Runs each workload to its end, on a core of its own.
     pub fn run(&self, workloads: &mut [Box<dyn Workload>]) -> Result<Outcome> {
+        self.run_after(0, workloads)
+    }
+
+    /// The same, but the first `warm_up` records of each workload only fill the last cache and what
+    /// is behind it.
+    pub fn run_after(&self, warm_up: u64, workloads: &mut [Box<dyn Workload>]) -> Result<Outcome> {
         let memory = Memory::new(self.memory)?;
         match &self.oram {
-            None => self.run_over(memory, workloads, |memory| (None, memory.stats())),
+            None => self.run_over(memory, warm_up, workloads, |memory| (None, memory.stats())),
             Some(config) => {
                 let oram = Oram::new(config, memory)?;
-                self.run_over(oram, workloads, |oram| (Some(oram.counts()), oram.stats()))
+                let tell = |oram: &Oram| (Some(oram.counts()), oram.stats());
+                self.run_over(oram, warm_up, workloads, tell)
             }
         }
     }
 
-    fn run_over<B: crate::backend::Backend>(
+    fn run_over<B: Backend>(
         &self,
         mut memory: B,
+        warm_up: u64,
         workloads: &mut [Box<dyn Workload>],
         tell: impl Fn(&B) -> (Option<oram::Counts>, Vec<ChannelStats>),
     ) -> Result<Outcome> {
         let Some(LastLevelConfig { bytes, ways, latency }) = self.last_level else {
+            fill(&mut memory, warm_up, workloads)?;
             let run = processor::run(&self.processor, &mut memory, workloads)?;
             let (paths, channels) = tell(&memory);
             return Ok(Outcome { run, last_level: None, paths, channels });
@@ -99,10 +109,24 @@ impl Machine {
             return Err(Error::Cache("a hit takes more than 2^20 cycles"));
         }
         let mut cached = LastLevel::new(&cache::Config { bytes, ways }, latency, memory)?;
+        fill(&mut cached, warm_up, workloads)?;
         let run = processor::run(&self.processor, &mut cached, workloads)?;
         let (paths, channels) = tell(cached.behind());
         Ok(Outcome { run, last_level: Some(cached.counts()), paths, channels })
     }
+}
+
+/// Takes the first records of all workloads, in turn, to warm `memory`.
+fn fill(memory: &mut impl Backend, records: u64, workloads: &mut [Box<dyn Workload>]) -> Result {
+    let part = processor::part_of_a_core(memory.capacity(), workloads.len())?;
+    for _ in 0..records {
+        for (nth, workload) in workloads.iter_mut().enumerate() {
+            if let Some(Record { op, addr, .. }) = workload.next()? {
+                memory.warm(op, part * nth as u64 + addr % part)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 const LATENCY_MAX: u64 = 1 << 20;

@@ -11,6 +11,10 @@ pub enum SimCommand {
     Trace(SimTraceArgs),
     /// Record what a program asks of memory, behind a first cache, as a workload
     Record(RecordArgs),
+    /// Simulate a figure or table of a paper, and tell what becomes of its claims
+    Run(SimRunArgs),
+    /// The same for several, with several runs at a time, or spread over machines
+    Sweep(SimSweepArgs),
 }
 
 #[derive(Args, Debug)]
@@ -65,6 +69,74 @@ pub struct RecordArgs {
     /// The program, and what it is given
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub struct SimRunArgs {
+    /// What to simulate: a file as in experiments/
+    #[arg(value_name = "FILE")]
+    pub experiment: PathBuf,
+    /// How much of it
+    #[arg(long, value_enum, default_value = "quick")]
+    pub level: Level,
+    /// Folder for results and report. Runs whose results are there are not made again
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Make one run only, counted from 0, and no report
+    #[arg(long, value_name = "N")]
+    pub only: Option<usize>,
+    #[command(flatten)]
+    pub progress: ProgressArgs,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct SimSweepArgs {
+    /// What to simulate: files as in experiments/
+    #[arg(value_name = "FILE", required = true)]
+    pub experiments: Vec<PathBuf>,
+    /// How much of it
+    #[arg(long, value_enum, default_value = "quick")]
+    pub level: Level,
+    /// Folder for results and reports. Runs whose results are there are not made again
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Runs at a time. At full size each takes up to 3 GB of memory
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub jobs: usize,
+    /// Simulate nothing: print one command for each run. When all are done, `sweep` finds their
+    /// results in DIR
+    #[arg(long)]
+    pub print_commands: bool,
+    /// Simulate nothing: write a script for Slurm's sbatch that makes all runs as one array
+    #[arg(long, value_name = "SCRIPT")]
+    pub slurm: Option<PathBuf>,
+    #[command(flatten)]
+    pub progress: ProgressArgs,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How much of an experiment is simulated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Level {
+    /// Seconds, on small machines
+    Quick,
+    /// As the paper has it, as far as it says so
+    Full,
+}
+
+impl Level {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Full => "full",
+        }
+    }
 }
 
 /// A number that may end in K, M or G: thousands, millions, thousands of millions.

@@ -1,5 +1,6 @@
 //! `traceless sim`: secure processors, simulated.
 
+mod experiment;
 mod record;
 mod trace;
 
@@ -11,6 +12,8 @@ pub fn run(command: &SimCommand) -> Result<(), Failure> {
     match command {
         SimCommand::Trace(args) => trace::run(args),
         SimCommand::Record(args) => record::run(args),
+        SimCommand::Run(args) => experiment::run(args),
+        SimCommand::Sweep(args) => experiment::sweep(args),
     }
 }
 

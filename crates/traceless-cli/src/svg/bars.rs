@@ -1,17 +1,18 @@
-//! A plot of bars: panels below each other, a logarithmic axis, a legend.
+//! A plot of bars: panels below each other, a legend.
 
-use super::{colour, decade_label, diamond, document, line, rect, text};
+use super::{Axis, colour, diamond, document, line, rect, text};
 
 /// One panel: groups of bars beside each other.
 pub struct Panel {
     pub title: String,
+    pub axis: Axis,
     pub groups: Vec<Group>,
 }
 
 /// The bars of one workload.
 pub struct Group {
     pub label: String,
-    /// A series and its value. Values are positive.
+    /// A series and its value. Values on a logarithmic axis are positive.
     pub bars: Vec<(usize, f64)>,
     /// Values to compare with, drawn as a diamond above the bar of their series.
     pub marks: Vec<(usize, f64)>,
@@ -66,19 +67,14 @@ impl Plot {
     }
 
     fn draw_panel(&self, out: &mut String, panel: &Panel, top: f64, group_width: f64) {
-        let (low, high) = decades(panel);
         let bottom = top + PANEL;
-        let y = |value: f64| {
-            let part = (value.log10() - f64::from(low)) / f64::from(high - low);
-            bottom - part.clamp(0.0, 1.0) * PANEL
-        };
+        let y = |value: f64| bottom - panel.axis.part(value) * PANEL;
         let width = group_width * panel.groups.len() as f64;
         text(out, LEFT, top - 10.0, "font-size=\"13\" font-weight=\"bold\"", &panel.title);
-        for decade in low..=high {
-            let at = y(10f64.powi(decade));
-            let stroke = if decade == 0 { "#000000" } else { "#dddddd" };
-            line(out, (LEFT, at), (LEFT + width, at), stroke);
-            text(out, LEFT - 8.0, at + 4.0, "text-anchor=\"end\"", &decade_label(decade));
+        for (value, label) in panel.axis.ticks() {
+            let stroke = if (value - 1.0).abs() < 1e-9 { "#000000" } else { "#dddddd" };
+            line(out, (LEFT, y(value)), (LEFT + width, y(value)), stroke);
+            text(out, LEFT - 8.0, y(value) + 4.0, "text-anchor=\"end\"", &label);
         }
         line(out, (LEFT, top), (LEFT, bottom), "#000000");
         let turned = format!("text-anchor=\"middle\" transform=\"rotate(-90 60 {})\"", top + 115.0);
@@ -100,13 +96,23 @@ impl Plot {
     }
 }
 
-/// The powers of ten around every value of a panel, and around 1.
-fn decades(panel: &Panel) -> (i32, i32) {
-    let values = panel.groups.iter().flat_map(|group| group.bars.iter().chain(&group.marks));
-    let (low, high) = values.fold((0.5f64, 1.0f64), |(low, high), &(_, value)| {
-        (low.min(value), high.max(value * 1.05))
-    });
-    (low.log10().floor() as i32, high.log10().ceil() as i32)
+/// A logarithmic axis around every value, and around 1.
+pub fn decades(groups: &[Group]) -> Axis {
+    let (low, high) = values(groups)
+        .fold((0.5f64, 1.0f64), |(low, high), value| (low.min(value), high.max(value * 1.05)));
+    Axis::Decades(low.log10().floor() as i32, high.log10().ceil() as i32)
+}
+
+/// A straight axis from zero to a round number above every value.
+pub fn straight(groups: &[Group]) -> Axis {
+    let most = values(groups).filter(|value| value.is_finite()).fold(0.0, f64::max);
+    let decade = 10f64.powf(most.max(1e-9).log10().floor());
+    let round = [1.0, 1.5, 2.0, 3.0, 5.0, 10.0].map(|step| step * decade);
+    Axis::UpTo(round.into_iter().find(|top| *top >= most).unwrap_or(most))
+}
+
+fn values(groups: &[Group]) -> impl Iterator<Item = f64> {
+    groups.iter().flat_map(|group| group.bars.iter().chain(&group.marks)).map(|&(_, value)| value)
 }
 
 #[cfg(test)]
@@ -120,7 +126,11 @@ mod tests {
             axis: "ratio".into(),
             mark: "paper".into(),
             series: vec!["one".into(), "two".into()],
-            panels: vec![Panel { title: "panel".into(), groups: vec![group] }],
+            panels: vec![Panel {
+                title: "panel".into(),
+                axis: decades(std::slice::from_ref(&group)),
+                groups: vec![group],
+            }],
         }
     }
 
@@ -136,8 +146,12 @@ mod tests {
 
     #[test]
     fn the_axis_reaches_around_the_values() {
-        let axis = |bars| decades(&plot(bars).panels[0]);
-        assert_eq!(axis(vec![(0, 0.9)]), (-1, 0));
-        assert_eq!(axis(vec![(0, 0.002), (1, 30.0)]), (-3, 2));
+        let axis = |bars| decades(&plot(bars).panels[0].groups);
+        assert_eq!(axis(vec![(0, 0.9)]), Axis::Decades(-1, 0));
+        assert_eq!(axis(vec![(0, 0.002), (1, 30.0)]), Axis::Decades(-3, 2));
+        let axis = |bars| straight(&plot(bars).panels[0].groups);
+        assert_eq!(axis(vec![(0, 0.9), (1, 1.51)]), Axis::UpTo(2.0));
+        assert_eq!(axis(vec![(0, 0.02)]), Axis::UpTo(0.5), "the mark counts");
+        assert_eq!(axis(vec![(0, 1.0), (1, 70.0)]), Axis::UpTo(100.0));
     }
 }

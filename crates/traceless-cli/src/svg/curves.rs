@@ -1,6 +1,6 @@
 //! Curves: panels in rows, straight or logarithmic axes, dashes for what others say.
 
-use super::{colour, decade_label, document, line, text};
+use super::{Axis, colour, document, line, text};
 use std::fmt::Write as _;
 
 /// One panel.
@@ -13,15 +13,6 @@ pub struct Panel {
     pub names: &'static [&'static str],
     pub axis: Axis,
     pub curves: Vec<Curve>,
-}
-
-/// How high a value is drawn.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Axis {
-    /// From zero to this.
-    UpTo(f64),
-    /// Between two powers of ten.
-    Decades(i32, i32),
 }
 
 /// The points of one subject, from left to right.
@@ -41,7 +32,6 @@ const HEIGHT: f64 = 240.0;
 const ACROSS_GAP: f64 = 250.0;
 const DOWN_GAP: f64 = 90.0;
 const IN_A_ROW: usize = 2;
-const TICKS: u32 = 5;
 
 /// The panels as an SVG document.
 pub fn to_svg(title: &str, panels: &[Panel]) -> String {
@@ -105,29 +95,6 @@ fn round_numbers(most: f64) -> impl Iterator<Item = f64> {
     (0..=10).map(move |nth| step * f64::from(nth)).take_while(move |value| *value <= most)
 }
 
-impl Axis {
-    /// How far up a value is drawn, from 0 to 1.
-    fn part(self, value: f64) -> f64 {
-        let part = match self {
-            Self::UpTo(high) => value / high,
-            Self::Decades(low, high) => (value.log10() - f64::from(low)) / f64::from(high - low),
-        };
-        part.clamp(0.0, 1.0)
-    }
-
-    fn ticks(self) -> Vec<(f64, String)> {
-        match self {
-            Self::UpTo(high) => {
-                let values = (0..=TICKS).map(|tick| high * f64::from(tick) / f64::from(TICKS));
-                values.map(|value| (value, format!("{value:.2}"))).collect()
-            }
-            Self::Decades(low, high) => {
-                (low..=high).map(|d| (10f64.powi(d), decade_label(d))).collect()
-            }
-        }
-    }
-}
-
 fn polyline(out: &mut String, points: &[(f64, f64)], curve: &Curve) {
     let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
     let dashes = if curve.is_dashed { " stroke-dasharray=\"5 4\"" } else { "" };
@@ -178,13 +145,5 @@ mod tests {
         assert_eq!(numbers(55.0), [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]);
         let named = Panel { names: &["few", "all"], ..panel(Axis::UpTo(1.0)) };
         assert_eq!(named.ticks_across(1.0)[1], (1.0, "all".to_owned()));
-    }
-
-    #[test]
-    fn values_are_as_high_as_the_axis_says() {
-        let decades = Axis::Decades(-4, 0);
-        let is = |axis: Axis, value: f64, part: f64| (axis.part(value) - part).abs() < 1e-9;
-        assert!(is(decades, 1.0, 1.0) && is(decades, 0.01, 0.5) && is(decades, 1e-9, 0.0));
-        assert!(is(Axis::UpTo(2.0), 0.5, 0.25) && is(Axis::UpTo(2.0), 3.0, 1.0));
     }
 }

@@ -5,11 +5,45 @@ pub mod curves;
 
 use std::fmt::Write as _;
 
+const TICKS: u32 = 5;
+
 /// Colours that people with any kind of sight can tell apart, and a few more.
 const COLOURS: [&str; 11] = [
     "#999999", "#0072b2", "#56b4e9", "#d55e00", "#e69f00", "#cc79a7", "#009e73", "#b8a800",
     "#444444", "#8b4513", "#7b3fb5",
 ];
+
+/// How high a value is drawn.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Axis {
+    /// From zero to this.
+    UpTo(f64),
+    /// Between two powers of ten.
+    Decades(i32, i32),
+}
+
+impl Axis {
+    /// How far up a value is drawn, from 0 to 1.
+    fn part(self, value: f64) -> f64 {
+        let part = match self {
+            Self::UpTo(high) => value / high,
+            Self::Decades(low, high) => (value.log10() - f64::from(low)) / f64::from(high - low),
+        };
+        part.clamp(0.0, 1.0)
+    }
+
+    fn ticks(self) -> Vec<(f64, String)> {
+        match self {
+            Self::UpTo(high) => {
+                let values = (0..=TICKS).map(|tick| high * f64::from(tick) / f64::from(TICKS));
+                values.map(|value| (value, format!("{value:.2}"))).collect()
+            }
+            Self::Decades(low, high) => {
+                (low..=high).map(|d| (10f64.powi(d), decade_label(d))).collect()
+            }
+        }
+    }
+}
 
 /// A document with a title, drawn by `draw`.
 fn document(width: f64, height: f64, title: &str, draw: impl FnOnce(&mut String)) -> String {
@@ -66,4 +100,17 @@ fn text(out: &mut String, x: f64, y: f64, more: &str, words: &str) {
     let words = words.replace('&', "&amp;").replace('<', "&lt;");
     writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" {more}>{words}</text>")
         .expect("a string takes every line");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_as_high_as_the_axis_says() {
+        let decades = Axis::Decades(-4, 0);
+        let is = |axis: Axis, value: f64, part: f64| (axis.part(value) - part).abs() < 1e-9;
+        assert!(is(decades, 1.0, 1.0) && is(decades, 0.01, 0.5) && is(decades, 1e-9, 0.0));
+        assert!(is(Axis::UpTo(2.0), 0.5, 0.25) && is(Axis::UpTo(2.0), 3.0, 1.0));
+    }
 }

@@ -12,7 +12,7 @@ pub use config::{Config, Pace, Scheme};
 use crate::backend::{Answer, Backend};
 use crate::dram::{ChannelStats, Memory};
 use crate::error::{Error, Result};
-use crate::workload::LINE_LEN;
+use crate::workload::{LINE_LEN, Op};
 use bus::Bus;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -213,6 +213,24 @@ impl Backend for Oram {
 
     fn is_written(&self) -> bool {
         self.write_backs == 0
+    }
+
+    fn warm(&mut self, _: Op, addr: u64) -> Result {
+        let request = self.next_request;
+        self.next_request += 1;
+        self.controller.submit(request, Addr(addr / LINE_LEN % self.config.blocks))?;
+        loop {
+            if self.controller.finish_at_hand(&mut |_, _| {})? == Some(request) {
+                break;
+            }
+            if self.controller.step(&mut |_, _| {})?.finished == Some(request) {
+                break;
+            }
+        }
+        self.reads.clear();
+        self.writes.clear();
+        self.bus.take(&mut self.reads, &mut self.writes);
+        Ok(())
     }
 
     fn wake(&self) -> u64 {

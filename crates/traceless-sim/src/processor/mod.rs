@@ -7,7 +7,7 @@ mod rob;
 
 use crate::backend::{Answer, Backend};
 use crate::error::{Error, Result};
-use crate::workload::{Op, Record, Workload};
+use crate::workload::{LINE_LEN, Op, Record, Workload};
 use rob::{NOT_YET, Rob};
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +59,7 @@ pub fn run<B: Backend>(
     if workloads.is_empty() || workloads.len() > CORES_MAX {
         return Err(Error::Processor("it has 1 to 256 cores, each with a workload"));
     }
-    let part = memory.capacity() / workloads.len().next_power_of_two() as u64;
+    let part = part_of_a_core(memory.capacity(), workloads.len())?;
     let mut cores = Vec::new();
     for (nth, workload) in workloads.iter_mut().enumerate() {
         cores.push(Core::new(config, nth as u64, part, &mut **workload)?);
@@ -93,6 +93,15 @@ pub fn run<B: Backend>(
         instructions: cores.iter().map(|core| core.rob.retired()).sum(),
         records: cores.iter().map(|core| core.records).sum(),
     })
+}
+
+/// Bytes of a memory that each of so many cores has for itself.
+pub fn part_of_a_core(capacity: u64, cores: usize) -> Result<u64> {
+    let part = capacity / cores.next_power_of_two() as u64;
+    if part < LINE_LEN {
+        return Err(Error::Processor("the memory has no line for each core"));
+    }
+    Ok(part)
 }
 
 const ROB_MAX: usize = 1 << 20;

@@ -19,6 +19,7 @@
 
 mod at_hand;
 mod cache_above;
+mod fill;
 mod rekey;
 
 use crate::controller::{Controller, Issued, Kind, Serve};

@@ -9,11 +9,11 @@ use alloc::vec::Vec;
 /// What fills the body of a block.
 pub type Contents<'a> = &'a mut dyn FnMut(Addr, &mut [u8]);
 
-/// A tree that takes whole buckets while it is filled for the first time.
+/// A tree that takes whole buckets while it is filled.
 pub trait Fill: BucketTree {
     /// Writes bucket number `bucket` of a level, whose slots hold what `headers` say, with their
-    /// bodies back to back. Every bucket of a tree without blocks is written once: those below a
-    /// bucket before it, those of a level in order.
+    /// bodies back to back. Every bucket of the tree is written once, whatever it held: those
+    /// below a bucket before it, those of a level in order.
     fn fill_bucket(
         &mut self,
         level: usize,
@@ -31,12 +31,13 @@ struct Filling {
 }
 
 impl<T: Fill> Engine<T> {
-    /// Fills the tree, which holds nothing yet, with block `addr` under the label `labels[addr]`,
-    /// for all of them: as deep as there is room, and what finds none waits in the stash.
+    /// Fills the tree with block `addr` under the label `labels[addr]`, for all of them: as deep as
+    /// there is room, and what finds none waits in the stash. Whatever it held before is lost.
     ///
     /// What is written, and when, depends on the tree's shape alone. But `contents` is asked for
     /// blocks in the order of their labels, which nobody must see.
     pub fn fill_all(&mut self, labels: &[u32], contents: Contents<'_>) -> Result {
+        self.stash_mut().clear();
         let leaves = self.shape().leaves();
         let (order, ends) = by_label(labels, leaves)?;
         let mut open: Vec<Filling> =

@@ -96,6 +96,11 @@ impl Stash {
         }
     }
 
+    /// Forgets all of them.
+    pub fn clear(&mut self) {
+        self.headers.clear();
+    }
+
     /// An error if it holds more than it may between accesses.
     #[inline]
     pub fn check(&self) -> Result {

@@ -2,7 +2,8 @@
 
 use super::Report;
 use super::runs::Run;
-use crate::svg::curves::{Axis, Curve, Panel};
+use crate::svg::Axis;
+use crate::svg::curves::{Curve, Panel};
 
 /// Below this there is nothing to see.
 const LEAST: i32 = -7;

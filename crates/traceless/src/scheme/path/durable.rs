@@ -13,7 +13,8 @@
 //! What a crash takes back are labels, too. A block that was accessed after the last sync is on the
 //! path that was read for it, and the next access to it would read that path again. So an opening
 //! after a crash first gives every block another label, in a pass over the leaves in order; until
-//! it has ended, the next opening begins it anew.
+//! it has ended, the next opening begins it anew. Blocks are found by what their buckets say, so the
+//! maps are not needed, and are made anew when the pass has ended.
 
 use super::geometry::{Copies, Geometry, PlacedTree};
 use super::keys::Keys;
@@ -54,6 +55,8 @@ pub struct DurablePath {
     syncs: u64,
     /// Accesses since the last.
     unsynced: u32,
+    /// Whether a step began and has not ended: whoever was served in it may have panicked.
+    in_step: bool,
     /// Bytes that the keys of one opening may seal, but for the accesses until the next sync.
     key_bytes_max: u64,
 }
@@ -84,8 +87,11 @@ impl DurablePath {
     pub fn open(geometry: Geometry, parts: Parts, state: &[u8]) -> Result<Stepped<Self>> {
         let state = State::decode(state)?;
         let mut opened = Self::reopen(geometry, parts, &state)?;
-        if opened.life.takes_writes() && !state.clean {
-            opened.relabel()?;
+        if opened.life.takes_writes() {
+            if !state.clean {
+                opened.relabel()?;
+            }
+            opened.retire_if_many()?;
         }
         Ok(Stepped::new(opened))
     }
@@ -147,6 +153,7 @@ impl DurablePath {
             life,
             syncs: 0,
             unsynced: 0,
+            in_step: false,
             key_bytes_max: KEY_BYTES_MAX / 2,
         })
     }
@@ -169,15 +176,15 @@ impl DurablePath {
             tree.skip_to(start);
             tree.sealer_mut().push(opening, &self.key, nth as u8)?;
         }
-        if self.openings.len() >= OPENINGS_MANY {
-            self.retire_openings()?;
-        }
         Ok(())
     }
 
-    /// Writes every bucket anew, in an order that tells nothing, so that only the newest opening
-    /// matters.
-    fn retire_openings(&mut self) -> Result {
+    /// Before there are too many openings, writes every bucket anew, in an order that tells
+    /// nothing.
+    fn retire_if_many(&mut self) -> Result {
+        if self.openings.len() < OPENINGS_MANY {
+            return Ok(());
+        }
         for tree in 0..self.trees.len() {
             for leaf in 0..self.trees[tree].shape.leaves() {
                 self.oram.engines[tree].dummy(Leaf(leaf))?;
@@ -185,24 +192,35 @@ impl DurablePath {
             }
         }
         self.save()?;
+        self.forget_older();
+        Ok(())
+    }
+
+    /// Every bucket was written anew in the newest opening: only that matters.
+    fn forget_older(&mut self) {
         let newest = self.openings.last().start;
         self.openings.prune(|next| next <= newest);
         for engine in &mut self.oram.engines {
             engine.tree_mut().inner_mut().sealer_mut().forget_older();
         }
-        Ok(())
     }
 
-    /// Gives every block another label, and makes that durable. The map's trees come first.
+    /// Gives every block another label, makes the maps of that, and makes it durable.
     fn relabel(&mut self) -> Result {
-        for tree in (0..self.trees.len()).rev() {
-            let mut pass = self.oram.begin_relabelling(tree);
-            while self.oram.relabel_some(&mut pass)? {
-                self.count_access()?;
-            }
+        let mut pass = self.oram.begin_relabelling();
+        while self.oram.relabel_some(&mut pass)? {
             self.count_access()?;
         }
+        // What waits goes to its place first. The maps are written to theirs at once: until all of
+        // them are durable, an opening looks at none.
+        self.save()?;
+        self.oram.end_relabelling(pass)?;
         self.save()
+    }
+
+    /// Refuses to go on after a failure, or after a step that did not return.
+    fn healthy(&self) -> Result {
+        if self.in_step { Err(Error::Poisoned) } else { self.life.healthy() }
     }
 
     /// Syncs before too much waits.
@@ -343,6 +361,7 @@ impl Controller for DurablePath {
     }
 
     fn submit(&mut self, id: u64, addr: Addr) -> Result {
+        self.healthy()?;
         self.life.writable()?;
         self.oram.submit(id, addr)
     }
@@ -353,11 +372,14 @@ impl Controller for DurablePath {
 
     fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
         self.life.writable()?;
+        self.in_step = true;
         let issued = self.oram.step(serve).inspect_err(|_| self.life.poison())?;
+        self.in_step = false;
         // What nothing asked for waits for a sync as well.
         let is_unasked = matches!(issued.kind, Kind::Dummy | Kind::Eviction);
         if issued.finished.is_some() || is_unasked {
             self.count_access()?;
+            self.retire_if_many()?;
         }
         Ok(issued)
     }
@@ -366,7 +388,7 @@ impl Controller for DurablePath {
         if !self.life.takes_writes() {
             return Ok(());
         }
-        self.life.healthy()?;
+        self.healthy()?;
         assert!(self.oram.next.is_none(), "a request is finished before a sync");
         if self.unsynced > 0 { self.save() } else { Ok(()) }
     }

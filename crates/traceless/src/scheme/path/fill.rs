@@ -2,18 +2,27 @@
 
 use super::PathOram;
 use crate::error::Result;
-use crate::posmap::{LABEL_LEN, swap_label};
+use crate::posmap::{Flat, LABEL_LEN, swap_label};
 use crate::tree::{Contents, Fill};
 use crate::types::{Addr, Leaf};
 use alloc::vec::Vec;
+
+/// In place of the label of a block that was never on a path.
+pub(super) const NEVER: u32 = u32::MAX;
 
 impl<T: Fill> PathOram<T> {
     /// Fills a new one with every block, each on a fresh random path. What is written depends on
     /// the trees alone; but in which order `contents` is asked for blocks tells their paths, and
     /// nobody must see it.
     pub fn fill(&mut self, contents: Contents<'_>) -> Result {
-        let mut labels = self.draw_labels(0, self.blocks);
+        let labels = self.draw_labels(0, self.blocks);
         self.engines[0].fill_all(&labels, contents)?;
+        self.fill_maps(labels)
+    }
+
+    /// Fills the maps with the labels of the first tree's blocks, whatever they held before. Blocks
+    /// of the maps are put onto fresh random paths.
+    pub(super) fn fill_maps(&mut self, mut labels: Vec<u32>) -> Result {
         for tree in 1..self.engines.len() {
             let children = self.engines[tree].tree().body_len() / LABEL_LEN;
             let below = labels;
@@ -21,19 +30,29 @@ impl<T: Fill> PathOram<T> {
             self.engines[tree].fill_all(&labels, &mut |addr, body| {
                 let first = addr.0 as usize * children;
                 let group = &below[first..below.len().min(first + children)];
-                for (bytes, &label) in body.chunks_exact_mut(LABEL_LEN).zip(group) {
-                    swap_label(bytes, Leaf(label.into()));
+                body.fill(0);
+                for (bytes, leaf) in body.chunks_exact_mut(LABEL_LEN).zip(group).filter_map(known) {
+                    swap_label(bytes, leaf);
                 }
             })?;
         }
-        for (addr, &label) in (0..).map(Addr).zip(&labels) {
-            self.top.remap(addr, Leaf(label.into()));
+        self.top = Flat::new(labels.len());
+        for (addr, leaf) in (0..).map(Addr).zip(&labels).filter_map(known) {
+            self.top.remap(addr, leaf);
         }
         Ok(())
     }
 
     fn draw_labels(&mut self, tree: usize, blocks: u64) -> Vec<u32> {
-        let label = |_| u32::try_from(self.draw(tree).0).expect("below 2^32 - 1 leaves");
-        (0..blocks).map(label).collect()
+        (0..blocks).map(|_| label_of(self.draw(tree))).collect()
     }
+}
+
+pub(super) fn label_of(leaf: Leaf) -> u32 {
+    u32::try_from(leaf.0).expect("below 2^32 - 1 leaves")
+}
+
+/// The leaf of what was ever put onto a path.
+fn known<P>((place, &label): (P, &u32)) -> Option<(P, Leaf)> {
+    (label != NEVER).then(|| (place, Leaf(label.into())))
 }

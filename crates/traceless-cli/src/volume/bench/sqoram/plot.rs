@@ -3,7 +3,7 @@
 use super::super::subjects::{CONTROL, SUBJECTS};
 use super::paper::{Published, published};
 use super::report::{Report, Row};
-use crate::svg::bars::{Group, Panel, Plot};
+use crate::svg::bars::{Group, Panel, Plot, decades};
 
 /// The plot of a report.
 pub fn plot(report: &Report) -> Plot {
@@ -51,7 +51,7 @@ fn measured(report: &Report, on: &str, series: &[&str]) -> Panel {
             groups[at].marks.extend(paper.iter().map(|published| (number, published.ratio)));
         }
     }
-    Panel { title: format!("measured: {on}"), groups }
+    Panel { title: format!("measured: {on}"), axis: decades(&groups), groups }
 }
 
 fn of_the_paper(series: &[&str]) -> Panel {
@@ -64,7 +64,7 @@ fn of_the_paper(series: &[&str]) -> Panel {
         });
         groups[at].bars.extend(number_of(series, scheme).map(|number| (number, ratio)));
     }
-    Panel { title: "the paper: ratios to its baselines".to_owned(), groups }
+    Panel { title: "the paper: ratios to its baselines".to_owned(), axis: decades(&groups), groups }
 }
 
 fn number_of(series: &[&str], name: &str) -> Option<usize> {

@@ -6,8 +6,9 @@ use super::super::subjects::Subject;
 use super::super::{Machine, summary};
 use super::paper::{self, Published};
 use super::seeks::Seeks;
-use crate::output::say;
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use crate::numbers::shortened;
+use crate::output::{new_table, say};
+use comfy_table::Table;
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -227,26 +228,5 @@ impl Report {
             table.add_row(names.into_iter().chain(numbers));
         }
         table
-    }
-}
-
-fn new_table(header: Vec<String>) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(header);
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
-/// Three digits that count.
-fn shortened(value: f64) -> String {
-    match value {
-        100.0.. => format!("{value:.0}"),
-        10.0..100.0 => format!("{value:.1}"),
-        1.0..10.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
     }
 }

@@ -265,7 +265,7 @@ fn openings_die_out_before_there_are_too_many() {
     for _ in 0..2 * OPENINGS_MANY {
         let mut oram = rig.open();
         oram.read(Addr(3), &mut [0; 16]).unwrap();
-        oram.sync().unwrap();
+        oram.close().unwrap();
         most = most.max(oram.controller().openings.len());
     }
     assert!((OPENINGS_MANY - 1..OPENINGS_MAX).contains(&most), "{most}");
@@ -370,44 +370,58 @@ fn links_across_a_crash(
 
 #[test]
 fn a_crash_links_no_accesses() {
-    let flat = Geometry { unsynced_max: 100, ..Geometry::new(600, 16).unwrap() };
-    let recursive = Geometry { map_trees: 1, map_block_len: 64, ..flat };
-    for geometry in [flat, recursive] {
+    for geometry in larger_geometries() {
         let (linked, by_chance) = links_across_a_crash(geometry, DurablePath::open);
         let limit = by_chance + 6.0 * by_chance.sqrt() + 3.0;
         assert!((linked as f64) < limit, "{linked} are linked, {by_chance} by chance");
         // The planted fault: labels stay as they were saved.
-        let (linked, _) = links_across_a_crash(geometry, |geometry, parts, state| {
-            DurablePath::reopen(geometry, parts, &State::decode(state)?).map(Stepped::new)
-        });
+        let (linked, _) = links_across_a_crash(geometry, unrelabelled);
         assert!(linked as f64 > 10.0 * limit, "{linked} of 600 are found");
     }
 }
 
-/// What an opening after a crash reads are the leaves in order, and drawn ones between them: as
-/// many after each, whatever was accessed.
+/// Flat and recursive, with buckets of three slots and of four.
+fn larger_geometries() -> Vec<Geometry> {
+    let flat = Geometry { unsynced_max: 100, ..Geometry::new(600, 16).unwrap() };
+    let recursive = Geometry { map_trees: 2, map_block_len: 16, ..flat };
+    let both = [flat, recursive, Geometry { cached_levels: 2, ..recursive }];
+    both.into_iter().flat_map(|geometry| [geometry, Geometry { z: 3, ..geometry }]).collect()
+}
+
+/// What an opening after a crash reads are the leaves of the first tree in order, and drawn ones
+/// between them, some for each block; what it writes of the maps is always the same.
 #[test]
 fn relabelling_tells_nothing() {
-    for geometry in geometries() {
+    for geometry in larger_geometries() {
+        let trees = geometry.trees();
+        let maps = geometry.store_len() - geometry.copies(&trees).len * 2;
         let shown = |hot: bool| {
             let mut rig = Rig::new(geometry);
             let mut oram = rig.create();
             fill(&mut oram, 1);
-            (0..100).for_each(|i| {
-                let addr = if hot { 3 } else { i % 37 };
+            (0..333).for_each(|i| {
+                let addr = if hot { 3 } else { i };
                 oram.read(Addr(addr), &mut [0; 16]).unwrap();
             });
             drop(oram);
             let witness = Arc::new(Recorder::default());
             let watched = Arc::new(Watched::new(rig.store.clone(), witness.clone()));
             let mut oram = rig.open_on(watched, false).unwrap();
-            let leaves = leaves_read(&geometry, &witness.take());
+            let events = witness.take();
             assert_filled(&mut oram, 1);
-            leaves
+            let of_maps = |e: &&crate::trace::Event| (trees[0].layout.len()..maps).contains(&e.at);
+            // Behind what the last sync held back, which is written once more.
+            let passed = events.iter().position(|e| e.op == Op::Read && e.at < maps).unwrap();
+            let of_maps = events[passed..].iter().filter(of_maps).map(|e| (e.op, e.at, e.len));
+            (leaves_read(&geometry, &events), of_maps.collect::<Vec<_>>())
         };
-        let (hot, cold) = (shown(true), shown(false));
+        let ((hot, hot_maps), (cold, cold_maps)) = (shown(true), shown(false));
         assert_eq!(hot.len(), cold.len());
-        let trees = geometry.trees();
+        assert!(hot.len() as u64 <= 3 * geometry.blocks, "{} accesses", hot.len());
+        assert_eq!(hot_maps, cold_maps);
+        let buckets = trees[1..].iter().map(|tree| tree.below());
+        let buckets: u64 = buckets.map(|s| (0..s.levels()).map(|l| full(&s, l)).sum::<u64>()).sum();
+        assert_eq!(hot_maps.len() as u64, buckets, "each bucket of a map is written once");
         let in_order = |leaves: &[u64]| {
             let visits = leaves.len() as u64 / trees[0].shape.leaves();
             let firsts = leaves.chunks(visits as usize).map(|of_leaf| of_leaf[0]);
@@ -416,6 +430,102 @@ fn relabelling_tells_nothing() {
         in_order(&hot);
         in_order(&cold);
     }
+}
+
+/// Buckets of a level, if it has slots.
+fn full(shape: &crate::tree::Shape, level: usize) -> u64 {
+    if shape.z(level) > 0 { shape.buckets(level) } else { 0 }
+}
+
+/// The label of each block of each tree, by what buckets and stashes say.
+fn labels(oram: &mut Stepped<DurablePath>) -> Vec<std::collections::BTreeMap<Addr, Leaf>> {
+    let mut labels = vec![];
+    for engine in &mut oram.controller_mut().oram.engines {
+        let mut of_tree = std::collections::BTreeMap::new();
+        for leaf in (0..engine.shape().leaves()).map(Leaf) {
+            engine.fetch(leaf).unwrap();
+            of_tree.extend(engine.labelled().map(|addr| (addr, leaf)));
+            engine.write_back().unwrap();
+        }
+        labels.push(of_tree);
+    }
+    labels
+}
+
+/// How far pairs of labels, before a crash and after it, are from what chance makes of them: for
+/// each tree chi squared over sixteen classes, and how many stayed less how many would.
+fn dependence(
+    geometry: Geometry,
+    open: impl Fn(Geometry, Parts, &[u8]) -> Opened,
+) -> Vec<(f64, f64)> {
+    let mut rig = Rig::new(geometry);
+    fill(&mut rig.create(), 1);
+    let reopened = |rig: &mut Rig, open: &dyn Fn(Geometry, Parts, &[u8]) -> Opened| {
+        let (parts, state) = (rig.parts(rig.store.clone(), false), rig.vault.kept());
+        labels(&mut open(geometry, parts, &state).unwrap())
+    };
+    let planted = |geometry, parts: Parts, state: &[u8]| unrelabelled(geometry, parts, state);
+    let trees = geometry.trees().len();
+    let (mut classes, mut pairs) = (vec![[0.0; 16]; trees], vec![(0.0, 0.0); trees]);
+    for _ in 0..12 {
+        let before = reopened(&mut rig, &planted);
+        let after = reopened(&mut rig, &open);
+        // Its labels are those that the next round finds.
+        drop(rig.open_on(rig.store.clone(), false).unwrap());
+        for (nth, (before, after)) in before.iter().zip(&after).enumerate() {
+            let leaves = geometry.trees()[nth].shape.leaves();
+            for (addr, old) in before {
+                let Some(new) = after.get(addr) else { continue };
+                let class = |leaf: &Leaf| (leaf.0 * 4 / leaves.max(4)) as usize;
+                classes[nth][class(old) * 4 + class(new)] += 1.0;
+                pairs[nth].0 += f64::from(u8::from(old == new));
+                pairs[nth].1 += 1.0 / leaves as f64;
+            }
+        }
+    }
+    let chi = |seen: &[f64; 16]| {
+        let all: f64 = seen.iter().sum();
+        let line = |nth: usize| seen[nth / 4 * 4..][..4].iter().sum::<f64>();
+        let row = |nth: usize| (0..4).map(|i| seen[i * 4 + nth % 4]).sum::<f64>();
+        let want = |nth| line(nth) * row(nth) / all;
+        (0..16).filter(|&n| want(n) > 0.0).map(|n| (seen[n] - want(n)).powi(2) / want(n)).sum()
+    };
+    let stayed = pairs.iter().map(|(same, chance)| (same - chance) / chance.sqrt().max(1.0));
+    classes.iter().map(chi).zip(stayed).collect()
+}
+
+/// An opening with the planted fault: labels stay as they were saved.
+fn unrelabelled(geometry: Geometry, parts: Parts, state: &[u8]) -> Opened {
+    DurablePath::reopen(geometry, parts, &State::decode(state)?).map(Stepped::new)
+}
+
+/// In every tree, whose blocks are all there: 9 degrees of freedom at most.
+#[test]
+fn labels_before_and_after_a_crash_are_independent() {
+    for geometry in larger_geometries() {
+        for (tree, (chi, stayed)) in dependence(geometry, DurablePath::open).into_iter().enumerate()
+        {
+            assert!(chi < 40.0 && stayed < 6.0, "tree {tree}: {chi}, {stayed}");
+        }
+        for (tree, (chi, stayed)) in dependence(geometry, unrelabelled).into_iter().enumerate() {
+            assert!(chi > 100.0 && stayed > 20.0, "tree {tree}: {chi}, {stayed}");
+        }
+    }
+}
+
+/// Whoever is served may panic, and catch it: what was half done is never saved.
+#[test]
+fn what_panics_is_not_saved() {
+    let mut rig = Rig::new(geometries()[1]);
+    let mut oram = rig.create();
+    fill(&mut oram, 1);
+    oram.sync().unwrap();
+    let panics = std::panic::AssertUnwindSafe(|| oram.update(Addr(3), &mut |_| panic!("mine")));
+    assert!(std::panic::catch_unwind(panics).is_err());
+    assert!(matches!(oram.read(Addr(4), &mut [0; 16]), Err(Error::Poisoned)));
+    assert!(matches!(oram.sync(), Err(Error::Poisoned)));
+    assert!(matches!(oram.close(), Err(Error::Poisoned)));
+    assert_filled(&mut rig.open(), 1);
 }
 
 #[test]

@@ -1,0 +1,290 @@
+//! Experiment files: what of a paper is looked at, on which machines, and what it says.
+
+use crate::args::Level;
+use crate::failure::{DEVICE, Failure};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use toml::{Table, Value};
+
+/// A figure or table of a paper.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Experiment {
+    pub title: String,
+    /// The paper, and where in it.
+    pub paper: String,
+    pub place: String,
+    /// What a reader of the results should know.
+    #[serde(default)]
+    pub remarks: Vec<String>,
+    /// The machine that all variants begin from: a file beside this one, or the machine itself.
+    machine: Base,
+    /// Workloads by name.
+    pub workloads: Vec<String>,
+    /// How much is simulated.
+    quick: Extent,
+    full: Extent,
+    #[serde(rename = "variant")]
+    pub variants: Vec<Variant>,
+    #[serde(rename = "metric")]
+    pub metrics: Vec<Metric>,
+    #[serde(rename = "claim", default)]
+    pub claims: Vec<Claim>,
+    /// The file that it was read from.
+    #[serde(skip)]
+    pub path: PathBuf,
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(untagged)]
+enum Base {
+    File(PathBuf),
+    Inline(Table),
+}
+
+/// How much of each workload is simulated.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Extent {
+    /// Records of a workload that are timed.
+    pub records: u64,
+    /// Records before them that only fill caches.
+    #[serde(default)]
+    pub warm_up: u64,
+    pub seeds: Vec<u64>,
+    /// These workloads only.
+    pub workloads: Option<Vec<String>>,
+    /// Changes to the machine, before those of a variant.
+    #[serde(default)]
+    pub set: Table,
+}
+
+/// One of the machines that are compared.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Variant {
+    pub name: String,
+    /// Values that differ from the machine that all begin from.
+    #[serde(default)]
+    pub set: Table,
+    /// Parts that it does not have, as `oram`, taken out before anything is set.
+    #[serde(default)]
+    pub unset: Vec<String>,
+}
+
+/// A number that is made of what runs count.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Metric {
+    pub name: String,
+    /// Counts by their names in the results, as `paths.data`; they are added up.
+    pub of: Vec<String>,
+    /// What their sum is divided by, if anything: counts again.
+    #[serde(default)]
+    pub per: Vec<String>,
+    /// Divided by that of another variant.
+    pub relative_to: Option<String>,
+    /// The other way round: that of the other variant, divided by this one.
+    pub speed_up_over: Option<String>,
+    /// Over workloads.
+    #[serde(default)]
+    pub mean: Mean,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mean {
+    #[default]
+    Arithmetic,
+    Geometric,
+    /// The counts of all workloads are added up first.
+    Total,
+}
+
+/// What the paper says.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Claim {
+    pub text: String,
+    pub metric: String,
+    /// Whose; not for an order.
+    pub variant: Option<String>,
+    /// With which workload; the mean over all if it is not given.
+    pub workload: Option<String>,
+    /// The paper's number, or one for each workload.
+    pub paper: Option<Published>,
+    /// When it counts as reproduced.
+    pub rule: Rule,
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(untagged)]
+pub enum Published {
+    One(f64),
+    Each(BTreeMap<String, f64>),
+}
+
+/// When a claim counts as reproduced.
+#[derive(Deserialize, Clone, PartialEq, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rule {
+    /// No further than this from the paper's number.
+    Within(f64),
+    /// This or more.
+    AtLeast(f64),
+    /// This or less.
+    AtMost(f64),
+    /// These variants, the greatest first.
+    Order(Vec<String>),
+}
+
+impl Experiment {
+    /// The experiment in the file at `path`.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let text = read_text(path)?;
+        let mut experiment: Self = toml::from_str(&text).map_err(|e| wrong(path, &e))?;
+        path.clone_into(&mut experiment.path);
+        experiment.check().map_err(|what| wrong(path, &what))?;
+        Ok(experiment)
+    }
+
+    /// What is simulated at a level.
+    pub fn extent(&self, level: Level) -> &Extent {
+        match level {
+            Level::Quick => &self.quick,
+            Level::Full => &self.full,
+        }
+    }
+
+    /// The workloads at a level.
+    pub fn workloads(&self, level: Level) -> &[String] {
+        self.extent(level).workloads.as_ref().unwrap_or(&self.workloads)
+    }
+
+    /// The machine that all variants begin from, as text says it.
+    pub fn base(&self) -> Result<Table, Failure> {
+        match &self.machine {
+            Base::Inline(table) => Ok(table.clone()),
+            Base::File(beside) => {
+                let path = self.path.parent().unwrap_or(Path::new("")).join(beside);
+                read_text(&path)?.parse().map_err(|e: toml::de::Error| wrong(&path, &e))
+            }
+        }
+    }
+
+    /// What files about it are called: its folder's name and its own.
+    pub fn file_name(&self) -> String {
+        let name = |path: Option<&Path>| {
+            path.and_then(Path::file_stem).map(|name| name.to_string_lossy().into_owned())
+        };
+        let folder = name(self.path.parent());
+        let parts: Vec<String> = folder.into_iter().chain(name(Some(&self.path))).collect();
+        parts.join("-")
+    }
+
+    /// A failure in this file.
+    pub fn wrong(&self, what: &dyn std::fmt::Display) -> Failure {
+        wrong(&self.path, what)
+    }
+
+    /// Refuses names that lead nowhere.
+    fn check(&self) -> Result<(), String> {
+        let variants: Vec<&str> = self.variants.iter().map(|v| v.name.as_str()).collect();
+        let metrics: Vec<&str> = self.metrics.iter().map(|m| m.name.as_str()).collect();
+        let workloads: Vec<&str> = self.workloads.iter().map(String::as_str).collect();
+        unique("variant", &variants)?;
+        unique("metric", &metrics)?;
+        unique("workloads", &workloads)?;
+        for extent in [&self.quick, &self.full] {
+            if extent.records == 0 || extent.seeds.is_empty() {
+                return Err("quick and full have records, and at least one of seeds".to_owned());
+            }
+            for name in extent.workloads.iter().flatten() {
+                known("workloads", &workloads, name)?;
+            }
+        }
+        for metric in &self.metrics {
+            if metric.of.is_empty()
+                || metric.relative_to.is_some() && metric.speed_up_over.is_some()
+            {
+                let name = &metric.name;
+                return Err(format!("metric `{name}`: it is `of` something, and relative to one"));
+            }
+            for other in metric.relative_to.iter().chain(&metric.speed_up_over) {
+                known("metric: relative-to, speed-up-over", &variants, other)?;
+            }
+        }
+        for claim in &self.claims {
+            known("claim: metric", &metrics, &claim.metric)?;
+            for name in claim.variant.iter().chain(claim.order()) {
+                known("claim: variant", &variants, name)?;
+            }
+            for name in claim.workload.iter().chain(claim.each()) {
+                known("claim: workload", &workloads, name)?;
+            }
+            claim.check()?;
+        }
+        Ok(())
+    }
+}
+
+impl Claim {
+    fn order(&self) -> &[String] {
+        if let Rule::Order(variants) = &self.rule { variants } else { &[] }
+    }
+
+    fn each(&self) -> impl Iterator<Item = &String> {
+        let each = if let Some(Published::Each(each)) = &self.paper { Some(each) } else { None };
+        each.into_iter().flat_map(BTreeMap::keys)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let is_order = matches!(self.rule, Rule::Order(_));
+        let what = if is_order == self.variant.is_some() {
+            "`variant` says whose the number is, but for an order"
+        } else if matches!(self.rule, Rule::Within(_)) && self.paper.is_none() {
+            "the rule `within` takes a number in `paper`"
+        } else if self.workload.is_some() && matches!(self.paper, Some(Published::Each(_))) {
+            "either `workload`, or a number for each in `paper`"
+        } else {
+            return Ok(());
+        };
+        Err(format!("claim `{}`: {what}", self.text))
+    }
+}
+
+/// `changes` laid over `table`: what is a table in both is joined.
+pub fn lay_over(table: &mut Table, changes: &Table) {
+    for (key, value) in changes {
+        match (table.get_mut(key), value) {
+            (Some(Value::Table(below)), Value::Table(above)) => lay_over(below, above),
+            _ => {
+                table.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}
+
+fn unique(key: &str, names: &[&str]) -> Result<(), String> {
+    if names.is_empty() {
+        return Err(format!("{key}: there is none"));
+    }
+    match names.iter().enumerate().find(|(nth, name)| names[..*nth].contains(name)) {
+        None => Ok(()),
+        Some((_, name)) => Err(format!("{key}: `{name}` is there twice")),
+    }
+}
+
+fn known(key: &str, names: &[&str], name: &str) -> Result<(), String> {
+    if names.contains(&name) { Ok(()) } else { Err(format!("{key}: there is no `{name}`")) }
+}
+
+fn read_text(path: &Path) -> Result<String, Failure> {
+    let failed = |e| Failure::new(DEVICE, format!("{}: {e}", path.display()));
+    std::fs::read_to_string(path).map_err(failed)
+}
+
+fn wrong(path: &Path, what: &dyn std::fmt::Display) -> Failure {
+    Failure::usage(format!("{}: {what}", path.display()))
+}

@@ -1,0 +1,148 @@
+//! `traceless sim run` and `sweep`: figures and tables of papers, from files that say what to
+//! simulate and what the paper found.
+
+mod commands;
+mod file;
+mod metrics;
+mod plan;
+mod plot;
+mod report;
+mod results;
+#[cfg(test)]
+mod tests;
+mod verdict;
+mod workloads;
+
+use crate::args::{Level, SimRunArgs, SimSweepArgs};
+use crate::failure::Failure;
+use crate::output::{Meter, say, say_json};
+use crate::signals;
+use file::Experiment;
+use metrics::Counts;
+use plan::Run;
+use report::Report;
+use results::{Results, failed, write_whole};
+use serde::Serialize;
+use std::path::Path;
+
+/// One experiment; with `only`, one run of it.
+pub fn run(args: &SimRunArgs) -> Result<(), Failure> {
+    let level = args.level;
+    let experiment = Experiment::read(&args.experiment)?;
+    let mut runs = plan::runs(&experiment, level)?;
+    if let Some(nth) = args.only {
+        if nth >= runs.len() {
+            return Err(Failure::usage(format!("there are runs 0 to {}", runs.len() - 1)));
+        }
+        runs = vec![runs.swap_remove(nth)];
+    }
+    let results = Results::open(&args.out)?;
+    let wanted: Vec<_> = runs.iter().map(|run| (&experiment, run)).collect();
+    let mut meter = Meter::new("simulating", args.progress.progress);
+    results.complete(&wanted, 1, &*signals::flag()?, &mut meter)?;
+    meter.finish();
+    if args.only.is_some() {
+        return Ok(());
+    }
+    let report = conclude(&experiment, level, &runs, &results, &args.out)?;
+    if args.json {
+        return say_json(&report);
+    }
+    report.print();
+    Ok(())
+}
+
+/// The reports of several experiments.
+#[derive(Serialize)]
+struct Reports {
+    schema: &'static str,
+    experiments: Vec<Report>,
+}
+
+/// Several experiments, several runs at a time; or the commands that make them.
+pub fn sweep(args: &SimSweepArgs) -> Result<(), Failure> {
+    let level = args.level;
+    let mut experiments = vec![];
+    for path in &args.experiments {
+        let experiment = Experiment::read(path)?;
+        let runs = plan::runs(&experiment, level)?;
+        experiments.push((experiment, runs));
+    }
+    if args.print_commands || args.slurm.is_some() {
+        return tell_commands(args, &experiments);
+    }
+    let results = Results::open(&args.out)?;
+    let mut wanted: Vec<(&Experiment, &Run)> = vec![];
+    for (experiment, runs) in &experiments {
+        for run in runs {
+            // Figures share their baselines.
+            if wanted.iter().all(|(_, other)| other.key != run.key) {
+                wanted.push((experiment, run));
+            }
+        }
+    }
+    let mut meter = Meter::new("simulating", args.progress.progress);
+    results.complete(&wanted, args.jobs, &*signals::flag()?, &mut meter)?;
+    meter.finish();
+    let mut reports = vec![];
+    for (experiment, runs) in &experiments {
+        reports.push(conclude(experiment, level, runs, &results, &args.out)?);
+    }
+    if args.json {
+        return say_json(&Reports { schema: "traceless.sim.sweep.v1", experiments: reports });
+    }
+    for report in &reports {
+        report.print();
+        say("");
+    }
+    let verdicts = || reports.iter().flat_map(|report| &report.verdicts);
+    let reproduced = verdicts().filter(|verdict| verdict.reproduced).count();
+    say(&format!("{reproduced} of {} claims reproduced", verdicts().count()));
+    Ok(())
+}
+
+fn tell_commands(
+    args: &SimSweepArgs,
+    experiments: &[(Experiment, Vec<Run>)],
+) -> Result<(), Failure> {
+    let mut commands = vec![];
+    for (experiment, runs) in experiments {
+        let of_one = commands::commands(experiment, runs.len(), args.level, &args.out);
+        commands.extend(of_one.map_err(Failure::usage)?);
+    }
+    if let Some(path) = &args.slurm {
+        write_whole(path, &commands::slurm(&commands)).map_err(|e| failed(path, &e))?;
+    }
+    if args.print_commands {
+        for command in &commands {
+            say(command);
+        }
+    }
+    Ok(())
+}
+
+/// The report of an experiment whose runs are all made, also left in `out` with its picture and
+/// the counts of each run.
+fn conclude(
+    experiment: &Experiment,
+    level: Level,
+    runs: &[Run],
+    results: &Results,
+    out: &Path,
+) -> Result<Report, Failure> {
+    let found = |run: &Run| {
+        let gone = || Failure::usage(format!("the result {} has gone", run.key));
+        results.find(run).ok_or_else(gone)
+    };
+    let counts = runs.iter().map(found).collect::<Result<Vec<_>, _>>()?;
+    let counts = Counts::new(experiment, level, runs, counts);
+    let report = Report::new(experiment, level, &counts)?;
+    let json = serde_json::to_string_pretty(&report).map_err(Failure::usage)?;
+    let svg = plot::plot(&report).to_svg();
+    let csv = report::to_csv(experiment, runs, &counts);
+    for (ending, text) in [("json", json), ("svg", svg), ("csv", csv)] {
+        let path = out.join(format!("{}.{}.{ending}", experiment.file_name(), level.name()));
+        write_whole(&path, &text).map_err(|e| failed(&path, &e))?;
+    }
+    Ok(report)
+}

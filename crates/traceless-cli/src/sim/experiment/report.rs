@@ -1,0 +1,209 @@
+//! What came of an experiment, as JSON, as tables, and run by run as CSV.
+
+use super::file::{Experiment, Metric};
+use super::metrics::{Counts, Values};
+use super::plan::Run;
+use super::verdict::{Verdict, verdicts};
+use crate::args::Level;
+use crate::failure::Failure;
+use crate::numbers::shortened;
+use crate::output::{new_table, say};
+use serde::Serialize;
+use serde_json::Value;
+use std::fmt::Write as _;
+
+#[derive(Serialize)]
+pub struct Report {
+    schema: &'static str,
+    pub title: String,
+    paper: String,
+    place: String,
+    remarks: Vec<String>,
+    level: &'static str,
+    pub workloads: Vec<String>,
+    pub metrics: Vec<Measured>,
+    pub verdicts: Vec<Verdict>,
+}
+
+/// A metric of all variants.
+#[derive(Serialize)]
+pub struct Measured {
+    pub name: String,
+    pub variants: Vec<Of>,
+}
+
+/// A metric of one variant.
+#[derive(Serialize)]
+pub struct Of {
+    pub name: String,
+    /// One for each workload, in their order.
+    pub each: Vec<f64>,
+    pub mean: f64,
+    /// How far the means of single seeds are apart.
+    pub spread: f64,
+}
+
+impl Report {
+    pub fn new(
+        experiment: &Experiment,
+        level: Level,
+        counts: &Counts<'_>,
+    ) -> Result<Self, Failure> {
+        let metrics = experiment.metrics.iter().map(|metric| measured(experiment, counts, metric));
+        let metrics = metrics.collect::<Result<Vec<_>, _>>()?;
+        let values = |metric: &str, variant: &str| {
+            let mut of = metrics.iter().filter(|m| m.name == metric).flat_map(|m| &m.variants);
+            let of = of.find(|of| of.name == variant);
+            let Of { each, mean, spread, .. } = of.expect("names in claims were checked");
+            Values { each: each.clone(), mean: *mean, spread: *spread }
+        };
+        let verdicts = experiment
+            .claims
+            .iter()
+            .flat_map(|claim| verdicts(experiment, level, claim, &values))
+            .collect();
+        Ok(Self {
+            schema: "traceless.sim.run.v1",
+            title: experiment.title.clone(),
+            paper: experiment.paper.clone(),
+            place: experiment.place.clone(),
+            remarks: experiment.remarks.clone(),
+            level: level.name(),
+            workloads: experiment.workloads(level).to_vec(),
+            metrics,
+            verdicts,
+        })
+    }
+
+    /// Prints it for people.
+    pub fn print(&self) {
+        say(&format!("{}, {}: {}", self.paper, self.place, self.title));
+        for metric in &self.metrics {
+            let header = [metric.name.clone()].into_iter();
+            let header = header.chain(metric.variants.iter().map(|of| of.name.clone()));
+            let mut table = new_table(header.collect());
+            for (nth, workload) in self.workloads.iter().enumerate() {
+                let cells = metric.variants.iter().map(|of| shortened(of.each[nth]));
+                table.add_row([workload.clone()].into_iter().chain(cells));
+            }
+            if self.workloads.len() > 1 {
+                let means = metric.variants.iter().map(|of| shortened(of.mean));
+                table.add_row(["mean".to_owned()].into_iter().chain(means));
+            }
+            say(&format!("\n{table}"));
+        }
+        if !self.verdicts.is_empty() {
+            say(&format!("\n{}", self.beside_the_paper()));
+        }
+        for remark in &self.remarks {
+            say(&format!("\n{remark}"));
+        }
+    }
+
+    fn beside_the_paper(&self) -> comfy_table::Table {
+        let header = ["claim", "here", "paper", "deviation", "rule", "verdict"];
+        let mut table = new_table(header.map(str::to_owned).to_vec());
+        for verdict in &self.verdicts {
+            let Verdict { text, workload, measured, paper, rule, reproduced, .. } = verdict;
+            let claim = workload.as_ref().map_or(text.clone(), |name| format!("{text}, {name}"));
+            let number = |value: Option<f64>| value.map_or("-".to_owned(), shortened);
+            table.add_row([
+                claim,
+                shortened(*measured),
+                number(*paper),
+                paper.map_or("-".to_owned(), |paper| format!("{:+.3}", measured - paper)),
+                rule.clone(),
+                if *reproduced { "reproduced" } else { "NOT reproduced" }.to_owned(),
+            ]);
+        }
+        table
+    }
+}
+
+fn measured(
+    experiment: &Experiment,
+    counts: &Counts<'_>,
+    metric: &Metric,
+) -> Result<Measured, Failure> {
+    let of = |(nth, variant): (usize, &super::file::Variant)| {
+        let Values { each, mean, spread } = counts.values(metric, nth)?;
+        Ok(Of { name: variant.name.clone(), each, mean, spread })
+    };
+    let variants =
+        experiment.variants.iter().enumerate().map(of).collect::<Result<_, Failure>>()?;
+    Ok(Measured { name: metric.name.clone(), variants })
+}
+
+/// Every count of every run, one run a line.
+pub fn to_csv(experiment: &Experiment, runs: &[Run], counts: &Counts<'_>) -> String {
+    let rows: Vec<Vec<(String, String)>> = runs
+        .iter()
+        .map(|run| {
+            let mut row = vec![
+                ("variant".to_owned(), experiment.variants[run.place.variant].name.clone()),
+                ("workload".to_owned(), run.input.workload.clone()),
+                ("seed".to_owned(), run.input.seed.to_string()),
+                ("key".to_owned(), run.key.clone()),
+            ];
+            flatten("", counts.at(run.place), &mut row);
+            row
+        })
+        .collect();
+    let mut columns: Vec<&str> = vec![];
+    for (name, _) in rows.iter().flatten() {
+        if !columns.contains(&name.as_str()) {
+            columns.push(name);
+        }
+    }
+    let mut csv = columns.join(",") + "\n";
+    for row in &rows {
+        let cell = |column: &&str| {
+            let value = row.iter().find(|(name, _)| name == column);
+            value.map_or(String::new(), |(_, value)| quoted(value))
+        };
+        let cells: Vec<String> = columns.iter().map(cell).collect();
+        writeln!(csv, "{}", cells.join(",")).expect("a string takes every line");
+    }
+    csv
+}
+
+/// Each number below `value`, named by the way to it.
+fn flatten(name: &str, value: &Value, row: &mut Vec<(String, String)>) {
+    let join =
+        |part: &str| if name.is_empty() { part.to_owned() } else { format!("{name}.{part}") };
+    match value {
+        Value::Object(parts) => {
+            parts.iter().for_each(|(part, value)| flatten(&join(part), value, row));
+        }
+        Value::Array(parts) => parts
+            .iter()
+            .enumerate()
+            .for_each(|(nth, value)| flatten(&join(&nth.to_string()), value, row)),
+        Value::Null => {}
+        other => row.push((name.to_owned(), other.to_string())),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_named_by_the_way_to_them_and_texts_are_quoted() {
+        let counts = serde_json::json!({"b": {"x": 1, "y": [2.5, null]}, "a": 3, "none": null});
+        let mut row = vec![];
+        flatten("", &counts, &mut row);
+        let expected = [("a", "3"), ("b.x", "1"), ("b.y.0", "2.5")];
+        assert_eq!(row, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
+        assert_eq!(quoted("table-2/mcf"), "table-2/mcf");
+    }
+}

@@ -1,0 +1,106 @@
+//! What became of a paper's claims.
+
+use super::file::{Claim, Experiment, Published, Rule};
+use super::metrics::Values;
+use crate::args::Level;
+use serde::Serialize;
+
+/// A claim beside what was measured.
+#[derive(Serialize, PartialEq, Debug)]
+pub struct Verdict {
+    pub text: String,
+    pub metric: String,
+    pub variant: Option<String>,
+    /// None for the mean over all.
+    pub workload: Option<String>,
+    /// The paper's number.
+    pub paper: Option<f64>,
+    /// Ours; for an order, how many variants are not where the paper has them.
+    pub measured: f64,
+    /// What would have been enough.
+    pub rule: String,
+    pub reproduced: bool,
+}
+
+/// The verdicts on a claim: one, or one for each workload that it has a number for and that was
+/// run. `values` tells a metric of a variant by both names.
+pub fn verdicts(
+    experiment: &Experiment,
+    level: Level,
+    claim: &Claim,
+    values: &dyn Fn(&str, &str) -> Values,
+) -> Vec<Verdict> {
+    let workloads = experiment.workloads(level);
+    let verdict = |workload: Option<&String>, paper, measured: f64| Verdict {
+        text: claim.text.clone(),
+        metric: claim.metric.clone(),
+        variant: claim.variant.clone(),
+        workload: workload.cloned(),
+        paper,
+        measured,
+        rule: claim.rule.in_words(),
+        reproduced: claim.rule.holds(measured, paper),
+    };
+    if let Rule::Order(variants) = &claim.rule {
+        let means: Vec<f64> =
+            variants.iter().map(|variant| values(&claim.metric, variant).mean).collect();
+        let wrong = means.windows(2).filter(|pair| pair[0] < pair[1]).count();
+        return vec![verdict(None, None, wrong as f64)];
+    }
+    let variant = claim.variant.as_ref().expect("claims were checked");
+    let values = values(&claim.metric, variant);
+    let of = |name: &String| {
+        workloads.iter().position(|workload| workload == name).map(|nth| values.each[nth])
+    };
+    match &claim.paper {
+        Some(Published::Each(each)) => workloads
+            .iter()
+            .filter_map(|name| Some(verdict(Some(name), Some(*each.get(name)?), of(name)?)))
+            .collect(),
+        paper => {
+            let paper = if let Some(Published::One(paper)) = paper { Some(*paper) } else { None };
+            match &claim.workload {
+                None => vec![verdict(None, paper, values.mean)],
+                Some(name) => {
+                    of(name).map(|value| verdict(Some(name), paper, value)).into_iter().collect()
+                }
+            }
+        }
+    }
+}
+
+impl Rule {
+    fn holds(&self, measured: f64, paper: Option<f64>) -> bool {
+        match self {
+            Self::Within(tolerance) => paper.is_some_and(|p| (measured - p).abs() <= *tolerance),
+            Self::AtLeast(least) => measured >= *least,
+            Self::AtMost(most) => measured <= *most,
+            Self::Order(_) => measured == 0.0,
+        }
+    }
+
+    fn in_words(&self) -> String {
+        match self {
+            Self::Within(tolerance) => format!("± {tolerance}"),
+            Self::AtLeast(least) => format!("at least {least}"),
+            Self::AtMost(most) => format!("at most {most}"),
+            Self::Order(variants) => variants.join(" > "),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_hold_up_to_their_ends() {
+        let paper = Some(1.5);
+        let within = Rule::Within(0.25);
+        assert!(within.holds(1.75, paper) && within.holds(1.25, paper));
+        assert!(!within.holds(1.76, paper) && !within.holds(1.24, paper));
+        assert!(!within.holds(f64::NAN, paper) && !within.holds(1.5, None));
+        assert!(Rule::AtLeast(2.0).holds(2.0, paper) && !Rule::AtLeast(2.0).holds(1.9, paper));
+        assert!(Rule::AtMost(2.0).holds(2.0, paper) && !Rule::AtMost(2.0).holds(2.1, paper));
+    }
+}
