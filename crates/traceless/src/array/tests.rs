@@ -91,6 +91,34 @@ fn what_was_loaded_is_there() {
     }
 }
 
+/// A drop saves; a kill does not, and an opening after it gives every block another path.
+#[test]
+fn a_dropped_array_is_closed() {
+    let store = Arc::new(MemStore::new(builder(500, 64).store_len().unwrap()));
+    builder(500, 64).store(store.clone()).build().unwrap();
+    let opened = |kills: bool| {
+        let witness = Arc::new(Recorder::default());
+        let watched = Arc::new(Watched::new(store.clone(), witness.clone()));
+        let mut array = builder(500, 64).store(watched).open().unwrap();
+        let events = witness.take().len();
+        let before = array.access(7, |block| {
+            block[0] += 1;
+            block[0] - 1
+        });
+        if kills {
+            core::mem::forget(array)
+        } else {
+            drop(array)
+        }
+        (before.unwrap(), events)
+    };
+    let (first, short) = opened(false);
+    let (second, same) = opened(true);
+    let (third, long) = opened(false);
+    assert_eq!((first, second, third), (0, 1, 1), "a kill loses what was not synced");
+    assert!(short == same && long > 100 * short, "{short}, {same}, {long}");
+}
+
 /// Also with maps in trees, and whatever is loaded.
 #[test]
 fn loading_shows_the_same_whatever_is_loaded() {
