@@ -83,11 +83,13 @@ fn a_fixed_rate_is_kept_whatever_is_asked_for() {
 #[test]
 fn warm_caches_hold_what_was_asked_for() {
     let machine = machine(Scheme::Unified, Pace::Asked);
-    let lines = |n: u64| (0..n).map(|nth| nth % 500).map(|line| Record {
-        before: 10,
-        op: Op::Read,
-        addr: line * LINE_LEN,
-    });
+    let lines = |n: u64| {
+        (0..n).map(|nth| nth % 500).map(|line| Record {
+            before: 10,
+            op: Op::Read,
+            addr: line * LINE_LEN,
+        })
+    };
     let run = |warm_up, records| {
         machine.run_after(warm_up, &mut [Box::new(lines(warm_up + records))]).unwrap()
     };
