@@ -146,11 +146,7 @@ impl<C: Sealer> SealedTree<C> {
     /// Writes what waits to its place.
     pub fn write_held(&mut self) -> Result {
         let Some(held) = &mut self.held else { return Ok(()) };
-        if !held.bytes().is_empty() {
-            self.store.write(&extents_at(self.first, held.extents()), held.bytes())?;
-            held.clear();
-        }
-        Ok(())
+        held.write_to(&*self.store, self.first)
     }
 
     /// Opens the bucket of a level on the open path, whose parent is open.

@@ -1,8 +1,8 @@
 //! Trusted state beside what it is about, in the same store.
 
+use super::openings::STATE_LEN_MAX;
 use crate::durable::Vault;
 use crate::error::{Error, Result};
-use crate::scheme::openings::STATE_LEN_MAX;
 use crate::seal::Secret;
 use crate::store::Store;
 use crate::types::Extent;
