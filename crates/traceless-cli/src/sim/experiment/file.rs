@@ -85,6 +85,9 @@ pub struct Metric {
     /// What their sum is divided by, if anything: counts again.
     #[serde(default)]
     pub per: Vec<String>,
+    /// What it is multiplied by: 100 for per cent.
+    #[serde(default = "once")]
+    pub times: f64,
     /// Divided by that of another variant.
     pub relative_to: Option<String>,
     /// The other way round: that of the other variant, divided by this one.
@@ -92,6 +95,10 @@ pub struct Metric {
     /// Over workloads.
     #[serde(default)]
     pub mean: Mean,
+}
+
+fn once() -> f64 {
+    1.0
 }
 
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -149,6 +156,14 @@ impl Experiment {
         path.clone_into(&mut experiment.path);
         experiment.check().map_err(|what| wrong(path, &what))?;
         Ok(experiment)
+    }
+
+    /// Times so many records at every level.
+    pub fn take(&mut self, records: u64) -> Result<(), Failure> {
+        for extent in [&mut self.quick, &mut self.full] {
+            extent.records = records;
+        }
+        self.check().map_err(|what| wrong(&self.path, &what))
     }
 
     /// What is simulated at a level.

@@ -80,6 +80,7 @@ fn args(folder: &Path, only: Option<usize>) -> SimRunArgs {
     SimRunArgs {
         experiment: folder.join("test.toml"),
         level: Level::Quick,
+        records: None,
         out: folder.join("out"),
         only,
         progress: ProgressArgs { progress: ProgressHow::None },
@@ -196,6 +197,7 @@ fn a_sweep_makes_what_runs_make() {
     let sweep_args = |slurm| SimSweepArgs {
         experiments: vec![folder.path().join("test.toml")],
         level: Level::Quick,
+        records: None,
         out: folder.path().join("out"),
         jobs: 2,
         print_commands: false,
