@@ -140,6 +140,8 @@ pub enum Published {
 pub enum Rule {
     /// No further than this from the paper's number.
     Within(f64),
+    /// No further than this share of the paper's number.
+    WithinShare(f64),
     /// This or more.
     AtLeast(f64),
     /// This or less.
@@ -263,14 +265,21 @@ impl Claim {
         let is_order = matches!(self.rule, Rule::Order(_));
         let what = if is_order == self.variant.is_some() {
             "`variant` says whose the number is, but for an order"
-        } else if matches!(self.rule, Rule::Within(_)) && self.paper.is_none() {
-            "the rule `within` takes a number in `paper`"
+        } else if self.rule.compares() && self.paper.is_none() {
+            "this rule takes a number in `paper`"
         } else if self.workload.is_some() && matches!(self.paper, Some(Published::Each(_))) {
             "either `workload`, or a number for each in `paper`"
         } else {
             return Ok(());
         };
         Err(format!("claim `{}`: {what}", self.text))
+    }
+}
+
+impl Rule {
+    /// Whether it says how near the paper's number is near enough.
+    fn compares(&self) -> bool {
+        matches!(self, Self::Within(_) | Self::WithinShare(_))
     }
 }
 

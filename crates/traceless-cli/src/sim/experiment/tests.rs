@@ -176,7 +176,7 @@ fn what_is_wrong_is_named_with_its_file() {
         ("speed-up-over = \"base\"", "speed-up-over = \"bas\"", "there is no `bas`"),
         ("of = [\"cycles\"]", "of = [\"cykles\"]", "no run counts `cykles`"),
         ("records = 300", "records = 0", "quick and full have records"),
-        ("paper = 1e9\n", "", "the rule `within` takes a number"),
+        ("paper = 1e9\n", "", "this rule takes a number"),
         ("seeds = [1, 2]", "seeds = [1, 2]\nworkloads = [\"x\"]", "there is no `x`"),
         ("name = \"narrow\"", "name = \"base\"", "`base` is there twice"),
         ("lines.usimm", "missing.usimm", "missing.usimm"),
