@@ -85,6 +85,9 @@ pub struct Metric {
     /// What their sum is divided by, if anything: counts again.
     #[serde(default)]
     pub per: Vec<String>,
+    /// What it is multiplied by: 100 for per cent.
+    #[serde(default = "once")]
+    pub times: f64,
     /// Divided by that of another variant.
     pub relative_to: Option<String>,
     /// The other way round: that of the other variant, divided by this one.
@@ -92,6 +95,10 @@ pub struct Metric {
     /// Over workloads.
     #[serde(default)]
     pub mean: Mean,
+}
+
+fn once() -> f64 {
+    1.0
 }
 
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -133,6 +140,8 @@ pub enum Published {
 pub enum Rule {
     /// No further than this from the paper's number.
     Within(f64),
+    /// No further than this share of the paper's number.
+    WithinShare(f64),
     /// This or more.
     AtLeast(f64),
     /// This or less.
@@ -149,6 +158,14 @@ impl Experiment {
         path.clone_into(&mut experiment.path);
         experiment.check().map_err(|what| wrong(path, &what))?;
         Ok(experiment)
+    }
+
+    /// Times so many records at every level.
+    pub fn take(&mut self, records: u64) -> Result<(), Failure> {
+        for extent in [&mut self.quick, &mut self.full] {
+            extent.records = records;
+        }
+        self.check().map_err(|what| wrong(&self.path, &what))
     }
 
     /// What is simulated at a level.
@@ -248,14 +265,21 @@ impl Claim {
         let is_order = matches!(self.rule, Rule::Order(_));
         let what = if is_order == self.variant.is_some() {
             "`variant` says whose the number is, but for an order"
-        } else if matches!(self.rule, Rule::Within(_)) && self.paper.is_none() {
-            "the rule `within` takes a number in `paper`"
+        } else if self.rule.compares() && self.paper.is_none() {
+            "this rule takes a number in `paper`"
         } else if self.workload.is_some() && matches!(self.paper, Some(Published::Each(_))) {
             "either `workload`, or a number for each in `paper`"
         } else {
             return Ok(());
         };
         Err(format!("claim `{}`: {what}", self.text))
+    }
+}
+
+impl Rule {
+    /// Whether it says how near the paper's number is near enough.
+    fn compares(&self) -> bool {
+        matches!(self, Self::Within(_) | Self::WithinShare(_))
     }
 }
 
