@@ -1,5 +1,5 @@
-//! A map of byte strings: in memory that is watched, and in a file, whose holder sees each access to
-//! it; there it is saved, and opened again.
+//! A map of byte strings: in memory that is watched, and in a file, whose holder sees each access
+//! to it; there it is saved, and opened again.
 //!
 //! Run it with the name of a file that it may make:
 //! `cargo run --release -p traceless --example map -- /path/to/file`
