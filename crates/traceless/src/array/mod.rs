@@ -376,15 +376,8 @@ impl Builder {
     }
 
     fn parts(self, store: Arc<dyn Store>, key: &Secret, vault: StoreVault) -> Parts {
-        Parts {
-            store,
-            first: VAULT_LEN,
-            key: key.derive(&[b"array", b"scheme"]),
-            vault: Box::new(vault),
-            rng: self.rng.unwrap_or_else(|| Box::new(System)),
-            read_only: false,
-            expect_writes: 0,
-        }
+        let rng = self.rng.unwrap_or_else(|| Box::new(System));
+        Parts::behind(vault, b"array", store, key, rng)
     }
 }
 

@@ -126,9 +126,9 @@ fn a_dropped_array_is_closed() {
             block[0] - 1
         });
         if kills {
-            core::mem::forget(array)
+            core::mem::forget(array);
         } else {
-            drop(array)
+            drop(array);
         }
         (before.unwrap(), events)
     };

@@ -342,7 +342,7 @@ impl<W: Width, M: Memory + Durable> Durable for Circuit<W, M> {
     fn save(&self, out: &mut Vec<u8>) {
         self.memory.save(out);
         for lanes in [&self.stash.addrs, &self.stash.labels] {
-            lanes.iter().for_each(|lane| out.extend_from_slice(&lane.to_le_bytes()));
+            out.extend(lanes.iter().flat_map(|lane| lane.to_le_bytes()));
         }
         save_secret(&self.stash_bodies, out);
         save_words(&[self.next_path.into()], out);

@@ -97,10 +97,10 @@ impl Positions {
             let mut above = Vec::with_capacity(entries.len().div_ceil(FAN_OUT));
             for (addr, group) in (0..).zip(entries.chunks(FAN_OUT)) {
                 draws.reserve(1);
-                let drawn = draws.label(tree.label_mask());
+                let new = draws.label(tree.label_mask());
                 labels::pack(group, &mut body);
-                tree.insert(addr, drawn.fresh, &body, drawn.old(0), block)?;
-                above.push(labels::entry_of(drawn.fresh));
+                tree.insert(addr, new.fresh, &body, new.old(0), block)?;
+                above.push(labels::entry_of(new.fresh));
             }
             tree.check()?;
             entries = above;

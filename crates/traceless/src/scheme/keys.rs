@@ -1,4 +1,5 @@
-//! The keys of an area that is rewritten as it is read, by the opening in which a piece was written.
+//! The keys of an area that is rewritten as it is read, by the opening in which a piece was
+//! written.
 
 use super::openings::{Opening, Openings, State};
 use crate::error::Result;

@@ -1,6 +1,7 @@
 //! What the tests of the schemes share: a store in memory with all that it takes to open it again,
 //! and ways to damage it.
 
+#[cfg(test)]
 use crate::build::SchemeConfig;
 use crate::durable::{MemVault, Vault};
 use crate::error::{Error, Result};

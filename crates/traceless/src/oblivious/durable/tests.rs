@@ -210,9 +210,9 @@ fn any_number_of_blocks_of_any_length_comes_back() {
                 Err(Error::OutOfRange { .. })
             ));
             if closes {
-                oram.close().unwrap()
+                oram.close().unwrap();
             } else {
-                oram.sync().unwrap()
+                oram.sync().unwrap();
             }
             let parts = rig.parts(rig.store.clone(), false);
             oram = open_durable(geometry, parts, &rig.vault.kept()).unwrap();

@@ -1,6 +1,6 @@
 //! A Path ORAM that can be saved, and that a crash takes back to its last sync.
 //!
-//! Between two syncs the buckets that were written wait in memory: see [`saves`](crate::scheme).
+//! Between two syncs the buckets that were written wait in memory: see `scheme/saves`.
 //!
 //! When a sync is made, and which buckets it writes, follows from the leaves that were read and
 //! from the number of accesses; all else is padded to its limit.
@@ -8,8 +8,8 @@
 //! What a crash takes back are labels, too. A block that was accessed after the last sync is on the
 //! path that was read for it, and the next access to it would read that path again. So an opening
 //! after a crash first gives every block another label, in a pass over the leaves in order; until
-//! it has ended, the next opening begins it anew. Blocks are found by what their buckets say, so the
-//! maps are not needed, and are made anew when the pass has ended.
+//! it has ended, the next opening begins it anew. Blocks are found by what their buckets say, so
+//! the maps are not needed, and are made anew when the pass has ended.
 
 use super::geometry::{Geometry, PlacedTree, family};
 use super::{Controller, Issued, PathOram, Serve};

@@ -355,7 +355,7 @@ fn relabelling_tells_nothing() {
         assert_eq!(hot.len(), cold.len());
         assert!(hot.len() as u64 <= 3 * geometry.blocks, "{} accesses", hot.len());
         assert_eq!(hot_maps, cold_maps);
-        let buckets = trees[1..].iter().map(|tree| tree.below());
+        let buckets = trees[1..].iter().map(PlacedTree::below);
         let buckets: u64 = buckets.map(|s| (0..s.levels()).map(|l| full(&s, l)).sum::<u64>()).sum();
         assert_eq!(hot_maps.len() as u64, buckets, "each bucket of a map is written once");
         let in_order = |leaves: &[u64]| {
