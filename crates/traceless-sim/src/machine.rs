@@ -2,7 +2,7 @@
 
 use crate::backend::Backend;
 use crate::constant;
-use crate::dram::{self, ChannelStats, Memory};
+use crate::dram::{self, ChannelStats, Memory, Summary};
 use crate::error::Result;
 use crate::llc::{self, EarlyWriteBack, LastLevel};
 use crate::oram::{self, Early, Oram, Scheme};
@@ -41,7 +41,9 @@ pub struct Outcome {
     pub last_level: Option<llc::Counts>,
     /// Path accesses.
     pub paths: Option<oram::Counts>,
-    /// What each channel did.
+    /// What the memory did.
+    pub dram: Option<Summary>,
+    /// What each channel of it did.
     #[serde(skip)]
     pub channels: Vec<ChannelStats>,
 }
@@ -87,18 +89,18 @@ impl Machine {
         match (hidden, &self.constant) {
             (None, None) => {
                 let memory = Memory::new(self.memory)?;
-                self.run_over(memory, warm_up, workloads, |memory| (None, memory.stats()))
+                self.run_over(memory, warm_up, workloads, |memory, end| (None, memory.stats(end)))
             }
             (None, Some(constant)) => {
                 let memory = constant::Straight::new(constant)?;
-                self.run_over(memory, warm_up, workloads, |_| (None, vec![]))
+                self.run_over(memory, warm_up, workloads, |_, _| (None, vec![]))
             }
             (Some(oram), constant) => {
                 let oram = match constant {
                     None => Oram::over_dram(oram, Memory::new(self.memory)?)?,
                     Some(constant) => Oram::over_constant(oram, constant)?,
                 };
-                let tell = |oram: &Oram| (Some(oram.counts()), oram.stats());
+                let tell = |oram: &Oram, end| (Some(oram.counts()), oram.stats(end));
                 self.run_over(oram, warm_up, workloads, tell)
             }
         }
@@ -109,13 +111,14 @@ impl Machine {
         mut memory: B,
         warm_up: u64,
         workloads: &mut [Box<dyn Workload>],
-        tell: impl Fn(&B) -> (Option<oram::Counts>, Vec<ChannelStats>),
+        tell: impl Fn(&B, u64) -> (Option<oram::Counts>, Vec<ChannelStats>),
     ) -> Result<Outcome> {
         let Some(last_level) = &self.last_level else {
             fill(&mut memory, warm_up, workloads)?;
             let run = processor::run(&self.processor, &mut memory, workloads)?;
-            let (paths, channels) = tell(&memory);
-            return Ok(Outcome { run, last_level: None, paths, channels });
+            let (paths, channels) = tell(&memory, run.cycles);
+            let dram = self.summary(&channels, run.cycles);
+            return Ok(Outcome { run, last_level: None, paths, dram, channels });
         };
         let mut cached = LastLevel::new(last_level, memory)?;
         if let Some(early) = self.early() {
@@ -123,8 +126,14 @@ impl Machine {
         }
         fill(&mut cached, warm_up, workloads)?;
         let run = processor::run(&self.processor, &mut cached, workloads)?;
-        let (paths, channels) = tell(cached.behind());
-        Ok(Outcome { run, last_level: Some(cached.counts()), paths, channels })
+        let (paths, channels) = tell(cached.behind(), run.cycles);
+        let dram = self.summary(&channels, run.cycles);
+        Ok(Outcome { run, last_level: Some(cached.counts()), paths, dram, channels })
+    }
+
+    /// What all channels did, if there are any.
+    fn summary(&self, channels: &[ChannelStats], end: u64) -> Option<Summary> {
+        self.constant.is_none().then(|| Summary::new(&self.memory, channels, end))
     }
 
     /// How dirty lines of the last cache are found that can be written back early.

@@ -152,10 +152,10 @@ impl Oram {
         Counts { found: self.found.counts(), ..self.counts }
     }
 
-    /// What each channel of the memory did.
-    pub fn stats(&self) -> Vec<ChannelStats> {
+    /// What each channel of the memory did until `end`.
+    pub fn stats(&self, end: u64) -> Vec<ChannelStats> {
         match &self.memory {
-            Under::Dram(memory) => memory.stats(),
+            Under::Dram(memory) => memory.stats(end),
             Under::Constant(..) => vec![],
         }
     }

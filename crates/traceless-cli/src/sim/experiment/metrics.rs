@@ -86,7 +86,7 @@ impl<'a> Counts<'a> {
             Ok(numbers.collect::<Result<Vec<f64>, _>>()?.into_iter().sum())
         };
         let below = if metric.per.is_empty() { 1.0 } else { sum(&metric.per)? };
-        Ok(Ratio { above: sum(&metric.of)?, below })
+        Ok(Ratio { above: sum(&metric.of)? * metric.times, below })
     }
 
     /// A count by its name. A part that the machine does not have counted nothing.
