@@ -107,6 +107,10 @@ struct Slot {
     stride: u64,
 }
 
+/// Rows between the stretches of subtrees, besides those that they take: odd, so that it moves the
+/// next one to another bank, and more than one, since the one before ends anywhere in a row.
+const BANKS_APART: u64 = 3;
+
 impl Spread {
     fn new(shape: &Shape, channels: u64, row: u64, first: u64) -> Self {
         let mut spread = Self { channels, levels: vec![], slots: vec![], end: 0 };
@@ -144,6 +148,9 @@ impl Spread {
     }
 
     fn add_subtrees(&mut self, shape: &Shape, first: usize, levels: usize, row: u64) {
+        // The numbers of subtrees of one path in two stretches may agree in their last bits, which
+        // choose the bank: then both rows would always be in the same one.
+        self.end += BANKS_APART * row;
         let mut lens = vec![0; self.channels as usize];
         let (channels, leaves) = (self.channels as usize, shape.levels() - 1);
         for level in first..first + levels {
