@@ -1,5 +1,6 @@
 //! What a program asks of memory: the input of a simulation.
 
+mod champsim;
 mod combined;
 mod filter;
 pub mod lackey;
@@ -13,6 +14,7 @@ pub mod table_2;
 mod text;
 mod usimm;
 
+pub use champsim::ChampSim;
 pub use combined::{Chain, Limited, Turns};
 pub use filter::Filter;
 pub use named::named;
