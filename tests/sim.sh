@@ -37,8 +37,8 @@ import json
 lackey, qemu = json.load(open('lackey')), json.load(open('qemu'))
 for what in ('instructions', 'reads', 'writes'):
     assert abs(qemu[what] / lackey[what] - 1) < 0.01, (what, lackey, qemu)"
-    expect 0 sim record --with qemu --out part-2.workload --l1-kib 16 --skip 500 --misses 1K --json \
-        -- sort numbers
+    expect 0 sim record --with qemu --out part-2.workload --l1-kib 16 --skip 500 --misses 1K \
+        --json -- sort numbers
     told "told['reads'] == 1000 and told['cut_short']"
     expect 0 sim trace part-2.workload --scheme dram --json
     expect 2 sim record --with qemu --out none.workload -- ./no-such-program
@@ -81,7 +81,8 @@ for scheme in path unified; do
 done
 
 section "run what is made up"
-for workload in uniform stride:3 zipf:0.8 'chase?bytes=1M' table-2/gcc 'table-2/mcf+uniform@3'; do
+for workload in uniform stride:3 zipf:0.8 'chase?bytes=1M' table-2/gcc kernel/ocean \
+    'table-2/mcf+uniform@3'; do
     expect 0 sim trace "$workload" --length 2K --scheme dram --json
     told "told['records'] == 2000"
     grep -v records_per_second out >plain

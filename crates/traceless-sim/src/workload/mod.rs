@@ -3,6 +3,7 @@
 mod champsim;
 mod combined;
 mod filter;
+pub mod kernel;
 pub mod lackey;
 mod named;
 mod open;
