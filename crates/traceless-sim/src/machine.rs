@@ -2,7 +2,7 @@
 
 use crate::backend::Backend;
 use crate::cache;
-use crate::dram::{self, ChannelStats, Memory};
+use crate::dram::{self, ChannelStats, Memory, Summary};
 use crate::error::{Error, Result};
 use crate::llc::{self, LastLevel};
 use crate::oram::{self, Oram};
@@ -46,7 +46,9 @@ pub struct Outcome {
     pub last_level: Option<llc::Counts>,
     /// Path accesses.
     pub paths: Option<oram::Counts>,
-    /// What each channel did.
+    /// What the memory did.
+    pub dram: Summary,
+    /// What each channel of it did.
     #[serde(skip)]
     pub channels: Vec<ChannelStats>,
 }
@@ -83,10 +85,12 @@ impl Machine {
     pub fn run_after(&self, warm_up: u64, workloads: &mut [Box<dyn Workload>]) -> Result<Outcome> {
         let memory = Memory::new(self.memory)?;
         match &self.oram {
-            None => self.run_over(memory, warm_up, workloads, |memory| (None, memory.stats())),
+            None => {
+                self.run_over(memory, warm_up, workloads, |memory, end| (None, memory.stats(end)))
+            }
             Some(config) => {
                 let oram = Oram::new(config, memory)?;
-                let tell = |oram: &Oram| (Some(oram.counts()), oram.stats());
+                let tell = |oram: &Oram, end| (Some(oram.counts()), oram.stats(end));
                 self.run_over(oram, warm_up, workloads, tell)
             }
         }
@@ -97,13 +101,14 @@ impl Machine {
         mut memory: B,
         warm_up: u64,
         workloads: &mut [Box<dyn Workload>],
-        tell: impl Fn(&B) -> (Option<oram::Counts>, Vec<ChannelStats>),
+        tell: impl Fn(&B, u64) -> (Option<oram::Counts>, Vec<ChannelStats>),
     ) -> Result<Outcome> {
         let Some(LastLevelConfig { bytes, ways, latency }) = self.last_level else {
             fill(&mut memory, warm_up, workloads)?;
             let run = processor::run(&self.processor, &mut memory, workloads)?;
-            let (paths, channels) = tell(&memory);
-            return Ok(Outcome { run, last_level: None, paths, channels });
+            let (paths, channels) = tell(&memory, run.cycles);
+            let dram = Summary::new(&self.memory, &channels, run.cycles);
+            return Ok(Outcome { run, last_level: None, paths, dram, channels });
         };
         if latency > LATENCY_MAX {
             return Err(Error::Cache("a hit takes more than 2^20 cycles"));
@@ -111,8 +116,9 @@ impl Machine {
         let mut cached = LastLevel::new(&cache::Config { bytes, ways }, latency, memory)?;
         fill(&mut cached, warm_up, workloads)?;
         let run = processor::run(&self.processor, &mut cached, workloads)?;
-        let (paths, channels) = tell(cached.behind());
-        Ok(Outcome { run, last_level: Some(cached.counts()), paths, channels })
+        let (paths, channels) = tell(cached.behind(), run.cycles);
+        let dram = Summary::new(&self.memory, &channels, run.cycles);
+        Ok(Outcome { run, last_level: Some(cached.counts()), paths, dram, channels })
     }
 }
 

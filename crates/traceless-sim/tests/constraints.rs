@@ -4,7 +4,7 @@
 use traceless::rng::{Rng, Seeded};
 use traceless_sim::backend::Answer;
 use traceless_sim::dram::{
-    AddressMap, Command, Config, Geometry, Logged, Memory, Scheduler, Timing, WriteDrain,
+    AddressMap, Apart, Command, Config, Geometry, Logged, Memory, Scheduler, Timing, WriteDrain,
 };
 use traceless_sim::workload::{LINE_LEN, Op};
 
@@ -15,7 +15,7 @@ type Field = fn(&mut Timing) -> &mut u64;
 
 fn config(ranks: u32, scheduler: Scheduler) -> Config {
     Config {
-        geometry: Geometry { channels: 1, ranks, banks: 8, rows: 16, columns: 8 },
+        geometry: Geometry { channels: 1, ranks, banks: 8, groups: 1, rows: 16, columns: 8 },
         map: AddressMap::COLUMNS_LAST,
         // Refreshes come often, so that much happens around them. What other times imply in real
         // memories binds here, too.
@@ -23,6 +23,17 @@ fn config(ranks: u32, scheduler: Scheduler) -> Config {
         drain: WriteDrain { capacity: 24, high: 12, low: 5 },
         scheduler,
         ..Config::ONE_CHANNEL
+    }
+}
+
+/// The same with four groups of banks, between which times are shorter.
+fn grouped(ranks: u32, scheduler: Scheduler) -> Config {
+    let config = config(ranks, scheduler);
+    let apart = Some(Apart { rrd: 4, wtr: 3, ccd: 5 });
+    Config {
+        geometry: Geometry { groups: 4, banks: 16, ..config.geometry },
+        timing: Timing { rrd: 6, wtr: 9, ccd: 7, faw: 21, apart, ..config.timing },
+        ..config
     }
 }
 
@@ -52,6 +63,16 @@ fn requests(config: &Config, seed: u64) -> Vec<(u64, Op, u64)> {
 
 /// The commands of the memory, and when reads had their data.
 fn commands(config: Config, requests: &[(u64, Op, u64)]) -> (Vec<Logged>, Vec<(u64, u64)>) {
+    let (memory, there) = memory(config, requests);
+    (memory.log(0).to_vec(), there)
+}
+
+/// For how long ranks had rows open.
+fn active(config: Config, requests: &[(u64, Op, u64)], end: u64) -> u64 {
+    memory(config, requests).0.stats(end)[0].active
+}
+
+fn memory(config: Config, requests: &[(u64, Op, u64)]) -> (Memory, Vec<(u64, u64)>) {
     let mut memory = Memory::new(config).unwrap();
     memory.keep_log();
     let mut there = Vec::new();
@@ -76,7 +97,7 @@ fn commands(config: Config, requests: &[(u64, Op, u64)]) -> (Vec<Logged>, Vec<(u
         memory.tick(now, |ticket, time| there.push((ticket, time)));
     }
     there.sort_unstable();
-    (memory.log(0).to_vec(), there)
+    (memory, there)
 }
 
 /// A memory that knows the commands so far and nothing else.
@@ -148,7 +169,7 @@ impl Reference {
         let hit = issuable.iter().find(|(_, command)| *command == Command::column(op));
         let first = match self.config.scheduler {
             Scheduler::Fcfs => issuable.first(),
-            Scheduler::FrFcfs => hit.or(issuable.first()),
+            Scheduler::FrFcfs | Scheduler::FrFcfsClosing(_) => hit.or(issuable.first()),
         };
         let Some(&(nth, command)) = first else { return };
         let w = &mut match op {
@@ -156,12 +177,47 @@ impl Reference {
             Op::Write => &mut self.writes,
         }[nth];
         let Waiting { rank, bank, row, ticket, .. } = *w;
-        self.log.push(Logged { at: now, command, rank, bank, row });
+        self.log.push(Logged { at: now, command, rank, bank, row, closes: false });
         w.served = command == Command::column(op);
         if command == Command::Read {
             let Timing { cas, data, .. } = self.config.timing;
             self.there.push((ticket, now + (cas + data) * CYCLE));
         }
+        let closes = command == Command::column(op) && self.closes(rank, bank, now);
+        self.log.last_mut().unwrap().closes = closes;
+    }
+
+    /// Whether the column command that just went out to a bank closes its row.
+    fn closes(&self, rank: usize, bank: usize, now: u64) -> bool {
+        let Scheduler::FrFcfsClosing(most) = self.config.scheduler else { return false };
+        let columns = self.since_activation(rank, bank).len() - 1;
+        columns >= most as usize
+            && self.closed_at(rank, bank) + self.config.timing.rp * CYCLE <= self.window(now).0
+    }
+
+    /// The last activation of a bank, and its commands since then.
+    fn since_activation(&self, rank: usize, bank: usize) -> Vec<Logged> {
+        let own = self.log.iter().rev().filter(|c| (c.rank, c.bank) == (rank, bank));
+        let mut commands: Vec<Logged> = vec![];
+        for command in own {
+            commands.push(*command);
+            if command.command == Command::Activate {
+                break;
+            }
+        }
+        commands
+    }
+
+    /// When a bank that was told to precharge by itself does.
+    fn closed_at(&self, rank: usize, bank: usize) -> u64 {
+        let Timing { ras, rtp, cwd, data, wr, .. } = self.config.timing;
+        let may = |c: &Logged| match c.command {
+            Command::Activate => c.at + ras * CYCLE,
+            Command::Read => c.at + rtp * CYCLE,
+            Command::Write => c.at + (cwd + data + wr) * CYCLE,
+            Command::Precharge => 0,
+        };
+        self.since_activation(rank, bank).iter().map(may).max().unwrap_or(0)
     }
 
     /// The window that `now` lies in: when the channel shuts, and when it opens again.
@@ -176,7 +232,10 @@ impl Reference {
         // Refreshing closes all rows.
         let fresh = |c: &&Logged| self.window(c.at) == self.window(now);
         match own.next().filter(fresh) {
-            None | Some(Logged { command: Command::Precharge, .. }) => Command::Activate,
+            None
+            | Some(Logged { command: Command::Precharge, .. } | Logged { closes: true, .. }) => {
+                Command::Activate
+            }
             Some(Logged { row, .. }) if *row == w.row => Command::column(op),
             Some(_) => Command::Precharge,
         }
@@ -193,6 +252,10 @@ impl Reference {
         if now + guard * CYCLE > self.window(now).0 {
             return false;
         }
+        let own = self.log.iter().rev().find(|c| (c.rank, c.bank) == (w.rank, w.bank));
+        if own.is_some_and(|c| c.closes) && now < self.closed_at(w.rank, w.bank) + rp * CYCLE {
+            return false;
+        }
         // Nothing reaches back further than this.
         let near = |c: &&Logged| now - c.at < 100 * CYCLE;
         let recent = || self.log.iter().rev().take_while(near);
@@ -207,20 +270,26 @@ impl Reference {
     fn gap(&self, before: &Logged, command: Command, w: &Waiting) -> u64 {
         use Command::{Activate, Precharge, Read, Write};
         let t = self.config.timing;
+        let groups = self.config.geometry.groups as usize;
         let rank = before.rank == w.rank;
+        let group = rank && before.bank % groups == w.bank % groups;
         let bank = rank && before.bank == w.bank;
+        let apart = t.apart.unwrap_or(Apart { rrd: t.rrd, wtr: t.wtr, ccd: t.ccd });
         match (before.command, command) {
             (Activate, Activate) if bank => t.rc.max(t.rrd),
-            (Activate, Activate) if rank => t.rrd,
+            (Activate, Activate) if group => t.rrd,
+            (Activate, Activate) if rank => apart.rrd,
             (Activate, Read | Write) if bank => t.rcd,
             (Activate, Precharge) if bank => t.ras,
             (Precharge, Activate | Precharge) if bank => t.rp,
             (Read, Precharge) if bank => t.rtp,
             (Write, Precharge) if bank => t.cwd + t.data + t.wr,
-            (Read, Read) | (Write, Write) if rank => t.ccd.max(t.data),
+            (Read, Read) | (Write, Write) if group => t.ccd.max(t.data),
+            (Read, Read) | (Write, Write) if rank => apart.ccd.max(t.data),
             (Read, Read) | (Write, Write) => t.data + t.rtrs,
             (Read, Write) => t.cas + t.data + t.rtrs - t.cwd,
-            (Write, Read) if rank => t.cwd + t.data + t.wtr,
+            (Write, Read) if group => t.cwd + t.data + t.wtr,
+            (Write, Read) if rank => t.cwd + t.data + apart.wtr,
             (Write, Read) => t.cwd + t.data + t.rtrs - t.cas,
             _ => 0,
         }
@@ -244,12 +313,21 @@ impl Reference {
 
 #[test]
 fn commands_go_out_when_they_may() {
-    for (seed, (ranks, scheduler)) in
-        [(1, Scheduler::Fcfs), (2, Scheduler::Fcfs), (2, Scheduler::FrFcfs), (4, Scheduler::FrFcfs)]
-            .into_iter()
-            .enumerate()
+    let closing = Scheduler::FrFcfsClosing;
+    for (seed, config) in [
+        config(1, Scheduler::Fcfs),
+        config(2, Scheduler::Fcfs),
+        config(2, Scheduler::FrFcfs),
+        config(4, Scheduler::FrFcfs),
+        config(1, closing(1)),
+        config(2, closing(3)),
+        grouped(1, Scheduler::Fcfs),
+        grouped(2, Scheduler::FrFcfs),
+        grouped(2, closing(2)),
+    ]
+    .into_iter()
+    .enumerate()
     {
-        let config = config(ranks, scheduler);
         let requests = requests(&config, seed as u64);
         let (log, there) = commands(config, &requests);
         let (expected_log, expected_there) = Reference::new(config).commands(&requests);
@@ -263,10 +341,7 @@ fn commands_go_out_when_they_may() {
 /// A time that is one cycle off is noticed, whichever it is: so each of them binds.
 #[test]
 fn no_time_may_be_off_by_one() {
-    let right = config(2, Scheduler::Fcfs);
-    let requests = requests(&right, 1);
-    let (log, there) = commands(right, &requests);
-    let fields: [(&str, Field); 16] = [
+    const FIELDS: [(&str, Field); 16] = [
         ("rcd", |t| &mut t.rcd),
         ("rp", |t| &mut t.rp),
         ("cas", |t| &mut t.cas),
@@ -284,12 +359,58 @@ fn no_time_may_be_off_by_one() {
         ("refi", |t| &mut t.refi),
         ("rfc", |t| &mut t.rfc),
     ];
-    for (name, field) in fields {
-        for step in [-1, 1] {
-            let mut wrong = right;
-            let time = field(&mut wrong.timing);
-            *time = time.checked_add_signed(step).unwrap();
-            assert!(commands(wrong, &requests) != (log.clone(), there.clone()), "{name} {step}");
+    /// Those between groups.
+    const APART: [(&str, Field); 3] = [
+        ("apart.rrd", |t| &mut t.apart.as_mut().unwrap().rrd),
+        ("apart.wtr", |t| &mut t.apart.as_mut().unwrap().wtr),
+        ("apart.ccd", |t| &mut t.apart.as_mut().unwrap().ccd),
+    ];
+    let grouped = grouped(2, Scheduler::Fcfs);
+    for (right, fields) in [(config(2, Scheduler::Fcfs), &FIELDS[..]), (grouped, &APART[..])] {
+        let requests = requests(&right, 1);
+        let is_right = commands(right, &requests);
+        for (name, field) in fields {
+            for step in [-1, 1] {
+                let mut wrong = right;
+                let time = field(&mut wrong.timing);
+                *time = time.checked_add_signed(step).unwrap();
+                assert!(commands(wrong, &requests) != is_right, "{name} {step}");
+            }
         }
+    }
+}
+
+/// Ranks have rows open from activations to the precharge of the last one, or to a refresh.
+#[test]
+fn time_with_open_rows_is_what_the_commands_say() {
+    for scheduler in [Scheduler::Fcfs, Scheduler::FrFcfsClosing(2)] {
+        let config = config(2, scheduler);
+        let requests = requests(&config, 7);
+        let mut reference = Reference::new(config);
+        let (log, _) = commands(config, &requests);
+        let end = log.last().unwrap().at;
+        let mut open: Vec<(usize, u64, u64)> = vec![];
+        for command in &log {
+            reference.log.push(*command);
+            let Logged { at, rank, bank, .. } = *command;
+            let shut = reference.window(at).0;
+            match command.command {
+                Command::Activate => open.push((rank * 8 + bank, at, shut)),
+                Command::Precharge => {
+                    open.iter_mut().rfind(|row| row.0 == rank * 8 + bank).unwrap().2 = at;
+                }
+                _ if command.closes => {
+                    let closed = reference.closed_at(rank, bank);
+                    open.iter_mut().rfind(|row| row.0 == rank * 8 + bank).unwrap().2 = closed;
+                }
+                _ => {}
+            }
+        }
+        let is_open = |rank: usize, at: u64| {
+            open.iter().any(|&(bank, from, to)| bank / 8 == rank && from <= at && at < to)
+        };
+        let times = (0..end).flat_map(|at| [(0, at), (1, at)]);
+        let expected = times.filter(|&(rank, at)| is_open(rank, at)).count() as u64;
+        assert_eq!(active(config, &requests, end), expected, "{scheduler:?}");
     }
 }

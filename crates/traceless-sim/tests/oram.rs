@@ -79,6 +79,28 @@ fn a_fixed_rate_is_kept_whatever_is_asked_for() {
     }
 }
 
+/// What was asked for before the simulation is in the cache, and nothing of it was counted.
+#[test]
+fn warm_caches_hold_what_was_asked_for() {
+    let machine = machine(Scheme::Unified, Pace::Asked);
+    let lines = |n: u64| {
+        (0..n).map(|nth| nth % 500).map(|line| Record {
+            before: 10,
+            op: Op::Read,
+            addr: line * LINE_LEN,
+        })
+    };
+    let run = |warm_up, records| {
+        machine.run_after(warm_up, &mut [Box::new(lines(warm_up + records))]).unwrap()
+    };
+    let (cold, warm) = (run(0, 500), run(500, 500));
+    assert_eq!((cold.run.records, warm.run.records), (500, 500));
+    assert_eq!(cold.last_level.unwrap().read_misses, 500);
+    assert_eq!(warm.last_level.unwrap().read_misses, 0);
+    assert_eq!((warm.paths.unwrap().paths(), warm.dram.reads), (0, 0));
+    assert!(warm.run.cycles * 50 < cold.run.cycles);
+}
+
 #[test]
 fn fewer_lines_take_less_time() {
     let base = machine(Scheme::Unified, Pace::Asked);

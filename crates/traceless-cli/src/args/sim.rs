@@ -82,6 +82,9 @@ pub struct SimRunArgs {
     /// How much of it
     #[arg(long, value_enum, default_value = "quick")]
     pub level: Level,
+    /// Time so many records of each workload, whatever the level says
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub records: Option<u64>,
     /// Folder for results and report. Runs whose results are there are not made again
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
@@ -103,6 +106,9 @@ pub struct SimSweepArgs {
     /// How much of it
     #[arg(long, value_enum, default_value = "quick")]
     pub level: Level,
+    /// Time so many records of each workload, whatever the level says
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub records: Option<u64>,
     /// Folder for results and reports. Runs whose results are there are not made again
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,

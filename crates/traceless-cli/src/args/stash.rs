@@ -14,6 +14,9 @@ pub struct StashArgs {
     /// Search the best allocation of such a tree instead, with and without a sub-stash
     #[arg(long, conflicts_with = "plot")]
     pub search: bool,
+    /// Measure only this allocation: a preset, or levels and slots, as in 10:1,11-19:3
+    #[arg(long, value_name = "NAME", requires = "search")]
+    pub allocation: Option<String>,
     /// Blocks in a stash of 200 above which accesses only empty it [default: 200 less a path of
     /// four slots a level]
     #[arg(long, value_name = "N")]

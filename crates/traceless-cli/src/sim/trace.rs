@@ -6,7 +6,7 @@ use crate::output::{say, say_json};
 use serde::Serialize;
 use std::path::Path;
 use traceless::clock::{Clock, Monotonic};
-use traceless_sim::dram::{ChannelStats, OpStats};
+use traceless_sim::dram::{ChannelStats, OpStats, Summary};
 use traceless_sim::machine::{Machine, Outcome};
 use traceless_sim::oram::{Config, Scheme};
 use traceless_sim::processor::Run;
@@ -27,6 +27,7 @@ struct Report {
 struct Channel {
     reads: Requests,
     writes: Requests,
+    dram: Summary,
 }
 
 #[derive(Serialize)]
@@ -43,11 +44,12 @@ pub fn run(args: &SimTraceArgs) -> Result<(), Failure> {
     let clock = Monotonic::start();
     let outcome = machine.run(&mut workloads)?;
     let seconds = clock.now() as f64 / 1e9;
+    let channel = |stats| Channel::of(stats, &machine, &outcome);
     let report = Report {
         schema: "traceless.sim.trace.v1",
-        machine,
-        channels: outcome.channels.iter().map(Channel::of).collect(),
+        channels: outcome.channels.iter().map(channel).collect(),
         records_per_second: outcome.run.records as f64 / seconds,
+        machine,
         outcome,
     };
     if args.json {
@@ -93,13 +95,18 @@ fn read_machine(path: &Path) -> Result<Machine, Failure> {
 }
 
 impl Channel {
-    fn of(stats: &ChannelStats) -> Self {
+    fn of(stats: &ChannelStats, machine: &Machine, outcome: &Outcome) -> Self {
         let requests = |counts: OpStats| Requests {
             counts,
             latency: counts.latency(),
             row_hits: counts.row_hits(),
         };
-        Self { reads: requests(stats.reads), writes: requests(stats.writes) }
+        let channel = std::slice::from_ref(stats);
+        Self {
+            reads: requests(stats.reads),
+            writes: requests(stats.writes),
+            dram: Summary::new(&machine.memory, channel, outcome.run.cycles),
+        }
     }
 }
 
@@ -120,6 +127,15 @@ fn tell(report: &Report) {
             share(paths.dummy),
             share(paths.eviction),
         ));
+    }
+    let dram = &report.outcome.dram;
+    say(&format!(
+        "memory: {:.1} % of the bandwidth used, {:.1} % found their row open",
+        dram.utilisation * 100.0,
+        dram.row_hits * 100.0
+    ));
+    if let (Some(milliwatts), Some(per_bit)) = (dram.milliwatts, dram.picojoules_per_bit) {
+        say(&format!("chips: {milliwatts:.0} mW, {per_bit:.1} pJ for each bit moved"));
     }
     for (nth, channel) in report.channels.iter().enumerate() {
         for (name, requests) in [("reads", &channel.reads), ("writes", &channel.writes)] {

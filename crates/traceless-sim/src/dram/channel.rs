@@ -1,6 +1,6 @@
 //! One channel: its queues, its banks, and which command goes out when.
 
-use super::config::{Config, REFRESHES_A_WINDOW, Scheduler, Timing, WriteDrain};
+use super::config::{Apart, Config, REFRESHES_A_WINDOW, Scheduler, Timing, WriteDrain};
 use super::log::{Command, Logged};
 use super::queue::{Queue, Request};
 use super::stats::ChannelStats;
@@ -19,7 +19,9 @@ pub struct Channel {
     drain: WriteDrain,
     scheduler: Scheduler,
     banks_per_rank: usize,
+    groups_per_rank: usize,
     banks: Vec<Bank>,
+    groups: Vec<Group>,
     ranks: Vec<Rank>,
     reads: Queue,
     writes: Queue,
@@ -38,17 +40,32 @@ struct Bank {
     activate: u64,
     precharge: u64,
     column: u64,
+    /// Column commands in a row.
+    columns: u32,
+}
+
+/// Banks of a rank that share more than its other banks do.
+#[derive(Clone, Copy, Default)]
+struct Group {
+    /// As above, as far as rank, group and bus are concerned.
+    activate: u64,
+    read: u64,
+    write: u64,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Rank {
-    /// As above, as far as the rank and the bus are concerned.
-    activate: u64,
-    read: u64,
-    write: u64,
     /// The last activations, and how many there were.
     activations: [u64; ACTIVATIONS_A_WINDOW],
     count: usize,
+    /// Banks that have a row open.
+    open: usize,
+    /// Since when there is one, or was.
+    since: u64,
+    /// Until when, if there is none any more.
+    until: u64,
+    /// Cycles with one, before.
+    active: u64,
 }
 
 /// Every rank puts its refreshes off to the end of a window, and does them all then: what
@@ -75,6 +92,8 @@ impl Channel {
             drain: config.drain,
             scheduler: config.scheduler,
             banks_per_rank: geometry.banks as usize,
+            groups_per_rank: geometry.groups as usize,
+            groups: vec![Group::default(); (geometry.ranks * geometry.groups) as usize],
             banks: vec![Bank::default(); (geometry.ranks * geometry.banks) as usize],
             ranks: vec![Rank::default(); geometry.ranks as usize],
             reads: Queue::default(),
@@ -96,8 +115,9 @@ impl Channel {
         self.log.as_deref().unwrap_or_default()
     }
 
-    pub fn stats(&self) -> &ChannelStats {
-        &self.stats
+    pub fn stats(&self, end: u64) -> ChannelStats {
+        let active = self.ranks.iter().map(|rank| rank.active_until(end.min(self.refresh.shut)));
+        ChannelStats { active: active.sum(), ..self.stats }
     }
 
     pub fn reads(&self) -> &Queue {
@@ -156,8 +176,12 @@ impl Channel {
         // However many windows went by: the last one that shut the channel closed all rows.
         let last = (now - *shut) / *window * *window;
         let opens = *end + last;
+        for rank in &mut self.ranks {
+            rank.close_all(*shut);
+        }
         for bank in &mut self.banks {
             bank.open = None;
+            bank.columns = 0;
             bank.activate = bank.activate.max(opens);
         }
         if now >= opens {
@@ -200,18 +224,18 @@ impl Channel {
     /// What a request needs next, and the first time from `now` on at which that may be issued.
     #[inline]
     fn ready(&self, op: Op, request: &Request, now: u64) -> (Command, u64) {
-        let (bank, rank) = (&self.banks[request.bank], &self.ranks[request.rank]);
+        let (bank, group) = (&self.banks[request.bank], &self.groups[request.group]);
         let Timing { ras, rp, rtp, cwd, data, wr, .. } = self.timing;
         // What follows until the bank is closed again must fit in before a refresh.
         let (command, time, guard) = match bank.open {
             Some(row) if row == request.row => match op {
-                Op::Read => (Command::Read, bank.column.max(rank.read), rtp),
-                Op::Write => (Command::Write, bank.column.max(rank.write), cwd + data + wr),
+                Op::Read => (Command::Read, bank.column.max(group.read), rtp),
+                Op::Write => (Command::Write, bank.column.max(group.write), cwd + data + wr),
             },
             Some(_) => (Command::Precharge, bank.precharge, rp),
             None => {
-                let rank_ready = rank.activate.max(self.after_window(rank));
-                (Command::Activate, bank.activate.max(rank_ready), ras)
+                let window = self.after_window(&self.ranks[request.rank]);
+                (Command::Activate, bank.activate.max(group.activate).max(window), ras)
             }
         };
         let time = time.max(now);
@@ -237,18 +261,9 @@ impl Channel {
         done: &mut impl FnMut(u64, u64),
     ) {
         let request = self.queue(op)[nth];
-        if let Some(log) = &mut self.log {
-            let Request { rank, row, bank, .. } = request;
-            log.push(Logged { at: now, command, rank, bank: bank % self.banks_per_rank, row });
-        }
         match command {
             Command::Activate => self.activate(&request, op, now),
-            Command::Precharge => {
-                let bank = &mut self.banks[request.bank];
-                bank.open = None;
-                bank.activate = bank.activate.max(now + self.timing.rp);
-                bank.precharge = bank.precharge.max(now + self.timing.rp);
-            }
+            Command::Precharge => self.close(&request, now),
             Command::Read => {
                 self.read(&request, now);
                 self.reads.serve(nth);
@@ -263,17 +278,70 @@ impl Channel {
                 self.stats.writes.count(written - request.arrived);
             }
         }
+        let closes = command == Command::column(op) && self.closes_after(&request);
+        if closes {
+            self.close(&request, self.banks[request.bank].precharge);
+        }
+        if let Some(log) = &mut self.log {
+            let Request { rank, row, bank, .. } = request;
+            let bank = bank % self.banks_per_rank;
+            log.push(Logged { at: now, command, rank, bank, row, closes });
+        }
+    }
+
+    /// Whether a row is closed after the column command that just went out for it. Shortly before a
+    /// refresh it stays open, which closes all rows itself.
+    fn closes_after(&mut self, request: &Request) -> bool {
+        let Scheduler::FrFcfsClosing(most) = self.scheduler else { return false };
+        let bank = &mut self.banks[request.bank];
+        bank.columns += 1;
+        bank.columns >= most && bank.precharge + self.timing.rp <= self.refresh.shut
+    }
+
+    /// The bank precharges from `at` on.
+    fn close(&mut self, request: &Request, at: u64) {
+        let bank = &mut self.banks[request.bank];
+        bank.open = None;
+        bank.columns = 0;
+        bank.activate = bank.activate.max(at + self.timing.rp);
+        bank.precharge = bank.precharge.max(at + self.timing.rp);
+        self.ranks[request.rank].close(at);
+    }
+
+    /// All groups of banks, and what each shares with the bank that is meant.
+    fn groups(&mut self, request: &Request) -> impl Iterator<Item = (Near, &mut Group)> {
+        let (own, rank, per_rank) = (request.group, request.rank, self.groups_per_rank);
+        self.groups.iter_mut().enumerate().map(move |(nth, group)| {
+            let near = if nth == own {
+                Near::Group
+            } else if nth / per_rank == rank {
+                Near::Rank
+            } else {
+                Near::Channel
+            };
+            (near, group)
+        })
     }
 
     fn activate(&mut self, request: &Request, op: Op, now: u64) {
         let Timing { ras, rcd, rc, rrd, .. } = self.timing;
+        let apart = self.timing.apart();
         let bank = &mut self.banks[request.bank];
         bank.open = Some(request.row);
+        bank.columns = 0;
         bank.precharge = bank.precharge.max(now + ras);
         bank.column = bank.column.max(now + rcd);
         bank.activate = bank.activate.max(now + rc);
+        for (near, group) in self.groups(request) {
+            let gap = match near {
+                Near::Group => rrd,
+                Near::Rank => apart.rrd,
+                Near::Channel => continue,
+            };
+            group.activate = group.activate.max(now + gap);
+        }
         let rank = &mut self.ranks[request.rank];
-        rank.activate = rank.activate.max(now + rrd);
+        rank.open(now);
         rank.activations[rank.count % ACTIVATIONS_A_WINDOW] = now;
         rank.count += 1;
         self.stats.of_mut(op).activations += 1;
@@ -281,27 +349,74 @@ impl Channel {
 
     fn read(&mut self, request: &Request, now: u64) {
         let Timing { cas, data, rtrs, ccd, cwd, rtp, .. } = self.timing;
+        let Apart { ccd: ccd_apart, .. } = self.timing.apart();
         let bank = &mut self.banks[request.bank];
         bank.precharge = bank.precharge.max(now + rtp);
-        for (nth, rank) in self.ranks.iter_mut().enumerate() {
-            let gap = if nth == request.rank { ccd.max(data) } else { data + rtrs };
-            rank.read = rank.read.max(now + gap);
-            rank.write = rank.write.max(now + (cas + data + rtrs).saturating_sub(cwd));
+        for (near, group) in self.groups(request) {
+            let gap = match near {
+                Near::Group => ccd.max(data),
+                Near::Rank => ccd_apart.max(data),
+                Near::Channel => data + rtrs,
+            };
+            group.read = group.read.max(now + gap);
+            group.write = group.write.max(now + (cas + data + rtrs).saturating_sub(cwd));
         }
     }
 
     fn write(&mut self, request: &Request, now: u64) {
         let Timing { cas, data, rtrs, ccd, cwd, wr, wtr, .. } = self.timing;
+        let Apart { ccd: ccd_apart, wtr: wtr_apart, .. } = self.timing.apart();
         let bank = &mut self.banks[request.bank];
         bank.precharge = bank.precharge.max(now + cwd + data + wr);
-        for (nth, rank) in self.ranks.iter_mut().enumerate() {
-            let (write, read) = if nth == request.rank {
-                (ccd.max(data), cwd + data + wtr)
-            } else {
-                (data + rtrs, (cwd + data + rtrs).saturating_sub(cas))
+        for (near, group) in self.groups(request) {
+            let (write, read) = match near {
+                Near::Group => (ccd.max(data), cwd + data + wtr),
+                Near::Rank => (ccd_apart.max(data), cwd + data + wtr_apart),
+                Near::Channel => (data + rtrs, (cwd + data + rtrs).saturating_sub(cas)),
             };
-            rank.write = rank.write.max(now + write);
-            rank.read = rank.read.max(now + read);
+            group.write = group.write.max(now + write);
+            group.read = group.read.max(now + read);
         }
+    }
+}
+
+/// How much a bank shares with another one.
+#[derive(Clone, Copy)]
+enum Near {
+    /// The group that both are in.
+    Group,
+    /// The rank.
+    Rank,
+    /// The channel only.
+    Channel,
+}
+
+impl Rank {
+    /// A row is opened.
+    fn open(&mut self, now: u64) {
+        if self.open == 0 && now >= self.until {
+            self.active += self.until - self.since;
+            self.since = now;
+        }
+        self.open += 1;
+    }
+
+    /// A row is closed from `at` on.
+    fn close(&mut self, at: u64) {
+        self.open -= 1;
+        self.until = self.until.max(at);
+    }
+
+    fn close_all(&mut self, at: u64) {
+        if self.open > 0 {
+            self.open = 0;
+            self.until = self.until.max(at);
+        }
+    }
+
+    /// Cycles until `end` in which a row was open.
+    fn active_until(&self, end: u64) -> u64 {
+        let until = if self.open > 0 { end } else { self.until.min(end) };
+        self.active + until.saturating_sub(self.since)
     }
 }

@@ -1,6 +1,7 @@
 //! What a memory is made of and how fast its parts are.
 
 use super::address::AddressMap;
+use super::power::Power;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,9 @@ pub struct Geometry {
     pub ranks: u32,
     /// Banks of a rank.
     pub banks: u32,
+    /// Groups that these banks are in, in turn. Only with one are all banks of a rank alike.
+    #[serde(default = "one_group")]
+    pub groups: u32,
     /// Rows of a bank.
     pub rows: u32,
     /// Lines of a row.
@@ -23,10 +27,14 @@ pub struct Geometry {
 impl Geometry {
     /// Bytes of the memory.
     pub fn capacity(&self) -> u64 {
-        let Self { channels, ranks, banks, rows, columns } = *self;
+        let Self { channels, ranks, banks, rows, columns, .. } = *self;
         [channels, ranks, banks, rows, columns].map(u64::from).iter().product::<u64>()
             * crate::workload::LINE_LEN
     }
+}
+
+fn one_group() -> u32 {
+    1
 }
 
 /// The least time between commands, in cycles of the DRAM's clock. The names are those of data
@@ -44,17 +52,17 @@ pub struct Timing {
     pub rc: u64,
     /// Activation to precharge, same bank.
     pub ras: u64,
-    /// Activation to activation, other banks of the rank.
+    /// Activation to activation, other banks of the rank, or of the group.
     pub rrd: u64,
     /// A window in which a rank has at most four activations.
     pub faw: u64,
     /// End of written data to precharge.
     pub wr: u64,
-    /// End of written data to read, same rank.
+    /// End of written data to read, same rank, or group.
     pub wtr: u64,
     /// Read to precharge.
     pub rtp: u64,
-    /// Column command to column command, same rank.
+    /// Column command to column command, same rank, or group.
     pub ccd: u64,
     /// Write to its first data.
     pub cwd: u64,
@@ -66,6 +74,20 @@ pub struct Timing {
     pub refi: u64,
     /// One refresh.
     pub rfc: u64,
+    /// What is shorter between two groups of a rank; as above if there is nothing.
+    pub apart: Option<Apart>,
+}
+
+/// Times between banks of one rank, but of two groups: those whose names end in S on data sheets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Apart {
+    /// Activation to activation.
+    pub rrd: u64,
+    /// End of written data to read.
+    pub wtr: u64,
+    /// Column command to column command.
+    pub ccd: u64,
 }
 
 impl Timing {
@@ -87,6 +109,7 @@ impl Timing {
         data: 4,
         refi: 6240,
         rfc: 88,
+        apart: None,
     };
 
     /// The same with chips of 2 Gb.
@@ -95,11 +118,18 @@ impl Timing {
     /// The same with chips of 4 Gb.
     pub const DDR3_1600_4GB: Self = Self { rfc: 208, ..Self::DDR3_1600_1GB };
 
+    /// The times between two groups.
+    pub fn apart(&self) -> Apart {
+        let Self { rrd, wtr, ccd, .. } = *self;
+        self.apart.unwrap_or(Apart { rrd, wtr, ccd })
+    }
+
     fn longest(&self) -> u64 {
         let Self { rcd, rp, cas, rc, ras, rrd, faw, wr, .. } = *self;
         let Self { wtr, rtp, ccd, cwd, rtrs, data, refi, rfc, .. } = *self;
         let all = [rcd, rp, cas, rc, ras, rrd, faw, wr, wtr, rtp, ccd, cwd, rtrs, data, refi, rfc];
-        all.into_iter().fold(0, u64::max)
+        let apart = self.apart();
+        all.into_iter().chain([apart.rrd, apart.wtr, apart.ccd]).fold(0, u64::max)
     }
 
     /// The same times in cycles of a clock that is `ratio` times as fast.
@@ -122,6 +152,11 @@ impl Timing {
             data: self.data * ratio,
             refi: self.refi * ratio,
             rfc: self.rfc * ratio,
+            apart: self.apart.map(|Apart { rrd, wtr, ccd }| Apart {
+                rrd: rrd * ratio,
+                wtr: wtr * ratio,
+                ccd: ccd * ratio,
+            }),
         }
     }
 }
@@ -144,8 +179,12 @@ pub struct WriteDrain {
 pub enum Scheduler {
     /// That of the oldest request that can have one.
     Fcfs,
-    /// That of the oldest request whose row is open, if one can be issued; else as above.
+    /// That of the oldest request whose row is open, if one can be issued; else as above. Rows stay
+    /// open.
     FrFcfs,
+    /// The same, but a row is closed after so many column commands in a row to its bank: USIMM's
+    /// CAPN. With 1 no row is used twice.
+    FrFcfsClosing(u32),
 }
 
 /// A memory.
@@ -166,18 +205,28 @@ pub struct Config {
     pub scheduler: Scheduler,
     /// Cycles of the processor until a read has what a queued write holds.
     pub forward: u64,
+    /// What its chips draw, if that is known.
+    pub power: Option<Power>,
 }
 
 impl Config {
     /// USIMM's memory of four channels, 16 GB, for a processor of 3.2 GHz.
     pub const FOUR_CHANNELS: Self = Self {
-        geometry: Geometry { channels: 4, ranks: 2, banks: 8, rows: 32_768, columns: 128 },
+        geometry: Geometry {
+            channels: 4,
+            ranks: 2,
+            banks: 8,
+            groups: 1,
+            rows: 32_768,
+            columns: 128,
+        },
         map: AddressMap::CHANNELS_LAST,
         timing: Timing::DDR3_1600_1GB,
         clock_ratio: 4,
         drain: WriteDrain { capacity: 96, high: 40, low: 20 },
         scheduler: Scheduler::Fcfs,
         forward: 10,
+        power: Some(Power::DDR3_1GB_X16),
     };
 
     /// USIMM's memory of one channel, 4 GB.
@@ -185,17 +234,24 @@ impl Config {
         geometry: Geometry { channels: 1, ..Self::FOUR_CHANNELS.geometry },
         map: AddressMap::COLUMNS_LAST,
         drain: WriteDrain { capacity: 64, ..Self::FOUR_CHANNELS.drain },
+        power: Some(Power::DDR3_1GB_X4),
         ..Self::FOUR_CHANNELS
     };
 
     /// Refuses what cannot be.
     pub fn check(&self) -> Result {
-        let Geometry { channels, ranks, banks, rows, columns } = self.geometry;
+        let Geometry { channels, ranks, banks, groups, rows, columns } = self.geometry;
         let parts = [channels, ranks, banks, rows, columns];
         if !parts.into_iter().all(u32::is_power_of_two) {
             return Err(Error::Memory(
                 "channels, ranks, banks, rows and columns are powers of two",
             ));
+        }
+        if !groups.is_power_of_two() || groups > banks {
+            return Err(Error::Memory("its groups of banks are a power of two, up to the banks"));
+        }
+        if self.scheduler == Scheduler::FrFcfsClosing(0) {
+            return Err(Error::Memory("a row is closed after 1 column command or more"));
         }
         let bits: u32 = parts.into_iter().map(u32::ilog2).sum();
         if bits > ADDRESS_BITS_MAX {
@@ -206,6 +262,9 @@ impl Config {
         }
         if self.timing.longest() > TIME_MAX || self.forward > TIME_MAX {
             return Err(Error::Memory("a time is longer than 2^24 cycles"));
+        }
+        if let Some(power) = &self.power {
+            power.check()?;
         }
         let Timing { refi, rfc, rp, .. } = self.timing;
         if REFRESHES_A_WINDOW * refi <= rp + REFRESHES_A_WINDOW * rfc {
@@ -245,7 +304,10 @@ mod tests {
             geometry(Geometry { rows: 3, ..right.geometry }),
             geometry(Geometry { channels: 0, ..right.geometry }),
             geometry(Geometry { rows: 1 << 31, columns: 1 << 31, ..right.geometry }),
-            geometry(Geometry { ranks: 1 << 31, banks: 1 << 31, rows: 1, columns: 1, channels: 1 }),
+            geometry(Geometry { ranks: 1 << 31, banks: 1 << 31, ..right.geometry }),
+            geometry(Geometry { groups: 16, ..right.geometry }),
+            geometry(Geometry { groups: 3, ..right.geometry }),
+            Config { scheduler: Scheduler::FrFcfsClosing(0), ..right },
             timing(Timing { refi: 0, ..right.timing }),
             timing(Timing { rfc: u64::MAX, ..right.timing }),
             drain(WriteDrain { low: 41, ..right.drain }),

@@ -38,4 +38,6 @@ pub struct Logged {
     pub bank: usize,
     /// The row of the request that it was for.
     pub row: u32,
+    /// The bank is told to precharge by itself, as soon as it may.
+    pub closes: bool,
 }

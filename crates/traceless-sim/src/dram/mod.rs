@@ -8,13 +8,15 @@ mod address;
 mod channel;
 mod config;
 mod log;
+mod power;
 mod queue;
 mod stats;
 
 pub use address::{AddressMap, Field, Location};
-pub use config::{Config, Geometry, Scheduler, Timing, WriteDrain};
+pub use config::{Apart, Config, Geometry, Scheduler, Timing, WriteDrain};
 pub use log::{Command, Logged};
-pub use stats::{ChannelStats, OpStats};
+pub use power::{Energy, Power};
+pub use stats::{ChannelStats, OpStats, Summary};
 
 use crate::backend::{Answer, Backend};
 use crate::error::Result;
@@ -96,9 +98,9 @@ impl Memory {
         }
     }
 
-    /// What each channel did.
-    pub fn stats(&self) -> Vec<ChannelStats> {
-        self.channels.iter().map(|channel| *channel.stats()).collect()
+    /// What each channel did until `end`.
+    pub fn stats(&self, end: u64) -> Vec<ChannelStats> {
+        self.channels.iter().map(|channel| channel.stats(end)).collect()
     }
 
     /// From now on every command is logged.
@@ -115,9 +117,12 @@ impl Memory {
     fn request(&self, now: u64, addr: u64, ticket: u64) -> (usize, Request) {
         let Location { channel, rank, bank, row, .. } =
             self.config.map.locate(&self.config.geometry, addr);
-        let bank = (rank * self.config.geometry.banks + bank) as usize;
+        let Geometry { banks, groups, .. } = self.config.geometry;
+        let group = (rank * groups + bank % groups) as usize;
+        let bank = (rank * banks + bank) as usize;
         let line = addr / LINE_LEN;
-        let request = Request { line, ticket, arrived: now, rank: rank as usize, bank, row };
+        let rank = rank as usize;
+        let request = Request { line, ticket, arrived: now, rank, group, bank, row };
         (channel as usize, request)
     }
 }

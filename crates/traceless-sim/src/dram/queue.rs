@@ -13,6 +13,8 @@ pub struct Request {
     pub arrived: u64,
     /// Which rank.
     pub rank: usize,
+    /// Which group of banks, counted through all ranks.
+    pub group: usize,
     /// Which bank, counted through all ranks.
     pub bank: usize,
     /// Which row.

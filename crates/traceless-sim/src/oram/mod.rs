@@ -111,9 +111,9 @@ impl Oram {
         self.counts
     }
 
-    /// What each channel of the memory did.
-    pub fn stats(&self) -> Vec<ChannelStats> {
-        self.memory.stats()
+    /// What each channel of the memory did until `end`.
+    pub fn stats(&self, end: u64) -> Vec<ChannelStats> {
+        self.memory.stats(end)
     }
 
     fn submit(&mut self, addr: u64) -> Result<u64> {

@@ -40,13 +40,13 @@
 //! ```
 
 mod fixed;
-mod vault;
 
+pub use crate::scheme::store_vault::{StoreVault, VAULT_LEN};
 pub use fixed::Fixed;
-pub use vault::{StoreVault, VAULT_LEN};
 
 use crate::build::SchemeConfig;
 use crate::error::{Error, Result};
+use crate::oblivious;
 use crate::oram::{Hides, Oram};
 use crate::rng::{Rng, System};
 use crate::scheme::Parts;
@@ -60,54 +60,66 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 /// Blocks, numbered from 0 on. See the [module](self).
+///
+/// One that is dropped is closed as well as can be; only [`close`](Self::close) tells of a failure.
 pub struct Array {
-    oram: Box<dyn Oram>,
+    /// There until it is given away.
+    oram: Option<Box<dyn Oram>>,
 }
 
 impl Array {
     /// Begins to describe one.
     pub fn builder() -> Builder {
-        Builder { blocks: 0, block_len: 64, scheme: None, store: None, key: None, rng: None }
+        Builder {
+            blocks: 0,
+            block_len: 64,
+            scheme: None,
+            oblivious: false,
+            store: None,
+            key: None,
+            rng: None,
+        }
     }
 
     /// Number of blocks.
     pub fn blocks(&self) -> u64 {
-        self.oram.blocks()
+        self.oram().blocks()
     }
 
     /// Bytes in a block.
     pub fn block_len(&self) -> usize {
-        self.oram.block_len()
+        self.oram().block_len()
     }
 
     /// Reads a block. One that was never written is zeros.
     pub fn read(&mut self, addr: u64) -> Result<Vec<u8>> {
         let mut block = vec![0; self.block_len()];
-        self.oram.read(Addr(addr), &mut block)?;
+        self.oram_mut().read(Addr(addr), &mut block)?;
         Ok(block)
     }
 
     /// Writes a block.
     pub fn write(&mut self, addr: u64, block: &[u8]) -> Result {
-        self.oram.write(Addr(addr), block)
+        self.oram_mut().write(Addr(addr), block)
     }
 
     /// Reads or changes a block, or both, as one access, which looks like any other. Tells what
     /// `visit` returns. How long `visit` takes can be seen.
     pub fn access<R>(&mut self, addr: u64, visit: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
         let (mut visit, mut told) = (Some(visit), None);
-        self.oram.update(Addr(addr), &mut |block| told = visit.take().map(|visit| visit(block)))?;
+        self.oram_mut()
+            .update(Addr(addr), &mut |block| told = visit.take().map(|visit| visit(block)))?;
         Ok(told.expect("a scheme calls once"))
     }
 
     /// Reads blocks in order, back to back, into `into`, which has just room for them.
     pub fn read_many(&mut self, addrs: &[u64], into: &mut [u8]) -> Result {
-        self.oram.read_many(&addrs_of(addrs), into)
+        self.oram_mut().read_many(&addrs_of(addrs), into)
     }
 
     /// Writes blocks in order from `from`, in which they are back to back.
     pub fn write_many(&mut self, addrs: &[u64], from: &[u8]) -> Result {
-        self.oram.write_many(&addrs_of(addrs), from)
+        self.oram_mut().write_many(&addrs_of(addrs), from)
     }
 
     /// Reads or changes blocks in order, as [`access`](Self::access) does one. What is seen depends
@@ -118,33 +130,55 @@ impl Array {
         addrs: &[u64],
         mut visit: impl FnMut(usize, &mut [u8]),
     ) -> Result {
-        self.oram.update_many(&addrs_of(addrs), &mut visit)
+        self.oram_mut().update_many(&addrs_of(addrs), &mut visit)
     }
 
     /// Makes everything durable that was done before.
     pub fn sync(&mut self) -> Result {
-        self.oram.sync()
+        self.oram_mut().sync()
     }
 
-    /// Syncs, and ends it. Without this, what was done since the last sync may be lost, and the
-    /// next opening first gives every block another path, which takes long.
+    /// Syncs, and ends it. If it ends otherwise, as when the program is killed, what was done since
+    /// the last sync may be lost, and the next opening first gives every block another path: some
+    /// three accesses a block.
     pub fn close(mut self) -> Result {
-        self.oram.close()
+        self.oram_mut().close()
     }
 
     /// What its claim covers.
     pub fn hides(&self) -> Hides {
-        self.oram.hides()
+        self.oram().hides()
     }
 
     /// The scheme, for whoever serves any scheme.
-    pub fn into_oram(self) -> Box<dyn Oram> {
-        self.oram
+    pub fn into_oram(mut self) -> Box<dyn Oram> {
+        self.oram.take().expect("it is given away once")
     }
 
     /// The same with a block length that the compiler knows.
     pub fn fixed<const LEN: usize>(self) -> Result<Fixed<LEN>> {
         Fixed::new(self)
+    }
+
+    fn new(oram: Box<dyn Oram>) -> Self {
+        Self { oram: Some(oram) }
+    }
+
+    fn oram(&self) -> &dyn Oram {
+        &**self.oram.as_ref().expect("whoever gave it away has no array")
+    }
+
+    fn oram_mut(&mut self) -> &mut dyn Oram {
+        &mut **self.oram.as_mut().expect("whoever gave it away has no array")
+    }
+}
+
+impl Drop for Array {
+    fn drop(&mut self) {
+        if let Some(oram) = &mut self.oram {
+            // Nobody is there to be told. What was not saved is as after a crash.
+            let _ = oram.close();
+        }
     }
 }
 
@@ -157,6 +191,7 @@ pub struct Builder {
     blocks: u64,
     block_len: usize,
     scheme: Option<SchemeConfig>,
+    oblivious: bool,
     store: Option<Arc<dyn Store>>,
     key: Option<Secret>,
     rng: Option<Box<dyn Rng>>,
@@ -182,6 +217,36 @@ impl Builder {
     #[must_use]
     pub fn scheme(mut self, scheme: SchemeConfig) -> Self {
         self.scheme = Some(scheme);
+        self
+    }
+
+    /// Whether this program's own memory may be watched, too, as by the operating system below an
+    /// enclave: then the array is the [Oblivious client](crate::oblivious). Not needed with a
+    /// [`scheme`](Self::scheme).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use traceless::Array;
+    /// use traceless::seal::Secret;
+    /// use traceless::store::MemStore;
+    ///
+    /// # fn main() -> traceless::Result {
+    /// let key = || Secret::from_bytes([7; 32]);
+    /// let builder = || Array::builder().blocks(5000).block_len(64).oblivious(true).key(key());
+    /// let store = Arc::new(MemStore::new(builder().store_len()?));
+    ///
+    /// let mut array = builder().store(store.clone()).build()?;
+    /// array.write(7, &[1; 64])?;
+    /// array.close()?;
+    ///
+    /// let mut array = builder().store(store).open()?;
+    /// assert_eq!(array.read(7)?, [1; 64]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn oblivious(mut self, oblivious: bool) -> Self {
+        self.oblivious = oblivious;
         self
     }
 
@@ -214,6 +279,9 @@ impl Builder {
             return Ok(scheme);
         }
         let (blocks, block_len) = (self.blocks, self.block_len);
+        if self.oblivious {
+            return Ok(SchemeConfig::Oblivious(oblivious::Geometry::new(blocks, block_len)?));
+        }
         let path = path::Geometry::new(blocks, block_len)?;
         let all = blocks.saturating_mul(block_len as u64);
         if blocks > 0 && all <= path.read_len() {
@@ -233,7 +301,7 @@ impl Builder {
         if self.store.is_none() {
             return self.in_memory(config);
         }
-        Ok(Array { oram: config.create(self.new_parts()?)? })
+        Ok(Array::new(config.create(self.new_parts()?)?))
     }
 
     /// Makes a new one that holds `blocks`, from address 0 on, and zeros after them. They are taken
@@ -263,7 +331,7 @@ impl Builder {
             let mut rng = self.rng.unwrap_or_else(|| Box::new(System));
             Box::new(path::in_memory_filled(&geometry, &mut *rng, contents)?)
         };
-        Ok(Array { oram })
+        Ok(Array::new(oram))
     }
 
     /// Opens the one that was made with the same scheme, or blocks and block length, and key.
@@ -273,13 +341,19 @@ impl Builder {
         let key = self.key.take().ok_or(NO_KEY)?;
         let (vault, state) = StoreVault::open(store.clone(), vault_key(&key))?;
         let oram = config.open(self.parts(store, &key, vault), &state, &mut |_, _| {})?;
-        Ok(Array { oram })
+        Ok(Array::new(oram))
     }
 
     fn in_memory(self, config: SchemeConfig) -> Result<Array> {
         let mut rng = self.rng.unwrap_or_else(|| Box::new(System));
-        if let SchemeConfig::Path(geometry) = config {
-            return Ok(Array { oram: Box::new(path::in_memory(&geometry, &mut *rng)?) });
+        match config {
+            SchemeConfig::Path(geometry) => {
+                return Ok(Array::new(Box::new(path::in_memory(&geometry, &mut *rng)?)));
+            }
+            SchemeConfig::Oblivious(oblivious::Geometry { blocks, block_len, .. }) => {
+                return Ok(Array::new(oblivious::create(blocks, block_len, rng)?));
+            }
+            _ => {}
         }
         let parts = Parts {
             store: Arc::new(crate::store::MemStore::new(config.store_len())),
@@ -290,7 +364,7 @@ impl Builder {
             read_only: false,
             expect_writes: 0,
         };
-        Ok(Array { oram: config.create(parts)? })
+        Ok(Array::new(config.create(parts)?))
     }
 
     /// What a new one is made with in its store.
@@ -302,15 +376,8 @@ impl Builder {
     }
 
     fn parts(self, store: Arc<dyn Store>, key: &Secret, vault: StoreVault) -> Parts {
-        Parts {
-            store,
-            first: VAULT_LEN,
-            key: key.derive(&[b"array", b"scheme"]),
-            vault: Box::new(vault),
-            rng: self.rng.unwrap_or_else(|| Box::new(System)),
-            read_only: false,
-            expect_writes: 0,
-        }
+        let rng = self.rng.unwrap_or_else(|| Box::new(System));
+        Parts::behind(vault, b"array", store, key, rng)
     }
 }
 

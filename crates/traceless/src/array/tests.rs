@@ -36,6 +36,26 @@ fn any_number_of_blocks_of_any_length_comes_back() {
 }
 
 #[test]
+fn an_array_that_may_be_watched_comes_back() {
+    for (blocks, len) in [(0, 64), (3, 1), (5001, 64)] {
+        let builder = || builder(blocks, len).oblivious(true);
+        let store = Arc::new(MemStore::new(builder().store_len().unwrap()));
+        let mut saved = builder().store(store.clone()).build().unwrap();
+        let mut unsaved = builder().build().unwrap();
+        for addr in 0..blocks {
+            saved.write(addr, &block(addr, len)).unwrap();
+            unsaved.write(addr, &block(addr, len)).unwrap();
+        }
+        drop(saved);
+        let mut saved = builder().store(store).open().unwrap();
+        for addr in 0..blocks {
+            assert_eq!(saved.read(addr).unwrap(), block(addr, len));
+            assert_eq!(unsaved.read(addr).unwrap(), block(addr, len));
+        }
+    }
+}
+
+#[test]
 fn large_blocks_in_a_tree_come_back() {
     let mut geometry = path::Geometry::new(9, 1 << 20).unwrap();
     geometry.unsynced_max = 4;
@@ -89,6 +109,34 @@ fn what_was_loaded_is_there() {
         (0..blocks).for_each(|addr| assert_eq!(saved.read(addr).unwrap(), want(addr)));
         saved.close().unwrap();
     }
+}
+
+/// A drop saves; a kill does not, and an opening after it gives every block another path.
+#[test]
+fn a_dropped_array_is_closed() {
+    let store = Arc::new(MemStore::new(builder(500, 64).store_len().unwrap()));
+    builder(500, 64).store(store.clone()).build().unwrap();
+    let opened = |kills: bool| {
+        let witness = Arc::new(Recorder::default());
+        let watched = Arc::new(Watched::new(store.clone(), witness.clone()));
+        let mut array = builder(500, 64).store(watched).open().unwrap();
+        let events = witness.take().len();
+        let before = array.access(7, |block| {
+            block[0] += 1;
+            block[0] - 1
+        });
+        if kills {
+            core::mem::forget(array);
+        } else {
+            drop(array);
+        }
+        (before.unwrap(), events)
+    };
+    let (first, short) = opened(false);
+    let (second, same) = opened(true);
+    let (third, long) = opened(false);
+    assert_eq!((first, second, third), (0, 1, 1), "a kill loses what was not synced");
+    assert!(short == same && long > 100 * short, "{short}, {same}, {long}");
 }
 
 /// Also with maps in trees, and whatever is loaded.

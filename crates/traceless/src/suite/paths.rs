@@ -2,7 +2,7 @@
 //! writes must follow from the paths that were read before it.
 
 use crate::scheme::path::Geometry;
-use crate::trace::{Event, Op};
+use crate::trace::{Event, Op, Surface};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The events of a trace with each bucket's place replaced by its tree and level, and without what
@@ -84,12 +84,22 @@ impl Public {
         self.beside = 0;
     }
 
-    /// All that was due is in its place.
+    /// All that was due is in its place. What else was written are the maps, as a whole.
     fn end_of_writes(&mut self) {
-        if !self.written.is_empty() {
-            assert_eq!(self.written, self.due, "buckets that were not read are written");
-            self.written.clear();
+        let written = core::mem::take(&mut self.written);
+        let rest = written.strip_prefix(&self.due[..]).unwrap_or(&written);
+        if written.is_empty() || rest.is_empty() {
+            return;
         }
+        let maps = self.known.iter().filter(|(_, (_, (tree, _)))| *tree > 0).map(|(at, _)| at);
+        let each: BTreeSet<_> = rest.iter().collect();
+        assert_eq!(each.len(), rest.len(), "a bucket of a map is written twice");
+        assert!(maps.eq(each), "buckets that were not read are written");
+        let write = |&at: &u64| {
+            let (time, surface, op, len) = (0, Surface::Storage, Op::Write, self.known[&at].0);
+            Event { time, surface, op, at, len: len as u32 }
+        };
+        self.out.extend(rest.iter().map(write));
     }
 
     /// The buckets of an extent.

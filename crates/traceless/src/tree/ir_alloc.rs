@@ -52,8 +52,39 @@ pub const IR_ALLOC4: Preset = Preset { name: "ir-alloc4", ranges: &[(10, 15, 1),
 /// IR-ORAM, with IR-Stash and IR-DWB beside it. Not IR-Alloc4.
 pub const IR_ORAM: Preset = Preset { name: "ir-oram", ..IR_ALLOC1 };
 
+/// What the search found at the paper's size, all blocks being accessed at random: one slot on
+/// level 10, three on 11 to 19.
+pub const SEARCHED: Preset = Preset { name: "searched", ranges: &[(10, 10, 1), (11, 19, 3)] };
+
+/// The same where the cached levels are a sub-stash.
+pub const SEARCHED_SUBSTASH: Preset = Preset { name: "searched-substash", ranges: &[(10, 19, 3)] };
+
 /// All of them.
-pub const PRESETS: [Preset; 6] = [BASE, IR_ALLOC1, IR_ALLOC2, IR_ALLOC3, IR_ALLOC4, IR_ORAM];
+pub const PRESETS: [Preset; 8] =
+    [BASE, IR_ALLOC1, IR_ALLOC2, IR_ALLOC3, IR_ALLOC4, IR_ORAM, SEARCHED, SEARCHED_SUBSTASH];
+
+/// The tree of `levels` levels that `text` means: the name of a preset, or levels of this very tree
+/// and slots per bucket there, as in `10:1,11-19:3`.
+pub fn shape(text: &str, levels: usize) -> Result<Shape> {
+    match Preset::named(text) {
+        Some(preset) => preset.shape(levels),
+        None => written_out(text, levels).ok_or(Error::Geometry(
+            "an allocation is a preset, or levels of the tree and slots, as in 10:1,11-19:3",
+        ))?,
+    }
+}
+
+fn written_out(text: &str, levels: usize) -> Option<Result<Shape>> {
+    let mut z = vec![PAPER_Z; levels];
+    for range in text.split(',') {
+        let (range, slots) = range.split_once(':')?;
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        let range = Some(first..=last).filter(|range| !range.is_empty())?;
+        z.get_mut(range)?.fill(slots.parse().ok()?);
+    }
+    Some(Shape::per_level(z))
+}
 
 impl Preset {
     /// The preset of that name.
@@ -103,6 +134,13 @@ pub struct Tried {
 }
 
 impl Tried {
+    /// A tree of that shape whose first `cached` levels are in trusted memory, and the accesses
+    /// that only empty its stash, for each that is asked for.
+    pub fn new(shape: Shape, cached: usize, evictions: f64) -> Self {
+        let path_slots = shape.path_slots() - shape.path_start(cached);
+        Self { path_slots, loss: loss(&shape), shape, evictions }
+    }
+
     /// Slots moved for an access that is asked for.
     pub fn slots_per_access(&self) -> f64 {
         self.path_slots as f64 * (1.0 + self.evictions)
@@ -192,12 +230,7 @@ impl Search<'_> {
             None if loss(&shape) > LOSS_MAX => return Ok(f64::INFINITY),
             None => {
                 let evictions = (self.measure)(&shape)?;
-                self.tried.push(Tried {
-                    path_slots: shape.path_slots() - shape.path_start(self.cached),
-                    loss: loss(&shape),
-                    shape,
-                    evictions,
-                });
+                self.tried.push(Tried::new(shape, self.cached, evictions));
                 self.tried.len() - 1
             }
         };
@@ -228,6 +261,8 @@ mod tests {
             (IR_ALLOC3, 37, 0.803),
             (IR_ALLOC4, 36, 0.828),
             (IR_ORAM, 43, 0.877),
+            (SEARCHED, 48, 0.782),
+            (SEARCHED_SUBSTASH, 50, 0.780),
         ] {
             let shape = preset.shape(PAPER_LEVELS).unwrap();
             assert_eq!(shape.path_slots() - shape.path_start(PAPER_CACHED), slots);
@@ -235,6 +270,18 @@ mod tests {
             assert_eq!(Preset::named(preset.name).unwrap().ranges, preset.ranges);
         }
         assert!(Preset::named("ir-alloc5").is_none());
+    }
+
+    #[test]
+    fn allocations_are_written_out_too() {
+        let written = |text| shape(text, PAPER_LEVELS).unwrap();
+        assert_eq!(written("10-16:2,17-19:3"), written("ir-alloc1"));
+        assert_eq!(written("10:1,11-19:3"), written("searched"));
+        assert_eq!(shape("0-3:4", 4).unwrap(), BASE.shape(4).unwrap());
+        let max = format!("0-{}:1", usize::MAX);
+        for wrong in ["", "x", "10", "10:", ":1", "11-10:1", "3-25:1", "10:300", &max] {
+            assert!(shape(wrong, PAPER_LEVELS).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::numbers::failed;
 use serde::Serialize;
 use traceless::rng::{Rng, Seeded};
 use traceless::tree::ir_alloc::{BASE, IR_ALLOC1, IR_ALLOC2, IR_ALLOC3, IR_ALLOC4, Tried};
-use traceless::tree::ir_alloc::{Preset, cached_levels, loss};
+use traceless::tree::ir_alloc::{Preset, cached_levels};
 use traceless::tree::occupancy::{Observed, Occupancy};
 use traceless::tree::{BareTree, BucketTree, Header, Shape, Substash};
 use traceless::types::Addr;
@@ -182,13 +182,7 @@ impl Subject {
         let tree = BareTree::new(self.shape.clone(), 0);
         let found = self.observe(tree, seed, BareTree::place).map_err(failed)?;
         let base = Shape::uniform(self.shape.levels(), 4).map_err(Failure::usage)?;
-        let tried = |shape: &Shape, evictions| Tried {
-            path_slots: shape.path_slots() - shape.path_start(self.cached),
-            loss: loss(shape),
-            shape: shape.clone(),
-            evictions,
-        };
-        let own = tried(&self.shape, found.evictions_per_access());
+        let own = Tried::new(self.shape.clone(), self.cached, found.evictions_per_access());
         let most = found.stash.len() - 1;
         Ok(Run {
             name: self.name.clone(),
@@ -201,7 +195,7 @@ impl Subject {
             path_slots: own.path_slots,
             loss: own.loss,
             evictions_per_access: own.evictions,
-            gain: own.gain(&tried(&base, 0.0)),
+            gain: own.gain(&Tried::new(base, self.cached, 0.0)),
             stash: StashNumbers {
                 mean: found.mean(),
                 most,

@@ -84,7 +84,16 @@ fn search(args: &StashArgs, has_substash: bool) -> Result<Search, Failure> {
         }
         Ok(evictions)
     };
-    let tried = ir_alloc::search(levels, cached_levels(levels), measure).map_err(failed)?;
+    let cached = cached_levels(levels);
+    let tried = match &args.allocation {
+        None => ir_alloc::search(levels, cached, measure).map_err(failed)?,
+        Some(text) => {
+            let base = Tried::new(ir_alloc::BASE.shape(levels).map_err(failed)?, cached, 0.0);
+            let shape = ir_alloc::shape(text, levels).map_err(Failure::usage)?;
+            let evictions = measure(&shape).map_err(failed)?;
+            vec![base, Tried::new(shape, cached, evictions)]
+        }
+    };
     let candidates = tried.iter().map(|one| Candidate::new(one, &tried[0])).collect();
     Ok(Search { has_substash, tried: candidates })
 }

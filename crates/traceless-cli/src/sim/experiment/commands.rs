@@ -1,7 +1,7 @@
 //! The runs of experiments as commands, for whoever spreads them over machines.
 
 use super::file::Experiment;
-use crate::args::Level;
+use crate::args::SimSweepArgs;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -9,15 +9,16 @@ use std::path::Path;
 pub fn commands(
     experiment: &Experiment,
     runs: usize,
-    level: Level,
-    out: &Path,
+    args: &SimSweepArgs,
 ) -> std::io::Result<Vec<String>> {
     let program = quoted(&std::env::current_exe()?);
     let file = quoted(&std::path::absolute(&experiment.path)?);
-    let out = quoted(&std::path::absolute(out)?);
-    let level = level.name();
-    let command =
-        |nth| format!("{program} sim run {file} --level {level} --out {out} --only {nth}");
+    let out = quoted(&std::path::absolute(&args.out)?);
+    let mut how = format!("--level {} --out {out}", args.level.name());
+    if let Some(records) = args.records {
+        write!(how, " --records {records}").expect("a string takes every word");
+    }
+    let command = |nth| format!("{program} sim run {file} {how} --only {nth}");
     Ok((0..runs).map(command).collect())
 }
 

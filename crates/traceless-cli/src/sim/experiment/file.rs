@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
+const RECORDS_MAX: u64 = 1 << 40;
+
 /// A figure or table of a paper.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -83,6 +85,9 @@ pub struct Metric {
     /// What their sum is divided by, if anything: counts again.
     #[serde(default)]
     pub per: Vec<String>,
+    /// What it is multiplied by: 100 for per cent.
+    #[serde(default = "once")]
+    pub times: f64,
     /// Divided by that of another variant.
     pub relative_to: Option<String>,
     /// The other way round: that of the other variant, divided by this one.
@@ -90,6 +95,10 @@ pub struct Metric {
     /// Over workloads.
     #[serde(default)]
     pub mean: Mean,
+}
+
+fn once() -> f64 {
+    1.0
 }
 
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -131,6 +140,8 @@ pub enum Published {
 pub enum Rule {
     /// No further than this from the paper's number.
     Within(f64),
+    /// No further than this share of the paper's number.
+    WithinShare(f64),
     /// This or more.
     AtLeast(f64),
     /// This or less.
@@ -147,6 +158,14 @@ impl Experiment {
         path.clone_into(&mut experiment.path);
         experiment.check().map_err(|what| wrong(path, &what))?;
         Ok(experiment)
+    }
+
+    /// Times so many records at every level.
+    pub fn take(&mut self, records: u64) -> Result<(), Failure> {
+        for extent in [&mut self.quick, &mut self.full] {
+            extent.records = records;
+        }
+        self.check().map_err(|what| wrong(&self.path, &what))
     }
 
     /// What is simulated at a level.
@@ -200,6 +219,9 @@ impl Experiment {
             if extent.records == 0 || extent.seeds.is_empty() {
                 return Err("quick and full have records, and at least one of seeds".to_owned());
             }
+            if extent.records.max(extent.warm_up) > RECORDS_MAX {
+                return Err("quick and full: records and warm-up are at most 2^40".to_owned());
+            }
             for name in extent.workloads.iter().flatten() {
                 known("workloads", &workloads, name)?;
             }
@@ -243,14 +265,21 @@ impl Claim {
         let is_order = matches!(self.rule, Rule::Order(_));
         let what = if is_order == self.variant.is_some() {
             "`variant` says whose the number is, but for an order"
-        } else if matches!(self.rule, Rule::Within(_)) && self.paper.is_none() {
-            "the rule `within` takes a number in `paper`"
+        } else if self.rule.compares() && self.paper.is_none() {
+            "this rule takes a number in `paper`"
         } else if self.workload.is_some() && matches!(self.paper, Some(Published::Each(_))) {
             "either `workload`, or a number for each in `paper`"
         } else {
             return Ok(());
         };
         Err(format!("claim `{}`: {what}", self.text))
+    }
+}
+
+impl Rule {
+    /// Whether it says how near the paper's number is near enough.
+    fn compares(&self) -> bool {
+        matches!(self, Self::Within(_) | Self::WithinShare(_))
     }
 }
 

@@ -86,14 +86,15 @@ impl<'a> Counts<'a> {
             Ok(numbers.collect::<Result<Vec<f64>, _>>()?.into_iter().sum())
         };
         let below = if metric.per.is_empty() { 1.0 } else { sum(&metric.per)? };
-        Ok(Ratio { above: sum(&metric.of)?, below })
+        Ok(Ratio { above: sum(&metric.of)? * metric.times, below })
     }
 
     /// A count by its name. A part that the machine does not have counted nothing.
     fn number(&self, metric: &Metric, name: &str, place: Place) -> Result<f64, Failure> {
         let mut value = self.at(place);
         for part in name.split('.') {
-            value = match value.get(part) {
+            let of_list = || value.get(part.parse::<usize>().ok()?);
+            value = match value.get(part).or_else(of_list) {
                 Some(Value::Null) => return Ok(0.0),
                 Some(value) => value,
                 None => return Err(self.nothing(metric, name)),

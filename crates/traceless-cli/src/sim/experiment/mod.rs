@@ -28,7 +28,7 @@ use std::path::Path;
 /// One experiment; with `only`, one run of it.
 pub fn run(args: &SimRunArgs) -> Result<(), Failure> {
     let level = args.level;
-    let experiment = Experiment::read(&args.experiment)?;
+    let experiment = read(&args.experiment, args.records)?;
     let mut runs = plan::runs(&experiment, level)?;
     if let Some(nth) = args.only {
         if nth >= runs.len() {
@@ -52,6 +52,15 @@ pub fn run(args: &SimRunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// An experiment, and how many records of each workload the user wants.
+fn read(path: &Path, records: Option<u64>) -> Result<Experiment, Failure> {
+    let mut experiment = Experiment::read(path)?;
+    if let Some(records) = records {
+        experiment.take(records)?;
+    }
+    Ok(experiment)
+}
+
 /// The reports of several experiments.
 #[derive(Serialize)]
 struct Reports {
@@ -64,7 +73,7 @@ pub fn sweep(args: &SimSweepArgs) -> Result<(), Failure> {
     let level = args.level;
     let mut experiments = vec![];
     for path in &args.experiments {
-        let experiment = Experiment::read(path)?;
+        let experiment = read(path, args.records)?;
         let runs = plan::runs(&experiment, level)?;
         experiments.push((experiment, runs));
     }
@@ -107,7 +116,7 @@ fn tell_commands(
 ) -> Result<(), Failure> {
     let mut commands = vec![];
     for (experiment, runs) in experiments {
-        let of_one = commands::commands(experiment, runs.len(), args.level, &args.out);
+        let of_one = commands::commands(experiment, runs.len(), args);
         commands.extend(of_one.map_err(Failure::usage)?);
     }
     if let Some(path) = &args.slurm {

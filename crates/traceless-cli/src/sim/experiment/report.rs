@@ -20,6 +20,9 @@ pub struct Report {
     place: String,
     remarks: Vec<String>,
     level: &'static str,
+    /// Timed of each workload, and those before them.
+    records: u64,
+    warm_up: u64,
     pub workloads: Vec<String>,
     pub metrics: Vec<Measured>,
     pub verdicts: Vec<Verdict>,
@@ -69,6 +72,8 @@ impl Report {
             place: experiment.place.clone(),
             remarks: experiment.remarks.clone(),
             level: level.name(),
+            records: experiment.extent(level).records,
+            warm_up: experiment.extent(level).warm_up,
             workloads: experiment.workloads(level).to_vec(),
             metrics,
             verdicts,
@@ -78,6 +83,8 @@ impl Report {
     /// Prints it for people.
     pub fn print(&self) {
         say(&format!("{}, {}: {}", self.paper, self.place, self.title));
+        let Self { level, records, warm_up, .. } = self;
+        say(&format!("{level}: {records} records of each workload, after {warm_up} to warm up"));
         for metric in &self.metrics {
             let header = [metric.name.clone()].into_iter();
             let header = header.chain(metric.variants.iter().map(|of| of.name.clone()));

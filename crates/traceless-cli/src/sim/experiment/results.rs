@@ -12,9 +12,6 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use traceless_sim::dram::ChannelStats;
-use traceless_sim::machine::Outcome;
-use traceless_sim::workload::LINE_LEN;
 
 const SCHEMA: &str = "traceless.sim.result.v1";
 
@@ -29,16 +26,6 @@ struct Written<'a> {
 struct Found {
     schema: String,
     counts: Value,
-}
-
-/// What all channels of the memory did.
-#[derive(Default, Serialize)]
-struct Dram {
-    reads: u64,
-    writes: u64,
-    merged: u64,
-    activations: u64,
-    bytes: u64,
 }
 
 /// A folder of results.
@@ -129,19 +116,7 @@ fn simulate(experiment: &Experiment, input: &Input) -> Result<Value, Failure> {
         let failure = Failure::from(e);
         Failure::new(failure.code, format!("{}: {}", input.workload, failure.message))
     })?;
-    let mut counts = serde_json::to_value(&outcome).map_err(Failure::usage)?;
-    counts["dram"] = serde_json::to_value(dram(&outcome)).map_err(Failure::usage)?;
-    Ok(counts)
-}
-
-fn dram(outcome: &Outcome) -> Dram {
-    outcome.channels.iter().fold(Dram::default(), |sum, ChannelStats { reads, writes, .. }| Dram {
-        reads: sum.reads + reads.served,
-        writes: sum.writes + writes.served,
-        merged: sum.merged + reads.merged + writes.merged,
-        activations: sum.activations + reads.activations + writes.activations,
-        bytes: sum.bytes + (reads.served + writes.served) * LINE_LEN,
-    })
+    serde_json::to_value(&outcome).map_err(Failure::usage)
 }
 
 /// Writes a file that has its name only when it is whole, and durable.

@@ -73,6 +73,9 @@ impl Rule {
     fn holds(&self, measured: f64, paper: Option<f64>) -> bool {
         match self {
             Self::Within(tolerance) => paper.is_some_and(|p| (measured - p).abs() <= *tolerance),
+            Self::WithinShare(share) => {
+                paper.is_some_and(|p| (measured - p).abs() <= share * p.abs())
+            }
             Self::AtLeast(least) => measured >= *least,
             Self::AtMost(most) => measured <= *most,
             Self::Order(_) => measured == 0.0,
@@ -82,6 +85,7 @@ impl Rule {
     fn in_words(&self) -> String {
         match self {
             Self::Within(tolerance) => format!("± {tolerance}"),
+            Self::WithinShare(share) => format!("± {} %", share * 100.0),
             Self::AtLeast(least) => format!("at least {least}"),
             Self::AtMost(most) => format!("at most {most}"),
             Self::Order(variants) => variants.join(" > "),
@@ -100,6 +104,9 @@ mod tests {
         assert!(within.holds(1.75, paper) && within.holds(1.25, paper));
         assert!(!within.holds(1.76, paper) && !within.holds(1.24, paper));
         assert!(!within.holds(f64::NAN, paper) && !within.holds(1.5, None));
+        let share = Rule::WithinShare(0.1);
+        assert!(share.holds(1.1, Some(1.0)) && share.holds(-0.95, Some(-1.0)));
+        assert!(!share.holds(1.2, Some(1.0)) && share.holds(0.0, Some(0.0)));
         assert!(Rule::AtLeast(2.0).holds(2.0, paper) && !Rule::AtLeast(2.0).holds(1.9, paper));
         assert!(Rule::AtMost(2.0).holds(2.0, paper) && !Rule::AtMost(2.0).holds(2.1, paper));
     }

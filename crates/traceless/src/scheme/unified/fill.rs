@@ -4,7 +4,6 @@ use super::{Maps, Unified};
 use crate::error::Result;
 use crate::posmap::{Labels, Lookaside};
 use crate::tree::{Contents, Fill};
-use crate::types::Addr;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -82,7 +81,7 @@ mod tests {
     use crate::posmap::{Compressed, Plain, Plb};
     use crate::scheme::tree_rig::is_an_array;
     use crate::tree::{BareTree, BucketTree, GhostTree, Header, Shape};
-    use crate::types::Leaf;
+    use crate::types::{Addr, Leaf};
 
     const LEN: usize = 24;
 
