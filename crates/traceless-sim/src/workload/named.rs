@@ -24,7 +24,8 @@ const TURN: u64 = 1000;
 /// | anything else | the path of a file, as [`open`] takes it |
 ///
 /// What can be chosen follows a question mark: `uniform?bytes=64M&write_share=0.5&before=20`,
-/// `table-2/mcf?bytes=16M`, `kernel/fft?set=B`, `FILE?format=ramulator`. Numbers of bytes may end in K, M or G.
+/// `table-2/mcf?bytes=16M`, `kernel/fft?set=B`, `FILE?format=ramulator`. Numbers of bytes may end
+/// in K, M or G.
 pub fn named(name: &str, length: u64, seed: u64) -> Result<Box<dyn Workload>> {
     if Path::new(name.split('?').next().unwrap_or_default()).is_file() {
         return one(name, length, seed);
