@@ -3,6 +3,12 @@
 use crate::error::Result;
 use crate::workload::Op;
 
+/// The ticket of a read for which nobody waits.
+pub const NOBODY: u64 = u64::MAX;
+
+/// The ticket by which it is told that an offered line was written back.
+pub const OFFERED: u64 = u64::MAX - 1;
+
 /// Memory, however it is reached. Times are in cycles of the processor. Object-safe.
 pub trait Backend {
     /// Bytes that it holds.
@@ -24,8 +30,38 @@ pub trait Backend {
     /// behind them. No time passes, and nothing is counted.
     fn warm(&mut self, op: Op, addr: u64) -> Result;
 
+    /// The same for a line that is [dropped](Self::drop_clean).
+    fn warm_drop(&mut self, addr: u64) -> Result {
+        let _ = addr;
+        Ok(())
+    }
+
     /// The next time at which [`tick`](Self::tick) does anything; `u64::MAX` if nothing will.
     fn wake(&self) -> u64;
+
+    /// A line that was not written has left the cache above. Only who gives blocks away cares.
+    fn drop_clean(&mut self, now: u64, addr: u64) -> Result {
+        let _ = (now, addr);
+        Ok(())
+    }
+
+    /// Whether a dirty line could be written back when there is nothing else to do, and none is
+    /// [offered](Self::offer) yet.
+    fn wants_offer(&self) -> bool {
+        false
+    }
+
+    /// Offers one. That it was written back is told as a read is, by [`OFFERED`].
+    fn offer(&mut self, addr: u64) -> Result {
+        let _ = addr;
+        Ok(())
+    }
+
+    /// Takes the offer back.
+    fn withdraw(&mut self) {}
+
+    /// A program made a memory operation, whoever served it.
+    fn note_operation(&mut self) {}
 
     /// Does what is to be done at `now`. Reads that are served are told to `done`: the ticket, and
     /// when the data is there. Times at which nothing happens may be left out.

@@ -50,6 +50,15 @@ pub enum Found {
     },
 }
 
+/// A line that has left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Victim {
+    /// Its first byte.
+    pub addr: u64,
+    /// Whether it was written since it came.
+    pub dirty: bool,
+}
+
 impl Cache {
     /// An empty one.
     pub fn new(config: &Config) -> Result<Self> {
@@ -68,6 +77,15 @@ impl Cache {
     /// Accesses the line of byte `addr`.
     #[inline]
     pub fn access(&mut self, addr: u64, op: Op) -> Found {
+        match self.replace(addr, op) {
+            None => Found::Hit,
+            Some(victim) => Found::Miss { victim: victim.filter(|v| v.dirty).map(|v| v.addr) },
+        }
+    }
+
+    /// The same, but tells of clean victims, too: `None` if the line is here.
+    #[inline]
+    pub fn replace(&mut self, addr: u64, op: Op) -> Option<Option<Victim>> {
         let number = addr / LINE_LEN;
         let first = (number & (self.sets - 1)) as usize * self.ways;
         let set = &mut self.lines[first..first + self.ways];
@@ -78,10 +96,31 @@ impl Cache {
         let dirty = op == Op::Write;
         if here.is_some() {
             set[0] = Line { dirty: was.dirty | dirty, ..was };
-            return Found::Hit;
+            return None;
         }
         set[0] = Line { tag: number + 1, dirty };
-        Found::Miss { victim: was.dirty.then(|| (was.tag - 1) * LINE_LEN) }
+        Some(was.tag.checked_sub(1).map(|n| Victim { addr: n * LINE_LEN, dirty: was.dirty }))
+    }
+
+    /// Sets.
+    pub fn sets(&self) -> u64 {
+        self.sets
+    }
+
+    /// The set of the line of byte `addr`.
+    pub fn set_of(&self, addr: u64) -> u64 {
+        addr / LINE_LEN & (self.sets - 1)
+    }
+
+    /// The line that leaves a set next, if it is dirty.
+    pub fn dirty_victim(&self, set: u64) -> Option<u64> {
+        let last = self.lines[(set as usize + 1) * self.ways - 1];
+        last.dirty.then(|| (last.tag - 1) * LINE_LEN)
+    }
+
+    /// Notes that the line that leaves a set next was written back.
+    pub fn clean_victim(&mut self, set: u64) {
+        self.lines[(set as usize + 1) * self.ways - 1].dirty = false;
     }
 }
 

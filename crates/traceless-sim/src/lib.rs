@@ -10,6 +10,7 @@
 
 pub mod backend;
 pub mod cache;
+pub mod constant;
 pub mod dram;
 pub mod error;
 pub mod llc;

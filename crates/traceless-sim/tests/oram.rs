@@ -2,8 +2,9 @@
 
 use traceless::rng::{Rng, Seeded};
 use traceless_sim::dram::{self, AddressMap};
-use traceless_sim::machine::{LastLevelConfig, Machine, Outcome};
-use traceless_sim::oram::{Config, Pace, Scheme};
+use traceless_sim::llc;
+use traceless_sim::machine::{Machine, Outcome};
+use traceless_sim::oram::{Allocation, Config, Pace, Scheme};
 use traceless_sim::workload::{LINE_LEN, Op, Record, Workload};
 
 const LEVELS: usize = 14;
@@ -12,14 +13,15 @@ fn machine(scheme: Scheme, pace: Pace) -> Machine {
     let oram = Config {
         scheme,
         pace,
-        blocks: 1 << LEVELS,
+        blocks: Some(1 << LEVELS),
         levels: LEVELS,
         cached_levels: 4,
         plb_bytes: 2048,
         row_len: 32 << 10,
         ..Config::default()
     };
-    let last_level = Some(LastLevelConfig { bytes: 64 << 10, ways: 8, latency: 10 });
+    let last_level =
+        Some(llc::Config { bytes: 64 << 10, ways: 8, latency: 10, reads_before_writes: false });
     let memory = dram::Config { map: AddressMap::ROWS_TOGETHER, ..dram::Config::FOUR_CHANNELS };
     Machine { oram: Some(oram), last_level, memory, ..Machine::FOUR_CHANNELS }
 }
@@ -39,13 +41,14 @@ fn run(machine: &Machine, records: u64, before: u64) -> Outcome {
 
 #[test]
 fn each_path_access_moves_all_its_lines() {
-    for scheme in [Scheme::Path, Scheme::Unified] {
+    for scheme in [Scheme::Path, Scheme::Baseline] {
         for pace in [Pace::Asked, Pace::StartToStart(2000), Pace::AfterCompletion(300)] {
             let outcome = run(&machine(scheme, pace), 3000, 10);
             let (paths, cache) = (outcome.paths.unwrap(), outcome.last_level.unwrap());
             assert_eq!(outcome.run.records, 3000);
-            assert_eq!(paths.data, cache.read_misses + cache.write_backs, "{scheme:?} {pace:?}");
-            assert_eq!(paths.map > 0, scheme == Scheme::Unified);
+            let requests = cache.read_misses + cache.write_backs;
+            assert_eq!(paths.data + paths.at_hand, requests, "{scheme:?} {pace:?}");
+            assert_eq!(paths.map > 0, scheme == Scheme::Baseline);
             assert_eq!(paths.dummy > 0, pace != Pace::Asked, "{pace:?}");
             let lines = paths.paths() * 4 * (LEVELS as u64 - 4);
             let served = |of: fn(&traceless_sim::dram::ChannelStats) -> u64| {
@@ -61,7 +64,7 @@ fn each_path_access_moves_all_its_lines() {
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    let machine = machine(Scheme::Unified, Pace::AfterCompletion(1000));
+    let machine = machine(Scheme::Baseline, Pace::AfterCompletion(1000));
     assert_eq!(run(&machine, 2000, 50), run(&machine, 2000, 50));
     let mut other = machine.clone();
     other.oram.as_mut().unwrap().seed = 2;
@@ -71,7 +74,7 @@ fn the_same_seed_gives_the_same_run() {
 /// How long a run takes, but not how many path accesses are made in a time, depends on the program.
 #[test]
 fn a_fixed_rate_is_kept_whatever_is_asked_for() {
-    let machine = machine(Scheme::Unified, Pace::StartToStart(4000));
+    let machine = machine(Scheme::Baseline, Pace::StartToStart(4000));
     for (records, before) in [(500, 0), (500, 1000), (2, 500_000)] {
         let outcome = run(&machine, records, before);
         let paths = outcome.paths.unwrap();
@@ -97,15 +100,15 @@ fn warm_caches_hold_what_was_asked_for() {
     assert_eq!((cold.run.records, warm.run.records), (500, 500));
     assert_eq!(cold.last_level.unwrap().read_misses, 500);
     assert_eq!(warm.last_level.unwrap().read_misses, 0);
-    assert_eq!((warm.paths.unwrap().paths(), warm.dram.reads), (0, 0));
+    assert_eq!((warm.paths.unwrap().paths(), warm.dram.unwrap().reads), (0, 0));
     assert!(warm.run.cycles * 50 < cold.run.cycles);
 }
 
 #[test]
 fn fewer_lines_take_less_time() {
-    let base = machine(Scheme::Unified, Pace::Asked);
+    let base = machine(Scheme::Baseline, Pace::Asked);
     let mut small = base.clone();
-    small.oram.as_mut().unwrap().allocation = "ir-alloc1".to_owned();
+    small.oram.as_mut().unwrap().allocation = Some(Allocation::named("ir-alloc1"));
     assert!(run(&small, 3000, 10).run.cycles < run(&base, 3000, 10).run.cycles);
     let mut straight = base.clone();
     straight.oram = None;
@@ -115,18 +118,18 @@ fn fewer_lines_take_less_time() {
 #[test]
 fn impossible_schemes_are_refused() {
     let refused = |change: fn(&mut Config)| {
-        let mut machine = machine(Scheme::Unified, Pace::Asked);
+        let mut machine = machine(Scheme::Baseline, Pace::Asked);
         change(machine.oram.as_mut().unwrap());
         assert!(machine.run(&mut [workload(1, 0)]).is_err());
     };
-    refused(|c| c.allocation = "none".to_owned());
-    refused(|c| c.blocks = 0);
-    refused(|c| c.blocks = u64::MAX);
+    refused(|c| c.allocation = Some(Allocation::named("none")));
+    refused(|c| c.blocks = Some(0));
+    refused(|c| c.blocks = Some(u64::MAX));
     refused(|c| c.levels = 0);
     refused(|c| c.levels = 64);
     refused(|c| c.plb_bytes = 0);
     refused(|c| c.plb_ways = 0);
-    refused(|c| c.map_fanout = 1);
+    refused(|c| c.map_fanout = Some(1));
     refused(|c| c.stash_blocks = 0);
     refused(|c| c.row_len = 0);
     refused(|c| c.queue = 0);

@@ -32,9 +32,11 @@ pub struct SimTraceArgs {
     /// Its format [default: ours if it begins so, ChampSim's if its name says so, else USIMM's]
     #[arg(long, value_enum)]
     pub format: Option<WorkloadFormat>,
-    /// How memory is reached
-    #[arg(long, value_enum)]
-    pub scheme: SimScheme,
+    /// How memory is reached: `dram` (addresses tell everything), `path`, `recursive`, `unified`,
+    /// `compressed`, `baseline`, `rho`, `ir-alloc`, `ir-stash`, `ir-dwb`, `ir-oram`, `llc-d`,
+    /// `llc-d+ir-stash+ir-alloc` or `ring`
+    #[arg(long, value_name = "NAME")]
+    pub scheme: String,
     /// The machine, as TOML [default: USIMM's with four channels for `dram`, otherwise that of the
     /// IR-ORAM paper]
     #[arg(long, value_name = "FILE")]
@@ -166,16 +168,6 @@ fn count(text: &str) -> Result<u64, String> {
     };
     let number: u64 = digits.parse().map_err(|e| format!("{e}"))?;
     number.checked_mul(unit).ok_or_else(|| "too large".to_owned())
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum SimScheme {
-    /// Straight: addresses tell everything
-    Dram,
-    /// Path ORAM with its whole position map in the processor
-    Path,
-    /// Blocks and position map in one tree, with a PLB
-    Unified,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

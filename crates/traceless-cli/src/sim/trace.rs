@@ -1,6 +1,6 @@
 //! `traceless sim trace`: one workload, one machine.
 
-use crate::args::{SimScheme, SimTraceArgs};
+use crate::args::SimTraceArgs;
 use crate::failure::{DEVICE, Failure};
 use crate::output::{say, say_json};
 use serde::Serialize;
@@ -75,17 +75,14 @@ const MADE_UP_LEN: u64 = 1_000_000;
 /// The machine that was named, with the scheme that was asked for.
 fn machine(args: &SimTraceArgs) -> Result<Machine, Failure> {
     let named = args.config.as_deref().map(read_machine).transpose()?;
-    let scheme = match args.scheme {
-        SimScheme::Dram => None,
-        SimScheme::Path => Some(Scheme::Path),
-        SimScheme::Unified => Some(Scheme::Unified),
-    };
-    let Some(scheme) = scheme else {
+    let scheme = Scheme::named(&args.scheme)
+        .ok_or_else(|| Failure::usage(format!("there is no scheme `{}`", args.scheme)))?;
+    if scheme == Scheme::Dram {
         return Ok(Machine { oram: None, ..named.unwrap_or(Machine::FOUR_CHANNELS) });
-    };
+    }
     let machine = named.unwrap_or_else(Machine::ir_oram);
-    let oram = machine.oram.unwrap_or_default();
-    Ok(Machine { oram: Some(Config { scheme, ..oram }), ..machine })
+    let oram = Config { scheme, ..machine.oram.clone().unwrap_or_default() };
+    Ok(Machine { oram: Some(oram.resolved()), ..machine })
 }
 
 fn read_machine(path: &Path) -> Result<Machine, Failure> {
@@ -128,14 +125,8 @@ fn tell(report: &Report) {
             share(paths.eviction),
         ));
     }
-    let dram = &report.outcome.dram;
-    say(&format!(
-        "memory: {:.1} % of the bandwidth used, {:.1} % found their row open",
-        dram.utilisation * 100.0,
-        dram.row_hits * 100.0
-    ));
-    if let (Some(milliwatts), Some(per_bit)) = (dram.milliwatts, dram.picojoules_per_bit) {
-        say(&format!("chips: {milliwatts:.0} mW, {per_bit:.1} pJ for each bit moved"));
+    if let Some(dram) = &report.outcome.dram {
+        tell_memory(dram);
     }
     for (nth, channel) in report.channels.iter().enumerate() {
         for (name, requests) in [("reads", &channel.reads), ("writes", &channel.writes)] {
@@ -147,5 +138,16 @@ fn tell(report: &Report) {
                 counts.served, counts.merged,
             ));
         }
+    }
+}
+
+fn tell_memory(dram: &Summary) {
+    say(&format!(
+        "memory: {:.1} % of the bandwidth used, {:.1} % found their row open",
+        dram.utilisation * 100.0,
+        dram.row_hits * 100.0
+    ));
+    if let (Some(milliwatts), Some(per_bit)) = (dram.milliwatts, dram.picojoules_per_bit) {
+        say(&format!("chips: {milliwatts:.0} mW, {per_bit:.1} pJ for each bit moved"));
     }
 }

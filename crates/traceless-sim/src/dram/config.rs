@@ -238,6 +238,12 @@ impl Config {
         ..Self::FOUR_CHANNELS
     };
 
+    /// Channels among which neighbouring lines take turns.
+    pub fn channels_in_a_row(&self) -> u64 {
+        let turns = self.map.0[4] == super::address::Field::Channel;
+        if turns { self.geometry.channels.into() } else { 1 }
+    }
+
     /// Refuses what cannot be.
     pub fn check(&self) -> Result {
         let Geometry { channels, ranks, banks, groups, rows, columns } = self.geometry;

@@ -1,45 +1,71 @@
 //! What a scheme does on the memory bus, taken down to be timed.
 
-use std::sync::{Arc, Mutex};
+use super::layout::Layout;
+use std::sync::{Arc, Mutex, MutexGuard};
 use traceless::trace::{Event, Op, Witness};
+use traceless::types::Leaf;
 
-/// The lines that one step touches.
+/// The lines that one step touches, and in which tree.
 #[derive(Clone, Default)]
 pub struct Bus(Arc<Mutex<Lines>>);
 
+/// Bytes where lines of memory begin.
 #[derive(Default)]
-struct Lines {
-    reads: Vec<u64>,
-    writes: Vec<u64>,
+pub struct Lines {
+    /// Lines read.
+    pub reads: Vec<u64>,
+    /// Lines written.
+    pub writes: Vec<u64>,
+    /// Which tree they are of.
+    pub tree: usize,
 }
 
 impl Bus {
-    /// Moves what was touched since the last call into `reads` and `writes`, which are empty.
-    pub fn take(&self, reads: &mut Vec<u64>, writes: &mut Vec<u64>) {
-        let mut lines = self.0.lock().expect("no witness panics");
-        core::mem::swap(&mut lines.reads, reads);
-        core::mem::swap(&mut lines.writes, writes);
+    /// Moves what was touched since the last call into `lines`, whose own are forgotten.
+    pub fn take(&self, lines: &mut Lines) {
+        lines.reads.clear();
+        lines.writes.clear();
+        core::mem::swap(&mut *self.lines(), lines);
     }
 
-    /// What a tree tells that begins at byte `first`.
-    pub fn tap(&self, first: u64) -> Tap {
-        Tap { bus: self.clone(), first }
+    /// What tree number `tree` tells, whose lines lie as `layout` says.
+    pub fn tap(&self, tree: usize, layout: Layout) -> Tap {
+        Tap { bus: self.clone(), tree, layout }
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.0.lock().expect("nobody panics while holding it")
     }
 }
 
 /// Where a tree tells what it touches.
 pub struct Tap {
     bus: Bus,
-    first: u64,
+    tree: usize,
+    layout: Layout,
 }
 
-impl Witness for Tap {
+impl Tap {
+    /// The path of `leaf` is read.
+    pub fn read(&self, leaf: Leaf) {
+        let mut lines = self.bus.lines();
+        lines.tree = self.tree;
+        self.layout.path(leaf, &mut lines.reads);
+    }
+
+    /// It is written.
+    pub fn write(&self, leaf: Leaf) {
+        self.layout.path(leaf, &mut self.bus.lines().writes);
+    }
+}
+
+/// A tree that is read slot by slot tells each of them.
+impl Witness for Bus {
     fn see(&self, event: Event) {
-        let mut lines = self.bus.0.lock().expect("no witness panics");
-        let at = self.first + event.at;
+        let mut lines = self.lines();
         match event.op {
-            Op::Read => lines.reads.push(at),
-            Op::Write => lines.writes.push(at),
+            Op::Read => lines.reads.push(event.at),
+            Op::Write => lines.writes.push(event.at),
             Op::Sync => {}
         }
     }

@@ -1,68 +1,288 @@
 //! An oblivious memory, as files say it.
 
-use super::bus::Bus;
+use super::layout::LayoutKind;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
-use traceless::controller::Controller;
-use traceless::posmap::{Plain, Plb};
-use traceless::rng::Seeded;
-use traceless::scheme::path::PathOram;
-use traceless::scheme::unified::{Sizes, Unified};
+use traceless::posmap::COUNTER_BITS;
+use traceless::scheme::rho::{SMALL_LEVELS, SMALL_TAGS, SMALL_Z};
+use traceless::scheme::ring::Params;
+use traceless::tree::Shape;
 use traceless::tree::ir_alloc::Preset;
-use traceless::tree::{GhostTree, Treetop};
 
 /// Bytes of a block: a line.
-const BLOCK_LEN: usize = 64;
+pub const BLOCK_LEN: usize = 64;
 
 const BLOCKS_MAX: u64 = 1 << 40;
 const TIME_MAX: u64 = 1 << 32;
+const TREES_MAX: usize = 16;
+const BITS_MAX: u64 = 1 << 16;
 
-/// What stands between the last cache and the memory.
+/// What stands between the last cache and the memory. Where a field is left out, it is as the
+/// scheme says: see [`Config::resolved`].
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The scheme.
+    /// The scheme: its name sets what is left out below.
     pub scheme: Scheme,
     /// Blocks that programs can use. Addresses past them begin again.
-    pub blocks: u64,
+    pub blocks: Option<u64>,
     /// Levels of the tree.
     pub levels: usize,
-    /// Slots of its buckets: `base`, 4 everywhere, or a preset of IR-Alloc.
-    pub allocation: String,
+    /// Slots of its buckets where `allocation` is `base`.
+    pub z: u8,
+    /// Slots of its buckets: `base`, a preset of IR-Alloc, or a number for each level.
+    pub allocation: Option<Allocation>,
     /// Levels that are in the processor.
     pub cached_levels: usize,
+    /// How they are kept there.
+    pub top: Option<Top>,
+    /// Blocks of a set of the sub-stash, and its sets: as many as the cached levels have slots, if
+    /// that is left out.
+    pub top_ways: usize,
+    /// As above.
+    pub top_sets: Option<usize>,
     /// Blocks that the stash holds.
     pub stash_blocks: usize,
-    /// With more than these an access does nothing but empty it.
-    pub drain_above: usize,
+    /// With more than these an access does nothing but empty it: if left out, the stash less a path
+    /// of the whole tree.
+    pub drain_above: Option<usize>,
+    /// Whether blocks in the processor are looked for before a path is accessed.
+    pub searches_first: Option<bool>,
+    /// How blocks of the position map hold labels.
+    pub labels: Option<LabelKind>,
     /// Levels of the position map in the tree, and labels in one of their blocks.
     pub map_levels: u8,
     /// As above.
-    pub map_fanout: u64,
+    pub map_fanout: Option<u64>,
+    /// Bits of a counter of compressed labels.
+    pub counter_bits: u32,
     /// Bytes of the PLB.
     pub plb_bytes: usize,
     /// Blocks of one of its sets.
     pub plb_ways: usize,
+    /// What becomes of a block that the last cache reads, and of what that gives up.
+    pub remap: Option<Remap>,
+    /// What is done instead of dummies.
+    pub early: Option<Early>,
+    /// Trees of `recursive`, with that of the user's blocks.
+    pub trees: usize,
+    /// Those of the position map. If left out, each is as much smaller as the fan-out makes it.
+    pub map_trees: Option<Vec<MapTree>>,
+    /// The tree beside the main one, for `rho`.
+    pub small: Small,
+    /// The buckets of `ring`: how many blocks one holds, of those that the library has sizes for.
+    pub ring_z: u8,
     /// When path accesses begin.
     pub pace: Pace,
+    /// Instructions that a processor fetches in a cycle, for [`Pace::FetchSlots`].
+    pub fetch_slots: u64,
     /// Cycles from the last line of a path to the block in the processor.
     pub decrypt: u64,
-    /// Write-backs that may wait for a path access.
+    /// Requests that may wait for a path access, until no write-back is taken any more.
     pub queue: usize,
+    /// How trees lie in memory.
+    pub layout: LayoutKind,
     /// Bytes of a subtree that lies together, so that a path touches few rows.
     pub row_len: usize,
+    /// What buckets hold besides blocks, where a memory knows only how many bytes are moved.
+    pub bucket: Bucket,
+    /// What the trees hold at the beginning.
+    pub start: Start,
+    /// Accesses to random blocks before anything is timed.
+    pub warm_up: u64,
     /// Seed of all labels.
     pub seed: u64,
 }
 
-/// A scheme.
+/// A scheme, with what the papers compare it by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheme {
+    /// None: addresses tell everything.
+    Dram,
     /// Path ORAM whose whole position map is in the processor.
     Path,
-    /// Blocks and position map in one tree, with a PLB.
+    /// A tree for each level of the position map.
+    Recursive,
+    /// Blocks and position map in one tree, with a PLB, as in the paper on unified ORAM: blocks
+    /// carry their labels through the caches.
     Unified,
+    /// The same with compressed labels.
+    Compressed,
+    /// Blocks and position map in one tree, as in the IR-ORAM paper.
+    Baseline,
+    /// A small tree beside that.
+    Rho,
+    /// Fewer slots on the middle levels.
+    IrAlloc,
+    /// Cached levels whose blocks are found by address.
+    IrStash,
+    /// Dirty lines are written back instead of dummies.
+    IrDwb,
+    /// The three together.
+    IrOram,
+    /// Blocks leave the memory while they are in the last cache.
+    LlcD,
+    /// The two that go with that.
+    #[serde(rename = "llc-d+ir-stash+ir-alloc")]
+    LlcDIrStashIrAlloc,
+    /// Ring ORAM.
+    Ring,
+}
+
+/// Slots per bucket.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(untagged)]
+pub enum Allocation {
+    /// As many everywhere, for `base`, or a preset.
+    Named(String),
+    /// On each level, from the root on.
+    Levels(Vec<u8>),
+}
+
+/// How the levels in the processor are kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Top {
+    /// In a cache of their own, where a block is found along its path.
+    Apart,
+    /// In a set-associative sub-stash, where it is found by its address.
+    SubStash,
+    /// In the stash itself: as above, with one set for all.
+    Merged,
+}
+
+/// How blocks of the position map hold labels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LabelKind {
+    /// As they are.
+    Plain,
+    /// As counters.
+    Compressed,
+}
+
+/// What becomes of a block that the last cache reads, and of what that gives up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Remap {
+    /// The block stays where it is, on another path; a line that is written back is a request.
+    AtAccess,
+    /// It leaves, and whatever the cache gives up comes back, clean or not: that takes accesses to
+    /// the position map. Of schemes that cannot do so, it is a request.
+    Delayed,
+    /// It leaves with its label, so that it comes back without any access. Simulated as if it
+    /// stayed: what differs is the room that it takes meanwhile.
+    WithLine,
+}
+
+/// What is done instead of dummies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Early {
+    /// Nothing.
+    Nothing,
+    /// Dirty lines are written back that a pointer finds which goes through the last cache.
+    Scan,
+    /// Dirty lines are written back from a queue of those that were used least lately in their set.
+    Queue,
+}
+
+/// A tree that holds a level of the position map.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct MapTree {
+    /// Levels of it.
+    pub levels: usize,
+    /// Labels in one of its blocks.
+    pub fanout: u64,
+    /// Bytes of one of its blocks.
+    #[serde(default = "block_len")]
+    pub block_bytes: usize,
+    /// How often it is accessed for each access to a block of the user's, in thousandths. Then it
+    /// has a PLB of the given bytes; without, it is accessed each time.
+    pub rate: Option<u32>,
+}
+
+fn block_len() -> usize {
+    BLOCK_LEN
+}
+
+/// The tree beside the main one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Small {
+    /// Its levels.
+    pub levels: usize,
+    /// Slots of its buckets.
+    pub z: u8,
+    /// Levels of it in the processor.
+    pub cached_levels: usize,
+    /// Sets and ways of its tags.
+    pub sets: usize,
+    /// As above.
+    pub ways: usize,
+    /// Blocks that its stash holds.
+    pub stash_blocks: usize,
+    /// With more than these it is emptied.
+    pub drain_above: usize,
+}
+
+/// The small tree of the IR-ORAM paper; where that is silent, of its authors' runs.
+impl Default for Small {
+    fn default() -> Self {
+        Self {
+            levels: SMALL_LEVELS,
+            z: SMALL_Z,
+            cached_levels: 6,
+            sets: SMALL_TAGS.0,
+            ways: SMALL_TAGS.1,
+            stash_blocks: 200,
+            drain_above: 160,
+        }
+    }
+}
+
+/// What a bucket holds besides blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Bucket {
+    /// Bits of each slot for address and label.
+    pub slot_bits: u64,
+    /// Bits of the bucket for its encryption.
+    pub counter_bits: u64,
+    /// Bytes of the bucket for its integrity.
+    pub hash_bytes: u64,
+    /// Its bytes are a multiple of these.
+    pub align: u64,
+}
+
+/// That of the paper on unified ORAM. Aligned so, its latencies come out.
+impl Default for Bucket {
+    fn default() -> Self {
+        Self { slot_bits: 64, counter_bits: 8, hash_bytes: 0, align: 8 }
+    }
+}
+
+impl Bucket {
+    /// Bytes of a bucket of `z` blocks.
+    pub fn len(&self, z: u64, block_bytes: u64) -> u64 {
+        let bits = z * (8 * block_bytes + self.slot_bits) + self.counter_bits;
+        if z == 0 {
+            return 0;
+        }
+        (bits.div_ceil(8) + self.hash_bytes).next_multiple_of(self.align)
+    }
+}
+
+/// What the trees hold at the beginning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Start {
+    /// Nothing: blocks come into being when they are accessed.
+    Empty,
+    /// Every block.
+    Full,
 }
 
 /// When path accesses begin, in cycles.
@@ -75,76 +295,209 @@ pub enum Pace {
     StartToStart(u64),
     /// So long after the one before ended; dummies, too.
     AfterCompletion(u64),
+    /// So many instructions after the one before ended, if a processor fetches as many as it can
+    /// in each cycle, memory operations left out; dummies, too. So the IR-ORAM paper's authors
+    /// count; where it says T = 1000, that is a quarter of [`AfterCompletion`](Self) 1000.
+    FetchSlots(u64),
 }
 
 /// The baseline of the IR-ORAM paper's Table I, with a PLB of four ways.
 impl Default for Config {
     fn default() -> Self {
         Self {
-            scheme: Scheme::Unified,
-            blocks: 1 << 26,
+            scheme: Scheme::Baseline,
+            blocks: None,
             levels: 25,
-            allocation: "base".to_owned(),
+            z: 4,
+            allocation: None,
             cached_levels: 10,
+            top: None,
+            top_ways: 4,
+            top_sets: None,
             stash_blocks: 200,
-            drain_above: 100,
+            drain_above: None,
+            searches_first: None,
+            labels: None,
             map_levels: 2,
-            map_fanout: 16,
+            map_fanout: None,
+            counter_bits: COUNTER_BITS,
             plb_bytes: 64 << 10,
             plb_ways: 4,
+            remap: None,
+            early: None,
+            trees: 4,
+            map_trees: None,
+            small: Small::default(),
+            ring_z: 16,
             pace: Pace::AfterCompletion(1000),
+            fetch_slots: 4,
             decrypt: 0,
             queue: 2000,
+            layout: LayoutKind::Spread,
             row_len: 32 << 10,
+            bucket: Bucket::default(),
+            start: Start::Full,
+            warm_up: 20_000,
             seed: 1,
         }
     }
 }
 
+impl Scheme {
+    /// All of them, and their names.
+    pub const NAMED: [(&'static str, Self); 14] = [
+        ("dram", Self::Dram),
+        ("path", Self::Path),
+        ("recursive", Self::Recursive),
+        ("unified", Self::Unified),
+        ("compressed", Self::Compressed),
+        ("baseline", Self::Baseline),
+        ("rho", Self::Rho),
+        ("ir-alloc", Self::IrAlloc),
+        ("ir-stash", Self::IrStash),
+        ("ir-dwb", Self::IrDwb),
+        ("ir-oram", Self::IrOram),
+        ("llc-d", Self::LlcD),
+        ("llc-d+ir-stash+ir-alloc", Self::LlcDIrStashIrAlloc),
+        ("ring", Self::Ring),
+    ];
+
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::NAMED.into_iter().find(|(its, _)| *its == name).map(|(_, scheme)| scheme)
+    }
+
+    fn allocation(self) -> &'static str {
+        match self {
+            Self::IrAlloc | Self::LlcDIrStashIrAlloc => "ir-alloc4",
+            Self::IrOram => "ir-oram",
+            _ => "base",
+        }
+    }
+
+    fn top(self) -> Top {
+        match self {
+            Self::IrStash | Self::IrOram | Self::LlcDIrStashIrAlloc => Top::SubStash,
+            _ => Top::Apart,
+        }
+    }
+
+    /// In the IR-ORAM paper (section II-B) the stash is searched first of all. In the one on
+    /// unified ORAM every request accesses a path.
+    fn searches_first(self) -> bool {
+        !matches!(self, Self::Unified | Self::Compressed | Self::Rho)
+    }
+
+    fn remap(self) -> Remap {
+        match self {
+            Self::Unified | Self::Compressed | Self::Recursive => Remap::WithLine,
+            Self::LlcD | Self::LlcDIrStashIrAlloc => Remap::Delayed,
+            _ => Remap::AtAccess,
+        }
+    }
+
+    fn early(self) -> Early {
+        match self {
+            Self::IrDwb | Self::IrOram => Early::Scan,
+            _ => Early::Nothing,
+        }
+    }
+
+    fn labels(self) -> LabelKind {
+        if self == Self::Compressed { LabelKind::Compressed } else { LabelKind::Plain }
+    }
+
+    /// Ring ORAM takes so much more memory that as many blocks have no room.
+    fn blocks(self) -> u64 {
+        if self == Self::Ring { 1 << 24 } else { 1 << 26 }
+    }
+}
+
 impl Config {
+    /// The same with everything said that was left to the scheme.
+    #[must_use]
+    pub fn resolved(&self) -> Self {
+        let Self { scheme, .. } = *self;
+        let labels = self.labels.unwrap_or(scheme.labels());
+        let fanout = if labels == LabelKind::Compressed { 32 } else { 16 };
+        let fanout = self.map_fanout.unwrap_or(fanout);
+        let path = usize::from(self.z) * self.levels;
+        let named = || Allocation::Named(scheme.allocation().to_owned());
+        let bits = fanout.max(2).ilog2() as usize;
+        let map_tree = |nth: usize| MapTree {
+            levels: self.levels.saturating_sub(nth * bits).max(1),
+            fanout,
+            block_bytes: BLOCK_LEN,
+            rate: None,
+        };
+        let map_trees = || (1..self.trees).map(map_tree).collect();
+        Self {
+            blocks: Some(self.blocks.unwrap_or(scheme.blocks())),
+            allocation: Some(self.allocation.clone().unwrap_or_else(named)),
+            top: Some(self.top.unwrap_or(scheme.top())),
+            drain_above: Some(self.drain_above.unwrap_or(self.stash_blocks.saturating_sub(path))),
+            searches_first: Some(self.searches_first.unwrap_or(scheme.searches_first())),
+            labels: Some(labels),
+            map_fanout: Some(fanout),
+            remap: Some(self.remap.unwrap_or(scheme.remap())),
+            early: Some(self.early.unwrap_or(scheme.early())),
+            map_trees: Some(self.map_trees.clone().unwrap_or_else(map_trees)),
+            ..self.clone()
+        }
+    }
+
     /// Refuses what no scheme would.
     pub fn check(&self) -> Result {
-        if self.blocks == 0 || self.blocks > BLOCKS_MAX {
+        if self.blocks.is_some_and(|blocks| blocks == 0 || blocks > BLOCKS_MAX) {
             return Err(Error::Oram("it has 1 to 2^40 blocks"));
         }
         let interval = match self.pace {
             Pace::Asked => 0,
-            Pace::StartToStart(interval) | Pace::AfterCompletion(interval) => interval,
+            Pace::StartToStart(n) | Pace::AfterCompletion(n) | Pace::FetchSlots(n) => n,
         };
         if interval.max(self.decrypt) > TIME_MAX {
             return Err(Error::Oram("a time is longer than 2^32 cycles"));
         }
-        if self.queue == 0 || self.row_len < BLOCK_LEN {
-            return Err(Error::Oram("its queue has room, and a row holds a line"));
+        if self.queue == 0 || self.row_len < BLOCK_LEN || self.fetch_slots == 0 {
+            return Err(Error::Oram("its queue has room, a row holds a line, fetches a slot"));
+        }
+        if !(1..=TREES_MAX).contains(&self.trees) {
+            return Err(Error::Oram("it has 1 to 16 trees"));
+        }
+        let Bucket { slot_bits, counter_bits, hash_bytes, align } = self.bucket;
+        if align == 0
+            || [slot_bits, counter_bits, hash_bytes, align].into_iter().max() > Some(BITS_MAX)
+        {
+            return Err(Error::Oram("a bucket is aligned, and its fields have at most 2^16 bits"));
+        }
+        let Self { remap, early, .. } = self.resolved();
+        if early != Some(Early::Nothing) && remap != Some(Remap::AtAccess) {
+            return Err(Error::Oram("lines are written back early where they would be later"));
         }
         Ok(())
     }
 
-    /// The scheme over a tree that tells `bus` what it touches, and the bytes that it lies in.
-    pub fn controller(&self, bus: &Bus) -> Result<(Box<dyn Controller>, u64)> {
-        let preset = Preset::named(&self.allocation);
-        let preset = preset.ok_or(Error::Oram("there is no such allocation"))?;
-        let shape = preset.shape(self.levels)?;
-        let cached = self.cached_levels.min(self.levels);
-        let below = GhostTree::new(shape.only(|l| l >= cached), self.row_len, bus.tap(0));
-        let len = below.len();
-        let tree = Treetop::new(shape, cached, below)?;
-        let rng = Box::new(Seeded::new(self.seed));
-        Ok(match self.scheme {
-            Scheme::Path => {
-                let mut path = PathOram::new(self.blocks, vec![tree], self.stash_blocks, rng)?;
-                path.drain_above(self.drain_above);
-                (Box::new(path), len)
+    /// The tree of the user's blocks, from the root on.
+    pub(super) fn shape(&self) -> Result<Shape> {
+        Ok(match self.allocation.as_ref() {
+            Some(Allocation::Levels(z)) => {
+                if z.len() != self.levels {
+                    return Err(Error::Oram("there is a number of slots for each level"));
+                }
+                Shape::per_level(z.clone())?
             }
-            Scheme::Unified => {
-                let Self { blocks, map_levels, stash_blocks, map_fanout, .. } = *self;
-                let sizes = Sizes { blocks, map_levels, parts: 1, stash_blocks };
-                let labels = || Plain::new(map_fanout);
-                let plb = Plb::new(self.plb_bytes / BLOCK_LEN, self.plb_ways, 0)?;
-                let mut unified = Unified::new(sizes, tree, labels()?, labels()?, plb, rng)?;
-                unified.drain_above(self.drain_above);
-                (Box::new(unified), len)
+            Some(Allocation::Named(name)) if name == "base" => Shape::uniform(self.levels, self.z)?,
+            Some(Allocation::Named(name)) => {
+                let preset = Preset::named(name);
+                preset.ok_or(Error::Oram("there is no such allocation"))?.shape(self.levels)?
             }
+            None => return self.resolved().shape(),
         })
+    }
+
+    pub(super) fn ring_params(&self) -> Result<Params> {
+        let all = [Params::Z4, Params::Z8, Params::Z16, Params::Z32];
+        let found = all.into_iter().find(|params| params.z == self.ring_z);
+        found.ok_or(Error::Oram("a bucket of Ring ORAM holds 4, 8, 16 or 32 blocks"))
     }
 }

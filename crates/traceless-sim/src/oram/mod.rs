@@ -1,43 +1,73 @@
-//! Oblivious memory: a scheme between the last cache and the DRAM.
+//! Oblivious memory: a scheme between the last cache and what holds its trees.
 //!
-//! Each step of the scheme is a path access: all its lines are read; when the last one is there,
-//! the block is handed over, and all lines are written. It ends when the memory has written them.
-//! The scheme is the library's, over a tree without bodies.
+//! Each step of the scheme is a path access. Over a DRAM all its lines are read; when the last one
+//! is there, the block is handed over, and all lines are written. It ends when the memory has
+//! written them. Over a memory that is known by its bandwidth it is so many bytes. The scheme is
+//! the library's, over a tree without bodies.
 
+mod build;
 mod bus;
 mod config;
+mod counts;
+mod front;
+mod layout;
+mod recursive;
+mod tree;
 
-pub use config::{Config, Pace, Scheme};
+pub use config::{
+    Allocation, Bucket, Config, Early, LabelKind, MapTree, Pace, Remap, Scheme, Small, Start, Top,
+};
+pub use counts::{Counts, MAP_LEVELS};
+pub use layout::LayoutKind;
 
-use crate::backend::{Answer, Backend};
+use crate::backend::{Answer, Backend, OFFERED};
+use crate::constant;
 use crate::dram::{ChannelStats, Memory};
 use crate::error::{Error, Result};
 use crate::workload::{LINE_LEN, Op};
-use bus::Bus;
-use serde::Serialize;
-use std::collections::HashMap;
-use traceless::controller::{Controller, Issued, Kind};
+use build::{Built, build};
+use bus::{Bus, Lines};
+use front::Front;
+use std::collections::{HashMap, HashSet};
+use traceless::controller::{Issued, Kind};
+use traceless::rng::{Rng, Seeded};
 use traceless::types::Addr;
+use tree::Found;
 
 /// A scheme, and the memory that it lies in.
 pub struct Oram {
     config: Config,
-    controller: Box<dyn Controller>,
+    front: Box<dyn Front>,
     bus: Bus,
-    memory: Memory,
+    found: Found,
+    memory: Under,
+    /// Of each tree: bytes of a path.
+    path_bytes: Vec<u64>,
     phase: Phase,
-    /// When the next path access is due.
+    /// When the next path access is due, and when the last one ended.
     due: u64,
+    ended: u64,
+    /// Memory operations since then.
+    operations: u64,
     /// Lines of the path access that is under way.
-    reads: Vec<u64>,
-    writes: Vec<u64>,
+    lines: Lines,
     /// The tickets of reads that wait, by request; write-backs have none.
     tickets: HashMap<u64, u64>,
     next_request: u64,
-    /// Requests that wait, and the write-backs among them.
+    /// Requests that wait.
     waiting: usize,
-    write_backs: usize,
+    /// Blocks that have left the memory, and whether such a thing is possible.
+    out: HashSet<u64>,
+    blocks_leave: bool,
+    /// Whether a line is offered that may be written back early.
+    has_offer: bool,
     counts: Counts,
+}
+
+/// What holds the trees.
+enum Under {
+    Dram(Memory),
+    Constant(constant::Config, constant::Bus),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,114 +84,211 @@ enum Phase {
     Writing {
         started: u64,
     },
+    /// Until then bytes are moved.
+    Moving {
+        started: u64,
+        until: u64,
+        finished: Option<u64>,
+    },
 }
 
-/// Path accesses, by what they were for.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
-pub struct Counts {
-    /// A block that a program uses.
-    pub data: u64,
-    /// A block of the position map.
-    pub map: u64,
-    /// Nothing.
-    pub dummy: u64,
-    /// They only emptied the stash.
-    pub eviction: u64,
-    /// Requests that took none.
-    pub at_hand: u64,
-    /// Cycles from their begin to their end, in all.
-    pub busy: u64,
-}
+/// What an offered line is called.
+const OFFER: u64 = u64::MAX;
 
-impl Counts {
-    /// All of them.
-    pub fn paths(&self) -> u64 {
-        self.data + self.map + self.dummy + self.eviction
-    }
-}
+/// What is asked for before anything is timed.
+const UNTIMED: u64 = u64::MAX - 1;
 
 impl Oram {
     /// The scheme that `config` says, in `memory`.
-    pub fn new(config: &Config, memory: Memory) -> Result<Self> {
-        config.check()?;
-        let bus = Bus::default();
-        let (controller, len) = config.controller(&bus)?;
-        if len > memory.config().geometry.capacity() {
+    pub fn over_dram(config: &Config, memory: Memory) -> Result<Self> {
+        let built = build(config, memory.config().channels_in_a_row())?;
+        if built.end > memory.config().geometry.capacity() {
             return Err(Error::Oram("the memory is smaller than the tree"));
         }
-        Ok(Self {
-            config: config.clone(),
-            controller,
+        Self::new(config, built, Under::Dram(memory))
+    }
+
+    /// The same in a memory that is known by its bandwidth.
+    pub fn over_constant(config: &Config, memory: &constant::Config) -> Result<Self> {
+        memory.check()?;
+        let built = build(config, 1)?;
+        Self::new(config, built, Under::Constant(*memory, constant::Bus::new(memory)))
+    }
+
+    fn new(config: &Config, built: Built, memory: Under) -> Result<Self> {
+        let config = config.resolved();
+        let Built { front, bus, found, path_bytes, .. } = built;
+        let is_unified =
+            !matches!(config.scheme, Scheme::Path | Scheme::Recursive | Scheme::Ring | Scheme::Rho);
+        if config.early != Some(Early::Nothing) && !is_unified {
+            return Err(Error::Oram("only a unified ORAM writes lines back early"));
+        }
+        let mut oram = Self {
+            blocks_leave: is_unified && config.remap == Some(Remap::Delayed),
+            config,
+            front,
             bus,
+            found,
             memory,
+            path_bytes,
             phase: Phase::Idle,
             due: 0,
-            reads: vec![],
-            writes: vec![],
+            ended: 0,
+            operations: 0,
+            lines: Lines::default(),
             tickets: HashMap::new(),
             next_request: 0,
             waiting: 0,
-            write_backs: 0,
+            out: HashSet::new(),
+            has_offer: false,
             counts: Counts::default(),
-        })
+        };
+        oram.warm_up()?;
+        Ok(oram)
     }
 
-    /// Path accesses so far.
+    /// What was done so far.
     pub fn counts(&self) -> Counts {
-        self.counts
+        Counts { found: self.found.counts(), ..self.counts }
     }
 
     /// What each channel of the memory did until `end`.
     pub fn stats(&self, end: u64) -> Vec<ChannelStats> {
-        self.memory.stats(end)
+        match &self.memory {
+            Under::Dram(memory) => memory.stats(end),
+            Under::Constant(..) => vec![],
+        }
     }
 
-    fn submit(&mut self, addr: u64) -> Result<u64> {
-        let block = addr / LINE_LEN % self.config.blocks;
+    /// Accesses random blocks, so that stash and cached levels are as full as they will be.
+    fn warm_up(&mut self) -> Result {
+        let mut rng = Seeded::new(self.config.seed);
+        for _ in 0..self.config.warm_up {
+            let addr = rng.below(self.front.blocks());
+            self.front.submit(UNTIMED, Addr(addr))?;
+            self.finish_untimed()?;
+        }
+        Ok(())
+    }
+
+    /// Steps until what was asked for last is finished, and counts nothing.
+    fn finish_untimed(&mut self) -> Result {
+        while self.front.finish_at_hand(&mut |_, _| {})? != Some(UNTIMED) {
+            let issued = self.front.step(&mut |_, _| {})?;
+            self.bus.take(&mut self.lines);
+            if issued.finished == Some(UNTIMED) {
+                break;
+            }
+        }
+        self.found.reset();
+        Ok(())
+    }
+
+    fn block(&self, addr: u64) -> u64 {
+        addr / LINE_LEN % self.front.blocks()
+    }
+
+    /// A request for which `submit` asks, if it must wait: its number.
+    fn request(
+        &mut self,
+        submit: impl FnOnce(&mut dyn Front, u64) -> traceless::error::Result,
+    ) -> Result<u64> {
         let request = self.next_request;
         self.next_request += 1;
         self.waiting += 1;
-        self.controller.submit(request, Addr(block))?;
+        submit(&mut *self.front, request)?;
         Ok(request)
+    }
+
+    /// Whether a block is at hand; then the request is served.
+    fn is_served(&mut self, block: u64) -> bool {
+        self.counts.requests += 1;
+        let is_served = self.front.is_at_hand(Addr(block));
+        self.counts.at_hand += u64::from(is_served);
+        is_served
+    }
+
+    /// A line comes from the last cache, and may have been written.
+    fn give_back(&mut self, addr: u64, is_dirty: bool) -> Result {
+        let block = self.block(addr);
+        if self.out.remove(&block) {
+            self.counts.requests += 1;
+            return self.request(|front, id| front.submit_return(id, Addr(block))).map(|_| ());
+        }
+        if self.config.remap == Some(Remap::WithLine) {
+            self.counts.returned += 1;
+            return Ok(());
+        }
+        // A clean line whose block is still here has nothing to bring, where it may stay.
+        let has_left = self.config.remap == Some(Remap::Delayed) && !self.blocks_leave;
+        if (is_dirty || has_left) && !self.is_served(block) {
+            self.request(|front, id| front.submit(id, Addr(block)))?;
+        }
+        Ok(())
     }
 
     /// A request is served, and its data there at `there`.
     fn finish(&mut self, request: u64, there: u64, done: &mut dyn FnMut(u64, u64)) {
+        if request == OFFER {
+            // Else it was withdrawn, after it was on its way.
+            if self.has_offer {
+                self.has_offer = false;
+                self.counts.early_lines += 1;
+                done(OFFERED, there);
+            }
+            return;
+        }
         self.waiting -= 1;
-        match self.tickets.remove(&request) {
-            Some(ticket) => done(ticket, there),
-            None => self.write_backs -= 1,
+        if let Some(ticket) = self.tickets.remove(&request) {
+            done(ticket, there);
         }
     }
 
     /// Begins a path access if one is due.
     fn begin(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) -> Result {
-        while let Some(request) = self.controller.finish_at_hand(&mut |_, _| {})? {
+        while let Some(request) = self.front.finish_at_hand(&mut |_, _| {})? {
             self.counts.at_hand += 1;
             self.finish(request, now + self.config.decrypt, done);
         }
         if now < self.due || self.config.pace == Pace::Asked && self.waiting == 0 {
             return Ok(());
         }
-        let Issued { kind, finished } = self.controller.step(&mut |_, _| {})?;
-        match kind {
-            Kind::Data => self.counts.data += 1,
-            Kind::PosMap(_) => self.counts.map += 1,
-            Kind::Dummy => self.counts.dummy += 1,
-            Kind::Eviction => self.counts.eviction += 1,
-        }
-        self.reads.clear();
-        self.writes.clear();
-        self.bus.take(&mut self.reads, &mut self.writes);
-        let (mut left, mut there) = (0, now);
-        for &line in &self.reads {
-            match self.memory.read(now, line, 0) {
-                Answer::At(time) => there = there.max(time),
-                Answer::Later => left += 1,
+        let is_early = self.waiting == 0;
+        let Issued { kind, finished } = self.front.step(&mut |_, _| {})?;
+        self.bus.take(&mut self.lines);
+        self.count(kind, is_early);
+        self.phase = match &mut self.memory {
+            Under::Dram(memory) => {
+                let (mut left, mut there) = (0, now);
+                for &line in &self.lines.reads {
+                    match memory.read(now, line, 0) {
+                        Answer::At(time) => there = there.max(time),
+                        Answer::Later => left += 1,
+                    }
+                }
+                Phase::Reading { started: now, left, there, finished }
             }
-        }
-        self.phase = Phase::Reading { started: now, left, there, finished };
+            Under::Constant(config, bus) => {
+                let bytes = self.path_bytes.get(self.lines.tree).map(|path| 2 * path);
+                let lines = (self.lines.reads.len() + self.lines.writes.len()) as u64;
+                let until = bus.carry(now, bytes.unwrap_or(lines * LINE_LEN));
+                Phase::Moving { started: now, until: until + config.oram_latency, finished }
+            }
+        };
         Ok(())
+    }
+
+    fn count(&mut self, kind: Kind, is_early: bool) {
+        let lines = (self.lines.reads.len() + self.lines.writes.len()) as u64;
+        let counts = &mut self.counts;
+        counts.count(kind, is_early && self.has_offer);
+        counts.lines += lines;
+        counts.bytes += match (&self.memory, self.path_bytes.get(self.lines.tree)) {
+            (Under::Constant(..), Some(path)) => 2 * path,
+            _ => lines * LINE_LEN,
+        };
+        counts.other_trees += u64::from(self.lines.tree > 0);
+        counts.stash_peak = counts.stash_peak.max(self.front.stash());
     }
 
     /// Ends the path access that is under way, as far as it is done.
@@ -169,67 +296,125 @@ impl Oram {
         if let Phase::Reading { started, left: 0, there, finished } = self.phase
             && there <= now
         {
+            self.phase = Phase::Writing { started };
             if let Some(request) = finished {
                 self.finish(request, now + self.config.decrypt, done);
             }
-            for &line in &self.writes {
-                self.memory.write(now, line);
+            if let Under::Dram(memory) = &mut self.memory {
+                self.lines.writes.iter().for_each(|&line| memory.write(now, line));
             }
-            self.phase = Phase::Writing { started };
         }
-        if let Phase::Writing { started } = self.phase
-            && self.memory.is_written()
-        {
-            self.counts.busy += now - started;
-            self.due = match self.config.pace {
-                Pace::Asked => now,
-                Pace::StartToStart(interval) => now.max(started + interval),
-                Pace::AfterCompletion(interval) => now + interval,
-            };
+        let ends = match (self.phase, &self.memory) {
+            (Phase::Writing { started }, Under::Dram(memory)) if memory.is_written() => {
+                Some((started, None))
+            }
+            (Phase::Moving { started, until, finished }, _) if until <= now => {
+                Some((started, finished))
+            }
+            _ => None,
+        };
+        if let Some((started, finished)) = ends {
             self.phase = Phase::Idle;
+            self.counts.busy += now - started;
+            (self.ended, self.operations) = (now, 0);
+            self.due = self.next_due(started);
+            if let Some(request) = finished {
+                self.finish(request, now + self.config.decrypt, done);
+            }
+        }
+    }
+
+    /// When the next path access is due, if the last one started at `started`.
+    fn next_due(&self, started: u64) -> u64 {
+        match self.config.pace {
+            Pace::Asked => self.ended,
+            Pace::StartToStart(interval) => self.ended.max(started + interval),
+            Pace::AfterCompletion(interval) => self.ended + interval,
+            Pace::FetchSlots(slots) => {
+                self.ended + (slots + self.operations).div_ceil(self.config.fetch_slots)
+            }
         }
     }
 }
 
 impl Backend for Oram {
     fn capacity(&self) -> u64 {
-        self.config.blocks * LINE_LEN
+        self.front.blocks() * LINE_LEN
     }
 
-    fn read(&mut self, _: u64, addr: u64, ticket: u64) -> Result<Answer> {
-        let request = self.submit(addr)?;
+    fn read(&mut self, now: u64, addr: u64, ticket: u64) -> Result<Answer> {
+        let block = self.block(addr);
+        let leaves = self.blocks_leave && self.out.insert(block);
+        if !leaves && self.is_served(block) {
+            return Ok(Answer::At(now + 1));
+        }
+        let request = self.request(|front, id| {
+            if leaves { front.submit_fetch(id, Addr(block)) } else { front.submit(id, Addr(block)) }
+        })?;
+        self.counts.requests += u64::from(leaves);
         self.tickets.insert(request, ticket);
         Ok(Answer::Later)
     }
 
     fn write(&mut self, _: u64, addr: u64) -> Result {
-        self.write_backs += 1;
-        self.submit(addr).map(|_| ())
+        self.give_back(addr, true)
+    }
+
+    fn drop_clean(&mut self, _: u64, addr: u64) -> Result {
+        self.give_back(addr, false)
     }
 
     fn takes_writes(&self) -> bool {
-        self.write_backs < self.config.queue
+        self.waiting < self.config.queue
     }
 
     fn is_written(&self) -> bool {
-        self.write_backs == 0
+        self.waiting == self.tickets.len()
     }
 
-    fn warm(&mut self, _: Op, addr: u64) -> Result {
-        let request = self.next_request;
-        self.next_request += 1;
-        self.controller.submit(request, Addr(addr / LINE_LEN % self.config.blocks))?;
-        loop {
-            if self.controller.finish_at_hand(&mut |_, _| {})? == Some(request) {
-                break;
-            }
-            if self.controller.step(&mut |_, _| {})?.finished == Some(request) {
-                break;
-            }
+    fn wants_offer(&self) -> bool {
+        !self.has_offer && self.config.early != Some(Early::Nothing)
+    }
+
+    fn offer(&mut self, addr: u64) -> Result {
+        self.front.offer(OFFER, Addr(self.block(addr)))?;
+        self.has_offer = true;
+        Ok(())
+    }
+
+    fn withdraw(&mut self) {
+        self.front.withdraw();
+        self.has_offer = false;
+    }
+
+    fn note_operation(&mut self) {
+        if matches!(self.config.pace, Pace::FetchSlots(_)) && self.phase == Phase::Idle {
+            self.operations += 1;
+            self.due = self.next_due(0);
         }
-        self.reads.clear();
-        self.writes.clear();
-        self.bus.take(&mut self.reads, &mut self.writes);
+    }
+
+    fn warm(&mut self, op: Op, addr: u64) -> Result {
+        let block = self.block(addr);
+        let leaves = self.blocks_leave && op == Op::Read && self.out.insert(block);
+        if leaves {
+            self.front.submit_fetch(UNTIMED, Addr(block))?;
+        } else if op == Op::Write && self.out.remove(&block) {
+            self.front.submit_return(UNTIMED, Addr(block))?;
+        } else if op == Op::Write && self.config.remap == Some(Remap::WithLine) {
+            return Ok(());
+        } else {
+            self.front.submit(UNTIMED, Addr(block))?;
+        }
+        self.finish_untimed()
+    }
+
+    fn warm_drop(&mut self, addr: u64) -> Result {
+        let block = self.block(addr);
+        if self.out.remove(&block) {
+            self.front.submit_return(UNTIMED, Addr(block))?;
+            self.finish_untimed()?;
+        }
         Ok(())
     }
 
@@ -239,18 +424,24 @@ impl Backend for Oram {
             Phase::Idle => self.due,
             Phase::Reading { left: 0, there, .. } => there,
             Phase::Reading { .. } | Phase::Writing { .. } => u64::MAX,
+            Phase::Moving { until, .. } => until,
         };
-        own.min(self.memory.wake())
+        match &self.memory {
+            Under::Dram(memory) => own.min(memory.wake()),
+            Under::Constant(..) => own,
+        }
     }
 
     fn tick(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) -> Result {
         let phase = &mut self.phase;
-        self.memory.tick(now, |_, time| {
-            if let Phase::Reading { left, there, .. } = phase {
-                *left -= 1;
-                *there = time.max(*there);
-            }
-        });
+        if let Under::Dram(memory) = &mut self.memory {
+            memory.tick(now, |_, time| {
+                if let Phase::Reading { left, there, .. } = phase {
+                    *left -= 1;
+                    *there = time.max(*there);
+                }
+            });
+        }
         self.go_on(now, done);
         if self.phase == Phase::Idle {
             self.begin(now, done)?;

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use toml::{Table, Value};
 use traceless_sim::machine::Machine;
+use traceless_sim::oram;
 
 /// Another number whenever the same input gives another result, so that results of different
 /// simulators are never mixed.
@@ -97,7 +98,9 @@ fn machine(
     let wrong = |e: toml::de::Error| {
         experiment.wrong(&format!("variant `{}`: {}", variant.name, e.to_string().trim_end()))
     };
-    table.try_into().map_err(wrong)
+    let machine: Machine = table.try_into().map_err(wrong)?;
+    // What schemes leave out, too, is what a result follows from.
+    Ok(Machine { oram: machine.oram.as_ref().map(oram::Config::resolved), ..machine })
 }
 
 fn key(input: &Input) -> Result<String, Failure> {

@@ -102,8 +102,8 @@ impl Report {
         if !self.verdicts.is_empty() {
             say(&format!("\n{}", self.beside_the_paper()));
         }
-        for remark in &self.remarks {
-            say(&format!("\n{remark}"));
+        if !self.remarks.is_empty() {
+            say(&format!("\n{}", self.remarks.join("\n")));
         }
     }
 

@@ -1,0 +1,167 @@
+//! A memory that is known by its bandwidth and its latency alone.
+
+use crate::backend::{Answer, Backend};
+use crate::error::{Error, Result};
+use crate::workload::{LINE_LEN, Op};
+use serde::{Deserialize, Serialize};
+
+/// Such a memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Bytes that it moves in a cycle of the processor.
+    pub bytes_per_cycle: u64,
+    /// Cycles until a line is there, straight.
+    pub latency: u64,
+    /// Cycles that an oblivious access to a tree takes besides, for its encryption.
+    pub oram_latency: u64,
+    /// Bytes that it holds.
+    pub capacity: u64,
+}
+
+/// That of the paper on unified ORAM: 20 GB/s at 1 GHz.
+impl Default for Config {
+    fn default() -> Self {
+        Self { bytes_per_cycle: 20, latency: 50, oram_latency: 50, capacity: 1 << 40 }
+    }
+}
+
+impl Config {
+    /// Refuses what cannot be.
+    pub fn check(&self) -> Result {
+        if self.bytes_per_cycle == 0 || self.latency.max(self.oram_latency) > LATENCY_MAX {
+            return Err(Error::Memory("it moves bytes, and takes at most 2^32 cycles"));
+        }
+        if self.capacity < LINE_LEN {
+            return Err(Error::Memory("it holds a line"));
+        }
+        Ok(())
+    }
+}
+
+const LATENCY_MAX: u64 = 1 << 32;
+
+/// Cycles by which the bus may be behind, until no write is taken any more.
+const BEHIND_MAX: u64 = 1000;
+
+/// What moves bytes one after the other, to a fraction of a cycle.
+pub struct Bus {
+    bytes_per_cycle: u64,
+    /// Bytes that could have been moved since the beginning, until it is free.
+    free: u64,
+}
+
+impl Bus {
+    /// An idle one.
+    pub fn new(config: &Config) -> Self {
+        Self { bytes_per_cycle: config.bytes_per_cycle, free: 0 }
+    }
+
+    /// Moves bytes from `now` on, or when what was asked for before is done. Tells when it is.
+    pub fn carry(&mut self, now: u64, bytes: u64) -> u64 {
+        self.free = self.free.max(now.saturating_mul(self.bytes_per_cycle)) + bytes;
+        self.free / self.bytes_per_cycle
+    }
+
+    /// The first cycle in which nothing is moved any more.
+    pub fn free(&self) -> u64 {
+        self.free.div_ceil(self.bytes_per_cycle)
+    }
+}
+
+/// Straight: addresses tell everything.
+pub struct Straight {
+    config: Config,
+    bus: Bus,
+    now: u64,
+}
+
+impl Straight {
+    /// An idle one.
+    pub fn new(config: &Config) -> Result<Self> {
+        config.check()?;
+        Ok(Self { config: *config, bus: Bus::new(config), now: 0 })
+    }
+}
+
+impl Backend for Straight {
+    fn capacity(&self) -> u64 {
+        self.config.capacity
+    }
+
+    /// The latency is that of a line by itself, its time on the bus included.
+    fn read(&mut self, now: u64, _: u64, _: u64) -> Result<Answer> {
+        let begins = self.bus.free().max(now);
+        self.bus.carry(now, LINE_LEN);
+        Ok(Answer::At(begins + self.config.latency))
+    }
+
+    fn write(&mut self, now: u64, _: u64) -> Result {
+        self.bus.carry(now, LINE_LEN);
+        Ok(())
+    }
+
+    fn takes_writes(&self) -> bool {
+        self.bus.free() <= self.now + BEHIND_MAX
+    }
+
+    fn is_written(&self) -> bool {
+        self.bus.free() <= self.now
+    }
+
+    fn warm(&mut self, _: Op, _: u64) -> Result {
+        Ok(())
+    }
+
+    fn wake(&self) -> u64 {
+        if self.is_written() { u64::MAX } else { self.bus.free().max(self.now + 1) }
+    }
+
+    fn tick(&mut self, now: u64, _: &mut dyn FnMut(u64, u64)) -> Result {
+        self.now = now;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A line takes 3.2 cycles of the bus: five lines take 16.
+    #[test]
+    fn lines_follow_each_other() {
+        let mut memory = Straight::new(&Config::default()).unwrap();
+        let there: Vec<_> = (0..6).map(|n| memory.read(7, n * 64, n).unwrap()).collect();
+        let at = [7, 11, 14, 17, 20, 23].map(|begins| Answer::At(begins + 50));
+        assert_eq!(there, at);
+        assert_eq!(memory.read(1000, 0, 0).unwrap(), Answer::At(1050));
+    }
+
+    #[test]
+    fn writes_wait_when_the_bus_is_behind() {
+        let mut memory = Straight::new(&Config::default()).unwrap();
+        let mut taken = 0;
+        while memory.takes_writes() {
+            memory.write(0, 0).unwrap();
+            taken += 1;
+        }
+        assert_eq!(taken, 313, "1000 cycles of them, and one");
+        let wake = memory.wake();
+        memory.tick(wake, &mut |_, _| {}).unwrap();
+        assert!(memory.takes_writes() && memory.is_written());
+        assert_eq!(memory.wake(), u64::MAX);
+    }
+
+    #[test]
+    fn impossible_memories_are_refused() {
+        let right = Config::default();
+        for wrong in [
+            Config { bytes_per_cycle: 0, ..right },
+            Config { latency: u64::MAX, ..right },
+            Config { oram_latency: u64::MAX, ..right },
+            Config { capacity: 0, ..right },
+        ] {
+            assert!(wrong.check().is_err());
+        }
+    }
+}

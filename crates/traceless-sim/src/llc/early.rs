@@ -1,0 +1,115 @@
+//! Which dirty line is written back early (IR-DWB; ir-oram, section IV-D).
+
+use crate::cache::Cache;
+use serde::Serialize;
+use std::collections::VecDeque;
+use traceless::rng::{Rng, Seeded};
+
+/// Cycles without a search after one that found nothing.
+const PAUSE: u64 = 1000;
+
+/// Lines that the queue holds.
+const QUEUE_LEN: usize = 64;
+
+/// The line that is offered, and how the next one is found.
+pub struct EarlyWriteBack {
+    pointer: Option<u64>,
+    search: Search,
+    counts: Counts,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct Counts {
+    /// Lines that were offered.
+    pub offered: u64,
+    /// Those that were used again, or had to leave, before they were written back.
+    pub aborted: u64,
+    /// Searches of the whole cache in vain.
+    pub in_vain: u64,
+}
+
+enum Search {
+    /// A pointer goes from set to set. The sets that it passes take no time, since nothing is said
+    /// of how many a search looks at in a cycle; but one in vain is followed by a pause, and the
+    /// next begins at a random set.
+    Scan { next: u64, paused_until: u64, rng: Seeded },
+    /// Dirty lines wait from the time on at which each became the next one to leave its set.
+    Queue(VecDeque<u64>),
+}
+
+impl EarlyWriteBack {
+    /// By a pointer that goes through the cache.
+    pub fn scan(seed: u64) -> Self {
+        Self::new(Search::Scan { next: 0, paused_until: 0, rng: Seeded::new(seed) })
+    }
+
+    /// By a queue.
+    pub fn queue() -> Self {
+        Self::new(Search::Queue(VecDeque::new()))
+    }
+
+    fn new(search: Search) -> Self {
+        Self { pointer: None, search, counts: Counts::default() }
+    }
+
+    /// What came of it so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// The next line to be offered, which is then pointed at.
+    pub fn find(&mut self, cache: &Cache, now: u64) -> Option<u64> {
+        self.pointer = match &mut self.search {
+            Search::Scan { next, paused_until, rng } => {
+                if now < *paused_until {
+                    return None;
+                }
+                let sets = (*next..cache.sets()).chain(0..*next);
+                let found = sets.into_iter().find_map(|set| cache.dirty_victim(set));
+                match found {
+                    Some(addr) => *next = (cache.set_of(addr) + 1) % cache.sets(),
+                    None => {
+                        *paused_until = now + PAUSE;
+                        *next = rng.below(cache.sets());
+                        self.counts.in_vain += 1;
+                    }
+                }
+                found
+            }
+            Search::Queue(lines) => core::iter::from_fn(|| lines.pop_front())
+                .find(|&addr| cache.dirty_victim(cache.set_of(addr)) == Some(addr)),
+        };
+        self.counts.offered += u64::from(self.pointer.is_some());
+        self.pointer
+    }
+
+    /// Whether the line that was pointed at is no longer the next to leave its set, now that the
+    /// set of `addr` was used. Then nothing is pointed at.
+    pub fn is_aborted(&mut self, cache: &Cache, addr: u64) -> bool {
+        let set = cache.set_of(addr);
+        let victim = cache.dirty_victim(set);
+        if let (Search::Queue(lines), Some(victim)) = (&mut self.search, victim)
+            && lines.len() < QUEUE_LEN
+            && !lines.contains(&victim)
+        {
+            lines.push_back(victim);
+        }
+        let Some(pointer) = self.pointer.filter(|&pointer| cache.set_of(pointer) == set) else {
+            return false;
+        };
+        if victim == Some(pointer) {
+            return false;
+        }
+        self.pointer = None;
+        self.counts.aborted += 1;
+        true
+    }
+
+    /// The line was written back.
+    pub fn finish(&mut self, cache: &mut Cache) {
+        if let Some(pointer) = self.pointer.take() {
+            cache.clean_victim(cache.set_of(pointer));
+        }
+    }
+}

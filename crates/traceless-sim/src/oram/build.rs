@@ -1,0 +1,225 @@
+//! A scheme from its configuration.
+
+use super::bus::Bus;
+use super::config::{Allocation, BLOCK_LEN, Config, LabelKind, MapTree, Scheme, Start, Top};
+use super::front::Front;
+use super::layout::Layout;
+use super::recursive::{self, Recursive};
+use super::tree::{Cached, Found, Tree};
+use crate::error::{Error, Result};
+use crate::workload::LINE_LEN;
+use traceless::posmap::{Compressed, Labels, Plain, Plb};
+use traceless::rng::{Rng, Seeded};
+use traceless::scheme::path::PathOram;
+use traceless::scheme::rho::Rho;
+use traceless::scheme::ring::{GhostRing, Ring};
+use traceless::scheme::unified::{Sizes, Unified};
+use traceless::seal::Secret;
+use traceless::tree::{GhostTree, Shape, Substash, Treetop};
+
+/// A scheme, and what is known of the trees that it lies in.
+pub struct Built {
+    pub front: Box<dyn Front>,
+    pub bus: Bus,
+    pub found: Found,
+    /// Bytes of memory that it lies in.
+    pub end: u64,
+    /// Of each tree: bytes of a path, where a memory counts nothing else.
+    pub path_bytes: Vec<u64>,
+}
+
+/// The scheme that `config` says, in a memory of `channels` channels whose next line is in the next
+/// channel.
+pub fn build(config: &Config, channels: u64) -> Result<Built> {
+    config.check()?;
+    let config = config.resolved();
+    Builder {
+        rngs: 0,
+        bus: Bus::default(),
+        found: Found::default(),
+        end: 0,
+        path_bytes: vec![],
+        channels,
+        config: &config,
+    }
+    .build()
+}
+
+struct Builder<'a> {
+    config: &'a Config,
+    channels: u64,
+    bus: Bus,
+    found: Found,
+    end: u64,
+    path_bytes: Vec<u64>,
+    /// Generators handed out.
+    rngs: u64,
+}
+
+impl Builder<'_> {
+    fn build(mut self) -> Result<Built> {
+        let front: Box<dyn Front> = match self.config.scheme {
+            Scheme::Dram => return Err(Error::Oram("`dram` is none")),
+            Scheme::Path => self.path()?,
+            Scheme::Recursive => self.recursive()?,
+            Scheme::Ring => self.ring()?,
+            _ => match self.config.labels {
+                Some(LabelKind::Compressed) => {
+                    let mut key = [0; 32];
+                    self.rng().fill(&mut key);
+                    let Config { map_fanout, counter_bits, .. } = *self.config;
+                    let fanout = map_fanout.expect("it is resolved");
+                    let key = Secret::from_bytes(key);
+                    self.unified(|| Ok(Compressed::new(&key, fanout, counter_bits)?))?
+                }
+                _ => {
+                    let fanout = self.config.map_fanout.expect("it is resolved");
+                    self.unified(|| Ok(Plain::new(fanout)?))?
+                }
+            },
+        };
+        let Self { bus, found, end, path_bytes, .. } = self;
+        Ok(Built { front, bus, found, end, path_bytes })
+    }
+
+    /// A generator of its own for each part.
+    fn rng(&mut self) -> Box<dyn Rng> {
+        self.rngs += 1;
+        Box::new(Seeded::new(self.config.seed.wrapping_mul(1 << 8).wrapping_add(self.rngs)))
+    }
+
+    fn blocks(&self) -> u64 {
+        self.config.blocks.expect("it is resolved")
+    }
+
+    fn is_full(&self) -> bool {
+        self.config.start == Start::Full
+    }
+
+    fn drain_above(&self) -> usize {
+        self.config.drain_above.expect("it is resolved")
+    }
+
+    /// The tree of the user's blocks.
+    fn data_tree(&mut self) -> Result<Tree> {
+        let shape = self.config.shape()?;
+        self.tree(shape, self.config.cached_levels, self.config.top.expect("it is resolved"))
+    }
+
+    /// A tree of lines, the next in memory.
+    fn tree(&mut self, shape: Shape, cached: usize, top: Top) -> Result<Tree> {
+        self.tree_of(shape, cached, top, BLOCK_LEN)
+    }
+
+    fn tree_of(&mut self, shape: Shape, cached: usize, top: Top, block: usize) -> Result<Tree> {
+        let cached = cached.min(shape.levels());
+        let below = shape.only(|level| level >= cached);
+        // Blocks that are shorter share lines, within a bucket.
+        let lines = |level| (below.z(level) * block).div_ceil(BLOCK_LEN).min(255) as u8;
+        let in_lines = Shape::per_level((0..below.levels()).map(lines).collect())?;
+        let Config { layout, row_len, bucket, .. } = *self.config;
+        let layout = Layout::new(layout, &in_lines, row_len, self.channels, self.end);
+        self.end = layout.end();
+        let bytes = |level| bucket.len(below.z(level) as u64, block as u64);
+        self.path_bytes.push((0..below.levels()).map(bytes).sum());
+        let tap = self.bus.tap(self.path_bytes.len() - 1, layout);
+        let slots: u64 =
+            (0..cached).map(|level| shape.buckets(level) * shape.z(level) as u64).sum();
+        let ghost = GhostTree::new(below, LINE_LEN as usize, ());
+        let cached = match top {
+            _ if cached == 0 => Cached::Apart(Treetop::new(shape, cached, ghost)?),
+            Top::Apart => Cached::Apart(Treetop::new(shape, cached, ghost)?),
+            Top::Merged => {
+                Cached::Substash(Substash::new(shape, cached, (1, slots as usize), ghost)?)
+            }
+            Top::SubStash => {
+                let ways = self.config.top_ways;
+                let sets = self.config.top_sets.unwrap_or(slots as usize / ways.max(1)).max(1);
+                Cached::Substash(Substash::new(shape, cached, (sets, ways), ghost)?)
+            }
+        };
+        Ok(Tree::new(cached, tap, self.found.clone()))
+    }
+
+    fn path(&mut self) -> Result<Box<dyn Front>> {
+        let tree = self.data_tree()?;
+        let (blocks, rng) = (self.blocks(), self.rng());
+        let mut path = PathOram::new(blocks, vec![tree], self.config.stash_blocks, rng)?;
+        path.drain_above(self.drain_above());
+        if self.is_full() {
+            path.fill(&mut |_, _| {})?;
+        }
+        Ok(Box::new(path))
+    }
+
+    fn recursive(&mut self) -> Result<Box<dyn Front>> {
+        let data = self.data_tree()?;
+        let mut maps = vec![];
+        for map in self.config.map_trees.iter().flatten() {
+            let MapTree { levels, fanout, block_bytes, rate } = *map;
+            let shape = Shape::uniform(levels, self.config.z)?;
+            let tree = self.tree_of(shape, 0, Top::Apart, block_bytes)?;
+            let plb = || {
+                let room = self.config.plb_bytes / block_bytes.max(1);
+                Plb::new(room, self.config.plb_ways, 0)
+            };
+            let plb = rate.map(|rate| Ok::<_, Error>((plb()?, rate))).transpose()?;
+            maps.push(recursive::MapTree { tree, fanout, plb });
+        }
+        let stash = (self.config.stash_blocks, self.drain_above());
+        let (blocks, rng) = (self.blocks(), self.rng());
+        let mut recursive = Recursive::new(blocks, data, maps, stash, rng)?;
+        if self.is_full() {
+            recursive.fill()?;
+        }
+        Ok(Box::new(recursive))
+    }
+
+    fn unified<L: Labels + 'static>(
+        &mut self,
+        labels: impl Fn() -> Result<L>,
+    ) -> Result<Box<dyn Front>> {
+        let tree = self.data_tree()?;
+        let Config { map_levels, stash_blocks, plb_bytes, plb_ways, small, .. } = *self.config;
+        let sizes = Sizes { blocks: self.blocks(), map_levels, parts: 1, stash_blocks };
+        let plb = Plb::new(plb_bytes / BLOCK_LEN, plb_ways, 0)?;
+        let rng = self.rng();
+        let mut main = Unified::new(sizes, tree, labels()?, labels()?, plb, rng)?;
+        main.drain_above(self.drain_above());
+        if self.config.searches_first == Some(true) {
+            main.search_first();
+        }
+        if self.is_full() {
+            main.fill(&mut |_, _| {})?;
+        }
+        if self.config.scheme != Scheme::Rho {
+            return Ok(Box::new(main));
+        }
+        let shape = Shape::uniform(small.levels, small.z)?;
+        let tree = self.tree(shape, small.cached_levels, Top::Apart)?;
+        let tags = (small.sets, small.ways);
+        let mut rho = Rho::new(main, tree, tags, small.stash_blocks, self.rng())?;
+        rho.drain_above(small.drain_above);
+        Ok(Box::new(rho))
+    }
+
+    fn ring(&mut self) -> Result<Box<dyn Front>> {
+        let params = self.config.ring_params()?;
+        let shape = params.shape_for(self.blocks())?;
+        let buckets: u64 = (0..shape.levels()).map(|level| shape.buckets(level)).sum();
+        let lines = GhostRing::<()>::metadata_lines(params) + params.slots();
+        self.end = buckets * lines as u64 * LINE_LEN;
+        let Config { bucket, .. } = self.config;
+        let path = shape.levels() as u64;
+        self.path_bytes.push(path * bucket.len(params.slots() as u64, BLOCK_LEN as u64));
+        let tree = GhostRing::new(params, shape, self.bus.clone())?;
+        Ok(Box::new(Ring::new(self.blocks(), tree, self.rng())?))
+    }
+}
+
+impl Allocation {
+    /// The preset of that name.
+    pub fn named(name: &str) -> Self {
+        Self::Named(name.to_owned())
+    }
+}

@@ -1,0 +1,99 @@
+//! What a scheme did.
+
+use serde::Serialize;
+use traceless::controller::Kind;
+
+/// Levels of a position map that are told apart; deeper ones count as the last.
+pub const MAP_LEVELS: usize = 8;
+
+/// Levels of a tree that are told apart; deeper ones count as the last.
+pub const FOUND_LEVELS: usize = 32;
+
+/// Path accesses, by what they were for, and what came of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Counts {
+    /// A block that a program uses.
+    pub data: u64,
+    /// A block of the position map.
+    pub map: u64,
+    /// Those, level by level, from the first on.
+    pub map_levels: [u64; MAP_LEVELS],
+    /// Nothing.
+    pub dummy: u64,
+    /// They only emptied a stash.
+    pub eviction: u64,
+    /// In place of dummies: for lines that were written back early, and for their labels.
+    pub early: u64,
+    /// Lines that were written back so.
+    pub early_lines: u64,
+    /// In trees other than that of the user's blocks, of all of these.
+    pub other_trees: u64,
+    /// Requests that took none.
+    pub at_hand: u64,
+    /// Lines that came back with their labels, so that they took none.
+    pub returned: u64,
+    /// Requests.
+    pub requests: u64,
+    /// Cycles from their begin to their end, in all.
+    pub busy: u64,
+    /// Lines read and written. Where a memory knows bytes only, a path counts as if it were lines.
+    pub lines: u64,
+    /// Bytes that were moved.
+    pub bytes: u64,
+    /// Blocks in the stash between two accesses, at most.
+    pub stash_peak: usize,
+    /// On which level the block was that a path was read for, if it was not in the stash.
+    pub found: [u64; FOUND_LEVELS],
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self {
+            data: 0,
+            map: 0,
+            map_levels: [0; MAP_LEVELS],
+            dummy: 0,
+            eviction: 0,
+            early: 0,
+            early_lines: 0,
+            other_trees: 0,
+            at_hand: 0,
+            returned: 0,
+            requests: 0,
+            busy: 0,
+            lines: 0,
+            bytes: 0,
+            stash_peak: 0,
+            found: [0; FOUND_LEVELS],
+        }
+    }
+}
+
+impl Counts {
+    /// All of them.
+    pub fn paths(&self) -> u64 {
+        self.data + self.map + self.dummy + self.eviction + self.early
+    }
+
+    /// Of the blocks of a level of the map that were looked for in the PLB, from level 1 on, the
+    /// share that was there. Each that was not took a path access, and so did the block whose label
+    /// it holds.
+    pub fn plb_hits(&self, level: usize) -> f64 {
+        let missed = |level: usize| self.map_levels[level - 1];
+        let sought = if level == 1 { self.data } else { missed(level - 1) };
+        1.0 - missed(level) as f64 / sought.max(1) as f64
+    }
+
+    pub(super) fn count(&mut self, kind: Kind, is_early: bool) {
+        match kind {
+            Kind::Dummy => self.dummy += 1,
+            Kind::Eviction => self.eviction += 1,
+            _ if is_early => self.early += 1,
+            Kind::Data => self.data += 1,
+            Kind::PosMap(level) => {
+                self.map += 1;
+                self.map_levels[usize::from(level).clamp(1, MAP_LEVELS) - 1] += 1;
+            }
+        }
+    }
+}

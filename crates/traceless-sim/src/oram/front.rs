@@ -1,0 +1,98 @@
+//! What the processor's side may ask of a scheme.
+
+use super::recursive::Recursive;
+use super::tree::Tree;
+use traceless::controller::Controller;
+use traceless::error::{Error, Result};
+use traceless::posmap::Labels;
+use traceless::scheme::path::PathOram;
+use traceless::scheme::rho::Rho;
+use traceless::scheme::ring::{GhostRing, Ring};
+use traceless::scheme::unified::Unified;
+use traceless::trace::Witness;
+use traceless::types::Addr;
+
+/// A controller, and what only some can do.
+pub trait Front: Controller {
+    /// Blocks in its fullest stash.
+    fn stash(&self) -> usize;
+
+    /// Whether a request that comes now would take no path access.
+    fn is_at_hand(&mut self, addr: Addr) -> bool {
+        let _ = addr;
+        false
+    }
+
+    /// Asks for a block that then leaves the memory.
+    fn submit_fetch(&mut self, id: u64, addr: Addr) -> Result {
+        let _ = (id, addr);
+        Err(NOT_UNIFIED)
+    }
+
+    /// Returns it.
+    fn submit_return(&mut self, id: u64, addr: Addr) -> Result {
+        let _ = (id, addr);
+        Err(NOT_UNIFIED)
+    }
+
+    /// Offers a line that may be written back in place of a dummy.
+    fn offer(&mut self, id: u64, addr: Addr) -> Result {
+        let _ = (id, addr);
+        Err(NOT_UNIFIED)
+    }
+
+    /// Takes it back.
+    fn withdraw(&mut self) {}
+}
+
+const NOT_UNIFIED: Error = Error::Geometry("only a unified ORAM can do that");
+
+impl<L: Labels> Front for Unified<Tree, L> {
+    fn stash(&self) -> usize {
+        self.engine().stash().len()
+    }
+
+    fn is_at_hand(&mut self, addr: Addr) -> bool {
+        Self::is_at_hand(self, addr)
+    }
+
+    fn submit_fetch(&mut self, id: u64, addr: Addr) -> Result {
+        Self::submit_fetch(self, id, addr)
+    }
+
+    fn submit_return(&mut self, id: u64, addr: Addr) -> Result {
+        Self::submit_return(self, id, addr)
+    }
+
+    fn offer(&mut self, id: u64, addr: Addr) -> Result {
+        Self::offer(self, id, addr)
+    }
+
+    fn withdraw(&mut self) {
+        Self::withdraw(self);
+    }
+}
+
+impl<L: Labels> Front for Rho<Tree, Tree, L> {
+    fn stash(&self) -> usize {
+        self.small().stash().len().max(self.main().engine().stash().len())
+    }
+}
+
+impl Front for PathOram<Tree> {
+    fn stash(&self) -> usize {
+        self.engines().iter().map(|engine| engine.stash().len()).max().unwrap_or(0)
+    }
+}
+
+impl Front for Recursive<Tree> {
+    fn stash(&self) -> usize {
+        Self::stash(self)
+    }
+}
+
+impl<W: Witness> Front for Ring<GhostRing<W>> {
+    fn stash(&self) -> usize {
+        Self::stash(self).len()
+    }
+}

@@ -1,0 +1,285 @@
+//! Which lines of memory a path touches.
+
+use crate::workload::LINE_LEN;
+use serde::{Deserialize, Serialize};
+use traceless::tree::{HEADER_LEN, Shape, TreeLayout};
+use traceless::types::Leaf;
+
+/// How the slots of a tree lie in memory. Small subtrees lie together in either, so that a path
+/// touches few rows (Ren et al., section 3.1.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LayoutKind {
+    /// Bucket after bucket. Where a bucket has other than a multiple of the channels' number of
+    /// slots, some channels have more lines of a path than others, and those wait for these.
+    Buckets,
+    /// Each slot of a path is in the next channel, so that all have as many lines of it, to within
+    /// one. In each channel the lines of a subtree lie together: as many levels as fit a row.
+    Spread,
+}
+
+/// Where the slots of one tree lie, each a line.
+pub enum Layout {
+    /// Bucket after bucket.
+    Buckets {
+        /// The tree's shape.
+        shape: Shape,
+        /// Where its buckets lie, from `first` on.
+        at: TreeLayout,
+        /// Its first byte.
+        first: u64,
+    },
+    /// Slot after slot.
+    Spread(Spread),
+}
+
+impl Layout {
+    /// From byte `first` on, in a memory of `channels` channels whose next line is in the next
+    /// channel, and whose rows are `row_len` bytes, those of all channels together.
+    pub fn new(kind: LayoutKind, shape: &Shape, row_len: usize, channels: u64, first: u64) -> Self {
+        match kind {
+            LayoutKind::Buckets => {
+                let body_len = LINE_LEN as usize - HEADER_LEN;
+                let at = TreeLayout::new(shape, body_len, |_| 0, row_len);
+                Self::Buckets { shape: shape.clone(), at, first }
+            }
+            LayoutKind::Spread => {
+                let row = (row_len as u64 / LINE_LEN / channels).max(1);
+                Self::Spread(Spread::new(shape, channels, row, first))
+            }
+        }
+    }
+
+    /// The first byte after them.
+    pub fn end(&self) -> u64 {
+        match self {
+            Self::Buckets { at, first, .. } => first + at.len(),
+            Self::Spread(spread) => spread.end * spread.channels * LINE_LEN,
+        }
+    }
+
+    /// Adds the first bytes of the lines of a path, from the root down.
+    #[inline]
+    pub fn path(&self, leaf: Leaf, lines: &mut Vec<u64>) {
+        match self {
+            Self::Buckets { shape, at, first } => {
+                for level in 0..shape.levels() {
+                    let bucket = first + at.bucket_at(level, shape.bucket(leaf, level));
+                    lines.extend((0..shape.z(level) as u64).map(|nth| bucket + nth * LINE_LEN));
+                }
+            }
+            Self::Spread(spread) => spread.path(leaf, lines),
+        }
+    }
+}
+
+/// [`LayoutKind::Spread`]. Lines are counted in each channel by itself.
+pub struct Spread {
+    channels: u64,
+    levels: Vec<Level>,
+    slots: Vec<Slot>,
+    end: u64,
+}
+
+/// A level, and the subtrees that it is a part of.
+#[derive(Clone, Copy)]
+struct Level {
+    /// Bits of a leaf below the level, and levels of the subtree above it.
+    below: u32,
+    above: u32,
+    /// The first line of the subtrees, lines of one, and how many share a row.
+    first: u64,
+    subtree_len: u64,
+    in_row: u64,
+    row: u64,
+    /// Whether each begins one channel further on: else some channels would hold far more.
+    turns: bool,
+    /// The first of its slots, and the one after the last.
+    slots: (usize, usize),
+}
+
+/// A slot of a path.
+#[derive(Clone, Copy)]
+struct Slot {
+    channel: u64,
+    /// Its line in the first bucket of the level in a subtree, and lines to that in the next.
+    within: u64,
+    stride: u64,
+}
+
+impl Spread {
+    fn new(shape: &Shape, channels: u64, row: u64, first: u64) -> Self {
+        let mut spread = Self { channels, levels: vec![], slots: vec![], end: 0 };
+        spread.end = first.div_ceil(LINE_LEN * channels).next_multiple_of(row);
+        let first = (0..shape.levels()).find(|&level| shape.z(level) > 0);
+        let mut level = first.unwrap_or(shape.levels());
+        while level < shape.levels() {
+            let levels = spread.levels_in_row(shape, level, row);
+            spread.add_subtrees(shape, level, levels, row);
+            level += levels;
+        }
+        spread
+    }
+
+    /// Levels of the subtrees that begin on `first`, so that in no channel one is longer than a
+    /// row; at least one.
+    fn levels_in_row(&self, shape: &Shape, first: usize, row: u64) -> usize {
+        let mut lens = vec![0; self.channels as usize];
+        let mut levels = 0;
+        for level in first..shape.levels() {
+            self.add_level(shape, first, level, &mut lens);
+            if levels > 0 && lens.iter().any(|&len| len > row) {
+                break;
+            }
+            levels += 1;
+        }
+        levels
+    }
+
+    /// Adds to the lines that a subtree has in each channel those of a level.
+    fn add_level(&self, shape: &Shape, first: usize, level: usize, lens: &mut [u64]) {
+        for slot in shape.path_start(level)..shape.path_start(level + 1) {
+            lens[slot % self.channels as usize] += 1 << (level - first);
+        }
+    }
+
+    fn add_subtrees(&mut self, shape: &Shape, first: usize, levels: usize, row: u64) {
+        let mut lens = vec![0; self.channels as usize];
+        let (channels, leaves) = (self.channels as usize, shape.levels() - 1);
+        for level in first..first + levels {
+            let slots = shape.path_start(level)..shape.path_start(level + 1);
+            let begin = self.slots.len();
+            for slot in slots.clone() {
+                let channel = slot % channels;
+                let stride = slots.clone().filter(|other| other % channels == channel).count();
+                let before = (slots.start..slot).filter(|other| other % channels == channel);
+                let within = lens[channel] + before.count() as u64;
+                let (channel, stride) = (channel as u64, stride as u64);
+                self.slots.push(Slot { channel, within, stride });
+            }
+            self.add_level(shape, first, level, &mut lens);
+            self.levels.push(Level {
+                below: (leaves - level) as u32,
+                above: (level - first) as u32,
+                first: self.end,
+                subtree_len: 0,
+                in_row: 1,
+                row,
+                turns: false,
+                slots: (begin, self.slots.len()),
+            });
+        }
+        let longest = lens.iter().copied().max().unwrap_or(0).max(1);
+        let turns = longest * lens.len() as u64 * 9 > lens.iter().sum::<u64>() * 10;
+        // More than a row is as many whole rows.
+        let in_row = (row / longest).max(1);
+        let row = row.max(longest.next_multiple_of(row));
+        for level in self.levels.iter_mut().rev().take(levels) {
+            *level = Level { subtree_len: longest, in_row, row, turns, ..*level };
+        }
+        self.end += shape.buckets(first).div_ceil(in_row) * row;
+    }
+
+    #[inline]
+    fn path(&self, leaf: Leaf, lines: &mut Vec<u64>) {
+        for level in &self.levels {
+            let bucket = leaf.0 >> level.below;
+            let (subtree, nth) = (bucket >> level.above, bucket & ((1 << level.above) - 1));
+            let (rows, in_row) = match level.in_row {
+                1 => (subtree, 0),
+                in_row => (subtree / in_row, subtree % in_row),
+            };
+            let at = level.first + rows * level.row + in_row * level.subtree_len;
+            let turn = if level.turns { subtree } else { 0 };
+            lines.extend(self.slots[level.slots.0..level.slots.1].iter().map(|slot| {
+                let line = at + slot.within + nth * slot.stride;
+                (line * self.channels + (slot.channel + turn) % self.channels) * LINE_LEN
+            }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{HashMap, HashSet};
+    use traceless::tree::ir_alloc::PRESETS;
+
+    const ROW: usize = 32 << 10;
+
+    fn shapes() -> Vec<Shape> {
+        let mut shapes: Vec<Shape> =
+            PRESETS.iter().map(|preset| preset.shape(18).unwrap().only(|l| l >= 3)).collect();
+        shapes.extend((1..6).map(|z| Shape::uniform(13, z).unwrap()));
+        shapes.push(Shape::per_level(vec![0, 0, 3, 1, 0, 2, 5, 4]).unwrap());
+        shapes.push(Shape::uniform(1, 3).unwrap());
+        shapes
+    }
+
+    fn lines_of(layout: &Layout, leaf: u64) -> Vec<u64> {
+        let mut lines = vec![];
+        layout.path(Leaf(leaf), &mut lines);
+        lines
+    }
+
+    /// Each slot of a tree has a line of its own.
+    #[test]
+    fn slots_do_not_overlap() {
+        for shape in shapes() {
+            for (kind, channels) in
+                [(LayoutKind::Buckets, 4), (LayoutKind::Spread, 4), (LayoutKind::Spread, 1)]
+            {
+                let layout = Layout::new(kind, &shape, ROW, channels, 1 << 20);
+                let mut owners = HashMap::new();
+                for leaf in 0..shape.leaves() {
+                    let lines = lines_of(&layout, leaf);
+                    assert_eq!(lines.len(), shape.path_slots());
+                    let mut line = lines.iter();
+                    for level in 0..shape.levels() {
+                        for nth in 0..shape.z(level) {
+                            let slot = (level, shape.bucket(Leaf(leaf), level), nth);
+                            let line = *line.next().unwrap();
+                            assert!(line >= 1 << 20 && line < layout.end() && line % 64 == 0);
+                            assert_eq!(*owners.entry(line).or_insert(slot), slot);
+                        }
+                    }
+                }
+                assert_eq!(owners.len() as u64, shape.slots());
+            }
+        }
+    }
+
+    /// No channel has more than its share of a path, to within a line for each turn, and a path of
+    /// 25 levels below ten touches three rows.
+    #[test]
+    fn channels_share_a_path() {
+        for preset in PRESETS {
+            let shape = preset.shape(25).unwrap().only(|level| level >= 10);
+            let layout = Layout::new(LayoutKind::Spread, &shape, ROW, 4, 0);
+            for leaf in [0, 1, 0x0012_3456, shape.leaves() - 1] {
+                let lines = lines_of(&layout, leaf);
+                let share = |channel| lines.iter().filter(|l| *l / 64 % 4 == channel).count();
+                let most = (0..4).map(share).max().unwrap();
+                assert_eq!(most, shape.path_slots().div_ceil(4), "{}", preset.name);
+                let rows: HashSet<u64> = lines.iter().map(|line| line / ROW as u64).collect();
+                assert_eq!(rows.len(), 3);
+            }
+            let used = shape.slots() as f64 * 64.0 / layout.end() as f64;
+            assert!(used > 0.95, "{}: {used} of the memory", preset.name);
+        }
+    }
+
+    /// Where buckets do not fill all channels, subtrees take turns.
+    #[test]
+    fn channels_hold_as_much() {
+        let shape = Shape::uniform(20, 3).unwrap();
+        let layout = Layout::new(LayoutKind::Spread, &shape, ROW, 4, 0);
+        let used = shape.slots() as f64 * 64.0 / layout.end() as f64;
+        assert!(used > 0.7, "{used}");
+        for leaf in [0, 77_777, shape.leaves() - 1] {
+            let lines = lines_of(&layout, leaf);
+            let share = |channel| lines.iter().filter(|l| *l / 64 % 4 == channel).count();
+            assert!((0..4).all(|channel| share(channel) <= 15 + 3), "{lines:?}");
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Every scheme over the same machine and workload: what sets it apart from the others.
+
+use traceless::rng::{Rng, Seeded};
+use traceless_sim::llc;
+use traceless_sim::machine::{Machine, Outcome};
+use traceless_sim::oram::{Allocation, Config, Counts, Early, Pace, Remap, Scheme, Small, Top};
+use traceless_sim::workload::{LINE_LEN, Op, Record, Workload};
+
+const LEVELS: usize = 14;
+const BLOCKS: u64 = 1 << 15;
+
+fn oram(scheme: Scheme) -> Config {
+    Config {
+        scheme,
+        blocks: Some(BLOCKS),
+        levels: LEVELS,
+        cached_levels: 8,
+        plb_bytes: 2048,
+        pace: Pace::AfterCompletion(300),
+        small: Small { levels: 9, cached_levels: 3, sets: 60, ways: 4, ..Small::default() },
+        warm_up: 2000,
+        ..Config::default()
+    }
+}
+
+fn machine(oram: Config) -> Machine {
+    let last_level =
+        Some(llc::Config { bytes: 4 << 10, ways: 8, latency: 10, reads_before_writes: true });
+    Machine { oram: Some(oram), last_level, ..Machine::ir_oram() }
+}
+
+/// Half of the lines are hot. `before` instructions come before each.
+fn workload(before: u64) -> Box<dyn Workload> {
+    let mut rng = Seeded::new(5);
+    Box::new((0..1500).map(move |_| {
+        let range = if rng.below(2) == 0 { BLOCKS } else { 2000 };
+        Record {
+            before,
+            op: if rng.below(3) == 0 { Op::Write } else { Op::Read },
+            addr: rng.below(range) * LINE_LEN,
+        }
+    }))
+}
+
+fn run_with(config: Config, before: u64) -> Outcome {
+    machine(config).run_after(500, &mut [workload(before)]).unwrap()
+}
+
+fn run(scheme: Scheme) -> (Outcome, Counts) {
+    let outcome = run_with(oram(scheme), 100);
+    let paths = outcome.paths.unwrap();
+    (outcome, paths)
+}
+
+fn hidden() -> impl Iterator<Item = Scheme> {
+    Scheme::NAMED.into_iter().map(|(_, scheme)| scheme).filter(|scheme| *scheme != Scheme::Dram)
+}
+
+/// What the last cache asks for is served, each of it once. Paths may have been under way when the
+/// program ended.
+#[test]
+fn every_scheme_serves_what_it_is_asked_for() {
+    for scheme in hidden() {
+        let (outcome, paths) = run(scheme);
+        let cache = outcome.last_level.unwrap();
+        assert!(cache.read_misses > 500 && cache.write_misses > 200 && cache.write_backs > 200);
+        let asked = cache.read_misses + cache.write_misses + cache.write_backs;
+        let all = paths.requests + paths.returned;
+        if config_of(scheme).remap == Some(Remap::Delayed) {
+            assert!(all > asked, "clean lines come back, too: {all} and {asked}");
+        } else if config_of(scheme).remap == Some(Remap::WithLine) {
+            assert_eq!(paths.requests, cache.read_misses + cache.write_misses, "{scheme:?}");
+            assert!(paths.returned >= cache.write_backs);
+        } else {
+            assert_eq!(all, asked, "{scheme:?}");
+        }
+        if !matches!(scheme, Scheme::Rho | Scheme::LlcD | Scheme::LlcDIrStashIrAlloc) {
+            assert_eq!(paths.data + paths.at_hand, paths.requests, "{scheme:?}");
+        }
+        assert!(paths.dummy + paths.eviction + paths.early > 0, "{scheme:?}");
+        assert_eq!(paths.bytes, paths.lines * LINE_LEN);
+    }
+}
+
+fn config_of(scheme: Scheme) -> Config {
+    oram(scheme).resolved()
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run_of_every_scheme() {
+    for scheme in hidden() {
+        assert_eq!(run(scheme).0, run(scheme).0, "{scheme:?}");
+    }
+}
+
+#[test]
+fn names_lead_to_schemes() {
+    for (name, scheme) in Scheme::NAMED {
+        assert_eq!(Scheme::named(name), Some(scheme));
+    }
+    assert_eq!(Scheme::named("oram"), None);
+}
+
+/// What a scheme's name sets can be set otherwise: then it is another scheme.
+#[test]
+fn what_a_name_sets_can_be_overridden() {
+    let base = run(Scheme::Baseline).0;
+    for (scheme, back) in [
+        (
+            Scheme::IrAlloc,
+            Config { allocation: Some(Allocation::named("base")), ..Config::default() },
+        ),
+        (Scheme::IrStash, Config { top: Some(Top::Apart), ..Config::default() }),
+        (Scheme::IrDwb, Config { early: Some(Early::Nothing), ..Config::default() }),
+        (Scheme::LlcD, Config { remap: Some(Remap::AtAccess), ..Config::default() }),
+    ] {
+        let Config { allocation, top, early, remap, .. } = back;
+        let config = Config { allocation, top, early, remap, ..oram(scheme) };
+        let same = run_with(config, 100);
+        assert_eq!(same, base, "{scheme:?}");
+        assert_ne!(run(scheme).0, base, "{scheme:?}");
+    }
+}
+
+/// Blocks of the sub-stash, and of the stash, are found by address, and so take no path.
+#[test]
+fn what_is_found_by_address_takes_no_path() {
+    let (base, stash) = (run(Scheme::Baseline).1, run(Scheme::IrStash).1);
+    assert!(stash.at_hand > 4 * base.at_hand + 40, "{} and {}", stash.at_hand, base.at_hand);
+    assert!(stash.map < base.map, "{} and {}", stash.map, base.map);
+    assert!(base.found[..8].iter().sum::<u64>() > 100);
+    // It may still lie there for a block of the map that is looked for behind others.
+    assert!(stash.found[..8].iter().sum::<u64>() < base.found[..8].iter().sum::<u64>() / 4);
+    let merged = run_with(Config { top: Some(Top::Merged), ..oram(Scheme::IrStash) }, 100);
+    let merged = merged.paths.unwrap();
+    assert!(merged.at_hand > 4 * base.at_hand + 40);
+    let unsearched = Config { searches_first: Some(false), ..oram(Scheme::IrStash) };
+    assert_eq!(run_with(unsearched, 100).paths.unwrap().at_hand, 0);
+}
+
+/// What finds its set full stays in the stash.
+#[test]
+fn a_sub_stash_of_few_ways_leaves_more_in_the_stash() {
+    let peak = |ways| {
+        let config = Config { top_ways: ways, ..oram(Scheme::IrStash) };
+        run_with(config, 100).paths.unwrap().stash_peak
+    };
+    assert!(peak(1) > 2 * peak(16), "{} and {}", peak(1), peak(16));
+    for ways in [2, 4] {
+        assert!(peak(ways) <= peak(1));
+    }
+}
+
+/// With little to do there are dummies; lines that are written back by them need not be later.
+#[test]
+fn dirty_lines_are_written_back_in_place_of_dummies() {
+    let run = |early, before| {
+        let config = Config { early: Some(early), ..oram(Scheme::Baseline) };
+        let outcome = run_with(config, before);
+        (outcome.paths.unwrap(), outcome.last_level.unwrap(), outcome.run.cycles)
+    };
+    let (base, base_cache, base_cycles) = run(Early::Nothing, 4000);
+    assert!(base.early == 0 && base.early_lines == 0);
+    for early in [Early::Scan, Early::Queue] {
+        let (paths, cache, cycles) = run(early, 4000);
+        assert!(paths.early_lines > 100 && paths.early >= paths.early_lines, "{paths:?}");
+        assert!(paths.dummy < base.dummy, "{} and {}", paths.dummy, base.dummy);
+        assert!(cache.write_backs + 50 < base_cache.write_backs, "{cache:?}");
+        assert!(cycles <= base_cycles, "{early:?}: {cycles} and {base_cycles}");
+        assert!(cache.early.offered >= paths.early_lines && cache.early.aborted > 0, "{cache:?}");
+    }
+    // When requests wait there is no dummy to spend.
+    let (busy, ..) = run(Early::Scan, 0);
+    assert!(busy.early_lines < 20, "{}", busy.early_lines);
+}
+
+/// A block that has left is no access when it comes back, but its labels may be.
+#[test]
+fn delayed_remapping_brings_blocks_back_without_a_path_of_their_own() {
+    let (outcome, paths) = run(Scheme::LlcD);
+    let cache = outcome.last_level.unwrap();
+    assert!(paths.data <= cache.read_misses + cache.write_misses);
+    let base = run(Scheme::Baseline).1;
+    assert!(paths.data < base.data && paths.map > base.map, "{paths:?}");
+}
+
+#[test]
+fn labels_that_stay_with_lines_make_write_backs_free() {
+    let (outcome, paths) = run(Scheme::Unified);
+    let cache = outcome.last_level.unwrap();
+    assert_eq!(paths.data, cache.read_misses + cache.write_misses);
+    assert!(paths.returned >= cache.write_backs);
+    assert!(run(Scheme::Compressed).1.map < paths.map, "twice as many labels in a block");
+}
+
+/// Two of three paths are of the small tree, whatever is asked for.
+#[test]
+fn rho_follows_its_pattern() {
+    for before in [0, 100, 4000] {
+        let paths = run_with(oram(Scheme::Rho), before).paths.unwrap();
+        let all = paths.paths();
+        assert!((all * 2).abs_diff(paths.other_trees * 3) <= 4, "{} of {all}", paths.other_trees);
+    }
+}
+
+/// Each request takes a path of each tree, and dummies come in rounds, too.
+#[test]
+fn a_recursive_map_takes_a_path_of_each_tree() {
+    for trees in [1, 2, 3, 4] {
+        let config = Config { trees, pace: Pace::Asked, ..oram(Scheme::Recursive) };
+        let paths = run_with(config, 100).paths.unwrap();
+        assert_eq!(paths.dummy + paths.eviction, 0);
+        for (level, of_level) in (1..).zip(paths.map_levels) {
+            assert_eq!(of_level, if level < trees { paths.data } else { 0 });
+        }
+        assert_eq!(paths.other_trees, paths.map);
+    }
+    let paths = run(Scheme::Recursive).1;
+    assert!(paths.dummy > 0 && paths.other_trees.abs_diff(paths.paths() / 4 * 3) < 4);
+}
+
+/// With a PLB for each map, trees are accessed at rates that nothing changes.
+#[test]
+fn trees_of_the_map_may_have_rates_of_their_own() {
+    let mut config = oram(Scheme::Recursive).resolved();
+    for (map, rate) in config.map_trees.as_mut().unwrap().iter_mut().zip([800, 500, 250]) {
+        map.rate = Some(rate);
+    }
+    for before in [0, 4000] {
+        let paths = run_with(config.clone(), before).paths.unwrap();
+        let shares = f64::from(800 + 500 + 250) / f64::from(1000 + 800 + 500 + 250);
+        let share = paths.other_trees as f64 / paths.paths() as f64;
+        assert!((share - shares).abs() < 0.01, "{share} of {shares}");
+        assert!(paths.map < 3 * paths.data, "the PLBs help");
+    }
+    let slow = |rate| {
+        let mut config = config.clone();
+        config.map_trees.as_mut().unwrap()[0].rate = Some(rate);
+        run_with(config, 0).run.cycles
+    };
+    assert!(slow(250) > slow(800), "requests wait for a tree that is accessed too seldom");
+    let mut mixed = config.clone();
+    mixed.map_trees.as_mut().unwrap()[1].rate = None;
+    assert!(machine(mixed).run(&mut [workload(0)]).is_err());
+}
+
+/// A tree that begins empty makes a stash and cached levels that are emptier than they will be.
+#[test]
+fn trees_begin_full() {
+    let empty =
+        Config { start: traceless_sim::oram::Start::Empty, warm_up: 0, ..oram(Scheme::Path) };
+    let found = |config| run_with(config, 100).paths.unwrap().found.iter().sum::<u64>();
+    let paths = run(Scheme::Path).1;
+    assert!(found(oram(Scheme::Path)) > paths.data * 9 / 10, "blocks are where labels say");
+    assert!(found(empty) < paths.data * 8 / 10, "some were never there");
+}
+
+/// The authors' T of 1000 is a quarter of as many cycles, and memory operations make it longer.
+#[test]
+fn readings_of_t_differ_as_they_say() {
+    let idle = |pace, before| {
+        let outcome = run_with(Config { pace, ..oram(Scheme::Baseline) }, before);
+        let paths = outcome.paths.unwrap();
+        (outcome.run.cycles - paths.busy) as f64 / paths.paths() as f64
+    };
+    let close = |a: f64, b: f64| assert!((a - b).abs() < 0.03 * b + 4.0, "{a} and {b}");
+    close(idle(Pace::AfterCompletion(1000), 400), 1000.0);
+    close(idle(Pace::FetchSlots(1000), 400), 250.0);
+    // Every second instruction is a memory operation, and the last cache has all of its lines.
+    let config = Config { pace: Pace::FetchSlots(1000), ..oram(Scheme::Baseline) };
+    let hits =
+        (0..100_000).map(|nth| Record { before: 1, op: Op::Read, addr: nth % 32 * LINE_LEN });
+    let outcome = machine(config).run_after(32, &mut [Box::new(hits)]).unwrap();
+    let paths = outcome.paths.unwrap();
+    close((outcome.run.cycles - paths.busy) as f64 / paths.paths() as f64, 500.0);
+    let start = run_with(Config { pace: Pace::StartToStart(2000), ..oram(Scheme::Baseline) }, 400);
+    let interval = start.run.cycles as f64 / start.paths.unwrap().paths() as f64;
+    close(interval, 2000.0);
+}
