@@ -42,6 +42,9 @@ for what in ('instructions', 'reads', 'writes'):
     told "told['reads'] == 1000 and told['cut_short']"
     expect 0 sim trace part-2.workload --scheme dram --json
     expect 2 sim record --with qemu --out none.workload -- ./no-such-program
+    printf '#!/bin/sh\n' >script
+    chmod +x script
+    expect 2 sim record --with qemu --out none.workload -- ./script
     check "nothing else is left" [ -z "$(find . -name '*.part*')" ]
 else
     leave_out "no QEMU or no C compiler"
@@ -79,6 +82,14 @@ for scheme in path recursive unified compressed baseline rho ir-alloc ir-stash i
     told "told['paths']['requests'] + told['paths']['returned'] >=
         sum(told['last_level'][k] for k in ('read_misses', 'write_backs'))"
     told "told['paths']['data'] > 0"
+done
+
+section "record programs of Debian packages"
+TRACELESS=$traceless "$root/experiments/record" recorded 5K 1K >told
+for program in xz bzip2 gzip zstd python perl sqlite cc1 awk sort; do
+    check "$program was recorded" grep -Eq "^$program +[0-9]+ +5000 " told
+    expect 0 sim trace "recorded/$program.workload" --scheme dram --json
+    told "told['records'] >= 5000"
 done
 
 section "run what is made up"

@@ -113,16 +113,22 @@ const ALIKE_MIN: u64 = 16;
 /// Passes over the next cycles, as long as each core does in them what it did in this one, and
 /// memory does nothing: most cycles of a program that seldom asks for memory. Returns how many.
 fn go_on_alike(cores: &mut [Core<'_>], now: u64, memory: &impl Backend) -> u64 {
-    let pace = |core: &Core<'_>| match core.pace(now) {
-        Pace::Varies => 0,
-        Pace::Still(cycles) | Pace::Steady(cycles) => cycles,
-    };
-    let alike = cores.iter().map(pace).min().unwrap_or(0);
-    if alike < ALIKE_MIN || !memory.takes_writes() {
+    // Most often memory has something to do soon, and nobody need be asked.
+    let (mut alike, mut any_steady) = (memory.wake().saturating_sub(now + 1), false);
+    if alike < ALIKE_MIN {
         return 0;
     }
-    let alike = alike.min(memory.wake().saturating_sub(now + 1));
-    if alike < ALIKE_MIN {
+    for core in &*cores {
+        alike = alike.min(match core.pace(now) {
+            Pace::Varies => return 0,
+            Pace::Still(cycles) => cycles,
+            Pace::Steady(cycles) => {
+                any_steady = true;
+                cycles
+            }
+        });
+    }
+    if !any_steady || alike < ALIKE_MIN || !memory.takes_writes() {
         return 0;
     }
     for core in cores {
@@ -235,16 +241,13 @@ impl<'a> Core<'a> {
 
     #[inline]
     fn pace(&self, now: u64) -> Pace {
-        let until = self.retires_at(now);
-        if !self.can_fetch() && until > now + 1 {
-            return Pace::Still(until - (now + 1));
+        if let Some(Record { before, .. }) = self.next {
+            let rate = self.config.rate() as u64;
+            if before >= ALIKE_MIN * rate && self.rob.is_steady(now, &self.config) {
+                return Pace::Steady(before / rate);
+            }
         }
-        let Some(Record { before, .. }) = self.next else { return Pace::Varies };
-        let cycles = before / self.config.rate() as u64;
-        if cycles >= ALIKE_MIN && self.rob.is_steady(now, &self.config) {
-            return Pace::Steady(cycles);
-        }
-        Pace::Varies
+        if self.can_fetch() { Pace::Varies } else { Pace::Still(self.retires_at(now) - (now + 1)) }
     }
 
     /// Does what so many cycles of its pace would.

@@ -75,19 +75,37 @@ impl Rob {
         {
             return false;
         }
-        let end = |age: usize| self.ends[self.place(self.fetched - 1 - age as u64)];
-        (0..flowing).all(|age| end(age) == now + config.depth - (age / rate) as u64)
-            && (flowing..len).all(|age| end(age) <= now)
+        // Most often it is the oldest that waits.
+        if self.oldest().is_none_or(|end| end > now) {
+            return false;
+        }
+        let mut newer = self.fetched;
+        for cycle in 0..=config.depth {
+            let end = now + config.depth - cycle;
+            if (newer - rate as u64..newer).any(|nth| self.ends[self.place(nth)] != end) {
+                return false;
+            }
+            newer -= rate as u64;
+        }
+        (self.retired..newer).all(|nth| self.ends[self.place(nth)] <= now)
     }
 
     /// So many steady cycles pass until `now`.
     pub fn go_on(&mut self, now: u64, cycles: u64, config: &Config) {
-        let (len, rate) = ((self.fetched - self.retired) as usize, config.rate());
-        self.fetched += cycles * rate as u64;
-        self.retired += cycles * rate as u64;
-        for age in 0..len {
-            let place = self.place(self.fetched - 1 - age as u64);
-            self.ends[place] = (now + config.depth).saturating_sub((age / rate) as u64);
+        let rate = config.rate() as u64;
+        self.fetched += cycles * rate;
+        self.retired += cycles * rate;
+        let mut newer = self.fetched;
+        for cycle in 0..=config.depth {
+            for nth in newer - rate..newer {
+                let place = self.place(nth);
+                self.ends[place] = now + config.depth - cycle;
+            }
+            newer -= rate;
+        }
+        for nth in self.retired..newer {
+            let place = self.place(nth);
+            self.ends[place] = now;
         }
     }
 

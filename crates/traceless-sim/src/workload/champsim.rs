@@ -1,8 +1,8 @@
-//! The binary format of ChampSim: what a program did, instruction by instruction, before any cache.
+//! The binary format of `ChampSim`: what a program did, instruction by instruction, before any cache.
 //!
 //! An instruction is 64 bytes, numbers in little-endian order: its address (8); whether it is a
 //! branch, and taken (1 each); registers written (2) and read (4); addresses in memory written (2
-//! of 8 bytes) and read (4 of 8), zero if there are fewer. A first cache turns that into a workload.
+//! of 8 bytes) and read (4 of 8), zero if there are fewer. A first cache makes a workload of it.
 
 use super::{Filter, Op, Record, Workload};
 use crate::error::{Error, Result};

@@ -80,17 +80,30 @@ fn status_of(command: &mut Command, what: &str, package: &str) -> Result<ExitSta
     })
 }
 
-/// QEMU does not search for programs.
+/// QEMU neither searches for programs nor runs scripts.
 fn found(program: &OsString) -> Result<PathBuf, Failure> {
     let path = PathBuf::from(program);
-    if path.components().count() > 1 && path.is_file() {
-        return Ok(path);
-    }
     let search = std::env::var_os("PATH").unwrap_or_default();
-    let mut places = std::env::split_paths(&search).map(|folder| folder.join(&path));
+    let mut places = if path.components().count() > 1 {
+        vec![path.clone()]
+    } else {
+        std::env::split_paths(&search).map(|folder| folder.join(&path)).collect()
+    };
+    places.retain(|place| place.is_file());
     let missing = || Failure::usage(format!("there is no program {}", path.display()));
-    places.find(|place| place.is_file()).ok_or_else(missing)
+    let place = places.into_iter().next().ok_or_else(missing)?;
+    let fail = |e: io::Error| Failure::new(DEVICE, format!("{}: {e}", place.display()));
+    let mut start = [0; ELF_MAGIC.len()];
+    let read = File::open(&place).and_then(|mut file| file.read(&mut start)).map_err(fail)?;
+    if start[..read] != ELF_MAGIC {
+        let what = format!("{} is a script: name what runs it, and then it", place.display());
+        return Err(Failure::usage(what));
+    }
+    Ok(place)
 }
+
+/// How programs begin.
+const ELF_MAGIC: [u8; 4] = *b"\x7fELF";
 
 /// Where QEMU takes a comma for the end of a word.
 fn doubled_commas(path: &Path) -> OsString {

@@ -47,8 +47,8 @@ pub fn run(memory: &mut Memory, m: u32, seed: u64) -> Vec<Complex> {
         }
         transform(memory, &mut other, row * rows, &roots);
         for at in row * rows..(row + 1) * rows {
-            let twiddled = other.load(memory, at).times(twiddles.load(memory, at));
-            other.store(memory, at, twiddled);
+            let turned = other.load(memory, at).times(twiddles.load(memory, at));
+            other.store(memory, at, turned);
             memory.work(8);
         }
     }

@@ -1,5 +1,5 @@
-//! Kernels of scientific programs, of our own: what they compute is computed, and every element that
-//! they load or store goes through a first cache.
+//! Kernels of scientific programs, of our own: what they compute is computed, and every element
+//! that they load or store goes through a first cache.
 //!
 //! They solve the problems of the SPLASH-2 kernels of the same names with the same algorithms, on
 //! one core, and hold no code of theirs.
