@@ -1,4 +1,4 @@
-//! The binary format of `ChampSim`: what a program did, instruction by instruction, before any cache.
+//! The binary format of ChampSim: what a program did, instruction by instruction, before any cache.
 //!
 //! An instruction is 64 bytes, numbers in little-endian order: its address (8); whether it is a
 //! branch, and taken (1 each); registers written (2) and read (4); addresses in memory written (2

@@ -51,7 +51,7 @@ const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const BUFFER_LEN: usize = 1 << 16;
 
 /// The workload in the file at `path`. What gzip or zstd packed is unpacked, as it is read. Our own
-/// format is known by its first bytes, `ChampSim`'s by a name such as `mcf.champsimtrace.gz`; others
+/// format is known by its first bytes, ChampSim's by a name such as `mcf.champsimtrace.gz`; others
 /// are USIMM's, unless `format` says otherwise.
 pub fn open(path: &Path, format: Option<Format>) -> Result<Box<dyn Workload>> {
     let fail = |source| Error::Io { path: path.into(), source };

@@ -111,7 +111,7 @@ fn doubled_commas(path: &Path) -> OsString {
 }
 
 /// Packs what the plugin wrote.
-fn convert(passed: &Path, mut writer: Writer) -> io::Result<Report> {
+fn convert(passed: &Path, mut packed: Writer) -> io::Result<Report> {
     let mut numbers = BufReader::new(File::open(passed)?);
     let mut next = || {
         let mut bytes = [0; 8];
@@ -122,13 +122,13 @@ fn convert(passed: &Path, mut writer: Writer) -> io::Result<Report> {
     loop {
         let now = next()?;
         if now == BY_ITSELF || now == WITH_ENOUGH {
-            finish(writer)?;
+            finish(packed)?;
             return Ok(Report::new(last - first, reads, writes, now == WITH_ENOUGH));
         }
         let line = next()?;
         let op = if line & 1 == 0 { Op::Read } else { Op::Write };
         let before = (now - last).saturating_sub(1);
-        writer.append(Record { before, op, addr: (line >> 1) * LINE_LEN })?;
+        packed.append(Record { before, op, addr: (line >> 1) * LINE_LEN })?;
         last = now;
         *(if op == Op::Read { &mut reads } else { &mut writes }) += 1;
     }
