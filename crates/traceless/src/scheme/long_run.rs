@@ -4,10 +4,11 @@
 
 use super::circuit::{self, Circuit};
 use super::path::PathOram;
+use super::rho::Rho;
 use super::ring::{GhostRing, Params, Ring, SealedRing};
 use super::tree_rig::{
     CHI_SQUARE_MAX, Leaves, Noted, REPEATS_MAX, behaves_like_an_array, chi_square, loudest_echo,
-    repeats, sealed, serial_chi_square, store_for,
+    operations, repeats, sealed, serial_chi_square, store_for,
 };
 use super::unified::{Sizes, Unified};
 use crate::controller::{Controller, Kind};
@@ -22,12 +23,6 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
-
-/// Operations of each test.
-fn operations() -> u64 {
-    let asked = std::env::var("TRACELESS_MODEL_OPERATIONS").ok();
-    asked.map_or(30_000, |number| number.parse().expect("a number of operations"))
-}
 
 const BLOCKS: u64 = 3000;
 const LEN: usize = 24;
@@ -69,6 +64,17 @@ fn unified_is_an_array() {
     let plb = Plb::new(16, 4, LEN).unwrap();
     let unified = Unified::new(UNIFIED, tree, labels(), labels(), plb, rng()).unwrap();
     behaves_like_an_array(unified, operations());
+}
+
+#[test]
+fn rho_is_an_array() {
+    let tree = sealed(store_for(&unified_shape(), LEN), unified_shape(), LEN);
+    let plb = Plb::new(16, 4, LEN).unwrap();
+    let main = Unified::new(UNIFIED, tree, labels(), labels(), plb, rng()).unwrap();
+    // A tenth of the blocks has room in the small tree.
+    let shape = Shape::uniform(8, 2).unwrap();
+    let small = sealed(store_for(&shape, LEN), shape, LEN);
+    behaves_like_an_array(Rho::new(main, small, (30, 10), 100, rng()).unwrap(), operations());
 }
 
 #[test]

@@ -92,6 +92,12 @@ pub fn trees(shape: &Shape, len: usize) -> Vec<Boxed> {
     ]
 }
 
+/// Operations of each long run.
+pub fn operations() -> u64 {
+    let asked = std::env::var("TRACELESS_MODEL_OPERATIONS").ok();
+    asked.map_or(30_000, |number| number.parse().expect("a number of operations"))
+}
+
 /// Compares random reads, writes and updates with an array.
 pub fn behaves_like_an_array<C: Controller>(controller: C, rounds: u64) {
     is_an_array(&mut Stepped::new(controller), rounds);

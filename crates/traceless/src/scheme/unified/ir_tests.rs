@@ -8,7 +8,7 @@ use crate::posmap::{Compressed, Plain};
 use crate::rng::Seeded;
 use crate::scheme::tree_rig::{
     CHI_SQUARE_MAX, Leaves, Noted, REPEATS_MAX, behaves_like_an_array, chi_square, echoes,
-    is_an_array, loudest_echo, repeats, sealed, shows_one_template, store_for,
+    is_an_array, loudest_echo, operations, repeats, sealed, shows_one_template, store_for,
 };
 use crate::store::{Store, Watched};
 use crate::trace::Recorder;
@@ -263,6 +263,13 @@ fn delayed_remapping_makes_an_array() {
     is_an_array(&mut Exclusive::new(oram, 10), 4000);
 }
 
+#[test]
+fn delayed_remapping_makes_an_array_in_a_long_run() {
+    let tree = substash(BareTree::new(below(), LEN), 7);
+    let mut oram = Exclusive::new(unified(80, 1, tree, compressed), 9);
+    is_an_array(&mut oram, operations());
+}
+
 /// A returned block takes path accesses for the map alone (section IV-D), and a step is one path
 /// even if it finishes a return.
 #[test]
@@ -354,14 +361,14 @@ fn dummies_are_spent_on_an_offered_line() {
 /// Write-backs that come at any moment, are withdrawn at any moment, or find their line fetched:
 /// with groups that are remapped in between.
 #[test]
-fn offers_disturb_nobody() {
+fn offers_disturb_nobody_in_a_long_run() {
     let tree = substash(BareTree::new(below(), LEN), 7);
     let plb = Plb::new(2, 1, LEN).unwrap();
     let labels = || Compressed::new(&key(), 5, 2).unwrap();
     let mut oram = Unified::new(sizes(40, 2, 2), tree, labels(), labels(), plb, rng()).unwrap();
     let (mut model, mut rng) = ([0u8; 40], Seeded::new(6));
     let (mut written_back, mut taken) = (0, None);
-    for round in 0..4000 {
+    for round in 0..operations() {
         let addr = rng.below(40) as usize;
         match rng.below(4) {
             0 => oram.withdraw(),
