@@ -23,6 +23,30 @@ expect 0 sim record --out part.workload --l1-kib 16 --skip 500 --misses 1K --jso
 told "told['reads'] == 1000 and told['cut_short']"
 check "nothing else is left" [ -z "$(find . -name '*.part')" ]
 
+section "both recorders agree"
+if command -v cc "qemu-$(uname -m)" >have; then
+    # Its work is its own; the C library's differs with what the processor offers.
+    program='{ count[$1 % 500]++; line[NR] = $0 } END { for (i = NR; i > 0; i--) n += line[i] }'
+    for with in lackey qemu; do
+        expect 0 sim record --with "$with" --out "$with.workload" --l1-ways 16 --json -- \
+            awk "$program" numbers
+        mv out "$with"
+    done
+    check "they tell the same" python3 -c "
+import json
+lackey, qemu = json.load(open('lackey')), json.load(open('qemu'))
+for what in ('instructions', 'reads', 'writes'):
+    assert abs(qemu[what] / lackey[what] - 1) < 0.01, (what, lackey, qemu)"
+    expect 0 sim record --with qemu --out part-2.workload --l1-kib 16 --skip 500 --misses 1K \
+        --json -- sort numbers
+    told "told['reads'] == 1000 and told['cut_short']"
+    expect 0 sim trace part-2.workload --scheme dram --json
+    expect 2 sim record --with qemu --out none.workload -- ./no-such-program
+    check "nothing else is left" [ -z "$(find . -name '*.part*')" ]
+else
+    leave_out "no QEMU or no C compiler"
+fi
+
 section "run it"
 expect 0 sim trace whole.workload --scheme dram --json
 expect_json traceless.sim.trace.v1 machine cycles instructions records channels
@@ -57,6 +81,16 @@ for scheme in path recursive unified compressed baseline rho ir-alloc ir-stash i
     told "told['paths']['data'] > 0"
 done
 
+section "run what is made up"
+for workload in uniform stride:3 zipf:0.8 'chase?bytes=1M' table-2/gcc kernel/ocean \
+    'table-2/mcf+uniform@3'; do
+    expect 0 sim trace "$workload" --length 2K --scheme dram --json
+    told "told['records'] == 2000"
+    grep -v records_per_second out >plain
+    expect 0 sim trace "$workload" --length 2K --scheme dram --json --seed 1
+    check "$workload is the same again" cmp plain <(grep -v records_per_second out)
+done
+
 section "text of other simulators"
 printf '10 R 0x40 0x0\n0 W 0x80\n' >usimm
 expect 0 sim trace usimm --scheme baseline --json
@@ -70,7 +104,25 @@ printf '10 64 128\n' >ramulator
 expect 0 sim trace ramulator --format ramulator --scheme dram --json
 told "told['instructions'] == 12 and told['records'] == 2"
 
+python3 -c "
+import struct, sys
+for nth in range(3000):
+    sys.stdout.buffer.write(struct.pack('<Q8B6Q', nth, *[0] * 8, 64 * nth, 0, 64 * nth, 0, 0, 0))
+" >instructions
+for packed in instructions 'instructions?format=champsim' x.champsimtrace.gz x.champsim.zst; do
+    case $packed in
+        *.gz) gzip -c instructions >"$packed" ;;
+        *.zst) zstd -qc instructions >"$packed" ;;
+    esac
+    format=()
+    [ "$packed" != instructions ] || format=(--format champsim)
+    expect 0 sim trace "$packed" "${format[@]}" --scheme dram --json
+    told "(told['instructions'], told['records']) == (3000, 2999)"
+done
+
 section "what is refused"
+xz -c instructions >x.champsim.xz
+expect 4 sim trace x.champsim.xz --scheme dram
 expect 2 sim trace ramulator --scheme dram
 expect 2 sim trace missing --scheme dram
 expect 2 sim trace table-2/none --scheme dram

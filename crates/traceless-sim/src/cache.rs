@@ -109,7 +109,7 @@ impl Cache {
 
     /// The set of the line of byte `addr`.
     pub fn set_of(&self, addr: u64) -> u64 {
-        addr / LINE_LEN & (self.sets - 1)
+        (addr / LINE_LEN) & (self.sets - 1)
     }
 
     /// The line that leaves a set next, if it is dirty.

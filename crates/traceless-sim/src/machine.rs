@@ -42,7 +42,7 @@ pub struct Outcome {
     /// Path accesses.
     pub paths: Option<oram::Counts>,
     /// What the memory did.
-    pub dram: Summary,
+    pub dram: Option<Summary>,
     /// What each channel of it did.
     #[serde(skip)]
     pub channels: Vec<ChannelStats>,
@@ -117,7 +117,7 @@ impl Machine {
             fill(&mut memory, warm_up, workloads)?;
             let run = processor::run(&self.processor, &mut memory, workloads)?;
             let (paths, channels) = tell(&memory, run.cycles);
-            let dram = Summary::new(&self.memory, &channels, run.cycles);
+            let dram = self.summary(&channels, run.cycles);
             return Ok(Outcome { run, last_level: None, paths, dram, channels });
         };
         let mut cached = LastLevel::new(last_level, memory)?;
@@ -127,8 +127,13 @@ impl Machine {
         fill(&mut cached, warm_up, workloads)?;
         let run = processor::run(&self.processor, &mut cached, workloads)?;
         let (paths, channels) = tell(cached.behind(), run.cycles);
-        let dram = Summary::new(&self.memory, &channels, run.cycles);
+        let dram = self.summary(&channels, run.cycles);
         Ok(Outcome { run, last_level: Some(cached.counts()), paths, dram, channels })
+    }
+
+    /// What all channels did, if there are any.
+    fn summary(&self, channels: &[ChannelStats], end: u64) -> Option<Summary> {
+        self.constant.is_none().then(|| Summary::new(&self.memory, channels, end))
     }
 
     /// How dirty lines of the last cache are found that can be written back early.

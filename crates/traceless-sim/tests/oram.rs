@@ -100,7 +100,7 @@ fn warm_caches_hold_what_was_asked_for() {
     assert_eq!((cold.run.records, warm.run.records), (500, 500));
     assert_eq!(cold.last_level.unwrap().read_misses, 500);
     assert_eq!(warm.last_level.unwrap().read_misses, 0);
-    assert_eq!((warm.paths.unwrap().paths(), warm.dram.reads), (0, 0));
+    assert_eq!((warm.paths.unwrap().paths(), warm.dram.unwrap().reads), (0, 0));
     assert!(warm.run.cycles * 50 < cold.run.cycles);
 }
 

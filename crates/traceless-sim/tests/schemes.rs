@@ -1,10 +1,12 @@
 //! Every scheme over the same machine and workload: what sets it apart from the others.
 
 use traceless::rng::{Rng, Seeded};
-use traceless_sim::llc;
 use traceless_sim::machine::{Machine, Outcome};
-use traceless_sim::oram::{Allocation, Config, Counts, Early, Pace, Remap, Scheme, Small, Top};
-use traceless_sim::workload::{LINE_LEN, Op, Record, Workload};
+use traceless_sim::oram::{
+    Allocation, Config, Counts, Early, MapTree, Pace, Remap, Scheme, Small, Start, Top,
+};
+use traceless_sim::workload::{LINE_LEN, Limited, Op, Record, Workload};
+use traceless_sim::{constant, llc};
 
 const LEVELS: usize = 14;
 const BLOCKS: u64 = 1 << 15;
@@ -247,8 +249,7 @@ fn trees_of_the_map_may_have_rates_of_their_own() {
 /// A tree that begins empty makes a stash and cached levels that are emptier than they will be.
 #[test]
 fn trees_begin_full() {
-    let empty =
-        Config { start: traceless_sim::oram::Start::Empty, warm_up: 0, ..oram(Scheme::Path) };
+    let empty = Config { start: Start::Empty, warm_up: 0, ..oram(Scheme::Path) };
     let found = |config| run_with(config, 100).paths.unwrap().found.iter().sum::<u64>();
     let paths = run(Scheme::Path).1;
     assert!(found(oram(Scheme::Path)) > paths.data * 9 / 10, "blocks are where labels say");
@@ -276,4 +277,99 @@ fn readings_of_t_differ_as_they_say() {
     let start = run_with(Config { pace: Pace::StartToStart(2000), ..oram(Scheme::Baseline) }, 400);
     let interval = start.run.cycles as f64 / start.paths.unwrap().paths() as f64;
     close(interval, 2000.0);
+}
+
+/// The beginning of that, for trees of the papers' sizes.
+fn short(before: u64) -> Box<dyn Workload> {
+    Box::new(Limited::new(workload(before), 300))
+}
+
+/// The memory of the paper on unified ORAM, and its trees.
+fn paper(scheme: Scheme, maps: usize) -> Machine {
+    let map = |(levels, fanout)| MapTree { levels, fanout, block_bytes: 32, rate: None };
+    let maps = [(23, 9), (19, 11), (16, 12), (12, 16)].into_iter().map(map).take(maps).collect();
+    let config = Config {
+        levels: 26,
+        z: 3,
+        cached_levels: 0,
+        map_trees: Some(maps),
+        plb_bytes: 32 << 10,
+        map_levels: 3,
+        pace: Pace::Asked,
+        start: Start::Empty,
+        warm_up: 0,
+        ..oram(scheme)
+    };
+    let config = Config { blocks: Some(1 << 20), ..config };
+    Machine { constant: Some(constant::Config::default()), ..machine(config) }
+}
+
+/// Cycles from the beginning of an access to its end, with what it reads of the map.
+fn latency(machine: &Machine) -> f64 {
+    let paths = machine.run(&mut [short(0)]).unwrap().paths.unwrap();
+    assert_eq!(paths.dummy + paths.eviction, 0);
+    paths.busy as f64 / if paths.other_trees > 0 { paths.data } else { paths.paths() } as f64
+}
+
+/// 632, 1524 and 1728 cycles are what Table 4 says: paths of 5,824 bytes, and of 58 and 70 levels of
+/// 128 bytes, read and written at 20 bytes a cycle; 50 cycles for each tree.
+#[test]
+fn accesses_take_as_long_as_in_the_paper_on_unified_oram() {
+    for (scheme, maps, cycles) in [
+        (Scheme::Unified, 0, 632.0),
+        (Scheme::Compressed, 0, 632.0),
+        (Scheme::Recursive, 3, 1524.0),
+        (Scheme::Recursive, 4, 1728.0),
+    ] {
+        let measured = latency(&paper(scheme, maps));
+        // Whole cycles for each tree lose up to one of them.
+        assert!((measured - cycles).abs() < 2.5, "{scheme:?}: {measured}, not {cycles}");
+    }
+}
+
+/// Twenty bytes for a hash in each bucket make a longer path; a pace of its own adds dummies.
+#[test]
+fn threat_models_cost_what_they_say() {
+    let plain = paper(Scheme::Unified, 0);
+    let with = |change: fn(&mut Config)| {
+        let mut machine = plain.clone();
+        change(machine.oram.as_mut().unwrap());
+        machine
+    };
+    // A bucket of 217 and 20 bytes takes 240.
+    let hashed = with(|c| c.bucket.hash_bytes = 20);
+    assert!((latency(&hashed) - (50.0 + 2.0 * 26.0 * 240.0 / 20.0)).abs() < 1.0);
+    let paced = with(|c| c.pace = Pace::AfterCompletion(100));
+    let run = |machine: &Machine| machine.run(&mut [short(2000)]).unwrap();
+    let (free, paced) = (run(&plain), run(&paced));
+    assert!(paced.paths.unwrap().dummy > 0 && paced.run.cycles > free.run.cycles);
+    let paths = paced.paths.unwrap();
+    let intervals = (paced.run.cycles / (632 + 100)).abs_diff(paths.paths());
+    assert!(intervals <= 2 + paths.paths() / 200, "{intervals}");
+}
+
+/// Without labels in the caches a unified ORAM looks some up, and a recursive one all, and its
+/// blocks besides.
+#[test]
+fn labels_on_chip_save_accesses() {
+    let paths = |scheme, maps, remap| {
+        let mut machine = paper(scheme, maps);
+        machine.oram.as_mut().unwrap().remap = Some(remap);
+        machine.run(&mut [short(0)]).unwrap().paths.unwrap().paths() as f64
+    };
+    let penalty =
+        |scheme, maps| paths(scheme, maps, Remap::Delayed) / paths(scheme, maps, Remap::WithLine);
+    let (unified, recursive) = (penalty(Scheme::Compressed, 0), penalty(Scheme::Recursive, 4));
+    assert!(1.0 < unified && unified < recursive, "{unified} and {recursive}");
+    assert!(recursive > 1.6, "{recursive}");
+}
+
+/// Straight, a memory of bandwidth and latency is much faster, and knows no channels.
+#[test]
+fn a_memory_of_bandwidth_alone_needs_no_scheme() {
+    let machine = paper(Scheme::Dram, 0);
+    let outcome = machine.run(&mut [short(0)]).unwrap();
+    assert!(outcome.paths.is_none() && outcome.dram.is_none() && outcome.channels.is_empty());
+    let hidden = paper(Scheme::Unified, 0).run(&mut [short(0)]).unwrap();
+    assert!(outcome.run.cycles * 5 < hidden.run.cycles);
 }

@@ -1,5 +1,5 @@
-//! A map of byte strings: in memory that is watched, and over an encrypted array in a file, whose
-//! holder sees each access to it.
+//! A map of byte strings: in memory that is watched, and in a file, whose holder sees each access
+//! to it; there it is saved, and opened again.
 //!
 //! Run it with the name of a file that it may make:
 //! `cargo run --release -p traceless --example map -- /path/to/file`
@@ -7,9 +7,9 @@
 use std::error::Error;
 use std::fs::File;
 use std::sync::Arc;
+use traceless::Map;
 use traceless::seal::Secret;
 use traceless::store::{Caching, FileStore};
-use traceless::{Array, Map};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args().nth(1).ok_or("name a file that may be made")?;
@@ -18,14 +18,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     use_it(&mut colours)?;
     println!("in memory: done");
 
-    let wanted = || Map::builder().capacity(1000).key_len(20).value_len(3);
-    let array = Array::builder().blocks(wanted().blocks()?).block_len(wanted().block_len()?);
-    let array = array.key(Secret::from_bytes([7; 32]));
+    let key = || Secret::from_bytes([7; 32]);
+    let wanted = || Map::builder().capacity(1000).key_len(20).value_len(3).key(key());
     let file = File::options().read(true).write(true).create_new(true).open(path)?;
-    let len = array.store_len()?;
+    let len = wanted().store_len()?;
     file.set_len(len)?;
-    let array = array.store(Arc::new(FileStore::new(file, len, Caching::Buffered))).build()?;
-    use_it(&mut wanted().over(array.into_oram())?)?;
+    let store = Arc::new(FileStore::new(file, len, Caching::Buffered));
+    let mut saved = wanted().store(store.clone()).build()?;
+    use_it(&mut saved)?;
+    saved.close()?;
+    let mut opened = wanted().store(store).open()?;
+    assert_eq!(opened.get(b"vermilion")?.as_deref(), Some(&[217, 56, 30][..]));
     println!("in a file of {} KiB: done", len >> 10);
     Ok(())
 }

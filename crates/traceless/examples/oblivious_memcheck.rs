@@ -14,7 +14,7 @@ use traceless::oblivious::{self, Dynamic, Oblivious};
 use traceless::rng::{Rng, Seeded};
 use traceless::seal::SECRET_LEN;
 use traceless::store::MemStore;
-use traceless::{Addr, Oram};
+use traceless::{Addr, Array, Oram};
 use traceless_sys::ct;
 use traceless_sys::ct::secret::{classify, declassify, made_public};
 
@@ -48,6 +48,7 @@ fn honest() {
     let mut oram = oblivious::create_sealed(blocks, block_len, store, rng).expect("it fits");
     exercise(&mut *oram, 100);
     println!("{blocks} x {block_len} B on a store: 300 accesses");
+    saved();
     let rng = Box::new(Secret(Seeded::new(1)));
     exercise(&mut Oblivious::new(20, 5000, Dynamic::of(5000), rng).expect("it fits"), 10);
     for (blocks, block_len) in [(50, 64), (5000, 20)] {
@@ -60,6 +61,36 @@ fn honest() {
         exercise_map(&mut map(capacity, key_len, value_len), key_len, value_len);
         println!("a map of {capacity} entries: 400 operations");
     }
+}
+
+/// An array and a map that are saved, opened after a close and after a kill.
+fn saved() {
+    let (blocks, block_len) = (5000, 64);
+    let key = || traceless::seal::Secret::from_bytes([7; 32]);
+    let array = |seed| {
+        let array = Array::builder().blocks(blocks).block_len(block_len).oblivious(true);
+        array.key(key()).rng(Secret(Seeded::new(seed)))
+    };
+    let store = Arc::new(MemStore::new(array(0).store_len().expect("it fits")));
+    let mut oram = array(1).store(store.clone()).build().expect("it fits").into_oram();
+    exercise(&mut *oram, 20);
+    oram.close().expect("it is saved");
+    let mut oram = array(2).store(store.clone()).open().expect("it was saved").into_oram();
+    exercise(&mut *oram, 20);
+    drop(oram);
+    let mut oram = array(3).store(store).open().expect("it was saved").into_oram();
+    exercise(&mut *oram, 20);
+    println!("{blocks} x {block_len} B saved: 180 accesses, one opening after a kill");
+    let map = |seed| {
+        let map = Map::builder().capacity(20).key_len(3).value_len(70);
+        map.key(key()).rng(Secret(Seeded::new(seed)))
+    };
+    let store = Arc::new(MemStore::new(map(0).store_len().expect("it fits")));
+    let mut made = map(1).store(store.clone()).build().expect("it fits");
+    exercise_map(&mut made, 3, 70);
+    made.close().expect("it is saved");
+    map(2).store(store).open().expect("it was saved");
+    println!("a saved map of 20 entries: 400 operations");
 }
 
 fn map(capacity: u64, key_len: usize, value_len: usize) -> Map {

@@ -2,6 +2,7 @@
 //! experiments share [`SchemeConfig`].
 
 use crate::error::{Error, Place, Result};
+use crate::oblivious;
 use crate::oram::{BlockOram, Oram};
 pub use crate::scheme::Facts;
 use crate::scheme::Parts;
@@ -45,6 +46,8 @@ pub enum SchemeConfig {
     DataLair(random::Geometry),
     /// Path ORAM: a random path of a tree at each access.
     Path(path::Geometry),
+    /// Circuit ORAM for a client whose own memory may be watched.
+    Oblivious(oblivious::Geometry),
 }
 
 impl SchemeConfig {
@@ -58,6 +61,7 @@ impl SchemeConfig {
             Self::Hive(_) => "hive",
             Self::DataLair(_) => "datalair",
             Self::Path(_) => "path",
+            Self::Oblivious(_) => "oblivious",
         }
     }
 
@@ -69,6 +73,7 @@ impl SchemeConfig {
             Self::Sq(geometry) => geometry.blocks,
             Self::Hive(geometry) | Self::DataLair(geometry) => geometry.blocks,
             Self::Path(geometry) => geometry.blocks,
+            Self::Oblivious(geometry) => geometry.blocks,
         }
     }
 
@@ -80,6 +85,7 @@ impl SchemeConfig {
             Self::Sq(geometry) => geometry.block_len,
             Self::Hive(geometry) | Self::DataLair(geometry) => geometry.block_len,
             Self::Path(geometry) => geometry.block_len,
+            Self::Oblivious(geometry) => geometry.block_len,
         }
     }
 
@@ -92,6 +98,7 @@ impl SchemeConfig {
             Self::Sq(geometry) => geometry.store_len(),
             Self::Hive(geometry) | Self::DataLair(geometry) => geometry.store_len(),
             Self::Path(geometry) => geometry.store_len(),
+            Self::Oblivious(geometry) => geometry.store_len(),
         }
     }
 
@@ -102,6 +109,7 @@ impl SchemeConfig {
             Self::Sq(geometry) => geometry.areas(),
             Self::Hive(geometry) | Self::DataLair(geometry) => geometry.areas(),
             Self::Path(geometry) => geometry.areas(),
+            Self::Oblivious(geometry) => geometry.areas(),
             _ => vec![(self.name(), 0, self.store_len())],
         }
     }
@@ -116,6 +124,7 @@ impl SchemeConfig {
             Self::Sq(geometry) => geometry.write_amplification(),
             Self::Hive(geometry) | Self::DataLair(geometry) => geometry.write_amplification(),
             Self::Path(geometry) => geometry.write_amplification(),
+            Self::Oblivious(geometry) => geometry.write_amplification(),
         }
     }
 
@@ -136,7 +145,7 @@ impl SchemeConfig {
     /// What else is public about it, after so many writes.
     pub fn facts(&self, writes: u64) -> Facts {
         match self {
-            Self::Plain { .. } | Self::Linear { .. } => Facts::default(),
+            Self::Plain { .. } | Self::Linear { .. } | Self::Oblivious(_) => Facts::default(),
             Self::DetWo(geometry) => Facts {
                 refresh: Some(geometry.refresh.to_string()),
                 map: Some(if geometry.map_tiers == 0 { "memory" } else { "disk" }),
@@ -168,6 +177,7 @@ impl SchemeConfig {
             Self::Hive(geometry) => geometry.resized(blocks).map(Self::Hive),
             Self::DataLair(geometry) => geometry.resized(blocks).map(Self::DataLair),
             Self::Path(geometry) => geometry.resized(blocks).map(Self::Path),
+            Self::Oblivious(geometry) => geometry.resized(blocks).map(Self::Oblivious),
         }
     }
 
@@ -177,6 +187,7 @@ impl SchemeConfig {
         match self {
             Self::Hive(_) | Self::DataLair(_) => true,
             Self::Path(geometry) => geometry.draws_places(),
+            Self::Oblivious(geometry) => geometry.draws_places(),
             _ => false,
         }
     }
@@ -188,6 +199,7 @@ impl SchemeConfig {
                 Ok(Box::new(Linear::create(blocks, block_len, parts)?))
             }
             Self::Path(geometry) => Ok(Box::new(DurablePath::create(geometry, parts)?)),
+            Self::Oblivious(geometry) => oblivious::create_durable(geometry, parts),
             _ => Ok(self.create_for_disk(parts)?),
         }
     }
@@ -204,6 +216,7 @@ impl SchemeConfig {
                 Ok(Box::new(Linear::open(blocks, block_len, parts, state)?))
             }
             Self::Path(geometry) => Ok(Box::new(DurablePath::open(geometry, parts, state)?)),
+            Self::Oblivious(geometry) => oblivious::open_durable(geometry, parts, state),
             _ => Ok(self.open_for_disk(parts, state, progress)?),
         }
     }
@@ -214,7 +227,7 @@ impl SchemeConfig {
             Self::Plain { blocks, block_len } => {
                 Ok(Box::new(Plain::create(blocks, block_len, parts)?))
             }
-            Self::Linear { .. } | Self::Path(_) => Err(NOT_FOR_DISKS),
+            Self::Linear { .. } | Self::Path(_) | Self::Oblivious(_) => Err(NOT_FOR_DISKS),
             Self::DetWo(geometry) => Ok(Box::new(DetWo::create(geometry, parts)?)),
             Self::Sq(geometry) => Ok(Box::new(<Sq>::create(geometry, parts)?)),
             Self::Hive(geometry) => Ok(Box::new(Hive::create(geometry, parts)?)),
@@ -233,7 +246,7 @@ impl SchemeConfig {
             Self::Plain { blocks, block_len } => {
                 Ok(Box::new(Plain::open(blocks, block_len, parts, state)?))
             }
-            Self::Linear { .. } | Self::Path(_) => Err(NOT_FOR_DISKS),
+            Self::Linear { .. } | Self::Path(_) | Self::Oblivious(_) => Err(NOT_FOR_DISKS),
             Self::DetWo(geometry) => Ok(Box::new(DetWo::open(geometry, parts, state, progress)?)),
             Self::Sq(geometry) => Ok(Box::new(<Sq>::open(geometry, parts, state, progress)?)),
             Self::Hive(geometry) => Ok(Box::new(Hive::open(geometry, parts, state, progress)?)),
@@ -268,7 +281,7 @@ impl SchemeConfig {
     pub fn peek_state(&self, state: &[u8]) -> Result<(u64, bool)> {
         match self {
             Self::Plain { .. } => Plain::peek_state(state),
-            Self::Linear { .. } | Self::Path(_) => Err(NOT_FOR_DISKS),
+            Self::Linear { .. } | Self::Path(_) | Self::Oblivious(_) => Err(NOT_FOR_DISKS),
             Self::DetWo(_) => DetWo::peek_state(state),
             Self::Sq(geometry) => <Sq>::peek_state(geometry, state),
             Self::Hive(_) => Hive::peek_state(state),

@@ -17,6 +17,10 @@ pub trait Rng: Send + Sync {
     /// A number below `bound`, without bias. `bound` is not zero.
     fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "nothing lies below zero");
+        if bound.is_power_of_two() {
+            // As below, without its divisions.
+            return self.next_u64() & (bound - 1);
+        }
         // Values from `whole` on would favour small remainders: draw again.
         let whole = u64::MAX - (u64::MAX % bound + 1) % bound;
         loop {

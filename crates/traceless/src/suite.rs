@@ -4,6 +4,7 @@
 //! opened again? Does it refuse what was tampered with?*
 
 mod faulty;
+mod pages;
 mod paths;
 
 use crate::build::SchemeConfig;
@@ -160,6 +161,7 @@ pub fn trace_is_public(config: &SchemeConfig) {
 fn shown(config: &SchemeConfig, trace: &[Event]) -> Vec<Event> {
     match config {
         SchemeConfig::Path(geometry) => paths::template(geometry, trace),
+        SchemeConfig::Oblivious(geometry) => pages::template(geometry, trace),
         _ => trace.to_vec(),
     }
 }

@@ -2,6 +2,7 @@
 #![cfg(feature = "suite")]
 
 use traceless::build::SchemeConfig;
+use traceless::oblivious;
 use traceless::scheme::detwo::{Geometry, MapEntries, Refresh};
 use traceless::scheme::{path, random, sq};
 use traceless::suite;
@@ -229,4 +230,31 @@ fn path_recursive() {
 #[test]
 fn path_recursive_and_cached() {
     path(99, 33, |g| (g.map_trees, g.cached_levels, g.z) = (1, 2, 5));
+}
+
+fn oblivious(blocks: u64, block_len: usize, memory_levels: u8, unsynced_max: u32) {
+    let geometry = oblivious::Geometry::new(blocks, block_len).unwrap();
+    let geometry = oblivious::Geometry { memory_levels, unsynced_max, ..geometry };
+    geometry.check().unwrap();
+    suite::conforms(&SchemeConfig::Oblivious(geometry));
+}
+
+#[test]
+fn oblivious_in_the_state() {
+    oblivious(64, 64, 9, 3);
+}
+
+#[test]
+fn oblivious_one_block() {
+    oblivious(1, 64, 1, 1);
+}
+
+#[test]
+fn oblivious_pages() {
+    oblivious(50, 100, 1, 5);
+}
+
+#[test]
+fn oblivious_three_blocks_and_a_sync_each() {
+    oblivious(3, 256, 1, 1);
 }

@@ -29,7 +29,7 @@ pub struct SimTraceArgs {
     /// What is made up at random begins from this
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Its format [default: ours if it begins so, otherwise USIMM's]
+    /// Its format [default: ours if it begins so, ChampSim's if its name says so, else USIMM's]
     #[arg(long, value_enum)]
     pub format: Option<WorkloadFormat>,
     /// How memory is reached: `dram` (addresses tell everything), `path`, `recursive`, `unified`,
@@ -57,6 +57,9 @@ pub struct RecordArgs {
     /// Misses to record; then the program is ended. All of them if this is not given
     #[arg(long, value_name = "N", value_parser = count)]
     pub misses: Option<u64>,
+    /// What watches the program
+    #[arg(long, value_enum, default_value_t = Recorder::Lackey)]
+    pub with: Recorder,
     /// KiB of the first cache
     #[arg(long, value_name = "KIB", default_value_t = 256)]
     pub l1_kib: u64,
@@ -147,6 +150,14 @@ impl Level {
     }
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Recorder {
+    /// Valgrind's tool lackey
+    Lackey,
+    /// A plugin of QEMU's user mode: much faster, and needs a C compiler
+    Qemu,
+}
+
 /// A number that may end in K, M or G: thousands, millions, thousands of millions.
 fn count(text: &str) -> Result<u64, String> {
     let (digits, unit) = match text.as_bytes().last() {
@@ -167,4 +178,7 @@ pub enum WorkloadFormat {
     Usimm,
     /// Lines of `<before> <read> [<written back>]`
     Ramulator,
+    /// Instructions of 64 bytes; a first cache is put before them
+    #[value(name = "champsim")]
+    ChampSim,
 }

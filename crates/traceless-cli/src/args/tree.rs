@@ -40,8 +40,8 @@ pub struct TreeArgs {
     /// Levels cached in trusted memory, from the root on [default: 10; ring 0]
     #[arg(long, value_name = "L")]
     pub cached: Option<usize>,
-    /// Position maps that lie in trees of their own, or, of unified, in the tree [default: 0;
-    /// unified 3]
+    /// Position maps that lie in trees of their own, or, of unified and rho, in the tree
+    /// [default: 0; unified and rho 3]
     #[arg(long, value_name = "H")]
     pub maps: Option<usize>,
     /// Bytes of a block of those maps, where they lie in trees of their own
@@ -87,6 +87,8 @@ pub enum TreeScheme {
     Circuit,
     /// Ring ORAM
     Ring,
+    /// A small tree beside that of unified, for blocks that were used lately
+    Rho,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

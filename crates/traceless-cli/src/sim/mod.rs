@@ -32,6 +32,7 @@ impl From<WorkloadFormat> for Format {
             WorkloadFormat::Packed => Self::Packed,
             WorkloadFormat::Usimm => Self::Usimm,
             WorkloadFormat::Ramulator => Self::Ramulator,
+            WorkloadFormat::ChampSim => Self::ChampSim,
         }
     }
 }

@@ -125,14 +125,8 @@ fn tell(report: &Report) {
             share(paths.eviction),
         ));
     }
-    let dram = &report.outcome.dram;
-    say(&format!(
-        "memory: {:.1} % of the bandwidth used, {:.1} % found their row open",
-        dram.utilisation * 100.0,
-        dram.row_hits * 100.0
-    ));
-    if let (Some(milliwatts), Some(per_bit)) = (dram.milliwatts, dram.picojoules_per_bit) {
-        say(&format!("chips: {milliwatts:.0} mW, {per_bit:.1} pJ for each bit moved"));
+    if let Some(dram) = &report.outcome.dram {
+        tell_memory(dram);
     }
     for (nth, channel) in report.channels.iter().enumerate() {
         for (name, requests) in [("reads", &channel.reads), ("writes", &channel.writes)] {
@@ -144,5 +138,16 @@ fn tell(report: &Report) {
                 counts.served, counts.merged,
             ));
         }
+    }
+}
+
+fn tell_memory(dram: &Summary) {
+    say(&format!(
+        "memory: {:.1} % of the bandwidth used, {:.1} % found their row open",
+        dram.utilisation * 100.0,
+        dram.row_hits * 100.0
+    ));
+    if let (Some(milliwatts), Some(per_bit)) = (dram.milliwatts, dram.picojoules_per_bit) {
+        say(&format!("chips: {milliwatts:.0} mW, {per_bit:.1} pJ for each bit moved"));
     }
 }

@@ -33,7 +33,7 @@ enum Search {
     /// A pointer goes from set to set. The sets that it passes take no time, since nothing is said
     /// of how many a search looks at in a cycle; but one in vain is followed by a pause, and the
     /// next begins at a random set.
-    Scan { next: u64, paused_until: u64, rng: Seeded },
+    Scan { next: u64, paused_until: u64, rng: Box<Seeded> },
     /// Dirty lines wait from the time on at which each became the next one to leave its set.
     Queue(VecDeque<u64>),
 }
@@ -41,7 +41,7 @@ enum Search {
 impl EarlyWriteBack {
     /// By a pointer that goes through the cache.
     pub fn scan(seed: u64) -> Self {
-        Self::new(Search::Scan { next: 0, paused_until: 0, rng: Seeded::new(seed) })
+        Self::new(Search::Scan { next: 0, paused_until: 0, rng: Box::new(Seeded::new(seed)) })
     }
 
     /// By a queue.
@@ -67,13 +67,12 @@ impl EarlyWriteBack {
                 }
                 let sets = (*next..cache.sets()).chain(0..*next);
                 let found = sets.into_iter().find_map(|set| cache.dirty_victim(set));
-                match found {
-                    Some(addr) => *next = (cache.set_of(addr) + 1) % cache.sets(),
-                    None => {
-                        *paused_until = now + PAUSE;
-                        *next = rng.below(cache.sets());
-                        self.counts.in_vain += 1;
-                    }
+                if let Some(addr) = found {
+                    *next = (cache.set_of(addr) + 1) % cache.sets();
+                } else {
+                    *paused_until = now + PAUSE;
+                    *next = rng.below(cache.sets());
+                    self.counts.in_vain += 1;
                 }
                 found
             }

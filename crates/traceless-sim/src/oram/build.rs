@@ -63,20 +63,11 @@ impl Builder<'_> {
             Scheme::Path => self.path()?,
             Scheme::Recursive => self.recursive()?,
             Scheme::Ring => self.ring()?,
-            _ => match self.config.labels {
-                Some(LabelKind::Compressed) => {
-                    let mut key = [0; 32];
-                    self.rng().fill(&mut key);
-                    let Config { map_fanout, counter_bits, .. } = *self.config;
-                    let fanout = map_fanout.expect("it is resolved");
-                    let key = Secret::from_bytes(key);
-                    self.unified(|| Ok(Compressed::new(&key, fanout, counter_bits)?))?
-                }
-                _ => {
-                    let fanout = self.config.map_fanout.expect("it is resolved");
-                    self.unified(|| Ok(Plain::new(fanout)?))?
-                }
-            },
+            _ if self.config.labels == Some(LabelKind::Compressed) => self.compressed()?,
+            _ => {
+                let fanout = self.config.map_fanout.expect("it is resolved");
+                self.unified(|| Ok(Plain::new(fanout)?))?
+            }
         };
         let Self { bus, found, end, path_bytes, .. } = self;
         Ok(Built { front, bus, found, end, path_bytes })
@@ -173,6 +164,15 @@ impl Builder<'_> {
             recursive.fill()?;
         }
         Ok(Box::new(recursive))
+    }
+
+    fn compressed(&mut self) -> Result<Box<dyn Front>> {
+        let mut key = [0; 32];
+        self.rng().fill(&mut key);
+        let key = Secret::from_bytes(key);
+        let Config { map_fanout, counter_bits, .. } = *self.config;
+        let fanout = map_fanout.expect("it is resolved");
+        self.unified(|| Ok(Compressed::new(&key, fanout, counter_bits)?))
     }
 
     fn unified<L: Labels + 'static>(

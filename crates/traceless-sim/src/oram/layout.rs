@@ -107,6 +107,10 @@ struct Slot {
     stride: u64,
 }
 
+/// Rows between the stretches of subtrees, besides those that they take: odd, so that it moves the
+/// next one to another bank, and more than one, since the one before ends anywhere in a row.
+const BANKS_APART: u64 = 3;
+
 impl Spread {
     fn new(shape: &Shape, channels: u64, row: u64, first: u64) -> Self {
         let mut spread = Self { channels, levels: vec![], slots: vec![], end: 0 };
@@ -144,6 +148,9 @@ impl Spread {
     }
 
     fn add_subtrees(&mut self, shape: &Shape, first: usize, levels: usize, row: u64) {
+        // The numbers of subtrees of one path in two stretches may agree in their last bits, which
+        // choose the bank: then both rows would always be in the same one.
+        self.end += BANKS_APART * row;
         let mut lens = vec![0; self.channels as usize];
         let (channels, leaves) = (self.channels as usize, shape.levels() - 1);
         for level in first..first + levels {
@@ -239,7 +246,9 @@ mod tests {
                         for nth in 0..shape.z(level) {
                             let slot = (level, shape.bucket(Leaf(leaf), level), nth);
                             let line = *line.next().unwrap();
-                            assert!(line >= 1 << 20 && line < layout.end() && line % 64 == 0);
+                            assert!(
+                                line >= 1 << 20 && line < layout.end() && line.is_multiple_of(64)
+                            );
                             assert_eq!(*owners.entry(line).or_insert(slot), slot);
                         }
                     }
@@ -258,8 +267,8 @@ mod tests {
             let layout = Layout::new(LayoutKind::Spread, &shape, ROW, 4, 0);
             for leaf in [0, 1, 0x0012_3456, shape.leaves() - 1] {
                 let lines = lines_of(&layout, leaf);
-                let share = |channel| lines.iter().filter(|l| *l / 64 % 4 == channel).count();
-                let most = (0..4).map(share).max().unwrap();
+                let of_channel = |channel| lines.iter().filter(|l| *l / 64 % 4 == channel).count();
+                let most = (0..4).map(of_channel).max().unwrap();
                 assert_eq!(most, shape.path_slots().div_ceil(4), "{}", preset.name);
                 let rows: HashSet<u64> = lines.iter().map(|line| line / ROW as u64).collect();
                 assert_eq!(rows.len(), 3);
@@ -278,8 +287,8 @@ mod tests {
         assert!(used > 0.7, "{used}");
         for leaf in [0, 77_777, shape.leaves() - 1] {
             let lines = lines_of(&layout, leaf);
-            let share = |channel| lines.iter().filter(|l| *l / 64 % 4 == channel).count();
-            assert!((0..4).all(|channel| share(channel) <= 15 + 3), "{lines:?}");
+            let of_channel = |channel| lines.iter().filter(|l| *l / 64 % 4 == channel).count();
+            assert!((0..4).all(|channel| of_channel(channel) <= 15 + 3), "{lines:?}");
         }
     }
 }

@@ -66,7 +66,7 @@ pub struct Oram {
 
 /// What holds the trees.
 enum Under {
-    Dram(Memory),
+    Dram(Box<Memory>),
     Constant(constant::Config, constant::Bus),
 }
 
@@ -105,7 +105,7 @@ impl Oram {
         if built.end > memory.config().geometry.capacity() {
             return Err(Error::Oram("the memory is smaller than the tree"));
         }
-        Self::new(config, built, Under::Dram(memory))
+        Self::new(config, built, Under::Dram(Box::new(memory)))
     }
 
     /// The same in a memory that is known by its bandwidth.

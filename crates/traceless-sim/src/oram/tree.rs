@@ -11,7 +11,7 @@ use traceless::types::{Addr, Leaf};
 
 /// A tree that tells a [`Tap`] which paths it touches.
 pub struct Tree {
-    tree: Cached,
+    cached: Cached,
     tap: Tap,
     found: Found,
     /// Of each slot of a path: its level.
@@ -51,14 +51,14 @@ impl Found {
 }
 
 impl Tree {
-    /// `tree`, which tells `tap` what it touches, and `found` where blocks were.
-    pub fn new(tree: Cached, tap: Tap, found: Found) -> Self {
-        let shape = tree.shape();
+    /// `cached`, which tells `tap` what it touches, and `found` where blocks were.
+    pub fn new(cached: Cached, tap: Tap, found: Found) -> Self {
+        let shape = cached.shape();
         let of_level =
             |level: usize| core::iter::repeat_n(level.min(FOUND_LEVELS - 1) as u8, shape.z(level));
         Self {
             levels: (0..shape.levels()).flat_map(of_level).collect(),
-            tree,
+            cached,
             tap,
             found,
             leaf: Leaf(0),
@@ -82,7 +82,7 @@ impl Cached {
 /// Calls a method of whichever tree it is.
 macro_rules! on {
     ($self:ident, $tree:ident => $call:expr) => {
-        match &mut $self.tree {
+        match &mut $self.cached {
             Cached::Apart($tree) => $call,
             Cached::Substash($tree) => $call,
         }
@@ -91,7 +91,7 @@ macro_rules! on {
 
 impl BucketTree for Tree {
     fn shape(&self) -> &Shape {
-        self.tree.shape()
+        self.cached.shape()
     }
 
     fn body_len(&self) -> usize {
@@ -105,7 +105,7 @@ impl BucketTree for Tree {
     }
 
     fn body(&self, slot: usize) -> &[u8] {
-        self.tree.tree().body(slot)
+        self.cached.tree().body(slot)
     }
 
     fn body_mut(&mut self, slot: usize) -> &mut [u8] {
@@ -152,7 +152,7 @@ impl Fill for Tree {
         headers: &[Header],
         bodies: &[u8],
     ) -> Result {
-        match &mut self.tree {
+        match &mut self.cached {
             Cached::Apart(tree) => tree.fill_bucket(level, bucket, headers, bodies),
             Cached::Substash(tree) if tree.inner().shape().z(level) > 0 => {
                 tree.inner_mut().fill_bucket(level, bucket, headers, bodies)

@@ -29,8 +29,19 @@ impl Config {
     /// The core of USIMM's configuration with four channels.
     pub const FOUR_CHANNELS: Self = Self { rob: 160, fetch: 4, retire: 4, depth: 10 };
 
+    /// A core in order, as in the unified ORAM paper: an instruction begins when the one before it
+    /// has ended. One without memory takes a cycle; nobody waits for a write.
+    pub const IN_ORDER: Self = Self { rob: 1, fetch: 1, retire: 1, depth: 0 };
+
     /// That of its configuration with one channel.
     pub const ONE_CHANNEL: Self = Self { rob: 128, retire: 2, ..Self::FOUR_CHANNELS };
+}
+
+impl Config {
+    /// Instructions fetched and retired in a cycle where nothing holds them up.
+    fn rate(&self) -> usize {
+        self.fetch.min(self.retire)
+    }
 }
 
 /// What a run came to.
@@ -81,6 +92,7 @@ pub fn run<B: Backend>(
         if idle && memory.is_written() {
             break;
         }
+        now += go_on_alike(&mut cores, now, memory);
         // Else only memory, or an instruction that ends, changes anything.
         now = if memory.takes_writes() && cores.iter().any(Core::can_fetch) {
             now + 1
@@ -93,6 +105,40 @@ pub fn run<B: Backend>(
         instructions: cores.iter().map(|core| core.rob.retired()).sum(),
         records: cores.iter().map(|core| core.records).sum(),
     })
+}
+
+/// Cycles that are worth passing over together.
+const ALIKE_MIN: u64 = 16;
+
+/// Passes over the next cycles, as long as each core does in them what it did in this one, and
+/// memory does nothing: most cycles of a program that seldom asks for memory. Returns how many.
+fn go_on_alike(cores: &mut [Core<'_>], now: u64, memory: &impl Backend) -> u64 {
+    let pace = |core: &Core<'_>| match core.pace(now) {
+        Pace::Varies => 0,
+        Pace::Still(cycles) | Pace::Steady(cycles) => cycles,
+    };
+    let alike = cores.iter().map(pace).min().unwrap_or(0);
+    if alike < ALIKE_MIN || !memory.takes_writes() {
+        return 0;
+    }
+    let alike = alike.min(memory.wake().saturating_sub(now + 1));
+    if alike < ALIKE_MIN {
+        return 0;
+    }
+    for core in cores {
+        core.go_on(now, alike);
+    }
+    alike
+}
+
+/// What a core does in so many cycles after this one.
+enum Pace {
+    /// Who knows.
+    Varies,
+    /// Nothing.
+    Still(u64),
+    /// It fetches and retires instructions without memory, as many in each.
+    Steady(u64),
 }
 
 /// Bytes of a memory that each of so many cores has for itself.
@@ -187,6 +233,27 @@ impl<'a> Core<'a> {
         Ok(true)
     }
 
+    #[inline]
+    fn pace(&self, now: u64) -> Pace {
+        let until = self.retires_at(now);
+        if !self.can_fetch() && until > now + 1 {
+            return Pace::Still(until - (now + 1));
+        }
+        let Some(Record { before, .. }) = self.next else { return Pace::Varies };
+        let cycles = before / self.config.rate() as u64;
+        if cycles >= ALIKE_MIN && self.rob.is_steady(now, &self.config) {
+            return Pace::Steady(cycles);
+        }
+        Pace::Varies
+    }
+
+    /// Does what so many cycles of its pace would.
+    fn go_on(&mut self, now: u64, cycles: u64) {
+        let (Pace::Steady(_), Some(next)) = (self.pace(now), &mut self.next) else { return };
+        next.before -= cycles * self.config.rate() as u64;
+        self.rob.go_on(now + cycles, cycles, &self.config);
+    }
+
     fn can_fetch(&self) -> bool {
         self.next.is_some() && self.rob.room() > 0
     }
@@ -198,5 +265,119 @@ impl<'a> Core<'a> {
 
     fn has_ended(&self) -> bool {
         self.next.is_none() && self.rob.oldest().is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dram::{self, Memory};
+    use crate::workload::Record;
+    use traceless::rng::{Rng, Seeded};
+
+    /// A memory that counts how often it is looked at; in each cycle, if it says so.
+    struct Watched {
+        memory: Memory,
+        each_cycle: bool,
+        now: u64,
+        looks: u64,
+    }
+
+    impl Watched {
+        fn new(each_cycle: bool) -> Self {
+            let memory = Memory::new(dram::Config::FOUR_CHANNELS).unwrap();
+            Self { memory, each_cycle, now: 0, looks: 0 }
+        }
+    }
+
+    impl Backend for Watched {
+        fn capacity(&self) -> u64 {
+            Backend::capacity(&self.memory)
+        }
+
+        fn read(&mut self, now: u64, addr: u64, ticket: u64) -> Result<Answer> {
+            Backend::read(&mut self.memory, now, addr, ticket)
+        }
+
+        fn write(&mut self, now: u64, addr: u64) -> Result {
+            Backend::write(&mut self.memory, now, addr)
+        }
+
+        fn takes_writes(&self) -> bool {
+            self.memory.takes_writes()
+        }
+
+        fn is_written(&self) -> bool {
+            self.memory.is_written()
+        }
+
+        fn warm(&mut self, op: Op, addr: u64) -> Result {
+            self.memory.warm(op, addr)
+        }
+
+        fn wake(&self) -> u64 {
+            if self.each_cycle { self.now + 1 } else { Backend::wake(&self.memory) }
+        }
+
+        fn tick(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) -> Result {
+            self.now = now;
+            self.looks += 1;
+            Backend::tick(&mut self.memory, now, done)
+        }
+    }
+
+    fn workload(seed: u64, longest: u64) -> Box<dyn Workload> {
+        let mut rng = Seeded::new(seed);
+        Box::new((0..400).map(move |_| Record {
+            before: if rng.below(3) == 0 { rng.below(4) } else { rng.below(longest) },
+            op: if rng.below(3) == 0 { Op::Write } else { Op::Read },
+            addr: rng.below(1 << 34),
+        }))
+    }
+
+    /// Runs both ways, which must come to the same. Returns the cycles, and those looked at.
+    fn both(config: &Config, longest: &[u64]) -> (u64, u64) {
+        let runs = [true, false].map(|each_cycle| {
+            let mut workloads: Vec<_> =
+                (1..).zip(longest).map(|(seed, &longest)| workload(seed, longest)).collect();
+            let mut memory = Watched::new(each_cycle);
+            let run = run(config, &mut memory, &mut workloads).unwrap();
+            (run, memory.memory.stats(run.cycles), memory.looks)
+        });
+        let [(run, stats, looks), (run_passing, stats_passing, looks_passing)] = runs;
+        assert_eq!(run, run_passing, "{config:?} {longest:?}");
+        assert_eq!(stats, stats_passing, "{config:?} {longest:?}");
+        assert_eq!(looks, run.cycles, "{config:?} {longest:?}");
+        (run.cycles, looks_passing)
+    }
+
+    #[test]
+    fn cycles_that_are_passed_over_change_nothing() {
+        let wide = Config { rob: 64, fetch: 8, retire: 3, depth: 7 };
+        let narrow = Config { rob: 100, fetch: 2, retire: 4, depth: 3 };
+        let short = Config { rob: 20, fetch: 4, retire: 4, depth: 10 };
+        let known = [Config::FOUR_CHANNELS, Config::ONE_CHANNEL, Config::IN_ORDER];
+        for config in known.into_iter().chain([wide, narrow]) {
+            let (cycles, looks) = both(&config, &[9000]);
+            assert!(looks * 4 < cycles, "{config:?}: {looks} of {cycles}");
+        }
+        for config in known.into_iter().chain([wide, narrow, short]) {
+            both(&config, &[200]);
+            both(&config, &[3000, 1, 500]);
+        }
+    }
+
+    #[test]
+    fn in_order_an_instruction_waits_for_the_one_before() {
+        let record = |before, op, addr| Record { before, op, addr };
+        let cycles = |records: Vec<Record>| {
+            let mut memory = Memory::new(dram::Config::FOUR_CHANNELS).unwrap();
+            let mut workloads: [Box<dyn Workload>; 1] = [Box::new(records.into_iter())];
+            run(&Config::IN_ORDER, &mut memory, &mut workloads).unwrap().cycles
+        };
+        let one = cycles(vec![record(0, Op::Read, 0)]);
+        assert_eq!(cycles(vec![record(100_000, Op::Read, 0)]), one + 100_000);
+        let two = cycles(vec![record(0, Op::Read, 0), record(0, Op::Read, 1 << 20)]);
+        assert!(two >= 2 * one - 8, "reads do not overlap: {two} and {one}");
     }
 }

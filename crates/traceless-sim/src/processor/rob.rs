@@ -1,5 +1,7 @@
 //! The reorder buffer.
 
+use super::Config;
+
 /// When an instruction ends that still waits for its data.
 pub const NOT_YET: u64 = u64::MAX;
 
@@ -58,6 +60,35 @@ impl Rob {
     #[inline]
     pub fn retire(&mut self) {
         self.retired += 1;
+    }
+
+    /// Whether, after the fetch of cycle `now`, each further cycle is as this one as long as no
+    /// instruction waits for memory: as many are retired as fetched.
+    #[inline]
+    pub fn is_steady(&self, now: u64, config: &Config) -> bool {
+        let (len, rate) = ((self.fetched - self.retired) as usize, config.rate());
+        let flowing = rate * (config.depth as usize + 1);
+        // Who could fetch more finds no room, and who could retire more finds no more.
+        if len < flowing
+            || config.fetch > rate && len < self.len
+            || config.retire > rate && len > flowing
+        {
+            return false;
+        }
+        let end = |age: usize| self.ends[self.place(self.fetched - 1 - age as u64)];
+        (0..flowing).all(|age| end(age) == now + config.depth - (age / rate) as u64)
+            && (flowing..len).all(|age| end(age) <= now)
+    }
+
+    /// So many steady cycles pass until `now`.
+    pub fn go_on(&mut self, now: u64, cycles: u64, config: &Config) {
+        let (len, rate) = ((self.fetched - self.retired) as usize, config.rate());
+        self.fetched += cycles * rate as u64;
+        self.retired += cycles * rate as u64;
+        for age in 0..len {
+            let place = self.place(self.fetched - 1 - age as u64);
+            self.ends[place] = (now + config.depth).saturating_sub((age / rate) as u64);
+        }
     }
 
     fn place(&self, instruction: u64) -> usize {

@@ -21,8 +21,13 @@ impl Filter {
 
     /// The program executes an instruction.
     pub fn instruction(&mut self) {
-        self.before += 1;
-        self.instructions += 1;
+        self.work(1);
+    }
+
+    /// The program executes so many instructions.
+    pub fn work(&mut self, instructions: u64) {
+        self.before += instructions;
+        self.instructions += instructions;
     }
 
     /// Instructions so far.

@@ -1,7 +1,9 @@
 //! What a program asks of memory: the input of a simulation.
 
+mod champsim;
 mod combined;
 mod filter;
+pub mod kernel;
 pub mod lackey;
 mod named;
 mod open;
@@ -13,6 +15,7 @@ pub mod table_2;
 mod text;
 mod usimm;
 
+pub use champsim::ChampSim;
 pub use combined::{Chain, Limited, Turns};
 pub use filter::Filter;
 pub use named::named;

@@ -2,6 +2,7 @@
 
 use super::Workload;
 use super::combined::{Chain, Limited, Turns};
+use super::kernel::{Kernel, Set};
 use super::open::{Format, open};
 use super::synthetic::{Pattern, Synthetic};
 use super::table_2::{self, Benchmark};
@@ -17,12 +18,14 @@ const TURN: u64 = 1000;
 /// |---|---|
 /// | `uniform`, `sequential`, `stride:N`, `chase`, `zipf:S` | a [`Synthetic`] |
 /// | `table-2/mcf` | a [`Benchmark`] |
+/// | `kernel/fft`, `radix`, `lu_c`, `lu_nc`, `ocean` | a [`Kernel`] |
 /// | `A+B@3` | one after the other; here the last three quarters of the operations are B's |
 /// | `A\|B\|C` | in turns; a joint length, split evenly |
 /// | anything else | the path of a file, as [`open`] takes it |
 ///
 /// What can be chosen follows a question mark: `uniform?bytes=64M&write_share=0.5&before=20`,
-/// `table-2/mcf?bytes=16M`, `FILE?format=ramulator`. Numbers of bytes may end in K, M or G.
+/// `table-2/mcf?bytes=16M`, `kernel/fft?set=B`, `FILE?format=ramulator`. Numbers of bytes may end
+/// in K, M or G.
 pub fn named(name: &str, length: u64, seed: u64) -> Result<Box<dyn Workload>> {
     if Path::new(name.split('?').next().unwrap_or_default()).is_file() {
         return one(name, length, seed);
@@ -76,6 +79,14 @@ fn one(name: &str, length: u64, seed: u64) -> Result<Box<dyn Workload>> {
         let (nth, benchmark) = Benchmark::named(benchmark)
             .ok_or_else(|| refused(name, "Table II has no such benchmark"))?;
         Box::new(benchmark.program(nth, &table_2_options(name, &choices)?, seed)?)
+    } else if let Some(kernel) = kind.strip_prefix("kernel/") {
+        let set = match choices[..] {
+            [] | [("set", "A")] => Set::A,
+            [("set", "B")] => Set::B,
+            _ => return Err(refused(name, "of a kernel only set=A or set=B can be chosen")),
+        };
+        let kernel = Kernel::named(kernel, set);
+        kernel.ok_or_else(|| refused(name, "there is no such kernel"))?.workload(seed)?
     } else if let Ok(pattern) = kind.parse::<Pattern>() {
         Box::new(synthetic(name, pattern, &choices)?.records(seed)?)
     } else {
@@ -206,6 +217,8 @@ mod tests {
             "uniform?before=-1",
             "table-2/mcf?before=1",
             "table-2/mcf?bytes=1M",
+            "kernel/none",
+            "kernel/fft?set=C",
             "table-2/mcf?bytes=1G",
             "uniform@2",
             "uniform+chase@x",

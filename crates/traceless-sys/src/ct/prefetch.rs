@@ -6,9 +6,10 @@
 pub fn prefetch<T>(values: &[T], at: usize, len: usize) {
     const LINE: usize = 64;
     let start = values.as_ptr().wrapping_add(at).cast::<u8>();
-    for line in 0..len.div_ceil(LINE) {
-        // What begins in the middle of a line ends in one more, which comes when it is read.
-        prefetch_line(start.wrapping_add(line * LINE));
+    // From the line on that it begins in: it may end in one more than its length says.
+    let before = start.addr() % LINE;
+    for line in 0..(before + len).div_ceil(LINE) {
+        prefetch_line(start.wrapping_sub(before).wrapping_add(line * LINE));
     }
 }
 

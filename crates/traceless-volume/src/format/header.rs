@@ -176,7 +176,7 @@ fn encode_scheme(scheme: &SchemeConfig, out: &mut [u8]) {
             out[28..32].copy_from_slice(&u32::from(g.map_tiers).to_le_bytes());
             out[32..40].copy_from_slice(&g.unsynced_max.to_le_bytes());
         }
-        SchemeConfig::Linear { .. } | SchemeConfig::Path(_) => {
+        SchemeConfig::Linear { .. } | SchemeConfig::Path(_) | SchemeConfig::Oblivious(_) => {
             unreachable!("no volume is made of it")
         }
     }

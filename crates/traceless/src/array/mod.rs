@@ -40,13 +40,13 @@
 //! ```
 
 mod fixed;
-mod vault;
 
+pub use crate::scheme::store_vault::{StoreVault, VAULT_LEN};
 pub use fixed::Fixed;
-pub use vault::{StoreVault, VAULT_LEN};
 
 use crate::build::SchemeConfig;
 use crate::error::{Error, Result};
+use crate::oblivious;
 use crate::oram::{Hides, Oram};
 use crate::rng::{Rng, System};
 use crate::scheme::Parts;
@@ -70,7 +70,15 @@ pub struct Array {
 impl Array {
     /// Begins to describe one.
     pub fn builder() -> Builder {
-        Builder { blocks: 0, block_len: 64, scheme: None, store: None, key: None, rng: None }
+        Builder {
+            blocks: 0,
+            block_len: 64,
+            scheme: None,
+            oblivious: false,
+            store: None,
+            key: None,
+            rng: None,
+        }
     }
 
     /// Number of blocks.
@@ -183,6 +191,7 @@ pub struct Builder {
     blocks: u64,
     block_len: usize,
     scheme: Option<SchemeConfig>,
+    oblivious: bool,
     store: Option<Arc<dyn Store>>,
     key: Option<Secret>,
     rng: Option<Box<dyn Rng>>,
@@ -208,6 +217,36 @@ impl Builder {
     #[must_use]
     pub fn scheme(mut self, scheme: SchemeConfig) -> Self {
         self.scheme = Some(scheme);
+        self
+    }
+
+    /// Whether this program's own memory may be watched, too, as by the operating system below an
+    /// enclave: then the array is the [Oblivious client](crate::oblivious). Not needed with a
+    /// [`scheme`](Self::scheme).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use traceless::Array;
+    /// use traceless::seal::Secret;
+    /// use traceless::store::MemStore;
+    ///
+    /// # fn main() -> traceless::Result {
+    /// let key = || Secret::from_bytes([7; 32]);
+    /// let builder = || Array::builder().blocks(5000).block_len(64).oblivious(true).key(key());
+    /// let store = Arc::new(MemStore::new(builder().store_len()?));
+    ///
+    /// let mut array = builder().store(store.clone()).build()?;
+    /// array.write(7, &[1; 64])?;
+    /// array.close()?;
+    ///
+    /// let mut array = builder().store(store).open()?;
+    /// assert_eq!(array.read(7)?, [1; 64]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn oblivious(mut self, oblivious: bool) -> Self {
+        self.oblivious = oblivious;
         self
     }
 
@@ -240,6 +279,9 @@ impl Builder {
             return Ok(scheme);
         }
         let (blocks, block_len) = (self.blocks, self.block_len);
+        if self.oblivious {
+            return Ok(SchemeConfig::Oblivious(oblivious::Geometry::new(blocks, block_len)?));
+        }
         let path = path::Geometry::new(blocks, block_len)?;
         let all = blocks.saturating_mul(block_len as u64);
         if blocks > 0 && all <= path.read_len() {
@@ -304,8 +346,14 @@ impl Builder {
 
     fn in_memory(self, config: SchemeConfig) -> Result<Array> {
         let mut rng = self.rng.unwrap_or_else(|| Box::new(System));
-        if let SchemeConfig::Path(geometry) = config {
-            return Ok(Array::new(Box::new(path::in_memory(&geometry, &mut *rng)?)));
+        match config {
+            SchemeConfig::Path(geometry) => {
+                return Ok(Array::new(Box::new(path::in_memory(&geometry, &mut *rng)?)));
+            }
+            SchemeConfig::Oblivious(oblivious::Geometry { blocks, block_len, .. }) => {
+                return Ok(Array::new(oblivious::create(blocks, block_len, rng)?));
+            }
+            _ => {}
         }
         let parts = Parts {
             store: Arc::new(crate::store::MemStore::new(config.store_len())),
@@ -328,15 +376,8 @@ impl Builder {
     }
 
     fn parts(self, store: Arc<dyn Store>, key: &Secret, vault: StoreVault) -> Parts {
-        Parts {
-            store,
-            first: VAULT_LEN,
-            key: key.derive(&[b"array", b"scheme"]),
-            vault: Box::new(vault),
-            rng: self.rng.unwrap_or_else(|| Box::new(System)),
-            read_only: false,
-            expect_writes: 0,
-        }
+        let rng = self.rng.unwrap_or_else(|| Box::new(System));
+        Parts::behind(vault, b"array", store, key, rng)
     }
 }
 

@@ -36,6 +36,26 @@ fn any_number_of_blocks_of_any_length_comes_back() {
 }
 
 #[test]
+fn an_array_that_may_be_watched_comes_back() {
+    for (blocks, len) in [(0, 64), (3, 1), (5001, 64)] {
+        let builder = || builder(blocks, len).oblivious(true);
+        let store = Arc::new(MemStore::new(builder().store_len().unwrap()));
+        let mut saved = builder().store(store.clone()).build().unwrap();
+        let mut unsaved = builder().build().unwrap();
+        for addr in 0..blocks {
+            saved.write(addr, &block(addr, len)).unwrap();
+            unsaved.write(addr, &block(addr, len)).unwrap();
+        }
+        drop(saved);
+        let mut saved = builder().store(store).open().unwrap();
+        for addr in 0..blocks {
+            assert_eq!(saved.read(addr).unwrap(), block(addr, len));
+            assert_eq!(unsaved.read(addr).unwrap(), block(addr, len));
+        }
+    }
+}
+
+#[test]
 fn large_blocks_in_a_tree_come_back() {
     let mut geometry = path::Geometry::new(9, 1 << 20).unwrap();
     geometry.unsynced_max = 4;
@@ -106,9 +126,9 @@ fn a_dropped_array_is_closed() {
             block[0] - 1
         });
         if kills {
-            core::mem::forget(array)
+            core::mem::forget(array);
         } else {
-            drop(array)
+            drop(array);
         }
         (before.unwrap(), events)
     };

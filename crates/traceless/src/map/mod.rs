@@ -13,6 +13,29 @@
 //! # }
 //! ```
 //!
+//! With a [`store`](Builder::store) it can be saved and opened again; a crash takes it back to the
+//! last [`sync`](Map::sync), or to a later moment between two operations.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use traceless::Map;
+//! use traceless::seal::Secret;
+//! use traceless::store::MemStore;
+//!
+//! # fn main() -> traceless::Result {
+//! let builder = || Map::builder().capacity(1000).key(Secret::from_bytes([7; 32]));
+//! let store = Arc::new(MemStore::new(builder().store_len()?));
+//!
+//! let mut map = builder().store(store.clone()).build()?;
+//! map.insert(b"ann", b"+49 30 1234")?;
+//! map.close()?;
+//!
+//! let mut map = builder().store(store).open()?;
+//! assert_eq!(map.get(b"ann")?.as_deref(), Some(&b"+49 30 1234"[..]));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! It lies over an [`Oram`], by default the [Oblivious client](crate::oblivious), and each
 //! operation is two accesses to it, whatever it does and finds. Over that client keys, values, what
 //! is done and whether something was found are hidden from whoever watches the program's memory,
@@ -41,11 +64,16 @@ mod tests;
 
 use crate::error::{Error, Result};
 use crate::oblivious;
+use crate::oblivious::durable::{Attached, create_attached, open_attached};
 use crate::oram::Oram;
 use crate::rng::Rng;
+use crate::scheme::Parts;
+use crate::scheme::store_vault::{StoreVault, VAULT_LEN};
 use crate::seal::Secret;
+use crate::store::Store;
 use crate::types::Addr;
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use bucket::{Carried, Visit};
@@ -98,9 +126,20 @@ pub struct Answer<'a> {
     pub len: u32,
 }
 
-/// A map. See the [module](self).
+/// Where the buckets are.
+enum Home {
+    /// In an array that knows nothing of the stash.
+    Unsaved(Box<dyn Oram>),
+    /// In one that saves the stash with them.
+    Saved(Box<dyn Attached>),
+}
+
+/// Accesses to the array that an operation makes.
+const ACCESSES: u32 = 2;
+
+/// A map. See the [module](self). One that is dropped is closed as well as can be.
 pub struct Map {
-    oram: Box<dyn Oram>,
+    array: Home,
     shape: Shape,
     places: Places,
     carried: Carried,
@@ -114,13 +153,13 @@ pub struct Map {
 impl Map {
     /// Begins to describe one.
     pub fn builder() -> Builder {
-        Builder { capacity: 0, key_len: 32, value_len: 32, rng: None }
+        Builder { capacity: 0, key_len: 32, value_len: 32, store: None, key: None, rng: None }
     }
 
-    fn new(shape: Shape, places: Places, oram: Box<dyn Oram>) -> Self {
+    fn new(shape: Shape, places: Places, array: Home) -> Self {
         let words = shape.entry_words();
         Self {
-            oram,
+            array,
             places,
             carried: Carried::new(shape),
             bucket: vec![0; shape.slots * words],
@@ -159,6 +198,12 @@ impl Map {
             return Err(Error::Poisoned);
         }
         self.shape.check(key, value)?;
+        // A sync within an operation would save the half of it.
+        if let Home::Saved(array) = &self.array
+            && array.accesses_left() <= ACCESSES
+        {
+            self.sync()?;
+        }
         let inserts = Mask::equal(operation.0, Operation::INSERT.0);
         let removes = Mask::equal(operation.0, Operation::REMOVE.0);
         let full = self.full;
@@ -177,10 +222,43 @@ impl Map {
         Ok(self.carried.answer())
     }
 
-    /// Makes everything durable that was done before, if the array below can do that. The stash is
-    /// not in the array: a map cannot be opened again.
+    /// Makes everything durable that was done before. A map without a store of its own cannot be
+    /// opened again: its stash is not in the array below it, which is all that this syncs then.
     pub fn sync(&mut self) -> Result {
-        self.oram.sync()
+        if self.failed {
+            return Err(Error::Poisoned);
+        }
+        match &mut self.array {
+            Home::Unsaved(array) => array.sync(),
+            Home::Saved(array) => {
+                array.attached().copy_from_slice(&self.stash);
+                array.sync()
+            }
+        }
+    }
+
+    /// Syncs, and ends it. If it ends otherwise, as when the program is killed, what was done since
+    /// the last sync may be lost, and the next opening makes the array below anew.
+    pub fn close(mut self) -> Result {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result {
+        self.sync()?;
+        match &mut self.array {
+            Home::Unsaved(array) => array.close(),
+            Home::Saved(array) => array.close(),
+        }
+    }
+
+    /// Takes the stash up that was saved.
+    fn load_stash(&mut self) {
+        let Home::Saved(array) = &mut self.array else { return };
+        self.stash.copy_from_slice(array.attached());
+        let Self { stash, carried, .. } = self;
+        // Nothing is carried: it only counts.
+        let waiting = ct::dispatch(Visit { entries: stash, carried, limit: STASH_ENTRIES });
+        self.full = !Mask::below(waiting, STASH_ENTRIES as u32);
     }
 
     /// Entries in the stash. For statistics only: the number is secret.
@@ -191,14 +269,25 @@ impl Map {
 
     /// Looks into one bucket, and puts what is carried there if it may.
     fn visit(&mut self, bucket: u32, limit: usize) -> Result {
-        let Self { oram, carried, bucket: words, .. } = self;
-        let visited = oram.update(Addr(bucket.into()), &mut |block| {
+        let Self { array, carried, bucket: words, .. } = self;
+        let array: &mut dyn Oram = match array {
+            Home::Unsaved(array) => &mut **array,
+            Home::Saved(array) => &mut **array,
+        };
+        let visited = array.update(Addr(bucket.into()), &mut |block| {
             let block = &mut block[..size_of_val(&words[..])];
             ct::bytes_of_mut(words).copy_from_slice(block);
             ct::dispatch(Visit { entries: words, carried, limit });
             block.copy_from_slice(ct::bytes_of(words));
         });
         visited.inspect_err(|_| self.failed = true)
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // Nobody is there to be told. What was not saved is as after a crash.
+        let _ = self.end();
     }
 }
 
@@ -267,6 +356,8 @@ pub struct Builder {
     capacity: u64,
     key_len: usize,
     value_len: usize,
+    store: Option<Arc<dyn Store>>,
+    key: Option<Secret>,
     rng: Option<Box<dyn Rng>>,
 }
 
@@ -292,6 +383,21 @@ impl Builder {
         self
     }
 
+    /// Where it lies, of at least [`store_len`](Self::store_len) bytes. Otherwise it lies in
+    /// memory, and cannot be opened again.
+    #[must_use]
+    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// The key under which it is sealed, for this map alone. Needed with a store.
+    #[must_use]
+    pub fn key(mut self, key: Secret) -> Self {
+        self.key = Some(key);
+        self
+    }
+
     /// A source of randomness other than the operating system's, which is the default with the
     /// feature `std`. Whoever knows what it gives sees what is asked for.
     #[must_use]
@@ -310,13 +416,38 @@ impl Builder {
         self.shape().map(|shape| shape.block_len())
     }
 
-    /// An empty map over the Oblivious client.
-    pub fn build(self) -> Result<Map> {
+    /// Bytes of a store that it needs.
+    pub fn store_len(&self) -> Result<u64> {
+        Ok(VAULT_LEN + geometry(self.shape()?)?.store_len())
+    }
+
+    /// An empty map over the Oblivious client. What its store held before is lost.
+    pub fn build(mut self) -> Result<Map> {
         let shape = self.shape()?;
+        if let Some(store) = self.store.take() {
+            let key = self.key.take().ok_or(NO_KEY)?;
+            let vault = StoreVault::create(store.clone(), vault_key(&key))?;
+            let parts = Parts::behind(vault, b"map", store, &key, self.random()?);
+            let array = create_attached(geometry(shape)?, parts)?;
+            return Ok(Map::new(shape, saved_places(shape, &key), Home::Saved(array)));
+        }
         let mut rng = self.random()?;
         let places = Places::new(shape, &Secret::random(&mut *rng));
         let oram = oblivious::create(shape.buckets, shape.block_len(), rng)?;
-        Ok(Map::new(shape, places, oram))
+        Ok(Map::new(shape, places, Home::Unsaved(oram)))
+    }
+
+    /// Opens the one that was made in the store with the same capacity, lengths and key.
+    pub fn open(mut self) -> Result<Map> {
+        let shape = self.shape()?;
+        let store = self.store.take().ok_or(Error::Geometry("it lies in a store"))?;
+        let key = self.key.take().ok_or(NO_KEY)?;
+        let (vault, state) = StoreVault::open(store.clone(), vault_key(&key))?;
+        let parts = Parts::behind(vault, b"map", store, &key, self.random()?);
+        let array = open_attached(geometry(shape)?, parts, &state)?;
+        let mut map = Map::new(shape, saved_places(shape, &key), Home::Saved(array));
+        map.load_stash();
+        Ok(map)
     }
 
     /// An empty map over `oram`, which holds nothing but zeros.
@@ -326,7 +457,7 @@ impl Builder {
             return Err(Error::Geometry("the array is too small for the map"));
         }
         let places = Places::new(shape, &Secret::random(&mut *self.random()?));
-        Ok(Map::new(shape, places, oram))
+        Ok(Map::new(shape, places, Home::Unsaved(oram)))
     }
 
     fn shape(&self) -> Result<Shape> {
@@ -341,4 +472,24 @@ impl Builder {
         let none = Error::Geometry("without an operating system a generator is handed in");
         self.rng.or_else(system).ok_or(none)
     }
+}
+
+const NO_KEY: Error = Error::Geometry("what lies in a store is sealed under a key");
+
+fn vault_key(key: &Secret) -> Secret {
+    key.derive(&[b"map", b"vault"])
+}
+
+/// The places of a saved map, which must be the same at each opening.
+fn saved_places(shape: Shape, key: &Secret) -> Places {
+    Places::new(shape, &key.derive(&[b"map", b"places"]))
+}
+
+/// The array of a saved map, with room for its stash, and for one operation between two syncs.
+fn geometry(shape: Shape) -> Result<oblivious::Geometry> {
+    let mut geometry = oblivious::Geometry::new(shape.buckets, shape.block_len())?;
+    geometry.attached_words = (STASH_ENTRIES * shape.entry_words()) as u32;
+    geometry.unsynced_max = geometry.unsynced_max.max(ACCESSES + 1);
+    geometry.check()?;
+    Ok(geometry)
 }

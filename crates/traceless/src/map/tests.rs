@@ -1,3 +1,6 @@
+#[cfg(feature = "std")]
+mod saved;
+
 use super::*;
 use crate::oram::{Hides, check_request};
 use crate::rng::Seeded;

@@ -5,16 +5,19 @@
 //! tree. Every slot of both paths and of the stash is read and written each time, so that an
 //! adversary who sees each address learns the two paths and nothing else.
 
+use super::durable::{load_secret, save_secret};
 use super::greedy::Pool;
 use super::plan::{Headers, Lanes, Plan};
 use super::tree::{ACCESSED, EVICTED, Memory, SLOTS};
 use super::width::Width;
-use super::{BLOCKS_MAX, STASH_MAX};
+use super::{BLOCKS_MAX, LANES, STASH_MAX};
+use crate::durable::{Durable, load_words, save_words, take_saved};
 use crate::error::{Error, Result};
 use crate::scheme::circuit;
 use alloc::vec::Vec;
 use traceless_sys::Words;
-use traceless_sys::ct::{self, Held as _, Kernel, Vector, secret::made_public};
+use traceless_sys::ct::secret::{classify, made_public};
+use traceless_sys::ct::{self, Held as _, Kernel, Vector};
 
 /// How blocks get from the stash into the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -205,6 +208,66 @@ impl<W: Width, M: Memory> Circuit<W, M> {
         Err(Error::StashOverflow { blocks: limit, limit })
     }
 
+    /// The memory of the tree.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// The memory of the tree, to be looked after.
+    pub fn memory_mut(&mut self) -> &mut M {
+        &mut self.memory
+    }
+
+    /// Puts a block that is in neither tree nor stash under the label `label`, by an access to the
+    /// path `leaf`, which is public. The address `u32::MAX` is that of no block: it looks the same.
+    pub fn insert(
+        &mut self,
+        addr: u32,
+        label: u32,
+        body: &[u64],
+        leaf: u32,
+        block: &mut Vec<u64>,
+    ) -> Result {
+        self.check()?;
+        ct::dispatch(Insertion { tree: self, addr, label, body, leaf, block })
+    }
+
+    /// Hands every slot of stash and tree to `visit`, always in the same order: the address of its
+    /// block, or `u32::MAX`, and its body. Both are secret.
+    pub fn visit_slots(&mut self, visit: &mut dyn FnMut(u32, &[u64]) -> Result) -> Result {
+        let words = self.width.words();
+        for (body, addr) in self.stash_bodies.chunks_exact(words).zip(self.stash.addrs) {
+            visit(addr.wrapping_sub(1), body)?;
+        }
+        for leaf in 0..=self.label_mask() {
+            self.memory.open(ACCESSED, leaf)?;
+            for level in 0..self.levels as usize {
+                // Of the labels that share a bucket, the first has no further bit.
+                if leaf >> level != 0 {
+                    continue;
+                }
+                let [addrs, _] = self.memory.header(ACCESSED, level);
+                let (first, second) = self.memory.bodies(ACCESSED, level).split_at(words);
+                visit((addrs as u32).wrapping_sub(1), first)?;
+                visit(((addrs >> 32) as u32).wrapping_sub(1), second)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes that a tree saves besides its memory.
+    pub fn saved_len(width: W) -> u64 {
+        let headers = SLOTS * size_of::<[u32; LANES]>();
+        let bodies = (STASH_MAX * width.words() + 1) * size_of::<u64>();
+        (headers + bodies) as u64
+    }
+
+    /// Addresses, counted from one, and labels in the stash. For statistics only: they are secret.
+    #[cfg(test)]
+    pub fn stash_labels(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.stash.addrs.into_iter().zip(self.stash.labels)
+    }
+
     /// Blocks in the stash. For statistics only: the number is secret.
     pub fn stash_blocks(&self) -> usize {
         self.stash.addrs.iter().filter(|&&addr| addr != 0).count()
@@ -271,6 +334,56 @@ impl<W: Width, M: Memory> Circuit<W, M> {
             let labels = both(first.labels[level], second.labels[level]);
             self.memory.set_header(path, level, [addrs, labels]);
         }
+    }
+}
+
+/// Of a tree whose stash is not full.
+impl<W: Width, M: Memory + Durable> Durable for Circuit<W, M> {
+    fn save(&self, out: &mut Vec<u8>) {
+        self.memory.save(out);
+        for lanes in [&self.stash.addrs, &self.stash.labels] {
+            out.extend(lanes.iter().flat_map(|lane| lane.to_le_bytes()));
+        }
+        save_secret(&self.stash_bodies, out);
+        save_words(&[self.next_path.into()], out);
+    }
+
+    fn load(&mut self, from: &mut &[u8]) -> Result {
+        self.memory.load(from)?;
+        for lanes in [&mut self.stash.addrs, &mut self.stash.labels] {
+            let saved = take_saved(from, size_of_val(lanes))?;
+            for (lane, bytes) in lanes.iter_mut().zip(saved.as_chunks().0) {
+                *lane = u32::from_le_bytes(*bytes);
+            }
+            classify(lanes);
+        }
+        load_secret(&mut self.stash_bodies, from)?;
+        let mut next_path = [0];
+        load_words(&mut next_path, from)?;
+        self.next_path = next_path[0] as u32;
+        Ok(())
+    }
+}
+
+/// A block that comes into a tree.
+struct Insertion<'a, W: Width, M> {
+    tree: &'a mut Circuit<W, M>,
+    addr: u32,
+    label: u32,
+    body: &'a [u64],
+    leaf: u32,
+    block: &'a mut Vec<u64>,
+}
+
+impl<W: Width, M: Memory> Kernel for Insertion<'_, W, M> {
+    type Output = Result;
+
+    #[inline(always)]
+    fn run<V: Vector>(self, v: V) -> Result {
+        let Self { tree, addr, label, body, leaf, block } = self;
+        tree.fetch(v, addr, leaf, block)?;
+        block.copy_from_slice(body);
+        tree.put(v, addr, label, block, leaf)
     }
 }
 

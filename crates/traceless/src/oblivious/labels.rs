@@ -41,6 +41,15 @@ pub fn exchange<V: Vector>(v: V, entries: &mut [u64], index: u32, new: u32) -> u
     (pair | pair >> 32) as u32
 }
 
+/// Lays entries out as [`exchange`] finds them, and zeros behind them.
+pub fn pack(entries: &[u32], words: &mut [u64]) {
+    words.fill(0);
+    for (word, pair) in words.iter_mut().zip(entries.chunks(2)) {
+        let high = pair.get(1).copied().unwrap_or_default();
+        *word = u64::from(pair[0]) | u64::from(high) << 32;
+    }
+}
+
 /// The numbers from 0 to 15, as entries.
 const PLACES: Line = {
     let mut places = [0; FAN_OUT / 2];
@@ -65,6 +74,9 @@ mod tests {
 
         #[inline(always)]
         fn run<V: Vector>(self, v: V) {
+            let mut packed = [9; 8];
+            pack(&[5, 6, 7], &mut packed);
+            assert_eq!([0, 1, 2, 3].map(|i| exchange(v, &mut packed, i, 0)), [5, 6, 7, 0]);
             let mut entries = [0; 24];
             for i in 0..48 {
                 assert_eq!(exchange(v, &mut entries, i, 100 + i), 0);

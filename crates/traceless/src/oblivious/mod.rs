@@ -14,6 +14,7 @@
 //! | `tree` | where buckets lie |
 //! | `plan` | what an eviction moves where |
 //! | `sealed` | a tree of which most lies on a store, encrypted |
+//! | `durable` | an array over such a tree that is saved |
 //! | `circuit` | one tree and its stash |
 //! | `greedy` | Path ORAM's eviction, to compare with |
 //! | `positions` | the position map |
@@ -27,6 +28,7 @@
 
 mod circuit;
 mod draws;
+pub(crate) mod durable;
 mod greedy;
 mod labels;
 mod plan;
@@ -40,6 +42,7 @@ mod tree;
 mod width;
 
 pub use circuit::Eviction;
+pub use durable::{Geometry, create_durable, open_durable};
 pub use scan::Scan;
 pub use sealed::Sealed;
 pub use traffic::Traffic;
@@ -49,6 +52,7 @@ pub use width::{Dynamic, Lines, Width};
 use crate::error::{Error, Result};
 use crate::oram::{Hides, Oram, one_by_one};
 use crate::rng::Rng;
+use crate::seal::{Aead, Secret};
 use crate::store::Store;
 use crate::types::Addr;
 use alloc::boxed::Box;
@@ -155,7 +159,7 @@ impl Make for OnStore {
     fn make(self, width: impl Width + 'static) -> Self::Made {
         let Self { blocks, block_len, store, mut rng } = self;
         let geometry = sealed_geometry(blocks, block_len, width)?;
-        let memory = Sealed::new(geometry, store, &mut *rng)?;
+        let memory = Sealed::new(geometry, store, 0, Aead::new(&Secret::random(&mut *rng)))?;
         Ok(Box::new(Oblivious::over(blocks, block_len, width, memory, Eviction::Circuit, rng)?))
     }
 }
@@ -175,7 +179,8 @@ impl Make for Measure {
 
 fn sealed_geometry(blocks: u64, block_len: usize, width: impl Width) -> Result<sealed::Geometry> {
     check_block(block_len, width)?;
-    Ok(sealed::Geometry::new(circuit::levels_for(blocks)?, width.words()))
+    let levels = circuit::levels_for(blocks)?;
+    Ok(sealed::Geometry::new(levels, sealed::MEMORY_LEVELS_MIN, width.words()))
 }
 
 impl<W: Width> Oblivious<W> {
@@ -212,10 +217,7 @@ impl<W: Width, M: Memory> Oblivious<W, M> {
     ///
     /// What `visit` does is seen: it must not branch on the block, or on anything secret, either.
     pub fn access<R>(&mut self, addr: Addr, visit: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
-        // One bit becomes public, and that only in a program that has an error.
-        if !made_public(addr.0 < self.blocks) {
-            return Err(Error::OutOfRange { addr, blocks: self.blocks });
-        }
+        self.check_addr(addr)?;
         // One path through the kernel for all callers: it is compiled for each processor.
         let (mut visit, mut seen) = (Some(visit), None);
         let block_len = self.block_len;
@@ -247,6 +249,12 @@ impl<W: Width, M: Memory> Oblivious<W, M> {
         let old = self.positions.exchange(addr, drawn.fresh, &mut self.draws, &found)?;
         let Self { data, block, .. } = self;
         ct::dispatch(Access { data, block, addr, old, new: drawn.fresh, visit })
+    }
+
+    fn check_addr(&self, addr: Addr) -> Result {
+        // One bit becomes public, and that only in a program that has an error.
+        let is_one = made_public(addr.0 < self.blocks);
+        if is_one { Ok(()) } else { Err(Error::OutOfRange { addr, blocks: self.blocks }) }
     }
 
     fn check_stashes(&self) -> Result {

@@ -6,9 +6,11 @@
 use super::STASH_MAX;
 use super::circuit::{Circuit, Eviction, levels_for};
 use super::draws::{Drawn, Draws};
+use super::durable::{load_secret, save_secret};
 use super::labels::{self, FAN_OUT, FAN_OUT_BITS};
 use super::tree::Ram;
 use super::width::{LINE, Lines, Width as _};
+use crate::durable::Durable;
 use crate::error::Result;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -71,6 +73,52 @@ impl Positions {
     /// Blocks in each stash, for statistics.
     pub fn stash_blocks(&self) -> impl Iterator<Item = usize> {
         self.trees.iter().map(Circuit::stash_blocks)
+    }
+}
+
+impl Positions {
+    /// Bytes that a map for `blocks` addresses saves.
+    pub fn saved_len(blocks: u64) -> Result<u64> {
+        let mut len = (scanned_words(blocks) * size_of::<u64>()) as u64;
+        for blocks in tree_blocks(blocks) {
+            len += Ram::saved_len(levels_for(blocks)?, LINE) + Tree::saved_len(Lines);
+        }
+        Ok(len)
+    }
+
+    /// Gives a new map's addresses the labels that `label` tells, which are secret: one access for
+    /// each block of labels, in order.
+    pub fn fill(&mut self, blocks: u64, label: &dyn Fn(u32) -> u32, draws: &mut Draws) -> Result {
+        let Self { trees, scanned, block } = self;
+        let mut entries: Vec<u32> =
+            (0..blocks as u32).map(|addr| labels::entry_of(label(addr))).collect();
+        let mut body = Lines::<1>.buffer();
+        for tree in trees {
+            let mut above = Vec::with_capacity(entries.len().div_ceil(FAN_OUT));
+            for (addr, group) in (0..).zip(entries.chunks(FAN_OUT)) {
+                draws.reserve(1);
+                let new = draws.label(tree.label_mask());
+                labels::pack(group, &mut body);
+                tree.insert(addr, new.fresh, &body, new.old(0), block)?;
+                above.push(labels::entry_of(new.fresh));
+            }
+            tree.check()?;
+            entries = above;
+        }
+        labels::pack(&entries, scanned);
+        Ok(())
+    }
+}
+
+impl Durable for Positions {
+    fn save(&self, out: &mut Vec<u8>) {
+        self.trees.iter().for_each(|tree| tree.save(out));
+        save_secret(&self.scanned, out);
+    }
+
+    fn load(&mut self, from: &mut &[u8]) -> Result {
+        self.trees.iter_mut().try_for_each(|tree| tree.load(from))?;
+        load_secret(&mut self.scanned, from)
     }
 }
 

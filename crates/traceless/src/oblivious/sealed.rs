@@ -6,10 +6,11 @@
 
 use super::LANES;
 use super::tree::{Header, Memory, PATHS, Ram, SLOTS};
+use crate::durable::{Durable, load_words, save_words};
 use crate::error::{Error, Place, Result};
-use crate::rng::Rng;
-use crate::seal::{Aead, Sealer as _, Secret, TAG_LEN};
+use crate::seal::{Aead, Sealer, TAG_LEN};
 use crate::store::Store;
+use crate::tree::Held;
 use crate::types::{Extent, total_len};
 use alloc::sync::Arc;
 use alloc::vec;
@@ -28,23 +29,39 @@ pub const MEMORY_LEVELS_MIN: u32 = 9;
 #[derive(Clone, Copy)]
 pub struct Geometry {
     /// Levels in memory.
-    top: u32,
+    pub top: u32,
     /// Pages on a path.
-    pages: usize,
+    pub pages: usize,
     words: usize,
 }
 
 impl Geometry {
-    /// That of a tree of `levels` levels whose blocks have `words` words.
-    pub fn new(levels: u32, words: usize) -> Self {
-        let pages = levels.saturating_sub(MEMORY_LEVELS_MIN) as usize / PAGE_LEVELS;
+    /// That of a tree of `levels` levels, at least `in_memory` of which stay in memory, and whose
+    /// blocks have `words` words.
+    pub fn new(levels: u32, in_memory: u32, words: usize) -> Self {
+        let pages = levels.saturating_sub(in_memory) as usize / PAGE_LEVELS;
         Self { top: levels - (pages * PAGE_LEVELS) as u32, pages, words }
     }
 
     /// Bytes that the pages take up on a store.
     pub fn store_len(&self) -> Result<u64> {
         let len = self.slot_len() as u64;
-        self.first_page(self.pages).checked_mul(len).ok_or(Error::Geometry("too many pages"))
+        self.all_pages().checked_mul(len).ok_or(Error::Geometry("too many pages"))
+    }
+
+    /// Pages of the tree.
+    pub fn all_pages(&self) -> u64 {
+        self.first_page(self.pages)
+    }
+
+    /// Pages that an access writes, at most.
+    pub fn pages_open(&self) -> usize {
+        PATHS * self.pages
+    }
+
+    /// Bytes that such a tree saves.
+    pub fn saved_len(&self) -> u64 {
+        (size_of::<u64>() as u64) * (1 + (1 << self.top)) + Ram::saved_len(self.top, self.words)
     }
 
     /// Labels that share a page at depth `depth`: those with these bits.
@@ -68,17 +85,19 @@ impl Geometry {
     }
 
     /// Bytes of a sealed page.
-    fn slot_len(&self) -> usize {
+    pub fn slot_len(&self) -> usize {
         size_of::<u64>() * self.page_words() + TAG_LEN
     }
 }
 
 /// The tree.
-pub struct Sealed {
+pub struct Sealed<C = Aead> {
     geometry: Geometry,
     top: Ram,
     store: Arc<dyn Store>,
-    sealer: Aead,
+    /// The first byte of the pages on the store.
+    first: u64,
+    sealer: C,
     /// Versions of the pages that have no page above them; zero for one never written.
     versions: Vec<u64>,
     /// The last version that was used, by any page.
@@ -90,6 +109,8 @@ pub struct Sealed {
     extents: Vec<Extent>,
     /// The same pages, as they lie on the store.
     buffer: Vec<u8>,
+    /// What is not on the store yet, if writes are held back.
+    held: Option<Held>,
     poisoned: bool,
 }
 
@@ -103,10 +124,11 @@ struct Page {
     words: Vec<u64>,
 }
 
-impl Sealed {
-    /// An empty tree. Its key is drawn here and never leaves: nobody opens its pages again.
-    pub fn new(geometry: Geometry, store: Arc<dyn Store>, rng: &mut dyn Rng) -> Result<Self> {
-        if store.len() < geometry.store_len()? {
+impl<C: Sealer> Sealed<C> {
+    /// An empty tree, in the part of `store` that begins at `first`. `sealer` has sealed nothing
+    /// there.
+    pub fn new(geometry: Geometry, store: Arc<dyn Store>, first: u64, sealer: C) -> Result<Self> {
+        if store.len() < first.saturating_add(geometry.store_len()?) {
             return Err(Error::Geometry("the store is smaller than the pages of the tree"));
         }
         let page =
@@ -116,15 +138,57 @@ impl Sealed {
             geometry,
             top: Ram::new(geometry.top, geometry.words)?,
             store,
-            sealer: Aead::new(&Secret::random(rng)),
+            first,
+            sealer,
             versions: vec![0; 1 << geometry.top],
             version: 0,
             pages: (0..open_max).map(page).collect(),
             places: [[(0, 0); LANES]; PATHS],
             extents: Vec::with_capacity(open_max),
             buffer: vec![0; open_max * geometry.slot_len()],
+            held: None,
             poisoned: false,
         })
+    }
+
+    /// The last version that was used.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Goes on after version `version`, which is no earlier one.
+    pub fn skip_to(&mut self, version: u64) {
+        assert!(version >= self.version, "versions never come again");
+        self.version = version;
+    }
+
+    /// The sealer, to be given another key.
+    pub fn sealer_mut(&mut self) -> &mut C {
+        &mut self.sealer
+    }
+
+    /// From now on writes wait in memory until [`write_held`](Self::write_held): what lies on the
+    /// store stays as it is.
+    pub fn hold_back(&mut self) {
+        self.held = Some(Held::default());
+    }
+
+    /// From now on writes go to the store at once. Nothing may wait.
+    pub fn write_through(&mut self) {
+        assert!(self.held.take().is_none_or(|held| held.bytes().is_empty()), "nothing waits");
+    }
+
+    /// What waits, if writes are held back.
+    pub fn held(&self) -> Option<&Held> {
+        self.held.as_ref()
+    }
+
+    /// Writes what waits to its place.
+    pub fn write_held(&mut self) -> Result {
+        match &mut self.held {
+            Some(held) => held.write_to(&*self.store, self.first),
+            None => Ok(()),
+        }
     }
 
     fn open_pages(&mut self, path: usize, leaf: u32) -> Result {
@@ -146,6 +210,13 @@ impl Sealed {
         }
         let sealed = &mut self.buffer[..total_len(&self.extents)];
         self.store.read(&self.extents, sealed)?;
+        if let Some(held) = &self.held {
+            // The same is read whatever waits.
+            let slots = sealed.chunks_exact_mut(self.geometry.slot_len());
+            for (extent, slot) in self.extents.iter().zip(slots) {
+                held.copy_to(extent.at - self.first, slot);
+            }
+        }
         let first = path * pages + pages - self.extents.len();
         for (i, at) in (first..(path + 1) * pages).enumerate() {
             self.unseal(i, at, path)?;
@@ -229,7 +300,12 @@ impl Sealed {
             let extent = self.extent(page.number);
             self.extents.push(extent);
         }
-        self.store.write(&self.extents, &self.buffer[..total_len(&self.extents)])
+        let sealed = &self.buffer[..total_len(&self.extents)];
+        let Some(held) = &mut self.held else { return self.store.write(&self.extents, sealed) };
+        for (extent, slot) in self.extents.iter().zip(sealed.chunks_exact(len)) {
+            held.hold(extent.at - self.first, slot);
+        }
+        Ok(())
     }
 
     fn number(&self, depth: usize, leaf: u32) -> u64 {
@@ -238,7 +314,7 @@ impl Sealed {
 
     fn extent(&self, number: u64) -> Extent {
         let len = self.geometry.slot_len();
-        Extent::new(number * len as u64, len)
+        Extent::new(self.first + number * len as u64, len)
     }
 
     /// After a failure it is not known what the store holds, and the map is ahead of the tree.
@@ -248,7 +324,21 @@ impl Sealed {
     }
 }
 
-impl Memory for Sealed {
+impl<C> Durable for Sealed<C> {
+    fn save(&self, out: &mut Vec<u8>) {
+        save_words(&[self.version], out);
+        save_words(&self.versions, out);
+        self.top.save(out);
+    }
+
+    fn load(&mut self, from: &mut &[u8]) -> Result {
+        load_words(core::slice::from_mut(&mut self.version), from)?;
+        load_words(&mut self.versions, from)?;
+        self.top.load(from)
+    }
+}
+
+impl<C: Sealer> Memory for Sealed<C> {
     #[inline(always)]
     fn prefetch(&self, leaf: u32) {
         self.top.prefetch(leaf);

@@ -4,8 +4,11 @@
 //! labels in counting order are then in reverse-lexicographic order as paths, and two labels part
 //! at the lowest bit that they differ in.
 
+use super::durable::{load_secret, save_secret};
 use super::{LANES, LEVELS_MAX};
+use crate::durable::Durable;
 use crate::error::{Error, Result};
+use alloc::vec::Vec;
 use traceless_sys::{Words, ct};
 
 /// Slots in a bucket.
@@ -74,6 +77,27 @@ impl Ram {
             bodies: bodies.and_then(Words::zeroed).ok_or_else(none)?,
             open: [Path::default(); PATHS],
         })
+    }
+}
+
+impl Ram {
+    /// Bytes that such a tree saves.
+    pub fn saved_len(levels: u32, words: usize) -> u64 {
+        let headers = Places::new(levels).header_lines() * LINE;
+        let bodies = ((1_u64 << levels) - 1) * (SLOTS * words) as u64;
+        (headers as u64 + bodies) * size_of::<u64>() as u64
+    }
+}
+
+impl Durable for Ram {
+    fn save(&self, out: &mut Vec<u8>) {
+        save_secret(&self.headers, out);
+        save_secret(&self.bodies, out);
+    }
+
+    fn load(&mut self, from: &mut &[u8]) -> Result {
+        load_secret(&mut self.headers, from)?;
+        load_secret(&mut self.bodies, from)
     }
 }
 

@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// From opening to close.
-pub(super) struct Lifecycle {
+pub(crate) struct Lifecycle {
     read_only: bool,
     closed: bool,
     failed: AtomicBool,

@@ -6,8 +6,8 @@ use super::circuit::{self, Circuit};
 use super::path::PathOram;
 use super::ring::{GhostRing, Params, Ring, SealedRing};
 use super::tree_rig::{
-    CHI_SQUARE_MAX, Leaves, Noted, REPEATS_MAX, behaves_like_an_array, chi_square, repeats, sealed,
-    serial_chi_square, store_for,
+    CHI_SQUARE_MAX, Leaves, Noted, REPEATS_MAX, behaves_like_an_array, chi_square, loudest_echo,
+    repeats, sealed, serial_chi_square, store_for,
 };
 use super::unified::{Sizes, Unified};
 use crate::controller::{Controller, Kind};
@@ -111,11 +111,33 @@ fn serve_hot<C: Controller>(controller: &mut C, mut step: impl FnMut(Kind)) {
 /// No statistic of the design's catalogue sees anything.
 fn tells_nothing(leaves: &[u64], leaves_max: u64) {
     assert!(leaves.len() as u64 >= operations());
+    older_tests_see_nothing(leaves, leaves_max);
+    let echo = loudest_echo(leaves, leaves_max);
+    assert!(echo.abs() < REPEATS_MAX, "{echo}");
+}
+
+/// Those of parts of the leaves, and of whole ones.
+fn older_tests_see_nothing(leaves: &[u64], leaves_max: u64) {
     assert!(chi_square(leaves, leaves_max) < CHI_SQUARE_MAX);
     assert!(repeats(leaves, leaves_max).abs() < REPEATS_MAX);
     for lag in 1..=16 {
         assert!(serial_chi_square(leaves, leaves_max, lag) < CHI_SQUARE_MAX, "lag {lag}");
     }
+}
+
+/// One leaf in a hundred lies below the same bucket of level 8 as the one before, as with a cache
+/// of that many levels whose hits cost no path: only paths in a row that are compared there tell.
+#[test]
+fn leaves_near_those_before_are_noticed() {
+    let (mut draws, mut leaf) = (Seeded::new(1), 0);
+    let near = |_| {
+        let drawn = draws.below(1 << 16);
+        leaf = if draws.below(100) == 0 { leaf & !0xff | drawn & 0xff } else { drawn };
+        leaf
+    };
+    let leaves: Vec<u64> = (0..30_000).map(near).collect();
+    older_tests_see_nothing(&leaves, 1 << 16);
+    assert!(loudest_echo(&leaves, 1 << 16) > 2.0 * REPEATS_MAX);
 }
 
 /// Leaves of one half and the other in turn are uniform, and follow each other too well.
@@ -130,6 +152,40 @@ fn leaves_that_depend_on_each_other_are_noticed() {
 fn noted(shape: Shape) -> (Noted<GhostTree<()>>, Leaves) {
     let leaves = Leaves::default();
     (Noted(GhostTree::new(shape, 4096, ()), leaves.clone()), leaves)
+}
+
+/// The labels of 20,000 blocks that were all filled in at once, in the order of their addresses.
+/// A block that is accessed for the first time shows its own.
+fn filled_labels(rng: Box<dyn Rng>) -> (Vec<u64>, u64) {
+    const FILLED: u64 = 20_000;
+    let shape = Shape::for_blocks(FILLED, 4, 2.0).unwrap();
+    let (tree, leaves) = noted(shape.clone());
+    let mut path = PathOram::new(FILLED, vec![tree], 200, rng).unwrap();
+    path.fill(&mut |_, _| {}).unwrap();
+    for addr in (0..FILLED).map(Addr) {
+        path.submit(0, addr).unwrap();
+        path.step(&mut |_, _| {}).unwrap();
+    }
+    (core::mem::take(&mut *leaves.lock().unwrap()), shape.leaves())
+}
+
+/// A generator one bit of whose bytes is always the same.
+struct Stuck(Seeded);
+
+impl Rng for Stuck {
+    fn fill(&mut self, out: &mut [u8]) {
+        self.0.fill(out);
+        out.iter_mut().for_each(|byte| *byte &= 0x7f);
+    }
+}
+
+#[test]
+fn labels_of_a_filled_tree_tell_nothing() {
+    let (labels, leaves_max) = filled_labels(rng());
+    older_tests_see_nothing(&labels, leaves_max);
+    assert!(loudest_echo(&labels, leaves_max).abs() < REPEATS_MAX);
+    let (labels, leaves_max) = filled_labels(Box::new(Stuck(Seeded::new(1))));
+    assert!(chi_square(&labels, leaves_max) > CHI_SQUARE_MAX, "labels of half of the leaves");
 }
 
 #[test]

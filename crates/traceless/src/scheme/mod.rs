@@ -4,6 +4,7 @@ pub mod circuit;
 pub mod datalair;
 pub mod detwo;
 pub mod hive;
+pub(crate) mod keys;
 mod lifecycle;
 pub mod linear;
 mod log;
@@ -18,9 +19,11 @@ pub mod random;
 mod requests;
 pub mod rho;
 #[cfg(all(test, feature = "std"))]
-mod rig;
+pub(crate) mod rig;
 pub mod ring;
+pub(crate) mod saves;
 pub mod sq;
+pub mod store_vault;
 mod tiers;
 pub mod traffic;
 #[cfg(all(test, feature = "std"))]

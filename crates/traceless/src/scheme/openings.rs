@@ -15,11 +15,11 @@ pub const OPENINGS_MAX: usize = 2000;
 
 /// From this many on, each further opening makes dummy writes, so that the oldest die out before
 /// there are [`OPENINGS_MAX`].
-pub(super) const OPENINGS_MANY: usize = OPENINGS_MAX / 2;
+pub(crate) const OPENINGS_MANY: usize = OPENINGS_MAX / 2;
 
 /// One opening. The id is secret only until it is used; the rest is public.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Opening {
+pub(crate) struct Opening {
     /// Openings before it.
     pub number: u64,
     /// Random.
@@ -30,7 +30,7 @@ pub(super) struct Opening {
 
 /// What a scheme keeps in its vault. One that is made has nothing yet.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct State {
+pub(crate) struct State {
     /// Whether it was closed with nothing under way.
     pub clean: bool,
     /// Whether saving it from damage began and did not end. Until that is done again, its map may
@@ -104,7 +104,7 @@ fn word(bytes: &[u8]) -> u64 {
 }
 
 /// The openings that may still have live slots, oldest first, each with its keys `K`.
-pub(super) struct Openings<K> {
+pub(crate) struct Openings<K> {
     list: Vec<(Opening, K)>,
 }
 

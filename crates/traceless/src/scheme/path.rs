@@ -10,7 +10,6 @@
 mod durable;
 mod fill;
 mod geometry;
-mod keys;
 mod relabel;
 #[cfg(feature = "std")]
 mod unsaved;

@@ -1,7 +1,9 @@
 //! What the tests of the schemes share: a store in memory with all that it takes to open it again,
 //! and ways to damage it.
 
-use crate::durable::MemVault;
+#[cfg(test)]
+use crate::build::SchemeConfig;
+use crate::durable::{MemVault, Vault};
 use crate::error::{Error, Result};
 use crate::oram::Oram;
 use crate::rng::{Rng, Seeded};
@@ -12,7 +14,7 @@ use crate::types::{Addr, Extent, Slot};
 use std::sync::{Arc, Mutex};
 
 /// The home of a scheme with geometry `G`.
-pub(super) struct Rig<G> {
+pub(crate) struct Rig<G> {
     pub geometry: G,
     pub store: Arc<MemStore>,
     pub vault: MemVault,
@@ -40,13 +42,13 @@ impl<G> Rig<G> {
     }
 }
 
-pub(super) fn fill(oram: &mut dyn Oram, byte: u8) {
+pub(crate) fn fill(oram: &mut dyn Oram, byte: u8) {
     for addr in 0..oram.blocks() {
         oram.write(Addr(addr), &vec![byte; oram.block_len()]).unwrap();
     }
 }
 
-pub(super) fn assert_filled(oram: &mut dyn Oram, byte: u8) {
+pub(crate) fn assert_filled(oram: &mut dyn Oram, byte: u8) {
     let mut block = vec![0; oram.block_len()];
     for addr in 0..oram.blocks() {
         oram.read(Addr(addr), &mut block).unwrap();
@@ -55,14 +57,14 @@ pub(super) fn assert_filled(oram: &mut dyn Oram, byte: u8) {
 }
 
 /// Makes one slot what was never written.
-pub(super) fn wipe(store: &dyn Store, area: &Area, slot: Slot) {
+pub(crate) fn wipe(store: &dyn Store, area: &Area, slot: Slot) {
     let mut run = Run::default();
     run.add_in_place(area, slot, 1);
     run.write(store).unwrap();
 }
 
 /// Flips a bit in the body of one slot.
-pub(super) fn damage(store: &dyn Store, area: &Area, slot: Slot) {
+pub(crate) fn damage(store: &dyn Store, area: &Area, slot: Slot) {
     let mut run = Run::default();
     run.add(area, slot, 1);
     run.read(store).unwrap();
@@ -71,7 +73,7 @@ pub(super) fn damage(store: &dyn Store, area: &Area, slot: Slot) {
 }
 
 /// Puts one slot back as it was in `old`, a copy of the whole store.
-pub(super) fn put_back(store: &dyn Store, old: &[u8], area: &Area, slot: Slot) {
+pub(crate) fn put_back(store: &dyn Store, old: &[u8], area: &Area, slot: Slot) {
     let mut run = Run::default();
     run.add(area, slot, 1);
     run.read(&MemStore::from_bytes(old)).unwrap();
@@ -79,7 +81,7 @@ pub(super) fn put_back(store: &dyn Store, old: &[u8], area: &Area, slot: Slot) {
 }
 
 /// A store of which one extent cannot be read for now.
-pub(super) struct Unreadable {
+pub(crate) struct Unreadable {
     pub store: Arc<MemStore>,
     pub hole: Extent,
 }
@@ -105,7 +107,7 @@ impl Store for Unreadable {
 
 /// A disk whose cache forgets: what was not synced may be lost, kept or torn by sectors, extent by
 /// extent.
-pub(super) struct Forgetful {
+pub(crate) struct Forgetful {
     disk: MemStore,
     /// Everything written since the last sync, in order.
     cached: Mutex<Vec<(u64, Vec<u8>)>>,
@@ -173,4 +175,94 @@ impl Store for Forgetful {
         }
         Ok(())
     }
+}
+
+impl Rig<SchemeConfig> {
+    /// Opens it as the vault last knew it, on `store`.
+    fn reopen(&mut self, store: Arc<dyn Store>) -> Result<Box<dyn Oram>> {
+        let (parts, state) = (self.parts(store, false), self.vault.kept());
+        self.geometry.open(parts, &state, &mut |_, _| {})
+    }
+}
+
+/// What the writes of a history leave in each block.
+fn after(writes: &[(u64, u64)], blocks: u64) -> Vec<u64> {
+    let mut model = vec![0; blocks as usize];
+    for &(addr, value) in writes {
+        model[addr as usize] = value;
+    }
+    model
+}
+
+fn read_all(oram: &mut dyn Oram) -> Vec<u64> {
+    let (blocks, mut block) = (oram.blocks(), vec![0; oram.block_len()]);
+    let mut read = |addr| {
+        oram.read(Addr(addr), &mut block).unwrap();
+        u64::from_le_bytes(block[..8].try_into().unwrap())
+    };
+    (0..blocks).map(&mut read).collect()
+}
+
+/// Accesses until the power goes. Tells whether it did, and how many writes a sync promised.
+fn run(
+    oram: &mut dyn Oram,
+    rng: &mut Seeded,
+    writes: &mut Vec<(u64, u64)>,
+    promised: &mut usize,
+    next: &mut u64,
+) -> Error {
+    loop {
+        let (addr, mut block) = (rng.below(oram.blocks()), vec![0; oram.block_len()]);
+        let done = match rng.below(10) {
+            0..6 => {
+                *next += 1;
+                block[..8].copy_from_slice(&next.to_le_bytes());
+                writes.push((addr, *next));
+                oram.write(Addr(addr), &block)
+            }
+            6..9 => oram.read(Addr(addr), &mut block),
+            _ => oram.sync().map(|()| *promised = writes.len()),
+        };
+        if let Err(error) = done {
+            return error;
+        }
+    }
+}
+
+/// Lives on from crash to crash. Each opening finds a prefix of the writes, at least up to the last
+/// sync.
+pub(crate) fn lives_through_crashes(
+    config: SchemeConfig,
+    seed: u64,
+    fuses: impl Iterator<Item = u64>,
+) {
+    let blocks = config.blocks();
+    let mut rig = Rig::with_room(config, config.store_len());
+    let parts = rig.parts(rig.store.clone(), false);
+    drop(config.create(parts).unwrap());
+    let (mut bytes, mut rng) = (rig.store.snapshot(), Seeded::new(seed));
+    let (mut writes, mut promised, mut next) = (vec![], 0, 0);
+    let mut lived = 0;
+    for fuse in fuses {
+        let disk = Arc::new(Forgetful::new(&bytes, fuse));
+        match rig.reopen(disk.clone()) {
+            Err(Error::Store(_)) => {}
+            Err(other) => panic!("a crash is not damage: {other}"),
+            Ok(mut oram) => {
+                let error = run(&mut *oram, &mut rng, &mut writes, &mut promised, &mut next);
+                assert!(matches!(error, Error::Store(_)), "{error}");
+                assert!(matches!(oram.sync(), Err(Error::Poisoned)), "nothing is tried again");
+            }
+        }
+        bytes = disk.crash(&mut rng);
+        // Looked at in a copy, which lives on by itself; so does the disk.
+        let (copy, kept) = (Arc::new(MemStore::from_bytes(&bytes)), rig.vault.kept());
+        let found = read_all(&mut *rig.reopen(copy).expect("a crash is not damage"));
+        rig.vault.keep(&kept).unwrap();
+        let prefix = (promised..=writes.len()).find(|&n| after(&writes[..n], blocks) == found);
+        let prefix = prefix.expect("the blocks are not those of any moment since the last sync");
+        writes.truncate(prefix);
+        (promised, lived) = (prefix, lived + 1);
+    }
+    assert!(promised > 100 && lived > 50, "only {promised} writes lived");
 }

@@ -23,25 +23,30 @@ mod bucket;
 mod ghost;
 mod params;
 mod sealed;
+mod top;
 mod tree;
 
 pub use ghost::GhostRing;
 pub use params::{Params, SLOTS_MAX};
 pub use sealed::SealedRing;
+pub use top::RingTop;
 pub use tree::{RingTree, SlotAt};
 
 use super::requests::Requests;
 use crate::controller::{Controller, Issued, Kind, Serve};
-use crate::error::{Error, Result};
+use crate::error::{Error, Place, Result};
 use crate::oram::Hides;
 use crate::posmap::Flat;
 use crate::rng::Rng;
-use crate::tree::{EvictionOrder, Header, Stash, TREE_BLOCKS_MAX};
+use crate::tree::{EvictionOrder, Header, Shape, Stash, TREE_BLOCKS_MAX};
 use crate::types::{Addr, Leaf};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use bucket::{Bucket, all, draw};
+
+/// What errors call the metadata.
+const METADATA: &str = "ring-metadata";
 
 /// The scheme, as a [`Controller`]. See the [module](self).
 pub struct Ring<T> {
@@ -68,6 +73,16 @@ pub struct Counts {
     pub reshuffles: u64,
 }
 
+/// Levels from the root down that a tree of this shape leaves to a [`RingTop`].
+fn cached_levels(shape: &Shape) -> usize {
+    (0..shape.levels()).take_while(|&level| shape.z(level) == 0).count()
+}
+
+/// Buckets of a tree before those of a level, without those that it leaves to a [`RingTop`].
+fn buckets_above(shape: &Shape, level: usize) -> u64 {
+    (0..level).map(|level| shape.buckets(level) * shape.z(level) as u64).sum()
+}
+
 /// The open path, and buffers for what is done with it.
 struct Path {
     buckets: Vec<Bucket>,
@@ -92,7 +107,7 @@ impl<T: RingTree> Ring<T> {
     /// For `blocks` blocks in `tree`, which holds nothing yet.
     pub fn new(blocks: u64, tree: T, rng: Box<dyn Rng>) -> Result<Self> {
         let (params, shape) = (tree.params(), tree.shape());
-        params.check()?;
+        params.check_shape(shape, 0)?;
         if blocks > TREE_BLOCKS_MAX || !params.keeps_up(shape, blocks) {
             return Err(Error::Geometry("more blocks than evictions keep up with"));
         }
@@ -306,10 +321,24 @@ impl<T: RingTree> Ring<T> {
         }
     }
 
+    /// Opens a path. Metadata that no sealer vouches for may say anything, and is refused unless it
+    /// is that of a bucket of this path.
     fn open(&mut self, leaf: Leaf) -> Result {
-        self.tree.open_path(leaf)?;
-        for (level, bucket) in self.path.buckets.iter_mut().enumerate() {
-            bucket.load(self.tree.metadata(level));
+        let Self { tree, path, requests, .. } = self;
+        tree.open_path(leaf)?;
+        let (params, shape) = (tree.params(), tree.shape());
+        for (level, bucket) in path.buckets.iter_mut().enumerate() {
+            bucket.load(tree.metadata(level));
+            let admits = |header: Header| {
+                header.addr().0 < requests.blocks()
+                    && header.leaf().0 < shape.leaves()
+                    && shape.meet(header.leaf(), leaf) >= level
+            };
+            if !bucket.is_sound(params.z, params.slots(), admits) {
+                let slot = buckets_above(shape, level) + shape.bucket(leaf, level);
+                let place = Place { area: METADATA, slot, block: None };
+                return Err(Error::Tampered { place });
+            }
         }
         Ok(())
     }

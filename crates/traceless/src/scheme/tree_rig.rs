@@ -8,7 +8,7 @@ use crate::rng::{Rng, Seeded};
 use crate::seal::{Aead, Hashed, Sealer, Secret, Unsealed};
 use crate::store::{MemStore, Store};
 use crate::trace::{Event, Op, Recorder};
-use crate::tree::{BareTree, BucketTree, Header, SealedTree, Shape, Treetop};
+use crate::tree::{BareTree, BucketTree, Fill, Header, SealedTree, Shape, Treetop};
 use crate::types::{Addr, Leaf};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -189,6 +189,18 @@ impl<T: BucketTree> BucketTree for Noted<T> {
     }
 }
 
+impl<T: Fill> Fill for Noted<T> {
+    fn fill_bucket(
+        &mut self,
+        level: usize,
+        bucket: u64,
+        headers: &[Header],
+        bodies: &[u8],
+    ) -> Result {
+        self.0.fill_bucket(level, bucket, headers, bodies)
+    }
+}
+
 /// Pearson's statistic of `leaves` over 256 equal parts of `0..leaves_max`: 255 degrees of freedom.
 pub fn chi_square(leaves: &[u64], leaves_max: u64) -> f64 {
     let mut parts = [0u64; 256];
@@ -222,3 +234,25 @@ pub fn repeats(leaves: &[u64], leaves_max: u64) -> f64 {
 
 /// More than this is no chance.
 pub const REPEATS_MAX: f64 = 5.0;
+
+/// How many standard deviations more often than by chance two paths in a row cross the same of
+/// `2^depth` equal subtrees, of `leaves_max` leaves.
+pub fn echoes(leaves: &[u64], leaves_max: u64, depth: u32) -> f64 {
+    let subtree = |leaf: u64| (leaf << depth) / leaves_max;
+    let same = leaves.windows(2).filter(|w| subtree(w[0]) == subtree(w[1])).count() as f64;
+    let (all, share) = (leaves.len() as f64 - 1.0, (-f64::from(depth)).exp2());
+    (same - all * share) / (all * share * (1.0 - share)).sqrt()
+}
+
+/// The farthest from chance that [`echoes`] are at any depth where chance alone makes a hundred.
+/// Tests over parts of the leaves see no deeper than those parts, and tests of whole leaves see
+/// nothing above them; what a cache of the tree's top shows lies between.
+pub fn loudest_echo(leaves: &[u64], leaves_max: u64) -> f64 {
+    let depths = (1..)
+        .take_while(|&depth| leaves_max >> depth > 0 && leaves.len() as u64 >> depth >= ECHOES_MIN);
+    let all = depths.map(|depth| echoes(leaves, leaves_max, depth));
+    all.fold(0.0, |most, echo| if echo.abs() > f64::abs(most) { echo } else { most })
+}
+
+/// Fewer are not spread like a normal variable.
+const ECHOES_MIN: u64 = 100;

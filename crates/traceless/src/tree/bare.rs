@@ -20,7 +20,7 @@ pub struct BareTree {
     layout: TreeLayout,
     body_len: usize,
     bytes: Pages,
-    /// Of each slot of a path: its level, and the bytes of its bucket before its header and body.
+    /// Of each slot of a path: its level, and the bytes of its bucket before its body.
     slots: Vec<SlotPlace>,
     /// First byte of each bucket of the open path.
     open: Vec<usize>,
@@ -29,7 +29,6 @@ pub struct BareTree {
 #[derive(Clone, Copy)]
 struct SlotPlace {
     level: u32,
-    header: u32,
     body: u32,
 }
 
@@ -39,7 +38,6 @@ impl BareTree {
         let layout = TreeLayout::new(&shape, body_len, |_| 0, TOGETHER);
         let place = |level: usize, nth: usize| SlotPlace {
             level: level as u32,
-            header: (nth * HEADER_LEN) as u32,
             body: (shape.z(level) * HEADER_LEN + nth * body_len) as u32,
         };
         let of_level = |level| (0..shape.z(level)).map(move |nth| place(level, nth));
@@ -96,9 +94,9 @@ impl BucketTree for BareTree {
         for (level, at) in self.open.iter_mut().enumerate() {
             *at = self.layout.bucket_at(level, self.shape.bucket(leaf, level)) as usize;
         }
-        for (place, header) in self.slots.iter().zip(headers) {
-            let at = self.open[place.level as usize] + place.header as usize;
-            *header = Header::from_bytes(&self.bytes[at..at + HEADER_LEN]);
+        for (level, &at) in self.open.iter().enumerate() {
+            let slots = self.shape.path_start(level)..self.shape.path_start(level + 1);
+            Header::read_all(&mut headers[slots], &self.bytes[at..]);
         }
         Ok(())
     }
@@ -123,9 +121,9 @@ impl BucketTree for BareTree {
 
     #[inline]
     fn write_path(&mut self, headers: &[Header]) -> Result {
-        for (place, header) in self.slots.iter().zip(headers) {
-            let at = self.open[place.level as usize] + place.header as usize;
-            self.bytes[at..at + HEADER_LEN].copy_from_slice(&header.to_bytes());
+        for (level, &at) in self.open.iter().enumerate() {
+            let slots = self.shape.path_start(level)..self.shape.path_start(level + 1);
+            Header::write_all(&headers[slots], &mut self.bytes[at..]);
         }
         Ok(())
     }

@@ -31,12 +31,18 @@ pub struct Engine<T> {
 }
 
 /// Buffers of an eviction. Sets of slots are bits, [`SLOTS_PER_WORD`] a word: which block may go
-/// where is then found without a branch for each.
+/// where is then found without a branch for each. Sets of levels are one word.
 struct Eviction {
     /// Slots of the path that hold a block.
     full: Vec<u64>,
     /// Of each level, a set: slots whose block may go there, or deeper.
     reach: Vec<u64>,
+    /// Of each slot of the path: its level.
+    level_of: Vec<u8>,
+    /// The levels that have an empty slot, and are still to be looked at.
+    vacant: u64,
+    /// The levels to which a block of the stash, or of a level above, may go.
+    wanted: u64,
     /// Blocks of the stash, those that may go deepest last: the level, and their number.
     waiting: Vec<(u32, u32)>,
     /// Blocks of the stash that have left it.
@@ -51,19 +57,12 @@ impl<T: BucketTree> Engine<T> {
     /// An engine on `tree`, whose stash holds at most `stash_blocks` blocks between accesses.
     pub fn new(tree: T, stash_blocks: usize) -> Self {
         let slots = tree.shape().path_slots();
-        let words = slots.div_ceil(SLOTS_PER_WORD);
         Self {
             stash: Stash::new(stash_blocks, tree.body_len()),
             leaf: Leaf(0),
             headers: vec![Header::EMPTY; slots],
             is_open: false,
-            eviction: Eviction {
-                full: vec![0; words],
-                reach: vec![0; tree.shape().levels() * words],
-                waiting: Vec::with_capacity(stash_blocks + 1),
-                gone: Vec::with_capacity(stash_blocks + 1),
-                offers: Vec::with_capacity(tree.shape().levels()),
-            },
+            eviction: Eviction::new(tree.shape(), stash_blocks),
             tree,
         }
     }
@@ -177,11 +176,11 @@ impl<T: BucketTree> Engine<T> {
     /// label allows.
     pub fn evict(&mut self) -> Result {
         self.sort_blocks();
-        for level in (0..self.shape().levels()).rev() {
-            for slot in self.shape().path_start(level)..self.shape().path_start(level + 1) {
-                if self.headers[slot].is_empty() && !self.fill(slot, level) {
-                    break;
-                }
+        while let Some(level) = self.eviction.next_level() {
+            let start = self.shape().path_start(level);
+            let mut empty = self.eviction.empty_slots(start, self.shape().z(level));
+            while empty != 0 && self.fill(start + empty.trailing_zeros() as usize, level) {
+                empty &= empty - 1;
             }
         }
         // From the last on, so that those still to be removed keep their numbers.
@@ -208,7 +207,9 @@ impl<T: BucketTree> Engine<T> {
 
     /// The slot of the open path that holds `addr`.
     fn slot_of(&self, addr: Addr) -> Option<usize> {
-        self.headers.iter().position(|h| h.is_of(addr))
+        // To the end: where it is found cannot be foreseen, and to stop there costs more.
+        let slots = self.headers.iter().enumerate();
+        slots.fold(None, |found, (slot, h)| if h.is_of(addr) { Some(slot) } else { found })
     }
 
     /// Empties a slot of the open path whose block has been copied.
@@ -222,16 +223,20 @@ impl<T: BucketTree> Engine<T> {
         let Self { tree, stash, leaf, headers, eviction, .. } = self;
         let (shape, words) = (tree.shape(), eviction.full.len());
         eviction.reach.fill(0);
+        let mut wanted = 0;
         for (word, headers) in headers.chunks(SLOTS_PER_WORD).enumerate() {
+            let levels = &eviction.level_of[word * SLOTS_PER_WORD..][..headers.len()];
             let mut full = 0;
             for (bit, header) in headers.iter().enumerate() {
                 full |= u64::from(!header.is_empty()) << bit;
             }
             eviction.full[word] = full;
             while full != 0 {
-                let bit = full.trailing_zeros();
-                let level = shape.meet(headers[bit as usize].leaf(), *leaf);
-                eviction.reach[level * words + word] |= 1 << bit;
+                let bit = full.trailing_zeros() as usize;
+                let deepest = shape.meet(headers[bit].leaf(), *leaf);
+                eviction.reach[deepest * words + word] |= 1 << bit;
+                // From below its own level on; to none, if no sealer vouches that it belongs here.
+                wanted |= (2u64 << deepest).saturating_sub(2 << levels[bit]);
                 full &= full - 1;
             }
         }
@@ -242,6 +247,11 @@ impl<T: BucketTree> Engine<T> {
         eviction.waiting.clear();
         eviction.waiting.extend(stash.headers().iter().map(level).zip(0..));
         eviction.waiting.sort_unstable();
+        if let Some((deepest, _)) = eviction.waiting.last() {
+            wanted |= (2 << deepest) - 1;
+        }
+        eviction.wanted = wanted;
+        eviction.find_vacant(shape);
     }
 
     /// Fills an empty slot of `level` with a block that may go there: one of the stash, or else the
@@ -257,13 +267,13 @@ impl<T: BucketTree> Engine<T> {
                 return true;
             }
         }
-        let Some(above) = self.eviction.uppermost(level) else { return false };
-        if above >= self.shape().path_start(level) {
+        let start = self.shape().path_start(level);
+        let Some(above) = self.eviction.uppermost(level).filter(|above| *above < start) else {
             return false;
-        }
+        };
         self.tree.copy_body(above, slot);
         self.headers[slot] = core::mem::take(&mut self.headers[above]);
-        self.eviction.full[above / SLOTS_PER_WORD] &= !(1 << (above % SLOTS_PER_WORD));
+        self.eviction.vacate(above);
         true
     }
 }
@@ -281,7 +291,58 @@ impl<T: Durable> Durable for Engine<T> {
 }
 
 impl Eviction {
+    fn new(shape: &Shape, stash_blocks: usize) -> Self {
+        let (levels, words) = (shape.levels(), shape.path_slots().div_ceil(SLOTS_PER_WORD));
+        let of_level = |level| core::iter::repeat_n(level as u8, shape.z(level));
+        Self {
+            full: vec![0; words],
+            reach: vec![0; levels * words],
+            level_of: (0..levels).flat_map(of_level).collect(),
+            vacant: 0,
+            wanted: 0,
+            waiting: Vec::with_capacity(stash_blocks + 1),
+            gone: Vec::with_capacity(stash_blocks + 1),
+            offers: Vec::with_capacity(levels),
+        }
+    }
+
+    /// Which of the `z` slots from `start` on are empty.
+    #[inline]
+    fn empty_slots(&self, start: usize, z: usize) -> u64 {
+        let (word, bit) = (start / SLOTS_PER_WORD, start % SLOTS_PER_WORD);
+        let mut full = self.full[word] >> bit;
+        if bit + z > SLOTS_PER_WORD {
+            full |= self.full[word + 1] << (SLOTS_PER_WORD - bit);
+        }
+        !full & (u64::MAX >> (SLOTS_PER_WORD - z))
+    }
+
+    fn find_vacant(&mut self, shape: &Shape) {
+        self.vacant = 0;
+        for level in (0..shape.levels()).filter(|&level| shape.z(level) > 0) {
+            let empty = self.empty_slots(shape.path_start(level), shape.z(level));
+            self.vacant |= u64::from(empty != 0) << level;
+        }
+    }
+
+    /// The deepest level that is still to be looked at.
+    #[inline]
+    fn next_level(&mut self) -> Option<usize> {
+        let level = (self.vacant & self.wanted).checked_ilog2()?;
+        // Not those below it either: nobody may go there.
+        self.vacant &= (1 << level) - 1;
+        Some(level as usize)
+    }
+
+    /// Notes that the block of a slot has gone to another.
+    #[inline]
+    fn vacate(&mut self, slot: usize) {
+        self.full[slot / SLOTS_PER_WORD] &= !(1 << (slot % SLOTS_PER_WORD));
+        self.vacant |= 1 << self.level_of[slot];
+    }
+
     /// The uppermost slot with a block that may go to `level`.
+    #[inline]
     fn uppermost(&self, level: usize) -> Option<usize> {
         let words = self.full.len();
         let reach = &self.reach[level * words..][..words];

@@ -103,9 +103,7 @@ impl Filling {
 /// Puts headers and bodies into the bytes of a bucket's slots.
 pub(super) fn fill_slots(bytes: &mut [u8], headers: &[Header], bodies: &[u8]) {
     let (front, back) = bytes.split_at_mut(headers.len() * HEADER_LEN);
-    for (bytes, header) in front.chunks_exact_mut(HEADER_LEN).zip(headers) {
-        bytes.copy_from_slice(&header.to_bytes());
-    }
+    Header::write_all(headers, front);
     back.copy_from_slice(bodies);
 }
 

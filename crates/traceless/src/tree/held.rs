@@ -1,5 +1,8 @@
 //! Buckets that were written and are not in their place yet.
 
+use super::sealed::extents_at;
+use crate::error::Result;
+use crate::store::Store;
 use crate::types::Extent;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -7,14 +10,14 @@ use alloc::vec::Vec;
 /// Sealed buckets, the newest copy of each, in the order in which they were written first.
 #[derive(Default)]
 pub struct Held {
-    /// First byte of a bucket in the tree, and in `bytes`.
+    /// First byte of a bucket in its area, and in `bytes`.
     found: BTreeMap<u64, usize>,
     extents: Vec<Extent>,
     bytes: Vec<u8>,
 }
 
 impl Held {
-    /// Where they belong, as bytes of the tree.
+    /// Where they belong, as bytes of the area.
     pub fn extents(&self) -> &[Extent] {
         &self.extents
     }
@@ -24,15 +27,20 @@ impl Held {
         &self.bytes
     }
 
-    /// Forgets all of them.
-    pub(super) fn clear(&mut self) {
-        self.found.clear();
-        self.extents.clear();
-        self.bytes.clear();
+    /// Writes all of them to their places in the area of `store` that begins at `first`, and
+    /// forgets them.
+    pub fn write_to(&mut self, store: &dyn Store, first: u64) -> Result {
+        if !self.bytes.is_empty() {
+            store.write(&extents_at(first, &self.extents), &self.bytes)?;
+            self.found.clear();
+            self.extents.clear();
+            self.bytes.clear();
+        }
+        Ok(())
     }
 
-    /// Holds the bucket at byte `at` of the tree, instead of an older copy of it.
-    pub(super) fn hold(&mut self, at: u64, bucket: &[u8]) {
+    /// Holds the bucket at byte `at` of the area, instead of an older copy of it.
+    pub fn hold(&mut self, at: u64, bucket: &[u8]) {
         if let Some(&nth) = self.found.get(&at) {
             self.bytes[nth..nth + bucket.len()].copy_from_slice(bucket);
             return;
@@ -43,7 +51,7 @@ impl Held {
     }
 
     /// Puts the bucket at byte `at` into `bucket`, if it is held.
-    pub(super) fn copy_to(&self, at: u64, bucket: &mut [u8]) {
+    pub fn copy_to(&self, at: u64, bucket: &mut [u8]) {
         if let Some(&nth) = self.found.get(&at) {
             bucket.copy_from_slice(&self.bytes[nth..nth + bucket.len()]);
         }

@@ -89,6 +89,24 @@ impl Header {
     pub(crate) fn to_bytes(self) -> [u8; HEADER_LEN] {
         self.0.to_le_bytes()
     }
+
+    /// Reads the headers of a bucket, which `bytes` begin with.
+    #[inline]
+    fn read_all(headers: &mut [Self], bytes: &[u8]) {
+        let bytes = bytes[..headers.len() * HEADER_LEN].chunks_exact(HEADER_LEN);
+        for (header, bytes) in headers.iter_mut().zip(bytes) {
+            *header = Self::from_bytes(bytes);
+        }
+    }
+
+    /// Writes the headers of a bucket, which `bytes` begin with.
+    #[inline]
+    fn write_all(headers: &[Self], bytes: &mut [u8]) {
+        let bytes = bytes[..headers.len() * HEADER_LEN].chunks_exact_mut(HEADER_LEN);
+        for (header, bytes) in headers.iter().zip(bytes) {
+            bytes.copy_from_slice(&header.to_bytes());
+        }
+    }
 }
 
 impl core::fmt::Debug for Header {

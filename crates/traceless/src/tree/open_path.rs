@@ -45,7 +45,7 @@ impl OpenPath {
             let (tag, z) = (end, shape.z(level));
             end += layout.bucket_len(level);
             let links = (tag + tag_len).min(end);
-            let headers = links + children(shape, level) * link_len;
+            let headers = (links + children(shape, level) * link_len).min(end);
             levels.push(LevelPlace { tag, links, headers, end });
             bodies.extend((0..z).map(|nth| headers + z * HEADER_LEN + nth * body_len));
         }
@@ -121,16 +121,19 @@ impl OpenPath {
         fill_slots(&mut self.bytes[at..end], headers, bodies);
     }
 
-    /// The bytes of each header, with the number of its slot.
-    pub fn headers(&mut self, shape: &Shape, mut each: impl FnMut(usize, &mut [u8])) {
-        let mut slot = 0;
-        for level in 0..shape.levels() {
-            let z = shape.z(level);
-            let first = self.levels[level].headers;
-            for nth in 0..z {
-                each(slot, &mut self.bytes[first + nth * HEADER_LEN..][..HEADER_LEN]);
-                slot += 1;
-            }
+    /// Tells what its slots hold.
+    pub fn read_headers(&self, shape: &Shape, headers: &mut [Header]) {
+        for (level, place) in self.levels.iter().enumerate() {
+            let headers = &mut headers[shape.path_start(level)..shape.path_start(level + 1)];
+            Header::read_all(headers, &self.bytes[place.headers..place.end]);
+        }
+    }
+
+    /// Notes what its slots hold.
+    pub fn write_headers(&mut self, shape: &Shape, headers: &[Header]) {
+        for (level, place) in self.levels.iter().enumerate() {
+            let headers = &headers[shape.path_start(level)..shape.path_start(level + 1)];
+            Header::write_all(headers, &mut self.bytes[place.headers..place.end]);
         }
     }
 }

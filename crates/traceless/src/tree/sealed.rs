@@ -146,11 +146,7 @@ impl<C: Sealer> SealedTree<C> {
     /// Writes what waits to its place.
     pub fn write_held(&mut self) -> Result {
         let Some(held) = &mut self.held else { return Ok(()) };
-        if !held.bytes().is_empty() {
-            self.store.write(&extents_at(self.first, held.extents()), held.bytes())?;
-            held.clear();
-        }
-        Ok(())
+        held.write_to(&*self.store, self.first)
     }
 
     /// Opens the bucket of a level on the open path, whose parent is open.
@@ -195,8 +191,7 @@ impl<C: Sealer> SealedTree<C> {
     pub fn seal_path(&mut self, headers: &[Header]) -> (&[Extent], &[u8]) {
         let leaf = self.path.leaf;
         self.count_write();
-        self.path
-            .headers(&self.shape, |nth, bytes| bytes.copy_from_slice(&headers[nth].to_bytes()));
+        self.path.write_headers(&self.shape, headers);
         // From the leaf up: a parent is sealed with the links to its children.
         for level in (self.top..self.shape.levels()).rev() {
             self.seal_bucket(level, self.shape.bucket(leaf, level));
@@ -263,7 +258,7 @@ impl<C: Sealer> BucketTree for SealedTree<C> {
         for level in self.top..self.shape.levels() {
             self.open_bucket(level)?;
         }
-        self.path.headers(&self.shape, |nth, bytes| headers[nth] = Header::from_bytes(bytes));
+        self.path.read_headers(&self.shape, headers);
         if self.sealer.tag_len() == 0 { self.check_headers(headers) } else { Ok(()) }
     }
 

@@ -136,7 +136,8 @@ impl Shape {
     #[inline]
     pub fn meet(&self, a: Leaf, b: Leaf) -> usize {
         if self.arity == 2 {
-            let apart = 64 - (a.0 ^ b.0).leading_zeros() as usize;
+            // The bits that differ, down from the first of them; one more, so that there is one.
+            let apart = ((a.0 ^ b.0) << 1 | 1).ilog2() as usize;
             return self.z.len() - 1 - apart;
         }
         let deepest = (0..self.levels()).rev();

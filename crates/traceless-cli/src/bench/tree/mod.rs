@@ -10,6 +10,7 @@ mod measure;
 mod oblivious;
 mod path;
 mod plain;
+mod rho;
 mod ring;
 mod unified;
 
@@ -90,7 +91,7 @@ struct Measured {
 fn measured(args: &TreeArgs) -> Result<Measured, Failure> {
     match (args.scheme, args.client) {
         (TreeScheme::Path, Client::Plain) => path::measure(args),
-        (TreeScheme::Unified, Client::Plain) => unified::measure(args),
+        (TreeScheme::Unified | TreeScheme::Rho, Client::Plain) => unified::measure(args),
         (TreeScheme::Circuit, Client::Plain) => circuit::measure(args),
         (TreeScheme::Ring, Client::Plain) => ring::measure(args),
         (TreeScheme::Circuit, Client::Oblivious) => oblivious::measure(args),

@@ -6,20 +6,21 @@ use super::{Details, Measured, measure, refuse};
 use crate::args::TreeArgs;
 use crate::failure::Failure;
 use traceless::rng::{Seeded, System};
-use traceless::scheme::ring::{GhostRing, Params, Ring, RingTree, SealedRing};
+use traceless::scheme::ring::{GhostRing, Params, Ring, RingTop, RingTree, SealedRing};
 use traceless::seal::Sealer;
 use traceless::tree::Shape;
 
 pub fn measure(args: &TreeArgs) -> Result<Measured, Failure> {
-    let cached = args.cached.is_some_and(|cached| cached > 0);
-    let options = [("--maps", args.maps.is_some()), ("--cached", cached)];
-    refuse("ring, whose map lies in memory and whose tree does not", &options)?;
+    refuse("ring, whose map lies in memory", &[("--maps", args.maps.is_some())])?;
     let params = params(args)?;
     let shape = args
         .levels
         .map_or_else(|| params.shape_for(args.blocks), |levels| Shape::uniform(levels, 1));
     let shape = shape.map_err(Failure::usage)?;
+    let cached = args.cached.unwrap_or(0).min(shape.levels() - 1);
+    let below = shape.only(|level| level >= cached);
     let mut details = Details {
+        cached_levels: cached,
         levels: Some(shape.levels()),
         z: Some(params.z),
         dummies: Some(params.dummies),
@@ -32,10 +33,10 @@ pub fn measure(args: &TreeArgs) -> Result<Measured, Failure> {
     let make = || {
         let moved = Moved::default();
         if args.block_len > 0 {
-            return on_sealer(args.seal(), OverStore { args, params, shape });
+            return on_sealer(args.seal(), OverStore { args, params, shape, below, cached });
         }
-        let tree = GhostRing::new(params, shape, moved.clone()).map_err(Failure::usage)?;
-        subject(args, tree, moved)
+        let tree = GhostRing::new(params, below, moved.clone()).map_err(Failure::usage)?;
+        subject(args, RingTop::new(shape, cached, tree).map_err(Failure::usage)?, moved)
     };
     let numbers = measure::measure(args, WarmUp::EveryBlock, make)?;
     Ok(Measured { details, numbers })
@@ -63,15 +64,19 @@ struct OverStore<'a> {
     args: &'a TreeArgs,
     params: Params,
     shape: Shape,
+    /// What is left of it below the levels that are cached.
+    below: Shape,
+    cached: usize,
 }
 
 impl OnSealer for OverStore<'_> {
     fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> Made {
-        let Self { args, params, shape } = self;
+        let Self { args, params, shape, below, cached } = self;
         let (moved, slots) = (Moved::default(), sealer());
-        let len = SealedRing::store_len(params, &shape, args.block_len, &slots);
+        let len = SealedRing::store_len(params, &below, args.block_len, &slots);
         let store = Counted::new(len, &moved);
-        let tree = SealedRing::create(store, 0, params, shape, args.block_len, sealer(), slots);
+        let tree = SealedRing::create(store, 0, params, below, args.block_len, sealer(), slots);
+        let tree = RingTop::new(shape, cached, tree.map_err(Failure::usage)?);
         subject(args, tree.map_err(Failure::usage)?, moved)
     }
 }

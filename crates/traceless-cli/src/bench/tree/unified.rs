@@ -1,9 +1,10 @@
-//! Unified ORAM: its map in the tree, and blocks of the map in a cache.
+//! Unified ORAM: its map in the tree, and blocks of the map in a cache; alone, or as the main tree
+//! of Rho.
 
 use super::measure::{Moved, Stepping, Subject, WarmUp};
 use super::plain::{Made, OnSealer, cached, details, ghost_tree, on_sealer, sealed_tree, shape};
-use super::{Details, Measured, measure};
-use crate::args::{LabelKind, TreeArgs, word};
+use super::{Details, Measured, measure, rho};
+use crate::args::{LabelKind, TreeArgs, TreeScheme, word};
 use crate::failure::Failure;
 use traceless::posmap::{COUNTER_BITS, Compressed, Labels, Plain, Plb};
 use traceless::rng::{Seeded, System};
@@ -66,6 +67,9 @@ fn with_labels<L: Labels + 'static>(
         if args.block_len > 0 {
             return on_sealer(args.seal(), setting);
         }
+        if args.scheme == TreeScheme::Rho {
+            return rho::simulated(shape, |tree| setting.unified(tree));
+        }
         let (tree, moved) = ghost_tree(shape);
         Ok(Box::new(Stepping::new(setting.unified(tree)?, moved)) as Box<dyn Subject>)
     })?;
@@ -112,7 +116,14 @@ impl<L: Labels> Setting<'_, L> {
 impl<L: Labels + 'static> OnSealer for Setting<'_, L> {
     fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> Made {
         let moved = Moved::default();
-        let tree = sealed_tree(self.args, self.shape()?, self.args.block_len, sealer(), &moved)?;
+        let shape = self.shape()?;
+        let tree = |shape| sealed_tree(self.args, shape, self.args.block_len, sealer(), &moved);
+        if self.args.scheme == TreeScheme::Rho {
+            let (main, small) = (tree(shape.clone())?, tree(rho::small_shape(&shape)?)?);
+            let rho = rho::beside(self.unified(main)?, small)?;
+            return Ok(Box::new(Stepping::new(rho, move |_| moved.bytes())));
+        }
+        let tree = tree(shape)?;
         Ok(Box::new(Stepping::new(self.unified(tree)?, move |_| moved.bytes())))
     }
 }

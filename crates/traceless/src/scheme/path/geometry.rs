@@ -1,10 +1,10 @@
 //! Sizes of everything that a saved Path ORAM puts on a store.
 
 use super::LABEL_LEN;
-use super::keys::Keys;
 use crate::error::{Error, Result};
 use crate::scheme::PlacedArea;
-use crate::seal::TAG_LEN;
+use crate::scheme::keys::{Family, Keys};
+use crate::scheme::saves::Copies;
 use crate::tree::{HEADER_LEN, STASH_BLOCKS, SealedTree, Shape, TREE_BLOCKS_MAX, TreeLayout};
 use alloc::vec::Vec;
 
@@ -76,6 +76,12 @@ pub(super) struct PlacedTree {
     pub held_len: u64,
 }
 
+/// The keys of tree number `tree`.
+pub(super) fn family(tree: u8) -> Family {
+    let write_of = SealedTree::<Keys>::path_write_of;
+    Family { purpose: b"path bucket", area: tree, write_of }
+}
+
 impl PlacedTree {
     /// The levels that lie in the store.
     pub fn below(&self) -> Shape {
@@ -88,18 +94,6 @@ impl PlacedTree {
         let cached = self.shape.only(|level| level < self.cached).slots();
         8 + self.shape.buckets(self.cached) * 8 + (cached + u64::from(stash_blocks)) * slot
     }
-}
-
-/// Where the parts of one of the two copies of the trusted state lie.
-pub(super) struct Copies {
-    /// First byte of the first copy.
-    pub at: u64,
-    /// Bytes of a copy.
-    pub len: u64,
-    /// Bytes of the state that has always the same length, without its tag.
-    pub fixed: u64,
-    /// First byte of each tree's log in a copy.
-    pub logs: Vec<u64>,
 }
 
 impl Geometry {
@@ -180,8 +174,7 @@ impl Geometry {
 
     /// Bytes that its areas take on a store.
     pub fn store_len(&self) -> u64 {
-        let copies = self.copies(&self.trees());
-        copies.at + 2 * copies.len
+        self.copies(&self.trees()).end()
     }
 
     /// Bytes that an access reads.
@@ -192,7 +185,7 @@ impl Geometry {
     /// Bytes of the trusted state that each sync writes, besides the buckets, which are written
     /// twice with 8 bytes more.
     pub fn state_len(&self) -> u64 {
-        self.copies(&self.trees()).fixed + 2 * TAG_LEN as u64
+        self.copies(&self.trees()).state_len()
     }
 
     /// Bytes written per byte that the user writes: each path once to the log and once in place,
@@ -249,7 +242,7 @@ impl Geometry {
                 .expect("no larger than the first");
             let cached = usize::from(self.cached_levels).min(shape.levels() - 1);
             let below = shape.only(|level| level >= cached);
-            let layout = SealedTree::<Keys>::layout(&below, body_len, &Keys::default());
+            let layout = SealedTree::layout(&below, body_len, &Keys::none(family(nth)));
             let buckets: u64 = (cached..shape.levels()).map(|level| shape.buckets(level)).sum();
             let on_paths = u64::from(self.unsynced_max) * (shape.levels() - cached) as u64;
             let held = buckets.min(on_paths);
@@ -263,17 +256,10 @@ impl Geometry {
     }
 
     pub(super) fn copies(&self, trees: &[PlacedTree]) -> Copies {
-        let saved = trees.iter().map(|tree| tree.saved_len(self.stash_blocks) + 8);
-        let fixed = saved.sum::<u64>() + self.map_memory();
-        let table: u64 = trees.iter().map(|tree| tree.held * 8).sum();
-        let mut len = fixed + table + 2 * TAG_LEN as u64;
-        let mut logs = Vec::new();
-        for tree in trees {
-            logs.push(len);
-            len += tree.held_len;
-        }
+        let saved: u64 = trees.iter().map(|tree| tree.saved_len(self.stash_blocks)).sum();
+        let held: Vec<_> = trees.iter().map(|tree| (tree.held, tree.held_len)).collect();
         let at = trees.iter().map(|tree| tree.layout.len()).sum();
-        Copies { at, len, fixed, logs }
+        Copies::new(at, saved + self.map_memory(), &held)
     }
 
     /// All of it, to be bound to what is sealed.

@@ -40,6 +40,22 @@ impl Bucket {
         self.blocks.extend(blocks.take_while(|(header, _)| !header.is_empty()));
     }
 
+    /// Whether it can be a bucket of so many slots, with `z` blocks at most, whose blocks may be of
+    /// any header that `admits`. What no sealer vouches for may say anything.
+    pub fn is_sound(&self, z: u8, slots: usize, admits: impl Fn(Header) -> bool) -> bool {
+        let mut unread = all(slots) & !self.read;
+        if self.unread(slots) < z.into() {
+            return false;
+        }
+        self.blocks.iter().all(|&(header, slot)| {
+            let is_free = usize::from(slot) < slots && unread >> slot & 1 == 1;
+            if is_free {
+                unread &= !(1 << slot);
+            }
+            is_free && admits(header)
+        })
+    }
+
     /// Writes it down.
     pub fn store(&self, bytes: &mut [u8]) {
         let (read, blocks) = bytes.split_at_mut(READ_LEN);
@@ -106,6 +122,23 @@ mod tests {
         assert_eq!(loaded, bucket);
         loaded.load(&vec![0; Bucket::len(4)]);
         assert_eq!(loaded, Bucket::empty(4));
+    }
+
+    #[test]
+    fn what_cannot_be_is_told() {
+        let block = |addr, slot| (Header::new(Addr(addr), Leaf(0)), slot);
+        let is_sound = |read, blocks: &[(Header, u8)]| {
+            let bucket = Bucket { read, blocks: blocks.to_vec() };
+            bucket.is_sound(2, 5, |header| header.addr() < Addr(9))
+        };
+        assert!(is_sound(0b111, &[block(1, 3), block(2, 4)]));
+        assert!(is_sound(1 << 100, &[]), "what is behind the slots does not matter");
+        assert!(!is_sound(0b1111, &[]), "fewer slots are left than it may hold blocks");
+        assert!(!is_sound(0b1, &[block(1, 0)]), "a block in a slot that was read");
+        assert!(!is_sound(0, &[block(1, 3), block(2, 3)]), "two in one slot");
+        assert!(!is_sound(0, &[block(1, 5)]), "a slot that is none");
+        assert!(!is_sound(0, &[block(1, 255)]), "a slot that is no bit either");
+        assert!(!is_sound(0, &[block(9, 1)]), "a block that is refused");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::bucket::Bucket;
 use super::params::Params;
 use super::tree::{RingTree, SlotAt};
+use super::{buckets_above, cached_levels};
 use crate::clock::Clock;
 use crate::error::Result;
 use crate::trace::{Event, Op, Surface, Witness};
@@ -36,8 +37,8 @@ impl<W: Witness> GhostRing<W> {
 impl<W: Witness, C: Clock> GhostRing<W, C> {
     /// An empty one; events carry the time of `clock`.
     pub fn with_clock(params: Params, shape: Shape, witness: W, clock: C) -> Result<Self> {
-        params.check_shape(&shape)?;
-        let unnamed = vec![Header::EMPTY; shape.levels()];
+        params.check_shape(&shape, cached_levels(&shape))?;
+        let unnamed = vec![Header::EMPTY; shape.path_slots()];
         let metadata = BareTree::new(shape, Bucket::len(params.z));
         let renewed = vec![];
         Ok(Self { params, metadata, leaf: Leaf(0), renewed, unnamed, witness, clock })
@@ -51,8 +52,7 @@ impl<W: Witness, C: Clock> GhostRing<W, C> {
     /// Shows some lines of a bucket of the open path.
     fn see(&mut self, op: Op, level: usize, lines: core::ops::Range<usize>) {
         let shape = self.metadata.shape();
-        let above: u64 = (0..level).map(|level| shape.buckets(level)).sum();
-        let bucket = above + shape.bucket(self.leaf, level);
+        let bucket = buckets_above(shape, level) + shape.bucket(self.leaf, level);
         let all = (Self::metadata_lines(self.params) + self.params.slots()) as u64;
         for line in lines {
             let at = (bucket * all + line as u64) * LINE_LEN as u64;
@@ -78,18 +78,19 @@ impl<W: Witness, C: Clock + Send> RingTree for GhostRing<W, C> {
     fn open_path(&mut self, leaf: Leaf) -> Result {
         self.leaf = leaf;
         self.renewed.clear();
-        for level in 0..self.shape().levels() {
+        for level in cached_levels(self.shape())..self.shape().levels() {
             self.see(Op::Read, level, 0..Self::metadata_lines(self.params));
         }
         self.metadata.read_path(leaf, &mut self.unnamed)
     }
 
     fn metadata(&self, level: usize) -> &[u8] {
-        self.metadata.body(level)
+        self.metadata.body(self.shape().path_start(level))
     }
 
     fn metadata_mut(&mut self, level: usize) -> &mut [u8] {
-        self.metadata.body_mut(level)
+        let slot = self.shape().path_start(level);
+        self.metadata.body_mut(slot)
     }
 
     fn read_slots(&mut self, slots: &[SlotAt]) -> Result {
@@ -116,7 +117,7 @@ impl<W: Witness, C: Clock + Send> RingTree for GhostRing<W, C> {
 
     fn write_path(&mut self) -> Result {
         let lines = Self::metadata_lines(self.params);
-        for level in 0..self.shape().levels() {
+        for level in cached_levels(self.shape())..self.shape().levels() {
             let is_renewed = self.renewed.contains(&level);
             let end = if is_renewed { lines + self.params.slots() } else { lines };
             self.see(Op::Write, level, 0..end);

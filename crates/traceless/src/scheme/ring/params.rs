@@ -58,10 +58,12 @@ impl Params {
         Ok(())
     }
 
-    /// Refuses a shape in which a slot could not stand for a bucket.
-    pub(super) fn check_shape(self, shape: &Shape) -> Result {
+    /// Refuses a shape in which a slot could not stand for a bucket. Its first `cached` levels may
+    /// be without: they are cached.
+    pub(super) fn check_shape(self, shape: &Shape, cached: usize) -> Result {
         self.check()?;
-        if (0..shape.levels()).any(|level| shape.z(level) != 1) {
+        let stands_for_bucket = |level| shape.z(level) == usize::from(level >= cached);
+        if !(0..shape.levels()).all(stands_for_bucket) {
             return Err(Error::Geometry("a shape for Ring ORAM has a slot for each bucket"));
         }
         Ok(())

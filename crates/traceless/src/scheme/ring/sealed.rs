@@ -3,6 +3,7 @@
 use super::bucket::Bucket;
 use super::params::Params;
 use super::tree::{RingTree, SlotAt};
+use super::{METADATA, buckets_above, cached_levels};
 use crate::error::{Error, Place, Result};
 use crate::seal::Sealer;
 use crate::store::Store;
@@ -68,7 +69,7 @@ impl<C: Sealer> SealedRing<C> {
         metadata_sealer: C,
         slot_sealer: C,
     ) -> Result<Self> {
-        params.check_shape(&shape)?;
+        params.check_shape(&shape, cached_levels(&shape))?;
         // A slot is read without the others: nothing but its own tag verifies it.
         if slot_sealer.tag_is_public() {
             return Err(Error::Geometry("the tag of a ring's slot must take a key"));
@@ -78,9 +79,9 @@ impl<C: Sealer> SealedRing<C> {
         }
         let len = VERSION_LEN + Bucket::len(params.z);
         let metadata_len = SealedTree::store_len(&shape, len, &metadata_sealer);
-        let unnamed = vec![Header::EMPTY; shape.levels()];
-        let name = "ring-metadata";
-        let metadata = SealedTree::create(store.clone(), first, name, shape, len, metadata_sealer)?;
+        let unnamed = vec![Header::EMPTY; shape.path_slots()];
+        let metadata =
+            SealedTree::create(store.clone(), first, METADATA, shape, len, metadata_sealer)?;
         Ok(Self {
             first: first + metadata_len,
             metadata,
@@ -110,8 +111,7 @@ impl<C: Sealer> SealedRing<C> {
     /// The number of a slot in the tree.
     fn number(&self, at: SlotAt) -> u64 {
         let shape = self.metadata.shape();
-        let above: u64 = (0..at.level).map(|level| shape.buckets(level)).sum();
-        let bucket = above + shape.bucket(self.leaf, at.level);
+        let bucket = buckets_above(shape, at.level) + shape.bucket(self.leaf, at.level);
         bucket * self.params.slots() as u64 + u64::from(at.slot)
     }
 
@@ -121,9 +121,14 @@ impl<C: Sealer> SealedRing<C> {
         Extent::new(self.first + self.number(at) * len as u64, slots * len)
     }
 
+    /// The slot of the tree of metadata that stands for a bucket of the open path.
+    fn slot(&self, level: usize) -> usize {
+        self.metadata.shape().path_start(level)
+    }
+
     /// The version of a bucket's slots; 0 if it was never renewed.
     fn version(&self, level: usize) -> u64 {
-        let bytes = &self.metadata.body(level)[..VERSION_LEN];
+        let bytes = &self.metadata.body(self.slot(level))[..VERSION_LEN];
         u64::from_le_bytes(bytes.try_into().expect("the bytes of a version"))
     }
 
@@ -170,11 +175,12 @@ impl<C: Sealer> RingTree for SealedRing<C> {
     }
 
     fn metadata(&self, level: usize) -> &[u8] {
-        &self.metadata.body(level)[VERSION_LEN..]
+        &self.metadata.body(self.slot(level))[VERSION_LEN..]
     }
 
     fn metadata_mut(&mut self, level: usize) -> &mut [u8] {
-        &mut self.metadata.body_mut(level)[VERSION_LEN..]
+        let slot = self.slot(level);
+        &mut self.metadata.body_mut(slot)[VERSION_LEN..]
     }
 
     fn read_slots(&mut self, slots: &[SlotAt]) -> Result {
@@ -231,7 +237,8 @@ impl<C: Sealer> RingTree for SealedRing<C> {
             let level = self.renewed[nth];
             let extent = self.extent(SlotAt { level, slot: 0 }, slots);
             self.extents.push(extent);
-            let version = &mut self.metadata.body_mut(level)[..VERSION_LEN];
+            let slot = self.slot(level);
+            let version = &mut self.metadata.body_mut(slot)[..VERSION_LEN];
             version.copy_from_slice(&self.count.to_le_bytes());
         }
         let (extents, bytes) = self.metadata.seal_path(&self.unnamed);

@@ -59,6 +59,51 @@ fn every_size_makes_an_array() {
     }
 }
 
+/// The tree of `shape` with some levels cached, over one that `below` makes of the others.
+fn cached<T: RingTree>(shape: &Shape, levels: usize, below: impl Fn(Shape) -> T) -> RingTop<T> {
+    RingTop::new(shape.clone(), levels, below(shape.only(|level| level >= levels))).unwrap()
+}
+
+#[test]
+fn cached_levels_make_an_array() {
+    for params in [TINY, Params::Z4, Params::Z16] {
+        let shape = params.shape_for(500).unwrap();
+        for levels in [0, 1, 3, shape.levels() - 1] {
+            let tree = cached(&shape, levels, |below| {
+                sealed(store_for(params, &below, 16, &keys()[0]), params, below, 16)
+            });
+            assert_eq!(tree.memory() == 0, levels == 0);
+            behaves_like_an_array(Ring::new(500, tree, rng()).unwrap(), 3000);
+        }
+    }
+}
+
+/// Only a slot of each bucket below them is seen to be read, and only what is known of these.
+#[test]
+fn cached_levels_are_not_seen() {
+    let params = Params::Z8;
+    let shape = params.shape_for(2000).unwrap();
+    for levels in [0, 4] {
+        let witness = Arc::new(crate::trace::Recorder::default());
+        let tree =
+            cached(&shape, levels, |below| GhostRing::new(params, below, witness.clone()).unwrap());
+        let mut ring = Ring::new(2000, tree, rng()).unwrap();
+        let of_bucket = GhostRing::<()>::metadata_lines(params);
+        let mut looked_at = 0;
+        for id in 0..3000 {
+            ring.submit(id, Addr(id * 7 % 2000)).unwrap();
+            let before = ring.counts();
+            let issued = ring.step(&mut |_, _| {}).unwrap();
+            let events = witness.take();
+            if issued.kind == Kind::Data && ring.counts().reshuffles == before.reshuffles {
+                assert_eq!(events.len(), (shape.levels() - levels) * (2 * of_bucket + 1));
+                looked_at += 1;
+            }
+        }
+        assert!(looked_at > 1000);
+    }
+}
+
 /// Counts the lines of memory that are touched.
 #[derive(Default)]
 struct Lines(AtomicU64);
@@ -177,6 +222,39 @@ fn tampering_is_noticed_on_every_level() {
     }
 }
 
+/// Without a tag nothing vouches for what is read. Whatever it says, an access is an error or goes
+/// on; and damage to the metadata of the root, which each access reads, is noticed.
+#[test]
+fn metadata_that_nobody_vouches_for_never_panics() {
+    let mut draws = Seeded::new(5);
+    let (mut refused, mut passed) = (0, 0);
+    for round in 0..2000 {
+        let (params, blocks) = (Params::Z4, 20);
+        let shape = params.shape_for(blocks).unwrap();
+        let store = store_for(params, &shape, 8, &Unsealed);
+        let tree =
+            SealedRing::create(store.clone(), 0, params, shape, 8, Unsealed, Unsealed).unwrap();
+        let mut oram = Stepped::new(Ring::new(blocks, tree, rng()).unwrap());
+        (0..40).for_each(|nth| oram.write(Addr(nth % blocks), &[1; 8]).unwrap());
+        let metadata = SealedRing::store_len(params, oram.controller().tree.shape(), 0, &Unsealed);
+        for _ in 0..=round % 3 {
+            let mut bytes = [0; 9];
+            draws.fill(&mut bytes);
+            // Small numbers are slots, addresses and leaves that might be.
+            let bytes = if round % 2 == 0 { bytes } else { bytes.map(|byte| byte % 8) };
+            store.write(&[Extent::new(draws.below(metadata - 9), 9)], &bytes).unwrap();
+        }
+        let outcome = (0..200).try_for_each(|nth| oram.read(Addr(nth % blocks), &mut [0; 8]));
+        match outcome {
+            Ok(()) => passed += 1,
+            Err(Error::Tampered { place }) if place.area == METADATA => refused += 1,
+            Err(Error::StashOverflow { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(refused > 500 && passed > 0, "{refused} refused, {passed} passed");
+}
+
 /// What was read already, and what was never written, may be anything.
 #[test]
 fn dead_slots_do_not_matter() {
@@ -203,6 +281,11 @@ fn impossible_sizes_and_requests_are_refused() {
     };
     let wide = Shape::uniform(3, 2).unwrap();
     assert!(GhostRing::new(Params::Z4, wide, ()).is_err(), "a slot for each bucket");
+    let below = shape.only(|level| level > 0);
+    let ghost = |shape: &Shape| GhostRing::new(Params::Z4, shape.clone(), ()).unwrap();
+    assert!(Ring::new(6, ghost(&below), rng()).is_err(), "somebody must hold the root");
+    assert!(RingTop::new(shape.clone(), 2, ghost(&below)).is_err());
+    assert!(RingTop::new(shape.clone(), 3, ghost(&shape)).is_err());
     assert!(ring(7).is_err() && Params::Z4.shape_for(u64::MAX).is_err());
     assert!(matches!(ring(6).unwrap().submit(0, Addr(6)), Err(Error::OutOfRange { .. })));
     let store = Arc::new(MemStore::new(1000));

@@ -24,7 +24,8 @@ pub trait RingTree: Send {
     /// Sizes of its buckets.
     fn params(&self) -> Params;
 
-    /// Its levels. A slot of this shape stands for a bucket.
+    /// Its levels. A slot of this shape stands for a bucket; the uppermost levels of a tree below a
+    /// [`RingTop`](super::RingTop) are without.
     fn shape(&self) -> &Shape;
 
     /// Bytes of a block's body; 0 in a simulation.
@@ -39,9 +40,9 @@ pub trait RingTree: Send {
     /// The same, to be changed.
     fn metadata_mut(&mut self, level: usize) -> &mut [u8];
 
-    /// Reads slots of the open path: one round trip. Nothing is read that does not verify, also of
-    /// dummies, so that nobody learns by damaging a slot which kind it is. Slots of a bucket that
-    /// was never renewed hold nothing.
+    /// Reads slots of the open path, from the root down: one round trip. Nothing is read that does
+    /// not verify, also of dummies, so that nobody learns by damaging a slot which kind it is.
+    /// Slots of a bucket that was never renewed hold nothing.
     fn read_slots(&mut self, slots: &[SlotAt]) -> Result;
 
     /// The body in slot number `nth` of those read last.

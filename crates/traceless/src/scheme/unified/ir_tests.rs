@@ -7,8 +7,8 @@ use crate::oram::{Oram, check_request, one_by_one};
 use crate::posmap::{Compressed, Plain};
 use crate::rng::Seeded;
 use crate::scheme::tree_rig::{
-    CHI_SQUARE_MAX, Leaves, Noted, REPEATS_MAX, behaves_like_an_array, chi_square, is_an_array,
-    repeats, sealed, shows_one_template, store_for,
+    CHI_SQUARE_MAX, Leaves, Noted, REPEATS_MAX, behaves_like_an_array, chi_square, echoes,
+    is_an_array, loudest_echo, repeats, sealed, shows_one_template, store_for,
 };
 use crate::store::{Store, Watched};
 use crate::trace::Recorder;
@@ -426,8 +426,8 @@ fn leaves_of<L: Labels>(
 ) -> Vec<u64> {
     let shape = IR_ORAM.shape(11).unwrap();
     let leaves = Leaves::default();
-    let inner = Noted(bare_below(&shape, 4, LEN), leaves.clone());
-    let tree = Substash::new(shape, 4, (32, 4), inner).unwrap();
+    let inner = Noted(bare_below(&shape, SEEN_FROM as usize, LEN), leaves.clone());
+    let tree = Substash::new(shape, SEEN_FROM as usize, (32, 4), inner).unwrap();
     let plb = Plb::new(8, 4, LEN).unwrap();
     let mut oram = Unified::new(sizes(2000, 2, 1), tree, labels(), labels(), plb, rng()).unwrap();
     if how == How::SearchesFirst {
@@ -467,15 +467,8 @@ enum How {
 const LEAVES: u64 = 1 << 10;
 const STEPS: usize = 60_000;
 
-/// How many standard deviations more often than by chance two paths in a row cross the same bucket
-/// of the first level that can be seen.
-fn echoes(leaves: &[u64]) -> f64 {
-    const BUCKETS: u64 = 1 << 4;
-    let bucket = |leaf: u64| leaf / (LEAVES / BUCKETS);
-    let same = leaves.windows(2).filter(|w| bucket(w[0]) == bucket(w[1])).count() as f64;
-    let (all, share) = (leaves.len() as f64 - 1.0, 1.0 / BUCKETS as f64);
-    (same - all * share) / (all * share * (1.0 - share)).sqrt()
-}
+/// The first level that can be seen.
+const SEEN_FROM: u32 = 4;
 
 #[test]
 fn leaves_are_uniform_fresh_and_independent() {
@@ -487,7 +480,8 @@ fn leaves_are_uniform_fresh_and_independent() {
             ] {
                 assert!(chi_square(&seen, LEAVES) < CHI_SQUARE_MAX);
                 assert!(repeats(&seen, LEAVES) < REPEATS_MAX, "{hot} blocks");
-                assert!(echoes(&seen) < REPEATS_MAX, "{hot} blocks: {}", echoes(&seen));
+                let echo = loudest_echo(&seen, LEAVES);
+                assert!(echo.abs() < REPEATS_MAX, "{hot} blocks: {echo}");
             }
         }
     }
@@ -500,8 +494,10 @@ fn searching_first_shows_in_the_leaves() {
     let large = leaves_of(plain, How::SearchesFirst, STEPS, |rng| rng.below(2000));
     let hot = leaves_of(plain, How::SearchesFirst, STEPS, |rng| rng.below(3));
     assert!(chi_square(&hot, LEAVES) < CHI_SQUARE_MAX);
-    assert!(echoes(&large) < REPEATS_MAX, "{}", echoes(&large));
-    assert!(echoes(&hot) > 8.0 * REPEATS_MAX, "{}", echoes(&hot));
+    let echo = |leaves| echoes(leaves, LEAVES, SEEN_FROM);
+    assert!(loudest_echo(&large, LEAVES).abs() < REPEATS_MAX, "{}", loudest_echo(&large, LEAVES));
+    assert!(echo(&hot) > 8.0 * REPEATS_MAX, "{}", echo(&hot));
+    assert!(loudest_echo(&hot, LEAVES) >= echo(&hot));
     assert!(repeats(&hot, LEAVES) < REPEATS_MAX, "what looks at whole leaves does not see it");
 }
 

@@ -2,13 +2,17 @@
 //! the state, openings and their keys, reading only.
 
 use super::*;
+use crate::build::SchemeConfig;
 use crate::durable::Vault;
+use crate::error::Place;
 use crate::oram::Oram;
-use crate::rng::Rng;
 use crate::scheme::openings::OPENINGS_MAX;
-use crate::scheme::rig::{self, Forgetful, assert_filled, fill};
-use crate::store::{MemStore, Watched};
+use crate::scheme::rig::{self, assert_filled, fill};
+use crate::seal::Secret;
+use crate::store::{MemStore, Store, Watched};
 use crate::trace::{Op, Recorder};
+use alloc::sync::Arc;
+use alloc::vec;
 
 type Rig = rig::Rig<Geometry>;
 
@@ -39,87 +43,15 @@ fn geometries() -> [Geometry; 3] {
     [flat, recursive, Geometry { cached_levels: 2, ..recursive }]
 }
 
-/// What the writes of a history leave in each block.
-fn after(writes: &[(u64, u64)], blocks: u64) -> Vec<u64> {
-    let mut model = vec![0; blocks as usize];
-    for &(addr, value) in writes {
-        model[addr as usize] = value;
-    }
-    model
-}
-
-fn read_all(oram: &mut dyn Oram) -> Vec<u64> {
-    let mut block = vec![0; oram.block_len()];
-    let mut read = |addr| {
-        oram.read(Addr(addr), &mut block).unwrap();
-        u64::from_le_bytes(block[..8].try_into().unwrap())
-    };
-    (0..37).map(&mut read).collect()
-}
-
-/// Accesses until the power goes. Tells whether it did, and how many writes a sync promised.
-fn run(
-    oram: &mut dyn Oram,
-    rng: &mut Seeded,
-    writes: &mut Vec<(u64, u64)>,
-    promised: &mut usize,
-    next: &mut u64,
-) -> Error {
-    loop {
-        let (addr, mut block) = (rng.below(37), vec![0; oram.block_len()]);
-        let done = match rng.below(10) {
-            0..6 => {
-                *next += 1;
-                block[..8].copy_from_slice(&next.to_le_bytes());
-                writes.push((addr, *next));
-                oram.write(Addr(addr), &block)
-            }
-            6..9 => oram.read(Addr(addr), &mut block),
-            _ => oram.sync().map(|()| *promised = writes.len()),
-        };
-        if let Err(error) = done {
-            return error;
-        }
-    }
-}
-
-/// Lives on from crash to crash. Each opening finds a prefix of the writes, at least up to the last
-/// sync.
-fn lives_through_crashes(geometry: Geometry, seed: u64, fuses: impl Iterator<Item = u64>) {
-    let mut rig = Rig::new(geometry);
-    drop(rig.create());
-    let (mut bytes, mut rng) = (rig.store.snapshot(), Seeded::new(seed));
-    let (mut writes, mut promised, mut next) = (vec![], 0, 0);
-    let mut lived = 0;
-    for fuse in fuses {
-        let disk = Arc::new(Forgetful::new(&bytes, fuse));
-        match rig.open_on(disk.clone(), false) {
-            Err(Error::Store(_)) => {}
-            Err(other) => panic!("a crash is not damage: {other}"),
-            Ok(mut oram) => {
-                let error = run(&mut oram, &mut rng, &mut writes, &mut promised, &mut next);
-                assert!(matches!(error, Error::Store(_)), "{error}");
-                assert!(matches!(oram.sync(), Err(Error::Poisoned)), "nothing is tried again");
-            }
-        }
-        bytes = disk.crash(&mut rng);
-        // Looked at in a copy, which lives on by itself; so does the disk.
-        let (copy, kept) = (Arc::new(MemStore::from_bytes(&bytes)), rig.vault.kept());
-        let found = read_all(&mut rig.open_on(copy, false).expect("a crash is not damage"));
-        rig.vault.keep(&kept).unwrap();
-        let prefix = (promised..=writes.len()).find(|&n| after(&writes[..n], 37) == found);
-        let prefix = prefix.expect("the blocks are not those of any moment since the last sync");
-        writes.truncate(prefix);
-        (promised, lived) = (prefix, lived + 1);
-    }
-    assert!(promised > 100 && lived > 50, "only {promised} writes lived");
-}
-
 #[test]
 fn no_crash_loses_what_was_synced() {
     for (nth, geometry) in geometries().into_iter().enumerate() {
         // Every call of some openings, then longer runs: an opening after a crash is long itself.
-        lives_through_crashes(geometry, nth as u64, (0..60).chain((0..40).map(|n| n * 977 % 9000)));
+        rig::lives_through_crashes(
+            SchemeConfig::Path(geometry),
+            nth as u64,
+            (0..60).chain((0..40).map(|n| n * 977 % 9000)),
+        );
     }
 }
 
@@ -132,7 +64,11 @@ fn no_nonce_covers_two_contents() {
 
     record::start();
     for (nth, geometry) in geometries().into_iter().enumerate() {
-        lives_through_crashes(geometry, nth as u64 + 9, (0..60).map(|n| 20 + n * 977 % 4000));
+        rig::lives_through_crashes(
+            SchemeConfig::Path(geometry),
+            nth as u64 + 9,
+            (0..60).map(|n| 20 + n * 977 % 4000),
+        );
         let mut used = HashMap::new();
         for sealed in record::take() {
             let first = *used.entry((sealed.key, sealed.version)).or_insert(sealed.tag);
@@ -266,10 +202,10 @@ fn openings_die_out_before_there_are_too_many() {
         let mut oram = rig.open();
         oram.read(Addr(3), &mut [0; 16]).unwrap();
         oram.close().unwrap();
-        most = most.max(oram.controller().openings.len());
+        most = most.max(oram.controller().saves.openings().len());
     }
     assert!((OPENINGS_MANY - 1..OPENINGS_MAX).contains(&most), "{most}");
-    assert!(rig.open().controller().openings.len() < OPENINGS_MANY / 2 + 10);
+    assert!(rig.open().controller().saves.openings().len() < OPENINGS_MANY / 2 + 10);
     let mut oram = rig.open();
     let mut block = [0; 16];
     oram.read(Addr(30), &mut block).unwrap();
@@ -284,7 +220,7 @@ fn a_key_that_sealed_enough_is_replaced() {
     path.key_bytes_max = 50_000;
     let mut oram = Stepped::new(path);
     (0..20).for_each(|byte| fill(&mut oram, byte));
-    assert!(oram.controller().openings.len() > 5);
+    assert!(oram.controller().saves.openings().len() > 5);
     oram.close().unwrap();
     assert_filled(&mut rig.open(), 19);
 }
@@ -419,7 +355,7 @@ fn relabelling_tells_nothing() {
         assert_eq!(hot.len(), cold.len());
         assert!(hot.len() as u64 <= 3 * geometry.blocks, "{} accesses", hot.len());
         assert_eq!(hot_maps, cold_maps);
-        let buckets = trees[1..].iter().map(|tree| tree.below());
+        let buckets = trees[1..].iter().map(PlacedTree::below);
         let buckets: u64 = buckets.map(|s| (0..s.levels()).map(|l| full(&s, l)).sum::<u64>()).sum();
         assert_eq!(hot_maps.len() as u64, buckets, "each bucket of a map is written once");
         let in_order = |leaves: &[u64]| {
@@ -546,11 +482,11 @@ fn dummies_are_saved_in_their_turn() {
         let mut rig = Rig::new(geometry);
         let mut stepped = rig.create();
         let oram = stepped.controller_mut();
-        let before = oram.syncs;
+        let before = oram.saves.life.synced();
         for _ in 0..5 * geometry.unsynced_max {
             assert_eq!(oram.step(&mut |_, _| {}).unwrap().finished, None);
             assert!(oram.unsynced < geometry.unsynced_max);
         }
-        assert_eq!(oram.syncs, before + 5);
+        assert_eq!(oram.saves.life.synced(), before + 5);
     }
 }

@@ -1,62 +1,25 @@
-//! `traceless sim record`: what an unmodified program asks of memory, by Valgrind's tool lackey.
+//! By Valgrind's tool lackey.
 
+use super::{Report, Writer, finish};
 use crate::args::RecordArgs;
 use crate::failure::{DEVICE, Failure};
-use crate::output::{Meter, say, say_json};
-use crate::signals;
+use crate::output::Meter;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::fcntl_setpipe_size;
-use serde::Serialize;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, PipeReader};
+use std::io::{self, BufRead, BufReader, PipeReader};
 use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::sync::atomic::Ordering;
-use traceless_sim::cache;
 use traceless_sim::workload::lackey::{self, Step};
-use traceless_sim::workload::{Filter, Op, PackedWriter, Record};
+use traceless_sim::workload::{Filter, Op, Record};
 
 const BUFFER_LEN: usize = 1 << 20;
 
-#[derive(Serialize)]
-struct Report {
-    schema: &'static str,
-    /// While it was recorded.
-    instructions: u64,
-    reads: u64,
-    writes: u64,
-    /// In a thousand instructions.
-    reads_per_kilo_instruction: f64,
-    writes_per_kilo_instruction: f64,
-    /// Whether it was ended because enough was recorded.
-    cut_short: bool,
-}
-
-pub fn run(args: &RecordArgs) -> Result<(), Failure> {
-    let bytes = args.l1_kib.saturating_mul(1024);
-    let filter = Filter::new(&cache::Config { bytes, ways: args.l1_ways })?;
-    let out = Output::create(&args.out)?;
-    // The program gets the user's signal, too: this only sees to it that no half of it is kept.
-    let interrupted = signals::flag()?;
+/// Runs the program to its end, or until enough is recorded.
+pub fn record(args: &RecordArgs, filter: Filter, writer: Writer) -> Result<Report, Failure> {
     let (lines, program) = start(args)?;
-    let mut recording = Recording::new(args, filter, out.writer()?);
+    let mut recording = Recording::new(args, filter, writer);
     let done = recording.take(lines);
-    let report = recording.end(done, program)?;
-    if interrupted.load(Ordering::Relaxed) {
-        return Err(Failure::usage("interrupted"));
-    }
-    out.keep()?;
-    if args.json {
-        return say_json(&report);
-    }
-    let Report { instructions, reads, writes, .. } = report;
-    say(&format!("{instructions} instructions, {reads} reads, {writes} writes"));
-    say(&format!(
-        "a thousand instructions: {:.2} reads, {:.2} writes",
-        report.reads_per_kilo_instruction, report.writes_per_kilo_instruction
-    ));
-    Ok(())
+    recording.end(done, program)
 }
 
 /// Starts the program under Valgrind, which says everything through the pipe. The program's own
@@ -84,7 +47,7 @@ fn start(args: &RecordArgs) -> Result<(PipeReader, Child), Failure> {
 struct Recording<'a> {
     args: &'a RecordArgs,
     filter: Filter,
-    writer: PackedWriter<BufWriter<File>>,
+    writer: Writer,
     meter: Meter,
     /// Misses left out so far.
     skipped: u64,
@@ -103,7 +66,7 @@ enum Ended {
 }
 
 impl<'a> Recording<'a> {
-    fn new(args: &'a RecordArgs, filter: Filter, writer: PackedWriter<BufWriter<File>>) -> Self {
+    fn new(args: &'a RecordArgs, filter: Filter, writer: Writer) -> Self {
         let meter = Meter::new("recording", args.progress.progress);
         Self { args, filter, writer, meter, skipped: 0, reads: 0, writes: 0, first: 0, last: 0 }
     }
@@ -165,53 +128,7 @@ impl<'a> Recording<'a> {
             let what = format!("valgrind recorded nothing of the program; it ended with {status}");
             return Err(Failure::usage(what));
         }
-        self.writer.finish().and_then(|out| out.get_ref().sync_all()).map_err(fail)?;
-        let instructions = self.last - self.first;
-        let per_kilo = |n: u64| n as f64 * 1e3 / instructions.max(1) as f64;
-        Ok(Report {
-            schema: "traceless.sim.record.v1",
-            instructions,
-            reads: self.reads,
-            writes: self.writes,
-            reads_per_kilo_instruction: per_kilo(self.reads),
-            writes_per_kilo_instruction: per_kilo(self.writes),
-            cut_short,
-        })
-    }
-}
-
-/// A file that has its name only when it is whole.
-struct Output<'a> {
-    path: &'a Path,
-    coming: PathBuf,
-}
-
-impl<'a> Output<'a> {
-    fn create(path: &'a Path) -> Result<Self, Failure> {
-        let mut coming = path.as_os_str().to_owned();
-        coming.push(format!(".{}.part", std::process::id()));
-        let output = Self { path, coming: coming.into() };
-        File::create_new(&output.coming).map_err(|e| output.failed(&e))?;
-        Ok(output)
-    }
-
-    fn writer(&self) -> Result<PackedWriter<BufWriter<File>>, Failure> {
-        let file = File::options().write(true).open(&self.coming);
-        file.and_then(|file| PackedWriter::new(BufWriter::new(file))).map_err(|e| self.failed(&e))
-    }
-
-    fn keep(&self) -> Result<(), Failure> {
-        std::fs::rename(&self.coming, self.path).map_err(|e| self.failed(&e))
-    }
-
-    fn failed(&self, e: &io::Error) -> Failure {
-        Failure::new(DEVICE, format!("{}: {e}", self.path.display()))
-    }
-}
-
-impl Drop for Output<'_> {
-    fn drop(&mut self) {
-        // Gone already if it was kept.
-        let _ = std::fs::remove_file(&self.coming);
+        finish(self.writer).map_err(fail)?;
+        Ok(Report::new(self.last - self.first, self.reads, self.writes, cut_short))
     }
 }

@@ -1,11 +1,14 @@
 //! Trusted state beside what it is about, in the same store.
 
+use super::Parts;
+use super::openings::STATE_LEN_MAX;
 use crate::durable::Vault;
 use crate::error::{Error, Result};
-use crate::scheme::openings::STATE_LEN_MAX;
+use crate::rng::Rng;
 use crate::seal::Secret;
 use crate::store::Store;
 use crate::types::Extent;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -54,6 +57,27 @@ impl StoreVault {
         let nothing = "nothing was saved there, or under another key";
         let (number, state) = newest.ok_or(Error::State(nothing))?;
         Ok((Self { store, key, number }, state))
+    }
+}
+
+impl Parts {
+    /// What a product is made or opened with in a store that begins with its vault.
+    pub(crate) fn behind(
+        vault: StoreVault,
+        product: &[u8],
+        store: Arc<dyn Store>,
+        key: &Secret,
+        rng: Box<dyn Rng>,
+    ) -> Self {
+        Self {
+            store,
+            first: VAULT_LEN,
+            key: key.derive(&[product, b"scheme"]),
+            vault: Box::new(vault),
+            rng,
+            read_only: false,
+            expect_writes: 0,
+        }
     }
 }
 

@@ -1,0 +1,115 @@
+//! `traceless sim record`: what an unmodified program asks of memory.
+
+mod lackey;
+mod qemu;
+
+use crate::args::{RecordArgs, Recorder};
+use crate::failure::{DEVICE, Failure};
+use crate::output::{say, say_json};
+use crate::signals;
+use serde::Serialize;
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use traceless_sim::cache;
+use traceless_sim::workload::{Filter, PackedWriter};
+
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    /// While it was recorded.
+    instructions: u64,
+    reads: u64,
+    writes: u64,
+    /// In a thousand instructions.
+    reads_per_kilo_instruction: f64,
+    writes_per_kilo_instruction: f64,
+    /// Whether it was ended because enough was recorded.
+    cut_short: bool,
+}
+
+pub fn run(args: &RecordArgs) -> Result<(), Failure> {
+    let l1 = cache::Config { bytes: args.l1_kib.saturating_mul(1024), ways: args.l1_ways };
+    let filter = Filter::new(&l1)?;
+    let out = Output::create(&args.out)?;
+    // The program gets the user's signal, too: this only sees to it that no half of it is kept.
+    let interrupted = signals::flag()?;
+    let writer = out.writer()?;
+    let report = match args.with {
+        Recorder::Lackey => lackey::record(args, filter, writer)?,
+        Recorder::Qemu => qemu::record(args, &l1, &out, writer)?,
+    };
+    if interrupted.load(Ordering::Relaxed) {
+        return Err(Failure::usage("interrupted"));
+    }
+    out.keep()?;
+    if args.json {
+        return say_json(&report);
+    }
+    let Report { instructions, reads, writes, .. } = report;
+    say(&format!("{instructions} instructions, {reads} reads, {writes} writes"));
+    say(&format!(
+        "a thousand instructions: {:.2} reads, {:.2} writes",
+        report.reads_per_kilo_instruction, report.writes_per_kilo_instruction
+    ));
+    Ok(())
+}
+
+impl Report {
+    fn new(instructions: u64, reads: u64, writes: u64, cut_short: bool) -> Self {
+        let per_kilo = |n: u64| n as f64 * 1e3 / instructions.max(1) as f64;
+        Self {
+            schema: "traceless.sim.record.v1",
+            instructions,
+            reads,
+            writes,
+            reads_per_kilo_instruction: per_kilo(reads),
+            writes_per_kilo_instruction: per_kilo(writes),
+            cut_short,
+        }
+    }
+}
+
+type Writer = PackedWriter<BufWriter<File>>;
+
+/// Sees to it that the file is whole.
+fn finish(writer: Writer) -> io::Result<()> {
+    writer.finish()?.get_ref().sync_all()
+}
+
+/// A file that has its name only when it is whole.
+struct Output<'a> {
+    path: &'a Path,
+    coming: PathBuf,
+}
+
+impl<'a> Output<'a> {
+    fn create(path: &'a Path) -> Result<Self, Failure> {
+        let mut coming = path.as_os_str().to_owned();
+        coming.push(format!(".{}.part", std::process::id()));
+        let output = Self { path, coming: coming.into() };
+        File::create_new(&output.coming).map_err(|e| output.failed(&e))?;
+        Ok(output)
+    }
+
+    fn writer(&self) -> Result<Writer, Failure> {
+        let file = File::options().write(true).open(&self.coming);
+        file.and_then(|file| PackedWriter::new(BufWriter::new(file))).map_err(|e| self.failed(&e))
+    }
+
+    fn keep(&self) -> Result<(), Failure> {
+        std::fs::rename(&self.coming, self.path).map_err(|e| self.failed(&e))
+    }
+
+    fn failed(&self, e: &io::Error) -> Failure {
+        Failure::new(DEVICE, format!("{}: {e}", self.path.display()))
+    }
+}
+
+impl Drop for Output<'_> {
+    fn drop(&mut self) {
+        // Gone already if it was kept.
+        let _ = std::fs::remove_file(&self.coming);
+    }
+}

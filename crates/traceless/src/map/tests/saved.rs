@@ -1,0 +1,95 @@
+//! Maps that are saved: reopened, killed, cut off at every call of their store.
+
+use super::*;
+use crate::scheme::rig::Forgetful;
+use crate::store::{MemStore, Store};
+
+/// With so few buckets that entries wait in the stash.
+fn saved(store: Arc<dyn Store>, seed: u64) -> Builder {
+    let map = Map::builder().capacity(4).key_len(2).value_len(8).rng(Seeded::new(seed));
+    map.key(Secret::from_bytes([3; 32])).store(store)
+}
+
+fn room() -> u64 {
+    saved(Arc::new(MemStore::new(0)), 0).store_len().unwrap()
+}
+
+type Model = BTreeMap<u8, u64>;
+
+fn contents(map: &mut Map) -> Model {
+    let value = |bytes: Vec<u8>| u64::from_le_bytes(bytes.try_into().unwrap());
+    (0..30).filter_map(|key| Some((key, map.get(&[key]).unwrap().map(value)?))).collect()
+}
+
+/// One random operation on a map and on what it should be.
+fn step(map: &mut Map, model: &mut Model, rng: &mut Seeded) -> Result {
+    let (key, value) = (rng.below(30) as u8, rng.below(1 << 40));
+    if rng.below(4) == 0 {
+        map.remove(&[key])?;
+        model.remove(&key);
+    } else {
+        map.insert(&[key], &value.to_le_bytes())?;
+        model.insert(key, value);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_map_comes_back_with_its_stash() {
+    let store = Arc::new(MemStore::new(room()));
+    let mut map = saved(store.clone(), 1).build().unwrap();
+    let (mut model, mut rng, mut waited) = (Model::new(), Seeded::new(2), 0);
+    for round in 0..12 {
+        (0..100).for_each(|_| step(&mut map, &mut model, &mut rng).unwrap());
+        waited += map.stash_entries();
+        match round % 3 {
+            0 => map.close().unwrap(),
+            1 => drop(map),
+            _ => {
+                map.sync().unwrap();
+                core::mem::forget(map);
+            }
+        }
+        map = saved(store.clone(), round + 9).open().unwrap();
+        assert_eq!(contents(&mut map), model);
+    }
+    assert!(waited > 0, "no entry waited in the stash");
+    drop(map);
+    let other = saved(store, 1).key(Secret::from_bytes([4; 32]));
+    assert!(matches!(other.open().err(), Some(Error::State(_))), "a wrong key");
+}
+
+/// Each opening finds the map as it was after some operation, at least the last that was synced.
+#[test]
+fn no_crash_loses_what_was_synced() {
+    let empty = Arc::new(MemStore::new(room()));
+    saved(empty.clone(), 1).build().unwrap().close().unwrap();
+    let (mut bytes, mut rng) = (empty.snapshot(), Seeded::new(5));
+    let (mut history, mut lived) = (vec![Model::new()], 0);
+    for fuse in (0..50).chain((0..30).map(|n| 5 + n * 7)) {
+        let disk = Arc::new(Forgetful::new(&bytes, fuse));
+        let mut promised = 0;
+        if let Ok(mut map) = saved(disk.clone(), fuse + 7).open() {
+            loop {
+                let mut model = history.last().unwrap().clone();
+                let synced = rng.below(20) == 0;
+                let done = if synced { map.sync() } else { step(&mut map, &mut model, &mut rng) };
+                history.push(model);
+                match done {
+                    Ok(()) if synced => promised = history.len() - 1,
+                    Ok(()) => {}
+                    Err(_) => break,
+                }
+            }
+            assert!(matches!(map.sync(), Err(Error::Poisoned)), "nothing is tried again");
+        }
+        bytes = disk.crash(&mut rng);
+        let copy = Arc::new(MemStore::from_bytes(&bytes));
+        let found = contents(&mut saved(copy, fuse).open().expect("a crash is not damage"));
+        let at = (promised..history.len()).rev().find(|&n| history[n] == found);
+        let at = at.expect("the map is not that of any moment since the last sync");
+        lived += at;
+        history = vec![history.swap_remove(at)];
+    }
+    assert!(lived > 100, "only {lived} operations lived");
+}

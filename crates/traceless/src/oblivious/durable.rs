@@ -1,0 +1,505 @@
+//! An array that may be watched, that can be saved, and that a crash takes back to its last sync.
+//!
+//! Pages wait for a sync as buckets of a saved Path ORAM do. Position map, stashes and the upper
+//! levels of the tree are the trusted state, which each sync writes as a whole: so a sync comes
+//! seldom, unless it is asked for.
+//!
+//! A crash takes labels back, too, and an access after it would read the path that was read for the
+//! same block before. So an opening after a crash makes the tree anew, in another place of the
+//! store: slot by slot, in an order that is always the same, its blocks come into an empty tree,
+//! under labels that a keyed function makes of their addresses, as nothing may be looked up. Until
+//! that has ended, the next opening begins it anew. As many accesses are made as the old tree has
+//! slots, whatever is in them.
+
+use super::circuit::{Circuit, Eviction, levels_for};
+use super::positions::Positions;
+use super::sealed::{self, MEMORY_LEVELS_MIN, Sealed};
+use super::tree::Ram;
+use super::width::{Make, Width, fastest};
+use super::{BLOCKS_MAX, Oblivious, check_block};
+use crate::durable::{Durable, load_words, save_words, take_saved};
+use crate::error::{Error, Result};
+use crate::oram::{Hides, Oram, one_by_one};
+use crate::rng::Seeded;
+use crate::scheme::Parts;
+use crate::scheme::keys::{Family, Keys};
+use crate::scheme::openings::{KEY_BYTES_MAX, OPENINGS_MANY, State};
+use crate::scheme::saves::{Copies, Saves};
+use crate::seal::{Prf, Secret};
+use crate::types::{Addr, Extent};
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use traceless_sys::ct::{self, secret::classify};
+
+/// Accesses between two syncs, at least, unless the caller says otherwise.
+const UNSYNCED: u64 = 1024;
+
+/// Bytes of pages that wait for a sync, unless the state is longer.
+const HELD_BYTES: u64 = 64 << 20;
+
+/// Bytes of the trusted state, or of what waits, at most: no request of a store may be longer.
+const REQUEST_MAX: u64 = 1 << 31;
+
+/// The public parameters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    /// Logical blocks.
+    pub blocks: u64,
+    /// Bytes of a block.
+    pub block_len: usize,
+    /// Levels of the tree in memory, at least.
+    pub memory_levels: u8,
+    /// Accesses between two syncs, at most: then one is made.
+    pub unsynced_max: u32,
+    /// Words that somebody above keeps with the trusted state.
+    pub attached_words: u32,
+}
+
+/// Where its parts lie.
+struct Layout {
+    pages: sealed::Geometry,
+    copies: Copies,
+}
+
+impl Geometry {
+    /// `blocks` blocks of `block_len` bytes, with a sync about as often as what it writes besides
+    /// the state is as long as that.
+    pub fn new(blocks: u64, block_len: usize) -> Result<Self> {
+        let memory_levels = MEMORY_LEVELS_MIN as u8;
+        let mut geometry =
+            Self { blocks, block_len, memory_levels, unsynced_max: 1, attached_words: 0 };
+        let Layout { pages, copies } = geometry.layout()?;
+        let (access, state) = (pages.pages_open() * pages.slot_len(), copies.state_len());
+        if let Some(often) = state.checked_div(access as u64) {
+            let most = HELD_BYTES.max(state) / access as u64;
+            geometry.unsynced_max = often.max(UNSYNCED).min(most).clamp(1, 1 << 20) as u32;
+        } else {
+            geometry.unsynced_max = UNSYNCED as u32;
+        }
+        geometry.check()?;
+        Ok(geometry)
+    }
+
+    /// Whether such an array can be.
+    pub fn check(&self) -> Result {
+        self.layout().map(|_| ())
+    }
+
+    /// Bytes that its areas take on a store; more than any has if there can be no such array.
+    pub fn store_len(&self) -> u64 {
+        self.layout().map_or(u64::MAX, |layout| layout.copies.end())
+    }
+
+    /// Bytes of the trusted state that each sync writes, besides the pages, which are written twice
+    /// with 8 bytes more.
+    pub fn state_len(&self) -> u64 {
+        self.layout().map_or(u64::MAX, |layout| layout.copies.state_len())
+    }
+
+    /// Bytes written per byte that the user writes: each page once to the log and once in place,
+    /// and the state with every sync, if no two accesses between two syncs share a page.
+    pub fn write_amplification(&self) -> f64 {
+        let pages = self.layout().map_or(0, |layout| layout.pages.pages_open());
+        let state = self.state_len() as f64 / f64::from(self.unsynced_max);
+        ((2 * pages * self.page_len()) as f64 + state) / self.block_len as f64
+    }
+
+    /// Bytes of a page.
+    pub fn page_len(&self) -> usize {
+        self.layout().map_or(0, |layout| layout.pages.slot_len())
+    }
+
+    /// Whether any page is on the store, so that the paths that are drawn are seen.
+    pub fn draws_places(&self) -> bool {
+        self.layout().is_ok_and(|layout| layout.pages.pages > 0)
+    }
+
+    /// The same with `blocks` blocks.
+    pub fn resized(self, blocks: u64) -> Result<Self> {
+        let resized = Self { blocks, ..self };
+        resized.check()?;
+        Ok(resized)
+    }
+
+    /// Name, first byte and length of each of its areas, in order.
+    pub fn areas(&self) -> Vec<(&'static str, u64, u64)> {
+        let Ok(Layout { copies, .. }) = self.layout() else { return Vec::new() };
+        let half = copies.at / 2;
+        vec![
+            ("pages 0", 0, half),
+            ("pages 1", half, half),
+            ("state 0", copies.at, copies.len),
+            ("state 1", copies.at + copies.len, copies.len),
+        ]
+    }
+
+    fn layout(&self) -> Result<Layout> {
+        fastest(self.block_len, Measured(*self))
+    }
+
+    /// All of it, to be bound to what is sealed.
+    fn to_bytes(self) -> Vec<u8> {
+        let words = [
+            self.blocks,
+            self.block_len as u64,
+            self.memory_levels.into(),
+            self.unsynced_max.into(),
+            self.attached_words.into(),
+        ];
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+}
+
+struct Measured(Geometry);
+
+impl Make for Measured {
+    type Made = Result<Layout>;
+
+    fn make(self, width: impl Width + 'static) -> Result<Layout> {
+        let geometry = self.0;
+        check_block(geometry.block_len, width)?;
+        if geometry.blocks > BLOCKS_MAX {
+            return Err(Error::Geometry("there are more blocks than labels for them"));
+        }
+        if geometry.memory_levels == 0 || geometry.unsynced_max == 0 {
+            return Err(Error::Geometry("there is room for one level and one access at least"));
+        }
+        let levels = levels_for(geometry.blocks)?;
+        let pages = sealed::Geometry::new(levels, geometry.memory_levels.into(), width.words());
+        let tree = pages.saved_len() + saved_len_of(width);
+        let words = 1 + u64::from(geometry.attached_words);
+        let saved = tree + Positions::saved_len(geometry.blocks)? + 8 * words;
+        let written = u64::from(geometry.unsynced_max) * pages.pages_open() as u64;
+        let held = pages.all_pages().min(written);
+        let held_len = held.saturating_mul(pages.slot_len() as u64);
+        if saved.max(held_len) > REQUEST_MAX {
+            return Err(Error::Geometry("the state, or what waits for a sync, is too long"));
+        }
+        let copies = Copies::new(2 * pages.store_len()?, saved, &[(held, held_len)]);
+        Ok(Layout { pages, copies })
+    }
+}
+
+fn saved_len_of<W: Width>(width: W) -> u64 {
+    Circuit::<W, Ram>::saved_len(width)
+}
+
+/// An array that keeps a few words of its user with its own state.
+pub(crate) trait Attached: Oram {
+    /// The words, as they are now. They are saved with what was accessed before.
+    fn attached(&mut self) -> &mut [u64];
+
+    /// Accesses until a sync is made that nobody asked for.
+    fn accesses_left(&self) -> u32;
+}
+
+/// Makes a new array; every block reads as zeros.
+pub fn create_durable(geometry: Geometry, parts: Parts) -> Result<Box<dyn Oram>> {
+    Ok(create_attached(geometry, parts)?)
+}
+
+/// Opens the one whose vault last kept `state`, as it was at its last sync.
+pub fn open_durable(geometry: Geometry, parts: Parts, state: &[u8]) -> Result<Box<dyn Oram>> {
+    Ok(open_attached(geometry, parts, state)?)
+}
+
+pub(crate) fn create_attached(geometry: Geometry, parts: Parts) -> Result<Box<dyn Attached>> {
+    fastest(geometry.block_len, Made { geometry, parts, state: None })
+}
+
+pub(crate) fn open_attached(
+    geometry: Geometry,
+    parts: Parts,
+    state: &[u8],
+) -> Result<Box<dyn Attached>> {
+    let state = Some(State::decode(state)?);
+    fastest(geometry.block_len, Made { geometry, parts, state })
+}
+
+/// What is made of a state, or new without one.
+struct Made {
+    geometry: Geometry,
+    parts: Parts,
+    state: Option<State>,
+}
+
+impl Make for Made {
+    type Made = Result<Box<dyn Attached>>;
+
+    fn make(self, width: impl Width + 'static) -> Self::Made {
+        let Self { geometry, parts, state } = self;
+        Ok(match state {
+            None => Box::new(DurableOblivious::create(geometry, width, parts)?),
+            Some(state) => Box::new(DurableOblivious::open(geometry, width, parts, &state)?),
+        })
+    }
+}
+
+type Inner<W> = Oblivious<W, Sealed<Keys>>;
+
+/// See the [module](self).
+struct DurableOblivious<W: Width> {
+    inner: Inner<W>,
+    width: W,
+    geometry: Geometry,
+    layout: Layout,
+    saves: Saves,
+    /// Which of the two places of the pages is in use.
+    area: u64,
+    attached: Vec<u64>,
+    /// Accesses since the last sync.
+    unsynced: u32,
+    /// Bytes that the keys of one opening may seal, but for the accesses until the next sync.
+    key_bytes_max: u64,
+}
+
+impl<W: Width> DurableOblivious<W> {
+    fn create(geometry: Geometry, width: W, parts: Parts) -> Result<Self> {
+        let mut new = Self::assemble(geometry, width, parts, &State::default())?;
+        new.begin_opening()?;
+        new.save()?;
+        Ok(new)
+    }
+
+    fn open(geometry: Geometry, width: W, parts: Parts, state: &State) -> Result<Self> {
+        let mut opened = Self::reopen(geometry, width, parts, state)?;
+        let is_many = opened.saves.openings().len() >= OPENINGS_MANY;
+        if opened.saves.life.takes_writes() && (!state.clean || is_many) {
+            opened.rebuild()?;
+        }
+        Ok(opened)
+    }
+
+    /// Opens it as it was at its last sync, labels included.
+    fn reopen(geometry: Geometry, width: W, parts: Parts, state: &State) -> Result<Self> {
+        let mut opened = Self::assemble(geometry, width, parts, state)?;
+        let loaded = opened.saves.load()?;
+        let mut rest = &loaded.saved[..];
+        load_words(core::slice::from_mut(&mut opened.area), &mut rest)?;
+        opened.inner = opened.make_inner(opened.keys_of(state))?;
+        opened.inner.load(&mut rest)?;
+        load_secret(&mut opened.attached, &mut rest)?;
+        if opened.saves.life.takes_writes() {
+            if state.clean {
+                opened.saves.keep_open()?;
+            } else {
+                opened.redo(&loaded.places[0])?;
+            }
+            opened.begin_opening()?;
+        }
+        Ok(opened)
+    }
+
+    fn assemble(geometry: Geometry, width: W, parts: Parts, state: &State) -> Result<Self> {
+        let layout = geometry.layout()?;
+        let (copies, bound) = (layout.copies.clone(), geometry.to_bytes());
+        let mut saves = Saves::new(copies, b"oblivious state", bound, parts, state)?;
+        let keys = Keys::new(state, saves.key(), FAMILY);
+        let inner = inner_over(&geometry, width, &layout, &mut saves, 0, keys)?;
+        Ok(Self {
+            inner,
+            width,
+            attached: vec![0; geometry.attached_words as usize],
+            geometry,
+            layout,
+            saves,
+            area: 0,
+            unsynced: 0,
+            key_bytes_max: KEY_BYTES_MAX / 2,
+        })
+    }
+
+    fn keys_of(&self, state: &State) -> Keys {
+        Keys::new(state, self.saves.key(), FAMILY)
+    }
+
+    /// An empty array over the pages in use, of which every write waits.
+    fn make_inner(&mut self, keys: Keys) -> Result<Inner<W>> {
+        inner_over(&self.geometry, self.width, &self.layout, &mut self.saves, self.area, keys)
+    }
+
+    fn memory(&mut self) -> &mut Sealed<Keys> {
+        self.inner.data.memory_mut()
+    }
+
+    /// Goes on under new keys.
+    fn begin_opening(&mut self) -> Result {
+        let start = self.memory().version();
+        let opening = self.saves.begin_opening(start)?;
+        let key = self.saves.key();
+        self.inner.data.memory_mut().sealer_mut().push(opening, key)
+    }
+
+    /// Makes the tree anew, under the newest keys alone.
+    fn rebuild(&mut self) -> Result {
+        self.area = 1 - self.area;
+        let mut keys = Keys::none(FAMILY);
+        keys.push(*self.saves.openings().last(), self.saves.key())?;
+        let mut new = self.make_inner(keys)?;
+        let memory = new.data.memory_mut();
+        memory.skip_to(self.inner.data.memory().version());
+        memory.write_through();
+
+        let prf = Prf::new(&Secret::random(&mut *self.saves.life.rng));
+        let mask = new.data.label_mask();
+        let label = |addr: u32| prf.at(addr.into()) as u32 & mask;
+        let Oblivious { data, positions, draws, block, .. } = &mut new;
+        positions.fill(self.geometry.blocks, &label, draws)?;
+        self.inner.data.visit_slots(&mut |addr, body| {
+            draws.reserve(1);
+            data.insert(addr, label(addr), body, draws.label(mask).old(0), block)
+        })?;
+        self.inner = new;
+        self.memory().hold_back();
+        self.save()?;
+        self.saves.forget_older();
+        Ok(())
+    }
+
+    /// Makes everything durable: log and state, then the vault, then every page's place.
+    fn save(&mut self) -> Result {
+        // Nothing is saved that a full stash lost.
+        self.inner.check_stashes()?;
+        let mut saved = Vec::with_capacity(self.layout.copies.fixed as usize);
+        save_words(&[self.area], &mut saved);
+        self.inner.save(&mut saved);
+        save_secret(&self.attached, &mut saved);
+        let held = self.inner.data.memory().held().expect("all writes are held back");
+        self.saves.save(saved, &[held])?;
+        self.end_save().inspect_err(|_| self.saves.life.poison())
+    }
+
+    fn end_save(&mut self) -> Result {
+        self.memory().write_held()?;
+        self.unsynced = 0;
+        let start = self.saves.openings().last().start;
+        let pages = self.memory().version() - start;
+        if pages * self.layout.pages.slot_len() as u64 > self.key_bytes_max {
+            self.begin_opening()?;
+        }
+        Ok(())
+    }
+
+    /// Writes the log to its places, as the last sync may not have done.
+    fn redo(&mut self, places: &[u64]) -> Result {
+        let (len, all) = (self.layout.pages.slot_len(), self.layout.pages.store_len()?);
+        let is_page = |&at: &u64| at.is_multiple_of(len as u64) && at < all;
+        if !places.iter().all(is_page) {
+            return Err(Error::State("it names a page that the tree does not have"));
+        }
+        let first = self.saves.store().1 + self.area * all;
+        let extents: Vec<_> = places.iter().map(|at| Extent::new(first + at, len)).collect();
+        self.saves.redo(0, &extents)
+    }
+
+    fn access(&mut self, addr: Addr, change: impl FnOnce(&mut [u8])) -> Result {
+        self.inner.check_addr(addr)?;
+        self.saves.step(|| self.inner.access(addr, change))?;
+        self.unsynced += 1;
+        if self.unsynced == self.geometry.unsynced_max { self.save() } else { Ok(()) }
+    }
+}
+
+/// The keys of pages.
+const FAMILY: Family = Family { purpose: b"oblivious page", area: 0, write_of: |version| version };
+
+fn inner_over<W: Width>(
+    geometry: &Geometry,
+    width: W,
+    layout: &Layout,
+    saves: &mut Saves,
+    area: u64,
+    keys: Keys,
+) -> Result<Inner<W>> {
+    let (store, first) = saves.store();
+    let first = first + area * layout.pages.store_len()?;
+    let mut memory = Sealed::new(layout.pages, store.clone(), first, keys)?;
+    memory.hold_back();
+    let rng = Box::new(Seeded::drawn(&mut *saves.life.rng));
+    let Geometry { blocks, block_len, .. } = *geometry;
+    Oblivious::over(blocks, block_len, width, memory, Eviction::Circuit, rng)
+}
+
+impl<W: Width> Durable for Inner<W> {
+    fn save(&self, out: &mut Vec<u8>) {
+        self.data.save(out);
+        self.positions.save(out);
+    }
+
+    fn load(&mut self, from: &mut &[u8]) -> Result {
+        self.data.load(from)?;
+        self.positions.load(from)
+    }
+}
+
+impl<W: Width> Attached for DurableOblivious<W> {
+    fn attached(&mut self) -> &mut [u64] {
+        &mut self.attached
+    }
+
+    fn accesses_left(&self) -> u32 {
+        self.geometry.unsynced_max - self.unsynced
+    }
+}
+
+impl<W: Width> Oram for DurableOblivious<W> {
+    fn blocks(&self) -> u64 {
+        self.geometry.blocks
+    }
+
+    fn block_len(&self) -> usize {
+        self.geometry.block_len
+    }
+
+    fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result {
+        for (addr, part) in one_by_one(addrs, self.geometry.block_len, into.len())? {
+            self.access(addr, |block| into[part].copy_from_slice(block))?;
+        }
+        Ok(())
+    }
+
+    fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
+        for (addr, part) in one_by_one(addrs, self.geometry.block_len, from.len())? {
+            self.access(addr, |block| block.copy_from_slice(&from[part]))?;
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, addr: Addr, change: &mut dyn FnMut(&mut [u8])) -> Result {
+        self.access(addr, change)
+    }
+
+    fn sync(&mut self) -> Result {
+        if !self.saves.life.takes_writes() {
+            return Ok(());
+        }
+        self.saves.healthy()?;
+        if self.unsynced > 0 { self.save() } else { Ok(()) }
+    }
+
+    fn hides(&self) -> Hides {
+        Hides::ReadsAndWrites
+    }
+
+    fn close(&mut self) -> Result {
+        self.sync()?;
+        if self.saves.life.takes_writes() { self.saves.close() } else { Ok(()) }
+    }
+}
+
+/// Saves words that may be secret.
+pub(super) fn save_secret(words: &[u64], out: &mut Vec<u8>) {
+    out.extend_from_slice(ct::bytes_of(words));
+}
+
+/// Loads as many words as `words` holds, which are secret.
+pub(super) fn load_secret(words: &mut [u64], from: &mut &[u8]) -> Result {
+    let saved = take_saved(from, size_of_val(words))?;
+    ct::bytes_of_mut(words).copy_from_slice(saved);
+    classify(words);
+    Ok(())
+}
+
+#[cfg(all(test, feature = "std"))]
+mod tests;

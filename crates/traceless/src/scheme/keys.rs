@@ -1,0 +1,93 @@
+//! The keys of an area that is rewritten as it is read, by the opening in which a piece was
+//! written.
+
+use super::openings::{Opening, Openings, State};
+use crate::error::Result;
+use crate::seal::{Aegis, Forged, Sealer, Secret, TAG_LEN};
+
+/// Seals under the key of the newest opening, and opens under that of the one which wrote.
+pub(crate) struct Keys {
+    openings: Openings<Aegis>,
+    family: Family,
+}
+
+/// What tells the keys of one area from those of others.
+#[derive(Clone, Copy)]
+pub(crate) struct Family {
+    /// What they are for.
+    pub purpose: &'static [u8],
+    /// The number of the area among those with one purpose.
+    pub area: u8,
+    /// The write whose nonce this is.
+    pub write_of: fn(u64) -> u64,
+}
+
+impl Family {
+    fn derive(&self, key: &Secret, opening: &Opening) -> Aegis {
+        Aegis::new(&key.derive(&[self.purpose, &opening.id, &[self.area]]))
+    }
+}
+
+impl Keys {
+    /// Those for the openings of `state`.
+    pub fn new(state: &State, key: &Secret, family: Family) -> Self {
+        Self { openings: Openings::new(state, |opening| family.derive(key, opening)), family }
+    }
+
+    /// None: for those who only ask for lengths.
+    pub fn none(family: Family) -> Self {
+        let openings = Openings::new(&State::default(), |_| unreachable!("there is no opening"));
+        Self { openings, family }
+    }
+
+    /// Adds the newest opening.
+    pub fn push(&mut self, opening: Opening, key: &Secret) -> Result {
+        self.openings.push(opening, self.family.derive(key, &opening))
+    }
+
+    /// Forgets all but the newest opening, under which everything was written anew.
+    pub fn forget_older(&mut self) {
+        let newest = self.openings.last().start;
+        self.openings.prune(|next| next <= newest);
+    }
+
+    fn of(&self, nonce: u64) -> &Aegis {
+        let write = (self.family.write_of)(nonce);
+        &self.openings.find(|opening| opening.start < write).1
+    }
+}
+
+impl Sealer for Keys {
+    fn tag_len(&self) -> usize {
+        TAG_LEN
+    }
+
+    fn seal(&self, nonce: u64, bound: &[u8], plain: &[u8], sealed: &mut [u8], tag: &mut [u8]) {
+        self.of(nonce).seal(nonce, bound, plain, sealed, tag);
+    }
+
+    fn seal_in_place(&self, nonce: u64, bound: &[u8], body: &mut [u8], tag: &mut [u8]) {
+        self.of(nonce).seal_in_place(nonce, bound, body, tag);
+    }
+
+    fn open_in_place(
+        &self,
+        nonce: u64,
+        bound: &[u8],
+        body: &mut [u8],
+        tag: &[u8],
+    ) -> Result<(), Forged> {
+        self.of(nonce).open_in_place(nonce, bound, body, tag)
+    }
+
+    fn open(
+        &self,
+        nonce: u64,
+        bound: &[u8],
+        sealed: &[u8],
+        tag: &[u8],
+        plain: &mut [u8],
+    ) -> Result<(), Forged> {
+        self.of(nonce).open(nonce, bound, sealed, tag, plain)
+    }
+}

@@ -1,0 +1,270 @@
+//! Trusted state that is saved together with a log of what is still to be written to its place, so
+//! that a crash takes all of it back to the last sync: for schemes that rewrite what they read.
+//!
+//! Between two syncs what was written waits in memory, so that the areas in the store stay those of
+//! the last sync. A sync writes all of it to a log, beside it the sealed trusted state, makes both
+//! durable, and lets the vault name them; only then is what waited written to its places. There are
+//! two logs and two states, used in turns, so that one sync of the store serves both the log that
+//! it makes and the places of the log before. An opening reads the state that the vault names and
+//! writes its log to its places once more.
+
+use super::Parts;
+use super::lifecycle::Lifecycle;
+use super::openings::{Opening, Openings, State};
+use crate::durable::{load_words, save_words};
+use crate::error::{Error, Place, Result};
+use crate::seal::{Aead, Sealer, Secret, TAG_LEN};
+use crate::store::Store;
+use crate::tree::Held;
+use crate::types::Extent;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use traceless_sys::ct::secret::declassify;
+
+/// Where the parts of one of the two copies of the trusted state lie.
+#[derive(Clone)]
+pub(crate) struct Copies {
+    /// First byte of the first copy.
+    pub at: u64,
+    /// Bytes of a copy.
+    pub len: u64,
+    /// Bytes of the state that has always the same length, without its tag.
+    pub fixed: u64,
+    /// First byte of each log in a copy.
+    pub logs: Vec<u64>,
+}
+
+impl Copies {
+    /// Copies of `saved` bytes of trusted state from byte `at` on, with one log for each of `held`:
+    /// that many pieces of so many bytes in all, at most.
+    pub fn new(at: u64, saved: u64, held: &[(u64, u64)]) -> Self {
+        let fixed = saved + held.len() as u64 * WORD;
+        let table: u64 = held.iter().map(|(pieces, _)| pieces * WORD).sum();
+        let mut len = fixed + table + 2 * TAG_LEN as u64;
+        let mut logs = Vec::new();
+        for (_, bytes) in held {
+            logs.push(len);
+            len += bytes;
+        }
+        Self { at, len, fixed, logs }
+    }
+
+    /// First byte behind both.
+    pub fn end(&self) -> u64 {
+        self.at + 2 * self.len
+    }
+
+    /// Bytes that each save writes besides what waits, which takes 8 bytes more a piece.
+    pub fn state_len(&self) -> u64 {
+        self.fixed + 2 * TAG_LEN as u64
+    }
+}
+
+const WORD: u64 = size_of::<u64>() as u64;
+
+/// What was saved last.
+pub(crate) struct Loaded {
+    /// The trusted state.
+    pub saved: Vec<u8>,
+    /// First bytes of what is in each log.
+    pub places: Vec<Vec<u64>>,
+}
+
+/// See the [module](self).
+pub(crate) struct Saves {
+    copies: Copies,
+    store: Arc<dyn Store>,
+    first: u64,
+    key: Secret,
+    /// What the key of the states is for.
+    purpose: &'static [u8],
+    /// Bound to them: all public parameters.
+    bound: Vec<u8>,
+    /// With the keys of states.
+    openings: Openings<Aead>,
+    pub life: Lifecycle,
+    /// Saves made since creation: the number of the newest state.
+    count: u64,
+    /// Whether a step began and has not ended: whoever was served in it may have panicked.
+    in_step: bool,
+}
+
+impl Saves {
+    /// For what a vault keeps in `state`, the newest of which must be found.
+    pub fn new(
+        copies: Copies,
+        purpose: &'static [u8],
+        bound: Vec<u8>,
+        parts: Parts,
+        state: &State,
+    ) -> Result<Self> {
+        if state.at_least < parts.expect_writes {
+            let (expected, found) = (parts.expect_writes, state.at_least);
+            return Err(Error::RolledBack { expected, found });
+        }
+        parts.check_room(copies.end())?;
+        let Parts { store, first, key, vault, rng, read_only, .. } = parts;
+        Ok(Self {
+            openings: Openings::new(state, |opening| state_key(&key, purpose, opening)),
+            life: Lifecycle::new(read_only, vault, rng),
+            count: state.at_least,
+            in_step: false,
+            copies,
+            store,
+            first,
+            key,
+            purpose,
+            bound,
+        })
+    }
+
+    /// Where all of it lies.
+    pub fn store(&self) -> (&Arc<dyn Store>, u64) {
+        (&self.store, self.first)
+    }
+
+    /// The key that all others are made of.
+    pub fn key(&self) -> &Secret {
+        &self.key
+    }
+
+    pub fn openings(&self) -> &Openings<Aead> {
+        &self.openings
+    }
+
+    /// Draws a new id for what is sealed after `start` writes. Nothing is sealed under a known id
+    /// again, so it may be kept with the next state.
+    pub fn begin_opening(&mut self, start: u64) -> Result<Opening> {
+        let id = self.life.draw_id();
+        let opening = self.openings.next(id, start);
+        self.openings.push(opening, state_key(&self.key, self.purpose, &opening))?;
+        Ok(opening)
+    }
+
+    /// Everything was sealed anew in the newest opening: only that matters.
+    pub fn forget_older(&mut self) {
+        let newest = self.openings.last().start;
+        self.openings.prune(|next| next <= newest);
+    }
+
+    /// From the first access on, what ends without a close is a crash.
+    pub fn keep_open(&mut self) -> Result {
+        self.life.keep(&self.openings.state(false, self.count).encode())
+    }
+
+    /// Refuses to go on after a failure, or after a step that did not return.
+    pub fn healthy(&self) -> Result {
+        if self.in_step { Err(Error::Poisoned) } else { self.life.healthy() }
+    }
+
+    /// Makes one step, of which nothing may be saved if it does not end well.
+    pub fn step<T>(&mut self, step: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.healthy()?;
+        self.life.writable()?;
+        self.in_step = true;
+        let made = step().inspect_err(|_| self.life.poison());
+        self.in_step = false;
+        made
+    }
+
+    /// Writes log and state, makes them durable, and lets the vault name them. What waits may then
+    /// go to its places. `saved` has always the same length.
+    pub fn save(&mut self, saved: Vec<u8>, held: &[&Held]) -> Result {
+        self.healthy()?;
+        self.life.writable()?;
+        self.try_save(saved, held).inspect_err(|_| self.life.poison())
+    }
+
+    fn try_save(&mut self, mut fixed: Vec<u8>, held: &[&Held]) -> Result {
+        self.count += 1;
+        let mut table = Vec::new();
+        for held in held {
+            save_words(&[held.extents().len() as u64], &mut fixed);
+            held.extents().iter().for_each(|e| save_words(&[e.at], &mut table));
+        }
+        assert_eq!(fixed.len() as u64, self.copies.fixed, "its length is public");
+        let at = self.copy_at();
+        let mut sealed = self.seal(2 * self.count, &mut fixed);
+        sealed.extend(self.seal(2 * self.count + 1, &mut table));
+        self.store.write(&[Extent::new(at, sealed.len())], &sealed)?;
+        for (held, log) in held.iter().zip(&self.copies.logs) {
+            if !held.bytes().is_empty() {
+                let extent = Extent::new(at + log, held.bytes().len());
+                self.store.write(&[extent], held.bytes())?;
+            }
+        }
+        self.life.sync(&*self.store, self.count)?;
+        self.keep_open()
+    }
+
+    /// Loads the newest state.
+    pub fn load(&self) -> Result<Loaded> {
+        let mut saved = self.open(2 * self.count, 0, self.copies.fixed)?;
+        let mut counts = vec![0; self.copies.logs.len()];
+        let words = saved.split_off(saved.len() - counts.len() * WORD as usize);
+        load_words(&mut counts, &mut &words[..])?;
+        let table = self.copies.fixed + TAG_LEN as u64;
+        let table = self.open(2 * self.count + 1, table, WORD * counts.iter().sum::<u64>())?;
+        let mut rest = &table[..];
+        let mut places = Vec::new();
+        for count in counts {
+            let mut of_log = vec![0; count as usize];
+            load_words(&mut of_log, &mut rest)?;
+            places.push(of_log);
+        }
+        Ok(Loaded { saved, places })
+    }
+
+    /// Writes log number `nth` to its places, as the last save may not have done. What is not as it
+    /// was logged will not verify there.
+    pub fn redo(&self, nth: usize, extents: &[Extent]) -> Result {
+        if extents.is_empty() {
+            return Ok(());
+        }
+        let mut bytes = vec![0; crate::types::total_len(extents)];
+        let log = Extent::new(self.copy_at() + self.copies.logs[nth], bytes.len());
+        self.store.read(&[log], &mut bytes)?;
+        self.store.write(extents, &bytes)
+    }
+
+    /// Ends it after a save. Places are made durable, so that an opening need not write them again.
+    pub fn close(&mut self) -> Result {
+        self.life.sync(&*self.store, self.count)?;
+        self.life.keep(&self.openings.state(true, self.count).encode())?;
+        self.life.end();
+        Ok(())
+    }
+
+    /// First byte of the copy that the newest state is in.
+    fn copy_at(&self) -> u64 {
+        self.first + self.copies.at + self.count % 2 * self.copies.len
+    }
+
+    /// Tag and sealed bytes of one part of the state.
+    fn seal(&self, version: u64, part: &mut [u8]) -> Vec<u8> {
+        let mut sealed = vec![0; TAG_LEN];
+        let (_, key) = self.openings.find(|_| true);
+        key.seal_in_place(version, &self.bound, part, &mut sealed);
+        sealed.extend_from_slice(part);
+        declassify(&mut sealed);
+        sealed
+    }
+
+    fn open(&self, version: u64, at: u64, len: u64) -> Result<Vec<u8>> {
+        let mut sealed = vec![0; TAG_LEN + len as usize];
+        self.store.read(&[Extent::new(self.copy_at() + at, sealed.len())], &mut sealed)?;
+        let (tag, sealed) = sealed.split_at(TAG_LEN);
+        let mut plain = vec![0; sealed.len()];
+        let (_, key) = self.openings.find(|_| true);
+        key.open(version, &self.bound, sealed, tag, &mut plain).map_err(|_| {
+            let area = if self.count.is_multiple_of(2) { "state 0" } else { "state 1" };
+            Error::Tampered { place: Place { area, slot: self.count, block: None } }
+        })?;
+        Ok(plain)
+    }
+}
+
+fn state_key(key: &Secret, purpose: &[u8], opening: &Opening) -> Aead {
+    Aead::new(&key.derive(&[purpose, &opening.id]))
+}

@@ -1,0 +1,46 @@
+//! What is public about the trace of a saved array that may be watched: pages stand for what they
+//! are, and what a sync writes must follow from the pages that were read before it.
+
+use crate::oblivious::Geometry;
+use crate::trace::{Event, Op};
+use std::collections::BTreeSet;
+
+/// The syncs and states of a trace, without what follows from the paths read. Panics if anything
+/// else was written.
+pub fn template(geometry: &Geometry, events: &[Event]) -> Vec<Event> {
+    let end_of_pages = geometry.areas()[2].1;
+    let (page_len, state_len) = (geometry.page_len() as u64, geometry.state_len());
+    let (mut unsaved, mut known, mut log) = (BTreeSet::new(), BTreeSet::new(), 0);
+    let mut out = vec![];
+    for event in events {
+        let (is_page, len) = (event.at < end_of_pages, u64::from(event.len));
+        match event.op {
+            Op::Sync => out.push(*event),
+            Op::Read if is_page => {
+                assert_eq!(len, page_len, "pages are read one by one");
+                unsaved.insert(event.at);
+                known.insert(event.at);
+            }
+            // An opening: what was read since the last sync is as if it had never been.
+            Op::Read => unsaved.clear(),
+            Op::Write if is_page => {
+                let pages = (event.at..event.at + len).step_by(page_len as usize);
+                assert!({ pages }.all(|at| known.contains(&at)), "a page that was not read");
+            }
+            Op::Write if log > 0 => {
+                assert_eq!(len, log, "a log of other pages");
+                log = 0;
+            }
+            Op::Write => {
+                let pages = (len - state_len) / 8;
+                let is_rebuilt = pages == 0;
+                assert!(is_rebuilt || pages == unsaved.len() as u64, "a table of other pages");
+                log = pages * page_len;
+                unsaved.clear();
+                out.push(Event { len: state_len as u32, ..*event });
+            }
+        }
+    }
+    assert_eq!(log, 0, "a state without its log");
+    out
+}
