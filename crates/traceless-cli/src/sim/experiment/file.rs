@@ -283,11 +283,18 @@ impl Rule {
     }
 }
 
-/// `changes` laid over `table`: what is a table in both is joined.
+/// Tables that are one choice of several: another choice takes the place of the first.
+const CHOICES: [&str; 2] = ["pace", "scheduler"];
+
+/// `changes` laid over `table`: what is a table in both is joined, but for choices.
 pub fn lay_over(table: &mut Table, changes: &Table) {
     for (key, value) in changes {
         match (table.get_mut(key), value) {
-            (Some(Value::Table(below)), Value::Table(above)) => lay_over(below, above),
+            (Some(Value::Table(below)), Value::Table(above))
+                if !CHOICES.contains(&key.as_str()) =>
+            {
+                lay_over(below, above);
+            }
             _ => {
                 table.insert(key.clone(), value.clone());
             }
@@ -316,4 +323,18 @@ fn read_text(path: &Path) -> Result<String, Failure> {
 
 fn wrong(path: &Path, what: &dyn std::fmt::Display) -> Failure {
     Failure::usage(format!("{}: {what}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_joined_and_choices_replaced() {
+        let mut table: Table = "a = 1\n[oram]\nlevels = 3\npace = { x = 1 }".parse().unwrap();
+        let changes = "b = 2\n[oram]\nlevels = 4\npace = { y = 2 }\nz = 5".parse().unwrap();
+        lay_over(&mut table, &changes);
+        let expected = "a = 1\nb = 2\n[oram]\nlevels = 4\npace = { y = 2 }\nz = 5";
+        assert_eq!(table, expected.parse::<Table>().unwrap());
+    }
 }

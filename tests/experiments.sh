@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Figures and tables of the papers on secure processors, from their files.
+# shellcheck source-path=SCRIPTDIR source=lib/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+
+sim() {
+    "$traceless" sim "$@"
+}
+
+told() {
+    check "$1" python3 -c "import json; told = json.load(open('out')); assert $1, told"
+}
+
+all=("$root"/experiments/ir-oram/*.toml "$root"/experiments/unified-oram/*.toml)
+
+section "every file names machines that can be, and workloads that there are"
+expect 0 sim sweep "${all[@]}" --level full --out results --print-commands
+files=$(grep -o "experiments/[^ ]*toml" out | sort -u | wc -l)
+check "every file has runs" [ "$files" = "${#all[@]}" ]
+check "nothing was simulated" [ ! -e results ]
+
+section "a figure, at a small size"
+figure=$root/experiments/ir-oram/figure-12.toml
+expect 0 sim run "$figure" --out results --records 300 --json
+expect_json traceless.sim.run.v1 title metrics verdicts
+told "[v['reproduced'] for v in told['verdicts'] if v['text'].startswith('PL')] == [True] * 5"
+mv out first
+for ending in json csv svg; do
+    check "its $ending" [ -s results/ir-oram-figure-12.quick.$ending ]
+done
+
+section "what was made is not made again, and a sweep makes the same"
+runs=$(find results/runs -name '*.json' | wc -l)
+touch before
+expect 0 sim sweep "$figure" --out results --records 300 --jobs 2 --json
+check "the same report" python3 -c "
+import json
+sweep, alone = json.load(open('out')), json.load(open('first'))
+assert sweep['experiments'] == [alone]"
+check "no run was made" [ -z "$(find results/runs -newer before)" ]
+check "no part is left" [ -z "$(find results -name '*.part')" ]
+
+section "runs as commands"
+expect 0 sim sweep "$figure" --out others --records 300 --slurm job.sh --print-commands
+check "one for each run" [ "$(wc -l <out)" = "$runs" ]
+check "and as many tasks" grep -q -- "--array=0-$((runs - 1))\$" job.sh
+check "a task makes its run" env SLURM_ARRAY_TASK_ID=2 bash job.sh
+check "which is the same" cmp others/runs/*.json "results/runs/$(basename others/runs/*.json)"
+
+section "what is refused"
+sed 's/^paper/papr/' "$figure" >wrong.toml
+expect 2 sim run wrong.toml --out results
+expect 4 sim run missing.toml --out results
+expect 2 sim run "$figure" --out results --only 1000
+
+section "memories, and what they draw"
+for machine in ddr4-2400 ddr4-3200 usimm-4channel; do
+    expect 0 sim trace 'uniform?before=10' --length 5K --scheme dram --json \
+        --config "$root/experiments/machines/$machine.toml"
+    expect_json traceless.sim.trace.v1 dram channels
+    told "0.01 < told['dram']['utilisation'] < 1 and told['dram']['bytes'] == 64 * 5000"
+    told "abs(sum(told['dram']['energy'].values()) / told['dram']['picojoules'] - 1) < 1e-9"
+    told "abs(sum(c['dram']['picojoules'] for c in told['channels'])
+        / told['dram']['picojoules'] - 1) < 1e-9"
+done
