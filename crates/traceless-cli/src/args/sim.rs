@@ -15,6 +15,18 @@ pub enum SimCommand {
     Run(SimRunArgs),
     /// The same for several, with several runs at a time, or spread over machines
     Sweep(SimSweepArgs),
+    /// Measure how fast the simulator is
+    Floors(SimFloorsArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct SimFloorsArgs {
+    /// Measure for a shorter time
+    #[arg(long)]
+    pub quick: bool,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args, Debug)]

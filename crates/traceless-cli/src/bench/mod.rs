@@ -3,6 +3,8 @@
 mod stash;
 mod tree;
 
+pub use tree::cpu_seconds;
+
 use crate::args::BenchCommand;
 use crate::failure::Failure;
 

@@ -1,6 +1,7 @@
 //! `traceless sim`: secure processors, simulated.
 
 mod experiment;
+mod floors;
 mod record;
 mod trace;
 
@@ -14,6 +15,7 @@ pub fn run(command: &SimCommand) -> Result<(), Failure> {
         SimCommand::Record(args) => record::run(args),
         SimCommand::Run(args) => experiment::run(args),
         SimCommand::Sweep(args) => experiment::sweep(args),
+        SimCommand::Floors(args) => floors::run(args),
     }
 }
 

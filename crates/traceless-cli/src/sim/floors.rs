@@ -1,0 +1,59 @@
+//! The rows of the group sim: how fast the simulator is at the papers' size.
+
+use crate::args::SimFloorsArgs;
+use crate::bench::cpu_seconds;
+use crate::failure::Failure;
+use crate::numbers::{Hardware, Row, peak_memory, row};
+use crate::output::{say, say_json};
+use serde::Serialize;
+use traceless_sim::backend::Backend;
+use traceless_sim::constant;
+use traceless_sim::dram::Memory;
+use traceless_sim::machine::Machine;
+use traceless_sim::oram::{Config, Counts, Oram, Pace};
+use traceless_sim::{processor, workload};
+
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    machine: Hardware,
+    rows: Vec<Row>,
+}
+
+/// A memory that takes no time.
+const NULL: constant::Config =
+    constant::Config { bytes_per_cycle: 1 << 20, latency: 0, oram_latency: 0, capacity: 1 << 40 };
+
+pub fn run(args: &SimFloorsArgs) -> Result<(), Failure> {
+    let requests = if args.quick { 5_000 } else { 50_000 };
+    let machine = Machine::ir_oram();
+    let config = Config { pace: Pace::Asked, ..Config::default() };
+    let dram = Oram::over_dram(&config, Memory::new(machine.memory)?)?;
+    let (counts, seconds) = measure(&machine, dram, requests)?;
+    let lines = counts.lines as f64 / seconds / 1e6;
+    let (counts, seconds) = measure(&machine, Oram::over_constant(&config, &NULL)?, requests * 4)?;
+    let paths = counts.paths() as f64 / seconds / 1e3;
+    let memory = peak_memory("self")? as f64 / f64::from(1 << 30);
+    let rows = vec![
+        row("sim-dram-requests", "M/s", vec![lines]),
+        row("sim-paths", "k/s", vec![paths]),
+        row("sim-memory", "GiB", vec![memory]),
+    ];
+    if args.json {
+        let machine = Hardware::here();
+        return say_json(&Report { schema: "traceless.sim.bench.v1", machine, rows });
+    }
+    for Row { name, unit, measured, .. } in rows {
+        say(&format!("{name:<24}{measured:9.3} {unit}"));
+    }
+    Ok(())
+}
+
+/// What was done for requests to random lines, and the processor time that it took.
+fn measure(machine: &Machine, mut oram: Oram, requests: u64) -> Result<(Counts, f64), Failure> {
+    let mut workloads = [workload::named("uniform", requests, 1)?];
+    assert!(oram.is_written(), "nothing was asked of it yet");
+    let start = cpu_seconds();
+    processor::run(&machine.processor, &mut oram, &mut workloads)?;
+    Ok((oram.counts(), cpu_seconds() - start))
+}
