@@ -258,8 +258,8 @@ mod tests {
         }
     }
 
-    /// No channel has more than its share of a path, to within a line for each turn, and a path of
-    /// 25 levels below ten touches three rows.
+    /// No channel has more than its share of a path, to within a line where subtrees meet, and a
+    /// path of 25 levels below ten touches three rows.
     #[test]
     fn channels_share_a_path() {
         for preset in PRESETS {
@@ -269,7 +269,7 @@ mod tests {
                 let lines = lines_of(&layout, leaf);
                 let of_channel = |channel| lines.iter().filter(|l| *l / 64 % 4 == channel).count();
                 let most = (0..4).map(of_channel).max().unwrap();
-                assert_eq!(most, shape.path_slots().div_ceil(4), "{}", preset.name);
+                assert!(most <= shape.path_slots().div_ceil(4) + 1, "{}", preset.name);
                 let rows: HashSet<u64> = lines.iter().map(|line| line / ROW as u64).collect();
                 assert_eq!(rows.len(), 3);
             }
