@@ -164,3 +164,21 @@ fn impossible_loads_are_refused() {
     assert!(matches!(load(vec![vec![0; 4]; 1001]), Err(Error::OutOfRange { .. })));
     assert!(matches!(load(vec![vec![0; 3]]), Err(Error::WrongLength { want: 4, got: 3 })));
 }
+
+/// However often it is opened and closed without an access.
+#[test]
+fn an_array_opened_for_nothing_opens_again() {
+    for (blocks, oblivious) in [(3, false), (500, false), (500, true), (5000, true)] {
+        let builder = || builder(blocks, 64).oblivious(oblivious);
+        let store = Arc::new(MemStore::new(builder().store_len().unwrap()));
+        let mut array = builder().store(store.clone()).build().unwrap();
+        (0..blocks).for_each(|addr| array.write(addr, &block(addr, 64)).unwrap());
+        array.close().unwrap();
+        for seed in 0..4 {
+            let array = builder().rng(Seeded::new(seed + 10)).store(store.clone()).open().unwrap();
+            array.close().unwrap();
+        }
+        let mut array = builder().store(store).open().unwrap();
+        (0..blocks).for_each(|addr| assert_eq!(array.read(addr).unwrap(), block(addr, 64)));
+    }
+}
