@@ -145,10 +145,9 @@ impl Saves {
         Ok(opening)
     }
 
-    /// Everything was sealed anew in the newest opening: only that matters.
-    pub fn forget_older(&mut self) {
-        let newest = self.openings.last().start;
-        self.openings.prune(|next| next <= newest);
+    /// Everything was sealed anew after `start` writes: what began before matters no more.
+    pub fn forget_before(&mut self, start: u64) {
+        self.openings.prune(|next| next <= start);
     }
 
     /// From the first access on, what ends without a close is a crash.
