@@ -245,3 +245,18 @@ fn damage_never_panics_and_is_never_read() {
         }
     }
 }
+
+/// It may have taken a block with it.
+#[test]
+fn a_visit_that_panics_ends_it() {
+    for (blocks, oblivious) in [(3, false), (500, false), (3, true), (600, true)] {
+        let mut array = builder(blocks, 64).oblivious(oblivious).build().unwrap();
+        (0..blocks).for_each(|addr| array.write(addr, &block(addr, 64)).unwrap());
+        let access = std::panic::AssertUnwindSafe(|| array.access(1, |_| panic!("mine")));
+        assert!(std::panic::catch_unwind(access).is_err());
+        match array.read(1) {
+            Ok(read) => assert_eq!(read, block(1, 64), "{blocks}, {oblivious}"),
+            Err(error) => assert!(matches!(error, Error::Poisoned), "{error}"),
+        }
+    }
+}
