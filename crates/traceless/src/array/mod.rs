@@ -52,7 +52,7 @@ use crate::rng::{Rng, System};
 use crate::scheme::Parts;
 use crate::scheme::path;
 use crate::seal::Secret;
-use crate::store::Store;
+use crate::store::{MemStore, Store};
 use crate::types::Addr;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -140,7 +140,7 @@ impl Array {
 
     /// Syncs, and ends it. If it ends otherwise, as when the program is killed, what was done since
     /// the last sync may be lost, and the next opening first gives every block another path: some
-    /// three accesses a block.
+    /// three accesses a block, of the Oblivious client one for each slot of its tree.
     pub fn close(mut self) -> Result {
         self.oram_mut().close()
     }
@@ -266,7 +266,8 @@ impl Builder {
     }
 
     /// A source of randomness other than the operating system's. Whoever knows what it gives sees
-    /// what is accessed.
+    /// what is accessed. It must give other numbers each time that an array is made or opened:
+    /// otherwise a key seals twice under one nonce.
     #[must_use]
     pub fn rng(mut self, rng: impl Rng + 'static) -> Self {
         self.rng = Some(Box::new(rng));
@@ -276,6 +277,9 @@ impl Builder {
     /// The scheme that it will have.
     pub fn config(&self) -> Result<SchemeConfig> {
         if let Some(scheme) = self.scheme {
+            if let SchemeConfig::Path(geometry) = scheme {
+                geometry.check()?;
+            }
             return Ok(scheme);
         }
         let (blocks, block_len) = (self.blocks, self.block_len);
@@ -292,7 +296,8 @@ impl Builder {
 
     /// Bytes of a store that it needs.
     pub fn store_len(&self) -> Result<u64> {
-        Ok(VAULT_LEN + self.config()?.store_len())
+        let len = VAULT_LEN.checked_add(self.config()?.store_len());
+        len.ok_or(Error::Geometry("no store is as long"))
     }
 
     /// Makes a new one, of zeros. What the store held before is lost.
@@ -356,7 +361,7 @@ impl Builder {
             _ => {}
         }
         let parts = Parts {
-            store: Arc::new(crate::store::MemStore::new(config.store_len())),
+            store: Arc::new(MemStore::with_room(config.store_len())?),
             first: 0,
             key: Secret::random(&mut *rng),
             vault: Box::new(()),

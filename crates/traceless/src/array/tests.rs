@@ -164,3 +164,99 @@ fn impossible_loads_are_refused() {
     assert!(matches!(load(vec![vec![0; 4]; 1001]), Err(Error::OutOfRange { .. })));
     assert!(matches!(load(vec![vec![0; 3]]), Err(Error::WrongLength { want: 4, got: 3 })));
 }
+
+/// However often it is opened and closed without an access.
+#[test]
+fn an_array_opened_for_nothing_opens_again() {
+    for (blocks, oblivious) in [(3, false), (500, false), (500, true), (5000, true)] {
+        let builder = || builder(blocks, 64).oblivious(oblivious);
+        let store = Arc::new(MemStore::new(builder().store_len().unwrap()));
+        let mut array = builder().store(store.clone()).build().unwrap();
+        (0..blocks).for_each(|addr| array.write(addr, &block(addr, 64)).unwrap());
+        array.close().unwrap();
+        for seed in 0..4 {
+            let array = builder().rng(Seeded::new(seed + 10)).store(store.clone()).open().unwrap();
+            array.close().unwrap();
+        }
+        let mut array = builder().store(store).open().unwrap();
+        (0..blocks).for_each(|addr| assert_eq!(array.read(addr).unwrap(), block(addr, 64)));
+    }
+}
+
+/// What cannot be is an error, however large the numbers are.
+#[test]
+fn impossible_sizes_are_refused() {
+    for (blocks, len) in [
+        (1 << 31, 1 << 20),
+        (1 << 40, 64),
+        (u64::MAX, 1),
+        (u64::MAX, usize::MAX),
+        (1, usize::MAX),
+        (5, 0),
+    ] {
+        for oblivious in [false, true] {
+            let builder = || builder(blocks, len).oblivious(oblivious);
+            assert!(builder().build().is_err(), "{blocks} x {len}");
+            let store = Arc::new(MemStore::new(1 << 20));
+            assert!(builder().store(store.clone()).build().is_err(), "{blocks} x {len}");
+            assert!(builder().store(store).open().is_err(), "{blocks} x {len}");
+            let _ = builder().store_len();
+        }
+        let path = path::Geometry { blocks, ..path::Geometry::new(9, 64).unwrap() };
+        let path = SchemeConfig::Path(path::Geometry { block_len: len, ..path });
+        for scheme in [path, SchemeConfig::Linear { blocks, block_len: len.max(1) }] {
+            if blocks > 5 || matches!(scheme, SchemeConfig::Path(_)) {
+                let _ = builder(0, 0).scheme(scheme).store_len();
+                assert!(builder(0, 0).scheme(scheme).build().is_err(), "{scheme:?}");
+            }
+        }
+    }
+}
+
+/// Whatever part of a store is lost or changed: it is an error, or what was written is read.
+#[test]
+fn damage_never_panics_and_is_never_read() {
+    for (blocks, oblivious) in [(0, false), (3, false), (300, false), (300, true), (3000, true)] {
+        let builder = || builder(blocks, 16).oblivious(oblivious);
+        let store = Arc::new(MemStore::new(builder().store_len().unwrap()));
+        let mut array = builder().store(store.clone()).build().unwrap();
+        (0..blocks).for_each(|addr| array.write(addr, &block(addr, 16)).unwrap());
+        array.sync().unwrap();
+        let killed = store.snapshot();
+        array.close().unwrap();
+        let closed = store.snapshot();
+        let mut rng = Seeded::new(blocks);
+        for nth in 0..60 {
+            let mut bytes = if nth % 10 == 0 { killed.clone() } else { closed.clone() };
+            let at = rng.below(bytes.len() as u64) as usize;
+            match nth % 3 {
+                0 => bytes.truncate(at),
+                1 => bytes[at] ^= 1,
+                _ => bytes[at..].fill(nth as u8),
+            }
+            let store = Arc::new(MemStore::from_bytes(&bytes));
+            let Ok(mut array) = builder().store(store).open() else { continue };
+            for addr in (0..blocks).take(200) {
+                match array.read(addr) {
+                    Ok(read) => assert_eq!(read, block(addr, 16)),
+                    Err(_) => break,
+                }
+            }
+        }
+    }
+}
+
+/// It may have taken a block with it.
+#[test]
+fn a_visit_that_panics_ends_it() {
+    for (blocks, oblivious) in [(3, false), (500, false), (3, true), (600, true)] {
+        let mut array = builder(blocks, 64).oblivious(oblivious).build().unwrap();
+        (0..blocks).for_each(|addr| array.write(addr, &block(addr, 64)).unwrap());
+        let access = std::panic::AssertUnwindSafe(|| array.access(1, |_| panic!("mine")));
+        assert!(std::panic::catch_unwind(access).is_err());
+        match array.read(1) {
+            Ok(read) => assert_eq!(read, block(1, 64), "{blocks}, {oblivious}"),
+            Err(error) => assert!(matches!(error, Error::Poisoned), "{error}"),
+        }
+    }
+}

@@ -399,7 +399,8 @@ impl Builder {
     }
 
     /// A source of randomness other than the operating system's, which is the default with the
-    /// feature `std`. Whoever knows what it gives sees what is asked for.
+    /// feature `std`. Whoever knows what it gives sees what is asked for. It must give other
+    /// numbers each time that a map is made or opened: otherwise a key seals twice under one nonce.
     #[must_use]
     pub fn rng(mut self, rng: impl Rng + 'static) -> Self {
         self.rng = Some(Box::new(rng));
@@ -426,7 +427,7 @@ impl Builder {
         let shape = self.shape()?;
         if let Some(store) = self.store.take() {
             let key = self.key.take().ok_or(NO_KEY)?;
-            let vault = StoreVault::create(store.clone(), vault_key(&key))?;
+            let vault = StoreVault::create(store.clone(), vault_key(shape, &key))?;
             let parts = Parts::behind(vault, b"map", store, &key, self.random()?);
             let array = create_attached(geometry(shape)?, parts)?;
             return Ok(Map::new(shape, saved_places(shape, &key), Home::Saved(array)));
@@ -442,7 +443,7 @@ impl Builder {
         let shape = self.shape()?;
         let store = self.store.take().ok_or(Error::Geometry("it lies in a store"))?;
         let key = self.key.take().ok_or(NO_KEY)?;
-        let (vault, state) = StoreVault::open(store.clone(), vault_key(&key))?;
+        let (vault, state) = StoreVault::open(store.clone(), vault_key(shape, &key))?;
         let parts = Parts::behind(vault, b"map", store, &key, self.random()?);
         let array = open_attached(geometry(shape)?, parts, &state)?;
         let mut map = Map::new(shape, saved_places(shape, &key), Home::Saved(array));
@@ -476,8 +477,10 @@ impl Builder {
 
 const NO_KEY: Error = Error::Geometry("what lies in a store is sealed under a key");
 
-fn vault_key(key: &Secret) -> Secret {
-    key.derive(&[b"map", b"vault"])
+/// Of these lengths alone: entries in as many words may not be as long.
+fn vault_key(shape: Shape, key: &Secret) -> Secret {
+    let lens = [shape.key_len, shape.value_len].map(|len| (len as u64).to_le_bytes());
+    key.derive(&[b"map", b"vault", &lens[0], &lens[1]])
 }
 
 /// The places of a saved map, which must be the same at each opening.

@@ -334,8 +334,8 @@ impl<W: Width> DurableOblivious<W> {
     /// Makes the tree anew, under the newest keys alone.
     fn rebuild(&mut self) -> Result {
         self.area = 1 - self.area;
-        let mut keys = Keys::none(FAMILY);
-        keys.push(*self.saves.openings().last(), self.saves.key())?;
+        let (mut keys, opening) = (Keys::none(FAMILY), *self.saves.openings().last());
+        keys.push(opening, self.saves.key())?;
         let mut new = self.make_inner(keys)?;
         let memory = new.data.memory_mut();
         memory.skip_to(self.inner.data.memory().version());
@@ -353,7 +353,7 @@ impl<W: Width> DurableOblivious<W> {
         self.inner = new;
         self.memory().hold_back();
         self.save()?;
-        self.saves.forget_older();
+        self.saves.forget_before(opening.start);
         Ok(())
     }
 

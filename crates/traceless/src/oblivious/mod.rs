@@ -93,6 +93,8 @@ pub struct Oblivious<W: Width = Dynamic, M: Memory = Ram> {
     block: Vec<u64>,
     positions: Positions,
     draws: Draws,
+    /// Whether an access began and has not ended: what is visited may panic, and is in no slot.
+    in_access: bool,
 }
 
 /// The fastest array of `blocks` blocks of `block_len` bytes, whose labels are drawn from `rng`.
@@ -210,6 +212,7 @@ impl<W: Width, M: Memory> Oblivious<W, M> {
             block: width.buffer(),
             positions: Positions::new(blocks, eviction)?,
             draws: Draws::new(rng),
+            in_access: false,
         })
     }
 
@@ -236,6 +239,7 @@ impl<W: Width, M: Memory> Oblivious<W, M> {
 
     fn access_words(&mut self, addr: u32, visit: &mut dyn FnMut(&mut [u64])) -> Result {
         self.check_stashes()?;
+        self.in_access = true;
         self.data.prefetch_eviction();
         self.draws.reserve(1 + self.positions.trees());
         let drawn = self.draws.label(self.data.label_mask());
@@ -248,7 +252,9 @@ impl<W: Width, M: Memory> Oblivious<W, M> {
         };
         let old = self.positions.exchange(addr, drawn.fresh, &mut self.draws, &found)?;
         let Self { data, block, .. } = self;
-        ct::dispatch(Access { data, block, addr, old, new: drawn.fresh, visit })
+        ct::dispatch(Access { data, block, addr, old, new: drawn.fresh, visit })?;
+        self.in_access = false;
+        Ok(())
     }
 
     fn check_addr(&self, addr: Addr) -> Result {
@@ -258,6 +264,9 @@ impl<W: Width, M: Memory> Oblivious<W, M> {
     }
 
     fn check_stashes(&self) -> Result {
+        if self.in_access {
+            return Err(Error::Poisoned);
+        }
         self.data.check()?;
         self.positions.check_stashes()
     }

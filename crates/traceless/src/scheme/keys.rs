@@ -45,10 +45,9 @@ impl Keys {
         self.openings.push(opening, self.family.derive(key, &opening))
     }
 
-    /// Forgets all but the newest opening, under which everything was written anew.
-    pub fn forget_older(&mut self) {
-        let newest = self.openings.last().start;
-        self.openings.prune(|next| next <= newest);
+    /// Forgets what began before: everything was written anew after `start` writes.
+    pub fn forget_before(&mut self, start: u64) {
+        self.openings.prune(|next| next <= start);
     }
 
     fn of(&self, nonce: u64) -> &Aegis {

@@ -46,7 +46,8 @@ struct Copy {
 impl Linear {
     /// Bytes that `blocks` blocks of `block_len` bytes take on a store.
     pub fn store_len(blocks: u64, block_len: usize) -> u64 {
-        COPIES * (blocks * block_len as u64 + TAG_LEN as u64)
+        let copy = blocks.saturating_mul(block_len as u64).saturating_add(TAG_LEN as u64);
+        copy.saturating_mul(COPIES)
     }
 
     /// Makes a new one; every block reads as zeros.
@@ -74,7 +75,7 @@ impl Linear {
     }
 
     fn assemble(blocks: u64, block_len: usize, parts: Parts, current: Copy) -> Result<Self> {
-        let end = parts.first + Self::store_len(blocks, block_len);
+        let end = parts.first.saturating_add(Self::store_len(blocks, block_len));
         if blocks == 0 || parts.store.len() < end {
             return Err(Error::Geometry("the store is smaller than three copies of the blocks"));
         }

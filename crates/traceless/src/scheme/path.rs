@@ -222,8 +222,12 @@ impl<T: BucketTree> Controller for PathOram<T> {
         if self.failed {
             return Err(Error::Poisoned);
         }
-        // What was half done cannot be done again: the labels have changed.
-        self.try_step(serve).inspect_err(|_| self.failed = true)
+        // What was half done cannot be done again: the labels have changed. Who is served may
+        // panic.
+        self.failed = true;
+        let issued = self.try_step(serve)?;
+        self.failed = false;
+        Ok(issued)
     }
 
     fn sync(&mut self) -> Result {

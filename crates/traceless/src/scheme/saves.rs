@@ -86,6 +86,8 @@ pub(crate) struct Saves {
     pub life: Lifecycle,
     /// Saves made since creation: the number of the newest state.
     count: u64,
+    /// What the vault keeps. An opening that began since has sealed nothing that is saved.
+    kept: State,
     /// Whether a step began and has not ended: whoever was served in it may have panicked.
     in_step: bool,
 }
@@ -109,6 +111,7 @@ impl Saves {
             openings: Openings::new(state, |opening| state_key(&key, purpose, opening)),
             life: Lifecycle::new(read_only, vault, rng),
             count: state.at_least,
+            kept: state.clone(),
             in_step: false,
             copies,
             store,
@@ -142,15 +145,15 @@ impl Saves {
         Ok(opening)
     }
 
-    /// Everything was sealed anew in the newest opening: only that matters.
-    pub fn forget_older(&mut self) {
-        let newest = self.openings.last().start;
-        self.openings.prune(|next| next <= newest);
+    /// Everything was sealed anew after `start` writes: what began before matters no more.
+    pub fn forget_before(&mut self, start: u64) {
+        self.openings.prune(|next| next <= start);
     }
 
     /// From the first access on, what ends without a close is a crash.
     pub fn keep_open(&mut self) -> Result {
-        self.life.keep(&self.openings.state(false, self.count).encode())
+        self.kept = self.openings.state(false, self.count);
+        self.life.keep(&self.kept.encode())
     }
 
     /// Refuses to go on after a failure, or after a step that did not return.
@@ -228,10 +231,12 @@ impl Saves {
         self.store.write(extents, &bytes)
     }
 
-    /// Ends it after a save. Places are made durable, so that an opening need not write them again.
+    /// Ends it after a save, or without one if nothing was done. Places are made durable, so that
+    /// an opening need not write them again.
     pub fn close(&mut self) -> Result {
         self.life.sync(&*self.store, self.count)?;
-        self.life.keep(&self.openings.state(true, self.count).encode())?;
+        // The newest opening that this names is the one that sealed the state.
+        self.life.keep(&State { clean: true, ..self.kept.clone() }.encode())?;
         self.life.end();
         Ok(())
     }

@@ -16,6 +16,12 @@ impl MemStore {
         Self(RwLock::new(Pages::zeroed(len as usize)))
     }
 
+    /// The same, if the memory is there.
+    pub fn with_room(len: u64) -> Result<Self> {
+        let pages = usize::try_from(len).ok().and_then(Pages::try_zeroed);
+        Ok(Self(RwLock::new(pages.ok_or(Error::Geometry("there is not enough memory"))?)))
+    }
+
     /// A store that holds `bytes`.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let store = Self::new(bytes.len() as u64);

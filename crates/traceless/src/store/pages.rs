@@ -14,8 +14,13 @@ pub struct Pages {
 impl Pages {
     /// `len` zero bytes.
     pub fn zeroed(len: usize) -> Self {
-        let words = Words::zeroed(len.div_ceil(size_of::<u64>())).expect("the memory is there");
-        Self { words, len }
+        Self::try_zeroed(len).expect("the memory is there")
+    }
+
+    /// The same, if the memory is there.
+    pub fn try_zeroed(len: usize) -> Option<Self> {
+        let words = Words::zeroed(len.div_ceil(size_of::<u64>()))?;
+        Some(Self { words, len })
     }
 }
 

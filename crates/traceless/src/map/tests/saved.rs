@@ -59,6 +59,23 @@ fn a_map_comes_back_with_its_stash() {
     assert!(matches!(other.open().err(), Some(Error::State(_))), "a wrong key");
 }
 
+/// Also where entries take as many words.
+#[test]
+fn other_lengths_open_nothing() {
+    let builder = |key_len, value_len| {
+        let key = Secret::from_bytes([3; 32]);
+        Map::builder().capacity(9).key_len(key_len).value_len(value_len).key(key)
+    };
+    let store = Arc::new(MemStore::new(builder(8, 70).store_len().unwrap()));
+    builder(8, 70).store(store.clone()).build().unwrap().insert(b"key", &[1; 70]).unwrap();
+    for (key_len, value_len) in [(8, 65), (7, 70), (9, 70), (8, 71), (8, 73)] {
+        let opened = builder(key_len, value_len).store(store.clone()).open();
+        assert!(opened.is_err(), "{key_len}, {value_len}");
+    }
+    let mut map = builder(8, 70).store(store).open().unwrap();
+    assert_eq!(map.get(b"key").unwrap(), Some(vec![1; 70]));
+}
+
 /// Each opening finds the map as it was after some operation, at least the last that was synced.
 #[test]
 fn no_crash_loses_what_was_synced() {

@@ -190,6 +190,26 @@ fn a_key_that_sealed_enough_is_replaced() {
     assert_filled(&mut rig.open(), 19);
 }
 
+/// Making the tree anew may seal so much that the save after it begins an opening.
+#[test]
+fn what_was_made_anew_under_a_key_since_replaced_is_not_forgotten() {
+    let mut rig = Rig::new(geometries()[1]);
+    let mut oram = rig.create();
+    fill(&mut oram, 1);
+    oram.sync().unwrap();
+    drop(oram);
+    let open = |geometry, width, parts, state: &State| {
+        let mut oram = DurableOblivious::reopen(geometry, width, parts, state)?;
+        oram.key_bytes_max = 1;
+        oram.rebuild()?;
+        Ok(oram)
+    };
+    let mut oram = rig.open_by(rig.store.clone(), false, open).unwrap();
+    oram.read(Addr(3), &mut [0; 16]).unwrap();
+    oram.close().unwrap();
+    assert_filled(&mut rig.open(), 1);
+}
+
 /// Few, none, and odd numbers of blocks, short and long ones; in memory and on the store.
 #[test]
 fn any_number_of_blocks_of_any_length_comes_back() {

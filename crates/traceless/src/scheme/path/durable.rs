@@ -150,6 +150,8 @@ impl DurablePath {
         if self.saves.openings().len() < OPENINGS_MANY {
             return Ok(());
         }
+        // Others may begin before the pass ends.
+        let start = self.saves.openings().last().start;
         for tree in 0..self.trees.len() {
             for leaf in 0..self.trees[tree].shape.leaves() {
                 self.oram.engines[tree].dummy(Leaf(leaf))?;
@@ -157,9 +159,9 @@ impl DurablePath {
             }
         }
         self.save()?;
-        self.saves.forget_older();
+        self.saves.forget_before(start);
         for engine in &mut self.oram.engines {
-            engine.tree_mut().inner_mut().sealer_mut().forget_older();
+            engine.tree_mut().inner_mut().sealer_mut().forget_before(start);
         }
         Ok(())
     }

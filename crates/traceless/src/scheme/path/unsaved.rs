@@ -36,7 +36,7 @@ fn assemble(geometry: &Geometry, rng: &mut dyn Rng) -> Result<PathOram<Tree>> {
     geometry.check()?;
     let mut trees = Vec::new();
     for tree in geometry.trees() {
-        let store = Arc::new(MemStore::new(tree.layout.len()));
+        let store = Arc::new(MemStore::with_room(tree.layout.len())?);
         let key = Aegis::new(&Secret::random(rng));
         let below = SealedTree::create(store, 0, tree.name, tree.below(), tree.body_len, key)?;
         trees.push(Treetop::new(tree.shape, tree.cached, below)?);

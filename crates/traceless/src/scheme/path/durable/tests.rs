@@ -225,6 +225,25 @@ fn a_key_that_sealed_enough_is_replaced() {
     assert_filled(&mut rig.open(), 19);
 }
 
+/// The pass that retires openings may itself seal so much that another begins.
+#[test]
+fn what_was_written_anew_under_a_key_since_replaced_is_not_forgotten() {
+    let mut rig = Rig::new(geometries()[1]);
+    let parts = rig.parts(rig.store.clone(), false);
+    let mut path = DurablePath::new(rig.geometry, parts).unwrap();
+    path.key_bytes_max = 1;
+    let mut oram = Stepped::new(path);
+    let (mut before, mut now) = (0, 1);
+    while now > before {
+        fill(&mut oram, 1);
+        (before, now) = (now, oram.controller().saves.openings().len());
+    }
+    assert!(before > OPENINGS_MANY - 50, "{before}");
+    assert_filled(&mut oram, 1);
+    oram.close().unwrap();
+    assert_filled(&mut rig.open(), 1);
+}
+
 /// What a sync costs in bytes, and how often the store is asked.
 #[test]
 fn a_sync_costs_the_state_and_each_bucket_twice() {
