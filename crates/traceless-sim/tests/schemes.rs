@@ -311,8 +311,8 @@ fn latency(machine: &Machine) -> f64 {
     paths.busy as f64 / if paths.other_trees > 0 { paths.data } else { paths.paths() } as f64
 }
 
-/// 632, 1524 and 1728 cycles are what Table 4 says: paths of 5,824 bytes, and of 58 and 70 levels of
-/// 128 bytes, read and written at 20 bytes a cycle; 50 cycles for each tree.
+/// 632, 1524 and 1728 cycles are what Table 4 says: paths of 5,824 bytes, and of 58 and 70 levels
+/// of 128 bytes, read and written at 20 bytes a cycle; 50 cycles for each tree.
 #[test]
 fn accesses_take_as_long_as_in_the_paper_on_unified_oram() {
     for (scheme, maps, cycles) in [
