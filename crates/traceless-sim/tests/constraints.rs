@@ -62,18 +62,18 @@ fn requests(config: &Config, seed: u64) -> Vec<(u64, Op, u64)> {
 }
 
 /// The commands of the memory, and when reads had their data.
-fn commands(config: Config, requests: &[(u64, Op, u64)]) -> (Vec<Logged>, Vec<(u64, u64)>) {
+fn commands(config: &Config, requests: &[(u64, Op, u64)]) -> (Vec<Logged>, Vec<(u64, u64)>) {
     let (memory, there) = memory(config, requests);
     (memory.log(0).to_vec(), there)
 }
 
 /// For how long ranks had rows open.
-fn active(config: Config, requests: &[(u64, Op, u64)], end: u64) -> u64 {
+fn active(config: &Config, requests: &[(u64, Op, u64)], end: u64) -> u64 {
     memory(config, requests).0.stats(end)[0].active
 }
 
-fn memory(config: Config, requests: &[(u64, Op, u64)]) -> (Memory, Vec<(u64, u64)>) {
-    let mut memory = Memory::new(config).unwrap();
+fn memory(config: &Config, requests: &[(u64, Op, u64)]) -> (Memory, Vec<(u64, u64)>) {
+    let mut memory = Memory::new(*config).unwrap();
     memory.keep_log();
     let mut there = Vec::new();
     let mut now = 0;
@@ -121,9 +121,9 @@ struct Waiting {
 }
 
 impl Reference {
-    fn new(config: Config) -> Self {
+    fn new(config: &Config) -> Self {
         let (log, there, reads, writes) = (vec![], vec![], vec![], vec![]);
-        Self { config, log, reads, writes, draining: false, there }
+        Self { config: *config, log, reads, writes, draining: false, there }
     }
 
     fn add(&mut self, now: u64, op: Op, addr: u64, ticket: u64) {
@@ -329,8 +329,8 @@ fn commands_go_out_when_they_may() {
     .enumerate()
     {
         let requests = requests(&config, seed as u64);
-        let (log, there) = commands(config, &requests);
-        let (expected_log, expected_there) = Reference::new(config).commands(&requests);
+        let (log, there) = commands(&config, &requests);
+        let (expected_log, expected_there) = Reference::new(&config).commands(&requests);
         let differs = log.iter().zip(&expected_log).position(|(is, should)| is != should);
         let at = differs.unwrap_or(log.len().min(expected_log.len()));
         assert!(log == expected_log, "{config:?}: {:?} != {:?}", log.get(at), expected_log.get(at));
@@ -368,13 +368,13 @@ fn no_time_may_be_off_by_one() {
     let grouped = grouped(2, Scheduler::Fcfs);
     for (right, fields) in [(config(2, Scheduler::Fcfs), &FIELDS[..]), (grouped, &APART[..])] {
         let requests = requests(&right, 1);
-        let is_right = commands(right, &requests);
+        let is_right = commands(&right, &requests);
         for (name, field) in fields {
             for step in [-1, 1] {
                 let mut wrong = right;
                 let time = field(&mut wrong.timing);
                 *time = time.checked_add_signed(step).unwrap();
-                assert!(commands(wrong, &requests) != is_right, "{name} {step}");
+                assert!(commands(&wrong, &requests) != is_right, "{name} {step}");
             }
         }
     }
@@ -386,8 +386,8 @@ fn time_with_open_rows_is_what_the_commands_say() {
     for scheduler in [Scheduler::Fcfs, Scheduler::FrFcfsClosing(2)] {
         let config = config(2, scheduler);
         let requests = requests(&config, 7);
-        let mut reference = Reference::new(config);
-        let (log, _) = commands(config, &requests);
+        let mut reference = Reference::new(&config);
+        let (log, _) = commands(&config, &requests);
         let end = log.last().unwrap().at;
         let mut open: Vec<(usize, u64, u64)> = vec![];
         for command in &log {
@@ -411,6 +411,6 @@ fn time_with_open_rows_is_what_the_commands_say() {
         };
         let times = (0..end).flat_map(|at| [(0, at), (1, at)]);
         let expected = times.filter(|&(rank, at)| is_open(rank, at)).count() as u64;
-        assert_eq!(active(config, &requests, end), expected, "{scheduler:?}");
+        assert_eq!(active(&config, &requests, end), expected, "{scheduler:?}");
     }
 }

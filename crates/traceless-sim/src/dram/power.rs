@@ -96,23 +96,23 @@ impl Power {
             let milliwatts = milliamperes * f64::from(self.millivolts) / 1000.0;
             milliwatts * f64::from(self.chips) * cycles * f64::from(self.cycle_ps) / 1000.0
         };
-        let [idd0, idd2n, idd3n, idd4r, idd4w, idd5] =
+        let [cycling, closed, open, reading, writing, refreshing] =
             [self.idd0, self.idd2n, self.idd3n, self.idd4r, self.idd4w, self.idd5].map(f64::from);
         let ranks = f64::from(config.geometry.ranks);
         let ratio = config.clock_ratio as f64;
         let all = ranks * end as f64 / ratio;
         let active = stats.active as f64 / ratio;
-        let refreshing = all / refi as f64 * rfc as f64;
+        let refresh_cycles = all / refi as f64 * rfc as f64;
         let (rc, ras) = (rc as f64, ras as f64);
         // What a row cycle takes beyond standing by, open for so long and closed for the rest.
-        let row = drawn(idd0, rc) - drawn(idd3n, ras) - drawn(idd2n, rc - ras);
-        let burst = |idd4: f64, lines: u64| drawn(idd4 - idd3n, (lines * data) as f64);
+        let row = drawn(cycling, rc) - drawn(open, ras) - drawn(closed, rc - ras);
+        let burst = |current: f64, lines: u64| drawn(current - open, (lines * data) as f64);
         Energy {
-            standby: drawn(idd3n, active) + drawn(idd2n, all - active),
+            standby: drawn(open, active) + drawn(closed, all - active),
             activate: row * (stats.reads.activations + stats.writes.activations) as f64,
-            read: burst(idd4r, stats.reads.served),
-            write: burst(idd4w, stats.writes.served),
-            refresh: drawn(idd5 - idd3n, refreshing),
+            read: burst(reading, stats.reads.served),
+            write: burst(writing, stats.writes.served),
+            refresh: drawn(refreshing - open, refresh_cycles),
         }
     }
 }

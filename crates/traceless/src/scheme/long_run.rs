@@ -137,8 +137,8 @@ fn older_tests_see_nothing(leaves: &[u64], leaves_max: u64) {
 fn leaves_near_those_before_are_noticed() {
     let (mut draws, mut leaf) = (Seeded::new(1), 0);
     let near = |_| {
-        let drawn = draws.below(1 << 16);
-        leaf = if draws.below(100) == 0 { leaf & !0xff | drawn & 0xff } else { drawn };
+        let any = draws.below(1 << 16);
+        leaf = if draws.below(100) == 0 { leaf & !0xff | any & 0xff } else { any };
         leaf
     };
     let leaves: Vec<u64> = (0..30_000).map(near).collect();
@@ -181,7 +181,9 @@ struct Stuck(Seeded);
 impl Rng for Stuck {
     fn fill(&mut self, out: &mut [u8]) {
         self.0.fill(out);
-        out.iter_mut().for_each(|byte| *byte &= 0x7f);
+        for byte in out {
+            *byte &= 0x7f;
+        }
     }
 }
 
