@@ -374,9 +374,10 @@ impl Builder {
 
     /// What a new one is made with in its store.
     fn new_parts(mut self) -> Result<Parts> {
+        let len = self.store_len()?;
         let store = self.store.take().ok_or(NO_STORE)?;
         let key = self.key.take().ok_or(NO_KEY)?;
-        let vault = StoreVault::create(store.clone(), vault_key(&key))?;
+        let vault = StoreVault::create(store.clone(), vault_key(&key), len)?;
         Ok(self.parts(store, &key, vault))
     }
 

@@ -427,7 +427,8 @@ impl Builder {
         let shape = self.shape()?;
         if let Some(store) = self.store.take() {
             let key = self.key.take().ok_or(NO_KEY)?;
-            let vault = StoreVault::create(store.clone(), vault_key(shape, &key))?;
+            let len = self.store_len()?;
+            let vault = StoreVault::create(store.clone(), vault_key(shape, &key), len)?;
             let parts = Parts::behind(vault, b"map", store, &key, self.random()?);
             let array = create_attached(geometry(shape)?, parts)?;
             return Ok(Map::new(shape, saved_places(shape, &key), Home::Saved(array)));

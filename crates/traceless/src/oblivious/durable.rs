@@ -66,7 +66,7 @@ impl Geometry {
     /// `blocks` blocks of `block_len` bytes, with a sync about as often as what it writes besides
     /// the state is as long as that.
     pub fn new(blocks: u64, block_len: usize) -> Result<Self> {
-        let memory_levels = MEMORY_LEVELS_MIN as u8;
+        let memory_levels = memory_levels_for(block_len);
         let mut geometry =
             Self { blocks, block_len, memory_levels, unsynced_max: 1, attached_words: 0 };
         let Layout { pages, copies } = geometry.layout()?;
@@ -149,6 +149,13 @@ impl Geometry {
         ];
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
+}
+
+/// So many levels that the state of a tree of long blocks is no longer than what waits for a sync:
+/// two more may be there as no page fits above them, and a bucket has at most four blocks.
+fn memory_levels_for(block_len: usize) -> u8 {
+    let fits = |levels: &u8| (block_len as u64).saturating_mul(16 << levels) <= HELD_BYTES;
+    (1..=MEMORY_LEVELS_MIN as u8).rev().find(fits).unwrap_or(1)
 }
 
 struct Measured(Geometry);

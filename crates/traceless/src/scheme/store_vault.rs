@@ -25,6 +25,9 @@ pub const VAULT_LEN: u64 = 2 * RECORD_LEN as u64;
 /// Two records that are written in turns: a mac, a number, and the state and its length. The state
 /// is public, but nobody without the key can make one.
 ///
+/// The first state after an opening goes to both, so that no damage to one of them takes back that
+/// it was opened: else what was closed before would pass for closed.
+///
 /// Whoever puts the whole store back as it once was puts the vault back, too: nothing in the store
 /// can tell.
 pub struct StoreVault {
@@ -32,21 +35,24 @@ pub struct StoreVault {
     key: Secret,
     /// Of the newest record; 0 if there is none.
     number: u64,
+    /// Whether the other record is from before the opening.
+    is_other_old: bool,
 }
 
 impl StoreVault {
-    /// An empty one in the first [`VAULT_LEN`] bytes of `store`, with a key of its own.
-    pub fn create(store: Arc<dyn Store>, key: Secret) -> Result<Self> {
-        check_room(&*store)?;
+    /// An empty one in the first [`VAULT_LEN`] bytes of `store`, with a key of its own. A store
+    /// that has no `room` bytes for all that is to lie there is left as it was.
+    pub fn create(store: Arc<dyn Store>, key: Secret, room: u64) -> Result<Self> {
+        check_room(&*store, room.max(VAULT_LEN))?;
         for nth in 0..2 {
             store.write(&[Extent::new(nth * RECORD_LEN as u64, HEAD_LEN)], &[0; HEAD_LEN])?;
         }
-        Ok(Self { store, key, number: 0 })
+        Ok(Self { store, key, number: 0, is_other_old: true })
     }
 
     /// The one that lies there, and what it kept last.
     pub fn open(store: Arc<dyn Store>, key: Secret) -> Result<(Self, Vec<u8>)> {
-        check_room(&*store)?;
+        check_room(&*store, VAULT_LEN)?;
         let mut newest: Option<(u64, Vec<u8>)> = None;
         for nth in 0..2 {
             let mut record = vec![0; RECORD_LEN];
@@ -56,7 +62,7 @@ impl StoreVault {
         }
         let nothing = "nothing was saved there, or under another key";
         let (number, state) = newest.ok_or(Error::State(nothing))?;
-        Ok((Self { store, key, number }, state))
+        Ok((Self { store, key, number, is_other_old: true }, state))
     }
 }
 
@@ -84,6 +90,17 @@ impl Parts {
 impl Vault for StoreVault {
     fn keep(&mut self, state: &[u8]) -> Result {
         assert!(state.len() <= STATE_LEN_MAX, "no scheme has a longer state");
+        self.write(state)?;
+        if self.is_other_old {
+            self.write(state)?;
+            self.is_other_old = false;
+        }
+        Ok(())
+    }
+}
+
+impl StoreVault {
+    fn write(&mut self, state: &[u8]) -> Result {
         self.number += 1;
         let mut record = vec![0; MAC_LEN];
         record.extend_from_slice(&self.number.to_le_bytes());
@@ -97,9 +114,9 @@ impl Vault for StoreVault {
     }
 }
 
-fn check_room(store: &dyn Store) -> Result {
-    let small = Error::Geometry("the store is smaller than a vault");
-    if store.len() < VAULT_LEN { Err(small) } else { Ok(()) }
+fn check_room(store: &dyn Store, room: u64) -> Result {
+    let small = Error::Geometry("the store is smaller than what is to lie there");
+    if store.len() < room { Err(small) } else { Ok(()) }
 }
 
 /// Number and state of a record, if it is whole.
@@ -123,7 +140,7 @@ mod tests {
     #[test]
     fn the_newest_whole_record_counts() {
         let store = Arc::new(MemStore::new(VAULT_LEN));
-        let mut vault = StoreVault::create(store.clone(), key()).unwrap();
+        let mut vault = StoreVault::create(store.clone(), key(), VAULT_LEN).unwrap();
         assert!(StoreVault::open(store.clone(), key()).is_err(), "nothing was kept");
         for byte in 1..=5 {
             vault.keep(&vec![byte; 100 * usize::from(byte)]).unwrap();
@@ -131,19 +148,38 @@ mod tests {
             assert_eq!(kept, vec![byte; 100 * usize::from(byte)]);
         }
         // The fifth is torn: the fourth is there.
-        store.write(&[Extent::new(RECORD_LEN as u64 + 200, 1)], &[9]).unwrap();
+        store.write(&[Extent::new(200, 1)], &[9]).unwrap();
         assert_eq!(StoreVault::open(store.clone(), key()).unwrap().1, [4; 400]);
         assert!(StoreVault::open(store, Secret::from_bytes([4; 32])).is_err());
+    }
+
+    /// Whichever record is damaged, what is left knows of the opening.
+    #[test]
+    fn damage_does_not_take_back_an_opening() {
+        for nth in 0..2 {
+            let store = Arc::new(MemStore::new(VAULT_LEN));
+            let mut vault = StoreVault::create(store.clone(), key(), VAULT_LEN).unwrap();
+            vault.keep(b"opened").unwrap();
+            vault.keep(b"closed").unwrap();
+            let (mut vault, state) = StoreVault::open(store.clone(), key()).unwrap();
+            assert_eq!(state, b"closed");
+            vault.keep(b"opened again").unwrap();
+            store.write(&[Extent::new(nth * RECORD_LEN as u64, 1)], &[0]).unwrap();
+            store.write(&[Extent::new(nth * RECORD_LEN as u64 + 1, 1)], &[0]).unwrap();
+            assert_eq!(StoreVault::open(store, key()).unwrap().1, b"opened again");
+        }
     }
 
     #[test]
     fn making_another_forgets_the_first() {
         let store = Arc::new(MemStore::new(VAULT_LEN));
-        let mut vault = StoreVault::create(store.clone(), key()).unwrap();
+        let mut vault = StoreVault::create(store.clone(), key(), VAULT_LEN).unwrap();
         vault.keep(&[1]).unwrap();
         vault.keep(&[2]).unwrap();
-        StoreVault::create(store.clone(), key()).unwrap();
+        assert!(StoreVault::create(store.clone(), key(), VAULT_LEN + 1).is_err(), "no room");
+        assert_eq!(StoreVault::open(store.clone(), key()).unwrap().1, [2]);
+        StoreVault::create(store.clone(), key(), VAULT_LEN).unwrap();
         assert!(StoreVault::open(store, key()).is_err());
-        assert!(StoreVault::create(Arc::new(MemStore::new(9)), key()).is_err());
+        assert!(StoreVault::create(Arc::new(MemStore::new(9)), key(), 0).is_err());
     }
 }

@@ -210,6 +210,16 @@ fn what_was_made_anew_under_a_key_since_replaced_is_not_forgotten() {
     assert_filled(&mut rig.open(), 1);
 }
 
+/// Long blocks leave fewer levels in memory, so that a sync does not write gigabytes.
+#[test]
+fn the_state_of_long_blocks_stays_short() {
+    let state_len = |block_len| Geometry::new(5000, block_len).unwrap().state_len();
+    for block_len in [4096, 1 << 16, 1 << 20] {
+        assert!(state_len(block_len) <= (64 << 20) + 300 * block_len as u64, "{block_len}");
+    }
+    assert_eq!(Geometry::new(5000, 64).unwrap().memory_levels, 9);
+}
+
 /// Few, none, and odd numbers of blocks, short and long ones; in memory and on the store.
 #[test]
 fn any_number_of_blocks_of_any_length_comes_back() {
