@@ -104,8 +104,8 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         Ok(())
     }
 
-    /// Whether a request for a block that comes now, and overtakes all that wait, would take no path
-    /// access. Only if blocks in trusted memory are searched first.
+    /// Whether a request for a block that comes now, and overtakes all that wait, would take no
+    /// path access. Only if blocks in trusted memory are searched first.
     pub fn is_at_hand(&mut self, addr: Addr) -> bool {
         let Self { engine, maps, .. } = self;
         let mut parts = (0..maps.places.parts).map(|part| maps.places.addr(0, addr.0, part));
