@@ -35,8 +35,9 @@ expect 0 "${small[@]}"
 check "the best seal is the default" grep -q AEGIS-256 out
 expect 0 "$traceless" bench tree --blocks 5000 --accesses 200 --scheme circuit --client oblivious
 check "that of the oblivious client, too" grep -q AES-256-GCM out
-for with in "--scheme unified --plb 1" "--scheme circuit" "--scheme ring --z 4" \
-    "--scheme circuit --client oblivious"; do
+for with in "--scheme unified --plb 1" "--scheme rho --plb 1" "--scheme llc-d --plb 1 --llc 16" \
+    "--scheme ir-dwb --plb 1 --llc 16" "--scheme circuit" "--scheme ring --z 4" \
+    "--scheme ring --cached 2" "--scheme circuit --client oblivious"; do
     for seal in none aead; do
         # As many blocks as let a part of the oblivious client's tree lie on the store.
         # shellcheck disable=SC2086
@@ -50,11 +51,26 @@ assert told['what']['encrypted'] == ('$seal' == 'aead')
 assert told['numbers']['bytes_per_access'] > 0"
     done
 done
-for scheme in path unified circuit ring; do
+for scheme in path unified rho llc-d ir-dwb circuit ring; do
     expect 0 "${small[@]}" --scheme "$scheme" --block-len 0
 done
+# Nearly every access misses, and every second one leaves its line changed.
+above=("$traceless" bench tree --blocks 500 --accesses 5000 --plb 1 --cached 2 --llc 16
+    --workload sequential --json)
+numbers() {
+    expect 0 "${above[@]}" --scheme "$1"
+    check "$2" python3 -c "
+import json
+told = json.load(open('out'))
+paths, idle = (told['numbers'][f'{which}paths_per_access'] for which in ('', 'idle_'))
+assert told['what']['llc_bytes'] == 16384
+assert $3, (paths, idle)"
+}
+numbers llc-d "a line that returns takes no path of its own" "idle == 0 and 0.97 < paths < 1.1"
+numbers ir-dwb "dirty lines are written back in between" "idle == 1 and 0.97 < paths < 1.1"
 for without in "--client oblivious" "--scheme ring --client oblivious" "--scheme ring --z 5" \
-    "--scheme ring --cached 2" "--scheme circuit --maps 1" \
+    "--scheme circuit --maps 1" "--scheme llc-d --client oblivious" \
+    "--scheme ir-dwb --block-len 2000 --llc 1" \
     "--scheme circuit --client oblivious --z 2" "--scheme unified --plb 0" \
     "--scheme unified --plb-ways 0" "--scheme unified --plb-ways 5" "--maps 1 --seal pmmac" \
     "--scheme circuit --seal pmmac" "--scheme ring --seal merkle" \
@@ -65,7 +81,7 @@ done
 expect 2 "$traceless" bench tree --blocks 500 --levels 3
 expect 2 "$traceless" bench tree --blocks 500 --z 0
 expect 2 "$traceless" bench tree --blocks 0
-for scheme in path unified circuit ring; do
+for scheme in path unified rho llc-d ir-dwb circuit ring; do
     expect 2 "$traceless" bench tree --scheme "$scheme" --blocks 18446744073709551615
 done
 

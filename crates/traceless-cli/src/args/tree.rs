@@ -40,8 +40,8 @@ pub struct TreeArgs {
     /// Levels cached in trusted memory, from the root on [default: 10; ring 0]
     #[arg(long, value_name = "L")]
     pub cached: Option<usize>,
-    /// Position maps that lie in trees of their own, or, of unified and rho, in the tree
-    /// [default: 0; unified and rho 3]
+    /// Position maps that lie in trees of their own, or, of all that is unified, in the tree
+    /// [default: 0; there 3]
     #[arg(long, value_name = "H")]
     pub maps: Option<usize>,
     /// Bytes of a block of those maps, where they lie in trees of their own
@@ -57,6 +57,10 @@ pub struct TreeArgs {
     /// Ways of that cache
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub plb_ways: usize,
+    /// KiB of the cache above that llc-d and ir-dwb have
+    #[arg(long, value_name = "KIB", default_value_t = 2048,
+        value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub llc: u32,
     /// Which blocks are asked for
     #[arg(long, value_enum, default_value = "random")]
     pub workload: TreeWorkload,
@@ -89,6 +93,10 @@ pub enum TreeScheme {
     Ring,
     /// A small tree beside that of unified, for blocks that were used lately
     Rho,
+    /// Unified, below a cache that has the only copy of its lines (delayed remapping)
+    LlcD,
+    /// Unified, below a cache whose dirty lines are written back between accesses
+    IrDwb,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -160,6 +168,7 @@ impl TreeArgs {
         add("labels", word(&self.labels));
         add("plb", self.plb.to_string());
         add("plb-ways", self.plb_ways.to_string());
+        add("llc", self.llc.to_string());
         add("workload", word(&self.workload));
         add("accesses", self.accesses.to_string());
         add("rounds", self.rounds.to_string());

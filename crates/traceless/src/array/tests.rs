@@ -1,7 +1,10 @@
 use super::*;
 use crate::rng::Seeded;
+use crate::scheme::tree_rig::{
+    CHI_SQUARE_MAX, REPEATS_MAX, loudest_echo, older_tests_see_nothing, serial_chi_square,
+};
 use crate::store::{MemStore, Watched};
-use crate::trace::Recorder;
+use crate::trace::{Op, Recorder};
 
 fn builder(blocks: u64, block_len: usize) -> Builder {
     let key = Secret::from_bytes([5; 32]);
@@ -156,6 +159,43 @@ fn loading_shows_the_same_whatever_is_loaded() {
         shown
     };
     assert_eq!(shown(1), shown(2));
+}
+
+/// Which deepest buckets are read when the blocks of an array that was loaded are read, so often:
+/// at first, one after the other, those that the load put them into.
+fn leaves_read(blocks: u64, reads: u64) -> Vec<u64> {
+    let builder = builder(blocks, 16);
+    let witness = Arc::new(Recorder::default());
+    let store = MemStore::new(builder.store_len().unwrap());
+    let store = Arc::new(Watched::new(store, witness.clone()));
+    let mut array = builder.store(store).load(vec![[1; 16]; blocks as usize]).unwrap();
+    witness.take();
+    // Lower buckets lie behind all upper ones.
+    let deepest = |nth: u64| {
+        array.read(nth % blocks).unwrap();
+        let events = witness.take();
+        events.iter().filter(|e| e.op == Op::Read).map(|e| e.at).max().expect("a path is read")
+    };
+    (0..reads).map(deepest).collect()
+}
+
+#[test]
+fn labels_after_a_load_tell_nothing() {
+    const BLOCKS: u64 = 8000;
+    let read = leaves_read(BLOCKS, 11 * BLOCKS);
+    let mut leaves = read.clone();
+    leaves.sort_unstable();
+    leaves.dedup();
+    // After so many reads there is no leaf that was never seen.
+    let leaves_max = leaves.len() as u64;
+    assert!(leaves_max.is_power_of_two());
+    let leaf = |at| leaves.binary_search(at).expect("it was seen") as u64;
+    let mut labels: Vec<u64> = read[..BLOCKS as usize].iter().map(leaf).collect();
+    older_tests_see_nothing(&labels, leaves_max);
+    assert!(loudest_echo(&labels, leaves_max).abs() < REPEATS_MAX);
+    // The same ones, given in the order of the addresses.
+    labels.sort_unstable();
+    assert!(serial_chi_square(&labels, leaves_max, 1) > CHI_SQUARE_MAX);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::rho::Rho;
 use super::ring::{GhostRing, Params, Ring, SealedRing};
 use super::tree_rig::{
     CHI_SQUARE_MAX, Leaves, Noted, REPEATS_MAX, behaves_like_an_array, chi_square, loudest_echo,
-    operations, repeats, sealed, serial_chi_square, store_for,
+    older_tests_see_nothing, operations, sealed, serial_chi_square, store_for,
 };
 use super::unified::{Sizes, Unified};
 use crate::controller::{Controller, Kind};
@@ -120,15 +120,6 @@ fn tells_nothing(leaves: &[u64], leaves_max: u64) {
     older_tests_see_nothing(leaves, leaves_max);
     let echo = loudest_echo(leaves, leaves_max);
     assert!(echo.abs() < REPEATS_MAX, "{echo}");
-}
-
-/// Those of parts of the leaves, and of whole ones.
-fn older_tests_see_nothing(leaves: &[u64], leaves_max: u64) {
-    assert!(chi_square(leaves, leaves_max) < CHI_SQUARE_MAX);
-    assert!(repeats(leaves, leaves_max).abs() < REPEATS_MAX);
-    for lag in 1..=16 {
-        assert!(serial_chi_square(leaves, leaves_max, lag) < CHI_SQUARE_MAX, "lag {lag}");
-    }
 }
 
 /// One leaf in a hundred lies below the same bucket of level 8 as the one before, as with a cache

@@ -262,3 +262,12 @@ pub fn loudest_echo(leaves: &[u64], leaves_max: u64) -> f64 {
 
 /// Fewer are not spread like a normal variable.
 const ECHOES_MIN: u64 = 100;
+
+/// Fails if a test of parts of the leaves, or of whole ones, sees anything.
+pub fn older_tests_see_nothing(leaves: &[u64], leaves_max: u64) {
+    assert!(chi_square(leaves, leaves_max) < CHI_SQUARE_MAX);
+    assert!(repeats(leaves, leaves_max).abs() < REPEATS_MAX);
+    for lag in 1..=16 {
+        assert!(serial_chi_square(leaves, leaves_max, lag) < CHI_SQUARE_MAX, "lag {lag}");
+    }
+}

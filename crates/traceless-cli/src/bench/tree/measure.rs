@@ -22,6 +22,8 @@ pub struct Numbers {
     /// Largest less smallest round, as a share of the median.
     pub spread: f64,
     pub paths_per_access: f64,
+    /// Made between two accesses, for which nobody waits.
+    pub idle_paths_per_access: f64,
     /// Moved between store and trusted memory.
     pub bytes_per_access: f64,
     pub init_seconds: f64,
@@ -29,10 +31,27 @@ pub struct Numbers {
     pub memory_over_payload: f64,
 }
 
+/// What is asked for.
+#[derive(Clone, Copy)]
+pub struct Access {
+    pub addr: Addr,
+    /// Whether the block is changed.
+    pub is_write: bool,
+}
+
 /// What is measured.
 pub trait Subject {
     /// Accesses a block, and tells how many paths that took.
-    fn access(&mut self, addr: Addr, visit: &mut dyn FnMut(&mut [u8])) -> traceless::Result<u64>;
+    fn access(
+        &mut self,
+        access: Access,
+        visit: &mut dyn FnMut(&mut [u8]),
+    ) -> traceless::Result<u64>;
+
+    /// Does what there is time for between two accesses, and tells how many paths that took.
+    fn idle(&mut self) -> traceless::Result<u64> {
+        Ok(0)
+    }
 
     /// Bytes moved so far between store and trusted memory.
     fn bytes_moved(&self) -> u64;
@@ -53,8 +72,12 @@ impl<C: Controller, M: Fn(u64) -> u64> Stepping<C, M> {
 }
 
 impl<C: Controller, M: Fn(u64) -> u64> Subject for Stepping<C, M> {
-    fn access(&mut self, addr: Addr, visit: &mut dyn FnMut(&mut [u8])) -> traceless::Result<u64> {
-        self.controller.submit(0, addr)?;
+    fn access(
+        &mut self,
+        access: Access,
+        visit: &mut dyn FnMut(&mut [u8]),
+    ) -> traceless::Result<u64> {
+        self.controller.submit(0, access.addr)?;
         let mut steps = 1;
         while self.controller.step(&mut |_, body| visit(body))?.finished.is_none() {
             steps += 1;
@@ -94,10 +117,12 @@ pub fn measure(
         WarmUp::None => 0,
     };
     for addr in 0..first {
-        subject.access(Addr(addr), &mut |block| block.fill(1)).map_err(failed)?;
+        let access = Access { addr: Addr(addr), is_write: true };
+        subject.access(access, &mut |block| block.fill(1)).map_err(failed)?;
     }
     let before = subject.bytes_moved();
-    let (mut rng, mut sum, mut paths, mut next) = (Seeded::new(2), 0, 0, 0);
+    let (mut rng, mut sum, mut next) = (Seeded::new(2), 0, 0);
+    let (mut paths, mut idle_paths) = (0, 0);
     let (mut cpu_us, mut wall_us) = (vec![], vec![]);
     let (rounds, accesses) = (args.rounds.max(1), args.accesses.max(1));
     for _ in 0..rounds {
@@ -109,11 +134,14 @@ pub fn measure(
             };
             next += 1;
             // Half of them read, half of them write.
-            let mut visit = |block: &mut [u8]| match nth % 2 {
-                0 => sum += u64::from(block.first().copied().unwrap_or(0)),
-                _ => block.fill(nth as u8),
+            let is_write = nth % 2 == 1;
+            let mut visit = |block: &mut [u8]| match is_write {
+                false => sum += u64::from(block.first().copied().unwrap_or(0)),
+                true => block.fill(nth as u8),
             };
-            paths += subject.access(Addr(addr), &mut visit).map_err(failed)?;
+            let access = Access { addr: Addr(addr), is_write };
+            paths += subject.access(access, &mut visit).map_err(failed)?;
+            idle_paths += subject.idle().map_err(failed)?;
         }
         cpu_us.push((cpu_seconds() - cpu) * 1e6 / accesses as f64);
         wall_us.push(clock.now() as f64 / 1e3 / accesses as f64);
@@ -129,6 +157,7 @@ pub fn measure(
         cpu_us_per_access: cpu_us,
         spread,
         paths_per_access: paths as f64 / all,
+        idle_paths_per_access: idle_paths as f64 / all,
         bytes_per_access: (subject.bytes_moved() - before) as f64 / all,
         init_seconds,
         peak_memory_bytes: peak,

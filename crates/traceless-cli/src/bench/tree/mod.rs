@@ -3,6 +3,7 @@
 //! A scheme is a file with a function `measure` and an arm of [`measured`]; a way to seal is an arm
 //! of [`plain::on_sealer`].
 
+mod above;
 mod bytes;
 mod circuit;
 pub mod floors;
@@ -59,6 +60,8 @@ struct Details {
     labels: Option<String>,
     plb_bytes: Option<usize>,
     plb_ways: Option<usize>,
+    /// Of the cache above.
+    llc_bytes: Option<usize>,
 }
 
 impl Details {
@@ -79,6 +82,7 @@ impl Details {
             labels: None,
             plb_bytes: None,
             plb_ways: None,
+            llc_bytes: None,
         }
     }
 }
@@ -92,7 +96,10 @@ struct Measured {
 fn measured(args: &TreeArgs) -> Result<Measured, Failure> {
     match (args.scheme, args.client) {
         (TreeScheme::Path, Client::Plain) => path::measure(args),
-        (TreeScheme::Unified | TreeScheme::Rho, Client::Plain) => unified::measure(args),
+        (
+            TreeScheme::Unified | TreeScheme::Rho | TreeScheme::LlcD | TreeScheme::IrDwb,
+            Client::Plain,
+        ) => unified::measure(args),
         (TreeScheme::Circuit, Client::Plain) => circuit::measure(args),
         (TreeScheme::Ring, Client::Plain) => ring::measure(args),
         (TreeScheme::Circuit, Client::Oblivious) => oblivious::measure(args),
@@ -152,6 +159,7 @@ pub fn run(args: &TreeArgs) -> Result<(), Failure> {
         ("accesses a second, wall", numbers.accesses_per_second, ""),
         ("spread", numbers.spread * 100.0, "%"),
         ("paths an access", numbers.paths_per_access, ""),
+        ("paths between accesses", numbers.idle_paths_per_access, ""),
         ("bytes moved an access", numbers.bytes_per_access, ""),
         ("initialisation", numbers.init_seconds, "s"),
         ("peak memory", numbers.peak_memory_bytes as f64 / f64::from(1 << 20), "MiB"),

@@ -1,13 +1,12 @@
 //! The oblivious client: Circuit ORAM, its map in trees of its own.
 
-use super::measure::{Counted, Moved, Subject, WarmUp};
+use super::measure::{Access, Counted, Moved, Subject, WarmUp};
 use super::{Details, Measured, measure, refuse};
 use crate::args::{Seal, TreeArgs};
 use crate::failure::Failure;
 use traceless::Oram;
 use traceless::oblivious::{Traffic, create, create_sealed, sealed_len};
 use traceless::rng::System;
-use traceless::types::Addr;
 
 /// Accesses before anything is measured: they touch most of the memory.
 const WARM_UP: u64 = 600_000;
@@ -61,9 +60,13 @@ struct Watched {
 }
 
 impl Subject for Watched {
-    fn access(&mut self, addr: Addr, visit: &mut dyn FnMut(&mut [u8])) -> traceless::Result<u64> {
+    fn access(
+        &mut self,
+        access: Access,
+        visit: &mut dyn FnMut(&mut [u8]),
+    ) -> traceless::Result<u64> {
         self.accesses += 1;
-        self.oram.update(addr, visit)?;
+        self.oram.update(access.addr, visit)?;
         Ok(self.traffic.paths)
     }
 

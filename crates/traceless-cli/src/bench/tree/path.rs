@@ -1,6 +1,6 @@
 //! Path ORAM, its map in memory or in further trees.
 
-use super::measure::{Moved, Stepping, Subject, WarmUp};
+use super::measure::{Access, Moved, Stepping, Subject, WarmUp};
 use super::plain::{
     Made, OnSealer, OverStore, cached, details, ghost_tree, on_sealer, sealed_tree, shape,
 };
@@ -104,7 +104,7 @@ fn dummies(args: &TreeArgs) -> Result<Box<dyn Subject>, Failure> {
 }
 
 impl<M: Fn(u64) -> u64> Subject for Dummies<M> {
-    fn access(&mut self, _: Addr, _: &mut dyn FnMut(&mut [u8])) -> traceless::Result<u64> {
+    fn access(&mut self, _: Access, _: &mut dyn FnMut(&mut [u8])) -> traceless::Result<u64> {
         self.path.step(&mut |_, _| {})?;
         self.steps += 1;
         Ok(1)

@@ -1,7 +1,8 @@
-//! Unified ORAM: its map in the tree, and blocks of the map in a cache; alone, or as the main tree
-//! of Rho.
+//! Unified ORAM: its map in the tree, and blocks of the map in a cache; alone, below a cache, or as
+//! the main tree of Rho.
 
-use super::measure::{Moved, Stepping, Subject, WarmUp};
+use super::above::{EarlyWriteBack, Exclusive, Lines};
+use super::measure::{Moved, Stepping, WarmUp};
 use super::plain::{Made, OnSealer, cached, details, ghost_tree, on_sealer, sealed_tree, shape};
 use super::{Details, Measured, measure, rho};
 use crate::args::{LabelKind, TreeArgs, TreeScheme, word};
@@ -35,6 +36,10 @@ fn block_len(args: &TreeArgs) -> usize {
     if args.block_len == 0 { GHOST_BLOCK_LEN } else { args.block_len }
 }
 
+fn has_cache_above(scheme: TreeScheme) -> bool {
+    matches!(scheme, TreeScheme::LlcD | TreeScheme::IrDwb)
+}
+
 fn plb_len(args: &TreeArgs) -> usize {
     args.plb as usize * 1024
 }
@@ -59,6 +64,7 @@ fn with_labels<L: Labels + 'static>(
         labels: Some(word(&args.labels)),
         plb_bytes: Some(plb_len(args)),
         plb_ways: Some(args.plb_ways),
+        llc_bytes: has_cache_above(args.scheme).then_some(args.llc as usize * 1024),
         ..details(args)
     };
     // The model of the cache begins with an empty one.
@@ -71,7 +77,7 @@ fn with_labels<L: Labels + 'static>(
             return rho::simulated(shape, |tree| setting.unified(tree));
         }
         let (tree, moved) = ghost_tree(shape);
-        Ok(Box::new(Stepping::new(setting.unified(tree)?, moved)) as Box<dyn Subject>)
+        setting.subject(tree, moved)
     })?;
     Ok(Measured { details, numbers })
 }
@@ -113,6 +119,25 @@ impl<L: Labels> Setting<'_, L> {
     }
 }
 
+impl<L: Labels + 'static> Setting<'_, L> {
+    /// The ORAM over its only tree, below a cache if the scheme is about one.
+    fn subject<T: BucketTree + 'static>(
+        self,
+        tree: T,
+        moved: impl Fn(u64) -> u64 + 'static,
+    ) -> Made {
+        let args = self.args;
+        let lines = || Lines::new(args, block_len(args));
+        Ok(match args.scheme {
+            TreeScheme::LlcD => Box::new(Exclusive::new(self.unified(tree)?, lines()?, moved)),
+            TreeScheme::IrDwb => {
+                Box::new(EarlyWriteBack::new(self.unified(tree)?, lines()?, moved))
+            }
+            _ => Box::new(Stepping::new(self.unified(tree)?, moved)),
+        })
+    }
+}
+
 impl<L: Labels + 'static> OnSealer for Setting<'_, L> {
     fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> Made {
         let moved = Moved::default();
@@ -124,6 +149,6 @@ impl<L: Labels + 'static> OnSealer for Setting<'_, L> {
             return Ok(Box::new(Stepping::new(rho, move |_| moved.bytes())));
         }
         let tree = tree(shape)?;
-        Ok(Box::new(Stepping::new(self.unified(tree)?, move |_| moved.bytes())))
+        self.subject(tree, move |_| moved.bytes())
     }
 }
