@@ -99,12 +99,6 @@ impl<W: Width, M: Memory> Circuit<W, M> {
         self.memory.prefetch(leaf);
     }
 
-    /// Asks for the path that the next access evicts along.
-    #[inline(always)]
-    pub fn prefetch_eviction(&self) {
-        self.memory.prefetch(self.next_path & self.label_mask());
-    }
-
     /// Takes the block `addr` out of the tree into `block`, if it is there, else zeros. `leaf` is
     /// its label and public, `addr` is secret.
     #[inline(always)]
@@ -160,6 +154,8 @@ impl<W: Width, M: Memory> Circuit<W, M> {
         self.store_headers(EVICTED);
         self.full |= (!self.stash.has_room(self.stash_limit)).bits();
 
+        // It comes near until the next access, and is as public as the one that is open.
+        self.memory.prefetch(self.next_path & self.label_mask());
         self.move_bodies(v, block, &place, &[first, second, third]);
         self.memory.close()
     }

@@ -240,7 +240,6 @@ impl<W: Width, M: Memory> Oblivious<W, M> {
     fn access_words(&mut self, addr: u32, visit: &mut dyn FnMut(&mut [u64])) -> Result {
         self.check_stashes()?;
         self.in_access = true;
-        self.data.prefetch_eviction();
         self.draws.reserve(1 + self.positions.trees());
         let drawn = self.draws.label(self.data.label_mask());
         let data = &self.data;

@@ -163,7 +163,6 @@ impl Kernel for Exchange<'_> {
             trees[depth - 1].prefetch(old);
             old
         };
-        trees.iter().for_each(Circuit::prefetch_eviction);
         let mut depth = trees.len();
         let entry =
             labels::exchange(v, scanned, digits(depth), labels::entry_of(drawn[depth].fresh));

@@ -315,18 +315,19 @@ fn an_access_shows_one_template() {
         oram.access(Addr(addr), |block| block[0] = 1).unwrap();
         let seen = touches.lock().unwrap().clone();
         let evicted = i as u32;
-        let Touch::Prefetch(leaf) = seen[1] else { panic!("{:?}", seen[1]) };
+        let Touch::Prefetch(leaf) = seen[0] else { panic!("{:?}", seen[0]) };
         let each =
             |touch: fn(usize, usize) -> Touch, path| (0..levels).map(move |l| touch(path, l));
-        let expected: Vec<Touch> = [Touch::Prefetch(evicted), Touch::Prefetch(leaf)]
+        let expected: Vec<Touch> = [Touch::Prefetch(leaf), Touch::Open(0, leaf)]
             .into_iter()
-            .chain([Touch::Open(0, leaf)])
             .chain(each(Touch::Header, 0))
             .chain(each(Touch::Bodies, 0))
             .chain(each(Touch::SetHeader, 0))
             .chain([Touch::Open(1, evicted)])
             .chain(each(Touch::Header, 1))
             .chain(each(Touch::SetHeader, 1))
+            // Where the next access evicts.
+            .chain([Touch::Prefetch(evicted + 1)])
             .chain(each(Touch::Bodies, 0))
             .chain(each(Touch::Bodies, 1))
             .chain([Touch::Close])

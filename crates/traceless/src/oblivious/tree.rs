@@ -105,13 +105,14 @@ impl Memory for Ram {
     #[inline(always)]
     fn prefetch(&self, leaf: u32) {
         let path = self.places.path(leaf);
-        // Two levels share a line; a root that has its own is never far.
-        for place in path.headers[self.levels & 1..self.levels].iter().step_by(2) {
+        // Upper levels are never far. Two levels share a line; the root of an odd number does not.
+        let far = NEAR_LEVELS.min(self.levels);
+        for place in path.headers[..self.levels].iter().skip((self.levels & 1) + far).step_by(2) {
             ct::prefetch(&self.headers, 2 * *place as usize, 1);
         }
         // What follows in a long block the processor finds by itself.
         let near = (size_of::<u64>() * self.bucket_words).min(PREFETCH_MAX);
-        for bucket in &path.buckets[..self.levels] {
+        for bucket in &path.buckets[far..self.levels] {
             ct::prefetch(&self.bodies, (*bucket as usize).wrapping_mul(self.bucket_words), near);
         }
     }
@@ -146,6 +147,10 @@ impl Memory for Ram {
 
 /// Words in a cache line.
 const LINE: usize = 8;
+
+/// Levels that each access touches so often that they stay in a processor's cache: an even number,
+/// so that lines of headers are not cut in two.
+const NEAR_LEVELS: usize = 6;
 
 /// Bytes of a bucket that are asked for.
 const PREFETCH_MAX: usize = 256;

@@ -135,9 +135,12 @@ pub fn measure(
             next += 1;
             // Half of them read, half of them write.
             let is_write = nth % 2 == 1;
-            let mut visit = |block: &mut [u8]| match is_write {
-                false => sum += u64::from(block.first().copied().unwrap_or(0)),
-                true => block.fill(nth as u8),
+            let mut visit = |block: &mut [u8]| {
+                if is_write {
+                    block.fill(nth as u8);
+                } else {
+                    sum += u64::from(block.first().copied().unwrap_or(0));
+                }
             };
             let access = Access { addr: Addr(addr), is_write };
             paths += subject.access(access, &mut visit).map_err(failed)?;
