@@ -18,7 +18,8 @@ use std::sync::Arc;
 use traceless::oblivious;
 use traceless::rng::System;
 use traceless::store::MemStore;
-use traceless::{Addr, Array, Oram};
+use traceless::oram::Oram;
+use traceless::{Addr, Array};
 
 const BLOCK_LEN: usize = 64;
 

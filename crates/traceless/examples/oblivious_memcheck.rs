@@ -11,10 +11,11 @@ use std::sync::Arc;
 use subtle::{Choice, ConditionallySelectable};
 use traceless::map::{Map, Operation};
 use traceless::oblivious::{self, Dynamic, Oblivious};
+use traceless::oram::Oram;
 use traceless::rng::{Rng, Seeded};
 use traceless::seal::SECRET_LEN;
 use traceless::store::MemStore;
-use traceless::{Addr, Array, Oram};
+use traceless::{Addr, Array};
 use traceless_sys::ct;
 use traceless_sys::ct::secret::{classify, declassify, made_public};
 

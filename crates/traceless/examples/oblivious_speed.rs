@@ -6,9 +6,10 @@
 use std::hint::black_box;
 use std::sync::Arc;
 use traceless::oblivious::{self, Lines, Scan};
+use traceless::oram::Oram;
 use traceless::rng::{Rng, Seeded, System};
 use traceless::store::MemStore;
-use traceless::{Addr, Map, Oram};
+use traceless::{Addr, Map};
 
 const BLOCK_LEN: usize = 64;
 

@@ -20,7 +20,8 @@
 //!
 //! ```
 //! use traceless::rng::System;
-//! use traceless::{Addr, Oram, oblivious};
+//! use traceless::oram::Oram;
+//! use traceless::{Addr, oblivious};
 //!
 //! # fn main() -> traceless::Result {
 //! let mut oram = oblivious::create(1000, 64, Box::new(System))?;
@@ -103,5 +104,19 @@ pub mod suite;
 pub use array::Array;
 pub use error::{Error, Result};
 pub use map::Map;
-pub use oram::{BlockOram, Hides, Oram};
+pub use oram::{BlockOram, Hides};
 pub use types::{Addr, Extent, Slot};
+
+/// An array of blocks whose accesses tell nothing: an [`Array`](array::Array), by the name of what
+/// it is. The trait that all schemes share is [`oram::Oram`](trait@oram::Oram).
+///
+/// ```
+/// # fn main() -> traceless::Result {
+/// let mut oram = traceless::Oram::builder().blocks(1000).block_len(64).build()?;
+/// oram.update(7, |block| block[0] += 1)?;
+/// assert_eq!(oram.read(7)?[0], 1);
+/// # Ok(())
+/// # }
+/// ```
+#[cfg(feature = "std")]
+pub type Oram = Array;

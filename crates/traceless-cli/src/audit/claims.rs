@@ -294,7 +294,7 @@ fn check_array(target: &Target) -> Result<ArrayCheck> {
 impl ArrayCheck {
     fn check(
         &mut self,
-        oram: &mut dyn traceless::Oram,
+        oram: &mut dyn traceless::oram::Oram,
         block: u64,
         model: &[u8],
         written: u64,

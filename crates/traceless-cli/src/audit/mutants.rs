@@ -7,11 +7,12 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 use traceless::error::{Error, Place};
+use traceless::oram::Oram;
 use traceless::oram::check_request;
 use traceless::scheme::Parts;
 use traceless::seal::{Aead, Sealer};
 use traceless::store::{Area, Layout, Run, Store};
-use traceless::{Addr, Hides, Oram, Result, Slot};
+use traceless::{Addr, Hides, Result, Slot};
 
 /// What a mutant does wrong. The default of each method is right.
 pub trait Fault: Send + Sync {

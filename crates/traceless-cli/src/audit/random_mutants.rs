@@ -7,12 +7,13 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use traceless::error::{Error, Place};
+use traceless::oram::Oram;
 use traceless::oram::check_request;
 use traceless::rng::Rng;
 use traceless::scheme::Parts;
 use traceless::seal::{Aead, Sealer, TAG_LEN};
 use traceless::store::{Area, Layout, Run, Store};
-use traceless::{Addr, Hides, Oram, Result, Slot};
+use traceless::{Addr, Hides, Result, Slot};
 
 /// Slots written anew at each write.
 const DRAWS: usize = 3;

@@ -6,11 +6,12 @@ use super::mutants::{
 use super::random_mutants::{self, OwnSlot, PrefersFree, RandomMutant, SoundRandom};
 use super::sq_mutants::{self, KeepsOlder, SkipsFakes, SoundSq, SqFault, SqMutant};
 use traceless::build::SchemeConfig;
+use traceless::oram::Oram;
 use traceless::scheme::Parts;
 use traceless::scheme::detwo::{Geometry, MapEntries, Refresh};
 use traceless::scheme::{random, sq};
 use traceless::store::Layout;
-use traceless::{BlockOram, Hides, Oram, Result};
+use traceless::{BlockOram, Hides, Result};
 
 /// Bytes of a block: those of a volume.
 pub const BLOCK_LEN: usize = 4096;

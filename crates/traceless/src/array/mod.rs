@@ -112,6 +112,11 @@ impl Array {
         Ok(told.expect("a scheme calls once"))
     }
 
+    /// Changes a block in one access, which looks like any other.
+    pub fn update(&mut self, addr: u64, visit: impl FnOnce(&mut [u8])) -> Result {
+        self.access(addr, visit)
+    }
+
     /// Reads blocks in order, back to back, into `into`, which has just room for them.
     pub fn read_many(&mut self, addrs: &[u64], into: &mut [u8]) -> Result {
         self.oram_mut().read_many(&addrs_of(addrs), into)

@@ -4,8 +4,8 @@ use super::measure::{Access, Counted, Moved, Subject, WarmUp};
 use super::{Details, Measured, measure, refuse};
 use crate::args::{Seal, TreeArgs};
 use crate::failure::Failure;
-use traceless::Oram;
 use traceless::oblivious::{Traffic, create, create_sealed, sealed_len};
+use traceless::oram::Oram;
 use traceless::rng::System;
 
 /// Accesses before anything is measured: they touch most of the memory.

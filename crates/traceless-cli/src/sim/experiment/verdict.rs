@@ -104,8 +104,8 @@ mod tests {
         assert!(within.holds(1.75, paper) && within.holds(1.25, paper));
         assert!(!within.holds(1.76, paper) && !within.holds(1.24, paper));
         assert!(!within.holds(f64::NAN, paper) && !within.holds(1.5, None));
-        let share = Rule::WithinShare(0.1);
-        assert!(share.holds(1.1, Some(1.0)) && share.holds(-0.95, Some(-1.0)));
+        let share = Rule::WithinShare(0.125);
+        assert!(share.holds(1.125, Some(1.0)) && share.holds(-0.95, Some(-1.0)));
         assert!(!share.holds(1.2, Some(1.0)) && share.holds(0.0, Some(0.0)));
         assert!(Rule::AtLeast(2.0).holds(2.0, paper) && !Rule::AtLeast(2.0).holds(1.9, paper));
         assert!(Rule::AtMost(2.0).holds(2.0, paper) && !Rule::AtMost(2.0).holds(2.1, paper));

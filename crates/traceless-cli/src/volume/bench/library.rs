@@ -3,9 +3,9 @@
 use super::{Effort, Places, Row, failed, row, seconds};
 use crate::failure::Failure;
 use std::sync::Arc;
-use traceless::Oram;
 use traceless::build::SchemeConfig;
 use traceless::durable::MemVault;
+use traceless::oram::Oram;
 use traceless::rng::{Rng, Seeded, System};
 use traceless::scheme::Parts;
 use traceless::scheme::detwo::{Geometry, Refresh};
