@@ -107,7 +107,7 @@ pub use map::Map;
 pub use oram::{BlockOram, Hides};
 pub use types::{Addr, Extent, Slot};
 
-/// An array of blocks whose accesses tell nothing: an [`Array`](array::Array), by the name of what
+/// An array of blocks whose accesses tell nothing: an [`Array`], by the name of what
 /// it is. The trait that all schemes share is [`oram::Oram`](trait@oram::Oram).
 ///
 /// ```
