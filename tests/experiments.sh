@@ -20,13 +20,13 @@ check "every file has runs" [ "$files" = "${#all[@]}" ]
 check "nothing was simulated" [ ! -e results ]
 
 section "a figure, at a small size"
-figure=$root/experiments/ir-oram/figure-12.toml
+figure=$root/experiments/ir-oram/fig12.toml
 expect 0 sim run "$figure" --out results --records 300 --json
 expect_json traceless.sim.run.v1 title metrics verdicts
 told "[v['reproduced'] for v in told['verdicts'] if v['text'].startswith('PL')] == [True] * 5"
 mv out first
 for ending in json csv svg; do
-    check "its $ending" [ -s results/ir-oram-figure-12.quick.$ending ]
+    check "its $ending" [ -s results/ir-oram-fig12.quick.$ending ]
 done
 
 section "what was made is not made again, and a sweep makes the same"
