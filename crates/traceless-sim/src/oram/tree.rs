@@ -35,7 +35,7 @@ pub enum Cached {
 }
 
 /// Accesses after which a path is looked at.
-const LOOK_EVERY: u64 = 16;
+const LOOK_EVERY: u64 = 32;
 
 /// Counts for each level, shared by all trees of a scheme.
 #[derive(Clone, Default)]
@@ -71,7 +71,9 @@ impl Seen {
     /// Forgets all.
     pub fn reset(&self) {
         for OfLevel { found, slots, full } in self.0.iter() {
-            [found, slots, full].iter().for_each(|count| count.store(0, Ordering::Relaxed));
+            for count in [found, slots, full] {
+                count.store(0, Ordering::Relaxed);
+            }
         }
     }
 }
