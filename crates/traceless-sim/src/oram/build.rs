@@ -15,22 +15,22 @@ use traceless::scheme::rho::Rho;
 use traceless::scheme::ring::{GhostRing, Ring};
 use traceless::scheme::unified::{Sizes, Unified};
 use traceless::seal::Secret;
-use traceless::tree::{GhostTree, Shape, Substash, Treetop};
+use traceless::tree::{BareTree, Shape, Substash, Treetop};
 
 /// A scheme, and what is known of the trees that it lies in.
 pub struct Built {
     pub front: Box<dyn Front>,
     pub bus: Bus,
     pub found: Found,
-    /// Bytes of memory that it lies in.
-    pub end: u64,
+    /// Of each tree: where its slots lie.
+    pub layouts: Vec<Layout>,
     /// Of each tree: bytes of a path, where a memory counts nothing else.
     pub path_bytes: Vec<u64>,
 }
 
-/// The scheme that `config` says, in a memory of `channels` channels whose next line is in the next
-/// channel.
-pub fn build(config: &Config, channels: u64) -> Result<Built> {
+/// The scheme that `config` says, in a memory of `capacity` bytes, of whose channels `channels` have
+/// the next line in turn.
+pub fn build(config: &Config, channels: u64, capacity: u64) -> Result<Built> {
     config.check()?;
     let config = config.resolved();
     Builder {
@@ -38,8 +38,10 @@ pub fn build(config: &Config, channels: u64) -> Result<Built> {
         bus: Bus::default(),
         found: Found::default(),
         end: 0,
+        layouts: vec![],
         path_bytes: vec![],
         channels,
+        capacity,
         config: &config,
     }
     .build()
@@ -48,9 +50,11 @@ pub fn build(config: &Config, channels: u64) -> Result<Built> {
 struct Builder<'a> {
     config: &'a Config,
     channels: u64,
+    capacity: u64,
     bus: Bus,
     found: Found,
     end: u64,
+    layouts: Vec<Layout>,
     path_bytes: Vec<u64>,
     /// Generators handed out.
     rngs: u64,
@@ -69,8 +73,8 @@ impl Builder<'_> {
                 self.unified(|| Ok(Plain::new(fanout)?))?
             }
         };
-        let Self { bus, found, end, path_bytes, .. } = self;
-        Ok(Built { front, bus, found, end, path_bytes })
+        let Self { bus, found, layouts, path_bytes, .. } = self;
+        Ok(Built { front, bus, found, layouts, path_bytes })
     }
 
     /// A generator of its own for each part.
@@ -85,6 +89,15 @@ impl Builder<'_> {
 
     fn is_full(&self) -> bool {
         self.config.start == Start::Full
+    }
+
+    /// What was laid out ends at this byte of the memory.
+    fn end_at(&mut self, end: u64) -> Result {
+        self.end = end;
+        if end > self.capacity {
+            return Err(Error::Oram("the memory is smaller than the tree"));
+        }
+        Ok(())
     }
 
     fn drain_above(&self) -> usize {
@@ -110,23 +123,26 @@ impl Builder<'_> {
         let in_lines = Shape::per_level((0..below.levels()).map(lines).collect())?;
         let Config { layout, row_len, bucket, .. } = *self.config;
         let layout = Layout::new(layout, &in_lines, row_len, self.channels, self.end);
-        self.end = layout.end();
+        self.end_at(layout.end())?;
         let bytes = |level| bucket.len(below.z(level) as u64, block as u64);
         self.path_bytes.push((0..below.levels()).map(bytes).sum());
-        let tap = self.bus.tap(self.path_bytes.len() - 1, layout);
+        let tap = self.bus.tap(self.layouts.len());
+        self.layouts.push(layout);
         let slots: u64 =
             (0..cached).map(|level| shape.buckets(level) * shape.z(level) as u64).sum();
-        let ghost = GhostTree::new(below, LINE_LEN as usize, ());
+        // What it touches is the tap's to tell.
+        let below = BareTree::try_new(below, 0)
+            .ok_or(Error::Oram("there is less memory here than its tree takes: 8 bytes a slot"))?;
         let cached = match top {
-            _ if cached == 0 => Cached::Apart(Treetop::new(shape, cached, ghost)?),
-            Top::Apart => Cached::Apart(Treetop::new(shape, cached, ghost)?),
+            _ if cached == 0 => Cached::Apart(Treetop::new(shape, cached, below)?),
+            Top::Apart => Cached::Apart(Treetop::new(shape, cached, below)?),
             Top::Merged => {
-                Cached::Substash(Substash::new(shape, cached, (1, slots as usize), ghost)?)
+                Cached::Substash(Substash::new(shape, cached, (1, slots as usize), below)?)
             }
             Top::SubStash => {
                 let ways = self.config.top_ways;
                 let sets = self.config.top_sets.unwrap_or(slots as usize / ways.max(1)).max(1);
-                Cached::Substash(Substash::new(shape, cached, (sets, ways), ghost)?)
+                Cached::Substash(Substash::new(shape, cached, (sets, ways), below)?)
             }
         };
         Ok(Tree::new(cached, tap, self.found.clone()))
@@ -208,7 +224,7 @@ impl Builder<'_> {
         let shape = params.shape_for(self.blocks())?;
         let buckets: u64 = (0..shape.levels()).map(|level| shape.buckets(level)).sum();
         let lines = GhostRing::<()>::metadata_lines(params) + params.slots();
-        self.end = buckets * lines as u64 * LINE_LEN;
+        self.end_at(buckets * lines as u64 * LINE_LEN)?;
         let Config { bucket, .. } = self.config;
         let path = shape.levels() as u64;
         self.path_bytes.push(path * bucket.len(params.slots() as u64, BLOCK_LEN as u64));

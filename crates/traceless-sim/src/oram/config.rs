@@ -15,6 +15,7 @@ pub const BLOCK_LEN: usize = 64;
 const BLOCKS_MAX: u64 = 1 << 40;
 const TIME_MAX: u64 = 1 << 32;
 const TREES_MAX: usize = 16;
+const BUFFER_MAX: usize = 1 << 28;
 const BITS_MAX: u64 = 1 << 16;
 
 /// What stands between the last cache and the memory. Where a field is left out, it is as the
@@ -455,11 +456,19 @@ impl Config {
             Pace::Asked => 0,
             Pace::StartToStart(n) | Pace::AfterCompletion(n) | Pace::FetchSlots(n) => n,
         };
-        if interval.max(self.decrypt) > TIME_MAX {
-            return Err(Error::Oram("a time is longer than 2^32 cycles"));
+        if interval.max(self.decrypt).max(self.warm_up) > TIME_MAX {
+            return Err(Error::Oram("a time is longer than 2^32 cycles, or the warm-up"));
         }
-        if self.queue == 0 || self.row_len < BLOCK_LEN || self.fetch_slots == 0 {
-            return Err(Error::Oram("its queue has room, a row holds a line, fetches a slot"));
+        if self.queue == 0 || self.fetch_slots == 0 {
+            return Err(Error::Oram("its queue has room, and a cycle a fetch slot"));
+        }
+        if !(BLOCK_LEN..=BUFFER_MAX).contains(&self.row_len) {
+            return Err(Error::Oram("a row holds a line, and at most 2^28 bytes"));
+        }
+        let stash = self.stash_blocks.max(self.small.stash_blocks);
+        let top = self.top_ways.saturating_mul(self.top_sets.unwrap_or(1));
+        if stash.max(top).max(self.plb_bytes) > BUFFER_MAX {
+            return Err(Error::Oram("stash, sub-stash and PLB are at most 2^28"));
         }
         if !(1..=TREES_MAX).contains(&self.trees) {
             return Err(Error::Oram("it has 1 to 16 trees"));

@@ -26,8 +26,9 @@ use crate::dram::{ChannelStats, Memory};
 use crate::error::{Error, Result};
 use crate::workload::{LINE_LEN, Op};
 use build::{Built, build};
-use bus::{Bus, Lines};
+use bus::{Bus, Step};
 use front::Front;
+use layout::Layout;
 use std::collections::{HashMap, HashSet};
 use traceless::controller::{Issued, Kind};
 use traceless::rng::{Rng, Seeded};
@@ -41,7 +42,8 @@ pub struct Oram {
     bus: Bus,
     found: Found,
     memory: Under,
-    /// Of each tree: bytes of a path.
+    /// Of each tree: where its slots lie, and bytes of a path.
+    layouts: Vec<Layout>,
     path_bytes: Vec<u64>,
     phase: Phase,
     /// When the next path access is due, and when the last one ended.
@@ -49,8 +51,10 @@ pub struct Oram {
     ended: u64,
     /// Memory operations since then.
     operations: u64,
-    /// Lines of the path access that is under way.
-    lines: Lines,
+    /// What the path access touches that is under way, and lines of it that the memory is asked
+    /// for.
+    step: Step,
+    lines: Vec<u64>,
     /// The tickets of reads that wait, by request; write-backs have none.
     tickets: HashMap<u64, u64>,
     next_request: u64,
@@ -101,23 +105,22 @@ const UNTIMED: u64 = u64::MAX - 1;
 impl Oram {
     /// The scheme that `config` says, in `memory`.
     pub fn over_dram(config: &Config, memory: Memory) -> Result<Self> {
-        let built = build(config, memory.config().channels_in_a_row())?;
-        if built.end > memory.config().geometry.capacity() {
-            return Err(Error::Oram("the memory is smaller than the tree"));
-        }
+        let (channels, capacity) =
+            (memory.config().channels_in_a_row(), memory.config().geometry.capacity());
+        let built = build(config, channels, capacity)?;
         Self::new(config, built, Under::Dram(Box::new(memory)))
     }
 
     /// The same in a memory that is known by its bandwidth.
     pub fn over_constant(config: &Config, memory: &constant::Config) -> Result<Self> {
         memory.check()?;
-        let built = build(config, 1)?;
+        let built = build(config, 1, memory.capacity)?;
         Self::new(config, built, Under::Constant(*memory, constant::Bus::new(memory)))
     }
 
     fn new(config: &Config, built: Built, memory: Under) -> Result<Self> {
         let config = config.resolved();
-        let Built { front, bus, found, path_bytes, .. } = built;
+        let Built { front, bus, found, layouts, path_bytes, .. } = built;
         let is_unified =
             !matches!(config.scheme, Scheme::Path | Scheme::Recursive | Scheme::Ring | Scheme::Rho);
         if config.early != Some(Early::Nothing) && !is_unified {
@@ -130,12 +133,14 @@ impl Oram {
             bus,
             found,
             memory,
+            layouts,
             path_bytes,
             phase: Phase::Idle,
             due: 0,
             ended: 0,
             operations: 0,
-            lines: Lines::default(),
+            step: Step::default(),
+            lines: vec![],
             tickets: HashMap::new(),
             next_request: 0,
             waiting: 0,
@@ -175,7 +180,7 @@ impl Oram {
     fn finish_untimed(&mut self) -> Result {
         while self.front.finish_at_hand(&mut |_, _| {})? != Some(UNTIMED) {
             let issued = self.front.step(&mut |_, _| {})?;
-            self.bus.take(&mut self.lines);
+            self.bus.take(&mut self.step);
             if issued.finished == Some(UNTIMED) {
                 break;
             }
@@ -255,12 +260,13 @@ impl Oram {
         }
         let is_early = self.waiting == 0;
         let Issued { kind, finished } = self.front.step(&mut |_, _| {})?;
-        self.bus.take(&mut self.lines);
-        self.count(kind, is_early);
+        self.bus.take(&mut self.step);
+        let bytes = self.count(kind, is_early);
         self.phase = match &mut self.memory {
             Under::Dram(memory) => {
                 let (mut left, mut there) = (0, now);
-                for &line in &self.lines.reads {
+                self.step.reads.find(&self.layouts, &mut self.lines);
+                for &line in &self.lines {
                     match memory.read(now, line, 0) {
                         Answer::At(time) => there = there.max(time),
                         Answer::Later => left += 1,
@@ -269,26 +275,28 @@ impl Oram {
                 Phase::Reading { started: now, left, there, finished }
             }
             Under::Constant(config, bus) => {
-                let bytes = self.path_bytes.get(self.lines.tree).map(|path| 2 * path);
-                let lines = (self.lines.reads.len() + self.lines.writes.len()) as u64;
-                let until = bus.carry(now, bytes.unwrap_or(lines * LINE_LEN));
+                let until = bus.carry(now, bytes);
                 Phase::Moving { started: now, until: until + config.oram_latency, finished }
             }
         };
         Ok(())
     }
 
-    fn count(&mut self, kind: Kind, is_early: bool) {
-        let lines = (self.lines.reads.len() + self.lines.writes.len()) as u64;
-        let counts = &mut self.counts;
-        counts.count(kind, is_early && self.has_offer);
-        counts.lines += lines;
-        counts.bytes += match (&self.memory, self.path_bytes.get(self.lines.tree)) {
+    /// Counts a path access. Tells how many bytes it moves.
+    fn count(&mut self, kind: Kind, is_early: bool) -> u64 {
+        let Step { reads, writes, tree } = &self.step;
+        let lines = reads.count(&self.layouts) + writes.count(&self.layouts);
+        let bytes = match (&self.memory, self.path_bytes.get(*tree)) {
             (Under::Constant(..), Some(path)) => 2 * path,
             _ => lines * LINE_LEN,
         };
-        counts.other_trees += u64::from(self.lines.tree > 0);
+        let counts = &mut self.counts;
+        counts.count(kind, is_early && self.has_offer);
+        counts.lines += lines;
+        counts.bytes += bytes;
+        counts.other_trees += u64::from(*tree > 0);
         counts.stash_peak = counts.stash_peak.max(self.front.stash());
+        bytes
     }
 
     /// Ends the path access that is under way, as far as it is done.
@@ -301,7 +309,8 @@ impl Oram {
                 self.finish(request, now + self.config.decrypt, done);
             }
             if let Under::Dram(memory) = &mut self.memory {
-                self.lines.writes.iter().for_each(|&line| memory.write(now, line));
+                self.step.writes.find(&self.layouts, &mut self.lines);
+                self.lines.iter().for_each(|&line| memory.write(now, line));
             }
         }
         let ends = match (self.phase, &self.memory) {

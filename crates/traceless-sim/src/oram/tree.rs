@@ -6,7 +6,7 @@ use super::counts::FOUND_LEVELS;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use traceless::error::{Error, Result};
-use traceless::tree::{BucketTree, Fill, GhostTree, Header, Shape, Substash, Treetop};
+use traceless::tree::{BareTree, BucketTree, Fill, Header, Shape, Substash, Treetop};
 use traceless::types::{Addr, Leaf};
 
 /// A tree that tells a [`Tap`] which paths it touches.
@@ -23,9 +23,9 @@ pub struct Tree {
 /// A tree whose first levels are in the processor.
 pub enum Cached {
     /// By themselves: blocks there are found along their path.
-    Apart(Treetop<GhostTree<()>>),
+    Apart(Treetop<BareTree>),
     /// In a sub-stash: blocks there are found by address.
-    Substash(Substash<GhostTree<()>>),
+    Substash(Substash<BareTree>),
 }
 
 /// On which level the block was that a path was read for.
@@ -96,6 +96,10 @@ impl BucketTree for Tree {
 
     fn body_len(&self) -> usize {
         0
+    }
+
+    fn expect(&mut self, leaf: Leaf) {
+        on!(self, tree => tree.expect(leaf));
     }
 
     fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
