@@ -58,6 +58,15 @@ impl EarlyWriteBack {
         self.counts
     }
 
+    /// The first cycle from `now` on in which a search may find a line, as far as is known.
+    pub fn searches_at(&self, now: u64) -> u64 {
+        match &self.search {
+            Search::Scan { paused_until, .. } => now.max(*paused_until),
+            Search::Queue(lines) if lines.is_empty() => u64::MAX,
+            Search::Queue(_) => now,
+        }
+    }
+
     /// The next line to be offered, which is then pointed at.
     pub fn find(&mut self, cache: &Cache, now: u64) -> Option<u64> {
         self.pointer = match &mut self.search {

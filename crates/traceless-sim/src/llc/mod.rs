@@ -34,6 +34,8 @@ pub struct LastLevel<B> {
     config: Config,
     behind: B,
     early: Option<EarlyWriteBack>,
+    /// The last cycle that was looked at.
+    now: u64,
     /// Lines on their way for which nobody waits.
     posted: usize,
     counts: Counts,
@@ -73,6 +75,7 @@ impl<B: Backend> LastLevel<B> {
             config: *config,
             behind,
             early: None,
+            now: 0,
             posted: 0,
             counts: Counts::default(),
         })
@@ -165,10 +168,15 @@ impl<B: Backend> Backend for LastLevel<B> {
     }
 
     fn wake(&self) -> u64 {
-        self.behind.wake()
+        let searches = match &self.early {
+            Some(early) if self.behind.wants_offer() => early.searches_at(self.now + 1),
+            _ => u64::MAX,
+        };
+        self.behind.wake().min(searches)
     }
 
     fn tick(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) -> Result {
+        self.now = now;
         if let Some(early) = &mut self.early
             && self.behind.wants_offer()
             && let Some(addr) = early.find(&self.cache, now)

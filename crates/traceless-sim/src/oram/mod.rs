@@ -46,6 +46,9 @@ pub struct Oram {
     layouts: Vec<Layout>,
     path_bytes: Vec<u64>,
     phase: Phase,
+    /// The last cycle that was looked at, and whether something was asked for since.
+    now: u64,
+    is_asked: bool,
     /// When the next path access is due, and when the last one ended.
     due: u64,
     ended: u64,
@@ -136,6 +139,8 @@ impl Oram {
             layouts,
             path_bytes,
             phase: Phase::Idle,
+            now: 0,
+            is_asked: false,
             due: 0,
             ended: 0,
             operations: 0,
@@ -201,6 +206,7 @@ impl Oram {
         let request = self.next_request;
         self.next_request += 1;
         self.waiting += 1;
+        self.is_asked = true;
         submit(&mut *self.front, request)?;
         Ok(request)
     }
@@ -251,6 +257,7 @@ impl Oram {
 
     /// Begins a path access if one is due.
     fn begin(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) -> Result {
+        self.is_asked = false;
         while let Some(request) = self.front.finish_at_hand(&mut |_, _| {})? {
             self.counts.at_hand += 1;
             self.finish(request, now + self.config.decrypt, done);
@@ -429,8 +436,10 @@ impl Backend for Oram {
 
     fn wake(&self) -> u64 {
         let own = match self.phase {
+            // It may be finished without a path access.
+            Phase::Idle if self.is_asked => self.now + 1,
             Phase::Idle if self.config.pace == Pace::Asked && self.waiting == 0 => u64::MAX,
-            Phase::Idle => self.due,
+            Phase::Idle => self.due.max(self.now + 1),
             Phase::Reading { left: 0, there, .. } => there,
             Phase::Reading { .. } | Phase::Writing { .. } => u64::MAX,
             Phase::Moving { until, .. } => until,
@@ -442,6 +451,7 @@ impl Backend for Oram {
     }
 
     fn tick(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) -> Result {
+        self.now = now;
         let phase = &mut self.phase;
         if let Under::Dram(memory) = &mut self.memory {
             memory.tick(now, |_, time| {
