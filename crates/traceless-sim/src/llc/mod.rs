@@ -7,7 +7,7 @@ pub use early::{Counts as EarlyCounts, EarlyWriteBack};
 use crate::backend::{Answer, Backend, NOBODY, OFFERED};
 use crate::cache::{self, Cache, Victim};
 use crate::error::{Error, Result};
-use crate::workload::Op;
+use crate::workload::{Op, line_start};
 use serde::{Deserialize, Serialize};
 
 /// The last cache before memory, as files say it.
@@ -125,6 +125,7 @@ impl<B: Backend> Backend for LastLevel<B> {
     }
 
     fn read(&mut self, now: u64, addr: u64, ticket: u64) -> Result<Answer> {
+        let addr = line_start(addr);
         self.counts.reads += 1;
         if self.access(now, addr, Op::Read)? {
             return Ok(Answer::At(now + self.config.latency));
@@ -134,6 +135,7 @@ impl<B: Backend> Backend for LastLevel<B> {
     }
 
     fn write(&mut self, now: u64, addr: u64) -> Result {
+        let addr = line_start(addr);
         self.counts.writes += 1;
         if self.access(now, addr, Op::Write)? {
             return Ok(());
