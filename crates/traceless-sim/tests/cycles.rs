@@ -95,8 +95,8 @@ type Told = (Run, llc::Counts, Counts, Vec<ChannelStats>);
 
 fn early(config: &Config) -> Option<EarlyWriteBack> {
     match config.resolved().early {
-        Some(Early::Scan) => Some(EarlyWriteBack::scan(1)),
-        Some(Early::Queue) => Some(EarlyWriteBack::queue()),
+        Some(Early::Scan) => Some(EarlyWriteBack::scan(1, config.early_pause)),
+        Some(Early::Queue) => Some(EarlyWriteBack::queue(config.early_queue)),
         _ => None,
     }
 }

@@ -12,7 +12,7 @@ use traceless::posmap::{Compressed, Labels, Plain, Plb};
 use traceless::rng::{Rng, Seeded};
 use traceless::scheme::path::PathOram;
 use traceless::scheme::rho::Rho;
-use traceless::scheme::ring::{GhostRing, Ring};
+use traceless::scheme::ring::{GhostRing, Ring, RingTop};
 use traceless::scheme::unified::{Sizes, Unified};
 use traceless::seal::Secret;
 use traceless::tree::{BareTree, Shape, Substash, Treetop};
@@ -216,20 +216,27 @@ impl Builder<'_> {
         let tags = (small.sets, small.ways);
         let mut rho = Rho::new(main, tree, tags, small.stash_blocks, self.rng())?;
         rho.drain_above(small.drain_above);
+        rho.access_small(small.per_main);
         Ok(Box::new(rho))
     }
 
     fn ring(&mut self) -> Result<Box<dyn Front>> {
         let params = self.config.ring_params()?;
         let shape = params.shape_for(self.blocks())?;
-        let buckets: u64 = (0..shape.levels()).map(|level| shape.buckets(level)).sum();
+        let cached = self.config.cached_levels.min(shape.levels() - 1);
+        let below = shape.only(|level| level >= cached);
+        let buckets: u64 = (cached..shape.levels()).map(|level| shape.buckets(level)).sum();
         let lines = GhostRing::<()>::metadata_lines(params) + params.slots();
         self.end_at(buckets * lines as u64 * LINE_LEN)?;
         let Config { bucket, .. } = self.config;
-        let path = shape.levels() as u64;
+        let path = (shape.levels() - cached) as u64;
         self.path_bytes.push(path * bucket.len(params.slots() as u64, BLOCK_LEN as u64));
-        let tree = GhostRing::new(params, shape, self.bus.clone())?;
-        Ok(Box::new(Ring::new(self.blocks(), tree, self.rng())?))
+        let tree = GhostRing::new(params, below, self.bus.clone())?;
+        let (blocks, rng) = (self.blocks(), self.rng());
+        if cached == 0 {
+            return Ok(Box::new(Ring::new(blocks, tree, rng)?));
+        }
+        Ok(Box::new(Ring::new(blocks, RingTop::new(shape, cached, tree)?, rng)?))
     }
 }
 
