@@ -28,8 +28,8 @@ pub struct Built {
     pub path_bytes: Vec<u64>,
 }
 
-/// The scheme that `config` says, in a memory of `capacity` bytes, of whose channels `channels` have
-/// the next line in turn.
+/// The scheme that `config` says, in a memory of `capacity` bytes, and of `channels` channels whose
+/// next line is in the next channel.
 pub fn build(config: &Config, channels: u64, capacity: u64) -> Result<Built> {
     config.check()?;
     let config = config.resolved();

@@ -104,7 +104,7 @@ impl Header {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn read_some(headers: &mut [Self], bytes: &[u8]) {
         for (header, bytes) in headers.iter_mut().zip(bytes.chunks_exact(HEADER_LEN)) {
             *header = Self::from_bytes(bytes);
@@ -125,7 +125,7 @@ impl Header {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn write_some(headers: &[Self], bytes: &mut [u8]) {
         for (header, bytes) in headers.iter().zip(bytes.chunks_exact_mut(HEADER_LEN)) {
             bytes.copy_from_slice(&header.to_bytes());
