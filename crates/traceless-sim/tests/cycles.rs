@@ -182,6 +182,29 @@ fn nor_what_is_written_back_early() {
     }
 }
 
+/// Paths that touch no line, or bytes that take no time, take a cycle.
+#[test]
+fn nor_paths_that_take_no_time() {
+    for pace in PACES {
+        let cached = Config { cached_levels: 12, ..oram(Scheme::Baseline, pace) };
+        is_the_same(&CORES[1], &cached, true);
+        is_the_same(&CORES[1], &cached, false);
+    }
+    let at_once = constant::Config {
+        bytes_per_cycle: 1 << 20,
+        latency: 0,
+        oram_latency: 0,
+        capacity: 1 << 30,
+    };
+    let run = |at_each| {
+        let inner = Oram::over_constant(&oram(Scheme::Path, Pace::Asked), &at_once).unwrap();
+        let mut memory = Looked::new(inner, at_each);
+        let run = processor::run(&CORES[1], &mut memory, &mut [workload(3, 40)]).unwrap();
+        (run, memory.inner.counts())
+    };
+    assert_eq!(run(true), run(false));
+}
+
 #[test]
 fn nor_a_memory_without_a_scheme() {
     let config = constant::Config { bytes_per_cycle: 1, ..constant::Config::default() };

@@ -437,13 +437,14 @@ impl Backend for Oram {
     fn wake(&self) -> u64 {
         let own = match self.phase {
             // It may be finished without a path access.
-            Phase::Idle if self.is_asked => self.now + 1,
+            Phase::Idle if self.is_asked => 0,
             Phase::Idle if self.config.pace == Pace::Asked && self.waiting == 0 => u64::MAX,
-            Phase::Idle => self.due.max(self.now + 1),
+            Phase::Idle => self.due,
             Phase::Reading { left: 0, there, .. } => there,
             Phase::Reading { .. } | Phase::Writing { .. } => u64::MAX,
             Phase::Moving { until, .. } => until,
         };
+        let own = own.max(self.now + 1);
         match &self.memory {
             Under::Dram(memory) => own.min(memory.wake()),
             Under::Constant(..) => own,
