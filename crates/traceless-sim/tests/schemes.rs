@@ -140,6 +140,36 @@ fn what_is_found_by_address_takes_no_path() {
     assert_eq!(run_with(unsearched, 100).paths.unwrap().at_hand, 0);
 }
 
+/// A tree begins with each block as deep as there is room, so that its leaves are four fifths full
+/// when half of its slots are. What is in a sub-stash counts as well.
+#[test]
+fn levels_are_as_full_as_they_are_known_to_be() {
+    let share = |paths: &Counts, level: usize| {
+        assert!(paths.looked_at[level] > 200, "{paths:?}");
+        paths.full[level] as f64 / paths.looked_at[level] as f64
+    };
+    let (base, stash) = (run(Scheme::Baseline).1, run(Scheme::IrStash).1);
+    for paths in [&base, &stash] {
+        let (leaves, above) = (share(paths, LEVELS - 1), share(paths, LEVELS - 2));
+        assert!(
+            (0.75..0.85).contains(&leaves) && (0.25..0.45).contains(&above),
+            "{leaves} {above}"
+        );
+    }
+    let top = |counts: [u64; 32]| counts[..8].iter().sum::<u64>();
+    assert!(top(base.full) > 0 && top(stash.full) > 0);
+    assert_eq!(base.looked_at[LEVELS], 0);
+}
+
+/// Slots that IR-Alloc takes away, and the table of IR-Stash, which has 1020 places here.
+#[test]
+fn what_a_scheme_takes_besides_is_known() {
+    let (base, alloc) = (run(Scheme::Baseline).1, run(Scheme::IrAlloc).1);
+    assert_eq!(base.slots, 4 * ((1 << LEVELS) - 1));
+    assert!(alloc.slots < base.slots && base.pointer_bits == 0 && alloc.pointer_bits == 0);
+    assert_eq!(run(Scheme::IrStash).1.pointer_bits, 1020 * 10);
+}
+
 /// What finds its set full stays in the stash.
 #[test]
 fn a_sub_stash_of_few_ways_leaves_more_in_the_stash() {

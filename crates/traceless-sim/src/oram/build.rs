@@ -5,9 +5,10 @@ use super::config::{Allocation, BLOCK_LEN, Config, LabelKind, MapTree, Scheme, S
 use super::front::Front;
 use super::layout::Layout;
 use super::recursive::{self, Recursive};
-use super::tree::{Cached, Found, Tree};
+use super::tree::{Cached, Seen, Tree};
 use crate::error::{Error, Result};
 use crate::workload::LINE_LEN;
+use core::ops::Range;
 use traceless::posmap::{Compressed, Labels, Plain, Plb};
 use traceless::rng::{Rng, Seeded};
 use traceless::scheme::path::PathOram;
@@ -21,11 +22,15 @@ use traceless::tree::{BareTree, Shape, Substash, Treetop};
 pub struct Built {
     pub front: Box<dyn Front>,
     pub bus: Bus,
-    pub found: Found,
+    pub seen: Seen,
     /// Of each tree: where its slots lie.
     pub layouts: Vec<Layout>,
     /// Of each tree: bytes of a path, where a memory counts nothing else.
     pub path_bytes: Vec<u64>,
+    /// Slots of all trees.
+    pub slots: u64,
+    /// Bits of the table that says where in the sub-stash the blocks of a cached bucket are.
+    pub pointer_bits: u64,
 }
 
 /// The scheme that `config` says, in a memory of `capacity` bytes, and of `channels` channels whose
@@ -36,7 +41,9 @@ pub fn build(config: &Config, channels: u64, capacity: u64) -> Result<Built> {
     Builder {
         rngs: 0,
         bus: Bus::default(),
-        found: Found::default(),
+        seen: Seen::default(),
+        slots: 0,
+        pointer_bits: 0,
         end: 0,
         layouts: vec![],
         path_bytes: vec![],
@@ -52,7 +59,9 @@ struct Builder<'a> {
     channels: u64,
     capacity: u64,
     bus: Bus,
-    found: Found,
+    seen: Seen,
+    slots: u64,
+    pointer_bits: u64,
     end: u64,
     layouts: Vec<Layout>,
     path_bytes: Vec<u64>,
@@ -73,8 +82,8 @@ impl Builder<'_> {
                 self.unified(|| Ok(Plain::new(fanout)?))?
             }
         };
-        let Self { bus, found, layouts, path_bytes, .. } = self;
-        Ok(Built { front, bus, found, layouts, path_bytes })
+        let Self { bus, seen, layouts, path_bytes, slots, pointer_bits, .. } = self;
+        Ok(Built { front, bus, seen, layouts, path_bytes, slots, pointer_bits })
     }
 
     /// A generator of its own for each part.
@@ -128,8 +137,11 @@ impl Builder<'_> {
         self.path_bytes.push((0..below.levels()).map(bytes).sum());
         let tap = self.bus.tap(self.layouts.len());
         self.layouts.push(layout);
-        let slots: u64 =
-            (0..cached).map(|level| shape.buckets(level) * shape.z(level) as u64).sum();
+        let of_levels = |levels: Range<usize>| -> u64 {
+            levels.map(|level| shape.buckets(level) * shape.z(level) as u64).sum()
+        };
+        self.slots += of_levels(0..shape.levels());
+        let slots = of_levels(0..cached);
         // What it touches is the tap's to tell.
         let below = BareTree::try_new(below, 0)
             .ok_or(Error::Oram("there is less memory here than its tree takes: 8 bytes a slot"))?;
@@ -142,10 +154,13 @@ impl Builder<'_> {
             Top::SubStash => {
                 let ways = self.config.top_ways;
                 let sets = self.config.top_sets.unwrap_or(slots as usize / ways.max(1)).max(1);
+                let room = sets.saturating_mul(ways) as u64;
+                self.pointer_bits += slots * u64::from(room.next_power_of_two().ilog2());
                 Cached::Substash(Substash::new(shape, cached, (sets, ways), below)?)
             }
         };
-        Ok(Tree::new(cached, tap, self.found.clone()))
+        let is_first = self.path_bytes.len() == 1;
+        Ok(Tree::new(cached, tap, self.seen.clone(), is_first))
     }
 
     fn path(&mut self) -> Result<Box<dyn Front>> {
@@ -228,6 +243,7 @@ impl Builder<'_> {
         let buckets: u64 = (cached..shape.levels()).map(|level| shape.buckets(level)).sum();
         let lines = GhostRing::<()>::metadata_lines(params) + params.slots();
         self.end_at(buckets * lines as u64 * LINE_LEN)?;
+        self.slots = buckets * params.slots() as u64;
         let Config { bucket, .. } = self.config;
         let path = (shape.levels() - cached) as u64;
         self.path_bytes.push(path * bucket.len(params.slots() as u64, BLOCK_LEN as u64));

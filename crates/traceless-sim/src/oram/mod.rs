@@ -33,14 +33,14 @@ use std::collections::{HashMap, HashSet};
 use traceless::controller::{Issued, Kind};
 use traceless::rng::{Rng, Seeded};
 use traceless::types::Addr;
-use tree::Found;
+use tree::Seen;
 
 /// A scheme, and the memory that it lies in.
 pub struct Oram {
     config: Config,
     front: Box<dyn Front>,
     bus: Bus,
-    found: Found,
+    seen: Seen,
     memory: Under,
     /// Of each tree: where its slots lie, and bytes of a path.
     layouts: Vec<Layout>,
@@ -123,7 +123,7 @@ impl Oram {
 
     fn new(config: &Config, built: Built, memory: Under) -> Result<Self> {
         let config = config.resolved();
-        let Built { front, bus, found, layouts, path_bytes, .. } = built;
+        let Built { front, bus, seen, layouts, path_bytes, slots, pointer_bits } = built;
         let is_unified =
             !matches!(config.scheme, Scheme::Path | Scheme::Recursive | Scheme::Ring | Scheme::Rho);
         if config.early != Some(Early::Nothing) && !is_unified {
@@ -134,7 +134,7 @@ impl Oram {
             config,
             front,
             bus,
-            found,
+            seen,
             memory,
             layouts,
             path_bytes,
@@ -151,7 +151,7 @@ impl Oram {
             waiting: 0,
             out: HashSet::new(),
             has_offer: false,
-            counts: Counts::default(),
+            counts: Counts { slots, pointer_bits, ..Counts::default() },
         };
         oram.warm_up()?;
         Ok(oram)
@@ -159,7 +159,9 @@ impl Oram {
 
     /// What was done so far.
     pub fn counts(&self) -> Counts {
-        Counts { found: self.found.counts(), ..self.counts }
+        let Self { seen, counts, .. } = self;
+        let (found, looked_at, full) = (seen.found(), seen.slots(), seen.full());
+        Counts { found, looked_at, full, ..*counts }
     }
 
     /// What each channel of the memory did until `end`.
@@ -190,7 +192,7 @@ impl Oram {
                 break;
             }
         }
-        self.found.reset();
+        self.seen.reset();
         Ok(())
     }
 

@@ -42,6 +42,7 @@ pub struct Input {
     pub seed: u64,
     pub warm_up: u64,
     pub records: u64,
+    pub in_misses: bool,
 }
 
 /// All runs at a level.
@@ -51,7 +52,7 @@ pub fn runs(experiment: &Experiment, level: Level) -> Result<Vec<Run>, Failure> 
     let workloads = experiment.workloads(level);
     let mut contents = vec![];
     for name in workloads {
-        contents.push(super::workloads::content(experiment, name)?);
+        contents.push(super::workloads::content(experiment, &experiment.chosen(name))?);
     }
     let mut runs = vec![];
     for (variant, wanted) in experiment.variants.iter().enumerate() {
@@ -61,11 +62,12 @@ pub fn runs(experiment: &Experiment, level: Level) -> Result<Vec<Run>, Failure> 
                 let input = Input {
                     version: RESULTS_VERSION,
                     machine,
-                    workload: name.clone(),
+                    workload: experiment.chosen(name),
                     content: content.clone(),
                     seed: number,
                     warm_up: extent.warm_up,
                     records: extent.records,
+                    in_misses: extent.in_misses,
                 };
                 let key = key(&input)?;
                 runs.push(Run { place: Place { variant, workload, seed }, input, key });
