@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use traceless::error::{Error, Result};
 use traceless::rng::{Rng, Seeded};
-use traceless::tree::{BucketTree, Fill, GhostTree, Header, Shape, Substash, Treetop};
+use traceless::tree::{BareTree, BucketTree, Fill, Header, Shape, Substash, Treetop};
 use traceless::types::{Addr, Leaf};
 
 /// A tree that tells a [`Tap`] which paths it touches.
@@ -29,9 +29,9 @@ pub struct Tree {
 /// A tree whose first levels are in the processor.
 pub enum Cached {
     /// By themselves: blocks there are found along their path.
-    Apart(Treetop<GhostTree<()>>),
+    Apart(Treetop<BareTree>),
     /// In a sub-stash: blocks there are found by address.
-    Substash(Substash<GhostTree<()>>),
+    Substash(Substash<BareTree>),
 }
 
 /// Accesses after which a path is looked at.
@@ -143,6 +143,10 @@ impl BucketTree for Tree {
 
     fn body_len(&self) -> usize {
         0
+    }
+
+    fn expect(&mut self, leaf: Leaf) {
+        on!(self, tree => tree.expect(leaf));
     }
 
     fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
