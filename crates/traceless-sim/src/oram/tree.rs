@@ -35,7 +35,7 @@ pub enum Cached {
 }
 
 /// Accesses after which a path is looked at.
-const LOOK_EVERY: u64 = 32;
+const LOOK_EVERY: u64 = 16;
 
 /// Counts for each level, shared by all trees of a scheme.
 #[derive(Clone, Default)]
