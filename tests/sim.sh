@@ -93,7 +93,7 @@ for program in xz bzip2 gzip zstd python perl sqlite cc1 awk sort; do
 done
 
 section "run what is made up"
-for workload in uniform stride:3 zipf:0.8 'chase?bytes=1M' table-2/gcc kernel/ocean \
+for workload in uniform stride:3 zipf:0.8 'chase?bytes=1M' table-2/gcc kernel/ocean_c \
     'table-2/mcf+uniform@3'; do
     expect 0 sim trace "$workload" --length 2K --scheme dram --json
     told "told['records'] == 2000"
