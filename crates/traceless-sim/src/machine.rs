@@ -41,6 +41,8 @@ pub struct Outcome {
     pub last_level: Option<llc::Counts>,
     /// Path accesses.
     pub paths: Option<oram::Counts>,
+    /// What hides addresses takes this in the processor.
+    pub storage: Option<oram::Storage>,
     /// What the memory did.
     pub dram: Option<Summary>,
     /// What each channel of it did.
@@ -122,12 +124,13 @@ impl Machine {
         tasks: &mut [Task<'_>],
         tell: impl Fn(&B, u64) -> (Option<oram::Counts>, Vec<ChannelStats>),
     ) -> Result<Outcome> {
+        let storage = self.oram.as_ref().map(oram::Config::storage).transpose()?.flatten();
         let Some(last_level) = &self.last_level else {
             fill(&mut memory, warm_up, tasks)?;
             let run = processor::run_tasks(&self.processor, &mut memory, tasks)?;
             let (paths, channels) = tell(&memory, run.cycles);
             let dram = self.summary(&channels, run.cycles);
-            return Ok(Outcome { run, last_level: None, paths, dram, channels });
+            return Ok(Outcome { run, last_level: None, paths, storage, dram, channels });
         };
         let mut cached = LastLevel::new(last_level, memory)?;
         if let Some(early) = self.early() {
@@ -137,7 +140,8 @@ impl Machine {
         let run = processor::run_tasks(&self.processor, &mut cached, tasks)?;
         let (paths, channels) = tell(cached.behind(), run.cycles);
         let dram = self.summary(&channels, run.cycles);
-        Ok(Outcome { run, last_level: Some(cached.counts()), paths, dram, channels })
+        let last_level = Some(cached.counts());
+        Ok(Outcome { run, last_level, paths, storage, dram, channels })
     }
 
     /// What all channels did, if there are any.
