@@ -136,7 +136,8 @@ told "told['records'] == 2000"
 expect 0 sim trace 'stride:1 & stride:1' --length 1K --scheme dram --json
 told "told['records'] == 2000"
 small=$root/experiments/machines/small.toml
-for workload in 'kernel/radix?size=2000&threads=4' 'stride:1 & kernel/ocean_nc?size=34&threads=4'; do
+for workload in 'kernel/radix?size=2000&threads=4' \
+    'stride:1 & kernel/ocean_nc?size=34&threads=4'; do
     expect 0 sim trace "$workload" --length 5K --scheme compressed --json --config "$small"
     told "told['records'] > 1000 and told['paths']['data'] == told['last_level']['read_misses']"
     grep -v records_per_second out >plain

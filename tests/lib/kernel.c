@@ -84,10 +84,6 @@ static void lu(size_t n, int run)
     forget();
     if (!run)
         return;
-    volatile double sum = 0;
-    for (size_t column = 0; column < n; column++)
-        for (size_t row = 0; row < n; row++)
-            sum += matrix[column * n + row];
     for (size_t nth = 0; nth < n; nth += BLOCK) {
         double *diagonal = matrix + nth * n + nth;
         for (size_t k = 0; k < BLOCK; k++)

@@ -144,15 +144,6 @@ impl Threaded for Fft {
     fn run(&self, memory: &mut Memory) {
         let Self { numbers, other, twiddles, .. } = self;
         let rows = memory.part(self.rows, memory.thread());
-        for array in [numbers, other, twiddles] {
-            for at in rows.clone().flat_map(|row| self.row(row)) {
-                array.load(memory, at);
-                memory.work(3);
-            }
-        }
-        if !memory.barrier() {
-            return;
-        }
         self.transpose(memory, numbers, other);
         for row in rows.clone() {
             self.transform(memory, other, row);

@@ -134,17 +134,6 @@ impl Threaded for Lu {
     fn run(&self, memory: &mut Memory) {
         let blocks = self.n / BLOCK;
         let board = Board::new(memory);
-        for (column, row) in (0..blocks * blocks).map(|nth| (nth / blocks, nth % blocks)) {
-            if board.is_own(row, column) {
-                for column in Self::columns(column) {
-                    let first = self.first(Column { block: row, column });
-                    for at in first..first + BLOCK {
-                        self.elements.load(memory, at);
-                        memory.work(2);
-                    }
-                }
-            }
-        }
         for nth in 0..blocks {
             if board.is_own(nth, nth) {
                 self.factor(memory, nth);
