@@ -373,3 +373,38 @@ fn a_memory_of_bandwidth_alone_needs_no_scheme() {
     let hidden = paper(Scheme::Unified, 0).run(&mut [short(0)]).unwrap();
     assert!(outcome.run.cycles * 5 < hidden.run.cycles);
 }
+
+/// While no stash fills, where blocks lie changes neither which paths are accessed nor when.
+#[test]
+fn trees_may_forget() {
+    for scheme in [Scheme::Path, Scheme::Recursive, Scheme::Unified, Scheme::Compressed] {
+        for (remap, pace) in
+            [(Remap::WithLine, Pace::Asked), (Remap::AtAccess, Pace::AfterCompletion(100))]
+        {
+            let run = |forgets| {
+                let start = Start::Empty;
+                let oram = Config { cached_levels: 0, start, forgets, pace, ..oram(scheme) };
+                let oram = Config { remap: Some(remap), searches_first: Some(false), ..oram };
+                let constant = Some(constant::Config::default());
+                let machine = Machine { constant, ..machine(oram) };
+                let outcome = machine.run_after(500, &mut [workload(20)]).unwrap();
+                let Counts { found, stash_peak, .. } = outcome.paths.unwrap();
+                let paths = Counts {
+                    found: Counts::default().found,
+                    stash_peak: 0,
+                    ..outcome.paths.unwrap()
+                };
+                (outcome.run, paths, found.iter().sum::<u64>(), stash_peak)
+            };
+            let (kept, forgotten) = (run(false), run(true));
+            assert_eq!((kept.0, kept.1), (forgotten.0, forgotten.1), "{scheme:?}");
+            assert_eq!(kept.1.eviction, 0, "{scheme:?}");
+            assert!(kept.2 > 100 && forgotten.2 == 0, "{scheme:?}");
+        }
+    }
+    let full = Config { cached_levels: 0, forgets: true, ..oram(Scheme::Unified) };
+    let cached = Config { start: Start::Empty, forgets: true, ..oram(Scheme::Unified) };
+    for wrong in [full, cached] {
+        assert!(machine(wrong).run(&mut [workload(20)]).is_err());
+    }
+}

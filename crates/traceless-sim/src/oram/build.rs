@@ -129,7 +129,11 @@ impl Builder<'_> {
                 Cached::Substash(Substash::new(shape, cached, (sets, ways), ghost)?)
             }
         };
-        Ok(Tree::new(cached, tap, self.found.clone()))
+        let mut tree = Tree::new(cached, tap, self.found.clone());
+        if self.config.forgets {
+            tree.forget();
+        }
+        Ok(tree)
     }
 
     fn path(&mut self) -> Result<Box<dyn Front>> {

@@ -18,6 +18,8 @@ pub struct Tree {
     levels: Vec<u8>,
     /// The open path.
     leaf: Leaf,
+    /// Whether nothing is kept of what is written.
+    forgets: bool,
 }
 
 /// A tree whose first levels are in the processor.
@@ -62,7 +64,13 @@ impl Tree {
             tap,
             found,
             leaf: Leaf(0),
+            forgets: false,
         }
+    }
+
+    /// From now on nothing is kept of what is written.
+    pub fn forget(&mut self) {
+        self.forgets = true;
     }
 }
 
@@ -101,6 +109,10 @@ impl BucketTree for Tree {
     fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
         self.leaf = leaf;
         self.tap.read(leaf);
+        if self.forgets {
+            headers.fill(Header::EMPTY);
+            return Ok(());
+        }
         on!(self, tree => tree.read_path(leaf, headers))
     }
 
@@ -135,6 +147,9 @@ impl BucketTree for Tree {
 
     fn write_path(&mut self, headers: &[Header]) -> Result {
         self.tap.write(self.leaf);
+        if self.forgets {
+            return Ok(());
+        }
         on!(self, tree => tree.write_path(headers))
     }
 
