@@ -50,8 +50,8 @@ pub struct SimTraceArgs {
     /// `llc-d+ir-stash+ir-alloc` or `ring`
     #[arg(long, value_name = "NAME")]
     pub scheme: String,
-    /// The machine, as TOML [default: USIMM's with four channels for `dram`, otherwise that of the
-    /// IR-ORAM paper]
+    /// The machine, as TOML; docs/simulator.md says what it has [default: USIMM's with four
+    /// channels for `dram`, otherwise that of the IR-ORAM paper]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Print as JSON

@@ -28,7 +28,7 @@ impl Config {
         let blocks = config.blocks.expect("it is resolved");
         let block_len = BLOCK_LEN as u64;
         let slot_len = |block_len| block_len + config.bucket.slot_bits.div_ceil(8);
-        let stash_of = |block_len| config.stash_blocks as u64 * slot_len(block_len);
+        let stash_of = |block_len| (config.stash_blocks as u64).saturating_mul(slot_len(block_len));
         let label_bits = |levels: usize| levels.saturating_sub(1) as u64;
         let (mut stash, mut plb) = (stash_of(block_len), 0);
         let (entries, bits) = match config.scheme {
