@@ -93,12 +93,55 @@ for program in xz bzip2 gzip zstd python perl sqlite cc1 awk sort; do
 done
 
 section "run what is made up"
-for workload in uniform stride:3 zipf:0.8 'chase?bytes=1M' table-2/gcc kernel/ocean \
+for workload in uniform stride:3 zipf:0.8 'chase?bytes=1M' table-2/gcc kernel/ocean_c \
     'table-2/mcf+uniform@3'; do
     expect 0 sim trace "$workload" --length 2K --scheme dram --json
     told "told['records'] == 2000"
     grep -v records_per_second out >plain
     expect 0 sim trace "$workload" --length 2K --scheme dram --json --seed 1
+    check "$workload is the same again" cmp plain <(grep -v records_per_second out)
+done
+
+section "kernels ask for what real programs do"
+if command -v cc >have; then
+    cc -O1 -o kernel "$root/tests/lib/kernel.c"
+    while read -r kernel size; do
+        for run in '' run; do
+            # shellcheck disable=SC2086
+            expect 0 sim record --out kernel.workload --l1-kib 32 --l1-ways 4 --json -- \
+                ./kernel "${kernel%_*}" "$size" $run
+            mv out "recorded-$run"
+        done
+        expect 0 sim trace "kernel/$kernel?size=$size" --length 1G --scheme dram --json
+        check "kernel/$kernel loads and stores as often" python3 -c "
+import json
+told, before, after = [json.load(open(name)) for name in ('out', 'recorded-', 'recorded-run')]
+for what in ('reads', 'writes'):
+    kernel = sum(c[what]['served'] + c[what]['merged'] for c in told['channels'])
+    program = after[what] - before[what]
+    assert abs(kernel / program - 1) < 0.02, (what, kernel, program)
+instructions = after['instructions'] - before['instructions']
+assert 0.6 < told['instructions'] / instructions < 1.6, (told['instructions'], instructions)"
+    done <<END
+radix 100000
+lu_nc 160
+END
+else
+    leave_out "no C compiler"
+fi
+
+section "several cores"
+expect 0 sim trace stride:1 stride:1 --length 1K --scheme dram --json
+told "told['records'] == 2000"
+expect 0 sim trace 'stride:1 & stride:1' --length 1K --scheme dram --json
+told "told['records'] == 2000"
+small=$root/experiments/machines/small.toml
+for workload in 'kernel/radix?size=2000&threads=4' \
+    'stride:1 & kernel/ocean_nc?size=34&threads=4'; do
+    expect 0 sim trace "$workload" --length 5K --scheme compressed --json --config "$small"
+    told "told['records'] > 1000 and told['paths']['data'] == told['last_level']['read_misses']"
+    grep -v records_per_second out >plain
+    expect 0 sim trace "$workload" --length 5K --scheme compressed --json --config "$small"
     check "$workload is the same again" cmp plain <(grep -v records_per_second out)
 done
 
@@ -177,6 +220,8 @@ xz -c instructions >x.champsim.xz
 expect 4 sim trace x.champsim.xz --scheme dram
 expect 2 sim trace ramulator --scheme dram
 expect 2 sim trace missing --scheme dram
+expect 2 sim trace 'kernel/ocean_c?threads=3' --scheme dram
+expect 2 sim trace 'uniform & missing' --scheme dram
 expect 2 sim trace table-2/none --scheme dram
 expect 2 sim trace usimm --scheme dram --format packed
 printf 'TRCLSWL1\002' >torn

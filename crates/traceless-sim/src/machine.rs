@@ -6,8 +6,8 @@ use crate::dram::{self, ChannelStats, Memory, Summary};
 use crate::error::Result;
 use crate::llc::{self, EarlyWriteBack, LastLevel};
 use crate::oram::{self, Early, Oram, Scheme};
-use crate::processor::{self, Run};
-use crate::workload::{Record, Workload};
+use crate::processor::{self, Run, Task};
+use crate::workload::{Program, Record, Workload};
 use serde::{Deserialize, Serialize};
 
 /// A processor and its memory.
@@ -41,6 +41,8 @@ pub struct Outcome {
     pub last_level: Option<llc::Counts>,
     /// Path accesses.
     pub paths: Option<oram::Counts>,
+    /// What hides addresses takes this in the processor.
+    pub storage: Option<oram::Storage>,
     /// What the memory did.
     pub dram: Option<Summary>,
     /// What each channel of it did.
@@ -85,15 +87,24 @@ impl Machine {
     /// The same, but the first `warm_up` records of each workload only fill the last cache and what
     /// is behind it.
     pub fn run_after(&self, warm_up: u64, workloads: &mut [Box<dyn Workload>]) -> Result<Outcome> {
+        self.run_tasks(warm_up, &mut processor::apart(workloads))
+    }
+
+    /// The same with programs, each of whose threads is on a core of its own.
+    pub fn run_programs(&self, warm_up: u64, programs: &mut [Program]) -> Result<Outcome> {
+        self.run_tasks(warm_up, &mut processor::together(programs))
+    }
+
+    fn run_tasks(&self, warm_up: u64, tasks: &mut [Task<'_>]) -> Result<Outcome> {
         let hidden = self.oram.as_ref().filter(|oram| oram.scheme != Scheme::Dram);
         match (hidden, &self.constant) {
             (None, None) => {
                 let memory = Memory::new(self.memory)?;
-                self.run_over(memory, warm_up, workloads, |memory, end| (None, memory.stats(end)))
+                self.run_over(memory, warm_up, tasks, |memory, end| (None, memory.stats(end)))
             }
             (None, Some(constant)) => {
                 let memory = constant::Straight::new(constant)?;
-                self.run_over(memory, warm_up, workloads, |_, _| (None, vec![]))
+                self.run_over(memory, warm_up, tasks, |_, _| (None, vec![]))
             }
             (Some(oram), constant) => {
                 let oram = match constant {
@@ -101,7 +112,7 @@ impl Machine {
                     Some(constant) => Oram::over_constant(oram, constant)?,
                 };
                 let tell = |oram: &Oram, end| (Some(oram.counts()), oram.stats(end));
-                self.run_over(oram, warm_up, workloads, tell)
+                self.run_over(oram, warm_up, tasks, tell)
             }
         }
     }
@@ -110,25 +121,27 @@ impl Machine {
         &self,
         mut memory: B,
         warm_up: u64,
-        workloads: &mut [Box<dyn Workload>],
+        tasks: &mut [Task<'_>],
         tell: impl Fn(&B, u64) -> (Option<oram::Counts>, Vec<ChannelStats>),
     ) -> Result<Outcome> {
+        let storage = self.oram.as_ref().map(oram::Config::storage).transpose()?.flatten();
         let Some(last_level) = &self.last_level else {
-            fill(&mut memory, warm_up, workloads)?;
-            let run = processor::run(&self.processor, &mut memory, workloads)?;
+            fill(&mut memory, warm_up, tasks)?;
+            let run = processor::run_tasks(&self.processor, &mut memory, tasks)?;
             let (paths, channels) = tell(&memory, run.cycles);
             let dram = self.summary(&channels, run.cycles);
-            return Ok(Outcome { run, last_level: None, paths, dram, channels });
+            return Ok(Outcome { run, last_level: None, paths, storage, dram, channels });
         };
         let mut cached = LastLevel::new(last_level, memory)?;
         if let Some(early) = self.early() {
             cached.write_back_early(early);
         }
-        fill(&mut cached, warm_up, workloads)?;
-        let run = processor::run(&self.processor, &mut cached, workloads)?;
+        fill(&mut cached, warm_up, tasks)?;
+        let run = processor::run_tasks(&self.processor, &mut cached, tasks)?;
         let (paths, channels) = tell(cached.behind(), run.cycles);
         let dram = self.summary(&channels, run.cycles);
-        Ok(Outcome { run, last_level: Some(cached.counts()), paths, dram, channels })
+        let last_level = Some(cached.counts());
+        Ok(Outcome { run, last_level, paths, storage, dram, channels })
     }
 
     /// What all channels did, if there are any.
@@ -147,13 +160,13 @@ impl Machine {
     }
 }
 
-/// Takes the first records of all workloads, in turn, to warm `memory`.
-fn fill(memory: &mut impl Backend, records: u64, workloads: &mut [Box<dyn Workload>]) -> Result {
-    let part = processor::part_of_a_core(memory.capacity(), workloads.len())?;
+/// Takes the first records of all cores, in turn, to warm `memory`.
+fn fill(memory: &mut impl Backend, records: u64, tasks: &mut [Task<'_>]) -> Result {
+    let part = processor::part_of_a_program(memory.capacity(), tasks)?;
     for _ in 0..records {
-        for (nth, workload) in workloads.iter_mut().enumerate() {
+        for Task { workload, program } in &mut *tasks {
             if let Some(Record { op, addr, .. }) = workload.next()? {
-                memory.warm(op, part * nth as u64 + addr % part)?;
+                memory.warm(op, part * *program as u64 + addr % part)?;
             }
         }
     }

@@ -414,6 +414,38 @@ fn a_memory_of_bandwidth_alone_needs_no_scheme() {
     assert!(outcome.run.cycles * 5 < hidden.run.cycles);
 }
 
+/// While no stash fills, where blocks lie changes neither which paths are accessed nor when.
+#[test]
+fn trees_may_forget() {
+    for scheme in [Scheme::Path, Scheme::Recursive, Scheme::Unified, Scheme::Compressed] {
+        for (remap, pace) in
+            [(Remap::WithLine, Pace::Asked), (Remap::AtAccess, Pace::AfterCompletion(100))]
+        {
+            let run = |forgets| {
+                let start = Start::Empty;
+                let oram = Config { cached_levels: 0, start, forgets, pace, ..oram(scheme) };
+                let oram = Config { remap: Some(remap), searches_first: Some(false), ..oram };
+                let constant = Some(constant::Config::default());
+                let machine = Machine { constant, ..machine(oram) };
+                let outcome = machine.run_after(500, &mut [workload(20)]).unwrap();
+                let counted = outcome.paths.unwrap();
+                let Counts { found, looked_at, full, .. } = Counts::default();
+                let paths = Counts { found, looked_at, full, stash_peak: 0, ..counted };
+                (outcome.run, paths, counted.found.iter().sum::<u64>())
+            };
+            let (kept, forgotten) = (run(false), run(true));
+            assert_eq!((kept.0, kept.1), (forgotten.0, forgotten.1), "{scheme:?}");
+            assert_eq!(kept.1.eviction, 0, "{scheme:?}");
+            assert!(kept.2 > 100 && forgotten.2 == 0, "{scheme:?}");
+        }
+    }
+    let full = Config { cached_levels: 0, forgets: true, ..oram(Scheme::Unified) };
+    let cached = Config { start: Start::Empty, forgets: true, ..oram(Scheme::Unified) };
+    for wrong in [full, cached] {
+        assert!(machine(wrong).run(&mut [workload(20)]).is_err());
+    }
+}
+
 /// Cached levels of Ring ORAM are not read.
 #[test]
 fn cached_levels_of_ring_take_no_lines() {

@@ -32,10 +32,11 @@ pub struct SimFloorsArgs {
 #[derive(Args, Debug)]
 pub struct SimTraceArgs {
     /// The workload: a file, unpacked if gzip or zstd packed it, or a name such as `uniform` or
-    /// `table-2/mcf`; docs/workloads.md has them all. Several run on a core each
+    /// `table-2/mcf`; docs/workloads.md has them all. Several run at the same time, each on a core
+    /// of its own, with memory of its own
     #[arg(value_name = "WORKLOAD", required = true)]
     pub workloads: Vec<String>,
-    /// Operations to run at most [default: a whole file, or a million]
+    /// Operations that a core runs at most [default: a whole file, or a million]
     #[arg(long, value_name = "N", value_parser = count)]
     pub length: Option<u64>,
     /// What is made up at random begins from this

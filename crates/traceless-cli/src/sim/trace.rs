@@ -1,4 +1,4 @@
-//! `traceless sim trace`: one workload, one machine.
+//! `traceless sim trace`: one machine, and a workload for each of its cores.
 
 use crate::args::SimTraceArgs;
 use crate::failure::{DEVICE, Failure};
@@ -10,7 +10,7 @@ use traceless_sim::dram::{ChannelStats, OpStats, Summary};
 use traceless_sim::machine::{Machine, Outcome};
 use traceless_sim::oram::{Config, Scheme};
 use traceless_sim::processor::Run;
-use traceless_sim::workload::{self, Limited, Workload};
+use traceless_sim::workload::{self, Limited, Program, Workload};
 
 #[derive(Serialize)]
 struct Report {
@@ -40,10 +40,9 @@ struct Requests {
 
 pub fn run(args: &SimTraceArgs) -> Result<(), Failure> {
     let machine = machine(args)?;
-    let open = |name: &String| workload(name, args);
-    let mut workloads = args.workloads.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let mut programs = programs(args)?;
     let clock = Monotonic::start();
-    let outcome = machine.run(&mut workloads)?;
+    let outcome = machine.run_programs(0, &mut programs)?;
     let seconds = clock.now() as f64 / 1e9;
     let channel = |stats| Channel::of(stats, &machine, &outcome);
     let report = Report {
@@ -60,14 +59,21 @@ pub fn run(args: &SimTraceArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn workload(name: &str, args: &SimTraceArgs) -> Result<Box<dyn Workload>, Failure> {
-    let path = Path::new(name);
-    if args.format.is_none() && !path.exists() {
-        let length = args.length.unwrap_or(MADE_UP_LEN);
-        return Ok(workload::named(name, length, args.seed)?);
+/// What all cores run, in their order.
+fn programs(args: &SimTraceArgs) -> Result<Vec<Program>, Failure> {
+    let mut programs = vec![];
+    for (name, seed) in args.workloads.iter().zip(args.seed..) {
+        let path = Path::new(name);
+        if args.format.is_none() && !path.exists() {
+            let length = args.length.unwrap_or(MADE_UP_LEN);
+            programs.extend(workload::programs(name, length, seed)?);
+        } else {
+            let file = workload::open(path, args.format.map(workload::Format::from))?;
+            let limited = Limited::new(file, args.length.unwrap_or(u64::MAX));
+            programs.push((Box::new(limited) as Box<dyn Workload>).into());
+        }
     }
-    let file = workload::open(path, args.format.map(workload::Format::from))?;
-    Ok(Box::new(Limited::new(file, args.length.unwrap_or(u64::MAX))))
+    Ok(programs)
 }
 
 /// Operations of a workload that has no end.

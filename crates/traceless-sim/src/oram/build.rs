@@ -160,7 +160,11 @@ impl Builder<'_> {
             }
         };
         let is_first = self.path_bytes.len() == 1;
-        Ok(Tree::new(cached, tap, self.seen.clone(), is_first))
+        let mut tree = Tree::new(cached, tap, self.seen.clone(), is_first);
+        if self.config.forgets {
+            tree.forget();
+        }
+        Ok(tree)
     }
 
     fn path(&mut self) -> Result<Box<dyn Front>> {

@@ -94,6 +94,10 @@ pub struct Config {
     pub bucket: Bucket,
     /// What the trees hold at the beginning.
     pub start: Start,
+    /// Whether trees forget what is written to them, so that nothing is ever found there. Which
+    /// paths are accessed, and when, is the same as with trees that begin empty, as long as no
+    /// stash fills, and is known much sooner. For trees without cached levels.
+    pub forgets: bool,
     /// Accesses to random blocks before anything is timed.
     pub warm_up: u64,
     /// Seed of all labels.
@@ -348,6 +352,7 @@ impl Default for Config {
             row_len: 32 << 10,
             bucket: Bucket::default(),
             start: Start::Full,
+            forgets: false,
             warm_up: 20_000,
             seed: 1,
         }
@@ -493,6 +498,11 @@ impl Config {
             || [slot_bits, counter_bits, hash_bytes, align].into_iter().max() > Some(BITS_MAX)
         {
             return Err(Error::Oram("a bucket is aligned, and its fields have at most 2^16 bits"));
+        }
+        if self.forgets
+            && (self.start == Start::Full || self.cached_levels > 0 || self.scheme == Scheme::Ring)
+        {
+            return Err(Error::Oram("trees that forget begin empty, and none is in the processor"));
         }
         let Self { remap, early, .. } = self.resolved();
         if early != Some(Early::Nothing) && remap != Some(Remap::AtAccess) {

@@ -12,6 +12,7 @@ mod counts;
 mod front;
 mod layout;
 mod recursive;
+mod storage;
 mod tree;
 
 pub use config::{
@@ -19,6 +20,7 @@ pub use config::{
 };
 pub use counts::{Counts, MAP_LEVELS};
 pub use layout::LayoutKind;
+pub use storage::Storage;
 
 use crate::backend::{Answer, Backend, OFFERED};
 use crate::constant;

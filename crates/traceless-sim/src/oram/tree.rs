@@ -22,6 +22,8 @@ pub struct Tree {
     headers: Vec<Header>,
     /// The open path.
     leaf: Leaf,
+    /// Whether nothing is kept of what is written.
+    forgets: bool,
     /// Paths that were written.
     written: u64,
 }
@@ -105,7 +107,13 @@ impl Tree {
             headers,
             leaf: Leaf(0),
             written: 0,
+            forgets: false,
         }
+    }
+
+    /// From now on nothing is kept of what is written.
+    pub fn forget(&mut self) {
+        self.forgets = true;
     }
 
     /// Counts the slots of a path that has nothing to do with any access, and those that hold
@@ -152,6 +160,10 @@ impl BucketTree for Tree {
     fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
         self.leaf = leaf;
         self.tap.read(leaf);
+        if self.forgets {
+            headers.fill(Header::EMPTY);
+            return Ok(());
+        }
         on!(self, tree => tree.read_path(leaf, headers))
     }
 
@@ -186,6 +198,9 @@ impl BucketTree for Tree {
 
     fn write_path(&mut self, headers: &[Header]) -> Result {
         self.tap.write(self.leaf);
+        if self.forgets {
+            return Ok(());
+        }
         on!(self, tree => tree.write_path(headers))?;
         self.written += 1;
         if self.written.is_multiple_of(LOOK_EVERY) { self.look() } else { Ok(()) }

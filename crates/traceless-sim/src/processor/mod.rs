@@ -7,7 +7,7 @@ mod rob;
 
 use crate::backend::{Answer, Backend};
 use crate::error::{Error, Result};
-use crate::workload::{LINE_LEN, Op, Record, Workload};
+use crate::workload::{LINE_LEN, Op, Program, Record, Workload};
 use rob::{NOT_YET, Rob};
 use serde::{Deserialize, Serialize};
 
@@ -55,11 +55,42 @@ pub struct Run {
     pub records: u64,
 }
 
+/// What a core runs.
+pub struct Task<'a> {
+    /// It.
+    pub workload: &'a mut dyn Workload,
+    /// Which program it belongs to: the same ones have the same part of the memory.
+    pub program: usize,
+}
+
+/// Each workload as a program of its own.
+pub fn apart(workloads: &mut [Box<dyn Workload>]) -> Vec<Task<'_>> {
+    let tasks = workloads.iter_mut().enumerate();
+    tasks.map(|(program, workload)| Task { workload: &mut **workload, program }).collect()
+}
+
+/// The threads of programs.
+pub fn together(programs: &mut [Program]) -> Vec<Task<'_>> {
+    let tasks = programs.iter_mut().enumerate().flat_map(|(program, of)| {
+        of.threads.iter_mut().map(move |thread| Task { workload: &mut **thread, program })
+    });
+    tasks.collect()
+}
+
 /// Runs each workload to its end, on a core of its own that has an equal part of the memory.
 pub fn run<B: Backend>(
     config: &Config,
     memory: &mut B,
     workloads: &mut [Box<dyn Workload>],
+) -> Result<Run> {
+    run_tasks(config, memory, &mut apart(workloads))
+}
+
+/// Runs each task to its end, on a core of its own. Programs have equal parts of the memory.
+pub fn run_tasks<B: Backend>(
+    config: &Config,
+    memory: &mut B,
+    tasks: &mut [Task<'_>],
 ) -> Result<Run> {
     if config.rob == 0 || config.fetch == 0 || config.retire == 0 {
         return Err(Error::Processor("reorder buffer, fetch and retire are at least 1"));
@@ -67,13 +98,13 @@ pub fn run<B: Backend>(
     if config.rob > ROB_MAX || config.depth > DEPTH_MAX {
         return Err(Error::Processor("the reorder buffer or the pipeline is longer than 2^20"));
     }
-    if workloads.is_empty() || workloads.len() > CORES_MAX {
+    if tasks.is_empty() || tasks.len() > CORES_MAX {
         return Err(Error::Processor("it has 1 to 256 cores, each with a workload"));
     }
-    let part = part_of_a_core(memory.capacity(), workloads.len())?;
+    let part = part_of_a_program(memory.capacity(), tasks)?;
     let mut cores = Vec::new();
-    for (nth, workload) in workloads.iter_mut().enumerate() {
-        cores.push(Core::new(config, nth as u64, part, &mut **workload)?);
+    for (nth, task) in tasks.iter_mut().enumerate() {
+        cores.push(Core::new(config, nth as u64, part, task)?);
     }
     let mut now = 0;
     loop {
@@ -149,11 +180,12 @@ enum Pace {
     Steady(u64),
 }
 
-/// Bytes of a memory that each of so many cores has for itself.
-pub fn part_of_a_core(capacity: u64, cores: usize) -> Result<u64> {
-    let part = capacity / cores.next_power_of_two() as u64;
+/// Bytes of a memory that each program has for itself.
+pub fn part_of_a_program(capacity: u64, tasks: &[Task<'_>]) -> Result<u64> {
+    let programs = tasks.iter().map(|task| task.program + 1).max().unwrap_or(1);
+    let part = capacity / programs.next_power_of_two() as u64;
     if part < LINE_LEN {
-        return Err(Error::Processor("the memory has no line for each core"));
+        return Err(Error::Processor("the memory has no line for each program"));
     }
     Ok(part)
 }
@@ -169,7 +201,7 @@ struct Core<'a> {
     workload: &'a mut dyn Workload,
     /// Number of the core.
     nth: u64,
-    /// First byte of its part of the memory, and its length.
+    /// First byte of its program's part of the memory, and its length.
     first: u64,
     part: u64,
     rob: Rob,
@@ -179,13 +211,13 @@ struct Core<'a> {
 }
 
 impl<'a> Core<'a> {
-    fn new(config: &Config, nth: u64, part: u64, workload: &'a mut dyn Workload) -> Result<Self> {
+    fn new(config: &Config, nth: u64, part: u64, task: &'a mut Task<'_>) -> Result<Self> {
         Ok(Self {
             config: *config,
-            next: workload.next()?,
-            workload,
+            next: task.workload.next()?,
+            workload: &mut *task.workload,
             nth,
-            first: part * nth,
+            first: part * task.program as u64,
             part,
             rob: Rob::new(config.rob),
             records: 0,

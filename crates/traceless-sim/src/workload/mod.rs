@@ -18,7 +18,7 @@ mod usimm;
 pub use champsim::ChampSim;
 pub use combined::{Chain, Limited, Turns};
 pub use filter::Filter;
-pub use named::named;
+pub use named::{named, programs};
 pub use open::{Format, open};
 pub use packed::{PACKED_MAGIC, Packed, PackedWriter};
 pub use ramulator::Ramulator;
@@ -59,6 +59,19 @@ pub enum Op {
 pub trait Workload {
     /// The next one; none at the end, for good.
     fn next(&mut self) -> Result<Option<Record>>;
+}
+
+/// What a program asks of memory on several cores: a workload for each, and all mean the same
+/// memory by an address. Other programs mean another part of it.
+pub struct Program {
+    /// One for each core that it takes.
+    pub threads: Vec<Box<dyn Workload>>,
+}
+
+impl From<Box<dyn Workload>> for Program {
+    fn from(workload: Box<dyn Workload>) -> Self {
+        Self { threads: vec![workload] }
+    }
 }
 
 impl<I: Iterator<Item = Record>> Workload for I {

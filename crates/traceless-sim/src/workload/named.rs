@@ -1,11 +1,11 @@
 //! Workloads by name.
 
-use super::Workload;
 use super::combined::{Chain, Limited, Turns};
 use super::kernel::{Kernel, Set};
 use super::open::{Format, open};
 use super::synthetic::{Pattern, Synthetic};
 use super::table_2::{self, Benchmark};
+use super::{Program, Workload};
 use crate::error::{Error, Result};
 use std::path::Path;
 
@@ -18,14 +18,14 @@ const TURN: u64 = 1000;
 /// |---|---|
 /// | `uniform`, `sequential`, `stride:N`, `chase`, `zipf:S` | a [`Synthetic`] |
 /// | `table-2/mcf` | a [`Benchmark`] |
-/// | `kernel/fft`, `radix`, `lu_c`, `lu_nc`, `ocean` | a [`Kernel`] |
+/// | `kernel/fft`, `radix`, `lu_c`, `lu_nc`, `ocean_c`, `ocean_nc` | a [`Kernel`] |
 /// | `A+B@3` | one after the other; here the last three quarters of the operations are B's |
 /// | `A\|B\|C` | in turns; a joint length, split evenly |
 /// | anything else | the path of a file, as [`open`] takes it |
 ///
 /// What can be chosen follows a question mark: `uniform?bytes=64M&write_share=0.5&before=20`,
-/// `table-2/mcf?bytes=16M`, `kernel/fft?set=B`, `FILE?format=ramulator`. Numbers of bytes may end
-/// in K, M or G.
+/// `table-2/mcf?bytes=16M`, `kernel/fft?set=B`, `kernel/radix?size=1000`, `FILE?format=ramulator`.
+/// Numbers of bytes may end in K, M or G.
 pub fn named(name: &str, length: u64, seed: u64) -> Result<Box<dyn Workload>> {
     if Path::new(name.split('?').next().unwrap_or_default()).is_file() {
         return one(name, length, seed);
@@ -40,6 +40,32 @@ pub fn named(name: &str, length: u64, seed: u64) -> Result<Box<dyn Workload>> {
         return Ok(Box::new(Turns::new(workloads.collect::<Result<_>>()?, TURN)));
     }
     one(name, length, seed)
+}
+
+/// The programs called `name`, each on cores of its own, with blanks and `&` between them. A kernel
+/// has as many threads as it says, as in `kernel/fft?threads=4`; everything else is as [`named`]
+/// has it, and each thread has `length` operations at most.
+pub fn programs(name: &str, length: u64, seed: u64) -> Result<Vec<Program>> {
+    let is_file = Path::new(name).is_file();
+    let parts = if is_file { vec![name] } else { name.split(" & ").map(str::trim).collect() };
+    parts.into_iter().zip(seed..).map(|(part, seed)| program(part, length, seed)).collect()
+}
+
+fn program(name: &str, length: u64, seed: u64) -> Result<Program> {
+    let (kind, choices) = split(name);
+    let Some(kernel) = kind.strip_prefix("kernel/").filter(|_| !name.contains(['+', '|'])) else {
+        return Ok(named(name, length, seed)?.into());
+    };
+    let threads = self::kernel(name, kernel, &choices, seed)?;
+    let limited = |thread| Box::new(Limited::new(thread, length)) as Box<dyn Workload>;
+    Ok(Program { threads: threads.into_iter().map(limited).collect() })
+}
+
+/// What something is called, and what is chosen of it.
+fn split(name: &str) -> (&str, Vec<(&str, &str)>) {
+    let (kind, choices) = name.split_once('?').unwrap_or((name, ""));
+    let choices = choices.split('&').filter(|choice| !choice.is_empty());
+    (kind, choices.map(|choice| choice.split_once('=').unwrap_or((choice, ""))).collect())
 }
 
 fn chain(name: &str, length: u64, seed: u64) -> Result<Box<dyn Workload>> {
@@ -71,22 +97,17 @@ fn shares(length: u64, weights: &[u64]) -> Vec<u64> {
 }
 
 fn one(name: &str, length: u64, seed: u64) -> Result<Box<dyn Workload>> {
-    let (kind, choices) = name.split_once('?').unwrap_or((name, ""));
-    let choices = choices.split('&').filter(|choice| !choice.is_empty());
-    let choices: Vec<_> =
-        choices.map(|choice| choice.split_once('=').unwrap_or((choice, ""))).collect();
+    let (kind, choices) = split(name);
     let workload: Box<dyn Workload> = if let Some(benchmark) = kind.strip_prefix("table-2/") {
         let (nth, benchmark) = Benchmark::named(benchmark)
             .ok_or_else(|| refused(name, "Table II has no such benchmark"))?;
         Box::new(benchmark.program(nth, &table_2_options(name, &choices)?, seed)?)
     } else if let Some(kernel) = kind.strip_prefix("kernel/") {
-        let set = match choices[..] {
-            [] | [("set", "A")] => Set::A,
-            [("set", "B")] => Set::B,
-            _ => return Err(refused(name, "of a kernel only set=A or set=B can be chosen")),
-        };
-        let kernel = Kernel::named(kernel, set);
-        kernel.ok_or_else(|| refused(name, "there is no such kernel"))?.workload(seed)?
+        let mut threads = self::kernel(name, kernel, &choices, seed)?;
+        match (threads.pop(), threads.is_empty()) {
+            (Some(workload), true) => workload,
+            _ => return Err(refused(name, "several threads take as many cores")),
+        }
     } else if let Ok(pattern) = kind.parse::<Pattern>() {
         Box::new(synthetic(name, pattern, &choices)?.records(seed)?)
     } else {
@@ -104,6 +125,34 @@ fn one(name: &str, length: u64, seed: u64) -> Result<Box<dyn Workload>> {
         open(path, format)?
     };
     Ok(Box::new(Limited::new(workload, length)))
+}
+
+/// The threads of a kernel.
+fn kernel(
+    name: &str,
+    kernel: &str,
+    choices: &[(&str, &str)],
+    seed: u64,
+) -> Result<Vec<Box<dyn Workload>>> {
+    let (mut set, mut size, mut threads) = (Set::A, None, 1);
+    for (key, value) in choices {
+        let number = || value.parse().map_err(|_| refused(name, "a value is no number"));
+        match (*key, *value) {
+            ("set", "A") => set = Set::A,
+            ("set", "B") => set = Set::B,
+            ("size", _) => size = Some(number()?),
+            ("threads", _) => threads = number()?,
+            _ => {
+                let what = "of a kernel only set=A or set=B, size and threads can be chosen";
+                return Err(refused(name, what));
+            }
+        }
+    }
+    let kernel = match size {
+        None => Kernel::named(kernel, set),
+        Some(size) => Kernel::sized(kernel, size),
+    };
+    kernel.ok_or_else(|| refused(name, "there is no such kernel"))?.workloads(threads, seed)
 }
 
 fn table_2_options(name: &str, choices: &[(&str, &str)]) -> Result<table_2::Options> {
@@ -203,6 +252,23 @@ mod tests {
     }
 
     #[test]
+    fn programs_have_cores_of_their_own() {
+        let threads = |name: &str| -> Vec<usize> {
+            let programs = programs(name, 10, 1).unwrap();
+            programs.iter().map(|program| program.threads.len()).collect()
+        };
+        assert_eq!(threads("uniform?bytes=1M&before=7"), [1]);
+        assert_eq!(threads("uniform & kernel/ocean_nc?set=A&threads=4 & chase+uniform"), [1, 4, 1]);
+        assert_eq!(threads("kernel/radix?threads=3&size=100"), [3]);
+        for wrong in ["uniform & ", "uniform & unifrom", "kernel/ocean_c?threads=3"] {
+            assert!(programs(wrong, 10, 1).is_err(), "{wrong}");
+        }
+        let mut kernel = programs("kernel/radix?threads=2", 10, 1).unwrap().remove(0);
+        let mut thread = kernel.threads.remove(1);
+        assert_eq!(std::iter::from_fn(|| thread.next().unwrap()).count(), 10);
+    }
+
+    #[test]
     fn what_nothing_is_called_is_refused() {
         for name in [
             "",
@@ -219,6 +285,10 @@ mod tests {
             "table-2/mcf?bytes=1M",
             "kernel/none",
             "kernel/fft?set=C",
+            "kernel/fft?threads=4",
+            "kernel/fft?threads=x",
+            "kernel/fft?size=1000",
+            "kernel/lu_c?size=x",
             "table-2/mcf?bytes=1G",
             "uniform@2",
             "uniform+chase@x",

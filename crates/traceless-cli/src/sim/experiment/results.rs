@@ -111,8 +111,8 @@ impl Results {
 }
 
 fn simulate(experiment: &Experiment, input: &Input) -> Result<Value, Failure> {
-    let (workload, warm_up) = workloads::open(experiment, input)?;
-    let outcome = input.machine.run_after(warm_up, &mut [workload]).map_err(|e| {
+    let (mut programs, warm_up) = workloads::open(experiment, input)?;
+    let outcome = input.machine.run_programs(warm_up, &mut programs).map_err(|e| {
         let failure = Failure::from(e);
         Failure::new(failure.code, format!("{}: {}", input.workload, failure.message))
     })?;

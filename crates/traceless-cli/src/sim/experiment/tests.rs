@@ -232,7 +232,8 @@ fn misses_are_counted_where_they_are_asked_for() {
     fs::write(folder.path().join("lines.usimm"), lines).unwrap();
     let experiment = Experiment::read(&folder.path().join("test.toml")).unwrap();
     let runs = plan::runs(&experiment, Level::Quick).unwrap();
-    let (mut workload, warm_up) = super::workloads::open(&experiment, &runs[0].input).unwrap();
+    let (mut programs, warm_up) = super::workloads::open(&experiment, &runs[0].input).unwrap();
+    let workload = &mut programs[0].threads[0];
     let records = std::iter::from_fn(|| workload.next().unwrap()).count();
     assert!(runs[0].input.machine.last_level.is_some());
     assert!((292..=300).contains(&warm_up), "{warm_up}");

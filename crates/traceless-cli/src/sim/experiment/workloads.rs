@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 use traceless_sim::Error;
 use traceless_sim::cache::{Cache, Config, Found};
-use traceless_sim::workload::{Limited, Record, Workload, named};
+use traceless_sim::workload::{Limited, Program, Record, Workload, named, programs};
 
 /// What tells two files of the same name apart; none for a workload that is made up.
 pub fn content(experiment: &Experiment, name: &str) -> Result<Option<String>, Failure> {
@@ -16,23 +16,24 @@ pub fn content(experiment: &Experiment, name: &str) -> Result<Option<String>, Fa
         let bytes = std::fs::read(&path).map_err(|e| failed(&path, &e))?;
         return Ok(Some(hex(&Sha256::digest(bytes))));
     }
-    named(name, 1, 1).map_err(|e| experiment.wrong(&format!("workloads: {e}")))?;
+    programs(name, 1, 1).map_err(|e| experiment.wrong(&format!("workloads: {e}")))?;
     Ok(None)
 }
 
-/// The workload of a run, and how many of its records only fill caches.
-pub fn open(experiment: &Experiment, input: &Input) -> Result<(Box<dyn Workload>, u64), Error> {
+/// The programs of a run, and how many records of each core only fill caches.
+pub fn open(experiment: &Experiment, input: &Input) -> Result<(Vec<Program>, u64), Error> {
     let name = match file(experiment, &input.workload) {
         Some(path) => path.display().to_string(),
         None => input.workload.clone(),
     };
     let all = input.warm_up + input.records;
     if !input.in_misses {
-        return Ok((named(&name, all, input.seed)?, input.warm_up));
+        return Ok((programs(&name, all, input.seed)?, input.warm_up));
     }
     let endless = || named(&name, RECORDS_MAX, input.seed);
     let (warm_up, length) = records(&mut *endless()?, input)?;
-    Ok((Box::new(Limited::new(endless()?, length)), warm_up))
+    let limited: Box<dyn Workload> = Box::new(Limited::new(endless()?, length));
+    Ok((vec![limited.into()], warm_up))
 }
 
 /// After how many records of a workload the last cache has missed as often as warms up, and as

@@ -1,8 +1,10 @@
 //! A Fourier transform in six steps: the numbers as a square matrix, so that all transforms are of
-//! rows.
+//! rows, and threads meet in transpositions only. Rows have room for one number more, so that a
+//! column's are not all in one set of a cache.
 
-use super::{Array, Memory};
+use super::threads::{Array, Memory, Space, Threaded, Value};
 use core::f64::consts::TAU;
+use core::ops::Range;
 use traceless::rng::{Rng, Seeded};
 
 /// A complex number.
@@ -32,80 +34,135 @@ impl Complex {
     }
 }
 
-/// Transforms 2^m random numbers.
-pub fn run(memory: &mut Memory, m: u32, seed: u64) -> Vec<Complex> {
-    let (n, rows) = (1usize << m, 1usize << (m / 2));
-    let mut numbers = memory.array(drawn(n, seed));
-    let mut other = memory.array(vec![Complex::default(); n]);
-    let twiddles =
-        memory.array((0..n).map(|at| Complex::turned(at / rows * (at % rows), n)).collect());
-    let roots = memory.array((0..rows / 2).map(|at| Complex::turned(at, rows)).collect());
-    transpose(memory, &numbers, &mut other, rows);
-    for row in 0..rows {
-        if memory.is_unheard() {
-            return vec![];
-        }
-        transform(memory, &mut other, row * rows, &roots);
-        for at in row * rows..(row + 1) * rows {
-            let turned = other.load(memory, at).times(twiddles.load(memory, at));
-            other.store(memory, at, turned);
-            memory.work(8);
-        }
-    }
-    transpose(memory, &other, &mut numbers, rows);
-    for row in 0..rows {
-        if memory.is_unheard() {
-            return vec![];
-        }
-        transform(memory, &mut numbers, row * rows, &roots);
-    }
-    transpose(memory, &numbers, &mut other, rows);
-    other.values
-}
+impl Value for Complex {
+    type Cell = [<f64 as Value>::Cell; 2];
 
-/// Columns become rows.
-fn transpose(memory: &mut Memory, from: &Array<Complex>, to: &mut Array<Complex>, rows: usize) {
-    for row in 0..rows {
-        for column in 0..rows {
-            let number = from.load(memory, column * rows + row);
-            to.store(memory, row * rows + column, number);
-            memory.work(4);
-        }
+    fn cell(self) -> Self::Cell {
+        [self.re.cell(), self.im.cell()]
+    }
+
+    fn get([re, im]: &Self::Cell) -> Self {
+        Self { re: f64::get(re), im: f64::get(im) }
+    }
+
+    fn set([re, im]: &Self::Cell, value: Self) {
+        f64::set(re, value.re);
+        f64::set(im, value.im);
     }
 }
 
-/// Transforms the row that begins at `first`, in its place.
-fn transform(
-    memory: &mut Memory,
-    numbers: &mut Array<Complex>,
-    first: usize,
-    roots: &Array<Complex>,
-) {
-    let len = 2 * roots.values.len();
-    let bits = len.trailing_zeros();
-    for at in 0..len {
-        let mirrored = at.reverse_bits() >> (usize::BITS - bits);
-        memory.work(6);
-        if at < mirrored {
-            let (one, two) =
-                (numbers.load(memory, first + at), numbers.load(memory, first + mirrored));
-            numbers.store(memory, first + at, two);
-            numbers.store(memory, first + mirrored, one);
+/// A transform of random numbers; when it has run, `other` has it.
+pub struct Fft {
+    rows: usize,
+    numbers: Array<Complex>,
+    other: Array<Complex>,
+    twiddles: Array<Complex>,
+    roots: Array<Complex>,
+}
+
+impl Fft {
+    /// Of 2^m.
+    pub fn new(space: &mut Space, m: u32, seed: u64) -> Self {
+        let rows = 1 << (m / 2);
+        let padded = |of: &dyn Fn(usize, usize) -> Complex| {
+            let at = |nth| {
+                if nth % (rows + 1) < rows {
+                    of(nth / (rows + 1), nth % (rows + 1))
+                } else {
+                    Complex::default()
+                }
+            };
+            (0..rows * (rows + 1)).map(at).collect::<Vec<_>>()
+        };
+        let drawn = drawn(rows * rows, seed);
+        Self {
+            rows,
+            numbers: space.array(padded(&|row, column| drawn[row * rows + column])),
+            other: space.array(padded(&|_, _| Complex::default())),
+            twiddles: space
+                .array(padded(&|row, column| Complex::turned(row * column, rows * rows))),
+            roots: space.array((0..rows / 2).map(|at| Complex::turned(at, rows))),
         }
     }
-    let mut half = 1;
-    while half < len {
-        for start in (first..first + len).step_by(2 * half) {
-            for at in 0..half {
-                let root = roots.load(memory, at * (len / 2 / half));
-                let low = numbers.load(memory, start + at);
-                let high = numbers.load(memory, start + at + half).times(root);
-                numbers.store(memory, start + at, low.plus(high));
-                numbers.store(memory, start + at + half, low.minus(high));
-                memory.work(14);
+
+    fn place(&self, row: usize, column: usize) -> usize {
+        row * (self.rows + 1) + column
+    }
+
+    fn row(&self, row: usize) -> Range<usize> {
+        self.place(row, 0)..self.place(row, self.rows)
+    }
+
+    /// Columns of all become rows of this thread, one thread's after the other's, so that not all
+    /// begin at the same.
+    fn transpose(&self, memory: &mut Memory, from: &Array<Complex>, to: &Array<Complex>) {
+        let (own, threads) = (memory.thread(), memory.threads());
+        let mine = memory.part(self.rows, own);
+        for thread in (own + 1..threads).chain(0..=own) {
+            for row in memory.part(self.rows, thread) {
+                for column in mine.clone() {
+                    let number = from.load(memory, self.place(row, column));
+                    to.store(memory, self.place(column, row), number);
+                    memory.work(4);
+                }
             }
         }
-        half *= 2;
+    }
+
+    /// Transforms a row in its place.
+    fn transform(&self, memory: &mut Memory, numbers: &Array<Complex>, row: usize) {
+        let (len, first) = (self.rows, self.place(row, 0));
+        let bits = len.trailing_zeros();
+        for at in 0..len {
+            let mirrored = at.reverse_bits() >> (usize::BITS - bits);
+            memory.work(6);
+            if at < mirrored {
+                let (one, two) =
+                    (numbers.load(memory, first + at), numbers.load(memory, first + mirrored));
+                numbers.store(memory, first + at, two);
+                numbers.store(memory, first + mirrored, one);
+            }
+        }
+        let mut half = 1;
+        while half < len {
+            for start in (first..first + len).step_by(2 * half) {
+                for at in 0..half {
+                    let root = self.roots.load(memory, at * (len / 2 / half));
+                    let low = numbers.load(memory, start + at);
+                    let high = numbers.load(memory, start + at + half).times(root);
+                    numbers.store(memory, start + at, low.plus(high));
+                    numbers.store(memory, start + at + half, low.minus(high));
+                    memory.work(14);
+                }
+            }
+            half *= 2;
+        }
+    }
+}
+
+impl Threaded for Fft {
+    fn run(&self, memory: &mut Memory) {
+        let Self { numbers, other, twiddles, .. } = self;
+        let rows = memory.part(self.rows, memory.thread());
+        self.transpose(memory, numbers, other);
+        for row in rows.clone() {
+            self.transform(memory, other, row);
+            for at in self.row(row) {
+                let turned = other.load(memory, at).times(twiddles.load(memory, at));
+                other.store(memory, at, turned);
+                memory.work(8);
+            }
+        }
+        if !memory.barrier() {
+            return;
+        }
+        self.transpose(memory, other, numbers);
+        for row in rows {
+            self.transform(memory, numbers, row);
+        }
+        if memory.barrier() {
+            self.transpose(memory, numbers, other);
+        }
     }
 }
 
@@ -117,19 +174,22 @@ fn drawn(n: usize, seed: u64) -> Vec<Complex> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::alone;
+    use super::super::threads::tests::alone;
     use super::*;
 
     #[test]
     fn it_is_the_sum_over_all_turns() {
         let (m, n) = (8, 256);
         let numbers = drawn(n, 1);
-        let transformed = alone(|memory| run(memory, m, 1));
-        for (k, found) in transformed.into_iter().enumerate() {
-            let term = |at: usize| numbers[at].times(Complex::turned(at * k % n, n));
-            let sum = (0..n).map(term).fold(Complex::default(), Complex::plus);
-            let off = found.minus(sum);
-            assert!(off.re.hypot(off.im) < 1e-9, "{k}: {found:?} {sum:?}");
+        for threads in [1, 4] {
+            let fft = alone(threads, |space| Fft::new(space, m, 1));
+            for k in 0..n {
+                let found = fft.other.peek(fft.place(k / fft.rows, k % fft.rows));
+                let term = |at: usize| numbers[at].times(Complex::turned(at * k % n, n));
+                let sum = (0..n).map(term).fold(Complex::default(), Complex::plus);
+                let off = found.minus(sum);
+                assert!(off.re.hypot(off.im) < 1e-9, "{k}: {found:?} {sum:?}");
+            }
         }
     }
 }

@@ -1,112 +1,181 @@
-//! A matrix in two triangles, block by block.
+//! A matrix in two triangles, block by block. Column after column lies together, or block after
+//! block, and of those column after column. Blocks belong to threads as the fields of a chessboard
+//! do to colours.
 
-use super::{Array, Memory};
+use super::threads::{Array, Memory, Space, Threaded};
+use core::ops::Range;
 use traceless::rng::{Rng, Seeded};
 
 /// Rows of a block.
 pub const BLOCK: usize = 16;
 
-struct Matrix {
+/// A random matrix with a heavy diagonal; both triangles take its place. The diagonal is that of
+/// the lower one, and of the upper one all ones.
+pub struct Lu {
     n: usize,
     contiguous: bool,
     elements: Array<f64>,
 }
 
-impl Matrix {
-    fn place(&self, row: usize, column: usize) -> usize {
-        if !self.contiguous {
-            return row * self.n + column;
+/// Part of a column of a block.
+#[derive(Clone, Copy)]
+struct Column {
+    /// Which row of blocks.
+    block: usize,
+    column: usize,
+}
+
+impl Lu {
+    pub fn new(space: &mut Space, n: usize, contiguous: bool, seed: u64) -> Self {
+        let mut lu = Self { n, contiguous, elements: space.array([]) };
+        let drawn = drawn(n, seed);
+        let mut placed = vec![0.0; n * n];
+        for (nth, element) in drawn.into_iter().enumerate() {
+            placed[lu.place(nth / n, nth % n)] = element;
         }
-        let block = row / BLOCK * (self.n / BLOCK) + column / BLOCK;
-        (block * BLOCK + row % BLOCK) * BLOCK + column % BLOCK
+        lu.elements = space.array(placed);
+        lu
     }
 
-    #[inline]
+    fn place(&self, row: usize, column: usize) -> usize {
+        self.first(Column { block: row / BLOCK, column }) + row % BLOCK
+    }
+
+    /// Where the first element of a column of a block lies; the others follow.
+    fn first(&self, Column { block, column }: Column) -> usize {
+        if !self.contiguous {
+            return column * self.n + block * BLOCK;
+        }
+        let blocks = self.n / BLOCK;
+        ((column / BLOCK * blocks + block) * BLOCK + column % BLOCK) * BLOCK
+    }
+
+    fn columns(block: usize) -> Range<usize> {
+        block * BLOCK..(block + 1) * BLOCK
+    }
+
     fn load(&self, memory: &mut Memory, row: usize, column: usize) -> f64 {
         self.elements.load(memory, self.place(row, column))
     }
 
-    #[inline]
-    fn store(&mut self, memory: &mut Memory, row: usize, column: usize, value: f64) {
-        let place = self.place(row, column);
-        self.elements.store(memory, place, value);
+    /// Divides an element by one of the diagonal.
+    fn divide(&self, memory: &mut Memory, row: usize, column: usize) -> f64 {
+        let quotient = self.load(memory, row, column) / self.load(memory, row, row);
+        self.elements.store(memory, self.place(row, column), quotient);
+        memory.work(4);
+        quotient
     }
 
-    /// Takes `factor` times part of one row from another: columns from `from` to `to`.
+    /// Takes `factor` times a column of a block from another: rows `from` on.
     fn subtract(
-        &mut self,
+        &self,
         memory: &mut Memory,
-        (target, source): (usize, usize),
+        (target, source): (Column, Column),
         factor: f64,
-        columns: core::ops::Range<usize>,
+        from: usize,
     ) {
-        for column in columns {
-            let value = self.load(memory, source, column);
-            let was = self.load(memory, target, column);
-            self.store(memory, target, column, was - factor * value);
+        let (target, source) = (self.first(target), self.first(source));
+        for row in from..BLOCK {
+            let was = self.elements.load(memory, target + row);
+            let value = self.elements.load(memory, source + row);
+            self.elements.store(memory, target + row, was - factor * value);
             memory.work(4);
         }
     }
-}
 
-/// Factors a random matrix with a heavy diagonal; both triangles take its place, row by row.
-pub fn run(memory: &mut Memory, n: usize, contiguous: bool, seed: u64) -> Vec<f64> {
-    let mut matrix = Matrix { n, contiguous, elements: memory.array(vec![0.0; n * n]) };
-    for (place, element) in drawn(n, seed).into_iter().enumerate() {
-        matrix.store(memory, place / n, place % n, element);
-        memory.work(6);
+    /// Both triangles of a block of the diagonal.
+    fn factor(&self, memory: &mut Memory, nth: usize) {
+        let columns = Self::columns(nth);
+        for source in columns.clone() {
+            self.eliminate(memory, nth, source, source + 1..columns.end);
+        }
     }
-    for first in (0..n).step_by(BLOCK) {
-        let last = first + BLOCK;
-        for row in first + 1..n {
-            // The diagonal block, and those below it.
-            for column in first..last.min(row) {
-                if column < row {
-                    eliminate(memory, &mut matrix, row, column, column + 1..last);
-                }
-            }
+
+    /// Makes a row of `columns` one of the upper triangle, and takes it from the rows below.
+    fn eliminate(&self, memory: &mut Memory, nth: usize, source: usize, columns: Range<usize>) {
+        for column in columns {
+            let factor = self.divide(memory, source, column);
+            let pair = (Column { block: nth, column }, Column { block: nth, column: source });
+            self.subtract(memory, pair, factor, source % BLOCK + 1);
         }
-        for source in first..last {
-            // Those beside it.
-            for target in source + 1..last {
-                let factor = matrix.load(memory, target, source);
-                matrix.subtract(memory, (target, source), factor, last..n);
-            }
-        }
-        for rows in (last..n).step_by(BLOCK) {
-            for columns in (last..n).step_by(BLOCK) {
-                if memory.is_unheard() {
-                    return vec![];
-                }
-                update(memory, &mut matrix, first, rows, columns);
+    }
+
+    /// A block below that of the diagonal.
+    fn below(&self, memory: &mut Memory, block: usize, nth: usize) {
+        for source in Self::columns(nth) {
+            for column in source + 1..Self::columns(nth).end {
+                let factor = self.load(memory, source, column);
+                let pair = (Column { block, column }, Column { block, column: source });
+                self.subtract(memory, pair, factor, 0);
             }
         }
     }
-    let place = |place| matrix.elements.values[matrix.place(place / n, place % n)];
-    (0..n * n).map(place).collect()
-}
 
-/// Makes an element zero, and keeps the factor in its place.
-fn eliminate(
-    memory: &mut Memory,
-    matrix: &mut Matrix,
-    row: usize,
-    column: usize,
-    columns: core::ops::Range<usize>,
-) {
-    let factor = matrix.load(memory, row, column) / matrix.load(memory, column, column);
-    matrix.store(memory, row, column, factor);
-    memory.work(3);
-    matrix.subtract(memory, (row, column), factor, columns);
-}
-
-/// The block at these rows and columns, less the product of those before it.
-fn update(memory: &mut Memory, matrix: &mut Matrix, first: usize, rows: usize, columns: usize) {
-    for row in rows..rows + BLOCK {
-        for source in first..first + BLOCK {
-            let factor = matrix.load(memory, row, source);
-            matrix.subtract(memory, (row, source), factor, columns..columns + BLOCK);
+    /// One to the right of it.
+    fn beside(&self, memory: &mut Memory, block: usize, nth: usize) {
+        for source in Self::columns(nth) {
+            self.eliminate(memory, nth, source, Self::columns(block));
         }
+    }
+
+    /// Any further one, less the product of the two.
+    fn update(&self, memory: &mut Memory, (row, column): (usize, usize), nth: usize) {
+        for source in Self::columns(nth) {
+            for column in Self::columns(column) {
+                let factor = self.load(memory, source, column);
+                let pair = (Column { block: row, column }, Column { block: row, column: source });
+                self.subtract(memory, pair, factor, 0);
+            }
+        }
+    }
+}
+
+impl Threaded for Lu {
+    fn run(&self, memory: &mut Memory) {
+        let blocks = self.n / BLOCK;
+        let board = Board::new(memory);
+        for nth in 0..blocks {
+            if board.is_own(nth, nth) {
+                self.factor(memory, nth);
+            }
+            if !memory.barrier() {
+                return;
+            }
+            for row in (nth + 1..blocks).filter(|row| board.is_own(*row, nth)) {
+                self.below(memory, row, nth);
+            }
+            for column in (nth + 1..blocks).filter(|column| board.is_own(nth, *column)) {
+                self.beside(memory, column, nth);
+            }
+            if !memory.barrier() {
+                return;
+            }
+            for row in nth + 1..blocks {
+                for column in (nth + 1..blocks).filter(|column| board.is_own(row, *column)) {
+                    self.update(memory, (row, column), nth);
+                }
+            }
+        }
+    }
+}
+
+/// Whose blocks are whose.
+struct Board {
+    thread: usize,
+    rows: usize,
+    columns: usize,
+}
+
+impl Board {
+    fn new(memory: &Memory) -> Self {
+        let threads = memory.threads();
+        let rows = (1..=threads.isqrt()).rev().find(|rows| threads.is_multiple_of(*rows));
+        let rows = rows.expect("1 divides every number");
+        Self { thread: memory.thread(), rows, columns: threads / rows }
+    }
+
+    fn is_own(&self, row: usize, column: usize) -> bool {
+        row % self.rows * self.columns + column % self.columns == self.thread
     }
 }
 
@@ -121,19 +190,20 @@ fn drawn(n: usize, seed: u64) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::alone;
+    use super::super::threads::tests::alone;
     use super::*;
 
     #[test]
     fn the_triangles_multiply_to_the_matrix() {
         let n = 48;
-        for contiguous in [true, false] {
-            let triangles = alone(|memory| run(memory, n, contiguous, 1));
-            let lower = |row: usize, k: usize| if row == k { 1.0 } else { triangles[row * n + k] };
+        for (contiguous, threads) in [(true, 1), (false, 1), (true, 4), (false, 6)] {
+            let lu = alone(threads, |space| Lu::new(space, n, contiguous, 1));
+            let at = |row, column| lu.elements.peek(lu.place(row, column));
+            let upper = |k: usize, column| if k == column { 1.0 } else { at(k, column) };
             for (place, element) in drawn(n, 1).into_iter().enumerate() {
                 let (row, column) = (place / n, place % n);
                 let terms = 0..=row.min(column);
-                let product: f64 = terms.map(|k| lower(row, k) * triangles[k * n + column]).sum();
+                let product: f64 = terms.map(|k| at(row, k) * upper(k, column)).sum();
                 assert!((product - element).abs() < 1e-9, "{row}, {column}: {product} {element}");
             }
         }

@@ -1,9 +1,11 @@
-//! Currents in a square basin: stencils over many fields, and in each step of time an equation that
-//! a multigrid solver with red and black points solves.
+//! Currents in a square basin, in two layers: stencils over many fields, and in each step of time
+//! an equation for each layer that a multigrid solver with red and black points solves. Each
+//! thread has a square of every grid, whose points lie together, or whole rows of the grid do.
 
-use super::{Array, Memory};
+use super::threads::{Array, Memory, Space, Threaded};
 use traceless::rng::{Rng, Seeded};
 
+const LAYERS: usize = 2;
 const STEPS: usize = 6;
 /// Cycles of the solver in a step, and sweeps before and after each coarser grid.
 const CYCLES: usize = 4;
@@ -11,23 +13,53 @@ const SWEEPS: usize = 2;
 
 /// A square grid with a border of zeros.
 struct Grid {
-    n: usize,
+    /// Points of a row without the border, and squares of threads side by side.
+    width: usize,
+    squares: usize,
+    contiguous: bool,
     points: Array<f64>,
 }
 
 impl Grid {
-    fn new(memory: &mut Memory, n: usize) -> Self {
-        Self { n, points: memory.array(vec![0.0; n * n]) }
+    fn new(space: &mut Space, shape: &Shape, width: usize, value: impl FnMut() -> f64) -> Self {
+        let Shape { squares, contiguous } = *shape;
+        let mut grid = Self { width, squares, contiguous, points: space.array([]) };
+        let len = if contiguous { squares * (width / squares + 2) } else { width + 2 };
+        let mut points = vec![0.0; len * len];
+        let inside = (1..=width).flat_map(|row| (1..=width).map(move |column| (row, column)));
+        for ((row, column), value) in inside.zip(core::iter::repeat_with(value)) {
+            points[grid.place(row, column)] = value;
+        }
+        grid.points = space.array(points);
+        grid
+    }
+
+    /// A grid of zeros.
+    fn zeros(space: &mut Space, shape: &Shape, width: usize) -> Self {
+        Self::new(space, shape, width, || 0.0)
+    }
+
+    #[inline]
+    fn place(&self, row: usize, column: usize) -> usize {
+        if !self.contiguous {
+            return row * (self.width + 2) + column;
+        }
+        // Squares at the edge have the border, too, so each has room for it.
+        let side = self.width / self.squares;
+        let square = |nth: usize| (nth.saturating_sub(1) / side).min(self.squares - 1);
+        let (down, right) = (square(row), square(column));
+        let first = (down * self.squares + right) * (side + 2) * (side + 2);
+        first + (row - down * side) * (side + 2) + (column - right * side)
     }
 
     #[inline]
     fn load(&self, memory: &mut Memory, row: usize, column: usize) -> f64 {
-        self.points.load(memory, row * self.n + column)
+        self.points.load(memory, self.place(row, column))
     }
 
     #[inline]
-    fn store(&mut self, memory: &mut Memory, row: usize, column: usize, value: f64) {
-        self.points.store(memory, row * self.n + column, value);
+    fn store(&self, memory: &mut Memory, row: usize, column: usize, value: f64) {
+        self.points.store(memory, self.place(row, column), value);
     }
 
     /// The sum of the four neighbours.
@@ -39,6 +71,24 @@ impl Grid {
             + self.load(memory, row, column - 1)
             + self.load(memory, row, column + 1)
     }
+
+    /// Does something at each of the thread's points.
+    #[inline]
+    fn each(&self, memory: &mut Memory, mut at: impl FnMut(&mut Memory, usize, usize)) {
+        let side = self.width / self.squares;
+        let (down, right) = (memory.thread() / self.squares, memory.thread() % self.squares);
+        for row in down * side + 1..=(down + 1) * side {
+            for column in right * side + 1..=(right + 1) * side {
+                at(memory, row, column);
+            }
+        }
+    }
+}
+
+/// How grids are split.
+struct Shape {
+    squares: usize,
+    contiguous: bool,
 }
 
 /// A grid of the solver: what is looked for, and the right side.
@@ -47,107 +97,144 @@ struct Level {
     right: Grid,
 }
 
-/// Lets a random current go on for some steps. Returns what is left of the last equation, relative
-/// to its right side.
-pub fn run(memory: &mut Memory, n: usize, seed: u64) -> f64 {
-    let mut rng = Seeded::new(seed);
-    let mut levels = vec![];
-    let mut width = n - 2;
-    while width >= 2 {
-        let solution = Grid::new(memory, width + 2);
-        levels.push(Level { solution, right: Grid::new(memory, width + 2) });
-        width /= 2;
-    }
-    let [mut current, mut curl, mut drift] = [(); 3].map(|()| Grid::new(memory, n));
-    for row in 1..n - 1 {
-        for column in 1..n - 1 {
-            current.store(memory, row, column, rng.below(2000) as f64 / 1000.0 - 1.0);
-            memory.work(4);
+/// What is known of a layer.
+struct Layer {
+    current: Grid,
+    before: Grid,
+    curl: Grid,
+    drift: Grid,
+    friction: Grid,
+}
+
+/// Lets random currents go on for some steps.
+pub struct Ocean {
+    layers: Vec<Layer>,
+    levels: Vec<Level>,
+}
+
+/// Whether so many threads can have a square each.
+pub fn takes(n: usize, threads: usize) -> bool {
+    let squares = threads.isqrt();
+    squares * squares == threads && squares.is_power_of_two() && squares <= n - 2
+}
+
+impl Ocean {
+    /// On a grid of `n` points a row.
+    pub fn new(space: &mut Space, n: usize, contiguous: bool, threads: usize, seed: u64) -> Self {
+        let shape = &Shape { squares: threads.isqrt(), contiguous };
+        let mut rng = Seeded::new(seed);
+        let layers = (0..LAYERS).map(|_| Layer {
+            current: Grid::new(space, shape, n - 2, || rng.below(2000) as f64 / 1000.0 - 1.0),
+            before: Grid::zeros(space, shape, n - 2),
+            curl: Grid::zeros(space, shape, n - 2),
+            drift: Grid::zeros(space, shape, n - 2),
+            friction: Grid::zeros(space, shape, n - 2),
+        });
+        let layers = layers.collect();
+        let mut levels = vec![];
+        let mut width = n - 2;
+        while width >= shape.squares.max(2) {
+            let solution = Grid::zeros(space, shape, width);
+            levels.push(Level { solution, right: Grid::zeros(space, shape, width) });
+            width /= 2;
         }
+        Self { layers, levels }
     }
-    let mut left = 1.0;
-    for _ in 0..STEPS {
-        laplacian(memory, &current, &mut curl);
-        jacobian(memory, &current, &curl, &mut drift);
-        for row in 1..n - 1 {
-            for column in 1..n - 1 {
-                let sum = curl.load(memory, row, column) + 0.1 * drift.load(memory, row, column);
-                levels[0].right.store(memory, row, column, sum);
-                memory.work(4);
-            }
+
+    /// One step of a layer. Its current is what solves the last equation.
+    fn step(&self, memory: &mut Memory, layer: &Layer) -> bool {
+        let Layer { current, before, curl, drift, friction } = layer;
+        laplacian(memory, current, curl);
+        laplacian(memory, before, friction);
+        if !memory.barrier() {
+            return false;
+        }
+        jacobian(memory, current, curl, drift);
+        let right = &self.levels[0].right;
+        right.each(memory, |memory, row, column| {
+            let sum = curl.load(memory, row, column)
+                + 0.1 * drift.load(memory, row, column)
+                + 0.01 * friction.load(memory, row, column);
+            right.store(memory, row, column, sum);
+            memory.work(6);
+        });
+        if !memory.barrier() {
+            return false;
         }
         for _ in 0..CYCLES {
-            cycle(memory, &mut levels);
+            if !cycle(memory, &self.levels) {
+                return false;
+            }
         }
-        if memory.is_unheard() {
-            return left;
-        }
-        left = residual(memory, &levels[0]);
-        for row in 1..n - 1 {
-            for column in 1..n - 1 {
-                let solved = levels[0].solution.load(memory, row, column);
-                current.store(memory, row, column, solved);
-                memory.work(3);
+        let solution = &self.levels[0].solution;
+        current.each(memory, |memory, row, column| {
+            let was = current.load(memory, row, column);
+            before.store(memory, row, column, was);
+            let solved = solution.load(memory, row, column);
+            current.store(memory, row, column, solved);
+            memory.work(4);
+        });
+        memory.barrier()
+    }
+}
+
+impl Threaded for Ocean {
+    fn run(&self, memory: &mut Memory) {
+        for _ in 0..STEPS {
+            for layer in &self.layers {
+                if !self.step(memory, layer) {
+                    return;
+                }
             }
         }
     }
-    left
 }
 
-fn laplacian(memory: &mut Memory, of: &Grid, into: &mut Grid) {
-    for row in 1..of.n - 1 {
-        for column in 1..of.n - 1 {
-            let value = of.around(memory, row, column) - 4.0 * of.load(memory, row, column);
-            into.store(memory, row, column, value);
-        }
-    }
+fn laplacian(memory: &mut Memory, of: &Grid, into: &Grid) {
+    of.each(memory, |memory, row, column| {
+        let value = of.around(memory, row, column) - 4.0 * of.load(memory, row, column);
+        into.store(memory, row, column, value);
+    });
 }
 
-fn jacobian(memory: &mut Memory, one: &Grid, two: &Grid, into: &mut Grid) {
-    for row in 1..one.n - 1 {
-        for column in 1..one.n - 1 {
-            let mut slope = |grid: &Grid, down: usize, right: usize| {
-                grid.load(memory, row + down, column + right)
-                    - grid.load(memory, row - down, column - right)
-            };
-            let turned = slope(one, 0, 1) * slope(two, 1, 0) - slope(one, 1, 0) * slope(two, 0, 1);
-            memory.work(9);
-            into.store(memory, row, column, turned / 4.0);
-        }
-    }
+fn jacobian(memory: &mut Memory, one: &Grid, two: &Grid, into: &Grid) {
+    one.each(memory, |memory, row, column| {
+        let mut slope = |grid: &Grid, down: usize, right: usize| {
+            grid.load(memory, row + down, column + right)
+                - grid.load(memory, row - down, column - right)
+        };
+        let turned = slope(one, 0, 1) * slope(two, 1, 0) - slope(one, 1, 0) * slope(two, 0, 1);
+        memory.work(9);
+        into.store(memory, row, column, turned / 4.0);
+    });
 }
 
-/// From the finest grid to the coarsest, and back.
-fn cycle(memory: &mut Memory, levels: &mut [Level]) {
-    let Some((fine, coarser)) = levels.split_first_mut() else { return };
-    if coarser.is_empty() {
-        relax(memory, fine, SWEEPS * 10);
-        return;
+/// From the finest grid to the coarsest, and back. False if nobody listens any more.
+fn cycle(memory: &mut Memory, levels: &[Level]) -> bool {
+    let Some((fine, coarser)) = levels.split_first() else { return true };
+    let Some(coarse) = coarser.first() else { return relax(memory, fine, SWEEPS * 10) };
+    if !relax(memory, fine, SWEEPS) {
+        return false;
     }
-    relax(memory, fine, SWEEPS);
-    let coarse = &mut coarser[0];
-    for row in 1..coarse.right.n - 1 {
-        for column in 1..coarse.right.n - 1 {
-            let mut sum = 0.0;
-            for (down, right) in [(1, 1), (1, 0), (0, 1), (0, 0)] {
-                sum += defect(memory, fine, 2 * row - down, 2 * column - right);
-            }
-            coarse.right.store(memory, row, column, sum);
-            coarse.solution.store(memory, row, column, 0.0);
-            memory.work(6);
+    coarse.right.each(memory, |memory, row, column| {
+        let mut sum = 0.0;
+        for (down, right) in [(1, 1), (1, 0), (0, 1), (0, 0)] {
+            sum += defect(memory, fine, 2 * row - down, 2 * column - right);
         }
+        coarse.right.store(memory, row, column, sum);
+        coarse.solution.store(memory, row, column, 0.0);
+        memory.work(6);
+    });
+    if !memory.barrier() || !cycle(memory, coarser) {
+        return false;
     }
-    cycle(memory, coarser);
-    let coarse = &coarser[0];
-    for row in 1..fine.solution.n - 1 {
-        for column in 1..fine.solution.n - 1 {
-            let step = coarse.solution.load(memory, row.div_ceil(2), column.div_ceil(2));
-            let was = fine.solution.load(memory, row, column);
-            fine.solution.store(memory, row, column, was + step);
-            memory.work(6);
-        }
-    }
-    relax(memory, fine, SWEEPS);
+    fine.solution.each(memory, |memory, row, column| {
+        let step = coarse.solution.load(memory, row.div_ceil(2), column.div_ceil(2));
+        let was = fine.solution.load(memory, row, column);
+        fine.solution.store(memory, row, column, was + step);
+        memory.work(6);
+    });
+    memory.barrier() && relax(memory, fine, SWEEPS)
 }
 
 /// What is missing at a point.
@@ -157,40 +244,69 @@ fn defect(memory: &mut Memory, level: &Level, row: usize, column: usize) -> f64 
     level.right.load(memory, row, column) - (around - 4.0 * here)
 }
 
-fn relax(memory: &mut Memory, level: &mut Level, sweeps: usize) {
-    let n = level.solution.n;
+/// Sweeps over the points of one colour, then over the others. False if nobody listens any more.
+fn relax(memory: &mut Memory, level: &Level, sweeps: usize) -> bool {
     for colour in (0..2).cycle().take(2 * sweeps) {
-        for row in 1..n - 1 {
-            for column in (1 + (row + colour) % 2..n - 1).step_by(2) {
+        level.solution.each(memory, |memory, row, column| {
+            if (row + column) % 2 == colour {
                 let around = level.solution.around(memory, row, column);
                 let right = level.right.load(memory, row, column);
                 level.solution.store(memory, row, column, (around - right) / 4.0);
                 memory.work(3);
             }
+        });
+        if !memory.barrier() {
+            return false;
         }
     }
-}
-
-fn residual(memory: &mut Memory, level: &Level) -> f64 {
-    let (mut missing, mut all) = (0.0, 0.0);
-    for row in 1..level.right.n - 1 {
-        for column in 1..level.right.n - 1 {
-            missing += defect(memory, level, row, column).abs();
-            all += level.right.load(memory, row, column).abs();
-            memory.work(4);
-        }
-    }
-    missing / all
+    true
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::alone;
+    use super::super::threads::tests::alone;
     use super::*;
+
+    /// What is left of the last equation, relative to its right side.
+    fn left(ocean: &Ocean) -> f64 {
+        let Level { solution, right } = &ocean.levels[0];
+        let at = |grid: &Grid, row, column| grid.points.peek(grid.place(row, column));
+        let (mut missing, mut all) = (0.0, 0.0);
+        for row in 1..=right.width {
+            for column in 1..=right.width {
+                let around = at(solution, row - 1, column)
+                    + at(solution, row + 1, column)
+                    + at(solution, row, column - 1)
+                    + at(solution, row, column + 1);
+                let here = at(right, row, column);
+                missing += (here - (around - 4.0 * at(solution, row, column))).abs();
+                all += here.abs();
+            }
+        }
+        missing / all
+    }
 
     #[test]
     fn the_equation_is_solved() {
-        let left = alone(|memory| run(memory, 66, 1));
-        assert!(left < 0.05, "{left}");
+        let solved = [(1, true), (1, false), (4, true), (4, false)].map(|(threads, contiguous)| {
+            let ocean = alone(threads, |space| Ocean::new(space, 66, contiguous, threads, 1));
+            left(&ocean)
+        });
+        assert!(solved[0] < 0.05, "{solved:?}");
+        // Whoever computes it, and wherever it lies.
+        assert_eq!(solved.map(f64::to_bits), [solved[0].to_bits(); 4]);
+    }
+
+    #[test]
+    fn each_point_has_a_place() {
+        for (contiguous, squares) in [(true, 1), (true, 4), (false, 2)] {
+            let grid = Grid::zeros(&mut Space::default(), &Shape { squares, contiguous }, 16);
+            let mut places: Vec<_> =
+                (0..18 * 18).map(|nth| grid.place(nth / 18, nth % 18)).collect();
+            assert!(places.iter().all(|place| *place < grid.points.len()));
+            places.sort_unstable();
+            places.dedup();
+            assert_eq!(places.len(), 18 * 18);
+        }
     }
 }

@@ -1,76 +1,117 @@
 //! Radix sort.
 
-use super::{Array, Memory};
+use super::threads::{Array, Memory, Space, Threaded};
 use traceless::rng::{Rng, Seeded};
 
 const KEY_BITS: u32 = 19;
 const DIGIT_BITS: u32 = 12;
 const DIGITS: usize = 1 << DIGIT_BITS;
 
-/// Sorts so many random keys.
-pub fn run(memory: &mut Memory, keys: usize, seed: u64) -> Vec<u32> {
-    let mut rng = Seeded::new(seed);
-    let drawn = (0..keys).map(|_| rng.below(1 << KEY_BITS) as u32).collect();
-    let mut from = memory.array(drawn);
-    let mut to = memory.array(vec![0; keys]);
-    let mut ranks = memory.array(vec![0u32; DIGITS]);
-    for nth in 0..keys {
-        let key = from.values[nth];
-        from.store(memory, nth, key);
-        memory.work(8);
-    }
-    for shift in (0..KEY_BITS).step_by(DIGIT_BITS as usize) {
-        sort_by_digit(memory, &from, &mut to, &mut ranks, shift);
-        core::mem::swap(&mut from, &mut to);
-    }
-    from.values
+/// Sorts random keys. Digits are two, so the first array has them in the end.
+pub struct Radix {
+    drawn: Vec<u32>,
+    keys: [Array<u32>; 2],
+    /// Of each thread: how often it has each digit, and where it puts the next key with that.
+    counts: Array<u32>,
+    ranks: Array<u32>,
 }
 
-fn sort_by_digit(
-    memory: &mut Memory,
-    from: &Array<u32>,
-    to: &mut Array<u32>,
-    ranks: &mut Array<u32>,
-    shift: u32,
-) {
-    let digit = |key: u32| (key >> shift) as usize & (DIGITS - 1);
-    for nth in 0..DIGITS {
-        ranks.store(memory, nth, 0);
-        memory.work(2);
-    }
-    for nth in 0..from.values.len() {
-        let place = digit(from.load(memory, nth));
-        let count = ranks.load(memory, place);
-        ranks.store(memory, place, count + 1);
-        memory.work(5);
-    }
-    let mut sum = 0;
-    for nth in 0..DIGITS {
-        let count = ranks.load(memory, nth);
-        ranks.store(memory, nth, sum);
-        sum += count;
-        memory.work(3);
-    }
-    for nth in 0..from.values.len() {
-        if memory.is_unheard() {
-            return;
+impl Radix {
+    /// So many.
+    pub fn new(space: &mut Space, keys: usize, threads: usize, seed: u64) -> Self {
+        let mut rng = Seeded::new(seed);
+        Self {
+            drawn: (0..keys).map(|_| rng.below(1 << KEY_BITS) as u32).collect(),
+            keys: [(); 2].map(|()| space.array(vec![0; keys])),
+            counts: space.array(vec![0; threads * DIGITS]),
+            ranks: space.array(vec![0; threads * DIGITS]),
         }
-        let key = from.load(memory, nth);
-        let rank = ranks.load(memory, digit(key));
-        to.store(memory, rank as usize, key);
-        ranks.store(memory, digit(key), rank + 1);
-        memory.work(6);
     }
+
+    /// Counts the digits of the thread's keys.
+    fn count(&self, memory: &mut Memory, from: &Array<u32>, shift: u32) {
+        let own = memory.thread() * DIGITS;
+        for digit in 0..DIGITS {
+            self.counts.store(memory, own + digit, 0);
+            memory.work(2);
+        }
+        for nth in memory.part(from.len(), memory.thread()) {
+            let place = own + digit(from.load(memory, nth), shift);
+            let count = self.counts.load(memory, place);
+            self.counts.store(memory, place, count + 1);
+            memory.work(5);
+        }
+    }
+
+    /// Tells from what all have counted where the thread's keys go.
+    fn rank(&self, memory: &mut Memory) {
+        let own = memory.thread();
+        let mut before = 0;
+        for digit in 0..DIGITS {
+            for thread in 0..memory.threads() {
+                if thread == own {
+                    self.ranks.store(memory, own * DIGITS + digit, before);
+                }
+                before += self.counts.load(memory, thread * DIGITS + digit);
+                memory.work(3);
+            }
+        }
+    }
+
+    fn permute(&self, memory: &mut Memory, from: &Array<u32>, to: &Array<u32>, shift: u32) {
+        let own = memory.thread() * DIGITS;
+        for nth in memory.part(from.len(), memory.thread()) {
+            if memory.is_unheard() {
+                return;
+            }
+            let key = from.load(memory, nth);
+            let place = own + digit(key, shift);
+            let rank = self.ranks.load(memory, place);
+            to.store(memory, rank as usize, key);
+            self.ranks.store(memory, place, rank + 1);
+            memory.work(6);
+        }
+    }
+}
+
+impl Threaded for Radix {
+    fn run(&self, memory: &mut Memory) {
+        for nth in memory.part(self.drawn.len(), memory.thread()) {
+            self.keys[0].store(memory, nth, self.drawn[nth]);
+            memory.work(8);
+        }
+        let (mut from, mut to) = (&self.keys[0], &self.keys[1]);
+        for shift in (0..KEY_BITS).step_by(DIGIT_BITS as usize) {
+            self.count(memory, from, shift);
+            if !memory.barrier() {
+                return;
+            }
+            self.rank(memory);
+            self.permute(memory, from, to, shift);
+            if !memory.barrier() {
+                return;
+            }
+            core::mem::swap(&mut from, &mut to);
+        }
+    }
+}
+
+fn digit(key: u32, shift: u32) -> usize {
+    (key >> shift) as usize & (DIGITS - 1)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::alone;
+    use super::super::threads::tests::alone;
     use super::*;
 
     #[test]
     fn keys_are_in_order() {
-        let keys = alone(|memory| run(memory, 10_000, 1));
-        assert!(keys.is_sorted() && keys[0] < keys[9_999]);
+        for threads in [1, 3] {
+            let radix = alone(threads, |space| Radix::new(space, 10_000, threads, 1));
+            let mut expected = radix.drawn.clone();
+            expected.sort_unstable();
+            assert!((0..).zip(expected).all(|(nth, key)| radix.keys[0].peek(nth) == key));
+        }
     }
 }
