@@ -102,14 +102,15 @@ impl Cache {
     }
 
     /// Brings in a line that nobody asked for, in front of the last `behind` lines of its set, and
-    /// tells who had to leave for it. Nothing happens if it is here.
+    /// tells who had to leave for it. Nothing happens if it is here, or if a line would have to leave
+    /// that was written: to write it back costs more than this one is worth.
     pub fn insert(&mut self, addr: u64, behind: usize) -> Option<Victim> {
         let number = addr / LINE_LEN;
         let set = self.set_mut(addr);
-        if set.iter().any(|line| line.tag == number + 1) {
+        let last = set.len() - 1;
+        if set[last].dirty || set.iter().any(|line| line.tag == number + 1) {
             return None;
         }
-        let last = set.len() - 1;
         let (at, was) = (last.saturating_sub(behind), set[last]);
         set.copy_within(at..last, at + 1);
         set[at] = Line { tag: number + 1, dirty: false };
@@ -214,10 +215,10 @@ mod tests {
         let left = |behind| {
             let mut cache = Cache::new(&Config { bytes: 4 * LINE_LEN, ways: 4 }).unwrap();
             for n in 0..4 {
-                cache.access(line(n), Op::Write);
+                cache.access(line(n), Op::Read);
             }
             let victim = cache.insert(line(9), behind);
-            assert_eq!(victim, Some(Victim { addr: line(0), dirty: true }));
+            assert_eq!(victim, Some(Victim { addr: line(0), dirty: false }));
             assert_eq!(cache.insert(line(9), behind), None, "it is here");
             let mut others = (20..24).map(|n| cache.replace(line(n), Op::Read).flatten().unwrap());
             let gone = others.position(|victim| victim == Victim { addr: line(9), dirty: false });
@@ -236,6 +237,10 @@ mod tests {
         cache.access(LINE_LEN, Op::Read);
         let miss = cache.access(2 * LINE_LEN, Op::Read);
         assert_eq!(miss, Found::Miss { victim: None });
+        cache.access(LINE_LEN, Op::Write);
+        cache.access(2 * LINE_LEN, Op::Read);
+        assert_eq!(cache.insert(3 * LINE_LEN, 0), None);
+        assert!(cache.holds(LINE_LEN) && !cache.holds(3 * LINE_LEN), "it would cost a write");
     }
 
     #[test]

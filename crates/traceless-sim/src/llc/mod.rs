@@ -26,7 +26,7 @@ pub struct Config {
     #[serde(default)]
     pub reads_before_writes: bool,
     /// Where lines come in that were not asked for, if memory brings any: in front of so many of
-    /// their set that are to leave next.
+    /// their set that are to leave next, if the very next was not written.
     #[serde(default)]
     pub brought_before: usize,
 }
@@ -142,8 +142,8 @@ impl<B: Backend> LastLevel<B> {
         for line in all.iter().flat_map(Brought::others) {
             self.counts.taken_along += u64::from(self.cache.clean(line.addr));
             if line.is_brought && !self.cache.holds(line.addr) {
-                self.counts.brought += 1;
                 let victim = self.cache.insert(line.addr, self.config.brought_before);
+                self.counts.brought += u64::from(self.cache.holds(line.addr));
                 self.give_up(now, victim)?;
             }
             self.look_after_offer(line.addr);
