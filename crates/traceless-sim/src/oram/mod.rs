@@ -285,7 +285,9 @@ impl Oram {
         if let Some(Request { block, tickets, asked }) = self.requests.remove(&request) {
             self.of_block.remove(&block);
             self.bring(block, asked);
-            tickets.into_iter().for_each(|ticket| done(ticket, there));
+            for ticket in tickets {
+                done(ticket, there);
+            }
         }
     }
 

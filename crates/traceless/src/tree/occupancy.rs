@@ -58,7 +58,9 @@ impl<T: BucketTree> Observed<T> {
         let leaves = tree.shape().leaves();
         let mut engine = Engine::new(tree, STASH_MAX);
         let mut labels = vec![0; blocks.div_ceil(bundle) as usize];
-        labels.iter_mut().for_each(|label| *label = rng.below(leaves) as u32);
+        for label in &mut labels {
+            *label = rng.below(leaves) as u32;
+        }
         for addr in 0..blocks {
             let label = labels[(addr / bundle) as usize];
             let header = Header::new(Addr(addr.into()), Leaf(label.into()));

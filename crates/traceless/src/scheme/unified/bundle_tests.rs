@@ -85,31 +85,25 @@ fn every_step_is_one_path() {
     shows_one_template(oram.unwrap(), &witness);
 }
 
+fn finds_what_is_filled<L: Labels>(mut oram: Unified<BareTree, L>) {
+    oram.fill(&mut |addr, body| body.fill(addr.0 as u8 + 1)).unwrap();
+    for addr in (0..oram.blocks()).rev() {
+        let mut found = [0; 3 * LEN];
+        oram.submit(0, Addr(addr)).unwrap();
+        let mut is_done = false;
+        while !is_done {
+            let issued = oram.step(&mut |_, body| found.copy_from_slice(body)).unwrap();
+            is_done = issued.finished.is_some();
+        }
+        let wants = (0..3).map(|part| (addr * 3 + part) as u8 + 1);
+        assert!(found.chunks(LEN).zip(wants).all(|(part, want)| part == [want; LEN]), "{addr}");
+    }
+}
+
 #[test]
 fn what_is_filled_is_found() {
-    let sizes = bundles(50, 2, 3);
-    let filled = |oram: &mut dyn FnMut(Addr, &mut [u8])| {
-        for addr in (0..50).rev() {
-            let mut body = [0; 3 * LEN];
-            oram(Addr(addr), &mut body);
-            let wants = (0..3).map(|part| (addr * 3 + part) as u8 + 1);
-            assert!(body.chunks(LEN).zip(wants).all(|(part, want)| part == [want; LEN]), "{addr}");
-        }
-    };
-    fn check<L: Labels>(
-        mut oram: Unified<BareTree, L>,
-        look: &dyn Fn(&mut dyn FnMut(Addr, &mut [u8])),
-    ) {
-        oram.fill(&mut |addr, body| body.fill(addr.0 as u8 + 1)).unwrap();
-        look(&mut |addr, found| {
-            oram.submit(0, addr).unwrap();
-            while oram.step(&mut |_, body| found.copy_from_slice(body)).unwrap().finished.is_none()
-            {
-            }
-        });
-    }
-    check(small(sizes, plain), &filled);
-    check(small(sizes, compressed), &filled);
+    finds_what_is_filled(small(bundles(50, 2, 3), plain));
+    finds_what_is_filled(small(bundles(50, 2, 3), compressed));
 }
 
 /// Found by address, taken out whole, and put back under the label that it has.
