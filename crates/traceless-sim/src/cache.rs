@@ -102,8 +102,8 @@ impl Cache {
     }
 
     /// Brings in a line that nobody asked for, in front of the last `behind` lines of its set, and
-    /// tells who had to leave for it. Nothing happens if it is here, or if a line would have to leave
-    /// that was written: to write it back costs more than this one is worth.
+    /// tells who had to leave for it. Nothing happens if it is here, or if a line would have to
+    /// leave that was written: to write it back costs more than this one is worth.
     pub fn insert(&mut self, addr: u64, behind: usize) -> Option<Victim> {
         let number = addr / LINE_LEN;
         let set = self.set_mut(addr);
