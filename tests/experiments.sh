@@ -11,7 +11,7 @@ told() {
     check "$1" python3 -c "import json; told = json.load(open('out')); assert $1, told"
 }
 
-all=("$root"/experiments/ir-oram/*.toml "$root"/experiments/unified-oram/*.toml)
+all=("$root"/experiments/{ir-oram,unified-oram,beyond}/*.toml)
 
 section "every file names machines that can be, and workloads that there are"
 expect 0 sim sweep "${all[@]}" --level full --out results --print-commands

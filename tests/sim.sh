@@ -74,7 +74,7 @@ check "that machine is the default" cmp plain <(grep -v records_per_second out)
 
 section "run it over a scheme"
 for scheme in path recursive unified compressed baseline rho ir-alloc ir-stash ir-dwb ir-oram \
-    llc-d llc-d+ir-stash+ir-alloc ring; do
+    bundled llc-d llc-d+ir-stash+ir-alloc ring; do
     expect 0 sim trace part.workload --scheme "$scheme" --json \
         --config "$root/experiments/machines/small.toml"
     expect_json traceless.sim.trace.v1 machine cycles last_level paths channels

@@ -1,7 +1,7 @@
 //! What a processor's cores talk to.
 
 use crate::error::Result;
-use crate::workload::Op;
+use crate::workload::{LINE_LEN, Op};
 
 /// The ticket of a read for which nobody waits.
 pub const NOBODY: u64 = u64::MAX;
@@ -58,6 +58,11 @@ pub trait Backend {
         Ok(())
     }
 
+    /// Moves what was handed over since the last call into `lines`, whose own are forgotten.
+    fn take_brought(&mut self, lines: &mut Vec<Brought>) {
+        lines.clear();
+    }
+
     /// Takes the offer back.
     fn withdraw(&mut self) {}
 
@@ -67,6 +72,37 @@ pub trait Backend {
     /// Does what is to be done at `now`. Reads that are served are told to `done`: the ticket, and
     /// when the data is there. Times at which nothing happens may be left out.
     fn tick(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) -> Result;
+}
+
+/// Lines that lie together in memory and were at hand all at once. Whoever holds one that was
+/// written has handed it over; but what was only asked for now is written later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Brought {
+    /// The first byte of the first.
+    pub addr: u64,
+    /// How many they are.
+    pub lines: u64,
+    /// Those that were asked for, a bit each, the first the lowest. The others are only brought
+    /// where one was.
+    pub asked: u64,
+}
+
+/// A line that came with others.
+#[derive(Clone, Copy)]
+pub struct Other {
+    /// Its first byte.
+    pub addr: u64,
+    /// Whether it may be kept where one was asked for.
+    pub is_brought: bool,
+}
+
+impl Brought {
+    /// Those that nobody asked for.
+    pub fn others(&self) -> impl Iterator<Item = Other> + use<> {
+        let Self { addr, lines, asked } = *self;
+        let unasked = (0..lines).filter(move |nth| asked >> nth & 1 == 0);
+        unasked.map(move |nth| Other { addr: addr + nth * LINE_LEN, is_brought: asked != 0 })
+    }
 }
 
 /// When a read has its data.

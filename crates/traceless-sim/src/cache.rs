@@ -87,8 +87,7 @@ impl Cache {
     #[inline]
     pub fn replace(&mut self, addr: u64, op: Op) -> Option<Option<Victim>> {
         let number = addr / LINE_LEN;
-        let first = (number & (self.sets - 1)) as usize * self.ways;
-        let set = &mut self.lines[first..first + self.ways];
+        let set = self.set_mut(addr);
         let here = set.iter().position(|line| line.tag == number + 1);
         let last = here.unwrap_or(set.len() - 1);
         let was = set[last];
@@ -99,7 +98,45 @@ impl Cache {
             return None;
         }
         set[0] = Line { tag: number + 1, dirty };
-        Some(was.tag.checked_sub(1).map(|n| Victim { addr: n * LINE_LEN, dirty: was.dirty }))
+        Some(Self::victim(was))
+    }
+
+    /// Brings in a line that nobody asked for, in front of the last `behind` lines of its set, and
+    /// tells who had to leave for it. Nothing happens if it is here, or if a line would have to
+    /// leave that was written: to write it back costs more than this one is worth.
+    pub fn insert(&mut self, addr: u64, behind: usize) -> Option<Victim> {
+        let number = addr / LINE_LEN;
+        let set = self.set_mut(addr);
+        let last = set.len() - 1;
+        if set[last].dirty || set.iter().any(|line| line.tag == number + 1) {
+            return None;
+        }
+        let (at, was) = (last.saturating_sub(behind), set[last]);
+        set.copy_within(at..last, at + 1);
+        set[at] = Line { tag: number + 1, dirty: false };
+        Self::victim(was)
+    }
+
+    /// Whether the line of byte `addr` is here.
+    pub fn holds(&self, addr: u64) -> bool {
+        let first = self.set_of(addr) as usize * self.ways;
+        self.lines[first..first + self.ways].iter().any(|line| line.tag == addr / LINE_LEN + 1)
+    }
+
+    /// Notes that a line was written back, if it is here, and whether it had to be.
+    pub fn clean(&mut self, addr: u64) -> bool {
+        let number = addr / LINE_LEN;
+        let line = self.set_mut(addr).iter_mut().find(|line| line.tag == number + 1);
+        line.is_some_and(|line| core::mem::take(&mut line.dirty))
+    }
+
+    fn set_mut(&mut self, addr: u64) -> &mut [Line] {
+        let first = self.set_of(addr) as usize * self.ways;
+        &mut self.lines[first..first + self.ways]
+    }
+
+    fn victim(line: Line) -> Option<Victim> {
+        line.tag.checked_sub(1).map(|n| Victim { addr: n * LINE_LEN, dirty: line.dirty })
     }
 
     /// Sets.
@@ -169,6 +206,41 @@ mod tests {
                 assert_eq!(cache.access(line * LINE_LEN, op), expected);
             }
         }
+    }
+
+    #[test]
+    fn what_nobody_asked_for_comes_in_where_it_is_put() {
+        let line = |n: u64| n * LINE_LEN;
+        // Of a set of four, the place of a line: before so many.
+        let left = |behind| {
+            let mut cache = Cache::new(&Config { bytes: 4 * LINE_LEN, ways: 4 }).unwrap();
+            for n in 0..4 {
+                cache.access(line(n), Op::Read);
+            }
+            let victim = cache.insert(line(9), behind);
+            assert_eq!(victim, Some(Victim { addr: line(0), dirty: false }));
+            assert_eq!(cache.insert(line(9), behind), None, "it is here");
+            let mut others = (20..24).map(|n| cache.replace(line(n), Op::Read).flatten().unwrap());
+            let gone = others.position(|victim| victim == Victim { addr: line(9), dirty: false });
+            gone.expect("it leaves in its turn")
+        };
+        assert_eq!([0, 1, 3, 8].map(left), [0, 1, 3, 3]);
+    }
+
+    #[test]
+    fn what_was_written_back_is_clean() {
+        let mut cache = Cache::new(&Config { bytes: 2 * LINE_LEN, ways: 2 }).unwrap();
+        cache.access(0, Op::Write);
+        assert!(cache.holds(1) && !cache.holds(LINE_LEN));
+        assert!(cache.clean(5), "it is the same line");
+        assert!(!cache.clean(0) && !cache.clean(LINE_LEN));
+        cache.access(LINE_LEN, Op::Read);
+        let miss = cache.access(2 * LINE_LEN, Op::Read);
+        assert_eq!(miss, Found::Miss { victim: None });
+        cache.access(LINE_LEN, Op::Write);
+        cache.access(2 * LINE_LEN, Op::Read);
+        assert_eq!(cache.insert(3 * LINE_LEN, 0), None);
+        assert!(cache.holds(LINE_LEN) && !cache.holds(3 * LINE_LEN), "it would cost a write");
     }
 
     #[test]

@@ -69,6 +69,7 @@ impl Machine {
                 ways: 8,
                 latency: 10,
                 reads_before_writes: true,
+                brought_before: 0,
             }),
             oram: Some(oram::Config::default()),
             memory: dram::Config {

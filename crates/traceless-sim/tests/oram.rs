@@ -20,8 +20,13 @@ fn machine(scheme: Scheme, pace: Pace) -> Machine {
         row_len: 32 << 10,
         ..Config::default()
     };
-    let last_level =
-        Some(llc::Config { bytes: 64 << 10, ways: 8, latency: 10, reads_before_writes: false });
+    let last_level = Some(llc::Config {
+        bytes: 64 << 10,
+        ways: 8,
+        latency: 10,
+        reads_before_writes: false,
+        brought_before: 0,
+    });
     let memory = dram::Config { map: AddressMap::ROWS_TOGETHER, ..dram::Config::FOUR_CHANNELS };
     Machine { oram: Some(oram), last_level, memory, ..Machine::FOUR_CHANNELS }
 }

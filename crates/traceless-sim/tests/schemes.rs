@@ -26,8 +26,13 @@ fn oram(scheme: Scheme) -> Config {
 }
 
 fn machine(oram: Config) -> Machine {
-    let last_level =
-        Some(llc::Config { bytes: 4 << 10, ways: 8, latency: 10, reads_before_writes: true });
+    let last_level = Some(llc::Config {
+        bytes: 4 << 10,
+        ways: 8,
+        latency: 10,
+        reads_before_writes: true,
+        brought_before: 0,
+    });
     Machine { oram: Some(oram), last_level, ..Machine::ir_oram() }
 }
 
@@ -77,11 +82,70 @@ fn every_scheme_serves_what_it_is_asked_for() {
             assert_eq!(all, asked, "{scheme:?}");
         }
         if !matches!(scheme, Scheme::Rho | Scheme::LlcD | Scheme::LlcDIrStashIrAlloc) {
-            assert_eq!(paths.data + paths.at_hand, paths.requests, "{scheme:?}");
+            assert_eq!(paths.data + paths.at_hand + paths.joined, paths.requests, "{scheme:?}");
         }
         assert!(paths.dummy + paths.eviction + paths.early > 0, "{scheme:?}");
         assert_eq!(paths.bytes, paths.lines * LINE_LEN);
     }
+}
+
+/// One line after the other, each first read or each written.
+fn in_order(op: Op) -> Box<dyn Workload> {
+    Box::new((0..2000).map(move |line| Record { before: 100, op, addr: line * LINE_LEN }))
+}
+
+fn run_in_order(bundle: u64, op: Op) -> (llc::Counts, Counts) {
+    let config = Config { bundle: Some(bundle), ..oram(Scheme::Bundled) };
+    let outcome = machine(config).run_after(500, &mut [in_order(op)]).unwrap();
+    (outcome.last_level.unwrap(), outcome.paths.unwrap())
+}
+
+/// What is asked for while another line of its bundle is on its way comes with it, and what is
+/// asked for later is there.
+#[test]
+fn neighbours_come_with_one_path() {
+    let (alone, paths_alone) = run_in_order(1, Op::Read);
+    assert_eq!((alone.read_misses, alone.brought), (1500, 0));
+    assert_eq!((paths_alone.data, paths_alone.joined), (1500, 0));
+    for bundle in [2, 4] {
+        let (cache, paths) = run_in_order(bundle, Op::Read);
+        assert_eq!(paths.data, 1500 / bundle);
+        assert_eq!(cache.read_misses, 1500 / bundle + paths.joined);
+        assert_eq!(cache.brought, 1500 - cache.read_misses);
+    }
+}
+
+/// And what was written goes with one path.
+#[test]
+fn neighbours_go_with_one_path() {
+    let (alone, paths_alone) = run_in_order(1, Op::Write);
+    assert!(alone.write_backs > 1490 && alone.taken_along == 0, "{alone:?}");
+    assert!(paths_alone.data + paths_alone.early > 2900, "{paths_alone:?}");
+    let (cache, paths) = run_in_order(2, Op::Write);
+    assert!(cache.taken_along + paths.joined > 500, "{cache:?} {paths:?}");
+    let both = (paths.data + paths.early) as f64 / (paths_alone.data + paths_alone.early) as f64;
+    assert!((0.45..0.55).contains(&both), "{both}");
+}
+
+/// Every request takes a path, whatever is at hand.
+#[test]
+fn bundles_are_not_found_by_address() {
+    let (_, paths) = run(Scheme::Bundled);
+    assert_eq!(paths.at_hand, 0);
+    assert!(paths.data > 500);
+}
+
+#[test]
+fn impossible_bundles_are_refused() {
+    let refused = |config: Config| config.check().is_err();
+    for bundle in [0, 3, 65, 128] {
+        assert!(refused(Config { bundle: Some(bundle), ..oram(Scheme::Bundled) }), "{bundle}");
+    }
+    for scheme in [Scheme::Path, Scheme::Recursive, Scheme::Ring, Scheme::Rho, Scheme::LlcD] {
+        assert!(refused(Config { bundle: Some(2), ..oram(scheme) }), "{scheme:?}");
+        assert!(!refused(oram(scheme)), "{scheme:?}");
+    }
+    assert!(!refused(Config { bundle: Some(2), ..oram(Scheme::IrOram) }));
 }
 
 fn config_of(scheme: Scheme) -> Config {
@@ -334,7 +398,7 @@ fn paper(scheme: Scheme, maps: usize) -> Machine {
         cached_levels: 0,
         map_trees: Some(maps),
         plb_bytes: 32 << 10,
-        map_levels: 3,
+        map_levels: Some(3),
         pace: Pace::Asked,
         start: Start::Empty,
         warm_up: 0,

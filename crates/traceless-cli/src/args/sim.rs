@@ -46,8 +46,8 @@ pub struct SimTraceArgs {
     #[arg(long, value_enum)]
     pub format: Option<WorkloadFormat>,
     /// How memory is reached: `dram` (addresses tell everything), `path`, `recursive`, `unified`,
-    /// `compressed`, `baseline`, `rho`, `ir-alloc`, `ir-stash`, `ir-dwb`, `ir-oram`, `llc-d`,
-    /// `llc-d+ir-stash+ir-alloc` or `ring`
+    /// `compressed`, `baseline`, `rho`, `ir-alloc`, `ir-stash`, `ir-dwb`, `ir-oram`, `bundled`,
+    /// `llc-d`, `llc-d+ir-stash+ir-alloc` or `ring`
     #[arg(long, value_name = "NAME")]
     pub scheme: String,
     /// The machine, as TOML; docs/simulator.md says what it has [default: USIMM's with four

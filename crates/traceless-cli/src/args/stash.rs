@@ -21,6 +21,10 @@ pub struct StashArgs {
     /// four slots a level]
     #[arg(long, value_name = "N")]
     pub above: Option<usize>,
+    /// Neighbouring blocks that share a label in such a tree, and are accessed together
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub bundle: u32,
     /// Accesses that are measured, and as many before that are not [default: what the size needs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub accesses: Option<u64>,

@@ -50,6 +50,10 @@ pub struct TreeArgs {
     /// Labels in the maps of unified
     #[arg(long, value_enum, default_value = "compressed")]
     pub labels: LabelKind,
+    /// Neighbouring blocks of unified that share a label, and come with one path
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u64).range(1..=64))]
+    pub bundle: u64,
     /// KiB of blocks of the map that unified caches (PLB)
     #[arg(long, value_name = "KIB", default_value_t = 64,
         value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
@@ -166,6 +170,7 @@ impl TreeArgs {
         self.maps.iter().for_each(|maps| add("maps", maps.to_string()));
         add("map-block-len", self.map_block_len.to_string());
         add("labels", word(&self.labels));
+        add("bundle", self.bundle.to_string());
         add("plb", self.plb.to_string());
         add("plb-ways", self.plb_ways.to_string());
         add("llc", self.llc.to_string());

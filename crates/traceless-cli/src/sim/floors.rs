@@ -10,8 +10,9 @@ use traceless_sim::backend::Backend;
 use traceless_sim::constant;
 use traceless_sim::dram::Memory;
 use traceless_sim::machine::Machine;
-use traceless_sim::oram::{Config, Counts, Oram, Pace};
+use traceless_sim::oram::{Config, Counts, Oram, Pace, Scheme};
 use traceless_sim::processor::Run;
+use traceless_sim::workload::table_2::TABLE_2;
 use traceless_sim::{processor, workload};
 
 #[derive(Serialize)]
@@ -46,6 +47,7 @@ pub fn run(args: &SimFloorsArgs) -> Result<(), Failure> {
         row("sim-dram-requests", "M/s", vec![lines]),
         row("sim-paths", "k/s", vec![paths]),
         row("sim-memory", "GiB", vec![memory]),
+        row("sim-bundled-over-ir-oram", "x", vec![gain(args.quick)?]),
     ];
     if args.json {
         let machine = Hardware::here();
@@ -69,6 +71,39 @@ fn straight(name: &str, records: u64) -> Result<(Run, f64), Failure> {
     let start = cpu_seconds();
     let run = Machine::FOUR_CHANNELS.run(&mut workloads)?.run;
     Ok((run, cpu_seconds() - start))
+}
+
+/// How many times as fast the scheme `bundled` is as IR-ORAM, over the stand-ins for Table II: the
+/// geometric mean. In small trees; `experiments/beyond` has those of the paper's size.
+fn gain(quick: bool) -> Result<f64, Failure> {
+    let names = TABLE_2.iter().map(|benchmark| format!("table-2/{}", benchmark.name));
+    let names: Vec<String> = names.step_by(if quick { 4 } else { 1 }).collect();
+    let mut logs = 0.0;
+    for name in &names {
+        let cycles = |scheme| {
+            let mut machine = Machine::ir_oram();
+            machine.oram = Some(Config { scheme, ..small() });
+            let workload = workload::named(name, WARM_UP + TIMED, 1)?;
+            Ok::<_, Failure>(machine.run_after(WARM_UP, &mut [workload])?.run.cycles as f64)
+        };
+        logs += (cycles(Scheme::IrOram)? / cycles(Scheme::Bundled)?).ln();
+    }
+    Ok((logs / names.len() as f64).exp())
+}
+
+/// Records of each stand-in that fill caches and trees, and that are timed.
+const WARM_UP: u64 = 20_000;
+const TIMED: u64 = 4_000;
+
+/// Trees as far from their leaves as those of the paper.
+fn small() -> Config {
+    Config {
+        levels: 20,
+        cached_levels: 5,
+        blocks: Some(1 << 21),
+        warm_up: 20_000,
+        ..Config::default()
+    }
 }
 
 /// What was done for requests to random lines, and the processor time that it took.

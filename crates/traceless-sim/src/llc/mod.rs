@@ -4,7 +4,7 @@ mod early;
 
 pub use early::{Counts as EarlyCounts, EarlyWriteBack};
 
-use crate::backend::{Answer, Backend, NOBODY, OFFERED};
+use crate::backend::{Answer, Backend, Brought, NOBODY, OFFERED};
 use crate::cache::{self, Cache, Victim};
 use crate::error::{Error, Result};
 use crate::workload::{Op, line_start};
@@ -25,6 +25,10 @@ pub struct Config {
     /// it wrote back, as in workloads recorded here, they are whole.
     #[serde(default)]
     pub reads_before_writes: bool,
+    /// Where lines come in that were not asked for, if memory brings any: in front of so many of
+    /// their set that are to leave next, if the very next was not written.
+    #[serde(default)]
+    pub brought_before: usize,
 }
 
 /// A cache that all cores share, and what is behind it. A line is here as soon as it is asked for:
@@ -38,6 +42,8 @@ pub struct LastLevel<B> {
     now: u64,
     /// Lines on their way for which nobody waits.
     posted: usize,
+    /// What was brought at last.
+    brought: Vec<Brought>,
     counts: Counts,
 }
 
@@ -54,6 +60,10 @@ pub struct Counts {
     pub write_misses: u64,
     /// Lines written back to what is behind.
     pub write_backs: u64,
+    /// Lines that came in with others.
+    pub brought: u64,
+    /// Lines that were written back with others.
+    pub taken_along: u64,
     /// Lines that were written back before they had to.
     pub early: EarlyCounts,
 }
@@ -77,6 +87,7 @@ impl<B: Backend> LastLevel<B> {
             early: None,
             now: 0,
             posted: 0,
+            brought: vec![],
             counts: Counts::default(),
         })
     }
@@ -101,21 +112,71 @@ impl<B: Backend> LastLevel<B> {
     fn access(&mut self, now: u64, addr: u64, op: Op) -> Result<bool> {
         self.behind.note_operation();
         let replaced = self.cache.replace(addr, op);
+        self.look_after_offer(addr);
+        let Some(victim) = replaced else { return Ok(true) };
+        self.give_up(now, victim)?;
+        Ok(false)
+    }
+
+    /// The set of `addr` has changed.
+    fn look_after_offer(&mut self, addr: u64) {
         if let Some(early) = &mut self.early
             && early.is_aborted(&self.cache, addr)
         {
             self.behind.withdraw();
         }
-        match replaced {
-            None => return Ok(true),
-            Some(Some(Victim { addr, dirty: true })) => {
+    }
+
+    fn give_up(&mut self, now: u64, victim: Option<Victim>) -> Result {
+        match victim {
+            Some(Victim { addr, dirty: true }) => {
                 self.counts.write_backs += 1;
-                self.behind.write(now, addr)?;
+                self.behind.write(now, addr)
             }
-            Some(Some(Victim { addr, dirty: false })) => self.behind.drop_clean(now, addr)?,
-            Some(None) => {}
+            Some(Victim { addr, dirty: false }) => self.behind.drop_clean(now, addr),
+            None => Ok(()),
         }
-        Ok(false)
+    }
+
+    /// Takes in what came with lines that were asked for, and gives out what may go with them.
+    fn take_brought(&mut self, now: u64) -> Result {
+        let mut all = core::mem::take(&mut self.brought);
+        self.behind.take_brought(&mut all);
+        for line in all.iter().flat_map(Brought::others) {
+            self.counts.taken_along += u64::from(self.cache.clean(line.addr));
+            if line.is_brought && !self.cache.holds(line.addr) {
+                let victim = self.cache.insert(line.addr, self.config.brought_before);
+                self.counts.brought += u64::from(self.cache.holds(line.addr));
+                self.give_up(now, victim)?;
+            }
+            self.look_after_offer(line.addr);
+        }
+        self.brought = all;
+        Ok(())
+    }
+
+    /// The same before the simulation: who has to leave may bring others, and so on.
+    fn warm_brought(&mut self) -> Result {
+        let mut all = core::mem::take(&mut self.brought);
+        self.behind.take_brought(&mut all);
+        for line in all.iter().flat_map(Brought::others) {
+            self.cache.clean(line.addr);
+            if line.is_brought
+                && let Some(victim) = self.cache.insert(line.addr, self.config.brought_before)
+            {
+                self.warm_give_up(victim)?;
+            }
+        }
+        self.brought = all;
+        Ok(())
+    }
+
+    fn warm_give_up(&mut self, Victim { addr, dirty }: Victim) -> Result {
+        if !dirty {
+            return self.behind.warm_drop(addr);
+        }
+        self.behind.warm(Op::Write, addr)?;
+        self.warm_brought()
     }
 }
 
@@ -158,13 +219,12 @@ impl<B: Backend> Backend for LastLevel<B> {
 
     fn warm(&mut self, op: Op, addr: u64) -> Result {
         let Some(victim) = self.cache.replace(addr, op) else { return Ok(()) };
-        match victim {
-            Some(Victim { addr, dirty: true }) => self.behind.warm(Op::Write, addr)?,
-            Some(Victim { addr, dirty: false }) => self.behind.warm_drop(addr)?,
-            None => {}
+        if let Some(victim) = victim {
+            self.warm_give_up(victim)?;
         }
         if op == Op::Read || self.config.reads_before_writes {
             self.behind.warm(Op::Read, addr)?;
+            self.warm_brought()?;
         }
         Ok(())
     }
@@ -190,6 +250,7 @@ impl<B: Backend> Backend for LastLevel<B> {
             (NOBODY, _) => *posted -= 1,
             (OFFERED, Some(early)) => early.finish(cache),
             _ => done(ticket, there),
-        })
+        })?;
+        self.take_brought(now)
     }
 }

@@ -206,8 +206,8 @@ impl Builder<'_> {
         self.rng().fill(&mut key);
         let key = Secret::from_bytes(key);
         let Config { map_fanout, counter_bits, .. } = *self.config;
-        let fanout = map_fanout.expect("it is resolved");
-        self.unified(|| Ok(Compressed::new(&key, fanout, counter_bits)?))
+        let (fanout, bits) = map_fanout.zip(counter_bits).expect("they are resolved");
+        self.unified(|| Ok(Compressed::new(&key, fanout, bits)?))
     }
 
     fn unified<L: Labels + 'static>(
@@ -215,8 +215,11 @@ impl Builder<'_> {
         labels: impl Fn() -> Result<L>,
     ) -> Result<Box<dyn Front>> {
         let tree = self.data_tree()?;
-        let Config { map_levels, stash_blocks, plb_bytes, plb_ways, small, .. } = *self.config;
-        let sizes = Sizes { blocks: self.blocks(), map_levels, parts: 1, stash_blocks };
+        let Config { bundle, map_levels, stash_blocks, plb_bytes, plb_ways, small, .. } =
+            *self.config;
+        let (parts, map_levels) = bundle.zip(map_levels).expect("they are resolved");
+        let blocks = self.blocks() / parts;
+        let sizes = Sizes { blocks, map_levels, parts, bundled: parts > 1, stash_blocks };
         let plb = Plb::new(plb_bytes / BLOCK_LEN, plb_ways, 0)?;
         let rng = self.rng();
         let mut main = Unified::new(sizes, tree, labels()?, labels()?, plb, rng)?;

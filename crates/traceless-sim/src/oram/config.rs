@@ -17,6 +17,7 @@ const TIME_MAX: u64 = 1 << 32;
 const TREES_MAX: usize = 16;
 const PER_MAIN_MAX: u32 = 1000;
 const BUFFER_MAX: usize = 1 << 28;
+const BUNDLE_MAX: u64 = 64;
 const BITS_MAX: u64 = 1 << 16;
 
 /// What stands between the last cache and the memory. Where a field is left out, it is as the
@@ -28,6 +29,9 @@ pub struct Config {
     pub scheme: Scheme,
     /// Blocks that programs can use. Addresses past them begin again.
     pub blocks: Option<u64>,
+    /// Neighbouring blocks that share a label: one path access brings all of them. Of a unified
+    /// ORAM only; 1 if it is left out.
+    pub bundle: Option<u64>,
     /// Levels of the tree.
     pub levels: usize,
     /// Slots of its buckets where `allocation` is `base`.
@@ -53,11 +57,11 @@ pub struct Config {
     /// How blocks of the position map hold labels.
     pub labels: Option<LabelKind>,
     /// Levels of the position map in the tree, and labels in one of their blocks.
-    pub map_levels: u8,
+    pub map_levels: Option<u8>,
     /// As above.
     pub map_fanout: Option<u64>,
     /// Bits of a counter of compressed labels.
-    pub counter_bits: u32,
+    pub counter_bits: Option<u32>,
     /// Bytes of the PLB.
     pub plb_bytes: usize,
     /// Blocks of one of its sets.
@@ -131,6 +135,9 @@ pub enum Scheme {
     IrDwb,
     /// The three together.
     IrOram,
+    /// Ours: neighbouring lines on one path, under labels so short that one level of their map in
+    /// the tree is enough. Every request accesses a path.
+    Bundled,
     /// Blocks leave the memory while they are in the last cache.
     LlcD,
     /// The two that go with that.
@@ -320,6 +327,7 @@ impl Default for Config {
         Self {
             scheme: Scheme::Baseline,
             blocks: None,
+            bundle: None,
             levels: 25,
             z: 4,
             allocation: None,
@@ -331,9 +339,9 @@ impl Default for Config {
             drain_above: None,
             searches_first: None,
             labels: None,
-            map_levels: 2,
+            map_levels: None,
             map_fanout: None,
-            counter_bits: COUNTER_BITS,
+            counter_bits: None,
             plb_bytes: 64 << 10,
             plb_ways: 4,
             remap: None,
@@ -361,7 +369,7 @@ impl Default for Config {
 
 impl Scheme {
     /// All of them, and their names.
-    pub const NAMED: [(&'static str, Self); 14] = [
+    pub const NAMED: [(&'static str, Self); 15] = [
         ("dram", Self::Dram),
         ("path", Self::Path),
         ("recursive", Self::Recursive),
@@ -373,6 +381,7 @@ impl Scheme {
         ("ir-stash", Self::IrStash),
         ("ir-dwb", Self::IrDwb),
         ("ir-oram", Self::IrOram),
+        ("bundled", Self::Bundled),
         ("llc-d", Self::LlcD),
         ("llc-d+ir-stash+ir-alloc", Self::LlcDIrStashIrAlloc),
         ("ring", Self::Ring),
@@ -387,6 +396,7 @@ impl Scheme {
         match self {
             Self::IrAlloc | Self::LlcDIrStashIrAlloc => "ir-alloc4",
             Self::IrOram => "ir-oram",
+            Self::Bundled => "bundled",
             _ => "base",
         }
     }
@@ -401,7 +411,7 @@ impl Scheme {
     /// In the IR-ORAM paper (section II-B) the stash is searched first of all. In the one on
     /// unified ORAM every request accesses a path.
     fn searches_first(self) -> bool {
-        !matches!(self, Self::Unified | Self::Compressed | Self::Rho)
+        !matches!(self, Self::Unified | Self::Compressed | Self::Rho | Self::Bundled)
     }
 
     fn remap(self) -> Remap {
@@ -414,13 +424,46 @@ impl Scheme {
 
     fn early(self) -> Early {
         match self {
-            Self::IrDwb | Self::IrOram => Early::Scan,
+            Self::IrDwb | Self::IrOram | Self::Bundled => Early::Scan,
             _ => Early::Nothing,
         }
     }
 
     fn labels(self) -> LabelKind {
-        if self == Self::Compressed { LabelKind::Compressed } else { LabelKind::Plain }
+        match self {
+            Self::Compressed | Self::Bundled => LabelKind::Compressed,
+            _ => LabelKind::Plain,
+        }
+    }
+
+    /// 64 counters of 7 bits fill a block as 32 of 14 do. One that overflows costs a path for each
+    /// bundle of its group, so half a path an access at most.
+    fn counter_bits(self) -> u32 {
+        if self == Self::Bundled { 7 } else { COUNTER_BITS }
+    }
+
+    fn map_fanout(self, labels: LabelKind) -> u64 {
+        match labels {
+            _ if self == Self::Bundled => 64,
+            LabelKind::Compressed => 32,
+            LabelKind::Plain => 16,
+        }
+    }
+
+    /// The labels of the last level's blocks fit the 512 KB of the paper: 2^18 of 16 bits, or 2^19
+    /// of 7 and a group's counter for each 64.
+    fn map_levels(self) -> u8 {
+        if self == Self::Bundled { 1 } else { 2 }
+    }
+
+    /// Whether one tree holds the user's blocks and their map, and nothing is beside it.
+    pub(super) fn is_unified(self) -> bool {
+        !matches!(self, Self::Dram | Self::Path | Self::Recursive | Self::Ring | Self::Rho)
+    }
+
+    /// Of four blocks each access would take several more to empty the stash.
+    fn bundle(self) -> u64 {
+        if self == Self::Bundled { 2 } else { 1 }
     }
 
     /// Ring ORAM takes so much more memory that as many blocks have no room.
@@ -435,8 +478,7 @@ impl Config {
     pub fn resolved(&self) -> Self {
         let Self { scheme, .. } = *self;
         let labels = self.labels.unwrap_or(scheme.labels());
-        let fanout = if labels == LabelKind::Compressed { 32 } else { 16 };
-        let fanout = self.map_fanout.unwrap_or(fanout);
+        let fanout = self.map_fanout.unwrap_or(scheme.map_fanout(labels));
         let path = usize::from(self.z) * self.levels;
         let named = || Allocation::Named(scheme.allocation().to_owned());
         let bits = fanout.max(2).ilog2() as usize;
@@ -449,12 +491,15 @@ impl Config {
         let map_trees = || (1..self.trees).map(map_tree).collect();
         Self {
             blocks: Some(self.blocks.unwrap_or(scheme.blocks())),
+            bundle: Some(self.bundle.unwrap_or(scheme.bundle())),
             allocation: Some(self.allocation.clone().unwrap_or_else(named)),
             top: Some(self.top.unwrap_or(scheme.top())),
             drain_above: Some(self.drain_above.unwrap_or(self.stash_blocks.saturating_sub(path))),
             searches_first: Some(self.searches_first.unwrap_or(scheme.searches_first())),
             labels: Some(labels),
+            map_levels: Some(self.map_levels.unwrap_or(scheme.map_levels())),
             map_fanout: Some(fanout),
+            counter_bits: Some(self.counter_bits.unwrap_or(scheme.counter_bits())),
             remap: Some(self.remap.unwrap_or(scheme.remap())),
             early: Some(self.early.unwrap_or(scheme.early())),
             map_trees: Some(self.map_trees.clone().unwrap_or_else(map_trees)),
@@ -504,7 +549,14 @@ impl Config {
         {
             return Err(Error::Oram("trees that forget begin empty, and none is in the processor"));
         }
-        let Self { remap, early, .. } = self.resolved();
+        let Self { blocks, bundle, remap, early, .. } = self.resolved();
+        let (blocks, bundle) = (blocks.unwrap_or(0), bundle.unwrap_or(0));
+        if !(1..=BUNDLE_MAX).contains(&bundle) || !blocks.is_multiple_of(bundle) {
+            return Err(Error::Oram("a bundle has 1 to 64 blocks, and all bundles are whole"));
+        }
+        if bundle > 1 && !(self.scheme.is_unified() && remap == Some(Remap::AtAccess)) {
+            return Err(Error::Oram("only a unified ORAM whose blocks stay has bundles"));
+        }
         if early != Some(Early::Nothing) && remap != Some(Remap::AtAccess) {
             return Err(Error::Oram("lines are written back early where they would be later"));
         }

@@ -30,6 +30,8 @@ pub struct Counts {
     pub other_trees: u64,
     /// Requests that took none.
     pub at_hand: u64,
+    /// Requests for a block that another line of it was asked for before.
+    pub joined: u64,
     /// Lines that came back with their labels, so that they took none.
     pub returned: u64,
     /// Requests.
@@ -66,6 +68,7 @@ impl Default for Counts {
             early_lines: 0,
             other_trees: 0,
             at_hand: 0,
+            joined: 0,
             returned: 0,
             requests: 0,
             busy: 0,

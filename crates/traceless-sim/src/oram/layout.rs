@@ -119,18 +119,56 @@ struct Slot {
 /// next one to another bank, and more than one, since the one before ends anywhere in a row.
 const BANKS_APART: u64 = 3;
 
+/// With a greater share of the memory used, subtrees are as high as a row allows.
+const USED_ENOUGH: f64 = 0.95;
+
 impl Spread {
     fn new(shape: &Shape, channels: u64, row: u64, first: u64) -> Self {
+        let spread = Self::beginning_with(shape.levels(), shape, channels, row, first);
+        if spread.share_used(shape, first) > USED_ENOUGH {
+            return spread;
+        }
+        // Subtrees that leave much of their rows may fill them if those above are less high.
+        let others = (1..shape.levels())
+            .map(|levels| Self::beginning_with(levels, shape, channels, row, first))
+            .filter(|other| other.stretches() <= spread.stretches());
+        others
+            .min_by_key(|other| other.end)
+            .filter(|other| other.end < spread.end)
+            .unwrap_or(spread)
+    }
+
+    /// The first subtrees have so many levels at most.
+    fn beginning_with(
+        levels_max: usize,
+        shape: &Shape,
+        channels: u64,
+        row: u64,
+        first: u64,
+    ) -> Self {
         let mut spread = Self { channels, levels: vec![], slots: vec![], end: 0 };
         spread.end = first.div_ceil(LINE_LEN * channels).next_multiple_of(row);
         let first = (0..shape.levels()).find(|&level| shape.z(level) > 0);
         let mut level = first.unwrap_or(shape.levels());
         while level < shape.levels() {
             let levels = spread.levels_in_row(shape, level, row);
+            let is_first = spread.levels.is_empty();
+            let levels = if is_first { levels.min(levels_max) } else { levels };
             spread.add_subtrees(shape, level, levels, row);
             level += levels;
         }
         spread
+    }
+
+    /// Rows of a path, if none is longer than a row.
+    fn stretches(&self) -> usize {
+        self.levels.iter().filter(|level| level.above == 0).count()
+    }
+
+    /// The share of the memory that holds slots.
+    fn share_used(&self, shape: &Shape, first: u64) -> f64 {
+        let all = self.end * self.channels - first / LINE_LEN;
+        shape.slots() as f64 / all.max(1) as f64
     }
 
     /// Levels of the subtrees that begin on `first`, so that in no channel one is longer than a

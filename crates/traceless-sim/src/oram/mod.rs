@@ -22,7 +22,7 @@ pub use counts::{Counts, MAP_LEVELS};
 pub use layout::LayoutKind;
 pub use storage::Storage;
 
-use crate::backend::{Answer, Backend, OFFERED};
+use crate::backend::{Answer, Backend, Brought, OFFERED};
 use crate::constant;
 use crate::dram::{ChannelStats, Memory};
 use crate::error::{Error, Result};
@@ -60,17 +60,28 @@ pub struct Oram {
     /// for.
     step: Step,
     lines: Vec<u64>,
-    /// The tickets of reads that wait, by request; write-backs have none.
-    tickets: HashMap<u64, u64>,
+    /// Requests that wait, with the tickets of reads. Write-backs have none.
+    requests: HashMap<u64, Request>,
+    /// Where lines share a block: the request that waits for it, which others join.
+    of_block: HashMap<u64, u64>,
     next_request: u64,
-    /// Requests that wait.
-    waiting: usize,
+    /// Lines that were at hand since they were asked for.
+    brought: Vec<Brought>,
     /// Blocks that have left the memory, and whether such a thing is possible.
     out: HashSet<u64>,
     blocks_leave: bool,
-    /// Whether a line is offered that may be written back early.
-    has_offer: bool,
+    /// The block of the line that is offered, and may be written back early.
+    offered: Option<u64>,
     counts: Counts,
+}
+
+/// What waits for a block.
+#[derive(Default)]
+struct Request {
+    block: u64,
+    tickets: Vec<u64>,
+    /// Its lines that are read, a bit each.
+    asked: u64,
 }
 
 /// What holds the trees.
@@ -126,8 +137,7 @@ impl Oram {
     fn new(config: &Config, built: Built, memory: Under) -> Result<Self> {
         let config = config.resolved();
         let Built { front, bus, seen, layouts, path_bytes, slots, pointer_bits } = built;
-        let is_unified =
-            !matches!(config.scheme, Scheme::Path | Scheme::Recursive | Scheme::Ring | Scheme::Rho);
+        let is_unified = config.scheme.is_unified();
         if config.early != Some(Early::Nothing) && !is_unified {
             return Err(Error::Oram("only a unified ORAM writes lines back early"));
         }
@@ -148,11 +158,12 @@ impl Oram {
             operations: 0,
             step: Step::default(),
             lines: vec![],
-            tickets: HashMap::new(),
+            requests: HashMap::new(),
+            of_block: HashMap::new(),
             next_request: 0,
-            waiting: 0,
+            brought: vec![],
             out: HashSet::new(),
-            has_offer: false,
+            offered: None,
             counts: Counts { slots, pointer_bits, ..Counts::default() },
         };
         oram.warm_up()?;
@@ -198,21 +209,53 @@ impl Oram {
         Ok(())
     }
 
-    fn block(&self, addr: u64) -> u64 {
-        addr / LINE_LEN % self.front.blocks()
+    /// Lines of a block.
+    fn bundle(&self) -> u64 {
+        self.config.bundle.expect("it is resolved")
     }
 
-    /// A request for which `submit` asks, if it must wait: its number.
+    fn block(&self, addr: u64) -> u64 {
+        addr / LINE_LEN / self.bundle() % self.front.blocks()
+    }
+
+    /// The bit of a line in its block.
+    fn bit(&self, addr: u64) -> u64 {
+        1 << (addr / LINE_LEN % self.bundle())
+    }
+
+    /// A request for a block that `submit` makes: its number.
     fn request(
         &mut self,
+        block: u64,
         submit: impl FnOnce(&mut dyn Front, u64) -> traceless::error::Result,
     ) -> Result<u64> {
-        let request = self.next_request;
+        let id = self.next_request;
         self.next_request += 1;
-        self.waiting += 1;
         self.is_asked = true;
-        submit(&mut *self.front, request)?;
-        Ok(request)
+        submit(&mut *self.front, id)?;
+        self.requests.insert(id, Request { block, ..Request::default() });
+        if self.bundle() > 1 {
+            self.of_block.insert(block, id);
+        }
+        Ok(id)
+    }
+
+    /// A request for a block that may stay: one that waits already, if another line of the block
+    /// is why.
+    fn join(&mut self, block: u64) -> Result<u64> {
+        if let Some(&id) = self.of_block.get(&block) {
+            self.counts.joined += 1;
+            return Ok(id);
+        }
+        self.request(block, |front, id| front.submit(id, Addr(block)))
+    }
+
+    /// Lines of a block are here, of which these were asked for.
+    fn bring(&mut self, block: u64, asked: u64) {
+        let lines = self.bundle();
+        if lines > 1 {
+            self.brought.push(Brought { addr: block * lines * LINE_LEN, lines, asked });
+        }
     }
 
     /// Whether a block is at hand; then the request is served.
@@ -228,7 +271,8 @@ impl Oram {
         let block = self.block(addr);
         if self.out.remove(&block) {
             self.counts.requests += 1;
-            return self.request(|front, id| front.submit_return(id, Addr(block))).map(|_| ());
+            let submit = |front: &mut dyn Front, id| front.submit_return(id, Addr(block));
+            return self.request(block, submit).map(|_| ());
         }
         if self.config.remap == Some(Remap::WithLine) {
             self.counts.returned += 1;
@@ -237,7 +281,7 @@ impl Oram {
         // A clean line whose block is still here has nothing to bring, where it may stay.
         let has_left = self.config.remap == Some(Remap::Delayed) && !self.blocks_leave;
         if (is_dirty || has_left) && !self.is_served(block) {
-            self.request(|front, id| front.submit(id, Addr(block)))?;
+            self.join(block)?;
         }
         Ok(())
     }
@@ -246,16 +290,19 @@ impl Oram {
     fn finish(&mut self, request: u64, there: u64, done: &mut dyn FnMut(u64, u64)) {
         if request == OFFER {
             // Else it was withdrawn, after it was on its way.
-            if self.has_offer {
-                self.has_offer = false;
+            if let Some(block) = self.offered.take() {
+                self.bring(block, 0);
                 self.counts.early_lines += 1;
                 done(OFFERED, there);
             }
             return;
         }
-        self.waiting -= 1;
-        if let Some(ticket) = self.tickets.remove(&request) {
-            done(ticket, there);
+        if let Some(Request { block, tickets, asked }) = self.requests.remove(&request) {
+            self.of_block.remove(&block);
+            self.bring(block, asked);
+            for ticket in tickets {
+                done(ticket, there);
+            }
         }
     }
 
@@ -266,10 +313,10 @@ impl Oram {
             self.counts.at_hand += 1;
             self.finish(request, now + self.config.decrypt, done);
         }
-        if now < self.due || self.config.pace == Pace::Asked && self.waiting == 0 {
+        if now < self.due || self.config.pace == Pace::Asked && self.requests.is_empty() {
             return Ok(());
         }
-        let is_early = self.waiting == 0;
+        let is_early = self.requests.is_empty();
         let Issued { kind, finished } = self.front.step(&mut |_, _| {})?;
         self.bus.take(&mut self.step);
         let bytes = self.count(kind, is_early);
@@ -302,7 +349,7 @@ impl Oram {
             _ => lines * LINE_LEN,
         };
         let counts = &mut self.counts;
-        counts.count(kind, is_early && self.has_offer);
+        counts.count(kind, is_early && self.offered.is_some());
         counts.lines += lines;
         counts.bytes += bytes;
         counts.other_trees += u64::from(*tree > 0);
@@ -359,20 +406,26 @@ impl Oram {
 
 impl Backend for Oram {
     fn capacity(&self) -> u64 {
-        self.front.blocks() * LINE_LEN
+        self.front.blocks() * self.bundle() * LINE_LEN
     }
 
     fn read(&mut self, now: u64, addr: u64, ticket: u64) -> Result<Answer> {
         let block = self.block(addr);
         let leaves = self.blocks_leave && self.out.insert(block);
         if !leaves && self.is_served(block) {
+            self.bring(block, self.bit(addr));
             return Ok(Answer::At(now + 1));
         }
-        let request = self.request(|front, id| {
-            if leaves { front.submit_fetch(id, Addr(block)) } else { front.submit(id, Addr(block)) }
-        })?;
+        let id = if leaves {
+            self.request(block, |front, id| front.submit_fetch(id, Addr(block)))?
+        } else {
+            self.join(block)?
+        };
         self.counts.requests += u64::from(leaves);
-        self.tickets.insert(request, ticket);
+        let bit = self.bit(addr);
+        let request = self.requests.get_mut(&id).expect("it waits");
+        request.tickets.push(ticket);
+        request.asked |= bit;
         Ok(Answer::Later)
     }
 
@@ -385,26 +438,27 @@ impl Backend for Oram {
     }
 
     fn takes_writes(&self) -> bool {
-        self.waiting < self.config.queue
+        self.requests.len() < self.config.queue
     }
 
     fn is_written(&self) -> bool {
-        self.waiting == self.tickets.len()
+        self.requests.values().all(|request| !request.tickets.is_empty())
     }
 
     fn wants_offer(&self) -> bool {
-        !self.has_offer && self.config.early != Some(Early::Nothing)
+        self.offered.is_none() && self.config.early != Some(Early::Nothing)
     }
 
     fn offer(&mut self, addr: u64) -> Result {
-        self.front.offer(OFFER, Addr(self.block(addr)))?;
-        self.has_offer = true;
+        let block = self.block(addr);
+        self.front.offer(OFFER, Addr(block))?;
+        self.offered = Some(block);
         Ok(())
     }
 
     fn withdraw(&mut self) {
         self.front.withdraw();
-        self.has_offer = false;
+        self.offered = None;
     }
 
     fn note_operation(&mut self) {
@@ -426,7 +480,13 @@ impl Backend for Oram {
         } else {
             self.front.submit(UNTIMED, Addr(block))?;
         }
+        self.bring(block, if op == Op::Read { self.bit(addr) } else { 0 });
         self.finish_untimed()
+    }
+
+    fn take_brought(&mut self, lines: &mut Vec<Brought>) {
+        lines.clear();
+        core::mem::swap(&mut self.brought, lines);
     }
 
     fn warm_drop(&mut self, addr: u64) -> Result {
@@ -442,7 +502,7 @@ impl Backend for Oram {
         let own = match self.phase {
             // It may be finished without a path access.
             Phase::Idle if self.is_asked => 0,
-            Phase::Idle if self.config.pace == Pace::Asked && self.waiting == 0 => u64::MAX,
+            Phase::Idle if self.config.pace == Pace::Asked && self.requests.is_empty() => u64::MAX,
             Phase::Idle => self.due,
             Phase::Reading { left: 0, there, .. } => there,
             Phase::Reading { .. } | Phase::Writing { .. } => u64::MAX,

@@ -4,8 +4,8 @@ use super::config::{BLOCK_LEN, Config, LabelKind, MapTree, Scheme};
 use crate::error::Result;
 use serde::Serialize;
 
-/// Bits of an entry of the last level of a map, where labels are compressed.
-const COUNTER_ENTRY_BITS: u64 = 16;
+/// Bits of the counter that the labels of a group share, where labels are compressed.
+const GROUP_COUNTER_BITS: u64 = 64;
 
 /// Bytes in the processor, by what they are for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -49,9 +49,13 @@ impl Config {
                 let fanout = config.map_fanout.expect("it is resolved").max(1);
                 let level = |entries: u64, _| entries.div_ceil(fanout);
                 let is_compressed = config.labels == Some(LabelKind::Compressed);
-                let bits =
-                    if is_compressed { COUNTER_ENTRY_BITS } else { label_bits(config.levels) };
-                ((0..config.map_levels).fold(blocks, level), bits)
+                let bits = if is_compressed {
+                    u64::from(config.counter_bits.unwrap_or(0)) + GROUP_COUNTER_BITS.div_ceil(fanout)
+                } else {
+                    label_bits(config.levels)
+                };
+                let (bundle, levels) = config.bundle.zip(config.map_levels).expect("resolved");
+                ((0..levels).fold(blocks / bundle.max(1), level), bits)
             }
         };
         let shape = config.shape()?;
@@ -82,5 +86,8 @@ mod tests {
         assert_eq!(recursive.map, (1 << 14) * 13 / 8);
         assert_eq!(of(Scheme::Path).unwrap().map, (1 << 26) * 25 / 8);
         assert_eq!((of(Scheme::Dram), of(Scheme::Ring)), (None, None));
+        // As much as the paper's map, of which two levels are in the tree.
+        let bundled = Config { scheme: Scheme::Bundled, ..Config::default() };
+        assert_eq!(bundled.storage().unwrap().unwrap().map, 512 << 10);
     }
 }

@@ -8,17 +8,18 @@ use super::rho::Rho;
 use super::ring::{GhostRing, Params, Ring, SealedRing};
 use super::tree_rig::{
     CHI_SQUARE_MAX, Leaves, Noted, REPEATS_MAX, behaves_like_an_array, chi_square, loudest_echo,
-    older_tests_see_nothing, operations, sealed, serial_chi_square, store_for,
+    older_tests_see_nothing, operations, repeats, sealed, serial_chi_square, store_for,
 };
 use super::unified::{Sizes, Unified};
 use crate::controller::{Controller, Kind};
-use crate::posmap::{Compressed, Plb};
+use crate::error::Result;
+use crate::posmap::{Compressed, Draw, Labels, Plb};
 use crate::rng::{Rng, Seeded};
 use crate::seal::{Aead, Secret};
 use crate::store::MemStore;
 use crate::trace::{Op, Recorder};
 use crate::tree::{GhostTree, Shape};
-use crate::types::Addr;
+use crate::types::{Addr, Leaf};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -44,7 +45,8 @@ fn labels() -> Compressed {
     Compressed::new(&secret(9), 5, 3).unwrap()
 }
 
-const UNIFIED: Sizes = Sizes { blocks: BLOCKS, map_levels: 3, parts: 1, stash_blocks: 200 };
+const UNIFIED: Sizes =
+    Sizes { blocks: BLOCKS, map_levels: 3, parts: 1, bundled: false, stash_blocks: 200 };
 
 /// Room for the blocks of the map, too.
 fn unified_shape() -> Shape {
@@ -202,6 +204,68 @@ fn leaves_of_unified_tell_nothing() {
     let mut unified = Unified::new(UNIFIED, tree, labels(), labels(), plb, rng()).unwrap();
     serve_hot(&mut unified, |_| {});
     tells_nothing(&leaves.lock().unwrap(), unified_shape().leaves());
+}
+
+/// Bundles of two, as many as blocks fit.
+const BUNDLED: Sizes = Sizes { parts: 2, bundled: true, ..UNIFIED };
+
+fn bundled_shape() -> Shape {
+    Shape::for_blocks(BLOCKS * 9 / 4 + 10, 4, 2.0).unwrap()
+}
+
+#[test]
+fn bundles_are_an_array() {
+    let tree = sealed(store_for(&bundled_shape(), LEN), bundled_shape(), LEN);
+    let plb = Plb::new(16, 4, LEN).unwrap();
+    let bundled = Unified::new(BUNDLED, tree, labels(), labels(), plb, rng()).unwrap();
+    behaves_like_an_array(bundled, operations());
+}
+
+/// Labels as of bundles, where each part is on a path of its own.
+struct Shared(Compressed);
+
+impl Labels for Shared {
+    fn fanout(&self) -> u64 {
+        self.0.fanout()
+    }
+    fn entries_len(&self) -> usize {
+        self.0.entries_len()
+    }
+    fn check(&self, leaves: u64, parts: u64) -> Result {
+        self.0.check(leaves, parts)
+    }
+    fn leaf(&self, entries: &[u8], nth: usize, addr: Addr, draw: &mut Draw) -> Leaf {
+        let is_of_user = addr.0 < BLOCKS * BUNDLED.parts;
+        let first = if is_of_user { addr.0 - addr.0 % BUNDLED.parts } else { addr.0 };
+        self.0.leaf(entries, nth, Addr(first), draw)
+    }
+    fn is_spent(&self, entries: &[u8], nth: usize) -> bool {
+        self.0.is_spent(entries, nth)
+    }
+    fn renew(&self, entries: &mut [u8], nth: usize, draw: &mut Draw) {
+        self.0.renew(entries, nth, draw);
+    }
+    fn renew_group(&self, entries: &mut [u8]) -> Result {
+        self.0.renew_group(entries)
+    }
+}
+
+fn leaves_of_bundles<L: Labels>(sizes: Sizes, labels: impl Fn() -> L) -> Vec<u64> {
+    let (tree, leaves) = noted(bundled_shape());
+    let plb = Plb::new(16, 4, 0).unwrap();
+    let mut bundled = Unified::new(sizes, tree, labels(), labels(), plb, rng()).unwrap();
+    serve_hot(&mut bundled, |_| {});
+    core::mem::take(&mut *leaves.lock().unwrap())
+}
+
+#[test]
+fn leaves_of_bundles_tell_nothing() {
+    let leaves_max = bundled_shape().leaves();
+    tells_nothing(&leaves_of_bundles(BUNDLED, labels), leaves_max);
+    let apart = Sizes { bundled: false, ..BUNDLED };
+    let leaves = leaves_of_bundles(apart, || Shared(labels()));
+    assert!(repeats(&leaves, leaves_max) > REPEATS_MAX, "the path of one label, for each part");
+    assert!(loudest_echo(&leaves, leaves_max) > REPEATS_MAX, "they come one after the other");
 }
 
 #[test]

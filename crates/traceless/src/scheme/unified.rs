@@ -45,6 +45,9 @@ pub struct Sizes {
     pub map_levels: u8,
     /// Blocks of the tree that one of the user's consists of. They share a counter.
     pub parts: u64,
+    /// Whether the parts are a bundle (static super blocks: Ren et al., section 4): they share a
+    /// label, too, so that one path access brings all of them. Else each is on a path of its own.
+    pub bundled: bool,
     /// Blocks that the stash holds at most.
     pub stash_blocks: usize,
 }
@@ -94,6 +97,7 @@ struct Groups<L, P> {
 /// Where in the tree's addresses each level lies.
 struct Places {
     parts: u64,
+    bundled: bool,
     fanout: u64,
     /// Of each level: its blocks, and the address of the first.
     count: Vec<u64>,
@@ -172,8 +176,8 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         if sizes.stash_blocks < parts {
             return Err(Error::Geometry("the stash holds a block of the user's"));
         }
-        labels.check(shape.leaves(), sizes.parts)?;
-        top_labels.check(shape.leaves(), sizes.parts)?;
+        labels.check(shape.leaves(), places.paths_on(0))?;
+        top_labels.check(shape.leaves(), places.paths_on(0))?;
         let groups = places.count[places.levels()].div_ceil(top_labels.fanout());
         let beside = if body_len == 0 { places.map_blocks() as usize * len } else { 0 };
         Ok(Self {
@@ -280,7 +284,9 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
                 Kind::PosMap(level as u8)
             }
             (Purpose::Sibling, _) => {
-                self.engine.relabel(next.addr, next.new)?;
+                for addr in self.maps.places.brought(level, next.addr) {
+                    self.engine.relabel(addr, next.new)?;
+                }
                 Kind::PosMap(level as u8 + 1)
             }
             (Purpose::Nobody, _) => Kind::PosMap(level as u8 + 1),
@@ -345,12 +351,15 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         Ok(way)
     }
 
-    /// Takes a part of the user's block out of the open path. The last one completes the block:
-    /// then it is served, and all parts go into the stash, if nobody takes them out.
+    /// Takes the parts of the user's block that are on the open path out of it. The last one
+    /// completes the block: then it is served, and all parts go into the stash, if nobody takes
+    /// them out.
     fn hold(&mut self, next: Planned, request: Option<Request>, serve: Serve<'_>) -> Result {
         let len = self.engine.tree().body_len();
-        self.engine.remove(next.addr, &mut self.body[self.held.len() * len..][..len]);
-        self.held.push(Header::new(next.addr, next.new));
+        for addr in self.maps.places.brought(0, next.addr) {
+            self.engine.remove(addr, &mut self.body[self.held.len() * len..][..len]);
+            self.held.push(Header::new(addr, next.new));
+        }
         if (self.held.len() as u64) < self.maps.places.parts {
             return Ok(());
         }
@@ -435,7 +444,7 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
                 _ if member < places.count[level] => Purpose::Sibling,
                 _ => Purpose::Nobody,
             };
-            for part in 0..places.parts_on(level) {
+            for part in 0..places.paths_on(level) {
                 let addr = places.addr(level, member, part);
                 let old = match purpose {
                     Purpose::Nobody => draw.leaf(),
@@ -510,8 +519,13 @@ impl Places {
         if sizes.parts == 0 || blocks.is_none() {
             return Err(Error::Geometry("a block has one or more parts, and all have a number"));
         }
-        let mut places =
-            Self { parts: sizes.parts, fanout, count: vec![sizes.blocks], base: vec![0] };
+        let mut places = Self {
+            parts: sizes.parts,
+            bundled: sizes.bundled,
+            fanout,
+            count: vec![sizes.blocks],
+            base: vec![0],
+        };
         for level in 0..usize::from(sizes.map_levels) {
             places.base.push(places.base[level] + places.count[level] * places.parts_on(level));
             places.count.push(places.count[level].div_ceil(fanout));
@@ -536,6 +550,22 @@ impl Places {
 
     fn parts_on(&self, level: usize) -> u64 {
         if level == 0 { self.parts } else { 1 }
+    }
+
+    /// Paths that the parts of a block are on.
+    fn paths_on(&self, level: usize) -> u64 {
+        if self.bundled { 1 } else { self.parts_on(level) }
+    }
+
+    /// What is on the path of the part `first` besides it, and itself.
+    fn brought(&self, level: usize, first: Addr) -> impl Iterator<Item = Addr> + use<> {
+        let parts = self.parts_on(level) / self.paths_on(level);
+        (first.0..first.0 + parts).map(Addr)
+    }
+
+    /// The part whose label a part of block number `nth` of a level has.
+    fn labelled(&self, level: usize, nth: u64, part: u64) -> Addr {
+        self.addr(level, nth, if self.bundled { 0 } else { part })
     }
 
     /// Which block of a level an access to `addr` is about.
@@ -590,6 +620,9 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Controller for Unified<T, L, P> {
 
 #[cfg(all(test, feature = "std"))]
 mod tests;
+
+#[cfg(all(test, feature = "std"))]
+mod bundle_tests;
 
 #[cfg(all(test, feature = "std"))]
 mod ir_tests;

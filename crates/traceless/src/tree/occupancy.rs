@@ -22,7 +22,9 @@ const EVICTIONS_MAX: u64 = 2_000_000;
 /// but its label.
 pub struct Observed<T> {
     engine: Engine<T>,
+    /// Of each bundle: so many neighbours share a label, and are accessed together.
     labels: Vec<u32>,
+    bundle: u32,
     /// With more blocks in the stash it is emptied.
     above: usize,
     rng: Box<dyn Rng>,
@@ -44,26 +46,30 @@ pub struct Occupancy {
 
 impl<T: BucketTree> Observed<T> {
     /// `blocks` blocks in `tree`, each as deep as there is room for it: `place` puts it there, or
-    /// tells that there is none. Then the stash takes it.
+    /// tells that there is none. Then the stash takes it. As many neighbours as `bundle` says share
+    /// a label.
     pub fn new(
         tree: T,
-        blocks: u32,
+        (blocks, bundle): (u32, u32),
         above: usize,
         mut rng: Box<dyn Rng>,
         mut place: impl FnMut(&mut T, Header) -> bool,
     ) -> Result<Self> {
         let leaves = tree.shape().leaves();
         let mut engine = Engine::new(tree, STASH_MAX);
-        let mut labels = vec![0; blocks as usize];
-        for (addr, label) in (0..).zip(&mut labels) {
+        let mut labels = vec![0; blocks.div_ceil(bundle) as usize];
+        for label in &mut labels {
             *label = rng.below(leaves) as u32;
-            let header = Header::new(Addr(addr), Leaf(u64::from(*label)));
+        }
+        for addr in 0..blocks {
+            let label = labels[(addr / bundle) as usize];
+            let header = Header::new(Addr(addr.into()), Leaf(label.into()));
             if !place(engine.tree_mut(), header) {
                 engine.put(header, &[])?;
             }
         }
         let headers = vec![Header::EMPTY; engine.shape().path_slots()];
-        let mut observed = Self { engine, labels, above, rng, headers };
+        let mut observed = Self { engine, labels, bundle, above, rng, headers };
         observed.empty_stash()?;
         Ok(observed)
     }
@@ -104,10 +110,14 @@ impl<T: BucketTree> Observed<T> {
 
     fn access(&mut self, addr: Addr) -> Result {
         let new = self.draw();
-        let label = &mut self.labels[addr.0 as usize];
+        let bundle = u64::from(self.bundle);
+        let label = &mut self.labels[(addr.0 / bundle) as usize];
         let old = core::mem::replace(label, new.0 as u32);
         self.engine.fetch(Leaf(old.into()))?;
-        self.engine.take(addr, new)?;
+        let first = addr.0 / bundle * bundle;
+        for addr in (first..first + bundle).map(Addr) {
+            self.engine.relabel(addr, new)?;
+        }
         self.engine.evict()
     }
 
@@ -182,7 +192,7 @@ mod tests {
         place: impl FnMut(&mut T, Header) -> bool,
     ) -> Observed<T> {
         let blocks = 2 << tree.shape().levels();
-        Observed::new(tree, blocks, above, Box::new(Seeded::new(1)), place).unwrap()
+        Observed::new(tree, (blocks, 1), above, Box::new(Seeded::new(1)), place).unwrap()
     }
 
     fn bare(shape: Shape, above: usize) -> Observed<BareTree> {
@@ -322,7 +332,7 @@ mod tests {
     fn a_stash_that_cannot_be_emptied_is_an_error() {
         let tree = BareTree::new(Shape::uniform(2, 1).unwrap(), 0);
         let rng = Box::new(Seeded::new(1));
-        let full = Observed::new(tree, 5, 0, rng, BareTree::place);
+        let full = Observed::new(tree, (5, 1), 0, rng, BareTree::place);
         assert!(matches!(full.err(), Some(Error::StashOverflow { blocks: 2, limit: 0 })));
     }
 }

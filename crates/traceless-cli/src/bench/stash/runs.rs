@@ -19,6 +19,8 @@ pub struct Subject {
     shape: Shape,
     cached: usize,
     blocks: u32,
+    /// Neighbours that share a label.
+    bundle: u32,
     above: usize,
     warm_up: u64,
     accesses: u64,
@@ -80,6 +82,7 @@ pub struct Run {
     pub z: Vec<usize>,
     pub cached: usize,
     pub blocks: u32,
+    pub bundle: u32,
     pub warm_up: u64,
     pub accesses: u64,
     /// Slots of a path below the cached levels.
@@ -128,6 +131,7 @@ impl Subject {
                     shape: shape.clone(),
                     cached: cached_levels(levels_of_z),
                     blocks,
+                    bundle: 1,
                     above: usize::MAX,
                     warm_up: u64::from(blocks),
                     accesses,
@@ -172,6 +176,7 @@ impl Subject {
             cached: cached_levels(levels),
             shape,
             blocks,
+            bundle: args.bundle,
             above,
             warm_up: accesses,
             accesses,
@@ -190,6 +195,7 @@ impl Subject {
             z: (0..self.shape.levels()).map(|level| self.shape.z(level)).collect(),
             cached: self.cached,
             blocks: self.blocks,
+            bundle: self.bundle,
             warm_up: self.warm_up,
             accesses: self.accesses,
             path_slots: own.path_slots,
@@ -231,7 +237,8 @@ impl Subject {
         place: impl FnMut(&mut T, Header) -> bool,
     ) -> traceless::Result<Occupancy> {
         let rng = Box::new(Seeded::new(seed));
-        let mut observed = Observed::new(tree, self.blocks, self.above, rng, place)?;
+        let blocks = (self.blocks, self.bundle);
+        let mut observed = Observed::new(tree, blocks, self.above, rng, place)?;
         let mut next = self.workload.over(self.blocks);
         observed.run(self.warm_up, &mut next)?;
         observed.run(self.accesses, next)

@@ -34,7 +34,13 @@ pub fn seen_over_calculated() -> Result<f64, Failure> {
     let key = Secret::random(&mut System);
     let labels = Compressed::in_block(&key, PAPER_BLOCK_LEN as usize, COUNTER_BITS);
     let plb = Plb::new(512, 4, 0).map_err(failed)?;
-    let sizes = Sizes { blocks: BLOCKS, map_levels: 3, parts: 1, stash_blocks: STASH_BLOCKS };
+    let sizes = Sizes {
+        blocks: BLOCKS,
+        map_levels: 3,
+        parts: 1,
+        bundled: false,
+        stash_blocks: STASH_BLOCKS,
+    };
     let (labels, top) = (labels.map_err(failed)?, Compressed::flat(&key));
     let draws = Box::new(Seeded::new(1));
     let mut oram = Unified::new(sizes, tree, labels, top, plb, draws).map_err(failed)?;

@@ -94,6 +94,9 @@ struct Measured {
 }
 
 fn measured(args: &TreeArgs) -> Result<Measured, Failure> {
+    if args.scheme != TreeScheme::Unified {
+        refuse("a scheme other than unified", &[("--bundle", args.bundle > 1)])?;
+    }
     match (args.scheme, args.client) {
         (TreeScheme::Path, Client::Plain) => path::measure(args),
         (

@@ -2,7 +2,7 @@
 //! the main tree of Rho.
 
 use super::above::{EarlyWriteBack, Exclusive, Lines};
-use super::measure::{Moved, Stepping, WarmUp};
+use super::measure::{Access, Moved, Stepping, Subject, WarmUp};
 use super::plain::{Made, OnSealer, cached, details, ghost_tree, on_sealer, sealed_tree, shape};
 use super::{Details, Measured, measure, rho};
 use crate::args::{LabelKind, TreeArgs, TreeScheme, word};
@@ -12,6 +12,7 @@ use traceless::rng::{Seeded, System};
 use traceless::scheme::unified::{Sizes, Unified};
 use traceless::seal::{Sealer, Secret};
 use traceless::tree::{BucketTree, STASH_BLOCKS, Shape};
+use traceless::types::Addr;
 
 /// Bytes of a block in a simulation.
 const GHOST_BLOCK_LEN: usize = 64;
@@ -83,8 +84,13 @@ fn with_labels<L: Labels + 'static>(
 }
 
 fn sizes(args: &TreeArgs) -> Sizes {
-    let map_levels = args.maps.unwrap_or(3).min(usize::from(u8::MAX)) as u8;
-    Sizes { blocks: args.blocks, map_levels, parts: 1, stash_blocks: STASH_BLOCKS }
+    Sizes {
+        blocks: args.blocks.div_ceil(args.bundle),
+        map_levels: args.maps.unwrap_or(3).min(usize::from(u8::MAX)) as u8,
+        parts: args.bundle,
+        bundled: args.bundle > 1,
+        stash_blocks: STASH_BLOCKS,
+    }
 }
 
 /// All that a unified ORAM is made of but its tree.
@@ -98,7 +104,7 @@ struct Setting<'a, L> {
 impl<L: Labels> Setting<'_, L> {
     /// The shape for blocks and map.
     fn shape(&self) -> Result<Shape, Failure> {
-        let (mut level, mut all) = (self.args.blocks, self.args.blocks);
+        let (mut level, mut all) = (self.sizes.blocks, self.args.blocks);
         for _ in 0..self.sizes.map_levels {
             level = level.div_ceil(self.labels.fanout());
             all = all.saturating_add(level);
@@ -133,8 +139,34 @@ impl<L: Labels + 'static> Setting<'_, L> {
             TreeScheme::IrDwb => {
                 Box::new(EarlyWriteBack::new(self.unified(tree)?, lines()?, moved))
             }
-            _ => Box::new(Stepping::new(self.unified(tree)?, moved)),
+            _ => {
+                let bundle = (args.bundle, args.block_len);
+                Box::new(Bundles { inner: Stepping::new(self.unified(tree)?, moved), bundle })
+            }
         })
+    }
+}
+
+/// Blocks as parts of what an ORAM serves: how many of them, of how many bytes.
+struct Bundles<S> {
+    inner: S,
+    bundle: (u64, usize),
+}
+
+impl<S: Subject> Subject for Bundles<S> {
+    fn access(
+        &mut self,
+        access: Access,
+        visit: &mut dyn FnMut(&mut [u8]),
+    ) -> traceless::Result<u64> {
+        let (blocks, len) = self.bundle;
+        let (addr, nth) = (Addr(access.addr.0 / blocks), (access.addr.0 % blocks) as usize);
+        let mut part = |bundle: &mut [u8]| visit(&mut bundle[nth * len..][..len]);
+        self.inner.access(Access { addr, ..access }, &mut part)
+    }
+
+    fn bytes_moved(&self) -> u64 {
+        self.inner.bytes_moved()
     }
 }
 

@@ -26,7 +26,7 @@ fn main_tree<T: BucketTree, L: Labels>(
     tree: T,
     labels: impl Fn() -> L,
 ) -> Unified<T, L> {
-    let sizes = Sizes { blocks, map_levels: 2, parts: 1, stash_blocks: 100 };
+    let sizes = Sizes { blocks, map_levels: 2, parts: 1, bundled: false, stash_blocks: 100 };
     let plb = Plb::new(4, 2, tree.body_len()).unwrap();
     Unified::new(sizes, tree, labels(), labels(), plb, rng()).unwrap()
 }

@@ -81,7 +81,8 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         let len = self.engine.tree().body_len();
         for part in 0..places.parts {
             let addr = places.addr(0, request.addr.0, part);
-            let header = Header::new(addr, labels.leaf(entries, own, addr, draw));
+            let labelled = places.labelled(0, request.addr.0, part);
+            let header = Header::new(addr, labels.leaf(entries, own, labelled, draw));
             self.engine.put(header, &self.body[part as usize * len..][..len])?;
         }
         Ok(())

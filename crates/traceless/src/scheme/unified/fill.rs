@@ -59,7 +59,7 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
                 kept.renew(group, nth, draw);
             }
             for part in 0..places.parts_on(level) {
-                let leaf = kept.leaf(group, nth, places.addr(level, block, part), draw);
+                let leaf = kept.leaf(group, nth, places.labelled(level, block, part), draw);
                 labels.push(u32::try_from(leaf.0).expect("below 2^32 leaves"));
             }
         }

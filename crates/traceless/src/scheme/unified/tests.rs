@@ -24,18 +24,18 @@ pub(super) fn rng() -> Box<dyn Rng> {
 }
 
 pub(super) fn sizes(blocks: u64, map_levels: u8, parts: u64) -> Sizes {
-    Sizes { blocks, map_levels, parts, stash_blocks: 100 }
+    Sizes { blocks, map_levels, parts, bundled: false, stash_blocks: 100 }
 }
 
 /// A tree of at least two slots a block.
-fn shape_for(sizes: &Sizes, fanout: u64) -> Shape {
+pub(super) fn shape_for(sizes: &Sizes, fanout: u64) -> Shape {
     let blocks = Places::new(sizes, fanout).unwrap().blocks();
     Shape::for_blocks(blocks, 4, 2.0).unwrap()
 }
 
 /// Groups that fill, and groups that do not; maps that end in a block, and before one; caches with
 /// room for a walk, and without.
-const ARRAYS: [(u64, u8, (usize, usize)); 8] = [
+pub(super) const ARRAYS: [(u64, u8, (usize, usize)); 8] = [
     (1, 0, (1, 1)),
     (1, 3, (1, 1)),
     (3, 1, (1, 1)),
@@ -145,7 +145,7 @@ fn emptying_the_stash_disturbs_nobody() {
 }
 
 /// The generator of the models, so that both see the same requests.
-struct Lcg(u64);
+pub(super) struct Lcg(pub u64);
 
 impl Lcg {
     fn below(&mut self, n: u64) -> u64 {
@@ -155,13 +155,16 @@ impl Lcg {
     }
 
     /// Half of the requests go to `hot` blocks.
-    fn mixed(&mut self, all: u64, hot: u64) -> u64 {
+    pub fn mixed(&mut self, all: u64, hot: u64) -> u64 {
         if self.below(2) == 0 { self.below(all) } else { self.below(hot) }
     }
 }
 
 /// Path accesses for `requests`, and how many requests took how many.
-fn paths<C: Controller>(oram: &mut C, requests: impl Iterator<Item = u64>) -> (u64, Vec<u64>) {
+pub(super) fn paths<C: Controller>(
+    oram: &mut C,
+    requests: impl Iterator<Item = u64>,
+) -> (u64, Vec<u64>) {
     let (mut all, mut weights) = (0, vec![0; 64]);
     for addr in requests {
         oram.submit(0, Addr(addr)).unwrap();

@@ -1,0 +1,152 @@
+//! Bundles: parts of a block that share a label, so that one path access brings all of them.
+
+use super::tests::{ARRAYS, Lcg, key, paths, rng, shape_for, sizes};
+use super::*;
+use crate::posmap::{Compressed, Plain};
+use crate::scheme::tree_rig::{
+    behaves_like_an_array, sealed, shows_one_template, store_for, trees,
+};
+use crate::store::Watched;
+use crate::trace::Recorder;
+use crate::tree::{BareTree, Shape, Substash};
+use alloc::sync::Arc;
+
+const LEN: usize = 24;
+
+fn bundles(blocks: u64, map_levels: u8, parts: u64) -> Sizes {
+    Sizes { bundled: true, ..sizes(blocks, map_levels, parts) }
+}
+
+fn small<L: Labels>(sizes: Sizes, labels: impl Fn() -> L) -> Unified<BareTree, L> {
+    let tree = BareTree::new(shape_for(&sizes, labels().fanout()), LEN);
+    let plb = Plb::new(4, 2, LEN).unwrap();
+    Unified::new(sizes, tree, labels(), labels(), plb, rng()).unwrap()
+}
+
+fn compressed() -> Compressed {
+    Compressed::new(&key(), 5, 2).unwrap()
+}
+
+fn plain() -> Plain {
+    Plain::in_block(LEN).unwrap()
+}
+
+/// With group remaps, and with all labels under another key, again and again.
+#[test]
+fn bundles_make_an_array_of_every_tree() {
+    for (n, map_levels, (blocks, ways)) in ARRAYS {
+        for (parts, remaps_max) in [(2, 40), (3, u64::MAX)] {
+            let sizes = bundles(n, map_levels, parts);
+            for tree in trees(&shape_for(&sizes, 5), LEN) {
+                let plb = Plb::new(blocks, ways, LEN).unwrap();
+                let labels = || compressed().with_remaps_max(remaps_max);
+                let oram = Unified::new(sizes, tree, labels(), labels(), plb, rng()).unwrap();
+                assert_eq!(oram.block_len(), LEN * parts as usize);
+                behaves_like_an_array(oram, 600);
+            }
+        }
+    }
+}
+
+/// Labels that are no counters: a bundle has one of them, where parts on paths of their own cannot.
+#[test]
+fn bundles_have_plain_labels_too() {
+    for parts in [2, 4] {
+        behaves_like_an_array(small(bundles(60, 2, parts), plain), 3000);
+    }
+    let apart = Sizes { bundled: false, ..bundles(60, 2, 2) };
+    let tree = BareTree::new(shape_for(&apart, 6), LEN);
+    let plb = Plb::new(4, 2, LEN).unwrap();
+    assert!(Unified::new(apart, tree, plain(), plain(), plb, rng()).is_err());
+}
+
+/// As many paths as blocks of one part take, also when their group gets other labels.
+#[test]
+fn a_bundle_takes_one_path() {
+    let paths_of = |sizes| {
+        let mut lcg = Lcg(2);
+        paths(&mut small(sizes, compressed), (0..2000).map(|_| lcg.mixed(64, 8))).0
+    };
+    let single = paths_of(sizes(64, 2, 1));
+    for parts in [2, 4] {
+        assert_eq!(paths_of(bundles(64, 2, parts)), single);
+        assert!(paths_of(sizes(64, 2, parts)) > single * 3 / 2, "parts apart take one each");
+    }
+}
+
+#[test]
+fn every_step_is_one_path() {
+    let shape = Shape::per_level(vec![4, 2, 4, 3, 4, 4]).unwrap();
+    let witness = Arc::new(Recorder::default());
+    let store = Arc::new(Watched::new(store_for(&shape, LEN), witness.clone()));
+    let tree = sealed(store, shape, LEN);
+    let plb = Plb::new(2, 1, LEN).unwrap();
+    let oram = Unified::new(bundles(40, 2, 2), tree, compressed(), compressed(), plb, rng());
+    shows_one_template(oram.unwrap(), &witness);
+}
+
+fn finds_what_is_filled<L: Labels>(mut oram: Unified<BareTree, L>) {
+    oram.fill(&mut |addr, body| body.fill(addr.0 as u8 + 1)).unwrap();
+    for addr in (0..oram.blocks()).rev() {
+        let mut found = [0; 3 * LEN];
+        oram.submit(0, Addr(addr)).unwrap();
+        let mut is_done = false;
+        while !is_done {
+            let issued = oram.step(&mut |_, body| found.copy_from_slice(body)).unwrap();
+            is_done = issued.finished.is_some();
+        }
+        let wants = (0..3).map(|part| (addr * 3 + part) as u8 + 1);
+        assert!(found.chunks(LEN).zip(wants).all(|(part, want)| part == [want; LEN]), "{addr}");
+    }
+}
+
+#[test]
+fn what_is_filled_is_found() {
+    finds_what_is_filled(small(bundles(50, 2, 3), plain));
+    finds_what_is_filled(small(bundles(50, 2, 3), compressed));
+}
+
+/// Found by address, taken out whole, and put back under the label that it has.
+#[test]
+fn bundles_leave_and_come_back() {
+    for searches in [false, true] {
+        let (shape, sizes) = (Shape::uniform(8, 4).unwrap(), bundles(60, 2, 2));
+        let tree = BareTree::new(shape.only(|level| level >= 3), LEN);
+        let tree = Substash::new(shape, 3, (7, 4), tree).unwrap();
+        let plb = Plb::new(4, 2, LEN).unwrap();
+        let mut oram = Unified::new(sizes, tree, plain(), plain(), plb, rng()).unwrap();
+        if searches {
+            oram.search_first();
+        }
+        let mut model = vec![[0; 2 * LEN]; 60];
+        let finish = |oram: &mut Unified<_, _>, serve: &mut dyn FnMut(&mut [u8])| {
+            while oram.finish_at_hand(&mut |_, body| serve(body)).unwrap().is_none()
+                && oram.step(&mut |_, body| serve(body)).unwrap().finished.is_none()
+            {}
+        };
+        let mut lcg = Lcg(3);
+        for round in 0..2000u64 {
+            let addr = lcg.mixed(60, 6);
+            let mut taken = [0; 2 * LEN];
+            oram.submit_fetch(0, Addr(addr)).unwrap();
+            finish(&mut oram, &mut |body| taken.copy_from_slice(body));
+            assert_eq!(taken, model[addr as usize], "{addr} in round {round}");
+            taken[round as usize % (2 * LEN)] = round as u8;
+            oram.submit_return(0, Addr(addr)).unwrap();
+            finish(&mut oram, &mut |body| body.copy_from_slice(&taken));
+            model[addr as usize] = taken;
+        }
+    }
+}
+
+/// Two lines a label and 64 labels a block: one level of the map in the tree, the next one fits
+/// where the paper's processor has its own.
+#[test]
+fn the_map_is_two_levels_at_the_papers_size() {
+    let labels = Compressed::new(&key(), 64, 7).unwrap();
+    assert_eq!(labels.entries_len(), 64);
+    let places = Places::new(&bundles(1 << 25, 1, 2), 64).unwrap();
+    assert_eq!(places.count, [1 << 25, 1 << 19]);
+    let top = places.count[1].div_ceil(labels.fanout()) as usize * labels.entries_len();
+    assert_eq!(top, 512 << 10);
+}
