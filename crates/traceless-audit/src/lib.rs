@@ -7,21 +7,26 @@
 //! |---|---|
 //! | [`normalise`], [`Epochs`] | what was written between two syncs, however it was cut? |
 //! | [`compare`], [`try_compare`] | are two traces equal, and if not, where do they part? |
-//! | [`Places`] | are the places that were written random, and of nothing else? |
+//! | [`Draws`] | are the places that accesses draw random, and tell of nothing else? |
 //! | [`diff`] | what do two copies of one disk reveal? |
 //! | [`Report`] | the verdict, for people and programs |
 //!
 //! docs/audit.md has the rules and an example of each report.
 #![forbid(unsafe_code)]
 
+mod again;
 mod compare;
+mod draws;
+mod joint;
 mod normal;
-mod places;
+mod odds;
 mod report;
 mod snapshot;
+mod table;
 
 pub use compare::{Compare, Comparison, Difference, compare, try_compare};
+pub use draws::Draws;
 pub use normal::{Counts, Epoch, Epochs, Stretch, normalise};
-pub use places::{ALPHA, Places};
+pub use odds::ALPHA;
 pub use report::{Claim, Report, SCHEMA, Statistic, Verdict};
 pub use snapshot::{ChangedRun, SNAPSHOT_BLOCK_LEN, SnapshotDiff, SnapshotError, diff};
