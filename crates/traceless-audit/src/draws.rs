@@ -152,6 +152,43 @@ impl Draws {
         judged(self.name("do not come again", what), tests[worst].0, p, power, &evidence)
     }
 
+    /// That a place comes again within a window as often as if the accesses had come in another
+    /// order: where it is not known how many places there are.
+    pub fn do_not_come_again_sooner(&self, what: &str) -> Claim {
+        const SHUFFLES: usize = 20;
+        let windows = windows(self);
+        let hits = |draws: &Self| again(draws, &windows).into_iter().map(|seen| seen.hits as f64);
+        let mut other = self.clone();
+        let mut mixer = Mixer(self.drawn.len() as u64);
+        let mut means = vec![0.0; windows.len()];
+        for _ in 0..SHUFFLES {
+            mixer.shuffle(&mut other.drawn);
+            means.iter_mut().zip(hits(&other)).for_each(|(mean, hits)| *mean += hits);
+        }
+        let tests: Vec<Test> = means
+            .iter()
+            .zip(hits(self))
+            .map(|(sum, hits)| {
+                let mean = sum / SHUFFLES as f64;
+                // The mean itself is off by chance.
+                let variance = mean * (1.0 + 1.0 / SHUFFLES as f64);
+                let z = (hits - mean) / variance.sqrt().max(1e-9);
+                (z, mean, count_tail(hits as u64, mean, variance))
+            })
+            .collect();
+        let nth = worst(&tests);
+        let (z, mean, p) = tests[nth];
+        let window = windows[nth];
+        let evidence = format!(
+            "places came again within {window} accesses with z = {z:.2}; {mean:.0} times in \
+             another order"
+        );
+        let found = deviation_found(tests.len()) * mean.max(1.0).sqrt() / self.drawn.len() as f64;
+        let power = format!("{:.2} % of places that come again are found", 100.0 * found);
+        let p = smallest_of(tests.len(), p);
+        judged(self.name("do not come again sooner", what), z, p, power, &evidence)
+    }
+
     /// That a draw does not depend on the secret of its access, nor of the access before.
     pub fn tell_nothing_of_secrets(&self, what: &str) -> Claim {
         let classes = self.pair_classes(self.accesses());
@@ -212,7 +249,8 @@ impl Draws {
             let power = "nothing is found in so few accesses".to_owned();
             return judged(self.name(claim, what), 0.0, 1.0, power, evidence);
         };
-        let of = if tests.len() > 1 { format!("the worst of {}: ", tests.len()) } else { String::new() };
+        let of =
+            if tests.len() > 1 { format!("the worst of {}: ", tests.len()) } else { String::new() };
         let evidence =
             format!("{evidence}; {of}chi-square {statistic:.1} of {df} degrees of freedom");
         let p = smallest_of(tests.len(), p);
@@ -225,7 +263,7 @@ impl Draws {
 
     /// One place of an access, any of them: they may be sorted.
     #[inline]
-    fn pick(&self, access: usize) -> u64 {
+    pub(crate) fn pick(&self, access: usize) -> u64 {
         let nth = if self.each > 1 { Mixer(access as u64).below(self.each as u64) } else { 0 };
         self.drawn[access * self.each + nth as usize]
     }

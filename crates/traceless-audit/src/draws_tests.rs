@@ -93,9 +93,8 @@ const SECRET: usize = 4;
 
 #[test]
 fn leaves_that_are_kept_come_again() {
-    let forgets = leaves(1, 4096, |rng, leaf, _| {
-        if rng.below(20) == 0 { leaf } else { rng.below(4096) }
-    });
+    let forgets =
+        leaves(1, 4096, |rng, leaf, _| if rng.below(20) == 0 { leaf } else { rng.below(4096) });
     assert_eq!(alarms(&forgets), [AGAIN]);
     let hot = |share: u64| {
         let mut draws = leaves(2, 1 << 20, |rng, _, _| rng.below(1 << 20));
@@ -112,9 +111,14 @@ fn leaves_that_are_kept_come_again() {
 
 #[test]
 fn a_half_of_the_tree_that_is_preferred_is_uneven() {
-    let biased = leaves(3, 4096, |rng, _, _| {
-        if rng.below(20) == 0 { rng.below(2048) } else { rng.below(4096) }
-    });
+    let biased =
+        leaves(
+            3,
+            4096,
+            |rng, _, _| {
+                if rng.below(20) == 0 { rng.below(2048) } else { rng.below(4096) }
+            },
+        );
     assert!(alarms(&biased).contains(&UNIFORM));
     let even = leaves(4, 4096, |rng, _, _| rng.below(4096) & !u64::from(rng.below(20) == 0));
     assert!(alarms(&even).contains(&UNIFORM), "the lowest bit counts as well");
@@ -136,9 +140,13 @@ fn neighbours_in_the_tree_are_found_at_their_depth() {
 
 #[test]
 fn draws_that_follow_a_block_tell_of_it() {
-    let own = leaves(7, 4096, |rng, _, block| {
-        if rng.below(10) == 0 { block * 4 } else { rng.below(4096) }
-    });
+    let own = leaves(
+        7,
+        4096,
+        |rng, _, block| {
+            if rng.below(10) == 0 { block * 4 } else { rng.below(4096) }
+        },
+    );
     assert!(alarms(&own).contains(&SECRET));
     let drifts = slots(4, |rng, i, _| {
         rng.below(32) * 16 + if rng.below(2) == 0 { i % 16 } else { rng.below(16) }

@@ -59,16 +59,23 @@ pub(crate) fn proportion_bounds(hits: u64, all: u64, alpha: f64) -> (f64, f64) {
 }
 
 /// The claim `name`, judged by the probability `p` of what was seen.
-pub(crate) fn judged(
-    name: String,
-    statistic: f64,
-    p: f64,
-    power: String,
-    evidence: &str,
-) -> Claim {
+pub(crate) fn judged(name: String, statistic: f64, p: f64, power: String, evidence: &str) -> Claim {
     let verdict = if p < ALPHA { Verdict::Leak } else { Verdict::Pass };
     let evidence = format!("{evidence}, p = {p:.2e}");
     Claim { name, verdict, statistic: Statistic::Value(statistic), p: Some(p), power, evidence }
+}
+
+/// One claim in place of several of the same kind, whose worst is judged by their number. Without
+/// any, nothing.
+pub fn worst_of(name: String, claims: Vec<Claim>) -> Option<Claim> {
+    let tests = claims.len();
+    let least = |claim: &Claim| claim.p.unwrap_or(1.0);
+    let worst = claims.into_iter().min_by(|a, b| least(a).total_cmp(&least(b)))?;
+    let p = smallest_of(tests, least(&worst));
+    let verdict = if p < ALPHA { Verdict::Leak } else { Verdict::Pass };
+    let of = worst.name.rsplit(": ").next().unwrap_or_default();
+    let evidence = format!("the worst of {tests}, p = {p:.2e}: {of}: {}", worst.evidence);
+    Some(Claim { name, verdict, p: Some(p), evidence, ..worst })
 }
 
 /// The smallest distance that a chi-square test on `n` samples finds, in words.
@@ -89,7 +96,10 @@ pub(crate) fn distance_found(df: f64, n: u64) -> String {
     }
     let distance = (high / (4.0 * n.max(1) as f64)).sqrt().min(1.0);
     let percent = 100.0 * POWER;
-    format!("a total variation distance of {:.2} % is found, {percent} times of 100", 100.0 * distance)
+    format!(
+        "a total variation distance of {:.2} % is found, {percent} times of 100",
+        100.0 * distance
+    )
 }
 
 /// The deviation that a test by a normal variable finds, in standard deviations.

@@ -38,9 +38,8 @@ impl Table {
 
     /// Bits that one class tells of the other.
     pub fn information(&self) -> f64 {
-        let nats = self.sum(|seen, expected| {
-            if seen > 0.0 { seen * (seen / expected).ln() } else { 0.0 }
-        });
+        let nats =
+            self.sum(|seen, expected| if seen > 0.0 { seen * (seen / expected).ln() } else { 0.0 });
         let all = self.counts.iter().sum::<u64>().max(1) as f64;
         nats / all / core::f64::consts::LN_2
     }
