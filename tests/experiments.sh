@@ -19,7 +19,24 @@ files=$(grep -o "experiments/[^ ]*toml" out | sort -u | wc -l)
 check "every file has runs" [ "$files" = "${#all[@]}" ]
 check "nothing was simulated" [ ! -e results ]
 
-section "a figure, at a small size"
+section "each of them, at its small size"
+expect 0 sim sweep "${all[@]}" --out small --jobs 2 --json
+expect_json traceless.sim.sweep.v1 experiments
+told "len(told['experiments']) == ${#all[@]}"
+mv out swept
+check "every number is one" python3 -c "
+import json, math
+for experiment in json.load(open('swept'))['experiments']:
+    for metric in experiment['metrics']:
+        assert all(of['mean'] is not None for of in metric['variants']), (experiment, metric)
+"
+check "sizes are the paper's" python3 -c "
+import json
+verdicts = [v for e in json.load(open('swept'))['experiments'] for v in e['verdicts']
+    if v['text'].startswith(('PL', 'less than 1 % of the space', 'a pointer table'))]
+assert len(verdicts) == 11 and all(v['reproduced'] for v in verdicts), verdicts"
+
+section "a figure, at another size"
 figure=$root/experiments/ir-oram/fig12.toml
 expect 0 sim run "$figure" --out results --records 300 --json
 expect_json traceless.sim.run.v1 title metrics verdicts

@@ -131,6 +131,47 @@ for packed in instructions 'instructions?format=champsim' x.champsimtrace.gz x.c
     told "(told['instructions'], told['records']) == (3000, 2999)"
 done
 
+section "a core for each workload"
+expect 0 sim trace usimm uniform --length 1K --scheme dram --json
+told "told['records'] == 1002"
+
+section "odd, but possible"
+: >empty
+gzip -kc empty >empty.gz
+for odd in empty empty.gz; do
+    expect 0 sim trace "$odd" --scheme dram --json
+    told "(told['cycles'], told['records']) == (1, 0)"
+done
+odd_machine() {
+    sed "$1" "$root/experiments/machines/small.toml" >odd.toml
+}
+for change in 's/after-completion = 1000/after-completion = 0/' \
+    's/after-completion = 1000/fetch-slots = 0/' 's/cached_levels = 5/cached_levels = 16/' \
+    's/queue = 2000/queue = 1/' 's/map_levels = 2/map_levels = 0/' 's/depth = 10/depth = 0/'; do
+    odd_machine "$change"
+    expect 0 sim trace usimm --scheme baseline --config odd.toml --json
+    told "told['records'] == 2"
+done
+
+section "impossible machines"
+for change in 's/channels = 4/channels = 0/' 's/channels = 4/channels = 1073741824/' \
+    's/ways = 8/ways = 0/' 's/bytes = 65536/bytes = 0/' 's/plb_ways = 4/plb_ways = 0/' \
+    's/plb_bytes = 2048/plb_bytes = 4611686018427387904/' 's/levels = 16/levels = 0/' \
+    's/levels = 16/levels = 33/' 's/levels = 16/levels = 64/' \
+    's/blocks = 65536/blocks = 65536000/' 's/blocks = 65536/blocks = -1/' \
+    's/stash_blocks = 200/stash_blocks = 9223372036854775807/' \
+    's/row_len = 32768/row_len = 9223372036854775807/' 's/rob = 128/rob = 0/' \
+    's/clock_ratio = 4/clock_ratio = 0/' 's/refi = 6240/refi = 1/' 's/low = 20/low = 90/' \
+    's/seed = 1/seed = 1\nno_such_key = 2/' 's/seed = 1/seed = 1\nwarm_up = 9223372036854775807/' \
+    's/seed = 1/seed = 1\nsmall = { per_main = 0 }/'; do
+    odd_machine "$change"
+    expect 2 sim trace usimm --scheme baseline --config odd.toml
+done
+expect 4 sim trace usimm --scheme baseline --config missing.toml
+expect 4 sim trace . --scheme dram
+seq -f '10 R 0x%.0f00 0x0' 1000 2000 | gzip -c | head -c 1000 >cut.gz
+expect 4 sim trace cut.gz --scheme dram
+
 section "what is refused"
 xz -c instructions >x.champsim.xz
 expect 4 sim trace x.champsim.xz --scheme dram

@@ -36,7 +36,8 @@ pub trait Backend {
         Ok(())
     }
 
-    /// The next time at which [`tick`](Self::tick) does anything; `u64::MAX` if nothing will.
+    /// The next time at which [`tick`](Self::tick) does anything, later than the last call of it;
+    /// `u64::MAX` if nothing will. To call it earlier changes nothing.
     fn wake(&self) -> u64;
 
     /// A line that was not written has left the cache above. Only who gives blocks away cares.

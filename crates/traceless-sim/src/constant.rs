@@ -114,7 +114,12 @@ impl Backend for Straight {
     }
 
     fn wake(&self) -> u64 {
-        if self.is_written() { u64::MAX } else { self.bus.free().max(self.now + 1) }
+        if self.is_written() {
+            return u64::MAX;
+        }
+        // First writes are taken again.
+        let free = self.bus.free();
+        if self.takes_writes() { free } else { free - BEHIND_MAX }
     }
 
     fn tick(&mut self, now: u64, _: &mut dyn FnMut(u64, u64)) -> Result {
@@ -146,8 +151,9 @@ mod tests {
             taken += 1;
         }
         assert_eq!(taken, 313, "1000 cycles of them, and one");
-        let wake = memory.wake();
-        memory.tick(wake, &mut |_, _| {}).unwrap();
+        memory.tick(memory.wake(), &mut |_, _| {}).unwrap();
+        assert!(memory.takes_writes() && !memory.is_written());
+        memory.tick(memory.wake(), &mut |_, _| {}).unwrap();
         assert!(memory.takes_writes() && memory.is_written());
         assert_eq!(memory.wake(), u64::MAX);
     }

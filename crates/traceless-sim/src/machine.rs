@@ -140,8 +140,8 @@ impl Machine {
     fn early(&self) -> Option<EarlyWriteBack> {
         let oram = self.oram.as_ref()?.resolved();
         match oram.early {
-            Some(Early::Scan) => Some(EarlyWriteBack::scan(oram.seed)),
-            Some(Early::Queue) => Some(EarlyWriteBack::queue()),
+            Some(Early::Scan) => Some(EarlyWriteBack::scan(oram.seed, oram.early_pause)),
+            Some(Early::Queue) => Some(EarlyWriteBack::queue(oram.early_queue)),
             _ => None,
         }
     }

@@ -131,6 +131,15 @@ fn impossible_schemes_are_refused() {
     refused(|c| c.plb_ways = 0);
     refused(|c| c.map_fanout = Some(1));
     refused(|c| c.stash_blocks = 0);
+    refused(|c| c.stash_blocks = usize::MAX);
+    refused(|c| c.plb_bytes = 1 << 62);
+    refused(|c| c.row_len = usize::MAX);
+    refused(|c| c.levels = 33);
+    refused(|c| c.warm_up = u64::MAX);
+    refused(|c| c.early_pause = u64::MAX);
+    refused(|c| c.small.per_main = 0);
+    refused(|c| (c.scheme, c.blocks) = (Scheme::Ring, Some(1 << 31)));
+    refused(|c| (c.top_ways, c.top_sets) = (usize::MAX, Some(usize::MAX)));
     refused(|c| c.row_len = 0);
     refused(|c| c.queue = 0);
     refused(|c| c.pace = Pace::StartToStart(u64::MAX));

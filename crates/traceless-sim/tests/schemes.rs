@@ -140,6 +140,36 @@ fn what_is_found_by_address_takes_no_path() {
     assert_eq!(run_with(unsearched, 100).paths.unwrap().at_hand, 0);
 }
 
+/// A tree begins with each block as deep as there is room, so that its leaves are four fifths full
+/// when half of its slots are. What is in a sub-stash counts as well.
+#[test]
+fn levels_are_as_full_as_they_are_known_to_be() {
+    let share = |paths: &Counts, level: usize| {
+        assert!(paths.looked_at[level] > 200, "{paths:?}");
+        paths.full[level] as f64 / paths.looked_at[level] as f64
+    };
+    let (base, stash) = (run(Scheme::Baseline).1, run(Scheme::IrStash).1);
+    for paths in [&base, &stash] {
+        let (leaves, above) = (share(paths, LEVELS - 1), share(paths, LEVELS - 2));
+        assert!(
+            (0.75..0.85).contains(&leaves) && (0.25..0.45).contains(&above),
+            "{leaves} {above}"
+        );
+    }
+    let top = |counts: [u64; 32]| counts[..8].iter().sum::<u64>();
+    assert!(top(base.full) > 0 && top(stash.full) > 0);
+    assert_eq!(base.looked_at[LEVELS], 0);
+}
+
+/// Slots that IR-Alloc takes away, and the table of IR-Stash, which has 1020 places here.
+#[test]
+fn what_a_scheme_takes_besides_is_known() {
+    let (base, alloc) = (run(Scheme::Baseline).1, run(Scheme::IrAlloc).1);
+    assert_eq!(base.slots, 4 * ((1 << LEVELS) - 1));
+    assert!(alloc.slots < base.slots && base.pointer_bits == 0 && alloc.pointer_bits == 0);
+    assert_eq!(run(Scheme::IrStash).1.pointer_bits, 1020 * 10);
+}
+
 /// What finds its set full stays in the stash.
 #[test]
 fn a_sub_stash_of_few_ways_leaves_more_in_the_stash() {
@@ -195,13 +225,23 @@ fn labels_that_stay_with_lines_make_write_backs_free() {
     assert!(run(Scheme::Compressed).1.map < paths.map, "twice as many labels in a block");
 }
 
-/// Two of three paths are of the small tree, whatever is asked for.
+/// Two of three paths are of the small tree, or as many as it is told, whatever is asked for.
 #[test]
 fn rho_follows_its_pattern() {
     for before in [0, 100, 4000] {
         let paths = run_with(oram(Scheme::Rho), before).paths.unwrap();
         let all = paths.paths();
         assert!((all * 2).abs_diff(paths.other_trees * 3) <= 4, "{} of {all}", paths.other_trees);
+    }
+    for per_main in [1, 4] {
+        let small = Small { per_main: per_main as u32, ..oram(Scheme::Rho).small };
+        let paths = run_with(Config { small, ..oram(Scheme::Rho) }, 100).paths.unwrap();
+        let (all, small) = (paths.paths(), paths.other_trees);
+        assert!(
+            (all * per_main).abs_diff(small * (per_main + 1)) <= 2 * per_main,
+            "{small} of {all}"
+        );
+        assert!(paths.data > 0);
     }
 }
 
@@ -372,4 +412,31 @@ fn a_memory_of_bandwidth_alone_needs_no_scheme() {
     assert!(outcome.paths.is_none() && outcome.dram.is_none() && outcome.channels.is_empty());
     let hidden = paper(Scheme::Unified, 0).run(&mut [short(0)]).unwrap();
     assert!(outcome.run.cycles * 5 < hidden.run.cycles);
+}
+
+/// Cached levels of Ring ORAM are not read.
+#[test]
+fn cached_levels_of_ring_take_no_lines() {
+    let lines = |cached_levels| {
+        let config = Config { cached_levels, pace: Pace::Asked, ..oram(Scheme::Ring) };
+        let paths = run_with(config, 100).paths.unwrap();
+        paths.lines as f64 / paths.paths() as f64
+    };
+    let (all, some) = (lines(0), lines(4));
+    assert!(some < all * 0.9, "{some} and {all}");
+}
+
+/// The longer it pauses after a search in vain, the fewer lines it finds; a queue has its room.
+#[test]
+fn searches_for_early_write_backs_have_their_bounds() {
+    let search = |config| run_with(config, 4000).last_level.unwrap().early;
+    let paused =
+        [0, 1000, 1 << 30].map(|early_pause| search(Config { early_pause, ..oram(Scheme::IrDwb) }));
+    assert!(paused[0].in_vain > paused[1].in_vain && paused[1].in_vain > paused[2].in_vain);
+    assert!(paused[1].offered > paused[2].offered, "{paused:?}");
+    let queue = |early_queue| {
+        search(Config { early: Some(Early::Queue), early_queue, ..oram(Scheme::Baseline) })
+    };
+    let (short, long) = (queue(0), queue(64));
+    assert!(short.offered == 0 && long.offered > 100, "{short:?} {long:?}");
 }

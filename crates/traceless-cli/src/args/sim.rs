@@ -32,9 +32,9 @@ pub struct SimFloorsArgs {
 #[derive(Args, Debug)]
 pub struct SimTraceArgs {
     /// The workload: a file, unpacked if gzip or zstd packed it, or a name such as `uniform` or
-    /// `table-2/mcf`; docs/workloads.md has them all
-    #[arg(value_name = "WORKLOAD")]
-    pub workload: String,
+    /// `table-2/mcf`; docs/workloads.md has them all. Several run on a core each
+    #[arg(value_name = "WORKLOAD", required = true)]
+    pub workloads: Vec<String>,
     /// Operations to run at most [default: a whole file, or a million]
     #[arg(long, value_name = "N", value_parser = count)]
     pub length: Option<u64>,
@@ -49,8 +49,8 @@ pub struct SimTraceArgs {
     /// `llc-d+ir-stash+ir-alloc` or `ring`
     #[arg(long, value_name = "NAME")]
     pub scheme: String,
-    /// The machine, as TOML [default: USIMM's with four channels for `dram`, otherwise that of the
-    /// IR-ORAM paper]
+    /// The machine, as TOML; docs/simulator.md says what it has [default: USIMM's with four
+    /// channels for `dram`, otherwise that of the IR-ORAM paper]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Print as JSON

@@ -11,6 +11,7 @@ use traceless_sim::constant;
 use traceless_sim::dram::Memory;
 use traceless_sim::machine::Machine;
 use traceless_sim::oram::{Config, Counts, Oram, Pace};
+use traceless_sim::processor::Run;
 use traceless_sim::{processor, workload};
 
 #[derive(Serialize)]
@@ -34,7 +35,14 @@ pub fn run(args: &SimFloorsArgs) -> Result<(), Failure> {
     let (counts, seconds) = measure(&machine, Oram::over_constant(&config, &NULL)?, requests * 4)?;
     let paths = counts.paths() as f64 / seconds / 1e3;
     let memory = peak_memory("self")? as f64 / f64::from(1 << 30);
+    let records = |name, n| straight(name, if args.quick { n / 10 } else { n });
+    let (busy, seconds) = records(BUSY, 1_000_000)?;
+    let records_a_second = busy.records as f64 / seconds / 1e6;
+    let (sparse, seconds) = records(SPARSE, 200_000)?;
+    let cycles_a_second = sparse.cycles as f64 / seconds / 1e6;
     let rows = vec![
+        row("sim-records", "M/s", vec![records_a_second]),
+        row("sim-cycles", "M/s", vec![cycles_a_second]),
         row("sim-dram-requests", "M/s", vec![lines]),
         row("sim-paths", "k/s", vec![paths]),
         row("sim-memory", "GiB", vec![memory]),
@@ -47,6 +55,20 @@ pub fn run(args: &SimFloorsArgs) -> Result<(), Failure> {
         say(&format!("{name:<24}{measured:9.3} {unit}"));
     }
     Ok(())
+}
+
+/// Random lines, as in USIMM's own measurements.
+const BUSY: &str = "uniform?bytes=16G&before=10";
+
+/// A program that seldom misses its caches.
+const SPARSE: &str = "uniform?before=4000";
+
+/// A workload on USIMM's machine, and the processor time that it took.
+fn straight(name: &str, records: u64) -> Result<(Run, f64), Failure> {
+    let mut workloads = [workload::named(name, records, 1)?];
+    let start = cpu_seconds();
+    let run = Machine::FOUR_CHANNELS.run(&mut workloads)?.run;
+    Ok((run, cpu_seconds() - start))
 }
 
 /// What was done for requests to random lines, and the processor time that it took.

@@ -40,7 +40,8 @@ struct Requests {
 
 pub fn run(args: &SimTraceArgs) -> Result<(), Failure> {
     let machine = machine(args)?;
-    let mut workloads = [workload(args)?];
+    let open = |name: &String| workload(name, args);
+    let mut workloads = args.workloads.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let clock = Monotonic::start();
     let outcome = machine.run(&mut workloads)?;
     let seconds = clock.now() as f64 / 1e9;
@@ -59,11 +60,11 @@ pub fn run(args: &SimTraceArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn workload(args: &SimTraceArgs) -> Result<Box<dyn Workload>, Failure> {
-    let path = Path::new(&args.workload);
+fn workload(name: &str, args: &SimTraceArgs) -> Result<Box<dyn Workload>, Failure> {
+    let path = Path::new(name);
     if args.format.is_none() && !path.exists() {
         let length = args.length.unwrap_or(MADE_UP_LEN);
-        return Ok(workload::named(&args.workload, length, args.seed)?);
+        return Ok(workload::named(name, length, args.seed)?);
     }
     let file = workload::open(path, args.format.map(workload::Format::from))?;
     Ok(Box::new(Limited::new(file, args.length.unwrap_or(u64::MAX))))

@@ -20,7 +20,7 @@ pub use stats::{ChannelStats, OpStats, Summary};
 
 use crate::backend::{Answer, Backend};
 use crate::error::Result;
-use crate::workload::{LINE_LEN, Op};
+use crate::workload::Op;
 use channel::{Channel, NEVER};
 use queue::Request;
 
@@ -49,11 +49,11 @@ impl Memory {
     pub fn read(&mut self, now: u64, addr: u64, ticket: u64) -> Answer {
         let (channel, request) = self.request(now, addr, ticket);
         let channel = &mut self.channels[channel];
-        if channel.writes().holds(request.line) {
+        if channel.writes().holds(request.addr) {
             channel.note_merged(Op::Read);
             return Answer::At(now + self.config.forward);
         }
-        if channel.reads().holds(request.line) {
+        if channel.reads().holds(request.addr) {
             channel.note_merged(Op::Read);
             return Answer::At(now + 1);
         }
@@ -66,7 +66,7 @@ impl Memory {
     pub fn write(&mut self, now: u64, addr: u64) {
         let (channel, request) = self.request(now, addr, 0);
         let channel = &mut self.channels[channel];
-        if channel.writes().holds(request.line) {
+        if channel.writes().holds(request.addr) {
             channel.note_merged(Op::Write);
         } else {
             channel.add(Op::Write, request);
@@ -120,9 +120,8 @@ impl Memory {
         let Geometry { banks, groups, .. } = self.config.geometry;
         let group = (rank * groups + bank % groups) as usize;
         let bank = (rank * banks + bank) as usize;
-        let line = addr / LINE_LEN;
         let rank = rank as usize;
-        let request = Request { line, ticket, arrived: now, rank, group, bank, row };
+        let request = Request { addr, ticket, arrived: now, rank, group, bank, row };
         (channel as usize, request)
     }
 }

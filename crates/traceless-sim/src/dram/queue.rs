@@ -5,8 +5,9 @@ use core::ops::Index;
 /// A line that is to be read or written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// Number of the line.
-    pub line: u64,
+    /// The byte that was asked for. Only a request for the same one becomes part of this, as in
+    /// USIMM: who asks for bytes within lines makes a request of each.
+    pub addr: u64,
     /// Whoever asked knows it by this.
     pub ticket: u64,
     /// When it was queued.
@@ -26,8 +27,8 @@ pub struct Request {
 #[derive(Default)]
 pub struct Queue {
     requests: Vec<Request>,
-    /// Their lines, together, since each newcomer is compared with all.
-    lines: Vec<u64>,
+    /// Their bytes, together, since each newcomer is compared with all.
+    addrs: Vec<u64>,
     served: Option<usize>,
 }
 
@@ -44,15 +45,15 @@ impl Queue {
         self.requests.iter()
     }
 
-    /// Whether a request for the line waits.
+    /// Whether a request for the byte waits.
     #[inline]
-    pub fn holds(&self, line: u64) -> bool {
-        self.lines.contains(&line)
+    pub fn holds(&self, addr: u64) -> bool {
+        self.addrs.contains(&addr)
     }
 
     pub fn push(&mut self, request: Request) {
         self.requests.push(request);
-        self.lines.push(request.line);
+        self.addrs.push(request.addr);
     }
 
     /// Marks a request as served.
@@ -64,7 +65,7 @@ impl Queue {
     pub fn remove_served(&mut self) {
         if let Some(nth) = self.served.take() {
             self.requests.remove(nth);
-            self.lines.remove(nth);
+            self.addrs.remove(nth);
         }
     }
 }

@@ -5,12 +5,6 @@ use serde::Serialize;
 use std::collections::VecDeque;
 use traceless::rng::{Rng, Seeded};
 
-/// Cycles without a search after one that found nothing.
-const PAUSE: u64 = 1000;
-
-/// Lines that the queue holds.
-const QUEUE_LEN: usize = 64;
-
 /// The line that is offered, and how the next one is found.
 pub struct EarlyWriteBack {
     pointer: Option<u64>,
@@ -33,20 +27,23 @@ enum Search {
     /// A pointer goes from set to set. The sets that it passes take no time, since nothing is said
     /// of how many a search looks at in a cycle; but one in vain is followed by a pause, and the
     /// next begins at a random set.
-    Scan { next: u64, paused_until: u64, rng: Box<Seeded> },
-    /// Dirty lines wait from the time on at which each became the next one to leave its set.
-    Queue(VecDeque<u64>),
+    Scan { next: u64, pause: u64, paused_until: u64, rng: Box<Seeded> },
+    /// Dirty lines wait from the time on at which each became the next one to leave its set; at
+    /// most so many.
+    Queue { lines: VecDeque<u64>, room: usize },
 }
 
 impl EarlyWriteBack {
-    /// By a pointer that goes through the cache.
-    pub fn scan(seed: u64) -> Self {
-        Self::new(Search::Scan { next: 0, paused_until: 0, rng: Box::new(Seeded::new(seed)) })
+    /// By a pointer that goes through the cache. A search in vain is followed by a pause of so many
+    /// cycles.
+    pub fn scan(seed: u64, pause: u64) -> Self {
+        let rng = Box::new(Seeded::new(seed));
+        Self::new(Search::Scan { next: 0, pause, paused_until: 0, rng })
     }
 
-    /// By a queue.
-    pub fn queue() -> Self {
-        Self::new(Search::Queue(VecDeque::new()))
+    /// By a queue of so many lines at most.
+    pub fn queue(room: usize) -> Self {
+        Self::new(Search::Queue { lines: VecDeque::new(), room })
     }
 
     fn new(search: Search) -> Self {
@@ -58,10 +55,19 @@ impl EarlyWriteBack {
         self.counts
     }
 
+    /// The first cycle from `now` on in which a search may find a line, as far as is known.
+    pub fn searches_at(&self, now: u64) -> u64 {
+        match &self.search {
+            Search::Scan { paused_until, .. } => now.max(*paused_until),
+            Search::Queue { lines, .. } if lines.is_empty() => u64::MAX,
+            Search::Queue { .. } => now,
+        }
+    }
+
     /// The next line to be offered, which is then pointed at.
     pub fn find(&mut self, cache: &Cache, now: u64) -> Option<u64> {
         self.pointer = match &mut self.search {
-            Search::Scan { next, paused_until, rng } => {
+            Search::Scan { next, pause, paused_until, rng } => {
                 if now < *paused_until {
                     return None;
                 }
@@ -70,13 +76,13 @@ impl EarlyWriteBack {
                 if let Some(addr) = found {
                     *next = (cache.set_of(addr) + 1) % cache.sets();
                 } else {
-                    *paused_until = now + PAUSE;
+                    *paused_until = now + *pause;
                     *next = rng.below(cache.sets());
                     self.counts.in_vain += 1;
                 }
                 found
             }
-            Search::Queue(lines) => core::iter::from_fn(|| lines.pop_front())
+            Search::Queue { lines, .. } => core::iter::from_fn(|| lines.pop_front())
                 .find(|&addr| cache.dirty_victim(cache.set_of(addr)) == Some(addr)),
         };
         self.counts.offered += u64::from(self.pointer.is_some());
@@ -88,8 +94,8 @@ impl EarlyWriteBack {
     pub fn is_aborted(&mut self, cache: &Cache, addr: u64) -> bool {
         let set = cache.set_of(addr);
         let victim = cache.dirty_victim(set);
-        if let (Search::Queue(lines), Some(victim)) = (&mut self.search, victim)
-            && lines.len() < QUEUE_LEN
+        if let (Search::Queue { lines, room }, Some(victim)) = (&mut self.search, victim)
+            && lines.len() < *room
             && !lines.contains(&victim)
         {
             lines.push_back(victim);

@@ -7,7 +7,7 @@ pub use early::{Counts as EarlyCounts, EarlyWriteBack};
 use crate::backend::{Answer, Backend, NOBODY, OFFERED};
 use crate::cache::{self, Cache, Victim};
 use crate::error::{Error, Result};
-use crate::workload::Op;
+use crate::workload::{Op, line_start};
 use serde::{Deserialize, Serialize};
 
 /// The last cache before memory, as files say it.
@@ -34,6 +34,8 @@ pub struct LastLevel<B> {
     config: Config,
     behind: B,
     early: Option<EarlyWriteBack>,
+    /// The last cycle that was looked at.
+    now: u64,
     /// Lines on their way for which nobody waits.
     posted: usize,
     counts: Counts,
@@ -73,6 +75,7 @@ impl<B: Backend> LastLevel<B> {
             config: *config,
             behind,
             early: None,
+            now: 0,
             posted: 0,
             counts: Counts::default(),
         })
@@ -122,6 +125,7 @@ impl<B: Backend> Backend for LastLevel<B> {
     }
 
     fn read(&mut self, now: u64, addr: u64, ticket: u64) -> Result<Answer> {
+        let addr = line_start(addr);
         self.counts.reads += 1;
         if self.access(now, addr, Op::Read)? {
             return Ok(Answer::At(now + self.config.latency));
@@ -131,6 +135,7 @@ impl<B: Backend> Backend for LastLevel<B> {
     }
 
     fn write(&mut self, now: u64, addr: u64) -> Result {
+        let addr = line_start(addr);
         self.counts.writes += 1;
         if self.access(now, addr, Op::Write)? {
             return Ok(());
@@ -165,10 +170,15 @@ impl<B: Backend> Backend for LastLevel<B> {
     }
 
     fn wake(&self) -> u64 {
-        self.behind.wake()
+        let searches = match &self.early {
+            Some(early) if self.behind.wants_offer() => early.searches_at(self.now + 1),
+            _ => u64::MAX,
+        };
+        self.behind.wake().min(searches)
     }
 
     fn tick(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) -> Result {
+        self.now = now;
         if let Some(early) = &mut self.early
             && self.behind.wants_offer()
             && let Some(addr) = early.find(&self.cache, now)

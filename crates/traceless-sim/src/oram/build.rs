@@ -5,41 +5,50 @@ use super::config::{Allocation, BLOCK_LEN, Config, LabelKind, MapTree, Scheme, S
 use super::front::Front;
 use super::layout::Layout;
 use super::recursive::{self, Recursive};
-use super::tree::{Cached, Found, Tree};
+use super::tree::{Cached, Seen, Tree};
 use crate::error::{Error, Result};
 use crate::workload::LINE_LEN;
+use core::ops::Range;
 use traceless::posmap::{Compressed, Labels, Plain, Plb};
 use traceless::rng::{Rng, Seeded};
 use traceless::scheme::path::PathOram;
 use traceless::scheme::rho::Rho;
-use traceless::scheme::ring::{GhostRing, Ring};
+use traceless::scheme::ring::{GhostRing, Ring, RingTop};
 use traceless::scheme::unified::{Sizes, Unified};
 use traceless::seal::Secret;
-use traceless::tree::{GhostTree, Shape, Substash, Treetop};
+use traceless::tree::{BareTree, Shape, Substash, Treetop};
 
 /// A scheme, and what is known of the trees that it lies in.
 pub struct Built {
     pub front: Box<dyn Front>,
     pub bus: Bus,
-    pub found: Found,
-    /// Bytes of memory that it lies in.
-    pub end: u64,
+    pub seen: Seen,
+    /// Of each tree: where its slots lie.
+    pub layouts: Vec<Layout>,
     /// Of each tree: bytes of a path, where a memory counts nothing else.
     pub path_bytes: Vec<u64>,
+    /// Slots of all trees.
+    pub slots: u64,
+    /// Bits of the table that says where in the sub-stash the blocks of a cached bucket are.
+    pub pointer_bits: u64,
 }
 
-/// The scheme that `config` says, in a memory of `channels` channels whose next line is in the next
-/// channel.
-pub fn build(config: &Config, channels: u64) -> Result<Built> {
+/// The scheme that `config` says, in a memory of `capacity` bytes, and of `channels` channels whose
+/// next line is in the next channel.
+pub fn build(config: &Config, channels: u64, capacity: u64) -> Result<Built> {
     config.check()?;
     let config = config.resolved();
     Builder {
         rngs: 0,
         bus: Bus::default(),
-        found: Found::default(),
+        seen: Seen::default(),
+        slots: 0,
+        pointer_bits: 0,
         end: 0,
+        layouts: vec![],
         path_bytes: vec![],
         channels,
+        capacity,
         config: &config,
     }
     .build()
@@ -48,9 +57,13 @@ pub fn build(config: &Config, channels: u64) -> Result<Built> {
 struct Builder<'a> {
     config: &'a Config,
     channels: u64,
+    capacity: u64,
     bus: Bus,
-    found: Found,
+    seen: Seen,
+    slots: u64,
+    pointer_bits: u64,
     end: u64,
+    layouts: Vec<Layout>,
     path_bytes: Vec<u64>,
     /// Generators handed out.
     rngs: u64,
@@ -69,8 +82,8 @@ impl Builder<'_> {
                 self.unified(|| Ok(Plain::new(fanout)?))?
             }
         };
-        let Self { bus, found, end, path_bytes, .. } = self;
-        Ok(Built { front, bus, found, end, path_bytes })
+        let Self { bus, seen, layouts, path_bytes, slots, pointer_bits, .. } = self;
+        Ok(Built { front, bus, seen, layouts, path_bytes, slots, pointer_bits })
     }
 
     /// A generator of its own for each part.
@@ -85,6 +98,15 @@ impl Builder<'_> {
 
     fn is_full(&self) -> bool {
         self.config.start == Start::Full
+    }
+
+    /// What was laid out ends at this byte of the memory.
+    fn end_at(&mut self, end: u64) -> Result {
+        self.end = end;
+        if end > self.capacity {
+            return Err(Error::Oram("the memory is smaller than the tree"));
+        }
+        Ok(())
     }
 
     fn drain_above(&self) -> usize {
@@ -110,26 +132,35 @@ impl Builder<'_> {
         let in_lines = Shape::per_level((0..below.levels()).map(lines).collect())?;
         let Config { layout, row_len, bucket, .. } = *self.config;
         let layout = Layout::new(layout, &in_lines, row_len, self.channels, self.end);
-        self.end = layout.end();
+        self.end_at(layout.end())?;
         let bytes = |level| bucket.len(below.z(level) as u64, block as u64);
         self.path_bytes.push((0..below.levels()).map(bytes).sum());
-        let tap = self.bus.tap(self.path_bytes.len() - 1, layout);
-        let slots: u64 =
-            (0..cached).map(|level| shape.buckets(level) * shape.z(level) as u64).sum();
-        let ghost = GhostTree::new(below, LINE_LEN as usize, ());
+        let tap = self.bus.tap(self.layouts.len());
+        self.layouts.push(layout);
+        let of_levels = |levels: Range<usize>| -> u64 {
+            levels.map(|level| shape.buckets(level) * shape.z(level) as u64).sum()
+        };
+        self.slots += of_levels(0..shape.levels());
+        let slots = of_levels(0..cached);
+        // What it touches is the tap's to tell.
+        let below = BareTree::try_new(below, 0)
+            .ok_or(Error::Oram("there is less memory here than its tree takes: 8 bytes a slot"))?;
         let cached = match top {
-            _ if cached == 0 => Cached::Apart(Treetop::new(shape, cached, ghost)?),
-            Top::Apart => Cached::Apart(Treetop::new(shape, cached, ghost)?),
+            _ if cached == 0 => Cached::Apart(Treetop::new(shape, cached, below)?),
+            Top::Apart => Cached::Apart(Treetop::new(shape, cached, below)?),
             Top::Merged => {
-                Cached::Substash(Substash::new(shape, cached, (1, slots as usize), ghost)?)
+                Cached::Substash(Substash::new(shape, cached, (1, slots as usize), below)?)
             }
             Top::SubStash => {
                 let ways = self.config.top_ways;
                 let sets = self.config.top_sets.unwrap_or(slots as usize / ways.max(1)).max(1);
-                Cached::Substash(Substash::new(shape, cached, (sets, ways), ghost)?)
+                let room = sets.saturating_mul(ways) as u64;
+                self.pointer_bits += slots * u64::from(room.next_power_of_two().ilog2());
+                Cached::Substash(Substash::new(shape, cached, (sets, ways), below)?)
             }
         };
-        Ok(Tree::new(cached, tap, self.found.clone()))
+        let is_first = self.path_bytes.len() == 1;
+        Ok(Tree::new(cached, tap, self.seen.clone(), is_first))
     }
 
     fn path(&mut self) -> Result<Box<dyn Front>> {
@@ -200,20 +231,28 @@ impl Builder<'_> {
         let tags = (small.sets, small.ways);
         let mut rho = Rho::new(main, tree, tags, small.stash_blocks, self.rng())?;
         rho.drain_above(small.drain_above);
+        rho.access_small(small.per_main);
         Ok(Box::new(rho))
     }
 
     fn ring(&mut self) -> Result<Box<dyn Front>> {
         let params = self.config.ring_params()?;
         let shape = params.shape_for(self.blocks())?;
-        let buckets: u64 = (0..shape.levels()).map(|level| shape.buckets(level)).sum();
+        let cached = self.config.cached_levels.min(shape.levels() - 1);
+        let below = shape.only(|level| level >= cached);
+        let buckets: u64 = (cached..shape.levels()).map(|level| shape.buckets(level)).sum();
         let lines = GhostRing::<()>::metadata_lines(params) + params.slots();
-        self.end = buckets * lines as u64 * LINE_LEN;
+        self.end_at(buckets * lines as u64 * LINE_LEN)?;
+        self.slots = buckets * params.slots() as u64;
         let Config { bucket, .. } = self.config;
-        let path = shape.levels() as u64;
+        let path = (shape.levels() - cached) as u64;
         self.path_bytes.push(path * bucket.len(params.slots() as u64, BLOCK_LEN as u64));
-        let tree = GhostRing::new(params, shape, self.bus.clone())?;
-        Ok(Box::new(Ring::new(self.blocks(), tree, self.rng())?))
+        let tree = GhostRing::new(params, below, self.bus.clone())?;
+        let (blocks, rng) = (self.blocks(), self.rng());
+        if cached == 0 {
+            return Ok(Box::new(Ring::new(blocks, tree, rng)?));
+        }
+        Ok(Box::new(Ring::new(blocks, RingTop::new(shape, cached, tree)?, rng)?))
     }
 }
 

@@ -5,35 +5,66 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use traceless::trace::{Event, Op, Witness};
 use traceless::types::Leaf;
 
-/// The lines that one step touches, and in which tree.
+/// What one step touches.
 #[derive(Clone, Default)]
-pub struct Bus(Arc<Mutex<Lines>>);
+pub struct Bus(Arc<Mutex<Step>>);
 
-/// Bytes where lines of memory begin.
+/// What a step reads and writes.
 #[derive(Default)]
-pub struct Lines {
-    /// Lines read.
-    pub reads: Vec<u64>,
-    /// Lines written.
-    pub writes: Vec<u64>,
-    /// Which tree they are of.
+pub struct Step {
+    pub reads: Touched,
+    pub writes: Touched,
+    /// In which tree.
     pub tree: usize,
 }
 
+/// Lines, as whole paths where that is what they are: a memory that only counts them need not know
+/// where each lies.
+#[derive(Default)]
+pub struct Touched {
+    /// Paths, and of which tree.
+    paths: Vec<(usize, Leaf)>,
+    /// Other lines: bytes where they begin.
+    lines: Vec<u64>,
+}
+
+impl Touched {
+    fn clear(&mut self) {
+        self.paths.clear();
+        self.lines.clear();
+    }
+
+    /// How many lines they are, of trees that lie as `layouts` say.
+    pub fn count(&self, layouts: &[Layout]) -> u64 {
+        let of_paths =
+            self.paths.iter().map(|&(tree, _)| layouts[tree].path_lines()).sum::<usize>();
+        (of_paths + self.lines.len()) as u64
+    }
+
+    /// Makes `lines` the bytes where they begin, in order.
+    pub fn find(&self, layouts: &[Layout], lines: &mut Vec<u64>) {
+        lines.clear();
+        lines.extend_from_slice(&self.lines);
+        for &(tree, leaf) in &self.paths {
+            layouts[tree].path(leaf, lines);
+        }
+    }
+}
+
 impl Bus {
-    /// Moves what was touched since the last call into `lines`, whose own are forgotten.
-    pub fn take(&self, lines: &mut Lines) {
-        lines.reads.clear();
-        lines.writes.clear();
-        core::mem::swap(&mut *self.lines(), lines);
+    /// Moves what was touched since the last call into `step`, whose own is forgotten.
+    pub fn take(&self, step: &mut Step) {
+        step.reads.clear();
+        step.writes.clear();
+        core::mem::swap(&mut *self.step(), step);
     }
 
-    /// What tree number `tree` tells, whose lines lie as `layout` says.
-    pub fn tap(&self, tree: usize, layout: Layout) -> Tap {
-        Tap { bus: self.clone(), tree, layout }
+    /// What tree number `tree` tells.
+    pub fn tap(&self, tree: usize) -> Tap {
+        Tap { bus: self.clone(), tree }
     }
 
-    fn lines(&self) -> MutexGuard<'_, Lines> {
+    fn step(&self) -> MutexGuard<'_, Step> {
         self.0.lock().expect("nobody panics while holding it")
     }
 }
@@ -42,30 +73,29 @@ impl Bus {
 pub struct Tap {
     bus: Bus,
     tree: usize,
-    layout: Layout,
 }
 
 impl Tap {
     /// The path of `leaf` is read.
     pub fn read(&self, leaf: Leaf) {
-        let mut lines = self.bus.lines();
-        lines.tree = self.tree;
-        self.layout.path(leaf, &mut lines.reads);
+        let mut step = self.bus.step();
+        step.tree = self.tree;
+        step.reads.paths.push((self.tree, leaf));
     }
 
     /// It is written.
     pub fn write(&self, leaf: Leaf) {
-        self.layout.path(leaf, &mut self.bus.lines().writes);
+        self.bus.step().writes.paths.push((self.tree, leaf));
     }
 }
 
 /// A tree that is read slot by slot tells each of them.
 impl Witness for Bus {
     fn see(&self, event: Event) {
-        let mut lines = self.lines();
+        let mut step = self.step();
         match event.op {
-            Op::Read => lines.reads.push(event.at),
-            Op::Write => lines.writes.push(event.at),
+            Op::Read => step.reads.lines.push(event.at),
+            Op::Write => step.writes.lines.push(event.at),
             Op::Sync => {}
         }
     }

@@ -4,7 +4,7 @@ use super::layout::LayoutKind;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use traceless::posmap::COUNTER_BITS;
-use traceless::scheme::rho::{SMALL_LEVELS, SMALL_TAGS, SMALL_Z};
+use traceless::scheme::rho::{PATTERN, SMALL_LEVELS, SMALL_TAGS, SMALL_Z};
 use traceless::scheme::ring::Params;
 use traceless::tree::Shape;
 use traceless::tree::ir_alloc::Preset;
@@ -15,6 +15,8 @@ pub const BLOCK_LEN: usize = 64;
 const BLOCKS_MAX: u64 = 1 << 40;
 const TIME_MAX: u64 = 1 << 32;
 const TREES_MAX: usize = 16;
+const PER_MAIN_MAX: u32 = 1000;
+const BUFFER_MAX: usize = 1 << 28;
 const BITS_MAX: u64 = 1 << 16;
 
 /// What stands between the last cache and the memory. Where a field is left out, it is as the
@@ -64,6 +66,10 @@ pub struct Config {
     pub remap: Option<Remap>,
     /// What is done instead of dummies.
     pub early: Option<Early>,
+    /// Cycles without a search after one in vain, for [`Early::Scan`].
+    pub early_pause: u64,
+    /// Lines that the queue holds, for [`Early::Queue`].
+    pub early_queue: usize,
     /// Trees of `recursive`, with that of the user's blocks.
     pub trees: usize,
     /// Those of the position map. If left out, each is as much smaller as the fan-out makes it.
@@ -226,6 +232,8 @@ pub struct Small {
     pub stash_blocks: usize,
     /// With more than these it is emptied.
     pub drain_above: usize,
+    /// Accesses to it for each to the main tree.
+    pub per_main: u32,
 }
 
 /// The small tree of the IR-ORAM paper; where that is silent, of its authors' runs.
@@ -239,6 +247,7 @@ impl Default for Small {
             ways: SMALL_TAGS.1,
             stash_blocks: 200,
             drain_above: 160,
+            per_main: PATTERN - 1,
         }
     }
 }
@@ -325,6 +334,8 @@ impl Default for Config {
             plb_ways: 4,
             remap: None,
             early: None,
+            early_pause: 1000,
+            early_queue: 64,
             trees: 4,
             map_trees: None,
             small: Small::default(),
@@ -455,11 +466,24 @@ impl Config {
             Pace::Asked => 0,
             Pace::StartToStart(n) | Pace::AfterCompletion(n) | Pace::FetchSlots(n) => n,
         };
-        if interval.max(self.decrypt) > TIME_MAX {
-            return Err(Error::Oram("a time is longer than 2^32 cycles"));
+        if [interval, self.decrypt, self.warm_up, self.early_pause].into_iter().max()
+            > Some(TIME_MAX)
+        {
+            return Err(Error::Oram("a time is longer than 2^32 cycles, or the warm-up"));
         }
-        if self.queue == 0 || self.row_len < BLOCK_LEN || self.fetch_slots == 0 {
-            return Err(Error::Oram("its queue has room, a row holds a line, fetches a slot"));
+        if self.queue == 0 || self.fetch_slots == 0 {
+            return Err(Error::Oram("its queue has room, and a cycle a fetch slot"));
+        }
+        if !(BLOCK_LEN..=BUFFER_MAX).contains(&self.row_len) {
+            return Err(Error::Oram("a row holds a line, and at most 2^28 bytes"));
+        }
+        let stash = self.stash_blocks.max(self.small.stash_blocks);
+        let top = self.top_ways.saturating_mul(self.top_sets.unwrap_or(1));
+        if stash.max(top).max(self.plb_bytes) > BUFFER_MAX {
+            return Err(Error::Oram("stash, sub-stash and PLB are at most 2^28"));
+        }
+        if !(1..=PER_MAIN_MAX).contains(&self.small.per_main) {
+            return Err(Error::Oram("a small tree is accessed 1 to 1000 times as often"));
         }
         if !(1..=TREES_MAX).contains(&self.trees) {
             return Err(Error::Oram("it has 1 to 16 trees"));

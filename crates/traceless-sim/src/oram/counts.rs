@@ -44,6 +44,14 @@ pub struct Counts {
     pub stash_peak: usize,
     /// On which level the block was that a path was read for, if it was not in the stash.
     pub found: [u64; FOUND_LEVELS],
+    /// Slots on each level of the first tree that were looked at, on paths drawn at random.
+    pub looked_at: [u64; FOUND_LEVELS],
+    /// Of these, those that held a block.
+    pub full: [u64; FOUND_LEVELS],
+    /// Slots of all trees.
+    pub slots: u64,
+    /// Bits of the table that says where in a sub-stash the blocks of a cached bucket are.
+    pub pointer_bits: u64,
 }
 
 impl Default for Counts {
@@ -65,6 +73,10 @@ impl Default for Counts {
             bytes: 0,
             stash_peak: 0,
             found: [0; FOUND_LEVELS],
+            looked_at: [0; FOUND_LEVELS],
+            full: [0; FOUND_LEVELS],
+            slots: 0,
+            pointer_bits: 0,
         }
     }
 }

@@ -7,9 +7,8 @@ use traceless::error::{Error, Result};
 use traceless::posmap::Labels;
 use traceless::scheme::path::PathOram;
 use traceless::scheme::rho::Rho;
-use traceless::scheme::ring::{GhostRing, Ring};
+use traceless::scheme::ring::{Ring, RingTree};
 use traceless::scheme::unified::Unified;
-use traceless::trace::Witness;
 use traceless::types::Addr;
 
 /// A controller, and what only some can do.
@@ -91,7 +90,7 @@ impl Front for Recursive<Tree> {
     }
 }
 
-impl<W: Witness> Front for Ring<GhostRing<W>> {
+impl<T: RingTree> Front for Ring<T> {
     fn stash(&self) -> usize {
         Self::stash(self).len()
     }

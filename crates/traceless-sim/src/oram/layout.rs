@@ -58,6 +58,14 @@ impl Layout {
         }
     }
 
+    /// Lines of a path.
+    pub fn path_lines(&self) -> usize {
+        match self {
+            Self::Buckets { shape, .. } => shape.path_slots(),
+            Self::Spread(spread) => spread.slots.len(),
+        }
+    }
+
     /// Adds the first bytes of the lines of a path, from the root down.
     #[inline]
     pub fn path(&self, leaf: Leaf, lines: &mut Vec<u64>) {
@@ -241,6 +249,7 @@ mod tests {
                 for leaf in 0..shape.leaves() {
                     let lines = lines_of(&layout, leaf);
                     assert_eq!(lines.len(), shape.path_slots());
+                    assert_eq!(lines.len(), layout.path_lines());
                     let mut line = lines.iter();
                     for level in 0..shape.levels() {
                         for nth in 0..shape.z(level) {

@@ -26,31 +26,38 @@ use crate::dram::{ChannelStats, Memory};
 use crate::error::{Error, Result};
 use crate::workload::{LINE_LEN, Op};
 use build::{Built, build};
-use bus::{Bus, Lines};
+use bus::{Bus, Step};
 use front::Front;
+use layout::Layout;
 use std::collections::{HashMap, HashSet};
 use traceless::controller::{Issued, Kind};
 use traceless::rng::{Rng, Seeded};
 use traceless::types::Addr;
-use tree::Found;
+use tree::Seen;
 
 /// A scheme, and the memory that it lies in.
 pub struct Oram {
     config: Config,
     front: Box<dyn Front>,
     bus: Bus,
-    found: Found,
+    seen: Seen,
     memory: Under,
-    /// Of each tree: bytes of a path.
+    /// Of each tree: where its slots lie, and bytes of a path.
+    layouts: Vec<Layout>,
     path_bytes: Vec<u64>,
     phase: Phase,
+    /// The last cycle that was looked at, and whether something was asked for since.
+    now: u64,
+    is_asked: bool,
     /// When the next path access is due, and when the last one ended.
     due: u64,
     ended: u64,
     /// Memory operations since then.
     operations: u64,
-    /// Lines of the path access that is under way.
-    lines: Lines,
+    /// What the path access touches that is under way, and lines of it that the memory is asked
+    /// for.
+    step: Step,
+    lines: Vec<u64>,
     /// The tickets of reads that wait, by request; write-backs have none.
     tickets: HashMap<u64, u64>,
     next_request: u64,
@@ -101,23 +108,22 @@ const UNTIMED: u64 = u64::MAX - 1;
 impl Oram {
     /// The scheme that `config` says, in `memory`.
     pub fn over_dram(config: &Config, memory: Memory) -> Result<Self> {
-        let built = build(config, memory.config().channels_in_a_row())?;
-        if built.end > memory.config().geometry.capacity() {
-            return Err(Error::Oram("the memory is smaller than the tree"));
-        }
+        let (channels, capacity) =
+            (memory.config().channels_in_a_row(), memory.config().geometry.capacity());
+        let built = build(config, channels, capacity)?;
         Self::new(config, built, Under::Dram(Box::new(memory)))
     }
 
     /// The same in a memory that is known by its bandwidth.
     pub fn over_constant(config: &Config, memory: &constant::Config) -> Result<Self> {
         memory.check()?;
-        let built = build(config, 1)?;
+        let built = build(config, 1, memory.capacity)?;
         Self::new(config, built, Under::Constant(*memory, constant::Bus::new(memory)))
     }
 
     fn new(config: &Config, built: Built, memory: Under) -> Result<Self> {
         let config = config.resolved();
-        let Built { front, bus, found, path_bytes, .. } = built;
+        let Built { front, bus, seen, layouts, path_bytes, slots, pointer_bits } = built;
         let is_unified =
             !matches!(config.scheme, Scheme::Path | Scheme::Recursive | Scheme::Ring | Scheme::Rho);
         if config.early != Some(Early::Nothing) && !is_unified {
@@ -128,20 +134,24 @@ impl Oram {
             config,
             front,
             bus,
-            found,
+            seen,
             memory,
+            layouts,
             path_bytes,
             phase: Phase::Idle,
+            now: 0,
+            is_asked: false,
             due: 0,
             ended: 0,
             operations: 0,
-            lines: Lines::default(),
+            step: Step::default(),
+            lines: vec![],
             tickets: HashMap::new(),
             next_request: 0,
             waiting: 0,
             out: HashSet::new(),
             has_offer: false,
-            counts: Counts::default(),
+            counts: Counts { slots, pointer_bits, ..Counts::default() },
         };
         oram.warm_up()?;
         Ok(oram)
@@ -149,7 +159,9 @@ impl Oram {
 
     /// What was done so far.
     pub fn counts(&self) -> Counts {
-        Counts { found: self.found.counts(), ..self.counts }
+        let Self { seen, counts, .. } = self;
+        let (found, looked_at, full) = (seen.found(), seen.slots(), seen.full());
+        Counts { found, looked_at, full, ..*counts }
     }
 
     /// What each channel of the memory did until `end`.
@@ -175,12 +187,12 @@ impl Oram {
     fn finish_untimed(&mut self) -> Result {
         while self.front.finish_at_hand(&mut |_, _| {})? != Some(UNTIMED) {
             let issued = self.front.step(&mut |_, _| {})?;
-            self.bus.take(&mut self.lines);
+            self.bus.take(&mut self.step);
             if issued.finished == Some(UNTIMED) {
                 break;
             }
         }
-        self.found.reset();
+        self.seen.reset();
         Ok(())
     }
 
@@ -196,6 +208,7 @@ impl Oram {
         let request = self.next_request;
         self.next_request += 1;
         self.waiting += 1;
+        self.is_asked = true;
         submit(&mut *self.front, request)?;
         Ok(request)
     }
@@ -246,6 +259,7 @@ impl Oram {
 
     /// Begins a path access if one is due.
     fn begin(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) -> Result {
+        self.is_asked = false;
         while let Some(request) = self.front.finish_at_hand(&mut |_, _| {})? {
             self.counts.at_hand += 1;
             self.finish(request, now + self.config.decrypt, done);
@@ -255,12 +269,13 @@ impl Oram {
         }
         let is_early = self.waiting == 0;
         let Issued { kind, finished } = self.front.step(&mut |_, _| {})?;
-        self.bus.take(&mut self.lines);
-        self.count(kind, is_early);
+        self.bus.take(&mut self.step);
+        let bytes = self.count(kind, is_early);
         self.phase = match &mut self.memory {
             Under::Dram(memory) => {
                 let (mut left, mut there) = (0, now);
-                for &line in &self.lines.reads {
+                self.step.reads.find(&self.layouts, &mut self.lines);
+                for &line in &self.lines {
                     match memory.read(now, line, 0) {
                         Answer::At(time) => there = there.max(time),
                         Answer::Later => left += 1,
@@ -269,26 +284,28 @@ impl Oram {
                 Phase::Reading { started: now, left, there, finished }
             }
             Under::Constant(config, bus) => {
-                let bytes = self.path_bytes.get(self.lines.tree).map(|path| 2 * path);
-                let lines = (self.lines.reads.len() + self.lines.writes.len()) as u64;
-                let until = bus.carry(now, bytes.unwrap_or(lines * LINE_LEN));
+                let until = bus.carry(now, bytes);
                 Phase::Moving { started: now, until: until + config.oram_latency, finished }
             }
         };
         Ok(())
     }
 
-    fn count(&mut self, kind: Kind, is_early: bool) {
-        let lines = (self.lines.reads.len() + self.lines.writes.len()) as u64;
-        let counts = &mut self.counts;
-        counts.count(kind, is_early && self.has_offer);
-        counts.lines += lines;
-        counts.bytes += match (&self.memory, self.path_bytes.get(self.lines.tree)) {
+    /// Counts a path access. Tells how many bytes it moves.
+    fn count(&mut self, kind: Kind, is_early: bool) -> u64 {
+        let Step { reads, writes, tree } = &self.step;
+        let lines = reads.count(&self.layouts) + writes.count(&self.layouts);
+        let bytes = match (&self.memory, self.path_bytes.get(*tree)) {
             (Under::Constant(..), Some(path)) => 2 * path,
             _ => lines * LINE_LEN,
         };
-        counts.other_trees += u64::from(self.lines.tree > 0);
+        let counts = &mut self.counts;
+        counts.count(kind, is_early && self.has_offer);
+        counts.lines += lines;
+        counts.bytes += bytes;
+        counts.other_trees += u64::from(*tree > 0);
         counts.stash_peak = counts.stash_peak.max(self.front.stash());
+        bytes
     }
 
     /// Ends the path access that is under way, as far as it is done.
@@ -301,7 +318,8 @@ impl Oram {
                 self.finish(request, now + self.config.decrypt, done);
             }
             if let Under::Dram(memory) = &mut self.memory {
-                self.lines.writes.iter().for_each(|&line| memory.write(now, line));
+                self.step.writes.find(&self.layouts, &mut self.lines);
+                self.lines.iter().for_each(|&line| memory.write(now, line));
             }
         }
         let ends = match (self.phase, &self.memory) {
@@ -420,12 +438,15 @@ impl Backend for Oram {
 
     fn wake(&self) -> u64 {
         let own = match self.phase {
+            // It may be finished without a path access.
+            Phase::Idle if self.is_asked => 0,
             Phase::Idle if self.config.pace == Pace::Asked && self.waiting == 0 => u64::MAX,
             Phase::Idle => self.due,
             Phase::Reading { left: 0, there, .. } => there,
             Phase::Reading { .. } | Phase::Writing { .. } => u64::MAX,
             Phase::Moving { until, .. } => until,
         };
+        let own = own.max(self.now + 1);
         match &self.memory {
             Under::Dram(memory) => own.min(memory.wake()),
             Under::Constant(..) => own,
@@ -433,6 +454,7 @@ impl Backend for Oram {
     }
 
     fn tick(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) -> Result {
+        self.now = now;
         let phase = &mut self.phase;
         if let Under::Dram(memory) = &mut self.memory {
             memory.tick(now, |_, time| {

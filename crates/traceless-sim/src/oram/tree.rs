@@ -1,68 +1,123 @@
 //! The trees of a simulation: no bodies, cached levels of either kind, and a look at where blocks
-//! are found.
+//! are.
 
 use super::bus::Tap;
 use super::counts::FOUND_LEVELS;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use traceless::error::{Error, Result};
-use traceless::tree::{BucketTree, Fill, GhostTree, Header, Shape, Substash, Treetop};
+use traceless::rng::{Rng, Seeded};
+use traceless::tree::{BareTree, BucketTree, Fill, Header, Shape, Substash, Treetop};
 use traceless::types::{Addr, Leaf};
 
 /// A tree that tells a [`Tap`] which paths it touches.
 pub struct Tree {
     cached: Cached,
     tap: Tap,
-    found: Found,
-    /// Of each slot of a path: its level.
+    seen: Seen,
+    /// Draws the paths that are looked at, if any are.
+    rng: Option<Seeded>,
+    /// Of each slot of a path: its level, and what it held when it was looked at.
     levels: Vec<u8>,
+    headers: Vec<Header>,
     /// The open path.
     leaf: Leaf,
+    /// Paths that were written.
+    written: u64,
 }
 
 /// A tree whose first levels are in the processor.
 pub enum Cached {
     /// By themselves: blocks there are found along their path.
-    Apart(Treetop<GhostTree<()>>),
+    Apart(Treetop<BareTree>),
     /// In a sub-stash: blocks there are found by address.
-    Substash(Substash<GhostTree<()>>),
+    Substash(Substash<BareTree>),
 }
 
-/// On which level the block was that a path was read for.
-#[derive(Clone)]
-pub struct Found(Arc<[AtomicU64; FOUND_LEVELS]>);
+/// Accesses after which a path is looked at.
+const LOOK_EVERY: u64 = 16;
 
-impl Default for Found {
-    fn default() -> Self {
-        Self(Arc::new([const { AtomicU64::new(0) }; FOUND_LEVELS]))
+/// Counts for each level, shared by all trees of a scheme.
+#[derive(Clone, Default)]
+pub struct Seen(Arc<[OfLevel; FOUND_LEVELS]>);
+
+#[derive(Default)]
+struct OfLevel {
+    found: AtomicU64,
+    slots: AtomicU64,
+    full: AtomicU64,
+}
+
+impl Seen {
+    /// How often the block was there that a path was read for.
+    pub fn found(&self) -> [u64; FOUND_LEVELS] {
+        self.of_levels(|level| &level.found)
     }
-}
 
-impl Found {
-    /// Of each level, how often it was there.
-    pub fn counts(&self) -> [u64; FOUND_LEVELS] {
-        core::array::from_fn(|level| self.0[level].load(Ordering::Relaxed))
+    /// The slots that were looked at.
+    pub fn slots(&self) -> [u64; FOUND_LEVELS] {
+        self.of_levels(|level| &level.slots)
+    }
+
+    /// Of these, those that held a block.
+    pub fn full(&self) -> [u64; FOUND_LEVELS] {
+        self.of_levels(|level| &level.full)
+    }
+
+    fn of_levels(&self, count: impl Fn(&OfLevel) -> &AtomicU64) -> [u64; FOUND_LEVELS] {
+        core::array::from_fn(|level| count(&self.0[level]).load(Ordering::Relaxed))
     }
 
     /// Forgets all.
     pub fn reset(&self) {
-        self.0.iter().for_each(|count| count.store(0, Ordering::Relaxed));
+        for OfLevel { found, slots, full } in self.0.iter() {
+            [found, slots, full].iter().for_each(|count| count.store(0, Ordering::Relaxed));
+        }
     }
 }
 
+/// Calls a method of whichever tree it is.
+macro_rules! on {
+    ($self:ident, $tree:ident => $call:expr) => {
+        match &mut $self.cached {
+            Cached::Apart($tree) => $call,
+            Cached::Substash($tree) => $call,
+        }
+    };
+}
+
 impl Tree {
-    /// `cached`, which tells `tap` what it touches, and `found` where blocks were.
-    pub fn new(cached: Cached, tap: Tap, found: Found) -> Self {
+    /// `cached`, which tells `tap` what it touches, and `seen` where blocks were; with
+    /// `is_looked_at`, how full its levels are, too.
+    pub fn new(cached: Cached, tap: Tap, seen: Seen, is_looked_at: bool) -> Self {
         let shape = cached.shape();
+        let headers = vec![Header::EMPTY; shape.path_slots()];
         let of_level =
             |level: usize| core::iter::repeat_n(level.min(FOUND_LEVELS - 1) as u8, shape.z(level));
         Self {
             levels: (0..shape.levels()).flat_map(of_level).collect(),
             cached,
             tap,
-            found,
+            seen,
+            rng: is_looked_at.then(|| Seeded::new(1)),
+            headers,
             leaf: Leaf(0),
+            written: 0,
         }
+    }
+
+    /// Counts the slots of a path that has nothing to do with any access, and those that hold
+    /// blocks. Between two accesses no path is open.
+    fn look(&mut self) -> Result {
+        let Some(rng) = &mut self.rng else { return Ok(()) };
+        let leaf = Leaf(rng.below(self.cached.shape().leaves()));
+        on!(self, tree => tree.read_path(leaf, &mut self.headers))?;
+        for (&level, header) in self.levels.iter().zip(&self.headers) {
+            let OfLevel { slots, full, .. } = &self.seen.0[usize::from(level)];
+            slots.fetch_add(1, Ordering::Relaxed);
+            full.fetch_add(u64::from(!header.is_empty()), Ordering::Relaxed);
+        }
+        Ok(())
     }
 }
 
@@ -79,16 +134,6 @@ impl Cached {
     }
 }
 
-/// Calls a method of whichever tree it is.
-macro_rules! on {
-    ($self:ident, $tree:ident => $call:expr) => {
-        match &mut $self.cached {
-            Cached::Apart($tree) => $call,
-            Cached::Substash($tree) => $call,
-        }
-    };
-}
-
 impl BucketTree for Tree {
     fn shape(&self) -> &Shape {
         self.cached.shape()
@@ -96,6 +141,10 @@ impl BucketTree for Tree {
 
     fn body_len(&self) -> usize {
         0
+    }
+
+    fn expect(&mut self, leaf: Leaf) {
+        on!(self, tree => tree.expect(leaf));
     }
 
     fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
@@ -121,7 +170,7 @@ impl BucketTree for Tree {
     }
 
     fn vacate(&mut self, slot: usize) {
-        self.found.0[usize::from(self.levels[slot])].fetch_add(1, Ordering::Relaxed);
+        self.seen.0[usize::from(self.levels[slot])].found.fetch_add(1, Ordering::Relaxed);
         on!(self, tree => tree.vacate(slot));
     }
 
@@ -135,7 +184,9 @@ impl BucketTree for Tree {
 
     fn write_path(&mut self, headers: &[Header]) -> Result {
         self.tap.write(self.leaf);
-        on!(self, tree => tree.write_path(headers))
+        on!(self, tree => tree.write_path(headers))?;
+        self.written += 1;
+        if self.written.is_multiple_of(LOOK_EVERY) { self.look() } else { Ok(()) }
     }
 
     fn sync(&mut self) -> Result {

@@ -94,11 +94,13 @@ pub fn run<B: Backend>(
         }
         now += go_on_alike(&mut cores, now, memory);
         // Else only memory, or an instruction that ends, changes anything.
-        now = if memory.takes_writes() && cores.iter().any(Core::can_fetch) {
+        let next = if memory.takes_writes() && cores.iter().any(Core::can_fetch) {
             now + 1
         } else {
             cores.iter().map(|core| core.retires_at(now)).fold(memory.wake(), u64::min)
         };
+        assert!(next > now, "time goes on");
+        now = next;
     }
     Ok(Run {
         cycles: now + 1,

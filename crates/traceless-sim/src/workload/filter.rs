@@ -1,6 +1,6 @@
 //! The first level of cache: what passes it is the workload of everything behind it.
 
-use super::{LINE_LEN, Op, Record};
+use super::{LINE_LEN, Op, Record, line_start};
 use crate::cache::{self, Cache, Found};
 use crate::error::Result;
 
@@ -38,7 +38,7 @@ impl Filter {
     /// It accesses the lines from `first` to `last`, both named by a byte of them. What passes the
     /// cache is handed to `out`: what is read, then what is written back for it.
     pub fn access(&mut self, op: Op, first: u64, last: u64, mut out: impl FnMut(Record)) {
-        let mut addr = first / LINE_LEN * LINE_LEN;
+        let mut addr = line_start(first);
         loop {
             if let Found::Miss { victim } = self.cache.access(addr, op) {
                 // The operation itself is an instruction, and counts as such where it is replayed.

@@ -4,7 +4,7 @@
 //! stores, or both; addresses are hexadecimal. Lines of others are left out.
 
 use super::text::{decimal, hexadecimal};
-use super::{LINE_LEN, Op};
+use super::{Op, line_start};
 
 /// A line of lackey's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,8 +34,7 @@ pub fn parse(line: &[u8]) -> Option<Step> {
     let mut words = line[3..].trim_ascii().split(|&byte| byte == b',');
     let (addr, size) = (hexadecimal(words.next()?)?, decimal(words.next()?)?);
     let last = addr.checked_add(size.max(1) - 1)?;
-    let start = |byte: u64| byte / LINE_LEN * LINE_LEN;
-    Some(Step::Access { op, first: start(addr), last: start(last) })
+    Some(Step::Access { op, first: line_start(addr), last: line_start(last) })
 }
 
 #[cfg(test)]

@@ -30,6 +30,11 @@ use crate::error::Result;
 /// Bytes of a line, the unit in which caches and memory talk.
 pub const LINE_LEN: u64 = 64;
 
+/// The first byte of the line that a byte is in.
+pub fn line_start(addr: u64) -> u64 {
+    addr / LINE_LEN * LINE_LEN
+}
+
 /// One memory operation of a program, and how many other instructions came before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record {

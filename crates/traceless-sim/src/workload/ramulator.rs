@@ -2,7 +2,7 @@
 //! hexadecimal with `0x`.
 
 use super::text::{Lines, number};
-use super::{Op, Record, Workload};
+use super::{Op, Record, Workload, line_start};
 use crate::error::Result;
 use std::io::BufRead;
 use std::path::Path;
@@ -30,10 +30,11 @@ impl Workload for Ramulator {
             let before = words.next().and_then(number).ok_or("it begins with no number")?;
             let addr = words.next().and_then(number).ok_or("it has no address")?;
             let back = words.next().map(|word| number(word).ok_or("its second address is none"));
-            Ok((Record { before, op: Op::Read, addr }, back.transpose()?))
+            Ok((Record { before, op: Op::Read, addr: line_start(addr) }, back.transpose()?))
         })?;
         Ok(read.map(|(record, back)| {
-            self.written_back = back.map(|addr| Record { before: 0, op: Op::Write, addr });
+            self.written_back =
+                back.map(|addr| Record { before: 0, op: Op::Write, addr: line_start(addr) });
             record
         }))
     }
@@ -45,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_line_is_one_operation_or_two() {
-        let text = "3 20734016\n1 0x40 128\n";
+        let text = "3 20734017\n1 0x40 191\n";
         let mut workload = Ramulator::from_reader(text.as_bytes(), Path::new("w"));
         let mut next = || workload.next().unwrap();
         let record = |before, op, addr| Some(Record { before, op, addr });

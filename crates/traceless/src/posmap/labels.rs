@@ -69,6 +69,12 @@ pub trait Labels: Send {
     /// leaf that nobody has seen.
     fn leaf(&self, entries: &[u8], nth: usize, addr: Addr, draw: &mut Draw) -> Leaf;
 
+    /// The label of child number `nth` if it is there to be read, and nothing need be drawn or
+    /// calculated.
+    fn peek(&self, _entries: &[u8], _nth: usize) -> Option<Leaf> {
+        None
+    }
+
     /// Whether child number `nth` gets no other label before its whole group gets others.
     fn is_spent(&self, entries: &[u8], nth: usize) -> bool;
 
@@ -134,7 +140,11 @@ impl Labels for Plain {
     }
 
     fn leaf(&self, entries: &[u8], nth: usize, _: Addr, draw: &mut Draw) -> Leaf {
-        label(&entries[nth * LABEL_LEN..][..LABEL_LEN]).unwrap_or_else(|| draw.leaf())
+        self.peek(entries, nth).unwrap_or_else(|| draw.leaf())
+    }
+
+    fn peek(&self, entries: &[u8], nth: usize) -> Option<Leaf> {
+        label(&entries[nth * LABEL_LEN..][..LABEL_LEN])
     }
 
     fn is_spent(&self, _: &[u8], _: usize) -> bool {

@@ -34,7 +34,8 @@ pub const SMALL_Z: u8 = 2;
 /// Sets and ways of the tags of the paper's small tree.
 pub const SMALL_TAGS: (usize, usize) = (16_000, 10);
 
-/// Steps of the pattern, of which the first accesses the main tree.
+/// Steps of the pattern, of which the first accesses the main tree, unless it is
+/// [set](Rho::access_small) otherwise.
 pub const PATTERN: u32 = 3;
 
 /// Blocks that are on their way from the small tree to the main one, at most.
@@ -60,6 +61,8 @@ pub struct Rho<T, S, L, P = Plb> {
     returning: Stash,
     /// The body of the block that was fetched last.
     body: Vec<u8>,
+    /// Steps of the pattern, and which is next.
+    pattern: u32,
     turn: u32,
     failed: bool,
 }
@@ -90,6 +93,7 @@ impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Rho<T, S, L, P> {
             leaving: VecDeque::with_capacity(LEAVING_MAX),
             returning: Stash::new(LEAVING_MAX, len),
             body: vec![0; len],
+            pattern: PATTERN,
             turn: 0,
             failed: false,
             small: Engine::new(small, stash_blocks),
@@ -112,6 +116,13 @@ impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Rho<T, S, L, P> {
         self.turn == 0
     }
 
+    /// From now on the small tree is accessed `per_main` times, at least once, for each access to
+    /// the main one.
+    pub fn access_small(&mut self, per_main: u32) {
+        assert!(per_main > 0, "blocks must come out of the small tree");
+        (self.pattern, self.turn) = (per_main.saturating_add(1), 0);
+    }
+
     /// With more than `blocks` blocks in its stash an access to the small tree does nothing but
     /// empty it.
     pub fn drain_above(&mut self, blocks: usize) {
@@ -120,7 +131,7 @@ impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Rho<T, S, L, P> {
 
     fn try_step(&mut self, serve: Serve<'_>) -> Result<Issued> {
         let is_main = self.main_is_next();
-        self.turn = (self.turn + 1) % PATTERN;
+        self.turn = (self.turn + 1) % self.pattern;
         if is_main { self.step_main(serve) } else { self.step_small(serve) }
     }
 

@@ -27,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::oram::Hides;
 use crate::posmap::{Draw, Labels, Lookaside, Plb};
 use crate::rng::Rng;
+use crate::store::Pages;
 use crate::tree::{BucketTree, Drains, Engine, Header, TREE_BLOCKS_MAX};
 use crate::types::{Addr, Leaf};
 use alloc::boxed::Box;
@@ -84,7 +85,7 @@ struct Groups<L, P> {
     top_labels: L,
     top: Vec<u8>,
     /// In a simulation, the entries of all blocks of the map.
-    beside: Vec<u8>,
+    beside: Pages,
     plb: P,
     /// On the way to another key.
     rekeying: Option<Rekeying<L>>,
@@ -179,7 +180,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
             maps: Maps {
                 groups: Groups {
                     top: vec![0; groups as usize * top_labels.entries_len()],
-                    beside: vec![0; beside],
+                    beside: Pages::zeroed(beside),
                     labels,
                     top_labels,
                     plb,
@@ -284,11 +285,28 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
             }
             (Purpose::Nobody, _) => Kind::PosMap(level as u8 + 1),
         };
+        if let Some(leaf) = self.likely_next() {
+            self.engine.tree_mut().expect(leaf);
+        }
         self.engine.evict()?;
         let is_served = self.planned.is_empty() && level == 0;
         let finished = request.filter(|_| is_served);
         finished.inspect(|&request| self.forget(request));
         Ok(Issued { kind, finished: finished.map(|request| request.id) })
+    }
+
+    /// In a simulation, the path that is accessed after the open one, unless the stash must be
+    /// emptied first, or it turns out that no path is needed.
+    fn likely_next(&self) -> Option<Leaf> {
+        if self.maps.groups.beside.is_empty() {
+            return None;
+        }
+        if let Some(next) = self.planned.front() {
+            return Some(next.old);
+        }
+        // At level 0 the first of them is about to be finished.
+        let next = self.requests.get(usize::from(self.walk.level == 0))?;
+        self.maps.peek(next.addr)
     }
 
     fn check_ready(&self) -> Result {
@@ -366,6 +384,22 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
     /// Whether the PLB holds block number `nth` of a level of the map.
     fn is_here(&self, level: usize, nth: u64) -> bool {
         self.groups.plb.find(self.places.addr(level, nth, 0)).is_some()
+    }
+
+    /// In a simulation, the path that a walk to `addr` would begin with, if the map has it at once.
+    fn peek(&self, addr: Addr) -> Option<Leaf> {
+        let Self { places, groups, .. } = self;
+        let level = self.first_missing(addr);
+        let (block, fanout) = (places.nth(level, addr), groups.fanout(places, level));
+        let (group, nth) = (block / fanout, (block % fanout) as usize);
+        let (labels, all, at) = if level == places.levels() {
+            (&groups.top_labels, &groups.top[..], group)
+        } else {
+            let parent = places.addr(level + 1, group, 0);
+            (&groups.labels, &groups.beside[..], parent.0 - places.base[1])
+        };
+        let len = labels.entries_len();
+        labels.peek(&all[at as usize * len..][..len], nth)
     }
 
     /// Puts the block of `level` that an access to `addr` is about onto another path, in the map,

@@ -10,6 +10,7 @@ use crate::trace::{Event, Op, Surface, Witness};
 use crate::types::Leaf;
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_sys::ct;
 
 /// Bytes that lie together, in subtrees.
 const TOGETHER: usize = 4096;
@@ -22,8 +23,10 @@ pub struct BareTree {
     bytes: Pages,
     /// Of each slot of a path: its level, and the bytes of its bucket before its body.
     slots: Vec<SlotPlace>,
-    /// First byte of each bucket of the open path.
+    /// First byte of each bucket of the open path, and of one that is expected.
     open: Vec<usize>,
+    ahead: Vec<usize>,
+    ahead_leaf: Option<Leaf>,
 }
 
 #[derive(Clone, Copy)]
@@ -35,20 +38,27 @@ struct SlotPlace {
 impl BareTree {
     /// An empty tree whose blocks have bodies of `body_len` bytes.
     pub fn new(shape: Shape, body_len: usize) -> Self {
+        Self::try_new(shape, body_len).expect("the memory is there")
+    }
+
+    /// The same, if the memory is there.
+    pub fn try_new(shape: Shape, body_len: usize) -> Option<Self> {
         let layout = TreeLayout::new(&shape, body_len, |_| 0, TOGETHER);
         let place = |level: usize, nth: usize| SlotPlace {
             level: level as u32,
             body: (shape.z(level) * HEADER_LEN + nth * body_len) as u32,
         };
         let of_level = |level| (0..shape.z(level)).map(move |nth| place(level, nth));
-        Self {
+        Some(Self {
             slots: (0..shape.levels()).flat_map(of_level).collect(),
             open: vec![0; shape.levels()],
-            bytes: Pages::zeroed(layout.len() as usize),
+            ahead: vec![0; shape.levels()],
+            ahead_leaf: None,
+            bytes: Pages::try_zeroed(usize::try_from(layout.len()).ok()?)?,
             layout,
             shape,
             body_len,
-        }
+        })
     }
 
     /// Bytes of memory that it takes once every path was touched.
@@ -73,6 +83,19 @@ impl BareTree {
         false
     }
 
+    /// Finds the buckets of a path, and asks memory for them.
+    #[inline]
+    fn look_ahead(&mut self, leaf: Leaf) {
+        let bytes: &[u8] = &self.bytes;
+        for (level, at) in self.ahead.iter_mut().enumerate() {
+            *at = self.layout.bucket_at(level, self.shape.bucket(leaf, level)) as usize;
+            if self.shape.z(level) > 0 {
+                ct::prefetch(bytes, *at, self.shape.z(level) * HEADER_LEN);
+            }
+        }
+        self.ahead_leaf = Some(leaf);
+    }
+
     #[inline]
     fn at(&self, slot: usize) -> usize {
         let place = self.slots[slot];
@@ -90,10 +113,22 @@ impl BucketTree for BareTree {
     }
 
     #[inline]
-    fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
-        for (level, at) in self.open.iter_mut().enumerate() {
-            *at = self.layout.bucket_at(level, self.shape.bucket(leaf, level)) as usize;
+    fn prefetch(&mut self, leaf: Leaf) {
+        if self.ahead_leaf != Some(leaf) {
+            self.look_ahead(leaf);
         }
+    }
+
+    #[inline]
+    fn expect(&mut self, leaf: Leaf) {
+        self.prefetch(leaf);
+    }
+
+    #[inline]
+    fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
+        self.prefetch(leaf);
+        core::mem::swap(&mut self.open, &mut self.ahead);
+        self.ahead_leaf = None;
         for (level, &at) in self.open.iter().enumerate() {
             let slots = self.shape.path_start(level)..self.shape.path_start(level + 1);
             Header::read_all(&mut headers[slots], &self.bytes[at..]);
@@ -229,6 +264,10 @@ impl<W: Witness, C: Clock + Send> BucketTree for GhostTree<W, C> {
 
     fn body_len(&self) -> usize {
         0
+    }
+
+    fn expect(&mut self, leaf: Leaf) {
+        self.tree.expect(leaf);
     }
 
     #[inline]

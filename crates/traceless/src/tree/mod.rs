@@ -95,8 +95,20 @@ impl Header {
     /// Reads the headers of a bucket, which `bytes` begin with.
     #[inline]
     fn read_all(headers: &mut [Self], bytes: &[u8]) {
-        let bytes = bytes[..headers.len() * HEADER_LEN].chunks_exact(HEADER_LEN);
-        for (header, bytes) in headers.iter_mut().zip(bytes) {
+        // A known number of them is moved at once; a call for so few bytes takes far longer.
+        match headers.len() {
+            0 => {}
+            1 => Self::read_some(&mut headers[..1], &bytes[..HEADER_LEN]),
+            2 => Self::read_some(&mut headers[..2], &bytes[..2 * HEADER_LEN]),
+            3 => Self::read_some(&mut headers[..3], &bytes[..3 * HEADER_LEN]),
+            4 => Self::read_some(&mut headers[..4], &bytes[..4 * HEADER_LEN]),
+            z => Self::read_some(headers, &bytes[..z * HEADER_LEN]),
+        }
+    }
+
+    #[inline]
+    fn read_some(headers: &mut [Self], bytes: &[u8]) {
+        for (header, bytes) in headers.iter_mut().zip(bytes.chunks_exact(HEADER_LEN)) {
             *header = Self::from_bytes(bytes);
         }
     }
@@ -104,8 +116,20 @@ impl Header {
     /// Writes the headers of a bucket, which `bytes` begin with.
     #[inline]
     fn write_all(headers: &[Self], bytes: &mut [u8]) {
-        let bytes = bytes[..headers.len() * HEADER_LEN].chunks_exact_mut(HEADER_LEN);
-        for (header, bytes) in headers.iter().zip(bytes) {
+        // As above.
+        match headers.len() {
+            0 => {}
+            1 => Self::write_some(&headers[..1], &mut bytes[..HEADER_LEN]),
+            2 => Self::write_some(&headers[..2], &mut bytes[..2 * HEADER_LEN]),
+            3 => Self::write_some(&headers[..3], &mut bytes[..3 * HEADER_LEN]),
+            4 => Self::write_some(&headers[..4], &mut bytes[..4 * HEADER_LEN]),
+            z => Self::write_some(headers, &mut bytes[..z * HEADER_LEN]),
+        }
+    }
+
+    #[inline]
+    fn write_some(headers: &[Self], bytes: &mut [u8]) {
+        for (header, bytes) in headers.iter().zip(bytes.chunks_exact_mut(HEADER_LEN)) {
             bytes.copy_from_slice(&header.to_bytes());
         }
     }
@@ -134,6 +158,10 @@ pub trait BucketTree: Send {
     /// Tells that the path of `leaf` will be read soon, so that memory can be asked for it early.
     /// Seen as that read is; it changes nothing but times, and may do nothing.
     fn prefetch(&mut self, _leaf: Leaf) {}
+
+    /// Tells that the path of `leaf` is likely to be read next, whether it then is or not: for a
+    /// tree that nobody sees, as those of simulations.
+    fn expect(&mut self, _leaf: Leaf) {}
 
     /// Reads the path of `leaf`, and tells what its slots hold. Nothing is returned that does not
     /// verify.

@@ -257,6 +257,10 @@ impl<T: BucketTree> BucketTree for Substash<T> {
         self.inner.body_len()
     }
 
+    fn expect(&mut self, leaf: Leaf) {
+        self.inner.expect(leaf);
+    }
+
     fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
         self.check_here()?;
         let (top, below) = headers.split_at_mut(self.split);

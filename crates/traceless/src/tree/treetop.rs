@@ -55,6 +55,10 @@ impl<T: BucketTree> BucketTree for Treetop<T> {
         self.inner.prefetch(leaf);
     }
 
+    fn expect(&mut self, leaf: Leaf) {
+        self.inner.expect(leaf);
+    }
+
     #[inline]
     fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
         let (top, below) = headers.split_at_mut(self.split);

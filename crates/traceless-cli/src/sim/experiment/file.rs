@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
-const RECORDS_MAX: u64 = 1 << 40;
+pub const RECORDS_MAX: u64 = 1 << 40;
+const LIKE_MAX: usize = 4;
 
 /// A figure or table of a paper.
 #[derive(Deserialize, Debug)]
@@ -22,8 +23,14 @@ pub struct Experiment {
     pub remarks: Vec<String>,
     /// The machine that all variants begin from: a file beside this one, or the machine itself.
     machine: Base,
+    /// Changes to that machine, before those of a level and of a variant.
+    #[serde(default)]
+    pub set: Table,
     /// Workloads by name.
     pub workloads: Vec<String>,
+    /// What is chosen of each of them, as `bytes=4M`.
+    #[serde(default)]
+    pub choices: String,
     /// How much is simulated.
     quick: Extent,
     full: Extent,
@@ -54,6 +61,10 @@ pub struct Extent {
     /// Records before them that only fill caches.
     #[serde(default)]
     pub warm_up: u64,
+    /// Both count only records that miss the last cache: a program that hits more often is run for
+    /// longer.
+    #[serde(default)]
+    pub in_misses: bool,
     pub seeds: Vec<u64>,
     /// These workloads only.
     pub workloads: Option<Vec<String>>,
@@ -153,8 +164,8 @@ pub enum Rule {
 impl Experiment {
     /// The experiment in the file at `path`.
     pub fn read(path: &Path) -> Result<Self, Failure> {
-        let text = read_text(path)?;
-        let mut experiment: Self = toml::from_str(&text).map_err(|e| wrong(path, &e))?;
+        let table = read_table(path, LIKE_MAX)?;
+        let mut experiment: Self = table.try_into().map_err(|e| wrong(path, &e))?;
         path.clone_into(&mut experiment.path);
         experiment.check().map_err(|what| wrong(path, &what))?;
         Ok(experiment)
@@ -183,13 +194,21 @@ impl Experiment {
 
     /// The machine that all variants begin from, as text says it.
     pub fn base(&self) -> Result<Table, Failure> {
-        match &self.machine {
-            Base::Inline(table) => Ok(table.clone()),
-            Base::File(beside) => {
-                let path = self.path.parent().unwrap_or(Path::new("")).join(beside);
-                read_text(&path)?.parse().map_err(|e: toml::de::Error| wrong(&path, &e))
-            }
+        let mut table = match &self.machine {
+            Base::Inline(table) => table.clone(),
+            Base::File(name) => read_text_table(&beside(&self.path, name))?,
+        };
+        lay_over(&mut table, &self.set);
+        Ok(table)
+    }
+
+    /// The name of a workload, with what is chosen of it.
+    pub fn chosen(&self, workload: &str) -> String {
+        if self.choices.is_empty() {
+            return workload.to_owned();
         }
+        let parts = workload.split('|').map(|part| format!("{part}?{}", self.choices));
+        parts.collect::<Vec<_>>().join("|")
     }
 
     /// What files about it are called: its folder's name and its own.
@@ -224,6 +243,12 @@ impl Experiment {
             }
             for name in extent.workloads.iter().flatten() {
                 known("workloads", &workloads, name)?;
+            }
+            let is_plain = self.choices.is_empty() && !extent.in_misses;
+            if let Some(name) = workloads.iter().find(|name| name.contains('+'))
+                && !is_plain
+            {
+                return Err(format!("`{name}`: of a chain there are no choices, nor misses"));
             }
         }
         for metric in &self.metrics {
@@ -300,6 +325,28 @@ pub fn lay_over(table: &mut Table, changes: &Table) {
             }
         }
     }
+}
+
+/// The table in the file at `path`: where it says which it is `like`, that one, with what it says
+/// itself laid over. Files may be like others so many deep.
+fn read_table(path: &Path, deep: usize) -> Result<Table, Failure> {
+    let mut own = read_text_table(path)?;
+    let Some(like) = own.remove("like") else { return Ok(own) };
+    let Some(name) = like.as_str() else { return Err(wrong(path, &"like: it names a file")) };
+    if deep == 0 {
+        return Err(wrong(path, &"like: too many files are like others"));
+    }
+    let mut table = read_table(&beside(path, Path::new(name)), deep - 1)?;
+    lay_over(&mut table, &own);
+    Ok(table)
+}
+
+fn beside(path: &Path, name: &Path) -> PathBuf {
+    path.parent().unwrap_or(Path::new("")).join(name)
+}
+
+fn read_text_table(path: &Path) -> Result<Table, Failure> {
+    read_text(path)?.parse().map_err(|e: toml::de::Error| wrong(path, &e))
 }
 
 fn unique(key: &str, names: &[&str]) -> Result<(), String> {

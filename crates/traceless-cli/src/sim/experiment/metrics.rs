@@ -67,6 +67,11 @@ impl<'a> Counts<'a> {
     }
 
     fn ratio(&self, metric: &Metric, place: Place) -> Result<Ratio, Failure> {
+        let Ratio { above, below } = self.compared(metric, place)?;
+        Ok(Ratio { above: above * metric.times, below })
+    }
+
+    fn compared(&self, metric: &Metric, place: Place) -> Result<Ratio, Failure> {
         let own = self.own(metric, place)?;
         let (other, is_speed_up) = match (&metric.relative_to, &metric.speed_up_over) {
             (Some(other), _) => (other, false),
@@ -86,7 +91,7 @@ impl<'a> Counts<'a> {
             Ok(numbers.collect::<Result<Vec<f64>, _>>()?.into_iter().sum())
         };
         let below = if metric.per.is_empty() { 1.0 } else { sum(&metric.per)? };
-        Ok(Ratio { above: sum(&metric.of)? * metric.times, below })
+        Ok(Ratio { above: sum(&metric.of)?, below })
     }
 
     /// A count by its name. A part that the machine does not have counted nothing.

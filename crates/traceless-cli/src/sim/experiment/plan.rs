@@ -12,7 +12,7 @@ use traceless_sim::oram;
 
 /// Another number whenever the same input gives another result, so that results of different
 /// simulators are never mixed.
-const RESULTS_VERSION: u32 = 1;
+const RESULTS_VERSION: u32 = 2;
 
 /// One run.
 pub struct Run {
@@ -42,6 +42,7 @@ pub struct Input {
     pub seed: u64,
     pub warm_up: u64,
     pub records: u64,
+    pub in_misses: bool,
 }
 
 /// All runs at a level.
@@ -51,7 +52,7 @@ pub fn runs(experiment: &Experiment, level: Level) -> Result<Vec<Run>, Failure> 
     let workloads = experiment.workloads(level);
     let mut contents = vec![];
     for name in workloads {
-        contents.push(super::workloads::content(experiment, name)?);
+        contents.push(super::workloads::content(experiment, &experiment.chosen(name))?);
     }
     let mut runs = vec![];
     for (variant, wanted) in experiment.variants.iter().enumerate() {
@@ -61,11 +62,12 @@ pub fn runs(experiment: &Experiment, level: Level) -> Result<Vec<Run>, Failure> 
                 let input = Input {
                     version: RESULTS_VERSION,
                     machine,
-                    workload: name.clone(),
+                    workload: experiment.chosen(name),
                     content: content.clone(),
                     seed: number,
                     warm_up: extent.warm_up,
                     records: extent.records,
+                    in_misses: extent.in_misses,
                 };
                 let key = key(&input)?;
                 runs.push(Run { place: Place { variant, workload, seed }, input, key });
@@ -114,4 +116,75 @@ pub fn hex(bytes: &[u8]) -> String {
         write!(text, "{byte:02x}").expect("a string takes every digit");
         text
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use traceless_sim::oram::{Config, Pace, Scheme, Small};
+    use traceless_sim::{llc, workload};
+
+    /// What a small run of each scheme comes to: its cycles and path accesses, and the beginning of
+    /// a digest of all that it counts.
+    const PINNED: [(&str, u64, u64, &str); 14] = [
+        ("dram", 4633, 0, "39c083702762fdd3"),
+        ("path", 234_909, 405, "498837668f00702f"),
+        ("recursive", 617_013, 1184, "775d97fc948cbe8e"),
+        ("unified", 315_993, 545, "5c0c4694bc1c6154"),
+        ("compressed", 264_985, 456, "16740d81181d7e2b"),
+        ("baseline", 457_897, 784, "dfc87884d77b5a9a"),
+        ("rho", 1_664_101, 3378, "79ec77f9506e9003"),
+        ("ir-alloc", 443_749, 762, "fca1b98a2e3774f3"),
+        ("ir-stash", 332_777, 579, "30cdfff4c96412c2"),
+        ("ir-dwb", 455_061, 783, "e3dd5a2d9a791834"),
+        ("ir-oram", 335_233, 581, "7cf26dc72ae41729"),
+        ("llc-d", 529_529, 910, "c7e9942672044b2c"),
+        ("llc-d+ir-stash+ir-alloc", 343_381, 597, "743419c390dd15a0"),
+        ("ring", 343_601, 425, "2bac0c7d1c5f09d5"),
+    ];
+
+    fn outcome(scheme: Scheme) -> (u64, u64, String) {
+        let oram = Config {
+            scheme,
+            blocks: Some(1 << 13),
+            levels: 12,
+            cached_levels: 6,
+            plb_bytes: 1024,
+            pace: Pace::AfterCompletion(300),
+            small: Small { levels: 7, cached_levels: 2, sets: 16, ways: 4, ..Small::default() },
+            warm_up: 500,
+            ..Config::default()
+        };
+        let last_level =
+            llc::Config { bytes: 8 << 10, ways: 4, latency: 10, reads_before_writes: true };
+        let machine =
+            Machine { oram: Some(oram), last_level: Some(last_level), ..Machine::ir_oram() };
+        let name = "uniform?bytes=512K&before=500+zipf:0.9?bytes=64K@3";
+        let mut workloads = [workload::named(name, 900, 1).unwrap()];
+        let outcome = machine.run_after(300, &mut workloads).unwrap();
+        let paths = outcome.paths.map_or(0, |paths| paths.paths());
+        let digest = hex(&Sha256::digest(serde_json::to_vec(&outcome).unwrap()));
+        (outcome.run.cycles, paths, digest[..16].to_owned())
+    }
+
+    /// Whoever changes a result, or what is counted, must change its version: else old results
+    /// would be taken for new ones.
+    #[test]
+    fn results_are_those_of_their_version() {
+        let results = Scheme::NAMED.map(|(name, scheme)| (name, outcome(scheme)));
+        let lines: Vec<String> = results
+            .iter()
+            .map(|(name, (cycles, paths, digest))| {
+                format!("({name:?}, {cycles}, {paths}, {digest:?}),")
+            })
+            .collect();
+        for ((name, (cycles, paths, digest)), pinned) in results.iter().zip(PINNED) {
+            assert_eq!(
+                (*name, *cycles, *paths, digest.as_str()),
+                pinned,
+                "results are others now: raise RESULTS_VERSION from {RESULTS_VERSION}, and pin\n{}",
+                lines.join("\n")
+            );
+        }
+    }
 }

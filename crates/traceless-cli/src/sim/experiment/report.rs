@@ -23,6 +23,8 @@ pub struct Report {
     /// Timed of each workload, and those before them.
     records: u64,
     warm_up: u64,
+    /// Whether only those count that miss the last cache.
+    in_misses: bool,
     pub workloads: Vec<String>,
     pub metrics: Vec<Measured>,
     pub verdicts: Vec<Verdict>,
@@ -74,6 +76,7 @@ impl Report {
             level: level.name(),
             records: experiment.extent(level).records,
             warm_up: experiment.extent(level).warm_up,
+            in_misses: experiment.extent(level).in_misses,
             workloads: experiment.workloads(level).to_vec(),
             metrics,
             verdicts,
@@ -84,7 +87,8 @@ impl Report {
     pub fn print(&self) {
         say(&format!("{}, {}: {}", self.paper, self.place, self.title));
         let Self { level, records, warm_up, .. } = self;
-        say(&format!("{level}: {records} records of each workload, after {warm_up} to warm up"));
+        let what = if self.in_misses { "misses of the last cache" } else { "records" };
+        say(&format!("{level}: {records} {what} of each workload, after {warm_up} to warm up"));
         for metric in &self.metrics {
             let header = [metric.name.clone()].into_iter();
             let header = header.chain(metric.variants.iter().map(|of| of.name.clone()));

@@ -111,8 +111,8 @@ impl Results {
 }
 
 fn simulate(experiment: &Experiment, input: &Input) -> Result<Value, Failure> {
-    let mut workloads = [workloads::open(experiment, input)?];
-    let outcome = input.machine.run_after(input.warm_up, &mut workloads).map_err(|e| {
+    let (workload, warm_up) = workloads::open(experiment, input)?;
+    let outcome = input.machine.run_after(warm_up, &mut [workload]).map_err(|e| {
         let failure = Failure::from(e);
         Failure::new(failure.code, format!("{}: {}", input.workload, failure.message))
     })?;

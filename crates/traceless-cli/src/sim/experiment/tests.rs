@@ -39,6 +39,11 @@ per = ["records"]
 [[metric]]
 name = "paths"
 of = ["paths.data", "paths.map"]
+[[metric]]
+name = "cycles in per cent"
+of = ["cycles"]
+times = 100
+relative-to = "base"
 [[claim]]
 text = "faster"
 metric = "speed-up"
@@ -112,6 +117,7 @@ fn claims_get_their_verdicts() {
     assert_eq!(reproduced, [true, false, true, false], "{report}");
     assert_eq!(report["metrics"][0]["variants"][0]["mean"], 1.0);
     assert_eq!(report["metrics"][2]["variants"][2]["mean"], 0.0, "it has no paths");
+    assert_eq!(report["metrics"][3]["variants"][0]["mean"], 100.0, "of itself");
     assert_eq!(results(folder.path()).len(), 6);
     let csv = fs::read_to_string(
         fs::read_dir(folder.path().join("out"))
@@ -166,6 +172,73 @@ fn what_changes_a_result_changes_its_key() {
     assert_eq!(same, 4, "two variants are as before");
 }
 
+/// The keys of the quick runs of the experiment in a file.
+fn keys(path: &Path) -> Vec<String> {
+    let experiment = Experiment::read(path).unwrap();
+    let runs = plan::runs(&experiment, Level::Quick).unwrap();
+    runs.into_iter().map(|run| run.key).collect()
+}
+
+#[test]
+fn a_file_like_another_differs_in_what_it_says() {
+    let folder = folder(str::to_owned);
+    let path = |name: &str| folder.path().join(name);
+    let write = |name: &str, text: &str| fs::write(path(name), text).unwrap();
+    write("same.toml", "like = \"test.toml\"\ntitle = \"Another\"");
+    assert_eq!(keys(&path("same.toml")), keys(&path("test.toml")));
+    assert_eq!(Experiment::read(&path("same.toml")).unwrap().title, "Another");
+    write("set.toml", "like = \"same.toml\"\nset = { oram = { plb_ways = 1 } }");
+    let (same, set) = (keys(&path("same.toml")), keys(&path("set.toml")));
+    assert_eq!(same.len(), set.len());
+    assert_eq!(same[4..], set[4..], "what has no ORAM is as before");
+    assert!(same[..4].iter().all(|key| !set.contains(key)));
+    write("longer.toml", "like = \"test.toml\"\n[quick]\nwarm-up = 7");
+    let longer = Experiment::read(&path("longer.toml")).unwrap();
+    let quick = longer.extent(Level::Quick);
+    assert_eq!((quick.records, quick.warm_up), (300, 7), "the rest of a table stays");
+    write("itself.toml", "like = \"itself.toml\"");
+    let failure = Experiment::read(&path("itself.toml")).unwrap_err();
+    assert!(failure.message.contains("too many files"), "{}", failure.message);
+    write("none.toml", "like = 1");
+    assert!(Experiment::read(&path("none.toml")).is_err());
+}
+
+#[test]
+fn choices_are_made_of_each_workload() {
+    let folder = folder(|text| {
+        let text = text.replace("lines.usimm", "zipf:0.5|uniform");
+        text.replace("[quick]", "choices = \"bytes=1M\"\n[quick]")
+    });
+    let experiment = Experiment::read(&folder.path().join("test.toml")).unwrap();
+    let runs = plan::runs(&experiment, Level::Quick).unwrap();
+    assert_eq!(runs[0].input.workload, "zipf:0.5?bytes=1M|uniform?bytes=1M");
+    let none = "like = \"test.toml\"\nchoices = \"\"";
+    fs::write(folder.path().join("none.toml"), none).unwrap();
+    let experiment = Experiment::read(&folder.path().join("none.toml")).unwrap();
+    let runs = plan::runs(&experiment, Level::Quick).unwrap();
+    assert_eq!(runs[0].input.workload, "zipf:0.5|uniform");
+}
+
+/// Of two lines that are always in the last cache, and others that never are, every third record
+/// misses: so three times as many are run.
+#[test]
+fn misses_are_counted_where_they_are_asked_for() {
+    let folder = folder(|text| text.replace("warm-up = 100", "warm-up = 100\nin-misses = true"));
+    let mut lines = String::new();
+    for nth in 0..3000_u64 {
+        let line = if nth % 3 == 0 { nth * 64 + (1 << 20) } else { nth % 3 * 64 };
+        writeln!(lines, "40 R {line:#x} 0x0").unwrap();
+    }
+    fs::write(folder.path().join("lines.usimm"), lines).unwrap();
+    let experiment = Experiment::read(&folder.path().join("test.toml")).unwrap();
+    let runs = plan::runs(&experiment, Level::Quick).unwrap();
+    let (mut workload, warm_up) = super::workloads::open(&experiment, &runs[0].input).unwrap();
+    let records = std::iter::from_fn(|| workload.next().unwrap()).count();
+    assert!(runs[0].input.machine.last_level.is_some());
+    assert!((292..=300).contains(&warm_up), "{warm_up}");
+    assert!((1192..=1200).contains(&records), "{records}");
+}
+
 #[test]
 fn what_is_wrong_is_named_with_its_file() {
     for (from, to, named) in [
@@ -180,6 +253,7 @@ fn what_is_wrong_is_named_with_its_file() {
         ("seeds = [1, 2]", "seeds = [1, 2]\nworkloads = [\"x\"]", "there is no `x`"),
         ("name = \"narrow\"", "name = \"base\"", "`base` is there twice"),
         ("lines.usimm", "missing.usimm", "missing.usimm"),
+        ("lines.usimm\"]", "a+b\"]\nchoices = \"bytes=1M\"", "of a chain there are no choices"),
     ] {
         let folder = folder(|text| text.replace(from, to));
         let failure = run(&args(folder.path(), None)).unwrap_err();

@@ -1,13 +1,14 @@
 //! The workloads of an experiment, by name.
 
-use super::file::Experiment;
+use super::file::{Experiment, RECORDS_MAX};
 use super::plan::{Input, hex};
 use super::results::failed;
 use crate::failure::Failure;
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 use traceless_sim::Error;
-use traceless_sim::workload::{Workload, named};
+use traceless_sim::cache::{Cache, Config, Found};
+use traceless_sim::workload::{Limited, Record, Workload, named};
 
 /// What tells two files of the same name apart; none for a workload that is made up.
 pub fn content(experiment: &Experiment, name: &str) -> Result<Option<String>, Failure> {
@@ -19,13 +20,37 @@ pub fn content(experiment: &Experiment, name: &str) -> Result<Option<String>, Fa
     Ok(None)
 }
 
-/// The workload of a run.
-pub fn open(experiment: &Experiment, input: &Input) -> Result<Box<dyn Workload>, Error> {
+/// The workload of a run, and how many of its records only fill caches.
+pub fn open(experiment: &Experiment, input: &Input) -> Result<(Box<dyn Workload>, u64), Error> {
     let name = match file(experiment, &input.workload) {
         Some(path) => path.display().to_string(),
         None => input.workload.clone(),
     };
-    named(&name, input.warm_up + input.records, input.seed)
+    let all = input.warm_up + input.records;
+    if !input.in_misses {
+        return Ok((named(&name, all, input.seed)?, input.warm_up));
+    }
+    let endless = || named(&name, RECORDS_MAX, input.seed);
+    let (warm_up, length) = records(&mut *endless()?, input)?;
+    Ok((Box::new(Limited::new(endless()?, length)), warm_up))
+}
+
+/// After how many records of a workload the last cache has missed as often as warms up, and as
+/// often as is wanted in all.
+fn records(workload: &mut dyn Workload, input: &Input) -> Result<(u64, u64), Error> {
+    let config = input.machine.last_level.map(|llc| Config { bytes: llc.bytes, ways: llc.ways });
+    let mut cache = config.as_ref().map(Cache::new).transpose()?;
+    let (mut records, mut misses, mut warm_up) = (0, 0, 0);
+    while misses < input.warm_up + input.records {
+        let Some(Record { op, addr, .. }) = workload.next()? else { break };
+        records += 1;
+        let is_here = cache.as_mut().is_some_and(|cache| cache.access(addr, op) == Found::Hit);
+        misses += u64::from(!is_here);
+        if misses <= input.warm_up {
+            warm_up = records;
+        }
+    }
+    Ok((warm_up, records))
 }
 
 /// The file of that name, beside the experiment that names it.

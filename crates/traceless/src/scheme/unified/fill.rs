@@ -3,6 +3,7 @@
 use super::{Maps, Unified};
 use crate::error::Result;
 use crate::posmap::{Labels, Lookaside};
+use crate::store::Pages;
 use crate::tree::{Contents, Fill};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,7 +13,7 @@ impl<T: Fill, L: Labels, P: Lookaside> Unified<T, L, P> {
     /// then says. `contents` is asked for the user's blocks, part by part; in which order tells
     /// their paths, and nobody must see it. What is written depends on the tree's shape alone.
     pub fn fill(&mut self, contents: Contents<'_>) -> Result {
-        let mut entries = vec![0; self.maps.entries_len()];
+        let mut entries = Pages::zeroed(self.maps.entries_len());
         let mut labels = vec![];
         for level in 0..self.maps.places.count.len() {
             self.maps.draw_level(level, &mut entries, &mut labels);

@@ -1,0 +1,92 @@
+//! Cycles that USIMM's rules come to, where the two known runs do not lead: one channel, full write
+//! queues, requests that merge, refreshes in idle stretches, stretches longer than the reorder
+//! buffer, bytes within lines, addresses past the memory, several cores. The numbers are those of a
+//! model apart from this one, which does each cycle by itself and reproduces the known runs.
+
+use traceless_sim::dram;
+use traceless_sim::machine::Machine;
+use traceless_sim::processor;
+use traceless_sim::workload::{Op, Record, Workload};
+
+/// 34 bits that look random.
+fn scattered(nth: u64) -> u64 {
+    nth.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 30
+}
+
+fn line(addr: u64) -> u64 {
+    addr & !63
+}
+
+fn op(writes: bool) -> Op {
+    if writes { Op::Write } else { Op::Read }
+}
+
+fn record(what: &str, nth: u64) -> Record {
+    let (before, writes, addr) = match what {
+        "writes" => (2, true, line(scattered(nth))),
+        "mixed" => {
+            let bits = scattered(nth);
+            ((bits >> 6) % 30, (bits >> 11) % 5 < 3, line(bits % (64 << 20)))
+        }
+        "idle" => {
+            let before = [0, 5, 200_000, 1_000_000][nth as usize % 4];
+            (before, nth / 4 % 2 == 1, line(scattered(nth)))
+        }
+        "rob" => {
+            let before = [0, 127, 128, 160, 161, 500][nth as usize % 6];
+            (before, nth % 3 == 2, line(scattered(nth)))
+        }
+        "row" => (0, nth.is_multiple_of(3), nth % 40 * 256),
+        "bytes" => (3, nth.is_multiple_of(5), nth * 8),
+        "beyond" => (3, nth.is_multiple_of(3), line(scattered(nth) * 64)),
+        _ => unreachable!("there are no others"),
+    };
+    Record { before, op: op(writes), addr }
+}
+
+fn workload(what: &'static str) -> Box<dyn Workload> {
+    let records = match what {
+        "mixed" => 30_000,
+        "idle" => 300,
+        "rob" => 10_000,
+        _ => 20_000,
+    };
+    Box::new((0..records).map(move |nth| record(what, nth)))
+}
+
+const ONE_CHANNEL: Machine = Machine {
+    processor: processor::Config::ONE_CHANNEL,
+    memory: dram::Config::ONE_CHANNEL,
+    ..Machine::FOUR_CHANNELS
+};
+
+/// Cycles on a machine with so much more memory that each core has as much as one alone.
+fn cycles(machine: &Machine, whats: &[&'static str]) -> u64 {
+    let mut machine = machine.clone();
+    machine.memory.geometry.rows *= whats.len().next_power_of_two() as u32;
+    let mut workloads: Vec<_> = whats.iter().map(|what| workload(what)).collect();
+    machine.run(&mut workloads).unwrap().run.cycles
+}
+
+#[test]
+fn other_workloads_take_as_long_as_they_do() {
+    for (what, four, one) in [
+        ("writes", 96_549, 384_333),
+        ("mixed", 445_853, 1_000_617),
+        ("idle", 22_509_560, 45_009_976),
+        ("rob", 1_059_816, 1_597_756),
+        ("row", 40_397, 57_197),
+        ("bytes", 96_841, 336_629),
+        ("beyond", 126_777, 424_181),
+    ] {
+        assert_eq!(cycles(&Machine::FOUR_CHANNELS, &[what]), four, "{what}, four channels");
+        assert_eq!(cycles(&ONE_CHANNEL, &[what]), one, "{what}, one channel");
+    }
+}
+
+#[test]
+fn several_cores_take_as_long_as_they_do() {
+    assert_eq!(cycles(&Machine::FOUR_CHANNELS, &["mixed", "rob"]), 1_095_480);
+    assert_eq!(cycles(&ONE_CHANNEL, &["mixed", "rob"]), 2_001_888);
+    assert_eq!(cycles(&Machine::FOUR_CHANNELS, &["mixed", "rob", "row"]), 1_138_468);
+}
