@@ -7,21 +7,32 @@
 //! |---|---|
 //! | [`normalise`], [`Epochs`] | what was written between two syncs, however it was cut? |
 //! | [`compare`], [`try_compare`] | are two traces equal, and if not, where do they part? |
-//! | [`Places`] | are the places that were written random, and of nothing else? |
+//! | [`Draws`] | are the places that accesses draw random, and tell of nothing else? |
+//! | [`cannot_be_told_apart`] | does a machine learn to tell two users apart? |
+//! | [`judge`] | do two traces of anybody's differ by more than chance? |
 //! | [`diff`] | what do two copies of one disk reveal? |
 //! | [`Report`] | the verdict, for people and programs |
 //!
 //! docs/audit.md has the rules and an example of each report.
 #![forbid(unsafe_code)]
 
+mod accesses;
+mod again;
 mod compare;
+mod draws;
+mod joint;
+mod learned;
 mod normal;
-mod places;
+mod odds;
 mod report;
 mod snapshot;
+mod table;
 
+pub use accesses::{ACCESSES_MIN, Accesses, Judged, judge};
 pub use compare::{Compare, Comparison, Difference, compare, try_compare};
+pub use draws::Draws;
+pub use learned::cannot_be_told_apart;
 pub use normal::{Counts, Epoch, Epochs, Stretch, normalise};
-pub use places::{ALPHA, Places};
+pub use odds::{ALPHA, worst_of};
 pub use report::{Claim, Report, SCHEMA, Statistic, Verdict};
 pub use snapshot::{ChangedRun, SNAPSHOT_BLOCK_LEN, SnapshotDiff, SnapshotError, diff};

@@ -16,9 +16,15 @@ pub enum AuditCommand {
     ///
     /// Exit codes: 0 nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
     Volume(AuditVolumeArgs),
+    /// Runs schemes that lie in trees at a fixed rate, and tries to tell their users apart
+    ///
+    /// Exit codes: 0 nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
+    Tree(AuditTreeArgs),
     /// Compares two recorded traces: are they equal, and if not, where do they part?
     ///
-    /// Exit codes: 0 equal; 1 different; 2 a file is missing; 4 a file is not a trace.
+    /// Traces that differ, but look drawn at random, are judged by statistics, unless it is said
+    /// what must be equal. Exit codes: 0 they tell nothing of their users; 1 they do; 2 a file is
+    /// missing; 4 a file is not a trace.
     Compare(CompareArgs),
     /// Tells what two snapshots of one image reveal
     ///
@@ -41,6 +47,57 @@ pub struct AuditVolumeArgs {
     #[arg(long, conflicts_with_all = ["scheme", "level"])]
     pub self_test: bool,
 }
+
+#[derive(Args, Debug)]
+pub struct AuditTreeArgs {
+    /// One scheme, or one with a planted fault; without it all that have none
+    #[arg(long, value_parser = TREE_SCHEMES)]
+    pub scheme: Option<String>,
+    /// How much to run
+    #[arg(long, value_enum, default_value_t = Level::Ci)]
+    pub level: Level,
+    /// What schemes and users draw from
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Audit the planted faults only: does this audit see anything?
+    #[arg(long, conflicts_with_all = ["scheme", "level", "seed"])]
+    pub self_test: bool,
+}
+
+/// What `audit tree --scheme` may name.
+pub const TREE_SCHEMES: [&str; 28] = [
+    "path",
+    "recursive",
+    "unified",
+    "compressed",
+    "circuit",
+    "ring",
+    "ir-alloc",
+    "ir-stash",
+    "rho",
+    "llc-d",
+    "ir-dwb",
+    "mutant:sound-path",
+    "mutant:forgets-remap",
+    "mutant:remaps-to-previous",
+    "mutant:prefers-half",
+    "mutant:prefers-even",
+    "mutant:remaps-near",
+    "mutant:leaf-of-block",
+    "mutant:returns-early",
+    "mutant:skips-dummies",
+    "mutant:dummy-for-block",
+    "mutant:one-dummy-path",
+    "mutant:reads-only",
+    "mutant:evicts-at-once",
+    "mutant:sound-pair",
+    "mutant:plb-beside-trees",
+    "mutant:no-pattern",
+    "mutant:searches-first",
+];
 
 /// What `--scheme` may name.
 pub const SCHEMES: [&str; 17] = [
@@ -85,6 +142,9 @@ pub struct CompareArgs {
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
+    /// Do not judge by statistics what differs: it must be equal
+    #[arg(long)]
+    pub equal: bool,
     /// Compare reads too
     #[arg(long)]
     pub reads: bool,

@@ -1,41 +1,71 @@
 //! `traceless audit compare`: two trace files.
 
-use super::{CLEAN, FOUND, NOT_WHAT_IT_SHOULD_BE, Outcome, grouped, json};
+use super::{CLEAN, FOUND, NOT_WHAT_IT_SHOULD_BE, Outcome, claim_line, grouped, json};
 use crate::args::audit::CompareArgs;
 use serde::Serialize;
 use std::fs::File;
 use std::path::Path;
 use traceless::trace::{Event, TraceError, TraceReader};
-use traceless_audit::{Compare, Comparison, Counts, try_compare};
+use traceless_audit::{
+    ACCESSES_MIN, Accesses, Claim, Compare, Comparison, Counts, Verdict, judge, try_compare,
+};
 
 pub fn run(args: &CompareArgs) -> Outcome {
     let how = Compare { reads: args.reads, times: args.times, exact_order: args.exact_order };
-    match compare_files(&args.a, &args.b, how) {
-        Err(outcome) => outcome,
-        Ok(found) => {
-            let code = if found.equal { CLEAN } else { FOUND };
-            let mut outcome =
-                Outcome::new(code, if args.json { json(&Shown::of(&found)) } else { text(&found) });
-            if found.equal && found.counts_a.writes == 0 {
-                outcome.err.push_str("note: neither trace holds a write, so this shows little\n");
-            }
-            outcome
-        }
+    let wants_equal = args.equal || args.reads || args.times || args.exact_order;
+    let judged = compare_files(&args.a, &args.b, how).and_then(|found| {
+        let draws = !found.equal && !wants_equal;
+        let claims = if draws { by_statistics(&args.a, &args.b)? } else { None };
+        Ok(Shown::of(found, claims))
+    });
+    let shown = match judged {
+        Err(outcome) => return outcome,
+        Ok(shown) => shown,
+    };
+    let code = if shown.verdict == Verdict::Pass { CLEAN } else { FOUND };
+    let mut outcome = Outcome::new(code, if args.json { json(&shown) } else { text(&shown) });
+    if shown.found.equal && shown.found.counts_a.writes == 0 {
+        outcome.err.push_str("note: neither trace holds a write, so this shows little\n");
     }
+    outcome
 }
 
 /// What is printed as JSON.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct Shown {
     schema: &'static str,
+    verdict: Verdict,
+    /// `equality`, or `statistics` where each trace by itself looks drawn at random.
+    judged_by: &'static str,
     #[serde(flatten)]
-    found: &'a Comparison,
+    found: Comparison,
+    claims: Vec<Claim>,
 }
 
-impl<'a> Shown<'a> {
-    fn of(found: &'a Comparison) -> Self {
-        Self { schema: "traceless.audit.compare.v1", found }
+impl Shown {
+    /// Two traces that differ are judged by `claims`, if there are any.
+    fn of(found: Comparison, claims: Option<Vec<Claim>>) -> Self {
+        let judged_by = if claims.is_some() { "statistics" } else { "equality" };
+        let holds = match &claims {
+            Some(claims) => claims.iter().all(|claim| claim.verdict == Verdict::Pass),
+            None => found.equal,
+        };
+        let verdict = if holds { Verdict::Pass } else { Verdict::Leak };
+        let claims = claims.unwrap_or_default();
+        Self { schema: "traceless.audit.compare.v1", verdict, judged_by, found, claims }
     }
+}
+
+/// The claims by which two traces that differ are judged. None if one of them by itself does not
+/// look drawn at random, or is too short to tell: then that they differ is the verdict.
+fn by_statistics(a: &Path, b: &Path) -> Result<Option<Vec<Claim>>, Outcome> {
+    let (a, b) = (Accesses::cut(events(a)?)?, Accesses::cut(events(b)?)?);
+    if a.len().min(b.len()) < ACCESSES_MIN {
+        return Ok(None);
+    }
+    let judged = judge(&a, &b);
+    let is_random = judged.alone.iter().all(|claim| claim.verdict == Verdict::Pass);
+    Ok(is_random.then(|| [judged.alone, judged.together].concat()))
 }
 
 fn compare_files(a: &Path, b: &Path, how: Compare) -> Result<Comparison, Outcome> {
@@ -51,7 +81,20 @@ fn events(path: &Path) -> Result<impl Iterator<Item = Result<Event, Outcome>>, O
     Ok(TraceReader::new(file).map_err(refuse)?.map(move |event| event.map_err(refuse)))
 }
 
-fn text(found: &Comparison) -> String {
+fn text(shown: &Shown) -> String {
+    let exact = exact_text(&shown.found);
+    if shown.claims.is_empty() {
+        return exact;
+    }
+    let claims: String = shown.claims.iter().map(claim_line).collect();
+    let verdict = shown.verdict.word();
+    format!(
+        "{exact}\neach by itself looks drawn at random, so both are judged by statistics:\n\n\
+         {claims}\nverdict: {verdict}\n"
+    )
+}
+
+fn exact_text(found: &Comparison) -> String {
     let (a, b) = (&found.counts_a, &found.counts_b);
     let Some(difference) = &found.first_difference else {
         let reads = if a.reads + b.reads > 0 {

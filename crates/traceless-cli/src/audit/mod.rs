@@ -12,6 +12,7 @@ mod random_mutants;
 mod runner;
 mod sq_mutants;
 mod target;
+mod tree;
 mod volume;
 mod workload;
 
@@ -32,6 +33,7 @@ const NOT_WHAT_IT_SHOULD_BE: u8 = 4;
 pub fn run(args: &AuditArgs) -> u8 {
     let outcome = match &args.command {
         AuditCommand::Volume(args) => volume::run(args),
+        AuditCommand::Tree(args) => tree::run_command(args),
         AuditCommand::Compare(args) => compare::run(args),
         AuditCommand::Diff(args) => diff::run(args),
     };
@@ -83,6 +85,11 @@ fn json(value: &impl serde::Serialize) -> String {
     format!("{text}\n")
 }
 
+/// A claim, and below it what was seen.
+fn claim_line(claim: &traceless_audit::Claim) -> String {
+    format!("{:<6} {}\n       {}\n", claim.verdict.word(), claim.name, claim.evidence)
+}
+
 /// `number` with a comma at each thousand.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -115,6 +122,7 @@ mod tests {
             Err(error) => Outcome::error(FAILED, &error.to_string()),
             Ok(line) => match &line.audit.command {
                 AuditCommand::Volume(args) => volume::run(args),
+                AuditCommand::Tree(args) => tree::run_command(args),
                 AuditCommand::Compare(args) => compare::run(args),
                 AuditCommand::Diff(args) => diff::run(args),
             },

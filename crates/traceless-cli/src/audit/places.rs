@@ -6,7 +6,7 @@ use super::workload::{Pattern, mix};
 use traceless::store::Layout;
 use traceless::trace::{Event, Op};
 use traceless::{Addr, Result};
-use traceless_audit::{Claim, Places};
+use traceless_audit::{Claim, Draws};
 
 /// What is written, and what it is called.
 const WORKLOADS: [(Pattern, &str); 3] = [
@@ -21,16 +21,9 @@ pub fn claims(targets: &[Target], writes: u64) -> Result<Vec<Claim>> {
     for target in targets {
         let mut all = vec![];
         for (seed, (pattern, what)) in (31..).zip(WORKLOADS) {
-            let what = format!("{what}, {}", target.name);
-            let places = places_of(target, pattern, writes, seed)?;
-            claims.push(places.are_uniform(&what));
-            claims.push(places.are_serially_independent(&what, 1));
-            claims.push(places.are_serially_independent(&format!("{what}, two apart"), 2));
-            claims.push(places.do_not_come_again(&what));
-            if pattern != Pattern::Same {
-                claims.push(places.are_independent_of_addresses(&what));
-            }
-            all.push(places);
+            let draws = draws_of(target, pattern, writes, seed)?;
+            claims.extend(draws.claims(&format!("{what}, {}", target.name)));
+            all.push(draws);
         }
         let what = format!("one address, random addresses, {}", target.name);
         claims.push(all[0].are_spread_as(&all[1], &what));
@@ -40,27 +33,30 @@ pub fn claims(targets: &[Target], writes: u64) -> Result<Vec<Claim>> {
 
 /// Fills the target, then writes block after block, each with a sync, and reads off what places
 /// each write has taken.
-fn places_of(target: &Target, pattern: Pattern, writes: u64, seed: u64) -> Result<Places> {
+fn draws_of(target: &Target, pattern: Pattern, writes: u64, seed: u64) -> Result<Draws> {
     let layout = target.drawn_slots().expect("its places are drawn");
     let mut session = Session::new(target, false, mix(seed, 21));
     let mut open = session.create()?;
     let n = target.blocks();
-    let mut places = Places { slots: layout.slots, writes: vec![], addresses: vec![] };
+    let (mut taken, mut secrets) = (vec![], vec![]);
     let block = vec![0x5a; BLOCK_LEN];
     for i in 0..n + writes {
         let address = if i < n { i } else { pattern.address(i, n, seed) };
         open.oram().write(Addr(address), &block)?;
         open.oram().sync()?;
-        places.addresses.push(address);
+        secrets.push(address);
         // So that events do not pile up.
-        places.writes.extend(drawn(&session.witness.events.take(), &layout));
+        taken.extend(drawn(&session.witness.events.take(), &layout));
     }
     open.oram().close()?;
-    places.writes.extend(drawn(&session.witness.events.take(), &layout));
-    places.writes.drain(..n as usize);
-    places.addresses.drain(..n as usize);
-    assert_eq!(places.writes.len(), places.addresses.len(), "each write takes places once");
-    Ok(places)
+    taken.extend(drawn(&session.witness.events.take(), &layout));
+    assert_eq!(taken.len(), secrets.len(), "each write takes places once");
+    taken.drain(..n as usize);
+    secrets.drain(..n as usize);
+    let each = taken.first().map_or(1, Vec::len);
+    assert!(taken.iter().all(|places| places.len() == each), "each write takes as many places");
+    let drawn = taken.concat();
+    Ok(Draws { noun: "written slots", places: layout.slots, each, drawn, secrets })
 }
 
 /// The slots whose bodies are written, between each two syncs; of syncs with none, nothing.

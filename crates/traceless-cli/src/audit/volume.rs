@@ -2,7 +2,7 @@
 
 use super::claims::{self, PLANTED, Size};
 use super::target::Subject;
-use super::{CLEAN, FAILED, FOUND, Outcome, json};
+use super::{CLEAN, FAILED, FOUND, Outcome, claim_line, json};
 use crate::args::audit::{AuditVolumeArgs, Level};
 use indicatif::{ProgressBar, ProgressStyle};
 use traceless::Hides;
@@ -124,10 +124,7 @@ fn text(report: &Report, subject: Subject, self_test: bool) -> String {
         Hides::ReadsAndWrites => "Not hidden by this scheme: the number of accesses, syncs.\n",
         Hides::Nothing => "This scheme claims to hide contents only.\n",
     };
-    let line = |claim: &Claim| {
-        format!("{:<6} {}\n       {}\n", claim.verdict.word(), claim.name, claim.evidence)
-    };
-    let claims: String = report.claims.iter().map(line).collect();
+    let claims: String = report.claims.iter().map(claim_line).collect();
     let (scheme, level, verdict) = (&report.scheme, &report.level, report.verdict.word());
     format!("scheme {scheme}, level {level}\n\n{claims}\n{scope}verdict: {verdict}\n")
 }
@@ -168,7 +165,7 @@ mod tests {
             assert_eq!(code, CLEAN, "{report:#}");
             let claims = report["claims"].as_array().unwrap();
             let judged: Vec<f64> = claims.iter().filter_map(|c| c["p"].as_f64()).collect();
-            assert_eq!(judged.len(), 2 * (3 * 5), "{report:#}");
+            assert_eq!(judged.len(), 2 * (4 + 5 + 5 + 1), "{report:#}");
             assert!(judged.iter().all(|&p| (0.0..=1.0).contains(&p)));
         }
     }

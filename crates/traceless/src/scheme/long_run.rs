@@ -150,7 +150,7 @@ fn leaves_that_depend_on_each_other_are_noticed() {
 
 fn noted(shape: Shape) -> (Noted<GhostTree<()>>, Leaves) {
     let leaves = Leaves::default();
-    (Noted(GhostTree::new(shape, 4096, ()), leaves.clone()), leaves)
+    (Noted::new(GhostTree::new(shape, 4096, ()), leaves.clone()), leaves)
 }
 
 /// The labels of 20,000 blocks that were all filled in at once, in the order of their addresses.

@@ -40,6 +40,8 @@ pub struct PathOram<T> {
     requests: VecDeque<Request>,
     /// Where the request that is under way continues.
     next: Option<Next>,
+    /// Where the round that nothing asked for continues, and what it is for.
+    unasked: Option<(usize, Kind)>,
     failed: bool,
 }
 
@@ -87,6 +89,7 @@ impl<T: BucketTree> PathOram<T> {
             drains: Drains::above(stash_blocks - stash_blocks / 4),
             requests: VecDeque::new(),
             next: None,
+            unasked: None,
             failed: false,
         })
     }
@@ -104,14 +107,18 @@ impl<T: BucketTree> PathOram<T> {
     }
 
     fn try_step(&mut self, serve: Serve<'_>) -> Result<Issued> {
-        let stashes = self.engines.iter().map(|e| e.stash().len()).enumerate();
-        let (tree, blocks) = stashes.max_by_key(|(_, blocks)| *blocks).expect("there is a tree");
+        let stashes = self.engines.iter().map(|engine| engine.stash().len());
+        let blocks = stashes.max().expect("there is a tree");
+        if let Some((tree, kind)) = self.unasked.take() {
+            return self.unasked(tree, kind);
+        }
+        let last = self.engines.len() - 1;
         // Between requests, when everything may be saved.
         if self.next.is_none() && self.drains.is_due(blocks) {
-            return self.unasked(tree, Kind::Eviction);
+            return self.unasked(last, Kind::Eviction);
         }
         let Some(&Request { id, addr, announced }) = self.requests.front() else {
-            return self.unasked(0, Kind::Dummy);
+            return self.unasked(last, Kind::Dummy);
         };
         let next = self.next.take().unwrap_or_else(|| self.enter(addr, announced));
         self.visit(next, addr, |body| serve(id, body))?;
@@ -170,8 +177,10 @@ impl<T: BucketTree> PathOram<T> {
         self.engines[tree].evict()
     }
 
-    /// A path access that nothing asked for.
+    /// A path access that nothing asked for, in its turn: as a request would, it goes on through
+    /// all trees, the user's blocks last.
     fn unasked(&mut self, tree: usize, kind: Kind) -> Result<Issued> {
+        self.unasked = tree.checked_sub(1).map(|next| (next, kind));
         let leaf = self.draw(tree);
         self.engines[tree].dummy(leaf)?;
         Ok(Issued { kind, finished: None })

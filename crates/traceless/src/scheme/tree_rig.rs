@@ -8,7 +8,7 @@ use crate::rng::{Rng, Seeded};
 use crate::seal::{Aead, Hashed, Sealer, Secret, Unsealed};
 use crate::store::{MemStore, Store};
 use crate::trace::{Event, Op, Recorder};
-use crate::tree::{BareTree, BucketTree, Fill, Header, SealedTree, Shape, Treetop};
+use crate::tree::{BareTree, BucketTree, Header, PathWitness, SealedTree, Shape, Treetop};
 use crate::types::{Addr, Leaf};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -153,57 +153,13 @@ pub fn shows_one_template<C: Controller>(mut controller: C, witness: &Recorder) 
 pub type Leaves = Arc<Mutex<Vec<u64>>>;
 
 /// A tree that notes which paths are read.
-pub struct Noted<T>(pub T, pub Leaves);
+pub type Noted<T> = crate::tree::Noted<T, Leaves>;
 
-impl<T: BucketTree> BucketTree for Noted<T> {
-    fn shape(&self) -> &Shape {
-        self.0.shape()
-    }
-    fn body_len(&self) -> usize {
-        self.0.body_len()
-    }
-    fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
-        self.1.lock().unwrap().push(leaf.0);
-        self.0.read_path(leaf, headers)
-    }
-    fn body(&self, slot: usize) -> &[u8] {
-        self.0.body(slot)
-    }
-    fn body_mut(&mut self, slot: usize) -> &mut [u8] {
-        self.0.body_mut(slot)
-    }
-    fn copy_body(&mut self, from: usize, to: usize) {
-        self.0.copy_body(from, to);
-    }
-    fn admit(&mut self, slot: usize, header: Header) -> bool {
-        self.0.admit(slot, header)
-    }
-    fn vacate(&mut self, slot: usize) {
-        self.0.vacate(slot);
-    }
-    fn find(&mut self, addr: Addr) -> Option<&mut [u8]> {
-        self.0.find(addr)
-    }
-    fn extract(&mut self, addr: Addr, body: &mut [u8]) -> Option<Header> {
-        self.0.extract(addr, body)
-    }
-    fn write_path(&mut self, headers: &[Header]) -> Result {
-        self.0.write_path(headers)
-    }
-    fn sync(&mut self) -> Result {
-        self.0.sync()
-    }
-}
-
-impl<T: Fill> Fill for Noted<T> {
-    fn fill_bucket(
-        &mut self,
-        level: usize,
-        bucket: u64,
-        headers: &[Header],
-        bodies: &[u8],
-    ) -> Result {
-        self.0.fill_bucket(level, bucket, headers, bodies)
+impl PathWitness for Leaves {
+    fn see_path(&mut self, op: Op, leaf: Leaf) {
+        if op == Op::Read {
+            self.lock().unwrap().push(leaf.0);
+        }
     }
 }
 

@@ -39,6 +39,38 @@ fn a_recursive_map_finds_everything() {
     }
 }
 
+/// Whether requests come, seldom or never, and also when stashes are emptied.
+#[test]
+fn trees_are_accessed_in_turn_for_nobody_as_well() {
+    let order = Arc::new(std::sync::Mutex::new(vec![]));
+    let tree = |nth: usize, (levels, len)| {
+        let order = order.clone();
+        let told = move |op, _| {
+            if op == crate::trace::Op::Read {
+                order.lock().unwrap().push(nth);
+            }
+        };
+        let bare = BareTree::new(Shape::uniform(levels, 2).unwrap(), len);
+        let witness: Box<dyn crate::tree::PathWitness> = Box::new(told);
+        crate::tree::Noted::new(bare, witness)
+    };
+    let trees = [(5, 16), (4, 32), (2, 12)].into_iter().enumerate();
+    let trees = trees.map(|(nth, size)| tree(nth, size)).collect();
+    let mut path = PathOram::new(60, trees, 60, Box::new(Seeded::new(1))).unwrap();
+    path.drain_above(4);
+    let mut evictions = 0;
+    for step in 0..6000 {
+        if step % 7 == 0 {
+            path.submit(step, Addr(step * 11 % 60)).unwrap();
+        }
+        let kind = path.step(&mut |_, _| {}).unwrap().kind;
+        evictions += u32::from(kind == Kind::Eviction);
+    }
+    assert!(evictions > 100, "{evictions} evictions");
+    let order = order.lock().unwrap();
+    assert!(order.iter().enumerate().all(|(step, &tree)| tree == 2 - step % 3));
+}
+
 #[test]
 fn other_arities_work_as_well() {
     for arity in [3, 4] {

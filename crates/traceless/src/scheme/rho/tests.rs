@@ -200,8 +200,8 @@ fn leaves_of_both_trees_are_uniform_and_fresh() {
     let (main, small) = (Shape::uniform(9, 4).unwrap(), Shape::uniform(9, 2).unwrap());
     for hot in [500, 100, 5] {
         let leaves = [Leaves::default(), Leaves::default()];
-        let main = Noted(BareTree::new(main.clone(), LEN), leaves[0].clone());
-        let small = Noted(BareTree::new(small.clone(), LEN), leaves[1].clone());
+        let main = Noted::new(BareTree::new(main.clone(), LEN), leaves[0].clone());
+        let small = Noted::new(BareTree::new(small.clone(), LEN), leaves[1].clone());
         let mut rho = Stepped::new(rho(500, main, small, (16, 4)));
         let mut rng = Seeded::new(3);
         for _ in 0..12_000 {

@@ -305,7 +305,7 @@ fn damage_is_an_error_and_nothing_follows_it() {
 fn fault_of<L: Labels, P: Lookaside>(labels: L, top: L, plb: P, nth: u64) -> Option<&'static str> {
     let shape = Shape::uniform(9, 4).unwrap();
     let leaves = Leaves::default();
-    let tree = Noted(BareTree::new(shape, 32), leaves.clone());
+    let tree = Noted::new(BareTree::new(shape, 32), leaves.clone());
     let oram = Unified::new(sizes(256, 2, 1), tree, labels, top, plb, rng()).unwrap();
     let (mut oram, mut lcg) = (Stepped::new(oram), Lcg(2));
     let (mut model, mut body) = (vec![[0; 32]; 256], [0; 32]);

@@ -1,0 +1,237 @@
+//! A trace cut into accesses, of whatever scheme it is, and two of them judged by statistics.
+//!
+//! Nothing is known of the scheme but what the trace shows. So only what needs no knowledge is
+//! asked: is an access like every other but for its place, is its place drawn anew each time, and
+//! are both users' accesses alike?
+
+use crate::draws::Draws;
+use crate::learned::cannot_be_told_apart;
+use crate::odds::judged;
+use crate::report::Claim;
+use crate::table::Table;
+use std::collections::HashMap;
+use traceless::trace::{Event, Op};
+
+/// Fewer accesses are no evidence of anything being drawn at random.
+pub const ACCESSES_MIN: usize = 1000;
+
+/// Places that are seen so often each are all there are.
+const SEEN_EACH: usize = 8;
+
+/// Kinds of accesses that are counted by themselves.
+const KINDS: usize = 64;
+
+/// What is seen of one access.
+#[derive(Clone, Copy, Default, Debug)]
+struct Access {
+    /// Operations and lengths in order, without places.
+    template: u64,
+    /// Where it begins, where its reads end, and the least and the greatest byte that it touches:
+    /// one of these tells its place.
+    places: [u64; 4],
+}
+
+/// The accesses of a trace: each is a row of reads and the writes after them. Where a trace has
+/// only reads or only writes, it is what was seen at one time; without times, each event.
+#[derive(Debug)]
+pub struct Accesses(Vec<Access>);
+
+impl Accesses {
+    /// Cuts a trace whose reader may fail. Syncs are left out.
+    ///
+    /// # Errors
+    /// The first failure of the reader.
+    pub fn cut<E>(events: impl Iterator<Item = Result<Event, E>>) -> Result<Self, E> {
+        let events = events.filter(|e| e.as_ref().map_or(true, |e| e.op != Op::Sync));
+        let events: Vec<Event> = events.collect::<Result<_, E>>()?;
+        let has = |op| events.iter().any(|e| e.op == op);
+        let has_both = has(Op::Read) && has(Op::Write);
+        let has_times = events.iter().any(|e| e.time != 0);
+        let begins = |before: &Event, event: &Event| {
+            if has_both {
+                before.op == Op::Write && event.op == Op::Read
+            } else {
+                !has_times || before.time != event.time
+            }
+        };
+        let accesses = events.chunk_by(|before, event| !begins(before, event));
+        Ok(Self(accesses.map(Access::of).collect()))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Access {
+    fn of(events: &[Event]) -> Self {
+        let mut access = Self { places: [events[0].at, 0, u64::MAX, 0], template: 0 };
+        for event in events {
+            let what = u64::from(event.len) << 1 | u64::from(event.op == Op::Write);
+            let mixed = access.template.rotate_left(7) ^ (what + 1);
+            access.template = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let [_, last, least, greatest] = &mut access.places;
+            if event.op == Op::Read || *last == 0 {
+                *last = event.at;
+            }
+            *least = event.at.min(*least);
+            *greatest = event.at.max(*greatest);
+        }
+        access
+    }
+}
+
+/// What two traces show, judged by statistics.
+#[derive(Debug)]
+pub struct Judged {
+    /// Claims about each trace by itself. Where one fails, what is accessed is not drawn at random.
+    pub alone: Vec<Claim>,
+    /// Claims about both.
+    pub together: Vec<Claim>,
+}
+
+/// Judges what two users show.
+pub fn judge(a: &Accesses, b: &Accesses) -> Judged {
+    let ([of_a, of_b], all_seen) = numbered(a, b);
+    let mut alone = vec![];
+    for (draws, what) in [(&of_a, "A"), (&of_b, "B")] {
+        if all_seen {
+            alone.extend(draws.claims(what));
+        } else {
+            alone.push(draws.are_serially_independent(what));
+            alone.push(draws.are_not_near_each_other(what));
+            alone.push(draws.do_not_come_again_sooner(what));
+        }
+    }
+    let what = "A and B";
+    let together = vec![
+        look_alike(a, b),
+        of_a.are_spread_as(&of_b, what),
+        cannot_be_told_apart(&of_a, &of_b, what),
+    ];
+    Judged { alone, together }
+}
+
+/// The place of each access, whichever of its four tells most, numbered in order; and whether there
+/// are no others.
+fn numbered(a: &Accesses, b: &Accesses) -> ([Draws; 2], bool) {
+    let sorted = |nth: usize| {
+        let both = a.0.iter().chain(&b.0);
+        let mut places: Vec<u64> = both.map(|access| access.places[nth]).collect();
+        places.sort_unstable();
+        places.dedup();
+        places
+    };
+    let (nth, known) =
+        (0..4).map(|nth| (nth, sorted(nth))).max_by_key(|(_, places)| places.len()).expect("four");
+    let number =
+        |access: &Access| known.binary_search(&access.places[nth]).expect("all are there") as u64;
+    let draws = |accesses: &Accesses| Draws {
+        noun: "places",
+        places: known.len().max(1) as u64,
+        each: 1,
+        drawn: accesses.0.iter().map(number).collect(),
+        secrets: vec![],
+    };
+    let all_seen = known.len() * SEEN_EACH <= a.len().min(b.len());
+    ([draws(a), draws(b)], all_seen)
+}
+
+/// That accesses of both are of the same kinds: as many reads and writes, as long.
+fn look_alike(a: &Accesses, b: &Accesses) -> Claim {
+    let mut kinds: HashMap<u64, u64> = HashMap::new();
+    a.0.iter().chain(&b.0).for_each(|access| *kinds.entry(access.template).or_default() += 1);
+    let mut common: Vec<(u64, u64)> = kinds.into_iter().collect();
+    common.sort_unstable_by_key(|&(template, times)| (core::cmp::Reverse(times), template));
+    let numbers: HashMap<u64, usize> =
+        common.iter().enumerate().map(|(nth, (template, _))| (*template, nth)).collect();
+    let mut table = Table::new(2, KINDS);
+    for (side, accesses) in [a, b].into_iter().enumerate() {
+        for access in &accesses.0 {
+            table.add(side, numbers[&access.template].min(KINDS - 1));
+        }
+    }
+    let (statistic, df, p) = table.dependence();
+    let evidence = format!(
+        "{} and {} accesses of {} kinds; chi-square {statistic:.1} of {df} degrees of freedom",
+        a.len(),
+        b.len(),
+        common.len()
+    );
+    let fewer = a.len().min(b.len()) as u64;
+    let power = crate::odds::distance_found(df.max(1.0), fewer / 2);
+    judged("accesses of two users look alike: A and B".to_owned(), statistic, p, power, &evidence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::joint::Mixer;
+    use crate::odds::ALPHA;
+    use core::convert::Infallible;
+    use traceless::trace::Surface;
+
+    /// The trace of a Path ORAM of other people: eleven levels in heap order, one bucket of 256
+    /// bytes a level; `remaps` now and then fails.
+    fn path_oram(seed: u64, hot: u64, forgets: u64) -> Accesses {
+        let mut rng = Mixer(seed << 32);
+        let mut position: Vec<u64> = (0..512).map(|_| rng.below(1024)).collect();
+        let mut events = vec![];
+        for _ in 0..20_000 {
+            let block = rng.below(hot) as usize;
+            let leaf = position[block];
+            if forgets == 0 || rng.below(forgets) > 0 {
+                position[block] = rng.below(1024);
+            }
+            for op in [Op::Read, Op::Write] {
+                for level in 0..=10 {
+                    let bucket = (1u64 << level) - 1 + (leaf >> (10 - level));
+                    let (time, surface) = (0, Surface::Storage);
+                    events.push(Event { time, surface, op, at: bucket * 256, len: 256 });
+                }
+            }
+        }
+        Accesses::cut(events.into_iter().map(Ok::<_, Infallible>)).unwrap()
+    }
+
+    fn fails(claims: &[Claim]) -> usize {
+        claims.iter().filter(|claim| claim.p.unwrap() < ALPHA).count()
+    }
+
+    #[test]
+    fn a_sound_library_passes_and_a_broken_one_does_not() {
+        let sound = judge(&path_oram(1, 512, 0), &path_oram(2, 4, 0));
+        assert_eq!((fails(&sound.alone), fails(&sound.together)), (0, 0), "{sound:?}");
+        let broken = judge(&path_oram(3, 512, 0), &path_oram(4, 4, 20));
+        assert!(fails(&broken.alone) > 0 && fails(&broken.together) > 0, "{broken:?}");
+    }
+
+    #[test]
+    fn accesses_of_other_kinds_do_not_look_alike() {
+        let event = |i: u64, len| Event {
+            time: i / 2,
+            surface: Surface::Wire,
+            op: Op::Write,
+            at: Mixer(i).below(1 << 40),
+            len,
+        };
+        let cut = |events: Vec<Event>| {
+            Accesses::cut(events.into_iter().map(Ok::<_, Infallible>)).unwrap()
+        };
+        let same = cut((0..8000).map(|i| event(i, 64)).collect());
+        let other = cut((9000..17_000).map(|i| event(i, 64 + (i % 9 / 8) as u32)).collect());
+        assert_eq!(same.len(), 4000, "two events at a time");
+        let judged = judge(&same, &other);
+        assert_eq!(fails(&judged.alone), 0, "{judged:?}");
+        assert!(judged.together[0].p.unwrap() < ALPHA);
+        assert_eq!(fails(&judged.together[1..]), 0, "{judged:?}");
+        assert!(cut(vec![]).is_empty());
+        assert_eq!(fails(&judge(&cut(vec![]), &same).together), 0);
+    }
+}

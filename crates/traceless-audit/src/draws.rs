@@ -1,0 +1,346 @@
+//! Are the places that accesses draw uniform, fresh, and independent of everything?
+//!
+//! Tests that complement each other, since each sees leaks that no other does: how often each place
+//! is drawn; whether a draw depends on those before, coarsely at sixteen distances, and at every
+//! depth of a tree for its neighbours; whether a place comes again within a window, at full
+//! resolution; whether a draw depends on a known secret; and whether two users draw alike. Each
+//! gives the probability of such a result, or of a worse one, if the claim is true.
+
+use crate::again::{again, windows};
+use crate::joint::{Mixer, permuted};
+use crate::odds::{
+    chi_square_tail, count_tail, deviation_found, distance_found, judged, smallest_of,
+};
+use crate::report::Claim;
+use crate::table::Table;
+
+/// Classes of places in tests of one draw, and of pairs.
+const CLASSES: u64 = 256;
+const PAIR_CLASSES: u64 = 16;
+
+/// Distances at which pairs of draws are compared.
+const LAGS: usize = 16;
+
+/// Distances at which neighbours in a tree are looked for.
+const NEAR_LAGS: usize = 4;
+
+/// Draws that a class must expect, or a chi-square does not follow its distribution.
+const EXPECTED_MIN: u64 = 5;
+
+/// Places that are drawn anew by each access: leaves of a tree, or slots of an array.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Draws {
+    /// What is drawn, in the plural.
+    pub noun: &'static str,
+    /// How many places there are.
+    pub places: u64,
+    /// Different places drawn by one access.
+    pub each: usize,
+    /// The places of all accesses, access by access.
+    pub drawn: Vec<u64>,
+    /// The secret of each access; empty if it is not known.
+    pub secrets: Vec<u64>,
+}
+
+impl Draws {
+    /// How many accesses there were.
+    pub fn accesses(&self) -> usize {
+        self.drawn.len() / self.each
+    }
+
+    /// All claims about one user.
+    pub fn claims(&self, what: &str) -> Vec<Claim> {
+        let mut claims = vec![
+            self.are_uniform(what),
+            self.are_serially_independent(what),
+            self.are_not_near_each_other(what),
+            self.do_not_come_again(what),
+        ];
+        if self.secrets.iter().any(|secret| *secret != self.secrets[0]) {
+            claims.push(self.tell_nothing_of_secrets(what));
+        }
+        claims
+    }
+
+    /// That every place is drawn equally often: by ranges of places, and by their lowest bits.
+    pub fn are_uniform(&self, what: &str) -> Claim {
+        let all = self.drawn.len() as u64;
+        let classes = CLASSES.min(self.places).min(all / EXPECTED_MIN).max(1);
+        let tests = [self.high(classes), self.low(classes)].map(|class| {
+            let mut counts = vec![0u64; classes as usize];
+            self.drawn.iter().for_each(|&place| counts[class.of(place) as usize] += 1);
+            let share = |nth| class.places(nth) as f64 / self.places as f64;
+            let expected = (0..classes).map(|nth| all as f64 * share(nth));
+            fit(&counts, expected)
+        });
+        let df = classes as f64 - 1.0;
+        let evidence = format!("{all} draws from {} places", self.places);
+        self.by_worst("are uniform", what, &tests, &evidence, distance_found(df, all))
+    }
+
+    /// That a draw does not depend on those of any of the sixteen accesses before it.
+    pub fn are_serially_independent(&self, what: &str) -> Claim {
+        let classes = self.pair_classes(self.accesses() / 2);
+        let mut tests = vec![];
+        for class in [self.high(classes), self.low(classes)] {
+            let of: Vec<u8> = (0..self.accesses()).map(|i| class.of(self.pick(i)) as u8).collect();
+            for lag in 1..=LAGS.min(of.len().saturating_sub(1)) {
+                let mut table = Table::new(classes as usize, classes as usize);
+                // Pairs that do not share an access.
+                for stretch in of.chunks(2 * lag) {
+                    let (first, second) = stretch.split_at(lag.min(stretch.len()));
+                    table.add_all(first.iter().zip(second));
+                }
+                tests.push(table.dependence());
+            }
+        }
+        let evidence = format!("pairs of {} accesses, 1 to {LAGS} apart", self.accesses());
+        let df = ((classes - 1) * (classes - 1)) as f64;
+        let power = distance_found(df.max(1.0), self.accesses() as u64 / 2);
+        self.by_worst("do not depend on earlier ones", what, &tests, &evidence, power)
+    }
+
+    /// That accesses in a row agree in the first levels of a binary tree as often as chance has it,
+    /// at every depth: places are leaves from left to right.
+    pub fn are_not_near_each_other(&self, what: &str) -> Claim {
+        let accesses = self.accesses() as u64;
+        // Where leaves are no power of two, subtrees near the leaves are of different sizes.
+        let exact = if self.places.is_power_of_two() { 0 } else { 6 };
+        let levels = self.places.ilog2().saturating_sub(exact);
+        let depths = levels.min((accesses / EXPECTED_MIN).max(1).ilog2()) as usize;
+        let scale = (1u64 << 32) as f64 / self.places as f64;
+        let at: Vec<u32> =
+            (0..self.accesses()).map(|i| (self.pick(i) as f64 * scale) as u32).collect();
+        let mut tests = vec![];
+        for lag in 1..=NEAR_LAGS.min(at.len().saturating_sub(1)) {
+            let mut counts = vec![0u64; depths + 1];
+            for (a, b) in at.iter().zip(&at[lag..]) {
+                counts[((a ^ b).leading_zeros() as usize).min(depths)] += 1;
+            }
+            let pairs = (at.len() - lag) as f64;
+            let parts = (0..=depths).map(|d| (-((d + 1).min(depths) as f64)).exp2() * pairs);
+            tests.push(fit(&counts, parts));
+        }
+        let evidence = format!("{accesses} accesses, {depths} depths, up to {NEAR_LAGS} apart");
+        let power = distance_found(depths.max(1) as f64, accesses);
+        self.by_worst("are not near those before", what, &tests, &evidence, power)
+    }
+
+    /// That a place comes again within a window as often as chance has it, at full resolution.
+    pub fn do_not_come_again(&self, what: &str) -> Claim {
+        let windows = windows(self);
+        let found = again(self, &windows);
+        let tests: Vec<_> = found
+            .iter()
+            .map(|seen| {
+                let z = (seen.hits as f64 - seen.expected) / seen.variance.sqrt().max(1e-9);
+                (z, 0.0, count_tail(seen.hits, seen.expected, seen.variance))
+            })
+            .collect();
+        let (worst, tests_made) = (worst(&tests), tests.len());
+        let (window, seen) = (windows[worst], &found[worst]);
+        let evidence = format!(
+            "{} of {} came again within {window} accesses, {:.0} expected, z = {:.2}",
+            seen.hits,
+            self.drawn.len(),
+            seen.expected,
+            tests[worst].0
+        );
+        let share = deviation_found(tests_made) * seen.variance.sqrt() / self.drawn.len() as f64;
+        let power = format!("{:.2} % of places that come again are found", 100.0 * share);
+        let p = smallest_of(tests_made, tests[worst].2);
+        judged(self.name("do not come again", what), tests[worst].0, p, power, &evidence)
+    }
+
+    /// That a place comes again within a window as often as if the accesses had come in another
+    /// order: where it is not known how many places there are.
+    pub fn do_not_come_again_sooner(&self, what: &str) -> Claim {
+        const SHUFFLES: usize = 20;
+        let windows = windows(self);
+        let hits = |draws: &Self| again(draws, &windows).into_iter().map(|seen| seen.hits as f64);
+        let mut other = self.clone();
+        let mut mixer = Mixer(self.drawn.len() as u64);
+        let mut means = vec![0.0; windows.len()];
+        for _ in 0..SHUFFLES {
+            mixer.shuffle(&mut other.drawn);
+            means.iter_mut().zip(hits(&other)).for_each(|(mean, hits)| *mean += hits);
+        }
+        let tests: Vec<Test> = means
+            .iter()
+            .zip(hits(self))
+            .map(|(sum, hits)| {
+                let mean = sum / SHUFFLES as f64;
+                // The mean itself is off by chance.
+                let variance = mean * (1.0 + 1.0 / SHUFFLES as f64);
+                let z = (hits - mean) / variance.sqrt().max(1e-9);
+                (z, mean, count_tail(hits as u64, mean, variance))
+            })
+            .collect();
+        let nth = worst(&tests);
+        let (z, mean, p) = tests[nth];
+        let window = windows[nth];
+        let evidence = format!(
+            "places came again within {window} accesses with z = {z:.2}; {mean:.0} times in \
+             another order"
+        );
+        let found = deviation_found(tests.len()) * mean.max(1.0).sqrt() / self.drawn.len() as f64;
+        let power = format!("{:.2} % of places that come again are found", 100.0 * found);
+        let p = smallest_of(tests.len(), p);
+        judged(self.name("do not come again sooner", what), z, p, power, &evidence)
+    }
+
+    /// That a draw does not depend on the secret of its access, nor of the access before.
+    pub fn tell_nothing_of_secrets(&self, what: &str) -> Claim {
+        let classes = self.pair_classes(self.accesses());
+        let mut pairings = vec![];
+        for secrets in secret_classes(&self.secrets) {
+            for class in [self.high(classes), self.low(classes)] {
+                for lag in [0, 1] {
+                    let places = (lag..self.accesses()).map(|i| class.of(self.pick(i)) as u8);
+                    pairings.push((secrets.clone(), places.collect::<Vec<_>>()));
+                }
+            }
+        }
+        let table = |(secrets, places): &(Vec<u8>, Vec<u8>)| {
+            let mut table = Table::new(PAIR_CLASSES as usize, classes as usize);
+            table.add_all(secrets.iter().zip(places));
+            table
+        };
+        let tests: Vec<_> = pairings.iter().map(|pair| table(pair).information_test()).collect();
+        let told_most = &pairings[worst(&tests)];
+        let as_much = permuted(&told_most.0, &told_most.1, classes as usize);
+        let accesses = self.accesses() as u64;
+        let evidence = format!(
+            "{accesses} accesses, {:.2e} bits of mutual information, as much in {:.0} % of \
+             permutations",
+            table(told_most).information(),
+            100.0 * as_much
+        );
+        let df = ((PAIR_CLASSES - 1) * (classes - 1)) as f64;
+        let power = distance_found(df.max(1.0), accesses);
+        self.by_worst("tell nothing of secrets", what, &tests, &evidence, power)
+    }
+
+    /// That two users' draws are spread alike.
+    pub fn are_spread_as(&self, other: &Self, what: &str) -> Claim {
+        let fewer = self.drawn.len().min(other.drawn.len()) as u64;
+        let classes = CLASSES.min(self.places).min(fewer / EXPECTED_MIN).max(1);
+        let tests = [self.high(classes), self.low(classes)].map(|class| {
+            let mut table = Table::new(2, classes as usize);
+            for (side, draws) in [(0, self), (1, other)] {
+                draws.drawn.iter().for_each(|&place| table.add(side, class.of(place) as usize));
+            }
+            table.dependence()
+        });
+        let evidence = format!("{} and {} draws", self.drawn.len(), other.drawn.len());
+        let power = distance_found(classes as f64, fewer / 2);
+        self.by_worst("of two users are spread alike", what, &tests, &evidence, power)
+    }
+
+    fn by_worst(
+        &self,
+        claim: &str,
+        what: &str,
+        tests: &[Test],
+        evidence: &str,
+        power: String,
+    ) -> Claim {
+        let Some(&(statistic, df, p)) = tests.get(worst(tests)) else {
+            let power = "nothing is found in so few accesses".to_owned();
+            return judged(self.name(claim, what), 0.0, 1.0, power, evidence);
+        };
+        let of =
+            if tests.len() > 1 { format!("the worst of {}: ", tests.len()) } else { String::new() };
+        let evidence =
+            format!("{evidence}; {of}chi-square {statistic:.1} of {df} degrees of freedom");
+        let p = smallest_of(tests.len(), p);
+        judged(self.name(claim, what), statistic, p, power, &evidence)
+    }
+
+    fn name(&self, claim: &str, what: &str) -> String {
+        format!("{} {claim}: {what}", self.noun)
+    }
+
+    /// One place of an access, any of them: they may be sorted.
+    #[inline]
+    pub(crate) fn pick(&self, access: usize) -> u64 {
+        let nth = if self.each > 1 { Mixer(access as u64).below(self.each as u64) } else { 0 };
+        self.drawn[access * self.each + nth as usize]
+    }
+
+    /// As many classes of pairs as `pairs` of them fill.
+    fn pair_classes(&self, pairs: usize) -> u64 {
+        let filled = (pairs as u64 / EXPECTED_MIN).isqrt();
+        PAIR_CLASSES.min(self.places).min(filled).max(1)
+    }
+
+    fn high(&self, classes: u64) -> Class {
+        Class { places: self.places, classes, scale: Some(classes as f64 / self.places as f64) }
+    }
+
+    fn low(&self, classes: u64) -> Class {
+        Class { places: self.places, classes, scale: None }
+    }
+}
+
+/// Statistic, degrees of freedom, and probability.
+type Test = (f64, f64, f64);
+
+/// The test with the smallest probability.
+fn worst(tests: &[Test]) -> usize {
+    let numbered = tests.iter().enumerate();
+    numbered.min_by(|(_, a), (_, b)| a.2.total_cmp(&b.2)).map_or(0, |(nth, _)| nth)
+}
+
+/// Of what chance makes `expected` of each.
+fn fit(counts: &[u64], expected: impl Iterator<Item = f64>) -> Test {
+    let deviations = counts.iter().zip(expected).map(|(&c, e)| (c as f64 - e).powi(2) / e);
+    let statistic: f64 = deviations.sum();
+    let df = counts.len() as f64 - 1.0;
+    (statistic, df, chi_square_tail(statistic, df))
+}
+
+/// Places put into classes of equal size, but for one place: ranges of them, or every n-th.
+#[derive(Clone, Copy)]
+struct Class {
+    places: u64,
+    classes: u64,
+    /// Classes in a place, if they are ranges.
+    scale: Option<f64>,
+}
+
+impl Class {
+    #[inline]
+    fn of(self, place: u64) -> u64 {
+        match self.scale {
+            Some(scale) => ((place as f64 * scale) as u64).min(self.classes - 1),
+            None => place % self.classes,
+        }
+    }
+
+    /// How many places are in a class.
+    fn places(self, class: u64) -> u64 {
+        let whole = |first: u64| (first * self.places).div_ceil(self.classes);
+        match self.scale {
+            Some(_) => whole(class + 1) - whole(class),
+            None => (self.places - class).div_ceil(self.classes),
+        }
+    }
+}
+
+/// The secrets by their size, and by their remainder; once, if there are so few that each is a
+/// class.
+fn secret_classes(secrets: &[u64]) -> Vec<Vec<u8>> {
+    let most = secrets.iter().copied().max().unwrap_or(0);
+    let low = secrets.iter().map(|secret| (secret % PAIR_CLASSES) as u8).collect();
+    if most < PAIR_CLASSES {
+        return vec![low];
+    }
+    let scale = PAIR_CLASSES as f64 / (most as f64 + 1.0);
+    let high = |&secret: &u64| ((secret as f64 * scale) as u64).min(PAIR_CLASSES - 1) as u8;
+    vec![low, secrets.iter().map(high).collect()]
+}
+
+#[cfg(test)]
+#[path = "draws_tests.rs"]
+mod tests;

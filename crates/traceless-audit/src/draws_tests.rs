@@ -1,0 +1,186 @@
+use super::*;
+use crate::joint::Mixer;
+use crate::odds::ALPHA;
+
+/// Accesses to a Path ORAM of `places` leaves whose faults `choose` the next leaf of a block.
+fn leaves(seed: u64, places: u64, mut choose: impl FnMut(&mut Mixer, u64, u64) -> u64) -> Draws {
+    let mut rng = Mixer(seed << 32);
+    let mut position: Vec<u64> = (0..1024).map(|_| rng.below(places)).collect();
+    let mut draws = Draws { noun: "leaves", places, each: 1, drawn: vec![], secrets: vec![] };
+    for _ in 0..100_000 {
+        let block = rng.below(1024);
+        let leaf = position[block as usize];
+        draws.drawn.push(leaf);
+        draws.secrets.push(block);
+        position[block as usize] = choose(&mut rng, leaf, block);
+    }
+    draws
+}
+
+/// Writes that draw three slots each.
+fn slots(seed: u64, mut draw: impl FnMut(&mut Mixer, u64, u64) -> u64) -> Draws {
+    let mut rng = Mixer(seed << 32);
+    let (places, noun) = (512, "written slots");
+    let mut draws = Draws { noun, places, each: 3, drawn: vec![], secrets: vec![] };
+    for i in 0..8000 {
+        let address = rng.below(256);
+        let mut slots: Vec<u64> = vec![];
+        while slots.len() < 3 {
+            let slot = draw(&mut rng, i, address);
+            if !slots.contains(&slot) {
+                slots.push(slot);
+            }
+        }
+        slots.sort_unstable();
+        draws.drawn.extend(slots);
+        draws.secrets.push(address);
+    }
+    draws
+}
+
+fn p_values(draws: &Draws) -> Vec<f64> {
+    draws.claims("").iter().map(|claim| claim.p.unwrap()).collect()
+}
+
+/// Kolmogorov and Smirnov: the largest distance from uniform, in units of its standard size.
+fn distance_from_uniform(mut p: Vec<f64>) -> f64 {
+    p.sort_unstable_by(f64::total_cmp);
+    let n = p.len() as f64;
+    let far = p.iter().enumerate().map(|(i, &p)| {
+        let (below, at) = (i as f64 / n, (i + 1) as f64 / n);
+        (p - below).abs().max((at - p).abs())
+    });
+    far.fold(0.0, f64::max) * n.sqrt()
+}
+
+#[test]
+fn clean_draws_raise_no_alarm_and_their_p_values_are_uniform() {
+    let mut of_claims = vec![vec![]; 6];
+    for seed in 0..100 {
+        let one = leaves(seed, 4096, |rng, _, _| rng.below(4096));
+        let other = leaves(1000 + seed, 4096, |rng, _, _| rng.below(4096));
+        let mut p = p_values(&one);
+        p.push(one.are_spread_as(&other, "").p.unwrap());
+        assert!(p.iter().all(|&p| p > 1e-5), "seed {seed}: {p:?}");
+        of_claims.iter_mut().zip(p).for_each(|(all, p)| all.push(p));
+    }
+    // Exceeded once in a thousand times; the window's test is on the safe side.
+    for (nth, p) in of_claims.into_iter().enumerate() {
+        let distance = distance_from_uniform(p);
+        assert!(distance < 1.95, "claim {nth} is {distance:.2} from uniform");
+    }
+}
+
+#[test]
+fn clean_slots_raise_no_alarm() {
+    for seed in 0..40 {
+        let p = p_values(&slots(seed, |rng, _, _| rng.below(512)));
+        assert!(p.iter().all(|&p| p > 1e-5), "seed {seed}: {p:?}");
+    }
+}
+
+/// Which of the claims of one user do not hold.
+fn alarms(draws: &Draws) -> Vec<usize> {
+    let found = p_values(draws).into_iter().enumerate().filter(|(_, p)| *p < ALPHA);
+    found.map(|(nth, _)| nth).collect()
+}
+
+const UNIFORM: usize = 0;
+const SERIAL: usize = 1;
+const NEAR: usize = 2;
+const AGAIN: usize = 3;
+const SECRET: usize = 4;
+
+#[test]
+fn leaves_that_are_kept_come_again() {
+    let forgets =
+        leaves(1, 4096, |rng, leaf, _| if rng.below(20) == 0 { leaf } else { rng.below(4096) });
+    assert_eq!(alarms(&forgets), [AGAIN]);
+    let hot = |share: u64| {
+        let mut draws = leaves(2, 1 << 20, |rng, _, _| rng.below(1 << 20));
+        // One block, asked for again and again, whose leaf is forgotten now and then.
+        for i in 1..draws.drawn.len() {
+            if i as u64 % share == 0 {
+                draws.drawn[i] = draws.drawn[i - 1];
+            }
+        }
+        draws
+    };
+    assert!(alarms(&hot(1000)).contains(&AGAIN));
+}
+
+#[test]
+fn a_half_of_the_tree_that_is_preferred_is_uneven() {
+    let biased =
+        leaves(
+            3,
+            4096,
+            |rng, _, _| {
+                if rng.below(20) == 0 { rng.below(2048) } else { rng.below(4096) }
+            },
+        );
+    assert!(alarms(&biased).contains(&UNIFORM));
+    let even = leaves(4, 4096, |rng, _, _| rng.below(4096) & !u64::from(rng.below(20) == 0));
+    assert!(alarms(&even).contains(&UNIFORM), "the lowest bit counts as well");
+}
+
+#[test]
+fn neighbours_in_the_tree_are_found_at_their_depth() {
+    let mut near = leaves(5, 1 << 20, |rng, _, _| rng.below(1 << 20));
+    let mut rng = Mixer(6);
+    for i in 1..near.drawn.len() {
+        // The same subtree of eight levels, a little more often than once in 256.
+        if rng.below(256) == 0 {
+            let leaf = near.drawn[i];
+            near.drawn[i] = near.drawn[i - 1] >> 12 << 12 | leaf & 0xfff;
+        }
+    }
+    assert_eq!(alarms(&near), [NEAR]);
+}
+
+#[test]
+fn draws_that_follow_a_block_tell_of_it() {
+    let own = leaves(
+        7,
+        4096,
+        |rng, _, block| {
+            if rng.below(10) == 0 { block * 4 } else { rng.below(4096) }
+        },
+    );
+    assert!(alarms(&own).contains(&SECRET));
+    let drifts = slots(4, |rng, i, _| {
+        rng.below(32) * 16 + if rng.below(2) == 0 { i % 16 } else { rng.below(16) }
+    });
+    assert!(alarms(&drifts).contains(&SERIAL));
+}
+
+#[test]
+fn slots_with_a_fault_are_found() {
+    let clean = slots(99, |rng, _, _| rng.below(512));
+    let biased = slots(1, |rng, _, _| if rng.below(8) == 0 { 0 } else { rng.below(512) });
+    assert!(alarms(&biased).contains(&UNIFORM));
+    assert!(biased.are_spread_as(&clean, "").p.unwrap() < ALPHA);
+    let own = slots(2, |rng, _, a| if rng.below(3) == 0 { a * 2 } else { rng.below(512) });
+    assert!(alarms(&own).contains(&SECRET));
+    let mut before = 0;
+    let again = slots(3, |rng, _, _| {
+        before = if rng.below(4) == 0 { before } else { rng.below(512) };
+        before
+    });
+    assert!(alarms(&again).contains(&AGAIN));
+}
+
+#[test]
+fn few_accesses_and_few_places_are_no_trouble() {
+    for places in [1, 2, 3, 1000] {
+        for accesses in [0, 1, 2, 7, 40] {
+            let mut rng = Mixer(places * 100 + accesses);
+            let drawn: Vec<u64> = (0..accesses).map(|_| rng.below(places)).collect();
+            let secrets = (0..accesses).collect();
+            let draws = Draws { noun: "leaves", places, each: 1, drawn, secrets };
+            let claims = draws.claims("");
+            assert!(claims.iter().all(|c| c.p.is_some_and(|p| p > 1e-5 && p <= 1.0)), "{claims:?}");
+            assert!(draws.are_spread_as(&draws, "").p.unwrap() > 0.5);
+        }
+    }
+}

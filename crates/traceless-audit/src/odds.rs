@@ -1,0 +1,164 @@
+//! Probabilities of what was seen if nothing is wrong, and what a test of some size would find.
+
+use crate::report::{Claim, Statistic, Verdict};
+use statrs::function::beta::inv_beta_reg;
+use statrs::function::erf::{erfc, erfc_inv};
+use statrs::function::gamma::{gamma_lr, gamma_ur};
+
+/// A claim with a smaller probability than this does not hold. With a thousand such claims, one
+/// audit of ten thousand raises a false alarm.
+pub const ALPHA: f64 = 1e-7;
+
+/// How often a leak of the size that is told as a test's power is found.
+const POWER: f64 = 0.99;
+
+/// The probability that a standard normal variable exceeds `z`.
+pub(crate) fn normal_tail(z: f64) -> f64 {
+    0.5 * erfc(z / core::f64::consts::SQRT_2)
+}
+
+/// What a standard normal variable exceeds with probability `p`.
+pub(crate) fn normal_quantile(p: f64) -> f64 {
+    core::f64::consts::SQRT_2 * erfc_inv(2.0 * p)
+}
+
+/// The probability of such a chi-square, or of a larger one.
+pub(crate) fn chi_square_tail(statistic: f64, df: f64) -> f64 {
+    if statistic <= 0.0 || df <= 0.0 { 1.0 } else { gamma_ur(df / 2.0, statistic / 2.0) }
+}
+
+/// The two-sided probability of so many events where so many are `expected`, with that `variance`.
+pub(crate) fn count_tail(seen: u64, expected: f64, variance: f64) -> f64 {
+    /// From here on the skew of a count no longer shows in its tails.
+    const NORMAL_MIN: f64 = 5000.0;
+    if expected <= 0.0 {
+        return if seen == 0 { 1.0 } else { 0.0 };
+    }
+    if variance >= NORMAL_MIN {
+        return 2.0 * normal_tail((seen as f64 - expected).abs() / variance.sqrt());
+    }
+    // Of rare events; of others this is too careful.
+    let many = if seen == 0 { 1.0 } else { gamma_lr(seen as f64, expected) };
+    let few = gamma_ur(seen as f64 + 1.0, expected);
+    (2.0 * many.min(few)).min(1.0)
+}
+
+/// The probability that the smallest of `tests` independent probabilities is as small as `p`
+/// (Šidák). Where they depend on each other it is too large, which is the safe side.
+pub(crate) fn smallest_of(tests: usize, p: f64) -> f64 {
+    -(tests as f64 * (-p.min(1.0)).ln_1p()).exp_m1()
+}
+
+/// Bounds of a probability, each exceeded with probability `alpha`, of which `hits` of `all` trials
+/// were seen (Clopper and Pearson).
+pub(crate) fn proportion_bounds(hits: u64, all: u64, alpha: f64) -> (f64, f64) {
+    let (hits, missed) = (hits as f64, (all - hits) as f64);
+    let lower = if hits == 0.0 { 0.0 } else { inv_beta_reg(hits, missed + 1.0, alpha) };
+    let upper = if missed == 0.0 { 1.0 } else { inv_beta_reg(hits + 1.0, missed, 1.0 - alpha) };
+    (lower, upper)
+}
+
+/// The claim `name`, judged by the probability `p` of what was seen.
+pub(crate) fn judged(name: String, statistic: f64, p: f64, power: String, evidence: &str) -> Claim {
+    let verdict = if p < ALPHA { Verdict::Leak } else { Verdict::Pass };
+    let evidence = format!("{evidence}, p = {p:.2e}");
+    Claim { name, verdict, statistic: Statistic::Value(statistic), p: Some(p), power, evidence }
+}
+
+/// One claim in place of several of the same kind, whose worst is judged by their number. Without
+/// any, nothing.
+pub fn worst_of(name: String, claims: Vec<Claim>) -> Option<Claim> {
+    let tests = claims.len();
+    let least = |claim: &Claim| claim.p.unwrap_or(1.0);
+    let worst = claims.into_iter().min_by(|a, b| least(a).total_cmp(&least(b)))?;
+    let p = smallest_of(tests, least(&worst));
+    let verdict = if p < ALPHA { Verdict::Leak } else { Verdict::Pass };
+    let of = worst.name.rsplit(": ").next().unwrap_or_default();
+    let evidence = format!("the worst of {tests}, p = {p:.2e}: {of}: {}", worst.evidence);
+    Some(Claim { name, verdict, p: Some(p), evidence, ..worst })
+}
+
+/// The smallest distance that a chi-square test on `n` samples finds, in words.
+pub(crate) fn distance_found(df: f64, n: u64) -> String {
+    let spread = 2.0 / (9.0 * df);
+    let z = normal_quantile(ALPHA);
+    let critical = df * (1.0 - spread + z * spread.sqrt()).powi(3);
+    // Patnaik's normal approximation of a chi-square whose centre is off by `shift`.
+    let missed = |shift: f64| (df + shift - critical) / (2.0 * (df + 2.0 * shift)).sqrt();
+    let enough = normal_quantile(1.0 - POWER);
+    let (mut low, mut high) = (0.0, 1.0);
+    while missed(high) < enough {
+        high *= 2.0;
+    }
+    for _ in 0..40 {
+        let middle = 0.5 * (low + high);
+        *if missed(middle) < enough { &mut low } else { &mut high } = middle;
+    }
+    let distance = (high / (4.0 * n.max(1) as f64)).sqrt().min(1.0);
+    let percent = 100.0 * POWER;
+    format!(
+        "a total variation distance of {:.2} % is found, {percent} times of 100",
+        100.0 * distance
+    )
+}
+
+/// The deviation that a test by a normal variable finds, in standard deviations.
+pub(crate) fn deviation_found(tests: usize) -> f64 {
+    normal_quantile(ALPHA / (2.0 * tests as f64)) - normal_quantile(POWER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tails_are_those_of_the_tables() {
+        for (z, p) in [(0.0, 0.5), (1.644_854, 0.05), (4.753_424, 1e-6), (-1.644_854, 0.95)] {
+            assert!((normal_tail(z) / p - 1.0).abs() < 1e-5, "{z}: {}", normal_tail(z));
+            assert!((normal_quantile(p) - z).abs() < 1e-4, "{p}: {}", normal_quantile(p));
+        }
+        assert!((chi_square_tail(18.307, 10.0) / 0.05 - 1.0).abs() < 1e-4);
+        assert!((chi_square_tail(377.2, 255.0) / 1e-6 - 1.0).abs() < 0.1);
+        assert_eq!(chi_square_tail(0.0, 3.0), 1.0);
+        let far = chi_square_tail(2000.0, 255.0);
+        assert!(far > 0.0 && far < 1e-200, "{far}");
+    }
+
+    #[test]
+    fn rare_events_are_counted_as_poisson_has_it() {
+        // At least three of one expected, at most none of five: tables of the distribution.
+        assert!((count_tail(3, 1.0, 1.0) / (2.0 * 0.080_301) - 1.0).abs() < 1e-4);
+        assert!((count_tail(0, 5.0, 5.0) / (2.0 * 0.006_738) - 1.0).abs() < 1e-3);
+        assert_eq!(count_tail(0, 0.0, 0.0), 1.0);
+        assert_eq!(count_tail(1, 0.0, 0.0), 0.0);
+        // Where both apply, they agree.
+        let poisson = count_tail(5100, 4990.0, 4990.0);
+        let normal = count_tail(5100, 4990.0, 5000.0);
+        assert!((poisson / normal - 1.0).abs() < 0.05, "{poisson} {normal}");
+    }
+
+    #[test]
+    fn proportions_lie_in_the_bounds_of_the_tables() {
+        let (low, high) = proportion_bounds(5, 10, 0.025);
+        assert!((low - 0.1871).abs() < 1e-3 && (high - 0.8129).abs() < 1e-3, "{low} {high}");
+        // The rule of three, and what it is for 99.9 %.
+        let (low, high) = proportion_bounds(0, 1000, 0.05);
+        assert!(low == 0.0 && (high - 0.003).abs() < 1e-4, "{high}");
+        assert!((proportion_bounds(1000, 1000, 0.001).0 - 0.9931).abs() < 1e-3);
+    }
+
+    #[test]
+    fn sample_sizes_are_those_of_the_published_arithmetic() {
+        // Of a distance of 1 % with 256 bins: half a million samples at 1e-6, a few more at 1e-7.
+        let told = distance_found(255.0, 560_000);
+        assert!(told.contains(" 1.00 %") || told.contains(" 0.99 %"), "{told}");
+        assert!((deviation_found(1) - (5.327 + 2.326)).abs() < 0.01);
+    }
+
+    #[test]
+    fn the_smallest_of_many_is_judged_by_their_number() {
+        assert!((smallest_of(1, 0.3) - 0.3).abs() < 1e-12);
+        assert!((smallest_of(10, 1e-9) / 1e-8 - 1.0).abs() < 1e-6);
+        assert!((smallest_of(2, 0.5) - 0.75).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,414 @@
+//! Schemes in trees with one fault each, which every audit must find, or it has seen nothing.
+//!
+//! All but one are Path ORAM as printed, with a map in memory or in a tree of its own. Without a
+//! fault it passes ([`Sound`], [`SoundPair`]), so what is found in the others is the fault.
+
+use super::schemes::{OneByOne, Scheme, Steps, Tree, levels, rng, searches_first, tree};
+use super::watch::Watched;
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use traceless::controller::{Controller, Issued, Kind, Serve};
+use traceless::rng::Rng;
+use traceless::tree::{BucketTree, Header, Shape};
+use traceless::types::Leaf;
+use traceless::{Addr, Error, Hides, Result};
+
+/// One that must be found, or pass.
+pub struct Planted {
+    pub scheme: Scheme,
+    /// What is wrong with it.
+    pub fault: &'static str,
+    /// Whether nothing is.
+    pub is_sound: bool,
+}
+
+/// All of them.
+pub const PLANTED: [Planted; 17] = [
+    sound("mutant:sound-path", 1, path::<Sound>),
+    planted("mutant:forgets-remap", "one remap of twenty is forgotten", path::<ForgetsRemap>),
+    planted("mutant:remaps-to-previous", "one new leaf of twenty is the last", path::<Previous>),
+    planted("mutant:prefers-half", "one new leaf of twenty is in one half", path::<PrefersHalf>),
+    planted("mutant:prefers-even", "one new leaf of twenty is even", path::<PrefersEven>),
+    planted("mutant:remaps-near", "one new leaf of ten is near the last", path::<RemapsNear>),
+    planted("mutant:leaf-of-block", "one new leaf of ten follows from the block", path::<OwnLeaf>),
+    planted("mutant:returns-early", "what is in the stash takes no path", path::<ReturnsEarly>),
+    planted("mutant:skips-dummies", "nothing is done when nobody asks", path::<SkipsDummies>),
+    planted("mutant:dummy-for-block", "a dummy takes the last block's path", path::<NewestLeaf>),
+    planted("mutant:one-dummy-path", "all dummies take one path", path::<OneLeaf>),
+    planted("mutant:reads-only", "a path that did not change is not written", path::<SkipsClean>),
+    planted("mutant:evicts-at-once", "a full stash takes a path more", path::<EvictsAtOnce>),
+    sound("mutant:sound-pair", 2, pair::<SoundPair>),
+    Planted {
+        scheme: two("mutant:plb-beside-trees", pair::<PlbBeside>),
+        fault: "a cache of the map saves paths of the map's own tree",
+        is_sound: false,
+    },
+    Planted {
+        scheme: two("mutant:no-pattern", pair::<NoPattern>),
+        fault: "a tree is accessed when it is needed, not in its turn",
+        is_sound: false,
+    },
+    planted("mutant:searches-first", "what is at hand costs no path", searches_first),
+];
+
+type Build = fn(u64, &Watched, u64) -> Result<Box<dyn Steps>>;
+
+const fn planted(name: &'static str, fault: &'static str, build: Build) -> Planted {
+    let scheme = Scheme { name, trees: 1, is_public: |_| false, has_templates: true, build };
+    Planted { scheme, fault, is_sound: false }
+}
+
+const fn two(name: &'static str, build: Build) -> Scheme {
+    Scheme { name, trees: 2, is_public: |_| false, has_templates: true, build }
+}
+
+const fn sound(name: &'static str, trees: u8, build: Build) -> Planted {
+    let scheme = Scheme { name, trees, is_public: |_| false, has_templates: true, build };
+    Planted { scheme, fault: "nothing", is_sound: true }
+}
+
+fn path<F: Fault + 'static>(n: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>> {
+    Ok(Box::new(OneByOne::new(PathMutant::<F>::new(n, watched, 0, seed)?)))
+}
+
+fn pair<F: PairFault + 'static>(n: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>> {
+    Ok(Box::new(OneByOne::new(PairMutant::<F>::new(n, watched, seed)?)))
+}
+
+/// What a mutant does wrong. The default of each method is right.
+pub trait Fault: Send {
+    /// The leaf that `block`, which was on `old`, is on from now on; `last` is the one of the
+    /// access before.
+    fn remap(rng: &mut dyn Rng, leaves: u64, old: u64, last: u64, block: u64) -> u64 {
+        let _ = (old, last, block);
+        rng.below(leaves)
+    }
+
+    /// The leaf of an access that nobody asked for, or none for no access; `newest` is the one that
+    /// the last block is on.
+    fn dummy(rng: &mut dyn Rng, leaves: u64, newest: u64) -> Option<u64> {
+        let _ = newest;
+        Some(rng.below(leaves))
+    }
+
+    /// Whether a block in the stash is served without an access.
+    const RETURNS_EARLY: bool = false;
+
+    /// Whether a path on which nothing changed is not written.
+    const SKIPS_CLEAN: bool = false;
+
+    /// With more blocks in the stash a step has a path more.
+    const EVICTS_ABOVE: usize = usize::MAX;
+}
+
+/// No fault.
+pub struct Sound;
+
+impl Fault for Sound {}
+
+/// Declares a fault whose new leaves are wrong now and then.
+macro_rules! remaps {
+    ($(#[$doc:meta])* $name:ident, one in $share:literal,
+     |$rng:ident, $leaves:ident, $old:ident, $last:ident, $block:ident| $wrong:expr) => {
+        $(#[$doc])*
+        pub struct $name;
+
+        impl Fault for $name {
+            #[allow(unused_variables)]
+            fn remap($rng: &mut dyn Rng, $leaves: u64, $old: u64, $last: u64, $block: u64) -> u64 {
+                if $rng.below($share) == 0 { $wrong } else { $rng.below($leaves) }
+            }
+        }
+    };
+}
+
+remaps! {
+    /// A block stays on its leaf, and whoever asks for it soon again shows it.
+    ForgetsRemap, one in 20, |rng, leaves, old, last, block| old
+}
+remaps! {
+    /// A block comes to the leaf of the access before.
+    Previous, one in 20, |rng, leaves, old, last, block| last
+}
+remaps! {
+    /// One half of the tree is used more.
+    PrefersHalf, one in 20, |rng, leaves, old, last, block| rng.below(leaves / 2)
+}
+remaps! {
+    /// One of two neighbours is used more.
+    PrefersEven, one in 20, |rng, leaves, old, last, block| rng.below(leaves) & !1
+}
+remaps! {
+    /// A block comes near the leaf of the access before.
+    RemapsNear, one in 10, |rng, leaves, old, last, block| last / 16 * 16 + rng.below(16)
+}
+remaps! {
+    /// The leaf says which block it is for.
+    OwnLeaf, one in 10, |rng, leaves, old, last, block| block % leaves
+}
+
+/// What is in the stash needs no path: how often there is none tells how often a block is asked for
+/// again.
+pub struct ReturnsEarly;
+
+impl Fault for ReturnsEarly {
+    const RETURNS_EARLY: bool = true;
+}
+
+/// How often there is an access tells how much is asked for.
+pub struct SkipsDummies;
+
+impl Fault for SkipsDummies {
+    fn dummy(_: &mut dyn Rng, _: u64, _: u64) -> Option<u64> {
+        None
+    }
+}
+
+/// A dummy brings the last block down as far as can be: on the path that it is on. That path comes
+/// again when the block is asked for.
+pub struct NewestLeaf;
+
+impl Fault for NewestLeaf {
+    fn dummy(_: &mut dyn Rng, _: u64, newest: u64) -> Option<u64> {
+        Some(newest)
+    }
+}
+
+/// Dummies are told by their leaf.
+pub struct OneLeaf;
+
+impl Fault for OneLeaf {
+    fn dummy(_: &mut dyn Rng, _: u64, _: u64) -> Option<u64> {
+        Some(0)
+    }
+}
+
+/// A path is written only if it was read for a block.
+pub struct SkipsClean;
+
+impl Fault for SkipsClean {
+    const SKIPS_CLEAN: bool = true;
+}
+
+/// How full the stash is depends on what was asked for.
+pub struct EvictsAtOnce;
+
+impl Fault for EvictsAtOnce {
+    const EVICTS_ABOVE: usize = 3;
+}
+
+/// Path ORAM with the fault `F`.
+pub struct PathMutant<F> {
+    tree: Tree,
+    leaf_of: Vec<Option<u64>>,
+    stash: Vec<Header>,
+    last: u64,
+    newest: u64,
+    rng: Box<dyn Rng>,
+    requests: VecDeque<(u64, u64)>,
+    fault: PhantomData<F>,
+}
+
+impl<F: Fault> PathMutant<F> {
+    fn new(blocks: u64, watched: &Watched, number: u8, seed: u64) -> Result<Self> {
+        Ok(Self {
+            tree: tree(watched, number, Shape::uniform(levels(blocks), 4)?),
+            leaf_of: vec![None; blocks as usize],
+            stash: vec![],
+            last: 0,
+            newest: 0,
+            rng: rng(seed, u64::from(number)),
+            requests: VecDeque::new(),
+            fault: PhantomData,
+        })
+    }
+
+    /// Serves a block.
+    fn access(&mut self, block: u64) -> Result {
+        let leaves = self.tree.shape().leaves();
+        let at = self.stash.iter().position(|header| header.is_of(Addr(block)));
+        if F::RETURNS_EARLY && at.is_some() {
+            return Ok(());
+        }
+        let old = self.leaf_of[block as usize].unwrap_or_else(|| self.rng.below(leaves));
+        let new = F::remap(&mut *self.rng, leaves, old, self.last, block);
+        let is_new = self.leaf_of[block as usize].replace(new).is_none();
+        (self.last, self.newest) = (old, new);
+        self.through(old, |stash| {
+            let at = stash.iter().position(|header| header.is_of(Addr(block)));
+            match at {
+                Some(at) => stash[at] = Header::new(Addr(block), Leaf(new)),
+                None if is_new => stash.push(Header::new(Addr(block), Leaf(new))),
+                None => return Err(Error::Misplaced { addr: Addr(block) }),
+            }
+            Ok(())
+        })?;
+        if self.stash.len() > F::EVICTS_ABOVE {
+            let leaf = self.rng.below(leaves);
+            self.through(leaf, |_| Ok(()))?;
+        }
+        Ok(())
+    }
+
+    /// An access that nobody asked for.
+    fn dummy(&mut self) -> Result {
+        let leaves = self.tree.shape().leaves();
+        let Some(leaf) = F::dummy(&mut *self.rng, leaves, self.newest) else { return Ok(()) };
+        if F::SKIPS_CLEAN {
+            let mut headers = vec![Header::EMPTY; self.tree.shape().path_slots()];
+            return self.tree.read_path(Leaf(leaf), &mut headers);
+        }
+        self.through(leaf, |_| Ok(()))
+    }
+
+    /// Reads a path into the stash, has it changed, and writes as much as fits.
+    fn through(&mut self, leaf: u64, change: impl FnOnce(&mut Vec<Header>) -> Result) -> Result {
+        let mut headers = vec![Header::EMPTY; self.tree.shape().path_slots()];
+        self.tree.read_path(Leaf(leaf), &mut headers)?;
+        self.stash.extend(headers.iter().filter(|header| !header.is_empty()));
+        change(&mut self.stash)?;
+        headers.fill(Header::EMPTY);
+        let shape = self.tree.shape();
+        let stash = &mut self.stash;
+        for level in (0..shape.levels()).rev() {
+            let here = shape.bucket(Leaf(leaf), level);
+            for slot in &mut headers[shape.path_start(level)..][..shape.z(level)] {
+                let fits = |header: &Header| shape.bucket(header.leaf(), level) == here;
+                let Some(at) = stash.iter().position(fits) else { break };
+                *slot = stash.swap_remove(at);
+            }
+        }
+        self.tree.write_path(&headers)
+    }
+}
+
+impl<F: Fault> Controller for PathMutant<F> {
+    fn blocks(&self) -> u64 {
+        self.leaf_of.len() as u64
+    }
+
+    fn block_len(&self) -> usize {
+        0
+    }
+
+    fn submit(&mut self, id: u64, addr: Addr) -> Result {
+        self.requests.push_back((id, addr.0));
+        Ok(())
+    }
+
+    fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+        let Some((id, block)) = self.requests.pop_front() else {
+            self.dummy()?;
+            return Ok(Issued { kind: Kind::Dummy, finished: None });
+        };
+        self.access(block)?;
+        serve(id, &mut []);
+        Ok(Issued { kind: Kind::Data, finished: Some(id) })
+    }
+
+    fn sync(&mut self) -> Result {
+        self.tree.sync()
+    }
+
+    fn hides(&self) -> Hides {
+        Hides::ReadsAndWrites
+    }
+}
+
+/// When the trees of a pair are accessed.
+pub trait PairFault: Send {
+    /// Whether the map's tree is accessed: for an entry that was used `ago` requests ago, or
+    /// never, or for nobody.
+    fn reads_map(ago: Option<usize>, is_asked: bool) -> bool;
+}
+
+/// No fault.
+pub struct SoundPair;
+
+impl PairFault for SoundPair {
+    fn reads_map(_: Option<usize>, _: bool) -> bool {
+        true
+    }
+}
+
+/// A hit in a cache of the map saves a path that is missed by whoever watches.
+pub struct PlbBeside;
+
+impl PairFault for PlbBeside {
+    fn reads_map(ago: Option<usize>, _: bool) -> bool {
+        ago.is_none()
+    }
+}
+
+/// With nobody asking, only one tree is accessed.
+pub struct NoPattern;
+
+impl PairFault for NoPattern {
+    fn reads_map(_: Option<usize>, is_asked: bool) -> bool {
+        is_asked
+    }
+}
+
+/// Labels in a block of the map.
+const FANOUT: u64 = 16;
+
+/// Blocks of the map in its cache.
+const PLB_BLOCKS: usize = 8;
+
+/// Path ORAM with its map in a second tree; one step accesses both.
+pub struct PairMutant<F> {
+    data: PathMutant<Sound>,
+    map: PathMutant<Sound>,
+    plb: VecDeque<u64>,
+    fault: PhantomData<F>,
+}
+
+impl<F: PairFault> PairMutant<F> {
+    fn new(blocks: u64, watched: &Watched, seed: u64) -> Result<Self> {
+        Ok(Self {
+            data: PathMutant::new(blocks, watched, 0, seed)?,
+            map: PathMutant::new(blocks.div_ceil(FANOUT).max(4), watched, 1, seed)?,
+            plb: VecDeque::new(),
+            fault: PhantomData,
+        })
+    }
+}
+
+impl<F: PairFault> Controller for PairMutant<F> {
+    fn blocks(&self) -> u64 {
+        self.data.blocks()
+    }
+
+    fn block_len(&self) -> usize {
+        0
+    }
+
+    fn submit(&mut self, id: u64, addr: Addr) -> Result {
+        self.data.submit(id, addr)
+    }
+
+    fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+        let asked = self.data.requests.front().map(|(_, block)| block / FANOUT);
+        let ago = asked.and_then(|entry| self.plb.iter().position(|other| *other == entry));
+        if F::reads_map(ago, asked.is_some()) {
+            match asked {
+                Some(entry) => self.map.access(entry)?,
+                None => self.map.dummy()?,
+            }
+        }
+        if let Some(entry) = asked {
+            self.plb.retain(|other| *other != entry);
+            self.plb.push_front(entry);
+            self.plb.truncate(PLB_BLOCKS);
+        }
+        self.data.step(serve)
+    }
+
+    fn sync(&mut self) -> Result {
+        self.data.sync()
+    }
+
+    fn hides(&self) -> Hides {
+        Hides::ReadsAndWrites
+    }
+}

@@ -1,0 +1,59 @@
+//! Runs users on a scheme, and keeps what an adversary sees.
+
+use super::super::workload::mix;
+use super::schemes::Scheme;
+use super::users::User;
+use super::watch::Watched;
+use traceless::Result;
+use traceless_audit::Draws;
+
+/// What was seen of one user.
+pub struct Run {
+    /// Of each step, what it showed but for its paths.
+    pub templates: Vec<u64>,
+    /// Leaves that the number of the step tells.
+    pub public: Vec<u32>,
+    /// All others, for each tree.
+    pub drawn: Vec<Draws>,
+    /// Requests that were taken.
+    pub requests: u64,
+}
+
+/// Runs `steps` steps after as many as it takes to fill the tree, if that is full.
+pub fn run(scheme: &Scheme, user: User, blocks: u64, steps: u64, seed: u64) -> Result<Run> {
+    let watched = Watched::default();
+    let mut subject = (scheme.build)(blocks, &watched, mix(seed, 1))?;
+    let draws = || Draws { noun: "leaves", places: 0, each: 1, drawn: vec![], secrets: vec![] };
+    let mut found = Run {
+        templates: Vec::with_capacity(steps as usize),
+        public: vec![],
+        drawn: (0..scheme.trees).map(|_| draws()).collect(),
+        requests: 0,
+    };
+    let mut asked = 0;
+    for step in 0..steps {
+        let addr = user.asks(step, found.requests, blocks, seed);
+        if subject.step(addr)? {
+            found.requests += 1;
+            asked = addr.map_or(0, |addr| addr + 1);
+        } else if addr.is_none() {
+            asked = 0;
+        }
+        let shown = watched.take();
+        found.templates.push(shown.template);
+        for path in shown.paths {
+            if (scheme.is_public)(step) {
+                found.public.push(path.leaf);
+            } else {
+                let draws = &mut found.drawn[usize::from(path.tree)];
+                draws.drawn.push(u64::from(path.leaf));
+                draws.secrets.push(asked);
+            }
+        }
+    }
+    for draws in &mut found.drawn {
+        let most = draws.drawn.iter().copied().max().unwrap_or(0);
+        draws.places = (most + 1).next_power_of_two();
+    }
+    Ok(found)
+}

@@ -1,0 +1,308 @@
+//! The schemes that lie in trees, each over trees that tell what is touched.
+
+use super::mutants;
+use super::watch::Watched;
+use std::collections::VecDeque;
+use traceless::controller::{Controller, Issued};
+use traceless::posmap::{COUNTER_BITS, Compressed, Labels, Plain, Plb};
+use traceless::rng::{Rng, Seeded};
+use traceless::scheme::circuit::{self, Circuit};
+use traceless::scheme::path::PathOram;
+use traceless::scheme::rho::{PATTERN, Rho};
+use traceless::scheme::ring::{GhostRing, Params, Ring};
+use traceless::scheme::unified::{Sizes, Unified};
+use traceless::seal::Secret;
+use traceless::tree::ir_alloc::IR_ORAM;
+use traceless::tree::{BareTree, Noted, PathWitness, STASH_BLOCKS, Shape, Substash, Treetop};
+use traceless::{Addr, Result};
+
+/// A tree whose every path is seen.
+pub type Tree = Noted<BareTree, Box<dyn PathWitness>>;
+
+/// Bytes of a block, had it a body: what decides how many labels a block of the map holds.
+const BLOCK_LEN: usize = 64;
+
+/// A scheme by name.
+#[derive(Clone, Copy, Debug)]
+pub struct Scheme {
+    pub name: &'static str,
+    /// Trees that it lies in.
+    pub trees: u8,
+    /// Whether a step's path is told by its number alone.
+    pub is_public: fn(step: u64) -> bool,
+    /// Whether each step shows the same but for the path. Ring's early reshuffles follow from the
+    /// paths before, which are random.
+    pub has_templates: bool,
+    pub build: fn(blocks: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>>,
+}
+
+/// What is driven: one step at a time, whether anybody asks for something or not.
+pub trait Steps {
+    /// The next step; at most one request, for `addr`, is taken. Whether it was.
+    fn step(&mut self, addr: Option<u64>) -> Result<bool>;
+}
+
+/// All schemes without a known fault.
+pub const SCHEMES: [Scheme; 11] = [
+    scheme("path", 1, path),
+    scheme("recursive", 3, recursive),
+    scheme("unified", 1, |n, w, s| Ok(Box::new(OneByOne::new(unified(n, w, s, labels)?)))),
+    scheme("compressed", 1, |n, w, s| Ok(Box::new(OneByOne::new(unified(n, w, s, compressed)?)))),
+    Scheme {
+        is_public: |step| step.is_multiple_of(2),
+        ..scheme("circuit", 1, |n, w, s| {
+            let shape = circuit::shape_for(n, circuit::Z)?;
+            let tree = tree(w, 0, shape);
+            let circuit = Circuit::new(n, tree, circuit::STASH_BLOCKS, rng(s, 0))?;
+            Ok(Box::new(OneByOne::new(circuit)))
+        })
+    },
+    Scheme {
+        is_public: |step| step % (RING_RATE + 1) == RING_RATE,
+        has_templates: false,
+        ..scheme("ring", 1, ring)
+    },
+    scheme("ir-alloc", 1, |n, w, s| {
+        let tree = tree(w, 0, IR_ORAM.shape(levels(n))?);
+        Ok(Box::new(OneByOne::new(over(n, tree, s, labels)?)))
+    }),
+    scheme("ir-stash", 1, |n, w, s| {
+        Ok(Box::new(OneByOne::new(over(n, substash(n, w)?, s, labels)?)))
+    }),
+    scheme("rho", 2, rho),
+    scheme("llc-d", 1, |n, w, s| Ok(Box::new(Exclusive::new(unified(n, w, s, labels)?)))),
+    scheme("ir-dwb", 1, |n, w, s| Ok(Box::new(EarlyWriteBack::new(unified(n, w, s, labels)?)))),
+];
+
+const RING_RATE: u64 = Params::Z4.rate as u64;
+
+const fn scheme(
+    name: &'static str,
+    trees: u8,
+    build: fn(u64, &Watched, u64) -> Result<Box<dyn Steps>>,
+) -> Scheme {
+    Scheme { name, trees, is_public: |_| false, has_templates: true, build }
+}
+
+impl Scheme {
+    /// The one, sound or not, that the command line calls `name`.
+    pub fn named(name: &str) -> Option<Self> {
+        let planted = mutants::PLANTED.iter().map(|planted| planted.scheme);
+        SCHEMES.into_iter().chain(planted).find(|scheme| scheme.name == name)
+    }
+}
+
+/// Half full of data.
+pub fn levels(blocks: u64) -> usize {
+    (blocks.max(4) / 2).ilog2() as usize
+}
+
+pub fn rng(seed: u64, nth: u64) -> Box<dyn Rng> {
+    Box::new(Seeded::new(seed.wrapping_mul(16).wrapping_add(nth)))
+}
+
+/// Tree number `number`, whose blocks have no bodies.
+pub fn tree(watched: &Watched, number: u8, shape: Shape) -> Tree {
+    Noted::new(BareTree::new(shape, 0), Box::new(watched.tree(number)))
+}
+
+fn path(blocks: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>> {
+    let tree = tree(watched, 0, Shape::uniform(levels(blocks), 4)?);
+    Ok(Box::new(OneByOne::new(PathOram::new(blocks, vec![tree], STASH_BLOCKS, rng(seed, 0))?)))
+}
+
+fn recursive(blocks: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>> {
+    // The labels of its map are in bodies.
+    let tree = |number: u8, shape| {
+        let tree: Box<dyn PathWitness> = Box::new(watched.tree(number));
+        Noted::new(BareTree::new(shape, BLOCK_LEN), tree)
+    };
+    let mut trees = vec![tree(0, Shape::uniform(levels(blocks), 4)?)];
+    for (number, share) in [(1, 16), (2, 256)] {
+        trees.push(tree(number, Shape::uniform(levels(blocks / share) + 1, 4)?));
+    }
+    Ok(Box::new(OneByOne::new(PathOram::new(blocks, trees, STASH_BLOCKS, rng(seed, 0))?)))
+}
+
+fn labels() -> Result<Plain> {
+    Plain::in_block(BLOCK_LEN)
+}
+
+fn compressed() -> Result<Compressed> {
+    Compressed::in_block(&Secret::from_bytes([7; 32]), BLOCK_LEN, COUNTER_BITS)
+}
+
+fn unified<L: Labels>(
+    blocks: u64,
+    watched: &Watched,
+    seed: u64,
+    labels: impl Fn() -> Result<L>,
+) -> Result<Unified<Treetop<Tree>, L>> {
+    let shape = Shape::uniform(levels(blocks) + 1, 4)?;
+    let below = tree(watched, 0, shape.only(|level| level >= CACHED));
+    over(blocks, Treetop::new(shape, CACHED, below)?, seed, labels)
+}
+
+/// Levels in trusted memory.
+const CACHED: usize = 2;
+
+fn over<T: traceless::tree::BucketTree, L: Labels>(
+    blocks: u64,
+    tree: T,
+    seed: u64,
+    labels: impl Fn() -> Result<L>,
+) -> Result<Unified<T, L>> {
+    let sizes = Sizes { blocks, map_levels: 2, parts: 1, stash_blocks: STASH_BLOCKS };
+    // Room for few blocks of the map, so that hits and misses both come.
+    let plb = Plb::new(8, 4, 0)?;
+    Unified::new(sizes, tree, labels()?, labels()?, plb, rng(seed, 1))
+}
+
+pub fn substash(blocks: u64, watched: &Watched) -> Result<Substash<Tree>> {
+    let shape = Shape::uniform(levels(blocks) + 1, 4)?;
+    let below = tree(watched, 0, shape.only(|level| level >= CACHED));
+    Substash::new(shape, CACHED, (3, 4), below)
+}
+
+/// Looks into its stashes before it reads a path, and shows it.
+pub fn searches_first(blocks: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>> {
+    let mut oram = over(blocks, substash(blocks, watched)?, seed, labels)?;
+    oram.search_first();
+    Ok(Box::new(OneByOne::new(oram)))
+}
+
+fn ring(blocks: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>> {
+    let params = Params::Z4;
+    let shape = params.shape_for(blocks)?;
+    let witness = watched.ring(params, &shape);
+    let tree = GhostRing::new(params, shape, witness)?;
+    Ok(Box::new(OneByOne::new(Ring::new(blocks, tree, rng(seed, 0))?)))
+}
+
+fn rho(blocks: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>> {
+    const { assert!(PATTERN == 3) };
+    let small = tree(watched, 1, Shape::uniform(levels(blocks).saturating_sub(3).max(2), 2)?);
+    let main = unified(blocks, watched, seed, labels)?;
+    let sets = (blocks as usize / 64).max(1);
+    Ok(Box::new(OneByOne::new(Rho::new(main, small, (sets, 4), STASH_BLOCKS, rng(seed, 2))?)))
+}
+
+/// Each request waits for the one before.
+pub struct OneByOne<C> {
+    controller: C,
+    is_busy: bool,
+}
+
+impl<C: Controller> OneByOne<C> {
+    pub fn new(controller: C) -> Self {
+        Self { controller, is_busy: false }
+    }
+}
+
+impl<C: Controller> Steps for OneByOne<C> {
+    fn step(&mut self, addr: Option<u64>) -> Result<bool> {
+        let mut taken = false;
+        if let (false, Some(addr)) = (self.is_busy, addr) {
+            self.controller.submit(0, Addr(addr))?;
+            (self.is_busy, taken) = (true, true);
+        }
+        // What takes no step is not seen, and the step goes to whoever comes next, or to nobody.
+        if self.is_busy && self.controller.finish_at_hand(&mut |_, _| {})?.is_some() {
+            self.is_busy = false;
+        }
+        let issued: Issued = self.controller.step(&mut |_, _| {})?;
+        self.is_busy &= issued.finished.is_none();
+        Ok(taken)
+    }
+}
+
+/// Lines of the cache above a scheme.
+const LINES: usize = 64;
+
+/// A unified ORAM below a cache that has the only copy of each of its lines.
+struct Exclusive<L> {
+    oram: Unified<Treetop<Tree>, L>,
+    lines: VecDeque<u64>,
+    /// What is asked for in turn: fetched, or returned.
+    waiting: VecDeque<(u64, bool)>,
+    is_busy: bool,
+}
+
+impl<L: Labels> Exclusive<L> {
+    fn new(oram: Unified<Treetop<Tree>, L>) -> Self {
+        Self { oram, lines: VecDeque::new(), waiting: VecDeque::new(), is_busy: false }
+    }
+}
+
+impl<L: Labels> Steps for Exclusive<L> {
+    fn step(&mut self, addr: Option<u64>) -> Result<bool> {
+        let addr = addr.filter(|_| !self.is_busy && self.waiting.is_empty());
+        if let Some(addr) = addr
+            && !self.lines.contains(&addr)
+        {
+            if self.lines.len() == LINES {
+                self.waiting.extend(self.lines.pop_front().map(|line| (line, false)));
+            }
+            self.lines.push_back(addr);
+            self.waiting.push_back((addr, true));
+        }
+        if !self.is_busy
+            && let Some((line, is_fetched)) = self.waiting.pop_front()
+        {
+            self.is_busy = true;
+            if is_fetched {
+                self.oram.submit_fetch(0, Addr(line))?;
+            } else {
+                self.oram.submit_return(0, Addr(line))?;
+            }
+        }
+        // A return may take no step.
+        if self.is_busy && self.oram.finish_at_hand(&mut |_, _| {})?.is_some() {
+            self.is_busy = false;
+        }
+        self.is_busy &= self.oram.step(&mut |_, _| {})?.finished.is_none();
+        Ok(addr.is_some())
+    }
+}
+
+/// A unified ORAM that is offered a line whenever nobody asks.
+struct EarlyWriteBack<L> {
+    oram: Unified<Treetop<Tree>, L>,
+    recent: VecDeque<u64>,
+    is_busy: bool,
+    has_offer: bool,
+}
+
+impl<L: Labels> EarlyWriteBack<L> {
+    fn new(oram: Unified<Treetop<Tree>, L>) -> Self {
+        Self { oram, recent: VecDeque::new(), is_busy: false, has_offer: false }
+    }
+}
+
+/// What an offered line is called.
+const OFFER: u64 = 1;
+
+impl<L: Labels> Steps for EarlyWriteBack<L> {
+    fn step(&mut self, addr: Option<u64>) -> Result<bool> {
+        let addr = addr.filter(|_| !self.is_busy);
+        if let Some(addr) = addr {
+            // Now and then a line is used again while it is offered.
+            if self.has_offer && addr.is_multiple_of(2) {
+                self.oram.withdraw();
+                self.has_offer = false;
+            }
+            self.oram.submit(0, Addr(addr))?;
+            self.is_busy = true;
+            self.recent.push_back(addr);
+        } else if !self.has_offer
+            && let Some(line) = self.recent.pop_front()
+        {
+            self.oram.offer(OFFER, Addr(line))?;
+            self.has_offer = true;
+        }
+        let finished = self.oram.step(&mut |_, _| {})?.finished;
+        self.is_busy &= finished != Some(0);
+        self.has_offer &= finished != Some(OFFER);
+        Ok(addr.is_some())
+    }
+}

@@ -1,0 +1,96 @@
+//! Users whom an adversary would like to tell apart. Steps come at a fixed rate, so also how much
+//! a user asks for must not be seen.
+
+use super::super::workload::mix;
+
+/// Somebody who asks for blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum User {
+    OneBlock,
+    Random,
+    InOrder,
+    FewHotBlocks,
+    /// Blocks whose entries lie in other blocks of the map each time.
+    FarApart,
+    Idle,
+    /// Asks once in three steps, for any block or always for the same.
+    Seldom,
+    SeldomOne,
+    /// A loop that goes through a table of its own for each bit of a secret: ones, or zeros.
+    SecretOnes,
+    SecretZeros,
+    /// Goes through all blocks before it asks at random, or through none.
+    Full,
+    Empty,
+}
+
+/// All of them.
+pub const USERS: [User; 12] = [
+    User::OneBlock,
+    User::Random,
+    User::InOrder,
+    User::FewHotBlocks,
+    User::FarApart,
+    User::Idle,
+    User::Seldom,
+    User::SeldomOne,
+    User::SecretOnes,
+    User::SecretZeros,
+    User::Full,
+    User::Empty,
+];
+
+/// Whom to tell apart.
+pub const PAIRS: [(User, User); 9] = [
+    (User::OneBlock, User::Random),
+    (User::InOrder, User::Random),
+    (User::FewHotBlocks, User::FarApart),
+    (User::Idle, User::Random),
+    (User::Idle, User::OneBlock),
+    (User::Seldom, User::InOrder),
+    (User::SeldomOne, User::Idle),
+    (User::SecretOnes, User::SecretZeros),
+    (User::Full, User::Empty),
+];
+
+impl User {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OneBlock => "one block",
+            Self::Random => "random blocks",
+            Self::InOrder => "blocks in order",
+            Self::FewHotBlocks => "a few hot blocks",
+            Self::FarApart => "blocks far apart",
+            Self::Idle => "nothing",
+            Self::Seldom => "a block now and then",
+            Self::SeldomOne => "one block now and then",
+            Self::SecretOnes => "a secret of ones",
+            Self::SecretZeros => "a secret of zeros",
+            Self::Full => "all, then random blocks",
+            Self::Empty => "one, then random blocks",
+        }
+    }
+
+    /// The block, of `n`, that is asked for at `step` as request number `i`, or none.
+    pub fn asks(self, step: u64, i: u64, n: u64, seed: u64) -> Option<u64> {
+        let random = |salt: u64, below: u64| mix(seed ^ salt, i) % below.max(1);
+        let table = |bit: u64| (i % 8 + 8 * bit) % n;
+        Some(match self {
+            Self::OneBlock => 7 % n,
+            Self::Random => random(1, n),
+            Self::InOrder => i % n,
+            Self::FewHotBlocks if random(2, 10) > 0 => random(3, n / 64),
+            Self::FewHotBlocks => random(4, n),
+            Self::FarApart => i.wrapping_mul(97) % n,
+            Self::Idle => return None,
+            Self::Seldom if step.is_multiple_of(3) => random(5, n),
+            Self::SeldomOne if step.is_multiple_of(3) => 7 % n,
+            Self::Seldom | Self::SeldomOne => return None,
+            Self::SecretOnes => table(1),
+            Self::SecretZeros => table(0),
+            Self::Full | Self::Empty if i >= n => random(6, n),
+            Self::Full => i,
+            Self::Empty => 0,
+        })
+    }
+}
