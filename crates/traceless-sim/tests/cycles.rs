@@ -109,8 +109,13 @@ fn run(core: &processor::Config, config: &Config, dram: bool, at_each: bool) -> 
     } else {
         Oram::over_constant(config, &constant::Config::default()).unwrap()
     };
-    let last_level =
-        llc::Config { bytes: 8 << 10, ways: 4, latency: 10, reads_before_writes: false };
+    let last_level = llc::Config {
+        bytes: 8 << 10,
+        ways: 4,
+        latency: 10,
+        reads_before_writes: false,
+        brought_before: 0,
+    };
     let mut cached = LastLevel::new(&last_level, oram).unwrap();
     if let Some(early) = early(config) {
         cached.write_back_early(early);

@@ -68,7 +68,7 @@ pub struct AuditTreeArgs {
 }
 
 /// What `audit tree --scheme` may name.
-pub const TREE_SCHEMES: [&str; 28] = [
+pub const TREE_SCHEMES: [&str; 29] = [
     "path",
     "recursive",
     "unified",
@@ -77,6 +77,7 @@ pub const TREE_SCHEMES: [&str; 28] = [
     "ring",
     "ir-alloc",
     "ir-stash",
+    "bundled",
     "rho",
     "llc-d",
     "ir-dwb",

@@ -50,7 +50,8 @@ impl Config {
                 let level = |entries: u64, _| entries.div_ceil(fanout);
                 let is_compressed = config.labels == Some(LabelKind::Compressed);
                 let bits = if is_compressed {
-                    u64::from(config.counter_bits.unwrap_or(0)) + GROUP_COUNTER_BITS.div_ceil(fanout)
+                    u64::from(config.counter_bits.unwrap_or(0))
+                        + GROUP_COUNTER_BITS.div_ceil(fanout)
                 } else {
                     label_bits(config.levels)
                 };

@@ -43,7 +43,7 @@ pub trait Steps {
 }
 
 /// All schemes without a known fault.
-pub const SCHEMES: [Scheme; 11] = [
+pub const SCHEMES: [Scheme; 12] = [
     scheme("path", 1, path),
     scheme("recursive", 3, recursive),
     scheme("unified", 1, |n, w, s| Ok(Box::new(OneByOne::new(unified(n, w, s, labels)?)))),
@@ -69,6 +69,7 @@ pub const SCHEMES: [Scheme; 11] = [
     scheme("ir-stash", 1, |n, w, s| {
         Ok(Box::new(OneByOne::new(over(n, substash(n, w)?, s, labels)?)))
     }),
+    scheme("bundled", 1, bundled),
     scheme("rho", 2, rho),
     scheme("llc-d", 1, |n, w, s| Ok(Box::new(Exclusive::new(unified(n, w, s, labels)?)))),
     scheme("ir-dwb", 1, |n, w, s| Ok(Box::new(EarlyWriteBack::new(unified(n, w, s, labels)?)))),
@@ -143,6 +144,16 @@ fn unified<L: Labels>(
     over(blocks, Treetop::new(shape, CACHED, below)?, seed, labels)
 }
 
+/// Two parts of each block share a label.
+fn bundled(blocks: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>> {
+    let tree = tree(watched, 0, Shape::uniform(levels(2 * blocks) + 1, 4)?);
+    let sizes =
+        Sizes { blocks, map_levels: 2, parts: 2, bundled: true, stash_blocks: 2 * STASH_BLOCKS };
+    let plb = Plb::new(8, 4, 0)?;
+    let oram = Unified::new(sizes, tree, compressed()?, compressed()?, plb, rng(seed, 1))?;
+    Ok(Box::new(OneByOne::new(oram)))
+}
+
 /// Levels in trusted memory.
 const CACHED: usize = 2;
 
@@ -152,7 +163,8 @@ fn over<T: traceless::tree::BucketTree, L: Labels>(
     seed: u64,
     labels: impl Fn() -> Result<L>,
 ) -> Result<Unified<T, L>> {
-    let sizes = Sizes { blocks, map_levels: 2, parts: 1, stash_blocks: STASH_BLOCKS };
+    let sizes =
+        Sizes { blocks, map_levels: 2, parts: 1, bundled: false, stash_blocks: STASH_BLOCKS };
     // Room for few blocks of the map, so that hits and misses both come.
     let plb = Plb::new(8, 4, 0)?;
     Unified::new(sizes, tree, labels()?, labels()?, plb, rng(seed, 1))

@@ -155,8 +155,13 @@ mod tests {
             warm_up: 500,
             ..Config::default()
         };
-        let last_level =
-            llc::Config { bytes: 8 << 10, ways: 4, latency: 10, reads_before_writes: true };
+        let last_level = llc::Config {
+            bytes: 8 << 10,
+            ways: 4,
+            latency: 10,
+            reads_before_writes: true,
+            brought_before: 0,
+        };
         let machine =
             Machine { oram: Some(oram), last_level: Some(last_level), ..Machine::ir_oram() };
         let name = "uniform?bytes=512K&before=500+zipf:0.9?bytes=64K@3";
