@@ -18,7 +18,8 @@ told "told['verdict'] == 'pass' and len(told['claims']) == 17"
 told "sum('catches' in claim['name'] for claim in told['claims']) == 15"
 
 section "schemes pass, and what is wrong with one is told"
-for scheme in path recursive unified compressed circuit ring ir-alloc ir-stash bundled rho llc-d ir-dwb; do
+schemes=(path recursive unified compressed circuit ring ir-alloc ir-stash bundled rho llc-d ir-dwb)
+for scheme in "${schemes[@]}"; do
     expect 0 audit tree --scheme "$scheme" --level quick
 done
 expect 1 audit tree --scheme mutant:searches-first --level ci --json

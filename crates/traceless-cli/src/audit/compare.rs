@@ -32,8 +32,8 @@ pub fn run(args: &CompareArgs) -> Outcome {
     outcome
 }
 
-/// Where nothing is ever synced, nothing says what a cache may have reordered, and whether reads are
-/// meant to be seen.
+/// Where nothing is ever synced, nothing says what a cache may have reordered, nor whether reads
+/// are meant to be seen.
 const EVERY_EVENT: Compare = Compare { reads: true, times: false, exact_order: true };
 
 fn has_syncs(args: &CompareArgs) -> Result<bool, Outcome> {
