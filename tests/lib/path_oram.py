@@ -1,6 +1,6 @@
 """Writes the trace of a Path ORAM that shares no code with the library.
 
-usage: path_oram.py TRACE USER SEED [sound | forgets | returns-early | counts-up]
+usage: path_oram.py TRACE USER SEED [sound | forgets | counts-up | leaf-of-block]
 
 USER is `hot` (four blocks) or `random` (all of them). A fault happens once in twenty accesses.
 """
@@ -24,13 +24,13 @@ def trace(user, seed, fault):
     tree, stash = {}, {}
     for access in range(ACCESSES):
         block = rng.randrange(4 if user == "hot" else BLOCKS)
-        if fault == "returns-early" and block in stash:
-            continue
         leaf = position[block]
         fails = fault != "sound" and rng.randrange(20) == 0
         position[block] = rng.randrange(leaves)
         if fails and fault == "forgets":
             position[block] = leaf
+        if fails and fault == "leaf-of-block":
+            position[block] = 97 * block % leaves
         if fails and fault == "counts-up":
             position[block] = (leaf + 1) % leaves
         for level in range(LEVELS):
