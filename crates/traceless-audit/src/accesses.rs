@@ -76,12 +76,12 @@ impl Access {
             let what = u64::from(event.len) << 1 | u64::from(event.op == Op::Write);
             let mixed = access.template.rotate_left(7) ^ (what + 1);
             access.template = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let [_, last, least, greatest] = &mut access.places;
-            if event.op == Op::Read || *last == 0 {
-                *last = event.at;
+            let [_, end, low, high] = &mut access.places;
+            if event.op == Op::Read || *end == 0 {
+                *end = event.at;
             }
-            *least = event.at.min(*least);
-            *greatest = event.at.max(*greatest);
+            *low = event.at.min(*low);
+            *high = event.at.max(*high);
         }
         access
     }

@@ -100,7 +100,7 @@ fn leaves_that_are_kept_come_again() {
         let mut draws = leaves(2, 1 << 20, |rng, _, _| rng.below(1 << 20));
         // One block, asked for again and again, whose leaf is forgotten now and then.
         for i in 1..draws.drawn.len() {
-            if i as u64 % share == 0 {
+            if (i as u64).is_multiple_of(share) {
                 draws.drawn[i] = draws.drawn[i - 1];
             }
         }
@@ -177,10 +177,10 @@ fn few_accesses_and_few_places_are_no_trouble() {
             let mut rng = Mixer(places * 100 + accesses);
             let drawn: Vec<u64> = (0..accesses).map(|_| rng.below(places)).collect();
             let secrets = (0..accesses).collect();
-            let draws = Draws { noun: "leaves", places, each: 1, drawn, secrets };
-            let claims = draws.claims("");
+            let few = Draws { noun: "leaves", places, each: 1, drawn, secrets };
+            let claims = few.claims("");
             assert!(claims.iter().all(|c| c.p.is_some_and(|p| p > 1e-5 && p <= 1.0)), "{claims:?}");
-            assert!(draws.are_spread_as(&draws, "").p.unwrap() > 0.5);
+            assert!(few.are_spread_as(&few, "").p.unwrap() > 0.5);
         }
     }
 }

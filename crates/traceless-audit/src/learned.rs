@@ -76,9 +76,10 @@ fn guess(learned: &[Vec<f64>], guessed: &[Vec<f64>]) -> u64 {
         .with_learning_rate(0.3)
         .with_min_child_weight(20);
     let machine = XGRegressor::fit(&matrix(learned), &sides, parameters).expect("valid parameters");
-    let guesses: Vec<f64> = machine.predict(&matrix(guessed)).expect("it has learned");
-    let is_right = |(i, guess): (usize, &f64)| (*guess > 0.5) == (side(i, guessed.len()) > 0.5);
-    guesses.iter().enumerate().filter(|&found| is_right(found)).count() as u64
+    let found: Vec<f64> = machine.predict(&matrix(guessed)).expect("it has learned");
+    let is_right =
+        |(row, found): &(usize, f64)| (*found > 0.5) == (side(*row, guessed.len()) > 0.5);
+    found.into_iter().enumerate().filter(is_right).count() as u64
 }
 
 fn side(row: usize, rows: usize) -> f64 {
@@ -96,7 +97,9 @@ fn features(draws: &Draws) -> Vec<Vec<f64>> {
         .map(|(nth, window)| {
             let first = nth * WINDOW;
             let mut row = vec![0.0; RANGES];
-            window.iter().for_each(|x| row[((x * RANGES as f64) as usize).min(RANGES - 1)] += 1.0);
+            for x in window {
+                row[((x * RANGES as f64) as usize).min(RANGES - 1)] += 1.0;
+            }
             let mean = window.iter().sum::<f64>() / WINDOW as f64;
             row.push(mean);
             row.push(window.iter().map(|x| (x - mean).powi(2)).sum());

@@ -86,7 +86,8 @@ mod tests {
             (0..times).for_each(|_| table.add(row, column));
         }
         let (statistic, df, p) = table.dependence();
-        assert!((statistic - 20.0).abs() < 1e-9 && df == 1.0 && (p / 7.744e-6 - 1.0).abs() < 1e-3);
+        let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-3;
+        assert!(near(statistic, 20.0) && near(df, 1.0) && near(p, 7.744e-6));
         // One less the entropy of a quarter.
         assert!((table.information() - (1.0 - 0.811_278)).abs() < 1e-5);
         let (ratio, _, _) = table.information_test();
@@ -98,7 +99,7 @@ mod tests {
         let mut table = Table::new(4, 4);
         (0..100).for_each(|i| table.add(2, i % 4));
         assert_eq!(table.dependence(), (0.0, 0.0, 1.0));
-        assert_eq!(table.information(), 0.0);
-        assert_eq!(Table::new(2, 2).dependence().2, 1.0);
+        assert!(table.information().abs() < 1e-12);
+        assert_eq!(Table::new(2, 2).dependence(), (0.0, 0.0, 1.0));
     }
 }

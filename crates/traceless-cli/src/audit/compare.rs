@@ -5,15 +5,17 @@ use crate::args::audit::CompareArgs;
 use serde::Serialize;
 use std::fs::File;
 use std::path::Path;
-use traceless::trace::{Event, TraceError, TraceReader};
+use traceless::trace::{Event, Op, TraceError, TraceReader};
 use traceless_audit::{
     ACCESSES_MIN, Accesses, Claim, Compare, Comparison, Counts, Verdict, judge, try_compare,
 };
 
 pub fn run(args: &CompareArgs) -> Outcome {
-    let how = Compare { reads: args.reads, times: args.times, exact_order: args.exact_order };
-    let wants_equal = args.equal || args.reads || args.times || args.exact_order;
-    let judged = compare_files(&args.a, &args.b, how).and_then(|found| {
+    let asked = Compare { reads: args.reads, times: args.times, exact_order: args.exact_order };
+    let asks_how = args.reads || args.times || args.exact_order;
+    let wants_equal = args.equal || asks_how;
+    let how = || Ok(if asks_how || has_syncs(args)? { asked } else { EVERY_EVENT });
+    let judged = how().and_then(|how| compare_files(&args.a, &args.b, how)).and_then(|found| {
         let draws = !found.equal && !wants_equal;
         let claims = if draws { by_statistics(&args.a, &args.b)? } else { None };
         Ok(Shown::of(found, claims))
@@ -28,6 +30,21 @@ pub fn run(args: &CompareArgs) -> Outcome {
         outcome.err.push_str("note: neither trace holds a write, so this shows little\n");
     }
     outcome
+}
+
+/// Where nothing is ever synced, nothing says what a cache may have reordered, nor whether reads
+/// are meant to be seen.
+const EVERY_EVENT: Compare = Compare { reads: true, times: false, exact_order: true };
+
+fn has_syncs(args: &CompareArgs) -> Result<bool, Outcome> {
+    for path in [&args.a, &args.b] {
+        for event in events(path)? {
+            if event?.op == Op::Sync {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// What is printed as JSON.

@@ -50,6 +50,9 @@ impl<T: BucketTree, W: PathWitness> BucketTree for Noted<T, W> {
     fn prefetch(&mut self, leaf: Leaf) {
         self.inner.prefetch(leaf);
     }
+    fn expect(&mut self, leaf: Leaf) {
+        self.inner.expect(leaf);
+    }
     fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
         self.leaf = leaf;
         self.witness.see_path(Op::Read, leaf);

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# The auditor: schemes in trees and their planted faults, and traces of a library that is not ours.
+# shellcheck source-path=SCRIPTDIR source=lib/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+
+audit() {
+    "$traceless" audit "$@"
+}
+
+told() {
+    check "$1" python3 -c "import json; told = json.load(open('out')); assert $1, told"
+}
+
+section "every planted fault is found, and nothing in what is sound"
+expect 0 audit tree --self-test --json
+expect_json traceless.audit.v1 target verdict claims
+told "told['verdict'] == 'pass' and len(told['claims']) == 17"
+told "sum('catches' in claim['name'] for claim in told['claims']) == 15"
+
+section "schemes pass, and what is wrong with one is told"
+schemes=(path recursive unified compressed circuit ring ir-alloc ir-stash bundled rho llc-d ir-dwb)
+for scheme in "${schemes[@]}"; do
+    expect 0 audit tree --scheme "$scheme" --level quick
+done
+expect 1 audit tree --scheme mutant:searches-first --level ci --json
+told "any(c['verdict'] == 'leak' and 'near' in c['name'] for c in told['claims'])"
+expect 2 audit tree --scheme mutant:none
+
+section "traces of a Path ORAM in Python: sound ones pass"
+oram=$lib/path_oram.py
+python3 "$oram" a.trace random 1
+python3 "$oram" b.trace hot 2
+expect 0 audit compare a.trace b.trace --json
+expect_json traceless.audit.compare.v1 equal judged_by claims
+told "told['judged_by'] == 'statistics' and not told['equal']"
+expect 1 audit compare a.trace b.trace --equal
+
+section "broken ones do not"
+for fault in forgets counts-up returns-early; do
+    python3 "$oram" broken.trace hot 3 "$fault"
+    expect 1 audit compare a.trace broken.trace
+done
