@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The examples of the library run, and check what they show.
+# The examples of the library and of the simulator run, and check what they show.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -13,3 +13,4 @@ run() {
 run contacts -- 2000
 run map -- "$scratch/map"
 run encrypted_array -- "$scratch/array"
+cargo run --quiet --release --locked --package traceless-sim --example own_scheme

@@ -1,11 +1,12 @@
 //! What a scheme does on the memory bus, taken down to be timed.
 
 use super::layout::Layout;
+use crate::workload::LINE_LEN;
 use std::sync::{Arc, Mutex, MutexGuard};
 use traceless::trace::{Event, Op, Witness};
 use traceless::types::Leaf;
 
-/// What one step touches.
+/// What one step touches: a witness of trees, whose bytes are those of the memory.
 #[derive(Clone, Default)]
 pub struct Bus(Arc<Mutex<Step>>);
 
@@ -53,14 +54,14 @@ impl Touched {
 
 impl Bus {
     /// Moves what was touched since the last call into `step`, whose own is forgotten.
-    pub fn take(&self, step: &mut Step) {
+    pub(super) fn take(&self, step: &mut Step) {
         step.reads.clear();
         step.writes.clear();
         core::mem::swap(&mut *self.step(), step);
     }
 
     /// What tree number `tree` tells.
-    pub fn tap(&self, tree: usize) -> Tap {
+    pub(super) fn tap(&self, tree: usize) -> Tap {
         Tap { bus: self.clone(), tree }
     }
 
@@ -89,13 +90,15 @@ impl Tap {
     }
 }
 
-/// A tree that is read slot by slot tells each of them.
+/// A tree that is read slot by slot tells each of them. Of more bytes, all lines are touched.
 impl Witness for Bus {
     fn see(&self, event: Event) {
+        let end = event.at.saturating_add(u64::from(event.len)).div_ceil(LINE_LEN);
+        let lines = (event.at / LINE_LEN..end).map(|line| line * LINE_LEN);
         let mut step = self.step();
         match event.op {
-            Op::Read => step.reads.lines.push(event.at),
-            Op::Write => step.writes.lines.push(event.at),
+            Op::Read => step.reads.lines.extend(lines),
+            Op::Write => step.writes.lines.extend(lines),
             Op::Sync => {}
         }
     }

@@ -11,7 +11,8 @@ use traceless::scheme::ring::{Ring, RingTree};
 use traceless::scheme::unified::Unified;
 use traceless::types::Addr;
 
-/// A controller, and what only some can do.
+/// A controller, and what only some can do. Its trees have no bodies. All but `stash` may be left
+/// out by a scheme whose blocks stay where they are.
 pub trait Front: Controller {
     /// Blocks in its fullest stash.
     fn stash(&self) -> usize;

@@ -15,10 +15,12 @@ mod recursive;
 mod storage;
 mod tree;
 
+pub use bus::Bus;
 pub use config::{
     Allocation, Bucket, Config, Early, LabelKind, MapTree, Pace, Remap, Scheme, Small, Start, Top,
 };
 pub use counts::{Counts, MAP_LEVELS};
+pub use front::Front;
 pub use layout::LayoutKind;
 pub use storage::Storage;
 
@@ -28,8 +30,7 @@ use crate::dram::{ChannelStats, Memory};
 use crate::error::{Error, Result};
 use crate::workload::{LINE_LEN, Op};
 use build::{Built, build};
-use bus::{Bus, Step};
-use front::Front;
+use bus::Step;
 use layout::Layout;
 use std::collections::{HashMap, HashSet};
 use traceless::controller::{Issued, Kind};
@@ -132,6 +133,40 @@ impl Oram {
         memory.check()?;
         let built = build(config, 1, memory.capacity)?;
         Self::new(config, built, Under::Constant(*memory, constant::Bus::new(memory)))
+    }
+
+    /// A scheme of the caller's own, in `memory`. `make` gets the bus that its trees tell what they
+    /// touch: a [`GhostTree`](traceless::tree::GhostTree) does, with it as its witness. Of `config`
+    /// only `pace`, `fetch_slots`, `decrypt`, `queue`, `warm_up` and `seed` count, and blocks stay
+    /// in the memory while caches hold their lines.
+    pub fn over_dram_with(
+        config: &Config,
+        memory: Memory,
+        make: impl FnOnce(Bus) -> Result<Box<dyn Front>>,
+    ) -> Result<Self> {
+        let config = Config {
+            scheme: Scheme::Path,
+            bundle: None,
+            remap: None,
+            early: None,
+            ..config.clone()
+        };
+        config.check()?;
+        let bus = Bus::default();
+        let front = make(bus.clone())?;
+        if front.blocks() == 0 {
+            return Err(Error::Oram("a scheme has blocks"));
+        }
+        let built = Built {
+            front,
+            bus,
+            seen: Seen::default(),
+            layouts: vec![],
+            path_bytes: vec![],
+            slots: 0,
+            pointer_bits: 0,
+        };
+        Self::new(&config, built, Under::Dram(Box::new(memory)))
     }
 
     fn new(config: &Config, built: Built, memory: Under) -> Result<Self> {
