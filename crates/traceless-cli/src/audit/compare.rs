@@ -7,7 +7,7 @@ use std::fs::File;
 use std::path::Path;
 use traceless::trace::{Event, Op, TraceError, TraceReader};
 use traceless_audit::{
-    ACCESSES_MIN, Accesses, Claim, Compare, Comparison, Counts, Verdict, judge, try_compare,
+    ACCESSES_MIN, Accesses, Claim, Compare, Comparison, Counts, Judged, Verdict, judge, try_compare,
 };
 
 pub fn run(args: &CompareArgs) -> Outcome {
@@ -17,8 +17,8 @@ pub fn run(args: &CompareArgs) -> Outcome {
     let how = || Ok(if asks_how || has_syncs(args)? { asked } else { EVERY_EVENT });
     let judged = how().and_then(|how| compare_files(&args.a, &args.b, how)).and_then(|found| {
         let draws = !found.equal && !wants_equal;
-        let claims = if draws { by_statistics(&args.a, &args.b)? } else { None };
-        Ok(Shown::of(found, claims))
+        let judged = if draws { by_statistics(&args.a, &args.b)? } else { None };
+        Ok(Shown::of(found, judged))
     });
     let shown = match judged {
         Err(outcome) => return outcome,
@@ -60,29 +60,29 @@ struct Shown {
 }
 
 impl Shown {
-    /// Two traces that differ are judged by `claims`, if there are any.
-    fn of(found: Comparison, claims: Option<Vec<Claim>>) -> Self {
-        let judged_by = if claims.is_some() { "statistics" } else { "equality" };
-        let holds = match &claims {
-            Some(claims) => claims.iter().all(|claim| claim.verdict == Verdict::Pass),
-            None => found.equal,
+    /// Two traces that differ are judged by statistics if each by itself looks drawn at random. If
+    /// not, that they differ is the verdict, and what does not look so is told.
+    fn of(found: Comparison, judged: Option<Judged>) -> Self {
+        let holds = |claim: &Claim| claim.verdict == Verdict::Pass;
+        let (judged_by, pass, claims) = match judged {
+            Some(Judged { alone, together }) if alone.iter().all(holds) => {
+                ("statistics", together.iter().all(holds), [alone, together].concat())
+            }
+            Some(Judged { alone, .. }) => {
+                let fails = alone.into_iter().filter(|claim| !holds(claim));
+                ("equality", false, fails.collect())
+            }
+            None => ("equality", found.equal, vec![]),
         };
-        let verdict = if holds { Verdict::Pass } else { Verdict::Leak };
-        let claims = claims.unwrap_or_default();
+        let verdict = if pass { Verdict::Pass } else { Verdict::Leak };
         Self { schema: "traceless.audit.compare.v1", verdict, judged_by, found, claims }
     }
 }
 
-/// The claims by which two traces that differ are judged. None if one of them by itself does not
-/// look drawn at random, or is too short to tell: then that they differ is the verdict.
-fn by_statistics(a: &Path, b: &Path) -> Result<Option<Vec<Claim>>, Outcome> {
+/// Judges two traces that differ; nothing if one is too short for it.
+fn by_statistics(a: &Path, b: &Path) -> Result<Option<Judged>, Outcome> {
     let (a, b) = (Accesses::cut(events(a)?)?, Accesses::cut(events(b)?)?);
-    if a.len().min(b.len()) < ACCESSES_MIN {
-        return Ok(None);
-    }
-    let judged = judge(&a, &b);
-    let is_random = judged.alone.iter().all(|claim| claim.verdict == Verdict::Pass);
-    Ok(is_random.then(|| [judged.alone, judged.together].concat()))
+    Ok((a.len().min(b.len()) >= ACCESSES_MIN).then(|| judge(&a, &b)))
 }
 
 fn compare_files(a: &Path, b: &Path, how: Compare) -> Result<Comparison, Outcome> {
@@ -105,10 +105,12 @@ fn text(shown: &Shown) -> String {
     }
     let claims: String = shown.claims.iter().map(claim_line).collect();
     let verdict = shown.verdict.word();
-    format!(
-        "{exact}\neach by itself looks drawn at random, so both are judged by statistics:\n\n\
-         {claims}\nverdict: {verdict}\n"
-    )
+    let why = if shown.judged_by == "statistics" {
+        "each by itself looks drawn at random, so both are judged by statistics:"
+    } else {
+        "not each by itself looks drawn at random, so they would have to be equal:"
+    };
+    format!("{exact}\n{why}\n\n{claims}\nverdict: {verdict}\n")
 }
 
 fn exact_text(found: &Comparison) -> String {
