@@ -21,6 +21,8 @@ mv out whole
 check "the program did its work" cmp sorted <(sort -r numbers)
 expect 0 sim record --out part.workload --l1-kib 16 --skip 500 --misses 1K --json -- sort numbers
 told "told['reads'] == 1000 and told['cut_short']"
+expect 0 sim record --out rest.workload --skip 100M --json -- true
+told "told['instructions'] == told['reads'] == told['writes'] == 0 and not told['cut_short']"
 check "nothing else is left" [ -z "$(find . -name '*.part')" ]
 
 section "both recorders agree"

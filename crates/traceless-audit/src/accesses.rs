@@ -24,7 +24,7 @@ const KINDS: usize = 64;
 /// What is seen of one access.
 #[derive(Clone, Copy, Default, Debug)]
 struct Access {
-    /// Operations and lengths in order, without places.
+    /// Operations, surfaces and lengths in order, without places.
     template: u64,
     /// Where it begins, where its reads end, and the least and the greatest byte that it touches:
     /// one of these tells its place.
@@ -73,7 +73,9 @@ impl Access {
     fn of(events: &[Event]) -> Self {
         let mut access = Self { places: [events[0].at, 0, u64::MAX, 0], template: 0 };
         for event in events {
-            let what = u64::from(event.len) << 1 | u64::from(event.op == Op::Write);
+            let what = u64::from(event.len) << 3
+                | (event.surface as u64) << 1
+                | u64::from(event.op == Op::Write);
             let mixed = access.template.rotate_left(7) ^ (what + 1);
             access.template = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let [_, end, low, high] = &mut access.places;
@@ -143,7 +145,8 @@ fn numbered(a: &Accesses, b: &Accesses) -> ([Draws; 2], bool) {
     ([draws(a), draws(b)], all_seen)
 }
 
-/// That accesses of both are of the same kinds: as many reads and writes, as long.
+/// That accesses of both are of the same kinds: as many reads and writes, as long, on the same
+/// surfaces.
 fn look_alike(a: &Accesses, b: &Accesses) -> Claim {
     let mut kinds: HashMap<u64, u64> = HashMap::new();
     a.0.iter().chain(&b.0).for_each(|access| *kinds.entry(access.template).or_default() += 1);
@@ -231,6 +234,9 @@ mod tests {
         assert_eq!(fails(&judged.alone), 0, "{judged:?}");
         assert!(judged.together[0].p.unwrap() < ALPHA);
         assert_eq!(fails(&judged.together[1..]), 0, "{judged:?}");
+        let moved = |i| Event { surface: Surface::Dram, ..event(i, 64) };
+        let judged = judge(&same, &cut((9000..17_000).map(moved).collect()));
+        assert!(judged.together[0].p.unwrap() < ALPHA);
         assert!(cut(vec![]).is_empty());
         assert_eq!(fails(&judge(&cut(vec![]), &same).together), 0);
     }

@@ -138,7 +138,7 @@ fn tell(report: &Report) {
     for (nth, channel) in report.channels.iter().enumerate() {
         for (name, requests) in [("reads", &channel.reads), ("writes", &channel.writes)] {
             let Requests { counts, latency, row_hits } = requests;
-            let hits = row_hits * 100.0;
+            let hits = row_hits.max(0.0) * 100.0;
             say(&format!(
                 "channel {nth}: {:>9} {name:<6} {latency:>8.1} cycles each, {hits:>6.1} % found \
                  their row open, {} merged",

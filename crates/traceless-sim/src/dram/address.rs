@@ -38,6 +38,12 @@ impl AddressMap {
     pub const ROWS_TOGETHER: Self =
         Self([Field::Row, Field::Rank, Field::Bank, Field::Column, Field::Channel]);
 
+    /// Whether it has each part once: otherwise different lines would lie in one place.
+    pub fn is_whole(&self) -> bool {
+        let fields = [Field::Row, Field::Column, Field::Rank, Field::Bank, Field::Channel];
+        fields.iter().all(|field| self.0.contains(field))
+    }
+
     /// Where byte `addr` lies. Addresses past the end begin again.
     #[inline]
     pub fn locate(&self, geometry: &Geometry, addr: u64) -> Location {

@@ -253,6 +253,9 @@ impl Config {
                 "channels, ranks, banks, rows and columns are powers of two",
             ));
         }
+        if !self.map.is_whole() {
+            return Err(Error::Memory("its map has each part of an address once"));
+        }
         if !groups.is_power_of_two() || groups > banks {
             return Err(Error::Memory("its groups of banks are a power of two, up to the banks"));
         }
@@ -297,6 +300,7 @@ const CLOCK_RATIO_MAX: u64 = 1024;
 
 #[cfg(test)]
 mod tests {
+    use super::super::address::Field;
     use super::*;
 
     #[test]
@@ -314,6 +318,7 @@ mod tests {
             geometry(Geometry { groups: 16, ..right.geometry }),
             geometry(Geometry { groups: 3, ..right.geometry }),
             Config { scheduler: Scheduler::FrFcfsClosing(0), ..right },
+            Config { map: AddressMap([Field::Row; 5]), ..right },
             timing(Timing { refi: 0, ..right.timing }),
             timing(Timing { rfc: u64::MAX, ..right.timing }),
             drain(WriteDrain { low: 41, ..right.drain }),

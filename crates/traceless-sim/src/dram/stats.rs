@@ -27,7 +27,7 @@ pub struct Summary {
     pub merged: u64,
     /// Rows opened.
     pub activations: u64,
-    /// Share of the requests that found their row open.
+    /// Share of the requests that found their row open; 0 if more rows were opened than were used.
     pub row_hits: f64,
     /// Bytes moved.
     pub bytes: u64,
@@ -66,7 +66,7 @@ impl Summary {
             writes,
             merged: sum(|c| c.reads.merged + c.writes.merged),
             activations,
-            row_hits: (lines as f64 - activations as f64) / lines.max(1) as f64,
+            row_hits: lines.saturating_sub(activations) as f64 / lines.max(1) as f64,
             bytes,
             utilisation: data / (end.max(1) * channels.len().max(1) as u64) as f64,
             energy,

@@ -4,6 +4,7 @@ use super::file::{Claim, Experiment, Published, Rule};
 use super::metrics::Values;
 use crate::args::Level;
 use serde::Serialize;
+use std::cmp::Ordering;
 
 /// A claim beside what was measured.
 #[derive(Serialize, PartialEq, Debug)]
@@ -44,8 +45,7 @@ pub fn verdicts(
     if let Rule::Order(variants) = &claim.rule {
         let means: Vec<f64> =
             variants.iter().map(|variant| values(&claim.metric, variant).mean).collect();
-        let wrong = means.windows(2).filter(|pair| pair[0] < pair[1]).count();
-        return vec![verdict(None, None, wrong as f64)];
+        return vec![verdict(None, None, not_before_their_next(&means) as f64)];
     }
     let variant = claim.variant.as_ref().expect("claims were checked");
     let values = values(&claim.metric, variant);
@@ -67,6 +67,12 @@ pub fn verdicts(
             }
         }
     }
+}
+
+/// How many of these are not greater than the next. Equal ones are in no order: where nothing was
+/// seen to differ, no order was shown.
+fn not_before_their_next(means: &[f64]) -> usize {
+    means.windows(2).filter(|pair| pair[0].partial_cmp(&pair[1]) != Some(Ordering::Greater)).count()
 }
 
 impl Rule {
@@ -109,5 +115,12 @@ mod tests {
         assert!(!share.holds(1.2, Some(1.0)) && share.holds(0.0, Some(0.0)));
         assert!(Rule::AtLeast(2.0).holds(2.0, paper) && !Rule::AtLeast(2.0).holds(1.9, paper));
         assert!(Rule::AtMost(2.0).holds(2.0, paper) && !Rule::AtMost(2.0).holds(2.1, paper));
+    }
+    #[test]
+    fn what_is_equal_is_in_no_order() {
+        assert_eq!(not_before_their_next(&[3.0, 2.0, 1.0]), 0);
+        assert_eq!(not_before_their_next(&[2.0, 3.0, 1.0]), 1);
+        assert_eq!(not_before_their_next(&[1.0; 3]), 2);
+        assert_eq!(not_before_their_next(&[2.0, f64::NAN]), 1);
     }
 }

@@ -100,7 +100,7 @@ impl<'a> Recording<'a> {
         let now = self.filter.instructions();
         if self.skipped < self.args.skip || self.reads == 0 && record.op == Op::Write {
             self.skipped += u64::from(record.op == Op::Read);
-            self.first = now;
+            (self.first, self.last) = (now, now);
             return Ok(());
         }
         match record.op {
