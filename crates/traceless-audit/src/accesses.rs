@@ -24,7 +24,8 @@ const KINDS: usize = 64;
 /// What is seen of one access.
 #[derive(Clone, Copy, Default, Debug)]
 struct Access {
-    /// Operations, surfaces and lengths in order, without places.
+    /// Operations, surfaces and lengths in order; of places, whether each lies above the one
+    /// before, and which of the reads a write is at.
     template: u64,
     /// Where it begins, where its reads end, and the least and the greatest byte that it touches:
     /// one of these tells its place.
@@ -37,21 +38,20 @@ struct Access {
 pub struct Accesses(Vec<Access>);
 
 impl Accesses {
-    /// Cuts a trace whose reader may fail. Syncs are left out.
+    /// Cuts a trace whose reader may fail. A sync belongs to the access before it.
     ///
     /// # Errors
     /// The first failure of the reader.
     pub fn cut<E>(events: impl Iterator<Item = Result<Event, E>>) -> Result<Self, E> {
-        let events = events.filter(|e| e.as_ref().map_or(true, |e| e.op != Op::Sync));
         let events: Vec<Event> = events.collect::<Result<_, E>>()?;
         let has = |op| events.iter().any(|e| e.op == op);
         let has_both = has(Op::Read) && has(Op::Write);
         let has_times = events.iter().any(|e| e.time != 0);
         let begins = |before: &Event, event: &Event| {
             if has_both {
-                before.op == Op::Write && event.op == Op::Read
+                before.op != Op::Read && event.op == Op::Read
             } else {
-                !has_times || before.time != event.time
+                event.op != Op::Sync && (!has_times || before.time != event.time)
             }
         };
         let accesses = events.chunk_by(|before, event| !begins(before, event));
@@ -72,12 +72,22 @@ impl Accesses {
 impl Access {
     fn of(events: &[Event]) -> Self {
         let mut access = Self { places: [events[0].at, 0, u64::MAX, 0], template: 0 };
+        let mut reads: HashMap<u64, u64> = HashMap::new();
+        let mut before = 0;
         for event in events {
-            let what = u64::from(event.len) << 3
-                | (event.surface as u64) << 1
-                | u64::from(event.op == Op::Write);
-            let mixed = access.template.rotate_left(7) ^ (what + 1);
-            access.template = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let op = event.op as u64;
+            access.mix(u64::from(event.len) << 5 | (event.surface as u64) << 3 | op << 1);
+            if event.op == Op::Sync {
+                continue;
+            }
+            access.mix(u64::from(event.at > before));
+            before = event.at;
+            let nth = reads.len() as u64;
+            if event.op == Op::Read {
+                reads.insert(event.at, nth);
+            } else if has_reads(events) {
+                access.mix(reads.get(&event.at).copied().unwrap_or(u64::MAX));
+            }
             let [_, end, low, high] = &mut access.places;
             if event.op == Op::Read || *end == 0 {
                 *end = event.at;
@@ -87,6 +97,15 @@ impl Access {
         }
         access
     }
+
+    fn mix(&mut self, what: u64) {
+        let mixed = self.template.rotate_left(7) ^ what.wrapping_add(1);
+        self.template = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+fn has_reads(events: &[Event]) -> bool {
+    events[0].op == Op::Read
 }
 
 /// What two traces show, judged by statistics.
@@ -192,15 +211,19 @@ mod tests {
             if forgets == 0 || rng.below(forgets) > 0 {
                 position[block] = rng.below(1024);
             }
-            for op in [Op::Read, Op::Write] {
-                for level in 0..=10 {
-                    let bucket = (1u64 << level) - 1 + (leaf >> (10 - level));
-                    let (time, surface) = (0, Surface::Storage);
-                    events.push(Event { time, surface, op, at: bucket * 256, len: 256 });
-                }
-            }
+            events.extend(path_events(leaf));
         }
         Accesses::cut(events.into_iter().map(Ok::<_, Infallible>)).unwrap()
+    }
+
+    /// A path is read, and written.
+    fn path_events(leaf: u64) -> impl Iterator<Item = Event> {
+        let event = move |op, level: u64| {
+            let bucket = (1u64 << level) - 1 + (leaf >> (10 - level));
+            Event { time: 0, surface: Surface::Storage, op, at: bucket * 256, len: 256 }
+        };
+        let ops = [Op::Read, Op::Write].into_iter();
+        ops.flat_map(move |op| (0..=10).map(move |level| event(op, level)))
     }
 
     fn fails(claims: &[Claim]) -> usize {
@@ -213,6 +236,36 @@ mod tests {
         assert_eq!((fails(&sound.alone), fails(&sound.together)), (0, 0), "{sound:?}");
         let broken = judge(&path_oram(3, 512, 0), &path_oram(4, 4, 20));
         assert!(fails(&broken.alone) > 0 && fails(&broken.together) > 0, "{broken:?}");
+    }
+
+    /// Each happens in one access of ten.
+    #[test]
+    fn what_is_written_elsewhere_or_in_another_order_is_found() {
+        let honest = path_oram(1, 512, 0);
+        let changed = |change: fn(&mut Vec<Event>)| {
+            let mut rng = Mixer(7);
+            let mut all = vec![];
+            for _ in 0..4000 {
+                let leaf = rng.below(1024);
+                let mut events: Vec<Event> = path_events(leaf).collect();
+                if rng.below(10) == 0 {
+                    change(&mut events);
+                }
+                all.extend(events);
+            }
+            Accesses::cut(all.into_iter().map(Ok::<_, Infallible>)).unwrap()
+        };
+        assert_eq!(fails(&judge(&honest, &changed(|_| ())).together), 0);
+        let faults: [fn(&mut Vec<Event>); 4] = [
+            |events| events[21].at ^= 256,
+            |events| events[11..].reverse(),
+            |events| events[..11].reverse(),
+            |events| events.push(Event { op: Op::Sync, at: 0, len: 0, ..events[0] }),
+        ];
+        for (nth, fault) in faults.into_iter().enumerate() {
+            let judged = judge(&honest, &changed(fault));
+            assert!(fails(&judged.together) > 0, "{nth}: {judged:?}");
+        }
     }
 
     #[test]
