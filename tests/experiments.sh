@@ -65,7 +65,7 @@ check "a task makes its run" env SLURM_ARRAY_TASK_ID=2 bash job.sh
 check "which is the same" cmp others/runs/*.json "results/runs/$(basename others/runs/*.json)"
 
 section "what is refused"
-sed 's/^paper/papr/' "$figure" >wrong.toml
+sed -e 's/^paper/papr/' -e "s,\.\./,$root/experiments/," "$figure" >wrong.toml
 expect 2 sim run wrong.toml --out results
 expect 4 sim run missing.toml --out results
 expect 2 sim run "$figure" --out results --only 1000
