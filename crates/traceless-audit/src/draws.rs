@@ -84,7 +84,7 @@ impl Draws {
         let classes = self.pair_classes(self.accesses() / 2);
         let mut tests = vec![];
         for class in [self.high(classes), self.low(classes)] {
-            let of: Vec<u8> = (0..self.accesses()).map(|i| class.of(self.pick(i)) as u8).collect();
+            let of = self.classes(class);
             for lag in 1..=LAGS.min(of.len().saturating_sub(1)) {
                 let mut table = Table::new(classes as usize, classes as usize);
                 // Pairs that do not share an access.
@@ -188,23 +188,22 @@ impl Draws {
     /// That a draw does not depend on the secret of its access, nor of the access before.
     pub fn tell_nothing_of_secrets(&self, what: &str) -> Claim {
         let classes = self.pair_classes(self.accesses());
+        let secrets = secret_classes(&self.secrets);
+        let places = [self.high(classes), self.low(classes)].map(|class| self.classes(class));
         let mut pairings = vec![];
-        for secrets in secret_classes(&self.secrets) {
-            for class in [self.high(classes), self.low(classes)] {
-                for lag in [0, 1] {
-                    let places = (lag..self.accesses()).map(|i| class.of(self.pick(i)) as u8);
-                    pairings.push((secrets.clone(), places.collect::<Vec<_>>()));
-                }
+        for (secrets, places) in secrets.iter().flat_map(|s| places.iter().map(move |p| (s, p))) {
+            for lag in [0, 1.min(places.len())] {
+                pairings.push((&secrets[..], &places[lag..]));
             }
         }
-        let table = |(secrets, places): &(Vec<u8>, Vec<u8>)| {
+        let table = |(secrets, places): &(&[u8], &[u8])| {
             let mut table = Table::new(PAIR_CLASSES as usize, classes as usize);
-            table.add_all(secrets.iter().zip(places));
+            table.add_all(secrets.iter().zip(*places));
             table
         };
         let tests: Vec<_> = pairings.iter().map(|pair| table(pair).information_test()).collect();
         let told_most = &pairings[worst(&tests)];
-        let as_much = permuted(&told_most.0, &told_most.1, classes as usize);
+        let as_much = permuted(told_most.0, told_most.1, classes as usize);
         let accesses = self.accesses() as u64;
         let evidence = format!(
             "{accesses} accesses, {:.2e} bits of mutual information, as much in {:.0} % of \
@@ -260,8 +259,19 @@ impl Draws {
     /// One place of an access, any of them: they may be sorted.
     #[inline]
     pub(crate) fn pick(&self, access: usize) -> u64 {
+        self.drawn[self.picked(access)]
+    }
+
+    /// Which of all draws that is.
+    #[inline]
+    pub(crate) fn picked(&self, access: usize) -> usize {
         let nth = if self.each > 1 { Mixer(access as u64).below(self.each as u64) } else { 0 };
-        self.drawn[access * self.each + nth as usize]
+        access * self.each + nth as usize
+    }
+
+    /// The class of each access.
+    fn classes(&self, class: Class) -> Vec<u8> {
+        (0..self.accesses()).map(|i| class.of(self.pick(i)) as u8).collect()
     }
 
     /// As many classes of pairs as `pairs` of them fill.

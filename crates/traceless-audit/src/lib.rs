@@ -25,6 +25,7 @@ mod joint;
 mod learned;
 mod mixer;
 mod normal;
+mod numbered;
 mod odds;
 mod report;
 mod snapshot;
