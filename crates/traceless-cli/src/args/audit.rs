@@ -34,6 +34,11 @@ pub enum AuditCommand {
     ///
     /// Exit codes: 0 nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
     Tree(AuditTreeArgs),
+    /// Measures whether the time of an operation tells of a secret, where it is claimed not to
+    ///
+    /// Needs a machine that is not too busy: what is small is found only then. Exit codes: 0
+    /// nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
+    Timing(AuditTimingArgs),
     /// Compares two recorded traces: are they equal, and if not, where do they part?
     ///
     /// Traces that differ, but look drawn at random, are judged by statistics, unless it is said
@@ -80,6 +85,37 @@ pub struct AuditTreeArgs {
     #[arg(long, conflicts_with_all = ["scheme", "level", "seed"])]
     pub self_test: bool,
 }
+
+#[derive(Args, Debug)]
+pub struct AuditTimingArgs {
+    /// What to measure, also with a planted fault; without it all that have none
+    #[arg(long, value_parser = TIMED)]
+    pub scheme: Option<String>,
+    /// How much to run
+    #[arg(long, value_enum, default_value_t = Level::Ci)]
+    pub level: Level,
+    /// What labels, users and their order are drawn from
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Audit the planted faults only: does this audit see anything?
+    #[arg(long, conflicts_with_all = ["scheme", "level", "seed"])]
+    pub self_test: bool,
+}
+
+/// What `audit timing --scheme` may name.
+pub const TIMED: [&str; 8] = [
+    "oblivious",
+    "oblivious-sealed",
+    "scan",
+    "tags",
+    "mutant:remembers-last",
+    "mutant:stops-at-hit",
+    "mutant:skips-unwritten",
+    "mutant:compares-early",
+];
 
 /// What `audit tree --scheme` may name.
 pub const TREE_SCHEMES: [&str; 30] = [

@@ -14,6 +14,7 @@ mod runner;
 mod self_test;
 mod sq_mutants;
 mod target;
+mod timing;
 mod tree;
 mod volume;
 mod workload;
@@ -41,6 +42,7 @@ fn outcome(args: &AuditArgs) -> Outcome {
         None => self_test::run(args.json),
         Some(AuditCommand::Volume(args)) => volume::run(args),
         Some(AuditCommand::Tree(args)) => tree::run(args),
+        Some(AuditCommand::Timing(args)) => timing::run(args),
         Some(AuditCommand::Compare(args)) => compare::run(args),
         Some(AuditCommand::Diff(args)) => diff::run(args),
     }

@@ -7,7 +7,7 @@ mod schemes;
 mod users;
 mod watch;
 
-use super::audited::{Audited, Progress, is_clean};
+use super::audited::{Audited, Progress, is_clean, with_repeats};
 use super::{FAILED, Outcome, grouped};
 use crate::args::audit::{AuditTreeArgs, Level};
 use crate::parallel::{cores, in_parallel};
@@ -32,9 +32,6 @@ fn size(level: Level) -> Size {
         Level::Release => Size { blocks: 8192, steps: 1_000_000 },
     }
 }
-
-/// What is run with planted faults: enough for all of them.
-const PLANTED_SIZE: Size = Size { blocks: 512, steps: 40_000 };
 
 pub fn run(args: &AuditTreeArgs) -> Outcome {
     match audited(args) {
@@ -94,36 +91,9 @@ pub fn planted(progress: &Progress) -> Result<Vec<Claim>> {
     in_parallel(&PLANTED, cores(), audit).into_iter().collect()
 }
 
-/// All claims about a scheme. What is suspicious is run again with another seed.
+/// All claims about a scheme.
 fn claims_of(scheme: &Scheme, size: Size, seed: u64) -> Result<Vec<Claim>> {
-    let claims = claims_once(scheme, size, seed)?;
-    if !claims.iter().any(needs_another_run) {
-        return Ok(claims);
-    }
-    let again = claims_once(scheme, size, seed.wrapping_add(0x5eed))?;
-    Ok(repeated(claims, &again))
-}
-
-/// Below this a claim is suspicious. Twice in a row is seen once in 10^8 times.
-const SUSPICIOUS: f64 = 1e-4;
-
-fn is_suspicious(claim: &Claim) -> bool {
-    claim.p.is_some_and(|p| p < SUSPICIOUS)
-}
-
-fn needs_another_run(claim: &Claim) -> bool {
-    is_suspicious(claim) && claim.verdict == Verdict::Pass
-}
-
-/// What is suspicious in both of two runs does not hold.
-fn repeated(mut claims: Vec<Claim>, again: &[Claim]) -> Vec<Claim> {
-    for (claim, again) in claims.iter_mut().zip(again) {
-        if is_suspicious(claim) && is_suspicious(again) {
-            claim.verdict = Verdict::Leak;
-            claim.evidence = format!("{}; and again: {}", claim.evidence, again.evidence);
-        }
-    }
-    claims
+    with_repeats(seed, |seed| claims_once(scheme, size, seed))
 }
 
 fn claims_once(scheme: &Scheme, size: Size, seed: u64) -> Result<Vec<Claim>> {
@@ -199,7 +169,7 @@ fn equal_templates(scheme: &Scheme, runs: &[Run]) -> Claim {
 
 /// That a planted fault is found, and nothing else.
 fn is_found(planted: &Planted) -> Result<Claim> {
-    let claims = claims_once(&planted.scheme, PLANTED_SIZE, 1)?;
+    let claims = claims_once(&planted.scheme, planted.size, 1)?;
     let found: Vec<_> = claims.iter().filter(|claim| claim.verdict != Verdict::Pass).collect();
     let name = if planted.is_sound {
         format!("the detector finds nothing in {}", planted.scheme.name)
@@ -228,25 +198,5 @@ mod tests {
         }
         assert_eq!(TREE_SCHEMES.len(), SCHEMES.len() + PLANTED.len());
         assert!(Scheme::named("none").is_none());
-    }
-
-    #[test]
-    fn what_is_suspicious_twice_does_not_hold() {
-        let claims = |ps: &[f64]| -> Vec<Claim> {
-            let claim = |&p: &f64| {
-                let verdict = if p < ALPHA { Verdict::Leak } else { Verdict::Pass };
-                Claim { p: Some(p), ..Claim::exact("c", verdict, 0, "none", "seen") }
-            };
-            ps.iter().map(claim).collect()
-        };
-        assert!(claims(&[0.5, 2e-4]).iter().all(|claim| !needs_another_run(claim)));
-        assert!(needs_another_run(&claims(&[2e-5])[0]));
-        assert!(!needs_another_run(&claims(&[1e-9])[0]), "that is a leak at once");
-        let exact = Claim::exact("c", Verdict::Pass, 0, "none", "");
-        assert!(!needs_another_run(&exact), "nothing in it is chance");
-        let found = repeated(claims(&[2e-5, 2e-5, 0.5, 1e-9]), &claims(&[3e-5, 0.5, 3e-5, 0.5]));
-        let verdicts: Vec<Verdict> = found.iter().map(|claim| claim.verdict).collect();
-        assert_eq!(verdicts, [Verdict::Leak, Verdict::Pass, Verdict::Pass, Verdict::Leak]);
-        assert_eq!(found[0].evidence, "seen; and again: seen");
     }
 }

@@ -3,6 +3,7 @@
 //! All but one are Path ORAM as printed, with a map in memory or in a tree of its own. Without a
 //! fault it passes ([`Sound`], [`SoundPair`]), so what is found in the others is the fault.
 
+use super::Size;
 use super::schemes::{OneByOne, Scheme, Steps, Tree, levels, rng, searches_first, tree};
 use super::watch::Watched;
 use std::collections::VecDeque;
@@ -20,6 +21,8 @@ pub struct Planted {
     pub fault: &'static str,
     /// Whether nothing is.
     pub is_sound: bool,
+    /// Enough to find it.
+    pub size: Size,
 }
 
 /// All of them.
@@ -27,12 +30,12 @@ pub const PLANTED: [Planted; 18] = [
     sound("mutant:sound-path", 1, path::<Sound>),
     planted("mutant:forgets-remap", "one remap of twenty is forgotten", path::<ForgetsRemap>),
     planted("mutant:remaps-to-previous", "one new leaf of twenty is the last", path::<Previous>),
-    planted("mutant:prefers-half", "one new leaf of twenty is in one half", path::<PrefersHalf>),
+    subtle("mutant:prefers-half", "one new leaf of twenty is in one half", path::<PrefersHalf>),
     planted("mutant:one-half", "every new leaf is in one half", path::<OneHalf>),
-    planted("mutant:prefers-even", "one new leaf of twenty is even", path::<PrefersEven>),
+    subtle("mutant:prefers-even", "one new leaf of twenty is even", path::<PrefersEven>),
     planted("mutant:remaps-near", "one new leaf of ten is near the last", path::<RemapsNear>),
     planted("mutant:leaf-of-block", "one new leaf of ten follows from the block", path::<OwnLeaf>),
-    planted("mutant:returns-early", "what is in the stash takes no path", path::<ReturnsEarly>),
+    subtle("mutant:returns-early", "what is in the stash takes no path", path::<ReturnsEarly>),
     planted("mutant:skips-dummies", "nothing is done when nobody asks", path::<SkipsDummies>),
     planted("mutant:dummy-for-block", "a dummy takes the last block's path", path::<NewestLeaf>),
     planted("mutant:one-dummy-path", "all dummies take one path", path::<OneLeaf>),
@@ -43,20 +46,30 @@ pub const PLANTED: [Planted; 18] = [
         scheme: two("mutant:plb-beside-trees", pair::<PlbBeside>),
         fault: "a cache of the map saves paths of the map's own tree",
         is_sound: false,
+        size: SHORT,
     },
     Planted {
         scheme: two("mutant:no-pattern", pair::<NoPattern>),
         fault: "a tree is accessed when it is needed, not in its turn",
         is_sound: false,
+        size: SHORT,
     },
     planted("mutant:searches-first", "what is at hand costs no path", searches_first),
 ];
+
+const SHORT: Size = Size { blocks: 512, steps: 12_000 };
+const LONG: Size = Size { steps: 40_000, ..SHORT };
 
 type Build = fn(u64, &Watched, u64) -> Result<Box<dyn Steps>>;
 
 const fn planted(name: &'static str, fault: &'static str, build: Build) -> Planted {
     let scheme = Scheme { name, trees: 1, is_public: |_| false, has_templates: true, build };
-    Planted { scheme, fault, is_sound: false }
+    Planted { scheme, fault, is_sound: false, size: SHORT }
+}
+
+/// One that takes long to be found.
+const fn subtle(name: &'static str, fault: &'static str, build: Build) -> Planted {
+    Planted { size: LONG, ..planted(name, fault, build) }
 }
 
 const fn two(name: &'static str, build: Build) -> Scheme {
@@ -65,7 +78,7 @@ const fn two(name: &'static str, build: Build) -> Scheme {
 
 const fn sound(name: &'static str, trees: u8, build: Build) -> Planted {
     let scheme = Scheme { name, trees, is_public: |_| false, has_templates: true, build };
-    Planted { scheme, fault: "nothing", is_sound: true }
+    Planted { scheme, fault: "nothing", is_sound: true, size: LONG }
 }
 
 fn path<F: Fault + 'static>(n: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>> {
