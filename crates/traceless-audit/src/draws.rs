@@ -6,8 +6,9 @@
 //! resolution; whether a draw depends on a known secret; and whether two users draw alike. Each
 //! gives the probability of such a result, or of a worse one, if the claim is true.
 
-use crate::again::{again, windows};
-use crate::joint::{Mixer, permuted};
+use crate::again::{Seen, again, windows};
+use crate::joint::permuted;
+use crate::mixer::Mixer;
 use crate::odds::{
     chi_square_tail, count_tail, deviation_found, distance_found, judged, smallest_of,
 };
@@ -129,27 +130,8 @@ impl Draws {
     /// That a place comes again within a window as often as chance has it, at full resolution.
     pub fn do_not_come_again(&self, what: &str) -> Claim {
         let windows = windows(self);
-        let found = again(self, &windows);
-        let tests: Vec<_> = found
-            .iter()
-            .map(|seen| {
-                let z = (seen.hits as f64 - seen.expected) / seen.variance.sqrt().max(1e-9);
-                (z, 0.0, count_tail(seen.hits, seen.expected, seen.variance))
-            })
-            .collect();
-        let (worst, tests_made) = (worst(&tests), tests.len());
-        let (window, seen) = (windows[worst], &found[worst]);
-        let evidence = format!(
-            "{} of {} came again within {window} accesses, {:.0} expected, z = {:.2}",
-            seen.hits,
-            self.drawn.len(),
-            seen.expected,
-            tests[worst].0
-        );
-        let share = deviation_found(tests_made) * seen.variance.sqrt() / self.drawn.len() as f64;
-        let power = format!("{:.2} % of places that come again are found", 100.0 * share);
-        let p = smallest_of(tests_made, tests[worst].2);
-        judged(self.name("do not come again", what), tests[worst].0, p, power, &evidence)
+        let name = self.name("do not come again", what);
+        self.come_again_by_chance(name, &windows, &again(self, &windows), "by chance")
     }
 
     /// That a place comes again within a window as often as if the accesses had come in another
@@ -157,36 +139,50 @@ impl Draws {
     pub fn do_not_come_again_sooner(&self, what: &str) -> Claim {
         const SHUFFLES: usize = 20;
         let windows = windows(self);
-        let hits = |draws: &Self| again(draws, &windows).into_iter().map(|seen| seen.hits as f64);
+        let hits = |draws: &Self| again(draws, &windows).into_iter().map(|seen| seen.hits);
         let mut other = self.clone();
         let mut mixer = Mixer(self.drawn.len() as u64);
-        let mut means = vec![0.0; windows.len()];
+        let mut sums = vec![0; windows.len()];
         for _ in 0..SHUFFLES {
             mixer.shuffle(&mut other.drawn);
-            means.iter_mut().zip(hits(&other)).for_each(|(mean, hits)| *mean += hits);
+            sums.iter_mut().zip(hits(&other)).for_each(|(sum, hits)| *sum += hits);
         }
-        let tests: Vec<Test> = means
+        let found: Vec<Seen> = sums
             .iter()
             .zip(hits(self))
-            .map(|(sum, hits)| {
-                let mean = sum / SHUFFLES as f64;
+            .map(|(&sum, hits)| {
+                let expected = sum as f64 / SHUFFLES as f64;
                 // The mean itself is off by chance.
-                let variance = mean * (1.0 + 1.0 / SHUFFLES as f64);
-                let z = (hits - mean) / variance.sqrt().max(1e-9);
-                (z, mean, count_tail(hits as u64, mean, variance))
+                Seen { hits, expected, variance: expected * (1.0 + 1.0 / SHUFFLES as f64) }
             })
             .collect();
+        let name = self.name("do not come again sooner", what);
+        self.come_again_by_chance(name, &windows, &found, "in another order")
+    }
+
+    /// That in none of `windows` more came again, or less, than is expected `of` them.
+    fn come_again_by_chance(
+        &self,
+        name: String,
+        windows: &[usize],
+        found: &[Seen],
+        of: &str,
+    ) -> Claim {
+        let test = |seen: &Seen| {
+            let z = (seen.hits as f64 - seen.expected) / seen.variance.sqrt().max(1e-9);
+            (z, 0.0, count_tail(seen.hits, seen.expected, seen.variance))
+        };
+        let tests: Vec<Test> = found.iter().map(test).collect();
         let nth = worst(&tests);
-        let (z, mean, p) = tests[nth];
-        let window = windows[nth];
+        let ((z, _, p), seen, all) = (tests[nth], found[nth], self.drawn.len());
         let evidence = format!(
-            "places came again within {window} accesses with z = {z:.2}; {mean:.0} times in \
-             another order"
+            "{} of {all} came again within {} accesses, {:.0} expected {of}, z = {z:.2}",
+            seen.hits, windows[nth], seen.expected
         );
-        let found = deviation_found(tests.len()) * mean.max(1.0).sqrt() / self.drawn.len() as f64;
-        let power = format!("{:.2} % of places that come again are found", 100.0 * found);
-        let p = smallest_of(tests.len(), p);
-        judged(self.name("do not come again sooner", what), z, p, power, &evidence)
+        let share = deviation_found(tests.len()) * seen.variance.max(1.0).sqrt();
+        let percent = 100.0 * share / all.max(1) as f64;
+        let power = format!("{percent:.2} % of places that come again are found");
+        judged(name, z, smallest_of(tests.len(), p), power, &evidence)
     }
 
     /// That a draw does not depend on the secret of its access, nor of the access before.

@@ -134,7 +134,7 @@ fn ages(draws: &Draws) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::joint::Mixer;
+    use crate::mixer::Mixer;
 
     fn draws(seed: u64, mut draw: impl FnMut(&mut Mixer, u64) -> u64) -> Draws {
         let mut rng = Mixer(seed << 32);
