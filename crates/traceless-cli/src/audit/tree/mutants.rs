@@ -69,11 +69,14 @@ const fn sound(name: &'static str, trees: u8, build: Build) -> Planted {
 }
 
 fn path<F: Fault + 'static>(n: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>> {
-    Ok(Box::new(OneByOne::new(PathMutant::<F>::new(n, watched, 0, seed)?)))
+    let tree = tree(watched, 0, Shape::uniform(levels(n), 4)?);
+    Ok(Box::new(OneByOne::new(PathMutant::<F>::new(n, tree, rng(seed, 0)))))
 }
 
 fn pair<F: PairFault + 'static>(n: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>> {
-    Ok(Box::new(OneByOne::new(PairMutant::<F>::new(n, watched, seed)?)))
+    let shape = |blocks| Shape::uniform(levels(blocks), 4);
+    let trees = [tree(watched, 0, shape(n)?), tree(watched, 1, shape(map_blocks(n))?)];
+    Ok(Box::new(OneByOne::new(PairMutant::<F>::new(n, trees, [rng(seed, 0), rng(seed, 1)]))))
 }
 
 /// What a mutant does wrong. The default of each method is right.
@@ -215,17 +218,18 @@ pub struct PathMutant<F> {
 }
 
 impl<F: Fault> PathMutant<F> {
-    fn new(blocks: u64, watched: &Watched, number: u8, seed: u64) -> Result<Self> {
-        Ok(Self {
-            tree: tree(watched, number, Shape::uniform(levels(blocks), 4)?),
+    /// In `tree`, which is empty.
+    pub fn new(blocks: u64, tree: Tree, rng: Box<dyn Rng>) -> Self {
+        Self {
+            tree,
             leaf_of: vec![None; blocks as usize],
             stash: vec![],
             last: 0,
             newest: 0,
-            rng: rng(seed, u64::from(number)),
+            rng,
             requests: VecDeque::new(),
             fault: PhantomData,
-        })
+        }
     }
 
     /// Serves a block.
@@ -356,6 +360,11 @@ impl PairFault for NoPattern {
 /// Labels in a block of the map.
 const FANOUT: u64 = 16;
 
+/// Blocks of the map of so many.
+pub fn map_blocks(blocks: u64) -> u64 {
+    blocks.div_ceil(FANOUT).max(4)
+}
+
 /// Blocks of the map in its cache.
 const PLB_BLOCKS: usize = 8;
 
@@ -368,13 +377,15 @@ pub struct PairMutant<F> {
 }
 
 impl<F: PairFault> PairMutant<F> {
-    fn new(blocks: u64, watched: &Watched, seed: u64) -> Result<Self> {
-        Ok(Self {
-            data: PathMutant::new(blocks, watched, 0, seed)?,
-            map: PathMutant::new(blocks.div_ceil(FANOUT).max(4), watched, 1, seed)?,
+    /// In these trees, the second for the map.
+    pub fn new(blocks: u64, trees: [Tree; 2], rngs: [Box<dyn Rng>; 2]) -> Self {
+        let ([data, map], [data_rng, map_rng]) = (trees, rngs);
+        Self {
+            data: PathMutant::new(blocks, data, data_rng),
+            map: PathMutant::new(map_blocks(blocks), map, map_rng),
             plb: VecDeque::new(),
             fault: PhantomData,
-        })
+        }
     }
 }
 
