@@ -6,7 +6,7 @@ use traceless::trace::{Event, Op, Recorder};
 use traceless_sim::constant;
 use traceless_sim::dram::Command;
 use traceless_sim::machine::{Machine, Outcome, Watch};
-use traceless_sim::oram::{Config, Pace, Scheme, layouts};
+use traceless_sim::oram::{Config, MapTree, Pace, Scheme, layouts};
 use traceless_sim::workload::{LINE_LEN, Op as Asked, Program, Record, Workload};
 
 const LEVELS: usize = 9;
@@ -93,6 +93,31 @@ fn paths_lie_where_layouts_say() {
         let lines: Vec<u64> = path.iter().map(|event| event.at).collect();
         assert!(path.iter().all(|event| (event.time, event.op) == (path[0].time, path[0].op)));
         assert!(paths.contains(&lines));
+    }
+}
+
+/// Which tree is accessed follows from how many were before, however full stashes are.
+#[test]
+fn trees_of_a_recursive_map_take_turns() {
+    let map = |levels| MapTree { levels, fanout: 16, block_bytes: 64, rate: None };
+    let mut machine = machine(Scheme::Recursive);
+    let oram = machine.oram.as_mut().unwrap();
+    oram.map_trees = Some(vec![map(5), map(2)]);
+    (oram.z, oram.drain_above) = (2, Some(0));
+    let trees = layouts(machine.oram.as_ref().unwrap(), &machine.memory).unwrap();
+    let (outcome, events) = watched(&machine, false);
+    let paths = outcome.paths.unwrap();
+    assert!(paths.eviction > 20 && paths.dummy > 5 && paths.data > 50, "{paths:?}");
+    let mut reads = events.iter().filter(|event| event.op == Op::Read).peekable();
+    for nth in 0.. {
+        if reads.peek().is_none() {
+            break;
+        }
+        let tree = &trees[2 - nth % 3];
+        let path: Vec<_> = reads.by_ref().take(tree.path_lines()).collect();
+        let begin = if nth % 3 == 2 { 0 } else { trees[1 - nth % 3].end() };
+        let is_here = |at: u64| at >= begin && at < tree.end();
+        assert!(path.iter().all(|event| event.time == path[0].time && is_here(event.at)));
     }
 }
 
