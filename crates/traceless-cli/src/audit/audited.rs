@@ -2,8 +2,7 @@
 
 use super::{CLEAN, FAILED, FOUND, Outcome, claim_line, json};
 use indicatif::{ProgressBar, ProgressStyle};
-use traceless::Result;
-use traceless_audit::{Claim, Report, Verdict};
+use traceless_audit::{ALPHA, Claim, Report, Verdict};
 
 /// All that one audit has to say.
 pub struct Audited {
@@ -76,12 +75,29 @@ pub fn is_clean(scheme: &str, claims: &[Claim]) -> Claim {
     }
 }
 
+/// That claims about `scheme` find the fault that was planted in it, or nothing in a sound twin.
+pub fn is_found(scheme: &str, fault: Option<&str>, claims: &[Claim]) -> Claim {
+    let found: Vec<_> = claims.iter().filter(|claim| claim.verdict != Verdict::Pass).collect();
+    let name = match fault {
+        None => format!("the detector finds nothing in {scheme}"),
+        Some(fault) => format!("the detector catches {scheme}: {fault}"),
+    };
+    let evidence = found.first().map_or_else(
+        || format!("none of {} claims fails", claims.len()),
+        |first| format!("{} of {} claims fail: {}", found.len(), claims.len(), first.evidence),
+    );
+    let is_right = found.is_empty() == fault.is_none();
+    let verdict = if is_right { Verdict::Pass } else { Verdict::Fault };
+    let power = format!("each claim at {ALPHA:e}");
+    Claim::exact(name, verdict, found.len() as u64, &power, evidence)
+}
+
 /// The claims of a run that draws from a seed. What is suspicious is run again with another one,
 /// and does not hold if it is so again.
-pub fn with_repeats(
+pub fn with_repeats<E>(
     seed: u64,
-    mut run: impl FnMut(u64) -> Result<Vec<Claim>>,
-) -> Result<Vec<Claim>> {
+    mut run: impl FnMut(u64) -> Result<Vec<Claim>, E>,
+) -> Result<Vec<Claim>, E> {
     let claims = run(seed)?;
     if !claims.iter().any(needs_another_run) {
         return Ok(claims);
@@ -139,7 +155,6 @@ impl Drop for Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use traceless_audit::ALPHA;
 
     fn claim(verdict: Verdict) -> Claim {
         Claim::exact("the claim", verdict, 7, "none", "what was seen")

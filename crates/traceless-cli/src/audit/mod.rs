@@ -7,11 +7,13 @@ mod audited;
 mod claims;
 mod compare;
 mod diff;
+mod drawn;
 mod mutants;
 mod places;
 mod random_mutants;
 mod runner;
 mod self_test;
+mod sim;
 mod sq_mutants;
 mod target;
 mod timing;
@@ -43,6 +45,7 @@ fn outcome(args: &AuditArgs) -> Outcome {
         Some(AuditCommand::Volume(args)) => volume::run(args),
         Some(AuditCommand::Tree(args)) => tree::run(args),
         Some(AuditCommand::Timing(args)) => timing::run(args),
+        Some(AuditCommand::Sim(args)) => sim::run(args),
         Some(AuditCommand::Compare(args)) => compare::run(args),
         Some(AuditCommand::Diff(args)) => diff::run(args),
     }

@@ -5,14 +5,14 @@
 
 mod subjects;
 
-use super::audited::{Audited, Progress, is_clean, with_repeats};
+use super::audited::{Audited, Progress, is_clean, is_found, with_repeats};
 use super::{FAILED, Outcome};
 use crate::args::audit::{AuditTimingArgs, Level};
 use subjects::{PLANTED, Planted, SUBJECTS, Subject, Timed};
 use traceless::Result;
 use traceless::clock::{Clock, Monotonic};
 use traceless::rng::{Rng, Seeded};
-use traceless_audit::{ALPHA, Claim, Times, Verdict, worst_of};
+use traceless_audit::{Claim, Times, worst_of};
 
 fn pairs(level: Level) -> u64 {
     match level {
@@ -79,25 +79,11 @@ pub fn clean(progress: &Progress) -> Result<Vec<Claim>> {
 /// That each planted fault is found.
 pub fn planted(progress: &Progress) -> Result<Vec<Claim>> {
     let audit = |planted: &Planted| {
-        let claim = is_found(planted);
+        let claims = claims_once(&planted.subject, PLANTED_PAIRS, 1)?;
         progress.advance();
-        claim
+        Ok(is_found(planted.subject.name, Some(planted.fault), &claims))
     };
     PLANTED.iter().map(audit).collect()
-}
-
-fn is_found(planted: &Planted) -> Result<Claim> {
-    let name = planted.subject.name;
-    let claims = claims_of(&planted.subject, PLANTED_PAIRS, 1)?;
-    let found: Vec<_> = claims.iter().filter(|claim| claim.verdict != Verdict::Pass).collect();
-    let evidence = found.first().map_or_else(
-        || format!("none of {} claims fails", claims.len()),
-        |first| format!("{} of {} claims fail: {}", found.len(), claims.len(), first.evidence),
-    );
-    let verdict = if found.is_empty() { Verdict::Fault } else { Verdict::Pass };
-    let name = format!("the detector catches {name}: {}", planted.fault);
-    let power = format!("each claim at {ALPHA:e}");
-    Ok(Claim::exact(name, verdict, found.len() as u64, &power, evidence))
 }
 
 fn claims_of(subject: &Subject, pairs: u64, seed: u64) -> Result<Vec<Claim>> {
@@ -168,6 +154,7 @@ mod tests {
     use crate::args::audit::TIMED;
     use std::sync::Arc;
     use traceless::clock::Simulated;
+    use traceless_audit::Verdict;
 
     #[test]
     fn every_name_on_the_command_line_is_known() {
@@ -177,10 +164,8 @@ mod tests {
 
     #[test]
     fn planted_faults_are_found() {
-        for planted in &PLANTED {
-            let claim = is_found(planted).unwrap();
-            assert_eq!(claim.verdict, Verdict::Pass, "{claim:?}");
-        }
+        let claims = planted(&Progress::new(0)).unwrap();
+        assert!(claims.iter().all(|claim| claim.verdict == Verdict::Pass), "{claims:?}");
     }
 
     #[test]
