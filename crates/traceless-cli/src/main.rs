@@ -10,6 +10,7 @@ mod output;
 mod signals;
 mod sim;
 mod svg;
+mod trace;
 mod volume;
 
 use args::{Cli, Product};

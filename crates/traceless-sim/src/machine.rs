@@ -1,9 +1,10 @@
 //! A computer: processor, caches and memory, as files say it.
 
+use crate::asked::{Noted, Watch};
 use crate::backend::Backend;
 use crate::constant;
 use crate::dram::{self, ChannelStats, Memory, Summary};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::llc::{self, EarlyWriteBack, LastLevel};
 use crate::oram::{self, Early, Oram, Scheme};
 use crate::processor::{self, Run, Task};
@@ -88,39 +89,58 @@ impl Machine {
     /// The same, but the first `warm_up` records of each workload only fill the last cache and what
     /// is behind it.
     pub fn run_after(&self, warm_up: u64, workloads: &mut [Box<dyn Workload>]) -> Result<Outcome> {
-        self.run_tasks(warm_up, &mut processor::apart(workloads))
+        self.run_tasks(warm_up, &mut processor::apart(workloads), &Watch::default())
     }
 
     /// The same with programs, each of whose threads is on a core of its own.
     pub fn run_programs(&self, warm_up: u64, programs: &mut [Program]) -> Result<Outcome> {
-        self.run_tasks(warm_up, &mut processor::together(programs))
+        self.run_watched(warm_up, programs, &Watch::default())
     }
 
-    fn run_tasks(&self, warm_up: u64, tasks: &mut [Task<'_>]) -> Result<Outcome> {
+    /// The same, and `watch` sees what the records show that are not there to warm up.
+    pub fn run_watched(
+        &self,
+        warm_up: u64,
+        programs: &mut [Program],
+        watch: &Watch,
+    ) -> Result<Outcome> {
+        self.run_tasks(warm_up, &mut processor::together(programs), watch)
+    }
+
+    fn run_tasks(&self, warm_up: u64, tasks: &mut [Task<'_>], watch: &Watch) -> Result<Outcome> {
+        if watch.bus.is_some() && self.constant.is_some() {
+            let what = "it is known by its bandwidth and has no bus to watch";
+            return Err(Error::Memory(what));
+        }
+        let dram = || {
+            let mut memory = Memory::new(self.memory)?;
+            watch.bus.iter().for_each(|witness| memory.watch(witness));
+            Ok::<_, Error>(memory)
+        };
         let hidden = self.oram.as_ref().filter(|oram| oram.scheme != Scheme::Dram);
         match (hidden, &self.constant) {
             (None, None) => {
-                let memory = Memory::new(self.memory)?;
-                self.run_over(memory, warm_up, tasks, |memory, end| (None, memory.stats(end)))
+                let tell = |memory: &Memory, end| (None, memory.stats(end));
+                self.run_over(noted(dram()?, watch), warm_up, tasks, tell)
             }
             (None, Some(constant)) => {
                 let memory = constant::Straight::new(constant)?;
-                self.run_over(memory, warm_up, tasks, |_, _| (None, vec![]))
+                self.run_over(noted(memory, watch), warm_up, tasks, |_, _| (None, vec![]))
             }
             (Some(oram), constant) => {
                 let oram = match constant {
-                    None => Oram::over_dram(oram, Memory::new(self.memory)?)?,
+                    None => Oram::over_dram(oram, dram()?)?,
                     Some(constant) => Oram::over_constant(oram, constant)?,
                 };
                 let tell = |oram: &Oram, end| (Some(oram.counts()), oram.stats(end));
-                self.run_over(oram, warm_up, tasks, tell)
+                self.run_over(noted(oram, watch), warm_up, tasks, tell)
             }
         }
     }
 
     fn run_over<B: Backend>(
         &self,
-        mut memory: B,
+        mut memory: Noted<B>,
         warm_up: u64,
         tasks: &mut [Task<'_>],
         tell: impl Fn(&B, u64) -> (Option<oram::Counts>, Vec<ChannelStats>),
@@ -129,7 +149,7 @@ impl Machine {
         let Some(last_level) = &self.last_level else {
             fill(&mut memory, warm_up, tasks)?;
             let run = processor::run_tasks(&self.processor, &mut memory, tasks)?;
-            let (paths, channels) = tell(&memory, run.cycles);
+            let (paths, channels) = tell(&memory.memory, run.cycles);
             let dram = self.summary(&channels, run.cycles);
             return Ok(Outcome { run, last_level: None, paths, storage, dram, channels });
         };
@@ -139,7 +159,7 @@ impl Machine {
         }
         fill(&mut cached, warm_up, tasks)?;
         let run = processor::run_tasks(&self.processor, &mut cached, tasks)?;
-        let (paths, channels) = tell(cached.behind(), run.cycles);
+        let (paths, channels) = tell(&cached.behind().memory, run.cycles);
         let dram = self.summary(&channels, run.cycles);
         let last_level = Some(cached.counts());
         Ok(Outcome { run, last_level, paths, storage, dram, channels })
@@ -159,6 +179,10 @@ impl Machine {
             _ => None,
         }
     }
+}
+
+fn noted<B>(memory: B, watch: &Watch) -> Noted<B> {
+    Noted { memory, asked: watch.asked.clone() }
 }
 
 /// Takes the first records of all cores, in turn, to warm `memory`.
