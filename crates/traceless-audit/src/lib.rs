@@ -11,6 +11,7 @@
 //! | [`cannot_be_told_apart`] | does a machine learn to tell two users apart? |
 //! | [`judge`] | do two traces of anybody's differ by more than chance? |
 //! | [`diff`] | what do two copies of one disk reveal? |
+//! | [`OutsideReader`] | what did another tool record? |
 //! | [`Report`] | the verdict, for people and programs |
 //!
 //! docs/audit.md has the rules and an example of each report.
@@ -24,6 +25,7 @@ mod joint;
 mod learned;
 mod normal;
 mod odds;
+mod outside;
 mod report;
 mod snapshot;
 mod table;
@@ -34,5 +36,6 @@ pub use draws::Draws;
 pub use learned::cannot_be_told_apart;
 pub use normal::{Counts, Epoch, Epochs, Stretch, normalise};
 pub use odds::{ALPHA, worst_of};
+pub use outside::{Format, LINE_MAX, OutsideError, OutsideReader};
 pub use report::{Claim, Report, SCHEMA, Statistic, Verdict};
 pub use snapshot::{ChangedRun, SNAPSHOT_BLOCK_LEN, SnapshotDiff, SnapshotError, diff};
