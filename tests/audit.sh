@@ -15,9 +15,16 @@ section "schemes pass, and every planted fault is found"
 expect 0 audit tree --level quick --json
 expect_json traceless.audit.v1 target verdict claims
 told "told['verdict'] == 'pass'"
-told "sum('catches' in claim['name'] for claim in told['claims']) == 15"
+told "sum('catches' in claim['name'] for claim in told['claims']) == 16"
 told "sum('finds nothing in' in claim['name'] for claim in told['claims']) == 2"
 told "sum(': leaves are uniform' in claim['name'] for claim in told['claims']) == 12"
+
+section "all targets test themselves in one run"
+expect 0 audit --self-test --json
+expect_json traceless.audit.v1 target verdict claims
+told "sum('catches' in claim['name'] for claim in told['claims']) >= 25"
+told "sum(claim['name'].startswith('nothing is found in') for claim in told['claims']) == 17"
+expect 2 audit --self-test tree
 
 section "what is wrong with a scheme is told"
 expect 1 audit tree --scheme mutant:searches-first --level ci --json

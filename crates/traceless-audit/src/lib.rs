@@ -9,6 +9,7 @@
 //! | [`compare`], [`try_compare`] | are two traces equal, and if not, where do they part? |
 //! | [`Draws`] | are the places that accesses draw random, and tell of nothing else? |
 //! | [`cannot_be_told_apart`] | does a machine learn to tell two users apart? |
+//! | [`Template`] | does an access look like another, but for its place? |
 //! | [`judge`] | do two traces of anybody's differ by more than chance? |
 //! | [`diff`] | what do two copies of one disk reveal? |
 //! | [`OutsideReader`] | what did another tool record? |
@@ -23,12 +24,15 @@ mod compare;
 mod draws;
 mod joint;
 mod learned;
+mod mixer;
 mod normal;
+mod numbered;
 mod odds;
 mod outside;
 mod report;
 mod snapshot;
 mod table;
+mod template;
 
 pub use accesses::{ACCESSES_MIN, Accesses, Judged, judge};
 pub use compare::{Compare, Comparison, Difference, compare, try_compare};
@@ -39,3 +43,4 @@ pub use odds::{ALPHA, worst_of};
 pub use outside::{Format, LINE_MAX, OutsideError, OutsideReader};
 pub use report::{Claim, Report, SCHEMA, Statistic, Verdict};
 pub use snapshot::{ChangedRun, SNAPSHOT_BLOCK_LEN, SnapshotDiff, SnapshotError, diff};
+pub use template::Template;

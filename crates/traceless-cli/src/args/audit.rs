@@ -5,9 +5,23 @@ use std::path::PathBuf;
 
 /// What `traceless audit` is called with.
 #[derive(Args, Debug)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    arg_required_else_help = true
+)]
 pub struct AuditArgs {
     #[command(subcommand)]
-    pub command: AuditCommand,
+    pub command: Option<AuditCommand>,
+    /// Audit all schemes and all planted faults: does this audit see what it should, and only that?
+    ///
+    /// Exit codes: 0 it does; 1 something was found in a scheme without a fault; 2 a planted fault
+    /// was missed.
+    #[arg(long, required = true)]
+    pub self_test: bool,
+    /// Print the self-test's report as JSON
+    #[arg(long, requires = "self_test")]
+    pub json: bool,
 }
 
 #[derive(Subcommand, Debug)]
@@ -68,7 +82,7 @@ pub struct AuditTreeArgs {
 }
 
 /// What `audit tree --scheme` may name.
-pub const TREE_SCHEMES: [&str; 29] = [
+pub const TREE_SCHEMES: [&str; 30] = [
     "path",
     "recursive",
     "unified",
@@ -85,6 +99,7 @@ pub const TREE_SCHEMES: [&str; 29] = [
     "mutant:forgets-remap",
     "mutant:remaps-to-previous",
     "mutant:prefers-half",
+    "mutant:one-half",
     "mutant:prefers-even",
     "mutant:remaps-near",
     "mutant:leaf-of-block",
@@ -129,6 +144,17 @@ pub enum Level {
     Ci,
     /// Minutes
     Release,
+}
+
+impl Level {
+    /// Its word in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Ci => "ci",
+            Self::Release => "release",
+        }
+    }
 }
 
 #[derive(Args, Debug)]

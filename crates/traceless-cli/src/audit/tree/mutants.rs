@@ -23,11 +23,12 @@ pub struct Planted {
 }
 
 /// All of them.
-pub const PLANTED: [Planted; 17] = [
+pub const PLANTED: [Planted; 18] = [
     sound("mutant:sound-path", 1, path::<Sound>),
     planted("mutant:forgets-remap", "one remap of twenty is forgotten", path::<ForgetsRemap>),
     planted("mutant:remaps-to-previous", "one new leaf of twenty is the last", path::<Previous>),
     planted("mutant:prefers-half", "one new leaf of twenty is in one half", path::<PrefersHalf>),
+    planted("mutant:one-half", "every new leaf is in one half", path::<OneHalf>),
     planted("mutant:prefers-even", "one new leaf of twenty is even", path::<PrefersEven>),
     planted("mutant:remaps-near", "one new leaf of ten is near the last", path::<RemapsNear>),
     planted("mutant:leaf-of-block", "one new leaf of ten follows from the block", path::<OwnLeaf>),
@@ -133,6 +134,10 @@ remaps! {
 remaps! {
     /// One half of the tree is used more.
     PrefersHalf, one in 20, |rng, leaves, old, last, block| rng.below(leaves / 2)
+}
+remaps! {
+    /// The other half of the tree is never used.
+    OneHalf, one in 1, |rng, leaves, old, last, block| rng.below(leaves / 2)
 }
 remaps! {
     /// One of two neighbours is used more.
@@ -317,16 +322,15 @@ impl<F: Fault> Controller for PathMutant<F> {
 
 /// When the trees of a pair are accessed.
 pub trait PairFault: Send {
-    /// Whether the map's tree is accessed: for an entry that was used `ago` requests ago, or
-    /// never, or for nobody.
-    fn reads_map(ago: Option<usize>, is_asked: bool) -> bool;
+    /// Whether the map's tree is accessed: for an entry that is in a cache or not, or for nobody.
+    fn reads_map(is_cached: bool, is_asked: bool) -> bool;
 }
 
 /// No fault.
 pub struct SoundPair;
 
 impl PairFault for SoundPair {
-    fn reads_map(_: Option<usize>, _: bool) -> bool {
+    fn reads_map(_: bool, _: bool) -> bool {
         true
     }
 }
@@ -335,8 +339,8 @@ impl PairFault for SoundPair {
 pub struct PlbBeside;
 
 impl PairFault for PlbBeside {
-    fn reads_map(ago: Option<usize>, _: bool) -> bool {
-        ago.is_none()
+    fn reads_map(is_cached: bool, _: bool) -> bool {
+        !is_cached
     }
 }
 
@@ -344,7 +348,7 @@ impl PairFault for PlbBeside {
 pub struct NoPattern;
 
 impl PairFault for NoPattern {
-    fn reads_map(_: Option<usize>, is_asked: bool) -> bool {
+    fn reads_map(_: bool, is_asked: bool) -> bool {
         is_asked
     }
 }
@@ -389,8 +393,8 @@ impl<F: PairFault> Controller for PairMutant<F> {
 
     fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
         let asked = self.data.requests.front().map(|(_, block)| block / FANOUT);
-        let ago = asked.and_then(|entry| self.plb.iter().position(|other| *other == entry));
-        if F::reads_map(ago, asked.is_some()) {
+        let is_cached = asked.is_some_and(|entry| self.plb.contains(&entry));
+        if F::reads_map(is_cached, asked.is_some()) {
             match asked {
                 Some(entry) => self.map.access(entry)?,
                 None => self.map.dummy()?,
