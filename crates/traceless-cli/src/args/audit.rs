@@ -259,7 +259,7 @@ impl Level {
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub struct CompareArgs {
-    /// The first trace (docs/trace.md has the format)
+    /// The first trace (docs/trace-format.md has the format)
     #[arg(value_name = "A.trace")]
     pub a: PathBuf,
     /// The second trace

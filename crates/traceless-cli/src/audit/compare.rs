@@ -144,7 +144,7 @@ mod tests {
         for &(time, op, at, len) in events {
             writer.append(Event { time, surface: Surface::Storage, op, at, len }).unwrap();
         }
-        writer.flush().unwrap();
+        writer.finish().unwrap();
     }
 
     fn compare(a: &Path, b: &Path, options: &[&str]) -> Outcome {
