@@ -27,6 +27,10 @@ told "sum(claim['name'].startswith('nothing is found in') for claim in told['cla
 expect 2 audit --self-test tree
 
 section "what is wrong with a scheme is told"
+expect 1 audit tree --scheme mutant:one-dummy-path --level quick --html page.html
+check "a page of the leak" grep -q '<td class="leak">leak</td>' page.html
+check "pictures of two users" test "$(grep -c '<figure><svg' page.html)" = 2
+expect 2 audit tree --scheme path --level quick --html missing/page.html
 expect 1 audit tree --scheme mutant:searches-first --level ci --json
 told "any(c['verdict'] == 'leak' and 'near' in c['name'] for c in told['claims'])"
 expect 2 audit tree --scheme mutant:none

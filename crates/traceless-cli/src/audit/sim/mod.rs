@@ -44,13 +44,13 @@ fn size(level: Level) -> Size {
 
 pub fn run(args: &AuditSimArgs) -> Outcome {
     match audited(args) {
-        Ok(audited) => audited.outcome(args.json),
+        Ok(audited) => audited.outcome(&args.run.shown),
         Err(error) => Outcome::error(FAILED, &format!("the audit could not be run: {error}")),
     }
 }
 
 fn audited(args: &AuditSimArgs) -> Result<Audited> {
-    if args.self_test {
+    if args.run.self_test {
         return Ok(Audited::of_planted(planted(&Progress::new(PLANTED.len()))?));
     }
     let named = args.scheme.as_deref();
@@ -60,19 +60,20 @@ fn audited(args: &AuditSimArgs) -> Result<Audited> {
     };
     let progress = Progress::new(chosen.len() + PLANTED.len());
     let claims = in_parallel(&chosen, cores(), |scheme| {
-        let claims = claims_of(scheme, size(args.level), args.seed);
+        let claims = claims_of(scheme, size(args.run.level), args.run.seed);
         progress.advance();
         claims
     });
     Ok(Audited {
         target: "sim",
         scheme: named.unwrap_or("all").to_owned(),
-        level: args.level.name(),
+        level: args.run.level.name(),
         claims: claims.into_iter().collect::<Result<Vec<_>>>()?.concat(),
         planted: planted(&progress)?,
         not_hidden: "Not hidden: how long a program runs, to a slot; without a fixed rate, when it \
                      asks for memory. Where T counts from the end of a path, or is shorter than \
                      one, times follow from the paths.",
+        pictures: vec![],
     })
 }
 
