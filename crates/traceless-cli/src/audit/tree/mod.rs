@@ -8,11 +8,12 @@ mod users;
 mod watch;
 
 use super::audited::{Audited, Progress, is_clean};
-use super::{FAILED, Outcome, grouped};
-use crate::args::audit::{AuditTreeArgs, Level};
+use super::{FAILED, Outcome, grouped, recorded};
+use crate::args::audit::{AuditTreeArgs, Level, TREE_USERS};
 use crate::parallel::{cores, in_parallel};
+use crate::trace::Trace;
 use mutants::{PLANTED, Planted};
-use run::{Run, run_user};
+use run::{Run, record_user, run_user};
 use schemes::{SCHEMES, Scheme};
 use traceless::Result;
 use traceless_audit::{ALPHA, Claim, Verdict, cannot_be_told_apart, worst_of};
@@ -37,6 +38,9 @@ fn size(level: Level) -> Size {
 const PLANTED_SIZE: Size = Size { blocks: 512, steps: 40_000 };
 
 pub fn run(args: &AuditTreeArgs) -> Outcome {
+    if args.record.trace.trace.is_some() {
+        return recorded(&args.record, |trace| record(args, trace));
+    }
     match audited(args) {
         Ok(audited) => audited.outcome(args.json),
         Err(error) => Outcome::error(FAILED, &format!("the audit could not be run: {error}")),
@@ -67,6 +71,15 @@ fn audited(args: &AuditTreeArgs) -> Result<Audited> {
         not_hidden: "Not hidden: the number of steps; without a fixed rate, how many steps a \
                      request takes.",
     })
+}
+
+/// Users are in the order of their names on the command line.
+fn record(args: &AuditTreeArgs, trace: &Trace) -> Result {
+    let scheme = args.scheme.as_deref().and_then(Scheme::named).unwrap_or(SCHEMES[0]);
+    let user = TREE_USERS.iter().position(|name| *name == args.user).expect("clap has checked");
+    let Size { blocks, steps } = size(args.level);
+    let steps = args.record.length.unwrap_or(steps);
+    record_user(&scheme, USERS[user], (blocks, steps), args.seed, trace)
 }
 
 /// How often the self-test advances the progress.
