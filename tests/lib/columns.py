@@ -3,6 +3,7 @@
 columns.py DIST with|without TRACE [SECRET]   reads with numpy or without it
 """
 
+import bisect
 import sys
 
 sys.path.insert(0, sys.argv[1])
@@ -26,8 +27,9 @@ if sys.argv[4:]:
     owners = tt.asked_by(count, requests)
     assert len(owners) == count
     for event in range(0, count, 97):
-        began = [i for i in range(len(requests.seen)) if int(requests.seen[i]) <= event]
-        owner = began[-1] if began and requests.op[began[-1]] != tt.SYNC else -1
+        owner = bisect.bisect_right(requests.seen, event) - 1
+        if owner >= 0 and requests.op[owner] == tt.SYNC:
+            owner = -1
         assert int(owners[event]) == owner, event
 try:
     tt.read(__file__)

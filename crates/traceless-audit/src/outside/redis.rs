@@ -4,10 +4,11 @@ use super::{Shown, Wrong, len_of, nanoseconds, on_the_wire, place_of};
 use traceless::trace::{Event, Op};
 
 /// Commands that change nothing, but for those whose name says so.
-const READS: [&str; 44] = [
+const READS: [&str; 47] = [
     "BITCOUNT",
     "BITFIELD_RO",
     "BITPOS",
+    "COMMAND",
     "DBSIZE",
     "DUMP",
     "ECHO",
@@ -24,11 +25,13 @@ const READS: [&str; 44] = [
     "HMGET",
     "HSTRLEN",
     "HVALS",
+    "INFO",
     "KEYS",
     "LINDEX",
     "LLEN",
     "LRANGE",
     "MGET",
+    "PEXPIRETIME",
     "PING",
     "PTTL",
     "RANDOMKEY",
