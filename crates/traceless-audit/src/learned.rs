@@ -1,8 +1,8 @@
 //! A machine that learns to tell two users apart, for leaks that nobody thought of.
 //!
-//! Gradient-boosted trees look at windows of accesses: the first half of each run is learned from,
-//! or as much of it as they can use, and the rest is guessed at. That guesses are no better than a coin's is a bound on this
-//! machine, and no proof.
+//! Gradient-boosted trees look at windows of accesses: the first half of each run, or as much of it
+//! as they can use, is learned from, and the rest is guessed at. That guesses are no better than a
+//! coin's is a bound on this machine, and no proof.
 
 use crate::draws::Draws;
 use crate::numbered::numbered;

@@ -10,6 +10,7 @@
 //! | [`Draws`] | are the places that accesses draw random, and tell of nothing else? |
 //! | [`cannot_be_told_apart`] | does a machine learn to tell two users apart? |
 //! | [`Template`] | does an access look like another, but for its place? |
+//! | [`Times`] | does the time that something takes tell of the user? |
 //! | [`judge`] | do two traces of anybody's differ by more than chance? |
 //! | [`diff`] | what do two copies of one disk reveal? |
 //! | [`OutsideReader`] | what did another tool record? |
@@ -33,6 +34,7 @@ mod report;
 mod snapshot;
 mod table;
 mod template;
+mod timing;
 
 pub use accesses::{ACCESSES_MIN, Accesses, Judged, judge};
 pub use compare::{Compare, Comparison, Difference, compare, try_compare};
@@ -44,3 +46,4 @@ pub use outside::{Format, LINE_MAX, OutsideError, OutsideReader};
 pub use report::{Claim, Report, SCHEMA, Statistic, Verdict};
 pub use snapshot::{ChangedRun, SNAPSHOT_BLOCK_LEN, SnapshotDiff, SnapshotError, diff};
 pub use template::Template;
+pub use timing::Times;

@@ -14,6 +14,11 @@ pub type Note = Arc<dyn Fn(Op, u64) + Send + Sync>;
 pub struct Watch {
     /// Sees every line that is read or written on the memory bus, with its cycle.
     pub bus: Option<Arc<dyn Witness>>,
+    /// Sees each line that what hides addresses asks its memory for, and when it asks: the same
+    /// lines before the memory puts them in another order. Also of a memory without a bus.
+    pub lines: Option<Arc<dyn Witness>>,
+    /// Whether the commands on the bus are kept, too.
+    pub commands: bool,
     /// Is told what is read or written behind the last cache, or behind the processor if there is
     /// none: the secret that the bus must not tell.
     pub asked: Option<Note>,

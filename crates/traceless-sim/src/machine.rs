@@ -3,7 +3,7 @@
 use crate::asked::{Noted, Watch};
 use crate::backend::Backend;
 use crate::constant;
-use crate::dram::{self, ChannelStats, Memory, Summary};
+use crate::dram::{self, ChannelStats, Logged, Memory, Summary};
 use crate::error::{Error, Result};
 use crate::llc::{self, EarlyWriteBack, LastLevel};
 use crate::oram::{self, Early, Oram, Scheme};
@@ -49,6 +49,9 @@ pub struct Outcome {
     /// What each channel of it did.
     #[serde(skip)]
     pub channels: Vec<ChannelStats>,
+    /// The commands that each channel got, if they were to be kept.
+    #[serde(skip)]
+    pub commands: Vec<Vec<Logged>>,
 }
 
 impl Machine {
@@ -115,24 +118,39 @@ impl Machine {
         let dram = || {
             let mut memory = Memory::new(self.memory)?;
             watch.bus.iter().for_each(|witness| memory.watch(witness));
+            if watch.commands {
+                memory.keep_log();
+            }
             Ok::<_, Error>(memory)
         };
         let hidden = self.oram.as_ref().filter(|oram| oram.scheme != Scheme::Dram);
         match (hidden, &self.constant) {
+            (None, _) if watch.lines.is_some() => {
+                Err(Error::Oram("nothing hides what could be watched"))
+            }
             (None, None) => {
-                let tell = |memory: &Memory, end| (None, memory.stats(end));
+                let tell =
+                    |memory: &Memory, end| Told { channels: memory.stats(end), ..Told::default() };
                 self.run_over(noted(dram()?, watch), warm_up, tasks, tell)
             }
             (None, Some(constant)) => {
                 let memory = constant::Straight::new(constant)?;
-                self.run_over(noted(memory, watch), warm_up, tasks, |_, _| (None, vec![]))
+                self.run_over(noted(memory, watch), warm_up, tasks, |_, _| Told::default())
             }
             (Some(oram), constant) => {
-                let oram = match constant {
+                let mut oram = match constant {
                     None => Oram::over_dram(oram, dram()?)?,
                     Some(constant) => Oram::over_constant(oram, constant)?,
                 };
-                let tell = |oram: &Oram, end| (Some(oram.counts()), oram.stats(end));
+                if let Some(witness) = &watch.lines {
+                    oram.watch(witness.clone());
+                }
+                let tell = |oram: &Oram, end| {
+                    let channels = oram.stats(end);
+                    let kept = if watch.commands { channels.len() } else { 0 };
+                    let commands = (0..kept).map(|nth| oram.commands(nth).to_vec()).collect();
+                    Told { paths: Some(oram.counts()), commands, channels }
+                };
                 self.run_over(noted(oram, watch), warm_up, tasks, tell)
             }
         }
@@ -143,15 +161,16 @@ impl Machine {
         mut memory: Noted<B>,
         warm_up: u64,
         tasks: &mut [Task<'_>],
-        tell: impl Fn(&B, u64) -> (Option<oram::Counts>, Vec<ChannelStats>),
+        tell: impl Fn(&B, u64) -> Told,
     ) -> Result<Outcome> {
         let storage = self.oram.as_ref().map(oram::Config::storage).transpose()?.flatten();
         let Some(last_level) = &self.last_level else {
             fill(&mut memory, warm_up, tasks)?;
             let run = processor::run_tasks(&self.processor, &mut memory, tasks)?;
-            let (paths, channels) = tell(&memory.memory, run.cycles);
+            let Told { paths, channels, commands } = tell(&memory.memory, run.cycles);
             let dram = self.summary(&channels, run.cycles);
-            return Ok(Outcome { run, last_level: None, paths, storage, dram, channels });
+            let last_level = None;
+            return Ok(Outcome { run, last_level, paths, storage, dram, channels, commands });
         };
         let mut cached = LastLevel::new(last_level, memory)?;
         if let Some(early) = self.early() {
@@ -159,10 +178,10 @@ impl Machine {
         }
         fill(&mut cached, warm_up, tasks)?;
         let run = processor::run_tasks(&self.processor, &mut cached, tasks)?;
-        let (paths, channels) = tell(&cached.behind().memory, run.cycles);
+        let Told { paths, channels, commands } = tell(&cached.behind().memory, run.cycles);
         let dram = self.summary(&channels, run.cycles);
         let last_level = Some(cached.counts());
-        Ok(Outcome { run, last_level, paths, storage, dram, channels })
+        Ok(Outcome { run, last_level, paths, storage, dram, channels, commands })
     }
 
     /// What all channels did, if there are any.
@@ -179,6 +198,14 @@ impl Machine {
             _ => None,
         }
     }
+}
+
+/// What is told of a memory.
+#[derive(Default)]
+struct Told {
+    paths: Option<oram::Counts>,
+    channels: Vec<ChannelStats>,
+    commands: Vec<Vec<Logged>>,
 }
 
 fn noted<B>(memory: B, watch: &Watch) -> Noted<B> {

@@ -166,6 +166,7 @@ fn a_probe_sees_each_line_on_the_bus_and_none_that_is_known_by_its_bandwidth() {
         asked: Some(Arc::new(move |_, _| {
             count.fetch_add(1, Ordering::Relaxed);
         })),
+        ..Watch::default()
     };
     let outcome = machine.run_watched(0, &mut [workload(1000, 10).into()], &watch).unwrap();
     let events = recorder.take();

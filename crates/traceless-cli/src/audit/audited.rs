@@ -2,7 +2,7 @@
 
 use super::{CLEAN, FAILED, FOUND, Outcome, claim_line, json};
 use indicatif::{ProgressBar, ProgressStyle};
-use traceless_audit::{Claim, Report, Verdict};
+use traceless_audit::{ALPHA, Claim, Report, Verdict};
 
 /// All that one audit has to say.
 pub struct Audited {
@@ -75,6 +75,59 @@ pub fn is_clean(scheme: &str, claims: &[Claim]) -> Claim {
     }
 }
 
+/// That claims about `scheme` find the fault that was planted in it, or nothing in a sound twin.
+pub fn is_found(scheme: &str, fault: Option<&str>, claims: &[Claim]) -> Claim {
+    let found: Vec<_> = claims.iter().filter(|claim| claim.verdict != Verdict::Pass).collect();
+    let name = match fault {
+        None => format!("the detector finds nothing in {scheme}"),
+        Some(fault) => format!("the detector catches {scheme}: {fault}"),
+    };
+    let evidence = found.first().map_or_else(
+        || format!("none of {} claims fails", claims.len()),
+        |first| format!("{} of {} claims fail: {}", found.len(), claims.len(), first.evidence),
+    );
+    let is_right = found.is_empty() == fault.is_none();
+    let verdict = if is_right { Verdict::Pass } else { Verdict::Fault };
+    let power = format!("each claim at {ALPHA:e}");
+    Claim::exact(name, verdict, found.len() as u64, &power, evidence)
+}
+
+/// The claims of a run that draws from a seed. What is suspicious is run again with another one,
+/// and does not hold if it is so again.
+pub fn with_repeats<E>(
+    seed: u64,
+    mut run: impl FnMut(u64) -> Result<Vec<Claim>, E>,
+) -> Result<Vec<Claim>, E> {
+    let claims = run(seed)?;
+    if !claims.iter().any(needs_another_run) {
+        return Ok(claims);
+    }
+    let again = run(seed.wrapping_add(0x5eed))?;
+    Ok(repeated(claims, &again))
+}
+
+/// Below this a claim is suspicious. Twice in a row is seen once in 10^8 times.
+const SUSPICIOUS: f64 = 1e-4;
+
+fn is_suspicious(claim: &Claim) -> bool {
+    claim.p.is_some_and(|p| p < SUSPICIOUS)
+}
+
+fn needs_another_run(claim: &Claim) -> bool {
+    is_suspicious(claim) && claim.verdict == Verdict::Pass
+}
+
+/// What is suspicious in both of two runs does not hold.
+fn repeated(mut claims: Vec<Claim>, again: &[Claim]) -> Vec<Claim> {
+    for (claim, again) in claims.iter_mut().zip(again) {
+        if is_suspicious(claim) && is_suspicious(again) {
+            claim.verdict = Verdict::Leak;
+            claim.evidence = format!("{}; and again: {}", claim.evidence, again.evidence);
+        }
+    }
+    claims
+}
+
 /// A bar on the terminal, if there is one, while runs are made.
 pub struct Progress(ProgressBar);
 
@@ -133,5 +186,25 @@ mod tests {
         let leaks = is_clean("s", &[claim(Verdict::Pass), claim(Verdict::Leak)]);
         let said = "the claim: what was seen";
         assert_eq!((leaks.verdict, &*leaks.evidence), (Verdict::Leak, said));
+    }
+
+    #[test]
+    fn what_is_suspicious_twice_does_not_hold() {
+        let claims = |ps: &[f64]| -> Vec<Claim> {
+            let claim = |&p: &f64| {
+                let verdict = if p < ALPHA { Verdict::Leak } else { Verdict::Pass };
+                Claim { p: Some(p), ..Claim::exact("c", verdict, 0, "none", "seen") }
+            };
+            ps.iter().map(claim).collect()
+        };
+        assert!(claims(&[0.5, 2e-4]).iter().all(|claim| !needs_another_run(claim)));
+        assert!(needs_another_run(&claims(&[2e-5])[0]));
+        assert!(!needs_another_run(&claims(&[1e-9])[0]), "that is a leak at once");
+        let exact = Claim::exact("c", Verdict::Pass, 0, "none", "");
+        assert!(!needs_another_run(&exact), "nothing in it is chance");
+        let found = repeated(claims(&[2e-5, 2e-5, 0.5, 1e-9]), &claims(&[3e-5, 0.5, 3e-5, 0.5]));
+        let verdicts: Vec<Verdict> = found.iter().map(|claim| claim.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Leak, Verdict::Pass, Verdict::Pass, Verdict::Leak]);
+        assert_eq!(found[0].evidence, "seen; and again: seen");
     }
 }

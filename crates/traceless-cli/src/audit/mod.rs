@@ -8,14 +8,17 @@ mod claims;
 mod compare;
 mod convert;
 mod diff;
+mod drawn;
 mod mutants;
 mod places;
 mod random_mutants;
 mod runner;
 mod self_test;
+mod sim;
 mod source;
 mod sq_mutants;
 mod target;
+mod timing;
 mod tree;
 mod volume;
 mod workload;
@@ -45,6 +48,8 @@ fn outcome(args: &AuditArgs) -> Outcome {
         None => self_test::run(args.json),
         Some(AuditCommand::Volume(args)) => volume::run(args),
         Some(AuditCommand::Tree(args)) => tree::run(args),
+        Some(AuditCommand::Timing(args)) => timing::run(args),
+        Some(AuditCommand::Sim(args)) => sim::run(args),
         Some(AuditCommand::Compare(args)) => compare::run(args),
         Some(AuditCommand::Convert(args)) => convert::run(args),
         Some(AuditCommand::Diff(args)) => diff::run(args),

@@ -2,8 +2,8 @@
 //! must be found, and in the same run nothing in any scheme that has none.
 
 use super::audited::{Audited, Progress};
-use super::{FAILED, Outcome, tree, volume};
-use traceless::Result;
+use super::{FAILED, Outcome, sim, timing, tree, volume};
+use std::error::Error;
 
 pub fn run(as_json: bool) -> Outcome {
     match audited() {
@@ -12,14 +12,32 @@ pub fn run(as_json: bool) -> Outcome {
     }
 }
 
-fn audited() -> Result<Audited> {
-    let progress = Progress::new(volume::self_test_steps() + tree::self_test_steps());
+fn audited() -> Result<Audited, Box<dyn Error>> {
+    let steps = [
+        volume::self_test_steps(),
+        tree::self_test_steps(),
+        sim::self_test_steps(),
+        timing::self_test_steps(),
+    ];
+    let progress = Progress::new(steps.iter().sum());
+    let clean = [
+        volume::clean(&progress)?,
+        tree::clean(&progress)?,
+        sim::clean(&progress)?,
+        timing::clean(&progress)?,
+    ];
+    let planted = [
+        volume::planted(&progress)?,
+        tree::planted(&progress)?,
+        sim::planted(&progress)?,
+        timing::planted(&progress)?,
+    ];
     Ok(Audited {
         target: "self-test",
         scheme: "all, and planted faults".to_owned(),
         level: "quick",
-        claims: [volume::clean(&progress)?, tree::clean(&progress)?].concat(),
-        planted: [volume::planted(&progress)?, tree::planted(&progress)?].concat(),
+        claims: clean.concat(),
+        planted: planted.concat(),
         not_hidden: "",
     })
 }

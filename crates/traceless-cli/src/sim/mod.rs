@@ -35,7 +35,7 @@ fn watch(trace: &Trace) -> Watch {
         };
         Arc::new(note) as Note
     });
-    Watch { bus: trace.witness(), asked }
+    Watch { bus: trace.witness(), asked, ..Watch::default() }
 }
 
 impl From<traceless_sim::Error> for Failure {

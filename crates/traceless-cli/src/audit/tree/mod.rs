@@ -1,13 +1,14 @@
 //! `traceless audit tree`: schemes that lie in trees, at a fixed rate: each step accesses one path,
 //! whether anybody asked for something or not.
 
-mod mutants;
+pub mod mutants;
 mod run;
-mod schemes;
+pub mod schemes;
 mod users;
 mod watch;
 
-use super::audited::{Audited, Progress, is_clean};
+use super::audited::{Audited, Progress, is_clean, is_found, with_repeats};
+use super::drawn::{OfUser, claims_of_draws};
 use super::{FAILED, Outcome, grouped, recorded};
 use crate::args::audit::{AuditTreeArgs, Level, TREE_USERS};
 use crate::parallel::{cores, in_parallel};
@@ -16,12 +17,12 @@ use mutants::{PLANTED, Planted};
 use run::{Run, record_user, run_user};
 use schemes::{SCHEMES, Scheme};
 use traceless::Result;
-use traceless_audit::{ALPHA, Claim, Verdict, cannot_be_told_apart, worst_of};
+use traceless_audit::{Claim, Verdict};
 use users::{PAIRS, USERS};
 
 /// How much is run.
 #[derive(Clone, Copy, Debug)]
-struct Size {
+pub struct Size {
     blocks: u64,
     steps: u64,
 }
@@ -30,12 +31,9 @@ fn size(level: Level) -> Size {
     match level {
         Level::Quick => Size { blocks: 512, steps: 8_000 },
         Level::Ci => Size { blocks: 2048, steps: 40_000 },
-        Level::Release => Size { blocks: 8192, steps: 1_000_000 },
+        Level::Release => Size { blocks: 8192, steps: 2_000_000 },
     }
 }
-
-/// What is run with planted faults: enough for all of them.
-const PLANTED_SIZE: Size = Size { blocks: 512, steps: 40_000 };
 
 pub fn run(args: &AuditTreeArgs) -> Outcome {
     if args.record.trace.trace.is_some() {
@@ -100,43 +98,16 @@ pub fn clean(progress: &Progress) -> Result<Vec<Claim>> {
 /// That each planted fault is found.
 pub fn planted(progress: &Progress) -> Result<Vec<Claim>> {
     let audit = |planted: &Planted| {
-        let claim = is_found(planted);
+        let claims = claims_once(&planted.scheme, planted.size, 1)?;
         progress.advance();
-        claim
+        Ok(is_found(planted.scheme.name, planted.fault, &claims))
     };
     in_parallel(&PLANTED, cores(), audit).into_iter().collect()
 }
 
-/// All claims about a scheme. What is suspicious is run again with another seed.
+/// All claims about a scheme.
 fn claims_of(scheme: &Scheme, size: Size, seed: u64) -> Result<Vec<Claim>> {
-    let claims = claims_once(scheme, size, seed)?;
-    if !claims.iter().any(needs_another_run) {
-        return Ok(claims);
-    }
-    let again = claims_once(scheme, size, seed.wrapping_add(0x5eed))?;
-    Ok(repeated(claims, &again))
-}
-
-/// Below this a claim is suspicious. Twice in a row is seen once in 10^8 times.
-const SUSPICIOUS: f64 = 1e-4;
-
-fn is_suspicious(claim: &Claim) -> bool {
-    claim.p.is_some_and(|p| p < SUSPICIOUS)
-}
-
-fn needs_another_run(claim: &Claim) -> bool {
-    is_suspicious(claim) && claim.verdict == Verdict::Pass
-}
-
-/// What is suspicious in both of two runs does not hold.
-fn repeated(mut claims: Vec<Claim>, again: &[Claim]) -> Vec<Claim> {
-    for (claim, again) in claims.iter_mut().zip(again) {
-        if is_suspicious(claim) && is_suspicious(again) {
-            claim.verdict = Verdict::Leak;
-            claim.evidence = format!("{}; and again: {}", claim.evidence, again.evidence);
-        }
-    }
-    claims
+    with_repeats(seed, |seed| claims_once(scheme, size, seed))
 }
 
 fn claims_once(scheme: &Scheme, size: Size, seed: u64) -> Result<Vec<Claim>> {
@@ -145,38 +116,13 @@ fn claims_once(scheme: &Scheme, size: Size, seed: u64) -> Result<Vec<Claim>> {
         runs.push(run_user(scheme, user, size.blocks, size.steps, seed.wrapping_mul(64) + nth)?);
     }
     let mut claims = vec![equal_templates(scheme, &runs)];
-    let mut by_test: Vec<Vec<Claim>> = vec![];
-    for (user, run) in USERS.iter().zip(&runs) {
-        for (tree, draws) in run.drawn.iter().enumerate().filter(|(_, d)| !d.drawn.is_empty()) {
-            for claim in draws.claims(&format!("{}, tree {tree}", user.name())) {
-                let same = |other: &&mut Vec<Claim>| kind(&other[0]) == kind(&claim);
-                match by_test.iter_mut().find(same) {
-                    Some(others) => others.push(claim),
-                    None => by_test.push(vec![claim]),
-                }
-            }
-        }
-    }
-    let (mut alike, mut learned) = (vec![], vec![]);
-    for (a, b) in PAIRS {
-        let of = |user| &runs[USERS.iter().position(|u| *u == user).expect("listed")].drawn;
-        for (tree, (a_draws, b_draws)) in of(a).iter().zip(of(b)).enumerate() {
-            let what = format!("{} and {}, tree {tree}", a.name(), b.name());
-            alike.push(a_draws.are_spread_as(b_draws, &what));
-            learned.push(cannot_be_told_apart(a_draws, b_draws, &what));
-        }
-    }
-    by_test.extend([alike, learned]);
-    for tests in by_test {
-        let name = format!("{}: {}", scheme.name, kind(&tests[0]));
-        claims.extend(worst_of(name, tests));
-    }
+    let users = USERS.iter().zip(&runs);
+    let users: Vec<_> =
+        users.map(|(user, run)| OfUser { name: user.name(), drawn: &run.drawn }).collect();
+    let nth = |user| USERS.iter().position(|other| *other == user).expect("listed");
+    let pairs = PAIRS.map(|(a, b)| (nth(a), nth(b)));
+    claims.extend(claims_of_draws(scheme.name, &users, &pairs));
     Ok(claims)
-}
-
-/// What a claim says, without of whom.
-fn kind(claim: &Claim) -> &str {
-    claim.name.split(": ").next().unwrap_or(&claim.name)
 }
 
 /// That each step shows the same of every user, but for its path; and the same path where its
@@ -210,25 +156,6 @@ fn equal_templates(scheme: &Scheme, runs: &[Run]) -> Claim {
     Claim::exact(name, Verdict::Pass, steps, power, evidence)
 }
 
-/// That a planted fault is found, and nothing else.
-fn is_found(planted: &Planted) -> Result<Claim> {
-    let claims = claims_once(&planted.scheme, PLANTED_SIZE, 1)?;
-    let found: Vec<_> = claims.iter().filter(|claim| claim.verdict != Verdict::Pass).collect();
-    let name = if planted.is_sound {
-        format!("the detector finds nothing in {}", planted.scheme.name)
-    } else {
-        format!("the detector catches {}: {}", planted.scheme.name, planted.fault)
-    };
-    let evidence = found.first().map_or_else(
-        || format!("none of {} claims fails", claims.len()),
-        |first| format!("{} of {} claims fail: {}", found.len(), claims.len(), first.evidence),
-    );
-    let is_right = found.is_empty() == planted.is_sound;
-    let verdict = if is_right { Verdict::Pass } else { Verdict::Fault };
-    let power = format!("each claim at {ALPHA:e}");
-    Ok(Claim::exact(name, verdict, found.len() as u64, &power, evidence))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -241,25 +168,5 @@ mod tests {
         }
         assert_eq!(TREE_SCHEMES.len(), SCHEMES.len() + PLANTED.len());
         assert!(Scheme::named("none").is_none());
-    }
-
-    #[test]
-    fn what_is_suspicious_twice_does_not_hold() {
-        let claims = |ps: &[f64]| -> Vec<Claim> {
-            let claim = |&p: &f64| {
-                let verdict = if p < ALPHA { Verdict::Leak } else { Verdict::Pass };
-                Claim { p: Some(p), ..Claim::exact("c", verdict, 0, "none", "seen") }
-            };
-            ps.iter().map(claim).collect()
-        };
-        assert!(claims(&[0.5, 2e-4]).iter().all(|claim| !needs_another_run(claim)));
-        assert!(needs_another_run(&claims(&[2e-5])[0]));
-        assert!(!needs_another_run(&claims(&[1e-9])[0]), "that is a leak at once");
-        let exact = Claim::exact("c", Verdict::Pass, 0, "none", "");
-        assert!(!needs_another_run(&exact), "nothing in it is chance");
-        let found = repeated(claims(&[2e-5, 2e-5, 0.5, 1e-9]), &claims(&[3e-5, 0.5, 3e-5, 0.5]));
-        let verdicts: Vec<Verdict> = found.iter().map(|claim| claim.verdict).collect();
-        assert_eq!(verdicts, [Verdict::Leak, Verdict::Pass, Verdict::Pass, Verdict::Leak]);
-        assert_eq!(found[0].evidence, "seen; and again: seen");
     }
 }
