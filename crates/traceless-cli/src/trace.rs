@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use traceless::trace::{FileWitness, Op, Witness};
+use traceless::trace::{Asked, FileWitness, Op, Witness};
 
 /// The file that events go to, if one was asked for.
 pub struct Trace(Option<Recording>);
@@ -52,6 +52,18 @@ impl Trace {
 
     pub fn witness(&self) -> Option<Arc<dyn Witness>> {
         self.0.as_ref().map(|recording| recording.witness.clone() as Arc<dyn Witness>)
+    }
+
+    /// Events seen so far.
+    pub fn seen(&self) -> u64 {
+        self.0.as_ref().map_or(0, |recording| recording.witness.seen())
+    }
+
+    /// Takes note of what was asked for, if that is wanted.
+    pub fn note(&self, asked: Asked) {
+        if let Some(recording) = &self.0 {
+            recording.witness.note(asked);
+        }
     }
 
     /// What takes note of what is asked for, if that is wanted.

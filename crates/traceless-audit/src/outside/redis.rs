@@ -4,10 +4,11 @@ use super::{Shown, Wrong, len_of, nanoseconds, on_the_wire, place_of};
 use traceless::trace::{Event, Op};
 
 /// Commands that change nothing, but for those whose name says so.
-const READS: [&str; 44] = [
+const READS: [&str; 47] = [
     "BITCOUNT",
     "BITFIELD_RO",
     "BITPOS",
+    "COMMAND",
     "DBSIZE",
     "DUMP",
     "ECHO",
@@ -24,11 +25,13 @@ const READS: [&str; 44] = [
     "HMGET",
     "HSTRLEN",
     "HVALS",
+    "INFO",
     "KEYS",
     "LINDEX",
     "LLEN",
     "LRANGE",
     "MGET",
+    "PEXPIRETIME",
     "PING",
     "PTTL",
     "RANDOMKEY",
@@ -208,8 +211,8 @@ mod tests {
             r#"1 [0 a:1] "get" "k""#,
             r#"1.5 0 a:1 "get" "k""#,
             r#"1.5 [0 a:1 "get" "k""#,
-            r#"1.5 [0 a:1]"#,
-            r#"1.5 [0 a:1] get k"#,
+            "1.5 [0 a:1]",
+            "1.5 [0 a:1] get k",
             r#"1.5 [0 a:1] "get" "k"#,
             r#"1.5 [0 a:1] "get" "\z""#,
             r#"1.5 [0 a:1] "get" "\x1""#,

@@ -1,5 +1,6 @@
 //! The command line of `traceless audit`, without anything behind it.
 
+use super::TraceArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -48,6 +49,10 @@ pub enum AuditCommand {
     /// what must be equal. Exit codes: 0 they tell nothing of their users; 1 they do; 2 a file is
     /// missing; 4 a file is not a trace.
     Compare(CompareArgs),
+    /// Writes what another tool recorded, or a trace, as a trace file
+    ///
+    /// Exit codes: 0 it is written; 2 a file is missing; 4 a file cannot be read as what it is.
+    Convert(ConvertArgs),
     /// Tells what two snapshots of one image reveal
     ///
     /// Exit codes: 0 it ran; 2 a file is missing; 4 these are not two snapshots of one image.
@@ -88,7 +93,42 @@ pub struct AuditVolumeArgs {
     pub scheme: String,
     #[command(flatten)]
     pub run: RunArgs,
+    /// Whom to record
+    #[arg(long, value_parser = VOLUME_USERS, default_value = "random", requires = "trace")]
+    pub user: String,
+    #[command(flatten)]
+    pub record: RecordArgs,
 }
+
+/// Instead of an audit.
+#[derive(Args, Debug)]
+pub struct RecordArgs {
+    #[command(flatten)]
+    pub trace: TraceArgs,
+    /// Blocks to write, or steps to make, while recording [default: as the level has it]
+    #[arg(long, value_name = "N", requires = "trace")]
+    pub length: Option<u64>,
+}
+
+/// Whom `audit volume` can record.
+pub const VOLUME_USERS: [&str; 7] =
+    ["one", "random", "in-order", "backwards", "hot", "cold", "twice"];
+
+/// Whom `audit tree` can record.
+pub const TREE_USERS: [&str; 12] = [
+    "one",
+    "random",
+    "in-order",
+    "hot",
+    "far-apart",
+    "idle",
+    "seldom",
+    "seldom-one",
+    "secret-ones",
+    "secret-zeros",
+    "full",
+    "empty",
+];
 
 #[derive(Args, Debug)]
 pub struct AuditTreeArgs {
@@ -97,6 +137,11 @@ pub struct AuditTreeArgs {
     pub scheme: Option<String>,
     #[command(flatten)]
     pub run: RunArgs,
+    /// Whom to record
+    #[arg(long, value_parser = TREE_USERS, default_value = "random", requires = "trace")]
+    pub user: String,
+    #[command(flatten)]
+    pub record: RecordArgs,
 }
 
 #[derive(Args, Debug)]
@@ -254,6 +299,14 @@ pub struct CompareArgs {
     /// The second trace
     #[arg(value_name = "B.trace")]
     pub b: PathBuf,
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// What was asked for in the first one: do its events tell of it?
+    #[arg(long, value_name = "A.secret", conflicts_with_all = MUST_BE_EQUAL)]
+    pub secret_a: Option<PathBuf>,
+    /// What was asked for in the second one
+    #[arg(long, value_name = "B.secret", conflicts_with_all = MUST_BE_EQUAL)]
+    pub secret_b: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
@@ -269,6 +322,35 @@ pub struct CompareArgs {
     /// Compare event by event: the order between two syncs, and how requests are cut, too
     #[arg(long)]
     pub exact_order: bool,
+}
+
+/// Options that say that traces must be equal, which no statistics can change.
+const MUST_BE_EQUAL: [&str; 4] = ["equal", "reads", "times", "exact_order"];
+
+/// How to read what was recorded.
+#[derive(Args, Debug)]
+pub struct SourceArgs {
+    /// What recorded it (docs/recording.md) [default: what its first lines look like]
+    #[arg(long, value_parser = FORMATS)]
+    pub format: Option<String>,
+    /// Take what is whole of a trace that is cut or damaged
+    #[arg(long)]
+    pub prefix: bool,
+}
+
+/// What can be read.
+pub const FORMATS: [&str; 6] = ["trace", "blkparse", "bpftrace", "s3", "redis", "page-faults"];
+
+#[derive(Args, Debug)]
+pub struct ConvertArgs {
+    /// What was recorded
+    #[arg(value_name = "IN")]
+    pub from: PathBuf,
+    /// The trace file to write
+    #[arg(value_name = "OUT.trace")]
+    pub to: PathBuf,
+    #[command(flatten)]
+    pub source: SourceArgs,
 }
 
 #[derive(Args, Debug)]

@@ -3,9 +3,11 @@
 use super::audited::{Audited, Progress, is_clean};
 use super::claims::{self, Expected, PLANTED, Size};
 use super::target::{HONEST, Subject};
-use super::{FAILED, Outcome};
-use crate::args::audit::{AuditVolumeArgs, Level};
+use super::workload::{Pattern, writes};
+use super::{FAILED, Outcome, recorded, runner};
+use crate::args::audit::{AuditVolumeArgs, Level, VOLUME_USERS};
 use crate::parallel::{cores, in_parallel};
+use crate::trace::Trace;
 use traceless::{Hides, Result};
 use traceless_audit::Claim;
 
@@ -51,6 +53,9 @@ pub fn run(args: &AuditVolumeArgs) -> Outcome {
     let Some(subject) = Subject::named(&args.scheme) else {
         return Outcome::error(FAILED, &format!("there is no scheme {} here", args.scheme));
     };
+    if args.record.trace.trace.is_some() {
+        return recorded(&args.record, |trace| record(args, subject, trace));
+    }
     match audited(args, subject) {
         Ok(audited) => audited.outcome(&args.run.shown),
         Err(error) => Outcome::error(FAILED, &format!("the audit could not be run: {error}")),
@@ -73,6 +78,28 @@ fn audited(args: &AuditVolumeArgs, subject: Subject) -> Result<Audited> {
         not_hidden: not_hidden(subject),
         pictures: if args.run.shown.html.is_some() { claims::pictures(subject)? } else { vec![] },
     })
+}
+
+/// Who may be recorded, in the order of their names on the command line.
+const USERS: [Pattern; VOLUME_USERS.len()] = [
+    Pattern::Same,
+    Pattern::Random,
+    Pattern::Sequential,
+    Pattern::Reverse,
+    Pattern::Hot,
+    Pattern::Cold,
+    Pattern::Twice,
+];
+
+/// Writes that are recorded at most, unless it is said how many.
+const RECORDED_MAX: u64 = 1 << 16;
+
+fn record(args: &AuditVolumeArgs, subject: Subject, trace: &Trace) -> Result {
+    let Size { blocks, map_blocks, writes_max, .. } = size(args.run.level, args.run.seed);
+    let target = subject.targets(blocks, map_blocks)?[0];
+    let user = VOLUME_USERS.iter().position(|name| *name == args.user).expect("clap has checked");
+    let length = args.record.length.unwrap_or(writes_max.min(RECORDED_MAX));
+    runner::record(&target, writes(USERS[user]), length, args.run.seed, trace)
 }
 
 /// How often the self-test advances the progress.

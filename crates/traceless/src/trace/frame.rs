@@ -53,7 +53,9 @@ pub fn encode(events: &[Event], out: &mut Vec<u8>) {
     out.push(widest(&times));
     out.push(widest(&places));
     out.extend_from_slice(&[0; 2]);
-    kinds.iter().for_each(|kind| out.extend_from_slice(&kind.to_bytes()));
+    for kind in &kinds {
+        out.extend_from_slice(&kind.to_bytes());
+    }
     push_bits(&kind_of, bits_for(kinds.len()), out);
     push_numbers(&times, out);
     push_numbers(&places, out);
@@ -212,23 +214,23 @@ fn push_bits(numbers: &[u16], bits: usize, out: &mut Vec<u8>) {
 
 struct Bits<'a> {
     bytes: &'a [u8],
-    bits: usize,
+    width: usize,
     next: usize,
 }
 
 impl<'a> Bits<'a> {
-    fn new(input: &mut Input<'a>, count: usize, bits: usize) -> Result<Self, Damage> {
-        Ok(Self { bytes: input.take((count * bits).div_ceil(8))?, bits, next: 0 })
+    fn new(input: &mut Input<'a>, count: usize, width: usize) -> Result<Self, Damage> {
+        Ok(Self { bytes: input.take((count * width).div_ceil(8))?, width, next: 0 })
     }
 
     #[inline]
     fn next(&mut self) -> usize {
-        let at = self.next * self.bits;
+        let at = self.next * self.width;
         self.next += 1;
-        match self.bits {
+        match self.width {
             0 => 0,
             16 => usize::from(u16::from_le_bytes([self.bytes[at / 8], self.bytes[at / 8 + 1]])),
-            _ => usize::from(self.bytes[at / 8] >> (at % 8)) & ((1 << self.bits) - 1),
+            _ => usize::from(self.bytes[at / 8] >> (at % 8)) & ((1 << self.width) - 1),
         }
     }
 }

@@ -42,6 +42,17 @@ impl<W: Write + Send> FileWitness<W> {
         });
     }
 
+    /// Events seen so far.
+    pub fn seen(&self) -> u64 {
+        let inner = self.0.lock().expect("no witness panics");
+        inner.trace.as_ref().map_or(0, TraceWriter::appended)
+    }
+
+    /// Takes note of what somebody asked for earlier.
+    pub fn note(&self, asked: Asked) {
+        self.with(|inner| inner.secrets.as_mut().map_or(Ok(()), |to| to.append(asked)));
+    }
+
     /// Writes what is left, and that there is no more; what comes later is not seen. Reports the
     /// first failure.
     pub fn finish(&self) -> io::Result<()> {

@@ -10,11 +10,12 @@ mod watch;
 use super::audited::{Audited, Progress, is_clean, is_found, with_repeats};
 use super::drawn::{OfUser, claims_of_draws};
 use super::page::{Picture, Seen};
-use super::{FAILED, Outcome, grouped};
-use crate::args::audit::{AuditTreeArgs, Level};
+use super::{FAILED, Outcome, grouped, recorded};
+use crate::args::audit::{AuditTreeArgs, Level, TREE_USERS};
 use crate::parallel::{cores, in_parallel};
+use crate::trace::Trace;
 use mutants::{PLANTED, Planted};
-use run::{Run, run_user};
+use run::{Run, record_user, run_user};
 use schemes::{SCHEMES, Scheme};
 use traceless::Result;
 use traceless_audit::{Claim, Verdict};
@@ -36,6 +37,9 @@ fn size(level: Level) -> Size {
 }
 
 pub fn run(args: &AuditTreeArgs) -> Outcome {
+    if args.record.trace.trace.is_some() {
+        return recorded(&args.record, |trace| record(args, trace));
+    }
     match audited(args) {
         Ok(audited) => audited.outcome(&args.run.shown),
         Err(error) => Outcome::error(FAILED, &format!("the audit could not be run: {error}")),
@@ -89,6 +93,15 @@ fn pictures(schemes: &[Scheme], args: &AuditTreeArgs) -> Result<Vec<Picture>> {
         pictures.push(Picture { title, across: "step", up: "leaf", users });
     }
     Ok(pictures)
+}
+
+/// Users are in the order of their names on the command line.
+fn record(args: &AuditTreeArgs, trace: &Trace) -> Result {
+    let scheme = args.scheme.as_deref().and_then(Scheme::named).unwrap_or(SCHEMES[0]);
+    let user = TREE_USERS.iter().position(|name| *name == args.user).expect("clap has checked");
+    let Size { blocks, steps } = size(args.run.level);
+    let steps = args.record.length.unwrap_or(steps);
+    record_user(&scheme, USERS[user], (blocks, steps), args.run.seed, trace)
 }
 
 /// How often the self-test advances the progress.
