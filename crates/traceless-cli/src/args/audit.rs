@@ -208,8 +208,8 @@ pub const SIM_SCHEMES: [&str; 36] = [
     "mutant:evicts-between",
     "mutant:abort-ends-slot",
     "mutant:reads-before-answer",
-    "mutant:fetch-slots",
     "mutant:t-per-program",
+    "fetch-slots",
     "ir-stash:as-printed",
     "ir-oram:as-printed",
 ];
