@@ -41,6 +41,8 @@ pub struct Outcome {
     pub last_level: Option<llc::Counts>,
     /// Path accesses.
     pub paths: Option<oram::Counts>,
+    /// How long requests and path accesses took.
+    pub latencies: Option<oram::Latencies>,
     /// What hides addresses takes this in the processor.
     pub storage: Option<oram::Storage>,
     /// What the memory did.
@@ -112,7 +114,8 @@ impl Machine {
                     None => Oram::over_dram(oram, Memory::new(self.memory)?)?,
                     Some(constant) => Oram::over_constant(oram, constant)?,
                 };
-                let tell = |oram: &Oram, end| (Some(oram.counts()), oram.stats(end));
+                let paths = |oram: &Oram| Some((oram.counts(), oram.latencies()));
+                let tell = |oram: &Oram, end| (paths(oram), oram.stats(end));
                 self.run_over(oram, warm_up, tasks, tell)
             }
         }
@@ -123,15 +126,17 @@ impl Machine {
         mut memory: B,
         warm_up: u64,
         tasks: &mut [Task<'_>],
-        tell: impl Fn(&B, u64) -> (Option<oram::Counts>, Vec<ChannelStats>),
+        tell: impl Fn(&B, u64) -> (Option<(oram::Counts, oram::Latencies)>, Vec<ChannelStats>),
     ) -> Result<Outcome> {
         let storage = self.oram.as_ref().map(oram::Config::storage).transpose()?.flatten();
         let Some(last_level) = &self.last_level else {
             fill(&mut memory, warm_up, tasks)?;
             let run = processor::run_tasks(&self.processor, &mut memory, tasks)?;
-            let (paths, channels) = tell(&memory, run.cycles);
+            let (oram, channels) = tell(&memory, run.cycles);
+            let (paths, latencies) = oram.unzip();
             let dram = self.summary(&channels, run.cycles);
-            return Ok(Outcome { run, last_level: None, paths, storage, dram, channels });
+            let last_level = None;
+            return Ok(Outcome { run, last_level, paths, latencies, storage, dram, channels });
         };
         let mut cached = LastLevel::new(last_level, memory)?;
         if let Some(early) = self.early() {
@@ -139,10 +144,11 @@ impl Machine {
         }
         fill(&mut cached, warm_up, tasks)?;
         let run = processor::run_tasks(&self.processor, &mut cached, tasks)?;
-        let (paths, channels) = tell(cached.behind(), run.cycles);
+        let (oram, channels) = tell(cached.behind(), run.cycles);
+        let (paths, latencies) = oram.unzip();
         let dram = self.summary(&channels, run.cycles);
         let last_level = Some(cached.counts());
-        Ok(Outcome { run, last_level, paths, storage, dram, channels })
+        Ok(Outcome { run, last_level, paths, latencies, storage, dram, channels })
     }
 
     /// What all channels did, if there are any.
