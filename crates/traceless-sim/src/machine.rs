@@ -3,7 +3,7 @@
 use crate::backend::Backend;
 use crate::constant;
 use crate::dram::{self, ChannelStats, Memory, Summary};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::llc::{self, EarlyWriteBack, LastLevel};
 use crate::oram::{self, Early, Oram, Scheme};
 use crate::processor::{self, Run, Task};
@@ -98,8 +98,30 @@ impl Machine {
         self.run_tasks(warm_up, &mut processor::together(programs))
     }
 
+    /// Refuses what cannot be, as far as that is known before anything is built.
+    pub fn check(&self) -> Result {
+        self.processor.check()?;
+        self.last_level.as_ref().map_or(Ok(()), llc::Config::check)?;
+        self.hidden().map_or(Ok(()), oram::Config::check)?;
+        self.constant.as_ref().map_or_else(|| self.memory.check(), constant::Config::check)
+    }
+
+    /// What hides addresses, if anything does.
+    fn hidden(&self) -> Option<&oram::Config> {
+        self.oram.as_ref().filter(|oram| oram.scheme != Scheme::Dram)
+    }
+
     fn run_tasks(&self, warm_up: u64, tasks: &mut [Task<'_>]) -> Result<Outcome> {
-        let hidden = self.oram.as_ref().filter(|oram| oram.scheme != Scheme::Dram);
+        self.check()?;
+        let outcome = self.run_checked(warm_up, tasks)?;
+        if outcome.run.records == 0 {
+            return Err(Error::Nothing);
+        }
+        Ok(outcome)
+    }
+
+    fn run_checked(&self, warm_up: u64, tasks: &mut [Task<'_>]) -> Result<Outcome> {
+        let hidden = self.hidden();
         match (hidden, &self.constant) {
             (None, None) => {
                 let memory = Memory::new(self.memory)?;

@@ -101,6 +101,8 @@ fn machine(
         experiment.wrong(&format!("variant `{}`: {}", variant.name, e.to_string().trim_end()))
     };
     let machine: Machine = table.try_into().map_err(wrong)?;
+    let cannot_be = |e| experiment.wrong(&format!("variant `{}`: {e}", variant.name));
+    machine.check().map_err(cannot_be)?;
     // What schemes leave out, too, is what a result follows from.
     Ok(Machine { oram: machine.oram.as_ref().map(oram::Config::resolved), ..machine })
 }
