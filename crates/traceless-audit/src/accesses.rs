@@ -9,6 +9,7 @@ use crate::learned::cannot_be_told_apart;
 use crate::odds::judged;
 use crate::report::Claim;
 use crate::table::Table;
+use crate::template::Template;
 use std::collections::HashMap;
 use traceless::trace::{Event, Op};
 
@@ -26,7 +27,7 @@ const KINDS: usize = 64;
 struct Access {
     /// Operations, surfaces and lengths in order; of places, whether each lies above the one
     /// before, and which of the reads a write is at.
-    template: u64,
+    template: Template,
     /// Where it begins, where its reads end, and the least and the greatest byte that it touches:
     /// one of these tells its place.
     places: [u64; 4],
@@ -71,22 +72,22 @@ impl Accesses {
 
 impl Access {
     fn of(events: &[Event]) -> Self {
-        let mut access = Self { places: [events[0].at, 0, u64::MAX, 0], template: 0 };
+        let mut access = Self { places: [events[0].at, 0, u64::MAX, 0], ..Self::default() };
         let mut reads: HashMap<u64, u64> = HashMap::new();
         let mut before = 0;
         for event in events {
             let op = event.op as u64;
-            access.mix(u64::from(event.len) << 5 | (event.surface as u64) << 3 | op << 1);
+            access.template.see(u64::from(event.len) << 5 | (event.surface as u64) << 3 | op << 1);
             if event.op == Op::Sync {
                 continue;
             }
-            access.mix(u64::from(event.at > before));
+            access.template.see(u64::from(event.at > before));
             before = event.at;
             let nth = reads.len() as u64;
             if event.op == Op::Read {
                 reads.insert(event.at, nth);
             } else if has_reads(events) {
-                access.mix(reads.get(&event.at).copied().unwrap_or(u64::MAX));
+                access.template.see(reads.get(&event.at).copied().unwrap_or(u64::MAX));
             }
             let [_, end, low, high] = &mut access.places;
             if event.op == Op::Read || *end == 0 {
@@ -96,11 +97,6 @@ impl Access {
             *high = event.at.max(*high);
         }
         access
-    }
-
-    fn mix(&mut self, what: u64) {
-        let mixed = self.template.rotate_left(7) ^ what.wrapping_add(1);
-        self.template = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }
 
@@ -167,11 +163,11 @@ fn numbered(a: &Accesses, b: &Accesses) -> ([Draws; 2], bool) {
 /// That accesses of both are of the same kinds: as many reads and writes, as long, on the same
 /// surfaces.
 fn look_alike(a: &Accesses, b: &Accesses) -> Claim {
-    let mut kinds: HashMap<u64, u64> = HashMap::new();
+    let mut kinds: HashMap<Template, u64> = HashMap::new();
     a.0.iter().chain(&b.0).for_each(|access| *kinds.entry(access.template).or_default() += 1);
-    let mut common: Vec<(u64, u64)> = kinds.into_iter().collect();
+    let mut common: Vec<(Template, u64)> = kinds.into_iter().collect();
     common.sort_unstable_by_key(|&(template, times)| (core::cmp::Reverse(times), template));
-    let numbers: HashMap<u64, usize> =
+    let numbers: HashMap<Template, usize> =
         common.iter().enumerate().map(|(nth, (template, _))| (*template, nth)).collect();
     let mut table = Table::new(2, KINDS);
     for (side, accesses) in [a, b].into_iter().enumerate() {
@@ -194,7 +190,7 @@ fn look_alike(a: &Accesses, b: &Accesses) -> Claim {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::joint::Mixer;
+    use crate::mixer::Mixer;
     use crate::odds::ALPHA;
     use core::convert::Infallible;
     use traceless::trace::Surface;

@@ -1,7 +1,7 @@
 //! How often a place comes again soon, beside how often chance has it.
 
 use crate::draws::Draws;
-use std::collections::HashMap;
+use crate::numbered::numbered;
 
 /// What one window saw.
 #[derive(Clone, Copy, Default)]
@@ -26,7 +26,7 @@ pub(crate) fn windows(draws: &Draws) -> Vec<usize> {
 
 /// What each of `windows` sees.
 pub(crate) fn again(draws: &Draws, windows: &[usize]) -> Vec<Seen> {
-    let places = numbered(draws);
+    let places = numbered(&draws.drawn, draws.places);
     let of = |access: usize| &places[access * draws.each..][..draws.each];
     let (all, each) = (draws.places as f64, draws.each as f64);
     // Places of one access are different: of a few places, that leaves less to chance.
@@ -60,19 +60,3 @@ pub(crate) fn again(draws: &Draws, windows: &[usize]) -> Vec<Seen> {
 }
 
 const NEVER: u32 = u32::MAX;
-
-/// So many places have a number of their own, whether they are drawn or not.
-const FEW: u64 = 1 << 22;
-
-/// The places, numbered without gaps if there are many.
-fn numbered(draws: &Draws) -> Vec<u32> {
-    if draws.places <= FEW {
-        return draws.drawn.iter().map(|&place| place as u32).collect();
-    }
-    let mut numbers = HashMap::with_capacity(draws.drawn.len());
-    let number = |&place: &u64| {
-        let next = numbers.len() as u32;
-        *numbers.entry(place).or_insert(next)
-    };
-    draws.drawn.iter().map(number).collect()
-}

@@ -6,8 +6,9 @@
 //! resolution; whether a draw depends on a known secret; and whether two users draw alike. Each
 //! gives the probability of such a result, or of a worse one, if the claim is true.
 
-use crate::again::{again, windows};
-use crate::joint::{Mixer, permuted};
+use crate::again::{Seen, again, windows};
+use crate::joint::permuted;
+use crate::mixer::Mixer;
 use crate::odds::{
     chi_square_tail, count_tail, deviation_found, distance_found, judged, smallest_of,
 };
@@ -83,7 +84,7 @@ impl Draws {
         let classes = self.pair_classes(self.accesses() / 2);
         let mut tests = vec![];
         for class in [self.high(classes), self.low(classes)] {
-            let of: Vec<u8> = (0..self.accesses()).map(|i| class.of(self.pick(i)) as u8).collect();
+            let of = self.classes(class);
             for lag in 1..=LAGS.min(of.len().saturating_sub(1)) {
                 let mut table = Table::new(classes as usize, classes as usize);
                 // Pairs that do not share an access.
@@ -129,27 +130,8 @@ impl Draws {
     /// That a place comes again within a window as often as chance has it, at full resolution.
     pub fn do_not_come_again(&self, what: &str) -> Claim {
         let windows = windows(self);
-        let found = again(self, &windows);
-        let tests: Vec<_> = found
-            .iter()
-            .map(|seen| {
-                let z = (seen.hits as f64 - seen.expected) / seen.variance.sqrt().max(1e-9);
-                (z, 0.0, count_tail(seen.hits, seen.expected, seen.variance))
-            })
-            .collect();
-        let (worst, tests_made) = (worst(&tests), tests.len());
-        let (window, seen) = (windows[worst], &found[worst]);
-        let evidence = format!(
-            "{} of {} came again within {window} accesses, {:.0} expected, z = {:.2}",
-            seen.hits,
-            self.drawn.len(),
-            seen.expected,
-            tests[worst].0
-        );
-        let share = deviation_found(tests_made) * seen.variance.sqrt() / self.drawn.len() as f64;
-        let power = format!("{:.2} % of places that come again are found", 100.0 * share);
-        let p = smallest_of(tests_made, tests[worst].2);
-        judged(self.name("do not come again", what), tests[worst].0, p, power, &evidence)
+        let name = self.name("do not come again", what);
+        self.come_again_by_chance(name, &windows, &again(self, &windows), "by chance")
     }
 
     /// That a place comes again within a window as often as if the accesses had come in another
@@ -157,58 +139,71 @@ impl Draws {
     pub fn do_not_come_again_sooner(&self, what: &str) -> Claim {
         const SHUFFLES: usize = 20;
         let windows = windows(self);
-        let hits = |draws: &Self| again(draws, &windows).into_iter().map(|seen| seen.hits as f64);
+        let hits = |draws: &Self| again(draws, &windows).into_iter().map(|seen| seen.hits);
         let mut other = self.clone();
         let mut mixer = Mixer(self.drawn.len() as u64);
-        let mut means = vec![0.0; windows.len()];
+        let mut sums = vec![0; windows.len()];
         for _ in 0..SHUFFLES {
             mixer.shuffle(&mut other.drawn);
-            means.iter_mut().zip(hits(&other)).for_each(|(mean, hits)| *mean += hits);
+            sums.iter_mut().zip(hits(&other)).for_each(|(sum, hits)| *sum += hits);
         }
-        let tests: Vec<Test> = means
+        let found: Vec<Seen> = sums
             .iter()
             .zip(hits(self))
-            .map(|(sum, hits)| {
-                let mean = sum / SHUFFLES as f64;
+            .map(|(&sum, hits)| {
+                let expected = sum as f64 / SHUFFLES as f64;
                 // The mean itself is off by chance.
-                let variance = mean * (1.0 + 1.0 / SHUFFLES as f64);
-                let z = (hits - mean) / variance.sqrt().max(1e-9);
-                (z, mean, count_tail(hits as u64, mean, variance))
+                Seen { hits, expected, variance: expected * (1.0 + 1.0 / SHUFFLES as f64) }
             })
             .collect();
+        let name = self.name("do not come again sooner", what);
+        self.come_again_by_chance(name, &windows, &found, "in another order")
+    }
+
+    /// That in none of `windows` more came again, or less, than is expected `of` them.
+    fn come_again_by_chance(
+        &self,
+        name: String,
+        windows: &[usize],
+        found: &[Seen],
+        of: &str,
+    ) -> Claim {
+        let test = |seen: &Seen| {
+            let z = (seen.hits as f64 - seen.expected) / seen.variance.sqrt().max(1e-9);
+            (z, 0.0, count_tail(seen.hits, seen.expected, seen.variance))
+        };
+        let tests: Vec<Test> = found.iter().map(test).collect();
         let nth = worst(&tests);
-        let (z, mean, p) = tests[nth];
-        let window = windows[nth];
+        let ((z, _, p), seen, all) = (tests[nth], found[nth], self.drawn.len());
         let evidence = format!(
-            "places came again within {window} accesses with z = {z:.2}; {mean:.0} times in \
-             another order"
+            "{} of {all} came again within {} accesses, {:.0} expected {of}, z = {z:.2}",
+            seen.hits, windows[nth], seen.expected
         );
-        let found = deviation_found(tests.len()) * mean.max(1.0).sqrt() / self.drawn.len() as f64;
-        let power = format!("{:.2} % of places that come again are found", 100.0 * found);
-        let p = smallest_of(tests.len(), p);
-        judged(self.name("do not come again sooner", what), z, p, power, &evidence)
+        let share = deviation_found(tests.len()) * seen.variance.max(1.0).sqrt();
+        let percent = 100.0 * share / all.max(1) as f64;
+        let power = format!("{percent:.2} % of places that come again are found");
+        judged(name, z, smallest_of(tests.len(), p), power, &evidence)
     }
 
     /// That a draw does not depend on the secret of its access, nor of the access before.
     pub fn tell_nothing_of_secrets(&self, what: &str) -> Claim {
         let classes = self.pair_classes(self.accesses());
+        let secrets = secret_classes(&self.secrets);
+        let places = [self.high(classes), self.low(classes)].map(|class| self.classes(class));
         let mut pairings = vec![];
-        for secrets in secret_classes(&self.secrets) {
-            for class in [self.high(classes), self.low(classes)] {
-                for lag in [0, 1] {
-                    let places = (lag..self.accesses()).map(|i| class.of(self.pick(i)) as u8);
-                    pairings.push((secrets.clone(), places.collect::<Vec<_>>()));
-                }
+        for (secrets, places) in secrets.iter().flat_map(|s| places.iter().map(move |p| (s, p))) {
+            for lag in [0, 1.min(places.len())] {
+                pairings.push((&secrets[..], &places[lag..]));
             }
         }
-        let table = |(secrets, places): &(Vec<u8>, Vec<u8>)| {
+        let table = |(secrets, places): &(&[u8], &[u8])| {
             let mut table = Table::new(PAIR_CLASSES as usize, classes as usize);
-            table.add_all(secrets.iter().zip(places));
+            table.add_all(secrets.iter().zip(*places));
             table
         };
         let tests: Vec<_> = pairings.iter().map(|pair| table(pair).information_test()).collect();
         let told_most = &pairings[worst(&tests)];
-        let as_much = permuted(&told_most.0, &told_most.1, classes as usize);
+        let as_much = permuted(told_most.0, told_most.1, classes as usize);
         let accesses = self.accesses() as u64;
         let evidence = format!(
             "{accesses} accesses, {:.2e} bits of mutual information, as much in {:.0} % of \
@@ -264,8 +259,19 @@ impl Draws {
     /// One place of an access, any of them: they may be sorted.
     #[inline]
     pub(crate) fn pick(&self, access: usize) -> u64 {
+        self.drawn[self.picked(access)]
+    }
+
+    /// Which of all draws that is.
+    #[inline]
+    pub(crate) fn picked(&self, access: usize) -> usize {
         let nth = if self.each > 1 { Mixer(access as u64).below(self.each as u64) } else { 0 };
-        self.drawn[access * self.each + nth as usize]
+        access * self.each + nth as usize
+    }
+
+    /// The class of each access.
+    fn classes(&self, class: Class) -> Vec<u8> {
+        (0..self.accesses()).map(|i| class.of(self.pick(i)) as u8).collect()
     }
 
     /// As many classes of pairs as `pairs` of them fill.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::joint::Mixer;
+use crate::mixer::Mixer;
 use crate::odds::ALPHA;
 
 /// Accesses to a Path ORAM of `places` leaves whose faults `choose` the next leaf of a block.
@@ -107,6 +107,22 @@ fn leaves_that_are_kept_come_again() {
         draws
     };
     assert!(alarms(&hot(1000)).contains(&AGAIN));
+}
+
+#[test]
+fn how_soon_places_come_again_is_found_without_knowing_how_many_there_are() {
+    let sooner = |draws: &Draws| draws.do_not_come_again_sooner("").p.unwrap();
+    // So many places that most are never seen.
+    let places = 1 << 20;
+    let clean: Vec<f64> =
+        (0..20).map(|seed| sooner(&leaves(seed, places, |rng, _, _| rng.below(places)))).collect();
+    assert!(clean.iter().all(|&p| p > 1e-4), "{clean:?}");
+    let mut last = 0;
+    let soon = leaves(8, places, |rng, _, _| {
+        last = if rng.below(200) == 0 { last } else { rng.below(places) };
+        last
+    });
+    assert!(sooner(&soon) < ALPHA);
 }
 
 #[test]

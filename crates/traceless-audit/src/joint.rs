@@ -1,5 +1,6 @@
 //! Whether a known secret and what is seen belong together, by trying other ways to pair them.
 
+use crate::mixer::Mixer;
 use crate::table::Table;
 
 /// Pairs that are tried, at most, and how often.
@@ -26,26 +27,36 @@ pub(crate) fn permuted(secrets: &[u8], places: &[u8], classes: usize) -> f64 {
     as_much as f64 / (PERMUTATIONS + 1) as f64
 }
 
-/// Numbers that look random (`SplitMix64`): enough to shuffle, and the same each time.
-pub(crate) struct Mixer(pub u64);
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Mixer {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
+    /// Random classes, of which every `n`-th secret is the place's own.
+    fn told(n: usize) -> f64 {
+        let mut mixer = Mixer(n as u64);
+        let places: Vec<u8> = (0..4000).map(|_| mixer.below(16) as u8).collect();
+        let secret = |(i, &place): (usize, &u8)| {
+            if i.is_multiple_of(n) { place } else { mixer.below(16) as u8 }
+        };
+        let secrets: Vec<u8> = places.iter().enumerate().map(secret).collect();
+        permuted(&secrets, &places, 16)
     }
 
-    /// Any number below `n`.
-    pub fn below(&mut self, n: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
+    #[test]
+    fn no_permutation_tells_as_much_as_secrets_that_belong_to_places() {
+        assert!((told(5) - 0.01).abs() < 1e-9, "{}", told(5));
     }
 
-    /// Fisher and Yates.
-    pub fn shuffle<T>(&mut self, items: &mut [T]) {
-        for left in (1..items.len()).rev() {
-            items.swap(left, self.below(left as u64 + 1) as usize);
-        }
+    #[test]
+    fn many_permutations_tell_as_much_as_secrets_that_do_not() {
+        // Each is a whole number of hundredths, spread evenly.
+        let all: Vec<f64> = (5000..5020).map(told).collect();
+        assert!(all.iter().any(|&p| p < 0.5) && all.iter().any(|&p| p > 0.5), "{all:?}");
+        assert!(all.iter().all(|&p| (0.01..=1.0).contains(&p)), "{all:?}");
+    }
+
+    #[test]
+    fn nothing_is_told_by_nothing() {
+        assert!(permuted(&[], &[], 4) >= 1.0);
     }
 }

@@ -1,10 +1,11 @@
 //! A machine that learns to tell two users apart, for leaks that nobody thought of.
 //!
-//! Gradient-boosted trees look at windows of accesses: the first half of each run is learned from,
-//! and the second half is guessed at. That guesses are no better than a coin's is a bound on this
-//! machine, and no proof.
+//! Gradient-boosted trees look at windows of accesses: the first half of each run, or as much of it
+//! as they can use, is learned from, and the rest is guessed at. That guesses are no better than a
+//! coin's is a bound on this machine, and no proof.
 
 use crate::draws::Draws;
+use crate::numbered::numbered;
 use crate::odds::{ALPHA, judged, proportion_bounds};
 use crate::report::Claim;
 use smartcore::linalg::basic::matrix::DenseMatrix;
@@ -26,6 +27,15 @@ const LOOK_BACK: usize = 4096;
 /// Ranges of places whose draws are counted.
 const RANGES: usize = 8;
 
+/// How far apart the accesses are whose places are compared.
+const STEPS: [usize; 5] = [1, 2, 3, 4, 8];
+
+/// How soon places that come again are counted.
+const SOON: [usize; 4] = [8, 64, 512, LOOK_BACK];
+
+/// Numbers that are looked at in a window.
+const FEATURES: usize = RANGES + 2 + 2 * STEPS.len() + 2 + SOON.len();
+
 /// How sure the bound is that is told.
 const BOUND: f64 = 1e-3;
 
@@ -33,18 +43,17 @@ const BOUND: f64 = 1e-3;
 pub fn cannot_be_told_apart(a: &Draws, b: &Draws, what: &str) -> Claim {
     let name = format!("{} of two users cannot be told apart by learning: {what}", a.noun);
     let sides = [features(a), features(b)];
-    let windows = sides[0].len().min(sides[1].len());
+    let windows = sides[0].len().min(sides[1].len()) / FEATURES;
     let learned = (windows / 2).min(LEARNED_MAX);
-    let guessed = windows - windows / 2;
+    let guessed = windows - learned;
     if learned < LEARNED_MIN {
         let power = "nothing is learned from so few accesses".to_owned();
         return judged(name, 0.0, 1.0, power, &format!("{windows} windows of {WINDOW} accesses"));
     }
-    let halves = |first: usize, rows: usize| {
-        let of = |side: usize| sides[side][first..first + rows].iter().cloned();
-        of(0).chain(of(1)).collect::<Vec<Vec<f64>>>()
-    };
-    let right = guess(&halves(0, learned), &halves(windows / 2, guessed));
+    let part = |side: usize, from: usize, to: usize| &sides[side][from * FEATURES..to * FEATURES];
+    let machine = learn(part(0, 0, learned), part(1, 0, learned));
+    let on_right = |side: usize| guesses(&machine, part(side, learned, windows));
+    let right = (guessed - on_right(0) + on_right(1)) as u64;
     let all = 2 * guessed as u64;
     let advantage = |share: f64| 2.0 * share - 1.0;
     let (_, upper) = proportion_bounds(right, all, BOUND);
@@ -62,71 +71,71 @@ pub fn cannot_be_told_apart(a: &Draws, b: &Draws, what: &str) -> Claim {
     judged(name, seen, p, power, &evidence)
 }
 
-/// How many rows of `guessed` a machine that learned from `learned` puts on the right side; the
-/// first half of each is of one user.
-fn guess(learned: &[Vec<f64>], guessed: &[Vec<f64>]) -> u64 {
-    let matrix = |rows: &[Vec<f64>]| {
-        DenseMatrix::from_2d_vec(&rows.to_vec())
-            .expect("rows are of one length, and there are some")
-    };
-    let sides: Vec<f64> = (0..learned.len()).map(|i| side(i, learned.len())).collect();
+type Machine = XGRegressor<f32, f32, DenseMatrix<f32>, Vec<f32>>;
+
+/// Learns from windows of two users.
+fn learn(a: &[f32], b: &[f32]) -> Machine {
+    let rows = |windows: &[f32]| windows.len() / FEATURES;
+    let mut sides = vec![0.0; rows(a)];
+    sides.resize(rows(a) + rows(b), 1.0);
     let parameters = XGRegressorParameters::default()
         .with_n_estimators(30)
         .with_max_depth(3)
         .with_learning_rate(0.3)
         .with_min_child_weight(20);
-    let machine = XGRegressor::fit(&matrix(learned), &sides, parameters).expect("valid parameters");
-    let found: Vec<f64> = machine.predict(&matrix(guessed)).expect("it has learned");
-    let is_right =
-        |(row, found): &(usize, f64)| (*found > 0.5) == (side(*row, guessed.len()) > 0.5);
-    found.into_iter().enumerate().filter(is_right).count() as u64
+    XGRegressor::fit(&matrix([a, b].concat()), &sides, parameters).expect("valid parameters")
 }
 
-fn side(row: usize, rows: usize) -> f64 {
-    if row < rows / 2 { 0.0 } else { 1.0 }
+/// How many windows the machine takes for the second user's.
+fn guesses(machine: &Machine, windows: &[f32]) -> usize {
+    /// Windows at a time: more do not stay in a cache.
+    const AT_ONCE: usize = 512;
+    let of = |part: &[f32]| machine.predict(&matrix(part.to_vec())).expect("it has learned");
+    let second = |part: &[f32]| of(part).into_iter().filter(|side| *side > 0.5).count();
+    windows.chunks(AT_ONCE * FEATURES).map(second).sum()
+}
+
+fn matrix(windows: Vec<f32>) -> DenseMatrix<f32> {
+    DenseMatrix::new(windows.len() / FEATURES, FEATURES, windows, false).expect("rows are whole")
 }
 
 /// What is looked at in each window: how draws are spread, how they are to each other, and how soon
-/// they come again.
-fn features(draws: &Draws) -> Vec<Vec<f64>> {
+/// they come again. [`FEATURES`] numbers for each.
+fn features(draws: &Draws) -> Vec<f32> {
     let scale = 1.0 / draws.places as f64;
-    let at: Vec<f64> = (0..draws.accesses()).map(|i| draws.pick(i) as f64 * scale).collect();
+    let places: Vec<u64> = (0..draws.accesses()).map(|i| draws.pick(i)).collect();
     let ages = ages(draws);
-    let windows = at.chunks_exact(WINDOW).enumerate();
-    windows
-        .map(|(nth, window)| {
-            let first = nth * WINDOW;
-            let mut row = vec![0.0; RANGES];
-            for x in window {
-                row[((x * RANGES as f64) as usize).min(RANGES - 1)] += 1.0;
-            }
-            let mean = window.iter().sum::<f64>() / WINDOW as f64;
-            row.push(mean);
-            row.push(window.iter().map(|x| (x - mean).powi(2)).sum());
-            for lag in [1, 2, 3, 4, 8] {
-                let steps = window.iter().zip(&window[lag..]).map(|(a, b)| (a - b).abs());
-                row.push(steps.clone().sum());
-                row.push(steps.fold(1.0, f64::min));
-            }
-            let places = (first..first + WINDOW).map(|i| draws.pick(i));
-            row.push(places.clone().map(|place| (place & 1) as f64).sum());
-            row.push(places.map(|place| f64::from(place.count_ones())).sum());
-            for soon in [8, 64, 512, LOOK_BACK] {
-                let ages = &ages[first..first + WINDOW];
-                row.push(ages.iter().filter(|age| **age <= soon).count() as f64);
-            }
-            row
-        })
-        .collect()
+    let mut rows = Vec::with_capacity(places.len() / WINDOW * FEATURES);
+    for (places, ages) in places.chunks_exact(WINDOW).zip(ages.chunks_exact(WINDOW)) {
+        let at: [f32; WINDOW] = core::array::from_fn(|i| (places[i] as f64 * scale) as f32);
+        let mut ranges = [0.0; RANGES];
+        for x in at {
+            ranges[((x * RANGES as f32) as usize).min(RANGES - 1)] += 1.0;
+        }
+        rows.extend(ranges);
+        let mean = at.iter().sum::<f32>() / WINDOW as f32;
+        rows.push(mean);
+        rows.push(at.iter().map(|x| (x - mean).powi(2)).sum());
+        for lag in STEPS {
+            let steps = at.iter().zip(&at[lag..]).map(|(a, b)| (a - b).abs());
+            rows.push(steps.clone().sum());
+            rows.push(steps.fold(1.0, f32::min));
+        }
+        rows.push(places.iter().map(|place| (place & 1) as f32).sum());
+        rows.push(places.iter().map(|place| place.count_ones() as f32).sum());
+        rows.extend(SOON.map(|soon| ages.iter().filter(|age| **age <= soon).count() as f32));
+    }
+    rows
 }
 
 /// How many accesses ago the place of each was last drawn; of those that never were, or long ago,
 /// more than [`LOOK_BACK`].
 fn ages(draws: &Draws) -> Vec<usize> {
-    let mut last = std::collections::HashMap::new();
+    let places = numbered(&draws.drawn, draws.places);
+    let mut last = vec![None; 1 + places.iter().copied().max().unwrap_or(0) as usize];
     let age = |i: usize| {
-        let before = last.insert(draws.pick(i), i);
-        before.map_or(LOOK_BACK + 1, |before| (i - before).min(LOOK_BACK + 1))
+        let before = last[places[draws.picked(i)] as usize].replace(i as u32);
+        before.map_or(LOOK_BACK + 1, |before| (i - before as usize).min(LOOK_BACK + 1))
     };
     (0..draws.accesses()).map(age).collect()
 }
@@ -134,7 +143,7 @@ fn ages(draws: &Draws) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::joint::Mixer;
+    use crate::mixer::Mixer;
 
     fn draws(seed: u64, mut draw: impl FnMut(&mut Mixer, u64) -> u64) -> Draws {
         let mut rng = Mixer(seed << 32);

@@ -9,6 +9,8 @@
 //! | [`compare`], [`try_compare`] | are two traces equal, and if not, where do they part? |
 //! | [`Draws`] | are the places that accesses draw random, and tell of nothing else? |
 //! | [`cannot_be_told_apart`] | does a machine learn to tell two users apart? |
+//! | [`Template`] | does an access look like another, but for its place? |
+//! | [`Times`] | does the time that something takes tell of the user? |
 //! | [`judge`] | do two traces of anybody's differ by more than chance? |
 //! | [`diff`] | what do two copies of one disk reveal? |
 //! | [`Report`] | the verdict, for people and programs |
@@ -22,11 +24,15 @@ mod compare;
 mod draws;
 mod joint;
 mod learned;
+mod mixer;
 mod normal;
+mod numbered;
 mod odds;
 mod report;
 mod snapshot;
 mod table;
+mod template;
+mod timing;
 
 pub use accesses::{ACCESSES_MIN, Accesses, Judged, judge};
 pub use compare::{Compare, Comparison, Difference, compare, try_compare};
@@ -36,3 +42,5 @@ pub use normal::{Counts, Epoch, Epochs, Stretch, normalise};
 pub use odds::{ALPHA, worst_of};
 pub use report::{Claim, Report, SCHEMA, Statistic, Verdict};
 pub use snapshot::{ChangedRun, SNAPSHOT_BLOCK_LEN, SnapshotDiff, SnapshotError, diff};
+pub use template::Template;
+pub use timing::Times;

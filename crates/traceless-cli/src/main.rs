@@ -7,6 +7,7 @@ mod bench;
 mod failure;
 mod numbers;
 mod output;
+mod parallel;
 mod signals;
 mod sim;
 mod svg;

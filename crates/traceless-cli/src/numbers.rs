@@ -58,7 +58,7 @@ impl Hardware {
         let kernel = rustix::system::uname();
         Self {
             cpu: cpu.to_owned(),
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            cores: crate::parallel::cores(),
             kernel: kernel.release().to_string_lossy().into_owned(),
         }
     }

@@ -2,13 +2,15 @@
 
 use crate::backend::Backend;
 use crate::constant;
-use crate::dram::{self, ChannelStats, Memory, Summary};
+use crate::dram::{self, ChannelStats, Logged, Memory, Summary};
 use crate::error::{Error, Result};
 use crate::llc::{self, EarlyWriteBack, LastLevel};
 use crate::oram::{self, Early, Oram, Scheme};
 use crate::processor::{self, Run, Task};
 use crate::workload::{Program, Record, Workload};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use traceless::trace::Witness;
 
 /// A processor and its memory.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
@@ -50,6 +52,17 @@ pub struct Outcome {
     /// What each channel of it did.
     #[serde(skip)]
     pub channels: Vec<ChannelStats>,
+    /// The commands that each channel got, if somebody watched them.
+    #[serde(skip)]
+    pub commands: Vec<Vec<Logged>>,
+}
+
+/// Whoever watches the bus between what hides addresses and the memory.
+pub struct Watch {
+    /// Sees each line that the memory is asked for, and when.
+    pub witness: Arc<dyn Witness>,
+    /// Whether the commands are kept, too.
+    pub commands: bool,
 }
 
 impl Machine {
@@ -90,12 +103,22 @@ impl Machine {
     /// The same, but the first `warm_up` records of each workload only fill the last cache and what
     /// is behind it.
     pub fn run_after(&self, warm_up: u64, workloads: &mut [Box<dyn Workload>]) -> Result<Outcome> {
-        self.run_tasks(warm_up, &mut processor::apart(workloads))
+        self.run_tasks(warm_up, &mut processor::apart(workloads), None)
     }
 
     /// The same with programs, each of whose threads is on a core of its own.
     pub fn run_programs(&self, warm_up: u64, programs: &mut [Program]) -> Result<Outcome> {
-        self.run_tasks(warm_up, &mut processor::together(programs))
+        self.run_tasks(warm_up, &mut processor::together(programs), None)
+    }
+
+    /// The same while somebody watches the bus of what hides addresses.
+    pub fn run_watched(
+        &self,
+        warm_up: u64,
+        programs: &mut [Program],
+        watch: &Watch,
+    ) -> Result<Outcome> {
+        self.run_tasks(warm_up, &mut processor::together(programs), Some(watch))
     }
 
     /// Refuses what cannot be, as far as that is known before anything is built.
@@ -111,33 +134,53 @@ impl Machine {
         self.oram.as_ref().filter(|oram| oram.scheme != Scheme::Dram)
     }
 
-    fn run_tasks(&self, warm_up: u64, tasks: &mut [Task<'_>]) -> Result<Outcome> {
+    fn run_tasks(
+        &self,
+        warm_up: u64,
+        tasks: &mut [Task<'_>],
+        watch: Option<&Watch>,
+    ) -> Result<Outcome> {
         self.check()?;
-        let outcome = self.run_checked(warm_up, tasks)?;
+        let outcome = self.run_checked(warm_up, tasks, watch)?;
         if outcome.run.records == 0 {
             return Err(Error::Nothing);
         }
         Ok(outcome)
     }
 
-    fn run_checked(&self, warm_up: u64, tasks: &mut [Task<'_>]) -> Result<Outcome> {
+    fn run_checked(
+        &self,
+        warm_up: u64,
+        tasks: &mut [Task<'_>],
+        watch: Option<&Watch>,
+    ) -> Result<Outcome> {
         let hidden = self.hidden();
         match (hidden, &self.constant) {
+            (None, _) if watch.is_some() => Err(Error::Oram("nothing hides what could be watched")),
             (None, None) => {
                 let memory = Memory::new(self.memory)?;
-                self.run_over(memory, warm_up, tasks, |memory, end| (None, memory.stats(end)))
+                let tell =
+                    |memory: &Memory, end| Told { channels: memory.stats(end), ..Told::default() };
+                self.run_over(memory, warm_up, tasks, tell)
             }
             (None, Some(constant)) => {
                 let memory = constant::Straight::new(constant)?;
-                self.run_over(memory, warm_up, tasks, |_, _| (None, vec![]))
+                self.run_over(memory, warm_up, tasks, |_, _| Told::default())
             }
             (Some(oram), constant) => {
-                let oram = match constant {
-                    None => Oram::over_dram(oram, Memory::new(self.memory)?)?,
+                let mut oram = match constant {
+                    None => Oram::over_dram(oram, self.memory(watch)?)?,
                     Some(constant) => Oram::over_constant(oram, constant)?,
                 };
-                let paths = |oram: &Oram| Some((oram.counts(), oram.latencies()));
-                let tell = |oram: &Oram, end| (paths(oram), oram.stats(end));
+                if let Some(Watch { witness, .. }) = watch {
+                    oram.watch(witness.clone());
+                }
+                let tell = |oram: &Oram, end| {
+                    let channels = oram.stats(end);
+                    let commands = (0..channels.len()).map(|nth| oram.commands(nth).to_vec());
+                    let (paths, latencies) = (Some(oram.counts()), Some(oram.latencies()));
+                    Told { paths, latencies, commands: commands.collect(), channels }
+                };
                 self.run_over(oram, warm_up, tasks, tell)
             }
         }
@@ -148,17 +191,14 @@ impl Machine {
         mut memory: B,
         warm_up: u64,
         tasks: &mut [Task<'_>],
-        tell: impl Fn(&B, u64) -> (Option<(oram::Counts, oram::Latencies)>, Vec<ChannelStats>),
+        tell: impl Fn(&B, u64) -> Told,
     ) -> Result<Outcome> {
         let storage = self.oram.as_ref().map(oram::Config::storage).transpose()?.flatten();
         let Some(last_level) = &self.last_level else {
             fill(&mut memory, warm_up, tasks)?;
             let run = processor::run_tasks(&self.processor, &mut memory, tasks)?;
-            let (oram, channels) = tell(&memory, run.cycles);
-            let (paths, latencies) = oram.unzip();
-            let dram = self.summary(&channels, run.cycles);
-            let last_level = None;
-            return Ok(Outcome { run, last_level, paths, latencies, storage, dram, channels });
+            let told = tell(&memory, run.cycles);
+            return Ok(self.outcome(run, None, storage, told));
         };
         let mut cached = LastLevel::new(last_level, memory)?;
         if let Some(early) = self.early() {
@@ -166,11 +206,28 @@ impl Machine {
         }
         fill(&mut cached, warm_up, tasks)?;
         let run = processor::run_tasks(&self.processor, &mut cached, tasks)?;
-        let (oram, channels) = tell(cached.behind(), run.cycles);
-        let (paths, latencies) = oram.unzip();
+        let told = tell(cached.behind(), run.cycles);
+        Ok(self.outcome(run, Some(cached.counts()), storage, told))
+    }
+
+    fn outcome(
+        &self,
+        run: Run,
+        last_level: Option<llc::Counts>,
+        storage: Option<oram::Storage>,
+        told: Told,
+    ) -> Outcome {
+        let Told { paths, latencies, channels, commands } = told;
         let dram = self.summary(&channels, run.cycles);
-        let last_level = Some(cached.counts());
-        Ok(Outcome { run, last_level, paths, latencies, storage, dram, channels })
+        Outcome { run, last_level, paths, latencies, storage, dram, channels, commands }
+    }
+
+    fn memory(&self, watch: Option<&Watch>) -> Result<Memory> {
+        let mut memory = Memory::new(self.memory)?;
+        if watch.is_some_and(|watch| watch.commands) {
+            memory.keep_log();
+        }
+        Ok(memory)
     }
 
     /// What all channels did, if there are any.
@@ -187,6 +244,15 @@ impl Machine {
             _ => None,
         }
     }
+}
+
+/// What is told of a memory.
+#[derive(Default)]
+struct Told {
+    paths: Option<oram::Counts>,
+    latencies: Option<oram::Latencies>,
+    channels: Vec<ChannelStats>,
+    commands: Vec<Vec<Logged>>,
 }
 
 /// Takes the first records of all cores, in turn, to warm `memory`.

@@ -3,15 +3,20 @@
 //! What judges events is the crate `traceless-audit`; here stands what runs schemes, what reads
 //! files, and the mutants that prove that the judge sees.
 
+mod audited;
 mod claims;
 mod compare;
 mod diff;
+mod drawn;
 mod mutants;
 mod places;
 mod random_mutants;
 mod runner;
+mod self_test;
+mod sim;
 mod sq_mutants;
 mod target;
+mod timing;
 mod tree;
 mod volume;
 mod workload;
@@ -31,13 +36,19 @@ const NOT_WHAT_IT_SHOULD_BE: u8 = 4;
 
 /// Runs the command, prints what it found, and returns the exit code.
 pub fn run(args: &AuditArgs) -> u8 {
-    let outcome = match &args.command {
-        AuditCommand::Volume(args) => volume::run(args),
-        AuditCommand::Tree(args) => tree::run_command(args),
-        AuditCommand::Compare(args) => compare::run(args),
-        AuditCommand::Diff(args) => diff::run(args),
-    };
-    outcome.print(&mut std::io::stdout().lock(), &mut std::io::stderr().lock())
+    outcome(args).print(&mut std::io::stdout().lock(), &mut std::io::stderr().lock())
+}
+
+fn outcome(args: &AuditArgs) -> Outcome {
+    match &args.command {
+        None => self_test::run(args.json),
+        Some(AuditCommand::Volume(args)) => volume::run(args),
+        Some(AuditCommand::Tree(args)) => tree::run(args),
+        Some(AuditCommand::Timing(args)) => timing::run(args),
+        Some(AuditCommand::Sim(args)) => sim::run(args),
+        Some(AuditCommand::Compare(args)) => compare::run(args),
+        Some(AuditCommand::Diff(args)) => diff::run(args),
+    }
 }
 
 /// What a command has to say.
@@ -120,12 +131,7 @@ mod tests {
         let words = std::iter::once("audit").chain(line.iter().copied());
         match Line::try_parse_from(words) {
             Err(error) => Outcome::error(FAILED, &error.to_string()),
-            Ok(line) => match &line.audit.command {
-                AuditCommand::Volume(args) => volume::run(args),
-                AuditCommand::Tree(args) => tree::run_command(args),
-                AuditCommand::Compare(args) => compare::run(args),
-                AuditCommand::Diff(args) => diff::run(args),
-            },
+            Ok(line) => super::outcome(&line.audit),
         }
     }
 
@@ -152,7 +158,14 @@ mod tests {
 
     #[test]
     fn wrong_usage_is_refused() {
-        let lines: [&[&str]; 4] = [&[], &["volume", "--scheme", "x"], &["diff", "a"], &["play"]];
+        let lines: [&[&str]; 6] = [
+            &[],
+            &["--json"],
+            &["volume", "--scheme", "x"],
+            &["diff", "a"],
+            &["play"],
+            &["--self-test", "tree"],
+        ];
         for line in lines {
             assert_eq!(outcome(line).code, FAILED, "{line:?}");
         }

@@ -45,6 +45,15 @@ pub enum Kind {
     PrefersFree,
 }
 
+/// Schemes in which nothing may be found, and what the command line calls them.
+pub const HONEST: [(Subject, &str); 5] = [
+    (Subject::Detwo, "detwo"),
+    (Subject::Sq, "sq"),
+    (Subject::Linear, "linear"),
+    (Subject::Hive, "hive"),
+    (Subject::DataLair, "datalair"),
+];
+
 impl Kind {
     /// Whether it is made of levels, and not of a refresh schedule.
     fn is_sq(self) -> bool {

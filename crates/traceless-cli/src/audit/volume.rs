@@ -1,21 +1,13 @@
 //! `traceless audit volume`: the claims of a volume's scheme, checked on the bare scheme in memory.
 
-use super::claims::{self, PLANTED, Size};
-use super::target::Subject;
-use super::{CLEAN, FAILED, FOUND, Outcome, claim_line, json};
+use super::audited::{Audited, Progress, is_clean};
+use super::claims::{self, Expected, PLANTED, Size};
+use super::target::{HONEST, Subject};
+use super::{FAILED, Outcome};
 use crate::args::audit::{AuditVolumeArgs, Level};
-use indicatif::{ProgressBar, ProgressStyle};
-use traceless::Hides;
-use traceless_audit::{Claim, Report, Verdict};
-
-/// Its word on the command line and in reports.
-fn level_name(level: Level) -> &'static str {
-    match level {
-        Level::Quick => "quick",
-        Level::Ci => "ci",
-        Level::Release => "release",
-    }
-}
+use crate::parallel::{cores, in_parallel};
+use traceless::{Hides, Result};
+use traceless_audit::Claim;
 
 fn size(level: Level) -> Size {
     match level {
@@ -56,77 +48,58 @@ pub fn run(args: &AuditVolumeArgs) -> Outcome {
     let Some(subject) = Subject::named(&args.scheme) else {
         return Outcome::error(FAILED, &format!("there is no scheme {} here", args.scheme));
     };
-    let progress = Progress::new(if args.self_test { 0 } else { claims::steps(subject) });
-    let audited =
-        if args.self_test { Ok(vec![]) } else { progress.audit(subject, size(args.level)) };
-    let (mut claims, planted) = match (audited, progress.planted()) {
-        (Ok(claims), Ok(planted)) => (claims, planted),
-        (Err(error), _) | (_, Err(error)) => {
-            return Outcome::error(FAILED, &format!("the audit could not be run: {error}"));
-        }
-    };
-    let missed = planted.iter().find(|claim| claim.verdict != Verdict::Pass).cloned();
-    claims.extend(planted);
-    let report = if args.self_test {
-        Report::new("self-test", "planted faults", "self-test", claims)
-    } else {
-        Report::new("volume", &args.scheme, level_name(args.level), claims)
-    };
-    let out = if args.json { json(&report) } else { text(&report, subject, args.self_test) };
-    let mut outcome =
-        Outcome::new(if report.verdict == Verdict::Pass { CLEAN } else { FOUND }, out);
-    if let Some(missed) = missed {
-        outcome.code = FAILED;
-        let claim = format!("{}: {}", missed.name, missed.evidence);
-        outcome.err = format!(
-            "traceless: a planted fault was missed, so nothing that this audit says counts; it is \
-             not true that {claim}\n"
-        );
-    }
-    outcome
-}
-
-/// A bar on the terminal, if there is one, while runs are made.
-struct Progress(ProgressBar);
-
-impl Progress {
-    fn new(steps: u64) -> Self {
-        let bar = ProgressBar::new(steps + PLANTED.len() as u64);
-        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} checks, {elapsed}") {
-            bar.set_style(style);
-        }
-        Self(bar)
-    }
-
-    fn audit(&self, subject: Subject, size: Size) -> traceless::Result<Vec<Claim>> {
-        claims::claims(subject, size, &mut || self.0.inc(1))
-    }
-
-    fn planted(&self) -> traceless::Result<Vec<Claim>> {
-        let audit = |&(subject, name, expected)| {
-            self.0.inc(1);
-            claims::planted(subject, name, expected)
-        };
-        PLANTED.iter().map(audit).collect()
+    match audited(args, subject) {
+        Ok(audited) => audited.outcome(args.json),
+        Err(error) => Outcome::error(FAILED, &format!("the audit could not be run: {error}")),
     }
 }
 
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
+fn audited(args: &AuditVolumeArgs, subject: Subject) -> Result<Audited> {
+    if args.self_test {
+        return Ok(Audited::of_planted(planted(&Progress::new(PLANTED.len()))?));
     }
+    let progress = Progress::new(claims::steps(subject) + PLANTED.len());
+    Ok(Audited {
+        target: "volume",
+        scheme: args.scheme.clone(),
+        level: args.level.name(),
+        claims: claims::claims(subject, size(args.level), &mut || progress.advance())?,
+        planted: planted(&progress)?,
+        not_hidden: not_hidden(subject),
+    })
 }
 
-fn text(report: &Report, subject: Subject, self_test: bool) -> String {
-    let scope = match subject.hides() {
-        _ if self_test => "",
-        Hides::WritesOnly => "Not hidden by this scheme: reads, the number of writes, syncs.\n",
-        Hides::ReadsAndWrites => "Not hidden by this scheme: the number of accesses, syncs.\n",
-        Hides::Nothing => "This scheme claims to hide contents only.\n",
+/// How often the self-test advances the progress.
+pub fn self_test_steps() -> usize {
+    HONEST.len() + PLANTED.len()
+}
+
+/// That nothing is found in any scheme that claims to hide something.
+pub fn clean(progress: &Progress) -> Result<Vec<Claim>> {
+    let audit = |&(subject, name): &(Subject, &str)| {
+        let claims = claims::claims(subject, size(Level::Quick), &mut || {})?;
+        progress.advance();
+        Ok(is_clean(name, &claims))
     };
-    let claims: String = report.claims.iter().map(claim_line).collect();
-    let (scheme, level, verdict) = (&report.scheme, &report.level, report.verdict.word());
-    format!("scheme {scheme}, level {level}\n\n{claims}\n{scope}verdict: {verdict}\n")
+    in_parallel(&HONEST, cores(), audit).into_iter().collect()
+}
+
+/// That each planted fault is found.
+pub fn planted(progress: &Progress) -> Result<Vec<Claim>> {
+    let audit = |&(subject, name, expected): &(Subject, &str, Expected)| {
+        let claim = claims::planted(subject, name, expected);
+        progress.advance();
+        claim
+    };
+    in_parallel(&PLANTED, cores(), audit).into_iter().collect()
+}
+
+fn not_hidden(subject: Subject) -> &'static str {
+    match subject.hides() {
+        Hides::WritesOnly => "Not hidden by this scheme: reads, the number of writes, syncs.",
+        Hides::ReadsAndWrites => "Not hidden by this scheme: the number of accesses, syncs.",
+        Hides::Nothing => "This scheme claims to hide contents only.",
+    }
 }
 
 #[cfg(test)]

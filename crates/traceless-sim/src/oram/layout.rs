@@ -58,6 +58,14 @@ impl Layout {
         }
     }
 
+    /// Paths of the tree.
+    pub fn leaves(&self) -> u64 {
+        match self {
+            Self::Buckets { shape, .. } => shape.leaves(),
+            Self::Spread(spread) => spread.leaves,
+        }
+    }
+
     /// Lines of a path.
     pub fn path_lines(&self) -> usize {
         match self {
@@ -86,6 +94,7 @@ pub struct Spread {
     channels: u64,
     levels: Vec<Level>,
     slots: Vec<Slot>,
+    leaves: u64,
     end: u64,
 }
 
@@ -146,7 +155,8 @@ impl Spread {
         row: u64,
         first: u64,
     ) -> Self {
-        let mut spread = Self { channels, levels: vec![], slots: vec![], end: 0 };
+        let (levels, slots, leaves) = (vec![], vec![], shape.leaves());
+        let mut spread = Self { channels, levels, slots, leaves, end: 0 };
         spread.end = first.div_ceil(LINE_LEN * channels).next_multiple_of(row);
         let first = (0..shape.levels()).find(|&level| shape.z(level) > 0);
         let mut level = first.unwrap_or(shape.levels());
@@ -283,6 +293,7 @@ mod tests {
                 [(LayoutKind::Buckets, 4), (LayoutKind::Spread, 4), (LayoutKind::Spread, 1)]
             {
                 let layout = Layout::new(kind, &shape, ROW, channels, 1 << 20);
+                assert_eq!(layout.leaves(), shape.leaves());
                 let mut owners = HashMap::new();
                 for leaf in 0..shape.leaves() {
                     let lines = lines_of(&layout, leaf);

@@ -23,21 +23,22 @@ pub use config::{
 pub use counts::{Counts, MAP_LEVELS};
 pub use front::Front;
 pub use latency::{Latencies, Latency, PathLatencies, READ_LEVELS};
-pub use layout::LayoutKind;
+pub use layout::{Layout, LayoutKind};
 pub use storage::Storage;
 
 use crate::backend::{Answer, Backend, Brought, OFFERED};
 use crate::constant;
-use crate::dram::{ChannelStats, Memory};
+use crate::dram::{self, ChannelStats, Logged, Memory};
 use crate::error::{Error, Result};
 use crate::workload::{LINE_LEN, Op};
 use build::{Built, build};
 use bus::Step;
 use latency::Measured;
-use layout::Layout;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use traceless::controller::{Issued, Kind};
 use traceless::rng::{Rng, Seeded};
+use traceless::trace::{self, Event, Surface, Witness};
 use traceless::types::Addr;
 use tree::Seen;
 
@@ -82,6 +83,14 @@ pub struct Oram {
     kind: (Kind, bool),
     /// Accesses to the position map since a request was finished.
     walked: usize,
+    /// Whoever watches the bus.
+    witness: Option<Arc<dyn Witness>>,
+}
+
+/// Where the paths of each tree lie that `config` has in such a memory; of a scheme that does not
+/// read whole paths nothing is told.
+pub fn layouts(config: &Config, memory: &dram::Config) -> Result<Vec<Layout>> {
+    Ok(build(config, memory.channels_in_a_row(), memory.geometry.capacity())?.layouts)
 }
 
 /// What waits for a block.
@@ -214,9 +223,26 @@ impl Oram {
             measured: Measured::default(),
             kind: (Kind::Dummy, false),
             walked: 0,
+            witness: None,
         };
         oram.warm_up()?;
         Ok(oram)
+    }
+
+    /// From now on `witness` is told of each line that the memory is asked for, with the time at
+    /// which it is, as whoever watches the bus sees it. A memory that is known by its bandwidth is
+    /// asked for all lines of a path at once.
+    pub fn watch(&mut self, witness: Arc<dyn Witness>) {
+        self.witness = Some(witness);
+    }
+
+    /// The commands that went to a channel of the memory, if that keeps a
+    /// [log](Memory::keep_log).
+    pub fn commands(&self, channel: usize) -> &[Logged] {
+        match &self.memory {
+            Under::Dram(memory) => memory.log(channel),
+            Under::Constant(..) => &[],
+        }
     }
 
     /// What was done so far.
@@ -406,6 +432,7 @@ impl Oram {
             Under::Dram(memory) => {
                 let (mut left, mut there) = (0, now);
                 self.step.reads.find(&self.layouts, &mut self.lines);
+                show(self.witness.as_deref(), now, trace::Op::Read, &self.lines);
                 for &line in &self.lines {
                     match memory.read(now, line, 0) {
                         Answer::At(time) => there = there.max(time),
@@ -415,6 +442,12 @@ impl Oram {
                 Phase::Reading { started: now, left, there, finished }
             }
             Under::Constant(config, bus) => {
+                if self.witness.is_some() {
+                    self.step.reads.find(&self.layouts, &mut self.lines);
+                    show(self.witness.as_deref(), now, trace::Op::Read, &self.lines);
+                    self.step.writes.find(&self.layouts, &mut self.lines);
+                    show(self.witness.as_deref(), now, trace::Op::Write, &self.lines);
+                }
                 let until = bus.carry(now, bytes);
                 Phase::Moving { started: now, until: until + config.oram_latency, finished }
             }
@@ -453,6 +486,7 @@ impl Oram {
             }
             if let Under::Dram(memory) = &mut self.memory {
                 self.step.writes.find(&self.layouts, &mut self.lines);
+                show(self.witness.as_deref(), now, trace::Op::Write, &self.lines);
                 self.lines.iter().for_each(|&line| memory.write(now, line));
             }
         }
@@ -488,6 +522,15 @@ impl Oram {
                 self.ended + (slots + self.operations).div_ceil(self.config.fetch_slots)
             }
         }
+    }
+}
+
+/// Tells whoever watches that the memory is asked for lines.
+fn show(witness: Option<&dyn Witness>, now: u64, op: trace::Op, lines: &[u64]) {
+    let Some(witness) = witness else { return };
+    for &at in lines {
+        let len = LINE_LEN as u32;
+        witness.see(Event { time: now, surface: Surface::Dram, op, at, len });
     }
 }
 

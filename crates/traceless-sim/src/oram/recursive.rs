@@ -40,10 +40,9 @@ pub struct Recursive<T> {
     requests: VecDeque<(u64, Addr)>,
     /// The tree that is accessed next.
     turn: usize,
-    /// Whether it belongs to a round that dummies began: no request joins that.
-    is_idle: bool,
-    /// Whether requests wait for a round to begin: without PLBs a walk is a round.
-    in_rounds: bool,
+    /// Without PLBs: the tree that the request whose turn it is needs next. Its walk begins at the
+    /// last tree, and waits there for that one's turn; an eviction makes it wait for another.
+    walk: Option<usize>,
     failed: bool,
 }
 
@@ -107,8 +106,7 @@ impl<T: BucketTree> Recursive<T> {
             rng,
             requests: VecDeque::new(),
             turn,
-            is_idle: false,
-            in_rounds,
+            walk: in_rounds.then_some(turn),
             failed: false,
         })
     }
@@ -118,31 +116,19 @@ impl<T: BucketTree> Recursive<T> {
         self.levels.iter().map(|level| level.engine.stash().len()).max().unwrap_or(0)
     }
 
-    /// Whether the next step begins a round.
-    fn begins(&self) -> bool {
-        self.turn + 1 == self.levels.len()
-    }
-
     fn try_step(&mut self) -> Result<Issued> {
-        if self.begins() {
-            self.is_idle = self.requests.is_empty();
-        }
         let tree = self.turn;
         let level = &mut self.levels[tree];
         let kind = if level.drains.is_due(level.engine.stash().len()) {
             self.unasked(tree, Kind::Eviction)?
         } else {
             match self.requests.front() {
-                Some(&(_, addr)) if self.wanted(addr) == tree && !self.must_wait() => {
-                    self.visit(tree, addr)?
-                }
+                Some(&(_, addr)) if self.wanted(addr) == tree => self.visit(tree, addr)?,
                 _ => self.unasked(tree, Kind::Dummy)?,
             }
         };
-        // An eviction takes the place of a request's access, so the tree has another turn.
-        if kind != Kind::Eviction || !self.in_rounds {
-            self.move_on();
-        }
+        // Whatever an access was for: else who watches would learn which stash is full.
+        self.move_on();
         let is_served = kind == Kind::Data;
         let finished = self.requests.front().filter(|_| is_served).map(|(id, _)| *id);
         if is_served {
@@ -151,14 +137,10 @@ impl<T: BucketTree> Recursive<T> {
         Ok(Issued { kind, finished })
     }
 
-    fn must_wait(&self) -> bool {
-        self.in_rounds && self.is_idle
-    }
-
     /// The tree to be accessed next for a block.
     fn wanted(&self, addr: Addr) -> usize {
-        if self.in_rounds {
-            return self.turn;
+        if let Some(tree) = self.walk {
+            return tree;
         }
         let is_here = |tree: usize| {
             let plb = self.levels[tree].plb.as_ref();
@@ -200,6 +182,8 @@ impl<T: BucketTree> Recursive<T> {
         }
         engine.evict()?;
         self.touch_parent(block, tree + 1);
+        let last = self.levels.len() - 1;
+        self.walk = self.walk.map(|tree| tree.checked_sub(1).unwrap_or(last));
         Ok(if tree == 0 { Kind::Data } else { Kind::PosMap(tree as u8) })
     }
 

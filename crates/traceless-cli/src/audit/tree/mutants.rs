@@ -3,6 +3,7 @@
 //! All but one are Path ORAM as printed, with a map in memory or in a tree of its own. Without a
 //! fault it passes ([`Sound`], [`SoundPair`]), so what is found in the others is the fault.
 
+use super::Size;
 use super::schemes::{OneByOne, Scheme, Steps, Tree, levels, rng, searches_first, tree};
 use super::watch::Watched;
 use std::collections::VecDeque;
@@ -16,22 +17,23 @@ use traceless::{Addr, Error, Hides, Result};
 /// One that must be found, or pass.
 pub struct Planted {
     pub scheme: Scheme,
-    /// What is wrong with it.
-    pub fault: &'static str,
-    /// Whether nothing is.
-    pub is_sound: bool,
+    /// What is wrong with it, or nothing.
+    pub fault: Option<&'static str>,
+    /// Enough to find it.
+    pub size: Size,
 }
 
 /// All of them.
-pub const PLANTED: [Planted; 17] = [
+pub const PLANTED: [Planted; 18] = [
     sound("mutant:sound-path", 1, path::<Sound>),
     planted("mutant:forgets-remap", "one remap of twenty is forgotten", path::<ForgetsRemap>),
     planted("mutant:remaps-to-previous", "one new leaf of twenty is the last", path::<Previous>),
-    planted("mutant:prefers-half", "one new leaf of twenty is in one half", path::<PrefersHalf>),
-    planted("mutant:prefers-even", "one new leaf of twenty is even", path::<PrefersEven>),
+    subtle("mutant:prefers-half", "one new leaf of twenty is in one half", path::<PrefersHalf>),
+    planted("mutant:one-half", "every new leaf is in one half", path::<OneHalf>),
+    subtle("mutant:prefers-even", "one new leaf of twenty is even", path::<PrefersEven>),
     planted("mutant:remaps-near", "one new leaf of ten is near the last", path::<RemapsNear>),
     planted("mutant:leaf-of-block", "one new leaf of ten follows from the block", path::<OwnLeaf>),
-    planted("mutant:returns-early", "what is in the stash takes no path", path::<ReturnsEarly>),
+    subtle("mutant:returns-early", "what is in the stash takes no path", path::<ReturnsEarly>),
     planted("mutant:skips-dummies", "nothing is done when nobody asks", path::<SkipsDummies>),
     planted("mutant:dummy-for-block", "a dummy takes the last block's path", path::<NewestLeaf>),
     planted("mutant:one-dummy-path", "all dummies take one path", path::<OneLeaf>),
@@ -40,22 +42,30 @@ pub const PLANTED: [Planted; 17] = [
     sound("mutant:sound-pair", 2, pair::<SoundPair>),
     Planted {
         scheme: two("mutant:plb-beside-trees", pair::<PlbBeside>),
-        fault: "a cache of the map saves paths of the map's own tree",
-        is_sound: false,
+        fault: Some("a cache of the map saves paths of the map's own tree"),
+        size: SHORT,
     },
     Planted {
         scheme: two("mutant:no-pattern", pair::<NoPattern>),
-        fault: "a tree is accessed when it is needed, not in its turn",
-        is_sound: false,
+        fault: Some("a tree is accessed when it is needed, not in its turn"),
+        size: SHORT,
     },
     planted("mutant:searches-first", "what is at hand costs no path", searches_first),
 ];
+
+const SHORT: Size = Size { blocks: 512, steps: 12_000 };
+const LONG: Size = Size { steps: 40_000, ..SHORT };
 
 type Build = fn(u64, &Watched, u64) -> Result<Box<dyn Steps>>;
 
 const fn planted(name: &'static str, fault: &'static str, build: Build) -> Planted {
     let scheme = Scheme { name, trees: 1, is_public: |_| false, has_templates: true, build };
-    Planted { scheme, fault, is_sound: false }
+    Planted { scheme, fault: Some(fault), size: SHORT }
+}
+
+/// One that takes long to be found.
+const fn subtle(name: &'static str, fault: &'static str, build: Build) -> Planted {
+    Planted { size: LONG, ..planted(name, fault, build) }
 }
 
 const fn two(name: &'static str, build: Build) -> Scheme {
@@ -64,15 +74,18 @@ const fn two(name: &'static str, build: Build) -> Scheme {
 
 const fn sound(name: &'static str, trees: u8, build: Build) -> Planted {
     let scheme = Scheme { name, trees, is_public: |_| false, has_templates: true, build };
-    Planted { scheme, fault: "nothing", is_sound: true }
+    Planted { scheme, fault: None, size: LONG }
 }
 
 fn path<F: Fault + 'static>(n: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>> {
-    Ok(Box::new(OneByOne::new(PathMutant::<F>::new(n, watched, 0, seed)?)))
+    let tree = tree(watched, 0, Shape::uniform(levels(n), 4)?);
+    Ok(Box::new(OneByOne::new(PathMutant::<F>::new(n, tree, rng(seed, 0)))))
 }
 
 fn pair<F: PairFault + 'static>(n: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>> {
-    Ok(Box::new(OneByOne::new(PairMutant::<F>::new(n, watched, seed)?)))
+    let shape = |blocks| Shape::uniform(levels(blocks), 4);
+    let trees = [tree(watched, 0, shape(n)?), tree(watched, 1, shape(map_blocks(n))?)];
+    Ok(Box::new(OneByOne::new(PairMutant::<F>::new(n, trees, [rng(seed, 0), rng(seed, 1)]))))
 }
 
 /// What a mutant does wrong. The default of each method is right.
@@ -133,6 +146,10 @@ remaps! {
 remaps! {
     /// One half of the tree is used more.
     PrefersHalf, one in 20, |rng, leaves, old, last, block| rng.below(leaves / 2)
+}
+remaps! {
+    /// The other half of the tree is never used.
+    OneHalf, one in 1, |rng, leaves, old, last, block| rng.below(leaves / 2)
 }
 remaps! {
     /// One of two neighbours is used more.
@@ -210,17 +227,18 @@ pub struct PathMutant<F> {
 }
 
 impl<F: Fault> PathMutant<F> {
-    fn new(blocks: u64, watched: &Watched, number: u8, seed: u64) -> Result<Self> {
-        Ok(Self {
-            tree: tree(watched, number, Shape::uniform(levels(blocks), 4)?),
+    /// In `tree`, which is empty.
+    pub fn new(blocks: u64, tree: Tree, rng: Box<dyn Rng>) -> Self {
+        Self {
+            tree,
             leaf_of: vec![None; blocks as usize],
             stash: vec![],
             last: 0,
             newest: 0,
-            rng: rng(seed, u64::from(number)),
+            rng,
             requests: VecDeque::new(),
             fault: PhantomData,
-        })
+        }
     }
 
     /// Serves a block.
@@ -317,16 +335,15 @@ impl<F: Fault> Controller for PathMutant<F> {
 
 /// When the trees of a pair are accessed.
 pub trait PairFault: Send {
-    /// Whether the map's tree is accessed: for an entry that was used `ago` requests ago, or
-    /// never, or for nobody.
-    fn reads_map(ago: Option<usize>, is_asked: bool) -> bool;
+    /// Whether the map's tree is accessed: for an entry that is in a cache or not, or for nobody.
+    fn reads_map(is_cached: bool, is_asked: bool) -> bool;
 }
 
 /// No fault.
 pub struct SoundPair;
 
 impl PairFault for SoundPair {
-    fn reads_map(_: Option<usize>, _: bool) -> bool {
+    fn reads_map(_: bool, _: bool) -> bool {
         true
     }
 }
@@ -335,8 +352,8 @@ impl PairFault for SoundPair {
 pub struct PlbBeside;
 
 impl PairFault for PlbBeside {
-    fn reads_map(ago: Option<usize>, _: bool) -> bool {
-        ago.is_none()
+    fn reads_map(is_cached: bool, _: bool) -> bool {
+        !is_cached
     }
 }
 
@@ -344,13 +361,18 @@ impl PairFault for PlbBeside {
 pub struct NoPattern;
 
 impl PairFault for NoPattern {
-    fn reads_map(_: Option<usize>, is_asked: bool) -> bool {
+    fn reads_map(_: bool, is_asked: bool) -> bool {
         is_asked
     }
 }
 
 /// Labels in a block of the map.
 const FANOUT: u64 = 16;
+
+/// Blocks of the map of so many.
+pub fn map_blocks(blocks: u64) -> u64 {
+    blocks.div_ceil(FANOUT).max(4)
+}
 
 /// Blocks of the map in its cache.
 const PLB_BLOCKS: usize = 8;
@@ -364,13 +386,15 @@ pub struct PairMutant<F> {
 }
 
 impl<F: PairFault> PairMutant<F> {
-    fn new(blocks: u64, watched: &Watched, seed: u64) -> Result<Self> {
-        Ok(Self {
-            data: PathMutant::new(blocks, watched, 0, seed)?,
-            map: PathMutant::new(blocks.div_ceil(FANOUT).max(4), watched, 1, seed)?,
+    /// In these trees, the second for the map.
+    pub fn new(blocks: u64, trees: [Tree; 2], rngs: [Box<dyn Rng>; 2]) -> Self {
+        let ([data, map], [data_rng, map_rng]) = (trees, rngs);
+        Self {
+            data: PathMutant::new(blocks, data, data_rng),
+            map: PathMutant::new(map_blocks(blocks), map, map_rng),
             plb: VecDeque::new(),
             fault: PhantomData,
-        })
+        }
     }
 }
 
@@ -389,8 +413,8 @@ impl<F: PairFault> Controller for PairMutant<F> {
 
     fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
         let asked = self.data.requests.front().map(|(_, block)| block / FANOUT);
-        let ago = asked.and_then(|entry| self.plb.iter().position(|other| *other == entry));
-        if F::reads_map(ago, asked.is_some()) {
+        let is_cached = asked.is_some_and(|entry| self.plb.contains(&entry));
+        if F::reads_map(is_cached, asked.is_some()) {
             match asked {
                 Some(entry) => self.map.access(entry)?,
                 None => self.map.dummy()?,

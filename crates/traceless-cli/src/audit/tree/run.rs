@@ -5,12 +5,12 @@ use super::schemes::Scheme;
 use super::users::User;
 use super::watch::Watched;
 use traceless::Result;
-use traceless_audit::Draws;
+use traceless_audit::{Draws, Template};
 
 /// What was seen of one user.
 pub struct Run {
     /// Of each step, what it showed but for its paths.
-    pub templates: Vec<u64>,
+    pub templates: Vec<Template>,
     /// Leaves that the number of the step tells.
     pub public: Vec<u32>,
     /// All others, for each tree.
@@ -19,15 +19,18 @@ pub struct Run {
     pub requests: u64,
 }
 
-/// Runs `steps` steps after as many as it takes to fill the tree, if that is full.
-pub fn run(scheme: &Scheme, user: User, blocks: u64, steps: u64, seed: u64) -> Result<Run> {
+/// Runs `steps` steps of a user.
+pub fn run_user(scheme: &Scheme, user: User, blocks: u64, steps: u64, seed: u64) -> Result<Run> {
     let watched = Watched::default();
     let mut subject = (scheme.build)(blocks, &watched, mix(seed, 1))?;
-    let draws = || Draws { noun: "leaves", places: 0, each: 1, drawn: vec![], secrets: vec![] };
+    let draws = |tree| {
+        let places = watched.leaves(tree);
+        Draws { noun: "leaves", places, each: 1, drawn: vec![], secrets: vec![] }
+    };
     let mut found = Run {
         templates: Vec::with_capacity(steps as usize),
         public: vec![],
-        drawn: (0..scheme.trees).map(|_| draws()).collect(),
+        drawn: (0..scheme.trees).map(draws).collect(),
         requests: 0,
     };
     let mut asked = 0;
@@ -50,10 +53,6 @@ pub fn run(scheme: &Scheme, user: User, blocks: u64, steps: u64, seed: u64) -> R
                 draws.secrets.push(asked);
             }
         }
-    }
-    for draws in &mut found.drawn {
-        let most = draws.drawn.iter().copied().max().unwrap_or(0);
-        draws.places = (most + 1).next_power_of_two();
     }
     Ok(found)
 }

@@ -104,7 +104,8 @@ pub fn rng(seed: u64, nth: u64) -> Box<dyn Rng> {
 
 /// Tree number `number`, whose blocks have no bodies.
 pub fn tree(watched: &Watched, number: u8, shape: Shape) -> Tree {
-    Noted::new(BareTree::new(shape, 0), Box::new(watched.tree(number)))
+    let witness: Box<dyn PathWitness> = Box::new(watched.tree(number, &shape));
+    Noted::new(BareTree::new(shape, 0), witness)
 }
 
 fn path(blocks: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>> {
@@ -115,8 +116,8 @@ fn path(blocks: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>> {
 fn recursive(blocks: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>> {
     // The labels of its map are in bodies.
     let tree = |number: u8, shape| {
-        let tree: Box<dyn PathWitness> = Box::new(watched.tree(number));
-        Noted::new(BareTree::new(shape, BLOCK_LEN), tree)
+        let witness: Box<dyn PathWitness> = Box::new(watched.tree(number, &shape));
+        Noted::new(BareTree::new(shape, BLOCK_LEN), witness)
     };
     let mut trees = vec![tree(0, Shape::uniform(levels(blocks), 4)?)];
     for (number, share) in [(1, 16), (2, 256)] {

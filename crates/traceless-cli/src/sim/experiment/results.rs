@@ -5,6 +5,7 @@ use super::plan::{Input, Run};
 use super::workloads;
 use crate::failure::{DEVICE, Failure};
 use crate::output::Meter;
+use crate::parallel::in_parallel;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs;
@@ -68,28 +69,22 @@ impl Results {
         meter: &mut Meter,
     ) -> Result<(), Failure> {
         let missing: Vec<_> = runs.iter().filter(|(_, run)| self.find(run).is_none()).collect();
-        let next = AtomicUsize::new(0);
         let progress = Mutex::new((runs.len() - missing.len(), meter));
         let failure = Mutex::new(None);
         let stops = || {
             interrupted.load(Ordering::Relaxed) || failure.lock().expect("held briefly").is_some()
         };
-        std::thread::scope(|scope| {
-            for _ in 0..jobs.clamp(1, missing.len().max(1)) {
-                scope.spawn(|| {
-                    while !stops() {
-                        let nth = next.fetch_add(1, Ordering::Relaxed);
-                        let Some((experiment, run)) = missing.get(nth) else { return };
-                        if let Err(e) = self.make(experiment, run) {
-                            *failure.lock().expect("held briefly") = Some(e);
-                            return;
-                        }
-                        let (done, meter) = &mut *progress.lock().expect("held briefly");
-                        *done += 1;
-                        meter.update(*done as u64, runs.len() as u64);
-                    }
-                });
+        in_parallel(&missing, jobs, |(experiment, run)| {
+            if stops() {
+                return;
             }
+            if let Err(e) = self.make(experiment, run) {
+                *failure.lock().expect("held briefly") = Some(e);
+                return;
+            }
+            let (done, meter) = &mut *progress.lock().expect("held briefly");
+            *done += 1;
+            meter.update(*done as u64, runs.len() as u64);
         });
         if let Some(failure) = failure.into_inner().expect("no thread holds it") {
             return Err(failure);

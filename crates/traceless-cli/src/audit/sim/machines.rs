@@ -1,0 +1,235 @@
+//! The schemes of the simulator, each in a computer small enough to be run often.
+
+use super::run::{Bench, Job};
+use super::users::User;
+use super::watch::Atlas;
+use traceless::scheme::ring::Params;
+use traceless::tree::Shape;
+use traceless_sim::dram;
+use traceless_sim::llc;
+use traceless_sim::machine::Machine;
+use traceless_sim::oram::{
+    Config, Early, Layout, LayoutKind, MapTree, Pace, Scheme as Oram, Small,
+};
+use traceless_sim::processor;
+use traceless_sim::{Result, constant};
+
+/// A scheme by name, and what it is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Scheme {
+    pub name: &'static str,
+    pub made: Made,
+    /// What is claimed of its times.
+    pub readings: &'static [Reading],
+    /// Whether each slot looks like all others of its number. What Ring ORAM touches besides a path
+    /// follows from the paths before, which are random.
+    pub has_templates: bool,
+    /// Whether the path of a slot follows from its number.
+    pub is_public: fn(slot: u64) -> bool,
+}
+
+/// How a scheme comes into a computer.
+#[derive(Clone, Copy, Debug)]
+pub enum Made {
+    /// By a configuration of the simulator.
+    Config(fn() -> Config),
+    /// By a configuration whose pace is another than is said.
+    Otherwise(fn() -> Config, fn(Pace, User) -> Pace),
+    /// In place of what the simulator has.
+    Own { atlas: fn() -> Result<Atlas>, run: fn(&Job, &Bench) -> Result<()> },
+}
+
+/// When paths begin, what they go to, and what is claimed of when.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    pub words: &'static str,
+    pub pace: Pace,
+    pub over: Over,
+    pub claim: OfTimes,
+}
+
+/// What is claimed of the times of slots.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OfTimes {
+    /// Each begins so many cycles after the one before.
+    Every(u64),
+    /// Those of all users are the same.
+    Alike,
+    /// They follow from the paths, and those tell nothing.
+    OfPaths,
+}
+
+/// The T of the IR-ORAM paper.
+const INTERVAL: u64 = 1000;
+
+/// Longer than any path takes, even if the memory has to be refreshed first.
+const LONG_INTERVAL: u64 = 6000;
+
+/// Shorter than any path takes.
+const SHORT_INTERVAL: u64 = 100;
+
+/// T counted from the end of a path, as IR-ORAM and the paper on unified ORAM do.
+pub const AFTER_COMPLETION: Reading = Reading {
+    words: "T from the end of a path",
+    pace: Pace::AfterCompletion(INTERVAL),
+    over: Over::Dram,
+    claim: OfTimes::OfPaths,
+};
+
+/// All that are claimed to hide anything.
+pub const READINGS: [Reading; 4] = [
+    AFTER_COMPLETION,
+    Reading {
+        words: "T from start to start, longer than a path",
+        pace: Pace::StartToStart(LONG_INTERVAL),
+        over: Over::Dram,
+        claim: OfTimes::Every(LONG_INTERVAL),
+    },
+    Reading {
+        words: "T from start to start, shorter than a path",
+        pace: Pace::StartToStart(SHORT_INTERVAL),
+        over: Over::Dram,
+        claim: OfTimes::OfPaths,
+    },
+    Reading {
+        words: "T from the end of a path, over a memory that is known by its bandwidth",
+        pace: Pace::AfterCompletion(INTERVAL),
+        over: Over::Bandwidth,
+        claim: OfTimes::Alike,
+    },
+];
+
+/// All without a known fault.
+pub const SCHEMES: [Scheme; 16] = [
+    scheme("path", || of(Oram::Path)),
+    scheme("recursive", recursive),
+    scheme("recursive:no-plb", || Config { map_trees: Some(map_trees(None)), ..recursive() }),
+    scheme("unified", || of(Oram::Unified)),
+    scheme("compressed", || of(Oram::Compressed)),
+    scheme("baseline", || of(Oram::Baseline)),
+    scheme("rho", rho),
+    scheme("ir-alloc", || of(Oram::IrAlloc)),
+    scheme("ir-stash", || always_a_path(Oram::IrStash)),
+    scheme("ir-dwb", || of(Oram::IrDwb)),
+    scheme("ir-dwb:queue", || Config { early: Some(Early::Queue), ..of(Oram::IrDwb) }),
+    scheme("ir-oram", || always_a_path(Oram::IrOram)),
+    scheme("bundled", || of(Oram::Bundled)),
+    scheme("llc-d", || of(Oram::LlcD)),
+    scheme("llc-d+ir-stash+ir-alloc", || always_a_path(Oram::LlcDIrStashIrAlloc)),
+    Scheme {
+        has_templates: false,
+        is_public: |slot| slot % (RING_RATE + 1) == RING_RATE,
+        ..scheme("ring", || Config { ring_z: Params::Z4.z, ..of(Oram::Ring) })
+    },
+];
+
+const RING_RATE: u64 = Params::Z4.rate as u64;
+
+pub const fn scheme(name: &'static str, config: fn() -> Config) -> Scheme {
+    let made = Made::Config(config);
+    Scheme { name, made, readings: &READINGS, has_templates: true, is_public: |_| false }
+}
+
+/// Blocks that programs can use.
+pub const BLOCKS: u64 = 2048;
+
+pub const LEVELS: usize = 10;
+
+/// Levels in the processor.
+pub const CACHED: usize = 3;
+
+/// Stashes hold little more than a path, so that they have to be emptied now and then.
+const STASH: usize = 80;
+
+pub fn of(scheme: Oram) -> Config {
+    Config {
+        scheme,
+        blocks: Some(BLOCKS),
+        levels: LEVELS,
+        cached_levels: CACHED,
+        plb_bytes: 1 << 10,
+        stash_blocks: STASH,
+        drain_above: Some(2),
+        decrypt: 20,
+        warm_up: 0,
+        early_pause: 500,
+        ..Config::default()
+    }
+}
+
+/// Without the free hits of IR-Stash, which show in the leaves.
+fn always_a_path(scheme: Oram) -> Config {
+    Config { searches_first: Some(false), ..of(scheme) }
+}
+
+fn recursive() -> Config {
+    Config { map_trees: Some(map_trees(Some([900, 300]))), ..of(Oram::Recursive) }
+}
+
+/// The trees of two levels of a map.
+fn map_trees(rates: Option<[u32; 2]>) -> Vec<MapTree> {
+    let tree = |nth: usize| MapTree {
+        levels: LEVELS - 3 - 4 * nth,
+        fanout: 16,
+        block_bytes: 64,
+        rate: rates.map(|rates| rates[nth]),
+    };
+    vec![tree(0), tree(1)]
+}
+
+fn rho() -> Config {
+    let small = Small {
+        levels: 7,
+        cached_levels: 2,
+        sets: 24,
+        ways: 4,
+        stash_blocks: STASH,
+        drain_above: 2,
+        ..Small::default()
+    };
+    Config { small, ..of(Oram::Rho) }
+}
+
+/// The computer around a scheme.
+pub fn machine(oram: Config, over: Over) -> Machine {
+    Machine {
+        processor: processor::Config::IN_ORDER,
+        last_level: Some(LAST_LEVEL),
+        oram: Some(oram),
+        memory: MEMORY,
+        constant: (over == Over::Bandwidth).then(constant::Config::default),
+    }
+}
+
+/// The last cache: [32](super::users::CACHE_SETS) sets.
+pub const LAST_LEVEL: llc::Config = llc::Config {
+    bytes: 16 << 10,
+    ways: 8,
+    latency: 10,
+    reads_before_writes: false,
+    brought_before: 0,
+};
+
+pub const MEMORY: dram::Config =
+    dram::Config { map: dram::AddressMap::ROWS_TOGETHER, ..dram::Config::FOUR_CHANNELS };
+
+/// What trees lie in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Over {
+    /// Rows and banks: how long a path takes depends on where it lies.
+    Dram,
+    /// Nothing but a bandwidth: all paths take as long.
+    Bandwidth,
+}
+
+/// Where trees of such shapes lie, one after the other.
+pub fn layouts_of(shapes: &[Shape]) -> Vec<Layout> {
+    let (row_len, channels) = (Config::default().row_len, MEMORY.channels_in_a_row());
+    let mut end = 0;
+    let layout = |shape| {
+        let layout = Layout::new(LayoutKind::Spread, shape, row_len, channels, end);
+        end = layout.end();
+        layout
+    };
+    shapes.iter().map(layout).collect()
+}

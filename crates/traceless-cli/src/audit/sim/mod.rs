@@ -1,0 +1,331 @@
+//! `traceless audit sim`: the simulator's secure processors, as an adversary at the memory bus sees
+//! them: which lines are asked for, and in which cycle.
+
+mod machines;
+mod mutants;
+mod paced;
+mod playback;
+mod run;
+mod users;
+mod watch;
+
+use super::audited::{Audited, Progress, is_clean, is_found, with_repeats};
+use super::drawn::{OfUser, claims_of_draws};
+use super::{FAILED, Outcome, grouped};
+use crate::args::audit::{AuditSimArgs, Level};
+use crate::parallel::{cores, in_parallel};
+use machines::{AFTER_COMPLETION, Made, OfTimes, Over, Reading, SCHEMES, Scheme};
+use mutants::{PLANTED, Planted};
+use playback::play_back;
+use run::{Job, Run};
+use std::sync::Arc;
+use traceless_audit::{Claim, Draws, Verdict};
+use traceless_sim::Result;
+use traceless_sim::oram::Pace;
+use users::{PAIRS, USERS, User};
+use watch::{Atlas, Seen, Shared, Slot, Watcher};
+
+/// How much is run.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    /// Slots of each user that are compared exactly, for each reading of T.
+    exact: usize,
+    /// Slots of each user whose leaves are put to statistics.
+    drawn: usize,
+}
+
+fn size(level: Level) -> Size {
+    match level {
+        Level::Quick => Size { exact: 150, drawn: 1_500 },
+        Level::Ci => Size { exact: 600, drawn: 10_000 },
+        Level::Release => Size { exact: 5_000, drawn: 200_000 },
+    }
+}
+
+pub fn run(args: &AuditSimArgs) -> Outcome {
+    match audited(args) {
+        Ok(audited) => audited.outcome(args.json),
+        Err(error) => Outcome::error(FAILED, &format!("the audit could not be run: {error}")),
+    }
+}
+
+fn audited(args: &AuditSimArgs) -> Result<Audited> {
+    if args.self_test {
+        return Ok(Audited::of_planted(planted(&Progress::new(PLANTED.len()))?));
+    }
+    let named = args.scheme.as_deref();
+    let chosen: Vec<Scheme> = match named {
+        Some(name) => Scheme::named(name).into_iter().collect(),
+        None => SCHEMES.to_vec(),
+    };
+    let progress = Progress::new(chosen.len() + PLANTED.len());
+    let claims = in_parallel(&chosen, cores(), |scheme| {
+        let claims = claims_of(scheme, size(args.level), args.seed);
+        progress.advance();
+        claims
+    });
+    Ok(Audited {
+        target: "sim",
+        scheme: named.unwrap_or("all").to_owned(),
+        level: args.level.name(),
+        claims: claims.into_iter().collect::<Result<Vec<_>>>()?.concat(),
+        planted: planted(&progress)?,
+        not_hidden: "Not hidden: how long a program runs, to a slot; without a fixed rate, when it \
+                     asks for memory. Where T counts from the end of a path, or is shorter than \
+                     one, times follow from the paths.",
+    })
+}
+
+/// How often the self-test advances the progress.
+pub fn self_test_steps() -> usize {
+    SCHEMES.len() + PLANTED.len()
+}
+
+/// That nothing is found in any scheme without a fault.
+pub fn clean(progress: &Progress) -> Result<Vec<Claim>> {
+    let audit = |scheme: &Scheme| {
+        let claims = claims_of(scheme, size(Level::Quick), 1)?;
+        progress.advance();
+        Ok(is_clean(scheme.name, &claims))
+    };
+    in_parallel(&SCHEMES, cores(), audit).into_iter().collect()
+}
+
+/// That each planted fault is found.
+pub fn planted(progress: &Progress) -> Result<Vec<Claim>> {
+    let audit = |planted: &Planted| {
+        let claims = claims_once(&planted.scheme, planted.size, 1)?;
+        progress.advance();
+        Ok(is_found(planted.scheme.name, planted.fault, &claims))
+    };
+    in_parallel(&PLANTED, cores(), audit).into_iter().collect()
+}
+
+/// All claims about a scheme.
+fn claims_of(scheme: &Scheme, size: Size, seed: u64) -> Result<Vec<Claim>> {
+    with_repeats(seed, |seed| claims_once(scheme, size, seed))
+}
+
+fn claims_once(scheme: &Scheme, size: Size, seed: u64) -> Result<Vec<Claim>> {
+    let run_all = |reading: &Reading, atlas: &Arc<Atlas>, slots, kept| -> Result<Vec<Run>> {
+        let Reading { pace, over, .. } = *reading;
+        // Far more than so many slots take, should there be fewer than there are to be.
+        let instructions = 20_000 * slots as u64;
+        let users = (0..).zip(USERS);
+        let job = |(nth, user)| {
+            let seed = seed.wrapping_mul(64) + nth;
+            Job { user, pace, over, slots, kept, instructions, seed }
+        };
+        users.map(|user| scheme.run(&job(user), atlas)).collect()
+    };
+    let mut claims = vec![];
+    for reading in scheme.readings {
+        let atlas = scheme.atlas(reading.over)?;
+        let runs = run_all(reading, &atlas, size.exact, size.exact)?;
+        claims.push(slots_look_alike(scheme, reading, &runs));
+        claims.push(times_tell_nothing(scheme, reading, &runs, &atlas)?);
+    }
+    let atlas = scheme.atlas(Over::Dram)?;
+    if matches!(scheme.made, Made::Config(_)) {
+        claims.push(tells_on_demand(scheme, &atlas, seed)?);
+    }
+    let runs = run_all(&AFTER_COMPLETION, &atlas, size.drawn, 0)?;
+    claims.push(slots_look_alike(scheme, &AFTER_COMPLETION, &runs));
+    claims.extend(draws_tell_nothing(scheme, &runs, &atlas));
+    Ok(claims)
+}
+
+const POWER: &str = "one slot that differs is found";
+
+/// That each slot looks the same for every user, but for its path; and has the same path where its
+/// number tells it.
+fn slots_look_alike(scheme: &Scheme, reading: &Reading, runs: &[Run]) -> Claim {
+    let name = format!("{}: slots of all users look alike, {}", scheme.name, reading.words);
+    let first = &runs[0].seen.slots;
+    let mut all = 0;
+    for (user, run) in USERS.iter().zip(runs) {
+        let slots = &run.seen.slots;
+        let differs = |nth: usize| match (slots.get(nth), first.get(nth)) {
+            (Some(a), Some(b)) => {
+                let is_public = (scheme.is_public)(nth as u64);
+                scheme.has_templates && !a.looks_as(b) || is_public && a.paths != b.paths
+            }
+            (a, b) => a.is_some() || b.is_some(),
+        };
+        let most = slots.len().max(first.len());
+        if let Some(nth) = (0..most).find(|&nth| differs(nth)) {
+            let told = |slots: &[Slot]| slots.get(nth).map_or("none".to_owned(), Slot::told);
+            let evidence = format!(
+                "slot {nth} of {} is {}; of {}, {}",
+                user.name(),
+                told(slots),
+                USERS[0].name(),
+                told(first)
+            );
+            return Claim::exact(name, Verdict::Leak, nth as u64, POWER, evidence);
+        }
+        all += slots.len() as u64;
+    }
+    let evidence =
+        format!("{} slots of {} users, each {}", grouped(all), runs.len(), first[0].told());
+    Claim::exact(name, Verdict::Pass, all, POWER, evidence)
+}
+
+/// What is claimed of the times at which slots begin, and end.
+fn times_tell_nothing(
+    scheme: &Scheme,
+    reading: &Reading,
+    runs: &[Run],
+    atlas: &Arc<Atlas>,
+) -> Result<Claim> {
+    let what = match reading.claim {
+        OfTimes::Every(_) => "slots begin every T cycles",
+        OfTimes::Alike => "slots of all users have the same times",
+        OfTimes::OfPaths => "times and commands follow from the paths alone",
+    };
+    let name = format!("{}: {what}, {}", scheme.name, reading.words);
+    let mut all = 0;
+    for (user, run) in USERS.iter().zip(runs) {
+        let differs = match reading.claim {
+            OfTimes::Every(interval) => not_every(interval, &run.seen.slots),
+            OfTimes::Alike => not_alike(&runs[0].seen.slots, &run.seen.slots),
+            OfTimes::OfPaths => not_of_paths(run, reading.pace, atlas)?,
+        };
+        if let Some((nth, why)) = differs {
+            let evidence = format!("slot {nth} of {}: {why}", user.name());
+            return Ok(Claim::exact(name, Verdict::Leak, nth, POWER, evidence));
+        }
+        all += run.seen.slots.len() as u64;
+    }
+    let evidence = format!("{} slots of {} users", grouped(all), runs.len());
+    Ok(Claim::exact(name, Verdict::Pass, all, POWER, evidence))
+}
+
+/// The first slot of which something is not as claimed, and what.
+type Differs = Option<(u64, String)>;
+
+fn not_every(interval: u64, slots: &[Slot]) -> Differs {
+    let numbered = (0..).zip(slots);
+    let mut off = numbered.filter(|(nth, slot)| slot.began != nth * interval);
+    let (nth, slot) = off.next()?;
+    Some((nth, format!("it began in cycle {}, not {}", slot.began, nth * interval)))
+}
+
+fn not_alike(a: &[Slot], b: &[Slot]) -> Differs {
+    let mut pairs = (0..).zip(a.iter().zip(b));
+    let (nth, (a, b)) = pairs.find(|(_, (a, b))| (a.began, a.wrote) != (b.began, b.wrote))?;
+    let (a, b) = (a.when(), b.when());
+    Some((nth, format!("it was {b}; of {}, {a}", USERS[0].name())))
+}
+
+/// What a processor without a program does otherwise that has the same paths.
+fn not_of_paths(run: &Run, pace: Pace, atlas: &Arc<Atlas>) -> Result<Differs> {
+    let Seen { slots, lines, .. } = &run.seen;
+    let Some(last) = slots.last() else { return Ok(None) };
+    let end = last.began.max(last.wrote);
+    let watcher = Watcher::new(atlas.clone(), Arc::new(Shared::default()), slots.len(), 0);
+    let (played, commands) = play_back(lines, pace, &watcher, end)?;
+    if let Some((nth, (a, b))) = (0..)
+        .zip(slots.iter().zip(&played.slots))
+        .find(|(_, (a, b))| (a.began, a.wrote) != (b.began, b.wrote))
+    {
+        let why = format!("it was {}; without a program, {}", a.when(), b.when());
+        return Ok(Some((nth, why)));
+    }
+    if slots.len() != played.slots.len() {
+        let nth = slots.len().min(played.slots.len()) as u64;
+        return Ok(Some((nth, "without a program there is another number of slots".to_owned())));
+    }
+    for (a, b) in run.commands.iter().zip(&commands) {
+        let until =
+            |all: &'_ [traceless_sim::dram::Logged]| all.partition_point(|logged| logged.at <= end);
+        if a[..until(a)] != b[..until(b)] {
+            return Ok(Some((0, "commands to the memory are others without a program".to_owned())));
+        }
+    }
+    Ok(None)
+}
+
+/// What is told where paths begin when somebody asks: it is not claimed to be hidden. If nothing
+/// were told, nothing would be seen.
+fn tells_on_demand(scheme: &Scheme, atlas: &Arc<Atlas>, seed: u64) -> Result<Claim> {
+    const INSTRUCTIONS: u64 = 20_000;
+    let users = [User::Random, User::InOrder, User::FewMissed, User::NowAndThen];
+    let (mut paths, mut cycles) = (vec![], vec![]);
+    for user in users {
+        let job = Job {
+            user,
+            pace: Pace::Asked,
+            over: Over::Dram,
+            slots: usize::MAX,
+            kept: 0,
+            instructions: INSTRUCTIONS,
+            seed,
+        };
+        let run = scheme.run(&job, atlas)?;
+        paths.push(run.seen.slots.len() as u64);
+        cycles.push(run.cycles / run.seen.slots.len().max(1) as u64);
+    }
+    let name = format!("{}: without a fixed rate, count and timing tell of programs", scheme.name);
+    let least = |of: &[u64]| of.iter().copied().min().unwrap_or(0);
+    let most = |of: &[u64]| of.iter().copied().max().unwrap_or(0);
+    let (soonest, latest) = (least(&cycles), most(&cycles));
+    let evidence = format!(
+        "not claimed to be hidden: {} to {} paths for {INSTRUCTIONS} instructions, one every \
+         {soonest} to {latest} cycles",
+        least(&paths),
+        most(&paths)
+    );
+    let verdict = if soonest < latest { Verdict::Pass } else { Verdict::Fault };
+    let power = "one path, or one cycle between two";
+    Ok(Claim::exact(name, verdict, paths.iter().sum(), power, evidence))
+}
+
+/// The tests of draws.
+fn draws_tell_nothing(scheme: &Scheme, runs: &[Run], atlas: &Atlas) -> Vec<Claim> {
+    let drawn: Vec<Vec<Draws>> = runs.iter().map(|run| drawn(scheme, run, atlas)).collect();
+    let users = USERS.iter().zip(&drawn);
+    let users: Vec<_> = users.map(|(user, drawn)| OfUser { name: user.name(), drawn }).collect();
+    let nth = |user| USERS.iter().position(|other| *other == user).expect("listed");
+    let pairs = PAIRS.map(|(a, b)| (nth(a), nth(b)));
+    claims_of_draws(scheme.name, &users, &pairs)
+}
+
+/// The leaves of each tree that are not told by the number of a slot.
+fn drawn(scheme: &Scheme, run: &Run, atlas: &Atlas) -> Vec<Draws> {
+    let leaves = atlas.leaves().into_iter();
+    let draws = |places| Draws { noun: "leaves", places, each: 1, drawn: vec![], secrets: vec![] };
+    let mut drawn: Vec<Draws> = leaves.map(draws).collect();
+    for (nth, slot) in (0..).zip(&run.seen.slots) {
+        let is_public = (scheme.is_public)(nth);
+        for path in slot.paths.iter().filter(|_| !is_public) {
+            let draws = &mut drawn[usize::from(path.tree)];
+            draws.drawn.push(u64::from(path.leaf));
+            draws.secrets.push(slot.secret);
+        }
+    }
+    drawn
+}
+
+impl Scheme {
+    /// The one, sound or not, that the command line calls `name`.
+    fn named(name: &str) -> Option<Self> {
+        let planted = PLANTED.iter().map(|planted| planted.scheme);
+        SCHEMES.into_iter().chain(planted).find(|scheme| scheme.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::audit::SIM_SCHEMES;
+
+    #[test]
+    fn every_name_on_the_command_line_is_known() {
+        for name in SIM_SCHEMES {
+            assert_eq!(Scheme::named(name).map(|scheme| scheme.name), Some(name));
+        }
+        assert_eq!(SIM_SCHEMES.len(), SCHEMES.len() + PLANTED.len());
+        assert!(Scheme::named("none").is_none());
+    }
+}

@@ -1,0 +1,180 @@
+//! Computers with one fault each, which every audit must find, or it has seen nothing.
+//!
+//! Some have a wrong scheme in the simulator's controller, some a [wrong controller](super::paced),
+//! and some are the simulator's own, with a T that says something.
+
+use super::super::tree::mutants::{
+    EvictsAtOnce, Fault, ForgetsRemap, NoPattern, OwnLeaf, PairFault, PairMutant, PathMutant,
+    PlbBeside, SkipsClean, SkipsDummies, Sound, SoundPair, map_blocks,
+};
+use super::super::tree::schemes::{Tree, levels, rng};
+use super::Size;
+use super::machines::{
+    AFTER_COMPLETION, BLOCKS, LEVELS, MEMORY, Made, Reading, SCHEMES, Scheme, layouts_of, of,
+    scheme,
+};
+use super::paced::{self, Pacing};
+use super::playback::touch;
+use super::run::{Bench, Job};
+use super::users::User;
+use super::watch::{Atlas, Path};
+use std::sync::Arc;
+use traceless::trace::Witness;
+use traceless::tree::{BareTree, Noted, PathWitness, Shape};
+use traceless::types::Leaf;
+use traceless_sim::Result;
+use traceless_sim::dram::Memory;
+use traceless_sim::oram::{Bus, Config, Front, Oram, Pace, Scheme as Kind};
+
+/// One that must be found, or pass.
+pub struct Planted {
+    pub scheme: Scheme,
+    /// What is wrong with it, if anything is.
+    pub fault: Option<&'static str>,
+    /// How much is run of it.
+    pub size: Size,
+}
+
+/// All of them.
+pub const PLANTED: [Planted; 20] = [
+    path::<Sound>("mutant:sound-path", None),
+    path::<SkipsDummies>("mutant:skips-dummies", Some("nothing is done when nobody asks")),
+    path::<SkipsClean>("mutant:reads-only", Some("a path that did not change is not written")),
+    path::<EvictsAtOnce>("mutant:evicts-at-once", Some("a full stash takes a path more")),
+    drawn(path::<ForgetsRemap>("mutant:forgets-remap", Some("one remap of twenty is forgotten"))),
+    drawn(path::<OwnLeaf>("mutant:leaf-of-block", Some("one new leaf of ten is the block's"))),
+    pair::<SoundPair>("mutant:sound-pair", None),
+    pair::<PlbBeside>("mutant:plb-beside-trees", Some("a PLB saves paths of the map's own tree")),
+    pair::<NoPattern>("mutant:no-pattern", Some("a tree is accessed when it is needed")),
+    paced::<paced::Sound>("mutant:sound-pace", None),
+    paced::<paced::OfProgram>("mutant:t-of-program", Some("T is chosen for each program")),
+    paced::<paced::Sooner>("mutant:early-at-once", Some("early write-backs come at once")),
+    paced::<paced::Later>("mutant:early-later", Some("early write-backs wait for a search")),
+    paced::<paced::Evicts>("mutant:evicts-between", Some("evictions wait for no slot")),
+    paced::<paced::GivesBack>("mutant:abort-ends-slot", Some("an abort gives the slot back")),
+    paced::<paced::Hasty>("mutant:reads-before-answer", Some("a read before the S-Stash answers")),
+    counted("mutant:fetch-slots", "T is in slots that memory operations do not take", |_, _| {
+        Pace::FetchSlots(1000)
+    }),
+    counted("mutant:t-per-program", "T is another for each program", |pace, user| match user {
+        User::Computes => Pace::AfterCompletion(1004),
+        _ => pace,
+    }),
+    as_printed("ir-stash:as-printed", || of(Kind::IrStash)),
+    as_printed("ir-oram:as-printed", || of(Kind::IrOram)),
+];
+
+/// What shows in any slot.
+const EXACT: Size = Size { exact: 150, drawn: 300 };
+
+/// What shows in leaves alone.
+const DRAWN: Size = Size { exact: 50, drawn: 6_000 };
+
+const READINGS: [Reading; 1] = [AFTER_COMPLETION];
+
+const fn own(
+    name: &'static str,
+    fault: Option<&'static str>,
+    atlas: fn() -> Result<Atlas>,
+    run: fn(&Job, &Bench) -> Result<()>,
+) -> Planted {
+    let made = Made::Own { atlas, run };
+    let scheme =
+        Scheme { name, made, readings: &READINGS, has_templates: true, is_public: |_| false };
+    Planted { scheme, fault, size: EXACT }
+}
+
+const fn path<F: Fault + 'static>(name: &'static str, fault: Option<&'static str>) -> Planted {
+    own(name, fault, || Ok(Atlas::of(&layouts_of(&shapes(false)?))), run_path::<F>)
+}
+
+const fn pair<F: PairFault + 'static>(name: &'static str, fault: Option<&'static str>) -> Planted {
+    own(name, fault, || Ok(Atlas::of(&layouts_of(&shapes(true)?))), run_pair::<F>)
+}
+
+const fn paced<F: Pacing + 'static>(name: &'static str, fault: Option<&'static str>) -> Planted {
+    own(name, fault, paced::atlas, paced::run::<F>)
+}
+
+/// Baseline, whose paths begin otherwise than is said.
+const fn counted(name: &'static str, fault: &'static str, pace: fn(Pace, User) -> Pace) -> Planted {
+    let Made::Config(config) = SCHEMES[BASELINE].made else { panic!("it is configured") };
+    let made = Made::Otherwise(config, pace);
+    let scheme = Scheme { name, made, readings: &READINGS, ..SCHEMES[BASELINE] };
+    Planted { scheme, fault: Some(fault), size: EXACT }
+}
+
+const BASELINE: usize = 5;
+
+/// What is at hand costs no path, so that a path is read for a block only after it has sunk.
+const fn as_printed(name: &'static str, config: fn() -> Config) -> Planted {
+    let scheme = scheme(name, config);
+    let fault = Some("what is at hand costs no path, and leaves tell what has sunk");
+    Planted { scheme: Scheme { readings: &READINGS, ..scheme }, fault, size: DRAWN }
+}
+
+const fn drawn(planted: Planted) -> Planted {
+    Planted { size: DRAWN, ..planted }
+}
+
+/// The tree of a Path ORAM, and that of its map if it is in one.
+fn shapes(with_map: bool) -> Result<Vec<Shape>> {
+    let data = Shape::uniform(LEVELS, 4)?;
+    let map = Shape::uniform(levels(map_blocks(BLOCKS)), 4)?;
+    Ok(if with_map { vec![data, map] } else { vec![data] })
+}
+
+fn run_path<F: Fault + 'static>(job: &Job, bench: &Bench) -> Result<()> {
+    run_front(job, bench, |bus| {
+        let tree = seen_tree(0, shapes(false)?.remove(0), &bench.atlas, bus);
+        Ok(Box::new(PathMutant::<F>::new(BLOCKS, tree, rng(job.seed, 0))))
+    })
+}
+
+fn run_pair<F: PairFault + 'static>(job: &Job, bench: &Bench) -> Result<()> {
+    run_front(job, bench, |bus| {
+        let mut shapes = shapes(true)?;
+        let map = seen_tree(1, shapes.remove(1), &bench.atlas, bus.clone());
+        let data = seen_tree(0, shapes.remove(0), &bench.atlas, bus);
+        let rngs = [rng(job.seed, 0), rng(job.seed, 1)];
+        Ok(Box::new(PairMutant::<F>::new(BLOCKS, [data, map], rngs)))
+    })
+}
+
+/// Runs a scheme in the simulator's controller.
+fn run_front(
+    job: &Job,
+    bench: &Bench,
+    make: impl FnOnce(Bus) -> Result<Box<dyn Front>>,
+) -> Result<()> {
+    let config = Config { pace: job.pace, warm_up: 0, ..Config::default() };
+    let mut oram = Oram::over_dram_with(&config, Memory::new(MEMORY)?, make)?;
+    oram.watch(bench.watcher.clone());
+    bench.run(job, oram, None)
+}
+
+/// Tree number `number`, which tells `bus` the lines of the paths that it touches.
+pub fn seen_tree(
+    number: u8,
+    shape: Shape,
+    atlas: &Arc<Atlas>,
+    bus: impl Witness + 'static,
+) -> Tree {
+    let atlas = atlas.clone();
+    let witness: Box<dyn PathWitness> = Box::new(move |op, leaf: Leaf| {
+        touch(&bus, op, atlas.lines(Path { tree: number, leaf: leaf.0 as u32 }));
+    });
+    Noted::new(BareTree::new(shape, 0), witness)
+}
+
+impl<F: Fault> Front for PathMutant<F> {
+    fn stash(&self) -> usize {
+        0
+    }
+}
+
+impl<F: PairFault> Front for PairMutant<F> {
+    fn stash(&self) -> usize {
+        0
+    }
+}

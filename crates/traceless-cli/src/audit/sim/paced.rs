@@ -1,0 +1,371 @@
+//! A controller of our own, beside the simulator's: IR-ORAM's, with its sub-stash and its early
+//! write-backs, and one fault in when paths begin. Without a fault ([`Sound`]) it is timed as the
+//! simulator's is.
+
+use super::super::tree::schemes::{Tree, rng};
+use super::machines::{BLOCKS, CACHED, LEVELS, MEMORY, layouts_of};
+use super::mutants::seen_tree;
+use super::run::{Bench, Job};
+use super::watch::{Atlas, Lines, Watcher};
+use std::collections::HashMap;
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex};
+use traceless::controller::Controller;
+use traceless::posmap::{Plain, Plb};
+use traceless::scheme::unified::{Sizes, Unified};
+use traceless::trace::{Event, Op, Surface, Witness};
+use traceless::tree::{Shape, Substash};
+use traceless::types::Addr;
+use traceless_sim::backend::{Answer, Backend, OFFERED};
+use traceless_sim::dram::Memory;
+use traceless_sim::llc::EarlyWriteBack;
+use traceless_sim::oram::Pace;
+use traceless_sim::workload::{LINE_LEN, Op as Asked};
+use traceless_sim::{Error, Result};
+
+/// When paths begin. The default of each is right.
+pub trait Pacing: Send {
+    /// Cycles from the end of a path to the begin of the next.
+    fn wait(state: &State) -> u64 {
+        state.interval
+    }
+
+    /// Whether a line is read from memory before it is known that the block is at hand.
+    const READS_BEFORE_ANSWER: bool = false;
+
+    /// Whether a line that is used again, while it is written back early, ends the path.
+    const ABORT_ENDS_SLOT: bool = false;
+}
+
+/// What a wrong T may depend on.
+pub struct State {
+    /// The right one.
+    interval: u64,
+    /// Slots so far, and requests.
+    slots: u64,
+    requests: u64,
+    /// Whether any waits.
+    is_asked: bool,
+    /// Whether a line can be written back early.
+    has_offer: bool,
+    /// Blocks in the stash.
+    stash: usize,
+}
+
+/// No fault.
+pub struct Sound;
+
+impl Pacing for Sound {}
+
+/// Whoever asks for more is served sooner.
+pub struct OfProgram;
+
+impl Pacing for OfProgram {
+    fn wait(state: &State) -> u64 {
+        if state.requests * 4 > state.slots { state.interval / 2 } else { state.interval }
+    }
+}
+
+/// Nobody waits, so why should a line that is written back?
+pub struct Sooner;
+
+impl Pacing for Sooner {
+    fn wait(state: &State) -> u64 {
+        if state.has_offer && !state.is_asked { 0 } else { state.interval }
+    }
+}
+
+/// The cache is searched when a dummy is due, and that takes time.
+pub struct Later;
+
+impl Pacing for Later {
+    fn wait(state: &State) -> u64 {
+        let searches = state.has_offer && !state.is_asked;
+        state.interval + if searches { 40 } else { 0 }
+    }
+}
+
+/// A stash that is full is emptied in between.
+pub struct Evicts;
+
+impl Pacing for Evicts {
+    fn wait(state: &State) -> u64 {
+        if state.stash > 2 { 0 } else { state.interval }
+    }
+}
+
+/// A write-back that came too early is given up.
+pub struct GivesBack;
+
+impl Pacing for GivesBack {
+    const ABORT_ENDS_SLOT: bool = true;
+}
+
+/// The sub-stash and the memory are asked at once.
+pub struct Hasty;
+
+impl Pacing for Hasty {
+    const READS_BEFORE_ANSWER: bool = true;
+}
+
+/// Where its tree lies.
+pub fn atlas() -> Result<Atlas> {
+    Ok(Atlas::of(&layouts_of(&[below()?])))
+}
+
+fn shape() -> Result<Shape> {
+    Ok(Shape::uniform(LEVELS, 4)?)
+}
+
+fn below() -> Result<Shape> {
+    Ok(shape()?.only(|level| level >= CACHED))
+}
+
+/// Runs a program before it.
+pub fn run<F: Pacing>(job: &Job, bench: &Bench) -> Result<()> {
+    let early = EarlyWriteBack::scan(job.seed, 500);
+    bench.run(job, Paced::<F>::new(job, bench)?, Some(early))
+}
+
+type Scheme = Unified<Substash<Tree>, Plain>;
+
+/// The controller.
+struct Paced<F> {
+    scheme: Scheme,
+    memory: Memory,
+    watcher: Arc<Watcher>,
+    touched: Touched,
+    state: State,
+    phase: Phase,
+    now: u64,
+    due: u64,
+    /// Whether something was asked for since the last look.
+    is_new: bool,
+    /// Requests that wait, with the tickets of reads.
+    requests: HashMap<u64, Option<u64>>,
+    offered: bool,
+    fault: PhantomData<F>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    Reading { left: usize, there: u64, finished: Option<u64>, is_early: bool },
+    Writing,
+}
+
+/// What an offered line is called.
+const OFFER: u64 = u64::MAX;
+
+/// What the tree touches in a step.
+#[derive(Clone, Default)]
+struct Touched(Arc<Mutex<Lines>>);
+
+impl Touched {
+    fn take(&self) -> Lines {
+        core::mem::take(&mut self.0.lock().expect("no witness panics"))
+    }
+}
+
+impl Witness for Touched {
+    fn see(&self, event: Event) {
+        let mut lines = self.0.lock().expect("no witness panics");
+        match event.op {
+            Op::Read => lines.reads.push(event.at),
+            _ => lines.writes.push(event.at),
+        }
+    }
+}
+
+impl<F: Pacing> Paced<F> {
+    fn new(job: &Job, bench: &Bench) -> Result<Self> {
+        let Pace::AfterCompletion(interval) = job.pace else {
+            return Err(Error::Oram("here T is counted from the end of a path"));
+        };
+        let touched = Touched::default();
+        let below = seen_tree(0, below()?, &bench.atlas, touched.clone());
+        let tree = Substash::new(shape()?, CACHED, (7, 4), below)?;
+        let sizes =
+            Sizes { blocks: BLOCKS, map_levels: 2, parts: 1, bundled: false, stash_blocks: 200 };
+        let labels = || Plain::in_block(LINE_LEN as usize);
+        let plb = Plb::new(16, 4, 0)?;
+        let mut scheme = Unified::new(sizes, tree, labels()?, labels()?, plb, rng(job.seed, 1))?;
+        if F::READS_BEFORE_ANSWER {
+            scheme.search_first();
+        }
+        let state =
+            State { interval, slots: 0, requests: 0, is_asked: false, has_offer: false, stash: 0 };
+        Ok(Self {
+            scheme,
+            memory: Memory::new(MEMORY)?,
+            watcher: bench.watcher.clone(),
+            touched,
+            state,
+            phase: Phase::Idle,
+            now: 0,
+            due: 0,
+            is_new: false,
+            requests: HashMap::new(),
+            offered: false,
+            fault: PhantomData,
+        })
+    }
+
+    fn block(addr: u64) -> Addr {
+        Addr(addr / LINE_LEN % BLOCKS)
+    }
+
+    /// Asks for a block, unless it is at hand. Whether it is.
+    fn ask(&mut self, now: u64, addr: u64, ticket: Option<u64>) -> Result<bool> {
+        let block = Self::block(addr);
+        if self.scheme.is_at_hand(block) {
+            if F::READS_BEFORE_ANSWER {
+                self.read_line(now, addr, u64::MAX);
+            }
+            return Ok(true);
+        }
+        let id = self.state.requests;
+        self.state.requests += 1;
+        self.scheme.submit(id, block)?;
+        self.requests.insert(id, ticket);
+        self.is_new = true;
+        Ok(false)
+    }
+
+    /// Reads a line for slot number `slot`. When it is there, if that is known.
+    fn read_line(&mut self, now: u64, at: u64, slot: u64) -> Answer {
+        self.show(now, Op::Read, at);
+        self.memory.read(now, at, slot)
+    }
+
+    fn show(&self, time: u64, op: Op, at: u64) {
+        self.watcher.see(Event { time, surface: Surface::Dram, op, at, len: LINE_LEN as u32 });
+    }
+
+    fn finish(&mut self, request: u64, there: u64, done: &mut dyn FnMut(u64, u64)) {
+        if request == OFFER {
+            if core::mem::take(&mut self.offered) {
+                done(OFFERED, there);
+            }
+        } else if let Some(Some(ticket)) = self.requests.remove(&request) {
+            done(ticket, there);
+        }
+    }
+
+    fn begin(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) -> Result {
+        self.is_new = false;
+        while let Some(request) = self.scheme.finish_at_hand(&mut |_, _| {})? {
+            self.finish(request, now, done);
+        }
+        if now < self.due {
+            return Ok(());
+        }
+        let is_early = self.requests.is_empty() && self.offered;
+        let finished = self.scheme.step(&mut |_, _| {})?.finished;
+        self.state.slots += 1;
+        let lines = self.touched.take();
+        let (mut left, mut there) = (0, now);
+        for at in lines.reads {
+            match self.read_line(now, at, self.state.slots) {
+                Answer::At(time) => there = there.max(time),
+                Answer::Later => left += 1,
+            }
+        }
+        self.touched.0.lock().expect("no witness panics").writes = lines.writes;
+        self.phase = Phase::Reading { left, there, finished, is_early };
+        Ok(())
+    }
+
+    fn go_on(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) {
+        if let Phase::Reading { left: 0, there, finished, .. } = self.phase
+            && there <= now
+        {
+            self.phase = Phase::Writing;
+            if let Some(request) = finished {
+                self.finish(request, now, done);
+            }
+            for at in self.touched.take().writes {
+                self.show(now, Op::Write, at);
+                self.memory.write(now, at);
+            }
+        }
+        if self.phase == Phase::Writing && self.memory.is_written() {
+            self.phase = Phase::Idle;
+            self.state.is_asked = !self.requests.is_empty();
+            self.state.has_offer = self.offered;
+            self.state.stash = self.scheme.engine().stash().len();
+            self.due = now + F::wait(&self.state);
+        }
+    }
+}
+
+impl<F: Pacing> Backend for Paced<F> {
+    fn capacity(&self) -> u64 {
+        BLOCKS * LINE_LEN
+    }
+
+    fn read(&mut self, now: u64, addr: u64, ticket: u64) -> Result<Answer> {
+        let is_here = self.ask(now, addr, Some(ticket))?;
+        Ok(if is_here { Answer::At(now + 1) } else { Answer::Later })
+    }
+
+    fn write(&mut self, now: u64, addr: u64) -> Result {
+        self.ask(now, addr, None).map(|_| ())
+    }
+
+    fn takes_writes(&self) -> bool {
+        self.requests.len() < 64
+    }
+
+    fn is_written(&self) -> bool {
+        self.requests.values().all(Option::is_some)
+    }
+
+    fn warm(&mut self, _: Asked, _: u64) -> Result {
+        Ok(())
+    }
+
+    fn wants_offer(&self) -> bool {
+        !self.offered
+    }
+
+    fn offer(&mut self, addr: u64) -> Result {
+        self.scheme.offer(OFFER, Self::block(addr))?;
+        self.offered = true;
+        Ok(())
+    }
+
+    fn withdraw(&mut self) {
+        self.scheme.withdraw();
+        self.offered = false;
+        if F::ABORT_ENDS_SLOT && matches!(self.phase, Phase::Reading { is_early: true, .. }) {
+            (self.phase, self.due) = (Phase::Idle, self.now);
+            self.touched.take();
+        }
+    }
+
+    fn wake(&self) -> u64 {
+        let own = match self.phase {
+            Phase::Idle if self.is_new => 0,
+            Phase::Idle => self.due,
+            Phase::Reading { left: 0, there, .. } => there,
+            Phase::Reading { .. } | Phase::Writing => u64::MAX,
+        };
+        own.max(self.now + 1).min(self.memory.wake())
+    }
+
+    fn tick(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) -> Result {
+        self.now = now;
+        let (phase, slot) = (&mut self.phase, self.state.slots);
+        self.memory.tick(now, |of, time| {
+            if let Phase::Reading { left, there, .. } = phase
+                && of == slot
+            {
+                *left -= 1;
+                *there = time.max(*there);
+            }
+        });
+        self.go_on(now, done);
+        if self.phase == Phase::Idle { self.begin(now, done) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,89 @@
+//! A processor in which no program runs: its paths are those that were seen of another, and begin
+//! when they are due. What it does follows from those paths alone, so if it is seen to do the same
+//! at the same times, nothing else was told.
+
+use super::machines::MEMORY;
+use super::watch::{Lines, Seen, Watcher};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use traceless::controller::{Controller, Issued, Kind, Serve};
+use traceless::oram::Hides;
+use traceless::trace::{Event, Op, Surface, Witness};
+use traceless::types::Addr;
+use traceless_sim::Result;
+use traceless_sim::backend::Backend;
+use traceless_sim::dram::{Logged, Memory};
+use traceless_sim::oram::{Bus, Config, Front, Oram, Pace};
+use traceless_sim::workload::LINE_LEN;
+
+/// Plays what was seen, until `end`. Tells what is seen then, and the commands of each channel.
+pub fn play_back(
+    lines: &[Lines],
+    pace: Pace,
+    watcher: &Arc<Watcher>,
+    end: u64,
+) -> Result<(Seen, Vec<Vec<Logged>>)> {
+    let config = Config { pace, warm_up: 0, ..Config::default() };
+    let mut memory = Memory::new(MEMORY)?;
+    memory.keep_log();
+    let lines = lines.iter().cloned().collect();
+    let mut oram =
+        Oram::over_dram_with(&config, memory, |bus| Ok(Box::new(Player { lines, bus })))?;
+    oram.watch(watcher.clone());
+    let mut now = 0;
+    while now <= end {
+        oram.tick(now, &mut |_, _| {})?;
+        now = oram.wake();
+    }
+    let channels = MEMORY.geometry.channels as usize;
+    let commands = (0..channels).map(|nth| oram.commands(nth).to_vec());
+    Ok((watcher.take(), commands.collect()))
+}
+
+/// A scheme whose steps are known beforehand.
+struct Player {
+    lines: VecDeque<Lines>,
+    bus: Bus,
+}
+
+impl Controller for Player {
+    fn blocks(&self) -> u64 {
+        1
+    }
+
+    fn block_len(&self) -> usize {
+        0
+    }
+
+    fn submit(&mut self, _: u64, _: Addr) -> traceless::Result {
+        Ok(())
+    }
+
+    fn step(&mut self, _: Serve<'_>) -> traceless::Result<Issued> {
+        let Lines { reads, writes } = self.lines.pop_front().unwrap_or_default();
+        touch(&self.bus, Op::Read, &reads);
+        touch(&self.bus, Op::Write, &writes);
+        Ok(Issued { kind: Kind::Dummy, finished: None })
+    }
+
+    fn sync(&mut self) -> traceless::Result {
+        Ok(())
+    }
+
+    fn hides(&self) -> Hides {
+        Hides::ReadsAndWrites
+    }
+}
+
+impl Front for Player {
+    fn stash(&self) -> usize {
+        0
+    }
+}
+
+/// Tells `bus` that lines are touched.
+pub fn touch(bus: &dyn Witness, op: Op, lines: &[u64]) {
+    for &at in lines {
+        bus.see(Event { time: 0, surface: Surface::Dram, op, at, len: LINE_LEN as u32 });
+    }
+}

@@ -1,0 +1,133 @@
+//! Programs whom an adversary at the memory bus would like to tell apart.
+
+use super::super::workload::mix;
+use super::watch::Shared;
+use std::sync::Arc;
+use traceless_sim::oram::Start;
+use traceless_sim::workload::{LINE_LEN, Op, Program, Record, Workload};
+
+/// Somebody who runs a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum User {
+    /// Nothing that the last cache does not hold.
+    Computes,
+    /// Asks for lines all the time, as fast as memory answers.
+    Random,
+    InOrder,
+    /// A few lines that leave the cache before they are asked for again.
+    FewMissed,
+    /// A few lines most of the time, that the cache holds.
+    FewHot,
+    /// Lines whose labels lie in other blocks of the map each time.
+    FarApart,
+    Writes,
+    /// Much for a while, nothing for a while.
+    Bursts,
+    NowAndThen,
+    /// A loop that goes through a table and works longer for each bit of a secret that is one.
+    SecretOnes,
+    SecretZeros,
+    FourCores,
+    /// Random lines in trees that hold nothing at the beginning.
+    Empty,
+}
+
+/// All of them.
+pub const USERS: [User; 13] = [
+    User::Computes,
+    User::Random,
+    User::InOrder,
+    User::FewMissed,
+    User::FewHot,
+    User::FarApart,
+    User::Writes,
+    User::Bursts,
+    User::NowAndThen,
+    User::SecretOnes,
+    User::SecretZeros,
+    User::FourCores,
+    User::Empty,
+];
+
+/// Whom to tell apart.
+pub const PAIRS: [(User, User); 9] = [
+    (User::Random, User::Computes),
+    (User::InOrder, User::Random),
+    (User::InOrder, User::Writes),
+    (User::FewHot, User::FarApart),
+    (User::FewMissed, User::Computes),
+    (User::Bursts, User::NowAndThen),
+    (User::SecretOnes, User::SecretZeros),
+    (User::FourCores, User::Random),
+    (User::Empty, User::Random),
+];
+
+/// Lines of memory from one line of a set of the last cache to the next.
+pub const CACHE_SETS: u64 = 32;
+
+impl User {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Computes => "a program that computes",
+            Self::Random => "random lines",
+            Self::InOrder => "lines in order",
+            Self::FewMissed => "a few lines, always missed",
+            Self::FewHot => "a few hot lines",
+            Self::FarApart => "lines far apart",
+            Self::Writes => "writes",
+            Self::Bursts => "bursts",
+            Self::NowAndThen => "a line now and then",
+            Self::SecretOnes => "a secret of ones",
+            Self::SecretZeros => "a secret of zeros",
+            Self::FourCores => "four cores",
+            Self::Empty => "an empty tree",
+        }
+    }
+
+    /// What trees hold at the beginning.
+    pub fn start(self) -> Start {
+        if self == Self::Empty { Start::Empty } else { Start::Full }
+    }
+
+    /// Its program, in `lines` lines of memory. It ends when enough was seen, or after so many
+    /// instructions of each core.
+    pub fn program(self, lines: u64, seed: u64, most: u64, shared: &Arc<Shared>) -> Program {
+        let cores = if self == Self::FourCores { 4 } else { 1 };
+        let core = |core: u64| -> Box<dyn Workload> {
+            let shared = shared.clone();
+            let mut instructions = 0;
+            let records = (0..).map_while(move |i| {
+                if shared.is_enough() || instructions > most {
+                    return None;
+                }
+                let (before, op, line) = self.asks(i, lines, mix(seed, core));
+                instructions += before + 1;
+                shared.ask((self != Self::Computes).then_some(line));
+                Some(Record { before, op, addr: line * LINE_LEN })
+            });
+            Box::new(records)
+        };
+        Program { threads: (0..cores).map(core).collect() }
+    }
+
+    /// Memory operation number `i`: instructions before it, what it does, and the line.
+    fn asks(self, i: u64, lines: u64, seed: u64) -> (u64, Op, u64) {
+        let random = |salt: u64, below: u64| mix(seed ^ salt, i) % below.max(1);
+        let write_of = |share: u64| if random(1, share) == 0 { Op::Write } else { Op::Read };
+        match self {
+            Self::Computes => (3000, write_of(2), i % 8),
+            Self::Random | Self::FourCores | Self::Empty => (4, write_of(4), random(2, lines)),
+            Self::InOrder => (4, Op::Read, i % lines),
+            Self::FewMissed => (4, write_of(3), i % 12 * CACHE_SETS % lines),
+            Self::FewHot if random(3, 10) > 0 => (20, write_of(3), random(4, 64)),
+            Self::FewHot => (20, Op::Read, random(5, lines)),
+            Self::FarApart => (4, Op::Read, i.wrapping_mul(97) % lines),
+            Self::Writes => (4, Op::Write, random(6, lines)),
+            Self::Bursts if i % 64 < 60 => (2, write_of(2), random(7, lines)),
+            Self::Bursts => (20_000, Op::Read, random(8, lines)),
+            Self::NowAndThen => (15_000, write_of(2), random(9, lines)),
+            Self::SecretOnes => (600, Op::Read, (i % 600 + 600) % lines),
+            Self::SecretZeros => (40, Op::Read, i % 600 % lines),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! What is measured, and what has a planted fault.
+
+use super::Choose;
+use std::hint::black_box;
+use std::sync::Arc;
+use traceless::oblivious::{create, create_sealed, sealed_len};
+use traceless::oram::Oram;
+use traceless::rng::Seeded;
+use traceless::seal::Secret;
+use traceless::store::MemStore;
+use traceless::{Addr, Result};
+
+/// Something whose time is taken.
+pub trait Timed {
+    /// Does what is asked for: reads a block, or compares a tag.
+    fn act(&mut self, asked: u64) -> Result;
+
+    /// Lays ready what is asked for, before the time is taken.
+    fn prepare(&mut self, asked: u64) {
+        let _ = asked;
+    }
+}
+
+pub struct Subject {
+    pub name: &'static str,
+    /// Two users each, and what they ask for.
+    pub pairs: &'static [(&'static str, Choose)],
+    pub build: fn(seed: u64) -> Result<Box<dyn Timed>>,
+}
+
+pub struct Planted {
+    pub subject: Subject,
+    /// What is wrong with it.
+    pub fault: &'static str,
+}
+
+const BLOCKS: u64 = 4096;
+
+/// So few that all are touched at each access.
+const SCANNED: u64 = 256;
+
+const BLOCK_LEN: usize = 64;
+
+/// All that claim to take the same time.
+pub const SUBJECTS: [Subject; 4] = [
+    Subject {
+        name: "oblivious",
+        pairs: &BLOCK_PAIRS,
+        build: |seed| {
+            let oram = create(BLOCKS, BLOCK_LEN, Box::new(Seeded::new(seed)))?;
+            Ok(Box::new(Reads::of(oram)?))
+        },
+    },
+    Subject {
+        name: "oblivious-sealed",
+        pairs: &BLOCK_PAIRS,
+        build: |seed| {
+            let store = Arc::new(MemStore::new(sealed_len(BLOCKS, BLOCK_LEN)?));
+            let oram = create_sealed(BLOCKS, BLOCK_LEN, store, Box::new(Seeded::new(seed)))?;
+            Ok(Box::new(Reads::of(oram)?))
+        },
+    },
+    Subject {
+        name: "scan",
+        pairs: &BLOCK_PAIRS,
+        build: |seed| {
+            let oram = create(SCANNED, BLOCK_LEN, Box::new(Seeded::new(seed)))?;
+            Ok(Box::new(Reads::of(oram)?))
+        },
+    },
+    Subject { name: "tags", pairs: &TAG_PAIRS, build: |_| Ok(Box::new(Tags::new(fits))) },
+];
+
+/// All that do not.
+pub const PLANTED: [Planted; 4] = [
+    Planted {
+        subject: Subject {
+            name: "mutant:remembers-last",
+            pairs: &BLOCK_PAIRS,
+            build: |seed| {
+                let oram = create(BLOCKS, BLOCK_LEN, Box::new(Seeded::new(seed)))?;
+                Ok(Box::new(RemembersLast { reads: Reads::of(oram)?, last: None }))
+            },
+        },
+        fault: "the block that was just read is at hand",
+    },
+    Planted {
+        subject: Subject {
+            name: "mutant:stops-at-hit",
+            pairs: &BLOCK_PAIRS,
+            build: |_| Ok(Box::new(StopsAtHit(vec![[1; BLOCK_LEN]; SCANNED as usize]))),
+        },
+        fault: "a scan stops at the block that it looks for",
+    },
+    Planted {
+        subject: Subject {
+            name: "mutant:skips-unwritten",
+            pairs: &BLOCK_PAIRS,
+            build: |seed| {
+                let oram = create(BLOCKS, BLOCK_LEN, Box::new(Seeded::new(seed)))?;
+                Ok(Box::new(SkipsUnwritten(Reads::of(oram)?)))
+            },
+        },
+        fault: "a block that was never written needs no access",
+    },
+    Planted {
+        subject: Subject {
+            name: "mutant:compares-early",
+            pairs: &TAG_PAIRS,
+            build: |_| Ok(Box::new(Tags::new(fits_until))),
+        },
+        fault: "a tag is compared until it differs",
+    },
+];
+
+/// Whom to tell apart by the time of reads. The lower half of all blocks was written.
+const BLOCK_PAIRS: [(&str, Choose); 5] = [
+    ("one block and random blocks", |is_second, _, rng| {
+        let any = rng.below(SCANNED);
+        if is_second { any } else { 7 }
+    }),
+    ("the first blocks and the last", |is_second, i, _| {
+        let nth = i % 8;
+        if is_second { SCANNED - 1 - nth } else { nth }
+    }),
+    (
+        "blocks in order and far apart",
+        |is_second, i, _| {
+            if is_second { i * 97 % SCANNED } else { i % SCANNED }
+        },
+    ),
+    ("blocks written and never written", |is_second, _, rng| {
+        let any = rng.below(SCANNED / 2);
+        if is_second { any + SCANNED / 2 } else { any }
+    }),
+    ("a table by the ones and the zeros of a secret", |is_second, i, _| {
+        i % 8 + if is_second { 8 } else { 0 }
+    }),
+];
+
+/// Whom to tell apart by the time that a wrong tag takes to be refused: by the place of its first
+/// wrong byte.
+const TAG_PAIRS: [(&str, Choose); 2] = [
+    ("the first byte wrong and the last", |is_second, _, _| if is_second { 31 } else { 0 }),
+    ("the first byte wrong and any", |is_second, _, rng| {
+        let any = rng.below(32);
+        if is_second { any } else { 0 }
+    }),
+];
+
+/// Reads of blocks, of which half were written.
+struct Reads {
+    oram: Box<dyn Oram>,
+    block: [u8; BLOCK_LEN],
+}
+
+impl Reads {
+    fn of(mut oram: Box<dyn Oram>) -> Result<Self> {
+        for addr in 0..SCANNED / 2 {
+            oram.write(Addr(addr), &[addr as u8; BLOCK_LEN])?;
+        }
+        Ok(Self { oram, block: [0; BLOCK_LEN] })
+    }
+}
+
+impl Timed for Reads {
+    fn act(&mut self, asked: u64) -> Result {
+        self.oram.read(Addr(asked), &mut self.block)
+    }
+}
+
+struct RemembersLast {
+    reads: Reads,
+    last: Option<u64>,
+}
+
+impl Timed for RemembersLast {
+    fn act(&mut self, asked: u64) -> Result {
+        if self.last.replace(asked) == Some(asked) {
+            return Ok(());
+        }
+        self.reads.act(asked)
+    }
+}
+
+struct SkipsUnwritten(Reads);
+
+impl Timed for SkipsUnwritten {
+    fn act(&mut self, asked: u64) -> Result {
+        if asked >= SCANNED / 2 {
+            self.0.block.fill(0);
+            return Ok(());
+        }
+        self.0.act(asked)
+    }
+}
+
+struct StopsAtHit(Vec<[u8; BLOCK_LEN]>);
+
+impl Timed for StopsAtHit {
+    fn act(&mut self, asked: u64) -> Result {
+        let mut sum = 0;
+        for (addr, block) in self.0.iter().enumerate() {
+            sum += u64::from(black_box(block)[0]);
+            if addr as u64 == asked {
+                break;
+            }
+        }
+        black_box(sum);
+        Ok(())
+    }
+}
+
+/// How a tag is compared.
+type Fits = fn(key: &Secret, message: &[u8], tag: &[u8]) -> bool;
+
+/// Tags that are wrong in one byte.
+struct Tags {
+    key: Secret,
+    message: [u8; 32],
+    fits: Fits,
+    right: [u8; 32],
+    /// Always in one place: also where something lies takes time.
+    tag: [u8; 32],
+}
+
+impl Tags {
+    fn new(fits: Fits) -> Self {
+        let (key, message) = (Secret::from_bytes([3; 32]), [5; 32]);
+        let right = *key.mac(&message).bytes();
+        Self { key, message, fits, right, tag: right }
+    }
+}
+
+impl Timed for Tags {
+    fn act(&mut self, _: u64) -> Result {
+        black_box((self.fits)(&self.key, &self.message, black_box(&self.tag)));
+        Ok(())
+    }
+
+    fn prepare(&mut self, asked: u64) {
+        self.tag = self.right;
+        self.tag[asked as usize] ^= 1;
+    }
+}
+
+fn fits(key: &Secret, message: &[u8], tag: &[u8]) -> bool {
+    key.mac(message).fits(tag)
+}
+
+fn fits_until(key: &Secret, message: &[u8], tag: &[u8]) -> bool {
+    let right = key.mac(message);
+    // Byte by byte, as written by hand.
+    for (a, b) in right.bytes().iter().zip(tag) {
+        if black_box(a) != black_box(b) {
+            return false;
+        }
+    }
+    true
+}

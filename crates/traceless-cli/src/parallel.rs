@@ -1,0 +1,50 @@
+//! Work on all cores.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What `work` makes of each item, in their order; at most `threads` items at a time.
+pub fn in_parallel<T: Sync, R: Send>(
+    items: &[T],
+    threads: usize,
+    work: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let made = Mutex::new(Vec::with_capacity(items.len()));
+    std::thread::scope(|scope| {
+        for _ in 0..threads.clamp(1, items.len().max(1)) {
+            scope.spawn(|| {
+                loop {
+                    let nth = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(nth) else { return };
+                    let result = work(item);
+                    made.lock().expect("held briefly").push((nth, result));
+                }
+            });
+        }
+    });
+    let mut made = made.into_inner().expect("no thread holds it");
+    made.sort_unstable_by_key(|(nth, _)| *nth);
+    made.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Cores that this process may use.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_come_in_order_from_any_number_of_threads() {
+        let items: Vec<u64> = (0..100).collect();
+        for threads in [0, 1, 3, 1000] {
+            let squares = in_parallel(&items, threads, |item| item * item);
+            assert!(squares.iter().zip(&items).all(|(s, i)| *s == i * i), "{threads}");
+            assert_eq!(squares.len(), items.len());
+        }
+        assert!(in_parallel(&[] as &[u8], 2, |_| ()).is_empty());
+    }
+}
