@@ -608,11 +608,7 @@ impl Config {
         }
         within("oram.early_queue", self.early_queue as u64, 0..=BUFFER_MAX)?;
         within("oram.trees", self.trees as u64, 1..=TREES_MAX)?;
-        let Some(trees) = &self.map_trees else { return Ok(()) };
-        if self.scheme == Scheme::Recursive && trees.len() + 1 != self.trees {
-            return Err(Error::Oram("`oram.map_trees` are one less than `trees`"));
-        }
-        trees.iter().try_for_each(MapTree::check)
+        self.map_trees.iter().flatten().try_for_each(MapTree::check)
     }
 
     fn check_times(&self) -> Result {
