@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seeds of the fuzz targets: whole NBD sessions, and records of a header.
+"""Writes the seeds of the fuzz targets: whole NBD sessions, records of a header, and traces.
 
 Usage: seeds.py FOLDER
 """
@@ -7,6 +7,7 @@ Usage: seeds.py FOLDER
 import pathlib
 import struct
 import sys
+import zlib
 
 OPTION = b"IHAVEOPT"
 EXPORT_NAME, ABORT, LIST, STARTTLS, INFO, GO, STRUCTURED = 1, 2, 3, 5, 6, 7, 8
@@ -44,6 +45,19 @@ def sessions():
     yield "oversize", hello + go() + request(WRITE, 0, 1 << 31) + request(READ, 0, 1 << 31)
 
 
+def frame():
+    """Two events of a trace, and its end."""
+    body = struct.pack("<QQHHBBH", 5, 64, 2, 1, 0, 3, 0)
+    body += struct.pack("<IBBHIBBH", 64, 0, 1, 0, 4096, 1, 1, 0) + bytes([0b10])
+    body += bytes([0b0111]) + bytes([1, 2, 3, 4]) + bytes(8)
+    return framed(2, body) + framed(0, struct.pack("<Q", 2))
+
+
+def framed(count, body):
+    lengths = struct.pack("<II", count, len(body))
+    return lengths + struct.pack("<I", zlib.adler32(lengths + body)) + body
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     for setup in range(8):
@@ -56,6 +70,18 @@ def main():
     plain = struct.pack("<HHIQI", 1, 20, 0, 1 << 18, 4096)
     for name, record in (("detwo", detwo), ("plain", plain)):
         (folder / "superblock" / name).write_bytes(bytes(8) + record)
+    traces = folder / "trace"
+    traces.mkdir(parents=True, exist_ok=True)
+    for recorded in (pathlib.Path(__file__).parents[1] / "tests/lib/recorded").iterdir():
+        (traces / recorded.name).write_bytes(recorded.read_bytes())
+    (traces / "redis").write_bytes(b'OK\n1.5 [0 a:1] "set" "k" "\\x00\\""\n')
+    for kind in (0, 1):
+        for name, body in (("frames", frame()), ("cut", frame()[:-9])):
+            header = struct.pack("<8sHHI", b"TLTRACE\0", 2, kind, 0)
+            (traces / f"{name}-{kind}").write_bytes(header + body)
+    records = b"".join(struct.pack("<QQIBBH", i, 64 * i, 64, i % 3, i % 4, 0) for i in range(9))
+    header = struct.pack("<8sHHI", b"TLTRACE\0", 1, 24, 0)
+    (traces / "records").write_bytes(header + records)
     state = struct.pack("<HHIQ", 1, 1, 1, 5) + struct.pack("<Q16sQ", 0, b"i" * 16, 0)
     (folder / "superblock" / "state").write_bytes(state)
 

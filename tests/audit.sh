@@ -22,14 +22,30 @@ told "sum(': leaves are uniform' in claim['name'] for claim in told['claims']) =
 section "all targets test themselves in one run"
 expect 0 audit --self-test --json
 expect_json traceless.audit.v1 target verdict claims
-told "sum('catches' in claim['name'] for claim in told['claims']) >= 25"
-told "sum(claim['name'].startswith('nothing is found in') for claim in told['claims']) == 21"
+told "sum('catches' in claim['name'] for claim in told['claims']) >= 46"
+told "sum(claim['name'].startswith('nothing is found in') for claim in told['claims']) == 37"
 expect 2 audit --self-test tree
 
 section "what is wrong with a scheme is told"
+expect 1 audit tree --scheme mutant:one-dummy-path --level quick --html page.html
+check "a page of the leak" grep -q '<td class="leak">leak</td>' page.html
+check "pictures of two users" test "$(grep -c '<figure><svg' page.html)" = 2
+expect 2 audit tree --scheme path --level quick --html missing/page.html
 expect 1 audit tree --scheme mutant:searches-first --level ci --json
 told "any(c['verdict'] == 'leak' and 'near' in c['name'] for c in told['claims'])"
 expect 2 audit tree --scheme mutant:none
+
+section "a simulated processor's bus"
+expect 0 audit sim --scheme ir-oram --level quick --json
+expect_json traceless.audit.v1 target verdict claims
+told "told['target'] == 'sim' and told['verdict'] == 'pass'"
+told "sum('catches' in claim['name'] for claim in told['claims']) == 17"
+told "sum('finds nothing in' in claim['name'] for claim in told['claims']) == 3"
+told "any('without a fixed rate' in c['name'] and 'not claimed' in c['evidence'] for c in told['claims'])"
+expect 1 audit sim --scheme mutant:t-per-program --level quick --json
+told "any(c['verdict'] == 'leak' and 'follow from the paths' in c['name'] for c in told['claims'])"
+expect 1 audit sim --scheme fetch-slots --level quick
+expect 2 audit sim --scheme mutant:none
 
 section "times tell nothing where that is claimed"
 expect 0 audit timing --level quick --json
@@ -51,3 +67,96 @@ for fault in forgets counts-up leaf-of-block; do
     python3 "$oram" broken.trace hot 3 "$fault"
     expect 1 audit compare a.trace broken.trace
 done
+
+section "schemes are recorded, with their secrets, and judged by both"
+for seed in 1 2; do
+    expect 0 audit tree --scheme path --user "$([ "$seed" = 1 ] && echo hot || echo random)" \
+        --seed "$seed" --level quick --trace "$seed.trace" --secret "$seed.secret"
+done
+check "nobody else reads secrets" [ "$(stat --format %a 1.secret)" = 600 ]
+expect 0 audit compare 1.trace 2.trace --secret-a 1.secret --secret-b 2.secret --json
+told "sum('tell nothing of secrets' in claim['name'] for claim in told['claims']) == 2"
+expect 0 audit tree --scheme mutant:leaf-of-block --user random --seed 3 --level quick \
+    --trace 3.trace --secret 3.secret
+expect 1 audit compare 3.trace 3.trace --secret-a 3.secret --json
+told "told['equal'] and told['judged_by'] == 'statistics'"
+expect 4 audit compare 1.trace 2.trace --secret-a 2.trace
+expect 4 audit compare 1.trace 1.secret
+expect 2 audit compare 1.trace 2.trace --secret-a 1.secret --equal
+for scheme in detwo sq linear plain; do
+    for user in one random; do
+        expect 0 audit volume --scheme "$scheme" --user "$user" --level quick --length 300 \
+            --trace "$user.trace"
+    done
+    expect "$([ "$scheme" = plain ] && echo 1 || echo 0)" audit compare one.trace random.trace
+done
+expect 2 audit tree --secret 1.secret
+
+section "Python reads what was recorded, with and without numpy"
+reads() {
+    python3 "$lib/columns.py" "$root/dist" "$@"
+}
+for numpy in without with; do
+    if [ "$numpy" = with ] && ! python3 -c 'import numpy' 2>err; then
+        leave_out "columns as arrays: there is no numpy"
+        continue
+    fi
+    expect 0 reads "$numpy" 1.trace 1.secret
+    expect 0 reads "$numpy" a.trace
+done
+expect 0 python3 "$root/dist/traceless_trace.py" 1.trace --csv
+check "all of it" [ "$(wc -l <out)" -eq "$((1 + 2 * 8 * 8000))" ]
+check "at most four bytes an event" \
+    [ "$(stat --format %s 1.trace)" -le "$((4 * 2 * 8 * 8000))" ]
+
+section "a trace whose writer was killed is cut, and its beginning is there"
+"$traceless" audit tree --scheme path --level release --trace killed.trace >killed 2>&1 &
+pid=$!
+until [ "$(stat --format %s killed.trace 2>/dev/null || echo 0)" -gt 100000 ]; do
+    sleep 0.02
+done
+end "$pid"
+expect 4 audit compare killed.trace killed.trace
+expect 1 python3 "$root/dist/traceless_trace.py" killed.trace
+check "Python tells so" grep -q "is cut after" err
+expect 0 audit convert killed.trace whole.trace --prefix
+expect 0 audit compare whole.trace killed.trace --prefix --equal
+
+section "traces of other tools"
+for tool in blkparse bpftrace s3 page-faults; do
+    expect 0 audit compare "$lib/recorded/$tool.txt" "$lib/recorded/$tool.txt" --format "$tool"
+    expect 0 audit convert "$lib/recorded/$tool.txt" "$tool.trace"
+    expect 0 audit compare "$lib/recorded/$tool.txt" "$tool.trace" --exact-order
+    expect 4 audit convert "$lib/recorded/$tool.txt" other.trace --format redis
+done
+expect 4 audit compare key key
+if command -v redis-server >/dev/null; then
+    redis-server --port 0 --unixsocket "$scratch/redis" --save '' --daemonize no >redis.log &
+    until redis-cli -s redis ping >/dev/null 2>&1; do
+        sleep 0.05
+    done
+    for user in one random again; do
+        redis-cli -s redis monitor >"$user.txt" &
+        monitor=$!
+        until [ -s "$user.txt" ]; do
+            sleep 0.02
+        done
+        for i in {1..50}; do
+            case $user in
+                one) echo "get user:7" ;;
+                *) echo "get user:$i" ;;
+            esac
+        done | redis-cli -s redis >/dev/null
+        redis-cli -s redis set 'last "one"' $'\x01\n' >/dev/null
+        until grep -q last "$user.txt"; do
+            sleep 0.02
+        done
+        end "$monitor"
+    done
+    expect 0 audit convert random.txt random.trace
+    check "every command" [ "$(cut -d ' ' -f 1 out)" -eq "$(grep -c '"' random.txt)" ]
+    expect 0 audit compare random.txt again.txt
+    expect 1 audit compare one.txt random.txt
+else
+    leave_out "what redis-cli monitor prints: there is no Redis"
+fi

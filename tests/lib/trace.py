@@ -1,4 +1,4 @@
-"""Reads traces (docs/trace.md), without a line of the code that writes or compares them.
+"""Reads traces (docs/trace-format.md), without a line of the code that writes or compares them.
 
 trace.py writes TRACE        prints the offset and length of each write, one a line
 trace.py main-area IMAGE     prints where the main area of a detwo volume begins
@@ -10,12 +10,13 @@ trace.py follows IMAGE TRACE [FIRST]
 """
 
 import itertools
+import pathlib
 import struct
 import sys
 
-HEADER = struct.Struct("<8sHHI")
-RECORD = struct.Struct("<QQIBBH")
-WRITE, SYNC = 1, 2
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "dist"))
+import traceless_trace
+from traceless_trace import SYNC, WRITE
 
 AREAS_AT = 196608
 SUPERBLOCKS_AT = 65536
@@ -23,16 +24,10 @@ STRIPE_HEADER_LEN = 4096
 
 
 def events(path):
-    """The operation, offset and length of each record."""
-    with open(path, "rb") as file:
-        data = file.read()
-    magic, version, record_len, _ = HEADER.unpack_from(data)
-    if (magic, version, record_len) != (b"TLTRACE\0", 1, RECORD.size):
-        sys.exit(f"{path} is no trace of version 1")
-    if (len(data) - HEADER.size) % RECORD.size:
-        sys.exit(f"{path} ends in the middle of a record")
-    for _, at, length, op, _, _ in RECORD.iter_unpack(data[HEADER.size :]):
-        yield op, at, length
+    """The operation, offset and length of each event."""
+    for part in traceless_trace.frames(path):
+        for op, at, length in zip(part.op, part.at, part.length):
+            yield int(op), int(at), int(length)
 
 
 def periods(path):

@@ -11,7 +11,7 @@ use crate::report::Claim;
 use crate::table::Table;
 use crate::template::Template;
 use std::collections::HashMap;
-use traceless::trace::{Event, Op};
+use traceless::trace::{Asked, Event, Op};
 
 /// Fewer accesses are no evidence of anything being drawn at random.
 pub const ACCESSES_MIN: usize = 1000;
@@ -31,12 +31,19 @@ struct Access {
     /// Where it begins, where its reads end, and the least and the greatest byte that it touches:
     /// one of these tells its place.
     places: [u64; 4],
+    /// Events before it.
+    seen: u64,
 }
 
 /// The accesses of a trace: each is a row of reads and the writes after them. Where a trace has
 /// only reads or only writes, it is what was seen at one time; without times, each event.
 #[derive(Debug)]
-pub struct Accesses(Vec<Access>);
+pub struct Accesses {
+    all: Vec<Access>,
+    /// What was asked for when each began, numbered in order; 0 for nothing. Empty if it is not
+    /// known.
+    secrets: Vec<u64>,
+}
 
 impl Accesses {
     /// Cuts a trace whose reader may fail. A sync belongs to the access before it.
@@ -56,17 +63,56 @@ impl Accesses {
             }
         };
         let accesses = events.chunk_by(|before, event| !begins(before, event));
-        Ok(Self(accesses.map(Access::of).collect()))
+        let mut seen = 0;
+        let all = accesses.map(|events| {
+            let access = Access { seen, ..Access::of(events) };
+            seen += events.len() as u64;
+            access
+        });
+        Ok(Self { all: all.collect(), secrets: vec![] })
+    }
+
+    /// The same with what was asked for, in the order in which it was. Each access belongs to what
+    /// was asked for last when it began.
+    ///
+    /// # Errors
+    /// The first failure of the reader.
+    pub fn with_secrets<E>(
+        mut self,
+        asked: impl Iterator<Item = Result<Asked, E>>,
+    ) -> Result<Self, E> {
+        let asked: Vec<Asked> = asked.collect::<Result<_, E>>()?;
+        let mut known: Vec<(u64, Op)> = asked.iter().map(|asked| (asked.at, asked.op)).collect();
+        known.retain(|(_, op)| *op != Op::Sync);
+        known.sort_unstable_by_key(|&(at, op)| (at, op as u8));
+        known.dedup();
+        let number = |asked: &Asked| match asked.op {
+            Op::Sync => 0,
+            op => {
+                let key = (asked.at, op as u8);
+                let place = known.binary_search_by_key(&key, |&(at, op)| (at, op as u8));
+                place.expect("all are there") as u64 + 1
+            }
+        };
+        let (mut next, mut current) = (asked.iter().peekable(), 0);
+        let secret = |access: &Access| {
+            while let Some(asked) = next.next_if(|asked| asked.seen <= access.seen) {
+                current = number(asked);
+            }
+            current
+        };
+        self.secrets = self.all.iter().map(secret).collect();
+        Ok(self)
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.all.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 }
 
@@ -115,7 +161,7 @@ pub struct Judged {
 
 /// Judges what two users show.
 pub fn judge(a: &Accesses, b: &Accesses) -> Judged {
-    let ([of_a, of_b], all_seen) = numbered(a, b);
+    let ([mut of_a, mut of_b], all_seen) = numbered(a, b);
     let mut alone = vec![];
     for (draws, what) in [(&of_a, "A"), (&of_b, "B")] {
         if all_seen {
@@ -127,11 +173,17 @@ pub fn judge(a: &Accesses, b: &Accesses) -> Judged {
         }
     }
     let what = "A and B";
-    let together = vec![
+    let mut together = vec![
         look_alike(a, b),
         of_a.are_spread_as(&of_b, what),
         cannot_be_told_apart(&of_a, &of_b, what),
     ];
+    for (draws, accesses, what) in [(&mut of_a, a, "A"), (&mut of_b, b, "B")] {
+        if !accesses.secrets.is_empty() {
+            draws.secrets.clone_from(&accesses.secrets);
+            together.push(draws.tell_nothing_of_secrets(what));
+        }
+    }
     Judged { alone, together }
 }
 
@@ -139,7 +191,7 @@ pub fn judge(a: &Accesses, b: &Accesses) -> Judged {
 /// are no others.
 fn numbered(a: &Accesses, b: &Accesses) -> ([Draws; 2], bool) {
     let sorted = |nth: usize| {
-        let both = a.0.iter().chain(&b.0);
+        let both = a.all.iter().chain(&b.all);
         let mut places: Vec<u64> = both.map(|access| access.places[nth]).collect();
         places.sort_unstable();
         places.dedup();
@@ -153,7 +205,7 @@ fn numbered(a: &Accesses, b: &Accesses) -> ([Draws; 2], bool) {
         noun: "places",
         places: known.len().max(1) as u64,
         each: 1,
-        drawn: accesses.0.iter().map(number).collect(),
+        drawn: accesses.all.iter().map(number).collect(),
         secrets: vec![],
     };
     let all_seen = known.len() * SEEN_EACH <= a.len().min(b.len());
@@ -164,14 +216,14 @@ fn numbered(a: &Accesses, b: &Accesses) -> ([Draws; 2], bool) {
 /// surfaces.
 fn look_alike(a: &Accesses, b: &Accesses) -> Claim {
     let mut kinds: HashMap<Template, u64> = HashMap::new();
-    a.0.iter().chain(&b.0).for_each(|access| *kinds.entry(access.template).or_default() += 1);
+    a.all.iter().chain(&b.all).for_each(|access| *kinds.entry(access.template).or_default() += 1);
     let mut common: Vec<(Template, u64)> = kinds.into_iter().collect();
     common.sort_unstable_by_key(|&(template, times)| (core::cmp::Reverse(times), template));
     let numbers: HashMap<Template, usize> =
         common.iter().enumerate().map(|(nth, (template, _))| (*template, nth)).collect();
     let mut table = Table::new(2, KINDS);
     for (side, accesses) in [a, b].into_iter().enumerate() {
-        for access in &accesses.0 {
+        for access in &accesses.all {
             table.add(side, numbers[&access.template].min(KINDS - 1));
         }
     }
@@ -262,6 +314,37 @@ mod tests {
             let judged = judge(&honest, &changed(fault));
             assert!(fails(&judged.together) > 0, "{nth}: {judged:?}");
         }
+    }
+
+    /// Accesses to random paths, one in `tells` of which is where the secret says; and before each
+    /// the secret, but for every third, for which nobody asked.
+    fn with_secrets(seed: u64, tells: u64) -> Accesses {
+        let mut rng = Mixer(seed << 32);
+        let (mut events, mut asked) = (vec![], vec![]);
+        for access in 0..6000u64 {
+            let (leaf, block) = (rng.below(1024), rng.below(512));
+            let op = if access % 3 == 0 { Op::Sync } else { Op::Read };
+            asked.push(Asked { seen: events.len() as u64, op, at: block * 64, len: 64 });
+            let shows = tells > 0 && op == Op::Read && rng.below(tells) == 0;
+            events.extend(path_events(if shows { 2 * block } else { leaf }));
+        }
+        let cut = Accesses::cut(events.into_iter().map(Ok::<_, Infallible>)).unwrap();
+        assert_eq!(cut.len(), 6000);
+        cut.with_secrets(asked.into_iter().map(Ok::<_, Infallible>)).unwrap()
+    }
+
+    #[test]
+    fn what_tells_of_a_known_secret_is_found_and_else_nothing() {
+        let honest = with_secrets(1, 0);
+        assert!(honest.secrets.contains(&0));
+        assert!(honest.secrets.iter().any(|&secret| secret > 500));
+        let judged = judge(&honest, &with_secrets(2, 0));
+        assert_eq!((fails(&judged.alone), fails(&judged.together)), (0, 0), "{judged:?}");
+        assert_eq!(judged.together.len(), 5);
+        let judged = judge(&honest, &with_secrets(3, 10));
+        assert_eq!((fails(&judged.alone), fails(&judged.together)), (0, 1), "{judged:?}");
+        let told = &judged.together[4];
+        assert!(told.name.contains("secrets: B") && told.p.unwrap() < ALPHA, "{told:?}");
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! | [`Times`] | does the time that something takes tell of the user? |
 //! | [`judge`] | do two traces of anybody's differ by more than chance? |
 //! | [`diff`] | what do two copies of one disk reveal? |
+//! | [`OutsideReader`] | what did another tool record? |
 //! | [`Report`] | the verdict, for people and programs |
 //!
 //! docs/audit.md has the rules and an example of each report.
@@ -28,6 +29,7 @@ mod mixer;
 mod normal;
 mod numbered;
 mod odds;
+mod outside;
 mod report;
 mod snapshot;
 mod table;
@@ -40,6 +42,7 @@ pub use draws::Draws;
 pub use learned::cannot_be_told_apart;
 pub use normal::{Counts, Epoch, Epochs, Stretch, normalise};
 pub use odds::{ALPHA, worst_of};
+pub use outside::{Format, LINE_MAX, OutsideError, OutsideReader};
 pub use report::{Claim, Report, SCHEMA, Statistic, Verdict};
 pub use snapshot::{ChangedRun, SNAPSHOT_BLOCK_LEN, SnapshotDiff, SnapshotError, diff};
 pub use template::Template;

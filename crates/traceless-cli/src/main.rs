@@ -11,6 +11,7 @@ mod parallel;
 mod signals;
 mod sim;
 mod svg;
+mod trace;
 mod volume;
 
 use args::{Cli, Product};

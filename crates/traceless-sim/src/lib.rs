@@ -8,6 +8,7 @@
 //! a trace; the input of a simulation is a workload, whatever other simulators say.
 #![forbid(unsafe_code)]
 
+mod asked;
 pub mod backend;
 pub mod cache;
 pub mod constant;
@@ -19,4 +20,5 @@ pub mod oram;
 pub mod processor;
 pub mod workload;
 
+pub use asked::{Note, Watch};
 pub use error::{Error, Result};

@@ -1,5 +1,6 @@
 //! A computer: processor, caches and memory, as files say it.
 
+use crate::asked::{Noted, Watch};
 use crate::backend::Backend;
 use crate::constant;
 use crate::dram::{self, ChannelStats, Logged, Memory, Summary};
@@ -9,8 +10,6 @@ use crate::oram::{self, Early, Oram, Scheme};
 use crate::processor::{self, Run, Task};
 use crate::workload::{Program, Record, Workload};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
-use traceless::trace::Witness;
 
 /// A processor and its memory.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
@@ -52,17 +51,9 @@ pub struct Outcome {
     /// What each channel of it did.
     #[serde(skip)]
     pub channels: Vec<ChannelStats>,
-    /// The commands that each channel got, if somebody watched them.
+    /// The commands that each channel got, if they were to be kept.
     #[serde(skip)]
     pub commands: Vec<Vec<Logged>>,
-}
-
-/// Whoever watches the bus between what hides addresses and the memory.
-pub struct Watch {
-    /// Sees each line that the memory is asked for, and when.
-    pub witness: Arc<dyn Witness>,
-    /// Whether the commands are kept, too.
-    pub commands: bool,
 }
 
 impl Machine {
@@ -103,22 +94,22 @@ impl Machine {
     /// The same, but the first `warm_up` records of each workload only fill the last cache and what
     /// is behind it.
     pub fn run_after(&self, warm_up: u64, workloads: &mut [Box<dyn Workload>]) -> Result<Outcome> {
-        self.run_tasks(warm_up, &mut processor::apart(workloads), None)
+        self.run_tasks(warm_up, &mut processor::apart(workloads), &Watch::default())
     }
 
     /// The same with programs, each of whose threads is on a core of its own.
     pub fn run_programs(&self, warm_up: u64, programs: &mut [Program]) -> Result<Outcome> {
-        self.run_tasks(warm_up, &mut processor::together(programs), None)
+        self.run_watched(warm_up, programs, &Watch::default())
     }
 
-    /// The same while somebody watches the bus of what hides addresses.
+    /// The same, and `watch` sees what the records show that are not there to warm up.
     pub fn run_watched(
         &self,
         warm_up: u64,
         programs: &mut [Program],
         watch: &Watch,
     ) -> Result<Outcome> {
-        self.run_tasks(warm_up, &mut processor::together(programs), Some(watch))
+        self.run_tasks(warm_up, &mut processor::together(programs), watch)
     }
 
     /// Refuses what cannot be, as far as that is known before anything is built.
@@ -134,12 +125,7 @@ impl Machine {
         self.oram.as_ref().filter(|oram| oram.scheme != Scheme::Dram)
     }
 
-    fn run_tasks(
-        &self,
-        warm_up: u64,
-        tasks: &mut [Task<'_>],
-        watch: Option<&Watch>,
-    ) -> Result<Outcome> {
+    fn run_tasks(&self, warm_up: u64, tasks: &mut [Task<'_>], watch: &Watch) -> Result<Outcome> {
         self.check()?;
         let outcome = self.run_checked(warm_up, tasks, watch)?;
         if outcome.run.records == 0 {
@@ -148,47 +134,56 @@ impl Machine {
         Ok(outcome)
     }
 
-    fn run_checked(
-        &self,
-        warm_up: u64,
-        tasks: &mut [Task<'_>],
-        watch: Option<&Watch>,
-    ) -> Result<Outcome> {
+    fn run_checked(&self, warm_up: u64, tasks: &mut [Task<'_>], watch: &Watch) -> Result<Outcome> {
+        if watch.bus.is_some() && self.constant.is_some() {
+            let what = "it is known by its bandwidth and has no bus to watch";
+            return Err(Error::Memory(what));
+        }
+        let dram = || {
+            let mut memory = Memory::new(self.memory)?;
+            watch.bus.iter().for_each(|witness| memory.watch(witness));
+            if watch.commands {
+                memory.keep_log();
+            }
+            Ok::<_, Error>(memory)
+        };
         let hidden = self.hidden();
         match (hidden, &self.constant) {
-            (None, _) if watch.is_some() => Err(Error::Oram("nothing hides what could be watched")),
+            (None, _) if watch.lines.is_some() => {
+                Err(Error::Oram("nothing hides what could be watched"))
+            }
             (None, None) => {
-                let memory = Memory::new(self.memory)?;
                 let tell =
                     |memory: &Memory, end| Told { channels: memory.stats(end), ..Told::default() };
-                self.run_over(memory, warm_up, tasks, tell)
+                self.run_over(noted(dram()?, watch), warm_up, tasks, tell)
             }
             (None, Some(constant)) => {
                 let memory = constant::Straight::new(constant)?;
-                self.run_over(memory, warm_up, tasks, |_, _| Told::default())
+                self.run_over(noted(memory, watch), warm_up, tasks, |_, _| Told::default())
             }
             (Some(oram), constant) => {
                 let mut oram = match constant {
-                    None => Oram::over_dram(oram, self.memory(watch)?)?,
+                    None => Oram::over_dram(oram, dram()?)?,
                     Some(constant) => Oram::over_constant(oram, constant)?,
                 };
-                if let Some(Watch { witness, .. }) = watch {
+                if let Some(witness) = &watch.lines {
                     oram.watch(witness.clone());
                 }
                 let tell = |oram: &Oram, end| {
                     let channels = oram.stats(end);
-                    let commands = (0..channels.len()).map(|nth| oram.commands(nth).to_vec());
+                    let kept = if watch.commands { channels.len() } else { 0 };
+                    let commands = (0..kept).map(|nth| oram.commands(nth).to_vec()).collect();
                     let (paths, latencies) = (Some(oram.counts()), Some(oram.latencies()));
-                    Told { paths, latencies, commands: commands.collect(), channels }
+                    Told { paths, latencies, channels, commands }
                 };
-                self.run_over(oram, warm_up, tasks, tell)
+                self.run_over(noted(oram, watch), warm_up, tasks, tell)
             }
         }
     }
 
     fn run_over<B: Backend>(
         &self,
-        mut memory: B,
+        mut memory: Noted<B>,
         warm_up: u64,
         tasks: &mut [Task<'_>],
         tell: impl Fn(&B, u64) -> Told,
@@ -197,7 +192,7 @@ impl Machine {
         let Some(last_level) = &self.last_level else {
             fill(&mut memory, warm_up, tasks)?;
             let run = processor::run_tasks(&self.processor, &mut memory, tasks)?;
-            let told = tell(&memory, run.cycles);
+            let told = tell(&memory.memory, run.cycles);
             return Ok(self.outcome(run, None, storage, told));
         };
         let mut cached = LastLevel::new(last_level, memory)?;
@@ -206,7 +201,7 @@ impl Machine {
         }
         fill(&mut cached, warm_up, tasks)?;
         let run = processor::run_tasks(&self.processor, &mut cached, tasks)?;
-        let told = tell(cached.behind(), run.cycles);
+        let told = tell(&cached.behind().memory, run.cycles);
         Ok(self.outcome(run, Some(cached.counts()), storage, told))
     }
 
@@ -220,14 +215,6 @@ impl Machine {
         let Told { paths, latencies, channels, commands } = told;
         let dram = self.summary(&channels, run.cycles);
         Outcome { run, last_level, paths, latencies, storage, dram, channels, commands }
-    }
-
-    fn memory(&self, watch: Option<&Watch>) -> Result<Memory> {
-        let mut memory = Memory::new(self.memory)?;
-        if watch.is_some_and(|watch| watch.commands) {
-            memory.keep_log();
-        }
-        Ok(memory)
     }
 
     /// What all channels did, if there are any.
@@ -253,6 +240,10 @@ struct Told {
     latencies: Option<oram::Latencies>,
     channels: Vec<ChannelStats>,
     commands: Vec<Vec<Logged>>,
+}
+
+fn noted<B>(memory: B, watch: &Watch) -> Noted<B> {
+    Noted { memory, asked: watch.asked.clone() }
 }
 
 /// Takes the first records of all cores, in turn, to warm `memory`.

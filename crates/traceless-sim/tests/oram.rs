@@ -1,6 +1,11 @@
 //! Schemes over the DRAM: what they ask of it, and when.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use traceless::rng::{Rng, Seeded};
+use traceless::trace::{self, Recorder};
+use traceless_sim::Watch;
+use traceless_sim::constant;
 use traceless_sim::dram::{self, AddressMap};
 use traceless_sim::llc;
 use traceless_sim::machine::{Machine, Outcome};
@@ -149,4 +154,33 @@ fn impossible_schemes_are_refused() {
     refused(|c| c.queue = 0);
     refused(|c| c.pace = Pace::StartToStart(u64::MAX));
     refused(|c| c.decrypt = u64::MAX);
+}
+
+#[test]
+fn a_probe_sees_each_line_on_the_bus_and_none_that_is_known_by_its_bandwidth() {
+    let machine = machine(Scheme::Path, Pace::AfterCompletion(300));
+    let (recorder, asked) = (Arc::new(Recorder::default()), Arc::new(AtomicU64::new(0)));
+    let count = asked.clone();
+    let watch = Watch {
+        bus: Some(recorder.clone()),
+        asked: Some(Arc::new(move |_, _| {
+            count.fetch_add(1, Ordering::Relaxed);
+        })),
+        ..Watch::default()
+    };
+    let outcome = machine.run_watched(0, &mut [workload(1000, 10).into()], &watch).unwrap();
+    let events = recorder.take();
+    let served = |op| events.iter().filter(|event| event.op == op).count() as u64;
+    let channels = || outcome.channels.iter();
+    assert_eq!(served(trace::Op::Read), channels().map(|c| c.reads.served).sum::<u64>());
+    assert_eq!(served(trace::Op::Write), channels().map(|c| c.writes.served).sum::<u64>());
+    assert!(
+        events.iter().all(|event| event.at % LINE_LEN == 0 && event.time <= outcome.run.cycles)
+    );
+    let cache = outcome.last_level.unwrap();
+    assert_eq!(asked.load(Ordering::Relaxed), cache.read_misses + cache.write_backs);
+    let alone = machine.run(&mut [workload(1000, 10)]).unwrap();
+    assert_eq!(alone, outcome, "who is watched does the same");
+    let no_bus = Machine { constant: Some(constant::Config::default()), ..machine };
+    assert!(no_bus.run_watched(0, &mut [workload(10, 10).into()], &watch).is_err());
 }

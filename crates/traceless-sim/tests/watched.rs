@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use traceless::rng::{Rng, Seeded};
 use traceless::trace::{Event, Op, Recorder};
+use traceless_sim::Watch;
 use traceless_sim::constant;
 use traceless_sim::dram::Command;
-use traceless_sim::machine::{Machine, Outcome, Watch};
+use traceless_sim::machine::{Machine, Outcome};
 use traceless_sim::oram::{Config, MapTree, Pace, Scheme, layouts};
 use traceless_sim::workload::{LINE_LEN, Op as Asked, Program, Record, Workload};
 
@@ -37,7 +38,7 @@ fn programs() -> [Program; 1] {
 
 fn watched(machine: &Machine, commands: bool) -> (Outcome, Vec<Event>) {
     let recorder = Arc::new(Recorder::default());
-    let watch = Watch { witness: recorder.clone(), commands };
+    let watch = Watch { lines: Some(recorder.clone()), commands, ..Watch::default() };
     (machine.run_watched(20, &mut programs(), &watch).unwrap(), recorder.take())
 }
 
@@ -136,6 +137,6 @@ fn a_memory_that_counts_bytes_is_asked_for_a_path_at_once() {
 #[test]
 fn where_nothing_is_hidden_nothing_is_watched() {
     let machine = Machine { oram: None, ..machine(Scheme::Path) };
-    let watch = Watch { witness: Arc::new(()), commands: false };
+    let watch = Watch { lines: Some(Arc::new(())), ..Watch::default() };
     assert!(machine.run_watched(0, &mut programs(), &watch).is_err());
 }

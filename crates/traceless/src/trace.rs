@@ -2,9 +2,15 @@
 
 #[cfg(feature = "std")]
 mod file;
+#[cfg(feature = "std")]
+mod frame;
+#[cfg(feature = "std")]
+mod witness;
 
 #[cfg(feature = "std")]
-pub use file::{FileWitness, TRACE_MAGIC, TraceError, TraceReader, TraceWriter};
+pub use file::{SecretReader, SecretWriter, TRACE_MAGIC, TraceError, TraceReader, TraceWriter};
+#[cfg(feature = "std")]
+pub use witness::FileWitness;
 
 /// Where an event is seen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -19,6 +25,11 @@ pub enum Surface {
     Wire,
 }
 
+impl Surface {
+    /// All of them, by their numbers in files.
+    pub const ALL: [Self; 4] = [Self::Storage, Self::Dram, Self::Page, Self::Wire];
+}
+
 /// What happened.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Op {
@@ -28,6 +39,11 @@ pub enum Op {
     Write,
     /// What was written before became durable. Offset and length are zero.
     Sync,
+}
+
+impl Op {
+    /// All of them, by their numbers in files.
+    pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Sync];
 }
 
 /// One thing the adversary sees.
@@ -42,6 +58,19 @@ pub struct Event {
     /// First byte touched.
     pub at: u64,
     /// Bytes touched.
+    pub len: u32,
+}
+
+/// What a user asked for: the secret that events must not tell. It is never part of a trace.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Asked {
+    /// Events that were seen before: those that it caused come after them.
+    pub seen: u64,
+    /// What was asked for; a sync says that from here on nothing is.
+    pub op: Op,
+    /// First byte of it, as its user counts.
+    pub at: u64,
+    /// Bytes of it.
     pub len: u32,
 }
 

@@ -1,5 +1,6 @@
 //! The command line of `traceless audit`, without anything behind it.
 
+use super::TraceArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -19,9 +20,8 @@ pub struct AuditArgs {
     /// was missed.
     #[arg(long, required = true)]
     pub self_test: bool,
-    /// Print the self-test's report as JSON
-    #[arg(long, requires = "self_test")]
-    pub json: bool,
+    #[command(flatten)]
+    pub shown: ShownArgs,
 }
 
 #[derive(Subcommand, Debug)]
@@ -49,10 +49,41 @@ pub enum AuditCommand {
     /// what must be equal. Exit codes: 0 they tell nothing of their users; 1 they do; 2 a file is
     /// missing; 4 a file is not a trace.
     Compare(CompareArgs),
+    /// Writes what another tool recorded, or a trace, as a trace file
+    ///
+    /// Exit codes: 0 it is written; 2 a file is missing; 4 a file cannot be read as what it is.
+    Convert(ConvertArgs),
     /// Tells what two snapshots of one image reveal
     ///
     /// Exit codes: 0 it ran; 2 a file is missing; 4 these are not two snapshots of one image.
     Diff(DiffArgs),
+}
+
+/// What all that run something take.
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// How much to run
+    #[arg(long, value_enum, default_value_t = Level::Ci)]
+    pub level: Level,
+    /// What schemes and users draw from
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Audit the planted faults only: does this audit see anything?
+    #[arg(long, conflicts_with_all = ["scheme", "level", "seed"])]
+    pub self_test: bool,
+    #[command(flatten)]
+    pub shown: ShownArgs,
+}
+
+/// How a report is told.
+#[derive(Args, Debug, Default)]
+pub struct ShownArgs {
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Write it as a page, with pictures of two users side by side
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -60,34 +91,57 @@ pub struct AuditVolumeArgs {
     /// The scheme, or one with a planted fault
     #[arg(long, default_value = "detwo", value_parser = SCHEMES)]
     pub scheme: String,
-    /// How much to run
-    #[arg(long, value_enum, default_value_t = Level::Ci)]
-    pub level: Level,
-    /// Print the report as JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Audit the planted faults only: does this audit see anything?
-    #[arg(long, conflicts_with_all = ["scheme", "level"])]
-    pub self_test: bool,
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// Whom to record
+    #[arg(long, value_parser = VOLUME_USERS, default_value = "random", requires = "trace")]
+    pub user: String,
+    #[command(flatten)]
+    pub record: RecordArgs,
 }
+
+/// Instead of an audit.
+#[derive(Args, Debug)]
+pub struct RecordArgs {
+    #[command(flatten)]
+    pub trace: TraceArgs,
+    /// Blocks to write, or steps to make, while recording [default: as the level has it]
+    #[arg(long, value_name = "N", requires = "trace")]
+    pub length: Option<u64>,
+}
+
+/// Whom `audit volume` can record.
+pub const VOLUME_USERS: [&str; 7] =
+    ["one", "random", "in-order", "backwards", "hot", "cold", "twice"];
+
+/// Whom `audit tree` can record.
+pub const TREE_USERS: [&str; 12] = [
+    "one",
+    "random",
+    "in-order",
+    "hot",
+    "far-apart",
+    "idle",
+    "seldom",
+    "seldom-one",
+    "secret-ones",
+    "secret-zeros",
+    "full",
+    "empty",
+];
 
 #[derive(Args, Debug)]
 pub struct AuditTreeArgs {
     /// One scheme, or one with a planted fault; without it all that have none
     #[arg(long, value_parser = TREE_SCHEMES)]
     pub scheme: Option<String>,
-    /// How much to run
-    #[arg(long, value_enum, default_value_t = Level::Ci)]
-    pub level: Level,
-    /// What schemes and users draw from
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-    /// Print the report as JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Audit the planted faults only: does this audit see anything?
-    #[arg(long, conflicts_with_all = ["scheme", "level", "seed"])]
-    pub self_test: bool,
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// Whom to record
+    #[arg(long, value_parser = TREE_USERS, default_value = "random", requires = "trace")]
+    pub user: String,
+    #[command(flatten)]
+    pub record: RecordArgs,
 }
 
 #[derive(Args, Debug)]
@@ -95,18 +149,8 @@ pub struct AuditTimingArgs {
     /// What to measure, also with a planted fault; without it all that have none
     #[arg(long, value_parser = TIMED)]
     pub scheme: Option<String>,
-    /// How much to run
-    #[arg(long, value_enum, default_value_t = Level::Ci)]
-    pub level: Level,
-    /// What labels, users and their order are drawn from
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-    /// Print the report as JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Audit the planted faults only: does this audit see anything?
-    #[arg(long, conflicts_with_all = ["scheme", "level", "seed"])]
-    pub self_test: bool,
+    #[command(flatten)]
+    pub run: RunArgs,
 }
 
 #[derive(Args, Debug)]
@@ -114,18 +158,8 @@ pub struct AuditSimArgs {
     /// One scheme, or one with a planted fault; without it all that have none
     #[arg(long, value_parser = SIM_SCHEMES)]
     pub scheme: Option<String>,
-    /// How much to run
-    #[arg(long, value_enum, default_value_t = Level::Ci)]
-    pub level: Level,
-    /// What schemes and programs draw from
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-    /// Print the report as JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Audit the planted faults only: does this audit see anything?
-    #[arg(long, conflicts_with_all = ["scheme", "level", "seed"])]
-    pub self_test: bool,
+    #[command(flatten)]
+    pub run: RunArgs,
 }
 
 /// What `audit timing --scheme` may name.
@@ -174,8 +208,8 @@ pub const SIM_SCHEMES: [&str; 36] = [
     "mutant:evicts-between",
     "mutant:abort-ends-slot",
     "mutant:reads-before-answer",
-    "mutant:fetch-slots",
     "mutant:t-per-program",
+    "fetch-slots",
     "ir-stash:as-printed",
     "ir-oram:as-printed",
 ];
@@ -259,12 +293,20 @@ impl Level {
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub struct CompareArgs {
-    /// The first trace (docs/trace.md has the format)
+    /// The first trace (docs/trace-format.md has the format)
     #[arg(value_name = "A.trace")]
     pub a: PathBuf,
     /// The second trace
     #[arg(value_name = "B.trace")]
     pub b: PathBuf,
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// What was asked for in the first one: do its events tell of it?
+    #[arg(long, value_name = "A.secret", conflicts_with_all = MUST_BE_EQUAL)]
+    pub secret_a: Option<PathBuf>,
+    /// What was asked for in the second one
+    #[arg(long, value_name = "B.secret", conflicts_with_all = MUST_BE_EQUAL)]
+    pub secret_b: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
@@ -280,6 +322,35 @@ pub struct CompareArgs {
     /// Compare event by event: the order between two syncs, and how requests are cut, too
     #[arg(long)]
     pub exact_order: bool,
+}
+
+/// Options that say that traces must be equal, which no statistics can change.
+const MUST_BE_EQUAL: [&str; 4] = ["equal", "reads", "times", "exact_order"];
+
+/// How to read what was recorded.
+#[derive(Args, Debug)]
+pub struct SourceArgs {
+    /// What recorded it (docs/recording.md) [default: what its first lines look like]
+    #[arg(long, value_parser = FORMATS)]
+    pub format: Option<String>,
+    /// Take what is whole of a trace that is cut or damaged
+    #[arg(long)]
+    pub prefix: bool,
+}
+
+/// What can be read.
+pub const FORMATS: [&str; 6] = ["trace", "blkparse", "bpftrace", "s3", "redis", "page-faults"];
+
+#[derive(Args, Debug)]
+pub struct ConvertArgs {
+    /// What was recorded
+    #[arg(value_name = "IN")]
+    pub from: PathBuf,
+    /// The trace file to write
+    #[arg(value_name = "OUT.trace")]
+    pub to: PathBuf,
+    #[command(flatten)]
+    pub source: SourceArgs,
 }
 
 #[derive(Args, Debug)]

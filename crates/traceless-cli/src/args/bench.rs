@@ -90,7 +90,7 @@ pub struct SuiteArgs {
     /// Let the hard disk of the model sort up to 32 writes between two syncs
     #[arg(long, requires = "device")]
     pub elevator: bool,
-    /// Keep the recorded traces here (docs/trace.md)
+    /// Keep the recorded traces here (docs/trace-format.md)
     #[arg(long, value_name = "DIR", requires = "device")]
     pub traces: Option<PathBuf>,
 }

@@ -13,7 +13,20 @@ pub use stash::*;
 pub use tree::*;
 pub use volume::*;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Where to record what an adversary sees.
+#[derive(Args, Clone, Default, Debug)]
+pub struct TraceArgs {
+    /// Record what an adversary sees, event by event (docs/trace-format.md)
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Record what was asked for, too, in a file of its own. It is plain text to whoever reads it,
+    /// and what the trace must not tell
+    #[arg(long, value_name = "FILE", requires = "trace")]
+    pub secret: Option<PathBuf>,
+}
 
 /// Hides which data is touched from whoever holds the disk.
 #[derive(Parser, Debug)]

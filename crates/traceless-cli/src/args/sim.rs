@@ -1,6 +1,6 @@
 //! `traceless sim`
 
-use super::ProgressArgs;
+use super::{ProgressArgs, TraceArgs};
 use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -54,6 +54,8 @@ pub struct SimTraceArgs {
     /// channels for `dram`, otherwise that of the IR-ORAM paper]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub trace: TraceArgs,
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
@@ -106,6 +108,8 @@ pub struct SimRunArgs {
     /// Make one run only, counted from 0, and no report
     #[arg(long, value_name = "N")]
     pub only: Option<usize>,
+    #[command(flatten)]
+    pub trace: TraceArgs,
     #[command(flatten)]
     pub progress: ProgressArgs,
     /// Print as JSON

@@ -1,5 +1,6 @@
 //! `traceless volume ...`
 
+use super::TraceArgs;
 pub use super::bench::*;
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::SocketAddr;
@@ -73,9 +74,8 @@ pub struct OpenArgs {
     /// Refuse writes, and write nothing at all
     #[arg(long)]
     pub read_only: bool,
-    /// Record every request to the image (docs/trace.md)
-    #[arg(long, value_name = "FILE")]
-    pub trace: Option<PathBuf>,
+    #[command(flatten)]
+    pub trace: TraceArgs,
     #[command(flatten)]
     pub anchor: AnchorArgs,
 }
@@ -356,7 +356,7 @@ pub struct RebuildArgs {
     /// Overwrite what an earlier run, or anything else, has left where the new image is made
     #[arg(long)]
     pub restart: bool,
-    /// Record every request to the new image (docs/trace.md)
+    /// Record every request to the new image (docs/trace-format.md)
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     #[command(flatten)]

@@ -1,11 +1,11 @@
 //! `traceless audit compare`: two trace files.
 
-use super::{CLEAN, FOUND, NOT_WHAT_IT_SHOULD_BE, Outcome, claim_line, grouped, json};
-use crate::args::audit::CompareArgs;
+use super::source::{Source, secrets};
+use super::{CLEAN, FOUND, Outcome, claim_line, grouped, json};
+use crate::args::audit::{CompareArgs, SourceArgs};
 use serde::Serialize;
-use std::fs::File;
 use std::path::Path;
-use traceless::trace::{Event, Op, TraceError, TraceReader};
+use traceless::trace::Op;
 use traceless_audit::{
     ACCESSES_MIN, Accesses, Claim, Compare, Comparison, Counts, Judged, Verdict, judge, try_compare,
 };
@@ -15,9 +15,10 @@ pub fn run(args: &CompareArgs) -> Outcome {
     let asks_how = args.reads || args.times || args.exact_order;
     let wants_equal = args.equal || asks_how;
     let how = || Ok(if asks_how || has_syncs(args)? { asked } else { EVERY_EVENT });
-    let judged = how().and_then(|how| compare_files(&args.a, &args.b, how)).and_then(|found| {
-        let draws = !found.equal && !wants_equal;
-        let judged = if draws { by_statistics(&args.a, &args.b)? } else { None };
+    let judged = how().and_then(|how| compare_files(args, how)).and_then(|found| {
+        let knows_secrets = args.secret_a.is_some() || args.secret_b.is_some();
+        let draws = (!found.equal || knows_secrets) && !wants_equal;
+        let judged = if draws { by_statistics(args)? } else { None };
         Ok(Shown::of(found, judged))
     });
     let shown = match judged {
@@ -38,7 +39,7 @@ const EVERY_EVENT: Compare = Compare { reads: true, times: false, exact_order: t
 
 fn has_syncs(args: &CompareArgs) -> Result<bool, Outcome> {
     for path in [&args.a, &args.b] {
-        for event in events(path)? {
+        for event in Source::open(path, &args.source)? {
             if event?.op == Op::Sync {
                 return Ok(true);
             }
@@ -60,8 +61,9 @@ struct Shown {
 }
 
 impl Shown {
-    /// Two traces that differ are judged by statistics if each by itself looks drawn at random. If
-    /// not, that they differ is the verdict, and what does not look so is told.
+    /// Two traces that differ, or whose secrets are known, are judged by statistics if each by
+    /// itself looks drawn at random. If not, whether they differ is the verdict, and what does not
+    /// look so is told.
     fn of(found: Comparison, judged: Option<Judged>) -> Self {
         let holds = |claim: &Claim| claim.verdict == Verdict::Pass;
         let (judged_by, pass, claims) = match judged {
@@ -70,7 +72,7 @@ impl Shown {
             }
             Some(Judged { alone, .. }) => {
                 let fails = alone.into_iter().filter(|claim| !holds(claim));
-                ("equality", false, fails.collect())
+                ("equality", found.equal, fails.collect())
             }
             None => ("equality", found.equal, vec![]),
         };
@@ -79,23 +81,24 @@ impl Shown {
     }
 }
 
-/// Judges two traces that differ; nothing if one is too short for it.
-fn by_statistics(a: &Path, b: &Path) -> Result<Option<Judged>, Outcome> {
-    let (a, b) = (Accesses::cut(events(a)?)?, Accesses::cut(events(b)?)?);
+/// Judges two traces; nothing if one is too short for it.
+fn by_statistics(args: &CompareArgs) -> Result<Option<Judged>, Outcome> {
+    let a = accesses(&args.a, args.secret_a.as_deref(), &args.source)?;
+    let b = accesses(&args.b, args.secret_b.as_deref(), &args.source)?;
     Ok((a.len().min(b.len()) >= ACCESSES_MIN).then(|| judge(&a, &b)))
 }
 
-fn compare_files(a: &Path, b: &Path, how: Compare) -> Result<Comparison, Outcome> {
-    try_compare(events(a)?, events(b)?, how)
+fn accesses(path: &Path, secret: Option<&Path>, args: &SourceArgs) -> Result<Accesses, Outcome> {
+    let accesses = Accesses::cut(Source::open(path, args)?)?;
+    match secret {
+        None => Ok(accesses),
+        Some(secret) => accesses.with_secrets(secrets(secret)?),
+    }
 }
 
-fn events(path: &Path) -> Result<impl Iterator<Item = Result<Event, Outcome>>, Outcome> {
-    let refuse = move |error: TraceError| match error {
-        TraceError::Io(error) => Outcome::file_error(path, &error),
-        error => Outcome::error(NOT_WHAT_IT_SHOULD_BE, &format!("{}: {error}", path.display())),
-    };
-    let file = File::open(path).map_err(|error| Outcome::file_error(path, &error))?;
-    Ok(TraceReader::new(file).map_err(refuse)?.map(move |event| event.map_err(refuse)))
+fn compare_files(args: &CompareArgs, how: Compare) -> Result<Comparison, Outcome> {
+    let open = |path| Source::open(path, &args.source);
+    try_compare(open(&args.a)?, open(&args.b)?, how)
 }
 
 fn text(shown: &Shown) -> String {
@@ -144,7 +147,7 @@ mod tests {
         for &(time, op, at, len) in events {
             writer.append(Event { time, surface: Surface::Storage, op, at, len }).unwrap();
         }
-        writer.flush().unwrap();
+        writer.finish().unwrap();
     }
 
     fn compare(a: &Path, b: &Path, options: &[&str]) -> Outcome {

@@ -6,14 +6,17 @@
 mod audited;
 mod claims;
 mod compare;
+mod convert;
 mod diff;
 mod drawn;
 mod mutants;
+mod page;
 mod places;
 mod random_mutants;
 mod runner;
 mod self_test;
 mod sim;
+mod source;
 mod sq_mutants;
 mod target;
 mod timing;
@@ -21,7 +24,9 @@ mod tree;
 mod volume;
 mod workload;
 
-use crate::args::audit::{AuditArgs, AuditCommand};
+use crate::args::audit::{AuditArgs, AuditCommand, RecordArgs};
+use crate::failure::Failure;
+use crate::trace::Trace;
 use std::io::Write;
 use std::path::Path;
 
@@ -41,13 +46,31 @@ pub fn run(args: &AuditArgs) -> u8 {
 
 fn outcome(args: &AuditArgs) -> Outcome {
     match &args.command {
-        None => self_test::run(args.json),
+        None => self_test::run(&args.shown),
         Some(AuditCommand::Volume(args)) => volume::run(args),
         Some(AuditCommand::Tree(args)) => tree::run(args),
         Some(AuditCommand::Timing(args)) => timing::run(args),
         Some(AuditCommand::Sim(args)) => sim::run(args),
         Some(AuditCommand::Compare(args)) => compare::run(args),
+        Some(AuditCommand::Convert(args)) => convert::run(args),
         Some(AuditCommand::Diff(args)) => diff::run(args),
+    }
+}
+
+/// Records what `run` shows, and audits nothing.
+fn recorded(args: &RecordArgs, run: impl FnOnce(&Trace) -> traceless::Result) -> Outcome {
+    let failed = |failure: Failure| Outcome::error(FAILED, &failure.message);
+    let trace = match Trace::open(&args.trace) {
+        Err(failure) => return failed(failure),
+        Ok(trace) => trace,
+    };
+    if let Err(error) = run(&trace) {
+        return Outcome::error(FAILED, &format!("nothing could be recorded: {error}"));
+    }
+    let seen = trace.seen();
+    match trace.finish() {
+        Err(failure) => failed(failure),
+        Ok(()) => Outcome::new(CLEAN, format!("{} events recorded\n", grouped(seen))),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Runs a workload on a target and keeps what an adversary sees of it.
 
 use super::target::{BLOCK_LEN, Open, Target};
-use super::workload::{Pair, Through, Workload, mix};
+use super::workload::{Pair, Through, Workload, mix, pairs};
+use crate::trace::Trace;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use traceless::durable::MemVault;
@@ -11,7 +12,7 @@ use traceless::seal::Secret;
 use traceless::store::{MemStore, Store, Watched};
 use traceless::trace::{Event, Op, Recorder, Witness};
 use traceless::types::total_len;
-use traceless::{Addr, Error, Extent, Result};
+use traceless::{Addr, Error, Extent, Hides, Result};
 
 /// How much is run.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +37,7 @@ pub fn trace_of(
     (seed, draws): (u64, u64),
 ) -> Result<Vec<Event>> {
     let mut session = Session::new(target, keeps_reads, draws);
-    let mut user = User { target, pair, workload, seed, written: 0, batches: 0 };
+    let mut user = User { target, pair, workload, seed, written: 0, batches: 0, asks: &|_, _| {} };
     let mut open = session.create()?;
     let segments = if pair.through == Through::Nothing { 1 } else { length.openings + 1 };
     for segment in 0..segments {
@@ -60,6 +61,29 @@ pub fn trace_of(
     Ok(session.witness.events.take())
 }
 
+/// Writes `writes` blocks as `workload` says, and lets `trace` see what that shows, reads too.
+pub fn record(
+    target: &Target,
+    workload: Workload,
+    writes: u64,
+    seed: u64,
+    trace: &Trace,
+) -> Result {
+    let kept = Kept { reads: true, events: Recorder::default(), file: trace.witness() };
+    let mut session = Session::told(target, kept, mix(seed, 2));
+    let pair = Pair { a: workload, b: workload, ..pairs(Hides::WritesOnly)[0] };
+    let mut open = session.create()?;
+    let asks = trace.asks();
+    let ask = |op, addr: u64| {
+        if let Some(ask) = &asks {
+            ask(op, addr * BLOCK_LEN as u64, BLOCK_LEN as u32);
+        }
+    };
+    let mut user = User { target, pair: &pair, workload, seed, written: 0, batches: 0, asks: &ask };
+    user.write_until(&mut open, writes)?;
+    open.oram().close()
+}
+
 /// A store, a witness, and what it takes to open the target again.
 pub struct Session<'a> {
     target: &'a Target,
@@ -71,7 +95,15 @@ pub struct Session<'a> {
 
 impl<'a> Session<'a> {
     pub fn new(target: &'a Target, keeps_reads: bool, seed: u64) -> Self {
-        let witness = Arc::new(Kept { reads: keeps_reads, events: Recorder::default() });
+        Self::told(
+            target,
+            Kept { reads: keeps_reads, events: Recorder::default(), file: None },
+            seed,
+        )
+    }
+
+    fn told(target: &'a Target, kept: Kept, seed: u64) -> Self {
+        let witness = Arc::new(kept);
         let disk = MemStore::new(target.store_len());
         let store = Arc::new(Halts::new(Watched::new(disk, witness.clone())));
         Self { target, store, witness, vault: MemVault::default(), seed }
@@ -118,6 +150,8 @@ struct User<'a> {
     seed: u64,
     written: u64,
     batches: u64,
+    /// Is told of each block before it is written or read.
+    asks: &'a dyn Fn(Op, u64),
 }
 
 impl User<'_> {
@@ -133,6 +167,9 @@ impl User<'_> {
                     .map(|i| pattern.address(self.written + i, self.target.blocks(), !self.seed))
                     .map(Addr)
                     .collect();
+                for addr in &addrs {
+                    (self.asks)(Op::Read, addr.0);
+                }
                 open.oram().read_many(&addrs, &mut vec![0; addrs.len() * BLOCK_LEN])?;
             }
             if self.batches.is_multiple_of(SYNC_EVERY) {
@@ -158,6 +195,9 @@ impl User<'_> {
             workload.contents.fill(block, i, address, self.seed);
             addrs.push(Addr(address));
         }
+        for addr in &addrs {
+            (self.asks)(Op::Write, addr.0);
+        }
         open.oram().write_many(&addrs, &data)
     }
 }
@@ -166,12 +206,18 @@ impl User<'_> {
 pub struct Kept {
     reads: bool,
     pub events: Recorder,
+    /// Where events go instead, if they do.
+    file: Option<Arc<dyn Witness>>,
 }
 
 impl Witness for Kept {
     fn see(&self, event: Event) {
-        if self.reads || event.op != Op::Read {
-            self.events.see(event);
+        if !self.reads && event.op == Op::Read {
+            return;
+        }
+        match &self.file {
+            Some(file) => file.see(event),
+            None => self.events.see(event),
         }
     }
 }
@@ -247,7 +293,6 @@ impl Store for Halts {
 #[cfg(test)]
 mod tests {
     use super::super::target::Subject;
-    use super::super::workload::pairs;
     use super::*;
 
     const LENGTH: Length = Length { writes: 300, openings: 10 };

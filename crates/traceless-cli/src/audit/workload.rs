@@ -77,7 +77,8 @@ pub struct Workload {
     pub dummies: bool,
 }
 
-const fn writes(writes: Pattern) -> Workload {
+/// Writes of fresh contents, and nothing else.
+pub const fn writes(writes: Pattern) -> Workload {
     let contents = Contents::Fresh;
     Workload { writes, contents, reads: None, first_pass: None, dummies: false }
 }

@@ -7,7 +7,11 @@ mod trace;
 
 use crate::args::{SimCommand, WorkloadFormat};
 use crate::failure::{DEVICE, Failure};
-use traceless_sim::workload::Format;
+use crate::trace::Trace;
+use std::sync::Arc;
+use traceless::trace::Op;
+use traceless_sim::workload::{self, Format, LINE_LEN};
+use traceless_sim::{Note, Watch};
 
 pub fn run(command: &SimCommand) -> Result<(), Failure> {
     match command {
@@ -17,6 +21,21 @@ pub fn run(command: &SimCommand) -> Result<(), Failure> {
         SimCommand::Sweep(args) => experiment::sweep(args),
         SimCommand::Floors(args) => floors::run(args),
     }
+}
+
+/// Lets `trace` see what a machine shows and is asked for.
+fn watch(trace: &Trace) -> Watch {
+    let asked = trace.asks().map(|ask| {
+        let note = move |op, addr| {
+            let op = match op {
+                workload::Op::Read => Op::Read,
+                workload::Op::Write => Op::Write,
+            };
+            ask(op, addr, LINE_LEN as u32);
+        };
+        Arc::new(note) as Note
+    });
+    Watch { bus: trace.witness(), asked, ..Watch::default() }
 }
 
 impl From<traceless_sim::Error> for Failure {

@@ -3,6 +3,7 @@
 use crate::args::SimTraceArgs;
 use crate::failure::{DEVICE, Failure};
 use crate::output::{say, say_json};
+use crate::trace::Trace;
 use serde::Serialize;
 use std::path::Path;
 use traceless::clock::{Clock, Monotonic};
@@ -42,7 +43,9 @@ pub fn run(args: &SimTraceArgs) -> Result<(), Failure> {
     let machine = machine(args)?;
     let mut programs = programs(args)?;
     let clock = Monotonic::start();
-    let outcome = machine.run_programs(0, &mut programs)?;
+    let trace = Trace::open(&args.trace)?;
+    let outcome = machine.run_watched(0, &mut programs, &super::watch(&trace))?;
+    trace.finish()?;
     let seconds = clock.now() as f64 / 1e9;
     let channel = |stats| Channel::of(stats, &machine, &outcome);
     let report = Report {

@@ -31,11 +31,10 @@ pub fn run(args: &ExportArgs) -> Result<(), Failure> {
             complain(&warning.to_string());
         }
     }
-    held::hold(&args.image, key, &args.open, |volume| export(args, volume))
+    held::hold(&args.image, key, &args.open, |volume, device| export(args, volume, device))
 }
 
-fn export(args: &ExportArgs, volume: &Arc<Volume>) -> Result<(), Failure> {
-    let device: Arc<dyn Device> = volume.clone();
+fn export(args: &ExportArgs, volume: &Volume, device: Arc<dyn Device>) -> Result<(), Failure> {
     let export = Arc::new(spawn(device, &args.dir, ExportOptions::default())?);
     let stopper = export.clone();
     signals::on_stop(move || {

@@ -1,23 +1,25 @@
 //! Holding a volume open for as long as the kernel uses it.
 
-use super::trace::Trace;
+use super::asked;
 use crate::args::OpenArgs;
 use crate::failure::Failure;
+use crate::trace::Trace;
 use std::path::Path;
 use std::sync::Arc;
 use traceless::store::Caching;
+use traceless_volume::device::Device;
 use traceless_volume::format::UserKey;
 use traceless_volume::volume::{OpenOptions, Volume};
 
-/// Opens the image, serves it, and closes it whatever `serve` came to. Goes past the page cache,
-/// which below a block device could wait for itself.
+/// Opens the image, serves it as a device, and closes it whatever `serve` came to. Goes past the
+/// page cache, which below a block device could wait for itself.
 pub fn hold(
     image: &Path,
     key: UserKey,
     open: &OpenArgs,
-    serve: impl FnOnce(&Arc<Volume>) -> Result<(), Failure>,
+    serve: impl FnOnce(&Volume, Arc<dyn Device>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let trace = Trace::open(open.trace.as_deref())?;
+    let trace = Trace::open(&open.trace)?;
     let options = OpenOptions {
         read_only: open.read_only,
         exclusive: false,
@@ -27,7 +29,7 @@ pub fn hold(
     };
     let volume = Arc::new(Volume::open(image, &key, &options, &mut |_, _| {})?);
     drop(key);
-    let served = serve(&volume);
+    let served = serve(&volume, asked::noted(volume.clone(), &trace));
     let closed = volume.close().map_err(Failure::from);
     let traced = trace.finish();
     served.and(closed).and(traced)

@@ -1,5 +1,6 @@
 //! `traceless volume ...`
 
+mod asked;
 mod bench;
 mod check;
 mod create;
@@ -12,7 +13,6 @@ mod mount;
 mod rebuild;
 mod serve;
 mod status;
-mod trace;
 #[cfg(feature = "ublk")]
 mod ublk;
 

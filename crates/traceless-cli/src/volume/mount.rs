@@ -96,7 +96,11 @@ fn start_daemon(
     if args.open.read_only {
         command.arg("--read-only");
     }
-    for (flag, path) in [("--trace", &args.open.trace), ("--anchor", &args.open.anchor.anchor)] {
+    for (flag, path) in [
+        ("--trace", &args.open.trace.trace),
+        ("--secret", &args.open.trace.secret),
+        ("--anchor", &args.open.anchor.anchor),
+    ] {
         if let Some(path) = path {
             command.arg(flag).arg(absolute(path)?);
         }

@@ -1,11 +1,11 @@
 //! `traceless volume grow` and `traceless volume reencrypt`
 
 use super::key;
-use super::trace::Trace;
 use crate::args::{GrowArgs, RebuildArgs, ReencryptArgs};
 use crate::failure::Failure;
 use crate::output::{Meter, say, say_json};
 use crate::signals;
+use crate::trace::Trace;
 use serde::Serialize;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -68,7 +68,7 @@ fn run(
     args: &RebuildArgs,
     schema: &'static str,
 ) -> Result<Told, Failure> {
-    let trace = Trace::open(args.trace.as_deref())?;
+    let trace = Trace::without_secrets(args.trace.as_deref())?;
     let options = RebuildOptions {
         anchor: args.anchor.anchor.clone(),
         into: args.into.clone(),

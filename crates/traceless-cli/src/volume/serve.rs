@@ -1,11 +1,11 @@
 //! `traceless volume serve`
 
-use super::key;
-use super::trace::Trace;
+use super::{asked, key};
 use crate::args::ServeArgs;
 use crate::failure::Failure;
 use crate::output::Meter;
 use crate::signals;
+use crate::trace::Trace;
 use listenfd::ListenFd;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     }
     traceless_sys::lock_all_memory();
     let key = key::existing(&args.image.key)?;
-    let trace = Trace::open(args.open.trace.as_deref())?;
+    let trace = Trace::open(&args.open.trace)?;
     let options = OpenOptions {
         read_only: args.open.read_only,
         exclusive: false,
@@ -35,14 +35,18 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     meter.finish();
     drop(key);
     let volume = Arc::new(volume?);
-    let served = serve(args, &mut inherited, &volume);
+    let served = serve(args, &mut inherited, &asked::noted(volume.clone(), &trace));
     // Whatever happened, what was acknowledged is kept, and the next opening is quick.
     let closed = volume.close().map_err(Failure::from);
     let traced = trace.finish();
     served.and(closed).and(traced)
 }
 
-fn serve(args: &ServeArgs, inherited: &mut ListenFd, volume: &Arc<Volume>) -> Result<(), Failure> {
+fn serve(
+    args: &ServeArgs,
+    inherited: &mut ListenFd,
+    device: &Arc<dyn Device>,
+) -> Result<(), Failure> {
     let tls =
         args.tls_certificate.as_ref().zip(args.tls_key.as_ref()).map(|(chain, key)| TlsFiles {
             certificates: chain.clone(),
@@ -52,8 +56,7 @@ fn serve(args: &ServeArgs, inherited: &mut ListenFd, volume: &Arc<Volume>) -> Re
     let server = Server::bind(endpoint(args, inherited)?, &Options { tls })?;
     let handle = server.handle();
     signals::on_stop(move || handle.shutdown())?;
-    let device: Arc<dyn Device> = volume.clone();
-    Ok(server.run(&device)?)
+    Ok(server.run(device)?)
 }
 
 fn endpoint(args: &ServeArgs, inherited: &mut ListenFd) -> Result<Endpoint, Failure> {

@@ -16,7 +16,7 @@ pub fn run(args: &UblkArgs) -> Result<(), Failure> {
     for warning in become_io_flusher() {
         complain(&warning.to_string());
     }
-    held::hold(&args.image.image, key, &args.open, |volume| serve(volume.clone()))
+    held::hold(&args.image.image, key, &args.open, |_, device| serve(device))
 }
 
 fn serve(device: Arc<dyn Device>) -> Result<(), Failure> {

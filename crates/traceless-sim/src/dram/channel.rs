@@ -4,7 +4,9 @@ use super::config::{Apart, Config, REFRESHES_A_WINDOW, Scheduler, Timing, WriteD
 use super::log::{Command, Logged};
 use super::queue::{Queue, Request};
 use super::stats::ChannelStats;
-use crate::workload::Op;
+use crate::workload::{LINE_LEN, Op};
+use std::sync::Arc;
+use traceless::trace::{self, Event, Surface, Witness};
 
 /// When nothing happens until somebody asks for something.
 pub const NEVER: u64 = u64::MAX;
@@ -31,6 +33,7 @@ pub struct Channel {
     wake: u64,
     stats: ChannelStats,
     log: Option<Vec<Logged>>,
+    witness: Option<Arc<dyn Witness>>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -103,6 +106,7 @@ impl Channel {
             wake: NEVER,
             stats: ChannelStats::default(),
             log: None,
+            witness: None,
         }
     }
 
@@ -113,6 +117,11 @@ impl Channel {
 
     pub fn log(&self) -> &[Logged] {
         self.log.as_deref().unwrap_or_default()
+    }
+
+    /// From now on `witness` sees each line that is read or written.
+    pub fn watch(&mut self, witness: Arc<dyn Witness>) {
+        self.witness = Some(witness);
     }
 
     pub fn stats(&self, end: u64) -> ChannelStats {
@@ -261,6 +270,7 @@ impl Channel {
         done: &mut impl FnMut(u64, u64),
     ) {
         let request = self.queue(op)[nth];
+        self.show(&request, command, now);
         match command {
             Command::Activate => self.activate(&request, op, now),
             Command::Precharge => self.close(&request, now),
@@ -287,6 +297,19 @@ impl Channel {
             let bank = bank % self.banks_per_rank;
             log.push(Logged { at: now, command, rank, bank, row, closes });
         }
+    }
+
+    /// What a probe on the bus sees of a command: the line, when it is the one that moves data.
+    #[inline]
+    fn show(&self, request: &Request, command: Command, now: u64) {
+        let Some(witness) = &self.witness else { return };
+        let op = match command {
+            Command::Read => trace::Op::Read,
+            Command::Write => trace::Op::Write,
+            Command::Activate | Command::Precharge => return,
+        };
+        let at = request.addr / LINE_LEN * LINE_LEN;
+        witness.see(Event { time: now, surface: Surface::Dram, op, at, len: LINE_LEN as u32 });
     }
 
     /// Whether a row is closed after the column command that just went out for it. Shortly before a

@@ -23,6 +23,8 @@ use crate::error::Result;
 use crate::workload::Op;
 use channel::{Channel, NEVER};
 use queue::Request;
+use std::sync::Arc;
+use traceless::trace::Witness;
 
 /// A memory. Times are in cycles of the processor.
 pub struct Memory {
@@ -101,6 +103,11 @@ impl Memory {
     /// What each channel did until `end`.
     pub fn stats(&self, end: u64) -> Vec<ChannelStats> {
         self.channels.iter().map(|channel| channel.stats(end)).collect()
+    }
+
+    /// From now on `witness` sees each line that is read or written, when its command goes out.
+    pub fn watch(&mut self, witness: &Arc<dyn Witness>) {
+        self.channels.iter_mut().for_each(|channel| channel.watch(witness.clone()));
     }
 
     /// From now on every command is logged.

@@ -1,15 +1,34 @@
-//! The trace file, version 1 (docs/trace.md): a header, then records of 24 bytes each.
+//! The trace file (docs/trace-format.md): frames of events, which are written (version 2), or
+//! records of 24 bytes each, which others may write (version 1). Secrets lie in files of the same
+//! form.
 
-use super::{Event, Op, Surface, Witness};
-use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::sync::Mutex;
+use super::frame::{BODY_MAX, FRAME_EVENTS, decode, encode};
+use super::{Asked, Event, Op, Surface};
+use std::io::{self, BufReader, Read, Write};
 
 /// First eight bytes of every trace file.
 pub const TRACE_MAGIC: [u8; 8] = *b"TLTRACE\0";
 
-const VERSION: u16 = 1;
+const RECORDS: u16 = 1;
+const FRAMES: u16 = 2;
 const HEADER_LEN: usize = 16;
 const RECORD_LEN: usize = 24;
+
+/// Events of a frame, bytes of its body, and a sum over both and the body.
+const FRAME_HEADER_LEN: usize = 12;
+/// Where the sum lies.
+const SUM_AT: usize = 8;
+
+/// What the last frame has for a body: the number of all events.
+const END_LEN: usize = 8;
+
+/// What the events of a file are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Content {
+    Trace = 0,
+    /// Requests in place of events; the time is how many events were seen before.
+    Secrets = 1,
+}
 
 /// A trace file that cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -19,14 +38,23 @@ pub enum TraceError {
     #[error("this is not a trace file: it does not begin with TLTRACE")]
     Magic,
     /// A later version of the format.
-    #[error("trace format {0} is not known here (this program reads version 1)")]
+    #[error("trace format {0} is not known here (this program reads versions 1 and 2)")]
     Version(u16),
-    /// A field holds a value that the format does not define.
-    #[error("record {record} is damaged: {what}")]
-    Record {
-        /// Number of the record, from 0.
-        record: u64,
-        /// What is wrong with it.
+    /// Secrets where a trace was meant, or the other way round.
+    #[error("{0}")]
+    Content(&'static str),
+    /// The file ends before its end: whoever wrote it was interrupted. What is before was read.
+    #[error("it is cut after {events} events: whoever wrote it did not finish")]
+    Cut {
+        /// Events that were read.
+        events: u64,
+    },
+    /// A field holds a value that the format does not define. What is before was read.
+    #[error("it is damaged after {events} events: {what}")]
+    Damaged {
+        /// Events that were read.
+        events: u64,
+        /// What is wrong.
         what: &'static str,
     },
     /// The file could not be read.
@@ -34,59 +62,128 @@ pub enum TraceError {
     Io(#[from] io::Error),
 }
 
-/// Appends events to a file.
+/// Appends events to a file. What was not [finished](Self::finish) is seen to be cut.
 pub struct TraceWriter<W: Write> {
-    out: BufWriter<W>,
+    out: W,
+    events: Vec<Event>,
+    frame: Vec<u8>,
+    written: u64,
 }
 
 impl<W: Write> TraceWriter<W> {
     /// Writes the header; the events follow.
     pub fn new(out: W) -> io::Result<Self> {
+        Self::with_content(out, Content::Trace)
+    }
+
+    fn with_content(mut out: W, content: Content) -> io::Result<Self> {
         let mut header = [0; HEADER_LEN];
         header[..8].copy_from_slice(&TRACE_MAGIC);
-        header[8..10].copy_from_slice(&VERSION.to_le_bytes());
-        header[10..12].copy_from_slice(&(RECORD_LEN as u16).to_le_bytes());
-        let mut out = BufWriter::with_capacity(1 << 16, out);
+        header[8..10].copy_from_slice(&FRAMES.to_le_bytes());
+        header[10] = content as u8;
         out.write_all(&header)?;
-        Ok(Self { out })
+        Ok(Self { out, events: Vec::with_capacity(FRAME_EVENTS), frame: vec![], written: 0 })
     }
 
     /// Appends one event.
+    #[inline]
     pub fn append(&mut self, event: Event) -> io::Result<()> {
-        let mut record = [0; RECORD_LEN];
-        record[..8].copy_from_slice(&event.time.to_le_bytes());
-        record[8..16].copy_from_slice(&event.at.to_le_bytes());
-        record[16..20].copy_from_slice(&event.len.to_le_bytes());
-        record[20] = match event.op {
-            Op::Read => 0,
-            Op::Write => 1,
-            Op::Sync => 2,
-        };
-        record[21] = match event.surface {
-            Surface::Storage => 0,
-            Surface::Dram => 1,
-            Surface::Page => 2,
-            Surface::Wire => 3,
-        };
-        self.out.write_all(&record)
+        self.events.push(event);
+        if self.events.len() == FRAME_EVENTS { self.write_events() } else { Ok(()) }
     }
 
-    /// Hands everything appended so far to the underlying writer.
-    pub fn flush(&mut self) -> io::Result<()> {
+    /// Events appended so far.
+    pub fn appended(&self) -> u64 {
+        self.written + self.events.len() as u64
+    }
+
+    /// Writes what is left, and that there is no more.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.write_events()?;
+        let all = self.written.to_le_bytes();
+        self.write_frame(0, |body| body.extend_from_slice(&all))?;
         self.out.flush()
+    }
+
+    fn write_events(&mut self) -> io::Result<()> {
+        if self.events.is_empty() {
+            return Ok(());
+        }
+        let events = core::mem::take(&mut self.events);
+        let written = self.write_frame(events.len(), |body| encode(&events, body));
+        self.written += events.len() as u64;
+        self.events = events;
+        self.events.clear();
+        written
+    }
+
+    fn write_frame(&mut self, count: usize, body: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+        self.frame.clear();
+        self.frame.extend_from_slice(&[0; FRAME_HEADER_LEN]);
+        body(&mut self.frame);
+        let len = self.frame.len() - FRAME_HEADER_LEN;
+        debug_assert!(len <= BODY_MAX);
+        self.frame[..4].copy_from_slice(&(count as u32).to_le_bytes());
+        self.frame[4..SUM_AT].copy_from_slice(&(len as u32).to_le_bytes());
+        let sum = adler32(&[&self.frame[..SUM_AT], &self.frame[FRAME_HEADER_LEN..]]);
+        self.frame[SUM_AT..FRAME_HEADER_LEN].copy_from_slice(&sum.to_le_bytes());
+        self.out.write_all(&self.frame)
     }
 }
 
-/// Reads the events of a trace file in order.
+/// What was appended is kept even if whoever did so goes away; but nothing says that it is all.
+impl<W: Write> Drop for TraceWriter<W> {
+    fn drop(&mut self) {
+        // There is nobody left to tell. The file is seen to be cut in any case.
+        let _ = self.write_events().and_then(|()| self.out.flush());
+    }
+}
+
+/// Appends what users ask for to a file of its own. It is plain text to whoever reads it.
+pub struct SecretWriter<W: Write>(TraceWriter<W>);
+
+impl<W: Write> SecretWriter<W> {
+    /// Writes the header; the requests follow.
+    pub fn new(out: W) -> io::Result<Self> {
+        TraceWriter::with_content(out, Content::Secrets).map(Self)
+    }
+
+    /// Appends one request.
+    pub fn append(&mut self, asked: Asked) -> io::Result<()> {
+        let Asked { seen, op, at, len } = asked;
+        self.0.append(Event { time: seen, surface: Surface::Storage, op, at, len })
+    }
+
+    /// Writes what is left, and that there is no more.
+    pub fn finish(self) -> io::Result<()> {
+        self.0.finish()
+    }
+}
+
+/// Reads the events of a trace file in order. What comes before a cut or damage is read; then it is
+/// told, and nothing follows.
 pub struct TraceReader<R: Read> {
     input: BufReader<R>,
-    next: u64,
+    is_records: bool,
+    /// Nothing follows, but what is wrong with the rest.
+    has_ended: bool,
+    wrong: Option<TraceError>,
+    events: Vec<Event>,
+    /// The first of these that was not handed out.
+    next: usize,
+    body: Vec<u8>,
+    /// Events read before these.
+    before: u64,
 }
 
 impl<R: Read> TraceReader<R> {
     /// Checks the header.
     pub fn new(input: R) -> Result<Self, TraceError> {
-        let mut input = BufReader::with_capacity(1 << 16, input);
+        Self::with_content(input, Content::Trace)
+    }
+
+    fn with_content(input: R, wanted: Content) -> Result<Self, TraceError> {
+        let mut input = BufReader::with_capacity(1 << 18, input);
         let mut header = [0; HEADER_LEN];
         match input.read_exact(&mut header) {
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Err(TraceError::Magic),
@@ -95,125 +192,382 @@ impl<R: Read> TraceReader<R> {
         if header[..8] != TRACE_MAGIC {
             return Err(TraceError::Magic);
         }
-        let version = u16::from_le_bytes([header[8], header[9]]);
-        if version != VERSION {
-            return Err(TraceError::Version(version));
+        let number = u16::from_le_bytes([header[10], header[11]]);
+        let is_records = match u16::from_le_bytes([header[8], header[9]]) {
+            RECORDS if usize::from(number) == RECORD_LEN => true,
+            RECORDS => {
+                let what = "a record has not 24 bytes";
+                return Err(TraceError::Damaged { events: 0, what });
+            }
+            FRAMES => false,
+            version => return Err(TraceError::Version(version)),
+        };
+        let is_secret = !is_records && number == Content::Secrets as u16;
+        if !is_records && number > Content::Secrets as u16 {
+            return Err(TraceError::Content("it holds neither a trace nor secrets"));
         }
-        if usize::from(u16::from_le_bytes([header[10], header[11]])) != RECORD_LEN {
-            return Err(TraceError::Record { record: 0, what: "its length is not 24 bytes" });
+        match wanted {
+            Content::Trace if is_secret => {
+                return Err(TraceError::Content("these are secrets and not a trace"));
+            }
+            Content::Secrets if !is_secret => {
+                return Err(TraceError::Content("this is a trace and not the secrets of one"));
+            }
+            _ => {}
         }
-        Ok(Self { input, next: 0 })
+        let (events, body) = (vec![], vec![]);
+        let (has_ended, wrong) = (false, None);
+        Ok(Self { input, is_records, has_ended, wrong, events, next: 0, body, before: 0 })
     }
 
-    fn read_event(&mut self) -> Result<Option<Event>, TraceError> {
-        let mut record = [0; RECORD_LEN];
-        let mut have = 0;
-        while have < RECORD_LEN {
-            match self.input.read(&mut record[have..]) {
-                Ok(0) if have == 0 => return Ok(None),
-                Ok(0) => return Err(self.damaged("the file ends in the middle of it")),
-                Ok(n) => have += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e.into()),
+    /// Fills `events` with those that follow, if there are any.
+    #[cold]
+    fn read_more(&mut self) -> Result<(), TraceError> {
+        self.before += self.events.len() as u64;
+        self.events.clear();
+        self.next = 0;
+        if self.is_records { self.read_records() } else { self.read_frame() }
+    }
+
+    fn read_frame(&mut self) -> Result<(), TraceError> {
+        let mut header = [0; FRAME_HEADER_LEN];
+        self.fill(&mut header)?;
+        let number = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four"));
+        let (count, len) = (number(0) as usize, number(4) as usize);
+        if len > BODY_MAX {
+            return Err(self.damaged("a frame is too long"));
+        }
+        let mut body = core::mem::take(&mut self.body);
+        body.resize(len, 0);
+        self.fill(&mut body)?;
+        self.body = body;
+        if number(SUM_AT) != adler32(&[&header[..SUM_AT], &self.body]) {
+            return Err(self.damaged("the sum of a frame is another"));
+        }
+        if count > 0 {
+            let decoded = decode(count, &self.body, &mut self.events);
+            return decoded.map_err(|what| {
+                self.events.clear();
+                self.damaged(what)
+            });
+        }
+        if self.body.len() != END_LEN || self.body[..] != self.before.to_le_bytes() {
+            return Err(self.damaged("the number of all events is another"));
+        }
+        if self.input.read(&mut [0])? > 0 {
+            return Err(self.damaged("something follows its end"));
+        }
+        self.has_ended = true;
+        Ok(())
+    }
+
+    /// Fills `bytes`; a file that ends before is cut.
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<(), TraceError> {
+        self.input.read_exact(bytes).map_err(|e| match e.kind() {
+            io::ErrorKind::UnexpectedEof => TraceError::Cut { events: self.before },
+            _ => TraceError::Io(e),
+        })
+    }
+
+    fn read_records(&mut self) -> Result<(), TraceError> {
+        let most = FRAME_EVENTS * RECORD_LEN;
+        let mut body = core::mem::take(&mut self.body);
+        body.clear();
+        self.input.by_ref().take(most as u64).read_to_end(&mut body)?;
+        self.body = body;
+        self.has_ended = self.body.len() < most;
+        for record in self.body.chunks(RECORD_LEN) {
+            match event_of(record) {
+                Ok(event) => self.events.push(event),
+                Err(what) => {
+                    let events = self.before + self.events.len() as u64;
+                    return Err(TraceError::Damaged { events, what });
+                }
             }
         }
-        let word = |at: usize| u64::from_le_bytes(record[at..at + 8].try_into().expect("8 bytes"));
-        let op = match record[20] {
-            0 => Op::Read,
-            1 => Op::Write,
-            2 => Op::Sync,
-            _ => return Err(self.damaged("unknown operation")),
-        };
-        let surface = match record[21] {
-            0 => Surface::Storage,
-            1 => Surface::Dram,
-            2 => Surface::Page,
-            3 => Surface::Wire,
-            _ => return Err(self.damaged("unknown surface")),
-        };
-        let len = u32::from_le_bytes(record[16..20].try_into().expect("4 bytes"));
-        self.next += 1;
-        Ok(Some(Event { time: word(0), surface, op, at: word(8), len }))
+        Ok(())
     }
 
     fn damaged(&self, what: &'static str) -> TraceError {
-        TraceError::Record { record: self.next, what }
+        TraceError::Damaged { events: self.before, what }
     }
 }
 
 impl<R: Read> Iterator for TraceReader<R> {
     type Item = Result<Event, TraceError>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.read_event().transpose()
+        while self.next == self.events.len() {
+            if self.has_ended {
+                return self.wrong.take().map(Err);
+            }
+            if let Err(error) = self.read_more() {
+                self.has_ended = true;
+                self.wrong = Some(error);
+            }
+        }
+        self.next += 1;
+        Some(Ok(self.events[self.next - 1]))
     }
 }
 
-/// A witness that writes to a file. The first failure is kept and reported by `finish`.
-pub struct FileWitness<W: Write + Send>(Mutex<(TraceWriter<W>, Option<io::Error>)>);
+/// Reads what was asked for, in order, as [`TraceReader`] reads events.
+pub struct SecretReader<R: Read>(TraceReader<R>);
 
-impl<W: Write + Send> FileWitness<W> {
-    /// Writes the header at once.
-    pub fn new(out: W) -> io::Result<Self> {
-        Ok(Self(Mutex::new((TraceWriter::new(out)?, None))))
-    }
-
-    /// Hands everything seen so far to the underlying writer, and reports the first failure.
-    pub fn finish(&self) -> io::Result<()> {
-        let (writer, failed) = &mut *self.0.lock().expect("no witness panics");
-        match failed.take() {
-            Some(e) => Err(e),
-            None => writer.flush(),
-        }
+impl<R: Read> SecretReader<R> {
+    /// Checks the header.
+    pub fn new(input: R) -> Result<Self, TraceError> {
+        TraceReader::with_content(input, Content::Secrets).map(Self)
     }
 }
 
-impl<W: Write + Send> Witness for FileWitness<W> {
-    fn see(&self, event: Event) {
-        let (writer, failed) = &mut *self.0.lock().expect("no witness panics");
-        if failed.is_none() {
-            *failed = writer.append(event).err();
-        }
+impl<R: Read> Iterator for SecretReader<R> {
+    type Item = Result<Asked, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let asked = |Event { time, op, at, len, .. }| Asked { seen: time, op, at, len };
+        self.0.next().map(|event| event.map(asked))
     }
+}
+
+/// The event of a record.
+fn event_of(record: &[u8]) -> Result<Event, &'static str> {
+    let record: &[u8; RECORD_LEN] =
+        record.try_into().map_err(|_| "the file ends in the middle of a record")?;
+    let word = |at: usize| u64::from_le_bytes(record[at..at + 8].try_into().expect("8 bytes"));
+    let op = *Op::ALL.get(usize::from(record[20])).ok_or("unknown operation")?;
+    let surface = *Surface::ALL.get(usize::from(record[21])).ok_or("unknown surface")?;
+    let len = u32::from_le_bytes(record[16..20].try_into().expect("4 bytes"));
+    Ok(Event { time: word(0), surface, op, at: word(8), len })
+}
+
+/// Mark Adler's sum, as zlib has it: two sums, modulo a prime.
+fn adler32(parts: &[&[u8]]) -> u32 {
+    const PRIME: u32 = 65_521;
+    /// Bytes after which neither sum has overflown.
+    const BYTES_MAX: usize = 5_552;
+    let (mut a, mut b) = (1, 0);
+    for some in parts.iter().flat_map(|part| part.chunks(BYTES_MAX)) {
+        for &byte in some {
+            a += u32::from(byte);
+            b += a;
+        }
+        a %= PRIME;
+        b %= PRIME;
+    }
+    b << 16 | a
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn event(time: u64, op: Op, at: u64, len: u32) -> Event {
+        Event { time, surface: Surface::Storage, op, at, len }
+    }
+
     fn sample() -> Vec<Event> {
-        let event = |time, op, at, len| Event { time, surface: Surface::Storage, op, at, len };
-        vec![event(0, Op::Write, 1 << 40, 4096), event(5, Op::Read, 0, 1), event(9, Op::Sync, 0, 0)]
+        vec![
+            event(0, Op::Write, 1 << 40, 4096),
+            event(5, Op::Read, 0, 1),
+            event(9, Op::Sync, 0, 0),
+            Event { surface: Surface::Wire, ..event(2, Op::Read, u64::MAX, u32::MAX) },
+            Event { surface: Surface::Page, ..event(u64::MAX, Op::Write, 1 << 63, 0) },
+            Event { surface: Surface::Dram, ..event(0, Op::Write, 0, 64) },
+        ]
+    }
+
+    fn written(events: &[Event]) -> Vec<u8> {
+        let mut bytes = vec![];
+        let mut writer = TraceWriter::new(&mut bytes).unwrap();
+        events.iter().for_each(|event| writer.append(*event).unwrap());
+        writer.finish().unwrap();
+        bytes
+    }
+
+    /// What is read, and what is wrong with the rest.
+    fn read(bytes: &[u8]) -> (Vec<Event>, Option<TraceError>) {
+        let mut events = vec![];
+        for event in TraceReader::new(bytes).unwrap() {
+            match event {
+                Ok(event) => events.push(event),
+                Err(error) => return (events, Some(error)),
+            }
+        }
+        (events, None)
+    }
+
+    /// Accesses of a Path ORAM of 20 levels whose buckets have 320 bytes, with the times of a disk.
+    fn paths(accesses: u64) -> Vec<Event> {
+        let mut state = 1u64;
+        let mut events = vec![];
+        for access in 0..accesses {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            let leaf = state >> 45;
+            for op in [Op::Read, Op::Write] {
+                for level in 0..20u64 {
+                    let bucket = (1 << level) - 1 + (leaf >> (19 - level));
+                    let time = access * 7001 + if op == Op::Write { 1500 } else { 0 };
+                    events.push(event(time, op, bucket * 320, 320));
+                }
+            }
+        }
+        events
+    }
+
+    fn bytes_an_event(events: &[Event]) -> f64 {
+        let bytes = written(events);
+        assert_eq!(read(&bytes).0, events);
+        bytes.len() as f64 / events.len() as f64
     }
 
     #[test]
     fn events_come_back_as_they_went() {
-        let mut bytes = vec![];
-        let mut writer = TraceWriter::new(&mut bytes).unwrap();
-        for event in sample() {
-            writer.append(event).unwrap();
+        for events in [vec![], sample(), sample().repeat(10_000), paths(1000)] {
+            let (back, error) = read(&written(&events));
+            assert_eq!(back, events);
+            assert!(error.is_none(), "{error:?}");
         }
-        writer.flush().unwrap();
-        drop(writer);
-        assert_eq!(bytes.len(), 16 + 3 * 24);
-        let back: Result<Vec<_>, _> = TraceReader::new(&bytes[..]).unwrap().collect();
-        assert_eq!(back.unwrap(), sample());
     }
 
     #[test]
-    fn damaged_files_are_refused() {
-        assert!(matches!(TraceReader::new(&b"nonsense"[..]), Err(TraceError::Magic)));
+    fn typical_traces_take_less_than_four_bytes_an_event() {
+        let of_paths = bytes_an_event(&paths(5000));
+        assert!(of_paths < 2.1, "{of_paths}");
+        // Two areas that are written in turn, as a volume's are.
+        let areas =
+            |i: u64| event(i / 4 * 90_000, Op::Write, i % 4 / 2 * (1 << 40) + i * 4096, 4096);
+        let of_areas = bytes_an_event(&(0..100_000).map(areas).collect::<Vec<_>>());
+        assert!(of_areas < 2.5, "{of_areas}");
+        // Random lines of a memory of 64 GiB, one after the other.
+        let mut lines = paths(2000);
+        for (i, event) in (0u64..).zip(&mut lines) {
+            let at = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 34 << 6;
+            *event = Event { time: i * 30, surface: Surface::Dram, at, len: 64, ..*event };
+        }
+        let of_lines = bytes_an_event(&lines);
+        assert!((4.0..6.0).contains(&of_lines), "what is random cannot be shorter: {of_lines}");
+    }
+
+    #[test]
+    fn many_kinds_and_wide_fields_come_back() {
+        for kinds in [1, 2, 3, 5, 17, 257, 5000] {
+            let kind = |i: u64| {
+                let surface = Surface::ALL[(i % 4) as usize];
+                let at = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (i % 64);
+                Event { surface, ..event(at, Op::ALL[(i % 3) as usize], at, (i % kinds) as u32) }
+            };
+            let events: Vec<Event> = (0..40_000).map(kind).collect();
+            assert_eq!(read(&written(&events)).0, events, "{kinds}");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_anywhere_is_read_up_to_there() {
+        let events = sample().repeat(6000);
+        let bytes = written(&events);
+        for len in (16..bytes.len()).step_by(97).chain(bytes.len() - 20..bytes.len()) {
+            let (back, error) = read(&bytes[..len]);
+            assert_eq!(back, events[..back.len()]);
+            assert_eq!(
+                back.len() / FRAME_EVENTS * FRAME_EVENTS,
+                back.len() - back.len() % FRAME_EVENTS
+            );
+            let cut =
+                matches!(error, Some(TraceError::Cut { events }) if events == back.len() as u64);
+            assert!(cut, "{len}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn a_writer_that_goes_away_leaves_what_it_had() {
         let mut bytes = vec![];
         let mut writer = TraceWriter::new(&mut bytes).unwrap();
-        writer.append(sample()[0]).unwrap();
-        writer.flush().unwrap();
+        sample().iter().for_each(|event| writer.append(*event).unwrap());
+        assert_eq!(writer.appended(), 6);
         drop(writer);
-        let cut: Result<Vec<_>, _> = TraceReader::new(&bytes[..bytes.len() - 1]).unwrap().collect();
-        assert!(matches!(cut, Err(TraceError::Record { record: 0, .. })));
-        bytes[16 + 20] = 9;
-        let odd: Result<Vec<_>, _> = TraceReader::new(&bytes[..]).unwrap().collect();
-        assert!(matches!(odd, Err(TraceError::Record { record: 0, .. })));
-        bytes[8] = 2;
-        assert!(matches!(TraceReader::new(&bytes[..]), Err(TraceError::Version(2))));
+        let (back, error) = read(&bytes);
+        assert_eq!(back, sample());
+        assert!(matches!(error, Some(TraceError::Cut { events: 6 })), "{error:?}");
+    }
+
+    #[test]
+    fn each_bit_that_flips_is_found() {
+        let bytes = written(&sample());
+        for bit in 16 * 8..bytes.len() * 8 {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            let (back, error) = read(&bad);
+            assert!(error.is_some(), "bit {bit}");
+            assert!(back.is_empty() || back == sample());
+        }
+        let (back, error) = read(&[bytes, vec![0]].concat());
+        assert_eq!(back, sample());
+        assert!(matches!(error, Some(TraceError::Damaged { events: 6, .. })), "{error:?}");
+    }
+
+    #[test]
+    fn what_is_no_trace_is_refused() {
+        assert!(matches!(TraceReader::new(&b"nonsense"[..]), Err(TraceError::Magic)));
+        let mut bytes = written(&sample());
+        bytes[8] = 3;
+        assert!(matches!(TraceReader::new(&bytes[..]), Err(TraceError::Version(3))));
+        bytes[8..11].copy_from_slice(&[2, 0, 2]);
+        assert!(matches!(TraceReader::new(&bytes[..]), Err(TraceError::Content(_))));
+    }
+
+    #[test]
+    fn secrets_are_no_trace() {
+        let asked = |seen| Asked { seen, op: Op::Read, at: 4096 * (seen % 7), len: 4096 };
+        let mut bytes = vec![];
+        let mut writer = SecretWriter::new(&mut bytes).unwrap();
+        (0..1000).for_each(|i| writer.append(asked(i * 42)).unwrap());
+        writer.finish().unwrap();
+        let back: Vec<Asked> = SecretReader::new(&bytes[..]).unwrap().map(Result::unwrap).collect();
+        assert_eq!(back, (0..1000).map(|i| asked(i * 42)).collect::<Vec<_>>());
+        assert!(matches!(TraceReader::new(&bytes[..]), Err(TraceError::Content(_))));
+        let trace = written(&sample());
+        assert!(matches!(SecretReader::new(&trace[..]), Err(TraceError::Content(_))));
+    }
+
+    /// As docs/trace-format.md has version 1.
+    fn records(events: &[Event]) -> Vec<u8> {
+        let mut bytes = [&TRACE_MAGIC[..], &[1, 0, 24, 0, 0, 0, 0, 0]].concat();
+        for event in events {
+            bytes.extend(event.time.to_le_bytes());
+            bytes.extend(event.at.to_le_bytes());
+            bytes.extend(event.len.to_le_bytes());
+            bytes.extend([event.op as u8, event.surface as u8, 0, 0]);
+        }
+        bytes
+    }
+
+    #[test]
+    fn records_of_others_are_read() {
+        for events in [vec![], sample(), sample().repeat(10_000)] {
+            let (back, error) = read(&records(&events));
+            assert_eq!(back, events);
+            assert!(error.is_none(), "{error:?}");
+        }
+        let bytes = records(&sample());
+        let (back, error) = read(&bytes[..bytes.len() - 1]);
+        assert_eq!(back, sample()[..5]);
+        assert!(matches!(error, Some(TraceError::Damaged { events: 5, .. })), "{error:?}");
+        for field in [20, 21] {
+            let mut odd = records(&sample());
+            odd[16 + field] = 9;
+            let (_, error) = read(&odd);
+            assert!(matches!(error, Some(TraceError::Damaged { events: 0, .. })));
+        }
+        let mut wide = records(&sample());
+        wide[10] = 32;
+        assert!(matches!(TraceReader::new(&wide[..]), Err(TraceError::Damaged { .. })));
+    }
+
+    #[test]
+    fn the_sum_is_that_of_zlib() {
+        assert_eq!(adler32(&[b"Wikipedia"]), 0x11e6_0398);
+        assert_eq!(adler32(&[&[255; 9000], &[255; 1000]]), adler32(&[&[255; 10_000]]));
     }
 }

@@ -5,14 +5,13 @@ use super::users::User;
 use super::watch::{Atlas, Seen, Shared, Watcher};
 use std::sync::Arc;
 use traceless::scheme::ring::Params;
-use traceless_sim::Result;
 use traceless_sim::backend::Backend;
 use traceless_sim::dram::{self, Logged};
 use traceless_sim::llc::{EarlyWriteBack, LastLevel};
-use traceless_sim::machine::Watch;
 use traceless_sim::oram::{Config, Pace, Scheme as Oram, layouts};
 use traceless_sim::processor::{self, together};
 use traceless_sim::workload::Program;
+use traceless_sim::{Result, Watch};
 
 /// What is to be run.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +72,8 @@ impl Scheme {
             }
         };
         let config = Config { pace, seed: job.seed, start: job.user.start(), ..config };
-        let watch = Watch { witness: bench.watcher.clone(), commands: job.kept > 0 };
+        let (lines, commands) = (Some(bench.watcher.clone() as _), job.kept > 0);
+        let watch = Watch { lines, commands, ..Watch::default() };
         let outcome =
             machine(config, job.over).run_watched(0, &mut [bench.program(job)], &watch)?;
         let (seen, cycles) = (bench.watcher.take(), outcome.run.cycles);

@@ -3,8 +3,10 @@
 use super::super::workload::mix;
 use super::schemes::Scheme;
 use super::users::User;
-use super::watch::Watched;
+use super::watch::{LINE_LEN, Watched};
+use crate::trace::Trace;
 use traceless::Result;
+use traceless::trace::{Asked, Op};
 use traceless_audit::{Draws, Template};
 
 /// What was seen of one user.
@@ -15,6 +17,8 @@ pub struct Run {
     pub public: Vec<u32>,
     /// All others, for each tree.
     pub drawn: Vec<Draws>,
+    /// Steps and leaves of the first tree.
+    pub shown: Vec<(u64, u64)>,
     /// Requests that were taken.
     pub requests: u64,
 }
@@ -30,6 +34,7 @@ pub fn run_user(scheme: &Scheme, user: User, blocks: u64, steps: u64, seed: u64)
     let mut found = Run {
         templates: Vec::with_capacity(steps as usize),
         public: vec![],
+        shown: vec![],
         drawn: (0..scheme.trees).map(draws).collect(),
         requests: 0,
     };
@@ -45,6 +50,9 @@ pub fn run_user(scheme: &Scheme, user: User, blocks: u64, steps: u64, seed: u64)
         let shown = watched.take();
         found.templates.push(shown.template);
         for path in shown.paths {
+            if path.tree == 0 {
+                found.shown.push((step, u64::from(path.leaf)));
+            }
             if (scheme.is_public)(step) {
                 found.public.push(path.leaf);
             } else {
@@ -55,4 +63,32 @@ pub fn run_user(scheme: &Scheme, user: User, blocks: u64, steps: u64, seed: u64)
         }
     }
     Ok(found)
+}
+
+/// Lets `trace` see what a user of `blocks` blocks shows in so many steps.
+pub fn record_user(
+    scheme: &Scheme,
+    user: User,
+    (blocks, steps): (u64, u64),
+    seed: u64,
+    trace: &Trace,
+) -> Result {
+    let watched = Watched::recorded(trace.witness());
+    let mut subject = (scheme.build)(blocks, &watched, mix(seed, 1))?;
+    let mut requests = 0;
+    for step in 0..steps {
+        let addr = user.asks(step, requests, blocks, mix(seed, 2));
+        watched.begin(step);
+        let before = trace.seen();
+        let is_taken = subject.step(addr)?;
+        requests += u64::from(is_taken);
+        let (op, at, len) = match addr {
+            Some(addr) if is_taken => (Op::Read, addr * LINE_LEN, LINE_LEN as u32),
+            // An earlier one is still under way.
+            Some(_) => continue,
+            None => (Op::Sync, 0, 0),
+        };
+        trace.note(Asked { seen: before, op, at, len });
+    }
+    Ok(())
 }

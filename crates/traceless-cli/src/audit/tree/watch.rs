@@ -1,14 +1,15 @@
 //! What is seen of a scheme that lies in trees, step by step.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use traceless::scheme::ring::{GhostRing, Params};
-use traceless::trace::{Event, Op, Witness};
+use traceless::trace::{Event, Op, Surface, Witness};
 use traceless::tree::{PathWitness, Shape};
 use traceless::types::Leaf;
 use traceless_audit::Template;
 
 /// Bytes of a slot on the memory bus.
-const LINE_LEN: u64 = 64;
+pub const LINE_LEN: u64 = 64;
 
 /// One path that was accessed: the tree, and the leaf that it leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,9 +33,54 @@ pub struct Watched {
     shown: Arc<Mutex<Shown>>,
     /// Leaves of each tree, by its number.
     leaves: Arc<Mutex<Vec<u64>>>,
+    recording: Option<Arc<Recording>>,
+}
+
+/// Who sees each bucket, and when.
+struct Recording {
+    witness: Arc<dyn Witness>,
+    step: AtomicU64,
+}
+
+/// Bytes between two trees: more than any takes.
+const TREE_LEN: u64 = 1 << 48;
+
+impl Recording {
+    fn see(&self, event: Event) {
+        self.witness.see(Event { time: self.step.load(Ordering::Relaxed), ..event });
+    }
+
+    /// Shows a path of a tree whose levels lie one after the other, from the root down.
+    fn see_path(&self, tree: u8, shape: &Shape, op: Op, leaf: Leaf) {
+        let mut level_at = u64::from(tree) * TREE_LEN;
+        for level in 0..shape.levels() {
+            let len = shape.z(level) as u64 * LINE_LEN;
+            let at = level_at + shape.bucket(leaf, level) * len;
+            if len > 0 {
+                let surface = Surface::Dram;
+                self.see(Event { time: 0, surface, op, at, len: len as u32 });
+            }
+            level_at += shape.buckets(level) * len;
+        }
+    }
 }
 
 impl Watched {
+    /// Where nothing is kept, and all is shown to `witness`.
+    pub fn recorded(witness: Option<Arc<dyn Witness>>) -> Self {
+        let recording =
+            witness.map(|witness| Arc::new(Recording { witness, step: AtomicU64::new(0) }));
+        Self { recording, ..Self::default() }
+    }
+
+    /// Step number `step` begins; what was seen before is not kept.
+    pub fn begin(&self, step: u64) {
+        self.take();
+        if let Some(recording) = &self.recording {
+            recording.step.store(step, Ordering::Relaxed);
+        }
+    }
+
     /// What was seen since the last call.
     pub fn take(&self) -> Shown {
         core::mem::take(&mut self.shown.lock().expect("no witness panics"))
@@ -55,8 +101,11 @@ impl Watched {
     /// The witness of tree number `tree`.
     pub fn tree(&self, tree: u8, shape: &Shape) -> impl PathWitness + use<> {
         self.has(tree, shape);
-        let shown = self.shown.clone();
+        let (shown, recording, shape) = (self.shown.clone(), self.recording.clone(), shape.clone());
         move |op, leaf: Leaf| {
+            if let Some(recording) = &recording {
+                recording.see_path(tree, &shape, op, leaf);
+            }
             let mut shown = shown.lock().expect("no witness panics");
             shown.template.see(u64::from(tree) << 1 | u64::from(op == Op::Write));
             shown.access(Path { tree, leaf: leaf.0 as u32 });
@@ -70,7 +119,8 @@ impl Watched {
         let bucket_len = lines * LINE_LEN;
         let last = shape.levels() - 1;
         let above: u64 = (0..last).map(|level| shape.buckets(level)).sum();
-        RingWitness { shown: self.shown.clone(), bucket_len, leaves_at: above * bucket_len }
+        let (shown, recording) = (self.shown.clone(), self.recording.clone());
+        RingWitness { shown, recording, bucket_len, leaves_at: above * bucket_len }
     }
 }
 
@@ -85,6 +135,7 @@ impl Shown {
 /// Sees the slots of a ring.
 pub struct RingWitness {
     shown: Arc<Mutex<Shown>>,
+    recording: Option<Arc<Recording>>,
     bucket_len: u64,
     /// First byte of the last level.
     leaves_at: u64,
@@ -92,6 +143,9 @@ pub struct RingWitness {
 
 impl Witness for RingWitness {
     fn see(&self, event: Event) {
+        if let Some(recording) = &self.recording {
+            recording.see(event);
+        }
         let mut shown = self.shown.lock().expect("no witness panics");
         shown.template.see(u64::from(event.op == Op::Write));
         if let Some(within) = event.at.checked_sub(self.leaves_at) {

@@ -17,6 +17,7 @@ use crate::args::{Level, SimRunArgs, SimSweepArgs};
 use crate::failure::Failure;
 use crate::output::{Meter, say, say_json};
 use crate::signals;
+use crate::trace::Trace;
 use file::Experiment;
 use metrics::Counts;
 use plan::Run;
@@ -37,6 +38,14 @@ pub fn run(args: &SimRunArgs) -> Result<(), Failure> {
         runs = vec![runs.swap_remove(nth)];
     }
     let results = Results::open(&args.out)?;
+    if args.trace.trace.is_some() {
+        let [run] = &runs[..] else {
+            return Err(Failure::usage("one run has a trace: say which one with --only"));
+        };
+        let trace = Trace::open(&args.trace)?;
+        results.make_watched(&experiment, run, &crate::sim::watch(&trace))?;
+        trace.finish()?;
+    }
     let wanted: Vec<_> = runs.iter().map(|run| (&experiment, run)).collect();
     let mut meter = Meter::new("simulating", args.progress.progress);
     results.complete(&wanted, 1, &*signals::flag()?, &mut meter)?;

@@ -13,6 +13,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use traceless_sim::Watch;
 
 const SCHEMA: &str = "traceless.sim.result.v1";
 
@@ -100,14 +101,24 @@ impl Results {
         if self.find(run).is_some() {
             return Ok(());
         }
-        let counts = simulate(experiment, &run.input)?;
+        self.make_watched(experiment, run, &Watch::default())
+    }
+
+    /// The same, whether it was made or not, and `watch` sees it.
+    pub fn make_watched(
+        &self,
+        experiment: &Experiment,
+        run: &Run,
+        watch: &Watch,
+    ) -> Result<(), Failure> {
+        let counts = simulate(experiment, &run.input, watch)?;
         self.keep(run, &counts)
     }
 }
 
-fn simulate(experiment: &Experiment, input: &Input) -> Result<Value, Failure> {
+fn simulate(experiment: &Experiment, input: &Input, watch: &Watch) -> Result<Value, Failure> {
     let (mut programs, warm_up) = workloads::open(experiment, input)?;
-    let outcome = input.machine.run_programs(warm_up, &mut programs).map_err(|e| {
+    let outcome = input.machine.run_watched(warm_up, &mut programs, watch).map_err(|e| {
         let failure = Failure::from(e);
         Failure::new(failure.code, format!("{}: {}", input.workload, failure.message))
     })?;

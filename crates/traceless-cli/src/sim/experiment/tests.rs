@@ -1,7 +1,7 @@
 //! Small experiments from their files to their verdicts.
 
 use super::*;
-use crate::args::{ProgressArgs, ProgressHow};
+use crate::args::{ProgressArgs, ProgressHow, TraceArgs};
 use std::fmt::Write as _;
 use std::fs;
 use tempfile::TempDir;
@@ -88,6 +88,7 @@ fn args(folder: &Path, only: Option<usize>) -> SimRunArgs {
         records: None,
         out: folder.join("out"),
         only,
+        trace: TraceArgs::default(),
         progress: ProgressArgs { progress: ProgressHow::None },
         json: false,
     }

@@ -289,5 +289,5 @@ fn keep(path: &Path, events: &[Event]) -> Result<(), Failure> {
     for event in events {
         writer.append(*event).map_err(failed)?;
     }
-    writer.flush().map_err(failed)
+    writer.finish().map_err(failed)
 }

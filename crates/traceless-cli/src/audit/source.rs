@@ -1,0 +1,91 @@
+//! Files that hold traces, of whatever recorded them.
+
+use super::{NOT_WHAT_IT_SHOULD_BE, Outcome};
+use crate::args::audit::SourceArgs;
+use std::fs::File;
+use std::io::{BufReader, Read, Seek};
+use std::path::Path;
+use traceless::trace::{Asked, Event, SecretReader, TRACE_MAGIC, TraceError, TraceReader};
+use traceless_audit::{Format, OutsideError, OutsideReader};
+
+/// Bytes at the beginning of a file that tell what recorded it.
+const BEGINNING: u64 = 1 << 16;
+
+/// The events of a file.
+pub(super) struct Source<'a> {
+    path: &'a Path,
+    reader: Reader,
+    /// Whether what is wrong with a trace file is where it ends.
+    prefix: bool,
+}
+
+enum Reader {
+    Trace(TraceReader<File>),
+    Outside(OutsideReader<BufReader<File>>),
+}
+
+impl<'a> Source<'a> {
+    pub fn open(path: &'a Path, args: &SourceArgs) -> Result<Self, Outcome> {
+        let failed = |error| Outcome::file_error(path, &error);
+        let mut file = File::open(path).map_err(failed)?;
+        let outside = match args.format.as_deref() {
+            Some(name) => Format::named(name),
+            None => detected(&mut file).map_err(failed)?,
+        };
+        let reader = match outside {
+            Some(format) => Reader::Outside(OutsideReader::new(BufReader::new(file), format)),
+            None => Reader::Trace(TraceReader::new(file).map_err(|error| refused(path, error))?),
+        };
+        Ok(Self { path, reader, prefix: args.prefix })
+    }
+}
+
+impl Iterator for Source<'_> {
+    type Item = Result<Event, Outcome>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        match &mut self.reader {
+            Reader::Trace(trace) => match trace.next()? {
+                Ok(event) => Some(Ok(event)),
+                Err(TraceError::Cut { .. } | TraceError::Damaged { .. }) if self.prefix => None,
+                Err(error) => Some(Err(refused(self.path, error))),
+            },
+            Reader::Outside(outside) => {
+                Some(outside.next()?.map_err(|error| refused_outside(self.path, error)))
+            }
+        }
+    }
+}
+
+/// What was asked for, from a file of secrets.
+pub(super) fn secrets(
+    path: &Path,
+) -> Result<impl Iterator<Item = Result<Asked, Outcome>>, Outcome> {
+    let refused = move |error| refused(path, error);
+    let file = File::open(path).map_err(|error| Outcome::file_error(path, &error))?;
+    Ok(SecretReader::new(file).map_err(refused)?.map(move |asked| asked.map_err(refused)))
+}
+
+/// The format of what is no trace file. What looks like nothing is read as one, and refused.
+fn detected(file: &mut File) -> std::io::Result<Option<Format>> {
+    let mut beginning = vec![];
+    file.by_ref().take(BEGINNING).read_to_end(&mut beginning)?;
+    file.rewind()?;
+    let is_trace = beginning.starts_with(&TRACE_MAGIC);
+    Ok(if is_trace { None } else { Format::detect(&beginning) })
+}
+
+fn refused(path: &Path, error: TraceError) -> Outcome {
+    match error {
+        TraceError::Io(error) => Outcome::file_error(path, &error),
+        error => Outcome::error(NOT_WHAT_IT_SHOULD_BE, &format!("{}: {error}", path.display())),
+    }
+}
+
+fn refused_outside(path: &Path, error: OutsideError) -> Outcome {
+    match error {
+        OutsideError::Io(error) => Outcome::file_error(path, &error),
+        error => Outcome::error(NOT_WHAT_IT_SHOULD_BE, &format!("{}, {error}", path.display())),
+    }
+}

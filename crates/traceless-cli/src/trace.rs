@@ -1,0 +1,85 @@
+//! `--trace FILE` and `--secret FILE`: a witness that records what an adversary sees, and beside it
+//! what was asked for.
+
+use crate::args::TraceArgs;
+use crate::failure::{DEVICE, Failure};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use traceless::trace::{Asked, FileWitness, Op, Witness};
+
+/// The file that events go to, if one was asked for.
+pub struct Trace(Option<Recording>);
+
+struct Recording {
+    path: PathBuf,
+    witness: Arc<FileWitness<File>>,
+    has_secrets: bool,
+}
+
+impl Trace {
+    pub fn open(args: &TraceArgs) -> Result<Self, Failure> {
+        Self::at(args.trace.as_deref(), args.secret.as_deref())
+    }
+
+    /// Without a place for secrets.
+    pub fn without_secrets(path: Option<&Path>) -> Result<Self, Failure> {
+        Self::at(path, None)
+    }
+
+    fn at(path: Option<&Path>, secrets: Option<&Path>) -> Result<Self, Failure> {
+        let Some(path) = path else { return Ok(Self(None)) };
+        let failed = |path: &Path| {
+            let path = path.display().to_string();
+            move |e| Failure::new(DEVICE, format!("{path}: {e}"))
+        };
+        let file = File::create(path).map_err(failed(path))?;
+        let witness = match secrets {
+            None => FileWitness::new(file),
+            Some(secrets) => {
+                // Whoever may read the trace must not learn from it what this says.
+                let mut options = OpenOptions::new();
+                options.write(true).create(true).truncate(true).mode(0o600);
+                let secrets = options.open(secrets).map_err(failed(secrets))?;
+                FileWitness::with_secrets(file, secrets)
+            }
+        };
+        let witness = Arc::new(witness.map_err(failed(path))?);
+        let has_secrets = secrets.is_some();
+        Ok(Self(Some(Recording { path: path.into(), witness, has_secrets })))
+    }
+
+    pub fn witness(&self) -> Option<Arc<dyn Witness>> {
+        self.0.as_ref().map(|recording| recording.witness.clone() as Arc<dyn Witness>)
+    }
+
+    /// Events seen so far.
+    pub fn seen(&self) -> u64 {
+        self.0.as_ref().map_or(0, |recording| recording.witness.seen())
+    }
+
+    /// Takes note of what was asked for, if that is wanted.
+    pub fn note(&self, asked: Asked) {
+        if let Some(recording) = &self.0 {
+            recording.witness.note(asked);
+        }
+    }
+
+    /// What takes note of what is asked for, if that is wanted.
+    pub fn asks(&self) -> Option<impl Fn(Op, u64, u32) + Send + Sync + 'static + use<>> {
+        let recording = self.0.as_ref().filter(|recording| recording.has_secrets)?;
+        let witness = recording.witness.clone();
+        Some(move |op, at, len| witness.ask(op, at, len))
+    }
+
+    /// Writes what is left. A trace that could not be written whole is an error.
+    pub fn finish(self) -> Result<(), Failure> {
+        match self.0 {
+            None => Ok(()),
+            Some(Recording { path, witness, .. }) => witness.finish().map_err(|e| {
+                Failure::new(DEVICE, format!("{}: the trace is not whole: {e}", path.display()))
+            }),
+        }
+    }
+}

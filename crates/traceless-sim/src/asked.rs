@@ -1,0 +1,97 @@
+//! Whoever looks on: at the memory bus, and at what the memory is asked for.
+
+use crate::backend::{Answer, Backend, Brought};
+use crate::error::Result;
+use crate::workload::Op;
+use std::sync::Arc;
+use traceless::trace::Witness;
+
+/// Takes note of a line that is asked for, by its first byte.
+pub type Note = Arc<dyn Fn(Op, u64) + Send + Sync>;
+
+/// Who looks on while a machine runs.
+#[derive(Clone, Default)]
+pub struct Watch {
+    /// Sees every line that is read or written on the memory bus, with its cycle.
+    pub bus: Option<Arc<dyn Witness>>,
+    /// Sees each line that what hides addresses asks its memory for, and when it asks: the same
+    /// lines before the memory puts them in another order. Also of a memory without a bus.
+    pub lines: Option<Arc<dyn Witness>>,
+    /// Whether the commands on the bus are kept, too.
+    pub commands: bool,
+    /// Is told what is read or written behind the last cache, or behind the processor if there is
+    /// none: the secret that the bus must not tell.
+    pub asked: Option<Note>,
+}
+
+/// A memory, and somebody who takes note of what it is asked for.
+pub(crate) struct Noted<B> {
+    pub memory: B,
+    pub asked: Option<Note>,
+}
+
+impl<B> Noted<B> {
+    #[inline]
+    fn note(&self, op: Op, addr: u64) {
+        if let Some(asked) = &self.asked {
+            asked(op, addr);
+        }
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<B: Backend> Backend for Noted<B> {
+    fn capacity(&self) -> u64 {
+        self.memory.capacity()
+    }
+    #[inline]
+    fn read(&mut self, now: u64, addr: u64, ticket: u64) -> Result<Answer> {
+        self.note(Op::Read, addr);
+        self.memory.read(now, addr, ticket)
+    }
+    #[inline]
+    fn write(&mut self, now: u64, addr: u64) -> Result {
+        self.note(Op::Write, addr);
+        self.memory.write(now, addr)
+    }
+    #[inline]
+    fn takes_writes(&self) -> bool {
+        self.memory.takes_writes()
+    }
+    fn is_written(&self) -> bool {
+        self.memory.is_written()
+    }
+    fn warm(&mut self, op: Op, addr: u64) -> Result {
+        self.memory.warm(op, addr)
+    }
+    fn warm_drop(&mut self, addr: u64) -> Result {
+        self.memory.warm_drop(addr)
+    }
+    #[inline]
+    fn wake(&self) -> u64 {
+        self.memory.wake()
+    }
+    fn drop_clean(&mut self, now: u64, addr: u64) -> Result {
+        self.memory.drop_clean(now, addr)
+    }
+    fn wants_offer(&self) -> bool {
+        self.memory.wants_offer()
+    }
+    fn offer(&mut self, addr: u64) -> Result {
+        self.memory.offer(addr)
+    }
+    fn take_brought(&mut self, lines: &mut Vec<Brought>) {
+        self.memory.take_brought(lines);
+    }
+    fn withdraw(&mut self) {
+        self.memory.withdraw();
+    }
+    #[inline]
+    fn note_operation(&mut self) {
+        self.memory.note_operation();
+    }
+    #[inline]
+    fn tick(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) -> Result {
+        self.memory.tick(now, done)
+    }
+}

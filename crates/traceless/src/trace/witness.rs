@@ -1,0 +1,141 @@
+//! A witness that writes to files.
+
+use super::{Asked, Event, Op, SecretWriter, TraceWriter, Witness};
+use std::io::{self, Write};
+use std::sync::Mutex;
+
+/// Writes events to a file, and if wanted what users ask for to another one. The first failure is
+/// kept and reported by [`finish`](Self::finish).
+pub struct FileWitness<W: Write + Send>(Mutex<Inner<W>>);
+
+struct Inner<W: Write> {
+    /// Nothing after it was finished.
+    trace: Option<TraceWriter<W>>,
+    secrets: Option<SecretWriter<W>>,
+    failed: Option<io::Error>,
+}
+
+impl<W: Write + Send> FileWitness<W> {
+    /// Writes the header at once.
+    pub fn new(out: W) -> io::Result<Self> {
+        Self::of(out, None)
+    }
+
+    /// The same, and what is [asked](Self::ask) for goes to `secrets`.
+    pub fn with_secrets(out: W, secrets: W) -> io::Result<Self> {
+        Self::of(out, Some(SecretWriter::new(secrets)?))
+    }
+
+    fn of(out: W, secrets: Option<SecretWriter<W>>) -> io::Result<Self> {
+        let trace = Some(TraceWriter::new(out)?);
+        Ok(Self(Mutex::new(Inner { trace, secrets, failed: None })))
+    }
+
+    /// Takes note of what somebody asks for, before any event that this causes. Without a file for
+    /// secrets nothing is kept.
+    pub fn ask(&self, op: Op, at: u64, len: u32) {
+        self.with(|inner| match (&inner.trace, &mut inner.secrets) {
+            (Some(trace), Some(secrets)) => {
+                secrets.append(Asked { seen: trace.appended(), op, at, len })
+            }
+            _ => Ok(()),
+        });
+    }
+
+    /// Events seen so far.
+    pub fn seen(&self) -> u64 {
+        let inner = self.0.lock().expect("no witness panics");
+        inner.trace.as_ref().map_or(0, TraceWriter::appended)
+    }
+
+    /// Takes note of what somebody asked for earlier.
+    pub fn note(&self, asked: Asked) {
+        self.with(|inner| inner.secrets.as_mut().map_or(Ok(()), |to| to.append(asked)));
+    }
+
+    /// Writes what is left, and that there is no more; what comes later is not seen. Reports the
+    /// first failure.
+    pub fn finish(&self) -> io::Result<()> {
+        let inner = &mut *self.0.lock().expect("no witness panics");
+        let (trace, secrets) = (inner.trace.take(), inner.secrets.take());
+        if let Some(error) = inner.failed.take() {
+            return Err(error);
+        }
+        trace.map_or(Ok(()), TraceWriter::finish)?;
+        secrets.map_or(Ok(()), SecretWriter::finish)
+    }
+
+    fn with(&self, append: impl FnOnce(&mut Inner<W>) -> io::Result<()>) {
+        let inner = &mut *self.0.lock().expect("no witness panics");
+        if inner.failed.is_none() {
+            inner.failed = append(inner).err();
+        }
+    }
+}
+
+impl<W: Write + Send> Witness for FileWitness<W> {
+    fn see(&self, event: Event) {
+        self.with(|inner| inner.trace.as_mut().map_or(Ok(()), |trace| trace.append(event)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{SecretReader, Surface, TraceReader};
+    use super::*;
+    use std::sync::Arc;
+
+    /// Bytes that stay when their writer goes; full after so many.
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>, usize);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut kept = self.0.lock().unwrap();
+            if self.1 > 0 && kept.len() + bytes.len() > self.1 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            kept.extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn event(at: u64) -> Event {
+        Event { time: 0, surface: Surface::Storage, op: Op::Write, at, len: 16 }
+    }
+
+    #[test]
+    fn requests_are_told_with_the_events_before_them() {
+        let (trace, secrets) = (Kept::default(), Kept::default());
+        let witness = FileWitness::with_secrets(trace.clone(), secrets.clone()).unwrap();
+        for i in 0..50_000 {
+            witness.ask(Op::Read, i, 1);
+            (0..i % 3).for_each(|_| witness.see(event(i)));
+        }
+        witness.finish().unwrap();
+        let events = trace.0.lock().unwrap();
+        let events = TraceReader::new(&events[..]).unwrap().map(Result::unwrap);
+        let asked = secrets.0.lock().unwrap();
+        let mut asked = SecretReader::new(&asked[..]).unwrap().map(Result::unwrap).peekable();
+        let mut current = 0;
+        for (nth, event) in (0..).zip(events) {
+            while let Some(next) = asked.next_if(|next| next.seen <= nth) {
+                current = next.at;
+            }
+            assert_eq!(event.at, current);
+        }
+        assert_eq!(asked.count(), 0, "the last one showed something");
+    }
+
+    #[test]
+    fn the_first_failure_is_told_in_the_end() {
+        let witness = FileWitness::new(Kept(Arc::default(), 1000)).unwrap();
+        (0..100_000u64).for_each(|i| witness.see(event(i * i * i)));
+        assert_eq!(witness.finish().unwrap_err().kind(), io::ErrorKind::StorageFull);
+        witness.see(event(1));
+        witness.finish().unwrap();
+    }
+}

@@ -1,0 +1,29 @@
+//! Reads traces, secrets and what other tools record, as anybody may have written them: an error is
+//! fine, a panic is a finding.
+#![no_main]
+
+use traceless::trace::{SecretReader, TraceReader, TraceWriter};
+use traceless_audit::{Accesses, Format, OutsideReader};
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    if let Ok(reader) = SecretReader::new(bytes) {
+        reader.for_each(drop);
+    }
+    let Ok(reader) = TraceReader::new(bytes) else {
+        for format in Format::ALL {
+            OutsideReader::new(bytes, format).for_each(drop);
+        }
+        let _ = Format::detect(bytes);
+        return;
+    };
+    let events: Vec<_> = reader.map_while(Result::ok).collect();
+    let mut copy = vec![];
+    let mut writer = TraceWriter::new(&mut copy).expect("memory takes everything");
+    for event in &events {
+        writer.append(*event).expect("memory takes everything");
+    }
+    writer.finish().expect("memory takes everything");
+    let again: Result<Vec<_>, _> = TraceReader::new(&copy[..]).expect("it was written").collect();
+    assert_eq!(again.expect("it is whole"), events);
+    let _ = Accesses::cut(events.into_iter().map(Ok::<_, ()>));
+});
