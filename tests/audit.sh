@@ -22,14 +22,30 @@ told "sum(': leaves are uniform' in claim['name'] for claim in told['claims']) =
 section "all targets test themselves in one run"
 expect 0 audit --self-test --json
 expect_json traceless.audit.v1 target verdict claims
-told "sum('catches' in claim['name'] for claim in told['claims']) >= 25"
-told "sum(claim['name'].startswith('nothing is found in') for claim in told['claims']) == 21"
+told "sum('catches' in claim['name'] for claim in told['claims']) >= 46"
+told "sum(claim['name'].startswith('nothing is found in') for claim in told['claims']) == 37"
 expect 2 audit --self-test tree
 
 section "what is wrong with a scheme is told"
+expect 1 audit tree --scheme mutant:one-dummy-path --level quick --html page.html
+check "a page of the leak" grep -q '<td class="leak">leak</td>' page.html
+check "pictures of two users" test "$(grep -c '<figure><svg' page.html)" = 2
+expect 2 audit tree --scheme path --level quick --html missing/page.html
 expect 1 audit tree --scheme mutant:searches-first --level ci --json
 told "any(c['verdict'] == 'leak' and 'near' in c['name'] for c in told['claims'])"
 expect 2 audit tree --scheme mutant:none
+
+section "a simulated processor's bus"
+expect 0 audit sim --scheme ir-oram --level quick --json
+expect_json traceless.audit.v1 target verdict claims
+told "told['target'] == 'sim' and told['verdict'] == 'pass'"
+told "sum('catches' in claim['name'] for claim in told['claims']) == 17"
+told "sum('finds nothing in' in claim['name'] for claim in told['claims']) == 3"
+told "any('without a fixed rate' in c['name'] and 'not claimed' in c['evidence'] for c in told['claims'])"
+expect 1 audit sim --scheme mutant:t-per-program --level quick --json
+told "any(c['verdict'] == 'leak' and 'follow from the paths' in c['name'] for c in told['claims'])"
+expect 1 audit sim --scheme fetch-slots --level quick
+expect 2 audit sim --scheme mutant:none
 
 section "times tell nothing where that is claimed"
 expect 0 audit timing --level quick --json

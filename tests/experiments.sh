@@ -46,6 +46,28 @@ for ending in json csv svg; do
     check "its $ending" [ -s results/ir-oram-fig12.quick.$ending ]
 done
 
+section "what is too short to judge"
+check "its reports say so" python3 -c "
+import json
+told = json.load(open('first'))
+verdicts = {v['text']: v for v in told['verdicts']}
+short = [v for v in verdicts.values() if v['too_short']]
+assert short and all(v['reproduced'] is None for v in short), verdicts
+assert all(v['reproduced'] is not None for v in verdicts.values() if not v['too_short']), verdicts
+assert json.load(open('results/ir-oram-fig12.quick.json')) == told"
+check "and its picture" grep -q "too short to judge: " results/ir-oram-fig12.quick.svg
+expect 0 sim run "$figure" --out results --records 300
+check "and its text" grep -q "^too short to judge: another machine\|^too short to judge: .* of " out
+
+section "how long things take"
+check "each result tells" python3 -c "
+import glob, json
+for name in glob.glob('results/runs/*.json'):
+    latencies = json.load(open(name))['counts']['latencies']
+    assert latencies['reads']['count'] > 0 and latencies['paths']['data']['p99'] > 0, name"
+check "each column has its name" grep -q "latencies.reads_by_map.0.p99" \
+    results/ir-oram-fig12.quick.csv
+
 section "what was made is not made again, and a sweep makes the same"
 runs=$(find results/runs -name '*.json' | wc -l)
 touch before

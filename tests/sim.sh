@@ -84,6 +84,10 @@ for scheme in path recursive unified compressed baseline rho ir-alloc ir-stash i
     told "sum(told['paths'][k] for k in ('requests', 'returned')) >= sum(
         told['last_level'][k] for k in ('read_misses', 'write_backs'))"
     told "told['paths']['data'] > 0"
+    told "all(sum(l['count'] for l in [t['reads_at_hand'], *t['reads_by_map']])
+        == t['reads']['count'] > 0 for t in [told['latencies']])"
+    told "all(told['paths'][k] == told['latencies']['paths'][k]['count']
+        for k in ('dummy', 'eviction', 'early'))"
 done
 
 section "record programs of Debian packages"
@@ -176,22 +180,39 @@ for packed in instructions 'instructions?format=champsim' x.champsimtrace.gz x.c
     told "(told['instructions'], told['records']) == (3000, 2999)"
 done
 
+if command -v valgrind >have; then
+    valgrind --tool=lackey --trace-mem=yes --basic-counts=no --log-file=lackey.text sort numbers \
+        >sorted
+    zstd -q lackey.text
+    for text in lackey.text lackey.text.zst; do
+        expect 0 sim trace "$text" --format lackey --length 2K --scheme dram --json
+        told "told['records'] == 2000 < told['instructions']"
+    done
+else
+    leave_out "no Valgrind"
+fi
+
 section "a core for each workload"
 expect 0 sim trace usimm uniform --length 1K --scheme dram --json
 told "told['records'] == 1002"
 
-section "odd, but possible"
+section "nothing to simulate"
 : >empty
 gzip -kc empty >empty.gz
-for odd in empty empty.gz; do
-    expect 0 sim trace "$odd" --scheme dram --json
-    told "(told['cycles'], told['records']) == (1, 0)"
+for none in empty empty.gz rest.workload; do
+    expect 2 sim trace "$none" --scheme dram --json
 done
+expect 2 sim trace usimm empty --scheme dram
+expect 2 sim trace uniform --length 0 --scheme dram
+expect 2 sim record --out none.workload --misses 0 -- true
+check "which misses are too few is told" grep -q -- "--misses.*1 or more" err
+
+section "odd, but possible"
 odd_machine() {
     sed "$1" "$root/experiments/machines/small.toml" >odd.toml
 }
 for change in 's/after-completion = 1000/after-completion = 0/' \
-    's/after-completion = 1000/fetch-slots = 0/' 's/cached_levels = 5/cached_levels = 16/' \
+    's/after-completion = 1000/fetch-slots = 0/' 's/cached_levels = 5/cached_levels = 15/' \
     's/queue = 2000/queue = 1/' 's/map_levels = 2/map_levels = 0/' 's/depth = 10/depth = 0/'; do
     odd_machine "$change"
     expect 0 sim trace usimm --scheme baseline --config odd.toml --json
@@ -206,6 +227,8 @@ for change in 's/channels = 4/channels = 0/' 's/channels = 4/channels = 10737418
     's/blocks = 65536/blocks = 65536000/' 's/blocks = 65536/blocks = -1/' \
     's/stash_blocks = 200/stash_blocks = 9223372036854775807/' \
     's/row_len = 32768/row_len = 9223372036854775807/' 's/rob = 128/rob = 0/' \
+    's/row_len = 32768/row_len = 32769/' 's/row_len = 32768/row_len = 64/' \
+    's/cached_levels = 5/cached_levels = 16/' 's/rcd = 11/rcd = 0/' 's/faw = 32/faw = 0/' \
     's/clock_ratio = 4/clock_ratio = 0/' 's/refi = 6240/refi = 1/' 's/low = 20/low = 90/' \
     's/seed = 1/seed = 1\nno_such_key = 2/' 's/seed = 1/seed = 1\nwarm_up = 9223372036854775807/' \
     's/seed = 1/seed = 1\nsmall = { per_main = 0 }/'; do
@@ -226,8 +249,14 @@ expect 2 sim trace 'kernel/ocean_c?threads=3' --scheme dram
 expect 2 sim trace 'uniform & missing' --scheme dram
 expect 2 sim trace table-2/none --scheme dram
 expect 2 sim trace usimm --scheme dram --format packed
-printf 'TRCLSWL1\002' >torn
+head -c -1 whole.workload >torn
 expect 2 sim trace torn --scheme dram
+check "what to do is told" grep -q "cut short after [0-9]* operations: copy it anew, or record" err
+printf 'TRCLSWL1\002\002' >older
+expect 2 sim trace older --scheme dram
+printf '1 R 0x40 0x0\n18446744073709551616 R 0x40 0x0\n' >large
+expect 2 sim trace large --scheme dram
+check "line and field are told" grep -q "large, line 2: the number of instructions before it" err
 echo 'processor = 1' >wrong.toml
 expect 2 sim trace usimm --scheme dram --config wrong.toml
 sed 's/banks = 8/banks = 7/' "$root/experiments/machines/usimm-4channel.toml" >wrong.toml

@@ -20,6 +20,24 @@ impl Config {
 
     /// The last level of the IR-ORAM paper's Table I.
     pub const LLC: Self = Self { bytes: 2 << 20, ways: 8 };
+
+    /// Refuses what cannot be.
+    pub fn check(&self) -> Result {
+        let Self { bytes, ways } = *self;
+        let sets = bytes / LINE_LEN / u64::from(ways.max(1));
+        if !sets.is_power_of_two() || bytes != sets * u64::from(ways) * LINE_LEN {
+            let what = "its bytes are 64 times its ways times a power of two, the sets: 1 or more";
+            return Err(Error::Cache(what));
+        }
+        if bytes > BYTES_MAX {
+            return Err(Error::Cache("it is larger than 64 GiB"));
+        }
+        Ok(())
+    }
+
+    fn sets(&self) -> u64 {
+        self.bytes / LINE_LEN / u64::from(self.ways)
+    }
 }
 
 /// Lines of memory that were used lately: each set keeps its most recently used.
@@ -62,14 +80,8 @@ pub struct Victim {
 impl Cache {
     /// An empty one.
     pub fn new(config: &Config) -> Result<Self> {
-        let Config { bytes, ways } = *config;
-        let sets = bytes / LINE_LEN / u64::from(ways.max(1));
-        if !sets.is_power_of_two() || bytes != sets * u64::from(ways) * LINE_LEN {
-            return Err(Error::Cache("its sets are a power of two, at least 1"));
-        }
-        if bytes > BYTES_MAX {
-            return Err(Error::Cache("it is larger than 64 GiB"));
-        }
+        config.check()?;
+        let (sets, ways) = (config.sets(), config.ways);
         let lines = vec![Line::default(); (sets * u64::from(ways)) as usize];
         Ok(Self { lines, ways: ways as usize, sets })
     }

@@ -1,7 +1,7 @@
 //! A memory that is known by its bandwidth and its latency alone.
 
 use crate::backend::{Answer, Backend};
-use crate::error::{Error, Result};
+use crate::error::{Result, within};
 use crate::workload::{LINE_LEN, Op};
 use serde::{Deserialize, Serialize};
 
@@ -29,17 +29,16 @@ impl Default for Config {
 impl Config {
     /// Refuses what cannot be.
     pub fn check(&self) -> Result {
-        if self.bytes_per_cycle == 0 || self.latency.max(self.oram_latency) > LATENCY_MAX {
-            return Err(Error::Memory("it moves bytes, and takes at most 2^32 cycles"));
-        }
-        if self.capacity < LINE_LEN {
-            return Err(Error::Memory("it holds a line"));
-        }
-        Ok(())
+        within("constant.bytes_per_cycle", self.bytes_per_cycle, 1..=BANDWIDTH_MAX)?;
+        within("constant.latency", self.latency, 0..=LATENCY_MAX)?;
+        within("constant.oram_latency", self.oram_latency, 0..=LATENCY_MAX)?;
+        within("constant.capacity", self.capacity, LINE_LEN..=CAPACITY_MAX)
     }
 }
 
+const BANDWIDTH_MAX: u64 = 1 << 20;
 const LATENCY_MAX: u64 = 1 << 32;
+const CAPACITY_MAX: u64 = 1 << 60;
 
 /// Cycles by which the bus may be behind, until no write is taken any more.
 const BEHIND_MAX: u64 = 1000;

@@ -42,6 +42,8 @@ pub struct Outcome {
     pub last_level: Option<llc::Counts>,
     /// Path accesses.
     pub paths: Option<oram::Counts>,
+    /// How long requests and path accesses took.
+    pub latencies: Option<oram::Latencies>,
     /// What hides addresses takes this in the processor.
     pub storage: Option<oram::Storage>,
     /// What the memory did.
@@ -110,7 +112,29 @@ impl Machine {
         self.run_tasks(warm_up, &mut processor::together(programs), watch)
     }
 
+    /// Refuses what cannot be, as far as that is known before anything is built.
+    pub fn check(&self) -> Result {
+        self.processor.check()?;
+        self.last_level.as_ref().map_or(Ok(()), llc::Config::check)?;
+        self.hidden().map_or(Ok(()), oram::Config::check)?;
+        self.constant.as_ref().map_or_else(|| self.memory.check(), constant::Config::check)
+    }
+
+    /// What hides addresses, if anything does.
+    fn hidden(&self) -> Option<&oram::Config> {
+        self.oram.as_ref().filter(|oram| oram.scheme != Scheme::Dram)
+    }
+
     fn run_tasks(&self, warm_up: u64, tasks: &mut [Task<'_>], watch: &Watch) -> Result<Outcome> {
+        self.check()?;
+        let outcome = self.run_checked(warm_up, tasks, watch)?;
+        if outcome.run.records == 0 {
+            return Err(Error::Nothing);
+        }
+        Ok(outcome)
+    }
+
+    fn run_checked(&self, warm_up: u64, tasks: &mut [Task<'_>], watch: &Watch) -> Result<Outcome> {
         if watch.bus.is_some() && self.constant.is_some() {
             let what = "it is known by its bandwidth and has no bus to watch";
             return Err(Error::Memory(what));
@@ -123,7 +147,7 @@ impl Machine {
             }
             Ok::<_, Error>(memory)
         };
-        let hidden = self.oram.as_ref().filter(|oram| oram.scheme != Scheme::Dram);
+        let hidden = self.hidden();
         match (hidden, &self.constant) {
             (None, _) if watch.lines.is_some() => {
                 Err(Error::Oram("nothing hides what could be watched"))
@@ -149,7 +173,8 @@ impl Machine {
                     let channels = oram.stats(end);
                     let kept = if watch.commands { channels.len() } else { 0 };
                     let commands = (0..kept).map(|nth| oram.commands(nth).to_vec()).collect();
-                    Told { paths: Some(oram.counts()), commands, channels }
+                    let (paths, latencies) = (Some(oram.counts()), Some(oram.latencies()));
+                    Told { paths, latencies, commands, channels }
                 };
                 self.run_over(noted(oram, watch), warm_up, tasks, tell)
             }
@@ -167,10 +192,8 @@ impl Machine {
         let Some(last_level) = &self.last_level else {
             fill(&mut memory, warm_up, tasks)?;
             let run = processor::run_tasks(&self.processor, &mut memory, tasks)?;
-            let Told { paths, channels, commands } = tell(&memory.memory, run.cycles);
-            let dram = self.summary(&channels, run.cycles);
-            let last_level = None;
-            return Ok(Outcome { run, last_level, paths, storage, dram, channels, commands });
+            let told = tell(&memory.memory, run.cycles);
+            return Ok(self.outcome(run, None, storage, told));
         };
         let mut cached = LastLevel::new(last_level, memory)?;
         if let Some(early) = self.early() {
@@ -178,10 +201,20 @@ impl Machine {
         }
         fill(&mut cached, warm_up, tasks)?;
         let run = processor::run_tasks(&self.processor, &mut cached, tasks)?;
-        let Told { paths, channels, commands } = tell(&cached.behind().memory, run.cycles);
+        let told = tell(&cached.behind().memory, run.cycles);
+        Ok(self.outcome(run, Some(cached.counts()), storage, told))
+    }
+
+    fn outcome(
+        &self,
+        run: Run,
+        last_level: Option<llc::Counts>,
+        storage: Option<oram::Storage>,
+        told: Told,
+    ) -> Outcome {
+        let Told { paths, latencies, channels, commands } = told;
         let dram = self.summary(&channels, run.cycles);
-        let last_level = Some(cached.counts());
-        Ok(Outcome { run, last_level, paths, storage, dram, channels, commands })
+        Outcome { run, last_level, paths, latencies, storage, dram, channels, commands }
     }
 
     /// What all channels did, if there are any.
@@ -204,6 +237,7 @@ impl Machine {
 #[derive(Default)]
 struct Told {
     paths: Option<oram::Counts>,
+    latencies: Option<oram::Latencies>,
     channels: Vec<ChannelStats>,
     commands: Vec<Vec<Logged>>,
 }

@@ -6,7 +6,7 @@ use traceless_sim::backend::{Answer, Backend};
 use traceless_sim::dram::{AddressMap, ChannelStats, Memory};
 use traceless_sim::error::Result;
 use traceless_sim::llc::{self, EarlyWriteBack, LastLevel};
-use traceless_sim::oram::{Config, Counts, Early, Oram, Pace, Scheme, Small, Start};
+use traceless_sim::oram::{Allocation, Config, Counts, Early, Oram, Pace, Scheme, Small, Start};
 use traceless_sim::processor::{self, Run};
 use traceless_sim::workload::{LINE_LEN, Op, Record, Workload};
 use traceless_sim::{constant, dram};
@@ -191,7 +191,9 @@ fn nor_what_is_written_back_early() {
 #[test]
 fn nor_paths_that_take_no_time() {
     for pace in PACES {
-        let cached = Config { cached_levels: 12, ..oram(Scheme::Baseline, pace) };
+        let slots = [vec![5; 11], vec![0]].concat();
+        let allocation = Some(Allocation::Levels(slots));
+        let cached = Config { cached_levels: 11, allocation, ..oram(Scheme::Baseline, pace) };
         is_the_same(&CORES[1], &cached, true);
         is_the_same(&CORES[1], &cached, false);
     }

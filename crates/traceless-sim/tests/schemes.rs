@@ -391,12 +391,14 @@ fn short(before: u64) -> Box<dyn Workload> {
 /// The memory of the paper on unified ORAM, and its trees.
 fn paper(scheme: Scheme, maps: usize) -> Machine {
     let map = |(levels, fanout)| MapTree { levels, fanout, block_bytes: 32, rate: None };
-    let maps = [(23, 9), (19, 11), (16, 12), (12, 16)].into_iter().map(map).take(maps).collect();
+    let map_trees =
+        [(23, 9), (19, 11), (16, 12), (12, 16)].into_iter().map(map).take(maps).collect();
     let config = Config {
         levels: 26,
         z: 3,
         cached_levels: 0,
-        map_trees: Some(maps),
+        trees: maps + 1,
+        map_trees: Some(map_trees),
         plb_bytes: 32 << 10,
         map_levels: Some(3),
         pace: Pace::Asked,

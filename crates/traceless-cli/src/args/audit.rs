@@ -20,9 +20,8 @@ pub struct AuditArgs {
     /// was missed.
     #[arg(long, required = true)]
     pub self_test: bool,
-    /// Print the self-test's report as JSON
-    #[arg(long, requires = "self_test")]
-    pub json: bool,
+    #[command(flatten)]
+    pub shown: ShownArgs,
 }
 
 #[derive(Subcommand, Debug)]
@@ -62,26 +61,43 @@ pub enum AuditCommand {
     Diff(DiffArgs),
 }
 
+/// What all that run something take.
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// How much to run
+    #[arg(long, value_enum, default_value_t = Level::Ci)]
+    pub level: Level,
+    /// What schemes and users draw from
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Audit the planted faults only: does this audit see anything?
+    #[arg(long, conflicts_with_all = ["scheme", "level", "seed"])]
+    pub self_test: bool,
+    #[command(flatten)]
+    pub shown: ShownArgs,
+}
+
+/// How a report is told.
+#[derive(Args, Debug, Default)]
+pub struct ShownArgs {
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Write it as a page, with pictures of two users side by side
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
 #[derive(Args, Debug)]
 pub struct AuditVolumeArgs {
     /// The scheme, or one with a planted fault
     #[arg(long, default_value = "detwo", value_parser = SCHEMES)]
     pub scheme: String,
-    /// How much to run
-    #[arg(long, value_enum, default_value_t = Level::Ci)]
-    pub level: Level,
-    /// Print the report as JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Audit the planted faults only: does this audit see anything?
-    #[arg(long, conflicts_with_all = ["scheme", "level"])]
-    pub self_test: bool,
+    #[command(flatten)]
+    pub run: RunArgs,
     /// Whom to record
     #[arg(long, value_parser = VOLUME_USERS, default_value = "random", requires = "trace")]
     pub user: String,
-    /// What a recorded scheme and its user draw from
-    #[arg(long, default_value_t = 1, requires = "trace")]
-    pub seed: u64,
     #[command(flatten)]
     pub record: RecordArgs,
 }
@@ -121,18 +137,8 @@ pub struct AuditTreeArgs {
     /// One scheme, or one with a planted fault; without it all that have none
     #[arg(long, value_parser = TREE_SCHEMES)]
     pub scheme: Option<String>,
-    /// How much to run
-    #[arg(long, value_enum, default_value_t = Level::Ci)]
-    pub level: Level,
-    /// What schemes and users draw from
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-    /// Print the report as JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Audit the planted faults only: does this audit see anything?
-    #[arg(long, conflicts_with_all = ["scheme", "level", "seed"])]
-    pub self_test: bool,
+    #[command(flatten)]
+    pub run: RunArgs,
     /// Whom to record
     #[arg(long, value_parser = TREE_USERS, default_value = "random", requires = "trace")]
     pub user: String,
@@ -145,18 +151,8 @@ pub struct AuditTimingArgs {
     /// What to measure, also with a planted fault; without it all that have none
     #[arg(long, value_parser = TIMED)]
     pub scheme: Option<String>,
-    /// How much to run
-    #[arg(long, value_enum, default_value_t = Level::Ci)]
-    pub level: Level,
-    /// What labels, users and their order are drawn from
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-    /// Print the report as JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Audit the planted faults only: does this audit see anything?
-    #[arg(long, conflicts_with_all = ["scheme", "level", "seed"])]
-    pub self_test: bool,
+    #[command(flatten)]
+    pub run: RunArgs,
 }
 
 #[derive(Args, Debug)]
@@ -164,18 +160,8 @@ pub struct AuditSimArgs {
     /// One scheme, or one with a planted fault; without it all that have none
     #[arg(long, value_parser = SIM_SCHEMES)]
     pub scheme: Option<String>,
-    /// How much to run
-    #[arg(long, value_enum, default_value_t = Level::Ci)]
-    pub level: Level,
-    /// What schemes and programs draw from
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-    /// Print the report as JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Audit the planted faults only: does this audit see anything?
-    #[arg(long, conflicts_with_all = ["scheme", "level", "seed"])]
-    pub self_test: bool,
+    #[command(flatten)]
+    pub run: RunArgs,
 }
 
 /// What `audit timing --scheme` may name.
@@ -224,8 +210,8 @@ pub const SIM_SCHEMES: [&str; 36] = [
     "mutant:evicts-between",
     "mutant:abort-ends-slot",
     "mutant:reads-before-answer",
-    "mutant:fetch-slots",
     "mutant:t-per-program",
+    "fetch-slots",
     "ir-stash:as-printed",
     "ir-oram:as-printed",
 ];

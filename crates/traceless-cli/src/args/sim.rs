@@ -37,7 +37,7 @@ pub struct SimTraceArgs {
     #[arg(value_name = "WORKLOAD", required = true)]
     pub workloads: Vec<String>,
     /// Operations that a core runs at most [default: a whole file, or a million]
-    #[arg(long, value_name = "N", value_parser = count)]
+    #[arg(long, value_name = "N", value_parser = some)]
     pub length: Option<u64>,
     /// What is made up at random begins from this
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -70,7 +70,7 @@ pub struct RecordArgs {
     #[arg(long, value_name = "N", default_value = "0", value_parser = count)]
     pub skip: u64,
     /// Misses to record; then the program is ended. All of them if this is not given
-    #[arg(long, value_name = "N", value_parser = count)]
+    #[arg(long, value_name = "N", value_parser = some)]
     pub misses: Option<u64>,
     /// What watches the program
     #[arg(long, value_enum, default_value_t = Recorder::Lackey)]
@@ -100,7 +100,7 @@ pub struct SimRunArgs {
     #[arg(long, value_enum, default_value = "quick")]
     pub level: Level,
     /// Time so many records of each workload, whatever the level says
-    #[arg(long, value_name = "N", value_parser = count)]
+    #[arg(long, value_name = "N", value_parser = some)]
     pub records: Option<u64>,
     /// Folder for results and report. Runs whose results are there are not made again
     #[arg(long, value_name = "DIR")]
@@ -126,7 +126,7 @@ pub struct SimSweepArgs {
     #[arg(long, value_enum, default_value = "quick")]
     pub level: Level,
     /// Time so many records of each workload, whatever the level says
-    #[arg(long, value_name = "N", value_parser = count)]
+    #[arg(long, value_name = "N", value_parser = some)]
     pub records: Option<u64>,
     /// Folder for results and reports. Runs whose results are there are not made again
     #[arg(long, value_name = "DIR")]
@@ -175,6 +175,14 @@ pub enum Recorder {
     Qemu,
 }
 
+/// One or more of something.
+fn some(text: &str) -> Result<u64, String> {
+    match count(text)? {
+        0 => Err("it is 1 or more".to_owned()),
+        number => Ok(number),
+    }
+}
+
 /// A number that may end in K, M or G: thousands, millions, thousands of millions.
 fn count(text: &str) -> Result<u64, String> {
     let (digits, unit) = match text.as_bytes().last() {
@@ -198,4 +206,6 @@ pub enum WorkloadFormat {
     /// Instructions of 64 bytes; a first cache is put before them
     #[value(name = "champsim")]
     ChampSim,
+    /// What Valgrind's lackey prints with `--trace-mem=yes`; the same cache is put before it
+    Lackey,
 }

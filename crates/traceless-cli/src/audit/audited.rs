@@ -1,6 +1,8 @@
 //! What an audit found, and whether it finds what was planted.
 
+use super::page::{Picture, page};
 use super::{CLEAN, FAILED, FOUND, Outcome, claim_line, json};
+use crate::args::audit::ShownArgs;
 use indicatif::{ProgressBar, ProgressStyle};
 use traceless_audit::{ALPHA, Claim, Report, Verdict};
 
@@ -15,6 +17,8 @@ pub struct Audited {
     pub planted: Vec<Claim>,
     /// What the claims do not cover, a sentence or nothing.
     pub not_hidden: &'static str,
+    /// What users look like, if a page was asked for.
+    pub pictures: Vec<Picture>,
 }
 
 impl Audited {
@@ -27,15 +31,24 @@ impl Audited {
             claims: vec![],
             planted,
             not_hidden: "",
+            pictures: vec![],
         }
     }
 
     /// For people, or programs; and the exit code.
-    pub fn outcome(self, as_json: bool) -> Outcome {
+    ///
+    /// The page is written as well, if there is to be one.
+    pub fn outcome(self, shown: &ShownArgs) -> Outcome {
         let missed = self.planted.iter().find(|claim| claim.verdict != Verdict::Pass).cloned();
         let claims = [self.claims, self.planted].concat();
         let report = Report::new(self.target, &self.scheme, self.level, claims);
-        let out = if as_json { json(&report) } else { text(&report, self.not_hidden) };
+        if let Some(path) = &shown.html {
+            let page = page(&report, self.not_hidden, &self.pictures);
+            if let Err(error) = std::fs::write(path, page) {
+                return Outcome::error(FAILED, &format!("{}: {error}", path.display()));
+            }
+        }
+        let out = if shown.json { json(&report) } else { text(&report, self.not_hidden) };
         let code = if report.verdict == Verdict::Pass { CLEAN } else { FOUND };
         let mut outcome = Outcome::new(code, out);
         if let Some(missed) = missed {
@@ -164,7 +177,9 @@ mod tests {
         let claims = claims.iter().copied().map(claim).collect();
         let planted = planted.iter().copied().map(claim).collect();
         let (scheme, level) = ("all".to_owned(), "quick");
-        Audited { target: "t", scheme, level, claims, planted, not_hidden: "" }.outcome(false)
+        let (target, not_hidden, pictures) = ("t", "", vec![]);
+        Audited { target, scheme, level, claims, planted, not_hidden, pictures }
+            .outcome(&ShownArgs::default())
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The claims of a volume's scheme, each with the runs that check it.
 
 use super::grouped;
+use super::page::{Picture, Seen};
 use super::places;
 use super::runner::{Length, Session, trace_of};
 use super::target::{BLOCK_LEN, Kind, Subject, Target};
@@ -24,6 +25,8 @@ pub struct Size {
     pub writes_max: u64,
     /// Runs of each pair, with other addresses and contents.
     pub seeds: u64,
+    /// What those follow from.
+    pub seed: u64,
     /// Openings after the first one.
     pub openings: u64,
     /// Whether to crash also until a scheme has to forget old openings.
@@ -56,7 +59,7 @@ pub fn claims(subject: Subject, size: Size, done: &mut dyn FnMut()) -> Result<Ve
         claims.extend(many_openings(subject, reads)?);
     }
     if subject.draws_places() {
-        claims.extend(places::claims(&targets, size.drawn_writes)?);
+        claims.extend(places::claims(&targets, size.drawn_writes, size.seed)?);
     } else {
         claims.push(covers_the_schedule(&targets, subject.hides()));
     }
@@ -64,6 +67,24 @@ pub fn claims(subject: Subject, size: Size, done: &mut dyn FnMut()) -> Result<Ve
     claims.push(is_an_array(&targets));
     done();
     Ok(claims)
+}
+
+/// What two users write who write one address, or any, in the first geometry.
+pub fn pictures(subject: Subject) -> Result<Vec<Picture>> {
+    let pairs = pairs(subject.hides());
+    let targets = subject.targets(256, 1024)?;
+    let (Some(pair), Some(target)) = (pairs.first(), targets.first()) else { return Ok(vec![]) };
+    let length = PLANTED_SIZE.length(target);
+    let seen = |name: &str, workload, seed| -> Result<Seen> {
+        let events = trace_of(target, pair, workload, length, false, (mix(seed, 1), mix(seed, 2)))?;
+        let written = events.into_iter().filter(|event| event.op == Op::Write);
+        let points = (0..).zip(written.map(|event| event.at)).collect();
+        Ok(Seen { name: name.trim().to_owned(), points })
+    };
+    let (a, b) = pair.name.split_once(',').unwrap_or((pair.name, "the other"));
+    let users = [seen(a, pair.a, 1)?, seen(b, pair.b, 2)?];
+    let title = format!("what is written: {}", target.name);
+    Ok(vec![Picture { title, across: "write", up: "byte", users }])
 }
 
 /// How often [`claims`] calls `done`.
@@ -82,7 +103,9 @@ fn equal_traces(pair: &Pair, targets: &[Target], size: Size, reads: bool) -> Opt
     };
     let targets: Vec<_> = targets.iter().filter(able).collect();
     let mut all = Counts::default();
-    for (target, seed) in targets.iter().flat_map(|t| (0..size.seeds).map(move |s| (t, s))) {
+    for (target, seed) in
+        targets.iter().flat_map(|t| (0..size.seeds).map(move |s| (t, mix(size.seed, s))))
+    {
         match compare_sides(target, pair, size.length(target), seed, reads) {
             Err(error) => return Some(fault(name, target, &error)),
             Ok((claim, _)) if claim.verdict != Verdict::Pass => {
@@ -379,6 +402,7 @@ const PLANTED_SIZE: Size = Size {
     cycles: 4,
     writes_max: 256,
     seeds: 1,
+    seed: 1,
     openings: 3,
     many_openings: false,
     drawn_writes: 4000,
@@ -430,6 +454,7 @@ mod tests {
         cycles: 2,
         writes_max: 300,
         seeds: 1,
+        seed: 1,
         openings: 5,
         many_openings: false,
         drawn_writes: 4000,

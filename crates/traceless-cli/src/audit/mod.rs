@@ -11,6 +11,7 @@ mod diff;
 mod drawn;
 mod floors;
 mod mutants;
+mod page;
 mod places;
 mod random_mutants;
 mod runner;
@@ -46,7 +47,7 @@ pub fn run(args: &AuditArgs) -> u8 {
 
 fn outcome(args: &AuditArgs) -> Outcome {
     match &args.command {
-        None => self_test::run(args.json),
+        None => self_test::run(&args.shown),
         Some(AuditCommand::Volume(args)) => volume::run(args),
         Some(AuditCommand::Tree(args)) => tree::run(args),
         Some(AuditCommand::Timing(args)) => timing::run(args),

@@ -16,12 +16,12 @@ const WORKLOADS: [(Pattern, &str); 3] = [
 ];
 
 /// The claims about the places of every target.
-pub fn claims(targets: &[Target], writes: u64) -> Result<Vec<Claim>> {
+pub fn claims(targets: &[Target], writes: u64, seed: u64) -> Result<Vec<Claim>> {
     let mut claims = vec![];
     for target in targets {
         let mut all = vec![];
-        for (seed, (pattern, what)) in (31..).zip(WORKLOADS) {
-            let draws = draws_of(target, pattern, writes, seed)?;
+        for (nth, (pattern, what)) in (31..).zip(WORKLOADS) {
+            let draws = draws_of(target, pattern, writes, mix(seed, nth))?;
             claims.extend(draws.claims(&format!("{what}, {}", target.name)));
             all.push(draws);
         }

@@ -3,11 +3,12 @@
 
 use super::audited::{Audited, Progress};
 use super::{FAILED, Outcome, sim, timing, tree, volume};
+use crate::args::audit::ShownArgs;
 use std::error::Error;
 
-pub fn run(as_json: bool) -> Outcome {
+pub fn run(shown: &ShownArgs) -> Outcome {
     match audited() {
-        Ok(audited) => audited.outcome(as_json),
+        Ok(audited) => audited.outcome(shown),
         Err(error) => Outcome::error(FAILED, &format!("the audit could not be run: {error}")),
     }
 }
@@ -39,5 +40,6 @@ fn audited() -> Result<Audited, Box<dyn Error>> {
         claims: clean.concat(),
         planted: planted.concat(),
         not_hidden: "",
+        pictures: vec![],
     })
 }

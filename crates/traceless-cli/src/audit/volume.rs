@@ -11,7 +11,7 @@ use crate::trace::Trace;
 use traceless::{Hides, Result};
 use traceless_audit::Claim;
 
-fn size(level: Level) -> Size {
+fn size(level: Level, seed: u64) -> Size {
     match level {
         Level::Quick => Size {
             blocks: 256,
@@ -19,6 +19,7 @@ fn size(level: Level) -> Size {
             cycles: 4,
             writes_max: 1200,
             seeds: 1,
+            seed,
             openings: 6,
             many_openings: false,
             drawn_writes: 20_000,
@@ -29,6 +30,7 @@ fn size(level: Level) -> Size {
             cycles: 4,
             writes_max: 8000,
             seeds: 2,
+            seed,
             openings: 40,
             many_openings: false,
             drawn_writes: 60_000,
@@ -39,6 +41,7 @@ fn size(level: Level) -> Size {
             cycles: 4,
             writes_max: u64::MAX,
             seeds: 4,
+            seed,
             openings: 200,
             many_openings: true,
             drawn_writes: 400_000,
@@ -54,23 +57,26 @@ pub fn run(args: &AuditVolumeArgs) -> Outcome {
         return recorded(&args.record, |trace| record(args, subject, trace));
     }
     match audited(args, subject) {
-        Ok(audited) => audited.outcome(args.json),
+        Ok(audited) => audited.outcome(&args.run.shown),
         Err(error) => Outcome::error(FAILED, &format!("the audit could not be run: {error}")),
     }
 }
 
 fn audited(args: &AuditVolumeArgs, subject: Subject) -> Result<Audited> {
-    if args.self_test {
+    if args.run.self_test {
         return Ok(Audited::of_planted(planted(&Progress::new(PLANTED.len()))?));
     }
     let progress = Progress::new(claims::steps(subject) + PLANTED.len());
     Ok(Audited {
         target: "volume",
         scheme: args.scheme.clone(),
-        level: args.level.name(),
-        claims: claims::claims(subject, size(args.level), &mut || progress.advance())?,
+        level: args.run.level.name(),
+        claims: claims::claims(subject, size(args.run.level, args.run.seed), &mut || {
+            progress.advance()
+        })?,
         planted: planted(&progress)?,
         not_hidden: not_hidden(subject),
+        pictures: if args.run.shown.html.is_some() { claims::pictures(subject)? } else { vec![] },
     })
 }
 
@@ -89,11 +95,11 @@ const USERS: [Pattern; VOLUME_USERS.len()] = [
 const RECORDED_MAX: u64 = 1 << 16;
 
 fn record(args: &AuditVolumeArgs, subject: Subject, trace: &Trace) -> Result {
-    let Size { blocks, map_blocks, writes_max, .. } = size(args.level);
+    let Size { blocks, map_blocks, writes_max, .. } = size(args.run.level, args.run.seed);
     let target = subject.targets(blocks, map_blocks)?[0];
     let user = VOLUME_USERS.iter().position(|name| *name == args.user).expect("clap has checked");
     let length = args.record.length.unwrap_or(writes_max.min(RECORDED_MAX));
-    runner::record(&target, writes(USERS[user]), length, args.seed, trace)
+    runner::record(&target, writes(USERS[user]), length, args.run.seed, trace)
 }
 
 /// How often the self-test advances the progress.
@@ -104,7 +110,7 @@ pub fn self_test_steps() -> usize {
 /// That nothing is found in any scheme that claims to hide something.
 pub fn clean(progress: &Progress) -> Result<Vec<Claim>> {
     let audit = |&(subject, name): &(Subject, &str)| {
-        let claims = claims::claims(subject, size(Level::Quick), &mut || {})?;
+        let claims = claims::claims(subject, size(Level::Quick, 1), &mut || {})?;
         progress.advance();
         Ok(is_clean(name, &claims))
     };

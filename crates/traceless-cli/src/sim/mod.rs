@@ -54,6 +54,7 @@ impl From<WorkloadFormat> for Format {
             WorkloadFormat::Usimm => Self::Usimm,
             WorkloadFormat::Ramulator => Self::Ramulator,
             WorkloadFormat::ChampSim => Self::ChampSim,
+            WorkloadFormat::Lackey => Self::Lackey,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use traceless::clock::{Clock, Monotonic};
 use traceless_sim::dram::{ChannelStats, OpStats, Summary};
 use traceless_sim::machine::{Machine, Outcome};
-use traceless_sim::oram::{Config, Scheme};
+use traceless_sim::oram::{Config, Latencies, Latency, Scheme};
 use traceless_sim::processor::Run;
 use traceless_sim::workload::{self, Limited, Program, Workload};
 
@@ -135,6 +135,9 @@ fn tell(report: &Report) {
             share(paths.eviction),
         ));
     }
+    if let Some(latencies) = &report.outcome.latencies {
+        tell_latencies(latencies);
+    }
     if let Some(dram) = &report.outcome.dram {
         tell_memory(dram);
     }
@@ -149,6 +152,30 @@ fn tell(report: &Report) {
             ));
         }
     }
+}
+
+/// How long what was done took, if anything was.
+fn tell_latencies(latencies: &Latencies) {
+    let Latencies { reads, reads_at_hand, reads_by_map, write_backs, paths } = latencies;
+    let tell = |what: &str, latency: &Latency| {
+        let Latency { count, mean, p50, p99, max } = latency;
+        if *count > 0 {
+            say(&format!(
+                "{what:<32} {count:>9}: mean {mean:.1}, p50 {p50}, p99 {p99}, most {max} cycles"
+            ));
+        }
+    };
+    tell("reads", reads);
+    tell("  without a path access", reads_at_hand);
+    for (levels, latency) in reads_by_map.iter().enumerate() {
+        tell(&format!("  after {levels} accesses to the map"), latency);
+    }
+    tell("write-backs", write_backs);
+    tell("path accesses for data", &paths.data);
+    tell("  for the map", &paths.map);
+    tell("  dummies", &paths.dummy);
+    tell("  evictions", &paths.eviction);
+    tell("  early write-backs", &paths.early);
 }
 
 fn tell_memory(dram: &Summary) {

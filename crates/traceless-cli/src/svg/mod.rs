@@ -2,6 +2,7 @@
 
 pub mod bars;
 pub mod curves;
+pub mod dots;
 
 use std::fmt::Write as _;
 

@@ -2,7 +2,7 @@
 
 use super::address::AddressMap;
 use super::power::Power;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, within};
 use serde::{Deserialize, Serialize};
 
 /// Channels, and what each of them has.
@@ -124,12 +124,42 @@ impl Timing {
         self.apart.unwrap_or(Apart { rrd, wtr, ccd })
     }
 
-    fn longest(&self) -> u64 {
-        let Self { rcd, rp, cas, rc, ras, rrd, faw, wr, .. } = *self;
-        let Self { wtr, rtp, ccd, cwd, rtrs, data, refi, rfc, .. } = *self;
-        let all = [rcd, rp, cas, rc, ras, rrd, faw, wr, wtr, rtp, ccd, cwd, rtrs, data, refi, rfc];
-        let apart = self.apart();
-        all.into_iter().chain([apart.rrd, apart.wtr, apart.ccd]).fold(0, u64::max)
+    /// Refuses what no chip has.
+    fn check(&self) -> Result {
+        let least_one = [
+            ("memory.timing.rcd", self.rcd),
+            ("memory.timing.rp", self.rp),
+            ("memory.timing.cas", self.cas),
+            ("memory.timing.ras", self.ras),
+            ("memory.timing.rrd", self.rrd),
+            ("memory.timing.faw", self.faw),
+            ("memory.timing.wr", self.wr),
+            ("memory.timing.wtr", self.wtr),
+            ("memory.timing.rtp", self.rtp),
+            ("memory.timing.ccd", self.ccd),
+            ("memory.timing.cwd", self.cwd),
+            ("memory.timing.data", self.data),
+            ("memory.timing.refi", self.refi),
+            ("memory.timing.rfc", self.rfc),
+        ];
+        for (field, time) in least_one {
+            within(field, time, 1..=TIME_MAX)?;
+        }
+        // A bank is not activated again before its row was closed.
+        within("memory.timing.rc", self.rc, self.ras..=TIME_MAX)?;
+        within("memory.timing.rtrs", self.rtrs, 0..=TIME_MAX)?;
+        if let Some(Apart { rrd, wtr, ccd }) = self.apart {
+            within("memory.timing.apart.rrd", rrd, 1..=self.rrd)?;
+            within("memory.timing.apart.wtr", wtr, 1..=self.wtr)?;
+            within("memory.timing.apart.ccd", ccd, 1..=self.ccd)?;
+        }
+        if REFRESHES_A_WINDOW * self.refi <= self.rp + REFRESHES_A_WINDOW * self.rfc {
+            return Err(Error::Memory(
+                "it would do nothing but refresh: `memory.timing.refi` is more than `rfc` and an \
+                 eighth of `rp`",
+            ));
+        }
+        Ok(())
     }
 
     /// The same times in cycles of a clock that is `ratio` times as fast.
@@ -250,17 +280,20 @@ impl Config {
         let parts = [channels, ranks, banks, rows, columns];
         if !parts.into_iter().all(u32::is_power_of_two) {
             return Err(Error::Memory(
-                "channels, ranks, banks, rows and columns are powers of two",
+                "`memory.geometry`: channels, ranks, banks, rows and columns are powers of two, \
+                 1 to 2^31",
             ));
         }
         if !self.map.is_whole() {
-            return Err(Error::Memory("its map has each part of an address once"));
+            return Err(Error::Memory("`memory.map` has each part of an address once"));
         }
         if !groups.is_power_of_two() || groups > banks {
-            return Err(Error::Memory("its groups of banks are a power of two, up to the banks"));
+            return Err(Error::Memory(
+                "`memory.geometry.groups` is a power of two, 1 to as many as banks",
+            ));
         }
-        if self.scheduler == Scheduler::FrFcfsClosing(0) {
-            return Err(Error::Memory("a row is closed after 1 column command or more"));
+        if let Scheduler::FrFcfsClosing(commands) = self.scheduler {
+            within("memory.scheduler.fr-fcfs-closing", commands.into(), 1..=u32::MAX.into())?;
         }
         let bits: u32 = parts.into_iter().map(u32::ilog2).sum();
         if bits > ADDRESS_BITS_MAX {
@@ -269,24 +302,16 @@ impl Config {
         if ranks.saturating_mul(banks).saturating_mul(channels) > BANKS_MAX {
             return Err(Error::Memory("it has more than 2^16 banks"));
         }
-        if self.timing.longest() > TIME_MAX || self.forward > TIME_MAX {
-            return Err(Error::Memory("a time is longer than 2^24 cycles"));
-        }
+        self.timing.check()?;
+        within("memory.forward", self.forward, 0..=TIME_MAX)?;
+        within("memory.clock_ratio", self.clock_ratio, 1..=CLOCK_RATIO_MAX)?;
         if let Some(power) = &self.power {
             power.check()?;
         }
-        let Timing { refi, rfc, rp, .. } = self.timing;
-        if REFRESHES_A_WINDOW * refi <= rp + REFRESHES_A_WINDOW * rfc {
-            return Err(Error::Memory("it would do nothing but refresh"));
-        }
-        if self.clock_ratio == 0 || self.clock_ratio > CLOCK_RATIO_MAX {
-            return Err(Error::Memory("the processor's clock is 1 to 1024 times as fast"));
-        }
         let WriteDrain { capacity, high, low } = self.drain;
-        if capacity == 0 || high > capacity || low > high {
-            return Err(Error::Memory("its write queue has 0 < capacity >= high >= low"));
-        }
-        Ok(())
+        within("memory.drain.capacity", capacity as u64, 1..=QUEUE_MAX)?;
+        within("memory.drain.high", high as u64, 0..=capacity as u64)?;
+        within("memory.drain.low", low as u64, 0..=high as u64)
     }
 }
 
@@ -297,6 +322,7 @@ const ADDRESS_BITS_MAX: u32 = 52;
 const BANKS_MAX: u32 = 1 << 16;
 const TIME_MAX: u64 = 1 << 24;
 const CLOCK_RATIO_MAX: u64 = 1024;
+const QUEUE_MAX: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {

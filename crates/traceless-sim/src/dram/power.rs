@@ -4,7 +4,7 @@
 
 use super::config::{Config, Timing};
 use super::stats::ChannelStats;
-use crate::error::{Error, Result};
+use crate::error::{Result, within};
 use serde::{Deserialize, Serialize};
 
 /// The chips of a rank. Currents are in mA, with their names on data sheets.
@@ -46,8 +46,8 @@ pub struct Energy {
     pub refresh: f64,
 }
 
-const CURRENT_MAX: u32 = 100_000;
-const CHIPS_MAX: u32 = 1024;
+const CURRENT_MAX: u64 = 100_000;
+const CHIPS_MAX: u64 = 1024;
 
 impl Power {
     /// DDR3-1600, four chips of 1 Gb and 16 bits.
@@ -78,12 +78,20 @@ impl Power {
     /// Refuses what no chip draws.
     pub fn check(&self) -> Result {
         let Self { chips, millivolts, cycle_ps, idd0, idd2n, idd3n, idd4r, idd4w, idd5 } = *self;
-        let all = [millivolts, cycle_ps, idd0, idd2n, idd3n, idd4r, idd4w, idd5];
-        if chips == 0 || chips > CHIPS_MAX || all.contains(&0) {
-            return Err(Error::Memory("a rank has 1 to 1024 chips, which draw something"));
-        }
-        if all.into_iter().any(|one| one > CURRENT_MAX) {
-            return Err(Error::Memory("a current, voltage or cycle is larger than 100,000"));
+        within("memory.power.chips", chips.into(), 1..=CHIPS_MAX)?;
+        // Who works draws no less than who stands by.
+        let open = idd3n.into();
+        for (field, value, least) in [
+            ("memory.power.millivolts", millivolts, 1),
+            ("memory.power.cycle_ps", cycle_ps, 1),
+            ("memory.power.idd2n", idd2n, 1),
+            ("memory.power.idd3n", idd3n, 1),
+            ("memory.power.idd0", idd0, u64::from(idd2n.max(idd3n))),
+            ("memory.power.idd4r", idd4r, open),
+            ("memory.power.idd4w", idd4w, open),
+            ("memory.power.idd5", idd5, open),
+        ] {
+            within(field, value.into(), least..=CURRENT_MAX)?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ pub use early::{Counts as EarlyCounts, EarlyWriteBack};
 
 use crate::backend::{Answer, Backend, Brought, NOBODY, OFFERED};
 use crate::cache::{self, Cache, Victim};
-use crate::error::{Error, Result};
+use crate::error::{Result, within};
 use crate::workload::{Op, line_start};
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +29,16 @@ pub struct Config {
     /// their set that are to leave next, if the very next was not written.
     #[serde(default)]
     pub brought_before: usize,
+}
+
+impl Config {
+    /// Refuses what cannot be.
+    pub fn check(&self) -> Result {
+        let Self { bytes, ways, latency, brought_before, .. } = *self;
+        cache::Config { bytes, ways }.check()?;
+        within("last_level.latency", latency, 0..=LATENCY_MAX)?;
+        within("last_level.brought_before", brought_before as u64, 0..=ways.into())
+    }
 }
 
 /// A cache that all cores share, and what is behind it. A line is here as soon as it is asked for:
@@ -76,10 +86,8 @@ const POSTED_MAX: usize = 64;
 impl<B: Backend> LastLevel<B> {
     /// An empty one before `behind`.
     pub fn new(config: &Config, behind: B) -> Result<Self> {
-        let Config { bytes, ways, latency, .. } = *config;
-        if latency > LATENCY_MAX {
-            return Err(Error::Cache("a hit takes more than 2^20 cycles"));
-        }
+        config.check()?;
+        let Config { bytes, ways, .. } = *config;
         Ok(Self {
             cache: Cache::new(&cache::Config { bytes, ways })?,
             config: *config,

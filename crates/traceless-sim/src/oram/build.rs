@@ -6,7 +6,7 @@ use super::front::Front;
 use super::layout::Layout;
 use super::recursive::{self, Recursive};
 use super::tree::{Cached, Seen, Tree};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, within};
 use crate::workload::LINE_LEN;
 use core::ops::Range;
 use traceless::posmap::{Compressed, Labels, Plain, Plb};
@@ -37,6 +37,9 @@ pub struct Built {
 /// next line is in the next channel.
 pub fn build(config: &Config, channels: u64, capacity: u64) -> Result<Built> {
     config.check()?;
+    if !(config.row_len as u64).is_multiple_of(channels * LINE_LEN) {
+        return Err(Error::Oram("`oram.row_len` is as many lines of 64 bytes in each channel"));
+    }
     let config = config.resolved();
     Builder {
         rngs: 0,
@@ -125,7 +128,6 @@ impl Builder<'_> {
     }
 
     fn tree_of(&mut self, shape: Shape, cached: usize, top: Top, block: usize) -> Result<Tree> {
-        let cached = cached.min(shape.levels());
         let below = shape.only(|level| level >= cached);
         // Blocks that are shorter share lines, within a bucket.
         let lines = |level| (below.z(level) * block).div_ceil(BLOCK_LEN).min(255) as u8;
@@ -245,7 +247,8 @@ impl Builder<'_> {
     fn ring(&mut self) -> Result<Box<dyn Front>> {
         let params = self.config.ring_params()?;
         let shape = params.shape_for(self.blocks())?;
-        let cached = self.config.cached_levels.min(shape.levels() - 1);
+        let cached = self.config.cached_levels;
+        within("oram.cached_levels", cached as u64, 0..=shape.levels() as u64 - 1)?;
         let below = shape.only(|level| level >= cached);
         let buckets: u64 = (cached..shape.levels()).map(|level| shape.buckets(level)).sum();
         let lines = GhostRing::<()>::metadata_lines(params) + params.slots();

@@ -1,7 +1,9 @@
 //! An oblivious memory, as files say it.
 
 use super::layout::LayoutKind;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, within};
+use crate::workload::LINE_LEN;
+use core::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 use traceless::posmap::COUNTER_BITS;
 use traceless::scheme::rho::{PATTERN, SMALL_LEVELS, SMALL_TAGS, SMALL_Z};
@@ -14,9 +16,15 @@ pub const BLOCK_LEN: usize = 64;
 
 const BLOCKS_MAX: u64 = 1 << 40;
 const TIME_MAX: u64 = 1 << 32;
-const TREES_MAX: usize = 16;
-const PER_MAIN_MAX: u32 = 1000;
-const BUFFER_MAX: usize = 1 << 28;
+const TREES_MAX: u64 = 16;
+const LEVELS_MAX: u64 = 33;
+const MAP_LEVELS_MAX: u64 = 32;
+const Z_MAX: u64 = 64;
+const FANOUTS: RangeInclusive<u64> = 2..=1 << 20;
+const RATE_MAX: u64 = 8000;
+const MAP_BLOCK_MAX: u64 = 4096;
+const PER_MAIN_MAX: u64 = 1000;
+const BUFFER_MAX: u64 = 1 << 28;
 const BUNDLE_MAX: u64 = 64;
 const BITS_MAX: u64 = 1 << 16;
 
@@ -284,7 +292,38 @@ impl Default for Bucket {
     }
 }
 
+impl MapTree {
+    fn check(&self) -> Result {
+        within("oram.map_trees.levels", self.levels as u64, 1..=LEVELS_MAX)?;
+        within("oram.map_trees.fanout", self.fanout, FANOUTS)?;
+        within("oram.map_trees.block_bytes", self.block_bytes as u64, 1..=MAP_BLOCK_MAX)?;
+        self.rate.map_or(Ok(()), |rate| within("oram.map_trees.rate", rate.into(), 1..=RATE_MAX))
+    }
+}
+
+impl Small {
+    fn check(&self) -> Result {
+        let Self { levels, z, cached_levels, sets, ways, .. } = *self;
+        within("oram.small.levels", levels as u64, 1..=LEVELS_MAX)?;
+        within("oram.small.z", z.into(), 1..=Z_MAX)?;
+        within("oram.small.cached_levels", cached_levels as u64, 0..=levels as u64 - 1)?;
+        within("oram.small.sets", sets as u64, 1..=BUFFER_MAX)?;
+        within("oram.small.ways", ways as u64, 1..=BUFFER_MAX / sets as u64)?;
+        within("oram.small.stash_blocks", self.stash_blocks as u64, 1..=BUFFER_MAX)?;
+        let stash = self.stash_blocks as u64;
+        within("oram.small.drain_above", self.drain_above as u64, 0..=stash)?;
+        within("oram.small.per_main", self.per_main.into(), 1..=PER_MAIN_MAX)
+    }
+}
+
 impl Bucket {
+    fn check(&self) -> Result {
+        within("oram.bucket.slot_bits", self.slot_bits, 0..=BITS_MAX)?;
+        within("oram.bucket.counter_bits", self.counter_bits, 0..=BITS_MAX)?;
+        within("oram.bucket.hash_bytes", self.hash_bytes, 0..=BITS_MAX)?;
+        within("oram.bucket.align", self.align, 1..=BITS_MAX)
+    }
+
     /// Bytes of a bucket of `z` blocks.
     pub fn len(&self, z: u64, block_bytes: u64) -> u64 {
         let bits = z * (8 * block_bytes + self.slot_bits) + self.counter_bits;
@@ -509,41 +548,11 @@ impl Config {
 
     /// Refuses what no scheme would.
     pub fn check(&self) -> Result {
-        if self.blocks.is_some_and(|blocks| blocks == 0 || blocks > BLOCKS_MAX) {
-            return Err(Error::Oram("it has 1 to 2^40 blocks"));
-        }
-        let interval = match self.pace {
-            Pace::Asked => 0,
-            Pace::StartToStart(n) | Pace::AfterCompletion(n) | Pace::FetchSlots(n) => n,
-        };
-        if [interval, self.decrypt, self.warm_up, self.early_pause].into_iter().max()
-            > Some(TIME_MAX)
-        {
-            return Err(Error::Oram("a time is longer than 2^32 cycles, or the warm-up"));
-        }
-        if self.queue == 0 || self.fetch_slots == 0 {
-            return Err(Error::Oram("its queue has room, and a cycle a fetch slot"));
-        }
-        if !(BLOCK_LEN..=BUFFER_MAX).contains(&self.row_len) {
-            return Err(Error::Oram("a row holds a line, and at most 2^28 bytes"));
-        }
-        let stash = self.stash_blocks.max(self.small.stash_blocks);
-        let top = self.top_ways.saturating_mul(self.top_sets.unwrap_or(1));
-        if stash.max(top).max(self.plb_bytes) > BUFFER_MAX {
-            return Err(Error::Oram("stash, sub-stash and PLB are at most 2^28"));
-        }
-        if !(1..=PER_MAIN_MAX).contains(&self.small.per_main) {
-            return Err(Error::Oram("a small tree is accessed 1 to 1000 times as often"));
-        }
-        if !(1..=TREES_MAX).contains(&self.trees) {
-            return Err(Error::Oram("it has 1 to 16 trees"));
-        }
-        let Bucket { slot_bits, counter_bits, hash_bytes, align } = self.bucket;
-        if align == 0
-            || [slot_bits, counter_bits, hash_bytes, align].into_iter().max() > Some(BITS_MAX)
-        {
-            return Err(Error::Oram("a bucket is aligned, and its fields have at most 2^16 bits"));
-        }
+        self.check_tree()?;
+        self.check_map()?;
+        self.small.check()?;
+        self.check_times()?;
+        self.bucket.check()?;
         if self.forgets
             && (self.start == Start::Full || self.cached_levels > 0 || self.scheme == Scheme::Ring)
         {
@@ -551,8 +560,10 @@ impl Config {
         }
         let Self { blocks, bundle, remap, early, .. } = self.resolved();
         let (blocks, bundle) = (blocks.unwrap_or(0), bundle.unwrap_or(0));
-        if !(1..=BUNDLE_MAX).contains(&bundle) || !blocks.is_multiple_of(bundle) {
-            return Err(Error::Oram("a bundle has 1 to 64 blocks, and all bundles are whole"));
+        within("oram.blocks", blocks, 1..=BLOCKS_MAX)?;
+        within("oram.bundle", bundle, 1..=BUNDLE_MAX)?;
+        if !blocks.is_multiple_of(bundle) {
+            return Err(Error::Oram("`oram.blocks` are whole bundles"));
         }
         if bundle > 1 && !(self.scheme.is_unified() && remap == Some(Remap::AtAccess)) {
             return Err(Error::Oram("only a unified ORAM whose blocks stay has bundles"));
@@ -561,6 +572,58 @@ impl Config {
             return Err(Error::Oram("lines are written back early where they would be later"));
         }
         Ok(())
+    }
+
+    fn check_tree(&self) -> Result {
+        within("oram.levels", self.levels as u64, 1..=LEVELS_MAX)?;
+        within("oram.z", self.z.into(), 1..=Z_MAX)?;
+        within("oram.cached_levels", self.cached_levels as u64, 0..=self.levels as u64 - 1)?;
+        within("oram.top_ways", self.top_ways as u64, 1..=BUFFER_MAX)?;
+        if let Some(sets) = self.top_sets {
+            within("oram.top_sets", sets as u64, 1..=BUFFER_MAX / self.top_ways as u64)?;
+        }
+        within("oram.stash_blocks", self.stash_blocks as u64, 1..=BUFFER_MAX)?;
+        if let Some(drain_above) = self.drain_above {
+            within("oram.drain_above", drain_above as u64, 0..=self.stash_blocks as u64)?;
+        }
+        within("oram.row_len", self.row_len as u64, LINE_LEN..=BUFFER_MAX)?;
+        if !self.row_len.is_multiple_of(BLOCK_LEN) {
+            return Err(Error::Oram("`oram.row_len` is a multiple of 64"));
+        }
+        Ok(())
+    }
+
+    fn check_map(&self) -> Result {
+        within("oram.map_levels", self.map_levels.unwrap_or(0).into(), 0..=MAP_LEVELS_MAX)?;
+        if let Some(fanout) = self.map_fanout {
+            within("oram.map_fanout", fanout, FANOUTS)?;
+        }
+        if let Some(bits) = self.counter_bits {
+            within("oram.counter_bits", bits.into(), 1..=u32::BITS.into())?;
+        }
+        within("oram.plb_bytes", self.plb_bytes as u64, LINE_LEN..=BUFFER_MAX)?;
+        within("oram.plb_ways", self.plb_ways as u64, 1..=self.plb_bytes as u64 / LINE_LEN)?;
+        if !self.plb_bytes.is_multiple_of(self.plb_ways * BLOCK_LEN) {
+            return Err(Error::Oram("`oram.plb_bytes` is a multiple of 64 times `plb_ways`"));
+        }
+        within("oram.early_queue", self.early_queue as u64, 0..=BUFFER_MAX)?;
+        within("oram.trees", self.trees as u64, 1..=TREES_MAX)?;
+        self.map_trees.iter().flatten().try_for_each(MapTree::check)
+    }
+
+    fn check_times(&self) -> Result {
+        let (field, interval) = match self.pace {
+            Pace::Asked => ("oram.pace", 0),
+            Pace::StartToStart(n) => ("oram.pace.start-to-start", n),
+            Pace::AfterCompletion(n) => ("oram.pace.after-completion", n),
+            Pace::FetchSlots(n) => ("oram.pace.fetch-slots", n),
+        };
+        within(field, interval, 0..=TIME_MAX)?;
+        within("oram.fetch_slots", self.fetch_slots, 1..=TIME_MAX)?;
+        within("oram.decrypt", self.decrypt, 0..=TIME_MAX)?;
+        within("oram.early_pause", self.early_pause, 0..=TIME_MAX)?;
+        within("oram.warm_up", self.warm_up, 0..=TIME_MAX)?;
+        within("oram.queue", self.queue as u64, 1..=BUFFER_MAX)
     }
 
     /// The tree of the user's blocks, from the root on.

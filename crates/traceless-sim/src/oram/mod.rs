@@ -10,6 +10,7 @@ mod bus;
 mod config;
 mod counts;
 mod front;
+mod latency;
 mod layout;
 mod recursive;
 mod storage;
@@ -21,6 +22,7 @@ pub use config::{
 };
 pub use counts::{Counts, MAP_LEVELS};
 pub use front::Front;
+pub use latency::{Latencies, Latency, PathLatencies, READ_LEVELS};
 pub use layout::{Layout, LayoutKind};
 pub use storage::Storage;
 
@@ -31,6 +33,7 @@ use crate::error::{Error, Result};
 use crate::workload::{LINE_LEN, Op};
 use build::{Built, build};
 use bus::Step;
+use latency::Measured;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use traceless::controller::{Issued, Kind};
@@ -75,6 +78,11 @@ pub struct Oram {
     /// The block of the line that is offered, and may be written back early.
     offered: Option<u64>,
     counts: Counts,
+    measured: Measured,
+    /// The path access that is under way, and whether it is in place of a dummy.
+    kind: (Kind, bool),
+    /// Accesses to the position map since a request was finished.
+    walked: usize,
     /// Whoever watches the bus.
     witness: Option<Arc<dyn Witness>>,
 }
@@ -89,7 +97,10 @@ pub fn layouts(config: &Config, memory: &dram::Config) -> Result<Vec<Layout>> {
 #[derive(Default)]
 struct Request {
     block: u64,
-    tickets: Vec<u64>,
+    /// Of reads, and since when each waits.
+    tickets: Vec<(u64, u64)>,
+    /// Since when lines wait that came back.
+    written: Vec<u64>,
     /// Its lines that are read, a bit each.
     asked: u64,
 }
@@ -209,6 +220,9 @@ impl Oram {
             out: HashSet::new(),
             offered: None,
             counts: Counts { slots, pointer_bits, ..Counts::default() },
+            measured: Measured::default(),
+            kind: (Kind::Dummy, false),
+            walked: 0,
             witness: None,
         };
         oram.warm_up()?;
@@ -236,6 +250,11 @@ impl Oram {
         let Self { seen, counts, .. } = self;
         let (found, looked_at, full) = (seen.found(), seen.slots(), seen.full());
         Counts { found, looked_at, full, ..*counts }
+    }
+
+    /// How long that took.
+    pub fn latencies(&self) -> Latencies {
+        self.measured.latencies()
     }
 
     /// What each channel of the memory did until `end`.
@@ -328,12 +347,14 @@ impl Oram {
     }
 
     /// A line comes from the last cache, and may have been written.
-    fn give_back(&mut self, addr: u64, is_dirty: bool) -> Result {
+    fn give_back(&mut self, now: u64, addr: u64, is_dirty: bool) -> Result {
         let block = self.block(addr);
         if self.out.remove(&block) {
             self.counts.requests += 1;
             let submit = |front: &mut dyn Front, id| front.submit_return(id, Addr(block));
-            return self.request(block, submit).map(|_| ());
+            let id = self.request(block, submit)?;
+            self.wait_written(id, now);
+            return Ok(());
         }
         if self.config.remap == Some(Remap::WithLine) {
             self.counts.returned += 1;
@@ -341,14 +362,36 @@ impl Oram {
         }
         // A clean line whose block is still here has nothing to bring, where it may stay.
         let has_left = self.config.remap == Some(Remap::Delayed) && !self.blocks_leave;
-        if (is_dirty || has_left) && !self.is_served(block) {
-            self.join(block)?;
+        if is_dirty || has_left {
+            if self.is_served(block) {
+                self.measured.write_back(1);
+            } else {
+                let id = self.join(block)?;
+                self.wait_written(id, now);
+            }
         }
         Ok(())
     }
 
-    /// A request is served, and its data there at `there`.
+    /// A line that came back waits for a request from now on.
+    fn wait_written(&mut self, request: u64, now: u64) {
+        self.requests.get_mut(&request).expect("it waits").written.push(now);
+    }
+
+    /// A request is served by a path access, and its data there at `there`.
     fn finish(&mut self, request: u64, there: u64, done: &mut dyn FnMut(u64, u64)) {
+        let walked = core::mem::take(&mut self.walked);
+        self.finish_after(Some(walked), request, there, done);
+    }
+
+    /// The same after so many accesses to the position map, or without any path access.
+    fn finish_after(
+        &mut self,
+        walked: Option<usize>,
+        request: u64,
+        there: u64,
+        done: &mut dyn FnMut(u64, u64),
+    ) {
         if request == OFFER {
             // Else it was withdrawn, after it was on its way.
             if let Some(block) = self.offered.take() {
@@ -358,10 +401,14 @@ impl Oram {
             }
             return;
         }
-        if let Some(Request { block, tickets, asked }) = self.requests.remove(&request) {
+        if let Some(Request { block, tickets, written, asked }) = self.requests.remove(&request) {
             self.of_block.remove(&block);
             self.bring(block, asked);
-            for ticket in tickets {
+            for since in written {
+                self.measured.write_back(there.saturating_sub(since));
+            }
+            for (ticket, since) in tickets {
+                self.measured.read(walked, there.saturating_sub(since));
                 done(ticket, there);
             }
         }
@@ -372,7 +419,7 @@ impl Oram {
         self.is_asked = false;
         while let Some(request) = self.front.finish_at_hand(&mut |_, _| {})? {
             self.counts.at_hand += 1;
-            self.finish(request, now + self.config.decrypt, done);
+            self.finish_after(None, request, now + self.config.decrypt, done);
         }
         if now < self.due || self.config.pace == Pace::Asked && self.requests.is_empty() {
             return Ok(());
@@ -416,8 +463,11 @@ impl Oram {
             (Under::Constant(..), Some(path)) => 2 * path,
             _ => lines * LINE_LEN,
         };
+        let is_early = is_early && self.offered.is_some();
+        self.kind = (kind, is_early);
+        self.walked += usize::from(matches!(kind, Kind::PosMap(_)) && !is_early);
         let counts = &mut self.counts;
-        counts.count(kind, is_early && self.offered.is_some());
+        counts.count(kind, is_early);
         counts.lines += lines;
         counts.bytes += bytes;
         counts.other_trees += u64::from(*tree > 0);
@@ -452,6 +502,8 @@ impl Oram {
         if let Some((started, finished)) = ends {
             self.phase = Phase::Idle;
             self.counts.busy += now - started;
+            let (kind, is_early) = self.kind;
+            self.measured.path(kind, is_early, now - started);
             (self.ended, self.operations) = (now, 0);
             self.due = self.next_due(started);
             if let Some(request) = finished {
@@ -492,6 +544,7 @@ impl Backend for Oram {
         let leaves = self.blocks_leave && self.out.insert(block);
         if !leaves && self.is_served(block) {
             self.bring(block, self.bit(addr));
+            self.measured.read(None, 1);
             return Ok(Answer::At(now + 1));
         }
         let id = if leaves {
@@ -502,17 +555,17 @@ impl Backend for Oram {
         self.counts.requests += u64::from(leaves);
         let bit = self.bit(addr);
         let request = self.requests.get_mut(&id).expect("it waits");
-        request.tickets.push(ticket);
+        request.tickets.push((ticket, now));
         request.asked |= bit;
         Ok(Answer::Later)
     }
 
-    fn write(&mut self, _: u64, addr: u64) -> Result {
-        self.give_back(addr, true)
+    fn write(&mut self, now: u64, addr: u64) -> Result {
+        self.give_back(now, addr, true)
     }
 
-    fn drop_clean(&mut self, _: u64, addr: u64) -> Result {
-        self.give_back(addr, false)
+    fn drop_clean(&mut self, now: u64, addr: u64) -> Result {
+        self.give_back(now, addr, false)
     }
 
     fn takes_writes(&self) -> bool {

@@ -6,7 +6,7 @@
 mod rob;
 
 use crate::backend::{Answer, Backend};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, within};
 use crate::workload::{LINE_LEN, Op, Program, Record, Workload};
 use rob::{NOT_YET, Rob};
 use serde::{Deserialize, Serialize};
@@ -38,6 +38,14 @@ impl Config {
 }
 
 impl Config {
+    /// Refuses what cannot be.
+    pub fn check(&self) -> Result {
+        within("processor.rob", self.rob as u64, 1..=ROB_MAX)?;
+        within("processor.fetch", self.fetch as u64, 1..=ROB_MAX)?;
+        within("processor.retire", self.retire as u64, 1..=ROB_MAX)?;
+        within("processor.depth", self.depth, 0..=DEPTH_MAX)
+    }
+
     /// Instructions fetched and retired in a cycle where nothing holds them up.
     fn rate(&self) -> usize {
         self.fetch.min(self.retire)
@@ -92,12 +100,7 @@ pub fn run_tasks<B: Backend>(
     memory: &mut B,
     tasks: &mut [Task<'_>],
 ) -> Result<Run> {
-    if config.rob == 0 || config.fetch == 0 || config.retire == 0 {
-        return Err(Error::Processor("reorder buffer, fetch and retire are at least 1"));
-    }
-    if config.rob > ROB_MAX || config.depth > DEPTH_MAX {
-        return Err(Error::Processor("the reorder buffer or the pipeline is longer than 2^20"));
-    }
+    config.check()?;
     if tasks.is_empty() || tasks.len() > CORES_MAX {
         return Err(Error::Processor("it has 1 to 256 cores, each with a workload"));
     }
@@ -190,7 +193,7 @@ pub fn part_of_a_program(capacity: u64, tasks: &[Task<'_>]) -> Result<u64> {
     Ok(part)
 }
 
-const ROB_MAX: usize = 1 << 20;
+const ROB_MAX: u64 = 1 << 20;
 const DEPTH_MAX: u64 = 1 << 20;
 
 /// Cores of a processor.

@@ -4,7 +4,11 @@
 //! stores, or both; addresses are hexadecimal. Lines of others are left out.
 
 use super::text::{decimal, hexadecimal};
-use super::{Op, line_start};
+use super::{Filter, Op, Record, Workload, line_start};
+use crate::error::{Error, Result};
+use std::collections::VecDeque;
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
 
 /// A line of lackey's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,9 +41,69 @@ pub fn parse(line: &[u8]) -> Option<Step> {
     Some(Step::Access { op, first: line_start(addr), last: line_start(last) })
 }
 
+/// What of a program that lackey tells of passes a first cache, read as it is needed.
+pub struct Lackey {
+    path: PathBuf,
+    bytes: Box<dyn BufRead + Send>,
+    line: Vec<u8>,
+    filter: Filter,
+    /// What the last lines led to.
+    passed: VecDeque<Record>,
+}
+
+impl Lackey {
+    /// The program that `bytes` tell of, behind `filter`; errors name it `path`.
+    pub fn from_reader(bytes: impl BufRead + Send + 'static, path: &Path, filter: Filter) -> Self {
+        let (bytes, passed) = (Box::new(bytes), VecDeque::new());
+        Self { path: path.into(), bytes, line: vec![], filter, passed }
+    }
+
+    /// False at the end. Its output ends with lines of its own, so a cut is not seen.
+    fn read_line(&mut self) -> Result<bool> {
+        self.line.clear();
+        let fail = |source| Error::Io { path: self.path.clone(), source };
+        if self.bytes.read_until(b'\n', &mut self.line).map_err(fail)? == 0 {
+            return Ok(false);
+        }
+        match parse(&self.line) {
+            Some(Step::Instruction) => self.filter.instruction(),
+            Some(Step::Access { op, first, last }) => {
+                self.filter.access(op, first, last, |record| self.passed.push_back(record));
+            }
+            None => {}
+        }
+        Ok(true)
+    }
+}
+
+impl Workload for Lackey {
+    fn next(&mut self) -> Result<Option<Record>> {
+        while self.passed.is_empty() {
+            if !self.read_line()? {
+                return Ok(None);
+            }
+        }
+        Ok(self.passed.pop_front())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::Config;
+    use crate::workload::LINE_LEN;
+
+    #[test]
+    fn misses_of_instructions_become_records() {
+        let text = "==7== Lackey\nI  400,3\n L 40,8\nI  403,3\nI  406,3\n M 7c,8\n==7== end\n";
+        let filter = Filter::new(&Config { bytes: 2 * LINE_LEN, ways: 1 }).unwrap();
+        let mut workload = Lackey::from_reader(text.as_bytes(), Path::new("w"), filter);
+        let mut next = || workload.next().unwrap();
+        let record = |before, op, addr| Some(Record { before, op, addr });
+        assert_eq!(next(), record(0, Op::Read, 0x40));
+        assert_eq!(next(), record(1, Op::Read, 0x80));
+        assert_eq!((next(), next()), (None, None));
+    }
 
     #[test]
     fn lines_become_steps() {

@@ -4,7 +4,7 @@ use super::combined::{Chain, Limited, Turns};
 use super::kernel::{Kernel, Set};
 use super::open::{Format, open};
 use super::synthetic::{Pattern, Synthetic};
-use super::table_2::{self, Benchmark};
+use super::table_2::{self, Benchmark, TABLE_2};
 use super::{Program, Workload};
 use crate::error::{Error, Result};
 use std::path::Path;
@@ -100,7 +100,7 @@ fn one(name: &str, length: u64, seed: u64) -> Result<Box<dyn Workload>> {
     let (kind, choices) = split(name);
     let workload: Box<dyn Workload> = if let Some(benchmark) = kind.strip_prefix("table-2/") {
         let (nth, benchmark) = Benchmark::named(benchmark)
-            .ok_or_else(|| refused(name, "Table II has no such benchmark"))?;
+            .ok_or_else(|| refused(name, &one_of(TABLE_2.map(|benchmark| benchmark.name))))?;
         Box::new(benchmark.program(nth, &table_2_options(name, &choices)?, seed)?)
     } else if let Some(kernel) = kind.strip_prefix("kernel/") {
         let mut threads = self::kernel(name, kernel, &choices, seed)?;
@@ -118,8 +118,8 @@ fn one(name: &str, length: u64, seed: u64) -> Result<Box<dyn Workload>> {
         };
         let path = Path::new(kind);
         if !path.exists() {
-            let what = "it is neither a file nor uniform, sequential, stride:N, chase, zipf:S or \
-                        table-2/NAME";
+            let what = "it is neither a file nor uniform, sequential, stride:N, chase, zipf:S, \
+                        table-2/NAME or kernel/NAME";
             return Err(refused(name, what));
         }
         open(path, format)?
@@ -152,7 +152,12 @@ fn kernel(
         None => Kernel::named(kernel, set),
         Some(size) => Kernel::sized(kernel, size),
     };
-    kernel.ok_or_else(|| refused(name, "there is no such kernel"))?.workloads(threads, seed)
+    let kernel = kernel.ok_or_else(|| {
+        let what = "kernels are fft, radix, lu_c, lu_nc, ocean_c and ocean_nc, of a size that \
+                    docs/workloads.md allows";
+        refused(name, what)
+    })?;
+    kernel.workloads(threads, seed)
 }
 
 fn table_2_options(name: &str, choices: &[(&str, &str)]) -> Result<table_2::Options> {
@@ -194,6 +199,10 @@ fn bytes(name: &str, text: &str) -> Result<u64> {
     };
     let number = digits.parse().ok().and_then(|number: u64| number.checked_mul(1 << shift));
     number.ok_or_else(|| refused(name, "a number of bytes is none, or too large"))
+}
+
+fn one_of<const N: usize>(names: [&str; N]) -> String {
+    format!("there are {}", names.join(", "))
 }
 
 fn refused(name: &str, what: &str) -> Error {
@@ -266,6 +275,18 @@ mod tests {
         let mut kernel = programs("kernel/radix?threads=2", 10, 1).unwrap().remove(0);
         let mut thread = kernel.threads.remove(1);
         assert_eq!(std::iter::from_fn(|| thread.next().unwrap()).count(), 10);
+    }
+
+    #[test]
+    fn who_misspells_a_name_is_told_all_kinds() {
+        let told = |name| named(name, 10, 1).map(|_| ()).unwrap_err().to_string();
+        let kinds =
+            ["uniform", "sequential", "stride:N", "chase", "zipf:S", "table-2/NAME", "kernel/NAME"];
+        for kind in kinds {
+            assert!(told("unifrom").contains(kind), "{kind}");
+        }
+        assert!(told("table-2/none").contains("gcc, mcf"), "{}", told("table-2/none"));
+        assert!(told("kernel/none").contains("ocean_nc"), "{}", told("kernel/none"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Workloads in files, whatever their format.
 
-use super::packed::PACKED_MAGIC;
+use super::lackey::Lackey;
+use super::packed::{PACKED_MAGIC, UNMARKED_MAGIC};
 use super::{ChampSim, Filter, Packed, Ramulator, Usimm, Workload};
 use crate::cache;
 use crate::error::{Error, Result};
@@ -25,12 +26,14 @@ pub enum Format {
     /// [`ChampSim`], behind the first cache of the IR-ORAM paper.
     #[serde(rename = "champsim")]
     ChampSim,
+    /// What Valgrind's [lackey](super::lackey) prints, behind the same cache.
+    Lackey,
 }
 
 impl Format {
     /// The format of this name.
     pub fn named(name: &str) -> Option<Self> {
-        let formats = [Self::Packed, Self::Usimm, Self::Ramulator, Self::ChampSim];
+        let formats = [Self::Packed, Self::Usimm, Self::Ramulator, Self::ChampSim, Self::Lackey];
         formats.into_iter().find(|format| format.name() == name)
     }
 
@@ -41,6 +44,7 @@ impl Format {
             Self::Usimm => "usimm",
             Self::Ramulator => "ramulator",
             Self::ChampSim => "champsim",
+            Self::Lackey => "lackey",
         }
     }
 }
@@ -57,7 +61,15 @@ pub fn open(path: &Path, format: Option<Format>) -> Result<Box<dyn Workload>> {
     let fail = |source| Error::Io { path: path.into(), source };
     let file = File::open(path).map_err(fail)?;
     let mut bytes = unpacked(BufReader::with_capacity(BUFFER_LEN, file)).map_err(fail)?;
-    let is_packed = bytes.fill_buf().map_err(fail)?.starts_with(&PACKED_MAGIC);
+    let start = bytes.fill_buf().map_err(fail)?;
+    let refused = |what| Err(Error::File { path: path.into(), what });
+    if start.is_empty() {
+        return refused("it is empty");
+    }
+    if start.starts_with(&UNMARKED_MAGIC) {
+        return refused("it is of an older version, without a mark at its end: record it again");
+    }
+    let is_packed = start.starts_with(&PACKED_MAGIC);
     let guess = if is_packed {
         Format::Packed
     } else if path.file_name().is_some_and(is_champsim) {
@@ -67,8 +79,7 @@ pub fn open(path: &Path, format: Option<Format>) -> Result<Box<dyn Workload>> {
     };
     Ok(match format.unwrap_or(guess) {
         Format::Packed if !is_packed => {
-            let what = "it does not begin as workloads of this format do";
-            return Err(Error::Workload { path: path.into(), record: 0, what });
+            return refused("it does not begin as workloads of this format do");
         }
         Format::Packed => {
             bytes.consume(PACKED_MAGIC.len());
@@ -76,11 +87,13 @@ pub fn open(path: &Path, format: Option<Format>) -> Result<Box<dyn Workload>> {
         }
         Format::Usimm => Box::new(Usimm::from_reader(bytes, path)),
         Format::Ramulator => Box::new(Ramulator::from_reader(bytes, path)),
-        Format::ChampSim => {
-            let filter = Filter::new(&cache::Config::L1)?;
-            Box::new(ChampSim::from_reader(bytes, path, filter))
-        }
+        Format::ChampSim => Box::new(ChampSim::from_reader(bytes, path, first_cache()?)),
+        Format::Lackey => Box::new(Lackey::from_reader(bytes, path, first_cache()?)),
     })
+}
+
+fn first_cache() -> Result<Filter> {
+    Filter::new(&cache::Config::L1)
 }
 
 fn is_champsim(name: &OsStr) -> bool {
@@ -101,4 +114,26 @@ fn unpacked(mut bytes: BufReader<File>) -> io::Result<Box<dyn BufRead + Send>> {
         return Err(io::Error::other("xz packed it: unpack it, or pack it with zstd"));
     }
     Ok(Box::new(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_no_workloads_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("none.workload");
+        let refusal = |bytes: &[u8], format| {
+            std::fs::write(&path, bytes).unwrap();
+            let refused = open(&path, format).map(|_| ()).unwrap_err();
+            assert!(matches!(refused, Error::File { .. }), "{refused}");
+            assert!(refused.to_string().contains("none.workload: "), "{refused}");
+            refused.to_string()
+        };
+        assert!(refusal(b"", None).ends_with("it is empty"));
+        assert!(refusal(b"", Some(Format::Ramulator)).ends_with("it is empty"));
+        assert!(refusal(b"TRCLSWL1\x02\x00", None).ends_with("record it again"));
+        assert!(refusal(b"1 R 0 0", Some(Format::Packed)).ends_with("of this format do"));
+    }
 }

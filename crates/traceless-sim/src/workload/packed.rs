@@ -1,8 +1,11 @@
 //! Our own format: a few bytes an operation.
 //!
-//! `TRCLSWL1`, then for each operation two numbers of 7 bits a byte, lowest first: instructions
+//! `TRCLSWL2`, then for each operation two numbers of 7 bits a byte, lowest first: instructions
 //! before it, doubled, and one more for a write; and the step from the line before, doubled, or
 //! doubled and less one if it leads down. A step of 0 first begins at line 0.
+//!
+//! At the end two numbers more, as if of one more operation: how many there were, and the largest
+//! of 64 bits, which no step is. A file without them is cut short, and after them comes nothing.
 
 use super::{LINE_LEN, Op, Record, Workload};
 use crate::error::{Error, Result};
@@ -10,44 +13,65 @@ use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 
 /// How files of this format begin.
-pub const PACKED_MAGIC: [u8; 8] = *b"TRCLSWL1";
+pub const PACKED_MAGIC: [u8; 8] = *b"TRCLSWL2";
+
+/// How files began before they had a mark at their end.
+pub(super) const UNMARKED_MAGIC: [u8; 8] = *b"TRCLSWL1";
+
+/// In place of a step: the end. Lines have 58 bits, so steps have 60.
+const END: u64 = u64::MAX;
 
 /// A workload in that format, read as it is needed.
 pub struct Packed {
     path: PathBuf,
     bytes: Box<dyn BufRead + Send>,
     line: u64,
-    record: u64,
+    /// Whole operations so far.
+    records: u64,
+    has_ended: bool,
 }
 
 impl Packed {
     /// What follows the magic bytes; errors name it `path`.
     pub fn from_reader(bytes: impl BufRead + Send + 'static, path: &Path) -> Self {
-        Self { path: path.into(), bytes: Box::new(bytes), line: 0, record: 0 }
+        let bytes = Box::new(bytes);
+        Self { path: path.into(), bytes, line: 0, records: 0, has_ended: false }
     }
 
     fn refused(&self, what: &'static str) -> Error {
-        Error::Workload { path: self.path.clone(), record: self.record, what }
+        Error::Workload { path: self.path.clone(), record: self.records + 1, what }
     }
 
-    /// None at the end of the file.
-    fn number(&mut self) -> Result<Option<u64>> {
+    fn cut_short(&self) -> Error {
+        Error::CutShort { path: self.path.clone(), records: self.records }
+    }
+
+    fn number(&mut self) -> Result<u64> {
         let mut number = 0;
         for shift in (0..u64::BITS).step_by(7) {
-            let byte = self.byte()?;
-            let Some(byte) = byte else {
-                return if shift == 0 { Ok(None) } else { Err(self.refused(CUT_SHORT)) };
-            };
+            let byte = self.byte()?.ok_or_else(|| self.cut_short())?;
             let bits = u64::from(byte & 0x7f);
             if bits << shift >> shift != bits {
                 break;
             }
             number |= bits << shift;
             if byte < 0x80 {
-                return Ok(Some(number));
+                return Ok(number);
             }
         }
         Err(self.refused("a number is too large"))
+    }
+
+    /// The mark at the end says that there were so many operations.
+    fn end(&mut self, records: u64) -> Result {
+        if records != self.records {
+            return Err(self.refused("its end mark counts other operations than there are"));
+        }
+        if self.byte()?.is_some() {
+            return Err(self.refused("something follows its end mark"));
+        }
+        self.has_ended = true;
+        Ok(())
     }
 
     #[inline]
@@ -60,17 +84,21 @@ impl Packed {
     }
 }
 
-const CUT_SHORT: &str = "it is cut short";
-
 impl Workload for Packed {
     fn next(&mut self) -> Result<Option<Record>> {
-        self.record += 1;
-        let Some(before) = self.number()? else { return Ok(None) };
-        let step = self.number()?.ok_or_else(|| self.refused(CUT_SHORT))?;
+        if self.has_ended {
+            return Ok(None);
+        }
+        let (before, step) = (self.number()?, self.number()?);
+        if step == END {
+            self.end(before)?;
+            return Ok(None);
+        }
         let step = (step >> 1).cast_signed() ^ -(step & 1).cast_signed();
         self.line = self.line.wrapping_add_signed(step);
         let addr = self.line.checked_mul(LINE_LEN);
         let addr = addr.ok_or_else(|| self.refused("its address is too large"))?;
+        self.records += 1;
         let op = if before & 1 == 0 { Op::Read } else { Op::Write };
         Ok(Some(Record { before: before >> 1, op, addr }))
     }
@@ -80,13 +108,14 @@ impl Workload for Packed {
 pub struct PackedWriter<W> {
     out: W,
     line: u64,
+    records: u64,
 }
 
 impl<W: Write> PackedWriter<W> {
     /// Begins a file.
     pub fn new(mut out: W) -> io::Result<Self> {
         out.write_all(&PACKED_MAGIC)?;
-        Ok(Self { out, line: 0 })
+        Ok(Self { out, line: 0, records: 0 })
     }
 
     /// Adds an operation.
@@ -94,12 +123,15 @@ impl<W: Write> PackedWriter<W> {
         let line = record.addr / LINE_LEN;
         let step = line.wrapping_sub(self.line).cast_signed();
         self.line = line;
+        self.records += 1;
         self.number(record.before << 1 | u64::from(record.op == Op::Write))?;
         self.number((step << 1 ^ step >> 63).cast_unsigned())
     }
 
-    /// Hands over what is left, and what it wrote to.
+    /// Marks the end, hands over what is left, and what it wrote to.
     pub fn finish(mut self) -> io::Result<W> {
+        self.number(self.records)?;
+        self.number(END)?;
         self.out.flush()?;
         Ok(self.out)
     }
@@ -148,7 +180,39 @@ mod tests {
         }
         let bytes = writer.finish().unwrap();
         assert_eq!(read(&bytes).unwrap(), records);
-        assert!(read(&bytes[..bytes.len() - 1]).is_err());
+    }
+
+    /// Wherever it is cut, between operations as well.
+    #[test]
+    fn what_is_cut_short_is_refused_and_named() {
+        let mut writer = PackedWriter::new(Vec::new()).unwrap();
+        let record = |nth| Record { before: nth, op: Op::Write, addr: nth * nth * LINE_LEN };
+        (0..300).for_each(|nth| writer.append(record(nth)).unwrap());
+        let bytes = writer.finish().unwrap();
+        assert_eq!(read(&bytes).unwrap().len(), 300);
+        let mut most = 0;
+        for end in PACKED_MAGIC.len()..bytes.len() {
+            let refused = read(&bytes[..end]).unwrap_err();
+            let Error::CutShort { records, .. } = refused else { panic!("{end}: {refused}") };
+            most = most.max(records);
+            assert!(refused.to_string().contains("record it again"), "{refused}");
+        }
+        assert_eq!(most, 300, "cut before its end mark");
+    }
+
+    #[test]
+    fn an_end_that_is_none_is_refused() {
+        let mut writer = PackedWriter::new(Vec::new()).unwrap();
+        let record = Record { before: 1, op: Op::Read, addr: 64 };
+        (0..2).for_each(|_| writer.append(record).unwrap());
+        let bytes = writer.finish().unwrap();
+        let longer = [&bytes[..], &[0]].concat();
+        let told = read(&longer).unwrap_err().to_string();
+        assert!(told.contains("something follows"), "{told}");
+        let first = PACKED_MAGIC.len();
+        let fewer = [&bytes[..first], &bytes[first + 2..]].concat();
+        let told = read(&fewer).unwrap_err().to_string();
+        assert!(told.contains("counts other operations"), "{told}");
     }
 
     #[test]
@@ -156,7 +220,7 @@ mod tests {
         let mut writer = PackedWriter::new(Vec::new()).unwrap();
         let record = |addr| Record { before: 20, op: Op::Read, addr };
         (0..100).for_each(|nth| writer.append(record(nth % 60 * LINE_LEN)).unwrap());
-        assert_eq!(writer.finish().unwrap().len(), PACKED_MAGIC.len() + 200);
+        assert_eq!(writer.finish().unwrap().len(), PACKED_MAGIC.len() + 200 + 11);
     }
 
     #[test]
@@ -164,7 +228,7 @@ mod tests {
         let file = |tail: &[u8]| [&PACKED_MAGIC[..], tail].concat();
         assert!(read(&file(&[0])).is_err(), "no step");
         assert!(read(&file(&[0xff; 11])).is_err(), "a number without end");
-        let large = [&[0][..], &[0xff; 9], &[1]].concat();
+        let large = [&[0, 0xfe][..], &[0xff; 8], &[1]].concat();
         assert!(read(&file(&large)).is_err(), "an address beyond all");
     }
 }

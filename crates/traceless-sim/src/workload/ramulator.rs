@@ -1,7 +1,7 @@
 //! The text format of Ramulator's processor: `<before> <read> [<written back>]`, all decimal, or
 //! hexadecimal with `0x`.
 
-use super::text::{Lines, number};
+use super::text::{EITHER, Lines, number};
 use super::{Op, Record, Workload, line_start};
 use crate::error::Result;
 use std::io::BufRead;
@@ -27,10 +27,14 @@ impl Workload for Ramulator {
             return Ok(Some(record));
         }
         let read = self.lines.next(|words| {
-            let before = words.next().and_then(number).ok_or("it begins with no number")?;
-            let addr = words.next().and_then(number).ok_or("it has no address")?;
-            let back = words.next().map(|word| number(word).ok_or("its second address is none"));
-            Ok((Record { before, op: Op::Read, addr: line_start(addr) }, back.transpose()?))
+            let before = number(words, "number of instructions before it", EITHER)?;
+            let addr = number(words, "address", EITHER)?;
+            let mut rest = words.peekable();
+            let back = match rest.peek() {
+                None => None,
+                Some(_) => Some(number(&mut rest, "second address", EITHER)?),
+            };
+            Ok((Record { before, op: Op::Read, addr: line_start(addr) }, back))
         })?;
         Ok(read.map(|(record, back)| {
             self.written_back =

@@ -3,7 +3,7 @@
 //! One line an operation: `<before> R <addr> <pc>` or `<before> W <addr>`; `before` is decimal,
 //! addresses and program counters are hexadecimal. The program counter means nothing here.
 
-use super::text::{Lines, decimal, hexadecimal};
+use super::text::{DECIMAL, HEXADECIMAL, Lines, number};
 use super::{Op, Record, Workload};
 use crate::error::Result;
 use std::io::BufRead;
@@ -22,15 +22,13 @@ impl Usimm {
 impl Workload for Usimm {
     fn next(&mut self) -> Result<Option<Record>> {
         self.0.next(|words| {
-            let before = words.next().and_then(decimal);
-            let before = before.ok_or("it begins with no decimal number")?;
+            let before = number(words, "number of instructions before it", DECIMAL)?;
             let op = match words.next() {
                 Some(b"R") => Op::Read,
                 Some(b"W") => Op::Write,
-                _ => return Err("its second word is neither R nor W"),
+                _ => return Err("its second word is neither R nor W".to_owned()),
             };
-            let addr = words.next().map(|word| word.strip_prefix(b"0x").unwrap_or(word));
-            let addr = addr.and_then(hexadecimal).ok_or("it has no hexadecimal address")?;
+            let addr = number(words, "address", HEXADECIMAL)?;
             Ok(Record { before, op, addr })
         })
     }
@@ -67,7 +65,22 @@ mod tests {
         for line in ["", "x", "1", "1 Q 0", "1 R", "1 R 0x", "1 R g", "99999999999999999999 R 0"] {
             let text: &'static str = String::leak(format!("1 R 0 0\n{line}\n"));
             let found = read(text).remove(1);
-            assert!(matches!(found, Err(Error::Workload { record: 2, .. })), "{line}: {found:?}");
+            assert!(matches!(found, Err(Error::Line { line: 2, .. })), "{line}: {found:?}");
         }
+    }
+
+    #[test]
+    fn numbers_that_are_too_large_are_named() {
+        let large = [
+            ("18446744073709551616 R 0 0", "the number of instructions before it"),
+            ("1 W 0x10000000000000000", "the address"),
+        ];
+        for (line, field) in large {
+            let told = read(line).remove(0).unwrap_err().to_string();
+            assert!(told.starts_with(&format!("w, line 1: {field}, ")), "{told}");
+            assert!(told.ends_with("below 2^64"), "{told}");
+        }
+        let most = read("18446744073709551615 R 0xffffffffffffffff 0").remove(0).unwrap();
+        assert_eq!(most, Some(Record { before: u64::MAX, op: Op::Read, addr: u64::MAX }));
     }
 }

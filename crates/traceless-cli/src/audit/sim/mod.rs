@@ -36,7 +36,7 @@ struct Size {
 
 fn size(level: Level) -> Size {
     match level {
-        Level::Quick => Size { exact: 150, drawn: 1_500 },
+        Level::Quick => Size { exact: 170, drawn: 1_280 },
         Level::Ci => Size { exact: 600, drawn: 10_000 },
         Level::Release => Size { exact: 5_000, drawn: 200_000 },
     }
@@ -44,13 +44,13 @@ fn size(level: Level) -> Size {
 
 pub fn run(args: &AuditSimArgs) -> Outcome {
     match audited(args) {
-        Ok(audited) => audited.outcome(args.json),
+        Ok(audited) => audited.outcome(&args.run.shown),
         Err(error) => Outcome::error(FAILED, &format!("the audit could not be run: {error}")),
     }
 }
 
 fn audited(args: &AuditSimArgs) -> Result<Audited> {
-    if args.self_test {
+    if args.run.self_test {
         return Ok(Audited::of_planted(planted(&Progress::new(PLANTED.len()))?));
     }
     let named = args.scheme.as_deref();
@@ -60,19 +60,20 @@ fn audited(args: &AuditSimArgs) -> Result<Audited> {
     };
     let progress = Progress::new(chosen.len() + PLANTED.len());
     let claims = in_parallel(&chosen, cores(), |scheme| {
-        let claims = claims_of(scheme, size(args.level), args.seed);
+        let claims = claims_of(scheme, size(args.run.level), args.run.seed);
         progress.advance();
         claims
     });
     Ok(Audited {
         target: "sim",
         scheme: named.unwrap_or("all").to_owned(),
-        level: args.level.name(),
+        level: args.run.level.name(),
         claims: claims.into_iter().collect::<Result<Vec<_>>>()?.concat(),
         planted: planted(&progress)?,
         not_hidden: "Not hidden: how long a program runs, to a slot; without a fixed rate, when it \
                      asks for memory. Where T counts from the end of a path, or is shorter than \
                      one, times follow from the paths.",
+        pictures: vec![],
     })
 }
 
@@ -122,7 +123,7 @@ fn claims_once(scheme: &Scheme, size: Size, seed: u64) -> Result<Vec<Claim>> {
     for reading in scheme.readings {
         let atlas = scheme.atlas(reading.over)?;
         let runs = run_all(reading, &atlas, size.exact, size.exact)?;
-        claims.push(slots_look_alike(scheme, reading, &runs));
+        claims.push(slots_look_alike(scheme, reading.words, &runs));
         claims.push(times_tell_nothing(scheme, reading, &runs, &atlas)?);
     }
     let atlas = scheme.atlas(Over::Dram)?;
@@ -130,7 +131,7 @@ fn claims_once(scheme: &Scheme, size: Size, seed: u64) -> Result<Vec<Claim>> {
         claims.push(tells_on_demand(scheme, &atlas, seed)?);
     }
     let runs = run_all(&AFTER_COMPLETION, &atlas, size.drawn, 0)?;
-    claims.push(slots_look_alike(scheme, &AFTER_COMPLETION, &runs));
+    claims.push(slots_look_alike(scheme, "for long", &runs));
     claims.extend(draws_tell_nothing(scheme, &runs, &atlas));
     Ok(claims)
 }
@@ -139,8 +140,8 @@ const POWER: &str = "one slot that differs is found";
 
 /// That each slot looks the same for every user, but for its path; and has the same path where its
 /// number tells it.
-fn slots_look_alike(scheme: &Scheme, reading: &Reading, runs: &[Run]) -> Claim {
-    let name = format!("{}: slots of all users look alike, {}", scheme.name, reading.words);
+fn slots_look_alike(scheme: &Scheme, when: &str, runs: &[Run]) -> Claim {
+    let name = format!("{}: slots of all users look alike, {when}", scheme.name);
     let first = &runs[0].seen.slots;
     let mut all = 0;
     for (user, run) in USERS.iter().zip(runs) {
@@ -319,6 +320,9 @@ impl Scheme {
 mod tests {
     use super::*;
     use crate::args::audit::SIM_SCHEMES;
+    use machines::machine;
+    use traceless_sim::oram::Config;
+    use traceless_sim::workload::Program;
 
     #[test]
     fn every_name_on_the_command_line_is_known() {
@@ -327,5 +331,74 @@ mod tests {
         }
         assert_eq!(SIM_SCHEMES.len(), SCHEMES.len() + PLANTED.len());
         assert!(Scheme::named("none").is_none());
+    }
+
+    /// What is compared is not the same because it never happens.
+    #[test]
+    fn stashes_are_emptied_and_lines_are_written_back_early() {
+        let mut never_emptied = vec![];
+        for scheme in SCHEMES {
+            let Made::Config(config) = scheme.made else { panic!("they are configured") };
+            let config = Config { pace: Pace::AfterCompletion(500), ..config() };
+            let is_early = scheme.name.starts_with("ir-dwb") || scheme.name == "ir-oram";
+            let run = |user: User| {
+                let shared = Arc::new(Shared::default());
+                let program = user.program(machines::BLOCKS, 1, 2_000_000, &shared);
+                machine(config.clone(), Over::Dram).run_programs(0, &mut [program]).unwrap()
+            };
+            let paths = run(User::Bursts).paths.unwrap();
+            assert!(paths.dummy > 0 && paths.data > 0, "{}: {paths:?}", scheme.name);
+            if paths.eviction == 0 {
+                never_emptied.push(scheme.name);
+            }
+            if is_early {
+                let dirties = run(User::Dirties);
+                let early = dirties.last_level.unwrap().early;
+                assert!(dirties.paths.unwrap().early > 50, "{}: {early:?}", scheme.name);
+                assert!(early.aborted > 10, "{}: {early:?}", scheme.name);
+            }
+        }
+        assert_eq!(never_emptied, [] as [&str; 0]);
+    }
+
+    /// A cycle that one slot is later, or a line that is another, is found.
+    #[test]
+    fn what_does_not_follow_from_paths_is_found() {
+        let scheme = Scheme::named("baseline").unwrap();
+        let atlas = scheme.atlas(Over::Dram).unwrap();
+        let Reading { pace, over, .. } = AFTER_COMPLETION;
+        let (slots, kept, instructions) = (60, 60, u64::MAX);
+        let job = Job { user: User::Random, pace, over, slots, kept, instructions, seed: 1 };
+        let run = || scheme.run(&job, &atlas).unwrap();
+        let differs = |run: &Run| not_of_paths(run, pace, &atlas).unwrap().map(|(nth, _)| nth);
+        assert_eq!(differs(&run()), None);
+        let mut late = run();
+        late.seen.slots[30].wrote += 1;
+        assert_eq!(differs(&late), Some(30));
+        let mut other = run();
+        other.seen.lines[10].reads[5] += 1 << 24;
+        assert!(differs(&other).is_some());
+        let mut command = run();
+        command.commands[2][7].bank ^= 1;
+        assert_eq!(differs(&command), Some(0));
+        let mut fewer = run();
+        fewer.seen.lines.truncate(50);
+        assert_eq!(differs(&fewer), Some(50));
+    }
+
+    /// Programs end, whatever is seen of them.
+    #[test]
+    fn programs_end() {
+        for user in USERS {
+            let Program { threads } = user.program(100, 1, 50_000, &Arc::default());
+            for mut thread in threads {
+                let mut all = 0;
+                while let Some(record) = thread.next().unwrap() {
+                    assert!(record.addr < 100 * 64);
+                    all += record.before + 1;
+                }
+                assert!((50_000..80_000).contains(&all), "{user:?}: {all}");
+            }
+        }
     }
 }

@@ -10,7 +10,7 @@ use super::super::tree::mutants::{
 use super::super::tree::schemes::{Tree, levels, rng};
 use super::Size;
 use super::machines::{
-    AFTER_COMPLETION, BLOCKS, LEVELS, MEMORY, Made, Reading, SCHEMES, Scheme, layouts_of, of,
+    AFTER_COMPLETION, BLOCKS, FETCH_SLOTS, LEVELS, MEMORY, Made, Reading, Scheme, layouts_of, of,
     scheme,
 };
 use super::paced::{self, Pacing};
@@ -40,9 +40,9 @@ pub const PLANTED: [Planted; 20] = [
     path::<Sound>("mutant:sound-path", None),
     path::<SkipsDummies>("mutant:skips-dummies", Some("nothing is done when nobody asks")),
     path::<SkipsClean>("mutant:reads-only", Some("a path that did not change is not written")),
-    path::<EvictsAtOnce>("mutant:evicts-at-once", Some("a full stash takes a path more")),
-    drawn(path::<ForgetsRemap>("mutant:forgets-remap", Some("one remap of twenty is forgotten"))),
-    drawn(path::<OwnLeaf>("mutant:leaf-of-block", Some("one new leaf of ten is the block's"))),
+    path::<EvictsAtOnce>("mutant:evicts-at-once", Some("a full stash takes a path more")).long(),
+    path::<ForgetsRemap>("mutant:forgets-remap", Some("one remap of twenty is forgotten")).long(),
+    path::<OwnLeaf>("mutant:leaf-of-block", Some("one new leaf of ten is the block's")).long(),
     pair::<SoundPair>("mutant:sound-pair", None),
     pair::<PlbBeside>("mutant:plb-beside-trees", Some("a PLB saves paths of the map's own tree")),
     pair::<NoPattern>("mutant:no-pattern", Some("a tree is accessed when it is needed")),
@@ -53,22 +53,31 @@ pub const PLANTED: [Planted; 20] = [
     paced::<paced::Evicts>("mutant:evicts-between", Some("evictions wait for no slot")),
     paced::<paced::GivesBack>("mutant:abort-ends-slot", Some("an abort gives the slot back")),
     paced::<paced::Hasty>("mutant:reads-before-answer", Some("a read before the S-Stash answers")),
-    counted("mutant:fetch-slots", "T is in slots that memory operations do not take", |_, _| {
-        Pace::FetchSlots(1000)
+    t_per_program(),
+    configured("fetch-slots", "T grows with a program's memory operations", &[FETCH_SLOTS], || {
+        of(Kind::Baseline)
     }),
-    counted("mutant:t-per-program", "T is another for each program", |pace, user| match user {
-        User::Computes => Pace::AfterCompletion(1004),
-        _ => pace,
-    }),
-    as_printed("ir-stash:as-printed", || of(Kind::IrStash)),
-    as_printed("ir-oram:as-printed", || of(Kind::IrOram)),
+    as_printed("ir-stash:as-printed", || of(Kind::IrStash)).long(),
+    as_printed("ir-oram:as-printed", || of(Kind::IrOram)).longest(),
 ];
 
-/// What shows in any slot.
-const EXACT: Size = Size { exact: 150, drawn: 300 };
+/// What shows in times and in what slots look like.
+const EXACT: Size = Size { exact: 170, drawn: 100 };
 
-/// What shows in leaves alone.
-const DRAWN: Size = Size { exact: 50, drawn: 6_000 };
+/// What shows now and then, or in leaves alone; and what hardly shows in small trees, where early
+/// write-backs come between.
+const LONG: Size = Size { exact: 20, drawn: 3_000 };
+const LONGEST: Size = Size { exact: 20, drawn: 10_000 };
+
+impl Planted {
+    const fn long(self) -> Self {
+        Self { size: LONG, ..self }
+    }
+
+    const fn longest(self) -> Self {
+        Self { size: LONGEST, ..self }
+    }
+}
 
 const READINGS: [Reading; 1] = [AFTER_COMPLETION];
 
@@ -96,25 +105,32 @@ const fn paced<F: Pacing + 'static>(name: &'static str, fault: Option<&'static s
     own(name, fault, paced::atlas, paced::run::<F>)
 }
 
-/// Baseline, whose paths begin otherwise than is said.
-const fn counted(name: &'static str, fault: &'static str, pace: fn(Pace, User) -> Pace) -> Planted {
-    let Made::Config(config) = SCHEMES[BASELINE].made else { panic!("it is configured") };
-    let made = Made::Otherwise(config, pace);
-    let scheme = Scheme { name, made, readings: &READINGS, ..SCHEMES[BASELINE] };
+/// What is the simulator's own.
+const fn configured(
+    name: &'static str,
+    fault: &'static str,
+    readings: &'static [Reading],
+    config: fn() -> Config,
+) -> Planted {
+    let scheme = Scheme { readings, ..scheme(name, config) };
     Planted { scheme, fault: Some(fault), size: EXACT }
 }
 
-const BASELINE: usize = 5;
+const fn t_per_program() -> Planted {
+    let otherwise: fn(Pace, User) -> Pace = |pace, user| match user {
+        User::Computes => Pace::AfterCompletion(1004),
+        _ => pace,
+    };
+    let made = Made::Otherwise(|| of(Kind::Baseline), otherwise);
+    let fault = "T is another for each program";
+    let named = configured("mutant:t-per-program", fault, &READINGS, || of(Kind::Baseline));
+    Planted { scheme: Scheme { made, ..named.scheme }, ..named }
+}
 
 /// What is at hand costs no path, so that a path is read for a block only after it has sunk.
 const fn as_printed(name: &'static str, config: fn() -> Config) -> Planted {
-    let scheme = scheme(name, config);
-    let fault = Some("what is at hand costs no path, and leaves tell what has sunk");
-    Planted { scheme: Scheme { readings: &READINGS, ..scheme }, fault, size: DRAWN }
-}
-
-const fn drawn(planted: Planted) -> Planted {
-    Planted { size: DRAWN, ..planted }
+    let fault = "what is at hand costs no path, and leaves tell what has sunk";
+    configured(name, fault, &READINGS, config)
 }
 
 /// The tree of a Path ORAM, and that of its map if it is in one.

@@ -90,7 +90,7 @@ pub struct Evicts;
 
 impl Pacing for Evicts {
     fn wait(state: &State) -> u64 {
-        if state.stash > 2 { 0 } else { state.interval }
+        if state.stash > 0 { 0 } else { state.interval }
     }
 }
 

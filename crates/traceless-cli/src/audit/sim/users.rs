@@ -11,6 +11,9 @@ use traceless_sim::workload::{LINE_LEN, Op, Program, Record, Workload};
 pub enum User {
     /// Nothing that the last cache does not hold.
     Computes,
+    /// Writes a few lines that the last cache holds, so that they may be written back early, and are
+    /// used again meanwhile.
+    Dirties,
     /// Asks for lines all the time, as fast as memory answers.
     Random,
     InOrder,
@@ -33,8 +36,9 @@ pub enum User {
 }
 
 /// All of them.
-pub const USERS: [User; 13] = [
+pub const USERS: [User; 14] = [
     User::Computes,
+    User::Dirties,
     User::Random,
     User::InOrder,
     User::FewMissed,
@@ -50,7 +54,8 @@ pub const USERS: [User; 13] = [
 ];
 
 /// Whom to tell apart.
-pub const PAIRS: [(User, User); 9] = [
+pub const PAIRS: [(User, User); 10] = [
+    (User::Dirties, User::Computes),
     (User::Random, User::Computes),
     (User::InOrder, User::Random),
     (User::InOrder, User::Writes),
@@ -62,13 +67,15 @@ pub const PAIRS: [(User, User); 9] = [
     (User::Empty, User::Random),
 ];
 
-/// Lines of memory from one line of a set of the last cache to the next.
+/// Lines of memory from one line of a set of the last cache to the next, and lines of a set.
 pub const CACHE_SETS: u64 = 32;
+pub const CACHE_WAYS: u64 = 8;
 
 impl User {
     pub fn name(self) -> &'static str {
         match self {
             Self::Computes => "a program that computes",
+            Self::Dirties => "a program that writes what is cached",
             Self::Random => "random lines",
             Self::InOrder => "lines in order",
             Self::FewMissed => "a few lines, always missed",
@@ -102,7 +109,7 @@ impl User {
                 }
                 let (before, op, line) = self.asks(i, lines, mix(seed, core));
                 instructions += before + 1;
-                shared.ask((self != Self::Computes).then_some(line));
+                shared.ask((!matches!(self, Self::Computes | Self::Dirties)).then_some(line));
                 Some(Record { before, op, addr: line * LINE_LEN })
             });
             Box::new(records)
@@ -116,6 +123,7 @@ impl User {
         let write_of = |share: u64| if random(1, share) == 0 { Op::Write } else { Op::Read };
         match self {
             Self::Computes => (3000, write_of(2), i % 8),
+            Self::Dirties => (1200, Op::Write, i % CACHE_WAYS * CACHE_SETS % lines),
             Self::Random | Self::FourCores | Self::Empty => (4, write_of(4), random(2, lines)),
             Self::InOrder => (4, Op::Read, i % lines),
             Self::FewMissed => (4, write_of(3), i % 12 * CACHE_SETS % lines),

@@ -262,3 +262,74 @@ impl Witness for Watcher {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::machines::layouts_of;
+    use super::*;
+    use traceless::trace::Surface;
+
+    fn atlas() -> Arc<Atlas> {
+        let shapes = [Shape::uniform(4, 2).unwrap(), Shape::uniform(3, 2).unwrap()];
+        Arc::new(Atlas::of(&layouts_of(&shapes)))
+    }
+
+    fn show(watcher: &Watcher, time: u64, op: Op, lines: &[u64]) {
+        for &at in lines {
+            watcher.see(Event { time, surface: Surface::Dram, op, at, len: 64 });
+        }
+    }
+
+    #[test]
+    fn lines_become_slots() {
+        let atlas = atlas();
+        assert_eq!(atlas.leaves(), [8, 4]);
+        let shared = Arc::new(Shared::default());
+        let watcher = Watcher::new(atlas.clone(), shared.clone(), 4, 1);
+        let path = |tree, leaf| Path { tree, leaf };
+        let (big, small) = (path(0, 5), path(1, 2));
+        show(&watcher, 3, Op::Read, atlas.lines(big));
+        shared.ask(Some(7));
+        show(&watcher, 9, Op::Write, atlas.lines(big));
+        let both = [atlas.lines(small), atlas.lines(big)].concat();
+        show(&watcher, 20, Op::Read, &both);
+        show(&watcher, 30, Op::Write, atlas.lines(small));
+        show(&watcher, 40, Op::Read, &atlas.lines(big)[1..]);
+        show(&watcher, 50, Op::Read, atlas.lines(big));
+        show(&watcher, 60, Op::Read, atlas.lines(big));
+        assert!(!shared.is_enough());
+        show(&watcher, 70, Op::Read, atlas.lines(big));
+        assert!(shared.is_enough());
+        let seen = watcher.take();
+        let paths: Vec<_> = seen.slots.iter().map(|slot| slot.paths.clone()).collect();
+        assert_eq!(paths, [vec![big], vec![small, big], vec![], vec![big]]);
+        let times: Vec<_> = seen.slots.iter().map(|slot| (slot.began, slot.wrote)).collect();
+        assert_eq!(times, [(3, 9), (20, 30), (40, 0), (50, 0)]);
+        let secrets: Vec<_> = seen.slots.iter().map(|slot| slot.secret).collect();
+        assert_eq!(secrets, [0, 8, 8, 8]);
+        let written: Vec<_> = seen.slots.iter().map(|slot| slot.is_written_back).collect();
+        assert_eq!(written, [true, false, false, false]);
+        assert_eq!(seen.lines.len(), 1);
+        assert_eq!(seen.lines[0].reads, atlas.lines(big));
+        assert_eq!(seen.lines[0].writes, atlas.lines(big));
+    }
+
+    #[test]
+    fn slots_look_alike_but_for_leaves_and_times() {
+        let slot = |tree, leaf, writes| Slot {
+            paths: vec![Path { tree, leaf }],
+            reads: 6,
+            writes,
+            is_written_back: writes == 6,
+            began: u64::from(leaf),
+            wrote: 9,
+            secret: u64::from(leaf),
+        };
+        assert!(slot(0, 1, 6).looks_as(&slot(0, 2, 6)));
+        assert!(!slot(1, 1, 6).looks_as(&slot(0, 1, 6)));
+        assert!(!slot(0, 1, 0).looks_as(&slot(0, 1, 6)));
+        assert!(!slot(0, 1, 0).looks_as(&slot(0, 1, 0)), "no path is written");
+        let told = slot(1, 2, 6).told();
+        assert_eq!(told, "6 lines read and 6 written, of paths in tree 1");
+    }
+}

@@ -6,6 +6,7 @@
 mod subjects;
 
 use super::audited::{Audited, Progress, is_clean, is_found, with_repeats};
+use super::page::{Picture, Seen};
 use super::{FAILED, Outcome};
 use crate::args::audit::{AuditTimingArgs, Level};
 use subjects::{PLANTED, Planted, SUBJECTS, Subject, Timed};
@@ -27,13 +28,13 @@ const PLANTED_PAIRS: u64 = 8_000;
 
 pub fn run(args: &AuditTimingArgs) -> Outcome {
     match audited(args) {
-        Ok(audited) => audited.outcome(args.json),
+        Ok(audited) => audited.outcome(&args.run.shown),
         Err(error) => Outcome::error(FAILED, &format!("the audit could not be run: {error}")),
     }
 }
 
 fn audited(args: &AuditTimingArgs) -> Result<Audited> {
-    if args.self_test {
+    if args.run.self_test {
         return Ok(Audited::of_planted(planted(&Progress::new(PLANTED.len()))?));
     }
     let named = args.scheme.as_deref();
@@ -43,20 +44,47 @@ fn audited(args: &AuditTimingArgs) -> Result<Audited> {
         None => SUBJECTS.iter().collect(),
     };
     let progress = Progress::new(chosen.len() + PLANTED.len());
-    let mut claims = vec![];
+    let (mut claims, mut pictures) = (vec![], vec![]);
     for subject in chosen {
-        claims.extend(claims_of(subject, pairs(args.level), args.seed)?);
+        if args.run.shown.html.is_some() {
+            pictures.push(picture(subject, args.run.seed)?);
+        }
+        claims.extend(claims_of(subject, pairs(args.run.level), args.run.seed)?);
         progress.advance();
     }
     Ok(Audited {
         target: "timing",
         scheme: named.unwrap_or("all").to_owned(),
-        level: args.level.name(),
+        level: args.run.level.name(),
         claims,
         planted: planted(&progress)?,
         not_hidden: "Seen on this machine, by this clock, as things are now: no proof for another. \
                      Not hidden: whether something is read or written, and how much.",
+        pictures,
     })
+}
+
+/// The times of the first two users.
+fn picture(subject: &Subject, seed: u64) -> Result<Picture> {
+    let (what, choose) = subject.pairs[0];
+    let times = measure(
+        &mut *(subject.build)(seed)?,
+        &Monotonic::start(),
+        choose,
+        pairs(Level::Quick),
+        seed,
+    )?;
+    let mut sorted = [&times.a[..], &times.b].concat();
+    sorted.sort_unstable();
+    // Outliers would make all others one line.
+    let most = sorted[sorted.len() * 99 / 100];
+    let users = [("first", &times.a), ("second", &times.b)].map(|(name, times)| {
+        let usual = times.iter().filter(|time| **time <= most);
+        let points = (0..).zip(usual.copied()).collect();
+        Seen { name: name.to_owned(), points }
+    });
+    let title = format!("{}: {what}", subject.name);
+    Ok(Picture { title, across: "turn", up: "nanoseconds", users })
 }
 
 /// How often the self-test advances the progress.

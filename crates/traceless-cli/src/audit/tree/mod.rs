@@ -9,6 +9,7 @@ mod watch;
 
 use super::audited::{Audited, Progress, is_clean, is_found, with_repeats};
 use super::drawn::{OfUser, claims_of_draws};
+use super::page::{Picture, Seen};
 use super::{FAILED, Outcome, grouped, recorded};
 use crate::args::audit::{AuditTreeArgs, Level, TREE_USERS};
 use crate::parallel::{cores, in_parallel};
@@ -43,13 +44,13 @@ pub fn run(args: &AuditTreeArgs) -> Outcome {
         return recorded(&args.record, |trace| record(args, trace));
     }
     match audited(args) {
-        Ok(audited) => audited.outcome(args.json),
+        Ok(audited) => audited.outcome(&args.run.shown),
         Err(error) => Outcome::error(FAILED, &format!("the audit could not be run: {error}")),
     }
 }
 
 fn audited(args: &AuditTreeArgs) -> Result<Audited> {
-    if args.self_test {
+    if args.run.self_test {
         return Ok(Audited::of_planted(planted(&Progress::new(PLANTED.len()))?));
     }
     let named = args.scheme.as_deref();
@@ -59,19 +60,42 @@ fn audited(args: &AuditTreeArgs) -> Result<Audited> {
     };
     let progress = Progress::new(chosen.len() + PLANTED.len());
     let claims = in_parallel(&chosen, cores(), |scheme| {
-        let claims = claims_of(scheme, size(args.level), args.seed);
+        let claims = claims_of(scheme, size(args.run.level), args.run.seed);
         progress.advance();
         claims
     });
     Ok(Audited {
         target: "tree",
         scheme: named.unwrap_or("all").to_owned(),
-        level: args.level.name(),
+        level: args.run.level.name(),
         claims: claims.into_iter().collect::<Result<Vec<_>>>()?.concat(),
         planted: planted(&progress)?,
         not_hidden: "Not hidden: the number of steps; without a fixed rate, how many steps a \
                      request takes.",
+        pictures: pictures(&chosen, args)?,
     })
+}
+
+/// Whoever asks for one block and whoever asks for any; and whoever asks for nothing.
+fn pictures(schemes: &[Scheme], args: &AuditTreeArgs) -> Result<Vec<Picture>> {
+    /// Steps of each user, enough to see how leaves are spread.
+    const STEPS: u64 = 20_000;
+    const SHOWN: [(User, User); 2] = [(User::OneBlock, User::Random), (User::Idle, User::Random)];
+    if args.run.shown.html.is_none() {
+        return Ok(vec![]);
+    }
+    let blocks = size(Level::Quick).blocks;
+    let mut pictures = vec![];
+    for (scheme, (a, b)) in schemes.iter().flat_map(|scheme| SHOWN.map(|pair| (scheme, pair))) {
+        let seen = |user: User, seed| -> Result<Seen> {
+            let run = run_user(scheme, user, blocks, STEPS, seed)?;
+            Ok(Seen { name: user.name().to_owned(), points: run.shown })
+        };
+        let users = [seen(a, args.run.seed)?, seen(b, args.run.seed.wrapping_add(1))?];
+        let title = format!("{}: the leaves of two users", scheme.name);
+        pictures.push(Picture { title, across: "step", up: "leaf", users });
+    }
+    Ok(pictures)
 }
 
 /// Users are in the order of their names on the command line.
@@ -79,7 +103,7 @@ fn record(args: &AuditTreeArgs, trace: &Trace) -> Result {
     let Some(witness) = trace.witness() else { return Ok(()) };
     let scheme = args.scheme.as_deref().and_then(Scheme::named).unwrap_or(SCHEMES[0]);
     let user = TREE_USERS.iter().position(|name| *name == args.user).expect("clap has checked");
-    let Size { blocks, steps } = size(args.level);
+    let Size { blocks, steps } = size(args.run.level);
     let steps = args.record.length.unwrap_or(steps);
     // What was asked for with a step comes before what it showed.
     let mut seen = 0;
@@ -94,7 +118,7 @@ fn record(args: &AuditTreeArgs, trace: &Trace) -> Result {
         }
         seen = trace.seen();
     };
-    show_user(&scheme, USERS[user], (blocks, steps), args.seed, witness, note)
+    show_user(&scheme, USERS[user], (blocks, steps), args.run.seed, witness, note)
 }
 
 /// Lets `witness` see what a Path ORAM shows in so many steps.

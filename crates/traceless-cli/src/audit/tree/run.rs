@@ -17,6 +17,8 @@ pub struct Run {
     pub public: Vec<u32>,
     /// All others, for each tree.
     pub drawn: Vec<Draws>,
+    /// Steps and leaves of the first tree.
+    pub shown: Vec<(u64, u64)>,
     /// Requests that were taken.
     pub requests: u64,
 }
@@ -32,6 +34,7 @@ pub fn run_user(scheme: &Scheme, user: User, blocks: u64, steps: u64, seed: u64)
     let mut found = Run {
         templates: Vec::with_capacity(steps as usize),
         public: vec![],
+        shown: vec![],
         drawn: (0..scheme.trees).map(draws).collect(),
         requests: 0,
     };
@@ -47,6 +50,9 @@ pub fn run_user(scheme: &Scheme, user: User, blocks: u64, steps: u64, seed: u64)
         let shown = watched.take();
         found.templates.push(shown.template);
         for path in shown.paths {
+            if path.tree == 0 {
+                found.shown.push((step, u64::from(path.leaf)));
+            }
             if (scheme.is_public)(step) {
                 found.public.push(path.leaf);
             } else {

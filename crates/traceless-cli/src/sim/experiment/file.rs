@@ -43,6 +43,9 @@ pub struct Experiment {
     /// The file that it was read from.
     #[serde(skip)]
     pub path: PathBuf,
+    /// Records from which on claims are judged: those of level full, whatever a user asks for.
+    #[serde(skip)]
+    judged_from: u64,
 }
 
 #[derive(Deserialize, Debug)]
@@ -84,6 +87,9 @@ pub struct Variant {
     /// Parts that it does not have, as `oram`, taken out before anything is set.
     #[serde(default)]
     pub unset: Vec<String>,
+    /// Where a metric compares with one variant, this one is compared with another.
+    #[serde(default)]
+    pub relative_to: BTreeMap<String, String>,
 }
 
 /// A number that is made of what runs count.
@@ -136,6 +142,9 @@ pub struct Claim {
     pub paper: Option<Published>,
     /// When it counts as reproduced.
     pub rule: Rule,
+    /// Whether its number follows from the machine alone, so that any run is long enough.
+    #[serde(default)]
+    at_any_size: bool,
 }
 
 #[derive(Deserialize, Debug)]
@@ -167,6 +176,7 @@ impl Experiment {
         let table = read_table(path, LIKE_MAX)?;
         let mut experiment: Self = table.try_into().map_err(|e| wrong(path, &e))?;
         path.clone_into(&mut experiment.path);
+        experiment.judged_from = experiment.full.records;
         experiment.check().map_err(|what| wrong(path, &what))?;
         Ok(experiment)
     }
@@ -184,6 +194,28 @@ impl Experiment {
         match level {
             Level::Quick => &self.quick,
             Level::Full => &self.full,
+        }
+    }
+
+    /// What a run at a level lacks to judge a claim by, if anything: whatever level full has more
+    /// of.
+    pub fn shortfall(&self, level: Level, claim: &Claim) -> Option<String> {
+        let (here, full) = (self.extent(level), &self.full);
+        let (some, all) = (self.workloads(level).len(), self.workloads(Level::Full).len());
+        if claim.at_any_size {
+            None
+        } else if here.set != full.set {
+            Some("another machine than at level full".to_owned())
+        } else if here.in_misses != full.in_misses {
+            Some("records and misses are counted otherwise than at level full".to_owned())
+        } else if here.records < self.judged_from {
+            Some(format!("{} records of {}", here.records, self.judged_from))
+        } else if here.warm_up < full.warm_up {
+            Some(format!("{} records to warm up of {}", here.warm_up, full.warm_up))
+        } else if claim.is_about_all() && some < all {
+            Some(format!("{some} workloads of {all}"))
+        } else {
+            None
         }
     }
 
@@ -251,6 +283,10 @@ impl Experiment {
                 return Err(format!("`{name}`: of a chain there are no choices, nor misses"));
             }
         }
+        for (name, instead) in self.variants.iter().flat_map(|variant| &variant.relative_to) {
+            known("variant: relative-to", &variants, name)?;
+            known("variant: relative-to", &variants, instead)?;
+        }
         for metric in &self.metrics {
             if metric.of.is_empty()
                 || metric.relative_to.is_some() && metric.speed_up_over.is_some()
@@ -277,6 +313,11 @@ impl Experiment {
 }
 
 impl Claim {
+    /// Whether it is about all workloads together.
+    fn is_about_all(&self) -> bool {
+        self.workload.is_none() && self.each().next().is_none()
+    }
+
     fn order(&self) -> &[String] {
         if let Rule::Order(variants) = &self.rule { variants } else { &[] }
     }

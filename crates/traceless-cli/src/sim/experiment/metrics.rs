@@ -78,7 +78,9 @@ impl<'a> Counts<'a> {
             (_, Some(other)) => (other, true),
             (None, None) => return Ok(own),
         };
-        let variant = self.experiment.variants.iter().position(|v| v.name == *other);
+        let variants = &self.experiment.variants;
+        let other = variants[place.variant].relative_to.get(other).unwrap_or(other);
+        let variant = variants.iter().position(|v| v.name == *other);
         let variant = variant.expect("its name was checked");
         let other = self.own(metric, Place { variant, ..place })?;
         let (above, below) = if is_speed_up { (other, own) } else { (own, other) };

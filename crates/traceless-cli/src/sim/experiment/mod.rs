@@ -114,8 +114,14 @@ pub fn sweep(args: &SimSweepArgs) -> Result<(), Failure> {
         say("");
     }
     let verdicts = || reports.iter().flat_map(|report| &report.verdicts);
-    let reproduced = verdicts().filter(|verdict| verdict.reproduced).count();
-    say(&format!("{reproduced} of {} claims reproduced", verdicts().count()));
+    let judged = |is: Option<bool>| verdicts().filter(|v| v.reproduced == is).count();
+    say(&format!(
+        "{} of {} claims reproduced, {} not, {} from runs too short to judge",
+        judged(Some(true)),
+        verdicts().count(),
+        judged(Some(false)),
+        judged(None),
+    ));
     Ok(())
 }
 

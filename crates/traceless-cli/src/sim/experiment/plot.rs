@@ -10,12 +10,21 @@ const MEAN: &str = "mean";
 pub fn plot(report: &Report) -> Plot {
     let variants = report.metrics.first().map(|metric| &metric.variants);
     Plot {
-        title: report.title.clone(),
+        title: title(report),
         axis: String::new(),
         mark: "the paper's".to_owned(),
         series: variants.into_iter().flatten().map(|of| of.name.clone()).collect(),
         panels: report.metrics.iter().map(|metric| panel(report, metric)).collect(),
     }
+}
+
+/// The title, which says what was too little to judge claims by.
+fn title(report: &Report) -> String {
+    let shortfalls: Vec<_> = report.shortfalls().into_iter().collect();
+    if shortfalls.is_empty() {
+        return report.title.clone();
+    }
+    format!("{} (too short to judge: {})", report.title, shortfalls.join("; "))
 }
 
 fn panel(report: &Report, metric: &Measured) -> Panel {

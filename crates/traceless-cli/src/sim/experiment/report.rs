@@ -10,6 +10,7 @@ use crate::numbers::shortened;
 use crate::output::{new_table, say};
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 #[derive(Serialize)]
@@ -105,10 +106,18 @@ impl Report {
         }
         if !self.verdicts.is_empty() {
             say(&format!("\n{}", self.beside_the_paper()));
+            for what in self.shortfalls() {
+                say(&format!("too short to judge: {what}"));
+            }
         }
         if !self.remarks.is_empty() {
             say(&format!("\n{}", self.remarks.join("\n")));
         }
+    }
+
+    /// What was too little for some claim to be judged by, each once.
+    pub fn shortfalls(&self) -> BTreeSet<&str> {
+        self.verdicts.iter().filter_map(|verdict| verdict.too_short.as_deref()).collect()
     }
 
     fn beside_the_paper(&self) -> comfy_table::Table {
@@ -124,7 +133,12 @@ impl Report {
                 number(*paper),
                 paper.map_or("-".to_owned(), |paper| format!("{:+.3}", measured - paper)),
                 rule.clone(),
-                if *reproduced { "reproduced" } else { "NOT reproduced" }.to_owned(),
+                match reproduced {
+                    Some(true) => "reproduced",
+                    Some(false) => "NOT reproduced",
+                    None => "too short to judge",
+                }
+                .to_owned(),
             ]);
         }
         table

@@ -105,18 +105,87 @@ fn results(folder: &Path) -> Vec<std::path::PathBuf> {
     fs::read_dir(folder.join("out/runs")).unwrap().map(|file| file.unwrap().path()).collect()
 }
 
+/// The verdicts of a report: whether each claim was reproduced, or what it is too short by.
+fn verdicts(report: &serde_json::Value) -> Vec<Result<bool, String>> {
+    let verdicts = report["verdicts"].as_array().unwrap().iter();
+    let verdict = |of: &serde_json::Value| match of["reproduced"].as_bool() {
+        Some(reproduced) => {
+            assert!(of["too_short"].is_null());
+            Ok(reproduced)
+        }
+        None => Err(of["too_short"].as_str().unwrap().to_owned()),
+    };
+    verdicts.map(verdict).collect()
+}
+
+/// What runs at level quick are too short by, after a change of the file and as many records as a
+/// user asks for.
+fn shortfalls(change: impl Fn(&str) -> String, records: Option<u64>) -> Vec<Option<String>> {
+    let folder = folder(change);
+    run(&SimRunArgs { records, ..args(folder.path(), None) }).unwrap();
+    let picture = fs::read_to_string(folder.path().join("out").join(format!(
+        "{}.quick.svg",
+        Experiment::read(&folder.path().join("test.toml")).unwrap().file_name()
+    )));
+    let found: Vec<_> = verdicts(&report(folder.path())).into_iter().map(Result::err).collect();
+    let is_short = found.iter().any(Option::is_some);
+    assert_eq!(picture.unwrap().contains("too short to judge: "), is_short);
+    found
+}
+
 #[test]
-fn claims_get_their_verdicts() {
-    let folder = folder(str::to_owned);
+fn claims_are_judged_from_runs_as_long_as_at_level_full() {
+    let too_short = |what: &str| vec![Some(what.to_owned()); 4];
+    assert_eq!(shortfalls(str::to_owned, None), too_short("300 records of 500"));
+    assert_eq!(shortfalls(str::to_owned, Some(499)), too_short("499 records of 500"));
+    assert_eq!(shortfalls(str::to_owned, Some(500)), [const { None }; 4]);
+    let enough = |text: &str| text.replace("records = 500", "records = 300");
+    assert_eq!(shortfalls(enough, None), [const { None }; 4]);
+    let colder = |text: &str| enough(text).replace("[full]", "[full]\nwarm-up = 101");
+    assert_eq!(shortfalls(colder, None), too_short("100 records to warm up of 101"));
+    let machine =
+        |text: &str| enough(text).replace("[full]", "[quick.set]\noram = { plb_ways = 1 }\n[full]");
+    assert_eq!(shortfalls(machine, None), too_short("another machine than at level full"));
+    let fewer = |text: &str| {
+        let text = enough(text).replace("lines.usimm\"]", "lines.usimm\", \"uniform\"]");
+        text.replace("[quick]", "[quick]\nworkloads = [\"lines.usimm\"]")
+    };
+    let mut all = too_short("1 workloads of 2");
+    all[1] = None;
+    assert_eq!(shortfalls(fewer, None), all, "the second is about one workload");
+    let alone =
+        |text: &str| text.replace("text = \"faster\"", "text = \"faster\"\nat-any-size = true");
+    let mut some = too_short("300 records of 500");
+    some[0] = None;
+    assert_eq!(shortfalls(alone, None), some);
+}
+
+/// Each half of an experiment is compared with a variant of its own.
+#[test]
+fn a_variant_may_be_compared_with_another_one() {
+    let change = |text: &str| {
+        text.replace(
+            "name = \"narrow\"",
+            "name = \"narrow\"\nrelative-to = { base = \"straight\" }",
+        )
+    };
+    let folder = folder(change);
     run(&args(folder.path(), None)).unwrap();
     let report = report(folder.path());
-    let reproduced: Vec<bool> = report["verdicts"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|verdict| verdict["reproduced"].as_bool().unwrap())
-        .collect();
-    assert_eq!(reproduced, [true, false, true, false], "{report}");
+    let mean = |metric: usize, variant: usize| {
+        report["metrics"][metric]["variants"][variant]["mean"].as_f64().unwrap()
+    };
+    assert!((mean(0, 0) - 1.0).abs() < 1e-12, "of itself");
+    assert!(mean(0, 1) < 0.5 && mean(0, 2) > 2.0, "{report}");
+    assert!(mean(3, 1) > 200.0 && mean(3, 2) < 50.0, "{report}");
+}
+
+#[test]
+fn claims_get_their_verdicts() {
+    let folder = folder(|text| text.replace("records = 500", "records = 300"));
+    run(&args(folder.path(), None)).unwrap();
+    let report = report(folder.path());
+    assert_eq!(verdicts(&report), [true, false, true, false].map(Ok), "{report}");
     assert_eq!(report["metrics"][0]["variants"][0]["mean"], 1.0);
     assert_eq!(report["metrics"][2]["variants"][2]["mean"], 0.0, "it has no paths");
     assert_eq!(report["metrics"][3]["variants"][0]["mean"], 100.0, "of itself");
@@ -270,6 +339,8 @@ fn what_is_wrong_is_named_with_its_file() {
         ("allocation", "alocation", "variant `narrow`"),
         ("unset = [\"oram\"]", "unset = [\"orm\"]", "there is no `orm`"),
         ("speed-up-over = \"base\"", "speed-up-over = \"bas\"", "there is no `bas`"),
+        ("unset = [\"oram\"]", "relative-to = { x = \"base\" }", "relative-to: there is no `x`"),
+        ("unset = [\"oram\"]", "relative-to = { base = \"y\" }", "relative-to: there is no `y`"),
         ("of = [\"cycles\"]", "of = [\"cykles\"]", "no run counts `cykles`"),
         ("records = 300", "records = 0", "quick and full have records"),
         ("paper = 1e9\n", "", "this rule takes a number"),

@@ -20,7 +20,10 @@ pub struct Verdict {
     pub measured: f64,
     /// What would have been enough.
     pub rule: String,
-    pub reproduced: bool,
+    /// What was run less of than at level full, where that is too little to judge by.
+    pub too_short: Option<String>,
+    /// None if it is too short.
+    pub reproduced: Option<bool>,
 }
 
 /// The verdicts on a claim: one, or one for each workload that it has a number for and that was
@@ -32,6 +35,7 @@ pub fn verdicts(
     values: &dyn Fn(&str, &str) -> Values,
 ) -> Vec<Verdict> {
     let workloads = experiment.workloads(level);
+    let too_short = experiment.shortfall(level, claim);
     let verdict = |workload: Option<&String>, paper, measured: f64| Verdict {
         text: claim.text.clone(),
         metric: claim.metric.clone(),
@@ -40,7 +44,8 @@ pub fn verdicts(
         paper,
         measured,
         rule: claim.rule.in_words(),
-        reproduced: claim.rule.holds(measured, paper),
+        reproduced: too_short.is_none().then(|| claim.rule.holds(measured, paper)),
+        too_short: too_short.clone(),
     };
     if let Rule::Order(variants) = &claim.rule {
         let means: Vec<f64> =

@@ -1,0 +1,156 @@
+//! A report as a page that needs nothing else: the claims, and what two users look like.
+
+use crate::svg::dots::{Drawn, Panel, to_svg};
+use std::fmt::Write as _;
+use traceless_audit::{Claim, Report};
+
+/// Two users side by side.
+pub struct Picture {
+    pub title: String,
+    /// What is across, such as steps, and up, such as leaves.
+    pub across: &'static str,
+    pub up: &'static str,
+    pub users: [Seen; 2],
+}
+
+/// What was seen of one user, in order.
+pub struct Seen {
+    pub name: String,
+    /// When, and where.
+    pub points: Vec<(u64, u64)>,
+}
+
+/// The whole page.
+pub fn page(report: &Report, not_hidden: &str, pictures: &[Picture]) -> String {
+    let verdict = report.verdict.word();
+    let mut out = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+         <title>traceless audit: {verdict}</title>\n<style>{STYLE}</style></head><body>\n\
+         <h1>{target}: <span class=\"{verdict}\">{verdict}</span></h1>\n\
+         <p>Scheme {scheme}, level {level}. {not_hidden}</p>\n",
+        target = escaped(&report.target),
+        scheme = escaped(&report.scheme),
+        level = escaped(&report.level),
+        not_hidden = escaped(not_hidden),
+    );
+    out.push_str("<table><tr><th></th><th>claim</th><th>what was seen</th><th>p</th></tr>\n");
+    report.claims.iter().for_each(|claim| row(&mut out, claim));
+    out.push_str("</table>\n");
+    for picture in pictures {
+        let svg = picture.to_svg();
+        writeln!(out, "<figure>{svg}</figure>").expect("a string takes every line");
+    }
+    out.push_str("</body></html>\n");
+    out
+}
+
+const STYLE: &str = "body{font:15px sans-serif;margin:2em;max-width:72em}\
+table{border-collapse:collapse}td,th{padding:.3em .7em;border-bottom:1px solid #ddd;\
+text-align:left;vertical-align:top}.pass{color:#00664f}.leak,.fault{color:#b00020;\
+font-weight:bold}small{color:#555}figure{margin:2em 0;overflow-x:auto}";
+
+fn row(out: &mut String, claim: &Claim) {
+    let verdict = claim.verdict.word();
+    let p = claim.p.map_or("exact".to_owned(), |p| format!("{p:.2e}"));
+    writeln!(
+        out,
+        "<tr><td class=\"{verdict}\">{verdict}</td><td>{}<br><small>{}</small></td><td>{}</td>\
+         <td>{p}</td></tr>",
+        escaped(&claim.name),
+        escaped(&claim.power),
+        escaped(&claim.evidence)
+    )
+    .expect("a string takes every line");
+}
+
+fn escaped(words: &str) -> String {
+    words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// Events of each user that are drawn, and pairs of them.
+const EVENTS_DRAWN: usize = 500;
+const PAIRS_DRAWN: usize = 2000;
+
+/// Ranges of places that are counted.
+const RANGES: u64 = 64;
+
+/// Colours of the two users.
+const COLOURS: [usize; 2] = [1, 3];
+
+impl Picture {
+    fn to_svg(&self) -> String {
+        let most = |of: fn(&(u64, u64)) -> u64, points: usize| {
+            let shown = self.users.iter().flat_map(|user| user.points.iter().take(points));
+            shown.map(of).max().unwrap_or(0) + 1
+        };
+        let (times, places) = (most(|p| p.0, EVENTS_DRAWN), most(|p| p.1, usize::MAX));
+        let part = |value: u64, of: u64| value as f64 / of as f64;
+        let users = || self.users.iter().zip(COLOURS);
+        let mut panels: Vec<Panel> = users()
+            .map(|(user, colour)| {
+                let first = user.points.iter().take(EVENTS_DRAWN);
+                let dots = first.map(|&(x, y)| (part(x, times), part(y, places))).collect();
+                self.panel(&user.name, self.across, self.up, Drawn::Dots(vec![(colour, dots)]))
+            })
+            .collect();
+        let shares = users().map(|(user, colour)| (colour, user.shares(places))).collect();
+        panels.push(self.panel("how often", self.up, "share", Drawn::Shares(shares)));
+        for (user, colour) in users() {
+            let pairs = user.points.windows(2).take(PAIRS_DRAWN);
+            let dots = pairs.map(|two| (part(two[0].1, places), part(two[1].1, places))).collect();
+            let title = format!("one after another: {}", user.name);
+            panels.push(self.panel(&title, "before", "next", Drawn::Dots(vec![(colour, dots)])));
+        }
+        to_svg(&self.title, &panels)
+    }
+
+    fn panel(&self, title: &str, across: &'static str, up: &'static str, drawn: Drawn) -> Panel {
+        Panel { title: title.to_owned(), across, up, drawn }
+    }
+}
+
+impl Seen {
+    /// Which part of the events lies in each range of `places`.
+    fn shares(&self, places: u64) -> Vec<f64> {
+        let ranges = RANGES.min(places);
+        let mut counts = vec![0.0; ranges as usize];
+        for (_, place) in &self.points {
+            let range = u128::from(*place) * u128::from(ranges) / u128::from(places);
+            counts[range as usize] += 1.0 / self.points.len() as f64;
+        }
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use traceless_audit::Verdict;
+
+    fn seen(name: &str, points: &[(u64, u64)]) -> Seen {
+        Seen { name: name.to_owned(), points: points.to_vec() }
+    }
+
+    #[test]
+    fn a_page_holds_every_claim_and_no_markup_of_others() {
+        let claim = Claim::exact("a < b & c", Verdict::Leak, 7, "one", "\"seen\"");
+        let report = Report::new("tree", "<all>", "quick", vec![claim]);
+        let users = [seen("<one>", &[(0, 5), (1, 0)]), seen("two", &[])];
+        let title = "a pair".to_owned();
+        let picture = Picture { title, across: "step", up: "leaf", users };
+        let page = page(&report, "nothing > all", &[picture]);
+        assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
+        assert!(page.contains("a &lt; b &amp; c") && page.contains("&quot;seen&quot;"));
+        assert!(page.contains("&lt;one>") && !page.contains("<one>") && !page.contains("<all>"));
+        assert!(page.contains("<td class=\"leak\">leak</td>") && !page.contains("NaN"));
+        assert!(!page.contains("http://") || page.matches("http").count() == 1, "only the SVG's");
+    }
+
+    #[test]
+    fn shares_add_up_to_one() {
+        let user = seen("u", &[(0, 0), (1, 99), (2, 50), (3, u64::MAX - 1)]);
+        assert!((user.shares(u64::MAX).iter().sum::<f64>() - 1.0).abs() < 1e-9);
+        assert!((seen("u", &[(0, 3)]).shares(4)[3] - 1.0).abs() < 1e-9);
+        assert_eq!(seen("u", &[]).shares(1), [0.0]);
+    }
+}

@@ -1,0 +1,152 @@
+//! How long operations take, against what is known of it.
+
+use traceless_sim::machine::{Machine, Outcome};
+use traceless_sim::oram::{Config, Latencies, Latency, Pace, Scheme, Small, Start};
+use traceless_sim::workload::{Op, Record, Workload, named};
+use traceless_sim::{constant, llc, processor};
+
+/// Cycles of a path, in the memory of [`straight`].
+const PATH: u64 = 100;
+
+/// Three levels of buckets of four blocks: 3 · 4 · 64 bytes, there and back, in 96 cycles of 16
+/// bytes, and four cycles besides.
+fn straight(oram: Config) -> Machine {
+    let bucket =
+        traceless_sim::oram::Bucket { slot_bits: 0, counter_bits: 0, hash_bytes: 0, align: 1 };
+    let oram = Config {
+        levels: 3,
+        cached_levels: 0,
+        stash_blocks: 60,
+        drain_above: Some(60),
+        plb_bytes: 128,
+        plb_ways: 1,
+        pace: Pace::Asked,
+        warm_up: 0,
+        start: Start::Empty,
+        searches_first: Some(false),
+        bucket,
+        ..oram
+    };
+    let constant =
+        constant::Config { bytes_per_cycle: 16, latency: 1, oram_latency: 4, capacity: 1 << 20 };
+    Machine {
+        processor: processor::Config::IN_ORDER,
+        last_level: None,
+        oram: Some(oram),
+        constant: Some(constant),
+        ..Machine::FOUR_CHANNELS
+    }
+}
+
+fn run(machine: &Machine, records: &[(u64, Op, u64)]) -> Outcome {
+    let records: Vec<_> =
+        records.iter().map(|&(before, op, line)| Record { before, op, addr: line * 64 }).collect();
+    let mut workloads: [Box<dyn Workload>; 1] = [Box::new(records.into_iter())];
+    machine.run(&mut workloads).unwrap()
+}
+
+fn each(count: u64, cycles: u64) -> Latency {
+    Latency { count, mean: cycles as f64, p50: cycles, p99: cycles, max: cycles }
+}
+
+/// Without a map each takes a path, which begins in the cycle after. Two hundred instructions lie
+/// between, so that none waits.
+#[test]
+fn a_read_that_waits_for_nobody_takes_a_path() {
+    let machine = straight(Config { scheme: Scheme::Path, blocks: Some(12), ..Config::default() });
+    let latencies = run(&machine, &[(200, Op::Read, 3), (200, Op::Read, 4)]).latencies.unwrap();
+    let mut expected = Latencies { reads: each(2, 1 + PATH), ..Latencies::default() };
+    expected.reads_by_map[0] = each(2, 1 + PATH);
+    expected.paths.data = each(2, PATH);
+    assert_eq!(latencies, expected);
+}
+
+/// A read behind a write-back waits for the path of that; it is asked for a cycle later.
+#[test]
+fn who_waits_takes_as_much_longer() {
+    let machine = straight(Config { scheme: Scheme::Path, blocks: Some(12), ..Config::default() });
+    let latencies = run(&machine, &[(200, Op::Write, 3), (0, Op::Read, 4)]).latencies.unwrap();
+    assert_eq!(latencies.write_backs, each(1, 1 + PATH));
+    assert_eq!(latencies.reads, each(1, 2 * PATH));
+    assert_eq!(latencies.paths.data, each(2, PATH));
+}
+
+/// The first read of a unified ORAM looks for the whole map, the next of the same group for
+/// nothing: the PLB has it.
+#[test]
+fn accesses_to_the_map_are_counted_for_each_read() {
+    let machine = straight(Config {
+        scheme: Scheme::Unified,
+        blocks: Some(16),
+        map_levels: Some(2),
+        map_fanout: Some(2),
+        remap: Some(traceless_sim::oram::Remap::AtAccess),
+        ..Config::default()
+    });
+    let machine = Machine {
+        oram: machine.oram.map(|oram| Config { levels: 4, plb_bytes: 1024, ..oram }),
+        ..machine
+    };
+    let latencies = run(&machine, &[(900, Op::Read, 0), (900, Op::Read, 1), (900, Op::Read, 2)])
+        .latencies
+        .unwrap();
+    // Four levels: 128 cycles of bytes, and 4.
+    let path = 132;
+    assert_eq!(latencies.reads_by_map[2], each(1, 1 + 3 * path), "map, map, data");
+    assert_eq!(latencies.reads_by_map[0], each(1, 1 + path), "of the same block of the map");
+    assert_eq!(latencies.reads_by_map[1], each(1, 1 + 2 * path), "of its neighbour");
+    assert_eq!(latencies.reads.count, 3);
+    assert_eq!((latencies.paths.map, latencies.paths.data), (each(3, path), each(3, path)));
+}
+
+/// Whatever the scheme, each read and each path access is of one kind, and path accesses take as
+/// long as they are counted to take together.
+#[test]
+fn nothing_is_left_out_and_nothing_told_twice() {
+    for (name, scheme) in Scheme::NAMED.into_iter().filter(|(_, s)| *s != Scheme::Dram) {
+        let oram = Config {
+            scheme,
+            blocks: Some(1 << 13),
+            levels: 12,
+            cached_levels: 6,
+            plb_bytes: 1024,
+            pace: Pace::AfterCompletion(300),
+            small: Small { levels: 7, cached_levels: 2, sets: 16, ways: 4, ..Small::default() },
+            warm_up: 500,
+            ..Config::default()
+        };
+        let last_level = llc::Config {
+            bytes: 8 << 10,
+            ways: 4,
+            latency: 10,
+            reads_before_writes: true,
+            brought_before: 0,
+        };
+        let machine =
+            Machine { oram: Some(oram), last_level: Some(last_level), ..Machine::ir_oram() };
+        let made_up = "uniform?bytes=512K&before=500&write_share=0.3";
+        let mut workloads = [named(made_up, 900, 1).unwrap()];
+        let Outcome { paths, latencies, last_level, .. } =
+            machine.run_after(300, &mut workloads).unwrap();
+        let (paths, latencies) = (paths.unwrap(), latencies.unwrap());
+        let Latencies { reads, reads_at_hand, reads_by_map, .. } = latencies;
+        let kinds = [reads_at_hand].into_iter().chain(reads_by_map);
+        assert_eq!(kinds.map(|kind| kind.count).sum::<u64>(), reads.count, "{name}");
+        assert_eq!(
+            reads.count,
+            last_level.unwrap().read_misses + last_level.unwrap().write_misses,
+            "{name}"
+        );
+        let of = latencies.paths;
+        let all = [of.data, of.map, of.dummy, of.eviction, of.early];
+        let counted = [paths.data, paths.map, paths.dummy, paths.eviction, paths.early];
+        let under_way = counted.iter().sum::<u64>() - all.iter().map(|l| l.count).sum::<u64>();
+        assert!(under_way <= 1, "{name}: {under_way} path accesses have no end");
+        let busy: f64 = all.iter().map(|latency| latency.mean * latency.count as f64).sum();
+        assert!((busy - paths.busy as f64).abs() < 1.0, "{name}: {busy} of {}", paths.busy);
+        for latency in all.into_iter().chain([reads, latencies.write_backs]) {
+            assert!(latency.p50 <= latency.p99 && latency.p99 <= latency.max, "{name}");
+        }
+        assert!(reads.mean > of.data.mean, "{name}: who waits for a path waits for all of it");
+    }
+}
