@@ -53,6 +53,8 @@ pub enum AuditCommand {
     ///
     /// Exit codes: 0 it is written; 2 a file is missing; 4 a file cannot be read as what it is.
     Convert(ConvertArgs),
+    /// Measure how small traces are, and how fast they are written and read
+    Floors(AuditFloorsArgs),
     /// Tells what two snapshots of one image reveal
     ///
     /// Exit codes: 0 it ran; 2 a file is missing; 4 these are not two snapshots of one image.
@@ -351,6 +353,16 @@ pub struct ConvertArgs {
     pub to: PathBuf,
     #[command(flatten)]
     pub source: SourceArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct AuditFloorsArgs {
+    /// Measure for a shorter time
+    #[arg(long)]
+    pub quick: bool,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args, Debug)]

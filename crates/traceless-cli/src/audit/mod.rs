@@ -9,6 +9,7 @@ mod compare;
 mod convert;
 mod diff;
 mod drawn;
+mod floors;
 mod mutants;
 mod page;
 mod places;
@@ -53,6 +54,7 @@ fn outcome(args: &AuditArgs) -> Outcome {
         Some(AuditCommand::Sim(args)) => sim::run(args),
         Some(AuditCommand::Compare(args)) => compare::run(args),
         Some(AuditCommand::Convert(args)) => convert::run(args),
+        Some(AuditCommand::Floors(args)) => floors::run(args),
         Some(AuditCommand::Diff(args)) => diff::run(args),
     }
 }

@@ -15,11 +15,14 @@ use crate::args::audit::{AuditTreeArgs, Level, TREE_USERS};
 use crate::parallel::{cores, in_parallel};
 use crate::trace::Trace;
 use mutants::{PLANTED, Planted};
-use run::{Run, record_user, run_user};
+use run::{Asks, Run, run_user, show_user};
 use schemes::{SCHEMES, Scheme};
+use std::sync::Arc;
 use traceless::Result;
+use traceless::trace::{Asked, Op, Witness};
 use traceless_audit::{Claim, Verdict};
 use users::{PAIRS, USERS, User};
+use watch::LINE_LEN;
 
 /// How much is run.
 #[derive(Clone, Copy, Debug)]
@@ -97,11 +100,31 @@ fn pictures(schemes: &[Scheme], args: &AuditTreeArgs) -> Result<Vec<Picture>> {
 
 /// Users are in the order of their names on the command line.
 fn record(args: &AuditTreeArgs, trace: &Trace) -> Result {
+    let Some(witness) = trace.witness() else { return Ok(()) };
     let scheme = args.scheme.as_deref().and_then(Scheme::named).unwrap_or(SCHEMES[0]);
     let user = TREE_USERS.iter().position(|name| *name == args.user).expect("clap has checked");
     let Size { blocks, steps } = size(args.run.level);
     let steps = args.record.length.unwrap_or(steps);
-    record_user(&scheme, USERS[user], (blocks, steps), args.run.seed, trace)
+    // What was asked for with a step comes before what it showed.
+    let mut seen = 0;
+    let note = |asks| {
+        match asks {
+            Asks::For(addr) => {
+                let (at, len) = (addr * LINE_LEN, LINE_LEN as u32);
+                trace.note(Asked { seen, op: Op::Read, at, len });
+            }
+            Asks::ForNothing => trace.note(Asked { seen, op: Op::Sync, at: 0, len: 0 }),
+            Asks::AsBefore => {}
+        }
+        seen = trace.seen();
+    };
+    show_user(&scheme, USERS[user], (blocks, steps), args.run.seed, witness, note)
+}
+
+/// Lets `witness` see what a Path ORAM shows in so many steps.
+pub fn show_path(steps: u64, witness: Arc<dyn Witness>) -> Result {
+    let Size { blocks, .. } = size(Level::Release);
+    show_user(&SCHEMES[0], User::Random, (blocks, steps), 1, witness, |_| {})
 }
 
 /// How often the self-test advances the progress.

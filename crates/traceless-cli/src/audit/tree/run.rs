@@ -3,10 +3,10 @@
 use super::super::workload::mix;
 use super::schemes::Scheme;
 use super::users::User;
-use super::watch::{LINE_LEN, Watched};
-use crate::trace::Trace;
+use super::watch::Watched;
+use std::sync::Arc;
 use traceless::Result;
-use traceless::trace::{Asked, Op};
+use traceless::trace::Witness;
 use traceless_audit::{Draws, Template};
 
 /// What was seen of one user.
@@ -65,30 +65,38 @@ pub fn run_user(scheme: &Scheme, user: User, blocks: u64, steps: u64, seed: u64)
     Ok(found)
 }
 
-/// Lets `trace` see what a user of `blocks` blocks shows in so many steps.
-pub fn record_user(
+/// Lets `witness` see what a user of `blocks` blocks shows in so many steps. When a step ends,
+/// `step_ends` is told what was asked for with it.
+pub fn show_user(
     scheme: &Scheme,
     user: User,
     (blocks, steps): (u64, u64),
     seed: u64,
-    trace: &Trace,
+    witness: Arc<dyn Witness>,
+    mut step_ends: impl FnMut(Asks),
 ) -> Result {
-    let watched = Watched::recorded(trace.witness());
+    let watched = Watched::recorded(witness);
     let mut subject = (scheme.build)(blocks, &watched, mix(seed, 1))?;
     let mut requests = 0;
     for step in 0..steps {
         let addr = user.asks(step, requests, blocks, mix(seed, 2));
         watched.begin(step);
-        let before = trace.seen();
         let is_taken = subject.step(addr)?;
         requests += u64::from(is_taken);
-        let (op, at, len) = match addr {
-            Some(addr) if is_taken => (Op::Read, addr * LINE_LEN, LINE_LEN as u32),
-            // An earlier one is still under way.
-            Some(_) => continue,
-            None => (Op::Sync, 0, 0),
-        };
-        trace.note(Asked { seen: before, op, at, len });
+        step_ends(match addr {
+            Some(addr) if is_taken => Asks::For(addr),
+            Some(_) => Asks::AsBefore,
+            None => Asks::ForNothing,
+        });
     }
     Ok(())
+}
+
+/// What somebody asks for with a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asks {
+    For(u64),
+    /// An earlier request is still under way.
+    AsBefore,
+    ForNothing,
 }

@@ -67,9 +67,8 @@ impl Recording {
 
 impl Watched {
     /// Where nothing is kept, and all is shown to `witness`.
-    pub fn recorded(witness: Option<Arc<dyn Witness>>) -> Self {
-        let recording =
-            witness.map(|witness| Arc::new(Recording { witness, step: AtomicU64::new(0) }));
+    pub fn recorded(witness: Arc<dyn Witness>) -> Self {
+        let recording = Some(Arc::new(Recording { witness, step: AtomicU64::new(0) }));
         Self { recording, ..Self::default() }
     }
 

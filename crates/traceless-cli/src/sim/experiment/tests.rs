@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::fs;
 use tempfile::TempDir;
 use traceless::rng::{Rng, Seeded};
+use traceless::trace::{SecretReader, TraceReader};
 
 const EXPERIMENT: &str = r#"
 title = "A test"
@@ -221,6 +222,26 @@ fn what_was_made_is_not_made_again() {
     fs::write(result, &text[..text.len() / 2]).unwrap();
     run(&args(folder.path(), None)).unwrap();
     assert_eq!(report(folder.path()), first, "the same input gives the same result");
+}
+
+/// A run is watched also if its result is there, and comes to the same.
+#[test]
+fn one_run_has_a_trace() {
+    let folder = folder(str::to_owned);
+    run(&args(folder.path(), Some(0))).unwrap();
+    let result = fs::read(&results(folder.path())[0]).unwrap();
+    let (path, secret) = (folder.path().join("trace"), folder.path().join("secret"));
+    let trace = TraceArgs { trace: Some(path.clone()), secret: Some(secret.clone()) };
+    assert!(run(&SimRunArgs { trace: trace.clone(), ..args(folder.path(), None) }).is_err());
+    run(&SimRunArgs { trace, ..args(folder.path(), Some(0)) }).unwrap();
+    assert_eq!(fs::read(&results(folder.path())[0]).unwrap(), result);
+    let lines = TraceReader::new(fs::File::open(path).unwrap()).unwrap().map(Result::unwrap);
+    let asked = SecretReader::new(fs::File::open(secret).unwrap()).unwrap().map(Result::unwrap);
+    let told: serde_json::Value = serde_json::from_slice(&result).unwrap();
+    assert!(lines.count() as u64 > 100 * told["counts"]["paths"]["data"].as_u64().unwrap());
+    let cache = &told["counts"]["last_level"];
+    let requests = ["read_misses", "write_backs"].map(|of| cache[of].as_u64().unwrap());
+    assert_eq!(asked.count() as u64, requests[0] + requests[1]);
 }
 
 #[test]

@@ -1,0 +1,84 @@
+//! The rows of the group audit: how small traces are, and how fast they are written and read.
+
+use super::{FAILED, Outcome, json, tree};
+use crate::args::audit::AuditFloorsArgs;
+use crate::bench::cpu_seconds;
+use crate::numbers::{Hardware, Row, row};
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use traceless::trace::{Event, Recorder, TraceError, TraceReader, TraceWriter};
+
+/// Times that each measurement is made.
+const ROUNDS: usize = 7;
+
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    machine: Hardware,
+    rows: Vec<Row>,
+}
+
+pub fn run(args: &AuditFloorsArgs) -> Outcome {
+    let rows = match rows(if args.quick { 10_000 } else { 100_000 }) {
+        Err(what) => {
+            return Outcome::error(FAILED, &format!("the measurement failed: {what}"));
+        }
+        Ok(rows) => rows,
+    };
+    if args.json {
+        let machine = Hardware::here();
+        let out = json(&Report { schema: "traceless.audit.bench.v1", machine, rows });
+        return Outcome::new(super::CLEAN, out);
+    }
+    let out = rows.iter().fold(String::new(), |mut out, row| {
+        let Row { name, unit, measured, .. } = row;
+        writeln!(out, "{name:<24}{measured:9.3} {unit}").expect("a string takes every line");
+        out
+    });
+    Outcome::new(super::CLEAN, out)
+}
+
+/// Of what a Path ORAM shows in so many steps.
+fn rows(steps: u64) -> Result<Vec<Row>, TraceError> {
+    let witness = Arc::new(Recorder::default());
+    let shown = tree::show_path(steps, witness.clone());
+    shown.map_err(|error| TraceError::Io(std::io::Error::other(error)))?;
+    let events = witness.take();
+    let (mut written, mut read, mut file) = (vec![], vec![], vec![]);
+    let rate = |seconds: f64| events.len() as f64 / seconds / 1e6;
+    for _ in 0..ROUNDS {
+        let start = cpu_seconds();
+        file = write(&events)?;
+        written.push(rate(cpu_seconds() - start));
+        let start = cpu_seconds();
+        let places = sum_of_places(&file)?;
+        read.push(rate(cpu_seconds() - start));
+        assert_eq!(places, events.iter().fold(0, |sum, event| event.at.wrapping_add(sum)));
+    }
+    let bytes = file.len() as f64 / events.len() as f64;
+    Ok(vec![
+        row("audit-trace-bytes", "B/event", vec![bytes]),
+        row("audit-trace-write", "M/s", written),
+        row("audit-trace-read", "M/s", read),
+    ])
+}
+
+fn write(events: &[Event]) -> Result<Vec<u8>, TraceError> {
+    let mut file = vec![];
+    let mut writer = TraceWriter::new(&mut file)?;
+    for event in events {
+        writer.append(*event)?;
+    }
+    writer.finish()?;
+    Ok(file)
+}
+
+/// So that each event is looked at.
+fn sum_of_places(file: &[u8]) -> Result<u64, TraceError> {
+    let mut sum = 0u64;
+    for event in TraceReader::new(file)? {
+        sum = sum.wrapping_add(event?.at);
+    }
+    Ok(sum)
+}
