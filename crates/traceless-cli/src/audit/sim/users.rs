@@ -11,8 +11,8 @@ use traceless_sim::workload::{LINE_LEN, Op, Program, Record, Workload};
 pub enum User {
     /// Nothing that the last cache does not hold.
     Computes,
-    /// Writes a few lines that the last cache holds, so that they may be written back early, and are
-    /// used again meanwhile.
+    /// Writes a few lines that the last cache holds, so that they may be written back early, and
+    /// are used again meanwhile.
     Dirties,
     /// Asks for lines all the time, as fast as memory answers.
     Random,
