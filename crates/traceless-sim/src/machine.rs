@@ -174,7 +174,7 @@ impl Machine {
                     let kept = if watch.commands { channels.len() } else { 0 };
                     let commands = (0..kept).map(|nth| oram.commands(nth).to_vec()).collect();
                     let (paths, latencies) = (Some(oram.counts()), Some(oram.latencies()));
-                    Told { paths, latencies, commands, channels }
+                    Told { paths, latencies, channels, commands }
                 };
                 self.run_over(noted(oram, watch), warm_up, tasks, tell)
             }
