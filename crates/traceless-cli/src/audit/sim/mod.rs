@@ -300,9 +300,9 @@ fn drawn(scheme: &Scheme, run: &Run, atlas: &Atlas) -> Vec<Draws> {
     for (nth, slot) in (0..).zip(&run.seen.slots) {
         let is_public = (scheme.is_public)(nth);
         for path in slot.paths.iter().filter(|_| !is_public) {
-            let draws = &mut drawn[usize::from(path.tree)];
-            draws.drawn.push(u64::from(path.leaf));
-            draws.secrets.push(slot.secret);
+            let of_tree = &mut drawn[usize::from(path.tree)];
+            of_tree.drawn.push(u64::from(path.leaf));
+            of_tree.secrets.push(slot.secret);
         }
     }
     drawn
