@@ -18,6 +18,9 @@ const WINDOW: usize = 32;
 /// Windows of each user that are learned from, at most.
 const LEARNED_MAX: usize = 2000;
 
+/// Windows of each user that are guessed at, at most: they bound an advantage to less than 0.02.
+const GUESSED_MAX: usize = 50_000;
+
 /// Windows of each user without which nothing can be learned.
 const LEARNED_MIN: usize = 20;
 
@@ -42,18 +45,22 @@ const BOUND: f64 = 1e-3;
 /// The claim that nobody can tell from a window of accesses which of two users it is of.
 pub fn cannot_be_told_apart(a: &Draws, b: &Draws, what: &str) -> Claim {
     let name = format!("{} of two users cannot be told apart by learning: {what}", a.noun);
-    let sides = [features(a), features(b)];
-    let windows = sides[0].len().min(sides[1].len()) / FEATURES;
+    let windows = a.accesses().min(b.accesses()) / WINDOW;
     let learned = (windows / 2).min(LEARNED_MAX);
-    let guessed = windows - learned;
     if learned < LEARNED_MIN {
         let power = "nothing is learned from so few accesses".to_owned();
         return judged(name, 0.0, 1.0, power, &format!("{windows} windows of {WINDOW} accesses"));
     }
-    let part = |side: usize, from: usize, to: usize| &sides[side][from * FEATURES..to * FEATURES];
-    let machine = learn(part(0, 0, learned), part(1, 0, learned));
-    let on_right = |side: usize| guesses(&machine, part(side, learned, windows));
-    let right = (guessed - on_right(0) + on_right(1)) as u64;
+    // Of more than it takes, every n-th.
+    let every = (windows - learned).div_ceil(GUESSED_MAX);
+    let looked_at: Vec<usize> = (0..learned).chain((learned..windows).step_by(every)).collect();
+    let guessed = looked_at.len() - learned;
+    let sides = [features(a, &looked_at), features(b, &looked_at)];
+    let [(learned_a, guessed_a), (learned_b, guessed_b)] =
+        [&sides[0], &sides[1]].map(|side| side.split_at(learned * FEATURES));
+    let machine = learn(learned_a, learned_b);
+    let second = |windows| guesses(&machine, windows);
+    let right = (guessed - second(guessed_a) + second(guessed_b)) as u64;
     let all = 2 * guessed as u64;
     let advantage = |share: f64| 2.0 * share - 1.0;
     let (_, upper) = proportion_bounds(right, all, BOUND);
@@ -99,14 +106,15 @@ fn matrix(windows: Vec<f32>) -> DenseMatrix<f32> {
     DenseMatrix::new(windows.len() / FEATURES, FEATURES, windows, false).expect("rows are whole")
 }
 
-/// What is looked at in each window: how draws are spread, how they are to each other, and how soon
+/// What is looked at in each of `windows`: how draws are spread, how they are to each other, and how soon
 /// they come again. [`FEATURES`] numbers for each.
-fn features(draws: &Draws) -> Vec<f32> {
+fn features(draws: &Draws, windows: &[usize]) -> Vec<f32> {
     let scale = 1.0 / draws.places as f64;
-    let places: Vec<u64> = (0..draws.accesses()).map(|i| draws.pick(i)).collect();
     let ages = ages(draws);
-    let mut rows = Vec::with_capacity(places.len() / WINDOW * FEATURES);
-    for (places, ages) in places.chunks_exact(WINDOW).zip(ages.chunks_exact(WINDOW)) {
+    let mut rows = Vec::with_capacity(windows.len() * FEATURES);
+    for first in windows.iter().map(|window| window * WINDOW) {
+        let places: [u64; WINDOW] = core::array::from_fn(|i| draws.pick(first + i));
+        let ages = &ages[first..][..WINDOW];
         let at: [f32; WINDOW] = core::array::from_fn(|i| (places[i] as f64 * scale) as f32);
         let mut ranges = [0.0; RANGES];
         for x in at {
@@ -123,19 +131,21 @@ fn features(draws: &Draws) -> Vec<f32> {
         }
         rows.push(places.iter().map(|place| (place & 1) as f32).sum());
         rows.push(places.iter().map(|place| place.count_ones() as f32).sum());
-        rows.extend(SOON.map(|soon| ages.iter().filter(|age| **age <= soon).count() as f32));
+        rows.extend(
+            SOON.map(|soon| ages.iter().filter(|age| usize::from(**age) <= soon).count() as f32),
+        );
     }
     rows
 }
 
 /// How many accesses ago the place of each was last drawn; of those that never were, or long ago,
 /// more than [`LOOK_BACK`].
-fn ages(draws: &Draws) -> Vec<usize> {
+fn ages(draws: &Draws) -> Vec<u16> {
     let places = numbered(&draws.drawn, draws.places);
     let mut last = vec![None; 1 + places.iter().copied().max().unwrap_or(0) as usize];
     let age = |i: usize| {
         let before = last[places[draws.picked(i)] as usize].replace(i as u32);
-        before.map_or(LOOK_BACK + 1, |before| (i - before as usize).min(LOOK_BACK + 1))
+        before.map_or(LOOK_BACK + 1, |before: u32| (i - before as usize).min(LOOK_BACK + 1)) as u16
     };
     (0..draws.accesses()).map(age).collect()
 }

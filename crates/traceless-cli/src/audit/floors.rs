@@ -1,4 +1,5 @@
-//! The rows of the group audit: how small traces are, and how fast they are written and read.
+//! The rows of the group audit: how small traces are, how fast they are written and read, and how
+//! fast they are judged.
 
 use super::{FAILED, Outcome, json, tree};
 use crate::args::audit::AuditFloorsArgs;
@@ -7,7 +8,9 @@ use crate::numbers::{Hardware, Row, row};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use traceless::rng::{Rng, Seeded};
 use traceless::trace::{Event, Recorder, TraceError, TraceReader, TraceWriter};
+use traceless_audit::{Draws, Verdict, cannot_be_told_apart};
 
 /// Times that each measurement is made.
 const ROUNDS: usize = 7;
@@ -61,7 +64,32 @@ fn rows(steps: u64) -> Result<Vec<Row>, TraceError> {
         row("audit-trace-bytes", "B/event", vec![bytes]),
         row("audit-trace-write", "M/s", written),
         row("audit-trace-read", "M/s", read),
+        row("audit-statistics", "M/s", judged(40 * steps as usize)),
     ])
+}
+
+/// Millions of draws a second, on one core, of which all is claimed: of each of two users, and of
+/// both.
+fn judged(draws: usize) -> Vec<f64> {
+    const LEAVES: u64 = 1 << 20;
+    let mut rng = Seeded::new(1);
+    let mut user = || Draws {
+        noun: "leaves",
+        places: LEAVES,
+        each: 1,
+        drawn: (0..draws).map(|_| rng.below(LEAVES)).collect(),
+        secrets: (0..draws as u64).map(|i| i % 1024).collect(),
+    };
+    let (a, b) = (user(), user());
+    let judge = |_| {
+        let start = cpu_seconds();
+        let alone = [a.claims(""), b.claims("")].concat();
+        let together = [a.are_spread_as(&b, ""), cannot_be_told_apart(&a, &b, "")];
+        let seconds = cpu_seconds() - start;
+        assert!(alone.iter().chain(&together).all(|claim| claim.verdict == Verdict::Pass));
+        2.0 * draws as f64 / seconds / 1e6
+    };
+    (0..ROUNDS).map(judge).collect()
 }
 
 fn write(events: &[Event]) -> Result<Vec<u8>, TraceError> {
