@@ -66,8 +66,8 @@ const EXACT: Size = Size { exact: 170, drawn: 100 };
 
 /// What shows now and then, or in leaves alone; and what hardly shows in small trees, where early
 /// write-backs come between.
-const LONG: Size = Size { exact: 20, drawn: 3_000 };
-const LONGEST: Size = Size { exact: 20, drawn: 10_000 };
+const LONG: Size = Size { exact: 20, drawn: 2_500 };
+const LONGEST: Size = Size { exact: 20, drawn: 8_000 };
 
 impl Planted {
     const fn long(self) -> Self {
