@@ -381,7 +381,7 @@ mod tests {
     fn written(events: &[Event]) -> Vec<u8> {
         let mut bytes = vec![];
         let mut writer = TraceWriter::new(&mut bytes).unwrap();
-        for event in &events {
+        for event in events {
             writer.append(*event).unwrap();
         }
         writer.finish().unwrap();
