@@ -90,23 +90,23 @@ impl Picture {
             .map(|(user, colour)| {
                 let first = user.points.iter().take(EVENTS_DRAWN);
                 let dots = first.map(|&(x, y)| (part(x, times), part(y, places))).collect();
-                self.panel(&user.name, self.across, self.up, Drawn::Dots(vec![(colour, dots)]))
+                panel(&user.name, self.across, self.up, Drawn::Dots(vec![(colour, dots)]))
             })
             .collect();
         let shares = users().map(|(user, colour)| (colour, user.shares(places))).collect();
-        panels.push(self.panel("how often", self.up, "share", Drawn::Shares(shares)));
+        panels.push(panel("how often", self.up, "share", Drawn::Shares(shares)));
         for (user, colour) in users() {
             let pairs = user.points.windows(2).take(PAIRS_DRAWN);
             let dots = pairs.map(|two| (part(two[0].1, places), part(two[1].1, places))).collect();
             let title = format!("one after another: {}", user.name);
-            panels.push(self.panel(&title, "before", "next", Drawn::Dots(vec![(colour, dots)])));
+            panels.push(panel(&title, "before", "next", Drawn::Dots(vec![(colour, dots)])));
         }
         to_svg(&self.title, &panels)
     }
+}
 
-    fn panel(&self, title: &str, across: &'static str, up: &'static str, drawn: Drawn) -> Panel {
-        Panel { title: title.to_owned(), across, up, drawn }
-    }
+fn panel(title: &str, across: &'static str, up: &'static str, drawn: Drawn) -> Panel {
+    Panel { title: title.to_owned(), across, up, drawn }
 }
 
 impl Seen {

@@ -72,7 +72,7 @@ fn audited(args: &AuditVolumeArgs, subject: Subject) -> Result<Audited> {
         scheme: args.scheme.clone(),
         level: args.run.level.name(),
         claims: claims::claims(subject, size(args.run.level, args.run.seed), &mut || {
-            progress.advance()
+            progress.advance();
         })?,
         planted: planted(&progress)?,
         not_hidden: not_hidden(subject),

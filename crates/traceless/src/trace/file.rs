@@ -381,7 +381,9 @@ mod tests {
     fn written(events: &[Event]) -> Vec<u8> {
         let mut bytes = vec![];
         let mut writer = TraceWriter::new(&mut bytes).unwrap();
-        events.iter().for_each(|event| writer.append(*event).unwrap());
+        for event in &events {
+            writer.append(*event).unwrap();
+        }
         writer.finish().unwrap();
         bytes
     }
@@ -484,7 +486,9 @@ mod tests {
     fn a_writer_that_goes_away_leaves_what_it_had() {
         let mut bytes = vec![];
         let mut writer = TraceWriter::new(&mut bytes).unwrap();
-        sample().iter().for_each(|event| writer.append(*event).unwrap());
+        for event in sample() {
+            writer.append(event).unwrap();
+        }
         assert_eq!(writer.appended(), 6);
         drop(writer);
         let (back, error) = read(&bytes);

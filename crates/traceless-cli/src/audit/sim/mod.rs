@@ -295,8 +295,8 @@ fn draws_tell_nothing(scheme: &Scheme, runs: &[Run], atlas: &Atlas) -> Vec<Claim
 /// The leaves of each tree that are not told by the number of a slot.
 fn drawn(scheme: &Scheme, run: &Run, atlas: &Atlas) -> Vec<Draws> {
     let leaves = atlas.leaves().into_iter();
-    let draws = |places| Draws { noun: "leaves", places, each: 1, drawn: vec![], secrets: vec![] };
-    let mut drawn: Vec<Draws> = leaves.map(draws).collect();
+    let none = |places| Draws { noun: "leaves", places, each: 1, drawn: vec![], secrets: vec![] };
+    let mut drawn: Vec<Draws> = leaves.map(none).collect();
     for (nth, slot) in (0..).zip(&run.seen.slots) {
         let is_public = (scheme.is_public)(nth);
         for path in slot.paths.iter().filter(|_| !is_public) {
