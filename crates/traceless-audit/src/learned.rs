@@ -106,8 +106,8 @@ fn matrix(windows: Vec<f32>) -> DenseMatrix<f32> {
     DenseMatrix::new(windows.len() / FEATURES, FEATURES, windows, false).expect("rows are whole")
 }
 
-/// What is looked at in each of `windows`: how draws are spread, how they are to each other, and how soon
-/// they come again. [`FEATURES`] numbers for each.
+/// What is looked at in each of `windows`: how draws are spread, how they are to each other, and
+/// how soon they come again. [`FEATURES`] numbers for each.
 fn features(draws: &Draws, windows: &[usize]) -> Vec<f32> {
     let scale = 1.0 / draws.places as f64;
     let ages = ages(draws);
