@@ -1,5 +1,6 @@
 //! Experiment files: what of a paper is looked at, on which machines, and what it says.
 
+use super::calculated::Overheads;
 use crate::args::Level;
 use crate::failure::{DEVICE, Failure};
 use serde::Deserialize;
@@ -87,6 +88,8 @@ pub struct Variant {
     /// Parts that it does not have, as `oram`, taken out before anything is set.
     #[serde(default)]
     pub unset: Vec<String>,
+    /// It is this calculation, and no machine.
+    pub overheads: Option<Overheads>,
     /// Where a metric compares with one variant, this one is compared with another.
     #[serde(default)]
     pub relative_to: BTreeMap<String, String>,
@@ -283,6 +286,7 @@ impl Experiment {
                 return Err(format!("`{name}`: of a chain there are no choices, nor misses"));
             }
         }
+        self.variants.iter().filter_map(|v| v.overheads.as_ref()).try_for_each(Overheads::check)?;
         for (name, instead) in self.variants.iter().flat_map(|variant| &variant.relative_to) {
             known("variant: relative-to", &variants, name)?;
             known("variant: relative-to", &variants, instead)?;

@@ -1,6 +1,7 @@
 //! `traceless sim run` and `sweep`: figures and tables of papers, from files that say what to
 //! simulate and what the paper found.
 
+mod calculated;
 mod commands;
 mod file;
 mod metrics;

@@ -1,5 +1,6 @@
 //! The runs that an experiment takes: each variant with each workload and seed.
 
+use super::calculated::Overheads;
 use super::file::{Experiment, Variant, lay_over};
 use crate::args::Level;
 use crate::failure::Failure;
@@ -43,6 +44,9 @@ pub struct Input {
     pub warm_up: u64,
     pub records: u64,
     pub in_misses: bool,
+    /// Instead of all that, a calculation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overheads: Option<Overheads>,
 }
 
 /// All runs at a level.
@@ -68,6 +72,7 @@ pub fn runs(experiment: &Experiment, level: Level) -> Result<Vec<Run>, Failure> 
                     warm_up: extent.warm_up,
                     records: extent.records,
                     in_misses: extent.in_misses,
+                    overheads: wanted.overheads.clone(),
                 };
                 let key = key(&input)?;
                 runs.push(Run { place: Place { variant, workload, seed }, input, key });

@@ -117,6 +117,9 @@ impl Results {
 }
 
 fn simulate(experiment: &Experiment, input: &Input, watch: &Watch) -> Result<Value, Failure> {
+    if let Some(overheads) = &input.overheads {
+        return Ok(overheads.counts());
+    }
     let (mut programs, warm_up) = workloads::open(experiment, input)?;
     let outcome = input.machine.run_watched(warm_up, &mut programs, watch).map_err(|e| {
         let failure = Failure::from(e);

@@ -335,6 +335,7 @@ fn misses_are_counted_where_they_are_asked_for() {
 fn what_is_wrong_is_named_with_its_file() {
     for (from, to, named) in [
         ("warm-up", "warmup", "unknown field `warmup`"),
+        ("unset = [\"oram\"]", "overheads = { log-blocks = 61, block-bits = 1 }", "2^4 to 2^60"),
         ("allocation", "alocation", "unknown field `alocation`"),
         ("allocation", "alocation", "variant `narrow`"),
         ("unset = [\"oram\"]", "unset = [\"orm\"]", "there is no `orm`"),
