@@ -42,9 +42,13 @@ expect 0 sim run "$figure" --out results --records 300 --json
 expect_json traceless.sim.run.v1 title metrics verdicts
 told "[v['reproduced'] for v in told['verdicts'] if v['text'].startswith('PL')] == [True] * 5"
 mv out first
-for ending in json csv svg; do
+for ending in json csv parquet svg; do
     check "its $ending" [ -s results/ir-oram-fig12.quick.$ending ]
 done
+
+check "a whole Parquet" python3 -c "
+whole = open('results/ir-oram-fig12.quick.parquet', 'rb').read()
+assert whole[:4] == whole[-4:] == b'PAR1'"
 
 section "what is too short to judge"
 check "its reports say so" python3 -c "

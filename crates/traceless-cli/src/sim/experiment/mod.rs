@@ -9,6 +9,7 @@ mod plan;
 mod plot;
 mod report;
 mod results;
+mod table;
 #[cfg(test)]
 mod tests;
 mod verdict;
@@ -26,6 +27,7 @@ use report::Report;
 use results::{Results, failed, write_whole};
 use serde::Serialize;
 use std::path::Path;
+use table::Table;
 
 /// One experiment; with `only`, one run of it.
 pub fn run(args: &SimRunArgs) -> Result<(), Failure> {
@@ -136,7 +138,7 @@ fn tell_commands(
         commands.extend(of_one.map_err(Failure::usage)?);
     }
     if let Some(path) = &args.slurm {
-        write_whole(path, &commands::slurm(&commands)).map_err(|e| failed(path, &e))?;
+        write_whole(path, commands::slurm(&commands).as_bytes()).map_err(|e| failed(path, &e))?;
     }
     if args.print_commands {
         for command in &commands {
@@ -164,10 +166,18 @@ fn conclude(
     let report = Report::new(experiment, level, &counts)?;
     let json = serde_json::to_string_pretty(&report).map_err(Failure::usage)?;
     let svg = plot::plot(&report).to_svg();
-    let csv = report::to_csv(experiment, runs, &counts);
-    for (ending, text) in [("json", json), ("svg", svg), ("csv", csv)] {
+    let table = Table::new(experiment, runs, &counts);
+    let parquet = table.to_parquet().map_err(Failure::usage)?;
+    let csv = table.to_csv().into_bytes();
+    let files = [
+        ("json", json.into_bytes()),
+        ("svg", svg.into_bytes()),
+        ("csv", csv),
+        ("parquet", parquet),
+    ];
+    for (ending, bytes) in files {
         let path = out.join(format!("{}.{}.{ending}", experiment.file_name(), level.name()));
-        write_whole(&path, &text).map_err(|e| failed(&path, &e))?;
+        write_whole(&path, &bytes).map_err(|e| failed(&path, &e))?;
     }
     Ok(report)
 }

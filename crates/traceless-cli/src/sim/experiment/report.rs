@@ -1,17 +1,14 @@
-//! What came of an experiment, as JSON, as tables, and run by run as CSV.
+//! What came of an experiment, as JSON and as tables.
 
 use super::file::{Experiment, Metric};
 use super::metrics::{Counts, Values};
-use super::plan::Run;
 use super::verdict::{Verdict, verdicts};
 use crate::args::Level;
 use crate::failure::Failure;
 use crate::numbers::shortened;
 use crate::output::{new_table, say};
 use serde::Serialize;
-use serde_json::Value;
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 
 #[derive(Serialize)]
 pub struct Report {
@@ -157,78 +154,4 @@ fn measured(
     let variants =
         experiment.variants.iter().enumerate().map(of).collect::<Result<_, Failure>>()?;
     Ok(Measured { name: metric.name.clone(), variants })
-}
-
-/// Every count of every run, one run a line.
-pub fn to_csv(experiment: &Experiment, runs: &[Run], counts: &Counts<'_>) -> String {
-    let rows: Vec<Vec<(String, String)>> = runs
-        .iter()
-        .map(|run| {
-            let mut row = vec![
-                ("variant".to_owned(), experiment.variants[run.place.variant].name.clone()),
-                ("workload".to_owned(), run.input.workload.clone()),
-                ("seed".to_owned(), run.input.seed.to_string()),
-                ("key".to_owned(), run.key.clone()),
-            ];
-            flatten("", counts.at(run.place), &mut row);
-            row
-        })
-        .collect();
-    let mut columns: Vec<&str> = vec![];
-    for (name, _) in rows.iter().flatten() {
-        if !columns.contains(&name.as_str()) {
-            columns.push(name);
-        }
-    }
-    let mut csv = columns.join(",") + "\n";
-    for row in &rows {
-        let cell = |column: &&str| {
-            let value = row.iter().find(|(name, _)| name == column);
-            value.map_or(String::new(), |(_, value)| quoted(value))
-        };
-        let cells: Vec<String> = columns.iter().map(cell).collect();
-        writeln!(csv, "{}", cells.join(",")).expect("a string takes every line");
-    }
-    csv
-}
-
-/// Each number below `value`, named by the way to it.
-fn flatten(name: &str, value: &Value, row: &mut Vec<(String, String)>) {
-    let join =
-        |part: &str| if name.is_empty() { part.to_owned() } else { format!("{name}.{part}") };
-    match value {
-        Value::Object(parts) => {
-            parts.iter().for_each(|(part, value)| flatten(&join(part), value, row));
-        }
-        Value::Array(parts) => parts
-            .iter()
-            .enumerate()
-            .for_each(|(nth, value)| flatten(&join(&nth.to_string()), value, row)),
-        Value::Null => {}
-        other => row.push((name.to_owned(), other.to_string())),
-    }
-}
-
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_are_named_by_the_way_to_them_and_texts_are_quoted() {
-        let counts = serde_json::json!({"b": {"x": 1, "y": [2.5, null]}, "a": 3, "none": null});
-        let mut row = vec![];
-        flatten("", &counts, &mut row);
-        let expected = [("a", "3"), ("b.x", "1"), ("b.y.0", "2.5")];
-        assert_eq!(row, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
-        assert_eq!(quoted("table-2/mcf"), "table-2/mcf");
-    }
 }

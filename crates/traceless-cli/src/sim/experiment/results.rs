@@ -53,7 +53,7 @@ impl Results {
         let path = self.path(run);
         let written = Written { schema: SCHEMA, input: &run.input, counts };
         let text = serde_json::to_string_pretty(&written).map_err(Failure::usage)?;
-        write_whole(&path, &text).map_err(|e| failed(&path, &e))
+        write_whole(&path, text.as_bytes()).map_err(|e| failed(&path, &e))
     }
 
     fn path(&self, run: &Run) -> PathBuf {
@@ -129,14 +129,14 @@ fn simulate(experiment: &Experiment, input: &Input, watch: &Watch) -> Result<Val
 }
 
 /// Writes a file that has its name only when it is whole, and durable.
-pub fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     static NTH: AtomicUsize = AtomicUsize::new(0);
     let nth = NTH.fetch_add(1, Ordering::Relaxed);
     let mut coming = path.as_os_str().to_owned();
     coming.push(format!(".{}.{nth}.part", std::process::id()));
     let written = (|| {
         let mut file = fs::File::create_new(&coming)?;
-        file.write_all(text.as_bytes())?;
+        file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&coming, path)
     })();
