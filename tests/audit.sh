@@ -11,18 +11,12 @@ told() {
     check "$1" python3 -c "import json; told = json.load(open('out')); assert $1, told"
 }
 
-section "schemes pass, and every planted fault is found"
-expect 0 audit tree --level quick --json
-expect_json traceless.audit.v1 target verdict claims
-told "told['verdict'] == 'pass'"
-told "sum('catches' in claim['name'] for claim in told['claims']) == 16"
-told "sum('finds nothing in' in claim['name'] for claim in told['claims']) == 2"
-told "sum(': leaves are uniform' in claim['name'] for claim in told['claims']) == 12"
-
 section "all targets test themselves in one run"
 expect 0 audit --self-test --json
 expect_json traceless.audit.v1 target verdict claims
+told "told['verdict'] == 'pass'"
 told "sum('catches' in claim['name'] for claim in told['claims']) >= 46"
+told "sum('finds nothing in' in claim['name'] for claim in told['claims']) >= 8"
 told "sum(claim['name'].startswith('nothing is found in') for claim in told['claims']) == 37"
 expect 2 audit --self-test tree
 
