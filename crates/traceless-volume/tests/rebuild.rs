@@ -177,6 +177,24 @@ fn what_was_cut_short_goes_on() {
     }
 }
 
+/// Killed between the header of what it makes and the record beside it, a run has done nothing.
+#[test]
+fn what_has_no_record_begins_anew() {
+    const RECORDS: std::ops::Range<usize> = 10 * 4096..16 * 4096;
+    let subject = Subject::detwo(1500, 3);
+    let run = |goes_on: bool| {
+        rebuild(&subject.path, &key(1), &MORE, &subject.anchored(), &mut |work, _, _| {
+            goes_on || work != "copying"
+        })
+    };
+    assert!(matches!(run(false), Err(Error::Paused(_))));
+    let mut begun = std::fs::read(subject.staging()).expect("what was begun");
+    begun[RECORDS].fill(0x5a);
+    std::fs::write(subject.staging(), begun).expect("without its record");
+    assert!(!run(true).expect("done").resumed);
+    subject.assert_sound(1000);
+}
+
 #[test]
 fn the_last_steps_may_be_cut_short_anywhere() {
     for what in [MORE, new_key()] {

@@ -70,8 +70,9 @@ impl Staging {
             return Err(refused("it was begun for another volume or another size"));
         }
         let record = RebuildRecord::read(image.file(), &unlocked.keys)
-            .map_err(|e| image.failed("read", e))?
-            .ok_or_else(|| refused("its record is damaged"))?;
+            .map_err(|e| image.failed("read", e))?;
+        // The header comes first: a run that was killed before its record leaves none.
+        let Some(record) = record else { return Ok(None) };
         if record.source != wanted.source {
             return Err(refused("the volume was opened for writing since it was begun"));
         }
