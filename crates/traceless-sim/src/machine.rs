@@ -1,6 +1,5 @@
 //! A computer: processor, caches and memory, as files say it.
 
-use crate::asked::{Noted, Watch};
 use crate::backend::Backend;
 use crate::constant;
 use crate::dram::{self, ChannelStats, Logged, Memory, Summary};
@@ -8,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::llc::{self, EarlyWriteBack, LastLevel};
 use crate::oram::{self, Early, Oram, Scheme};
 use crate::processor::{self, Run, Task};
+use crate::watch::{Noted, Watch};
 use crate::workload::{Program, Record, Workload};
 use serde::{Deserialize, Serialize};
 
