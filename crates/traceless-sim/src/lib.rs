@@ -17,6 +17,7 @@ pub mod llc;
 pub mod machine;
 pub mod oram;
 pub mod processor;
+pub mod times;
 mod watch;
 pub mod workload;
 
