@@ -338,6 +338,31 @@ fn commands_go_out_when_they_may() {
     }
 }
 
+/// What is asked for after a pause of whole windows, at any time around the refresh that it meets:
+/// before, while the channel is shut, and from its end on.
+#[test]
+fn pauses_may_be_longer_than_windows() {
+    for scheduler in [Scheduler::Fcfs, Scheduler::FrFcfsClosing(1)] {
+        let config = config(2, scheduler);
+        let (shut, end) = Reference::new(&config).window(0);
+        for windows in 0..4 {
+            for offset in (shut - 60 * CYCLE..end + 3 * CYCLE).step_by(3) {
+                let at = windows * end + offset;
+                let requests = [
+                    (0, Op::Read, 0),
+                    (at, Op::Read, 0),
+                    (at, Op::Write, 64),
+                    (at + end, Op::Read, 128),
+                ];
+                let is = commands(&config, &requests);
+                assert_eq!(is, Reference::new(&config).commands(&requests), "{windows}, {offset}");
+                let open = active(&config, &requests, at + 2 * end);
+                assert!(open <= 4 * end, "{open} cycles of two ranks");
+            }
+        }
+    }
+}
+
 /// A time that is one cycle off is noticed, whichever it is: so each of them binds.
 #[test]
 fn no_time_may_be_off_by_one() {

@@ -194,19 +194,20 @@ impl Channel {
         if now < *shut {
             return;
         }
-        // However many windows went by: the last one that shut the channel closed all rows.
-        let last = (now - *shut) / *window * *window;
-        let opens = *end + last;
         for rank in &mut self.ranks {
             rank.close_all(*shut);
         }
+        // However many windows went by: it is the last of them that may be shut still.
+        let last = (now - *shut) / *window * *window;
+        *shut += last;
+        *end += last;
         for bank in &mut self.banks {
             bank.open = None;
             bank.columns = 0;
-            bank.activate = bank.activate.max(opens);
+            bank.activate = bank.activate.max(*end);
         }
-        if now >= opens {
-            *end = opens + *window;
+        if now >= *end {
+            *end += *window;
             *shut = *end - *len;
         }
     }
