@@ -45,6 +45,8 @@ pub struct Outcome {
     pub paths: Option<oram::Counts>,
     /// How long requests and path accesses took; where nothing hides addresses, reads and writes.
     pub latencies: Option<Latencies>,
+    /// What the position map of what hides addresses came to.
+    pub map: Option<oram::MapCounts>,
     /// What hides addresses takes this in the processor.
     pub storage: Option<oram::Storage>,
     /// What the memory did.
@@ -178,8 +180,14 @@ impl Machine {
                     let (channels, channel_times) = (oram.stats(end), oram.times());
                     let kept = if watch.commands { channels.len() } else { 0 };
                     let commands = (0..kept).map(|nth| oram.commands(nth).to_vec()).collect();
-                    let (paths, latencies) = (Some(oram.counts()), Some(oram.latencies()));
-                    Told { paths, latencies, channels, channel_times, commands }
+                    Told {
+                        paths: Some(oram.counts()),
+                        map: Some(oram.map_counts()),
+                        latencies: Some(oram.latencies()),
+                        channels,
+                        channel_times,
+                        commands,
+                    }
                 };
                 self.run_over(noted(oram, watch), warm_up, tasks, tell)
             }
@@ -217,12 +225,13 @@ impl Machine {
         storage: Option<oram::Storage>,
         told: Told,
     ) -> Outcome {
-        let Told { paths, latencies, channels, channel_times, commands } = told;
+        let Told { paths, map, latencies, channels, channel_times, commands } = told;
         Outcome {
             run,
             last_level,
             paths,
             latencies,
+            map,
             storage,
             dram: self.summary(&channels, run.cycles),
             channels,
@@ -251,6 +260,7 @@ impl Machine {
 #[derive(Default)]
 struct Told {
     paths: Option<oram::Counts>,
+    map: Option<oram::MapCounts>,
     latencies: Option<Latencies>,
     channels: Vec<ChannelStats>,
     channel_times: Vec<ChannelTimes>,

@@ -433,6 +433,37 @@ fn accesses_take_as_long_as_in_the_paper_on_unified_oram() {
     }
 }
 
+/// One line, asked for again and again: every sixteenth access fills a counter of four bits, and
+/// each of its 31 siblings gets another label by a path of its own.
+#[test]
+fn what_the_map_takes_is_told() {
+    let read = |scheme, maps, counter_bits| {
+        let Machine { oram, constant, .. } = paper(scheme, maps);
+        let oram = oram.map(|oram| Config { counter_bits, ..oram });
+        let machine = Machine { oram, constant, last_level: None, ..Machine::ir_oram() };
+        let again = (0..320).map(|_| Record { before: 4000, op: Op::Read, addr: 0 });
+        let outcome = machine.run(&mut [Box::new(again)]).unwrap();
+        (outcome.paths.unwrap(), outcome.map.unwrap())
+    };
+    let (paths, map) = read(Scheme::Compressed, 0, Some(4));
+    assert_eq!((paths.data, map.group_remaps), (320, 20));
+    assert_eq!(paths.map, 3 + 20 * 31, "the map itself is asked for once");
+    assert_eq!(map.block_bits, 64 + 32 * 4);
+    assert_eq!(map.bytes * paths.paths(), paths.bytes * paths.map, "all paths are alike");
+
+    let (_, map) = read(Scheme::Compressed, 0, None);
+    assert_eq!((map.block_bits, map.group_remaps), (512, 0), "section 5.3: 64 and 32 times 14");
+    let (_, map) = read(Scheme::Unified, 0, None);
+    assert_eq!((map.block_bits, map.group_remaps), (512, 0), "16 labels of 32 bits");
+
+    // Section 2.3.2: 8.7 KB of 14.4 are those of the map's four trees.
+    let (paths, map) = read(Scheme::Recursive, 4, None);
+    let share = map.bytes as f64 / paths.bytes as f64;
+    assert!((share - 0.606).abs() < 0.001, "{share}");
+    let kib = map.bytes as f64 / paths.data as f64 / 2048.0;
+    assert!((kib - 8.75).abs() < 0.01, "{kib}");
+}
+
 /// Twenty bytes for a hash in each bucket make a longer path; a pace of its own adds dummies.
 #[test]
 fn threat_models_cost_what_they_say() {

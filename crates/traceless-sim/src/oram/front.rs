@@ -17,6 +17,16 @@ pub trait Front: Controller {
     /// Blocks in its fullest stash.
     fn stash(&self) -> usize;
 
+    /// Groups of labels that were replaced as a whole so far.
+    fn group_remaps(&self) -> u64 {
+        0
+    }
+
+    /// Bits of the labels in a block of the map, if there are such blocks.
+    fn map_block_bits(&self) -> u64 {
+        0
+    }
+
     /// Whether a request that comes now would take no path access.
     fn is_at_hand(&mut self, addr: Addr) -> bool {
         let _ = addr;
@@ -52,6 +62,14 @@ impl<L: Labels> Front for Unified<Tree, L> {
         self.engine().stash().len()
     }
 
+    fn group_remaps(&self) -> u64 {
+        Self::group_remaps(self)
+    }
+
+    fn map_block_bits(&self) -> u64 {
+        self.group_len() as u64 * 8
+    }
+
     fn is_at_hand(&mut self, addr: Addr) -> bool {
         Self::is_at_hand(self, addr)
     }
@@ -76,6 +94,14 @@ impl<L: Labels> Front for Unified<Tree, L> {
 impl<L: Labels> Front for Rho<Tree, Tree, L> {
     fn stash(&self) -> usize {
         self.small().stash().len().max(self.main().engine().stash().len())
+    }
+
+    fn group_remaps(&self) -> u64 {
+        self.main().group_remaps()
+    }
+
+    fn map_block_bits(&self) -> u64 {
+        self.main().map_block_bits()
     }
 }
 

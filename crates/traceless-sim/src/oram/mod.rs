@@ -20,7 +20,7 @@ pub use bus::Bus;
 pub use config::{
     Allocation, Bucket, Config, Early, LabelKind, MapTree, Pace, Remap, Scheme, Small, Start, Top,
 };
-pub use counts::{Counts, MAP_LEVELS};
+pub use counts::{Counts, MAP_LEVELS, MapCounts};
 pub use front::Front;
 pub use latency::{Latencies, PathLatencies, READ_LEVELS};
 pub use layout::{Layout, LayoutKind};
@@ -78,6 +78,9 @@ pub struct Oram {
     /// The block of the line that is offered, and may be written back early.
     offered: Option<u64>,
     counts: Counts,
+    map: MapCounts,
+    /// Group remaps before anything was timed.
+    remaps_before: u64,
     measured: Measured,
     /// The path access that is under way, and whether it is in place of a dummy.
     kind: (Kind, bool),
@@ -220,6 +223,8 @@ impl Oram {
             out: HashSet::new(),
             offered: None,
             counts: Counts { slots, pointer_bits, ..Counts::default() },
+            map: MapCounts::default(),
+            remaps_before: 0,
             measured: Measured::default(),
             kind: (Kind::Dummy, false),
             walked: 0,
@@ -250,6 +255,15 @@ impl Oram {
         let Self { seen, counts, .. } = self;
         let (found, looked_at, full) = (seen.found(), seen.slots(), seen.full());
         Counts { found, looked_at, full, ..*counts }
+    }
+
+    /// What the position map came to.
+    pub fn map_counts(&self) -> MapCounts {
+        MapCounts {
+            block_bits: self.front.map_block_bits(),
+            group_remaps: self.front.group_remaps() - self.remaps_before,
+            ..self.map
+        }
     }
 
     /// How long that took.
@@ -294,6 +308,7 @@ impl Oram {
             }
         }
         self.seen.reset();
+        self.remaps_before = self.front.group_remaps();
         Ok(())
     }
 
@@ -479,6 +494,10 @@ impl Oram {
         counts.lines += lines;
         counts.bytes += bytes;
         counts.other_trees += u64::from(*tree > 0);
+        let is_maps = self.config.scheme == Scheme::Recursive && *tree > 0;
+        if is_maps || matches!(kind, Kind::PosMap(_)) {
+            self.map.bytes += bytes;
+        }
         counts.stash_peak = counts.stash_peak.max(self.front.stash());
         bytes
     }
