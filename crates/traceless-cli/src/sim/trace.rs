@@ -89,8 +89,7 @@ const MADE_UP_LEN: u64 = 1_000_000;
 /// The machine that was named, with the scheme that was asked for.
 fn machine(args: &SimTraceArgs) -> Result<Machine, Failure> {
     let named = args.config.as_deref().map(read_machine).transpose()?;
-    let scheme = Scheme::named(&args.scheme)
-        .ok_or_else(|| Failure::usage(format!("there is no scheme `{}`", args.scheme)))?;
+    let scheme = Scheme::named(&args.scheme).ok_or_else(|| no_scheme(&args.scheme))?;
     if scheme == Scheme::Dram {
         return Ok(Machine { oram: None, ..named.unwrap_or(Machine::FOUR_CHANNELS) });
     }
@@ -99,10 +98,15 @@ fn machine(args: &SimTraceArgs) -> Result<Machine, Failure> {
     Ok(Machine { oram: Some(oram.resolved()), ..machine })
 }
 
+fn no_scheme(name: &str) -> Failure {
+    let names: Vec<&str> = Scheme::NAMED.iter().map(|(name, _)| *name).collect();
+    Failure::usage(format!("there is no scheme `{name}`; there are {}", names.join(", ")))
+}
+
 fn read_machine(path: &Path) -> Result<Machine, Failure> {
     let fail = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
     let text = std::fs::read_to_string(path).map_err(|e| Failure::new(DEVICE, fail(&e)))?;
-    toml::from_str(&text).map_err(|e| Failure::usage(fail(&e)))
+    toml::from_str(&text).map_err(|e| Failure::usage(fail(&e.to_string().trim_end())))
 }
 
 impl Channel {
@@ -153,6 +157,9 @@ fn tell(report: &Report) {
     for (nth, channel) in report.channels.iter().enumerate() {
         for (name, requests) in [("reads", &channel.reads), ("writes", &channel.writes)] {
             let Requests { counts, latency, p50, p99, max, row_hits } = requests;
+            if counts.served + counts.merged == 0 {
+                continue;
+            }
             let hits = row_hits.max(0.0) * 100.0;
             say(&format!(
                 "channel {nth}: {:>9} {name:<6} mean {latency:.1}, p50 {p50}, p99 {p99}, most \

@@ -424,7 +424,8 @@ fn read_text(path: &Path) -> Result<String, Failure> {
 }
 
 fn wrong(path: &Path, what: &dyn std::fmt::Display) -> Failure {
-    Failure::usage(format!("{}: {what}", path.display()))
+    // What TOML has to say ends with an empty line.
+    Failure::usage(format!("{}: {}", path.display(), what.to_string().trim_end()))
 }
 
 #[cfg(test)]
