@@ -78,6 +78,10 @@ done
 expect 0 sim trace whole.workload --scheme dram --json \
     --config "$root/experiments/machines/usimm-4channel.toml"
 check "that machine is the default" cmp plain <(grep -v records_per_second out)
+for scheme in dram ir-oram; do
+    expect 0 sim trace whole.workload --scheme "$scheme" --length 2K --check --json
+    told "told['commands_checked'] > told['dram']['reads'] + told['dram']['writes'] > 0"
+done
 
 section "run it over a scheme"
 for scheme in path recursive unified compressed baseline rho ir-alloc ir-stash ir-dwb ir-oram \

@@ -158,7 +158,10 @@ impl Machine {
             (None, _) if watch.lines.is_some() => {
                 Err(Error::Oram("nothing hides what could be watched"))
             }
-            (None, None) => self.run_over(noted(dram()?, watch), warm_up, tasks, tell_straight),
+            (None, None) => {
+                let tell = |memory: &Memory, end| tell_straight(memory, end, watch.commands);
+                self.run_over(noted(dram()?, watch), warm_up, tasks, tell)
+            }
             (None, Some(constant)) => {
                 let memory = constant::Straight::new(constant)?;
                 let tell = |memory: &constant::Straight, _| {
@@ -268,14 +271,16 @@ struct Told {
 }
 
 /// What is told of a DRAM that hides nothing.
-fn tell_straight(memory: &Memory, end: u64) -> Told {
+fn tell_straight(memory: &Memory, end: u64, with_commands: bool) -> Told {
     let channel_times: Vec<_> = memory.times().cloned().collect();
     let mut all = ChannelTimes::default();
     channel_times.iter().for_each(|times| all.join(times));
     let latencies = Latencies::straight(&all.reads, &all.merged_reads, &all.writes);
+    let kept = if with_commands { channel_times.len() } else { 0 };
     Told {
         latencies: Some(latencies),
         channels: memory.stats(end),
+        commands: (0..kept).map(|channel| memory.log(channel).to_vec()).collect(),
         channel_times,
         ..Told::default()
     }

@@ -56,6 +56,9 @@ pub struct SimTraceArgs {
     pub config: Option<PathBuf>,
     #[command(flatten)]
     pub trace: TraceArgs,
+    /// Check each command on the memory's bus against every constraint. It takes 80 bytes for each
+    #[arg(long)]
+    pub check: bool,
     /// Print as JSON
     #[arg(long)]
     pub json: bool,

@@ -1,13 +1,14 @@
 //! `traceless sim trace`: one machine, and a workload for each of its cores.
 
 use crate::args::SimTraceArgs;
-use crate::failure::{DEVICE, Failure};
+use crate::failure::{DEVICE, FINDING, Failure};
 use crate::output::{say, say_json};
 use crate::trace::Trace;
 use serde::Serialize;
 use std::path::Path;
 use traceless::clock::{Clock, Monotonic};
-use traceless_sim::dram::{ChannelStats, ChannelTimes, OpStats, Summary};
+use traceless_sim::Watch;
+use traceless_sim::dram::{self, Breach, ChannelStats, ChannelTimes, OpStats, Summary};
 use traceless_sim::machine::{Machine, Outcome};
 use traceless_sim::oram::{Config, Latencies, Scheme};
 use traceless_sim::processor::Run;
@@ -21,6 +22,8 @@ struct Report {
     #[serde(flatten)]
     outcome: Outcome,
     channels: Vec<Channel>,
+    /// Commands that went out, if all of them were checked.
+    commands_checked: Option<u64>,
     /// Of the simulation itself.
     records_per_second: f64,
 }
@@ -48,13 +51,16 @@ pub fn run(args: &SimTraceArgs) -> Result<(), Failure> {
     let mut programs = programs(args)?;
     let clock = Monotonic::start();
     let trace = Trace::open(&args.trace)?;
-    let outcome = machine.run_watched(0, &mut programs, &super::watch(&trace))?;
+    let watch = Watch { commands: args.check, ..super::watch(&trace) };
+    let outcome = machine.run_watched(0, &mut programs, &watch)?;
     trace.finish()?;
     let seconds = clock.now() as f64 / 1e9;
+    let commands_checked = args.check.then(|| check(&machine, &outcome)).transpose()?;
     let channel = |(stats, times)| Channel::of(stats, times, &machine, &outcome);
     let report = Report {
         schema: "traceless.sim.trace.v1",
         channels: outcome.channels.iter().zip(&outcome.channel_times).map(channel).collect(),
+        commands_checked,
         records_per_second: outcome.run.records as f64 / seconds,
         machine,
         outcome,
@@ -64,6 +70,20 @@ pub fn run(args: &SimTraceArgs) -> Result<(), Failure> {
     }
     tell(&report);
     Ok(())
+}
+
+/// How many commands went out. None of them breaks a constraint, or that is the failure.
+fn check(machine: &Machine, outcome: &Outcome) -> Result<u64, Failure> {
+    if machine.constant.is_some() {
+        return Err(Failure::usage("a memory known by its bandwidth has no commands to check"));
+    }
+    for (channel, log) in outcome.commands.iter().enumerate() {
+        if let Some(Breach { nth, command, rule }) = dram::first_breach(&machine.memory, log) {
+            let what = format!("channel {channel}, command {nth}: {rule}: {command:?}");
+            return Err(Failure::new(FINDING, what));
+        }
+    }
+    Ok(outcome.commands.iter().map(|log| log.len() as u64).sum())
 }
 
 /// What all cores run, in their order.
@@ -153,6 +173,9 @@ fn tell(report: &Report) {
     }
     if let Some(dram) = &report.outcome.dram {
         tell_memory(dram);
+    }
+    if let Some(commands) = report.commands_checked {
+        say(&format!("{commands} commands, none of which breaks a constraint of the memory"));
     }
     for (nth, channel) in report.channels.iter().enumerate() {
         for (name, requests) in [("reads", &channel.reads), ("writes", &channel.writes)] {

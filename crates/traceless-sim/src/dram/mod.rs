@@ -6,6 +6,7 @@
 
 mod address;
 mod channel;
+mod checker;
 mod config;
 mod log;
 mod power;
@@ -13,6 +14,7 @@ mod queue;
 mod stats;
 
 pub use address::{AddressMap, Field, Location};
+pub use checker::{Breach, Checker, first_breach};
 pub use config::{Apart, Config, Geometry, Scheduler, Timing, WriteDrain};
 pub use log::{Command, Logged};
 pub use power::{Energy, Power};
