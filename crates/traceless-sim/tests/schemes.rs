@@ -485,6 +485,22 @@ fn threat_models_cost_what_they_say() {
     assert!(intervals <= 2 + paths.paths() / 200, "{intervals}");
 }
 
+/// The interval of a recursive ORAM may follow each path, or all five of an access.
+#[test]
+fn rounds_may_have_the_pace() {
+    let measured = |paced_rounds| {
+        let Machine { oram, .. } = paper(Scheme::Recursive, 4);
+        let pace = Pace::AfterCompletion(100);
+        let oram = oram.map(|oram| Config { pace, paced_rounds, ..oram });
+        let machine = Machine { oram, ..paper(Scheme::Recursive, 4) };
+        let Outcome { run, paths, .. } = machine.run(&mut [short(2000)]).unwrap();
+        run.cycles as f64 * 5.0 / paths.unwrap().paths() as f64
+    };
+    let (of_paths, of_rounds) = (measured(false), measured(true));
+    assert!((of_paths - (1728.0 + 5.0 * 100.0)).abs() < 10.0, "{of_paths}");
+    assert!((of_rounds - (1728.0 + 100.0)).abs() < 10.0, "{of_rounds}");
+}
+
 /// Without labels in the caches a unified ORAM looks some up, and a recursive one all, and its
 /// blocks besides.
 #[test]

@@ -17,6 +17,11 @@ pub trait Front: Controller {
     /// Blocks in its fullest stash.
     fn stash(&self) -> usize;
 
+    /// Whether the next step goes on with what the last one began, where an access takes several.
+    fn is_under_way(&self) -> bool {
+        false
+    }
+
     /// Groups of labels that were replaced as a whole so far.
     fn group_remaps(&self) -> u64 {
         0
@@ -114,6 +119,10 @@ impl Front for PathOram<Tree> {
 impl Front for Recursive<Tree> {
     fn stash(&self) -> usize {
         Self::stash(self)
+    }
+
+    fn is_under_way(&self) -> bool {
+        self.is_in_a_round()
     }
 }
 

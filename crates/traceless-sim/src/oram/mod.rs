@@ -542,6 +542,7 @@ impl Oram {
     /// When the next path access is due, if the last one started at `started`.
     fn next_due(&self, started: u64) -> u64 {
         match self.config.pace {
+            _ if self.config.paced_rounds && self.front.is_under_way() => self.ended,
             Pace::Asked => self.ended,
             Pace::StartToStart(interval) => self.ended.max(started + interval),
             Pace::AfterCompletion(interval) => self.ended + interval,
