@@ -19,6 +19,7 @@ mod self_test;
 mod sim;
 mod source;
 mod sq_mutants;
+mod suite;
 mod target;
 mod timing;
 mod tree;

@@ -3,9 +3,10 @@
 //! All but one are Path ORAM as printed, with a map in memory or in a tree of its own. Without a
 //! fault it passes ([`Sound`], [`SoundPair`]), so what is found in the others is the fault.
 
-use super::Size;
+use super::super::suite;
 use super::schemes::{OneByOne, Scheme, Steps, Tree, levels, rng, searches_first, tree};
 use super::watch::Watched;
+use super::{Size, Trees};
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use traceless::controller::{Controller, Issued, Kind, Serve};
@@ -15,13 +16,7 @@ use traceless::types::Leaf;
 use traceless::{Addr, Error, Hides, Result};
 
 /// One that must be found, or pass.
-pub struct Planted {
-    pub scheme: Scheme,
-    /// What is wrong with it, or nothing.
-    pub fault: Option<&'static str>,
-    /// Enough to find it.
-    pub size: Size,
-}
+pub type Planted = suite::Planted<Trees>;
 
 /// All of them.
 pub const PLANTED: [Planted; 18] = [
