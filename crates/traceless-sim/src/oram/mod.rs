@@ -22,13 +22,13 @@ pub use config::{
 };
 pub use counts::{Counts, MAP_LEVELS};
 pub use front::Front;
-pub use latency::{Latencies, Latency, PathLatencies, READ_LEVELS};
+pub use latency::{Latencies, PathLatencies, READ_LEVELS};
 pub use layout::{Layout, LayoutKind};
 pub use storage::Storage;
 
 use crate::backend::{Answer, Backend, Brought, OFFERED};
 use crate::constant;
-use crate::dram::{self, ChannelStats, Logged, Memory};
+use crate::dram::{self, ChannelStats, ChannelTimes, Logged, Memory};
 use crate::error::{Error, Result};
 use crate::workload::{LINE_LEN, Op};
 use build::{Built, build};
@@ -261,6 +261,14 @@ impl Oram {
     pub fn stats(&self, end: u64) -> Vec<ChannelStats> {
         match &self.memory {
             Under::Dram(memory) => memory.stats(end),
+            Under::Constant(..) => vec![],
+        }
+    }
+
+    /// How long requests to each channel of the memory took.
+    pub fn times(&self) -> Vec<ChannelTimes> {
+        match &self.memory {
+            Under::Dram(memory) => memory.times().cloned().collect(),
             Under::Constant(..) => vec![],
         }
     }
