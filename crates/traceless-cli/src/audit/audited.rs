@@ -4,6 +4,7 @@ use super::page::{Picture, page};
 use super::{CLEAN, FAILED, FOUND, Outcome, claim_line, json};
 use crate::args::audit::ShownArgs;
 use indicatif::{ProgressBar, ProgressStyle};
+use std::fmt::Display;
 use traceless_audit::{ALPHA, Claim, Report, Verdict};
 
 /// All that one audit has to say.
@@ -68,6 +69,14 @@ fn text(report: &Report, not_hidden: &str) -> String {
     let (scheme, level, verdict) = (&report.scheme, &report.level, report.verdict.word());
     let end = if not_hidden.is_empty() { "" } else { "\n" };
     format!("scheme {scheme}, level {level}\n\n{claims}\n{not_hidden}{end}verdict: {verdict}\n")
+}
+
+/// What an audit has to say, or why it could not be run.
+pub fn told(audited: Result<Audited, impl Display>, shown: &ShownArgs) -> Outcome {
+    match audited {
+        Ok(audited) => audited.outcome(shown),
+        Err(error) => Outcome::error(FAILED, &format!("the audit could not be run: {error}")),
+    }
 }
 
 /// That nothing is found in `scheme`, whose claims are `claims`.

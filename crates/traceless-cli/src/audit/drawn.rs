@@ -38,6 +38,12 @@ pub fn claims_of_draws(scheme: &str, users: &[OfUser<'_>], pairs: &[(usize, usiz
     by_test.into_iter().filter_map(|tests| worst_of(named(&tests), tests)).collect()
 }
 
+/// Pairs of users by their number among `users`.
+pub fn numbered<U: PartialEq>(users: &[U], pairs: &[(U, U)]) -> Vec<(usize, usize)> {
+    let nth = |user| users.iter().position(|other| other == user).expect("listed");
+    pairs.iter().map(|(a, b)| (nth(a), nth(b))).collect()
+}
+
 /// What a claim says, without of whom.
 fn kind(claim: &Claim) -> &str {
     claim.name.split(": ").next().unwrap_or(&claim.name)

@@ -19,6 +19,7 @@ mod self_test;
 mod sim;
 mod source;
 mod sq_mutants;
+mod suite;
 mod target;
 mod timing;
 mod tree;
@@ -54,7 +55,7 @@ fn outcome(args: &AuditArgs) -> Outcome {
         Some(AuditCommand::Sim(args)) => sim::run(args),
         Some(AuditCommand::Compare(args)) => compare::run(args),
         Some(AuditCommand::Convert(args)) => convert::run(args),
-        Some(AuditCommand::Floors(args)) => floors::run(args),
+        Some(AuditCommand::Floors(args)) => Outcome::of_printed(floors::run(args)),
         Some(AuditCommand::Diff(args)) => diff::run(args),
     }
 }
@@ -91,6 +92,14 @@ impl Outcome {
 
     fn error(code: u8, message: &str) -> Self {
         Self { code, out: String::new(), err: format!("traceless: {message}\n") }
+    }
+
+    /// Of a command that prints by itself.
+    fn of_printed(done: Result<(), Failure>) -> Self {
+        match done {
+            Ok(()) => Self::new(CLEAN, String::new()),
+            Err(failure) => Self::error(failure.code, &failure.message),
+        }
     }
 
     /// A file could not be opened or read: it is missing, or not what it should be.

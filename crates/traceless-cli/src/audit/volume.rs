@@ -1,6 +1,6 @@
 //! `traceless audit volume`: the claims of a volume's scheme, checked on the bare scheme in memory.
 
-use super::audited::{Audited, Progress, is_clean};
+use super::audited::{Audited, Progress, is_clean, told};
 use super::claims::{self, Expected, PLANTED, Size};
 use super::target::{HONEST, Subject};
 use super::workload::{Pattern, writes};
@@ -56,10 +56,7 @@ pub fn run(args: &AuditVolumeArgs) -> Outcome {
     if args.record.trace.trace.is_some() {
         return recorded(&args.record, |trace| record(args, subject, trace));
     }
-    match audited(args, subject) {
-        Ok(audited) => audited.outcome(&args.run.shown),
-        Err(error) => Outcome::error(FAILED, &format!("the audit could not be run: {error}")),
-    }
+    told(audited(args, subject), &args.run.shown)
 }
 
 fn audited(args: &AuditVolumeArgs, subject: Subject) -> Result<Audited> {

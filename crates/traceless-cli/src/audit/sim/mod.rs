@@ -9,131 +9,99 @@ mod run;
 mod users;
 mod watch;
 
-use super::audited::{Audited, Progress, is_clean, is_found, with_repeats};
-use super::drawn::{OfUser, claims_of_draws};
-use super::{FAILED, Outcome, grouped};
+use super::drawn::{OfUser, claims_of_draws, numbered};
+use super::page::Picture;
+use super::suite::{self, Failed, Suite};
+use super::{Outcome, grouped};
 use crate::args::audit::{AuditSimArgs, Level};
-use crate::parallel::{cores, in_parallel};
 use machines::{AFTER_COMPLETION, Made, OfTimes, Over, Reading, SCHEMES, Scheme};
 use mutants::{PLANTED, Planted};
 use playback::play_back;
 use run::{Job, Run};
 use std::sync::Arc;
 use traceless_audit::{Claim, Draws, Verdict};
-use traceless_sim::Result;
 use traceless_sim::oram::Pace;
 use users::{PAIRS, USERS, User};
 use watch::{Atlas, Seen, Shared, Slot, Watcher};
 
 /// How much is run.
 #[derive(Clone, Copy, Debug)]
-struct Size {
+pub struct Size {
     /// Slots of each user that are compared exactly, for each reading of T.
     exact: usize,
     /// Slots of each user whose leaves are put to statistics.
     drawn: usize,
 }
 
-fn size(level: Level) -> Size {
-    match level {
-        Level::Quick => Size { exact: 170, drawn: 1_280 },
-        Level::Ci => Size { exact: 600, drawn: 10_000 },
-        Level::Release => Size { exact: 5_000, drawn: 200_000 },
+/// All schemes of the simulator.
+pub struct Processors;
+
+impl Suite for Processors {
+    type Scheme = Scheme;
+    type Size = Size;
+
+    const TARGET: &'static str = "sim";
+    const NOT_HIDDEN: &'static str = "Not hidden: how long a program runs, to a slot; without a fixed rate, when it asks for \
+         memory. Where T counts from the end of a path, or is shorter than one, times follow from \
+         the paths.";
+    const HONEST: &'static [Scheme] = &SCHEMES;
+    const PLANTED: &'static [Planted] = &PLANTED;
+
+    fn size(level: Level) -> Size {
+        match level {
+            Level::Quick => Size { exact: 170, drawn: 1_280 },
+            Level::Ci => Size { exact: 600, drawn: 10_000 },
+            Level::Release => Size { exact: 5_000, drawn: 200_000 },
+        }
+    }
+
+    fn name(scheme: &Scheme) -> &'static str {
+        scheme.name
+    }
+
+    fn claims(scheme: &Scheme, size: Size, seed: u64) -> Result<Vec<Claim>, Failed> {
+        let mut claims = vec![];
+        for reading in scheme.readings {
+            let atlas = scheme.atlas(reading.over)?;
+            let runs = run_all(scheme, reading, &atlas, (size.exact, size.exact), seed)?;
+            claims.push(slots_look_alike(scheme, reading.words, &runs));
+            claims.push(times_tell_nothing(scheme, reading, &runs, &atlas)?);
+        }
+        let atlas = scheme.atlas(Over::Dram)?;
+        if matches!(scheme.made, Made::Config(_)) {
+            claims.push(tells_on_demand(scheme, &atlas, seed)?);
+        }
+        let runs = run_all(scheme, &AFTER_COMPLETION, &atlas, (size.drawn, 0), seed)?;
+        claims.push(slots_look_alike(scheme, "for long", &runs));
+        claims.extend(draws_tell_nothing(scheme, &runs, &atlas));
+        Ok(claims)
+    }
+
+    fn pictures(_: &Scheme, _: u64) -> Result<Vec<Picture>, Failed> {
+        Ok(vec![])
     }
 }
 
 pub fn run(args: &AuditSimArgs) -> Outcome {
-    match audited(args) {
-        Ok(audited) => audited.outcome(&args.run.shown),
-        Err(error) => Outcome::error(FAILED, &format!("the audit could not be run: {error}")),
-    }
+    suite::run::<Processors>(&args.run, args.scheme.as_deref())
 }
 
-fn audited(args: &AuditSimArgs) -> Result<Audited> {
-    if args.run.self_test {
-        return Ok(Audited::of_planted(planted(&Progress::new(PLANTED.len()))?));
-    }
-    let named = args.scheme.as_deref();
-    let chosen: Vec<Scheme> = match named {
-        Some(name) => Scheme::named(name).into_iter().collect(),
-        None => SCHEMES.to_vec(),
+/// What is seen of all users in so many slots each, and in how many all that is kept.
+fn run_all(
+    scheme: &Scheme,
+    reading: &Reading,
+    atlas: &Arc<Atlas>,
+    (slots, kept): (usize, usize),
+    seed: u64,
+) -> traceless_sim::Result<Vec<Run>> {
+    let Reading { pace, over, .. } = *reading;
+    // Far more than so many slots take, should there be fewer than there are to be.
+    let instructions = 20_000 * slots as u64;
+    let job = |(nth, user)| {
+        let seed = seed.wrapping_mul(64) + nth;
+        Job { user, pace, over, slots, kept, instructions, seed }
     };
-    let progress = Progress::new(chosen.len() + PLANTED.len());
-    let claims = in_parallel(&chosen, cores(), |scheme| {
-        let claims = claims_of(scheme, size(args.run.level), args.run.seed);
-        progress.advance();
-        claims
-    });
-    Ok(Audited {
-        target: "sim",
-        scheme: named.unwrap_or("all").to_owned(),
-        level: args.run.level.name(),
-        claims: claims.into_iter().collect::<Result<Vec<_>>>()?.concat(),
-        planted: planted(&progress)?,
-        not_hidden: "Not hidden: how long a program runs, to a slot; without a fixed rate, when it \
-                     asks for memory. Where T counts from the end of a path, or is shorter than \
-                     one, times follow from the paths.",
-        pictures: vec![],
-    })
-}
-
-/// How often the self-test advances the progress.
-pub fn self_test_steps() -> usize {
-    SCHEMES.len() + PLANTED.len()
-}
-
-/// That nothing is found in any scheme without a fault.
-pub fn clean(progress: &Progress) -> Result<Vec<Claim>> {
-    let audit = |scheme: &Scheme| {
-        let claims = claims_of(scheme, size(Level::Quick), 1)?;
-        progress.advance();
-        Ok(is_clean(scheme.name, &claims))
-    };
-    in_parallel(&SCHEMES, cores(), audit).into_iter().collect()
-}
-
-/// That each planted fault is found.
-pub fn planted(progress: &Progress) -> Result<Vec<Claim>> {
-    let audit = |planted: &Planted| {
-        let claims = claims_once(&planted.scheme, planted.size, 1)?;
-        progress.advance();
-        Ok(is_found(planted.scheme.name, planted.fault, &claims))
-    };
-    in_parallel(&PLANTED, cores(), audit).into_iter().collect()
-}
-
-/// All claims about a scheme.
-fn claims_of(scheme: &Scheme, size: Size, seed: u64) -> Result<Vec<Claim>> {
-    with_repeats(seed, |seed| claims_once(scheme, size, seed))
-}
-
-fn claims_once(scheme: &Scheme, size: Size, seed: u64) -> Result<Vec<Claim>> {
-    let run_all = |reading: &Reading, atlas: &Arc<Atlas>, slots, kept| -> Result<Vec<Run>> {
-        let Reading { pace, over, .. } = *reading;
-        // Far more than so many slots take, should there be fewer than there are to be.
-        let instructions = 20_000 * slots as u64;
-        let users = (0..).zip(USERS);
-        let job = |(nth, user)| {
-            let seed = seed.wrapping_mul(64) + nth;
-            Job { user, pace, over, slots, kept, instructions, seed }
-        };
-        users.map(|user| scheme.run(&job(user), atlas)).collect()
-    };
-    let mut claims = vec![];
-    for reading in scheme.readings {
-        let atlas = scheme.atlas(reading.over)?;
-        let runs = run_all(reading, &atlas, size.exact, size.exact)?;
-        claims.push(slots_look_alike(scheme, reading.words, &runs));
-        claims.push(times_tell_nothing(scheme, reading, &runs, &atlas)?);
-    }
-    let atlas = scheme.atlas(Over::Dram)?;
-    if matches!(scheme.made, Made::Config(_)) {
-        claims.push(tells_on_demand(scheme, &atlas, seed)?);
-    }
-    let runs = run_all(&AFTER_COMPLETION, &atlas, size.drawn, 0)?;
-    claims.push(slots_look_alike(scheme, "for long", &runs));
-    claims.extend(draws_tell_nothing(scheme, &runs, &atlas));
-    Ok(claims)
+    (0..).zip(USERS).map(|user| scheme.run(&job(user), atlas)).collect()
 }
 
 const POWER: &str = "one slot that differs is found";
@@ -178,7 +146,7 @@ fn times_tell_nothing(
     reading: &Reading,
     runs: &[Run],
     atlas: &Arc<Atlas>,
-) -> Result<Claim> {
+) -> traceless_sim::Result<Claim> {
     let what = match reading.claim {
         OfTimes::Every(_) => "slots begin every T cycles",
         OfTimes::Alike => "slots of all users have the same times",
@@ -220,7 +188,7 @@ fn not_alike(a: &[Slot], b: &[Slot]) -> Differs {
 }
 
 /// What a processor without a program does otherwise that has the same paths.
-fn not_of_paths(run: &Run, pace: Pace, atlas: &Arc<Atlas>) -> Result<Differs> {
+fn not_of_paths(run: &Run, pace: Pace, atlas: &Arc<Atlas>) -> traceless_sim::Result<Differs> {
     let Seen { slots, lines, .. } = &run.seen;
     let Some(last) = slots.last() else { return Ok(None) };
     let end = last.began.max(last.wrote);
@@ -249,7 +217,7 @@ fn not_of_paths(run: &Run, pace: Pace, atlas: &Arc<Atlas>) -> Result<Differs> {
 
 /// What is told where paths begin when somebody asks: it is not claimed to be hidden. If nothing
 /// were told, nothing would be seen.
-fn tells_on_demand(scheme: &Scheme, atlas: &Arc<Atlas>, seed: u64) -> Result<Claim> {
+fn tells_on_demand(scheme: &Scheme, atlas: &Arc<Atlas>, seed: u64) -> traceless_sim::Result<Claim> {
     const INSTRUCTIONS: u64 = 20_000;
     let users = [User::Random, User::InOrder, User::FewMissed, User::NowAndThen];
     let (mut paths, mut cycles) = (vec![], vec![]);
@@ -287,9 +255,7 @@ fn draws_tell_nothing(scheme: &Scheme, runs: &[Run], atlas: &Atlas) -> Vec<Claim
     let drawn: Vec<Vec<Draws>> = runs.iter().map(|run| drawn(scheme, run, atlas)).collect();
     let users = USERS.iter().zip(&drawn);
     let users: Vec<_> = users.map(|(user, drawn)| OfUser { name: user.name(), drawn }).collect();
-    let nth = |user| USERS.iter().position(|other| *other == user).expect("listed");
-    let pairs = PAIRS.map(|(a, b)| (nth(a), nth(b)));
-    claims_of_draws(scheme.name, &users, &pairs)
+    claims_of_draws(scheme.name, &users, &numbered(&USERS, &PAIRS))
 }
 
 /// The leaves of each tree that are not told by the number of a slot.
@@ -308,30 +274,12 @@ fn drawn(scheme: &Scheme, run: &Run, atlas: &Atlas) -> Vec<Draws> {
     drawn
 }
 
-impl Scheme {
-    /// The one, sound or not, that the command line calls `name`.
-    fn named(name: &str) -> Option<Self> {
-        let planted = PLANTED.iter().map(|planted| planted.scheme);
-        SCHEMES.into_iter().chain(planted).find(|scheme| scheme.name == name)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::audit::SIM_SCHEMES;
     use machines::machine;
     use traceless_sim::oram::Config;
     use traceless_sim::workload::Program;
-
-    #[test]
-    fn every_name_on_the_command_line_is_known() {
-        for name in SIM_SCHEMES {
-            assert_eq!(Scheme::named(name).map(|scheme| scheme.name), Some(name));
-        }
-        assert_eq!(SIM_SCHEMES.len(), SCHEMES.len() + PLANTED.len());
-        assert!(Scheme::named("none").is_none());
-    }
 
     /// What is compared is not the same because it never happens.
     #[test]
@@ -364,7 +312,7 @@ mod tests {
     /// A cycle that one slot is later, or a line that is another, is found.
     #[test]
     fn what_does_not_follow_from_paths_is_found() {
-        let scheme = Scheme::named("baseline").unwrap();
+        let scheme = suite::named::<Processors>("baseline").unwrap();
         let atlas = scheme.atlas(Over::Dram).unwrap();
         let Reading { pace, over, .. } = AFTER_COMPLETION;
         let (slots, kept, instructions) = (60, 60, u64::MAX);

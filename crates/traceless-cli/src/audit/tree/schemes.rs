@@ -1,6 +1,5 @@
 //! The schemes that lie in trees, each over trees that tell what is touched.
 
-use super::mutants;
 use super::watch::Watched;
 use std::collections::VecDeque;
 use traceless::controller::{Controller, Issued};
@@ -83,14 +82,6 @@ const fn scheme(
     build: fn(u64, &Watched, u64) -> Result<Box<dyn Steps>>,
 ) -> Scheme {
     Scheme { name, trees, is_public: |_| false, has_templates: true, build }
-}
-
-impl Scheme {
-    /// The one, sound or not, that the command line calls `name`.
-    pub fn named(name: &str) -> Option<Self> {
-        let planted = mutants::PLANTED.iter().map(|planted| planted.scheme);
-        SCHEMES.into_iter().chain(planted).find(|scheme| scheme.name == name)
-    }
 }
 
 /// Half full of data.
