@@ -19,6 +19,10 @@ pub const ACCESSES_MIN: usize = 1000;
 /// Places that are seen so often each are all there are.
 const SEEN_EACH: usize = 8;
 
+/// Events of an access, at most: more are another one. What reads once and then writes for good has
+/// no accesses.
+const ACCESS_EVENTS_MAX: usize = 1 << 20;
+
 /// Kinds of accesses that are counted by themselves.
 const KINDS: usize = 64;
 
@@ -46,30 +50,32 @@ pub struct Accesses {
 }
 
 impl Accesses {
-    /// Cuts a trace whose reader may fail. A sync belongs to the access before it.
+    /// Cuts a trace, which is read twice: how accesses begin is known at its end only. A sync belongs
+    /// to the access before it. So no more is held than what is kept of each access (56 bytes), and
+    /// the events of one.
     ///
     /// # Errors
-    /// The first failure of the reader.
-    pub fn cut<E>(events: impl Iterator<Item = Result<Event, E>>) -> Result<Self, E> {
-        let events: Vec<Event> = events.collect::<Result<_, E>>()?;
-        let has = |op| events.iter().any(|e| e.op == op);
-        let has_both = has(Op::Read) && has(Op::Write);
-        let has_times = events.iter().any(|e| e.time != 0);
-        let begins = |before: &Event, event: &Event| {
-            if has_both {
-                before.op != Op::Read && event.op == Op::Read
-            } else {
-                event.op != Op::Sync && (!has_times || before.time != event.time)
+    /// The first failure of `read`, or of what it returns.
+    pub fn cut<E, I>(mut read: impl FnMut() -> Result<I, E>) -> Result<Self, E>
+    where
+        I: Iterator<Item = Result<Event, E>>,
+    {
+        let begins = Begins::of(read()?)?;
+        let (mut all, mut events, mut seen) = (vec![], Vec::<Event>::new(), 0);
+        for event in read()? {
+            let event = event?;
+            let is_next = |before| begins.before(before, &event);
+            if events.last().is_some_and(is_next) || events.len() == ACCESS_EVENTS_MAX {
+                all.push(Access { seen, ..Access::of(&events) });
+                seen += events.len() as u64;
+                events.clear();
             }
-        };
-        let accesses = events.chunk_by(|before, event| !begins(before, event));
-        let mut seen = 0;
-        let all = accesses.map(|events| {
-            let access = Access { seen, ..Access::of(events) };
-            seen += events.len() as u64;
-            access
-        });
-        Ok(Self { all: all.collect(), secrets: vec![] })
+            events.push(event);
+        }
+        if !events.is_empty() {
+            all.push(Access { seen, ..Access::of(&events) });
+        }
+        Ok(Self { all, secrets: vec![] })
     }
 
     /// The same with what was asked for, in the order in which it was. Each access belongs to what
@@ -116,6 +122,35 @@ impl Accesses {
     }
 }
 
+/// Where an access begins, which the whole trace tells.
+struct Begins {
+    /// Whether it both reads and writes.
+    has_both: bool,
+    has_times: bool,
+}
+
+impl Begins {
+    fn of<E>(events: impl Iterator<Item = Result<Event, E>>) -> Result<Self, E> {
+        let (mut reads, mut writes, mut has_times) = (false, false, false);
+        for event in events {
+            let Event { op, time, .. } = event?;
+            reads |= op == Op::Read;
+            writes |= op == Op::Write;
+            has_times |= time != 0;
+        }
+        Ok(Self { has_both: reads && writes, has_times })
+    }
+
+    /// Whether one begins with `event`, which comes after `before`.
+    fn before(&self, before: &Event, event: &Event) -> bool {
+        if self.has_both {
+            before.op != Op::Read && event.op == Op::Read
+        } else {
+            event.op != Op::Sync && (!self.has_times || before.time != event.time)
+        }
+    }
+}
+
 impl Access {
     fn of(events: &[Event]) -> Self {
         let mut access = Self { places: [events[0].at, 0, u64::MAX, 0], ..Self::default() };
@@ -157,6 +192,11 @@ pub struct Judged {
     pub alone: Vec<Claim>,
     /// Claims about both.
     pub together: Vec<Claim>,
+}
+
+/// The place of each access of two traces, numbered in order.
+pub fn places_of(a: &Accesses, b: &Accesses) -> [Vec<u64>; 2] {
+    numbered(a, b).0.map(|draws| draws.drawn)
 }
 
 /// Judges what two users show.
@@ -261,7 +301,11 @@ mod tests {
             }
             events.extend(path_events(leaf));
         }
-        Accesses::cut(events.into_iter().map(Ok::<_, Infallible>)).unwrap()
+        cut(&events)
+    }
+
+    fn cut(events: &[Event]) -> Accesses {
+        Accesses::cut(|| Ok(events.iter().copied().map(Ok::<_, Infallible>))).unwrap()
     }
 
     /// A path is read, and written.
@@ -301,7 +345,7 @@ mod tests {
                 }
                 all.extend(events);
             }
-            Accesses::cut(all.into_iter().map(Ok::<_, Infallible>)).unwrap()
+            cut(&all)
         };
         assert_eq!(fails(&judge(&honest, &changed(|_| ())).together), 0);
         let faults: [fn(&mut Vec<Event>); 4] = [
@@ -328,7 +372,7 @@ mod tests {
             let shows = tells > 0 && op == Op::Read && rng.below(tells) == 0;
             events.extend(path_events(if shows { 2 * block } else { leaf }));
         }
-        let cut = Accesses::cut(events.into_iter().map(Ok::<_, Infallible>)).unwrap();
+        let cut = cut(&events);
         assert_eq!(cut.len(), 6000);
         cut.with_secrets(asked.into_iter().map(Ok::<_, Infallible>)).unwrap()
     }
@@ -348,6 +392,28 @@ mod tests {
     }
 
     #[test]
+    fn an_access_ends_somewhere() {
+        let event = |op| Event { time: 0, surface: Surface::Storage, op, at: 0, len: 1 };
+        let mut events = vec![event(Op::Write); 2 * ACCESS_EVENTS_MAX];
+        events[0].op = Op::Read;
+        assert_eq!(cut(&events).len(), 2);
+        assert_eq!(cut(&events).all[1].seen, ACCESS_EVENTS_MAX as u64);
+    }
+
+    #[test]
+    fn a_reader_that_fails_is_told_of() {
+        for fails in [1, 2] {
+            let mut reads = 0;
+            let read = || {
+                reads += 1;
+                if reads == fails { Err("gone") } else { Ok(std::iter::once(Err("broken"))) }
+            };
+            let found = Accesses::cut::<&str, std::iter::Once<Result<Event, &str>>>(read);
+            assert_eq!(found.unwrap_err(), if fails == 1 { "gone" } else { "broken" });
+        }
+    }
+
+    #[test]
     fn accesses_of_other_kinds_do_not_look_alike() {
         let event = |i: u64, len| Event {
             time: i / 2,
@@ -356,9 +422,7 @@ mod tests {
             at: Mixer(i).below(1 << 40),
             len,
         };
-        let cut = |events: Vec<Event>| {
-            Accesses::cut(events.into_iter().map(Ok::<_, Infallible>)).unwrap()
-        };
+        let cut = |events: Vec<Event>| cut(&events);
         let same = cut((0..8000).map(|i| event(i, 64)).collect());
         let other = cut((9000..17_000).map(|i| event(i, 64 + (i % 9 / 8) as u32)).collect());
         assert_eq!(same.len(), 4000, "two events at a time");

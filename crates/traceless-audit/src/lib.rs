@@ -36,7 +36,7 @@ mod table;
 mod template;
 mod timing;
 
-pub use accesses::{ACCESSES_MIN, Accesses, Judged, judge};
+pub use accesses::{ACCESSES_MIN, Accesses, Judged, judge, places_of};
 pub use compare::{Compare, Comparison, Difference, compare, try_compare};
 pub use draws::Draws;
 pub use learned::cannot_be_told_apart;

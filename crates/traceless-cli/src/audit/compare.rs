@@ -89,7 +89,7 @@ fn by_statistics(args: &CompareArgs) -> Result<Option<Judged>, Outcome> {
 }
 
 fn accesses(path: &Path, secret: Option<&Path>, args: &SourceArgs) -> Result<Accesses, Outcome> {
-    let accesses = Accesses::cut(Source::open(path, args)?)?;
+    let accesses = Accesses::cut(|| Source::open(path, args))?;
     match secret {
         None => Ok(accesses),
         Some(secret) => accesses.with_secrets(secrets(secret)?),
