@@ -4,10 +4,11 @@
 //! asked: is an access like every other but for its place, is its place drawn anew each time, and
 //! are both users' accesses alike?
 
+use crate::distance::Distance;
 use crate::draws::Draws;
 use crate::learned::cannot_be_told_apart;
 use crate::odds::judged;
-use crate::report::Claim;
+use crate::report::{Claim, Verdict};
 use crate::table::Table;
 use crate::template::Template;
 use std::collections::HashMap;
@@ -35,8 +36,9 @@ struct Access {
     /// Where it begins, where its reads end, and the least and the greatest byte that it touches:
     /// one of these tells its place.
     places: [u64; 4],
-    /// Events before it.
+    /// Events before it, and when it began.
     seen: u64,
+    began: u64,
 }
 
 /// The accesses of a trace: each is a row of reads and the writes after them. Where a trace has
@@ -50,9 +52,9 @@ pub struct Accesses {
 }
 
 impl Accesses {
-    /// Cuts a trace, which is read twice: how accesses begin is known at its end only. A sync belongs
-    /// to the access before it. So no more is held than what is kept of each access (56 bytes), and
-    /// the events of one.
+    /// Cuts a trace, which is read twice: how accesses begin is known at its end only. A sync
+    /// belongs to the access before it. So no more is held than what is kept of each access (64
+    /// bytes), and the events of one.
     ///
     /// # Errors
     /// The first failure of `read`, or of what it returns.
@@ -116,6 +118,12 @@ impl Accesses {
         self.all.len()
     }
 
+    /// The time from each to the next; none without times.
+    pub fn gaps(&self) -> Vec<u64> {
+        let gaps = self.all.windows(2).map(|two| two[1].began.saturating_sub(two[0].began));
+        if self.all.iter().any(|access| access.began != 0) { gaps.collect() } else { vec![] }
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
@@ -153,7 +161,8 @@ impl Begins {
 
 impl Access {
     fn of(events: &[Event]) -> Self {
-        let mut access = Self { places: [events[0].at, 0, u64::MAX, 0], ..Self::default() };
+        let Event { at, time, .. } = events[0];
+        let mut access = Self { places: [at, 0, u64::MAX, 0], began: time, ..Self::default() };
         let mut reads: HashMap<u64, u64> = HashMap::new();
         let mut before = 0;
         for event in events {
@@ -192,6 +201,8 @@ pub struct Judged {
     pub alone: Vec<Claim>,
     /// Claims about both.
     pub together: Vec<Claim>,
+    /// What is told of both that nothing is claimed of: how many accesses there are, and when.
+    pub told: Claim,
 }
 
 /// The place of each access of two traces, numbered in order.
@@ -224,7 +235,21 @@ pub fn judge(a: &Accesses, b: &Accesses) -> Judged {
             together.push(draws.tell_nothing_of_secrets(what));
         }
     }
-    Judged { alone, together }
+    Judged { alone, together, told: told(a, b) }
+}
+
+/// How many accesses there are, and how far apart: whoever asks as he likes tells that.
+fn told(a: &Accesses, b: &Accesses) -> Claim {
+    let (gaps_a, gaps_b) = (a.gaps(), b.gaps());
+    let times = if gaps_a.is_empty() || gaps_b.is_empty() {
+        "no times are known".to_owned()
+    } else {
+        let Distance { greatest, p } = Distance::of_samples(&gaps_a, &gaps_b);
+        format!("times between them are {greatest:.3} apart, p = {p:.2e}")
+    };
+    let evidence = format!("not judged: {} and {} accesses; {times}", a.len(), b.len());
+    let name = "what is told without a fixed rate: A and B";
+    Claim::exact(name, Verdict::Pass, a.len().abs_diff(b.len()) as u64, "told only", evidence)
 }
 
 /// The place of each access, whichever of its four tells most, numbered in order; and whether there
@@ -430,6 +455,11 @@ mod tests {
         assert_eq!(fails(&judged.alone), 0, "{judged:?}");
         assert!(judged.together[0].p.unwrap() < ALPHA);
         assert_eq!(fails(&judged.together[1..]), 0, "{judged:?}");
+        assert!(judged.told.evidence.contains("4000 and 4000 accesses; times"), "{judged:?}");
+        let slower =
+            cut((9000..17_000).map(|i| Event { time: i / 2 * 3, ..event(i, 64) }).collect());
+        let told = judge(&same, &slower).told;
+        assert!(told.evidence.contains("1.000 apart, p = 0"), "{told:?}");
         let moved = |i| Event { surface: Surface::Dram, ..event(i, 64) };
         let judged = judge(&same, &cut((9000..17_000).map(moved).collect()));
         assert!(judged.together[0].p.unwrap() < ALPHA);
