@@ -54,7 +54,11 @@ impl Distance {
 
     /// Stephens' approximation for samples that are worth `n` numbers.
     fn new(greatest: f64, n: f64) -> Self {
-        let root = n.sqrt().max(1e-9);
+        // One sample is empty.
+        if n < 0.5 {
+            return Self { greatest, p: 1.0 };
+        }
+        let root = n.sqrt();
         Self { greatest, p: kolmogorov_tail((root + 0.12 + 0.11 / root) * greatest) }
     }
 }
