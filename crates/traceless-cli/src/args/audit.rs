@@ -309,9 +309,8 @@ pub struct CompareArgs {
     /// What was asked for in the second one
     #[arg(long, value_name = "B.secret", conflicts_with_all = MUST_BE_EQUAL)]
     pub secret_b: Option<PathBuf>,
-    /// Print the result as JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub shown: ShownArgs,
     /// Do not judge by statistics what differs: it must be equal
     #[arg(long)]
     pub equal: bool,

@@ -1,6 +1,6 @@
 //! What an audit found, and whether it finds what was planted.
 
-use super::page::{Picture, page};
+use super::page::{Page, Picture};
 use super::{CLEAN, FAILED, FOUND, Outcome, claim_line, json};
 use crate::args::audit::ShownArgs;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -44,9 +44,12 @@ impl Audited {
         let claims = [self.claims, self.planted].concat();
         let report = Report::new(self.target, &self.scheme, self.level, claims);
         if let Some(path) = &shown.html {
-            let page = page(&report, self.not_hidden, &self.pictures);
-            if let Err(error) = std::fs::write(path, page) {
-                return Outcome::error(FAILED, &format!("{}: {error}", path.display()));
+            let Report { target, scheme, level, verdict, claims, .. } = &report;
+            let about = format!("Scheme {scheme}, level {level}. {}", self.not_hidden);
+            let (title, verdict, pictures) = (target, *verdict, &self.pictures);
+            let page = Page { title, verdict, about: &about, claims, pictures };
+            if let Err(outcome) = page.write(path) {
+                return outcome;
             }
         }
         let out = if shown.json { json(&report) } else { text(&report, self.not_hidden) };

@@ -74,8 +74,8 @@ fn audit<S: Suite>(args: &RunArgs, scheme: Option<&str>) -> Result<Audited, Fail
         progress.advance();
         claims
     });
-    let pictured = if args.shown.html.is_some() { &chosen[..] } else { &[] };
-    let pictures = in_parallel(pictured, S::at_once(), |scheme| S::pictures(scheme, args.seed));
+    let drawn = if args.shown.html.is_some() { &chosen[..] } else { &[] };
+    let pictures = in_parallel(drawn, S::at_once(), |scheme| S::pictures(scheme, args.seed));
     Ok(Audited {
         target: S::TARGET,
         scheme: scheme.unwrap_or("all").to_owned(),

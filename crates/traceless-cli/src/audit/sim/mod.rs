@@ -9,12 +9,12 @@ mod run;
 mod users;
 mod watch;
 
-use super::drawn::{OfUser, claims_of_draws, numbered};
-use super::page::Picture;
+use super::drawn::{OfUser, claims_of_draws, numbered, told_of_pairs};
+use super::page::{self, Picture};
 use super::suite::{self, Failed, Suite};
 use super::{Outcome, grouped};
 use crate::args::audit::{AuditSimArgs, Level};
-use machines::{AFTER_COMPLETION, Made, OfTimes, Over, Reading, SCHEMES, Scheme};
+use machines::{AFTER_COMPLETION, Made, ON_DEMAND, OfTimes, Over, Reading, SCHEMES, Scheme};
 use mutants::{PLANTED, Planted};
 use playback::play_back;
 use run::{Job, Run};
@@ -29,8 +29,10 @@ use watch::{Atlas, Seen, Shared, Slot, Watcher};
 pub struct Size {
     /// Slots of each user that are compared exactly, for each reading of T.
     exact: usize,
-    /// Slots of each user whose leaves are put to statistics.
+    /// Slots of each user whose leaves are put to statistics, and leaves that he has in each tree:
+    /// the more of both.
     drawn: usize,
+    leaves: usize,
 }
 
 /// All schemes of the simulator.
@@ -41,17 +43,18 @@ impl Suite for Processors {
     type Size = Size;
 
     const TARGET: &'static str = "sim";
-    const NOT_HIDDEN: &'static str = "Not hidden: how long a program runs, to a slot; without a fixed rate, when it asks for \
-         memory. Where T counts from the end of a path, or is shorter than one, times follow from \
-         the paths.";
+    const NOT_HIDDEN: &'static str = "Not hidden: how long a program runs, to a slot; without a \
+                                      fixed rate, when it asks for memory. Where T counts from \
+                                      the end of a path, or is shorter than one, times follow \
+                                      from the paths.";
     const HONEST: &'static [Scheme] = &SCHEMES;
     const PLANTED: &'static [Planted] = &PLANTED;
 
     fn size(level: Level) -> Size {
         match level {
-            Level::Quick => Size { exact: 170, drawn: 1_280 },
-            Level::Ci => Size { exact: 600, drawn: 10_000 },
-            Level::Release => Size { exact: 5_000, drawn: 200_000 },
+            Level::Quick => Size { exact: 170, drawn: 1_280, leaves: 0 },
+            Level::Ci => Size { exact: 600, drawn: 10_000, leaves: 0 },
+            Level::Release => Size { exact: 5_000, drawn: 0, leaves: 2_000_000 },
         }
     }
 
@@ -63,45 +66,99 @@ impl Suite for Processors {
         let mut claims = vec![];
         for reading in scheme.readings {
             let atlas = scheme.atlas(reading.over)?;
-            let runs = run_all(scheme, reading, &atlas, (size.exact, size.exact), seed)?;
+            let jobs = jobs(reading, size.exact, size.exact, seed);
+            let runs = jobs.map(|job| scheme.run(&job, &atlas));
+            let runs = runs.collect::<traceless_sim::Result<Vec<Run>>>()?;
             claims.push(slots_look_alike(scheme, reading.words, &runs));
             claims.push(times_tell_nothing(scheme, reading, &runs, &atlas)?);
         }
         let atlas = scheme.atlas(Over::Dram)?;
         if matches!(scheme.made, Made::Config(_)) {
-            claims.push(tells_on_demand(scheme, &atlas, seed)?);
+            claims.push(counts_tell_on_demand(scheme, &atlas, seed)?);
+            claims.push(gaps_tell_on_demand(scheme, &atlas, seed)?);
         }
-        let runs = run_all(scheme, &AFTER_COMPLETION, &atlas, (size.drawn, 0), seed)?;
-        claims.push(slots_look_alike(scheme, "for long", &runs));
-        claims.extend(draws_tell_nothing(scheme, &runs, &atlas));
+        claims.extend(for_long(scheme, &atlas, size, seed)?);
         Ok(claims)
     }
 
-    fn pictures(_: &Scheme, _: u64) -> Result<Vec<Picture>, Failed> {
-        Ok(vec![])
+    /// Two users at a fixed rate; and two without one, which is not claimed to tell nothing.
+    fn pictures(scheme: &Scheme, seed: u64) -> Result<Vec<Picture>, Failed> {
+        /// Slots of each user, enough to see how leaves are spread.
+        const SLOTS: usize = 5_000;
+        const SHOWN: [(Reading, [User; 2]); 3] = [
+            (AFTER_COMPLETION, [User::Random, User::Computes]),
+            (AFTER_COMPLETION, [User::SecretOnes, User::SecretZeros]),
+            (ON_DEMAND, [User::Random, User::NowAndThen]),
+        ];
+        let atlas = scheme.atlas(Over::Dram)?;
+        let mut pictures = vec![];
+        for (reading, users) in &SHOWN {
+            if reading.pace == Pace::Asked && !matches!(scheme.made, Made::Config(_)) {
+                continue;
+            }
+            let slots_of = |user: &User| {
+                let job = jobs(reading, SLOTS, 0, seed).find(|job| job.user == *user);
+                Ok(scheme.run(&job.expect("it is one of all"), &atlas)?.seen.slots)
+            };
+            let slots = users.iter().map(slots_of).collect::<traceless_sim::Result<Vec<_>>>()?;
+            for tree in 0..atlas.leaves().len() {
+                let shown = |nth: usize| page::Seen {
+                    name: users[nth].name().to_owned(),
+                    points: paths_in(&slots[nth], tree),
+                };
+                let title =
+                    format!("{}: the leaves of tree {tree}, {}", scheme.name, reading.words);
+                let users = [shown(0), shown(1)];
+                pictures.push(Picture { title, across: "cycle", up: "leaf", users });
+            }
+        }
+        Ok(pictures)
     }
+}
+
+/// When the paths of a tree began, and where they lead.
+fn paths_in(slots: &[Slot], tree: usize) -> Vec<(u64, u64)> {
+    let path = |slot: &Slot| {
+        let path = slot.paths.iter().find(|path| usize::from(path.tree) == tree)?;
+        Some((slot.began, u64::from(path.leaf)))
+    };
+    slots.iter().filter_map(path).collect()
 }
 
 pub fn run(args: &AuditSimArgs) -> Outcome {
     suite::run::<Processors>(&args.run, args.scheme.as_deref())
 }
 
-/// What is seen of all users in so many slots each, and in how many all that is kept.
-fn run_all(
-    scheme: &Scheme,
-    reading: &Reading,
-    atlas: &Arc<Atlas>,
-    (slots, kept): (usize, usize),
-    seed: u64,
-) -> traceless_sim::Result<Vec<Run>> {
+/// What all users have to show: so many slots each, and in how many all that is kept.
+fn jobs(reading: &Reading, slots: usize, kept: usize, seed: u64) -> impl Iterator<Item = Job> {
     let Reading { pace, over, .. } = *reading;
     // Far more than so many slots take, should there be fewer than there are to be.
     let instructions = 20_000 * slots as u64;
-    let job = |(nth, user)| {
+    (0..).zip(USERS).map(move |(nth, user)| {
         let seed = seed.wrapping_mul(64) + nth;
         Job { user, pace, over, slots, kept, instructions, seed }
-    };
-    (0..).zip(USERS).map(|user| scheme.run(&job(user), atlas)).collect()
+    })
+}
+
+/// All claims that need many slots. Of those only the first user's are held, and all leaves.
+fn for_long(
+    scheme: &Scheme,
+    atlas: &Arc<Atlas>,
+    size: Size,
+    seed: u64,
+) -> traceless_sim::Result<Vec<Claim>> {
+    let slots = size.drawn.max(size.leaves * scheme.turns);
+    let (mut first, mut alike, mut leaves) = (None, Alike::default(), vec![]);
+    for job in jobs(&AFTER_COMPLETION, slots, 0, seed) {
+        let slots = scheme.run(&job, atlas)?.seen.slots;
+        leaves.push(drawn(scheme, &slots, atlas));
+        let first = first.get_or_insert_with(|| slots.clone());
+        alike.compare(scheme, job.user, first, &slots);
+    }
+    let users = USERS.iter().zip(&leaves);
+    let users: Vec<_> = users.map(|(user, drawn)| OfUser { name: user.name(), drawn }).collect();
+    let draws = claims_of_draws(scheme.name, &users, &numbered(&USERS, &PAIRS));
+    Ok([vec![alike.claim(scheme, "for long")], draws].concat())
 }
 
 const POWER: &str = "one slot that differs is found";
@@ -109,35 +166,52 @@ const POWER: &str = "one slot that differs is found";
 /// That each slot looks the same for every user, but for its path; and has the same path where its
 /// number tells it.
 fn slots_look_alike(scheme: &Scheme, when: &str, runs: &[Run]) -> Claim {
-    let name = format!("{}: slots of all users look alike, {when}", scheme.name);
-    let first = &runs[0].seen.slots;
-    let mut all = 0;
-    for (user, run) in USERS.iter().zip(runs) {
-        let slots = &run.seen.slots;
-        let differs = |nth: usize| match (slots.get(nth), first.get(nth)) {
+    let mut alike = Alike::default();
+    for (user, run) in USERS.into_iter().zip(runs) {
+        alike.compare(scheme, user, &runs[0].seen.slots, &run.seen.slots);
+    }
+    alike.claim(scheme, when)
+}
+
+/// Whether slots of users look alike, as far as they were compared.
+#[derive(Default)]
+struct Alike {
+    users: usize,
+    slots: u64,
+    looks: String,
+    differs: Differs,
+}
+
+impl Alike {
+    /// Compares the slots of a user with those of the first one.
+    fn compare(&mut self, scheme: &Scheme, user: User, first: &[Slot], slots: &[Slot]) {
+        let differs = |nth: &usize| match (slots.get(*nth), first.get(*nth)) {
             (Some(a), Some(b)) => {
-                let is_public = (scheme.is_public)(nth as u64);
+                let is_public = (scheme.is_public)(*nth as u64);
                 scheme.has_templates && !a.looks_as(b) || is_public && a.paths != b.paths
             }
             (a, b) => a.is_some() || b.is_some(),
         };
-        let most = slots.len().max(first.len());
-        if let Some(nth) = (0..most).find(|&nth| differs(nth)) {
-            let told = |slots: &[Slot]| slots.get(nth).map_or("none".to_owned(), Slot::told);
-            let evidence = format!(
-                "slot {nth} of {} is {}; of {}, {}",
-                user.name(),
-                told(slots),
-                USERS[0].name(),
-                told(first)
-            );
-            return Claim::exact(name, Verdict::Leak, nth as u64, POWER, evidence);
+        let told = |slots: &[Slot], nth| slots.get(nth).map_or("none".to_owned(), Slot::told);
+        (self.users, self.slots) = (self.users + 1, self.slots + slots.len() as u64);
+        self.looks = told(first, 0);
+        let found = (0..slots.len().max(first.len())).find(differs);
+        if let (Some(nth), None) = (found, &self.differs) {
+            let (a, b) = (told(slots, nth), told(first, nth));
+            let why = format!("{} is {a}; of {}, {b}", user.name(), USERS[0].name());
+            self.differs = Some((nth as u64, why));
         }
-        all += slots.len() as u64;
     }
-    let evidence =
-        format!("{} slots of {} users, each {}", grouped(all), runs.len(), first[0].told());
-    Claim::exact(name, Verdict::Pass, all, POWER, evidence)
+
+    fn claim(self, scheme: &Scheme, when: &str) -> Claim {
+        let name = format!("{}: slots of all users look alike, {when}", scheme.name);
+        if let Some((nth, why)) = self.differs {
+            return Claim::exact(name, Verdict::Leak, nth, POWER, format!("slot {nth} of {why}"));
+        }
+        let Self { users, slots, looks, .. } = self;
+        let evidence = format!("{} slots of {users} users, each {looks}", grouped(slots));
+        Claim::exact(name, Verdict::Pass, slots, POWER, evidence)
+    }
 }
 
 /// What is claimed of the times at which slots begin, and end.
@@ -217,7 +291,11 @@ fn not_of_paths(run: &Run, pace: Pace, atlas: &Arc<Atlas>) -> traceless_sim::Res
 
 /// What is told where paths begin when somebody asks: it is not claimed to be hidden. If nothing
 /// were told, nothing would be seen.
-fn tells_on_demand(scheme: &Scheme, atlas: &Arc<Atlas>, seed: u64) -> traceless_sim::Result<Claim> {
+fn counts_tell_on_demand(
+    scheme: &Scheme,
+    atlas: &Arc<Atlas>,
+    seed: u64,
+) -> traceless_sim::Result<Claim> {
     const INSTRUCTIONS: u64 = 20_000;
     let users = [User::Random, User::InOrder, User::FewMissed, User::NowAndThen];
     let (mut paths, mut cycles) = (vec![], vec![]);
@@ -235,7 +313,7 @@ fn tells_on_demand(scheme: &Scheme, atlas: &Arc<Atlas>, seed: u64) -> traceless_
         paths.push(run.seen.slots.len() as u64);
         cycles.push(run.cycles / run.seen.slots.len().max(1) as u64);
     }
-    let name = format!("{}: without a fixed rate, count and timing tell of programs", scheme.name);
+    let name = format!("{}: without a fixed rate, counts tell of programs", scheme.name);
     let least = |of: &[u64]| of.iter().copied().min().unwrap_or(0);
     let most = |of: &[u64]| of.iter().copied().max().unwrap_or(0);
     let (soonest, latest) = (least(&cycles), most(&cycles));
@@ -250,20 +328,31 @@ fn tells_on_demand(scheme: &Scheme, atlas: &Arc<Atlas>, seed: u64) -> traceless_
     Ok(Claim::exact(name, verdict, paths.iter().sum(), power, evidence))
 }
 
-/// The tests of draws.
-fn draws_tell_nothing(scheme: &Scheme, runs: &[Run], atlas: &Atlas) -> Vec<Claim> {
-    let drawn: Vec<Vec<Draws>> = runs.iter().map(|run| drawn(scheme, run, atlas)).collect();
-    let users = USERS.iter().zip(&drawn);
-    let users: Vec<_> = users.map(|(user, drawn)| OfUser { name: user.name(), drawn }).collect();
-    claims_of_draws(scheme.name, &users, &numbered(&USERS, &PAIRS))
+/// The times between paths of programs that take as many of them.
+fn gaps_tell_on_demand(
+    scheme: &Scheme,
+    atlas: &Arc<Atlas>,
+    seed: u64,
+) -> traceless_sim::Result<Claim> {
+    const PATHS: usize = 200;
+    let mut users = vec![];
+    for job in jobs(&ON_DEMAND, PATHS, 0, seed) {
+        // Two ask for next to nothing that their cache does not hold.
+        let asks = !matches!(job.user, User::Computes | User::Dirties);
+        let slots = if asks { scheme.run(&job, atlas)?.seen.slots } else { vec![] };
+        let gaps = slots.windows(2).map(|two| two[1].began - two[0].began);
+        users.push((job.user.name(), gaps.collect()));
+    }
+    let name = format!("{}: without a fixed rate, gaps tell of programs", scheme.name);
+    Ok(told_of_pairs(name, "cycles between paths", &users, &numbered(&USERS, &PAIRS)))
 }
 
 /// The leaves of each tree that are not told by the number of a slot.
-fn drawn(scheme: &Scheme, run: &Run, atlas: &Atlas) -> Vec<Draws> {
+fn drawn(scheme: &Scheme, slots: &[Slot], atlas: &Atlas) -> Vec<Draws> {
     let leaves = atlas.leaves().into_iter();
     let none = |places| Draws { noun: "leaves", places, each: 1, drawn: vec![], secrets: vec![] };
     let mut drawn: Vec<Draws> = leaves.map(none).collect();
-    for (nth, slot) in (0..).zip(&run.seen.slots) {
+    for (nth, slot) in (0..).zip(slots) {
         let is_public = (scheme.is_public)(nth);
         for path in slot.paths.iter().filter(|_| !is_public) {
             let of_tree = &mut drawn[usize::from(path.tree)];

@@ -57,12 +57,12 @@ pub const PLANTED: [Planted; 20] = [
 ];
 
 /// What shows in times and in what slots look like.
-const EXACT: Size = Size { exact: 170, drawn: 100 };
+const EXACT: Size = Size { exact: 170, drawn: 100, leaves: 0 };
 
 /// What shows now and then, or in leaves alone; and what hardly shows in small trees, where early
 /// write-backs come between.
-const LONG: Size = Size { exact: 20, drawn: 2_500 };
-const LONGEST: Size = Size { exact: 20, drawn: 8_000 };
+const LONG: Size = Size { exact: 20, drawn: 2_500, leaves: 0 };
+const LONGEST: Size = Size { exact: 20, drawn: 8_000, leaves: 0 };
 
 impl Planted {
     const fn long(self) -> Self {
@@ -83,8 +83,7 @@ const fn own(
     run: fn(&Job, &Bench) -> Result<()>,
 ) -> Planted {
     let made = Made::Own { atlas, run };
-    let scheme =
-        Scheme { name, made, readings: &READINGS, has_templates: true, is_public: |_| false };
+    let scheme = Scheme { made, readings: &READINGS, ..scheme(name, || of(Kind::Path)) };
     Planted { scheme, fault, size: EXACT }
 }
 

@@ -23,8 +23,9 @@ impl Suite for Timings {
     type Size = u64;
 
     const TARGET: &'static str = "timing";
-    const NOT_HIDDEN: &'static str = "Seen on this machine, by this clock, as things are now: no proof for another. Not hidden: \
-         whether something is read or written, and how much.";
+    const NOT_HIDDEN: &'static str = "Seen on this machine, by this clock, as things are now: no \
+                                      proof for another. Not hidden: whether something is read or \
+                                      written, and how much.";
     const HONEST: &'static [Subject] = &SUBJECTS;
     const PLANTED: &'static [Planted] = &PLANTED;
 
@@ -69,13 +70,13 @@ impl Suite for Timings {
     fn pictures(subject: &Subject, seed: u64) -> Result<Vec<Picture>, Failed> {
         let (what, choose) = subject.pairs[0];
         let (mut timed, pairs) = ((subject.build)(seed)?, Self::size(Level::Quick));
-        let times = measure(&mut *timed, &Monotonic::start(), choose, pairs, seed)?;
-        let mut sorted = [&times.a[..], &times.b].concat();
+        let Times { a, b } = measure(&mut *timed, &Monotonic::start(), choose, pairs, seed)?;
+        let mut sorted = [&a[..], &b].concat();
         sorted.sort_unstable();
         // Outliers would make all others one line.
         let most = sorted[sorted.len() * 99 / 100];
-        let users = [("first", &times.a), ("second", &times.b)].map(|(name, times)| {
-            let usual = times.iter().filter(|time| **time <= most);
+        let users = [("first", &a), ("second", &b)].map(|(name, times)| {
+            let usual = times.iter().filter(|taken| **taken <= most);
             let points = (0..).zip(usual.copied()).collect();
             Seen { name: name.to_owned(), points }
         });

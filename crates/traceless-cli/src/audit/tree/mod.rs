@@ -7,14 +7,14 @@ pub mod schemes;
 mod users;
 mod watch;
 
-use super::drawn::{OfUser, claims_of_draws, numbered};
+use super::drawn::{OfUser, claims_of_draws, numbered, told_of_pairs};
 use super::page::{Picture, Seen};
 use super::suite::{self, Failed, Suite};
 use super::{Outcome, grouped, recorded};
 use crate::args::audit::{AuditTreeArgs, Level, TREE_USERS};
 use crate::trace::Trace;
 use mutants::{PLANTED, Planted};
-use run::{Asks, Run, run_user, show_user};
+use run::{Asks, Run, SHOWN_MAX, run_user, show_user, steps_of_requests};
 use schemes::{SCHEMES, Scheme};
 use std::sync::Arc;
 use traceless::trace::{Asked, Op, Witness};
@@ -26,7 +26,15 @@ use watch::LINE_LEN;
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     blocks: u64,
+    /// Steps of each user, and leaves that he has in each tree: the more of both.
     steps: u64,
+    draws: u64,
+}
+
+impl Size {
+    fn steps(&self, scheme: &Scheme) -> u64 {
+        self.steps.max(self.draws * scheme.turns)
+    }
 }
 
 /// All schemes in trees.
@@ -44,9 +52,9 @@ impl Suite for Trees {
 
     fn size(level: Level) -> Size {
         match level {
-            Level::Quick => Size { blocks: 512, steps: 8_000 },
-            Level::Ci => Size { blocks: 2048, steps: 40_000 },
-            Level::Release => Size { blocks: 8192, steps: 2_000_000 },
+            Level::Quick => Size { blocks: 512, steps: 8_000, draws: 0 },
+            Level::Ci => Size { blocks: 2048, steps: 40_000, draws: 0 },
+            Level::Release => Size { blocks: 8192, steps: 0, draws: 2_000_000 },
         }
     }
 
@@ -58,30 +66,29 @@ impl Suite for Trees {
         let mut runs = vec![];
         for (nth, user) in (0..).zip(USERS) {
             let seed = seed.wrapping_mul(64) + nth;
-            runs.push(run_user(scheme, user, size.blocks, size.steps, seed)?);
+            runs.push(run_user(scheme, user, size.blocks, size.steps(scheme), seed)?);
         }
         let mut claims = vec![equal_templates(scheme, &runs)];
         let users = USERS.iter().zip(&runs);
         let users: Vec<_> =
             users.map(|(user, run)| OfUser { name: user.name(), drawn: &run.drawn }).collect();
         claims.extend(claims_of_draws(scheme.name, &users, &numbered(&USERS, &PAIRS)));
+        claims.push(tells_on_demand(scheme, size, seed)?);
         Ok(claims)
     }
 
     /// Whoever asks for one block and whoever asks for any; and whoever asks for nothing.
     fn pictures(scheme: &Scheme, seed: u64) -> Result<Vec<Picture>, Failed> {
-        /// Steps of each user, enough to see how leaves are spread.
-        const STEPS: u64 = 20_000;
         const SHOWN: [(User, User); 2] =
             [(User::OneBlock, User::Random), (User::Idle, User::Random)];
         let blocks = Self::size(Level::Quick).blocks;
-        let seen = |user: User, seed| -> traceless::Result<Seen> {
-            let run = run_user(scheme, user, blocks, STEPS, seed)?;
+        let shown = |user: User, seed| -> traceless::Result<Seen> {
+            let run = run_user(scheme, user, blocks, SHOWN_MAX as u64, seed)?;
             Ok(Seen { name: user.name().to_owned(), points: run.shown })
         };
         let mut pictures = vec![];
         for (a, b) in SHOWN {
-            let users = [seen(a, seed)?, seen(b, seed.wrapping_add(1))?];
+            let users = [shown(a, seed)?, shown(b, seed.wrapping_add(1))?];
             let title = format!("{}: the leaves of two users", scheme.name);
             pictures.push(Picture { title, across: "step", up: "leaf", users });
         }
@@ -101,8 +108,8 @@ fn record(args: &AuditTreeArgs, trace: &Trace) -> traceless::Result {
     let Some(witness) = trace.witness() else { return Ok(()) };
     let scheme = args.scheme.as_deref().and_then(suite::named::<Trees>).unwrap_or(&SCHEMES[0]);
     let user = TREE_USERS.iter().position(|name| *name == args.user).expect("clap has checked");
-    let Size { blocks, steps } = Trees::size(args.run.level);
-    let steps = args.record.length.unwrap_or(steps);
+    let size = Trees::size(args.run.level);
+    let (blocks, steps) = (size.blocks, args.record.length.unwrap_or(size.steps(scheme)));
     // What was asked for with a step comes before what it showed.
     let mut seen = 0;
     let note = |asks| {
@@ -123,6 +130,21 @@ fn record(args: &AuditTreeArgs, trace: &Trace) -> traceless::Result {
 pub fn show_path(steps: u64, witness: Arc<dyn Witness>) -> traceless::Result {
     let Size { blocks, .. } = Trees::size(Level::Release);
     show_user(&SCHEMES[0], User::Random, (blocks, steps), 1, witness, |_| {})
+}
+
+/// How many steps requests take where there are none in between: two users with as many requests
+/// are told apart by that.
+fn tells_on_demand(scheme: &Scheme, size: Size, seed: u64) -> traceless::Result<Claim> {
+    /// Steps at a fixed rate for each request without one.
+    const SHARE: u64 = 16;
+    let requests = size.steps(scheme) / SHARE;
+    let steps = |(nth, user): (u64, User)| {
+        let seed = seed.wrapping_mul(64) + nth;
+        Ok((user.name(), steps_of_requests(scheme, user, size.blocks, requests, seed)?))
+    };
+    let users = (0..).zip(USERS).map(steps).collect::<traceless::Result<Vec<_>>>()?;
+    let name = format!("{}: without a fixed rate, counts tell of users", scheme.name);
+    Ok(told_of_pairs(name, "steps of a request", &users, &numbered(&USERS, &PAIRS)))
 }
 
 /// That each step shows the same of every user, but for its path; and the same path where its

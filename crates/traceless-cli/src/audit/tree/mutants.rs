@@ -48,13 +48,14 @@ pub const PLANTED: [Planted; 18] = [
     planted("mutant:searches-first", "what is at hand costs no path", searches_first),
 ];
 
-const SHORT: Size = Size { blocks: 512, steps: 12_000 };
+const SHORT: Size = Size { blocks: 512, steps: 12_000, draws: 0 };
 const LONG: Size = Size { steps: 40_000, ..SHORT };
 
 type Build = fn(u64, &Watched, u64) -> Result<Box<dyn Steps>>;
 
 const fn planted(name: &'static str, fault: &'static str, build: Build) -> Planted {
-    let scheme = Scheme { name, trees: 1, is_public: |_| false, has_templates: true, build };
+    let scheme =
+        Scheme { name, trees: 1, turns: 1, is_public: |_| false, has_templates: true, build };
     Planted { scheme, fault: Some(fault), size: SHORT }
 }
 
@@ -64,11 +65,11 @@ const fn subtle(name: &'static str, fault: &'static str, build: Build) -> Plante
 }
 
 const fn two(name: &'static str, build: Build) -> Scheme {
-    Scheme { name, trees: 2, is_public: |_| false, has_templates: true, build }
+    Scheme { name, trees: 2, turns: 1, is_public: |_| false, has_templates: true, build }
 }
 
 const fn sound(name: &'static str, trees: u8, build: Build) -> Planted {
-    let scheme = Scheme { name, trees, is_public: |_| false, has_templates: true, build };
+    let scheme = Scheme { name, trees, turns: 1, is_public: |_| false, has_templates: true, build };
     Planted { scheme, fault: None, size: LONG }
 }
 
