@@ -289,6 +289,26 @@ fn labels_that_stay_with_lines_make_write_backs_free() {
     assert!(run(Scheme::Compressed).1.map < paths.map, "twice as many labels in a block");
 }
 
+/// What the cache never read, since all of it was written, has no label that could stay.
+#[test]
+fn lines_that_were_never_read_are_written_back_with_a_path() {
+    for scheme in [Scheme::Unified, Scheme::Compressed, Scheme::Recursive] {
+        let mut machine = machine(oram(scheme));
+        machine.last_level.as_mut().unwrap().reads_before_writes = false;
+        let mut run = |workload| {
+            let outcome = machine.run_after(500, &mut [workload]).unwrap();
+            (outcome.last_level.unwrap(), outcome.paths.unwrap())
+        };
+        let (cache, paths) = run(in_order(Op::Write));
+        assert_eq!((paths.requests, paths.returned), (cache.write_backs, 0), "{scheme:?}");
+        let (cache, paths) = run(workload(100));
+        assert!(cache.write_misses > 200 && paths.returned > 200);
+        // Which lines the 64 were that the cache had when counting began hangs on the time before.
+        let unread = paths.requests - cache.read_misses;
+        assert!(unread.abs_diff(cache.write_misses) <= 64, "{unread}, {}", cache.write_misses);
+    }
+}
+
 /// Two of three paths are of the small tree, or as many as it is told, whatever is asked for.
 #[test]
 fn rho_follows_its_pattern() {

@@ -201,7 +201,8 @@ pub enum Remap {
     /// the position map. Of schemes that cannot do so, it is a request.
     Delayed,
     /// It leaves with its label, so that it comes back without any access. Simulated as if it
-    /// stayed: what differs is the room that it takes meanwhile.
+    /// stayed: what differs is the room that it takes meanwhile. A line that the cache has without
+    /// having read it has no label, and is a request.
     WithLine,
 }
 

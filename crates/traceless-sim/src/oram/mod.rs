@@ -75,6 +75,8 @@ pub struct Oram {
     /// Blocks that have left the memory, and whether such a thing is possible.
     out: HashSet<u64>,
     blocks_leave: bool,
+    /// Lines that the last cache has with their labels, by number, where it keeps labels.
+    labelled: HashSet<u64>,
     /// The block of the line that is offered, and may be written back early.
     offered: Option<u64>,
     counts: Counts,
@@ -221,6 +223,7 @@ impl Oram {
             next_request: 0,
             brought: vec![],
             out: HashSet::new(),
+            labelled: HashSet::new(),
             offered: None,
             counts: Counts { slots, pointer_bits, ..Counts::default() },
             map: MapCounts::default(),
@@ -321,6 +324,11 @@ impl Oram {
         addr / LINE_LEN / self.bundle() % self.front.blocks()
     }
 
+    /// The number of a line.
+    fn line(&self, addr: u64) -> u64 {
+        self.block(addr) * self.bundle() + addr / LINE_LEN % self.bundle()
+    }
+
     /// The bit of a line in its block.
     fn bit(&self, addr: u64) -> u64 {
         1 << (addr / LINE_LEN % self.bundle())
@@ -361,6 +369,14 @@ impl Oram {
         }
     }
 
+    /// The last cache reads lines of a block, and may keep their labels.
+    fn label(&mut self, block: u64) {
+        if self.config.remap == Some(Remap::WithLine) {
+            let lines = self.bundle();
+            self.labelled.extend(block * lines..(block + 1) * lines);
+        }
+    }
+
     /// Whether a block is at hand; then the request is served.
     fn is_served(&mut self, block: u64) -> bool {
         self.counts.requests += 1;
@@ -379,7 +395,7 @@ impl Oram {
             self.wait_written(id, now);
             return Ok(());
         }
-        if self.config.remap == Some(Remap::WithLine) {
+        if self.labelled.remove(&self.line(addr)) {
             self.counts.returned += 1;
             return Ok(());
         }
@@ -569,6 +585,7 @@ impl Backend for Oram {
 
     fn read(&mut self, now: u64, addr: u64, ticket: u64) -> Result<Answer> {
         let block = self.block(addr);
+        self.label(block);
         let leaves = self.blocks_leave && self.out.insert(block);
         if !leaves && self.is_served(block) {
             self.bring(block, self.bit(addr));
@@ -630,12 +647,15 @@ impl Backend for Oram {
     fn warm(&mut self, op: Op, addr: u64) -> Result {
         let block = self.block(addr);
         let leaves = self.blocks_leave && op == Op::Read && self.out.insert(block);
+        if op == Op::Read {
+            self.label(block);
+        } else if self.labelled.remove(&self.line(addr)) {
+            return Ok(());
+        }
         if leaves {
             self.front.submit_fetch(UNTIMED, Addr(block))?;
         } else if op == Op::Write && self.out.remove(&block) {
             self.front.submit_return(UNTIMED, Addr(block))?;
-        } else if op == Op::Write && self.config.remap == Some(Remap::WithLine) {
-            return Ok(());
         } else {
             self.front.submit(UNTIMED, Addr(block))?;
         }
@@ -650,6 +670,7 @@ impl Backend for Oram {
 
     fn warm_drop(&mut self, addr: u64) -> Result {
         let block = self.block(addr);
+        self.labelled.remove(&self.line(addr));
         if self.out.remove(&block) {
             self.front.submit_return(UNTIMED, Addr(block))?;
             self.finish_untimed()?;
