@@ -274,7 +274,9 @@ struct Told {
 fn tell_straight(memory: &Memory, end: u64, with_commands: bool) -> Told {
     let channel_times: Vec<_> = memory.times().cloned().collect();
     let mut all = ChannelTimes::default();
-    channel_times.iter().for_each(|times| all.join(times));
+    for times in &channel_times {
+        all.join(times);
+    }
     let latencies = Latencies::straight(&all.reads, &all.merged_reads, &all.writes);
     let kept = if with_commands { channel_times.len() } else { 0 };
     Told {

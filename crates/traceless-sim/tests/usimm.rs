@@ -41,18 +41,18 @@ fn record(what: &str, nth: u64) -> Record {
         "bytes" => (3, nth.is_multiple_of(5), nth * 8),
         "one bank" => {
             let (row, column) = (scattered(nth) % 512, scattered(nth * 3 + 1) % 128);
-            (nth % 7, nth % 10 > 0, row << 19 | column << 12)
+            (nth % 7, !nth.is_multiple_of(10), (row << 19) | (column << 12))
         }
         "conflicts" => {
             let (bits, bank, rank) = (scattered(nth), nth % 8, nth / 8 % 2);
-            let bank_of_channel = rank << 11 | bank << 8 | (bits >> 9) % 4 << 6;
-            ((bits >> 5) % 60, bits.is_multiple_of(3), nth << 19 | bank_of_channel)
+            let bank_of_channel = (rank << 11) | (bank << 8) | (((bits >> 9) % 4) << 6);
+            ((bits >> 5) % 60, bits.is_multiple_of(3), (nth << 19) | bank_of_channel)
         }
         "pauses" => {
             let before = [0, 1_000_000, 3, 796_000, 0, 798_000][nth as usize % 6];
             (before, [1, 4].contains(&(nth % 6)), line(scattered(nth / 2)))
         }
-        "up" => (5, nth % 4 == 0, on_its_way(nth)),
+        "up" => (5, nth.is_multiple_of(4), on_its_way(nth)),
         "down" => (8, nth % 4 == 1, on_its_way(7999 - nth)),
         "beyond" => (3, nth.is_multiple_of(3), line(scattered(nth) * 64)),
         _ => unreachable!("there are no others"),
@@ -62,7 +62,7 @@ fn record(what: &str, nth: u64) -> Record {
 
 /// Columns of a row after each other, three banks in turn.
 fn on_its_way(nth: u64) -> u64 {
-    nth / 64 << 19 | nth % 64 << 12 | nth % 3 << 8
+    (nth / 64) << 19 | (nth % 64) << 12 | (nth % 3) << 8
 }
 
 fn workload(what: &'static str) -> Box<dyn Workload> {

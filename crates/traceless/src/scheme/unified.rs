@@ -471,7 +471,8 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
             None => entries.fill(0),
             Some(_) if is_spent => {
                 labels.renew_group(entries)?;
-                *group_remaps += 1;
+                // A group of one is spent at each access, and costs nothing.
+                *group_remaps += u64::from(labels.fanout() > 1);
             }
             Some(own) => labels.renew(entries, own, draw),
         }

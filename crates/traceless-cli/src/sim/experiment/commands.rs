@@ -36,8 +36,8 @@ pub fn gigabytes<'a>(machines: impl Iterator<Item = &'a Machine>) -> u64 {
 pub fn slurm(commands: &[String], gigabytes: u64) -> String {
     let mut script = format!(
         "#!/bin/bash\n\
-         # When all runs are made, `traceless sim sweep` with the same files, level and folder makes\n\
-         # the reports.\n\
+         # When all runs are made, `traceless sim sweep` with the same files, level and folder\n\
+         # makes the reports.\n\
          #SBATCH --job-name=traceless-sim\n#SBATCH --array=0-{}\n\
          #SBATCH --cpus-per-task=1\n#SBATCH --mem={gigabytes}G\n\ncase $SLURM_ARRAY_TASK_ID in\n",
         commands.len().saturating_sub(1)

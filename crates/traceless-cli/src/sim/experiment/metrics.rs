@@ -164,8 +164,10 @@ mod tests {
 
     #[test]
     fn a_deviation_is_that_of_a_sample() {
-        assert_eq!(deviation(&[3.0], 3.0), 0.0);
-        assert_eq!(deviation(&[2.0, 4.0], 3.0), 2.0_f64.sqrt());
-        assert_eq!(deviation(&[1.0, 1.0, 4.0], 2.0), 3.0_f64.sqrt());
+        for (of, mean, is) in
+            [(&[3.0][..], 3.0, 0.0_f64), (&[2.0, 4.0], 3.0, 2.0), (&[1.0, 1.0, 4.0], 2.0, 3.0)]
+        {
+            assert!((deviation(of, mean) - is.sqrt()).abs() < 1e-12);
+        }
     }
 }
