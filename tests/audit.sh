@@ -51,6 +51,14 @@ expect_json traceless.audit.v1 target verdict claims
 told "sum('catches' in claim['name'] for claim in told['claims']) == 4"
 expect 1 audit timing --scheme mutant:compares-early --level quick
 
+section "honest seeds raise no alarm, and are not judged twice"
+expect 0 audit alarms --seeds 4 --file seeds --json
+expect_json traceless.audit.alarms.v1 seeds alarms tests
+told "told['seeds'] == 4 and told['alarms'] == [] and told['tests']"
+expect 0 audit alarms --seeds 6 --file seeds
+check "each seed is a line" [ "$(wc -l <seeds)" = 6 ]
+expect 2 audit alarms --seeds 1 --file page.html
+
 section "traces of a Path ORAM in Python: sound ones pass"
 oram=$lib/path_oram.py
 python3 "$oram" a.trace random 1

@@ -60,8 +60,8 @@ fn clean_draws_raise_no_alarm_and_their_p_values_are_uniform() {
     }
 }
 
-/// So few draws that each pair of classes is seen a few times, of users who ask for any block or for
-/// little but a few; and places are as many as classes, or few.
+/// So few draws that each pair of classes is seen a few times, of users who ask for any block or
+/// for little but a few; and places are as many as classes, or few.
 #[test]
 fn short_and_uneven_draws_raise_no_alarm_more_often_than_told() {
     for (places, hot) in [(4, false), (128, true), (512, false), (512, true)] {

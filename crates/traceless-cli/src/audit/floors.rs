@@ -1,7 +1,7 @@
-//! The rows of the group audit: how small traces are, how fast they are written and read, and how
-//! fast they are judged.
+//! The rows of the group audit: how small traces are, how fast they are written and read, how fast
+//! they are judged, and how often falsely.
 
-use super::tree;
+use super::{alarms, tree};
 use crate::args::audit::AuditFloorsArgs;
 use crate::bench::cpu_seconds;
 use crate::failure::Failure;
@@ -15,7 +15,10 @@ use traceless_audit::{Draws, Verdict, cannot_be_told_apart};
 const ROUNDS: usize = 7;
 
 pub fn run(args: &AuditFloorsArgs) -> Result<(), Failure> {
-    let rows = rows(if args.quick { 10_000 } else { 100_000 }).map_err(failed)?;
+    let (steps, seeds) = if args.quick { (10_000, 33) } else { (100_000, 1000) };
+    let mut rows = rows(steps).map_err(failed)?;
+    let (name, measured) = ("audit-false-alarms", alarms::count(seeds).map_err(failed)? as f64);
+    rows.push(Row { name, unit: "alarms", measured, spread: 0.0 });
     say_rows("traceless.audit.bench.v1", rows, args.json)
 }
 

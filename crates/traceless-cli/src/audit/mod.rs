@@ -3,6 +3,7 @@
 //! What judges events is the crate `traceless-audit`; here stands what runs schemes, what reads
 //! files, and the mutants that prove that the judge sees.
 
+mod alarms;
 mod audited;
 mod claims;
 mod compare;
@@ -56,6 +57,7 @@ fn outcome(args: &AuditArgs) -> Outcome {
         Some(AuditCommand::Compare(args)) => compare::run(args),
         Some(AuditCommand::Convert(args)) => convert::run(args),
         Some(AuditCommand::Floors(args)) => Outcome::of_printed(floors::run(args)),
+        Some(AuditCommand::Alarms(args)) => alarms::run(args),
         Some(AuditCommand::Diff(args)) => diff::run(args),
     }
 }
