@@ -2,7 +2,7 @@
 
 use super::error::{Error, Result};
 use super::memory::Mapping;
-use super::uffd::{FEATURE_MOVE, FEATURE_WP, Uffd};
+use super::uffd::{FEATURE_MOVE, FEATURE_THREAD_ID, FEATURE_WP, Uffd};
 use crate::{PAGE_LEN, Page};
 use rustix::io::Errno;
 
@@ -28,8 +28,8 @@ impl Way {
 
     fn features(self) -> u64 {
         match self {
-            Self::Move => FEATURE_MOVE,
-            Self::Protect => FEATURE_WP,
+            Self::Move => FEATURE_THREAD_ID | FEATURE_MOVE,
+            Self::Protect => FEATURE_THREAD_ID | FEATURE_WP,
         }
     }
 }

@@ -4,11 +4,11 @@ use super::arena::{Arena, Left, Way};
 use super::error::{Error, Result};
 use super::frames::{Frames, Policy};
 use super::stats::{Counters, Summary, bump};
+use super::threads::{self, Faulting, without_signals};
 use super::uffd::Message;
 use crate::scheme::PageScheme;
 use crate::{PAGE_LEN, Page};
 use core::sync::atomic::Ordering::Relaxed;
-use rustix::time::{ClockId, clock_gettime};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -18,6 +18,11 @@ use traceless::clock::{Clock, Monotonic};
 /// them there before it gets anywhere.
 pub const FRAMES_MIN: usize = 8;
 
+/// The fewest frames for a number of threads.
+fn frames_for(threads: usize) -> usize {
+    FRAMES_MIN.max(4 * threads + 4)
+}
+
 /// Faults after which the handler looks at its processor time.
 const CPU_INTERVAL: u64 = 64;
 
@@ -26,7 +31,7 @@ pub type SharedCounters = Arc<dyn Deref<Target = Counters> + Send + Sync>;
 
 /// How to page.
 pub struct Config {
-    /// Resident pages.
+    /// Resident pages. More than that where threads need them: four each, and four more.
     pub frames: usize,
     /// Who leaves.
     pub policy: Policy,
@@ -38,6 +43,8 @@ pub struct Config {
     pub seed: u64,
     /// Where to count.
     pub counters: SharedCounters,
+    /// What each thread of the pager does first.
+    pub on_thread: fn(),
     /// What to do when a page cannot be brought: whoever waits for it cannot go on.
     pub on_failure: fn(&Error) -> !,
 }
@@ -51,6 +58,7 @@ impl Default for Config {
             way: None,
             seed: 0,
             counters: Arc::new(Box::<Counters>::default()),
+            on_thread: || {},
             on_failure: abort,
         }
     }
@@ -73,7 +81,6 @@ struct Shared {
     arena: Arena,
     state: Mutex<State>,
     counters: SharedCounters,
-    frames: usize,
     overflow: usize,
     on_failure: fn(&Error) -> !,
 }
@@ -81,6 +88,10 @@ struct Shared {
 struct State {
     scheme: Box<dyn PageScheme>,
     frames: Frames,
+    /// How many pages may be resident. More threads need more, or they would take each other's
+    /// pages away before they get anywhere.
+    frames_max: usize,
+    threads: Faulting,
     spare: Box<Page>,
 }
 
@@ -97,14 +108,19 @@ impl Pager {
         config.counters.trusted_bytes.store(trusted as u64, Relaxed);
         let shared = Arc::new(Shared {
             arena: Arena::new(pages, way)?,
-            state: Mutex::new(State { scheme, frames, spare: Box::new([0; PAGE_LEN]) }),
+            state: Mutex::new(State {
+                scheme,
+                frames,
+                frames_max: config.frames,
+                threads: Faulting::default(),
+                spare: Box::new([0; PAGE_LEN]),
+            }),
             counters: config.counters,
-            frames: config.frames,
             overflow: config.overflow,
             on_failure: config.on_failure,
         });
         let serving = shared.clone();
-        let handler = spawn_without_signals("pager", move || serving.serve())
+        let handler = threads::spawn("pager", config.on_thread, move || serving.serve())
             .map_err(|e| Error::os("no thread can be started", e))?;
         Ok(Self { shared, handler: Some(handler) })
     }
@@ -136,14 +152,9 @@ impl Pager {
     /// # Safety
     /// Nobody relies on what they hold, and no other thread uses them meanwhile.
     pub unsafe fn discard(&self, first: usize, pages: usize) -> Result {
-        let state = &mut *self.shared.state.lock().expect("whoever serves faults does not panic");
-        for page in first..first + pages {
-            if state.frames.holds(page) {
-                state.frames.remove(page);
-            }
-            state.scheme.forget(page as u64);
-        }
-        self.shared.arena.discard(first, pages)
+        // A signal's handler that touched paged memory would wait for a page that only comes when
+        // the lock is free.
+        without_signals(|| self.shared.discard(first, pages))
     }
 }
 
@@ -178,6 +189,17 @@ impl Shared {
         }
     }
 
+    fn discard(&self, first: usize, pages: usize) -> Result {
+        let state = &mut *self.state.lock().expect("whoever serves faults does not panic");
+        for page in first..first + pages {
+            if state.frames.holds(page) {
+                state.frames.remove(page);
+            }
+            state.scheme.forget(page as u64);
+        }
+        self.arena.discard(first, pages)
+    }
+
     /// Answers one message, and tells whether there will be more.
     fn answer(&self, message: &Message, clock: &Monotonic) -> Result<bool> {
         let Some((address, protected)) = message.fault() else { return Ok(true) };
@@ -196,6 +218,9 @@ impl Shared {
             bump(&self.counters.already_there);
             self.arena.wake_with_zeros(page)?;
         } else {
+            if let Some(threads) = state.threads.note(message.thread()) {
+                state.frames_max = state.frames_max.max(frames_for(threads));
+            }
             self.fault(state, page)?;
             self.counters.served(clock.now() - begun);
             state.scheme.settle()?;
@@ -207,15 +232,15 @@ impl Shared {
     /// Brings a page, and lets others leave for it.
     fn fault(&self, state: &mut State, page: usize) -> Result {
         // More are resident than should be, since some were pinned: these leave first.
-        while state.frames.len() > self.frames {
+        while state.frames.len() > state.frames_max {
             let Some(victim) = self.take_one(state)? else { break };
             let frame = self.arena.frame(true, &mut state.spare);
             state.scheme.swap(Some(victim as u64), None, frame)?;
             self.arena.drop_staged()?;
         }
-        let full = state.frames.len() >= self.frames;
+        let full = state.frames.len() >= state.frames_max;
         let victim = if full { self.take_one(state)? } else { None };
-        if state.frames.len() >= self.frames + self.overflow {
+        if state.frames.len() >= state.frames_max + self.overflow {
             return Err(Error::Pinned(self.overflow));
         }
         let left = victim.is_some();
@@ -253,35 +278,7 @@ impl Shared {
         bump(&counters.faults);
         counters.resident_max.fetch_max(state.frames.len() as u64, Relaxed);
         if counters.faults.load(Relaxed) % CPU_INTERVAL == 1 {
-            counters.handler_cpu_ns.store(thread_cpu_ns(), Relaxed);
+            counters.handler_cpu_ns.store(threads::cpu_ns(), Relaxed);
         }
     }
-}
-
-/// Processor time of this thread so far.
-pub(super) fn thread_cpu_ns() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-/// A thread that no signal of the program's reaches: its handlers may touch paged memory.
-pub(super) fn spawn_without_signals(
-    name: &str,
-    run: impl FnOnce() + Send + 'static,
-) -> Result<JoinHandle<()>, rustix::io::Errno> {
-    let (mut all, mut before) = (empty_signals(), empty_signals());
-    // SAFETY: sets of our own. What is blocked here is inherited by the new thread, and restored.
-    unsafe {
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-    }
-    let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(run);
-    // SAFETY: as above.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut()) };
-    spawned.map_err(|e| rustix::io::Errno::from_io_error(&e).unwrap_or(rustix::io::Errno::AGAIN))
-}
-
-fn empty_signals() -> libc::sigset_t {
-    // SAFETY: a set of signals is plain bits.
-    unsafe { core::mem::zeroed() }
 }

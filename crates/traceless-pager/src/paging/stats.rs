@@ -1,7 +1,14 @@
 //! What paging counts. One thread counts; anybody may look at any time.
 
+use super::error::{Error, Result};
+use super::memory::Mapping;
+use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 /// Steps of the histogram in each doubling.
 const STEPS: u64 = 16;
@@ -129,6 +136,54 @@ pub struct Summary {
     pub service_ns_p99: u64,
 }
 
+/// Counters in a file that another process reads while they count, and afterwards.
+pub struct CounterFile(Mapping);
+
+impl CounterFile {
+    /// A new file in `folder`, with a name that no other has.
+    pub fn create(folder: &Path) -> Result<Self> {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+        for nth in 0..u32::MAX {
+            let path = folder.join(format!("{}.{nth}", std::process::id()));
+            match rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR) {
+                Ok(file) => return Self::map(&file, true),
+                Err(Errno::EXIST) => {}
+                Err(e) => return Err(Error::os("counters cannot be kept", e)),
+            }
+        }
+        unreachable!("no process has so many predecessors")
+    }
+
+    /// A file that `create` made.
+    pub fn open(path: &Path) -> Result<Self> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let file = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|e| Error::os("counters cannot be read", e))?;
+        Self::map(&file, false)
+    }
+
+    fn map(file: &OwnedFd, is_new: bool) -> Result<Self> {
+        let len = size_of::<Counters>();
+        let refused = |e| Error::os("counters cannot be kept", e);
+        if is_new {
+            rustix::fs::ftruncate(file, len as u64).map_err(refused)?;
+        }
+        if rustix::fs::fstat(file).map_err(refused)?.st_size as usize != len {
+            return Err(Error::Configuration("the file does not hold counters"));
+        }
+        Ok(Self(Mapping::shared(file.as_fd(), len)?))
+    }
+}
+
+impl Deref for CounterFile {
+    type Target = Counters;
+    fn deref(&self) -> &Counters {
+        // SAFETY: a mapping of that size, aligned to a page, that lives as long as this; counters
+        // are atomic, and any bits are some number.
+        unsafe { &*self.0.at(0).cast() }
+    }
+}
+
 /// Linear up to the first doubling, then `STEPS` steps a doubling.
 fn bucket_of(ns: u64) -> usize {
     if ns < STEPS {
@@ -163,6 +218,23 @@ mod tests {
         assert!((9500..10_300).contains(&p99), "{p99}");
         counters.served(u64::MAX);
         assert_eq!(counters.quantile(0.0), 1);
+    }
+
+    #[test]
+    fn another_process_reads_what_was_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (first, second) =
+            (CounterFile::create(folder.path()), CounterFile::create(folder.path()));
+        first.unwrap().faults.store(7, Relaxed);
+        second.unwrap().faults.store(8, Relaxed);
+        let read = |nth| {
+            let path = folder.path().join(format!("{}.{nth}", std::process::id()));
+            CounterFile::open(&path).unwrap().summary().faults
+        };
+        assert_eq!([read(0), read(1)], [7, 8]);
+        let other = folder.path().join("other");
+        std::fs::write(&other, "x").unwrap();
+        assert!(CounterFile::open(&other).is_err());
     }
 
     #[test]

@@ -182,6 +182,24 @@ fn direct_io_arrives() {
     assert!(region.stats().pinned > 0, "no page was pinned when it was to leave");
 }
 
+/// With eight frames four threads would take each other's pages away.
+#[test]
+fn threads_get_the_frames_that_they_need() {
+    let region = region(plain(64), FRAMES_MIN, Way::probe().unwrap());
+    let words = words_of(&region);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            scope.spawn(move || {
+                (0..64).for_each(|page| {
+                    words[page * PAGE_LEN / 8 + thread].fetch_add(1, Ordering::Relaxed);
+                });
+            });
+        }
+    });
+    assert!((FRAMES_MIN..=4 * 4 + 4).contains(&(region.stats().resident_max as usize)));
+    assert!((0..4).all(|thread| words[thread].load(Ordering::Relaxed) == 1));
+}
+
 #[test]
 fn too_few_frames_are_refused() {
     let config = Config { frames: FRAMES_MIN - 1, ..Config::default() };

@@ -8,6 +8,8 @@ use rustix::mm::UserfaultfdFlags;
 
 /// What the kernel offers beyond missing pages.
 pub const FEATURE_WP: u64 = 1 << 0;
+/// Messages name the thread that waits.
+pub const FEATURE_THREAD_ID: u64 = 1 << 8;
 /// `UFFDIO_MOVE`, from 6.8 on.
 pub const FEATURE_MOVE: u64 = 1 << 16;
 
@@ -79,7 +81,8 @@ pub struct Message {
     reserved: [u8; 7],
     flags: u64,
     address: u64,
-    thread: u64,
+    thread: u32,
+    rest: u32,
 }
 
 impl Message {
@@ -87,6 +90,11 @@ impl Message {
     pub fn fault(&self) -> Option<(usize, bool)> {
         (self.event == EVENT_PAGEFAULT)
             .then_some((self.address as usize, self.flags & PAGEFAULT_WP != 0))
+    }
+
+    /// The thread that waits.
+    pub fn thread(&self) -> u32 {
+        self.thread
     }
 }
 
