@@ -1,0 +1,20 @@
+//! A store in the cloud that does not see which block is asked for.
+//!
+//! A *gateway* on the premises knows where each block lies. An untrusted *host* holds a tree of
+//! nodes with many slots. An *enclave* beside it does what would otherwise go back and forth: it
+//! picks one block out of a slot of each layer, and mixes nodes anew. See ARCHITECTURE.md.
+//!
+//! Without the feature `std` only the enclave's side is built.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(feature = "std"), no_std)]
+
+extern crate alloc;
+
+pub mod error;
+pub mod geometry;
+#[cfg(feature = "std")]
+pub mod params;
+#[cfg(feature = "std")]
+mod tail;
+
+pub use error::{Error, Result};
