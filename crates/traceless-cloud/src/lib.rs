@@ -12,6 +12,8 @@ extern crate alloc;
 
 pub mod error;
 pub mod geometry;
+pub mod kernel;
+pub mod outer;
 #[cfg(feature = "std")]
 pub mod params;
 #[cfg(feature = "std")]
