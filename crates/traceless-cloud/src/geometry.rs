@@ -142,6 +142,11 @@ impl Geometry {
         part * (PART_LEN + TAG_LEN)
     }
 
+    /// Where a part with its tag ends in its slot.
+    pub fn part_end(&self, part: usize) -> usize {
+        self.part_at(part) + self.part_len(part) + TAG_LEN
+    }
+
     /// Bytes of a slot as the host stores it.
     pub fn slot_len(&self) -> usize {
         self.sealed_len() + self.parts() * TAG_LEN
@@ -201,8 +206,7 @@ pub(crate) mod tests {
             assert_eq!(g.parts(), parts);
             let len: usize = (0..parts).map(|part| g.part_len(part)).sum();
             assert_eq!(len, g.sealed_len());
-            let last = g.part_at(parts - 1) + g.part_len(parts - 1) + TAG_LEN;
-            assert_eq!(last, g.slot_len());
+            assert_eq!(g.part_end(parts - 1), g.slot_len());
             assert!((0..parts).all(|part| g.part_len(part) % PIECE_LEN == 0));
         }
     }

@@ -10,9 +10,12 @@
 
 extern crate alloc;
 
+pub mod channel;
+pub mod enclave;
 pub mod error;
 pub mod geometry;
 pub mod kernel;
+pub mod orders;
 pub mod outer;
 #[cfg(feature = "std")]
 pub mod params;

@@ -66,12 +66,13 @@ impl Outer {
         }
         let key = Secret::from_bytes(key);
         let vectors = (self.choice == Choice::Paper).then(|| Prf::new(&key.derive(&[b"vector"])));
-        SlotSeal { aead: Aead::new(&key), vectors, outer: self }
+        SlotSeal { node: version.node, aead: Aead::new(&key), vectors, outer: self }
     }
 }
 
 /// Seals and opens the slots of one version.
 pub struct SlotSeal<'a> {
+    node: Node,
     aead: Aead,
     /// With the paper's cipher.
     vectors: Option<Prf>,
@@ -79,6 +80,11 @@ pub struct SlotSeal<'a> {
 }
 
 impl SlotSeal<'_> {
+    /// The node.
+    pub fn node(&self) -> Node {
+        self.node
+    }
+
     /// Seals a part of a slot into `sealed`, which is longer by a tag.
     pub fn seal(&self, (slot, part): (u32, usize), plain: &[u8], sealed: &mut [u8]) {
         let (body, tag) = sealed.split_at_mut(plain.len());
