@@ -20,6 +20,8 @@ pub mod outer;
 #[cfg(feature = "std")]
 pub mod params;
 #[cfg(feature = "std")]
+pub mod store;
+#[cfg(feature = "std")]
 mod tail;
 
 pub use error::{Error, Result};
