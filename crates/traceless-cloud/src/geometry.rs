@@ -110,9 +110,9 @@ impl Geometry {
     /// Rounds before round `round` that came by a node: its epoch.
     pub fn epoch(&self, node: Node, round: u64) -> u64 {
         let layer = self.layer_of(node);
-        let first = u64::from(node.0 - self.first(layer));
-        match round.checked_sub(first + 1) {
-            Some(later) => later / u64::from(self.width(layer)) + 1,
+        let offset = u64::from(node.0 - self.first(layer));
+        match round.checked_sub(offset + 1) {
+            Some(since) => since / u64::from(self.width(layer)) + 1,
             None => 0,
         }
     }
@@ -207,7 +207,7 @@ pub(crate) mod tests {
             let len: usize = (0..parts).map(|part| g.part_len(part)).sum();
             assert_eq!(len, g.sealed_len());
             assert_eq!(g.part_end(parts - 1), g.slot_len());
-            assert!((0..parts).all(|part| g.part_len(part) % PIECE_LEN == 0));
+            assert!((0..parts).all(|part| g.part_len(part).is_multiple_of(PIECE_LEN)));
         }
     }
 

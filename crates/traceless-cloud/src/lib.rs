@@ -13,7 +13,13 @@ extern crate alloc;
 pub mod channel;
 pub mod enclave;
 pub mod error;
+#[cfg(feature = "std")]
+pub mod gateway;
 pub mod geometry;
+#[cfg(feature = "std")]
+pub mod host;
+#[cfg(feature = "std")]
+mod inner;
 pub mod kernel;
 pub mod orders;
 pub mod outer;

@@ -6,7 +6,7 @@ use crate::outer::Version;
 use alloc::vec::Vec;
 
 /// A slot of one layer of a path.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Location {
     /// The slot in its node.
     pub slot: u32,
@@ -120,7 +120,7 @@ impl Eviction {
     }
 
     /// The version of the node that is written.
-    pub fn new(&self, geometry: &Geometry) -> Version {
+    pub fn renewed(&self, geometry: &Geometry) -> Version {
         let old = self.old(geometry);
         let epoch = old.epoch + u64::from(self.in_round);
         Version { epoch, attempt: self.attempt, ..old }
@@ -219,7 +219,7 @@ mod tests {
                     attempt: 2,
                     control: Vec::new(),
                 };
-                let (old, new) = (order.old(&g), order.new(&g));
+                let (old, new) = (order.old(&g), order.renewed(&g));
                 assert_eq!((new.epoch, g.epoch(node, round + 1)), (old.epoch + 1, new.epoch));
                 if let Some(out) = order.carried_out(&g) {
                     let below = g.node(layer + 1, g.evicted(round));

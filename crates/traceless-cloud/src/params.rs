@@ -13,7 +13,9 @@ use crate::tail::{binomial_above, poisson_above};
 const LEAF_MEAN_MAX: f64 = 5200.0;
 /// Rounds in the life of a store, for the union bound.
 const LIFETIME_ROUNDS_LOG2: f64 = 20.0;
-/// Blocks that a position map of 32 bits can name.
+/// Bits of path, layer and slot together, as the gateway keeps them.
+const INDEX_BITS_MAX: u32 = 31;
+/// Blocks that a number of 32 bits can name.
 const BLOCKS_MAX: u64 = (1 << 32) - 2;
 
 /// What a tree is made for.
@@ -80,6 +82,9 @@ impl Params {
             block_len,
         };
         geometry.check()?;
+        if index_bits(&geometry) > INDEX_BITS_MAX {
+            return Err(Error::Parameters("more blocks than a place of 31 bits can tell apart"));
+        }
         Ok(Self { blocks, lambda, geometry, round_blocks, inner_blocks, leaf_blocks })
     }
 
@@ -114,6 +119,12 @@ impl Params {
         let data = self.blocks as f64 * g.block_len as f64;
         g.slots_in_all() as f64 * g.slot_len() as f64 / data
     }
+}
+
+fn index_bits(g: &Geometry) -> u32 {
+    let bits = |count: usize| (count - 1).checked_ilog2().map_or(0, |log| log + 1);
+    let slots = g.inner_slots.max(g.leaf_slots);
+    bits(g.leaves() as usize) + bits(g.layers) + bits(slots)
 }
 
 /// Real blocks in a node that is no leaf, on average, just after its eviction: what came in 1 to
@@ -184,9 +195,14 @@ mod tests {
 
     #[test]
     fn impossible_wishes_are_refused() {
-        for (blocks, block_len, lambda) in
-            [(0, 1024, 32), (1 << 32, 1024, 32), (9, 1000, 32), (9, 1024, 1), (9, 1024, 200)]
-        {
+        for (blocks, block_len, lambda) in [
+            (0, 1024, 32),
+            (1 << 32, 1024, 32),
+            (1 << 31, 1024, 32),
+            (9, 1000, 32),
+            (9, 1024, 1),
+            (9, 1024, 200),
+        ] {
             assert!(Params::new(blocks, block_len, lambda).is_err());
         }
     }

@@ -187,7 +187,7 @@ impl<'a> Job<'a> {
             carried: if order.in_round { geometry.round_slots } else { 0 },
             old: old.is_written().then(|| outer.seal(old)),
             carried_in: outer.seal(order.carried_in(geometry)),
-            new: outer.seal(order.new(geometry)),
+            new: outer.seal(order.renewed(geometry)),
             carried_out: order.carried_out(geometry).map(|version| outer.seal(version)),
         }
     }

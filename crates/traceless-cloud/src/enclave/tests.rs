@@ -217,7 +217,7 @@ fn rows_go_where_the_plan_says() {
             let order = order_for(&rig, layer, &dest);
             let input = node_in(&rig, &order);
             let (node, carried) = evict(&mut rig, &order, &input).unwrap();
-            let mut came = contents(&rig, order.new(&g), &node);
+            let mut came = contents(&rig, order.renewed(&g), &node);
             if let Some(version) = order.carried_out(&g) {
                 came.extend(contents(&rig, version, &carried));
             }
@@ -284,8 +284,8 @@ fn a_node_is_made_anew_by_itself() {
         (0..g.leaf_slots as u32).flat_map(|i| slot(&rig, order.old(&g), i, i as u8)).collect();
     let (node, carried) = evict(&mut rig, &order, &(node, Vec::new())).unwrap();
     assert!(carried.is_empty());
-    assert_eq!(order.new(&g).epoch, order.old(&g).epoch);
-    let came = contents(&rig, order.new(&g), &node);
+    assert_eq!(order.renewed(&g).epoch, order.old(&g).epoch);
+    let came = contents(&rig, order.renewed(&g), &node);
     assert!(dest.iter().enumerate().all(|(row, &to)| came[to as usize] == row as u8));
 }
 

@@ -70,8 +70,8 @@ pub fn route(dest: &[u32], bits: &mut Bits) {
     }
     route(&above, bits);
     route(&below, bits);
-    for row in 0..half {
-        bits.push(lower(source[row] as usize));
+    for &from in &source[..half] {
+        bits.push(lower(from as usize));
     }
 }
 

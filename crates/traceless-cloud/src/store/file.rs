@@ -125,15 +125,12 @@ impl NodeStore for FileStore {
         }
         let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        if sequence != places.sequence() + 1 {
-            return Err(Error::Store("a commit is missing or came twice"));
-        }
-        let placed = places.staged(versions)?;
-        let record = record(sequence, &placed);
+        let staged = places.staged(sequence, versions)?;
+        let record = record(sequence, &staged);
         log.file.write_all_at(&record, log.len)?;
         self.sync(&log.file)?;
         log.len += record.len() as u64;
-        places.commit(sequence, &placed);
+        places.commit(sequence, &staged);
         if log.len > LOG_LEN_MAX {
             log.len = write_log(&self.folder, &self.geometry, &places)?;
             log.file = file_in(&self.folder, LOG)?;

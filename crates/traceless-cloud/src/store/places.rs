@@ -87,8 +87,11 @@ impl Places {
         Ok(place)
     }
 
-    /// Where versions that are staged lie.
-    pub fn staged(&self, versions: &[NodeVersion]) -> Result<Vec<Placed>> {
+    /// Where versions that are staged lie, for the commit of this number.
+    pub fn staged(&self, sequence: u64, versions: &[NodeVersion]) -> Result<Vec<Placed>> {
+        if sequence != self.sequence + 1 {
+            return Err(Error::Store("a commit is missing or came twice"));
+        }
         let find = |version: &NodeVersion| {
             let found = self.staged.iter().find(|placed| placed.version == *version);
             found.copied().ok_or(Error::Store("a node is not staged"))
@@ -126,42 +129,42 @@ mod tests {
     use super::*;
     use crate::geometry::tests::small;
 
+    /// A size of place, and a place of it.
+    fn place_of(places: &Places, version: NodeVersion) -> (usize, u32) {
+        (places.size_of(version.node), places.find(version).unwrap().unwrap())
+    }
+
     #[test]
     fn old_versions_stay_until_the_next_commit() {
         let g = small();
         let mut places = Places::new(g);
-        let mut before = Vec::new();
+        let mut before: Vec<NodeVersion> = Vec::new();
         for sequence in 1..=60 {
-            let round = sequence - 1;
-            let versions: Vec<NodeVersion> = (0..g.layers)
-                .map(|layer| g.node(layer, g.evicted(round)))
-                .map(|node| NodeVersion { node, attempt: sequence })
-                .collect();
+            let node = |layer| g.node(layer, g.evicted(sequence - 1));
+            let version = |layer| NodeVersion { node: node(layer), attempt: sequence };
+            let versions: Vec<NodeVersion> = (0..g.layers).map(version).collect();
+            let now: Vec<NodeVersion> = places.current().map(|held| held.version).collect();
+            let readable: Vec<(usize, u32)> =
+                now.iter().chain(&before).map(|old| place_of(&places, *old)).collect();
             // Staged twice, as after a failure.
             for attempt in [sequence + 1000, sequence] {
                 for version in &versions {
-                    places.stage(NodeVersion { attempt, ..*version }).unwrap();
+                    let place = places.stage(NodeVersion { attempt, ..*version }).unwrap();
+                    assert!(!readable.contains(&(places.size_of(version.node), place)));
                 }
             }
-            let old: Vec<NodeVersion> =
-                places.current().map(|placed| placed.version).chain(before).collect();
-            let mut all: Vec<(usize, u32)> = Vec::new();
-            for version in old.iter().filter(|old| places.find(**old).is_ok()) {
-                all.push((places.size_of(version.node), places.find(*version).unwrap().unwrap()));
-            }
-            let placed = places.staged(&versions).unwrap();
-            all.extend(placed.iter().map(|new| (places.size_of(new.version.node), new.place)));
-            all.sort_unstable();
-            all.dedup();
-            assert!(all.len() >= placed.len() + places.current().count(), "one place, one version");
-            before = places.current().map(|placed| placed.version).collect();
-            places.commit(sequence, &placed);
-            assert!(before.iter().all(|old| places.find(*old).is_ok()));
+            let staged = places.staged(sequence, &versions).unwrap();
+            places.commit(sequence, &staged);
+            assert!(now.iter().all(|old| places.find(*old).is_ok()));
             assert!(versions.iter().all(|new| places.find(*new).unwrap().is_some()));
+            before = now
+                .into_iter()
+                .filter(|old| versions.iter().any(|new| new.node == old.node))
+                .collect();
         }
         let unknown = NodeVersion { node: Node(0), attempt: 3 };
         assert!(places.find(unknown).is_err());
         assert_eq!(places.find(NodeVersion { attempt: 0, ..unknown }).unwrap(), None);
-        assert!(places.staged(&[unknown]).is_err());
+        assert!(places.staged(61, &[unknown]).is_err() && places.staged(60, &[]).is_err());
     }
 }

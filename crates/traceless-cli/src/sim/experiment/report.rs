@@ -121,7 +121,8 @@ impl Report {
         let header = ["claim", "here", "paper", "deviation", "rule", "verdict"];
         let mut table = new_table(header.map(str::to_owned).to_vec());
         for verdict in &self.verdicts {
-            let Verdict { text, variant, workload, measured, paper, rule, reproduced, .. } = verdict;
+            let Verdict { text, variant, workload, measured, paper, rule, reproduced, .. } =
+                verdict;
             let claim = workload.as_ref().map_or(text.clone(), |name| format!("{text}, {name}"));
             let number = |value: Option<f64>| value.map_or("-".to_owned(), shortened);
             // Of an order it is counted who is not in it.
