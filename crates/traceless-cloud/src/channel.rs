@@ -1,0 +1,137 @@
+//! Messages between gateway and enclave, which the host carries and cannot read, change or repeat.
+//!
+//! Both sides put a random number into each session, so messages of an earlier one mean nothing in
+//! it, even if the host starts the enclave again. Each direction and purpose has a key of its own,
+//! and each message a counter, which is its nonce.
+
+use crate::error::{Error, Result};
+use crate::geometry::TAG_LEN;
+use alloc::vec::Vec;
+use traceless::seal::{Aead, Sealer, Secret};
+
+/// What a side adds to a session, drawn at random.
+pub type Nonce = [u8; 16];
+
+const COUNTER_LEN: usize = 8;
+/// Bytes that a message is longer than what it says.
+pub const OVERHEAD: usize = COUNTER_LEN + TAG_LEN;
+/// How far behind the newest a message may come.
+const WINDOW: u64 = 128;
+
+/// The key of one direction and purpose of a session.
+pub fn session_key(shared: &Secret, gateway: &Nonce, enclave: &Nonce, purpose: &[u8]) -> Secret {
+    shared.derive(&[b"session", gateway, enclave, purpose])
+}
+
+/// The end that speaks.
+pub struct Sender {
+    aead: Aead,
+    next: u64,
+}
+
+impl Sender {
+    /// Speaks under a key that nobody else speaks under.
+    pub fn new(key: &Secret) -> Self {
+        Self { aead: Aead::new(key), next: 1 }
+    }
+
+    /// A message.
+    pub fn seal(&mut self, plain: &[u8]) -> Vec<u8> {
+        let counter = self.next;
+        self.next += 1;
+        let mut message = Vec::with_capacity(plain.len() + OVERHEAD);
+        message.extend_from_slice(&counter.to_le_bytes());
+        message.extend_from_slice(plain);
+        message.extend_from_slice(&[0; TAG_LEN]);
+        let (body, tag) = message[COUNTER_LEN..].split_at_mut(plain.len());
+        self.aead.seal_in_place(counter, &[], body, tag);
+        message
+    }
+}
+
+/// The end that listens.
+pub struct Receiver {
+    aead: Aead,
+    newest: u64,
+    /// Bit i: whether the message `newest - i` came.
+    seen: u128,
+}
+
+impl Receiver {
+    /// Listens under the sender's key.
+    pub fn new(key: &Secret) -> Self {
+        Self { aead: Aead::new(key), newest: 0, seen: 1 }
+    }
+
+    /// What a message says. Messages may overtake each other, but none is taken twice.
+    pub fn open<'a>(&mut self, message: &'a mut [u8]) -> Result<&'a [u8]> {
+        let (counter, rest) = message
+            .split_first_chunk_mut::<COUNTER_LEN>()
+            .filter(|(_, rest)| rest.len() >= TAG_LEN)
+            .ok_or(Error::Malformed("too short"))?;
+        let counter = u64::from_le_bytes(*counter);
+        let (body, tag) = rest.split_at_mut(rest.len() - TAG_LEN);
+        self.aead.open_in_place(counter, &[], body, tag).map_err(|_| Error::Unauthentic)?;
+        self.note(counter)?;
+        Ok(body)
+    }
+
+    fn note(&mut self, counter: u64) -> Result {
+        if counter > self.newest {
+            let ahead = counter - self.newest;
+            self.seen = if ahead < WINDOW { self.seen << ahead } else { 0 };
+            self.newest = counter;
+        }
+        let bit = match self.newest - counter {
+            behind @ 0..WINDOW => 1_u128 << behind,
+            _ => return Err(Error::Replayed),
+        };
+        if self.seen & bit != 0 {
+            return Err(Error::Replayed);
+        }
+        self.seen |= bit;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends() -> (Sender, Receiver) {
+        let key = session_key(&Secret::from_bytes([1; 32]), &[2; 16], &[3; 16], b"test");
+        (Sender::new(&key), Receiver::new(&key))
+    }
+
+    #[test]
+    fn each_message_is_taken_once_in_any_order() {
+        let (mut sender, mut receiver) = ends();
+        let messages: Vec<Vec<u8>> = (0..300_u16).map(|i| sender.seal(&i.to_le_bytes())).collect();
+        for i in [0, 5, 3, 4, 120, 1, 299, 172] {
+            let mut message = messages[i].clone();
+            assert_eq!(receiver.open(&mut message).unwrap(), (i as u16).to_le_bytes());
+            let mut again = messages[i].clone();
+            assert!(matches!(receiver.open(&mut again), Err(Error::Replayed)), "{i}");
+        }
+        // Too far behind to know whether it came.
+        assert!(matches!(receiver.open(&mut messages[2].clone()), Err(Error::Replayed)));
+    }
+
+    #[test]
+    fn what_is_changed_is_refused_and_is_no_trace() {
+        let (mut sender, mut receiver) = ends();
+        let message = sender.seal(b"query");
+        for byte in 0..message.len() {
+            let mut changed = message.clone();
+            changed[byte] ^= 1;
+            assert!(matches!(receiver.open(&mut changed), Err(Error::Unauthentic)));
+        }
+        for len in 0..OVERHEAD {
+            assert!(matches!(receiver.open(&mut vec![0; len]), Err(Error::Malformed(_))));
+        }
+        assert_eq!(receiver.open(&mut message.clone()).unwrap(), b"query");
+        let key = session_key(&Secret::from_bytes([1; 32]), &[2; 16], &[4; 16], b"test");
+        let later = Receiver::new(&key).open(&mut message.clone()).map(<[u8]>::to_vec);
+        assert!(matches!(later, Err(Error::Unauthentic)), "a session of another enclave");
+    }
+}

@@ -1,0 +1,96 @@
+//! One block out of a slot of each layer.
+
+use super::{Session, Shared};
+use crate::channel::{Receiver, Sender};
+use crate::error::{Error, Result};
+use crate::geometry::{Geometry, PART_LEN};
+use crate::orders::Query;
+use crate::outer::Outer;
+use alloc::vec;
+use alloc::vec::Vec;
+use traceless_sys::ct::{self, Held as _, InMemory, Kernel, Mask, Vector, bytes_of, bytes_of_mut};
+
+/// Answers queries.
+pub struct Querier {
+    geometry: Geometry,
+    outer: Outer,
+    receiver: Receiver,
+    sender: Sender,
+    /// A block of each layer, as words.
+    rows: Vec<u64>,
+    chosen: Vec<u64>,
+}
+
+impl Querier {
+    /// Answers queries of a session.
+    pub fn new(shared: &Shared, session: &Session) -> Self {
+        let geometry = shared.geometry;
+        let words = geometry.sealed_len() / size_of::<u64>();
+        Self {
+            geometry,
+            outer: Outer::new(&shared.outer, shared.choice),
+            receiver: Receiver::new(&session.query),
+            sender: Sender::new(&session.reply),
+            rows: vec![0; words * geometry.layers],
+            chosen: vec![0; words],
+        }
+    }
+
+    /// The reply to an order that has the bytes of its slots beside it, from the root on.
+    ///
+    /// Every slot is verified before one is chosen, so an error tells which slot is wrong, which
+    /// the host knows, and nothing about the one that is meant.
+    pub fn query(&mut self, order: &mut [u8], slots: &[u8]) -> Result<Vec<u8>> {
+        let order = Query::decode(self.receiver.open(order)?, &self.geometry)?;
+        if slots.len() != self.geometry.layers * self.geometry.slot_len() {
+            return Err(Error::Malformed("not one slot of each layer"));
+        }
+        self.open_all(&order, slots)?;
+        ct::dispatch(Choose { rows: &self.rows, chosen: &mut self.chosen, target: order.target });
+        Ok(self.sender.seal(bytes_of(&self.chosen)))
+    }
+
+    fn open_all(&mut self, order: &Query, slots: &[u8]) -> Result {
+        let g = &self.geometry;
+        let mut wrong = None;
+        let rows = bytes_of_mut(&mut self.rows).chunks_exact_mut(g.sealed_len());
+        for (layer, (row, slot)) in rows.zip(slots.chunks_exact(g.slot_len())).enumerate() {
+            let version = order.version(g, layer);
+            if !version.is_written() {
+                row.fill(0);
+                continue;
+            }
+            let seal = self.outer.seal(version);
+            let number = order.locations[layer].slot;
+            for part in 0..g.parts() {
+                let sealed = &slot[g.part_at(part)..g.part_end(part)];
+                let plain = &mut row[part * PART_LEN..][..g.part_len(part)];
+                if seal.open((number, part), sealed, plain).is_err() {
+                    wrong = Some(Error::Tampered { node: version.node.0, slot: number });
+                }
+            }
+        }
+        wrong.map_or(Ok(()), Err)
+    }
+}
+
+struct Choose<'a> {
+    rows: &'a [u64],
+    chosen: &'a mut [u64],
+    target: u32,
+}
+
+impl Kernel for Choose<'_> {
+    type Output = ();
+
+    #[expect(clippy::inline_always, reason = "compiled once for each level of processors")]
+    #[inline(always)]
+    fn run<V: Vector>(self, v: V) {
+        let words = self.chosen.len();
+        let mut held = InMemory::new(v, self.chosen);
+        held.clear();
+        for (layer, row) in self.rows.chunks_exact(words).enumerate() {
+            held.gather(row, Mask::equal(layer as u32, self.target).bits());
+        }
+    }
+}

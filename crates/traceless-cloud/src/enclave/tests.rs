@@ -1,0 +1,309 @@
+use super::*;
+use crate::channel::Sender;
+use crate::error::Error;
+use crate::geometry::{Node, TAG_LEN, tests::small};
+use crate::kernel::Network;
+use crate::orders::{Eviction, Location, Query};
+use crate::outer::{Outer, Version};
+
+const GATEWAY: Nonce = [1; 16];
+const ENCLAVE: Nonce = [2; 16];
+
+/// Both sides of a session, and the gateway's seals.
+struct Rig {
+    shared: Shared,
+    querier: Querier,
+    evictor: Evictor,
+    queries: Sender,
+    evictions: Sender,
+    replies: crate::channel::Receiver,
+    outer: Outer,
+}
+
+fn rig(geometry: Geometry, choice: Choice) -> Rig {
+    let shared = Shared::new(geometry, choice, &Secret::from_bytes([5; 32]));
+    let session = shared.session(&GATEWAY, &ENCLAVE);
+    Rig {
+        querier: Querier::new(&shared, &session),
+        evictor: Evictor::new(&shared, &session).unwrap(),
+        queries: Sender::new(&session.query),
+        evictions: Sender::new(&session.evict),
+        replies: crate::channel::Receiver::new(&session.reply),
+        outer: Outer::new(&shared.outer, choice),
+        shared,
+    }
+}
+
+/// A slot that holds this byte everywhere.
+fn slot(rig: &Rig, version: Version, number: u32, byte: u8) -> Vec<u8> {
+    let g = &rig.shared.geometry;
+    let mut slot = vec![0; g.slot_len()];
+    for part in 0..g.parts() {
+        let sealed = &mut slot[g.part_at(part)..g.part_end(part)];
+        rig.outer.seal(version).seal((number, part), &vec![byte; g.part_len(part)], sealed);
+    }
+    slot
+}
+
+fn query(g: &Geometry, target: u32) -> Query {
+    let mut query = Query { round: 7, leaf: 5, locations: Default::default(), target };
+    for layer in 0..g.layers {
+        query.locations[layer] = Location { slot: 3 + layer as u32, attempt: 10 + layer as u64 };
+    }
+    query
+}
+
+fn slots_of(rig: &Rig, query: &Query) -> Vec<u8> {
+    let g = &rig.shared.geometry;
+    let one = |layer: usize| {
+        let location = query.locations[layer];
+        slot(rig, query.version(g, layer), location.slot, layer as u8 + 1)
+    };
+    (0..g.layers).flat_map(one).collect()
+}
+
+fn ask(rig: &mut Rig, query: &Query, slots: &[u8]) -> Result<Vec<u8>, Error> {
+    let mut order = rig.queries.seal(&query.encode(&rig.shared.geometry));
+    let mut reply = rig.querier.query(&mut order, slots)?;
+    Ok(rig.replies.open(&mut reply).unwrap().to_vec())
+}
+
+#[test]
+fn the_block_that_is_meant_comes_back() {
+    for (choice, block_len) in [(Choice::Benes, 64), (Choice::Benes, 4096), (Choice::Paper, 64)] {
+        let mut rig = rig(Geometry { block_len, ..small() }, choice);
+        let g = rig.shared.geometry;
+        for target in 0..g.layers as u32 {
+            let query = query(&g, target);
+            let slots = slots_of(&rig, &query);
+            let block = ask(&mut rig, &query, &slots).unwrap();
+            assert_eq!(block, vec![target as u8 + 1; g.sealed_len()]);
+        }
+    }
+}
+
+#[test]
+fn a_node_that_was_never_written_holds_zeros() {
+    let mut rig = rig(small(), Choice::Benes);
+    let mut query = query(&rig.shared.geometry, 2);
+    let slots = slots_of(&rig, &query);
+    query.locations[2].attempt = 0;
+    assert!(ask(&mut rig, &query, &slots).unwrap().iter().all(|&byte| byte == 0));
+}
+
+#[test]
+fn a_corrupt_slot_tells_nothing_about_the_layer() {
+    let mut rig = rig(small(), Choice::Benes);
+    let g = rig.shared.geometry;
+    for corrupt in 0..g.layers {
+        let told: Vec<String> = (0..g.layers as u32)
+            .map(|target| {
+                let query = query(&g, target);
+                let mut slots = slots_of(&rig, &query);
+                slots[corrupt * g.slot_len() + 9] ^= 1;
+                ask(&mut rig, &query, &slots).unwrap_err().to_string()
+            })
+            .collect();
+        assert!(told.iter().all(|one| *one == told[0]), "{told:?}");
+        assert!(told[0].contains(&format!("slot {}", 3 + corrupt)), "{}", told[0]);
+    }
+}
+
+/// The planted fault: what the paper prints verifies the chosen block only.
+#[test]
+fn to_verify_the_chosen_block_only_would_tell_its_layer() {
+    let rig = rig(small(), Choice::Benes);
+    let g = rig.shared.geometry;
+    let told: Vec<bool> = (0..g.layers)
+        .map(|target| {
+            let query = query(&g, target as u32);
+            let mut slots = slots_of(&rig, &query);
+            slots[9] ^= 1;
+            let chosen = &slots[target * g.slot_len()..][..g.slot_len()];
+            let (len, number) = (g.part_len(0), query.locations[target].slot);
+            let seal = rig.outer.seal(query.version(&g, target));
+            seal.open((number, 0), &chosen[..len + TAG_LEN], &mut vec![0; len]).is_ok()
+        })
+        .collect();
+    assert_eq!(told, [false, true, true, true]);
+}
+
+#[test]
+fn replayed_orders_and_older_slots_are_refused() {
+    let mut rig = rig(small(), Choice::Benes);
+    let g = rig.shared.geometry;
+    let query = query(&g, 1);
+    let slots = slots_of(&rig, &query);
+    let order = rig.queries.seal(&query.encode(&g));
+    rig.querier.query(&mut order.clone(), &slots).unwrap();
+    let again = rig.querier.query(&mut order.clone(), &slots);
+    assert!(matches!(again, Err(Error::Replayed)));
+    // Slots of another epoch, attempt or path.
+    for other in [
+        Query { round: 1, ..query },
+        Query { leaf: 6, ..query },
+        Query { locations: [Location { slot: 3, attempt: 9 }; 12], ..query },
+    ] {
+        assert!(matches!(ask(&mut rig, &other, &slots), Err(Error::Tampered { .. })), "{other:?}");
+    }
+    let short = ask(&mut rig, &query, &slots[1..]);
+    assert!(matches!(short, Err(Error::Malformed(_))));
+}
+
+/// The rows of a layer of a round, sealed as they should be, each with its number in it.
+fn node_in(rig: &Rig, order: &Eviction) -> (Vec<u8>, Vec<u8>) {
+    let g = &rig.shared.geometry;
+    let slots = g.slots(g.layer_of(order.node)) as u32;
+    let node = (0..slots).flat_map(|i| slot(rig, order.old(g), i, i as u8)).collect();
+    let carried = (0..g.round_slots as u32)
+        .flat_map(|i| slot(rig, order.carried_in(g), i, (slots + i) as u8))
+        .collect();
+    (node, carried)
+}
+
+fn order_for(rig: &Rig, layer: usize, dest: &[u32]) -> Eviction {
+    let g = &rig.shared.geometry;
+    let control = match rig.shared.choice {
+        Choice::Benes => Network::new(dest.len()).route(dest),
+        Choice::Paper => dest.iter().flat_map(|&to| (to as u16).to_le_bytes()).collect(),
+    };
+    let node = g.node(layer, g.evicted(8));
+    Eviction { round: 8, node, in_round: true, before: 3, attempt: 4, control }
+}
+
+fn evict(
+    rig: &mut Rig,
+    order: &Eviction,
+    (node, carried): &(Vec<u8>, Vec<u8>),
+) -> Result<(Vec<u8>, Vec<u8>), Error> {
+    let on = if order.carried_out(&rig.shared.geometry).is_some() { carried.len() } else { 0 };
+    let (mut new_node, mut new_carried) = (vec![0; node.len()], vec![0; on]);
+    let bytes = NodeBytes { node, carried, new_node: &mut new_node, new_carried: &mut new_carried };
+    let mut message = rig.evictions.seal(&order.encode());
+    rig.evictor.evict(&mut message, bytes)?;
+    Ok((new_node, new_carried))
+}
+
+/// What the slots of a version hold: the byte that they are full of.
+fn contents(rig: &Rig, version: Version, slots: &[u8]) -> Vec<u8> {
+    let g = &rig.shared.geometry;
+    let one = |(number, slot): (usize, &[u8])| {
+        let mut bytes = Vec::new();
+        for part in 0..g.parts() {
+            let mut plain = vec![0; g.part_len(part)];
+            let sealed = &slot[g.part_at(part)..g.part_end(part)];
+            rig.outer.seal(version).open((number as u32, part), sealed, &mut plain).unwrap();
+            bytes.extend(plain);
+        }
+        assert!(bytes.iter().all(|&byte| byte == bytes[0]));
+        bytes[0]
+    };
+    slots.chunks_exact(g.slot_len()).enumerate().map(one).collect()
+}
+
+fn spread(rows: usize) -> Vec<u32> {
+    (0..rows as u32).map(|row| (row * 7 + 3) % rows as u32).collect()
+}
+
+#[test]
+fn rows_go_where_the_plan_says() {
+    for (choice, block_len) in [(Choice::Benes, 64), (Choice::Benes, 2048), (Choice::Paper, 2048)] {
+        let mut rig =
+            rig(Geometry { block_len, inner_slots: 22, leaf_slots: 27, ..small() }, choice);
+        let g = rig.shared.geometry;
+        for layer in 0..g.layers {
+            let rows = g.slots(layer) + g.round_slots;
+            let dest = spread(rows);
+            let order = order_for(&rig, layer, &dest);
+            let input = node_in(&rig, &order);
+            let (node, carried) = evict(&mut rig, &order, &input).unwrap();
+            let mut came = contents(&rig, order.renewed(&g), &node);
+            if let Some(version) = order.carried_out(&g) {
+                came.extend(contents(&rig, version, &carried));
+            }
+            for (row, &to) in dest.iter().enumerate() {
+                assert!(came.get(to as usize).is_none_or(|&byte| byte == row as u8));
+            }
+        }
+    }
+}
+
+#[test]
+fn both_kernels_make_the_same_bytes() {
+    let geometry = Geometry { block_len: 2048, ..small() };
+    let mut paper = rig(geometry, Choice::Paper);
+    let rows = geometry.inner_slots + geometry.round_slots;
+    let dest: Vec<u32> = (0..rows as u32).map(|row| (row * 11 + 2) % rows as u32).collect();
+    let order = order_for(&paper, 1, &dest);
+    let input = node_in(&paper, &order);
+    let nibbles = evict(&mut paper, &order, &input).unwrap();
+    // The network under the paper's cipher, whose streams are taken off and put on around it.
+    paper.evictor.use_network();
+    let order = Eviction { control: Network::new(rows).route(&dest), ..order };
+    assert!(nibbles == evict(&mut paper, &order, &input).unwrap());
+}
+
+#[test]
+fn every_row_that_comes_in_is_verified() {
+    for choice in [Choice::Benes, Choice::Paper] {
+        let mut rig = rig(small(), choice);
+        let g = rig.shared.geometry;
+        let order = order_for(&rig, 1, &spread(g.inner_slots + g.round_slots));
+        let input = node_in(&rig, &order);
+        for row in 0..g.inner_slots + g.round_slots {
+            let mut changed = input.clone();
+            let (bytes, at) = match row.checked_sub(g.inner_slots) {
+                None => (&mut changed.0, row),
+                Some(carried) => (&mut changed.1, carried),
+            };
+            bytes[at * g.slot_len() + 5] ^= 0x10;
+            let told = evict(&mut rig, &order, &changed);
+            assert!(matches!(told, Err(Error::Tampered { slot, .. }) if slot == at as u32));
+        }
+        // Two slots of one node that changed places.
+        let mut swapped = input.clone();
+        let (a, b) = swapped.0.split_at_mut(g.slot_len());
+        a.swap_with_slice(&mut b[..g.slot_len()]);
+        assert!(matches!(evict(&mut rig, &order, &swapped), Err(Error::Tampered { .. })));
+        evict(&mut rig, &order, &input).unwrap();
+    }
+}
+
+#[test]
+fn a_node_is_made_anew_by_itself() {
+    let mut rig = rig(small(), Choice::Benes);
+    let g = rig.shared.geometry;
+    let dest = spread(g.leaf_slots);
+    let order = Eviction {
+        node: Node(30),
+        in_round: false,
+        control: Network::new(g.leaf_slots).route(&dest),
+        ..order_for(&rig, 0, &spread(30))
+    };
+    let node: Vec<u8> =
+        (0..g.leaf_slots as u32).flat_map(|i| slot(&rig, order.old(&g), i, i as u8)).collect();
+    let (node, carried) = evict(&mut rig, &order, &(node, Vec::new())).unwrap();
+    assert!(carried.is_empty());
+    assert_eq!(order.renewed(&g).epoch, order.old(&g).epoch);
+    let came = contents(&rig, order.renewed(&g), &node);
+    assert!(dest.iter().enumerate().all(|(row, &to)| came[to as usize] == row as u8));
+}
+
+#[test]
+fn an_order_that_does_not_fit_is_refused() {
+    let mut rig = rig(small(), Choice::Benes);
+    let g = rig.shared.geometry;
+    let order = order_for(&rig, 1, &spread(30));
+    let input = node_in(&rig, &order);
+    let wrong = Eviction { control: vec![0; 3], ..order.clone() };
+    assert!(matches!(evict(&mut rig, &wrong, &input), Err(Error::Malformed(_))));
+    let short = (input.0[1..].to_vec(), input.1.clone());
+    assert!(matches!(evict(&mut rig, &order, &short), Err(Error::Malformed(_))));
+    let too_large = Geometry { leaf_slots: 60_000, ..g };
+    let shared = Shared { geometry: too_large, ..rig.shared.clone() };
+    let session = shared.session(&GATEWAY, &ENCLAVE);
+    assert!(matches!(Evictor::new(&shared, &session), Err(Error::Parameters(_))));
+    let shared =
+        Shared { choice: Choice::Paper, geometry: Geometry { leaf_slots: 8200, ..g }, ..shared };
+    assert!(matches!(Evictor::new(&shared, &session), Err(Error::Parameters(_))));
+}

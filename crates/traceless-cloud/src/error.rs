@@ -1,0 +1,74 @@
+//! What the world can do to gateway, host and enclave. Our own bugs are assertions.
+
+/// Everything that can go wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No such block.
+    #[error("block {id} is out of range: there are {blocks}")]
+    OutOfRange {
+        /// The block asked for.
+        id: u64,
+        /// How many there are.
+        blocks: u64,
+    },
+    /// A slot is not what was last written there.
+    #[error("slot {slot} of node {node} was changed: it is damaged, moved or from an older copy")]
+    Tampered {
+        /// Number of the node.
+        node: u32,
+        /// Slot in it.
+        slot: u32,
+    },
+    /// A block was opened by the enclave and is not the one that the gateway put there.
+    #[error("block {id} is not the one that was stored")]
+    Forged {
+        /// The block.
+        id: u64,
+    },
+    /// A message does not come from whom it should, or was changed on the way.
+    #[error("a message is not authentic")]
+    Unauthentic,
+    /// A message that was answered before.
+    #[error("a message came twice")]
+    Replayed,
+    /// A message of another form than this program speaks.
+    #[error("a message cannot be understood: {0}")]
+    Malformed(&'static str),
+    /// No such parameters.
+    #[error("impossible parameters: {0}")]
+    Parameters(&'static str),
+    /// More blocks wait at the gateway than it has room for. With honest randomness this does not
+    /// happen.
+    #[error("{blocks} blocks wait at the gateway, there is room for {limit}")]
+    StashOverflow {
+        /// Blocks that wait.
+        blocks: usize,
+        /// How many may.
+        limit: usize,
+    },
+    /// What a file of the store or of the gateway holds does not fit what it should.
+    #[error("{0} cannot be understood: it is damaged or of another version")]
+    State(&'static str),
+    /// The host is at another round than the gateway: one of them was put back.
+    #[error("the host is at round {host}, the gateway at round {gateway}: one was put back")]
+    RolledBack {
+        /// Rounds committed at the host.
+        host: u64,
+        /// Rounds committed at the gateway.
+        gateway: u64,
+    },
+    /// The store failed.
+    #[error("the store failed: {0}")]
+    Store(&'static str),
+    /// Not enough memory.
+    #[error("there is not enough memory")]
+    Memory,
+    /// The operating system refused.
+    #[cfg(feature = "std")]
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+/// Shorthand for results of this crate.
+pub type Result<T = (), E = Error> = core::result::Result<T, E>;

@@ -1,0 +1,198 @@
+//! What the gateway knows of the tree: where each block lies, and what each slot holds.
+
+use crate::geometry::{Geometry, Node};
+use crate::params::Params;
+use traceless::rng::Rng;
+
+/// No block: a dummy.
+const DUMMY: u32 = u32::MAX;
+/// Places of blocks that are in no slot.
+const NOWHERE: u32 = u32::MAX;
+const AT_GATEWAY: u32 = u32::MAX - 1;
+
+/// Where a block is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// It was never written.
+    Nowhere,
+    /// It waits at the gateway.
+    Gateway,
+    /// In a slot on the path to its leaf.
+    Tree {
+        /// The path.
+        leaf: u32,
+        /// The layer.
+        layer: usize,
+        /// The slot in its node.
+        slot: u32,
+    },
+}
+
+/// The gateway's map of the tree. Some 12 to 16 bytes a block.
+pub struct Index {
+    geometry: Geometry,
+    /// Bits of a slot's number, and of a layer's, in a place.
+    slot_bits: u32,
+    layer_bits: u32,
+    places: Vec<u32>,
+    /// The block in each slot, node by node.
+    owners: Vec<u32>,
+    /// Whether a slot was read since its node was written: a bit each.
+    read: Vec<u64>,
+    /// How many were, of each node. The host knows this, too.
+    reads: Vec<u32>,
+    /// The random number of who wrote each node.
+    attempts: Vec<u64>,
+}
+
+impl Index {
+    /// Nothing was ever written.
+    pub fn new(params: &Params) -> Self {
+        let geometry = params.geometry;
+        let bits = |count: usize| usize::BITS - (count - 1).leading_zeros();
+        let (slot_bits, layer_bits) =
+            (bits(geometry.inner_slots.max(geometry.leaf_slots)), bits(geometry.layers));
+        let slots = geometry.slots_in_all() as usize;
+        let nodes = geometry.nodes() as usize;
+        Self {
+            geometry,
+            slot_bits,
+            layer_bits,
+            places: vec![NOWHERE; params.blocks as usize],
+            owners: vec![DUMMY; slots],
+            read: vec![0; slots.div_ceil(64)],
+            reads: vec![0; nodes],
+            attempts: vec![0; nodes],
+        }
+    }
+
+    /// Bytes it takes up.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&self.places[..])
+            + size_of_val(&self.owners[..])
+            + size_of_val(&self.read[..])
+            + size_of_val(&self.reads[..])
+            + size_of_val(&self.attempts[..])
+    }
+
+    /// Where a block is.
+    pub fn place(&self, id: u32) -> Place {
+        match self.places[id as usize] {
+            NOWHERE => Place::Nowhere,
+            AT_GATEWAY => Place::Gateway,
+            packed => Place::Tree {
+                leaf: packed >> (self.slot_bits + self.layer_bits),
+                layer: (packed >> self.slot_bits & ((1 << self.layer_bits) - 1)) as usize,
+                slot: packed & ((1 << self.slot_bits) - 1),
+            },
+        }
+    }
+
+    /// Puts a block somewhere else.
+    pub fn set_place(&mut self, id: u32, place: Place) {
+        self.places[id as usize] = match place {
+            Place::Nowhere => NOWHERE,
+            Place::Gateway => AT_GATEWAY,
+            Place::Tree { leaf, layer, slot } => {
+                leaf << (self.slot_bits + self.layer_bits) | (layer as u32) << self.slot_bits | slot
+            }
+        };
+    }
+
+    /// Who wrote a node.
+    pub fn attempt(&self, node: Node) -> u64 {
+        self.attempts[node.0 as usize]
+    }
+
+    /// How often a node was read since it was written.
+    pub fn reads(&self, node: Node) -> usize {
+        self.reads[node.0 as usize] as usize
+    }
+
+    /// The real blocks of a node with their slots.
+    pub fn blocks_of(&self, node: Node) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let slots = self.geometry.slots(self.geometry.layer_of(node));
+        let owners = &self.owners[self.first_slot(node)..][..slots];
+        let real = owners.iter().enumerate().filter(|(_, owner)| **owner != DUMMY);
+        real.map(|(slot, &owner)| (slot as u32, owner))
+    }
+
+    /// Marks a slot read, so that it is never read again before its node is made anew. What it
+    /// holds is a dummy from now on.
+    pub fn take(&mut self, node: Node, slot: u32) {
+        let at = self.first_slot(node) + slot as usize;
+        let bit = 1 << (at % 64);
+        assert!(self.read[at / 64] & bit == 0, "no slot is read twice");
+        self.read[at / 64] |= bit;
+        self.reads[node.0 as usize] += 1;
+        self.owners[at] = DUMMY;
+    }
+
+    /// A dummy of a node that was not read, all equally likely. There is one while the node was
+    /// read less often than it has dummies.
+    pub fn dummy(&self, node: Node, rng: &mut dyn Rng) -> u32 {
+        let first = self.first_slot(node);
+        let slots = self.geometry.slots(self.geometry.layer_of(node)) as u64;
+        loop {
+            let slot = rng.below(slots) as usize;
+            let at = first + slot;
+            if self.owners[at] == DUMMY && self.read[at / 64] >> (at % 64) & 1 == 0 {
+                return slot as u32;
+            }
+        }
+    }
+
+    /// A node was made anew: nothing of it was read, and it holds these blocks in these slots.
+    pub fn renew(&mut self, node: Node, attempt: u64, blocks: &[(u32, u32)]) {
+        let first = self.first_slot(node);
+        let slots = self.geometry.slots(self.geometry.layer_of(node));
+        for at in first..first + slots {
+            self.owners[at] = DUMMY;
+            self.read[at / 64] &= !(1 << (at % 64));
+        }
+        for &(slot, id) in blocks {
+            self.owners[first + slot as usize] = id;
+        }
+        self.reads[node.0 as usize] = 0;
+        self.attempts[node.0 as usize] = attempt;
+    }
+
+    fn first_slot(&self, node: Node) -> usize {
+        let g = &self.geometry;
+        let inner = (g.nodes() - g.leaves()) as usize;
+        let node = node.0 as usize;
+        if node < inner {
+            node * g.inner_slots
+        } else {
+            inner * g.inner_slots + (node - inner) * g.leaf_slots
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_come_back_and_take_few_bytes() {
+        for (data, block_len) in
+            [(1_u64 << 30, 1024), (4 << 30, 1024), (10 << 30, 1024), (20 << 30, 8192)]
+        {
+            let blocks = data / block_len as u64;
+            let params = Params::new(blocks, block_len, 32).unwrap();
+            let g = params.geometry;
+            let mut index = Index::new(&params);
+            assert!(index.bytes() as f64 <= 17.0 * blocks as f64, "{}", index.bytes());
+            let deepest = Place::Tree {
+                leaf: g.leaves() - 1,
+                layer: g.layers - 1,
+                slot: g.leaf_slots as u32 - 1,
+            };
+            let root = Place::Tree { leaf: 0, layer: 0, slot: 0 };
+            for place in [deepest, root, Place::Gateway, Place::Nowhere] {
+                index.set_place(7, place);
+                assert_eq!(index.place(7), place);
+            }
+        }
+    }
+}

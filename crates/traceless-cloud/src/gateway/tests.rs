@@ -1,0 +1,267 @@
+use super::*;
+use crate::host::{InProcess, Stage};
+use crate::store::{Durability, FileStore, MemStore, NodeStore};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use traceless::rng::Seeded;
+
+const BLOCK: usize = 64;
+
+fn params(blocks: u64) -> Params {
+    Params::new(blocks, BLOCK, 4).unwrap()
+}
+
+fn gateway_over(
+    params: Params,
+    store: impl NodeStore + 'static,
+    choice: Choice,
+    seed: u64,
+) -> Gateway {
+    let mut rng = Seeded::new(seed);
+    let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
+    let nonce = [3; 16];
+    let shared = keys.shared(&params, choice);
+    let (host, own) = InProcess::start(&shared, store, &nonce, &mut rng).unwrap();
+    Gateway::new(params, &keys, choice, Arc::new(host), (&nonce, &own), Box::new(rng)).unwrap()
+}
+
+fn block(id: u64, version: u64) -> Vec<u8> {
+    (0..BLOCK as u64).map(|i| (id * 7 + version * 13 + i) as u8).collect()
+}
+
+/// Random operations against a plain array. Errors of the store are taken as they come: an
+/// operation that failed is asked for again.
+fn agrees_with_an_array(gateway: &mut Gateway, operations: u64, seed: u64) -> u64 {
+    let blocks = gateway.params().blocks;
+    let mut rng = Seeded::new(seed);
+    let mut array: Vec<Vec<u8>> = vec![vec![0; BLOCK]; blocks as usize];
+    let mut errors = 0;
+    for version in 0..operations {
+        // Some blocks are asked for more often than others.
+        let id = rng.below(blocks).min(rng.below(blocks));
+        let write = (rng.below(2) == 0).then(|| block(id, version));
+        loop {
+            let done = match &write {
+                Some(bytes) => gateway.put(id, bytes),
+                None => gateway.get(id).map(|bytes| assert!(bytes == array[id as usize], "{id}")),
+            };
+            match done {
+                Ok(()) => break,
+                Err(Error::Store(_)) => errors += 1,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        if let Some(bytes) = write {
+            array[id as usize] = bytes;
+        }
+        if rng.below(20) == 0 && gateway.dummy().is_err() {
+            errors += 1;
+        }
+    }
+    for id in 0..blocks {
+        while match gateway.get(id) {
+            Ok(bytes) => {
+                assert!(bytes == array[id as usize], "{id}");
+                false
+            }
+            Err(_) => true,
+        } {}
+    }
+    errors
+}
+
+#[test]
+fn is_an_array() {
+    for (blocks, choice, seed) in [
+        (1, Choice::Benes, 1),
+        (300, Choice::Benes, 2),
+        (2500, Choice::Benes, 3),
+        (300, Choice::Paper, 4),
+    ] {
+        let params = params(blocks);
+        let mut gateway = gateway_over(params, MemStore::new(params.geometry), choice, seed);
+        let operations = if choice == Choice::Paper { 1500 } else { 6000 };
+        assert_eq!(agrees_with_an_array(&mut gateway, operations, seed), 0);
+        let counts = gateway.counts();
+        assert!(blocks < 300 || counts.rounds > 5, "{counts:?}");
+        assert!(counts.waiting_max <= 4 * params.round_blocks, "{counts:?}");
+    }
+}
+
+#[test]
+fn is_an_array_in_files_with_more_layers() {
+    let folder = tempfile::tempdir().unwrap();
+    // Three layers, as leaves hold few.
+    let mut params = params(4000);
+    params.geometry.arity = 4;
+    params.geometry.layers = 4;
+    params.leaf_blocks = 120;
+    params.geometry.leaf_slots = 120 + 70;
+    let store = FileStore::open(folder.path(), params.geometry, Durability::Process).unwrap();
+    let mut gateway = gateway_over(params, store, Choice::Benes, 5);
+    assert_eq!(agrees_with_an_array(&mut gateway, 12_000, 5), 0);
+}
+
+/// A node read more often than it has dummies is made anew, and nothing is lost.
+#[test]
+fn nodes_are_made_anew_in_time() {
+    let mut params = params(500);
+    let spare = params.reads_max(1) / 3;
+    params.geometry.leaf_slots = params.leaf_blocks + spare;
+    params.geometry.inner_slots = params.inner_blocks + params.round_blocks;
+    let mut gateway = gateway_over(params, MemStore::new(params.geometry), Choice::Benes, 6);
+    assert_eq!(agrees_with_an_array(&mut gateway, 4000, 6), 0);
+    assert!(gateway.counts().renewed > 20, "{:?}", gateway.counts());
+}
+
+/// A store whose calls fail now and then, before or after they did what they should.
+struct Faulty {
+    store: MemStore,
+    calls: AtomicU64,
+    rng: Mutex<Seeded>,
+}
+
+impl Faulty {
+    fn fails(&self) -> bool {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.rng.lock().unwrap().below(40) == 0
+    }
+
+    fn perhaps(&self, call: impl Fn() -> Result) -> Result {
+        const FAILED: Error = Error::Store("planned");
+        if self.fails() {
+            return Err(FAILED);
+        }
+        call()?;
+        if self.fails() { Err(FAILED) } else { Ok(()) }
+    }
+}
+
+impl NodeStore for Faulty {
+    fn read_slots(&self, wanted: &[(NodeVersion, u32)], into: &mut [u8]) -> Result {
+        let into = Mutex::new(into);
+        self.perhaps(|| self.store.read_slots(wanted, &mut into.lock().unwrap()))
+    }
+
+    fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {
+        let into = Mutex::new(into);
+        self.perhaps(|| self.store.read_node(version, &mut into.lock().unwrap()))
+    }
+
+    fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {
+        self.perhaps(|| self.store.stage(version, bytes))
+    }
+
+    fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        self.perhaps(|| self.store.commit(sequence, versions))
+    }
+
+    fn sequence(&self) -> u64 {
+        self.store.sequence()
+    }
+}
+
+#[test]
+fn survives_a_failing_store() {
+    let params = params(600);
+    let store = MemStore::new(params.geometry);
+    let faulty = Faulty { store, calls: AtomicU64::new(0), rng: Mutex::new(Seeded::new(8)) };
+    let mut gateway = gateway_over(params, faulty, Choice::Benes, 7);
+    let errors = agrees_with_an_array(&mut gateway, 5000, 7);
+    assert!(errors > 100, "{errors}");
+}
+
+/// A path and its slots.
+type Seen = (u32, Vec<Location>);
+
+/// Remembers what the host is asked.
+struct Watched<H> {
+    host: H,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl<H: Host> Host for Watched<H> {
+    fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
+        self.seen.lock().unwrap().push((ask.leaf, ask.locations.clone()));
+        self.host.query(ask)
+    }
+
+    fn stage(&self, stage: &Stage) -> Result {
+        self.host.stage(stage)
+    }
+
+    fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        self.host.commit(sequence, versions)
+    }
+
+    fn sequence(&self) -> Result<u64> {
+        self.host.sequence()
+    }
+}
+
+fn watched(seed: u64, ids: impl Iterator<Item = u64>) -> Vec<Seen> {
+    let params = params(2000);
+    let mut rng = Seeded::new(seed);
+    let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
+    let nonce = [3; 16];
+    let shared = keys.shared(&params, Choice::Benes);
+    let store = MemStore::new(params.geometry);
+    let (host, own) = InProcess::start(&shared, store, &nonce, &mut rng).unwrap();
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let host = Watched { host, seen: events.clone() };
+    let rng = Box::new(rng);
+    let mut gateway =
+        Gateway::new(params, &keys, Choice::Benes, Arc::new(host), (&nonce, &own), rng).unwrap();
+    for id in ids {
+        gateway.put(id, &block(id, 0)).unwrap();
+    }
+    drop(gateway);
+    Arc::into_inner(events).unwrap().into_inner().unwrap()
+}
+
+#[test]
+fn no_slot_is_read_twice_and_paths_are_random() {
+    for seen in
+        [watched(9, (0..2000).cycle().take(8000)), watched(10, (0..8000).map(|i| i * i % 1999))]
+    {
+        let g = params(2000).geometry;
+        let mut slots = HashSet::new();
+        let mut leaves = vec![0_u32; g.leaves() as usize];
+        for (leaf, locations) in &seen {
+            leaves[*leaf as usize] += 1;
+            for (layer, location) in locations.iter().enumerate() {
+                assert!(slots.insert((g.node(layer, *leaf), *location)), "a slot is read twice");
+            }
+        }
+        // Eight leaves: chi-square with seven degrees of freedom, beyond 1 in 10,000.
+        let mean = seen.len() as f64 / leaves.len() as f64;
+        let chi: f64 = leaves.iter().map(|&n| (f64::from(n) - mean).powi(2) / mean).sum();
+        assert!(chi < 29.9, "{chi} {leaves:?}");
+    }
+}
+
+/// Where in its node a slot is read tells nothing: real blocks and dummies alike are anywhere.
+#[test]
+fn slots_are_uniform() {
+    let seen = watched(11, (0..2000).chain((0..6000).map(|i| i % 50 + i / 50)));
+    let g = params(2000).geometry;
+    for layer in 0..g.layers {
+        let slots = g.slots(layer);
+        let mut eighths = [0_u32; 8];
+        for (_, locations) in &seen {
+            eighths[locations[layer].slot as usize * 8 / slots] += 1;
+        }
+        let mean = seen.len() as f64 / 8.0;
+        let chi: f64 = eighths.iter().map(|&n| (f64::from(n) - mean).powi(2) / mean).sum();
+        assert!(chi < 29.9, "{chi} {eighths:?}");
+    }
+}
+
+#[test]
+fn wrong_use_is_refused() {
+    let params = params(10);
+    let mut gateway = gateway_over(params, MemStore::new(params.geometry), Choice::Benes, 1);
+    assert!(matches!(gateway.get(10), Err(Error::OutOfRange { id: 10, blocks: 10 })));
+    assert!(matches!(gateway.put(1, &[0; 63]), Err(Error::Malformed(_))));
+    assert_eq!(gateway.counts(), Counts::default());
+}

@@ -1,0 +1,135 @@
+//! Blocks that wait at the gateway for a round: the paper's ring, found by number, too.
+
+use super::plan::Moving;
+use std::collections::{HashMap, VecDeque};
+
+/// A block at the gateway.
+struct Held {
+    leaf: u32,
+    /// Which of several entries in the order is this block's.
+    ticket: u64,
+    bytes: Vec<u8>,
+}
+
+/// Blocks that were asked for lately, oldest first.
+#[derive(Default)]
+pub struct Waiting {
+    held: HashMap<u32, Held>,
+    order: VecDeque<(u32, u64)>,
+    tickets: u64,
+}
+
+/// A block that is being brought into the tree: its bytes stay here until the round commits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Leaving {
+    /// The block.
+    pub block: Moving,
+    ticket: u64,
+}
+
+impl Waiting {
+    /// Blocks held, with those that are leaving.
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Blocks that a round can take.
+    pub fn ready(&self) -> usize {
+        self.order.len()
+    }
+
+    /// A block's bytes.
+    pub fn get(&self, id: u32) -> Option<&[u8]> {
+        self.held.get(&id).map(|held| &held.bytes[..])
+    }
+
+    /// Adds a block, or puts new bytes in place of its old ones. If it is leaving, what leaves is
+    /// old, and it waits anew under this leaf.
+    pub fn put(&mut self, id: u32, leaf: u32, bytes: Vec<u8>) {
+        let queued = self.held.get(&id).map(|held| (held.ticket, held.leaf));
+        if let Some((ticket, leaf)) = queued.filter(|(ticket, _)| self.is_queued(*ticket)) {
+            self.held.insert(id, Held { leaf, ticket, bytes });
+            return;
+        }
+        self.tickets += 1;
+        self.order.push_back((id, self.tickets));
+        self.held.insert(id, Held { leaf, ticket: self.tickets, bytes });
+    }
+
+    /// Tickets are handed out in order, and so taken away.
+    fn is_queued(&self, ticket: u64) -> bool {
+        self.order.front().is_some_and(|(_, first)| *first <= ticket)
+    }
+
+    /// The oldest blocks, which are to leave with a round.
+    pub fn leave(&mut self, count: usize) -> Vec<Leaving> {
+        let oldest: Vec<(u32, u64)> = self.order.drain(..count).collect();
+        let leaving = |(id, ticket)| {
+            let leaf = self.held[&id].leaf;
+            Leaving { block: Moving { id, leaf }, ticket }
+        };
+        oldest.into_iter().map(leaving).collect()
+    }
+
+    /// The round did not happen: they wait again, before all others.
+    pub fn stay(&mut self, leaving: &[Leaving]) {
+        for one in leaving.iter().rev() {
+            if self.is_unchanged(one) {
+                self.order.push_front((one.block.id, one.ticket));
+            }
+        }
+    }
+
+    /// The round committed: forgets a block, unless it was written again meanwhile.
+    pub fn forget(&mut self, one: &Leaving) -> bool {
+        let gone = self.is_unchanged(one);
+        if gone {
+            self.held.remove(&one.block.id);
+        }
+        gone
+    }
+
+    fn is_unchanged(&self, one: &Leaving) -> bool {
+        self.held.get(&one.block.id).is_some_and(|held| held.ticket == one.ticket)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_while_it_leaves_stays() {
+        let mut waiting = Waiting::default();
+        for id in 0..6 {
+            waiting.put(id, 10 + id, vec![1]);
+        }
+        waiting.put(5, 99, vec![2]);
+        let leaving = waiting.leave(4);
+        assert_eq!(leaving[3].block, Moving { id: 3, leaf: 13 });
+        waiting.put(2, 77, vec![3]);
+        assert_eq!((waiting.len(), waiting.ready()), (6, 3));
+        let gone: Vec<bool> = leaving.iter().map(|one| waiting.forget(one)).collect();
+        assert_eq!(gone, [true, true, false, true]);
+        assert_eq!((waiting.get(2), waiting.get(0)), (Some(&[3][..]), None));
+        let next = waiting.leave(3);
+        // Written before it left, it kept its leaf; written after, it got another.
+        let blocks: Vec<(u32, u32)> =
+            next.iter().map(|one| (one.block.id, one.block.leaf)).collect();
+        assert_eq!(blocks, [(4, 14), (5, 15), (2, 77)]);
+        assert_eq!(waiting.get(5), Some(&[2][..]));
+    }
+
+    #[test]
+    fn a_round_that_failed_brings_its_blocks_back() {
+        let mut waiting = Waiting::default();
+        for id in 0..4 {
+            waiting.put(id, id, vec![id as u8]);
+        }
+        let leaving = waiting.leave(3);
+        waiting.put(1, 8, vec![9]);
+        waiting.stay(&leaving);
+        let again: Vec<u32> = waiting.leave(4).iter().map(|one| one.block.id).collect();
+        assert_eq!(again, [0, 2, 3, 1]);
+    }
+}

@@ -1,0 +1,230 @@
+//! The tree in numbers: nodes, slots, paths, epochs, and how a slot is cut into parts.
+//!
+//! Everything here is public, and the same at gateway, host and enclave.
+
+use crate::error::{Error, Result};
+
+/// Bytes that are moved at once by the paper's kernel.
+pub const PIECE_LEN: usize = 32;
+/// Pieces of a part: the unit that is sealed, opened and moved in one go. A part of every row of a
+/// node must fit the enclave's memory, whatever the length of a block.
+pub const PART_PIECES: usize = 33;
+/// Bytes of a part.
+pub const PART_LEN: usize = PART_PIECES * PIECE_LEN;
+/// Bytes of a tag.
+pub const TAG_LEN: usize = 16;
+/// Bytes before a block under the gateway's own seal: which seal it is.
+pub const HEADER_LEN: usize = 16;
+/// Rows that a node and what is evicted into it may have together.
+pub const ROWS_MAX: usize = 1 << 16;
+/// Layers of a tree.
+pub const LAYERS_MAX: usize = 12;
+const BLOCK_LEN_MAX: usize = 1 << 16;
+
+/// Number of a node: layer by layer from the root, which is 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Node(pub u32);
+
+/// The shape of a tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    /// Children of a node.
+    pub arity: u32,
+    /// Layers, with root and leaves.
+    pub layers: usize,
+    /// Slots that a round brings in at the root, and from each layer to the next.
+    pub round_slots: usize,
+    /// Slots of a node that is no leaf.
+    pub inner_slots: usize,
+    /// Slots of a leaf.
+    pub leaf_slots: usize,
+    /// Bytes of a block.
+    pub block_len: usize,
+}
+
+impl Geometry {
+    /// Whether such a tree can be.
+    pub fn check(&self) -> Result {
+        let fits = |slots: usize| slots > 0 && slots + self.round_slots <= ROWS_MAX;
+        if self.arity < 2 || !(2..=LAYERS_MAX).contains(&self.layers) {
+            return Err(Error::Parameters(
+                "a tree has 2 to 12 layers and 2 or more children a node",
+            ));
+        }
+        if self.round_slots == 0 || !fits(self.inner_slots) || !fits(self.leaf_slots) {
+            return Err(Error::Parameters("a node and a round have 1 to 65,536 slots together"));
+        }
+        let blocks = self.block_len;
+        if blocks == 0 || !blocks.is_multiple_of(PIECE_LEN) || blocks > BLOCK_LEN_MAX {
+            return Err(Error::Parameters("a block is a multiple of 32 bytes, at most 65,536"));
+        }
+        let leaves = u64::from(self.arity).checked_pow(self.layers as u32 - 1);
+        if leaves.is_none_or(|leaves| leaves > 1 << 28) {
+            return Err(Error::Parameters("a tree has at most 2^28 leaves"));
+        }
+        Ok(())
+    }
+
+    /// Leaves.
+    pub fn leaves(&self) -> u32 {
+        self.width(self.layers - 1)
+    }
+
+    /// Nodes of a layer.
+    pub fn width(&self, layer: usize) -> u32 {
+        self.arity.pow(layer as u32)
+    }
+
+    /// Nodes of all layers.
+    pub fn nodes(&self) -> u32 {
+        self.first(self.layers)
+    }
+
+    /// The first node of a layer.
+    fn first(&self, layer: usize) -> u32 {
+        (0..layer).map(|above| self.width(above)).sum()
+    }
+
+    /// Slots of a node of a layer.
+    pub fn slots(&self, layer: usize) -> usize {
+        if layer + 1 == self.layers { self.leaf_slots } else { self.inner_slots }
+    }
+
+    /// The node of a layer on the path to a leaf. The leaf's low digits choose first, so that the
+    /// paths to 0, 1, 2 ... come in reverse-lexicographic order.
+    pub fn node(&self, layer: usize, leaf: u32) -> Node {
+        Node(self.first(layer) + leaf % self.width(layer))
+    }
+
+    /// The layer of a node.
+    pub fn layer_of(&self, node: Node) -> usize {
+        let below = |&layer: &usize| self.first(layer + 1) > node.0;
+        (0..self.layers).find(below).expect("a node of this tree")
+    }
+
+    /// The leaf that round `round` evicts to.
+    pub fn evicted(&self, round: u64) -> u32 {
+        (round % u64::from(self.leaves())) as u32
+    }
+
+    /// Rounds before round `round` that came by a node: its epoch.
+    pub fn epoch(&self, node: Node, round: u64) -> u64 {
+        let layer = self.layer_of(node);
+        let offset = u64::from(node.0 - self.first(layer));
+        match round.checked_sub(offset + 1) {
+            Some(since) => since / u64::from(self.width(layer)) + 1,
+            None => 0,
+        }
+    }
+
+    /// Slots of the whole tree.
+    pub fn slots_in_all(&self) -> u64 {
+        (0..self.layers).map(|i| u64::from(self.width(i)) * self.slots(i) as u64).sum()
+    }
+
+    /// Bytes of a block under the gateway's seal.
+    pub fn sealed_len(&self) -> usize {
+        HEADER_LEN + self.block_len + TAG_LEN
+    }
+
+    /// Parts of a slot.
+    pub fn parts(&self) -> usize {
+        self.sealed_len().div_ceil(PART_LEN)
+    }
+
+    /// Bytes of a part without its tag: all are equal but for the last.
+    pub fn part_len(&self, part: usize) -> usize {
+        PART_LEN.min(self.sealed_len() - part * PART_LEN)
+    }
+
+    /// Where a part lies in its slot, without its tag, which follows.
+    pub fn part_at(&self, part: usize) -> usize {
+        part * (PART_LEN + TAG_LEN)
+    }
+
+    /// Where a part with its tag ends in its slot.
+    pub fn part_end(&self, part: usize) -> usize {
+        self.part_at(part) + self.part_len(part) + TAG_LEN
+    }
+
+    /// Bytes of a slot as the host stores it.
+    pub fn slot_len(&self) -> usize {
+        self.sealed_len() + self.parts() * TAG_LEN
+    }
+
+    /// Bytes of a node of a layer.
+    pub fn node_len(&self, layer: usize) -> usize {
+        self.slots(layer) * self.slot_len()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn small() -> Geometry {
+        Geometry {
+            arity: 3,
+            layers: 4,
+            round_slots: 10,
+            inner_slots: 20,
+            leaf_slots: 25,
+            block_len: 64,
+        }
+    }
+
+    #[test]
+    fn epochs_are_visits() {
+        let g = small();
+        let mut visits = vec![0; g.nodes() as usize];
+        for round in 0..200 {
+            for node in 0..g.nodes() {
+                assert_eq!(g.epoch(Node(node), round), visits[node as usize], "{node} {round}");
+            }
+            for layer in 0..g.layers {
+                let node = g.node(layer, g.evicted(round));
+                assert_eq!(g.layer_of(node), layer);
+                visits[node.0 as usize] += 1;
+            }
+        }
+    }
+
+    #[test]
+    fn paths_alternate_as_early_as_they_can() {
+        let g = small();
+        let children: Vec<Node> = (0..4).map(|round| g.node(1, g.evicted(round))).collect();
+        assert_eq!(children, [Node(1), Node(2), Node(3), Node(1)]);
+        assert_eq!((g.nodes(), g.leaves()), (40, 27));
+        assert_eq!(g.slots_in_all(), 13 * 20 + 27 * 25);
+    }
+
+    #[test]
+    fn parts_cover_a_slot() {
+        for (block_len, parts) in [(32, 1), (1024, 1), (2048, 2), (4096, 4), (8192, 8)] {
+            let g = Geometry { block_len, ..small() };
+            g.check().unwrap();
+            assert_eq!(g.parts(), parts);
+            let len: usize = (0..parts).map(|part| g.part_len(part)).sum();
+            assert_eq!(len, g.sealed_len());
+            assert_eq!(g.part_end(parts - 1), g.slot_len());
+            assert!((0..parts).all(|part| g.part_len(part).is_multiple_of(PIECE_LEN)));
+        }
+    }
+
+    #[test]
+    fn impossible_trees_are_refused() {
+        let wrong = [
+            Geometry { arity: 1, ..small() },
+            Geometry { layers: 1, ..small() },
+            Geometry { layers: 13, ..small() },
+            Geometry { round_slots: 0, ..small() },
+            Geometry { leaf_slots: ROWS_MAX, ..small() },
+            Geometry { block_len: 33, ..small() },
+            Geometry { block_len: 0, ..small() },
+            Geometry { arity: 1 << 20, ..small() },
+        ];
+        for g in wrong {
+            assert!(matches!(g.check(), Err(Error::Parameters(_))), "{g:?}");
+        }
+    }
+}

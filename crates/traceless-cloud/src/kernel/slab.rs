@@ -1,0 +1,53 @@
+//! The rows that are permuted, in the enclave's memory.
+
+use crate::error::{Error, Result};
+use crate::geometry::PART_LEN;
+use traceless_sys::Words;
+use traceless_sys::ct::{bytes_of, bytes_of_mut};
+
+/// Words of a cache line.
+const LINE: usize = 8;
+/// Words of a row: a part of a slot, in whole lines.
+const ROW: usize = PART_LEN.div_ceil(LINE * size_of::<u64>()) * LINE;
+
+/// One part of each row of a node and of what is evicted into it.
+pub struct Slab {
+    words: Words,
+    rows: usize,
+}
+
+impl Slab {
+    /// Room for `rows` rows.
+    pub fn new(rows: usize) -> Result<Self> {
+        let words = Words::zeroed(rows * ROW).ok_or(Error::Memory)?;
+        Ok(Self { words, rows })
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Bytes it takes up.
+    pub fn bytes(rows: usize) -> usize {
+        rows * ROW * size_of::<u64>()
+    }
+
+    /// A row as bytes.
+    pub fn row(&self, row: usize) -> &[u8] {
+        bytes_of(&self.words[row * ROW..][..ROW])
+    }
+
+    /// A row as bytes, to be changed.
+    pub fn row_mut(&mut self, row: usize) -> &mut [u8] {
+        bytes_of_mut(&mut self.words[row * ROW..][..ROW])
+    }
+
+    /// Two rows as words. `a` comes before `b`.
+    #[expect(clippy::inline_always, reason = "called by work that is compiled for each processor")]
+    #[inline(always)]
+    pub(super) fn pair_mut(&mut self, a: usize, b: usize) -> (&mut [u64], &mut [u64]) {
+        let (before, after) = self.words.split_at_mut(b * ROW);
+        (&mut before[a * ROW..][..ROW], &mut after[..ROW])
+    }
+}

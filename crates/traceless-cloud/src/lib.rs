@@ -1,0 +1,33 @@
+//! A store in the cloud that does not see which block is asked for.
+//!
+//! A *gateway* on the premises knows where each block lies. An untrusted *host* holds a tree of
+//! nodes with many slots. An *enclave* beside it does what would otherwise go back and forth: it
+//! picks one block out of a slot of each layer, and mixes nodes anew. See ARCHITECTURE.md.
+//!
+//! Without the feature `std` only the enclave's side is built.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(feature = "std"), no_std)]
+
+extern crate alloc;
+
+pub mod channel;
+pub mod enclave;
+pub mod error;
+#[cfg(feature = "std")]
+pub mod gateway;
+pub mod geometry;
+#[cfg(feature = "std")]
+pub mod host;
+#[cfg(feature = "std")]
+mod inner;
+pub mod kernel;
+pub mod orders;
+pub mod outer;
+#[cfg(feature = "std")]
+pub mod params;
+#[cfg(feature = "std")]
+pub mod store;
+#[cfg(feature = "std")]
+mod tail;
+
+pub use error::{Error, Result};

@@ -1,0 +1,233 @@
+//! What the gateway tells the enclave, in bytes.
+
+use crate::error::{Error, Result};
+use crate::geometry::{Geometry, LAYERS_MAX, Node};
+use crate::outer::Version;
+use alloc::vec::Vec;
+
+/// A slot of one layer of a path.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Location {
+    /// The slot in its node.
+    pub slot: u32,
+    /// The random number of the round that wrote the node; 0 where none did.
+    pub attempt: u64,
+}
+
+/// One slot of each layer, and which of them is meant. The host sees all but the last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Query {
+    /// Rounds committed.
+    pub round: u64,
+    /// The path.
+    pub leaf: u32,
+    /// Slots, from the root on.
+    pub locations: [Location; LAYERS_MAX],
+    /// The layer that is meant. Secret.
+    pub target: u32,
+}
+
+impl Query {
+    /// As bytes: all of one length for a tree.
+    pub fn encode(&self, geometry: &Geometry) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(16 + 12 * geometry.layers);
+        bytes.extend_from_slice(&self.round.to_le_bytes());
+        bytes.extend_from_slice(&self.leaf.to_le_bytes());
+        bytes.extend_from_slice(&self.target.to_le_bytes());
+        for location in &self.locations[..geometry.layers] {
+            bytes.extend_from_slice(&location.slot.to_le_bytes());
+            bytes.extend_from_slice(&location.attempt.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// From bytes that are authentic.
+    pub fn decode(bytes: &[u8], geometry: &Geometry) -> Result<Self> {
+        let mut reader = Reader(bytes);
+        let (round, leaf, target) = (reader.u64()?, reader.u32()?, reader.u32()?);
+        let mut locations = [Location::default(); LAYERS_MAX];
+        for (layer, location) in locations.iter_mut().enumerate().take(geometry.layers) {
+            *location = Location { slot: reader.u32()?, attempt: reader.u64()? };
+            if location.slot as usize >= geometry.slots(layer) {
+                return Err(Error::Malformed("no such slot"));
+            }
+        }
+        reader.end()?;
+        if leaf >= geometry.leaves() {
+            return Err(Error::Malformed("no such path"));
+        }
+        Ok(Self { round, leaf, locations, target })
+    }
+
+    /// The version of the node that is read in a layer.
+    pub fn version(&self, geometry: &Geometry, layer: usize) -> Version {
+        let node = geometry.node(layer, self.leaf);
+        let attempt = self.locations[layer].attempt;
+        Version { node, epoch: geometry.epoch(node, self.round), attempt, carried: false }
+    }
+}
+
+/// How one node is made anew: as one layer of a round, or by itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Eviction {
+    /// Rounds committed, and the number of the one that this is a layer of.
+    pub round: u64,
+    /// The node.
+    pub node: Node,
+    /// Whether it is a layer of a round, so that blocks come in from above.
+    pub in_round: bool,
+    /// The random number of who wrote the node; 0 if nobody did.
+    pub before: u64,
+    /// The random number of this round, or of this node's own.
+    pub attempt: u64,
+    /// Where each row goes, as the kernel wants to know it. Secret.
+    pub control: Vec<u8>,
+}
+
+impl Eviction {
+    /// As bytes: all of one length for a layer.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(29 + self.control.len());
+        bytes.extend_from_slice(&self.round.to_le_bytes());
+        bytes.extend_from_slice(&self.node.0.to_le_bytes());
+        bytes.push(u8::from(self.in_round));
+        bytes.extend_from_slice(&self.before.to_le_bytes());
+        bytes.extend_from_slice(&self.attempt.to_le_bytes());
+        bytes.extend_from_slice(&self.control);
+        bytes
+    }
+
+    /// From bytes that are authentic.
+    pub fn decode(bytes: &[u8], geometry: &Geometry) -> Result<Self> {
+        let mut reader = Reader(bytes);
+        let (round, node) = (reader.u64()?, Node(reader.u32()?));
+        let in_round = reader.bytes(1)? == [1];
+        let (before, attempt) = (reader.u64()?, reader.u64()?);
+        if node.0 >= geometry.nodes() || attempt == 0 {
+            return Err(Error::Malformed("no such node"));
+        }
+        let layer = geometry.layer_of(node);
+        if in_round && node != geometry.node(layer, geometry.evicted(round)) {
+            return Err(Error::Malformed("the round does not come by this node"));
+        }
+        Ok(Self { round, node, in_round, before, attempt, control: reader.0.to_vec() })
+    }
+
+    /// The version of the node that is read.
+    pub fn old(&self, geometry: &Geometry) -> Version {
+        let epoch = geometry.epoch(self.node, self.round);
+        Version { node: self.node, epoch, attempt: self.before, carried: false }
+    }
+
+    /// The version of the node that is written.
+    pub fn renewed(&self, geometry: &Geometry) -> Version {
+        let old = self.old(geometry);
+        let epoch = old.epoch + u64::from(self.in_round);
+        Version { epoch, attempt: self.attempt, ..old }
+    }
+
+    /// The version of the rows that come from above.
+    pub fn carried_in(&self, geometry: &Geometry) -> Version {
+        carried(geometry, geometry.layer_of(self.node), self.round, self.attempt)
+    }
+
+    /// The version of the rows that go on; none from a leaf, where they are dropped.
+    pub fn carried_out(&self, geometry: &Geometry) -> Option<Version> {
+        let below = geometry.layer_of(self.node) + 1;
+        let goes_on = self.in_round && below < geometry.layers;
+        goes_on.then(|| carried(geometry, below, self.round, self.attempt))
+    }
+}
+
+/// The version of what a round carries into a layer.
+pub fn carried(geometry: &Geometry, layer: usize, round: u64, attempt: u64) -> Version {
+    let node = geometry.node(layer, geometry.evicted(round));
+    Version { node, epoch: geometry.epoch(node, round), attempt, carried: true }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn bytes(&mut self, len: usize) -> Result<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(len).ok_or(Error::Malformed("too short"))?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32> {
+        Ok(u32::from_le_bytes(self.bytes(4)?.try_into().expect("four bytes")))
+    }
+
+    fn u64(&mut self) -> Result<u64> {
+        Ok(u64::from_le_bytes(self.bytes(8)?.try_into().expect("eight bytes")))
+    }
+
+    fn end(&self) -> Result {
+        if self.0.is_empty() { Ok(()) } else { Err(Error::Malformed("too long")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::tests::small;
+
+    #[test]
+    fn orders_come_back_as_they_went() {
+        let g = small();
+        let mut locations = [Location::default(); LAYERS_MAX];
+        for (i, location) in locations[..g.layers].iter_mut().enumerate() {
+            *location = Location { slot: i as u32 + 3, attempt: i as u64 * 7 };
+        }
+        let query = Query { round: 9, leaf: 20, locations, target: 2 };
+        let bytes = query.encode(&g);
+        assert_eq!(Query::decode(&bytes, &g).unwrap(), query);
+        assert!(Query::decode(&bytes[1..], &g).is_err());
+        assert!(Query::decode(&[&bytes[..], &[0]].concat(), &g).is_err());
+        let beyond = Query { leaf: 27, ..query }.encode(&g);
+        assert!(Query::decode(&beyond, &g).is_err());
+        let mut beyond = query;
+        beyond.locations[1].slot = 20;
+        assert!(Query::decode(&beyond.encode(&g), &g).is_err());
+
+        let node = g.node(2, g.evicted(13));
+        let control = vec![1, 2, 3];
+        let order = Eviction { round: 13, node, in_round: true, before: 4, attempt: 5, control };
+        let bytes = order.encode();
+        assert_eq!(Eviction::decode(&bytes, &g).unwrap(), order);
+        assert!(Eviction::decode(&bytes[..20], &g).is_err());
+        for wrong in [
+            Eviction { node: Node(40), ..order.clone() },
+            Eviction { node: g.node(2, g.evicted(14)), ..order.clone() },
+            Eviction { attempt: 0, ..order.clone() },
+        ] {
+            assert!(Eviction::decode(&wrong.encode(), &g).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn versions_follow_each_other() {
+        let g = small();
+        for round in 0..60 {
+            for layer in 0..g.layers {
+                let node = g.node(layer, g.evicted(round));
+                let order = Eviction {
+                    round,
+                    node,
+                    in_round: true,
+                    before: 1,
+                    attempt: 2,
+                    control: Vec::new(),
+                };
+                let (old, new) = (order.old(&g), order.renewed(&g));
+                assert_eq!((new.epoch, g.epoch(node, round + 1)), (old.epoch + 1, new.epoch));
+                if let Some(out) = order.carried_out(&g) {
+                    let below = g.node(layer + 1, g.evicted(round));
+                    assert_eq!((out.node, out.carried), (below, true));
+                } else {
+                    assert_eq!(layer, g.layers - 1);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The outer layer: what a slot wears at the host, put on and taken off by the enclave.
+//!
+//! Every version of a node has a key of its own, made of the node, its epoch and the round's
+//! attempt, which is a random number. So a slot opens only where and when it belongs, nothing is
+//! stored for that, and a round that is done again spends no nonce twice.
+
+use crate::geometry::{Node, PART_PIECES, PIECE_LEN};
+use crate::kernel::Choice;
+use sha2::{Digest, Sha256};
+use traceless::seal::{Aead, Forged, Prf, Sealer, Secret};
+
+/// What a key stream begins with: the paper's random vector, here made from version and slot.
+pub type Vector = [u8; PIECE_LEN];
+
+/// One version of a node, or of what is on its way into one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Version {
+    /// The node.
+    pub node: Node,
+    /// Rounds that came by before.
+    pub epoch: u64,
+    /// The random number of the round that wrote it; 0 where none did.
+    pub attempt: u64,
+    /// Whether it is in the node, or on its way into it.
+    pub carried: bool,
+}
+
+impl Version {
+    /// Whether it was ever written. What was not holds zeros, and is not opened.
+    pub fn is_written(&self) -> bool {
+        self.attempt != 0
+    }
+}
+
+/// The keys of all versions.
+pub struct Outer {
+    choice: Choice,
+    /// Two halves of a version's key.
+    halves: [Prf; 2],
+    stream: Stream,
+}
+
+impl Outer {
+    /// Under the key that gateway and enclave share for this.
+    pub fn new(key: &Secret, choice: Choice) -> Self {
+        let half = |name: &[u8]| Prf::new(&key.derive(&[b"version", name]));
+        let stream = Stream::new(&key.derive(&[b"stream"]));
+        Self { choice, halves: [half(b"low"), half(b"high")], stream }
+    }
+
+    /// The one stream of the paper's kernel.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// The seal of a version that was written.
+    pub fn seal(&self, version: Version) -> SlotSeal<'_> {
+        assert!(version.is_written(), "only what was written has a key");
+        let place = u64::from(version.node.0) << 1 | u64::from(version.carried);
+        // Epochs beyond 2^31 rounds would meet earlier ones; the attempt tells them apart still.
+        let place = place << 31 | version.epoch & 0x7fff_ffff;
+        let input = u128::from(place) << 64 | u128::from(version.attempt);
+        let mut key = [0; 32];
+        for (half, prf) in key.as_chunks_mut::<16>().0.iter_mut().zip(&self.halves) {
+            *half = prf.at(input).to_le_bytes();
+        }
+        let key = Secret::from_bytes(key);
+        let vectors = (self.choice == Choice::Paper).then(|| Prf::new(&key.derive(&[b"vector"])));
+        SlotSeal { node: version.node, aead: Aead::new(&key), vectors, outer: self }
+    }
+}
+
+/// Seals and opens the slots of one version.
+pub struct SlotSeal<'a> {
+    node: Node,
+    aead: Aead,
+    /// With the paper's cipher.
+    vectors: Option<Prf>,
+    outer: &'a Outer,
+}
+
+impl SlotSeal<'_> {
+    /// The node.
+    pub fn node(&self) -> Node {
+        self.node
+    }
+
+    /// Seals a part of a slot into `sealed`, which is longer by a tag.
+    pub fn seal(&self, (slot, part): (u32, usize), plain: &[u8], sealed: &mut [u8]) {
+        let (body, tag) = sealed.split_at_mut(plain.len());
+        if self.vectors.is_some() {
+            body.copy_from_slice(plain);
+            self.stream(slot, part, body);
+            self.tag((slot, part), body, tag);
+        } else {
+            self.aead.seal(nonce(slot, part), &[], plain, body, tag);
+        }
+    }
+
+    /// Opens a part. On failure `plain` holds nothing of use.
+    pub fn open(
+        &self,
+        (slot, part): (u32, usize),
+        sealed: &[u8],
+        plain: &mut [u8],
+    ) -> Result<(), Forged> {
+        if self.vectors.is_some() {
+            self.check((slot, part), sealed, plain)?;
+            self.stream(slot, part, plain);
+            return Ok(());
+        }
+        let (body, tag) = sealed.split_at(plain.len());
+        self.aead.open(nonce(slot, part), &[], body, tag, plain)
+    }
+
+    /// With the paper's cipher: copies a part that verifies, with its stream still on.
+    pub fn check(
+        &self,
+        (slot, part): (u32, usize),
+        sealed: &[u8],
+        body: &mut [u8],
+    ) -> Result<(), Forged> {
+        let (copied, tag) = sealed.split_at(body.len());
+        body.copy_from_slice(copied);
+        self.aead.open(nonce(slot, part), body, &[], tag, &mut [])
+    }
+
+    /// With the paper's cipher: the tag of a part that has its stream on.
+    pub fn tag(&self, (slot, part): (u32, usize), body: &[u8], tag: &mut [u8]) {
+        self.aead.seal(nonce(slot, part), body, &[], &mut [], tag);
+    }
+
+    /// With the paper's cipher: the vector of a slot.
+    pub fn vector(&self, slot: u32) -> Vector {
+        let vectors = self.vectors.as_ref().expect("the paper's cipher");
+        let mut vector = [0; PIECE_LEN];
+        for (i, half) in vector.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+            *half = vectors.at(u128::from(slot) << 1 | i as u128).to_le_bytes();
+        }
+        vector
+    }
+
+    fn stream(&self, slot: u32, part: usize, body: &mut [u8]) {
+        let vector = self.vector(slot);
+        let first = part * PART_PIECES;
+        for (piece, word) in body.as_chunks_mut().0.iter_mut().enumerate() {
+            self.outer.stream.apply(&vector, first + piece, word);
+        }
+    }
+}
+
+fn nonce(slot: u32, part: usize) -> u64 {
+    u64::from(slot) << 16 | part as u64
+}
+
+/// The paper's key stream, with key and piece: SHA-256(key | vector | piece).
+pub struct Stream(Secret);
+
+impl Stream {
+    /// The stream under a key of its own.
+    pub fn new(key: &Secret) -> Self {
+        Self(key.clone())
+    }
+
+    /// Puts the stream of a piece on, or takes it off.
+    pub fn apply(&self, vector: &Vector, piece: usize, word: &mut [u8; PIECE_LEN]) {
+        let mut hash = Sha256::new();
+        hash.update(self.0.bytes());
+        hash.update(vector);
+        hash.update((piece as u64).to_le_bytes());
+        for (byte, key) in word.iter_mut().zip(hash.finalize()) {
+            *byte ^= key;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::TAG_LEN;
+    use alloc::vec::Vec;
+
+    fn version() -> Version {
+        Version { node: Node(5), epoch: 3, attempt: 99, carried: false }
+    }
+
+    #[test]
+    fn a_slot_opens_only_where_and_when_it_belongs() {
+        for choice in [Choice::Benes, Choice::Paper] {
+            let outer = Outer::new(&Secret::from_bytes([1; 32]), choice);
+            let plain: Vec<u8> = (0..96).collect();
+            let mut sealed = [0; 96 + TAG_LEN];
+            outer.seal(version()).seal((7, 1), &plain, &mut sealed);
+            let opens = |version, slot, part| {
+                let mut out = [0; 96];
+                outer.seal(version).open((slot, part), &sealed, &mut out).map(|()| out)
+            };
+            assert_eq!(opens(version(), 7, 1).unwrap()[..], plain);
+            assert!(opens(version(), 7, 0).is_err() && opens(version(), 6, 1).is_err());
+            for other in [
+                Version { node: Node(6), ..version() },
+                Version { epoch: 4, ..version() },
+                Version { attempt: 98, ..version() },
+                Version { carried: true, ..version() },
+            ] {
+                assert!(opens(other, 7, 1).is_err(), "{other:?}");
+            }
+            for byte in [0, 50, 95, 96, 111] {
+                let mut changed = sealed;
+                changed[byte] ^= 1;
+                let mut out = [0; 96];
+                assert!(outer.seal(version()).open((7, 1), &changed, &mut out).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn a_checked_part_has_its_stream_on() {
+        let outer = Outer::new(&Secret::from_bytes([1; 32]), Choice::Paper);
+        let seal = outer.seal(version());
+        let (plain, mut sealed, mut body) = ([9; 64], [0; 64 + TAG_LEN], [0; 64]);
+        seal.seal((2, 0), &plain, &mut sealed);
+        seal.check((2, 0), &sealed, &mut body).unwrap();
+        assert_eq!(body, sealed[..64]);
+        let mut tag = [0; TAG_LEN];
+        seal.tag((2, 0), &body, &mut tag);
+        assert_eq!(tag, sealed[64..]);
+        for (piece, word) in body.as_chunks_mut().0.iter_mut().enumerate() {
+            outer.stream().apply(&seal.vector(2), piece, word);
+        }
+        assert_eq!(body, plain);
+        // No two vectors, and no two pieces of one, share a stream.
+        assert_ne!(seal.vector(2), seal.vector(3));
+        assert_ne!(sealed[..32], sealed[32..64]);
+    }
+}

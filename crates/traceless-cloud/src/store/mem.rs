@@ -1,0 +1,75 @@
+//! Nodes in memory.
+
+use super::places::Places;
+use super::{NodeStore, NodeVersion};
+use crate::error::{Error, Result};
+use crate::geometry::Geometry;
+use std::sync::{PoisonError, RwLock};
+
+/// Nodes in memory, for tests and measurements.
+pub struct MemStore {
+    slot_len: usize,
+    places: RwLock<Places>,
+    /// What lies in each place, of inner nodes and of leaves.
+    bytes: [Vec<RwLock<Vec<u8>>>; 2],
+}
+
+impl MemStore {
+    /// An empty store.
+    pub fn new(geometry: Geometry) -> Self {
+        let room = |count| (0..count).map(|_| RwLock::default()).collect();
+        let bytes = Places::counts(&geometry).map(room);
+        let places = RwLock::new(Places::new(geometry));
+        Self { slot_len: geometry.slot_len(), places, bytes }
+    }
+
+    fn read(&self, version: NodeVersion, at: usize, into: &mut [u8]) -> Result {
+        let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(place) = places.find(version)? else {
+            into.fill(0);
+            return Ok(());
+        };
+        let bytes = &self.bytes[places.size_of(version.node)][place as usize];
+        let bytes = bytes.read().unwrap_or_else(PoisonError::into_inner);
+        let part = bytes.get(at..at + into.len()).ok_or(Error::Malformed("no such slot"))?;
+        into.copy_from_slice(part);
+        Ok(())
+    }
+}
+
+impl NodeStore for MemStore {
+    fn read_slots(&self, wanted: &[(NodeVersion, u32)], into: &mut [u8]) -> Result {
+        for (&(version, slot), into) in wanted.iter().zip(into.chunks_exact_mut(self.slot_len)) {
+            self.read(version, slot as usize * self.slot_len, into)?;
+        }
+        Ok(())
+    }
+
+    fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {
+        self.read(version, 0, into)
+    }
+
+    fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {
+        let (size, place) = {
+            let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+            let place = places.stage(version)?;
+            (places.size_of(version.node), place)
+        };
+        let mut into =
+            self.bytes[size][place as usize].write().unwrap_or_else(PoisonError::into_inner);
+        into.clear();
+        into.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+        let staged = places.staged(sequence, versions)?;
+        places.commit(sequence, &staged);
+        Ok(())
+    }
+
+    fn sequence(&self) -> u64 {
+        self.places.read().unwrap_or_else(PoisonError::into_inner).sequence()
+    }
+}

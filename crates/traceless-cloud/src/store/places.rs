@@ -1,0 +1,170 @@
+//! Which version of which node lies in which place.
+//!
+//! Places are of two sizes, for leaves and for all others. Beside one for each node there are
+//! spare ones: a round writes its nodes there while the old ones are still read, and those that it
+//! replaced are free again when the next round commits.
+
+use super::NodeVersion;
+use crate::error::{Error, Result};
+use crate::geometry::{Geometry, Node};
+
+/// A version and where it lies: the number of a place among those of its node's size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Placed {
+    /// The version.
+    pub version: NodeVersion,
+    /// Its place.
+    pub place: u32,
+}
+
+/// What lies where.
+pub struct Places {
+    geometry: Geometry,
+    current: Vec<Option<Placed>>,
+    /// What the last commit replaced.
+    previous: Vec<Placed>,
+    staged: Vec<Placed>,
+    /// Free places, for inner nodes and for leaves.
+    free: [Vec<u32>; 2],
+    sequence: u64,
+}
+
+impl Places {
+    /// Nothing was ever written.
+    pub fn new(geometry: Geometry) -> Self {
+        let current = vec![None; geometry.nodes() as usize];
+        let (previous, staged, free) = (Vec::new(), Vec::new(), [Vec::new(), Vec::new()]);
+        let mut places = Self { geometry, current, previous, staged, free, sequence: 0 };
+        places.find_free();
+        places
+    }
+
+    /// Places for inner nodes and for leaves: one each, one for each that is staged, and one for
+    /// each that the last commit replaced.
+    pub fn counts(geometry: &Geometry) -> [u32; 2] {
+        let (inner, leaves) = (geometry.layers as u32 - 1, geometry.leaves());
+        [geometry.nodes() - leaves + 2 * inner, leaves + 2]
+    }
+
+    /// Which size of place a node needs: 0, or 1 for a leaf.
+    pub fn size_of(&self, node: Node) -> usize {
+        usize::from(self.geometry.layer_of(node) + 1 == self.geometry.layers)
+    }
+
+    /// The number of the last commit.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// All current versions.
+    pub fn current(&self) -> impl Iterator<Item = Placed> + '_ {
+        self.current.iter().flatten().copied()
+    }
+
+    /// Where a version lies; nowhere, if it is the one that was never written.
+    pub fn find(&self, version: NodeVersion) -> Result<Option<u32>> {
+        if version.attempt == 0 {
+            return Ok(None);
+        }
+        let current = self.current.get(version.node.0 as usize).copied().flatten();
+        let mut known = current.iter().chain(&self.previous);
+        let found = known.find(|placed| placed.version == version);
+        found.map(|placed| Some(placed.place)).ok_or(Error::Store("no such version of a node"))
+    }
+
+    /// A place for a new version.
+    pub fn stage(&mut self, version: NodeVersion) -> Result<u32> {
+        if version.node.0 >= self.geometry.nodes() || version.attempt == 0 {
+            return Err(Error::Malformed("no such node"));
+        }
+        let size = self.size_of(version.node);
+        if let Some(at) = self.staged.iter().position(|old| old.version.node == version.node) {
+            let old = self.staged.swap_remove(at);
+            self.free[size].push(old.place);
+        }
+        let place = self.free[size].pop().ok_or(Error::Store("too many nodes are staged"))?;
+        self.staged.push(Placed { version, place });
+        Ok(place)
+    }
+
+    /// Where versions that are staged lie, for the commit of this number.
+    pub fn staged(&self, sequence: u64, versions: &[NodeVersion]) -> Result<Vec<Placed>> {
+        if sequence != self.sequence + 1 {
+            return Err(Error::Store("a commit is missing or came twice"));
+        }
+        let find = |version: &NodeVersion| {
+            let found = self.staged.iter().find(|placed| placed.version == *version);
+            found.copied().ok_or(Error::Store("a node is not staged"))
+        };
+        versions.iter().map(find).collect()
+    }
+
+    /// Makes versions current, and forgets what else was staged.
+    pub fn commit(&mut self, sequence: u64, placed: &[Placed]) {
+        self.previous.clear();
+        self.staged.clear();
+        for &new in placed {
+            let node = new.version.node.0 as usize;
+            self.previous.extend(self.current[node].replace(new));
+        }
+        self.sequence = sequence;
+        self.find_free();
+    }
+
+    fn find_free(&mut self) {
+        let counts = Self::counts(&self.geometry);
+        let mut used = counts.map(|count| vec![false; count as usize]);
+        for placed in self.current.iter().flatten().chain(&self.previous) {
+            used[self.size_of(placed.version.node)][placed.place as usize] = true;
+        }
+        for (free, used) in self.free.iter_mut().zip(used) {
+            let unused = used.iter().enumerate().rev().filter(|(_, used)| !**used);
+            *free = unused.map(|(place, _)| place as u32).collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::tests::small;
+
+    /// A size of place, and a place of it.
+    fn place_of(places: &Places, version: NodeVersion) -> (usize, u32) {
+        (places.size_of(version.node), places.find(version).unwrap().unwrap())
+    }
+
+    #[test]
+    fn old_versions_stay_until_the_next_commit() {
+        let g = small();
+        let mut places = Places::new(g);
+        let mut before: Vec<NodeVersion> = Vec::new();
+        for sequence in 1..=60 {
+            let node = |layer| g.node(layer, g.evicted(sequence - 1));
+            let version = |layer| NodeVersion { node: node(layer), attempt: sequence };
+            let versions: Vec<NodeVersion> = (0..g.layers).map(version).collect();
+            let now: Vec<NodeVersion> = places.current().map(|held| held.version).collect();
+            let readable: Vec<(usize, u32)> =
+                now.iter().chain(&before).map(|old| place_of(&places, *old)).collect();
+            // Staged twice, as after a failure.
+            for attempt in [sequence + 1000, sequence] {
+                for version in &versions {
+                    let place = places.stage(NodeVersion { attempt, ..*version }).unwrap();
+                    assert!(!readable.contains(&(places.size_of(version.node), place)));
+                }
+            }
+            let staged = places.staged(sequence, &versions).unwrap();
+            places.commit(sequence, &staged);
+            assert!(now.iter().all(|old| places.find(*old).is_ok()));
+            assert!(versions.iter().all(|new| places.find(*new).unwrap().is_some()));
+            before = now
+                .into_iter()
+                .filter(|old| versions.iter().any(|new| new.node == old.node))
+                .collect();
+        }
+        let unknown = NodeVersion { node: Node(0), attempt: 3 };
+        assert!(places.find(unknown).is_err());
+        assert_eq!(places.find(NodeVersion { attempt: 0, ..unknown }).unwrap(), None);
+        assert!(places.staged(61, &[unknown]).is_err() && places.staged(60, &[]).is_err());
+    }
+}
