@@ -1,4 +1,4 @@
-//! `traceless run`
+//! `traceless run` and `traceless bench pager`
 
 use super::volume::parse_size;
 use clap::{Args, ValueEnum};
@@ -20,6 +20,9 @@ pub struct RunArgs {
     /// All memory that is paged; the store has room for all of it at once
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
     pub memory: u64,
+    /// Threads that help, where the scheme lets them
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub helpers: usize,
     /// What pages are sealed with
     #[arg(long, value_enum, default_value = "aegis")]
     pub cipher: PageCipherArg,
@@ -53,6 +56,12 @@ pub enum PageSchemeArg {
     Plain,
     /// DetWoORAM: hides which pages are written, not which are read
     Detwo,
+    /// The same; refreshes are done by a helper once the program goes on
+    Eager,
+    /// The same; refreshes are done by helpers, too
+    Parallel,
+    /// Both
+    EagerParallel,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -75,4 +84,37 @@ pub enum PolicyArg {
 pub enum ModeArg {
     /// In a thread of the program. It may not fork; it may start other programs
     Thread,
+}
+
+/// What is measured, beside plain paging in the same run.
+#[derive(Args, Debug)]
+pub struct PagerBenchArgs {
+    /// Faults of each measurement
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    pub faults: usize,
+    /// Times that everything is measured, in turns
+    #[arg(long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub rounds: u64,
+    /// Pages that are touched, one after the other
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    pub pages: usize,
+    /// Pages that are in memory at a time
+    #[arg(long, value_name = "N", default_value_t = 15)]
+    pub resident: usize,
+    /// What pages are sealed with
+    #[arg(long, value_enum, default_value = "aegis")]
+    pub cipher: PageCipherArg,
+    /// Threads that help, where the scheme lets them
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub helpers: usize,
+    /// Only rows whose name contains one of these
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Fewer faults
+    #[arg(long)]
+    pub quick: bool,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
 }

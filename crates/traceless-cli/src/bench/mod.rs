@@ -1,5 +1,6 @@
 //! `traceless bench`: the schemes of the library by themselves.
 
+mod pager;
 mod stash;
 mod tree;
 
@@ -12,6 +13,7 @@ pub fn run(command: &BenchCommand) -> Result<(), Failure> {
     match command {
         BenchCommand::Tree(args) if args.floors => tree::floors::run(args),
         BenchCommand::Tree(args) => tree::run(args),
+        BenchCommand::Pager(args) => pager::run(args),
         BenchCommand::Stash(args) => stash::run(args),
     }
 }

@@ -6,6 +6,7 @@
 //! | `memory`, `shared` | mappings; a store that others see |
 //! | `arena` | how a page leaves and comes back |
 //! | `frames` | which pages are resident, and which leaves next |
+//! | `helped` | `DetWoORAM` whose refreshes others do |
 //! | `pager` | serving faults, in a thread of its own |
 //! | `region` | paged memory as a slice |
 //! | `heap` | who has which paged memory |
@@ -18,6 +19,7 @@ mod arena;
 mod error;
 mod frames;
 mod heap;
+mod helped;
 mod memory;
 mod pager;
 mod region;
@@ -33,6 +35,7 @@ pub use arena::Way;
 pub use error::{Error, Result};
 pub use frames::Policy;
 pub use heap::{Heap, Pages};
+pub use helped::{Help, Helped};
 pub use memory::Mapping;
 pub use pager::{Config, FRAMES_MIN, Pager, SharedCounters, abort};
 pub use region::PagedRegion;

@@ -279,6 +279,7 @@ impl Shared {
         counters.resident_max.fetch_max(state.frames.len() as u64, Relaxed);
         if counters.faults.load(Relaxed) % CPU_INTERVAL == 1 {
             counters.handler_cpu_ns.store(threads::cpu_ns(), Relaxed);
+            counters.helper_cpu_ns.store(state.scheme.helper_cpu_ns(), Relaxed);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::error::{Error, Result};
 use super::frames::Policy;
+use super::helped::{Help, Helped};
 use super::pager::FRAMES_MIN;
 use super::shared::SharedMemory;
 use crate::PAGE_LEN;
@@ -30,17 +31,27 @@ pub enum Scheme {
     /// `DetWoORAM`.
     #[default]
     DetWo,
+    /// The same; refreshes are done by a helper once the program goes on.
+    Eager,
+    /// The same; refreshes are done by helpers, too.
+    Parallel,
+    /// Both.
+    EagerParallel,
 }
 
 impl Scheme {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Plain, Self::DetWo];
+    pub const ALL: [Self; 5] =
+        [Self::Plain, Self::DetWo, Self::Eager, Self::Parallel, Self::EagerParallel];
 
     /// What it is called.
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
             Self::DetWo => "detwo",
+            Self::Eager => "eager",
+            Self::Parallel => "parallel",
+            Self::EagerParallel => "eager-parallel",
         }
     }
 }
@@ -58,6 +69,8 @@ pub struct Settings {
     pub refresh: Refresh,
     /// What they are sealed with.
     pub cipher: Cipher,
+    /// Threads that help, where the scheme lets them.
+    pub helpers: usize,
     /// Which of them leave.
     pub policy: Policy,
     /// Pages that may be resident besides while others are pinned.
@@ -81,6 +94,7 @@ impl Default for Settings {
             scheme: Scheme::default(),
             refresh: Refresh::new(3, 1).expect("three is a ratio"),
             cipher: Cipher::default(),
+            helpers: 1,
             policy: Policy::default(),
             overflow: 4096,
             backing: None,
@@ -100,6 +114,7 @@ impl Settings {
             format!("scheme={}", self.scheme.name()),
             format!("refresh={}", self.refresh),
             format!("cipher={}", self.cipher.name()),
+            format!("helpers={}", self.helpers),
             format!("policy={}", self.policy.name()),
             format!("overflow={}", self.overflow),
         ];
@@ -130,6 +145,7 @@ impl Settings {
             "scheme" => self.scheme = named(&Scheme::ALL, Scheme::name, value)?,
             "refresh" => self.refresh = Refresh::parse(value)?,
             "cipher" => self.cipher = named(&Cipher::ALL, Cipher::name, value)?,
+            "helpers" => self.helpers = number()?,
             "policy" => self.policy = named(&Policy::ALL, Policy::name, value)?,
             "overflow" => self.overflow = number()?,
             "backing" => self.backing = Some(value.into()),
@@ -157,27 +173,37 @@ impl Settings {
         Ok(())
     }
 
-    /// The scheme, under a key that nobody else has, and what records its events.
-    pub fn build(&self) -> Result<(Box<dyn PageScheme>, Option<Recording>)> {
+    /// The scheme, under a key that nobody else has, and what records its events. Each thread that
+    /// helps it does `first` first.
+    pub fn build(&self, first: fn()) -> Result<(Box<dyn PageScheme>, Option<Recording>)> {
         self.check()?;
         let recording = self.trace.as_deref().map(|path| self.record(path)).transpose()?;
-        Ok((self.scheme(recording.as_ref())?, recording))
+        Ok((self.scheme(recording.as_ref(), first)?, recording))
     }
 
-    fn scheme(&self, recording: Option<&Recording>) -> Result<Box<dyn PageScheme>> {
+    fn scheme(&self, recording: Option<&Recording>, first: fn()) -> Result<Box<dyn PageScheme>> {
         let pages = self.pages as u64;
         let key = Secret::random(&mut System);
-        Ok(match self.scheme {
-            Scheme::Plain => {
-                let store = self.store(Slots::store_len(pages), recording)?;
-                Box::new(Plain::new(store, pages, self.cipher, &key)?)
-            }
-            Scheme::DetWo => {
-                let store = self.store(Areas::store_len(pages, self.refresh), recording)?;
-                let areas = Areas::new(store, pages, self.refresh, self.cipher, &key)?;
-                Box::new(DetWo::new(areas))
-            }
+        if self.scheme == Scheme::Plain {
+            let store = self.store(Slots::store_len(pages), recording)?;
+            return Ok(Box::new(Plain::new(store, pages, self.cipher, &key)?));
+        }
+        let store = self.store(Areas::store_len(pages, self.refresh), recording)?;
+        let areas = Areas::new(store, pages, self.refresh, self.cipher, &key)?;
+        Ok(match self.help() {
+            Some(help) => Box::new(Helped::new(areas, help, first)?),
+            None => Box::new(DetWo::new(areas)),
         })
+    }
+
+    fn help(&self) -> Option<Help> {
+        let (eager, parallel) = match self.scheme {
+            Scheme::Plain | Scheme::DetWo => return None,
+            Scheme::Eager => (true, false),
+            Scheme::Parallel => (false, true),
+            Scheme::EagerParallel => (true, true),
+        };
+        Some(Help { eager, parallel, helpers: self.helpers })
     }
 
     fn store(&self, len: u64, recording: Option<&Recording>) -> Result<Arc<dyn Store>> {
@@ -226,6 +252,7 @@ mod tests {
             scheme: Scheme::Plain,
             refresh: Refresh::new(1, 3).unwrap(),
             cipher: Cipher::Gcm,
+            helpers: 3,
             policy: Policy::Random,
             overflow: 7,
             backing: Some("/a=b c".into()),
@@ -244,8 +271,8 @@ mod tests {
     fn impossible_settings_are_refused() {
         let with = |resident, pages| Settings { resident, pages, ..Settings::default() };
         for settings in [with(7, 100), with(100, 100), with(8, 0)] {
-            assert!(matches!(settings.build(), Err(Error::Configuration(_))));
+            assert!(matches!(settings.build(|| {}), Err(Error::Configuration(_))));
         }
-        assert!(with(8, 100).build().is_ok());
+        assert!(with(8, 100).build(|| {}).is_ok());
     }
 }

@@ -79,17 +79,12 @@ impl Areas {
     /// Does refresh number `refresh`, which is due.
     pub fn refresh(&self, refresh: u64, buffer: &mut Buffer) -> Result {
         let page = self.passes.block_of(refresh);
-        self.fetch(page, refresh, buffer)?;
+        self.read(page, refresh, buffer)?;
         self.slots.put(page, page, main_version(refresh), buffer)
     }
 
-    /// Reads a page into `buffer`. All refreshes that were due are done.
-    pub fn read(&self, page: u64, buffer: &mut Buffer) -> Result {
-        self.fetch(page, self.due(), buffer)
-    }
-
-    /// The page as it is when `refreshed` refreshes are done.
-    fn fetch(&self, page: u64, refreshed: u64, buffer: &mut Buffer) -> Result {
+    /// Reads a page into `buffer`, when `refreshed` refreshes are done and no other is under way.
+    pub fn read(&self, page: u64, refreshed: u64, buffer: &mut Buffer) -> Result {
         let last = self.last[page as usize].load(Relaxed);
         let newest = match last {
             0 => Location::Nowhere,
@@ -163,7 +158,7 @@ impl PageScheme for DetWo {
             }
         }
         if let Some(page) = wanted {
-            self.areas.read(page, &mut self.buffer)?;
+            self.areas.read(page, self.refreshed, &mut self.buffer)?;
             frame.copy_from_slice(self.buffer.body());
         }
         Ok(())

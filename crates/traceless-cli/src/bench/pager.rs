@@ -1,0 +1,234 @@
+//! `traceless bench pager`: page faults, one after the other, beside plain paging.
+//!
+//! Pages are touched in turn, more of them than there are frames, so that each touch is a fault:
+//! one page leaves and one comes. Times are from one touch to the next, and medians of them: what
+//! else runs on the machine makes some of them longer, never shorter.
+
+use crate::args::PagerBenchArgs;
+use crate::failure::Failure;
+use crate::numbers::{Hardware, Row, failed, row, shortened};
+use crate::output::{complain, say, say_json};
+use crate::run::cipher;
+use serde::Serialize;
+use traceless::clock::{Clock, Monotonic};
+use traceless::scheme::detwo::Refresh;
+use traceless_pager::PAGE_LEN;
+use traceless_pager::paging::{Config, PagedRegion, Scheme, Settings, Summary};
+
+/// Of a program that faults now and then: what it computes between two faults, as a multiple of a
+/// plain fault. So at most 30 % of its time are faults.
+const IDLE: f64 = 2.5;
+
+/// Pages of a process whose trusted memory is told.
+const PAGES_OF_MEMORY_ROW: usize = 1 << 16;
+
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    machine: Hardware,
+    faults: usize,
+    resident: usize,
+    rows: Vec<Row>,
+    details: Vec<Detail>,
+}
+
+/// What else a measurement showed, so that nothing looks free.
+#[derive(Serialize)]
+struct Detail {
+    name: &'static str,
+    p50_us: f64,
+    p99_us: f64,
+    handler_cpu_share: f64,
+    helper_cpu_share: f64,
+    order_hash: u64,
+}
+
+/// A ratio to plain paging.
+struct Subject {
+    name: &'static str,
+    scheme: Scheme,
+    refresh: u32,
+    is_idle: bool,
+}
+
+const fn at_once(name: &'static str, scheme: Scheme, refresh: u32) -> Subject {
+    Subject { name, scheme, refresh, is_idle: false }
+}
+
+const fn idle(name: &'static str, scheme: Scheme, refresh: u32) -> Subject {
+    Subject { name, scheme, refresh, is_idle: true }
+}
+
+const SUBJECTS: [Subject; 12] = [
+    at_once("pager-detwo-k3", Scheme::DetWo, 3),
+    at_once("pager-detwo-k7", Scheme::DetWo, 7),
+    at_once("pager-detwo-k15", Scheme::DetWo, 15),
+    at_once("pager-parallel-k3", Scheme::Parallel, 3),
+    at_once("pager-parallel-k7", Scheme::Parallel, 7),
+    at_once("pager-parallel-k15", Scheme::Parallel, 15),
+    idle("pager-eager-idle-k3", Scheme::Eager, 3),
+    idle("pager-eager-idle-k7", Scheme::Eager, 7),
+    idle("pager-eager-idle-k15", Scheme::Eager, 15),
+    at_once("pager-eager-parallel-k3", Scheme::EagerParallel, 3),
+    at_once("pager-eager-parallel-k7", Scheme::EagerParallel, 7),
+    at_once("pager-eager-parallel-k15", Scheme::EagerParallel, 15),
+];
+
+const PLAIN: Subject = at_once("pager-plain-fault", Scheme::Plain, 1);
+const PLAIN_IDLE: Subject = idle("pager-plain-idle", Scheme::Plain, 1);
+
+/// Times between touches, sorted, and what the pager counted.
+struct Measured {
+    times_ns: Vec<u64>,
+    wall_ns: u64,
+    counted: Summary,
+}
+
+impl Measured {
+    fn p50(&self) -> f64 {
+        self.times_ns[self.times_ns.len() / 2] as f64
+    }
+
+    fn detail(&self, name: &'static str) -> Detail {
+        let share = |ns: u64| ns as f64 / self.wall_ns as f64;
+        Detail {
+            name,
+            p50_us: self.p50() / 1000.0,
+            p99_us: self.times_ns[self.times_ns.len() * 99 / 100] as f64 / 1000.0,
+            handler_cpu_share: share(self.counted.handler_cpu_ns),
+            helper_cpu_share: share(self.counted.helper_cpu_ns),
+            order_hash: self.counted.order_hash,
+        }
+    }
+}
+
+pub fn run(args: &PagerBenchArgs) -> Result<(), Failure> {
+    let faults = if args.quick { args.faults.min(3000) } else { args.faults };
+    let (rows, details) = measure_all(args, faults)?;
+    let machine = Hardware::here();
+    if args.json {
+        let schema = "traceless.pager.bench.v1";
+        let resident = args.resident;
+        return say_json(&Report { schema, machine, faults, resident, rows, details });
+    }
+    say(&machine.to_string());
+    for Row { name, unit, measured, spread } in &rows {
+        say(&format!("{name:<28}{:>8} {unit:<14} +-{:.0} %", shortened(*measured), spread * 50.0));
+    }
+    say("");
+    for detail in details {
+        say(&format!(
+            "{:<28}p50 {:>6} us  p99 {:>6} us  handler {:>3.0} % of the time, helpers {:>3.0} %",
+            detail.name,
+            shortened(detail.p50_us),
+            shortened(detail.p99_us),
+            detail.handler_cpu_share * 100.0,
+            detail.helper_cpu_share * 100.0,
+        ));
+    }
+    Ok(())
+}
+
+fn measure_all(args: &PagerBenchArgs, faults: usize) -> Result<(Vec<Row>, Vec<Detail>), Failure> {
+    let wanted =
+        |name: &str| args.only.is_empty() || args.only.iter().any(|part| name.contains(part));
+    let subjects: Vec<&Subject> = SUBJECTS.iter().filter(|subject| wanted(subject.name)).collect();
+    let mut plain_us = vec![];
+    let mut ratios = vec![vec![]; subjects.len()];
+    let mut details = vec![];
+    for round in 1..=args.rounds {
+        if !args.json {
+            complain(&format!("round {round} of {}", args.rounds));
+        }
+        let plain = measure(args, &PLAIN, faults, 0.0)?;
+        let compute_ns = plain.p50() * IDLE;
+        plain_us.push(plain.p50() / 1000.0);
+        let plain_idle = measure(args, &PLAIN_IDLE, faults, compute_ns)?;
+        details = vec![plain.detail(PLAIN.name), plain_idle.detail(PLAIN_IDLE.name)];
+        for (subject, ratios) in subjects.iter().zip(&mut ratios) {
+            let (control, compute_ns) =
+                if subject.is_idle { (&plain_idle, compute_ns) } else { (&plain, 0.0) };
+            let measured = measure(args, subject, faults, compute_ns)?;
+            if measured.counted.order_hash != control.counted.order_hash {
+                return Err(failed("other pages left than under plain paging"));
+            }
+            ratios.push(measured.p50() / control.p50());
+            details.push(measured.detail(subject.name));
+        }
+    }
+    let mut rows = vec![row("pager-plain-fault", "us", plain_us)];
+    for (subject, ratios) in subjects.iter().zip(ratios) {
+        rows.push(row(subject.name, "ratio", ratios));
+    }
+    if wanted("pager-memory") {
+        rows.push(row("pager-memory", "bytes a page", vec![bytes_per_page()?]));
+    }
+    Ok((rows, details))
+}
+
+/// Touches pages in turn, and computes for so long after each touch.
+fn measure(
+    args: &PagerBenchArgs,
+    subject: &Subject,
+    faults: usize,
+    compute_ns: f64,
+) -> Result<Measured, Failure> {
+    let settings = Settings {
+        resident: args.resident,
+        pages: args.pages,
+        scheme: subject.scheme,
+        refresh: Refresh::new(subject.refresh, 1).map_err(failed)?,
+        cipher: cipher(args.cipher),
+        helpers: args.helpers,
+        ..Settings::default()
+    };
+    let mut region = region(&settings)?;
+    // Every slot of the store has been written once, and every page has left once.
+    for touch in 0..2 * args.pages {
+        touch_page(&mut region, touch % args.pages);
+    }
+    let mut times_ns = Vec::with_capacity(faults);
+    let (clock, before) = (Monotonic::start(), region.stats());
+    let mut last = clock.now();
+    for touch in 0..faults {
+        touch_page(&mut region, touch % args.pages);
+        compute(&clock, compute_ns as u64);
+        let now = clock.now();
+        times_ns.push(now - last);
+        last = now;
+    }
+    let mut counted = region.stats();
+    if counted.faults - before.faults != faults as u64 {
+        return Err(failed("not every touch was a fault"));
+    }
+    counted.handler_cpu_ns -= before.handler_cpu_ns;
+    counted.helper_cpu_ns -= before.helper_cpu_ns;
+    times_ns.sort_unstable();
+    Ok(Measured { times_ns, wall_ns: last, counted })
+}
+
+fn region(settings: &Settings) -> Result<PagedRegion, Failure> {
+    let (scheme, _) = settings.build(|| {}).map_err(failed)?;
+    let config = Config { frames: settings.resident, policy: settings.policy, ..Config::default() };
+    PagedRegion::new(scheme, config).map_err(failed)
+}
+
+fn touch_page(region: &mut PagedRegion, page: usize) {
+    let byte = &mut region[page * PAGE_LEN];
+    *byte = byte.wrapping_add(1);
+}
+
+/// What a program does that has its pages.
+fn compute(clock: &Monotonic, ns: u64) {
+    let until = clock.now() + ns;
+    while ns > 0 && clock.now() < until {
+        std::hint::spin_loop();
+    }
+}
+
+/// Trusted memory beside the frames, less the 2 MiB that any process may have.
+fn bytes_per_page() -> Result<f64, Failure> {
+    let settings = Settings { pages: PAGES_OF_MEMORY_ROW, ..Settings::default() };
+    let bytes = region(&settings)?.stats().trusted_bytes;
+    Ok(bytes as f64 / PAGES_OF_MEMORY_ROW as f64)
+}
