@@ -2,12 +2,14 @@
 
 pub mod audit;
 mod bench;
+mod cloud;
 mod sim;
 mod stash;
 mod tree;
 mod volume;
 
 pub use audit::AuditArgs;
+pub use cloud::*;
 pub use sim::*;
 pub use stash::*;
 pub use tree::*;

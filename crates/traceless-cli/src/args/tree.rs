@@ -1,6 +1,6 @@
 //! `traceless bench`
 
-use super::StashArgs;
+use super::{CloudArgs, StashArgs};
 use clap::{Args, Subcommand, ValueEnum};
 
 #[derive(Subcommand, Debug)]
@@ -9,6 +9,8 @@ pub enum BenchCommand {
     Tree(TreeArgs),
     /// Show how full trees and stashes are, beside what was published
     Stash(StashArgs),
+    /// Measure the oblivious cloud store, with gateway, host and enclave in one process
+    Cloud(CloudArgs),
 }
 
 #[derive(Args, Clone, Debug)]

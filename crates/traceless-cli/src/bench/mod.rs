@@ -1,5 +1,6 @@
 //! `traceless bench`: the schemes of the library by themselves.
 
+mod cloud;
 mod stash;
 mod tree;
 
@@ -13,5 +14,6 @@ pub fn run(command: &BenchCommand) -> Result<(), Failure> {
         BenchCommand::Tree(args) if args.floors => tree::floors::run(args),
         BenchCommand::Tree(args) => tree::run(args),
         BenchCommand::Stash(args) => stash::run(args),
+        BenchCommand::Cloud(args) => cloud::run(args),
     }
 }
