@@ -36,6 +36,10 @@ told "told['target'] == 'sim' and told['verdict'] == 'pass'"
 told "sum('catches' in claim['name'] for claim in told['claims']) == 17"
 told "sum('finds nothing in' in claim['name'] for claim in told['claims']) == 3"
 told "any('not claimed to be hidden' in claim['evidence'] for claim in told['claims'])"
+told "any('gaps tell' in c['name'] and 'differ in' in c['evidence'] for c in told['claims'])"
+expect 0 audit sim --scheme rho --level quick --html page.html
+check "both trees of two pairs at a fixed rate and one without" \
+    test "$(grep -c '<figure><svg' page.html)" = 6
 expect 1 audit sim --scheme mutant:t-per-program --level quick --json
 told "any(c['verdict'] == 'leak' and 'follow from the paths' in c['name'] for c in told['claims'])"
 expect 1 audit sim --scheme fetch-slots --level quick
@@ -46,6 +50,14 @@ expect 0 audit timing --level quick --json
 expect_json traceless.audit.v1 target verdict claims
 told "sum('catches' in claim['name'] for claim in told['claims']) == 4"
 expect 1 audit timing --scheme mutant:compares-early --level quick
+
+section "honest seeds raise no alarm, and are not judged twice"
+expect 0 audit alarms --seeds 4 --file seeds --json
+expect_json traceless.audit.alarms.v1 seeds alarms tests
+told "told['seeds'] == 4 and told['alarms'] == [] and told['tests']"
+expect 0 audit alarms --seeds 6 --file seeds
+check "each seed is a line" [ "$(wc -l <seeds)" = 6 ]
+expect 2 audit alarms --seeds 1 --file page.html
 
 section "traces of a Path ORAM in Python: sound ones pass"
 oram=$lib/path_oram.py
@@ -70,6 +82,9 @@ done
 check "nobody else reads secrets" [ "$(stat --format %a 1.secret)" = 600 ]
 expect 0 audit compare 1.trace 2.trace --secret-a 1.secret --secret-b 2.secret --json
 told "sum('tell nothing of secrets' in claim['name'] for claim in told['claims']) == 2"
+told "told['claims'][-1]['evidence'].startswith('not judged: 8000 and 8000 accesses; times')"
+expect 0 audit compare 1.trace 2.trace --html page.html
+check "a page of both" grep -q 'A: 1.trace' page.html
 expect 0 audit tree --scheme mutant:leaf-of-block --user random --seed 3 --level quick \
     --trace 3.trace --secret 3.secret
 expect 1 audit compare 3.trace 3.trace --secret-a 3.secret --json

@@ -19,6 +19,12 @@ files=$(grep -o "experiments/[^ ]*toml" out | sort -u | wc -l)
 check "every file has runs" [ "$files" = "${#all[@]}" ]
 check "nothing was simulated" [ ! -e results ]
 
+section "the list of claims has every figure"
+for file in "$root"/experiments/{ir-oram,unified-oram}/*.toml; do
+    name=$(basename "$file" .toml)
+    check "$name is in it" grep -q "^| .*\`$name\`.* |" "$root/experiments/README.md"
+done
+
 section "each of them, at its small size"
 expect 0 sim sweep "${all[@]}" --out small --jobs 2 --json
 expect_json traceless.sim.sweep.v1 experiments

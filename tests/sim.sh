@@ -16,11 +16,14 @@ seq 1 8000 >numbers
 expect 0 sim record --out whole.workload --l1-kib 16 --json -- sort -r -o sorted numbers
 expect_json traceless.sim.record.v1 instructions reads writes cut_short
 told "told['instructions'] > 1_000_000 and told['reads'] > told['writes'] > 100"
-told "not told['cut_short']"
+told "not told['cut_short'] and told['exit_code'] == 0"
 mv out whole
 check "the program did its work" cmp sorted <(sort -r numbers)
 expect 0 sim record --out part.workload --l1-kib 16 --skip 500 --misses 1K --json -- sort numbers
-told "told['reads'] == 1000 and told['cut_short']"
+told "told['reads'] == 1000 and told['cut_short'] and told['exit_code'] is None"
+expect 0 sim record --out failed.workload --l1-kib 16 --json -- sort ./no-such-file
+told "told['exit_code'] == 2 and not told['cut_short']"
+check "that it failed is told" grep -q "the program ended with code 2" err
 expect 0 sim record --out rest.workload --skip 100M --json -- true
 told "told['instructions'] == told['reads'] == told['writes'] == 0 and not told['cut_short']"
 check "nothing else is left" [ -z "$(find . -name '*.part')" ]
@@ -43,6 +46,8 @@ for what in ('instructions', 'reads', 'writes'):
         --json -- sort numbers
     told "told['reads'] == 1000 and told['cut_short']"
     expect 0 sim trace part-2.workload --scheme dram --json
+    expect 0 sim record --with qemu --out failed.workload --json -- sort ./no-such-file
+    told "told['exit_code'] == 2"
     expect 2 sim record --with qemu --out none.workload -- ./no-such-program
     printf '#!/bin/sh\n' >script
     chmod +x script
@@ -73,6 +78,10 @@ done
 expect 0 sim trace whole.workload --scheme dram --json \
     --config "$root/experiments/machines/usimm-4channel.toml"
 check "that machine is the default" cmp plain <(grep -v records_per_second out)
+for scheme in dram ir-oram; do
+    expect 0 sim trace whole.workload --scheme "$scheme" --length 2K --check --json
+    told "told['commands_checked'] > told['dram']['reads'] + told['dram']['writes'] > 0"
+done
 
 section "run it over a scheme"
 for scheme in path recursive unified compressed baseline rho ir-alloc ir-stash ir-dwb ir-oram \
@@ -245,6 +254,11 @@ xz -c instructions >x.champsim.xz
 expect 4 sim trace x.champsim.xz --scheme dram
 expect 2 sim trace ramulator --scheme dram
 expect 2 sim trace missing --scheme dram
+expect 2 sim trace usimm --scheme none
+check "what schemes there are is told" grep -q "dram, path, recursive, " err
+head -c 100000 /dev/zero >zeros
+expect 2 sim trace zeros --scheme dram
+check "that it is no text is told" grep -q "zeros, line 1: it is too long for a line" err
 expect 2 sim trace 'kernel/ocean_c?threads=3' --scheme dram
 expect 2 sim trace 'uniform & missing' --scheme dram
 expect 2 sim trace table-2/none --scheme dram

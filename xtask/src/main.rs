@@ -1,10 +1,11 @@
-//! Chores of the repository: tidiness, floors, crashes, stashes, and playing back what a disk was
-//! sent.
+//! Chores of the repository: tidiness, floors, crashes, stashes, the table of a release run, and
+//! playing back what a disk was sent.
 #![forbid(unsafe_code)]
 
 mod crash;
 mod floors;
 mod log_writes;
+mod release;
 mod rust_text;
 mod stash;
 mod tidy;
@@ -31,12 +32,16 @@ cargo xtask stash [--full] [--search] [--levels L] [--above N] [--accesses N] [-
     Measures how full trees and stashes are, and draws the curves beside what was published; --full
     for large trees, some minutes. --search looks for the best IR-Alloc instead.
 
+cargo xtask release REPORT...
+    Writes the table of a release run into docs/threat-model.md, from what `traceless audit TARGET
+    --level release --json` has printed.
+
 cargo xtask log-writes points LOG COUNT
 cargo xtask log-writes replay LOG IMAGE FROM TO
     For ./test --guest: lists moments in a log of the kernel's dm-log-writes, and carries out its
     entries FROM to TO on an image.
 
-Exit codes: 0 done, 1 tidy or crash found something, 2 the command could not do its work.";
+Exit codes: 0 done, 1 tidy, crash or release found something, 2 the command could not do its work.";
 
 /// What a command came to, apart from failing outright.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,6 +76,7 @@ fn run(args: &[&str]) -> Result<Outcome, String> {
         ["crash", rest @ ..] => crash::run(&root()?, &crash::Options::parse(rest)?),
         ["floors", rest @ ..] => floors::run(&root()?, &floors::Options::parse(rest)?),
         ["stash", rest @ ..] => stash::run(&root()?, &stash::Options::parse(rest)?),
+        ["release", files @ ..] => release::run(&root()?, files),
         ["log-writes", rest @ ..] => log_writes::run(rest),
         [other, ..] => Err(format!("unknown command {other}\n\n{HELP}")),
     }

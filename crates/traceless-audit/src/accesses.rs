@@ -4,10 +4,11 @@
 //! asked: is an access like every other but for its place, is its place drawn anew each time, and
 //! are both users' accesses alike?
 
+use crate::distance::Distance;
 use crate::draws::Draws;
 use crate::learned::cannot_be_told_apart;
 use crate::odds::judged;
-use crate::report::Claim;
+use crate::report::{Claim, Verdict};
 use crate::table::Table;
 use crate::template::Template;
 use std::collections::HashMap;
@@ -18,6 +19,10 @@ pub const ACCESSES_MIN: usize = 1000;
 
 /// Places that are seen so often each are all there are.
 const SEEN_EACH: usize = 8;
+
+/// Events of an access, at most: more are another one. What reads once and then writes for good has
+/// no accesses.
+const ACCESS_EVENTS_MAX: usize = 1 << 20;
 
 /// Kinds of accesses that are counted by themselves.
 const KINDS: usize = 64;
@@ -31,8 +36,9 @@ struct Access {
     /// Where it begins, where its reads end, and the least and the greatest byte that it touches:
     /// one of these tells its place.
     places: [u64; 4],
-    /// Events before it.
+    /// Events before it, and when it began.
     seen: u64,
+    began: u64,
 }
 
 /// The accesses of a trace: each is a row of reads and the writes after them. Where a trace has
@@ -46,30 +52,32 @@ pub struct Accesses {
 }
 
 impl Accesses {
-    /// Cuts a trace whose reader may fail. A sync belongs to the access before it.
+    /// Cuts a trace, which is read twice: how accesses begin is known at its end only. A sync
+    /// belongs to the access before it. So no more is held than what is kept of each access (64
+    /// bytes), and the events of one.
     ///
     /// # Errors
-    /// The first failure of the reader.
-    pub fn cut<E>(events: impl Iterator<Item = Result<Event, E>>) -> Result<Self, E> {
-        let events: Vec<Event> = events.collect::<Result<_, E>>()?;
-        let has = |op| events.iter().any(|e| e.op == op);
-        let has_both = has(Op::Read) && has(Op::Write);
-        let has_times = events.iter().any(|e| e.time != 0);
-        let begins = |before: &Event, event: &Event| {
-            if has_both {
-                before.op != Op::Read && event.op == Op::Read
-            } else {
-                event.op != Op::Sync && (!has_times || before.time != event.time)
+    /// The first failure of `read`, or of what it returns.
+    pub fn cut<E, I>(mut read: impl FnMut() -> Result<I, E>) -> Result<Self, E>
+    where
+        I: Iterator<Item = Result<Event, E>>,
+    {
+        let begins = Begins::of(read()?)?;
+        let (mut all, mut events, mut seen) = (vec![], Vec::<Event>::new(), 0);
+        for event in read()? {
+            let event = event?;
+            let is_next = |before| begins.before(before, &event);
+            if events.last().is_some_and(is_next) || events.len() == ACCESS_EVENTS_MAX {
+                all.push(Access { seen, ..Access::of(&events) });
+                seen += events.len() as u64;
+                events.clear();
             }
-        };
-        let accesses = events.chunk_by(|before, event| !begins(before, event));
-        let mut seen = 0;
-        let all = accesses.map(|events| {
-            let access = Access { seen, ..Access::of(events) };
-            seen += events.len() as u64;
-            access
-        });
-        Ok(Self { all: all.collect(), secrets: vec![] })
+            events.push(event);
+        }
+        if !events.is_empty() {
+            all.push(Access { seen, ..Access::of(&events) });
+        }
+        Ok(Self { all, secrets: vec![] })
     }
 
     /// The same with what was asked for, in the order in which it was. Each access belongs to what
@@ -110,15 +118,51 @@ impl Accesses {
         self.all.len()
     }
 
+    /// The time from each to the next; none without times.
+    pub fn gaps(&self) -> Vec<u64> {
+        let gaps = self.all.windows(2).map(|two| two[1].began.saturating_sub(two[0].began));
+        if self.all.iter().any(|access| access.began != 0) { gaps.collect() } else { vec![] }
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 }
 
+/// Where an access begins, which the whole trace tells.
+struct Begins {
+    /// Whether it both reads and writes.
+    has_both: bool,
+    has_times: bool,
+}
+
+impl Begins {
+    fn of<E>(events: impl Iterator<Item = Result<Event, E>>) -> Result<Self, E> {
+        let (mut reads, mut writes, mut has_times) = (false, false, false);
+        for event in events {
+            let Event { op, time, .. } = event?;
+            reads |= op == Op::Read;
+            writes |= op == Op::Write;
+            has_times |= time != 0;
+        }
+        Ok(Self { has_both: reads && writes, has_times })
+    }
+
+    /// Whether one begins with `event`, which comes after `before`.
+    fn before(&self, before: &Event, event: &Event) -> bool {
+        if self.has_both {
+            before.op != Op::Read && event.op == Op::Read
+        } else {
+            event.op != Op::Sync && (!self.has_times || before.time != event.time)
+        }
+    }
+}
+
 impl Access {
     fn of(events: &[Event]) -> Self {
-        let mut access = Self { places: [events[0].at, 0, u64::MAX, 0], ..Self::default() };
+        let Event { at, time, .. } = events[0];
+        let mut access = Self { places: [at, 0, u64::MAX, 0], began: time, ..Self::default() };
         let mut reads: HashMap<u64, u64> = HashMap::new();
         let mut before = 0;
         for event in events {
@@ -157,6 +201,13 @@ pub struct Judged {
     pub alone: Vec<Claim>,
     /// Claims about both.
     pub together: Vec<Claim>,
+    /// What is told of both that nothing is claimed of: how many accesses there are, and when.
+    pub told: Claim,
+}
+
+/// The place of each access of two traces, numbered in order.
+pub fn places_of(a: &Accesses, b: &Accesses) -> [Vec<u64>; 2] {
+    numbered(a, b).0.map(|draws| draws.drawn)
 }
 
 /// Judges what two users show.
@@ -184,7 +235,21 @@ pub fn judge(a: &Accesses, b: &Accesses) -> Judged {
             together.push(draws.tell_nothing_of_secrets(what));
         }
     }
-    Judged { alone, together }
+    Judged { alone, together, told: told(a, b) }
+}
+
+/// How many accesses there are, and how far apart: whoever asks as he likes tells that.
+fn told(a: &Accesses, b: &Accesses) -> Claim {
+    let (gaps_a, gaps_b) = (a.gaps(), b.gaps());
+    let times = if gaps_a.is_empty() || gaps_b.is_empty() {
+        "no times are known".to_owned()
+    } else {
+        let Distance { greatest, p } = Distance::of_samples(&gaps_a, &gaps_b);
+        format!("times between them are {greatest:.3} apart, p = {p:.2e}")
+    };
+    let evidence = format!("not judged: {} and {} accesses; {times}", a.len(), b.len());
+    let name = "what is told without a fixed rate: A and B";
+    Claim::exact(name, Verdict::Pass, a.len().abs_diff(b.len()) as u64, "told only", evidence)
 }
 
 /// The place of each access, whichever of its four tells most, numbered in order; and whether there
@@ -261,7 +326,11 @@ mod tests {
             }
             events.extend(path_events(leaf));
         }
-        Accesses::cut(events.into_iter().map(Ok::<_, Infallible>)).unwrap()
+        cut(&events)
+    }
+
+    fn cut(events: &[Event]) -> Accesses {
+        Accesses::cut(|| Ok(events.iter().copied().map(Ok::<_, Infallible>))).unwrap()
     }
 
     /// A path is read, and written.
@@ -301,7 +370,7 @@ mod tests {
                 }
                 all.extend(events);
             }
-            Accesses::cut(all.into_iter().map(Ok::<_, Infallible>)).unwrap()
+            cut(&all)
         };
         assert_eq!(fails(&judge(&honest, &changed(|_| ())).together), 0);
         let faults: [fn(&mut Vec<Event>); 4] = [
@@ -328,7 +397,7 @@ mod tests {
             let shows = tells > 0 && op == Op::Read && rng.below(tells) == 0;
             events.extend(path_events(if shows { 2 * block } else { leaf }));
         }
-        let cut = Accesses::cut(events.into_iter().map(Ok::<_, Infallible>)).unwrap();
+        let cut = cut(&events);
         assert_eq!(cut.len(), 6000);
         cut.with_secrets(asked.into_iter().map(Ok::<_, Infallible>)).unwrap()
     }
@@ -348,6 +417,28 @@ mod tests {
     }
 
     #[test]
+    fn an_access_ends_somewhere() {
+        let event = |op| Event { time: 0, surface: Surface::Storage, op, at: 0, len: 1 };
+        let mut events = vec![event(Op::Write); 2 * ACCESS_EVENTS_MAX];
+        events[0].op = Op::Read;
+        assert_eq!(cut(&events).len(), 2);
+        assert_eq!(cut(&events).all[1].seen, ACCESS_EVENTS_MAX as u64);
+    }
+
+    #[test]
+    fn a_reader_that_fails_is_told_of() {
+        for fails in [1, 2] {
+            let mut reads = 0;
+            let read = || {
+                reads += 1;
+                if reads == fails { Err("gone") } else { Ok(std::iter::once(Err("broken"))) }
+            };
+            let found = Accesses::cut::<&str, std::iter::Once<Result<Event, &str>>>(read);
+            assert_eq!(found.unwrap_err(), if fails == 1 { "gone" } else { "broken" });
+        }
+    }
+
+    #[test]
     fn accesses_of_other_kinds_do_not_look_alike() {
         let event = |i: u64, len| Event {
             time: i / 2,
@@ -356,9 +447,7 @@ mod tests {
             at: Mixer(i).below(1 << 40),
             len,
         };
-        let cut = |events: Vec<Event>| {
-            Accesses::cut(events.into_iter().map(Ok::<_, Infallible>)).unwrap()
-        };
+        let cut = |events: Vec<Event>| cut(&events);
         let same = cut((0..8000).map(|i| event(i, 64)).collect());
         let other = cut((9000..17_000).map(|i| event(i, 64 + (i % 9 / 8) as u32)).collect());
         assert_eq!(same.len(), 4000, "two events at a time");
@@ -366,6 +455,11 @@ mod tests {
         assert_eq!(fails(&judged.alone), 0, "{judged:?}");
         assert!(judged.together[0].p.unwrap() < ALPHA);
         assert_eq!(fails(&judged.together[1..]), 0, "{judged:?}");
+        assert!(judged.told.evidence.contains("4000 and 4000 accesses; times"), "{judged:?}");
+        let slower =
+            cut((9000..17_000).map(|i| Event { time: i / 2 * 3, ..event(i, 64) }).collect());
+        let told = judge(&same, &slower).told;
+        assert!(told.evidence.contains("1.000 apart, p = 0"), "{told:?}");
         let moved = |i| Event { surface: Surface::Dram, ..event(i, 64) };
         let judged = judge(&same, &cut((9000..17_000).map(moved).collect()));
         assert!(judged.together[0].p.unwrap() < ALPHA);

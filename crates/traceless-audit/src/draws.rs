@@ -67,13 +67,14 @@ impl Draws {
     pub fn are_uniform(&self, what: &str) -> Claim {
         let all = self.drawn.len() as u64;
         let classes = CLASSES.min(self.places).min(all / EXPECTED_MIN).max(1);
-        let tests = [self.high(classes), self.low(classes)].map(|class| {
+        let test = |class: Class| {
             let mut counts = vec![0u64; classes as usize];
             self.drawn.iter().for_each(|&place| counts[class.of(place) as usize] += 1);
             let share = |nth| class.places(nth) as f64 / self.places as f64;
             let expected = (0..classes).map(|nth| all as f64 * share(nth));
             fit(&counts, expected)
-        });
+        };
+        let tests: Vec<Test> = self.splits(classes).map(test).collect();
         let df = classes as f64 - 1.0;
         let evidence = format!("{all} draws from {} places", self.places);
         self.by_worst("are uniform", what, &tests, &evidence, distance_found(df, all))
@@ -83,7 +84,7 @@ impl Draws {
     pub fn are_serially_independent(&self, what: &str) -> Claim {
         let classes = self.pair_classes(self.accesses() / 2);
         let mut tests = vec![];
-        for class in [self.high(classes), self.low(classes)] {
+        for class in self.splits(classes) {
             let of = self.classes(class);
             for lag in 1..=LAGS.min(of.len().saturating_sub(1)) {
                 let mut table = Table::new(classes as usize, classes as usize);
@@ -189,7 +190,7 @@ impl Draws {
     pub fn tell_nothing_of_secrets(&self, what: &str) -> Claim {
         let classes = self.pair_classes(self.accesses());
         let secrets = secret_classes(&self.secrets);
-        let places = [self.high(classes), self.low(classes)].map(|class| self.classes(class));
+        let places: Vec<_> = self.splits(classes).map(|class| self.classes(class)).collect();
         let mut pairings = vec![];
         for (secrets, places) in secrets.iter().flat_map(|s| places.iter().map(move |p| (s, p))) {
             for lag in [0, 1.min(places.len())] {
@@ -201,7 +202,7 @@ impl Draws {
             table.add_all(secrets.iter().zip(*places));
             table
         };
-        let tests: Vec<_> = pairings.iter().map(|pair| table(pair).information_test()).collect();
+        let tests: Vec<_> = pairings.iter().map(|pair| table(pair).dependence()).collect();
         let told_most = &pairings[worst(&tests)];
         let as_much = permuted(told_most.0, told_most.1, classes as usize);
         let accesses = self.accesses() as u64;
@@ -220,13 +221,14 @@ impl Draws {
     pub fn are_spread_as(&self, other: &Self, what: &str) -> Claim {
         let fewer = self.drawn.len().min(other.drawn.len()) as u64;
         let classes = CLASSES.min(self.places).min(fewer / EXPECTED_MIN).max(1);
-        let tests = [self.high(classes), self.low(classes)].map(|class| {
+        let test = |class: Class| {
             let mut table = Table::new(2, classes as usize);
             for (side, draws) in [(0, self), (1, other)] {
                 draws.drawn.iter().for_each(|&place| table.add(side, class.of(place) as usize));
             }
             table.dependence()
-        });
+        };
+        let tests: Vec<Test> = self.splits(classes).map(test).collect();
         let evidence = format!("{} and {} draws", self.drawn.len(), other.drawn.len());
         let power = distance_found(classes as f64, fewer / 2);
         self.by_worst("of two users are spread alike", what, &tests, &evidence, power)
@@ -280,12 +282,13 @@ impl Draws {
         PAIR_CLASSES.min(self.places).min(filled).max(1)
     }
 
-    fn high(&self, classes: u64) -> Class {
-        Class { places: self.places, classes, scale: Some(classes as f64 / self.places as f64) }
-    }
-
-    fn low(&self, classes: u64) -> Class {
-        Class { places: self.places, classes, scale: None }
+    /// The ways to put places into so many classes: ranges of them, and every n-th, which is no
+    /// other where each place is a class.
+    fn splits(&self, classes: u64) -> impl Iterator<Item = Class> + use<> {
+        let places = self.places;
+        let high = Class { places, classes, scale: Some(classes as f64 / places as f64) };
+        let low = (classes < places).then_some(Class { places, classes, scale: None });
+        core::iter::once(high).chain(low)
     }
 }
 

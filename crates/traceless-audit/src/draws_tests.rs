@@ -1,4 +1,5 @@
 use super::*;
+use crate::distance::Distance;
 use crate::mixer::Mixer;
 use crate::odds::ALPHA;
 
@@ -42,17 +43,6 @@ fn p_values(draws: &Draws) -> Vec<f64> {
     draws.claims("").iter().map(|claim| claim.p.unwrap()).collect()
 }
 
-/// Kolmogorov and Smirnov: the largest distance from uniform, in units of its standard size.
-fn distance_from_uniform(mut p: Vec<f64>) -> f64 {
-    p.sort_unstable_by(f64::total_cmp);
-    let n = p.len() as f64;
-    let far = p.iter().enumerate().map(|(i, &p)| {
-        let (below, at) = (i as f64 / n, (i + 1) as f64 / n);
-        (p - below).abs().max((at - p).abs())
-    });
-    far.fold(0.0, f64::max) * n.sqrt()
-}
-
 #[test]
 fn clean_draws_raise_no_alarm_and_their_p_values_are_uniform() {
     let mut of_claims = vec![vec![]; 6];
@@ -64,10 +54,39 @@ fn clean_draws_raise_no_alarm_and_their_p_values_are_uniform() {
         assert!(p.iter().all(|&p| p > 1e-5), "seed {seed}: {p:?}");
         of_claims.iter_mut().zip(p).for_each(|(all, p)| all.push(p));
     }
-    // Exceeded once in a thousand times; the window's test is on the safe side.
     for (nth, p) in of_claims.into_iter().enumerate() {
-        let distance = distance_from_uniform(p);
-        assert!(distance < 1.95, "claim {nth} is {distance:.2} from uniform");
+        let distance = Distance::from_uniform(&p);
+        assert!(distance.p > 1e-3, "claim {nth} is {distance:?} from uniform");
+    }
+}
+
+/// So few draws that each pair of classes is seen a few times, of users who ask for any block or
+/// for little but a few; and places are as many as classes, or few.
+#[test]
+fn short_and_uneven_draws_raise_no_alarm_more_often_than_told() {
+    for (places, hot) in [(4, false), (128, true), (512, false), (512, true)] {
+        let mut of_claims = vec![vec![]; 6];
+        for seed in 0..300 {
+            let mut draws = [2 * seed, 2 * seed + 1].map(|seed| {
+                let mut draws = leaves(seed, places, |rng, _, _| rng.below(places));
+                draws.drawn.truncate(1280);
+                draws
+            });
+            let mut rng = Mixer(seed);
+            let mut ask = |_| {
+                let blocks = if hot && rng.below(50) > 0 { 8 } else { 2048 };
+                rng.below(blocks)
+            };
+            draws[0].secrets = (0..1280).map(&mut ask).collect();
+            let mut p = p_values(&draws[0]);
+            p.push(draws[0].are_spread_as(&draws[1], "").p.unwrap());
+            of_claims.iter_mut().zip(p).for_each(|(all, p)| all.push(p));
+        }
+        for (nth, p) in of_claims.into_iter().enumerate() {
+            let small = Distance::below_uniform(&p);
+            assert!(small.p > 1e-3, "{places} places, claim {nth}: {small:?}");
+            assert!(p.iter().all(|&p| p > 1e-5), "{places} places, claim {nth}: {p:?}");
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::draws::Draws;
 use crate::numbered::numbered;
 use crate::odds::{ALPHA, judged, proportion_bounds};
 use crate::report::Claim;
+use core::ops::Range;
 use smartcore::linalg::basic::matrix::DenseMatrix;
 use smartcore::xgboost::{XGRegressor, XGRegressorParameters};
 use statrs::function::beta::beta_reg;
@@ -18,8 +19,9 @@ const WINDOW: usize = 32;
 /// Windows of each user that are learned from, at most.
 const LEARNED_MAX: usize = 2000;
 
-/// Windows of each user that are guessed at, at most: they bound an advantage to less than 0.02.
-const GUESSED_MAX: usize = 50_000;
+/// Windows of each user that are guessed at, at most: with so many an advantage is bounded to less
+/// than 0.02, and exceeds that by chance in one of twenty thousand pairs.
+const GUESSED_MAX: usize = 64_000;
 
 /// Windows of each user without which nothing can be learned.
 const LEARNED_MIN: usize = 20;
@@ -46,15 +48,13 @@ const BOUND: f64 = 1e-3;
 pub fn cannot_be_told_apart(a: &Draws, b: &Draws, what: &str) -> Claim {
     let name = format!("{} of two users cannot be told apart by learning: {what}", a.noun);
     let windows = a.accesses().min(b.accesses()) / WINDOW;
-    let learned = (windows / 2).min(LEARNED_MAX);
-    if learned < LEARNED_MIN {
+    let (learned, guessed) = looked_at(windows);
+    if learned.len() < LEARNED_MIN {
         let power = "nothing is learned from so few accesses".to_owned();
         return judged(name, 0.0, 1.0, power, &format!("{windows} windows of {WINDOW} accesses"));
     }
-    // Of more than it takes, every n-th.
-    let every = (windows - learned).div_ceil(GUESSED_MAX);
-    let looked_at: Vec<usize> = (0..learned).chain((learned..windows).step_by(every)).collect();
-    let guessed = looked_at.len() - learned;
+    let (learned, guessed, looked_at) =
+        (learned.len(), guessed.len(), learned.chain(guessed).collect::<Vec<_>>());
     let sides = [features(a, &looked_at), features(b, &looked_at)];
     let [(learned_a, guessed_a), (learned_b, guessed_b)] =
         [&sides[0], &sides[1]].map(|side| side.split_at(learned * FEATURES));
@@ -76,6 +76,15 @@ pub fn cannot_be_told_apart(a: &Draws, b: &Draws, what: &str) -> Claim {
     let power = format!("an advantage of {found:.3} is found, if it can be learned");
     const { assert!(ALPHA < BOUND, "a bound is told of what passes") }
     judged(name, seen, p, power, &evidence)
+}
+
+/// Which of so many windows are learned from, and which are guessed at: of more than it takes, so
+/// many that lie as far from each other.
+fn looked_at(windows: usize) -> (Range<usize>, impl ExactSizeIterator<Item = usize>) {
+    let learned = (windows / 2).min(LEARNED_MAX);
+    let rest = windows - learned;
+    let guessed = rest.min(GUESSED_MAX);
+    (0..learned, (0..guessed).map(move |nth| learned + nth * rest / guessed))
 }
 
 type Machine = XGRegressor<f32, f32, DenseMatrix<f32>, Vec<f32>>;
@@ -189,6 +198,30 @@ mod tests {
             let claim = cannot_be_told_apart(&honest, &draws(2, leak), "");
             let crate::report::Statistic::Value(advantage) = claim.statistic else { panic!() };
             assert!(claim.p.unwrap() < ALPHA && advantage > 0.2, "{nth}: {}", claim.evidence);
+        }
+    }
+
+    #[test]
+    fn the_rest_is_guessed_at_and_of_much_what_is_spread_over_it() {
+        let of = |windows| {
+            let (learned, guessed) = looked_at(windows);
+            (learned, guessed.collect::<Vec<_>>())
+        };
+        assert_eq!(of(0), (0..0, vec![]));
+        assert_eq!(of(1), (0..0, vec![0]));
+        assert_eq!(of(7), (0..3, vec![3, 4, 5, 6]));
+        let most = LEARNED_MAX + GUESSED_MAX;
+        for windows in [2 * LEARNED_MAX, most - 1, most] {
+            assert_eq!(of(windows), (0..LEARNED_MAX, (LEARNED_MAX..windows).collect()));
+        }
+        for windows in [most + 1, 2 * most, 10 * most + 7] {
+            let (learned, guessed) = of(windows);
+            assert_eq!((learned.len(), guessed.len()), (LEARNED_MAX, GUESSED_MAX));
+            assert_eq!(guessed[0], LEARNED_MAX, "nothing is guessed at that was learned from");
+            let apart = (windows - LEARNED_MAX) / GUESSED_MAX;
+            let steps = guessed.windows(2).map(|two| two[1] - two[0]);
+            assert!(steps.into_iter().all(|step| step == apart || step == apart + 1), "{windows}");
+            assert!((windows - apart - 1..windows).contains(&guessed[GUESSED_MAX - 1]));
         }
     }
 

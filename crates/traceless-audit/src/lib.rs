@@ -22,6 +22,7 @@
 mod accesses;
 mod again;
 mod compare;
+mod distance;
 mod draws;
 mod joint;
 mod learned;
@@ -36,8 +37,9 @@ mod table;
 mod template;
 mod timing;
 
-pub use accesses::{ACCESSES_MIN, Accesses, Judged, judge};
+pub use accesses::{ACCESSES_MIN, Accesses, Judged, judge, places_of};
 pub use compare::{Compare, Comparison, Difference, compare, try_compare};
+pub use distance::Distance;
 pub use draws::Draws;
 pub use learned::cannot_be_told_apart;
 pub use normal::{Counts, Epoch, Epochs, Stretch, normalise};

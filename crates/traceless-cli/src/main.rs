@@ -8,6 +8,7 @@ mod failure;
 mod numbers;
 mod output;
 mod parallel;
+mod run;
 mod signals;
 mod sim;
 mod svg;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
     let code = match &cli.product {
         Product::Volume { command } => failure::report(volume::run(command)),
         Product::Audit(args) => audit::run(args),
+        Product::Run(args) => run::run(args),
         Product::Bench { command } => failure::report(bench::run(command)),
         Product::Sim { command } => failure::report(sim::run(command)),
     };

@@ -1,6 +1,7 @@
 //! Measurements, and what they were made on.
 
 use crate::failure::{DEVICE, Failure};
+use crate::output::{say, say_json};
 use serde::Serialize;
 
 /// One number: the median of some rounds, and how far apart they lie as a share of it.
@@ -10,6 +11,25 @@ pub struct Row {
     pub unit: &'static str,
     pub measured: f64,
     pub spread: f64,
+}
+
+/// The rows of one group, and what they were measured on.
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    machine: Hardware,
+    rows: Vec<Row>,
+}
+
+/// Prints rows, as JSON of the form `schema` if `json`.
+pub fn say_rows(schema: &'static str, rows: Vec<Row>, json: bool) -> Result<(), Failure> {
+    if json {
+        return say_json(&Report { schema, machine: Hardware::here(), rows });
+    }
+    for Row { name, unit, measured, .. } in rows {
+        say(&format!("{name:<24}{measured:9.3} {unit}"));
+    }
+    Ok(())
 }
 
 /// The row of some measurements.

@@ -2,6 +2,7 @@
 
 use crate::backend::{Answer, Backend};
 use crate::error::{Result, within};
+use crate::times::Times;
 use crate::workload::{LINE_LEN, Op};
 use serde::{Deserialize, Serialize};
 
@@ -73,13 +74,26 @@ pub struct Straight {
     config: Config,
     bus: Bus,
     now: u64,
+    reads: Times,
+    writes: Times,
 }
 
 impl Straight {
     /// An idle one.
     pub fn new(config: &Config) -> Result<Self> {
         config.check()?;
-        Ok(Self { config: *config, bus: Bus::new(config), now: 0 })
+        Ok(Self {
+            config: *config,
+            bus: Bus::new(config),
+            now: 0,
+            reads: Times::default(),
+            writes: Times::default(),
+        })
+    }
+
+    /// How long reads took, and writes until the bus had carried them.
+    pub fn times(&self) -> (&Times, &Times) {
+        (&self.reads, &self.writes)
     }
 }
 
@@ -92,11 +106,14 @@ impl Backend for Straight {
     fn read(&mut self, now: u64, _: u64, _: u64) -> Result<Answer> {
         let begins = self.bus.free().max(now);
         self.bus.carry(now, LINE_LEN);
-        Ok(Answer::At(begins + self.config.latency))
+        let there = begins + self.config.latency;
+        self.reads.add(there - now);
+        Ok(Answer::At(there))
     }
 
     fn write(&mut self, now: u64, _: u64) -> Result {
-        self.bus.carry(now, LINE_LEN);
+        let written = self.bus.carry(now, LINE_LEN);
+        self.writes.add(written - now);
         Ok(())
     }
 

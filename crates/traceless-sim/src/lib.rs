@@ -8,7 +8,6 @@
 //! a trace; the input of a simulation is a workload, whatever other simulators say.
 #![forbid(unsafe_code)]
 
-mod asked;
 pub mod backend;
 pub mod cache;
 pub mod constant;
@@ -18,7 +17,9 @@ pub mod llc;
 pub mod machine;
 pub mod oram;
 pub mod processor;
+pub mod times;
+mod watch;
 pub mod workload;
 
-pub use asked::{Note, Watch};
 pub use error::{Error, Result};
+pub use watch::{Note, Watch};

@@ -1,13 +1,14 @@
 //! A computer: processor, caches and memory, as files say it.
 
-use crate::asked::{Noted, Watch};
 use crate::backend::Backend;
 use crate::constant;
-use crate::dram::{self, ChannelStats, Logged, Memory, Summary};
+use crate::dram::{self, ChannelStats, ChannelTimes, Logged, Memory, Summary};
 use crate::error::{Error, Result};
 use crate::llc::{self, EarlyWriteBack, LastLevel};
-use crate::oram::{self, Early, Oram, Scheme};
+use crate::oram::{self, Early, Latencies, Oram, Scheme};
 use crate::processor::{self, Run, Task};
+use crate::times::Times;
+use crate::watch::{Noted, Watch};
 use crate::workload::{Program, Record, Workload};
 use serde::{Deserialize, Serialize};
 
@@ -42,8 +43,10 @@ pub struct Outcome {
     pub last_level: Option<llc::Counts>,
     /// Path accesses.
     pub paths: Option<oram::Counts>,
-    /// How long requests and path accesses took.
-    pub latencies: Option<oram::Latencies>,
+    /// How long requests and path accesses took; where nothing hides addresses, reads and writes.
+    pub latencies: Option<Latencies>,
+    /// What the position map of what hides addresses came to.
+    pub map: Option<oram::MapCounts>,
     /// What hides addresses takes this in the processor.
     pub storage: Option<oram::Storage>,
     /// What the memory did.
@@ -51,6 +54,9 @@ pub struct Outcome {
     /// What each channel of it did.
     #[serde(skip)]
     pub channels: Vec<ChannelStats>,
+    /// How long requests to each channel took.
+    #[serde(skip)]
+    pub channel_times: Vec<ChannelTimes>,
     /// The commands that each channel got, if they were to be kept.
     #[serde(skip)]
     pub commands: Vec<Vec<Logged>>,
@@ -153,13 +159,17 @@ impl Machine {
                 Err(Error::Oram("nothing hides what could be watched"))
             }
             (None, None) => {
-                let tell =
-                    |memory: &Memory, end| Told { channels: memory.stats(end), ..Told::default() };
+                let tell = |memory: &Memory, end| tell_straight(memory, end, watch.commands);
                 self.run_over(noted(dram()?, watch), warm_up, tasks, tell)
             }
             (None, Some(constant)) => {
                 let memory = constant::Straight::new(constant)?;
-                self.run_over(noted(memory, watch), warm_up, tasks, |_, _| Told::default())
+                let tell = |memory: &constant::Straight, _| {
+                    let (reads, writes) = memory.times();
+                    let latencies = Latencies::straight(reads, &Times::default(), writes);
+                    Told { latencies: Some(latencies), ..Told::default() }
+                };
+                self.run_over(noted(memory, watch), warm_up, tasks, tell)
             }
             (Some(oram), constant) => {
                 let mut oram = match constant {
@@ -170,11 +180,17 @@ impl Machine {
                     oram.watch(witness.clone());
                 }
                 let tell = |oram: &Oram, end| {
-                    let channels = oram.stats(end);
+                    let (channels, channel_times) = (oram.stats(end), oram.times());
                     let kept = if watch.commands { channels.len() } else { 0 };
                     let commands = (0..kept).map(|nth| oram.commands(nth).to_vec()).collect();
-                    let (paths, latencies) = (Some(oram.counts()), Some(oram.latencies()));
-                    Told { paths, latencies, channels, commands }
+                    Told {
+                        paths: Some(oram.counts()),
+                        map: Some(oram.map_counts()),
+                        latencies: Some(oram.latencies()),
+                        channels,
+                        channel_times,
+                        commands,
+                    }
                 };
                 self.run_over(noted(oram, watch), warm_up, tasks, tell)
             }
@@ -212,9 +228,19 @@ impl Machine {
         storage: Option<oram::Storage>,
         told: Told,
     ) -> Outcome {
-        let Told { paths, latencies, channels, commands } = told;
-        let dram = self.summary(&channels, run.cycles);
-        Outcome { run, last_level, paths, latencies, storage, dram, channels, commands }
+        let Told { paths, map, latencies, channels, channel_times, commands } = told;
+        Outcome {
+            run,
+            last_level,
+            paths,
+            latencies,
+            map,
+            storage,
+            dram: self.summary(&channels, run.cycles),
+            channels,
+            channel_times,
+            commands,
+        }
     }
 
     /// What all channels did, if there are any.
@@ -237,9 +263,29 @@ impl Machine {
 #[derive(Default)]
 struct Told {
     paths: Option<oram::Counts>,
-    latencies: Option<oram::Latencies>,
+    map: Option<oram::MapCounts>,
+    latencies: Option<Latencies>,
     channels: Vec<ChannelStats>,
+    channel_times: Vec<ChannelTimes>,
     commands: Vec<Vec<Logged>>,
+}
+
+/// What is told of a DRAM that hides nothing.
+fn tell_straight(memory: &Memory, end: u64, with_commands: bool) -> Told {
+    let channel_times: Vec<_> = memory.times().cloned().collect();
+    let mut all = ChannelTimes::default();
+    for times in &channel_times {
+        all.join(times);
+    }
+    let latencies = Latencies::straight(&all.reads, &all.merged_reads, &all.writes);
+    let kept = if with_commands { channel_times.len() } else { 0 };
+    Told {
+        latencies: Some(latencies),
+        channels: memory.stats(end),
+        commands: (0..kept).map(|channel| memory.log(channel).to_vec()).collect(),
+        channel_times,
+        ..Told::default()
+    }
 }
 
 fn noted<B>(memory: B, watch: &Watch) -> Noted<B> {

@@ -4,7 +4,8 @@
 use traceless::rng::{Rng, Seeded};
 use traceless_sim::backend::Answer;
 use traceless_sim::dram::{
-    AddressMap, Apart, Command, Config, Geometry, Logged, Memory, Scheduler, Timing, WriteDrain,
+    AddressMap, Apart, Checker, Command, Config, Geometry, Logged, Memory, Scheduler, Timing,
+    WriteDrain, first_breach,
 };
 use traceless_sim::workload::{LINE_LEN, Op};
 
@@ -12,6 +13,26 @@ const CYCLE: u64 = 4;
 
 /// One of the times of a memory.
 type Field = fn(&mut Timing) -> &mut u64;
+
+/// All of them, but for those between groups.
+const FIELDS: [(&str, Field); 16] = [
+    ("rcd", |t| &mut t.rcd),
+    ("rp", |t| &mut t.rp),
+    ("cas", |t| &mut t.cas),
+    ("rc", |t| &mut t.rc),
+    ("ras", |t| &mut t.ras),
+    ("rrd", |t| &mut t.rrd),
+    ("faw", |t| &mut t.faw),
+    ("wr", |t| &mut t.wr),
+    ("wtr", |t| &mut t.wtr),
+    ("rtp", |t| &mut t.rtp),
+    ("ccd", |t| &mut t.ccd),
+    ("cwd", |t| &mut t.cwd),
+    ("rtrs", |t| &mut t.rtrs),
+    ("data", |t| &mut t.data),
+    ("refi", |t| &mut t.refi),
+    ("rfc", |t| &mut t.rfc),
+];
 
 fn config(ranks: u32, scheduler: Scheduler) -> Config {
     Config {
@@ -100,10 +121,10 @@ fn memory(config: &Config, requests: &[(u64, Op, u64)]) -> (Memory, Vec<(u64, u6
     (memory, there)
 }
 
-/// A memory that knows the commands so far and nothing else.
+/// A memory that issues whatever the commands so far do not forbid, and knows nothing else.
 struct Reference {
     config: Config,
-    log: Vec<Logged>,
+    checker: Checker,
     reads: Vec<Waiting>,
     writes: Vec<Waiting>,
     draining: bool,
@@ -122,8 +143,9 @@ struct Waiting {
 
 impl Reference {
     fn new(config: &Config) -> Self {
-        let (log, there, reads, writes) = (vec![], vec![], vec![], vec![]);
-        Self { config: *config, log, reads, writes, draining: false, there }
+        let (checker, there) = (Checker::new(config), vec![]);
+        let (reads, writes) = (vec![], vec![]);
+        Self { config: *config, checker, reads, writes, draining: false, there }
     }
 
     fn add(&mut self, now: u64, op: Op, addr: u64, ticket: u64) {
@@ -162,7 +184,9 @@ impl Reference {
         let queue = if self.draining { &self.writes } else { &self.reads };
         let may = |w: &Waiting| {
             let command = self.needs(w, op, now);
-            self.allowed(command, w, now).then_some(command)
+            let Waiting { rank, bank, row, .. } = *w;
+            let next = Logged { at: now, command, rank, bank, row, closes: false };
+            self.checker.broken_by(&next).is_none().then_some(command)
         };
         let issuable: Vec<_> =
             queue.iter().enumerate().filter_map(|(nth, w)| Some((nth, may(w)?))).collect();
@@ -177,121 +201,29 @@ impl Reference {
             Op::Write => &mut self.writes,
         }[nth];
         let Waiting { rank, bank, row, ticket, .. } = *w;
-        self.log.push(Logged { at: now, command, rank, bank, row, closes: false });
+        let mut logged = Logged { at: now, command, rank, bank, row, closes: false };
         w.served = command == Command::column(op);
         if command == Command::Read {
             let Timing { cas, data, .. } = self.config.timing;
             self.there.push((ticket, now + (cas + data) * CYCLE));
         }
-        let closes = command == Command::column(op) && self.closes(rank, bank, now);
-        self.log.last_mut().unwrap().closes = closes;
+        logged.closes = command == Command::column(op) && self.closes(&logged);
+        self.checker.push(logged);
     }
 
-    /// Whether the column command that just went out to a bank closes its row.
-    fn closes(&self, rank: usize, bank: usize, now: u64) -> bool {
+    /// Whether a column command that is to go out closes its row.
+    fn closes(&self, next: &Logged) -> bool {
         let Scheduler::FrFcfsClosing(most) = self.config.scheduler else { return false };
-        let columns = self.since_activation(rank, bank).len() - 1;
-        columns >= most as usize
-            && self.closed_at(rank, bank) + self.config.timing.rp * CYCLE <= self.window(now).0
-    }
-
-    /// The last activation of a bank, and its commands since then.
-    fn since_activation(&self, rank: usize, bank: usize) -> Vec<Logged> {
-        let own = self.log.iter().rev().filter(|c| (c.rank, c.bank) == (rank, bank));
-        let mut commands: Vec<Logged> = vec![];
-        for command in own {
-            commands.push(*command);
-            if command.command == Command::Activate {
-                break;
-            }
-        }
-        commands
-    }
-
-    /// When a bank that was told to precharge by itself does.
-    fn closed_at(&self, rank: usize, bank: usize) -> u64 {
-        let Timing { ras, rtp, cwd, data, wr, .. } = self.config.timing;
-        let may = |c: &Logged| match c.command {
-            Command::Activate => c.at + ras * CYCLE,
-            Command::Read => c.at + rtp * CYCLE,
-            Command::Write => c.at + (cwd + data + wr) * CYCLE,
-            Command::Precharge => 0,
-        };
-        self.since_activation(rank, bank).iter().map(may).max().unwrap_or(0)
-    }
-
-    /// The window that `now` lies in: when the channel shuts, and when it opens again.
-    fn window(&self, now: u64) -> (u64, u64) {
-        let Timing { refi, rfc, rp, .. } = self.config.timing;
-        let end = (now / (8 * refi * CYCLE) + 1) * 8 * refi * CYCLE;
-        (end - (rp + 8 * rfc) * CYCLE, end)
+        let shut = self.checker.window(next.at).0;
+        self.checker.columns(next.rank, next.bank) + 1 >= most as usize
+            && self.checker.closes_after(next) + self.config.timing.rp * CYCLE <= shut
     }
 
     fn needs(&self, w: &Waiting, op: Op, now: u64) -> Command {
-        let mut own = self.log.iter().rev().filter(|c| (c.rank, c.bank) == (w.rank, w.bank));
-        // Refreshing closes all rows.
-        let fresh = |c: &&Logged| self.window(c.at) == self.window(now);
-        match own.next().filter(fresh) {
-            None
-            | Some(Logged { command: Command::Precharge, .. } | Logged { closes: true, .. }) => {
-                Command::Activate
-            }
-            Some(Logged { row, .. }) if *row == w.row => Command::column(op),
+        match self.checker.open_row(w.rank, w.bank, now) {
+            None => Command::Activate,
+            Some(row) if row == w.row => Command::column(op),
             Some(_) => Command::Precharge,
-        }
-    }
-
-    fn allowed(&self, command: Command, w: &Waiting, now: u64) -> bool {
-        let Timing { ras, rp, rtp, cwd, data, wr, faw, .. } = self.config.timing;
-        let guard = match command {
-            Command::Activate => ras,
-            Command::Precharge => rp,
-            Command::Read => rtp,
-            Command::Write => cwd + data + wr,
-        };
-        if now + guard * CYCLE > self.window(now).0 {
-            return false;
-        }
-        let own = self.log.iter().rev().find(|c| (c.rank, c.bank) == (w.rank, w.bank));
-        if own.is_some_and(|c| c.closes) && now < self.closed_at(w.rank, w.bank) + rp * CYCLE {
-            return false;
-        }
-        // Nothing reaches back further than this.
-        let near = |c: &&Logged| now - c.at < 100 * CYCLE;
-        let recent = || self.log.iter().rev().take_while(near);
-        let activations = recent().filter(|c| {
-            c.command == Command::Activate && c.rank == w.rank && now - c.at <= faw * CYCLE
-        });
-        let full = command == Command::Activate && activations.count() >= 4;
-        !full && recent().all(|c| now - c.at >= self.gap(c, command, w) * CYCLE)
-    }
-
-    /// Cycles from a command that went out to one that is about to.
-    fn gap(&self, before: &Logged, command: Command, w: &Waiting) -> u64 {
-        use Command::{Activate, Precharge, Read, Write};
-        let t = self.config.timing;
-        let groups = self.config.geometry.groups as usize;
-        let rank = before.rank == w.rank;
-        let group = rank && before.bank % groups == w.bank % groups;
-        let bank = rank && before.bank == w.bank;
-        let apart = t.apart.unwrap_or(Apart { rrd: t.rrd, wtr: t.wtr, ccd: t.ccd });
-        match (before.command, command) {
-            (Activate, Activate) if bank => t.rc.max(t.rrd),
-            (Activate, Activate) if group => t.rrd,
-            (Activate, Activate) if rank => apart.rrd,
-            (Activate, Read | Write) if bank => t.rcd,
-            (Activate, Precharge) if bank => t.ras,
-            (Precharge, Activate | Precharge) if bank => t.rp,
-            (Read, Precharge) if bank => t.rtp,
-            (Write, Precharge) if bank => t.cwd + t.data + t.wr,
-            (Read, Read) | (Write, Write) if group => t.ccd.max(t.data),
-            (Read, Read) | (Write, Write) if rank => apart.ccd.max(t.data),
-            (Read, Read) | (Write, Write) => t.data + t.rtrs,
-            (Read, Write) => t.cas + t.data + t.rtrs - t.cwd,
-            (Write, Read) if group => t.cwd + t.data + t.wtr,
-            (Write, Read) if rank => t.cwd + t.data + apart.wtr,
-            (Write, Read) => t.cwd + t.data + t.rtrs - t.cas,
-            _ => 0,
         }
     }
 
@@ -307,7 +239,7 @@ impl Reference {
             now += 1;
         }
         self.there.sort_unstable();
-        (self.log, self.there)
+        (self.checker.log().to_vec(), self.there)
     }
 }
 
@@ -338,27 +270,34 @@ fn commands_go_out_when_they_may() {
     }
 }
 
+/// What is asked for after a pause of whole windows, at any time around the refresh that it meets:
+/// before, while the channel is shut, and from its end on.
+#[test]
+fn pauses_may_be_longer_than_windows() {
+    for scheduler in [Scheduler::Fcfs, Scheduler::FrFcfsClosing(1)] {
+        let config = config(2, scheduler);
+        let (shut, end) = Checker::new(&config).window(0);
+        for windows in 0..4 {
+            for offset in (shut - 60 * CYCLE..end + 3 * CYCLE).step_by(3) {
+                let at = windows * end + offset;
+                let requests = [
+                    (0, Op::Read, 0),
+                    (at, Op::Read, 0),
+                    (at, Op::Write, 64),
+                    (at + end, Op::Read, 128),
+                ];
+                let is = commands(&config, &requests);
+                assert_eq!(is, Reference::new(&config).commands(&requests), "{windows}, {offset}");
+                let open = active(&config, &requests, at + 2 * end);
+                assert!(open <= 4 * end, "{open} cycles of two ranks");
+            }
+        }
+    }
+}
+
 /// A time that is one cycle off is noticed, whichever it is: so each of them binds.
 #[test]
 fn no_time_may_be_off_by_one() {
-    const FIELDS: [(&str, Field); 16] = [
-        ("rcd", |t| &mut t.rcd),
-        ("rp", |t| &mut t.rp),
-        ("cas", |t| &mut t.cas),
-        ("rc", |t| &mut t.rc),
-        ("ras", |t| &mut t.ras),
-        ("rrd", |t| &mut t.rrd),
-        ("faw", |t| &mut t.faw),
-        ("wr", |t| &mut t.wr),
-        ("wtr", |t| &mut t.wtr),
-        ("rtp", |t| &mut t.rtp),
-        ("ccd", |t| &mut t.ccd),
-        ("cwd", |t| &mut t.cwd),
-        ("rtrs", |t| &mut t.rtrs),
-        ("data", |t| &mut t.data),
-        ("refi", |t| &mut t.refi),
-        ("rfc", |t| &mut t.rfc),
-    ];
     /// Those between groups.
     const APART: [(&str, Field); 3] = [
         ("apart.rrd", |t| &mut t.apart.as_mut().unwrap().rrd),
@@ -380,27 +319,54 @@ fn no_time_may_be_off_by_one() {
     }
 }
 
+/// What goes out is told to be right by the commands alone, and to be wrong with any time one cycle
+/// longer, or with a command that its bank cannot do.
+#[test]
+fn commands_are_checked_by_themselves() {
+    for scheduler in [Scheduler::Fcfs, Scheduler::FrFcfs, Scheduler::FrFcfsClosing(2)] {
+        let config = config(2, scheduler);
+        let (log, _) = commands(&config, &requests(&config, 3));
+        assert_eq!(first_breach(&config, &log), None);
+    }
+    let right = config(2, Scheduler::Fcfs);
+    let (log, _) = commands(&right, &requests(&right, 1));
+    for (name, field) in FIELDS {
+        let mut longer = right;
+        *field(&mut longer.timing) += 1;
+        assert!(first_breach(&longer, &log).is_some(), "{name}");
+    }
+    for nth in [0, 1, 100] {
+        let mut twice = log.clone();
+        twice.insert(nth + 1, log[nth]);
+        assert_eq!(first_breach(&right, &twice).map(|breach| breach.nth), Some(nth + 1));
+    }
+    let mut other = log.clone();
+    let read = other.iter().rposition(|logged| logged.command == Command::Read).unwrap();
+    other[read].row += 1;
+    assert_eq!(first_breach(&right, &other).map(|breach| breach.nth), Some(read));
+}
+
 /// Ranks have rows open from activations to the precharge of the last one, or to a refresh.
 #[test]
 fn time_with_open_rows_is_what_the_commands_say() {
     for scheduler in [Scheduler::Fcfs, Scheduler::FrFcfsClosing(2)] {
         let config = config(2, scheduler);
         let requests = requests(&config, 7);
-        let mut reference = Reference::new(&config);
+        let mut checker = Checker::new(&config);
         let (log, _) = commands(&config, &requests);
         let end = log.last().unwrap().at;
         let mut open: Vec<(usize, u64, u64)> = vec![];
         for command in &log {
-            reference.log.push(*command);
+            checker.push(*command);
             let Logged { at, rank, bank, .. } = *command;
-            let shut = reference.window(at).0;
+            let shut = checker.window(at).0;
             match command.command {
                 Command::Activate => open.push((rank * 8 + bank, at, shut)),
                 Command::Precharge => {
                     open.iter_mut().rfind(|row| row.0 == rank * 8 + bank).unwrap().2 = at;
                 }
                 _ if command.closes => {
-                    let closed = reference.closed_at(rank, bank);
+                    let closed = checker.closes_after(command);
                     open.iter_mut().rfind(|row| row.0 == rank * 8 + bank).unwrap().2 = closed;
                 }
                 _ => {}

@@ -1,7 +1,8 @@
 //! How long operations take, against what is known of it.
 
 use traceless_sim::machine::{Machine, Outcome};
-use traceless_sim::oram::{Config, Latencies, Latency, Pace, Scheme, Small, Start};
+use traceless_sim::oram::{Config, Latencies, Pace, Scheme, Small, Start};
+use traceless_sim::times::Latency;
 use traceless_sim::workload::{Op, Record, Workload, named};
 use traceless_sim::{constant, llc, processor};
 
@@ -148,5 +149,72 @@ fn nothing_is_left_out_and_nothing_told_twice() {
             assert!(latency.p50 <= latency.p99 && latency.p99 <= latency.max, "{name}");
         }
         assert!(reads.mean > of.data.mean, "{name}: who waits for a path waits for all of it");
+    }
+}
+
+/// A line of a bandwidth alone takes its latency, and one behind it waits for the bus.
+#[test]
+fn a_memory_that_hides_nothing_tells_too() {
+    let scheme = Config { scheme: Scheme::Path, blocks: Some(12), ..Config::default() };
+    let machine = Machine { oram: None, ..straight(scheme) };
+    let latencies = run(&machine, &[(200, Op::Read, 3), (200, Op::Write, 4)]).latencies.unwrap();
+    let mut expected = Latencies { reads: each(1, 1), ..Latencies::default() };
+    expected.reads_by_map[0] = each(1, 1);
+    expected.write_backs = each(1, 4);
+    assert_eq!(latencies, expected);
+}
+
+/// A read of a DRAM whose row is closed: a command each for row and column, eleven cycles of the
+/// DRAM between them, and as many and four for the data. The next of the same line finds it in the
+/// queue; that of a line that waits to be written has it at once.
+#[test]
+fn reads_of_a_dram_are_told_apart() {
+    let outcome = run(&Machine::FOUR_CHANNELS, &[(200, Op::Read, 0), (0, Op::Read, 0)]);
+    let latencies = outcome.latencies.unwrap();
+    // Asked for within a cycle of the DRAM, of four of the processor.
+    let alone = latencies.reads_by_map[0].max;
+    let most = 4 * (1 + 11 + 11 + 4);
+    assert!((most - 4..most).contains(&alone), "{alone} of {most}");
+    assert_eq!(latencies.reads_by_map[0], each(1, alone));
+    assert_eq!(latencies.reads_at_hand, each(1, 1), "it joined the first");
+    assert_eq!((latencies.reads.count, latencies.reads.max), (2, alone));
+
+    let outcome = run(&Machine::FOUR_CHANNELS, &[(0, Op::Write, 0), (0, Op::Read, 0)]);
+    let latencies = outcome.latencies.unwrap();
+    assert_eq!(latencies.reads, each(1, 10), "what a queued write holds");
+    assert_eq!(latencies.reads_at_hand, latencies.reads);
+    assert_eq!(latencies.write_backs.count, 1);
+}
+
+/// Counts and means are those of USIMM's statistics, channel by channel and together.
+#[test]
+fn times_of_a_dram_are_those_that_its_channels_count() {
+    for (name, len) in [("uniform?before=3&write_share=0.4", 20_000), ("uniform?bytes=1K", 5000)] {
+        let mut workloads = [named(name, len, 1).unwrap()];
+        let outcome = Machine::FOUR_CHANNELS.run(&mut workloads).unwrap();
+        let Outcome { latencies, channels, channel_times, .. } = outcome;
+        let latencies = latencies.unwrap();
+        let mut merged = 0;
+        for (stats, times) in channels.iter().zip(&channel_times) {
+            for (stats, times) in [(stats.reads, &times.reads), (stats.writes, &times.writes)] {
+                let latency = times.latency();
+                assert_eq!(latency.count, stats.served);
+                assert!((latency.mean - stats.latency()).abs() < 1e-9);
+                assert!(latency.p50 <= latency.p99 && latency.p99 <= latency.max);
+            }
+            assert_eq!(times.merged_reads.latency().count, stats.reads.merged);
+            merged += stats.reads.merged;
+        }
+        let all = |of: fn(&traceless_sim::dram::ChannelStats) -> u64| channels.iter().map(of).sum();
+        let (reads, writes): (u64, u64) = (all(|c| c.reads.served), all(|c| c.writes.served));
+        assert_eq!(latencies.reads.count, reads + merged);
+        assert_eq!(
+            (latencies.reads_by_map[0].count, latencies.reads_at_hand.count),
+            (reads, merged)
+        );
+        assert_eq!(latencies.write_backs.count, writes);
+        assert!(latencies.reads.count > 0 && writes > 0);
+        let most = channel_times.iter().map(|times| times.reads.latency().max).max();
+        assert_eq!(Some(latencies.reads_by_map[0].max), most);
     }
 }

@@ -289,6 +289,26 @@ fn labels_that_stay_with_lines_make_write_backs_free() {
     assert!(run(Scheme::Compressed).1.map < paths.map, "twice as many labels in a block");
 }
 
+/// What the cache never read, since all of it was written, has no label that could stay.
+#[test]
+fn lines_that_were_never_read_are_written_back_with_a_path() {
+    for scheme in [Scheme::Unified, Scheme::Compressed, Scheme::Recursive] {
+        let mut machine = machine(oram(scheme));
+        machine.last_level.as_mut().unwrap().reads_before_writes = false;
+        let mut run = |workload| {
+            let outcome = machine.run_after(500, &mut [workload]).unwrap();
+            (outcome.last_level.unwrap(), outcome.paths.unwrap())
+        };
+        let (cache, paths) = run(in_order(Op::Write));
+        assert_eq!((paths.requests, paths.returned), (cache.write_backs, 0), "{scheme:?}");
+        let (cache, paths) = run(workload(100));
+        assert!(cache.write_misses > 200 && paths.returned > 200);
+        // Which lines the 64 were that the cache had when counting began hangs on the time before.
+        let unread = paths.requests - cache.read_misses;
+        assert!(unread.abs_diff(cache.write_misses) <= 64, "{unread}, {}", cache.write_misses);
+    }
+}
+
 /// Two of three paths are of the small tree, or as many as it is told, whatever is asked for.
 #[test]
 fn rho_follows_its_pattern() {
@@ -433,6 +453,37 @@ fn accesses_take_as_long_as_in_the_paper_on_unified_oram() {
     }
 }
 
+/// One line, asked for again and again: every sixteenth access fills a counter of four bits, and
+/// each of its 31 siblings gets another label by a path of its own.
+#[test]
+fn what_the_map_takes_is_told() {
+    let read = |scheme, maps, counter_bits| {
+        let Machine { oram, constant, .. } = paper(scheme, maps);
+        let oram = oram.map(|oram| Config { counter_bits, ..oram });
+        let machine = Machine { oram, constant, last_level: None, ..Machine::ir_oram() };
+        let again = (0..320).map(|_| Record { before: 4000, op: Op::Read, addr: 0 });
+        let outcome = machine.run(&mut [Box::new(again)]).unwrap();
+        (outcome.paths.unwrap(), outcome.map.unwrap())
+    };
+    let (paths, map) = read(Scheme::Compressed, 0, Some(4));
+    assert_eq!((paths.data, map.group_remaps), (320, 20));
+    assert_eq!(paths.map, 3 + 20 * 31, "the map itself is asked for once");
+    assert_eq!(map.block_bits, 64 + 32 * 4);
+    assert_eq!(map.bytes * paths.paths(), paths.bytes * paths.map, "all paths are alike");
+
+    let (_, map) = read(Scheme::Compressed, 0, None);
+    assert_eq!((map.block_bits, map.group_remaps), (512, 0), "section 5.3: 64 and 32 times 14");
+    let (_, map) = read(Scheme::Unified, 0, None);
+    assert_eq!((map.block_bits, map.group_remaps), (512, 0), "16 labels of 32 bits");
+
+    // Section 2.3.2: 8.7 KB of 14.4 are those of the map's four trees.
+    let (paths, map) = read(Scheme::Recursive, 4, None);
+    let share = map.bytes as f64 / paths.bytes as f64;
+    assert!((share - 0.606).abs() < 0.001, "{share}");
+    let kib = map.bytes as f64 / paths.data as f64 / 2048.0;
+    assert!((kib - 8.75).abs() < 0.01, "{kib}");
+}
+
 /// Twenty bytes for a hash in each bucket make a longer path; a pace of its own adds dummies.
 #[test]
 fn threat_models_cost_what_they_say() {
@@ -452,6 +503,22 @@ fn threat_models_cost_what_they_say() {
     let paths = paced.paths.unwrap();
     let intervals = (paced.run.cycles / (632 + 100)).abs_diff(paths.paths());
     assert!(intervals <= 2 + paths.paths() / 200, "{intervals}");
+}
+
+/// The interval of a recursive ORAM may follow each path, or all five of an access.
+#[test]
+fn rounds_may_have_the_pace() {
+    let measured = |paced_rounds| {
+        let Machine { oram, .. } = paper(Scheme::Recursive, 4);
+        let pace = Pace::AfterCompletion(100);
+        let oram = oram.map(|oram| Config { pace, paced_rounds, ..oram });
+        let machine = Machine { oram, ..paper(Scheme::Recursive, 4) };
+        let Outcome { run, paths, .. } = machine.run(&mut [short(2000)]).unwrap();
+        run.cycles as f64 * 5.0 / paths.unwrap().paths() as f64
+    };
+    let (of_paths, of_rounds) = (measured(false), measured(true));
+    assert!((of_paths - (1728.0 + 5.0 * 100.0)).abs() < 10.0, "{of_paths}");
+    assert!((of_rounds - (1728.0 + 100.0)).abs() < 10.0, "{of_rounds}");
 }
 
 /// Without labels in the caches a unified ORAM looks some up, and a recursive one all, and its

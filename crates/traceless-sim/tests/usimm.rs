@@ -1,6 +1,7 @@
 //! Cycles that USIMM's rules come to, where the two known runs do not lead: one channel, full write
 //! queues, requests that merge, refreshes in idle stretches, stretches longer than the reorder
-//! buffer, bytes within lines, addresses past the memory, several cores. The numbers are those of a
+//! buffer and than the time between refreshes, bytes within lines, addresses past the memory, one
+//! bank alone, rows that conflict, several cores. The numbers are those of a
 //! model apart from this one, which does each cycle by itself and reproduces the known runs.
 
 use traceless_sim::dram;
@@ -38,10 +39,30 @@ fn record(what: &str, nth: u64) -> Record {
         }
         "row" => (0, nth.is_multiple_of(3), nth % 40 * 256),
         "bytes" => (3, nth.is_multiple_of(5), nth * 8),
+        "one bank" => {
+            let (row, column) = (scattered(nth) % 512, scattered(nth * 3 + 1) % 128);
+            (nth % 7, !nth.is_multiple_of(10), (row << 19) | (column << 12))
+        }
+        "conflicts" => {
+            let (bits, bank, rank) = (scattered(nth), nth % 8, nth / 8 % 2);
+            let bank_of_channel = (rank << 11) | (bank << 8) | (((bits >> 9) % 4) << 6);
+            ((bits >> 5) % 60, bits.is_multiple_of(3), (nth << 19) | bank_of_channel)
+        }
+        "pauses" => {
+            let before = [0, 1_000_000, 3, 796_000, 0, 798_000][nth as usize % 6];
+            (before, [1, 4].contains(&(nth % 6)), line(scattered(nth / 2)))
+        }
+        "up" => (5, nth.is_multiple_of(4), on_its_way(nth)),
+        "down" => (8, nth % 4 == 1, on_its_way(7999 - nth)),
         "beyond" => (3, nth.is_multiple_of(3), line(scattered(nth) * 64)),
         _ => unreachable!("there are no others"),
     };
     Record { before, op: op(writes), addr }
+}
+
+/// Columns of a row after each other, three banks in turn.
+fn on_its_way(nth: u64) -> u64 {
+    (nth / 64) << 19 | (nth % 64) << 12 | (nth % 3) << 8
 }
 
 fn workload(what: &'static str) -> Box<dyn Workload> {
@@ -49,6 +70,9 @@ fn workload(what: &'static str) -> Box<dyn Workload> {
         "mixed" => 30_000,
         "idle" => 300,
         "rob" => 10_000,
+        "one bank" => 6000,
+        "conflicts" | "up" | "down" => 8000,
+        "pauses" => 48,
         _ => 20_000,
     };
     Box::new((0..records).map(move |nth| record(what, nth)))
@@ -78,6 +102,9 @@ fn other_workloads_take_as_long_as_they_do() {
         ("row", 40_397, 57_197),
         ("bytes", 96_841, 336_629),
         ("beyond", 126_777, 424_181),
+        ("one bank", 1_036_609, 132_397),
+        ("conflicts", 225_620, 1_308_613),
+        ("pauses", 5_191_796, 10_383_476),
     ] {
         assert_eq!(cycles(&Machine::FOUR_CHANNELS, &[what]), four, "{what}, four channels");
         assert_eq!(cycles(&ONE_CHANNEL, &[what]), one, "{what}, one channel");
@@ -89,4 +116,6 @@ fn several_cores_take_as_long_as_they_do() {
     assert_eq!(cycles(&Machine::FOUR_CHANNELS, &["mixed", "rob"]), 1_095_480);
     assert_eq!(cycles(&ONE_CHANNEL, &["mixed", "rob"]), 2_001_888);
     assert_eq!(cycles(&Machine::FOUR_CHANNELS, &["mixed", "rob", "row"]), 1_138_468);
+    assert_eq!(cycles(&Machine::FOUR_CHANNELS, &["up", "down"]), 309_529);
+    assert_eq!(cycles(&ONE_CHANNEL, &["up", "down"]), 310_577);
 }

@@ -4,7 +4,9 @@ use super::Finding;
 use super::tree::{RustFile, Tree};
 use crate::rust_text::{line_of, paths, skip_blanks, words};
 
-const CRATES_MAX: usize = 9;
+/// Nine that earn their walls, and the library that takes malloc's place: whatever links it gets
+/// its malloc, so it can be a part of none of them.
+const CRATES_MAX: usize = 10;
 const LIBRARY: [&str; 2] = ["traceless", "traceless-sys"];
 const ASYNC_CRATE: &str = "crates/traceless-cloud";
 
@@ -40,6 +42,7 @@ fn allowed(name: &str) -> Option<&'static [&'static str]> {
         "traceless-sys" => Some(&[]),
         "traceless" => Some(&["traceless-sys"]),
         "traceless-volume" | "traceless-pager" | "traceless-cloud" => Some(&LIBRARY),
+        "traceless-preload" => Some(&["traceless-pager"]),
         "traceless-sim" | "traceless-audit" => Some(&["traceless"]),
         "traceless-cli" | "traceless-py" => Some(&[
             "traceless",
@@ -187,13 +190,13 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_beside_the_plan_and_a_tenth_crate_are_found() {
+    fn a_crate_beside_the_plan_and_an_eleventh_crate_are_found() {
         let path = "crates/traceless-utils/Cargo.toml";
         finds(check, &[(path, "[package]\n")], &[(path, 1)]);
-        let names: Vec<String> = (0..10).map(|n| format!("crates/c{n}/Cargo.toml")).collect();
+        let names: Vec<String> = (0..11).map(|n| format!("crates/c{n}/Cargo.toml")).collect();
         let files: Vec<(&str, &str)> = names.iter().map(|name| (&name[..], "")).collect();
         let found = super::super::testing::check(check, &files);
-        assert!(found.iter().any(|finding| finding.what.starts_with("more than 9 crates")));
+        assert!(found.iter().any(|finding| finding.what.starts_with("more than 10 crates")));
     }
 
     #[test]

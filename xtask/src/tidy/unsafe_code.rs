@@ -1,11 +1,12 @@
-//! Unsafe code stands in two named crates, and says each time why it is sound.
+//! Unsafe code stands in named crates, and says each time why it is sound.
 
 use super::Finding;
 use super::tree::{RustFile, Tree};
 use crate::rust_text::{line_of, skip_blanks, words};
 
 /// The crates that may hold unsafe code.
-const UNSAFE_CRATES: [&str; 2] = ["crates/traceless-sys", "crates/traceless-pager"];
+const UNSAFE_CRATES: [&str; 3] =
+    ["crates/traceless-sys", "crates/traceless-pager", "crates/traceless-preload"];
 
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();

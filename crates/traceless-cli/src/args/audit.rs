@@ -55,6 +55,11 @@ pub enum AuditCommand {
     Convert(ConvertArgs),
     /// Measure how small traces are, and how fast they are written and read
     Floors(AuditFloorsArgs),
+    /// Counts false alarms: audits honest schemes with many seeds, at level quick
+    ///
+    /// Each seed is one scheme's, in turn. Exit codes: 0 at most one alarm; 1 more, or
+    /// probabilities that are too small too often; 2 something could not be run.
+    Alarms(AuditAlarmsArgs),
     /// Tells what two snapshots of one image reveal
     ///
     /// Exit codes: 0 it ran; 2 a file is missing; 4 these are not two snapshots of one image.
@@ -309,9 +314,8 @@ pub struct CompareArgs {
     /// What was asked for in the second one
     #[arg(long, value_name = "B.secret", conflicts_with_all = MUST_BE_EQUAL)]
     pub secret_b: Option<PathBuf>,
-    /// Print the result as JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub shown: ShownArgs,
     /// Do not judge by statistics what differs: it must be equal
     #[arg(long)]
     pub equal: bool,
@@ -361,6 +365,22 @@ pub struct AuditFloorsArgs {
     #[arg(long)]
     pub quick: bool,
     /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct AuditAlarmsArgs {
+    /// How many seeds
+    #[arg(long, default_value_t = 1000, value_name = "N")]
+    pub seeds: u64,
+    /// The first of them
+    #[arg(long, default_value_t = 1, value_name = "SEED")]
+    pub first: u64,
+    /// Keep each seed's verdict here, and leave out those that are here already
+    #[arg(long)]
+    pub file: Option<PathBuf>,
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
 }

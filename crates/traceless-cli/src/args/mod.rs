@@ -3,6 +3,7 @@
 pub mod audit;
 mod bench;
 mod cloud;
+mod run;
 mod sim;
 mod stash;
 mod tree;
@@ -10,6 +11,7 @@ mod volume;
 
 pub use audit::AuditArgs;
 pub use cloud::*;
+pub use run::*;
 pub use sim::*;
 pub use stash::*;
 pub use tree::*;
@@ -49,6 +51,9 @@ pub enum Product {
     },
     /// The adversary as a program: what do the recorded events tell?
     Audit(AuditArgs),
+    /// Run a program with little memory: the rest of its heap is paged, and page writes tell
+    /// nothing. Exit codes: the program's own; 125 the pager failed; 126, 127 as of env
+    Run(RunArgs),
     /// Measure the schemes of the library by themselves
     Bench {
         #[command(subcommand)]

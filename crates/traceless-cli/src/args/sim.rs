@@ -56,6 +56,9 @@ pub struct SimTraceArgs {
     pub config: Option<PathBuf>,
     #[command(flatten)]
     pub trace: TraceArgs,
+    /// Check each command on the memory's bus against every constraint. It takes 80 bytes for each
+    #[arg(long)]
+    pub check: bool,
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
@@ -132,7 +135,7 @@ pub struct SimSweepArgs {
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// Runs at a time. At full size each takes up to 3 GB of memory
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = some_jobs)]
     pub jobs: usize,
     /// Simulate nothing: print one command for each run. When all are done, `sweep` finds their
     /// results in DIR
@@ -173,6 +176,10 @@ pub enum Recorder {
     Lackey,
     /// A plugin of QEMU's user mode: much faster, and needs a C compiler
     Qemu,
+}
+
+fn some_jobs(text: &str) -> Result<usize, String> {
+    usize::try_from(some(text)?).map_err(|e| e.to_string())
 }
 
 /// One or more of something.

@@ -1,9 +1,10 @@
 //! What an audit found, and whether it finds what was planted.
 
-use super::page::{Picture, page};
+use super::page::{Page, Picture};
 use super::{CLEAN, FAILED, FOUND, Outcome, claim_line, json};
 use crate::args::audit::ShownArgs;
 use indicatif::{ProgressBar, ProgressStyle};
+use std::fmt::Display;
 use traceless_audit::{ALPHA, Claim, Report, Verdict};
 
 /// All that one audit has to say.
@@ -43,9 +44,12 @@ impl Audited {
         let claims = [self.claims, self.planted].concat();
         let report = Report::new(self.target, &self.scheme, self.level, claims);
         if let Some(path) = &shown.html {
-            let page = page(&report, self.not_hidden, &self.pictures);
-            if let Err(error) = std::fs::write(path, page) {
-                return Outcome::error(FAILED, &format!("{}: {error}", path.display()));
+            let Report { target, scheme, level, verdict, claims, .. } = &report;
+            let about = format!("Scheme {scheme}, level {level}. {}", self.not_hidden);
+            let (title, verdict, pictures) = (target, *verdict, &self.pictures);
+            let page = Page { title, verdict, about: &about, claims, pictures };
+            if let Err(outcome) = page.write(path) {
+                return outcome;
             }
         }
         let out = if shown.json { json(&report) } else { text(&report, self.not_hidden) };
@@ -68,6 +72,14 @@ fn text(report: &Report, not_hidden: &str) -> String {
     let (scheme, level, verdict) = (&report.scheme, &report.level, report.verdict.word());
     let end = if not_hidden.is_empty() { "" } else { "\n" };
     format!("scheme {scheme}, level {level}\n\n{claims}\n{not_hidden}{end}verdict: {verdict}\n")
+}
+
+/// What an audit has to say, or why it could not be run.
+pub fn told(audited: Result<Audited, impl Display>, shown: &ShownArgs) -> Outcome {
+    match audited {
+        Ok(audited) => audited.outcome(shown),
+        Err(error) => Outcome::error(FAILED, &format!("the audit could not be run: {error}")),
+    }
 }
 
 /// That nothing is found in `scheme`, whose claims are `claims`.

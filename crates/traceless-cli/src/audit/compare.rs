@@ -1,5 +1,6 @@
 //! `traceless audit compare`: two trace files.
 
+use super::page::{Page, Picture, Seen};
 use super::source::{Source, secrets};
 use super::{CLEAN, FOUND, Outcome, claim_line, grouped, json};
 use crate::args::audit::{CompareArgs, SourceArgs};
@@ -7,7 +8,8 @@ use serde::Serialize;
 use std::path::Path;
 use traceless::trace::Op;
 use traceless_audit::{
-    ACCESSES_MIN, Accesses, Claim, Compare, Comparison, Counts, Judged, Verdict, judge, try_compare,
+    ACCESSES_MIN, Accesses, Claim, Compare, Comparison, Counts, Judged, Verdict, judge, places_of,
+    try_compare,
 };
 
 pub fn run(args: &CompareArgs) -> Outcome {
@@ -25,8 +27,14 @@ pub fn run(args: &CompareArgs) -> Outcome {
         Err(outcome) => return outcome,
         Ok(shown) => shown,
     };
+    if let Some(path) = &args.shown.html
+        && let Err(outcome) = write_page(args, &shown, path)
+    {
+        return outcome;
+    }
     let code = if shown.verdict == Verdict::Pass { CLEAN } else { FOUND };
-    let mut outcome = Outcome::new(code, if args.json { json(&shown) } else { text(&shown) });
+    let out = if args.shown.json { json(&shown) } else { text(&shown) };
+    let mut outcome = Outcome::new(code, out);
     if shown.found.equal && shown.found.counts_a.writes == 0 {
         outcome.err.push_str("note: neither trace holds a write, so this shows little\n");
     }
@@ -67,8 +75,9 @@ impl Shown {
     fn of(found: Comparison, judged: Option<Judged>) -> Self {
         let holds = |claim: &Claim| claim.verdict == Verdict::Pass;
         let (judged_by, pass, claims) = match judged {
-            Some(Judged { alone, together }) if alone.iter().all(holds) => {
-                ("statistics", together.iter().all(holds), [alone, together].concat())
+            Some(Judged { alone, together, told }) if alone.iter().all(holds) => {
+                let pass = together.iter().all(holds);
+                ("statistics", pass, [alone, together, vec![told]].concat())
             }
             Some(Judged { alone, .. }) => {
                 let fails = alone.into_iter().filter(|claim| !holds(claim));
@@ -89,11 +98,34 @@ fn by_statistics(args: &CompareArgs) -> Result<Option<Judged>, Outcome> {
 }
 
 fn accesses(path: &Path, secret: Option<&Path>, args: &SourceArgs) -> Result<Accesses, Outcome> {
-    let accesses = Accesses::cut(Source::open(path, args)?)?;
+    let accesses = Accesses::cut(|| Source::open(path, args))?;
     match secret {
         None => Ok(accesses),
         Some(secret) => accesses.with_secrets(secrets(secret)?),
     }
+}
+
+/// The verdict as a page, with the accesses of both traces.
+fn write_page(args: &CompareArgs, shown: &Shown, path: &Path) -> Result<(), Outcome> {
+    let [a, b] = [accesses(&args.a, None, &args.source)?, accesses(&args.b, None, &args.source)?];
+    let seen = |name: &str, path: &Path, places: Vec<u64>| {
+        let name = format!("{name}: {}", path.file_name().unwrap_or_default().display());
+        Seen { name, points: (0..).zip(places).collect() }
+    };
+    let [of_a, of_b] = places_of(&a, &b);
+    let users = [seen("A", &args.a, of_a), seen("B", &args.b, of_b)];
+    let title = "what is accessed: places, numbered as they lie".to_owned();
+    let picture = Picture { title, across: "access", up: "place", users };
+    let why = if shown.claims.is_empty() { "" } else { why(shown) };
+    let about = format!("{}{why}", exact_text(&shown.found));
+    Page {
+        title: "two traces",
+        verdict: shown.verdict,
+        about: &about,
+        claims: &shown.claims,
+        pictures: &[picture],
+    }
+    .write(path)
 }
 
 fn compare_files(args: &CompareArgs, how: Compare) -> Result<Comparison, Outcome> {
@@ -108,12 +140,16 @@ fn text(shown: &Shown) -> String {
     }
     let claims: String = shown.claims.iter().map(claim_line).collect();
     let verdict = shown.verdict.word();
-    let why = if shown.judged_by == "statistics" {
-        "each by itself looks drawn at random, so both are judged by statistics:"
+    format!("{exact}\n{}:\n\n{claims}\nverdict: {verdict}\n", why(shown))
+}
+
+/// Why claims are told.
+fn why(shown: &Shown) -> &'static str {
+    if shown.judged_by == "statistics" {
+        "each by itself looks drawn at random, so both are judged by statistics"
     } else {
-        "not each by itself looks drawn at random, so they would have to be equal:"
-    };
-    format!("{exact}\n{why}\n\n{claims}\nverdict: {verdict}\n")
+        "not each by itself looks drawn at random, so they would have to be equal"
+    }
 }
 
 fn exact_text(found: &Comparison) -> String {

@@ -1,6 +1,6 @@
 //! The claims about what users draw.
 
-use traceless_audit::{Claim, Draws, cannot_be_told_apart, worst_of};
+use traceless_audit::{ALPHA, Claim, Distance, Draws, Verdict, cannot_be_told_apart, worst_of};
 
 /// What was drawn for one user.
 pub struct OfUser<'a> {
@@ -36,6 +36,43 @@ pub fn claims_of_draws(scheme: &str, users: &[OfUser<'_>], pairs: &[(usize, usiz
     by_test.extend([alike, learned].into_iter().filter(|tests| !tests.is_empty()));
     let named = |tests: &Vec<Claim>| format!("{scheme}: {}", kind(&tests[0]));
     by_test.into_iter().filter_map(|tests| worst_of(named(&tests), tests)).collect()
+}
+
+/// What nobody claims to hide, told of pairs of users: by how much something that is counted of
+/// each differs.
+pub fn told_of_pairs(
+    name: String,
+    noun: &str,
+    users: &[(&str, Vec<u64>)],
+    pairs: &[(usize, usize)],
+) -> Claim {
+    let apart = |&(a, b): &(usize, usize)| {
+        let (a, b) = (&users[a], &users[b]);
+        let both_ask = !a.1.is_empty() && !b.1.is_empty();
+        both_ask.then(|| (Distance::of_samples(&a.1, &b.1), a, b))
+    };
+    let told: Vec<_> = pairs.iter().filter_map(apart).collect();
+    let differ = told.iter().filter(|(distance, ..)| distance.p < ALPHA).count() as u64;
+    let most = told.iter().max_by(|a, b| a.0.greatest.total_cmp(&b.0.greatest));
+    let mean = |of: &[u64]| of.iter().sum::<u64>() as f64 / of.len().max(1) as f64;
+    let most = most.filter(|_| differ > 0).map_or(String::new(), |(distance, a, b)| {
+        let Distance { greatest, p } = distance;
+        let (mean_a, mean_b) = (mean(&a.1), mean(&b.1));
+        format!(
+            ", most {} and {}: {mean_a:.2} and {mean_b:.2} in the mean, {greatest:.2} apart, \
+             p = {p:.1e}",
+            a.0, b.0
+        )
+    });
+    let (noun, all) = (format!("not claimed to be hidden: {noun}"), told.len());
+    let evidence = format!("{noun} differ in {differ} of {all} pairs{most}");
+    Claim::exact(name, Verdict::Pass, differ, "told, not judged", evidence)
+}
+
+/// Pairs of users by their number among `users`.
+pub fn numbered<U: PartialEq>(users: &[U], pairs: &[(U, U)]) -> Vec<(usize, usize)> {
+    let nth = |user| users.iter().position(|other| other == user).expect("listed");
+    pairs.iter().map(|(a, b)| (nth(a), nth(b))).collect()
 }
 
 /// What a claim says, without of whom.

@@ -1,12 +1,11 @@
-//! The rows of the group audit: how small traces are, how fast they are written and read, and how
-//! fast they are judged.
+//! The rows of the group audit: how small traces are, how fast they are written and read, how fast
+//! they are judged, and how often falsely.
 
-use super::{FAILED, Outcome, json, tree};
+use super::{alarms, tree};
 use crate::args::audit::AuditFloorsArgs;
 use crate::bench::cpu_seconds;
-use crate::numbers::{Hardware, Row, row};
-use serde::Serialize;
-use std::fmt::Write as _;
+use crate::failure::Failure;
+use crate::numbers::{Row, failed, row, say_rows};
 use std::sync::Arc;
 use traceless::rng::{Rng, Seeded};
 use traceless::trace::{Event, Recorder, TraceError, TraceReader, TraceWriter};
@@ -15,31 +14,12 @@ use traceless_audit::{Draws, Verdict, cannot_be_told_apart};
 /// Times that each measurement is made.
 const ROUNDS: usize = 7;
 
-#[derive(Serialize)]
-struct Report {
-    schema: &'static str,
-    machine: Hardware,
-    rows: Vec<Row>,
-}
-
-pub fn run(args: &AuditFloorsArgs) -> Outcome {
-    let rows = match rows(if args.quick { 10_000 } else { 100_000 }) {
-        Err(what) => {
-            return Outcome::error(FAILED, &format!("the measurement failed: {what}"));
-        }
-        Ok(rows) => rows,
-    };
-    if args.json {
-        let machine = Hardware::here();
-        let out = json(&Report { schema: "traceless.audit.bench.v1", machine, rows });
-        return Outcome::new(super::CLEAN, out);
-    }
-    let out = rows.iter().fold(String::new(), |mut out, row| {
-        let Row { name, unit, measured, .. } = row;
-        writeln!(out, "{name:<24}{measured:9.3} {unit}").expect("a string takes every line");
-        out
-    });
-    Outcome::new(super::CLEAN, out)
+pub fn run(args: &AuditFloorsArgs) -> Result<(), Failure> {
+    let (steps, seeds) = if args.quick { (10_000, 33) } else { (100_000, 1000) };
+    let mut rows = rows(steps).map_err(failed)?;
+    let (name, measured) = ("audit-false-alarms", alarms::count(seeds).map_err(failed)? as f64);
+    rows.push(Row { name, unit: "alarms", measured, spread: 0.0 });
+    say_rows("traceless.audit.bench.v1", rows, args.json)
 }
 
 /// Of what a Path ORAM shows in so many steps.

@@ -3,6 +3,7 @@
 //! What judges events is the crate `traceless-audit`; here stands what runs schemes, what reads
 //! files, and the mutants that prove that the judge sees.
 
+mod alarms;
 mod audited;
 mod claims;
 mod compare;
@@ -19,6 +20,7 @@ mod self_test;
 mod sim;
 mod source;
 mod sq_mutants;
+mod suite;
 mod target;
 mod timing;
 mod tree;
@@ -54,7 +56,8 @@ fn outcome(args: &AuditArgs) -> Outcome {
         Some(AuditCommand::Sim(args)) => sim::run(args),
         Some(AuditCommand::Compare(args)) => compare::run(args),
         Some(AuditCommand::Convert(args)) => convert::run(args),
-        Some(AuditCommand::Floors(args)) => floors::run(args),
+        Some(AuditCommand::Floors(args)) => Outcome::of_printed(floors::run(args)),
+        Some(AuditCommand::Alarms(args)) => alarms::run(args),
         Some(AuditCommand::Diff(args)) => diff::run(args),
     }
 }
@@ -91,6 +94,14 @@ impl Outcome {
 
     fn error(code: u8, message: &str) -> Self {
         Self { code, out: String::new(), err: format!("traceless: {message}\n") }
+    }
+
+    /// Of a command that prints by itself.
+    fn of_printed(done: Result<(), Failure>) -> Self {
+        match done {
+            Ok(()) => Self::new(CLEAN, String::new()),
+            Err(failure) => Self::error(failure.code, &failure.message),
+        }
     }
 
     /// A file could not be opened or read: it is missing, or not what it should be.

@@ -1,8 +1,10 @@
 //! A report as a page that needs nothing else: the claims, and what two users look like.
 
+use super::{FAILED, Outcome};
 use crate::svg::dots::{Drawn, Panel, to_svg};
 use std::fmt::Write as _;
-use traceless_audit::{Claim, Report};
+use std::path::Path;
+use traceless_audit::{Claim, Verdict};
 
 /// Two users side by side.
 pub struct Picture {
@@ -20,34 +22,55 @@ pub struct Seen {
     pub points: Vec<(u64, u64)>,
 }
 
-/// The whole page.
-pub fn page(report: &Report, not_hidden: &str, pictures: &[Picture]) -> String {
-    let verdict = report.verdict.word();
-    let mut out = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
-         <title>traceless audit: {verdict}</title>\n<style>{STYLE}</style></head><body>\n\
-         <h1>{target}: <span class=\"{verdict}\">{verdict}</span></h1>\n\
-         <p>Scheme {scheme}, level {level}. {not_hidden}</p>\n",
-        target = escaped(&report.target),
-        scheme = escaped(&report.scheme),
-        level = escaped(&report.level),
-        not_hidden = escaped(not_hidden),
-    );
-    out.push_str("<table><tr><th></th><th>claim</th><th>what was seen</th><th>p</th></tr>\n");
-    report.claims.iter().for_each(|claim| row(&mut out, claim));
-    out.push_str("</table>\n");
-    for picture in pictures {
-        let svg = picture.to_svg();
-        writeln!(out, "<figure>{svg}</figure>").expect("a string takes every line");
-    }
-    out.push_str("</body></html>\n");
-    out
+/// All that a page says.
+pub struct Page<'a> {
+    pub title: &'a str,
+    pub verdict: Verdict,
+    /// Sentences below the title.
+    pub about: &'a str,
+    pub claims: &'a [Claim],
+    pub pictures: &'a [Picture],
 }
 
-const STYLE: &str = "body{font:15px sans-serif;margin:2em;max-width:72em}\
+impl Page<'_> {
+    /// Writes the page to a file.
+    pub fn write(&self, path: &Path) -> Result<(), Outcome> {
+        let failed = |error| Outcome::error(FAILED, &format!("{}: {error}", path.display()));
+        std::fs::write(path, self.to_html()).map_err(failed)
+    }
+
+    fn to_html(&self) -> String {
+        let Self { title, verdict, about, claims, pictures } = self;
+        let verdict = verdict.word();
+        let mut out = format!(
+            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+         <title>traceless audit: {verdict}</title>\n<style>{STYLE}</style></head><body>\n\
+         <h1>{title}: <span class=\"{verdict}\">{verdict}</span></h1>\n\
+         <p>{about}</p>\n",
+            title = escaped(title),
+            about = escaped(about),
+        );
+        if !claims.is_empty() {
+            out.push_str(
+                "<table><tr><th></th><th>claim</th><th>what was seen</th><th>p</th></tr>\n",
+            );
+            claims.iter().for_each(|claim| row(&mut out, claim));
+            out.push_str("</table>\n");
+        }
+        for picture in *pictures {
+            let svg = picture.to_svg();
+            writeln!(out, "<figure>{svg}</figure>").expect("a string takes every line");
+        }
+        out.push_str("</body></html>\n");
+        out
+    }
+}
+
+const STYLE: &str = "body{font:15px sans-serif;margin:2em}p,table{max-width:72em}\
 table{border-collapse:collapse}td,th{padding:.3em .7em;border-bottom:1px solid #ddd;\
-text-align:left;vertical-align:top}.pass{color:#00664f}.leak,.fault{color:#b00020;\
-font-weight:bold}small{color:#555}figure{margin:2em 0;overflow-x:auto}";
+text-align:left;vertical-align:top}td:last-child{white-space:nowrap}.pass{color:#00664f}\
+.leak,.fault{color:#b00020;font-weight:bold}small{color:#555}figure{margin:2em 0;\
+overflow-x:auto}p{white-space:pre-line}";
 
 fn row(out: &mut String, claim: &Claim) {
     let verdict = claim.verdict.word();
@@ -125,8 +148,6 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use traceless_audit::Verdict;
-
     fn seen(name: &str, points: &[(u64, u64)]) -> Seen {
         Seen { name: name.to_owned(), points: points.to_vec() }
     }
@@ -134,11 +155,17 @@ mod tests {
     #[test]
     fn a_page_holds_every_claim_and_no_markup_of_others() {
         let claim = Claim::exact("a < b & c", Verdict::Leak, 7, "one", "\"seen\"");
-        let report = Report::new("tree", "<all>", "quick", vec![claim]);
         let users = [seen("<one>", &[(0, 5), (1, 0)]), seen("two", &[])];
         let title = "a pair".to_owned();
         let picture = Picture { title, across: "step", up: "leaf", users };
-        let page = page(&report, "nothing > all", &[picture]);
+        let page = Page {
+            title: "tree",
+            verdict: Verdict::Leak,
+            about: "<all>",
+            claims: &[claim],
+            pictures: &[picture],
+        };
+        let page = page.to_html();
         assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
         assert!(page.contains("a &lt; b &amp; c") && page.contains("&quot;seen&quot;"));
         assert!(page.contains("&lt;one>") && !page.contains("<one>") && !page.contains("<all>"));

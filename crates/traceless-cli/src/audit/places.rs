@@ -6,7 +6,7 @@ use super::workload::{Pattern, mix};
 use traceless::store::Layout;
 use traceless::trace::{Event, Op};
 use traceless::{Addr, Result};
-use traceless_audit::{Claim, Draws};
+use traceless_audit::{Claim, Draws, cannot_be_told_apart};
 
 /// What is written, and what it is called.
 const WORKLOADS: [(Pattern, &str); 3] = [
@@ -27,6 +27,7 @@ pub fn claims(targets: &[Target], writes: u64, seed: u64) -> Result<Vec<Claim>> 
         }
         let what = format!("one address, random addresses, {}", target.name);
         claims.push(all[0].are_spread_as(&all[1], &what));
+        claims.push(cannot_be_told_apart(&all[0], &all[1], &what));
     }
     Ok(claims)
 }

@@ -1,37 +1,37 @@
 //! `traceless audit --self-test`: does this audit see anything? All planted faults of all targets
 //! must be found, and in the same run nothing in any scheme that has none.
 
-use super::audited::{Audited, Progress};
-use super::{FAILED, Outcome, sim, timing, tree, volume};
+use super::audited::{Audited, Progress, told};
+use super::sim::Processors;
+use super::suite::{Failed, clean, planted, self_test_steps};
+use super::timing::Timings;
+use super::tree::Trees;
+use super::{Outcome, volume};
 use crate::args::audit::ShownArgs;
-use std::error::Error;
 
 pub fn run(shown: &ShownArgs) -> Outcome {
-    match audited() {
-        Ok(audited) => audited.outcome(shown),
-        Err(error) => Outcome::error(FAILED, &format!("the audit could not be run: {error}")),
-    }
+    told(audited(), shown)
 }
 
-fn audited() -> Result<Audited, Box<dyn Error>> {
+fn audited() -> Result<Audited, Failed> {
     let steps = [
         volume::self_test_steps(),
-        tree::self_test_steps(),
-        sim::self_test_steps(),
-        timing::self_test_steps(),
+        self_test_steps::<Trees>(),
+        self_test_steps::<Processors>(),
+        self_test_steps::<Timings>(),
     ];
     let progress = Progress::new(steps.iter().sum());
     let clean = [
         volume::clean(&progress)?,
-        tree::clean(&progress)?,
-        sim::clean(&progress)?,
-        timing::clean(&progress)?,
+        clean::<Trees>(&progress)?,
+        clean::<Processors>(&progress)?,
+        clean::<Timings>(&progress)?,
     ];
     let planted = [
         volume::planted(&progress)?,
-        tree::planted(&progress)?,
-        sim::planted(&progress)?,
-        timing::planted(&progress)?,
+        planted::<Trees>(&progress)?,
+        planted::<Processors>(&progress)?,
+        planted::<Timings>(&progress)?,
     ];
     Ok(Audited {
         target: "self-test",

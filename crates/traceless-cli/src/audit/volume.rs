@@ -1,6 +1,6 @@
 //! `traceless audit volume`: the claims of a volume's scheme, checked on the bare scheme in memory.
 
-use super::audited::{Audited, Progress, is_clean};
+use super::audited::{Audited, Progress, is_clean, told, with_repeats};
 use super::claims::{self, Expected, PLANTED, Size};
 use super::target::{HONEST, Subject};
 use super::workload::{Pattern, writes};
@@ -44,7 +44,7 @@ fn size(level: Level, seed: u64) -> Size {
             seed,
             openings: 200,
             many_openings: true,
-            drawn_writes: 400_000,
+            drawn_writes: 2_000_000,
         },
     }
 }
@@ -56,10 +56,7 @@ pub fn run(args: &AuditVolumeArgs) -> Outcome {
     if args.record.trace.trace.is_some() {
         return recorded(&args.record, |trace| record(args, subject, trace));
     }
-    match audited(args, subject) {
-        Ok(audited) => audited.outcome(&args.run.shown),
-        Err(error) => Outcome::error(FAILED, &format!("the audit could not be run: {error}")),
-    }
+    told(audited(args, subject), &args.run.shown)
 }
 
 fn audited(args: &AuditVolumeArgs, subject: Subject) -> Result<Audited> {
@@ -71,9 +68,7 @@ fn audited(args: &AuditVolumeArgs, subject: Subject) -> Result<Audited> {
         target: "volume",
         scheme: args.scheme.clone(),
         level: args.run.level.name(),
-        claims: claims::claims(subject, size(args.run.level, args.run.seed), &mut || {
-            progress.advance();
-        })?,
+        claims: claims_of(subject, args.run.level, args.run.seed, &mut || progress.advance())?,
         planted: planted(&progress)?,
         not_hidden: not_hidden(subject),
         pictures: if args.run.shown.html.is_some() { claims::pictures(subject)? } else { vec![] },
@@ -110,11 +105,21 @@ pub fn self_test_steps() -> usize {
 /// That nothing is found in any scheme that claims to hide something.
 pub fn clean(progress: &Progress) -> Result<Vec<Claim>> {
     let audit = |&(subject, name): &(Subject, &str)| {
-        let claims = claims::claims(subject, size(Level::Quick, 1), &mut || {})?;
+        let claims = claims_of(subject, Level::Quick, 1, &mut || {})?;
         progress.advance();
         Ok(is_clean(name, &claims))
     };
     in_parallel(&HONEST, cores(), audit).into_iter().collect()
+}
+
+/// All claims about a scheme, with another run of what is suspicious.
+pub fn claims_of(
+    subject: Subject,
+    level: Level,
+    seed: u64,
+    done: &mut dyn FnMut(),
+) -> Result<Vec<Claim>> {
+    with_repeats(seed, |seed| claims::claims(subject, size(level, seed), done))
 }
 
 /// That each planted fault is found.
@@ -171,7 +176,7 @@ mod tests {
             assert_eq!(code, CLEAN, "{report:#}");
             let claims = report["claims"].as_array().unwrap();
             let judged: Vec<f64> = claims.iter().filter_map(|c| c["p"].as_f64()).collect();
-            assert_eq!(judged.len(), 2 * (4 + 5 + 5 + 1), "{report:#}");
+            assert_eq!(judged.len(), 2 * (4 + 5 + 5 + 2), "{report:#}");
             assert!(judged.iter().all(|&p| (0.0..=1.0).contains(&p)));
         }
     }

@@ -3,9 +3,7 @@
 use crate::args::SimFloorsArgs;
 use crate::bench::cpu_seconds;
 use crate::failure::Failure;
-use crate::numbers::{Hardware, Row, peak_memory, row};
-use crate::output::{say, say_json};
-use serde::Serialize;
+use crate::numbers::{peak_memory, row, say_rows};
 use traceless_sim::backend::Backend;
 use traceless_sim::constant;
 use traceless_sim::dram::Memory;
@@ -14,13 +12,6 @@ use traceless_sim::oram::{Config, Counts, Oram, Pace, Scheme};
 use traceless_sim::processor::Run;
 use traceless_sim::workload::table_2::TABLE_2;
 use traceless_sim::{processor, workload};
-
-#[derive(Serialize)]
-struct Report {
-    schema: &'static str,
-    machine: Hardware,
-    rows: Vec<Row>,
-}
 
 /// A memory that takes no time.
 const NULL: constant::Config =
@@ -49,14 +40,7 @@ pub fn run(args: &SimFloorsArgs) -> Result<(), Failure> {
         row("sim-memory", "GiB", vec![memory]),
         row("sim-bundled-over-ir-oram", "x", vec![gain(args.quick)?]),
     ];
-    if args.json {
-        let machine = Hardware::here();
-        return say_json(&Report { schema: "traceless.sim.bench.v1", machine, rows });
-    }
-    for Row { name, unit, measured, .. } in rows {
-        say(&format!("{name:<24}{measured:9.3} {unit}"));
-    }
-    Ok(())
+    say_rows("traceless.sim.bench.v1", rows, args.json)
 }
 
 /// Random lines, as in USIMM's own measurements.

@@ -1,16 +1,18 @@
 //! `traceless sim trace`: one machine, and a workload for each of its cores.
 
 use crate::args::SimTraceArgs;
-use crate::failure::{DEVICE, Failure};
+use crate::failure::{DEVICE, FINDING, Failure};
 use crate::output::{say, say_json};
 use crate::trace::Trace;
 use serde::Serialize;
 use std::path::Path;
 use traceless::clock::{Clock, Monotonic};
-use traceless_sim::dram::{ChannelStats, OpStats, Summary};
+use traceless_sim::Watch;
+use traceless_sim::dram::{self, Breach, ChannelStats, ChannelTimes, OpStats, Summary};
 use traceless_sim::machine::{Machine, Outcome};
-use traceless_sim::oram::{Config, Latencies, Latency, Scheme};
+use traceless_sim::oram::{Config, Latencies, Scheme};
 use traceless_sim::processor::Run;
+use traceless_sim::times::{Latency, Times};
 use traceless_sim::workload::{self, Limited, Program, Workload};
 
 #[derive(Serialize)]
@@ -20,6 +22,8 @@ struct Report {
     #[serde(flatten)]
     outcome: Outcome,
     channels: Vec<Channel>,
+    /// Commands that went out, if all of them were checked.
+    commands_checked: Option<u64>,
     /// Of the simulation itself.
     records_per_second: f64,
 }
@@ -36,6 +40,9 @@ struct Requests {
     #[serde(flatten)]
     counts: OpStats,
     latency: f64,
+    p50: u64,
+    p99: u64,
+    max: u64,
     row_hits: f64,
 }
 
@@ -44,13 +51,16 @@ pub fn run(args: &SimTraceArgs) -> Result<(), Failure> {
     let mut programs = programs(args)?;
     let clock = Monotonic::start();
     let trace = Trace::open(&args.trace)?;
-    let outcome = machine.run_watched(0, &mut programs, &super::watch(&trace))?;
+    let watch = Watch { commands: args.check, ..super::watch(&trace) };
+    let outcome = machine.run_watched(0, &mut programs, &watch)?;
     trace.finish()?;
     let seconds = clock.now() as f64 / 1e9;
-    let channel = |stats| Channel::of(stats, &machine, &outcome);
+    let commands_checked = args.check.then(|| check(&machine, &outcome)).transpose()?;
+    let channel = |(stats, times)| Channel::of(stats, times, &machine, &outcome);
     let report = Report {
         schema: "traceless.sim.trace.v1",
-        channels: outcome.channels.iter().map(channel).collect(),
+        channels: outcome.channels.iter().zip(&outcome.channel_times).map(channel).collect(),
+        commands_checked,
         records_per_second: outcome.run.records as f64 / seconds,
         machine,
         outcome,
@@ -60,6 +70,20 @@ pub fn run(args: &SimTraceArgs) -> Result<(), Failure> {
     }
     tell(&report);
     Ok(())
+}
+
+/// How many commands went out. None of them breaks a constraint, or that is the failure.
+fn check(machine: &Machine, outcome: &Outcome) -> Result<u64, Failure> {
+    if machine.constant.is_some() {
+        return Err(Failure::usage("a memory known by its bandwidth has no commands to check"));
+    }
+    for (channel, log) in outcome.commands.iter().enumerate() {
+        if let Some(Breach { nth, command, rule }) = dram::first_breach(&machine.memory, log) {
+            let what = format!("channel {channel}, command {nth}: {rule}: {command:?}");
+            return Err(Failure::new(FINDING, what));
+        }
+    }
+    Ok(outcome.commands.iter().map(|log| log.len() as u64).sum())
 }
 
 /// What all cores run, in their order.
@@ -85,8 +109,7 @@ const MADE_UP_LEN: u64 = 1_000_000;
 /// The machine that was named, with the scheme that was asked for.
 fn machine(args: &SimTraceArgs) -> Result<Machine, Failure> {
     let named = args.config.as_deref().map(read_machine).transpose()?;
-    let scheme = Scheme::named(&args.scheme)
-        .ok_or_else(|| Failure::usage(format!("there is no scheme `{}`", args.scheme)))?;
+    let scheme = Scheme::named(&args.scheme).ok_or_else(|| no_scheme(&args.scheme))?;
     if scheme == Scheme::Dram {
         return Ok(Machine { oram: None, ..named.unwrap_or(Machine::FOUR_CHANNELS) });
     }
@@ -95,23 +118,33 @@ fn machine(args: &SimTraceArgs) -> Result<Machine, Failure> {
     Ok(Machine { oram: Some(oram.resolved()), ..machine })
 }
 
+fn no_scheme(name: &str) -> Failure {
+    let names: Vec<&str> = Scheme::NAMED.iter().map(|(name, _)| *name).collect();
+    Failure::usage(format!("there is no scheme `{name}`; there are {}", names.join(", ")))
+}
+
 fn read_machine(path: &Path) -> Result<Machine, Failure> {
     let fail = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
     let text = std::fs::read_to_string(path).map_err(|e| Failure::new(DEVICE, fail(&e)))?;
-    toml::from_str(&text).map_err(|e| Failure::usage(fail(&e)))
+    toml::from_str(&text).map_err(|e| Failure::usage(fail(&e.to_string().trim_end())))
 }
 
 impl Channel {
-    fn of(stats: &ChannelStats, machine: &Machine, outcome: &Outcome) -> Self {
-        let requests = |counts: OpStats| Requests {
-            counts,
-            latency: counts.latency(),
-            row_hits: counts.row_hits(),
+    fn of(
+        stats: &ChannelStats,
+        times: &ChannelTimes,
+        machine: &Machine,
+        outcome: &Outcome,
+    ) -> Self {
+        let requests = |counts: OpStats, times: &Times| {
+            let Latency { p50, p99, max, .. } = times.latency();
+            let (latency, row_hits) = (counts.latency(), counts.row_hits());
+            Requests { counts, latency, p50, p99, max, row_hits }
         };
         let channel = std::slice::from_ref(stats);
         Self {
-            reads: requests(stats.reads),
-            writes: requests(stats.writes),
+            reads: requests(stats.reads, &times.reads),
+            writes: requests(stats.writes, &times.writes),
             dram: Summary::new(&machine.memory, channel, outcome.run.cycles),
         }
     }
@@ -136,18 +169,24 @@ fn tell(report: &Report) {
         ));
     }
     if let Some(latencies) = &report.outcome.latencies {
-        tell_latencies(latencies);
+        tell_latencies(latencies, report.outcome.paths.is_some());
     }
     if let Some(dram) = &report.outcome.dram {
         tell_memory(dram);
     }
+    if let Some(commands) = report.commands_checked {
+        say(&format!("{commands} commands, none of which breaks a constraint of the memory"));
+    }
     for (nth, channel) in report.channels.iter().enumerate() {
         for (name, requests) in [("reads", &channel.reads), ("writes", &channel.writes)] {
-            let Requests { counts, latency, row_hits } = requests;
+            let Requests { counts, latency, p50, p99, max, row_hits } = requests;
+            if counts.served + counts.merged == 0 {
+                continue;
+            }
             let hits = row_hits.max(0.0) * 100.0;
             say(&format!(
-                "channel {nth}: {:>9} {name:<6} {latency:>8.1} cycles each, {hits:>6.1} % found \
-                 their row open, {} merged",
+                "channel {nth}: {:>9} {name:<6} mean {latency:.1}, p50 {p50}, p99 {p99}, most \
+                 {max} cycles; {hits:.1} % found their row open, {} merged",
                 counts.served, counts.merged,
             ));
         }
@@ -155,27 +194,33 @@ fn tell(report: &Report) {
 }
 
 /// How long what was done took, if anything was.
-fn tell_latencies(latencies: &Latencies) {
+fn tell_latencies(latencies: &Latencies, is_hidden: bool) {
     let Latencies { reads, reads_at_hand, reads_by_map, write_backs, paths } = latencies;
-    let tell = |what: &str, latency: &Latency| {
-        let Latency { count, mean, p50, p99, max } = latency;
-        if *count > 0 {
-            say(&format!(
-                "{what:<32} {count:>9}: mean {mean:.1}, p50 {p50}, p99 {p99}, most {max} cycles"
-            ));
-        }
-    };
-    tell("reads", reads);
-    tell("  without a path access", reads_at_hand);
-    for (levels, latency) in reads_by_map.iter().enumerate() {
-        tell(&format!("  after {levels} accesses to the map"), latency);
+    tell_latency("reads", reads);
+    if !is_hidden {
+        tell_latency("  merged with a request", reads_at_hand);
+        tell_latency("writes", write_backs);
+        return;
     }
-    tell("write-backs", write_backs);
-    tell("path accesses for data", &paths.data);
-    tell("  for the map", &paths.map);
-    tell("  dummies", &paths.dummy);
-    tell("  evictions", &paths.eviction);
-    tell("  early write-backs", &paths.early);
+    tell_latency("  without a path access", reads_at_hand);
+    for (levels, latency) in reads_by_map.iter().enumerate() {
+        tell_latency(&format!("  after {levels} accesses to the map"), latency);
+    }
+    tell_latency("write-backs", write_backs);
+    tell_latency("path accesses for data", &paths.data);
+    tell_latency("  for the map", &paths.map);
+    tell_latency("  dummies", &paths.dummy);
+    tell_latency("  evictions", &paths.eviction);
+    tell_latency("  early write-backs", &paths.early);
+}
+
+fn tell_latency(what: &str, latency: &Latency) {
+    let Latency { count, mean, p50, p99, max } = latency;
+    if *count > 0 {
+        say(&format!(
+            "{what:<32} {count:>9}: mean {mean:.1}, p50 {p50}, p99 {p99}, most {max} cycles"
+        ));
+    }
 }
 
 fn tell_memory(dram: &Summary) {

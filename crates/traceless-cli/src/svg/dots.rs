@@ -1,6 +1,6 @@
 //! Panels in a row: dots, and how often something lies where.
 
-use super::{colour, document, line, rect, text};
+use super::{colour, document, line, points, text};
 
 /// One panel.
 pub struct Panel {
@@ -25,6 +25,7 @@ const GAP: f64 = 40.0;
 const LEFT: f64 = 30.0;
 const TOP: f64 = 60.0;
 const BELOW: f64 = 30.0;
+const DOT: f64 = 1.6;
 
 /// The panels as an SVG document.
 pub fn to_svg(title: &str, panels: &[Panel]) -> String {
@@ -51,10 +52,8 @@ impl Panel {
         match &self.drawn {
             Drawn::Dots(series) => {
                 for (number, dots) in series {
-                    for (x, y) in dots {
-                        let (x, y) = (left + x * WIDTH, bottom - y * HEIGHT);
-                        rect(out, x - 0.8, y - 0.8, 1.6, 1.6, colour(*number));
-                    }
+                    let at = |(x, y): &(f64, f64)| (left + x * WIDTH, bottom - y * HEIGHT);
+                    points(out, dots.iter().map(at), DOT, colour(*number));
                 }
             }
             Drawn::Shares(series) => {
@@ -87,8 +86,8 @@ mod tests {
         let shares = Drawn::Shares(vec![(1, vec![0.0, 2.0, 1.0]), (2, vec![])]);
         let svg = to_svg("two", &[panel(dots), panel(shares)]);
         assert!(svg.contains("a &lt; b") && !svg.contains("NaN") && !svg.contains("inf"));
-        assert_eq!(svg.matches("width=\"1.6\"").count(), 2);
-        assert!(svg.contains(&format!("y=\"{:.1}\"", TOP - 0.8)), "{svg}");
+        assert_eq!(svg.matches("h0").count(), 2);
+        assert!(svg.contains(&format!("M{:.1} {TOP:.1}h0", LEFT + WIDTH)), "{svg}");
         // The highest step is as high as the panel.
         assert!(svg.contains(&format!("y2=\"{TOP:.1}\"")), "{svg}");
     }

@@ -81,6 +81,18 @@ fn rect(out: &mut String, x: f64, y: f64, width: f64, height: f64, fill: &str) {
     .expect("a string takes every line");
 }
 
+/// Square dots of this size, all in one path.
+fn points(out: &mut String, at: impl Iterator<Item = (f64, f64)>, size: f64, stroke: &str) {
+    let mut draw = |words: std::fmt::Arguments<'_>| {
+        out.write_fmt(words).expect("a string takes every line");
+    };
+    draw(format_args!(
+        "<path stroke=\"{stroke}\" stroke-width=\"{size:.1}\" stroke-linecap=\"square\" d=\""
+    ));
+    at.for_each(|(x, y)| draw(format_args!("M{x:.1} {y:.1}h0")));
+    draw(format_args!("\"/>\n"));
+}
+
 fn line(out: &mut String, from: (f64, f64), to: (f64, f64), stroke: &str) {
     let ((x1, y1), (x2, y2)) = (from, to);
     writeln!(

@@ -3,7 +3,7 @@
 use super::config::{Apart, Config, REFRESHES_A_WINDOW, Scheduler, Timing, WriteDrain};
 use super::log::{Command, Logged};
 use super::queue::{Queue, Request};
-use super::stats::ChannelStats;
+use super::stats::{ChannelStats, ChannelTimes};
 use crate::workload::{LINE_LEN, Op};
 use std::sync::Arc;
 use traceless::trace::{self, Event, Surface, Witness};
@@ -32,6 +32,7 @@ pub struct Channel {
     /// Nothing happens before.
     wake: u64,
     stats: ChannelStats,
+    times: ChannelTimes,
     log: Option<Vec<Logged>>,
     witness: Option<Arc<dyn Witness>>,
 }
@@ -105,6 +106,7 @@ impl Channel {
             refresh: Refresh { window, shut: window - len, end: window, len },
             wake: NEVER,
             stats: ChannelStats::default(),
+            times: ChannelTimes::default(),
             log: None,
             witness: None,
         }
@@ -127,6 +129,10 @@ impl Channel {
     pub fn stats(&self, end: u64) -> ChannelStats {
         let active = self.ranks.iter().map(|rank| rank.active_until(end.min(self.refresh.shut)));
         ChannelStats { active: active.sum(), ..self.stats }
+    }
+
+    pub fn times(&self) -> &ChannelTimes {
+        &self.times
     }
 
     pub fn reads(&self) -> &Queue {
@@ -152,9 +158,15 @@ impl Channel {
         }
     }
 
-    /// Counts a request that became part of one that waits.
-    pub fn note_merged(&mut self, op: Op) {
-        self.stats.of_mut(op).merged += 1;
+    /// Counts a read that became part of a request that waits, and takes so many cycles.
+    pub fn note_merged_read(&mut self, cycles: u64) {
+        self.stats.reads.merged += 1;
+        self.times.merged_reads.add(cycles);
+    }
+
+    /// Counts a write that became part of one that waits.
+    pub fn note_merged_write(&mut self) {
+        self.stats.writes.merged += 1;
     }
 
     /// Issues at most one command. A read that it serves is told to `done`, with the time at which
@@ -182,19 +194,20 @@ impl Channel {
         if now < *shut {
             return;
         }
-        // However many windows went by: the last one that shut the channel closed all rows.
-        let last = (now - *shut) / *window * *window;
-        let opens = *end + last;
         for rank in &mut self.ranks {
             rank.close_all(*shut);
         }
+        // However many windows went by: it is the last of them that may be shut still.
+        let last = (now - *shut) / *window * *window;
+        *shut += last;
+        *end += last;
         for bank in &mut self.banks {
             bank.open = None;
             bank.columns = 0;
-            bank.activate = bank.activate.max(opens);
+            bank.activate = bank.activate.max(*end);
         }
-        if now >= opens {
-            *end = opens + *window;
+        if now >= *end {
+            *end += *window;
             *shut = *end - *len;
         }
     }
@@ -279,6 +292,7 @@ impl Channel {
                 self.reads.serve(nth);
                 let there = now + self.timing.cas + self.timing.data;
                 self.stats.reads.count(there - request.arrived);
+                self.times.reads.add(there - request.arrived);
                 done(request.ticket, there);
             }
             Command::Write => {
@@ -286,6 +300,7 @@ impl Channel {
                 self.writes.serve(nth);
                 let written = now + self.timing.data + self.timing.wr;
                 self.stats.writes.count(written - request.arrived);
+                self.times.writes.add(written - request.arrived);
             }
         }
         let closes = command == Command::column(op) && self.closes_after(&request);

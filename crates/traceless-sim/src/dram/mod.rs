@@ -6,6 +6,7 @@
 
 mod address;
 mod channel;
+mod checker;
 mod config;
 mod log;
 mod power;
@@ -13,10 +14,11 @@ mod queue;
 mod stats;
 
 pub use address::{AddressMap, Field, Location};
+pub use checker::{Breach, Checker, first_breach};
 pub use config::{Apart, Config, Geometry, Scheduler, Timing, WriteDrain};
 pub use log::{Command, Logged};
 pub use power::{Energy, Power};
-pub use stats::{ChannelStats, OpStats, Summary};
+pub use stats::{ChannelStats, ChannelTimes, OpStats, Summary};
 
 use crate::backend::{Answer, Backend};
 use crate::error::Result;
@@ -52,11 +54,11 @@ impl Memory {
         let (channel, request) = self.request(now, addr, ticket);
         let channel = &mut self.channels[channel];
         if channel.writes().holds(request.addr) {
-            channel.note_merged(Op::Read);
+            channel.note_merged_read(self.config.forward);
             return Answer::At(now + self.config.forward);
         }
         if channel.reads().holds(request.addr) {
-            channel.note_merged(Op::Read);
+            channel.note_merged_read(1);
             return Answer::At(now + 1);
         }
         channel.add(Op::Read, request);
@@ -69,7 +71,7 @@ impl Memory {
         let (channel, request) = self.request(now, addr, 0);
         let channel = &mut self.channels[channel];
         if channel.writes().holds(request.addr) {
-            channel.note_merged(Op::Write);
+            channel.note_merged_write();
         } else {
             channel.add(Op::Write, request);
         }
@@ -103,6 +105,11 @@ impl Memory {
     /// What each channel did until `end`.
     pub fn stats(&self, end: u64) -> Vec<ChannelStats> {
         self.channels.iter().map(|channel| channel.stats(end)).collect()
+    }
+
+    /// How long requests to each channel took.
+    pub fn times(&self) -> impl Iterator<Item = &ChannelTimes> {
+        self.channels.iter().map(Channel::times)
     }
 
     /// From now on `witness` sees each line that is read or written, when its command goes out.

@@ -2,6 +2,7 @@
 
 use super::config::Config;
 use super::power::{Energy, Power};
+use crate::times::Times;
 use crate::workload::{LINE_LEN, Op};
 use serde::Serialize;
 
@@ -14,6 +15,27 @@ pub struct ChannelStats {
     pub writes: OpStats,
     /// Cycles of the processor in which a rank had a row open, of all ranks together.
     pub active: u64,
+}
+
+/// How long requests took, from arrival to the same time as [`OpStats::waited`].
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ChannelTimes {
+    /// Reads, without those merged.
+    pub reads: Times,
+    /// Those.
+    pub merged_reads: Times,
+    /// Writes, without those merged.
+    pub writes: Times,
+}
+
+impl ChannelTimes {
+    /// The same as if what `other` counts had been added.
+    pub fn join(&mut self, other: &Self) {
+        let Self { reads, merged_reads, writes } = self;
+        reads.join(&other.reads);
+        merged_reads.join(&other.merged_reads);
+        writes.join(&other.writes);
+    }
 }
 
 /// What all channels did.

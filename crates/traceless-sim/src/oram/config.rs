@@ -92,6 +92,10 @@ pub struct Config {
     pub ring_z: u8,
     /// When path accesses begin.
     pub pace: Pace,
+    /// Whether that is said of an access to all trees of `recursive`, one after the other, and not
+    /// of each path.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    pub paced_rounds: bool,
     /// Instructions that a processor fetches in a cycle, for [`Pace::FetchSlots`].
     pub fetch_slots: u64,
     /// Cycles from the last line of a path to the block in the processor.
@@ -197,7 +201,8 @@ pub enum Remap {
     /// the position map. Of schemes that cannot do so, it is a request.
     Delayed,
     /// It leaves with its label, so that it comes back without any access. Simulated as if it
-    /// stayed: what differs is the room that it takes meanwhile.
+    /// stayed: what differs is the room that it takes meanwhile. A line that the cache has without
+    /// having read it has no label, and is a request.
     WithLine,
 }
 
@@ -400,6 +405,7 @@ impl Default for Config {
             bucket: Bucket::default(),
             start: Start::Full,
             forgets: false,
+            paced_rounds: false,
             warm_up: 20_000,
             seed: 1,
         }

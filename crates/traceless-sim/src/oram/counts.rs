@@ -56,6 +56,19 @@ pub struct Counts {
     pub pointer_bits: u64,
 }
 
+/// What the position map came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct MapCounts {
+    /// Bits of the labels in one of its blocks; of unified ORAMs and Rho.
+    pub block_bits: u64,
+    /// Groups of compressed labels that were replaced as a whole because a counter was full, with
+    /// an access for each sibling.
+    pub group_remaps: u64,
+    /// Bytes moved for it: for its blocks, or where it has trees of its own for all accesses to
+    /// those.
+    pub bytes: u64,
+}
+
 impl Default for Counts {
     fn default() -> Self {
         Self {

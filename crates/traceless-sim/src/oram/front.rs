@@ -17,6 +17,21 @@ pub trait Front: Controller {
     /// Blocks in its fullest stash.
     fn stash(&self) -> usize;
 
+    /// Whether the next step goes on with what the last one began, where an access takes several.
+    fn is_under_way(&self) -> bool {
+        false
+    }
+
+    /// Groups of labels that were replaced as a whole so far.
+    fn group_remaps(&self) -> u64 {
+        0
+    }
+
+    /// Bits of the labels in a block of the map, if there are such blocks.
+    fn map_block_bits(&self) -> u64 {
+        0
+    }
+
     /// Whether a request that comes now would take no path access.
     fn is_at_hand(&mut self, addr: Addr) -> bool {
         let _ = addr;
@@ -52,6 +67,14 @@ impl<L: Labels> Front for Unified<Tree, L> {
         self.engine().stash().len()
     }
 
+    fn group_remaps(&self) -> u64 {
+        Self::group_remaps(self)
+    }
+
+    fn map_block_bits(&self) -> u64 {
+        self.group_len() as u64 * 8
+    }
+
     fn is_at_hand(&mut self, addr: Addr) -> bool {
         Self::is_at_hand(self, addr)
     }
@@ -77,6 +100,14 @@ impl<L: Labels> Front for Rho<Tree, Tree, L> {
     fn stash(&self) -> usize {
         self.small().stash().len().max(self.main().engine().stash().len())
     }
+
+    fn group_remaps(&self) -> u64 {
+        self.main().group_remaps()
+    }
+
+    fn map_block_bits(&self) -> u64 {
+        self.main().map_block_bits()
+    }
 }
 
 impl Front for PathOram<Tree> {
@@ -88,6 +119,10 @@ impl Front for PathOram<Tree> {
 impl Front for Recursive<Tree> {
     fn stash(&self) -> usize {
         Self::stash(self)
+    }
+
+    fn is_under_way(&self) -> bool {
+        self.is_in_a_round()
     }
 }
 

@@ -20,15 +20,15 @@ pub use bus::Bus;
 pub use config::{
     Allocation, Bucket, Config, Early, LabelKind, MapTree, Pace, Remap, Scheme, Small, Start, Top,
 };
-pub use counts::{Counts, MAP_LEVELS};
+pub use counts::{Counts, MAP_LEVELS, MapCounts};
 pub use front::Front;
-pub use latency::{Latencies, Latency, PathLatencies, READ_LEVELS};
+pub use latency::{Latencies, PathLatencies, READ_LEVELS};
 pub use layout::{Layout, LayoutKind};
 pub use storage::Storage;
 
 use crate::backend::{Answer, Backend, Brought, OFFERED};
 use crate::constant;
-use crate::dram::{self, ChannelStats, Logged, Memory};
+use crate::dram::{self, ChannelStats, ChannelTimes, Logged, Memory};
 use crate::error::{Error, Result};
 use crate::workload::{LINE_LEN, Op};
 use build::{Built, build};
@@ -75,9 +75,14 @@ pub struct Oram {
     /// Blocks that have left the memory, and whether such a thing is possible.
     out: HashSet<u64>,
     blocks_leave: bool,
+    /// Lines that the last cache has with their labels, by number, where it keeps labels.
+    labelled: HashSet<u64>,
     /// The block of the line that is offered, and may be written back early.
     offered: Option<u64>,
     counts: Counts,
+    map: MapCounts,
+    /// Group remaps before anything was timed.
+    remaps_before: u64,
     measured: Measured,
     /// The path access that is under way, and whether it is in place of a dummy.
     kind: (Kind, bool),
@@ -218,8 +223,11 @@ impl Oram {
             next_request: 0,
             brought: vec![],
             out: HashSet::new(),
+            labelled: HashSet::new(),
             offered: None,
             counts: Counts { slots, pointer_bits, ..Counts::default() },
+            map: MapCounts::default(),
+            remaps_before: 0,
             measured: Measured::default(),
             kind: (Kind::Dummy, false),
             walked: 0,
@@ -252,6 +260,15 @@ impl Oram {
         Counts { found, looked_at, full, ..*counts }
     }
 
+    /// What the position map came to.
+    pub fn map_counts(&self) -> MapCounts {
+        MapCounts {
+            block_bits: self.front.map_block_bits(),
+            group_remaps: self.front.group_remaps() - self.remaps_before,
+            ..self.map
+        }
+    }
+
     /// How long that took.
     pub fn latencies(&self) -> Latencies {
         self.measured.latencies()
@@ -261,6 +278,14 @@ impl Oram {
     pub fn stats(&self, end: u64) -> Vec<ChannelStats> {
         match &self.memory {
             Under::Dram(memory) => memory.stats(end),
+            Under::Constant(..) => vec![],
+        }
+    }
+
+    /// How long requests to each channel of the memory took.
+    pub fn times(&self) -> Vec<ChannelTimes> {
+        match &self.memory {
+            Under::Dram(memory) => memory.times().cloned().collect(),
             Under::Constant(..) => vec![],
         }
     }
@@ -286,6 +311,7 @@ impl Oram {
             }
         }
         self.seen.reset();
+        self.remaps_before = self.front.group_remaps();
         Ok(())
     }
 
@@ -296,6 +322,11 @@ impl Oram {
 
     fn block(&self, addr: u64) -> u64 {
         addr / LINE_LEN / self.bundle() % self.front.blocks()
+    }
+
+    /// The number of a line.
+    fn line(&self, addr: u64) -> u64 {
+        self.block(addr) * self.bundle() + addr / LINE_LEN % self.bundle()
     }
 
     /// The bit of a line in its block.
@@ -338,6 +369,14 @@ impl Oram {
         }
     }
 
+    /// The last cache reads lines of a block, and may keep their labels.
+    fn label(&mut self, block: u64) {
+        if self.config.remap == Some(Remap::WithLine) {
+            let lines = self.bundle();
+            self.labelled.extend(block * lines..(block + 1) * lines);
+        }
+    }
+
     /// Whether a block is at hand; then the request is served.
     fn is_served(&mut self, block: u64) -> bool {
         self.counts.requests += 1;
@@ -356,7 +395,7 @@ impl Oram {
             self.wait_written(id, now);
             return Ok(());
         }
-        if self.config.remap == Some(Remap::WithLine) {
+        if self.labelled.remove(&self.line(addr)) {
             self.counts.returned += 1;
             return Ok(());
         }
@@ -471,6 +510,10 @@ impl Oram {
         counts.lines += lines;
         counts.bytes += bytes;
         counts.other_trees += u64::from(*tree > 0);
+        let is_maps = self.config.scheme == Scheme::Recursive && *tree > 0;
+        if is_maps || matches!(kind, Kind::PosMap(_)) {
+            self.map.bytes += bytes;
+        }
         counts.stash_peak = counts.stash_peak.max(self.front.stash());
         bytes
     }
@@ -515,6 +558,7 @@ impl Oram {
     /// When the next path access is due, if the last one started at `started`.
     fn next_due(&self, started: u64) -> u64 {
         match self.config.pace {
+            _ if self.config.paced_rounds && self.front.is_under_way() => self.ended,
             Pace::Asked => self.ended,
             Pace::StartToStart(interval) => self.ended.max(started + interval),
             Pace::AfterCompletion(interval) => self.ended + interval,
@@ -541,6 +585,7 @@ impl Backend for Oram {
 
     fn read(&mut self, now: u64, addr: u64, ticket: u64) -> Result<Answer> {
         let block = self.block(addr);
+        self.label(block);
         let leaves = self.blocks_leave && self.out.insert(block);
         if !leaves && self.is_served(block) {
             self.bring(block, self.bit(addr));
@@ -602,12 +647,15 @@ impl Backend for Oram {
     fn warm(&mut self, op: Op, addr: u64) -> Result {
         let block = self.block(addr);
         let leaves = self.blocks_leave && op == Op::Read && self.out.insert(block);
+        if op == Op::Read {
+            self.label(block);
+        } else if self.labelled.remove(&self.line(addr)) {
+            return Ok(());
+        }
         if leaves {
             self.front.submit_fetch(UNTIMED, Addr(block))?;
         } else if op == Op::Write && self.out.remove(&block) {
             self.front.submit_return(UNTIMED, Addr(block))?;
-        } else if op == Op::Write && self.config.remap == Some(Remap::WithLine) {
-            return Ok(());
         } else {
             self.front.submit(UNTIMED, Addr(block))?;
         }
@@ -622,6 +670,7 @@ impl Backend for Oram {
 
     fn warm_drop(&mut self, addr: u64) -> Result {
         let block = self.block(addr);
+        self.labelled.remove(&self.line(addr));
         if self.out.remove(&block) {
             self.front.submit_return(UNTIMED, Addr(block))?;
             self.finish_untimed()?;

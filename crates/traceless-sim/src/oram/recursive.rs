@@ -116,6 +116,11 @@ impl<T: BucketTree> Recursive<T> {
         self.levels.iter().map(|level| level.engine.stash().len()).max().unwrap_or(0)
     }
 
+    /// Whether the tree that is accessed next is not the first of a round.
+    pub fn is_in_a_round(&self) -> bool {
+        self.turn + 1 < self.levels.len()
+    }
+
     fn try_step(&mut self) -> Result<Issued> {
         let tree = self.turn;
         let level = &mut self.levels[tree];

@@ -1,8 +1,14 @@
 //! What formats of one line an operation share.
 
 use crate::error::{Error, Result};
-use std::io::BufRead;
+use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
+
+/// Bytes of a line. What has no lines is not read as a whole to find that out.
+const LINE_MAX: u64 = 1 << 16;
+
+/// Characters of a word that are shown of one that is wrong.
+const SHOWN_MAX: usize = 32;
 
 /// Lines of words, one after the other.
 pub struct Lines {
@@ -25,11 +31,16 @@ impl Lines {
         parse: impl FnOnce(&mut dyn Iterator<Item = &[u8]>) -> Result<T, String>,
     ) -> Result<Option<T>> {
         self.line.clear();
-        let read = self.bytes.read_until(b'\n', &mut self.line);
-        if read.map_err(|source| Error::Io { path: self.path.clone(), source })? == 0 {
+        let read = self.bytes.by_ref().take(LINE_MAX).read_until(b'\n', &mut self.line);
+        let read = read.map_err(|source| Error::Io { path: self.path.clone(), source })?;
+        if read == 0 {
             return Ok(None);
         }
         self.nth += 1;
+        if read as u64 == LINE_MAX {
+            let what = "it is too long for a line of text: it may be in another format".to_owned();
+            return Err(Error::Line { path: self.path.clone(), line: self.nth, what });
+        }
         let words = self.line.split(u8::is_ascii_whitespace);
         let parsed = parse(&mut words.filter(|word| !word.is_empty()));
         parsed.map(Some).map_err(|what| Error::Line {
@@ -65,6 +76,7 @@ pub fn number(
     let word = words.next().ok_or_else(|| format!("there is no {what}"))?;
     let refused = || {
         let word = String::from_utf8_lossy(word);
+        let word: String = word.escape_debug().take(SHOWN_MAX).collect();
         format!("the {what}, `{word}`, is no {written} number below 2^64")
     };
     read(word).ok_or_else(refused)
@@ -86,4 +98,25 @@ fn digits(word: &[u8], radix: u32) -> Option<u64> {
         sum.checked_mul(radix.into())?.checked_add(digit.into())
     };
     if word.is_empty() { None } else { word.iter().try_fold(0, add) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(bytes: Vec<u8>) -> String {
+        let mut lines = Lines::new(std::io::Cursor::new(bytes), Path::new("x"));
+        lines.next(|words| number(words, "number", DECIMAL)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_no_text_is_neither_read_nor_shown_as_a_whole() {
+        let junk = refused([b"\x1b[31m\xff\x00".as_slice(), &[b'a'; 1000], b"\n"].concat());
+        assert!(junk.len() < 150 && !junk.chars().any(char::is_control), "{junk:?}");
+        let endless = std::io::Read::chain(std::io::repeat(b'1'), std::io::empty());
+        let mut lines = Lines::new(std::io::BufReader::new(endless), Path::new("x"));
+        let error = lines.next(|_| Ok(())).unwrap_err().to_string();
+        assert!(error.contains("too long for a line"), "{error}");
+        assert!(refused(vec![b'1'; LINE_MAX as usize - 1]).contains("no decimal number"));
+    }
 }

@@ -79,6 +79,8 @@ struct Maps<L, P> {
     places: Places,
     groups: Groups<L, P>,
     draw: Draw,
+    /// Groups that got other labels because a counter was full.
+    group_remaps: u64,
 }
 
 /// The entries of all groups that are in trusted memory: in the PLB and beside it.
@@ -192,6 +194,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
                 },
                 draw: Draw::new(rng, shape.leaves()),
                 places,
+                group_remaps: 0,
             },
             // The parts of a block come into the stash together.
             drains: Drains::above(sizes.stash_blocks - parts),
@@ -217,6 +220,17 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
     /// The engine.
     pub fn engine(&self) -> &Engine<T> {
         &self.engine
+    }
+
+    /// Groups whose labels were all replaced because a counter was full, since it was opened: each
+    /// took a path access for every sibling.
+    pub fn group_remaps(&self) -> u64 {
+        self.maps.group_remaps
+    }
+
+    /// Bytes of the labels of a group, which are a block of the map.
+    pub fn group_len(&self) -> usize {
+        self.maps.groups.labels.entries_len()
     }
 
     /// Bytes of trusted memory that the last level of the map takes.
@@ -431,7 +445,7 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
         own: Option<usize>,
         plan: &mut VecDeque<Planned>,
     ) -> Result {
-        let Self { places, groups, draw } = self;
+        let Self { places, groups, draw, group_remaps } = self;
         let Group { labels, next, entries } = groups.of(places, level, group);
         let is_spent = own.is_none_or(|own| labels.is_spent(entries, own));
         let all = 0..labels.fanout() as usize;
@@ -455,7 +469,11 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
         }
         match own {
             None => entries.fill(0),
-            Some(_) if is_spent => labels.renew_group(entries)?,
+            Some(_) if is_spent => {
+                labels.renew_group(entries)?;
+                // A group of one is spent at each access, and costs nothing.
+                *group_remaps += u64::from(labels.fanout() > 1);
+            }
             Some(own) => labels.renew(entries, own, draw),
         }
         let labels = next.filter(|_| own.is_none()).unwrap_or(labels);

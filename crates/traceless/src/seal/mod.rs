@@ -10,6 +10,8 @@ mod prf;
 pub mod record;
 mod secret;
 mod unsealed;
+#[cfg(feature = "std")]
+mod wide;
 
 pub use aead::{Aead, Forged, TAG_LEN};
 pub use aegis::Aegis;
@@ -19,6 +21,8 @@ pub use masked::Masked;
 pub use prf::Prf;
 pub use secret::{Mac, SECRET_LEN, Secret};
 pub use unsealed::Unsealed;
+#[cfg(feature = "std")]
+pub use wide::WideAegis;
 
 /// Turns plaintext into what the adversary may hold, bound to its place and version.
 ///

@@ -25,6 +25,8 @@ pub struct Scheme {
     /// Whether each slot looks like all others of its number. What Ring ORAM touches besides a path
     /// follows from the paths before, which are random.
     pub has_templates: bool,
+    /// Slots in which each tree has a path, at least, that is not told by the slot's number.
+    pub turns: usize,
     /// Whether the path of a slot follows from its number.
     pub is_public: fn(slot: u64) -> bool,
 }
@@ -85,6 +87,10 @@ pub const FETCH_SLOTS: Reading = Reading {
     ..AFTER_COMPLETION
 };
 
+/// Without a fixed rate: nothing is claimed of times.
+pub const ON_DEMAND: Reading =
+    Reading { words: "without a fixed rate", pace: Pace::Asked, ..AFTER_COMPLETION };
+
 /// All that are claimed to hide anything.
 pub const READINGS: [Reading; 4] = [
     AFTER_COMPLETION,
@@ -111,12 +117,15 @@ pub const READINGS: [Reading; 4] = [
 /// All without a known fault.
 pub const SCHEMES: [Scheme; 16] = [
     scheme("path", || Config { drain_above: Some(0), ..of(Oram::Path) }),
-    scheme("recursive", recursive),
-    scheme("recursive:no-plb", || Config { map_trees: Some(map_trees(None)), ..recursive() }),
+    Scheme { turns: 8, ..scheme("recursive", recursive) },
+    Scheme {
+        turns: 3,
+        ..scheme("recursive:no-plb", || Config { map_trees: Some(map_trees(None)), ..recursive() })
+    },
     scheme("unified", || Config { drain_above: Some(0), ..of(Oram::Unified) }),
     scheme("compressed", || Config { drain_above: Some(0), ..of(Oram::Compressed) }),
     scheme("baseline", || of(Oram::Baseline)),
-    scheme("rho", rho),
+    Scheme { turns: 3, ..scheme("rho", rho) },
     scheme("ir-alloc", || of(Oram::IrAlloc)),
     scheme("ir-stash", || always_a_path(Oram::IrStash)),
     scheme("ir-dwb", || of(Oram::IrDwb)),
@@ -127,6 +136,7 @@ pub const SCHEMES: [Scheme; 16] = [
     scheme("llc-d+ir-stash+ir-alloc", || always_a_path(Oram::LlcDIrStashIrAlloc)),
     Scheme {
         has_templates: false,
+        turns: 2,
         is_public: |slot| slot % (RING_RATE + 1) == RING_RATE,
         ..scheme("ring", || Config { ring_z: Params::Z4.z, ..of(Oram::Ring) })
     },
@@ -136,7 +146,8 @@ const RING_RATE: u64 = Params::Z4.rate as u64;
 
 pub const fn scheme(name: &'static str, config: fn() -> Config) -> Scheme {
     let made = Made::Config(config);
-    Scheme { name, made, readings: &READINGS, has_templates: true, is_public: |_| false }
+    let is_public = |_| false;
+    Scheme { name, made, readings: &READINGS, has_templates: true, turns: 1, is_public }
 }
 
 /// Blocks that programs can use.

@@ -9,131 +9,156 @@ mod run;
 mod users;
 mod watch;
 
-use super::audited::{Audited, Progress, is_clean, is_found, with_repeats};
-use super::drawn::{OfUser, claims_of_draws};
-use super::{FAILED, Outcome, grouped};
+use super::drawn::{OfUser, claims_of_draws, numbered, told_of_pairs};
+use super::page::{self, Picture};
+use super::suite::{self, Failed, Suite};
+use super::{Outcome, grouped};
 use crate::args::audit::{AuditSimArgs, Level};
-use crate::parallel::{cores, in_parallel};
-use machines::{AFTER_COMPLETION, Made, OfTimes, Over, Reading, SCHEMES, Scheme};
+use machines::{AFTER_COMPLETION, Made, ON_DEMAND, OfTimes, Over, Reading, SCHEMES, Scheme};
 use mutants::{PLANTED, Planted};
 use playback::play_back;
 use run::{Job, Run};
 use std::sync::Arc;
 use traceless_audit::{Claim, Draws, Verdict};
-use traceless_sim::Result;
 use traceless_sim::oram::Pace;
 use users::{PAIRS, USERS, User};
 use watch::{Atlas, Seen, Shared, Slot, Watcher};
 
 /// How much is run.
 #[derive(Clone, Copy, Debug)]
-struct Size {
+pub struct Size {
     /// Slots of each user that are compared exactly, for each reading of T.
     exact: usize,
-    /// Slots of each user whose leaves are put to statistics.
+    /// Slots of each user whose leaves are put to statistics, and leaves that he has in each tree:
+    /// the more of both.
     drawn: usize,
+    leaves: usize,
 }
 
-fn size(level: Level) -> Size {
-    match level {
-        Level::Quick => Size { exact: 170, drawn: 1_280 },
-        Level::Ci => Size { exact: 600, drawn: 10_000 },
-        Level::Release => Size { exact: 5_000, drawn: 200_000 },
+/// All schemes of the simulator.
+pub struct Processors;
+
+impl Suite for Processors {
+    type Scheme = Scheme;
+    type Size = Size;
+
+    const TARGET: &'static str = "sim";
+    const NOT_HIDDEN: &'static str = "Not hidden: how long a program runs, to a slot; without a \
+                                      fixed rate, when it asks for memory. Where T counts from \
+                                      the end of a path, or is shorter than one, times follow \
+                                      from the paths.";
+    const HONEST: &'static [Scheme] = &SCHEMES;
+    const PLANTED: &'static [Planted] = &PLANTED;
+
+    fn size(level: Level) -> Size {
+        match level {
+            Level::Quick => Size { exact: 170, drawn: 1_280, leaves: 0 },
+            Level::Ci => Size { exact: 600, drawn: 10_000, leaves: 0 },
+            Level::Release => Size { exact: 5_000, drawn: 0, leaves: 2_000_000 },
+        }
     }
+
+    fn name(scheme: &Scheme) -> &'static str {
+        scheme.name
+    }
+
+    fn claims(scheme: &Scheme, size: Size, seed: u64) -> Result<Vec<Claim>, Failed> {
+        let mut claims = vec![];
+        for reading in scheme.readings {
+            let atlas = scheme.atlas(reading.over)?;
+            let jobs = jobs(reading, size.exact, size.exact, seed);
+            let runs = jobs.map(|job| scheme.run(&job, &atlas));
+            let runs = runs.collect::<traceless_sim::Result<Vec<Run>>>()?;
+            claims.push(slots_look_alike(scheme, reading.words, &runs));
+            claims.push(times_tell_nothing(scheme, reading, &runs, &atlas)?);
+        }
+        let atlas = scheme.atlas(Over::Dram)?;
+        if matches!(scheme.made, Made::Config(_)) {
+            claims.push(counts_tell_on_demand(scheme, &atlas, seed)?);
+            claims.push(gaps_tell_on_demand(scheme, &atlas, seed)?);
+        }
+        claims.extend(for_long(scheme, &atlas, size, seed)?);
+        Ok(claims)
+    }
+
+    /// Two users at a fixed rate; and two without one, which is not claimed to tell nothing.
+    fn pictures(scheme: &Scheme, seed: u64) -> Result<Vec<Picture>, Failed> {
+        /// Slots of each user, enough to see how leaves are spread.
+        const SLOTS: usize = 5_000;
+        const SHOWN: [(Reading, [User; 2]); 3] = [
+            (AFTER_COMPLETION, [User::Random, User::Computes]),
+            (AFTER_COMPLETION, [User::SecretOnes, User::SecretZeros]),
+            (ON_DEMAND, [User::Random, User::NowAndThen]),
+        ];
+        let atlas = scheme.atlas(Over::Dram)?;
+        let mut pictures = vec![];
+        for (reading, users) in &SHOWN {
+            if reading.pace == Pace::Asked && !matches!(scheme.made, Made::Config(_)) {
+                continue;
+            }
+            let slots_of = |user: &User| {
+                let job = jobs(reading, SLOTS, 0, seed).find(|job| job.user == *user);
+                Ok(scheme.run(&job.expect("it is one of all"), &atlas)?.seen.slots)
+            };
+            let slots = users.iter().map(slots_of).collect::<traceless_sim::Result<Vec<_>>>()?;
+            for tree in 0..atlas.leaves().len() {
+                let shown = |nth: usize| page::Seen {
+                    name: users[nth].name().to_owned(),
+                    points: paths_in(&slots[nth], tree),
+                };
+                let title =
+                    format!("{}: the leaves of tree {tree}, {}", scheme.name, reading.words);
+                let users = [shown(0), shown(1)];
+                pictures.push(Picture { title, across: "cycle", up: "leaf", users });
+            }
+        }
+        Ok(pictures)
+    }
+}
+
+/// When the paths of a tree began, and where they lead.
+fn paths_in(slots: &[Slot], tree: usize) -> Vec<(u64, u64)> {
+    let path = |slot: &Slot| {
+        let path = slot.paths.iter().find(|path| usize::from(path.tree) == tree)?;
+        Some((slot.began, u64::from(path.leaf)))
+    };
+    slots.iter().filter_map(path).collect()
 }
 
 pub fn run(args: &AuditSimArgs) -> Outcome {
-    match audited(args) {
-        Ok(audited) => audited.outcome(&args.run.shown),
-        Err(error) => Outcome::error(FAILED, &format!("the audit could not be run: {error}")),
-    }
+    suite::run::<Processors>(&args.run, args.scheme.as_deref())
 }
 
-fn audited(args: &AuditSimArgs) -> Result<Audited> {
-    if args.run.self_test {
-        return Ok(Audited::of_planted(planted(&Progress::new(PLANTED.len()))?));
-    }
-    let named = args.scheme.as_deref();
-    let chosen: Vec<Scheme> = match named {
-        Some(name) => Scheme::named(name).into_iter().collect(),
-        None => SCHEMES.to_vec(),
-    };
-    let progress = Progress::new(chosen.len() + PLANTED.len());
-    let claims = in_parallel(&chosen, cores(), |scheme| {
-        let claims = claims_of(scheme, size(args.run.level), args.run.seed);
-        progress.advance();
-        claims
-    });
-    Ok(Audited {
-        target: "sim",
-        scheme: named.unwrap_or("all").to_owned(),
-        level: args.run.level.name(),
-        claims: claims.into_iter().collect::<Result<Vec<_>>>()?.concat(),
-        planted: planted(&progress)?,
-        not_hidden: "Not hidden: how long a program runs, to a slot; without a fixed rate, when it \
-                     asks for memory. Where T counts from the end of a path, or is shorter than \
-                     one, times follow from the paths.",
-        pictures: vec![],
+/// What all users have to show: so many slots each, and in how many all that is kept.
+fn jobs(reading: &Reading, slots: usize, kept: usize, seed: u64) -> impl Iterator<Item = Job> {
+    let Reading { pace, over, .. } = *reading;
+    // Far more than so many slots take, should there be fewer than there are to be.
+    let instructions = 20_000 * slots as u64;
+    (0..).zip(USERS).map(move |(nth, user)| {
+        let seed = seed.wrapping_mul(64) + nth;
+        Job { user, pace, over, slots, kept, instructions, seed }
     })
 }
 
-/// How often the self-test advances the progress.
-pub fn self_test_steps() -> usize {
-    SCHEMES.len() + PLANTED.len()
-}
-
-/// That nothing is found in any scheme without a fault.
-pub fn clean(progress: &Progress) -> Result<Vec<Claim>> {
-    let audit = |scheme: &Scheme| {
-        let claims = claims_of(scheme, size(Level::Quick), 1)?;
-        progress.advance();
-        Ok(is_clean(scheme.name, &claims))
-    };
-    in_parallel(&SCHEMES, cores(), audit).into_iter().collect()
-}
-
-/// That each planted fault is found.
-pub fn planted(progress: &Progress) -> Result<Vec<Claim>> {
-    let audit = |planted: &Planted| {
-        let claims = claims_once(&planted.scheme, planted.size, 1)?;
-        progress.advance();
-        Ok(is_found(planted.scheme.name, planted.fault, &claims))
-    };
-    in_parallel(&PLANTED, cores(), audit).into_iter().collect()
-}
-
-/// All claims about a scheme.
-fn claims_of(scheme: &Scheme, size: Size, seed: u64) -> Result<Vec<Claim>> {
-    with_repeats(seed, |seed| claims_once(scheme, size, seed))
-}
-
-fn claims_once(scheme: &Scheme, size: Size, seed: u64) -> Result<Vec<Claim>> {
-    let run_all = |reading: &Reading, atlas: &Arc<Atlas>, slots, kept| -> Result<Vec<Run>> {
-        let Reading { pace, over, .. } = *reading;
-        // Far more than so many slots take, should there be fewer than there are to be.
-        let instructions = 20_000 * slots as u64;
-        let users = (0..).zip(USERS);
-        let job = |(nth, user)| {
-            let seed = seed.wrapping_mul(64) + nth;
-            Job { user, pace, over, slots, kept, instructions, seed }
-        };
-        users.map(|user| scheme.run(&job(user), atlas)).collect()
-    };
-    let mut claims = vec![];
-    for reading in scheme.readings {
-        let atlas = scheme.atlas(reading.over)?;
-        let runs = run_all(reading, &atlas, size.exact, size.exact)?;
-        claims.push(slots_look_alike(scheme, reading.words, &runs));
-        claims.push(times_tell_nothing(scheme, reading, &runs, &atlas)?);
+/// All claims that need many slots. Of those only the first user's are held, and all leaves.
+fn for_long(
+    scheme: &Scheme,
+    atlas: &Arc<Atlas>,
+    size: Size,
+    seed: u64,
+) -> traceless_sim::Result<Vec<Claim>> {
+    let slots = size.drawn.max(size.leaves * scheme.turns);
+    let (mut first, mut alike, mut leaves) = (None, Alike::default(), vec![]);
+    for job in jobs(&AFTER_COMPLETION, slots, 0, seed) {
+        let slots = scheme.run(&job, atlas)?.seen.slots;
+        leaves.push(drawn(scheme, &slots, atlas));
+        let first = first.get_or_insert_with(|| slots.clone());
+        alike.compare(scheme, job.user, first, &slots);
     }
-    let atlas = scheme.atlas(Over::Dram)?;
-    if matches!(scheme.made, Made::Config(_)) {
-        claims.push(tells_on_demand(scheme, &atlas, seed)?);
-    }
-    let runs = run_all(&AFTER_COMPLETION, &atlas, size.drawn, 0)?;
-    claims.push(slots_look_alike(scheme, "for long", &runs));
-    claims.extend(draws_tell_nothing(scheme, &runs, &atlas));
-    Ok(claims)
+    let users = USERS.iter().zip(&leaves);
+    let users: Vec<_> = users.map(|(user, drawn)| OfUser { name: user.name(), drawn }).collect();
+    let draws = claims_of_draws(scheme.name, &users, &numbered(&USERS, &PAIRS));
+    Ok([vec![alike.claim(scheme, "for long")], draws].concat())
 }
 
 const POWER: &str = "one slot that differs is found";
@@ -141,35 +166,52 @@ const POWER: &str = "one slot that differs is found";
 /// That each slot looks the same for every user, but for its path; and has the same path where its
 /// number tells it.
 fn slots_look_alike(scheme: &Scheme, when: &str, runs: &[Run]) -> Claim {
-    let name = format!("{}: slots of all users look alike, {when}", scheme.name);
-    let first = &runs[0].seen.slots;
-    let mut all = 0;
-    for (user, run) in USERS.iter().zip(runs) {
-        let slots = &run.seen.slots;
-        let differs = |nth: usize| match (slots.get(nth), first.get(nth)) {
+    let mut alike = Alike::default();
+    for (user, run) in USERS.into_iter().zip(runs) {
+        alike.compare(scheme, user, &runs[0].seen.slots, &run.seen.slots);
+    }
+    alike.claim(scheme, when)
+}
+
+/// Whether slots of users look alike, as far as they were compared.
+#[derive(Default)]
+struct Alike {
+    users: usize,
+    slots: u64,
+    looks: String,
+    differs: Differs,
+}
+
+impl Alike {
+    /// Compares the slots of a user with those of the first one.
+    fn compare(&mut self, scheme: &Scheme, user: User, first: &[Slot], slots: &[Slot]) {
+        let differs = |nth: &usize| match (slots.get(*nth), first.get(*nth)) {
             (Some(a), Some(b)) => {
-                let is_public = (scheme.is_public)(nth as u64);
+                let is_public = (scheme.is_public)(*nth as u64);
                 scheme.has_templates && !a.looks_as(b) || is_public && a.paths != b.paths
             }
             (a, b) => a.is_some() || b.is_some(),
         };
-        let most = slots.len().max(first.len());
-        if let Some(nth) = (0..most).find(|&nth| differs(nth)) {
-            let told = |slots: &[Slot]| slots.get(nth).map_or("none".to_owned(), Slot::told);
-            let evidence = format!(
-                "slot {nth} of {} is {}; of {}, {}",
-                user.name(),
-                told(slots),
-                USERS[0].name(),
-                told(first)
-            );
-            return Claim::exact(name, Verdict::Leak, nth as u64, POWER, evidence);
+        let told = |slots: &[Slot], nth| slots.get(nth).map_or("none".to_owned(), Slot::told);
+        (self.users, self.slots) = (self.users + 1, self.slots + slots.len() as u64);
+        self.looks = told(first, 0);
+        let found = (0..slots.len().max(first.len())).find(differs);
+        if let (Some(nth), None) = (found, &self.differs) {
+            let (a, b) = (told(slots, nth), told(first, nth));
+            let why = format!("{} is {a}; of {}, {b}", user.name(), USERS[0].name());
+            self.differs = Some((nth as u64, why));
         }
-        all += slots.len() as u64;
     }
-    let evidence =
-        format!("{} slots of {} users, each {}", grouped(all), runs.len(), first[0].told());
-    Claim::exact(name, Verdict::Pass, all, POWER, evidence)
+
+    fn claim(self, scheme: &Scheme, when: &str) -> Claim {
+        let name = format!("{}: slots of all users look alike, {when}", scheme.name);
+        if let Some((nth, why)) = self.differs {
+            return Claim::exact(name, Verdict::Leak, nth, POWER, format!("slot {nth} of {why}"));
+        }
+        let Self { users, slots, looks, .. } = self;
+        let evidence = format!("{} slots of {users} users, each {looks}", grouped(slots));
+        Claim::exact(name, Verdict::Pass, slots, POWER, evidence)
+    }
 }
 
 /// What is claimed of the times at which slots begin, and end.
@@ -178,7 +220,7 @@ fn times_tell_nothing(
     reading: &Reading,
     runs: &[Run],
     atlas: &Arc<Atlas>,
-) -> Result<Claim> {
+) -> traceless_sim::Result<Claim> {
     let what = match reading.claim {
         OfTimes::Every(_) => "slots begin every T cycles",
         OfTimes::Alike => "slots of all users have the same times",
@@ -220,7 +262,7 @@ fn not_alike(a: &[Slot], b: &[Slot]) -> Differs {
 }
 
 /// What a processor without a program does otherwise that has the same paths.
-fn not_of_paths(run: &Run, pace: Pace, atlas: &Arc<Atlas>) -> Result<Differs> {
+fn not_of_paths(run: &Run, pace: Pace, atlas: &Arc<Atlas>) -> traceless_sim::Result<Differs> {
     let Seen { slots, lines, .. } = &run.seen;
     let Some(last) = slots.last() else { return Ok(None) };
     let end = last.began.max(last.wrote);
@@ -249,7 +291,11 @@ fn not_of_paths(run: &Run, pace: Pace, atlas: &Arc<Atlas>) -> Result<Differs> {
 
 /// What is told where paths begin when somebody asks: it is not claimed to be hidden. If nothing
 /// were told, nothing would be seen.
-fn tells_on_demand(scheme: &Scheme, atlas: &Arc<Atlas>, seed: u64) -> Result<Claim> {
+fn counts_tell_on_demand(
+    scheme: &Scheme,
+    atlas: &Arc<Atlas>,
+    seed: u64,
+) -> traceless_sim::Result<Claim> {
     const INSTRUCTIONS: u64 = 20_000;
     let users = [User::Random, User::InOrder, User::FewMissed, User::NowAndThen];
     let (mut paths, mut cycles) = (vec![], vec![]);
@@ -267,7 +313,7 @@ fn tells_on_demand(scheme: &Scheme, atlas: &Arc<Atlas>, seed: u64) -> Result<Cla
         paths.push(run.seen.slots.len() as u64);
         cycles.push(run.cycles / run.seen.slots.len().max(1) as u64);
     }
-    let name = format!("{}: without a fixed rate, count and timing tell of programs", scheme.name);
+    let name = format!("{}: without a fixed rate, counts tell of programs", scheme.name);
     let least = |of: &[u64]| of.iter().copied().min().unwrap_or(0);
     let most = |of: &[u64]| of.iter().copied().max().unwrap_or(0);
     let (soonest, latest) = (least(&cycles), most(&cycles));
@@ -282,22 +328,31 @@ fn tells_on_demand(scheme: &Scheme, atlas: &Arc<Atlas>, seed: u64) -> Result<Cla
     Ok(Claim::exact(name, verdict, paths.iter().sum(), power, evidence))
 }
 
-/// The tests of draws.
-fn draws_tell_nothing(scheme: &Scheme, runs: &[Run], atlas: &Atlas) -> Vec<Claim> {
-    let drawn: Vec<Vec<Draws>> = runs.iter().map(|run| drawn(scheme, run, atlas)).collect();
-    let users = USERS.iter().zip(&drawn);
-    let users: Vec<_> = users.map(|(user, drawn)| OfUser { name: user.name(), drawn }).collect();
-    let nth = |user| USERS.iter().position(|other| *other == user).expect("listed");
-    let pairs = PAIRS.map(|(a, b)| (nth(a), nth(b)));
-    claims_of_draws(scheme.name, &users, &pairs)
+/// The times between paths of programs that take as many of them.
+fn gaps_tell_on_demand(
+    scheme: &Scheme,
+    atlas: &Arc<Atlas>,
+    seed: u64,
+) -> traceless_sim::Result<Claim> {
+    const PATHS: usize = 200;
+    let mut users = vec![];
+    for job in jobs(&ON_DEMAND, PATHS, 0, seed) {
+        // Two ask for next to nothing that their cache does not hold.
+        let asks = !matches!(job.user, User::Computes | User::Dirties);
+        let slots = if asks { scheme.run(&job, atlas)?.seen.slots } else { vec![] };
+        let gaps = slots.windows(2).map(|two| two[1].began - two[0].began);
+        users.push((job.user.name(), gaps.collect()));
+    }
+    let name = format!("{}: without a fixed rate, gaps tell of programs", scheme.name);
+    Ok(told_of_pairs(name, "cycles between paths", &users, &numbered(&USERS, &PAIRS)))
 }
 
 /// The leaves of each tree that are not told by the number of a slot.
-fn drawn(scheme: &Scheme, run: &Run, atlas: &Atlas) -> Vec<Draws> {
+fn drawn(scheme: &Scheme, slots: &[Slot], atlas: &Atlas) -> Vec<Draws> {
     let leaves = atlas.leaves().into_iter();
     let none = |places| Draws { noun: "leaves", places, each: 1, drawn: vec![], secrets: vec![] };
     let mut drawn: Vec<Draws> = leaves.map(none).collect();
-    for (nth, slot) in (0..).zip(&run.seen.slots) {
+    for (nth, slot) in (0..).zip(slots) {
         let is_public = (scheme.is_public)(nth);
         for path in slot.paths.iter().filter(|_| !is_public) {
             let of_tree = &mut drawn[usize::from(path.tree)];
@@ -308,30 +363,12 @@ fn drawn(scheme: &Scheme, run: &Run, atlas: &Atlas) -> Vec<Draws> {
     drawn
 }
 
-impl Scheme {
-    /// The one, sound or not, that the command line calls `name`.
-    fn named(name: &str) -> Option<Self> {
-        let planted = PLANTED.iter().map(|planted| planted.scheme);
-        SCHEMES.into_iter().chain(planted).find(|scheme| scheme.name == name)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::audit::SIM_SCHEMES;
     use machines::machine;
     use traceless_sim::oram::Config;
     use traceless_sim::workload::Program;
-
-    #[test]
-    fn every_name_on_the_command_line_is_known() {
-        for name in SIM_SCHEMES {
-            assert_eq!(Scheme::named(name).map(|scheme| scheme.name), Some(name));
-        }
-        assert_eq!(SIM_SCHEMES.len(), SCHEMES.len() + PLANTED.len());
-        assert!(Scheme::named("none").is_none());
-    }
 
     /// What is compared is not the same because it never happens.
     #[test]
@@ -364,7 +401,7 @@ mod tests {
     /// A cycle that one slot is later, or a line that is another, is found.
     #[test]
     fn what_does_not_follow_from_paths_is_found() {
-        let scheme = Scheme::named("baseline").unwrap();
+        let scheme = suite::named::<Processors>("baseline").unwrap();
         let atlas = scheme.atlas(Over::Dram).unwrap();
         let Reading { pace, over, .. } = AFTER_COMPLETION;
         let (slots, kept, instructions) = (60, 60, u64::MAX);

@@ -3,12 +3,12 @@
 //! Some have a wrong scheme in the simulator's controller, some a [wrong controller](super::paced),
 //! and some are the simulator's own, with a T that says something.
 
+use super::super::suite;
 use super::super::tree::mutants::{
     EvictsAtOnce, Fault, ForgetsRemap, NoPattern, OwnLeaf, PairFault, PairMutant, PathMutant,
     PlbBeside, SkipsClean, SkipsDummies, Sound, SoundPair, map_blocks,
 };
 use super::super::tree::schemes::{Tree, levels, rng};
-use super::Size;
 use super::machines::{
     AFTER_COMPLETION, BLOCKS, FETCH_SLOTS, LEVELS, MEMORY, Made, Reading, Scheme, layouts_of, of,
     scheme,
@@ -18,6 +18,7 @@ use super::playback::touch;
 use super::run::{Bench, Job};
 use super::users::User;
 use super::watch::{Atlas, Path};
+use super::{Processors, Size};
 use std::sync::Arc;
 use traceless::trace::Witness;
 use traceless::tree::{BareTree, Noted, PathWitness, Shape};
@@ -27,13 +28,7 @@ use traceless_sim::dram::Memory;
 use traceless_sim::oram::{Bus, Config, Front, Oram, Pace, Scheme as Kind};
 
 /// One that must be found, or pass.
-pub struct Planted {
-    pub scheme: Scheme,
-    /// What is wrong with it, if anything is.
-    pub fault: Option<&'static str>,
-    /// How much is run of it.
-    pub size: Size,
-}
+pub type Planted = suite::Planted<Processors>;
 
 /// All of them.
 pub const PLANTED: [Planted; 20] = [
@@ -62,12 +57,12 @@ pub const PLANTED: [Planted; 20] = [
 ];
 
 /// What shows in times and in what slots look like.
-const EXACT: Size = Size { exact: 170, drawn: 100 };
+const EXACT: Size = Size { exact: 170, drawn: 100, leaves: 0 };
 
 /// What shows now and then, or in leaves alone; and what hardly shows in small trees, where early
 /// write-backs come between.
-const LONG: Size = Size { exact: 20, drawn: 2_500 };
-const LONGEST: Size = Size { exact: 20, drawn: 8_000 };
+const LONG: Size = Size { exact: 20, drawn: 2_500, leaves: 0 };
+const LONGEST: Size = Size { exact: 20, drawn: 8_000, leaves: 0 };
 
 impl Planted {
     const fn long(self) -> Self {
@@ -88,8 +83,7 @@ const fn own(
     run: fn(&Job, &Bench) -> Result<()>,
 ) -> Planted {
     let made = Made::Own { atlas, run };
-    let scheme =
-        Scheme { name, made, readings: &READINGS, has_templates: true, is_public: |_| false };
+    let scheme = Scheme { made, readings: &READINGS, ..scheme(name, || of(Kind::Path)) };
     Planted { scheme, fault, size: EXACT }
 }
 

@@ -5,134 +5,88 @@
 
 mod subjects;
 
-use super::audited::{Audited, Progress, is_clean, is_found, with_repeats};
+use super::Outcome;
 use super::page::{Picture, Seen};
-use super::{FAILED, Outcome};
+use super::suite::{self, Failed, Suite};
 use crate::args::audit::{AuditTimingArgs, Level};
 use subjects::{PLANTED, Planted, SUBJECTS, Subject, Timed};
-use traceless::Result;
 use traceless::clock::{Clock, Monotonic};
 use traceless::rng::{Rng, Seeded};
 use traceless_audit::{Claim, Times, worst_of};
 
-fn pairs(level: Level) -> u64 {
-    match level {
-        Level::Quick => 4_000,
-        Level::Ci => 20_000,
-        Level::Release => 400_000,
+/// All whose time is measured. One after the other: what else runs on a machine adds to times.
+pub struct Timings;
+
+impl Suite for Timings {
+    type Scheme = Subject;
+    /// Pairs of times.
+    type Size = u64;
+
+    const TARGET: &'static str = "timing";
+    const NOT_HIDDEN: &'static str = "Seen on this machine, by this clock, as things are now: no \
+                                      proof for another. Not hidden: whether something is read or \
+                                      written, and how much.";
+    const HONEST: &'static [Subject] = &SUBJECTS;
+    const PLANTED: &'static [Planted] = &PLANTED;
+
+    fn size(level: Level) -> u64 {
+        match level {
+            Level::Quick => 4_000,
+            Level::Ci => 20_000,
+            Level::Release => 400_000,
+        }
+    }
+
+    fn name(subject: &Subject) -> &'static str {
+        subject.name
+    }
+
+    fn title(subject: &Subject) -> String {
+        format!("the time of {}", subject.name)
+    }
+
+    fn at_once() -> usize {
+        1
+    }
+
+    fn claims(subject: &Subject, pairs: u64, seed: u64) -> Result<Vec<Claim>, Failed> {
+        let mut by_test: Vec<Vec<Claim>> = vec![];
+        for (what, choose) in subject.pairs {
+            let mut timed = (subject.build)(seed)?;
+            let taken = measure(&mut *timed, &Monotonic::start(), *choose, pairs, seed)?;
+            for (nth, claim) in taken.claims(what).into_iter().enumerate() {
+                by_test.resize_with(by_test.len().max(nth + 1), Vec::new);
+                by_test[nth].push(claim);
+            }
+        }
+        let claim = |tests: Vec<Claim>| {
+            let kind = tests[0].name.split(": ").next().unwrap_or_default();
+            worst_of(format!("{}: {kind}", subject.name), tests)
+        };
+        Ok(by_test.into_iter().filter_map(claim).collect())
+    }
+
+    /// The times of the first two users.
+    fn pictures(subject: &Subject, seed: u64) -> Result<Vec<Picture>, Failed> {
+        let (what, choose) = subject.pairs[0];
+        let (mut timed, pairs) = ((subject.build)(seed)?, Self::size(Level::Quick));
+        let Times { a, b } = measure(&mut *timed, &Monotonic::start(), choose, pairs, seed)?;
+        let mut sorted = [&a[..], &b].concat();
+        sorted.sort_unstable();
+        // Outliers would make all others one line.
+        let most = sorted[sorted.len() * 99 / 100];
+        let users = [("first", &a), ("second", &b)].map(|(name, times)| {
+            let usual = times.iter().filter(|taken| **taken <= most);
+            let points = (0..).zip(usual.copied()).collect();
+            Seen { name: name.to_owned(), points }
+        });
+        let title = format!("{}: {what}", subject.name);
+        Ok(vec![Picture { title, across: "turn", up: "nanoseconds", users }])
     }
 }
-
-/// Pairs by which each planted fault is found.
-const PLANTED_PAIRS: u64 = 8_000;
 
 pub fn run(args: &AuditTimingArgs) -> Outcome {
-    match audited(args) {
-        Ok(audited) => audited.outcome(&args.run.shown),
-        Err(error) => Outcome::error(FAILED, &format!("the audit could not be run: {error}")),
-    }
-}
-
-fn audited(args: &AuditTimingArgs) -> Result<Audited> {
-    if args.run.self_test {
-        return Ok(Audited::of_planted(planted(&Progress::new(PLANTED.len()))?));
-    }
-    let named = args.scheme.as_deref();
-    let all = SUBJECTS.iter().chain(PLANTED.iter().map(|planted| &planted.subject));
-    let chosen: Vec<&Subject> = match named {
-        Some(name) => all.filter(|subject| subject.name == name).collect(),
-        None => SUBJECTS.iter().collect(),
-    };
-    let progress = Progress::new(chosen.len() + PLANTED.len());
-    let (mut claims, mut pictures) = (vec![], vec![]);
-    for subject in chosen {
-        if args.run.shown.html.is_some() {
-            pictures.push(picture(subject, args.run.seed)?);
-        }
-        claims.extend(claims_of(subject, pairs(args.run.level), args.run.seed)?);
-        progress.advance();
-    }
-    Ok(Audited {
-        target: "timing",
-        scheme: named.unwrap_or("all").to_owned(),
-        level: args.run.level.name(),
-        claims,
-        planted: planted(&progress)?,
-        not_hidden: "Seen on this machine, by this clock, as things are now: no proof for another. \
-                     Not hidden: whether something is read or written, and how much.",
-        pictures,
-    })
-}
-
-/// The times of the first two users.
-fn picture(subject: &Subject, seed: u64) -> Result<Picture> {
-    let (what, choose) = subject.pairs[0];
-    let times = measure(
-        &mut *(subject.build)(seed)?,
-        &Monotonic::start(),
-        choose,
-        pairs(Level::Quick),
-        seed,
-    )?;
-    let mut sorted = [&times.a[..], &times.b].concat();
-    sorted.sort_unstable();
-    // Outliers would make all others one line.
-    let most = sorted[sorted.len() * 99 / 100];
-    let users = [("first", &times.a), ("second", &times.b)].map(|(name, times)| {
-        let usual = times.iter().filter(|time| **time <= most);
-        let points = (0..).zip(usual.copied()).collect();
-        Seen { name: name.to_owned(), points }
-    });
-    let title = format!("{}: {what}", subject.name);
-    Ok(Picture { title, across: "turn", up: "nanoseconds", users })
-}
-
-/// How often the self-test advances the progress.
-pub fn self_test_steps() -> usize {
-    SUBJECTS.len() + PLANTED.len()
-}
-
-/// That nothing is found in what claims to take the same time.
-///
-/// One after the other: what else runs on a machine adds to times.
-pub fn clean(progress: &Progress) -> Result<Vec<Claim>> {
-    let audit = |subject: &Subject| {
-        let claims = claims_of(subject, pairs(Level::Quick), 1)?;
-        progress.advance();
-        Ok(is_clean(&format!("the time of {}", subject.name), &claims))
-    };
-    SUBJECTS.iter().map(audit).collect()
-}
-
-/// That each planted fault is found.
-pub fn planted(progress: &Progress) -> Result<Vec<Claim>> {
-    let audit = |planted: &Planted| {
-        let claims = claims_once(&planted.subject, PLANTED_PAIRS, 1)?;
-        progress.advance();
-        Ok(is_found(planted.subject.name, Some(planted.fault), &claims))
-    };
-    PLANTED.iter().map(audit).collect()
-}
-
-fn claims_of(subject: &Subject, pairs: u64, seed: u64) -> Result<Vec<Claim>> {
-    with_repeats(seed, |seed| claims_once(subject, pairs, seed))
-}
-
-fn claims_once(subject: &Subject, pairs: u64, seed: u64) -> Result<Vec<Claim>> {
-    let mut by_test: Vec<Vec<Claim>> = vec![];
-    for (what, choose) in subject.pairs {
-        let mut timed = (subject.build)(seed)?;
-        let taken = measure(&mut *timed, &Monotonic::start(), *choose, pairs, seed)?;
-        for (nth, claim) in taken.claims(what).into_iter().enumerate() {
-            by_test.resize_with(by_test.len().max(nth + 1), Vec::new);
-            by_test[nth].push(claim);
-        }
-    }
-    let claim = |tests: Vec<Claim>| {
-        let kind = tests[0].name.split(": ").next().unwrap_or_default();
-        worst_of(format!("{}: {kind}", subject.name), tests)
-    };
-    Ok(by_test.into_iter().filter_map(claim).collect())
+    suite::run::<Timings>(&args.run, args.scheme.as_deref())
 }
 
 /// What the first user, or the second, asks for as the `i`-th thing.
@@ -146,7 +100,7 @@ fn measure(
     choose: Choose,
     pairs: u64,
     seed: u64,
-) -> Result<Times> {
+) -> traceless::Result<Times> {
     /// Pairs that are not counted: a processor gets used to what it does.
     const WARM_UP: u64 = 500;
     let mut rng = Seeded::new(seed);
@@ -178,21 +132,15 @@ fn settle() {
 
 #[cfg(test)]
 mod tests {
+    use super::super::audited::Progress;
     use super::*;
-    use crate::args::audit::TIMED;
     use std::sync::Arc;
     use traceless::clock::Simulated;
     use traceless_audit::Verdict;
 
     #[test]
-    fn every_name_on_the_command_line_is_known() {
-        let all = SUBJECTS.iter().chain(PLANTED.iter().map(|planted| &planted.subject));
-        assert!(all.map(|subject| subject.name).eq(TIMED));
-    }
-
-    #[test]
     fn planted_faults_are_found() {
-        let claims = planted(&Progress::new(0)).unwrap();
+        let claims = suite::planted::<Timings>(&Progress::new(0)).unwrap();
         assert!(claims.iter().all(|claim| claim.verdict == Verdict::Pass), "{claims:?}");
     }
 
@@ -200,7 +148,7 @@ mod tests {
     fn the_second_user_is_the_second() {
         struct Slow(Arc<Simulated>, Vec<u64>);
         impl Timed for Slow {
-            fn act(&mut self, asked: u64) -> Result {
+            fn act(&mut self, asked: u64) -> traceless::Result {
                 self.1.push(asked);
                 self.0.advance(10 + asked);
                 Ok(())

@@ -1,6 +1,7 @@
 //! What is measured, and what has a planted fault.
 
-use super::Choose;
+use super::super::suite;
+use super::{Choose, Timings};
 use std::hint::black_box;
 use std::sync::Arc;
 use traceless::oblivious::{create, create_sealed, sealed_len};
@@ -28,11 +29,11 @@ pub struct Subject {
     pub build: fn(seed: u64) -> Result<Box<dyn Timed>>,
 }
 
-pub struct Planted {
-    pub subject: Subject,
-    /// What is wrong with it.
-    pub fault: &'static str,
-}
+/// One that must be found.
+pub type Planted = suite::Planted<Timings>;
+
+/// Pairs by which each is found.
+const PLANTED_PAIRS: u64 = 8_000;
 
 const BLOCKS: u64 = 4096;
 
@@ -74,7 +75,7 @@ pub const SUBJECTS: [Subject; 4] = [
 /// All that do not.
 pub const PLANTED: [Planted; 4] = [
     Planted {
-        subject: Subject {
+        scheme: Subject {
             name: "mutant:remembers-last",
             pairs: &BLOCK_PAIRS,
             build: |seed| {
@@ -82,18 +83,20 @@ pub const PLANTED: [Planted; 4] = [
                 Ok(Box::new(RemembersLast { reads: Reads::of(oram)?, last: None }))
             },
         },
-        fault: "the block that was just read is at hand",
+        fault: Some("the block that was just read is at hand"),
+        size: PLANTED_PAIRS,
     },
     Planted {
-        subject: Subject {
+        scheme: Subject {
             name: "mutant:stops-at-hit",
             pairs: &BLOCK_PAIRS,
             build: |_| Ok(Box::new(StopsAtHit(vec![[1; BLOCK_LEN]; SCANNED as usize]))),
         },
-        fault: "a scan stops at the block that it looks for",
+        fault: Some("a scan stops at the block that it looks for"),
+        size: PLANTED_PAIRS,
     },
     Planted {
-        subject: Subject {
+        scheme: Subject {
             name: "mutant:skips-unwritten",
             pairs: &BLOCK_PAIRS,
             build: |seed| {
@@ -101,15 +104,17 @@ pub const PLANTED: [Planted; 4] = [
                 Ok(Box::new(SkipsUnwritten(Reads::of(oram)?)))
             },
         },
-        fault: "a block that was never written needs no access",
+        fault: Some("a block that was never written needs no access"),
+        size: PLANTED_PAIRS,
     },
     Planted {
-        subject: Subject {
+        scheme: Subject {
             name: "mutant:compares-early",
             pairs: &TAG_PAIRS,
             build: |_| Ok(Box::new(Tags::new(fits_until))),
         },
-        fault: "a tag is compared until it differs",
+        fault: Some("a tag is compared until it differs"),
+        size: PLANTED_PAIRS,
     },
 ];
 

@@ -7,18 +7,16 @@ pub mod schemes;
 mod users;
 mod watch;
 
-use super::audited::{Audited, Progress, is_clean, is_found, with_repeats};
-use super::drawn::{OfUser, claims_of_draws};
+use super::drawn::{OfUser, claims_of_draws, numbered, told_of_pairs};
 use super::page::{Picture, Seen};
-use super::{FAILED, Outcome, grouped, recorded};
+use super::suite::{self, Failed, Suite};
+use super::{Outcome, grouped, recorded};
 use crate::args::audit::{AuditTreeArgs, Level, TREE_USERS};
-use crate::parallel::{cores, in_parallel};
 use crate::trace::Trace;
 use mutants::{PLANTED, Planted};
-use run::{Asks, Run, run_user, show_user};
+use run::{Asks, Run, SHOWN_MAX, run_user, show_user, steps_of_requests};
 use schemes::{SCHEMES, Scheme};
 use std::sync::Arc;
-use traceless::Result;
 use traceless::trace::{Asked, Op, Witness};
 use traceless_audit::{Claim, Verdict};
 use users::{PAIRS, USERS, User};
@@ -28,14 +26,73 @@ use watch::LINE_LEN;
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     blocks: u64,
+    /// Steps of each user, and leaves that he has in each tree: the more of both.
     steps: u64,
+    draws: u64,
 }
 
-fn size(level: Level) -> Size {
-    match level {
-        Level::Quick => Size { blocks: 512, steps: 8_000 },
-        Level::Ci => Size { blocks: 2048, steps: 40_000 },
-        Level::Release => Size { blocks: 8192, steps: 2_000_000 },
+impl Size {
+    fn steps(&self, scheme: &Scheme) -> u64 {
+        self.steps.max(self.draws * scheme.turns)
+    }
+}
+
+/// All schemes in trees.
+pub struct Trees;
+
+impl Suite for Trees {
+    type Scheme = Scheme;
+    type Size = Size;
+
+    const TARGET: &'static str = "tree";
+    const NOT_HIDDEN: &'static str = "Not hidden: the number of steps; without a fixed rate, how \
+                                      many steps a request takes.";
+    const HONEST: &'static [Scheme] = &SCHEMES;
+    const PLANTED: &'static [Planted] = &PLANTED;
+
+    fn size(level: Level) -> Size {
+        match level {
+            Level::Quick => Size { blocks: 512, steps: 8_000, draws: 0 },
+            Level::Ci => Size { blocks: 2048, steps: 40_000, draws: 0 },
+            Level::Release => Size { blocks: 8192, steps: 0, draws: 2_000_000 },
+        }
+    }
+
+    fn name(scheme: &Scheme) -> &'static str {
+        scheme.name
+    }
+
+    fn claims(scheme: &Scheme, size: Size, seed: u64) -> Result<Vec<Claim>, Failed> {
+        let mut runs = vec![];
+        for (nth, user) in (0..).zip(USERS) {
+            let seed = seed.wrapping_mul(64) + nth;
+            runs.push(run_user(scheme, user, size.blocks, size.steps(scheme), seed)?);
+        }
+        let mut claims = vec![equal_templates(scheme, &runs)];
+        let users = USERS.iter().zip(&runs);
+        let users: Vec<_> =
+            users.map(|(user, run)| OfUser { name: user.name(), drawn: &run.drawn }).collect();
+        claims.extend(claims_of_draws(scheme.name, &users, &numbered(&USERS, &PAIRS)));
+        claims.push(tells_on_demand(scheme, size, seed)?);
+        Ok(claims)
+    }
+
+    /// Whoever asks for one block and whoever asks for any; and whoever asks for nothing.
+    fn pictures(scheme: &Scheme, seed: u64) -> Result<Vec<Picture>, Failed> {
+        const SHOWN: [(User, User); 2] =
+            [(User::OneBlock, User::Random), (User::Idle, User::Random)];
+        let blocks = Self::size(Level::Quick).blocks;
+        let shown = |user: User, seed| -> traceless::Result<Seen> {
+            let run = run_user(scheme, user, blocks, SHOWN_MAX as u64, seed)?;
+            Ok(Seen { name: user.name().to_owned(), points: run.shown })
+        };
+        let mut pictures = vec![];
+        for (a, b) in SHOWN {
+            let users = [shown(a, seed)?, shown(b, seed.wrapping_add(1))?];
+            let title = format!("{}: the leaves of two users", scheme.name);
+            pictures.push(Picture { title, across: "step", up: "leaf", users });
+        }
+        Ok(pictures)
     }
 }
 
@@ -43,68 +100,16 @@ pub fn run(args: &AuditTreeArgs) -> Outcome {
     if args.record.trace.trace.is_some() {
         return recorded(&args.record, |trace| record(args, trace));
     }
-    match audited(args) {
-        Ok(audited) => audited.outcome(&args.run.shown),
-        Err(error) => Outcome::error(FAILED, &format!("the audit could not be run: {error}")),
-    }
-}
-
-fn audited(args: &AuditTreeArgs) -> Result<Audited> {
-    if args.run.self_test {
-        return Ok(Audited::of_planted(planted(&Progress::new(PLANTED.len()))?));
-    }
-    let named = args.scheme.as_deref();
-    let chosen: Vec<Scheme> = match named {
-        Some(name) => Scheme::named(name).into_iter().collect(),
-        None => SCHEMES.to_vec(),
-    };
-    let progress = Progress::new(chosen.len() + PLANTED.len());
-    let claims = in_parallel(&chosen, cores(), |scheme| {
-        let claims = claims_of(scheme, size(args.run.level), args.run.seed);
-        progress.advance();
-        claims
-    });
-    Ok(Audited {
-        target: "tree",
-        scheme: named.unwrap_or("all").to_owned(),
-        level: args.run.level.name(),
-        claims: claims.into_iter().collect::<Result<Vec<_>>>()?.concat(),
-        planted: planted(&progress)?,
-        not_hidden: "Not hidden: the number of steps; without a fixed rate, how many steps a \
-                     request takes.",
-        pictures: pictures(&chosen, args)?,
-    })
-}
-
-/// Whoever asks for one block and whoever asks for any; and whoever asks for nothing.
-fn pictures(schemes: &[Scheme], args: &AuditTreeArgs) -> Result<Vec<Picture>> {
-    /// Steps of each user, enough to see how leaves are spread.
-    const STEPS: u64 = 20_000;
-    const SHOWN: [(User, User); 2] = [(User::OneBlock, User::Random), (User::Idle, User::Random)];
-    if args.run.shown.html.is_none() {
-        return Ok(vec![]);
-    }
-    let blocks = size(Level::Quick).blocks;
-    let mut pictures = vec![];
-    for (scheme, (a, b)) in schemes.iter().flat_map(|scheme| SHOWN.map(|pair| (scheme, pair))) {
-        let seen = |user: User, seed| -> Result<Seen> {
-            let run = run_user(scheme, user, blocks, STEPS, seed)?;
-            Ok(Seen { name: user.name().to_owned(), points: run.shown })
-        };
-        let users = [seen(a, args.run.seed)?, seen(b, args.run.seed.wrapping_add(1))?];
-        let title = format!("{}: the leaves of two users", scheme.name);
-        pictures.push(Picture { title, across: "step", up: "leaf", users });
-    }
-    Ok(pictures)
+    suite::run::<Trees>(&args.run, args.scheme.as_deref())
 }
 
 /// Users are in the order of their names on the command line.
-fn record(args: &AuditTreeArgs, trace: &Trace) -> Result {
+fn record(args: &AuditTreeArgs, trace: &Trace) -> traceless::Result {
     let Some(witness) = trace.witness() else { return Ok(()) };
-    let scheme = args.scheme.as_deref().and_then(Scheme::named).unwrap_or(SCHEMES[0]);
+    let scheme = args.scheme.as_deref().and_then(suite::named::<Trees>).unwrap_or(&SCHEMES[0]);
     let user = TREE_USERS.iter().position(|name| *name == args.user).expect("clap has checked");
-    let Size { blocks, steps } = size(args.run.level);
-    let steps = args.record.length.unwrap_or(steps);
+    let size = Trees::size(args.run.level);
+    let (blocks, steps) = (size.blocks, args.record.length.unwrap_or(size.steps(scheme)));
     // What was asked for with a step comes before what it showed.
     let mut seen = 0;
     let note = |asks| {
@@ -118,58 +123,28 @@ fn record(args: &AuditTreeArgs, trace: &Trace) -> Result {
         }
         seen = trace.seen();
     };
-    show_user(&scheme, USERS[user], (blocks, steps), args.run.seed, witness, note)
+    show_user(scheme, USERS[user], (blocks, steps), args.run.seed, witness, note)
 }
 
 /// Lets `witness` see what a Path ORAM shows in so many steps.
-pub fn show_path(steps: u64, witness: Arc<dyn Witness>) -> Result {
-    let Size { blocks, .. } = size(Level::Release);
+pub fn show_path(steps: u64, witness: Arc<dyn Witness>) -> traceless::Result {
+    let Size { blocks, .. } = Trees::size(Level::Release);
     show_user(&SCHEMES[0], User::Random, (blocks, steps), 1, witness, |_| {})
 }
 
-/// How often the self-test advances the progress.
-pub fn self_test_steps() -> usize {
-    SCHEMES.len() + PLANTED.len()
-}
-
-/// That nothing is found in any scheme without a fault.
-pub fn clean(progress: &Progress) -> Result<Vec<Claim>> {
-    let audit = |scheme: &Scheme| {
-        let claims = claims_of(scheme, size(Level::Quick), 1)?;
-        progress.advance();
-        Ok(is_clean(scheme.name, &claims))
+/// How many steps requests take where there are none in between: two users with as many requests
+/// are told apart by that.
+fn tells_on_demand(scheme: &Scheme, size: Size, seed: u64) -> traceless::Result<Claim> {
+    /// Steps at a fixed rate for each request without one.
+    const SHARE: u64 = 16;
+    let requests = size.steps(scheme) / SHARE;
+    let steps = |(nth, user): (u64, User)| {
+        let seed = seed.wrapping_mul(64) + nth;
+        Ok((user.name(), steps_of_requests(scheme, user, size.blocks, requests, seed)?))
     };
-    in_parallel(&SCHEMES, cores(), audit).into_iter().collect()
-}
-
-/// That each planted fault is found.
-pub fn planted(progress: &Progress) -> Result<Vec<Claim>> {
-    let audit = |planted: &Planted| {
-        let claims = claims_once(&planted.scheme, planted.size, 1)?;
-        progress.advance();
-        Ok(is_found(planted.scheme.name, planted.fault, &claims))
-    };
-    in_parallel(&PLANTED, cores(), audit).into_iter().collect()
-}
-
-/// All claims about a scheme.
-fn claims_of(scheme: &Scheme, size: Size, seed: u64) -> Result<Vec<Claim>> {
-    with_repeats(seed, |seed| claims_once(scheme, size, seed))
-}
-
-fn claims_once(scheme: &Scheme, size: Size, seed: u64) -> Result<Vec<Claim>> {
-    let mut runs = vec![];
-    for (nth, user) in (0..).zip(USERS) {
-        runs.push(run_user(scheme, user, size.blocks, size.steps, seed.wrapping_mul(64) + nth)?);
-    }
-    let mut claims = vec![equal_templates(scheme, &runs)];
-    let users = USERS.iter().zip(&runs);
-    let users: Vec<_> =
-        users.map(|(user, run)| OfUser { name: user.name(), drawn: &run.drawn }).collect();
-    let nth = |user| USERS.iter().position(|other| *other == user).expect("listed");
-    let pairs = PAIRS.map(|(a, b)| (nth(a), nth(b)));
-    claims.extend(claims_of_draws(scheme.name, &users, &pairs));
-    Ok(claims)
+    let users = (0..).zip(USERS).map(steps).collect::<traceless::Result<Vec<_>>>()?;
+    let name = format!("{}: without a fixed rate, counts tell of users", scheme.name);
+    Ok(told_of_pairs(name, "steps of a request", &users, &numbered(&USERS, &PAIRS)))
 }
 
 /// That each step shows the same of every user, but for its path; and the same path where its
@@ -201,19 +176,4 @@ fn equal_templates(scheme: &Scheme, runs: &[Run]) -> Claim {
     }
     let evidence = format!("{} steps of {} users", grouped(steps), runs.len());
     Claim::exact(name, Verdict::Pass, steps, power, evidence)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::args::audit::TREE_SCHEMES;
-
-    #[test]
-    fn every_name_on_the_command_line_is_known() {
-        for name in TREE_SCHEMES {
-            assert_eq!(Scheme::named(name).map(|scheme| scheme.name), Some(name));
-        }
-        assert_eq!(TREE_SCHEMES.len(), SCHEMES.len() + PLANTED.len());
-        assert!(Scheme::named("none").is_none());
-    }
 }

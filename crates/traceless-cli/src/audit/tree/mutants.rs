@@ -3,9 +3,10 @@
 //! All but one are Path ORAM as printed, with a map in memory or in a tree of its own. Without a
 //! fault it passes ([`Sound`], [`SoundPair`]), so what is found in the others is the fault.
 
-use super::Size;
+use super::super::suite;
 use super::schemes::{OneByOne, Scheme, Steps, Tree, levels, rng, searches_first, tree};
 use super::watch::Watched;
+use super::{Size, Trees};
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use traceless::controller::{Controller, Issued, Kind, Serve};
@@ -15,13 +16,7 @@ use traceless::types::Leaf;
 use traceless::{Addr, Error, Hides, Result};
 
 /// One that must be found, or pass.
-pub struct Planted {
-    pub scheme: Scheme,
-    /// What is wrong with it, or nothing.
-    pub fault: Option<&'static str>,
-    /// Enough to find it.
-    pub size: Size,
-}
+pub type Planted = suite::Planted<Trees>;
 
 /// All of them.
 pub const PLANTED: [Planted; 18] = [
@@ -29,7 +24,7 @@ pub const PLANTED: [Planted; 18] = [
     planted("mutant:forgets-remap", "one remap of twenty is forgotten", path::<ForgetsRemap>),
     planted("mutant:remaps-to-previous", "one new leaf of twenty is the last", path::<Previous>),
     subtle("mutant:prefers-half", "one new leaf of twenty is in one half", path::<PrefersHalf>),
-    planted("mutant:one-half", "every new leaf is in one half", path::<OneHalf>),
+    planted("mutant:one-half", "only one half of the tree is used", path::<OneHalf>),
     subtle("mutant:prefers-even", "one new leaf of twenty is even", path::<PrefersEven>),
     planted("mutant:remaps-near", "one new leaf of ten is near the last", path::<RemapsNear>),
     planted("mutant:leaf-of-block", "one new leaf of ten follows from the block", path::<OwnLeaf>),
@@ -53,13 +48,14 @@ pub const PLANTED: [Planted; 18] = [
     planted("mutant:searches-first", "what is at hand costs no path", searches_first),
 ];
 
-const SHORT: Size = Size { blocks: 512, steps: 12_000 };
+const SHORT: Size = Size { blocks: 512, steps: 12_000, draws: 0 };
 const LONG: Size = Size { steps: 40_000, ..SHORT };
 
 type Build = fn(u64, &Watched, u64) -> Result<Box<dyn Steps>>;
 
 const fn planted(name: &'static str, fault: &'static str, build: Build) -> Planted {
-    let scheme = Scheme { name, trees: 1, is_public: |_| false, has_templates: true, build };
+    let scheme =
+        Scheme { name, trees: 1, turns: 1, is_public: |_| false, has_templates: true, build };
     Planted { scheme, fault: Some(fault), size: SHORT }
 }
 
@@ -69,11 +65,11 @@ const fn subtle(name: &'static str, fault: &'static str, build: Build) -> Plante
 }
 
 const fn two(name: &'static str, build: Build) -> Scheme {
-    Scheme { name, trees: 2, is_public: |_| false, has_templates: true, build }
+    Scheme { name, trees: 2, turns: 1, is_public: |_| false, has_templates: true, build }
 }
 
 const fn sound(name: &'static str, trees: u8, build: Build) -> Planted {
-    let scheme = Scheme { name, trees, is_public: |_| false, has_templates: true, build };
+    let scheme = Scheme { name, trees, turns: 1, is_public: |_| false, has_templates: true, build };
     Planted { scheme, fault: None, size: LONG }
 }
 
@@ -90,6 +86,11 @@ fn pair<F: PairFault + 'static>(n: u64, watched: &Watched, seed: u64) -> Result<
 
 /// What a mutant does wrong. The default of each method is right.
 pub trait Fault: Send {
+    /// The leaf whose path is read for a block that is asked for the first time.
+    fn first(rng: &mut dyn Rng, leaves: u64) -> u64 {
+        rng.below(leaves)
+    }
+
     /// The leaf that `block`, which was on `old`, is on from now on; `last` is the one of the
     /// access before.
     fn remap(rng: &mut dyn Rng, leaves: u64, old: u64, last: u64, block: u64) -> u64 {
@@ -148,10 +149,6 @@ remaps! {
     PrefersHalf, one in 20, |rng, leaves, old, last, block| rng.below(leaves / 2)
 }
 remaps! {
-    /// The other half of the tree is never used.
-    OneHalf, one in 1, |rng, leaves, old, last, block| rng.below(leaves / 2)
-}
-remaps! {
     /// One of two neighbours is used more.
     PrefersEven, one in 20, |rng, leaves, old, last, block| rng.below(leaves) & !1
 }
@@ -162,6 +159,23 @@ remaps! {
 remaps! {
     /// The leaf says which block it is for.
     OwnLeaf, one in 10, |rng, leaves, old, last, block| block % leaves
+}
+
+/// The other half of the tree is never used, nor seen: only who knows the tree's shape knows of it.
+pub struct OneHalf;
+
+impl Fault for OneHalf {
+    fn first(rng: &mut dyn Rng, leaves: u64) -> u64 {
+        rng.below(leaves / 2)
+    }
+
+    fn remap(rng: &mut dyn Rng, leaves: u64, _: u64, _: u64, _: u64) -> u64 {
+        rng.below(leaves / 2)
+    }
+
+    fn dummy(rng: &mut dyn Rng, leaves: u64, _: u64) -> Option<u64> {
+        Some(rng.below(leaves / 2))
+    }
 }
 
 /// What is in the stash needs no path: how often there is none tells how often a block is asked for
@@ -248,7 +262,8 @@ impl<F: Fault> PathMutant<F> {
         if F::RETURNS_EARLY && at.is_some() {
             return Ok(());
         }
-        let old = self.leaf_of[block as usize].unwrap_or_else(|| self.rng.below(leaves));
+        let known = self.leaf_of[block as usize];
+        let old = known.unwrap_or_else(|| F::first(&mut *self.rng, leaves));
         let new = F::remap(&mut *self.rng, leaves, old, self.last, block);
         let is_new = self.leaf_of[block as usize].replace(new).is_none();
         (self.last, self.newest) = (old, new);

@@ -17,11 +17,14 @@ pub struct Run {
     pub public: Vec<u32>,
     /// All others, for each tree.
     pub drawn: Vec<Draws>,
-    /// Steps and leaves of the first tree.
+    /// Steps and leaves of the first tree, as many as are drawn.
     pub shown: Vec<(u64, u64)>,
     /// Requests that were taken.
     pub requests: u64,
 }
+
+/// Paths of the first tree that are kept with their steps.
+pub const SHOWN_MAX: usize = 20_000;
 
 /// Runs `steps` steps of a user.
 pub fn run_user(scheme: &Scheme, user: User, blocks: u64, steps: u64, seed: u64) -> Result<Run> {
@@ -50,7 +53,7 @@ pub fn run_user(scheme: &Scheme, user: User, blocks: u64, steps: u64, seed: u64)
         let shown = watched.take();
         found.templates.push(shown.template);
         for path in shown.paths {
-            if path.tree == 0 {
+            if path.tree == 0 && found.shown.len() < SHOWN_MAX {
                 found.shown.push((step, u64::from(path.leaf)));
             }
             if (scheme.is_public)(step) {
@@ -63,6 +66,37 @@ pub fn run_user(scheme: &Scheme, user: User, blocks: u64, steps: u64, seed: u64)
         }
     }
     Ok(found)
+}
+
+/// Steps of each of so many requests of a user, if steps are made only while something is asked
+/// for. None, if nothing is.
+pub fn steps_of_requests(
+    scheme: &Scheme,
+    user: User,
+    blocks: u64,
+    requests: u64,
+    seed: u64,
+) -> Result<Vec<u64>> {
+    /// Steps of a request, in the mean, after which it is given up.
+    const STEPS_MAX: u64 = 64;
+    let watched = Watched::default();
+    let mut subject = (scheme.build)(blocks, &watched, mix(seed, 1))?;
+    let mut steps: Vec<u64> = vec![];
+    for _ in 0..STEPS_MAX * requests {
+        let asked = steps.len() as u64;
+        // Whoever asks in one step of three does so in the first.
+        let Some(addr) = user.asks(0, asked, blocks, seed).filter(|_| asked < requests) else {
+            break;
+        };
+        if subject.step(Some(addr))? {
+            steps.push(0);
+        }
+        if let Some(last) = steps.last_mut() {
+            *last += 1;
+        }
+        watched.take();
+    }
+    Ok(steps)
 }
 
 /// Lets `witness` see what a user of `blocks` blocks shows in so many steps. When a step ends,

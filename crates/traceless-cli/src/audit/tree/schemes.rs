@@ -1,6 +1,5 @@
 //! The schemes that lie in trees, each over trees that tell what is touched.
 
-use super::mutants;
 use super::watch::Watched;
 use std::collections::VecDeque;
 use traceless::controller::{Controller, Issued};
@@ -28,6 +27,8 @@ pub struct Scheme {
     pub name: &'static str,
     /// Trees that it lies in.
     pub trees: u8,
+    /// Steps in which each tree has a path, at least, that is not told by the step's number.
+    pub turns: u64,
     /// Whether a step's path is told by its number alone.
     pub is_public: fn(step: u64) -> bool,
     /// Whether each step shows the same but for the path. Ring's early reshuffles follow from the
@@ -45,10 +46,11 @@ pub trait Steps {
 /// All schemes without a known fault.
 pub const SCHEMES: [Scheme; 12] = [
     scheme("path", 1, path),
-    scheme("recursive", 3, recursive),
+    Scheme { turns: 3, ..scheme("recursive", 3, recursive) },
     scheme("unified", 1, |n, w, s| Ok(Box::new(OneByOne::new(unified(n, w, s, labels)?)))),
     scheme("compressed", 1, |n, w, s| Ok(Box::new(OneByOne::new(unified(n, w, s, compressed)?)))),
     Scheme {
+        turns: 2,
         is_public: |step| step.is_multiple_of(2),
         ..scheme("circuit", 1, |n, w, s| {
             let shape = circuit::shape_for(n, circuit::Z)?;
@@ -58,6 +60,7 @@ pub const SCHEMES: [Scheme; 12] = [
         })
     },
     Scheme {
+        turns: 2,
         is_public: |step| step % (RING_RATE + 1) == RING_RATE,
         has_templates: false,
         ..scheme("ring", 1, ring)
@@ -70,7 +73,7 @@ pub const SCHEMES: [Scheme; 12] = [
         Ok(Box::new(OneByOne::new(over(n, substash(n, w)?, s, labels)?)))
     }),
     scheme("bundled", 1, bundled),
-    scheme("rho", 2, rho),
+    Scheme { turns: PATTERN as u64, ..scheme("rho", 2, rho) },
     scheme("llc-d", 1, |n, w, s| Ok(Box::new(Exclusive::new(unified(n, w, s, labels)?)))),
     scheme("ir-dwb", 1, |n, w, s| Ok(Box::new(EarlyWriteBack::new(unified(n, w, s, labels)?)))),
 ];
@@ -82,15 +85,7 @@ const fn scheme(
     trees: u8,
     build: fn(u64, &Watched, u64) -> Result<Box<dyn Steps>>,
 ) -> Scheme {
-    Scheme { name, trees, is_public: |_| false, has_templates: true, build }
-}
-
-impl Scheme {
-    /// The one, sound or not, that the command line calls `name`.
-    pub fn named(name: &str) -> Option<Self> {
-        let planted = mutants::PLANTED.iter().map(|planted| planted.scheme);
-        SCHEMES.into_iter().chain(planted).find(|scheme| scheme.name == name)
-    }
+    Scheme { name, trees, turns: 1, is_public: |_| false, has_templates: true, build }
 }
 
 /// Half full of data.

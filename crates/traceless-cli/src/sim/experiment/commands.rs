@@ -4,6 +4,7 @@ use super::file::Experiment;
 use crate::args::SimSweepArgs;
 use std::fmt::Write as _;
 use std::path::Path;
+use traceless_sim::machine::Machine;
 
 /// One command for each of so many runs.
 pub fn commands(
@@ -22,11 +23,23 @@ pub fn commands(
     Ok((0..runs).map(command).collect())
 }
 
-/// A script for `sbatch` that makes an array of them. The folder of results is shared.
-pub fn slurm(commands: &[String]) -> String {
+/// Gigabytes that runs of these machines take at most: up to three at the paper's 25 levels, and
+/// twice as many for each level more.
+pub fn gigabytes<'a>(machines: impl Iterator<Item = &'a Machine>) -> u64 {
+    let kept = machines.filter_map(|machine| machine.oram.as_ref()).filter(|oram| !oram.forgets);
+    let levels = kept.map(|oram| oram.levels).max().unwrap_or(0);
+    4 << levels.saturating_sub(25)
+}
+
+/// A script for `sbatch` that makes an array of them, each of which may take so many gigabytes.
+/// The folder of results is shared.
+pub fn slurm(commands: &[String], gigabytes: u64) -> String {
     let mut script = format!(
-        "#!/bin/bash\n#SBATCH --job-name=traceless-sim\n#SBATCH --array=0-{}\n\
-         #SBATCH --cpus-per-task=1\n#SBATCH --mem=4G\n\ncase $SLURM_ARRAY_TASK_ID in\n",
+        "#!/bin/bash\n\
+         # When all runs are made, `traceless sim sweep` with the same files, level and folder\n\
+         # makes the reports.\n\
+         #SBATCH --job-name=traceless-sim\n#SBATCH --array=0-{}\n\
+         #SBATCH --cpus-per-task=1\n#SBATCH --mem={gigabytes}G\n\ncase $SLURM_ARRAY_TASK_ID in\n",
         commands.len().saturating_sub(1)
     );
     for (nth, command) in commands.iter().enumerate() {
@@ -43,12 +56,25 @@ fn quoted(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use traceless_sim::oram::Config;
 
     #[test]
     fn every_command_has_a_task_and_paths_are_words() {
-        let script = slurm(&["a".to_owned(), "b".to_owned()]);
+        let script = slurm(&["a".to_owned(), "b".to_owned()], 8);
+        assert!(script.contains("--mem=8G\n"), "{script}");
         assert!(script.contains("--array=0-1\n"), "{script}");
         assert!(script.contains("0) exec a ;;\n1) exec b ;;\nesac\n"), "{script}");
         assert_eq!(quoted(Path::new("/it's here")), "'/it'\\''s here'");
+    }
+
+    #[test]
+    fn larger_trees_ask_for_more_memory() {
+        let of = |levels, forgets| {
+            let oram = Config { levels, forgets, ..Config::default() };
+            gigabytes([Machine { oram: Some(oram), ..Machine::ir_oram() }].iter())
+        };
+        assert_eq!([of(20, false), of(25, false), of(26, false), of(27, false)], [4, 4, 8, 16]);
+        assert_eq!(of(26, true), 4, "nothing is kept");
+        assert_eq!(gigabytes([Machine::FOUR_CHANNELS].iter()), 4);
     }
 }

@@ -143,6 +143,9 @@ pub struct Claim {
     pub workload: Option<String>,
     /// The paper's number, or one for each workload.
     pub paper: Option<Published>,
+    /// Whether it is about the standard deviation between the means of single seeds.
+    #[serde(default)]
+    pub of_deviation: bool,
     /// When it counts as reproduced.
     pub rule: Rule,
     /// Whether its number follows from the machine alone, so that any run is long enough.
@@ -217,6 +220,8 @@ impl Experiment {
             Some(format!("{} records to warm up of {}", here.warm_up, full.warm_up))
         } else if claim.is_about_all() && some < all {
             Some(format!("{some} workloads of {all}"))
+        } else if claim.of_deviation && here.seeds.len() < full.seeds.len() {
+            Some(format!("{} seeds of {}", here.seeds.len(), full.seeds.len()))
         } else {
             None
         }
@@ -311,6 +316,9 @@ impl Experiment {
                 known("claim: workload", &workloads, name)?;
             }
             claim.check()?;
+            if claim.of_deviation && self.full.seeds.len() < 2 {
+                return Err("of-deviation: at level full there are two seeds or more".to_owned());
+            }
         }
         Ok(())
     }
@@ -339,6 +347,8 @@ impl Claim {
             "this rule takes a number in `paper`"
         } else if self.workload.is_some() && matches!(self.paper, Some(Published::Each(_))) {
             "either `workload`, or a number for each in `paper`"
+        } else if self.of_deviation && (is_order || !self.is_about_all()) {
+            "`of-deviation` is about the mean over all workloads"
         } else {
             return Ok(());
         };
@@ -414,7 +424,8 @@ fn read_text(path: &Path) -> Result<String, Failure> {
 }
 
 fn wrong(path: &Path, what: &dyn std::fmt::Display) -> Failure {
-    Failure::usage(format!("{}: {what}", path.display()))
+    // What TOML has to say ends with an empty line.
+    Failure::usage(format!("{}: {}", path.display(), what.to_string().trim_end()))
 }
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ pub struct Values {
     pub mean: f64,
     /// How far the means of single seeds are apart.
     pub spread: f64,
+    /// Their standard deviation.
+    pub deviation: f64,
 }
 
 impl<'a> Counts<'a> {
@@ -63,7 +65,8 @@ impl<'a> Counts<'a> {
         let least = means.iter().copied().fold(f64::INFINITY, f64::min);
         let most = means.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let mean = means.iter().sum::<f64>() / means.len() as f64;
-        Ok(Values { each, mean, spread: most - least })
+        let deviation = deviation(&means, mean);
+        Ok(Values { each, mean, spread: most - least, deviation })
     }
 
     fn ratio(&self, metric: &Metric, place: Place) -> Result<Ratio, Failure> {
@@ -127,6 +130,12 @@ impl Ratio {
     }
 }
 
+/// The standard deviation of a sample; none is seen in a single one.
+fn deviation(of: &[f64], mean: f64) -> f64 {
+    let squares: f64 = of.iter().map(|value| (value - mean).powi(2)).sum();
+    (squares / (of.len() - 1).max(1) as f64).sqrt()
+}
+
 fn mean(kind: Mean, each: &[Ratio]) -> f64 {
     let sum = |of: fn(&Ratio) -> f64| each.iter().map(of).sum::<f64>();
     let count = each.len() as f64;
@@ -151,5 +160,14 @@ mod tests {
         is(Mean::Arithmetic, 2.5);
         is(Mean::Geometric, 2.0);
         is(Mean::Total, 17.0 / 5.0);
+    }
+
+    #[test]
+    fn a_deviation_is_that_of_a_sample() {
+        for (of, mean, is) in
+            [(&[3.0][..], 3.0, 0.0_f64), (&[2.0, 4.0], 3.0, 2.0), (&[1.0, 1.0, 4.0], 2.0, 3.0)]
+        {
+            assert!((deviation(of, mean) - is.sqrt()).abs() < 1e-12);
+        }
     }
 }

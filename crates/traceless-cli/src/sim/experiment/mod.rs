@@ -138,7 +138,10 @@ fn tell_commands(
         commands.extend(of_one.map_err(Failure::usage)?);
     }
     if let Some(path) = &args.slurm {
-        write_whole(path, commands::slurm(&commands).as_bytes()).map_err(|e| failed(path, &e))?;
+        let runs = experiments.iter().flat_map(|(_, runs)| runs);
+        let gigabytes = commands::gigabytes(runs.map(|run| &run.input.machine));
+        let script = commands::slurm(&commands, gigabytes);
+        write_whole(path, script.as_bytes()).map_err(|e| failed(path, &e))?;
     }
     if args.print_commands {
         for command in &commands {

@@ -44,6 +44,8 @@ pub struct Of {
     pub mean: f64,
     /// How far the means of single seeds are apart.
     pub spread: f64,
+    /// Their standard deviation.
+    pub deviation: f64,
 }
 
 impl Report {
@@ -57,8 +59,9 @@ impl Report {
         let values = |metric: &str, variant: &str| {
             let mut of = metrics.iter().filter(|m| m.name == metric).flat_map(|m| &m.variants);
             let of = of.find(|of| of.name == variant);
-            let Of { each, mean, spread, .. } = of.expect("names in claims were checked");
-            Values { each: each.clone(), mean: *mean, spread: *spread }
+            let of = of.expect("names in claims were checked");
+            let Of { each, mean, spread, deviation, .. } = of;
+            Values { each: each.clone(), mean: *mean, spread: *spread, deviation: *deviation }
         };
         let verdicts = experiment
             .claims
@@ -154,8 +157,8 @@ fn measured(
     metric: &Metric,
 ) -> Result<Measured, Failure> {
     let of = |(nth, variant): (usize, &super::file::Variant)| {
-        let Values { each, mean, spread } = counts.values(metric, nth)?;
-        Ok(Of { name: variant.name.clone(), each, mean, spread })
+        let Values { each, mean, spread, deviation } = counts.values(metric, nth)?;
+        Ok(Of { name: variant.name.clone(), each, mean, spread, deviation })
     };
     let variants =
         experiment.variants.iter().enumerate().map(of).collect::<Result<_, Failure>>()?;

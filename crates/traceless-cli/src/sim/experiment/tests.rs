@@ -158,6 +158,42 @@ fn claims_are_judged_from_runs_as_long_as_at_level_full() {
     let mut some = too_short("300 records of 500");
     some[0] = None;
     assert_eq!(shortfalls(alone, None), some);
+    let seeds = |text: &str| {
+        let text = enough(text).replace("seeds = [1]", "seeds = [1, 2, 3]");
+        text.replace("text = \"faster\"", "text = \"faster\"\nof-deviation = true")
+    };
+    let mut first = vec![None; 4];
+    first[0] = Some("2 seeds of 3".to_owned());
+    assert_eq!(shortfalls(seeds, None), first);
+}
+
+/// The seeds of a machine without labels are all alike, those of one with labels are not.
+#[test]
+fn a_claim_may_be_about_how_far_seeds_are_apart() {
+    let of = |variant: &str| {
+        let folder = folder(|text| {
+            let text = text.replace("records = 500\nseeds = [1]", "records = 300\nseeds = [1, 2]");
+            text.replace(
+                "text = \"faster\"\nmetric = \"speed-up\"\nvariant = \"straight\"",
+                &format!(
+                    "text = \"faster\"\nof-deviation = true\nmetric = \"cycles a record\"\n\
+                     variant = \"{variant}\""
+                ),
+            )
+        });
+        run(&args(folder.path(), None)).unwrap();
+        let report = report(folder.path());
+        let told = report["metrics"][1]["variants"].as_array().unwrap().clone();
+        let told = told.into_iter().find(|of| of["name"] == variant).unwrap();
+        let deviation = report["verdicts"][0]["measured"].as_f64().unwrap();
+        assert_eq!(told["deviation"].as_f64().map(f64::to_bits), Some(deviation.to_bits()));
+        // Of two seeds: the half of what lies between them, times the square root of two.
+        let spread = told["spread"].as_f64().unwrap();
+        assert!((deviation - spread / 2.0_f64.sqrt()).abs() < 1e-9 * spread.max(1.0));
+        deviation
+    };
+    assert!(of("straight") < 1e-12);
+    assert!(of("base") > 0.0);
 }
 
 /// Each half of an experiment is compared with a variant of its own.
@@ -345,6 +381,8 @@ fn what_is_wrong_is_named_with_its_file() {
         ("of = [\"cycles\"]", "of = [\"cykles\"]", "no run counts `cykles`"),
         ("records = 300", "records = 0", "quick and full have records"),
         ("paper = 1e9\n", "", "this rule takes a number"),
+        ("paper = 1e9", "paper = 1e9\nof-deviation = true", "about the mean over all"),
+        ("text = \"faster\"", "text = \"faster\"\nof-deviation = true", "two seeds or more"),
         ("seeds = [1, 2]", "seeds = [1, 2]\nworkloads = [\"x\"]", "there is no `x`"),
         ("name = \"narrow\"", "name = \"base\"", "`base` is there twice"),
         ("lines.usimm", "missing.usimm", "missing.usimm"),

@@ -65,6 +65,7 @@ pub fn verdicts(
         paper => {
             let paper = if let Some(Published::One(paper)) = paper { Some(*paper) } else { None };
             match &claim.workload {
+                None if claim.of_deviation => vec![verdict(None, paper, values.deviation)],
                 None => vec![verdict(None, paper, values.mean)],
                 Some(name) => {
                     of(name).map(|value| verdict(Some(name), paper, value)).into_iter().collect()

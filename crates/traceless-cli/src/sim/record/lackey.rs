@@ -129,6 +129,7 @@ impl<'a> Recording<'a> {
             return Err(Failure::usage(what));
         }
         finish(self.writer).map_err(fail)?;
-        Ok(Report::new(self.last - self.first, self.reads, self.writes, cut_short))
+        let status = (!cut_short).then_some(status);
+        Ok(Report::new(self.last - self.first, self.reads, self.writes, status))
     }
 }

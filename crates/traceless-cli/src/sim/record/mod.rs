@@ -5,12 +5,13 @@ mod qemu;
 
 use crate::args::{RecordArgs, Recorder};
 use crate::failure::{DEVICE, Failure};
-use crate::output::{say, say_json};
+use crate::output::{complain, say, say_json};
 use crate::signals;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::sync::atomic::Ordering;
 use traceless_sim::cache;
 use traceless_sim::workload::{Filter, PackedWriter};
@@ -27,6 +28,8 @@ struct Report {
     writes_per_kilo_instruction: f64,
     /// Whether it was ended because enough was recorded.
     cut_short: bool,
+    /// What the program ended with by itself; none if a signal ended it, or it was cut short.
+    exit_code: Option<i32>,
 }
 
 pub fn run(args: &RecordArgs) -> Result<(), Failure> {
@@ -44,6 +47,10 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
         return Err(Failure::usage("interrupted"));
     }
     out.keep()?;
+    if !report.cut_short && report.exit_code != Some(0) {
+        let code = report.exit_code.map_or("a signal".to_owned(), |code| format!("code {code}"));
+        complain(&format!("the program ended with {code}; what it did until then is recorded"));
+    }
     if args.json {
         return say_json(&report);
     }
@@ -57,7 +64,8 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
 }
 
 impl Report {
-    fn new(instructions: u64, reads: u64, writes: u64, cut_short: bool) -> Self {
+    /// Of a program that went on to its end with `status`, or was cut short.
+    fn new(instructions: u64, reads: u64, writes: u64, status: Option<ExitStatus>) -> Self {
         let per_kilo = |n: u64| n as f64 * 1e3 / instructions.max(1) as f64;
         Self {
             schema: "traceless.sim.record.v1",
@@ -66,7 +74,8 @@ impl Report {
             writes,
             reads_per_kilo_instruction: per_kilo(reads),
             writes_per_kilo_instruction: per_kilo(writes),
-            cut_short,
+            cut_short: status.is_none(),
+            exit_code: status.and_then(|status| status.code()),
         }
     }
 }

@@ -31,7 +31,7 @@ pub fn record(
     let passed = folder.0.join("passed");
     File::create_new(&passed).map_err(|e| Failure::new(DEVICE, format!("a recording: {e}")))?;
     let status = run(args, l1, &plugin, &passed)?;
-    convert(&passed, writer).map_err(|e| match e.kind() {
+    convert(&passed, writer, status).map_err(|e| match e.kind() {
         io::ErrorKind::UnexpectedEof => {
             let what =
                 format!("QEMU recorded nothing of the program's end; it ended with {status}");
@@ -111,7 +111,7 @@ fn doubled_commas(path: &Path) -> OsString {
 }
 
 /// Packs what the plugin wrote.
-fn convert(passed: &Path, mut packed: Writer) -> io::Result<Report> {
+fn convert(passed: &Path, mut packed: Writer, status: ExitStatus) -> io::Result<Report> {
     let mut numbers = BufReader::new(File::open(passed)?);
     let mut next = || {
         let mut bytes = [0; 8];
@@ -123,7 +123,8 @@ fn convert(passed: &Path, mut packed: Writer) -> io::Result<Report> {
         let now = next()?;
         if now == BY_ITSELF || now == WITH_ENOUGH {
             finish(packed)?;
-            return Ok(Report::new(last - first, reads, writes, now == WITH_ENOUGH));
+            let status = (now == BY_ITSELF).then_some(status);
+            return Ok(Report::new(last - first, reads, writes, status));
         }
         let line = next()?;
         let op = if line & 1 == 0 { Op::Read } else { Op::Write };

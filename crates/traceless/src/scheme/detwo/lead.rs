@@ -53,15 +53,15 @@ impl DetWo {
         refreshed: u64,
         count: u64,
     ) -> Lead {
-        let (t, k) = (&self.tiers[tier], self.geometry.refresh);
+        let t = &self.tiers[tier];
         if self.geometry.map_entries == MapEntries::Counts {
-            return Lead { place: t.locate(k, block, entry, refreshed), newer: None };
+            return Lead { place: t.locate(block, entry, refreshed), newer: None };
         }
         let newer = Pointer::decode(entry, t.main.layout().body_len).and_then(|pointer| {
             let held = t.held_in(pointer.slot, count)?;
             // A blind pointer never looks stale. It is, if even this write was refreshed: its own
             // was this one or an earlier one.
-            let live = t.locate(k, block, held + 1, refreshed) == Location::Hold(held);
+            let live = t.locate(block, held + 1, refreshed) == Location::Hold(held);
             (live || !pointer.is_blind()).then_some((held, pointer))
         });
         Lead { place: t.main_location(block, refreshed), newer }

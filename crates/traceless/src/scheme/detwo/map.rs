@@ -90,7 +90,7 @@ impl DetWo {
                 out.push(0);
                 continue;
             };
-            let refresh = t.next_refresh(home, t.refreshed);
+            let refresh = t.passes.next(home, t.refreshed);
             // The main copy that the write finds may be of these writes' own making: then it has
             // what was the newest at the write that refreshed the block.
             let main = if refresh >= refreshed_before(i) {
@@ -151,7 +151,7 @@ impl DetWo {
         let mut writes = vec![];
         for block in 0..self.tiers[tier].geometry.blocks {
             let last = core::mem::take(&mut self.top[block as usize]);
-            let place = self.tiers[tier].locate(self.geometry.refresh, block, last, refreshed);
+            let place = self.tiers[tier].locate(block, last, refreshed);
             if let Location::Hold(held) = place {
                 writes.push((block, held));
             }

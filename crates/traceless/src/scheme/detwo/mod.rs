@@ -22,6 +22,7 @@ mod geometry;
 mod keys;
 mod lead;
 mod map;
+mod passes;
 mod pointer;
 mod read;
 mod recover;
@@ -30,6 +31,7 @@ mod write;
 
 pub use crate::scheme::tiers::MAP_TIERS_MAX;
 pub use geometry::{BLOCKS_MAX, Geometry, MAP_FAN, MapEntries, UNSYNCED_MAX};
+pub use passes::{Location, Passes};
 pub use refresh::{REFRESH_TERM_MAX, Refresh};
 
 use crate::error::{Error, Place, Result};
@@ -67,6 +69,7 @@ pub struct DetWo {
 /// The data (tier 0), or the map of the tier before.
 struct Tier {
     geometry: TierGeometry,
+    passes: Passes,
     hold: Area,
     main: Area,
     hold_cursor: Cursor,
@@ -76,17 +79,6 @@ struct Tier {
     /// Opened for reading only: where the copies still lie that the refreshes were to carry which a
     /// crash has lost.
     stand_ins: BTreeMap<u64, Location>,
-}
-
-/// Where a block's newest copy lies.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Location {
-    /// In the holding area, put there by write number `.0`.
-    Hold(u64),
-    /// In the main area, put there by refresh number `.0`.
-    Main(u64),
-    /// Nowhere: neither written nor refreshed since creation. It reads as zeros.
-    Nowhere,
 }
 
 /// What recovery does where a live entry of the last tier is damaged.
@@ -168,13 +160,14 @@ impl DetWo {
     fn assemble(geometry: Geometry, parts: Parts, state: &State) -> Result<Self> {
         geometry.check()?;
         parts.check_room(geometry.store_len())?;
-        let placed = geometry.areas();
+        let (placed, k) = (geometry.areas(), geometry.refresh);
         let tier = |(geometry, placed): (TierGeometry, &[_])| Tier {
             hold: parts.area(placed[0], geometry.hold),
             main: parts.area(placed[1], geometry.main),
             hold_cursor: Cursor::at_start(&geometry.hold),
             main_cursor: Cursor::at_start(&geometry.main),
             refreshed: geometry.blocks,
+            passes: Passes { blocks: geometry.blocks, refresh: k },
             stand_ins: BTreeMap::new(),
             geometry,
         };
@@ -221,37 +214,28 @@ impl DetWo {
 
     /// Refreshes of a tier that `count` writes make, those of its creation included.
     fn refreshed_after(&self, tier: usize, count: u64) -> u64 {
-        self.tiers[tier].geometry.blocks + self.geometry.refresh.after(count)
+        self.tiers[tier].passes.after(count)
     }
 }
 
 impl Tier {
     /// Where the newest copy of `block` lies, once `refreshed` refreshes are done, if its last
     /// write was number `last` (one more than the count; 0 is never).
-    fn locate(&self, k: Refresh, block: u64, last: u64, refreshed: u64) -> Location {
-        let n = self.geometry.blocks;
-        if last > 0 {
-            // The first refresh that can carry that write.
-            if self.next_refresh(block, n + k.after(last - 1)) >= refreshed {
-                return Location::Hold(last - 1);
-            }
-        }
-        self.main_location(block, refreshed)
+    fn locate(&self, block: u64, last: u64, refreshed: u64) -> Location {
+        self.stood_in(self.passes.locate(block, last, refreshed))
     }
 
     /// Where the main copy of `block` lies, once `refreshed` refreshes are done.
     fn main_location(&self, block: u64, refreshed: u64) -> Location {
-        let n = self.geometry.blocks;
-        match refreshed - 1 - (refreshed - 1 - block) % n {
-            r if r < n => Location::Nowhere,
-            r => self.stand_ins.get(&r).copied().unwrap_or(Location::Main(r)),
-        }
+        self.stood_in(self.passes.in_main(block, refreshed))
     }
 
-    /// The next refresh of `block`, once `refreshed` refreshes are done.
-    fn next_refresh(&self, block: u64, refreshed: u64) -> u64 {
-        let n = self.geometry.blocks;
-        refreshed + (block + n - refreshed % n) % n
+    /// The copy itself, or what stands in for a refresh that a crash has lost.
+    fn stood_in(&self, copy: Location) -> Location {
+        match copy {
+            Location::Main(r) => self.stand_ins.get(&r).copied().unwrap_or(copy),
+            _ => copy,
+        }
     }
 
     fn hold_slot(&self, count: u64) -> Slot {

@@ -74,7 +74,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
     /// Puts it there. Its parent is in the PLB, or above.
     pub(super) fn put_back(&mut self, request: Request, serve: Serve<'_>) -> Result {
         serve(request.id, &mut self.body);
-        let Maps { places, groups, draw } = &mut self.maps;
+        let Maps { places, groups, draw, .. } = &mut self.maps;
         let fanout = groups.fanout(places, 0);
         let Group { labels, entries, .. } = groups.of(places, 0, request.addr.0 / fanout);
         let own = (request.addr.0 % fanout) as usize;

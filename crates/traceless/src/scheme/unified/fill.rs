@@ -42,7 +42,7 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
     /// Gives each block of a level a label, in the entries of the level above it, and adds the
     /// labels to `labels`, in the order of the tree's addresses.
     fn draw_level(&mut self, level: usize, entries: &mut [u8], labels: &mut Vec<u32>) {
-        let Self { places, groups, draw } = self;
+        let Self { places, groups, draw, .. } = self;
         let is_top = level == places.levels();
         let kept = if is_top { &groups.top_labels } else { &groups.labels };
         let (all, first) = if is_top {

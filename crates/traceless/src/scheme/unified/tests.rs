@@ -265,6 +265,7 @@ fn a_group_remap_takes_as_many_paths_whoever_is_in_the_group() {
             let (all, _) = paths(&mut oram, core::iter::once(blocks - 1));
             let remap = if turn % 4 == 3 { 8 * parts } else { parts };
             assert_eq!(all, remap + u64::from(turn == 0), "turn {turn}");
+            assert_eq!(oram.group_remaps(), (turn + 1) / 4, "turn {turn}");
         }
     }
 }

@@ -1,0 +1,78 @@
+//! `traceless run`
+
+use super::volume::parse_size;
+use clap::{Args, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// Pages that are in memory at a time, of 4096 bytes; at least 8. Programs with threads get
+    /// four for each and four more, if that is more
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub resident: usize,
+    /// Where pages go that are not
+    #[arg(long, value_enum, default_value = "detwo")]
+    pub scheme: PageSchemeArg,
+    /// Pages that are refreshed for each that leaves, such as 3, 15 or 1/2: more writes, less space
+    #[arg(long, value_name = "K", default_value = "3")]
+    pub refresh: String,
+    /// All memory that is paged; the store has room for all of it at once
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
+    pub memory: u64,
+    /// What pages are sealed with
+    #[arg(long, value_enum, default_value = "aegis")]
+    pub cipher: PageCipherArg,
+    /// Which page leaves
+    #[arg(long, value_enum, default_value = "fifo")]
+    pub policy: PolicyArg,
+    /// Where the pager is
+    #[arg(long, value_enum, default_value = "thread")]
+    pub mode: ModeArg,
+    /// The file that pages go to; `memfd` for memory without a name. Programs that the program
+    /// starts get files of their own beside it
+    #[arg(long, value_name = "FILE", default_value = "memfd")]
+    pub backing: PathBuf,
+    /// Pages that may be in memory besides while others are pinned, as by direct I/O
+    #[arg(long, value_name = "N", default_value_t = 4096)]
+    pub overflow: usize,
+    /// Write what was counted, as JSON: each second, and in the end
+    #[arg(long, value_name = "FILE")]
+    pub stats: Option<PathBuf>,
+    /// Record what an adversary sees of the store, event by event (docs/trace-format.md)
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// The program, and what it is told
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum PageSchemeArg {
+    /// The insecure control: contents are hidden, places are not
+    Plain,
+    /// DetWoORAM: hides which pages are written, not which are read
+    Detwo,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum PageCipherArg {
+    /// AEGIS-256X4
+    Aegis,
+    /// AES-256-GCM
+    Gcm,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum PolicyArg {
+    /// Who came first
+    Fifo,
+    /// Any of them
+    Random,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum ModeArg {
+    /// In a thread of the program. It may not fork; it may start other programs
+    Thread,
+}

@@ -1,0 +1,242 @@
+//! `traceless run`: an unmodified program whose heap is paged.
+
+mod program;
+
+use crate::args::{ModeArg, PageCipherArg, PageSchemeArg, PolicyArg, RunArgs};
+use crate::output::complain;
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Serialize;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
+use traceless::scheme::detwo::Refresh;
+use traceless_pager::PAGE_LEN;
+use traceless_pager::paging::{CounterFile, Policy, Scheme, Settings, Summary, VARIABLE};
+use traceless_pager::slots::Cipher;
+
+/// The library that is loaded before the program.
+const PRELOAD: &str = "libtraceless_preload.so";
+
+/// How often counters are written while the program runs, and looked whether it does.
+const STATS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Why a program is not run.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    #[error("{}: there is no such program", .0.display())]
+    NotFound(OsString),
+    #[error("{}: it cannot be executed", .0.display())]
+    NotExecutable(PathBuf),
+    #[error("{}: it is linked statically, so its memory cannot be paged", .0.display())]
+    Static(PathBuf),
+    #[error("{}: it runs with rights of its own, so its memory cannot be paged", .0.display())]
+    Privileged(PathBuf),
+    #[error("{}: it is for another kind of processor, so it cannot be paged", .0.display())]
+    OtherMachine(PathBuf),
+    #[error("the library {PRELOAD} is neither beside this program nor in ../lib/traceless")]
+    NoLibrary,
+    #[error("the program ran, but its memory was not paged: it does not take {PRELOAD}")]
+    NotPaged,
+    #[error(transparent)]
+    Pager(#[from] traceless_pager::paging::Error),
+    #[error("{0}: {1}")]
+    Io(String, std::io::Error),
+}
+
+impl Refused {
+    /// As `env` and shells have it.
+    fn code(&self) -> u8 {
+        match self {
+            Self::NotExecutable(_) => 126,
+            Self::NotFound(_) => 127,
+            _ => 125,
+        }
+    }
+}
+
+/// Runs a program, and tells the exit code: its own, or why there is none.
+pub fn run(args: &RunArgs) -> u8 {
+    match try_run(args) {
+        Ok(code) => code,
+        Err(refused) => {
+            complain(&refused.to_string());
+            refused.code()
+        }
+    }
+}
+
+fn try_run(args: &RunArgs) -> Result<u8, Refused> {
+    let ModeArg::Thread = args.mode;
+    let program = program::find(&args.command[0])?;
+    program::check(&program)?;
+    let library = library()?;
+    let folder = Folder::new()?;
+    let settings = settings(args, &folder.0)?;
+    settings.check()?;
+    let child = Command::new(&program)
+        .args(&args.command[1..])
+        .env("LD_PRELOAD", with_library(library))
+        .env(VARIABLE, settings.encode())
+        .spawn()
+        .map_err(|e| Refused::Io(program.display().to_string(), e))?;
+    let status = wait(child, args.stats.as_deref(), &folder.0)?;
+    let counted = counted(&folder.0);
+    if let Some(path) = &args.stats {
+        write_stats(path, &counted)?;
+    }
+    let code = code_of(status);
+    if counted.is_empty() && code != 125 {
+        return Err(Refused::NotPaged);
+    }
+    Ok(code)
+}
+
+/// The exit code of a program, or 128 and the signal that ended it, as shells have it.
+fn code_of(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(125)
+}
+
+fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, Refused> {
+    let pages = usize::try_from(args.memory.div_ceil(PAGE_LEN as u64)).unwrap_or(usize::MAX);
+    let absolute = |path: &PathBuf| {
+        std::path::absolute(path).map_err(|e| Refused::Io(path.display().to_string(), e))
+    };
+    let backing = (args.backing.as_os_str() != "memfd").then_some(&args.backing);
+    Ok(Settings {
+        resident: args.resident,
+        pages,
+        scheme: match args.scheme {
+            PageSchemeArg::Plain => Scheme::Plain,
+            PageSchemeArg::Detwo => Scheme::DetWo,
+        },
+        refresh: Refresh::parse(&args.refresh).map_err(traceless_pager::paging::Error::from)?,
+        cipher: match args.cipher {
+            PageCipherArg::Aegis => Cipher::Aegis,
+            PageCipherArg::Gcm => Cipher::Gcm,
+        },
+        policy: match args.policy {
+            PolicyArg::Fifo => Policy::Fifo,
+            PolicyArg::Random => Policy::Random,
+        },
+        overflow: args.overflow,
+        backing: backing.map(absolute).transpose()?,
+        trace: args.trace.as_ref().map(absolute).transpose()?,
+        counters: Some(counters.into()),
+        first: Some(std::process::id()),
+    })
+}
+
+/// Beside this program, or where packages put it.
+fn library() -> Result<PathBuf, Refused> {
+    let own = std::env::current_exe().map_err(|e| Refused::Io("/proc/self/exe".into(), e))?;
+    let beside = own.parent().unwrap_or(Path::new("/"));
+    let places = [beside.join(PRELOAD), beside.join("../lib/traceless").join(PRELOAD)];
+    places.into_iter().find(|path| path.is_file()).ok_or(Refused::NoLibrary)
+}
+
+/// Our library first, then what was to be loaded anyway.
+fn with_library(library: PathBuf) -> OsString {
+    let mut list = library.into_os_string();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        list.push(":");
+        list.push(others);
+    }
+    list
+}
+
+/// Waits for the program. What asks us to stop is passed on: it decides.
+fn wait(mut child: Child, stats: Option<&Path>, folder: &Path) -> Result<ExitStatus, Refused> {
+    let failed = |e| Refused::Io("waiting".into(), e);
+    let pid = Pid::from_child(&child);
+    // A terminal tells both of us; we only must not go first.
+    let mut signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT]).map_err(failed)?;
+    let handle = signals.handle();
+    let passing = std::thread::spawn(move || {
+        for signal in signals.forever() {
+            let to_pass = match signal {
+                SIGTERM => Signal::TERM,
+                SIGHUP => Signal::HUP,
+                _ => continue,
+            };
+            let _ = kill_process(pid, to_pass);
+        }
+    });
+    if let Some(path) = stats {
+        while child.try_wait().map_err(failed)?.is_none() {
+            write_stats(path, &counted(folder))?;
+            wait_a_little(&mut child)?;
+        }
+    }
+    let ended = child.wait().map_err(failed)?;
+    handle.close();
+    let _ = passing.join();
+    Ok(ended)
+}
+
+/// Up to an interval, in steps that a short program does not notice.
+fn wait_a_little(child: &mut Child) -> Result<(), Refused> {
+    const STEP: Duration = Duration::from_millis(10);
+    for _ in 0..STATS_INTERVAL.as_millis() / STEP.as_millis() {
+        if child.try_wait().map_err(|e| Refused::Io("waiting".into(), e))?.is_some() {
+            break;
+        }
+        std::thread::sleep(STEP);
+    }
+    Ok(())
+}
+
+/// What one program counted. Programs that it started follow it.
+#[derive(Serialize)]
+struct Counted {
+    process: String,
+    #[serde(flatten)]
+    summary: Summary,
+}
+
+fn counted(folder: &Path) -> Vec<Counted> {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut all: Vec<Counted> = files
+        .filter_map(|file| {
+            let summary = CounterFile::open(&file.path()).ok()?.summary();
+            Some(Counted { process: file.file_name().to_string_lossy().into_owned(), summary })
+        })
+        .collect();
+    all.sort_by_cached_key(|counted| {
+        let numbers: Vec<u64> =
+            counted.process.split('.').filter_map(|part| part.parse().ok()).collect();
+        numbers
+    });
+    all
+}
+
+fn write_stats(path: &Path, counted: &[Counted]) -> Result<(), Refused> {
+    let failed = |e: std::io::Error| Refused::Io(path.display().to_string(), e);
+    let text = serde_json::to_string_pretty(counted).map_err(|e| failed(e.into()))?;
+    std::fs::write(path, text + "\n").map_err(failed)
+}
+
+/// A folder in memory, for counters; it goes when we do.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Self, Refused> {
+        let path = PathBuf::from(format!("/dev/shm/traceless-run-{}", std::process::id()));
+        // One that somebody else left has other owners, or only old counters.
+        let _ = std::fs::remove_dir_all(&path);
+        let made = rustix::fs::mkdir(&path, rustix::fs::Mode::RWXU);
+        made.map_err(|e| Refused::Io(path.display().to_string(), e.into()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left of it holds nothing of use.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,44 @@
+//! What can go wrong with paging.
+
+use rustix::io::Errno;
+
+/// Why paging does not begin, or cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// This user may not handle page faults.
+    #[error(
+        "this user may not use userfaultfd ({0}): it takes root, CAP_SYS_PTRACE, access to \
+         /dev/userfaultfd, or sysctl vm.unprivileged_userfaultfd=1"
+    )]
+    NotAllowed(Errno),
+    /// The kernel lacks what all ways of paging need.
+    #[error("this kernel's userfaultfd neither moves nor write-protects pages: 5.7 is the oldest")]
+    OldKernel,
+    /// The operating system refused.
+    #[error("{what}: {errno}")]
+    Os {
+        /// What was asked of it.
+        what: &'static str,
+        /// What it said.
+        errno: Errno,
+    },
+    /// No such configuration.
+    #[error("{0}")]
+    Configuration(&'static str),
+    /// More pages cannot leave than may stay besides: they are pinned, such as by direct I/O.
+    #[error("{0} pages besides the resident ones cannot leave: they are pinned")]
+    Pinned(usize),
+    /// The scheme failed: the store, or a page that was changed there.
+    #[error(transparent)]
+    Scheme(#[from] traceless::Error),
+}
+
+impl Error {
+    pub(super) fn os(what: &'static str, errno: Errno) -> Self {
+        Self::Os { what, errno }
+    }
+}
+
+/// Shorthand for results of paging.
+pub type Result<T = (), E = Error> = core::result::Result<T, E>;

@@ -1,0 +1,355 @@
+//! Who has which paged memory: an allocator whose own records lie elsewhere. So looking for room
+//! faults no page, and what the records say never leaves trusted memory.
+//!
+//! Small objects share spans of pages, each span for one size; what is larger gets pages of its
+//! own. Pages that nobody has are zeros.
+
+use crate::PAGE_LEN;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Larger objects get pages of their own.
+const SMALL_MAX: usize = 4096;
+
+/// Objects of up to this size lie in spans of one page, others in spans of four.
+const ONE_PAGE_MAX: usize = 1024;
+const PAGES_OF_LARGER: usize = 4;
+
+/// Sizes of small objects: four to each doubling, all multiples of 16.
+const SIZES: [usize; 28] = [
+    16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024,
+    1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096,
+];
+
+const NO_SPAN: u32 = u32::MAX;
+
+/// A stretch of pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pages {
+    /// The first one.
+    pub first: usize,
+    /// How many.
+    pub count: usize,
+}
+
+/// The records. Addresses are counted from the first byte of the paged memory.
+pub struct Heap {
+    /// Stretches that nobody has, by their first page; and by length.
+    free: BTreeMap<usize, usize>,
+    by_len: BTreeSet<(usize, usize)>,
+    /// Stretches that were asked for by the page: large objects, and mappings.
+    runs: BTreeMap<usize, Run>,
+    /// The span that each page belongs to.
+    span_of: Vec<u32>,
+    spans: Vec<Span>,
+    unused_spans: Vec<u32>,
+    /// Spans of each size that have room.
+    roomy: [BTreeSet<u32>; SIZES.len()],
+}
+
+#[derive(Clone, Copy)]
+struct Run {
+    pages: usize,
+    /// Whether it was mapped: then parts of it may be given back.
+    mapped: bool,
+}
+
+struct Span {
+    first: usize,
+    size: usize,
+    class: usize,
+    objects: usize,
+    used: usize,
+    taken: [u64; 4],
+}
+
+impl Heap {
+    /// Over `pages` pages of zeros.
+    pub fn new(pages: usize) -> Self {
+        let mut heap = Self {
+            free: BTreeMap::new(),
+            by_len: BTreeSet::new(),
+            runs: BTreeMap::new(),
+            span_of: vec![NO_SPAN; pages],
+            spans: Vec::new(),
+            unused_spans: Vec::new(),
+            roomy: core::array::from_fn(|_| BTreeSet::new()),
+        };
+        heap.give(Pages { first: 0, count: pages });
+        heap
+    }
+
+    /// Room for `size` bytes at a multiple of `align`, which is a power of two; and whether it is
+    /// known to be zeros.
+    pub fn allocate(&mut self, size: usize, align: usize) -> Option<(usize, bool)> {
+        let wanted =
+            if align <= 16 { size.max(1) } else { size.max(align).checked_next_power_of_two()? };
+        if wanted <= SMALL_MAX {
+            return Some((self.allocate_small(wanted)?, false));
+        }
+        let pages =
+            self.take_run(size.div_ceil(PAGE_LEN).max(1), align.div_ceil(PAGE_LEN), false)?;
+        Some((pages.first * PAGE_LEN, true))
+    }
+
+    /// Pages of zeros for a mapping of `len` bytes.
+    pub fn map(&mut self, len: usize) -> Option<usize> {
+        let pages = self.take_run(len.div_ceil(PAGE_LEN).max(1), 1, true)?;
+        Some(pages.first * PAGE_LEN)
+    }
+
+    /// Bytes that the object at `at` has room for; `None` if there is no object.
+    pub fn size_of(&self, at: usize) -> Option<usize> {
+        if let Some(run) = self.runs.get(&(at / PAGE_LEN)).filter(|_| at.is_multiple_of(PAGE_LEN)) {
+            return Some(run.pages * PAGE_LEN);
+        }
+        self.small_at(at).map(|(span, _)| self.spans[span].size)
+    }
+
+    /// Frees the object at `at`. Tells which pages nobody has any more: they are to become zeros
+    /// before [`Heap::give`] lets others have them. `None` if there is no such object.
+    pub fn free(&mut self, at: usize) -> Option<Option<Pages>> {
+        let page = at / PAGE_LEN;
+        if at.is_multiple_of(PAGE_LEN)
+            && let Some(run) = self.runs.remove(&page)
+        {
+            return Some(Some(Pages { first: page, count: run.pages }));
+        }
+        let (span, object) = self.small_at(at)?;
+        Some(self.free_small(span, object))
+    }
+
+    /// Grows or shrinks the pages of a large object where they are, if there is room behind it.
+    pub fn resize(&mut self, at: usize, size: usize) -> bool {
+        let (page, wanted) = (at / PAGE_LEN, size.div_ceil(PAGE_LEN));
+        let Some(run) = self.runs.get(&page).copied().filter(|_| size > SMALL_MAX) else {
+            return false;
+        };
+        let more = wanted.saturating_sub(run.pages);
+        if more == 0 {
+            // Whoever halves it is better served with other pages.
+            return wanted * 2 >= run.pages;
+        }
+        let behind = page + run.pages;
+        match self.free.get(&behind).copied() {
+            Some(free) if free >= more => {
+                self.take_free(behind, free);
+                self.give(Pages { first: behind + more, count: free - more });
+                self.runs.insert(page, Run { pages: wanted, ..run });
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes parts of mappings back. Tells which pages nobody has any more, as [`Heap::free`] does.
+    pub fn unmap(&mut self, range: Pages) -> Vec<Pages> {
+        let end = range.first + range.count;
+        let touched: Vec<(usize, Run)> = self
+            .runs
+            .range(..end)
+            .rev()
+            .take_while(|(first, run)| *first + run.pages > range.first)
+            .map(|(first, run)| (*first, *run))
+            .filter(|(_, run)| run.mapped)
+            .collect();
+        let mut gone = Vec::new();
+        for (first, run) in touched {
+            self.runs.remove(&first);
+            let (from, to) = (first.max(range.first), (first + run.pages).min(end));
+            if first < from {
+                self.runs.insert(first, Run { pages: from - first, ..run });
+            }
+            if to < first + run.pages {
+                self.runs.insert(to, Run { pages: first + run.pages - to, ..run });
+            }
+            gone.push(Pages { first: from, count: to - from });
+        }
+        gone
+    }
+
+    /// Lets others have the pages, which are zeros.
+    pub fn give(&mut self, pages: Pages) {
+        let Pages { mut first, mut count } = pages;
+        if count == 0 {
+            return;
+        }
+        if let Some((&before, &len)) = self.free.range(..first).next_back()
+            && before + len == first
+        {
+            self.take_free(before, len);
+            (first, count) = (before, len + count);
+        }
+        if let Some(&behind) = self.free.get(&(first + count)) {
+            self.take_free(first + count, behind);
+            count += behind;
+        }
+        self.free.insert(first, count);
+        self.by_len.insert((count, first));
+    }
+
+    fn take_free(&mut self, first: usize, len: usize) {
+        self.free.remove(&first);
+        self.by_len.remove(&(len, first));
+    }
+
+    /// The smallest stretch that has `count` pages from a multiple of `align` on.
+    fn take_pages(&mut self, count: usize, align: usize) -> Option<Pages> {
+        let fits = |&&(len, first): &&(usize, usize)| {
+            first.next_multiple_of(align).checked_add(count).is_some_and(|end| end <= first + len)
+        };
+        let &(len, start) = self.by_len.range((count, 0)..).find(fits)?;
+        self.take_free(start, len);
+        let first = start.next_multiple_of(align);
+        self.give(Pages { first: start, count: first - start });
+        self.give(Pages { first: first + count, count: start + len - first - count });
+        Some(Pages { first, count })
+    }
+
+    fn take_run(&mut self, count: usize, align: usize, mapped: bool) -> Option<Pages> {
+        let pages = self.take_pages(count, align.max(1))?;
+        self.runs.insert(pages.first, Run { pages: count, mapped });
+        Some(pages)
+    }
+
+    fn allocate_small(&mut self, wanted: usize) -> Option<usize> {
+        let class = SIZES.partition_point(|&size| size < wanted);
+        let span = match self.roomy[class].first() {
+            Some(&span) => span,
+            None => self.new_span(class)?,
+        };
+        let s = &mut self.spans[span as usize];
+        let word = s.taken.iter().position(|&word| word != u64::MAX).expect("it has room");
+        let bit = s.taken[word].trailing_ones();
+        s.taken[word] |= 1 << bit;
+        s.used += 1;
+        if s.used == s.objects {
+            self.roomy[class].remove(&span);
+        }
+        Some(s.first * PAGE_LEN + (word * 64 + bit as usize) * s.size)
+    }
+
+    fn new_span(&mut self, class: usize) -> Option<u32> {
+        let size = SIZES[class];
+        let count = if size <= ONE_PAGE_MAX { 1 } else { PAGES_OF_LARGER };
+        let pages = self.take_pages(count, 1)?;
+        let objects = count * PAGE_LEN / size;
+        let mut taken = [u64::MAX; 4];
+        for object in 0..objects {
+            taken[object / 64] &= !(1 << (object % 64));
+        }
+        let new = Span { first: pages.first, size, class, objects, used: 0, taken };
+        let span = if let Some(span) = self.unused_spans.pop() {
+            self.spans[span as usize] = new;
+            span
+        } else {
+            self.spans.push(new);
+            (self.spans.len() - 1) as u32
+        };
+        self.span_of[pages.first..pages.first + count].fill(span);
+        self.roomy[class].insert(span);
+        Some(span)
+    }
+
+    /// The span and the number of the object that begins at `at`, if somebody has it.
+    fn small_at(&self, at: usize) -> Option<(usize, usize)> {
+        let span = *self.span_of.get(at / PAGE_LEN)?;
+        let s = self.spans.get(span as usize)?;
+        let offset = at - s.first * PAGE_LEN;
+        let object = offset / s.size;
+        let taken = offset.is_multiple_of(s.size)
+            && object < s.objects
+            && s.taken[object / 64] >> (object % 64) & 1 == 1;
+        taken.then_some((span as usize, object))
+    }
+
+    fn free_small(&mut self, span: usize, object: usize) -> Option<Pages> {
+        let s = &mut self.spans[span];
+        s.taken[object / 64] &= !(1 << (object % 64));
+        s.used -= 1;
+        let (class, first) = (s.class, s.first);
+        let roomy = &mut self.roomy[class];
+        roomy.insert(span as u32);
+        // The last one with room is kept: the next object of that size would ask for another.
+        if s.used > 0 || roomy.len() == 1 {
+            return None;
+        }
+        roomy.remove(&(span as u32));
+        let count = if s.size <= ONE_PAGE_MAX { 1 } else { PAGES_OF_LARGER };
+        self.span_of[first..first + count].fill(NO_SPAN);
+        self.unused_spans.push(span as u32);
+        Some(Pages { first, count })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use traceless::rng::{Rng, Seeded};
+
+    /// Objects never overlap, begin where they must, and everything comes back.
+    #[test]
+    fn objects_have_memory_of_their_own() {
+        let mut heap = Heap::new(512);
+        let mut rng = Seeded::new(1);
+        let mut objects: BTreeMap<usize, usize> = BTreeMap::new();
+        for step in 0..20_000 {
+            if rng.below(100) < 52 {
+                let size = 1 + rng.below([40, 600, 5000, 40_000][step % 4]) as usize;
+                let align = 16 << rng.below(if step % 5 == 0 { 10 } else { 1 });
+                let Some((at, _)) = heap.allocate(size, align) else { continue };
+                assert_eq!(at % align, 0);
+                let room = heap.size_of(at).unwrap();
+                assert!(room >= size && at + room <= 512 * PAGE_LEN);
+                let before = objects.range(..=at).next_back();
+                assert!(before.is_none_or(|(start, len)| start + len <= at));
+                assert!(objects.range(at..).next().is_none_or(|(start, _)| at + room <= *start));
+                objects.insert(at, room);
+            } else if let Some((&at, _)) = objects.range(rng.below(1 << 21) as usize..).next() {
+                objects.remove(&at);
+                heap.free(at).unwrap().into_iter().for_each(|pages| heap.give(pages));
+                assert!(heap.free(at).is_none(), "it was freed already");
+            }
+        }
+        for at in objects.into_keys() {
+            heap.free(at).unwrap().into_iter().for_each(|pages| heap.give(pages));
+        }
+        let free: usize = heap.free.values().sum();
+        // What is left are the last spans of each size.
+        assert!(free >= 512 - SIZES.len() * PAGES_OF_LARGER, "{free}");
+        assert_eq!(heap.by_len.len(), heap.free.len());
+    }
+
+    #[test]
+    fn mappings_are_given_back_in_parts() {
+        let mut heap = Heap::new(64);
+        let at = heap.map(10 * PAGE_LEN - 5).unwrap() / PAGE_LEN;
+        let (object, _) = heap.allocate(2 * SMALL_MAX, 16).unwrap();
+        let middle = Pages { first: at + 3, count: 4 };
+        assert_eq!(heap.unmap(middle), [middle]);
+        assert_eq!(heap.unmap(middle), []);
+        heap.give(middle);
+        let all = Pages { first: 0, count: 64 };
+        let mut gone = heap.unmap(all);
+        gone.sort_by_key(|pages| pages.first);
+        let ends = [Pages { first: at, count: 3 }, Pages { first: at + 7, count: 3 }];
+        assert_eq!(gone, ends);
+        assert!(heap.size_of(object).is_some(), "objects are not mappings");
+    }
+
+    #[test]
+    fn large_objects_grow_where_they_are_while_there_is_room() {
+        let mut heap = Heap::new(64);
+        let (a, zeros) = heap.allocate(5000, 16).unwrap();
+        assert!(zeros);
+        assert!(heap.resize(a, 9 * PAGE_LEN));
+        assert_eq!(heap.size_of(a), Some(9 * PAGE_LEN));
+        let (b, _) = heap.allocate(5000, 16).unwrap();
+        assert!(!heap.resize(a, 50 * PAGE_LEN), "{b} lies behind it");
+        assert!(!heap.resize(a, 64 * PAGE_LEN));
+        assert!(heap.resize(a, 8 * PAGE_LEN));
+        assert!(!heap.resize(a, 2 * PAGE_LEN));
+        assert!(heap.allocate(64 * PAGE_LEN, 16).is_none());
+        assert!(heap.allocate(usize::MAX, 16).is_none());
+        assert!(heap.allocate(16, 1 << 63).is_none());
+    }
+}

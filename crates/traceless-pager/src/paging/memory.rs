@@ -1,0 +1,91 @@
+//! Memory of our own by the page, straight from the kernel.
+
+use super::error::{Error, Result};
+use crate::{PAGE_LEN, Page};
+use core::ptr::NonNull;
+use rustix::fd::BorrowedFd;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+
+/// A mapping, unmapped when it is dropped. Whoever reads and writes it answers for how.
+pub struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone; reading and writing it is unsafe anyway.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// `len` bytes of private memory, reserved but not there yet, in small pages. A child of fork
+    /// does not get them: it would find zeros where pages are away.
+    pub fn paged(len: usize) -> Result<Self> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh mapping at an address that the kernel chooses.
+        let start = unsafe { mmap_anonymous(core::ptr::null_mut(), len, protection, flags) };
+        let mapping = Self::from_kernel(start, len)?;
+        for advice in [Advice::LinuxNoHugepage, Advice::LinuxDontFork] {
+            mapping.advise(0, len, advice)?;
+        }
+        Ok(mapping)
+    }
+
+    /// The first `len` bytes of a file, shared with whoever else has it.
+    pub fn shared(file: BorrowedFd<'_>, len: usize) -> Result<Self> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh mapping at an address that the kernel chooses.
+        let start =
+            unsafe { mmap(core::ptr::null_mut(), len, protection, MapFlags::SHARED, file, 0) };
+        Self::from_kernel(start, len)
+    }
+
+    fn from_kernel(start: rustix::io::Result<*mut core::ffi::c_void>, len: usize) -> Result<Self> {
+        let start = start.map_err(|e| Error::os("there is not enough memory", e))?;
+        let start = NonNull::new(start.cast()).expect("nothing is mapped at zero");
+        Ok(Self { start, len })
+    }
+
+    /// First address.
+    pub fn start(&self) -> usize {
+        self.start.as_ptr() as usize
+    }
+
+    /// Length in bytes.
+    pub fn size(&self) -> usize {
+        self.len
+    }
+
+    /// A pointer to its byte number `at`.
+    pub fn at(&self, at: usize) -> *mut u8 {
+        assert!(at <= self.len, "it lies in the mapping");
+        // SAFETY: within the mapping, as was just checked.
+        unsafe { self.start.as_ptr().add(at) }
+    }
+
+    /// A pointer to its page number `page`.
+    pub fn page(&self, page: usize) -> *mut Page {
+        assert!((page + 1) * PAGE_LEN <= self.len, "it lies in the mapping");
+        self.at(page * PAGE_LEN).cast()
+    }
+
+    /// The pages from byte `at` on are zeros, or missing, when they are looked at next.
+    pub fn discard(&self, at: usize, len: usize) -> Result {
+        self.advise(at, len, Advice::LinuxDontNeed)
+    }
+
+    fn advise(&self, at: usize, len: usize, advice: Advice) -> Result {
+        assert!(at + len <= self.len, "it lies in the mapping");
+        // SAFETY: within the mapping. Contents are discarded on demand only.
+        unsafe { madvise(self.at(at).cast(), len, advice) }
+            .map_err(|e| Error::os("memory refuses advice", e))
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: exactly what was mapped; whoever used it is gone.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}

@@ -1,0 +1,64 @@
+//! Paged memory as a slice.
+
+use super::error::Result;
+use super::pager::{Config, Pager};
+use super::stats::Summary;
+use crate::scheme::PageScheme;
+use core::ops::{Deref, DerefMut};
+
+/// A plain `&mut [u8]` that is larger than what of it is in memory at a time.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::Arc;
+/// use traceless_pager::paging::{Config, PagedRegion, SharedMemory};
+/// use traceless_pager::scheme::{Areas, DetWo};
+/// use traceless_pager::slots::Cipher;
+/// use traceless::{rng::System, scheme::detwo::Refresh, seal::Secret};
+///
+/// let (pages, refresh) = (4096, Refresh::new(3, 1)?);
+/// let store = Arc::new(SharedMemory::unnamed(Areas::store_len(pages, refresh))?);
+/// let key = Secret::random(&mut System);
+/// let areas = Areas::new(store, pages, refresh, Cipher::default(), &key)?;
+/// let config = Config { frames: 64, ..Config::default() };
+/// let mut region = PagedRegion::new(Box::new(DetWo::new(areas)), config)?;
+/// region[12_345_678] = 1;
+/// # Ok(())
+/// # }
+/// ```
+pub struct PagedRegion(Pager);
+
+impl PagedRegion {
+    /// As many pages of zeros as `scheme` has.
+    pub fn new(scheme: Box<dyn PageScheme>, config: Config) -> Result<Self> {
+        Pager::start(scheme, config).map(Self)
+    }
+
+    /// What was counted so far.
+    pub fn stats(&self) -> Summary {
+        self.0.stats()
+    }
+
+    /// The pages are zeros when they are touched next. Nothing is written for that.
+    pub fn discard(&mut self, first: usize, pages: usize) -> Result {
+        assert!((first + pages) * crate::PAGE_LEN <= self.len(), "there are such pages");
+        // SAFETY: `&mut self` means that nobody else uses any of it.
+        unsafe { self.0.discard(first, pages) }
+    }
+}
+
+impl Deref for PagedRegion {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: memory of that length that lives as long as the pager. A page that is away comes
+        // back with the contents it left with before anybody sees it, or the process ends.
+        unsafe { core::slice::from_raw_parts(self.0.start_of_memory(), self.0.len()) }
+    }
+}
+
+impl DerefMut for PagedRegion {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and `&mut self` makes it the only reference.
+        unsafe { core::slice::from_raw_parts_mut(self.0.start_of_memory(), self.0.len()) }
+    }
+}

@@ -1,0 +1,251 @@
+//! How a program is to be paged, and how that is told to it: in its environment.
+
+use super::error::{Error, Result};
+use super::frames::Policy;
+use super::pager::FRAMES_MIN;
+use super::shared::SharedMemory;
+use crate::PAGE_LEN;
+use crate::scheme::{Areas, DetWo, PageScheme, Plain};
+use crate::slots::{Cipher, Slots};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use traceless::rng::System;
+use traceless::scheme::detwo::Refresh;
+use traceless::seal::Secret;
+use traceless::store::{Store, Watched};
+use traceless::trace::FileWitness;
+
+/// Where events of a store go.
+pub type Recording = Arc<FileWitness<File>>;
+
+/// The variable that settings are handed on in.
+pub const VARIABLE: &str = "TRACELESS_PAGER";
+
+/// Where pages go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Scheme {
+    /// The insecure control.
+    Plain,
+    /// `DetWoORAM`.
+    #[default]
+    DetWo,
+}
+
+impl Scheme {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Plain, Self::DetWo];
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::DetWo => "detwo",
+        }
+    }
+}
+
+/// How a program is to be paged.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// Resident pages.
+    pub resident: usize,
+    /// All pages.
+    pub pages: usize,
+    /// Where they go.
+    pub scheme: Scheme,
+    /// Pages refreshed for each that leaves, where the scheme does.
+    pub refresh: Refresh,
+    /// What they are sealed with.
+    pub cipher: Cipher,
+    /// Which of them leave.
+    pub policy: Policy,
+    /// Pages that may be resident besides while others are pinned.
+    pub overflow: usize,
+    /// The file that they go to; memory without a name if there is none.
+    pub backing: Option<PathBuf>,
+    /// The folder in which each program leaves its counters.
+    pub counters: Option<PathBuf>,
+    /// The file that events of the store are recorded in.
+    pub trace: Option<PathBuf>,
+    /// Who started the first program. Others that it starts take files of their own: its names,
+    /// with a dot and their process number.
+    pub first: Option<u32>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            resident: 256,
+            pages: (256 << 20) / PAGE_LEN,
+            scheme: Scheme::default(),
+            refresh: Refresh::new(3, 1).expect("three is a ratio"),
+            cipher: Cipher::default(),
+            policy: Policy::default(),
+            overflow: 4096,
+            backing: None,
+            counters: None,
+            trace: None,
+            first: None,
+        }
+    }
+}
+
+impl Settings {
+    /// As one string, paths last: they may hold anything but a line's end.
+    pub fn encode(&self) -> String {
+        let mut lines = vec![
+            format!("resident={}", self.resident),
+            format!("pages={}", self.pages),
+            format!("scheme={}", self.scheme.name()),
+            format!("refresh={}", self.refresh),
+            format!("cipher={}", self.cipher.name()),
+            format!("policy={}", self.policy.name()),
+            format!("overflow={}", self.overflow),
+        ];
+        lines.extend(self.first.map(|first| format!("first={first}")));
+        let paths =
+            [("backing", &self.backing), ("counters", &self.counters), ("trace", &self.trace)];
+        for (key, path) in paths {
+            lines.extend(path.as_ref().map(|path| format!("{key}={}", path.display())));
+        }
+        lines.join("\n")
+    }
+
+    /// What `encode` made.
+    pub fn decode(text: &str) -> Result<Self> {
+        let mut settings = Self::default();
+        for line in text.lines() {
+            let (key, value) = line.split_once('=').ok_or(UNREADABLE)?;
+            settings.set(key, value)?;
+        }
+        Ok(settings)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result {
+        let number = || value.parse::<usize>().map_err(|_| UNREADABLE);
+        match key {
+            "resident" => self.resident = number()?,
+            "pages" => self.pages = number()?,
+            "scheme" => self.scheme = named(&Scheme::ALL, Scheme::name, value)?,
+            "refresh" => self.refresh = Refresh::parse(value)?,
+            "cipher" => self.cipher = named(&Cipher::ALL, Cipher::name, value)?,
+            "policy" => self.policy = named(&Policy::ALL, Policy::name, value)?,
+            "overflow" => self.overflow = number()?,
+            "backing" => self.backing = Some(value.into()),
+            "counters" => self.counters = Some(value.into()),
+            "trace" => self.trace = Some(value.into()),
+            "first" => self.first = Some(value.parse().map_err(|_| UNREADABLE)?),
+            _ => return Err(UNREADABLE),
+        }
+        Ok(())
+    }
+
+    /// Whether there can be such paging.
+    pub fn check(&self) -> Result {
+        if self.resident < FRAMES_MIN {
+            return Err(Error::Configuration("at least 8 pages must be resident"));
+        }
+        if self.pages <= self.resident {
+            return Err(Error::Configuration(
+                "with as many pages as are resident none would leave",
+            ));
+        }
+        if (self.pages as u64) < self.refresh.at_most(1) {
+            return Err(Error::Configuration("fewer pages than are refreshed at once"));
+        }
+        Ok(())
+    }
+
+    /// The scheme, under a key that nobody else has, and what records its events.
+    pub fn build(&self) -> Result<(Box<dyn PageScheme>, Option<Recording>)> {
+        self.check()?;
+        let recording = self.trace.as_deref().map(|path| self.record(path)).transpose()?;
+        Ok((self.scheme(recording.as_ref())?, recording))
+    }
+
+    fn scheme(&self, recording: Option<&Recording>) -> Result<Box<dyn PageScheme>> {
+        let pages = self.pages as u64;
+        let key = Secret::random(&mut System);
+        Ok(match self.scheme {
+            Scheme::Plain => {
+                let store = self.store(Slots::store_len(pages), recording)?;
+                Box::new(Plain::new(store, pages, self.cipher, &key)?)
+            }
+            Scheme::DetWo => {
+                let store = self.store(Areas::store_len(pages, self.refresh), recording)?;
+                let areas = Areas::new(store, pages, self.refresh, self.cipher, &key)?;
+                Box::new(DetWo::new(areas))
+            }
+        })
+    }
+
+    fn store(&self, len: u64, recording: Option<&Recording>) -> Result<Arc<dyn Store>> {
+        let store = match &self.backing {
+            Some(path) => SharedMemory::in_file(&self.own(path), len)?,
+            None => SharedMemory::unnamed(len)?,
+        };
+        Ok(match recording {
+            Some(recording) => Arc::new(Watched::new(store, recording.clone())),
+            None => Arc::new(store),
+        })
+    }
+
+    fn record(&self, path: &Path) -> Result<Recording> {
+        let file = File::create(self.own(path)).map_err(traceless::Error::from)?;
+        Ok(Arc::new(FileWitness::new(file).map_err(traceless::Error::from)?))
+    }
+
+    /// The name that this process is to use.
+    fn own(&self, path: &Path) -> PathBuf {
+        let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
+        if self.first.is_none() || self.first == parent {
+            return path.into();
+        }
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{}", std::process::id()));
+        name.into()
+    }
+}
+
+const UNREADABLE: Error = Error::Configuration("the settings of paging cannot be understood");
+
+fn named<T: Copy>(all: &[T], name: fn(T) -> &'static str, value: &str) -> Result<T> {
+    all.iter().copied().find(|&one| name(one) == value).ok_or(UNREADABLE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_arrive_as_they_were() {
+        let settings = Settings {
+            resident: 15,
+            pages: 1000,
+            scheme: Scheme::Plain,
+            refresh: Refresh::new(1, 3).unwrap(),
+            cipher: Cipher::Gcm,
+            policy: Policy::Random,
+            overflow: 7,
+            backing: Some("/a=b c".into()),
+            counters: Some("/d".into()),
+            trace: Some("/e".into()),
+            first: Some(77),
+        };
+        assert_eq!(Settings::decode(&settings.encode()).unwrap(), settings);
+        assert_eq!(Settings::decode("").unwrap(), Settings::default());
+        for text in ["resident", "resident=x", "scheme=none", "colour=red", "refresh=0"] {
+            assert!(Settings::decode(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn impossible_settings_are_refused() {
+        let with = |resident, pages| Settings { resident, pages, ..Settings::default() };
+        for settings in [with(7, 100), with(100, 100), with(8, 0)] {
+            assert!(matches!(settings.build(), Err(Error::Configuration(_))));
+        }
+        assert!(with(8, 100).build().is_ok());
+    }
+}

@@ -1,0 +1,114 @@
+//! A store that others see and may change while we use it: memory of a file or of no file.
+
+use super::error::{Error, Result};
+use super::memory::Mapping;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, fallocate, ftruncate, memfd_create};
+use std::path::Path;
+use traceless::error::Error as StoreError;
+use traceless::store::Store;
+use traceless::types::Extent;
+
+/// Shared memory. Who keeps the file keeps all that is written to it.
+pub struct SharedMemory {
+    mapping: Mapping,
+    file: OwnedFd,
+}
+
+impl SharedMemory {
+    /// `len` bytes of a file without a name.
+    pub fn unnamed(len: u64) -> Result<Self> {
+        let file = memfd_create("traceless-pages", MemfdFlags::CLOEXEC)
+            .map_err(|e| Error::os("memory without a name", e))?;
+        ftruncate(&file, len).map_err(|e| Error::os("memory without a name", e))?;
+        Self::map(file, len)
+    }
+
+    /// `len` bytes of the file at `path`, made or overwritten. The space is taken at once: later it
+    /// could not be refused.
+    pub fn in_file(path: &Path, len: u64) -> Result<Self> {
+        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
+        let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|e| Error::os("the backing file cannot be opened", e))?;
+        let taken = ftruncate(&file, 0)
+            .and_then(|()| ftruncate(&file, len))
+            .and_then(|()| fallocate(&file, FallocateFlags::empty(), 0, len));
+        taken.map_err(|e| Error::os("the backing file has no room", e))?;
+        Self::map(file, len)
+    }
+
+    fn map(file: OwnedFd, len: u64) -> Result<Self> {
+        let size = usize::try_from(len).map_err(|_| Error::Configuration("too many pages"))?;
+        Ok(Self { mapping: Mapping::shared(file.as_fd(), size)?, file })
+    }
+
+    fn place(&self, extent: Extent) -> Result<*mut u8, StoreError> {
+        match usize::try_from(extent.end()) {
+            Ok(end) if end <= self.mapping.size() => Ok(self.mapping.at(end - extent.len)),
+            _ => Err(StoreError::Store("out of range")),
+        }
+    }
+}
+
+impl Store for SharedMemory {
+    fn len(&self) -> u64 {
+        self.mapping.size() as u64
+    }
+
+    fn unit(&self) -> usize {
+        64 // A line; what runs in this memory does not outlive it.
+    }
+
+    fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result<(), StoreError> {
+        let mut rest = into;
+        for &extent in extents {
+            let (part, next) = rest.split_at_mut(extent.len);
+            let from = self.place(extent)?;
+            // SAFETY: both are as long; ours is private, so they do not overlap. Others may change
+            // the source meanwhile: then the copy is any bytes, which is all that is asked of it.
+            unsafe { core::ptr::copy_nonoverlapping(from, part.as_mut_ptr(), part.len()) };
+            rest = next;
+        }
+        Ok(())
+    }
+
+    fn write(&self, extents: &[Extent], from: &[u8]) -> Result<(), StoreError> {
+        let mut rest = from;
+        for &extent in extents {
+            let (part, next) = rest.split_at(extent.len);
+            let into = self.place(extent)?;
+            // SAFETY: both are as long, and do not overlap. Nobody has a reference to the
+            // destination; calls that overlap are the caller's to order.
+            unsafe { core::ptr::copy_nonoverlapping(part.as_ptr(), into, part.len()) };
+            rest = next;
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        Ok(rustix::fs::fdatasync(&self.file).map_err(std::io::Error::from)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_bytes_and_refuses_what_lies_outside() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pages");
+        for store in [SharedMemory::unnamed(8192), SharedMemory::in_file(&file, 8192)] {
+            let store = store.unwrap();
+            assert_eq!(store.len(), 8192);
+            store.write(&[Extent::new(1, 2), Extent::new(8190, 2)], b"abcd").unwrap();
+            let mut out = [0; 4];
+            store.read(&[Extent::new(8190, 2), Extent::new(0, 2)], &mut out).unwrap();
+            assert_eq!(&out, b"cd\0a");
+            assert!(store.read(&[Extent::new(8191, 2)], &mut [0; 2]).is_err());
+            assert!(store.write(&[Extent::new(u64::MAX, 0)], &[]).is_err());
+            store.sync().unwrap();
+        }
+        assert_eq!(std::fs::read(&file).unwrap()[1..3], *b"ab");
+    }
+}

@@ -1,0 +1,252 @@
+//! What paging counts. One thread counts; anybody may look at any time.
+
+use super::error::{Error, Result};
+use super::memory::Mapping;
+use core::ops::Deref;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Steps of the histogram in each doubling.
+const STEPS: u64 = 16;
+const BUCKETS: usize = 40 * STEPS as usize;
+
+/// The counters themselves. They may lie in memory that another process maps: all zeros is what
+/// they begin with.
+#[repr(C)]
+pub struct Counters {
+    /// Page faults served.
+    pub faults: AtomicU64,
+    /// Pages that left their frames.
+    pub evictions: AtomicU64,
+    /// Faults of pages that were there already: another thread's fault had brought them.
+    pub already_there: AtomicU64,
+    /// Pages that could not leave when it was their turn, such as those of direct I/O.
+    pub pinned: AtomicU64,
+    /// Resident pages, at most.
+    pub resident_max: AtomicU64,
+    /// Depends on which pages came and which left, in order. Two runs with the same replaced the
+    /// same pages.
+    pub order_hash: AtomicU64,
+    /// Nanoseconds of processor time of the thread that serves faults.
+    pub handler_cpu_ns: AtomicU64,
+    /// Nanoseconds of processor time of those that help it.
+    pub helper_cpu_ns: AtomicU64,
+    /// Bytes of trusted memory beside the frames.
+    pub trusted_bytes: AtomicU64,
+    service_ns: [AtomicU64; BUCKETS],
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            faults: zero(),
+            evictions: zero(),
+            already_there: zero(),
+            pinned: zero(),
+            resident_max: zero(),
+            order_hash: zero(),
+            handler_cpu_ns: zero(),
+            helper_cpu_ns: zero(),
+            trusted_bytes: zero(),
+            service_ns: core::array::from_fn(|_| zero()),
+        }
+    }
+}
+
+/// Counts on; for the one thread that counts.
+pub(super) fn bump(counter: &AtomicU64) {
+    counter.store(counter.load(Relaxed) + 1, Relaxed);
+}
+
+impl Counters {
+    /// A fault was served in `ns` nanoseconds.
+    pub(super) fn served(&self, ns: u64) {
+        bump(&self.service_ns[bucket_of(ns)]);
+    }
+
+    /// A page came or left.
+    pub(super) fn moved(&self, page: usize, came: bool) {
+        let event = (page as u64) << 1 | u64::from(came);
+        // FNV-1a, eight bytes at a time.
+        let hash = (self.order_hash.load(Relaxed) ^ event).wrapping_mul(0x0100_0000_01b3);
+        self.order_hash.store(hash, Relaxed);
+    }
+
+    /// What they say now.
+    pub fn summary(&self) -> Summary {
+        Summary {
+            faults: self.faults.load(Relaxed),
+            evictions: self.evictions.load(Relaxed),
+            already_there: self.already_there.load(Relaxed),
+            pinned: self.pinned.load(Relaxed),
+            resident_max: self.resident_max.load(Relaxed),
+            order_hash: self.order_hash.load(Relaxed),
+            handler_cpu_ns: self.handler_cpu_ns.load(Relaxed),
+            helper_cpu_ns: self.helper_cpu_ns.load(Relaxed),
+            trusted_bytes: self.trusted_bytes.load(Relaxed),
+            service_ns_p50: self.quantile(0.5),
+            service_ns_p99: self.quantile(0.99),
+        }
+    }
+
+    /// The time that the share `share` of all faults was served in, within a sixteenth.
+    fn quantile(&self, share: f64) -> u64 {
+        let counts: Vec<u64> = self.service_ns.iter().map(|count| count.load(Relaxed)).collect();
+        let wanted = counts.iter().sum::<u64>() as f64 * share;
+        let mut below = 0;
+        for (bucket, count) in counts.iter().enumerate() {
+            below += count;
+            if *count > 0 && below as f64 >= wanted {
+                return middle_of(bucket);
+            }
+        }
+        0
+    }
+}
+
+/// What was counted, for people and scripts.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Summary {
+    /// Page faults served.
+    pub faults: u64,
+    /// Pages that left their frames.
+    pub evictions: u64,
+    /// Faults of pages that were there already.
+    pub already_there: u64,
+    /// Pages that could not leave when it was their turn.
+    pub pinned: u64,
+    /// Resident pages, at most.
+    pub resident_max: u64,
+    /// Depends on which pages came and which left, in order.
+    pub order_hash: u64,
+    /// Nanoseconds of processor time of the thread that serves faults.
+    pub handler_cpu_ns: u64,
+    /// Nanoseconds of processor time of those that help it.
+    pub helper_cpu_ns: u64,
+    /// Bytes of trusted memory beside the frames.
+    pub trusted_bytes: u64,
+    /// The time that half of the faults were served in, without waking up.
+    pub service_ns_p50: u64,
+    /// The time that 99 of 100 faults were served in.
+    pub service_ns_p99: u64,
+}
+
+/// Counters in a file that another process reads while they count, and afterwards.
+pub struct CounterFile(Mapping);
+
+impl CounterFile {
+    /// A new file in `folder`, with a name that no other has.
+    pub fn create(folder: &Path) -> Result<Self> {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+        for nth in 0..u32::MAX {
+            let path = folder.join(format!("{}.{nth}", std::process::id()));
+            match rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR) {
+                Ok(file) => return Self::map(&file, true),
+                Err(Errno::EXIST) => {}
+                Err(e) => return Err(Error::os("counters cannot be kept", e)),
+            }
+        }
+        unreachable!("no process has so many predecessors")
+    }
+
+    /// A file that `create` made.
+    pub fn open(path: &Path) -> Result<Self> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let file = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|e| Error::os("counters cannot be read", e))?;
+        Self::map(&file, false)
+    }
+
+    fn map(file: &OwnedFd, is_new: bool) -> Result<Self> {
+        let len = size_of::<Counters>();
+        let refused = |e| Error::os("counters cannot be kept", e);
+        if is_new {
+            rustix::fs::ftruncate(file, len as u64).map_err(refused)?;
+        }
+        if rustix::fs::fstat(file).map_err(refused)?.st_size as usize != len {
+            return Err(Error::Configuration("the file does not hold counters"));
+        }
+        Ok(Self(Mapping::shared(file.as_fd(), len)?))
+    }
+}
+
+impl Deref for CounterFile {
+    type Target = Counters;
+    fn deref(&self) -> &Counters {
+        // SAFETY: a mapping of that size, aligned to a page, that lives as long as this; counters
+        // are atomic, and any bits are some number.
+        unsafe { &*self.0.at(0).cast() }
+    }
+}
+
+/// Linear up to the first doubling, then `STEPS` steps a doubling.
+fn bucket_of(ns: u64) -> usize {
+    if ns < STEPS {
+        return ns as usize;
+    }
+    let doubling = u64::from(ns.ilog2()) - 3;
+    let step = (ns >> (doubling - 1)) - STEPS;
+    ((doubling * STEPS + step) as usize).min(BUCKETS - 1)
+}
+
+fn middle_of(bucket: usize) -> u64 {
+    let (doubling, step) = (bucket as u64 / STEPS, bucket as u64 % STEPS);
+    match doubling {
+        0 => step,
+        _ => ((STEPS + step) << (doubling - 1)) + (1 << (doubling - 1)) / 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_right_within_a_sixteenth() {
+        let counters = Counters::default();
+        assert_eq!(counters.summary().service_ns_p50, 0);
+        for ns in 1..=10_000 {
+            counters.served(ns);
+        }
+        let (p50, p99) = (counters.quantile(0.5), counters.quantile(0.99));
+        assert!((4700..5300).contains(&p50), "{p50}");
+        assert!((9500..10_300).contains(&p99), "{p99}");
+        counters.served(u64::MAX);
+        assert_eq!(counters.quantile(0.0), 1);
+    }
+
+    #[test]
+    fn another_process_reads_what_was_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (first, second) =
+            (CounterFile::create(folder.path()), CounterFile::create(folder.path()));
+        first.unwrap().faults.store(7, Relaxed);
+        second.unwrap().faults.store(8, Relaxed);
+        let read = |nth| {
+            let path = folder.path().join(format!("{}.{nth}", std::process::id()));
+            CounterFile::open(&path).unwrap().summary().faults
+        };
+        assert_eq!([read(0), read(1)], [7, 8]);
+        let other = folder.path().join("other");
+        std::fs::write(&other, "x").unwrap();
+        assert!(CounterFile::open(&other).is_err());
+    }
+
+    #[test]
+    fn the_order_is_told_apart() {
+        let hash = |pages: &[usize]| {
+            let counters = Counters::default();
+            for &page in pages {
+                counters.moved(page, true);
+            }
+            counters.summary().order_hash
+        };
+        assert_eq!(hash(&[1, 2, 3]), hash(&[1, 2, 3]));
+        assert_ne!(hash(&[1, 2, 3]), hash(&[1, 3, 2]));
+    }
+}

@@ -1,0 +1,219 @@
+//! Paged memory is memory: nothing is lost, torn or old, whoever touches it and how.
+
+use super::{Config, Error, FRAMES_MIN, PagedRegion, Policy, SharedMemory, Way};
+use crate::PAGE_LEN;
+use crate::scheme::{Areas, DetWo, PageScheme, Plain};
+use crate::slots::{Cipher, Slots};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::io::{Read, Write};
+use std::sync::Arc;
+use traceless::rng::{Rng, Seeded, System};
+use traceless::scheme::detwo::Refresh;
+use traceless::seal::Secret;
+
+const WAYS: [Way; 2] = [Way::Move, Way::Protect];
+
+fn plain(pages: u64) -> Box<dyn PageScheme> {
+    let store = Arc::new(SharedMemory::unnamed(Slots::store_len(pages)).unwrap());
+    let key = Secret::random(&mut System);
+    Box::new(Plain::new(store, pages, Cipher::default(), &key).unwrap())
+}
+
+fn detwo(pages: u64) -> Box<dyn PageScheme> {
+    let refresh = Refresh::new(3, 1).unwrap();
+    let store = Arc::new(SharedMemory::unnamed(Areas::store_len(pages, refresh)).unwrap());
+    let key = Secret::random(&mut System);
+    Box::new(DetWo::new(Areas::new(store, pages, refresh, Cipher::default(), &key).unwrap()))
+}
+
+fn region(scheme: Box<dyn PageScheme>, frames: usize, way: Way) -> PagedRegion {
+    let config = Config { frames, way: Some(way), ..Config::default() };
+    PagedRegion::new(scheme, config).unwrap()
+}
+
+/// Longer where the environment says by how much: `TRACELESS_ROUNDS=100`.
+fn rounds(base: u64) -> u64 {
+    let factor = std::env::var("TRACELESS_ROUNDS").ok().and_then(|text| text.parse().ok());
+    base * factor.unwrap_or(1)
+}
+
+#[test]
+fn is_memory_for_every_scheme_way_and_policy() {
+    for make in [plain, detwo] {
+        for way in WAYS {
+            for policy in Policy::ALL {
+                let config = Config { frames: 8, policy, way: Some(way), ..Config::default() };
+                let mut region = PagedRegion::new(make(64), config).unwrap();
+                agrees_with_an_array(&mut region);
+                let stats = region.stats();
+                assert!(stats.evictions > 500 && stats.resident_max == 8, "{stats:?}");
+            }
+        }
+    }
+}
+
+fn agrees_with_an_array(region: &mut PagedRegion) {
+    let mut truth = vec![0; region.len()];
+    let mut rng = Seeded::new(1);
+    for step in 0..1000 {
+        // Up to four pages at once, most of the time across their borders.
+        let at = rng.below((truth.len() - 3 * PAGE_LEN) as u64) as usize;
+        let len = 1 + rng.below(3 * PAGE_LEN as u64) as usize;
+        assert!(region[at..at + len] == truth[at..at + len], "step {step}");
+        truth[at..at + len].fill(step as u8);
+        region[at..at + len].fill(step as u8);
+        if step % 50 == 49 {
+            let first = rng.below(60) as usize;
+            region.discard(first, 4).unwrap();
+            truth[first * PAGE_LEN..(first + 4) * PAGE_LEN].fill(0);
+        }
+    }
+    assert!(region[..] == truth[..]);
+}
+
+/// One thread counts on a hot page while another makes it leave again and again. A write between
+/// copying a page and discarding it would be lost.
+#[test]
+fn no_update_is_lost_while_its_page_leaves() {
+    for way in WAYS {
+        let region = region(plain(64), 8, way);
+        let words = words_of(&region);
+        let (stop, per_page) = (AtomicBool::new(false), PAGE_LEN / 8);
+        let counted = std::thread::scope(|scope| {
+            let counting = scope.spawn(|| {
+                let mut counted = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    words[3].fetch_add(1, Ordering::Relaxed);
+                    counted += 1;
+                }
+                counted
+            });
+            let mut rng = Seeded::new(2);
+            for _ in 0..rounds(20_000) {
+                words[(1 + rng.below(63) as usize) * per_page].fetch_add(1, Ordering::Relaxed);
+            }
+            stop.store(true, Ordering::Relaxed);
+            counting.join().unwrap()
+        });
+        assert_eq!(words[3].load(Ordering::Relaxed), counted);
+        let others: u64 = (1..64).map(|page| words[page * per_page].load(Ordering::Relaxed)).sum();
+        assert_eq!(others, rounds(20_000));
+    }
+}
+
+fn words_of(region: &PagedRegion) -> &[AtomicU64] {
+    // SAFETY: aligned memory of that length, reached through atomics only while they live.
+    unsafe { core::slice::from_raw_parts(region.as_ptr().cast(), region.len() / 8) }
+}
+
+#[test]
+fn threads_share_it() {
+    for (way, threads) in WAYS.into_iter().zip([3, 2]) {
+        let region = region(detwo(64), 4 * threads + 4, way);
+        let words = words_of(&region);
+        std::thread::scope(|scope| {
+            for thread in 0..threads {
+                scope.spawn(move || {
+                    let mut rng = Seeded::new(thread as u64);
+                    for _ in 0..rounds(8000) {
+                        let at = rng.below(words.len() as u64) as usize;
+                        words[at].fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        let sum: u64 = words.iter().map(|word| word.load(Ordering::Relaxed)).sum();
+        assert_eq!(sum, rounds(8000) * threads as u64);
+    }
+}
+
+/// One instruction that reads and writes across a border of pages: it needs four at once.
+#[test]
+fn operands_that_straddle_pages_get_through() {
+    let mut region = region(plain(64), FRAMES_MIN, Way::probe().unwrap());
+    for page in 1..32 {
+        let (from, to) = (page * PAGE_LEN - 8, (page + 32) * PAGE_LEN - 8);
+        region[from..from + 16].copy_from_slice(&[page as u8; 16]);
+        region.copy_within(from..from + 16, to);
+        assert_eq!(region[to..to + 16], [page as u8; 16]);
+    }
+}
+
+#[test]
+fn the_kernel_reads_and_writes_it() {
+    for way in WAYS {
+        let mut file = tempfile::tempfile().unwrap();
+        let mut region = region(plain(512), 8, way);
+        let mut contents = vec![0; 1 << 20];
+        Seeded::new(4).fill(&mut contents);
+        region[1..=1 << 20].copy_from_slice(&contents);
+        file.write_all(&region[1..=1 << 20]).unwrap();
+        let mut found = vec![0; 1 << 20];
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut found, 0).unwrap();
+        assert!(found == contents);
+        let into = &mut region[(1 << 20) - 5..(2 << 20) - 5];
+        std::os::unix::fs::FileExt::read_exact_at(&file, into, 0).unwrap();
+        assert!(region[(1 << 20) - 5..(2 << 20) - 5] == contents);
+    }
+}
+
+/// The disk writes to pages while they are pinned: they must stay. Only moving sees that they are.
+#[test]
+fn direct_io_arrives() {
+    use rustix::fs::{Mode, OFlags};
+    // Not every file system has direct I/O; the folder of the build lies on one that has.
+    let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let path = folder.path().join("direct");
+    let mut contents = vec![0; 1 << 20];
+    Seeded::new(5).fill(&mut contents);
+    std::fs::write(&path, &contents).unwrap();
+    let file = rustix::fs::open(&path, OFlags::RDONLY | OFlags::DIRECT, Mode::empty()).unwrap();
+    let mut file = std::fs::File::from(file);
+    let mut region = region(plain(1024), 8, Way::Move);
+    for round in 0..8 {
+        let at = round * 100 * PAGE_LEN;
+        let mut done = 0;
+        while done < contents.len() {
+            done += file.read(&mut region[at + done..at + contents.len()]).unwrap();
+        }
+        assert!(region[at..at + contents.len()] == contents, "round {round}");
+        std::io::Seek::rewind(&mut file).unwrap();
+    }
+    assert!(region.stats().pinned > 0, "no page was pinned when it was to leave");
+}
+
+/// With eight frames four threads would take each other's pages away.
+#[test]
+fn threads_get_the_frames_that_they_need() {
+    let region = region(plain(64), FRAMES_MIN, Way::probe().unwrap());
+    let words = words_of(&region);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            scope.spawn(move || {
+                (0..64).for_each(|page| {
+                    words[page * PAGE_LEN / 8 + thread].fetch_add(1, Ordering::Relaxed);
+                });
+            });
+        }
+    });
+    assert!((FRAMES_MIN..=4 * 4 + 4).contains(&(region.stats().resident_max as usize)));
+    assert!((0..4).all(|thread| words[thread].load(Ordering::Relaxed) == 1));
+}
+
+#[test]
+fn too_few_frames_are_refused() {
+    let config = Config { frames: FRAMES_MIN - 1, ..Config::default() };
+    assert!(matches!(PagedRegion::new(plain(64), config), Err(Error::Configuration(_))));
+}
+
+#[test]
+fn the_same_victims_leave_whatever_the_scheme() {
+    let order = |scheme| {
+        let mut region = region(scheme, 15, Way::probe().unwrap());
+        for page in (0..64).chain((0..64).rev()).cycle().take(1000) {
+            region[page * PAGE_LEN] += 1;
+        }
+        region.stats().order_hash
+    };
+    assert_eq!(order(plain(64)), order(detwo(64)));
+}

@@ -1,0 +1,223 @@
+//! userfaultfd: page faults of a range of our own memory, delivered to us. Numbers and layouts are
+//! those of the kernel's `linux/userfaultfd.h`; distributions' headers lag behind it.
+
+use super::error::{Error, Result};
+use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::mm::UserfaultfdFlags;
+
+/// What the kernel offers beyond missing pages.
+pub const FEATURE_WP: u64 = 1 << 0;
+/// Messages name the thread that waits.
+pub const FEATURE_THREAD_ID: u64 = 1 << 8;
+/// `UFFDIO_MOVE`, from 6.8 on.
+pub const FEATURE_MOVE: u64 = 1 << 16;
+
+const API: u64 = 0xaa;
+const REGISTER_MISSING: u64 = 1 << 0;
+const REGISTER_WP: u64 = 1 << 1;
+const WRITEPROTECT: u64 = 1 << 0;
+const DONTWAKE: u64 = 1 << 0;
+const EVENT_PAGEFAULT: u8 = 0x12;
+const PAGEFAULT_WP: u64 = 1 << 1;
+
+/// An order of the device's: read and write, of type 0xaa.
+const fn order(number: u64, len: usize) -> u64 {
+    const READ_WRITE: u64 = 3;
+    READ_WRITE << 30 | (len as u64) << 16 | 0xaa << 8 | number
+}
+
+const ORDER_API: u64 = order(0x3f, size_of::<ApiArgs>());
+const ORDER_REGISTER: u64 = order(0x00, size_of::<RegisterArgs>());
+const ORDER_COPY: u64 = order(0x03, size_of::<CopyArgs>());
+const ORDER_MOVE: u64 = order(0x05, size_of::<CopyArgs>());
+const ORDER_WRITEPROTECT: u64 = order(0x06, size_of::<ProtectArgs>());
+/// The kernel declares it as reading only.
+const ORDER_WAKE: u64 = 2 << 30 | (size_of::<RangeArgs>() as u64) << 16 | 0xaa << 8 | 0x02;
+/// Of `/dev/userfaultfd`: makes one.
+const ORDER_NEW: u64 = 0xaa << 8;
+
+#[repr(C)]
+struct ApiArgs {
+    api: u64,
+    features: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct RangeArgs {
+    start: u64,
+    len: u64,
+}
+
+#[repr(C)]
+struct RegisterArgs {
+    range: RangeArgs,
+    mode: u64,
+    ioctls: u64,
+}
+
+/// Of COPY and of MOVE.
+#[repr(C)]
+struct CopyArgs {
+    to: u64,
+    from: u64,
+    len: u64,
+    mode: u64,
+    done: i64,
+}
+
+#[repr(C)]
+struct ProtectArgs {
+    range: RangeArgs,
+    mode: u64,
+}
+
+/// One message of the kernel's, 32 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Message {
+    event: u8,
+    reserved: [u8; 7],
+    flags: u64,
+    address: u64,
+    thread: u32,
+    rest: u32,
+}
+
+impl Message {
+    /// Where somebody waits, if this is a page fault, and whether for leave to write.
+    pub fn fault(&self) -> Option<(usize, bool)> {
+        (self.event == EVENT_PAGEFAULT)
+            .then_some((self.address as usize, self.flags & PAGEFAULT_WP != 0))
+    }
+
+    /// The thread that waits.
+    pub fn thread(&self) -> u32 {
+        self.thread
+    }
+}
+
+/// A userfaultfd of this process.
+pub struct Uffd(OwnedFd);
+
+impl Uffd {
+    /// One that is told `features`, all of which the kernel has.
+    pub fn with_features(features: u64) -> Result<Self> {
+        let uffd = Self(open()?);
+        let mut args = ApiArgs { api: API, features, ioctls: 0 };
+        // SAFETY: the argument is what this order takes.
+        unsafe { uffd.order(ORDER_API, &raw mut args) }
+            .map_err(|e| Error::os("userfaultfd refuses its features", e))?;
+        Ok(uffd)
+    }
+
+    /// What the kernel offers.
+    pub fn features() -> Result<u64> {
+        let uffd = Self(open()?);
+        let mut args = ApiArgs { api: API, features: 0, ioctls: 0 };
+        // SAFETY: the argument is what this order takes.
+        unsafe { uffd.order(ORDER_API, &raw mut args) }
+            .map_err(|e| Error::os("userfaultfd does not tell its features", e))?;
+        Ok(args.features)
+    }
+
+    /// From now on missing pages of the range are ours to bring, and protected ones to release.
+    pub fn register(&self, start: usize, len: usize, protects: bool) -> Result {
+        let mode = REGISTER_MISSING | if protects { REGISTER_WP } else { 0 };
+        let range = RangeArgs { start: start as u64, len: len as u64 };
+        let mut args = RegisterArgs { range, mode, ioctls: 0 };
+        // SAFETY: the argument is what this order takes.
+        unsafe { self.order(ORDER_REGISTER, &raw mut args) }
+            .map_err(|e| Error::os("userfaultfd does not take the memory", e))
+    }
+
+    /// Waits for messages and returns how many there are.
+    pub fn read(&self, messages: &mut [Message]) -> Result<usize, Errno> {
+        // SAFETY: any bytes are a message; none is padding.
+        let bytes = unsafe {
+            core::slice::from_raw_parts_mut(
+                messages.as_mut_ptr().cast::<u8>(),
+                size_of_val(messages),
+            )
+        };
+        Ok(rustix::io::read(&self.0, bytes)? / size_of::<Message>())
+    }
+
+    /// Puts a copy of `from` where a page is missing, and wakes who waits for it.
+    ///
+    /// # Safety
+    /// `to` begins a page of a registered range whose contents are ours to decide.
+    pub unsafe fn copy(&self, to: usize, from: &crate::Page) -> Result<(), Errno> {
+        let mut args = CopyArgs {
+            to: to as u64,
+            from: from.as_ptr() as u64,
+            len: crate::PAGE_LEN as u64,
+            mode: 0,
+            done: 0,
+        };
+        // SAFETY: the argument is what this order takes; the kernel reads a page at `from`.
+        unsafe { self.order(ORDER_COPY, &raw mut args) }
+    }
+
+    /// Moves the page at `from` to `to`, where there is none; afterwards there is none at `from`.
+    /// Wakes who waits at `to` if it is told to.
+    ///
+    /// # Safety
+    /// Both begin pages of registered ranges whose contents are ours to decide.
+    pub unsafe fn move_page(&self, to: usize, from: usize, wakes: bool) -> Result<(), Errno> {
+        let mut args = CopyArgs {
+            to: to as u64,
+            from: from as u64,
+            len: crate::PAGE_LEN as u64,
+            mode: if wakes { 0 } else { DONTWAKE },
+            done: 0,
+        };
+        // SAFETY: the argument is what this order takes.
+        unsafe { self.order(ORDER_MOVE, &raw mut args) }
+    }
+
+    /// Lets nobody write to the page any more: who tries waits.
+    pub fn protect(&self, page: usize) -> Result<(), Errno> {
+        let range = RangeArgs { start: page as u64, len: crate::PAGE_LEN as u64 };
+        let mut args = ProtectArgs { range, mode: WRITEPROTECT };
+        // SAFETY: the argument is what this order takes.
+        unsafe { self.order(ORDER_WRITEPROTECT, &raw mut args) }
+    }
+
+    /// Wakes who waits for the page; they look again.
+    pub fn wake(&self, page: usize) -> Result<(), Errno> {
+        let mut args = RangeArgs { start: page as u64, len: crate::PAGE_LEN as u64 };
+        // SAFETY: the argument is what this order takes.
+        unsafe { self.order(ORDER_WAKE, &raw mut args) }
+    }
+
+    /// # Safety
+    /// `args` is what `order` takes, and what it orders is sound.
+    unsafe fn order<T>(&self, order: u64, args: *mut T) -> Result<(), Errno> {
+        // SAFETY: the caller's promise.
+        match unsafe { libc::ioctl(self.0.as_raw_fd(), order as _, args) } {
+            -1 => Err(Errno::from_io_error(&std::io::Error::last_os_error())
+                .expect("an ioctl fails with a number")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// By the system call, or else by the device: whichever this user may. Faults of the kernel on the
+/// program's behalf are handled, too, or a `read` into a page that is away would fail.
+fn open() -> Result<OwnedFd> {
+    // SAFETY: a fresh descriptor; nothing is registered yet.
+    let called = unsafe { rustix::mm::userfaultfd(UserfaultfdFlags::CLOEXEC) };
+    let Err(refused) = called else { return called.map_err(|e| Error::os("userfaultfd", e)) };
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
+    let Ok(device) = rustix::fs::open("/dev/userfaultfd", flags, rustix::fs::Mode::empty()) else {
+        return Err(Error::NotAllowed(refused));
+    };
+    // SAFETY: the order takes flags and gives a fresh descriptor.
+    match unsafe { libc::ioctl(device.as_raw_fd(), ORDER_NEW as _, libc::O_CLOEXEC) } {
+        -1 => Err(Error::NotAllowed(refused)),
+        // SAFETY: a descriptor that the kernel has just made for us.
+        fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+    }
+}

@@ -1,0 +1,183 @@
+//! `DetWoORAM` for pages: what is written, and where, follows from the number of pages that left
+//! their frames, whichever they were.
+//!
+//! A main area holds each page at a place of its own; a holding area of N / K slots takes pages as
+//! they leave, one slot after the other. With each, the next K pages of the main area are written
+//! anew with their newest contents, so that whatever lies in the holding area has reached the main
+//! area before its slot is used again. Nothing here outlives the program, so unlike the volume's
+//! scheme of this name, whose arithmetic it shares, it needs no slack and no recovery.
+//!
+//! All methods take `&self`: refreshes may run on several threads, and after the page fault that
+//! they belong to, as long as they are done before the next page leaves.
+
+use super::PageScheme;
+use crate::Page;
+use crate::slots::{Buffer, Cipher, Slots};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use traceless::Hides;
+use traceless::error::{Error, Result};
+use traceless::scheme::detwo::{Location, Passes, Refresh};
+use traceless::seal::Secret;
+use traceless::store::Store;
+
+/// The areas and who is where. Shared by whoever takes part in refreshing.
+pub struct Areas {
+    passes: Passes,
+    hold_slots: u64,
+    slots: Slots,
+    /// The number of each page's last write, counted from 1; 0 reads as zeros.
+    last: Vec<AtomicU64>,
+    writes: AtomicU64,
+}
+
+impl Areas {
+    /// Bytes of store that `pages` pages take.
+    pub fn store_len(pages: u64, refresh: Refresh) -> u64 {
+        Slots::store_len(pages + refresh.writes_for(pages))
+    }
+
+    /// `pages` pages of zeros, `refresh` of which are refreshed for each that leaves.
+    pub fn new(
+        store: Arc<dyn Store>,
+        pages: u64,
+        refresh: Refresh,
+        cipher: Cipher,
+        key: &Secret,
+    ) -> Result<Self> {
+        // Then no page is refreshed twice in one step.
+        if pages < refresh.at_most(1) {
+            return Err(Error::Geometry("fewer pages than are refreshed at once"));
+        }
+        let len = usize::try_from(pages).map_err(|_| Error::Geometry("too many pages"))?;
+        let hold_slots = refresh.writes_for(pages);
+        Ok(Self {
+            passes: Passes { blocks: pages, refresh },
+            hold_slots,
+            slots: Slots::new(store, pages + hold_slots, cipher, key)?,
+            last: (0..len).map(|_| AtomicU64::new(0)).collect(),
+            writes: AtomicU64::new(0),
+        })
+    }
+
+    /// Refreshes that belong to the pages that have left so far.
+    pub fn due(&self) -> u64 {
+        self.passes.after(self.writes.load(Relaxed))
+    }
+
+    /// Puts the page in `buffer` into the holding area. All refreshes that were due are done.
+    pub fn write(&self, page: u64, buffer: &mut Buffer) -> Result {
+        let write = self.writes.load(Relaxed);
+        let slot = self.passes.blocks + write % self.hold_slots;
+        self.slots.put(slot, page, held_version(write), buffer)?;
+        self.last[page as usize].store(write + 1, Relaxed);
+        self.writes.store(write + 1, Relaxed);
+        Ok(())
+    }
+
+    /// Does refresh number `refresh`, which is due.
+    pub fn refresh(&self, refresh: u64, buffer: &mut Buffer) -> Result {
+        let page = self.passes.block_of(refresh);
+        self.fetch(page, refresh, buffer)?;
+        self.slots.put(page, page, main_version(refresh), buffer)
+    }
+
+    /// Reads a page into `buffer`. All refreshes that were due are done.
+    pub fn read(&self, page: u64, buffer: &mut Buffer) -> Result {
+        self.fetch(page, self.due(), buffer)
+    }
+
+    /// The page as it is when `refreshed` refreshes are done.
+    fn fetch(&self, page: u64, refreshed: u64, buffer: &mut Buffer) -> Result {
+        let last = self.last[page as usize].load(Relaxed);
+        let newest = match last {
+            0 => Location::Nowhere,
+            _ => self.passes.locate(page, last, refreshed),
+        };
+        match newest {
+            Location::Hold(write) => {
+                let slot = self.passes.blocks + write % self.hold_slots;
+                self.slots.get(slot, page, held_version(write), buffer)
+            }
+            Location::Main(refresh) => self.slots.get(page, page, main_version(refresh), buffer),
+            Location::Nowhere => {
+                buffer.body().fill(0);
+                Ok(())
+            }
+        }
+    }
+
+    /// The page is zeros from now on.
+    pub fn forget(&self, page: u64) {
+        self.last[page as usize].store(0, Relaxed);
+    }
+
+    /// Number of pages.
+    pub fn pages(&self) -> u64 {
+        self.passes.blocks
+    }
+
+    /// Bytes of trusted memory, without buffers.
+    pub fn trusted_bytes(&self) -> usize {
+        size_of_val(&self.last[..])
+    }
+}
+
+// One key seals both areas: even versions are the holding area's, odd ones the main area's.
+
+fn held_version(write: u64) -> u64 {
+    write * 2
+}
+
+fn main_version(refresh: u64) -> u64 {
+    refresh * 2 + 1
+}
+
+/// The scheme: refreshes at once, by whoever swaps.
+pub struct DetWo {
+    areas: Areas,
+    refreshed: u64,
+    buffer: Buffer,
+}
+
+impl DetWo {
+    /// Over these areas, which nobody else uses.
+    pub fn new(areas: Areas) -> Self {
+        Self { refreshed: areas.due(), areas, buffer: Buffer::default() }
+    }
+}
+
+impl PageScheme for DetWo {
+    fn pages(&self) -> u64 {
+        self.areas.pages()
+    }
+
+    fn swap(&mut self, out: Option<u64>, wanted: Option<u64>, frame: &mut Page) -> Result {
+        if let Some(page) = out {
+            self.buffer.body().copy_from_slice(frame);
+            self.areas.write(page, &mut self.buffer)?;
+            while self.refreshed < self.areas.due() {
+                self.areas.refresh(self.refreshed, &mut self.buffer)?;
+                self.refreshed += 1;
+            }
+        }
+        if let Some(page) = wanted {
+            self.areas.read(page, &mut self.buffer)?;
+            frame.copy_from_slice(self.buffer.body());
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, page: u64) {
+        self.areas.forget(page);
+    }
+
+    fn hides(&self) -> Hides {
+        Hides::WritesOnly
+    }
+
+    fn trusted_bytes(&self) -> usize {
+        self.areas.trusted_bytes() + size_of_val(self.buffer.bytes())
+    }
+}

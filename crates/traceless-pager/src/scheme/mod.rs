@@ -1,0 +1,39 @@
+//! Schemes for pages: where a page goes that leaves its frame, and what else is written then.
+
+mod detwo;
+mod plain;
+#[cfg(all(test, feature = "std"))]
+mod tests;
+
+pub use detwo::{Areas, DetWo};
+pub use plain::Plain;
+
+use crate::Page;
+use traceless::Hides;
+use traceless::error::Result;
+
+/// Pages that are not in a frame. Object-safe.
+pub trait PageScheme: Send {
+    /// Number of pages.
+    fn pages(&self) -> u64;
+
+    /// One page goes and another one comes. `frame` holds the page `out`, if one goes, and then the
+    /// page `wanted`, if one comes; one that was never put away is zeros. On failure nothing more
+    /// is known of what `frame` holds.
+    fn swap(&mut self, out: Option<u64>, wanted: Option<u64>, frame: &mut Page) -> Result;
+
+    /// What may wait until the program goes on: called after each swap.
+    fn settle(&mut self) -> Result {
+        Ok(())
+    }
+
+    /// The page's contents do not matter any more: it is zeros when it comes next. Nothing is
+    /// written.
+    fn forget(&mut self, page: u64);
+
+    /// What the claim covers.
+    fn hides(&self) -> Hides;
+
+    /// Bytes of trusted memory that it takes, buffers with it.
+    fn trusted_bytes(&self) -> usize;
+}

@@ -1,0 +1,278 @@
+//! What every scheme must do, and what the write-only ones must not show.
+
+use super::{Areas, DetWo, PageScheme, Plain};
+use crate::slots::Cipher;
+use crate::{PAGE_LEN, Page};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use traceless::Hides;
+use traceless::error::Error;
+use traceless::rng::{Rng, Seeded};
+use traceless::scheme::detwo::Refresh;
+use traceless::seal::{Secret, TAG_LEN};
+use traceless::store::{MemStore, Store, Watched};
+use traceless::trace::{Event, Op, Recorder};
+use traceless::types::Extent;
+
+/// Ratios of main area to holding area that are tried: whole, broken, below one.
+const RATIOS: [(u32, u32); 7] = [(1, 1), (3, 1), (7, 1), (15, 1), (5, 2), (1, 3), (11, 3)];
+
+fn key() -> Secret {
+    Secret::from_bytes([5; 32])
+}
+
+/// Makes each scheme over a store of the right size, and hands both over.
+fn each_scheme(pages: u64, check: &mut dyn FnMut(Box<dyn PageScheme>, Arc<MemStore>)) {
+    for cipher in Cipher::ALL {
+        let store = Arc::new(MemStore::new(Plain::store_len(pages)));
+        let plain = Plain::new(store.clone(), pages, cipher, &key()).unwrap();
+        check(Box::new(plain), store);
+        for (p, q) in RATIOS {
+            let store = Arc::new(MemStore::new(len(pages, (p, q))));
+            check(Box::new(detwo(store.clone(), pages, (p, q), cipher)), store);
+        }
+    }
+}
+
+fn len(pages: u64, (p, q): (u32, u32)) -> u64 {
+    Areas::store_len(pages, Refresh::new(p, q).unwrap())
+}
+
+fn detwo(store: Arc<dyn Store>, pages: u64, (p, q): (u32, u32), cipher: Cipher) -> DetWo {
+    let refresh = Refresh::new(p, q).unwrap();
+    DetWo::new(Areas::new(store, pages, refresh, cipher, &key()).unwrap())
+}
+
+fn page_of(seed: u64) -> Page {
+    let mut page = [0; PAGE_LEN];
+    Seeded::new(seed).fill(&mut page);
+    page
+}
+
+/// A pager of `frames` frames that takes any victim, with the truth beside it.
+struct Model {
+    scheme: Box<dyn PageScheme>,
+    resident: BTreeMap<u64, Page>,
+    truth: BTreeMap<u64, Page>,
+    frames: usize,
+}
+
+impl Model {
+    fn new(scheme: Box<dyn PageScheme>, frames: usize) -> Self {
+        Self { scheme, resident: BTreeMap::new(), truth: BTreeMap::new(), frames }
+    }
+
+    /// Touches a page, which must be as it was left, and leaves it with other contents.
+    fn touch(&mut self, page: u64, rng: &mut Seeded, contents: u64) -> Result<(), Error> {
+        if !self.resident.contains_key(&page) {
+            let mut frame = [9; PAGE_LEN];
+            let mut out = None;
+            if self.resident.len() == self.frames {
+                let nth = rng.below(self.frames as u64) as usize;
+                let victim = *self.resident.keys().nth(nth).unwrap();
+                frame = self.resident.remove(&victim).unwrap();
+                out = Some(victim);
+            }
+            self.scheme.swap(out, Some(page), &mut frame)?;
+            self.scheme.settle()?;
+            self.resident.insert(page, frame);
+        }
+        let truth = self.truth.get(&page).copied().unwrap_or([0; PAGE_LEN]);
+        assert!(self.resident[&page] == truth, "page {page} is not as it was left");
+        let new = page_of(contents);
+        self.resident.insert(page, new);
+        self.truth.insert(page, new);
+        Ok(())
+    }
+
+    fn forget(&mut self, page: u64) {
+        self.resident.remove(&page);
+        self.truth.remove(&page);
+        self.scheme.forget(page);
+    }
+}
+
+#[test]
+fn pages_come_back_as_they_went() {
+    for pages in [16, 23, 64] {
+        each_scheme(pages, &mut |scheme, _| {
+            let mut model = Model::new(scheme, 4);
+            let mut rng = Seeded::new(pages);
+            for step in 0..1500 {
+                let page = rng.below(pages);
+                if step % 41 == 40 {
+                    model.forget(page);
+                } else {
+                    model.touch(page, &mut rng, step).unwrap();
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn a_changed_slot_is_an_error_or_has_no_effect() {
+    each_scheme(16, &mut |scheme, store| {
+        let mut model = Model::new(scheme, 2);
+        let mut rng = Seeded::new(1);
+        for step in 0..100 {
+            model.touch(step % 16, &mut rng, step).unwrap();
+        }
+        let slots = store.len() / (PAGE_LEN + TAG_LEN) as u64;
+        let mut refused = 0;
+        for slot in 0..slots {
+            let tags = slots * PAGE_LEN as u64;
+            for at in [slot * PAGE_LEN as u64 + 7, tags + slot * TAG_LEN as u64] {
+                refused += u64::from(flipped_is_refused(&mut model, &store, at));
+            }
+        }
+        // Both parts of each page's newest copy; frames hold two pages.
+        assert_eq!(refused, 2 * 14);
+    });
+}
+
+/// Flips a bit, reads everything, and flips it back. Reading without writing changes no place.
+fn flipped_is_refused(model: &mut Model, store: &MemStore, at: u64) -> bool {
+    let mut byte = [0];
+    let extent = [Extent::new(at, 1)];
+    store.read(&extent, &mut byte).unwrap();
+    store.write(&extent, &[byte[0] ^ 1]).unwrap();
+    let mut refused = false;
+    for page in (0..16).filter(|page| !model.resident.contains_key(page)) {
+        let mut frame = [0; PAGE_LEN];
+        match model.scheme.swap(None, Some(page), &mut frame) {
+            Ok(()) => assert!(frame == model.truth[&page]),
+            Err(Error::Tampered { .. }) => refused = true,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    store.write(&extent, &byte).unwrap();
+    refused
+}
+
+#[test]
+fn a_slot_put_back_from_an_older_copy_is_an_error_or_has_no_effect() {
+    each_scheme(16, &mut |scheme, store| {
+        let mut model = Model::new(scheme, 2);
+        let mut rng = Seeded::new(2);
+        for step in 0..64 {
+            model.touch(step % 16, &mut rng, step).unwrap();
+        }
+        let old = store.snapshot();
+        for step in 64..128 {
+            model.touch(step % 16, &mut rng, step).unwrap();
+        }
+        let new = store.snapshot();
+        store.write(&[Extent::new(0, old.len())], &old).unwrap();
+        for page in (0..16).filter(|page| !model.resident.contains_key(page)) {
+            let read = model.scheme.swap(None, Some(page), &mut [0; PAGE_LEN]);
+            assert!(matches!(read, Err(Error::Tampered { .. })), "page {page} went back");
+        }
+        // Two slots exchanged with each other, tags and all.
+        store.write(&[Extent::new(0, new.len())], &new).unwrap();
+        swap_slots(&store, 3, 4);
+        for page in [3, 4] {
+            match model.scheme.swap(None, Some(page), &mut [0; PAGE_LEN]) {
+                Err(Error::Tampered { .. }) => {}
+                // Of a scheme whose newest copy lies elsewhere.
+                read => assert!(read.is_ok() && model.scheme.hides() != Hides::Nothing),
+            }
+        }
+    });
+}
+
+fn swap_slots(store: &MemStore, a: u64, b: u64) {
+    let slots = store.len() / (PAGE_LEN + TAG_LEN) as u64;
+    let extents = |slot| {
+        let tag = slots * PAGE_LEN as u64 + slot * TAG_LEN as u64;
+        [Extent::new(slot * PAGE_LEN as u64, PAGE_LEN), Extent::new(tag, TAG_LEN)]
+    };
+    let (mut first, mut second) = ([0; PAGE_LEN + TAG_LEN], [0; PAGE_LEN + TAG_LEN]);
+    store.read(&extents(a), &mut first).unwrap();
+    store.read(&extents(b), &mut second).unwrap();
+    store.write(&extents(a), &second).unwrap();
+    store.write(&extents(b), &first).unwrap();
+}
+
+/// What is written while `touched` are touched one after the other with `frames` frames, of
+/// which the one touched longest ago leaves.
+fn writes_of(plain: bool, ratio: (u32, u32), frames: usize, touched: &[u64]) -> Vec<Event> {
+    let recorder = Arc::new(Recorder::default());
+    let pages = 16;
+    let store = MemStore::new(len(pages, ratio));
+    let store: Arc<dyn Store> = Arc::new(Watched::new(store, recorder.clone()));
+    let mut scheme: Box<dyn PageScheme> = if plain {
+        Box::new(Plain::new(store, pages, Cipher::default(), &key()).unwrap())
+    } else {
+        Box::new(detwo(store, pages, ratio, Cipher::default()))
+    };
+    let mut resident: Vec<(u64, Page)> = vec![];
+    for &page in touched {
+        let there = resident.iter().position(|&(there, _)| there == page);
+        if let Some(nth) = there {
+            let touched = resident.remove(nth);
+            resident.push(touched);
+        } else {
+            let mut frame = [0; PAGE_LEN];
+            let mut out = None;
+            if resident.len() == frames {
+                let (victim, contents) = resident.remove(0);
+                (out, frame) = (Some(victim), contents);
+            }
+            scheme.swap(out, Some(page), &mut frame).unwrap();
+            resident.push((page, frame));
+        }
+    }
+    recorder.take().into_iter().filter(|event| event.op == Op::Write).collect()
+}
+
+/// The paper's pseudocode 1 with three frames: `secret` decides whether page 1 or page 2 is touched
+/// first, and so which of them leaves when page 3 comes.
+fn pseudocode_1(secret: u64) -> Vec<u64> {
+    let branch = if secret == 1 { [1, 2] } else { [2, 1] };
+    [&[0][..], &branch, &[0, 3]].concat()
+}
+
+#[test]
+fn the_papers_example_shows_the_same_writes_whatever_the_secret() {
+    for ratio in RATIOS.into_iter().filter(|&(p, q)| p <= 15 * q) {
+        let first = writes_of(false, ratio, 3, &pseudocode_1(1));
+        let second = writes_of(false, ratio, 3, &pseudocode_1(2));
+        // Both evict as often; what they evict differs.
+        assert_eq!(first, second);
+        assert!(!first.is_empty());
+    }
+    let plain = |secret| writes_of(true, (1, 1), 3, &pseudocode_1(secret));
+    assert_ne!(plain(1), plain(2), "the control shows which page left");
+}
+
+#[test]
+fn write_traces_depend_on_the_number_of_faults_alone() {
+    let mut rng = Seeded::new(3);
+    for ratio in RATIOS {
+        // Each touch is a fault: no page is touched again while it is resident.
+        let sequential: Vec<u64> = (0..300).map(|i| i % 16).collect();
+        let mut shuffled: Vec<u64> = vec![];
+        while shuffled.len() < 300 {
+            let page = rng.below(16);
+            if !shuffled.iter().rev().take(4).any(|&before| before == page) {
+                shuffled.push(page);
+            }
+        }
+        let first = writes_of(false, ratio, 4, &sequential);
+        assert_eq!(first, writes_of(false, ratio, 4, &shuffled));
+        assert_ne!(first, writes_of(false, ratio, 4, &sequential[1..]));
+    }
+}
+
+#[test]
+fn impossible_geometries_are_refused() {
+    let store = Arc::new(MemStore::new(1 << 20));
+    let refresh = Refresh::new(15, 1).unwrap();
+    let areas = |pages| Areas::new(store.clone(), pages, refresh, Cipher::default(), &key());
+    assert!(matches!(areas(14), Err(Error::Geometry(_))));
+    assert!(matches!(areas(1000), Err(Error::Geometry(_))));
+    assert!(areas(15).is_ok());
+    let plain = Plain::new(store.clone(), 1000, Cipher::default(), &key());
+    assert!(matches!(plain, Err(Error::Geometry(_))));
+}

@@ -1,0 +1,138 @@
+//! Pages in a store: bodies one behind the other, then their tags, so that no body crosses a page.
+//!
+//! Whoever holds the store may change it at any time. So nothing is ever sealed or opened where it
+//! lies: what is read is copied first, and what is written is copied when it is sealed.
+
+use crate::{PAGE_LEN, Page};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use traceless::error::{Error, Place, Result};
+#[cfg(not(feature = "std"))]
+use traceless::seal::Aegis;
+#[cfg(feature = "std")]
+use traceless::seal::WideAegis;
+use traceless::seal::{Aead, Sealer, Secret, TAG_LEN};
+use traceless::store::Store;
+use traceless::types::Extent;
+
+/// What pages are sealed with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Cipher {
+    /// AEGIS-256X4, the fastest where it is to be had (feature `std`); AEGIS-256 elsewhere.
+    #[default]
+    Aegis,
+    /// AES-256-GCM.
+    Gcm,
+}
+
+impl Cipher {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Aegis, Self::Gcm];
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Aegis => "aegis",
+            Self::Gcm => "gcm",
+        }
+    }
+
+    /// Pages that one key may seal. GCM stays below 2^44 bytes a key.
+    fn pages_max(self) -> u64 {
+        match self {
+            Self::Aegis => u64::MAX,
+            Self::Gcm => (1 << 44) / PAGE_LEN as u64,
+        }
+    }
+
+    fn sealer(self, key: &Secret) -> Box<dyn Sealer> {
+        match self {
+            #[cfg(feature = "std")]
+            Self::Aegis => Box::new(WideAegis::new(key)),
+            #[cfg(not(feature = "std"))]
+            Self::Aegis => Box::new(Aegis::new(key)),
+            Self::Gcm => Box::new(Aead::new(key)),
+        }
+    }
+}
+
+/// A page on its way, in trusted memory: its body, and room for its tag.
+pub struct Buffer(Box<[u8; PAGE_LEN + TAG_LEN]>);
+
+impl Default for Buffer {
+    fn default() -> Self {
+        Self(Box::new([0; PAGE_LEN + TAG_LEN]))
+    }
+}
+
+impl Buffer {
+    /// The page.
+    pub fn body(&mut self) -> &mut Page {
+        self.0.first_chunk_mut().expect("a page comes first")
+    }
+
+    /// All of it.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0[..]
+    }
+}
+
+/// Room for sealed pages, under a key that nothing else is sealed with.
+pub struct Slots {
+    store: Arc<dyn Store>,
+    count: u64,
+    sealer: Box<dyn Sealer>,
+    versions_max: u64,
+}
+
+impl Slots {
+    /// Bytes that `slots` slots take.
+    pub fn store_len(slots: u64) -> u64 {
+        slots * (PAGE_LEN + TAG_LEN) as u64
+    }
+
+    /// `slots` slots from the store's first byte on.
+    pub fn new(store: Arc<dyn Store>, slots: u64, cipher: Cipher, key: &Secret) -> Result<Self> {
+        if store.len() < Self::store_len(slots) {
+            return Err(Error::Geometry("the store is smaller than its pages"));
+        }
+        let (sealer, versions_max) = (cipher.sealer(key), cipher.pages_max());
+        Ok(Self { store, count: slots, sealer, versions_max })
+    }
+
+    /// Seals the buffer's page and writes it to `slot`. Each `version` is used once.
+    pub fn put(&self, slot: u64, page: u64, version: u64, buffer: &mut Buffer) -> Result {
+        if version >= self.versions_max {
+            return Err(Error::Store("the key has sealed as many pages as it may"));
+        }
+        let (body, tag) = buffer.0.split_at_mut(PAGE_LEN);
+        self.sealer.seal_in_place(version, &bound(slot, page), body, tag);
+        self.store.write(&self.extents(slot), &buffer.0[..])
+    }
+
+    /// Reads `slot` into the buffer and opens it as that version of `page`.
+    pub fn get(&self, slot: u64, page: u64, version: u64, buffer: &mut Buffer) -> Result {
+        self.store.read(&self.extents(slot), &mut buffer.0[..])?;
+        let (body, tag) = buffer.0.split_at_mut(PAGE_LEN);
+        self.sealer.open_in_place(version, &bound(slot, page), body, tag).map_err(|_| {
+            Error::Tampered { place: Place { area: "pages", slot, block: Some(page) } }
+        })
+    }
+
+    fn extents(&self, slot: u64) -> [Extent; 2] {
+        assert!(slot < self.count, "there is such a slot");
+        let tags = self.count * PAGE_LEN as u64;
+        [
+            Extent::new(slot * PAGE_LEN as u64, PAGE_LEN),
+            Extent::new(tags + slot * TAG_LEN as u64, TAG_LEN),
+        ]
+    }
+}
+
+/// What a slot's tag binds besides the version.
+fn bound(slot: u64, page: u64) -> [u8; 16] {
+    let mut bound = [0; 16];
+    bound[..8].copy_from_slice(&slot.to_le_bytes());
+    bound[8..].copy_from_slice(&page.to_le_bytes());
+    bound
+}

@@ -1,0 +1,147 @@
+//! From the library's loading to the moment when the program's memory is paged.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use traceless_pager::paging::{
+    Config, CounterFile, Counters, Error, Heap, Pager, Pages, Recording, Result, Settings,
+    SharedCounters, VARIABLE,
+};
+
+/// What a pager that failed leaves as the program's status.
+const FAILED: i32 = 125;
+
+/// The paged memory, and who has which part of it.
+pub struct Paged {
+    pager: Pager,
+    heap: Mutex<Heap>,
+    start: usize,
+    recording: Option<Recording>,
+}
+
+static PAGED: OnceLock<Paged> = OnceLock::new();
+
+/// The threads of the pager, by what they call themselves; 0 is none.
+static OWN_THREADS: [AtomicUsize; 16] = [const { AtomicUsize::new(0) }; 16];
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: extern "C" fn() = begin;
+
+extern "C" fn begin() {
+    let Ok(text) = std::env::var(VARIABLE) else { return };
+    match Settings::decode(&text).and_then(|settings| start(&settings)) {
+        // Nobody else begins it.
+        Ok(paged) => drop(PAGED.set(paged)),
+        Err(e) => fail(&e),
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = end;
+
+/// What was recorded is written out. Pages that move later are not seen.
+extern "C" fn end() {
+    let recording = PAGED.get().and_then(|paged| paged.recording.as_ref());
+    if let Some(Err(e)) = recording.map(|recording| recording.finish()) {
+        say(&format!("the trace is not complete: {e}"));
+    }
+}
+
+fn start(settings: &Settings) -> Result<Paged> {
+    let counters: SharedCounters = match &settings.counters {
+        Some(folder) => Arc::new(CounterFile::create(folder)?),
+        None => Arc::new(Box::<Counters>::default()),
+    };
+    let config = Config {
+        frames: settings.resident,
+        policy: settings.policy,
+        overflow: settings.overflow,
+        counters,
+        on_thread: note_own_thread,
+        on_failure: fail,
+        ..Config::default()
+    };
+    let (scheme, recording) = settings.build()?;
+    let pager = Pager::start(scheme, config)?;
+    let heap = Mutex::new(Heap::new(settings.pages));
+    Ok(Paged { start: pager.start_of_memory() as usize, pager, heap, recording })
+}
+
+/// Ends the program: a page that it waits for cannot come.
+fn fail(error: &Error) -> ! {
+    say(&format!("paging cannot go on: {error}"));
+    // SAFETY: it ends the process at once, without any of the program's own endings.
+    unsafe { libc::_exit(FAILED) }
+}
+
+/// One line for whoever runs the program.
+pub fn say(what: &str) {
+    let line = format!("traceless: {what}\n");
+    // There is nobody to tell that nobody could be told.
+    let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
+}
+
+fn own_name() -> usize {
+    // SAFETY: it has no conditions.
+    unsafe { libc::pthread_self() as usize }
+}
+
+fn note_own_thread() {
+    let name = own_name();
+    let vacant = |slot: &&AtomicUsize| {
+        slot.compare_exchange(0, name, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    };
+    assert!(OWN_THREADS.iter().any(|slot| vacant(&slot)), "the pager has few threads");
+}
+
+/// The paged memory, for the program's own threads, once there is any.
+pub fn paged() -> Option<&'static Paged> {
+    let paged = PAGED.get()?;
+    let name = own_name();
+    let own = OWN_THREADS.iter().map(|slot| slot.load(Ordering::Relaxed));
+    let is_own = own.take_while(|&other| other != 0).any(|other| other == name);
+    (!is_own).then_some(paged)
+}
+
+/// The paged memory that an address lies in, and how far from its start.
+pub fn paged_at(address: usize) -> Option<(&'static Paged, usize)> {
+    let paged = PAGED.get()?;
+    let at = address.checked_sub(paged.start)?;
+    (at < paged.pager.len()).then_some((paged, at))
+}
+
+impl Paged {
+    /// Who has what.
+    pub fn heap(&self) -> MutexGuard<'_, Heap> {
+        // Nothing panics while it holds the records, but for bugs, which end the program.
+        self.heap.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The address of a byte of it.
+    pub fn address(&self, at: usize) -> *mut u8 {
+        (self.start + at) as *mut u8
+    }
+
+    /// Pages that nobody has any more become zeros, and others may have them.
+    pub fn release(&self, pages: Pages) {
+        self.forget(pages);
+        self.heap().give(pages);
+    }
+
+    /// Pages become zeros.
+    pub fn forget(&self, pages: Pages) {
+        // SAFETY: the program has freed them, unmapped them, or asked for it.
+        if let Err(e) = unsafe { self.pager.discard(pages.first, pages.count) } {
+            fail(&e);
+        }
+    }
+}
+
+impl Deref for Paged {
+    type Target = Pager;
+    fn deref(&self) -> &Pager {
+        &self.pager
+    }
+}

@@ -1,0 +1,15 @@
+//! Loaded before a program, this library puts its heap and its anonymous mappings under the
+//! pager. The program is not changed, and not asked.
+//!
+//! It takes the place of malloc and of mmap. The pager's own memory, and what was asked for before
+//! it began, is never paged: the thread that serves page faults must not wait for one.
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod begin;
+mod heap;
+mod mappings;
+mod refused;
+mod trusted;
+
+#[global_allocator]
+static OURS: trusted::Trusted = trusted::Trusted;

@@ -1,0 +1,150 @@
+//! Times, and how they are spread.
+
+use serde::Serialize;
+
+/// How long operations of one kind took, in cycles.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct Latency {
+    /// Operations.
+    pub count: u64,
+    /// On average.
+    pub mean: f64,
+    /// Half of them took no longer; up to a sixteenth too high.
+    pub p50: u64,
+    /// 99 of 100 took no longer; up to a sixteenth too high.
+    pub p99: u64,
+    /// The longest.
+    pub max: u64,
+}
+
+/// Buckets of a power of two.
+const PARTS: u64 = 16;
+const PART_BITS: u32 = PARTS.ilog2();
+
+/// How often each time was taken, to a sixteenth of it.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Times {
+    /// As many buckets as the longest took.
+    buckets: Vec<u64>,
+    count: u64,
+    sum: u64,
+    max: u64,
+}
+
+impl Times {
+    /// Something took so many cycles.
+    #[inline]
+    pub fn add(&mut self, cycles: u64) {
+        let bucket = bucket(cycles);
+        if bucket >= self.buckets.len() {
+            self.buckets.resize(bucket + 1, 0);
+        }
+        self.buckets[bucket] += 1;
+        self.count += 1;
+        self.sum += cycles;
+        self.max = self.max.max(cycles);
+    }
+
+    /// The same as if what `other` counts had been added.
+    pub fn join(&mut self, other: &Self) {
+        if other.buckets.len() > self.buckets.len() {
+            self.buckets.resize(other.buckets.len(), 0);
+        }
+        for (bucket, more) in self.buckets.iter_mut().zip(&other.buckets) {
+            *bucket += more;
+        }
+        self.count += other.count;
+        self.sum += other.sum;
+        self.max = self.max.max(other.max);
+    }
+
+    /// What it came to.
+    pub fn latency(&self) -> Latency {
+        Latency {
+            count: self.count,
+            mean: self.sum as f64 / self.count.max(1) as f64,
+            p50: self.within(50),
+            p99: self.within(99),
+            max: self.max,
+        }
+    }
+
+    /// The longest that so many of a hundred took, or a little more.
+    fn within(&self, per_cent: u64) -> u64 {
+        let wanted = (self.count * per_cent).div_ceil(100);
+        let mut seen = 0;
+        let bucket = self.buckets.iter().position(|count| {
+            seen += count;
+            seen >= wanted
+        });
+        bucket.map_or(0, |bucket| longest(bucket).min(self.max))
+    }
+}
+
+/// Which bucket a time is in: small ones have one each.
+fn bucket(cycles: u64) -> usize {
+    let shift = (cycles | PARTS).ilog2() - PART_BITS;
+    (u64::from(shift) * PARTS + (cycles >> shift)) as usize
+}
+
+/// The longest time in a bucket.
+fn longest(bucket: usize) -> u64 {
+    let shift = (bucket as u64 / PARTS).saturating_sub(1);
+    let first = bucket as u64 - shift * PARTS;
+    (first << shift) + ((1 << shift) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use traceless::rng::{Rng, Seeded};
+
+    #[test]
+    fn buckets_follow_each_other() {
+        let mut next = 0;
+        for nth in 0..bucket(u64::MAX) {
+            assert_eq!((bucket(next), bucket(longest(nth))), (nth, nth));
+            assert!(longest(nth) - next <= next / PARTS, "no wider than a sixteenth");
+            next = longest(nth) + 1;
+        }
+        assert_eq!(longest(bucket(u64::MAX)), u64::MAX);
+    }
+
+    #[test]
+    fn quantiles_are_those_of_all_times_to_a_sixteenth() {
+        let mut rng = Seeded::new(1);
+        for most in [1, 12, 900, 1 << 20, 1 << 40] {
+            let (mut times, mut all) = (Times::default(), vec![]);
+            for _ in 0..1000 {
+                let cycles = rng.below(most) * rng.below(3);
+                times.add(cycles);
+                all.push(cycles);
+            }
+            all.sort_unstable();
+            let Latency { count, mean, p50, p99, max } = times.latency();
+            assert_eq!((count, max), (1000, all[999]));
+            let sum: u64 = all.iter().sum();
+            assert!((mean - sum as f64 / 1000.0).abs() < 1e-9 * mean.max(1.0));
+            for (told, exact) in [(p50, all[499]), (p99, all[989])] {
+                assert!((exact..=exact + exact / PARTS).contains(&told), "{told} for {exact}");
+            }
+        }
+        assert_eq!(Times::default().latency(), Latency::default());
+    }
+
+    #[test]
+    fn joined_times_are_those_of_all() {
+        let (mut few, mut many, mut all) = (Times::default(), Times::default(), Times::default());
+        for nth in 0..1000 {
+            let part = if nth < 10 { &mut few } else { &mut many };
+            part.add(nth * nth);
+            all.add(nth * nth);
+        }
+        for (mut one, other) in [(few.clone(), &many), (many.clone(), &few)] {
+            one.join(other);
+            assert_eq!(one.latency(), all.latency());
+        }
+        many.join(&Times::default());
+        assert_ne!(many.latency(), all.latency());
+    }
+}

@@ -1,0 +1,92 @@
+//! When each block is refreshed, and so where its newest copy lies: arithmetic, nothing else.
+
+use super::Refresh;
+
+/// Blocks that are refreshed one after the other for ever, K with each write. The first pass, one
+/// refresh a block, is that of creation, and holds nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Passes {
+    /// Blocks of a pass.
+    pub blocks: u64,
+    /// Refreshes for each write.
+    pub refresh: Refresh,
+}
+
+/// Where a block's newest copy lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Location {
+    /// In the holding area, put there by write number `.0`.
+    Hold(u64),
+    /// In the main area, put there by refresh number `.0`.
+    Main(u64),
+    /// Nowhere: neither written nor refreshed since creation.
+    Nowhere,
+}
+
+impl Passes {
+    /// Refreshes that `writes` writes have made, with those of creation.
+    pub fn after(self, writes: u64) -> u64 {
+        self.blocks + self.refresh.after(writes)
+    }
+
+    /// The block that refresh number `refresh` is of.
+    pub fn block_of(self, refresh: u64) -> u64 {
+        refresh % self.blocks
+    }
+
+    /// The next refresh of `block`, once `refreshed` refreshes are done.
+    pub fn next(self, block: u64, refreshed: u64) -> u64 {
+        let n = self.blocks;
+        refreshed + (block + n - refreshed % n) % n
+    }
+
+    /// Where the newest copy of `block` lies, once `refreshed` refreshes are done, if its last
+    /// write was number `last` (one more than the count; 0 is never).
+    pub fn locate(self, block: u64, last: u64, refreshed: u64) -> Location {
+        if last > 0 {
+            // The first refresh that can carry that write.
+            if self.next(block, self.after(last - 1)) >= refreshed {
+                return Location::Hold(last - 1);
+            }
+        }
+        self.in_main(block, refreshed)
+    }
+
+    /// Where the main copy of `block` lies, once `refreshed` refreshes are done.
+    pub fn in_main(self, block: u64, refreshed: u64) -> Location {
+        match refreshed - 1 - (refreshed - 1 - block) % self.blocks {
+            r if r < self.blocks => Location::Nowhere,
+            r => Location::Main(r),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    /// Follows every copy of every block, and asks where the newest is.
+    #[test]
+    fn the_newest_copy_is_where_it_is_said_to_be() {
+        for (blocks, p, q) in [(7, 1, 1), (7, 3, 1), (12, 5, 2), (9, 1, 3), (5, 5, 1)] {
+            let passes = Passes { blocks, refresh: Refresh::new(p, q).unwrap() };
+            let mut last = vec![0; blocks as usize];
+            let mut newest = vec![Location::Nowhere; blocks as usize];
+            let mut refreshed = blocks;
+            for write in 0..200 {
+                let block = (write * write + write / 3) % blocks;
+                last[block as usize] = write + 1;
+                newest[block as usize] = Location::Hold(write);
+                while refreshed < passes.after(write + 1) {
+                    newest[passes.block_of(refreshed) as usize] = Location::Main(refreshed);
+                    refreshed += 1;
+                }
+                for block in 0..blocks {
+                    let found = passes.locate(block, last[block as usize], refreshed);
+                    assert_eq!(found, newest[block as usize], "{passes:?}, {write}, {block}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# Programs that nobody changed, with little memory: they do what they always do.
+# shellcheck source-path=SCRIPTDIR source=lib/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+
+run() {
+    "$traceless" run "$@"
+}
+
+# Whether paging is allowed here: else the program says why, and fails with 125.
+if ! run -- true 2>err; then
+    if grep -q "may not use userfaultfd" err; then
+        leave_out "paging: $(cat err)"
+        exit 0
+    fi
+    cat err >&2
+    fail "nothing can be run"
+fi
+
+# The system's own: what stands before it in PATH may be a script that forks.
+python=/usr/bin/python3
+
+# Runs a command natively and paged: both print the same. The pager's options come first.
+same() {
+    local options=()
+    while [ "$1" != -- ]; do
+        options+=("$1")
+        shift
+    done
+    shift
+    "$@" >native 2>native.err <"${input:-/dev/null}" || fail "it does not run natively: $*"
+    run "${options[@]}" --stats stats -- "$@" >paged 2>paged.err <"${input:-/dev/null}" ||
+        fail "it does not run paged: $* $(cat paged.err)"
+    check "the same output" cmp native paged
+    check "the same errors" cmp native.err paged.err
+    check "pages moved" "$python" -c "
+import json
+first = json.load(open('stats'))[0]
+assert first['evictions'] >= ${evictions:-100}, first
+assert first['pinned'] or first['resident_max'] <= ${most:-4096}, first"
+}
+
+"$python" -c "print(*(n * 7919 % 20011 for n in range(1, 20001)), sep='\\n')" >numbers
+
+section "programs as they are"
+for scheme in plain detwo; do
+    most=15 same --resident 15 --scheme "$scheme" -- sort numbers
+    most=15 same --resident 15 --scheme "$scheme" --policy random --cipher gcm -- sort -r numbers
+done
+same --resident 256 -- xz --threads=1 --stdout numbers
+same --resident 64 -- xz --threads=2 --block-size=16KiB -1 --stdout numbers
+same --resident 64 -- "$python" -c "
+print(sum(i * i for i in range(10000)), sorted(str(i) for i in range(3000))[::300])"
+cat >query <<END
+create table t(a, b);
+with recursive c(x) as (select 1 union all select x + 1 from c where x < 5000)
+    insert into t select x, x * 7919 % 20011 from c;
+create index i on t(b);
+select count(*), sum(t.a * u.a) from t join t u on u.b = t.b + 1;
+END
+input=query same --resident 32 -- sqlite3 :memory:
+echo 'int main(void) { int sum = 0; for (int i = 0; i < 10; i++) sum += i; return sum; }' >sum.c
+evictions=0 same --resident 256 -- gcc -O2 sum.c -o sum
+"$python" -c "
+import json
+assert len(json.load(open('stats'))) > 2, 'the compiler itself was not paged'"
+expect 45 ./sum
+"$python" - >formula <<END
+import random
+random.seed(1)
+print('p cnf 60 215')
+for _ in range(215):
+    print(*(random.choice((-1, 1)) * v for v in random.sample(range(1, 61), 3)), 0)
+END
+expect 10 picosat formula
+mv out native
+expect 10 run --resident 15 -- picosat formula
+check "the same solution" cmp native out
+
+section "large reads and writes, mappings, threads, direct I/O"
+same --resident 24 -- "$python" "$lib/mappings.py"
+expect 0 run --resident 64 -- "$python" "$lib/mappings.py" --fork
+check "a copy is refused" grep -q refused out
+check "and it is said why" grep -q "fork is refused" err
+head --bytes 8M /dev/urandom >random
+evictions=0 same --resident 16 -- dd if=random iflag=direct bs=1M status=none
+
+section "exit codes"
+expect 7 run -- sh -c 'exit 7'
+expect 137 run -- sh -c 'kill -KILL $$'
+expect 127 run -- ./no-such-program
+expect 126 run -- ./numbers
+expect 125 run --resident 7 -- true
+gcc -static -O1 "$lib/pages.c" -o static
+expect 125 run -- ./static
+check "what is linked statically is refused" grep -q statically err
+expect 125 run --backing /proc/none -- true
+
+section "out of memory"
+expect 1 run --memory 12M -- "$python" -c "x = bytearray(64 << 20)"
+check "it is said which memory" grep -q "out of paged memory" err
+check "and the program hears of it" grep -q MemoryError err
+
+section "two at once, and the store in a file"
+run --resident 15 --backing first -- sort numbers >one &
+run --resident 15 --backing second -- sort -r numbers >two
+wait %1
+check "the one" cmp one <(sort numbers)
+check "the other" cmp two <(sort -r numbers)
+check "pages are in the file" [ "$(stat --format %s first)" -gt $((256 << 20)) ]
+lacks() {
+    ! grep --quiet --text "$1" "$2"
+}
+check "but not what they hold" lacks 19999 first
+rm first second
+
+section "what is written tells nothing"
+gcc -O1 "$lib/pages.c" -o pages
+for secret in 1 2 3; do
+    expect 0 run --resident 16 --trace "detwo.$secret" -- ./pages "$secret"
+    expect 0 run --resident 16 --scheme plain --trace "plain.$secret" -- ./pages "$secret"
+done
+differ() {
+    ! cmp --silent "$1" "$2"
+}
+for trace in detwo.{1,2,3} plain.{1,2,3}; do
+    "$python" "$lib/trace.py" writes "$trace" >"$trace.writes"
+done
+check "there is a trace" [ "$(wc -l <detwo.1.writes)" -gt 30000 ]
+for secret in 2 3; do
+    check "the same writes" cmp detwo.1.writes "detwo.$secret.writes"
+    check "the control tells" differ plain.1.writes "plain.$secret.writes"
+done
