@@ -2,6 +2,7 @@
 
 pub mod audit;
 mod bench;
+mod cloud;
 mod run;
 mod sim;
 mod stash;
@@ -9,6 +10,7 @@ mod tree;
 mod volume;
 
 pub use audit::AuditArgs;
+pub use cloud::*;
 pub use run::*;
 pub use sim::*;
 pub use stash::*;

@@ -1,6 +1,6 @@
 //! `traceless bench`
 
-use super::{PagerBenchArgs, StashArgs};
+use super::{CloudArgs, PagerBenchArgs, StashArgs};
 use clap::{Args, Subcommand, ValueEnum};
 
 #[derive(Subcommand, Debug)]
@@ -11,6 +11,8 @@ pub enum BenchCommand {
     Pager(PagerBenchArgs),
     /// Show how full trees and stashes are, beside what was published
     Stash(StashArgs),
+    /// Measure the oblivious cloud store, with gateway, host and enclave in one process
+    Cloud(CloudArgs),
 }
 
 #[derive(Args, Clone, Debug)]

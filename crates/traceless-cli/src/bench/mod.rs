@@ -1,5 +1,6 @@
 //! `traceless bench`: the schemes of the library by themselves.
 
+mod cloud;
 mod pager;
 mod stash;
 mod tree;
@@ -15,5 +16,6 @@ pub fn run(command: &BenchCommand) -> Result<(), Failure> {
         BenchCommand::Tree(args) => tree::run(args),
         BenchCommand::Pager(args) => pager::run(args),
         BenchCommand::Stash(args) => stash::run(args),
+        BenchCommand::Cloud(args) => cloud::run(args),
     }
 }

@@ -1,0 +1,311 @@
+//! `traceless bench cloud`: queries of one client, with gateway, host and enclave in one process.
+
+use super::cpu_seconds;
+use crate::args::{CloudArgs, CloudKernel};
+use crate::failure::Failure;
+use crate::numbers::{Hardware, failed, shortened};
+use crate::output::{Meter, say, say_json};
+use serde::Serialize;
+use std::sync::Arc;
+use traceless::clock::{Clock, Monotonic};
+use traceless::rng::{Rng, Seeded, System};
+use traceless::seal::Secret;
+use traceless_cloud::gateway::{Gateway, Keys};
+use traceless_cloud::host::{Host, InProcess};
+use traceless_cloud::kernel::Choice;
+use traceless_cloud::params::Params;
+use traceless_cloud::store::{Durability, FileStore, MemStore, NodeStore};
+
+/// Tables I to III of the paper: bytes of data and of a block, best and average milliseconds, and
+/// thousands of bytes a second.
+const PUBLISHED: [(u64, u64, f64, f64, f64); 11] = [
+    (1 << 30, 1024, 0.54, 2.26, 453.81),
+    (2 << 30, 1024, 0.63, 2.59, 395.13),
+    (4 << 30, 1024, 0.66, 2.90, 353.59),
+    (10 << 30, 1024, 0.86, 3.14, 325.98),
+    (20 << 30, 1024, 0.88, 3.20, 319.20),
+    (10 << 30, 2048, 0.77, 4.96, 413.31),
+    (10 << 30, 4096, 0.67, 6.93, 590.99),
+    (10 << 30, 8192, 0.82, 12.16, 673.46),
+    (4 << 30, 2048, 0.61, 4.02, 509.10),
+    (8 << 30, 4096, 0.69, 6.90, 593.59),
+    (16 << 30, 8192, 0.74, 12.80, 640.18),
+];
+
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    machine: Hardware,
+    data: u64,
+    block_len: u64,
+    kernel: &'static str,
+    store: &'static str,
+    /// Whether an enclave protects anything: here host and enclave are one process.
+    tee_protection: &'static str,
+    tree: Tree,
+    fill_seconds: f64,
+    queries: u64,
+    /// Of those that did not wait for a round, of all, and how they lie.
+    best_ms: f64,
+    average_ms: f64,
+    average_to_best: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+    p999_ms: f64,
+    /// Thousands of bytes a second of this one client.
+    kb_per_second: f64,
+    cpu_ms_per_query: f64,
+    waits: u64,
+    rounds: u64,
+    renewed: u64,
+    waiting_max: usize,
+    published: Option<Published>,
+}
+
+#[derive(Serialize)]
+struct Tree {
+    lambda: u32,
+    arity: u32,
+    layers: usize,
+    round_slots: usize,
+    round_blocks: usize,
+    inner_slots: usize,
+    leaf_slots: usize,
+    bounds_log2: Bounds,
+    space: f64,
+    gateway_bytes_per_block: f64,
+}
+
+#[derive(Serialize)]
+struct Bounds {
+    round: f64,
+    inner: f64,
+    leaf: f64,
+    leaf_reads: f64,
+    lifetime: f64,
+}
+
+#[derive(Serialize)]
+struct Published {
+    best_ms: f64,
+    average_ms: f64,
+    kb_per_second: f64,
+}
+
+pub fn run(args: &CloudArgs) -> Result<(), Failure> {
+    let block_len = usize::try_from(args.block_len).map_err(Failure::usage)?;
+    let blocks = args.data / args.block_len.max(1);
+    let params = Params::new(blocks, block_len, args.lambda).map_err(Failure::usage)?;
+    let mut gateway = match &args.dir {
+        Some(dir) => {
+            let store = FileStore::open(dir, params.geometry, Durability::Process);
+            start(args, params, store.map_err(failed)?)?
+        }
+        None => start(args, params, MemStore::new(params.geometry))?,
+    };
+    let clock = Monotonic::start();
+    fill(args, &mut gateway)?;
+    let fill_seconds = clock.now() as f64 / 1e9;
+    let measured = measure(args, &mut gateway, &clock)?;
+    let report = report(args, &gateway, fill_seconds, &measured);
+    if args.json {
+        return say_json(&report);
+    }
+    report.print();
+    Ok(())
+}
+
+fn start(
+    args: &CloudArgs,
+    params: Params,
+    store: impl NodeStore + 'static,
+) -> Result<Gateway, Failure> {
+    let choice = match args.kernel {
+        CloudKernel::Benes => Choice::Benes,
+        CloudKernel::Paper => Choice::Paper,
+    };
+    let mut rng = Seeded::drawn(&mut System);
+    let keys = Keys::new(&Secret::random(&mut rng), &[0; 16]);
+    let mut nonce = [0; 16];
+    rng.fill(&mut nonce);
+    let shared = keys.shared(&params, choice);
+    let (host, own) = InProcess::start(&shared, store, &nonce, &mut rng).map_err(failed)?;
+    let host: Arc<dyn Host> = Arc::new(host);
+    Gateway::new(params, &keys, choice, host, (&nonce, &own), Box::new(rng)).map_err(failed)
+}
+
+fn fill(args: &CloudArgs, gateway: &mut Gateway) -> Result<(), Failure> {
+    let blocks = gateway.params().blocks;
+    let mut meter = Meter::new("filling", args.progress);
+    let mut block = vec![0; args.block_len as usize];
+    for id in 0..blocks {
+        block[..8].copy_from_slice(&id.to_le_bytes());
+        gateway.put(id, &block).map_err(failed)?;
+        if id % 1024 == 0 {
+            meter.update(id, blocks);
+        }
+    }
+    meter.finish();
+    Ok(())
+}
+
+struct Measured {
+    /// Nanoseconds of each query, sorted, and the sum and number of those that waited.
+    latencies: Vec<u64>,
+    waited_ns: u64,
+    waits: u64,
+    cpu_seconds: f64,
+}
+
+fn measure(
+    args: &CloudArgs,
+    gateway: &mut Gateway,
+    clock: &Monotonic,
+) -> Result<Measured, Failure> {
+    let blocks = gateway.params().blocks;
+    let mut rng = Seeded::new(args.seed);
+    let mut latencies = Vec::with_capacity(args.queries as usize);
+    let (mut waited_ns, mut waits) = (0, 0);
+    let cpu = cpu_seconds();
+    while latencies.len() < args.queries as usize {
+        let id = rng.below(blocks);
+        let before = gateway.counts();
+        let started = clock.now();
+        let block = gateway.get(id).map_err(failed)?;
+        let took = clock.now() - started;
+        let after = gateway.counts();
+        if block[..8] != id.to_le_bytes() {
+            return Err(failed(format!("block {id} holds something else")));
+        }
+        if after.hits > before.hits {
+            continue;
+        }
+        latencies.push(took);
+        if after.waits > before.waits {
+            waits += 1;
+            waited_ns += took;
+        }
+    }
+    latencies.sort_unstable();
+    Ok(Measured { latencies, waited_ns, waits, cpu_seconds: cpu_seconds() - cpu })
+}
+
+fn report(args: &CloudArgs, gateway: &Gateway, fill_seconds: f64, measured: &Measured) -> Report {
+    let Measured { latencies, waited_ns, waits, cpu_seconds } = measured;
+    let (params, counts) = (gateway.params(), gateway.counts());
+    let g = params.geometry;
+    let queries = latencies.len() as u64;
+    let sum: u64 = latencies.iter().sum();
+    let ms = |ns: u64, count: u64| ns as f64 / count.max(1) as f64 / 1e6;
+    let (best_ms, average_ms) = (ms(sum - waited_ns, queries - waits), ms(sum, queries));
+    let at = |share: f64| ms(latencies[((queries - 1) as f64 * share) as usize], 1);
+    let row = PUBLISHED.iter().find(|row| (row.0, row.1) == (args.data, args.block_len));
+    let bounds = params.bounds();
+    Report {
+        schema: "traceless.bench.cloud.v1",
+        machine: Hardware::here(),
+        data: args.data,
+        block_len: args.block_len,
+        kernel: match args.kernel {
+            CloudKernel::Benes => "benes",
+            CloudKernel::Paper => "paper",
+        },
+        store: if args.dir.is_some() { "files" } else { "memory" },
+        tee_protection: "none",
+        tree: Tree {
+            lambda: params.lambda,
+            arity: g.arity,
+            layers: g.layers,
+            round_slots: g.round_slots,
+            round_blocks: params.round_blocks,
+            inner_slots: g.inner_slots,
+            leaf_slots: g.leaf_slots,
+            bounds_log2: Bounds {
+                round: bounds.round,
+                inner: bounds.inner,
+                leaf: bounds.leaf,
+                leaf_reads: bounds.leaf_reads,
+                lifetime: bounds.lifetime,
+            },
+            space: params.space(),
+            gateway_bytes_per_block: gateway.index_bytes() as f64 / params.blocks as f64,
+        },
+        fill_seconds,
+        queries,
+        best_ms,
+        average_ms,
+        average_to_best: average_ms / best_ms,
+        p50_ms: at(0.5),
+        p99_ms: at(0.99),
+        p999_ms: at(0.999),
+        kb_per_second: args.block_len as f64 / average_ms,
+        cpu_ms_per_query: cpu_seconds * 1e3 / queries as f64,
+        waits: *waits,
+        rounds: counts.rounds,
+        renewed: counts.renewed,
+        waiting_max: counts.waiting_max,
+        published: row.map(|&(_, _, best_ms, average_ms, kb_per_second)| Published {
+            best_ms,
+            average_ms,
+            kb_per_second,
+        }),
+    }
+}
+
+impl Report {
+    fn print(&self) {
+        let tree = &self.tree;
+        say(&format!(
+            "{} B of data, blocks of {} B, kernel {}, tree in {}; the enclave is simulated and \
+             protects nothing",
+            self.data, self.block_len, self.kernel, self.store
+        ));
+        say(&format!(
+            "tree: {} layers of {} children, {} slots in a node and {} in a leaf, {} slots and {} \
+             blocks a round",
+            tree.layers,
+            tree.arity,
+            tree.inner_slots,
+            tree.leaf_slots,
+            tree.round_slots,
+            tree.round_blocks
+        ));
+        let bounds = &tree.bounds_log2;
+        say(&format!(
+            "limits met with probability 2^: round {:.0}, node {:.0}, leaf {:.0}, reads of a leaf \
+             {:.0}; blocks wait further up once in 2^20 rounds {:.0}",
+            bounds.round, bounds.inner, bounds.leaf, bounds.leaf_reads, bounds.lifetime
+        ));
+        say(&format!(
+            "space {} of the data, gateway {} B a block; at most {} blocks waited, {} nodes were \
+             made anew early",
+            shortened(tree.space),
+            shortened(tree.gateway_bytes_per_block),
+            self.waiting_max,
+            self.renewed
+        ));
+        self.print_latency();
+    }
+
+    fn print_latency(&self) {
+        let line = |who: &str, best: f64, average: f64, rate: f64| {
+            let (best, average, rate) = (shortened(best), shortened(average), shortened(rate));
+            say(&format!("{who}: best {best} ms, average {average} ms, {rate} KB/s"));
+        };
+        line("here", self.best_ms, self.average_ms, self.kb_per_second);
+        if let Some(paper) = &self.published {
+            line("paper", paper.best_ms, paper.average_ms, paper.kb_per_second);
+        }
+        say(&format!(
+            "average to best {}, p50 {} ms, p99 {} ms, p99.9 {} ms; {} of {} queries waited for a \
+             round; {} ms of processor a query",
+            shortened(self.average_to_best),
+            shortened(self.p50_ms),
+            shortened(self.p99_ms),
+            shortened(self.p999_ms),
+            self.waits,
+            self.queries,
+            shortened(self.cpu_ms_per_query)
+        ));
+    }
+}

@@ -1,0 +1,113 @@
+//! The server's attack on the key stream that the paper prints (section III-E): v is SHA-256 of
+//! the old vector at b, v' that of the old vector at b', without a key or the number of a piece.
+//! Vectors lie in the clear, so the server takes the stream off, before and after, and matches
+//! what no eviction changes.
+
+use super::network::tests::shuffled;
+use super::{Nibbles, Slab};
+use crate::geometry::PIECE_LEN;
+use crate::outer::{Stream, Vector};
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use traceless::rng::{Rng, Seeded};
+use traceless::seal::Secret;
+
+const ROWS: usize = 300;
+const PIECES: usize = 3;
+
+type Rows = Vec<[[u8; PIECE_LEN]; PIECES]>;
+
+/// What the server has of an eviction: both ciphertexts, and vectors of both.
+struct Seen {
+    before: Rows,
+    after: Rows,
+    old: Vec<Vector>,
+    new: Vec<Vector>,
+}
+
+fn xor(word: &mut [u8; PIECE_LEN], stream: impl IntoIterator<Item = u8>) {
+    for (byte, key) in word.iter_mut().zip(stream) {
+        *byte ^= key;
+    }
+}
+
+fn random_rows(rng: &mut Seeded) -> Rows {
+    let mut rows = vec![[[0; PIECE_LEN]; PIECES]; ROWS];
+    rows.iter_mut().flatten().for_each(|word| rng.fill(word));
+    rows
+}
+
+fn random_vectors(rng: &mut Seeded) -> Vec<Vector> {
+    let mut vectors = vec![[0; PIECE_LEN]; ROWS];
+    vectors.iter_mut().for_each(|vector| rng.fill(vector));
+    vectors
+}
+
+/// An eviction as printed.
+fn literal(dest: &[u32], before: Rows, rng: &mut Seeded) -> Seen {
+    let (old, new) = (random_vectors(rng), random_vectors(rng));
+    let mut after = before.clone();
+    for (row, &to) in dest.iter().enumerate() {
+        for (piece, mut word) in before[row].into_iter().enumerate() {
+            xor(&mut word, Sha256::digest(old[row]));
+            xor(&mut word, Sha256::digest(old[to as usize]));
+            after[to as usize][piece] = word;
+        }
+    }
+    Seen { before, after, old, new }
+}
+
+/// The same eviction by our kernel.
+fn mended(dest: &[u32], before: Rows, rng: &mut Seeded) -> Seen {
+    let (old, new) = (random_vectors(rng), random_vectors(rng));
+    let stream = Stream::new(&Secret::random(rng));
+    let mut slab = Slab::new(ROWS).unwrap();
+    for (row, words) in before.iter().enumerate() {
+        slab.row_mut(row)[..PIECES * PIECE_LEN].copy_from_slice(words.as_flattened());
+    }
+    let worn: Vec<Option<Vector>> = old.iter().copied().map(Some).collect();
+    Nibbles::default().permute(dest, (0, PIECES), &stream, (&worn, &new), &mut slab, &mut ());
+    let words = |row: usize| slab.row(row).as_chunks().0[..PIECES].try_into().expect("pieces");
+    Seen { before, after: (0..ROWS).map(words).collect(), old, new }
+}
+
+/// How many rows the server finds again, if it takes the stream to be the printed one with one of
+/// the vectors, with or without the number of a piece.
+fn linked(seen: &Seen, dest: &[u32]) -> usize {
+    let bare = |rows: &Rows, vectors: &[Vector], numbered: bool| -> Rows {
+        let mut rows = rows.clone();
+        for (row, vector) in rows.iter_mut().zip(vectors) {
+            for (piece, word) in row.iter_mut().enumerate() {
+                let mut hash = Sha256::new().chain_update(vector);
+                if numbered {
+                    hash.update((piece as u64).to_le_bytes());
+                }
+                xor(word, hash.finalize());
+            }
+        }
+        rows
+    };
+    let mut best = 0;
+    for numbered in [false, true] {
+        let known = bare(&seen.before, &seen.old, numbered);
+        let known: HashMap<_, usize> = known.into_iter().zip(0..).collect();
+        for vectors in [&seen.old, &seen.new] {
+            let after = bare(&seen.after, vectors, numbered);
+            let found = after.iter().enumerate().filter(|(to, row)| {
+                known.get(*row).is_some_and(|&from| dest[from] as usize == *to)
+            });
+            best = best.max(found.count());
+        }
+    }
+    best
+}
+
+#[test]
+fn the_printed_key_stream_gives_the_permutation_away_and_ours_does_not() {
+    let mut rng = Seeded::new(12);
+    let dest = shuffled(ROWS, &mut rng);
+    let before = random_rows(&mut rng);
+    let printed = literal(&dest, before.clone(), &mut rng);
+    assert_eq!(linked(&printed, &dest), ROWS, "the planted fault is found");
+    assert_eq!(linked(&mended(&dest, before, &mut rng), &dest), 0);
+}
