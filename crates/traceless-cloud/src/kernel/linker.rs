@@ -33,13 +33,17 @@ fn xor(word: &mut [u8; PIECE_LEN], stream: impl IntoIterator<Item = u8>) {
 
 fn random_rows(rng: &mut Seeded) -> Rows {
     let mut rows = vec![[[0; PIECE_LEN]; PIECES]; ROWS];
-    rows.iter_mut().flatten().for_each(|word| rng.fill(word));
+    for word in rows.iter_mut().flatten() {
+        rng.fill(word);
+    }
     rows
 }
 
 fn random_vectors(rng: &mut Seeded) -> Vec<Vector> {
     let mut vectors = vec![[0; PIECE_LEN]; ROWS];
-    vectors.iter_mut().for_each(|vector| rng.fill(vector));
+    for vector in &mut vectors {
+        rng.fill(vector);
+    }
     vectors
 }
 
