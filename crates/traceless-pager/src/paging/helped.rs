@@ -29,6 +29,8 @@ const AWAKE_NS: u64 = 50_000;
 /// Looks for work between two looks at the clock.
 const LOOKS: u32 = 64;
 
+const NO_CPU: usize = usize::MAX;
+
 /// Refreshes after which a helper tells its processor time.
 const CPU_INTERVAL: u64 = 64;
 
@@ -69,6 +71,8 @@ struct Crew {
     failed: Mutex<Option<traceless::Error>>,
     has_failed: AtomicBool,
     cpu_ns: AtomicU64,
+    /// The processor that helpers leave to the program; `NO_CPU` is none.
+    off: AtomicUsize,
 }
 
 impl Helped {
@@ -88,6 +92,7 @@ impl Helped {
             failed: Mutex::new(None),
             has_failed: AtomicBool::new(false),
             cpu_ns: AtomicU64::new(0),
+            off: AtomicUsize::new(NO_CPU),
         });
         let mut helped = Self { help, crew, helpers: Vec::new(), buffer: Buffer::default() };
         for _ in 0..help.helpers {
@@ -141,8 +146,13 @@ impl Crew {
     fn help(&self) {
         let clock = Monotonic::start();
         let mut buffer = Buffer::default();
+        let (mut place, mut off) = (threads::Place::anywhere(), NO_CPU);
         let (mut idle_since, mut looks) = (clock.now(), 0);
         while !self.ends.load(Relaxed) {
+            if off != self.off.load(Relaxed) {
+                off = self.off.load(Relaxed);
+                place.keep_off((off != NO_CPU).then_some(off));
+            }
             if self.refresh_one(&mut buffer) {
                 looks = 0;
                 continue;
@@ -236,6 +246,10 @@ impl PageScheme for Helped {
     fn trusted_bytes(&self) -> usize {
         let buffers = (1 + self.help.helpers) * self.buffer.bytes().len();
         self.crew.areas.trusted_bytes() + buffers
+    }
+
+    fn keep_off(&self, cpu: Option<usize>) {
+        self.crew.off.store(cpu.unwrap_or(NO_CPU), Relaxed);
     }
 
     fn helper_cpu_ns(&self) -> u64 {

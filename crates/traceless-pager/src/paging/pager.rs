@@ -4,7 +4,7 @@ use super::arena::{Arena, Left, Way};
 use super::error::{Error, Result};
 use super::frames::{Frames, Policy};
 use super::stats::{Counters, Summary, bump};
-use super::threads::{self, Faulting, without_signals};
+use super::threads::{self, Faulting, Place, without_signals};
 use super::uffd::Message;
 use crate::scheme::PageScheme;
 use crate::{PAGE_LEN, Page};
@@ -17,6 +17,17 @@ use traceless::clock::{Clock, Monotonic};
 /// The fewest frames: an instruction may touch four pages of data at once, and must find all of
 /// them there before it gets anywhere.
 pub const FRAMES_MIN: usize = 8;
+
+/// The handler goes where the program runs, if that is one thread, and helpers go elsewhere.
+fn take_place(state: &mut State) {
+    let cpu = if let Some(thread) = state.threads.only() {
+        state.place.follow(thread)
+    } else {
+        state.place.stay();
+        None
+    };
+    state.scheme.keep_off(cpu);
+}
 
 /// The fewest frames for a number of threads.
 fn frames_for(threads: usize) -> usize {
@@ -92,6 +103,7 @@ struct State {
     /// pages away before they get anywhere.
     frames_max: usize,
     threads: Faulting,
+    place: Place,
     spare: Box<Page>,
 }
 
@@ -113,6 +125,7 @@ impl Pager {
                 frames,
                 frames_max: config.frames,
                 threads: Faulting::default(),
+                place: Place::anywhere(),
                 spare: Box::new([0; PAGE_LEN]),
             }),
             counters: config.counters,
@@ -273,13 +286,14 @@ impl Shared {
         Ok(None)
     }
 
-    fn count(&self, state: &State) {
+    fn count(&self, state: &mut State) {
         let counters = &self.counters;
         bump(&counters.faults);
         counters.resident_max.fetch_max(state.frames.len() as u64, Relaxed);
         if counters.faults.load(Relaxed) % CPU_INTERVAL == 1 {
             counters.handler_cpu_ns.store(threads::cpu_ns(), Relaxed);
             counters.helper_cpu_ns.store(state.scheme.helper_cpu_ns(), Relaxed);
+            take_place(state);
         }
     }
 }

@@ -37,6 +37,11 @@ pub trait PageScheme: Send {
     /// Bytes of trusted memory that it takes, buffers with it.
     fn trusted_bytes(&self) -> usize;
 
+    /// Threads that help it are not to run on this processor: the program does.
+    fn keep_off(&self, cpu: Option<usize>) {
+        let _ = cpu;
+    }
+
     /// Processor time of threads that help it.
     fn helper_cpu_ns(&self) -> u64 {
         0
