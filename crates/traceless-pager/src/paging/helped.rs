@@ -45,7 +45,7 @@ pub struct Help {
     pub helpers: usize,
 }
 
-/// See the [module](self).
+/// `DetWoORAM` with help in its refreshes.
 pub struct Helped {
     help: Help,
     crew: Arc<Crew>,

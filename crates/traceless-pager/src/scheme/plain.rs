@@ -12,7 +12,7 @@ use traceless::error::{Error, Result};
 use traceless::seal::Secret;
 use traceless::store::Store;
 
-/// See the [module](self).
+/// Each page in a slot of its own.
 pub struct Plain {
     slots: Slots,
     /// The version of each page, counted from 1; 0 reads as zeros.
