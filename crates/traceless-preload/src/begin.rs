@@ -63,7 +63,7 @@ fn start(settings: &Settings) -> Result<Paged> {
         on_failure: fail,
         ..Config::default()
     };
-    let (scheme, recording) = settings.build(note_own_thread)?;
+    let (scheme, recording) = settings.build()?;
     let pager = Pager::start(scheme, config)?;
     let heap = Mutex::new(Heap::new(settings.pages));
     Ok(Paged { start: pager.start_of_memory() as usize, pager, heap, recording })

@@ -20,7 +20,7 @@ pub struct RunArgs {
     /// All memory that is paged; the store has room for all of it at once
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
     pub memory: u64,
-    /// Threads that help, where the scheme lets them
+    /// Processes that help, where the scheme lets them
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub helpers: usize,
     /// What pages are sealed with
@@ -105,7 +105,7 @@ pub struct PagerBenchArgs {
     /// What pages are sealed with
     #[arg(long, value_enum, default_value = "aegis")]
     pub cipher: PageCipherArg,
-    /// Threads that help, where the scheme lets them
+    /// Processes that help, where the scheme lets them
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub helpers: usize,
     /// Only rows whose name contains one of these

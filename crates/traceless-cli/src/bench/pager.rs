@@ -208,7 +208,7 @@ fn measure(
 }
 
 fn region(settings: &Settings) -> Result<PagedRegion, Failure> {
-    let (scheme, _) = settings.build(|| {}).map_err(failed)?;
+    let (scheme, _) = settings.build().map_err(failed)?;
     let config = Config { frames: settings.resident, policy: settings.policy, ..Config::default() };
     PagedRegion::new(scheme, config).map_err(failed)
 }

@@ -6,7 +6,7 @@
 //! | `memory`, `shared` | mappings; a store that others see |
 //! | `arena` | how a page leaves and comes back |
 //! | `frames` | which pages are resident, and which leaves next |
-//! | `helped` | `DetWoORAM` whose refreshes others do |
+//! | `helped`, `helper` | `DetWoORAM` whose refreshes other processes do |
 //! | `pager` | serving faults, in a thread of its own |
 //! | `region` | paged memory as a slice |
 //! | `heap` | who has which paged memory |
@@ -20,6 +20,7 @@ mod error;
 mod frames;
 mod heap;
 mod helped;
+mod helper;
 mod memory;
 mod pager;
 mod region;
@@ -36,7 +37,7 @@ pub use error::{Error, Result};
 pub use frames::Policy;
 pub use heap::{Heap, Pages};
 pub use helped::{Help, Helped};
-pub use memory::Mapping;
+pub use memory::{Mapping, SharedNumbers};
 pub use pager::{Config, FRAMES_MIN, Pager, SharedCounters, abort};
 pub use region::PagedRegion;
 pub use settings::{Recording, Scheme, Settings, VARIABLE};

@@ -3,6 +3,7 @@
 use super::error::{Error, Result};
 use super::frames::Policy;
 use super::helped::{Help, Helped};
+use super::memory::SharedNumbers;
 use super::pager::FRAMES_MIN;
 use super::shared::SharedMemory;
 use crate::PAGE_LEN;
@@ -69,7 +70,7 @@ pub struct Settings {
     pub refresh: Refresh,
     /// What they are sealed with.
     pub cipher: Cipher,
-    /// Threads that help, where the scheme lets them.
+    /// Processes that help, where the scheme lets them.
     pub helpers: usize,
     /// Which of them leave.
     pub policy: Policy,
@@ -173,15 +174,15 @@ impl Settings {
         Ok(())
     }
 
-    /// The scheme, under a key that nobody else has, and what records its events. Each thread that
-    /// helps it does `first` first.
-    pub fn build(&self, first: fn()) -> Result<(Box<dyn PageScheme>, Option<Recording>)> {
+    /// The scheme, under a key that nobody else has, and what records its events. While they are
+    /// recorded nobody helps: one process has the record.
+    pub fn build(&self) -> Result<(Box<dyn PageScheme>, Option<Recording>)> {
         self.check()?;
         let recording = self.trace.as_deref().map(|path| self.record(path)).transpose()?;
-        Ok((self.scheme(recording.as_ref(), first)?, recording))
+        Ok((self.scheme(recording.as_ref())?, recording))
     }
 
-    fn scheme(&self, recording: Option<&Recording>, first: fn()) -> Result<Box<dyn PageScheme>> {
+    fn scheme(&self, recording: Option<&Recording>) -> Result<Box<dyn PageScheme>> {
         let pages = self.pages as u64;
         let key = Secret::random(&mut System);
         if self.scheme == Scheme::Plain {
@@ -189,21 +190,23 @@ impl Settings {
             return Ok(Box::new(Plain::new(store, pages, self.cipher, &key)?));
         }
         let store = self.store(Areas::store_len(pages, self.refresh), recording)?;
-        let areas = Areas::new(store, pages, self.refresh, self.cipher, &key)?;
-        Ok(match self.help() {
-            Some(help) => Box::new(Helped::new(areas, help, first)?),
-            None => Box::new(DetWo::new(areas)),
-        })
+        let Some(help) = self.help(recording.is_some()) else {
+            let areas = Areas::new(store, pages, self.refresh, self.cipher, &key)?;
+            return Ok(Box::new(DetWo::new(areas)));
+        };
+        let numbers = Box::new(SharedNumbers::zeros(Areas::numbers_for(pages)?)?);
+        let areas = Areas::with_numbers(store, pages, self.refresh, self.cipher, &key, numbers)?;
+        Ok(Box::new(Helped::new(areas, help)?))
     }
 
-    fn help(&self) -> Option<Help> {
+    fn help(&self, alone: bool) -> Option<Help> {
         let (eager, parallel) = match self.scheme {
             Scheme::Plain | Scheme::DetWo => return None,
             Scheme::Eager => (true, false),
             Scheme::Parallel => (false, true),
             Scheme::EagerParallel => (true, true),
         };
-        Some(Help { eager, parallel, helpers: self.helpers })
+        Some(Help { eager, parallel, helpers: if alone { 0 } else { self.helpers } })
     }
 
     fn store(&self, len: u64, recording: Option<&Recording>) -> Result<Arc<dyn Store>> {
@@ -271,8 +274,8 @@ mod tests {
     fn impossible_settings_are_refused() {
         let with = |resident, pages| Settings { resident, pages, ..Settings::default() };
         for settings in [with(7, 100), with(100, 100), with(8, 0)] {
-            assert!(matches!(settings.build(|| {}), Err(Error::Configuration(_))));
+            assert!(matches!(settings.build(), Err(Error::Configuration(_))));
         }
-        assert!(with(8, 100).build(|| {}).is_ok());
+        assert!(with(8, 100).build().is_ok());
     }
 }

@@ -5,7 +5,7 @@ mod plain;
 #[cfg(all(test, feature = "std"))]
 mod tests;
 
-pub use detwo::{Areas, DetWo};
+pub use detwo::{Areas, DetWo, Numbers};
 pub use plain::Plain;
 
 use crate::Page;
