@@ -116,9 +116,13 @@ fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, Refused> {
             PageSchemeArg::Eager => Scheme::Eager,
             PageSchemeArg::Parallel => Scheme::Parallel,
             PageSchemeArg::EagerParallel => Scheme::EagerParallel,
+            PageSchemeArg::Path => Scheme::Path,
+            PageSchemeArg::PathFused => Scheme::PathFused,
+            PageSchemeArg::Ring => Scheme::Ring,
         },
         refresh: Refresh::parse(&args.refresh).map_err(traceless_pager::paging::Error::from)?,
         helpers: args.helpers,
+        cached: args.cached,
         cipher: cipher(args.cipher),
         policy: match args.policy {
             PolicyArg::Fifo => Policy::Fifo,

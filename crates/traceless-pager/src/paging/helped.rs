@@ -386,12 +386,11 @@ mod tests {
         for help in HELPS {
             let store = store(3);
             let mut scheme = helped(&store, 3, help);
-            let mut frame = [0; PAGE_LEN];
             scheme.helpers.iter().for_each(Helper::kill);
             // What they had not begun is done without them; what they had, is an error.
             for step in 0..100 {
                 let (page, put) = (u64::from(step) % 32, [step; PAGE_LEN]);
-                frame = put;
+                let mut frame = put;
                 let mut swapped = scheme.swap(Some(page), None, &mut frame);
                 if swapped.is_ok() {
                     swapped = scheme.swap(None, Some(page), &mut frame);
