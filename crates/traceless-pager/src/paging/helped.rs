@@ -33,8 +33,11 @@ const AWAKE_NS: u64 = 50_000;
 /// How long it then sleeps, at most, before it looks whether the program is still there.
 const ASLEEP_S: i64 = 1;
 
+/// Pauses between two looks for work: the program may run on the other half of the same core.
+const PAUSES: u32 = 8;
+
 /// Looks for work between two looks at the clock.
-const LOOKS: u32 = 64;
+const LOOKS: u32 = 16;
 
 /// Looks at what helpers have not done yet, before their share is done here.
 const PATIENCE: u32 = 4096;
@@ -186,7 +189,9 @@ impl Crew {
                 looks = 0;
                 continue;
             }
-            core::hint::spin_loop();
+            for _ in 0..PAUSES {
+                core::hint::spin_loop();
+            }
             looks += 1;
             if looks == 1 {
                 idle_since = clock.now();
