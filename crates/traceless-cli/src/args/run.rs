@@ -85,6 +85,9 @@ pub enum PageCipherArg {
 pub enum PolicyArg {
     /// Who came first
     Fifo,
+    /// Who came first and is not in use: a quarter of the pages is taken away, to see which are
+    /// missed
+    Clock,
     /// Any of them
     Random,
 }

@@ -126,6 +126,7 @@ fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, Refused> {
         cipher: cipher(args.cipher),
         policy: match args.policy {
             PolicyArg::Fifo => Policy::Fifo,
+            PolicyArg::Clock => Policy::Clock,
             PolicyArg::Random => Policy::Random,
         },
         overflow: args.overflow,

@@ -59,7 +59,7 @@ pub struct Help {
     pub helpers: usize,
 }
 
-/// See the [module](self).
+/// `DetWoORAM`, with help.
 pub struct Helped {
     help: Help,
     crew: Arc<Crew>,
