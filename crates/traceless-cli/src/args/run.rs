@@ -17,6 +17,9 @@ pub struct RunArgs {
     /// Pages that are refreshed for each that leaves, such as 3, 15 or 1/2: more writes, less space
     #[arg(long, value_name = "K", default_value = "3")]
     pub refresh: String,
+    /// Levels of a tree that are kept in trusted memory, where the scheme has one
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub cached: usize,
     /// All memory that is paged; the store has room for all of it at once
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
     pub memory: u64,
@@ -62,6 +65,12 @@ pub enum PageSchemeArg {
     Parallel,
     /// Both
     EagerParallel,
+    /// Path ORAM, two accesses a fault: hides which pages are read, too
+    Path,
+    /// The same, one access a fault
+    PathFused,
+    /// Ring ORAM, two accesses a fault
+    Ring,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -76,6 +85,9 @@ pub enum PageCipherArg {
 pub enum PolicyArg {
     /// Who came first
     Fifo,
+    /// Who came first and is not in use: a quarter of the pages is taken away, to see which are
+    /// missed
+    Clock,
     /// Any of them
     Random,
 }

@@ -1,8 +1,9 @@
 //! `traceless bench pager`: page faults, one after the other, beside plain paging.
 //!
 //! Pages are touched in turn, more of them than there are frames, so that each touch is a fault:
-//! one page leaves and one comes. Times are from one touch to the next, and medians of them: what
-//! else runs on the machine makes some of them longer, never shorter.
+//! one page leaves and one comes. Times are from one touch to the next, and medians of them, or of
+//! means of some where that would hide work: what else runs on the machine makes some of them
+//! longer, never shorter.
 
 use crate::args::PagerBenchArgs;
 use crate::failure::Failure;
@@ -43,39 +44,75 @@ struct Detail {
     order_hash: u64,
 }
 
-/// A ratio to plain paging.
+/// What is asked of a pager.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Program {
+    /// A fault at each touch.
+    Faulting,
+    /// The same, and computing in between.
+    Computing,
+    /// A fault at each touch, of so many pages that a tree of them is deep.
+    Large,
+}
+
+/// A scheme, measured as a ratio to plain paging of the same program.
 struct Subject {
     name: &'static str,
+    program: Program,
     scheme: Scheme,
     refresh: u32,
-    is_idle: bool,
+    cached: usize,
 }
 
-const fn at_once(name: &'static str, scheme: Scheme, refresh: u32) -> Subject {
-    Subject { name, scheme, refresh, is_idle: false }
+const fn detwo(name: &'static str, scheme: Scheme, refresh: u32) -> Subject {
+    Subject { name, program: Program::Faulting, scheme, refresh, cached: 0 }
 }
 
-const fn idle(name: &'static str, scheme: Scheme, refresh: u32) -> Subject {
-    Subject { name, scheme, refresh, is_idle: true }
+const fn eager(name: &'static str, refresh: u32) -> Subject {
+    Subject { name, program: Program::Computing, scheme: Scheme::Eager, refresh, cached: 0 }
 }
 
-const SUBJECTS: [Subject; 12] = [
-    at_once("pager-detwo-k3", Scheme::DetWo, 3),
-    at_once("pager-detwo-k7", Scheme::DetWo, 7),
-    at_once("pager-detwo-k15", Scheme::DetWo, 15),
-    at_once("pager-parallel-k3", Scheme::Parallel, 3),
-    at_once("pager-parallel-k7", Scheme::Parallel, 7),
-    at_once("pager-parallel-k15", Scheme::Parallel, 15),
-    idle("pager-eager-idle-k3", Scheme::Eager, 3),
-    idle("pager-eager-idle-k7", Scheme::Eager, 7),
-    idle("pager-eager-idle-k15", Scheme::Eager, 15),
-    at_once("pager-eager-parallel-k3", Scheme::EagerParallel, 3),
-    at_once("pager-eager-parallel-k7", Scheme::EagerParallel, 7),
-    at_once("pager-eager-parallel-k15", Scheme::EagerParallel, 15),
+const fn tree(name: &'static str, scheme: Scheme, cached: usize) -> Subject {
+    Subject { name, program: Program::Large, scheme, refresh: 1, cached }
+}
+
+const fn plain(name: &'static str, program: Program) -> Subject {
+    Subject { name, program, scheme: Scheme::Plain, refresh: 1, cached: 0 }
+}
+
+const SUBJECTS: [Subject; 16] = [
+    detwo("pager-detwo-k3", Scheme::DetWo, 3),
+    detwo("pager-detwo-k7", Scheme::DetWo, 7),
+    detwo("pager-detwo-k15", Scheme::DetWo, 15),
+    detwo("pager-parallel-k3", Scheme::Parallel, 3),
+    detwo("pager-parallel-k7", Scheme::Parallel, 7),
+    detwo("pager-parallel-k15", Scheme::Parallel, 15),
+    eager("pager-eager-idle-k3", 3),
+    eager("pager-eager-idle-k7", 7),
+    eager("pager-eager-idle-k15", 15),
+    detwo("pager-eager-parallel-k3", Scheme::EagerParallel, 3),
+    detwo("pager-eager-parallel-k7", Scheme::EagerParallel, 7),
+    detwo("pager-eager-parallel-k15", Scheme::EagerParallel, 15),
+    tree("pager-path", Scheme::Path, 0),
+    tree("pager-path-fused", Scheme::PathFused, 0),
+    tree("pager-path-fused-cached", Scheme::PathFused, 8),
+    tree("pager-ring", Scheme::Ring, 0),
 ];
 
-const PLAIN: Subject = at_once("pager-plain-fault", Scheme::Plain, 1);
-const PLAIN_IDLE: Subject = idle("pager-plain-idle", Scheme::Plain, 1);
+const CONTROLS: [Subject; 3] = [
+    plain("pager-plain-fault", Program::Faulting),
+    plain("pager-plain-idle", Program::Computing),
+    plain("pager-plain-large", Program::Large),
+];
+
+/// Pages of a large program.
+const LARGE_PAGES: usize = 1 << 14;
+
+/// Faults in which a tree is cleaned up at least twice.
+const PERIOD: usize = 20;
+
+/// Its faults are fewer by this: each takes longer, and the more of them bring nothing new.
+const LARGE_FAULTS: usize = 5;
 
 /// Times between touches, sorted, and what the pager counted.
 struct Measured {
@@ -140,14 +177,19 @@ fn measure_all(args: &PagerBenchArgs, faults: usize) -> Result<(Vec<Row>, Vec<De
         if !args.json {
             complain(&format!("round {round} of {}", args.rounds));
         }
-        let plain = measure(args, &PLAIN, faults, 0.0)?;
-        let compute_ns = plain.p50() * IDLE;
-        plain_us.push(plain.p50() / 1000.0);
-        let plain_idle = measure(args, &PLAIN_IDLE, faults, compute_ns)?;
-        details = vec![plain.detail(PLAIN.name), plain_idle.detail(PLAIN_IDLE.name)];
+        details.clear();
+        let mut controls: Vec<Measured> = vec![];
+        for control in &CONTROLS {
+            let is_needed = subjects.iter().any(|subject| subject.program == control.program);
+            let compute_ns = controls.first().map_or(0.0, |plain| plain.p50() * IDLE);
+            let faults = if is_needed || controls.is_empty() { faults } else { 1 };
+            controls.push(measure(args, control, faults, compute_ns)?);
+            details.push(controls[controls.len() - 1].detail(control.name));
+        }
+        plain_us.push(controls[0].p50() / 1000.0);
+        let compute_ns = controls[0].p50() * IDLE;
         for (subject, ratios) in subjects.iter().zip(&mut ratios) {
-            let (control, compute_ns) =
-                if subject.is_idle { (&plain_idle, compute_ns) } else { (&plain, 0.0) };
+            let control = &controls[subject.program as usize];
             let measured = measure(args, subject, faults, compute_ns)?;
             if measured.counted.order_hash != control.counted.order_hash {
                 return Err(failed("other pages left than under plain paging"));
@@ -166,33 +208,39 @@ fn measure_all(args: &PagerBenchArgs, faults: usize) -> Result<(Vec<Row>, Vec<De
     Ok((rows, details))
 }
 
-/// Touches pages in turn, and computes for so long after each touch.
+/// Touches pages in turn; a program that computes does so for so long after each touch.
 fn measure(
     args: &PagerBenchArgs,
     subject: &Subject,
     faults: usize,
     compute_ns: f64,
 ) -> Result<Measured, Failure> {
+    let (pages, faults, compute_ns) = match subject.program {
+        Program::Faulting => (args.pages, faults, 0),
+        Program::Computing => (args.pages, faults, compute_ns as u64),
+        Program::Large => (LARGE_PAGES, faults.div_ceil(LARGE_FAULTS), 0),
+    };
     let settings = Settings {
         resident: args.resident,
-        pages: args.pages,
+        pages,
         scheme: subject.scheme,
         refresh: Refresh::new(subject.refresh, 1).map_err(failed)?,
         cipher: cipher(args.cipher),
         helpers: args.helpers,
+        cached: subject.cached,
         ..Settings::default()
     };
     let mut region = region(&settings)?;
     // Every slot of the store has been written once, and every page has left once.
-    for touch in 0..2 * args.pages {
-        touch_page(&mut region, touch % args.pages);
+    for touch in 0..2 * pages {
+        touch_page(&mut region, touch % pages);
     }
     let mut times_ns = Vec::with_capacity(faults);
     let (clock, before) = (Monotonic::start(), region.stats());
     let mut last = clock.now();
     for touch in 0..faults {
-        touch_page(&mut region, touch % args.pages);
-        compute(&clock, compute_ns as u64);
+        touch_page(&mut region, touch % pages);
+        compute(&clock, compute_ns);
         let now = clock.now();
         times_ns.push(now - last);
         last = now;
@@ -201,10 +249,18 @@ fn measure(
     if counted.faults - before.faults != faults as u64 {
         return Err(failed("not every touch was a fault"));
     }
+    if subject.program == Program::Large {
+        times_ns = means(&times_ns);
+    }
     counted.handler_cpu_ns -= before.handler_cpu_ns;
     counted.helper_cpu_ns -= before.helper_cpu_ns;
     times_ns.sort_unstable();
     Ok(Measured { times_ns, wall_ns: last, counted })
+}
+
+/// Means of some times each: trees are cleaned up now and then, and medians would not see it.
+fn means(times_ns: &[u64]) -> Vec<u64> {
+    times_ns.chunks(PERIOD).map(|some| some.iter().sum::<u64>() / some.len() as u64).collect()
 }
 
 fn region(settings: &Settings) -> Result<PagedRegion, Failure> {

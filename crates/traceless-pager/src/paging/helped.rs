@@ -33,8 +33,11 @@ const AWAKE_NS: u64 = 50_000;
 /// How long it then sleeps, at most, before it looks whether the program is still there.
 const ASLEEP_S: i64 = 1;
 
+/// Pauses between two looks for work: the program may run on the other half of the same core.
+const PAUSES: u32 = 8;
+
 /// Looks for work between two looks at the clock.
-const LOOKS: u32 = 64;
+const LOOKS: u32 = 16;
 
 /// Looks at what helpers have not done yet, before their share is done here.
 const PATIENCE: u32 = 4096;
@@ -56,7 +59,7 @@ pub struct Help {
     pub helpers: usize,
 }
 
-/// `DetWoORAM` with help in its refreshes.
+/// `DetWoORAM`, with help.
 pub struct Helped {
     help: Help,
     crew: Arc<Crew>,
@@ -186,7 +189,9 @@ impl Crew {
                 looks = 0;
                 continue;
             }
-            core::hint::spin_loop();
+            for _ in 0..PAUSES {
+                core::hint::spin_loop();
+            }
             looks += 1;
             if looks == 1 {
                 idle_since = clock.now();
@@ -386,12 +391,11 @@ mod tests {
         for help in HELPS {
             let store = store(3);
             let mut scheme = helped(&store, 3, help);
-            let mut frame = [0; PAGE_LEN];
             scheme.helpers.iter().for_each(Helper::kill);
             // What they had not begun is done without them; what they had, is an error.
             for step in 0..100 {
                 let (page, put) = (u64::from(step) % 32, [step; PAGE_LEN]);
-                frame = put;
+                let mut frame = put;
                 let mut swapped = scheme.swap(Some(page), None, &mut frame);
                 if swapped.is_ok() {
                     swapped = scheme.swap(None, Some(page), &mut frame);

@@ -7,6 +7,7 @@
 //! | `arena` | how a page leaves and comes back |
 //! | `frames` | which pages are resident, and which leaves next |
 //! | `helped`, `helper` | `DetWoORAM` whose refreshes other processes do |
+//! | `parked` | pages that may be missed before they leave |
 //! | `pager` | serving faults, in a thread of its own |
 //! | `region` | paged memory as a slice |
 //! | `heap` | who has which paged memory |
@@ -23,6 +24,7 @@ mod helped;
 mod helper;
 mod memory;
 mod pager;
+mod parked;
 mod region;
 mod settings;
 mod shared;

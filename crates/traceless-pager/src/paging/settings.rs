@@ -7,14 +7,16 @@ use super::memory::SharedNumbers;
 use super::pager::FRAMES_MIN;
 use super::shared::SharedMemory;
 use crate::PAGE_LEN;
-use crate::scheme::{Areas, DetWo, PageScheme, Plain};
-use crate::slots::{Cipher, Slots};
+use crate::scheme::{
+    Areas, DetWo, FusedPath, PageScheme, Path as PageTree, Plain, RingOram, TreeParts,
+};
+use crate::slots::{Cipher, PageAegis, Slots};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use traceless::rng::System;
+use traceless::rng::{Seeded, System};
 use traceless::scheme::detwo::Refresh;
-use traceless::seal::Secret;
+use traceless::seal::{Aead, SECRET_LEN, Sealer, Secret};
 use traceless::store::{Store, Watched};
 use traceless::trace::FileWitness;
 
@@ -38,12 +40,26 @@ pub enum Scheme {
     Parallel,
     /// Both.
     EagerParallel,
+    /// Path ORAM, two accesses a fault.
+    Path,
+    /// The same, one access a fault.
+    PathFused,
+    /// Ring ORAM, two accesses a fault.
+    Ring,
 }
 
 impl Scheme {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Plain, Self::DetWo, Self::Eager, Self::Parallel, Self::EagerParallel];
+    pub const ALL: [Self; 8] = [
+        Self::Plain,
+        Self::DetWo,
+        Self::Eager,
+        Self::Parallel,
+        Self::EagerParallel,
+        Self::Path,
+        Self::PathFused,
+        Self::Ring,
+    ];
 
     /// What it is called.
     pub fn name(self) -> &'static str {
@@ -53,6 +69,9 @@ impl Scheme {
             Self::Eager => "eager",
             Self::Parallel => "parallel",
             Self::EagerParallel => "eager-parallel",
+            Self::Path => "path",
+            Self::PathFused => "path-fused",
+            Self::Ring => "ring",
         }
     }
 }
@@ -72,6 +91,8 @@ pub struct Settings {
     pub cipher: Cipher,
     /// Processes that help, where the scheme lets them.
     pub helpers: usize,
+    /// Levels of a tree that are kept in trusted memory.
+    pub cached: usize,
     /// Which of them leave.
     pub policy: Policy,
     /// Pages that may be resident besides while others are pinned.
@@ -96,6 +117,7 @@ impl Default for Settings {
             refresh: Refresh::new(3, 1).expect("three is a ratio"),
             cipher: Cipher::default(),
             helpers: 1,
+            cached: 0,
             policy: Policy::default(),
             overflow: 4096,
             backing: None,
@@ -116,6 +138,7 @@ impl Settings {
             format!("refresh={}", self.refresh),
             format!("cipher={}", self.cipher.name()),
             format!("helpers={}", self.helpers),
+            format!("cached={}", self.cached),
             format!("policy={}", self.policy.name()),
             format!("overflow={}", self.overflow),
         ];
@@ -147,6 +170,7 @@ impl Settings {
             "refresh" => self.refresh = Refresh::parse(value)?,
             "cipher" => self.cipher = named(&Cipher::ALL, Cipher::name, value)?,
             "helpers" => self.helpers = number()?,
+            "cached" => self.cached = number()?,
             "policy" => self.policy = named(&Policy::ALL, Policy::name, value)?,
             "overflow" => self.overflow = number()?,
             "backing" => self.backing = Some(value.into()),
@@ -189,6 +213,12 @@ impl Settings {
             let store = self.store(Slots::store_len(pages), recording)?;
             return Ok(Box::new(Plain::new(store, pages, self.cipher, &key)?));
         }
+        if matches!(self.scheme, Scheme::Path | Scheme::PathFused | Scheme::Ring) {
+            return match self.cipher {
+                Cipher::Aegis => self.tree(recording, PageAegis::new),
+                Cipher::Gcm => self.tree(recording, Aead::new),
+            };
+        }
         let store = self.store(Areas::store_len(pages, self.refresh), recording)?;
         let Some(help) = self.help(recording.is_some()) else {
             let areas = Areas::new(store, pages, self.refresh, self.cipher, &key)?;
@@ -199,12 +229,33 @@ impl Settings {
         Ok(Box::new(Helped::new(areas, help)?))
     }
 
+    /// A scheme that lies in a tree, under keys of its own.
+    fn tree<C: Sealer + 'static>(
+        &self,
+        recording: Option<&Recording>,
+        sealer: fn(&Secret) -> C,
+    ) -> Result<Box<dyn PageScheme>> {
+        let (pages, cached) = (self.pages as u64, self.cached);
+        let sample = sealer(&Secret::from_bytes([0; SECRET_LEN]));
+        let len = match self.scheme {
+            Scheme::Ring => RingOram::store_len(pages, cached, &sample)?,
+            _ => PageTree::store_len(pages, cached, &sample)?,
+        };
+        let (store, rng) = (self.store(len, recording)?, Box::new(Seeded::drawn(&mut System)));
+        let parts = TreeParts { store, pages, cached, sealer, rng };
+        Ok(match self.scheme {
+            Scheme::Ring => Box::new(RingOram::ring(parts)?),
+            Scheme::PathFused => Box::new(FusedPath::new(parts)?),
+            _ => Box::new(PageTree::path(parts)?),
+        })
+    }
+
     fn help(&self, alone: bool) -> Option<Help> {
         let (eager, parallel) = match self.scheme {
-            Scheme::Plain | Scheme::DetWo => return None,
             Scheme::Eager => (true, false),
             Scheme::Parallel => (false, true),
             Scheme::EagerParallel => (true, true),
+            _ => return None,
         };
         Some(Help { eager, parallel, helpers: if alone { 0 } else { self.helpers } })
     }
@@ -256,6 +307,7 @@ mod tests {
             refresh: Refresh::new(1, 3).unwrap(),
             cipher: Cipher::Gcm,
             helpers: 3,
+            cached: 4,
             policy: Policy::Random,
             overflow: 7,
             backing: Some("/a=b c".into()),

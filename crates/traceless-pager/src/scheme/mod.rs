@@ -4,9 +4,11 @@ mod detwo;
 mod plain;
 #[cfg(all(test, feature = "std"))]
 mod tests;
+mod tree;
 
 pub use detwo::{Areas, DetWo, Numbers};
 pub use plain::Plain;
+pub use tree::{Accessed, FusedPath, Path, RingOram, TreeParts};
 
 use crate::Page;
 use traceless::Hides;

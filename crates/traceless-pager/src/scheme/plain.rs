@@ -12,7 +12,7 @@ use traceless::error::{Error, Result};
 use traceless::seal::Secret;
 use traceless::store::Store;
 
-/// Each page in a slot of its own.
+/// Pages that are sealed where they belong.
 pub struct Plain {
     slots: Slots,
     /// The version of each page, counted from 1; 0 reads as zeros.
