@@ -131,7 +131,8 @@ fn start(
     let shared = keys.shared(&params, choice);
     let (host, own) = InProcess::start(&shared, store, &nonce, &mut rng).map_err(failed)?;
     let host: Arc<dyn Host> = Arc::new(host);
-    Gateway::new(params, &keys, choice, host, (&nonce, &own), Box::new(rng)).map_err(failed)
+    let session = (&nonce, &own);
+    Gateway::open(params, &keys, choice, host, session, None, Box::new(rng)).map_err(failed)
 }
 
 fn fill(args: &CloudArgs, gateway: &mut Gateway) -> Result<(), Failure> {
