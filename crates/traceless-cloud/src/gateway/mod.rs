@@ -8,6 +8,8 @@
 
 mod index;
 mod journal;
+mod names;
+mod objects;
 mod plan;
 mod record;
 mod rounds;
@@ -15,6 +17,8 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod waiting;
+
+pub use objects::{NAME_LEN_MAX, VALUE_LEN_MAX};
 
 use crate::channel::{Nonce, Receiver, Sender};
 use crate::enclave::Shared;
@@ -133,6 +137,7 @@ impl Gateway {
             counts: Counts::default(),
         };
         opened.resolve()?;
+        opened.state.names.find_free();
         Ok(opened)
     }
 

@@ -1,6 +1,7 @@
 //! What happens to a gateway's state, one thing after another. The same records, applied to the
 //! same state, give the same state: so a log of them is the state.
 
+use super::names::{Object, read_bound, write_bound};
 use crate::error::{Error, Result};
 
 /// One thing that happens.
@@ -44,6 +45,18 @@ pub enum Record {
     Committed,
     /// They never will be.
     Failed,
+    /// A name stands for a value.
+    Bound {
+        /// The name.
+        name: Vec<u8>,
+        /// The value's blocks.
+        object: Object,
+    },
+    /// A name is forgotten.
+    Unbound {
+        /// The name.
+        name: Vec<u8>,
+    },
 }
 
 impl Record {
@@ -77,6 +90,15 @@ impl Record {
             }
             Self::Committed => out.0.push(4),
             Self::Failed => out.0.push(5),
+            Self::Bound { name, object } => {
+                out.0.push(6);
+                write_bound(name, object, &mut out);
+            }
+            Self::Unbound { name } => {
+                out.0.push(7);
+                out.u32(name.len() as u32);
+                out.0.extend_from_slice(name);
+            }
         }
         out.0
     }
@@ -106,6 +128,14 @@ impl Record {
             }
             4 => Self::Committed,
             5 => Self::Failed,
+            6 => {
+                let (name, object) = read_bound(from)?;
+                Self::Bound { name, object }
+            }
+            7 => {
+                let len = from.u32()? as usize;
+                Self::Unbound { name: from.bytes(len)?.to_vec() }
+            }
             _ => return Err(Error::State("a record of the gateway's state")),
         })
     }
@@ -206,12 +236,14 @@ mod tests {
             Record::Begun { attempt: u64::MAX, seed: [6; 32], node: Some(8) },
             Record::Committed,
             Record::Failed,
+            Record::Bound { name: b"a".to_vec(), object: Object { len: 9, ids: vec![4, 5] } },
+            Record::Unbound { name: b"bc".to_vec() },
         ];
         for record in records {
             let bytes = record.encode();
             assert_eq!(Record::decode(&mut Reader(&bytes)).unwrap(), record);
             assert!(Record::decode(&mut Reader(&bytes[..bytes.len() - 1])).is_err());
         }
-        assert!(Record::decode(&mut Reader(&[6])).is_err());
+        assert!(Record::decode(&mut Reader(&[8])).is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! The gateway's state, which changes by records and nothing else.
 
 use super::index::{Index, Place};
+use super::names::Names;
 use super::plan::{Moving, NodePlan, plan_node, plan_round, room};
 use super::record::{Reader, Record, Writer};
 use super::rounds::Job;
@@ -64,6 +65,8 @@ pub struct State {
     pub running: Option<Running>,
     /// The query without a reply.
     pub pending: Option<Pending>,
+    /// What names stand for.
+    pub names: Names,
 }
 
 impl State {
@@ -78,6 +81,7 @@ impl State {
             queries: 0,
             running: None,
             pending: None,
+            names: Names::default(),
         }
     }
 
@@ -99,6 +103,8 @@ impl State {
             }
             Record::Committed => self.commit()?,
             Record::Failed => self.fail(),
+            Record::Bound { name, object } => self.names.bind(name, object),
+            Record::Unbound { name } => self.names.unbind(&name),
         }
         Ok(None)
     }
@@ -221,6 +227,7 @@ impl State {
             out.u32(leaf);
             out.0.extend_from_slice(bytes);
         }
+        self.names.save(out);
         out.0.push(u8::from(self.pending.is_some()));
         if let Some(Pending { query, id, real, write }) = &self.pending {
             let slots = query.locations[..self.params.geometry.layers].iter();
@@ -241,6 +248,7 @@ impl State {
             let (id, leaf) = (from.u32()?, from.u32()?);
             state.waiting.put(id, leaf, from.bytes(params.geometry.block_len)?.to_vec());
         }
+        state.names.load(from)?;
         if from.bytes(1)? == [1] {
             let Record::Query { leaf, slots, id, target, write } = Record::decode(from)? else {
                 return Err(Error::State("the gateway's state"));

@@ -160,6 +160,41 @@ fn no_acknowledged_write_is_lost() {
 }
 
 #[test]
+fn values_under_names_outlive_the_gateway() {
+    let mut world = World::new(600, 25);
+    let mut rng = Seeded::new(26);
+    let mut model = std::collections::BTreeMap::new();
+    for life in 0..12_u8 {
+        let mut gateway = world.open(u64::MAX).unwrap();
+        for step in 0..60_u8 {
+            let name = format!("name {}", rng.below(20)).into_bytes();
+            if rng.below(4) == 0 {
+                let had = model.remove(&name).is_some();
+                assert_eq!(gateway.remove(&name).unwrap(), had);
+            } else {
+                let value = vec![life.wrapping_mul(60) ^ step; rng.below(400) as usize];
+                gateway.store(&name, &value).unwrap();
+                model.insert(name, value);
+            }
+        }
+        for number in 0..20 {
+            let name = format!("name {number}").into_bytes();
+            assert!(gateway.load(&name).unwrap() == model.get(&name).cloned());
+            let len = model.get(&name).map(|value| value.len() as u32);
+            assert_eq!(gateway.len_of(&name), len);
+        }
+        let names: Vec<Vec<u8>> = model.keys().cloned().collect();
+        assert!(gateway.names_behind(b"", 100) == names && gateway.names() == names.len());
+        if life % 3 == 0 {
+            gateway.save().unwrap();
+        }
+    }
+    let mut gateway = world.open(u64::MAX).unwrap();
+    assert!(matches!(gateway.store(b"x", &vec![0; 601 * BLOCK]), Err(Error::Store(_))));
+    assert!(matches!(gateway.store(&[0; 1025], b""), Err(Error::Malformed(_))));
+}
+
+#[test]
 fn a_folder_that_was_put_back_is_refused() {
     let mut world = World::new(400, 23);
     let mut gateway = world.open(u64::MAX).unwrap();
