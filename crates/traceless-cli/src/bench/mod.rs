@@ -4,6 +4,7 @@ mod cloud;
 mod stash;
 mod tree;
 
+pub use cloud::choice;
 pub use tree::cpu_seconds;
 
 use crate::args::BenchCommand;

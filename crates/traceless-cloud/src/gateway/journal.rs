@@ -55,7 +55,7 @@ impl Journal {
     ) -> Result<(Self, State)> {
         std::fs::create_dir_all(folder)?;
         let lock = OpenOptions::new().create(true).append(true).open(folder.join("lock"))?;
-        lock.try_lock().map_err(|_| Error::Store("another gateway uses this state"))?;
+        lock.try_lock().map_err(|_| Error::InUse("the gateway's state"))?;
         let generation = newest(folder)?;
         let state = match generation {
             Some(generation) => read(&path_of(folder, generation), key, params)?,

@@ -15,6 +15,8 @@ mod record;
 mod rounds;
 mod state;
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;
 mod waiting;
 

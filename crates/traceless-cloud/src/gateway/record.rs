@@ -68,7 +68,7 @@ impl Record {
                 out.0.push(0);
                 out.u32(*leaf);
                 out.u32(slots.len() as u32);
-                slots.iter().for_each(|slot| out.u32(*slot));
+                out.u32s(slots);
                 out.option(*id);
                 out.option(*target);
                 out.option(write.as_ref().map(|bytes| bytes.len() as u32));

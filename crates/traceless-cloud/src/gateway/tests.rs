@@ -1,5 +1,6 @@
 mod crash;
 
+use super::testing::*;
 use super::*;
 use crate::host::{InProcess, Stage};
 use crate::orders::Location;
@@ -9,27 +10,6 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use traceless::rng::Seeded;
-
-const BLOCK: usize = 64;
-
-fn params(blocks: u64) -> Params {
-    Params::new(blocks, BLOCK, 4).unwrap()
-}
-
-fn gateway_over(
-    params: Params,
-    store: impl NodeStore + 'static,
-    choice: Choice,
-    seed: u64,
-) -> Gateway {
-    let mut rng = Seeded::new(seed);
-    let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
-    let nonce = [3; 16];
-    let shared = keys.shared(&params, choice);
-    let (host, own) = InProcess::start(&shared, store, &nonce, &mut rng).unwrap();
-    Gateway::open(params, &keys, choice, Arc::new(host), (&nonce, &own), None, Box::new(rng))
-        .unwrap()
-}
 
 fn block(id: u64, version: u64) -> Vec<u8> {
     (0..BLOCK as u64).map(|i| (id * 7 + version * 13 + i) as u8).collect()
