@@ -58,6 +58,9 @@ pub enum Error {
         /// Rounds committed at the gateway.
         gateway: u64,
     },
+    /// Another process has it open.
+    #[error("{0} is in use by another process")]
+    InUse(&'static str),
     /// The store failed.
     #[error("the store failed: {0}")]
     Store(&'static str),

@@ -21,10 +21,14 @@ pub mod host;
 #[cfg(feature = "std")]
 mod inner;
 pub mod kernel;
+#[cfg(feature = "std")]
+pub mod local;
 pub mod orders;
 pub mod outer;
 #[cfg(feature = "std")]
 pub mod params;
+#[cfg(feature = "std")]
+pub mod resp;
 #[cfg(feature = "std")]
 pub mod store;
 #[cfg(feature = "std")]

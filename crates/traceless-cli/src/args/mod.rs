@@ -3,6 +3,7 @@
 pub mod audit;
 mod bench;
 mod cloud;
+mod gateway;
 mod run;
 mod sim;
 mod stash;
@@ -11,6 +12,7 @@ mod volume;
 
 pub use audit::AuditArgs;
 pub use cloud::*;
+pub use gateway::*;
 pub use run::*;
 pub use sim::*;
 pub use stash::*;
@@ -54,6 +56,8 @@ pub enum Product {
     /// Run a program with little memory: the rest of its heap is paged, and page writes tell
     /// nothing. Exit codes: the program's own; 125 the pager failed; 126, 127 as of env
     Run(RunArgs),
+    /// A store of values that does not see which one is asked for, behind the Redis protocol
+    Gateway(GatewayArgs),
     /// Measure the schemes of the library by themselves
     Bench {
         #[command(subcommand)]

@@ -116,23 +116,29 @@ pub fn run(args: &CloudArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The kernel of this name.
+pub fn choice(kernel: CloudKernel) -> Choice {
+    match kernel {
+        CloudKernel::Benes => Choice::Benes,
+        CloudKernel::Paper => Choice::Paper,
+    }
+}
+
 fn start(
     args: &CloudArgs,
     params: Params,
     store: impl NodeStore + 'static,
 ) -> Result<Gateway, Failure> {
-    let choice = match args.kernel {
-        CloudKernel::Benes => Choice::Benes,
-        CloudKernel::Paper => Choice::Paper,
-    };
     let mut rng = Seeded::drawn(&mut System);
     let keys = Keys::new(&Secret::random(&mut rng), &[0; 16]);
     let mut nonce = [0; 16];
     rng.fill(&mut nonce);
+    let choice = choice(args.kernel);
     let shared = keys.shared(&params, choice);
     let (host, own) = InProcess::start(&shared, store, &nonce, &mut rng).map_err(failed)?;
     let host: Arc<dyn Host> = Arc::new(host);
-    Gateway::new(params, &keys, choice, host, (&nonce, &own), Box::new(rng)).map_err(failed)
+    let session = (&nonce, &own);
+    Gateway::open(params, &keys, choice, host, session, None, Box::new(rng)).map_err(failed)
 }
 
 fn fill(args: &CloudArgs, gateway: &mut Gateway) -> Result<(), Failure> {

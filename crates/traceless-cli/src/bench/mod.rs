@@ -5,6 +5,7 @@ mod pager;
 mod stash;
 mod tree;
 
+pub use cloud::choice;
 pub use tree::cpu_seconds;
 
 use crate::args::BenchCommand;

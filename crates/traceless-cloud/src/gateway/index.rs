@@ -1,5 +1,7 @@
 //! What the gateway knows of the tree: where each block lies, and what each slot holds.
 
+use super::record::{Reader, Writer};
+use crate::error::Result;
 use crate::geometry::{Geometry, Node};
 use crate::params::Params;
 use traceless::rng::Rng;
@@ -155,6 +157,24 @@ impl Index {
         }
         self.reads[node.0 as usize] = 0;
         self.attempts[node.0 as usize] = attempt;
+    }
+
+    /// Appends all of it.
+    pub fn save(&self, out: &mut Writer) {
+        out.u32s(&self.places);
+        out.u32s(&self.owners);
+        out.u64s(&self.read);
+        out.u32s(&self.reads);
+        out.u64s(&self.attempts);
+    }
+
+    /// Becomes what was saved.
+    pub fn load(&mut self, from: &mut Reader<'_>) -> Result {
+        from.u32s(&mut self.places)?;
+        from.u32s(&mut self.owners)?;
+        from.u64s(&mut self.read)?;
+        from.u32s(&mut self.reads)?;
+        from.u64s(&mut self.attempts)
     }
 
     fn first_slot(&self, node: Node) -> usize {

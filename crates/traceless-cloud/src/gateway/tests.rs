@@ -1,29 +1,15 @@
+mod crash;
+
+use super::testing::*;
 use super::*;
 use crate::host::{InProcess, Stage};
+use crate::orders::Location;
+use crate::store::NodeVersion;
 use crate::store::{Durability, FileStore, MemStore, NodeStore};
+use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use traceless::rng::Seeded;
-
-const BLOCK: usize = 64;
-
-fn params(blocks: u64) -> Params {
-    Params::new(blocks, BLOCK, 4).unwrap()
-}
-
-fn gateway_over(
-    params: Params,
-    store: impl NodeStore + 'static,
-    choice: Choice,
-    seed: u64,
-) -> Gateway {
-    let mut rng = Seeded::new(seed);
-    let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
-    let nonce = [3; 16];
-    let shared = keys.shared(&params, choice);
-    let (host, own) = InProcess::start(&shared, store, &nonce, &mut rng).unwrap();
-    Gateway::new(params, &keys, choice, Arc::new(host), (&nonce, &own), Box::new(rng)).unwrap()
-}
 
 fn block(id: u64, version: u64) -> Vec<u8> {
     (0..BLOCK as u64).map(|i| (id * 7 + version * 13 + i) as u8).collect()
@@ -211,7 +197,8 @@ fn watched(seed: u64, ids: impl Iterator<Item = u64>) -> Vec<Seen> {
     let host = Watched { host, seen: events.clone() };
     let rng = Box::new(rng);
     let mut gateway =
-        Gateway::new(params, &keys, Choice::Benes, Arc::new(host), (&nonce, &own), rng).unwrap();
+        Gateway::open(params, &keys, Choice::Benes, Arc::new(host), (&nonce, &own), None, rng)
+            .unwrap();
     for id in ids {
         gateway.put(id, &block(id, 0)).unwrap();
     }

@@ -43,6 +43,15 @@ impl Waiting {
         self.held.get(&id).map(|held| &held.bytes[..])
     }
 
+    /// Blocks with their leaves and bytes, oldest first, while none is leaving.
+    pub fn in_order(&self) -> impl Iterator<Item = (u32, u32, &[u8])> {
+        assert!(self.held.len() == self.order.len(), "none is leaving");
+        self.order.iter().map(|(id, _)| {
+            let held = &self.held[id];
+            (*id, held.leaf, &held.bytes[..])
+        })
+    }
+
     /// Adds a block, or puts new bytes in place of its old ones. If it is leaving, what leaves is
     /// old, and it waits anew under this leaf.
     pub fn put(&mut self, id: u32, leaf: u32, bytes: Vec<u8>) {

@@ -37,6 +37,8 @@ pub struct FileStore {
     geometry: Geometry,
     durability: Durability,
     folder: PathBuf,
+    /// Held by one process at a time.
+    _lock: File,
     places: RwLock<Places>,
     /// Places of inner nodes and of leaves.
     nodes: [File; 2],
@@ -53,6 +55,8 @@ impl FileStore {
     pub fn open(folder: &Path, geometry: Geometry, durability: Durability) -> Result<Self> {
         geometry.check()?;
         std::fs::create_dir_all(folder)?;
+        let lock = file_in(folder, "lock")?;
+        lock.try_lock().map_err(|_| Error::InUse("the store"))?;
         let nodes = [file_in(folder, "inner.nodes")?, file_in(folder, "leaf.nodes")?];
         let counts = Places::counts(&geometry);
         for ((file, count), layer) in nodes.iter().zip(counts).zip([0, geometry.layers - 1]) {
@@ -69,7 +73,8 @@ impl FileStore {
         file.set_len(len)?;
         let log = Mutex::new(Log { file, len });
         let folder = folder.to_owned();
-        Ok(Self { geometry, durability, folder, places: RwLock::new(places), nodes, log })
+        let places = RwLock::new(places);
+        Ok(Self { geometry, durability, folder, _lock: lock, places, nodes, log })
     }
 
     fn read(&self, places: &Places, version: NodeVersion, at: usize, into: &mut [u8]) -> Result {

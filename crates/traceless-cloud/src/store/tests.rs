@@ -1,4 +1,5 @@
 use super::*;
+use crate::error::Error;
 use crate::geometry::{Geometry, tests::small};
 
 fn path(g: &Geometry, round: u64, attempt: u64) -> Vec<NodeVersion> {
@@ -76,6 +77,7 @@ fn files_are_opened_as_they_were_at_a_commit() {
         for version in path(&g, sequence, 77) {
             store.stage(version, &bytes_of(&g, version)).unwrap();
         }
+        assert!(matches!(open(), Err(Error::InUse(_))));
         drop(store);
         let store = open().unwrap();
         assert_eq!(store.sequence(), sequence);

@@ -1,0 +1,222 @@
+//! Where the gateway's state outlives its process: a file with the whole state, sealed, and behind
+//! it each record that happened since.
+//!
+//! A file is of one *generation*, with a random id and so a key of its own. A gateway never goes on
+//! with the file that it finds, but begins the next one: so a folder that was copied or put back
+//! spends no nonce a second time.
+
+use super::record::{Reader, Record, Writer};
+use super::state::State;
+use crate::error::{Error, Result};
+use crate::geometry::TAG_LEN;
+use crate::params::Params;
+use crate::store::Durability;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use traceless::rng::Rng;
+use traceless::seal::{Aead, Sealer, Secret};
+
+const MAGIC: &[u8; 8] = b"tlgate01";
+const ID_LEN: usize = 16;
+/// What it is, the generation, its id.
+const HEADER_LEN: usize = 8 + 8 + ID_LEN;
+const LEN_LEN: usize = 4;
+/// The state is sealed in pieces of this length; an empty one ends it.
+const CHUNK_LEN: usize = 1 << 20;
+/// Bytes of records after which a new generation begins, beside four times the state's length.
+const RECORDS_LEN_MAX: u64 = 64 << 20;
+
+/// A log of records behind a state.
+pub struct Journal {
+    folder: PathBuf,
+    key: Secret,
+    durability: Durability,
+    /// Held by one process at a time.
+    _lock: File,
+    generation: u64,
+    file: File,
+    frames: Frames,
+    records_len: u64,
+    state_len: u64,
+    /// A record was cut short, so whatever follows could not be read.
+    broken: bool,
+}
+
+impl Journal {
+    /// Opens the journal of a folder: its newest state with all that happened since, if there is
+    /// one.
+    pub fn open(
+        folder: &Path,
+        key: &Secret,
+        params: &Params,
+        durability: Durability,
+        rng: &mut dyn Rng,
+    ) -> Result<(Self, State)> {
+        std::fs::create_dir_all(folder)?;
+        let lock = OpenOptions::new().create(true).append(true).open(folder.join("lock"))?;
+        lock.try_lock().map_err(|_| Error::InUse("the gateway's state"))?;
+        let generation = newest(folder)?;
+        let state = match generation {
+            Some(generation) => read(&path_of(folder, generation), key, params)?,
+            None => State::new(*params),
+        };
+        let generation = generation.unwrap_or_default();
+        let (file, frames, state_len) = (lock.try_clone()?, Frames::new(key, &[0; ID_LEN]), 0);
+        let mut journal = Self {
+            folder: folder.to_owned(),
+            key: key.clone(),
+            durability,
+            _lock: lock,
+            generation,
+            file,
+            frames,
+            records_len: u64::MAX,
+            state_len,
+            broken: false,
+        };
+        if state.running.is_none() {
+            journal.renew(&state, rng)?;
+        }
+        Ok((journal, state))
+    }
+
+    /// Whether it is time for a new generation.
+    pub fn is_long(&self) -> bool {
+        self.records_len > RECORDS_LEN_MAX.saturating_add(4 * self.state_len)
+    }
+
+    /// Appends a record. On return it has survived what this journal promises.
+    pub fn append(&mut self, record: &Record) -> Result {
+        if self.broken {
+            return Err(Error::Store("the gateway's log failed before; it must be opened again"));
+        }
+        let frame = self.frames.seal(&record.encode());
+        self.broken = true;
+        self.file.write_all(&frame)?;
+        if self.durability == Durability::Power {
+            self.file.sync_data()?;
+        }
+        self.broken = false;
+        self.records_len += frame.len() as u64;
+        Ok(())
+    }
+
+    /// Begins the next generation with this state.
+    pub fn renew(&mut self, state: &State, rng: &mut dyn Rng) -> Result {
+        let generation = self.generation + 1;
+        let mut id = [0; ID_LEN];
+        rng.fill(&mut id);
+        let mut frames = Frames::new(&self.key, &id);
+        let new = self.folder.join("state.new");
+        let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(&new)?;
+        file.write_all(MAGIC)?;
+        file.write_all(&generation.to_le_bytes())?;
+        file.write_all(&id)?;
+        let mut plain = Writer(Vec::new());
+        shape(&state.params, &mut plain);
+        state.save(&mut plain);
+        for chunk in plain.0.chunks(CHUNK_LEN).chain([&[][..]]) {
+            file.write_all(&frames.seal(chunk))?;
+        }
+        file.sync_all()?;
+        std::fs::rename(&new, path_of(&self.folder, generation))?;
+        File::open(&self.folder)?.sync_all()?;
+        if self.generation > 0 {
+            let old = std::fs::remove_file(path_of(&self.folder, self.generation));
+            old.or_else(
+                |e| if e.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(e) },
+            )?;
+        }
+        self.state_len = plain.0.len() as u64;
+        (self.generation, self.file, self.frames, self.records_len) = (generation, file, frames, 0);
+        Ok(())
+    }
+}
+
+/// One key's frames: a length, a body and its tag. The frame's number is the nonce.
+struct Frames {
+    aead: Aead,
+    next: u64,
+}
+
+impl Frames {
+    fn new(key: &Secret, id: &[u8; ID_LEN]) -> Self {
+        Self { aead: Aead::new(&key.derive(&[b"generation", id])), next: 0 }
+    }
+
+    fn seal(&mut self, body: &[u8]) -> Vec<u8> {
+        let mut frame = vec![0; LEN_LEN + body.len() + TAG_LEN];
+        frame[..LEN_LEN].copy_from_slice(&(body.len() as u32).to_le_bytes());
+        let (sealed, tag) = frame[LEN_LEN..].split_at_mut(body.len());
+        self.aead.seal(self.next, &[], body, sealed, tag);
+        self.next += 1;
+        frame
+    }
+
+    /// The next frame; nothing where the file ends, even amid a frame, as after a crash.
+    fn next(&mut self, from: &mut &[u8]) -> Result<Option<Vec<u8>>> {
+        let Some((len, rest)) = from.split_first_chunk::<LEN_LEN>() else { return Ok(None) };
+        let len = u32::from_le_bytes(*len) as usize;
+        let Some((sealed, rest)) = rest.split_at_checked(len + TAG_LEN) else { return Ok(None) };
+        let (body, tag) = sealed.split_at(len);
+        let mut plain = vec![0; len];
+        let opened = self.aead.open(self.next, &[], body, tag, &mut plain);
+        opened.map_err(|_| Error::State("the gateway's state"))?;
+        self.next += 1;
+        *from = rest;
+        Ok(Some(plain))
+    }
+}
+
+fn path_of(folder: &Path, generation: u64) -> PathBuf {
+    folder.join(format!("state.{generation}"))
+}
+
+fn newest(folder: &Path) -> Result<Option<u64>> {
+    let mut newest = None;
+    for entry in std::fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("state.")?.parse().ok());
+        newest = newest.max(number);
+    }
+    Ok(newest)
+}
+
+/// The state in a file, with what happened since.
+fn read(path: &Path, key: &Secret, params: &Params) -> Result<State> {
+    let wrong = || Error::State("the gateway's state");
+    let bytes = std::fs::read(path)?;
+    let rest = bytes.strip_prefix(MAGIC).ok_or_else(wrong)?;
+    let id = rest.get(8..HEADER_LEN - 8).and_then(|id| id.try_into().ok()).ok_or_else(wrong)?;
+    let mut rest = &rest[HEADER_LEN - 8..];
+    let mut frames = Frames::new(key, id);
+    let mut saved = Vec::new();
+    loop {
+        let chunk = frames.next(&mut rest)?.ok_or_else(wrong)?;
+        if chunk.is_empty() {
+            break;
+        }
+        saved.extend(chunk);
+    }
+    let mut own_shape = Writer(Vec::new());
+    shape(params, &mut own_shape);
+    let saved = saved.strip_prefix(&own_shape.0[..]);
+    let saved = saved.ok_or(Error::Parameters("the state is of another tree"))?;
+    let mut state = State::load(*params, &mut Reader(saved))?;
+    while let Some(record) = frames.next(&mut rest)? {
+        state.apply(Record::decode(&mut Reader(&record))?)?;
+    }
+    Ok(state)
+}
+
+fn shape(params: &Params, out: &mut Writer) {
+    let g = &params.geometry;
+    let sizes = [g.layers, g.round_slots, g.inner_slots, g.leaf_slots, g.block_len];
+    let limits = [params.round_blocks, params.inner_blocks, params.leaf_blocks];
+    out.u64(params.blocks);
+    out.u64(u64::from(g.arity));
+    for size in sizes.into_iter().chain(limits) {
+        out.u64(size as u64);
+    }
+}

@@ -1,0 +1,249 @@
+//! What happens to a gateway's state, one thing after another. The same records, applied to the
+//! same state, give the same state: so a log of them is the state.
+
+use super::names::{Object, read_bound, write_bound};
+use crate::error::{Error, Result};
+
+/// One thing that happens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Record {
+    /// A query is about to be sent.
+    Query {
+        /// The path.
+        leaf: u32,
+        /// The slot of each layer.
+        slots: Vec<u32>,
+        /// The block that is asked for, if any.
+        id: Option<u32>,
+        /// The layer in which it is, if it is in the tree.
+        target: Option<u32>,
+        /// What will be in it.
+        write: Option<Vec<u8>>,
+    },
+    /// A block waits at the gateway from now on, or holds something else. If a query for it has no
+    /// reply yet, this is the reply.
+    Held {
+        /// The block.
+        id: u32,
+        /// Its new path.
+        leaf: u32,
+        /// What is in it.
+        bytes: Vec<u8>,
+    },
+    /// The reply came to a query for nothing.
+    Answered,
+    /// Nodes are about to be made anew.
+    Begun {
+        /// The random number of the new versions.
+        attempt: u64,
+        /// What the plan is drawn from.
+        seed: [u8; 32],
+        /// The node that is made anew by itself; all of a round's path otherwise.
+        node: Option<u32>,
+    },
+    /// They are current.
+    Committed,
+    /// They never will be.
+    Failed,
+    /// A name stands for a value.
+    Bound {
+        /// The name.
+        name: Vec<u8>,
+        /// The value's blocks.
+        object: Object,
+    },
+    /// A name is forgotten.
+    Unbound {
+        /// The name.
+        name: Vec<u8>,
+    },
+}
+
+impl Record {
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer(Vec::new());
+        match self {
+            Self::Query { leaf, slots, id, target, write } => {
+                out.0.push(0);
+                out.u32(*leaf);
+                out.u32(slots.len() as u32);
+                out.u32s(slots);
+                out.option(*id);
+                out.option(*target);
+                out.option(write.as_ref().map(|bytes| bytes.len() as u32));
+                out.0.extend_from_slice(write.as_deref().unwrap_or_default());
+            }
+            Self::Held { id, leaf, bytes } => {
+                out.0.push(1);
+                out.u32(*id);
+                out.u32(*leaf);
+                out.u32(bytes.len() as u32);
+                out.0.extend_from_slice(bytes);
+            }
+            Self::Answered => out.0.push(2),
+            Self::Begun { attempt, seed, node } => {
+                out.0.push(3);
+                out.0.extend_from_slice(&attempt.to_le_bytes());
+                out.0.extend_from_slice(seed);
+                out.option(*node);
+            }
+            Self::Committed => out.0.push(4),
+            Self::Failed => out.0.push(5),
+            Self::Bound { name, object } => {
+                out.0.push(6);
+                write_bound(name, object, &mut out);
+            }
+            Self::Unbound { name } => {
+                out.0.push(7);
+                out.u32(name.len() as u32);
+                out.0.extend_from_slice(name);
+            }
+        }
+        out.0
+    }
+
+    /// From the front of `from`.
+    pub fn decode(from: &mut Reader<'_>) -> Result<Self> {
+        Ok(match from.bytes(1)?[0] {
+            0 => {
+                let (leaf, count) = (from.u32()?, from.u32()? as usize);
+                let slots = (0..count).map(|_| from.u32()).collect::<Result<_>>()?;
+                let (id, target) = (from.option()?, from.option()?);
+                let write = match from.option()? {
+                    Some(len) => Some(from.bytes(len as usize)?.to_vec()),
+                    None => None,
+                };
+                Self::Query { leaf, slots, id, target, write }
+            }
+            1 => {
+                let (id, leaf, len) = (from.u32()?, from.u32()?, from.u32()?);
+                Self::Held { id, leaf, bytes: from.bytes(len as usize)?.to_vec() }
+            }
+            2 => Self::Answered,
+            3 => {
+                let attempt = from.u64()?;
+                let seed = from.bytes(32)?.try_into().expect("32 bytes");
+                Self::Begun { attempt, seed, node: from.option()? }
+            }
+            4 => Self::Committed,
+            5 => Self::Failed,
+            6 => {
+                let (name, object) = read_bound(from)?;
+                Self::Bound { name, object }
+            }
+            7 => {
+                let len = from.u32()? as usize;
+                Self::Unbound { name: from.bytes(len)?.to_vec() }
+            }
+            _ => return Err(Error::State("a record of the gateway's state")),
+        })
+    }
+}
+
+/// Bytes that are put together.
+pub struct Writer(pub Vec<u8>);
+
+impl Writer {
+    /// Appends a number.
+    pub fn u32(&mut self, value: u32) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// Appends a number.
+    pub fn u64(&mut self, value: u64) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// Appends a number or that there is none.
+    pub fn option(&mut self, value: Option<u32>) {
+        self.0.push(u8::from(value.is_some()));
+        self.u32(value.unwrap_or_default());
+    }
+
+    /// Appends numbers, without their count.
+    pub fn u32s(&mut self, values: &[u32]) {
+        self.0.reserve(size_of_val(values));
+        self.0.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+    }
+
+    /// Appends numbers, without their count.
+    pub fn u64s(&mut self, values: &[u64]) {
+        traceless::durable::save_words(values, &mut self.0);
+    }
+}
+
+/// Bytes that are taken apart.
+pub struct Reader<'a>(pub &'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// Takes bytes.
+    pub fn bytes(&mut self, len: usize) -> Result<&'a [u8]> {
+        let short = Error::State("the gateway's state");
+        let (bytes, rest) = self.0.split_at_checked(len).ok_or(short)?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+
+    /// Takes a number.
+    pub fn u32(&mut self) -> Result<u32> {
+        Ok(u32::from_le_bytes(self.bytes(4)?.try_into().expect("4 bytes")))
+    }
+
+    /// Takes a number.
+    pub fn u64(&mut self) -> Result<u64> {
+        Ok(u64::from_le_bytes(self.bytes(8)?.try_into().expect("8 bytes")))
+    }
+
+    /// Takes a number, if there is one.
+    pub fn option(&mut self) -> Result<Option<u32>> {
+        let is_some = self.bytes(1)?[0] != 0;
+        let value = self.u32()?;
+        Ok(is_some.then_some(value))
+    }
+
+    /// Takes as many numbers as `into` holds.
+    pub fn u32s(&mut self, into: &mut [u32]) -> Result {
+        let bytes = self.bytes(size_of_val(into))?;
+        for (value, bytes) in into.iter_mut().zip(bytes.as_chunks().0) {
+            *value = u32::from_le_bytes(*bytes);
+        }
+        Ok(())
+    }
+
+    /// Takes as many numbers as `into` holds.
+    pub fn u64s(&mut self, into: &mut [u64]) -> Result {
+        let bytes = self.bytes(size_of_val(into))?;
+        for (value, bytes) in into.iter_mut().zip(bytes.as_chunks().0) {
+            *value = u64::from_le_bytes(*bytes);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_come_back_as_they_went() {
+        let slots = vec![1, 2, 3];
+        let records = [
+            Record::Query { leaf: 9, slots, id: Some(0), target: None, write: Some(vec![7; 3]) },
+            Record::Query { leaf: 9, slots: vec![], id: None, target: Some(4), write: None },
+            Record::Held { id: 1, leaf: 2, bytes: vec![3; 5] },
+            Record::Answered,
+            Record::Begun { attempt: u64::MAX, seed: [6; 32], node: Some(8) },
+            Record::Committed,
+            Record::Failed,
+            Record::Bound { name: b"a".to_vec(), object: Object { len: 9, ids: vec![4, 5] } },
+            Record::Unbound { name: b"bc".to_vec() },
+        ];
+        for record in records {
+            let bytes = record.encode();
+            assert_eq!(Record::decode(&mut Reader(&bytes)).unwrap(), record);
+            assert!(Record::decode(&mut Reader(&bytes[..bytes.len() - 1])).is_err());
+        }
+        assert!(Record::decode(&mut Reader(&[8])).is_err());
+    }
+}

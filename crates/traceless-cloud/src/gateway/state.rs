@@ -1,0 +1,271 @@
+//! The gateway's state, which changes by records and nothing else.
+
+use super::index::{Index, Place};
+use super::names::Names;
+use super::plan::{Moving, NodePlan, plan_node, plan_round, room};
+use super::record::{Reader, Record, Writer};
+use super::rounds::Job;
+use super::waiting::{Leaving, Waiting};
+use crate::error::{Error, Result};
+use crate::geometry::{LAYERS_MAX, Node};
+use crate::orders::{Location, Query};
+use crate::params::Params;
+use crate::store::NodeVersion;
+use std::collections::HashSet;
+use traceless::rng::{Rng, Seeded};
+
+/// A round on its way.
+pub struct Running {
+    attempt: u64,
+    /// Whether it is a round, or a node by itself.
+    in_round: bool,
+    leaving: Vec<Leaving>,
+    plans: Vec<NodePlan>,
+    /// Blocks that were asked for since it was planned: where it puts them is not where they are.
+    touched: HashSet<u32>,
+}
+
+impl Running {
+    /// The versions that it makes.
+    pub fn versions(&self) -> Vec<NodeVersion> {
+        let version = |plan: &NodePlan| NodeVersion { node: plan.node, attempt: self.attempt };
+        self.plans.iter().map(version).collect()
+    }
+}
+
+/// A query whose reply did not come. It is sent again as it was: another would tell that the block
+/// is still wanted.
+#[derive(Clone)]
+pub struct Pending {
+    /// What is sent.
+    pub query: Query,
+    /// The block, if any.
+    pub id: Option<u32>,
+    /// Whether it is in the tree, so that the reply holds it.
+    pub real: bool,
+    /// What will be in it.
+    pub write: Option<Vec<u8>>,
+}
+
+/// Everything that must outlive a gateway's process.
+pub struct State {
+    /// What it is made for.
+    pub params: Params,
+    /// Where blocks are.
+    pub index: Index,
+    /// Blocks that wait.
+    pub waiting: Waiting,
+    /// Rounds committed.
+    pub round: u64,
+    /// Commits in all.
+    pub sequence: u64,
+    /// Queries less those that rounds were begun for.
+    pub queries: usize,
+    /// The round on its way.
+    pub running: Option<Running>,
+    /// The query without a reply.
+    pub pending: Option<Pending>,
+    /// What names stand for.
+    pub names: Names,
+}
+
+impl State {
+    /// Nothing was ever written.
+    pub fn new(params: Params) -> Self {
+        Self {
+            params,
+            index: Index::new(&params),
+            waiting: Waiting::default(),
+            round: 0,
+            sequence: 0,
+            queries: 0,
+            running: None,
+            pending: None,
+            names: Names::default(),
+        }
+    }
+
+    /// Lets a record happen. What has begun is returned, to be carried out.
+    pub fn apply(&mut self, record: Record) -> Result<Option<Job>> {
+        match record {
+            Record::Query { leaf, slots, id, target, write } => {
+                self.ask(leaf, &slots, id, target, write)?;
+            }
+            Record::Held { id, leaf, bytes } => {
+                if self.pending.as_ref().is_some_and(|pending| pending.id == Some(id)) {
+                    self.pending = None;
+                }
+                self.waiting.put(id, leaf, bytes);
+            }
+            Record::Answered => self.pending = None,
+            Record::Begun { attempt, seed, node } => {
+                return Ok(Some(self.begin(attempt, seed, node.map(Node))));
+            }
+            Record::Committed => self.commit()?,
+            Record::Failed => self.fail(),
+            Record::Bound { name, object } => self.names.bind(name, object),
+            Record::Unbound { name } => self.names.unbind(&name),
+        }
+        Ok(None)
+    }
+
+    fn ask(
+        &mut self,
+        leaf: u32,
+        slots: &[u32],
+        id: Option<u32>,
+        target: Option<u32>,
+        write: Option<Vec<u8>>,
+    ) -> Result {
+        let query = self.query(leaf, slots, target)?;
+        for (layer, &slot) in slots.iter().enumerate() {
+            self.index.take(self.params.geometry.node(layer, leaf), slot);
+        }
+        if let Some(id) = id {
+            self.index.set_place(id, Place::Gateway);
+            if let Some(running) = &mut self.running {
+                running.touched.insert(id);
+            }
+        }
+        self.queries += 1;
+        self.pending = Some(Pending { query, id, real: target.is_some(), write });
+        Ok(())
+    }
+
+    fn query(&self, leaf: u32, slots: &[u32], target: Option<u32>) -> Result<Query> {
+        let g = &self.params.geometry;
+        let fits = |(layer, slot): (usize, &u32)| (*slot as usize) < g.slots(layer);
+        if slots.len() != g.layers || leaf >= g.leaves() || !slots.iter().enumerate().all(fits) {
+            return Err(Error::State("the gateway's log"));
+        }
+        let mut locations = [Location::default(); LAYERS_MAX];
+        for (layer, (location, &slot)) in locations.iter_mut().zip(slots).enumerate() {
+            *location = Location { slot, attempt: self.index.attempt(g.node(layer, leaf)) };
+        }
+        Ok(Query { round: self.round, leaf, locations, target: target.unwrap_or_default() })
+    }
+
+    fn begin(&mut self, attempt: u64, seed: [u8; 32], node: Option<Node>) -> Job {
+        let mut rng = Seeded::drawn(&mut Seed(seed));
+        let (leaving, mut plans) = match node {
+            Some(node) => (Vec::new(), vec![plan_node(&self.index, &self.params, node, &mut rng)]),
+            None => self.plan(&mut rng),
+        };
+        let bytes = |one: &Leaving| {
+            let id = one.block.id;
+            (id, self.waiting.get(id).expect("what leaves is here").to_vec())
+        };
+        let batch = node.is_none().then(|| leaving.iter().map(bytes).collect());
+        let rows = |plan: &mut NodePlan| {
+            let dest = core::mem::take(&mut plan.dest);
+            (plan.node, self.index.attempt(plan.node), dest)
+        };
+        let nodes = plans.iter_mut().map(rows).collect();
+        let in_round = node.is_none();
+        if in_round {
+            self.queries -= self.params.round_blocks;
+        }
+        let touched = HashSet::new();
+        self.running = Some(Running { attempt, in_round, leaving, plans, touched });
+        Job { round: self.round, attempt, nodes, batch }
+    }
+
+    fn plan(&mut self, rng: &mut dyn Rng) -> (Vec<Leaving>, Vec<NodePlan>) {
+        let count = room(&self.index, &self.params, self.round, self.waiting.ready());
+        let leaving = self.waiting.leave(count);
+        let batch: Vec<Moving> = leaving.iter().map(|one| one.block).collect();
+        let plans = plan_round(&self.index, &self.params, self.round, &batch, rng);
+        (leaving, plans)
+    }
+
+    fn commit(&mut self) -> Result {
+        let running = self.running.take().ok_or(Error::State("the gateway's log"))?;
+        let came: HashSet<u32> = running.leaving.iter().map(|one| one.block.id).collect();
+        let gone = |one: &&Leaving| self.waiting.forget(one);
+        let unchanged: HashSet<u32> =
+            running.leaving.iter().filter(gone).map(|one| one.block.id).collect();
+        for plan in &running.plans {
+            let layer = self.params.geometry.layer_of(plan.node);
+            let holds = |id: &u32| {
+                let touched = running.touched.contains(id);
+                if came.contains(id) { unchanged.contains(id) } else { !touched }
+            };
+            let mut blocks = Vec::with_capacity(plan.blocks.len());
+            for &(slot, Moving { id, leaf }) in &plan.blocks {
+                if holds(&id) {
+                    blocks.push((slot, id));
+                    self.index.set_place(id, Place::Tree { leaf, layer, slot });
+                }
+            }
+            self.index.renew(plan.node, running.attempt, &blocks);
+        }
+        self.sequence += 1;
+        self.round += u64::from(running.in_round);
+        Ok(())
+    }
+
+    fn fail(&mut self) {
+        if let Some(running) = self.running.take() {
+            self.waiting.stay(&running.leaving);
+            if running.in_round {
+                // It is due again, under another random number.
+                self.queries += self.params.round_blocks;
+            }
+        }
+    }
+
+    /// Appends all of it, while no round is on its way.
+    pub fn save(&self, out: &mut Writer) {
+        assert!(self.running.is_none(), "a round is finished first");
+        out.u64(self.round);
+        out.u64(self.sequence);
+        out.u64(self.queries as u64);
+        self.index.save(out);
+        out.u64(self.waiting.len() as u64);
+        for (id, leaf, bytes) in self.waiting.in_order() {
+            out.u32(id);
+            out.u32(leaf);
+            out.0.extend_from_slice(bytes);
+        }
+        self.names.save(out);
+        out.0.push(u8::from(self.pending.is_some()));
+        if let Some(Pending { query, id, real, write }) = &self.pending {
+            let slots = query.locations[..self.params.geometry.layers].iter();
+            let slots = slots.map(|location| location.slot).collect();
+            let target = real.then_some(query.target);
+            let (leaf, id, write) = (query.leaf, *id, write.clone());
+            out.0.extend(Record::Query { leaf, slots, id, target, write }.encode());
+        }
+    }
+
+    /// What was saved.
+    pub fn load(params: Params, from: &mut Reader<'_>) -> Result<Self> {
+        let mut state = Self::new(params);
+        (state.round, state.sequence) = (from.u64()?, from.u64()?);
+        state.queries = from.u64()? as usize;
+        state.index.load(from)?;
+        for _ in 0..from.u64()? {
+            let (id, leaf) = (from.u32()?, from.u32()?);
+            state.waiting.put(id, leaf, from.bytes(params.geometry.block_len)?.to_vec());
+        }
+        state.names.load(from)?;
+        if from.bytes(1)? == [1] {
+            let Record::Query { leaf, slots, id, target, write } = Record::decode(from)? else {
+                return Err(Error::State("the gateway's state"));
+            };
+            // Its slots were taken before.
+            let query = state.query(leaf, &slots, target)?;
+            state.pending = Some(Pending { query, id, real: target.is_some(), write });
+        }
+        Ok(state)
+    }
+}
+
+/// Thirty-two bytes that somebody drew, as a source for one draw.
+struct Seed([u8; 32]);
+
+impl Rng for Seed {
+    fn fill(&mut self, out: &mut [u8]) {
+        out.copy_from_slice(&self.0);
+    }
+}

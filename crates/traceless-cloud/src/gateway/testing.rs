@@ -1,0 +1,38 @@
+//! Gateways for tests.
+
+use super::{Gateway, Keys};
+use crate::host::InProcess;
+use crate::kernel::Choice;
+use crate::params::Params;
+use crate::store::{MemStore, NodeStore};
+use std::sync::Arc;
+use traceless::rng::Seeded;
+use traceless::seal::Secret;
+
+/// Bytes of a block.
+pub const BLOCK: usize = 64;
+
+pub fn params(blocks: u64) -> Params {
+    Params::new(blocks, BLOCK, 4).unwrap()
+}
+
+pub fn gateway_over(
+    params: Params,
+    store: impl NodeStore + 'static,
+    choice: Choice,
+    seed: u64,
+) -> Gateway {
+    let mut rng = Seeded::new(seed);
+    let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
+    let nonce = [3; 16];
+    let shared = keys.shared(&params, choice);
+    let (host, own) = InProcess::start(&shared, store, &nonce, &mut rng).unwrap();
+    Gateway::open(params, &keys, choice, Arc::new(host), (&nonce, &own), None, Box::new(rng))
+        .unwrap()
+}
+
+/// An empty tree of so many blocks, in memory.
+pub fn in_memory(blocks: u64, seed: u64) -> Gateway {
+    let params = params(blocks);
+    gateway_over(params, MemStore::new(params.geometry), Choice::Benes, seed)
+}

@@ -1,0 +1,255 @@
+//! Gateways that end at any moment: no acknowledged write is lost, and no slot is read twice.
+
+use super::*;
+
+/// A host over a store that outlives it. After so many calls it is gone: the last one is not
+/// answered, but may have happened.
+struct Mortal {
+    host: InProcess<Arc<MemStore>>,
+    left: AtomicU64,
+    last_happens: bool,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl Mortal {
+    fn call<T>(&self, call: impl FnOnce() -> Result<T>) -> Result<T> {
+        const GONE: Error = Error::Store("planned");
+        let left = self
+            .left
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| Some(left.saturating_sub(1)));
+        match left.expect("always some") {
+            0 => Err(GONE),
+            1 => {
+                if self.last_happens {
+                    call()?;
+                }
+                Err(GONE)
+            }
+            _ => call(),
+        }
+    }
+}
+
+impl Host for Mortal {
+    fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
+        self.call(|| {
+            self.seen.lock().unwrap().push((ask.leaf, ask.locations.clone()));
+            self.host.query(ask)
+        })
+    }
+
+    fn stage(&self, stage: &Stage) -> Result {
+        self.call(|| self.host.stage(stage))
+    }
+
+    fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        self.call(|| self.host.commit(sequence, versions))
+    }
+
+    fn sequence(&self) -> Result<u64> {
+        self.host.sequence()
+    }
+}
+
+/// What outlives a gateway.
+struct World {
+    params: Params,
+    keys: Keys,
+    store: Arc<MemStore>,
+    folder: tempfile::TempDir,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    rng: Seeded,
+}
+
+impl World {
+    fn new(blocks: u64, seed: u64) -> Self {
+        let params = params(blocks);
+        let mut rng = Seeded::new(seed);
+        Self {
+            params,
+            keys: Keys::new(&Secret::random(&mut rng), &[7; 16]),
+            store: Arc::new(MemStore::new(params.geometry)),
+            folder: tempfile::tempdir().unwrap(),
+            seen: Arc::default(),
+            rng,
+        }
+    }
+
+    fn open(&mut self, calls: u64) -> Result<Gateway> {
+        let nonce = self.rng.next_u64().to_le_bytes().repeat(2).try_into().unwrap();
+        let shared = self.keys.shared(&self.params, Choice::Benes);
+        let store = self.store.clone();
+        let (host, own) = InProcess::start(&shared, store, &nonce, &mut self.rng)?;
+        let last_happens = self.rng.below(2) == 0;
+        let seen = self.seen.clone();
+        let host = Arc::new(Mortal { host, left: AtomicU64::new(calls), last_happens, seen });
+        let home = Home { folder: self.folder.path(), durability: Durability::Process };
+        let rng = Box::new(Seeded::drawn(&mut self.rng));
+        let session = (&nonce, &own);
+        Gateway::open(self.params, &self.keys, Choice::Benes, host, session, Some(&home), rng)
+    }
+
+    /// Half a record at the end of the log, as of a write that was cut short.
+    fn tear(&mut self) {
+        for entry in std::fs::read_dir(self.folder.path()).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|end| end != "new") {
+                let mut bytes = std::fs::read(&path).unwrap();
+                bytes.extend_from_slice(&[200, 0, 0, 0, 1, 2, 3]);
+                std::fs::write(&path, bytes).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn no_acknowledged_write_is_lost() {
+    // More than wait at the gateway, or nothing would be asked of the host.
+    const BLOCKS: u64 = 2000;
+    let mut world = World::new(BLOCKS, 21);
+    let mut array = vec![vec![0; BLOCK]; BLOCKS as usize];
+    let mut rng = Seeded::new(22);
+    let mut commits = 0;
+    for life in 0..100 {
+        let calls = if rng.below(3) == 0 { rng.below(12) } else { rng.below(300) };
+        let mut gateway = world.open(calls + 1).unwrap();
+        for version in 0..1000 {
+            let id = rng.below(BLOCKS);
+            let bytes = block(id, life * 1000 + version);
+            if rng.below(3) > 0 {
+                if gateway.put(id, &bytes).is_err() {
+                    // Nobody was told, so it may be either.
+                    drop(gateway);
+                    let mut next = world.open(u64::MAX).unwrap();
+                    let found = next.get(id).unwrap();
+                    assert!(found == bytes || found == array[id as usize]);
+                    array[id as usize] = found;
+                    break;
+                }
+                array[id as usize] = bytes;
+            } else {
+                match gateway.get(id) {
+                    Ok(found) => assert!(found == array[id as usize], "life {life}, {id}"),
+                    Err(_) => break,
+                }
+            }
+        }
+        if rng.below(2) == 0 {
+            world.tear();
+        }
+        commits = world.store.sequence();
+    }
+    assert!(commits > 30, "{commits}");
+    let mut gateway = world.open(u64::MAX).unwrap();
+    for id in 0..BLOCKS {
+        assert!(gateway.get(id).unwrap() == array[id as usize], "{id}");
+    }
+    drop(gateway);
+    // A query without a reply is sent again as it was; nothing else is read twice.
+    let mut seen = world.seen.lock().unwrap().clone();
+    let sent = seen.len();
+    seen.dedup();
+    assert!(seen.len() < sent, "some were sent again");
+    let g = world.params.geometry;
+    let mut slots = HashSet::new();
+    for (leaf, locations) in &seen {
+        for (layer, location) in locations.iter().enumerate() {
+            assert!(slots.insert((g.node(layer, *leaf), *location)), "a slot is read twice");
+        }
+    }
+}
+
+#[test]
+fn values_under_names_outlive_the_gateway() {
+    let mut world = World::new(600, 25);
+    let mut rng = Seeded::new(26);
+    let mut model = std::collections::BTreeMap::new();
+    for life in 0..12_u8 {
+        let mut gateway = world.open(u64::MAX).unwrap();
+        for step in 0..60_u8 {
+            let name = format!("name {}", rng.below(20)).into_bytes();
+            if rng.below(4) == 0 {
+                let had = model.remove(&name).is_some();
+                assert_eq!(gateway.remove(&name).unwrap(), had);
+            } else {
+                let value = vec![life.wrapping_mul(60) ^ step; rng.below(400) as usize];
+                gateway.store(&name, &value).unwrap();
+                model.insert(name, value);
+            }
+        }
+        for number in 0..20 {
+            let name = format!("name {number}").into_bytes();
+            assert!(gateway.load(&name).unwrap() == model.get(&name).cloned());
+            let len = model.get(&name).map(|value| value.len() as u32);
+            assert_eq!(gateway.len_of(&name), len);
+        }
+        let names: Vec<Vec<u8>> = model.keys().cloned().collect();
+        assert!(gateway.names_behind(b"", 100) == names && gateway.names() == names.len());
+        if life % 3 == 0 {
+            gateway.save().unwrap();
+        }
+    }
+    let mut gateway = world.open(u64::MAX).unwrap();
+    assert!(matches!(gateway.store(b"x", &vec![0; 601 * BLOCK]), Err(Error::Store(_))));
+    assert!(matches!(gateway.store(&[0; 1025], b""), Err(Error::Malformed(_))));
+}
+
+#[test]
+fn a_folder_that_was_put_back_is_refused() {
+    let mut world = World::new(400, 23);
+    let mut gateway = world.open(u64::MAX).unwrap();
+    gateway.save().unwrap();
+    let state = std::fs::read_dir(world.folder.path()).unwrap();
+    let path = |end: &str| world.folder.path().join(end);
+    let old: Vec<_> = state
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with("state."))
+        .map(|name| (name.clone(), std::fs::read(path(&name)).unwrap()))
+        .collect();
+    assert!(world.open(u64::MAX).is_err(), "one gateway at a time");
+    for id in 0..400 {
+        gateway.put(id, &block(id, 1)).unwrap();
+    }
+    gateway.save().unwrap();
+    drop(gateway);
+    let newest = std::fs::read_dir(world.folder.path()).unwrap();
+    for entry in newest.map(|entry| entry.unwrap().path()) {
+        std::fs::remove_file(entry).unwrap();
+    }
+    for (name, bytes) in old {
+        std::fs::write(world.folder.path().join(name), bytes).unwrap();
+    }
+    assert!(matches!(world.open(u64::MAX), Err(Error::RolledBack { gateway: 0, .. })));
+}
+
+#[test]
+fn a_damaged_state_is_refused() {
+    let mut world = World::new(50, 24);
+    let mut gateway = world.open(u64::MAX).unwrap();
+    gateway.put(1, &block(1, 1)).unwrap();
+    drop(gateway);
+    let newest = |world: &World| {
+        let entries = std::fs::read_dir(world.folder.path()).unwrap();
+        let mut paths = entries.map(|entry| entry.unwrap().path());
+        paths
+            .find(|path| path.file_name().unwrap().to_str().unwrap().starts_with("state."))
+            .unwrap()
+    };
+    let path = newest(&world);
+    let whole = std::fs::read(&path).unwrap();
+    for at in [0, 9, 20, 40, whole.len() / 2, whole.len() - 1] {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1;
+        std::fs::write(&path, &damaged).unwrap();
+        // The generation's number says nothing, and so is not proved.
+        assert!(world.open(u64::MAX).is_err() || at == 9, "byte {at}");
+        if at == 9 {
+            std::fs::remove_file(newest(&world)).unwrap();
+        }
+    }
+    std::fs::write(&path, &whole).unwrap();
+    world.params = params(51);
+    assert!(world.open(u64::MAX).is_err(), "of another tree");
+    world.params = params(50);
+    assert!(world.open(u64::MAX).unwrap().get(1).unwrap() == block(1, 1));
+}

@@ -1,0 +1,171 @@
+//! RESP as bytes: commands that come, replies that go.
+
+use std::io::{self, BufRead, Write};
+
+/// Bytes of a line: a length, or a command as a person types it.
+const LINE_LEN_MAX: u64 = 64 << 10;
+/// Words of a command.
+const WORDS_MAX: usize = 1 << 20;
+/// Bytes of a word.
+const WORD_LEN_MAX: usize = 64 << 20;
+
+/// A command: its name and what follows.
+pub type Command = Vec<Vec<u8>>;
+
+/// What is answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// A word.
+    Simple(&'static str),
+    /// What went wrong.
+    Error(String),
+    /// A number.
+    Integer(i64),
+    /// Bytes.
+    Bulk(Vec<u8>),
+    /// Nothing.
+    Null,
+    /// Several.
+    Array(Vec<Reply>),
+    /// Pairs, one after the other.
+    Map(Vec<Reply>),
+}
+
+/// The next command; nothing where the client has gone. What cannot be understood is
+/// `InvalidData`.
+pub fn read(from: &mut impl BufRead) -> io::Result<Option<Command>> {
+    loop {
+        let Some(line) = read_line(from)? else { return Ok(None) };
+        if let Some(count) = line.strip_prefix(b"*") {
+            let count = number(count).filter(|&count| count <= WORDS_MAX).ok_or_else(wrong)?;
+            let words = (0..count).map(|_| read_word(from)).collect::<io::Result<Command>>()?;
+            if !words.is_empty() {
+                return Ok(Some(words));
+            }
+        } else {
+            let words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+            let words: Command = words.map(<[u8]>::to_vec).collect();
+            if !words.is_empty() {
+                return Ok(Some(words));
+            }
+        }
+    }
+}
+
+fn read_word(from: &mut impl BufRead) -> io::Result<Vec<u8>> {
+    let line = read_line(from)?.ok_or_else(wrong)?;
+    let len = line.strip_prefix(b"$").and_then(number);
+    let len = len.filter(|&len| len <= WORD_LEN_MAX).ok_or_else(wrong)?;
+    let mut word = Vec::new();
+    // Room is made as bytes come, whatever length is announced.
+    io::Read::read_to_end(&mut io::Read::take(&mut *from, len as u64 + 2), &mut word)?;
+    if word.len() != len + 2 || !word.ends_with(b"\r\n") {
+        return Err(wrong());
+    }
+    word.truncate(len);
+    Ok(word)
+}
+
+fn read_line(from: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    io::BufRead::read_until(&mut io::Read::take(from, LINE_LEN_MAX), b'\n', &mut line)?;
+    if line.is_empty() {
+        return Ok(None);
+    }
+    if line.pop() != Some(b'\n') {
+        return Err(wrong());
+    }
+    if line.last() == Some(&b'\r') {
+        line.pop();
+    }
+    Ok(Some(line))
+}
+
+fn number(digits: &[u8]) -> Option<usize> {
+    core::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+fn wrong() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "Protocol error")
+}
+
+impl Reply {
+    /// Writes it for a client of version 2 or 3 of the protocol.
+    pub fn write(&self, version: u8, to: &mut impl Write) -> io::Result<()> {
+        match self {
+            Self::Simple(word) => write!(to, "+{word}\r\n"),
+            Self::Error(what) => write!(to, "-{}\r\n", what.replace(['\r', '\n'], " ")),
+            Self::Integer(number) => write!(to, ":{number}\r\n"),
+            Self::Bulk(bytes) => {
+                write!(to, "${}\r\n", bytes.len())?;
+                to.write_all(bytes)?;
+                to.write_all(b"\r\n")
+            }
+            Self::Null if version == 3 => to.write_all(b"_\r\n"),
+            Self::Null => to.write_all(b"$-1\r\n"),
+            Self::Map(pairs) if version == 3 => {
+                write!(to, "%{}\r\n", pairs.len() / 2)?;
+                pairs.iter().try_for_each(|reply| reply.write(version, to))
+            }
+            Self::Array(replies) | Self::Map(replies) => {
+                write!(to, "*{}\r\n", replies.len())?;
+                replies.iter().try_for_each(|reply| reply.write(version, to))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_all(mut bytes: &[u8]) -> io::Result<Vec<Command>> {
+        let mut commands = Vec::new();
+        while let Some(command) = read(&mut bytes)? {
+            commands.push(command);
+        }
+        Ok(commands)
+    }
+
+    #[test]
+    fn commands_come_in_both_forms() {
+        let bytes = b"*2\r\n$3\r\nGET\r\n$3\r\na\r\n\r\n\r\nPING\r\n*0\r\nSET k  v\n";
+        let commands = read_all(bytes).unwrap();
+        let words = |words: &[&[u8]]| words.iter().map(|word| word.to_vec()).collect::<Command>();
+        assert_eq!(
+            commands,
+            [words(&[b"GET", b"a\r\n"]), words(&[b"PING"]), words(&[b"SET", b"k", b"v"])]
+        );
+    }
+
+    #[test]
+    fn what_is_no_command_is_refused() {
+        for bytes in [
+            &b"*2\r\n$3\r\nGET\r\n"[..],
+            b"*x\r\n",
+            b"*-1\r\n",
+            b"*99999999\r\n",
+            b"*1\r\n$99999999999\r\n",
+            b"*1\r\n$3\r\nab",
+            b"*1\r\n$1\r\nabc\r\n",
+            b"*1\r\nGET\r\n",
+            b"PING",
+        ] {
+            let error = read_all(bytes).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{bytes:?}");
+        }
+        assert!(read_all(&vec![b'a'; 1 << 17]).is_err());
+    }
+
+    #[test]
+    fn replies_differ_by_version() {
+        let map = Reply::Map(vec![Reply::Bulk(b"a".to_vec()), Reply::Null]);
+        let written = |version| {
+            let mut bytes = Vec::new();
+            map.write(version, &mut bytes).unwrap();
+            bytes
+        };
+        assert_eq!(written(2), b"*2\r\n$1\r\na\r\n$-1\r\n");
+        assert_eq!(written(3), b"%1\r\n$1\r\na\r\n_\r\n");
+    }
+}

@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# The cloud store behind the Redis protocol, through kill -9.
+# shellcheck source-path=SCRIPTDIR source=lib/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+
+port=$((20000 + RANDOM % 12000))
+gateway=("$traceless" gateway --local store --blocks 6000 --block-len 256 --lambda 8
+    --resp "127.0.0.1:$port")
+
+start() {
+    "${gateway[@]}" --allow-simulated-tee >gateway.out 2>gateway.err &
+    started=$!
+    for _ in $(seq 100); do
+        grep -q RESP gateway.out && return
+        sleep 0.1
+    done
+    cat gateway.err
+    return 1
+}
+
+section "a simulated enclave has to be allowed"
+expect 2 "${gateway[@]}"
+check "it says why" grep -q "protects nothing" err
+
+section "no answered write is lost by kill -9"
+check "the store and its checker agree" python3 - "$port" "$traceless" <<'CHECK'
+import random, socket, subprocess, sys, time
+
+port, traceless = int(sys.argv[1]), sys.argv[2]
+options = ["--blocks", "6000", "--block-len", "256", "--lambda", "8", "--allow-simulated-tee"]
+command = [traceless, "gateway", "--local", "checked", *options, "--resp", f"127.0.0.1:{port}"]
+random.seed(1)
+model = {}
+
+
+class Client:
+    def __init__(self):
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.file = self.socket.makefile("rwb")
+
+    def ask(self, *words):
+        self.file.write(b"*%d\r\n" % len(words))
+        for word in words:
+            self.file.write(b"$%d\r\n%s\r\n" % (len(word), word))
+        self.file.flush()
+        line = self.file.readline()
+        if not line.endswith(b"\r\n"):
+            raise ConnectionError
+        if line[:1] == b"$":
+            length = int(line[1:])
+            return None if length < 0 else self.file.read(length + 2)[:-2]
+        assert line[:1] in b"+:", line
+        return line[1:-2]
+
+
+def start():
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert b"RESP" in server.stdout.readline()
+    return server, Client()
+
+
+def names():
+    return b"name %d" % random.randrange(300)
+
+
+kills = 12
+for life in range(kills + 1):
+    server, client = start()
+    for name, value in model.items():
+        assert client.ask(b"GET", name) == value, (life, name)
+    deadline = time.monotonic() + random.uniform(0.05, 0.6)
+    while life < kills and time.monotonic() < deadline:
+        name, value = names(), random.randbytes(random.randrange(1500))
+        client.ask(b"SET", name, value)
+        model[name] = value
+    # One more, whose answer nobody waits for: it may have happened or not.
+    name = names()
+    client.file.write(b"*2\r\n$3\r\nDEL\r\n$%d\r\n%s\r\n" % (len(name), name))
+    client.file.flush()
+    model.pop(name, None)
+    server.kill() if life < kills else server.terminate()
+    server.wait()
+    if life == kills:
+        assert server.returncode == 0
+    else:
+        server, client = start()
+        value = client.ask(b"GET", name)
+        if value is not None:
+            model[name] = value
+        server.kill()
+        server.wait()
+CHECK
+
+section "another gateway, another key"
+start
+expect 5 "${gateway[@]}" --allow-simulated-tee
+kill "$started"
+wait "$started"
+head -c 32 /dev/urandom >other.key
+expect 4 "${gateway[@]}" --allow-simulated-tee --key-file other.key
