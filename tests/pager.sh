@@ -86,6 +86,17 @@ check "and it is said why" grep -q "fork is refused" err
 head --bytes 8M /dev/urandom >random
 evictions=0 same --resident 16 -- dd if=random iflag=direct bs=1M status=none
 
+check "low numbers of files are the program's" [ "$(run -- "$python" -c "
+import os
+print(os.open('/dev/null', 0))")" = 3 ]
+same --scheme eager --resident 24 -- "$python" -c "
+import os
+print(os.open('/dev/null', 0), sorted(str(i) for i in range(3000))[:9])"
+
+section "the example of the library"
+expect 0 cargo run --quiet --release --locked --manifest-path "$root/Cargo.toml" \
+    --package traceless-pager --example hash_join
+
 section "exit codes"
 expect 7 run -- sh -c 'exit 7'
 expect 137 run -- sh -c 'kill -KILL $$'

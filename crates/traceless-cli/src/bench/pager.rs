@@ -178,16 +178,20 @@ fn measure_all(args: &PagerBenchArgs, faults: usize) -> Result<(Vec<Row>, Vec<De
             complain(&format!("round {round} of {}", args.rounds));
         }
         details.clear();
-        let mut controls: Vec<Measured> = vec![];
-        for control in &CONTROLS {
+        let plain = measure(args, &CONTROLS[0], faults, 0.0)?;
+        let compute_ns = plain.p50() * IDLE;
+        plain_us.push(plain.p50() / 1000.0);
+        let mut controls = vec![plain];
+        for control in &CONTROLS[1..] {
             let is_needed = subjects.iter().any(|subject| subject.program == control.program);
-            let compute_ns = controls.first().map_or(0.0, |plain| plain.p50() * IDLE);
-            let faults = if is_needed || controls.is_empty() { faults } else { 1 };
+            let faults = if is_needed { faults } else { 0 };
             controls.push(measure(args, control, faults, compute_ns)?);
-            details.push(controls[controls.len() - 1].detail(control.name));
         }
-        plain_us.push(controls[0].p50() / 1000.0);
-        let compute_ns = controls[0].p50() * IDLE;
+        for (control, measured) in CONTROLS.iter().zip(&controls) {
+            if !measured.times_ns.is_empty() {
+                details.push(measured.detail(control.name));
+            }
+        }
         for (subject, ratios) in subjects.iter().zip(&mut ratios) {
             let control = &controls[subject.program as usize];
             let measured = measure(args, subject, faults, compute_ns)?;
@@ -208,7 +212,8 @@ fn measure_all(args: &PagerBenchArgs, faults: usize) -> Result<(Vec<Row>, Vec<De
     Ok((rows, details))
 }
 
-/// Touches pages in turn; a program that computes does so for so long after each touch.
+/// Touches pages in turn; a program that computes does so for so long after each touch. Without
+/// faults nothing is measured.
 fn measure(
     args: &PagerBenchArgs,
     subject: &Subject,
@@ -230,6 +235,9 @@ fn measure(
         cached: subject.cached,
         ..Settings::default()
     };
+    if faults == 0 {
+        return Ok(Measured { times_ns: vec![], wall_ns: 0, counted: Summary::default() });
+    }
     let mut region = region(&settings)?;
     // Every slot of the store has been written once, and every page has left once.
     for touch in 0..2 * pages {

@@ -4,6 +4,7 @@
 //! forget where it was, and be told so. That takes longer than the fault itself, and a process with
 //! memory of its own is spared it.
 
+use super::memory::out_of_the_way;
 use super::threads::without_signals;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
@@ -36,6 +37,7 @@ impl Helper {
     /// and allocates nothing.
     pub unsafe fn start(work: impl FnOnce(&Parent)) -> Result<Self, Errno> {
         let (reads, writes) = pipe_with(PipeFlags::CLOEXEC)?;
+        let writes = out_of_the_way(writes);
         without_signals(|| {
             // Without a signal for its end: whoever waits for any child does not wait for this one.
             // SAFETY: like fork, with no thread's memory shared.

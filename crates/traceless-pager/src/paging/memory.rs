@@ -5,7 +5,7 @@ use crate::{PAGE_LEN, Page};
 use core::ops::Deref;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
-use rustix::fd::BorrowedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 /// A mapping, unmapped when it is dropped. Whoever reads and writes it answers for how.
@@ -92,6 +92,12 @@ impl Mapping {
         unsafe { madvise(self.at(at).cast(), len, advice) }
             .map_err(|e| Error::os("memory refuses advice", e))
     }
+}
+
+/// The same file under a high number, where programs that count on low ones do not meet it.
+pub(super) fn out_of_the_way(file: OwnedFd) -> OwnedFd {
+    const HIGH: i32 = 900;
+    rustix::io::fcntl_dupfd_cloexec(&file, HIGH).unwrap_or(file)
 }
 
 /// Numbers in memory that is shared with processes that are forked later.

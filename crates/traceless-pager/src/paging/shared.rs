@@ -1,7 +1,7 @@
 //! A store that others see and may change while we use it: memory of a file or of no file.
 
 use super::error::{Error, Result};
-use super::memory::Mapping;
+use super::memory::{Mapping, out_of_the_way};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, fallocate, ftruncate, memfd_create};
 use std::path::Path;
@@ -39,7 +39,8 @@ impl SharedMemory {
 
     fn map(file: OwnedFd, len: u64) -> Result<Self> {
         let size = usize::try_from(len).map_err(|_| Error::Configuration("too many pages"))?;
-        Ok(Self { mapping: Mapping::shared(file.as_fd(), size)?, file })
+        let mapping = Mapping::shared(file.as_fd(), size)?;
+        Ok(Self { mapping, file: out_of_the_way(file) })
     }
 
     fn place(&self, extent: Extent) -> Result<*mut u8, StoreError> {

@@ -2,6 +2,7 @@
 //! those of the kernel's `linux/userfaultfd.h`; distributions' headers lag behind it.
 
 use super::error::{Error, Result};
+use super::memory::out_of_the_way;
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::mm::UserfaultfdFlags;
@@ -104,7 +105,7 @@ pub struct Uffd(OwnedFd);
 impl Uffd {
     /// One that is told `features`, all of which the kernel has.
     pub fn with_features(features: u64) -> Result<Self> {
-        let uffd = Self(open()?);
+        let uffd = Self(out_of_the_way(open()?));
         let mut args = ApiArgs { api: API, features, ioctls: 0 };
         // SAFETY: the argument is what this order takes.
         unsafe { uffd.order(ORDER_API, &raw mut args) }
