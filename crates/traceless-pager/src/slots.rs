@@ -7,10 +7,12 @@ use crate::{PAGE_LEN, Page};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use traceless::error::{Error, Place, Result};
+/// AEGIS for pages, as [`Cipher::Aegis`] says.
 #[cfg(not(feature = "std"))]
-use traceless::seal::Aegis;
+pub use traceless::seal::Aegis as PageAegis;
+/// AEGIS for pages, as [`Cipher::Aegis`] says.
 #[cfg(feature = "std")]
-use traceless::seal::WideAegis;
+pub use traceless::seal::WideAegis as PageAegis;
 use traceless::seal::{Aead, Sealer, Secret, TAG_LEN};
 use traceless::store::Store;
 use traceless::types::Extent;
@@ -47,10 +49,7 @@ impl Cipher {
 
     fn sealer(self, key: &Secret) -> Box<dyn Sealer> {
         match self {
-            #[cfg(feature = "std")]
-            Self::Aegis => Box::new(WideAegis::new(key)),
-            #[cfg(not(feature = "std"))]
-            Self::Aegis => Box::new(Aegis::new(key)),
+            Self::Aegis => Box::new(PageAegis::new(key)),
             Self::Gcm => Box::new(Aead::new(key)),
         }
     }

@@ -295,7 +295,7 @@ fn lines_that_were_never_read_are_written_back_with_a_path() {
     for scheme in [Scheme::Unified, Scheme::Compressed, Scheme::Recursive] {
         let mut machine = machine(oram(scheme));
         machine.last_level.as_mut().unwrap().reads_before_writes = false;
-        let mut run = |workload| {
+        let run = |workload| {
             let outcome = machine.run_after(500, &mut [workload]).unwrap();
             (outcome.last_level.unwrap(), outcome.paths.unwrap())
         };

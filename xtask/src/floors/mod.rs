@@ -70,6 +70,7 @@ fn measure(root: &Path, group: &str, quick: bool) -> Result<String, String> {
     let command: &[&str] = match group {
         "volume" | "write-only" => &["volume", "bench", "--suite", group],
         "tree" => &["bench", "tree", "--floors"],
+        "pager" => &["bench", "pager"],
         "audit" => &["audit", "floors"],
         "sim" => &["sim", "floors"],
         _ => return Err(format!("no command measures the group {group} yet")),

@@ -1,4 +1,4 @@
-//! `traceless run`
+//! `traceless run` and `traceless bench pager`
 
 use super::volume::parse_size;
 use clap::{Args, ValueEnum};
@@ -17,9 +17,15 @@ pub struct RunArgs {
     /// Pages that are refreshed for each that leaves, such as 3, 15 or 1/2: more writes, less space
     #[arg(long, value_name = "K", default_value = "3")]
     pub refresh: String,
+    /// Levels of a tree that are kept in trusted memory, where the scheme has one
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub cached: usize,
     /// All memory that is paged; the store has room for all of it at once
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
     pub memory: u64,
+    /// Processes that help, where the scheme lets them
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub helpers: usize,
     /// What pages are sealed with
     #[arg(long, value_enum, default_value = "aegis")]
     pub cipher: PageCipherArg,
@@ -53,6 +59,18 @@ pub enum PageSchemeArg {
     Plain,
     /// DetWoORAM: hides which pages are written, not which are read
     Detwo,
+    /// The same; refreshes are done by a helper once the program goes on
+    Eager,
+    /// The same; refreshes are done by helpers, too
+    Parallel,
+    /// Both
+    EagerParallel,
+    /// Path ORAM, two accesses a fault: hides which pages are read, too
+    Path,
+    /// The same, one access a fault
+    PathFused,
+    /// Ring ORAM, two accesses a fault
+    Ring,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -67,6 +85,9 @@ pub enum PageCipherArg {
 pub enum PolicyArg {
     /// Who came first
     Fifo,
+    /// Who came first and is not in use: a quarter of the pages is taken away, to see which are
+    /// missed
+    Clock,
     /// Any of them
     Random,
 }
@@ -75,4 +96,37 @@ pub enum PolicyArg {
 pub enum ModeArg {
     /// In a thread of the program. It may not fork; it may start other programs
     Thread,
+}
+
+/// What is measured, beside plain paging in the same run.
+#[derive(Args, Debug)]
+pub struct PagerBenchArgs {
+    /// Faults of each measurement
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    pub faults: usize,
+    /// Times that everything is measured, in turns
+    #[arg(long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub rounds: u64,
+    /// Pages that are touched, one after the other
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    pub pages: usize,
+    /// Pages that are in memory at a time
+    #[arg(long, value_name = "N", default_value_t = 15)]
+    pub resident: usize,
+    /// What pages are sealed with
+    #[arg(long, value_enum, default_value = "aegis")]
+    pub cipher: PageCipherArg,
+    /// Processes that help, where the scheme lets them
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub helpers: usize,
+    /// Only rows whose name contains one of these
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Fewer faults
+    #[arg(long)]
+    pub quick: bool,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
 }

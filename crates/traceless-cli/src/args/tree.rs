@@ -1,12 +1,14 @@
 //! `traceless bench`
 
-use super::{CloudArgs, StashArgs};
+use super::{CloudArgs, PagerBenchArgs, StashArgs};
 use clap::{Args, Subcommand, ValueEnum};
 
 #[derive(Subcommand, Debug)]
 pub enum BenchCommand {
     /// Measure a tree ORAM in memory, one access after the other on one thread
     Tree(TreeArgs),
+    /// Measure page faults, one after the other, and what schemes cost beside plain paging
+    Pager(PagerBenchArgs),
     /// Show how full trees and stashes are, beside what was published
     Stash(StashArgs),
     /// Measure the oblivious cloud store, with gateway, host and enclave in one process

@@ -268,7 +268,11 @@ mod tests {
         again.sort_by_key(|judged| judged.seed);
         assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2);
         for (a, b) in first.iter().zip(&again) {
-            assert_eq!((&a.scheme, &a.p), (&b.scheme, &b.p));
+            assert_eq!((&a.scheme, a.p.len()), (&b.scheme, b.p.len()));
+            for ((test_a, p_a), (test_b, p_b)) in a.p.iter().zip(&b.p) {
+                // A number is read from a file but for its last digit.
+                assert!(test_a == test_b && (p_a - p_b).abs() < 1e-12, "{p_a} {p_b}");
+            }
         }
         std::fs::write(&path, "no line of ours\n").unwrap();
         assert!(all(0..1, Some(&path)).is_err());

@@ -18,7 +18,7 @@ use traceless_cloud::store::{Durability, FileStore, MemStore, NodeStore};
 
 /// Tables I to III of the paper: bytes of data and of a block, best and average milliseconds, and
 /// thousands of bytes a second.
-#[expect(clippy::approx_constant, reason = "3.14 ms, as printed")]
+#[expect(clippy::approx_constant, reason = "3.14 ms were measured")]
 const PUBLISHED: [(u64, u64, f64, f64, f64); 11] = [
     (1 << 30, 1024, 0.54, 2.26, 453.81),
     (2 << 30, 1024, 0.63, 2.59, 395.13),

@@ -1,6 +1,7 @@
 //! `traceless bench`: the schemes of the library by themselves.
 
 mod cloud;
+mod pager;
 mod stash;
 mod tree;
 
@@ -14,6 +15,7 @@ pub fn run(command: &BenchCommand) -> Result<(), Failure> {
     match command {
         BenchCommand::Tree(args) if args.floors => tree::floors::run(args),
         BenchCommand::Tree(args) => tree::run(args),
+        BenchCommand::Pager(args) => pager::run(args),
         BenchCommand::Stash(args) => stash::run(args),
         BenchCommand::Cloud(args) => cloud::run(args),
     }

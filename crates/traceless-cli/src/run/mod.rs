@@ -113,14 +113,20 @@ fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, Refused> {
         scheme: match args.scheme {
             PageSchemeArg::Plain => Scheme::Plain,
             PageSchemeArg::Detwo => Scheme::DetWo,
+            PageSchemeArg::Eager => Scheme::Eager,
+            PageSchemeArg::Parallel => Scheme::Parallel,
+            PageSchemeArg::EagerParallel => Scheme::EagerParallel,
+            PageSchemeArg::Path => Scheme::Path,
+            PageSchemeArg::PathFused => Scheme::PathFused,
+            PageSchemeArg::Ring => Scheme::Ring,
         },
         refresh: Refresh::parse(&args.refresh).map_err(traceless_pager::paging::Error::from)?,
-        cipher: match args.cipher {
-            PageCipherArg::Aegis => Cipher::Aegis,
-            PageCipherArg::Gcm => Cipher::Gcm,
-        },
+        helpers: args.helpers,
+        cached: args.cached,
+        cipher: cipher(args.cipher),
         policy: match args.policy {
             PolicyArg::Fifo => Policy::Fifo,
+            PolicyArg::Clock => Policy::Clock,
             PolicyArg::Random => Policy::Random,
         },
         overflow: args.overflow,
@@ -129,6 +135,14 @@ fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, Refused> {
         counters: Some(counters.into()),
         first: Some(std::process::id()),
     })
+}
+
+/// The pager's word for it.
+pub fn cipher(cipher: PageCipherArg) -> Cipher {
+    match cipher {
+        PageCipherArg::Aegis => Cipher::Aegis,
+        PageCipherArg::Gcm => Cipher::Gcm,
+    }
 }
 
 /// Beside this program, or where packages put it.

@@ -54,9 +54,9 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// `pages` pages, none of which is there.
-    pub fn new(pages: usize, way: Way) -> Result<Self> {
-        let len = pages.checked_add(2).and_then(|pages| pages.checked_mul(PAGE_LEN));
+    /// `pages` pages, none of which is there, and places to park some of them.
+    pub fn new(pages: usize, places: usize, way: Way) -> Result<Self> {
+        let len = pages.checked_add(places + 2).and_then(|pages| pages.checked_mul(PAGE_LEN));
         let len = len.ok_or(Error::Configuration("too many pages"))?;
         let mapping = Mapping::paged(len)?;
         let uffd = Uffd::with_features(way.features())?;
@@ -108,18 +108,16 @@ impl Arena {
     /// The page leaves. Between this and [`Arena::bring`] the frame is where it is.
     pub fn take(&self, page: usize, spare: &mut Page) -> Result<Left> {
         match self.way {
-            Way::Move => self.take_by_moving(page),
+            Way::Move => self.move_away(page, self.staging()),
             Way::Protect => self.take_by_copying(page, spare),
         }
     }
 
-    fn take_by_moving(&self, page: usize) -> Result<Left> {
+    fn move_away(&self, page: usize, to: usize) -> Result<Left> {
         loop {
-            // SAFETY: a page of ours to the place for pages between two places, which is empty:
-            // what was there was brought somewhere, or is discarded by `drop_staged`.
-            let moved = unsafe {
-                self.uffd.move_page(self.address(self.staging()), self.address(page), false)
-            };
+            // SAFETY: a page of ours to a place of ours that is empty: what was there was brought
+            // somewhere, or discarded.
+            let moved = unsafe { self.uffd.move_page(self.address(to), self.address(page), false) };
             return match moved {
                 Ok(()) => Ok(Left::Yes),
                 Err(Errno::AGAIN) => continue,
@@ -162,15 +160,43 @@ impl Arena {
         if !(left && self.way == Way::Move) {
             return self.copy(to, spare);
         }
+        self.move_back(self.staging(), page)
+    }
+
+    fn move_back(&self, from: usize, page: usize) -> Result {
         loop {
-            // SAFETY: from the place between two places to a page that is missing, with the
-            // contents that the scheme says it has.
-            match unsafe { self.uffd.move_page(to, self.address(self.staging()), true) } {
+            // SAFETY: from a place of ours to a page that is missing, with the contents that it is
+            // to have.
+            match unsafe { self.uffd.move_page(self.address(page), self.address(from), true) } {
                 Ok(()) => return Ok(()),
                 Err(Errno::AGAIN) => {}
                 Err(e) => return Err(Error::os("a page cannot be brought", e)),
             }
         }
+    }
+
+    /// The page goes to one of the places to park, which has none. Way of moving only.
+    pub fn park(&self, page: usize, place: usize) -> Result<Left> {
+        self.move_away(page, self.place(place))
+    }
+
+    /// What is parked at a place goes to the frame, as if it had just left.
+    pub fn stage(&self, place: usize) -> Result {
+        self.move_back(self.place(place), self.staging())
+    }
+
+    /// What is parked at a place becomes the page again, and who waits for it goes on.
+    pub fn unpark(&self, place: usize, page: usize) -> Result {
+        self.move_back(self.place(place), page)
+    }
+
+    /// What is parked at a place is not needed any more.
+    pub fn drop_parked(&self, place: usize) -> Result {
+        self.discard(self.place(place), 1)
+    }
+
+    fn place(&self, place: usize) -> usize {
+        self.pages + 2 + place
     }
 
     /// A page has left and none comes: its frame is given back.

@@ -8,18 +8,21 @@ pub enum Policy {
     /// Who came first.
     #[default]
     Fifo,
+    /// Who came first and was not missed while it was parked.
+    Clock,
     /// Any of them, drawn at random.
     Random,
 }
 
 impl Policy {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Fifo, Self::Random];
+    pub const ALL: [Self; 3] = [Self::Fifo, Self::Clock, Self::Random];
 
     /// What it is called.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fifo => "fifo",
+            Self::Clock => "clock",
             Self::Random => "random",
         }
     }
@@ -89,7 +92,7 @@ impl Frames {
         assert!(self.len() > 0, "some page is resident");
         loop {
             let frame = match self.policy {
-                Policy::Fifo => self.hand,
+                Policy::Fifo | Policy::Clock => self.hand,
                 Policy::Random => self.rng.below(self.page_in.len() as u64) as usize,
             };
             self.hand = (frame + 1) % self.page_in.len();

@@ -2,7 +2,9 @@
 
 use super::error::{Error, Result};
 use crate::{PAGE_LEN, Page};
+use core::ops::Deref;
 use core::ptr::NonNull;
+use core::sync::atomic::AtomicU64;
 use rustix::fd::BorrowedFd;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
@@ -38,6 +40,15 @@ impl Mapping {
         // SAFETY: a fresh mapping at an address that the kernel chooses.
         let start =
             unsafe { mmap(core::ptr::null_mut(), len, protection, MapFlags::SHARED, file, 0) };
+        Self::from_kernel(start, len)
+    }
+
+    /// `len` bytes of zeros, shared with processes that are forked later.
+    pub fn inherited(len: usize) -> Result<Self> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh mapping at an address that the kernel chooses.
+        let start =
+            unsafe { mmap_anonymous(core::ptr::null_mut(), len, protection, MapFlags::SHARED) };
         Self::from_kernel(start, len)
     }
 
@@ -80,6 +91,30 @@ impl Mapping {
         // SAFETY: within the mapping. Contents are discarded on demand only.
         unsafe { madvise(self.at(at).cast(), len, advice) }
             .map_err(|e| Error::os("memory refuses advice", e))
+    }
+}
+
+/// Numbers in memory that is shared with processes that are forked later.
+pub struct SharedNumbers {
+    mapping: Mapping,
+    count: usize,
+}
+
+impl SharedNumbers {
+    /// `count` zeros.
+    pub fn zeros(count: usize) -> Result<Self> {
+        let len = count.checked_mul(size_of::<AtomicU64>());
+        let len = len.ok_or(Error::Configuration("too many pages"))?;
+        Ok(Self { mapping: Mapping::inherited(len.max(1))?, count })
+    }
+}
+
+impl Deref for SharedNumbers {
+    type Target = [AtomicU64];
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: so many numbers, aligned to a page, that live as long as this; atomics may be
+        // shared with whoever else has the mapping.
+        unsafe { core::slice::from_raw_parts(self.mapping.at(0).cast(), self.count) }
     }
 }
 

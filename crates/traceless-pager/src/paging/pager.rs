@@ -3,8 +3,9 @@
 use super::arena::{Arena, Left, Way};
 use super::error::{Error, Result};
 use super::frames::{Frames, Policy};
+use super::parked::Parked;
 use super::stats::{Counters, Summary, bump};
-use super::threads::{self, Faulting, without_signals};
+use super::threads::{self, Faulting, Place, without_signals};
 use super::uffd::Message;
 use crate::scheme::PageScheme;
 use crate::{PAGE_LEN, Page};
@@ -18,10 +19,24 @@ use traceless::clock::{Clock, Monotonic};
 /// them there before it gets anywhere.
 pub const FRAMES_MIN: usize = 8;
 
+/// The handler goes where the program runs, if that is one thread, and helpers go elsewhere.
+fn take_place(state: &mut State) {
+    let cpu = if let Some(thread) = state.threads.only() {
+        state.place.follow(thread)
+    } else {
+        state.place.stay();
+        None
+    };
+    state.scheme.keep_off(cpu);
+}
+
 /// The fewest frames for a number of threads.
 fn frames_for(threads: usize) -> usize {
     FRAMES_MIN.max(4 * threads + 4)
 }
+
+/// With the policy clock one of so many resident pages is parked.
+const PARKED_SHARE: usize = 4;
 
 /// Faults after which the handler looks at its processor time.
 const CPU_INTERVAL: u64 = 64;
@@ -88,11 +103,20 @@ struct Shared {
 struct State {
     scheme: Box<dyn PageScheme>,
     frames: Frames,
+    parked: Parked,
     /// How many pages may be resident. More threads need more, or they would take each other's
     /// pages away before they get anywhere.
     frames_max: usize,
     threads: Faulting,
+    place: Place,
     spare: Box<Page>,
+}
+
+impl State {
+    /// Pages that are in memory.
+    fn resident(&self) -> usize {
+        self.frames.len() + self.parked.len()
+    }
 }
 
 impl Pager {
@@ -103,16 +127,25 @@ impl Pager {
         }
         let way = config.way.map_or_else(Way::probe, Ok)?;
         let pages = scheme.pages() as usize;
+        let places = match config.policy {
+            Policy::Clock if way != Way::Move => {
+                return Err(Error::Configuration("the policy clock takes Linux 6.8 or newer"));
+            }
+            Policy::Clock => (config.frames / PARKED_SHARE).min(config.frames - FRAMES_MIN),
+            Policy::Fifo | Policy::Random => 0,
+        };
         let frames = Frames::new(pages, config.frames, config.policy, config.seed);
         let trusted = scheme.trusted_bytes() + frames.bytes() + 2 * PAGE_LEN;
         config.counters.trusted_bytes.store(trusted as u64, Relaxed);
         let shared = Arc::new(Shared {
-            arena: Arena::new(pages, way)?,
+            arena: Arena::new(pages, places, way)?,
             state: Mutex::new(State {
                 scheme,
                 frames,
+                parked: Parked::new(places),
                 frames_max: config.frames,
                 threads: Faulting::default(),
+                place: Place::anywhere(),
                 spare: Box::new([0; PAGE_LEN]),
             }),
             counters: config.counters,
@@ -194,6 +227,8 @@ impl Shared {
         for page in first..first + pages {
             if state.frames.holds(page) {
                 state.frames.remove(page);
+            } else if let Some(place) = state.parked.remove(page) {
+                self.arena.drop_parked(place)?;
             }
             state.scheme.forget(page as u64);
         }
@@ -231,16 +266,22 @@ impl Shared {
 
     /// Brings a page, and lets others leave for it.
     fn fault(&self, state: &mut State, page: usize) -> Result {
+        if let Some(place) = state.parked.remove(page) {
+            bump(&self.counters.missed);
+            state.frames.add(page);
+            self.arena.unpark(place, page)?;
+            return self.park(state);
+        }
         // More are resident than should be, since some were pinned: these leave first.
-        while state.frames.len() > state.frames_max {
+        while state.resident() > state.frames_max {
             let Some(victim) = self.take_one(state)? else { break };
             let frame = self.arena.frame(true, &mut state.spare);
             state.scheme.swap(Some(victim as u64), None, frame)?;
             self.arena.drop_staged()?;
         }
-        let full = state.frames.len() >= state.frames_max;
+        let full = state.resident() >= state.frames_max;
         let victim = if full { self.take_one(state)? } else { None };
-        if state.frames.len() >= state.frames_max + self.overflow {
+        if state.resident() >= state.frames_max + self.overflow {
             return Err(Error::Pinned(self.overflow));
         }
         let left = victim.is_some();
@@ -248,18 +289,47 @@ impl Shared {
         state.scheme.swap(victim.map(|page| page as u64), Some(page as u64), frame)?;
         state.frames.add(page);
         self.counters.moved(page, true);
-        self.arena.bring(page, left, &state.spare)
+        self.arena.bring(page, left, &state.spare)?;
+        self.park(state)
+    }
+
+    /// Parks the pages that come first, as many as there are places for.
+    fn park(&self, state: &mut State) -> Result {
+        let mut tries = state.frames.len();
+        while let Some(place) = state.parked.free_place() {
+            if tries == 0 || state.resident() < state.frames_max {
+                break;
+            }
+            tries -= 1;
+            let victim = state.frames.victim();
+            match self.arena.park(victim, place)? {
+                Left::Yes => {
+                    state.frames.remove(victim);
+                    state.parked.add(victim);
+                }
+                Left::Pinned => bump(&self.counters.pinned),
+                Left::WasGone => {
+                    state.frames.remove(victim);
+                    state.scheme.forget(victim as u64);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Lets one page leave, and tells which: none if all of them are pinned.
     fn take_one(&self, state: &mut State) -> Result<Option<usize>> {
+        if let Some((victim, place)) = state.parked.pop() {
+            self.arena.stage(place)?;
+            self.left(victim);
+            return Ok(Some(victim));
+        }
         for _ in 0..state.frames.len() {
             let victim = state.frames.victim();
             match self.arena.take(victim, &mut state.spare)? {
                 Left::Yes => {
                     state.frames.remove(victim);
-                    bump(&self.counters.evictions);
-                    self.counters.moved(victim, false);
+                    self.left(victim);
                     return Ok(Some(victim));
                 }
                 Left::Pinned => bump(&self.counters.pinned),
@@ -273,12 +343,19 @@ impl Shared {
         Ok(None)
     }
 
-    fn count(&self, state: &State) {
+    fn left(&self, victim: usize) {
+        bump(&self.counters.evictions);
+        self.counters.moved(victim, false);
+    }
+
+    fn count(&self, state: &mut State) {
         let counters = &self.counters;
         bump(&counters.faults);
-        counters.resident_max.fetch_max(state.frames.len() as u64, Relaxed);
+        counters.resident_max.fetch_max(state.resident() as u64, Relaxed);
         if counters.faults.load(Relaxed) % CPU_INTERVAL == 1 {
             counters.handler_cpu_ns.store(threads::cpu_ns(), Relaxed);
+            counters.helper_cpu_ns.store(state.scheme.helper_cpu_ns(), Relaxed);
+            take_place(state);
         }
     }
 }

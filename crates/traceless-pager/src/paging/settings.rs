@@ -2,17 +2,21 @@
 
 use super::error::{Error, Result};
 use super::frames::Policy;
+use super::helped::{Help, Helped};
+use super::memory::SharedNumbers;
 use super::pager::FRAMES_MIN;
 use super::shared::SharedMemory;
 use crate::PAGE_LEN;
-use crate::scheme::{Areas, DetWo, PageScheme, Plain};
-use crate::slots::{Cipher, Slots};
+use crate::scheme::{
+    Areas, DetWo, FusedPath, PageScheme, Path as PageTree, Plain, RingOram, TreeParts,
+};
+use crate::slots::{Cipher, PageAegis, Slots};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use traceless::rng::System;
+use traceless::rng::{Seeded, System};
 use traceless::scheme::detwo::Refresh;
-use traceless::seal::Secret;
+use traceless::seal::{Aead, SECRET_LEN, Sealer, Secret};
 use traceless::store::{Store, Watched};
 use traceless::trace::FileWitness;
 
@@ -30,17 +34,44 @@ pub enum Scheme {
     /// `DetWoORAM`.
     #[default]
     DetWo,
+    /// The same; refreshes are done by a helper once the program goes on.
+    Eager,
+    /// The same; refreshes are done by helpers, too.
+    Parallel,
+    /// Both.
+    EagerParallel,
+    /// Path ORAM, two accesses a fault.
+    Path,
+    /// The same, one access a fault.
+    PathFused,
+    /// Ring ORAM, two accesses a fault.
+    Ring,
 }
 
 impl Scheme {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Plain, Self::DetWo];
+    pub const ALL: [Self; 8] = [
+        Self::Plain,
+        Self::DetWo,
+        Self::Eager,
+        Self::Parallel,
+        Self::EagerParallel,
+        Self::Path,
+        Self::PathFused,
+        Self::Ring,
+    ];
 
     /// What it is called.
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
             Self::DetWo => "detwo",
+            Self::Eager => "eager",
+            Self::Parallel => "parallel",
+            Self::EagerParallel => "eager-parallel",
+            Self::Path => "path",
+            Self::PathFused => "path-fused",
+            Self::Ring => "ring",
         }
     }
 }
@@ -58,6 +89,10 @@ pub struct Settings {
     pub refresh: Refresh,
     /// What they are sealed with.
     pub cipher: Cipher,
+    /// Processes that help, where the scheme lets them.
+    pub helpers: usize,
+    /// Levels of a tree that are kept in trusted memory.
+    pub cached: usize,
     /// Which of them leave.
     pub policy: Policy,
     /// Pages that may be resident besides while others are pinned.
@@ -81,6 +116,8 @@ impl Default for Settings {
             scheme: Scheme::default(),
             refresh: Refresh::new(3, 1).expect("three is a ratio"),
             cipher: Cipher::default(),
+            helpers: 1,
+            cached: 0,
             policy: Policy::default(),
             overflow: 4096,
             backing: None,
@@ -100,6 +137,8 @@ impl Settings {
             format!("scheme={}", self.scheme.name()),
             format!("refresh={}", self.refresh),
             format!("cipher={}", self.cipher.name()),
+            format!("helpers={}", self.helpers),
+            format!("cached={}", self.cached),
             format!("policy={}", self.policy.name()),
             format!("overflow={}", self.overflow),
         ];
@@ -130,6 +169,8 @@ impl Settings {
             "scheme" => self.scheme = named(&Scheme::ALL, Scheme::name, value)?,
             "refresh" => self.refresh = Refresh::parse(value)?,
             "cipher" => self.cipher = named(&Cipher::ALL, Cipher::name, value)?,
+            "helpers" => self.helpers = number()?,
+            "cached" => self.cached = number()?,
             "policy" => self.policy = named(&Policy::ALL, Policy::name, value)?,
             "overflow" => self.overflow = number()?,
             "backing" => self.backing = Some(value.into()),
@@ -157,7 +198,8 @@ impl Settings {
         Ok(())
     }
 
-    /// The scheme, under a key that nobody else has, and what records its events.
+    /// The scheme, under a key that nobody else has, and what records its events. While they are
+    /// recorded nobody helps: one process has the record.
     pub fn build(&self) -> Result<(Box<dyn PageScheme>, Option<Recording>)> {
         self.check()?;
         let recording = self.trace.as_deref().map(|path| self.record(path)).transpose()?;
@@ -167,17 +209,55 @@ impl Settings {
     fn scheme(&self, recording: Option<&Recording>) -> Result<Box<dyn PageScheme>> {
         let pages = self.pages as u64;
         let key = Secret::random(&mut System);
+        if self.scheme == Scheme::Plain {
+            let store = self.store(Slots::store_len(pages), recording)?;
+            return Ok(Box::new(Plain::new(store, pages, self.cipher, &key)?));
+        }
+        if matches!(self.scheme, Scheme::Path | Scheme::PathFused | Scheme::Ring) {
+            return match self.cipher {
+                Cipher::Aegis => self.tree(recording, PageAegis::new),
+                Cipher::Gcm => self.tree(recording, Aead::new),
+            };
+        }
+        let store = self.store(Areas::store_len(pages, self.refresh), recording)?;
+        let Some(help) = self.help(recording.is_some()) else {
+            let areas = Areas::new(store, pages, self.refresh, self.cipher, &key)?;
+            return Ok(Box::new(DetWo::new(areas)));
+        };
+        let numbers = Box::new(SharedNumbers::zeros(Areas::numbers_for(pages)?)?);
+        let areas = Areas::with_numbers(store, pages, self.refresh, self.cipher, &key, numbers)?;
+        Ok(Box::new(Helped::new(areas, help)?))
+    }
+
+    /// A scheme that lies in a tree, under keys of its own.
+    fn tree<C: Sealer + 'static>(
+        &self,
+        recording: Option<&Recording>,
+        sealer: fn(&Secret) -> C,
+    ) -> Result<Box<dyn PageScheme>> {
+        let (pages, cached) = (self.pages as u64, self.cached);
+        let sample = sealer(&Secret::from_bytes([0; SECRET_LEN]));
+        let len = match self.scheme {
+            Scheme::Ring => RingOram::store_len(pages, cached, &sample)?,
+            _ => PageTree::store_len(pages, cached, &sample)?,
+        };
+        let (store, rng) = (self.store(len, recording)?, Box::new(Seeded::drawn(&mut System)));
+        let parts = TreeParts { store, pages, cached, sealer, rng };
         Ok(match self.scheme {
-            Scheme::Plain => {
-                let store = self.store(Slots::store_len(pages), recording)?;
-                Box::new(Plain::new(store, pages, self.cipher, &key)?)
-            }
-            Scheme::DetWo => {
-                let store = self.store(Areas::store_len(pages, self.refresh), recording)?;
-                let areas = Areas::new(store, pages, self.refresh, self.cipher, &key)?;
-                Box::new(DetWo::new(areas))
-            }
+            Scheme::Ring => Box::new(RingOram::ring(parts)?),
+            Scheme::PathFused => Box::new(FusedPath::new(parts)?),
+            _ => Box::new(PageTree::path(parts)?),
         })
+    }
+
+    fn help(&self, alone: bool) -> Option<Help> {
+        let (eager, parallel) = match self.scheme {
+            Scheme::Eager => (true, false),
+            Scheme::Parallel => (false, true),
+            Scheme::EagerParallel => (true, true),
+            _ => return None,
+        };
+        Some(Help { eager, parallel, helpers: if alone { 0 } else { self.helpers } })
     }
 
     fn store(&self, len: u64, recording: Option<&Recording>) -> Result<Arc<dyn Store>> {
@@ -226,6 +306,8 @@ mod tests {
             scheme: Scheme::Plain,
             refresh: Refresh::new(1, 3).unwrap(),
             cipher: Cipher::Gcm,
+            helpers: 3,
+            cached: 4,
             policy: Policy::Random,
             overflow: 7,
             backing: Some("/a=b c".into()),

@@ -24,6 +24,8 @@ pub struct Counters {
     pub evictions: AtomicU64,
     /// Faults of pages that were there already: another thread's fault had brought them.
     pub already_there: AtomicU64,
+    /// Faults of pages that were parked: no page left for them.
+    pub missed: AtomicU64,
     /// Pages that could not leave when it was their turn, such as those of direct I/O.
     pub pinned: AtomicU64,
     /// Resident pages, at most.
@@ -47,6 +49,7 @@ impl Default for Counters {
             faults: zero(),
             evictions: zero(),
             already_there: zero(),
+            missed: zero(),
             pinned: zero(),
             resident_max: zero(),
             order_hash: zero(),
@@ -83,6 +86,7 @@ impl Counters {
             faults: self.faults.load(Relaxed),
             evictions: self.evictions.load(Relaxed),
             already_there: self.already_there.load(Relaxed),
+            missed: self.missed.load(Relaxed),
             pinned: self.pinned.load(Relaxed),
             resident_max: self.resident_max.load(Relaxed),
             order_hash: self.order_hash.load(Relaxed),
@@ -118,6 +122,8 @@ pub struct Summary {
     pub evictions: u64,
     /// Faults of pages that were there already.
     pub already_there: u64,
+    /// Faults of pages that were parked.
+    pub missed: u64,
     /// Pages that could not leave when it was their turn.
     pub pinned: u64,
     /// Resident pages, at most.

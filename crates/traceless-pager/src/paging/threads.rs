@@ -1,6 +1,7 @@
 //! Threads of our own in somebody else's program, and the program's threads.
 
 use rustix::io::Errno;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
@@ -51,11 +52,79 @@ pub fn cpu_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// The processor that a thread of this process runs on, or ran on last.
+fn cpu_of(thread: u32) -> Option<usize> {
+    const FIELDS_AFTER_THE_NAME: usize = 36;
+    let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
+    // The name stands in brackets, and may hold anything.
+    let (_, fields) = text.rsplit_once(')')?;
+    fields.split_ascii_whitespace().nth(FIELDS_AFTER_THE_NAME)?.parse().ok()
+}
+
+/// Where a thread of ours may run: on the processor of somebody else's thread, or on any other.
+///
+/// To wake a thread on another processor takes longer than all the rest of a page fault, if that
+/// processor idles. Once two threads that wake each other are apart the system leaves them apart.
+pub struct Place {
+    allowed: CpuSet,
+    at: Option<usize>,
+}
+
+impl Place {
+    /// Anywhere that this thread may run.
+    pub fn anywhere() -> Self {
+        let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+        Self { allowed, at: None }
+    }
+
+    /// Moves this thread to where `thread` is, and tells where that is.
+    pub fn follow(&mut self, thread: u32) -> Option<usize> {
+        let cpu = cpu_of(thread).filter(|&cpu| cpu < CpuSet::MAX_CPU);
+        if let Some(cpu) = cpu.filter(|&cpu| self.at != Some(cpu) && self.allowed.is_set(cpu)) {
+            let mut only = CpuSet::new();
+            only.set(cpu);
+            self.go(Some(cpu), &only);
+        }
+        self.at
+    }
+
+    /// Keeps this thread away from a processor, or from none, if there is another.
+    pub fn keep_off(&mut self, cpu: Option<usize>) {
+        let mut others = self.allowed;
+        if let Some(cpu) = cpu {
+            others.unset(cpu);
+        }
+        if others.count() > 0 {
+            self.go(None, &others);
+        }
+    }
+
+    /// Lets this thread run anywhere again, if it followed another one.
+    pub fn stay(&mut self) {
+        if self.at.is_some() {
+            let anywhere = self.allowed;
+            self.go(None, &anywhere);
+        }
+    }
+
+    fn go(&mut self, at: Option<usize>, to: &CpuSet) {
+        // Where it may not run it is slower, and nothing else.
+        if sched_setaffinity(None, to).is_ok() {
+            self.at = at;
+        }
+    }
+}
+
 /// The threads that page faults came from and that are alive.
 #[derive(Default)]
 pub struct Faulting(Vec<u32>);
 
 impl Faulting {
+    /// The thread, if there is one only.
+    pub fn only(&self) -> Option<u32> {
+        if let [thread] = self.0[..] { Some(thread) } else { None }
+    }
+
     /// Takes note of a thread. Tells how many there are if it is a new one.
     pub fn note(&mut self, thread: u32) -> Option<usize> {
         if self.0.contains(&thread) {
@@ -67,5 +136,33 @@ impl Faulting {
         });
         self.0.push(thread);
         Some(self.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_goes_where_another_one_is() {
+        let this = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        assert!(cpu_of(this).is_some());
+        assert_eq!(cpu_of(u32::MAX), None);
+        let mut place = Place::anywhere();
+        place.keep_off(Some(0));
+        let at = place.follow(this);
+        assert_eq!(at, cpu_of(this));
+        place.keep_off(None);
+        assert_eq!(sched_getaffinity(None).unwrap(), place.allowed);
+    }
+
+    #[test]
+    fn threads_are_counted_while_they_live() {
+        let mut threads = Faulting::default();
+        let this = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        assert_eq!((threads.note(this), threads.note(this)), (Some(1), None));
+        assert_eq!(threads.only(), Some(this));
+        assert_eq!((threads.note(u32::MAX), threads.only()), (Some(2), None));
+        assert_eq!(threads.note(u32::MAX - 1), Some(2), "one of them never lived");
     }
 }

@@ -13,8 +13,10 @@
 use super::PageScheme;
 use crate::Page;
 use crate::slots::{Buffer, Cipher, Slots};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use traceless::Hides;
 use traceless::error::{Error, Result};
@@ -27,10 +29,13 @@ pub struct Areas {
     passes: Passes,
     hold_slots: u64,
     slots: Slots,
-    /// The number of each page's last write, counted from 1; 0 reads as zeros.
-    last: Vec<AtomicU64>,
-    writes: AtomicU64,
+    /// The number of writes, and that of each page's last write, counted from 1; 0 reads as zeros.
+    numbers: Box<dyn Numbers>,
 }
+
+/// Numbers in trusted memory: of this program, or shared with others that it trusts.
+pub trait Numbers: Deref<Target = [AtomicU64]> + Send + Sync {}
+impl<T: Deref<Target = [AtomicU64]> + Send + Sync> Numbers for T {}
 
 impl Areas {
     /// Bytes of store that `pages` pages take.
@@ -46,51 +51,75 @@ impl Areas {
         cipher: Cipher,
         key: &Secret,
     ) -> Result<Self> {
+        let len = Self::numbers_for(pages)?;
+        let numbers: Vec<AtomicU64> = (0..len).map(|_| AtomicU64::new(0)).collect();
+        Self::with_numbers(store, pages, refresh, cipher, key, Box::new(numbers))
+    }
+
+    /// How many numbers so many pages need.
+    pub fn numbers_for(pages: u64) -> Result<usize> {
+        let len = usize::try_from(pages).ok().and_then(|pages| pages.checked_add(1));
+        len.ok_or(Error::Geometry("too many pages"))
+    }
+
+    /// The same, with zeros to keep its numbers in.
+    pub fn with_numbers(
+        store: Arc<dyn Store>,
+        pages: u64,
+        refresh: Refresh,
+        cipher: Cipher,
+        key: &Secret,
+        numbers: Box<dyn Numbers>,
+    ) -> Result<Self> {
         // Then no page is refreshed twice in one step.
         if pages < refresh.at_most(1) {
             return Err(Error::Geometry("fewer pages than are refreshed at once"));
         }
-        let len = usize::try_from(pages).map_err(|_| Error::Geometry("too many pages"))?;
+        if numbers.len() != Self::numbers_for(pages)? {
+            return Err(Error::Geometry("too few numbers for the pages"));
+        }
         let hold_slots = refresh.writes_for(pages);
         Ok(Self {
             passes: Passes { blocks: pages, refresh },
             hold_slots,
             slots: Slots::new(store, pages + hold_slots, cipher, key)?,
-            last: (0..len).map(|_| AtomicU64::new(0)).collect(),
-            writes: AtomicU64::new(0),
+            numbers,
         })
+    }
+
+    fn writes(&self) -> &AtomicU64 {
+        &self.numbers[0]
+    }
+
+    fn last(&self, page: u64) -> &AtomicU64 {
+        &self.numbers[page as usize + 1]
     }
 
     /// Refreshes that belong to the pages that have left so far.
     pub fn due(&self) -> u64 {
-        self.passes.after(self.writes.load(Relaxed))
+        self.passes.after(self.writes().load(Relaxed))
     }
 
     /// Puts the page in `buffer` into the holding area. All refreshes that were due are done.
     pub fn write(&self, page: u64, buffer: &mut Buffer) -> Result {
-        let write = self.writes.load(Relaxed);
+        let write = self.writes().load(Relaxed);
         let slot = self.passes.blocks + write % self.hold_slots;
         self.slots.put(slot, page, held_version(write), buffer)?;
-        self.last[page as usize].store(write + 1, Relaxed);
-        self.writes.store(write + 1, Relaxed);
+        self.last(page).store(write + 1, Relaxed);
+        self.writes().store(write + 1, Relaxed);
         Ok(())
     }
 
     /// Does refresh number `refresh`, which is due.
     pub fn refresh(&self, refresh: u64, buffer: &mut Buffer) -> Result {
         let page = self.passes.block_of(refresh);
-        self.fetch(page, refresh, buffer)?;
+        self.read(page, refresh, buffer)?;
         self.slots.put(page, page, main_version(refresh), buffer)
     }
 
-    /// Reads a page into `buffer`. All refreshes that were due are done.
-    pub fn read(&self, page: u64, buffer: &mut Buffer) -> Result {
-        self.fetch(page, self.due(), buffer)
-    }
-
-    /// The page as it is when `refreshed` refreshes are done.
-    fn fetch(&self, page: u64, refreshed: u64, buffer: &mut Buffer) -> Result {
-        let last = self.last[page as usize].load(Relaxed);
+    /// Reads a page into `buffer`, when `refreshed` refreshes are done and no other is under way.
+    pub fn read(&self, page: u64, refreshed: u64, buffer: &mut Buffer) -> Result {
+        let last = self.last(page).load(Relaxed);
         let newest = match last {
             0 => Location::Nowhere,
             _ => self.passes.locate(page, last, refreshed),
@@ -110,7 +139,7 @@ impl Areas {
 
     /// The page is zeros from now on.
     pub fn forget(&self, page: u64) {
-        self.last[page as usize].store(0, Relaxed);
+        self.last(page).store(0, Relaxed);
     }
 
     /// Number of pages.
@@ -120,7 +149,7 @@ impl Areas {
 
     /// Bytes of trusted memory, without buffers.
     pub fn trusted_bytes(&self) -> usize {
-        size_of_val(&self.last[..])
+        size_of_val(&self.numbers[..])
     }
 }
 
@@ -163,7 +192,7 @@ impl PageScheme for DetWo {
             }
         }
         if let Some(page) = wanted {
-            self.areas.read(page, &mut self.buffer)?;
+            self.areas.read(page, self.refreshed, &mut self.buffer)?;
             frame.copy_from_slice(self.buffer.body());
         }
         Ok(())

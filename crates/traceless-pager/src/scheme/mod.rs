@@ -4,9 +4,11 @@ mod detwo;
 mod plain;
 #[cfg(all(test, feature = "std"))]
 mod tests;
+mod tree;
 
-pub use detwo::{Areas, DetWo};
+pub use detwo::{Areas, DetWo, Numbers};
 pub use plain::Plain;
+pub use tree::{Accessed, FusedPath, Path, RingOram, TreeParts};
 
 use crate::Page;
 use traceless::Hides;
@@ -18,8 +20,8 @@ pub trait PageScheme: Send {
     fn pages(&self) -> u64;
 
     /// One page goes and another one comes. `frame` holds the page `out`, if one goes, and then the
-    /// page `wanted`, if one comes; one that was never put away is zeros. On failure nothing more
-    /// is known of what `frame` holds.
+    /// page `wanted`, if one comes; one that was never put away is zeros. After a failure neither
+    /// `frame` nor the scheme is of any use.
     fn swap(&mut self, out: Option<u64>, wanted: Option<u64>, frame: &mut Page) -> Result;
 
     /// What may wait until the program goes on: called after each swap.
@@ -36,4 +38,14 @@ pub trait PageScheme: Send {
 
     /// Bytes of trusted memory that it takes, buffers with it.
     fn trusted_bytes(&self) -> usize;
+
+    /// Threads that help it are not to run on this processor: the program does.
+    fn keep_off(&self, cpu: Option<usize>) {
+        let _ = cpu;
+    }
+
+    /// Processor time of threads that help it.
+    fn helper_cpu_ns(&self) -> u64 {
+        0
+    }
 }

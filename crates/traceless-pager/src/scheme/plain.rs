@@ -12,7 +12,7 @@ use traceless::error::{Error, Result};
 use traceless::seal::Secret;
 use traceless::store::Store;
 
-/// See the [module](self).
+/// Pages that are sealed where they belong.
 pub struct Plain {
     slots: Slots,
     /// The version of each page, counted from 1; 0 reads as zeros.

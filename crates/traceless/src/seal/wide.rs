@@ -59,14 +59,14 @@ mod tests {
 
     #[test]
     fn opens_what_it_sealed_and_refuses_changes() {
-        let sealer = WideAegis::new(&Secret::from_bytes([7; 32]));
+        let wide = WideAegis::new(&Secret::from_bytes([7; 32]));
         for len in [0, 1, 255, 4096] {
             let plain: alloc::vec::Vec<u8> = (0..len).map(|i| i as u8).collect();
             let (mut sealed, mut tag) = (plain.clone(), [0; TAG_LEN]);
-            sealer.seal_in_place(3, b"place", &mut sealed, &mut tag);
+            wide.seal_in_place(3, b"place", &mut sealed, &mut tag);
             let open = |version, bound: &[u8], tag: &[u8]| {
                 let mut out = sealed.clone();
-                sealer.open_in_place(version, bound, &mut out, tag).map(|()| out)
+                wide.open_in_place(version, bound, &mut out, tag).map(|()| out)
             };
             assert_eq!(open(3, b"place", &tag), Ok(plain.clone()));
             assert_eq!(open(4, b"place", &tag), Err(Forged));
@@ -77,7 +77,7 @@ mod tests {
             if let Some(last) = sealed.last_mut() {
                 *last ^= 1;
                 let mut out = sealed.clone();
-                assert_eq!(sealer.open_in_place(3, b"place", &mut out, &tag), Err(Forged));
+                assert_eq!(wide.open_in_place(3, b"place", &mut out, &tag), Err(Forged));
             }
         }
     }

@@ -1,0 +1,96 @@
+//! A process that helps another one.
+//!
+//! Not a thread: whenever a page leaves, every processor on which a thread of the program runs must
+//! forget where it was, and be told so. That takes longer than the fault itself, and a process with
+//! memory of its own is spared it.
+
+use super::threads::without_signals;
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+
+/// The process, of which this one is the parent.
+pub struct Helper {
+    id: libc::pid_t,
+    /// Open as long as this program runs: when it is not, the helper ends.
+    _alive: OwnedFd,
+}
+
+/// What a helper asks now and then.
+pub struct Parent(libc::c_int);
+
+impl Parent {
+    /// Whether the program that it helps is still the one that it was.
+    pub fn is_there(&self) -> bool {
+        let mut poll = libc::pollfd { fd: self.0, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry, of our own.
+        unsafe { libc::poll(&raw mut poll, 1, 0) == 0 }
+    }
+}
+
+impl Helper {
+    /// Starts a process that does `work`, and nothing else.
+    ///
+    /// # Safety
+    /// Other threads of this process may hold locks for ever in the new one: `work` takes none,
+    /// and allocates nothing.
+    pub unsafe fn start(work: impl FnOnce(&Parent)) -> Result<Self, Errno> {
+        let (reads, writes) = pipe_with(PipeFlags::CLOEXEC)?;
+        without_signals(|| {
+            // Without a signal for its end: whoever waits for any child does not wait for this one.
+            // SAFETY: like fork, with no thread's memory shared.
+            match unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) } {
+                -1 => Err(last_error()),
+                0 => {
+                    let fd = reads.as_raw_fd();
+                    keep_only(fd);
+                    work(&Parent(fd));
+                    // SAFETY: it ends the process without anything of the program's.
+                    unsafe { libc::_exit(0) }
+                }
+                id => Ok(Self { id: id as libc::pid_t, _alive: writes }),
+            }
+        })
+    }
+
+    /// Whether it runs.
+    pub fn is_there(&self) -> bool {
+        // SAFETY: all zeros are such a record; it is of our own.
+        let mut ended: libc::siginfo_t = unsafe { core::mem::zeroed() };
+        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+        // SAFETY: as above. Its end stays to be waited for.
+        let asked = unsafe { libc::waitid(libc::P_PID, self.id as _, &raw mut ended, flags) };
+        // SAFETY: a record that the kernel has filled, or zeros.
+        asked == 0 && unsafe { ended.si_pid() } == 0
+    }
+
+    /// Ends it, as a crash does.
+    #[cfg(test)]
+    pub fn kill(&self) {
+        // SAFETY: a process of our own that was not waited for.
+        unsafe { libc::kill(self.id, libc::SIGKILL) };
+    }
+
+    /// Waits for its end.
+    pub fn wait(&self) {
+        // SAFETY: a process that nobody else waits for.
+        while unsafe { libc::waitpid(self.id, core::ptr::null_mut(), libc::__WALL) } == -1
+            && last_error() == Errno::INTR
+        {}
+    }
+}
+
+fn last_error() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::AGAIN)
+}
+
+/// Closes all files but one: whoever waits for the program's output to end must not wait for us.
+fn keep_only(fd: libc::c_int) {
+    let fd = fd as libc::c_uint;
+    // SAFETY: nothing in the new process uses any other file. Where the kernel is too old they stay
+    // open, and nothing else is lost.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, 0, fd - 1, 0);
+        libc::syscall(libc::SYS_close_range, fd + 1, libc::c_uint::MAX, 0);
+    }
+}
