@@ -293,10 +293,12 @@ mod tests {
 
     #[test]
     fn values_come_and_go() {
-        let commands = "PING\r\nSET a 1\r\nGET a\r\nGET b\r\nSET a 2 NX\r\nSET a 22 XX\r\nSTRLEN a\r\n\
-            MSET c 3 d 4\r\nMGET a b c\r\nEXISTS a b c a\r\nDEL a b\r\nDBSIZE\r\nTTL c\r\nTTL a\r\n";
-        let want = "+PONG\r\n+OK\r\n$1\r\n1\r\n$-1\r\n$-1\r\n+OK\r\n:2\r\n\
-            +OK\r\n*3\r\n$2\r\n22\r\n$-1\r\n$1\r\n3\r\n:3\r\n:1\r\n:2\r\n:-1\r\n:-2\r\n+OK\r\n";
+        let commands = "PING\r\nSET a 1\r\nGET a\r\nGET b\r\nSET a 2 NX\r\nSET a 22 XX\r\n\
+            STRLEN a\r\nMSET c 3 d 4\r\nMGET a b c\r\nEXISTS a b c a\r\nDEL a b\r\nDBSIZE\r\n\
+            TTL c\r\nTTL a\r\n";
+        let want = "+PONG\r\n+OK\r\n$1\r\n1\r\n$-1\r\n$-1\r\n+OK\r\n\
+            :2\r\n+OK\r\n*3\r\n$2\r\n22\r\n$-1\r\n$1\r\n3\r\n:3\r\n:1\r\n:2\r\n\
+            :-1\r\n:-2\r\n+OK\r\n";
         assert_eq!(answers(commands.as_bytes()), want);
     }
 

@@ -253,3 +253,40 @@ fn a_damaged_state_is_refused() {
     world.params = params(50);
     assert!(world.open(u64::MAX).unwrap().get(1).unwrap() == block(1, 1));
 }
+
+/// The planted fault: if queries were not written down before they are sent, as after this folder
+/// is put back, slots would be read again, and the test above would see it.
+#[test]
+fn to_forget_queries_would_read_slots_twice() {
+    let mut world = World::new(2000, 27);
+    let mut gateway = world.open(u64::MAX).unwrap();
+    for id in 0..2000 {
+        gateway.put(id, &block(id, 1)).unwrap();
+    }
+    gateway.save().unwrap();
+    let files =
+        || std::fs::read_dir(world.folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let saved: Vec<_> = files().map(|path| (path.clone(), std::fs::read(&path).unwrap())).collect();
+    let before = world.seen.lock().unwrap().len();
+    for id in 0..30 {
+        gateway.get(id).unwrap();
+    }
+    drop(gateway);
+    for path in files() {
+        std::fs::remove_file(path).unwrap();
+    }
+    for (path, bytes) in saved {
+        std::fs::write(path, bytes).unwrap();
+    }
+    let mut gateway = world.open(u64::MAX).unwrap();
+    for id in 0..30 {
+        gateway.get(id).unwrap();
+    }
+    let (g, mut slots, mut twice) = (world.params.geometry, HashSet::new(), 0);
+    for (leaf, locations) in &world.seen.lock().unwrap()[before..] {
+        for (layer, location) in locations.iter().enumerate() {
+            twice += usize::from(!slots.insert((g.node(layer, *leaf), *location)));
+        }
+    }
+    assert!(twice >= 30, "{twice}");
+}
