@@ -7,8 +7,9 @@
 use crate::distance::Distance;
 use crate::draws::Draws;
 use crate::learned::cannot_be_told_apart;
-use crate::odds::judged;
+use crate::odds::{judged, worst_of};
 use crate::report::{Claim, Verdict};
+use crate::streams::{Stream, drawn_before, streams};
 use crate::table::Table;
 use crate::template::Template;
 use std::collections::HashMap;
@@ -29,15 +30,15 @@ const KINDS: usize = 64;
 
 /// What is seen of one access.
 #[derive(Clone, Copy, Default, Debug)]
-struct Access {
+pub(crate) struct Access {
     /// Operations, surfaces and lengths in order; of places, whether each lies above the one
     /// before, and which of the reads a write is at.
-    template: Template,
+    pub template: Template,
     /// Where it begins, where its reads end, and the least and the greatest byte that it touches:
     /// one of these tells its place.
-    places: [u64; 4],
+    pub places: [u64; 4],
     /// Events before it, and when it began.
-    seen: u64,
+    pub seen: u64,
     began: u64,
 }
 
@@ -45,10 +46,10 @@ struct Access {
 /// only reads or only writes, it is what was seen at one time; without times, each event.
 #[derive(Debug)]
 pub struct Accesses {
-    all: Vec<Access>,
+    pub(crate) all: Vec<Access>,
     /// What was asked for when each began, numbered in order; 0 for nothing. Empty if it is not
     /// known.
-    secrets: Vec<u64>,
+    pub(crate) secrets: Vec<u64>,
 }
 
 impl Accesses {
@@ -210,11 +211,32 @@ pub fn places_of(a: &Accesses, b: &Accesses) -> [Vec<u64>; 2] {
     numbered(a, b).0.map(|draws| draws.drawn)
 }
 
-/// Judges what two users show.
+/// Judges what two users show: all accesses in a row or, if these do not look drawn at random, what
+/// is drawn of each kind, if that does.
 pub fn judge(a: &Accesses, b: &Accesses) -> Judged {
+    let (alone, drawn_together) = judge_draws(a, b, "");
+    let mut together = vec![look_alike(a, b)];
+    let holds = |claim: &Claim| claim.verdict == Verdict::Pass;
+    if !alone.iter().all(holds)
+        && let Some(streams) = streams(a, b)
+    {
+        let (of_streams, drawn_together) = judge_streams(&streams, a.len().min(b.len()));
+        if of_streams.iter().all(holds) {
+            together.extend(drawn_together);
+            return Judged { alone: of_streams, together, told: told(a, b) };
+        }
+    }
+    together.extend(drawn_together);
+    together.extend(kinds_tell_nothing_of_secrets(a, b));
+    Judged { alone, together, told: told(a, b) }
+}
+
+/// Claims about the places of each user, and about both; `kind` says of which accesses.
+fn judge_draws(a: &Accesses, b: &Accesses, kind: &str) -> (Vec<Claim>, Vec<Claim>) {
     let ([mut of_a, mut of_b], all_seen) = numbered(a, b);
+    let names = ["A", "B", "A and B"].map(|user| format!("{user}{kind}"));
     let mut alone = vec![];
-    for (draws, what) in [(&of_a, "A"), (&of_b, "B")] {
+    for (draws, what) in [&of_a, &of_b].into_iter().zip(&names) {
         if all_seen {
             alone.extend(draws.claims(what));
         } else {
@@ -223,19 +245,76 @@ pub fn judge(a: &Accesses, b: &Accesses) -> Judged {
             alone.push(draws.do_not_come_again_sooner(what));
         }
     }
-    let what = "A and B";
-    let mut together = vec![
-        look_alike(a, b),
-        of_a.are_spread_as(&of_b, what),
-        cannot_be_told_apart(&of_a, &of_b, what),
-    ];
-    for (draws, accesses, what) in [(&mut of_a, a, "A"), (&mut of_b, b, "B")] {
+    let mut together =
+        vec![of_a.are_spread_as(&of_b, &names[2]), cannot_be_told_apart(&of_a, &of_b, &names[2])];
+    for ((draws, accesses), what) in [(&mut of_a, a), (&mut of_b, b)].into_iter().zip(&names) {
         if !accesses.secrets.is_empty() {
             draws.secrets.clone_from(&accesses.secrets);
             together.push(draws.tell_nothing_of_secrets(what));
         }
     }
-    Judged { alone, together, told: told(a, b) }
+    (alone, together)
+}
+
+/// The same of two traces with a schedule, of so many accesses: what is drawn of each kind, which
+/// must not hang on what is drawn of another.
+fn judge_streams(streams: &[Stream], accesses: usize) -> (Vec<Claim>, Vec<Claim>) {
+    let left: usize = streams.iter().map(|stream| stream.users[0].len()).sum();
+    let evidence = format!("{left} of {accesses} accesses are drawn, of {} kinds", streams.len());
+    let power = "one access of another kind, or at another place, is found";
+    let name = "both follow a schedule: A and B";
+    let mut alone = vec![Claim::exact(name, Verdict::Pass, left as u64, power, evidence)];
+    let (mut together, mut across) = (vec![], vec![]);
+    let draws: Vec<[Draws; 2]> =
+        streams.iter().map(|Stream { users: [a, b], .. }| numbered(a, b).0).collect();
+    for (nth, Stream { kind, users: [a, b] }) in streams.iter().enumerate() {
+        let (of_each, of_both) = judge_draws(a, b, &format!(", kind {kind}"));
+        alone.extend(of_each);
+        together.extend(of_both);
+        let others = streams.iter().zip(&draws).filter(|(other, _)| other.kind != *kind);
+        for (other, drawn) in others {
+            for (user, what) in ["A", "B"].into_iter().enumerate() {
+                let mut of_kind = draws[nth][user].clone();
+                let (of, beside) = (&streams[nth].users[user], &other.users[user]);
+                of_kind.secrets = drawn_before(of, beside, &drawn[user].drawn);
+                let what = format!("{what}, kind {kind} after {}", other.kind);
+                across.push(of_kind.tell_nothing_of_secrets(&what));
+            }
+        }
+    }
+    alone.extend(worst_of("places do not depend on those of other kinds".to_owned(), across));
+    (alone, together)
+}
+
+/// That how accesses look tells nothing of what was asked for, if it changes from one to the next
+/// as if by chance: a schedule that all the world knows is no secret's.
+fn kinds_tell_nothing_of_secrets(a: &Accesses, b: &Accesses) -> Vec<Claim> {
+    let numbers = kinds(a, b);
+    let kinds = numbers.len().min(KINDS) as u64;
+    let claim = |(accesses, what): (&Accesses, &str)| {
+        let number = |access: &Access| numbers[&access.template].min(KINDS - 1) as u64;
+        let drawn = Draws {
+            noun: "kinds",
+            places: kinds,
+            each: 1,
+            drawn: accesses.all.iter().map(number).collect(),
+            secrets: accesses.secrets.clone(),
+        };
+        let is_tested = kinds > 1
+            && !drawn.secrets.is_empty()
+            && drawn.are_serially_independent(what).verdict == Verdict::Pass;
+        is_tested.then(|| drawn.tell_nothing_of_secrets(what))
+    };
+    [(a, "A"), (b, "B")].into_iter().filter_map(claim).collect()
+}
+
+/// The kinds of accesses of both, numbered from the most common one.
+fn kinds(a: &Accesses, b: &Accesses) -> HashMap<Template, usize> {
+    let mut kinds: HashMap<Template, u64> = HashMap::new();
+    a.all.iter().chain(&b.all).for_each(|access| *kinds.entry(access.template).or_default() += 1);
+    let mut common: Vec<(Template, u64)> = kinds.into_iter().collect();
+    common.sort_unstable_by_key(|&(template, times)| (core::cmp::Reverse(times), template));
+    common.iter().enumerate().map(|(nth, (template, _))| (*template, nth)).collect()
 }
 
 /// How many accesses there are, and how far apart: whoever asks as he likes tells that.
@@ -280,12 +359,7 @@ fn numbered(a: &Accesses, b: &Accesses) -> ([Draws; 2], bool) {
 /// That accesses of both are of the same kinds: as many reads and writes, as long, on the same
 /// surfaces.
 fn look_alike(a: &Accesses, b: &Accesses) -> Claim {
-    let mut kinds: HashMap<Template, u64> = HashMap::new();
-    a.all.iter().chain(&b.all).for_each(|access| *kinds.entry(access.template).or_default() += 1);
-    let mut common: Vec<(Template, u64)> = kinds.into_iter().collect();
-    common.sort_unstable_by_key(|&(template, times)| (core::cmp::Reverse(times), template));
-    let numbers: HashMap<Template, usize> =
-        common.iter().enumerate().map(|(nth, (template, _))| (*template, nth)).collect();
+    let numbers = kinds(a, b);
     let mut table = Table::new(2, KINDS);
     for (side, accesses) in [a, b].into_iter().enumerate() {
         for access in &accesses.all {
@@ -297,7 +371,7 @@ fn look_alike(a: &Accesses, b: &Accesses) -> Claim {
         "{} and {} accesses of {} kinds; chi-square {statistic:.1} of {df} degrees of freedom",
         a.len(),
         b.len(),
-        common.len()
+        numbers.len()
     );
     let fewer = a.len().min(b.len()) as u64;
     let power = crate::odds::distance_found(df.max(1.0), fewer / 2);

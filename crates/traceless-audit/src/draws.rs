@@ -25,6 +25,9 @@ const LAGS: usize = 16;
 /// Distances at which neighbours in a tree are looked for.
 const NEAR_LAGS: usize = 4;
 
+/// Accesses after which a secret may still show.
+const SECRET_LAGS: usize = 4;
+
 /// Draws that a class must expect, or a chi-square does not follow its distribution.
 const EXPECTED_MIN: u64 = 5;
 
@@ -186,16 +189,18 @@ impl Draws {
         judged(name, z, smallest_of(tests.len(), p), power, &evidence)
     }
 
-    /// That a draw does not depend on the secret of its access, nor of the access before.
+    /// That a draw does not depend on the secret of its access, nor on that of one of the four
+    /// before, nor of the one after: an access may still be under way when the next is asked for.
     pub fn tell_nothing_of_secrets(&self, what: &str) -> Claim {
         let classes = self.pair_classes(self.accesses());
         let secrets = secret_classes(&self.secrets);
         let places: Vec<_> = self.splits(classes).map(|class| self.classes(class)).collect();
         let mut pairings = vec![];
         for (secrets, places) in secrets.iter().flat_map(|s| places.iter().map(move |p| (s, p))) {
-            for lag in [0, 1.min(places.len())] {
+            for lag in 0..=SECRET_LAGS.min(places.len()) {
                 pairings.push((&secrets[..], &places[lag..]));
             }
+            pairings.push((&secrets[1.min(secrets.len())..], &places[..]));
         }
         let table = |(secrets, places): &(&[u8], &[u8])| {
             let mut table = Table::new(PAIR_CLASSES as usize, classes as usize);

@@ -33,6 +33,7 @@ mod odds;
 mod outside;
 mod report;
 mod snapshot;
+mod streams;
 mod table;
 mod template;
 mod timing;
