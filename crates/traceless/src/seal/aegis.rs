@@ -46,7 +46,8 @@ impl Sealer for Aegis {
     }
 }
 
-fn nonce(version: u64) -> [u8; 32] {
+/// What either cipher of this family takes for a version.
+pub(super) fn nonce(version: u64) -> [u8; 32] {
     let mut nonce = [0; 32];
     nonce[24..].copy_from_slice(&version.to_be_bytes());
     nonce

@@ -3,6 +3,7 @@
 //! Not AEGIS-256 in other bytes but a cipher of the same draft, so for what nobody keeps: pages of
 //! a run. It needs libaegis, which chooses what the processor has.
 
+use super::aegis::nonce;
 use super::{Forged, Sealer, Secret, TAG_LEN};
 use aegis::aegis256x4::Aegis256X4;
 
@@ -24,9 +25,7 @@ impl WideAegis {
     }
 
     fn cipher(&self, version: u64) -> Aegis256X4<TAG_LEN> {
-        let mut nonce = [0; 32];
-        nonce[24..].copy_from_slice(&version.to_be_bytes());
-        Aegis256X4::new(self.key.bytes(), &nonce)
+        Aegis256X4::new(self.key.bytes(), &nonce(version))
     }
 }
 
