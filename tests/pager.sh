@@ -94,8 +94,8 @@ import os
 print(os.open('/dev/null', 0), sorted(str(i) for i in range(3000))[:9])"
 
 section "the example of the library"
-expect 0 cargo run --quiet --release --locked --manifest-path "$root/Cargo.toml" \
-    --package traceless-pager --example hash_join
+hash_join=$("$lib/example" hash_join)
+expect 0 "$hash_join"
 
 section "exit codes"
 expect 7 run -- sh -c 'exit 7'
