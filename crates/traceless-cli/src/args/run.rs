@@ -69,8 +69,10 @@ pub enum PageSchemeArg {
     Path,
     /// The same, one access a fault
     PathFused,
-    /// Ring ORAM, two accesses a fault
+    /// Ring ORAM, one access a fault
     Ring,
+    /// OPAM: insecure, to be compared with. Which visits of a page belong together can be seen
+    Opam,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
