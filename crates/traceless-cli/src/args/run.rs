@@ -81,6 +81,9 @@ pub enum PageCipherArg {
     Aegis,
     /// AES-256-GCM
     Gcm,
+    /// ChaCha20 with HMAC-SHA-256, as in the paging paper
+    #[value(name = "chacha20-hmac")]
+    ChachaHmac,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -143,6 +143,7 @@ pub fn cipher(cipher: PageCipherArg) -> Cipher {
     match cipher {
         PageCipherArg::Aegis => Cipher::Aegis,
         PageCipherArg::Gcm => Cipher::Gcm,
+        PageCipherArg::ChachaHmac => Cipher::ChaChaHmac,
     }
 }
 

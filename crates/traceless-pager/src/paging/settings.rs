@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use traceless::rng::{Seeded, System};
 use traceless::scheme::detwo::Refresh;
-use traceless::seal::{Aead, SECRET_LEN, Sealer, Secret};
+use traceless::seal::{Aead, ChaChaHmac, SECRET_LEN, Sealer, Secret};
 use traceless::store::{Store, Watched};
 use traceless::trace::FileWitness;
 
@@ -226,6 +226,7 @@ impl Settings {
             return match self.cipher {
                 Cipher::Aegis => self.tree(recording, PageAegis::new),
                 Cipher::Gcm => self.tree(recording, Aead::new),
+                Cipher::ChaChaHmac => self.tree(recording, ChaChaHmac::new),
             };
         }
         let store = self.store(Areas::store_len(pages, self.refresh), recording)?;
