@@ -165,6 +165,9 @@ pub const CACHED: usize = 3;
 /// Stashes hold little more than a path, so that they have to be emptied now and then.
 const STASH: usize = 80;
 
+/// Far more blocks than ever wait.
+const ROOMY_STASH: usize = 600;
+
 pub fn of(scheme: Oram) -> Config {
     Config {
         scheme,
@@ -179,6 +182,14 @@ pub fn of(scheme: Oram) -> Config {
         early_pause: 500,
         ..Config::default()
     }
+}
+
+/// With stashes that need not be emptied. Emptying one ends with the path that is near the leaves
+/// of what waited, and those are shown next: so leaves are near those before, the more the fewer
+/// blocks may wait. A stash that is emptied once in a lifetime tells nothing.
+pub fn roomy(config: Config) -> Config {
+    let small = Small { stash_blocks: ROOMY_STASH, drain_above: ROOMY_STASH / 2, ..config.small };
+    Config { stash_blocks: ROOMY_STASH, drain_above: Some(ROOMY_STASH / 2), small, ..config }
 }
 
 /// Without the free hits of IR-Stash, which show in the leaves.

@@ -138,7 +138,7 @@ fn jobs(reading: &Reading, slots: usize, kept: usize, seed: u64) -> impl Iterato
     let instructions = 20_000 * slots as u64;
     (0..).zip(USERS).map(move |(nth, user)| {
         let seed = seed.wrapping_mul(64) + nth;
-        Job { user, pace, over, slots, kept, instructions, seed }
+        Job { user, pace, over, slots, kept, instructions, is_roomy: false, seed }
     })
 }
 
@@ -148,8 +148,10 @@ fn for_long(scheme: &Scheme, size: Size, seed: u64) -> traceless_sim::Result<Vec
     let slots = size.drawn.max(size.leaves * scheme.turns);
     let (mut first, mut alike, mut leaves) = (None, Alike::default(), vec![]);
     for job in jobs(&BY_BANDWIDTH, slots, 0, seed) {
+        let job = Job { is_roomy: true, ..job };
         let slots = scheme.run(&job, atlas)?.seen.slots;
-        leaves.push(drawn(scheme, &slots, atlas));
+        let most = if size.leaves > 0 { size.leaves } else { usize::MAX };
+        leaves.push(drawn(scheme, &slots, atlas, most));
         let first = first.get_or_insert_with(|| slots.clone());
         alike.compare(scheme, job.user, first, &slots);
     }
@@ -305,6 +307,7 @@ fn counts_tell_on_demand(
             slots: usize::MAX,
             kept: 0,
             instructions: INSTRUCTIONS,
+            is_roomy: false,
             seed,
         };
         let run = scheme.run(&job, atlas)?;
@@ -345,8 +348,8 @@ fn gaps_tell_on_demand(
     Ok(told_of_pairs(name, "cycles between paths", &users, &numbered(&USERS, &PAIRS)))
 }
 
-/// The leaves of each tree that are not told by the number of a slot.
-fn drawn(scheme: &Scheme, slots: &[Slot], atlas: &Atlas) -> Vec<Draws> {
+/// The first leaves of each tree that are not told by the number of a slot, so many at most.
+fn drawn(scheme: &Scheme, slots: &[Slot], atlas: &Atlas, most: usize) -> Vec<Draws> {
     let leaves = atlas.leaves().into_iter();
     let none = |places| Draws { noun: "leaves", places, each: 1, drawn: vec![], secrets: vec![] };
     let mut drawn: Vec<Draws> = leaves.map(none).collect();
@@ -354,6 +357,9 @@ fn drawn(scheme: &Scheme, slots: &[Slot], atlas: &Atlas) -> Vec<Draws> {
         let is_public = (scheme.is_public)(nth);
         for path in slot.paths.iter().filter(|_| !is_public) {
             let of_tree = &mut drawn[usize::from(path.tree)];
+            if of_tree.drawn.len() == most {
+                continue;
+            }
             of_tree.drawn.push(u64::from(path.leaf));
             of_tree.secrets.push(slot.secret);
         }
@@ -403,7 +409,8 @@ mod tests {
         let atlas = scheme.atlas(Over::Dram).unwrap();
         let Reading { pace, over, .. } = AFTER_COMPLETION;
         let (slots, kept, instructions) = (60, 60, u64::MAX);
-        let job = Job { user: User::Random, pace, over, slots, kept, instructions, seed: 1 };
+        let (user, is_roomy, seed) = (User::Random, false, 1);
+        let job = Job { user, pace, over, slots, kept, instructions, is_roomy, seed };
         let run = || scheme.run(&job, &atlas).unwrap();
         let differs = |run: &Run| not_of_paths(run, pace, &atlas).unwrap().map(|(nth, _)| nth);
         assert_eq!(differs(&run()), None);

@@ -1,6 +1,6 @@
 //! Runs a user's program on a computer, and keeps what is seen at its memory bus.
 
-use super::machines::{BLOCKS, CACHED, LAST_LEVEL, MEMORY, Made, Over, Scheme, machine};
+use super::machines::{BLOCKS, CACHED, LAST_LEVEL, MEMORY, Made, Over, Scheme, machine, roomy};
 use super::users::User;
 use super::watch::{Atlas, Seen, Shared, Watcher};
 use std::sync::Arc;
@@ -24,6 +24,8 @@ pub struct Job {
     pub kept: usize,
     /// Instructions of each core, at most.
     pub instructions: u64,
+    /// Whether stashes are emptied so late that they never are.
+    pub is_roomy: bool,
     pub seed: u64,
 }
 
@@ -71,6 +73,7 @@ impl Scheme {
                 return Ok(Run { seen: bench.watcher.take(), commands: vec![], cycles: 0 });
             }
         };
+        let config = if job.is_roomy { roomy(config) } else { config };
         let config = Config { pace, seed: job.seed, start: job.user.start(), ..config };
         let (lines, commands) = (Some(bench.watcher.clone() as _), job.kept > 0);
         let watch = Watch { lines, commands, ..Watch::default() };
