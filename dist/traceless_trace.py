@@ -9,7 +9,7 @@ it is there.
 `trace` has the columns `time`, `surface`, `op`, `at`, `length` and `epoch` (syncs before the
 event): lists, or arrays of numpy. `frames` yields the same in parts of at most 16384 events, for
 traces that do not fit into memory. `secrets` reads what users asked for, and `asked_by` tells which
-request each event belongs to.
+request each event belongs to. `write_secrets` writes them, beside a trace of version 1.
 
 As a program: traceless_trace.py FILE prints how much of what it holds; with --csv all events.
 """
@@ -61,6 +61,46 @@ def secrets(path, prefix=False):
     """What users asked for. `seen` is how many events came before each request."""
     all_of_it = _joined(Columns, _frames(path, 1, prefix))
     return Secrets(all_of_it.time, all_of_it.op, all_of_it.at, all_of_it.length)
+
+
+def write_secrets(path, requests):
+    """Writes what users asked for: (seen, op, at, length) of each request, in order."""
+    with open(path, "wb") as file:
+        file.write(struct.pack("<8sHHI", MAGIC, 2, 1, 0))
+        for first in range(0, len(requests), FRAME_EVENTS):
+            part = requests[first : first + FRAME_EVENTS]
+            _write_frame(file, len(part), _encoded(part))
+        _write_frame(file, 0, struct.pack("<Q", len(requests)))
+
+
+def _write_frame(file, count, body):
+    header = struct.pack("<II", count, len(body))
+    file.write(header + struct.pack("<I", zlib.adler32(body, zlib.adler32(header))) + body)
+
+
+def _encoded(requests):
+    """The body of a frame, with numbers of eight bytes each: simple, and not small."""
+    kinds = sorted({(length, op, 0, 0) for _, op, _, length in requests})
+    number = {kind: nth for nth, kind in enumerate(kinds)}
+    bits = next((b for b in (0, 1, 2, 4, 8) if len(kinds) <= 1 << b), 16)
+    of_each = sum(number[length, op, 0, 0] << bits * i for i, (_, op, _, length) in enumerate(requests))
+    times, places, before, end = [], [], requests[0][0], 0
+    for seen, _, at, length in requests:
+        times.append(_folded(seen - before))
+        places.append(_folded(at - end))
+        before, end = seen, at + length
+    body = struct.pack("<QQHHBBH", requests[0][0], 1, len(kinds), 1, 8, 8, 0)
+    body += b"".join(struct.pack("<IBBH", *kind) for kind in kinds)
+    body += of_each.to_bytes((bits * len(requests) + 7) // 8, "little")
+    for column in (times, places):
+        body += b"\xff" * ((len(column) + 3) // 4)
+        body += struct.pack(f"<{len(column)}QQ", *column, 0)
+    return body
+
+
+def _folded(difference):
+    difference = (difference + (1 << 63)) % (1 << 64) - (1 << 63)
+    return (difference << 1 if difference >= 0 else (-difference << 1) - 1) & U64
 
 
 def asked_by(count, requests):

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The examples of the library and of the simulator run, and check what they show.
+# The examples of the library, the simulator and the auditor run, and check what they show.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -16,3 +16,4 @@ run contacts 2000
 run map "$scratch/map"
 run encrypted_array "$scratch/array"
 run own_scheme
+run own_oram "$scratch"

@@ -3,21 +3,21 @@
 //! Tests that complement each other, since each sees leaks that no other does: how often each place
 //! is drawn; whether a draw depends on those before, coarsely at sixteen distances, and at every
 //! depth of a tree for its neighbours; whether a place comes again within a window, at full
-//! resolution; whether a draw depends on a known secret; and whether two users draw alike. Each
+//! resolution, or at one of a thousand distances; whether a draw depends on a known secret; and whether two users draw alike. Each
 //! gives the probability of such a result, or of a worse one, if the claim is true.
 
 use crate::again::{Seen, again, windows};
 use crate::joint::permuted;
 use crate::mixer::Mixer;
 use crate::odds::{
-    chi_square_tail, count_tail, deviation_found, distance_found, judged, smallest_of,
+    chi_square_tail, count_tail, deviation_found, distance_found, judged, many_tail, smallest_of,
 };
 use crate::report::Claim;
 use crate::table::Table;
 
 /// Classes of places in tests of one draw, and of pairs.
 const CLASSES: u64 = 256;
-const PAIR_CLASSES: u64 = 16;
+pub(crate) const PAIR_CLASSES: u64 = 16;
 
 /// Distances at which pairs of draws are compared.
 const LAGS: usize = 16;
@@ -44,6 +44,33 @@ pub struct Draws {
     pub drawn: Vec<u64>,
     /// The secret of each access; empty if it is not known.
     pub secrets: Vec<u64>,
+    /// How places come again.
+    pub again: Again,
+}
+
+/// How places come again where nothing is wrong.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum Again {
+    /// Each draw is from all places.
+    #[default]
+    ByChance,
+    /// A place is not drawn again before something is written to it, so places come again less
+    /// often than by chance, and never more often.
+    Later,
+}
+
+impl Default for Draws {
+    /// One place, of which nothing was drawn.
+    fn default() -> Self {
+        Self {
+            noun: "places",
+            places: 1,
+            each: 1,
+            drawn: vec![],
+            secrets: vec![],
+            again: Again::ByChance,
+        }
+    }
 }
 
 impl Draws {
@@ -59,6 +86,7 @@ impl Draws {
             self.are_serially_independent(what),
             self.are_not_near_each_other(what),
             self.do_not_come_again(what),
+            self.do_not_depend_on_long_before(what),
         ];
         if self.secrets.iter().any(|secret| *secret != self.secrets[0]) {
             claims.push(self.tell_nothing_of_secrets(what));
@@ -109,8 +137,10 @@ impl Draws {
     /// at every depth: places are leaves from left to right.
     pub fn are_not_near_each_other(&self, what: &str) -> Claim {
         let accesses = self.accesses() as u64;
-        // Where leaves are no power of two, subtrees near the leaves are of different sizes.
-        let exact = if self.places.is_power_of_two() { 0 } else { 6 };
+        // Where leaves are no power of two, subtrees near the leaves are of different sizes; and
+        // where places do not come again at once, those near the leaves are met less often.
+        let is_exact = self.places.is_power_of_two() && self.again == Again::ByChance;
+        let exact = if is_exact { 0 } else { 6 };
         let levels = self.places.ilog2().saturating_sub(exact);
         let depths = levels.min((accesses / EXPECTED_MIN).max(1).ilog2()) as usize;
         let scale = (1u64 << 32) as f64 / self.places as f64;
@@ -174,7 +204,11 @@ impl Draws {
     ) -> Claim {
         let test = |seen: &Seen| {
             let z = (seen.hits as f64 - seen.expected) / seen.variance.sqrt().max(1e-9);
-            (z, 0.0, count_tail(seen.hits, seen.expected, seen.variance))
+            let tail = match self.again {
+                Again::ByChance => count_tail,
+                Again::Later => many_tail,
+            };
+            (z, 0.0, tail(seen.hits, seen.expected, seen.variance))
         };
         let tests: Vec<Test> = found.iter().map(test).collect();
         let nth = worst(&tests);
@@ -192,6 +226,16 @@ impl Draws {
     /// That a draw does not depend on the secret of its access, nor on that of one of the four
     /// before, nor of the one after: an access may still be under way when the next is asked for.
     pub fn tell_nothing_of_secrets(&self, what: &str) -> Claim {
+        self.tell_nothing_of("secrets", true, what)
+    }
+
+    /// The same of what was known when each access began, such as another place: it does not depend
+    /// on what comes after.
+    pub(crate) fn tell_nothing_of_earlier(&self, what: &str) -> Claim {
+        self.tell_nothing_of("earlier ones", false, what)
+    }
+
+    fn tell_nothing_of(&self, noun: &str, may_be_asked_late: bool, what: &str) -> Claim {
         let classes = self.pair_classes(self.accesses());
         let secrets = secret_classes(&self.secrets);
         let places: Vec<_> = self.splits(classes).map(|class| self.classes(class)).collect();
@@ -200,7 +244,9 @@ impl Draws {
             for lag in 0..=SECRET_LAGS.min(places.len()) {
                 pairings.push((&secrets[..], &places[lag..]));
             }
-            pairings.push((&secrets[1.min(secrets.len())..], &places[..]));
+            if may_be_asked_late {
+                pairings.push((&secrets[1.min(secrets.len())..], &places[..]));
+            }
         }
         let table = |(secrets, places): &(&[u8], &[u8])| {
             let mut table = Table::new(PAIR_CLASSES as usize, classes as usize);
@@ -219,7 +265,7 @@ impl Draws {
         );
         let df = ((PAIR_CLASSES - 1) * (classes - 1)) as f64;
         let power = distance_found(df.max(1.0), accesses);
-        self.by_worst("tell nothing of secrets", what, &tests, &evidence, power)
+        self.by_worst(&format!("tell nothing of {noun}"), what, &tests, &evidence, power)
     }
 
     /// That two users' draws are spread alike.
@@ -344,7 +390,7 @@ impl Class {
 
 /// The secrets by their size, and by their remainder; once, if there are so few that each is a
 /// class.
-fn secret_classes(secrets: &[u64]) -> Vec<Vec<u8>> {
+pub(crate) fn secret_classes(secrets: &[u64]) -> Vec<Vec<u8>> {
     let most = secrets.iter().copied().max().unwrap_or(0);
     let low = secrets.iter().map(|secret| (secret % PAIR_CLASSES) as u8).collect();
     if most < PAIR_CLASSES {

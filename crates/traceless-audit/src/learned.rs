@@ -172,7 +172,7 @@ mod tests {
             last
         });
         let drawn = drawn.collect();
-        Draws { noun: "leaves", places: 1024, each: 1, drawn, secrets: vec![] }
+        Draws { noun: "leaves", places: 1024, drawn, ..Draws::default() }
     }
 
     #[test]

@@ -21,27 +21,37 @@
 
 mod accesses;
 mod again;
+mod columns;
 mod compare;
+mod cut;
 mod distance;
 mod draws;
 mod joint;
+mod judge;
+mod lags;
 mod learned;
 mod mixer;
+#[cfg(test)]
+mod models;
 mod normal;
 mod numbered;
 mod odds;
+mod order;
 mod outside;
 mod report;
+mod requests;
+mod schedule;
 mod snapshot;
-mod streams;
 mod table;
 mod template;
 mod timing;
+mod touched;
 
-pub use accesses::{ACCESSES_MIN, Accesses, Judged, judge, places_of};
+pub use accesses::Accesses;
 pub use compare::{Compare, Comparison, Difference, compare, try_compare};
 pub use distance::Distance;
-pub use draws::Draws;
+pub use draws::{Again, Draws};
+pub use judge::{ACCESSES_MIN, Judged, judge, places_of};
 pub use learned::cannot_be_told_apart;
 pub use normal::{Counts, Epoch, Epochs, Stretch, normalise};
 pub use odds::{ALPHA, worst_of};

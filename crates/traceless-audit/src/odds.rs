@@ -1,7 +1,7 @@
 //! Probabilities of what was seen if nothing is wrong, and what a test of some size would find.
 
 use crate::report::{Claim, Statistic, Verdict};
-use statrs::function::beta::inv_beta_reg;
+use statrs::function::beta::{beta_reg, inv_beta_reg};
 use statrs::function::erf::{erfc, erfc_inv};
 use statrs::function::gamma::{gamma_lr, gamma_ur};
 
@@ -27,10 +27,29 @@ pub(crate) fn chi_square_tail(statistic: f64, df: f64) -> f64 {
     if statistic <= 0.0 || df <= 0.0 { 1.0 } else { gamma_ur(df / 2.0, statistic / 2.0) }
 }
 
+/// The two-sided probability of Student's `t` with `df` degrees of freedom.
+pub(crate) fn t_tail(t: f64, df: f64) -> f64 {
+    beta_reg(df / 2.0, 0.5, df / (df + t * t))
+}
+
+/// From this variance on the skew of a count no longer shows in its tails.
+const NORMAL_MIN: f64 = 5000.0;
+
+/// The probability of so many events or more where so many are `expected`, with that `variance`.
+pub(crate) fn many_tail(seen: u64, expected: f64, variance: f64) -> f64 {
+    if seen == 0 || expected <= 0.0 {
+        return if seen == 0 { 1.0 } else { 0.0 };
+    }
+    if variance >= NORMAL_MIN {
+        return normal_tail((seen as f64 - expected) / variance.sqrt());
+    }
+    // As if events came in groups, where they vary more than rare events do.
+    let group = (variance / expected).max(1.0);
+    gamma_lr(seen as f64 / group, expected / group)
+}
+
 /// The two-sided probability of so many events where so many are `expected`, with that `variance`.
 pub(crate) fn count_tail(seen: u64, expected: f64, variance: f64) -> f64 {
-    /// From here on the skew of a count no longer shows in its tails.
-    const NORMAL_MIN: f64 = 5000.0;
     if expected <= 0.0 {
         return if seen == 0 { 1.0 } else { 0.0 };
     }
@@ -135,6 +154,27 @@ mod tests {
         let poisson = count_tail(5100, 4990.0, 4990.0);
         let normal = count_tail(5100, 4990.0, 5000.0);
         assert!((poisson / normal - 1.0).abs() < 0.05, "{poisson} {normal}");
+    }
+
+    #[test]
+    fn tails_of_students_t_are_those_of_the_tables() {
+        for (t, df, p) in [(2.228, 10.0, 0.05), (3.496, 50.0, 0.001), (0.0, 5.0, 1.0)] {
+            assert!((t_tail(t, df) / p - 1.0).abs() < 2e-3, "{t}: {}", t_tail(t, df));
+        }
+        assert!(t_tail(9.0, 49.0) < 1e-10 && t_tail(-9.0, 49.0) > 0.0);
+    }
+
+    #[test]
+    fn many_events_are_one_side_of_a_count() {
+        assert!((many_tail(3, 1.0, 1.0) / 0.080_301 - 1.0).abs() < 1e-4);
+        assert!(many_tail(0, 5.0, 5.0) >= 1.0 && many_tail(0, 0.0, 0.0) >= 1.0);
+        assert!(many_tail(1, 0.0, 0.0) <= 0.0);
+        let (rare, grouped) = (many_tail(40, 20.0, 20.0), many_tail(40, 20.0, 60.0));
+        assert!(rare < 1e-4 && grouped > 1e-3, "{rare} {grouped}");
+        assert!(
+            (many_tail(5100, 4990.0, 5000.0) / normal_tail(110.0 / 5000f64.sqrt()) - 1.0).abs()
+                < 1e-9
+        );
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub enum Verdict {
     Leak,
     /// Nothing is told, but the scheme does not do its work: blocks are lost, or writes left out.
     Fault,
+    /// Nothing, but too little was seen to say so.
+    Unknown,
 }
 
 impl Verdict {
@@ -25,6 +27,7 @@ impl Verdict {
             Self::Pass => "pass",
             Self::Leak => "leak",
             Self::Fault => "fault",
+            Self::Unknown => "unknown",
         }
     }
 }

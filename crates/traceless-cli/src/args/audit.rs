@@ -51,7 +51,7 @@ pub enum AuditCommand {
     ///
     /// Traces that differ, but look drawn at random, are judged by statistics, unless it is said
     /// what must be equal. Exit codes: 0 they tell nothing of their users; 1 they do; 2 a file is
-    /// missing; 4 a file is not a trace.
+    /// missing; 3 nothing was found, but too little was seen; 4 a file is not a trace.
     Compare(CompareArgs),
     /// Writes what another tool recorded, or a trace, as a trace file
     ///

@@ -2,28 +2,29 @@
 
 use super::page::{Page, Picture, Seen};
 use super::source::{Source, secrets};
-use super::{CLEAN, FOUND, Outcome, claim_line, grouped, json};
+use super::{CLEAN, FOUND, NOT_JUDGED, Outcome, claim_line, grouped, json};
 use crate::args::audit::{CompareArgs, SourceArgs};
 use serde::Serialize;
 use std::path::Path;
 use traceless::trace::Op;
 use traceless_audit::{
-    ACCESSES_MIN, Accesses, Claim, Compare, Comparison, Counts, Judged, Verdict, judge, places_of,
-    try_compare,
+    Accesses, Claim, Compare, Comparison, Counts, Judged, Verdict, judge, places_of, try_compare,
 };
 
 pub fn run(args: &CompareArgs) -> Outcome {
     let asked = Compare { reads: args.reads, times: args.times, exact_order: args.exact_order };
     let asks_how = args.reads || args.times || args.exact_order;
     let wants_equal = args.equal || asks_how;
-    let how = || Ok(if asks_how || has_syncs(args)? { asked } else { EVERY_EVENT });
-    let judged = how().and_then(|how| compare_files(args, how)).and_then(|found| {
+    let judged = || {
+        let has_syncs = has_syncs(args)?;
+        let how = if asks_how || has_syncs { asked } else { EVERY_EVENT };
+        let found = compare_files(args, how)?;
         let knows_secrets = args.secret_a.is_some() || args.secret_b.is_some();
         let draws = (!found.equal || knows_secrets) && !wants_equal;
-        let judged = if draws { by_statistics(args)? } else { None };
-        Ok(Shown::of(found, judged))
-    });
-    let shown = match judged {
+        let judged = if draws { Some(by_statistics(args)?) } else { None };
+        Ok(Shown::of(found, judged, has_syncs))
+    };
+    let shown = match judged() {
         Err(outcome) => return outcome,
         Ok(shown) => shown,
     };
@@ -32,7 +33,11 @@ pub fn run(args: &CompareArgs) -> Outcome {
     {
         return outcome;
     }
-    let code = if shown.verdict == Verdict::Pass { CLEAN } else { FOUND };
+    let code = match shown.verdict {
+        Verdict::Pass => CLEAN,
+        Verdict::Unknown => NOT_JUDGED,
+        Verdict::Leak | Verdict::Fault => FOUND,
+    };
     let out = if args.shown.json { json(&shown) } else { text(&shown) };
     let mut outcome = Outcome::new(code, out);
     if shown.found.equal && shown.found.counts_a.writes == 0 {
@@ -63,6 +68,8 @@ struct Shown {
     verdict: Verdict,
     /// `equality`, or `statistics` where each trace by itself looks drawn at random.
     judged_by: &'static str,
+    /// Why nothing is said, and what it takes.
+    not_judged: Option<String>,
     #[serde(flatten)]
     found: Comparison,
     claims: Vec<Claim>,
@@ -72,29 +79,40 @@ impl Shown {
     /// Two traces that differ, or whose secrets are known, are judged by statistics if each by
     /// itself looks drawn at random. If not, whether they differ is the verdict, and what does not
     /// look so is told.
-    fn of(found: Comparison, judged: Option<Judged>) -> Self {
+    ///
+    /// Of too few accesses what is found counts, and that nothing is found does not; but on a disk,
+    /// where there are syncs, what differs is a leak unless there are enough.
+    fn of(found: Comparison, judged: Option<Judged>, has_syncs: bool) -> Self {
         let holds = |claim: &Claim| claim.verdict == Verdict::Pass;
-        let (judged_by, pass, claims) = match judged {
-            Some(Judged { alone, together, told }) if alone.iter().all(holds) => {
-                let pass = together.iter().all(holds);
-                ("statistics", pass, [alone, together, vec![told]].concat())
+        let (judged_by, verdict, claims, not_judged) = match judged {
+            Some(Judged { alone, together, told, too_few })
+                if alone.iter().all(holds) && !(has_syncs && too_few.is_some()) =>
+            {
+                let verdict = match (together.iter().all(holds), &too_few) {
+                    (false, _) => Verdict::Leak,
+                    (true, Some(_)) if !found.equal => Verdict::Unknown,
+                    (true, _) => Verdict::Pass,
+                };
+                ("statistics", verdict, [alone, together, vec![told]].concat(), too_few)
             }
-            Some(Judged { alone, .. }) => {
+            other => {
+                let verdict = if found.equal { Verdict::Pass } else { Verdict::Leak };
+                let alone = other.map_or(vec![], |judged| judged.alone);
                 let fails = alone.into_iter().filter(|claim| !holds(claim));
-                ("equality", found.equal, fails.collect())
+                ("equality", verdict, fails.collect(), None)
             }
-            None => ("equality", found.equal, vec![]),
         };
-        let verdict = if pass { Verdict::Pass } else { Verdict::Leak };
-        Self { schema: "traceless.audit.compare.v1", verdict, judged_by, found, claims }
+        let not_judged = not_judged.filter(|_| verdict == Verdict::Unknown);
+        let schema = "traceless.audit.compare.v1";
+        Self { schema, verdict, judged_by, not_judged, found, claims }
     }
 }
 
-/// Judges two traces; nothing if one is too short for it.
-fn by_statistics(args: &CompareArgs) -> Result<Option<Judged>, Outcome> {
+/// Judges two traces.
+fn by_statistics(args: &CompareArgs) -> Result<Judged, Outcome> {
     let a = accesses(&args.a, args.secret_a.as_deref(), &args.source)?;
     let b = accesses(&args.b, args.secret_b.as_deref(), &args.source)?;
-    Ok((a.len().min(b.len()) >= ACCESSES_MIN).then(|| judge(&a, &b)))
+    Ok(judge(&a, &b))
 }
 
 fn accesses(path: &Path, secret: Option<&Path>, args: &SourceArgs) -> Result<Accesses, Outcome> {
@@ -140,7 +158,11 @@ fn text(shown: &Shown) -> String {
     }
     let claims: String = shown.claims.iter().map(claim_line).collect();
     let verdict = shown.verdict.word();
-    format!("{exact}\n{}:\n\n{claims}\nverdict: {verdict}\n", why(shown))
+    let not_judged = shown.not_judged.as_ref();
+    let not_judged = not_judged.map_or(String::new(), |why| {
+        format!("not judged: {why}. Nothing was found in those: record longer runs\n")
+    });
+    format!("{exact}\n{}:\n\n{claims}\n{not_judged}verdict: {verdict}\n", why(shown))
 }
 
 /// Why claims are told.

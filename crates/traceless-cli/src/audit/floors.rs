@@ -56,9 +56,9 @@ fn judged(draws: usize) -> Vec<f64> {
     let mut user = || Draws {
         noun: "leaves",
         places: LEAVES,
-        each: 1,
         drawn: (0..draws).map(|_| rng.below(LEAVES)).collect(),
         secrets: (0..draws as u64).map(|i| i % 1024).collect(),
+        ..Draws::default()
     };
     let (a, b) = (user(), user());
     let judge = |_| {

@@ -40,6 +40,8 @@ const CLEAN: u8 = 0;
 const FOUND: u8 = 1;
 /// Wrong usage, or something could not be run.
 const FAILED: u8 = 2;
+/// Too little was seen to say that nothing is told.
+const NOT_JUDGED: u8 = 3;
 /// A file or an image is not what it should be.
 const NOT_WHAT_IT_SHOULD_BE: u8 = 4;
 

@@ -57,7 +57,8 @@ fn draws_of(target: &Target, pattern: Pattern, writes: u64, seed: u64) -> Result
     let each = taken.first().map_or(1, Vec::len);
     assert!(taken.iter().all(|places| places.len() == each), "each write takes as many places");
     let drawn = taken.concat();
-    Ok(Draws { noun: "written slots", places: layout.slots, each, drawn, secrets })
+    let (noun, places) = ("written slots", layout.slots);
+    Ok(Draws { noun, places, each, drawn, secrets, ..Draws::default() })
 }
 
 /// The slots whose bodies are written, between each two syncs; of syncs with none, nothing.

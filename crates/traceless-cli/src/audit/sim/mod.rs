@@ -351,7 +351,7 @@ fn gaps_tell_on_demand(
 /// The first leaves of each tree that are not told by the number of a slot, so many at most.
 fn drawn(scheme: &Scheme, slots: &[Slot], atlas: &Atlas, most: usize) -> Vec<Draws> {
     let leaves = atlas.leaves().into_iter();
-    let none = |places| Draws { noun: "leaves", places, each: 1, drawn: vec![], secrets: vec![] };
+    let none = |places| Draws { noun: "leaves", places, ..Draws::default() };
     let mut drawn: Vec<Draws> = leaves.map(none).collect();
     for (nth, slot) in (0..).zip(slots) {
         let is_public = (scheme.is_public)(nth);

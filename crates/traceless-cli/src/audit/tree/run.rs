@@ -32,7 +32,7 @@ pub fn run_user(scheme: &Scheme, user: User, blocks: u64, steps: u64, seed: u64)
     let mut subject = (scheme.build)(blocks, &watched, mix(seed, 1))?;
     let draws = |tree| {
         let places = watched.leaves(tree);
-        Draws { noun: "leaves", places, each: 1, drawn: vec![], secrets: vec![] }
+        Draws { noun: "leaves", places, ..Draws::default() }
     };
     let mut found = Run {
         templates: Vec::with_capacity(steps as usize),

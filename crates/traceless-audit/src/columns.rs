@@ -1,0 +1,151 @@
+//! What accesses of one kind show beside their place, event by event: which slot of each bucket.
+
+use crate::accesses::Accesses;
+use crate::draws::{Again, Draws};
+use crate::report::Claim;
+use crate::touched::Touch;
+use std::collections::{HashMap, HashSet};
+
+/// Events of an access that are looked at, at most: of more, some that lie as far from each other.
+const COLUMNS_MAX: usize = 48;
+
+/// Accesses whose events are looked at, at most: the first ones.
+const ROWS_MAX: usize = 1 << 16;
+
+/// Places that are seen so often each are all there are.
+pub(crate) const SEEN_EACH: usize = 8;
+
+/// The places that one event of each access touched, of two users.
+pub(crate) struct Column {
+    /// Which event of an access, counted from 1.
+    nth: usize,
+    users: [Draws; 2],
+    all_seen: bool,
+}
+
+/// The columns of the accesses of one kind, but for those whose places are always the same or
+/// follow from the `place` of the access: reads, or writes where there are no reads.
+pub(crate) fn columns(a: &Accesses, b: &Accesses, place: &[Draws; 2]) -> Vec<Column> {
+    let Some(first) = touches(a, 0) else { return vec![] };
+    let has_reads = first.iter().any(|touch| !touch.is_write);
+    let looked_at: Vec<usize> =
+        (0..first.len()).filter(|&nth| first[nth].is_write != has_reads).collect();
+    let apart = looked_at.len().div_ceil(COLUMNS_MAX).max(1);
+    let looked_at: Vec<usize> = looked_at.into_iter().step_by(apart).collect();
+    let Some(rows) = rows(a, b, &looked_at) else { return vec![] };
+    let column = |(of_row, &nth): (usize, &usize)| {
+        let at = rows.each_ref().map(|rows| rows.iter().map(|row| row[of_row]).collect::<Vec<_>>());
+        let follows = follows(&at, place);
+        (!follows).then(|| Column::new(nth + 1, a, b, at))
+    };
+    looked_at.iter().enumerate().filter_map(column).collect()
+}
+
+impl Column {
+    fn new(nth: usize, a: &Accesses, b: &Accesses, at: [Vec<(u64, bool)>; 2]) -> Self {
+        let mut known: Vec<u64> = at.iter().flatten().map(|(place, _)| *place).collect();
+        known.sort_unstable();
+        known.dedup();
+        let rereads = at.iter().flatten().any(|(_, is_reread)| *is_reread);
+        let number = |place: &u64| known.binary_search(place).expect("all are there") as u64;
+        let draws = |(user, at): (&Accesses, &Vec<(u64, bool)>)| Draws {
+            places: known.len().max(1) as u64,
+            drawn: at.iter().map(|(place, _)| number(place)).collect(),
+            secrets: user.secrets.iter().take(at.len()).copied().collect(),
+            again: if rereads { Again::ByChance } else { Again::Later },
+            ..Draws::default()
+        };
+        let fewer = at.iter().map(Vec::len).min().unwrap_or(0);
+        let all_seen = known.len() * SEEN_EACH <= fewer;
+        Self { nth, users: [draws((a, &at[0])), draws((b, &at[1]))], all_seen }
+    }
+
+    fn name(&self, user: &str) -> String {
+        format!("{user}, event {}", self.nth)
+    }
+
+    /// Claims about each user, of places that are drawn anew by each access.
+    pub fn alone(&self, kind: &str) -> Vec<Claim> {
+        let of_user = |(draws, user): (&Draws, &str)| {
+            let what = self.name(&format!("{user}{kind}"));
+            let uniform = self.all_seen.then(|| draws.are_uniform(&what));
+            [Some(draws.do_not_come_again_sooner(&what)), uniform].into_iter().flatten()
+        };
+        self.users.iter().zip(["A", "B"]).flat_map(of_user).collect()
+    }
+
+    /// Claims about both users.
+    pub fn together(&self, kind: &str, is_fresh: bool) -> Vec<Claim> {
+        let [a, b] = &self.users;
+        let mut claims = vec![a.are_spread_as(b, &self.name(&format!("A and B{kind}")))];
+        for (draws, user) in [(a, "A"), (b, "B")] {
+            if is_fresh && !draws.secrets.is_empty() {
+                claims.push(draws.tell_nothing_of_secrets(&self.name(&format!("{user}{kind}"))));
+            }
+        }
+        claims
+    }
+}
+
+/// How a place that accesses read comes again: later, if what is read is never read again before it
+/// is written, and not always written by the same access.
+pub(crate) fn again(users: [&Accesses; 2], place: usize) -> Again {
+    let mut waits = false;
+    for user in users {
+        for nth in 0..user.len() {
+            let Some(touches) = touches(user, nth) else { return Again::ByChance };
+            let at = user.all[nth].places[place];
+            let of_place = |touch: &&Touch| user.touched.place(touch.number) == at;
+            let mut reads = touches.iter().filter(of_place).filter(|touch| !touch.is_write);
+            let mut writes = touches.iter().filter(of_place).filter(|touch| touch.is_write);
+            if reads.any(|touch| touch.is_reread) {
+                return Again::ByChance;
+            }
+            waits |= writes.next().is_none();
+        }
+    }
+    if waits { Again::Later } else { Again::ByChance }
+}
+
+fn touches(user: &Accesses, nth: usize) -> Option<Vec<Touch>> {
+    (nth < user.len()).then(|| user.touches(nth))?.map(Iterator::collect)
+}
+
+/// Of each access the place of each of some events, and whether that was read before and not
+/// written since.
+type Rows = Vec<Vec<(u64, bool)>>;
+
+/// Those of both users; nothing if not all are kept.
+fn rows(a: &Accesses, b: &Accesses, looked_at: &[usize]) -> Option<[Rows; 2]> {
+    let of_user = |user: &Accesses| {
+        let row = |nth| {
+            let touches = touches(user, nth)?;
+            let at = |&event: &usize| {
+                let touch = touches.get(event)?;
+                Some((user.touched.place(touch.number), touch.is_reread))
+            };
+            looked_at.iter().map(at).collect::<Option<Vec<_>>>()
+        };
+        (0..user.len().min(ROWS_MAX)).map(row).collect::<Option<Rows>>()
+    };
+    Some([of_user(a)?, of_user(b)?])
+}
+
+/// Whether the places of a column follow from those of the accesses, or are always the same.
+fn follows(at: &[Vec<(u64, bool)>; 2], place: &[Draws; 2]) -> bool {
+    let mut beside: HashMap<u64, u64> = HashMap::new();
+    let mut again = 0;
+    let mut different = HashSet::new();
+    for (at, draws) in at.iter().zip(place) {
+        for ((at, _), place) in at.iter().zip(&draws.drawn) {
+            different.insert(*at);
+            match beside.insert(*place, *at) {
+                Some(before) if before != *at => return false,
+                Some(_) => again += 1,
+                None => {}
+            }
+        }
+    }
+    // Without a place that came again, nothing says that it does not follow.
+    different.len() < 2 || again > 0
+}

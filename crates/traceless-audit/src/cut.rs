@@ -1,0 +1,202 @@
+//! Where accesses begin in a trace of which nothing is known.
+//!
+//! Each is a row of reads and the writes after them. Where there are only reads or only writes, it
+//! is what was seen at one time; without times, each event. Some schemes (Ring ORAM) read a path
+//! and write nothing for several accesses: such a row of reads is cut where it returns to the place
+//! at which paths begin, and where a path is at its end.
+
+use crate::accesses::Accesses;
+use core::ops::RangeInclusive;
+use std::collections::BTreeMap;
+use traceless::trace::{Event, Op};
+
+/// Rows of reads that show a path, at least, and their share of all.
+const ROWS_MIN: usize = 100;
+const SHARE_MIN: f64 = 0.25;
+
+/// What tells where an access begins.
+#[derive(Clone, Default)]
+pub(crate) struct Begins {
+    /// Whether a trace both reads and writes.
+    has_both: bool,
+    has_times: bool,
+    /// Where the reads of a path are, one after the other; empty if no row holds several paths.
+    path: Vec<RangeInclusive<u64>>,
+}
+
+impl Begins {
+    /// Of a trace's events.
+    pub fn of<E>(events: impl Iterator<Item = Result<Event, E>>) -> Result<Self, E> {
+        let (mut reads, mut writes, mut has_times) = (false, false, false);
+        for event in events {
+            let Event { op, time, .. } = event?;
+            reads |= op == Op::Read;
+            writes |= op == Op::Write;
+            has_times |= time != 0;
+        }
+        Ok(Self { has_both: reads && writes, has_times, path: vec![] })
+    }
+
+    /// The same with what its accesses show of paths; nothing if they show none.
+    pub fn with_path_of(self, accesses: &Accesses) -> Option<Self> {
+        if !self.has_both {
+            return None;
+        }
+        let path = path_of(accesses)?;
+        Some(Self { path, ..self })
+    }
+
+    /// A cutter for one trace.
+    pub fn cutter(&self) -> Cutter<'_> {
+        Cutter { begins: self, before: None, reads: 0, is_path: true }
+    }
+
+    fn is_start_of_path(&self, event: &Event) -> bool {
+        self.path.first().is_some_and(|first| first.contains(&event.at))
+    }
+}
+
+/// Tells event by event where accesses begin.
+pub(crate) struct Cutter<'a> {
+    begins: &'a Begins,
+    before: Option<Event>,
+    /// Reads of the access so far, and whether they go along a path.
+    reads: usize,
+    is_path: bool,
+}
+
+impl Cutter<'_> {
+    /// Whether an access begins with `event`, of which all before were seen.
+    pub fn begins_with(&mut self, event: &Event) -> bool {
+        let begins = self.before.as_ref().is_some_and(|before| self.is_next(before, event));
+        self.before = Some(*event);
+        if begins {
+            (self.reads, self.is_path) = (0, true);
+        }
+        let path = &self.begins.path;
+        self.is_path &= path.get(self.reads).is_some_and(|level| level.contains(&event.at));
+        self.reads += 1;
+        begins
+    }
+
+    fn is_next(&self, before: &Event, event: &Event) -> bool {
+        let Begins { has_both, has_times, path } = &self.begins;
+        match (has_both, event.op) {
+            (true, Op::Read) if before.op != Op::Read => true,
+            (true, Op::Read) => {
+                let is_whole = self.is_path && self.reads == path.len();
+                let returns =
+                    self.begins.is_start_of_path(event) && !self.begins.is_start_of_path(before);
+                !path.is_empty() && (is_whole || returns)
+            }
+            (true, _) | (false, Op::Sync) => false,
+            (false, _) => !has_times || before.time != event.time,
+        }
+    }
+}
+
+/// Where the reads of a path are, if rows of reads hold several: a row has then returned, after
+/// always as many reads, to where it began. Paths may go either way.
+fn path_of(accesses: &Accesses) -> Option<Vec<RangeInclusive<u64>>> {
+    [false, true].into_iter().find_map(|falls| {
+        // Rows that return after so many reads, and how many they are.
+        let mut returns: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut row = vec![];
+        for nth in 0..accesses.len() {
+            reads_of(accesses, nth, falls, &mut row);
+            if let Some(reads) = returns_after(&row) {
+                *returns.entry(reads).or_default() += 1;
+            }
+        }
+        let (&reads, &rows) = returns.iter().max_by_key(|(_, rows)| **rows)?;
+        let all: usize = returns.values().sum();
+        let share = rows as f64 / accesses.len() as f64;
+        if rows < ROWS_MIN || 2 * rows < all || share < SHARE_MIN {
+            return None;
+        }
+        let mut levels = vec![(u64::MAX, 0u64); reads];
+        for nth in 0..accesses.len() {
+            reads_of(accesses, nth, falls, &mut row);
+            if returns_after(&row) == Some(reads) {
+                for ((low, high), at) in levels.iter_mut().zip(&row) {
+                    (*low, *high) = ((*low).min(*at), (*high).max(*at));
+                }
+            }
+        }
+        let rise = levels.windows(2).all(|two| two[0].1 < two[1].0);
+        // Not all of a level is seen: it may reach to what was seen of its neighbours.
+        let reach = |level: usize| {
+            let low = level.checked_sub(1).map_or(0, |before| levels[before].1 + 1);
+            let high = levels.get(level + 1).map_or(u64::MAX, |next| next.0 - 1);
+            if falls { !high..=!low } else { low..=high }
+        };
+        rise.then(|| (0..reads).map(reach).collect())
+    })
+}
+
+/// The reads that an access begins with; as if they rose, if they fall.
+fn reads_of(accesses: &Accesses, nth: usize, falls: bool, row: &mut Vec<u64>) {
+    row.clear();
+    let reads = accesses.touches(nth).into_iter().flatten().take_while(|touch| !touch.is_write);
+    let place = |number| accesses.touched.place(number);
+    row.extend(reads.map(|touch| if falls { !place(touch.number) } else { place(touch.number) }));
+}
+
+/// After how many reads a row is before where its second one was: at a place that is before all but
+/// the first of a path.
+fn returns_after(row: &[u64]) -> Option<usize> {
+    let second = row.get(1)?;
+    (row[0] < *second).then(|| row.iter().skip(2).position(|at| at < second))?.map(|nth| nth + 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mixer::Mixer;
+    use core::convert::Infallible;
+    use traceless::trace::Surface;
+
+    /// Paths of four levels, three in a row before something is written; some are followed by reads
+    /// and writes of the last level.
+    fn rows(falls: bool) -> Vec<Event> {
+        let event = |op, at| Event { time: 0, surface: Surface::Storage, op, at, len: 8 };
+        let mut rng = Mixer(7);
+        let mut events = vec![];
+        for nth in 1..=3000 {
+            let leaf = rng.below(8);
+            let mut path: Vec<u64> = (0..4).map(|l| 1000 * l + 8 * (leaf >> (3 - l))).collect();
+            if falls {
+                path.reverse();
+            }
+            events.extend(path.into_iter().map(|at| event(Op::Read, at)));
+            if nth % 7 == 0 {
+                events.extend([Op::Read, Op::Write].map(|op| event(op, 3000 + 8 * leaf)));
+            }
+            if nth % 3 == 0 {
+                events.extend([Op::Read, Op::Write].map(|op| event(op, 0)));
+            }
+        }
+        events
+    }
+
+    #[test]
+    fn rows_that_hold_several_paths_are_cut() {
+        for falls in [false, true] {
+            let events = rows(falls);
+            let cut = Accesses::cut(|| Ok(events.iter().copied().map(Ok::<_, Infallible>)));
+            let cut = cut.unwrap();
+            // A path each, an eviction after three, a bucket after seven.
+            assert_eq!(cut.len(), 3000 + 1000 + 428, "{falls}");
+            let paths = (0..cut.len()).filter(|&nth| cut.touches(nth).unwrap().len() == 4);
+            assert_eq!(paths.count(), 3000);
+        }
+    }
+
+    #[test]
+    fn rows_that_do_not_return_are_left_whole() {
+        assert_eq!(returns_after(&[]), None);
+        assert_eq!(returns_after(&[5, 9, 12, 20]), None);
+        assert_eq!(returns_after(&[9, 5, 4]), None, "it does not rise");
+        assert_eq!(returns_after(&[5, 9, 12, 20, 6, 9]), Some(4));
+    }
+}

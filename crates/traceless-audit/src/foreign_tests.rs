@@ -1,0 +1,89 @@
+//! Schemes of other people before the judge: sound ones pass, and each fault is found by the
+//! detector that is there for it, and by no other, so that it is seen to be missed without.
+
+use super::*;
+use crate::models::{ANY, Fault, HOT, SCAN, User, ring, square_root, two_trees};
+
+type Scheme = fn([u64; 2], User, Fault) -> Accesses;
+
+const SCHEMES: [(&str, Scheme, u64); 3] =
+    [("two trees", two_trees, 3000), ("square root", square_root, 6000), ("ring", ring, 6000)];
+
+/// All claims about two users of a scheme.
+fn claims(
+    scheme: Scheme,
+    users: [User; 2],
+    fault: Fault,
+    [seed, accesses]: [u64; 2],
+) -> Vec<Claim> {
+    let [a, b] = [0, 1].map(|nth| scheme([2 * seed + nth, accesses], users[nth as usize], fault));
+    let judged = judge(&a, &b);
+    assert_eq!(judged.too_few, None);
+    [judged.alone, judged.together].concat()
+}
+
+fn found(claims: &[Claim]) -> Vec<&str> {
+    let fails = claims.iter().filter(|claim| claim.verdict != Verdict::Pass);
+    fails.map(|claim| claim.name.as_str()).collect()
+}
+
+/// `TRACELESS_AUDIT_SEEDS` tries more of them.
+#[test]
+fn sound_schemes_pass_and_their_probabilities_are_not_too_small() {
+    let seeds = std::env::var("TRACELESS_AUDIT_SEEDS").ok();
+    let seeds = seeds.map_or(9, |seeds| seeds.parse().expect("a number of seeds"));
+    for (name, scheme, accesses) in SCHEMES {
+        let mut all: HashMap<String, Vec<f64>> = HashMap::new();
+        for seed in 0..seeds {
+            let users = [[HOT, SCAN], [ANY, HOT], [SCAN, ANY]][seed as usize % 3];
+            let claims = claims(scheme, users, Fault::None, [seed, accesses]);
+            assert_eq!(found(&claims), [""; 0], "{name}, seed {seed}");
+            for claim in claims {
+                let p = claim.p.into_iter();
+                all.entry(claim.name).or_default().extend(p);
+            }
+        }
+        for (claim, p) in all.into_iter().filter(|(_, p)| !p.is_empty()) {
+            let small = Distance::below_uniform(&p);
+            let [least, uniform] =
+                [p.iter().copied().fold(1.0, f64::min), Distance::from_uniform(&p).p];
+            println!(
+                "{name}, {claim}: least {least:.1e}, small {:.2}, uniform {uniform:.2}",
+                small.p
+            );
+            assert!(small.p > 1e-4 && least > 1e-6, "{name}, {claim}: {p:?}");
+        }
+    }
+}
+
+#[test]
+fn each_fault_is_found_by_the_detector_that_is_there_for_it_and_by_no_other() {
+    let planted: [(Scheme, [User; 2], Fault, &str); 6] = [
+        (two_trees, [HOT, ANY], Fault::SameLeaf, "do not depend on those of other kinds"),
+        (ring, [HOT, ANY], Fault::OldLeaf, "long before"),
+        (ring, [HOT, ANY], Fault::FixedSlot, "each event"),
+        (ring, [ANY, ANY], Fault::Eager, "what comes by chance tells nothing of secrets"),
+        (ring, [HOT, ANY], Fault::SkipsHits, "whether anything is seen"),
+        (square_root, [HOT, ANY], Fault::SkipsHits, "whether anything is seen"),
+    ];
+    for (scheme, users, fault, detector) in planted {
+        let claims = claims(scheme, users, fault, [7, 9000]);
+        let found = found(&claims);
+        let by_it = |name: &&str| name.contains(detector);
+        assert!(!found.is_empty() && found.iter().all(by_it), "{fault:?}: {found:?}");
+    }
+}
+
+#[test]
+fn what_is_read_again_what_strays_and_what_comes_too_soon_is_found() {
+    let planted: [(Scheme, Fault, &str); 3] = [
+        (square_root, Fault::Rereads, "come again"),
+        (ring, Fault::Strays, "kind 2"),
+        (ring, Fault::Eager, "accesses that come by chance"),
+    ];
+    for (scheme, fault, detector) in planted {
+        let claims = claims(scheme, [HOT, ANY], fault, [7, 9000]);
+        let found = found(&claims);
+        assert!(found.iter().any(|name| name.contains(detector)), "{fault:?}: {found:?}");
+    }
+}

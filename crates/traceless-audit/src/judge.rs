@@ -1,0 +1,332 @@
+//! Two traces of anybody's, judged by statistics.
+//!
+//! Nothing is known of the scheme but what the trace shows. So only what needs no knowledge is
+//! asked: is an access like every other but for its place, is its place drawn anew each time, and
+//! are both users' accesses alike?
+
+use crate::accesses::{Access, Accesses, PLACES};
+use crate::columns::{Column, SEEN_EACH, again, columns};
+use crate::distance::Distance;
+use crate::draws::{Draws, PAIR_CLASSES, secret_classes};
+use crate::learned::cannot_be_told_apart;
+use crate::odds::{distance_found, judged, smallest_of, worst_of};
+use crate::order::told_beside_others;
+use crate::report::{Claim, Verdict};
+use crate::schedule::{Kind, Schedule, drawn_before, schedule};
+use crate::table::Table;
+use crate::template::Template;
+use std::collections::HashMap;
+
+/// Fewer accesses are no evidence of anything being drawn at random.
+pub const ACCESSES_MIN: usize = 1000;
+
+/// Of a kind that is one of so many accesses, or less, too few are no reason not to judge the rest.
+const RARE: usize = 100;
+
+/// Kinds of accesses that are counted by themselves.
+const KINDS: usize = 64;
+
+/// What two traces show, judged by statistics.
+#[derive(Debug)]
+pub struct Judged {
+    /// Claims about each trace by itself. Where one fails, what is accessed is not drawn at random.
+    pub alone: Vec<Claim>,
+    /// Claims about both.
+    pub together: Vec<Claim>,
+    /// What is told of both that nothing is claimed of: how many accesses there are, and when.
+    pub told: Claim,
+    /// Why nothing that holds is enough to say that two users cannot be told apart, and what would
+    /// be; nothing if it is.
+    pub too_few: Option<String>,
+}
+
+/// The place of each access of two traces, numbered in order.
+pub fn places_of(a: &Accesses, b: &Accesses) -> [Vec<u64>; 2] {
+    numbered(a, b).draws.map(|draws| draws.drawn)
+}
+
+/// Judges what two users show: all accesses in a row or, if these do not look drawn at random, what
+/// is drawn of each kind, if that does.
+pub fn judge(a: &Accesses, b: &Accesses) -> Judged {
+    let (mut alone, mut together, mut too_few) = judge_in_a_row(a, b);
+    if !all_hold(&alone)
+        && let Some(schedule) = schedule(a, b)
+    {
+        (alone, together, too_few) = judge_kinds(&schedule);
+    }
+    for (user, what) in [(a, "A"), (b, "B")] {
+        together.extend(user.requests.map(|requests| requests.are_all_seen(what)));
+    }
+    Judged { alone, together, told: told(a, b), too_few }
+}
+
+fn all_hold(claims: &[Claim]) -> bool {
+    claims.iter().all(|claim| claim.verdict == Verdict::Pass)
+}
+
+/// Claims about each by itself and about both, and whether there are too few accesses for them.
+type Claims = (Vec<Claim>, Vec<Claim>, Option<String>);
+
+/// Of all accesses in a row.
+fn judge_in_a_row(a: &Accesses, b: &Accesses) -> Claims {
+    let (alone, of_both) = judge_draws([a, b], "");
+    let together =
+        [vec![look_alike(a, b, "")], of_both, kinds_tell_nothing_of_secrets(a, b)].concat();
+    (alone, together, too_few(a.len().min(b.len()), ""))
+}
+
+fn too_few(accesses: usize, kind: &str) -> Option<String> {
+    let few = || format!("{accesses} accesses{kind} are seen of one, and it takes {ACCESSES_MIN}");
+    (accesses < ACCESSES_MIN).then(few)
+}
+
+/// Claims about the places of each user, and about both; `kind` says of which accesses.
+fn judge_draws(users: [&Accesses; 2], kind: &str) -> (Vec<Claim>, Vec<Claim>) {
+    let [a, b] = users;
+    let Numbered { draws: [mut of_a, mut of_b], all_seen, .. } = numbered(a, b);
+    let names = ["A", "B", "A and B"].map(|user| format!("{user}{kind}"));
+    let mut alone = vec![];
+    for (draws, what) in [&of_a, &of_b].into_iter().zip(&names) {
+        if all_seen {
+            alone.extend(draws.claims(what));
+        } else {
+            alone.push(draws.are_serially_independent(what));
+            alone.push(draws.are_not_near_each_other(what));
+            alone.push(draws.do_not_come_again_sooner(what));
+            alone.push(draws.do_not_depend_on_long_before(what));
+        }
+    }
+    let mut together =
+        vec![of_a.are_spread_as(&of_b, &names[2]), cannot_be_told_apart(&of_a, &of_b, &names[2])];
+    for ((draws, accesses), what) in [(&mut of_a, a), (&mut of_b, b)].into_iter().zip(&names) {
+        if !accesses.secrets.is_empty() {
+            draws.secrets.clone_from(&accesses.secrets);
+            together.push(draws.tell_nothing_of_secrets(what));
+        }
+    }
+    if let Some((of_each, of_both)) = judge_columns(users, kind, true) {
+        alone.extend(of_each);
+        together.push(of_both);
+    }
+    (alone, together)
+}
+
+/// Claims about single events of accesses of one kind, if these show more than their place.
+fn judge_columns(
+    [a, b]: [&Accesses; 2],
+    kind: &str,
+    is_fresh: bool,
+) -> Option<(Option<Claim>, Claim)> {
+    let first = a.all.first()?.kind;
+    if a.all.iter().chain(&b.all).any(|access| access.kind != first) {
+        return None;
+    }
+    let columns = columns(a, b, &numbered(a, b).draws);
+    let alone = columns.iter().filter(|_| is_fresh).flat_map(|column| column.alone(kind));
+    let name = format!("each event is at a place drawn anew{kind}");
+    let alone = worst_of(name, alone.collect());
+    let together = columns.iter().flat_map(|column: &Column| column.together(kind, is_fresh));
+    let name = format!("places of each event are alike and tell nothing{kind}");
+    Some((alone, worst_of(name, together.collect())?))
+}
+
+/// The same of traces with accesses of several kinds: what is drawn of each kind, which must not
+/// hang on what is drawn of another.
+fn judge_kinds(Schedule { kinds, order }: &Schedule) -> Claims {
+    let (mut alone, mut together) = (order.claims.clone(), vec![]);
+    let mut few = vec![];
+    let accesses: usize = kinds.iter().map(|kind| kind.all[0].len()).sum();
+    let draws: Vec<[Draws; 2]> =
+        kinds.iter().map(|Kind { drawn: [a, b], .. }| numbered(a, b).draws).collect();
+    let (mut across, mut shapes) = (vec![], vec![]);
+    for (nth, of_kind) in kinds.iter().enumerate() {
+        let kind = format!(", kind {}", of_kind.nth);
+        let [all_a, all_b] = &of_kind.all;
+        shapes.push(look_alike(all_a, all_b, &kind));
+        let [a, b] = &of_kind.drawn;
+        if !of_kind.in_turn || a.is_empty() {
+            let [of_a, of_b] = numbered(all_a, all_b).draws;
+            if of_a.drawn.len().min(of_b.drawn.len()) > 0 {
+                together.push(of_a.are_spread_as(&of_b, &format!("A and B{kind}")));
+            }
+            let of_columns = judge_columns([all_a, all_b], &kind, false);
+            together.extend(of_columns.map(|(_, of_both)| of_both));
+            continue;
+        }
+        if a.len() * RARE >= accesses {
+            few.extend(too_few(a.len(), &kind.replace(", ", " of ")));
+        }
+        let (of_each, of_both) = judge_draws([a, b], &kind);
+        alone.extend(of_each);
+        together.extend(of_both);
+        for (other, drawn) in kinds.iter().zip(&draws).filter(|(other, _)| other.nth != of_kind.nth)
+        {
+            across.extend(["A", "B"].into_iter().enumerate().map(|(user, what)| {
+                let mut of_user = draws[nth][user].clone();
+                let drawn = &drawn[user].drawn;
+                of_user.secrets = drawn_before(&of_kind.drawn[user], &other.drawn[user], drawn);
+                of_user.tell_nothing_of_earlier(&format!("{what}{kind} after {}", other.nth))
+            }));
+        }
+    }
+    alone.extend(worst_of("places do not depend on those of other kinds".to_owned(), across));
+    together.extend(worst_of("accesses of a kind look alike".to_owned(), shapes));
+    together.extend(order_tells_nothing_of_secrets(kinds));
+    alone.push(schedule_told(kinds));
+    (alone, together, few.into_iter().next())
+}
+
+/// What is left to be drawn.
+fn schedule_told(kinds: &[Kind]) -> Claim {
+    let accesses: usize = kinds.iter().map(|kind| kind.all[0].len()).sum();
+    let left: usize = kinds.iter().map(|kind| kind.drawn[0].len()).sum();
+    let by_chance = kinds.iter().filter(|kind| !kind.in_turn).count();
+    let evidence = format!(
+        "{left} of {accesses} accesses are drawn, of {} kinds; {by_chance} kinds come by chance",
+        kinds.len()
+    );
+    let power = "one access at another place is found";
+    Claim::exact("both follow a schedule: A and B", Verdict::Pass, left as u64, power, evidence)
+}
+
+/// That what comes by chance does not come rather after accesses for something than for something
+/// else.
+fn order_tells_nothing_of_secrets(kinds: &[Kind]) -> Option<Claim> {
+    /// More than so many accesses of a kind after one are as good as so many.
+    const AFTER_MAX: u8 = 3;
+    let main = kinds.iter().filter(|kind| kind.in_turn).max_by_key(|kind| kind.all[0].len())?;
+    let mut claims = vec![];
+    for kind in kinds.iter().filter(|kind| !kind.in_turn) {
+        for (user, what) in ["A", "B"].into_iter().enumerate() {
+            let asked = &main.all[user];
+            if asked.secrets.is_empty() {
+                continue;
+            }
+            let mut after = vec![0u8; asked.len()];
+            for access in &kind.all[user].all {
+                let before = asked.all.partition_point(|main| main.seen < access.seen);
+                if let Some(after) = before.checked_sub(1).map(|nth| &mut after[nth]) {
+                    *after = AFTER_MAX.min(*after + 1);
+                }
+            }
+            let secrets = secret_classes(&asked.secrets);
+            let classes = [PAIR_CLASSES as usize, usize::from(AFTER_MAX) + 1];
+            let p = secrets.iter().map(|secrets| told_beside_others(secrets, &after, classes));
+            let p = smallest_of(secrets.len(), p.fold(1.0, f64::min));
+            let name = format!("what comes by chance tells nothing: {what}, kind {}", kind.nth);
+            let power = distance_found(16.0, asked.len() as u64);
+            let evidence = format!("{} of {} accesses", kind.all[user].len(), asked.len());
+            claims.push(judged(name, p, p, power, &evidence));
+        }
+    }
+    worst_of("what comes by chance tells nothing of secrets".to_owned(), claims)
+}
+
+/// That how accesses look tells nothing of what was asked for, if it changes from one to the next
+/// as if by chance: a schedule that all the world knows is no secret's.
+fn kinds_tell_nothing_of_secrets(a: &Accesses, b: &Accesses) -> Vec<Claim> {
+    let numbers = kinds(a, b);
+    let kinds = numbers.len().min(KINDS) as u64;
+    let claim = |(accesses, what): (&Accesses, &str)| {
+        let number = |access: &Access| numbers[&access.template].min(KINDS - 1) as u64;
+        let drawn = Draws {
+            noun: "kinds",
+            places: kinds,
+            drawn: accesses.all.iter().map(number).collect(),
+            secrets: accesses.secrets.clone(),
+            ..Draws::default()
+        };
+        let is_tested = kinds > 1
+            && !drawn.secrets.is_empty()
+            && drawn.are_serially_independent(what).verdict == Verdict::Pass;
+        is_tested.then(|| drawn.tell_nothing_of_secrets(what))
+    };
+    [(a, "A"), (b, "B")].into_iter().filter_map(claim).collect()
+}
+
+/// The kinds of accesses of both, numbered from the most common one.
+fn kinds(a: &Accesses, b: &Accesses) -> HashMap<Template, usize> {
+    let mut kinds: HashMap<Template, u64> = HashMap::new();
+    a.all.iter().chain(&b.all).for_each(|access| *kinds.entry(access.template).or_default() += 1);
+    let mut common: Vec<(Template, u64)> = kinds.into_iter().collect();
+    common.sort_unstable_by_key(|&(template, times)| (core::cmp::Reverse(times), template));
+    common.iter().enumerate().map(|(nth, (template, _))| (*template, nth)).collect()
+}
+
+/// How many accesses there are, and how far apart: whoever asks as he likes tells that.
+fn told(a: &Accesses, b: &Accesses) -> Claim {
+    let (gaps_a, gaps_b) = (a.gaps(), b.gaps());
+    let times = if gaps_a.is_empty() || gaps_b.is_empty() {
+        "no times are known".to_owned()
+    } else {
+        let Distance { greatest, p } = Distance::of_samples(&gaps_a, &gaps_b);
+        format!("times between them are {greatest:.3} apart, p = {p:.2e}")
+    };
+    let evidence = format!("not judged: {} and {} accesses; {times}", a.len(), b.len());
+    let name = "what is told without a fixed rate: A and B";
+    Claim::exact(name, Verdict::Pass, a.len().abs_diff(b.len()) as u64, "told only", evidence)
+}
+
+/// The places of two users' accesses.
+struct Numbered {
+    draws: [Draws; 2],
+    /// Whether there are no others.
+    all_seen: bool,
+}
+
+/// The place of each access, whichever tells most, numbered in order.
+fn numbered(a: &Accesses, b: &Accesses) -> Numbered {
+    let sorted = |nth: usize| {
+        let both = a.all.iter().chain(&b.all);
+        let mut places: Vec<u64> = both.map(|access| access.places[nth]).collect();
+        places.sort_unstable();
+        places.dedup();
+        places
+    };
+    let (nth, known) = (0..PLACES)
+        .map(|nth| (nth, sorted(nth)))
+        .max_by_key(|(_, places)| places.len())
+        .expect("some");
+    let number =
+        |access: &Access| known.binary_search(&access.places[nth]).expect("all are there") as u64;
+    let again = again([a, b], nth);
+    let draws = |accesses: &Accesses| Draws {
+        places: known.len().max(1) as u64,
+        drawn: accesses.all.iter().map(number).collect(),
+        again,
+        ..Draws::default()
+    };
+    let all_seen = known.len() * SEEN_EACH <= a.len().min(b.len());
+    Numbered { draws: [draws(a), draws(b)], all_seen }
+}
+
+/// That accesses of both are of the same kinds: as many reads and writes, as long, on the same
+/// surfaces.
+fn look_alike(a: &Accesses, b: &Accesses, kind: &str) -> Claim {
+    let numbers = kinds(a, b);
+    let mut table = Table::new(2, KINDS);
+    for (side, accesses) in [a, b].into_iter().enumerate() {
+        for access in &accesses.all {
+            table.add(side, numbers[&access.template].min(KINDS - 1));
+        }
+    }
+    let (statistic, df, p) = table.dependence();
+    let evidence = format!(
+        "{} and {} accesses of {} kinds; chi-square {statistic:.1} of {df} degrees of freedom",
+        a.len(),
+        b.len(),
+        numbers.len()
+    );
+    let fewer = a.len().min(b.len()) as u64;
+    let power = distance_found(df.max(1.0), fewer / 2);
+    let name = format!("accesses of two users look alike: A and B{kind}");
+    judged(name, statistic, p, power, &evidence)
+}
+
+#[cfg(test)]
+#[path = "judge_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "foreign_tests.rs"]
+mod foreign_tests;

@@ -1,0 +1,142 @@
+use super::*;
+use crate::mixer::Mixer;
+use crate::odds::ALPHA;
+use core::convert::Infallible;
+use traceless::trace::{Asked, Event, Op, Surface};
+
+/// The trace of a Path ORAM of other people: eleven levels in heap order, one bucket of 256
+/// bytes a level; `remaps` now and then fails.
+fn path_oram(seed: u64, hot: u64, forgets: u64) -> Accesses {
+    let mut rng = Mixer(seed << 32);
+    let mut position: Vec<u64> = (0..512).map(|_| rng.below(1024)).collect();
+    let mut events = vec![];
+    for _ in 0..20_000 {
+        let block = rng.below(hot) as usize;
+        let leaf = position[block];
+        if forgets == 0 || rng.below(forgets) > 0 {
+            position[block] = rng.below(1024);
+        }
+        events.extend(path_events(leaf));
+    }
+    cut(&events)
+}
+
+fn cut(events: &[Event]) -> Accesses {
+    Accesses::cut(|| Ok(events.iter().copied().map(Ok::<_, Infallible>))).unwrap()
+}
+
+/// A path is read, and written.
+fn path_events(leaf: u64) -> impl Iterator<Item = Event> {
+    let event = move |op, level: u64| {
+        let bucket = (1u64 << level) - 1 + (leaf >> (10 - level));
+        Event { time: 0, surface: Surface::Storage, op, at: bucket * 256, len: 256 }
+    };
+    let ops = [Op::Read, Op::Write].into_iter();
+    ops.flat_map(move |op| (0..=10).map(move |level| event(op, level)))
+}
+
+fn fails(claims: &[Claim]) -> usize {
+    claims.iter().filter(|claim| claim.verdict != Verdict::Pass).count()
+}
+
+#[test]
+fn a_sound_library_passes_and_a_broken_one_does_not() {
+    let sound = judge(&path_oram(1, 512, 0), &path_oram(2, 4, 0));
+    assert_eq!((fails(&sound.alone), fails(&sound.together)), (0, 0), "{sound:?}");
+    let broken = judge(&path_oram(3, 512, 0), &path_oram(4, 4, 20));
+    assert!(fails(&broken.alone) > 0 && fails(&broken.together) > 0, "{broken:?}");
+}
+
+/// Each happens in one access of ten.
+#[test]
+fn what_is_written_elsewhere_or_in_another_order_is_found() {
+    let honest = path_oram(1, 512, 0);
+    let changed = |change: fn(&mut Vec<Event>)| {
+        let mut rng = Mixer(7);
+        let mut all = vec![];
+        for _ in 0..4000 {
+            let leaf = rng.below(1024);
+            let mut events: Vec<Event> = path_events(leaf).collect();
+            if rng.below(10) == 0 {
+                change(&mut events);
+            }
+            all.extend(events);
+        }
+        cut(&all)
+    };
+    assert_eq!(fails(&judge(&honest, &changed(|_| ())).together), 0);
+    let faults: [fn(&mut Vec<Event>); 4] = [
+        |events| events[21].at ^= 256,
+        |events| events[11..].reverse(),
+        |events| events[..11].reverse(),
+        |events| events.push(Event { op: Op::Sync, at: 0, len: 0, ..events[0] }),
+    ];
+    for (nth, fault) in faults.into_iter().enumerate() {
+        let judged = judge(&honest, &changed(fault));
+        assert!(fails(&judged.together) > 0, "{nth}: {judged:?}");
+    }
+}
+
+/// Accesses to random paths, one in `tells` of which is where the secret says of so many `before`;
+/// and before each the secret, but for every third, for which nobody asked.
+fn with_secrets(seed: u64, tells: u64, before: usize) -> Accesses {
+    let mut rng = Mixer(seed << 32);
+    let (mut events, mut asked) = (vec![], Vec::<Asked>::new());
+    for access in 0..6000u64 {
+        let (leaf, block) = (rng.below(1024), rng.below(512));
+        let op = if access % 3 == 0 { Op::Sync } else { Op::Read };
+        asked.push(Asked { seen: events.len() as u64, op, at: block * 64, len: 64 });
+        let shown = asked.iter().nth_back(before).filter(|asked| asked.op == Op::Read);
+        let shows = shown.filter(|_| tells > 0 && rng.below(tells) == 0);
+        events.extend(path_events(shows.map_or(leaf, |asked| asked.at / 32)));
+    }
+    let cut = cut(&events);
+    assert_eq!(cut.len(), 6000);
+    cut.with_secrets(asked.into_iter().map(Ok::<_, Infallible>)).unwrap()
+}
+
+#[test]
+fn what_tells_of_a_known_secret_is_found_and_else_nothing() {
+    let honest = with_secrets(1, 0, 0);
+    assert!(honest.secrets.contains(&0));
+    assert!(honest.secrets.iter().any(|&secret| secret > 500));
+    let judged = judge(&honest, &with_secrets(2, 0, 0));
+    assert_eq!((fails(&judged.alone), fails(&judged.together)), (0, 0), "{judged:?}");
+    assert_eq!(judged.together.len(), 7);
+    // A secret may show later, too, but not for ever.
+    for before in [0, 1, 4, 5] {
+        let judged = judge(&honest, &with_secrets(3, 10, before));
+        let found = usize::from(before < 5);
+        assert_eq!((fails(&judged.alone), fails(&judged.together)), (0, found), "{judged:?}");
+        let mut told = judged.together.iter().filter(|claim| claim.verdict != Verdict::Pass);
+        assert!(told.all(|claim| claim.name.contains("secrets: B")), "{judged:?}");
+    }
+}
+
+#[test]
+fn accesses_of_other_kinds_do_not_look_alike() {
+    let event = |i: u64, len| Event {
+        time: i / 2,
+        surface: Surface::Wire,
+        op: Op::Write,
+        at: Mixer(i).below(1 << 40),
+        len,
+    };
+    let cut = |events: Vec<Event>| cut(&events);
+    let same = cut((0..8000).map(|i| event(i, 64)).collect());
+    let other = cut((9000..17_000).map(|i| event(i, 64 + (i % 9 / 8) as u32)).collect());
+    assert_eq!(same.len(), 4000, "two events at a time");
+    let judged = judge(&same, &other);
+    assert_eq!(fails(&judged.alone), 0, "{judged:?}");
+    assert!(judged.together[0].p.unwrap() < ALPHA);
+    assert_eq!(fails(&judged.together[1..]), 0, "{judged:?}");
+    assert!(judged.told.evidence.contains("4000 and 4000 accesses; times"), "{judged:?}");
+    let slower = cut((9000..17_000).map(|i| Event { time: i / 2 * 3, ..event(i, 64) }).collect());
+    let told = judge(&same, &slower).told;
+    assert!(told.evidence.contains("1.000 apart, p = 0"), "{told:?}");
+    let moved = |i| Event { surface: Surface::Dram, ..event(i, 64) };
+    let judged = judge(&same, &cut((9000..17_000).map(moved).collect()));
+    assert!(judged.together[0].p.unwrap() < ALPHA);
+    assert!(cut(vec![]).is_empty());
+    assert_eq!(fails(&judge(&cut(vec![]), &same).together), 0);
+}

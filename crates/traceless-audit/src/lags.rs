@@ -1,0 +1,175 @@
+//! Whether a place hangs on one that was drawn long before.
+
+use crate::draws::Draws;
+use crate::odds::{judged, many_tail, smallest_of};
+use crate::report::Claim;
+use std::collections::HashMap;
+
+/// How far apart the draws are that are compared, at most.
+const LAG_MAX: usize = 1000;
+
+/// Draws that are compared, at most: the first ones.
+const COMPARED_MAX: usize = 1 << 17;
+
+/// Pairs of draws are alike if they are the same place, or in the same part of so many of the tree.
+const PARTS_BITS: [u32; 2] = [8, 4];
+
+/// How pairs are alike, at every distance.
+struct Alike {
+    /// The places of both differ in no bit that is as high as this, of 32.
+    below: u32,
+    /// The share of all pairs that are, and how much the pairs that share a draw hang together.
+    share: f64,
+    tied: f64,
+}
+
+impl Draws {
+    /// That two draws are not more often of the same place, or of the same part of the tree, than
+    /// in another order, at any of a thousand distances, nor at the distances of a range together.
+    pub fn do_not_depend_on_long_before(&self, what: &str) -> Claim {
+        let name = format!("{} do not depend on those long before: {what}", self.noun);
+        let n = self.accesses().min(COMPARED_MAX);
+        let lags = LAG_MAX.min(n / 4);
+        let scale = (1u64 << 32) as f64 / self.places as f64;
+        let at: Vec<u32> = (0..n).map(|i| (self.pick(i) as f64 * scale) as u32).collect();
+        let parts = PARTS_BITS.iter().filter(|bits| self.places > 1 << **bits);
+        let belows = core::iter::once(1).chain(parts.map(|bits| 1 << (32 - bits)));
+        let ways: Vec<Alike> =
+            if lags == 0 { vec![] } else { belows.map(|below| Alike::of(&at, below)).collect() };
+        let mut worst = (1.0, String::new());
+        let mut tests = 0;
+        let mut test = |seen: u64, expected: f64, variance: f64, far: &str| {
+            tests += 1;
+            let p = many_tail(seen, expected, variance);
+            if p < worst.0 {
+                worst = (p, format!("{seen} pairs are alike {far} apart, {expected:.0} expected"));
+            }
+        };
+        for way in &ways {
+            let (mut first, mut all) = (1, [0.0; 2]);
+            let mut of_range = 0;
+            for lag in 1..=lags {
+                let seen = way.count(&at, lag);
+                let (expected, variance) = way.chance(n - lag);
+                test(seen, expected, variance, &format!("{lag}"));
+                of_range += seen;
+                all = [all[0] + expected, all[1] + variance];
+                if (lag + 1).is_power_of_two() || lag == lags {
+                    let tied = 2.0 * ((lag + 1 - first) as f64).powi(2) * n as f64 * way.tied;
+                    test(of_range, all[0], all[1] + tied, &format!("{first} to {lag}"));
+                    (first, all, of_range) = (lag + 1, [0.0; 2], 0);
+                }
+            }
+        }
+        let (p, seen) = worst;
+        let p = smallest_of(tests.max(1), p);
+        let evidence = format!("{n} accesses, up to {lags} apart; the worst of {tests}: {seen}");
+        let found = ways.first().map_or(100.0, |way| {
+            let (expected, variance) = way.chance(n - lags);
+            let deviations = crate::odds::deviation_found(tests.max(1));
+            (deviations * variance.max(1.0).sqrt() + 20.0).min(expected.max(n as f64)) / n as f64
+                * 100.0
+        });
+        let power = format!("{found:.2} % of places that are those of one access before are found");
+        judged(name, p, p, power, &evidence)
+    }
+}
+
+impl Alike {
+    /// What other orders of the same draws make of it.
+    fn of(at: &[u32], below: u32) -> Self {
+        let mut counts: HashMap<u32, u64> = HashMap::new();
+        at.iter().for_each(|place| *counts.entry(place / below).or_default() += 1);
+        let n = at.len() as f64;
+        let (mut pairs, mut triples) = (0.0, 0.0);
+        for count in counts.into_values().map(|count| count as f64) {
+            pairs += count * (count - 1.0);
+            triples += count * (count - 1.0) * (count - 2.0);
+        }
+        let share = pairs / (n * (n - 1.0)).max(1.0);
+        let of_three = triples / (n * (n - 1.0) * (n - 2.0)).max(1.0);
+        Self { below, share, tied: (of_three - share * share).max(0.0) }
+    }
+
+    /// Pairs so far apart that are alike.
+    fn count(&self, at: &[u32], lag: usize) -> u64 {
+        // Without checks for overflow, so that many are compared at once: there are fewer pairs.
+        const { assert!(COMPARED_MAX <= u32::MAX as usize) };
+        let pairs = at.iter().zip(&at[lag..]);
+        let alike =
+            |sum: u32, (a, b): (&u32, &u32)| sum.wrapping_add(u32::from((a ^ b) < self.below));
+        u64::from(pairs.fold(0, alike))
+    }
+
+    /// How many of so many pairs at one distance are alike by chance, and the variance of that.
+    fn chance(&self, pairs: usize) -> (f64, f64) {
+        let pairs = pairs as f64;
+        (pairs * self.share, pairs * (self.share * (1.0 - self.share) + 2.0 * self.tied))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::distance::Distance;
+    use crate::mixer::Mixer;
+    use crate::odds::ALPHA;
+
+    /// Draws of which one in `share` is that of `back` before, or near it.
+    fn draws(seed: u64, places: u64, share: u64, back: usize, near: u64) -> Draws {
+        let mut rng = Mixer(seed << 32);
+        let mut drawn: Vec<u64> = vec![];
+        for nth in 0..20_000 {
+            let repeats = share > 0 && nth >= back && rng.below(share) == 0;
+            let any = rng.below(places);
+            drawn.push(if repeats { drawn[nth - back] / near * near + any % near } else { any });
+        }
+        Draws { noun: "leaves", places, drawn, ..Draws::default() }
+    }
+
+    fn p(draws: &Draws) -> f64 {
+        draws.do_not_depend_on_long_before("").p.unwrap()
+    }
+
+    #[test]
+    fn honest_draws_depend_on_nothing_however_many_places_there_are() {
+        for places in [1, 2, 3, 100, 1024, 1 << 20, 1 << 40] {
+            let all: Vec<f64> = (0..40).map(|seed| p(&draws(seed, places, 0, 0, 1))).collect();
+            assert!(all.iter().all(|&p| p > 1e-4), "{places}: {all:?}");
+            let small = Distance::below_uniform(&all);
+            assert!(small.p > 1e-3, "{places}: {small:?}");
+        }
+    }
+
+    #[test]
+    fn what_comes_back_late_is_found_at_any_distance() {
+        for back in [5, 17, 40, 333, 1000] {
+            assert!(p(&draws(1, 1024, 100, back, 1)) < ALPHA, "{back}");
+        }
+        assert!(p(&draws(1, 1 << 20, 500, 700, 1)) < ALPHA);
+        assert!(p(&draws(1, 1 << 20, 20, 60, 1 << 12)) < ALPHA, "it is near only");
+        assert!(p(&draws(1, 1024, 100, 1500, 1)) > 1e-5, "beyond what is looked at");
+    }
+
+    /// Each comes back after another number of accesses.
+    #[test]
+    fn what_comes_back_at_many_distances_is_found_together() {
+        let mut spread = draws(2, 4096, 0, 0, 1);
+        let mut rng = Mixer(3);
+        for nth in 600..spread.drawn.len() {
+            if rng.below(25) == 0 {
+                spread.drawn[nth] = spread.drawn[nth - 256 - rng.below(250) as usize];
+            }
+        }
+        assert!(p(&spread) < ALPHA);
+    }
+
+    #[test]
+    fn few_draws_are_no_trouble() {
+        for n in [0, 1, 3, 4, 9] {
+            let mut few = draws(1, 16, 0, 0, 1);
+            few.drawn.truncate(n);
+            assert!(p(&few) > 1e-3, "{n}");
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Schemes of other people, sound and with faults, as far as they show: for tests.
+
+use crate::accesses::Accesses;
+use crate::mixer::Mixer;
+use core::convert::Infallible;
+use traceless::trace::{Asked, Event, Op, Surface};
+
+const BLOCKS: u64 = 256;
+const LEVELS: u32 = 9;
+const LEAVES: u64 = 1 << (LEVELS - 1);
+const LEN: u64 = 64;
+
+/// What is wrong with a scheme.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    None,
+    /// Ring: one access of fifty reads the path of forty accesses before.
+    OldLeaf,
+    /// Ring: slots of the fourth level are not drawn: the first one is always a dummy.
+    FixedSlot,
+    /// Ring: a bucket of the sixth level is reshuffled after each access to one of eight blocks.
+    Eager,
+    /// Ring: one eviction of a hundred goes along any path.
+    Strays,
+    /// Any: of a block that is at hand, nothing is read in one of twenty cases.
+    SkipsHits,
+    /// Square root: of a block in the shelter its old place is read again in one of ten cases.
+    Rereads,
+    /// Two trees: both accesses take one leaf in one case of twenty.
+    SameLeaf,
+}
+
+/// Who asks for blocks: of the number of an access.
+pub type User = fn(&mut Mixer, u64) -> u64;
+
+pub const HOT: User = |rng, _| rng.below(4);
+pub const SCAN: User = |_, nth| nth % BLOCKS;
+pub const ANY: User = |rng, _| rng.below(BLOCKS);
+
+/// What a scheme shows.
+struct Shown {
+    rng: Mixer,
+    fault: Fault,
+    events: Vec<Event>,
+}
+
+impl Shown {
+    fn see(&mut self, op: Op, at: u64) {
+        let len = LEN as u32;
+        self.events.push(Event { time: 0, surface: Surface::Storage, op, at: at * LEN, len });
+    }
+
+    fn fails(&mut self, fault: Fault, one_of: u64) -> bool {
+        self.fault == fault && self.rng.below(one_of) == 0
+    }
+}
+
+/// Runs a scheme for a user.
+fn run(
+    [seed, accesses]: [u64; 2],
+    user: User,
+    fault: Fault,
+    mut access: impl FnMut(&mut Shown, u64),
+) -> Accesses {
+    let mut shown = Shown { rng: Mixer(seed << 32), fault, events: vec![] };
+    let mut asks = Mixer(!seed << 32);
+    let mut asked = vec![];
+    for nth in 0..accesses {
+        let block = user(&mut asks, nth);
+        let seen = shown.events.len() as u64;
+        asked.push(Asked { seen, op: Op::Read, at: block * LEN, len: LEN as u32 });
+        access(&mut shown, block);
+    }
+    let events = || Ok::<_, Infallible>(shown.events.iter().copied().map(Ok));
+    let cut = Accesses::cut(events).expect("nothing fails");
+    cut.with_secrets(asked.into_iter().map(Ok::<_, Infallible>)).expect("nothing fails")
+}
+
+/// Two trees of equal depth, accessed in turn; each access draws its leaf.
+pub fn two_trees(seeds: [u64; 2], user: User, fault: Fault) -> Accesses {
+    run(seeds, user, fault, |shown, _| {
+        let leaf = shown.rng.below(LEAVES);
+        let other = shown.rng.below(LEAVES);
+        let other = if shown.fails(Fault::SameLeaf, 20) { leaf } else { other };
+        for (base, leaf) in [(0, leaf), (2 * LEAVES, other)] {
+            for op in [Op::Read, Op::Write] {
+                (0..LEVELS).for_each(|level| shown.see(op, base + bucket(leaf, level)));
+            }
+        }
+    })
+}
+
+fn bucket(leaf: u64, level: u32) -> u64 {
+    (1 << level) - 1 + (leaf >> (LEVELS - 1 - level))
+}
+
+/// Square-root ORAM.
+pub fn square_root(seeds: [u64; 2], user: User, fault: Fault) -> Accesses {
+    const SHELTER: u64 = 16;
+    const ALL: u64 = BLOCKS + SHELTER;
+    let (mut places, mut shelter) = (vec![], vec![]);
+    run(seeds, user, fault, move |shown, block| {
+        if places.is_empty() {
+            places = (0..ALL).collect();
+            shown.rng.shuffle(&mut places);
+        }
+        let hit = shelter.contains(&block);
+        if hit && shown.fails(Fault::SkipsHits, 20) {
+            return;
+        }
+        (0..SHELTER).for_each(|cell| shown.see(Op::Read, ALL + cell));
+        let reads_dummy = hit && !shown.fails(Fault::Rereads, 10);
+        let nth = if reads_dummy { BLOCKS + shelter.len() as u64 } else { block };
+        shown.see(Op::Read, places[nth as usize]);
+        shown.see(Op::Write, ALL + shelter.len() as u64);
+        shelter.push(block);
+        if shelter.len() as u64 == SHELTER {
+            for op in [Op::Read, Op::Write] {
+                (0..ALL + SHELTER).for_each(|place| shown.see(op, place));
+            }
+            (places, shelter) = (vec![], vec![]);
+        }
+    })
+}
+
+/// Ring ORAM with early reshuffles.
+pub fn ring(seeds: [u64; 2], user: User, fault: Fault) -> Accesses {
+    let mut ring = Ring {
+        position: vec![],
+        stash: vec![],
+        buckets: vec![Bucket::default(); 2 * LEAVES as usize],
+        leaves: vec![],
+        evictions: 0,
+    };
+    run(seeds, user, fault, move |shown, block| ring.access(shown, block))
+}
+
+const REAL: usize = 4;
+const DUMMIES: usize = 6;
+const EVICT_AFTER: usize = 3;
+
+#[derive(Clone)]
+struct Bucket {
+    /// The block in each slot; none in a dummy.
+    slots: [Option<u64>; REAL + DUMMIES],
+    unread: [bool; REAL + DUMMIES],
+    touched: usize,
+}
+
+impl Default for Bucket {
+    fn default() -> Self {
+        Self { slots: Default::default(), unread: [true; REAL + DUMMIES], touched: 0 }
+    }
+}
+
+impl Bucket {
+    /// Any unread slot without a block.
+    fn dummy(&self, rng: &mut Mixer) -> usize {
+        let is_dummy = |slot: &usize| self.unread[*slot] && self.slots[*slot].is_none();
+        let dummies: Vec<usize> = (0..self.slots.len()).filter(is_dummy).collect();
+        dummies[rng.below(dummies.len() as u64) as usize]
+    }
+}
+
+struct Ring {
+    position: Vec<u64>,
+    stash: Vec<u64>,
+    buckets: Vec<Bucket>,
+    leaves: Vec<u64>,
+    evictions: u64,
+}
+
+impl Ring {
+    fn access(&mut self, shown: &mut Shown, block: u64) {
+        if self.position.is_empty() {
+            self.position = (0..BLOCKS).map(|_| shown.rng.below(LEAVES)).collect();
+        }
+        if self.stash.contains(&block) && shown.fails(Fault::SkipsHits, 20) {
+            return;
+        }
+        let mut leaf = self.position[block as usize];
+        if shown.fails(Fault::OldLeaf, 50) {
+            leaf = self.leaves.iter().rev().nth(39).copied().unwrap_or(leaf);
+        }
+        self.leaves.push(leaf);
+        self.position[block as usize] = shown.rng.below(LEAVES);
+        for level in 0..LEVELS {
+            self.read_slot(shown, bucket(leaf, level), level, block);
+        }
+        self.stash.retain(|other| *other != block);
+        self.stash.push(block);
+        if self.leaves.len().is_multiple_of(EVICT_AFTER) {
+            self.evict(shown);
+        }
+        for level in 0..LEVELS {
+            let bucket = bucket(leaf, level);
+            let eager = shown.fault == Fault::Eager && level == 5 && block.is_multiple_of(8);
+            if self.buckets[bucket as usize].touched >= DUMMIES || eager {
+                self.take(shown, bucket);
+                self.refill(shown, bucket, level);
+            }
+        }
+    }
+
+    fn read_slot(&mut self, shown: &mut Shown, at: u64, level: u32, block: u64) {
+        let bucket = &mut self.buckets[at as usize];
+        let held = bucket.slots.iter().position(|slot| *slot == Some(block));
+        let slot = match held {
+            Some(slot) => slot,
+            None if level == 3 && shown.fault == Fault::FixedSlot => 0,
+            None => bucket.dummy(&mut shown.rng),
+        };
+        bucket.slots[slot] = None;
+        bucket.unread[slot] = false;
+        bucket.touched += 1;
+        shown.see(Op::Read, place(at, slot));
+    }
+
+    /// Reads all blocks of a bucket, and so many dummies that it shows nothing.
+    fn take(&mut self, shown: &mut Shown, at: u64) {
+        let bucket = &mut self.buckets[at as usize];
+        let mut read: Vec<usize> =
+            (0..bucket.slots.len()).filter(|&slot| bucket.slots[slot].is_some()).collect();
+        self.stash.extend(read.iter().filter_map(|&slot| bucket.slots[slot].take()));
+        read.iter().for_each(|&slot| bucket.unread[slot] = false);
+        while read.len() < REAL && (bucket.unread.contains(&true)) {
+            let slot = bucket.dummy(&mut shown.rng);
+            bucket.unread[slot] = false;
+            read.push(slot);
+        }
+        read.sort_unstable();
+        read.into_iter().for_each(|slot| shown.see(Op::Read, place(at, slot)));
+    }
+
+    fn refill(&mut self, shown: &mut Shown, at: u64, level: u32) {
+        let mut slots = [None; REAL + DUMMIES];
+        let mut used = 0;
+        let position = &self.position;
+        self.stash.retain(|&block| {
+            let fits = used < REAL && bucket(position[block as usize], level) == at;
+            if fits {
+                slots[used] = Some(block);
+                used += 1;
+            }
+            !fits
+        });
+        shown.rng.shuffle(&mut slots);
+        if level == 3 && shown.fault == Fault::FixedSlot {
+            let empty = slots.iter().position(Option::is_none).expect("dummies");
+            slots.swap(0, empty);
+        }
+        self.buckets[at as usize] = Bucket { slots, ..Bucket::default() };
+        (0..slots.len()).for_each(|slot| shown.see(Op::Write, place(at, slot)));
+    }
+
+    fn evict(&mut self, shown: &mut Shown) {
+        let next = self.evictions % LEAVES;
+        self.evictions += 1;
+        let mut leaf = next.reverse_bits() >> (64 - (LEVELS - 1));
+        if shown.fails(Fault::Strays, 100) {
+            leaf = shown.rng.below(LEAVES);
+        }
+        (0..LEVELS).for_each(|level| self.take(shown, bucket(leaf, level)));
+        (0..LEVELS).rev().for_each(|level| self.refill(shown, bucket(leaf, level), level));
+    }
+}
+
+fn place(bucket: u64, slot: usize) -> u64 {
+    bucket * (REAL + DUMMIES) as u64 + slot as u64
+}

@@ -1,0 +1,275 @@
+//! In which order accesses of several kinds come: one that all the world knows, or by chance.
+//!
+//! Ring ORAM evicts after so many accesses, and reshuffles a bucket when the paths that were drawn
+//! have met it often enough. What comes by chance must come as often, and as far apart, whoever
+//! asks.
+
+use crate::odds::{chi_square_tail, distance_found, judged, t_tail, worst_of};
+use crate::report::{Claim, Verdict};
+use crate::table::Table;
+
+/// Parts of a trace in which what comes by chance is counted.
+const BLOCKS: usize = 50;
+
+/// What comes at one distance in this share of cases should always do so.
+const REGULAR: f64 = 0.75;
+
+/// Distances that show whether something comes regularly, at least.
+const DISTANCES_MIN: usize = 20;
+
+/// Classes of distances, and the draws that each must expect.
+const CLASSES: usize = 16;
+const EXPECTED_MIN: usize = 10;
+
+/// In which order accesses come.
+pub(crate) struct Order {
+    /// Of each kind, whether its accesses come in turn; else by chance.
+    pub in_turn: Vec<bool>,
+    /// Claims about that, of which none fails in a sound scheme.
+    pub claims: Vec<Claim>,
+}
+
+/// The order of the accesses of two traces, whose kinds are numbers below `kinds`.
+pub(crate) fn order(a: &[usize], b: &[usize], kinds: usize) -> Order {
+    let in_turn = in_turn(a, b, kinds);
+    let both = a.len().min(b.len()) as u64;
+    let name = "accesses of both come in the same order: A and B";
+    if in_turn.iter().all(|in_turn| *in_turn) {
+        let evidence = format!("{both} accesses of {kinds} kinds");
+        let power = "one access of another kind is found";
+        return Order {
+            in_turn,
+            claims: vec![Claim::exact(name, Verdict::Pass, both, power, evidence)],
+        };
+    }
+    let (mut claims, mut by_chance) = (vec![], vec![]);
+    for kind in (0..kinds).filter(|kind| !in_turn[*kind]) {
+        let [of_a, of_b] = [a, b].map(|user| Times::of(user, kind, &in_turn));
+        claims.extend(breaks_a_rule(kind, [&of_a, &of_b]));
+        by_chance.push(come_as_often(kind, &of_a, &of_b));
+        by_chance.push(come_as_far_apart(kind, &of_a, &of_b));
+    }
+    let name = "accesses that come by chance come alike for both users";
+    claims.extend(worst_of(name.to_owned(), by_chance));
+    Order { in_turn, claims }
+}
+
+/// Which kinds' accesses come in the same order in both traces, once those of all others are left
+/// out.
+fn in_turn(a: &[usize], b: &[usize], kinds: usize) -> Vec<bool> {
+    let mut number = vec![0usize; kinds];
+    a.iter().chain(b).for_each(|&kind| number[kind] += 1);
+    let mut common: Vec<usize> = (0..kinds).collect();
+    common.sort_by_key(|&kind| core::cmp::Reverse(number[kind]));
+    let mut in_turn = vec![false; kinds];
+    for kind in common {
+        in_turn[kind] = true;
+        let mut of_b = b.iter().filter(|kind| in_turn[**kind]);
+        let mut of_a = a.iter().filter(|kind| in_turn[**kind]);
+        in_turn[kind] = of_a.by_ref().zip(of_b.by_ref()).all(|(a, b)| a == b);
+    }
+    in_turn
+}
+
+/// When accesses of a kind come, counted in accesses that come in turn.
+struct Times {
+    at: Vec<usize>,
+    /// Accesses that come in turn.
+    all: usize,
+}
+
+impl Times {
+    fn of(kinds: &[usize], kind: usize, in_turn: &[bool]) -> Self {
+        let (mut at, mut all) = (vec![], 0);
+        for &other in kinds {
+            all += usize::from(in_turn[other]);
+            if other == kind {
+                at.push(all);
+            }
+        }
+        Self { at, all }
+    }
+
+    fn distances(&self) -> Vec<usize> {
+        self.at.windows(2).map(|two| two[1] - two[0]).collect()
+    }
+}
+
+/// That what comes nearly always at one distance comes always at that one.
+fn breaks_a_rule(kind: usize, users: [&Times; 2]) -> Option<Claim> {
+    let most_common = |distances: &[usize]| {
+        let mut sorted = distances.to_vec();
+        sorted.sort_unstable();
+        let runs = sorted.chunk_by(|a, b| a == b).map(|run| (run.len(), run[0]));
+        runs.max().unwrap_or_default()
+    };
+    let broken = users.into_iter().zip(["A", "B"]).find_map(|(user, what)| {
+        let distances = user.distances();
+        let (times, distance) = most_common(&distances);
+        let all = distances.len();
+        let share = times as f64 / all.max(1) as f64;
+        let breaks = all >= DISTANCES_MIN && share >= REGULAR;
+        breaks.then(|| {
+            format!("{what}: in {times} of {all} cases {distance} accesses after the one before")
+        })
+    })?;
+    let name = format!("kind {} comes regularly, or by chance: A and B", kind + 1);
+    Some(Claim::exact(name, Verdict::Leak, 0, "one case is found", broken))
+}
+
+/// That accesses of a kind are as many in each part of both traces.
+fn come_as_often(kind: usize, a: &Times, b: &Times) -> Claim {
+    let part = a.all.min(b.all) / BLOCKS;
+    let name = format!("accesses come as often: kind {}", kind + 1);
+    if part == 0 {
+        return judged(name, 0.0, 1.0, "nothing is found in so few accesses".to_owned(), "few");
+    }
+    let counts = |times: &Times| {
+        let mut counts = [0f64; BLOCKS];
+        for at in times.at.iter().map(|at| at.saturating_sub(1) / part).filter(|at| *at < BLOCKS) {
+            counts[at] += 1.0;
+        }
+        counts
+    };
+    let (of_a, of_b) = (counts(a), counts(b));
+    let differences: Vec<f64> = of_a.iter().zip(of_b).map(|(a, b)| a - b).collect();
+    let n = BLOCKS as f64;
+    let mean = differences.iter().sum::<f64>() / n;
+    let variance = differences.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    // Counts below one in a part are too uneven for what follows to be exact.
+    let t = mean / (variance.max(1.0 / n) / n).sqrt();
+    let (a, b) = (of_a.iter().sum::<f64>(), of_b.iter().sum::<f64>());
+    let evidence = format!("{a} and {b} in {BLOCKS} parts of {part} accesses, t = {t:.2}");
+    let found = crate::odds::deviation_found(1) * (variance / n).sqrt();
+    let power = format!("{found:.2} more in a part are found");
+    judged(name, t, t_tail(t, n - 1.0), power, &evidence)
+}
+
+/// That they are as far apart.
+fn come_as_far_apart(kind: usize, a: &Times, b: &Times) -> Claim {
+    let sides = [a.distances(), b.distances()];
+    let mut sorted = sides.concat();
+    sorted.sort_unstable();
+    let fewer = sides[0].len().min(sides[1].len());
+    let classes = CLASSES.min(fewer / EXPECTED_MIN).max(1);
+    let mut limits: Vec<usize> =
+        (1..classes).map(|nth| sorted[nth * sorted.len() / classes]).collect();
+    limits.dedup();
+    let mut table = Table::new(2, limits.len() + 1);
+    for (side, distances) in sides.iter().enumerate() {
+        for distance in distances {
+            table.add(side, limits.partition_point(|limit| limit <= distance));
+        }
+    }
+    let (statistic, df, p) = table.dependence();
+    let name = format!("accesses are as far apart: kind {}", kind + 1);
+    let (of_a, of_b) = (sides[0].len(), sides[1].len());
+    let evidence = format!(
+        "{of_a} and {of_b} distances; chi-square {statistic:.1} of {df} degrees of freedom"
+    );
+    judged(name, statistic, p, distance_found(df.max(1.0), fewer as u64 / 2), &evidence)
+}
+
+/// Whether `labels` hang on the `secrets` at the same place more than on those at others: both may
+/// follow schedules of their own. The probability of that.
+pub(crate) fn told_beside_others(secrets: &[u8], labels: &[u8], classes: [usize; 2]) -> f64 {
+    /// Other places that are tried.
+    const SHIFTS: usize = 100;
+    let n = secrets.len().min(labels.len());
+    let dependence = |shift: usize| {
+        let mut table = Table::new(classes[0], classes[1]);
+        let shifted = secrets[shift..n].iter().chain(&secrets[..shift]);
+        table.add_all(shifted.zip(labels));
+        table.dependence()
+    };
+    let (statistic, df, _) = dependence(0);
+    if n < 2 * SHIFTS || df < 1.0 {
+        return 1.0;
+    }
+    let shifts = (1..=SHIFTS).map(|nth| nth * n / (SHIFTS + 1));
+    let usual = shifts.map(|shift| dependence(shift).0).sum::<f64>() / SHIFTS as f64;
+    chi_square_tail(statistic * df / usual.max(df), df)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::distance::Distance;
+    use crate::mixer::Mixer;
+
+    /// Accesses of kind 0, one of kind 1 after each three, and those of kind 2 that `comes` says.
+    fn kinds(seed: u64, mut comes: impl FnMut(&mut Mixer, u64) -> bool) -> Vec<usize> {
+        let mut rng = Mixer(seed << 32);
+        let mut kinds = vec![];
+        for nth in 0..6000 {
+            kinds.push(0);
+            if nth % 3 == 2 {
+                kinds.push(1);
+            }
+            if comes(&mut rng, nth) {
+                kinds.push(2);
+            }
+        }
+        kinds
+    }
+
+    fn by_chance(seed: u64) -> Vec<usize> {
+        kinds(seed, |rng, _| rng.below(5) == 0)
+    }
+
+    fn leaks(order: &Order) -> bool {
+        order.claims.iter().any(|claim| claim.verdict != Verdict::Pass)
+    }
+
+    #[test]
+    fn what_comes_in_turn_is_told_from_what_comes_by_chance() {
+        let found = order(&by_chance(1), &by_chance(2), 3);
+        assert_eq!(found.in_turn, [true, true, false]);
+        assert!(!leaks(&found), "{:?}", found.claims);
+        let same = order(&by_chance(1), &by_chance(1)[..4000], 3);
+        assert_eq!(same.in_turn, [true; 3]);
+        let p: Vec<f64> = (0..200)
+            .map(|seed| {
+                order(&by_chance(2 * seed), &by_chance(2 * seed + 1), 3).claims[0].p.unwrap()
+            })
+            .collect();
+        assert!(Distance::from_uniform(&p).p > 1e-3 && p.iter().all(|&p| p > 1e-5), "{p:?}");
+    }
+
+    #[test]
+    fn what_comes_more_often_or_at_other_distances_is_found() {
+        let more = kinds(2, |rng, _| rng.below(3) == 0);
+        assert!(leaks(&order(&by_chance(1), &more, 3)));
+        let evenly = kinds(2, |rng, nth| nth % 5 == 0 || (nth % 5 == 1 && rng.below(100) == 0));
+        assert!(leaks(&order(&by_chance(1), &evenly, 3)));
+    }
+
+    /// One eviction of five hundred comes too soon.
+    #[test]
+    fn what_comes_nearly_always_in_turn_is_found() {
+        let mut soon = kinds(1, |_, _| false);
+        let nths: Vec<usize> = (0..soon.len()).filter(|&nth| soon[nth] == 1).collect();
+        for nth in nths.into_iter().step_by(500).skip(1) {
+            soon.swap(nth, nth - 1);
+        }
+        assert!(leaks(&order(&kinds(2, |_, _| false), &soon, 3)));
+    }
+
+    #[test]
+    fn two_schedules_are_no_secret_told_and_a_secret_is() {
+        let mut rng = Mixer(1);
+        let scan: Vec<u8> = (0..6000).map(|nth| (nth % 16) as u8).collect();
+        let by_turn: Vec<u8> = (0..6000).map(|nth| u8::from(nth % 8 == 0)).collect();
+        assert!(told_beside_others(&scan, &by_turn, [16, 2]) > 1e-3);
+        let drawn: Vec<u8> = (0..6000).map(|_| rng.below(16) as u8).collect();
+        let told: Vec<u8> = drawn.iter().map(|&s| u8::from(s == 3 && rng.below(2) == 0)).collect();
+        assert!(told_beside_others(&drawn, &told, [16, 2]) < 1e-7);
+        let p: Vec<f64> = (0..100)
+            .map(|_| {
+                let labels: Vec<u8> = (0..2000).map(|_| u8::from(rng.below(5) == 0)).collect();
+                told_beside_others(&drawn, &labels, [16, 2])
+            })
+            .collect();
+        assert!(Distance::below_uniform(&p).p > 1e-3, "{p:?}");
+    }
+}

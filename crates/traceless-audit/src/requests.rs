@@ -1,0 +1,103 @@
+//! Whether each request is seen: one that needs no access shows that what it asked for was at hand.
+
+use crate::accesses::Accesses;
+use crate::report::{Claim, Verdict};
+use crate::template::Template;
+use std::collections::HashMap;
+use traceless::trace::{Asked, Op};
+
+/// What the requests of a trace caused.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Requests {
+    /// Without the last one, during which a recording may have ended.
+    asked: u64,
+    /// Those after which nothing was seen before the next.
+    unseen: u64,
+    /// Accesses of the most common kind that most requests cause which cause any, and that all do.
+    usual: u64,
+    accesses: u64,
+}
+
+impl Requests {
+    /// What `asked` for something caused in a trace cut into accesses.
+    pub fn of(accesses: &Accesses, asked: &[Asked]) -> Self {
+        let mut requests = Self::default();
+        let mut of_kinds: HashMap<Template, u64> = HashMap::new();
+        accesses.all.iter().for_each(|access| *of_kinds.entry(access.kind).or_default() += 1);
+        let most_common = of_kinds.into_iter().max_by_key(|&(kind, number)| (number, kind));
+        let is_common = |kind| most_common.is_some_and(|(common, _)| common == kind);
+        let mut next = accesses.all.iter().peekable();
+        let mut caused: HashMap<u64, u64> = HashMap::new();
+        for two in asked.windows(2) {
+            let until = two[1].seen;
+            let mut of_request = 0;
+            while let Some(access) = next.next_if(|access| access.seen < until) {
+                let counts = access.seen >= two[0].seen && is_common(access.kind);
+                of_request += u64::from(counts);
+            }
+            if two[0].op != Op::Sync {
+                requests.asked += 1;
+                requests.unseen += u64::from(two[0].seen == until);
+                *caused.entry(of_request).or_default() += 1;
+            }
+            requests.accesses += of_request;
+        }
+        let usual = caused.into_iter().filter(|(accesses, _)| *accesses > 0);
+        requests.usual = usual.max_by_key(|&(each, number)| (number, each)).map_or(0, |two| two.0);
+        requests
+    }
+
+    /// That none went without an access for good. What waits for its turn is not seen at once, but
+    /// later: then there are as many accesses as requests.
+    pub fn are_all_seen(&self, what: &str) -> Claim {
+        let Self { asked, unseen, usual, accesses } = *self;
+        // Twice, so that it stays a whole number: at least half of those were not made up for.
+        let went_without = unseen > 0 && 2 * accesses + unseen * usual <= 2 * asked * usual;
+        let verdict = if went_without { Verdict::Leak } else { Verdict::Pass };
+        let evidence = format!(
+            "{unseen} of {asked} requests were followed by nothing; {accesses} accesses of the \
+             most common kind in all, {usual} for most requests"
+        );
+        let name = format!("requests are not told apart by whether anything is seen: {what}");
+        Claim::exact(name, verdict, unseen, "one request without an access is found", evidence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::convert::Infallible;
+    use traceless::trace::{Event, Surface};
+
+    /// A trace with so many accesses for each request.
+    fn requests(of_each: &[u64]) -> Requests {
+        let event = |op, at| Event { time: 0, surface: Surface::Storage, op, at, len: 1 };
+        let (mut events, mut asked) = (vec![], vec![]);
+        for &accesses in of_each {
+            asked.push(Asked { seen: events.len() as u64, op: Op::Read, at: 0, len: 1 });
+            events
+                .extend((0..accesses).flat_map(|at| [Op::Read, Op::Write].map(|op| event(op, at))));
+        }
+        let trace = || Ok::<_, Infallible>(events.iter().copied().map(Ok));
+        let asked = asked.into_iter().map(Ok::<_, Infallible>);
+        Accesses::cut(trace).unwrap().with_secrets(asked).unwrap().requests.unwrap()
+    }
+
+    #[test]
+    fn a_request_that_nothing_follows_is_found() {
+        let leaks = |of_each: &[u64]| requests(of_each).are_all_seen("A").verdict == Verdict::Leak;
+        assert!(!leaks(&[1; 1000]) && !leaks(&[3; 1000]) && !leaks(&[]));
+        let mut one = [1; 1000];
+        one[500] = 0;
+        assert!(leaks(&one));
+        assert!(leaks(&one.map(|accesses| 3 * accesses)));
+        // It waited for the one before it.
+        one[501] = 2;
+        assert!(!leaks(&one));
+        assert_eq!(requests(&one), Requests { asked: 999, unseen: 1, usual: 1, accesses: 999 });
+        // More than half are at hand.
+        let mut few = [0; 1000];
+        few[..300].fill(1);
+        assert!(leaks(&few));
+    }
+}

@@ -1,0 +1,321 @@
+//! Two traces cut into what is public and what is drawn, where accesses are of several kinds.
+//!
+//! A scheme with more than one tree accesses each in its turn, some evict along paths in an order
+//! that all the world knows, and some shuffle everything now and then. The places of all accesses
+//! in a row are not drawn at random then, but those of each kind are, once what is public is left
+//! out.
+
+use crate::accesses::{Access, Accesses, HIGH, LOW, PLACES};
+use crate::order::{Order, order};
+use crate::template::Template;
+use std::collections::{HashMap, HashSet};
+
+/// Accesses of more kinds have no schedule.
+const KINDS_MAX: usize = 64;
+
+/// Stretches of places that no access crosses, at most: else they tell nothing of trees.
+const REGIONS_MAX: usize = 16;
+
+/// How often a schedule must be seen: what comes each time has not come by chance.
+const PERIODS_MIN: usize = 8;
+
+/// Periods that are looked at closely, at most.
+const PERIODS_TRIED: usize = 64;
+
+/// Places nearer than this, as a share of how far apart all are, are public up to little: which
+/// slot of a bucket, not which bucket.
+const NEAR: f64 = 1.0 / 16.0;
+
+/// Accesses that show whether one place decides another, at least.
+const DECIDED_MIN: usize = 100;
+
+/// The accesses of one kind, of each of two users.
+pub(crate) struct Kind {
+    /// Counted from 1 in the order in which they are first seen.
+    pub nth: usize,
+    pub all: [Accesses; 2],
+    /// Those whose places are not public.
+    pub drawn: [Accesses; 2],
+    /// Whether its turn comes when all the world knows, and not by chance.
+    pub in_turn: bool,
+}
+
+/// Two traces whose accesses are of several kinds, or partly public.
+pub(crate) struct Schedule {
+    pub kinds: Vec<Kind>,
+    pub order: Order,
+}
+
+/// What two traces follow; nothing if all accesses are alike, or of too many kinds.
+pub(crate) fn schedule(a: &Accesses, b: &Accesses) -> Option<Schedule> {
+    // The last access may be cut short by the end of the recording.
+    let [all_a, all_b] = [a, b].map(|user| &user.all[..user.len().saturating_sub(1)]);
+    let regions = regions(all_a.iter().chain(all_b));
+    let mut numbers: HashMap<(Template, usize), usize> = HashMap::new();
+    let mut kinds_of = |all: &[Access]| -> Vec<usize> {
+        let number = |access: &Access| {
+            let region = regions.partition_point(|low| *low <= access.places[LOW]);
+            let next = numbers.len();
+            *numbers.entry((access.kind, region)).or_insert(next)
+        };
+        all.iter().map(number).collect()
+    };
+    let kinds = [kinds_of(all_a), kinds_of(all_b)];
+    let number = numbers.len();
+    if number == 0 || number > KINDS_MAX {
+        return None;
+    }
+    let order = order(&kinds[0], &kinds[1], number);
+    let mut found = vec![];
+    for (nth, &in_turn) in order.in_turn.iter().enumerate() {
+        let mut of_kind = kinds.each_ref().map(|kinds| -> Vec<usize> {
+            (0..kinds.len()).filter(|&access| kinds[access] == nth).collect()
+        });
+        if in_turn {
+            let both = of_kind[0].len().min(of_kind[1].len());
+            of_kind.iter_mut().for_each(|nths| nths.truncate(both));
+        }
+        let all = [a.part(&of_kind[0]), b.part(&of_kind[1])];
+        let public = if in_turn { public(&all[0], &all[1]) } else { vec![false] };
+        let drawn = all.each_ref().map(|all| {
+            let left = (0..all.len()).filter(|nth| !public[nth % public.len()]);
+            all.part(&left.collect::<Vec<_>>())
+        });
+        found.push(Kind { nth: nth + 1, all, drawn, in_turn });
+    }
+    let is_public = |kind: &Kind| kind.drawn[0].len() < kind.all[0].len();
+    let tells = number > 1 || found.iter().any(is_public);
+    tells.then_some(Schedule { kinds: found, order })
+}
+
+/// Where the stretches of places begin that no access crosses: each tree of several is one. One
+/// stretch, if there are many.
+fn regions<'a>(all: impl Iterator<Item = &'a Access>) -> Vec<u64> {
+    let mut touched: Vec<(u64, u64)> =
+        all.map(|access| (access.places[LOW], access.places[HIGH])).collect();
+    touched.sort_unstable();
+    let mut regions = vec![];
+    let mut end = None;
+    for (low, high) in touched.into_iter().filter(|(low, high)| low <= high) {
+        if end.is_none_or(|end| end < low) {
+            regions.push(low);
+        }
+        end = end.max(Some(high));
+    }
+    if regions.len() > REGIONS_MAX { vec![] } else { regions }
+}
+
+/// Which accesses of a kind are public, in each period: those that are at the same place in both
+/// traces each time, if the others mostly are not. Without such a period, none.
+fn public(a: &Accesses, b: &Accesses) -> Vec<bool> {
+    let same_at = |place: usize| -> Vec<bool> {
+        a.all.iter().zip(&b.all).map(|(a, b)| a.places[place] == b.places[place]).collect()
+    };
+    let same: Vec<bool> = a.all.iter().zip(&b.all).map(|(a, b)| a.places == b.places).collect();
+    let found = period(&same);
+    if found != [false] || same.is_empty() {
+        return found;
+    }
+    let both = || a.all.iter().chain(&b.all);
+    let different =
+        |place: usize| both().map(|access| access.places[place]).collect::<HashSet<u64>>().len();
+    let tells_most = (0..PLACES).max_by_key(|&place| different(place)).expect("some");
+    let told = || both().map(|access| access.places[tells_most]);
+    let range = told().max().unwrap_or(0) - told().min().unwrap_or(0);
+    // Accesses whose one place is the same, or the next, have the other near as well.
+    let decides = |place: usize| {
+        let mut places: Vec<(u64, u64)> =
+            both().map(|access| (access.places[place], access.places[tells_most])).collect();
+        // Among those whose one place is the same, the other stays as it came.
+        places.sort_by_key(|(place, _)| *place);
+        let near = |two: &[(u64, u64)]| two[0].1.abs_diff(two[1].1) as f64 <= NEAR * range as f64;
+        places.len() >= DECIDED_MIN && places.windows(2).all(near)
+    };
+    let mut others = (0..PLACES).filter(|place| *place != tells_most);
+    let is_public =
+        others.any(|place| same_at(place).iter().all(|same| *same) && range > 0 && decides(place));
+    vec![is_public]
+}
+
+/// Which of a period's accesses are the `same` in both traces each time, if the others mostly are
+/// not. Without such a period, none.
+fn period(same: &[bool]) -> Vec<bool> {
+    let drawn: Vec<usize> = (0..same.len()).filter(|&nth| !same[nth]).take(64).collect();
+    let of_period = |period: usize| {
+        let mut alike = vec![0; period];
+        same.iter().enumerate().for_each(|(nth, same)| alike[nth % period] += usize::from(*same));
+        let public = (0..period).map(|first| {
+            let all = (same.len() - first).div_ceil(period);
+            (alike[first] == all || 2 * alike[first] <= all).then_some(alike[first] == all)
+        });
+        let public: Vec<bool> = public.collect::<Option<_>>()?;
+        public.contains(&true).then_some(public)
+    };
+    // What is drawn is mostly drawn a period later.
+    let may_be = |period: &usize| {
+        let later = drawn.iter().filter_map(|nth| same.get(nth + period));
+        2 * later.clone().filter(|same| **same).count() <= later.count()
+    };
+    let periods = (1..=same.len() / PERIODS_MIN).filter(may_be).take(PERIODS_TRIED);
+    let found =
+        if drawn.is_empty() { of_period(1) } else { periods.into_iter().find_map(of_period) };
+    found.unwrap_or_else(|| vec![false])
+}
+
+/// What was drawn last of another kind before each access of `of`, numbered from 1: 0 before any.
+pub(crate) fn drawn_before(of: &Accesses, other: &Accesses, drawn: &[u64]) -> Vec<u64> {
+    let mut next = other.all.iter().zip(drawn).peekable();
+    let mut last = 0;
+    let before = |access: &Access| {
+        while let Some((_, place)) = next.next_if(|(other, _)| other.seen < access.seen) {
+            last = place + 1;
+        }
+        last
+    };
+    of.all.iter().map(before).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::{Judged, judge};
+    use crate::mixer::Mixer;
+    use crate::report::{Claim, Verdict};
+    use core::convert::Infallible;
+    use traceless::trace::{Asked, Event, Op, Surface};
+
+    /// Reads and writes a path of a tree that begins at `base`.
+    fn path(events: &mut Vec<Event>, base: u64, levels: u32, leaf: u64) {
+        for op in [Op::Read, Op::Write] {
+            events.extend((0..=levels).map(|level| {
+                let bucket = (1u64 << level) - 1 + (leaf >> (levels - level));
+                let at = base + bucket * 256;
+                Event { time: 0, surface: Surface::Storage, op, at, len: 256 }
+            }));
+        }
+    }
+
+    fn cut(events: &[Event]) -> Accesses {
+        Accesses::cut(|| Ok(events.iter().copied().map(Ok::<_, Infallible>))).unwrap()
+    }
+
+    /// A Circuit ORAM of other people: an access to a random leaf, and an eviction along the next
+    /// path, which is public. In one access of `reuses` the leaf is that of the access before, in
+    /// one eviction of `strays` the path is a random one.
+    fn circuit(seed: u64, reuses: u64, strays: u64) -> Accesses {
+        let mut rng = Mixer(seed << 32);
+        let (mut events, mut leaf) = (vec![], 0);
+        for access in 0..4000u64 {
+            if reuses == 0 || rng.below(reuses) > 0 {
+                leaf = rng.below(1024);
+            }
+            path(&mut events, 0, 10, leaf);
+            let strays = strays > 0 && rng.below(strays) == 0;
+            let next = (access % 1024).reverse_bits() >> 54;
+            path(&mut events, 0, 10, if strays { rng.below(1024) } else { next });
+        }
+        cut(&events)
+    }
+
+    /// A recursive ORAM of other people, its map in a tree of its own. In one access of `shares`
+    /// the leaf of the data is the one below that of the map.
+    fn recursive(seed: u64, shares: u64) -> Accesses {
+        let mut rng = Mixer(seed << 32);
+        let mut events = vec![];
+        for _ in 0..4000 {
+            let (map, data) = (rng.below(128), rng.below(1024));
+            path(&mut events, 1 << 24, 7, map);
+            let shares = shares > 0 && rng.below(shares) == 0;
+            path(&mut events, 0, 10, if shares { 8 * map } else { data });
+        }
+        cut(&events)
+    }
+
+    fn all_hold(claims: &[Claim]) -> bool {
+        claims.iter().all(|claim| claim.verdict == Verdict::Pass)
+    }
+
+    fn pass(judged: &Judged) -> bool {
+        all_hold(&judged.alone) && all_hold(&judged.together)
+    }
+
+    #[test]
+    fn sound_schemes_with_a_schedule_pass() {
+        for seed in 1..6 {
+            let judged = judge(&circuit(seed, 0, 0), &circuit(seed + 10, 0, 0));
+            assert!(pass(&judged), "{judged:?}");
+            let told = judged.alone.last().unwrap();
+            assert!(told.evidence.starts_with("4000 of 7999"), "{judged:?}");
+            let judged = judge(&recursive(seed, 0), &recursive(seed + 10, 0));
+            assert!(pass(&judged), "{judged:?}");
+        }
+    }
+
+    #[test]
+    fn broken_schemes_with_a_schedule_do_not() {
+        let honest = circuit(1, 0, 0);
+        assert!(!pass(&judge(&honest, &circuit(2, 20, 0))));
+        assert!(!pass(&judge(&honest, &circuit(2, 0, 20))));
+        assert!(!pass(&judge(&recursive(1, 0), &recursive(2, 10))));
+    }
+
+    #[test]
+    fn what_is_the_same_now_and_then_is_not_public() {
+        let mut same = vec![false; 300];
+        assert_eq!(period(&same), [false]);
+        same.iter_mut().step_by(3).for_each(|same| *same = true);
+        assert_eq!(period(&same), [true, false, false]);
+        same[0] = false;
+        assert_eq!(period(&same), [false]);
+        assert_eq!(period(&[true; 10]), [true]);
+    }
+
+    /// One draw after each five hundred accesses at public places.
+    #[test]
+    fn long_periods_are_found_if_they_are_seen_often() {
+        let same: Vec<bool> = (0..5010).map(|nth| nth % 501 != 500).collect();
+        let found = period(&same);
+        assert_eq!((found.len(), found.iter().filter(|public| !**public).count()), (501, 1));
+        assert_eq!(period(&same[..3000]), [false], "it is seen six times");
+    }
+
+    /// In one access of twenty for a write, and in no other, a byte less is written, or what was
+    /// written is synced.
+    #[test]
+    fn accesses_that_look_otherwise_when_something_is_asked_for_are_found() {
+        let user = |seed: u64, tells: bool, syncs: bool| {
+            let mut rng = Mixer(seed << 32);
+            let (mut events, mut asked) = (vec![], vec![]);
+            for _ in 0..4000 {
+                let op = if rng.below(2) == 0 { Op::Read } else { Op::Write };
+                asked.push(Asked {
+                    seen: events.len() as u64,
+                    op,
+                    at: 64 * rng.below(99),
+                    len: 64,
+                });
+                path(&mut events, 0, 10, rng.below(1024));
+                let last = events.last_mut().expect("a path");
+                if rng.below(10) == 0 && (!tells || op == Op::Write) {
+                    let sync = Event { op: Op::Sync, at: 0, len: 0, ..*last };
+                    if syncs {
+                        events.push(sync);
+                    } else {
+                        last.len = 255;
+                    }
+                }
+            }
+            cut(&events).with_secrets(asked.into_iter().map(Ok::<_, Infallible>)).unwrap()
+        };
+        let found = |tells, syncs| {
+            let judged = judge(&user(1, false, syncs), &user(2, tells, syncs));
+            assert!(all_hold(&judged.alone), "{judged:?}");
+            let kinds = judged.together.iter().filter(|claim| claim.name.contains("kinds tell"));
+            kinds.map(|claim| claim.verdict).collect::<Vec<_>>()
+        };
+        for syncs in [false, true] {
+            assert_eq!(found(false, syncs), [Verdict::Pass, Verdict::Pass]);
+            assert_eq!(found(true, syncs), [Verdict::Pass, Verdict::Leak]);
+        }
+    }
+}

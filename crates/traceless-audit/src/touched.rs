@@ -1,0 +1,115 @@
+//! The events of accesses, as far as they are kept: each place by its number, in four bytes.
+
+use std::collections::BTreeMap;
+use traceless::trace::{Event, Op};
+
+/// Events that are kept, at most: what is looked at event by event is looked at in so many.
+const TOUCHED_MAX: usize = 1 << 24;
+
+/// One event of an access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Touch {
+    /// The number of its place.
+    pub number: u32,
+    pub is_write: bool,
+    /// It is a read, and what touched this place last was one, too.
+    pub is_reread: bool,
+}
+
+/// The reads and writes of a trace, in order.
+#[derive(Default, Debug)]
+pub(crate) struct Touched {
+    all: Vec<u32>,
+    numbers: BTreeMap<u64, u32>,
+    /// By the number of a place.
+    places: Vec<u64>,
+    was_read: Vec<bool>,
+}
+
+impl Touched {
+    /// Adds an event, unless there are too many.
+    pub fn see(&mut self, event: &Event) {
+        if event.op == Op::Sync || self.all.len() == TOUCHED_MAX {
+            return;
+        }
+        let next = self.places.len() as u32;
+        let number = *self.numbers.entry(event.at).or_insert(next);
+        if number == next {
+            self.places.push(event.at);
+            self.was_read.push(false);
+        }
+        let is_write = event.op == Op::Write;
+        let before = core::mem::replace(&mut self.was_read[number as usize], !is_write);
+        if is_write && event.len > 1 {
+            // A bucket may be written as a whole whose slots are read one by one.
+            let end = event.at.saturating_add(event.len.into());
+            for (_, &inside) in self.numbers.range(event.at..end).skip(1) {
+                self.was_read[inside as usize] = false;
+            }
+        }
+        self.all.push(number << 2 | u32::from(is_write) << 1 | u32::from(before && !is_write));
+    }
+
+    /// How many are kept so far.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Those of an access; nothing if not all of them were kept.
+    pub fn of(&self, first: usize, events: usize) -> Option<impl ExactSizeIterator<Item = Touch>> {
+        let touch = |&word: &u32| Touch {
+            number: word >> 2,
+            is_write: word & 2 != 0,
+            is_reread: word & 1 != 0,
+        };
+        Some(self.all.get(first..first + events)?.iter().map(touch))
+    }
+
+    /// The place of a number.
+    pub fn place(&self, number: u32) -> u64 {
+        self.places[number as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use traceless::trace::Surface;
+
+    #[test]
+    fn what_is_read_again_before_it_is_written_is_told() {
+        let mut touched = Touched::default();
+        let mut see = |op, at| {
+            touched.see(&Event { time: 0, surface: Surface::Storage, op, at, len: 1 });
+        };
+        for (op, at) in [(Op::Read, 9), (Op::Read, 4), (Op::Read, 9), (Op::Sync, 0)] {
+            see(op, at);
+        }
+        for (op, at) in [(Op::Write, 9), (Op::Read, 9), (Op::Read, 9), (Op::Write, 4)] {
+            see(op, at);
+        }
+        let all: Vec<Touch> = touched.of(0, 7).unwrap().collect();
+        let rereads: Vec<bool> = all.iter().map(|touch| touch.is_reread).collect();
+        assert_eq!(rereads, [false, false, true, false, false, true, false]);
+        let places: Vec<u64> = all.iter().map(|touch| touched.place(touch.number)).collect();
+        assert_eq!(places, [9, 4, 9, 9, 9, 9, 4]);
+        assert!(all[3].is_write && !all[4].is_write);
+        assert!(touched.of(1, 7).is_none());
+    }
+
+    #[test]
+    fn a_longer_write_is_one_of_all_places_in_it() {
+        let mut touched = Touched::default();
+        for (op, at, len) in [(Op::Read, 8, 4), (Op::Write, 0, 9), (Op::Read, 8, 4)] {
+            touched.see(&Event { time: 0, surface: Surface::Storage, op, at, len });
+        }
+        assert!(touched.of(0, 3).unwrap().all(|touch| !touch.is_reread));
+        touched.see(&Event {
+            time: 0,
+            surface: Surface::Storage,
+            op: Op::Write,
+            at: u64::MAX,
+            len: 4,
+        });
+    }
+}
