@@ -167,6 +167,10 @@ impl<O: Controller> PageScheme for Accessed<O> {
         Ok(())
     }
 
+    fn holds(&self, page: u64) -> bool {
+        self.written.has(page)
+    }
+
     fn forget(&mut self, page: u64) {
         self.written.set(page, false);
     }
@@ -250,6 +254,16 @@ impl<C: Sealer> PageScheme for FusedPath<C> {
             frame.copy_from_slice(self.buffer.body());
         }
         Ok(())
+    }
+
+    fn holds(&self, page: u64) -> bool {
+        self.written.has(page)
+    }
+
+    fn look(&mut self, page: u64, frame: &mut Page) -> Result {
+        // What is read is taken out.
+        self.swap(None, Some(page), frame)?;
+        self.swap(Some(page), None, frame)
     }
 
     fn forget(&mut self, page: u64) {
