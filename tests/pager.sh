@@ -79,6 +79,15 @@ expect 1 run --memory 12M -- "$python" -c "x = bytearray(64 << 20)"
 check "it is said which memory" grep -q "out of paged memory" err
 check "and the program hears of it" grep -q MemoryError err
 
+mkdir small
+if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=1m none small 2>/dev/null; then
+    mounts+=("$scratch/small")
+    expect 125 run --backing small/pages -- true
+    check "a store without room is refused" grep -q "has no room" err
+else
+    leave_out "a full file system: it takes root"
+fi
+
 section "two at once, and the store in a file"
 run --resident 15 --backing first -- sort numbers >one &
 run --resident 15 --backing second -- sort -r numbers >two

@@ -5,15 +5,18 @@ run() {
     "$traceless" run "$@"
 }
 
-# Whether paging is allowed here: else the program says why, and fails with 125.
-if ! run -- true 2>err; then
-    if grep -q "may not use userfaultfd" err; then
-        leave_out "paging: $(cat err)"
-        exit 0
+# Ends the test if nothing can be run here, for a reason that the program has to name.
+only_where_allowed() {
+    if ! run -- true 2>err; then
+        if grep -q "$1" err; then
+            leave_out "paging: $(cat err)"
+            exit 0
+        fi
+        cat err >&2
+        fail "nothing can be run"
     fi
-    cat err >&2
-    fail "nothing can be run"
-fi
+}
+only_where_allowed "may not use userfaultfd"
 
 # The system's own: what stands before it in PATH may be a script that forks.
 python=/usr/bin/python3
