@@ -3,42 +3,8 @@
 # shellcheck source-path=SCRIPTDIR source=lib/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
-run() {
-    "$traceless" run "$@"
-}
-
-# Whether paging is allowed here: else the program says why, and fails with 125.
-if ! run -- true 2>err; then
-    if grep -q "may not use userfaultfd" err; then
-        leave_out "paging: $(cat err)"
-        exit 0
-    fi
-    cat err >&2
-    fail "nothing can be run"
-fi
-
-# The system's own: what stands before it in PATH may be a script that forks.
-python=/usr/bin/python3
-
-# Runs a command natively and paged: both print the same. The pager's options come first.
-same() {
-    local options=()
-    while [ "$1" != -- ]; do
-        options+=("$1")
-        shift
-    done
-    shift
-    "$@" >native 2>native.err <"${input:-/dev/null}" || fail "it does not run natively: $*"
-    run "${options[@]}" --stats stats -- "$@" >paged 2>paged.err <"${input:-/dev/null}" ||
-        fail "it does not run paged: $* $(cat paged.err)"
-    check "the same output" cmp native paged
-    check "the same errors" cmp native.err paged.err
-    check "pages moved" "$python" -c "
-import json
-first = json.load(open('stats'))[0]
-assert first['evictions'] >= ${evictions:-100}, first
-assert first['pinned'] or first['resident_max'] <= ${most:-4096}, first"
-}
+# shellcheck source=lib/paged.sh
+source "$lib/paged.sh"
 
 "$python" -c "print(*(n * 7919 % 20011 for n in range(1, 20001)), sep='\\n')" >numbers
 
@@ -113,6 +79,15 @@ section "out of memory"
 expect 1 run --memory 12M -- "$python" -c "x = bytearray(64 << 20)"
 check "it is said which memory" grep -q "out of paged memory" err
 check "and the program hears of it" grep -q MemoryError err
+
+mkdir small
+if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=1m none small 2>/dev/null; then
+    mounts+=("$scratch/small")
+    expect 125 run --backing small/pages -- true
+    check "a store without room is refused" grep -q "has no room" err
+else
+    leave_out "a full file system: it takes root"
+fi
 
 section "two at once, and the store in a file"
 run --resident 15 --backing first -- sort numbers >one &

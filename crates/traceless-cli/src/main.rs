@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         Product::Volume { command } => failure::report(volume::run(command)),
         Product::Audit(args) => audit::run(args),
         Product::Run(args) => run::run(args),
+        Product::ServePages => run::serve(),
         Product::Gateway(args) => failure::report(gateway::run(args)),
         Product::Bench { command } => failure::report(bench::run(command)),
         Product::Sim { command } => failure::report(sim::run(command)),

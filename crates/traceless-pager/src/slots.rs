@@ -60,12 +60,15 @@ impl Cipher {
     }
 }
 
+/// Bytes of a page that is sealed.
+pub const SEALED_LEN: usize = PAGE_LEN + TAG_LEN;
+
 /// A page on its way, in trusted memory: its body, and room for its tag.
-pub struct Buffer(Box<[u8; PAGE_LEN + TAG_LEN]>);
+pub struct Buffer(Box<[u8; SEALED_LEN]>);
 
 impl Default for Buffer {
     fn default() -> Self {
-        Self(Box::new([0; PAGE_LEN + TAG_LEN]))
+        Self(Box::new([0; SEALED_LEN]))
     }
 }
 
@@ -92,7 +95,7 @@ pub struct Slots {
 impl Slots {
     /// Bytes that `slots` slots take.
     pub fn store_len(slots: u64) -> u64 {
-        slots * (PAGE_LEN + TAG_LEN) as u64
+        slots * SEALED_LEN as u64
     }
 
     /// `slots` slots from the store's first byte on.
@@ -106,12 +109,23 @@ impl Slots {
 
     /// Seals the buffer's page and writes it to `slot`. Each `version` is used once.
     pub fn put(&self, slot: u64, page: u64, version: u64, buffer: &mut Buffer) -> Result {
+        self.seal(slot, page, version, buffer)?;
+        self.write(slot, buffer.bytes())
+    }
+
+    /// Seals the buffer's page for `slot`. Each `version` is used once.
+    pub fn seal(&self, slot: u64, page: u64, version: u64, buffer: &mut Buffer) -> Result {
         if version >= self.versions_max {
             return Err(Error::Store("the key has sealed as many pages as it may"));
         }
         let (body, tag) = buffer.0.split_at_mut(PAGE_LEN);
         self.sealer.seal_in_place(version, &bound(slot, page), body, tag);
-        self.store.write(&self.extents(slot), &buffer.0[..])
+        Ok(())
+    }
+
+    /// Writes what was sealed for `slot`.
+    pub fn write(&self, slot: u64, sealed: &[u8]) -> Result {
+        self.store.write(&self.extents(slot), sealed)
     }
 
     /// Reads `slot` into the buffer and opens it as that version of `page`.

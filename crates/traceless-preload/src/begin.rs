@@ -1,10 +1,10 @@
 //! From the library's loading to the moment when the program's memory is paged.
 
+use crate::fork;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use traceless_pager::paging::{
-    Config, CounterFile, Counters, Error, Heap, Pager, Pages, Recording, Result, Settings,
+    Client, Config, CounterFile, Counters, Error, Heap, Pager, Pages, Recording, Result, Settings,
     SharedCounters, VARIABLE,
 };
 
@@ -13,10 +13,18 @@ const FAILED: i32 = 125;
 
 /// The paged memory, and who has which part of it.
 pub struct Paged {
-    pager: Pager,
+    memory: Memory,
     heap: Mutex<Heap>,
     start: usize,
-    recording: Option<Recording>,
+    len: usize,
+}
+
+/// Who pages it.
+enum Memory {
+    /// A thread of this process.
+    Own(Pager, Option<Recording>),
+    /// Another process.
+    Served(Client),
 }
 
 static PAGED: OnceLock<Paged> = OnceLock::new();
@@ -43,13 +51,22 @@ static END: extern "C" fn() = end;
 
 /// What was recorded is written out. Pages that move later are not seen.
 extern "C" fn end() {
-    let recording = PAGED.get().and_then(|paged| paged.recording.as_ref());
-    if let Some(Err(e)) = recording.map(|recording| recording.finish()) {
+    let Some(Memory::Own(_, Some(recording))) = PAGED.get().map(|paged| &paged.memory) else {
+        return;
+    };
+    if let Err(e) = recording.finish() {
         say(&format!("the trace is not complete: {e}"));
     }
 }
 
 fn start(settings: &Settings) -> Result<Paged> {
+    let heap = Mutex::new(Heap::new(settings.pages));
+    if let Some(name) = &settings.pager {
+        let client = Client::connect(name, settings.pages)?;
+        let (start, len) = (client.start_of_memory() as usize, client.len());
+        fork::see_all();
+        return Ok(Paged { memory: Memory::Served(client), heap, start, len });
+    }
     let counters: SharedCounters = match &settings.counters {
         Some(folder) => Arc::new(CounterFile::create(folder)?),
         None => Arc::new(Box::<Counters>::default()),
@@ -65,12 +82,12 @@ fn start(settings: &Settings) -> Result<Paged> {
     };
     let (scheme, recording) = settings.build()?;
     let pager = Pager::start(scheme, config)?;
-    let heap = Mutex::new(Heap::new(settings.pages));
-    Ok(Paged { start: pager.start_of_memory() as usize, pager, heap, recording })
+    let (start, len) = (pager.start_of_memory() as usize, pager.len());
+    Ok(Paged { memory: Memory::Own(pager, recording), heap, start, len })
 }
 
 /// Ends the program: a page that it waits for cannot come.
-fn fail(error: &Error) -> ! {
+pub fn fail(error: &Error) -> ! {
     say(&format!("paging cannot go on: {error}"));
     // SAFETY: it ends the process at once, without any of the program's own endings.
     unsafe { libc::_exit(FAILED) }
@@ -83,7 +100,7 @@ pub fn say(what: &str) {
     let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
 }
 
-fn own_name() -> usize {
+pub fn own_name() -> usize {
     // SAFETY: it has no conditions.
     unsafe { libc::pthread_self() as usize }
 }
@@ -109,7 +126,7 @@ pub fn paged() -> Option<&'static Paged> {
 pub fn paged_at(address: usize) -> Option<(&'static Paged, usize)> {
     let paged = PAGED.get()?;
     let at = address.checked_sub(paged.start)?;
-    (at < paged.pager.len()).then_some((paged, at))
+    (at < paged.len).then_some((paged, at))
 }
 
 impl Paged {
@@ -132,16 +149,22 @@ impl Paged {
 
     /// Pages become zeros.
     pub fn forget(&self, pages: Pages) {
-        // SAFETY: the program has freed them, unmapped them, or asked for it.
-        if let Err(e) = unsafe { self.pager.discard(pages.first, pages.count) } {
+        let Pages { first, count } = pages;
+        let discarded = match &self.memory {
+            // SAFETY: the program has freed them, unmapped them, or asked for it; here and below.
+            Memory::Own(own, _) => unsafe { own.discard(first, count) },
+            Memory::Served(client) => unsafe { client.discard(first, count) },
+        };
+        if let Err(e) = discarded {
             fail(&e);
         }
     }
-}
 
-impl Deref for Paged {
-    type Target = Pager;
-    fn deref(&self) -> &Pager {
-        &self.pager
+    /// The other process that pages it, if it is one.
+    pub fn client(&self) -> Option<&Client> {
+        match &self.memory {
+            Memory::Own(..) => None,
+            Memory::Served(client) => Some(client),
+        }
     }
 }

@@ -6,9 +6,10 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod begin;
+mod direct;
+mod fork;
 mod heap;
 mod mappings;
-mod refused;
 mod trusted;
 
 #[global_allocator]

@@ -27,7 +27,7 @@ struct Header {
 }
 
 /// The lists, and the rest of the chunk that is cut next.
-struct Lists {
+pub struct Lists {
     free: [usize; LISTS],
     chunk: usize,
     left: usize,
@@ -35,7 +35,8 @@ struct Lists {
 
 static LISTS_OF_FREE: Mutex<Lists> = Mutex::new(Lists { free: [0; LISTS], chunk: 0, left: 0 });
 
-fn lists() -> MutexGuard<'static, Lists> {
+/// The lists. Nobody else gets memory from here meanwhile, nor gives any back.
+pub fn lists() -> MutexGuard<'static, Lists> {
     // Nothing panics while it holds them; if it did, they would be whole all the same.
     LISTS_OF_FREE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -56,6 +56,9 @@ pub enum Product {
     /// Run a program with little memory: the rest of its heap is paged, and page writes tell
     /// nothing. Exit codes: the program's own; 125 the pager failed; 126, 127 as of env
     Run(RunArgs),
+    /// What `run --mode process` starts: the pager, for whoever holds the other end of its input
+    #[command(hide = true)]
+    ServePages,
     /// A store of values that does not see which one is asked for, behind the Redis protocol
     Gateway(GatewayArgs),
     /// Measure the schemes of the library by themselves

@@ -15,11 +15,16 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 use traceless::scheme::detwo::Refresh;
 use traceless_pager::PAGE_LEN;
-use traceless_pager::paging::{CounterFile, Policy, Scheme, Settings, Summary, VARIABLE};
+use traceless_pager::paging::{
+    self, CounterFile, Ended, PagerProcess, Policy, Scheme, Settings, Summary, VARIABLE,
+};
 use traceless_pager::slots::Cipher;
 
 /// The library that is loaded before the program.
 const PRELOAD: &str = "libtraceless_preload.so";
+
+/// The exit code when the pager failed, or there is none.
+const FAILED: u8 = 125;
 
 /// How often counters are written while the program runs, and looked whether it does.
 const STATS_INTERVAL: Duration = Duration::from_secs(1);
@@ -41,6 +46,8 @@ pub enum Refused {
     NoLibrary,
     #[error("the program ran, but its memory was not paged: it does not take {PRELOAD}")]
     NotPaged,
+    #[error("the pager has ended, and with it the program: nobody else has its pages' keys")]
+    PagerEnded,
     #[error(transparent)]
     Pager(#[from] traceless_pager::paging::Error),
     #[error("{0}: {1}")]
@@ -53,7 +60,7 @@ impl Refused {
         match self {
             Self::NotExecutable(_) => 126,
             Self::NotFound(_) => 127,
-            _ => 125,
+            _ => FAILED,
         }
     }
 }
@@ -70,35 +77,72 @@ pub fn run(args: &RunArgs) -> u8 {
 }
 
 fn try_run(args: &RunArgs) -> Result<u8, Refused> {
-    let ModeArg::Thread = args.mode;
     let program = program::find(&args.command[0])?;
     program::check(&program)?;
     let library = library()?;
     let folder = Folder::new()?;
-    let settings = settings(args, &folder.0)?;
+    let mut settings = settings(args, &folder.0)?;
     settings.check()?;
+    let mut pager = match args.mode {
+        ModeArg::Thread => None,
+        ModeArg::Process => Some(pager(&settings)?),
+    };
+    settings.pager = pager.as_ref().map(|pager| pager.name().to_owned());
     let child = Command::new(&program)
         .args(&args.command[1..])
         .env("LD_PRELOAD", with_library(library))
         .env(VARIABLE, settings.encode())
         .spawn()
         .map_err(|e| Refused::Io(program.display().to_string(), e))?;
+    let process = child.id();
     let status = wait(child, args.stats.as_deref(), &folder.0)?;
+    let ended = pager.as_mut().map(|pager| pager.ended(process));
     let counted = counted(&folder.0);
     if let Some(path) = &args.stats {
         write_stats(path, &counted)?;
     }
+    let killed = status.signal() == Some(Signal::KILL.as_raw());
+    match ended.filter(|_| killed) {
+        Some(Ended::Failed) => return Ok(FAILED),
+        Some(Ended::Alone) => return Err(Refused::PagerEnded),
+        _ => {}
+    }
     let code = code_of(status);
-    if counted.is_empty() && code != 125 {
+    if counted.is_empty() && code != FAILED {
         return Err(Refused::NotPaged);
     }
     Ok(code)
 }
 
+/// Starts this program once more, as the pager.
+fn pager(settings: &Settings) -> Result<PagerProcess, Refused> {
+    let own = std::env::current_exe().map_err(|e| Refused::Io("/proc/self/exe".into(), e))?;
+    let mut command = Command::new(own);
+    command.arg("serve-pages");
+    Ok(PagerProcess::start(command, settings)?)
+}
+
+/// The pager in a process of its own, and its exit code.
+pub fn serve() -> u8 {
+    let serves = || {
+        let text = std::env::var(VARIABLE).unwrap_or_default();
+        let input = rustix::io::dup(rustix::stdio::stdin())
+            .map_err(|e| Refused::Io("standard input".into(), e.into()))?;
+        Ok::<(), Refused>(paging::serve(Settings::decode(&text)?, input)?)
+    };
+    match serves() {
+        Ok(()) => 0,
+        Err(refused) => {
+            complain(&refused.to_string());
+            refused.code()
+        }
+    }
+}
+
 /// The exit code of a program, or 128 and the signal that ended it, as shells have it.
 fn code_of(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(125)
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED)
 }
 
 fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, Refused> {
@@ -134,6 +178,7 @@ fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, Refused> {
         backing: backing.map(absolute).transpose()?,
         trace: args.trace.as_ref().map(absolute).transpose()?,
         counters: Some(counters.into()),
+        pager: None,
         first: Some(std::process::id()),
     })
 }

@@ -4,7 +4,9 @@ use super::error::{Error, Result};
 use super::memory::Mapping;
 use super::uffd::{FEATURE_MOVE, FEATURE_THREAD_ID, FEATURE_WP, Uffd};
 use crate::{PAGE_LEN, Page};
-use rustix::io::Errno;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
+use rustix::io::{Errno, pread, pwrite};
 
 /// How pages leave. Copying one and discarding it alone would lose what is written in between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,6 +16,9 @@ pub enum Way {
     /// Nobody may write to it while it is copied and discarded. **A page that is pinned, as by
     /// direct I/O, is lost without a sign.**
     Protect,
+    /// A planted fault: it is copied and discarded while others may write to it.
+    #[cfg(test)]
+    Unprotected,
 }
 
 impl Way {
@@ -30,6 +35,8 @@ impl Way {
         match self {
             Self::Move => FEATURE_THREAD_ID | FEATURE_MOVE,
             Self::Protect => FEATURE_THREAD_ID | FEATURE_WP,
+            #[cfg(test)]
+            Self::Unprotected => FEATURE_THREAD_ID,
         }
     }
 }
@@ -44,14 +51,26 @@ pub enum Left {
     WasGone,
 }
 
-/// The pages, one more where a page waits between two places, and a last one that nobody may touch
-/// but to end the service.
+/// The pages. If they are of this process there is one more where a page waits between two places,
+/// and a last one that nobody may touch but to end the service.
 pub struct Arena {
     uffd: Uffd,
-    mapping: Mapping,
+    memory: Memory,
+    start: usize,
     pages: usize,
     way: Way,
 }
+
+/// How we reach the pages ourselves.
+enum Memory {
+    /// They are where the program finds them.
+    Own(Mapping),
+    /// Another process has them mapped.
+    Elsewhere(SharedPages),
+}
+
+/// A file without a name, which another process maps: its pages.
+pub struct SharedPages(OwnedFd);
 
 impl Arena {
     /// `pages` pages, none of which is there, and places to park some of them.
@@ -61,7 +80,13 @@ impl Arena {
         let mapping = Mapping::paged(len)?;
         let uffd = Uffd::with_features(way.features())?;
         uffd.register(mapping.start(), len, way == Way::Protect)?;
-        Ok(Self { uffd, mapping, pages, way })
+        let start = mapping.start();
+        Ok(Self { uffd, memory: Memory::Own(mapping), start, pages, way })
+    }
+
+    /// Pages that another process has mapped at `start`, and registered with `uffd`.
+    pub fn elsewhere(uffd: Uffd, memory: SharedPages, start: usize, pages: usize) -> Self {
+        Self { uffd, memory: Memory::Elsewhere(memory), start, pages, way: Way::Protect }
     }
 
     /// Number of pages.
@@ -74,14 +99,22 @@ impl Arena {
         &self.uffd
     }
 
-    /// First address.
-    pub fn start(&self) -> *mut u8 {
-        self.mapping.at(0)
+    /// First address, where the program has them.
+    pub fn start(&self) -> usize {
+        self.start
+    }
+
+    /// The mapping, if the pages are of this process.
+    fn own(&self) -> &Mapping {
+        match &self.memory {
+            Memory::Own(mapping) => mapping,
+            Memory::Elsewhere(_) => unreachable!("only pages of this process are touched here"),
+        }
     }
 
     /// The page that an address lies in; the one after the last is the bell.
     pub fn page_at(&self, address: usize) -> Option<usize> {
-        let page = address.checked_sub(self.mapping.start())? / PAGE_LEN;
+        let page = address.checked_sub(self.start)? / PAGE_LEN;
         (page < self.pages || page == self.bell()).then_some(page)
     }
 
@@ -98,11 +131,11 @@ impl Arena {
     pub fn ring(&self) {
         // SAFETY: a page of the mapping that nobody else touches. It is missing, and whoever
         // serves faults brings it.
-        unsafe { self.mapping.at(self.bell() * PAGE_LEN).read_volatile() };
+        unsafe { self.own().at(self.bell() * PAGE_LEN).read_volatile() };
     }
 
     fn address(&self, page: usize) -> usize {
-        self.mapping.start() + page * PAGE_LEN
+        self.start + page * PAGE_LEN
     }
 
     /// The page leaves. Between this and [`Arena::bring`] the frame is where it is.
@@ -110,6 +143,11 @@ impl Arena {
         match self.way {
             Way::Move => self.move_away(page, self.staging()),
             Way::Protect => self.take_by_copying(page, spare),
+            #[cfg(test)]
+            Way::Unprotected => {
+                self.read(page, spare)?;
+                self.discard(page, 1).map(|()| Left::Yes)
+            }
         }
     }
 
@@ -135,11 +173,22 @@ impl Arena {
             Err(Errno::NOENT) => return Ok(Left::WasGone),
             Err(e) => return Err(Error::os("a page cannot be protected", e)),
         }
-        // SAFETY: it is resident, so this thread does not fault, and nobody writes to it now.
-        unsafe { core::ptr::copy_nonoverlapping(self.mapping.page(page), spare, 1) };
-        self.mapping.discard(page * PAGE_LEN, PAGE_LEN)?;
+        self.read(page, spare)?;
+        self.discard(page, 1)?;
         self.uffd.wake(address).map_err(|e| Error::os("nobody can be woken", e))?;
         Ok(Left::Yes)
+    }
+
+    /// Copies a page that is resident, and that nobody writes to now.
+    pub fn read(&self, page: usize, into: &mut Page) -> Result {
+        match &self.memory {
+            Memory::Own(mapping) => {
+                // SAFETY: it is resident, so this thread does not fault, and nobody writes to it.
+                unsafe { core::ptr::copy_nonoverlapping(mapping.page(page), into, 1) };
+                Ok(())
+            }
+            Memory::Elsewhere(pages) => pages.read(page, into),
+        }
     }
 
     /// The frame of the page that left last: where it was moved to, or the spare one.
@@ -147,7 +196,7 @@ impl Arena {
         if left && self.way == Way::Move {
             // SAFETY: a page was moved there, so it is present; only the thread that serves faults
             // gets here, and it holds `spare`, of which there is one.
-            unsafe { &mut *self.mapping.page(self.staging()) }
+            unsafe { &mut *self.own().page(self.staging()) }
         } else {
             spare
         }
@@ -202,7 +251,7 @@ impl Arena {
     /// A page has left and none comes: its frame is given back.
     pub fn drop_staged(&self) -> Result {
         if self.way == Way::Move {
-            self.mapping.discard(self.staging() * PAGE_LEN, PAGE_LEN)?;
+            self.own().discard(self.staging() * PAGE_LEN, PAGE_LEN)?;
         }
         Ok(())
     }
@@ -215,6 +264,18 @@ impl Arena {
     /// Wakes who waits for the page, to look again.
     pub fn wake(&self, page: usize) -> Result {
         self.uffd.wake(self.address(page)).map_err(|e| Error::os("nobody can be woken", e))
+    }
+
+    /// Wakes who waits for any page, to look again.
+    pub fn wake_all(&self) -> Result {
+        let woken = self.uffd.wake_all(self.start, self.pages * PAGE_LEN);
+        woken.map_err(|e| Error::os("nobody can be woken", e))
+    }
+
+    /// Whether the program still has the memory.
+    pub fn is_in_use(&self) -> bool {
+        // No page is protected between two faults, so this asks, and does nothing.
+        self.uffd.release(self.start) != Err(Errno::SRCH)
     }
 
     fn copy(&self, to: usize, from: &Page) -> Result {
@@ -233,6 +294,48 @@ impl Arena {
 
     /// The pages are missing from now on.
     pub fn discard(&self, first: usize, pages: usize) -> Result {
-        self.mapping.discard(first * PAGE_LEN, pages * PAGE_LEN)
+        match &self.memory {
+            Memory::Own(mapping) => mapping.discard(first * PAGE_LEN, pages * PAGE_LEN),
+            Memory::Elsewhere(memory) => memory.discard(first, pages),
+        }
+    }
+}
+
+impl SharedPages {
+    /// So many pages of zeros, none of which is there.
+    pub fn new(pages: usize) -> Result<Self> {
+        let failed = |e| Error::os("memory without a name", e);
+        let len = pages.checked_mul(PAGE_LEN).ok_or(Error::Configuration("too many pages"))?;
+        let file = memfd_create("traceless-frames", MemfdFlags::CLOEXEC).map_err(failed)?;
+        ftruncate(&file, len as u64).map_err(failed)?;
+        Ok(Self(file))
+    }
+
+    /// What the other process maps.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    fn read(&self, page: usize, into: &mut Page) -> Result {
+        match pread(&self.0, &mut into[..], (page * PAGE_LEN) as u64) {
+            Ok(PAGE_LEN) => Ok(()),
+            Ok(_) => Err(Error::Configuration("the program has cut its memory short")),
+            Err(e) => Err(Error::os("a page cannot be copied", e)),
+        }
+    }
+
+    /// The page is there from now on, and holds that.
+    pub fn write(&self, page: usize, from: &Page) -> Result {
+        match pwrite(&self.0, &from[..], (page * PAGE_LEN) as u64) {
+            Ok(PAGE_LEN) => Ok(()),
+            Ok(_) => Err(Error::Configuration("there is no memory for a page")),
+            Err(e) => Err(Error::os("a page cannot be written", e)),
+        }
+    }
+
+    fn discard(&self, first: usize, pages: usize) -> Result {
+        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(&self.0, how, (first * PAGE_LEN) as u64, (pages * PAGE_LEN) as u64)
+            .map_err(|e| Error::os("pages cannot be discarded", e))
     }
 }

@@ -26,6 +26,9 @@ pub enum Error {
     /// No such configuration.
     #[error("{0}")]
     Configuration(&'static str),
+    /// The process that pages refuses.
+    #[error("{0}")]
+    Refused(String),
     /// More pages cannot leave than may stay besides: they are pinned, such as by direct I/O.
     #[error("{0} pages besides the resident ones cannot leave: they are pinned")]
     Pinned(usize),

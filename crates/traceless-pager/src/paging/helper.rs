@@ -29,6 +29,11 @@ impl Parent {
     }
 }
 
+/// Copies of a process that runs tests are made one after the other: while one test has memory that
+/// is copied with the process, another's copy would be taken for its.
+#[cfg(test)]
+pub static COPIES: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 impl Helper {
     /// Starts a process that does `work`, and nothing else.
     ///
@@ -38,6 +43,8 @@ impl Helper {
     pub unsafe fn start(work: impl FnOnce(&Parent)) -> Result<Self, Errno> {
         let (reads, writes) = pipe_with(PipeFlags::CLOEXEC)?;
         let writes = out_of_the_way(writes);
+        #[cfg(test)]
+        let _turn = COPIES.lock();
         without_signals(|| {
             // Without a signal for its end: whoever waits for any child does not wait for this one.
             // SAFETY: like fork, with no thread's memory shared.

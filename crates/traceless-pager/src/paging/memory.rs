@@ -6,7 +6,9 @@ use core::ops::Deref;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
 use rustix::fd::{BorrowedFd, OwnedFd};
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use rustix::mm::{
+    Advice, MapFlags, MremapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mremap_fixed, munmap,
+};
 
 /// A mapping, unmapped when it is dropped. Whoever reads and writes it answers for how.
 pub struct Mapping {
@@ -28,10 +30,41 @@ impl Mapping {
         // SAFETY: a fresh mapping at an address that the kernel chooses.
         let start = unsafe { mmap_anonymous(core::ptr::null_mut(), len, protection, flags) };
         let mapping = Self::from_kernel(start, len)?;
-        for advice in [Advice::LinuxNoHugepage, Advice::LinuxDontFork] {
-            mapping.advise(0, len, advice)?;
-        }
+        mapping.in_small_pages()?;
+        Self::not_copied(mapping.start(), len)?;
         Ok(mapping)
+    }
+
+    /// It is never in huge pages.
+    pub fn in_small_pages(&self) -> Result {
+        self.advise(0, self.len, Advice::LinuxNoHugepage)
+    }
+
+    /// Copies of this process by fork will have nothing at that place.
+    pub fn not_copied(start: usize, len: usize) -> Result {
+        // SAFETY: nothing changes in this process.
+        unsafe { madvise(start as *mut _, len, Advice::LinuxDontFork) }
+            .map_err(|e| Error::os("memory refuses advice", e))
+    }
+
+    /// It stays until the process ends. Tells where.
+    pub fn leak(self) -> usize {
+        let start = self.start();
+        core::mem::forget(self);
+        start
+    }
+
+    /// It takes the place of another mapping of its length.
+    ///
+    /// # Safety
+    /// The other one is ours, and whoever uses it expects what is in this one.
+    pub unsafe fn put_at(self, start: usize) -> Result {
+        let len = self.len;
+        let from = self.leak() as *mut _;
+        // SAFETY: the caller's promise.
+        unsafe { mremap_fixed(from, len, len, MremapFlags::MAYMOVE, start as *mut _) }
+            .map(drop)
+            .map_err(|e| Error::os("memory cannot be exchanged", e))
     }
 
     /// The first `len` bytes of a file, shared with whoever else has it.

@@ -6,9 +6,12 @@
 //! | `memory`, `shared` | mappings; a store that others see |
 //! | `arena` | how a page leaves and comes back |
 //! | `frames` | which pages are resident, and which leaves next |
-//! | `helped`, `helper` | `DetWoORAM` whose refreshes other processes do |
+//! | `helped`, `crew`, `helper` | `DetWoORAM` whose refreshes other processes do |
 //! | `parked` | pages that may be missed before they leave |
-//! | `pager` | serving faults, in a thread of its own |
+//! | `serving` | answering faults: which page comes, and who leaves for it |
+//! | `config` | how to page |
+//! | `pager` | all of it in a thread of the program |
+//! | `process` | all of it in another process: the keys are not in the program, and it may fork |
 //! | `region` | paged memory as a slice |
 //! | `heap` | who has which paged memory |
 //! | `settings` | how a program is to be paged, as it is told to it |
@@ -17,6 +20,8 @@
 //! | `error` | what can go wrong |
 
 mod arena;
+mod config;
+mod crew;
 mod error;
 mod frames;
 mod heap;
@@ -25,7 +30,9 @@ mod helper;
 mod memory;
 mod pager;
 mod parked;
+mod process;
 mod region;
+mod serving;
 mod settings;
 mod shared;
 mod stats;
@@ -35,13 +42,16 @@ mod threads;
 mod uffd;
 
 pub use arena::Way;
+pub use config::{Config, SharedCounters, abort};
 pub use error::{Error, Result};
 pub use frames::Policy;
 pub use heap::{Heap, Pages};
 pub use helped::{Help, Helped};
 pub use memory::{Mapping, SharedNumbers};
-pub use pager::{Config, FRAMES_MIN, Pager, SharedCounters, abort};
+pub use pager::Pager;
+pub use process::{Client, Ended, Forking, PagerProcess, serve};
 pub use region::PagedRegion;
+pub use serving::FRAMES_MIN;
 pub use settings::{Recording, Scheme, Settings, VARIABLE};
 pub use shared::SharedMemory;
 pub use stats::{CounterFile, Counters, Summary};

@@ -1,7 +1,8 @@
 //! Paged memory as a slice.
 
+use super::config::Config;
 use super::error::Result;
-use super::pager::{Config, Pager};
+use super::pager::Pager;
 use super::stats::Summary;
 use crate::scheme::PageScheme;
 use core::ops::{Deref, DerefMut};

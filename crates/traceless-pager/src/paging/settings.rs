@@ -4,7 +4,7 @@ use super::error::{Error, Result};
 use super::frames::Policy;
 use super::helped::{Help, Helped};
 use super::memory::SharedNumbers;
-use super::pager::FRAMES_MIN;
+use super::serving::FRAMES_MIN;
 use super::shared::SharedMemory;
 use crate::PAGE_LEN;
 use crate::scheme::{
@@ -112,6 +112,8 @@ pub struct Settings {
     pub counters: Option<PathBuf>,
     /// The file that events of the store are recorded in.
     pub trace: Option<PathBuf>,
+    /// The pager's socket, if it is a process of its own.
+    pub pager: Option<String>,
     /// Who started the first program. Others that it starts take files of their own: its names,
     /// with a dot and their process number.
     pub first: Option<u32>,
@@ -132,6 +134,7 @@ impl Default for Settings {
             backing: None,
             counters: None,
             trace: None,
+            pager: None,
             first: None,
         }
     }
@@ -152,6 +155,7 @@ impl Settings {
             format!("overflow={}", self.overflow),
         ];
         lines.extend(self.first.map(|first| format!("first={first}")));
+        lines.extend(self.pager.as_ref().map(|name| format!("pager={name}")));
         let paths =
             [("backing", &self.backing), ("counters", &self.counters), ("trace", &self.trace)];
         for (key, path) in paths {
@@ -185,6 +189,7 @@ impl Settings {
             "backing" => self.backing = Some(value.into()),
             "counters" => self.counters = Some(value.into()),
             "trace" => self.trace = Some(value.into()),
+            "pager" => self.pager = Some(value.into()),
             "first" => self.first = Some(value.parse().map_err(|_| UNREADABLE)?),
             _ => return Err(UNREADABLE),
         }
@@ -210,9 +215,32 @@ impl Settings {
     /// The scheme, under a key that nobody else has, and what records its events. While they are
     /// recorded nobody helps: one process has the record.
     pub fn build(&self) -> Result<(Box<dyn PageScheme>, Option<Recording>)> {
+        let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
+        if self.first.is_none() || self.first == parent {
+            return self.build_first();
+        }
+        self.build_named(&std::process::id().to_string())
+    }
+
+    /// The same, for the first program: its files have the names that are set.
+    pub fn build_first(&self) -> Result<(Box<dyn PageScheme>, Option<Recording>)> {
         self.check()?;
-        let recording = self.trace.as_deref().map(|path| self.record(path)).transpose()?;
+        let recording = self.trace.as_deref().map(record).transpose()?;
         Ok((self.scheme(recording.as_ref())?, recording))
+    }
+
+    /// The same, for another program: its files have these names, with a dot and `name`.
+    pub fn build_named(&self, name: &str) -> Result<(Box<dyn PageScheme>, Option<Recording>)> {
+        let own = |path: &Option<PathBuf>| {
+            path.as_ref().map(|path| {
+                let mut whole = path.as_os_str().to_owned();
+                whole.push(format!(".{name}"));
+                whole.into()
+            })
+        };
+        let settings =
+            Self { backing: own(&self.backing), trace: own(&self.trace), ..self.clone() };
+        settings.build_first()
     }
 
     fn scheme(&self, recording: Option<&Recording>) -> Result<Box<dyn PageScheme>> {
@@ -274,7 +302,7 @@ impl Settings {
 
     fn store(&self, len: u64, recording: Option<&Recording>) -> Result<Arc<dyn Store>> {
         let store = match &self.backing {
-            Some(path) => SharedMemory::in_file(&self.own(path), len)?,
+            Some(path) => SharedMemory::in_file(path, len)?,
             None => SharedMemory::unnamed(len)?,
         };
         Ok(match recording {
@@ -282,22 +310,11 @@ impl Settings {
             None => Arc::new(store),
         })
     }
+}
 
-    fn record(&self, path: &Path) -> Result<Recording> {
-        let file = File::create(self.own(path)).map_err(traceless::Error::from)?;
-        Ok(Arc::new(FileWitness::new(file).map_err(traceless::Error::from)?))
-    }
-
-    /// The name that this process is to use.
-    fn own(&self, path: &Path) -> PathBuf {
-        let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
-        if self.first.is_none() || self.first == parent {
-            return path.into();
-        }
-        let mut name = path.as_os_str().to_owned();
-        name.push(format!(".{}", std::process::id()));
-        name.into()
-    }
+fn record(path: &Path) -> Result<Recording> {
+    let file = File::create(path).map_err(traceless::Error::from)?;
+    Ok(Arc::new(FileWitness::new(file).map_err(traceless::Error::from)?))
 }
 
 const UNREADABLE: Error = Error::Configuration("the settings of paging cannot be understood");
@@ -325,6 +342,7 @@ mod tests {
             backing: Some("/a=b c".into()),
             counters: Some("/d".into()),
             trace: Some("/e".into()),
+            pager: Some("a-b".into()),
             first: Some(77),
         };
         assert_eq!(Settings::decode(&settings.encode()).unwrap(), settings);

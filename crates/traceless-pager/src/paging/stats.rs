@@ -148,9 +148,14 @@ pub struct CounterFile(Mapping);
 impl CounterFile {
     /// A new file in `folder`, with a name that no other has.
     pub fn create(folder: &Path) -> Result<Self> {
+        Self::create_for(folder, std::process::id())
+    }
+
+    /// The same, for what another process does.
+    pub fn create_for(folder: &Path, process: u32) -> Result<Self> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
         for nth in 0..u32::MAX {
-            let path = folder.join(format!("{}.{nth}", std::process::id()));
+            let path = folder.join(format!("{process}.{nth}"));
             match rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR) {
                 Ok(file) => return Self::map(&file, true),
                 Err(Errno::EXIST) => {}

@@ -29,16 +29,33 @@ pub fn spawn(
 /// Runs `work` with all signals of this thread put off until it is done. A thread begins with the
 /// signals that whoever started it has.
 pub fn without_signals<T>(work: impl FnOnce() -> T) -> T {
-    let (mut all, mut before) = (no_signals(), no_signals());
-    // SAFETY: sets of our own; what is put off is restored below.
-    unsafe {
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+    let _off = SignalsOff::new();
+    work()
+}
+
+/// All signals of this thread are put off until it is dropped.
+pub struct SignalsOff(libc::sigset_t);
+
+impl SignalsOff {
+    /// From now on.
+    pub fn new() -> Self {
+        let (mut all, mut before) = (no_signals(), no_signals());
+        // SAFETY: sets of our own; what is put off is restored in the end.
+        unsafe {
+            libc::sigfillset(&raw mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        }
+        Self(before)
     }
-    let done = work();
-    // SAFETY: the set that was in force before.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut()) };
-    done
+}
+
+impl Drop for SignalsOff {
+    fn drop(&mut self) {
+        // SAFETY: the set that was in force before.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, core::ptr::null_mut());
+        }
+    }
 }
 
 fn no_signals() -> libc::sigset_t {
@@ -52,10 +69,29 @@ pub fn cpu_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The processor that a thread of this process runs on, or ran on last.
-fn cpu_of(thread: u32) -> Option<usize> {
+/// A process whose threads are looked at.
+#[derive(Clone, Copy)]
+pub enum Whose {
+    /// This one.
+    Own,
+    /// The one with this number.
+    Other(u32),
+}
+
+impl Whose {
+    /// What the system knows of a thread.
+    fn path(self, thread: u32) -> String {
+        match self {
+            Self::Own => format!("/proc/self/task/{thread}"),
+            Self::Other(process) => format!("/proc/{process}/task/{thread}"),
+        }
+    }
+}
+
+/// The processor that a thread runs on, or ran on last.
+fn cpu_of(whose: Whose, thread: u32) -> Option<usize> {
     const FIELDS_AFTER_THE_NAME: usize = 36;
-    let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
+    let text = std::fs::read_to_string(whose.path(thread) + "/stat").ok()?;
     // The name stands in brackets, and may hold anything.
     let (_, fields) = text.rsplit_once(')')?;
     fields.split_ascii_whitespace().nth(FIELDS_AFTER_THE_NAME)?.parse().ok()
@@ -78,8 +114,8 @@ impl Place {
     }
 
     /// Moves this thread to where `thread` is, and tells where that is.
-    pub fn follow(&mut self, thread: u32) -> Option<usize> {
-        let cpu = cpu_of(thread).filter(|&cpu| cpu < CpuSet::MAX_CPU);
+    pub fn follow(&mut self, whose: Whose, thread: u32) -> Option<usize> {
+        let cpu = cpu_of(whose, thread).filter(|&cpu| cpu < CpuSet::MAX_CPU);
         if let Some(cpu) = cpu.filter(|&cpu| self.at != Some(cpu) && self.allowed.is_set(cpu)) {
             let mut only = CpuSet::new();
             only.set(cpu);
@@ -126,13 +162,12 @@ impl Faulting {
     }
 
     /// Takes note of a thread. Tells how many there are if it is a new one.
-    pub fn note(&mut self, thread: u32) -> Option<usize> {
+    pub fn note(&mut self, whose: Whose, thread: u32) -> Option<usize> {
         if self.0.contains(&thread) {
             return None;
         }
         self.0.retain(|&other| {
-            rustix::fs::access(format!("/proc/self/task/{other}"), rustix::fs::Access::EXISTS)
-                .is_ok()
+            rustix::fs::access(whose.path(other), rustix::fs::Access::EXISTS).is_ok()
         });
         self.0.push(thread);
         Some(self.0.len())
@@ -146,12 +181,12 @@ mod tests {
     #[test]
     fn a_thread_goes_where_another_one_is() {
         let this = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-        assert!(cpu_of(this).is_some());
-        assert_eq!(cpu_of(u32::MAX), None);
+        assert!(cpu_of(Whose::Own, this).is_some());
+        assert_eq!(cpu_of(Whose::Own, u32::MAX), None);
         let mut place = Place::anywhere();
         place.keep_off(Some(0));
-        let at = place.follow(this);
-        assert_eq!(at, cpu_of(this));
+        let at = place.follow(Whose::Own, this);
+        assert_eq!(at, cpu_of(Whose::Own, this));
         place.keep_off(None);
         assert_eq!(sched_getaffinity(None).unwrap(), place.allowed);
     }
@@ -160,9 +195,12 @@ mod tests {
     fn threads_are_counted_while_they_live() {
         let mut threads = Faulting::default();
         let this = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-        assert_eq!((threads.note(this), threads.note(this)), (Some(1), None));
+        assert_eq!(
+            (threads.note(Whose::Own, this), threads.note(Whose::Own, this)),
+            (Some(1), None)
+        );
         assert_eq!(threads.only(), Some(this));
-        assert_eq!((threads.note(u32::MAX), threads.only()), (Some(2), None));
-        assert_eq!(threads.note(u32::MAX - 1), Some(2), "one of them never lived");
+        assert_eq!((threads.note(Whose::Own, u32::MAX), threads.only()), (Some(2), None));
+        assert_eq!(threads.note(Whose::Own, u32::MAX - 1), Some(2), "one of them never lived");
     }
 }

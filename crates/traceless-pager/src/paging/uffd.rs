@@ -3,14 +3,22 @@
 
 use super::error::{Error, Result};
 use super::memory::out_of_the_way;
-use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::mm::UserfaultfdFlags;
 
 /// What the kernel offers beyond missing pages.
 pub const FEATURE_WP: u64 = 1 << 0;
+/// Copies of the process by fork are told, with a userfaultfd of their own. Takes `CAP_SYS_PTRACE`.
+pub const FEATURE_EVENT_FORK: u64 = 1 << 1;
+/// Memory that is moved elsewhere stays registered, and it is told.
+pub const FEATURE_EVENT_REMAP: u64 = 1 << 2;
+/// Missing pages of shared memory.
+pub const FEATURE_MISSING_SHMEM: u64 = 1 << 5;
 /// Messages name the thread that waits.
 pub const FEATURE_THREAD_ID: u64 = 1 << 8;
+/// Shared memory can be protected, from 5.19 on.
+pub const FEATURE_WP_SHMEM: u64 = 1 << 12;
 /// `UFFDIO_MOVE`, from 6.8 on.
 pub const FEATURE_MOVE: u64 = 1 << 16;
 
@@ -20,6 +28,7 @@ const REGISTER_WP: u64 = 1 << 1;
 const WRITEPROTECT: u64 = 1 << 0;
 const DONTWAKE: u64 = 1 << 0;
 const EVENT_PAGEFAULT: u8 = 0x12;
+const EVENT_FORK: u8 = 0x13;
 const PAGEFAULT_WP: u64 = 1 << 1;
 
 /// An order of the device's: read and write, of type 0xaa.
@@ -93,6 +102,11 @@ impl Message {
             .then_some((self.address as usize, self.flags & PAGEFAULT_WP != 0))
     }
 
+    /// The file number of a userfaultfd that is ours from now on: that of a copy of the process.
+    fn copied(&self) -> Option<i32> {
+        (self.event == EVENT_FORK).then_some(self.flags as i32)
+    }
+
     /// The thread that waits.
     pub fn thread(&self) -> u32 {
         self.thread
@@ -105,7 +119,16 @@ pub struct Uffd(OwnedFd);
 impl Uffd {
     /// One that is told `features`, all of which the kernel has.
     pub fn with_features(features: u64) -> Result<Self> {
-        let uffd = Self(out_of_the_way(open()?));
+        Self::made(open(UserfaultfdFlags::CLOEXEC)?, features)
+    }
+
+    /// The same, for who waits for other files, too.
+    pub fn that_does_not_wait(features: u64) -> Result<Self> {
+        Self::made(open(UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK)?, features)
+    }
+
+    fn made(file: OwnedFd, features: u64) -> Result<Self> {
+        let uffd = Self(out_of_the_way(file));
         let mut args = ApiArgs { api: API, features, ioctls: 0 };
         // SAFETY: the argument is what this order takes.
         unsafe { uffd.order(ORDER_API, &raw mut args) }
@@ -115,12 +138,18 @@ impl Uffd {
 
     /// What the kernel offers.
     pub fn features() -> Result<u64> {
-        let uffd = Self(open()?);
+        let uffd = Self(open(UserfaultfdFlags::CLOEXEC)?);
         let mut args = ApiArgs { api: API, features: 0, ioctls: 0 };
         // SAFETY: the argument is what this order takes.
         unsafe { uffd.order(ORDER_API, &raw mut args) }
             .map_err(|e| Error::os("userfaultfd does not tell its features", e))?;
         Ok(args.features)
+    }
+
+    /// The one that message told of.
+    pub fn of_copy(message: &Message) -> Option<Self> {
+        // SAFETY: the kernel has just made it for us, and this message is looked at once.
+        message.copied().map(|fd| Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
     /// From now on missing pages of the range are ours to bring, and protected ones to release.
@@ -180,15 +209,29 @@ impl Uffd {
 
     /// Lets nobody write to the page any more: who tries waits.
     pub fn protect(&self, page: usize) -> Result<(), Errno> {
+        self.protection(page, WRITEPROTECT)
+    }
+
+    /// Lets everybody write to the page again, and wakes who waits for that.
+    pub fn release(&self, page: usize) -> Result<(), Errno> {
+        self.protection(page, 0)
+    }
+
+    fn protection(&self, page: usize, mode: u64) -> Result<(), Errno> {
         let range = RangeArgs { start: page as u64, len: crate::PAGE_LEN as u64 };
-        let mut args = ProtectArgs { range, mode: WRITEPROTECT };
+        let mut args = ProtectArgs { range, mode };
         // SAFETY: the argument is what this order takes.
         unsafe { self.order(ORDER_WRITEPROTECT, &raw mut args) }
     }
 
     /// Wakes who waits for the page; they look again.
     pub fn wake(&self, page: usize) -> Result<(), Errno> {
-        let mut args = RangeArgs { start: page as u64, len: crate::PAGE_LEN as u64 };
+        self.wake_all(page, crate::PAGE_LEN)
+    }
+
+    /// Wakes who waits for any page of the range; they look again.
+    pub fn wake_all(&self, start: usize, len: usize) -> Result<(), Errno> {
+        let mut args = RangeArgs { start: start as u64, len: len as u64 };
         // SAFETY: the argument is what this order takes.
         unsafe { self.order(ORDER_WAKE, &raw mut args) }
     }
@@ -205,18 +248,30 @@ impl Uffd {
     }
 }
 
+impl From<OwnedFd> for Uffd {
+    fn from(file: OwnedFd) -> Self {
+        Self(file)
+    }
+}
+
+impl AsFd for Uffd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 /// By the system call, or else by the device: whichever this user may. Faults of the kernel on the
 /// program's behalf are handled, too, or a `read` into a page that is away would fail.
-fn open() -> Result<OwnedFd> {
+fn open(how: UserfaultfdFlags) -> Result<OwnedFd> {
     // SAFETY: a fresh descriptor; nothing is registered yet.
-    let called = unsafe { rustix::mm::userfaultfd(UserfaultfdFlags::CLOEXEC) };
+    let called = unsafe { rustix::mm::userfaultfd(how) };
     let Err(refused) = called else { return called.map_err(|e| Error::os("userfaultfd", e)) };
     let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
     let Ok(device) = rustix::fs::open("/dev/userfaultfd", flags, rustix::fs::Mode::empty()) else {
         return Err(Error::NotAllowed(refused));
     };
     // SAFETY: the order takes flags and gives a fresh descriptor.
-    match unsafe { libc::ioctl(device.as_raw_fd(), ORDER_NEW as _, libc::O_CLOEXEC) } {
+    match unsafe { libc::ioctl(device.as_raw_fd(), ORDER_NEW as _, how.bits()) } {
         -1 => Err(Error::NotAllowed(refused)),
         // SAFETY: a descriptor that the kernel has just made for us.
         fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),

@@ -112,9 +112,26 @@ impl Areas {
 
     /// Does refresh number `refresh`, which is due.
     pub fn refresh(&self, refresh: u64, buffer: &mut Buffer) -> Result {
+        self.prepare(refresh, buffer)?;
+        self.publish(refresh, buffer.bytes())
+    }
+
+    /// The part of a refresh before anything is written: `buffer` is what will be.
+    pub fn prepare(&self, refresh: u64, buffer: &mut Buffer) -> Result {
         let page = self.passes.block_of(refresh);
         self.read(page, refresh, buffer)?;
-        self.slots.put(page, page, main_version(refresh), buffer)
+        self.slots.seal(page, page, main_version(refresh), buffer)
+    }
+
+    /// The rest of it. Doing it twice is as good as once, until the page is refreshed again.
+    pub fn publish(&self, refresh: u64, sealed: &[u8]) -> Result {
+        self.slots.write(self.passes.block_of(refresh), sealed)
+    }
+
+    /// Whether the store holds what a refresh wrote.
+    pub fn is_published(&self, refresh: u64, buffer: &mut Buffer) -> bool {
+        let page = self.passes.block_of(refresh);
+        self.slots.get(page, page, main_version(refresh), buffer).is_ok()
     }
 
     /// Reads a page into `buffer`, when `refreshed` refreshes are done and no other is under way.
@@ -135,6 +152,11 @@ impl Areas {
                 Ok(())
             }
         }
+    }
+
+    /// Whether the page was written since it was zeros last.
+    pub fn holds(&self, page: u64) -> bool {
+        self.last(page).load(Relaxed) != 0
     }
 
     /// The page is zeros from now on.
@@ -196,6 +218,10 @@ impl PageScheme for DetWo {
             frame.copy_from_slice(self.buffer.body());
         }
         Ok(())
+    }
+
+    fn holds(&self, page: u64) -> bool {
+        self.areas.holds(page)
     }
 
     fn forget(&mut self, page: u64) {

@@ -67,6 +67,16 @@ impl<T: Exchange> PageScheme for Fused<T> {
         Ok(())
     }
 
+    fn holds(&self, page: u64) -> bool {
+        self.written.has(page)
+    }
+
+    fn look(&mut self, page: u64, frame: &mut Page) -> Result {
+        // What is read is taken out.
+        self.swap(None, Some(page), frame)?;
+        self.swap(Some(page), None, frame)
+    }
+
     fn forget(&mut self, page: u64) {
         // What is in the tree stays there until the page comes: it is taken out then, as any other.
         self.written.set(page, false);

@@ -28,6 +28,14 @@ pub trait PageScheme: Send {
     /// `frame` nor the scheme is of any use.
     fn swap(&mut self, out: Option<u64>, wanted: Option<u64>, frame: &mut Page) -> Result;
 
+    /// Whether the page was put away since it was zeros last.
+    fn holds(&self, page: u64) -> bool;
+
+    /// Reads a page, which stays where it is.
+    fn look(&mut self, page: u64, frame: &mut Page) -> Result {
+        self.swap(None, Some(page), frame)
+    }
+
     /// What may wait until the program goes on: called after each swap.
     fn settle(&mut self) -> Result {
         Ok(())

@@ -63,6 +63,10 @@ impl PageScheme for Plain {
         Ok(())
     }
 
+    fn holds(&self, page: u64) -> bool {
+        self.versions[page as usize] != 0
+    }
+
     fn forget(&mut self, page: u64) {
         self.versions[page as usize] = 0;
     }

@@ -182,6 +182,10 @@ impl<C: Sealer> PageScheme for Path<C> {
         Ok(())
     }
 
+    fn holds(&self, page: u64) -> bool {
+        self.written.has(page)
+    }
+
     fn forget(&mut self, page: u64) {
         self.written.set(page, false);
     }

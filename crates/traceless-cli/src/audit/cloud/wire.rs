@@ -140,7 +140,7 @@ struct Watch {
 impl Watch {
     fn new(params: &Params) -> Self {
         let g = &params.geometry;
-        let draws = |noun, places| Draws { noun, places, each: 1, drawn: vec![], secrets: vec![] };
+        let draws = |noun, places| Draws { noun, places, ..Draws::default() };
         Self {
             params: *params,
             step: Template::default(),

@@ -139,8 +139,7 @@ fn paths_of(kind: Kind, faults: u64) -> Draws {
     let last = shape.levels() - 1;
     let at = |leaf| layout.bucket_at(last, shape.bucket(Leaf(leaf), last));
     let buckets = (0..shape.leaves()).map(|leaf| (at(leaf), leaf)).collect();
-    let mut draws =
-        Draws { noun: "leaves", places: shape.leaves(), each: 1, drawn: vec![], secrets: vec![] };
+    let mut draws = Draws { noun: "leaves", places: shape.leaves(), ..Draws::default() };
     let mut frame = [1; PAGE_LEN];
     let mut rng = Seeded::new(9);
     // A page out of its frame comes, for the one that came before.

@@ -1,0 +1,315 @@
+//! The program's side: memory that another process pages.
+
+use super::link::{GONE, Link, What};
+use crate::PAGE_LEN;
+use crate::paging::error::{Error, Result};
+use crate::paging::memory::{Mapping, out_of_the_way};
+use crate::paging::threads::{SignalsOff, without_signals};
+use crate::paging::uffd::{
+    FEATURE_EVENT_FORK, FEATURE_EVENT_REMAP, FEATURE_MISSING_SHMEM, FEATURE_THREAD_ID,
+    FEATURE_WP_SHMEM, Uffd,
+};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What the kernel must have.
+const FEATURES: u64 =
+    FEATURE_MISSING_SHMEM | FEATURE_WP_SHMEM | FEATURE_THREAD_ID | FEATURE_EVENT_REMAP;
+
+/// Memory of this program. It stays until the program ends.
+pub struct Client {
+    start: usize,
+    len: usize,
+    may_fork: bool,
+    ends: Mutex<Ends>,
+}
+
+/// What this program has of it.
+struct Ends {
+    link: Link,
+    memory: OwnedFd,
+    uffd: Uffd,
+    _lifeline: OwnedFd,
+}
+
+/// What a copy of this program will have.
+struct Unborn {
+    link: Link,
+    memory: OwnedFd,
+    lifeline: OwnedFd,
+}
+
+impl Client {
+    /// `pages` pages of zeros, from the pager of that name.
+    pub fn connect(name: &str, pages: usize) -> Result<Self> {
+        let link = Link::to(name)?;
+        let mut given = link.receive()?.ok_or(GONE)?.expect(What::Memory)?;
+        let memory = out_of_the_way(given.file(0)?);
+        let lifeline = out_of_the_way(given.file(1)?);
+        ends_with(&lifeline)?;
+        let len = pages.checked_mul(PAGE_LEN).ok_or(Error::Configuration("too many pages"))?;
+        let available = Uffd::features()?;
+        if available & FEATURES != FEATURES {
+            return Err(Error::Configuration("the mode process takes Linux 5.19 or newer"));
+        }
+        let (uffd, may_fork) = match Uffd::that_does_not_wait(FEATURES | FEATURE_EVENT_FORK) {
+            Ok(uffd) => (uffd, true),
+            Err(_) => (Uffd::that_does_not_wait(FEATURES)?, false),
+        };
+        let start = map(&memory, len, &uffd, false)?.leak();
+        let numbers = [start as u64, u64::from(may_fork)];
+        link.send(What::Registered, numbers, "", &[uffd.as_fd()])?;
+        link.receive()?.ok_or(GONE)?.expect(What::Served)?;
+        let ends = Mutex::new(Ends { link, memory, uffd, _lifeline: lifeline });
+        Ok(Self { start, len, may_fork, ends })
+    }
+
+    /// First byte of the memory. Whoever uses it answers for how.
+    pub fn start_of_memory(&self) -> *mut u8 {
+        self.start as *mut u8
+    }
+
+    /// Bytes of memory.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no memory.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Some pages are zeros when they are touched next. Nothing is written for that.
+    ///
+    /// # Safety
+    /// Nobody relies on what they hold, and no other thread uses them meanwhile.
+    pub unsafe fn discard(&self, first: usize, pages: usize) -> Result {
+        // A signal's handler that discarded pages, too, would wait for itself.
+        without_signals(|| {
+            self.ends().link.ask(What::Discard, [first as u64, pages as u64], What::Done)
+        })?;
+        Ok(())
+    }
+
+    /// Before a fork: asks for what the copy will need. Refused where the kernel does not tell of
+    /// copies, and where the pager has no room for it.
+    pub fn fork(&self) -> Result<Forking<'_>> {
+        let stack = 0u8;
+        if !self.may_fork {
+            return Err(Error::Refused("it takes CAP_SYS_PTRACE".into()));
+        }
+        if (self.start..self.start + self.len).contains(&(&raw const stack as usize)) {
+            return Err(Error::Refused("the stack is in paged memory".into()));
+        }
+        let unborn = without_signals(|| {
+            let mut given = self.ends().link.ask(What::Fork, [0; 2], What::Copy)?;
+            let memory = out_of_the_way(given.file(0)?);
+            let link = out_of_the_way(given.file(1)?).into();
+            let lifeline = out_of_the_way(given.file(2)?);
+            Ok::<_, Error>(Unborn { link, memory, lifeline })
+        })?;
+        Ok(Forking { client: self, unborn, frozen: None })
+    }
+
+    fn ends(&self) -> MutexGuard<'_, Ends> {
+        // Nothing panics while it holds them, but for bugs, which end the program.
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a file in the place of the one that is mapped.
+    fn exchange(&self, file: &OwnedFd, uffd: &Uffd, copied: bool) -> Result {
+        let mapping = map(file, self.len, uffd, copied)?;
+        // SAFETY: both are mappings of ours of that length. Who touches memory meanwhile waits,
+        // since nothing of the new file is mapped yet, and the pager brings nothing.
+        unsafe { mapping.put_at(self.start) }
+    }
+}
+
+/// A fork on its way: [`Forking::freeze`] right before it, and one of the others right after.
+pub struct Forking<'a> {
+    client: &'a Client,
+    unborn: Unborn,
+    frozen: Option<(MutexGuard<'a, Ends>, SignalsOff)>,
+}
+
+impl Forking<'_> {
+    /// From now on the copy's memory is in place, and no thread may touch it, this one included.
+    pub fn freeze(&mut self) -> Result {
+        let signals = SignalsOff::new();
+        let ends = self.client.ends();
+        ends.link.ask(What::Freeze, [0; 2], What::Done)?;
+        self.client.exchange(&self.unborn.memory, &ends.uffd, true)?;
+        ends.link.ask(What::Fill, [0; 2], What::Done)?;
+        self.frozen = Some((ends, signals));
+        Ok(())
+    }
+
+    /// In the program itself, whether there is a copy or not: all goes on.
+    pub fn in_parent(self) -> Result {
+        let Some((ends, _signals)) = self.frozen else { return Ok(()) };
+        self.client.exchange(&ends.memory, &ends.uffd, false)?;
+        ends.link.ask(What::Thaw, [0; 2], What::Done)?;
+        Ok(())
+    }
+
+    /// In the copy: it is served on its own from now on.
+    pub fn in_child(self) -> Result {
+        let Some((mut ends, _signals)) = self.frozen else { return Ok(()) };
+        let Unborn { link, memory, lifeline } = self.unborn;
+        ends_with(&lifeline)?;
+        let mut served = link.ask(What::Hello, [0; 2], What::Served)?;
+        let uffd = out_of_the_way(served.file(0)?).into();
+        Mapping::not_copied(self.client.start, self.client.len)?;
+        *ends = Ends { link, memory, uffd, _lifeline: lifeline };
+        Ok(())
+    }
+}
+
+/// Somewhere, and registered.
+fn map(file: &OwnedFd, len: usize, uffd: &Uffd, copied: bool) -> Result<Mapping> {
+    let mapping = Mapping::shared(file.as_fd(), len)?;
+    mapping.in_small_pages()?;
+    if !copied {
+        Mapping::not_copied(mapping.start(), len)?;
+    }
+    uffd.register(mapping.start(), len, true)?;
+    Ok(mapping)
+}
+
+/// When the other end of this pipe is closed the kernel kills this process: pages that are away
+/// could not come any more, and nobody would say so.
+fn ends_with(lifeline: &OwnedFd) -> Result {
+    const F_SETSIG: libc::c_int = 10;
+    let fd = lifeline.as_raw_fd();
+    // SAFETY: orders about a file of ours that take a number.
+    let done = unsafe {
+        libc::fcntl(fd, libc::F_SETOWN, libc::getpid()) != -1
+            && libc::fcntl(fd, F_SETSIG, libc::SIGKILL) != -1
+            && libc::fcntl(fd, libc::F_SETFL, libc::O_ASYNC | libc::O_NONBLOCK) != -1
+    };
+    if done { Ok(()) } else { Err(Error::Configuration("the pager's end would not be noticed")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paging::helper::COPIES;
+    use crate::paging::process::serve;
+    use crate::paging::settings::{Scheme, Settings};
+
+    const PAGES: usize = 64;
+
+    /// A pager in a thread of this process, and memory of it, which stays: the pager would end a
+    /// program that closes its files.
+    fn client(scheme: Scheme, resident: usize) -> &'static Client {
+        let (owner, its_end) = Link::pair().unwrap();
+        let settings = Settings { resident, pages: PAGES, scheme, ..Settings::default() };
+        std::thread::spawn(move || serve(settings, its_end.into()).unwrap());
+        let ready = owner.receive().unwrap().unwrap().expect(What::Ready).unwrap();
+        // It serves on.
+        core::mem::forget(owner);
+        Box::leak(Box::new(Client::connect(&ready.text, PAGES).unwrap()))
+    }
+
+    fn word(client: &Client, page: usize) -> *mut u64 {
+        // SAFETY: in the memory, which stays.
+        unsafe { client.start_of_memory().add(page * PAGE_LEN + 8 * page).cast() }
+    }
+
+    fn fill(client: &Client, pages: usize, seed: u64) {
+        for page in 0..pages {
+            // SAFETY: aligned words of the memory, which nobody else uses.
+            unsafe { word(client, page).write_volatile(seed + page as u64) };
+        }
+    }
+
+    fn holds(client: &Client, pages: usize, seed: u64) -> bool {
+        // SAFETY: as above.
+        (0..pages).all(|page| unsafe { word(client, page).read_volatile() } == seed + page as u64)
+    }
+
+    #[test]
+    fn is_memory_that_can_be_given_back() {
+        for scheme in Scheme::ALL {
+            let client = client(scheme, 8);
+            assert_eq!(client.len(), PAGES * PAGE_LEN);
+            for seed in 0..20 {
+                fill(client, PAGES, seed);
+                assert!(holds(client, PAGES, seed), "{}", scheme.name());
+            }
+            // SAFETY: this is the only thread that uses it.
+            unsafe { client.discard(8, 50).unwrap() };
+            for page in 0..PAGES {
+                let expected = if (8..58).contains(&page) { 0 } else { 19 + page as u64 };
+                // SAFETY: as above.
+                assert_eq!(unsafe { word(client, page).read_volatile() }, expected);
+            }
+        }
+    }
+
+    /// A planted fault: the copy maps the program's file, not its own.
+    #[derive(Clone, Copy)]
+    struct SharedPages;
+
+    impl Forking<'_> {
+        /// What [`SharedPages`] does.
+        fn freeze_badly(&mut self) -> Result {
+            let signals = SignalsOff::new();
+            let ends = self.client.ends();
+            ends.link.ask(What::Freeze, [0; 2], What::Done)?;
+            ends.link.ask(What::Fill, [0; 2], What::Done)?;
+            // SAFETY: memory of ours; nothing changes in this process.
+            unsafe {
+                libc::madvise(self.client.start as *mut _, self.client.len, libc::MADV_DOFORK);
+            }
+            self.frozen = Some((ends, signals));
+            Ok(())
+        }
+    }
+
+    /// Whether a copy and the program find what was there, and what they write, and no more.
+    fn copies_are_right(client: &Client, pages: usize, fault: Option<SharedPages>) -> bool {
+        fill(client, pages, 100);
+        let mut forking = client.fork().unwrap();
+        let turn = COPIES.lock().unwrap_or_else(PoisonError::into_inner);
+        match fault {
+            None => forking.freeze().unwrap(),
+            Some(SharedPages) => forking.freeze_badly().unwrap(),
+        }
+        // SAFETY: what runs in the copy allocates nothing, and takes no lock of others.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let mut is_right = forking.in_child().is_ok() && holds(client, pages, 100);
+            fill(client, pages, 200);
+            is_right &= holds(client, pages, 200);
+            // SAFETY: it ends the copy at once.
+            unsafe { libc::_exit(i32::from(!is_right)) };
+        }
+        forking.in_parent().unwrap();
+        drop(turn);
+        let mut status = 0;
+        // SAFETY: a child of ours.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        let had_its_own = holds(client, pages, 100);
+        fill(client, pages, 300);
+        status == 0 && had_its_own && holds(client, pages, 300)
+    }
+
+    #[test]
+    fn a_copy_has_what_was_there_and_shares_nothing() {
+        for scheme in Scheme::ALL {
+            let client = client(scheme, 8);
+            for _ in 0..3 {
+                assert!(copies_are_right(client, PAGES, None), "{}", scheme.name());
+            }
+        }
+    }
+
+    /// The test above sees it when a copy shares pages.
+    #[test]
+    fn shared_pages_are_noticed() {
+        // So few that none of them leaves: the pager could not bring it back.
+        let client = client(Scheme::Plain, 40);
+        assert!(!copies_are_right(client, 30, Some(SharedPages)));
+    }
+}

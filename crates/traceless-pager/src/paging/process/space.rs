@@ -1,0 +1,373 @@
+//! The pager's side: the memory of one program, served by a thread of its own.
+
+use super::house::House;
+use super::link::{Link, What};
+use crate::paging::arena::{Arena, SharedPages};
+use crate::paging::config::SharedCounters;
+use crate::paging::error::{Error, Result};
+use crate::paging::frames::Frames;
+use crate::paging::serving::{Copied, Serving};
+use crate::paging::settings::Recording;
+use crate::paging::stats::{CounterFile, Counters};
+use crate::paging::uffd::{Message, Uffd};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::time::Timespec;
+use std::sync::Arc;
+use traceless::clock::{Clock, Monotonic};
+
+/// How often a program that has closed its link is looked after, in seconds.
+const LOOK_S: i64 = 1;
+
+/// How long it may go on. Many close all files before they run another program; one that lives on
+/// could be neither asked nor ended when the pager is.
+const ALONE_NS: u64 = 10_000_000_000;
+
+/// How long to wait for the end of a program that was killed, in seconds.
+const KILLED_S: i64 = 10;
+
+/// The memory of one program, and who it is.
+pub struct Space {
+    house: Arc<House>,
+    serving: Serving,
+    /// `None` once the program has closed it: some close all files that they do not know.
+    link: Option<Link>,
+    /// When that was first noticed.
+    alone_since: Option<u64>,
+    /// `None` for a copy that has not told yet.
+    program: Option<Program>,
+    _lifeline: OwnedFd,
+    recording: Option<Recording>,
+    unborn: Option<Unborn>,
+    /// Copies of the program so far.
+    copies: u64,
+}
+
+/// A copy of a program that does not run yet.
+struct Unborn {
+    copied: Copied,
+    link: Link,
+    lifeline: OwnedFd,
+    recording: Option<Recording>,
+}
+
+struct Program {
+    process: u32,
+    handle: OwnedFd,
+}
+
+/// Whether there is more to do.
+#[derive(PartialEq, Eq)]
+enum Next {
+    Wait,
+    End,
+}
+
+impl Space {
+    /// Makes memory for a program that has just come in, and gives it; or tells it why not.
+    pub fn new(house: &Arc<House>, link: Link, process: u32, is_first: bool) -> Result<Self> {
+        match Self::give_memory(house, &link, process, is_first) {
+            Ok((serving, program, lifeline, recording)) => Ok(Self {
+                house: house.clone(),
+                serving,
+                link: Some(link),
+                alone_since: None,
+                program: Some(program),
+                _lifeline: lifeline,
+                recording,
+                unborn: None,
+                copies: 0,
+            }),
+            Err(e) => {
+                // It may have gone meanwhile.
+                let _ = link.send(What::Refused, [0; 2], &e.to_string(), &[]);
+                Err(e)
+            }
+        }
+    }
+
+    fn give_memory(
+        house: &House,
+        link: &Link,
+        process: u32,
+        is_first: bool,
+    ) -> Result<(Serving, Program, OwnedFd, Option<Recording>)> {
+        let (settings, config) = (house.settings(), house.config(process));
+        let (scheme, recording) = if is_first {
+            settings.build_first()?
+        } else {
+            settings.build_named(&process.to_string())?
+        };
+        let program = Program::open(process)?;
+        let memory = SharedPages::new(settings.pages)?;
+        let (theirs, lifeline) = lifeline()?;
+        link.send(What::Memory, [0; 2], "", &[memory.file(), theirs.as_fd()])?;
+        let came = link.receive()?.ok_or(Error::Configuration("the program has ended"))?;
+        let mut registered = came.expect(What::Registered)?;
+        let (uffd, start) = (Uffd::from(registered.file(0)?), registered.numbers[0] as usize);
+        let arena = Arena::elsewhere(uffd, memory, start, settings.pages);
+        let frames = Frames::new(settings.pages, config.frames, config.policy, config.seed);
+        let serving = Serving::new(arena, scheme, frames, 0, config);
+        serving.is_for(process);
+        link.send(What::Served, [0; 2], "", &[])?;
+        Ok((serving, program, lifeline, recording))
+    }
+
+    /// The program's process, if it is known.
+    fn process(&self) -> Option<u32> {
+        self.program.as_ref().map(|program| program.process)
+    }
+
+    /// Serves it until it ends, or cannot be served any more: then it is ended. Tells its process,
+    /// if that is known.
+    pub fn run(mut self) -> Option<u32> {
+        let clock = Monotonic::start();
+        let failed = loop {
+            match self.step(&clock) {
+                Ok(Next::Wait) => {}
+                Ok(Next::End) | Err(Error::Os { errno: Errno::SRCH, .. }) => break None,
+                Err(e) => break Some(e),
+            }
+        };
+        if let Some(error) = &failed {
+            eprintln!("traceless: paging cannot go on: {error}");
+            if let Some(program) = &self.program {
+                self.house.tell_of_failure(program.process);
+                program.kill();
+            }
+        }
+        if let Some(Err(e)) = self.recording.as_ref().map(|recording| recording.finish()) {
+            eprintln!("traceless: the trace is not complete: {e}");
+        }
+        self.process()
+    }
+
+    /// Waits for something, and does it.
+    fn step(&mut self, clock: &Monotonic) -> Result<Next> {
+        let (faults, request, ended) = self.wait()?;
+        if faults {
+            self.answer_faults(clock)?;
+        }
+        if ended {
+            return Ok(Next::End);
+        }
+        if self.link.is_none() {
+            return self.look(clock.now());
+        }
+        if request { self.request() } else { Ok(Next::Wait) }
+    }
+
+    /// Whether a program without a link still has its memory.
+    fn look(&mut self, now: u64) -> Result<Next> {
+        // A copy that has not told who it is cannot be there yet.
+        if self.program.is_none() || !self.serving.arena().is_in_use() {
+            return Ok(Next::End);
+        }
+        if now - *self.alone_since.get_or_insert(now) > ALONE_NS {
+            return Err(Error::Configuration("the program has closed the files of its pager"));
+        }
+        Ok(Next::Wait)
+    }
+
+    /// Which of these there are: faults, requests, the program's end.
+    fn wait(&self) -> Result<(bool, bool, bool)> {
+        let link = self.link.as_ref().map(Link::as_fd);
+        let program = self.program.as_ref().map(|program| program.handle.as_fd());
+        let uffd = self.serving.arena().uffd().as_fd();
+        // Where there is nothing to wait for, the faults stand in.
+        let mut all = [uffd, link.unwrap_or(uffd), program.unwrap_or(uffd)]
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        let first_look = self.alone_since.is_none();
+        let pause = Timespec { tv_sec: if first_look { 0 } else { LOOK_S }, tv_nsec: 0 };
+        match poll(&mut all, self.link.is_none().then_some(&pause)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(e) => return Err(Error::os("nothing can be waited for", e)),
+        }
+        let [faults, request, ended] = all.map(|one| !one.revents().is_empty());
+        Ok((faults, link.is_some() && request, program.is_some() && ended))
+    }
+
+    fn answer_faults(&self, clock: &Monotonic) -> Result {
+        let mut messages = [Message::default(); 16];
+        let count = self.messages(&mut messages)?;
+        for message in &messages[..count] {
+            self.serving.answer(message, clock)?;
+        }
+        Ok(())
+    }
+
+    fn messages(&self, into: &mut [Message]) -> Result<usize> {
+        match self.serving.arena().uffd().read(into) {
+            Ok(count) => Ok(count),
+            Err(Errno::INTR | Errno::AGAIN) => Ok(0),
+            Err(e) => Err(Error::os("userfaultfd tells no faults", e)),
+        }
+    }
+
+    /// Does what the program asks for.
+    fn request(&mut self) -> Result<Next> {
+        let Some(link) = &self.link else { return Ok(Next::Wait) };
+        let Some(received) = link.receive()? else {
+            self.link = None;
+            return Ok(Next::Wait);
+        };
+        match received.what {
+            What::Discard => {
+                let [first, count] = received.numbers.map(|number| number as usize);
+                let end = first.checked_add(count);
+                if end.is_none_or(|end| end > self.serving.arena().pages()) {
+                    return Err(Error::Configuration("the program discards what it has not"));
+                }
+                self.serving.discard(first, count)?;
+                self.tell(What::Done, "", &[])?;
+            }
+            What::Fork => {
+                self.unborn = None;
+                match self.prepare_a_copy() {
+                    Ok(unborn) => self.unborn = Some(unborn),
+                    Err(e) => self.tell(What::Refused, &e.to_string(), &[])?,
+                }
+            }
+            What::Freeze => {
+                self.tell(What::Done, "", &[])?;
+                return self.wait_for_a_copy();
+            }
+            What::Hello => {
+                let sender = received.sender.ok_or(Error::Configuration("a copy has no name"))?;
+                self.program = Some(Program::open(sender)?);
+                self.serving.is_for(sender);
+                self.house.is_known(sender);
+                self.tell(What::Served, "", &[self.serving.arena().uffd().as_fd()])?;
+            }
+            _ => return Err(Error::Configuration("the program asks for nothing we know")),
+        }
+        Ok(Next::Wait)
+    }
+
+    /// Answers what the program has asked for. If it has gone meanwhile nobody hears it.
+    fn tell(&self, what: What, text: &str, files: &[BorrowedFd]) -> Result {
+        match self.link.as_ref().map(|link| link.send(what, [0; 2], text, files)) {
+            Some(Err(Error::Os { errno: Errno::PIPE | Errno::CONNRESET, .. })) | None => Ok(()),
+            Some(sent) => sent,
+        }
+    }
+
+    /// Makes what a copy will need, and gives the program its part.
+    fn prepare_a_copy(&mut self) -> Result<Unborn> {
+        // Threads and helpers begin where this thread may run.
+        self.serving.roam();
+        let process = self.process().unwrap_or(0);
+        self.copies += 1;
+        let settings = self.house.settings();
+        let config = self.house.config(process);
+        let (scheme, recording) = settings.build_named(&format!("{process}-{}", self.copies))?;
+        let copied = Copied {
+            memory: SharedPages::new(settings.pages)?,
+            scheme,
+            frames: Frames::new(settings.pages, config.frames, config.policy, config.seed),
+            config,
+        };
+        let (link, their_link) = Link::pair()?;
+        link.names_senders()?;
+        let (theirs, lifeline) = lifeline()?;
+        let files = [copied.memory.file(), their_link.as_fd(), theirs.as_fd()];
+        self.tell(What::Copy, "", &files)?;
+        Ok(Unborn { copied, link, lifeline, recording })
+    }
+
+    /// While the program forks: nobody has its memory mapped, and faults are those of threads that
+    /// wait until it is back.
+    fn wait_for_a_copy(&mut self) -> Result<Next> {
+        loop {
+            let (faults, request, ended) = self.wait()?;
+            if faults {
+                let mut messages = [Message::default(); 16];
+                let count = self.messages(&mut messages)?;
+                for uffd in messages[..count].iter().filter_map(Uffd::of_copy) {
+                    self.bear(uffd)?;
+                }
+            }
+            if ended {
+                return Ok(Next::End);
+            }
+            let Some(link) = self.link.as_ref().filter(|_| request) else { continue };
+            let Some(received) = link.receive()? else { return Ok(Next::End) };
+            match received.what {
+                What::Fill => {
+                    let unborn = self.unborn.as_mut();
+                    let unborn = unborn.ok_or(Error::Configuration("a copy without a fork"))?;
+                    self.serving.copy_to(&mut unborn.copied)?;
+                    self.tell(What::Done, "", &[])?;
+                }
+                What::Thaw => {
+                    // If there is no copy after all, what it would have had goes.
+                    self.unborn = None;
+                    self.serving.arena().wake_all()?;
+                    self.tell(What::Done, "", &[])?;
+                    return Ok(Next::Wait);
+                }
+                _ => return Err(Error::Configuration("the program forks in no order we know")),
+            }
+        }
+    }
+
+    /// The copy runs, and these are its faults.
+    fn bear(&mut self, uffd: Uffd) -> Result {
+        // A copy that nobody announced has no memory of ours, and so no faults.
+        let Some(Unborn { copied, link, lifeline, recording }) = self.unborn.take() else {
+            return Ok(());
+        };
+        let (start, pages) = (self.serving.arena().start(), self.serving.arena().pages());
+        let Copied { memory, scheme, frames, config } = copied;
+        let house = self.house.clone();
+        self.serving.roam();
+        self.house.clone().spawn(None, move || {
+            let arena = Arena::elsewhere(uffd, memory, start, pages);
+            Ok(Self {
+                house,
+                serving: Serving::new(arena, scheme, frames, 0, config),
+                link: Some(link),
+                alone_since: None,
+                program: None,
+                _lifeline: lifeline,
+                recording,
+                unborn: None,
+                copies: 0,
+            })
+        })
+    }
+}
+
+impl Program {
+    fn open(process: u32) -> Result<Self> {
+        let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or(Error::Configuration("the program is in another world"))?;
+        let handle = pidfd_open(pid, PidfdFlags::empty())
+            .map_err(|e| Error::os("the program cannot be watched", e))?;
+        Ok(Self { process, handle })
+    }
+
+    /// Ends it. Until it has ended its memory must not become what it is not.
+    fn kill(&self) {
+        let _ = pidfd_send_signal(&self.handle, Signal::KILL);
+        let limit = Timespec { tv_sec: KILLED_S, tv_nsec: 0 };
+        let _ = poll(&mut [PollFd::new(&self.handle, PollFlags::IN)], Some(&limit));
+    }
+}
+
+/// A pipe that nobody writes to: the program's end, and ours.
+fn lifeline() -> Result<(OwnedFd, OwnedFd)> {
+    pipe_with(PipeFlags::CLOEXEC).map_err(|e| Error::os("no pipe", e))
+}
+
+/// Where a program of this process number is counted.
+pub fn counters(folder: Option<&std::path::Path>, process: u32) -> SharedCounters {
+    // Whoever wanted to know may have gone, and its folder with it.
+    match folder.map(|folder| CounterFile::create_for(folder, process)) {
+        Some(Ok(file)) => Arc::new(file),
+        _ => Arc::new(Box::<Counters>::default()),
+    }
+}

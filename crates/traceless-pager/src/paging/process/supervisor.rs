@@ -1,0 +1,75 @@
+//! Who starts the pager, and learns how it ended.
+
+use super::link::{GONE, Link, What};
+use crate::paging::error::{Error, Result};
+use crate::paging::settings::{Settings, VARIABLE};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+/// A pager in a process of its own. When this is dropped it goes on until its last program ends.
+pub struct PagerProcess {
+    child: Child,
+    link: Link,
+    name: String,
+}
+
+/// How the pager served a program that has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// To its end.
+    Served,
+    /// It could not, and ended it. It has said why.
+    Failed,
+    /// The pager has ended itself, and so have all its programs.
+    Alone,
+}
+
+impl PagerProcess {
+    /// Starts it. `command` calls [`serve`](super::serve) with its settings from the environment,
+    /// and its standard input.
+    pub fn start(mut command: Command, settings: &Settings) -> Result<Self> {
+        let (link, its_link) = Link::pair()?;
+        let started = command
+            .env(VARIABLE, settings.encode())
+            .stdin(OwnedFd::from(its_link))
+            .stdout(Stdio::null())
+            // What a terminal sends to the program is not for the pager: it ends after it.
+            .process_group(0)
+            .spawn();
+        let child = started.map_err(|e| {
+            Error::os("the pager cannot be started", Errno::from_io_error(&e).unwrap_or(Errno::IO))
+        })?;
+        // With it goes our copy of its side: else its end would not be seen.
+        drop(command);
+        let ready = link.receive()?.ok_or(GONE)?.expect(What::Ready)?;
+        Ok(Self { child, link, name: ready.text })
+    }
+
+    /// What programs find it under.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How it served that program, which has ended. Waits until all that it wrote is written.
+    pub fn ended(&mut self, process: u32) -> Ended {
+        self.ask(process).unwrap_or_else(|_| {
+            let _ = self.child.wait();
+            Ended::Alone
+        })
+    }
+
+    fn ask(&self, process: u32) -> Result<Ended> {
+        self.link.send(What::Ended, [u64::from(process), 0], "", &[])?;
+        let mut ended = Ended::Served;
+        loop {
+            let told = self.link.receive()?.ok_or(GONE)?;
+            match told.what {
+                What::Failed if told.numbers[0] == u64::from(process) => ended = Ended::Failed,
+                What::Done => return Ok(ended),
+                _ => {}
+            }
+        }
+    }
+}

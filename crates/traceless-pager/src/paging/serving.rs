@@ -1,0 +1,307 @@
+//! Answering page faults, whoever's they are: which page comes, and who leaves for it.
+
+use super::arena::{Arena, Left, SharedPages, Way};
+use super::config::{Config, SharedCounters};
+use super::error::{Error, Result};
+use super::frames::{Frames, Policy};
+use super::parked::Parked;
+use super::stats::bump;
+use super::threads::{self, Faulting, Place, Whose};
+use super::uffd::Message;
+use crate::scheme::PageScheme;
+use crate::{PAGE_LEN, Page};
+use core::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, MutexGuard};
+use traceless::clock::{Clock, Monotonic};
+
+/// The fewest frames: an instruction may touch four pages of data at once, and must find all of
+/// them there before it gets anywhere.
+pub const FRAMES_MIN: usize = 8;
+
+/// With the policy clock one of so many resident pages is parked.
+const PARKED_SHARE: usize = 4;
+
+/// Faults after which the handler looks at its processor time.
+const CPU_INTERVAL: u64 = 64;
+
+/// Memory whose faults are answered, and what is known of its pages.
+pub struct Serving {
+    arena: Arena,
+    state: Mutex<State>,
+    counters: SharedCounters,
+    overflow: usize,
+}
+
+/// Memory to be, for a copy of a program.
+pub struct Copied {
+    /// Its pages that are resident.
+    pub memory: SharedPages,
+    /// All others.
+    pub scheme: Box<dyn PageScheme>,
+    /// Which of them are resident.
+    pub frames: Frames,
+    /// How it is paged.
+    pub config: Config,
+}
+
+/// Who is where.
+pub struct State {
+    scheme: Box<dyn PageScheme>,
+    frames: Frames,
+    parked: Parked,
+    /// How many pages may be resident. More threads need more, or they would take each other's
+    /// pages away before they get anywhere.
+    frames_max: usize,
+    whose: Whose,
+    threads: Faulting,
+    place: Place,
+    spare: Box<Page>,
+}
+
+impl State {
+    /// Pages that are in memory.
+    fn resident(&self) -> usize {
+        self.frames.len() + self.parked.len()
+    }
+}
+
+/// Places to park pages at, if the policy wants any.
+pub fn places(config: &Config, way: Way) -> Result<usize> {
+    match config.policy {
+        Policy::Clock if way != Way::Move => {
+            Err(Error::Configuration("the policy clock takes Linux 6.8 and the mode thread"))
+        }
+        Policy::Clock => Ok((config.frames / PARKED_SHARE).min(config.frames - FRAMES_MIN)),
+        Policy::Fifo | Policy::Random => Ok(0),
+    }
+}
+
+impl Serving {
+    /// Over the arena, whose pages `scheme` keeps but for those in `frames`.
+    pub fn new(
+        arena: Arena,
+        scheme: Box<dyn PageScheme>,
+        frames: Frames,
+        places: usize,
+        config: Config,
+    ) -> Self {
+        let trusted = scheme.trusted_bytes() + frames.bytes() + 2 * PAGE_LEN;
+        config.counters.trusted_bytes.store(trusted as u64, Relaxed);
+        let state = State {
+            scheme,
+            frames,
+            parked: Parked::new(places),
+            frames_max: config.frames,
+            whose: Whose::Own,
+            threads: Faulting::default(),
+            place: Place::anywhere(),
+            spare: Box::new([0; PAGE_LEN]),
+        };
+        let Config { counters, overflow, .. } = config;
+        Self { arena, state: Mutex::new(state), counters, overflow }
+    }
+
+    /// The memory.
+    pub fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    /// Where it is counted.
+    pub fn counters(&self) -> &SharedCounters {
+        &self.counters
+    }
+
+    /// Who is where. Nobody's fault is answered meanwhile.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("whoever serves faults does not panic")
+    }
+
+    /// The faults are those of another process.
+    pub fn is_for(&self, process: u32) {
+        self.state().whose = Whose::Other(process);
+    }
+
+    /// Lets this thread run anywhere until the next faults show where it should.
+    pub fn roam(&self) {
+        self.state().place.stay();
+    }
+
+    /// Makes a copy of all pages while nobody touches any: those that are resident are resident
+    /// there, and all others are put away there.
+    pub fn copy_to(&self, copy: &mut Copied) -> Result {
+        let state = &mut *self.state();
+        for page in 0..self.arena.pages() {
+            let resident = state.frames.holds(page);
+            if resident {
+                self.arena.read(page, &mut state.spare)?;
+            } else if state.scheme.holds(page as u64) {
+                state.scheme.look(page as u64, &mut state.spare)?;
+            } else {
+                continue;
+            }
+            if resident && copy.frames.len() < copy.config.frames {
+                copy.memory.write(page, &state.spare)?;
+                copy.frames.add(page);
+                continue;
+            }
+            copy.scheme.swap(Some(page as u64), None, &mut state.spare)?;
+            copy.scheme.settle()?;
+            bump(&copy.config.counters.evictions);
+        }
+        Ok(())
+    }
+
+    /// Some pages are zeros when they are touched next.
+    pub fn discard(&self, first: usize, pages: usize) -> Result {
+        let state = &mut *self.state();
+        for page in first..first + pages {
+            if state.frames.holds(page) {
+                state.frames.remove(page);
+            } else if let Some(place) = state.parked.remove(page) {
+                self.arena.drop_parked(place)?;
+            }
+            state.scheme.forget(page as u64);
+        }
+        self.arena.discard(first, pages)
+    }
+
+    /// Answers one message, and tells whether there will be more: not once the bell was rung.
+    pub fn answer(&self, message: &Message, clock: &Monotonic) -> Result<bool> {
+        let Some((address, protected)) = message.fault() else { return Ok(true) };
+        let page = self.arena.page_at(address).expect("only our own pages fault");
+        if page == self.arena.bell() {
+            self.arena.wake_with_zeros(page)?;
+            return Ok(false);
+        }
+        let begun = clock.now();
+        let state = &mut *self.state();
+        if protected {
+            // It has left since then, or was told to: whoever waits looks again.
+            self.arena.wake(page)?;
+        } else if state.frames.holds(page) {
+            // Another thread's fault brought it; or its contents were discarded behind our back.
+            bump(&self.counters.already_there);
+            self.arena.wake_with_zeros(page)?;
+        } else {
+            if let Some(threads) = state.threads.note(state.whose, message.thread()) {
+                state.frames_max = state.frames_max.max(frames_for(threads));
+            }
+            self.fault(state, page)?;
+            self.counters.served(clock.now() - begun);
+            state.scheme.settle()?;
+            self.count(state);
+        }
+        Ok(true)
+    }
+
+    /// Brings a page, and lets others leave for it.
+    fn fault(&self, state: &mut State, page: usize) -> Result {
+        if let Some(place) = state.parked.remove(page) {
+            bump(&self.counters.missed);
+            state.frames.add(page);
+            self.arena.unpark(place, page)?;
+            return self.park(state);
+        }
+        // More are resident than should be, since some were pinned: these leave first.
+        while state.resident() > state.frames_max {
+            let Some(victim) = self.take_one(state)? else { break };
+            let frame = self.arena.frame(true, &mut state.spare);
+            state.scheme.swap(Some(victim as u64), None, frame)?;
+            self.arena.drop_staged()?;
+        }
+        let full = state.resident() >= state.frames_max;
+        let victim = if full { self.take_one(state)? } else { None };
+        if state.resident() >= state.frames_max + self.overflow {
+            return Err(Error::Pinned(self.overflow));
+        }
+        let left = victim.is_some();
+        let frame = self.arena.frame(left, &mut state.spare);
+        state.scheme.swap(victim.map(|page| page as u64), Some(page as u64), frame)?;
+        state.frames.add(page);
+        self.counters.moved(page, true);
+        self.arena.bring(page, left, &state.spare)?;
+        self.park(state)
+    }
+
+    /// Parks the pages that come first, as many as there are places for.
+    fn park(&self, state: &mut State) -> Result {
+        let mut tries = state.frames.len();
+        while let Some(place) = state.parked.free_place() {
+            if tries == 0 || state.resident() < state.frames_max {
+                break;
+            }
+            tries -= 1;
+            let victim = state.frames.victim();
+            match self.arena.park(victim, place)? {
+                Left::Yes => {
+                    state.frames.remove(victim);
+                    state.parked.add(victim);
+                }
+                Left::Pinned => bump(&self.counters.pinned),
+                Left::WasGone => {
+                    state.frames.remove(victim);
+                    state.scheme.forget(victim as u64);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets one page leave, and tells which: none if all of them are pinned.
+    fn take_one(&self, state: &mut State) -> Result<Option<usize>> {
+        if let Some((victim, place)) = state.parked.pop() {
+            self.arena.stage(place)?;
+            self.left(victim);
+            return Ok(Some(victim));
+        }
+        for _ in 0..state.frames.len() {
+            let victim = state.frames.victim();
+            match self.arena.take(victim, &mut state.spare)? {
+                Left::Yes => {
+                    state.frames.remove(victim);
+                    self.left(victim);
+                    return Ok(Some(victim));
+                }
+                Left::Pinned => bump(&self.counters.pinned),
+                Left::WasGone => {
+                    state.frames.remove(victim);
+                    state.scheme.forget(victim as u64);
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn left(&self, victim: usize) {
+        bump(&self.counters.evictions);
+        self.counters.moved(victim, false);
+    }
+
+    fn count(&self, state: &mut State) {
+        let counters = &self.counters;
+        bump(&counters.faults);
+        counters.resident_max.fetch_max(state.resident() as u64, Relaxed);
+        if counters.faults.load(Relaxed) % CPU_INTERVAL == 1 {
+            counters.handler_cpu_ns.store(threads::cpu_ns(), Relaxed);
+            counters.helper_cpu_ns.store(state.scheme.helper_cpu_ns(), Relaxed);
+            take_place(state);
+        }
+    }
+}
+
+/// The fewest frames for a number of threads.
+fn frames_for(threads: usize) -> usize {
+    FRAMES_MIN.max(4 * threads + 4)
+}
+
+/// The handler goes where the program runs, if that is one thread, and helpers go elsewhere.
+fn take_place(state: &mut State) {
+    let cpu = if let Some(thread) = state.threads.only() {
+        state.place.follow(state.whose, thread)
+    } else {
+        state.place.stay();
+        None
+    };
+    state.scheme.keep_off(cpu);
+}

@@ -1,0 +1,112 @@
+//! Direct I/O, where another process pages the program: a disk that writes to a page by itself
+//! would not notice that the page leaves, and what it writes would be lost. So files are opened
+//! without it. They hold the same, by way of the kernel's cache.
+
+use crate::begin::{paged, say};
+use crate::fork::original;
+use core::ffi::{c_char, c_int, c_long, c_void};
+use std::sync::{Once, OnceLock};
+
+/// The flags, without direct I/O where that would lose data.
+fn without_direct(flags: c_int) -> c_int {
+    static SAID: Once = Once::new();
+    let is_direct = flags & libc::O_DIRECT != 0;
+    if !is_direct || paged().and_then(|paged| paged.client()).is_none() {
+        return flags;
+    }
+    SAID.call_once(|| say("direct I/O is done through the cache in the mode process"));
+    flags & !libc::O_DIRECT
+}
+
+/// The C library's function of that name, looked for once.
+macro_rules! theirs {
+    ($name:literal, $kind:ty) => {{
+        static FOUND: OnceLock<usize> = OnceLock::new();
+        let found = *FOUND.get_or_init(|| original($name) as usize) as *mut c_void;
+        // That function has this type; this stands in unsafe blocks only.
+        core::mem::transmute::<*mut c_void, $kind>(found)
+    }};
+}
+
+type Open = unsafe extern "C" fn(*const c_char, c_int, ...) -> c_int;
+type OpenAt = unsafe extern "C" fn(c_int, *const c_char, c_int, ...) -> c_int;
+type Fcntl = unsafe extern "C" fn(c_int, c_int, ...) -> c_int;
+
+/// As of POSIX. The last argument is there only when a file is made.
+///
+/// # Safety
+/// As of POSIX.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
+    // SAFETY: the caller's promise; and the function has that type.
+    unsafe { theirs!(c"open", Open)(path, without_direct(flags), mode) }
+}
+
+/// As of Linux. The last argument is there only when a file is made.
+///
+/// # Safety
+/// As of Linux.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
+    // SAFETY: the caller's promise; and the function has that type.
+    unsafe { theirs!(c"open64", Open)(path, without_direct(flags), mode) }
+}
+
+/// As of POSIX. The last argument is there only when a file is made.
+///
+/// # Safety
+/// As of POSIX.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn openat(
+    folder: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: libc::mode_t,
+) -> c_int {
+    // SAFETY: the caller's promise; and the function has that type.
+    unsafe { theirs!(c"openat", OpenAt)(folder, path, without_direct(flags), mode) }
+}
+
+/// As of Linux. The last argument is there only when a file is made.
+///
+/// # Safety
+/// As of Linux.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn openat64(
+    folder: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: libc::mode_t,
+) -> c_int {
+    // SAFETY: the caller's promise; and the function has that type.
+    unsafe { theirs!(c"openat64", OpenAt)(folder, path, without_direct(flags), mode) }
+}
+
+/// What an order about a file takes, without direct I/O.
+fn argument(order: c_int, argument: c_long) -> c_long {
+    if order != libc::F_SETFL {
+        return argument;
+    }
+    // Flags are as long as an int.
+    c_long::from(without_direct(argument as c_int))
+}
+
+/// As of POSIX. The last argument is there only with orders that take one.
+///
+/// # Safety
+/// As of POSIX.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fcntl(file: c_int, order: c_int, with: c_long) -> c_int {
+    // SAFETY: the caller's promise; and the function has that type.
+    unsafe { theirs!(c"fcntl", Fcntl)(file, order, argument(order, with)) }
+}
+
+/// As of Linux. The last argument is there only with orders that take one.
+///
+/// # Safety
+/// As of Linux.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fcntl64(file: c_int, order: c_int, with: c_long) -> c_int {
+    // SAFETY: the caller's promise; and the function has that type.
+    unsafe { theirs!(c"fcntl64", Fcntl)(file, order, argument(order, with)) }
+}

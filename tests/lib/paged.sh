@@ -1,0 +1,42 @@
+# What tests of paging share: whether it is allowed here, and programs that do the same with it.
+# shellcheck shell=bash
+
+run() {
+    "$traceless" run "$@"
+}
+
+# Ends the test if nothing can be run here, for a reason that the program has to name.
+only_where_allowed() {
+    if ! run -- true 2>err; then
+        if grep -q "$1" err; then
+            leave_out "paging: $(cat err)"
+            exit 0
+        fi
+        cat err >&2
+        fail "nothing can be run"
+    fi
+}
+only_where_allowed "may not use userfaultfd"
+
+# The system's own: what stands before it in PATH may be a script that forks.
+python=/usr/bin/python3
+
+# Runs a command natively and paged: both print the same. The pager's options come first.
+same() {
+    local options=()
+    while [ "$1" != -- ]; do
+        options+=("$1")
+        shift
+    done
+    shift
+    "$@" >native 2>native.err <"${input:-/dev/null}" || fail "it does not run natively: $*"
+    run "${options[@]}" --stats stats -- "$@" >paged 2>paged.err <"${input:-/dev/null}" ||
+        fail "it does not run paged: $* $(cat paged.err)"
+    check "the same output" cmp native paged
+    check "the same errors" cmp native.err paged.err
+    check "pages moved" "$python" -c "
+import json
+first = json.load(open('stats'))[0]
+assert first['evictions'] >= ${evictions:-100}, first
+assert first['pinned'] or first['resident_max'] <= ${most:-4096}, first"
+}

@@ -1,0 +1,145 @@
+#!/usr/bin/env bash
+# Programs that another process pages: they may fork, and their keys are not theirs.
+# shellcheck source-path=SCRIPTDIR source=lib/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+# shellcheck source=lib/paged.sh
+source "$lib/paged.sh"
+
+# From here on every program is paged by another process.
+run() {
+    "$traceless" run --mode process "$@"
+}
+
+only_where_allowed "5.19 or newer"
+"$python" -c "print(*(n * 7919 % 20011 for n in range(1, 20001)), sep='\\n')" >numbers
+
+section "programs as they are"
+for scheme in plain detwo eager-parallel path-fused; do
+    most=15 same --resident 15 --memory 8M --scheme "$scheme" --refresh 7 -- sort numbers
+done
+most=15 same --resident 15 --policy random --cipher gcm -- sort -r numbers
+same --resident 64 -- xz --threads=2 --block-size=16KiB -1 --stdout numbers
+same --resident 24 -- "$python" "$lib/mappings.py"
+expect 125 run --policy clock -- true
+check "what takes the mode thread is refused" grep -q "mode thread" err
+
+section "copies of the process"
+if run -- sh -c '(true)' 2>err; then
+    same --resident 128 --scheme eager -- "$python" "$lib/forks.py"
+    evictions=0 same --memory 64M --scheme path-fused -- "$python" "$lib/forks.py"
+    for shell in dash bash; do
+        evictions=0 same --resident 16 -- "$shell" -c '
+            a=$(ls / | wc -l); echo "$a"
+            (a=inside; echo "$a"); echo "$a"
+            for n in 1 2 3; do (exit $n) || echo $?; done
+            seq 1000 | sort -rn | while read -r n; do echo "$n"; done | tail -n 3
+            sleep 0.1 & wait $!; echo $?'
+    done
+    printf 'all: %s\n' "$(seq -s ' ' -f 't%g' 20)" >Makefile
+    # shellcheck disable=SC2016
+    printf 't%%: numbers\n\t@x=$$(sort -n $< | sed -n $*p); echo "$$x" >$@\n' >>Makefile
+    evictions=0 same --resident 64 -- make --always-make --jobs 4
+    check "make made all" cmp <(cat t1 t2 t20) <(sort -n numbers | sed -n '1p;2p;20p')
+    expect 0 run --resident 64 -- git -c init.defaultBranch=main init --quiet repository
+    cp numbers repository
+    expect 0 run --resident 64 -- git -C repository add numbers
+    expect 0 run --resident 64 -- git -C repository -c user.name=a -c user.email=b commit -qm one
+    evictions=0 same --resident 64 -- git -C repository fsck --strict
+    expect 0 run --backing pages -- sh -c '(echo inside); true'
+    check "a copy has a store of its own" [ "$(find . -name 'pages.*-1' | wc -l)" = 1 ]
+    rm pages*
+    # Who has no room for a copy is told so, and lives on.
+    expect 0 run --backing pages -- "$python" -c "
+import os
+os.mkdir(f'pages.{os.getpid()}-1')
+try:
+    os.fork()
+except BlockingIOError:
+    print('refused')"
+    check "a copy without room is refused" grep -q refused out
+    check "and it is said why" grep -q "fork is refused: the backing file" err
+    rm -r pages*
+else
+    leave_out "copies of the process: $(cat err)"
+fi
+
+section "large reads and writes, direct I/O"
+head --bytes 8M /dev/urandom >random
+evictions=0
+run --resident 16 -- dd if=random iflag=direct bs=1M of=copy oflag=direct status=none 2>err
+check "all arrives" cmp random copy
+check "it is said that it is not direct" grep -q "through the cache" err
+
+section "what is written tells nothing"
+gcc -O1 "$lib/pages.c" -o pages
+for secret in 1 2 3; do
+    expect 0 run --resident 16 --trace "detwo.$secret" -- ./pages "$secret"
+    "$python" "$lib/trace.py" writes "detwo.$secret" >"$secret.writes"
+done
+check "there is a trace" [ "$(wc -l <1.writes)" -gt 30000 ]
+check "the same writes" cmp 1.writes 2.writes
+check "the same writes" cmp 1.writes 3.writes
+
+section "the end of the pager, and of programs"
+expect 7 run -- sh -c 'exit 7'
+expect 137 run -- sh -c 'kill -KILL $$'
+expect 127 run -- ./no-such-program
+expect 125 run --backing /proc/none -- true
+check "it is said why" grep -q "backing file" err
+cat >endless.py <<'END'
+import os, sys
+area, n = bytearray(1 << 20), 0
+if "fork" in sys.argv:
+    os.fork()
+print(os.getpid(), flush=True)
+while True:
+    for page in range(0, 1 << 20, 4096):
+        if area[page] != n % 256:
+            os.write(2, b"wrong data\n")
+        area[page] = (n + 1) % 256
+    n += 1
+END
+# Kills the pager of a program with these arguments after so long: all must end, and say why.
+pager_is_killed() {
+    local running pager pid code=0
+    "$traceless" run --mode process --resident 15 -- "$python" endless.py "${@:2}" \
+        >pids 2>killed.err &
+    running=$!
+    until [ "$(wc -l <pids)" -ge "${people:-1}" ]; do sleep 0.02; done
+    sleep "$1"
+    pager=$(pgrep --parent "$running" --full serve-pages)
+    kill -KILL "$pager"
+    wait "$running" || code=$?
+    check "it ends with 125, not $code" [ "$code" -eq 125 ]
+    check "it says why" grep -q "the pager has ended" killed.err
+    check "nothing was wrong" lacks "wrong data" killed.err
+    for pid in $(cat pids); do
+        for _ in $(seq 100); do
+            kill -0 "$pid" 2>/dev/null || break
+            sleep 0.02
+        done
+        check "$pid is gone" gone "$pid"
+    done
+}
+lacks() {
+    ! grep --quiet --text "$1" "$2"
+}
+gone() {
+    ! kill -0 "$1" 2>/dev/null
+}
+for after in 0.0 0.05 0.11 0.17 0.3; do
+    pager_is_killed "$after"
+done
+if run -- sh -c '(true)' 2>err; then
+    people=2 pager_is_killed 0.1 fork
+fi
+# Programs that outlive the first one are served on, and the pager ends with the last.
+if run -- sh -c '(true)' 2>err; then
+    # shellcheck disable=SC2016
+    expect 0 run --resident 16 -- bash -c '(sleep 0.5; for n in $(seq 2000); do :; done; echo late >late) &'
+    for _ in $(seq 200); do
+        [ ! -s late ] || break
+        sleep 0.05
+    done
+    check "what goes on is served on" [ "$(cat late)" = late ]
+fi
