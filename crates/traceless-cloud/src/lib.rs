@@ -33,5 +33,7 @@ pub mod resp;
 pub mod store;
 #[cfg(feature = "std")]
 mod tail;
+#[cfg(feature = "std")]
+pub mod tee;
 
 pub use error::{Error, Result};

@@ -31,6 +31,7 @@ use crate::inner::Inner;
 use crate::kernel::Choice;
 use crate::params::Params;
 use crate::store::Durability;
+use crate::tee::Provision;
 use index::Place;
 use journal::Journal;
 use record::Record;
@@ -60,7 +61,12 @@ impl Keys {
 
     /// What the enclave is told.
     pub fn shared(&self, params: &Params, choice: Choice) -> Shared {
-        Shared::new(params.geometry, choice, &self.enclave)
+        self.provision(params, choice).shared()
+    }
+
+    /// The same, to be sealed to the enclave.
+    pub fn provision(&self, params: &Params, choice: Choice) -> Provision {
+        Provision { geometry: params.geometry, choice, key: self.enclave.clone() }
     }
 }
 
