@@ -1,12 +1,12 @@
 //! The untrusted side: it carries orders to the enclave, and slots to and fro.
 
 use crate::channel::Nonce;
-use crate::enclave::{Evictor, NodeBytes, Querier, Shared};
+use crate::enclave::{Evictor, NodeBytes, Querier, Session, Shared};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, Node};
 use crate::orders::Location;
 use crate::store::{NodeStore, NodeVersion};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use traceless::rng::Rng;
 
 /// A query as the host sees it.
@@ -42,9 +42,27 @@ impl Stage {
 }
 
 /// A host, as the gateway knows it.
+///
+/// [`Error::SessionLost`] means that the enclave is gone and with it all that was staged: after
+/// [`Host::renew`] everything can be sent again.
 pub trait Host: Send + Sync {
     /// The enclave's reply to a query.
     fn query(&self, ask: &Ask) -> Result<Vec<u8>>;
+
+    /// The replies to queries, in order: each as if it were asked for alone, up to the first that
+    /// fails.
+    fn query_many(&self, asks: &[Ask]) -> Vec<Result<Vec<u8>>> {
+        let mut replies = Vec::with_capacity(asks.len());
+        for ask in asks {
+            let reply = self.query(ask);
+            let failed = reply.is_err();
+            replies.push(reply);
+            if failed {
+                break;
+            }
+        }
+        replies
+    }
 
     /// Has the enclave make nodes anew. Nobody sees them before the commit.
     fn stage(&self, stage: &Stage) -> Result;
@@ -55,14 +73,72 @@ pub trait Host: Send + Sync {
 
     /// The number of the last commit.
     fn sequence(&self) -> Result<u64>;
+
+    /// Begins a session in place of one that was lost. Returns what gateway and enclave add to it.
+    fn renew(&self) -> Result<(Nonce, Nonce)> {
+        Err(Error::SessionLost)
+    }
+
+    /// Fails with [`Error::Fenced`] if another gateway has the store. Sends nothing as long as
+    /// nothing speaks for that.
+    fn check(&self) -> Result {
+        Ok(())
+    }
+}
+
+/// An enclave that has its keys, as its host knows it.
+pub trait Enclave: Send + Sync {
+    /// The reply to an order that has the bytes of its slots beside it, from the root on.
+    fn query(&self, order: &[u8], slots: &[u8]) -> Result<Vec<u8>>;
+
+    /// Makes a node anew as the order says.
+    fn evict(&self, order: &[u8], bytes: NodeBytes<'_>) -> Result;
+}
+
+impl<E: Enclave + ?Sized> Enclave for Box<E> {
+    fn query(&self, order: &[u8], slots: &[u8]) -> Result<Vec<u8>> {
+        (**self).query(order, slots)
+    }
+
+    fn evict(&self, order: &[u8], bytes: NodeBytes<'_>) -> Result {
+        (**self).evict(order, bytes)
+    }
+}
+
+/// An enclave in the host's own process.
+pub struct Inside {
+    querier: Mutex<Querier>,
+    evictor: Mutex<Evictor>,
+}
+
+impl Inside {
+    /// An enclave for a session.
+    pub fn new(shared: &Shared, session: &Session) -> Result<Self> {
+        let querier = Mutex::new(Querier::new(shared, session));
+        Ok(Self { querier, evictor: Mutex::new(Evictor::new(shared, session)?) })
+    }
+}
+
+impl Enclave for Inside {
+    fn query(&self, order: &[u8], slots: &[u8]) -> Result<Vec<u8>> {
+        lock(&self.querier).query(&mut order.to_vec(), slots)
+    }
+
+    fn evict(&self, order: &[u8], bytes: NodeBytes<'_>) -> Result {
+        lock(&self.evictor).evict(&mut order.to_vec(), bytes)
+    }
 }
 
 /// Host and enclave in the gateway's own process.
-pub struct InProcess<S> {
+pub type InProcess<S> = Served<S, Inside>;
+
+/// A store with an enclave beside it.
+pub struct Served<S, E> {
     geometry: Geometry,
     store: S,
-    querier: Mutex<(Querier, Vec<u8>)>,
-    evictor: Mutex<(Evictor, Buffers)>,
+    enclave: E,
+    slots: Mutex<Vec<u8>>,
+    buffers: Mutex<Buffers>,
 }
 
 /// What a round is carried in.
@@ -86,20 +162,25 @@ impl<S: NodeStore> InProcess<S> {
         let mut own = Nonce::default();
         rng.fill(&mut own);
         let session = shared.session(nonce, &own);
-        let querier = Querier::new(shared, &session);
-        let slots = vec![0; shared.geometry.layers * shared.geometry.slot_len()];
-        let evictor = Evictor::new(shared, &session)?;
-        let host = Self {
-            geometry: shared.geometry,
-            store,
-            querier: Mutex::new((querier, slots)),
-            evictor: Mutex::new((evictor, Buffers::default())),
-        };
-        Ok((host, own))
+        let enclave = Inside::new(shared, &session)?;
+        Ok((Self::new(shared.geometry, store, enclave), own))
     }
 }
 
-impl<S: NodeStore> Host for InProcess<S> {
+impl<S: NodeStore, E: Enclave> Served<S, E> {
+    /// The store of a tree of this shape, and an enclave in a session with its gateway.
+    pub fn new(geometry: Geometry, store: S, enclave: E) -> Self {
+        let slots = Mutex::new(vec![0; geometry.layers * geometry.slot_len()]);
+        Self { geometry, store, enclave, slots, buffers: Mutex::default() }
+    }
+
+    /// The enclave.
+    pub fn enclave(&self) -> &E {
+        &self.enclave
+    }
+}
+
+impl<S: NodeStore, E: Enclave> Host for Served<S, E> {
     fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
         let g = &self.geometry;
         if ask.leaf >= g.leaves() || ask.locations.len() != g.layers {
@@ -110,16 +191,17 @@ impl<S: NodeStore> Host for InProcess<S> {
             (NodeVersion { node, attempt: location.attempt }, location.slot)
         };
         let wanted: Vec<(NodeVersion, u32)> = ask.locations.iter().enumerate().map(slot).collect();
-        let mut querier = self.querier.lock().unwrap_or_else(PoisonError::into_inner);
-        let (querier, slots) = &mut *querier;
-        self.store.read_slots(&wanted, slots)?;
-        querier.query(&mut ask.order.clone(), slots)
+        let mut slots = lock(&self.slots);
+        self.store.read_slots(&wanted, &mut slots)?;
+        self.enclave.query(&ask.order, &slots)
     }
 
     fn stage(&self, stage: &Stage) -> Result {
         let g = &self.geometry;
-        let mut evictor = self.evictor.lock().unwrap_or_else(PoisonError::into_inner);
-        let (evictor, buffers) = &mut *evictor;
+        let mut buffers = lock(&self.buffers);
+        // What was staged before and not committed never will be.
+        self.store.abandon();
+        let buffers = &mut *buffers;
         buffers.carried.clear();
         buffers.carried.extend_from_slice(&stage.batch);
         let last = Node(g.nodes() - 1);
@@ -139,7 +221,7 @@ impl<S: NodeStore> Host for InProcess<S> {
                 new_node: &mut buffers.new_node,
                 new_carried: &mut buffers.new_carried,
             };
-            evictor.evict(&mut order.clone(), bytes)?;
+            self.enclave.evict(order, bytes)?;
             let new = NodeVersion { attempt: stage.attempt, ..*old };
             self.store.stage(new, &buffers.new_node)?;
             core::mem::swap(&mut buffers.carried, &mut buffers.new_carried);
@@ -157,6 +239,10 @@ impl<S: NodeStore> Host for InProcess<S> {
 }
 
 impl<H: Host + ?Sized> Host for std::sync::Arc<H> {
+    fn query_many(&self, asks: &[Ask]) -> Vec<Result<Vec<u8>>> {
+        (**self).query_many(asks)
+    }
+
     fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
         (**self).query(ask)
     }
@@ -172,4 +258,16 @@ impl<H: Host + ?Sized> Host for std::sync::Arc<H> {
     fn sequence(&self) -> Result<u64> {
         (**self).sequence()
     }
+
+    fn renew(&self) -> Result<(Nonce, Nonce)> {
+        (**self).renew()
+    }
+
+    fn check(&self) -> Result {
+        (**self).check()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

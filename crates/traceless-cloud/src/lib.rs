@@ -15,6 +15,8 @@ pub mod enclave;
 pub mod error;
 #[cfg(feature = "std")]
 pub mod gateway;
+#[cfg(feature = "std")]
+mod frame;
 pub mod geometry;
 #[cfg(feature = "std")]
 pub mod host;
@@ -27,6 +29,8 @@ pub mod orders;
 pub mod outer;
 #[cfg(feature = "std")]
 pub mod params;
+#[cfg(feature = "std")]
+pub mod process;
 #[cfg(feature = "std")]
 pub mod resp;
 #[cfg(feature = "std")]

@@ -13,6 +13,7 @@ mod objects;
 mod plan;
 mod record;
 mod rounds;
+mod sessions;
 mod state;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -36,6 +37,7 @@ use index::Place;
 use journal::Journal;
 use record::Record;
 use rounds::{Job, Maker, Worker};
+use sessions::SESSIONS_MAX;
 use state::{Pending, State};
 use std::path::Path;
 use std::sync::Arc;
@@ -85,6 +87,8 @@ pub struct Counts {
     pub waits: u64,
     /// Most blocks that waited at once.
     pub waiting_max: usize,
+    /// Sessions begun in place of one that was lost.
+    pub sessions: u64,
 }
 
 /// A store of blocks that are asked for by number.
@@ -95,6 +99,9 @@ pub struct Gateway {
     worker: Worker,
     /// Whether the round on its way needs only to be committed.
     staged: bool,
+    /// The enclave is gone, and with it what the thread was at.
+    lost: bool,
+    shared: Shared,
     inner: Inner,
     sender: Sender,
     receiver: Receiver,
@@ -138,6 +145,8 @@ impl Gateway {
             worker: Worker::start(maker, host.clone()),
             host,
             staged: false,
+            lost: false,
+            shared,
             inner: Inner::new(&keys.inner),
             sender: Sender::new(&session.query),
             receiver: Receiver::new(&session.reply),
@@ -205,14 +214,7 @@ impl Gateway {
     /// After an opening: a round that was on its way has either been committed by the host, or
     /// never will be.
     fn resolve(&mut self) -> Result {
-        let at_host = self.host.sequence()?;
-        let own = self.state.sequence;
-        let running = self.state.running.is_some();
-        if at_host != own && !(running && at_host == own + 1) {
-            return Err(Error::RolledBack { host: at_host, gateway: own });
-        }
-        if running {
-            let record = if at_host == own { Record::Failed } else { Record::Committed };
+        if let Some(record) = self.outcome()? {
             // Not written down: the next generation begins with what comes of it.
             self.state.apply(record)?;
             if let Some(journal) = &mut self.journal {
@@ -270,8 +272,18 @@ impl Gateway {
         self.send_pending()
     }
 
-    /// Sends the query that has no reply yet.
+    /// Sends the query that has no reply yet, as often as it takes.
     fn send_pending(&mut self) -> Result {
+        for _ in 1..SESSIONS_MAX {
+            match self.send_once() {
+                Err(Error::SessionLost) => self.begin_again()?,
+                other => return other,
+            }
+        }
+        self.send_once()
+    }
+
+    fn send_once(&mut self) -> Result {
         let Some(Pending { query, id, real, write }) = &self.state.pending else { return Ok(()) };
         let g = &self.state.params.geometry;
         let ask = Ask {
@@ -298,6 +310,10 @@ impl Gateway {
 
     /// Finishes what can be finished before anything new begins.
     fn settle(&mut self) -> Result {
+        self.host.check()?;
+        if self.lost {
+            self.begin_again()?;
+        }
         self.send_pending()?;
         self.finish(false)?;
         if self.journal.as_ref().is_some_and(Journal::is_long) {
@@ -313,6 +329,9 @@ impl Gateway {
 
     /// Keeps the whole state, so that the next opening has nothing to repeat.
     pub fn save(&mut self) -> Result {
+        if self.lost {
+            self.begin_again()?;
+        }
         self.finish(true)?;
         match &mut self.journal {
             Some(journal) => journal.renew(&self.state, &mut *self.rng),
@@ -347,13 +366,20 @@ impl Gateway {
             match ready.or_else(|| self.worker.result(wait)) {
                 None => return Ok(()),
                 Some(Ok(())) => self.staged = true,
+                Some(Err(Error::SessionLost)) => {
+                    self.lost = true;
+                    return self.begin_again();
+                }
                 Some(Err(error)) => {
                     self.happen(Record::Failed)?;
                     return Err(error);
                 }
             }
         }
-        self.commit()
+        match self.commit() {
+            Err(Error::SessionLost) => self.begin_again(),
+            other => other,
+        }
     }
 
     /// Commits what is staged. Where a commit failed nobody knows whether it happened, so the host
@@ -379,13 +405,17 @@ impl Gateway {
     /// Makes a node anew that was read as often as it has dummies. When that is follows from what
     /// the host has seen.
     fn renew(&mut self, node: Node) -> Result {
-        self.finish(true)?;
         let layer = self.state.params.geometry.layer_of(node);
-        if self.state.index.reads(node) < self.state.params.reads_max(layer) {
-            return Ok(());
+        // It may end with its session.
+        for _ in 0..SESSIONS_MAX {
+            self.finish(true)?;
+            if self.state.index.reads(node) < self.state.params.reads_max(layer) {
+                return Ok(());
+            }
+            self.begin(Some(node))?;
+            self.finish(true)?;
         }
-        self.begin(Some(node))?;
-        self.finish(true)
+        Err(Error::SessionLost)
     }
 
     fn draw_leaf(&mut self) -> u32 {

@@ -26,9 +26,16 @@ pub struct Job {
     pub batch: Option<Vec<(u32, Vec<u8>)>>,
 }
 
+/// What the thread is told.
+enum Task {
+    CarryOut(Job),
+    /// Another session has begun.
+    SpeakThrough(Sender),
+}
+
 /// The thread.
 pub struct Worker {
-    jobs: Option<mpsc::Sender<Job>>,
+    tasks: Option<mpsc::Sender<Task>>,
     results: mpsc::Receiver<Result>,
     thread: Option<JoinHandle<()>>,
 }
@@ -36,23 +43,37 @@ pub struct Worker {
 impl Worker {
     /// Starts the thread.
     pub fn start(maker: Maker, host: Arc<dyn Host>) -> Self {
-        let (jobs, todo) = mpsc::channel::<Job>();
+        let (tasks, todo) = mpsc::channel::<Task>();
         let (done, results) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let mut maker = maker;
-            for job in todo {
-                if done.send(host.stage(&maker.stage(job))).is_err() {
-                    break;
+            for task in todo {
+                match task {
+                    Task::SpeakThrough(sender) => maker.sender = sender,
+                    Task::CarryOut(job) => {
+                        if done.send(host.stage(&maker.stage(job))).is_err() {
+                            break;
+                        }
+                    }
                 }
             }
         });
-        Self { jobs: Some(jobs), results, thread: Some(thread) }
+        Self { tasks: Some(tasks), results, thread: Some(thread) }
     }
 
     /// Hands over a job. One at a time.
     pub fn begin(&self, job: Job) {
+        self.tell(Task::CarryOut(job));
+    }
+
+    /// Speaks through the enclave's end of another session from now on.
+    pub fn renew(&self, sender: Sender) {
+        self.tell(Task::SpeakThrough(sender));
+    }
+
+    fn tell(&self, task: Task) {
         // If the thread is gone, asking for the result says so.
-        let _ = self.jobs.as_ref().expect("until it is dropped").send(job);
+        let _ = self.tasks.as_ref().expect("until it is dropped").send(task);
     }
 
     /// The result, if it is there or `wait` is asked for.
@@ -71,7 +92,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.jobs = None;
+        self.tasks = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
