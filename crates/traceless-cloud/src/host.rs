@@ -4,6 +4,7 @@ use crate::channel::Nonce;
 use crate::enclave::{Evictor, NodeBytes, Querier, Session, Shared};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, Node};
+use crate::join::{Join, OneThread, TwoThreads};
 use crate::orders::Location;
 use crate::store::{NodeStore, NodeVersion};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -67,6 +68,12 @@ pub trait Host: Send + Sync {
     /// Has the enclave make nodes anew. Nobody sees them before the commit.
     fn stage(&self, stage: &Stage) -> Result;
 
+    /// Puts a node aside that the gateway sealed itself, in place of a stage: for a tree that is
+    /// filled at once.
+    fn place(&self, _version: NodeVersion, _bytes: &[u8]) -> Result {
+        Err(Error::Store("this host takes no nodes from the gateway"))
+    }
+
     /// Makes what was staged current, all or none. `sequence` is one more than that of the commit
     /// before.
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result;
@@ -112,10 +119,19 @@ pub struct Inside {
 }
 
 impl Inside {
-    /// An enclave for a session.
+    /// An enclave for a session, with a second thread where there is one to lend.
     pub fn new(shared: &Shared, session: &Session) -> Result<Self> {
         let querier = Mutex::new(Querier::new(shared, session));
-        Ok(Self { querier, evictor: Mutex::new(Evictor::new(shared, session)?) })
+        let evictor = Evictor::new(shared, session)?.with_threads(lent_threads());
+        Ok(Self { querier, evictor: Mutex::new(evictor) })
+    }
+}
+
+/// The threads that a host lends an enclave.
+pub fn lent_threads() -> Box<dyn Join> {
+    match std::thread::available_parallelism() {
+        Ok(threads) if threads.get() > 1 => Box::new(TwoThreads),
+        _ => Box::new(OneThread),
     }
 }
 
@@ -145,7 +161,9 @@ pub struct Served<S, E> {
 #[derive(Default)]
 struct Buffers {
     node: Vec<u8>,
-    new_node: Vec<u8>,
+    next: Vec<u8>,
+    made: Vec<u8>,
+    last_made: Vec<u8>,
     carried: Vec<u8>,
     new_carried: Vec<u8>,
 }
@@ -178,6 +196,48 @@ impl<S: NodeStore, E: Enclave> Served<S, E> {
     pub fn enclave(&self) -> &E {
         &self.enclave
     }
+
+    /// Has the enclave make node after node anew, while the next is read and the last is written.
+    fn carry_out(&self, stage: &Stage, buffers: &mut Buffers) -> Result {
+        let Buffers { node, next, made, last_made, carried, new_carried } = buffers;
+        carried.clear();
+        carried.extend_from_slice(&stage.batch);
+        let mut last = None;
+        if let Some(first) = stage.nodes.first() {
+            self.read(*first, next)?;
+        }
+        for (i, (old, order)) in stage.nodes.iter().zip(&stage.orders).enumerate() {
+            core::mem::swap(node, next);
+            let layer = self.geometry.layer_of(old.node);
+            let goes_on = layer + 1 < self.geometry.layers && !stage.batch.is_empty();
+            made.resize(node.len(), 0);
+            new_carried.resize(if goes_on { stage.batch.len() } else { 0 }, 0);
+            let (written, beside) = (&*last_made, &mut *next);
+            std::thread::scope(|scope| {
+                let reading = stage.nodes.get(i + 1);
+                let reading = reading.map(|old| scope.spawn(move || self.read(*old, beside)));
+                let writing = last.map(|new| scope.spawn(move || self.store.stage(new, written)));
+                let bytes = NodeBytes { node, carried, new_node: made, new_carried };
+                let evicted = self.enclave.evict(order, bytes);
+                let threads = [reading, writing].into_iter().flatten();
+                let done = threads.map(|thread| thread.join().unwrap_or_else(|_| Err(gone())));
+                done.fold(evicted, Result::and)
+            })?;
+            last = Some(NodeVersion { attempt: stage.attempt, ..*old });
+            core::mem::swap(made, last_made);
+            core::mem::swap(carried, new_carried);
+        }
+        last.map_or(Ok(()), |new| self.store.stage(new, last_made))
+    }
+
+    fn read(&self, version: NodeVersion, into: &mut Vec<u8>) -> Result {
+        into.resize(self.geometry.node_len(self.geometry.layer_of(version.node)), 0);
+        self.store.read_node(version, into)
+    }
+}
+
+fn gone() -> Error {
+    Error::Store("a thread of the host is gone")
 }
 
 impl<S: NodeStore, E: Enclave> Host for Served<S, E> {
@@ -197,36 +257,22 @@ impl<S: NodeStore, E: Enclave> Host for Served<S, E> {
     }
 
     fn stage(&self, stage: &Stage) -> Result {
-        let g = &self.geometry;
-        let mut buffers = lock(&self.buffers);
+        let last = Node(self.geometry.nodes() - 1);
+        if stage.nodes.iter().any(|old| old.node > last) {
+            return Err(Error::Malformed("no such node"));
+        }
         // What was staged before and not committed never will be.
         self.store.abandon();
-        let buffers = &mut *buffers;
-        buffers.carried.clear();
-        buffers.carried.extend_from_slice(&stage.batch);
-        let last = Node(g.nodes() - 1);
-        for (old, order) in stage.nodes.iter().zip(&stage.orders) {
-            if old.node > last {
-                return Err(Error::Malformed("no such node"));
-            }
-            let layer = g.layer_of(old.node);
-            let goes_on = layer + 1 < g.layers && !stage.batch.is_empty();
-            buffers.node.resize(g.node_len(layer), 0);
-            buffers.new_node.resize(g.node_len(layer), 0);
-            buffers.new_carried.resize(if goes_on { stage.batch.len() } else { 0 }, 0);
-            self.store.read_node(*old, &mut buffers.node)?;
-            let bytes = NodeBytes {
-                node: &buffers.node,
-                carried: &buffers.carried,
-                new_node: &mut buffers.new_node,
-                new_carried: &mut buffers.new_carried,
-            };
-            self.enclave.evict(order, bytes)?;
-            let new = NodeVersion { attempt: stage.attempt, ..*old };
-            self.store.stage(new, &buffers.new_node)?;
-            core::mem::swap(&mut buffers.carried, &mut buffers.new_carried);
+        self.carry_out(stage, &mut lock(&self.buffers))
+    }
+
+    fn place(&self, version: NodeVersion, bytes: &[u8]) -> Result {
+        let g = &self.geometry;
+        let known = version.node < Node(g.nodes());
+        if !known || bytes.len() != g.node_len(g.layer_of(version.node)) {
+            return Err(Error::Malformed("not the bytes of a node"));
         }
-        Ok(())
+        self.store.stage(version, bytes)
     }
 
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
@@ -249,6 +295,10 @@ impl<H: Host + ?Sized> Host for std::sync::Arc<H> {
 
     fn stage(&self, stage: &Stage) -> Result {
         (**self).stage(stage)
+    }
+
+    fn place(&self, version: NodeVersion, bytes: &[u8]) -> Result {
+        (**self).place(version, bytes)
     }
 
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {

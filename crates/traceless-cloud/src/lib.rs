@@ -22,6 +22,7 @@ pub mod geometry;
 pub mod host;
 #[cfg(feature = "std")]
 mod inner;
+pub mod join;
 pub mod kernel;
 #[cfg(feature = "std")]
 pub mod local;

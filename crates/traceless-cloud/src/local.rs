@@ -127,6 +127,10 @@ impl Host for LocalHost {
         self.served()?.stage(stage)
     }
 
+    fn place(&self, version: NodeVersion, bytes: &[u8]) -> Result {
+        self.served()?.place(version, bytes)
+    }
+
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
         self.served()?.commit(sequence, versions)
     }

@@ -20,8 +20,8 @@ pub enum Record {
         /// What will be in it.
         write: Option<Vec<u8>>,
     },
-    /// A block waits at the gateway from now on, or holds something else. If a query for it has no
-    /// reply yet, this is the reply.
+    /// A block waits at the gateway from now on, or holds something else. If the first query without
+    /// a reply is for it, this is the reply.
     Held {
         /// The block.
         id: u32,
@@ -29,6 +29,12 @@ pub enum Record {
         leaf: u32,
         /// What is in it.
         bytes: Vec<u8>,
+    },
+    /// The reply came to the first query without one, which writes: its block waits from now on,
+    /// with what was to be in it.
+    Written {
+        /// Its new path.
+        leaf: u32,
     },
     /// The reply came to a query for nothing.
     Answered,
@@ -94,6 +100,10 @@ impl Record {
                 out.0.push(6);
                 write_bound(name, object, &mut out);
             }
+            Self::Written { leaf } => {
+                out.0.push(10);
+                out.u32(*leaf);
+            }
             Self::Unbound { name } => {
                 out.0.push(7);
                 out.u32(name.len() as u32);
@@ -136,6 +146,7 @@ impl Record {
                 let len = from.u32()? as usize;
                 Self::Unbound { name: from.bytes(len)?.to_vec() }
             }
+            10 => Self::Written { leaf: from.u32()? },
             _ => return Err(Error::State("a record of the gateway's state")),
         })
     }
@@ -232,6 +243,7 @@ mod tests {
             Record::Query { leaf: 9, slots, id: Some(0), target: None, write: Some(vec![7; 3]) },
             Record::Query { leaf: 9, slots: vec![], id: None, target: Some(4), write: None },
             Record::Held { id: 1, leaf: 2, bytes: vec![3; 5] },
+            Record::Written { leaf: 3 },
             Record::Answered,
             Record::Begun { attempt: u64::MAX, seed: [6; 32], node: Some(8) },
             Record::Committed,
@@ -244,6 +256,6 @@ mod tests {
             assert_eq!(Record::decode(&mut Reader(&bytes)).unwrap(), record);
             assert!(Record::decode(&mut Reader(&bytes[..bytes.len() - 1])).is_err());
         }
-        assert!(Record::decode(&mut Reader(&[8])).is_err());
+        assert!(Record::decode(&mut Reader(&[11])).is_err());
     }
 }

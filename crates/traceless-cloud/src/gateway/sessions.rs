@@ -2,6 +2,7 @@
 
 use super::Gateway;
 use super::record::Record;
+use super::rounds::Wait;
 use crate::channel::{Receiver, Sender};
 use crate::error::{Error, Result};
 
@@ -25,7 +26,7 @@ impl Gateway {
     pub(super) fn begin_again(&mut self) -> Result {
         if !self.lost && self.state.running.is_some() && !self.staged {
             // Its orders mean nothing in another session: whatever it says, it has failed.
-            let _ = self.worker.result(true);
+            let _ = self.worker.result(Wait::Long);
         }
         (self.lost, self.staged) = (true, false);
         for _ in 0..SESSIONS_MAX {

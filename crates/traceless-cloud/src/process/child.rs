@@ -6,6 +6,7 @@ use crate::enclave::{Evictor, NodeBytes, Querier, Session, Shared};
 use crate::error::{Error, Result};
 use crate::frame;
 use crate::geometry::Geometry;
+use crate::host::lent_threads;
 use crate::orders::{Reader, order_len_max};
 use crate::tee::{Candidate, Place, SEALED_LEN_MAX};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -19,10 +20,13 @@ use std::os::unix::net::UnixStream;
 pub fn run() -> Result {
     let control = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     let [orders, evictions, nodes] = receive(&control)?;
+    // How many processors there are cannot be asked any more afterwards.
+    let threads = lent_threads();
     confine::confine()?;
     let Some((shared, session)) = introduce(&control)? else { return Ok(()) };
     let querier = Querier::new(&shared, &session);
     let evictor = Evictor::new(&shared, &session);
+    let evictor = evictor.map(|evictor| evictor.with_threads(threads));
     let nodes = Nodes::new(nodes, &shared.geometry);
     // Told only now, when nothing can go wrong any more.
     let told = evictor.as_ref().map(|_| Vec::new());

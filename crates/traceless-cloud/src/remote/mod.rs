@@ -177,6 +177,10 @@ impl Host for RemoteHost {
         self.call(ROUNDS, &message::stage(stage)).map(drop)
     }
 
+    fn place(&self, version: NodeVersion, bytes: &[u8]) -> Result {
+        self.call(ROUNDS, &message::place(version, bytes)).map(drop)
+    }
+
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
         self.call(ROUNDS, &message::commit(sequence, versions)).map(drop)
     }

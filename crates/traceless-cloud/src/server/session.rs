@@ -126,6 +126,9 @@ impl Session {
             Request::Commit { sequence, versions } => {
                 self.served.commit(sequence, &versions).map(|()| Vec::new())
             }
+            Request::Place { version, bytes } => {
+                self.served.place(version, &bytes).map(|()| Vec::new())
+            }
             Request::Sequence => self.served.sequence().map(|last| last.to_le_bytes().to_vec()),
             _ => Err(Error::Malformed("that belongs before a session")),
         }

@@ -61,11 +61,20 @@ pub enum Request {
     },
     /// The reply is the number of the last commit.
     Sequence,
+    /// A node that the gateway made itself.
+    Place {
+        /// Its version.
+        version: NodeVersion,
+        /// What is in it.
+        bytes: Vec<u8>,
+    },
 }
 
 /// Bytes of a request in a session, at most.
 pub fn request_len_max(g: &Geometry) -> usize {
-    HEAD_LEN_MAX + g.round_slots * g.slot_len() + LAYERS_MAX * (order_len_max(g) + NODE_LEN)
+    let round = g.round_slots * g.slot_len() + LAYERS_MAX * (order_len_max(g) + NODE_LEN);
+    let node = (0..g.layers).map(|layer| g.node_len(layer)).max().unwrap_or_default();
+    HEAD_LEN_MAX + round.max(node).max(g.nodes() as usize * NODE_LEN)
 }
 
 /// Bytes of a reply in a session, at most.
@@ -128,6 +137,12 @@ pub fn commit(sequence: u64, versions: &[NodeVersion]) -> Vec<u8> {
     bytes
 }
 
+/// A node that the gateway made itself.
+pub fn place(version: NodeVersion, bytes: &[u8]) -> Vec<u8> {
+    let NodeVersion { node, attempt } = version;
+    [&[7][..], &node.0.to_le_bytes(), &attempt.to_le_bytes(), bytes].concat()
+}
+
 /// A question for the number of the last commit.
 pub fn sequence() -> Vec<u8> {
     vec![6]
@@ -176,6 +191,10 @@ impl Request {
                 Self::Commit { sequence, versions: take_versions(&mut from)? }
             }
             6 => Self::Sequence,
+            7 => {
+                let version = take_version(&mut from)?;
+                Self::Place { version, bytes: rest(&mut from) }
+            }
             _ => return Err(Error::Malformed("no such request")),
         };
         from.end()?;
@@ -188,7 +207,7 @@ fn rest(from: &mut Reader<'_>) -> Vec<u8> {
 }
 
 fn put_versions(versions: &[NodeVersion], bytes: &mut Vec<u8>) {
-    bytes.push(versions.len() as u8);
+    bytes.extend_from_slice(&(versions.len() as u32).to_le_bytes());
     for version in versions {
         bytes.extend_from_slice(&version.node.0.to_le_bytes());
         bytes.extend_from_slice(&version.attempt.to_le_bytes());
@@ -196,12 +215,17 @@ fn put_versions(versions: &[NodeVersion], bytes: &mut Vec<u8>) {
 }
 
 fn take_versions(from: &mut Reader<'_>) -> Result<Vec<NodeVersion>> {
-    let [count] = from.array()?;
-    if usize::from(count) > LAYERS_MAX {
-        return Err(Error::Malformed("more nodes than a path has"));
+    let count = from.u32()?;
+    // Grows with what is there, not with what is promised.
+    let mut versions = Vec::new();
+    for _ in 0..count {
+        versions.push(take_version(from)?);
     }
-    let version = |_| Ok(NodeVersion { node: Node(from.u32()?), attempt: from.u64()? });
-    (0..count).map(version).collect()
+    Ok(versions)
+}
+
+fn take_version(from: &mut Reader<'_>) -> Result<NodeVersion> {
+    Ok(NodeVersion { node: Node(from.u32()?), attempt: from.u64()? })
 }
 
 #[cfg(test)]
@@ -224,6 +248,7 @@ mod tests {
             (attach(&opening, &[3; 16], 1), Request::Attach { opening, session: [3; 16], line: 1 }),
             (query(&ask), Request::Query(ask)),
             (stage(&staged), Request::Stage(staged)),
+            (place(nodes[2], &[4; 30]), Request::Place { version: nodes[2], bytes: vec![4; 30] }),
             (commit(10, &nodes), Request::Commit { sequence: 10, versions: nodes }),
             (sequence(), Request::Sequence),
         ]
@@ -256,6 +281,6 @@ mod tests {
         other[1] = 2;
         let told = Request::decode(&other).unwrap_err().to_string();
         assert!(told.contains("different versions"), "{told}");
-        assert!(Request::decode(&[6, 0]).is_err() && Request::decode(&[7]).is_err());
+        assert!(Request::decode(&[6, 0]).is_err() && Request::decode(&[8]).is_err());
     }
 }
