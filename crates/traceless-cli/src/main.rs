@@ -6,6 +6,7 @@ mod audit;
 mod bench;
 mod failure;
 mod gateway;
+mod host;
 mod numbers;
 mod output;
 mod parallel;
@@ -36,6 +37,8 @@ fn main() -> ExitCode {
         Product::Run(args) => run::run(args),
         Product::ServePages => run::serve(),
         Product::Gateway(args) => failure::report(gateway::run(args)),
+        Product::Host(args) => failure::report(host::run(args)),
+        Product::Enclave => failure::report(host::enclave()),
         Product::Bench { command } => failure::report(bench::run(command)),
         Product::Sim { command } => failure::report(sim::run(command)),
     };

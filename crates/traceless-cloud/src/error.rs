@@ -1,5 +1,7 @@
 //! What the world can do to gateway, host and enclave. Our own bugs are assertions.
 
+use alloc::string::String;
+
 /// Everything that can go wrong.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -64,6 +66,32 @@ pub enum Error {
     /// The store failed.
     #[error("the store failed: {0}")]
     Store(&'static str),
+    /// What an enclave tells of itself is not what this gateway wants to hear.
+    #[error("the enclave's evidence is refused: {0}")]
+    Evidence(&'static str),
+    /// Another gateway has the store now.
+    #[error(
+        "another gateway has taken over this store (opening {newest}, this one was {own}): go on \
+         with that one, or open this one again if that one is gone"
+    )]
+    Fenced {
+        /// This gateway's opening.
+        own: u64,
+        /// The one that took over.
+        newest: u64,
+    },
+    /// The enclave that had this session's keys is gone. A new session goes on where it ended.
+    #[error("the enclave is gone, and the session with it")]
+    SessionLost,
+    /// The host did not answer for so long that nobody should wait any longer.
+    #[error("the host cannot be reached: {0}; is it running, and is this its address?")]
+    Unreachable(String),
+    /// The host answered with an error of its own.
+    #[error("the host says: {0}")]
+    Host(String),
+    /// A certificate or a key for TLS is of no use.
+    #[error("TLS: {0}")]
+    Tls(String),
     /// Not enough memory.
     #[error("there is not enough memory")]
     Memory,

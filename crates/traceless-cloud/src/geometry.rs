@@ -20,6 +20,8 @@ pub const ROWS_MAX: usize = 1 << 16;
 /// Layers of a tree.
 pub const LAYERS_MAX: usize = 12;
 const BLOCK_LEN_MAX: usize = 1 << 16;
+/// Bytes of a shape.
+pub const GEOMETRY_LEN: usize = 48;
 
 /// Number of a node: layer by layer from the root, which is 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -63,6 +65,44 @@ impl Geometry {
             return Err(Error::Parameters("a tree has at most 2^28 leaves"));
         }
         Ok(())
+    }
+
+    /// As bytes.
+    pub fn encode(&self) -> [u8; GEOMETRY_LEN] {
+        let numbers = [
+            u64::from(self.arity),
+            self.layers as u64,
+            self.round_slots as u64,
+            self.inner_slots as u64,
+            self.leaf_slots as u64,
+            self.block_len as u64,
+        ];
+        let mut bytes = [0; GEOMETRY_LEN];
+        for (to, number) in bytes.as_chunks_mut().0.iter_mut().zip(numbers) {
+            *to = number.to_le_bytes();
+        }
+        bytes
+    }
+
+    /// From bytes of anybody: a shape that is none is an error.
+    pub fn decode(bytes: &[u8; GEOMETRY_LEN]) -> Result<Self> {
+        let number = |i: usize| {
+            let eight = bytes[8 * i..8 * i + 8].try_into().expect("eight bytes");
+            // No number of a shape is as large.
+            u32::try_from(u64::from_le_bytes(eight))
+                .map_err(|_| Error::Parameters("a tree's numbers have 32 bits"))
+        };
+        let size = |i: usize| number(i).map(|number| number as usize);
+        let geometry = Self {
+            arity: number(0)?,
+            layers: size(1)?,
+            round_slots: size(2)?,
+            inner_slots: size(3)?,
+            leaf_slots: size(4)?,
+            block_len: size(5)?,
+        };
+        geometry.check()?;
+        Ok(geometry)
     }
 
     /// Leaves.
@@ -207,7 +247,7 @@ pub(crate) mod tests {
     fn parts_cover_a_slot() {
         for (block_len, parts) in [(32, 1), (1024, 1), (2048, 2), (4096, 4), (8192, 8)] {
             let g = Geometry { block_len, ..small() };
-            g.check().unwrap();
+            assert_eq!(Geometry::decode(&g.encode()).unwrap(), g);
             assert_eq!(g.parts(), parts);
             let len: usize = (0..parts).map(|part| g.part_len(part)).sum();
             assert_eq!(len, g.sealed_len());
@@ -230,6 +270,7 @@ pub(crate) mod tests {
         ];
         for g in wrong {
             assert!(matches!(g.check(), Err(Error::Parameters(_))), "{g:?}");
+            assert!(Geometry::decode(&g.encode()).is_err());
         }
     }
 }

@@ -1,13 +1,13 @@
 //! The untrusted side: it carries orders to the enclave, and slots to and fro.
 
 use crate::channel::Nonce;
-use crate::enclave::{Evictor, NodeBytes, Querier, Shared};
+use crate::enclave::{Evictor, NodeBytes, Querier, Session, Shared};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, Node};
-use crate::join::TwoThreads;
+use crate::join::{Join, OneThread, TwoThreads};
 use crate::orders::Location;
 use crate::store::{NodeStore, NodeVersion};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use traceless::rng::Rng;
 
 /// A query as the host sees it.
@@ -43,6 +43,9 @@ impl Stage {
 }
 
 /// A host, as the gateway knows it.
+///
+/// [`Error::SessionLost`] means that the enclave is gone and with it all that was staged: after
+/// [`Host::renew`] everything can be sent again.
 pub trait Host: Send + Sync {
     /// The enclave's reply to a query.
     fn query(&self, ask: &Ask) -> Result<Vec<u8>>;
@@ -77,14 +80,81 @@ pub trait Host: Send + Sync {
 
     /// The number of the last commit.
     fn sequence(&self) -> Result<u64>;
+
+    /// Begins a session in place of one that was lost. Returns what gateway and enclave add to it.
+    fn renew(&self) -> Result<(Nonce, Nonce)> {
+        Err(Error::SessionLost)
+    }
+
+    /// Fails with [`Error::Fenced`] if another gateway has the store. Sends nothing as long as
+    /// nothing speaks for that.
+    fn check(&self) -> Result {
+        Ok(())
+    }
+}
+
+/// An enclave that has its keys, as its host knows it.
+pub trait Enclave: Send + Sync {
+    /// The reply to an order that has the bytes of its slots beside it, from the root on.
+    fn query(&self, order: &[u8], slots: &[u8]) -> Result<Vec<u8>>;
+
+    /// Makes a node anew as the order says.
+    fn evict(&self, order: &[u8], bytes: NodeBytes<'_>) -> Result;
+}
+
+impl<E: Enclave + ?Sized> Enclave for Box<E> {
+    fn query(&self, order: &[u8], slots: &[u8]) -> Result<Vec<u8>> {
+        (**self).query(order, slots)
+    }
+
+    fn evict(&self, order: &[u8], bytes: NodeBytes<'_>) -> Result {
+        (**self).evict(order, bytes)
+    }
+}
+
+/// An enclave in the host's own process.
+pub struct Inside {
+    querier: Mutex<Querier>,
+    evictor: Mutex<Evictor>,
+}
+
+impl Inside {
+    /// An enclave for a session, with a second thread where there is one to lend.
+    pub fn new(shared: &Shared, session: &Session) -> Result<Self> {
+        let querier = Mutex::new(Querier::new(shared, session));
+        let evictor = Evictor::new(shared, session)?.with_threads(lent_threads());
+        Ok(Self { querier, evictor: Mutex::new(evictor) })
+    }
+}
+
+/// The threads that a host lends an enclave.
+pub fn lent_threads() -> Box<dyn Join> {
+    match std::thread::available_parallelism() {
+        Ok(threads) if threads.get() > 1 => Box::new(TwoThreads),
+        _ => Box::new(OneThread),
+    }
+}
+
+impl Enclave for Inside {
+    fn query(&self, order: &[u8], slots: &[u8]) -> Result<Vec<u8>> {
+        lock(&self.querier).query(&mut order.to_vec(), slots)
+    }
+
+    fn evict(&self, order: &[u8], bytes: NodeBytes<'_>) -> Result {
+        lock(&self.evictor).evict(&mut order.to_vec(), bytes)
+    }
 }
 
 /// Host and enclave in the gateway's own process.
-pub struct InProcess<S> {
+pub type InProcess<S> = Served<S, Inside>;
+
+/// A store with an enclave beside it.
+pub struct Served<S, E> {
     geometry: Geometry,
     store: S,
-    querier: Mutex<(Querier, Vec<u8>)>,
-    evictor: Mutex<(Evictor, Buffers)>,
+    enclave: E,
+    slots: Mutex<Vec<u8>>,
+    buffers: Mutex<Buffers>,
 }
 
 /// What a round is carried in.
@@ -110,23 +180,25 @@ impl<S: NodeStore> InProcess<S> {
         let mut own = Nonce::default();
         rng.fill(&mut own);
         let session = shared.session(nonce, &own);
-        let querier = Querier::new(shared, &session);
-        let slots = vec![0; shared.geometry.layers * shared.geometry.slot_len()];
-        let mut evictor = Evictor::new(shared, &session)?;
-        if std::thread::available_parallelism().is_ok_and(|threads| threads.get() > 1) {
-            evictor = evictor.with_threads(Box::new(TwoThreads));
-        }
-        let host = Self {
-            geometry: shared.geometry,
-            store,
-            querier: Mutex::new((querier, slots)),
-            evictor: Mutex::new((evictor, Buffers::default())),
-        };
-        Ok((host, own))
+        let enclave = Inside::new(shared, &session)?;
+        Ok((Self::new(shared.geometry, store, enclave), own))
+    }
+}
+
+impl<S: NodeStore, E: Enclave> Served<S, E> {
+    /// The store of a tree of this shape, and an enclave in a session with its gateway.
+    pub fn new(geometry: Geometry, store: S, enclave: E) -> Self {
+        let slots = Mutex::new(vec![0; geometry.layers * geometry.slot_len()]);
+        Self { geometry, store, enclave, slots, buffers: Mutex::default() }
+    }
+
+    /// The enclave.
+    pub fn enclave(&self) -> &E {
+        &self.enclave
     }
 
     /// Has the enclave make node after node anew, while the next is read and the last is written.
-    fn carry_out(&self, stage: &Stage, evictor: &mut Evictor, buffers: &mut Buffers) -> Result {
+    fn carry_out(&self, stage: &Stage, buffers: &mut Buffers) -> Result {
         let Buffers { node, next, made, last_made, carried, new_carried } = buffers;
         carried.clear();
         carried.extend_from_slice(&stage.batch);
@@ -146,7 +218,7 @@ impl<S: NodeStore> InProcess<S> {
                 let reading = reading.map(|old| scope.spawn(move || self.read(*old, beside)));
                 let writing = last.map(|new| scope.spawn(move || self.store.stage(new, written)));
                 let bytes = NodeBytes { node, carried, new_node: made, new_carried };
-                let evicted = evictor.evict(&mut order.clone(), bytes);
+                let evicted = self.enclave.evict(order, bytes);
                 let threads = [reading, writing].into_iter().flatten();
                 let done = threads.map(|thread| thread.join().unwrap_or_else(|_| Err(gone())));
                 done.fold(evicted, Result::and)
@@ -168,7 +240,7 @@ fn gone() -> Error {
     Error::Store("a thread of the host is gone")
 }
 
-impl<S: NodeStore> Host for InProcess<S> {
+impl<S: NodeStore, E: Enclave> Host for Served<S, E> {
     fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
         let g = &self.geometry;
         if ask.leaf >= g.leaves() || ask.locations.len() != g.layers {
@@ -179,10 +251,9 @@ impl<S: NodeStore> Host for InProcess<S> {
             (NodeVersion { node, attempt: location.attempt }, location.slot)
         };
         let wanted: Vec<(NodeVersion, u32)> = ask.locations.iter().enumerate().map(slot).collect();
-        let mut querier = self.querier.lock().unwrap_or_else(PoisonError::into_inner);
-        let (querier, slots) = &mut *querier;
-        self.store.read_slots(&wanted, slots)?;
-        querier.query(&mut ask.order.clone(), slots)
+        let mut slots = lock(&self.slots);
+        self.store.read_slots(&wanted, &mut slots)?;
+        self.enclave.query(&ask.order, &slots)
     }
 
     fn stage(&self, stage: &Stage) -> Result {
@@ -190,9 +261,9 @@ impl<S: NodeStore> Host for InProcess<S> {
         if stage.nodes.iter().any(|old| old.node > last) {
             return Err(Error::Malformed("no such node"));
         }
-        let mut evictor = self.evictor.lock().unwrap_or_else(PoisonError::into_inner);
-        let (evictor, buffers) = &mut *evictor;
-        self.carry_out(stage, evictor, buffers)
+        // What was staged before and not committed never will be.
+        self.store.abandon();
+        self.carry_out(stage, &mut lock(&self.buffers))
     }
 
     fn place(&self, version: NodeVersion, bytes: &[u8]) -> Result {
@@ -237,4 +308,16 @@ impl<H: Host + ?Sized> Host for std::sync::Arc<H> {
     fn sequence(&self) -> Result<u64> {
         (**self).sequence()
     }
+
+    fn renew(&self) -> Result<(Nonce, Nonce)> {
+        (**self).renew()
+    }
+
+    fn check(&self) -> Result {
+        (**self).check()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -14,6 +14,8 @@ pub mod channel;
 pub mod enclave;
 pub mod error;
 #[cfg(feature = "std")]
+mod frame;
+#[cfg(feature = "std")]
 pub mod gateway;
 pub mod geometry;
 #[cfg(feature = "std")]
@@ -29,10 +31,20 @@ pub mod outer;
 #[cfg(feature = "std")]
 pub mod params;
 #[cfg(feature = "std")]
+pub mod process;
+#[cfg(feature = "std")]
+pub mod remote;
+#[cfg(feature = "std")]
 pub mod resp;
+#[cfg(feature = "std")]
+pub mod server;
 #[cfg(feature = "std")]
 pub mod store;
 #[cfg(feature = "std")]
 mod tail;
+#[cfg(feature = "std")]
+pub mod tee;
+#[cfg(feature = "std")]
+mod wire;
 
 pub use error::{Error, Result};

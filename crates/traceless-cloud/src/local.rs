@@ -1,19 +1,22 @@
-//! Gateway, host and a simulated enclave in one process, and all they keep in one folder.
+//! Gateway and host in one process, and all they keep in one folder.
 //!
-//! The enclave is the same code as in a protected one, and protects nothing: whoever may look into
-//! this process sees all of it.
+//! The enclave is the same code as in a protected one, and protects nothing: whoever controls the
+//! machine sees all of it.
 
+use crate::channel::Nonce;
 use crate::error::{Error, Result};
 use crate::gateway::{Gateway, Home, Keys};
-use crate::host::InProcess;
+use crate::host::{Ask, Enclave, Host, Inside, Served, Stage};
 use crate::kernel::Choice;
 use crate::params::Params;
-use crate::store::{Durability, FileStore};
+use crate::process::{Program, Starting};
+use crate::store::{Durability, FileStore, NodeVersion};
+use crate::tee::{Candidate, Place, Policy, Provision, verify};
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use traceless::rng::{Rng, Seeded, System};
 use traceless::seal::Secret;
 
@@ -22,41 +25,134 @@ pub struct Local {
     folder: PathBuf,
     /// The master key; nothing for the one that lies beside the data.
     key_file: Option<PathBuf>,
+    /// What runs in the enclave's process; nothing for an enclave in this one.
+    enclave: Option<Program>,
+    policy: Policy,
+}
+
+/// A gateway that is open, and what there is to say of its enclave.
+pub struct Opened {
+    /// The gateway.
+    pub gateway: Gateway,
+    /// What its enclave is, in words.
+    pub enclave: String,
 }
 
 impl Local {
-    /// A folder, and a file with the master key if it shall not lie beside the data.
-    pub fn new(folder: &Path, key_file: Option<&Path>) -> Self {
-        Self { folder: folder.to_owned(), key_file: key_file.map(Path::to_owned) }
-    }
-
-    /// Whether the key lies beside the data, so that whoever takes the folder can read it.
-    pub fn key_is_beside(&self) -> bool {
-        self.key_file.is_none()
+    /// A folder, a file with the master key if it shall not lie beside the data, the program of the
+    /// enclave if it shall have a process of its own, and what is accepted of it.
+    pub fn new(
+        folder: &Path,
+        key_file: Option<&Path>,
+        enclave: Option<Program>,
+        policy: Policy,
+    ) -> Self {
+        let (folder, key_file) = (folder.to_owned(), key_file.map(Path::to_owned));
+        Self { folder, key_file, enclave, policy }
     }
 
     /// Opens the tree, or makes one.
-    pub fn open(&self, params: Params, choice: Choice, durability: Durability) -> Result<Gateway> {
+    pub fn open(&self, params: Params, choice: Choice, durability: Durability) -> Result<Opened> {
         let home = self.folder.join("gateway");
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700).create(&home)?;
         let mut rng = Seeded::drawn(&mut System);
-        let master = match &self.key_file {
-            Some(path) => read_secret(path)?,
-            None => secret_at(&home.join("key"), &mut rng)?,
-        };
-        let tree = secret_at(&home.join("tree"), &mut rng)?;
-        let tree = tree.bytes().first_chunk().expect("a half of it");
-        let keys = Keys::new(&master, tree);
+        let keys = read_keys(&home, self.key_file.as_deref(), &mut rng)?;
         let store = FileStore::open(&self.folder.join("host"), params.geometry, durability)?;
-        let mut nonce = [0; 16];
-        rng.fill(&mut nonce);
-        let shared = keys.shared(&params, choice);
-        let (host, own) = InProcess::start(&shared, store, &nonce, &mut rng)?;
+        let host = LocalHost {
+            store: Arc::new(store),
+            provision: keys.provision(&params, choice),
+            enclave: self.enclave.clone(),
+            policy: self.policy,
+            rng: Mutex::new(Seeded::drawn(&mut rng)),
+            served: RwLock::default(),
+        };
+        let (nonces, what) = host.begin()?;
         let home = Home { folder: &home.join("state"), durability };
-        let session = (&nonce, &own);
-        Gateway::open(params, &keys, choice, Arc::new(host), session, Some(&home), Box::new(rng))
+        let (host, session) = (Arc::new(host), (&nonces.0, &nonces.1));
+        let gateway =
+            Gateway::open(params, &keys, choice, host, session, Some(&home), Box::new(rng))?;
+        Ok(Opened { gateway, enclave: what })
     }
+}
+
+/// The store with an enclave, wherever that is.
+type Serving = Served<Arc<FileStore>, Box<dyn Enclave>>;
+
+/// A host in the gateway's process, with one enclave after another.
+struct LocalHost {
+    store: Arc<FileStore>,
+    provision: Provision,
+    enclave: Option<Program>,
+    policy: Policy,
+    rng: Mutex<Seeded>,
+    served: RwLock<Option<Arc<Serving>>>,
+}
+
+impl LocalHost {
+    /// Begins a session with another enclave. Also says what that is.
+    fn begin(&self) -> Result<((Nonce, Nonce), String)> {
+        let mut nonce = Nonce::default();
+        self.rng.lock().unwrap_or_else(PoisonError::into_inner).fill(&mut nonce);
+        let geometry = self.provision.geometry;
+        let (enclave, attested): (Box<dyn Enclave>, _) = if let Some(program) = &self.enclave {
+            let (starting, evidence) = Starting::start(program, &nonce)?;
+            let attested = verify(&evidence, &nonce, self.policy)?;
+            let sealed = self.provision.seal(&attested)?;
+            (Box::new(starting.provision(&geometry, &sealed)?), attested)
+        } else {
+            let candidate = Candidate::new(&nonce)?;
+            let evidence = candidate.evidence(Place::Inside);
+            let attested = verify(&evidence, &nonce, self.policy)?;
+            let (shared, session) = candidate.accept(&self.provision.seal(&attested)?)?;
+            (Box::new(Inside::new(&shared, &session)?), attested)
+        };
+        let served = Arc::new(Served::new(geometry, self.store.clone(), enclave));
+        *self.served.write().unwrap_or_else(PoisonError::into_inner) = Some(served);
+        Ok(((attested.gateway, attested.enclave), attested.what))
+    }
+
+    fn served(&self) -> Result<Arc<Serving>> {
+        let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
+        served.clone().ok_or(Error::SessionLost)
+    }
+}
+
+impl Host for LocalHost {
+    fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
+        self.served()?.query(ask)
+    }
+
+    fn stage(&self, stage: &Stage) -> Result {
+        self.served()?.stage(stage)
+    }
+
+    fn place(&self, version: NodeVersion, bytes: &[u8]) -> Result {
+        self.served()?.place(version, bytes)
+    }
+
+    fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        self.served()?.commit(sequence, versions)
+    }
+
+    fn sequence(&self) -> Result<u64> {
+        self.served()?.sequence()
+    }
+
+    fn renew(&self) -> Result<(Nonce, Nonce)> {
+        self.begin().map(|(nonces, _)| nonces)
+    }
+}
+
+/// The keys of the tree whose gateway keeps its state in `home`.
+pub(crate) fn read_keys(home: &Path, key_file: Option<&Path>, rng: &mut dyn Rng) -> Result<Keys> {
+    let master = match key_file {
+        Some(path) => read_secret(path)?,
+        None => secret_at(&home.join("key"), rng)?,
+    };
+    let tree = secret_at(&home.join("tree"), rng)?;
+    let tree = tree.bytes().first_chunk().expect("a half of it");
+    Ok(Keys::new(&master, tree))
 }
 
 /// The random bytes in a file that only its owner reads, which are drawn if there is none.
@@ -87,10 +183,13 @@ mod tests {
     fn a_folder_opens_again_under_its_key_only() {
         let folder = tempfile::tempdir().unwrap();
         let params = Params::new(500, 64, 4).unwrap();
-        let local = Local::new(folder.path(), None);
-        let open = |local: &Local| local.open(params, Choice::Benes, Durability::Process);
+        let allowed = Policy { allow_simulated: true };
+        let local = |key: Option<&Path>| Local::new(folder.path(), key, None, allowed);
+        let open = |local: Local| {
+            local.open(params, Choice::Benes, Durability::Process).map(|opened| opened.gateway)
+        };
         for version in 0..3_u8 {
-            let mut gateway = open(&local).unwrap();
+            let mut gateway = open(local(None)).unwrap();
             for i in 0..200_u8 {
                 let value = gateway.load(&[i]).unwrap();
                 assert!(version == 0 || value.unwrap() == [version - 1; 70]);
@@ -99,10 +198,13 @@ mod tests {
         }
         let other = folder.path().join("other key");
         std::fs::write(&other, [1; 32]).unwrap();
-        assert!(open(&Local::new(folder.path(), Some(&other))).is_err());
+        assert!(open(local(Some(&other))).is_err());
         std::fs::write(&other, [1; 31]).unwrap();
-        let short = open(&Local::new(folder.path(), Some(&other)));
+        let short = open(local(Some(&other)));
         assert!(matches!(short, Err(Error::Parameters(_))));
-        assert!(local.key_is_beside() && open(&local).is_ok());
+        let strict = Policy { allow_simulated: false };
+        let refused = open(Local::new(folder.path(), None, None, strict));
+        assert!(matches!(refused, Err(Error::Evidence(_))));
+        assert!(open(local(None)).is_ok());
     }
 }

@@ -5,6 +5,15 @@ use crate::geometry::{Geometry, LAYERS_MAX, Node};
 use crate::outer::Version;
 use alloc::vec::Vec;
 
+/// Bytes of an order, at most. A row's share of a network's bits, or its place, are two bytes.
+pub fn order_len_max(geometry: &Geometry) -> usize {
+    let rows = geometry.inner_slots.max(geometry.leaf_slots) + geometry.round_slots;
+    ORDER_HEAD_LEN_MAX + 4 * rows
+}
+
+/// Bytes of an order without what the kernel wants to know, at most.
+const ORDER_HEAD_LEN_MAX: usize = 512;
+
 /// A slot of one layer of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Location {
@@ -145,24 +154,29 @@ pub fn carried(geometry: &Geometry, layer: usize, round: u64, attempt: u64) -> V
     Version { node, epoch: geometry.epoch(node, round), attempt, carried: true }
 }
 
-struct Reader<'a>(&'a [u8]);
+/// Reads numbers and bytes off the front of a message.
+pub(crate) struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn bytes(&mut self, len: usize) -> Result<&'a [u8]> {
+    pub fn bytes(&mut self, len: usize) -> Result<&'a [u8]> {
         let (bytes, rest) = self.0.split_at_checked(len).ok_or(Error::Malformed("too short"))?;
         self.0 = rest;
         Ok(bytes)
     }
 
-    fn u32(&mut self) -> Result<u32> {
-        Ok(u32::from_le_bytes(self.bytes(4)?.try_into().expect("four bytes")))
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        Ok(self.bytes(N)?.try_into().expect("as many bytes"))
     }
 
-    fn u64(&mut self) -> Result<u64> {
-        Ok(u64::from_le_bytes(self.bytes(8)?.try_into().expect("eight bytes")))
+    pub fn u32(&mut self) -> Result<u32> {
+        Ok(u32::from_le_bytes(self.array()?))
     }
 
-    fn end(&self) -> Result {
+    pub fn u64(&mut self) -> Result<u64> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    pub fn end(&self) -> Result {
         if self.0.is_empty() { Ok(()) } else { Err(Error::Malformed("too long")) }
     }
 }

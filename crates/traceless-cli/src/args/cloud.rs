@@ -1,6 +1,6 @@
 //! `traceless bench cloud`
 
-use super::{ProgressHow, parse_size};
+use super::{ProgressHow, RemoteArgs, parse_size};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -38,8 +38,11 @@ pub struct CloudArgs {
     #[arg(long, requires = "floors")]
     pub quick: bool,
     /// Keep the tree in files in this folder, which must be empty, in place of memory
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "host")]
     pub dir: Option<PathBuf>,
+    // A host elsewhere: its store must be empty.
+    #[command(flatten)]
+    pub remote: RemoteArgs,
     /// Whoever gives the same seed asks for the same blocks
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub seed: u64,

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 
 #[derive(Args, Clone, Debug)]
 pub struct GatewayArgs {
-    /// Keep everything in this folder, with host and enclave in this process
-    #[arg(long, value_name = "DIR")]
-    pub local: PathBuf,
+    #[command(flatten)]
+    pub home: GatewayHome,
+    #[command(flatten)]
+    pub remote: RemoteArgs,
     /// Blocks of the tree, the same at each start
     #[arg(long, value_name = "N", default_value_t = 1 << 20,
         value_parser = clap::value_parser!(u64).range(1..))]
@@ -32,9 +33,41 @@ pub struct GatewayArgs {
     /// The master key, 32 bytes [default: one of its own in the folder, beside the data]
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
+    /// Where the enclave of `--local` is
+    #[arg(long, value_enum, default_value = "process", conflicts_with = "state")]
+    pub enclave: EnclavePlace,
     /// What an answer to a write has survived
     #[arg(long, value_enum, default_value = "process")]
     pub durability: GatewayDurability,
+}
+
+/// Where a gateway's state is, and so where its host is.
+#[derive(Args, Clone, Debug)]
+#[group(required = true, multiple = false)]
+pub struct GatewayHome {
+    /// Keep everything in this folder, with the host in this process
+    #[arg(long, value_name = "DIR")]
+    pub local: Option<PathBuf>,
+    /// Keep the gateway's state in this folder, with the host elsewhere
+    #[arg(long, value_name = "DIR", requires = "host")]
+    pub state: Option<PathBuf>,
+}
+
+/// A host elsewhere.
+#[derive(Args, Clone, Debug)]
+pub struct RemoteArgs {
+    /// The address of `traceless host`
+    #[arg(long, value_name = "ADDR", requires = "host_cert")]
+    pub host: Option<String>,
+    /// The host's certificate, or those that sign it (PEM); by itself a host makes DIR/host.pem
+    #[arg(long, value_name = "FILE", requires = "host")]
+    pub host_cert: Option<PathBuf>,
+    /// This gateway's certificate, for a host that asks (PEM)
+    #[arg(long, value_name = "FILE", requires_all = ["host", "client_key"])]
+    pub client_cert: Option<PathBuf>,
+    /// Its private key (PEM)
+    #[arg(long, value_name = "FILE", requires = "client_cert")]
+    pub client_key: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -43,4 +76,12 @@ pub enum GatewayDurability {
     Process,
     /// The end of the machine's power, too: each answer waits for the disk
     Power,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum EnclavePlace {
+    /// In a process of its own, which can reach nothing but its host
+    Process,
+    /// In the gateway's own process
+    Inside,
 }

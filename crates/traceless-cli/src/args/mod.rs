@@ -4,6 +4,7 @@ pub mod audit;
 mod bench;
 mod cloud;
 mod gateway;
+mod host;
 mod run;
 mod sim;
 mod stash;
@@ -13,6 +14,7 @@ mod volume;
 pub use audit::AuditArgs;
 pub use cloud::*;
 pub use gateway::*;
+pub use host::*;
 pub use run::*;
 pub use sim::*;
 pub use stash::*;
@@ -61,6 +63,11 @@ pub enum Product {
     ServePages,
     /// A store of values that does not see which one is asked for, behind the Redis protocol
     Gateway(GatewayArgs),
+    /// The untrusted side of a gateway's store: it keeps the tree, and sees no name and no value
+    Host(HostArgs),
+    /// What a host starts as its enclave
+    #[command(hide = true)]
+    Enclave,
     /// Measure the schemes of the library by themselves
     Bench {
         #[command(subcommand)]

@@ -3,6 +3,7 @@
 use super::Gateway;
 use super::record::Record;
 use super::rounds::Wait;
+use super::sessions::SESSIONS_MAX;
 use super::state::Running;
 use crate::error::{Error, Result};
 use crate::geometry::Node;
@@ -12,14 +13,7 @@ impl Gateway {
     /// After an opening: a round that was on its way has either been committed by the host, or
     /// never will be.
     pub(super) fn resolve(&mut self) -> Result {
-        let at_host = self.host.sequence()?;
-        let own = self.state.sequence;
-        let running = self.state.running.is_some();
-        if at_host != own && !(running && at_host == own + 1) {
-            return Err(Error::RolledBack { host: at_host, gateway: own });
-        }
-        if running {
-            let record = if at_host == own { Record::Failed } else { Record::Committed };
+        if let Some(record) = self.outcome()? {
             // Not written down: the next generation begins with what comes of it.
             self.state.apply(record)?;
             if let Some(journal) = &mut self.journal {
@@ -55,6 +49,10 @@ impl Gateway {
                 self.counts.waits += 1;
             }
             let Some(outcome) = ready.or_else(|| self.worker.result(wait)) else { return Ok(()) };
+            if let Err(Error::SessionLost) = outcome.staged {
+                self.lost = true;
+                return self.begin_again();
+            }
             if let Err(error) = outcome.staged {
                 self.happen_soon(Record::Failed)?;
                 return Err(error);
@@ -64,7 +62,10 @@ impl Gateway {
                 self.pace.took(outcome.took);
             }
         }
-        self.commit()
+        match self.commit() {
+            Err(Error::SessionLost) => self.begin_again(),
+            other => other,
+        }
     }
 
     /// Commits what is staged. Where a commit failed nobody knows whether it happened, so the host
@@ -95,12 +96,16 @@ impl Gateway {
     /// Makes a node anew that was read as often as it has dummies. When that is follows from what
     /// the host has seen.
     pub(super) fn renew(&mut self, node: Node) -> Result {
-        self.finish(Wait::Long)?;
         let layer = self.state.params.geometry.layer_of(node);
-        if self.state.index.reads(node) < self.state.params.reads_max(layer) {
-            return Ok(());
+        // It may end with its session.
+        for _ in 0..SESSIONS_MAX {
+            self.finish(Wait::Long)?;
+            if self.state.index.reads(node) < self.state.params.reads_max(layer) {
+                return Ok(());
+            }
+            self.begin(Some(node))?;
+            self.finish(Wait::Long)?;
         }
-        self.begin(Some(node))?;
-        self.finish(Wait::Long)
+        Err(Error::SessionLost)
     }
 }

@@ -17,6 +17,7 @@ mod plan;
 mod queries;
 mod record;
 mod rounds;
+mod sessions;
 mod state;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -36,6 +37,7 @@ use crate::kernel::Choice;
 use crate::outer::Outer;
 use crate::params::Params;
 use crate::store::Durability;
+use crate::tee::Provision;
 use journal::Journal;
 use pace::Pace;
 use queries::Want;
@@ -67,7 +69,12 @@ impl Keys {
 
     /// What the enclave is told.
     pub fn shared(&self, params: &Params, choice: Choice) -> Shared {
-        Shared::new(params.geometry, choice, &self.enclave)
+        self.provision(params, choice).shared()
+    }
+
+    /// The same, to be sealed to the enclave.
+    pub fn provision(&self, params: &Params, choice: Choice) -> Provision {
+        Provision { geometry: params.geometry, choice, key: self.enclave.clone() }
     }
 }
 
@@ -88,6 +95,8 @@ pub struct Counts {
     pub shares_ns: u64,
     /// Most blocks that waited at once.
     pub waiting_max: usize,
+    /// Sessions begun in place of one that was lost.
+    pub sessions: u64,
 }
 
 /// A store of blocks that are asked for by number.
@@ -98,6 +107,9 @@ pub struct Gateway {
     worker: Worker,
     /// Whether the round on its way needs only to be committed.
     staged: bool,
+    /// The enclave is gone, and with it what the thread was at.
+    lost: bool,
+    shared: Shared,
     pace: Pace,
     inner: Inner,
     outer: Outer,
@@ -145,9 +157,11 @@ impl Gateway {
             worker: Worker::start(maker, host.clone()),
             host,
             staged: false,
+            lost: false,
             pace: Pace::new(),
             inner: Inner::new(&keys.inner),
             outer: Outer::new(&shared.outer, choice),
+            shared,
             sender: Sender::new(&session.query),
             receiver: Receiver::new(&session.reply),
             rng,
@@ -243,6 +257,9 @@ impl Gateway {
 
     /// Keeps the whole state, so that the next opening has nothing to repeat.
     pub fn save(&mut self) -> Result {
+        if self.lost {
+            self.begin_again()?;
+        }
         self.finish(Wait::Long)?;
         match &mut self.journal {
             Some(journal) => journal.renew(&self.state, &mut *self.rng),

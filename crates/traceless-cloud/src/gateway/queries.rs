@@ -8,6 +8,7 @@ use super::index::Place;
 use super::pace;
 use super::record::Record;
 use super::rounds::Wait;
+use super::sessions::SESSIONS_MAX;
 use super::state::Pending;
 use super::{Gateway, Journal, WAITING_ROUNDS_MAX};
 use crate::error::{Error, Result};
@@ -88,6 +89,10 @@ impl Gateway {
 
     /// Finishes what can be finished before anything new begins.
     fn settle(&mut self) -> Result {
+        self.host.check()?;
+        if self.lost {
+            self.begin_again()?;
+        }
         self.send_pending()?;
         self.finish(Wait::For(Duration::ZERO))?;
         if self.journal.as_ref().is_some_and(Journal::is_long) {
@@ -153,8 +158,18 @@ impl Gateway {
         Ok(())
     }
 
-    /// Sends the queries that have no reply yet.
+    /// Sends the queries that have no reply yet, as often as it takes.
     pub(super) fn send_pending(&mut self) -> Result {
+        for _ in 1..SESSIONS_MAX {
+            match self.send_once() {
+                Err(Error::SessionLost) => self.begin_again()?,
+                other => return other,
+            }
+        }
+        self.send_once()
+    }
+
+    fn send_once(&mut self) -> Result {
         if self.state.pending.is_empty() {
             return Ok(());
         }

@@ -46,9 +46,16 @@ pub enum Wait {
     For(Duration),
 }
 
+/// What the thread is told.
+enum Task {
+    CarryOut(Job),
+    /// Another session has begun.
+    SpeakThrough(Sender),
+}
+
 /// The thread.
 pub struct Worker {
-    jobs: Option<mpsc::Sender<Job>>,
+    tasks: Option<mpsc::Sender<Task>>,
     results: mpsc::Receiver<Outcome>,
     thread: Option<JoinHandle<()>>,
 }
@@ -56,11 +63,18 @@ pub struct Worker {
 impl Worker {
     /// Starts the thread.
     pub fn start(maker: Maker, host: Arc<dyn Host>) -> Self {
-        let (jobs, todo) = mpsc::channel::<Job>();
+        let (tasks, todo) = mpsc::channel::<Task>();
         let (done, results) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let (mut maker, clock) = (maker, Monotonic::start());
-            for job in todo {
+            for task in todo {
+                let job = match task {
+                    Task::CarryOut(job) => job,
+                    Task::SpeakThrough(sender) => {
+                        maker.sender = sender;
+                        continue;
+                    }
+                };
                 let began = clock.now();
                 let staged = host.stage(&maker.stage(job));
                 let took = Duration::from_nanos(clock.now() - began);
@@ -69,13 +83,22 @@ impl Worker {
                 }
             }
         });
-        Self { jobs: Some(jobs), results, thread: Some(thread) }
+        Self { tasks: Some(tasks), results, thread: Some(thread) }
     }
 
     /// Hands over a job. One at a time.
     pub fn begin(&self, job: Job) {
+        self.tell(Task::CarryOut(job));
+    }
+
+    /// Speaks through the enclave's end of another session from now on.
+    pub fn renew(&self, sender: Sender) {
+        self.tell(Task::SpeakThrough(sender));
+    }
+
+    fn tell(&self, task: Task) {
         // If the thread is gone, asking for the result says so.
-        let _ = self.jobs.as_ref().expect("until it is dropped").send(job);
+        let _ = self.tasks.as_ref().expect("until it is dropped").send(task);
     }
 
     /// The result, if it comes in time.
@@ -97,7 +120,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.jobs = None;
+        self.tasks = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

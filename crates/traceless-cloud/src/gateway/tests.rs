@@ -138,6 +138,10 @@ impl NodeStore for Faulty {
         self.perhaps(|| self.store.stage(version, bytes))
     }
 
+    fn abandon(&self) {
+        self.store.abandon();
+    }
+
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
         self.perhaps(|| self.store.commit(sequence, versions))
     }

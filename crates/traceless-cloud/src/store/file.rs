@@ -124,6 +124,10 @@ impl NodeStore for FileStore {
         Ok(file.write_all_at(bytes, start)?)
     }
 
+    fn abandon(&self) {
+        self.places.write().unwrap_or_else(PoisonError::into_inner).abandon();
+    }
+
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
         for file in &self.nodes {
             self.sync(file)?;

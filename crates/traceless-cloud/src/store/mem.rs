@@ -62,6 +62,10 @@ impl NodeStore for MemStore {
         Ok(())
     }
 
+    fn abandon(&self) {
+        self.places.write().unwrap_or_else(PoisonError::into_inner).abandon();
+    }
+
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
         let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
         let staged = places.staged(sequence, versions)?;

@@ -36,6 +36,9 @@ pub trait NodeStore: Send + Sync {
     /// it replaces what was staged of this node.
     fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result;
 
+    /// Forgets all that is staged.
+    fn abandon(&self);
+
     /// Makes staged versions current, all or none, and drops what was replaced by the commit
     /// before. `sequence` is one more than that of the last commit. On return it is durable, as
     /// far as the store promises.
@@ -56,6 +59,10 @@ impl<S: NodeStore + ?Sized> NodeStore for std::sync::Arc<S> {
 
     fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {
         (**self).stage(version, bytes)
+    }
+
+    fn abandon(&self) {
+        (**self).abandon();
     }
 
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {

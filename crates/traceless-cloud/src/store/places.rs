@@ -87,6 +87,12 @@ impl Places {
         Ok(place)
     }
 
+    /// Forgets all that is staged.
+    pub fn abandon(&mut self) {
+        self.staged.clear();
+        self.find_free();
+    }
+
     /// Where versions that are staged lie, for the commit of this number.
     pub fn staged(&self, sequence: u64, versions: &[NodeVersion]) -> Result<Vec<Placed>> {
         if sequence != self.sequence + 1 {
@@ -161,6 +167,15 @@ mod tests {
                 .into_iter()
                 .filter(|old| versions.iter().any(|new| new.node == old.node))
                 .collect();
+        }
+        // More than there is room for, if the first ones were not forgotten.
+        for attempt in 100..110 {
+            for node in 0..2 {
+                let node = g.node(1, node);
+                places.stage(NodeVersion { node, attempt }).unwrap();
+            }
+            places.stage(NodeVersion { node: Node(0), attempt }).unwrap();
+            places.abandon();
         }
         let unknown = NodeVersion { node: Node(0), attempt: 3 };
         assert!(places.find(unknown).is_err());

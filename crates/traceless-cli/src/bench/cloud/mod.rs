@@ -1,11 +1,12 @@
 //! `traceless bench cloud`: queries of clients that each wait for their answers, with gateway, host
-//! and enclave in one process.
+//! and enclave in one process, or with a host elsewhere.
 
 mod clients;
 pub mod floors;
 
 use crate::args::{CloudArgs, CloudKernel};
 use crate::failure::Failure;
+use crate::gateway::remote;
 use crate::numbers::{Hardware, failed, shortened};
 use crate::output::{Meter, say, say_json};
 use clients::{Measured, measure};
@@ -46,7 +47,7 @@ struct Report {
     block_len: u64,
     kernel: &'static str,
     store: &'static str,
-    /// Whether an enclave protects anything: here host and enclave are one process.
+    /// Whether an enclave protects anything: here it is simulated.
     tee_protection: &'static str,
     tree: Tree,
     clients: usize,
@@ -117,6 +118,10 @@ fn measured(args: &CloudArgs) -> Result<Report, Failure> {
     let blocks = args.data / args.block_len.max(1);
     let params = Params::new(blocks, block_len, args.lambda).map_err(Failure::usage)?;
     let mut gateway = match &args.dir {
+        _ if args.remote.host.is_some() => {
+            let remote = remote(&args.remote, true)?;
+            remote.open_once(params, choice(args.kernel)).map_err(failed)?.gateway
+        }
         Some(dir) => {
             let store = FileStore::open(dir, params.geometry, Durability::Process);
             start(args, params, store.map_err(failed)?)?
@@ -202,7 +207,11 @@ fn report(args: &CloudArgs, gateway: &Gateway, fill_seconds: f64, measured: &Mea
             CloudKernel::Benes => "benes",
             CloudKernel::Paper => "paper",
         },
-        store: if args.dir.is_some() { "files" } else { "memory" },
+        store: match &args.dir {
+            _ if args.remote.host.is_some() => "host",
+            Some(_) => "files",
+            None => "memory",
+        },
         tee_protection: "none",
         tree: Tree {
             lambda: params.lambda,

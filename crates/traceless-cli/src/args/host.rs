@@ -1,0 +1,35 @@
+//! `traceless host`
+
+use super::GatewayDurability;
+use clap::Args;
+use std::path::PathBuf;
+
+#[derive(Args, Clone, Debug)]
+pub struct HostArgs {
+    /// Serve gateways at this address
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6500")]
+    pub listen: String,
+    /// Where the tree is kept: `file:DIR`
+    #[arg(long, value_name = "STORE", value_parser = parse_store)]
+    pub store: PathBuf,
+    /// The host's certificate, followed by the intermediate ones (PEM) [default: one that it makes,
+    /// DIR/host.pem]
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// Its private key (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Certificates that sign those of gateways (PEM): others are turned away [default: none are]
+    #[arg(long, value_name = "FILE")]
+    pub client_ca: Option<PathBuf>,
+    /// What a commit has survived
+    #[arg(long, value_enum, default_value = "process")]
+    pub durability: GatewayDurability,
+}
+
+fn parse_store(text: &str) -> Result<PathBuf, String> {
+    match text.split_once(':') {
+        Some(("file", folder)) if !folder.is_empty() => Ok(PathBuf::from(folder)),
+        _ => Err("a store is file:DIR".to_owned()),
+    }
+}

@@ -1,0 +1,51 @@
+//! `traceless host`: the untrusted side of an oblivious store; and what it starts as its enclave.
+
+use crate::args::HostArgs;
+use crate::failure::{DEVICE, Failure};
+use crate::gateway::{durability, failure};
+use crate::output::{complain, say};
+use crate::signals;
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use traceless_cloud::process::{self, Program};
+use traceless_cloud::server::{Identity, Server, Settings};
+
+pub fn run(args: &HostArgs) -> Result<(), Failure> {
+    let identity = args.tls_cert.clone().zip(args.tls_key.clone());
+    let settings = Settings {
+        folder: args.store.clone(),
+        durability: durability(args.durability),
+        enclave: enclave_program(),
+        identity: identity.map(|(certificate, key)| Identity { certificate, key }),
+        clients: args.client_ca.clone(),
+    };
+    let server = Arc::new(Server::new(settings).map_err(|e| failure(&e))?);
+    complain("enclaves are simulated: they hide nothing from whoever controls this machine");
+    if args.client_ca.is_none() {
+        complain("whoever reaches this address can take the store over (--client-ca)");
+    }
+    let listener = TcpListener::bind(&args.listen).map_err(|e| Failure::new(DEVICE, e))?;
+    let address = listener.local_addr().map_err(|e| Failure::new(DEVICE, e))?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = stop.clone();
+    signals::on_stop(move || {
+        asked.store(true, Ordering::SeqCst);
+        // Wakes the listener, which then sees it.
+        drop(TcpStream::connect(address));
+    })?;
+    say(&format!("host at {address}, certificate {}", server.certificate().display()));
+    server.serve(&listener, &stop).map_err(|e| Failure::new(DEVICE, e))
+}
+
+/// Is an enclave, for the host that started this process.
+pub fn enclave() -> Result<(), Failure> {
+    process::run().map_err(|e| failure(&e))
+}
+
+/// This program, as an enclave.
+pub fn enclave_program() -> Program {
+    // Also if the file was replaced or removed since this program was started.
+    let path = "/proc/self/exe".into();
+    Program { path, arguments: vec!["enclave".into()], environment: Vec::new() }
+}

@@ -1,0 +1,149 @@
+//! Messages on a stream of bytes: four bytes that say how many follow, and these. A reply begins
+//! with a byte that says whether it is an error.
+
+use crate::error::{Error, Result};
+use crate::orders::Reader;
+use std::io::{self, Read, Write};
+
+const LEN_LEN: usize = 4;
+/// Characters of an error's text that are sent, at most.
+const TEXT_MAX: usize = 200;
+
+/// Sends a message that consists of parts, with one call if the stream takes it.
+pub fn write(to: &mut impl Write, parts: &[&[u8]]) -> io::Result<()> {
+    let len: usize = parts.iter().map(|part| part.len()).sum();
+    let len = u32::try_from(len).map_err(|_| io::Error::other("a message of 4 GiB"))?;
+    let mut frame = Vec::with_capacity(LEN_LEN + len as usize);
+    frame.extend_from_slice(&len.to_le_bytes());
+    for part in parts {
+        frame.extend_from_slice(part);
+    }
+    to.write_all(&frame)?;
+    to.flush()
+}
+
+/// Receives a message of at most `max` bytes in place of what `into` held. False if the stream
+/// ends before one begins.
+pub fn read(from: &mut impl Read, max: usize, into: &mut Vec<u8>) -> io::Result<bool> {
+    into.clear();
+    let mut len = [0; LEN_LEN];
+    let mut filled = 0;
+    while filled < LEN_LEN {
+        match from.read(&mut len[filled..]) {
+            Ok(0) if filled == 0 => return Ok(false),
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => filled += count,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    let len = u32::from_le_bytes(len) as usize;
+    if len > max {
+        let what = format!("a message of {len} bytes, where {max} are the most");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    }
+    // Room is made for what comes, not for what is promised.
+    let came = from.take(len as u64).read_to_end(into)?;
+    if came < len { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(true) }
+}
+
+/// A result as the bytes of a reply.
+pub fn encode(result: Result<Vec<u8>>) -> Vec<u8> {
+    match result {
+        Ok(mut bytes) => {
+            bytes.insert(0, DONE);
+            bytes
+        }
+        Err(error) => encode_error(&error),
+    }
+}
+
+/// A result from the bytes of a reply. What has no code of its own is told as text.
+pub fn decode(reply: &[u8]) -> Result<&[u8]> {
+    let mut reader = Reader(reply);
+    Err(match reader.array()? {
+        [DONE] => return Ok(reader.0),
+        [TAMPERED] => Error::Tampered { node: reader.u32()?, slot: reader.u32()? },
+        [UNAUTHENTIC] => Error::Unauthentic,
+        [REPLAYED] => Error::Replayed,
+        [FENCED] => Error::Fenced { own: reader.u64()?, newest: reader.u64()? },
+        [SESSION_LOST] => Error::SessionLost,
+        [IN_USE] => Error::InUse("the host's store"),
+        _ => Error::Host(String::from_utf8_lossy(reader.0).into_owned()),
+    })
+}
+
+const DONE: u8 = 0;
+const TAMPERED: u8 = 1;
+const UNAUTHENTIC: u8 = 2;
+const REPLAYED: u8 = 3;
+const FENCED: u8 = 4;
+const SESSION_LOST: u8 = 5;
+const IN_USE: u8 = 6;
+const TEXT: u8 = 255;
+
+fn encode_error(error: &Error) -> Vec<u8> {
+    match error {
+        Error::Tampered { node, slot } => {
+            [&[TAMPERED][..], &node.to_le_bytes(), &slot.to_le_bytes()].concat()
+        }
+        Error::Unauthentic => vec![UNAUTHENTIC],
+        Error::Replayed => vec![REPLAYED],
+        Error::Fenced { own, newest } => {
+            [&[FENCED][..], &own.to_le_bytes(), &newest.to_le_bytes()].concat()
+        }
+        Error::SessionLost => vec![SESSION_LOST],
+        Error::InUse(_) => vec![IN_USE],
+        // What another host said is not told as ours.
+        Error::Host(text) => text_reply(text),
+        other => text_reply(&other.to_string()),
+    }
+}
+
+fn text_reply(text: &str) -> Vec<u8> {
+    let text: String = text.chars().take(TEXT_MAX).collect();
+    [&[TEXT], text.as_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_back_and_limits_hold() {
+        let mut stream = Vec::new();
+        write(&mut stream, &[b"ab", b"", b"c"]).unwrap();
+        write(&mut stream, &[]).unwrap();
+        write(&mut stream, &[&[7; 100]]).unwrap();
+        let (mut from, mut into) = (&stream[..], vec![9]);
+        assert!(read(&mut from, 3, &mut into).unwrap() && into == b"abc");
+        assert!(read(&mut from, 3, &mut into).unwrap() && into.is_empty());
+        let long = read(&mut from, 99, &mut into).unwrap_err();
+        assert_eq!(long.kind(), io::ErrorKind::InvalidData);
+        assert!(!read(&mut &[][..], 9, &mut into).unwrap(), "the end between messages");
+        for cut in 1..7 {
+            let torn = read(&mut &stream[..cut], 9, &mut into).unwrap_err();
+            assert_eq!(torn.kind(), io::ErrorKind::UnexpectedEof, "{cut}");
+        }
+    }
+
+    #[test]
+    fn errors_keep_their_kind() {
+        assert_eq!(decode(&encode(Ok(vec![1, 2]))).unwrap(), [1, 2]);
+        for error in [
+            Error::Tampered { node: 3, slot: 70_000 },
+            Error::Unauthentic,
+            Error::Replayed,
+            Error::Fenced { own: 1, newest: 1 << 40 },
+            Error::SessionLost,
+        ] {
+            let told = decode(&encode_error(&error)).unwrap_err();
+            assert_eq!(format!("{told:?}"), format!("{error:?}"));
+        }
+        let told = decode(&encode_error(&Error::Store("x"))).unwrap_err();
+        assert!(matches!(told, Error::Host(text) if text.ends_with('x')));
+        let long = "é".repeat(400);
+        assert_eq!(encode_error(&Error::Host(long)).len(), 1 + 2 * TEXT_MAX);
+        assert!(decode(&[]).is_err() && decode(&[TAMPERED, 1]).is_err());
+    }
+}

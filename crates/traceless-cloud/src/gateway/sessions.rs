@@ -1,0 +1,54 @@
+//! A session that is lost, with its enclave or its host, and the next one.
+
+use super::Gateway;
+use super::record::Record;
+use super::rounds::Wait;
+use crate::channel::{Receiver, Sender};
+use crate::error::{Error, Result};
+
+/// Sessions that one request may lose, one after the other.
+pub const SESSIONS_MAX: usize = 8;
+
+impl Gateway {
+    /// What became of the round on its way, if there is one and nobody works on it any more. The
+    /// host is asked, and its answer is proved by the versions that it then has.
+    pub(super) fn outcome(&self) -> Result<Option<Record>> {
+        let (host, gateway) = (self.host.sequence()?, self.state.sequence);
+        match &self.state.running {
+            Some(_) if host == gateway => Ok(Some(Record::Failed)),
+            Some(_) if host == gateway + 1 => Ok(Some(Record::Committed)),
+            None if host == gateway => Ok(None),
+            _ => Err(Error::RolledBack { host, gateway }),
+        }
+    }
+
+    /// Goes on in another session, as the last one was lost.
+    pub(super) fn begin_again(&mut self) -> Result {
+        if !self.lost && self.state.running.is_some() && !self.staged {
+            // Its orders mean nothing in another session: whatever it says, it has failed.
+            let _ = self.worker.result(Wait::Long);
+        }
+        (self.lost, self.staged) = (true, false);
+        for _ in 0..SESSIONS_MAX {
+            match self.begin_session() {
+                Err(Error::SessionLost) => {}
+                other => return other,
+            }
+        }
+        Err(Error::SessionLost)
+    }
+
+    fn begin_session(&mut self) -> Result {
+        let (gateway, enclave) = self.host.renew()?;
+        let session = self.shared.session(&gateway, &enclave);
+        self.sender = Sender::new(&session.query);
+        self.receiver = Receiver::new(&session.reply);
+        self.worker.renew(Sender::new(&session.evict));
+        if let Some(record) = self.outcome()? {
+            self.happen(record)?;
+        }
+        self.lost = false;
+        self.counts.sessions += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,133 @@
+//! What runs in the enclave's process.
+
+use super::nodes::{Lens, Nodes};
+use super::{FILES, confine};
+use crate::enclave::{Evictor, NodeBytes, Querier, Session, Shared};
+use crate::error::{Error, Result};
+use crate::frame;
+use crate::geometry::Geometry;
+use crate::host::lent_threads;
+use crate::orders::{Reader, order_len_max};
+use crate::tee::{Candidate, Place, SEALED_LEN_MAX};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use std::io::{BufReader, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+/// Is an enclave for the host that started this process and waits at its standard input. Returns
+/// when that host is gone, or with the reason why it cannot be.
+pub fn run() -> Result {
+    let control = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
+    let [orders, evictions, nodes] = receive(&control)?;
+    // How many processors there are cannot be asked any more afterwards.
+    let threads = lent_threads();
+    confine::confine()?;
+    let Some((shared, session)) = introduce(&control)? else { return Ok(()) };
+    let querier = Querier::new(&shared, &session);
+    let evictor = Evictor::new(&shared, &session);
+    let evictor = evictor.map(|evictor| evictor.with_threads(threads));
+    let nodes = Nodes::new(nodes, &shared.geometry);
+    // Told only now, when nothing can go wrong any more.
+    let told = evictor.as_ref().map(|_| Vec::new());
+    let told = frame::encode(told.map_err(|e| Error::Host(e.to_string())));
+    frame::write(&mut &control, &[&told])?;
+    let (geometry, evictor) = (shared.geometry, evictor?);
+    std::thread::spawn(move || answer(&UnixStream::from(orders), &geometry, querier));
+    std::thread::spawn(move || evict(&UnixStream::from(evictions), &geometry, evictor, &nodes));
+    // Nothing more is said here, so what comes is the end.
+    let _ = frame::read(&mut &control, 0, &mut Vec::new());
+    Ok(())
+}
+
+/// Tells the host what this is, and takes the gateway's key. Nothing if the host goes away.
+fn introduce(control: &UnixStream) -> Result<Option<(Shared, Session)>> {
+    let mut message = Vec::new();
+    if !frame::read(&mut &*control, SEALED_LEN_MAX, &mut message)? {
+        return Ok(None);
+    }
+    let nonce = Reader(&message).array()?;
+    let candidate = Candidate::new(&nonce)?;
+    let evidence = frame::encode(Ok(candidate.evidence(Place::Process)));
+    frame::write(&mut &*control, &[&evidence])?;
+    if !frame::read(&mut &*control, SEALED_LEN_MAX, &mut message)? {
+        return Ok(None);
+    }
+    match candidate.accept(&message) {
+        Ok(accepted) => Ok(Some(accepted)),
+        Err(error) => {
+            let told = error.to_string();
+            frame::write(&mut &*control, &[&frame::encode(Err(error))])?;
+            Err(Error::Host(told))
+        }
+    }
+}
+
+fn answer(stream: &UnixStream, geometry: &Geometry, mut querier: Querier) -> Result {
+    let max = order_len_max(geometry) + geometry.layers * geometry.slot_len();
+    let (mut from, mut message) = (BufReader::new(stream), Vec::new());
+    while frame::read(&mut from, max, &mut message)? {
+        let reply = frame::encode(query(&mut querier, &mut message));
+        frame::write(&mut &*stream, &[&reply])?;
+    }
+    Ok(())
+}
+
+fn query(querier: &mut Querier, message: &mut [u8]) -> Result<Vec<u8>> {
+    let (len, rest) = message.split_first_chunk_mut().ok_or(Error::Malformed("too short"))?;
+    let (order, slots) = rest
+        .split_at_mut_checked(u32::from_le_bytes(*len) as usize)
+        .ok_or(Error::Malformed("too short"))?;
+    querier.query(order, slots)
+}
+
+/// Copies of the bytes that the host has, so that it cannot change them.
+#[derive(Default)]
+struct Copies {
+    node: Vec<u8>,
+    carried: Vec<u8>,
+    new_node: Vec<u8>,
+    new_carried: Vec<u8>,
+}
+
+fn evict(stream: &UnixStream, geometry: &Geometry, mut evictor: Evictor, nodes: &Nodes) -> Result {
+    let (mut from, mut message) = (BufReader::new(stream), Vec::new());
+    let mut copies = Copies::default();
+    while frame::read(&mut from, order_len_max(geometry), &mut message)? {
+        let done = evict_one(&mut evictor, geometry, nodes, &message, &mut copies);
+        frame::write(&mut &*stream, &[&frame::encode(done.map(|()| Vec::new()))])?;
+    }
+    Ok(())
+}
+
+fn evict_one(
+    evictor: &mut Evictor,
+    geometry: &Geometry,
+    nodes: &Nodes,
+    message: &[u8],
+    copies: &mut Copies,
+) -> Result {
+    let mut reader = Reader(message);
+    let lens = Lens::decode(&mut reader, geometry)?;
+    let Copies { node, carried, new_node, new_carried } = copies;
+    nodes.read_old(&lens, node, carried)?;
+    Nodes::room_for_new(&lens, new_node, new_carried);
+    evictor.evict(&mut reader.0.to_vec(), NodeBytes { node, carried, new_node, new_carried })?;
+    nodes.write_new(&lens, new_node, new_carried)
+}
+
+/// The files that the host hands over.
+fn receive(control: &UnixStream) -> Result<[OwnedFd; FILES]> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    recvmsg(control, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+        .map_err(std::io::Error::from)?;
+    let mut files = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            files.extend(received);
+        }
+    }
+    files.try_into().map_err(|_| Error::Malformed("no enclave's host is at the standard input"))
+}

@@ -1,0 +1,115 @@
+use super::*;
+use crate::gateway::testing::{BLOCK, params};
+use crate::gateway::{Gateway, Keys};
+use crate::host::Served;
+use crate::kernel::Choice;
+use crate::store::MemStore;
+use crate::tee::{Policy, verify};
+use std::os::unix::process::ExitStatusExt;
+use std::sync::Arc;
+use traceless::rng::{Rng, Seeded};
+use traceless::seal::Secret;
+
+/// What this program does when it is started by a test.
+const ROLE: &str = "TRACELESS_TEST_ROLE";
+
+/// This very program, in a role.
+pub fn this_program(role: &str) -> Program {
+    Program {
+        path: std::env::current_exe().unwrap(),
+        arguments: ["--exact", "process::tests::is_started_by_other_tests", "--nocapture"]
+            .map(OsString::from)
+            .to_vec(),
+        environment: vec![(ROLE.into(), role.into())],
+    }
+}
+
+/// By itself it does nothing.
+#[test]
+fn is_started_by_other_tests() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    if role == "enclave" {
+        let _ = run();
+        std::process::exit(0);
+    }
+    let parent = rustix::process::getppid().unwrap();
+    confine::confine().unwrap();
+    // Planted faults: each is a way out.
+    match &role[..] {
+        "connect" => drop(std::net::TcpStream::connect("127.0.0.1:1")),
+        "fork" => drop(Command::new("true").spawn()),
+        "open" => assert!(std::fs::File::open("/etc/hostname").is_err()),
+        "kill" => drop(kill_process(parent, Signal::CONT)),
+        // None: what an enclave does.
+        _ => std::thread::spawn(|| drop(vec![1_u8; 9 << 20])).join().unwrap(),
+    }
+    std::process::exit(7);
+}
+
+#[test]
+fn a_confined_process_cannot_do_more_than_compute() {
+    const SIGSYS: i32 = libc::SIGSYS;
+    let end = |role: &str| {
+        let program = this_program(role);
+        let mut command = Command::new(program.path);
+        command.args(program.arguments).envs(program.environment);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap()
+    };
+    for role in ["connect", "fork", "kill"] {
+        assert_eq!(end(role).signal(), Some(SIGSYS), "{role}");
+    }
+    for role in ["open", "compute"] {
+        assert_eq!(end(role).code(), Some(7), "{role}");
+    }
+}
+
+fn open(seed: u64) -> (Gateway, Arc<Served<MemStore, EnclaveProcess>>) {
+    let (params, mut rng) = (params(2000), Seeded::new(seed));
+    let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
+    let mut nonce = [0; 16];
+    rng.fill(&mut nonce);
+    let (starting, evidence) = Starting::start(&this_program("enclave"), &nonce).unwrap();
+    let attested = verify(&evidence, &nonce, Policy { allow_simulated: true }).unwrap();
+    assert_eq!(attested.what, "simulated, in a process");
+    let sealed = keys.provision(&params, Choice::Benes).seal(&attested).unwrap();
+    let g = params.geometry;
+    let enclave = starting.provision(&g, &sealed).unwrap();
+    let host = Arc::new(Served::new(g, MemStore::new(g), enclave));
+    let session = (&attested.gateway, &attested.enclave);
+    let rng = Box::new(rng);
+    let gateway =
+        Gateway::open(params, &keys, Choice::Benes, host.clone(), session, None, rng).unwrap();
+    (gateway, host)
+}
+
+#[test]
+fn a_tree_is_an_array_with_the_enclave_in_a_process() {
+    let (mut gateway, host) = open(1);
+    let mut rng = Seeded::new(2);
+    let mut array = vec![0_u8; 2000];
+    for version in 0..6000_u32 {
+        let id = rng.below(2000);
+        if rng.below(2) == 0 {
+            array[id as usize] = version as u8;
+            gateway.put(id, &[version as u8; BLOCK]).unwrap();
+        } else {
+            assert_eq!(gateway.get(id).unwrap(), [array[id as usize]; BLOCK]);
+        }
+    }
+    assert!(gateway.counts().rounds > 10);
+    // What is changed on the way is told as it would be without a process between.
+    host.enclave().end();
+    let lost = (0..2000).find_map(|id| gateway.get(id).err());
+    assert!(matches!(lost, Some(Error::SessionLost)), "{lost:?}");
+}
+
+#[test]
+fn a_key_for_another_enclave_is_refused() {
+    let keys = Keys::new(&Secret::from_bytes([1; 32]), &[7; 16]);
+    let start = || Starting::start(&this_program("enclave"), &[3; 16]).unwrap();
+    let ((one, _), (_other, evidence)) = (start(), start());
+    let attested = verify(&evidence, &[3; 16], Policy { allow_simulated: true }).unwrap();
+    let sealed = keys.provision(&params(2000), Choice::Benes).seal(&attested).unwrap();
+    let refused = one.provision(&params(2000).geometry, &sealed);
+    assert!(matches!(refused, Err(Error::Unauthentic)));
+}

@@ -1,0 +1,147 @@
+//! A connection to the host, and the numbers of what is sent on it.
+
+use crate::error::{Error, Result};
+use crate::frame;
+use rustix::net::{RecvFlags, recv};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use std::io::{self, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a connection may take to be made.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a reply may take, until the request is sent again on another connection.
+const REPLY_PATIENCE: Duration = Duration::from_secs(60);
+const NUMBER_LEN: usize = 8;
+
+/// Where the host is, and how it is known.
+pub struct Dial {
+    address: String,
+    name: ServerName<'static>,
+    tls: Arc<ClientConfig>,
+}
+
+impl Dial {
+    /// The host at `address`, a name or number and a port.
+    pub fn new(address: &str, tls: Arc<ClientConfig>) -> Result<Self> {
+        let wrong = Error::Parameters("the host's address is NAME:PORT");
+        let Some((name, _)) = address.rsplit_once(':') else { return Err(wrong) };
+        let name = name.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let Ok(name) = ServerName::try_from(name) else { return Err(wrong) };
+        Ok(Self { address: address.to_owned(), name, tls })
+    }
+
+    /// A connection that nothing was said on.
+    pub fn connect(&self) -> Result<Connection> {
+        let away = |error: io::Error| Error::Unreachable(format!("{}: {error}", self.address));
+        let mut last = io::Error::from(io::ErrorKind::NotFound);
+        for address in self.address.to_socket_addrs().map_err(away)? {
+            match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
+                Ok(stream) => {
+                    let prepared = stream
+                        .set_nodelay(true)
+                        .and_then(|()| stream.set_read_timeout(Some(REPLY_PATIENCE)))
+                        .and_then(|()| stream.set_write_timeout(Some(REPLY_PATIENCE)));
+                    prepared.map_err(away)?;
+                    let connection = ClientConnection::new(self.tls.clone(), self.name.clone());
+                    let connection = connection.map_err(|error| Error::Tls(error.to_string()))?;
+                    return Ok(Connection { stream: StreamOwned::new(connection, stream) });
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(away(last))
+    }
+}
+
+/// A connection.
+pub struct Connection {
+    stream: StreamOwned<ClientConnection, TcpStream>,
+}
+
+impl Connection {
+    /// The reply to a request.
+    pub fn ask(&mut self, number: u64, request: &[u8], reply_len_max: usize) -> Result<Vec<u8>> {
+        let mut replies = self.ask_many(number, &[request], reply_len_max)?;
+        replies.pop().expect("as many replies as requests")
+    }
+
+    /// The replies to requests that are sent together, with numbers from `first` on. An error is
+    /// one of the connection.
+    pub fn ask_many(
+        &mut self,
+        first: u64,
+        requests: &[&[u8]],
+        reply_len_max: usize,
+    ) -> Result<Vec<Result<Vec<u8>>>> {
+        let mut frames = Vec::new();
+        for (number, request) in (first..).zip(requests) {
+            frame::write(&mut frames, &[&number.to_le_bytes(), request]).map_err(|e| away(&e))?;
+        }
+        self.stream.write_all(&frames).and_then(|()| self.stream.flush()).map_err(|e| away(&e))?;
+        (first..).take(requests.len()).map(|number| self.reply(number, reply_len_max)).collect()
+    }
+
+    fn reply(&mut self, number: u64, len_max: usize) -> Result<Result<Vec<u8>>> {
+        let mut reply = Vec::new();
+        if !frame::read(&mut self.stream, len_max, &mut reply).map_err(|e| away(&e))? {
+            return Err(Error::Unreachable("it ended the connection".to_owned()));
+        }
+        match reply.split_first_chunk::<NUMBER_LEN>() {
+            Some((answered, reply)) if *answered == number.to_le_bytes() => {
+                Ok(frame::decode(reply).map(<[u8]>::to_vec))
+            }
+            _ => Err(Error::Malformed("not the reply that was waited for")),
+        }
+    }
+
+    /// Whether the host says something, though nobody asked, or has ended the connection.
+    pub fn speaks(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        recv(&self.stream.sock, &mut [0; 1], flags) != Err(rustix::io::Errno::AGAIN)
+    }
+}
+
+/// The requests of one kind, each with its number, over one connection after another.
+#[derive(Default)]
+pub struct Line {
+    /// The connection, while there is one.
+    pub connection: Option<Connection>,
+    last: u64,
+}
+
+impl Line {
+    /// Numbers for so many requests: the first of them.
+    pub fn numbers(&mut self, count: usize) -> u64 {
+        let first = self.last + 1;
+        self.last += count as u64;
+        first
+    }
+
+    /// The replies to requests. If the connection is lost, there is none any more.
+    pub fn exchange(
+        &mut self,
+        first: u64,
+        requests: &[&[u8]],
+        reply_len_max: usize,
+    ) -> Result<Vec<Result<Vec<u8>>>> {
+        let Some(connection) = &mut self.connection else {
+            return Err(Error::Unreachable("there is no connection".to_owned()));
+        };
+        let replies = connection.ask_many(first, requests, reply_len_max);
+        if replies.is_err() {
+            self.connection = None;
+        }
+        replies
+    }
+}
+
+/// What TLS finds wrong does not become right by waiting; all else may.
+fn away(error: &io::Error) -> Error {
+    match error.get_ref() {
+        Some(inner) if inner.is::<rustls::Error>() => Error::Tls(error.to_string()),
+        _ => Error::Unreachable(error.to_string()),
+    }
+}

@@ -1,0 +1,228 @@
+//! A host that is reached over TLS.
+//!
+//! What is lost on the way is sent again as it was, on another connection, until [`PATIENCE`] is
+//! over. What is lost with the enclave is the gateway's to send again, in another session.
+
+mod line;
+mod open;
+
+pub use crate::wire::tls::Identity;
+pub use open::Remote;
+
+use crate::channel::Nonce;
+use crate::error::{Error, Result};
+use crate::geometry::Geometry;
+use crate::host::{Ask, Host, Stage};
+use crate::store::NodeVersion;
+use crate::tee::{Policy, Provision, verify};
+use crate::wire::fence::Opening;
+use crate::wire::message::{
+    self, LINES, PIPELINED_MAX, STRANGER_REPLY_LEN_MAX, SessionId, reply_len_max,
+};
+use line::{Connection, Dial, Line};
+use std::fs::File;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use traceless::clock::{Clock, Monotonic};
+use traceless::rng::{Rng, Seeded};
+
+/// How long a host may be away before whoever waits is told.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Between two attempts to reach it: at first, and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+const QUERIES: usize = 0;
+const ROUNDS: usize = 1;
+
+/// The host, as one opening of a gateway's state knows it.
+pub struct RemoteHost {
+    dial: Dial,
+    opening: Opening,
+    provision: Provision,
+    policy: Policy,
+    rng: Mutex<Seeded>,
+    clock: Monotonic,
+    session: Mutex<Option<SessionId>>,
+    lines: [Mutex<Line>; LINES],
+    /// What the host said when another gateway took over.
+    fenced: Mutex<Option<u64>>,
+    /// What the enclave is, in words.
+    enclave: Mutex<String>,
+    /// Held as long as the state may be open.
+    _lock: Option<File>,
+}
+
+impl RemoteHost {
+    /// A host that nothing was said to yet: [`Host::renew`] comes first.
+    fn new(
+        dial: Dial,
+        opening: Opening,
+        provision: Provision,
+        policy: Policy,
+        rng: Seeded,
+        lock: Option<File>,
+    ) -> Self {
+        Self {
+            dial,
+            opening,
+            provision,
+            policy,
+            rng: Mutex::new(rng),
+            clock: Monotonic::start(),
+            session: Mutex::default(),
+            lines: Default::default(),
+            fenced: Mutex::default(),
+            enclave: Mutex::default(),
+            _lock: lock,
+        }
+    }
+
+    /// What the enclave is, in words.
+    pub fn enclave(&self) -> String {
+        guard(&self.enclave).clone()
+    }
+
+    fn geometry(&self) -> &Geometry {
+        &self.provision.geometry
+    }
+
+    /// Calls until something else comes of it than that the host is away.
+    fn patiently<T>(&self, mut call: impl FnMut() -> Result<T>) -> Result<T> {
+        let end = self.clock.now() + PATIENCE.as_nanos() as u64;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match call() {
+                Err(Error::Unreachable(_)) if self.clock.now() < end => std::thread::sleep(pause),
+                other => return self.heed(other),
+            }
+            pause = (2 * pause).min(PAUSE_MAX);
+        }
+    }
+
+    /// Remembers that another gateway took over.
+    fn heed<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(Error::Fenced { newest, .. }) = result {
+            *guard(&self.fenced) = Some(newest);
+        }
+        result
+    }
+
+    fn call(&self, line: usize, request: &[u8]) -> Result<Vec<u8>> {
+        let mut replies = self.call_many(line, &[request])?;
+        self.heed(replies.pop().expect("as many replies as requests"))
+    }
+
+    /// The replies to requests that are sent together, and again as they were if they have to be.
+    fn call_many(&self, line: usize, requests: &[&[u8]]) -> Result<Vec<Result<Vec<u8>>>> {
+        let mut line_held = guard(&self.lines[line]);
+        let first = line_held.numbers(requests.len());
+        self.patiently(|| {
+            if line_held.connection.is_none() {
+                line_held.connection = Some(self.attach(line)?);
+            }
+            line_held.exchange(first, requests, reply_len_max(self.geometry()))
+        })
+    }
+
+    /// A connection that belongs to the session.
+    fn attach(&self, line: usize) -> Result<Connection> {
+        let session = guard(&self.session).ok_or(Error::SessionLost)?;
+        let mut connection = self.dial.connect()?;
+        let request = message::attach(&self.opening, &session, line);
+        connection.ask(0, &request, STRANGER_REPLY_LEN_MAX)?;
+        Ok(connection)
+    }
+
+    /// Asks for an enclave's evidence, and answers with its key.
+    fn introduce(&self) -> Result<(Nonce, Nonce)> {
+        let mut nonce = Nonce::default();
+        guard(&self.rng).fill(&mut nonce);
+        let mut connection = self.dial.connect()?;
+        let hello = message::hello(&self.opening, self.geometry(), &nonce);
+        let evidence = connection.ask(0, &hello, STRANGER_REPLY_LEN_MAX)?;
+        let attested = verify(&evidence, &nonce, self.policy)?;
+        let sealed = message::provision(&self.provision.seal(&attested)?);
+        let session = connection.ask(1, &sealed, STRANGER_REPLY_LEN_MAX)?;
+        let session = session.try_into().map_err(|_| Error::Malformed("no session's number"))?;
+        *guard(&self.session) = Some(session);
+        guard(&self.enclave).clone_from(&attested.what);
+        Ok((attested.gateway, attested.enclave))
+    }
+}
+
+impl Host for RemoteHost {
+    fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
+        self.call(QUERIES, &message::query(ask))
+    }
+
+    fn query_many(&self, asks: &[Ask]) -> Vec<Result<Vec<u8>>> {
+        let mut replies = Vec::with_capacity(asks.len());
+        for asks in asks.chunks(PIPELINED_MAX) {
+            let requests: Vec<Vec<u8>> = asks.iter().map(message::query).collect();
+            let requests: Vec<&[u8]> = requests.iter().map(Vec::as_slice).collect();
+            match self.call_many(QUERIES, &requests) {
+                Ok(some) => replies.extend(some.into_iter().map(|reply| self.heed(reply))),
+                Err(error) => replies.push(Err(error)),
+            }
+            if let Some(failed) = replies.iter().position(Result::is_err) {
+                replies.truncate(failed + 1);
+                break;
+            }
+        }
+        replies
+    }
+
+    fn stage(&self, stage: &Stage) -> Result {
+        self.call(ROUNDS, &message::stage(stage)).map(drop)
+    }
+
+    fn place(&self, version: NodeVersion, bytes: &[u8]) -> Result {
+        self.call(ROUNDS, &message::place(version, bytes)).map(drop)
+    }
+
+    fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        self.call(ROUNDS, &message::commit(sequence, versions)).map(drop)
+    }
+
+    fn sequence(&self) -> Result<u64> {
+        let reply = self.call(ROUNDS, &message::sequence())?;
+        let number =
+            reply.try_into().map_err(|_| Error::Malformed("not the number of a commit"))?;
+        Ok(u64::from_le_bytes(number))
+    }
+
+    fn renew(&self) -> Result<(Nonce, Nonce)> {
+        *guard(&self.session) = None;
+        for line in &self.lines {
+            guard(line).connection = None;
+        }
+        self.patiently(|| {
+            let nonces = self.introduce()?;
+            guard(&self.lines[QUERIES]).connection = Some(self.attach(QUERIES)?);
+            Ok(nonces)
+        })
+    }
+
+    fn check(&self) -> Result {
+        if let Some(newest) = *guard(&self.fenced) {
+            return Err(Error::Fenced { own: self.opening.number, newest });
+        }
+        let mut queries = guard(&self.lines[QUERIES]);
+        if queries.connection.as_ref().is_some_and(Connection::speaks) {
+            // Nobody asked, so it is the end of the connection: was it that of the session?
+            queries.connection = None;
+            drop(queries);
+            match self.call(QUERIES, &message::sequence()) {
+                // The gateway finds out by itself, and knows what to do.
+                Ok(_) | Err(Error::SessionLost) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

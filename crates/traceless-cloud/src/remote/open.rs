@@ -1,0 +1,92 @@
+//! A gateway whose host is elsewhere.
+
+use super::RemoteHost;
+use super::line::Dial;
+use crate::error::{Error, Result};
+use crate::gateway::{Gateway, Home, Keys};
+use crate::host::Host;
+use crate::kernel::Choice;
+use crate::local::{Opened, read_keys};
+use crate::params::Params;
+use crate::store::Durability;
+use crate::tee::Policy;
+use crate::wire::fence::Opening;
+use crate::wire::tls::{self, Identity};
+use std::fs::{DirBuilder, OpenOptions};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use traceless::rng::{Seeded, System};
+use traceless::seal::Secret;
+
+/// A host elsewhere, and how it is known.
+pub struct Remote {
+    /// Its name or number, and its port.
+    pub address: String,
+    /// A file with its certificate, or with those that sign it.
+    pub certificate: PathBuf,
+    /// Who the gateway is, if the host asks.
+    pub identity: Option<Identity>,
+    /// What is accepted of its enclave.
+    pub policy: Policy,
+}
+
+impl Remote {
+    /// Opens a tree whose state is in `home`, or makes one. A gateway that was opened before, with
+    /// the same state or a copy of it, is fenced off.
+    pub fn open(
+        &self,
+        home: &Path,
+        key_file: Option<&Path>,
+        params: Params,
+        choice: Choice,
+        durability: Durability,
+    ) -> Result<Opened> {
+        DirBuilder::new().recursive(true).mode(0o700).create(home)?;
+        // Before anybody hears of another opening.
+        let lock = OpenOptions::new().create(true).append(true).open(home.join("lock"))?;
+        lock.try_lock().map_err(|_| Error::InUse("the gateway's state"))?;
+        let mut rng = Seeded::drawn(&mut System);
+        let keys = read_keys(home, key_file, &mut rng)?;
+        let opening = Opening::next(home, &mut rng)?;
+        let dial = self.dial()?;
+        let provision = keys.provision(&params, choice);
+        let host_rng = Seeded::drawn(&mut rng);
+        let host = RemoteHost::new(dial, opening, provision, self.policy, host_rng, Some(lock));
+        let home = Home { folder: &home.join("state"), durability };
+        begin(host, params, &keys, choice, Some(&home), rng)
+    }
+
+    /// A tree that nobody can open once its gateway is gone, for measurements. The host's store
+    /// must be empty.
+    pub fn open_once(&self, params: Params, choice: Choice) -> Result<Opened> {
+        let mut rng = Seeded::drawn(&mut System);
+        let keys = Keys::new(&Secret::random(&mut rng), &[0; 16]);
+        let opening = Opening { number: 1, instance: [0; 16] };
+        let provision = keys.provision(&params, choice);
+        let host_rng = Seeded::drawn(&mut rng);
+        let host = RemoteHost::new(self.dial()?, opening, provision, self.policy, host_rng, None);
+        begin(host, params, &keys, choice, None, rng)
+    }
+
+    fn dial(&self) -> Result<Dial> {
+        Dial::new(&self.address, tls::client(&self.certificate, self.identity.as_ref())?)
+    }
+}
+
+/// Begins the first session, and opens the gateway.
+fn begin(
+    host: RemoteHost,
+    params: Params,
+    keys: &Keys,
+    choice: Choice,
+    home: Option<&Home<'_>>,
+    rng: Seeded,
+) -> Result<Opened> {
+    let (gateway, enclave) = host.renew()?;
+    let what = host.enclave();
+    let host = Arc::new(host);
+    let session = (&gateway, &enclave);
+    let gateway = Gateway::open(params, keys, choice, host, session, home, Box::new(rng))?;
+    Ok(Opened { gateway, enclave: what })
+}

@@ -1,0 +1,114 @@
+//! One connection of a gateway.
+
+use super::session::Session;
+use super::{Server, Visitor};
+use crate::error::{Error, Result};
+use crate::frame;
+use crate::wire::fence::Opening;
+use crate::wire::message::{LINES, Request, STRANGER_LEN_MAX, request_len_max};
+use rustix::net::sockopt::set_socket_keepalive;
+use rustls::{ServerConnection, StreamOwned};
+use std::io;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long somebody may take to begin a session.
+const STRANGER_PATIENCE: Duration = Duration::from_secs(20);
+const NUMBER_LEN: usize = 8;
+
+/// Serves a connection until it ends.
+pub fn converse(stream: TcpStream, server: &Server) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(STRANGER_PATIENCE))?;
+    stream.set_write_timeout(Some(STRANGER_PATIENCE))?;
+    // A gateway whose machine is gone shall not keep its thread for ever.
+    set_socket_keepalive(&stream, true)?;
+    let socket = stream.try_clone()?;
+    let connection = ServerConnection::new(server.tls.clone()).map_err(io::Error::other)?;
+    let mut stream = StreamOwned::new(connection, stream);
+    let mut peer = Peer { server, socket, visitor: None, attached: None };
+    let mut message = Vec::new();
+    while frame::read(&mut stream, peer.len_max(), &mut message)? {
+        let Some((number, request)) = message.split_first_chunk::<NUMBER_LEN>() else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        let reply = peer.reply(u64::from_le_bytes(*number), request);
+        frame::write(&mut stream, &[number, &reply])?;
+    }
+    stream.conn.send_close_notify();
+    io::Write::flush(&mut stream)
+}
+
+/// Who is at the other end.
+struct Peer<'a> {
+    server: &'a Server,
+    socket: TcpStream,
+    visitor: Option<Visitor>,
+    attached: Option<Attached>,
+}
+
+struct Attached {
+    session: Arc<Session>,
+    opening: Opening,
+    line: usize,
+}
+
+impl Peer<'_> {
+    /// Bytes of a request, at most.
+    fn len_max(&self) -> usize {
+        let attached = self.attached.as_ref();
+        attached.map_or(STRANGER_LEN_MAX, |at| request_len_max(at.session.geometry()))
+    }
+
+    fn reply(&mut self, number: u64, request: &[u8]) -> Arc<[u8]> {
+        let request = match Request::decode(request) {
+            Ok(request) => request,
+            Err(error) => return frame::encode(Err(error)).into(),
+        };
+        let Some(Attached { session, opening, line }) = &self.attached else {
+            return frame::encode(self.introduce(request)).into();
+        };
+        let answer = |session: &Session| {
+            let result = session.carry_out(request);
+            frame::encode(result.map_err(|error| match error {
+                Error::SessionLost => self.server.why_over(*opening),
+                other => other,
+            }))
+        };
+        let reply = session.answer(*line, number, answer);
+        reply.unwrap_or_else(|error| frame::encode(Err(error)).into())
+    }
+
+    /// What comes before a session.
+    fn introduce(&mut self, request: Request) -> Result<Vec<u8>> {
+        match request {
+            Request::Hello { opening, geometry, nonce } => {
+                let (visitor, evidence) = self.server.hello(opening, geometry, &nonce)?;
+                self.visitor = Some(visitor);
+                Ok(evidence)
+            }
+            Request::Provision(sealed) => {
+                let visitor = self.visitor.take();
+                let visitor = visitor.ok_or(Error::Malformed("a key for no enclave"))?;
+                self.server.provision(visitor, &sealed).map(|id| id.to_vec())
+            }
+            Request::Attach { opening, session, line } => {
+                let line = usize::from(line);
+                if line >= LINES {
+                    return Err(Error::Malformed("no such line"));
+                }
+                let session = self.server.attach(opening, &session)?;
+                // A gateway may think for as long as it likes.
+                self.socket.set_read_timeout(None)?;
+                session.comes_over(self.socket.try_clone()?);
+                if session.is_over() {
+                    return Err(self.server.why_over(opening));
+                }
+                self.attached = Some(Attached { session, opening, line });
+                Ok(Vec::new())
+            }
+            _ => Err(Error::SessionLost),
+        }
+    }
+}

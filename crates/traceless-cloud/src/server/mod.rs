@@ -1,0 +1,191 @@
+//! The untrusted server: a store, an enclave's process beside it, and gateways that come over TLS.
+//!
+//! One gateway has the store at a time, in one session, with an enclave of that session only. The
+//! newest takes over (`wire/fence`): the session before it is ended first, and with it everything
+//! that it was at, so that nothing of it happens later.
+
+mod connection;
+mod session;
+#[cfg(test)]
+mod tests;
+
+pub use crate::wire::tls::Identity;
+
+use crate::channel::Nonce;
+use crate::error::{Error, Result};
+use crate::geometry::Geometry;
+use crate::process::{Program, Starting};
+use crate::store::{Durability, FileStore};
+use crate::wire::fence::{Fence, Opening};
+use crate::wire::message::SessionId;
+use crate::wire::tls;
+use rustls::ServerConfig;
+use session::Session;
+use std::fs::DirBuilder;
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use traceless::rng::{Rng, System};
+
+/// Connections at once.
+const CONNECTIONS_MAX: usize = 64;
+/// Nodes of a tree, which a host keeps a place in memory for.
+const NODES_MAX: u32 = 1 << 24;
+
+/// What a host serves.
+pub struct Settings {
+    /// The folder of its store.
+    pub folder: PathBuf,
+    /// What a commit has survived.
+    pub durability: Durability,
+    /// The program of its enclaves.
+    pub enclave: Program,
+    /// Who it is; without, it makes a certificate in its folder.
+    pub identity: Option<Identity>,
+    /// Certificates that sign those of gateways; without, all gateways are let in.
+    pub clients: Option<PathBuf>,
+}
+
+/// A host.
+pub struct Server {
+    settings: Settings,
+    tls: Arc<ServerConfig>,
+    certificate: PathBuf,
+    state: Mutex<State>,
+}
+
+struct State {
+    fence: Fence,
+    /// Opened by the first gateway, who knows the tree's shape.
+    store: Option<(Geometry, Arc<FileStore>)>,
+    current: Option<Arc<Session>>,
+}
+
+/// A gateway that has an enclave's evidence and has not answered with a key.
+struct Visitor {
+    opening: Opening,
+    geometry: Geometry,
+    store: Arc<FileStore>,
+    enclave: Starting,
+}
+
+impl Server {
+    /// A host that serves nobody yet.
+    pub fn new(settings: Settings) -> Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&settings.folder)?;
+        let identity = match &settings.identity {
+            Some(identity) => identity.clone(),
+            None => Identity::own(&settings.folder)?,
+        };
+        let tls = tls::server(&identity, settings.clients.as_deref())?;
+        let fence = Fence::open(&settings.folder)?;
+        let state = Mutex::new(State { fence, store: None, current: None });
+        Ok(Self { settings, tls, certificate: identity.certificate, state })
+    }
+
+    /// The certificate that a gateway has to know.
+    pub fn certificate(&self) -> &Path {
+        &self.certificate
+    }
+
+    /// Serves connections until `stop` is set and one more comes, which is dropped.
+    pub fn serve(self: &Arc<Self>, listener: &TcpListener, stop: &AtomicBool) -> io::Result<()> {
+        let connections = Arc::new(AtomicUsize::new(0));
+        for stream in listener.incoming() {
+            if stop.load(Ordering::SeqCst) {
+                break;
+            }
+            // One gateway's failure, or too many of them, is no reason to turn the others away.
+            let Ok(stream) = stream else { continue };
+            if connections.load(Ordering::SeqCst) >= CONNECTIONS_MAX {
+                continue;
+            }
+            connections.fetch_add(1, Ordering::SeqCst);
+            let (server, count) = (self.clone(), connections.clone());
+            std::thread::spawn(move || {
+                let _ = connection::converse(stream, &server);
+                count.fetch_sub(1, Ordering::SeqCst);
+            });
+        }
+        self.end();
+        Ok(())
+    }
+
+    /// Ends the session, and with it whatever it is at.
+    pub fn end(&self) {
+        if let Some(current) = self.lock().current.take() {
+            current.end();
+        }
+    }
+
+    /// Lets a gateway in, and starts an enclave for it. The session before it is over.
+    fn hello(
+        &self,
+        opening: Opening,
+        geometry: Geometry,
+        nonce: &Nonce,
+    ) -> Result<(Visitor, Vec<u8>)> {
+        let mut state = self.lock();
+        state.fence.check(opening)?;
+        let store = self.store(&mut state, geometry)?;
+        state.fence.admit(opening)?;
+        if let Some(current) = state.current.take() {
+            current.end();
+        }
+        let (enclave, evidence) = Starting::start(&self.settings.enclave, nonce)?;
+        Ok((Visitor { opening, geometry, store, enclave }, evidence))
+    }
+
+    /// Hands the key to the visitor's enclave, and begins the session.
+    fn provision(&self, visitor: Visitor, sealed: &[u8]) -> Result<SessionId> {
+        let Visitor { opening, geometry, store, enclave } = visitor;
+        let enclave = enclave.provision(&geometry, sealed)?;
+        let mut id = SessionId::default();
+        System.fill(&mut id);
+        let session = Session::new(id, geometry, store, enclave);
+        let mut state = self.lock();
+        // Somebody newer may have come meanwhile, or the same one on another connection.
+        state.fence.check(opening)?;
+        if let Some(current) = state.current.replace(Arc::new(session)) {
+            current.end();
+        }
+        Ok(id)
+    }
+
+    /// The session of a gateway that has begun it on another connection.
+    fn attach(&self, opening: Opening, id: &SessionId) -> Result<Arc<Session>> {
+        let state = self.lock();
+        state.fence.check(opening)?;
+        let current = state.current.as_ref().filter(|current| current.id() == id);
+        current.cloned().ok_or(Error::SessionLost)
+    }
+
+    /// Why a session is over: another gateway has come, or only its enclave is gone.
+    fn why_over(&self, opening: Opening) -> Error {
+        self.lock().fence.check(opening).err().unwrap_or(Error::SessionLost)
+    }
+
+    fn store(&self, state: &mut State, geometry: Geometry) -> Result<Arc<FileStore>> {
+        if geometry.nodes() > NODES_MAX {
+            return Err(Error::Parameters("a host keeps at most 2^24 nodes"));
+        }
+        match &state.store {
+            Some((known, store)) if *known == geometry => Ok(store.clone()),
+            Some(_) => Err(Error::Parameters("the store is of another tree")),
+            None => {
+                let folder = self.settings.folder.join("nodes");
+                let store = FileStore::open(&folder, geometry, self.settings.durability)?;
+                let store = Arc::new(store);
+                state.store = Some((geometry, store.clone()));
+                Ok(store)
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

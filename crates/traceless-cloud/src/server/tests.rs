@@ -1,0 +1,217 @@
+use super::*;
+use crate::gateway::Gateway;
+use crate::gateway::testing::{BLOCK, params};
+use crate::kernel::Choice;
+use crate::local::Opened;
+use crate::process::tests::this_program;
+use crate::remote::Remote;
+use crate::tee::Policy;
+use std::net::{SocketAddr, TcpStream};
+use std::thread::JoinHandle;
+use traceless::rng::Seeded;
+
+const BLOCKS: u64 = 2000;
+
+/// A host in a thread of its own.
+struct Running {
+    server: Arc<Server>,
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(folder: &Path, address: &str) -> Self {
+        Self::start_for(folder, address, None)
+    }
+
+    fn start_for(folder: &Path, address: &str, clients: Option<PathBuf>) -> Self {
+        let server = Server::new(Settings {
+            folder: folder.to_owned(),
+            durability: Durability::Process,
+            enclave: this_program("enclave"),
+            identity: None,
+            clients,
+        });
+        let server = Arc::new(server.unwrap());
+        let listener = TcpListener::bind(address).unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (serving, asked) = (server.clone(), stop.clone());
+        let thread = std::thread::spawn(move || serving.serve(&listener, &asked).unwrap());
+        Self { server, address, stop, thread: Some(thread) }
+    }
+
+    fn remote(&self) -> Remote {
+        Remote {
+            address: self.address.to_string(),
+            certificate: self.server.certificate().to_owned(),
+            identity: None,
+            policy: Policy { allow_simulated: true },
+        }
+    }
+
+    fn open(&self, home: &Path) -> Result<Opened> {
+        let params = params(BLOCKS);
+        self.remote().open(home, None, params, Choice::Benes, Durability::Process)
+    }
+
+    fn enclave(&self) -> Option<u32> {
+        self.server.lock().current.as_ref().map(|current| current.enclave_id())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        drop(TcpStream::connect(self.address));
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+/// An array beside the store.
+struct Model {
+    blocks: Vec<u8>,
+    rng: Seeded,
+}
+
+impl Model {
+    fn new(seed: u64) -> Self {
+        Self { blocks: vec![0; BLOCKS as usize], rng: Seeded::new(seed) }
+    }
+
+    fn run(&mut self, gateway: &mut Gateway, operations: u32) {
+        for _ in 0..operations {
+            let id = self.rng.below(BLOCKS);
+            let held = &mut self.blocks[id as usize];
+            if self.rng.below(2) == 0 {
+                *held = held.wrapping_add(1);
+                gateway.put(id, &[*held; BLOCK]).unwrap();
+            } else {
+                assert_eq!(gateway.get(id).unwrap(), [*held; BLOCK]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_store_behind_tls_is_an_array_and_stays_one() {
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let host = Running::start(folder.path(), "127.0.0.1:0");
+    let mut model = Model::new(1);
+    for _ in 0..3 {
+        let Opened { mut gateway, enclave } = host.open(home.path()).unwrap();
+        assert_eq!(enclave, "simulated, in a process");
+        model.run(&mut gateway, 2000);
+        assert!(gateway.counts().rounds > 5);
+    }
+}
+
+#[test]
+fn nothing_is_lost_with_enclaves_and_hosts() {
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut host = Running::start(folder.path(), "127.0.0.1:0");
+    let mut model = Model::new(2);
+    let Opened { mut gateway, .. } = host.open(home.path()).unwrap();
+    for turn in 0..12_u64 {
+        model.run(&mut gateway, 150);
+        if turn % 3 == 0 {
+            let address = host.address.to_string();
+            drop(host);
+            host = Running::start(folder.path(), &address);
+        } else {
+            let enclave = host.enclave().unwrap();
+            let process = rustix::process::Pid::from_raw(enclave.cast_signed()).unwrap();
+            rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
+        }
+    }
+    assert!(gateway.counts().sessions >= 8, "{:?}", gateway.counts());
+    model.run(&mut gateway, 1000);
+}
+
+#[test]
+fn a_lost_connection_is_made_again_in_the_same_session() {
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let host = Running::start(folder.path(), "127.0.0.1:0");
+    let mut model = Model::new(3);
+    let Opened { mut gateway, .. } = host.open(home.path()).unwrap();
+    for _ in 0..10 {
+        model.run(&mut gateway, 150);
+        host.server.lock().current.as_ref().unwrap().hang_up();
+    }
+    model.run(&mut gateway, 200);
+    assert_eq!(gateway.counts().sessions, 0);
+}
+
+#[test]
+fn the_newer_gateway_has_the_store_and_the_older_stops() {
+    let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let [folder, home, copy] = folders.each_ref().map(tempfile::TempDir::path);
+    let host = Running::start(folder, "127.0.0.1:0");
+    let mut model = Model::new(4);
+    let Opened { gateway: mut older, .. } = host.open(home).unwrap();
+    model.run(&mut older, 1000);
+    older.save().unwrap();
+    copy_folder(home, copy);
+    assert!(matches!(host.open(home), Err(Error::InUse(_))));
+    let Opened { gateway: mut newer, .. } = host.open(copy).unwrap();
+    model.run(&mut newer, 500);
+    // Also what it would have had at hand.
+    for id in 0..BLOCKS {
+        let told = older.get(id);
+        assert!(matches!(told, Err(Error::Fenced { own: 1, newest: 2 })), "{told:?}");
+    }
+    assert!(older.put(1, &[0; BLOCK]).is_err() && older.dummy().is_err());
+    model.run(&mut newer, 500);
+    // Put back, it has been opened as often as the newer one, and is not it.
+    drop((older, newer));
+    let told = host.open(home).err();
+    assert!(matches!(told, Some(Error::Fenced { own: 2, newest: 2 })), "{told:?}");
+    model.run(&mut host.open(copy).unwrap().gateway, 500);
+}
+
+#[test]
+fn strangers_are_turned_away() {
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let host = Running::start(folder.path(), "127.0.0.1:0");
+    let open = |remote: Remote| {
+        let params = params(BLOCKS);
+        remote.open(home.path(), None, params, Choice::Benes, Durability::Process).err().unwrap()
+    };
+    let other = Identity::own(home.path()).unwrap().certificate;
+    let told = open(Remote { certificate: other, ..host.remote() });
+    assert!(matches!(told, Error::Tls(_)), "{told:?}");
+    let told = open(Remote { policy: Policy { allow_simulated: false }, ..host.remote() });
+    assert!(matches!(told, Error::Evidence(_)), "{told:?}");
+    // Not TLS at all, and no harm done.
+    let mut plain = TcpStream::connect(host.address).unwrap();
+    io::Write::write_all(&mut plain, b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    drop(plain);
+    Model::new(5).run(&mut host.open(home.path()).unwrap().gateway, 100);
+}
+
+#[test]
+fn a_host_may_ask_who_the_gateway_is() {
+    let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let [folder, home, known] = folders.each_ref().map(tempfile::TempDir::path);
+    let identity = Identity::own(known).unwrap();
+    let host = Running::start_for(folder, "127.0.0.1:0", Some(identity.certificate.clone()));
+    let told = host.open(home).err();
+    assert!(matches!(told, Some(Error::Tls(_))), "{told:?}");
+    let remote = Remote { identity: Some(identity), ..host.remote() };
+    let params = params(BLOCKS);
+    remote.open(home, None, params, Choice::Benes, Durability::Process).unwrap();
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            std::fs::create_dir(&target).unwrap();
+            copy_folder(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! What an enclave says of itself: an entity attestation token (RFC 9711), signed (RFC 9052).
+//!
+//! So far there are simulated enclaves only. They say so in the token's profile, call debugging
+//! enabled, and sign with a key that everybody has: so such a token proves that somebody follows
+//! the protocol, and nothing else.
+
+use crate::channel::Nonce;
+use crate::error::{Error, Result};
+use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+use coset::cbor::value::Value;
+use coset::cwt::{ClaimName, ClaimsSet, ClaimsSetBuilder};
+use coset::iana::{Algorithm, CwtClaimName, EllipticCurve, EnumI64, KeyType, OkpKeyParameter};
+use coset::{
+    AsCborValue, CborSerializable, CoseKey, CoseKeyBuilder, CoseSign1, CoseSign1Builder,
+    HeaderBuilder, Label, RegisteredLabel, TaggedCborSerializable,
+};
+use rustls::crypto::hpke::HpkePublicKey;
+use sha2::{Digest, Sha256};
+
+/// Bytes of evidence, at most.
+pub const EVIDENCE_LEN_MAX: usize = 1 << 12;
+/// The profile of a token that a simulated enclave signed.
+const SIMULATED: &str = "traceless-sim";
+/// The name of the key that signs such tokens, and its seed. There is no secret in it.
+const SIMULATED_KEY: &[u8] = b"SIM";
+const SIMULATED_SEED: &[u8; 32] = b"a simulated TEE protects nothing";
+/// What `dbgstat` says where debugging is enabled.
+const DEBUG_ENABLED: i128 = 0;
+/// The confirmation method "a key that is public".
+const CONFIRMED_KEY: i128 = 1;
+/// What begins the hash that makes a session's number of a public key.
+const SESSION_OF_KEY: &[u8] = b"traceless session of an enclave's key";
+
+/// Where a simulated enclave runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// In a process of its own.
+    Process,
+    /// In the process of whoever hosts it.
+    Inside,
+}
+
+impl Place {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Process => "simulated, in a process",
+            Self::Inside => "simulated, inside its host",
+        }
+    }
+}
+
+/// What a gateway accepts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Policy {
+    /// Also an enclave that is simulated or may be debugged, and so protects nothing.
+    pub allow_simulated: bool,
+}
+
+/// An enclave whose evidence was accepted.
+#[derive(Debug)]
+pub struct Attested {
+    /// To seal to it.
+    pub(super) key: HpkePublicKey,
+    /// What the gateway adds to the session.
+    pub gateway: Nonce,
+    /// What the enclave adds: it follows from its key.
+    pub enclave: Nonce,
+    /// What it is, in words.
+    pub what: String,
+}
+
+/// The evidence of a simulated enclave with this public key, for a gateway that sent `nonce`.
+pub(super) fn simulated(key: &HpkePublicKey, nonce: &Nonce, place: Place) -> Vec<u8> {
+    let pair = Ed25519KeyPair::from_seed_unchecked(SIMULATED_SEED).expect("a seed of 32 bytes");
+    let held = CoseKeyBuilder::new_okp_key()
+        .param(OkpKeyParameter::Crv.to_i64(), Value::from(EllipticCurve::X25519.to_i64()))
+        .param(OkpKeyParameter::X.to_i64(), Value::Bytes(key.0.clone()))
+        .build()
+        .to_cbor_value()
+        .expect("a key of plain values");
+    let claims = ClaimsSetBuilder::new()
+        .claim(CwtClaimName::Nonce, Value::Bytes(nonce.to_vec()))
+        .claim(CwtClaimName::EatProfile, Value::from(SIMULATED))
+        .claim(CwtClaimName::DebugStatus, Value::from(DEBUG_ENABLED as u8))
+        .claim(CwtClaimName::SoftwareName, Value::from(place.name()))
+        .claim(CwtClaimName::Cnf, Value::Map(vec![(Value::from(CONFIRMED_KEY as u8), held)]))
+        .build();
+    let protected =
+        HeaderBuilder::new().algorithm(Algorithm::EdDSA).key_id(SIMULATED_KEY.to_vec()).build();
+    CoseSign1Builder::new()
+        .protected(protected)
+        .payload(claims.to_vec().expect("claims of plain values"))
+        .create_signature(&[], |message| pair.sign(message).as_ref().to_vec())
+        .build()
+        .to_tagged_vec()
+        .expect("a token of plain values")
+}
+
+/// Checks an enclave's evidence, made for `nonce`.
+pub fn verify(evidence: &[u8], nonce: &Nonce, policy: Policy) -> Result<Attested> {
+    let wrong = |_| Error::Evidence("it is no token");
+    if evidence.len() > EVIDENCE_LEN_MAX {
+        return Err(Error::Evidence("it is too long"));
+    }
+    let token = CoseSign1::from_tagged_slice(evidence).map_err(wrong)?;
+    if token.protected.header.key_id != SIMULATED_KEY {
+        return Err(Error::Evidence("nobody here knows who signed it"));
+    }
+    let pair = Ed25519KeyPair::from_seed_unchecked(SIMULATED_SEED).expect("a seed of 32 bytes");
+    let public = UnparsedPublicKey::new(&ED25519, pair.public_key().as_ref());
+    token
+        .verify_signature(&[], |signature, message| public.verify(message, signature))
+        .map_err(|_| Error::Evidence("its signature is wrong"))?;
+    let claims = token.payload.as_deref().unwrap_or_default();
+    judge(&ClaimsSet::from_slice(claims).map_err(wrong)?, nonce, policy)
+}
+
+fn judge(claims: &ClaimsSet, nonce: &Nonce, policy: Policy) -> Result<Attested> {
+    if claim(claims, CwtClaimName::Nonce)?.as_bytes().map(Vec::as_slice) != Some(nonce) {
+        return Err(Error::Evidence("it is not an answer to this question"));
+    }
+    let simulated = claim(claims, CwtClaimName::EatProfile)?.as_text() == Some(SIMULATED);
+    if !simulated {
+        return Err(Error::Evidence("it is of a kind that is not known here"));
+    }
+    let status = claim(claims, CwtClaimName::DebugStatus)?.as_integer().map(i128::from);
+    let open = simulated || status.is_none_or(|status| status == DEBUG_ENABLED);
+    if open && !policy.allow_simulated {
+        return Err(Error::Evidence(
+            "the enclave is simulated and protects nothing; --allow-simulated-tee goes on",
+        ));
+    }
+    let what = claim(claims, CwtClaimName::SoftwareName)?.as_text().unwrap_or(SIMULATED).to_owned();
+    let key = held_key(claim(claims, CwtClaimName::Cnf)?)?;
+    Ok(Attested { enclave: session_of(&key), key, gateway: *nonce, what })
+}
+
+/// What an enclave adds to a session: its key is drawn for one session only.
+pub(super) fn session_of(key: &HpkePublicKey) -> Nonce {
+    let hash = Sha256::new().chain_update(SESSION_OF_KEY).chain_update(&key.0).finalize();
+    *hash.first_chunk().expect("a half of it")
+}
+
+fn claim(claims: &ClaimsSet, name: CwtClaimName) -> Result<&Value> {
+    let found = claims.rest.iter().find(|(other, _)| *other == ClaimName::Assigned(name));
+    Ok(&found.ok_or(Error::Evidence("a claim is missing"))?.1)
+}
+
+/// The public key that the claim `cnf` speaks for.
+fn held_key(confirmation: &Value) -> Result<HpkePublicKey> {
+    let wrong = Error::Evidence("it speaks for no key of X25519");
+    let methods = confirmation.as_map().map(Vec::as_slice).unwrap_or_default();
+    let held = methods
+        .iter()
+        .find(|(method, _)| method.as_integer().map(i128::from) == Some(CONFIRMED_KEY));
+    let Some((_, held)) = held else { return Err(wrong) };
+    let Ok(key) = CoseKey::from_cbor_value(held.clone()) else { return Err(wrong) };
+    let value = |parameter: OkpKeyParameter| {
+        let label = Label::Int(parameter.to_i64());
+        key.params.iter().find(|(other, _)| *other == label).map(|(_, value)| value)
+    };
+    let curve = value(OkpKeyParameter::Crv).and_then(Value::as_integer).map(i128::from);
+    let x = value(OkpKeyParameter::X).and_then(Value::as_bytes).filter(|x| x.len() == 32);
+    let on_curve = key.kty == RegisteredLabel::Assigned(KeyType::OKP)
+        && curve == Some(i128::from(EllipticCurve::X25519.to_i64()));
+    match x {
+        Some(x) if on_curve => Ok(HpkePublicKey(x.clone())),
+        _ => Err(wrong),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONCE: Nonce = [7; 16];
+    const ALLOWED: Policy = Policy { allow_simulated: true };
+
+    fn refused(evidence: &[u8], nonce: Nonce, policy: Policy) -> String {
+        verify(evidence, &nonce, policy).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_simulated_enclave_says_so_and_has_to_be_allowed() {
+        let key = HpkePublicKey(vec![9; 32]);
+        for (place, what) in [
+            (Place::Process, "simulated, in a process"),
+            (Place::Inside, "simulated, inside its host"),
+        ] {
+            let evidence = simulated(&key, &NONCE, place);
+            let attested = verify(&evidence, &NONCE, ALLOWED).unwrap();
+            assert_eq!((&attested.what[..], &attested.key.0), (what, &key.0));
+            let strict = Policy { allow_simulated: false };
+            assert!(refused(&evidence, NONCE, strict).contains("--allow-simulated-tee"));
+            assert!(refused(&evidence, [8; 16], ALLOWED).contains("not an answer"));
+        }
+    }
+
+    #[test]
+    fn no_byte_of_it_can_be_changed() {
+        let evidence = simulated(&HpkePublicKey(vec![9; 32]), &NONCE, Place::Process);
+        assert!(evidence.len() < EVIDENCE_LEN_MAX);
+        for byte in 0..evidence.len() {
+            let mut changed = evidence.clone();
+            changed[byte] ^= 1;
+            assert!(verify(&changed, &NONCE, ALLOWED).is_err(), "{byte}");
+            assert!(verify(&evidence[..byte], &NONCE, ALLOWED).is_err(), "{byte}");
+        }
+        assert!(refused(&[0; EVIDENCE_LEN_MAX + 1], NONCE, ALLOWED).contains("too long"));
+        let short = simulated(&HpkePublicKey(vec![9; 31]), &NONCE, Place::Process);
+        assert!(refused(&short, NONCE, ALLOWED).contains("no key"));
+    }
+}

@@ -1,0 +1,149 @@
+//! The key, sealed by the gateway to an enclave that it believes.
+
+use super::evidence::{Attested, Place, session_of, simulated};
+use crate::channel::Nonce;
+use crate::enclave::{Session, Shared};
+use crate::error::{Error, Result};
+use crate::geometry::{GEOMETRY_LEN, Geometry};
+use crate::kernel::Choice;
+use crate::orders::Reader;
+use rustls::crypto::aws_lc_rs::hpke::DH_KEM_X25519_HKDF_SHA256_AES_256 as SUITE;
+use rustls::crypto::hpke::{EncapsulatedSecret, Hpke, HpkePrivateKey, HpkePublicKey};
+use traceless::seal::Secret;
+use zeroize::Zeroizing;
+
+/// What the sealing is for, in HPKE's sense.
+const INFO: &[u8] = b"traceless cloud: an enclave's key, version 1";
+const ENCAPSULATED_LEN: usize = 32;
+const KEY_LEN: usize = 32;
+/// Bytes of a sealed key with what goes with it, at most.
+pub const SEALED_LEN_MAX: usize = 256;
+
+/// What an enclave is told once: a tree, its kernel, and the key.
+pub struct Provision {
+    /// The shape.
+    pub geometry: Geometry,
+    /// The kernel.
+    pub choice: Choice,
+    /// The key that both sides derive theirs from.
+    pub key: Secret,
+}
+
+impl Provision {
+    /// Sealed, so that the enclave whose evidence this was can read it, and nobody else.
+    pub fn seal(&self, attested: &Attested) -> Result<Vec<u8>> {
+        let mut plain = Zeroizing::new(Vec::with_capacity(KEY_LEN + 1 + GEOMETRY_LEN));
+        plain.extend_from_slice(self.key.bytes());
+        plain.push(match self.choice {
+            Choice::Benes => 0,
+            Choice::Paper => 1,
+        });
+        plain.extend_from_slice(&self.geometry.encode());
+        let bound = [attested.gateway, attested.enclave].concat();
+        let sealed = SUITE.seal(INFO, &bound, &plain, &attested.key);
+        let (encapsulated, sealed) =
+            sealed.map_err(|_| Error::Evidence("nothing can be sealed to its key"))?;
+        Ok([encapsulated.0, sealed].concat())
+    }
+
+    /// What both sides share.
+    pub fn shared(&self) -> Shared {
+        Shared::new(self.geometry, self.choice, &self.key)
+    }
+}
+
+/// An enclave that waits for its key. It takes one and no other.
+pub struct Candidate {
+    gateway: Nonce,
+    public: HpkePublicKey,
+    private: HpkePrivateKey,
+}
+
+impl Candidate {
+    /// With a key pair drawn for the gateway that sent `nonce`.
+    pub fn new(nonce: &Nonce) -> Result<Self> {
+        let pair = SUITE.generate_key_pair();
+        let (public, private) =
+            pair.map_err(|_| Error::Store("there is no randomness for a key"))?;
+        Ok(Self { gateway: *nonce, public, private })
+    }
+
+    /// What it says of itself.
+    pub fn evidence(&self, place: Place) -> Vec<u8> {
+        simulated(&self.public, &self.gateway, place)
+    }
+
+    /// Takes the key, and begins the session.
+    pub fn accept(self, sealed: &[u8]) -> Result<(Shared, Session)> {
+        let enclave = session_of(&self.public);
+        let bound = [self.gateway, enclave].concat();
+        let (encapsulated, rest) =
+            sealed.split_at_checked(ENCAPSULATED_LEN).ok_or(Error::Malformed("no sealed key"))?;
+        let encapsulated = EncapsulatedSecret(encapsulated.to_vec());
+        let plain = SUITE.open(&encapsulated, INFO, &bound, rest, &self.private);
+        let plain = Zeroizing::new(plain.map_err(|_| Error::Unauthentic)?);
+        let mut reader = Reader(&plain);
+        let key = Secret::from_bytes(reader.array()?);
+        let choice = match reader.array()? {
+            [0] => Choice::Benes,
+            [1] => Choice::Paper,
+            _ => return Err(Error::Malformed("no such kernel")),
+        };
+        let geometry = Geometry::decode(&reader.array()?)?;
+        reader.end()?;
+        let shared = Shared::new(geometry, choice, &key);
+        let session = shared.session(&self.gateway, &enclave);
+        Ok((shared, session))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Policy, verify};
+    use super::*;
+    use crate::geometry::tests::small;
+
+    const NONCE: Nonce = [5; 16];
+
+    fn provision() -> Provision {
+        Provision { geometry: small(), choice: Choice::Paper, key: Secret::from_bytes([3; 32]) }
+    }
+
+    fn attested(candidate: &Candidate) -> Attested {
+        let policy = Policy { allow_simulated: true };
+        verify(&candidate.evidence(Place::Inside), &NONCE, policy).unwrap()
+    }
+
+    #[test]
+    fn both_sides_come_to_the_same_session() {
+        let candidate = Candidate::new(&NONCE).unwrap();
+        let attested = attested(&candidate);
+        let sealed = provision().seal(&attested).unwrap();
+        assert!(sealed.len() <= SEALED_LEN_MAX);
+        let own = provision().shared().session(&attested.gateway, &attested.enclave);
+        let (shared, session) = candidate.accept(&sealed).unwrap();
+        assert_eq!((shared.geometry, shared.choice), (small(), Choice::Paper));
+        assert_eq!(shared.outer.bytes(), provision().shared().outer.bytes());
+        for (one, other) in
+            [(own.query, session.query), (own.reply, session.reply), (own.evict, session.evict)]
+        {
+            assert_eq!(one.bytes(), other.bytes());
+        }
+    }
+
+    #[test]
+    fn only_the_enclave_of_the_evidence_can_read_the_key() {
+        let candidate = || Candidate::new(&NONCE).unwrap();
+        let (one, other) = (candidate(), candidate());
+        let sealed = provision().seal(&attested(&one)).unwrap();
+        assert!(matches!(other.accept(&sealed), Err(Error::Unauthentic)));
+        assert_ne!(attested(&one).enclave, attested(&candidate()).enclave);
+        for byte in 0..sealed.len() {
+            let next = candidate();
+            let mut changed = provision().seal(&attested(&next)).unwrap();
+            changed[byte] ^= 1;
+            assert!(next.accept(&changed).is_err(), "{byte}");
+        }
+        assert!(one.accept(&sealed[..9]).is_err());
+    }
+}

@@ -1,0 +1,152 @@
+//! Which gateway has the store.
+//!
+//! A gateway counts how often its state was opened, and says so to the host, with a random number
+//! of that one opening. The host takes the newest only. So of two gateways on one store the older
+//! is turned away, and so is one whose folder was put back.
+
+use crate::error::{Error, Result};
+use crate::orders::Reader;
+use sha2::{Digest, Sha256};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use traceless::rng::Rng;
+
+/// Bytes of an opening.
+pub const OPENING_LEN: usize = 24;
+const CHECK_LEN: usize = 8;
+const MAGIC: &[u8; 8] = b"tlopen01";
+const NAME: &str = "opening";
+
+/// One opening of a gateway's state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Opening {
+    /// How many there were, with this one.
+    pub number: u64,
+    /// Drawn at random, to tell apart two that have the same number.
+    pub instance: [u8; 16],
+}
+
+impl Opening {
+    /// As bytes.
+    pub fn encode(&self) -> [u8; OPENING_LEN] {
+        let mut bytes = [0; OPENING_LEN];
+        bytes[..8].copy_from_slice(&self.number.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.instance);
+        bytes
+    }
+
+    /// From the front of a message.
+    pub fn decode(from: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self { number: from.u64()?, instance: from.array()? })
+    }
+
+    /// The next opening of the state in a folder, written down before anybody hears of it.
+    pub fn next(folder: &Path, rng: &mut dyn Rng) -> Result<Self> {
+        let number = read(folder)?.map_or(0, |last| last.number) + 1;
+        let mut instance = [0; 16];
+        rng.fill(&mut instance);
+        let opening = Self { number, instance };
+        write(folder, &opening)?;
+        Ok(opening)
+    }
+}
+
+/// What a host knows of openings.
+pub struct Fence {
+    folder: PathBuf,
+    newest: Option<Opening>,
+}
+
+impl Fence {
+    /// As it was left in a folder.
+    pub fn open(folder: &Path) -> Result<Self> {
+        Ok(Self { folder: folder.to_owned(), newest: read(folder)? })
+    }
+
+    /// Lets a gateway in, if none was there that is newer. Older ones are out from now on.
+    pub fn admit(&mut self, opening: Opening) -> Result {
+        self.check(opening)?;
+        if self.newest != Some(opening) {
+            write(&self.folder, &opening)?;
+            self.newest = Some(opening);
+        }
+        Ok(())
+    }
+
+    /// Fails if this gateway is not the newest, or another one of the same number.
+    pub fn check(&self, opening: Opening) -> Result {
+        match self.newest {
+            Some(newest) if newest != opening && newest.number >= opening.number => {
+                Err(Error::Fenced { own: opening.number, newest: newest.number })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn read(folder: &Path) -> Result<Option<Opening>> {
+    let bytes = match std::fs::read(folder.join(NAME)) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e.into()),
+    };
+    let wrong = Error::State("the number of openings");
+    let Some((body, check)) = bytes.split_last_chunk::<CHECK_LEN>() else { return Err(wrong) };
+    let Some(rest) = body.strip_prefix(MAGIC) else { return Err(wrong) };
+    if Sha256::digest(body)[..CHECK_LEN] != *check || rest.len() != OPENING_LEN {
+        return Err(wrong);
+    }
+    Opening::decode(&mut Reader(rest)).map(Some)
+}
+
+fn write(folder: &Path, opening: &Opening) -> Result {
+    let body = [&MAGIC[..], &opening.encode()].concat();
+    let check = Sha256::digest(&body);
+    let new = folder.join("opening.new");
+    let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(&new)?;
+    file.write_all(&body)?;
+    file.write_all(&check[..CHECK_LEN])?;
+    file.sync_all()?;
+    std::fs::rename(&new, folder.join(NAME))?;
+    Ok(File::open(folder)?.sync_all()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use traceless::rng::Seeded;
+
+    #[test]
+    fn the_newest_is_let_in_and_older_ones_are_out() {
+        let (gateway, host) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut rng = Seeded::new(1);
+        let mut next = || Opening::next(gateway.path(), &mut rng).unwrap();
+        let (first, second) = (next(), next());
+        assert_eq!((first.number, second.number), (1, 2));
+        let open = || Fence::open(host.path()).unwrap();
+        let mut fence = open();
+        fence.admit(first).unwrap();
+        // Again, as after a lost connection, and after the host was started again.
+        fence.admit(first).unwrap();
+        open().admit(first).unwrap();
+        fence.admit(second).unwrap();
+        for refused in [open().admit(first), open().check(first)] {
+            assert!(matches!(refused, Err(Error::Fenced { own: 1, newest: 2 })));
+        }
+        // Two copies of one folder, opened as often.
+        let twin = Opening { instance: [0; 16], ..second };
+        assert!(matches!(open().admit(twin), Err(Error::Fenced { own: 2, newest: 2 })));
+        open().check(second).unwrap();
+        let file = host.path().join(NAME);
+        let whole = std::fs::read(&file).unwrap();
+        for byte in 0..whole.len() {
+            let mut changed = whole.clone();
+            changed[byte] ^= 1;
+            std::fs::write(&file, &changed).unwrap();
+            assert!(Fence::open(host.path()).is_err(), "{byte}");
+            std::fs::write(&file, &whole[..byte]).unwrap();
+            assert!(Fence::open(host.path()).is_err(), "{byte}");
+        }
+    }
+}

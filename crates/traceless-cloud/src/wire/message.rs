@@ -1,0 +1,286 @@
+//! What gateway and host say to each other, in bytes.
+
+use super::fence::Opening;
+use crate::channel::Nonce;
+use crate::error::{Error, Result};
+use crate::geometry::{Geometry, LAYERS_MAX, Node};
+use crate::host::{Ask, Stage};
+use crate::orders::{Location, Reader, order_len_max};
+use crate::store::NodeVersion;
+
+/// Version of all of this.
+pub const VERSION: u32 = 1;
+/// Bytes of a request from a gateway that has no session, at most.
+pub const STRANGER_LEN_MAX: usize = 1024;
+/// Connections of a session: for queries, and for everything else.
+pub const LINES: usize = 2;
+/// Requests of a line that may be sent before the first is answered: so many replies are kept.
+pub const PIPELINED_MAX: usize = 64;
+/// Bytes of a reply beside a block or an enclave's evidence, at most.
+const REPLY_HEAD_LEN_MAX: usize = 2048;
+/// Bytes of a request beside what grows with the tree, at most.
+const HEAD_LEN_MAX: usize = 1024;
+const NODE_LEN: usize = 12;
+
+/// The number of a session, which is no secret.
+pub type SessionId = [u8; 16];
+
+/// A request, with its number before it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// A gateway wants an enclave's evidence.
+    Hello {
+        /// Which opening of the gateway's state.
+        opening: Opening,
+        /// The tree.
+        geometry: Geometry,
+        /// What the evidence must be an answer to.
+        nonce: Nonce,
+    },
+    /// The enclave's key, sealed. The reply is the number of the session.
+    Provision(Vec<u8>),
+    /// This connection is one of a session's lines from now on.
+    Attach {
+        /// Which opening of the gateway's state.
+        opening: Opening,
+        /// The session.
+        session: SessionId,
+        /// Its line.
+        line: u8,
+    },
+    /// A query. The reply is the enclave's.
+    Query(Ask),
+    /// Nodes to be made anew.
+    Stage(Stage),
+    /// They are to be current.
+    Commit {
+        /// The number of this commit.
+        sequence: u64,
+        /// The versions.
+        versions: Vec<NodeVersion>,
+    },
+    /// The reply is the number of the last commit.
+    Sequence,
+    /// A node that the gateway made itself.
+    Place {
+        /// Its version.
+        version: NodeVersion,
+        /// What is in it.
+        bytes: Vec<u8>,
+    },
+}
+
+/// Bytes of a request in a session, at most.
+pub fn request_len_max(g: &Geometry) -> usize {
+    let round = g.round_slots * g.slot_len() + LAYERS_MAX * (order_len_max(g) + NODE_LEN);
+    let node = (0..g.layers).map(|layer| g.node_len(layer)).max().unwrap_or_default();
+    HEAD_LEN_MAX + round.max(node).max(g.nodes() as usize * NODE_LEN)
+}
+
+/// Bytes of a reply in a session, at most.
+pub fn reply_len_max(g: &Geometry) -> usize {
+    REPLY_HEAD_LEN_MAX + g.sealed_len()
+}
+
+/// Bytes of a reply to a gateway that has no session, at most.
+pub const STRANGER_REPLY_LEN_MAX: usize = crate::tee::EVIDENCE_LEN_MAX + REPLY_HEAD_LEN_MAX;
+
+/// A hello.
+pub fn hello(opening: &Opening, geometry: &Geometry, nonce: &Nonce) -> Vec<u8> {
+    let version = VERSION.to_le_bytes();
+    [&[0][..], &version, &opening.encode(), &geometry.encode(), nonce].concat()
+}
+
+/// A sealed key.
+pub fn provision(sealed: &[u8]) -> Vec<u8> {
+    [&[1], sealed].concat()
+}
+
+/// The beginning of a line.
+pub fn attach(opening: &Opening, session: &SessionId, line: usize) -> Vec<u8> {
+    [&[2][..], &opening.encode(), session, &[line as u8]].concat()
+}
+
+/// A query.
+pub fn query(ask: &Ask) -> Vec<u8> {
+    let mut bytes = vec![3];
+    bytes.extend_from_slice(&ask.leaf.to_le_bytes());
+    bytes.push(ask.locations.len() as u8);
+    for location in &ask.locations {
+        bytes.extend_from_slice(&location.slot.to_le_bytes());
+        bytes.extend_from_slice(&location.attempt.to_le_bytes());
+    }
+    bytes.extend_from_slice(&ask.order);
+    bytes
+}
+
+/// Nodes to be made anew.
+pub fn stage(stage: &Stage) -> Vec<u8> {
+    let orders: usize = stage.orders.iter().map(|order| order.len() + 4 + NODE_LEN).sum();
+    let mut bytes = Vec::with_capacity(16 + orders + stage.batch.len());
+    bytes.push(4);
+    bytes.extend_from_slice(&stage.attempt.to_le_bytes());
+    put_versions(&stage.nodes, &mut bytes);
+    for order in &stage.orders {
+        bytes.extend_from_slice(&(order.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(order);
+    }
+    bytes.extend_from_slice(&stage.batch);
+    bytes
+}
+
+/// A commit.
+pub fn commit(sequence: u64, versions: &[NodeVersion]) -> Vec<u8> {
+    let mut bytes = vec![5];
+    bytes.extend_from_slice(&sequence.to_le_bytes());
+    put_versions(versions, &mut bytes);
+    bytes
+}
+
+/// A node that the gateway made itself.
+pub fn place(version: NodeVersion, bytes: &[u8]) -> Vec<u8> {
+    let NodeVersion { node, attempt } = version;
+    [&[7][..], &node.0.to_le_bytes(), &attempt.to_le_bytes(), bytes].concat()
+}
+
+/// A question for the number of the last commit.
+pub fn sequence() -> Vec<u8> {
+    vec![6]
+}
+
+impl Request {
+    /// From bytes of anybody.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut from = Reader(bytes);
+        let [kind] = from.array()?;
+        let request = match kind {
+            0 => {
+                if from.u32()? != VERSION {
+                    return Err(Error::Malformed("gateway and host are of different versions"));
+                }
+                let opening = Opening::decode(&mut from)?;
+                let geometry = Geometry::decode(&from.array()?)?;
+                Self::Hello { opening, geometry, nonce: from.array()? }
+            }
+            1 => Self::Provision(rest(&mut from)),
+            2 => {
+                let opening = Opening::decode(&mut from)?;
+                let session = from.array()?;
+                let [line] = from.array()?;
+                Self::Attach { opening, session, line }
+            }
+            3 => {
+                let leaf = from.u32()?;
+                let [count] = from.array()?;
+                let location = |_| Ok(Location { slot: from.u32()?, attempt: from.u64()? });
+                let locations = (0..count).map(location).collect::<Result<_>>()?;
+                Self::Query(Ask { leaf, locations, order: rest(&mut from) })
+            }
+            4 => {
+                let attempt = from.u64()?;
+                let nodes = take_versions(&mut from)?;
+                let order = |_: &NodeVersion| {
+                    let len = from.u32()? as usize;
+                    Ok(from.bytes(len)?.to_vec())
+                };
+                let orders = nodes.iter().map(order).collect::<Result<_>>()?;
+                Self::Stage(Stage { nodes, attempt, batch: rest(&mut from), orders })
+            }
+            5 => {
+                let sequence = from.u64()?;
+                Self::Commit { sequence, versions: take_versions(&mut from)? }
+            }
+            6 => Self::Sequence,
+            7 => {
+                let version = take_version(&mut from)?;
+                Self::Place { version, bytes: rest(&mut from) }
+            }
+            _ => return Err(Error::Malformed("no such request")),
+        };
+        from.end()?;
+        Ok(request)
+    }
+}
+
+fn rest(from: &mut Reader<'_>) -> Vec<u8> {
+    core::mem::take(&mut from.0).to_vec()
+}
+
+fn put_versions(versions: &[NodeVersion], bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&(versions.len() as u32).to_le_bytes());
+    for version in versions {
+        bytes.extend_from_slice(&version.node.0.to_le_bytes());
+        bytes.extend_from_slice(&version.attempt.to_le_bytes());
+    }
+}
+
+fn take_versions(from: &mut Reader<'_>) -> Result<Vec<NodeVersion>> {
+    let count = from.u32()?;
+    // Grows with what is there, not with what is promised.
+    let mut versions = Vec::new();
+    for _ in 0..count {
+        versions.push(take_version(from)?);
+    }
+    Ok(versions)
+}
+
+fn take_version(from: &mut Reader<'_>) -> Result<NodeVersion> {
+    Ok(NodeVersion { node: Node(from.u32()?), attempt: from.u64()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::tests::small;
+
+    fn requests() -> Vec<(Vec<u8>, Request)> {
+        let opening = Opening { number: 7, instance: [1; 16] };
+        let (geometry, nonce) = (small(), [2; 16]);
+        let locations = vec![Location { slot: 4, attempt: 5 }; 4];
+        let ask = Ask { leaf: 3, locations, order: vec![6; 40] };
+        let nodes: Vec<NodeVersion> =
+            (0..4).map(|i| NodeVersion { node: Node(i), attempt: u64::from(i) << 40 }).collect();
+        let orders = (0..4).map(|i| vec![i; usize::from(i) * 9]).collect();
+        let staged = Stage { nodes: nodes.clone(), attempt: 8, batch: vec![9; 100], orders };
+        vec![
+            (hello(&opening, &geometry, &nonce), Request::Hello { opening, geometry, nonce }),
+            (provision(&[1, 2]), Request::Provision(vec![1, 2])),
+            (attach(&opening, &[3; 16], 1), Request::Attach { opening, session: [3; 16], line: 1 }),
+            (query(&ask), Request::Query(ask)),
+            (stage(&staged), Request::Stage(staged)),
+            (place(nodes[2], &[4; 30]), Request::Place { version: nodes[2], bytes: vec![4; 30] }),
+            (commit(10, &nodes), Request::Commit { sequence: 10, versions: nodes }),
+            (sequence(), Request::Sequence),
+        ]
+    }
+
+    #[test]
+    fn requests_come_back_as_they_went() {
+        for (bytes, request) in requests() {
+            assert_eq!(Request::decode(&bytes).unwrap(), request);
+            assert!(bytes.len() <= request_len_max(&small()));
+        }
+        assert!(requests()[..3].iter().all(|(bytes, _)| bytes.len() <= STRANGER_LEN_MAX));
+    }
+
+    #[test]
+    fn bytes_of_anybody_are_a_request_or_an_error() {
+        for (bytes, _) in requests() {
+            for end in 0..bytes.len() {
+                let _ = Request::decode(&bytes[..end]);
+            }
+            for at in 0..bytes.len() {
+                for byte in [0, 127, 255] {
+                    let mut changed = bytes.clone();
+                    changed[at] = byte;
+                    let _ = Request::decode(&changed);
+                }
+            }
+        }
+        let mut other = requests()[0].0.clone();
+        other[1] = 2;
+        let told = Request::decode(&other).unwrap_err().to_string();
+        assert!(told.contains("different versions"), "{told}");
+        assert!(Request::decode(&[6, 0]).is_err() && Request::decode(&[8]).is_err());
+    }
+}

@@ -1,0 +1,185 @@
+//! TLS 1.3 between gateway and host.
+//!
+//! The gateway holds the host's certificate, or the one that signed it. The host may ask for one of
+//! the gateway, too: otherwise whoever reaches its address can take the store over, though without
+//! the key neither read nor forge what is in it.
+
+use crate::error::{Error, Result};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{
+    ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme, version,
+};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What is spoken inside.
+const PROTOCOL: &[u8] = b"traceless-host";
+/// Names in a certificate that a host makes for itself.
+const OWN_NAMES: [&str; 2] = ["traceless-host", "localhost"];
+
+/// PEM files of who one is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// The certificate, followed by the intermediate ones.
+    pub certificate: PathBuf,
+    /// The private key of the first certificate.
+    pub key: PathBuf,
+}
+
+impl Identity {
+    /// The one in a folder, which is made if there is none: a certificate that signs itself.
+    pub fn own(folder: &Path) -> Result<Self> {
+        let own = Self { certificate: folder.join("host.pem"), key: folder.join("host.key") };
+        if !own.certificate.exists() {
+            let names = OWN_NAMES.map(str::to_owned);
+            let made = rcgen::generate_simple_self_signed(names).map_err(unfit)?;
+            let write = |path: &Path, text: &str| -> Result {
+                let mut options = OpenOptions::new();
+                options.write(true).create(true).truncate(true).mode(0o600);
+                let mut file = options.open(path)?;
+                file.write_all(text.as_bytes())?;
+                Ok(file.sync_all()?)
+            };
+            write(&own.key, &made.signing_key.serialize_pem())?;
+            let new = own.certificate.with_extension("new");
+            write(&new, &made.cert.pem())?;
+            std::fs::rename(&new, &own.certificate)?;
+        }
+        Ok(own)
+    }
+}
+
+/// The host's side. With `clients`, certificates that sign those of gateways, others are turned
+/// away.
+pub fn server(own: &Identity, clients: Option<&Path>) -> Result<Arc<ServerConfig>> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&[&version::TLS13])
+        .map_err(unfit)?;
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let roots = Arc::new(roots(&certificates(path)?)?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
+            builder.with_client_cert_verifier(verifier.map_err(unfit)?)
+        }
+    };
+    let chain = certificates(&own.certificate)?;
+    let mut config = builder.with_single_cert(chain, key(&own.key)?).map_err(unfit)?;
+    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    // A lost connection is rare, and its session goes on by other means.
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
+}
+
+/// The gateway's side: `host` is a file with the host's certificate, or with those that sign it.
+pub fn client(host: &Path, own: Option<&Identity>) -> Result<Arc<ClientConfig>> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let verifier = Arc::new(Known::new(certificates(host)?, &provider)?);
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&version::TLS13])
+        .map_err(unfit)?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    let mut config = match own {
+        None => builder.with_no_client_auth(),
+        Some(own) => {
+            let chain = certificates(&own.certificate)?;
+            builder.with_client_auth_cert(chain, key(&own.key)?).map_err(unfit)?
+        }
+    };
+    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// Takes the very certificates that it knows, by whatever name the host is called, and those that
+/// they sign, by the host's name.
+#[derive(Debug)]
+struct Known {
+    certificates: Vec<CertificateDer<'static>>,
+    signed: Arc<WebPkiServerVerifier>,
+}
+
+impl Known {
+    fn new(
+        certificates: Vec<CertificateDer<'static>>,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Self> {
+        let roots = Arc::new(roots(&certificates)?);
+        let signed = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
+        Ok(Self { certificates, signed: signed.map_err(unfit)? })
+    }
+}
+
+impl ServerCertVerifier for Known {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if self.certificates.iter().any(|known| known == end_entity) {
+            return Ok(ServerCertVerified::assertion());
+        }
+        self.signed.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.signed.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.signed.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.signed.supported_verify_schemes()
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let all = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| unfit(format!("{}: {error}", path.display())))?;
+    if all.is_empty() {
+        return Err(unfit(format!("there is no certificate in {}", path.display())));
+    }
+    Ok(all)
+}
+
+fn key(path: &Path) -> Result<PrivateKeyDer<'static>> {
+    let read = PrivateKeyDer::from_pem_file(path);
+    read.map_err(|error| unfit(format!("{}: {error}", path.display())))
+}
+
+fn roots(certificates: &[CertificateDer<'static>]) -> Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates {
+        roots.add(certificate.clone()).map_err(unfit)?;
+    }
+    Ok(roots)
+}
+
+fn unfit(error: impl std::fmt::Display) -> Error {
+    Error::Tls(error.to_string())
+}

@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# The cloud store's host and enclave as processes of their own.
+# shellcheck source-path=SCRIPTDIR source=lib/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+
+port=$((20000 + RANDOM % 12000))
+listen=127.0.0.1:$((port + 1))
+tree=(--blocks 6000 --block-len 256 --lambda 8)
+host=("$traceless" host --listen "$listen" --store file:tree)
+gateway=("$traceless" gateway "${tree[@]}" --resp "127.0.0.1:$port" --host "$listen"
+    --host-cert tree/host.pem)
+allowed=--allow-simulated-tee
+
+# Starts the command $3... and waits until it says $2; its output goes to $1.out and $1.err.
+start() {
+    local name=$1 word=$2
+    shift 2
+    "$@" >"$name.out" 2>"$name.err" &
+    started=$!
+    for _ in $(seq 200); do
+        grep -q "$word" "$name.out" && return
+        sleep 0.05
+    done
+    cat "$name.err"
+    return 1
+}
+
+ask() {
+    redis-cli -p "$port" "$@"
+}
+
+# The enclaves' processes of the process $1.
+enclaves_of() {
+    cat "/proc/$1/task/"*/children
+}
+
+section "a host, and a gateway that knows its certificate"
+start host "host at" "${host[@]}"
+serving=$started
+expect 2 "${gateway[@]}" --state state
+check "it says why" grep -q "protects nothing" err
+cp tree/host.pem other.pem
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=other \
+    -keyout other.key -out other.pem 2>/dev/null
+expect 2 "$traceless" gateway "${tree[@]}" --resp "127.0.0.1:$port" --host "$listen" \
+    --host-cert other.pem --state state "$allowed"
+start gateway RESP "${gateway[@]}" --state state "$allowed"
+older=$started
+check "the evidence says what it is" grep -q "simulated, in a process" gateway.err
+check "a value is kept" test "$(ask set name value)" = OK
+
+section "the enclave's process can do nothing but compute"
+enclave=$(enclaves_of "$serving")
+# One process, so one word.
+check "it is confined" grep -q "^Seccomp:.2" "/proc/${enclave% }/status"
+check "it has its sockets, its memory and no file" \
+    test "$(find "/proc/${enclave% }/fd" -lname '/*' ! -lname /dev/null ! -lname '/memfd:*' \
+        ! -lname "$scratch/*.err" | wc -l)" -eq 0
+kill -KILL "${enclave% }"
+check "another takes its place" test "$(ask set second value)" = OK
+
+section "of two gateways the newer has the store"
+expect 5 "${gateway[@]}" --state state "$allowed"
+cp -r state copy
+start newer RESP "$traceless" gateway "${tree[@]}" --resp "127.0.0.1:$((port + 2))" \
+    --host "$listen" --host-cert tree/host.pem --state copy "$allowed"
+newer=$started
+check "the newer has the values" test "$(redis-cli -p $((port + 2)) get name)" = value
+check "the older says that it is out" grep -q "another gateway" <(ask get name 2>&1)
+kill "$newer" "$older"
+wait "$newer"
+wait "$older" || true
+expect 5 "${gateway[@]}" --state state "$allowed"
+check "it says why" grep -q "another gateway" err
+
+section "nothing outlives its host"
+start newer RESP "${gateway[@]}" --state copy "$allowed"
+newer=$started
+enclave=$(enclaves_of "$serving")
+kill -KILL "$serving"
+for _ in $(seq 100); do
+    [ -d "/proc/${enclave% }" ] || break
+    sleep 0.02
+done
+check "the enclave is gone with it" test ! -d "/proc/${enclave% }"
+start host "host at" "${host[@]}"
+serving=$started
+check "the gateway goes on" test "$(ask get name)" = value
+kill "$newer"
+wait "$newer"
+kill "$serving"
+wait "$serving"
+
+section "no answered write is lost by killing gateway, host and enclave"
+mkdir killed
+check "the store and its checker agree" \
+    python3 "$lib/kills.py" "$traceless" "$scratch/killed" "${KILLS:-20}"

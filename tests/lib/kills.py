@@ -1,0 +1,172 @@
+"""Kills gateway, host and enclave of a cloud store at random moments, and looks for lost writes.
+
+usage: kills.py TRACELESS FOLDER KILLS [SEED]
+
+A client writes, reads and removes values all the while, and keeps a model beside: under each name
+what was answered last or, where no answer came, all that it may be. Whatever is read must be among
+that, and is all that it may be from then on. Ends with an error if it is not.
+"""
+
+import pathlib
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+TRACELESS, FOLDER, KILLS = sys.argv[1], pathlib.Path(sys.argv[2]), int(sys.argv[3])
+SEED = int(sys.argv[4]) if len(sys.argv) > 4 else 1
+TREE = ["--blocks", "6000", "--block-len", "256", "--lambda", "8", "--allow-simulated-tee"]
+NAMES = 400
+VALUE_LEN_MAX = 1500
+START_PATIENCE = 60
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Process:
+    """A program that is started again whenever it was killed."""
+
+    def __init__(self, word, command):
+        self.word, self.command = word, command
+        self.errors = open(FOLDER / f"{command[1]}.err", "ab")
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(
+            self.command, stdout=subprocess.PIPE, stderr=self.errors
+        )
+        line = self.process.stdout.readline().decode()
+        if self.word not in line:
+            raise SystemExit(f"{self.command[1]} did not start: see {self.errors.name}")
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def children(process):
+    """The processes that any thread of a process has started."""
+    found = []
+    for task in pathlib.Path(f"/proc/{process.pid}/task").iterdir():
+        found += [int(child) for child in (task / "children").read_text().split()]
+    return found
+
+
+class Client:
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=START_PATIENCE)
+        self.file = self.socket.makefile("rwb")
+
+    def ask(self, *words):
+        self.file.write(b"*%d\r\n" % len(words))
+        for word in words:
+            self.file.write(b"$%d\r\n%s\r\n" % (len(word), word))
+        self.file.flush()
+        line = self.file.readline()
+        if not line.endswith(b"\r\n"):
+            raise ConnectionError("the gateway is gone")
+        if line[:1] == b"$":
+            length = int(line[1:])
+            return None if length < 0 else self.file.read(length + 2)[:-2]
+        if line[:1] == b"-":
+            raise ConnectionError(line.decode())
+        return line[1:-2]
+
+
+class Killer(threading.Thread):
+    """Kills one of the three, again and again."""
+
+    def __init__(self, host, gateway, rng):
+        super().__init__()
+        self.host, self.gateway, self.rng = host, gateway, rng
+        self.counts = {"gateway": 0, "host": 0, "enclave": 0}
+        self.failure = None
+
+    def run(self):
+        try:
+            while sum(self.counts.values()) < KILLS:
+                time.sleep(self.rng.choice([0.01, 0.05, 0.2, 0.4]) * self.rng.random())
+                self.kill_one()
+        except BaseException as error:  # The client must not wait for ever.
+            self.failure = error
+
+    def kill_one(self):
+        victim = self.rng.choice(list(self.counts))
+        if victim == "enclave":
+            enclaves = children(self.host.process)
+            if not enclaves:
+                return
+            for enclave in enclaves:
+                subprocess.run(["kill", "-KILL", str(enclave)], stderr=subprocess.DEVNULL)
+        else:
+            process = getattr(self, victim)
+            process.kill()
+            process.start()
+        self.counts[victim] += 1
+
+
+def main():
+    rng = random.Random(SEED)
+    resp, listen = free_port(), f"127.0.0.1:{free_port()}"
+    store = FOLDER / "host"
+    host = Process("host at", [TRACELESS, "host", "--listen", listen, "--store", f"file:{store}"])
+    certificate = str(store / "host.pem")
+    state = ["--state", str(FOLDER / "gateway"), "--host", listen, "--host-cert", certificate]
+    front = ["--resp", f"127.0.0.1:{resp}"]
+    gateway = Process("RESP", [TRACELESS, "gateway", *state, *TREE, *front])
+    killer = Killer(host, gateway, random.Random(SEED + 1))
+    model, answered, client = {}, {"SET": 0, "GET": 0, "DEL": 0}, None
+    killer.start()
+    last = False
+    while not last:
+        # Once more when nobody is killed any more, so that each name is looked at.
+        last = not killer.is_alive()
+        names = range(NAMES) if last else (rng.randrange(NAMES) for _ in range(50))
+        for name in [b"name %d" % number for number in names]:
+            client = step(rng, model, answered, client, resp, name, "GET" if last else None)
+    if killer.failure:
+        raise killer.failure
+    gateway.process.send_signal(signal.SIGTERM)
+    host.process.send_signal(signal.SIGTERM)
+    codes = gateway.process.wait(), host.process.wait()
+    if codes != (0, 0):
+        raise SystemExit(f"gateway and host ended with {codes}")
+    print(f"kills {killer.counts}, answered {answered}, no answered write lost")
+
+
+def step(rng, model, answered, client, port, name, verb):
+    """One operation, again until it is answered. Returns the client to go on with."""
+    verb = verb or rng.choice(["SET", "SET", "SET", "GET", "GET", "DEL"])
+    may_be = model.setdefault(name, {None})
+    new = rng.randbytes(rng.randrange(VALUE_LEN_MAX)) if verb == "SET" else None
+    end = time.monotonic() + START_PATIENCE
+    while True:
+        try:
+            client = client or Client(port)
+            if verb == "GET":
+                value = client.ask(b"GET", name)
+                if value not in may_be:
+                    raise SystemExit(f"{name} holds what it cannot hold (seed {SEED})")
+                model[name] = {value}
+            else:
+                # From here on it may have happened.
+                may_be.add(new)
+                client.ask(verb.encode(), name, *([new] if verb == "SET" else []))
+                model[name] = {new}
+            answered[verb] += 1
+            return client
+        except OSError as error:
+            client = None
+            if time.monotonic() > end:
+                raise SystemExit(f"no answer for {START_PATIENCE} s: {error}") from error
+            time.sleep(0.02)
+
+
+main()
