@@ -14,10 +14,14 @@ pub mod channel;
 pub mod enclave;
 pub mod error;
 #[cfg(feature = "std")]
+pub mod front;
+#[cfg(feature = "std")]
 pub mod gateway;
 pub mod geometry;
 #[cfg(feature = "std")]
 pub mod host;
+#[cfg(feature = "http")]
+pub mod http;
 #[cfg(feature = "std")]
 mod inner;
 pub mod kernel;
@@ -29,9 +33,13 @@ pub mod outer;
 pub mod params;
 #[cfg(feature = "std")]
 pub mod resp;
+#[cfg(feature = "http")]
+pub mod s3;
 #[cfg(feature = "std")]
 pub mod store;
 #[cfg(feature = "std")]
 mod tail;
+#[cfg(feature = "std")]
+pub mod tls;
 
 pub use error::{Error, Result};

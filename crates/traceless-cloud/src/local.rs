@@ -35,11 +35,21 @@ impl Local {
         self.key_file.is_none()
     }
 
+    /// The file of S3 access keys in the folder, with one key that is drawn if there is no file.
+    #[cfg(feature = "http")]
+    pub fn s3_keys(&self) -> Result<PathBuf> {
+        let home = self.home()?;
+        let path = home.join("s3-keys");
+        if !path.exists() {
+            let drawn = crate::s3::Keys::draw(&mut System);
+            write_secret(&path, drawn.as_bytes())?;
+        }
+        Ok(path)
+    }
+
     /// Opens the tree, or makes one.
     pub fn open(&self, params: Params, choice: Choice, durability: Durability) -> Result<Gateway> {
-        let home = self.folder.join("gateway");
-        let mut builder = DirBuilder::new();
-        builder.recursive(true).mode(0o700).create(&home)?;
+        let home = self.home()?;
         let mut rng = Seeded::drawn(&mut System);
         let master = match &self.key_file {
             Some(path) => read_secret(path)?,
@@ -57,20 +67,32 @@ impl Local {
         let session = (&nonce, &own);
         Gateway::open(params, &keys, choice, Arc::new(host), session, Some(&home), Box::new(rng))
     }
+
+    /// The gateway's own folder.
+    fn home(&self) -> Result<PathBuf> {
+        let home = self.folder.join("gateway");
+        DirBuilder::new().recursive(true).mode(0o700).create(&home)?;
+        Ok(home)
+    }
 }
 
 /// The random bytes in a file that only its owner reads, which are drawn if there is none.
 fn secret_at(path: &Path, rng: &mut dyn Rng) -> Result<Secret> {
     if !path.exists() {
-        let secret = Secret::random(rng);
-        let new = path.with_extension("new");
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(secret.bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&new, path)?;
+        write_secret(path, Secret::random(rng).bytes())?;
     }
     read_secret(path)
+}
+
+/// Writes a file that only its owner reads, as a whole or not at all.
+fn write_secret(path: &Path, bytes: &[u8]) -> Result {
+    let new = path.with_extension("new");
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    Ok(())
 }
 
 fn read_secret(path: &Path) -> Result<Secret> {
@@ -94,7 +116,7 @@ mod tests {
             for i in 0..200_u8 {
                 let value = gateway.load(&[i]).unwrap();
                 assert!(version == 0 || value.unwrap() == [version - 1; 70]);
-                gateway.store(&[i], &[version; 70]).unwrap();
+                gateway.store(&[i], &[version; 70], b"").unwrap();
             }
         }
         let other = folder.path().join("other key");
@@ -104,5 +126,18 @@ mod tests {
         let short = open(&Local::new(folder.path(), Some(&other)));
         assert!(matches!(short, Err(Error::Parameters(_))));
         assert!(local.key_is_beside() && open(&local).is_ok());
+    }
+
+    #[cfg(feature = "http")]
+    #[test]
+    fn access_keys_are_drawn_once_and_for_the_owner_only() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let local = Local::new(folder.path(), None);
+        let path = local.s3_keys().unwrap();
+        let text = std::fs::read(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(crate::s3::Keys::read(&path).is_ok());
+        assert_eq!(std::fs::read(local.s3_keys().unwrap()).unwrap(), text);
     }
 }
