@@ -101,7 +101,7 @@ echo changed >tree/deep/7
 restic backup -q tree
 restic check -q --read-data
 restic restore -q latest --target restored
-check "restored" diff -r tree "restored/$scratch/tree"
+check "restored" diff -r tree restored/tree
 
 section "rclone"
 cat >rclone.conf <<CONF

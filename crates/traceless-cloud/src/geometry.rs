@@ -96,6 +96,11 @@ impl Geometry {
         Node(self.first(layer) + leaf % self.width(layer))
     }
 
+    /// The leaf that is this node of the last layer.
+    pub fn leaf_of(&self, node: Node) -> u32 {
+        node.0 - self.first(self.layers - 1)
+    }
+
     /// The layer of a node.
     pub fn layer_of(&self, node: Node) -> usize {
         let below = |&layer: &usize| self.first(layer + 1) > node.0;

@@ -24,6 +24,7 @@ pub mod host;
 pub mod http;
 #[cfg(feature = "std")]
 mod inner;
+pub mod join;
 pub mod kernel;
 #[cfg(feature = "std")]
 pub mod local;

@@ -4,7 +4,7 @@
 //! attempt, which is a random number. So a slot opens only where and when it belongs, nothing is
 //! stored for that, and a round that is done again spends no nonce twice.
 
-use crate::geometry::{Node, PART_PIECES, PIECE_LEN};
+use crate::geometry::{Geometry, Node, PART_LEN, PART_PIECES, PIECE_LEN};
 use crate::kernel::Choice;
 use sha2::{Digest, Sha256};
 use traceless::seal::{Aead, Forged, Prf, Sealer, Secret};
@@ -94,6 +94,14 @@ impl SlotSeal<'_> {
             self.tag((slot, part), body, tag);
         } else {
             self.aead.seal(nonce(slot, part), &[], plain, body, tag);
+        }
+    }
+
+    /// Seals all of a slot, part by part.
+    pub fn seal_slot(&self, geometry: &Geometry, slot: u32, plain: &[u8], sealed: &mut [u8]) {
+        for (part, plain) in plain.chunks(PART_LEN).enumerate() {
+            let sealed = &mut sealed[geometry.part_at(part)..geometry.part_end(part)];
+            self.seal((slot, part), plain, sealed);
         }
     }
 

@@ -71,6 +71,7 @@ fn measure(root: &Path, group: &str, quick: bool) -> Result<String, String> {
         "volume" | "write-only" => &["volume", "bench", "--suite", group],
         "tree" => &["bench", "tree", "--floors"],
         "pager" => &["bench", "pager"],
+        "cloud" => &["bench", "cloud", "--floors"],
         "audit" => &["audit", "floors"],
         "sim" => &["sim", "floors"],
         _ => return Err(format!("no command measures the group {group} yet")),

@@ -34,6 +34,10 @@ pub enum AuditCommand {
     ///
     /// Exit codes: 0 nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
     Tree(AuditTreeArgs),
+    /// Runs the cloud store's gateway and enclave, and tries to learn what is asked for
+    ///
+    /// Exit codes: 0 nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
+    Cloud(AuditCloudArgs),
     /// Measures whether the time of an operation tells of a secret, where it is claimed not to
     ///
     /// Needs a machine that is not too busy: what is small is found only then. Exit codes: 0
@@ -159,6 +163,27 @@ pub struct AuditTimingArgs {
     #[command(flatten)]
     pub run: RunArgs,
 }
+
+#[derive(Args, Debug)]
+pub struct AuditCloudArgs {
+    /// One part, or one with a planted fault; without it all that have none
+    #[arg(long, value_parser = CLOUD_PARTS)]
+    pub scheme: Option<String>,
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// What `audit cloud --scheme` may name.
+pub const CLOUD_PARTS: [&str; 8] = [
+    "gateway",
+    "enclave",
+    "mutant:hits-send-nothing",
+    "mutant:prefers-half",
+    "mutant:sound-enclave",
+    "mutant:checks-chosen",
+    "mutant:takes-replays",
+    "mutant:moves-straight",
+];
 
 #[derive(Args, Debug)]
 pub struct AuditSimArgs {

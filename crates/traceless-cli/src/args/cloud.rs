@@ -19,10 +19,24 @@ pub struct CloudArgs {
     #[arg(long, value_name = "BITS", default_value_t = 32,
         value_parser = clap::value_parser!(u32).range(4..=128))]
     pub lambda: u32,
-    /// Queries that are measured, of one client that waits for each, for blocks at random
+    /// Queries that are measured, for blocks at random
     #[arg(long, value_name = "N", default_value_t = 20_000,
         value_parser = clap::value_parser!(u64).range(1..))]
     pub queries: u64,
+    /// Clients, each of which waits for its answers
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1024))]
+    pub clients: usize,
+    /// Blocks that a client asks for at once
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1024))]
+    pub together: usize,
+    /// Measure the rows of bench/floors.toml in place of all this
+    #[arg(long, conflicts_with_all = ["data", "block_len", "kernel", "dir"])]
+    pub floors: bool,
+    /// With --floors: a sixteenth of the data, for a glance
+    #[arg(long, requires = "floors")]
+    pub quick: bool,
     /// Keep the tree in files in this folder, which must be empty, in place of memory
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,

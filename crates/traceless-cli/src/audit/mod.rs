@@ -6,6 +6,7 @@
 mod alarms;
 mod audited;
 mod claims;
+mod cloud;
 mod compare;
 mod convert;
 mod diff;
@@ -52,6 +53,7 @@ fn outcome(args: &AuditArgs) -> Outcome {
         None => self_test::run(&args.shown),
         Some(AuditCommand::Volume(args)) => volume::run(args),
         Some(AuditCommand::Tree(args)) => tree::run(args),
+        Some(AuditCommand::Cloud(args)) => cloud::run(args),
         Some(AuditCommand::Timing(args)) => timing::run(args),
         Some(AuditCommand::Sim(args)) => sim::run(args),
         Some(AuditCommand::Compare(args)) => compare::run(args),

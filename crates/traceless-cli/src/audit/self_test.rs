@@ -2,6 +2,7 @@
 //! must be found, and in the same run nothing in any scheme that has none.
 
 use super::audited::{Audited, Progress, told};
+use super::cloud::Clouds;
 use super::sim::Processors;
 use super::suite::{Failed, clean, planted, self_test_steps};
 use super::timing::Timings;
@@ -17,6 +18,7 @@ fn audited() -> Result<Audited, Failed> {
     let steps = [
         volume::self_test_steps(),
         self_test_steps::<Trees>(),
+        self_test_steps::<Clouds>(),
         self_test_steps::<Processors>(),
         self_test_steps::<Timings>(),
     ];
@@ -24,12 +26,14 @@ fn audited() -> Result<Audited, Failed> {
     let clean = [
         volume::clean(&progress)?,
         clean::<Trees>(&progress)?,
+        clean::<Clouds>(&progress)?,
         clean::<Processors>(&progress)?,
         clean::<Timings>(&progress)?,
     ];
     let planted = [
         volume::planted(&progress)?,
         planted::<Trees>(&progress)?,
+        planted::<Clouds>(&progress)?,
         planted::<Processors>(&progress)?,
         planted::<Timings>(&progress)?,
     ];

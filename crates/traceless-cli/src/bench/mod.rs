@@ -17,6 +17,7 @@ pub fn run(command: &BenchCommand) -> Result<(), Failure> {
         BenchCommand::Tree(args) => tree::run(args),
         BenchCommand::Pager(args) => pager::run(args),
         BenchCommand::Stash(args) => stash::run(args),
+        BenchCommand::Cloud(args) if args.floors => cloud::floors::run(args),
         BenchCommand::Cloud(args) => cloud::run(args),
     }
 }

@@ -4,10 +4,13 @@ use super::{Session, Shared};
 use crate::channel::Receiver;
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, PART_PIECES, PIECE_LEN};
-use crate::kernel::{Choice, NIBBLES_ROWS_MAX, Network, Nibbles, Slab};
+use crate::join::{Join, OneThread};
+use crate::kernel::{Choice, NIBBLES_ROWS_MAX, Network, Nibbles, Rows, Slab};
 use crate::orders::Eviction;
 use crate::outer::{Outer, SlotSeal, Vector};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
+use traceless_sys::ct::secret::{classify, declassify};
 
 /// Bytes of memory that an enclave may have, as in the paper.
 pub const WORKING_SET_MAX: usize = 64 << 20;
@@ -31,6 +34,7 @@ pub struct Evictor {
     receiver: Receiver,
     slab: Slab,
     kernel: Kernel,
+    threads: Box<dyn Join>,
 }
 
 enum Kernel {
@@ -69,7 +73,14 @@ impl Evictor {
             receiver: Receiver::new(&session.evict),
             slab: Slab::new(most)?,
             kernel,
+            threads: Box::new(OneThread),
         })
+    }
+
+    /// With threads that the host lends.
+    #[must_use]
+    pub fn with_threads(self, threads: Box<dyn Join>) -> Self {
+        Self { threads, ..self }
     }
 
     /// The other kernel under the same cipher.
@@ -85,17 +96,21 @@ impl Evictor {
     /// if a later part turns out to be wrong.
     pub fn evict(&mut self, order: &mut [u8], bytes: NodeBytes<'_>) -> Result {
         let g = self.geometry;
-        let order = Eviction::decode(self.receiver.open(order)?, &g)?;
+        let mut order = Eviction::decode(self.receiver.open(order)?, &g)?;
+        // Where rows go.
+        classify(&mut order.control);
         let NodeBytes { node, carried, new_node, new_carried } = bytes;
         let job = Job::new(&g, &self.outer, self.kernel.streams(), &order);
         let lens = (node.len(), carried.len(), new_node.len(), new_carried.len());
         if lens != job.lens() {
             return Err(Error::Malformed("not the bytes of a node and of what goes with it"));
         }
+        let threads = &*self.threads;
         for part in 0..g.parts() {
-            job.load(part, (node, carried), &mut self.slab)?;
-            self.kernel.permute(&order.control, part, &job, &self.outer, &mut self.slab)?;
-            job.store(part, &self.slab, (new_node, new_carried));
+            job.load(part, (node, carried), &mut self.slab, threads)?;
+            let work = (&job, &self.outer, threads);
+            self.kernel.permute(&order.control, part, work, &mut self.slab)?;
+            job.store(part, &mut self.slab, (new_node, new_carried), threads);
         }
         Ok(())
     }
@@ -130,17 +145,16 @@ impl Kernel {
         &mut self,
         control: &[u8],
         part: usize,
-        job: &Job<'_>,
-        outer: &Outer,
+        (job, outer, threads): (&Job<'_>, &Outer, &dyn Join),
         slab: &mut Slab,
     ) -> Result {
-        let rows = job.slots + job.carried;
+        let rows = job.rows();
         match self {
             Self::Benes { networks, masks } => {
                 let network = networks.iter().find(|network| network.rows() == rows);
                 let network = network.filter(|network| network.control_len() == control.len());
                 let network = network.ok_or(Error::Malformed("not the bits of a network"))?;
-                network.permute(control, masks, slab);
+                network.permute(control, masks, slab, threads);
             }
             Self::Paper(nibbles) => {
                 let dest: Vec<u32> = control
@@ -192,6 +206,10 @@ impl<'a> Job<'a> {
         }
     }
 
+    fn rows(&self) -> usize {
+        self.slots + self.carried
+    }
+
     /// Bytes of the node, of what comes with it, of the new node, of what goes on.
     fn lens(&self) -> (usize, usize, usize, usize) {
         let slot = self.geometry.slot_len();
@@ -222,12 +240,38 @@ impl<'a> Job<'a> {
         seal.vector(slot)
     }
 
-    fn load(&self, part: usize, (node, carried): (&[u8], &[u8]), slab: &mut Slab) -> Result {
+    /// Opens a part of every slot, each into its row. Says which is wrong, after all were opened.
+    fn load(
+        &self,
+        part: usize,
+        (node, carried): (&[u8], &[u8]),
+        slab: &mut Slab,
+        threads: &dyn Join,
+    ) -> Result {
+        let middle = self.rows() / 2;
+        let mut rows = slab.rows_mut(self.rows());
+        let (mut first, mut second) = rows.split_at(middle);
+        let (mut wrong, mut also_wrong) = (None, None);
+        threads.join(
+            &mut || wrong = self.load_rows(part, 0, (node, carried), &mut first),
+            &mut || also_wrong = self.load_rows(part, middle, (node, carried), &mut second),
+        );
+        wrong.or(also_wrong).map_or(Ok(()), Err)
+    }
+
+    /// The rows from row `start` on.
+    fn load_rows(
+        &self,
+        part: usize,
+        start: usize,
+        (node, carried): (&[u8], &[u8]),
+        rows: &mut Rows<'_>,
+    ) -> Option<Error> {
         let g = self.geometry;
         let slots = node.chunks_exact(g.slot_len()).chain(carried.chunks_exact(g.slot_len()));
         let mut wrong = None;
-        for (row, slot) in slots.enumerate() {
-            let plain = &mut slab.row_mut(row)[..g.part_len(part)];
+        for ((row, words), slot) in (start..).zip(rows.bytes_mut()).zip(slots.skip(start)) {
+            let plain = &mut words[..g.part_len(part)];
             let Some((seal, number)) = self.source(row) else {
                 plain.fill(0);
                 continue;
@@ -242,18 +286,46 @@ impl<'a> Job<'a> {
                 wrong = Some(Error::Tampered { node: seal.node().0, slot: number });
             }
         }
-        wrong.map_or(Ok(()), Err)
+        wrong
     }
 
-    fn store(&self, part: usize, slab: &Slab, (node, carried): (&mut [u8], &mut [u8])) {
+    /// Seals a part of every row, each into its slot.
+    fn store(
+        &self,
+        part: usize,
+        slab: &mut Slab,
+        (node, carried): (&mut [u8], &mut [u8]),
+        threads: &dyn Join,
+    ) {
+        // What goes out may be less than what came in: a leaf drops the rest.
+        let len = self.geometry.slot_len();
+        let out = (node.len() + carried.len()) / len;
+        let middle = (out / 2).min(self.slots);
+        let (above, below) = node.split_at_mut(middle * len);
+        let mut rows = slab.rows_mut(out);
+        let (mut first, mut second) = rows.split_at(middle);
+        threads.join(
+            &mut || self.store_rows(part, 0, above.chunks_exact_mut(len), &mut first),
+            &mut || {
+                let slots = below.chunks_exact_mut(len).chain(carried.chunks_exact_mut(len));
+                self.store_rows(part, middle, slots, &mut second);
+            },
+        );
+    }
+
+    /// The rows from row `start` on, into as many slots.
+    fn store_rows<'b>(
+        &self,
+        part: usize,
+        start: usize,
+        slots: impl Iterator<Item = &'b mut [u8]>,
+        rows: &mut Rows<'_>,
+    ) {
         let g = self.geometry;
-        let len = g.slot_len();
-        for (row, slot) in
-            node.chunks_exact_mut(len).chain(carried.chunks_exact_mut(len)).enumerate()
-        {
+        for ((row, words), slot) in (start..).zip(rows.bytes_mut()).zip(slots) {
             let (seal, number) = self.target(row).expect("a slot for what goes out");
             let sealed = &mut slot[g.part_at(part)..g.part_end(part)];
-            let plain = &slab.row(row)[..g.part_len(part)];
+            let plain = &words[..g.part_len(part)];
             if self.streams {
                 let (body, tag) = sealed.split_at_mut(plain.len());
                 body.copy_from_slice(plain);
@@ -261,6 +333,7 @@ impl<'a> Job<'a> {
             } else {
                 seal.seal((number, part), plain, sealed);
             }
+            declassify(sealed);
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::orders::Query;
 use crate::outer::Outer;
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_sys::ct::secret::{classify, declassify};
 use traceless_sys::ct::{self, Held as _, InMemory, Kernel, Mask, Vector, bytes_of, bytes_of_mut};
 
 /// Answers queries.
@@ -46,8 +47,12 @@ impl Querier {
             return Err(Error::Malformed("not one slot of each layer"));
         }
         self.open_all(&order, slots)?;
-        ct::dispatch(Choose { rows: &self.rows, chosen: &mut self.chosen, target: order.target });
-        Ok(self.sender.seal(bytes_of(&self.chosen)))
+        let mut target = [order.target];
+        classify(&mut target);
+        ct::dispatch(Choose { rows: &self.rows, chosen: &mut self.chosen, target: target[0] });
+        let mut reply = self.sender.seal(bytes_of(&self.chosen));
+        declassify(&mut reply);
+        Ok(reply)
     }
 
     fn open_all(&mut self, order: &Query, slots: &[u8]) -> Result {

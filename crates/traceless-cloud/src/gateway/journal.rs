@@ -37,6 +37,8 @@ pub struct Journal {
     generation: u64,
     file: File,
     frames: Frames,
+    /// Records that happened and are not in the file.
+    unwritten: Vec<u8>,
     records_len: u64,
     state_len: u64,
     /// A record was cut short, so whatever follows could not be read.
@@ -71,6 +73,7 @@ impl Journal {
             generation,
             file,
             frames,
+            unwritten: Vec::new(),
             records_len: u64::MAX,
             state_len,
             broken: false,
@@ -86,19 +89,27 @@ impl Journal {
         self.records_len > RECORDS_LEN_MAX.saturating_add(4 * self.state_len)
     }
 
-    /// Appends a record. On return it has survived what this journal promises.
-    pub fn append(&mut self, record: &Record) -> Result {
+    /// Appends a record, which is written with the next [`flush`](Self::flush).
+    pub fn append(&mut self, record: &Record) {
+        self.frames.seal_onto(&record.encode(), &mut self.unwritten);
+    }
+
+    /// Writes what was appended. On return it has survived what this journal promises.
+    pub fn flush(&mut self) -> Result {
         if self.broken {
             return Err(Error::Store("the gateway's log failed before; it must be opened again"));
         }
-        let frame = self.frames.seal(&record.encode());
+        if self.unwritten.is_empty() {
+            return Ok(());
+        }
         self.broken = true;
-        self.file.write_all(&frame)?;
+        self.file.write_all(&self.unwritten)?;
         if self.durability == Durability::Power {
             self.file.sync_data()?;
         }
         self.broken = false;
-        self.records_len += frame.len() as u64;
+        self.records_len += self.unwritten.len() as u64;
+        self.unwritten.clear();
         Ok(())
     }
 
@@ -128,6 +139,8 @@ impl Journal {
                 |e| if e.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(e) },
             )?;
         }
+        // They are in the state.
+        self.unwritten.clear();
         self.state_len = plain.0.len() as u64;
         (self.generation, self.file, self.frames, self.records_len) = (generation, file, frames, 0);
         Ok(())
@@ -146,12 +159,19 @@ impl Frames {
     }
 
     fn seal(&mut self, body: &[u8]) -> Vec<u8> {
-        let mut frame = vec![0; LEN_LEN + body.len() + TAG_LEN];
-        frame[..LEN_LEN].copy_from_slice(&(body.len() as u32).to_le_bytes());
-        let (sealed, tag) = frame[LEN_LEN..].split_at_mut(body.len());
+        let mut frame = Vec::new();
+        self.seal_onto(body, &mut frame);
+        frame
+    }
+
+    /// Appends the next frame.
+    fn seal_onto(&mut self, body: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(&(body.len() as u32).to_le_bytes());
+        let start = out.len();
+        out.resize(start + body.len() + TAG_LEN, 0);
+        let (sealed, tag) = out[start..].split_at_mut(body.len());
         self.aead.seal(self.next, &[], body, sealed, tag);
         self.next += 1;
-        frame
     }
 
     /// The next frame; nothing where the file ends, even amid a frame, as after a crash.

@@ -20,8 +20,8 @@ pub enum Record {
         /// What will be in it.
         write: Option<Vec<u8>>,
     },
-    /// A block waits at the gateway from now on, or holds something else. If a query for it has no
-    /// reply yet, this is the reply.
+    /// A block waits at the gateway from now on, or holds something else. If the first query without
+    /// a reply is for it, this is the reply.
     Held {
         /// The block.
         id: u32,
@@ -29,6 +29,12 @@ pub enum Record {
         leaf: u32,
         /// What is in it.
         bytes: Vec<u8>,
+    },
+    /// The reply came to the first query without one, which writes: its block waits from now on,
+    /// with what was to be in it.
+    Written {
+        /// Its new path.
+        leaf: u32,
     },
     /// The reply came to a query for nothing.
     Answered,
@@ -120,6 +126,10 @@ impl Record {
                 out.counted(name);
                 write_object(object, &mut out);
             }
+            Self::Written { leaf } => {
+                out.0.push(10);
+                out.u32(*leaf);
+            }
             Self::Unbound { space, name } => {
                 out.0.push(7);
                 write_space(*space, &mut out);
@@ -187,6 +197,7 @@ impl Record {
                 let parts = (0..count).map(|_| from.counted()).collect::<Result<_>>()?;
                 Self::Joined { upload, parts, name: from.counted()?, note: from.counted()? }
             }
+            10 => Self::Written { leaf: from.u32()? },
             _ => return Err(Error::State("a record of the gateway's state")),
         })
     }
@@ -304,6 +315,7 @@ mod tests {
             Record::Query { leaf: 9, slots, id: Some(0), target: None, write: Some(vec![7; 3]) },
             Record::Query { leaf: 9, slots: vec![], id: None, target: Some(4), write: None },
             Record::Held { id: 1, leaf: 2, bytes: vec![3; 5] },
+            Record::Written { leaf: 3 },
             Record::Answered,
             Record::Begun { attempt: u64::MAX, seed: [6; 32], node: Some(8) },
             Record::Committed,
@@ -327,7 +339,7 @@ mod tests {
             assert_eq!(Record::decode(&mut Reader(&bytes)).unwrap(), record);
             assert!(Record::decode(&mut Reader(&bytes[..bytes.len() - 1])).is_err());
         }
-        assert!(Record::decode(&mut Reader(&[10])).is_err());
+        assert!(Record::decode(&mut Reader(&[11])).is_err());
         assert!(Record::decode(&mut Reader(&[7, 4, 0, 0, 0, 0])).is_err(), "no such space");
     }
 }

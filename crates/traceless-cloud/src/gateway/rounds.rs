@@ -3,16 +3,19 @@
 use crate::channel::Sender;
 use crate::enclave::{Session, Shared};
 use crate::error::{Error, Result};
-use crate::geometry::{Geometry, Node, PART_LEN};
+use crate::geometry::{Geometry, Node};
 use crate::host::{Host, Stage};
 use crate::inner::Inner;
+use crate::join::{Join as _, TwoThreads};
 use crate::kernel::{Choice, Network};
 use crate::orders::{Eviction, carried};
 use crate::outer::Outer;
 use crate::store::NodeVersion;
+use core::time::Duration;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
+use traceless::clock::{Clock as _, Monotonic};
 
 /// What is to be done, in plain.
 pub struct Job {
@@ -26,10 +29,27 @@ pub struct Job {
     pub batch: Option<Vec<(u32, Vec<u8>)>>,
 }
 
+/// What came of a job, and how long it took.
+pub struct Outcome {
+    /// Whether its nodes are staged.
+    pub staged: Result,
+    /// From its beginning to its end.
+    pub took: Duration,
+}
+
+/// How long to wait for a result.
+#[derive(Clone, Copy)]
+pub enum Wait {
+    /// Until it is there.
+    Long,
+    /// As long as this.
+    For(Duration),
+}
+
 /// The thread.
 pub struct Worker {
     jobs: Option<mpsc::Sender<Job>>,
-    results: mpsc::Receiver<Result>,
+    results: mpsc::Receiver<Outcome>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -39,9 +59,12 @@ impl Worker {
         let (jobs, todo) = mpsc::channel::<Job>();
         let (done, results) = mpsc::channel();
         let thread = std::thread::spawn(move || {
-            let mut maker = maker;
+            let (mut maker, clock) = (maker, Monotonic::start());
             for job in todo {
-                if done.send(host.stage(&maker.stage(job))).is_err() {
+                let began = clock.now();
+                let staged = host.stage(&maker.stage(job));
+                let took = Duration::from_nanos(clock.now() - began);
+                if done.send(Outcome { staged, took }).is_err() {
                     break;
                 }
             }
@@ -55,16 +78,19 @@ impl Worker {
         let _ = self.jobs.as_ref().expect("until it is dropped").send(job);
     }
 
-    /// The result, if it is there or `wait` is asked for.
-    pub fn result(&self, wait: bool) -> Option<Result> {
-        let gone = Err(Error::Store("the thread that carries out rounds is gone"));
-        if wait {
-            return Some(self.results.recv().unwrap_or(gone));
-        }
-        match self.results.try_recv() {
-            Ok(result) => Some(result),
-            Err(mpsc::TryRecvError::Empty) => None,
-            Err(mpsc::TryRecvError::Disconnected) => Some(gone),
+    /// The result, if it comes in time.
+    pub fn result(&self, wait: Wait) -> Option<Outcome> {
+        let gone = || Outcome {
+            staged: Err(Error::Store("the thread that carries out rounds is gone")),
+            took: Duration::ZERO,
+        };
+        match wait {
+            Wait::Long => Some(self.results.recv().unwrap_or_else(|_| gone())),
+            Wait::For(time) => match self.results.recv_timeout(time) {
+                Ok(outcome) => Some(outcome),
+                Err(mpsc::RecvTimeoutError::Timeout) => None,
+                Err(mpsc::RecvTimeoutError::Disconnected) => Some(gone()),
+            },
         }
     }
 }
@@ -106,9 +132,9 @@ impl Maker {
         let Job { round, attempt, nodes, batch } = job;
         let mut olds = Vec::with_capacity(nodes.len());
         let mut orders = Vec::with_capacity(nodes.len());
-        for (node, before, dest) in nodes {
+        let controls = self.controls(&nodes);
+        for ((node, before, _), control) in nodes.into_iter().zip(controls) {
             let in_round = batch.is_some();
-            let control = self.control(&dest);
             let order = Eviction { round, node, in_round, before, attempt, control };
             orders.push(self.sender.seal(&order.encode()));
             olds.push(NodeVersion { node, attempt: before });
@@ -117,16 +143,29 @@ impl Maker {
         Stage { nodes: olds, attempt, batch, orders }
     }
 
-    fn control(&mut self, dest: &[u32]) -> Vec<u8> {
+    /// What tells the enclave where rows go, for each node: worked out side by side.
+    fn controls(&mut self, nodes: &[(Node, u64, Vec<u32>)]) -> Vec<Vec<u8>> {
         if self.choice == Choice::Paper {
-            return dest.iter().flat_map(|&to| (to as u16).to_le_bytes()).collect();
+            let words =
+                |dest: &[u32]| dest.iter().flat_map(|&to| (to as u16).to_le_bytes()).collect();
+            return nodes.iter().map(|(_, _, dest)| words(dest)).collect();
         }
-        let known = self.networks.iter().position(|network| network.rows() == dest.len());
-        let at = known.unwrap_or_else(|| {
-            self.networks.push(Network::new(dest.len()));
-            self.networks.len() - 1
+        for (_, _, dest) in nodes {
+            if !self.networks.iter().any(|network| network.rows() == dest.len()) {
+                self.networks.push(Network::new(dest.len()));
+            }
+        }
+        let route = |(_, _, dest): &(Node, u64, Vec<u32>)| {
+            let network = self.networks.iter().find(|network| network.rows() == dest.len());
+            network.expect("there is one of each").route(dest)
+        };
+        let (some, others) = nodes.split_at(nodes.len() / 2);
+        let (mut first, mut second): (Vec<_>, Vec<_>) = Default::default();
+        TwoThreads.join(&mut || first = some.iter().map(route).collect(), &mut || {
+            second = others.iter().map(route).collect()
         });
-        self.networks[at].route(dest)
+        first.append(&mut second);
+        first
     }
 
     /// The slots that come in at the root: blocks first, then dummies, which hold zeros.
@@ -143,10 +182,7 @@ impl Maker {
                 }
                 None => plain.fill(0),
             }
-            for (part, plain) in plain.chunks(PART_LEN).enumerate() {
-                let sealed = &mut slot[g.part_at(part)..g.part_end(part)];
-                outer.seal((number as u32, part), plain, sealed);
-            }
+            outer.seal_slot(g, number as u32, &plain, slot);
         }
         batch
     }

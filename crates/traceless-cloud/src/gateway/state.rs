@@ -11,13 +11,12 @@ use crate::geometry::{LAYERS_MAX, Node};
 use crate::orders::{Location, Query};
 use crate::params::Params;
 use crate::store::NodeVersion;
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use traceless::rng::{Rng, Seeded};
 
 /// A round on its way.
 pub struct Running {
     attempt: u64,
-    /// Whether it is a round, or a node by itself.
     in_round: bool,
     leaving: Vec<Leaving>,
     plans: Vec<NodePlan>,
@@ -26,6 +25,11 @@ pub struct Running {
 }
 
 impl Running {
+    /// Whether it is a round, or a node by itself.
+    pub fn is_round(&self) -> bool {
+        self.in_round
+    }
+
     /// The versions that it makes.
     pub fn versions(&self) -> Vec<NodeVersion> {
         let version = |plan: &NodePlan| NodeVersion { node: plan.node, attempt: self.attempt };
@@ -63,8 +67,8 @@ pub struct State {
     pub queries: usize,
     /// The round on its way.
     pub running: Option<Running>,
-    /// The query without a reply.
-    pub pending: Option<Pending>,
+    /// Queries without a reply, in order.
+    pub pending: VecDeque<Pending>,
     /// What names stand for.
     pub names: Names,
 }
@@ -80,9 +84,14 @@ impl State {
             sequence: 0,
             queries: 0,
             running: None,
-            pending: None,
+            pending: VecDeque::new(),
             names: Names::default(),
         }
+    }
+
+    /// Whether a query for a block has no reply yet.
+    pub fn is_asked_for(&self, id: u32) -> bool {
+        self.pending.iter().any(|pending| pending.id == Some(id))
     }
 
     /// Lets a record happen. What has begun is returned, to be carried out.
@@ -92,12 +101,20 @@ impl State {
                 self.ask(leaf, &slots, id, target, write)?;
             }
             Record::Held { id, leaf, bytes } => {
-                if self.pending.as_ref().is_some_and(|pending| pending.id == Some(id)) {
-                    self.pending = None;
+                if self.pending.front().is_some_and(|pending| pending.id == Some(id)) {
+                    self.pending.pop_front();
                 }
                 self.waiting.put(id, leaf, bytes);
             }
-            Record::Answered => self.pending = None,
+            Record::Written { leaf } => {
+                let written = self.pending.pop_front();
+                let written = written.and_then(|pending| pending.id.zip(pending.write));
+                let (id, bytes) = written.ok_or(Error::State("the gateway's log"))?;
+                self.waiting.put(id, leaf, bytes);
+            }
+            Record::Answered => {
+                self.pending.pop_front();
+            }
             Record::Begun { attempt, seed, node } => {
                 return Ok(Some(self.begin(attempt, seed, node.map(Node))));
             }
@@ -132,7 +149,7 @@ impl State {
             }
         }
         self.queries += 1;
-        self.pending = Some(Pending { query, id, real: target.is_some(), write });
+        self.pending.push_back(Pending { query, id, real: target.is_some(), write });
         Ok(())
     }
 
@@ -232,8 +249,8 @@ impl State {
             out.0.extend_from_slice(bytes);
         }
         self.names.save(out);
-        out.0.push(u8::from(self.pending.is_some()));
-        if let Some(Pending { query, id, real, write }) = &self.pending {
+        out.u32(self.pending.len() as u32);
+        for Pending { query, id, real, write } in &self.pending {
             let slots = query.locations[..self.params.geometry.layers].iter();
             let slots = slots.map(|location| location.slot).collect();
             let target = real.then_some(query.target);
@@ -253,13 +270,13 @@ impl State {
             state.waiting.put(id, leaf, from.bytes(params.geometry.block_len)?.to_vec());
         }
         state.names.load(from)?;
-        if from.bytes(1)? == [1] {
+        for _ in 0..from.u32()? {
             let Record::Query { leaf, slots, id, target, write } = Record::decode(from)? else {
                 return Err(Error::State("the gateway's state"));
             };
             // Its slots were taken before.
             let query = state.query(leaf, &slots, target)?;
-            state.pending = Some(Pending { query, id, real: target.is_some(), write });
+            state.pending.push_back(Pending { query, id, real: target.is_some(), write });
         }
         Ok(state)
     }

@@ -2,7 +2,7 @@ mod crash;
 
 use super::testing::*;
 use super::*;
-use crate::host::{InProcess, Stage};
+use crate::host::{Ask, InProcess, Stage};
 use crate::orders::Location;
 use crate::store::NodeVersion;
 use crate::store::{Durability, FileStore, MemStore, NodeStore};

@@ -14,7 +14,7 @@ mod slab;
 
 pub use network::Network;
 pub use nibbles::{Nibbles, ROWS_MAX as NIBBLES_ROWS_MAX, Touch};
-pub use slab::Slab;
+pub use slab::{Rows, Slab};
 
 /// Which kernel permutes, and so which outer cipher the tree has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,11 +2,19 @@
 //!
 //! A network of n rows is a layer of exchanges between its halves, a network of each half, and a
 //! layer again; where n is odd the last row skips both layers. It runs depth first, so that what
-//! lies close is done while it is near, and its exchanges are one fixed list.
+//! lies close is done while it is near, and its exchanges are one fixed list. The halves have
+//! nothing to do with each other, so a second thread can take one of them.
 
 use super::Slab;
+use super::slab::{ROW, Rows};
+use crate::join::Join;
 use alloc::vec::Vec;
+use core::ops::Range;
 use traceless_sys::ct::{self, Held as _, InMemory, Kernel, Vector, hide_all};
+
+/// Words of each row that pass through a half's network together, so that they stay in the
+/// processor's cache meanwhile.
+const COLUMN: usize = 48;
 
 /// Exchanges of neighbouring rows with neighbouring rows: `first + i` with `first + apart + i`.
 #[derive(Clone, Copy)]
@@ -15,23 +23,34 @@ struct Run {
     apart: u32,
 }
 
+/// Exchanges one after the other, of rows that are counted from a half's first.
+struct Runs {
+    /// Each with as many exchanges as its rows are apart, but for one where that is not so: the
+    /// lower half of three rows has two. So all have `apart` exchanges.
+    list: Vec<Run>,
+    switches: usize,
+}
+
+impl Runs {
+    fn new(rows: usize) -> Self {
+        let mut list = Vec::new();
+        lay_out(0, rows, &mut list);
+        let switches = list.iter().map(|run| run.apart as usize).sum();
+        Self { list, switches }
+    }
+}
+
 /// A network for one number of rows.
 pub struct Network {
     rows: usize,
-    /// Each with as many exchanges as its rows are apart, but for one where that is not so: the
-    /// lower half of three rows has two. So all have `apart` exchanges.
-    runs: Vec<Run>,
-    switches: usize,
+    halves: [Runs; 2],
 }
 
 impl Network {
     /// The network of so many rows, at most 2^16.
     pub fn new(rows: usize) -> Self {
         assert!(0 < rows && rows <= crate::geometry::ROWS_MAX, "rows of a node");
-        let mut runs = Vec::new();
-        lay_out(0, rows, &mut runs);
-        let switches = runs.iter().map(|run| run.apart as usize).sum();
-        Self { rows, runs, switches }
+        Self { rows, halves: [rows / 2, rows - rows / 2].map(Runs::new) }
     }
 
     /// Rows it permutes.
@@ -41,54 +60,65 @@ impl Network {
 
     /// Exchanges: one control bit each.
     pub fn switches(&self) -> usize {
-        self.switches
+        let layers = if self.rows > 2 { 2 } else { 1 };
+        let inside: usize = self.halves.iter().map(|half| half.switches).sum();
+        layers * (self.rows / 2) + inside
     }
 
     /// Bytes of its control bits.
     pub fn control_len(&self) -> usize {
-        self.switches.div_ceil(8)
+        self.switches().div_ceil(8)
     }
 
     /// Bytes that its list of exchanges takes up, and their masks.
     pub fn bytes(&self) -> usize {
-        self.runs.len() * size_of::<Run>() + self.switches * size_of::<u32>()
+        let runs: usize = self.halves.iter().map(|half| half.list.len()).sum();
+        runs * size_of::<Run>() + self.switches() * size_of::<u32>()
     }
 
     /// The control bits that send row i to row `dest[i]`, for all i.
     pub fn route(&self, dest: &[u32]) -> Vec<u8> {
         assert!(dest.len() == self.rows, "a destination for each row");
-        let mut bits = super::route::Bits::with_capacity(self.switches);
+        let mut bits = super::route::Bits::with_capacity(self.switches());
         super::route::route(dest, &mut bits);
-        assert!(bits.len() == self.switches, "router and network agree");
+        assert!(bits.len() == self.switches(), "router and network agree");
         bits.into_bytes()
     }
 
-    /// Calls `each` for every exchange in order, with its number and rows.
-    #[expect(clippy::inline_always, reason = "called by work that is compiled for each processor")]
-    #[inline(always)]
-    fn walk(&self, mut each: impl FnMut(usize, usize, usize)) {
-        let mut switch = 0;
-        for run in &self.runs {
-            let (first, apart) = (run.first as usize, run.apart as usize);
-            for row in first..first + apart {
-                each(switch, row, row + apart);
-                switch += 1;
-            }
-        }
-    }
-
     /// Permutes the rows as `control` says, which is secret. `masks` is room for work.
-    pub fn permute(&self, control: &[u8], masks: &mut Vec<u32>, slab: &mut Slab) {
+    pub fn permute(
+        &self,
+        control: &[u8],
+        masks: &mut Vec<u32>,
+        slab: &mut Slab,
+        threads: &dyn Join,
+    ) {
         assert!(control.len() == self.control_len() && slab.rows() >= self.rows, "as announced");
         self.unpack(control, masks);
-        ct::dispatch(Exchanges { network: self, masks, slab });
+        let half = self.rows / 2;
+        let (first, rest) = masks.split_at(half);
+        let (upper, rest) = rest.split_at(self.halves[0].switches);
+        let (lower, last) = rest.split_at(self.halves[1].switches);
+        let mut rows = slab.rows_mut(self.rows);
+        across(&mut rows, half, first, threads);
+        {
+            let (mut above, mut below) = rows.split_at(half);
+            let [upper_runs, lower_runs] = &self.halves;
+            threads.join(
+                &mut || ct::dispatch(Inside { runs: upper_runs, masks: upper, rows: &mut above }),
+                &mut || ct::dispatch(Inside { runs: lower_runs, masks: lower, rows: &mut below }),
+            );
+        }
+        if !last.is_empty() {
+            across(&mut rows, half, last, threads);
+        }
     }
 
     /// One mask for each control bit: all ones or zeros.
     fn unpack(&self, control: &[u8], masks: &mut Vec<u32>) {
         masks.clear();
         let bit = |i: usize| u32::from(control[i / 8] >> (i % 8) & 1);
-        masks.extend((0..self.switches).map(|i| 0_u32.wrapping_sub(bit(i))));
+        masks.extend((0..self.switches()).map(|i| 0_u32.wrapping_sub(bit(i))));
         hide_all(masks);
     }
 }
@@ -108,29 +138,81 @@ fn lay_out(first: usize, rows: usize, runs: &mut Vec<Run>) {
     }
 }
 
-struct Exchanges<'a> {
-    network: &'a Network,
-    masks: &'a [u32],
-    slab: &'a mut Slab,
+/// A layer of exchanges between the halves of `rows`, which have `half` rows each.
+fn across(rows: &mut Rows<'_>, half: usize, masks: &[u32], threads: &dyn Join) {
+    let (mut above, mut below) = rows.split_at(half);
+    let middle = half / 2;
+    let (mut a, mut b) = above.split_at(middle);
+    let (mut c, mut d) = below.split_at(middle);
+    let (some, others) = masks.split_at(middle);
+    threads.join(
+        &mut || ct::dispatch(Across { above: &mut a, below: &mut c, masks: some }),
+        &mut || ct::dispatch(Across { above: &mut b, below: &mut d, masks: others }),
+    );
 }
 
-impl Kernel for Exchanges<'_> {
+/// Rows of one half with the same rows of the other.
+struct Across<'a, 'b> {
+    above: &'a mut Rows<'b>,
+    below: &'a mut Rows<'b>,
+    masks: &'a [u32],
+}
+
+impl Kernel for Across<'_, '_> {
     type Output = ();
 
     #[expect(clippy::inline_always, reason = "compiled once for each level of processors")]
     #[inline(always)]
     fn run<V: Vector>(self, v: V) {
-        let Self { network, masks, slab } = self;
-        network.walk(|switch, a, b| {
-            let (a, b) = slab.pair_mut(a, b);
-            InMemory::new(v, a).exchange(b, masks[switch]);
-        });
+        exchange(v, self.above.words_mut().zip(self.below.words_mut()), self.masks, 0..ROW);
+    }
+}
+
+/// All exchanges within a half.
+struct Inside<'a, 'b> {
+    runs: &'a Runs,
+    masks: &'a [u32],
+    rows: &'a mut Rows<'b>,
+}
+
+impl Kernel for Inside<'_, '_> {
+    type Output = ();
+
+    #[expect(clippy::inline_always, reason = "compiled once for each level of processors")]
+    #[inline(always)]
+    fn run<V: Vector>(self, v: V) {
+        for from in (0..ROW).step_by(COLUMN) {
+            let mut masks = self.masks;
+            for run in &self.runs.list {
+                let (first, apart) = (run.first as usize, run.apart as usize);
+                let (now, later) = masks.split_at(apart);
+                let (mut above, mut below) = self.rows.split_at(first + apart);
+                let pairs = above.words_mut().skip(first).zip(below.words_mut());
+                exchange(v, pairs, now, from..ROW.min(from + COLUMN));
+                masks = later;
+            }
+        }
+    }
+}
+
+/// Exchanges these words of as many pairs of rows as there are masks.
+#[expect(clippy::inline_always, reason = "compiled once for each level of processors")]
+#[inline(always)]
+fn exchange<'a, V: Vector>(
+    v: V,
+    pairs: impl Iterator<Item = (&'a mut [u64], &'a mut [u64])>,
+    masks: &[u32],
+    words: Range<usize>,
+) {
+    for ((a, b), mask) in pairs.zip(masks) {
+        InMemory::new(v, &mut a[words.clone()]).exchange(&mut b[words.clone()], *mask);
     }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::join::{OneThread, TwoThreads};
     use traceless::rng::{Rng, Seeded};
 
     pub(crate) fn shuffled(rows: usize, rng: &mut dyn Rng) -> Vec<u32> {
@@ -141,13 +223,13 @@ pub(crate) mod tests {
         dest
     }
 
-    fn permuted(network: &Network, dest: &[u32]) -> Slab {
+    fn permuted(network: &Network, dest: &[u32], threads: &dyn Join) -> Slab {
         let mut slab = Slab::new(dest.len()).unwrap();
         for row in 0..dest.len() {
             slab.row_mut(row).fill(row as u8);
             slab.row_mut(row)[..4].copy_from_slice(&(row as u32).to_le_bytes());
         }
-        network.permute(&network.route(dest), &mut Vec::new(), &mut slab);
+        network.permute(&network.route(dest), &mut Vec::new(), &mut slab, threads);
         slab
     }
 
@@ -159,7 +241,8 @@ pub(crate) mod tests {
             let ends: [Vec<u32>; 2] =
                 [(0..rows as u32).collect(), (0..rows as u32).rev().collect()];
             for dest in ends.into_iter().chain((0..4).map(|_| shuffled(rows, &mut rng))) {
-                let slab = permuted(&network, &dest);
+                let threads: &dyn Join = if rows % 2 == 0 { &OneThread } else { &TwoThreads };
+                let slab = permuted(&network, &dest, threads);
                 for (row, &to) in dest.iter().enumerate() {
                     let there = slab.row(to as usize);
                     assert_eq!(there[..4], (row as u32).to_le_bytes(), "{rows} rows");
@@ -175,7 +258,7 @@ pub(crate) mod tests {
         let mut dest = [0, 1, 2, 3, 4, 5];
         let mut count = 0;
         loop {
-            let slab = permuted(&network, &dest);
+            let slab = permuted(&network, &dest, &OneThread);
             for (row, &to) in dest.iter().enumerate() {
                 assert_eq!(slab.row(to as usize)[0], row as u8);
             }
@@ -202,11 +285,24 @@ pub(crate) mod tests {
         let mut masks = Vec::new();
         network.unpack(&network.route(dest), &mut masks);
         let mut touched = Vec::new();
-        network.walk(|switch, a, b| {
-            if !skips || masks[switch] != 0 {
-                touched.push((a, b));
+        let half = network.rows / 2;
+        let mut each = |masks: &mut &[u32], first: usize, apart: usize| {
+            let (now, later) = masks.split_at(apart);
+            for (row, mask) in (first..).zip(now) {
+                if !skips || *mask != 0 {
+                    touched.push((row, row + apart));
+                }
             }
-        });
+            *masks = later;
+        };
+        let mut masks = &masks[..];
+        each(&mut masks, 0, half);
+        for (runs, start) in network.halves.iter().zip([0, half]) {
+            for run in &runs.list {
+                each(&mut masks, start + run.first as usize, run.apart as usize);
+            }
+        }
+        each(&mut masks, 0, half);
         touched
     }
 

@@ -8,7 +8,7 @@ use traceless_sys::ct::{bytes_of, bytes_of_mut};
 /// Words of a cache line.
 const LINE: usize = 8;
 /// Words of a row: a part of a slot, in whole lines.
-const ROW: usize = PART_LEN.div_ceil(LINE * size_of::<u64>()) * LINE;
+pub(super) const ROW: usize = PART_LEN.div_ceil(LINE * size_of::<u64>()) * LINE;
 
 /// One part of each row of a node and of what is evicted into it.
 pub struct Slab {
@@ -43,11 +43,36 @@ impl Slab {
         bytes_of_mut(&mut self.words[row * ROW..][..ROW])
     }
 
-    /// Two rows as words. `a` comes before `b`.
+    /// The first `rows` rows.
+    pub fn rows_mut(&mut self, rows: usize) -> Rows<'_> {
+        Rows(&mut self.words[..rows * ROW])
+    }
+}
+
+/// Rows that follow each other.
+pub struct Rows<'a>(&'a mut [u64]);
+
+impl Rows<'_> {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.0.len() / ROW
+    }
+
+    /// Those before row `at`, and those from it on.
+    pub fn split_at(&mut self, at: usize) -> (Rows<'_>, Rows<'_>) {
+        let (before, after) = self.0.split_at_mut(at * ROW);
+        (Rows(before), Rows(after))
+    }
+
+    /// Each as bytes, to be changed.
+    pub fn bytes_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        self.0.chunks_exact_mut(ROW).map(bytes_of_mut)
+    }
+
+    /// Each as words.
     #[expect(clippy::inline_always, reason = "called by work that is compiled for each processor")]
     #[inline(always)]
-    pub(super) fn pair_mut(&mut self, a: usize, b: usize) -> (&mut [u64], &mut [u64]) {
-        let (before, after) = self.words.split_at_mut(b * ROW);
-        (&mut before[a * ROW..][..ROW], &mut after[..ROW])
+    pub(super) fn words_mut(&mut self) -> impl Iterator<Item = &mut [u64]> {
+        self.0.chunks_exact_mut(ROW)
     }
 }

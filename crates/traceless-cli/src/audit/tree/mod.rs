@@ -4,7 +4,7 @@
 pub mod mutants;
 mod run;
 pub mod schemes;
-mod users;
+pub mod users;
 mod watch;
 
 use super::drawn::{OfUser, claims_of_draws, numbered, told_of_pairs};

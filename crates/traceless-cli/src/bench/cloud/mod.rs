@@ -1,12 +1,17 @@
-//! `traceless bench cloud`: queries of one client, with gateway, host and enclave in one process.
+//! `traceless bench cloud`: queries of clients that each wait for their answers, with gateway, host
+//! and enclave in one process.
 
-use super::cpu_seconds;
+mod clients;
+pub mod floors;
+
 use crate::args::{CloudArgs, CloudKernel};
 use crate::failure::Failure;
 use crate::numbers::{Hardware, failed, shortened};
 use crate::output::{Meter, say, say_json};
+use clients::{Measured, measure};
 use serde::Serialize;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use traceless::clock::{Clock, Monotonic};
 use traceless::rng::{Rng, Seeded, System};
 use traceless::seal::Secret;
@@ -44,18 +49,23 @@ struct Report {
     /// Whether an enclave protects anything: here host and enclave are one process.
     tee_protection: &'static str,
     tree: Tree,
+    clients: usize,
+    together: usize,
     fill_seconds: f64,
     queries: u64,
-    /// Of those that did not wait for a round, of all, and how they lie.
+    /// Of answers that did not wait for a round to end, of all, and how they lie.
     best_ms: f64,
     average_ms: f64,
     average_to_best: f64,
+    /// Of a query's time, what it waited for its share of a round.
+    share_ms: f64,
     p50_ms: f64,
     p99_ms: f64,
     p999_ms: f64,
-    /// Thousands of bytes a second of this one client.
+    /// Thousands of bytes a second, of all clients.
     kb_per_second: f64,
     cpu_ms_per_query: f64,
+    answers: u64,
     waits: u64,
     rounds: u64,
     renewed: u64,
@@ -94,6 +104,15 @@ struct Published {
 }
 
 pub fn run(args: &CloudArgs) -> Result<(), Failure> {
+    let report = measured(args)?;
+    if args.json {
+        return say_json(&report);
+    }
+    report.print();
+    Ok(())
+}
+
+fn measured(args: &CloudArgs) -> Result<Report, Failure> {
     let block_len = usize::try_from(args.block_len).map_err(Failure::usage)?;
     let blocks = args.data / args.block_len.max(1);
     let params = Params::new(blocks, block_len, args.lambda).map_err(Failure::usage)?;
@@ -107,12 +126,16 @@ pub fn run(args: &CloudArgs) -> Result<(), Failure> {
     let clock = Monotonic::start();
     fill(args, &mut gateway)?;
     let fill_seconds = clock.now() as f64 / 1e9;
-    let measured = measure(args, &mut gateway, &clock)?;
-    let report = report(args, &gateway, fill_seconds, &measured);
-    if args.json {
-        return say_json(&report);
+    warm_up(&mut gateway)?;
+    let measured = measure(args, &mut gateway)?;
+    Ok(report(args, &gateway, fill_seconds, &measured))
+}
+
+/// Two rounds, after which it is known how long they take.
+fn warm_up(gateway: &mut Gateway) -> Result<(), Failure> {
+    for _ in 0..2 * gateway.params().round_blocks {
+        gateway.dummy().map_err(failed)?;
     }
-    report.print();
     Ok(())
 }
 
@@ -143,69 +166,31 @@ fn start(
 
 fn fill(args: &CloudArgs, gateway: &mut Gateway) -> Result<(), Failure> {
     let blocks = gateway.params().blocks;
-    let mut meter = Meter::new("filling", args.progress);
-    let mut block = vec![0; args.block_len as usize];
-    for id in 0..blocks {
+    let meter = Mutex::new(Meter::new("filling", args.progress));
+    let made = AtomicU64::new(0);
+    let contents = |id: u64, block: &mut [u8]| {
         block[..8].copy_from_slice(&id.to_le_bytes());
-        gateway.put(id, &block).map_err(failed)?;
-        if id % 1024 == 0 {
-            meter.update(id, blocks);
+        let made = made.fetch_add(1, Ordering::Relaxed);
+        if made.is_multiple_of(1024)
+            && let Ok(mut meter) = meter.try_lock()
+        {
+            meter.update(made, blocks);
         }
-    }
-    meter.finish();
+    };
+    gateway.fill(&contents).map_err(failed)?;
+    meter.into_inner().map_err(failed)?.finish();
     Ok(())
 }
 
-struct Measured {
-    /// Nanoseconds of each query, sorted, and the sum and number of those that waited.
-    latencies: Vec<u64>,
-    waited_ns: u64,
-    waits: u64,
-    cpu_seconds: f64,
-}
-
-fn measure(
-    args: &CloudArgs,
-    gateway: &mut Gateway,
-    clock: &Monotonic,
-) -> Result<Measured, Failure> {
-    let blocks = gateway.params().blocks;
-    let mut rng = Seeded::new(args.seed);
-    let mut latencies = Vec::with_capacity(args.queries as usize);
-    let (mut waited_ns, mut waits) = (0, 0);
-    let cpu = cpu_seconds();
-    while latencies.len() < args.queries as usize {
-        let id = rng.below(blocks);
-        let before = gateway.counts();
-        let started = clock.now();
-        let block = gateway.get(id).map_err(failed)?;
-        let took = clock.now() - started;
-        let after = gateway.counts();
-        if block[..8] != id.to_le_bytes() {
-            return Err(failed(format!("block {id} holds something else")));
-        }
-        if after.hits > before.hits {
-            continue;
-        }
-        latencies.push(took);
-        if after.waits > before.waits {
-            waits += 1;
-            waited_ns += took;
-        }
-    }
-    latencies.sort_unstable();
-    Ok(Measured { latencies, waited_ns, waits, cpu_seconds: cpu_seconds() - cpu })
-}
-
 fn report(args: &CloudArgs, gateway: &Gateway, fill_seconds: f64, measured: &Measured) -> Report {
-    let Measured { latencies, waited_ns, waits, cpu_seconds } = measured;
+    let Measured { latencies, waited_ns, waits, queries, .. } = measured;
     let (params, counts) = (gateway.params(), gateway.counts());
     let g = params.geometry;
-    let queries = latencies.len() as u64;
+    let answers = latencies.len() as u64;
     let sum: u64 = latencies.iter().sum();
     let ms = |ns: u64, count: u64| ns as f64 / count.max(1) as f64 / 1e6;
-    let (best_ms, average_ms) = (ms(sum - waited_ns, queries - waits), ms(sum, queries));
-    let at = |share: f64| ms(latencies[((queries - 1) as f64 * share) as usize], 1);
+    let (best_ms, average_ms) = (ms(sum - waited_ns, answers - waits), ms(sum, answers));
+    let at = |share: f64| ms(latencies[((answers - 1) as f64 * share) as usize], 1);
     let row = PUBLISHED.iter().find(|row| (row.0, row.1) == (args.data, args.block_len));
     let bounds = params.bounds();
     Report {
@@ -237,16 +222,20 @@ fn report(args: &CloudArgs, gateway: &Gateway, fill_seconds: f64, measured: &Mea
             space: params.space(),
             gateway_bytes_per_block: gateway.index_bytes() as f64 / params.blocks as f64,
         },
+        clients: args.clients,
+        together: args.together,
         fill_seconds,
-        queries,
+        queries: *queries,
         best_ms,
         average_ms,
         average_to_best: average_ms / best_ms,
+        share_ms: ms(measured.shares_ns, *queries),
         p50_ms: at(0.5),
         p99_ms: at(0.99),
         p999_ms: at(0.999),
-        kb_per_second: args.block_len as f64 / average_ms,
-        cpu_ms_per_query: cpu_seconds * 1e3 / queries as f64,
+        kb_per_second: args.block_len as f64 * measured.blocks as f64 / measured.seconds / 1e3,
+        cpu_ms_per_query: measured.cpu_seconds * 1e3 / *queries as f64,
+        answers,
         waits: *waits,
         rounds: counts.rounds,
         renewed: counts.renewed,
@@ -295,6 +284,12 @@ impl Report {
     }
 
     fn print_latency(&self) {
+        say(&format!(
+            "{} clients, {} blocks at a time; filled in {} s",
+            self.clients,
+            self.together,
+            shortened(self.fill_seconds)
+        ));
         let line = |who: &str, best: f64, average: f64, rate: f64| {
             let (best, average, rate) = (shortened(best), shortened(average), shortened(rate));
             say(&format!("{who}: best {best} ms, average {average} ms, {rate} KB/s"));
@@ -304,14 +299,15 @@ impl Report {
             line("paper", paper.best_ms, paper.average_ms, paper.kb_per_second);
         }
         say(&format!(
-            "average to best {}, p50 {} ms, p99 {} ms, p99.9 {} ms; {} of {} queries waited for a \
-             round; {} ms of processor a query",
+            "average to best {}, {} ms a query for its share of a round; p50 {} ms, p99 {} ms, p99.9 {} \
+             ms; {} of {} answers waited for a round's end; {} ms of processor a query",
             shortened(self.average_to_best),
+            shortened(self.share_ms),
             shortened(self.p50_ms),
             shortened(self.p99_ms),
             shortened(self.p999_ms),
             self.waits,
-            self.queries,
+            self.answers,
             shortened(self.cpu_ms_per_query)
         ));
     }

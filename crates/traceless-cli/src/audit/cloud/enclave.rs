@@ -1,0 +1,241 @@
+//! What the enclave's answers and pages tell, and enclaves with one fault each.
+
+use crate::audit::suite::Failed;
+use std::collections::BTreeSet;
+use traceless::rng::{Rng, Seeded};
+use traceless::seal::Secret;
+use traceless_audit::{Claim, Verdict};
+use traceless_cloud::Result;
+use traceless_cloud::channel::{Receiver, Sender};
+use traceless_cloud::enclave::{Querier, Session, Shared};
+use traceless_cloud::error::Error;
+use traceless_cloud::geometry::{Geometry, PIECE_LEN};
+use traceless_cloud::kernel::{Choice, Nibbles, Slab, Touch};
+use traceless_cloud::orders::{Location, Query};
+use traceless_cloud::outer::{Outer, Stream, Vector};
+
+/// An enclave, sound or not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Enclave {
+    /// The one that is used.
+    Ours,
+    /// One that is written here, without a fault.
+    Sound,
+    ChecksChosen,
+    TakesReplays,
+    MovesStraight,
+}
+
+pub fn claims(name: &str, enclave: Enclave, seed: u64) -> Result<Vec<Claim>, Failed> {
+    let mut rig = Rig::new(enclave, seed);
+    Ok(vec![aborts(name, &mut rig)?, replays(name, &mut rig)?, pages(name, enclave, seed)?])
+}
+
+/// That whether a query fails, and how, does not depend on which slot is meant.
+fn aborts(name: &str, rig: &mut Rig) -> Result<Claim> {
+    let name = format!("{name}: a damaged slot does not tell which one is meant");
+    let power = "every layer is damaged, and meant";
+    let layers = rig.shared.geometry.layers;
+    let mut asked = 0;
+    for damaged in 0..layers {
+        let mut told = BTreeSet::new();
+        for meant in 0..layers {
+            let (mut order, mut slots) = rig.asked(meant as u32);
+            let slot_len = rig.shared.geometry.slot_len();
+            slots[damaged * slot_len + 5] ^= 1;
+            let outcome = rig.enclave.query(&mut order, &slots);
+            told.insert(outcome.map_or_else(|error| error.to_string(), |_| "done".to_owned()));
+            asked += 1;
+        }
+        if told.len() > 1 {
+            let told: Vec<String> = told.into_iter().collect();
+            let evidence = format!("with layer {damaged} damaged: {}", told.join("; "));
+            return Ok(Claim::exact(name, Verdict::Leak, asked, power, evidence));
+        }
+    }
+    let (mut order, slots) = rig.asked(0);
+    rig.enclave.query(&mut order, &slots)?;
+    Ok(Claim::exact(name, Verdict::Pass, asked, power, format!("{asked} damaged queries")))
+}
+
+/// That no query is answered twice.
+fn replays(name: &str, rig: &mut Rig) -> Result<Claim> {
+    let name = format!("{name}: a query is answered once");
+    let power = "each of 100 is sent again, at once and later";
+    let mut answered = 0;
+    let asked: Vec<_> = (0..100).map(|i| rig.asked(i % 3)).collect();
+    for (order, slots) in &asked {
+        rig.enclave.query(&mut order.clone(), slots)?;
+        answered += u64::from(rig.enclave.query(&mut order.clone(), slots).is_ok());
+    }
+    for (order, slots) in &asked {
+        answered += u64::from(rig.enclave.query(&mut order.clone(), slots).is_ok());
+    }
+    let verdict = if answered == 0 { Verdict::Pass } else { Verdict::Leak };
+    let evidence = format!("{answered} of 200 replays were answered");
+    Ok(Claim::exact(name, verdict, if answered == 0 { 200 } else { answered }, power, evidence))
+}
+
+/// That the paper's kernel touches the same pages in the same order, wherever rows go. Of the
+/// network, `./test memcheck` compares every address.
+fn pages(name: &str, enclave: Enclave, seed: u64) -> Result<Claim> {
+    const ROWS: usize = 512;
+    let name = format!("{name}: pages do not tell where rows go");
+    let power = "rows in order, backwards, and in three random orders";
+    let mut rng = Seeded::new(seed);
+    let mut ways: Vec<Vec<u32>> =
+        vec![(0..ROWS as u32).collect(), (0..ROWS as u32).rev().collect()];
+    for _ in 0..3 {
+        let mut way = ways[0].clone();
+        for i in (1..ROWS).rev() {
+            way.swap(i, rng.below(i as u64 + 1) as usize);
+        }
+        ways.push(way);
+    }
+    let seen = ways.iter().map(|way| pages_of(enclave, way)).collect::<Result<Vec<_>>>()?;
+    let touched = seen[0].len() as u64;
+    for pages in &seen[1..] {
+        let equal = pages.iter().zip(&seen[0]).take_while(|(a, b)| a == b).count() as u64;
+        if equal < touched.max(pages.len() as u64) {
+            let evidence = format!("page {equal} of two orders differs");
+            return Ok(Claim::exact(name, Verdict::Leak, equal, power, evidence));
+        }
+    }
+    Ok(Claim::exact(name, Verdict::Pass, touched, power, format!("{touched} pages of each")))
+}
+
+#[derive(Default)]
+struct Touched(Vec<usize>);
+
+impl Touch for Touched {
+    fn page(&mut self, page: usize) {
+        self.0.push(page);
+    }
+}
+
+fn pages_of(enclave: Enclave, dest: &[u32]) -> Result<Vec<usize>> {
+    let mut touched = Touched::default();
+    if enclave == Enclave::MovesStraight {
+        dest.iter().for_each(|to| touched.page(*to as usize * PIECE_LEN / 4096));
+        return Ok(touched.0);
+    }
+    let stream = Stream::new(&Secret::from_bytes([1; 32]));
+    let new: Vec<Vector> = (0..dest.len()).map(|row| [row as u8; PIECE_LEN]).collect();
+    let old: Vec<Option<Vector>> = new.iter().copied().map(Some).collect();
+    let mut slab = Slab::new(dest.len())?;
+    Nibbles::default().permute(dest, (0, 1), &stream, (&old, &new), &mut slab, &mut touched);
+    Ok(touched.0)
+}
+
+/// An enclave with the gateway's side of its session.
+struct Rig {
+    shared: Shared,
+    outer: Outer,
+    sender: Sender,
+    enclave: Box<dyn Answers>,
+}
+
+impl Rig {
+    fn new(enclave: Enclave, seed: u64) -> Self {
+        let geometry = Geometry {
+            arity: 3,
+            layers: 4,
+            round_slots: 10,
+            inner_slots: 20,
+            leaf_slots: 25,
+            block_len: 64,
+        };
+        let key = Secret::random(&mut Seeded::new(seed));
+        let shared = Shared::new(geometry, Choice::Benes, &key);
+        let session = shared.session(&[1; 16], &[2; 16]);
+        let enclave: Box<dyn Answers> = match enclave {
+            Enclave::Ours | Enclave::MovesStraight => Box::new(Querier::new(&shared, &session)),
+            Enclave::Sound | Enclave::ChecksChosen | Enclave::TakesReplays => {
+                Box::new(Own::new(enclave, &shared, session))
+            }
+        };
+        let session = shared.session(&[1; 16], &[2; 16]);
+        Self {
+            outer: Outer::new(&shared.outer, Choice::Benes),
+            sender: Sender::new(&session.query),
+            shared,
+            enclave,
+        }
+    }
+
+    /// A query for the slot of a layer, with its slots.
+    fn asked(&mut self, target: u32) -> (Vec<u8>, Vec<u8>) {
+        let g = &self.shared.geometry;
+        let mut query = Query { round: 7, leaf: 5, locations: Default::default(), target };
+        let mut slots = vec![0; g.layers * g.slot_len()];
+        for (layer, slot) in slots.chunks_exact_mut(g.slot_len()).enumerate() {
+            query.locations[layer] = Location { slot: 3, attempt: 11 };
+            let seal = self.outer.seal(query.version(g, layer));
+            seal.seal_slot(g, 3, &vec![layer as u8; g.sealed_len()], slot);
+        }
+        (self.sender.seal(&query.encode(g)), slots)
+    }
+}
+
+/// Whoever answers queries.
+trait Answers {
+    fn query(&mut self, order: &mut [u8], slots: &[u8]) -> Result<Vec<u8>>;
+}
+
+impl Answers for Querier {
+    fn query(&mut self, order: &mut [u8], slots: &[u8]) -> Result<Vec<u8>> {
+        self.query(order, slots)
+    }
+}
+
+/// An enclave that hides nothing from whoever watches it, but answers as it should, or with a
+/// fault.
+struct Own {
+    enclave: Enclave,
+    geometry: Geometry,
+    outer: Outer,
+    session: Session,
+    receiver: Receiver,
+    replies: Sender,
+}
+
+impl Own {
+    fn new(enclave: Enclave, shared: &Shared, session: Session) -> Self {
+        Self {
+            enclave,
+            geometry: shared.geometry,
+            outer: Outer::new(&shared.outer, shared.choice),
+            receiver: Receiver::new(&session.query),
+            replies: Sender::new(&session.reply),
+            session,
+        }
+    }
+}
+
+impl Answers for Own {
+    fn query(&mut self, order: &mut [u8], slots: &[u8]) -> Result<Vec<u8>> {
+        if self.enclave == Enclave::TakesReplays {
+            self.receiver = Receiver::new(&self.session.query);
+        }
+        let g = &self.geometry;
+        let query = Query::decode(self.receiver.open(order)?, g)?;
+        let (mut chosen, mut wrong) = (Vec::new(), None);
+        for (layer, sealed) in slots.chunks_exact(g.slot_len()).enumerate() {
+            let is_meant = layer as u32 == query.target;
+            if self.enclave == Enclave::ChecksChosen && !is_meant {
+                continue;
+            }
+            let (version, slot) = (query.version(g, layer), query.locations[layer].slot);
+            let mut plain = vec![0; g.part_len(0)];
+            let opened =
+                self.outer.seal(version).open((slot, 0), &sealed[..g.part_end(0)], &mut plain);
+            if opened.is_err() {
+                wrong = Some(Error::Tampered { node: version.node.0, slot });
+            }
+            if is_meant {
+                chosen = plain;
+            }
+        }
+        wrong.map_or_else(|| Ok(self.replies.seal(&chosen)), Err)
+    }
+}

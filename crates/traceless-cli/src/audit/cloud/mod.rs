@@ -1,0 +1,204 @@
+//! `traceless audit cloud`: what a provider sees of the oblivious store, and what its enclave shows.
+//!
+//! The gateway is run at a fixed rate: each step sends one query, whether anybody asks for
+//! something that is not at hand or not.
+
+mod enclave;
+mod wire;
+
+use super::Outcome;
+use super::drawn::{OfUser, claims_of_draws};
+use super::page::{Picture, Seen};
+use super::suite::{self, Failed, Planted, Suite};
+use crate::args::audit::{AuditCloudArgs, Level};
+use crate::audit::tree::users::User;
+use enclave::Enclave;
+use traceless_audit::{Claim, Verdict};
+use wire::{Gate, Run};
+
+/// What is audited.
+#[derive(Clone, Copy, Debug)]
+pub enum Part {
+    /// A gateway: what its host sees.
+    Gateway(Gate),
+    /// An enclave: its answers, and the pages that it touches.
+    Enclave(Enclave),
+}
+
+/// A part and its name.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject {
+    name: &'static str,
+    part: Part,
+}
+
+/// Gateways and enclaves.
+pub struct Clouds;
+
+impl Suite for Clouds {
+    type Scheme = Subject;
+    /// Steps of each user.
+    type Size = u64;
+
+    const TARGET: &'static str = "cloud";
+    const NOT_HIDDEN: &'static str = "Not hidden: the number of queries and when they are sent; \
+                                      without a fixed rate, that what is at hand sends none.";
+    const HONEST: &'static [Subject] =
+        &[gateway("gateway", Gate::Sound), enclave("enclave", Enclave::Ours)];
+    const PLANTED: &'static [Planted<Self>] = &[
+        planted(
+            gateway("mutant:hits-send-nothing", Gate::HitsSendNothing),
+            "what is at hand sends nothing, and neither does anybody else in its place",
+        ),
+        planted(
+            gateway("mutant:prefers-half", Gate::PrefersHalf),
+            "one path of four is drawn from one half of the tree",
+        ),
+        Planted { scheme: enclave("mutant:sound-enclave", Enclave::Sound), fault: None, size: 0 },
+        planted(
+            enclave("mutant:checks-chosen", Enclave::ChecksChosen),
+            "only the slot that is meant is verified, as the paper prints it",
+        ),
+        planted(enclave("mutant:takes-replays", Enclave::TakesReplays), "a query is taken twice"),
+        planted(
+            enclave("mutant:moves-straight", Enclave::MovesStraight),
+            "rows go straight to the page where they belong",
+        ),
+    ];
+
+    fn size(level: Level) -> u64 {
+        match level {
+            Level::Quick => 4_000,
+            Level::Ci => 12_000,
+            Level::Release => 200_000,
+        }
+    }
+
+    fn name(subject: &Subject) -> &'static str {
+        subject.name
+    }
+
+    fn title(subject: &Subject) -> String {
+        format!("cloud {}", subject.name)
+    }
+
+    fn claims(subject: &Subject, steps: u64, seed: u64) -> Result<Vec<Claim>, Failed> {
+        match subject.part {
+            Part::Gateway(gate) => of_gateway(subject.name, gate, steps, seed),
+            Part::Enclave(enclave) => enclave::claims(subject.name, enclave, seed),
+        }
+    }
+
+    fn pictures(subject: &Subject, seed: u64) -> Result<Vec<Picture>, Failed> {
+        let Part::Gateway(gate) = subject.part else { return Ok(vec![]) };
+        let shown = |user: User, seed| -> Result<Seen, Failed> {
+            let run = wire::run(gate, user, Self::size(Level::Quick), seed)?;
+            let points = (0..).zip(run.leaves.drawn).collect();
+            Ok(Seen { name: user.name().to_owned(), points })
+        };
+        let users = [shown(User::OneBlock, seed)?, shown(User::Random, seed.wrapping_add(1))?];
+        let title = format!("{}: the paths of two users", subject.name);
+        Ok(vec![Picture { title, across: "query", up: "leaf", users }])
+    }
+}
+
+pub fn run(args: &AuditCloudArgs) -> Outcome {
+    suite::run::<Clouds>(&args.run, args.scheme.as_deref())
+}
+
+const fn gateway(name: &'static str, gate: Gate) -> Subject {
+    Subject { name, part: Part::Gateway(gate) }
+}
+
+const fn enclave(name: &'static str, enclave: Enclave) -> Subject {
+    Subject { name, part: Part::Enclave(enclave) }
+}
+
+const fn planted(scheme: Subject, fault: &'static str) -> Planted<Clouds> {
+    Planted { scheme, fault: Some(fault), size: 4_000 }
+}
+
+/// Who asks the gateway, and whom to tell apart, by number.
+const USERS: [User; 6] =
+    [User::OneBlock, User::Random, User::InOrder, User::FewHotBlocks, User::Idle, User::Seldom];
+const PAIRS: [(usize, usize); 5] = [(0, 1), (2, 1), (3, 2), (4, 1), (5, 0)];
+
+fn of_gateway(name: &str, gate: Gate, steps: u64, seed: u64) -> Result<Vec<Claim>, Failed> {
+    let mut runs = vec![];
+    for (nth, user) in (0..).zip(USERS) {
+        runs.push(wire::run(gate, user, steps, seed.wrapping_mul(64) + nth)?);
+    }
+    let drawn: Vec<_> = runs.iter().map(|run| [run.leaves.clone()]).collect();
+    let users = USERS.iter().zip(&drawn);
+    let users: Vec<_> = users.map(|(user, drawn)| OfUser { name: user.name(), drawn }).collect();
+    let mut claims =
+        vec![look_alike(name, &runs), nothing_twice(name, &runs), on_time(name, &runs)];
+    claims.extend(claims_of_draws(name, &users, &PAIRS));
+    let slots = |(user, run): (&User, &Run)| {
+        let what = |layer| format!("slots of layer {layer}, {}", user.name());
+        (0..).zip(&run.slots).map(move |(layer, drawn)| drawn.are_uniform(&what(layer))).collect()
+    };
+    let slots: Vec<Vec<Claim>> = USERS.iter().zip(&runs).map(slots).collect();
+    claims.extend(traceless_audit::worst_of(
+        format!("{name}: slots are read anywhere in a node"),
+        slots.concat(),
+    ));
+    Ok(claims)
+}
+
+/// That each step shows the same of every user, but for its path and slots.
+fn look_alike(name: &str, runs: &[Run]) -> Claim {
+    let name = format!("{name}: steps of all users look alike");
+    let mut steps = 0;
+    for (user, run) in USERS.iter().zip(runs) {
+        let equal = run.steps.iter().zip(&runs[0].steps).take_while(|(a, b)| a == b).count() as u64;
+        if equal < run.steps.len().max(runs[0].steps.len()) as u64 {
+            let evidence = format!(
+                "step {equal} of {} and of {} does not look alike",
+                user.name(),
+                USERS[0].name()
+            );
+            return Claim::exact(name, Verdict::Leak, equal, ONE, evidence);
+        }
+        steps += equal;
+    }
+    Claim::exact(name, Verdict::Pass, steps, ONE, format!("{steps} steps of {} users", runs.len()))
+}
+
+const ONE: &str = "one differing event is found";
+
+/// That no slot is read twice before its node is made anew.
+fn nothing_twice(name: &str, runs: &[Run]) -> Claim {
+    let name = format!("{name}: no slot is read twice");
+    let (read, twice): (u64, u64) =
+        runs.iter().fold((0, 0), |sum, run| (sum.0 + run.slots_read, sum.1 + run.read_twice));
+    let verdict = if twice == 0 { Verdict::Pass } else { Verdict::Leak };
+    let evidence = format!("{twice} of {read} slots");
+    Claim::exact(name, verdict, if twice == 0 { read } else { twice }, ONE, evidence)
+}
+
+/// That what is made anew follows from what the host has seen.
+fn on_time(name: &str, runs: &[Run]) -> Claim {
+    let name = format!("{name}: rounds follow from the number of queries");
+    let (made, untimely): (u64, u64) =
+        runs.iter().fold((0, 0), |sum, run| (sum.0 + run.made_anew, sum.1 + run.untimely));
+    let verdict = if untimely == 0 { Verdict::Pass } else { Verdict::Leak };
+    let evidence = format!("{untimely} of {made} were not due, or of another form");
+    Claim::exact(name, verdict, if untimely == 0 { made } else { untimely }, ONE, evidence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::audited::Progress;
+    use super::*;
+
+    #[test]
+    fn planted_faults_are_found_and_nothing_else() {
+        let progress = Progress::new(0);
+        let planted = suite::planted::<Clouds>(&progress).unwrap();
+        let clean = suite::clean::<Clouds>(&progress).unwrap();
+        for claim in planted.iter().chain(&clean) {
+            assert_eq!(claim.verdict, Verdict::Pass, "{claim:?}");
+        }
+    }
+}

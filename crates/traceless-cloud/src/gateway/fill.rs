@@ -1,0 +1,180 @@
+//! Every block of an empty tree at once.
+//!
+//! Block by block, each would cost a query and its share of a round. But which leaf a block goes
+//! to is drawn at random, and in an empty tree nothing is in the way: so the gateway makes the
+//! leaves itself, as if all blocks had come down already. The host sees every leaf written once.
+
+use super::Gateway;
+use super::index::Place;
+use crate::error::{Error, Result};
+use crate::geometry::Geometry;
+use crate::host::Host;
+use crate::inner::Inner;
+use crate::join::{Join as _, TwoThreads};
+use crate::outer::{Outer, Version};
+use crate::params::Params;
+use crate::store::NodeVersion;
+use traceless::rng::{Rng, Seeded};
+
+/// Puts the first bytes of a block into a buffer of zeros.
+pub type Contents<'a> = &'a (dyn Fn(u64, &mut [u8]) + Sync);
+
+/// A leaf that was made: its version, and which block is in which slot.
+struct Made {
+    version: NodeVersion,
+    blocks: Vec<(u32, u32)>,
+}
+
+impl Gateway {
+    /// Writes all blocks of a tree that nothing was ever written to. If it fails, or the process
+    /// ends meanwhile, the store must be made anew.
+    pub fn fill(&mut self, contents: Contents<'_>) -> Result {
+        let state = &self.state;
+        let asked = state.queries + state.waiting.len();
+        if state.sequence > 0 || asked > 0 || !state.pending.is_empty() || state.running.is_some() {
+            return Err(Error::Store("only an empty tree can be filled at once"));
+        }
+        let params = state.params;
+        let (by_leaf, left) = draw_leaves(&params, &mut *self.rng);
+        let filler = Filler {
+            geometry: params.geometry,
+            inner: &self.inner,
+            outer: &self.outer,
+            host: &*self.host,
+            contents,
+        };
+        let made = filler.make(&by_leaf, &mut *self.rng)?;
+        let versions: Vec<NodeVersion> = made.iter().map(|leaf| leaf.version).collect();
+        self.host.commit(1, &versions)?;
+        for Made { version, blocks } in made {
+            let layer = params.geometry.layers - 1;
+            let leaf = params.geometry.leaf_of(version.node);
+            self.state.index.renew(version.node, version.attempt, &blocks);
+            for (slot, id) in blocks {
+                self.state.index.set_place(id, Place::Tree { leaf, layer, slot });
+            }
+        }
+        self.state.sequence = 1;
+        self.save()?;
+        let mut block = vec![0; params.geometry.block_len];
+        for id in left.into_iter().map(u64::from) {
+            block.fill(0);
+            contents(id, &mut block);
+            self.put(id, &block)?;
+        }
+        Ok(())
+    }
+}
+
+/// The blocks of each leaf, and those for which there is no room in theirs.
+fn draw_leaves(params: &Params, rng: &mut dyn Rng) -> (Vec<Vec<u32>>, Vec<u32>) {
+    let leaves = params.geometry.leaves();
+    let (mut by_leaf, mut left) = (vec![Vec::new(); leaves as usize], Vec::new());
+    for id in 0..params.blocks as u32 {
+        let blocks: &mut Vec<u32> = &mut by_leaf[rng.below(u64::from(leaves)) as usize];
+        if blocks.len() < params.leaf_blocks { blocks.push(id) } else { left.push(id) }
+    }
+    (by_leaf, left)
+}
+
+/// Makes leaves.
+struct Filler<'a> {
+    geometry: Geometry,
+    inner: &'a Inner,
+    outer: &'a Outer,
+    host: &'a dyn Host,
+    contents: Contents<'a>,
+}
+
+impl Filler<'_> {
+    /// Makes the leaves that hold these blocks, on two threads, and hands them to the host.
+    fn make(&self, by_leaf: &[Vec<u32>], rng: &mut dyn Rng) -> Result<Vec<Made>> {
+        let (some, others) = by_leaf.split_at(by_leaf.len() / 2);
+        let mut rngs = [Seeded::drawn(rng), Seeded::drawn(rng)];
+        let [one, other] = &mut rngs;
+        let (mut first, mut second) = (Ok(Vec::new()), Ok(Vec::new()));
+        TwoThreads.join(&mut || first = self.make_some(0, some, one), &mut || {
+            second = self.make_some(some.len(), others, other)
+        });
+        let mut made = first?;
+        made.append(&mut second?);
+        Ok(made)
+    }
+
+    fn make_some(&self, start: usize, leaves: &[Vec<u32>], rng: &mut Seeded) -> Result<Vec<Made>> {
+        let g = &self.geometry;
+        let mut bytes = vec![0; g.node_len(g.layers - 1)];
+        let mut made = Vec::with_capacity(leaves.len());
+        for (leaf, ids) in (start as u32..).zip(leaves) {
+            let version =
+                NodeVersion { node: g.node(g.layers - 1, leaf), attempt: rng.next_u64().max(1) };
+            let blocks = draw_slots(g.leaf_slots, ids, rng);
+            self.seal(version, &blocks, &mut bytes);
+            self.host.place(version, &bytes)?;
+            made.push(Made { version, blocks });
+        }
+        Ok(made)
+    }
+
+    /// A leaf's bytes: blocks in their slots, zeros in all others.
+    fn seal(&self, version: NodeVersion, blocks: &[(u32, u32)], bytes: &mut [u8]) {
+        let g = &self.geometry;
+        let NodeVersion { node, attempt } = version;
+        let inner = self.inner.round(0, attempt);
+        let outer = self.outer.seal(Version { node, epoch: 0, attempt, carried: false });
+        let mut owners = vec![None; g.leaf_slots];
+        for &(slot, id) in blocks {
+            owners[slot as usize] = Some(id);
+        }
+        let (mut block, mut plain) = (vec![0; g.block_len], vec![0; g.sealed_len()]);
+        for ((number, slot), id) in (0..).zip(bytes.chunks_exact_mut(g.slot_len())).zip(owners) {
+            match id.map(u64::from) {
+                Some(id) => {
+                    block.fill(0);
+                    (self.contents)(id, &mut block);
+                    inner.seal(number as u16, id, &block, &mut plain);
+                }
+                None => plain.fill(0),
+            }
+            outer.seal_slot(g, number, &plain, slot);
+        }
+    }
+}
+
+/// A slot of its own for each block, all equally likely.
+fn draw_slots(slots: usize, ids: &[u32], rng: &mut Seeded) -> Vec<(u32, u32)> {
+    let mut free: Vec<u32> = (0..slots as u32).collect();
+    let draw = |(i, &id): (usize, &u32)| {
+        free.swap(i, i + rng.below((slots - i) as u64) as usize);
+        (free[i], id)
+    };
+    ids.iter().enumerate().map(draw).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{BLOCK, in_memory};
+    use crate::error::Error;
+
+    fn contents(id: u64, block: &mut [u8]) {
+        block[..8].copy_from_slice(&(id * 31 + 1).to_le_bytes());
+    }
+
+    #[test]
+    fn every_block_is_there_and_can_be_changed() {
+        let mut gateway = in_memory(3000, 5);
+        gateway.fill(&contents).unwrap();
+        assert_eq!(gateway.counts().queries, 0, "no queries but for what found no room");
+        let mut expected = [0; BLOCK];
+        for id in (0..3000).chain(0..3000) {
+            contents(id, &mut expected);
+            assert_eq!(gateway.get(id).unwrap(), expected, "{id}");
+        }
+        gateway.put(7, &[9; BLOCK]).unwrap();
+        for id in 100..2000 {
+            gateway.get(id).unwrap();
+        }
+        assert_eq!(gateway.get(7).unwrap(), [9; BLOCK]);
+        assert!(matches!(gateway.fill(&contents), Err(Error::Store(_))), "it is not empty");
+    }
+}

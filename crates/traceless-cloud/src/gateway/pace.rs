@@ -1,0 +1,77 @@
+//! How long queries wait, so that none of them waits for a whole round.
+//!
+//! A round is carried out beside the queries that come before the next, and usually takes longer
+//! than they do. So each waits for its share of it: query n of N is not sent before n/N of the
+//! time is over that the last round took. Both numbers are known to the host.
+
+use core::num::NonZeroU64;
+use core::time::Duration;
+use traceless::clock::{Clock, Monotonic};
+
+/// Nanoseconds by which the system may be late in waking whoever waits. Its default is about as
+/// long as a wait.
+const LATE_NS: NonZeroU64 = NonZeroU64::new(1000).expect("not zero");
+
+/// When a round began, and how long rounds take.
+pub struct Pace {
+    clock: Box<dyn Clock>,
+    began: u64,
+    round_ns: u64,
+}
+
+impl Pace {
+    /// Nothing is known of rounds yet, so nobody waits.
+    pub fn new() -> Self {
+        Self { clock: Box::new(Monotonic::start()), began: 0, round_ns: 0 }
+    }
+
+    /// A round begins.
+    pub fn begin(&mut self) {
+        self.began = self.clock.now();
+    }
+
+    /// How long a round took.
+    pub fn took(&mut self, round: Duration) {
+        self.round_ns = u64::try_from(round.as_nanos()).unwrap_or(u64::MAX);
+    }
+
+    /// How far ahead query `number` of `queries` is.
+    pub fn ahead(&self, number: usize, queries: usize) -> Duration {
+        let share = u128::from(self.round_ns) * number as u128 / queries as u128;
+        let due = u128::from(self.began) + share;
+        let ahead = due.saturating_sub(u128::from(self.clock.now()));
+        Duration::from_nanos(u64::try_from(ahead).unwrap_or(u64::MAX))
+    }
+}
+
+/// Lets this thread's waits end when they should.
+pub fn wake_in_time() {
+    std::thread_local!(static DONE: core::cell::Cell<bool> = const { core::cell::Cell::new(false) });
+    if !DONE.replace(true) {
+        // Where it is refused, waits are less even, and no longer.
+        let _ = rustix::thread::set_current_timer_slack(Some(LATE_NS));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use traceless::clock::Simulated;
+
+    #[test]
+    fn each_query_waits_for_its_share() {
+        let clock = Arc::new(Simulated::default());
+        let mut pace = Pace { clock: Box::new(clock.clone()), ..Pace::new() };
+        pace.begin();
+        assert_eq!(pace.ahead(639, 640), Duration::ZERO, "nothing is known yet");
+        pace.took(Duration::from_nanos(6400));
+        clock.advance(1000);
+        pace.begin();
+        let ahead: Vec<u128> = (0..4).map(|i| pace.ahead(i, 640).as_nanos()).collect();
+        assert_eq!(ahead, [0, 10, 20, 30]);
+        clock.advance(25);
+        let ahead: Vec<u128> = (0..4).map(|i| pace.ahead(i, 640).as_nanos()).collect();
+        assert_eq!(ahead, [0, 0, 0, 5]);
+    }
+}

@@ -1,0 +1,199 @@
+//! Blocks brought to hand, by queries that are sent together.
+//!
+//! What queries together is written down together, before any of it is sent: with one write, and
+//! where answers survive the power's end with one wait for the disk. The host sees the same
+//! queries as if they came one by one.
+
+use super::index::Place;
+use super::pace;
+use super::record::Record;
+use super::rounds::Wait;
+use super::state::Pending;
+use super::{Gateway, Journal, WAITING_ROUNDS_MAX};
+use crate::error::{Error, Result};
+use crate::host::Ask;
+use core::time::Duration;
+
+/// Queries that are sent together at most. Fewer than messages may overtake each other.
+pub const TOGETHER_MAX: usize = 64;
+
+/// What is wanted of a block.
+#[derive(Clone)]
+pub enum Want {
+    /// What is in it.
+    Read(u32),
+    /// That it holds this.
+    Write(u32, Vec<u8>),
+    /// Nothing, of no block.
+    Nothing,
+}
+
+impl Want {
+    fn id(&self) -> Option<u32> {
+        match self {
+            Self::Read(id) | Self::Write(id, _) => Some(*id),
+            Self::Nothing => None,
+        }
+    }
+}
+
+impl Gateway {
+    /// Does all that is wanted, in order, and returns what was read, in order.
+    pub(super) fn access(&mut self, wants: &[Want]) -> Result<Vec<Vec<u8>>> {
+        let mut read = Vec::new();
+        for wants in wants.chunks(TOGETHER_MAX) {
+            self.access_together(wants, &mut read)?;
+        }
+        Ok(read)
+    }
+
+    fn access_together(&mut self, wants: &[Want], read: &mut Vec<Vec<u8>>) -> Result {
+        self.settle()?;
+        self.answers.clear();
+        // Blocks whose answers come later, with where they belong.
+        let mut later = Vec::new();
+        for want in wants {
+            let id = want.id();
+            if id.is_some_and(|id| self.state.is_asked_for(id)) {
+                self.send_pending()?;
+            }
+            let at_hand = id.is_some_and(|id| self.state.index.place(id) == Place::Gateway);
+            if !at_hand {
+                self.ask(want)?;
+                if let Want::Read(id) = want {
+                    later.push((read.len(), *id));
+                    read.push(Vec::new());
+                }
+                continue;
+            }
+            self.counts.hits += 1;
+            match want {
+                Want::Read(id) => {
+                    let block = self.state.waiting.get(*id);
+                    read.push(block.expect("what is at hand is here").to_vec());
+                }
+                Want::Write(id, bytes) => {
+                    let leaf = self.draw_leaf();
+                    self.happen(Record::Held { id: *id, leaf, bytes: bytes.clone() })?;
+                }
+                Want::Nothing => unreachable!("nothing is not at hand"),
+            }
+        }
+        self.send_pending()?;
+        for (at, id) in later {
+            read[at] = self.answers.remove(&id).expect("every query was answered");
+        }
+        Ok(())
+    }
+
+    /// Finishes what can be finished before anything new begins.
+    fn settle(&mut self) -> Result {
+        self.send_pending()?;
+        self.finish(Wait::For(Duration::ZERO))?;
+        if self.journal.as_ref().is_some_and(Journal::is_long) {
+            self.save()?;
+        }
+        let (blocks, limit) =
+            (self.state.waiting.len(), WAITING_ROUNDS_MAX * self.state.params.round_blocks);
+        if blocks > limit {
+            return Err(Error::StashOverflow { blocks, limit });
+        }
+        Ok(())
+    }
+
+    /// Makes up a query, which is sent with those that follow.
+    fn ask(&mut self, want: &Want) -> Result {
+        self.keep_pace()?;
+        let id = want.id();
+        let g = self.state.params.geometry;
+        let known = match id.map(|id| self.state.index.place(id)) {
+            Some(Place::Tree { leaf, .. }) => Some(leaf),
+            _ => None,
+        };
+        let leaf = known.unwrap_or_else(|| self.draw_leaf());
+        for layer in 0..g.layers {
+            let node = g.node(layer, leaf);
+            if self.state.index.reads(node) >= self.state.params.reads_max(layer) {
+                self.renew(node)?;
+            }
+        }
+        // Asked for only now: a round that committed meanwhile may have moved it.
+        let place = id.map_or(Place::Nowhere, |id| self.state.index.place(id));
+        let target = match place {
+            Place::Tree { layer, slot, .. } => Some((layer, slot)),
+            _ => None,
+        };
+        let slots = (0..g.layers).map(|layer| match target {
+            Some((at, slot)) if at == layer => slot,
+            _ => self.state.index.dummy(g.node(layer, leaf), &mut *self.rng),
+        });
+        let slots = slots.collect();
+        let target = target.map(|(layer, _)| layer as u32);
+        let write = match want {
+            Want::Write(_, bytes) => Some(bytes.clone()),
+            Want::Read(_) | Want::Nothing => None,
+        };
+        self.happen_soon(Record::Query { leaf, slots, id, target, write })
+    }
+
+    /// Begins a round where one is due, else waits for this query's share of the one on its way.
+    fn keep_pace(&mut self) -> Result {
+        let (queries, due) = (self.state.queries, self.state.params.round_blocks);
+        if queries >= due {
+            self.finish(Wait::Long)?;
+            return self.begin(None);
+        }
+        let ahead = self.pace.ahead(queries, due);
+        if ahead.is_zero() || self.state.running.is_none() || self.staged {
+            return Ok(());
+        }
+        pace::wake_in_time();
+        let left = self.finish(Wait::For(ahead)).map(|()| self.pace.ahead(queries, due));
+        self.counts.shares_ns += (ahead - left?.min(ahead)).as_nanos() as u64;
+        Ok(())
+    }
+
+    /// Sends the queries that have no reply yet.
+    pub(super) fn send_pending(&mut self) -> Result {
+        if self.state.pending.is_empty() {
+            return Ok(());
+        }
+        self.flush()?;
+        let g = &self.state.params.geometry;
+        let ask = |Pending { query, .. }: &Pending| Ask {
+            leaf: query.leaf,
+            locations: query.locations[..g.layers].to_vec(),
+            order: self.sender.seal(&query.encode(g)),
+        };
+        let asks: Vec<Ask> = self.state.pending.iter().map(ask).collect();
+        for reply in self.host.query_many(&asks) {
+            self.answer(reply?)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the reply to the first query that has none. It need not be written down at once: were
+    /// it lost, the query would be sent again as it was.
+    fn answer(&mut self, mut reply: Vec<u8>) -> Result {
+        let pending = self.state.pending.front().expect("a query that has no reply yet");
+        let sealed = self.receiver.open(&mut reply)?;
+        self.counts.queries += 1;
+        let Some(id) = pending.id else { return self.happen_soon(Record::Answered) };
+        // Opened even if something else will be in it, so that both take the same time.
+        let block = if pending.real {
+            self.inner.open(u64::from(id), sealed)?
+        } else {
+            vec![0; self.state.params.geometry.block_len]
+        };
+        let written = pending.write.is_some();
+        let leaf = self.draw_leaf();
+        if written {
+            self.happen_soon(Record::Written { leaf })?;
+        } else {
+            self.answers.insert(id, block.clone());
+            self.happen_soon(Record::Held { id, leaf, bytes: block })?;
+        }
+        self.counts.waiting_max = self.counts.waiting_max.max(self.state.waiting.len());
+        Ok(())
+    }
+}
