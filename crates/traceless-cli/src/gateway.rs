@@ -77,14 +77,13 @@ impl<'a> Clients<'a> {
         let s3 = match &args.s3 {
             None => None,
             Some(address) => {
-                let path = match &args.s3_keys {
-                    Some(path) => path.clone(),
-                    None => {
-                        let path = local.s3_keys().map_err(|e| failure(&e))?;
-                        let what = "the access keys of S3 lie beside the data (--s3-keys)";
-                        complain(&format!("{what}: {}", path.display()));
-                        path
-                    }
+                let path = if let Some(path) = &args.s3_keys {
+                    path.clone()
+                } else {
+                    let path = local.s3_keys().map_err(|e| failure(&e))?;
+                    let what = "the access keys of S3 lie beside the data (--s3-keys)";
+                    complain(&format!("{what}: {}", path.display()));
+                    path
                 };
                 Some((&address[..], Keys::read(&path).map_err(unfit)?))
             }

@@ -27,9 +27,9 @@ fn run<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work)
 }
 
-fn body(pieces: Vec<Result<Vec<u8>, io::Error>>) -> Option<StreamingBlob> {
+fn body(pieces: Vec<Result<Vec<u8>, io::Error>>) -> StreamingBlob {
     let pieces = pieces.into_iter().map(|piece| piece.map(Bytes::from));
-    Some(StreamingBlob::wrap(stream::iter(pieces)))
+    StreamingBlob::wrap(stream::iter(pieces))
 }
 
 fn put(front: &Arc<Front>, key: &str, bytes: &[u8]) -> S3Result<String> {
@@ -37,11 +37,12 @@ fn put(front: &Arc<Front>, key: &str, bytes: &[u8]) -> S3Result<String> {
     put_body(front, key, body(pieces))
 }
 
-fn put_body(front: &Arc<Front>, key: &str, body: Option<StreamingBlob>) -> S3Result<String> {
+fn put_body(front: &Arc<Front>, key: &str, body: StreamingBlob) -> S3Result<String> {
     let note = Note::new(Headers::default(), None).unwrap();
     let place = ("b".to_owned(), key.to_owned());
     let (announced, conditions) = (Announced::default(), Conditions::default());
-    run(objects::put(front.clone(), place, note, body, announced, conditions)).map(|put| put.etag)
+    run(objects::put(front.clone(), place, note, Some(body), announced, conditions))
+        .map(|put| put.etag)
 }
 
 fn find(front: &Front, key: &str) -> S3Result<Known> {
@@ -101,7 +102,7 @@ fn looking_sends_nothing() {
     let front = front(400);
     put(&front, "a/1", &[1; 500]).unwrap();
     put(&front, "a/2", &[2; 500]).unwrap();
-    let (_, sent) = cost(&front, || {
+    let ((), sent) = cost(&front, || {
         find(&front, "a/1").unwrap();
         assert!(find(&front, "none").is_err());
         let all =
@@ -137,7 +138,7 @@ fn what_breaks_off_or_does_not_fit_leaves_nothing_behind() {
         front.clone(),
         place,
         Note::default(),
-        body(vec![Ok(vec![2; 100])]),
+        Some(body(vec![Ok(vec![2; 100])])),
         Announced::default(),
         condition,
     );
@@ -150,7 +151,7 @@ fn wrong_digests_are_refused() {
     let front = front(50);
     let announce = |announced: Announced| {
         let place = ("b".to_owned(), "k".to_owned());
-        let body = body(vec![Ok(b"hello".to_vec())]);
+        let body = Some(body(vec![Ok(b"hello".to_vec())]));
         let put = objects::put(
             front.clone(),
             place,
@@ -193,9 +194,9 @@ fn a_reader_sees_one_version() {
         let replacing = front.clone();
         // Its own runtime: this one's thread is needed here.
         std::thread::spawn(move || {
-            put(&replacing, "k", &[9; 50_000]).unwrap();
+            put(&replacing, "k", &vec![9; 50_000]).unwrap();
             delete(&replacing, "k");
-            put(&replacing, "k", &[8; 70_000]).unwrap();
+            put(&replacing, "k", &vec![8; 70_000]).unwrap();
         })
         .join()
         .unwrap();
@@ -203,5 +204,5 @@ fn a_reader_sees_one_version() {
         read
     });
     assert!(read == old);
-    assert!(get(&front, "k").unwrap() == [8; 70_000]);
+    assert!(get(&front, "k").unwrap() == vec![8; 70_000]);
 }
