@@ -69,7 +69,8 @@ s3 check
 stop
 check "logs are JSON" python3 -c 'import json, sys
 lines = [line for line in sys.stdin if line.startswith("{")]
-assert len(lines) >= 4 and all("message" in json.loads(line)["fields"] for line in lines)' <gateway.err
+assert len(lines) >= 4 and all("message" in json.loads(line)["fields"] for line in lines)' \
+    <gateway.err
 check "logs hold no secrets" bash -c "! grep -q -e '$secret' -e kept/ gateway.err"
 
 section "keys with grants, over TLS"

@@ -35,7 +35,7 @@ pub struct GatewayArgs {
     /// Serve S3 at this address
     #[arg(long, value_name = "ADDR")]
     pub s3: Option<String>,
-    /// Access keys, on each line KEY SECRET [BUCKET=ro|rw]... [default: one of its own in the folder]
+    /// Access keys, each line KEY SECRET [BUCKET=ro|rw]... [default: one of its own in the folder]
     #[arg(long, value_name = "FILE")]
     pub s3_keys: Option<PathBuf>,
     /// Speak TLS to clients of S3 and the Redis protocol, with this certificate and its chain, PEM

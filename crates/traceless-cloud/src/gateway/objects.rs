@@ -212,8 +212,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// Queries for nothing, up to the class of so many blocks but no more than `most`, of which some
-    /// were made before. Says whether none is left.
+    /// Queries for nothing, up to the class of so many blocks but no more than `most`; some were
+    /// made before. Says whether none is left.
     fn pad(&mut self, blocks: usize, padded: &mut usize, most: usize) -> Result<bool> {
         let missing = size_class(blocks) - blocks;
         let until = missing.min(padded.saturating_add(most));

@@ -1,5 +1,5 @@
-//! Commands on values. When a value expires is kept beside its name, so that asking for it, changing
-//! it and letting it happen send nothing.
+//! Commands on values. When a value expires is kept beside its name, so that asking for it,
+//! changing it and letting it happen send nothing.
 
 use super::glob::matches;
 use super::protocol::Reply;

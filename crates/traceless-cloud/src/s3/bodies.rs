@@ -54,7 +54,7 @@ enum Piece {
     End,
 }
 
-/// Takes a body in, and hands it to `bind`, with the gateway at rest, which binds it or abandons it.
+/// Takes a body in, and hands it to `bind` with the gateway at rest: it is bound, or abandoned.
 pub async fn receive<T: Send + 'static>(
     front: Arc<Front>,
     body: Option<StreamingBlob>,

@@ -1,5 +1,5 @@
-//! What several requests say in the same words. Their types are the library's, and have nothing else
-//! in common.
+//! What several requests say in the same words. Their types are the library's, and have nothing
+//! else in common.
 
 use s3s::{S3Result, s3_error};
 
