@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the seeds of the fuzz targets: whole NBD sessions, records of a header, and traces.
+"""Writes the seeds of the fuzz targets: whole NBD sessions, records of a header,
+commands of the Redis protocol, and traces.
 
 Usage: seeds.py FOLDER
 """
@@ -58,6 +59,17 @@ def framed(count, body):
     return lengths + struct.pack("<I", zlib.adler32(lengths + body)) + body
 
 
+def commands():
+    def bulk(*words):
+        return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words)
+
+    yield "set", bulk(b"SET", b"name", b"value", b"EX", b"10", b"NX", b"GET") + b"GET name\r\n"
+    yield "options", bulk(b"PXAT", b"99999999999999999999") + bulk(b"XX", b"KEEPTTL") * 2
+    yield "scan", bulk(b"COUNT", b"10", b"MATCH", b"a*[b-d]?\\*") + b"MATCH x\n\r\n*0\r\n"
+    yield "glob", bulk(b"*a*a*a*[^a-c]\\", b"a" * 40) + bulk(b"[a", b"b")
+    yield "wrong", b"*3\r\n$99999999\r\nx\r\n$-1\r\n"
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     for setup in range(8):
@@ -65,6 +77,9 @@ def main():
             path = folder / "nbd" / f"{name}-{setup}"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(bytes([setup]) + session)
+    (folder / "resp").mkdir(parents=True, exist_ok=True)
+    for name, bytes_ in commands():
+        (folder / "resp" / name).write_bytes(bytes_)
     (folder / "superblock").mkdir(parents=True, exist_ok=True)
     detwo = struct.pack("<HHIQIIIIQ", 2, 40, 0, 1 << 18, 4096, 1, 1, 0, 8192)
     plain = struct.pack("<HHIQI", 1, 20, 0, 1 << 18, 4096)

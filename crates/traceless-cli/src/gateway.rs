@@ -1,4 +1,6 @@
-//! `traceless gateway`: the Redis protocol in front of an oblivious store.
+//! `traceless gateway`: the Redis protocol and S3 in front of an oblivious store.
+
+mod log;
 
 use crate::args::{EnclavePlace, GatewayArgs, GatewayDurability, RemoteArgs};
 use crate::bench::choice;
@@ -6,33 +8,119 @@ use crate::failure::{BUSY, DEVICE, FINDING, Failure};
 use crate::host::enclave_program;
 use crate::output::{complain, say};
 use crate::signals;
-use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
 use traceless_cloud::Error;
+use traceless_cloud::front::{Front, Health, Metrics, Stop, Wall};
 use traceless_cloud::gateway::Gateway;
-use traceless_cloud::local::Local;
+use traceless_cloud::http::Http;
+use traceless_cloud::local::{Local, s3_keys};
 use traceless_cloud::params::Params;
 use traceless_cloud::remote::{Identity, Remote};
-use traceless_cloud::resp;
+use traceless_cloud::resp::{self, Password};
+use traceless_cloud::s3::Keys;
 use traceless_cloud::store::Durability;
 use traceless_cloud::tee::Policy;
+use traceless_cloud::tls::Tls;
+
+/// Where the Redis protocol is served if nothing else is asked for.
+const RESP_ADDRESS: &str = "127.0.0.1:6400";
 
 pub fn run(args: &GatewayArgs) -> Result<(), Failure> {
-    let gateway = Arc::new(Mutex::new(open(args)?));
-    let listener = TcpListener::bind(&args.resp).map_err(|e| Failure::new(DEVICE, e))?;
-    let address = listener.local_addr().map_err(|e| Failure::new(DEVICE, e))?;
-    let stop = Arc::new(AtomicBool::new(false));
+    log::start(args.log);
+    // What can be wrong with options is found before anything is opened.
+    let clients = Clients::read(args)?;
+    let stop = Arc::new(Stop::default());
     let asked = stop.clone();
-    signals::on_stop(move || {
-        asked.store(true, Ordering::SeqCst);
-        // Wakes the listener, which then sees it.
-        drop(TcpStream::connect(address));
-    })?;
-    say(&format!("RESP at {address}"));
-    resp::serve(&listener, &gateway, &stop).map_err(|e| Failure::new(DEVICE, e))?;
-    let mut gateway = gateway.lock().unwrap_or_else(PoisonError::into_inner);
-    gateway.save().map_err(|e| failure(&e))
+    signals::on_stop(move || asked.ask())?;
+    let metrics = Arc::new(Metrics::default());
+    let mut http = Http::start(&stop).map_err(device)?;
+    if let Some(address) = &args.metrics {
+        let bound = http.metrics(address, &metrics).map_err(device)?;
+        serving("metrics", bound);
+    }
+    let front = Front::new(open(args)?, metrics.clone(), Arc::new(Wall));
+    let front = Arc::new(front);
+    let served = clients.serve(&front, &mut http, &stop)?;
+    metrics.set_health(Health::Ready);
+    stop.wait();
+    tracing::info!("stopping");
+    metrics.set_health(Health::Stopping);
+    http.finish();
+    if let Some(served) = served {
+        served.join().map_err(|_| Failure::new(DEVICE, "serving RESP failed"))?.map_err(device)?;
+    }
+    front.run(Gateway::save).map_err(|e| failure(&e))?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// What is served to clients.
+struct Clients<'a> {
+    resp: Option<&'a str>,
+    password: Option<Password>,
+    s3: Option<(&'a str, Keys)>,
+    tls: Option<Tls>,
+}
+
+impl<'a> Clients<'a> {
+    fn read(args: &'a GatewayArgs) -> Result<Self, Failure> {
+        let unfit = |e: Error| Failure::usage(e);
+        let tls = args.tls_cert.as_deref().zip(args.tls_key.as_deref());
+        let tls = tls.map(|(chain, key)| Tls::read(chain, key)).transpose();
+        let resp = args.resp.as_deref();
+        let resp = resp.or_else(|| args.s3.is_none().then_some(RESP_ADDRESS));
+        let password = args.resp_password_file.as_deref().map(Password::read).transpose();
+        let s3 = match &args.s3 {
+            None => None,
+            Some(address) => {
+                let path = if let Some(path) = &args.s3_keys {
+                    path.clone()
+                } else {
+                    let path = s3_keys(&home(args)).map_err(|e| failure(&e))?;
+                    let what = "the access keys of S3 lie beside the data (--s3-keys)";
+                    complain(&format!("{what}: {}", path.display()));
+                    path
+                };
+                Some((&address[..], Keys::read(&path).map_err(unfit)?))
+            }
+        };
+        Ok(Self { resp, password: password.map_err(unfit)?, s3, tls: tls.map_err(Failure::usage)? })
+    }
+
+    /// Serves all of it, the Redis protocol in a thread that is returned.
+    fn serve(
+        self,
+        front: &Arc<Front>,
+        http: &mut Http,
+        stop: &Arc<Stop>,
+    ) -> Result<Option<JoinHandle<std::io::Result<()>>>, Failure> {
+        let Self { resp, password, s3, tls } = self;
+        if let Some((address, keys)) = s3 {
+            serving("S3", http.s3(address, front, keys, tls.as_ref()).map_err(device)?);
+        }
+        let Some(address) = resp else { return Ok(None) };
+        let listener = TcpListener::bind(address).map_err(device)?;
+        let bound = listener.local_addr().map_err(device)?;
+        let (front, stop) = (front.clone(), stop.clone());
+        let options = resp::Options { password, tls };
+        let thread = std::thread::spawn(move || resp::serve(&listener, &front, options, &stop));
+        serving("RESP", bound);
+        Ok(Some(thread))
+    }
+}
+
+fn serving(what: &str, address: SocketAddr) {
+    say(&format!("{what} at {address}"));
+    tracing::info!(what, %address, "serving");
+}
+
+/// The gateway's own folder.
+fn home(args: &GatewayArgs) -> PathBuf {
+    let home = &args.home;
+    home.local.as_deref().map(Local::home).or(home.state.clone()).expect("one of both is required")
 }
 
 fn open(args: &GatewayArgs) -> Result<Gateway, Failure> {
@@ -79,6 +167,10 @@ pub fn durability(of: GatewayDurability) -> Durability {
         GatewayDurability::Process => Durability::Process,
         GatewayDurability::Power => Durability::Power,
     }
+}
+
+fn device(error: std::io::Error) -> Failure {
+    Failure::new(DEVICE, error)
 }
 
 /// How an error of the cloud store ends the program.

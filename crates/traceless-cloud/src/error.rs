@@ -49,6 +49,12 @@ pub enum Error {
         /// How many may.
         limit: usize,
     },
+    /// Every block is in use.
+    #[error("all {blocks} blocks are in use: remove something, or begin a larger tree")]
+    Full {
+        /// How many there are.
+        blocks: u64,
+    },
     /// What a file of the store or of the gateway holds does not fit what it should.
     #[error("{0} cannot be understood: it is damaged or of another version")]
     State(&'static str),
@@ -99,6 +105,29 @@ pub enum Error {
     #[cfg(feature = "std")]
     #[error(transparent)]
     Io(#[from] std::io::Error),
+}
+
+impl Error {
+    /// Its kind in a word, for metrics and logs, which hold no more.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::OutOfRange { .. } | Self::Malformed(_) | Self::Parameters(_) => "request",
+            Self::Tampered { .. } | Self::Forged { .. } | Self::Unauthentic | Self::Replayed => {
+                "tampered"
+            }
+            Self::StashOverflow { .. } | Self::Memory => "memory",
+            Self::Full { .. } => "full",
+            Self::State(_) => "state",
+            Self::RolledBack { .. } => "rolled_back",
+            Self::InUse(_) => "in_use",
+            Self::Fenced { .. } => "fenced",
+            Self::Store(_) => "store",
+            Self::Evidence(_) => "evidence",
+            Self::SessionLost | Self::Unreachable(_) | Self::Host(_) | Self::Tls(_) => "host",
+            #[cfg(feature = "std")]
+            Self::Io(_) => "io",
+        }
+    }
 }
 
 /// Shorthand for results of this crate.

@@ -16,10 +16,14 @@ pub mod error;
 #[cfg(feature = "std")]
 mod frame;
 #[cfg(feature = "std")]
+pub mod front;
+#[cfg(feature = "std")]
 pub mod gateway;
 pub mod geometry;
 #[cfg(feature = "std")]
 pub mod host;
+#[cfg(feature = "http")]
+pub mod http;
 #[cfg(feature = "std")]
 mod inner;
 pub mod join;
@@ -36,6 +40,8 @@ pub mod process;
 pub mod remote;
 #[cfg(feature = "std")]
 pub mod resp;
+#[cfg(feature = "http")]
+pub mod s3;
 #[cfg(feature = "std")]
 pub mod server;
 #[cfg(feature = "std")]
@@ -44,6 +50,8 @@ pub mod store;
 mod tail;
 #[cfg(feature = "std")]
 pub mod tee;
+#[cfg(feature = "std")]
+pub mod tls;
 #[cfg(feature = "std")]
 mod wire;
 

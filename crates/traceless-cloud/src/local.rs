@@ -51,11 +51,15 @@ impl Local {
         Self { folder, key_file, enclave, policy }
     }
 
+    /// The gateway's own folder in it.
+    pub fn home(folder: &Path) -> PathBuf {
+        folder.join("gateway")
+    }
+
     /// Opens the tree, or makes one.
     pub fn open(&self, params: Params, choice: Choice, durability: Durability) -> Result<Opened> {
-        let home = self.folder.join("gateway");
-        let mut builder = DirBuilder::new();
-        builder.recursive(true).mode(0o700).create(&home)?;
+        let home = Self::home(&self.folder);
+        make_home(&home)?;
         let mut rng = Seeded::drawn(&mut System);
         let keys = read_keys(&home, self.key_file.as_deref(), &mut rng)?;
         let store = FileStore::open(&self.folder.join("host"), params.geometry, durability)?;
@@ -74,6 +78,24 @@ impl Local {
             Gateway::open(params, &keys, choice, host, session, Some(&home), Box::new(rng))?;
         Ok(Opened { gateway, enclave: what })
     }
+}
+
+/// The file of S3 access keys in a gateway's own folder, with one key that is drawn if there is no
+/// file.
+#[cfg(feature = "http")]
+pub fn s3_keys(home: &Path) -> Result<PathBuf> {
+    make_home(home)?;
+    let path = home.join("s3-keys");
+    if !path.exists() {
+        let drawn = crate::s3::Keys::draw(&mut System);
+        write_secret(&path, drawn.as_bytes())?;
+    }
+    Ok(path)
+}
+
+/// Makes a gateway's own folder, if there is none.
+pub(crate) fn make_home(home: &Path) -> Result {
+    Ok(DirBuilder::new().recursive(true).mode(0o700).create(home)?)
 }
 
 /// The store with an enclave, wherever that is.
@@ -158,15 +180,20 @@ pub(crate) fn read_keys(home: &Path, key_file: Option<&Path>, rng: &mut dyn Rng)
 /// The random bytes in a file that only its owner reads, which are drawn if there is none.
 fn secret_at(path: &Path, rng: &mut dyn Rng) -> Result<Secret> {
     if !path.exists() {
-        let secret = Secret::random(rng);
-        let new = path.with_extension("new");
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(secret.bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&new, path)?;
+        write_secret(path, Secret::random(rng).bytes())?;
     }
     read_secret(path)
+}
+
+/// Writes a file that only its owner reads, as a whole or not at all.
+fn write_secret(path: &Path, bytes: &[u8]) -> Result {
+    let new = path.with_extension("new");
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    Ok(())
 }
 
 fn read_secret(path: &Path) -> Result<Secret> {
@@ -193,7 +220,7 @@ mod tests {
             for i in 0..200_u8 {
                 let value = gateway.load(&[i]).unwrap();
                 assert!(version == 0 || value.unwrap() == [version - 1; 70]);
-                gateway.store(&[i], &[version; 70]).unwrap();
+                gateway.store(&[i], &[version; 70], b"").unwrap();
             }
         }
         let other = folder.path().join("other key");
@@ -206,5 +233,18 @@ mod tests {
         let refused = open(Local::new(folder.path(), None, None, strict));
         assert!(matches!(refused, Err(Error::Evidence(_))));
         assert!(open(local(None)).is_ok());
+    }
+
+    #[cfg(feature = "http")]
+    #[test]
+    fn access_keys_are_drawn_once_and_for_the_owner_only() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let home = Local::home(folder.path());
+        let path = s3_keys(&home).unwrap();
+        let text = std::fs::read(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(crate::s3::Keys::read(&path).is_ok());
+        assert_eq!(std::fs::read(s3_keys(&home).unwrap()).unwrap(), text);
     }
 }

@@ -27,9 +27,30 @@ pub struct GatewayArgs {
     /// Go on although the enclave is simulated, and so protects nothing from this machine
     #[arg(long)]
     pub allow_simulated_tee: bool,
-    /// Serve the Redis protocol at this address
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6400")]
-    pub resp: String,
+    /// Serve the Redis protocol at this address [default: 127.0.0.1:6400, without --s3]
+    #[arg(long, value_name = "ADDR")]
+    pub resp: Option<String>,
+    /// The file whose first line is the password that clients of the Redis protocol must give
+    #[arg(long, value_name = "FILE")]
+    pub resp_password_file: Option<PathBuf>,
+    /// Serve S3 at this address
+    #[arg(long, value_name = "ADDR")]
+    pub s3: Option<String>,
+    /// Access keys, each line KEY SECRET [BUCKET=ro|rw]... [default: one of its own in the folder]
+    #[arg(long, value_name = "FILE")]
+    pub s3_keys: Option<PathBuf>,
+    /// Speak TLS to clients of S3 and the Redis protocol, with this certificate and its chain, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The private key of the certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Tell metrics at /metrics, and at /healthz whether it is ready, at this address
+    #[arg(long, value_name = "ADDR")]
+    pub metrics: Option<String>,
+    /// How to log to standard error
+    #[arg(long, value_name = "FORM", value_enum, default_value = "text")]
+    pub log: LogForm,
     /// The master key, 32 bytes [default: one of its own in the folder, beside the data]
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
@@ -84,4 +105,12 @@ pub enum EnclavePlace {
     Process,
     /// In the gateway's own process
     Inside,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum LogForm {
+    /// A line for a person
+    Text,
+    /// A JSON object a line
+    Json,
 }

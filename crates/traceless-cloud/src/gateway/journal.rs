@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use traceless::rng::Rng;
 use traceless::seal::{Aead, Sealer, Secret};
 
-const MAGIC: &[u8; 8] = b"tlgate01";
+const MAGIC: &[u8; 8] = b"tlgate02";
 const ID_LEN: usize = 16;
 /// What it is, the generation, its id.
 const HEADER_LEN: usize = 8 + 8 + ID_LEN;

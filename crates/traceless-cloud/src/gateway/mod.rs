@@ -26,7 +26,8 @@ mod tests;
 mod waiting;
 
 pub use fill::Contents;
-pub use objects::{NAME_LEN_MAX, VALUE_LEN_MAX};
+pub use names::{Object, Reading, Space};
+pub use objects::{Draft, NAME_LEN_MAX, VALUE_LEN_MAX, size_class};
 
 use crate::channel::{Nonce, Receiver, Sender};
 use crate::enclave::Shared;
@@ -181,6 +182,11 @@ impl Gateway {
     /// What it did.
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// Blocks that wait here for a round.
+    pub fn waiting(&self) -> usize {
+        self.state.waiting.len()
     }
 
     /// Bytes of its map of the tree.

@@ -2,45 +2,117 @@
 
 use super::record::{Reader, Writer};
 use crate::error::{Error, Result};
+use core::ops::{Bound, Range};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a name is for. Names of different spaces have nothing to do with each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Space {
+    /// Values of the Redis protocol.
+    Values,
+    /// Buckets of S3, which have no blocks.
+    Buckets,
+    /// Objects of S3: the bucket, `/`, the key.
+    Objects,
+    /// Uploads of S3 in parts, which have no blocks, and behind each its parts.
+    Uploads,
+}
+
+const SPACES: usize = 4;
+
+impl Space {
+    /// From its number.
+    fn from_number(number: u8) -> Result<Self> {
+        let all = [Self::Values, Self::Buckets, Self::Objects, Self::Uploads];
+        all.get(number as usize).copied().ok_or(Error::State("the gateway's state"))
+    }
+}
 
 /// Bytes under a name.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Object {
-    /// How many bytes.
-    pub len: u32,
-    /// The blocks that hold them.
-    pub ids: Vec<u32>,
+    /// Bytes of each piece. A piece begins with a block of its own, and has at least one.
+    pub(super) pieces: Vec<u64>,
+    /// The blocks that hold them. Whoever holds the list keeps them from being used for others.
+    pub(super) ids: Arc<[u32]>,
+    /// What a front end wants to know without a query.
+    pub(super) note: Vec<u8>,
+}
+
+impl Object {
+    /// Bytes.
+    pub fn len(&self) -> u64 {
+        self.pieces.iter().sum()
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Blocks that hold it.
+    pub fn blocks(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Bytes of each piece that it was made of.
+    pub fn pieces(&self) -> &[u64] {
+        &self.pieces
+    }
+
+    /// What its front end keeps with it.
+    pub fn note(&self) -> &[u8] {
+        &self.note
+    }
 }
 
 /// Names in order, and the blocks that no name stands for.
 #[derive(Default)]
 pub struct Names {
-    objects: BTreeMap<Vec<u8>, Object>,
+    spaces: [BTreeMap<Vec<u8>, Object>; SPACES],
     /// Blocks from here on were never used; those before that are free.
     next: u32,
     free: Vec<u32>,
+    /// Blocks without a name that somebody still reads.
+    retired: Vec<Arc<[u32]>>,
 }
 
 impl Names {
     /// How many.
-    pub fn len(&self) -> usize {
-        self.objects.len()
+    pub fn len(&self, space: Space) -> usize {
+        self.spaces[space as usize].len()
     }
 
     /// What a name stands for.
-    pub fn get(&self, name: &[u8]) -> Option<&Object> {
-        self.objects.get(name)
+    pub fn get(&self, space: Space, name: &[u8]) -> Option<&Object> {
+        self.spaces[space as usize].get(name)
     }
 
-    /// Names in order, behind `after`.
-    pub fn behind(&self, after: &[u8]) -> impl Iterator<Item = &Vec<u8>> {
-        use core::ops::Bound::{Excluded, Unbounded};
-        self.objects.range::<[u8], _>((Excluded(after), Unbounded)).map(|(name, _)| name)
+    /// Names in order, from a place on.
+    pub fn from(
+        &self,
+        space: Space,
+        from: Bound<&[u8]>,
+    ) -> impl Iterator<Item = (&[u8], &Object)> + use<'_> {
+        let range = (from, Bound::Unbounded);
+        self.spaces[space as usize]
+            .range::<[u8], _>(range)
+            .map(|(name, object)| (&name[..], object))
+    }
+
+    /// Blocks that some name stands for, that somebody reads, or that were reserved.
+    pub fn used(&self) -> usize {
+        let unread = self.retired.iter().filter(|ids| Arc::strong_count(ids) == 1);
+        let unread: usize = unread.map(|ids| ids.len()).sum();
+        self.next as usize - self.free.len() - unread
     }
 
     /// Blocks that nobody uses, of so many that there are; kept until they are bound or returned.
     pub fn reserve(&mut self, count: usize, blocks: u64) -> Option<Vec<u32>> {
+        for ids in self.retired.extract_if(.., |ids| Arc::strong_count(ids) == 1) {
+            self.free.extend_from_slice(&ids);
+        }
         let fresh = count.saturating_sub(self.free.len());
         if u64::from(self.next) + fresh as u64 > blocks {
             return None;
@@ -57,66 +129,237 @@ impl Names {
     }
 
     /// Lets a name stand for an object, and frees what it stood for.
-    pub fn bind(&mut self, name: Vec<u8>, object: Object) {
-        if let Some(old) = self.objects.insert(name, object) {
-            self.free.extend(old.ids);
+    pub fn bind(&mut self, space: Space, name: Vec<u8>, object: Object) {
+        if let Some(old) = self.spaces[space as usize].insert(name, object) {
+            self.retire(old);
+        }
+    }
+
+    /// Changes what is kept with a name.
+    pub fn note(&mut self, space: Space, name: &[u8], note: Vec<u8>) {
+        if let Some(object) = self.spaces[space as usize].get_mut(name) {
+            object.note = note;
         }
     }
 
     /// Forgets a name.
-    pub fn unbind(&mut self, name: &[u8]) {
-        if let Some(old) = self.objects.remove(name) {
-            self.free.extend(old.ids);
+    pub fn unbind(&mut self, space: Space, name: &[u8]) {
+        if let Some(old) = self.spaces[space as usize].remove(name) {
+            self.retire(old);
+        }
+    }
+
+    /// Makes one object of these parts of an upload, and forgets the upload with all others.
+    pub fn join(&mut self, upload: &[u8], parts: &[Vec<u8>], name: Vec<u8>, note: Vec<u8>) {
+        let (mut pieces, mut ids) = (Vec::new(), Vec::new());
+        for part in parts {
+            if let Some(part) = self.spaces[Space::Uploads as usize].remove(part) {
+                pieces.extend_from_slice(&part.pieces);
+                ids.extend_from_slice(&part.ids);
+            }
+        }
+        let from = self.from(Space::Uploads, Bound::Included(upload));
+        let rest = from.map(|(name, _)| name.to_vec()).take_while(|name| name.starts_with(upload));
+        for name in rest.collect::<Vec<_>>() {
+            self.unbind(Space::Uploads, &name);
+        }
+        self.bind(Space::Objects, name, Object { pieces, ids: ids.into(), note });
+    }
+
+    fn retire(&mut self, old: Object) {
+        if Arc::strong_count(&old.ids) > 1 {
+            self.retired.push(old.ids);
+        } else {
+            self.free.extend_from_slice(&old.ids);
         }
     }
 
     /// Finds the free blocks, after names were loaded and bound in any way.
     pub fn find_free(&mut self) {
-        let ids = || self.objects.values().flat_map(|object| object.ids.iter().copied());
+        let objects = || self.spaces.iter().flat_map(BTreeMap::values);
+        let ids = || objects().flat_map(|object| object.ids.iter().copied());
         self.next = ids().max().map_or(0, |last| last + 1);
         let mut used = vec![false; self.next as usize];
         for id in ids() {
             used[id as usize] = true;
         }
         self.free = (0..self.next).filter(|id| !used[*id as usize]).collect();
+        self.retired.clear();
     }
 
     /// Appends all names.
     pub fn save(&self, out: &mut Writer) {
-        out.u64(self.objects.len() as u64);
-        for (name, object) in &self.objects {
-            write_bound(name, object, out);
+        for space in &self.spaces {
+            out.u64(space.len() as u64);
+            for (name, object) in space {
+                out.counted(name);
+                write_object(object, out);
+            }
         }
     }
 
     /// Becomes what was saved.
     pub fn load(&mut self, from: &mut Reader<'_>) -> Result {
-        for _ in 0..from.u64()? {
-            let (name, object) = read_bound(from)?;
-            self.objects.insert(name, object);
+        for space in &mut self.spaces {
+            for _ in 0..from.u64()? {
+                let name = from.counted()?;
+                space.insert(name, read_object(from)?);
+            }
         }
         Ok(())
     }
 }
 
-/// Appends a name and what it stands for.
-pub fn write_bound(name: &[u8], object: &Object, out: &mut Writer) {
-    out.u32(name.len() as u32);
-    out.0.extend_from_slice(name);
-    out.u32(object.len);
-    out.u32(object.ids.len() as u32);
-    out.u32s(&object.ids);
+/// Appends a space's number.
+pub fn write_space(space: Space, out: &mut Writer) {
+    out.0.push(space as u8);
 }
 
-/// Takes a name and what it stands for.
-pub fn read_bound(from: &mut Reader<'_>) -> Result<(Vec<u8>, Object)> {
-    let len = from.u32()? as usize;
-    let name = from.bytes(len)?.to_vec();
-    let (len, count) = (from.u32()?, from.u32()? as usize);
-    if count > from.0.len() / 4 {
-        return Err(Error::State("the gateway's state"));
-    }
-    let mut ids = vec![0; count];
+/// Takes a space's number.
+pub fn read_space(from: &mut Reader<'_>) -> Result<Space> {
+    Space::from_number(from.bytes(1)?[0])
+}
+
+/// Appends what a name stands for.
+pub fn write_object(object: &Object, out: &mut Writer) {
+    out.u32(object.pieces.len() as u32);
+    out.u64s(&object.pieces);
+    out.u32(object.ids.len() as u32);
+    out.u32s(&object.ids);
+    out.counted(&object.note);
+}
+
+/// Takes what a name stands for.
+pub fn read_object(from: &mut Reader<'_>) -> Result<Object> {
+    let mut pieces = vec![0; from.count(8)?];
+    from.u64s(&mut pieces)?;
+    let mut ids = vec![0; from.count(4)?];
     from.u32s(&mut ids)?;
-    Ok((name, Object { len, ids }))
+    Ok(Object { pieces, ids: ids.into(), note: from.counted()? })
+}
+
+/// Where in an object's blocks some of its bytes are.
+pub struct Reading {
+    object: Object,
+    /// The piece that is being read, its first byte and its first block.
+    piece: usize,
+    first_byte: u64,
+    first_block: usize,
+    bytes: Range<u64>,
+    /// Blocks that were read.
+    pub(super) blocks: usize,
+    /// Queries that were made for their class beyond them.
+    pub(super) padded: usize,
+    /// Whether all was read.
+    pub(super) done: bool,
+}
+
+impl Reading {
+    /// These bytes of an object, which are in it.
+    pub fn new(object: Object, bytes: Range<u64>) -> Self {
+        assert!(bytes.start <= bytes.end && bytes.end <= object.len(), "bytes are in the object");
+        let (piece, first_byte, first_block) = (0, 0, 0);
+        let (blocks, padded, done) = (0, 0, false);
+        Self { object, piece, first_byte, first_block, bytes, blocks, padded, done }
+    }
+
+    /// Whether all was read.
+    pub fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// The next block and which of its bytes are meant; nothing after the last. What is empty has
+    /// a block, too.
+    pub(super) fn next(&mut self, block_len: usize) -> Option<(u32, Range<usize>)> {
+        if self.bytes.is_empty() {
+            let first = self.object.ids.first().filter(|_| self.blocks == 0);
+            return first.map(|&id| (id, 0..0));
+        }
+        let block_len = block_len as u64;
+        let mut len = self.object.pieces[self.piece];
+        while self.bytes.start >= self.first_byte + len {
+            self.first_byte += len;
+            self.first_block += blocks_of(len, block_len);
+            self.piece += 1;
+            len = self.object.pieces[self.piece];
+        }
+        let at = self.bytes.start - self.first_byte;
+        let id = self.object.ids[self.first_block + (at / block_len) as usize];
+        let from = at % block_len;
+        let end = self.bytes.end.min(self.first_byte + len);
+        let count = (block_len - from).min(end - self.bytes.start);
+        self.bytes.start += count;
+        Some((id, from as usize..(from + count) as usize))
+    }
+}
+
+/// Blocks of a piece.
+pub(super) fn blocks_of(len: u64, block_len: u64) -> usize {
+    len.div_ceil(block_len).max(1) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(ids: &[u32]) -> Object {
+        Object { pieces: vec![ids.len() as u64 * 10], ids: ids.into(), note: Vec::new() }
+    }
+
+    #[test]
+    fn blocks_that_somebody_reads_are_not_used_anew() {
+        let mut names = Names::default();
+        let ids = names.reserve(3, 6).unwrap();
+        names.bind(Space::Values, b"a".to_vec(), object(&ids));
+        let reader = names.get(Space::Values, b"a").unwrap().clone();
+        names.unbind(Space::Values, b"a");
+        assert_eq!(names.reserve(3, 6).unwrap(), [3, 4, 5]);
+        assert!(names.reserve(1, 6).is_none());
+        assert_eq!(names.used(), 6);
+        drop(reader);
+        assert_eq!(names.used(), 3);
+        assert_eq!(names.reserve(3, 6).unwrap(), ids);
+    }
+
+    #[test]
+    fn parts_become_one_object() {
+        let mut names = Names::default();
+        for (name, ids) in
+            [("u", &[][..]), ("u/1", &[1, 2]), ("u/2", &[3]), ("u/3", &[0]), ("v", &[])]
+        {
+            names.bind(Space::Uploads, name.as_bytes().to_vec(), object(ids));
+        }
+        names.next = 4;
+        let parts = [b"u/1".to_vec(), b"u/3".to_vec()];
+        names.join(b"u", &parts, b"b/k".to_vec(), b"note".to_vec());
+        let joined = names.get(Space::Objects, b"b/k").unwrap();
+        assert_eq!(
+            (joined.pieces(), &joined.ids[..], joined.len()),
+            (&[20, 10][..], &[1, 2, 0][..], 30)
+        );
+        assert_eq!((names.len(Space::Uploads), &names.free[..]), (1, &[3][..]));
+    }
+
+    #[test]
+    fn any_bytes_of_any_pieces_are_found() {
+        let object =
+            Object { pieces: vec![7, 0, 12], ids: [4, 5, 6, 7, 8, 9].into(), note: Vec::new() };
+        // Blocks of five bytes: 4 5 | 6 | 7 8 9.
+        let places: Vec<(u32, usize)> = (0..7)
+            .map(|at| (4 + at / 5, at as usize % 5))
+            .chain((0..12).map(|at| (7 + at / 5, at as usize % 5)))
+            .collect();
+        for start in 0..=19 {
+            for end in start..=19 {
+                let mut reading = Reading::new(object.clone(), start..end);
+                let mut found = Vec::new();
+                while let Some((id, bytes)) = reading.next(5) {
+                    reading.blocks += 1;
+                    found.extend(bytes.map(|at| (id, at)));
+                }
+                assert_eq!(found, places[start as usize..end as usize]);
+                assert!(reading.blocks > 0);
+            }
+        }
+    }
 }

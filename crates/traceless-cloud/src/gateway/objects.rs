@@ -3,104 +3,232 @@
 //! Which names there are is known here, so to look for one sends nothing. A value takes as many
 //! queries as its size class has blocks, read or written or removed: `PADMÉ` classes, at most an
 //! eighth above the length. What is new is written to free blocks, and the name turned over at
-//! last, so that a value is never seen in parts.
+//! last, so that a value is never seen in parts; and who reads one keeps its blocks from being
+//! used for another, so that it is read as it was.
 
 use super::Gateway;
-use super::names::Object;
+use super::names::{Object, Reading, Space, blocks_of};
 use super::record::Record;
 use crate::error::{Error, Result};
+use crate::params::Params;
+use core::ops::Bound;
 
 /// Bytes of a name.
 pub const NAME_LEN_MAX: usize = 1024;
-/// Bytes of a value.
+/// Bytes of a value of the Redis protocol. Objects of S3 are as long as there are blocks.
 pub const VALUE_LEN_MAX: usize = 64 << 20;
 
-impl Gateway {
-    /// How many names there are.
-    pub fn names(&self) -> usize {
-        self.state.names.len()
+/// A piece of an object that is being written. Nobody sees it before a name is bound to it. One
+/// that is not bound is to be given back ([`Gateway::abandon`]), or its blocks stay reserved until
+/// the gateway is opened again.
+#[derive(Default)]
+#[must_use]
+pub struct Draft {
+    ids: Vec<u32>,
+    len: u64,
+    /// Bytes that fill no block yet.
+    tail: Vec<u8>,
+    /// Queries that were made for its class beyond its blocks.
+    padded: usize,
+}
+
+impl Draft {
+    /// Bytes that were appended.
+    pub fn len(&self) -> u64 {
+        self.len
     }
 
-    /// Bytes under a name, which sends nothing.
-    pub fn len_of(&self, name: &[u8]) -> Option<u32> {
-        self.state.names.get(name).map(|object| object.len)
-    }
-
-    /// Up to `count` names in order, behind `after`.
-    pub fn names_behind(&self, after: &[u8], count: usize) -> Vec<Vec<u8>> {
-        self.state.names.behind(after).take(count).cloned().collect()
-    }
-
-    /// The value under a name.
-    pub fn load(&mut self, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        let Some(Object { len, ids }) = self.state.names.get(name).cloned() else {
-            return Ok(None);
-        };
-        let mut value = Vec::with_capacity(ids.len() * self.params().geometry.block_len);
-        for &id in &ids {
-            value.extend(self.get(u64::from(id))?);
-        }
-        self.pad(ids.len())?;
-        value.truncate(len as usize);
-        Ok(Some(value))
-    }
-
-    /// Puts a value under a name, in place of what was there.
-    pub fn store(&mut self, name: &[u8], value: &[u8]) -> Result {
-        if name.len() > NAME_LEN_MAX || value.len() > VALUE_LEN_MAX {
-            return Err(Error::Malformed("a name of 1 KiB and a value of 64 MiB is the most"));
-        }
-        let block_len = self.params().geometry.block_len;
-        let blocks = self.params().blocks;
-        let count = value.len().div_ceil(block_len).max(1);
-        let ids = self.state.names.reserve(count, blocks);
-        let ids = ids.ok_or(Error::Store("every block is in use"))?;
-        if let Err(error) = self.write_blocks(&ids, value) {
-            self.state.names.release(ids);
-            return Err(error);
-        }
-        let object = Object { len: value.len() as u32, ids };
-        self.happen(Record::Bound { name: name.to_vec(), object })?;
-        Ok(())
-    }
-
-    /// Removes a name. Says whether there was one.
-    pub fn remove(&mut self, name: &[u8]) -> Result<bool> {
-        let Some(count) = self.state.names.get(name).map(|object| object.ids.len()) else {
-            return Ok(false);
-        };
-        for _ in 0..count {
-            self.dummy()?;
-        }
-        self.pad(count)?;
-        self.happen(Record::Unbound { name: name.to_vec() })?;
-        Ok(true)
-    }
-
-    fn write_blocks(&mut self, ids: &[u32], value: &[u8]) -> Result {
-        let block_len = self.params().geometry.block_len;
-        let mut block = vec![0; block_len];
-        let parts = value.chunks(block_len).chain(core::iter::repeat(&[][..]));
-        for (&id, part) in ids.iter().zip(parts) {
-            block[..part.len()].copy_from_slice(part);
-            block[part.len()..].fill(0);
-            self.put(u64::from(id), &block)?;
-        }
-        self.pad(ids.len())
-    }
-
-    /// Queries for nothing, up to the class of so many blocks.
-    fn pad(&mut self, blocks: usize) -> Result {
-        for _ in blocks..size_class(blocks) {
-            self.dummy()?;
-        }
-        Ok(())
+    /// Whether nothing was appended.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
     }
 }
 
-/// The least number of at least `blocks` whose last binary digits are zeros: as many as leave it as
-/// few digits as its length has (Nikitin and others, `PADMÉ`).
-fn size_class(blocks: usize) -> usize {
+impl Gateway {
+    /// How many names there are in a space.
+    pub fn names(&self, space: Space) -> usize {
+        self.state.names.len(space)
+    }
+
+    /// What a name stands for, which sends nothing.
+    pub fn find(&self, space: Space, name: &[u8]) -> Option<&Object> {
+        self.state.names.get(space, name)
+    }
+
+    /// Names in order, from a place on, with what they stand for, which sends nothing.
+    pub fn names_from(
+        &self,
+        space: Space,
+        from: Bound<&[u8]>,
+    ) -> impl Iterator<Item = (&[u8], &Object)> + use<'_> {
+        self.state.names.from(space, from)
+    }
+
+    /// Blocks that hold something.
+    pub fn blocks_used(&self) -> usize {
+        self.state.names.used()
+    }
+
+    /// The value under a name of the space of values.
+    pub fn load(&mut self, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        let Some(object) = self.find(Space::Values, name).cloned() else { return Ok(None) };
+        let len = object.len();
+        let mut reading = Reading::new(object, 0..len);
+        let mut value = Vec::with_capacity(len as usize);
+        while !reading.done {
+            value.extend(self.read(&mut reading, usize::MAX)?);
+        }
+        Ok(Some(value))
+    }
+
+    /// Puts a value under a name of the space of values, in place of what was there.
+    pub fn store(&mut self, name: &[u8], value: &[u8], note: &[u8]) -> Result {
+        if name.len() > NAME_LEN_MAX || value.len() > VALUE_LEN_MAX {
+            return Err(Error::Malformed("a name of 1 KiB and a value of 64 MiB is the most"));
+        }
+        self.check_room(value.len() as u64)?;
+        let mut draft = Draft::default();
+        if let Err(error) = self.append(&mut draft, value) {
+            self.abandon(draft);
+            return Err(error);
+        }
+        self.bind(Space::Values, name, Some(draft), note)
+    }
+
+    /// Removes a name of the space of values. Says whether there was one.
+    pub fn remove(&mut self, name: &[u8]) -> Result<bool> {
+        let Some(blocks) = self.find(Space::Values, name).map(Object::blocks) else {
+            return Ok(false);
+        };
+        for _ in 0..size_class(blocks) {
+            self.dummy()?;
+        }
+        self.forget(Space::Values, name)?;
+        Ok(true)
+    }
+
+    /// The next bytes that are read, `len` of them or up to a block more; nothing, once all were.
+    /// Then come the queries that are missing from the class of the blocks read, as many with each
+    /// call as would read `len` bytes, until it is done.
+    pub fn read(&mut self, reading: &mut Reading, len: usize) -> Result<Vec<u8>> {
+        let block_len = self.params().geometry.block_len;
+        let mut bytes = Vec::new();
+        while let Some((id, part)) = reading.next(block_len) {
+            bytes.extend_from_slice(&self.get(u64::from(id))?[part]);
+            reading.blocks += 1;
+            if bytes.len() >= len {
+                return Ok(bytes);
+            }
+        }
+        if bytes.is_empty() {
+            let most = len.div_ceil(block_len).max(1);
+            reading.done = self.pad(reading.blocks, &mut reading.padded, most)?;
+        }
+        Ok(bytes)
+    }
+
+    /// Whether a piece of so many bytes fits in.
+    pub fn check_room(&self, len: u64) -> Result {
+        let Params { blocks, geometry, .. } = self.params();
+        let used = self.blocks_used() + blocks_of(len, geometry.block_len as u64);
+        if used as u64 > *blocks { Err(Error::Full { blocks: *blocks }) } else { Ok(()) }
+    }
+
+    /// Appends bytes to what is being written.
+    pub fn append(&mut self, draft: &mut Draft, mut bytes: &[u8]) -> Result {
+        let block_len = self.params().geometry.block_len;
+        draft.len += bytes.len() as u64;
+        while draft.tail.len() + bytes.len() >= block_len {
+            let (part, rest) = bytes.split_at(block_len - draft.tail.len());
+            draft.tail.extend_from_slice(part);
+            bytes = rest;
+            self.write_tail(draft)?;
+        }
+        draft.tail.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Writes the rest of a piece, and makes up to `most` of the queries that are missing from its
+    /// class. Says whether none is left to be made when it is bound.
+    pub fn complete(&mut self, draft: &mut Draft, most: usize) -> Result<bool> {
+        let block_len = self.params().geometry.block_len;
+        if draft.ids.len() < blocks_of(draft.len, block_len as u64) {
+            draft.tail.resize(block_len, 0);
+            self.write_tail(draft)?;
+        }
+        self.pad(draft.ids.len(), &mut draft.padded, most)
+    }
+
+    /// Lets a name stand for what was written, or for no blocks at all, and keeps a note with it.
+    pub fn bind(&mut self, space: Space, name: &[u8], draft: Option<Draft>, note: &[u8]) -> Result {
+        let (name, note) = (name.to_vec(), note.to_vec());
+        let Some(mut draft) = draft else {
+            let object = Object { note, ..Object::default() };
+            self.happen(Record::Bound { space, name, object })?;
+            return Ok(());
+        };
+        if let Err(error) = self.complete(&mut draft, usize::MAX) {
+            self.abandon(draft);
+            return Err(error);
+        }
+        let object = Object { pieces: vec![draft.len], ids: draft.ids.into(), note };
+        self.happen(Record::Bound { space, name, object })?;
+        Ok(())
+    }
+
+    /// Gives back the blocks of what was not bound.
+    pub fn abandon(&mut self, draft: Draft) {
+        self.state.names.release(draft.ids);
+    }
+
+    /// Keeps another note with a name, which sends nothing.
+    pub fn note(&mut self, space: Space, name: &[u8], note: &[u8]) -> Result {
+        self.happen(Record::Noted { space, name: name.to_vec(), note: note.to_vec() })?;
+        Ok(())
+    }
+
+    /// Forgets a name, which sends nothing: queries for nothing make it cost what a read
+    /// does.
+    pub fn forget(&mut self, space: Space, name: &[u8]) -> Result {
+        self.happen(Record::Unbound { space, name: name.to_vec() })?;
+        Ok(())
+    }
+
+    /// Makes an object of parts of an upload, and forgets the upload, which sends nothing.
+    pub fn join(&mut self, upload: &[u8], parts: Vec<Vec<u8>>, name: &[u8], note: &[u8]) -> Result {
+        let (upload, name, note) = (upload.to_vec(), name.to_vec(), note.to_vec());
+        self.happen(Record::Joined { upload, parts, name, note })?;
+        Ok(())
+    }
+
+    /// Writes a block full of bytes.
+    fn write_tail(&mut self, draft: &mut Draft) -> Result {
+        let blocks = self.params().blocks;
+        let ids = self.state.names.reserve(1, blocks).ok_or(Error::Full { blocks })?;
+        let id = ids[0];
+        draft.ids.extend(ids);
+        self.put(u64::from(id), &draft.tail)?;
+        draft.tail.clear();
+        Ok(())
+    }
+
+    /// Queries for nothing, up to the class of so many blocks but no more than `most`; some were
+    /// made before. Says whether none is left.
+    fn pad(&mut self, blocks: usize, padded: &mut usize, most: usize) -> Result<bool> {
+        let missing = size_class(blocks) - blocks;
+        let until = missing.min(padded.saturating_add(most));
+        while *padded < until {
+            self.dummy()?;
+            *padded += 1;
+        }
+        Ok(*padded == missing)
+    }
+}
+
+/// Queries that a value of so many blocks takes: the least number of at least `blocks` whose last
+/// binary digits are zeros, as many as leave it as few digits as its length has (Nikitin and
+/// others, `PADMÉ`).
+pub fn size_class(blocks: usize) -> usize {
     let exponent = blocks.max(1).ilog2();
     let digits = exponent.checked_ilog2().map_or(0, |log| log + 1);
     blocks.next_multiple_of(1 << (exponent - digits))

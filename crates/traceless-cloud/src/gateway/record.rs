@@ -1,7 +1,7 @@
 //! What happens to a gateway's state, one thing after another. The same records, applied to the
 //! same state, give the same state: so a log of them is the state.
 
-use super::names::{Object, read_bound, write_bound};
+use super::names::{Object, Space, read_object, read_space, write_object, write_space};
 use crate::error::{Error, Result};
 
 /// One thing that happens.
@@ -53,6 +53,8 @@ pub enum Record {
     Failed,
     /// A name stands for a value.
     Bound {
+        /// What the name is for.
+        space: Space,
         /// The name.
         name: Vec<u8>,
         /// The value's blocks.
@@ -60,8 +62,30 @@ pub enum Record {
     },
     /// A name is forgotten.
     Unbound {
+        /// What the name is for.
+        space: Space,
         /// The name.
         name: Vec<u8>,
+    },
+    /// Something else is kept with a name.
+    Noted {
+        /// What the name is for.
+        space: Space,
+        /// The name.
+        name: Vec<u8>,
+        /// What is kept.
+        note: Vec<u8>,
+    },
+    /// Parts of an upload become an object.
+    Joined {
+        /// The upload.
+        upload: Vec<u8>,
+        /// Names of the parts, in order.
+        parts: Vec<Vec<u8>>,
+        /// The object's name.
+        name: Vec<u8>,
+        /// What is kept with it.
+        note: Vec<u8>,
     },
 }
 
@@ -96,18 +120,36 @@ impl Record {
             }
             Self::Committed => out.0.push(4),
             Self::Failed => out.0.push(5),
-            Self::Bound { name, object } => {
+            Self::Bound { space, name, object } => {
                 out.0.push(6);
-                write_bound(name, object, &mut out);
+                write_space(*space, &mut out);
+                out.counted(name);
+                write_object(object, &mut out);
             }
             Self::Written { leaf } => {
                 out.0.push(10);
                 out.u32(*leaf);
             }
-            Self::Unbound { name } => {
+            Self::Unbound { space, name } => {
                 out.0.push(7);
-                out.u32(name.len() as u32);
-                out.0.extend_from_slice(name);
+                write_space(*space, &mut out);
+                out.counted(name);
+            }
+            Self::Noted { space, name, note } => {
+                out.0.push(8);
+                write_space(*space, &mut out);
+                out.counted(name);
+                out.counted(note);
+            }
+            Self::Joined { upload, parts, name, note } => {
+                out.0.push(9);
+                out.counted(upload);
+                out.u32(parts.len() as u32);
+                for part in parts {
+                    out.counted(part);
+                }
+                out.counted(name);
+                out.counted(note);
             }
         }
         out.0
@@ -138,13 +180,22 @@ impl Record {
             }
             4 => Self::Committed,
             5 => Self::Failed,
-            6 => {
-                let (name, object) = read_bound(from)?;
-                Self::Bound { name, object }
-            }
-            7 => {
-                let len = from.u32()? as usize;
-                Self::Unbound { name: from.bytes(len)?.to_vec() }
+            6 => Self::Bound {
+                space: read_space(from)?,
+                name: from.counted()?,
+                object: read_object(from)?,
+            },
+            7 => Self::Unbound { space: read_space(from)?, name: from.counted()? },
+            8 => Self::Noted {
+                space: read_space(from)?,
+                name: from.counted()?,
+                note: from.counted()?,
+            },
+            9 => {
+                let upload = from.counted()?;
+                let count = from.count(4)?;
+                let parts = (0..count).map(|_| from.counted()).collect::<Result<_>>()?;
+                Self::Joined { upload, parts, name: from.counted()?, note: from.counted()? }
             }
             10 => Self::Written { leaf: from.u32()? },
             _ => return Err(Error::State("a record of the gateway's state")),
@@ -170,6 +221,12 @@ impl Writer {
     pub fn option(&mut self, value: Option<u32>) {
         self.0.push(u8::from(value.is_some()));
         self.u32(value.unwrap_or_default());
+    }
+
+    /// Appends bytes and before them how many they are.
+    pub fn counted(&mut self, bytes: &[u8]) {
+        self.u32(bytes.len() as u32);
+        self.0.extend_from_slice(bytes);
     }
 
     /// Appends numbers, without their count.
@@ -213,6 +270,21 @@ impl<'a> Reader<'a> {
         Ok(is_some.then_some(value))
     }
 
+    /// Takes bytes with their number.
+    pub fn counted(&mut self) -> Result<Vec<u8>> {
+        let len = self.u32()? as usize;
+        Ok(self.bytes(len)?.to_vec())
+    }
+
+    /// Takes how many things of at least so many bytes follow.
+    pub fn count(&mut self, len: usize) -> Result<usize> {
+        let count = self.u32()? as usize;
+        if count > self.0.len() / len {
+            return Err(Error::State("the gateway's state"));
+        }
+        Ok(count)
+    }
+
     /// Takes as many numbers as `into` holds.
     pub fn u32s(&mut self, into: &mut [u32]) -> Result {
         let bytes = self.bytes(size_of_val(into))?;
@@ -248,8 +320,19 @@ mod tests {
             Record::Begun { attempt: u64::MAX, seed: [6; 32], node: Some(8) },
             Record::Committed,
             Record::Failed,
-            Record::Bound { name: b"a".to_vec(), object: Object { len: 9, ids: vec![4, 5] } },
-            Record::Unbound { name: b"bc".to_vec() },
+            Record::Bound {
+                space: Space::Objects,
+                name: b"a".to_vec(),
+                object: Object { pieces: vec![9, 1], ids: [4, 5].into(), note: vec![8] },
+            },
+            Record::Unbound { space: Space::Values, name: b"bc".to_vec() },
+            Record::Noted { space: Space::Values, name: b"bc".to_vec(), note: vec![1] },
+            Record::Joined {
+                upload: b"u".to_vec(),
+                parts: vec![b"u/1".to_vec(), b"u/2".to_vec()],
+                name: b"b/k".to_vec(),
+                note: vec![2],
+            },
         ];
         for record in records {
             let bytes = record.encode();
@@ -257,5 +340,6 @@ mod tests {
             assert!(Record::decode(&mut Reader(&bytes[..bytes.len() - 1])).is_err());
         }
         assert!(Record::decode(&mut Reader(&[11])).is_err());
+        assert!(Record::decode(&mut Reader(&[7, 4, 0, 0, 0, 0])).is_err(), "no such space");
     }
 }

@@ -120,8 +120,12 @@ impl State {
             }
             Record::Committed => self.commit()?,
             Record::Failed => self.fail(),
-            Record::Bound { name, object } => self.names.bind(name, object),
-            Record::Unbound { name } => self.names.unbind(&name),
+            Record::Bound { space, name, object } => self.names.bind(space, name, object),
+            Record::Unbound { space, name } => self.names.unbind(space, &name),
+            Record::Noted { space, name, note } => self.names.note(space, &name, note),
+            Record::Joined { upload, parts, name, note } => {
+                self.names.join(&upload, &parts, name, note);
+            }
         }
         Ok(None)
     }

@@ -6,14 +6,13 @@ use crate::error::{Error, Result};
 use crate::gateway::{Gateway, Home, Keys};
 use crate::host::Host;
 use crate::kernel::Choice;
-use crate::local::{Opened, read_keys};
+use crate::local::{Opened, make_home, read_keys};
 use crate::params::Params;
 use crate::store::Durability;
 use crate::tee::Policy;
 use crate::wire::fence::Opening;
 use crate::wire::tls::{self, Identity};
-use std::fs::{DirBuilder, OpenOptions};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use traceless::rng::{Seeded, System};
@@ -42,7 +41,7 @@ impl Remote {
         choice: Choice,
         durability: Durability,
     ) -> Result<Opened> {
-        DirBuilder::new().recursive(true).mode(0o700).create(home)?;
+        make_home(home)?;
         // Before anybody hears of another opening.
         let lock = OpenOptions::new().create(true).append(true).open(home.join("lock"))?;
         lock.try_lock().map_err(|_| Error::InUse("the gateway's state"))?;

@@ -8,6 +8,10 @@ const LINE_LEN_MAX: u64 = 64 << 10;
 const WORDS_MAX: usize = 1 << 20;
 /// Bytes of a word.
 const WORD_LEN_MAX: usize = 64 << 20;
+/// Bytes of a command, a few for each word included.
+pub const COMMAND_LEN_MAX: usize = 256 << 20;
+/// Bytes of a word beside its own.
+const WORD_COST: usize = 32;
 
 /// A command: its name and what follows.
 pub type Command = Vec<Vec<u8>>;
@@ -31,14 +35,19 @@ pub enum Reply {
     Map(Vec<Reply>),
 }
 
-/// The next command; nothing where the client has gone. What cannot be understood is
-/// `InvalidData`.
-pub fn read(from: &mut impl BufRead) -> io::Result<Option<Command>> {
+/// The next command, of so many bytes at most; nothing where the client has gone. What cannot be
+/// understood is `InvalidData`.
+pub fn read(from: &mut impl BufRead, len_max: usize) -> io::Result<Option<Command>> {
     loop {
         let Some(line) = read_line(from)? else { return Ok(None) };
         if let Some(count) = line.strip_prefix(b"*") {
             let count = number(count).filter(|&count| count <= WORDS_MAX).ok_or_else(wrong)?;
-            let words = (0..count).map(|_| read_word(from)).collect::<io::Result<Command>>()?;
+            let (mut words, mut room) = (Command::new(), len_max);
+            for _ in 0..count {
+                let word = read_word(from, room)?;
+                room = room.saturating_sub(word.len() + WORD_COST);
+                words.push(word);
+            }
             if !words.is_empty() {
                 return Ok(Some(words));
             }
@@ -52,10 +61,13 @@ pub fn read(from: &mut impl BufRead) -> io::Result<Option<Command>> {
     }
 }
 
-fn read_word(from: &mut impl BufRead) -> io::Result<Vec<u8>> {
+fn read_word(from: &mut impl BufRead, room: usize) -> io::Result<Vec<u8>> {
     let line = read_line(from)?.ok_or_else(wrong)?;
     let len = line.strip_prefix(b"$").and_then(number);
     let len = len.filter(|&len| len <= WORD_LEN_MAX).ok_or_else(wrong)?;
+    if len + WORD_COST > room {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "Protocol error: too long"));
+    }
     let mut word = Vec::new();
     // Room is made as bytes come, whatever length is announced.
     io::Read::read_to_end(&mut io::Read::take(&mut *from, len as u64 + 2), &mut word)?;
@@ -90,6 +102,20 @@ fn wrong() -> io::Error {
 }
 
 impl Reply {
+    /// A number of things.
+    pub fn count(things: usize) -> Self {
+        Self::Integer(i64::try_from(things).unwrap_or(i64::MAX))
+    }
+
+    /// Bytes of values in it.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Bulk(bytes) => bytes.len(),
+            Self::Array(replies) | Self::Map(replies) => replies.iter().map(Self::len).sum(),
+            _ => 0,
+        }
+    }
+
     /// Writes it for a client of version 2 or 3 of the protocol.
     pub fn write(&self, version: u8, to: &mut impl Write) -> io::Result<()> {
         match self {
@@ -121,7 +147,7 @@ mod tests {
 
     fn read_all(mut bytes: &[u8]) -> io::Result<Vec<Command>> {
         let mut commands = Vec::new();
-        while let Some(command) = read(&mut bytes)? {
+        while let Some(command) = read(&mut bytes, 1 << 20)? {
             commands.push(command);
         }
         Ok(commands)
@@ -155,6 +181,10 @@ mod tests {
             assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{bytes:?}");
         }
         assert!(read_all(&vec![b'a'; 1 << 17]).is_err());
+        let two = b"*2\r\n$3\r\nGET\r\n$100\r\n".iter().chain(&[b'x'; 100]).chain(b"\r\n");
+        let two: Vec<u8> = two.copied().collect();
+        assert!(read(&mut &two[..], 167).unwrap().is_some());
+        assert!(read(&mut &two[..], 166).is_err(), "a word more than there is room for");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Gateways that end at any moment: no acknowledged write is lost, and no slot is read twice.
 
 use super::*;
+use core::ops::Bound;
 
 /// A host over a store that outlives it. After so many calls it is gone: the last one is not
 /// answered, but may have happened.
@@ -173,25 +174,70 @@ fn values_under_names_outlive_the_gateway() {
                 assert_eq!(gateway.remove(&name).unwrap(), had);
             } else {
                 let value = vec![life.wrapping_mul(60) ^ step; rng.below(400) as usize];
-                gateway.store(&name, &value).unwrap();
+                gateway.store(&name, &value, &[step]).unwrap();
                 model.insert(name, value);
             }
         }
         for number in 0..20 {
             let name = format!("name {number}").into_bytes();
             assert!(gateway.load(&name).unwrap() == model.get(&name).cloned());
-            let len = model.get(&name).map(|value| value.len() as u32);
-            assert_eq!(gateway.len_of(&name), len);
+            let len = model.get(&name).map(|value| value.len() as u64);
+            assert_eq!(gateway.find(Space::Values, &name).map(Object::len), len);
         }
         let names: Vec<Vec<u8>> = model.keys().cloned().collect();
-        assert!(gateway.names_behind(b"", 100) == names && gateway.names() == names.len());
+        let found =
+            gateway.names_from(Space::Values, Bound::Unbounded).map(|(name, _)| name.to_vec());
+        assert!(found.eq(names.iter().cloned()) && gateway.names(Space::Values) == names.len());
         if life % 3 == 0 {
             gateway.save().unwrap();
         }
     }
     let mut gateway = world.open(u64::MAX).unwrap();
-    assert!(matches!(gateway.store(b"x", &vec![0; 601 * BLOCK]), Err(Error::Store(_))));
-    assert!(matches!(gateway.store(&[0; 1025], b""), Err(Error::Malformed(_))));
+    assert!(matches!(
+        gateway.store(b"x", &vec![0; 601 * BLOCK], b""),
+        Err(Error::Full { blocks: 600 })
+    ));
+    assert!(matches!(gateway.store(&[0; 1025], b"", b""), Err(Error::Malformed(_))));
+}
+
+#[test]
+fn uploads_and_notes_outlive_the_gateway() {
+    let mut world = World::new(600, 27);
+    let (mut gateway, mut want) = (world.open(u64::MAX).unwrap(), Vec::new());
+    gateway.bind(Space::Uploads, b"u", None, b"begun").unwrap();
+    for (number, len) in [(1_u8, 1000), (2, 0), (3, 64), (4, 65)] {
+        let mut draft = Draft::default();
+        let bytes: Vec<u8> = (0..len).map(|i| i as u8 ^ number).collect();
+        for part in bytes.chunks(37) {
+            gateway.append(&mut draft, part).unwrap();
+        }
+        gateway.bind(Space::Uploads, &[b'u', b'/', number], Some(draft), b"").unwrap();
+        if number != 3 {
+            want.extend(bytes);
+        }
+    }
+    drop(gateway);
+    let mut gateway = world.open(u64::MAX).unwrap();
+    assert_eq!(gateway.find(Space::Uploads, b"u").unwrap().note(), b"begun");
+    let parts = [1, 2, 4].map(|number| vec![b'u', b'/', number]).to_vec();
+    gateway.join(b"u", parts, b"b/k", b"first").unwrap();
+    gateway.note(Space::Objects, b"b/k", b"second").unwrap();
+    let used = gateway.blocks_used();
+    drop(gateway);
+    for life in 0..2 {
+        let mut gateway = world.open(u64::MAX).unwrap();
+        assert_eq!((gateway.names(Space::Uploads), gateway.blocks_used()), (0, used), "{life}");
+        let object = gateway.find(Space::Objects, b"b/k").unwrap().clone();
+        assert_eq!((object.note(), object.pieces()), (&b"second"[..], &[1000, 0, 65][..]));
+        for bytes in [0..1065, 999..1001, 1000..1000, 63..64, 1064..1065] {
+            let mut reading = Reading::new(object.clone(), bytes.clone());
+            let mut read = Vec::new();
+            while !reading.is_done() {
+                read.extend(gateway.read(&mut reading, 100).unwrap());
+            }
+            assert_eq!(read, want[bytes.start as usize..bytes.end as usize]);
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,361 @@
+//! What is counted, in the text format of Prometheus. No names, no sizes of single values.
+
+use crate::error::Error;
+use crate::gateway::{Gateway, Space};
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
+};
+use std::sync::atomic::{AtomicU8, Ordering};
+use traceless::clock::{Clock, Monotonic};
+
+/// Seconds up to which a request belongs to a class.
+const SECONDS: [f64; 14] = [
+    0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.0,
+    10.0,
+];
+
+/// What a client speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protocol {
+    /// Redis.
+    Resp,
+    /// S3.
+    S3,
+}
+
+impl Protocol {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Resp => "resp",
+            Self::S3 => "s3",
+        }
+    }
+}
+
+/// What a client wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Bytes.
+    Read,
+    /// To put bytes.
+    Write,
+    /// To remove them.
+    Remove,
+    /// What the gateway knows, which sends nothing.
+    Look,
+}
+
+impl Kind {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Remove => "remove",
+            Self::Look => "look",
+        }
+    }
+}
+
+/// Whether a gateway can be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Health {
+    /// It is being opened.
+    Starting,
+    /// It answers.
+    Ready,
+    /// What it was last asked for failed for a reason that is not the client's.
+    Failing,
+    /// It finishes what runs, and takes nothing new.
+    Stopping,
+}
+
+/// Counters of a gateway and its front ends.
+pub struct Metrics {
+    registry: Registry,
+    clock: Monotonic,
+    health: AtomicU8,
+    requests: IntCounterVec,
+    seconds: HistogramVec,
+    bytes: IntCounterVec,
+    connections: IntGaugeVec,
+    errors: IntCounterVec,
+    gateway: Observed,
+}
+
+/// What the gateway counts itself.
+struct Observed {
+    queries: IntCounter,
+    hits: IntCounter,
+    rounds: IntCounter,
+    renewed: IntCounter,
+    waits: IntCounter,
+    waiting: IntGauge,
+    waiting_max: IntGauge,
+    blocks_used: IntGauge,
+    names: IntGaugeVec,
+    blocks: IntGauge,
+    block_bytes: IntGauge,
+}
+
+/// A request that is being answered.
+pub struct Request<'a> {
+    metrics: &'a Metrics,
+    protocol: Protocol,
+    kind: Kind,
+    seconds: Histogram,
+    began: u64,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let registry = Registry::new();
+        let metrics = Self {
+            clock: Monotonic::start(),
+            health: AtomicU8::new(Health::Starting as u8),
+            requests: counters(
+                &registry,
+                "requests_total",
+                "Requests answered",
+                &["protocol", "kind", "result"],
+            ),
+            seconds: seconds(&registry),
+            bytes: counters(
+                &registry,
+                "bytes_total",
+                "Bytes of values that came in and went out",
+                &["protocol", "direction"],
+            ),
+            connections: gauges(&registry, "connections", "Clients connected", "protocol"),
+            errors: counters(
+                &registry,
+                "errors_total",
+                "What failed for a reason that is not the client's",
+                &["kind"],
+            ),
+            gateway: Observed::new(&registry),
+            registry,
+        };
+        let registry = &metrics.registry;
+        // In the words of whoever asks what protects the enclave.
+        let tee = gauges(registry, "tee_info", "What protects the enclave", "tee_protection");
+        tee.with_label_values(&["none"]).set(1);
+        let build = gauges(registry, "build_info", "The program", "version");
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        metrics
+    }
+}
+
+impl Metrics {
+    /// Whether the gateway can be used.
+    pub fn health(&self) -> Health {
+        let all = [Health::Starting, Health::Ready, Health::Failing, Health::Stopping];
+        all[self.health.load(Ordering::Relaxed) as usize]
+    }
+
+    /// Says whether it can.
+    pub fn set_health(&self, health: Health) {
+        self.health.store(health as u8, Ordering::Relaxed);
+    }
+
+    /// A client came.
+    pub fn connected(&self, protocol: Protocol) {
+        self.connections.with_label_values(&[protocol.label()]).inc();
+    }
+
+    /// A client went.
+    pub fn disconnected(&self, protocol: Protocol) {
+        self.connections.with_label_values(&[protocol.label()]).dec();
+    }
+
+    /// A request came.
+    pub fn request(&self, protocol: Protocol, kind: Kind) -> Request<'_> {
+        let seconds = self.seconds.with_label_values(&[protocol.label(), kind.label()]);
+        Request { metrics: self, protocol, kind, seconds, began: self.clock.now() }
+    }
+
+    /// Bytes of a value came in.
+    pub fn took(&self, protocol: Protocol, bytes: usize) {
+        self.bytes.with_label_values(&[protocol.label(), "in"]).inc_by(bytes as u64);
+    }
+
+    /// Bytes of a value went out.
+    pub fn gave(&self, protocol: Protocol, bytes: usize) {
+        self.bytes.with_label_values(&[protocol.label(), "out"]).inc_by(bytes as u64);
+    }
+
+    /// Takes over what the gateway has counted.
+    pub(super) fn observe(&self, gateway: &Gateway) {
+        self.gateway.observe(gateway);
+    }
+
+    /// Something succeeded.
+    pub(super) fn succeeded(&self) {
+        self.change_health(Health::Failing, Health::Ready);
+    }
+
+    /// Something failed.
+    pub(super) fn failed(&self, error: &Error) {
+        self.errors.with_label_values(&[error.kind()]).inc();
+        if error.kind() == "request" || error.kind() == "full" {
+            return;
+        }
+        tracing::error!(kind = error.kind(), "the gateway failed");
+        self.change_health(Health::Ready, Health::Failing);
+    }
+
+    fn change_health(&self, from: Health, to: Health) {
+        let order = Ordering::Relaxed;
+        let _ = self.health.compare_exchange(from as u8, to as u8, order, order);
+    }
+
+    /// All of it, as text.
+    pub fn text(&self) -> String {
+        // It fails where a family has no values, which no family of ours does.
+        TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap_or_default()
+    }
+}
+
+impl Request<'_> {
+    /// It was answered.
+    pub fn answered(self, well: bool) {
+        let result = if well { "ok" } else { "error" };
+        let labels = [self.protocol.label(), self.kind.label(), result];
+        self.metrics.requests.with_label_values(&labels).inc();
+        let ns = self.metrics.clock.now() - self.began;
+        self.seconds.observe(ns as f64 / 1e9);
+    }
+}
+
+impl Observed {
+    fn new(registry: &Registry) -> Self {
+        let counter = |name, help| {
+            let counter = IntCounter::with_opts(opts(name, help)).expect("a sound name");
+            registry.register(Box::new(counter.clone())).expect("registered once");
+            counter
+        };
+        let gauge = |name, help| {
+            let gauge = IntGauge::with_opts(opts(name, help)).expect("a sound name");
+            registry.register(Box::new(gauge.clone())).expect("registered once");
+            gauge
+        };
+        Self {
+            queries: counter("queries_total", "Queries sent to the host"),
+            hits: counter("hits_total", "Blocks that were at hand, so that nothing was sent"),
+            rounds: counter("rounds_total", "Rounds committed"),
+            renewed: counter("renewed_nodes_total", "Nodes made anew by themselves"),
+            waits: counter("waits_total", "Times that a query waited for a round"),
+            waiting: gauge("waiting_blocks", "Blocks that wait at the gateway"),
+            waiting_max: gauge("waiting_blocks_max", "Most blocks that waited at once"),
+            blocks_used: gauge("blocks_used", "Blocks that hold something"),
+            names: gauges(registry, "names", "Names", "space"),
+            blocks: gauge("blocks", "Blocks of the tree"),
+            block_bytes: gauge("block_bytes", "Bytes of a block"),
+        }
+    }
+
+    fn observe(&self, gateway: &Gateway) {
+        let counts = gateway.counts();
+        // The lock of the gateway is held: nobody else changes them.
+        let raise =
+            |counter: &IntCounter, to: u64| counter.inc_by(to.saturating_sub(counter.get()));
+        raise(&self.queries, counts.queries);
+        raise(&self.hits, counts.hits);
+        raise(&self.rounds, counts.rounds);
+        raise(&self.renewed, counts.renewed);
+        raise(&self.waits, counts.waits);
+        self.waiting.set(level(gateway.waiting()));
+        self.waiting_max.set(level(counts.waiting_max));
+        self.blocks_used.set(level(gateway.blocks_used()));
+        for (space, label) in [(Space::Values, "values"), (Space::Objects, "objects")] {
+            self.names.with_label_values(&[label]).set(level(gateway.names(space)));
+        }
+        self.blocks.set(level(gateway.params().blocks as usize));
+        self.block_bytes.set(level(gateway.params().geometry.block_len));
+    }
+}
+
+/// A count as gauges have it.
+fn level(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+fn opts(name: &str, help: &str) -> Opts {
+    Opts::new(format!("traceless_{name}"), help)
+}
+
+fn counters(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+    let counters = IntCounterVec::new(opts(name, help), labels).expect("sound names");
+    registry.register(Box::new(counters.clone())).expect("registered once");
+    counters
+}
+
+fn gauges(registry: &Registry, name: &str, help: &str, label: &str) -> IntGaugeVec {
+    let gauges = IntGaugeVec::new(opts(name, help), &[label]).expect("sound names");
+    registry.register(Box::new(gauges.clone())).expect("registered once");
+    gauges
+}
+
+fn seconds(registry: &Registry) -> HistogramVec {
+    let common_opts = opts("request_seconds", "How long answers took");
+    let opts = HistogramOpts { common_opts, buckets: SECONDS.to_vec() };
+    let seconds = HistogramVec::new(opts, &["protocol", "kind"]).expect("sound names");
+    registry.register(Box::new(seconds.clone())).expect("registered once");
+    seconds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::front::{Front, Wall};
+    use crate::gateway::testing::in_memory;
+    use std::sync::Arc;
+
+    #[test]
+    fn what_happens_is_counted_and_names_are_not_told() {
+        let metrics = Arc::new(Metrics::default());
+        assert_eq!(metrics.health(), Health::Starting);
+        let front = Front::new(in_memory(50, 1), metrics.clone(), Arc::new(Wall));
+        metrics.set_health(Health::Ready);
+        let request = metrics.request(Protocol::Resp, Kind::Write);
+        front.run(|gateway| gateway.store(b"a secret name", &[7; 300], b"")).unwrap();
+        metrics.took(Protocol::Resp, 300);
+        request.answered(true);
+        assert!(front.run(|gateway| gateway.store(b"b", &[0; 9999], b"")).is_err());
+        assert_eq!(metrics.health(), Health::Ready, "a full tree is the client's matter");
+        let text = metrics.text();
+        let queries = front.look(|gateway| gateway.counts().queries);
+        for line in [
+            &format!("traceless_queries_total {queries}")[..],
+            "traceless_blocks_used 5",
+            "traceless_names{space=\"values\"} 1",
+            "traceless_bytes_total{direction=\"in\",protocol=\"resp\"} 300",
+            "traceless_requests_total{kind=\"write\",protocol=\"resp\",result=\"ok\"} 1",
+            "traceless_request_seconds_count{kind=\"write\",protocol=\"resp\"} 1",
+            "traceless_errors_total{kind=\"full\"} 1",
+            "traceless_tee_info{tee_protection=\"none\"} 1",
+            "# TYPE traceless_request_seconds histogram",
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line} is missing in {text}");
+        }
+        assert!(!text.contains("secret name"));
+    }
+
+    #[test]
+    fn health_follows_what_happens() {
+        let metrics = Metrics::default();
+        let store = Error::Store("planned");
+        metrics.failed(&store);
+        assert_eq!(metrics.health(), Health::Starting);
+        metrics.set_health(Health::Ready);
+        metrics.failed(&store);
+        assert_eq!(metrics.health(), Health::Failing);
+        metrics.succeeded();
+        assert_eq!(metrics.health(), Health::Ready);
+        metrics.set_health(Health::Stopping);
+        metrics.failed(&store);
+        metrics.succeeded();
+        assert_eq!(metrics.health(), Health::Stopping);
+    }
+}

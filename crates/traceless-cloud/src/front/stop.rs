@@ -1,0 +1,85 @@
+//! The wish to stop, which reaches everybody who serves.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+type Call = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct State {
+    asked: bool,
+    calls: Vec<Call>,
+}
+
+/// Asked once, it stays so.
+#[derive(Default)]
+pub struct Stop {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Stop {
+    /// Asks everybody to stop.
+    pub fn ask(&self) {
+        let mut state = self.lock();
+        state.asked = true;
+        let calls = core::mem::take(&mut state.calls);
+        drop(state);
+        self.changed.notify_all();
+        for call in calls {
+            call();
+        }
+    }
+
+    /// Whether it was asked.
+    pub fn is_asked(&self) -> bool {
+        self.lock().asked
+    }
+
+    /// Has something done when it is asked; at once, if it was.
+    pub fn when_asked(&self, call: impl FnOnce() + Send + 'static) {
+        let mut state = self.lock();
+        if state.asked {
+            drop(state);
+            call();
+        } else {
+            state.calls.push(Box::new(call));
+        }
+    }
+
+    /// Waits until it is asked.
+    pub fn wait(&self) {
+        let state = self.lock();
+        drop(self.changed.wait_while(state, |state| !state.asked));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[test]
+    fn everybody_is_asked_once() {
+        let (stop, calls) = (Arc::new(Stop::default()), Arc::new(AtomicU32::new(0)));
+        let count = || {
+            let calls = calls.clone();
+            move || {
+                calls.fetch_add(1, Ordering::SeqCst);
+            }
+        };
+        stop.when_asked(count());
+        let waiting = stop.clone();
+        let waiter = std::thread::spawn(move || waiting.wait());
+        assert!(!stop.is_asked());
+        stop.ask();
+        stop.ask();
+        stop.when_asked(count());
+        waiter.join().unwrap();
+        assert!(stop.is_asked() && calls.load(Ordering::SeqCst) == 2);
+    }
+}

@@ -1,0 +1,292 @@
+//! One connection: who it is, and which command is whose.
+
+use super::access::Password;
+use super::info::{config, hello, info};
+use super::protocol::{COMMAND_LEN_MAX, Command, Reply};
+use super::values::{Expiries, SetOptions, Values};
+use crate::error::Result;
+use crate::front::{Front, Kind, Protocol};
+use crate::gateway::Space;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Places in the list of names that a connection's cursors stand for.
+const CURSORS_MAX: usize = 64;
+/// Bytes of a command of somebody who gave no password yet.
+const STRANGER_LEN_MAX: usize = 16 << 10;
+
+/// What all connections share.
+pub struct Served {
+    pub front: Arc<Front>,
+    password: Option<Password>,
+    expiries: Mutex<Expiries>,
+}
+
+impl Served {
+    pub fn new(front: Arc<Front>, password: Option<Password>) -> Self {
+        let expiries = Mutex::new(front.look(Expiries::find));
+        Self { front, password, expiries }
+    }
+}
+
+/// One connection.
+pub struct Session<'a> {
+    served: &'a Served,
+    version: u8,
+    /// Whether it may ask for anything.
+    is_known: bool,
+    /// The name behind which each cursor goes on.
+    cursors: Vec<(u64, Vec<u8>)>,
+    next_cursor: u64,
+}
+
+impl<'a> Session<'a> {
+    pub fn new(served: &'a Served) -> Self {
+        let is_known = served.password.is_none();
+        Self { served, version: 2, is_known, cursors: Vec::new(), next_cursor: 1 }
+    }
+
+    /// The protocol's version that replies are written in.
+    pub fn version(&self) -> u8 {
+        self.version
+    }
+
+    /// Bytes of a command at most.
+    pub fn command_len_max(&self) -> usize {
+        if self.is_known { COMMAND_LEN_MAX } else { STRANGER_LEN_MAX }
+    }
+
+    /// The reply to a command, and whether the conversation ends with it.
+    pub fn answer(&mut self, command: &Command) -> (Reply, bool) {
+        let (name, words) = (command[0].to_ascii_uppercase(), &command[1..]);
+        let ends = name == b"QUIT";
+        let reply = match (&name[..], words) {
+            (b"QUIT", _) => Reply::Simple("OK"),
+            (b"AUTH", [password]) => self.authenticate(b"default", password),
+            (b"AUTH", [user, password]) => self.authenticate(user, password),
+            (b"HELLO", _) => self.hello(words),
+            _ if !self.is_known => Reply::Error("NOAUTH Authentication required.".to_owned()),
+            (b"PING", []) => Reply::Simple("PONG"),
+            (b"PING" | b"ECHO", [word]) => Reply::Bulk(word.clone()),
+            (b"CONFIG", [verb, what]) if verb.eq_ignore_ascii_case(b"GET") => config(what),
+            (b"COMMAND", [verb, ..]) if verb.eq_ignore_ascii_case(b"DOCS") => {
+                Reply::Map(Vec::new())
+            }
+            (b"COMMAND", [verb]) if verb.eq_ignore_ascii_case(b"COUNT") => Reply::Integer(0),
+            (b"COMMAND", _) => Reply::Array(Vec::new()),
+            (b"SELECT", [number]) if number == b"0" => Reply::Simple("OK"),
+            (b"CLIENT", [verb, ..]) if verb.to_ascii_uppercase().starts_with(b"SET") => {
+                Reply::Simple("OK")
+            }
+            (b"SCAN", [cursor, rest @ ..]) => self.scan(cursor, rest),
+            _ => self.ask_gateway(&name, words),
+        };
+        (reply, ends)
+    }
+
+    /// A command on values, counted and timed.
+    fn ask_gateway(&self, name: &[u8], words: &[Vec<u8>]) -> Reply {
+        let metrics = self.served.front.metrics();
+        let request = metrics.request(Protocol::Resp, kind_of(name));
+        let taken: usize = words.iter().map(Vec::len).sum();
+        metrics.took(Protocol::Resp, taken);
+        let done = self.with_values(|values| values.answer(name, words));
+        let reply = done.unwrap_or_else(|error| Reply::Error(format!("ERR {error}")));
+        request.answered(!matches!(reply, Reply::Error(_)));
+        metrics.gave(Protocol::Resp, reply.len());
+        reply
+    }
+
+    fn with_values<T>(&self, work: impl FnOnce(&mut Values<'_>) -> Result<T>) -> Result<T> {
+        let now = self.served.front.now_ms();
+        self.served.front.run(|gateway| {
+            let mut expiries = self.served.expiries.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut values = Values { gateway, expiries: &mut expiries, now };
+            values.forget_expired()?;
+            work(&mut values)
+        })
+    }
+
+    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> Reply {
+        let Some(known) = &self.served.password else {
+            return Reply::Error("ERR this server asks for no password".to_owned());
+        };
+        if known.is(password) && user == b"default" {
+            self.is_known = true;
+            return Reply::Simple("OK");
+        }
+        tracing::warn!(protocol = "resp", "a wrong password was given");
+        Reply::Error("WRONGPASS invalid username-password pair".to_owned())
+    }
+
+    fn hello(&mut self, words: &[Vec<u8>]) -> Reply {
+        let (mut version, mut rest) = (self.version, words);
+        if let [asked, more @ ..] = words {
+            match parse(asked) {
+                Some(asked @ 2..=3) => version = asked as u8,
+                _ => return Reply::Error("NOPROTO unsupported protocol version".to_owned()),
+            }
+            rest = more;
+        }
+        while let [option, more @ ..] = rest {
+            match (&option.to_ascii_uppercase()[..], more) {
+                (b"AUTH", [user, password, more @ ..]) => {
+                    let reply = self.authenticate(user, password);
+                    if matches!(reply, Reply::Error(_)) {
+                        return reply;
+                    }
+                    rest = more;
+                }
+                (b"SETNAME", [_, more @ ..]) => rest = more,
+                _ => return syntax(),
+            }
+        }
+        if !self.is_known {
+            return Reply::Error("NOAUTH HELLO must come with AUTH here".to_owned());
+        }
+        self.version = version;
+        hello(version)
+    }
+
+    fn scan(&mut self, cursor: &[u8], rest: &[Vec<u8>]) -> Reply {
+        let Some((count, pattern)) = scan_options(rest) else { return syntax() };
+        let after = match parse(cursor) {
+            Some(0) => Some(Vec::new()),
+            Some(known) => {
+                let found = self.cursors.iter().find(|(number, _)| *number == known);
+                found.map(|(_, after)| after.clone())
+            }
+            None => None,
+        };
+        let Some(after) = after else { return Reply::Error("ERR invalid cursor".to_owned()) };
+        let metrics = self.served.front.metrics();
+        let request = metrics.request(Protocol::Resp, Kind::Look);
+        let names = self.with_values(|values| Ok(values.behind(&after, count)));
+        request.answered(names.is_ok());
+        let mut names = match names {
+            Ok(names) => names,
+            Err(error) => return Reply::Error(format!("ERR {error}")),
+        };
+        let next = if names.len() == count { self.remember(&names[count - 1]) } else { 0 };
+        names.retain(|name| pattern.is_none_or(|pattern| super::glob::matches(pattern, name)));
+        let names = names.into_iter().map(Reply::Bulk).collect();
+        Reply::Array(vec![Reply::Bulk(next.to_string().into_bytes()), Reply::Array(names)])
+    }
+
+    fn remember(&mut self, name: &[u8]) -> u64 {
+        let cursor = self.next_cursor;
+        self.next_cursor += 1;
+        if self.cursors.len() == CURSORS_MAX {
+            self.cursors.remove(0);
+        }
+        self.cursors.push((cursor, name.to_vec()));
+        cursor
+    }
+}
+
+impl Values<'_> {
+    fn answer(&mut self, name: &[u8], words: &[Vec<u8>]) -> Result<Reply> {
+        match (name, words) {
+            (b"GET", [name]) => self.get(name),
+            (b"SET", [name, value, rest @ ..]) => match SetOptions::parse(rest, self.now) {
+                Some(options) => self.set(name, value, &options),
+                None => Ok(syntax()),
+            },
+            (b"SETNX", [name, value]) => {
+                let options = SetOptions { wanted: Some(false), ..SetOptions::default() };
+                let set = self.set(name, value, &options)?;
+                Ok(Reply::Integer((set != Reply::Null).into()))
+            }
+            (b"SETEX" | b"PSETEX", [key, time, value]) => self.set_for(name, key, time, value),
+            (b"GETSET", [name, value]) => {
+                self.set(name, value, &SetOptions { get: true, ..SetOptions::default() })
+            }
+            (b"GETDEL", [name]) => {
+                let value = self.get(name)?;
+                self.delete(core::slice::from_ref(name))?;
+                Ok(value)
+            }
+            (b"GETEX", [name, rest @ ..]) => self.get_and_expire(name, rest),
+            (b"MGET", [_, ..]) => {
+                let values = words.iter().map(|name| self.get(name));
+                Ok(Reply::Array(values.collect::<Result<_>>()?))
+            }
+            (b"MSET", [_, _, ..]) if words.len().is_multiple_of(2) => {
+                for pair in words.chunks(2) {
+                    self.set(&pair[0], &pair[1], &SetOptions::default())?;
+                }
+                Ok(Reply::Simple("OK"))
+            }
+            (b"DEL" | b"UNLINK", [_, ..]) => self.delete(words),
+            (b"EXISTS" | b"TOUCH", [_, ..]) => {
+                let there = words.iter().filter(|name| self.find(name).is_some());
+                Ok(Reply::count(there.count()))
+            }
+            (b"TYPE", [name]) => {
+                Ok(Reply::Simple(if self.find(name).is_some() { "string" } else { "none" }))
+            }
+            (b"STRLEN", [name]) => Ok(Reply::count(self.len_of(name))),
+            (b"APPEND", [name, more]) => self.append(name, more),
+            (b"INCR", [name]) => self.add(name, Some(1)),
+            (b"DECR", [name]) => self.add(name, Some(-1)),
+            (b"INCRBY", [name, by]) => self.add(name, parse_signed(by)),
+            (b"DECRBY", [name, by]) => self.add(name, parse_signed(by).and_then(i64::checked_neg)),
+            (b"EXPIRE" | b"PEXPIRE" | b"EXPIREAT" | b"PEXPIREAT", [key, time, rest @ ..]) => {
+                self.expire(name, key, time, rest)
+            }
+            (b"PERSIST", [name]) => self.persist(name),
+            (b"TTL" | b"PTTL" | b"EXPIRETIME" | b"PEXPIRETIME", [key]) => {
+                Ok(Reply::Integer(self.time_left(name, key)))
+            }
+            (b"DBSIZE", []) => Ok(Reply::count(self.gateway.names(Space::Values))),
+            (b"KEYS", [pattern]) => Ok(self.keys(pattern)),
+            (b"INFO", _) => Ok(info(self.gateway, self.expiries.len())),
+            _ => {
+                let name = String::from_utf8_lossy(&name[..name.len().min(64)]);
+                Ok(Reply::Error(format!("ERR unknown command or wrong arguments: '{name}'")))
+            }
+        }
+    }
+}
+
+fn kind_of(name: &[u8]) -> Kind {
+    match name {
+        b"GET" | b"MGET" | b"GETEX" => Kind::Read,
+        b"SET" | b"SETNX" | b"SETEX" | b"PSETEX" | b"GETSET" | b"MSET" | b"APPEND" | b"INCR"
+        | b"DECR" | b"INCRBY" | b"DECRBY" => Kind::Write,
+        b"DEL" | b"UNLINK" | b"GETDEL" => Kind::Remove,
+        _ => Kind::Look,
+    }
+}
+
+/// How many names SCAN is to look at, and which of them to tell.
+fn scan_options(rest: &[Vec<u8>]) -> Option<(usize, Option<&Vec<u8>>)> {
+    let (mut count, mut pattern) = (10, None);
+    for option in rest.chunks(2) {
+        match (&option[0].to_ascii_uppercase()[..], option.get(1)) {
+            (b"COUNT", Some(number)) => {
+                count = parse(number).filter(|number| (1..=10_000).contains(number))? as usize;
+            }
+            (b"MATCH", Some(glob)) => pattern = Some(glob),
+            _ => return None,
+        }
+    }
+    Some((count, pattern))
+}
+
+pub fn syntax() -> Reply {
+    Reply::Error("ERR syntax error".to_owned())
+}
+
+pub fn parse(digits: &[u8]) -> Option<u64> {
+    core::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+pub fn parse_signed(digits: &[u8]) -> Option<i64> {
+    core::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// Understands what may follow a command. For the fuzzer.
+pub fn fuzz_options(words: &[Vec<u8>]) {
+    scan_options(words);
+    SetOptions::parse(words, 1 << 40);
+}

@@ -1,0 +1,237 @@
+//! The protocol over sockets, in front of a small gateway.
+
+use super::*;
+use crate::front::{Metrics, Wall};
+use crate::gateway::testing::in_memory;
+use traceless::clock::{Clock, Simulated};
+
+/// Sends bytes to a fresh server, and reads until it closes.
+fn answers(bytes: &[u8]) -> String {
+    answers_with(bytes, Options::default(), Arc::new(Wall))
+}
+
+fn answers_with(bytes: &[u8], options: Options, wall: Arc<dyn Clock>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let front = Arc::new(Front::new(in_memory(2000, 1), Arc::new(Metrics::default()), wall));
+    let stop = Stop::default();
+    std::thread::scope(|scope| {
+        let server = scope.spawn(|| serve(&listener, &front, options, &stop));
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(bytes).unwrap();
+        stream.write_all(b"QUIT\r\n").unwrap();
+        let mut answers = String::new();
+        stream.read_to_string(&mut answers).unwrap();
+        stop.ask();
+        server.join().unwrap().unwrap();
+        answers
+    })
+}
+
+fn told(commands: &[&str]) -> Vec<String> {
+    let told = answers((commands.join("\r\n") + "\r\n").as_bytes());
+    told.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn values_come_and_go() {
+    let commands = "PING\r\nSET a 1\r\nGET a\r\nGET b\r\nSET a 2 NX\r\nSET a 22 XX\r\n\
+        STRLEN a\r\nMSET c 3 d 4\r\nMGET a b c\r\nEXISTS a b c a\r\nDEL a b\r\nDBSIZE\r\n\
+        TTL c\r\nTTL a\r\n";
+    let want = "+PONG\r\n+OK\r\n$1\r\n1\r\n$-1\r\n$-1\r\n+OK\r\n\
+        :2\r\n+OK\r\n*3\r\n$2\r\n22\r\n$-1\r\n$1\r\n3\r\n:3\r\n:1\r\n:2\r\n\
+        :-1\r\n:-2\r\n+OK\r\n";
+    assert_eq!(answers(commands.as_bytes()), want);
+}
+
+#[test]
+fn numbers_are_added_to_and_bytes_appended() {
+    let lines = told(&[
+        "INCR n",
+        "INCRBY n 41",
+        "DECR n",
+        "DECRBY n 40",
+        "GET n",
+        "SET w word",
+        "INCR w",
+        "INCRBY n 9223372036854775807",
+        "APPEND w s",
+        "APPEND v new",
+        "GET w",
+        "GETDEL w",
+        "GET w",
+        "GETSET v x",
+        "SETNX v y",
+        "SETNX z y",
+        "SET v q GET",
+        "TYPE v",
+        "TYPE w",
+        "KEYS ?",
+    ]);
+    let text = lines.join(" ");
+    let wrong = "-ERR value is not an integer or out of range";
+    assert_eq!(
+        text,
+        format!(
+            ":1 :42 :41 :1 $1 1 +OK {wrong} {wrong} :5 :3 $5 words $5 words $-1 \
+             $3 new :0 :1 $1 x +string +none *3 $1 n $1 v $1 z +OK"
+        )
+    );
+}
+
+#[test]
+fn values_expire() {
+    let clock = Arc::new(Simulated::default());
+    clock.advance(1_000_000);
+    let one = |commands: &[&str]| {
+        let bytes = commands.join("\r\n") + "\r\n";
+        answers_with(bytes.as_bytes(), Options::default(), clock.clone()).replace("\r\n", " ")
+    };
+    assert_eq!(
+        one(&[
+            "SET a 1 EX 10",
+            "TTL a",
+            "PTTL a",
+            "EXPIRETIME a",
+            "SET a 2 KEEPTTL",
+            "TTL a",
+            "SET a 3",
+            "TTL a",
+            "EXPIRE a 5",
+            "EXPIRE a 9 LT",
+            "EXPIRE a 9 GT",
+            "PTTL a",
+            "PERSIST a",
+            "PERSIST a",
+            "TTL a",
+            "PEXPIREAT a 1000500",
+            "GETEX a PX 70",
+            "PTTL a",
+            "EXPIRE none 5",
+            "SETEX b 7 x",
+            "TTL b",
+            "APPEND b y",
+            "TTL b",
+            "EXPIRE b -1",
+            "GET b",
+            "SET c 1 EX 0",
+            "SET c 1 EX 5 PX 5",
+            "EXPIRE a x",
+            "DBSIZE",
+        ]),
+        "+OK :10 :10000 :1010 +OK :10 +OK :-1 :1 :0 :1 :9000 :1 :0 :-1 :1 $1 3 :70 :0 +OK :7 :2 \
+         :7 :1 $-1 -ERR syntax error -ERR syntax error -ERR invalid expire time :1 +OK "
+    );
+    // A clock that has gone on: what expired is gone wherever one looks, and nothing was sent.
+    let front = Front::new(in_memory(2000, 1), Arc::new(Metrics::default()), clock.clone());
+    let served = Served::new(Arc::new(front), None);
+    let mut session = Session::new(&served);
+    let mut ask = |command: &str| {
+        let words = command.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+        session.answer(&words).0
+    };
+    assert_eq!(ask("SET a 1 PX 100"), Reply::Simple("OK"));
+    assert_eq!(ask("SET b 1 PX 300"), Reply::Simple("OK"));
+    let queries = || served.front.look(|gateway| gateway.counts().queries);
+    let before = queries();
+    clock.advance(99);
+    assert_eq!(ask("PTTL a"), Reply::Integer(1));
+    clock.advance(1);
+    assert_eq!((ask("DBSIZE"), ask("EXISTS a b")), (Reply::Integer(1), Reply::Integer(1)));
+    assert_eq!((ask("GET a"), ask("PTTL b")), (Reply::Null, Reply::Integer(200)));
+    assert_eq!(queries(), before);
+}
+
+#[test]
+fn a_password_is_asked_for() {
+    let with_password = |commands: &str| {
+        let password = Some(Password::new(b"open sesame").unwrap());
+        let options = Options { password, ..Options::default() };
+        answers_with(commands.as_bytes(), options, Arc::new(Wall)).replace("\r\n", "|")
+    };
+    let refused = with_password("GET a\r\nPING\r\nAUTH wrong\r\nHELLO 3\r\nGET a\r\n");
+    assert_eq!(refused.matches("-NOAUTH").count(), 4, "{refused}");
+    assert!(refused.contains("-WRONGPASS"));
+    let quoted = "*2\r\n$4\r\nAUTH\r\n$11\r\nopen sesame\r\nGET a\r\n";
+    assert_eq!(with_password(quoted), "+OK|$-1|+OK|");
+    let hello = "*5\r\n$5\r\nHELLO\r\n$1\r\n3\r\n$4\r\nAUTH\r\n$7\r\ndefault\r\n\
+        $11\r\nopen sesame\r\nGET a\r\n";
+    assert!(with_password(hello).ends_with("_|+OK|"));
+    let front = Front::new(in_memory(10, 1), Arc::new(Metrics::default()), Arc::new(Wall));
+    let served = Served::new(Arc::new(front), Some(Password::new(b"open sesame").unwrap()));
+    let mut session = Session::new(&served);
+    let room_for = |len: usize| {
+        let command = format!("*1\r\n${len}\r\n{}\r\n", "x".repeat(len));
+        protocol::read(&mut command.as_bytes(), session.command_len_max()).is_ok()
+    };
+    assert!(room_for(10_000) && !room_for(60_000), "a stranger's commands are short");
+    session.answer(&vec![b"AUTH".to_vec(), b"open sesame".to_vec()]);
+    assert!(session.command_len_max() > 64 << 20);
+    assert!(answers(b"AUTH x\r\n").starts_with("-ERR this server asks for no password"));
+}
+
+#[test]
+fn names_are_listed_in_parts() {
+    let set: String = (0..12).map(|i| format!("SET n{i:02} x\r\n")).collect::<Vec<_>>().concat();
+    let scans = "SCAN 0 COUNT 5\r\nSCAN 1 COUNT 5 MATCH *6\r\nSCAN 2 COUNT 5\r\nSCAN 9\r\n";
+    let told = answers((set + scans).as_bytes());
+    let told = told.strip_prefix(&"+OK\r\n".repeat(12)).unwrap();
+    let names = |range: core::ops::Range<u8>| -> String {
+        range.map(|i| format!("$3\r\nn{i:02}\r\n")).collect::<Vec<_>>().concat()
+    };
+    let want = format!(
+        "*2\r\n$1\r\n1\r\n*5\r\n{}*2\r\n$1\r\n2\r\n*1\r\n{}*2\r\n$1\r\n0\r\n*2\r\n{}\
+         -ERR invalid cursor\r\n+OK\r\n",
+        names(0..5),
+        names(6..7),
+        names(10..12)
+    );
+    assert_eq!(told, want);
+}
+
+#[test]
+fn what_is_not_known_is_told() {
+    let told =
+        answers(b"NONSENSE\r\nGET\r\nSET a 1 XY 5\r\nHELLO 4\r\nHELLO 3\r\nGET x\r\nSELECT 1\r\n");
+    let lines: Vec<&str> = told.lines().collect();
+    assert!(lines[0].starts_with("-ERR unknown") && lines[1].starts_with("-ERR unknown"));
+    assert!(lines[2].starts_with("-ERR syntax") && lines[3].starts_with("-NOPROTO"));
+    assert!(told.contains("%6\r\n") && told.contains("_\r\n"), "{told}");
+    assert!(answers(b"*1\r\n$x\r\n").starts_with("-ERR Protocol error"));
+    assert!(answers(b"INFO\r\n").contains("tee_protection:none"));
+}
+
+/// Once it is to stop, what was sent is still answered, and then everybody is hung up on.
+#[test]
+fn stopping_finishes_what_runs() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let metrics = Arc::new(Metrics::default());
+    let front = Arc::new(Front::new(in_memory(2000, 1), metrics, Arc::new(Wall)));
+    let stop = Stop::default();
+    std::thread::scope(|scope| {
+        let server = scope.spawn(|| serve(&listener, &front, Options::default(), &stop));
+        let mut idle = TcpStream::connect(address).unwrap();
+        let mut busy = TcpStream::connect(address).unwrap();
+        let value = "x".repeat(50_000);
+        busy.write_all(format!("*3\r\n$3\r\nSET\r\n$1\r\na\r\n$50000\r\n{value}\r\n").as_bytes())
+            .unwrap();
+        // Wait until it is being answered, or was.
+        while front.metrics().text().lines().all(|line| {
+            !line.starts_with("traceless_bytes_total{direction=\"in\"") || line.ends_with(" 0")
+        }) {
+            std::thread::yield_now();
+        }
+        stop.ask();
+        let mut end = String::new();
+        busy.read_to_string(&mut end).unwrap();
+        assert_eq!(end, "+OK\r\n");
+        assert_eq!(idle.read(&mut [0]).unwrap(), 0);
+        server.join().unwrap().unwrap();
+        assert!(TcpStream::connect(address).is_ok_and(|mut late| {
+            // Nobody listens any more, though the socket is still open here.
+            late.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+            late.read(&mut [0]).is_err()
+        }));
+    });
+}

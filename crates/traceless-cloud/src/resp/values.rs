@@ -1,0 +1,298 @@
+//! Commands on values. When a value expires is kept beside its name, so that asking for it,
+//! changing it and letting it happen send nothing.
+
+use super::glob::matches;
+use super::protocol::Reply;
+use super::session::{parse, parse_signed, syntax};
+use crate::error::Result;
+use crate::gateway::{Gateway, Object, Space, VALUE_LEN_MAX};
+use core::ops::Bound;
+use std::collections::BTreeSet;
+
+/// When a value expires, in milliseconds since 1970; nothing of a value that does not.
+fn expiry_of(object: &Object) -> Option<u64> {
+    object.note().first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+}
+
+fn note_of(expiry: Option<u64>) -> Vec<u8> {
+    expiry.map_or_else(Vec::new, |at| at.to_le_bytes().to_vec())
+}
+
+/// Names that expire, the first to do so in front.
+#[derive(Default)]
+pub struct Expiries(BTreeSet<(u64, Vec<u8>)>);
+
+impl Expiries {
+    /// Those that a gateway holds.
+    pub fn find(gateway: &Gateway) -> Self {
+        let names = gateway.names_from(Space::Values, Bound::Unbounded);
+        let expiring = names.filter_map(|(name, object)| Some((expiry_of(object)?, name.to_vec())));
+        Self(expiring.collect())
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// What SET is to do beside setting.
+#[derive(Default)]
+pub struct SetOptions {
+    /// Whether the name must be there, or must not.
+    pub wanted: Option<bool>,
+    /// Whether the old value is wanted.
+    pub get: bool,
+    /// When it is to expire, in milliseconds since 1970.
+    pub expiry: Option<u64>,
+    /// Whether it is to expire when the old value would have.
+    pub keeps_expiry: bool,
+}
+
+impl SetOptions {
+    pub fn parse(mut words: &[Vec<u8>], now: u64) -> Option<Self> {
+        let mut options = Self::default();
+        while let [option, rest @ ..] = words {
+            words = rest;
+            match &option.to_ascii_uppercase()[..] {
+                b"NX" if options.wanted.is_none() => options.wanted = Some(false),
+                b"XX" if options.wanted.is_none() => options.wanted = Some(true),
+                b"GET" => options.get = true,
+                b"KEEPTTL" if options.expiry.is_none() => options.keeps_expiry = true,
+                unit => {
+                    let [time, rest @ ..] = words else { return None };
+                    words = rest;
+                    if options.expiry.is_some() || options.keeps_expiry {
+                        return None;
+                    }
+                    options.expiry = Some(expiry(unit, parse(time).filter(|&n| n > 0)?, now)?);
+                }
+            }
+        }
+        Some(options)
+    }
+}
+
+/// When that is, in milliseconds since 1970.
+fn expiry(unit: &[u8], time: u64, now: u64) -> Option<u64> {
+    match unit {
+        b"EX" => time.checked_mul(1000)?.checked_add(now),
+        b"PX" => time.checked_add(now),
+        b"EXAT" => time.checked_mul(1000),
+        b"PXAT" => Some(time),
+        _ => None,
+    }
+}
+
+/// The values of a gateway at one moment.
+pub struct Values<'a> {
+    pub gateway: &'a mut Gateway,
+    pub expiries: &'a mut Expiries,
+    pub now: u64,
+}
+
+impl Values<'_> {
+    /// Forgets whatever has expired. Nobody asked for it, and nothing is sent.
+    pub fn forget_expired(&mut self) -> Result {
+        while self.expiries.0.first().is_some_and(|(at, _)| *at <= self.now) {
+            let Some((at, name)) = self.expiries.0.pop_first() else { break };
+            if self.find(&name).and_then(expiry_of) == Some(at) {
+                self.gateway.forget(Space::Values, &name)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn find(&self, name: &[u8]) -> Option<&Object> {
+        self.gateway.find(Space::Values, name)
+    }
+
+    pub fn len_of(&self, name: &[u8]) -> usize {
+        self.find(name).map_or(0, |object| object.len() as usize)
+    }
+
+    /// Names in order, behind one of them.
+    pub fn behind(&self, after: &[u8], count: usize) -> Vec<Vec<u8>> {
+        let names = self.gateway.names_from(Space::Values, Bound::Excluded(after));
+        names.take(count).map(|(name, _)| name.to_vec()).collect()
+    }
+
+    pub fn keys(&self, pattern: &[u8]) -> Reply {
+        let names = self.gateway.names_from(Space::Values, Bound::Unbounded);
+        let fitting = names.filter(|(name, _)| matches(pattern, name));
+        Reply::Array(fitting.map(|(name, _)| Reply::Bulk(name.to_vec())).collect())
+    }
+
+    pub fn get(&mut self, name: &[u8]) -> Result<Reply> {
+        Ok(self.gateway.load(name)?.map_or(Reply::Null, Reply::Bulk))
+    }
+
+    pub fn set(&mut self, name: &[u8], value: &[u8], options: &SetOptions) -> Result<Reply> {
+        let is_there = self.find(name).is_some();
+        let kept = options.keeps_expiry.then(|| self.expiry(name)).flatten();
+        let old = if options.get { self.get(name)? } else { Reply::Null };
+        if options.wanted.is_some_and(|wanted| wanted != is_there) {
+            return Ok(old);
+        }
+        self.put(name, value, options.expiry.or(kept))?;
+        Ok(if options.get { old } else { Reply::Simple("OK") })
+    }
+
+    /// SETEX and PSETEX.
+    pub fn set_for(
+        &mut self,
+        command: &[u8],
+        name: &[u8],
+        time: &[u8],
+        value: &[u8],
+    ) -> Result<Reply> {
+        let unit: &[u8] = if command == b"SETEX" { b"EX" } else { b"PX" };
+        let time = parse(time).filter(|&time| time > 0);
+        let Some(at) = time.and_then(|time| expiry(unit, time, self.now)) else {
+            return Ok(invalid_expiry());
+        };
+        self.put(name, value, Some(at))?;
+        Ok(Reply::Simple("OK"))
+    }
+
+    /// GETEX.
+    pub fn get_and_expire(&mut self, name: &[u8], rest: &[Vec<u8>]) -> Result<Reply> {
+        let persist = matches!(rest, [word] if word.eq_ignore_ascii_case(b"PERSIST"));
+        let options = if persist { Some(SetOptions::default()) } else { None };
+        let Some(options) = options.or_else(|| SetOptions::parse(rest, self.now)) else {
+            return Ok(syntax());
+        };
+        if options.get || options.keeps_expiry || options.wanted.is_some() {
+            return Ok(syntax());
+        }
+        let value = self.get(name)?;
+        if value != Reply::Null && (persist || options.expiry.is_some()) {
+            self.set_expiry(name, options.expiry)?;
+        }
+        Ok(value)
+    }
+
+    pub fn delete(&mut self, names: &[Vec<u8>]) -> Result<Reply> {
+        let mut count = 0;
+        for name in names {
+            let at = self.expiry(name);
+            count += usize::from(self.gateway.remove(name)?);
+            self.expect(name, at, None);
+        }
+        Ok(Reply::count(count))
+    }
+
+    pub fn append(&mut self, name: &[u8], more: &[u8]) -> Result<Reply> {
+        let at = self.expiry(name);
+        let mut value = self.gateway.load(name)?.unwrap_or_default();
+        value.extend_from_slice(more);
+        if value.len() > VALUE_LEN_MAX {
+            return Ok(Reply::Error("ERR a value of 64 MiB is the most".to_owned()));
+        }
+        self.put(name, &value, at)?;
+        Ok(Reply::count(value.len()))
+    }
+
+    /// INCR and its like. Without a number to add the command was wrong.
+    pub fn add(&mut self, name: &[u8], by: Option<i64>) -> Result<Reply> {
+        let wrong = "ERR value is not an integer or out of range";
+        let at = self.expiry(name);
+        let old = match self.gateway.load(name)? {
+            Some(value) => parse_signed(&value),
+            None => Some(0),
+        };
+        let Some(new) = old.zip(by).and_then(|(old, by)| old.checked_add(by)) else {
+            return Ok(Reply::Error(wrong.to_owned()));
+        };
+        self.put(name, new.to_string().as_bytes(), at)?;
+        Ok(Reply::Integer(new))
+    }
+
+    /// EXPIRE and its like.
+    pub fn expire(
+        &mut self,
+        command: &[u8],
+        name: &[u8],
+        time: &[u8],
+        rest: &[Vec<u8>],
+    ) -> Result<Reply> {
+        let Some(time) = parse_signed(time) else { return Ok(invalid_expiry()) };
+        let ms = if command.starts_with(b"P") { Some(time) } else { time.checked_mul(1000) };
+        let at = match ms {
+            Some(ms) if command.ends_with(b"AT") => Some(ms),
+            Some(ms) => ms.checked_add_unsigned(self.now),
+            None => None,
+        };
+        let Some(at) = at else { return Ok(invalid_expiry()) };
+        let Some(old) = self.find(name).map(expiry_of) else { return Ok(Reply::Integer(0)) };
+        let at = at.max(0) as u64;
+        for option in rest {
+            let fits = match &option.to_ascii_uppercase()[..] {
+                b"NX" => old.is_none(),
+                b"XX" => old.is_some(),
+                b"GT" => old.is_some_and(|old| at > old),
+                b"LT" => old.is_none_or(|old| at < old),
+                _ => return Ok(syntax()),
+            };
+            if !fits {
+                return Ok(Reply::Integer(0));
+            }
+        }
+        self.set_expiry(name, Some(at))?;
+        self.forget_expired()?;
+        Ok(Reply::Integer(1))
+    }
+
+    pub fn persist(&mut self, name: &[u8]) -> Result<Reply> {
+        let expires = self.expiry(name).is_some();
+        if expires {
+            self.set_expiry(name, None)?;
+        }
+        Ok(Reply::Integer(expires.into()))
+    }
+
+    /// TTL and its like.
+    pub fn time_left(&self, command: &[u8], name: &[u8]) -> i64 {
+        let Some(object) = self.find(name) else { return -2 };
+        let Some(at) = expiry_of(object) else { return -1 };
+        let left = at.saturating_sub(self.now);
+        let told = match command {
+            b"TTL" => left.div_ceil(1000),
+            b"PTTL" => left,
+            b"EXPIRETIME" => at.div_ceil(1000),
+            _ => at,
+        };
+        i64::try_from(told).unwrap_or(i64::MAX)
+    }
+
+    fn expiry(&self, name: &[u8]) -> Option<u64> {
+        self.find(name).and_then(expiry_of)
+    }
+
+    fn put(&mut self, name: &[u8], value: &[u8], at: Option<u64>) -> Result {
+        let old = self.expiry(name);
+        self.gateway.store(name, value, &note_of(at))?;
+        self.expect(name, old, at);
+        Ok(())
+    }
+
+    fn set_expiry(&mut self, name: &[u8], at: Option<u64>) -> Result {
+        let old = self.expiry(name);
+        self.gateway.note(Space::Values, name, &note_of(at))?;
+        self.expect(name, old, at);
+        Ok(())
+    }
+
+    fn expect(&mut self, name: &[u8], old: Option<u64>, at: Option<u64>) {
+        if let Some(old) = old {
+            self.expiries.0.remove(&(old, name.to_vec()));
+        }
+        if let Some(at) = at {
+            self.expiries.0.insert((at, name.to_vec()));
+        }
+    }
+}
+
+fn invalid_expiry() -> Reply {
+    Reply::Error("ERR invalid expire time".to_owned())
+}

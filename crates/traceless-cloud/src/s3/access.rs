@@ -1,0 +1,201 @@
+//! Who may do what: access keys, each with what it may do to which bucket.
+
+use super::bodies::hex;
+use crate::error::{Error, Result};
+use async_trait::async_trait;
+use s3s::access::{S3Access, S3AccessContext};
+use s3s::auth::{S3Auth, SecretKey};
+use s3s::dto::{CopyObjectInput, CopySource, UploadPartCopyInput};
+use s3s::path::S3Path;
+use s3s::{S3Request, S3Result, s3_error};
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+use traceless::rng::Rng;
+use zeroize::Zeroizing;
+
+/// Bytes of an access key at least, and of its secret.
+const LEN_MIN: usize = 3;
+const SECRET_LEN_MIN: usize = 8;
+
+/// What a key may do to a bucket.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Grant {
+    /// Read and list.
+    ReadOnly,
+    /// Everything, also to make and remove it.
+    ReadWrite,
+}
+
+struct Key {
+    secret: SecretKey,
+    /// By bucket; `*` stands for all others.
+    grants: BTreeMap<String, Grant>,
+}
+
+/// Access keys.
+pub struct Keys(HashMap<String, Key>);
+
+impl Keys {
+    /// From a file: on each line a key, its secret, and any number of `BUCKET=ro` or `BUCKET=rw`,
+    /// with `*` for all other buckets; without any, everything is allowed. `#` begins a remark.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = Zeroizing::new(std::fs::read_to_string(path)?);
+        Self::parse(&text)
+    }
+
+    /// The text of a file with one key that was drawn, which may do everything.
+    pub fn draw(rng: &mut dyn Rng) -> Zeroizing<String> {
+        let mut word = |bytes: usize| {
+            let mut drawn = Zeroizing::new(vec![0; bytes]);
+            rng.fill(&mut drawn);
+            Zeroizing::new(hex(&drawn))
+        };
+        let (id, secret) = (word(8), word(20));
+        Zeroizing::new(format!("# KEY SECRET [BUCKET=ro|rw]...\nTL{} {}\n", &*id, &*secret))
+    }
+
+    fn parse(text: &str) -> Result<Self> {
+        const WRONG: Error =
+            Error::Parameters("a line of the keys file is KEY SECRET [BUCKET=ro|BUCKET=rw]...");
+        let mut keys = HashMap::new();
+        for line in text.lines() {
+            let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+            let Some(id) = words.next() else { continue };
+            let secret = words.next().ok_or(WRONG)?;
+            if id.len() < LEN_MIN || secret.len() < SECRET_LEN_MIN || id.contains('/') {
+                return Err(Error::Parameters("a key has 3 characters, its secret 8, at least"));
+            }
+            let mut grants = BTreeMap::new();
+            for word in words {
+                let (bucket, grant) = match word.split_once('=') {
+                    Some((bucket, "ro")) => (bucket, Grant::ReadOnly),
+                    Some((bucket, "rw")) => (bucket, Grant::ReadWrite),
+                    _ => return Err(WRONG),
+                };
+                grants.insert(bucket.to_owned(), grant);
+            }
+            if grants.is_empty() {
+                grants.insert("*".to_owned(), Grant::ReadWrite);
+            }
+            let key = Key { secret: SecretKey::from(secret), grants };
+            if keys.insert(id.to_owned(), key).is_some() {
+                return Err(Error::Parameters("a key is in the keys file twice"));
+            }
+        }
+        if keys.is_empty() {
+            return Err(Error::Parameters("there is no key in the keys file"));
+        }
+        Ok(Self(keys))
+    }
+
+    /// What a key may do to a bucket, if anything.
+    pub fn grant(&self, id: &str, bucket: &str) -> Option<Grant> {
+        let grants = &self.0.get(id)?.grants;
+        grants.get(bucket).or_else(|| grants.get("*")).copied()
+    }
+
+    fn check<T>(&self, request: &S3Request<T>, bucket: &str) -> S3Result<()> {
+        let id = request.credentials.as_ref().map(|known| &*known.access_key);
+        let grant = id.and_then(|id| self.grant(id, bucket));
+        grant.map(drop).ok_or_else(|| s3_error!(AccessDenied))
+    }
+}
+
+/// Asks whoever comes for a key.
+pub struct Door(pub Arc<Keys>);
+
+#[async_trait]
+impl S3Auth for Door {
+    async fn get_secret_key(&self, id: &str) -> S3Result<SecretKey> {
+        let key = self.0.0.get(id).ok_or_else(|| s3_error!(InvalidAccessKeyId))?;
+        Ok(key.secret.clone())
+    }
+}
+
+#[async_trait]
+impl S3Access for Door {
+    async fn check(&self, request: &mut S3AccessContext<'_>) -> S3Result<()> {
+        let known = request.credentials().ok_or_else(|| s3_error!(AccessDenied))?;
+        let bucket = match request.s3_path() {
+            // Which buckets are told follows from the key.
+            S3Path::Root if request.s3_op().name() == "ListBuckets" => return Ok(()),
+            S3Path::Root => return Err(s3_error!(AccessDenied)),
+            S3Path::Bucket { bucket } | S3Path::Object { bucket, .. } => bucket,
+        };
+        let grant = self.0.grant(&known.access_key, bucket);
+        if grant.is_some_and(|grant| grant >= needed(request.s3_op().name())) {
+            return Ok(());
+        }
+        Err(s3_error!(AccessDenied))
+    }
+
+    async fn copy_object(&self, request: &mut S3Request<CopyObjectInput>) -> S3Result<()> {
+        self.0.check(request, source_bucket(&request.input.copy_source)?)
+    }
+
+    async fn upload_part_copy(&self, request: &mut S3Request<UploadPartCopyInput>) -> S3Result<()> {
+        self.0.check(request, source_bucket(&request.input.copy_source)?)
+    }
+}
+
+fn source_bucket(source: &CopySource) -> S3Result<&str> {
+    match source {
+        CopySource::Bucket { bucket, .. } => Ok(bucket),
+        _ => Err(s3_error!(NotImplemented)),
+    }
+}
+
+/// What an operation needs.
+fn needed(operation: &str) -> Grant {
+    let reads = ["Get", "Head", "List"].iter().any(|verb| operation.starts_with(verb));
+    // To list uploads and their parts is of use to those only who write.
+    if reads && !matches!(operation, "ListParts" | "ListMultipartUploads") {
+        Grant::ReadOnly
+    } else {
+        Grant::ReadWrite
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use traceless::rng::Seeded;
+
+    #[test]
+    fn keys_have_grants() {
+        let text = "# remark\n\nalice secret-of-alice\nbob secret-of-bob logs=ro drop=rw # more\n\
+            carol secret-of-carol *=ro own=rw\n";
+        let keys = Keys::parse(text).unwrap();
+        assert_eq!(keys.grant("alice", "any"), Some(Grant::ReadWrite));
+        assert_eq!(keys.grant("bob", "logs"), Some(Grant::ReadOnly));
+        assert_eq!(keys.grant("bob", "drop"), Some(Grant::ReadWrite));
+        assert_eq!((keys.grant("bob", "any"), keys.grant("dave", "any")), (None, None));
+        assert_eq!(keys.grant("carol", "own"), Some(Grant::ReadWrite));
+        assert_eq!(keys.grant("carol", "any"), Some(Grant::ReadOnly));
+        for wrong in [
+            "",
+            "alice",
+            "al secret-of-al",
+            "alice short",
+            "alice secret-of-a x=y",
+            "alice secret-of-a x",
+            "a/c secret-of-ac",
+            "alice secret-1\nalice secret-2",
+        ] {
+            assert!(Keys::parse(wrong).is_err(), "{wrong}");
+        }
+        let drawn = Keys::parse(&Keys::draw(&mut Seeded::new(1))).unwrap();
+        assert_eq!(drawn.0.len(), 1);
+    }
+
+    #[test]
+    fn whatever_is_not_known_to_read_writes() {
+        for operation in ["GetObject", "HeadObject", "ListObjectsV2", "GetBucketLocation"] {
+            assert_eq!(needed(operation), Grant::ReadOnly);
+        }
+        for operation in ["PutObject", "DeleteObjects", "CopyObject", "ListParts", "PostObject"] {
+            assert_eq!(needed(operation), Grant::ReadWrite);
+        }
+    }
+}

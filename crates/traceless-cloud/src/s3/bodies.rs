@@ -1,0 +1,266 @@
+//! Bytes of objects as they stream in and out, a little at a time.
+//!
+//! The gateway works in threads that may wait; the network's tasks only hand bytes over. A client
+//! that goes away closes its channel, and the thread then gives back what it reserved.
+
+use super::errors::told;
+use crate::error::Result;
+use crate::front::{Front, Protocol};
+use crate::gateway::{Draft, Gateway, Object, Reading};
+use bytes::Bytes;
+use core::ops::Range;
+use futures_util::StreamExt;
+use s3s::checksum::ChecksumHasher;
+use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256};
+use s3s::dto::{Checksum, StreamingBlob};
+use s3s::{S3Result, TrailingHeaders, s3_error};
+use std::io;
+use std::sync::Arc;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+/// Bytes that the gateway reads or writes before it lets others have their turn.
+pub const TURN_LEN: usize = 64 << 10;
+/// Pieces of a body that wait for whoever is slower.
+const QUEUE_LEN: usize = 4;
+
+/// What an upload says of its own bytes.
+#[derive(Default)]
+pub struct Announced {
+    /// How many, if that is said.
+    pub len: Option<u64>,
+    /// Their digest, in base64.
+    pub md5: Option<String>,
+    /// Their checksums, in base64.
+    pub checksum: Checksum,
+    /// The kind of checksum that comes behind the bytes.
+    pub algorithm: Option<String>,
+    /// What comes behind the bytes.
+    pub trailers: Option<TrailingHeaders>,
+}
+
+/// Bytes that came in whole, and are in the tree, but under no name.
+pub struct Received {
+    /// Their blocks.
+    pub draft: Draft,
+    /// Their digest.
+    pub md5: [u8; 16],
+    /// Those of their checksums that were announced.
+    pub checksum: Checksum,
+}
+
+enum Piece {
+    Bytes(Bytes),
+    /// All came. Without it, the client went away.
+    End,
+}
+
+/// Takes a body in, and hands it to `bind` with the gateway at rest: it is bound, or abandoned.
+pub async fn receive<T: Send + 'static>(
+    front: Arc<Front>,
+    body: Option<StreamingBlob>,
+    announced: Announced,
+    bind: impl FnOnce(&mut Gateway, Received) -> Result<S3Result<T>> + Send + 'static,
+) -> S3Result<T> {
+    if let Some(len) = announced.len {
+        front.look(|gateway| gateway.check_room(len)).map_err(|error| told(&error))?;
+    }
+    let (sender, receiver) = channel(QUEUE_LEN);
+    let writer = tokio::task::spawn_blocking(move || write(&front, receiver, &announced, bind));
+    let sent = send(body, sender).await;
+    let written = writer.await.map_err(|e| s3_error!(e, InternalError))?;
+    sent.and(written)
+}
+
+async fn send(body: Option<StreamingBlob>, to: Sender<Piece>) -> S3Result<()> {
+    if let Some(mut body) = body {
+        while let Some(piece) = body.next().await {
+            let piece = piece.map_err(|e| s3_error!(IncompleteBody, "the body broke off: {e}"))?;
+            if to.send(Piece::Bytes(piece)).await.is_err() {
+                // The writer has failed, and says why.
+                return Ok(());
+            }
+        }
+    }
+    let _ = to.send(Piece::End).await;
+    Ok(())
+}
+
+fn write<T>(
+    front: &Front,
+    from: Receiver<Piece>,
+    announced: &Announced,
+    bind: impl FnOnce(&mut Gateway, Received) -> Result<S3Result<T>>,
+) -> S3Result<T> {
+    let mut draft = Draft::default();
+    match fill(front, from, announced, &mut draft) {
+        Ok((md5, checksum)) => {
+            let received = Received { draft, md5, checksum };
+            front.run(|gateway| bind(gateway, received)).map_err(|error| told(&error))?
+        }
+        Err(error) => {
+            abandon(front, draft);
+            Err(error)
+        }
+    }
+}
+
+/// Gives back what nobody will bind.
+pub fn abandon(front: &Front, draft: Draft) {
+    // It cannot fail: nothing is sent.
+    let _ = front.run(|gateway| {
+        gateway.abandon(draft);
+        Ok(())
+    });
+}
+
+fn fill(
+    front: &Front,
+    mut from: Receiver<Piece>,
+    announced: &Announced,
+    draft: &mut Draft,
+) -> S3Result<([u8; 16], Checksum)> {
+    let (mut md5, mut sums) = (Md5::new(), hasher(announced));
+    loop {
+        match from.blocking_recv() {
+            Some(Piece::Bytes(bytes)) => {
+                md5.update(&bytes);
+                sums.update(&bytes);
+                append(front, draft, &bytes)?;
+            }
+            Some(Piece::End) => break,
+            None => return Err(s3_error!(IncompleteBody)),
+        }
+    }
+    if announced.len.is_some_and(|len| len != draft.len()) {
+        return Err(s3_error!(IncompleteBody));
+    }
+    let (md5, sums) = (md5.finalize(), sums.finalize());
+    check(announced, &md5, &sums)?;
+    complete(front, draft)?;
+    Ok((md5, sums))
+}
+
+/// Appends bytes, a turn after the other.
+pub fn append(front: &Front, draft: &mut Draft, bytes: &[u8]) -> S3Result<()> {
+    front.metrics().took(Protocol::S3, bytes.len());
+    for turn in bytes.chunks(TURN_LEN) {
+        front.run(|gateway| gateway.append(draft, turn)).map_err(|error| told(&error))?;
+    }
+    Ok(())
+}
+
+/// Makes all queries of a class, a turn after the other.
+pub fn complete(front: &Front, draft: &mut Draft) -> S3Result<()> {
+    while !front
+        .run(|gateway| gateway.complete(draft, turn_blocks(gateway)))
+        .map_err(|error| told(&error))?
+    {}
+    Ok(())
+}
+
+/// Queries for nothing, a turn after the other.
+pub fn pretend(front: &Front, queries: usize) -> S3Result<()> {
+    let mut left = queries;
+    while left > 0 {
+        let done = front.run(|gateway| {
+            let turn = left.min(turn_blocks(gateway));
+            (0..turn).try_for_each(|_| gateway.dummy())?;
+            Ok(turn)
+        });
+        left -= done.map_err(|error| told(&error))?;
+    }
+    Ok(())
+}
+
+fn turn_blocks(gateway: &Gateway) -> usize {
+    (TURN_LEN / gateway.params().geometry.block_len).max(1)
+}
+
+/// Sends bytes of an object out. If the first of them cannot be read, that is an error; if later
+/// ones cannot, the client sees a body that breaks off.
+pub async fn send_object(
+    front: Arc<Front>,
+    object: Object,
+    bytes: Range<u64>,
+) -> S3Result<StreamingBlob> {
+    let (sender, mut receiver) = channel(QUEUE_LEN);
+    tokio::task::spawn_blocking(move || read(&front, Reading::new(object, bytes), &sender));
+    let first = receiver.recv().await.transpose()?;
+    let mut first = first.map(Ok);
+    let rest = futures_util::stream::poll_fn(move |context| match first.take() {
+        Some(bytes) => core::task::Poll::Ready(Some(bytes)),
+        None => receiver.poll_recv(context).map(|piece| {
+            piece.map(|piece| piece.map_err(|error| io::Error::other(error.to_string())))
+        }),
+    });
+    Ok(StreamingBlob::wrap(rest))
+}
+
+fn read(front: &Front, mut reading: Reading, to: &Sender<S3Result<Bytes>>) {
+    while !reading.is_done() {
+        let read = front.run(|gateway| gateway.read(&mut reading, TURN_LEN));
+        let is_over = read.is_err();
+        let piece = match read {
+            // Queries that are missing from the class are made whether or not somebody waits.
+            Ok(bytes) if bytes.is_empty() => continue,
+            Ok(bytes) => {
+                front.metrics().gave(Protocol::S3, bytes.len());
+                Ok(Bytes::from(bytes))
+            }
+            Err(error) => Err(told(&error)),
+        };
+        if to.blocking_send(piece).is_err() || is_over {
+            return;
+        }
+    }
+}
+
+fn hasher(announced: &Announced) -> ChecksumHasher {
+    let (sums, wanted) = (&announced.checksum, announced.algorithm.as_deref().unwrap_or_default());
+    let wants = |name: &str, sum: &Option<String>| sum.is_some() || wanted == name;
+    ChecksumHasher {
+        crc32: wants("CRC32", &sums.checksum_crc32).then(Crc32::new),
+        crc32c: wants("CRC32C", &sums.checksum_crc32c).then(Crc32c::new),
+        crc64nvme: wants("CRC64NVME", &sums.checksum_crc64nvme).then(Crc64Nvme::new),
+        sha1: wants("SHA1", &sums.checksum_sha1).then(Sha1::new),
+        sha256: wants("SHA256", &sums.checksum_sha256).then(Sha256::new),
+    }
+}
+
+fn check(announced: &Announced, md5: &[u8; 16], sums: &Checksum) -> S3Result<()> {
+    if let Some(told) = &announced.md5 {
+        let told = base64_simd::STANDARD.decode_to_vec(told);
+        let told = told.map_err(|_| s3_error!(InvalidDigest))?;
+        if told != md5 {
+            return Err(s3_error!(BadDigest, "the bytes do not have the MD5 that was announced"));
+        }
+    }
+    let trailer = |name: &str| -> Option<String> {
+        let trailers = announced.trailers.as_ref()?;
+        trailers.read(|headers| Some(headers.get(name)?.to_str().ok()?.to_owned()))?
+    };
+    let all = [
+        ("crc32", &announced.checksum.checksum_crc32, &sums.checksum_crc32),
+        ("crc32c", &announced.checksum.checksum_crc32c, &sums.checksum_crc32c),
+        ("crc64nvme", &announced.checksum.checksum_crc64nvme, &sums.checksum_crc64nvme),
+        ("sha1", &announced.checksum.checksum_sha1, &sums.checksum_sha1),
+        ("sha256", &announced.checksum.checksum_sha256, &sums.checksum_sha256),
+    ];
+    for (name, told, found) in all {
+        let told = told.clone().or_else(|| trailer(&format!("x-amz-checksum-{name}")));
+        if told.is_some() && found.is_some() && told != *found {
+            return Err(s3_error!(
+                BadDigest,
+                "the bytes do not have the {name} that was announced"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A digest as a tag.
+pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| char::from(DIGITS[digit as usize])).collect()
+}

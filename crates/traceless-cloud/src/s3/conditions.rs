@@ -1,0 +1,97 @@
+//! Conditions that a request makes.
+
+use super::note::Note;
+use s3s::dto::{ETagCondition, Timestamp};
+use s3s::{S3Result, s3_error};
+
+/// What an object must be, or must not be, for a request to be carried out.
+#[derive(Clone, Default)]
+pub struct Conditions {
+    /// Its tag is this.
+    pub matches: Option<ETagCondition>,
+    /// Its tag is not this.
+    pub matches_not: Option<ETagCondition>,
+    /// It was written after that.
+    pub modified_since: Option<Timestamp>,
+    /// It was not written after that.
+    pub unmodified_since: Option<Timestamp>,
+}
+
+impl Conditions {
+    /// Whether an object may be read. Tags come before times.
+    pub fn check_read(&self, note: &Note) -> S3Result<()> {
+        self.check_match(Some(note))?;
+        if self.matches.is_none()
+            && self.unmodified_since.as_ref().is_some_and(|since| is_later(note, since))
+        {
+            return Err(s3_error!(PreconditionFailed));
+        }
+        let unchanged = match (&self.matches_not, &self.modified_since) {
+            (Some(tag), _) => fits(tag, note),
+            (None, Some(since)) => !is_later(note, since),
+            (None, None) => false,
+        };
+        if unchanged { Err(s3_error!(NotModified)) } else { Ok(()) }
+    }
+
+    /// Whether something may be copied from an object.
+    pub fn check_copy(&self, note: &Note) -> S3Result<()> {
+        self.check_read(note).map_err(|_| s3_error!(PreconditionFailed))
+    }
+
+    /// Whether what is there, if anything, may be replaced.
+    pub fn check_write(&self, note: Option<&Note>) -> S3Result<()> {
+        self.check_match(note)?;
+        let there = self.matches_not.as_ref().zip(note).is_some_and(|(tag, note)| fits(tag, note));
+        if there { Err(s3_error!(PreconditionFailed)) } else { Ok(()) }
+    }
+
+    fn check_match(&self, note: Option<&Note>) -> S3Result<()> {
+        match (&self.matches, note) {
+            (Some(tag), Some(note)) if !fits(tag, note) => Err(s3_error!(PreconditionFailed)),
+            (Some(_), None) => Err(s3_error!(NoSuchKey)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn fits(condition: &ETagCondition, note: &Note) -> bool {
+    condition.as_etag().is_none_or(|tag| tag.value() == note.etag)
+}
+
+/// Whether an object was written later than in that second.
+fn is_later(note: &Note, since: &Timestamp) -> bool {
+    super::note::timestamp(note.modified / 1000 * 1000) > *since
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::note::timestamp;
+    use super::*;
+    use s3s::dto::ETag;
+
+    #[test]
+    fn conditions_are_as_in_http() {
+        let note = Note { etag: "a".to_owned(), modified: 5_500, ..Note::default() };
+        let tag = |tag: &str| Some(ETagCondition::ETag(ETag::Strong(tag.to_owned())));
+        let all = Conditions::default;
+        let read = |conditions: Conditions| {
+            let code = conditions.check_read(&note).map_err(|e| e.code().as_str().to_owned());
+            code.err().unwrap_or_default()
+        };
+        assert_eq!(read(Conditions { matches: tag("a"), ..all() }), "");
+        assert_eq!(read(Conditions { matches: tag("b"), ..all() }), "PreconditionFailed");
+        assert_eq!(read(Conditions { matches_not: tag("a"), ..all() }), "NotModified");
+        assert_eq!(read(Conditions { matches_not: tag("b"), ..all() }), "");
+        let since = |ms| Some(timestamp(ms));
+        assert_eq!(read(Conditions { modified_since: since(5_000), ..all() }), "NotModified");
+        assert_eq!(read(Conditions { modified_since: since(4_000), ..all() }), "");
+        let unmodified = Conditions { unmodified_since: since(4_000), ..all() };
+        assert_eq!(read(unmodified.clone()), "PreconditionFailed");
+        assert_eq!(read(Conditions { matches: tag("a"), ..unmodified }), "");
+        let absent = Conditions { matches_not: Some(ETagCondition::Any), ..all() };
+        assert!(absent.check_write(None).is_ok() && absent.check_write(Some(&note)).is_err());
+        let there = Conditions { matches: tag("a"), ..all() };
+        assert!(there.check_write(None).is_err() && there.check_write(Some(&note)).is_ok());
+    }
+}

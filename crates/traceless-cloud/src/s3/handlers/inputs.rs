@@ -1,0 +1,113 @@
+//! What several requests say in the same words. Their types are the library's, and have nothing
+//! else in common.
+
+use s3s::{S3Result, s3_error};
+
+/// What an upload says of its own bytes.
+macro_rules! announced {
+    ($input:ident, $trailers:ident) => {
+        Announced {
+            len: length($input.content_length)?,
+            md5: $input.content_md5,
+            checksum: dto::Checksum {
+                checksum_crc32: $input.checksum_crc32,
+                checksum_crc32c: $input.checksum_crc32c,
+                checksum_crc64nvme: $input.checksum_crc64nvme,
+                checksum_sha1: $input.checksum_sha1,
+                checksum_sha256: $input.checksum_sha256,
+                ..dto::Checksum::default()
+            },
+            algorithm: $input.checksum_algorithm.map(|one| one.as_str().to_owned()),
+            trailers: $trailers,
+        }
+    };
+}
+
+/// Headers that are kept.
+macro_rules! headers {
+    ($input:ident) => {
+        Headers {
+            content_type: $input.content_type,
+            content_encoding: $input.content_encoding.as_deref().and_then(own_encoding),
+            content_disposition: $input.content_disposition,
+            content_language: $input.content_language,
+            cache_control: $input.cache_control,
+            expires: http_date($input.expires.as_ref()),
+        }
+    };
+}
+
+/// Conditions of a read.
+macro_rules! read_conditions {
+    ($input:ident) => {
+        Conditions {
+            matches: $input.if_match,
+            matches_not: $input.if_none_match,
+            modified_since: $input.if_modified_since,
+            unmodified_since: $input.if_unmodified_since,
+        }
+    };
+}
+
+/// Conditions that a copy makes of its source.
+macro_rules! copy_conditions {
+    ($input:ident) => {
+        Conditions {
+            matches: $input.copy_source_if_match,
+            matches_not: $input.copy_source_if_none_match,
+            modified_since: $input.copy_source_if_modified_since,
+            unmodified_since: $input.copy_source_if_unmodified_since,
+        }
+    };
+}
+
+/// Conditions of a write.
+macro_rules! write_conditions {
+    ($input:ident) => {
+        Conditions {
+            matches: $input.if_match,
+            matches_not: $input.if_none_match,
+            ..Conditions::default()
+        }
+    };
+}
+
+/// Tag and checksums of what was written, as different replies tell them.
+macro_rules! written {
+    ($put:ident, $Output:ident) => {
+        dto::$Output {
+            e_tag: Some(ETag::Strong($put.etag)),
+            checksum_crc32: $put.checksum.checksum_crc32,
+            checksum_crc32c: $put.checksum.checksum_crc32c,
+            checksum_crc64nvme: $put.checksum.checksum_crc64nvme,
+            checksum_sha1: $put.checksum.checksum_sha1,
+            checksum_sha256: $put.checksum.checksum_sha256,
+            ..dto::$Output::default()
+        }
+    };
+}
+
+pub(super) use {announced, copy_conditions, headers, read_conditions, write_conditions, written};
+
+/// How many bytes are announced.
+pub(super) fn length(announced: Option<i64>) -> S3Result<Option<u64>> {
+    announced.map(u64::try_from).transpose().map_err(|_| s3_error!(InvalidArgument))
+}
+
+/// The encoding of an object, without that of the request it came in.
+pub(super) fn own_encoding(encoding: &str) -> Option<String> {
+    let own = encoding.split(',').map(str::trim).filter(|one| *one != "aws-chunked");
+    let own = own.collect::<Vec<_>>().join(",");
+    Some(own).filter(|own| !own.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_encoding_of_a_request_is_not_kept() {
+        assert_eq!(own_encoding("aws-chunked"), None);
+        assert_eq!(own_encoding("aws-chunked, gzip").as_deref(), Some("gzip"));
+    }
+}

@@ -1,0 +1,151 @@
+//! Requests for what there is.
+
+use super::Handlers;
+use crate::s3::bodies::hex;
+use crate::s3::listing::{Wanted, count, escape, is_escaped, page_len};
+use crate::s3::uploads;
+use s3s::dto;
+use s3s::{S3Result, s3_error};
+
+impl Handlers {
+    pub(super) fn list(&self, input: dto::ListObjectsInput) -> S3Result<dto::ListObjectsOutput> {
+        let len = page_len(input.max_keys)?;
+        let escaped = is_escaped(input.encoding_type.as_ref());
+        let wanted = Wanted {
+            bucket: &input.bucket,
+            prefix: input.prefix.as_deref().unwrap_or_default(),
+            delimiter: input.delimiter.as_deref().unwrap_or_default(),
+            after: input.marker.as_deref().unwrap_or_default(),
+            len,
+            escaped,
+        };
+        let page = self.page(&wanted)?;
+        let told = |text: Option<String>| text.map(|text| escape(&text, escaped));
+        Ok(dto::ListObjectsOutput {
+            is_truncated: Some(page.next.is_some()),
+            next_marker: told(page.next),
+            contents: Some(page.objects),
+            common_prefixes: Some(page.prefixes),
+            name: Some(input.bucket),
+            prefix: told(Some(input.prefix.unwrap_or_default())),
+            marker: told(Some(input.marker.unwrap_or_default())),
+            delimiter: told(input.delimiter),
+            max_keys: Some(count(len)),
+            encoding_type: input.encoding_type,
+            ..dto::ListObjectsOutput::default()
+        })
+    }
+
+    pub(super) fn list_v2(
+        &self,
+        input: dto::ListObjectsV2Input,
+    ) -> S3Result<dto::ListObjectsV2Output> {
+        let len = page_len(input.max_keys)?;
+        let escaped = is_escaped(input.encoding_type.as_ref());
+        let token = input.continuation_token.as_deref().map(read_token).transpose()?;
+        let after = token.as_deref().or(input.start_after.as_deref()).unwrap_or_default();
+        let wanted = Wanted {
+            bucket: &input.bucket,
+            prefix: input.prefix.as_deref().unwrap_or_default(),
+            delimiter: input.delimiter.as_deref().unwrap_or_default(),
+            after,
+            len,
+            escaped,
+        };
+        let page = self.page(&wanted)?;
+        let told = |text: Option<String>| text.map(|text| escape(&text, escaped));
+        Ok(dto::ListObjectsV2Output {
+            is_truncated: Some(page.next.is_some()),
+            key_count: Some(count(page.len())),
+            next_continuation_token: page.next.as_deref().map(write_token),
+            contents: Some(page.objects),
+            common_prefixes: Some(page.prefixes),
+            name: Some(input.bucket),
+            prefix: told(Some(input.prefix.unwrap_or_default())),
+            start_after: told(input.start_after),
+            delimiter: told(input.delimiter),
+            max_keys: Some(count(len)),
+            continuation_token: input.continuation_token,
+            encoding_type: input.encoding_type,
+            ..dto::ListObjectsV2Output::default()
+        })
+    }
+
+    pub(super) fn parts(&self, input: dto::ListPartsInput) -> S3Result<dto::ListPartsOutput> {
+        let len = page_len(input.max_parts)?;
+        let after = input.part_number_marker.unwrap_or_default();
+        let mut parts = self.front.look(|gateway| {
+            let upload = uploads::find(gateway, &input.bucket, &input.key, &input.upload_id)?;
+            uploads::parts(gateway, &upload.id, after, len + 1)
+        })?;
+        let is_cut = parts.len() > len;
+        parts.truncate(len);
+        Ok(dto::ListPartsOutput {
+            next_part_number_marker: parts.last().and_then(|part| part.part_number),
+            bucket: Some(input.bucket),
+            key: Some(input.key),
+            upload_id: Some(input.upload_id),
+            parts: Some(parts),
+            is_truncated: Some(is_cut),
+            max_parts: Some(count(len)),
+            part_number_marker: Some(after),
+            ..dto::ListPartsOutput::default()
+        })
+    }
+
+    pub(super) fn uploads(
+        &self,
+        input: dto::ListMultipartUploadsInput,
+    ) -> S3Result<dto::ListMultipartUploadsOutput> {
+        let len = page_len(input.max_uploads)?;
+        let escaped = is_escaped(input.encoding_type.as_ref());
+        let prefix = input.prefix.as_deref().unwrap_or_default();
+        let after = (
+            input.key_marker.as_deref().unwrap_or_default(),
+            input.upload_id_marker.as_deref().unwrap_or_default(),
+        );
+        let (mut uploads, is_cut) = self
+            .front
+            .look(|gateway| uploads::uploads(gateway, &input.bucket, prefix, after, len))?;
+        for upload in &mut uploads {
+            upload.key = upload.key.take().map(|key| escape(&key, escaped));
+        }
+        let last = uploads.last().filter(|_| is_cut);
+        Ok(dto::ListMultipartUploadsOutput {
+            next_key_marker: last.and_then(|last| last.key.clone()),
+            next_upload_id_marker: last.and_then(|last| last.upload_id.clone()),
+            bucket: Some(input.bucket),
+            prefix: input.prefix.map(|prefix| escape(&prefix, escaped)),
+            uploads: Some(uploads),
+            is_truncated: Some(is_cut),
+            max_uploads: Some(count(len)),
+            encoding_type: input.encoding_type,
+            ..dto::ListMultipartUploadsOutput::default()
+        })
+    }
+}
+
+/// Where a listing goes on, in letters that pass through any URL.
+fn write_token(after: &str) -> String {
+    hex(after.as_bytes())
+}
+
+fn read_token(token: &str) -> S3Result<String> {
+    let byte = |at: usize| u8::from_str_radix(token.get(at..at + 2)?, 16).ok();
+    let bytes: Option<Vec<u8>> = (0..token.len()).step_by(2).map(byte).collect();
+    let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+    text.ok_or_else(|| s3_error!(InvalidArgument, "no such continuation token"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_come_back_and_others_are_refused() {
+        assert_eq!(read_token(&write_token("a/\u{e4} b")).unwrap(), "a/\u{e4} b");
+        for wrong in ["6", "zz", "ff", "\u{e4}\u{e4}"] {
+            assert!(read_token(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The operations of S3, as the protocol's library calls them.
+
+mod inputs;
+mod listing;
+mod objects;
+mod uploads;
+
+use super::access::Keys;
+use super::conditions::Conditions;
+use super::listing::{Page, Wanted, page};
+use super::objects::{self as objects_of, Known};
+use super::uploads as uploads_of;
+use crate::front::{Front, Kind, Protocol};
+use async_trait::async_trait;
+use s3s::dto::{self, CopySource};
+use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
+use std::sync::{Arc, Mutex};
+use traceless::rng::{Seeded, System};
+
+type Answer<T> = S3Result<S3Response<T>>;
+
+/// What answers requests.
+pub struct Handlers {
+    front: Arc<Front>,
+    keys: Arc<Keys>,
+    /// Names of uploads are drawn from it.
+    rng: Mutex<Seeded>,
+}
+
+impl Handlers {
+    pub fn new(front: Arc<Front>, keys: Arc<Keys>) -> Self {
+        Self { front, keys, rng: Mutex::new(Seeded::drawn(&mut System)) }
+    }
+
+    /// Counts and times an answer.
+    async fn counted<T>(&self, kind: Kind, answer: impl Future<Output = S3Result<T>>) -> Answer<T> {
+        let metrics = self.front.metrics().clone();
+        let request = metrics.request(Protocol::S3, kind);
+        let answer = answer.await;
+        request.answered(answer.is_ok());
+        answer.map(S3Response::new)
+    }
+
+    /// An object that is to be read, if its conditions hold.
+    fn found(&self, bucket: &str, key: &str, conditions: &Conditions) -> S3Result<Known> {
+        let known = self.front.look(|gateway| objects_of::find(gateway, bucket, key))?;
+        conditions.check_read(&known.note)?;
+        Ok(known)
+    }
+
+    /// An object that is to be copied, if its conditions hold.
+    fn source(&self, source: &CopySource, conditions: &Conditions) -> S3Result<Known> {
+        let CopySource::Bucket { bucket, key, .. } = source else {
+            return Err(s3_error!(NotImplemented));
+        };
+        let known = self.front.look(|gateway| objects_of::find(gateway, bucket, key))?;
+        conditions.check_copy(&known.note)?;
+        Ok(known)
+    }
+
+    fn page(&self, wanted: &Wanted<'_>) -> S3Result<Page> {
+        self.front.look(|gateway| {
+            objects_of::check_bucket(gateway, wanted.bucket)?;
+            page(gateway, wanted)
+        })
+    }
+}
+
+#[async_trait]
+impl S3 for Handlers {
+    async fn list_buckets(
+        &self,
+        request: S3Request<dto::ListBucketsInput>,
+    ) -> Answer<dto::ListBucketsOutput> {
+        let listed = async {
+            let known = request.credentials.ok_or_else(|| s3_error!(AccessDenied))?;
+            let buckets = objects_of::buckets(&self.front, &self.keys, &known.access_key)?;
+            let owner = dto::Owner { id: Some(known.access_key), ..dto::Owner::default() };
+            Ok(dto::ListBucketsOutput {
+                buckets: Some(buckets),
+                owner: Some(owner),
+                ..dto::ListBucketsOutput::default()
+            })
+        };
+        self.counted(Kind::Look, listed).await
+    }
+
+    async fn create_bucket(
+        &self,
+        request: S3Request<dto::CreateBucketInput>,
+    ) -> Answer<dto::CreateBucketOutput> {
+        let bucket = request.input.bucket;
+        let made = async {
+            objects_of::create_bucket(&self.front, &bucket)?;
+            let location = Some(format!("/{bucket}"));
+            Ok(dto::CreateBucketOutput { location })
+        };
+        self.counted(Kind::Look, made).await
+    }
+
+    async fn delete_bucket(
+        &self,
+        request: S3Request<dto::DeleteBucketInput>,
+    ) -> Answer<dto::DeleteBucketOutput> {
+        let removed = async {
+            objects_of::delete_bucket(&self.front, &request.input.bucket)?;
+            Ok(dto::DeleteBucketOutput::default())
+        };
+        self.counted(Kind::Look, removed).await
+    }
+
+    async fn head_bucket(
+        &self,
+        request: S3Request<dto::HeadBucketInput>,
+    ) -> Answer<dto::HeadBucketOutput> {
+        let found = async {
+            self.front.look(|gateway| objects_of::check_bucket(gateway, &request.input.bucket))?;
+            Ok(dto::HeadBucketOutput::default())
+        };
+        self.counted(Kind::Look, found).await
+    }
+
+    async fn get_bucket_location(
+        &self,
+        request: S3Request<dto::GetBucketLocationInput>,
+    ) -> Answer<dto::GetBucketLocationOutput> {
+        let found = async {
+            self.front.look(|gateway| objects_of::check_bucket(gateway, &request.input.bucket))?;
+            // Without a location it is the first region, which is what clients expect by default.
+            Ok(dto::GetBucketLocationOutput::default())
+        };
+        self.counted(Kind::Look, found).await
+    }
+
+    async fn get_bucket_versioning(
+        &self,
+        request: S3Request<dto::GetBucketVersioningInput>,
+    ) -> Answer<dto::GetBucketVersioningOutput> {
+        let found = async {
+            self.front.look(|gateway| objects_of::check_bucket(gateway, &request.input.bucket))?;
+            Ok(dto::GetBucketVersioningOutput::default())
+        };
+        self.counted(Kind::Look, found).await
+    }
+
+    async fn get_object(
+        &self,
+        request: S3Request<dto::GetObjectInput>,
+    ) -> Answer<dto::GetObjectOutput> {
+        self.counted(Kind::Read, self.object(request.input)).await
+    }
+
+    async fn head_object(
+        &self,
+        request: S3Request<dto::HeadObjectInput>,
+    ) -> Answer<dto::HeadObjectOutput> {
+        self.counted(Kind::Look, async { self.head(request.input) }).await
+    }
+
+    async fn put_object(
+        &self,
+        request: S3Request<dto::PutObjectInput>,
+    ) -> Answer<dto::PutObjectOutput> {
+        self.counted(Kind::Write, self.put(request.input, request.trailing_headers)).await
+    }
+
+    async fn delete_object(
+        &self,
+        request: S3Request<dto::DeleteObjectInput>,
+    ) -> Answer<dto::DeleteObjectOutput> {
+        self.counted(Kind::Remove, self.delete(request.input)).await
+    }
+
+    async fn delete_objects(
+        &self,
+        request: S3Request<dto::DeleteObjectsInput>,
+    ) -> Answer<dto::DeleteObjectsOutput> {
+        self.counted(Kind::Remove, self.delete_all(request.input)).await
+    }
+
+    async fn copy_object(
+        &self,
+        request: S3Request<dto::CopyObjectInput>,
+    ) -> Answer<dto::CopyObjectOutput> {
+        self.counted(Kind::Write, self.copy(request.input)).await
+    }
+
+    async fn list_objects(
+        &self,
+        request: S3Request<dto::ListObjectsInput>,
+    ) -> Answer<dto::ListObjectsOutput> {
+        self.counted(Kind::Look, async { self.list(request.input) }).await
+    }
+
+    async fn list_objects_v2(
+        &self,
+        request: S3Request<dto::ListObjectsV2Input>,
+    ) -> Answer<dto::ListObjectsV2Output> {
+        self.counted(Kind::Look, async { self.list_v2(request.input) }).await
+    }
+
+    async fn create_multipart_upload(
+        &self,
+        request: S3Request<dto::CreateMultipartUploadInput>,
+    ) -> Answer<dto::CreateMultipartUploadOutput> {
+        self.counted(Kind::Look, async { self.begin(request.input) }).await
+    }
+
+    async fn upload_part(
+        &self,
+        request: S3Request<dto::UploadPartInput>,
+    ) -> Answer<dto::UploadPartOutput> {
+        self.counted(Kind::Write, self.put_part(request.input, request.trailing_headers)).await
+    }
+
+    async fn upload_part_copy(
+        &self,
+        request: S3Request<dto::UploadPartCopyInput>,
+    ) -> Answer<dto::UploadPartCopyOutput> {
+        self.counted(Kind::Write, self.copy_part(request.input)).await
+    }
+
+    async fn complete_multipart_upload(
+        &self,
+        request: S3Request<dto::CompleteMultipartUploadInput>,
+    ) -> Answer<dto::CompleteMultipartUploadOutput> {
+        self.counted(Kind::Look, async { self.complete(request.input) }).await
+    }
+
+    async fn abort_multipart_upload(
+        &self,
+        request: S3Request<dto::AbortMultipartUploadInput>,
+    ) -> Answer<dto::AbortMultipartUploadOutput> {
+        let dto::AbortMultipartUploadInput { bucket, key, upload_id, .. } = request.input;
+        let aborted = async {
+            uploads_of::abort(self.front.clone(), (bucket, key), upload_id).await?;
+            Ok(dto::AbortMultipartUploadOutput::default())
+        };
+        self.counted(Kind::Remove, aborted).await
+    }
+
+    async fn list_parts(
+        &self,
+        request: S3Request<dto::ListPartsInput>,
+    ) -> Answer<dto::ListPartsOutput> {
+        self.counted(Kind::Look, async { self.parts(request.input) }).await
+    }
+
+    async fn list_multipart_uploads(
+        &self,
+        request: S3Request<dto::ListMultipartUploadsInput>,
+    ) -> Answer<dto::ListMultipartUploadsOutput> {
+        self.counted(Kind::Look, async { self.uploads(request.input) }).await
+    }
+}

@@ -1,0 +1,211 @@
+//! Which objects there are: in order, under a prefix, and rolled up behind a delimiter.
+
+use super::note::Note;
+use crate::gateway::{Gateway, Space};
+use core::ops::Bound;
+use s3s::dto::{CommonPrefix, EncodingType, Object};
+use s3s::{S3Result, s3_error};
+
+/// Entries of a page at most.
+pub const PAGE_LEN_MAX: usize = 1000;
+
+/// What a client wants to see.
+pub struct Wanted<'a> {
+    pub bucket: &'a str,
+    pub prefix: &'a str,
+    /// What comes after its first occurrence behind the prefix is rolled up. Empty for nothing.
+    pub delimiter: &'a str,
+    /// The entry, or any text, behind which to begin. Empty for the beginning.
+    pub after: &'a str,
+    pub len: usize,
+    /// Whether names are escaped as in URLs.
+    pub escaped: bool,
+}
+
+/// A page of names.
+#[derive(Default)]
+pub struct Page {
+    pub objects: Vec<Object>,
+    pub prefixes: Vec<CommonPrefix>,
+    /// The last entry, if more follow.
+    pub next: Option<String>,
+}
+
+impl Page {
+    /// How many entries.
+    pub fn len(&self) -> usize {
+        self.objects.len() + self.prefixes.len()
+    }
+}
+
+/// The name of an object, as the gateway knows it.
+pub fn name_of(bucket: &str, key: &str) -> Vec<u8> {
+    [bucket.as_bytes(), b"/", key.as_bytes()].concat()
+}
+
+/// How many entries a client wants.
+pub fn page_len(asked: Option<i32>) -> S3Result<usize> {
+    let asked = asked.map_or(Ok(PAGE_LEN_MAX), usize::try_from);
+    Ok(asked.map_err(|_| s3_error!(InvalidArgument))?.min(PAGE_LEN_MAX))
+}
+
+/// A number of things as S3 tells it.
+pub fn count(things: usize) -> i32 {
+    i32::try_from(things).unwrap_or(i32::MAX)
+}
+
+/// Bytes as S3 tells them.
+pub fn size(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+/// Text as in URLs, if that is wanted.
+pub fn escape(text: &str, escaped: bool) -> String {
+    if !escaped {
+        return text.to_owned();
+    }
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte);
+    let one = |byte: u8| {
+        if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
+    };
+    text.bytes().map(one).collect()
+}
+
+/// Whether names are to be escaped.
+pub fn is_escaped(asked: Option<&EncodingType>) -> bool {
+    asked.is_some_and(|asked| asked.as_str() == EncodingType::URL)
+}
+
+/// The next page.
+pub fn page(gateway: &Gateway, wanted: &Wanted<'_>) -> S3Result<Page> {
+    let Wanted { bucket, prefix, delimiter, after, len, escaped } = *wanted;
+    let base = name_of(bucket, "");
+    let first = name_of(bucket, prefix);
+    let mut from = match rolled_up(after, prefix, delimiter) {
+        _ if after < prefix => Bound::Included(first.clone()),
+        Some(rolled) if rolled == after => Bound::Included(behind_all(&name_of(bucket, rolled))),
+        _ => Bound::Excluded(name_of(bucket, after)),
+    };
+    let (mut page, mut last) = (Page::default(), "");
+    loop {
+        let start = from.as_ref().map(Vec::as_slice);
+        let Some((name, object)) = gateway.names_from(Space::Objects, start).next() else { break };
+        if !name.starts_with(&first) {
+            break;
+        }
+        let key = core::str::from_utf8(&name[base.len()..]);
+        let key = key.map_err(|_| s3_error!(InternalError, "a name is damaged"))?;
+        if page.len() == len {
+            page.next = Some(last.to_owned()).filter(|_| len > 0);
+            break;
+        }
+        if let Some(rolled) = rolled_up(key, prefix, delimiter) {
+            let prefix = Some(escape(rolled, escaped));
+            page.prefixes.push(CommonPrefix { prefix });
+            from = Bound::Included(behind_all(&name_of(bucket, rolled)));
+            last = rolled;
+        } else {
+            let note = Note::read(object.note())?;
+            page.objects.push(Object {
+                key: Some(escape(key, escaped)),
+                e_tag: Some(note.etag()),
+                last_modified: Some(note.modified()),
+                size: Some(size(object.len())),
+                storage_class: Some(s3s::dto::ObjectStorageClass::from_static("STANDARD")),
+                ..Object::default()
+            });
+            from = Bound::Excluded(name.to_vec());
+            last = key;
+        }
+    }
+    Ok(page)
+}
+
+/// The front of a key up to its first delimiter behind the prefix.
+fn rolled_up<'a>(key: &'a str, prefix: &str, delimiter: &str) -> Option<&'a str> {
+    let rest = key.strip_prefix(prefix).filter(|_| !delimiter.is_empty())?;
+    let at = rest.find(delimiter)?;
+    Some(&key[..prefix.len() + at + delimiter.len()])
+}
+
+/// The first name behind all that begin so. No text has a byte 255, so there is one.
+fn behind_all(front: &[u8]) -> Vec<u8> {
+    let mut name = front.to_vec();
+    if let Some(last) = name.last_mut() {
+        *last += 1;
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::testing::in_memory;
+
+    const KEYS: [&str; 11] =
+        ["a", "a/", "a/1", "a/2", "a/b/3", "a0", "b/c", "b/d", "c d", "\u{e4}/x", "\u{ff}"];
+
+    fn gateway() -> Gateway {
+        let mut gateway = in_memory(10, 1);
+        for bucket in ["aaa", "bbb", "bbb-", "bbc"] {
+            for key in KEYS.iter().filter(|_| bucket == "bbb").chain(&["z"]) {
+                let note = Note { etag: (*key).to_owned(), ..Note::default() }.bytes();
+                gateway.bind(Space::Objects, &name_of(bucket, key), None, &note).unwrap();
+            }
+        }
+        gateway
+    }
+
+    /// All pages of some length, put together.
+    fn list(gateway: &Gateway, prefix: &str, delimiter: &str, after: &str, len: usize) -> String {
+        let (mut words, mut after) = (Vec::new(), after.to_owned());
+        loop {
+            let wanted =
+                Wanted { bucket: "bbb", prefix, delimiter, after: &after, len, escaped: false };
+            let page = page(gateway, &wanted).unwrap();
+            assert!(page.len() == len || page.next.is_none());
+            words.extend(page.objects.into_iter().map(|object| object.key.unwrap()));
+            let prefixes = page.prefixes.into_iter();
+            words.extend(prefixes.map(|rolled| format!("{}*", rolled.prefix.unwrap())));
+            let Some(next) = page.next else { break };
+            after = next;
+        }
+        words.sort();
+        words.join(" ")
+    }
+
+    #[test]
+    fn pages_of_any_length_are_the_whole() {
+        let gateway = gateway();
+        let all = [&KEYS[..], &["z"]].concat();
+        let mut sorted = all.clone();
+        sorted.sort_unstable();
+        for len in 1..=13 {
+            assert_eq!(list(&gateway, "", "", "", len), sorted.join(" "));
+            assert_eq!(list(&gateway, "", "/", "", len), "a a/* a0 b/* c d z \u{e4}/* \u{ff}");
+            assert_eq!(list(&gateway, "a/", "/", "", len), "a/ a/1 a/2 a/b/*");
+            assert_eq!(list(&gateway, "a/", "", "", len), "a/ a/1 a/2 a/b/3");
+            assert_eq!(list(&gateway, "a", "/", "", len), "a a/* a0");
+            assert_eq!(list(&gateway, "", "/", "a0", len), "b/* c d z \u{e4}/* \u{ff}");
+            assert_eq!(list(&gateway, "a/", "", "a/1", len), "a/2 a/b/3");
+            assert_eq!(list(&gateway, "b", "", "a/1", len), "b/c b/d");
+            assert_eq!(list(&gateway, "none", "/", "", len), "");
+            assert_eq!(list(&gateway, "", "d", "", len).matches('*').count(), 2, "b/d* and c d*");
+        }
+    }
+
+    #[test]
+    fn no_entries_is_a_page_too_and_names_are_escaped() {
+        let gateway = gateway();
+        let mut wanted =
+            Wanted { bucket: "bbb", prefix: "", delimiter: "", after: "", len: 0, escaped: true };
+        let none = page(&gateway, &wanted).unwrap();
+        assert!(none.len() == 0 && none.next.is_none());
+        wanted.len = 100;
+        let keys = page(&gateway, &wanted).unwrap().objects;
+        assert!(keys.iter().any(|object| object.key.as_deref() == Some("c%20d")));
+        assert!(keys.iter().any(|object| object.key.as_deref() == Some("%C3%A4/x")));
+        assert!(page_len(Some(-1)).is_err());
+        assert_eq!((page_len(None).unwrap(), page_len(Some(7)).unwrap()), (1000, 7));
+    }
+}

@@ -1,0 +1,280 @@
+//! Buckets and objects.
+
+use super::access::Keys;
+use super::bodies::{
+    Announced, Received, abandon, append, complete, hex, pretend, receive, send_object,
+};
+use super::conditions::Conditions;
+use super::errors::told;
+use super::listing::name_of;
+use super::note::{Note, timestamp};
+use crate::error::Result;
+use crate::front::Front;
+use crate::gateway::{Draft, Gateway, Object, Reading, Space, size_class};
+use core::ops::Range;
+use s3s::crypto::{Checksum as _, Md5};
+use s3s::dto::{Bucket, Checksum, StreamingBlob, Timestamp};
+use s3s::{S3Result, s3_error};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Bytes that a copy reads before it writes them.
+const COPY_LEN: usize = 256 << 10;
+
+/// What is kept with a bucket.
+#[derive(Serialize, Deserialize)]
+struct BucketNote {
+    created: u64,
+}
+
+/// What is known of an object.
+pub struct Known {
+    pub object: Object,
+    pub note: Note,
+}
+
+/// The bytes that are wanted of an object.
+pub enum Part {
+    /// All of them.
+    Whole,
+    /// Some of them.
+    Range(s3s::dto::Range),
+    /// Those of a part that it was made of, from 1 on.
+    Number(i32),
+}
+
+impl Known {
+    /// The bytes that are wanted.
+    pub fn bytes(&self, part: &Part) -> S3Result<Range<u64>> {
+        let len = self.object.len();
+        match part {
+            Part::Whole => Ok(0..len),
+            Part::Range(range) => Ok(range.check(len)?),
+            Part::Number(number) => {
+                let index = usize::try_from(*number).ok().and_then(|number| number.checked_sub(1));
+                let pieces = self.object.pieces();
+                let index = index.filter(|&index| index < pieces.len());
+                let index = index.ok_or_else(|| s3_error!(InvalidRange))?;
+                let first: u64 = pieces[..index].iter().sum();
+                Ok(first..first + pieces[index])
+            }
+        }
+    }
+}
+
+/// Fails unless there is such a bucket.
+pub fn check_bucket(gateway: &Gateway, bucket: &str) -> S3Result<()> {
+    let found = gateway.find(Space::Buckets, bucket.as_bytes());
+    found.map(drop).ok_or_else(|| s3_error!(NoSuchBucket))
+}
+
+/// What is known of an object, if it is there.
+pub fn look(gateway: &Gateway, bucket: &str, key: &str) -> S3Result<Option<Known>> {
+    check_bucket(gateway, bucket)?;
+    let Some(object) = gateway.find(Space::Objects, &name_of(bucket, key)).cloned() else {
+        return Ok(None);
+    };
+    let note = Note::read(object.note())?;
+    Ok(Some(Known { object, note }))
+}
+
+/// What is known of an object, which must be there.
+pub fn find(gateway: &Gateway, bucket: &str, key: &str) -> S3Result<Known> {
+    look(gateway, bucket, key)?.ok_or_else(|| s3_error!(NoSuchKey))
+}
+
+/// Makes a bucket.
+pub fn create_bucket(front: &Front, bucket: &str) -> S3Result<()> {
+    let note = serde_json::to_vec(&BucketNote { created: front.now_ms() }).expect("it is text");
+    let made = front.run(|gateway| {
+        if gateway.find(Space::Buckets, bucket.as_bytes()).is_some() {
+            return Ok(Err(s3_error!(BucketAlreadyOwnedByYou)));
+        }
+        gateway.bind(Space::Buckets, bucket.as_bytes(), None, &note).map(Ok)
+    });
+    made.map_err(|error| told(&error))?
+}
+
+/// Removes a bucket, which must be empty.
+pub fn delete_bucket(front: &Front, bucket: &str) -> S3Result<()> {
+    let name = name_of(bucket, "");
+    let removed = front.run(|gateway| {
+        if let Err(error) = check_bucket(gateway, bucket) {
+            return Ok(Err(error));
+        }
+        let from = core::ops::Bound::Included(&name[..]);
+        let first = gateway.names_from(Space::Objects, from).next();
+        if first.is_some_and(|(first, _)| first.starts_with(&name)) {
+            return Ok(Err(s3_error!(BucketNotEmpty)));
+        }
+        gateway.forget(Space::Buckets, bucket.as_bytes()).map(Ok)
+    });
+    removed.map_err(|error| told(&error))?
+}
+
+/// The buckets that a key may see.
+pub fn buckets(front: &Front, keys: &Keys, id: &str) -> S3Result<Vec<Bucket>> {
+    front.look(|gateway| {
+        let all = gateway.names_from(Space::Buckets, core::ops::Bound::Unbounded);
+        let all = all.map(|(name, object)| (String::from_utf8_lossy(name).into_owned(), object));
+        let seen = all.filter(|(name, _)| keys.grant(id, name).is_some());
+        let tell = |(name, object): (String, &Object)| {
+            let note: BucketNote = serde_json::from_slice(object.note())
+                .map_err(|_| s3_error!(InternalError, "a note is damaged"))?;
+            let creation_date = Some(timestamp(note.created));
+            Ok(Bucket { name: Some(name), creation_date, ..Bucket::default() })
+        };
+        seen.map(tell).collect()
+    })
+}
+
+/// What was written.
+pub struct Put {
+    pub etag: String,
+    pub checksum: Checksum,
+}
+
+/// Writes an object.
+pub async fn put(
+    front: Arc<Front>,
+    (bucket, key): (String, String),
+    mut note: Note,
+    body: Option<StreamingBlob>,
+    announced: Announced,
+    conditions: Conditions,
+) -> S3Result<Put> {
+    front.look(|gateway| check_place(gateway, &bucket, &key, &conditions))?;
+    let now = front.now_ms();
+    receive(front, body, announced, move |gateway, received| {
+        let Received { draft, md5, checksum } = received;
+        (note.etag, note.modified) = (hex(&md5), now);
+        let put = Put { etag: note.etag.clone(), checksum };
+        Ok(bind(gateway, (&bucket, &key), &note, draft, &conditions)?.map(|()| put))
+    })
+    .await
+}
+
+/// Fails unless an object may be written there.
+pub fn check_place(
+    gateway: &Gateway,
+    bucket: &str,
+    key: &str,
+    conditions: &Conditions,
+) -> S3Result<()> {
+    conditions.check_write(look(gateway, bucket, key)?.as_ref().map(|known| &known.note))
+}
+
+/// Lets a key stand for what was written, unless it must not.
+fn bind(
+    gateway: &mut Gateway,
+    (bucket, key): (&str, &str),
+    note: &Note,
+    draft: Draft,
+    conditions: &Conditions,
+) -> Result<S3Result<()>> {
+    if let Err(error) = check_place(gateway, bucket, key, conditions) {
+        gateway.abandon(draft);
+        return Ok(Err(error));
+    }
+    gateway.bind(Space::Objects, &name_of(bucket, key), Some(draft), &note.bytes()).map(Ok)
+}
+
+/// Bytes of an object that was found.
+pub async fn get(front: Arc<Front>, known: &Known, part: &Part) -> S3Result<StreamingBlob> {
+    send_object(front, known.object.clone(), known.bytes(part)?).await
+}
+
+/// Removes an object, if it is there, at the cost of a read of it.
+pub async fn delete(
+    front: Arc<Front>,
+    (bucket, key): (String, String),
+    conditions: Conditions,
+) -> S3Result<()> {
+    wait_for(move || {
+        let name = name_of(&bucket, &key);
+        let removed = front.run(|gateway| {
+            let known = match look(gateway, &bucket, &key) {
+                Ok(Some(known)) => known,
+                Ok(None) => return Ok(Ok(0)),
+                Err(error) => return Ok(Err(error)),
+            };
+            if let Err(error) = conditions.check_write(Some(&known.note)) {
+                return Ok(Err(error));
+            }
+            gateway.forget(Space::Objects, &name)?;
+            Ok(Ok(known.object.blocks()))
+        });
+        let blocks = removed.map_err(|error| told(&error))??;
+        pretend(&front, size_class(blocks))
+    })
+    .await
+}
+
+/// What becomes of a copy.
+pub enum Copied {
+    /// An object, with a note of its own or that of the source.
+    Object { bucket: String, key: String, note: Option<Box<Note>> },
+    /// A part of an upload.
+    Part { name: Vec<u8> },
+}
+
+/// Copies bytes of an object, which are read and written as any others. Tells tag and time.
+pub async fn copy(
+    front: Arc<Front>,
+    source: Known,
+    part: Part,
+    target: Copied,
+) -> S3Result<(String, Timestamp)> {
+    wait_for(move || {
+        let bytes = source.bytes(&part)?;
+        let mut draft = Draft::default();
+        let done = copy_bytes(&front, source.object, bytes, &mut draft);
+        let etag = match done {
+            Ok(md5) => hex(&md5),
+            Err(error) => {
+                abandon(&front, draft);
+                return Err(error);
+            }
+        };
+        let modified = front.now_ms();
+        let bound = front.run(|gateway| match target {
+            Copied::Object { bucket, key, note } => {
+                let mut note = note.map_or(source.note, |note| *note);
+                (note.etag, note.modified) = (etag.clone(), modified);
+                bind(gateway, (&bucket, &key), &note, draft, &Conditions::default())
+            }
+            Copied::Part { name } => {
+                let note = Note { etag: etag.clone(), modified, ..Note::default() };
+                super::uploads::bind_part(gateway, &name, draft, &note)
+            }
+        });
+        bound.map_err(|error| told(&error))??;
+        Ok((etag, timestamp(modified)))
+    })
+    .await
+}
+
+fn copy_bytes(
+    front: &Front,
+    object: Object,
+    bytes: Range<u64>,
+    draft: &mut Draft,
+) -> S3Result<[u8; 16]> {
+    let mut reading = Reading::new(object, bytes);
+    let mut md5 = Md5::new();
+    while !reading.is_done() {
+        let read = front.run(|gateway| gateway.read(&mut reading, COPY_LEN));
+        let bytes = read.map_err(|error| told(&error))?;
+        md5.update(&bytes);
+        append(front, draft, &bytes)?;
+    }
+    complete(front, draft)?;
+    Ok(md5.finalize())
+}
+
+/// Has a thread do what may wait.
+pub async fn wait_for<T: Send + 'static>(
+    work: impl FnOnce() -> S3Result<T> + Send + 'static,
+) -> S3Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(|e| s3_error!(e, InternalError))?
+}

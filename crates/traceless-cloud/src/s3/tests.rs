@@ -1,0 +1,208 @@
+//! Objects over a small gateway, without the network.
+
+use super::bodies::Announced;
+use super::conditions::Conditions;
+use super::listing::{Wanted, page};
+use super::note::{Headers, Note};
+use super::objects::{self, Known, Part};
+use super::uploads;
+use crate::front::{Front, Metrics, Wall};
+use crate::gateway::size_class;
+use crate::gateway::testing::{BLOCK, in_memory};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use s3s::S3Result;
+use s3s::dto::StreamingBlob;
+use std::io;
+use std::sync::Arc;
+use traceless::rng::Seeded;
+
+fn front(blocks: u64) -> Arc<Front> {
+    let front = Front::new(in_memory(blocks, 1), Arc::new(Metrics::default()), Arc::new(Wall));
+    objects::create_bucket(&front, "b").unwrap();
+    Arc::new(front)
+}
+
+fn run<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work)
+}
+
+fn body(pieces: Vec<Result<Vec<u8>, io::Error>>) -> StreamingBlob {
+    let pieces = pieces.into_iter().map(|piece| piece.map(Bytes::from));
+    StreamingBlob::wrap(stream::iter(pieces))
+}
+
+fn put(front: &Arc<Front>, key: &str, bytes: &[u8]) -> S3Result<String> {
+    let pieces = bytes.chunks(37).map(|piece| Ok(piece.to_vec())).collect();
+    put_body(front, key, body(pieces))
+}
+
+fn put_body(front: &Arc<Front>, key: &str, body: StreamingBlob) -> S3Result<String> {
+    let note = Note::new(Headers::default(), None).unwrap();
+    let place = ("b".to_owned(), key.to_owned());
+    let (announced, conditions) = (Announced::default(), Conditions::default());
+    run(objects::put(front.clone(), place, note, Some(body), announced, conditions))
+        .map(|put| put.etag)
+}
+
+fn find(front: &Front, key: &str) -> S3Result<Known> {
+    front.look(|gateway| objects::find(gateway, "b", key))
+}
+
+async fn bytes_of(mut body: StreamingBlob) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while let Some(piece) = body.next().await {
+        bytes.extend_from_slice(&piece.unwrap());
+    }
+    bytes
+}
+
+fn get(front: &Arc<Front>, key: &str) -> S3Result<Vec<u8>> {
+    let known = find(front, key)?;
+    run(async { Ok(bytes_of(objects::get(front.clone(), &known, &Part::Whole).await?).await) })
+}
+
+fn delete(front: &Arc<Front>, key: &str) {
+    let place = ("b".to_owned(), key.to_owned());
+    run(objects::delete(front.clone(), place, Conditions::default())).unwrap();
+}
+
+/// Queries sent, and blocks that were at hand in place of one.
+fn asked(front: &Front) -> u64 {
+    front.look(|gateway| gateway.counts().queries + gateway.counts().hits)
+}
+
+/// Runs something, and tells how much was asked for.
+fn cost<T>(front: &Front, work: impl FnOnce() -> T) -> (T, u64) {
+    let before = asked(front);
+    let done = work();
+    (done, asked(front) - before)
+}
+
+#[test]
+fn an_object_costs_its_class_whatever_is_done_to_it() {
+    let front = front(400);
+    for blocks in [0, 1, 2, 9, 33, 34, 60] {
+        for len in [(blocks * BLOCK).saturating_sub(5), blocks * BLOCK] {
+            let bytes: Vec<u8> = (0..len).map(|i| (i * i) as u8).collect();
+            let class = size_class(blocks.max(1)) as u64;
+            assert_eq!(cost(&front, || put(&front, "k", &bytes)).1, class, "{len}");
+            let (read, read_cost) = cost(&front, || get(&front, "k").unwrap());
+            assert!(read == bytes);
+            assert_eq!(read_cost, class, "{len}");
+            assert_eq!(cost(&front, || delete(&front, "k")).1, class, "{len}");
+            assert!(get(&front, "k").is_err());
+        }
+    }
+    assert_eq!(front.look(crate::gateway::Gateway::blocks_used), 0);
+}
+
+#[test]
+fn looking_sends_nothing() {
+    let front = front(400);
+    put(&front, "a/1", &[1; 500]).unwrap();
+    put(&front, "a/2", &[2; 500]).unwrap();
+    let ((), sent) = cost(&front, || {
+        find(&front, "a/1").unwrap();
+        assert!(find(&front, "none").is_err());
+        let all =
+            Wanted { bucket: "b", prefix: "", delimiter: "/", after: "", len: 10, escaped: false };
+        assert_eq!(front.look(|gateway| page(gateway, &all)).unwrap().prefixes.len(), 1);
+        objects::create_bucket(&front, "c").unwrap();
+        objects::delete_bucket(&front, "c").unwrap();
+        assert!(objects::delete_bucket(&front, "b").is_err());
+        delete(&front, "none");
+        let place = ("b".to_owned(), "k".to_owned());
+        let note = Note::default();
+        let id = uploads::begin(&front, place, note, &mut Seeded::new(1)).unwrap();
+        front.look(|gateway| uploads::find(gateway, "b", "k", &id).map(drop)).unwrap();
+        assert!(front.look(|gateway| uploads::find(gateway, "b", "other", &id)).is_err());
+    });
+    assert_eq!(sent, 0);
+}
+
+#[test]
+fn what_breaks_off_or_does_not_fit_leaves_nothing_behind() {
+    let front = front(50);
+    let used = || front.look(crate::gateway::Gateway::blocks_used);
+    let broken = body(vec![Ok(vec![1; 1000]), Err(io::Error::other("gone"))]);
+    assert_eq!(put_body(&front, "k", broken).unwrap_err().code().as_str(), "IncompleteBody");
+    assert_eq!(used(), 0);
+    let full = put(&front, "k", &[1; 51 * BLOCK]).unwrap_err();
+    assert_eq!((full.code().as_str(), used()), ("InsufficientStorage", 0));
+    put(&front, "k", &[1; 20 * BLOCK]).unwrap();
+    let condition =
+        Conditions { matches_not: Some(s3s::dto::ETagCondition::Any), ..Conditions::default() };
+    let place = ("b".to_owned(), "k".to_owned());
+    let again = objects::put(
+        front.clone(),
+        place,
+        Note::default(),
+        Some(body(vec![Ok(vec![2; 100])])),
+        Announced::default(),
+        condition,
+    );
+    assert_eq!(run(again).err().unwrap().code().as_str(), "PreconditionFailed");
+    assert_eq!(used(), 20);
+}
+
+#[test]
+fn wrong_digests_are_refused() {
+    let front = front(50);
+    let announce = |announced: Announced| {
+        let place = ("b".to_owned(), "k".to_owned());
+        let body = Some(body(vec![Ok(b"hello".to_vec())]));
+        let put = objects::put(
+            front.clone(),
+            place,
+            Note::default(),
+            body,
+            announced,
+            Conditions::default(),
+        );
+        run(put).map(|put| put.etag).map_err(|error| error.code().as_str().to_owned())
+    };
+    let md5 = |md5: &str| Announced { md5: Some(md5.to_owned()), ..Announced::default() };
+    let right = "5d41402abc4b2a76b9719d911017c592";
+    assert_eq!(announce(md5("XUFAKrxLKna5cZ2REBfFkg==")).unwrap(), right);
+    assert_eq!(announce(md5("XUFAKrxLKna5cZ2REBfFkA==")).unwrap_err(), "BadDigest");
+    assert_eq!(announce(md5("?")).unwrap_err(), "InvalidDigest");
+    assert_eq!(
+        announce(Announced { len: Some(6), ..Announced::default() }).unwrap_err(),
+        "IncompleteBody"
+    );
+    let crc = |crc: &str| {
+        let mut announced = Announced::default();
+        announced.checksum.checksum_crc32 = Some(crc.to_owned());
+        announced
+    };
+    assert_eq!(announce(crc("NhCmhg==")).unwrap(), right);
+    assert_eq!(announce(crc("NhCmhQ==")).unwrap_err(), "BadDigest");
+}
+
+/// A body that is sent out while its object is replaced and removed is still the old one.
+#[test]
+fn a_reader_sees_one_version() {
+    let front = front(6000);
+    let old: Vec<u8> = (0..300_000_u32).map(|i| (i / 7) as u8).collect();
+    put(&front, "k", &old).unwrap();
+    let known = find(&front, "k").unwrap();
+    let read = run(async {
+        let mut body = objects::get(front.clone(), &known, &Part::Whole).await.unwrap();
+        drop(known);
+        let mut read = body.next().await.unwrap().unwrap().to_vec();
+        let replacing = front.clone();
+        // Its own runtime: this one's thread is needed here.
+        std::thread::spawn(move || {
+            put(&replacing, "k", &vec![9; 50_000]).unwrap();
+            delete(&replacing, "k");
+            put(&replacing, "k", &vec![8; 70_000]).unwrap();
+        })
+        .join()
+        .unwrap();
+        read.extend(bytes_of(body).await);
+        read
+    });
+    assert!(read == old);
+    assert!(get(&front, "k").unwrap() == vec![8; 70_000]);
+}

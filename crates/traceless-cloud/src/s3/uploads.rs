@@ -1,0 +1,244 @@
+//! Objects that come in parts. Each part is in the tree under a name of its own, and an object made
+//! of them is their blocks one after another.
+
+use super::bodies::{Announced, Received, hex, pretend, receive};
+use super::conditions::Conditions;
+use super::errors::told;
+use super::listing::{name_of, size};
+use super::note::Note;
+use super::objects::{Put, check_bucket, check_place, wait_for};
+use crate::error::Result;
+use crate::front::Front;
+use crate::gateway::{Draft, Gateway, Object, Space, size_class};
+use core::ops::Bound;
+use s3s::crypto::{Checksum as _, Md5};
+use s3s::dto::{CompletedPart, MultipartUpload, Part, StreamingBlob};
+use s3s::{S3Result, s3_error};
+use std::sync::Arc;
+use traceless::rng::Rng;
+
+/// Parts of an object at most.
+const PARTS_MAX: i32 = 10_000;
+/// Bytes of a part at least, but for the last.
+const PART_LEN_MIN: u64 = 5 << 20;
+/// Letters of an upload's name.
+const ID_LEN: usize = 32;
+
+/// An upload that was begun.
+pub struct Upload {
+    pub id: String,
+    pub note: Note,
+}
+
+/// Begins an upload.
+pub fn begin(
+    front: &Front,
+    (bucket, key): (String, String),
+    mut note: Note,
+    rng: &mut dyn Rng,
+) -> S3Result<String> {
+    let mut id = [0; ID_LEN / 2];
+    rng.fill(&mut id);
+    let id = hex(&id);
+    note.modified = front.now_ms();
+    let begun = front.run(|gateway| {
+        if let Err(error) = check_bucket(gateway, &bucket) {
+            return Ok(Err(error));
+        }
+        note.object = Some((bucket, key));
+        gateway.bind(Space::Uploads, id.as_bytes(), None, &note.bytes()).map(Ok)
+    });
+    begun.map_err(|error| told(&error))??;
+    Ok(id)
+}
+
+/// Fails unless there is such an upload of that object.
+pub fn find(gateway: &Gateway, bucket: &str, key: &str, id: &str) -> S3Result<Upload> {
+    check_bucket(gateway, bucket)?;
+    let found = gateway.find(Space::Uploads, id.as_bytes()).filter(|_| id.len() == ID_LEN);
+    let note = Note::read(found.ok_or_else(|| s3_error!(NoSuchUpload))?.note())?;
+    let is_it = note.object.as_ref().is_some_and(|(b, k)| b == bucket && k == key);
+    if !is_it {
+        return Err(s3_error!(NoSuchUpload));
+    }
+    Ok(Upload { id: id.to_owned(), note })
+}
+
+/// The name of a part, from 1 on.
+pub fn part_name(id: &str, number: i32) -> S3Result<Vec<u8>> {
+    if !(1..=PARTS_MAX).contains(&number) {
+        return Err(s3_error!(InvalidArgument, "parts have numbers from 1 to 10000"));
+    }
+    Ok(format!("{id}/{number:05}").into_bytes())
+}
+
+/// Takes in a part.
+pub async fn put_part(
+    front: Arc<Front>,
+    name: Vec<u8>,
+    body: Option<StreamingBlob>,
+    announced: Announced,
+) -> S3Result<Put> {
+    let modified = front.now_ms();
+    receive(front, body, announced, move |gateway, received| {
+        let Received { draft, md5, checksum } = received;
+        let note = Note { etag: hex(&md5), modified, ..Note::default() };
+        let bound = bind_part(gateway, &name, draft, &note)?;
+        Ok(bound.map(|()| Put { etag: note.etag, checksum }))
+    })
+    .await
+}
+
+/// Keeps a part, unless its upload has ended meanwhile.
+pub fn bind_part(
+    gateway: &mut Gateway,
+    name: &[u8],
+    draft: Draft,
+    note: &Note,
+) -> Result<S3Result<()>> {
+    let upload = &name[..ID_LEN.min(name.len())];
+    if gateway.find(Space::Uploads, upload).is_none() {
+        gateway.abandon(draft);
+        return Ok(Err(s3_error!(NoSuchUpload)));
+    }
+    gateway.bind(Space::Uploads, name, Some(draft), &note.bytes()).map(Ok)
+}
+
+/// The parts that came, with their numbers, behind one of them.
+pub fn parts(gateway: &Gateway, id: &str, after: i32, count: usize) -> S3Result<Vec<Part>> {
+    let from = format!("{id}/{after:05}");
+    let names = gateway.names_from(Space::Uploads, Bound::Excluded(from.as_bytes()));
+    let own = names.take_while(|(name, _)| name.starts_with(id.as_bytes()));
+    let tell = |(name, object): (&[u8], &Object)| {
+        let number = core::str::from_utf8(&name[ID_LEN + 1..]).ok().and_then(|n| n.parse().ok());
+        let note = Note::read(object.note())?;
+        Ok(Part {
+            part_number: number,
+            e_tag: Some(note.etag()),
+            last_modified: Some(note.modified()),
+            size: Some(size(object.len())),
+            ..Part::default()
+        })
+    };
+    own.take(count).map(tell).collect()
+}
+
+/// Makes the object of its parts. Tells its tag.
+pub fn complete(
+    front: &Front,
+    (bucket, key): (&str, &str),
+    id: &str,
+    wanted: &[CompletedPart],
+    conditions: &Conditions,
+) -> S3Result<String> {
+    let modified = front.now_ms();
+    let joined = front.run(|gateway| {
+        let planned = plan(gateway, (bucket, key), id, wanted, conditions);
+        let (mut note, parts) = match planned {
+            Ok(planned) => planned,
+            Err(error) => return Ok(Err(error)),
+        };
+        note.modified = modified;
+        gateway.join(id.as_bytes(), parts, &name_of(bucket, key), &note.bytes())?;
+        Ok(Ok(note.etag))
+    });
+    joined.map_err(|error| told(&error))?
+}
+
+/// The note of an object that is to be made, and the names of its parts.
+fn plan(
+    gateway: &Gateway,
+    (bucket, key): (&str, &str),
+    id: &str,
+    wanted: &[CompletedPart],
+    conditions: &Conditions,
+) -> S3Result<(Note, Vec<Vec<u8>>)> {
+    let mut note = find(gateway, bucket, key, id)?.note;
+    check_place(gateway, bucket, key, conditions)?;
+    if wanted.is_empty() {
+        return Err(s3_error!(InvalidRequest, "an object is made of one part at least"));
+    }
+    let (mut names, mut md5, mut last) = (Vec::new(), Md5::new(), 0);
+    for (index, part) in wanted.iter().enumerate() {
+        let number = part.part_number.unwrap_or_default();
+        if number <= last {
+            return Err(s3_error!(InvalidPartOrder));
+        }
+        last = number;
+        let name = part_name(id, number).map_err(|_| s3_error!(InvalidPart))?;
+        let object = gateway.find(Space::Uploads, &name).ok_or_else(|| s3_error!(InvalidPart))?;
+        let etag = Note::read(object.note())?.etag;
+        if part.e_tag.as_ref().is_some_and(|told| told.value() != etag) {
+            return Err(s3_error!(InvalidPart));
+        }
+        if object.len() < PART_LEN_MIN && index + 1 < wanted.len() {
+            return Err(s3_error!(EntityTooSmall));
+        }
+        md5.update(&digest(&etag)?);
+        names.push(name);
+    }
+    note.etag = format!("{}-{}", hex(&md5.finalize()), names.len());
+    note.object = None;
+    Ok((note, names))
+}
+
+fn digest(etag: &str) -> S3Result<Vec<u8>> {
+    let byte = |at: usize| u8::from_str_radix(etag.get(at..at + 2)?, 16).ok();
+    let bytes: Option<Vec<u8>> = (0..etag.len()).step_by(2).map(byte).collect();
+    bytes.ok_or_else(|| s3_error!(InternalError, "a note is damaged"))
+}
+
+/// Forgets an upload and its parts, at the cost of reading them.
+pub async fn abort(front: Arc<Front>, place: (String, String), id: String) -> S3Result<()> {
+    wait_for(move || {
+        let aborted = front.run(|gateway| {
+            if let Err(error) = find(gateway, &place.0, &place.1, &id) {
+                return Ok(Err(error));
+            }
+            let from = Bound::Included(id.as_bytes());
+            let own = gateway.names_from(Space::Uploads, from);
+            let own = own.take_while(|(name, _)| name.starts_with(id.as_bytes()));
+            let own: Vec<_> = own.map(|(name, object)| (name.to_vec(), object.blocks())).collect();
+            for (name, _) in &own {
+                gateway.forget(Space::Uploads, name)?;
+            }
+            Ok(Ok(own.iter().map(|(_, blocks)| size_class(*blocks)).sum()))
+        });
+        pretend(&front, aborted.map_err(|error| told(&error))??)
+    })
+    .await
+}
+
+/// The uploads of a bucket that were begun, in order of their keys, behind one of them.
+pub fn uploads(
+    gateway: &Gateway,
+    bucket: &str,
+    prefix: &str,
+    after: (&str, &str),
+    count: usize,
+) -> S3Result<(Vec<MultipartUpload>, bool)> {
+    check_bucket(gateway, bucket)?;
+    let mut found = Vec::new();
+    for (name, object) in gateway.names_from(Space::Uploads, Bound::Unbounded) {
+        if name.len() != ID_LEN {
+            continue;
+        }
+        let note = Note::read(object.note())?;
+        let Some((own, key)) = note.object.clone() else { continue };
+        let id = String::from_utf8_lossy(name).into_owned();
+        let is_behind = (&key[..], &id[..]) > after && (key != after.0 || !after.1.is_empty());
+        if own == bucket && key.starts_with(prefix) && is_behind {
+            found.push((key, id, note));
+        }
+    }
+    found.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+    let is_cut = found.len() > count;
+    found.truncate(count);
+    let tell = |(key, id, note): (String, String, Note)| MultipartUpload {
+        key: Some(key),
+        upload_id: Some(id),
+        initiated: Some(note.modified()),
+        ..MultipartUpload::default()
+    };
+    Ok((found.into_iter().map(tell).collect(), is_cut))
+}

@@ -1,0 +1,48 @@
+//! TLS towards clients, who are on the premises: a certificate and its key in PEM files.
+
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use std::io;
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a server needs to speak TLS.
+#[derive(Clone)]
+pub struct Tls(Arc<ServerConfig>);
+
+impl Tls {
+    /// Reads a chain of certificates, the server's first, and its private key. An error says which
+    /// file is at fault.
+    pub fn read(certificates: &Path, key: &Path) -> io::Result<Self> {
+        let wrong = |path: &Path, what: &dyn core::fmt::Display| {
+            io::Error::new(io::ErrorKind::InvalidInput, format!("{}: {what}", path.display()))
+        };
+        let chain = CertificateDer::pem_file_iter(certificates)
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+            .map_err(|e| wrong(certificates, &e))?;
+        let own = PrivateKeyDer::from_pem_file(key).map_err(|e| wrong(key, &e))?;
+        let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .and_then(|config| config.with_no_client_auth().with_single_cert(chain, own))
+            .map_err(|e| wrong(certificates, &e))?;
+        Ok(Self(Arc::new(config)))
+    }
+
+    /// Puts a connection under TLS. The first read shakes hands.
+    pub fn accept(
+        &self,
+        stream: TcpStream,
+    ) -> io::Result<StreamOwned<ServerConnection, TcpStream>> {
+        let connection = ServerConnection::new(self.0.clone()).map_err(io::Error::other)?;
+        Ok(StreamOwned::new(connection, stream))
+    }
+
+    /// The same for those who bring their own streams.
+    #[cfg(feature = "http")]
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        self.0.clone()
+    }
+}

@@ -1,0 +1,7 @@
+//! Sends commands of the Redis protocol as any client may: an error is fine, a panic or a hang is a
+//! finding.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    traceless_cloud::resp::fuzz_commands(bytes);
+});

@@ -1,0 +1,248 @@
+"""Speaks S3 to a gateway as programs do, through boto3.
+
+s3.py URL KEY SECRET fill|check|all|policy [CA]   fill stores what check then finds
+"""
+
+import hashlib
+import random
+import sys
+import urllib.request
+
+import boto3
+import botocore.config
+import botocore.exceptions
+
+url, key, secret, what = sys.argv[1:5]
+config = botocore.config.Config(
+    signature_version="s3v4", s3={"addressing_style": "path"}, retries={"max_attempts": 1}
+)
+
+
+def connect(key, secret):
+    return boto3.client(
+        "s3", endpoint_url=url, aws_access_key_id=key, aws_secret_access_key=secret,
+        region_name="us-east-1", config=config, verify=sys.argv[5] if sys.argv[5:] else None,
+    )
+
+
+client = connect(key, secret)
+rng = random.Random(1)
+PART = 5 << 20
+
+
+def data(length):
+    return rng.randbytes(length)
+
+
+def refused(code, call, **arguments):
+    try:
+        call(**arguments)
+    except botocore.exceptions.ClientError as error:
+        found = error.response["Error"]["Code"]
+        assert found == code, f"{found} instead of {code}"
+        return
+    sys.exit(f"{code} was expected")
+
+
+def body(bucket, key, **more):
+    return client.get_object(Bucket=bucket, Key=key, **more)["Body"].read()
+
+
+def keys(bucket, **more):
+    pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, **more)
+    return [entry["Key"] for page in pages for entry in page.get("Contents", [])]
+
+
+def kept():
+    """What outlives the gateway."""
+    rng.seed(2)
+    return {f"kept/{length}": data(length) for length in (0, 1, 255, 256, 257, 70_000, 300_001)}
+
+
+def fill():
+    client.create_bucket(Bucket="kept")
+    for name, bytes_ in kept().items():
+        client.put_object(Bucket="kept", Key=name, Body=bytes_, Metadata={"length": name})
+
+
+def check():
+    for name, bytes_ in kept().items():
+        assert body("kept", name) == bytes_, name
+        assert client.head_object(Bucket="kept", Key=name)["Metadata"] == {"length": name}
+    assert sorted(keys("kept")) == sorted(kept())
+
+
+def buckets():
+    refused("NoSuchBucket", client.list_objects, Bucket="first")
+    client.create_bucket(Bucket="first")
+    refused("BucketAlreadyOwnedByYou", client.create_bucket, Bucket="first")
+    refused("InvalidBucketName", client.get_bucket_location, Bucket="Not-A-Bucket")
+    client.head_bucket(Bucket="first")
+    assert "first" in [one["Name"] for one in client.list_buckets()["Buckets"]]
+    client.put_object(Bucket="first", Key="x", Body=b"")
+    refused("BucketNotEmpty", client.delete_bucket, Bucket="first")
+    client.delete_object(Bucket="first", Key="x")
+    client.delete_bucket(Bucket="first")
+    refused("404", client.head_bucket, Bucket="first")
+
+
+def objects():
+    client.create_bucket(Bucket="some")
+    for length in (0, 1, 256, 1000, 100_000):
+        bytes_ = data(length)
+        put = client.put_object(
+            Bucket="some", Key="a b/ä+%", Body=bytes_, ContentType="text/plain",
+            CacheControl="no-cache", Metadata={"colour": "blue"},
+        )
+        assert put["ETag"].strip('"') == hashlib.md5(bytes_).hexdigest()
+        head = client.head_object(Bucket="some", Key="a b/ä+%")
+        assert (head["ContentLength"], head["ETag"]) == (length, put["ETag"])
+        assert (head["ContentType"], head["CacheControl"]) == ("text/plain", "no-cache")
+        assert head["Metadata"] == {"colour": "blue"}
+        assert body("some", "a b/ä+%") == bytes_
+    for text, part in {
+        "0-0": slice(0, 1), "255-256": slice(255, 257), "99999-": slice(99_999, None),
+        "-300": slice(-300, None), "50000-200000": slice(50_000, None),
+    }.items():
+        assert body("some", "a b/ä+%", Range=f"bytes={text}") == bytes_[part], text
+    refused("InvalidRange", client.get_object, Bucket="some", Key="a b/ä+%", Range="bytes=100000-")
+    refused("NoSuchKey", client.get_object, Bucket="some", Key="none")
+    refused("404", client.head_object, Bucket="some", Key="none")
+    refused(
+        "BadDigest", client.put_object, Bucket="some", Key="bad", Body=b"x",
+        ContentMD5="1B2M2Y8AsgTpgAmY7PhCfg==",
+    )
+    refused("404", client.head_object, Bucket="some", Key="bad")
+    client.copy_object(Bucket="some", Key="copy", CopySource={"Bucket": "some", "Key": "a b/ä+%"})
+    assert body("some", "copy") == bytes_
+    assert client.head_object(Bucket="some", Key="copy")["Metadata"] == {"colour": "blue"}
+    deleted = client.delete_objects(
+        Bucket="some", Delete={"Objects": [{"Key": one} for one in ("copy", "a b/ä+%", "none")]}
+    )
+    assert len(deleted["Deleted"]) == 3 and "Errors" not in deleted
+    assert keys("some") == []
+
+
+def conditions():
+    etag = client.put_object(Bucket="some", Key="c", Body=b"1")["ETag"]
+    refused("304", client.get_object, Bucket="some", Key="c", IfNoneMatch=etag)
+    refused("PreconditionFailed", client.get_object, Bucket="some", Key="c", IfMatch='"no"')
+    assert body("some", "c", IfMatch=etag) == b"1"
+    url = client.generate_presigned_url("get_object", Params={"Bucket": "some", "Key": "c"})
+    if url.startswith("http:"):
+        assert urllib.request.urlopen(url).read() == b"1"
+    request = client.meta.events
+
+    def only_if_new(params, **_):
+        params["headers"]["If-None-Match"] = "*"
+
+    request.register("before-call.s3.PutObject", only_if_new)
+    refused("PreconditionFailed", client.put_object, Bucket="some", Key="c", Body=b"2")
+    request.unregister("before-call.s3.PutObject", only_if_new)
+    assert body("some", "c") == b"1"
+    client.delete_object(Bucket="some", Key="c")
+
+
+def listings():
+    names = [f"{folder}/{number:03}" for folder in "ab" for number in range(7)] + ["top", "z z/+"]
+    for name in names:
+        client.put_object(Bucket="some", Key=name, Body=name.encode())
+    assert keys("some") == sorted(names)
+    for size in (1, 3, 7, 100):
+        assert keys("some", PaginationConfig={"PageSize": size}) == sorted(names)
+    old = client.get_paginator("list_objects").paginate(
+        Bucket="some", Delimiter="/", PaginationConfig={"PageSize": 2}
+    )
+    seen = [
+        entry.get("Key", entry.get("Prefix"))
+        for page in old
+        for entry in page.get("Contents", []) + page.get("CommonPrefixes", [])
+    ]
+    assert sorted(seen) == ["a/", "b/", "top", "z z/"], seen
+    page = client.list_objects_v2(Bucket="some", Prefix="b/", StartAfter="b/004")
+    assert [entry["Key"] for entry in page["Contents"]] == ["b/005", "b/006"]
+    for name in names:
+        client.delete_object(Bucket="some", Key=name)
+
+
+def parts():
+    begun = client.create_multipart_upload(Bucket="some", Key="p", Metadata={"of": "parts"})
+    upload = {"Bucket": "some", "Key": "p", "UploadId": begun["UploadId"]}
+    all_ = [data(PART), data(PART + 1), data(77)]
+    etags = [
+        client.upload_part(PartNumber=number, Body=bytes_, **upload)["ETag"]
+        for number, bytes_ in zip((1, 4, 9), all_)
+    ]
+    listed = client.list_parts(**upload)["Parts"]
+    assert [(one["PartNumber"], one["Size"]) for one in listed] == [
+        (1, PART), (4, PART + 1), (9, 77)
+    ]
+    assert [one["UploadId"] for one in client.list_multipart_uploads(Bucket="some")["Uploads"]] \
+        == [begun["UploadId"]]
+    wanted = [{"PartNumber": n, "ETag": etag} for n, etag in zip((1, 4, 9), etags)]
+    complete = client.complete_multipart_upload
+    refused("InvalidPartOrder", complete, MultipartUpload={"Parts": wanted[1::-1]}, **upload)
+    wrong = [{"PartNumber": 1, "ETag": etags[1]}]
+    refused("InvalidPart", complete, MultipartUpload={"Parts": wrong}, **upload)
+    small = [wanted[2] | {"PartNumber": 9}, {"PartNumber": 10, "ETag": etags[2]}]
+    client.upload_part(PartNumber=10, Body=all_[2], **upload)
+    refused("EntityTooSmall", complete, MultipartUpload={"Parts": small}, **upload)
+    done = complete(MultipartUpload={"Parts": wanted}, **upload)
+    digest = hashlib.md5(b"".join(hashlib.md5(part).digest() for part in all_)).hexdigest()
+    assert done["ETag"].strip('"') == f"{digest}-3"
+    whole = b"".join(all_)
+    assert body("some", "p") == whole
+    assert body("some", "p", Range=f"bytes={PART - 3}-{PART + 3}") == whole[PART - 3 : PART + 4]
+    assert body("some", "p", PartNumber=3) == all_[2]
+    assert client.head_object(Bucket="some", Key="p")["Metadata"] == {"of": "parts"}
+    refused("NoSuchUpload", client.list_parts, **upload)
+    copied = client.create_multipart_upload(Bucket="some", Key="q")
+    upload = {"Bucket": "some", "Key": "q", "UploadId": copied["UploadId"]}
+    etag = client.upload_part_copy(
+        PartNumber=1, CopySource="some/p", CopySourceRange="bytes=10-300009", **upload
+    )["CopyPartResult"]["ETag"]
+    complete(MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": etag}]}, **upload)
+    assert body("some", "q") == whole[10:300_010]
+    begun = client.create_multipart_upload(Bucket="some", Key="r")
+    upload = {"Bucket": "some", "Key": "r", "UploadId": begun["UploadId"]}
+    client.upload_part(PartNumber=1, Body=b"x", **upload)
+    client.abort_multipart_upload(**upload)
+    refused("NoSuchUpload", client.upload_part, PartNumber=1, Body=b"x", **upload)
+    client.delete_object(Bucket="some", Key="p")
+    client.delete_object(Bucket="some", Key="q")
+
+
+def strangers():
+    refused("SignatureDoesNotMatch", connect(key, secret + "x").list_buckets)
+    refused("InvalidAccessKeyId", connect("nobody", secret).list_buckets)
+    anonymous = botocore.config.Config(signature_version=botocore.UNSIGNED)
+    nobody = boto3.client("s3", endpoint_url=url, config=anonymous, region_name="us-east-1")
+    refused("AccessDenied", nobody.get_object, Bucket="some", Key="c")
+
+
+def policy():
+    """The key may read `kept` and do anything to `own`."""
+    assert [one["Name"] for one in client.list_buckets()["Buckets"]] == ["kept"]
+    check()
+    refused("AccessDenied", client.put_object, Bucket="kept", Key="x", Body=b"")
+    refused("AccessDenied", client.delete_object, Bucket="kept", Key="kept/1")
+    refused("AccessDenied", client.list_objects, Bucket="some")
+    refused("AccessDenied", client.create_bucket, Bucket="other")
+    client.create_bucket(Bucket="own")
+    client.copy_object(Bucket="own", Key="mine", CopySource="kept/kept/257")
+    assert body("own", "mine") == kept()["kept/257"]
+    refused("AccessDenied", client.copy_object, Bucket="own", Key="mine", CopySource="some/p")
+
+
+def all_():
+    buckets()
+    objects()
+    conditions()
+    listings()
+    parts()
+    if not sys.argv[5:]:
+        strangers()
+    client.delete_bucket(Bucket="some")
+
+
+{"fill": fill, "check": check, "all": all_, "policy": policy}[what]()
