@@ -13,7 +13,7 @@ use std::time::Duration;
 /// How long a connection may take to be made.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a reply may take, until the request is sent again on another connection.
-const REPLY_PATIENCE: Duration = Duration::from_secs(60);
+const REPLY_PATIENCE: Duration = Duration::from_mins(1);
 const NUMBER_LEN: usize = 8;
 
 /// Where the host is, and how it is known.

@@ -2,7 +2,8 @@
 //!
 //! Buckets, what objects there are, and all that HEAD and LIST tell are the gateway's own state,
 //! and are answered without a query. Bytes of objects go through the tree, in pieces, so that no
-//! object is ever in memory as a whole. What an object costs: its size class, read, written or removed.
+//! object is ever in memory as a whole. What an object costs: its size class, read, written or
+//! removed.
 
 mod access;
 mod bodies;
