@@ -2,13 +2,16 @@
 //! and enclave in one process.
 
 mod clients;
+mod compared;
 pub mod floors;
+mod kernel;
 
 use crate::args::{CloudArgs, CloudKernel};
 use crate::failure::Failure;
-use crate::numbers::{Hardware, failed, shortened};
+use crate::numbers::{Hardware, failed, shortened, summary};
 use crate::output::{Meter, say, say_json};
 use clients::{Measured, measure};
+use compared::{Compared, compared};
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -44,6 +47,7 @@ struct Report {
     machine: Hardware,
     data: u64,
     block_len: u64,
+    copies: u64,
     kernel: &'static str,
     store: &'static str,
     /// Whether an enclave protects anything: here host and enclave are one process.
@@ -65,12 +69,16 @@ struct Report {
     /// Thousands of bytes a second, of all clients.
     kb_per_second: f64,
     cpu_ms_per_query: f64,
+    /// To make a node anew, one thread takes so long for 32 bytes.
+    kernel_ns_per_piece: f64,
     answers: u64,
     waits: u64,
     rounds: u64,
     renewed: u64,
     waiting_max: usize,
     published: Option<Published>,
+    /// With `--compare`.
+    compared: Vec<Compared>,
 }
 
 #[derive(Serialize)]
@@ -104,7 +112,8 @@ struct Published {
 }
 
 pub fn run(args: &CloudArgs) -> Result<(), Failure> {
-    let report = measured(args)?;
+    let compared = if args.compare { compared(args)? } else { vec![] };
+    let report = Report { compared, ..measured(args)? };
     if args.json {
         return say_json(&report);
     }
@@ -123,12 +132,14 @@ fn measured(args: &CloudArgs) -> Result<Report, Failure> {
         }
         None => start(args, params, MemStore::new(params.geometry))?,
     };
+    gateway.keep_copies(usize::try_from(args.copies).map_err(Failure::usage)?);
     let clock = Monotonic::start();
     fill(args, &mut gateway)?;
     let fill_seconds = clock.now() as f64 / 1e9;
     warm_up(&mut gateway)?;
     let measured = measure(args, &mut gateway)?;
-    Ok(report(args, &gateway, fill_seconds, &measured))
+    let taken = kernel::measure(params.geometry, choice(args.kernel), 3)?;
+    Ok(report(args, &gateway, (fill_seconds, summary(taken).0), &measured))
 }
 
 /// Two rounds, after which it is known how long they take.
@@ -182,7 +193,12 @@ fn fill(args: &CloudArgs, gateway: &mut Gateway) -> Result<(), Failure> {
     Ok(())
 }
 
-fn report(args: &CloudArgs, gateway: &Gateway, fill_seconds: f64, measured: &Measured) -> Report {
+fn report(
+    args: &CloudArgs,
+    gateway: &Gateway,
+    (fill_seconds, kernel_ns_per_piece): (f64, f64),
+    measured: &Measured,
+) -> Report {
     let Measured { latencies, waited_ns, waits, queries, .. } = measured;
     let (params, counts) = (gateway.params(), gateway.counts());
     let g = params.geometry;
@@ -198,6 +214,7 @@ fn report(args: &CloudArgs, gateway: &Gateway, fill_seconds: f64, measured: &Mea
         machine: Hardware::here(),
         data: args.data,
         block_len: args.block_len,
+        copies: args.copies,
         kernel: match args.kernel {
             CloudKernel::Benes => "benes",
             CloudKernel::Paper => "paper",
@@ -234,6 +251,7 @@ fn report(args: &CloudArgs, gateway: &Gateway, fill_seconds: f64, measured: &Mea
         p99_ms: at(0.99),
         p999_ms: at(0.999),
         kb_per_second: args.block_len as f64 * measured.blocks as f64 / measured.seconds / 1e3,
+        kernel_ns_per_piece,
         cpu_ms_per_query: measured.cpu_seconds * 1e3 / *queries as f64,
         answers,
         waits: *waits,
@@ -245,6 +263,7 @@ fn report(args: &CloudArgs, gateway: &Gateway, fill_seconds: f64, measured: &Mea
             average_ms,
             kb_per_second,
         }),
+        compared: vec![],
     }
 }
 
@@ -298,9 +317,13 @@ impl Report {
         if let Some(paper) = &self.published {
             line("paper", paper.best_ms, paper.average_ms, paper.kb_per_second);
         }
+        for Compared { name, average_ms } in &self.compared {
+            say(&format!("{name}: average {} ms", shortened(*average_ms)));
+        }
         say(&format!(
             "average to best {}, {} ms a query for its share of a round; p50 {} ms, p99 {} ms, p99.9 {} \
-             ms; {} of {} answers waited for a round's end; {} ms of processor a query",
+             ms; {} of {} answers waited for a round's end; {} ms of processor a query, {} ns for 32 \
+             bytes of a node",
             shortened(self.average_to_best),
             shortened(self.share_ms),
             shortened(self.p50_ms),
@@ -308,7 +331,8 @@ impl Report {
             shortened(self.p999_ms),
             self.waits,
             self.answers,
-            shortened(self.cpu_ms_per_query)
+            shortened(self.cpu_ms_per_query),
+            shortened(self.kernel_ns_per_piece)
         ));
     }
 }
