@@ -7,10 +7,12 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
 run() {
-    cargo run --quiet --release --locked --package traceless --example "$@"
+    local example
+    example=$(tests/lib/example "$1")
+    "$example" "${@:2}"
 }
 
-run contacts -- 2000
-run map -- "$scratch/map"
-run encrypted_array -- "$scratch/array"
-cargo run --quiet --release --locked --package traceless-sim --example own_scheme
+run contacts 2000
+run map "$scratch/map"
+run encrypted_array "$scratch/array"
+run own_scheme

@@ -43,10 +43,11 @@ assert first['pinned'] or first['resident_max'] <= ${most:-4096}, first"
 "$python" -c "print(*(n * 7919 % 20011 for n in range(1, 20001)), sep='\\n')" >numbers
 
 section "programs as they are"
-for scheme in plain detwo eager parallel eager-parallel path path-fused ring; do
+for scheme in plain detwo eager parallel eager-parallel path path-fused ring opam; do
     most=15 same --resident 15 --memory 8M --scheme "$scheme" --refresh 7 -- sort numbers
 done
 most=15 same --resident 15 --policy random --cipher gcm -- sort -r numbers
+most=15 same --resident 15 --cipher chacha20-hmac -- sort -r numbers
 most=32 same --resident 32 --policy clock -- sort -r numbers
 same --resident 256 -- xz --threads=1 --stdout numbers
 same --resident 64 -- xz --threads=2 --block-size=16KiB -1 --stdout numbers
@@ -94,8 +95,8 @@ import os
 print(os.open('/dev/null', 0), sorted(str(i) for i in range(3000))[:9])"
 
 section "the example of the library"
-expect 0 cargo run --quiet --release --locked --manifest-path "$root/Cargo.toml" \
-    --package traceless-pager --example hash_join
+hash_join=$("$lib/example" hash_join)
+expect 0 "$hash_join"
 
 section "exit codes"
 expect 7 run -- sh -c 'exit 7'

@@ -4,7 +4,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`slots`] | pages in a store: sealed, each bound to its place and version |
-//! | [`scheme`] | which slot a page goes to: plain (the control), `DetWoORAM`, trees |
+//! | [`scheme`] | which slot a page goes to: plain (the control), `DetWoORAM`, trees, OPAM |
 //! | `paging` | memory whose pages come and go, by userfaultfd (feature `std`) |
 //!
 //! The schemes need neither an operating system nor its memory: a runtime that handles its own

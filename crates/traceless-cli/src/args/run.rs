@@ -69,8 +69,10 @@ pub enum PageSchemeArg {
     Path,
     /// The same, one access a fault
     PathFused,
-    /// Ring ORAM, two accesses a fault
+    /// Ring ORAM, one access a fault
     Ring,
+    /// OPAM: insecure, to be compared with. Which visits of a page belong together can be seen
+    Opam,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -79,6 +81,9 @@ pub enum PageCipherArg {
     Aegis,
     /// AES-256-GCM
     Gcm,
+    /// ChaCha20 with HMAC-SHA-256, as in the paging paper
+    #[value(name = "chacha20-hmac")]
+    ChachaHmac,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

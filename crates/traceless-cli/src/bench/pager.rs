@@ -80,7 +80,7 @@ const fn plain(name: &'static str, program: Program) -> Subject {
     Subject { name, program, scheme: Scheme::Plain, refresh: 1, cached: 0 }
 }
 
-const SUBJECTS: [Subject; 16] = [
+const SUBJECTS: [Subject; 17] = [
     detwo("pager-detwo-k3", Scheme::DetWo, 3),
     detwo("pager-detwo-k7", Scheme::DetWo, 7),
     detwo("pager-detwo-k15", Scheme::DetWo, 15),
@@ -97,6 +97,7 @@ const SUBJECTS: [Subject; 16] = [
     tree("pager-path-fused", Scheme::PathFused, 0),
     tree("pager-path-fused-cached", Scheme::PathFused, 8),
     tree("pager-ring", Scheme::Ring, 0),
+    tree("pager-opam", Scheme::Opam, 0),
 ];
 
 const CONTROLS: [Subject; 3] = [

@@ -119,6 +119,7 @@ fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, Refused> {
             PageSchemeArg::Path => Scheme::Path,
             PageSchemeArg::PathFused => Scheme::PathFused,
             PageSchemeArg::Ring => Scheme::Ring,
+            PageSchemeArg::Opam => Scheme::Opam,
         },
         refresh: Refresh::parse(&args.refresh).map_err(traceless_pager::paging::Error::from)?,
         helpers: args.helpers,
@@ -142,6 +143,7 @@ pub fn cipher(cipher: PageCipherArg) -> Cipher {
     match cipher {
         PageCipherArg::Aegis => Cipher::Aegis,
         PageCipherArg::Gcm => Cipher::Gcm,
+        PageCipherArg::ChachaHmac => Cipher::ChaChaHmac,
     }
 }
 

@@ -8,7 +8,8 @@ use super::pager::FRAMES_MIN;
 use super::shared::SharedMemory;
 use crate::PAGE_LEN;
 use crate::scheme::{
-    Areas, DetWo, FusedPath, PageScheme, Path as PageTree, Plain, RingOram, TreeParts,
+    Areas, DetWo, FusedPath, FusedRing, Opam, PageScheme, Path as PageTree, Plain, TreeParts,
+    TreeSize,
 };
 use crate::slots::{Cipher, PageAegis, Slots};
 use std::fs::File;
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use traceless::rng::{Seeded, System};
 use traceless::scheme::detwo::Refresh;
-use traceless::seal::{Aead, SECRET_LEN, Sealer, Secret};
+use traceless::seal::{Aead, ChaChaHmac, SECRET_LEN, Sealer, Secret};
 use traceless::store::{Store, Watched};
 use traceless::trace::FileWitness;
 
@@ -44,13 +45,15 @@ pub enum Scheme {
     Path,
     /// The same, one access a fault.
     PathFused,
-    /// Ring ORAM, two accesses a fault.
+    /// Ring ORAM, one access a fault.
     Ring,
+    /// OPAM: insecure, to be compared with.
+    Opam,
 }
 
 impl Scheme {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Plain,
         Self::DetWo,
         Self::Eager,
@@ -59,6 +62,7 @@ impl Scheme {
         Self::Path,
         Self::PathFused,
         Self::Ring,
+        Self::Opam,
     ];
 
     /// What it is called.
@@ -72,7 +76,12 @@ impl Scheme {
             Self::Path => "path",
             Self::PathFused => "path-fused",
             Self::Ring => "ring",
+            Self::Opam => "opam",
         }
+    }
+
+    fn is_tree(self) -> bool {
+        matches!(self, Self::Path | Self::PathFused | Self::Ring | Self::Opam)
     }
 }
 
@@ -213,10 +222,11 @@ impl Settings {
             let store = self.store(Slots::store_len(pages), recording)?;
             return Ok(Box::new(Plain::new(store, pages, self.cipher, &key)?));
         }
-        if matches!(self.scheme, Scheme::Path | Scheme::PathFused | Scheme::Ring) {
+        if self.scheme.is_tree() {
             return match self.cipher {
                 Cipher::Aegis => self.tree(recording, PageAegis::new),
                 Cipher::Gcm => self.tree(recording, Aead::new),
+                Cipher::ChaChaHmac => self.tree(recording, ChaChaHmac::new),
             };
         }
         let store = self.store(Areas::store_len(pages, self.refresh), recording)?;
@@ -237,16 +247,18 @@ impl Settings {
     ) -> Result<Box<dyn PageScheme>> {
         let (pages, cached) = (self.pages as u64, self.cached);
         let sample = sealer(&Secret::from_bytes([0; SECRET_LEN]));
-        let len = match self.scheme {
-            Scheme::Ring => RingOram::store_len(pages, cached, &sample)?,
-            _ => PageTree::store_len(pages, cached, &sample)?,
+        let size = match self.scheme {
+            Scheme::Ring => TreeSize::ring(pages, cached, &sample)?,
+            _ => TreeSize::path(pages, cached, &sample)?,
         };
-        let (store, rng) = (self.store(len, recording)?, Box::new(Seeded::drawn(&mut System)));
+        let (store, rng) =
+            (self.store(size.store, recording)?, Box::new(Seeded::drawn(&mut System)));
         let parts = TreeParts { store, pages, cached, sealer, rng };
         Ok(match self.scheme {
-            Scheme::Ring => Box::new(RingOram::ring(parts)?),
-            Scheme::PathFused => Box::new(FusedPath::new(parts)?),
-            _ => Box::new(PageTree::path(parts)?),
+            Scheme::Ring => Box::new(FusedRing::ring(parts)?),
+            Scheme::PathFused => Box::new(FusedPath::path(parts)?),
+            Scheme::Opam => Box::new(Opam::opam(parts)?),
+            _ => Box::new(PageTree::new(parts)?),
         })
     }
 

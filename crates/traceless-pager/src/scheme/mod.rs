@@ -1,14 +1,18 @@
 //! Schemes for pages: where a page goes that leaves its frame, and what else is written then.
 
 mod detwo;
+mod fused;
+mod opam;
 mod plain;
 #[cfg(all(test, feature = "std"))]
 mod tests;
 mod tree;
 
 pub use detwo::{Areas, DetWo, Numbers};
+pub use fused::{Exchange, Fused, FusedPath, FusedRing, PathExchange};
+pub use opam::{Opam, OpamTree};
 pub use plain::Plain;
-pub use tree::{Accessed, FusedPath, Path, RingOram, TreeParts};
+pub use tree::{Path, TreeParts, TreeSize};
 
 use crate::Page;
 use traceless::Hides;

@@ -1,7 +1,9 @@
 //! What every scheme must do, and what the write-only ones must not show.
 
-use super::{Areas, DetWo, FusedPath, PageScheme, Path, Plain, RingOram, TreeParts};
-use crate::slots::{Cipher, PageAegis};
+mod trees;
+
+use super::{Areas, DetWo, PageScheme, Plain};
+use crate::slots::Cipher;
 use crate::{PAGE_LEN, Page};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,24 +33,6 @@ fn each_scheme(pages: u64, check: &mut dyn FnMut(Box<dyn PageScheme>, Arc<MemSto
             let store = Arc::new(MemStore::new(len(pages, (p, q))));
             check(Box::new(detwo(store.clone(), pages, (p, q), cipher)), store);
         }
-    }
-}
-
-/// Makes each scheme that lies in a tree.
-fn each_tree(pages: u64, check: &mut dyn FnMut(Box<dyn PageScheme>, Arc<MemStore>)) {
-    let sample = PageAegis::new(&key());
-    for cached in [0, 2] {
-        let store = |len| Arc::new(MemStore::new(len));
-        let parts = |store: &Arc<MemStore>| {
-            let (store, rng) = (store.clone(), Box::new(Seeded::new(pages)));
-            TreeParts { store, pages, cached, sealer: PageAegis::new, rng }
-        };
-        let path = store(Path::store_len(pages, cached, &sample).unwrap());
-        check(Box::new(Path::path(parts(&path)).unwrap()), path.clone());
-        let fused = store(path.len());
-        check(Box::new(FusedPath::new(parts(&fused)).unwrap()), fused.clone());
-        let ring = store(RingOram::store_len(pages, cached, &sample).unwrap());
-        check(Box::new(RingOram::ring(parts(&ring)).unwrap()), ring.clone());
     }
 }
 
@@ -113,71 +97,23 @@ impl Model {
 #[test]
 fn pages_come_back_as_they_went() {
     for pages in [16, 23, 64] {
-        let check = &mut |scheme: Box<dyn PageScheme>, _| {
-            let mut model = Model::new(scheme, 4);
-            let mut rng = Seeded::new(pages);
-            for step in 0..1500 {
-                let page = rng.below(pages);
-                if step % 41 == 40 {
-                    model.forget(page);
-                } else {
-                    model.touch(page, &mut rng, step).unwrap();
-                }
-            }
-        };
-        each_scheme(pages, check);
-        if pages > 16 {
-            each_tree(pages, check);
+        each_scheme(pages, &mut |scheme, _| are_kept(scheme, 1500));
+    }
+}
+
+/// Touches and forgets pages, at random.
+fn are_kept(scheme: Box<dyn PageScheme>, steps: u64) {
+    let pages = scheme.pages();
+    let mut model = Model::new(scheme, 4);
+    let mut rng = Seeded::new(pages);
+    for step in 0..steps {
+        let page = rng.below(pages);
+        if step % 41 == 40 {
+            model.forget(page);
+        } else {
+            model.touch(page, &mut rng, step).unwrap();
         }
     }
-}
-
-#[test]
-fn a_tree_that_went_back_is_an_error() {
-    each_tree(64, &mut |scheme, store| {
-        let mut model = Model::new(scheme, 2);
-        let mut rng = Seeded::new(2);
-        let mut touch = |from: u64| -> Result<(), Error> {
-            (from..from + 64).try_for_each(|step| model.touch(step % 64, &mut rng, step))
-        };
-        touch(0).unwrap();
-        let old = store.snapshot();
-        touch(64).unwrap();
-        store.write(&[Extent::new(0, old.len())], &old).unwrap();
-        assert!(matches!(touch(128), Err(Error::Tampered { .. })));
-    });
-}
-
-/// What a fault shows of a tree: one path read and written, drawn anew, whatever page it is of.
-#[test]
-fn a_fused_fault_is_one_path() {
-    let sample = PageAegis::new(&key());
-    let (pages, recorder) = (64, Arc::new(Recorder::default()));
-    let store = MemStore::new(Path::store_len(pages, 0, &sample).unwrap());
-    let store = Arc::new(Watched::new(store, recorder.clone()));
-    let rng = Box::new(Seeded::new(3));
-    let parts = TreeParts { store, pages, cached: 0, sealer: PageAegis::new, rng };
-    let mut scheme = FusedPath::new(parts).unwrap();
-    let mut frame = [1; PAGE_LEN];
-    // Neighbours on a path may lie together, which depends on the leaf alone.
-    let shape = |events: &[Event]| {
-        let bytes = |op| -> u32 {
-            events.iter().filter(|event| event.op == op).map(|event| event.len).sum()
-        };
-        (bytes(Op::Read), bytes(Op::Write))
-    };
-    scheme.swap(Some(0), Some(1), &mut frame).unwrap();
-    let template = shape(&recorder.take());
-    let mut leaves = BTreeMap::new();
-    // Always the same two pages: the leaf is another one each time.
-    for fault in 0..800 {
-        let (out, wanted) = (1 - fault % 2, fault % 2);
-        scheme.swap(Some(out), Some(wanted), &mut frame).unwrap();
-        let events = recorder.take();
-        *leaves.entry(events.iter().map(|event| event.at).max()).or_insert(0) += 1;
-        assert_eq!(shape(&events), template, "fault {fault}");
-    }
-    assert!(leaves.len() == 16 && leaves.values().all(|&count| (20..90).contains(&count)));
 }
 
 #[test]

@@ -1,29 +1,24 @@
-//! Path ORAM and Ring ORAM for pages: they hide which pages come, too, where reads of the store can
-//! be seen.
+//! Tree ORAMs for pages: they hide which pages come, too, where reads of the store can be seen.
 //!
-//! As they are, a fault is two accesses: the page that leaves is written, and the one that comes is
-//! read. [`FusedPath`] makes them one. The page that comes is taken out of the tree, since it is in
-//! a frame from then on; and the one that leaves needs no path of its own: it goes to a path drawn
-//! anew by way of the stash, which is emptied along the path that was just read.
+//! Path ORAM as it is takes two accesses a fault: the page that leaves is written, and the one that
+//! comes is read. [`Fused`](super::Fused) ones take one.
 
 use super::PageScheme;
-use crate::slots::Buffer;
 use crate::{PAGE_LEN, Page};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use traceless::Hides;
-use traceless::controller::{Controller, Stepped};
+use traceless::controller::Stepped;
 use traceless::error::{Error, Result};
-use traceless::posmap::Flat;
 use traceless::rng::Rng;
 use traceless::scheme::path::PathOram;
-use traceless::scheme::ring::{Params, Ring, RingTop, SealedRing};
+use traceless::scheme::ring::{Params, SealedRing};
 use traceless::seal::{Sealer, Secret};
 use traceless::store::Store;
-use traceless::tree::{Engine, Header, STASH_BLOCKS, SealedTree, Shape, Treetop};
-use traceless::types::{Addr, Leaf};
+use traceless::tree::{STASH_BLOCKS, SealedTree, Shape, Treetop};
+use traceless::types::Addr;
 
 /// Pages that a bucket of a Path ORAM holds.
 const Z: u8 = 4;
@@ -32,9 +27,16 @@ const Z: u8 = 4;
 const SLOTS_PER_PAGE: f64 = 1.9;
 
 /// Buckets of a Ring ORAM.
-const RING: Params = Params::Z16;
+pub(super) const RING: Params = Params::Z16;
 
-type Tree<C> = Treetop<SealedTree<C>>;
+/// Bytes of what is known of a page that is in a slot: address, label, tag, place.
+const BESIDE_BODY: usize = 64;
+
+/// Bytes of a page's label.
+const LABEL_LEN: usize = 4;
+
+/// A tree whose uppermost levels may be in trusted memory.
+pub(super) type Tree<C> = Treetop<SealedTree<C>>;
 
 /// What a tree is made of.
 pub struct TreeParts<C> {
@@ -51,25 +53,72 @@ pub struct TreeParts<C> {
 }
 
 impl<C: Sealer> TreeParts<C> {
-    fn key(&mut self) -> C {
+    /// A sealer under a key of its own.
+    pub(super) fn key(&mut self) -> C {
         (self.sealer)(&Secret::random(&mut *self.rng))
     }
 
-    fn tree(&mut self) -> Result<Tree<C>> {
+    /// A tree without pages, and how much memory it takes with what belongs to it.
+    pub(super) fn tree(&mut self) -> Result<(Tree<C>, usize)> {
         let (shape, cached) = (path_shape(self.pages)?, self.cached);
         let below = below(&shape, cached)?;
         let sealer = self.key();
+        let memory = TreeSize::path(self.pages, cached, &sealer)?.memory;
         let tree = SealedTree::create(self.store.clone(), 0, "pages", below, PAGE_LEN, sealer)?;
-        Treetop::new(shape, cached, tree)
+        Ok((Treetop::new(shape, cached, tree)?, memory))
     }
 }
 
-fn path_shape(pages: u64) -> Result<Shape> {
+/// How much a tree of pages takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TreeSize {
+    /// Bytes of trusted memory, a little more than are used: cached levels, the open path, the
+    /// stash, labels and marks.
+    pub memory: usize,
+    /// Bytes of the store.
+    pub store: u64,
+}
+
+impl TreeSize {
+    /// Of a Path ORAM, fused or not, and of OPAM.
+    pub fn path<C: Sealer>(pages: u64, cached: usize, sealer: &C) -> Result<Self> {
+        let shape = path_shape(pages)?;
+        let below = below(&shape, cached)?;
+        let slots = |level| shape.z(level) * (PAGE_LEN + BESIDE_BODY);
+        let top: usize =
+            (0..cached).map(|level| shape.buckets(level) as usize * slots(level)).sum();
+        let path: usize = (cached..shape.levels()).map(slots).sum();
+        let store = SealedTree::store_len(&below, PAGE_LEN, sealer);
+        Ok(Self { memory: top + path + beside_tree(pages, STASH_BLOCKS)?, store })
+    }
+
+    /// Of a Ring ORAM.
+    pub fn ring<C: Sealer>(pages: u64, cached: usize, sealer: &C) -> Result<Self> {
+        let shape = RING.shape_for(pages)?;
+        let below = below(&shape, cached)?;
+        let buckets: usize = (0..cached).map(|level| shape.buckets(level) as usize).sum();
+        let slot = PAGE_LEN + BESIDE_BODY;
+        // Slots read, buckets written, and metadata: that of a slot is what lies beside its body.
+        let path = shape.levels() * (usize::from(RING.z) + RING.slots() + 1) * slot;
+        let top = buckets * RING.slots() * slot + cached * usize::from(RING.z) * PAGE_LEN;
+        let store = SealedRing::store_len(RING, &below, PAGE_LEN, sealer);
+        Ok(Self { memory: top + path + beside_tree(pages, RING.stash_blocks.into())?, store })
+    }
+}
+
+/// Bytes of a stash, of labels, and of marks.
+fn beside_tree(pages: u64, stash_blocks: usize) -> Result<usize> {
+    let pages = usize::try_from(pages).map_err(|_| Error::Geometry("too many pages"))?;
+    Ok((stash_blocks + 1) * (PAGE_LEN + BESIDE_BODY) + pages * (LABEL_LEN + size_of::<bool>()))
+}
+
+/// Buckets for so many pages.
+pub(super) fn path_shape(pages: u64) -> Result<Shape> {
     Shape::for_blocks(pages, Z, SLOTS_PER_PAGE)
 }
 
 /// The levels in the store; the leaves always are.
-fn below(shape: &Shape, cached: usize) -> Result<Shape> {
+pub(super) fn below(shape: &Shape, cached: usize) -> Result<Shape> {
     if cached >= shape.levels() {
         return Err(Error::Geometry("as many levels are cached as there are"));
     }
@@ -77,80 +126,46 @@ fn below(shape: &Shape, cached: usize) -> Result<Shape> {
 }
 
 /// Which pages were put away since they were zeros last.
-struct Written(Vec<bool>);
+pub(super) struct Written(Vec<bool>);
 
 impl Written {
-    fn of(pages: u64) -> Result<Self> {
+    pub(super) fn of(pages: u64) -> Result<Self> {
         let len = usize::try_from(pages).map_err(|_| Error::Geometry("too many pages"))?;
         Ok(Self(vec![false; len]))
     }
 
-    fn set(&mut self, page: u64, written: bool) {
+    pub(super) fn pages(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    pub(super) fn set(&mut self, page: u64, written: bool) {
         self.0[page as usize] = written;
     }
 
-    fn has(&self, page: u64) -> bool {
+    pub(super) fn has(&self, page: u64) -> bool {
         self.0[page as usize]
     }
 }
 
-/// A tree ORAM as it is: two accesses a fault.
-pub struct Accessed<O> {
-    oram: Stepped<O>,
+/// Path ORAM as it is: two accesses a fault.
+pub struct Path<C> {
+    oram: Stepped<PathOram<Tree<C>>>,
     written: Written,
     trusted_bytes: usize,
 }
 
-/// Path ORAM.
-pub type Path<C> = Accessed<PathOram<Tree<C>>>;
-
-/// Ring ORAM.
-pub type RingOram<C> = Accessed<Ring<RingTop<SealedRing<C>>>>;
-
 impl<C: Sealer> Path<C> {
-    /// Bytes of store that so many pages take.
-    pub fn store_len(pages: u64, cached: usize, sealer: &C) -> Result<u64> {
-        Ok(SealedTree::store_len(&below(&path_shape(pages)?, cached)?, PAGE_LEN, sealer))
-    }
-
-    /// Pages of zeros.
-    pub fn path(mut parts: TreeParts<C>) -> Result<Self> {
-        let tree = parts.tree()?;
-        let trusted_bytes = tree.memory() + stash_bytes(&parts);
+    /// Pages of zeros. [`TreeSize::path`] says how large the store is.
+    pub fn new(mut parts: TreeParts<C>) -> Result<Self> {
+        let (tree, trusted_bytes) = parts.tree()?;
         let oram = PathOram::new(parts.pages, vec![tree], STASH_BLOCKS, parts.rng)?;
         Ok(Self { oram: Stepped::new(oram), written: Written::of(parts.pages)?, trusted_bytes })
     }
 }
 
-impl<C: Sealer> RingOram<C> {
-    /// Bytes of store that so many pages take.
-    pub fn store_len(pages: u64, cached: usize, sealer: &C) -> Result<u64> {
-        let shape = below(&RING.shape_for(pages)?, cached)?;
-        Ok(SealedRing::store_len(RING, &shape, PAGE_LEN, sealer))
-    }
-
-    /// Pages of zeros.
-    pub fn ring(mut parts: TreeParts<C>) -> Result<Self> {
-        let shape = RING.shape_for(parts.pages)?;
-        let below = below(&shape, parts.cached)?;
-        let (metadata, slots) = (parts.key(), parts.key());
-        let store = parts.store.clone();
-        let tree = SealedRing::create(store, 0, RING, below, PAGE_LEN, metadata, slots)?;
-        let tree = RingTop::new(shape, parts.cached, tree)?;
-        let trusted_bytes = tree.memory() + stash_bytes(&parts);
-        let oram = Ring::new(parts.pages, tree, parts.rng)?;
-        Ok(Self { oram: Stepped::new(oram), written: Written::of(parts.pages)?, trusted_bytes })
-    }
-}
-
-/// Bytes of stash, labels and marks.
-fn stash_bytes<C>(parts: &TreeParts<C>) -> usize {
-    STASH_BLOCKS * PAGE_LEN + parts.pages as usize * 5
-}
-
-impl<O: Controller> PageScheme for Accessed<O> {
+impl<C: Sealer> PageScheme for Path<C> {
     fn pages(&self) -> u64 {
-        self.written.0.len() as u64
+        self.written.pages()
     }
 
     fn swap(&mut self, out: Option<u64>, wanted: Option<u64>, frame: &mut Page) -> Result {
@@ -168,92 +183,6 @@ impl<O: Controller> PageScheme for Accessed<O> {
     }
 
     fn forget(&mut self, page: u64) {
-        self.written.set(page, false);
-    }
-
-    fn hides(&self) -> Hides {
-        Hides::ReadsAndWrites
-    }
-
-    fn trusted_bytes(&self) -> usize {
-        self.trusted_bytes
-    }
-}
-
-/// Path ORAM with one access a fault: the path of the page that comes is read, and written with
-/// what waits in the stash, the page that leaves among it.
-pub struct FusedPath<C> {
-    engine: Engine<Tree<C>>,
-    /// The path of each page that was put away, also when it is in a frame again.
-    map: Flat,
-    /// Whether the page is in the tree or the stash.
-    inside: Written,
-    written: Written,
-    rng: Box<dyn Rng>,
-    buffer: Buffer,
-    trusted_bytes: usize,
-}
-
-impl<C: Sealer> FusedPath<C> {
-    /// Pages of zeros.
-    pub fn new(mut parts: TreeParts<C>) -> Result<Self> {
-        let tree = parts.tree()?;
-        let trusted_bytes = tree.memory() + stash_bytes(&parts) + parts.pages as usize;
-        let (inside, written) = (Written::of(parts.pages)?, Written::of(parts.pages)?);
-        Ok(Self {
-            map: Flat::new(written.0.len()),
-            engine: Engine::new(tree, STASH_BLOCKS),
-            inside,
-            written,
-            rng: parts.rng,
-            buffer: Buffer::default(),
-            trusted_bytes,
-        })
-    }
-
-    fn draw(&mut self) -> Leaf {
-        Leaf(self.rng.below(self.engine.shape().leaves()))
-    }
-
-    /// The path to read for a page: its own once, and any one if it has none.
-    fn path_of(&mut self, wanted: Option<u64>) -> Leaf {
-        let drawn = self.draw();
-        let own = wanted.filter(|&page| self.inside.has(page));
-        own.and_then(|page| self.map.label(Addr(page))).unwrap_or(drawn)
-    }
-}
-
-impl<C: Sealer> PageScheme for FusedPath<C> {
-    fn pages(&self) -> u64 {
-        self.written.0.len() as u64
-    }
-
-    fn swap(&mut self, out: Option<u64>, wanted: Option<u64>, frame: &mut Page) -> Result {
-        let leaf = self.path_of(wanted);
-        self.engine.fetch(leaf)?;
-        if let Some(page) = wanted {
-            self.engine.remove(Addr(page), self.buffer.body());
-            if !self.written.has(page) {
-                self.buffer.body().fill(0);
-            }
-            self.inside.set(page, false);
-        }
-        if let Some(page) = out {
-            let leaf = self.draw();
-            self.engine.put(Header::new(Addr(page), leaf), frame)?;
-            self.map.remap(Addr(page), leaf);
-            self.inside.set(page, true);
-            self.written.set(page, true);
-        }
-        self.engine.evict()?;
-        if wanted.is_some() {
-            frame.copy_from_slice(self.buffer.body());
-        }
-        Ok(())
-    }
-
-    fn forget(&mut self, page: u64) {
-        // What is in the tree stays there until the page comes: it is taken out then, as any other.
         self.written.set(page, false);
     }
 

@@ -13,6 +13,7 @@ mod front;
 mod latency;
 mod layout;
 mod recursive;
+mod requests;
 mod storage;
 mod tree;
 
@@ -26,14 +27,15 @@ pub use latency::{Latencies, PathLatencies, READ_LEVELS};
 pub use layout::{Layout, LayoutKind};
 pub use storage::Storage;
 
-use crate::backend::{Answer, Backend, Brought, OFFERED};
+use crate::backend::{Answer, Brought};
 use crate::constant;
 use crate::dram::{self, ChannelStats, ChannelTimes, Logged, Memory};
 use crate::error::{Error, Result};
-use crate::workload::{LINE_LEN, Op};
+use crate::workload::LINE_LEN;
 use build::{Built, build};
 use bus::Step;
 use latency::Measured;
+use requests::Request;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use traceless::controller::{Issued, Kind};
@@ -98,18 +100,6 @@ pub fn layouts(config: &Config, memory: &dram::Config) -> Result<Vec<Layout>> {
     Ok(build(config, memory.channels_in_a_row(), memory.geometry.capacity())?.layouts)
 }
 
-/// What waits for a block.
-#[derive(Default)]
-struct Request {
-    block: u64,
-    /// Of reads, and since when each waits.
-    tickets: Vec<(u64, u64)>,
-    /// Since when lines wait that came back.
-    written: Vec<u64>,
-    /// Its lines that are read, a bit each.
-    asked: u64,
-}
-
 /// What holds the trees.
 enum Under {
     Dram(Box<Memory>),
@@ -137,9 +127,6 @@ enum Phase {
         finished: Option<u64>,
     },
 }
-
-/// What an offered line is called.
-const OFFER: u64 = u64::MAX;
 
 /// What is asked for before anything is timed.
 const UNTIMED: u64 = u64::MAX - 1;
@@ -315,141 +302,40 @@ impl Oram {
         Ok(())
     }
 
-    /// Lines of a block.
-    fn bundle(&self) -> u64 {
-        self.config.bundle.expect("it is resolved")
-    }
-
-    fn block(&self, addr: u64) -> u64 {
-        addr / LINE_LEN / self.bundle() % self.front.blocks()
-    }
-
-    /// The number of a line.
-    fn line(&self, addr: u64) -> u64 {
-        self.block(addr) * self.bundle() + addr / LINE_LEN % self.bundle()
-    }
-
-    /// The bit of a line in its block.
-    fn bit(&self, addr: u64) -> u64 {
-        1 << (addr / LINE_LEN % self.bundle())
-    }
-
-    /// A request for a block that `submit` makes: its number.
-    fn request(
-        &mut self,
-        block: u64,
-        submit: impl FnOnce(&mut dyn Front, u64) -> traceless::error::Result,
-    ) -> Result<u64> {
-        let id = self.next_request;
-        self.next_request += 1;
-        self.is_asked = true;
-        submit(&mut *self.front, id)?;
-        self.requests.insert(id, Request { block, ..Request::default() });
-        if self.bundle() > 1 {
-            self.of_block.insert(block, id);
+    /// Goes on to the cycle `now`.
+    fn advance(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) -> Result {
+        self.now = now;
+        let phase = &mut self.phase;
+        if let Under::Dram(memory) = &mut self.memory {
+            memory.tick(now, |_, time| {
+                if let Phase::Reading { left, there, .. } = phase {
+                    *left -= 1;
+                    *there = time.max(*there);
+                }
+            });
         }
-        Ok(id)
-    }
-
-    /// A request for a block that may stay: one that waits already, if another line of the block
-    /// is why.
-    fn join(&mut self, block: u64) -> Result<u64> {
-        if let Some(&id) = self.of_block.get(&block) {
-            self.counts.joined += 1;
-            return Ok(id);
-        }
-        self.request(block, |front, id| front.submit(id, Addr(block)))
-    }
-
-    /// Lines of a block are here, of which these were asked for.
-    fn bring(&mut self, block: u64, asked: u64) {
-        let lines = self.bundle();
-        if lines > 1 {
-            self.brought.push(Brought { addr: block * lines * LINE_LEN, lines, asked });
-        }
-    }
-
-    /// The last cache reads lines of a block, and may keep their labels.
-    fn label(&mut self, block: u64) {
-        if self.config.remap == Some(Remap::WithLine) {
-            let lines = self.bundle();
-            self.labelled.extend(block * lines..(block + 1) * lines);
-        }
-    }
-
-    /// Whether a block is at hand; then the request is served.
-    fn is_served(&mut self, block: u64) -> bool {
-        self.counts.requests += 1;
-        let is_served = self.front.is_at_hand(Addr(block));
-        self.counts.at_hand += u64::from(is_served);
-        is_served
-    }
-
-    /// A line comes from the last cache, and may have been written.
-    fn give_back(&mut self, now: u64, addr: u64, is_dirty: bool) -> Result {
-        let block = self.block(addr);
-        if self.out.remove(&block) {
-            self.counts.requests += 1;
-            let submit = |front: &mut dyn Front, id| front.submit_return(id, Addr(block));
-            let id = self.request(block, submit)?;
-            self.wait_written(id, now);
-            return Ok(());
-        }
-        if self.labelled.remove(&self.line(addr)) {
-            self.counts.returned += 1;
-            return Ok(());
-        }
-        // A clean line whose block is still here has nothing to bring, where it may stay.
-        let has_left = self.config.remap == Some(Remap::Delayed) && !self.blocks_leave;
-        if is_dirty || has_left {
-            if self.is_served(block) {
-                self.measured.write_back(1);
-            } else {
-                let id = self.join(block)?;
-                self.wait_written(id, now);
-            }
+        self.go_on(now, done);
+        if self.phase == Phase::Idle {
+            self.begin(now, done)?;
         }
         Ok(())
     }
 
-    /// A line that came back waits for a request from now on.
-    fn wait_written(&mut self, request: u64, now: u64) {
-        self.requests.get_mut(&request).expect("it waits").written.push(now);
-    }
-
-    /// A request is served by a path access, and its data there at `there`.
-    fn finish(&mut self, request: u64, there: u64, done: &mut dyn FnMut(u64, u64)) {
-        let walked = core::mem::take(&mut self.walked);
-        self.finish_after(Some(walked), request, there, done);
-    }
-
-    /// The same after so many accesses to the position map, or without any path access.
-    fn finish_after(
-        &mut self,
-        walked: Option<usize>,
-        request: u64,
-        there: u64,
-        done: &mut dyn FnMut(u64, u64),
-    ) {
-        if request == OFFER {
-            // Else it was withdrawn, after it was on its way.
-            if let Some(block) = self.offered.take() {
-                self.bring(block, 0);
-                self.counts.early_lines += 1;
-                done(OFFERED, there);
-            }
-            return;
-        }
-        if let Some(Request { block, tickets, written, asked }) = self.requests.remove(&request) {
-            self.of_block.remove(&block);
-            self.bring(block, asked);
-            for since in written {
-                self.measured.write_back(there.saturating_sub(since));
-            }
-            for (ticket, since) in tickets {
-                self.measured.read(walked, there.saturating_sub(since));
-                done(ticket, there);
-            }
+    /// The next cycle at which something may happen.
+    fn next_wake(&self) -> u64 {
+        let own = match self.phase {
+            // It may be finished without a path access.
+            Phase::Idle if self.is_asked => 0,
+            Phase::Idle if self.config.pace == Pace::Asked && self.requests.is_empty() => u64::MAX,
+            Phase::Idle => self.due,
+            Phase::Reading { left: 0, there, .. } => there,
+            Phase::Reading { .. } | Phase::Writing { .. } => u64::MAX,
+            Phase::Moving { until, .. } => until,
+        };
+        let own = own.max(self.now + 1);
+        match &self.memory {
+            Under::Dram(memory) => own.min(memory.wake()),
+            Under::Constant(..) => own,
         }
     }
 
@@ -575,141 +461,5 @@ fn show(witness: Option<&dyn Witness>, now: u64, op: trace::Op, lines: &[u64]) {
     for &at in lines {
         let len = LINE_LEN as u32;
         witness.see(Event { time: now, surface: Surface::Dram, op, at, len });
-    }
-}
-
-impl Backend for Oram {
-    fn capacity(&self) -> u64 {
-        self.front.blocks() * self.bundle() * LINE_LEN
-    }
-
-    fn read(&mut self, now: u64, addr: u64, ticket: u64) -> Result<Answer> {
-        let block = self.block(addr);
-        self.label(block);
-        let leaves = self.blocks_leave && self.out.insert(block);
-        if !leaves && self.is_served(block) {
-            self.bring(block, self.bit(addr));
-            self.measured.read(None, 1);
-            return Ok(Answer::At(now + 1));
-        }
-        let id = if leaves {
-            self.request(block, |front, id| front.submit_fetch(id, Addr(block)))?
-        } else {
-            self.join(block)?
-        };
-        self.counts.requests += u64::from(leaves);
-        let bit = self.bit(addr);
-        let request = self.requests.get_mut(&id).expect("it waits");
-        request.tickets.push((ticket, now));
-        request.asked |= bit;
-        Ok(Answer::Later)
-    }
-
-    fn write(&mut self, now: u64, addr: u64) -> Result {
-        self.give_back(now, addr, true)
-    }
-
-    fn drop_clean(&mut self, now: u64, addr: u64) -> Result {
-        self.give_back(now, addr, false)
-    }
-
-    fn takes_writes(&self) -> bool {
-        self.requests.len() < self.config.queue
-    }
-
-    fn is_written(&self) -> bool {
-        self.requests.values().all(|request| !request.tickets.is_empty())
-    }
-
-    fn wants_offer(&self) -> bool {
-        self.offered.is_none() && self.config.early != Some(Early::Nothing)
-    }
-
-    fn offer(&mut self, addr: u64) -> Result {
-        let block = self.block(addr);
-        self.front.offer(OFFER, Addr(block))?;
-        self.offered = Some(block);
-        Ok(())
-    }
-
-    fn withdraw(&mut self) {
-        self.front.withdraw();
-        self.offered = None;
-    }
-
-    fn note_operation(&mut self) {
-        if matches!(self.config.pace, Pace::FetchSlots(_)) && self.phase == Phase::Idle {
-            self.operations += 1;
-            self.due = self.next_due(0);
-        }
-    }
-
-    fn warm(&mut self, op: Op, addr: u64) -> Result {
-        let block = self.block(addr);
-        let leaves = self.blocks_leave && op == Op::Read && self.out.insert(block);
-        if op == Op::Read {
-            self.label(block);
-        } else if self.labelled.remove(&self.line(addr)) {
-            return Ok(());
-        }
-        if leaves {
-            self.front.submit_fetch(UNTIMED, Addr(block))?;
-        } else if op == Op::Write && self.out.remove(&block) {
-            self.front.submit_return(UNTIMED, Addr(block))?;
-        } else {
-            self.front.submit(UNTIMED, Addr(block))?;
-        }
-        self.bring(block, if op == Op::Read { self.bit(addr) } else { 0 });
-        self.finish_untimed()
-    }
-
-    fn take_brought(&mut self, lines: &mut Vec<Brought>) {
-        lines.clear();
-        core::mem::swap(&mut self.brought, lines);
-    }
-
-    fn warm_drop(&mut self, addr: u64) -> Result {
-        let block = self.block(addr);
-        self.labelled.remove(&self.line(addr));
-        if self.out.remove(&block) {
-            self.front.submit_return(UNTIMED, Addr(block))?;
-            self.finish_untimed()?;
-        }
-        Ok(())
-    }
-
-    fn wake(&self) -> u64 {
-        let own = match self.phase {
-            // It may be finished without a path access.
-            Phase::Idle if self.is_asked => 0,
-            Phase::Idle if self.config.pace == Pace::Asked && self.requests.is_empty() => u64::MAX,
-            Phase::Idle => self.due,
-            Phase::Reading { left: 0, there, .. } => there,
-            Phase::Reading { .. } | Phase::Writing { .. } => u64::MAX,
-            Phase::Moving { until, .. } => until,
-        };
-        let own = own.max(self.now + 1);
-        match &self.memory {
-            Under::Dram(memory) => own.min(memory.wake()),
-            Under::Constant(..) => own,
-        }
-    }
-
-    fn tick(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) -> Result {
-        self.now = now;
-        let phase = &mut self.phase;
-        if let Under::Dram(memory) = &mut self.memory {
-            memory.tick(now, |_, time| {
-                if let Phase::Reading { left, there, .. } = phase {
-                    *left -= 1;
-                    *there = time.max(*there);
-                }
-            });
-        }
-        self.go_on(now, done);
-        if self.phase == Phase::Idle {
-            self.begin(now, done)?;
-        }
-        Ok(())
     }
 }

@@ -33,8 +33,19 @@ impl Flat {
     /// Puts `addr` onto the path of `new`. Tells the path that it was on, if it ever was on one.
     #[inline]
     pub fn remap(&mut self, addr: Addr, new: Leaf) -> Option<Leaf> {
-        let old = self.label(addr);
         let entry = u32::try_from(new.0 + 1).expect("below 2^32 - 1 leaves");
+        self.replace(addr, entry)
+    }
+
+    /// Takes `addr` off its path, as if it had never been on one. Tells the path that it was on.
+    #[inline]
+    pub fn take(&mut self, addr: Addr) -> Option<Leaf> {
+        self.replace(addr, 0)
+    }
+
+    #[inline]
+    fn replace(&mut self, addr: Addr, entry: u32) -> Option<Leaf> {
+        let old = self.label(addr);
         let at = addr.0 as usize * LABEL_LEN;
         self.0[at..at + LABEL_LEN].copy_from_slice(&entry.to_le_bytes());
         old

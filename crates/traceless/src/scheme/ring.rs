@@ -20,6 +20,7 @@
 //! docs/papers.md has more.
 
 mod bucket;
+mod exchange;
 mod ghost;
 mod params;
 mod sealed;
@@ -149,60 +150,69 @@ impl<T: RingTree> Ring<T> {
     }
 
     fn try_step(&mut self, serve: Serve<'_>) -> Result<Issued> {
-        if self.since_eviction == self.tree.params().rate {
-            self.since_eviction = 0;
+        if self.is_eviction_due() {
             self.evict()?;
             return Ok(Issued { kind: Kind::Eviction, finished: None });
         }
-        self.since_eviction += 1;
         let Some((id, addr)) = self.requests.first() else {
             let leaf = self.draw_leaf();
-            self.access(leaf, None, |_| {})?;
+            self.access(leaf, None, |_, _| Ok(()))?;
             return Ok(Issued { kind: Kind::Dummy, finished: None });
         };
         let new = self.draw_leaf();
         let old = self.map.remap(addr, new).unwrap_or_else(|| self.draw_leaf());
-        self.access(old, Some(Header::new(addr, new)), |body| serve(id, body))?;
+        self.access(old, Some(addr), |ring, found| {
+            let nth = ring.keep(Header::new(addr, new), found)?;
+            serve(id, ring.stash.body_mut(nth));
+            Ok(())
+        })?;
         self.requests.finish();
         Ok(Issued { kind: Kind::Data, finished: Some(id) })
     }
 
+    /// Whether so many accesses were made that a path is to be evicted before the next.
+    fn is_eviction_due(&self) -> bool {
+        self.since_eviction == self.tree.params().rate
+    }
+
     /// Reads a slot of each bucket of a path, or all that are left of those without dummies, and
-    /// takes a block from there or from the stash. If it is in neither, it is made of zeros.
+    /// hands over which of the slots read holds the block that is wanted, if it is in the tree.
     fn access(
         &mut self,
         leaf: Leaf,
-        wanted: Option<Header>,
-        serve: impl FnOnce(&mut [u8]),
+        wanted: Option<Addr>,
+        take: impl FnOnce(&mut Self, Option<usize>) -> Result,
     ) -> Result {
         self.counts.accesses += 1;
+        self.since_eviction += 1;
         self.open(leaf)?;
         let found = self.choose_slots(wanted);
         self.tree.read_slots(&self.path.slots)?;
-        if let Some(header) = wanted {
-            let nth = match self.stash.find(header.addr()) {
-                Some(nth) => {
-                    self.stash.relabel(nth, header);
-                    nth
-                }
-                None => self.bring(header, found)?,
-            };
-            serve(self.stash.body_mut(nth));
-        }
+        take(self, found)?;
         self.reshuffle();
         self.write()
     }
 
+    /// Has a block in the stash under another label: it is there, or in the slot that was read, or
+    /// it is made of zeros. Tells its number.
+    fn keep(&mut self, header: Header, read: Option<usize>) -> Result<usize> {
+        if let Some(nth) = self.stash.find(header.addr()) {
+            self.stash.relabel(nth, header);
+            return Ok(nth);
+        }
+        self.bring(header, read)
+    }
+
     /// Chooses the slots that an access reads. Tells which of them holds the block that is wanted,
     /// and takes the block out of its bucket.
-    fn choose_slots(&mut self, wanted: Option<Header>) -> Option<usize> {
+    fn choose_slots(&mut self, wanted: Option<Addr>) -> Option<usize> {
         let Self { tree, path, rng, .. } = self;
         let (slots, z) = (tree.params().slots(), usize::from(tree.params().z));
         let mut found = None;
         path.slots.clear();
         path.spent.clear();
         for (level, bucket) in path.buckets.iter_mut().enumerate() {
-            let held = wanted.and_then(|header| bucket.take(header.addr()));
+            let held = wanted.and_then(|addr| bucket.take(addr));
             if bucket.unread(slots) == z {
                 path.spent.push(level);
                 let unread = (0..slots as u8).filter(|slot| bucket.read >> slot & 1 == 0);
@@ -252,6 +262,7 @@ impl<T: RingTree> Ring<T> {
     /// deep as its label allows.
     fn evict(&mut self) -> Result {
         self.counts.evictions += 1;
+        self.since_eviction = 0;
         let leaf = self.order.next(self.tree.shape());
         self.open(leaf)?;
         self.gather(leaf);

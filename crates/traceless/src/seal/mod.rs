@@ -2,6 +2,7 @@
 
 mod aead;
 mod aegis;
+mod chacha_hmac;
 mod hashed;
 mod keystream;
 mod masked;
@@ -15,6 +16,7 @@ mod wide;
 
 pub use aead::{Aead, Forged, TAG_LEN};
 pub use aegis::Aegis;
+pub use chacha_hmac::ChaChaHmac;
 pub use hashed::Hashed;
 pub use keystream::Keystream;
 pub use masked::Masked;

@@ -145,6 +145,31 @@ impl<T: BucketTree> Engine<T> {
         }
     }
 
+    /// Copies the body of a block of the open path that has this very header, label and all. Whether
+    /// there is one. It stays where it is.
+    pub fn copy_out(&self, header: Header, body: &mut [u8]) -> bool {
+        let slot = self.headers.iter().position(|h| *h == header);
+        if let Some(slot) = slot {
+            body.copy_from_slice(self.tree.body(slot));
+        }
+        slot.is_some()
+    }
+
+    /// Empties the slots of the open path whose blocks are not to be kept.
+    pub fn retain(&mut self, keep: impl Fn(Header) -> bool) {
+        for slot in 0..self.headers.len() {
+            if !self.headers[slot].is_empty() && !keep(self.headers[slot]) {
+                self.clear(slot);
+            }
+        }
+    }
+
+    /// Ends with the open path without writing it. Nothing of it was changed.
+    pub fn leave(&mut self) {
+        assert!(self.is_open, "a path is fetched before it is left");
+        self.is_open = false;
+    }
+
     /// The body of the block `addr` if no path need be read for it: it is in the stash, or where
     /// the tree finds it by its address. No path is open.
     pub fn at_hand(&mut self, addr: Addr) -> Option<&mut [u8]> {

@@ -14,7 +14,9 @@ use super::page::{self, Picture};
 use super::suite::{self, Failed, Suite};
 use super::{Outcome, grouped};
 use crate::args::audit::{AuditSimArgs, Level};
-use machines::{AFTER_COMPLETION, Made, ON_DEMAND, OfTimes, Over, Reading, SCHEMES, Scheme};
+use machines::{
+    AFTER_COMPLETION, BY_BANDWIDTH, Made, ON_DEMAND, OfTimes, Over, Reading, SCHEMES, Scheme,
+};
 use mutants::{PLANTED, Planted};
 use playback::play_back;
 use run::{Job, Run};
@@ -77,7 +79,7 @@ impl Suite for Processors {
             claims.push(counts_tell_on_demand(scheme, &atlas, seed)?);
             claims.push(gaps_tell_on_demand(scheme, &atlas, seed)?);
         }
-        claims.extend(for_long(scheme, &atlas, size, seed)?);
+        claims.extend(for_long(scheme, size, seed)?);
         Ok(claims)
     }
 
@@ -141,15 +143,11 @@ fn jobs(reading: &Reading, slots: usize, kept: usize, seed: u64) -> impl Iterato
 }
 
 /// All claims that need many slots. Of those only the first user's are held, and all leaves.
-fn for_long(
-    scheme: &Scheme,
-    atlas: &Arc<Atlas>,
-    size: Size,
-    seed: u64,
-) -> traceless_sim::Result<Vec<Claim>> {
+fn for_long(scheme: &Scheme, size: Size, seed: u64) -> traceless_sim::Result<Vec<Claim>> {
+    let atlas = &scheme.atlas(BY_BANDWIDTH.over)?;
     let slots = size.drawn.max(size.leaves * scheme.turns);
     let (mut first, mut alike, mut leaves) = (None, Alike::default(), vec![]);
-    for job in jobs(&AFTER_COMPLETION, slots, 0, seed) {
+    for job in jobs(&BY_BANDWIDTH, slots, 0, seed) {
         let slots = scheme.run(&job, atlas)?.seen.slots;
         leaves.push(drawn(scheme, &slots, atlas));
         let first = first.get_or_insert_with(|| slots.clone());

@@ -80,11 +80,12 @@ impl<C: Sealer> SealedRing<C> {
         let len = VERSION_LEN + Bucket::len(params.z);
         let metadata_len = SealedTree::store_len(&shape, len, &metadata_sealer);
         let unnamed = vec![Header::EMPTY; shape.path_slots()];
+        let levels = shape.levels();
+        let slot_len = slot_sealer.tag_len() + body_len;
         let metadata =
             SealedTree::create(store.clone(), first, METADATA, shape, len, metadata_sealer)?;
         Ok(Self {
             first: first + metadata_len,
-            metadata,
             sealer: slot_sealer,
             params,
             store,
@@ -92,9 +93,11 @@ impl<C: Sealer> SealedRing<C> {
             leaf: Leaf(0),
             count: 0,
             extents: vec![],
-            read: vec![],
-            out: vec![],
-            renewed: vec![],
+            // As much as an eviction takes, which is the most.
+            read: Vec::with_capacity(levels * usize::from(params.z) * slot_len),
+            out: Vec::with_capacity(levels * params.slots() * slot_len + metadata.path_len()),
+            renewed: Vec::with_capacity(levels),
+            metadata,
             unnamed,
         })
     }

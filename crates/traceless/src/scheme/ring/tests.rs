@@ -1,3 +1,4 @@
+mod exchange;
 mod faults;
 mod trace;
 

@@ -38,10 +38,10 @@ impl<T: RingTree> RingTop<T> {
             buckets: vec![0; buckets as usize * len],
             shape,
             cached,
-            inner,
             leaf: Leaf(0),
-            read: vec![],
+            read: Vec::with_capacity(cached * usize::from(inner.params().z) * inner.body_len()),
             below: vec![],
+            inner,
         })
     }
 

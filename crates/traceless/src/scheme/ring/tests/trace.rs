@@ -164,7 +164,7 @@ fn slots_are_read_in_random_order_and_any_other_is_noticed() {
 }
 
 /// The leaves of accesses, from where the metadata of the last level is read, and of evictions.
-fn leaves(params: Params, shape: &Shape, events: &[Event]) -> (Vec<u64>, Vec<u64>) {
+pub fn leaves(params: Params, shape: &Shape, events: &[Event]) -> (Vec<u64>, Vec<u64>) {
     let all = (GhostRing::<()>::metadata_lines(params) + params.slots()) as u64;
     let first = shape.slots() - shape.leaves();
     let leaves = events.iter().filter(|e| e.op == Op::Read && e.at / 64 % all == 0);

@@ -1,0 +1,173 @@
+//! Tree ORAMs of one access a fault.
+//!
+//! A page is in the tree or in a frame, never in both. So the page that comes is taken out of the
+//! tree, whose path is read once; and the one that leaves needs no path of its own: it goes to one
+//! drawn anew, by way of the stash, which is emptied along paths that are accessed anyway.
+
+use super::PageScheme;
+use super::tree::{RING, Tree, TreeParts, TreeSize, Written, below};
+use crate::{PAGE_LEN, Page};
+use alloc::boxed::Box;
+use traceless::Hides;
+use traceless::error::{Error, Result};
+use traceless::posmap::Flat;
+use traceless::rng::Rng;
+use traceless::scheme::ring::{Ring, RingTop, SealedRing};
+use traceless::seal::Sealer;
+use traceless::tree::{Engine, Header, STASH_BLOCKS};
+use traceless::types::{Addr, Leaf};
+
+/// A tree that gives pages away. Object-safe.
+pub trait Exchange: Send {
+    /// Whether a page is in the tree or the stash: it was put here, and did not come since.
+    fn holds(&self, page: u64) -> bool;
+
+    /// Takes the page `out` from `frame`, if one goes, and then leaves the page `wanted` there, if
+    /// one comes; zeros if it is not here. A page that goes is not here.
+    fn exchange(&mut self, out: Option<u64>, wanted: Option<u64>, frame: &mut Page) -> Result;
+
+    /// What the claim covers.
+    fn hides(&self) -> Hides;
+}
+
+/// Such a tree as a scheme for pages.
+pub struct Fused<T> {
+    tree: T,
+    written: Written,
+    trusted_bytes: usize,
+}
+
+impl<T: Exchange> Fused<T> {
+    pub(super) fn of(tree: T, pages: u64, trusted_bytes: usize) -> Result<Self> {
+        Ok(Self { tree, written: Written::of(pages)?, trusted_bytes })
+    }
+
+    /// A page leaves its frame and comes to another one in turns.
+    fn check(&self, out: Option<u64>, wanted: Option<u64>) -> Result {
+        let came = |page: &u64| self.written.has(*page) && !self.tree.holds(*page);
+        let misplaced = out.filter(|&page| self.tree.holds(page)).or(wanted.filter(came));
+        misplaced.map_or(Ok(()), |page| Err(Error::Misplaced { addr: Addr(page) }))
+    }
+}
+
+impl<T: Exchange> PageScheme for Fused<T> {
+    fn pages(&self) -> u64 {
+        self.written.pages()
+    }
+
+    fn swap(&mut self, out: Option<u64>, wanted: Option<u64>, frame: &mut Page) -> Result {
+        self.check(out, wanted)?;
+        self.tree.exchange(out, wanted, frame)?;
+        if let Some(page) = out {
+            self.written.set(page, true);
+        }
+        if wanted.is_some_and(|page| !self.written.has(page)) {
+            frame.fill(0);
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, page: u64) {
+        // What is in the tree stays there until the page comes: it is taken out then, as any other.
+        self.written.set(page, false);
+    }
+
+    fn hides(&self) -> Hides {
+        self.tree.hides()
+    }
+
+    fn trusted_bytes(&self) -> usize {
+        self.trusted_bytes
+    }
+}
+
+/// Path ORAM with one access a fault: the path of the page that comes is read, and written with
+/// what waits in the stash, the page that leaves among it.
+pub type FusedPath<C> = Fused<PathExchange<C>>;
+
+/// The tree of a [`FusedPath`].
+pub struct PathExchange<C> {
+    pub(super) engine: Engine<Tree<C>>,
+    /// The path of each page that is here.
+    pub(super) map: Flat,
+    rng: Box<dyn Rng>,
+}
+
+impl<C: Sealer> PathExchange<C> {
+    pub(super) fn new(mut parts: TreeParts<C>) -> Result<(Self, usize)> {
+        let (tree, trusted_bytes) = parts.tree()?;
+        let pages = usize::try_from(parts.pages).map_err(|_| Error::Geometry("too many pages"))?;
+        let (map, engine) = (Flat::new(pages), Engine::new(tree, STASH_BLOCKS));
+        Ok((Self { engine, map, rng: parts.rng }, trusted_bytes))
+    }
+
+    pub(super) fn draw(&mut self) -> Leaf {
+        Leaf(self.rng.below(self.engine.shape().leaves()))
+    }
+}
+
+impl<C: Sealer> FusedPath<C> {
+    /// Pages of zeros. [`TreeSize::path`] says how large the store is.
+    pub fn path(parts: TreeParts<C>) -> Result<Self> {
+        let pages = parts.pages;
+        let (tree, trusted_bytes) = PathExchange::new(parts)?;
+        Self::of(tree, pages, trusted_bytes)
+    }
+}
+
+impl<C: Sealer> Exchange for PathExchange<C> {
+    fn holds(&self, page: u64) -> bool {
+        self.map.label(Addr(page)).is_some()
+    }
+
+    fn exchange(&mut self, out: Option<u64>, wanted: Option<u64>, frame: &mut Page) -> Result {
+        let (any, new) = (self.draw(), self.draw());
+        // Its own path once, and any one if it has none.
+        let leaf = wanted.and_then(|page| self.map.take(Addr(page))).unwrap_or(any);
+        self.engine.fetch(leaf)?;
+        if let Some(page) = out {
+            self.engine.put(Header::new(Addr(page), new), frame)?;
+            self.map.remap(Addr(page), new);
+        }
+        if let Some(page) = wanted {
+            self.engine.remove(Addr(page), frame);
+        }
+        self.engine.evict()
+    }
+
+    fn hides(&self) -> Hides {
+        Hides::ReadsAndWrites
+    }
+}
+
+/// Ring ORAM with one access a fault: a slot of each bucket is read on the path of the page that
+/// comes, and the page that leaves waits for an eviction.
+pub type FusedRing<C> = Fused<Ring<RingTop<SealedRing<C>>>>;
+
+impl<C: Sealer> FusedRing<C> {
+    /// Pages of zeros. [`TreeSize::ring`] says how large the store is.
+    pub fn ring(mut parts: TreeParts<C>) -> Result<Self> {
+        let shape = RING.shape_for(parts.pages)?;
+        let below = below(&shape, parts.cached)?;
+        let (metadata, slots) = (parts.key(), parts.key());
+        let trusted_bytes = TreeSize::ring(parts.pages, parts.cached, &slots)?.memory;
+        let store = parts.store.clone();
+        let tree = SealedRing::create(store, 0, RING, below, PAGE_LEN, metadata, slots)?;
+        let tree = RingTop::new(shape, parts.cached, tree)?;
+        Self::of(Ring::new(parts.pages, tree, parts.rng)?, parts.pages, trusted_bytes)
+    }
+}
+
+impl<C: Sealer> Exchange for Ring<RingTop<SealedRing<C>>> {
+    fn holds(&self, page: u64) -> bool {
+        self.holds(Addr(page))
+    }
+
+    fn exchange(&mut self, out: Option<u64>, wanted: Option<u64>, frame: &mut Page) -> Result {
+        self.exchange(out.map(Addr), wanted.map(Addr), frame)
+    }
+
+    fn hides(&self) -> Hides {
+        Hides::ReadsAndWrites
+    }
+}

@@ -1,0 +1,221 @@
+//! Schemes that lie in trees: what they must do, and what the auditor finds of the paths they take.
+
+use super::super::{FusedPath, FusedRing, Opam, PageScheme, Path, TreeParts, TreeSize};
+use super::{Model, are_kept, key};
+use crate::PAGE_LEN;
+use crate::slots::PageAegis;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use traceless::Hides;
+use traceless::error::{Error, Result};
+use traceless::rng::{Rng, Seeded};
+use traceless::store::{MemStore, Store, Watched};
+use traceless::trace::{Event, Op, Recorder};
+use traceless::tree::{SealedTree, Shape};
+use traceless::types::{Extent, Leaf};
+use traceless_audit::{Draws, Verdict};
+
+type Parts = TreeParts<PageAegis>;
+
+/// Everything that lies in a tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Path,
+    FusedPath,
+    Ring,
+    Opam,
+}
+
+const KINDS: [Kind; 4] = [Kind::Path, Kind::FusedPath, Kind::Ring, Kind::Opam];
+
+impl Kind {
+    fn store_len(self, pages: u64, cached: usize) -> u64 {
+        let sample = PageAegis::new(&key());
+        let size = match self {
+            Self::Ring => TreeSize::ring(pages, cached, &sample),
+            _ => TreeSize::path(pages, cached, &sample),
+        };
+        size.unwrap().store
+    }
+
+    fn build(self, store: Arc<dyn Store>, pages: u64, cached: usize) -> Box<dyn PageScheme> {
+        let rng = Box::new(Seeded::new(pages));
+        let parts = Parts { store, pages, cached, sealer: PageAegis::new, rng };
+        match self {
+            Self::Path => Box::new(Path::new(parts).unwrap()),
+            Self::FusedPath => Box::new(FusedPath::path(parts).unwrap()),
+            Self::Ring => Box::new(FusedRing::ring(parts).unwrap()),
+            Self::Opam => Box::new(Opam::opam(parts).unwrap()),
+        }
+    }
+
+    /// Over memory whose events are recorded.
+    fn watched(self, pages: u64) -> (Box<dyn PageScheme>, Arc<Recorder>) {
+        let recorder = Arc::new(Recorder::default());
+        let store = MemStore::new(self.store_len(pages, 0));
+        let store = Arc::new(Watched::new(store, recorder.clone()));
+        (self.build(store, pages, 0), recorder)
+    }
+}
+
+/// Makes each of them, and hands over its store, too.
+fn each_tree(pages: u64, check: &mut dyn FnMut(Box<dyn PageScheme>, Arc<MemStore>)) {
+    for (kind, cached) in KINDS.into_iter().flat_map(|kind| [(kind, 0), (kind, 2)]) {
+        let store = Arc::new(MemStore::new(kind.store_len(pages, cached)));
+        check(kind.build(store.clone(), pages, cached), store);
+    }
+}
+
+#[test]
+fn pages_come_back_as_they_went() {
+    for pages in [23, 64] {
+        each_tree(pages, &mut |scheme, _| are_kept(scheme, 1500));
+    }
+}
+
+/// OPAM leaves copies behind, which take slots until they are met.
+#[test]
+fn stashes_of_much_used_trees_do_not_overflow() {
+    for kind in KINDS {
+        let pages = 300;
+        let store = Arc::new(MemStore::new(kind.store_len(pages, 0)));
+        are_kept(kind.build(store, pages, 0), 6000);
+    }
+}
+
+#[test]
+fn a_tree_that_went_back_is_an_error() {
+    each_tree(64, &mut |scheme, store| {
+        let mut model = Model::new(scheme, 2);
+        let mut rng = Seeded::new(2);
+        let mut touch = |from: u64| -> Result {
+            (from..from + 64).try_for_each(|step| model.touch(step % 64, &mut rng, step))
+        };
+        touch(0).unwrap();
+        let old = store.snapshot();
+        touch(64).unwrap();
+        store.write(&[Extent::new(0, old.len())], &old).unwrap();
+        assert!(matches!(touch(128), Err(Error::Tampered { .. })));
+    });
+}
+
+#[test]
+fn a_page_that_is_in_two_places_is_refused() {
+    for kind in [Kind::FusedPath, Kind::Ring, Kind::Opam] {
+        let (mut scheme, recorder) = kind.watched(64);
+        let mut frame = [1; PAGE_LEN];
+        scheme.swap(Some(0), Some(1), &mut frame).unwrap();
+        scheme.swap(Some(1), Some(0), &mut frame).unwrap();
+        recorder.take();
+        // Page 0 is in a frame, page 1 is not.
+        for (out, wanted) in [(Some(1), None), (None, Some(0)), (Some(1), Some(0))] {
+            let refused = scheme.swap(out, wanted, &mut frame);
+            assert!(matches!(refused, Err(Error::Misplaced { .. })), "{kind:?}: {refused:?}");
+        }
+        assert!(recorder.take().is_empty(), "nothing is accessed");
+        scheme.swap(Some(0), Some(1), &mut frame).unwrap();
+    }
+}
+
+/// The paths that were read or written whole, in order: the leaf buckets among the events.
+fn leaves_of(events: &[Event], shape: &Shape, buckets: &BTreeMap<u64, u64>) -> Vec<u64> {
+    let leaf_of = |event: &Event| {
+        let found = buckets.range(event.at..event.at + u64::from(event.len)).next();
+        found.map(|(_, leaf)| *leaf)
+    };
+    let leaves: Vec<u64> = events.iter().filter_map(leaf_of).collect();
+    assert!(leaves.iter().all(|&leaf| leaf < shape.leaves()));
+    leaves
+}
+
+/// What faults of a program show that works on few of its pages: paths read, in order, each with
+/// the page that came.
+fn paths_of(kind: Kind, faults: u64) -> Draws {
+    const TOUCHED: u64 = 6;
+    let pages = 128;
+    let (mut scheme, recorder) = kind.watched(pages);
+    let shape = super::super::tree::path_shape(pages).unwrap();
+    let layout = SealedTree::layout(&shape, PAGE_LEN, &PageAegis::new(&key()));
+    let last = shape.levels() - 1;
+    let at = |leaf| layout.bucket_at(last, shape.bucket(Leaf(leaf), last));
+    let buckets = (0..shape.leaves()).map(|leaf| (at(leaf), leaf)).collect();
+    let mut draws =
+        Draws { noun: "leaves", places: shape.leaves(), each: 1, drawn: vec![], secrets: vec![] };
+    let mut frame = [1; PAGE_LEN];
+    let mut rng = Seeded::new(9);
+    // A page out of its frame comes, for the one that came before.
+    let mut resident = 0;
+    for _ in 0..faults {
+        let wanted = (resident + 1 + rng.below(TOUCHED - 1)) % TOUCHED;
+        scheme.swap(Some(resident), Some(wanted), &mut frame).unwrap();
+        resident = wanted;
+        let mut events = recorder.take();
+        events.retain(|event| event.op == Op::Read);
+        let leaves = leaves_of(&events, &shape, &buckets);
+        draws.secrets.extend(leaves.iter().map(|_| wanted));
+        draws.drawn.extend(leaves);
+    }
+    draws
+}
+
+#[test]
+fn the_auditor_tells_opam_by_its_paths_and_no_other() {
+    for (kind, each) in [(Kind::Path, 2), (Kind::FusedPath, 1), (Kind::Opam, 2)] {
+        let faults = 3000;
+        let draws = paths_of(kind, faults);
+        assert_eq!(draws.drawn.len() as u64, each * faults, "paths of a fault");
+        let leaks: Vec<_> = draws
+            .claims("of paging")
+            .into_iter()
+            .filter(|claim| claim.verdict != Verdict::Pass)
+            .map(|claim| claim.name)
+            .collect();
+        let is_secure = kind != Kind::Opam;
+        assert_eq!(leaks.is_empty(), is_secure, "{kind:?}: {leaks:?}");
+        let (scheme, _) = kind.watched(128);
+        assert_eq!(scheme.hides() == Hides::ReadsAndWrites, is_secure);
+    }
+}
+
+/// The leak itself: the path that is read for a page was written when the page left.
+#[test]
+fn opam_reads_the_path_that_it_wrote() {
+    let draws = paths_of(Kind::Opam, 1500);
+    let mut written: BTreeMap<u64, u64> = BTreeMap::new();
+    let (mut resident, mut known, mut same) = (0, 0, 0);
+    for (paths, page) in draws.drawn.chunks(2).zip(draws.secrets.iter().step_by(2)) {
+        if let Some(path) = written.remove(page) {
+            known += 1;
+            same += u64::from(path == paths[0]);
+        }
+        written.insert(resident, paths[1]);
+        resident = *page;
+    }
+    assert!(known > 1000 && same == known, "{same} of {known}");
+}
+
+/// What a fault shows of a fused tree: one path read and written, drawn anew, whatever page it is.
+#[test]
+fn a_fused_fault_is_one_path() {
+    let (mut scheme, recorder) = Kind::FusedPath.watched(64);
+    let mut frame = [1; PAGE_LEN];
+    // Neighbours on a path may lie together, which depends on the leaf alone.
+    let shape = |events: &[Event]| {
+        let bytes = |op| -> u32 {
+            events.iter().filter(|event| event.op == op).map(|event| event.len).sum()
+        };
+        (bytes(Op::Read), bytes(Op::Write))
+    };
+    scheme.swap(Some(0), Some(1), &mut frame).unwrap();
+    let template = shape(&recorder.take());
+    let mut leaves = BTreeMap::new();
+    // Always the same two pages: the leaf is another one each time.
+    for fault in 0..800 {
+        let (out, wanted) = (1 - fault % 2, fault % 2);
+        scheme.swap(Some(out), Some(wanted), &mut frame).unwrap();
+        let events = recorder.take();
+        *leaves.entry(events.iter().map(|event| event.at).max()).or_insert(0) += 1;
+        assert_eq!(shape(&events), template, "fault {fault}");
+    }
+    assert!(leaves.len() == 16 && leaves.values().all(|&count| (20..90).contains(&count)));
+}
