@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 #[derive(Args, Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub struct CloudArgs {
     /// Bytes of data, all of which is written before anything is measured
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]

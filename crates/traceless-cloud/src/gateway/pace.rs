@@ -3,9 +3,10 @@
 //! A round is carried out beside the queries that come before the next, and usually takes longer
 //! than they do. So each waits for its share of it: query n of N is not sent before n/N of the
 //! time is over that a round takes. That is the longer of the last two and a little more: rounds
-//! differ, and one that ends early costs less than one that is waited for. All of it is known to the
-//! host.
+//! differ, and one that ends early costs less than one that is waited for. All of it is known to
+//! the host.
 
+use core::cell::Cell;
 use core::num::NonZeroU64;
 use core::time::Duration;
 use traceless::clock::{Clock, Monotonic};
@@ -54,7 +55,7 @@ impl Pace {
 
 /// Lets this thread's waits end when they should.
 pub fn wake_in_time() {
-    std::thread_local!(static DONE: core::cell::Cell<bool> = const { core::cell::Cell::new(false) });
+    std::thread_local!(static DONE: Cell<bool> = const { Cell::new(false) });
     if !DONE.replace(true) {
         // Where it is refused, waits are less even, and no longer.
         let _ = rustix::thread::set_current_timer_slack(Some(LATE_NS));

@@ -33,7 +33,7 @@ pub fn compared(args: &CloudArgs) -> Result<Vec<Compared>, Failure> {
     let block_len = usize::try_from(args.block_len).map_err(Failure::usage)?;
     let blocks = args.data / args.block_len;
     let rng = || Box::new(Seeded::drawn(&mut System));
-    let mut plain = Plain::new(blocks, block_len);
+    let plain = Plain::new(blocks, block_len);
     let mut path = oblivious::create_path(blocks, block_len, rng()).map_err(failed)?;
     let mut circuit = oblivious::create(blocks, block_len, rng()).map_err(failed)?;
     Ok(vec![

@@ -200,15 +200,14 @@ fn report(
     measured: &Measured,
 ) -> Report {
     let Measured { latencies, waited_ns, waits, queries, .. } = measured;
-    let (params, counts) = (gateway.params(), gateway.counts());
-    let g = params.geometry;
+    let counts = gateway.counts();
     let answers = latencies.len() as u64;
     let sum: u64 = latencies.iter().sum();
     let ms = |ns: u64, count: u64| ns as f64 / count.max(1) as f64 / 1e6;
     let (best_ms, average_ms) = (ms(sum - waited_ns, answers - waits), ms(sum, answers));
-    let at = |share: f64| ms(latencies[((answers - 1) as f64 * share) as usize], 1);
+    let place = |share: f64| (answers.saturating_sub(1) as f64 * share) as usize;
+    let at = |share: f64| ms(latencies.get(place(share)).copied().unwrap_or(0), 1);
     let row = PUBLISHED.iter().find(|row| (row.0, row.1) == (args.data, args.block_len));
-    let bounds = params.bounds();
     Report {
         schema: "traceless.bench.cloud.v1",
         machine: Hardware::here(),
@@ -221,24 +220,7 @@ fn report(
         },
         store: if args.dir.is_some() { "files" } else { "memory" },
         tee_protection: "none",
-        tree: Tree {
-            lambda: params.lambda,
-            arity: g.arity,
-            layers: g.layers,
-            round_slots: g.round_slots,
-            round_blocks: params.round_blocks,
-            inner_slots: g.inner_slots,
-            leaf_slots: g.leaf_slots,
-            bounds_log2: Bounds {
-                round: bounds.round,
-                inner: bounds.inner,
-                leaf: bounds.leaf,
-                leaf_reads: bounds.leaf_reads,
-                lifetime: bounds.lifetime,
-            },
-            space: params.space(),
-            gateway_bytes_per_block: gateway.index_bytes() as f64 / params.blocks as f64,
-        },
+        tree: Tree::of(gateway),
         clients: args.clients,
         together: args.together,
         fill_seconds,
@@ -264,6 +246,31 @@ fn report(
             kb_per_second,
         }),
         compared: vec![],
+    }
+}
+
+impl Tree {
+    fn of(gateway: &Gateway) -> Self {
+        let params = gateway.params();
+        let (g, bounds) = (params.geometry, params.bounds());
+        Self {
+            lambda: params.lambda,
+            arity: g.arity,
+            layers: g.layers,
+            round_slots: g.round_slots,
+            round_blocks: params.round_blocks,
+            inner_slots: g.inner_slots,
+            leaf_slots: g.leaf_slots,
+            bounds_log2: Bounds {
+                round: bounds.round,
+                inner: bounds.inner,
+                leaf: bounds.leaf,
+                leaf_reads: bounds.leaf_reads,
+                lifetime: bounds.lifetime,
+            },
+            space: params.space(),
+            gateway_bytes_per_block: gateway.index_bytes() as f64 / params.blocks as f64,
+        }
     }
 }
 
@@ -321,9 +328,9 @@ impl Report {
             say(&format!("{name}: average {} ms", shortened(*average_ms)));
         }
         say(&format!(
-            "average to best {}, {} ms a query for its share of a round; p50 {} ms, p99 {} ms, p99.9 {} \
-             ms; {} of {} answers waited for a round's end; {} ms of processor a query, {} ns for 32 \
-             bytes of a node",
+            "average to best {}, {} ms a query for its share of a round; p50 {} ms, p99 {} ms, \
+             p99.9 {} ms; {} of {} answers waited for a round's end; {} ms of processor a query, \
+             {} ns for 32 bytes of a node",
             shortened(self.average_to_best),
             shortened(self.share_ms),
             shortened(self.p50_ms),
