@@ -67,8 +67,8 @@ fn run(
     let mut asked = vec![];
     for nth in 0..accesses {
         let block = user(&mut wishes, nth);
-        let seen = shown.events.len() as u64;
-        asked.push(Asked { seen, op: Op::Read, at: block * LEN, len: LEN as u32 });
+        let before = shown.events.len() as u64;
+        asked.push(Asked { seen: before, op: Op::Read, at: block * LEN, len: LEN as u32 });
         access(&mut shown, block);
     }
     let events = || Ok::<_, Infallible>(shown.events.iter().copied().map(Ok));

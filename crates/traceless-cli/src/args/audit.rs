@@ -174,7 +174,7 @@ pub struct AuditCloudArgs {
 }
 
 /// What `audit cloud --scheme` may name.
-pub const CLOUD_PARTS: [&str; 8] = [
+pub const CLOUD_PARTS: [&str; 9] = [
     "gateway",
     "enclave",
     "mutant:hits-send-nothing",
@@ -183,6 +183,7 @@ pub const CLOUD_PARTS: [&str; 8] = [
     "mutant:checks-chosen",
     "mutant:takes-replays",
     "mutant:moves-straight",
+    "mutant:printed-stream",
 ];
 
 #[derive(Args, Debug)]

@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 #[derive(Args, Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub struct CloudArgs {
     /// Bytes of data, all of which is written before anything is measured
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
@@ -31,8 +32,14 @@ pub struct CloudArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1024))]
     pub together: usize,
+    /// Bytes of blocks used lately that the gateway keeps copies of: reading these asks nothing
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "0")]
+    pub copies: u64,
+    /// Measure a plain encrypted store, and Path and Circuit ORAM inside an enclave, too
+    #[arg(long)]
+    pub compare: bool,
     /// Measure the rows of bench/floors.toml in place of all this
-    #[arg(long, conflicts_with_all = ["data", "block_len", "kernel", "dir"])]
+    #[arg(long, conflicts_with_all = ["data", "block_len", "kernel", "dir", "compare"])]
     pub floors: bool,
     /// With --floors: a sixteenth of the data, for a glance
     #[arg(long, requires = "floors")]

@@ -2,6 +2,7 @@ use super::*;
 use crate::channel::Sender;
 use crate::error::Error;
 use crate::geometry::{Node, TAG_LEN, tests::small};
+use crate::join::TwoThreads;
 use crate::kernel::Network;
 use crate::orders::{Eviction, Location, Query};
 use crate::outer::{Outer, Version};
@@ -241,6 +242,24 @@ fn both_kernels_make_the_same_bytes() {
     paper.evictor.use_network();
     let order = Eviction { control: Network::new(rows).route(&dest), ..order };
     assert!(nibbles == evict(&mut paper, &order, &input).unwrap());
+}
+
+#[test]
+fn two_threads_make_the_same_bytes() {
+    for (choice, layer) in [(Choice::Benes, 1), (Choice::Benes, 3), (Choice::Paper, 1)] {
+        let geometry = Geometry { block_len: 2048, inner_slots: 21, leaf_slots: 26, ..small() };
+        let (mut one, mut two) = (rig(geometry, choice), rig(geometry, choice));
+        two.evictor = two.evictor.with_threads(Box::new(TwoThreads));
+        let rows = geometry.slots(layer) + geometry.round_slots;
+        let order = order_for(&one, layer, &spread(rows));
+        let input = node_in(&one, &order);
+        let made = evict(&mut one, &order, &input).unwrap();
+        assert!(made == evict(&mut two, &order, &input).unwrap());
+        let mut changed = input.clone();
+        changed.1[7] ^= 1;
+        let told = evict(&mut two, &order, &changed);
+        assert!(matches!(told, Err(Error::Tampered { slot: 0, .. })));
+    }
 }
 
 #[test]

@@ -94,7 +94,7 @@ impl Filler<'_> {
         let [one, other] = &mut rngs;
         let (mut first, mut second) = (Ok(Vec::new()), Ok(Vec::new()));
         TwoThreads.join(&mut || first = self.make_some(0, some, one), &mut || {
-            second = self.make_some(some.len(), others, other)
+            second = self.make_some(some.len(), others, other);
         });
         let mut made = first?;
         made.append(&mut second?);

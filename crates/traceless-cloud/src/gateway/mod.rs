@@ -6,6 +6,7 @@
 //! random path, whatever is asked for. The block then waits here, and goes back into the tree with
 //! a later round, on a path drawn anew.
 
+mod cache;
 mod commits;
 mod fill;
 mod index;
@@ -45,7 +46,6 @@ use queries::Want;
 use record::Record;
 use rounds::{Job, Maker, Wait, Worker};
 use state::State;
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use traceless::rng::Rng;
@@ -118,8 +118,8 @@ pub struct Gateway {
     receiver: Receiver,
     rng: Box<dyn Rng>,
     counts: Counts,
-    /// What was read by queries that were sent together, by block.
-    answers: HashMap<u32, Vec<u8>>,
+    /// What was read by queries that are sent together.
+    answers: Vec<Vec<u8>>,
 }
 
 /// What a gateway's state is kept in.
@@ -167,7 +167,7 @@ impl Gateway {
             receiver: Receiver::new(&session.reply),
             rng,
             counts: Counts::default(),
-            answers: HashMap::new(),
+            answers: Vec::new(),
         };
         opened.resolve()?;
         opened.state.names.find_free();
@@ -187,6 +187,12 @@ impl Gateway {
     /// Blocks that wait here for a round.
     pub fn waiting(&self) -> usize {
         self.state.waiting.len()
+    }
+
+    /// Keeps copies of blocks that were used lately, up to so many bytes: reading one of them sends
+    /// nothing, which the host may notice. Without it, only blocks that wait are at hand.
+    pub fn keep_copies(&mut self, len: usize) {
+        self.state.cache.limit(len);
     }
 
     /// Bytes of its map of the tree.

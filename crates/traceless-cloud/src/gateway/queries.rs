@@ -51,18 +51,25 @@ impl Gateway {
     fn access_together(&mut self, wants: &[Want], read: &mut Vec<Vec<u8>>) -> Result {
         self.settle()?;
         self.answers.clear();
-        // Blocks whose answers come later, with where they belong.
+        // Where the answers to queries belong, which come later, in order.
         let mut later = Vec::new();
         for want in wants {
             let id = want.id();
             if id.is_some_and(|id| self.state.is_asked_for(id)) {
                 self.send_pending()?;
             }
+            if let Want::Read(id) = want
+                && let Some(block) = self.state.cache.get(*id)
+            {
+                self.counts.hits += 1;
+                read.push(block.to_vec());
+                continue;
+            }
             let at_hand = id.is_some_and(|id| self.state.index.place(id) == Place::Gateway);
             if !at_hand {
                 self.ask(want)?;
-                if let Want::Read(id) = want {
-                    later.push((read.len(), *id));
+                if matches!(want, Want::Read(_)) {
+                    later.push(read.len());
                     read.push(Vec::new());
                 }
                 continue;
@@ -81,8 +88,9 @@ impl Gateway {
             }
         }
         self.send_pending()?;
-        for (at, id) in later {
-            read[at] = self.answers.remove(&id).expect("every query was answered");
+        assert!(later.len() == self.answers.len(), "every query was answered");
+        for (at, answer) in later.into_iter().zip(self.answers.drain(..)) {
+            read[at] = answer;
         }
         Ok(())
     }
@@ -153,8 +161,9 @@ impl Gateway {
             return Ok(());
         }
         pace::wake_in_time();
-        let left = self.finish(Wait::For(ahead)).map(|()| self.pace.ahead(queries, due));
-        self.counts.shares_ns += (ahead - left?.min(ahead)).as_nanos() as u64;
+        self.finish(Wait::For(ahead))?;
+        let waited = ahead.saturating_sub(self.pace.ahead(queries, due));
+        self.counts.shares_ns += waited.as_nanos() as u64;
         Ok(())
     }
 
@@ -205,7 +214,7 @@ impl Gateway {
         if written {
             self.happen_soon(Record::Written { leaf })?;
         } else {
-            self.answers.insert(id, block.clone());
+            self.answers.push(block.clone());
             self.happen_soon(Record::Held { id, leaf, bytes: block })?;
         }
         self.counts.waiting_max = self.counts.waiting_max.max(self.state.waiting.len());

@@ -20,8 +20,8 @@ pub enum Record {
         /// What will be in it.
         write: Option<Vec<u8>>,
     },
-    /// A block waits at the gateway from now on, or holds something else. If the first query without
-    /// a reply is for it, this is the reply.
+    /// A block waits at the gateway from now on, or holds something else. If the first query
+    /// without a reply is for it, this is the reply.
     Held {
         /// The block.
         id: u32,

@@ -185,7 +185,7 @@ impl Maker {
         let (some, others) = nodes.split_at(nodes.len() / 2);
         let (mut first, mut second): (Vec<_>, Vec<_>) = Default::default();
         TwoThreads.join(&mut || first = some.iter().map(route).collect(), &mut || {
-            second = others.iter().map(route).collect()
+            second = others.iter().map(route).collect();
         });
         first.append(&mut second);
         first

@@ -1,5 +1,6 @@
 //! The gateway's state, which changes by records and nothing else.
 
+use super::cache::Cache;
 use super::index::{Index, Place};
 use super::names::Names;
 use super::plan::{Moving, NodePlan, plan_node, plan_round, room};
@@ -59,6 +60,8 @@ pub struct State {
     pub index: Index,
     /// Blocks that wait.
     pub waiting: Waiting,
+    /// Copies of blocks that are in the tree. They end with the process.
+    pub cache: Cache,
     /// Rounds committed.
     pub round: u64,
     /// Commits in all.
@@ -80,6 +83,7 @@ impl State {
             params,
             index: Index::new(&params),
             waiting: Waiting::default(),
+            cache: Cache::default(),
             round: 0,
             sequence: 0,
             queries: 0,
@@ -144,6 +148,7 @@ impl State {
         }
         if let Some(id) = id {
             self.index.set_place(id, Place::Gateway);
+            self.cache.remove(id);
             if let Some(running) = &mut self.running {
                 running.touched.insert(id);
             }
@@ -202,9 +207,13 @@ impl State {
     fn commit(&mut self) -> Result {
         let running = self.running.take().ok_or(Error::State("the gateway's log"))?;
         let came: HashSet<u32> = running.leaving.iter().map(|one| one.block.id).collect();
-        let gone = |one: &&Leaving| self.waiting.forget(one);
-        let unchanged: HashSet<u32> =
-            running.leaving.iter().filter(gone).map(|one| one.block.id).collect();
+        let mut unchanged = HashSet::new();
+        for one in &running.leaving {
+            if let Some(bytes) = self.waiting.forget(one) {
+                unchanged.insert(one.block.id);
+                self.cache.put(one.block.id, bytes);
+            }
+        }
         for plan in &running.plans {
             let layer = self.params.geometry.layer_of(plan.node);
             let holds = |id: &u32| {

@@ -75,6 +75,18 @@ fn is_an_array() {
 }
 
 #[test]
+fn is_an_array_with_copies() {
+    let params = params(1500);
+    let mut gateway = gateway_over(params, MemStore::new(params.geometry), Choice::Benes, 16);
+    assert_eq!(agrees_with_an_array(&mut gateway, 6000, 16), 0);
+    let without = gateway.counts().hits;
+    let mut gateway = gateway_over(params, MemStore::new(params.geometry), Choice::Benes, 16);
+    gateway.keep_copies(600 * BLOCK);
+    assert_eq!(agrees_with_an_array(&mut gateway, 6000, 16), 0);
+    assert!(gateway.counts().hits > without + 500, "{without} {:?}", gateway.counts());
+}
+
+#[test]
 fn is_an_array_in_files_with_more_layers() {
     let folder = tempfile::tempdir().unwrap();
     // Three layers, as leaves hold few.
@@ -86,6 +98,36 @@ fn is_an_array_in_files_with_more_layers() {
     let store = FileStore::open(folder.path(), params.geometry, Durability::Process).unwrap();
     let mut gateway = gateway_over(params, store, Choice::Benes, 5);
     assert_eq!(agrees_with_an_array(&mut gateway, 12_000, 5), 0);
+}
+
+/// As many as are sent together, with some that are asked for twice, across rounds.
+#[test]
+fn what_is_asked_for_together_is_an_array() {
+    const BLOCKS: u64 = 2500;
+    let params = params(BLOCKS);
+    let mut gateway = gateway_over(params, MemStore::new(params.geometry), Choice::Benes, 15);
+    let mut rng = Seeded::new(15);
+    let mut array = vec![vec![0; BLOCK]; BLOCKS as usize];
+    for version in 0..200 {
+        let count = 1 + rng.below(150);
+        let mut ids: Vec<u64> = (0..count).map(|_| rng.below(BLOCKS)).collect();
+        ids.push(ids[0]);
+        if rng.below(2) == 0 {
+            let blocks: Vec<Vec<u8>> =
+                (0..).zip(&ids).map(|(i, &id)| block(id, version + i)).collect();
+            let puts: Vec<(u64, &[u8])> =
+                ids.iter().zip(&blocks).map(|(&id, block)| (id, &block[..])).collect();
+            gateway.put_many(&puts).unwrap();
+            for (id, block) in ids.into_iter().zip(blocks) {
+                array[id as usize] = block;
+            }
+        } else {
+            let found = gateway.get_many(&ids).unwrap();
+            assert!(ids.iter().zip(found).all(|(&id, found)| found == array[id as usize]));
+        }
+    }
+    assert!(gateway.counts().rounds > 50, "{:?}", gateway.counts());
+    assert!(matches!(gateway.get_many(&[1, BLOCKS]), Err(Error::OutOfRange { .. })));
 }
 
 /// A node read more often than it has dummies is made anew, and nothing is lost.

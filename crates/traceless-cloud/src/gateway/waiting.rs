@@ -89,13 +89,10 @@ impl Waiting {
         }
     }
 
-    /// The round committed: forgets a block, unless it was written again meanwhile.
-    pub fn forget(&mut self, one: &Leaving) -> bool {
+    /// The round committed: gives a block away, unless it was written again meanwhile.
+    pub fn forget(&mut self, one: &Leaving) -> Option<Vec<u8>> {
         let gone = self.is_unchanged(one);
-        if gone {
-            self.held.remove(&one.block.id);
-        }
-        gone
+        gone.then(|| self.held.remove(&one.block.id)).flatten().map(|held| held.bytes)
     }
 
     fn is_unchanged(&self, one: &Leaving) -> bool {
@@ -118,7 +115,7 @@ mod tests {
         assert_eq!(leaving[3].block, Moving { id: 3, leaf: 13 });
         waiting.put(2, 77, vec![3]);
         assert_eq!((waiting.len(), waiting.ready()), (6, 3));
-        let gone: Vec<bool> = leaving.iter().map(|one| waiting.forget(one)).collect();
+        let gone: Vec<bool> = leaving.iter().map(|one| waiting.forget(one).is_some()).collect();
         assert_eq!(gone, [true, true, false, true]);
         assert_eq!((waiting.get(2), waiting.get(0)), (Some(&[3][..]), None));
         let next = waiting.leave(3);

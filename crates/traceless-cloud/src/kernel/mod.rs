@@ -5,8 +5,6 @@
 //! the paper's: piece by piece through pages of 4-bit words, where only the order of pages is the
 //! same, with its key stream mended.
 
-#[cfg(test)]
-mod linker;
 mod network;
 mod nibbles;
 mod route;

@@ -53,11 +53,6 @@ impl Slab {
 pub struct Rows<'a>(&'a mut [u64]);
 
 impl Rows<'_> {
-    /// How many.
-    pub fn len(&self) -> usize {
-        self.0.len() / ROW
-    }
-
     /// Those before row `at`, and those from it on.
     pub fn split_at(&mut self, at: usize) -> (Rows<'_>, Rows<'_>) {
         let (before, after) = self.0.split_at_mut(at * ROW);

@@ -1,5 +1,6 @@
 //! What the enclave's answers and pages tell, and enclaves with one fault each.
 
+use super::linker;
 use crate::audit::suite::Failed;
 use std::collections::BTreeSet;
 use traceless::rng::{Rng, Seeded};
@@ -24,11 +25,18 @@ pub enum Enclave {
     ChecksChosen,
     TakesReplays,
     MovesStraight,
+    PrintedStream,
 }
 
 pub fn claims(name: &str, enclave: Enclave, seed: u64) -> Result<Vec<Claim>, Failed> {
     let mut rig = Rig::new(enclave, seed);
-    Ok(vec![aborts(name, &mut rig)?, replays(name, &mut rig)?, pages(name, enclave, seed)?])
+    let is_literal = enclave == Enclave::PrintedStream;
+    Ok(vec![
+        aborts(name, &mut rig)?,
+        replays(name, &mut rig)?,
+        pages(name, enclave, seed)?,
+        linker::claim(name, is_literal, seed)?,
+    ])
 }
 
 /// That whether a query fails, and how, does not depend on which slot is meant.
@@ -85,23 +93,27 @@ fn pages(name: &str, enclave: Enclave, seed: u64) -> Result<Claim> {
     let mut rng = Seeded::new(seed);
     let mut ways: Vec<Vec<u32>> =
         vec![(0..ROWS as u32).collect(), (0..ROWS as u32).rev().collect()];
-    for _ in 0..3 {
-        let mut way = ways[0].clone();
-        for i in (1..ROWS).rev() {
-            way.swap(i, rng.below(i as u64 + 1) as usize);
-        }
-        ways.push(way);
-    }
-    let seen = ways.iter().map(|way| pages_of(enclave, way)).collect::<Result<Vec<_>>>()?;
-    let touched = seen[0].len() as u64;
-    for pages in &seen[1..] {
-        let equal = pages.iter().zip(&seen[0]).take_while(|(a, b)| a == b).count() as u64;
-        if equal < touched.max(pages.len() as u64) {
+    ways.extend((0..3).map(|_| shuffled(ROWS, &mut rng)));
+    let touched = ways.iter().map(|way| pages_of(enclave, way)).collect::<Result<Vec<_>>>()?;
+    let (first, others) = touched.split_first().expect("several orders");
+    for pages in others {
+        let equal = pages.iter().zip(first).take_while(|(a, b)| a == b).count() as u64;
+        if equal < first.len().max(pages.len()) as u64 {
             let evidence = format!("page {equal} of two orders differs");
             return Ok(Claim::exact(name, Verdict::Leak, equal, power, evidence));
         }
     }
-    Ok(Claim::exact(name, Verdict::Pass, touched, power, format!("{touched} pages of each")))
+    let count = first.len() as u64;
+    Ok(Claim::exact(name, Verdict::Pass, count, power, format!("{count} pages of each")))
+}
+
+/// Rows in random order.
+pub fn shuffled(rows: usize, rng: &mut Seeded) -> Vec<u32> {
+    let mut dest: Vec<u32> = (0..rows as u32).collect();
+    for i in (1..rows).rev() {
+        dest.swap(i, rng.below(i as u64 + 1) as usize);
+    }
+    dest
 }
 
 #[derive(Default)]
@@ -116,7 +128,9 @@ impl Touch for Touched {
 fn pages_of(enclave: Enclave, dest: &[u32]) -> Result<Vec<usize>> {
     let mut touched = Touched::default();
     if enclave == Enclave::MovesStraight {
-        dest.iter().for_each(|to| touched.page(*to as usize * PIECE_LEN / 4096));
+        for to in dest {
+            touched.page(*to as usize * PIECE_LEN / 4096);
+        }
         return Ok(touched.0);
     }
     let stream = Stream::new(&Secret::from_bytes([1; 32]));
@@ -149,7 +163,9 @@ impl Rig {
         let shared = Shared::new(geometry, Choice::Benes, &key);
         let session = shared.session(&[1; 16], &[2; 16]);
         let enclave: Box<dyn Answers> = match enclave {
-            Enclave::Ours | Enclave::MovesStraight => Box::new(Querier::new(&shared, &session)),
+            Enclave::Ours | Enclave::MovesStraight | Enclave::PrintedStream => {
+                Box::new(Querier::new(&shared, &session))
+            }
             Enclave::Sound | Enclave::ChecksChosen | Enclave::TakesReplays => {
                 Box::new(Own::new(enclave, &shared, session))
             }

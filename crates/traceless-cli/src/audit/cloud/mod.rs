@@ -1,9 +1,11 @@
-//! `traceless audit cloud`: what a provider sees of the oblivious store, and what its enclave shows.
+//! `traceless audit cloud`: what a provider sees of the oblivious store, and what its enclave
+//! shows.
 //!
 //! The gateway is run at a fixed rate: each step sends one query, whether anybody asks for
 //! something that is not at hand or not.
 
 mod enclave;
+mod linker;
 mod wire;
 
 use super::Outcome;
@@ -63,6 +65,10 @@ impl Suite for Clouds {
         planted(
             enclave("mutant:moves-straight", Enclave::MovesStraight),
             "rows go straight to the page where they belong",
+        ),
+        planted(
+            enclave("mutant:printed-stream", Enclave::PrintedStream),
+            "the key stream that the paper prints, which has no key",
         ),
     ];
 

@@ -23,7 +23,7 @@ pub enum Gate {
     Sound,
     /// A step that asks for what is at hand sends no query.
     HitsSendNothing,
-    /// Its random numbers are often small.
+    /// Its random numbers favour one half of the tree.
     PrefersHalf,
 }
 
@@ -66,8 +66,8 @@ pub fn run(gate: Gate, user: User, steps: u64, seed: u64) -> Result<Run, Failed>
     let nonce = [3; 16];
     let shared = keys.shared(&params, Choice::Benes);
     let (host, own) = InProcess::start(&shared, MemStore::new(params.geometry), &nonce, &mut rng)?;
-    let seen = Arc::new(Mutex::new(Watch::new(&params)));
-    let host = Arc::new(Watched { host, seen: seen.clone() });
+    let watch = Arc::new(Mutex::new(Watch::new(&params)));
+    let host = Arc::new(Watched { host, watch: watch.clone() });
     let rng: Box<dyn Rng> = match gate {
         Gate::PrefersHalf => Box::new(Small(rng)),
         Gate::Sound | Gate::HitsSendNothing => Box::new(rng),
@@ -88,31 +88,33 @@ pub fn run(gate: Gate, user: User, steps: u64, seed: u64) -> Result<Run, Failed>
             }
         }
         let is_sent = gateway.counts().queries > queries;
-        if !is_sent && !(asked.is_some() && gate == Gate::HitsSendNothing) {
+        let is_skipped = asked.is_some() && gate == Gate::HitsSendNothing;
+        if !is_sent && !is_skipped {
             gateway.dummy()?;
         }
-        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-        templates.push(core::mem::take(&mut seen.step));
-        let sent = seen.leaves.drawn.len();
-        seen.leaves.secrets.resize(sent, asked.map_or(0, |id| id + 1));
+        let mut watch = watch.lock().unwrap_or_else(PoisonError::into_inner);
+        templates.push(core::mem::take(&mut watch.step));
+        let sent = watch.leaves.drawn.len();
+        watch.leaves.secrets.resize(sent, asked.map_or(0, |id| id + 1));
     }
     drop(gateway);
-    let watch = Arc::into_inner(seen).expect("the gateway and its threads are gone");
+    let watch = Arc::into_inner(watch).expect("the gateway and its threads are gone");
     let Watch { leaves, slots, slots_read, read_twice, made_anew, untimely, .. } =
         watch.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(Run { steps: templates, leaves, slots, slots_read, read_twice, made_anew, untimely })
 }
 
-/// Random numbers, one of four of which lacks its highest bit.
+/// Random numbers, one of four of which lacks the bit that chooses a half of the leaves.
 struct Small(Seeded);
 
 impl Rng for Small {
     fn fill(&mut self, out: &mut [u8]) {
+        const HALF: u8 = 32;
         self.0.fill(out);
         if self.0.below(4) == 0
-            && let Some(last) = out.last_mut()
+            && let Some(first) = out.first_mut()
         {
-            *last &= 0x7f;
+            *first &= !HALF;
         }
     }
 }
@@ -200,12 +202,12 @@ impl Watch {
 /// A host that is watched.
 struct Watched {
     host: InProcess<MemStore>,
-    seen: Arc<Mutex<Watch>>,
+    watch: Arc<Mutex<Watch>>,
 }
 
 impl Watched {
     fn seen(&self) -> std::sync::MutexGuard<'_, Watch> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

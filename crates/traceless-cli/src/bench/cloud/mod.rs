@@ -2,14 +2,17 @@
 //! and enclave in one process, or with a host elsewhere.
 
 mod clients;
+mod compared;
 pub mod floors;
+mod kernel;
 
 use crate::args::{CloudArgs, CloudKernel};
 use crate::failure::Failure;
 use crate::gateway::remote;
-use crate::numbers::{Hardware, failed, shortened};
+use crate::numbers::{Hardware, failed, shortened, summary};
 use crate::output::{Meter, say, say_json};
 use clients::{Measured, measure};
+use compared::{Compared, compared};
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -45,6 +48,7 @@ struct Report {
     machine: Hardware,
     data: u64,
     block_len: u64,
+    copies: u64,
     kernel: &'static str,
     store: &'static str,
     /// Whether an enclave protects anything: here it is simulated.
@@ -66,12 +70,16 @@ struct Report {
     /// Thousands of bytes a second, of all clients.
     kb_per_second: f64,
     cpu_ms_per_query: f64,
+    /// To make a node anew, one thread takes so long for 32 bytes.
+    kernel_ns_per_piece: f64,
     answers: u64,
     waits: u64,
     rounds: u64,
     renewed: u64,
     waiting_max: usize,
     published: Option<Published>,
+    /// With `--compare`.
+    compared: Vec<Compared>,
 }
 
 #[derive(Serialize)]
@@ -105,7 +113,8 @@ struct Published {
 }
 
 pub fn run(args: &CloudArgs) -> Result<(), Failure> {
-    let report = measured(args)?;
+    let compared = if args.compare { compared(args)? } else { vec![] };
+    let report = Report { compared, ..measured(args)? };
     if args.json {
         return say_json(&report);
     }
@@ -128,12 +137,14 @@ fn measured(args: &CloudArgs) -> Result<Report, Failure> {
         }
         None => start(args, params, MemStore::new(params.geometry))?,
     };
+    gateway.keep_copies(usize::try_from(args.copies).map_err(Failure::usage)?);
     let clock = Monotonic::start();
     fill(args, &mut gateway)?;
     let fill_seconds = clock.now() as f64 / 1e9;
     warm_up(&mut gateway)?;
     let measured = measure(args, &mut gateway)?;
-    Ok(report(args, &gateway, fill_seconds, &measured))
+    let taken = kernel::measure(params.geometry, choice(args.kernel), 3)?;
+    Ok(report(args, &gateway, (fill_seconds, summary(taken).0), &measured))
 }
 
 /// Two rounds, after which it is known how long they take.
@@ -187,22 +198,27 @@ fn fill(args: &CloudArgs, gateway: &mut Gateway) -> Result<(), Failure> {
     Ok(())
 }
 
-fn report(args: &CloudArgs, gateway: &Gateway, fill_seconds: f64, measured: &Measured) -> Report {
+fn report(
+    args: &CloudArgs,
+    gateway: &Gateway,
+    (fill_seconds, kernel_ns_per_piece): (f64, f64),
+    measured: &Measured,
+) -> Report {
     let Measured { latencies, waited_ns, waits, queries, .. } = measured;
-    let (params, counts) = (gateway.params(), gateway.counts());
-    let g = params.geometry;
+    let counts = gateway.counts();
     let answers = latencies.len() as u64;
     let sum: u64 = latencies.iter().sum();
     let ms = |ns: u64, count: u64| ns as f64 / count.max(1) as f64 / 1e6;
     let (best_ms, average_ms) = (ms(sum - waited_ns, answers - waits), ms(sum, answers));
-    let at = |share: f64| ms(latencies[((answers - 1) as f64 * share) as usize], 1);
+    let place = |share: f64| (answers.saturating_sub(1) as f64 * share) as usize;
+    let at = |share: f64| ms(latencies.get(place(share)).copied().unwrap_or(0), 1);
     let row = PUBLISHED.iter().find(|row| (row.0, row.1) == (args.data, args.block_len));
-    let bounds = params.bounds();
     Report {
         schema: "traceless.bench.cloud.v1",
         machine: Hardware::here(),
         data: args.data,
         block_len: args.block_len,
+        copies: args.copies,
         kernel: match args.kernel {
             CloudKernel::Benes => "benes",
             CloudKernel::Paper => "paper",
@@ -213,7 +229,40 @@ fn report(args: &CloudArgs, gateway: &Gateway, fill_seconds: f64, measured: &Mea
             None => "memory",
         },
         tee_protection: "none",
-        tree: Tree {
+        tree: Tree::of(gateway),
+        clients: args.clients,
+        together: args.together,
+        fill_seconds,
+        queries: *queries,
+        best_ms,
+        average_ms,
+        average_to_best: average_ms / best_ms,
+        share_ms: ms(measured.shares_ns, *queries),
+        p50_ms: at(0.5),
+        p99_ms: at(0.99),
+        p999_ms: at(0.999),
+        kb_per_second: args.block_len as f64 * measured.blocks as f64 / measured.seconds / 1e3,
+        kernel_ns_per_piece,
+        cpu_ms_per_query: measured.cpu_seconds * 1e3 / *queries as f64,
+        answers,
+        waits: *waits,
+        rounds: counts.rounds,
+        renewed: counts.renewed,
+        waiting_max: counts.waiting_max,
+        published: row.map(|&(_, _, best_ms, average_ms, kb_per_second)| Published {
+            best_ms,
+            average_ms,
+            kb_per_second,
+        }),
+        compared: vec![],
+    }
+}
+
+impl Tree {
+    fn of(gateway: &Gateway) -> Self {
+        let params = gateway.params();
+        let (g, bounds) = (params.geometry, params.bounds());
+        Self {
             lambda: params.lambda,
             arity: g.arity,
             layers: g.layers,
@@ -230,30 +279,7 @@ fn report(args: &CloudArgs, gateway: &Gateway, fill_seconds: f64, measured: &Mea
             },
             space: params.space(),
             gateway_bytes_per_block: gateway.index_bytes() as f64 / params.blocks as f64,
-        },
-        clients: args.clients,
-        together: args.together,
-        fill_seconds,
-        queries: *queries,
-        best_ms,
-        average_ms,
-        average_to_best: average_ms / best_ms,
-        share_ms: ms(measured.shares_ns, *queries),
-        p50_ms: at(0.5),
-        p99_ms: at(0.99),
-        p999_ms: at(0.999),
-        kb_per_second: args.block_len as f64 * measured.blocks as f64 / measured.seconds / 1e3,
-        cpu_ms_per_query: measured.cpu_seconds * 1e3 / *queries as f64,
-        answers,
-        waits: *waits,
-        rounds: counts.rounds,
-        renewed: counts.renewed,
-        waiting_max: counts.waiting_max,
-        published: row.map(|&(_, _, best_ms, average_ms, kb_per_second)| Published {
-            best_ms,
-            average_ms,
-            kb_per_second,
-        }),
+        }
     }
 }
 
@@ -307,9 +333,13 @@ impl Report {
         if let Some(paper) = &self.published {
             line("paper", paper.best_ms, paper.average_ms, paper.kb_per_second);
         }
+        for Compared { name, average_ms } in &self.compared {
+            say(&format!("{name}: average {} ms", shortened(*average_ms)));
+        }
         say(&format!(
-            "average to best {}, {} ms a query for its share of a round; p50 {} ms, p99 {} ms, p99.9 {} \
-             ms; {} of {} answers waited for a round's end; {} ms of processor a query",
+            "average to best {}, {} ms a query for its share of a round; p50 {} ms, p99 {} ms, \
+             p99.9 {} ms; {} of {} answers waited for a round's end; {} ms of processor a query, \
+             {} ns for 32 bytes of a node",
             shortened(self.average_to_best),
             shortened(self.share_ms),
             shortened(self.p50_ms),
@@ -317,7 +347,8 @@ impl Report {
             shortened(self.p999_ms),
             self.waits,
             self.answers,
-            shortened(self.cpu_ms_per_query)
+            shortened(self.cpu_ms_per_query),
+            shortened(self.kernel_ns_per_piece)
         ));
     }
 }

@@ -160,6 +160,44 @@ fn no_acknowledged_write_is_lost() {
     }
 }
 
+/// Of writes that were sent together and not answered each may have happened, or not.
+#[test]
+fn writes_sent_together_outlive_the_gateway() {
+    const BLOCKS: u64 = 1500;
+    let mut world = World::new(BLOCKS, 31);
+    let mut array = vec![vec![0; BLOCK]; BLOCKS as usize];
+    let mut rng = Seeded::new(32);
+    for life in 0..40 {
+        let mut gateway = world.open(1 + rng.below(400)).unwrap();
+        for version in 0..20 {
+            let first = rng.below(BLOCKS - 100);
+            let ids = first..first + 1 + rng.below(100);
+            let blocks: Vec<Vec<u8>> =
+                ids.clone().map(|id| block(id, life * 100 + version)).collect();
+            let puts: Vec<(u64, &[u8])> =
+                ids.clone().zip(&blocks).map(|(id, block)| (id, &block[..])).collect();
+            if gateway.put_many(&puts).is_ok() {
+                array.splice(ids.start as usize..ids.end as usize, blocks);
+                continue;
+            }
+            drop(gateway);
+            let mut next = world.open(u64::MAX).unwrap();
+            for (id, written) in ids.zip(blocks) {
+                let found = next.get(id).unwrap();
+                assert!(found == written || found == array[id as usize], "{id}");
+                array[id as usize] = found;
+            }
+            break;
+        }
+        if rng.below(2) == 0 {
+            world.tear();
+        }
+    }
+    let mut gateway = world.open(u64::MAX).unwrap();
+    let all: Vec<u64> = (0..BLOCKS).collect();
+    assert!(gateway.get_many(&all).unwrap() == array);
+}
+
 #[test]
 fn values_under_names_outlive_the_gateway() {
     let mut world = World::new(600, 25);

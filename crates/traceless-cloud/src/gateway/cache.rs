@@ -1,0 +1,99 @@
+//! Copies of blocks that have gone back into the tree: reading one of them sends nothing.
+//!
+//! A copy is never newer than what the tree holds: whatever asks for its block in any other way
+//! drops it.
+
+use std::collections::{HashMap, VecDeque};
+
+/// Blocks that were used lately, up to a number of bytes.
+#[derive(Default)]
+pub struct Cache {
+    len_max: usize,
+    len: usize,
+    /// Each with the last of its entries in the order.
+    blocks: HashMap<u32, (u64, Vec<u8>)>,
+    /// Uses, oldest first; older ones of a block that was used again mean nothing.
+    order: VecDeque<(u32, u64)>,
+    uses: u64,
+}
+
+impl Cache {
+    /// Keeps so many bytes of blocks at most, from now on.
+    pub fn limit(&mut self, len: usize) {
+        self.len_max = len;
+        self.shrink();
+    }
+
+    /// Keeps a block.
+    pub fn put(&mut self, id: u32, block: Vec<u8>) {
+        if block.len() > self.len_max {
+            return;
+        }
+        self.remove(id);
+        self.len += block.len();
+        self.uses += 1;
+        self.order.push_back((id, self.uses));
+        self.blocks.insert(id, (self.uses, block));
+        self.shrink();
+    }
+
+    /// A copy of a block, which is used by this.
+    pub fn get(&mut self, id: u32) -> Option<&[u8]> {
+        let (last, _) = self.blocks.get_mut(&id)?;
+        self.uses += 1;
+        *last = self.uses;
+        self.order.push_back((id, self.uses));
+        // As many uses as would double the order are forgotten at once.
+        if self.order.len() > 2 * self.blocks.len() + 16 {
+            let blocks = &self.blocks;
+            self.order.retain(|(id, use_)| blocks.get(id).is_some_and(|(last, _)| last == use_));
+        }
+        self.blocks.get(&id).map(|(_, block)| &block[..])
+    }
+
+    /// Drops a block.
+    pub fn remove(&mut self, id: u32) {
+        if let Some((_, block)) = self.blocks.remove(&id) {
+            self.len -= block.len();
+        }
+    }
+
+    fn shrink(&mut self) {
+        while self.len > self.len_max {
+            let (id, used) = self.order.pop_front().expect("every block was used once");
+            if self.blocks.get(&id).is_some_and(|(last, _)| *last == used) {
+                self.remove(id);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_used_last_is_kept() {
+        let mut cache = Cache::default();
+        cache.put(9, vec![0; 10]);
+        assert_eq!(cache.get(9), None, "there is no room");
+        cache.limit(35);
+        for id in 0..3 {
+            cache.put(id, vec![id as u8; 10]);
+        }
+        assert_eq!(cache.get(0), Some(&[0; 10][..]));
+        cache.put(3, vec![3; 10]);
+        assert_eq!(cache.get(1), None);
+        assert!(cache.get(0).is_some() && cache.get(2).is_some() && cache.get(3).is_some());
+        cache.put(2, vec![7; 5]);
+        assert_eq!((cache.len, cache.get(2)), (25, Some(&[7; 5][..])));
+        cache.remove(2);
+        assert_eq!((cache.len, cache.get(2)), (20, None));
+        for _ in 0..1000 {
+            cache.get(3);
+        }
+        assert!(cache.order.len() < 40, "{}", cache.order.len());
+        cache.limit(10);
+        assert!(cache.get(0).is_none() && cache.get(3).is_some());
+    }
+}
