@@ -14,18 +14,17 @@ use super::helper::{Helper, Parent};
 use super::memory::Mapping;
 use super::threads::{self, Place};
 use crate::Page;
-use crate::scheme::{Areas, PageScheme};
+use crate::scheme::{Areas, PageScheme, Turns};
 use crate::slots::Buffer;
 use core::ops::Deref;
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+    Ordering::{Relaxed, SeqCst},
 };
 use rustix::thread::futex;
 use std::sync::Arc;
 use traceless::Hides;
 use traceless::clock::{Clock, Monotonic};
-use traceless::error::Place as Damaged;
 
 /// How long a helper without work stays awake.
 const AWAKE_NS: u64 = 50_000;
@@ -72,26 +71,15 @@ struct Crew {
     board: Board,
 }
 
-/// What one writes often and others read often, on a line of its own.
-#[repr(align(128))]
-struct Line<T>(T);
-
 /// What the crew tells each other. All zeros is how it begins.
 #[repr(C)]
 struct Words {
-    /// All refreshes below it are to be done.
-    goal: Line<AtomicU64>,
-    /// The next one that nobody does yet.
-    next: Line<AtomicU64>,
-    /// How many are done.
-    done: Line<AtomicU64>,
+    turns: Turns,
     /// Helpers that sleep, or are about to.
-    asleep: Line<AtomicU32>,
+    asleep: AtomicU32,
     /// Changes when sleepers are to look again.
     calls: AtomicU32,
     ends: AtomicU32,
-    /// One more than the refresh that failed; 0 while none has.
-    failed: AtomicU64,
     cpu_ns: AtomicU64,
     /// One more than the processor that helpers leave to the program; 0 is none.
     off: AtomicU64,
@@ -115,9 +103,7 @@ impl Helped {
     /// [`SharedNumbers`](super::SharedNumbers).
     pub fn new(areas: Areas, help: Help) -> Result<Self> {
         let board = Board(Mapping::inherited(size_of::<Words>())?);
-        for word in [&board.goal, &board.next, &board.done] {
-            word.0.store(areas.due(), Relaxed);
-        }
+        board.turns.go_on(&areas);
         let crew = Arc::new(Crew { areas, board });
         let mut helped = Self { help, crew, helpers: Vec::new(), buffer: Buffer::default() };
         for _ in 0..help.helpers {
@@ -132,8 +118,8 @@ impl Helped {
     /// Lets helpers begin with what is due.
     fn begin(&self) {
         let board = &self.crew.board;
-        board.goal.0.store(self.crew.areas.due(), SeqCst);
-        if board.asleep.0.load(SeqCst) > 0 {
+        board.turns.begin(&self.crew.areas);
+        if board.asleep.load(SeqCst) > 0 {
             self.call();
         }
     }
@@ -147,12 +133,11 @@ impl Helped {
     /// Returns when all is done that was begun.
     fn finish(&mut self) -> traceless::Result {
         let crew = &*self.crew;
-        let goal = crew.board.goal.0.load(Relaxed);
         if self.help.parallel || self.helpers.is_empty() {
             while crew.refresh_one(&mut self.buffer) {}
         }
         let mut looks = 0;
-        while crew.board.done.0.load(Acquire) != goal {
+        while !crew.board.turns.are_over() {
             core::hint::spin_loop();
             looks += 1;
             if looks % PATIENCE == 0 {
@@ -167,10 +152,7 @@ impl Helped {
                 }
             }
         }
-        match crew.board.failed.load(Acquire) {
-            0 => Ok(()),
-            failed => Err(crew.failure(failed - 1)),
-        }
+        crew.board.turns.check(&crew.areas)
     }
 }
 
@@ -210,43 +192,24 @@ impl Crew {
         let board = &*self.board;
         board.cpu_ns.fetch_max(threads::cpu_ns(), Relaxed);
         let call = board.calls.load(SeqCst);
-        board.asleep.0.fetch_add(1, SeqCst);
+        board.asleep.fetch_add(1, SeqCst);
         // Whoever sets the goal looks for sleepers after that: one of both sees the other.
-        if board.goal.0.load(SeqCst) == board.next.0.load(SeqCst) && board.ends.load(SeqCst) == 0 {
+        if board.turns.waiting() == 0 && board.ends.load(SeqCst) == 0 {
             let second = rustix::time::Timespec { tv_sec: ASLEEP_S, tv_nsec: 0 };
             // However it ends, there is a look for work.
             let _ = futex::wait(&board.calls, futex::Flags::empty(), call, Some(&second));
         }
-        board.asleep.0.fetch_sub(1, SeqCst);
+        board.asleep.fetch_sub(1, SeqCst);
     }
 
     /// Does one refresh that is due, if there is one that nobody does yet.
     fn refresh_one(&self, buffer: &mut Buffer) -> bool {
         let board = &*self.board;
-        let nth = board.next.0.load(Relaxed);
-        // What the page's place follows from was written before the goal was set.
-        if nth >= board.goal.0.load(Acquire) {
-            return false;
-        }
-        if board.next.0.compare_exchange(nth, nth + 1, AcqRel, Relaxed).is_err() {
-            return true;
-        }
-        if self.areas.refresh(nth, buffer).is_err() {
-            board.failed.store(nth + 1, Release);
-        }
-        board.done.0.fetch_add(1, Release);
-        if nth.is_multiple_of(CPU_INTERVAL) {
+        let done = board.turns.refresh_one(&self.areas, buffer);
+        if done.is_some_and(|nth| nth.is_multiple_of(CPU_INTERVAL)) {
             board.cpu_ns.fetch_max(threads::cpu_ns(), Relaxed);
         }
-        true
-    }
-
-    /// Why a refresh failed: its own page, or the copy of it that was the newest, is not what it
-    /// was. Stores that are memory do not fail.
-    fn failure(&self, refresh: u64) -> traceless::Error {
-        let page = refresh % self.areas.pages();
-        let place = Damaged { area: "pages", slot: page, block: Some(page) };
-        traceless::Error::Tampered { place }
+        done.is_some()
     }
 }
 
@@ -272,7 +235,7 @@ impl PageScheme for Helped {
         }
         if let Some(page) = wanted {
             // Those that this fault begins come later.
-            let refreshed = self.crew.board.done.0.load(Relaxed);
+            let refreshed = self.crew.board.turns.done();
             self.crew.areas.read(page, refreshed, &mut self.buffer)?;
             frame.copy_from_slice(self.buffer.body());
         }
