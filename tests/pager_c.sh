@@ -49,7 +49,8 @@ check "all was tried" grep -q "all is well" out
 section "on riscv64 without an operating system"
 # Small programs: each instruction is emulated.
 expect 0 "$cross" -std=gnu11 -O2 -Wall -Wextra -Werror "${cpu[@]}" -static \
-    -ffreestanding -nostdlib -Wl,--no-warn-rwx-segments -DPAGES=64 -DRANDOM_WRITES=40 -DAVL_KEYS=60 -I "$include" \
+    -ffreestanding -nostdlib -Wl,--no-warn-rwx-segments \
+    -DPAGES=64 -DRANDOM_WRITES=40 -DAVL_KEYS=60 -I "$include" \
     -T "$sources/supervisor/memory.ld" "$sources"/supervisor/*.[cS] "$archive" -o supervisor
 # One nanosecond an instruction, whatever else this machine does.
 expect 0 timeout 300 qemu-system-riscv64 -machine virt -m 256M -icount shift=0 -display none \

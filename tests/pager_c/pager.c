@@ -20,7 +20,8 @@
         }                                                                                \
     } while (0)
 
-static const char *const names[] = {"plain", "detwo", "eager", "path", "path-fused", "ring", "opam"};
+static const char *const names[] = {"plain",      "detwo", "eager", "path",
+                                    "path-fused", "ring",  "opam"};
 
 /* The untrusted side: bytes, a hash of what was done with them, and a time to fail. */
 struct untrusted {

@@ -123,8 +123,8 @@ int traceless_pager_init(void *memory, size_t len, const traceless_pager_config 
 
 /*
  * A page fault: the page `out` leaves `frame`, and then the page `wanted` comes there. Either may
- * be TRACELESS_PAGER_NONE. A page that never left is zeros. After an error `frame` is of no use, but
- * after those that say that nothing was done.
+ * be TRACELESS_PAGER_NONE. A page that never left is zeros. After an error `frame` is of no use,
+ * but after those that say that nothing was done.
  */
 int traceless_pager_swap(void *memory, uint64_t out, uint64_t wanted, uint8_t *frame);
 
