@@ -153,13 +153,11 @@ impl PageScheme for Deferred {
         self.finish()?;
         let Crew { areas, turns } = &*self.crew;
         if let Some(page) = out {
-            self.buffer.body().copy_from_slice(frame);
-            areas.write(page, &mut self.buffer)?;
+            areas.write(page, frame, &mut self.buffer)?;
         }
         if let Some(page) = wanted {
             // Those that this fault begins come later.
-            areas.read(page, turns.done(), &mut self.buffer)?;
-            frame.copy_from_slice(self.buffer.body());
+            areas.read(page, turns.done(), frame, &mut self.buffer)?;
         }
         Ok(())
     }
