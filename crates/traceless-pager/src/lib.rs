@@ -18,6 +18,8 @@
 
 extern crate alloc;
 
+#[cfg(feature = "c")]
+pub mod c;
 #[cfg(all(feature = "std", target_os = "linux"))]
 pub mod paging;
 pub mod scheme;

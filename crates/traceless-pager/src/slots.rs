@@ -25,7 +25,7 @@ pub enum Cipher {
     Aegis,
     /// AES-256-GCM.
     Gcm,
-    /// ChaCha20 with HMAC-SHA-256, as in the paging paper, to be compared with. Without
+    /// `ChaCha20` with HMAC-SHA-256, as in the paging paper, to be compared with. Without
     /// instructions for AES it is the fastest.
     ChaChaHmac,
 }

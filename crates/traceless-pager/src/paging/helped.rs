@@ -169,8 +169,7 @@ impl PageScheme for Helped {
     ) -> traceless::Result {
         self.finish()?;
         if let Some(page) = out {
-            self.buffer.body().copy_from_slice(frame);
-            self.crew.areas.write(page, &mut self.buffer)?;
+            self.crew.areas.write(page, frame, &mut self.buffer)?;
             if !self.help.eager {
                 self.begin();
                 self.finish()?;
@@ -179,8 +178,7 @@ impl PageScheme for Helped {
         if let Some(page) = wanted {
             // Those that this fault begins come later.
             let refreshed = self.crew.board.done.0.load(Relaxed);
-            self.crew.areas.read(page, refreshed, &mut self.buffer)?;
-            frame.copy_from_slice(self.buffer.body());
+            self.crew.areas.read(page, refreshed, frame, &mut self.buffer)?;
         }
         Ok(())
     }

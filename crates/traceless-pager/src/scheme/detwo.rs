@@ -100,8 +100,9 @@ impl Areas {
         self.passes.after(self.writes().load(Relaxed))
     }
 
-    /// Puts the page in `buffer` into the holding area. All refreshes that were due are done.
-    pub fn write(&self, page: u64, buffer: &mut Buffer) -> Result {
+    /// Puts the page in `frame` into the holding area. All refreshes that were due are done.
+    pub fn write(&self, page: u64, frame: &Page, buffer: &mut Buffer) -> Result {
+        buffer.body().copy_from_slice(frame);
         let write = self.writes().load(Relaxed);
         let slot = self.passes.blocks + write % self.hold_slots;
         self.slots.put(slot, page, held_version(write), buffer)?;
@@ -119,7 +120,7 @@ impl Areas {
     /// The part of a refresh before anything is written: `buffer` is what will be.
     pub fn prepare(&self, refresh: u64, buffer: &mut Buffer) -> Result {
         let page = self.passes.block_of(refresh);
-        self.read(page, refresh, buffer)?;
+        self.fetch(page, refresh, buffer)?;
         self.slots.seal(page, page, main_version(refresh), buffer)
     }
 
@@ -134,8 +135,15 @@ impl Areas {
         self.slots.get(page, page, main_version(refresh), buffer).is_ok()
     }
 
-    /// Reads a page into `buffer`, when `refreshed` refreshes are done and no other is under way.
-    pub fn read(&self, page: u64, refreshed: u64, buffer: &mut Buffer) -> Result {
+    /// Reads a page into `frame`, when `refreshed` refreshes are done and no other is under way.
+    pub fn read(&self, page: u64, refreshed: u64, frame: &mut Page, buffer: &mut Buffer) -> Result {
+        self.fetch(page, refreshed, buffer)?;
+        frame.copy_from_slice(buffer.body());
+        Ok(())
+    }
+
+    /// Reads its newest copy.
+    fn fetch(&self, page: u64, refreshed: u64, buffer: &mut Buffer) -> Result {
         let last = self.last(page).load(Relaxed);
         let newest = match last {
             0 => Location::Nowhere,
@@ -206,16 +214,14 @@ impl PageScheme for DetWo {
 
     fn swap(&mut self, out: Option<u64>, wanted: Option<u64>, frame: &mut Page) -> Result {
         if let Some(page) = out {
-            self.buffer.body().copy_from_slice(frame);
-            self.areas.write(page, &mut self.buffer)?;
+            self.areas.write(page, frame, &mut self.buffer)?;
             while self.refreshed < self.areas.due() {
                 self.areas.refresh(self.refreshed, &mut self.buffer)?;
                 self.refreshed += 1;
             }
         }
         if let Some(page) = wanted {
-            self.areas.read(page, self.refreshed, &mut self.buffer)?;
-            frame.copy_from_slice(self.buffer.body());
+            self.areas.read(page, self.refreshed, frame, &mut self.buffer)?;
         }
         Ok(())
     }

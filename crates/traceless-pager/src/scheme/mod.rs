@@ -1,5 +1,6 @@
 //! Schemes for pages: where a page goes that leaves its frame, and what else is written then.
 
+mod deferred;
 mod detwo;
 mod fused;
 mod opam;
@@ -8,6 +9,7 @@ mod plain;
 mod tests;
 mod tree;
 
+pub use deferred::{Crew, Deferred, Turns};
 pub use detwo::{Areas, DetWo, Numbers};
 pub use fused::{Exchange, Fused, FusedPath, FusedRing, PathExchange};
 pub use opam::{Opam, OpamTree};

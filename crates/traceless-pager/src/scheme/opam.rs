@@ -1,14 +1,14 @@
 //! OPAM, **insecure**: a Path ORAM that loads and evicts apart, and is told apart by the paths it
 //! takes. It is there to be compared with, as in the paging paper.
 //!
-//! Reconstructed from what the paging paper says of Aga and Narayanasamy's "`InvisiPage`" (ISCA'19):
+//! Reconstructed from what the paging paper says of "`InvisiPage`" (Aga, Narayanasamy, ISCA'19):
 //! derived from Path ORAM, with resident pages in place of a client's cache. How the original
 //! evicts is an assumption of ours, and so is this leak; Roy et al. (FOCI'20) attack the original.
 //!
 //! A page comes by reading the path that it is on, which is not written: a copy of it stays there,
-//! and is dropped when a bucket on that path is written next. A page that leaves draws a path, which
-//! is read and written with it. **So the path that is read for a page is the one that was written
-//! when it left**: whoever sees both knows which visit of the page this is.
+//! and is dropped when a bucket on that path is written next. A page that leaves draws a path,
+//! which is read and written with it. **So the path that is read for a page is the one that was
+//! written when it left**: whoever sees both knows which visit of the page this is.
 
 use super::fused::{Exchange, Fused, PathExchange};
 use super::tree::TreeParts;

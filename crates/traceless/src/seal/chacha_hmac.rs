@@ -1,4 +1,4 @@
-//! ChaCha20 with HMAC-SHA-256, as the paging paper seals pages: to be compared with.
+//! `ChaCha20` with HMAC-SHA-256, as the paging paper seals pages: to be compared with.
 
 use super::{Forged, Sealer, Secret, TAG_LEN};
 use chacha20::ChaCha20;
@@ -6,7 +6,7 @@ use chacha20::cipher::{KeyIvInit, StreamCipher};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// ChaCha20 (RFC 8439), and over the ciphertext HMAC-SHA-256, of whose 32 bytes the first 16 are
+/// `ChaCha20` (RFC 8439), and over the ciphertext HMAC-SHA-256, of whose 32 bytes the first 16 are
 /// kept (RFC 4868): two passes, two keys. The nonce is the version, so each version seals one
 /// content only.
 pub struct ChaChaHmac {

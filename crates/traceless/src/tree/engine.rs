@@ -145,8 +145,8 @@ impl<T: BucketTree> Engine<T> {
         }
     }
 
-    /// Copies the body of a block of the open path that has this very header, label and all. Whether
-    /// there is one. It stays where it is.
+    /// Copies the body of a block of the open path that has this very header, label and all.
+    /// Whether there is one. It stays where it is.
     pub fn copy_out(&self, header: Header, body: &mut [u8]) -> bool {
         let slot = self.headers.iter().position(|h| *h == header);
         if let Some(slot) = slot {

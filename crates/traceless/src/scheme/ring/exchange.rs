@@ -1,5 +1,5 @@
-//! One block goes, another one comes, in one access: for an owner who keeps the blocks that it works
-//! on, as a pager does.
+//! One block goes, another one comes, in one access: for an owner who keeps the blocks that it
+//! works on, as a pager does.
 //!
 //! A block is in the tree and the stash, or with its owner, never both. The one that comes is taken
 //! out on its own path, which is read once; the one that goes needs no path, since it waits in the

@@ -1,0 +1,224 @@
+//! The interface for C, `include/traceless_pager.h`: for runtimes that handle their own faults.
+//!
+//! All memory is the caller's: a pager lives where [`traceless_pager_init`] is told to put it, and
+//! nothing is allocated anywhere else. The store is a table of the caller's functions. What is
+//! unsafe here is what C cannot promise by itself: that pointers lead where the header says.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `plan` | what is asked for, checked, and how much memory and store it takes |
+//! | `store` | the caller's functions as a store |
+//! | `heap` | allocating in the caller's memory |
+//! | `pager` | one pager: who may do what at the same time |
+//! | `runtime` | what stands in for `std` where there is none |
+
+mod heap;
+mod pager;
+mod plan;
+#[cfg(not(any(feature = "std", test)))]
+mod runtime;
+mod store;
+#[cfg(all(test, feature = "std"))]
+mod tests;
+
+use crate::Page;
+use core::ffi::{c_char, c_int, c_void};
+use pager::Head;
+use plan::Plan;
+
+/// It went well.
+const OK: c_int = 0;
+
+/// Why it did not. The header says what to do about each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(i32)]
+enum Refusal {
+    Invalid = -1,
+    TooSmall = -2,
+    Tampered = -3,
+    Store = -4,
+    Failed = -5,
+    Busy = -6,
+    Misplaced = -7,
+    StashFull = -8,
+    Random = -9,
+}
+
+/// What a pager is to be. See the header.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Number of pages.
+    pub pages: u64,
+    /// `TRACELESS_PAGER_PLAIN` and so on.
+    pub scheme: u32,
+    /// `TRACELESS_PAGER_AEGIS` and so on.
+    pub cipher: u32,
+    /// Pages refreshed for each that leaves.
+    pub refresh: u32,
+    /// Threads that may refresh at the same time.
+    pub helpers: u32,
+    /// Uppermost levels of a tree that are kept in trusted memory.
+    pub cached: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// The untrusted side and a source of randomness, as functions. See the header.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct StoreTable {
+    /// Handed to each of them.
+    pub context: *mut c_void,
+    /// Fills `into` with `len` bytes from byte `at` on; 0 if it went well.
+    pub read: Option<unsafe extern "C" fn(*mut c_void, u64, *mut u8, usize) -> c_int>,
+    /// Writes `len` bytes of `from` to byte `at` on; 0 if it went well.
+    pub write: Option<unsafe extern "C" fn(*mut c_void, u64, *const u8, usize) -> c_int>,
+    /// Fills `into` with `len` random bytes; 0 if it went well.
+    pub random: Option<unsafe extern "C" fn(*mut c_void, *mut u8, usize) -> c_int>,
+    /// Told why, when a bug of this library was met; it should not return. May be missing.
+    pub halt: Option<unsafe extern "C" fn(*mut c_void, *const c_char)>,
+}
+
+/// Tells how many bytes of memory a pager takes.
+///
+/// # Safety
+///
+/// The pointers are null, or lead to a configuration and to a place for a size.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn traceless_pager_state_size(
+    config: *const Config,
+    size: *mut usize,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    let (config, size) = unsafe { (config.as_ref(), size.as_mut()) };
+    tell(config, size, |plan| plan.state_size)
+}
+
+/// Tells how many bytes of store a pager takes.
+///
+/// # Safety
+///
+/// The pointers are null, or lead to a configuration and to a place for a size.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn traceless_pager_store_size(
+    config: *const Config,
+    size: *mut u64,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    let (config, size) = unsafe { (config.as_ref(), size.as_mut()) };
+    tell(config, size, |plan| plan.store_size)
+}
+
+fn tell<T>(config: Option<&Config>, size: Option<&mut T>, of: impl FnOnce(&Plan) -> T) -> c_int {
+    let (Some(config), Some(size)) = (config, size) else { return Refusal::Invalid as c_int };
+    code(Plan::of(config).map(|plan| {
+        *size = of(&plan);
+        OK
+    }))
+}
+
+/// Makes a pager of zeros in the memory.
+///
+/// # Safety
+///
+/// The pointers are null, or lead to `len` bytes of memory that nobody else uses, to a
+/// configuration, and to a table whose functions do what the header says, on any thread that calls
+/// functions of this library, until the pager is destroyed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn traceless_pager_init(
+    memory: *mut c_void,
+    len: usize,
+    config: *const Config,
+    store: *const StoreTable,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    let (Some(config), Some(store)) = (unsafe { config.as_ref() }, unsafe { store.as_ref() })
+    else {
+        return Refusal::Invalid as c_int;
+    };
+    code(Plan::of(config).and_then(|plan| {
+        // SAFETY: as the caller promises.
+        unsafe { Head::place(memory, len, &plan, store) }?;
+        Ok(OK)
+    }))
+}
+
+/// One page goes and another one comes.
+///
+/// # Safety
+///
+/// `memory` is null or holds a pager; `frame` is null or leads to a page that nobody else uses
+/// meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn traceless_pager_swap(
+    memory: *mut c_void,
+    out: u64,
+    wanted: u64,
+    frame: *mut u8,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    let (head, frame) = unsafe { (Head::at(memory), frame.cast::<Page>().as_mut()) };
+    let Some(frame) = frame else { return Refusal::Invalid as c_int };
+    let named = |page| (page != u64::MAX).then_some(page);
+    code(head.and_then(|head| head.swap(named(out), named(wanted), frame)).map(|()| OK))
+}
+
+/// The page's contents do not matter any more.
+///
+/// # Safety
+///
+/// `memory` is null or holds a pager.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn traceless_pager_forget(memory: *mut c_void, page: u64) -> c_int {
+    // SAFETY: as the caller promises.
+    code(unsafe { Head::at(memory) }.and_then(|head| head.forget(page)).map(|()| OK))
+}
+
+/// Does refreshes that wait, at most so many, and tells how many it did.
+///
+/// # Safety
+///
+/// `memory` is null or holds a pager.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn traceless_pager_eager_step(memory: *mut c_void, at_most: u32) -> c_int {
+    // SAFETY: as the caller promises.
+    code(unsafe { Head::at(memory) }.and_then(|head| head.eager_step(at_most)))
+}
+
+/// Does one refresh that waits, as one of several threads: 1 if there was one, 0 if there was none.
+///
+/// # Safety
+///
+/// `memory` is null or holds a pager.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn traceless_pager_refresh_one(memory: *mut c_void, helper: u32) -> c_int {
+    // SAFETY: as the caller promises.
+    code(unsafe { Head::at(memory) }.and_then(|head| head.refresh_one(helper)))
+}
+
+/// Ends a pager: its keys and all else in its memory become zeros.
+///
+/// # Safety
+///
+/// `memory` is null or holds a pager that nobody else uses any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn traceless_pager_destroy(memory: *mut c_void) -> c_int {
+    // SAFETY: as the caller promises.
+    code(unsafe { Head::destroy(memory) }.map(|()| OK))
+}
+
+/// The most bytes of its memory that a pager has used so far.
+///
+/// # Safety
+///
+/// `memory` is null or holds a pager.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn traceless_pager_state_used(memory: *mut c_void) -> usize {
+    // SAFETY: as the caller promises.
+    unsafe { Head::at(memory) }.map_or(0, Head::used)
+}
+
+fn code(outcome: Result<c_int, Refusal>) -> c_int {
+    outcome.unwrap_or_else(|refusal| refusal as c_int)
+}

@@ -1,0 +1,273 @@
+//! One pager in its caller's memory, and who may do what with it at the same time.
+
+use super::heap::CallersHeap;
+use super::plan::Plan;
+use super::store::{Callbacks, secret_from};
+use super::{Refusal, StoreTable};
+use crate::Page;
+use crate::scheme::{Crew, PageScheme};
+use crate::slots::Buffer;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::cell::UnsafeCell;
+use core::ffi::{c_int, c_void};
+use core::ptr::NonNull;
+use core::slice;
+use core::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use traceless::error::Error;
+use zeroize::Zeroize;
+
+/// What a pager's memory begins with, so that other memory is not taken for one.
+const MARK: u64 = u64::from_le_bytes(*b"TRLSPAGE");
+
+/// Bytes that a helper takes: its buffer, and what lies beside it.
+pub const HELPER_BYTES: usize = size_of::<Turn<Buffer>>() + crate::PAGE_LEN + 256;
+
+/// The beginning of a pager's memory. Its heap is the rest.
+#[repr(C)]
+pub struct Head {
+    mark: u64,
+    len: usize,
+    heap: CallersHeap,
+    pager: Option<Box<Pager>>,
+}
+
+impl Head {
+    /// Makes a pager in `len` bytes of memory.
+    ///
+    /// # Safety
+    ///
+    /// As of [`traceless_pager_init`](super::traceless_pager_init).
+    pub unsafe fn place(
+        memory: *mut c_void,
+        len: usize,
+        plan: &Plan,
+        table: &StoreTable,
+    ) -> Result<(), Refusal> {
+        let head = NonNull::new(memory.cast::<Self>()).filter(|head| head.is_aligned());
+        let head = head.ok_or(Refusal::Invalid)?;
+        if len < plan.state_size {
+            return Err(Refusal::TooSmall);
+        }
+        // SAFETY: as the caller promises.
+        let (store, seed) =
+            unsafe { (Callbacks::new(table, plan.store_size)?, secret_from(table)?) };
+        #[cfg(not(any(feature = "std", test)))]
+        super::runtime::halt_with(table);
+        // SAFETY: the memory is ours, aligned, and long enough.
+        let placed = unsafe {
+            head.write(Self { mark: MARK, len, heap: CallersHeap::empty(), pager: None });
+            let rest = head.cast::<u8>().add(size_of::<Self>());
+            let head = &mut *head.as_ptr();
+            head.heap.give(NonNull::slice_from_raw_parts(rest, len - size_of::<Self>()));
+            let built = {
+                let _inside = head.heap.enter();
+                plan.build(store, &seed).map(|built| Box::new(Pager::new(plan, built)))
+            };
+            built.map(|pager| head.pager = Some(pager))
+        };
+        placed.map_err(|error| {
+            // SAFETY: it is ours, and nothing of it is in use any more.
+            unsafe { wipe(memory, len) };
+            refusal_of(&error)
+        })
+    }
+
+    /// What that memory begins with, if it holds a pager.
+    ///
+    /// # Safety
+    ///
+    /// `memory` is null, or aligned and holds a pager, which is there as long as what is returned.
+    pub unsafe fn at<'a>(memory: *mut c_void) -> Result<&'a Self, Refusal> {
+        let head = NonNull::new(memory.cast::<Self>()).filter(|head| head.is_aligned());
+        let head = head.ok_or(Refusal::Invalid)?;
+        // SAFETY: as the caller promises; where a pager was, there is no mark any more.
+        unsafe {
+            if *head.cast::<u64>().as_ref() == MARK {
+                Ok(head.as_ref())
+            } else {
+                Err(Refusal::Invalid)
+            }
+        }
+    }
+
+    /// Ends the pager in that memory.
+    ///
+    /// # Safety
+    ///
+    /// As above, and nobody else uses it.
+    pub unsafe fn destroy(memory: *mut c_void) -> Result<(), Refusal> {
+        // SAFETY: as the caller promises.
+        let len = unsafe { Self::at(memory)?.len };
+        let head = memory.cast::<Self>();
+        // SAFETY: as above; the heap outlives what is in it.
+        unsafe {
+            let pager = (*head).pager.take();
+            {
+                let _inside = (*head).heap.enter();
+                drop(pager);
+            }
+            wipe(memory, len);
+        }
+        Ok(())
+    }
+
+    /// The most bytes that the pager has used.
+    pub fn used(&self) -> usize {
+        size_of::<Self>() + self.heap.most_used()
+    }
+
+    /// One page goes and another one comes.
+    pub fn swap(
+        &self,
+        out: Option<u64>,
+        wanted: Option<u64>,
+        frame: &mut Page,
+    ) -> Result<(), Refusal> {
+        let pager = self.pager()?;
+        if [out, wanted].into_iter().flatten().any(|page| page >= pager.pages)
+            || out.is_some() && out == wanted
+        {
+            return Err(Refusal::Invalid);
+        }
+        let mut working = pager.work()?;
+        let _inside = self.heap.enter();
+        let scheme = &mut working.get().scheme;
+        let swapped = scheme.swap(out, wanted, frame).and_then(|()| scheme.settle());
+        swapped.map_err(|error| {
+            let refusal = refusal_of(&error);
+            pager.failed.store(refusal != Refusal::Misplaced, Relaxed);
+            refusal
+        })
+    }
+
+    /// The page's contents do not matter any more.
+    pub fn forget(&self, page: u64) -> Result<(), Refusal> {
+        let pager = self.pager()?;
+        if page >= pager.pages {
+            return Err(Refusal::Invalid);
+        }
+        pager.work()?.get().scheme.forget(page);
+        Ok(())
+    }
+
+    /// Does refreshes that wait, at most so many, and tells how many.
+    pub fn eager_step(&self, at_most: u32) -> Result<c_int, Refusal> {
+        let pager = self.pager()?;
+        let Some(crew) = &pager.crew else { return Ok(0) };
+        let (mut working, mut done) = (pager.work()?, 0);
+        while done < at_most && crew.refresh_one(&mut working.get().buffer) {
+            done += 1;
+        }
+        Ok(c_int::try_from(done).unwrap_or(c_int::MAX))
+    }
+
+    /// Does one of them, as one of several threads, and tells how many.
+    pub fn refresh_one(&self, helper: u32) -> Result<c_int, Refusal> {
+        let pager = self.pager()?;
+        let turn = pager.helpers.get(helper as usize).ok_or(Refusal::Invalid)?;
+        let mut buffer = turn.take().ok_or(Refusal::Busy)?;
+        let crew = pager.crew.as_ref();
+        Ok(c_int::from(crew.is_some_and(|crew| crew.refresh_one(buffer.get()))))
+    }
+
+    fn pager(&self) -> Result<&Pager, Refusal> {
+        self.pager.as_deref().ok_or(Refusal::Invalid)
+    }
+}
+
+/// Leaves zeros.
+///
+/// # Safety
+///
+/// Nobody uses the memory.
+unsafe fn wipe(memory: *mut c_void, len: usize) {
+    // SAFETY: as the caller promises.
+    unsafe { slice::from_raw_parts_mut(memory.cast::<u8>(), len) }.zeroize();
+}
+
+/// Something that one at a time may use. Who comes second is refused, not kept waiting: he may be
+/// the same thread, in a fault within a fault.
+struct Turn<T> {
+    taken: AtomicBool,
+    of: UnsafeCell<T>,
+}
+
+// SAFETY: it is given to one at a time.
+unsafe impl<T: Send> Sync for Turn<T> {}
+
+/// That it is somebody's turn.
+struct Taken<'a, T>(&'a Turn<T>);
+
+impl<T> Turn<T> {
+    fn new(of: T) -> Self {
+        Self { taken: AtomicBool::new(false), of: UnsafeCell::new(of) }
+    }
+
+    fn take(&self) -> Option<Taken<'_, T>> {
+        let was_free = self.taken.compare_exchange(false, true, Acquire, Relaxed).is_ok();
+        was_free.then(|| Taken(self))
+    }
+}
+
+impl<T> Taken<'_, T> {
+    fn get(&mut self) -> &mut T {
+        // SAFETY: whoever has taken it is the only one.
+        unsafe { &mut *self.0.of.get() }
+    }
+}
+
+impl<T> Drop for Taken<'_, T> {
+    fn drop(&mut self) {
+        self.0.taken.store(false, Release);
+    }
+}
+
+/// One pager.
+struct Pager {
+    working: Turn<Working>,
+    /// Those who may refresh meanwhile, if the scheme has something for them to do.
+    crew: Option<Arc<Crew>>,
+    helpers: Box<[Turn<Buffer>]>,
+    pages: u64,
+    /// Nothing more is done after a failure but to end it.
+    failed: AtomicBool,
+}
+
+struct Working {
+    scheme: Box<dyn PageScheme>,
+    buffer: Buffer,
+}
+
+impl Pager {
+    fn new(plan: &Plan, (scheme, crew): super::plan::Built) -> Self {
+        let helpers = (0..plan.helpers).map(|_| Turn::new(Buffer::default())).collect();
+        Self {
+            pages: scheme.pages(),
+            working: Turn::new(Working { scheme, buffer: Buffer::default() }),
+            crew,
+            helpers,
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    /// Whoever swaps pages is alone.
+    fn work(&self) -> Result<Taken<'_, Working>, Refusal> {
+        let working = self.working.take().ok_or(Refusal::Busy)?;
+        if self.failed.load(Relaxed) { Err(Refusal::Failed) } else { Ok(working) }
+    }
+}
+
+fn refusal_of(error: &Error) -> Refusal {
+    match error {
+        Error::Tampered { .. } => Refusal::Tampered,
+        Error::Misplaced { .. } => Refusal::Misplaced,
+        Error::StashOverflow { .. } => Refusal::StashFull,
+        Error::Poisoned => Refusal::Failed,
+        Error::Geometry(_) | Error::OutOfRange { .. } => Refusal::Invalid,
+        _ => Refusal::Store,
+    }
+}

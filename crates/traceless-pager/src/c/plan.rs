@@ -1,0 +1,181 @@
+//! What a pager is to be, checked, and how much it takes.
+
+use super::heap::calculate;
+use super::pager::{HELPER_BYTES, Head};
+use super::store::Callbacks;
+use super::{Config, Refusal};
+use crate::scheme::{
+    Areas, Deferred, DetWo, FusedPath, FusedRing, Opam, PageScheme, Path, Plain, TreeParts,
+    TreeSize,
+};
+use crate::slots::{Cipher, PageAegis, Slots};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use traceless::error::Error;
+use traceless::rng::{Rng, Seeded};
+use traceless::scheme::detwo::Refresh;
+use traceless::seal::{Aead, ChaChaHmac, SECRET_LEN, Sealer, Secret};
+
+/// Pages, at most: 16 TiB of them.
+pub const PAGES_MAX: u64 = 1 << 32;
+
+/// Threads that may refresh at the same time, at most.
+pub const HELPERS_MAX: u32 = 64;
+
+/// Bytes for what does not grow with the number of pages: ciphers, buffers, and what lies between
+/// two pieces of memory.
+const FIXED_BYTES: usize = 24 << 10;
+
+/// What can be asked for, by its number in the header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Scheme {
+    Plain,
+    DetWo,
+    Eager,
+    Path,
+    PathFused,
+    Ring,
+    Opam,
+}
+
+impl Scheme {
+    const ALL: [Self; 7] = [
+        Self::Plain,
+        Self::DetWo,
+        Self::Eager,
+        Self::Path,
+        Self::PathFused,
+        Self::Ring,
+        Self::Opam,
+    ];
+}
+
+/// A configuration that can be had.
+pub struct Plan {
+    pages: u64,
+    scheme: Scheme,
+    cipher: Cipher,
+    refresh: Option<Refresh>,
+    pub helpers: u32,
+    cached: usize,
+    /// Bytes of the caller's memory.
+    pub state_size: usize,
+    /// Bytes of the caller's store.
+    pub store_size: u64,
+}
+
+/// A scheme, and what helps it from outside.
+pub type Built = (Box<dyn PageScheme>, Option<Arc<crate::scheme::Crew>>);
+
+impl Plan {
+    /// Refuses what cannot be.
+    pub fn of(config: &Config) -> Result<Self, Refusal> {
+        let scheme = Scheme::ALL.get(config.scheme as usize).copied();
+        let cipher = Cipher::ALL.get(config.cipher as usize).copied();
+        let (Some(scheme), Some(cipher)) = (scheme, cipher) else { return Err(Refusal::Invalid) };
+        let sizes = (1..=PAGES_MAX).contains(&config.pages) && config.helpers <= HELPERS_MAX;
+        if !sizes || config.reserved != 0 {
+            return Err(Refusal::Invalid);
+        }
+        let mut plan = Self {
+            pages: config.pages,
+            scheme,
+            cipher,
+            refresh: None,
+            helpers: config.helpers,
+            cached: config.cached as usize,
+            state_size: 0,
+            store_size: 0,
+        };
+        if matches!(scheme, Scheme::DetWo | Scheme::Eager) {
+            let refresh = Refresh::new(config.refresh, 1).map_err(|_| Refusal::Invalid)?;
+            if config.pages < refresh.at_most(1) {
+                return Err(Refusal::Invalid);
+            }
+            plan.refresh = Some(refresh);
+        }
+        let sizes = calculate(|| plan.sizes().ok());
+        let (scheme_bytes, store_size) = sizes.ok_or(Refusal::Invalid)?;
+        plan.store_size = store_size;
+        let helpers = plan.helpers as usize * HELPER_BYTES;
+        plan.state_size = size_of::<Head>() + FIXED_BYTES + helpers + scheme_bytes;
+        Ok(plan)
+    }
+
+    /// Bytes of memory and store that the scheme takes.
+    fn sizes(&self) -> Result<(usize, u64), Error> {
+        let pages = usize::try_from(self.pages).map_err(|_| Error::Geometry("too many pages"))?;
+        if let Some(refresh) = self.refresh {
+            let numbers = Areas::numbers_for(self.pages)? * size_of::<u64>();
+            return Ok((numbers, Areas::store_len(self.pages, refresh)));
+        }
+        if self.scheme == Scheme::Plain {
+            return Ok((pages * size_of::<u64>(), Slots::store_len(self.pages)));
+        }
+        match self.cipher {
+            Cipher::Aegis => self.tree_sizes(PageAegis::new),
+            Cipher::Gcm => self.tree_sizes(Aead::new),
+            Cipher::ChaChaHmac => self.tree_sizes(ChaChaHmac::new),
+        }
+    }
+
+    fn tree_sizes<C: Sealer>(&self, sealer: fn(&Secret) -> C) -> Result<(usize, u64), Error> {
+        let sample = sealer(&Secret::from_bytes([0; SECRET_LEN]));
+        let size = match self.scheme {
+            Scheme::Ring => TreeSize::ring(self.pages, self.cached, &sample)?,
+            _ => TreeSize::path(self.pages, self.cached, &sample)?,
+        };
+        Ok((size.memory, size.store))
+    }
+
+    /// The scheme over the caller's store. Keys and paths come from `seed`.
+    pub fn build(&self, store: Callbacks, seed: &Secret) -> Result<Built, Error> {
+        let (store, rng) = (Arc::new(store), Seeded::drawn(&mut Drawn(seed)));
+        let mut rng: Box<dyn Rng> = Box::new(rng);
+        let (pages, cipher) = (self.pages, self.cipher);
+        if let Some(refresh) = self.refresh {
+            let key = Secret::random(&mut *rng);
+            let areas = Areas::new(store, pages, refresh, cipher, &key)?;
+            if self.scheme == Scheme::DetWo {
+                return Ok((Box::new(DetWo::new(areas)), None));
+            }
+            let deferred = Deferred::new(areas);
+            let crew = deferred.crew();
+            return Ok((Box::new(deferred), Some(crew)));
+        }
+        if self.scheme == Scheme::Plain {
+            let key = Secret::random(&mut *rng);
+            return Ok((Box::new(Plain::new(store, pages, cipher, &key)?), None));
+        }
+        let tree = match cipher {
+            Cipher::Aegis => self.tree(store, rng, PageAegis::new),
+            Cipher::Gcm => self.tree(store, rng, Aead::new),
+            Cipher::ChaChaHmac => self.tree(store, rng, ChaChaHmac::new),
+        };
+        Ok((tree?, None))
+    }
+
+    fn tree<C: Sealer + 'static>(
+        &self,
+        store: Arc<Callbacks>,
+        rng: Box<dyn Rng>,
+        sealer: fn(&Secret) -> C,
+    ) -> Result<Box<dyn PageScheme>, Error> {
+        let parts = TreeParts { store, pages: self.pages, cached: self.cached, sealer, rng };
+        Ok(match self.scheme {
+            Scheme::Ring => Box::new(FusedRing::ring(parts)?),
+            Scheme::PathFused => Box::new(FusedPath::path(parts)?),
+            Scheme::Opam => Box::new(Opam::opam(parts)?),
+            _ => Box::new(Path::new(parts)?),
+        })
+    }
+}
+
+/// A generator that gives one secret, once, to another one.
+struct Drawn<'a>(&'a Secret);
+
+impl Rng for Drawn<'_> {
+    fn fill(&mut self, out: &mut [u8]) {
+        out.copy_from_slice(self.0.bytes());
+    }
+}

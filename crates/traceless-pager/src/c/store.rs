@@ -1,0 +1,92 @@
+//! The caller's functions as a store.
+
+use super::{Refusal, StoreTable};
+use core::ffi::{c_int, c_void};
+use traceless::error::{Error, Result};
+use traceless::seal::Secret;
+use traceless::store::Store;
+use traceless::types::Extent;
+
+/// A store that the caller reads and writes for us.
+pub struct Callbacks {
+    context: *mut c_void,
+    read: unsafe extern "C" fn(*mut c_void, u64, *mut u8, usize) -> c_int,
+    write: unsafe extern "C" fn(*mut c_void, u64, *const u8, usize) -> c_int,
+    len: u64,
+}
+
+// SAFETY: whoever hands over the table promises that its functions may be called on any thread that
+// calls functions of this library; the context is handed to them and nothing else.
+unsafe impl Send for Callbacks {}
+// SAFETY: the same.
+unsafe impl Sync for Callbacks {}
+
+const FAILED: Error = Error::Store("a function of the caller's table failed");
+
+impl Callbacks {
+    /// A store of `len` bytes.
+    ///
+    /// # Safety
+    ///
+    /// The functions of the table do what the header says, as long as this lives.
+    pub unsafe fn new(table: &StoreTable, len: u64) -> Result<Self, Refusal> {
+        let (Some(read), Some(write)) = (table.read, table.write) else {
+            return Err(Refusal::Invalid);
+        };
+        Ok(Self { context: table.context, read, write, len })
+    }
+}
+
+/// A secret from the caller's source of randomness.
+///
+/// # Safety
+///
+/// The functions of the table do what the header says.
+pub unsafe fn secret_from(table: &StoreTable) -> Result<Secret, Refusal> {
+    let random = table.random.ok_or(Refusal::Invalid)?;
+    let mut bytes = [0; traceless::seal::SECRET_LEN];
+    // SAFETY: as the caller promises; the bytes are there.
+    let outcome = unsafe { random(table.context, bytes.as_mut_ptr(), bytes.len()) };
+    let secret = Secret::from_bytes(bytes);
+    zeroize::Zeroize::zeroize(&mut bytes);
+    if outcome == 0 { Ok(secret) } else { Err(Refusal::Random) }
+}
+
+impl Store for Callbacks {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
+        let mut rest = into;
+        for extent in extents {
+            let (part, behind) = rest.split_at_mut(extent.len);
+            // SAFETY: as was promised when this was made; the bytes are there.
+            let code =
+                unsafe { (self.read)(self.context, extent.at, part.as_mut_ptr(), part.len()) };
+            if code != 0 {
+                return Err(FAILED);
+            }
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
+        let mut rest = from;
+        for extent in extents {
+            let (part, behind) = rest.split_at(extent.len);
+            // SAFETY: as was promised when this was made; the bytes are there.
+            let code = unsafe { (self.write)(self.context, extent.at, part.as_ptr(), part.len()) };
+            if code != 0 {
+                return Err(FAILED);
+            }
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> Result {
+        Ok(())
+    }
+}

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# The pager's core for C and C++, without an operating system: built for this machine and, where its
+# target can be had, for riscv64.
+# shellcheck source-path=SCRIPTDIR source=lib/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+
+sources=$root/tests/pager_c
+include=$root/crates/traceless-pager/include
+warnings=(-Wall -Wextra -Werror -pedantic)
+
+# Builds the library for a target, and tells where it lies.
+library() {
+    # It must not unwind into C.
+    cargo rustc --quiet --release --locked --manifest-path "$root/Cargo.toml" --lib \
+        --package traceless-pager --no-default-features --features c --crate-type staticlib \
+        --target "$1" --config 'profile.release.panic="abort"' &&
+        echo "${CARGO_TARGET_DIR:-$root/target}/$1/release/libtraceless_pager.a"
+}
+
+section "from C and C++, on this machine"
+archive=$(library "$(rustc -vV | sed -n 's/^host: //p')")
+expect 0 gcc -std=c11 -O1 "${warnings[@]}" -I "$include" "$sources/pager.c" "$archive" -o pager
+expect 0 ./pager 400
+check "all was tried" grep -q "all is well" out
+expect 0 g++ -std=c++17 -O1 "${warnings[@]}" -I "$include" "$sources/threads.cpp" "$archive" \
+    -pthread -o threads
+expect 0 ./threads
+
+# Whether the compiler builds for a target: its core library is there, or can be fetched.
+has_target() {
+    [ -d "$(rustc --print sysroot)/lib/rustlib/$1" ] ||
+        { command -v rustup >/dev/null && timeout 300 rustup target add "$1" 2>/dev/null; }
+}
+
+section "on riscv64"
+riscv=riscv64gc-unknown-none-elf
+cross=riscv64-linux-gnu-gcc
+if ! has_target "$riscv"; then
+    leave_out "riscv64: the core library for $riscv cannot be had here"
+    exit 0
+fi
+archive=$(library "$riscv")
+cpu=(-march=rv64gc -mabi=lp64d -mcmodel=medany)
+expect 0 "$cross" -std=c11 -O2 "${warnings[@]}" "${cpu[@]}" -static -I "$include" \
+    "$sources/pager.c" "$archive" -o pager.riscv64
+expect 0 qemu-riscv64 ./pager.riscv64 16
+check "all was tried" grep -q "all is well" out
+
+section "on riscv64 without an operating system"
+# Small programs: each instruction is emulated.
+expect 0 "$cross" -std=gnu11 -O2 -Wall -Wextra -Werror "${cpu[@]}" -static \
+    -ffreestanding -nostdlib -Wl,--no-warn-rwx-segments,--build-id=none \
+    -DPAGES=64 -DRANDOM_WRITES=40 -DAVL_KEYS=250 -I "$include" \
+    -T "$sources/supervisor/memory.ld" "$sources"/supervisor/*.[cS] "$archive" -o supervisor
+# One nanosecond an instruction, whatever else this machine does.
+expect 0 timeout 300 qemu-system-riscv64 -machine virt -m 256M -icount shift=0 -display none \
+    -serial stdio -monitor none -no-reboot -kernel supervisor
+check "all was tried" grep -q "all is well" out
+tr -d '\r' <out | sed -n 's/^\([a-z_0-9]* [a-z0-9-]* [0-9]* [0-9]* [0-9]*\)$/\1/p' >times
+check "each program ran under each scheme" [ "$(wc -l <times)" = 21 ]
+# Faults are the program's alone: first in, first out, whatever the scheme.
+check "the same faults" awk '
+    { if ($1 in faults && faults[$1] != $3) exit 1; faults[$1] = $3; if ($3 < 17) exit 1 }' times
+check "K refreshes cost more" awk '
+    { cost[$1, $2] = $5 }
+    END { for (key in cost) { split(key, of, SUBSEP); program[of[1]] = 1 }
+          for (each in program)
+              if (!(cost[each, "detwo-k3"] < cost[each, "detwo-k7"] &&
+                    cost[each, "detwo-k7"] < cost[each, "detwo-k15"] &&
+                    cost[each, "detwo-k15"] < cost[each, "path"])) exit 1 }' times
