@@ -77,7 +77,9 @@ impl Accesses {
         let mut cutter = begins.cutter();
         let mut end = |events: &mut Vec<Event>| {
             let access = Access { seen, first: touched.len(), ..Access::of(events) };
-            events.iter().for_each(|event| touched.see(event));
+            for event in events.iter() {
+                touched.see(event);
+            }
             all.push(access);
             seen += events.len() as u64;
             events.clear();

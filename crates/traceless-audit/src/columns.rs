@@ -36,13 +36,13 @@ pub(crate) fn columns(a: &Accesses, b: &Accesses, place: &[Draws; 2]) -> Vec<Col
     let column = |(of_row, &nth): (usize, &usize)| {
         let at = rows.each_ref().map(|rows| rows.iter().map(|row| row[of_row]).collect::<Vec<_>>());
         let follows = follows(&at, place);
-        (!follows).then(|| Column::new(nth + 1, a, b, at))
+        (!follows).then(|| Column::new(nth + 1, a, b, &at))
     };
     looked_at.iter().enumerate().filter_map(column).collect()
 }
 
 impl Column {
-    fn new(nth: usize, a: &Accesses, b: &Accesses, at: [Vec<(u64, bool)>; 2]) -> Self {
+    fn new(nth: usize, a: &Accesses, b: &Accesses, at: &[Vec<(u64, bool)>; 2]) -> Self {
         let mut known: Vec<u64> = at.iter().flatten().map(|(place, _)| *place).collect();
         known.sort_unstable();
         known.dedup();

@@ -163,8 +163,8 @@ fn judge_kinds(Schedule { kinds, order }: &Schedule) -> Claims {
         {
             across.extend(["A", "B"].into_iter().enumerate().map(|(user, what)| {
                 let mut of_user = draws[nth][user].clone();
-                let drawn = &drawn[user].drawn;
-                of_user.secrets = drawn_before(&of_kind.drawn[user], &other.drawn[user], drawn);
+                let places = &drawn[user].drawn;
+                of_user.secrets = drawn_before(&of_kind.drawn[user], &other.drawn[user], places);
                 of_user.tell_nothing_of_earlier(&format!("{what}{kind} after {}", other.nth))
             }));
         }

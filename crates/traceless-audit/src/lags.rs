@@ -79,7 +79,9 @@ impl Alike {
     /// What other orders of the same draws make of it.
     fn of(at: &[u32], below: u32) -> Self {
         let mut counts: HashMap<u32, u64> = HashMap::new();
-        at.iter().for_each(|place| *counts.entry(place / below).or_default() += 1);
+        for place in at {
+            *counts.entry(place / below).or_default() += 1;
+        }
         let n = at.len() as f64;
         let (mut pairs, mut triples) = (0.0, 0.0);
         for count in counts.into_values().map(|count| count as f64) {

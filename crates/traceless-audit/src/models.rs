@@ -67,8 +67,8 @@ fn run(
     let mut asked = vec![];
     for nth in 0..accesses {
         let block = user(&mut asks, nth);
-        let seen = shown.events.len() as u64;
-        asked.push(Asked { seen, op: Op::Read, at: block * LEN, len: LEN as u32 });
+        let before = shown.events.len() as u64;
+        asked.push(Asked { seen: before, op: Op::Read, at: block * LEN, len: LEN as u32 });
         access(&mut shown, block);
     }
     let events = || Ok::<_, Infallible>(shown.events.iter().copied().map(Ok));
@@ -222,14 +222,18 @@ impl Ring {
         let mut read: Vec<usize> =
             (0..bucket.slots.len()).filter(|&slot| bucket.slots[slot].is_some()).collect();
         self.stash.extend(read.iter().filter_map(|&slot| bucket.slots[slot].take()));
-        read.iter().for_each(|&slot| bucket.unread[slot] = false);
+        for &slot in &read {
+            bucket.unread[slot] = false;
+        }
         while read.len() < REAL && (bucket.unread.contains(&true)) {
             let slot = bucket.dummy(&mut shown.rng);
             bucket.unread[slot] = false;
             read.push(slot);
         }
         read.sort_unstable();
-        read.into_iter().for_each(|slot| shown.see(Op::Read, place(at, slot)));
+        for slot in read {
+            shown.see(Op::Read, place(at, slot));
+        }
     }
 
     fn refill(&mut self, shown: &mut Shown, at: u64, level: u32) {

@@ -73,7 +73,9 @@ pub(crate) fn schedule(a: &Accesses, b: &Accesses) -> Option<Schedule> {
         });
         if in_turn {
             let both = of_kind[0].len().min(of_kind[1].len());
-            of_kind.iter_mut().for_each(|nths| nths.truncate(both));
+            for nths in &mut of_kind {
+                nths.truncate(both);
+            }
         }
         let all = [a.part(&of_kind[0]), b.part(&of_kind[1])];
         let public = if in_turn { public(&all[0], &all[1]) } else { vec![false] };
