@@ -165,7 +165,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let found = found(&judged);
         println!("{name}: {} claims do not hold: {}", found.len(), found.join(", "));
         assert_eq!(found.is_empty(), remaps_reads);
-        assert!(judged.too_few.is_none());
+        assert!(!remaps_reads || judged.too_few.is_none(), "there are enough accesses");
     }
     Ok(())
 }

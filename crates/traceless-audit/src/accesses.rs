@@ -77,7 +77,7 @@ impl Accesses {
         let mut cutter = begins.cutter();
         let mut end = |events: &mut Vec<Event>| {
             let access = Access { seen, first: touched.len(), ..Access::of(events) };
-            for event in &*events {
+            for event in events.iter() {
                 touched.see(event);
             }
             all.push(access);

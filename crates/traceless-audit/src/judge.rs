@@ -133,7 +133,7 @@ fn judge_columns(
 /// The same of traces with accesses of several kinds: what is drawn of each kind, which must not
 /// hang on what is drawn of another.
 fn judge_kinds(Schedule { kinds, order }: &Schedule) -> Claims {
-    let (mut alone, mut of_two) = (order.claims.clone(), vec![]);
+    let (mut alone, mut together) = (order.claims.clone(), vec![]);
     let mut few = vec![];
     let accesses: usize = kinds.iter().map(|kind| kind.all[0].len()).sum();
     let draws: Vec<[Draws; 2]> =
@@ -147,10 +147,10 @@ fn judge_kinds(Schedule { kinds, order }: &Schedule) -> Claims {
         if !of_kind.in_turn || a.is_empty() {
             let [of_a, of_b] = numbered(all_a, all_b).draws;
             if of_a.drawn.len().min(of_b.drawn.len()) > 0 {
-                of_two.push(of_a.are_spread_as(&of_b, &format!("A and B{kind}")));
+                together.push(of_a.are_spread_as(&of_b, &format!("A and B{kind}")));
             }
             let of_columns = judge_columns([all_a, all_b], &kind, false);
-            of_two.extend(of_columns.map(|(_, of_both)| of_both));
+            together.extend(of_columns.map(|(_, of_both)| of_both));
             continue;
         }
         if a.len() * RARE >= accesses {
@@ -158,22 +158,22 @@ fn judge_kinds(Schedule { kinds, order }: &Schedule) -> Claims {
         }
         let (of_each, of_both) = judge_draws([a, b], &kind);
         alone.extend(of_each);
-        of_two.extend(of_both);
+        together.extend(of_both);
         for (other, drawn) in kinds.iter().zip(&draws).filter(|(other, _)| other.nth != of_kind.nth)
         {
             across.extend(["A", "B"].into_iter().enumerate().map(|(user, what)| {
                 let mut of_user = draws[nth][user].clone();
-                let others = &drawn[user].drawn;
-                of_user.secrets = drawn_before(&of_kind.drawn[user], &other.drawn[user], others);
+                let places = &drawn[user].drawn;
+                of_user.secrets = drawn_before(&of_kind.drawn[user], &other.drawn[user], places);
                 of_user.tell_nothing_of_earlier(&format!("{what}{kind} after {}", other.nth))
             }));
         }
     }
     alone.extend(worst_of("places do not depend on those of other kinds".to_owned(), across));
-    of_two.extend(worst_of("accesses of a kind look alike".to_owned(), shapes));
-    of_two.extend(order_tells_nothing_of_secrets(kinds));
+    together.extend(worst_of("accesses of a kind look alike".to_owned(), shapes));
+    together.extend(order_tells_nothing_of_secrets(kinds));
     alone.push(schedule_told(kinds));
-    (alone, of_two, few.into_iter().next())
+    (alone, together, few.into_iter().next())
 }
 
 /// What is left to be drawn.

@@ -86,8 +86,8 @@ fn with_secrets(seed: u64, tells: u64, before: usize) -> Accesses {
         let (leaf, block) = (rng.below(1024), rng.below(512));
         let op = if access % 3 == 0 { Op::Sync } else { Op::Read };
         asked.push(Asked { seen: events.len() as u64, op, at: block * 64, len: 64 });
-        let told = asked.iter().nth_back(before).filter(|asked| asked.op == Op::Read);
-        let shows = told.filter(|_| tells > 0 && rng.below(tells) == 0);
+        let earlier = asked.iter().nth_back(before).filter(|asked| asked.op == Op::Read);
+        let shows = earlier.filter(|_| tells > 0 && rng.below(tells) == 0);
         events.extend(path_events(shows.map_or(leaf, |asked| asked.at / 32)));
     }
     let cut = cut(&events);

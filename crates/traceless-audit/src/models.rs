@@ -63,10 +63,10 @@ fn run(
     mut access: impl FnMut(&mut Shown, u64),
 ) -> Accesses {
     let mut shown = Shown { rng: Mixer(seed << 32), fault, events: vec![] };
-    let mut wishes = Mixer(!seed << 32);
+    let mut asks = Mixer(!seed << 32);
     let mut asked = vec![];
     for nth in 0..accesses {
-        let block = user(&mut wishes, nth);
+        let block = user(&mut asks, nth);
         let before = shown.events.len() as u64;
         asked.push(Asked { seen: before, op: Op::Read, at: block * LEN, len: LEN as u32 });
         access(&mut shown, block);
