@@ -83,7 +83,8 @@ def _encoded(requests):
     kinds = sorted({(length, op, 0, 0) for _, op, _, length in requests})
     number = {kind: nth for nth, kind in enumerate(kinds)}
     bits = next((b for b in (0, 1, 2, 4, 8) if len(kinds) <= 1 << b), 16)
-    of_each = sum(number[length, op, 0, 0] << bits * i for i, (_, op, _, length) in enumerate(requests))
+    kinds_in_order = (number[length, op, 0, 0] for _, op, _, length in requests)
+    of_each = sum(kind << bits * i for i, kind in enumerate(kinds_in_order))
     times, places, before, end = [], [], requests[0][0], 0
     for seen, _, at, length in requests:
         times.append(_folded(seen - before))

@@ -1,6 +1,7 @@
 """Writes traces of ORAMs that share no code with the library, sound ones and broken ones.
 
-usage: orams.py SCHEME USER SEED TRACE [--secret FILE] [--fault FAULT] [--accesses N] [--style STYLE]
+usage: orams.py SCHEME USER SEED TRACE [--secret FILE] [--fault FAULT] [--accesses N]
+                [--style STYLE]
 
 SCHEME is one of `path`, `two-trees` (two Path ORAMs of equal depth, accessed in turn), `ring` (Ring
 ORAM with early reshuffles) and `square-root`. USER is `hot` (four blocks), `one`, `scan` or

@@ -3,8 +3,9 @@
 //! Tests that complement each other, since each sees leaks that no other does: how often each place
 //! is drawn; whether a draw depends on those before, coarsely at sixteen distances, and at every
 //! depth of a tree for its neighbours; whether a place comes again within a window, at full
-//! resolution, or at one of a thousand distances; whether a draw depends on a known secret; and whether two users draw alike. Each
-//! gives the probability of such a result, or of a worse one, if the claim is true.
+//! resolution, or at one of a thousand distances; whether a draw depends on a known secret; and
+//! whether two users draw alike. Each gives the probability of such a result, or of a worse one, if
+//! the claim is true.
 
 use crate::again::{Seen, again, windows};
 use crate::joint::permuted;

@@ -151,8 +151,9 @@ impl Paged {
     pub fn forget(&self, pages: Pages) {
         let Pages { first, count } = pages;
         let discarded = match &self.memory {
-            // SAFETY: the program has freed them, unmapped them, or asked for it; here and below.
+            // SAFETY: the program has freed them, unmapped them, or asked for it.
             Memory::Own(own, _) => unsafe { own.discard(first, count) },
+            // SAFETY: as above.
             Memory::Served(client) => unsafe { client.discard(first, count) },
         };
         if let Err(e) = discarded {
