@@ -2,6 +2,8 @@
 # S3, metrics and TLS in front of the cloud store, as the clients of others use them.
 # shellcheck source-path=SCRIPTDIR source=lib/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+# No settings of whoever runs this: certificates are our own.
+unset "${!AWS_@}"
 
 python=python3
 $python -c 'import boto3' 2>/dev/null || python=/usr/bin/python3

@@ -176,7 +176,7 @@ mod tests {
             assert_eq!(code, CLEAN, "{report:#}");
             let claims = report["claims"].as_array().unwrap();
             let judged: Vec<f64> = claims.iter().filter_map(|c| c["p"].as_f64()).collect();
-            assert_eq!(judged.len(), 2 * (4 + 5 + 5 + 2), "{report:#}");
+            assert_eq!(judged.len(), 2 * (5 + 6 + 6 + 2), "{report:#}");
             assert!(judged.iter().all(|&p| (0.0..=1.0).contains(&p)));
         }
     }
