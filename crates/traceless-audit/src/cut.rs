@@ -17,24 +17,27 @@ const SHARE_MIN: f64 = 0.25;
 /// What tells where an access begins.
 #[derive(Clone, Default)]
 pub(crate) struct Begins {
-    /// Whether a trace both reads and writes.
+    /// Whether a trace both reads and writes, more than now and then.
     has_both: bool,
     has_times: bool,
     /// Where the reads of a path are, one after the other; empty if no row holds several paths.
     path: Vec<RangeInclusive<u64>>,
 }
 
+/// Reads for each write from which on writes do not belong to every access.
+const RARE: u64 = 32;
+
 impl Begins {
     /// Of a trace's events.
     pub fn of<E>(events: impl Iterator<Item = Result<Event, E>>) -> Result<Self, E> {
-        let (mut reads, mut writes, mut has_times) = (false, false, false);
+        let (mut reads, mut writes, mut has_times) = (0_u64, 0_u64, false);
         for event in events {
             let Event { op, time, .. } = event?;
-            reads |= op == Op::Read;
-            writes |= op == Op::Write;
+            reads += u64::from(op == Op::Read);
+            writes += u64::from(op == Op::Write);
             has_times |= time != 0;
         }
-        Ok(Self { has_both: reads && writes, has_times, path: vec![] })
+        Ok(Self { has_both: reads > 0 && writes * RARE > reads, has_times, path: vec![] })
     }
 
     /// The same with what its accesses show of paths; nothing if they show none.
