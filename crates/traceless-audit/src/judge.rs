@@ -172,8 +172,16 @@ fn judge_kinds(Schedule { kinds, order }: &Schedule) -> Claims {
     alone.extend(worst_of("places do not depend on those of other kinds".to_owned(), across));
     together.extend(worst_of("accesses of a kind look alike".to_owned(), shapes));
     together.extend(order_tells_nothing_of_secrets(kinds));
+    let left: usize = kinds.iter().map(|kind| kind.drawn[0].len().min(kind.drawn[1].len())).sum();
     alone.push(schedule_told(kinds));
-    (alone, together, few.into_iter().next())
+    (alone, together, few.into_iter().next().or_else(|| too_few_drawn(left, accesses)))
+}
+
+/// Two users who do the same, but for a few accesses, are equal or not: little is drawn there.
+fn too_few_drawn(left: usize, accesses: usize) -> Option<String> {
+    let wanted = ACCESSES_MIN.max(accesses / RARE);
+    let few = || format!("{left} of {accesses} accesses are drawn, and it takes {wanted}");
+    (left < wanted).then(few)
 }
 
 /// What is left to be drawn.

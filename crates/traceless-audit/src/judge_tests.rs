@@ -140,3 +140,19 @@ fn accesses_of_other_kinds_do_not_look_alike() {
     assert!(cut(vec![]).is_empty());
     assert_eq!(fails(&judge(&cut(vec![]), &same).together), 0);
 }
+
+/// What a log writes: some writes in a row, a read now and then, nothing drawn.
+#[test]
+fn users_of_whom_nothing_is_drawn_must_be_equal() {
+    let event = |op, at| Event { time: 0, surface: Surface::Storage, op, at: at * 4096, len: 4096 };
+    let log = |accesses: u64| {
+        let events = (0..accesses).flat_map(|nth| {
+            let writes = (0..=nth % 2).map(move |more| event(Op::Write, nth * 7 % 1024 + more));
+            let looked_up = (nth % 100 == 0).then(|| event(Op::Read, nth / 100));
+            looked_up.into_iter().chain(writes)
+        });
+        cut(&events.collect::<Vec<_>>())
+    };
+    let judged = judge(&log(20_000), &log(19_999));
+    assert!(fails(&judged.alone) > 0 || judged.too_few.is_some(), "{judged:?}");
+}
