@@ -48,6 +48,23 @@ expect 0 "$cross" -std=c11 -O2 "${warnings[@]}" "${cpu[@]}" -static -I "$include
 expect 0 qemu-riscv64 ./pager.riscv64 16
 check "all was tried" grep -q "all is well" out
 
+section "in the place of Eyrie's page_swap.c"
+# As Eyrie is compiled, but for warnings; its own side is played by eyrie.c.
+expect 0 "$cross" -std=c11 -O2 "${warnings[@]}" "${cpu[@]}" -fno-builtin -ffreestanding -fPIE \
+    -I "$include" -c "$sources/keystone/page_swap.c" -o page_swap.o
+eyrie=("$cross" -std=c11 -O2 "${warnings[@]}" "${cpu[@]}" -static -I "$include"
+    -Wl,--wrap=sbi_query_multimem,--wrap=sbi_query_multimem_addr)
+expect 0 "${eyrie[@]}" "$sources/keystone/eyrie.c" page_swap.o "$archive" -o eyrie
+expect 0 qemu-riscv64 ./eyrie
+check "all was tried" grep -q "all is well" out
+# A planted fault: names of pages do not go from one to the other.
+sed 's/page_of\[name\] = spare;/(void)spare;/' "$sources/keystone/page_swap.c" >forgetful.c
+check "a fault is planted" grep -q "(void)spare" forgetful.c
+expect 0 "${eyrie[@]}" -I "$sources/keystone" "$sources/keystone/eyrie.c" forgetful.c "$archive" \
+    -o forgetful
+expect 1 qemu-riscv64 ./forgetful
+check "and it is found" grep -q "holds something else" out
+
 section "on riscv64 without an operating system"
 # Small programs: each instruction is emulated. PAGES=1024 RANDOM_WRITES=10000 AVL_KEYS=10000 are
 # the paper's, which take hours; what TIMES names then holds the table of docs/keystone.md.
