@@ -6,7 +6,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 # shellcheck source=lib/paged.sh
 source "$lib/paged.sh"
 
-"$python" -c "print(*(n * 7919 % 20011 for n in range(1, 20001)), sep='\\n')" >numbers
+"$python" -c "print(*(n * 7919 % 20011 for n in range(1, 10001)), sep='\\n')" >numbers
+head -n 2000 numbers >few
 
 lacks() {
     ! grep --quiet --text "$1" "$2"
@@ -19,8 +20,8 @@ done
 most=15 same --resident 15 --policy random --cipher gcm -- sort -r numbers
 most=15 same --resident 15 --cipher chacha20-hmac -- sort -r numbers
 most=32 same --resident 32 --policy clock -- sort -r numbers
-same --resident 256 -- xz --threads=1 --stdout numbers
-same --resident 64 -- xz --threads=2 --block-size=16KiB -1 --stdout numbers
+same --resident 256 -- xz --threads=1 --stdout few
+same --resident 64 -- xz --threads=2 --block-size=4KiB -1 --stdout few
 same --resident 64 -- "$python" -c "
 print(sum(i * i for i in range(10000)), sorted(str(i) for i in range(3000))[::300])"
 cat >query <<END
