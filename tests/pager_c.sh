@@ -68,13 +68,14 @@ check "and it is found" grep -q "holds something else" out
 section "on riscv64 without an operating system"
 # Small programs: each instruction is emulated. PAGES=1024 RANDOM_WRITES=10000 AVL_KEYS=10000 are
 # the paper's, which take hours; what TIMES names then holds the table of docs/keystone.md.
-expect 0 "$cross" -std=gnu11 -O2 -Wall -Wextra -Werror "${cpu[@]}" -static \
+sizes=(-DPAGES="${PAGES:-64}" -DRANDOM_WRITES="${RANDOM_WRITES:-40}" -DAVL_KEYS="${AVL_KEYS:-250}")
+expect 0 "$cross" -std=gnu11 -O2 -Wall -Wextra -Werror "${cpu[@]}" "${sizes[@]}" -static \
     -ffreestanding -nostdlib -Wl,--no-warn-rwx-segments,--build-id=none \
-    -DPAGES="${PAGES:-64}" -DRANDOM_WRITES="${RANDOM_WRITES:-40}" -DAVL_KEYS="${AVL_KEYS:-250}" -I "$include" \
-    -T "$sources/supervisor/memory.ld" "$sources"/supervisor/*.[cS] "$archive" -o supervisor
+    -I "$include" -T "$sources/supervisor/memory.ld" "$sources"/supervisor/*.[cS] "$archive" \
+    -o supervisor
 # One nanosecond an instruction, whatever else this machine does.
-expect 0 timeout "${QEMU_SECONDS:-300}" qemu-system-riscv64 -machine virt -m 256M -icount shift=0 -display none \
-    -serial stdio -monitor none -no-reboot -kernel supervisor
+expect 0 timeout "${QEMU_SECONDS:-300}" qemu-system-riscv64 -machine virt -m 256M -icount shift=0 \
+    -display none -serial stdio -monitor none -no-reboot -kernel supervisor
 check "all was tried" grep -q "all is well" out
 tr -d '\r' <out | sed -n 's/^\([a-z_0-9]* [a-z0-9-]* [0-9]* [0-9]* [0-9]*\)$/\1/p' >times
 [ -z "${TIMES:-}" ] || cp times "$TIMES"

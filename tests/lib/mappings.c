@@ -32,7 +32,8 @@ static void map_over(char *area) {
     int right = 1;
     for (int page = 0; page < PAGES; page += 4) {
         fill(area);
-        right &= map(area + page * PAGE, 2, PROT_READ | PROT_WRITE, MAP_FIXED) == area + page * PAGE;
+        char *at = area + page * PAGE;
+        right &= map(at, 2, PROT_READ | PROT_WRITE, MAP_FIXED) == at;
         area[page * PAGE + 1] = 7;
         for (int other = 0; other < PAGES; other++)
             right &= is_filled(area, other) == (other != page && other != page + 1);

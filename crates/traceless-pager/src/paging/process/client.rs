@@ -91,8 +91,8 @@ impl Client {
         Ok(())
     }
 
-    /// Runs `work`, which changes how memory is mapped, while this program does not fork. It is told
-    /// where the memory begins, and its length.
+    /// Runs `work`, which changes how memory is mapped, while this program does not fork. It is
+    /// told where the memory begins, and its length.
     pub fn hold<T>(&self, work: impl FnOnce(usize, usize) -> T) -> T {
         without_signals(|| {
             let _still = self.ends();
