@@ -39,6 +39,9 @@ pub struct RunArgs {
     /// starts get files of their own beside it
     #[arg(long, value_name = "FILE", default_value = "memfd")]
     pub backing: PathBuf,
+    /// How pages leave: the best that the kernel has, unless it is given
+    #[arg(long, value_enum)]
+    pub way: Option<WayArg>,
     /// Pages that may be in memory besides while others are pinned, as by direct I/O
     #[arg(long, value_name = "N", default_value_t = 4096)]
     pub overflow: usize,
@@ -95,6 +98,14 @@ pub enum PolicyArg {
     Clock,
     /// Any of them
     Random,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum WayArg {
+    /// The page itself is moved. Takes Linux 6.8, and the mode thread
+    Move,
+    /// It is protected, copied and discarded
+    Protect,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -2,7 +2,7 @@
 
 mod program;
 
-use crate::args::{ModeArg, PageCipherArg, PageSchemeArg, PolicyArg, RunArgs};
+use crate::args::{ModeArg, PageCipherArg, PageSchemeArg, PolicyArg, RunArgs, WayArg};
 use crate::output::complain;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use traceless::scheme::detwo::Refresh;
 use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::{
-    self, CounterFile, Ended, PagerProcess, Policy, Scheme, Settings, Summary, VARIABLE,
+    self, CounterFile, Ended, PagerProcess, Policy, Scheme, Settings, Summary, VARIABLE, Way,
 };
 use traceless_pager::slots::Cipher;
 
@@ -174,6 +174,10 @@ fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, Refused> {
             PolicyArg::Clock => Policy::Clock,
             PolicyArg::Random => Policy::Random,
         },
+        way: args.way.map(|way| match way {
+            WayArg::Move => Way::Move,
+            WayArg::Protect => Way::Protect,
+        }),
         overflow: args.overflow,
         backing: backing.map(absolute).transpose()?,
         trace: args.trace.as_ref().map(absolute).transpose()?,

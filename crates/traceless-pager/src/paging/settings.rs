@@ -1,5 +1,6 @@
 //! How a program is to be paged, and how that is told to it: in its environment.
 
+use super::arena::Way;
 use super::error::{Error, Result};
 use super::frames::Policy;
 use super::helped::{Help, Helped};
@@ -104,6 +105,8 @@ pub struct Settings {
     pub cached: usize,
     /// Which of them leave.
     pub policy: Policy,
+    /// How pages leave; the best way that the kernel has, if it is not given.
+    pub way: Option<Way>,
     /// Pages that may be resident besides while others are pinned.
     pub overflow: usize,
     /// The file that they go to; memory without a name if there is none.
@@ -130,6 +133,7 @@ impl Default for Settings {
             helpers: 1,
             cached: 0,
             policy: Policy::default(),
+            way: None,
             overflow: 4096,
             backing: None,
             counters: None,
@@ -154,6 +158,7 @@ impl Settings {
             format!("policy={}", self.policy.name()),
             format!("overflow={}", self.overflow),
         ];
+        lines.extend(self.way.map(|way| format!("way={}", way.name())));
         lines.extend(self.first.map(|first| format!("first={first}")));
         lines.extend(self.pager.as_ref().map(|name| format!("pager={name}")));
         let paths =
@@ -185,6 +190,7 @@ impl Settings {
             "helpers" => self.helpers = number()?,
             "cached" => self.cached = number()?,
             "policy" => self.policy = named(&Policy::ALL, Policy::name, value)?,
+            "way" => self.way = Some(named(&Way::ALL, Way::name, value)?),
             "overflow" => self.overflow = number()?,
             "backing" => self.backing = Some(value.into()),
             "counters" => self.counters = Some(value.into()),
@@ -338,6 +344,7 @@ mod tests {
             helpers: 3,
             cached: 4,
             policy: Policy::Random,
+            way: Some(Way::Protect),
             overflow: 7,
             backing: Some("/a=b c".into()),
             counters: Some("/d".into()),
@@ -347,7 +354,8 @@ mod tests {
         };
         assert_eq!(Settings::decode(&settings.encode()).unwrap(), settings);
         assert_eq!(Settings::decode("").unwrap(), Settings::default());
-        for text in ["resident", "resident=x", "scheme=none", "colour=red", "refresh=0"] {
+        for text in ["resident", "resident=x", "scheme=none", "colour=red", "way=out", "refresh=0"]
+        {
             assert!(Settings::decode(text).is_err(), "{text}");
         }
     }

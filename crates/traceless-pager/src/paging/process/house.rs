@@ -47,6 +47,9 @@ pub fn serve(settings: Settings, owner: OwnedFd) -> Result {
 /// Where programs come in, what rings when one has ended, and the name that they find us under.
 fn begin(settings: &Settings) -> Result<(Listener, OwnedFd, String)> {
     settings.check()?;
+    if settings.way == Some(Way::Move) {
+        return Err(Error::Configuration("pages are moved in the mode thread only"));
+    }
     let Settings { resident: frames, policy, .. } = *settings;
     places(&Config { frames, policy, ..Config::default() }, Way::Protect)?;
     allow_many_files();
