@@ -4,6 +4,7 @@
 mod args;
 mod audit;
 mod bench;
+mod experiment;
 mod failure;
 mod gateway;
 mod host;
