@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         Product::Audit(args) => audit::run(args),
         Product::Run(args) => run::run(args),
         Product::ServePages => run::serve(),
+        Product::PagedProgram(args) => failure::report(bench::program(args)),
         Product::Gateway(args) => failure::report(gateway::run(args)),
         Product::Host(args) => failure::report(host::run(args)),
         Product::Enclave => failure::report(host::enclave()),
