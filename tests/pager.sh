@@ -133,3 +133,62 @@ for secret in 2 3; do
     check "the same writes" cmp detwo.1.writes "detwo.$secret.writes"
     check "the control tells" differ plain.1.writes "plain.$secret.writes"
 done
+
+section "a figure of the paging paper"
+figure() {
+    expect "$1" "$traceless" bench pager --experiment "$root/experiments/paging/$2.toml" \
+        --out results --json
+}
+for name in "$root"/experiments/paging/*.toml; do
+    check "$(basename "$name") is in the list" \
+        grep -q "^| .*\`$(basename "$name" .toml)\`.* |" "$root/docs/paging.md"
+done
+figure 0 fig5
+expect_json traceless.pager.experiment.v1 title metrics verdicts
+for ending in json csv parquet svg; do
+    check "its $ending" [ -s results/paging-fig5.quick.$ending ]
+done
+check "all its runs, with the same output, and the same pages in the same order" "$python" -c "
+import csv
+runs = list(csv.DictReader(open('results/paging-fig5.quick.csv')))
+variants = {run['variant'] for run in runs}
+programs = {run['workload'] for run in runs}
+assert len(variants) == 11 and len(programs) == 3 and len(runs) == 33, runs
+for program in programs:
+    of = [run for run in runs if run['workload'] == program]
+    assert len({run['output'] for run in of}) == 1, of
+    paged = [run for run in of if run['variant'] != 'native']
+    assert len({(run['faults'], run['order_hash']) for run in paged}) == 1, paged
+    assert all(int(run['faults']) >= 400 for run in paged), paged
+    assert all(int(run['swap_ns']) < int(run['span_ns'])
+        for run in paged if not run['variant'].endswith('simulated')), paged"
+mv out first
+figure 0 fig5
+check "what was run is not run again" cmp out first
+
+section "runs that differ are noticed"
+spoil() {
+    "$python" - "$1" "$2" <<'END'
+import glob, json, os, sys
+key, value = sys.argv[1:]
+for name in glob.glob("results/runs/*.json"):
+    run = json.load(open(name))
+    if run["input"]["workload"] != "random-writes":
+        continue
+    is_first = run["input"]["subject"]["scheme"] == "plain"
+    if run["input"]["subject"]["how"] == ("native" if key == "output" else "paged") and is_first:
+        run["counts"][key] = json.loads(value)
+        json.dump(run, open(name, "w"))
+    elif run["input"]["subject"]["scheme"] == "eager":
+        os.remove(name)
+END
+}
+cp --recursive results whole
+spoil order_hash 7
+figure 4 fig5
+check "other pages" grep -q "other pages came and left" err
+rm -r results
+mv whole results
+spoil output '"x"'
+figure 4 fig5
+check "another output" grep -q "the output is not that" err

@@ -71,6 +71,7 @@ fn start(settings: &Settings) -> Result<Paged> {
         Some(folder) => Arc::new(CounterFile::create(folder)?),
         None => Arc::new(Box::<Counters>::default()),
     };
+    counters.limit.store(settings.counted, Ordering::Relaxed);
     let config = Config {
         frames: settings.resident,
         policy: settings.policy,

@@ -7,6 +7,7 @@ use crate::paging::config::Config;
 use crate::paging::error::{Error, Result};
 use crate::paging::serving::places;
 use crate::paging::settings::Settings;
+use core::sync::atomic::Ordering::Relaxed;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -69,6 +70,7 @@ impl House {
     /// The same, for one of them.
     pub fn config(&self, process: u32) -> Config {
         let counters = counters(self.settings.counters.as_deref(), process);
+        counters.limit.store(self.settings.counted, Relaxed);
         Config {
             frames: self.settings.resident,
             policy: self.settings.policy,
