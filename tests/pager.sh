@@ -139,9 +139,9 @@ figure() {
     expect "$1" "$traceless" bench pager --experiment "$root/experiments/paging/$2.toml" \
         --out results --json
 }
-for name in "$root"/experiments/paging/*.toml; do
-    check "$(basename "$name") is in the list" \
-        grep -q "^| .*\`$(basename "$name" .toml)\`.* |" "$root/docs/paging.md"
+for experiment in "$root"/experiments/paging/*.toml; do
+    check "$(basename "$experiment") is in the list" \
+        grep -q "^| .*\`$(basename "$experiment" .toml)\`.* |" "$root/docs/paging.md"
 done
 figure 0 fig5
 expect_json traceless.pager.experiment.v1 title metrics verdicts
