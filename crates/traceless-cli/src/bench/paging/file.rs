@@ -154,7 +154,6 @@ impl Experiment {
     }
 
     fn check(&self) -> Result<(), String> {
-        sheet::check(&self.compared(), &self.workloads, &self.metrics, &self.claims)?;
         let workloads: Vec<&str> = self.workloads.iter().map(String::as_str).collect();
         for name in &workloads {
             known("workloads", &workloads::names(), name)?;
@@ -167,7 +166,7 @@ impl Experiment {
                 known("sizes", &workloads, name)?;
             }
         }
-        Ok(())
+        sheet::check(&self.compared(), &self.workloads, &self.metrics, &self.claims)
     }
 
     /// All variants.
@@ -309,7 +308,7 @@ mod tests {
         let own = tempfile::tempdir().unwrap();
         let text = std::fs::read_to_string(folder().join("programs.toml")).unwrap();
         for (from, to, named) in [
-            ("name = \"native\"\nset = { how = \"native\" }", "name = \"x\"", "first variant"),
+            ("set = { how = \"native\" }\n", "", "first variant"),
             ("\"lbm\"", "\"lbn\"", "there is no `lbn`"),
             ("lbm = 1", "lbn = 1", "there is no `lbn`"),
             ("rounds = 1", "rounds = 0", "one of rounds or more"),

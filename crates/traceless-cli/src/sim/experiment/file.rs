@@ -214,7 +214,6 @@ impl Experiment {
 
     /// Refuses names that lead nowhere.
     fn check(&self) -> Result<(), String> {
-        sheet::check(&self.compared(), &self.workloads, &self.metrics, &self.claims)?;
         let workloads: Vec<&str> = self.workloads.iter().map(String::as_str).collect();
         for extent in [&self.quick, &self.full] {
             if extent.records == 0 || extent.seeds.is_empty() {
@@ -234,6 +233,7 @@ impl Experiment {
             }
         }
         self.variants.iter().filter_map(|v| v.overheads.as_ref()).try_for_each(Overheads::check)?;
+        sheet::check(&self.compared(), &self.workloads, &self.metrics, &self.claims)?;
         if self.full.seeds.len() < 2 && self.claims.iter().any(|claim| claim.of_deviation) {
             return Err("of-deviation: at level full there are two seeds or more".to_owned());
         }
