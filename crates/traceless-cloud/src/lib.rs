@@ -30,6 +30,8 @@ pub mod join;
 pub mod kernel;
 #[cfg(feature = "std")]
 pub mod local;
+#[cfg(feature = "std")]
+mod lock;
 pub mod orders;
 pub mod outer;
 #[cfg(feature = "std")]

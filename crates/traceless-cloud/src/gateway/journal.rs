@@ -9,6 +9,7 @@ use super::record::{Reader, Record, Writer};
 use super::state::State;
 use crate::error::{Error, Result};
 use crate::geometry::TAG_LEN;
+use crate::lock::Lock;
 use crate::params::Params;
 use crate::store::Durability;
 use std::fs::{File, OpenOptions};
@@ -33,7 +34,7 @@ pub struct Journal {
     key: Secret,
     durability: Durability,
     /// Held by one process at a time.
-    _lock: File,
+    _lock: Lock,
     generation: u64,
     file: File,
     frames: Frames,
@@ -56,15 +57,14 @@ impl Journal {
         rng: &mut dyn Rng,
     ) -> Result<(Self, State)> {
         std::fs::create_dir_all(folder)?;
-        let lock = OpenOptions::new().create(true).append(true).open(folder.join("lock"))?;
-        lock.try_lock().map_err(|_| Error::InUse("the gateway's state"))?;
+        let lock = Lock::take(folder, "the gateway's state")?;
         let generation = newest(folder)?;
         let state = match generation {
             Some(generation) => read(&path_of(folder, generation), key, params)?,
             None => State::new(*params),
         };
         let generation = generation.unwrap_or_default();
-        let (file, frames, state_len) = (lock.try_clone()?, Frames::new(key, &[0; ID_LEN]), 0);
+        let (file, frames, state_len) = (lock.file()?, Frames::new(key, &[0; ID_LEN]), 0);
         let mut journal = Self {
             folder: folder.to_owned(),
             key: key.clone(),

@@ -13,6 +13,7 @@ use crate::channel::Nonce;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::host::{Ask, Host, Stage};
+use crate::lock::Lock;
 use crate::store::NodeVersion;
 use crate::tee::{Policy, Provision, verify};
 use crate::wire::fence::Opening;
@@ -20,7 +21,6 @@ use crate::wire::message::{
     self, LINES, PIPELINED_MAX, STRANGER_REPLY_LEN_MAX, SessionId, reply_len_max,
 };
 use line::{Connection, Dial, Line};
-use std::fs::File;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use traceless::clock::{Clock, Monotonic};
@@ -50,7 +50,7 @@ pub struct RemoteHost {
     /// What the enclave is, in words.
     enclave: Mutex<String>,
     /// Held as long as the state may be open.
-    _lock: Option<File>,
+    _lock: Option<Lock>,
 }
 
 impl RemoteHost {
@@ -61,7 +61,7 @@ impl RemoteHost {
         provision: Provision,
         policy: Policy,
         rng: Seeded,
-        lock: Option<File>,
+        lock: Option<Lock>,
     ) -> Self {
         Self {
             dial,

@@ -2,17 +2,17 @@
 
 use super::RemoteHost;
 use super::line::Dial;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::gateway::{Gateway, Home, Keys};
 use crate::host::Host;
 use crate::kernel::Choice;
 use crate::local::{Opened, make_home, read_keys};
+use crate::lock::Lock;
 use crate::params::Params;
 use crate::store::Durability;
 use crate::tee::Policy;
 use crate::wire::fence::Opening;
 use crate::wire::tls::{self, Identity};
-use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use traceless::rng::{Seeded, System};
@@ -43,8 +43,7 @@ impl Remote {
     ) -> Result<Opened> {
         make_home(home)?;
         // Before anybody hears of another opening.
-        let lock = OpenOptions::new().create(true).append(true).open(home.join("lock"))?;
-        lock.try_lock().map_err(|_| Error::InUse("the gateway's state"))?;
+        let lock = Lock::take(home, "the gateway's state")?;
         let mut rng = Seeded::drawn(&mut System);
         let keys = read_keys(home, key_file, &mut rng)?;
         let opening = Opening::next(home, &mut rng)?;

@@ -7,6 +7,7 @@ use super::places::{Placed, Places};
 use super::{NodeStore, NodeVersion};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, Node};
+use crate::lock::Lock;
 use sha2::{Digest, Sha256};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -38,7 +39,7 @@ pub struct FileStore {
     durability: Durability,
     folder: PathBuf,
     /// Held by one process at a time.
-    _lock: File,
+    _lock: Lock,
     places: RwLock<Places>,
     /// Places of inner nodes and of leaves.
     nodes: [File; 2],
@@ -55,8 +56,7 @@ impl FileStore {
     pub fn open(folder: &Path, geometry: Geometry, durability: Durability) -> Result<Self> {
         geometry.check()?;
         std::fs::create_dir_all(folder)?;
-        let lock = file_in(folder, "lock")?;
-        lock.try_lock().map_err(|_| Error::InUse("the store"))?;
+        let lock = Lock::take(folder, "the store")?;
         let nodes = [file_in(folder, "inner.nodes")?, file_in(folder, "leaf.nodes")?];
         let counts = Places::counts(&geometry);
         for ((file, count), layer) in nodes.iter().zip(counts).zip([0, geometry.layers - 1]) {
