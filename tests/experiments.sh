@@ -21,8 +21,8 @@ check "nothing was simulated" [ ! -e results ]
 
 section "the list of claims has every figure"
 for file in "$root"/experiments/{ir-oram,unified-oram}/*.toml; do
-    name=$(basename "$file" .toml)
-    check "$name is in it" grep -q "^| .*\`$name\`.* |" "$root/experiments/README.md"
+    figure=$(basename "$file" .toml)
+    check "$figure is in it" grep -q "^| .*\`$figure\`.* |" "$root/experiments/README.md"
 done
 
 section "each of them, at its small size"
