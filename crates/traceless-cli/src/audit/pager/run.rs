@@ -6,12 +6,12 @@ use crate::audit::suite::Failed;
 use crate::audit::workload::mix;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use traceless::Result;
 use traceless::rng::Seeded;
 use traceless::scheme::detwo::Refresh;
 use traceless::seal::Secret;
 use traceless::store::{MemStore, Store, Watched};
 use traceless::trace::{Event, Op, Recorder};
-use traceless::{Hides, Result};
 use traceless_audit::{Draws, Template};
 use traceless_pager::scheme::{
     Areas, Deferred, DetWo, FusedPath, FusedRing, Opam, PageScheme, Path, Plain, TreeParts,
@@ -62,6 +62,11 @@ pub struct Run {
 }
 
 impl Kind {
+    /// Whether it claims to hide reads, too, or is there to be compared with such.
+    pub fn is_tree(self) -> bool {
+        matches!(self, Self::Path | Self::FusedPath | Self::Ring | Self::Opam)
+    }
+
     /// Paths of a fault that are drawn.
     fn draws(self) -> usize {
         if self == Self::Path || self == Self::Opam { 2 } else { 1 }
@@ -122,11 +127,6 @@ impl Kind {
             _ => Box::new(Opam::opam(parts)?),
         })
     }
-}
-
-/// What a scheme claims to hide.
-pub fn hides(kind: Kind) -> Result<Hides> {
-    Ok(kind.build(Arc::new(MemStore::new(kind.store_len()?)), 0)?.hides())
 }
 
 /// Runs so many faults of a user.
@@ -234,7 +234,7 @@ impl Watch {
     /// Sees what a fault shows, in which `wanted` comes.
     fn fault(&mut self, events: &[Event], wanted: u64) {
         let mut template = Template::default();
-        if self.leaves.is_empty() {
+        if !self.kind.is_tree() {
             for event in events.iter().filter(|event| event.op == Op::Write) {
                 template.see(event.at);
                 template.see(u64::from(event.len));
