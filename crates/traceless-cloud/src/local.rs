@@ -145,6 +145,10 @@ impl Host for LocalHost {
         self.served()?.query(ask)
     }
 
+    fn query_many(&self, asks: &[Ask]) -> Vec<Result<Vec<u8>>> {
+        self.served().map_or_else(|error| vec![Err(error)], |served| served.query_many(asks))
+    }
+
     fn stage(&self, stage: &Stage) -> Result {
         self.served()?.stage(stage)
     }
