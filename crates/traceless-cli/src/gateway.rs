@@ -2,7 +2,7 @@
 
 mod log;
 
-use crate::args::{EnclavePlace, GatewayArgs, GatewayDurability, RemoteArgs};
+use crate::args::{EnclavePlace, GatewayArgs, GatewayDurability, Rate, RemoteArgs};
 use crate::bench::choice;
 use crate::failure::{BUSY, DEVICE, FINDING, Failure};
 use crate::host::enclave_program;
@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use traceless_cloud::Error;
-use traceless_cloud::front::{Front, Health, Metrics, Stop, Wall};
-use traceless_cloud::gateway::Gateway;
+use traceless_cloud::front::{Beating, Front, Health, Metrics, Stop, Wall};
+use traceless_cloud::gateway::{Gateway, SLOTS_PER_SECOND_MAX};
 use traceless_cloud::http::Http;
 use traceless_cloud::local::{Local, s3_keys};
 use traceless_cloud::params::Params;
@@ -32,6 +32,11 @@ pub fn run(args: &GatewayArgs) -> Result<(), Failure> {
     log::start(args.log);
     // What can be wrong with options is found before anything is opened.
     let clients = Clients::read(args)?;
+    if let Rate::Fixed(slots) = args.rate
+        && slots > SLOTS_PER_SECOND_MAX
+    {
+        return Err(Failure::usage(format!("{SLOTS_PER_SECOND_MAX} slots a second is the most")));
+    }
     let stop = Arc::new(Stop::default());
     let asked = stop.clone();
     signals::on_stop(move || asked.ask())?;
@@ -41,8 +46,15 @@ pub fn run(args: &GatewayArgs) -> Result<(), Failure> {
         let bound = http.metrics(address, &metrics).map_err(device)?;
         serving("metrics", bound);
     }
-    let front = Front::new(open(args)?, metrics.clone(), Arc::new(Wall));
-    let front = Arc::new(front);
+    let mut gateway = open(args)?;
+    if let Some(len) = args.copies {
+        gateway.keep_copies(usize::try_from(len).map_err(Failure::usage)?);
+    }
+    let front = Arc::new(Front::new(gateway, metrics.clone(), Arc::new(Wall)));
+    let beating = match args.rate {
+        Rate::Demand => None,
+        Rate::Fixed(slots) => Some(Beating::start(&front, slots).map_err(|e| failure(&e))?),
+    };
     let served = clients.serve(&front, &mut http, &stop)?;
     metrics.set_health(Health::Ready);
     stop.wait();
@@ -52,7 +64,9 @@ pub fn run(args: &GatewayArgs) -> Result<(), Failure> {
     if let Some(served) = served {
         served.join().map_err(|_| Failure::new(DEVICE, "serving RESP failed"))?.map_err(device)?;
     }
-    front.run(Gateway::save).map_err(|e| failure(&e))?;
+    // Answers may have waited for it until now.
+    drop(beating);
+    front.close().map_err(|e| failure(&e))?;
     tracing::info!("stopped");
     Ok(())
 }
