@@ -6,7 +6,12 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 # shellcheck source=lib/paged.sh
 source "$lib/paged.sh"
 
-"$python" -c "print(*(n * 7919 % 20011 for n in range(1, 20001)), sep='\\n')" >numbers
+"$python" -c "print(*(n * 7919 % 20011 for n in range(1, 10001)), sep='\\n')" >numbers
+head -n 2000 numbers >few
+
+lacks() {
+    ! grep --quiet --text "$1" "$2"
+}
 
 section "programs as they are"
 for scheme in plain detwo eager parallel eager-parallel path path-fused ring opam; do
@@ -15,8 +20,8 @@ done
 most=15 same --resident 15 --policy random --cipher gcm -- sort -r numbers
 most=15 same --resident 15 --cipher chacha20-hmac -- sort -r numbers
 most=32 same --resident 32 --policy clock -- sort -r numbers
-same --resident 256 -- xz --threads=1 --stdout numbers
-same --resident 64 -- xz --threads=2 --block-size=16KiB -1 --stdout numbers
+same --resident 256 -- xz --threads=1 --stdout few
+same --resident 64 -- xz --threads=2 --block-size=4KiB -1 --stdout few
 same --resident 64 -- "$python" -c "
 print(sum(i * i for i in range(10000)), sorted(str(i) for i in range(3000))[::300])"
 cat >query <<END
@@ -47,11 +52,23 @@ check "the same solution" cmp native out
 
 section "large reads and writes, mappings, threads, direct I/O"
 same --resident 24 -- "$python" "$lib/mappings.py"
+gcc -O1 "$lib/mappings.c" -o mappings
+most=16 same --resident 16 --memory 8M -- ./mappings
+most=16 same --resident 16 --memory 8M --way protect -- ./mappings
+expect 0 run --resident 16 --memory 8M -- ./mappings more
+check "what cannot be is refused" lacks ": 0" out
+check "and it is said why" grep -q "mmap is refused" err
 expect 0 run --resident 64 -- "$python" "$lib/mappings.py" --fork
 check "a copy is refused" grep -q refused out
 check "and it is said why" grep -q "fork is refused" err
 head --bytes 8M /dev/urandom >random
 evictions=0 same --resident 16 -- dd if=random iflag=direct bs=1M status=none
+# Where pages cannot be moved it is not direct: what arrives in a page that has left would be lost.
+run --resident 16 --way protect -- \
+    dd if=random iflag=direct bs=1M of=copy oflag=direct status=none 2>err
+check "all arrives" cmp random copy
+check "it is said that it is not direct" grep -q "through the cache" err
+rm copy
 
 check "low numbers of files are the program's" [ "$(run -- "$python" -c "
 import os
@@ -96,9 +113,6 @@ wait %1
 check "the one" cmp one <(sort numbers)
 check "the other" cmp two <(sort -r numbers)
 check "pages are in the file" [ "$(stat --format %s first)" -gt $((256 << 20)) ]
-lacks() {
-    ! grep --quiet --text "$1" "$2"
-}
 check "but not what they hold" lacks 19999 first
 rm first second
 
@@ -119,3 +133,62 @@ for secret in 2 3; do
     check "the same writes" cmp detwo.1.writes "detwo.$secret.writes"
     check "the control tells" differ plain.1.writes "plain.$secret.writes"
 done
+
+section "a figure of the paging paper"
+figure() {
+    expect "$1" "$traceless" bench pager --experiment "$root/experiments/paging/$2.toml" \
+        --out results --json
+}
+for experiment in "$root"/experiments/paging/*.toml; do
+    check "$(basename "$experiment") is in the list" \
+        grep -q "^| .*\`$(basename "$experiment" .toml)\`.* |" "$root/docs/paging.md"
+done
+figure 0 fig5
+expect_json traceless.pager.experiment.v1 title metrics verdicts
+for ending in json csv parquet svg; do
+    check "its $ending" [ -s results/paging-fig5.quick.$ending ]
+done
+check "all its runs, with the same output, and the same pages in the same order" "$python" -c "
+import csv
+runs = list(csv.DictReader(open('results/paging-fig5.quick.csv')))
+variants = {run['variant'] for run in runs}
+programs = {run['workload'] for run in runs}
+assert len(variants) == 11 and len(programs) == 3 and len(runs) == 33, runs
+for program in programs:
+    of = [run for run in runs if run['workload'] == program]
+    assert len({run['output'] for run in of}) == 1, of
+    paged = [run for run in of if run['variant'] != 'native']
+    assert len({(run['faults'], run['order_hash']) for run in paged}) == 1, paged
+    assert all(int(run['faults']) >= 400 for run in paged), paged
+    assert all(int(run['swap_ns']) < int(run['span_ns'])
+        for run in paged if not run['variant'].endswith('simulated')), paged"
+mv out first
+figure 0 fig5
+check "what was run is not run again" cmp out first
+
+section "runs that differ are noticed"
+spoil() {
+    "$python" - "$1" "$2" <<'END'
+import glob, json, os, sys
+key, value = sys.argv[1:]
+for name in glob.glob("results/runs/*.json"):
+    run = json.load(open(name))
+    if run["input"]["workload"] != "random-writes":
+        continue
+    is_first = run["input"]["subject"]["scheme"] == "plain"
+    if run["input"]["subject"]["how"] == ("native" if key == "output" else "paged") and is_first:
+        run["counts"][key] = json.loads(value)
+        json.dump(run, open(name, "w"))
+    elif run["input"]["subject"]["scheme"] == "eager":
+        os.remove(name)
+END
+}
+cp --recursive results whole
+spoil order_hash 7
+figure 4 fig5
+check "other pages" grep -q "other pages came and left" err
+rm -r results
+mv whole results
+spoil output '"x"'
+figure 4 fig5
+check "another output" grep -q "the output is not that" err

@@ -11,15 +11,25 @@ run() {
 }
 
 only_where_allowed "5.19 or newer"
-"$python" -c "print(*(n * 7919 % 20011 for n in range(1, 20001)), sep='\\n')" >numbers
+"$python" -c "print(*(n * 7919 % 20011 for n in range(1, 10001)), sep='\\n')" >numbers
+head -n 2000 numbers >few
+
+lacks() {
+    ! grep --quiet --text "$1" "$2"
+}
 
 section "programs as they are"
 for scheme in plain detwo eager-parallel path-fused; do
     most=15 same --resident 15 --memory 8M --scheme "$scheme" --refresh 7 -- sort numbers
 done
 most=15 same --resident 15 --policy random --cipher gcm -- sort -r numbers
-same --resident 64 -- xz --threads=2 --block-size=16KiB -1 --stdout numbers
+same --resident 64 -- xz --threads=2 --block-size=4KiB -1 --stdout few
 same --resident 24 -- "$python" "$lib/mappings.py"
+gcc -O1 "$lib/mappings.c" -o mappings
+most=16 same --resident 16 --memory 8M -- ./mappings
+expect 0 run --resident 16 --memory 8M -- ./mappings more
+check "what cannot be is refused" lacks ": 0" out
+expect 125 run --way move -- true
 expect 125 run --policy clock -- true
 check "what takes the mode thread is refused" grep -q "mode thread" err
 
@@ -120,9 +130,6 @@ pager_is_killed() {
         done
         check "$pid is gone" gone "$pid"
     done
-}
-lacks() {
-    ! grep --quiet --text "$1" "$2"
 }
 gone() {
     ! kill -0 "$1" 2>/dev/null

@@ -4,6 +4,7 @@
 mod args;
 mod audit;
 mod bench;
+mod experiment;
 mod failure;
 mod gateway;
 mod host;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Product::Audit(args) => audit::run(args),
         Product::Run(args) => run::run(args),
         Product::ServePages => run::serve(),
+        Product::PagedProgram(args) => failure::report(bench::program(args)),
         Product::Gateway(args) => failure::report(gateway::run(args)),
         Product::Host(args) => failure::report(host::run(args)),
         Product::Enclave => failure::report(host::enclave()),

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use traceless_pager::paging::{
     Client, Config, CounterFile, Counters, Error, Heap, Pager, Pages, Recording, Result, Settings,
-    SharedCounters, VARIABLE,
+    SharedCounters, VARIABLE, Way,
 };
 
 /// What a pager that failed leaves as the program's status.
@@ -71,10 +71,12 @@ fn start(settings: &Settings) -> Result<Paged> {
         Some(folder) => Arc::new(CounterFile::create(folder)?),
         None => Arc::new(Box::<Counters>::default()),
     };
+    counters.limit.store(settings.counted, Ordering::Relaxed);
     let config = Config {
         frames: settings.resident,
         policy: settings.policy,
         overflow: settings.overflow,
+        way: settings.way,
         counters,
         on_thread: note_own_thread,
         on_failure: fail,
@@ -129,7 +131,19 @@ pub fn paged_at(address: usize) -> Option<(&'static Paged, usize)> {
     (at < paged.len).then_some((paged, at))
 }
 
+/// Whether any byte of a range is paged.
+pub fn is_paged(address: usize, len: usize) -> bool {
+    PAGED.get().is_some_and(|paged| {
+        address < paged.start + paged.len && address.saturating_add(len) > paged.start
+    })
+}
+
 impl Paged {
+    /// Whether it has so many bytes from `at` on.
+    pub fn reaches(&self, at: usize, len: usize) -> bool {
+        at.checked_add(len).is_some_and(|end| end <= self.len)
+    }
+
     /// Who has what.
     pub fn heap(&self) -> MutexGuard<'_, Heap> {
         // Nothing panics while it holds the records, but for bugs, which end the program.
@@ -158,6 +172,23 @@ impl Paged {
         };
         if let Err(e) = discarded {
             fail(&e);
+        }
+    }
+
+    /// Runs `work`, which changes how memory is mapped, while no page comes or leaves. It is told
+    /// where paged memory begins, and how long it is with what the pager has beside it.
+    pub fn hold<T>(&self, work: impl FnOnce(usize, usize) -> T) -> T {
+        match &self.memory {
+            Memory::Own(own, _) => own.hold(work),
+            Memory::Served(client) => client.hold(work),
+        }
+    }
+
+    /// Whether a page that is pinned may leave, so that what a device writes to it is lost.
+    pub fn loses_pinned(&self) -> bool {
+        match &self.memory {
+            Memory::Own(own, _) => own.way() != Way::Move,
+            Memory::Served(_) => true,
         }
     }
 

@@ -1,8 +1,8 @@
-//! Direct I/O, where another process pages the program: a disk that writes to a page by itself
+//! Direct I/O, where pages are not moved when they leave: a disk that writes to a page by itself
 //! would not notice that the page leaves, and what it writes would be lost. So files are opened
 //! without it. They hold the same, by way of the kernel's cache.
 
-use crate::begin::{paged, say};
+use crate::begin::{Paged, paged, say};
 use crate::fork::original;
 use core::ffi::{c_char, c_int, c_long, c_void};
 use std::sync::{Once, OnceLock};
@@ -11,10 +11,10 @@ use std::sync::{Once, OnceLock};
 fn without_direct(flags: c_int) -> c_int {
     static SAID: Once = Once::new();
     let is_direct = flags & libc::O_DIRECT != 0;
-    if !is_direct || paged().and_then(|paged| paged.client()).is_none() {
+    if !is_direct || !paged().is_some_and(Paged::loses_pinned) {
         return flags;
     }
-    SAID.call_once(|| say("direct I/O is done through the cache in the mode process"));
+    SAID.call_once(|| say("direct I/O is done through the cache: paged memory cannot be pinned"));
     flags & !libc::O_DIRECT
 }
 

@@ -1,8 +1,8 @@
 //! mmap and its kin: anonymous private memory is paged, all else is the kernel's.
 
-use crate::begin::{Paged, paged, paged_at, say};
+use crate::begin::{Paged, is_paged, paged, paged_at, say};
 use crate::heap::{out_of_memory, set_errno};
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::copy_nonoverlapping;
 use libc::{off_t, size_t};
 use std::sync::Once;
@@ -13,6 +13,26 @@ const FAILED: *mut c_void = libc::MAP_FAILED;
 
 /// What does not keep anonymous memory from being paged.
 const HARMLESS: c_int = libc::MAP_NORESERVE | libc::MAP_POPULATE;
+
+/// What a program may be told of pages that the kernel manages, without any effect on these.
+const HARMLESS_ADVICE: [c_int; 16] = [
+    libc::MADV_NORMAL,
+    libc::MADV_RANDOM,
+    libc::MADV_SEQUENTIAL,
+    libc::MADV_WILLNEED,
+    libc::MADV_DONTFORK,
+    libc::MADV_DOFORK,
+    libc::MADV_MERGEABLE,
+    libc::MADV_UNMERGEABLE,
+    libc::MADV_HUGEPAGE,
+    libc::MADV_NOHUGEPAGE,
+    libc::MADV_DONTDUMP,
+    libc::MADV_DODUMP,
+    libc::MADV_COLD,
+    libc::MADV_PAGEOUT,
+    libc::MADV_POPULATE_READ,
+    libc::MADV_POPULATE_WRITE,
+];
 
 fn refuse(errno: c_int) -> c_int {
     set_errno(errno);
@@ -38,11 +58,14 @@ pub unsafe extern "C" fn mmap(
     file: c_int,
     offset: off_t,
 ) -> *mut c_void {
-    let plain = flags & !HARMLESS == libc::MAP_PRIVATE | libc::MAP_ANONYMOUS
-        && protection == libc::PROT_READ | libc::PROT_WRITE
-        && address.is_null()
-        && len > 0;
-    if let Some(paged) = paged().filter(|_| plain) {
+    let placed = flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) == libc::MAP_FIXED;
+    let plain = flags & !(HARMLESS | libc::MAP_FIXED) == libc::MAP_PRIVATE | libc::MAP_ANONYMOUS
+        && protection == libc::PROT_READ | libc::PROT_WRITE;
+    if placed && is_paged(address as usize, len) {
+        return map_over(address, len, plain);
+    }
+    let anywhere = plain && !placed && address.is_null() && len > 0;
+    if let Some(paged) = paged().filter(|_| anywhere) {
         let mapped = paged.heap().map(len);
         return mapped.map_or_else(
             || {
@@ -56,6 +79,27 @@ pub unsafe extern "C" fn mmap(
     unsafe {
         libc::syscall(libc::SYS_mmap, address, len, protection, flags, file, offset) as *mut c_void
     }
+}
+
+/// A mapping in the place of paged memory. Fresh memory is what zeros are; anything else would be
+/// moved away as if it were a page of ours.
+fn map_over(address: *mut c_void, len: usize, plain: bool) -> *mut c_void {
+    if let Some((paged, at)) = paged_at(address as usize).filter(|_| plain) {
+        let pages = pages_of(at, len);
+        let is_mapped = paged.heap().is_mapped(pages);
+        if is_mapped && at.is_multiple_of(PAGE_LEN) {
+            paged.forget(pages);
+            return address;
+        }
+    }
+    say_that_nothing_takes_its_place();
+    set_errno(libc::ENOMEM);
+    FAILED
+}
+
+fn say_that_nothing_takes_its_place() {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| say("nothing else can take the place of paged memory: mmap is refused"));
 }
 
 /// As of POSIX.
@@ -111,6 +155,14 @@ pub unsafe extern "C" fn mremap(
     flags: c_int,
     new_address: *mut c_void,
 ) -> *mut c_void {
+    let placed = flags & libc::MREMAP_FIXED != 0;
+    let ranges = [(address, len), (new_address, if placed { new_len } else { 0 })];
+    if placed && ranges.iter().any(|&(start, len)| is_paged(start as usize, len)) {
+        static SAID: Once = Once::new();
+        SAID.call_once(|| say("paged memory has its place: mremap to another is refused"));
+        set_errno(libc::EINVAL);
+        return FAILED;
+    }
     let Some((paged, at)) = paged_at(address as usize) else {
         // SAFETY: the caller's promise.
         return unsafe {
@@ -156,13 +208,17 @@ pub unsafe extern "C" fn madvise(address: *mut c_void, len: size_t, advice: c_in
         // SAFETY: the caller's promise.
         return unsafe { libc::syscall(libc::SYS_madvise, address, len, advice) as c_int };
     };
-    if !at.is_multiple_of(PAGE_LEN) {
+    let gives_up =
+        matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_DONTNEED_LOCKED);
+    if !at.is_multiple_of(PAGE_LEN) || !(gives_up || HARMLESS_ADVICE.contains(&advice)) {
         return refuse(libc::EINVAL);
     }
-    if matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE) && len > 0 {
+    if !paged.reaches(at, len) {
+        return refuse(libc::ENOMEM);
+    }
+    if gives_up && len > 0 {
         paged.forget(pages_of(at, len));
     }
-    // All other advice is about pages that the kernel manages.
     0
 }
 
@@ -199,6 +255,39 @@ pub unsafe extern "C" fn mlock(address: *const c_void, len: size_t) -> c_int {
     }
     // SAFETY: the caller's promise.
     unsafe { libc::syscall(libc::SYS_mlock, address, len) as c_int }
+}
+
+/// As of Linux, in the same way.
+///
+/// # Safety
+/// As of Linux.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlock2(address: *const c_void, len: size_t, flags: c_uint) -> c_int {
+    if paged_at(address as usize).is_some() {
+        return 0;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_mlock2, address, len, flags) as c_int }
+}
+
+/// As of POSIX. Paged memory is left out: what is locked does not leave. All else is locked when it
+/// is touched, since to touch all of it now would bring every page, and take the pager's own.
+///
+/// # Safety
+/// As of POSIX.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
+    let Some(paged) = paged().filter(|_| flags != 0) else {
+        // SAFETY: the caller's promise.
+        return unsafe { libc::syscall(libc::SYS_mlockall, flags) as c_int };
+    };
+    paged.hold(|start, len| {
+        // SAFETY: the caller's promise; the rest is memory of ours, which nobody has locked before.
+        unsafe {
+            let done = libc::syscall(libc::SYS_mlockall, flags | libc::MCL_ONFAULT) as c_int;
+            if done == 0 { libc::syscall(libc::SYS_munlock, start, len) as c_int } else { done }
+        }
+    })
 }
 
 /// As of POSIX.

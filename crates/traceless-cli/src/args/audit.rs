@@ -34,6 +34,10 @@ pub enum AuditCommand {
     ///
     /// Exit codes: 0 nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
     Tree(AuditTreeArgs),
+    /// Runs programs whose pages come and go, and tries to tell them apart by what the store sees
+    ///
+    /// Exit codes: 0 nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
+    Pager(AuditPagerArgs),
     /// Runs the cloud store's gateway and enclave, and tries to learn what is asked for
     ///
     /// Exit codes: 0 nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
@@ -163,6 +167,30 @@ pub struct AuditTimingArgs {
     #[command(flatten)]
     pub run: RunArgs,
 }
+
+#[derive(Args, Debug)]
+pub struct AuditPagerArgs {
+    /// One scheme, or one with a planted fault; without it all that have none
+    #[arg(long, value_parser = PAGER_SCHEMES)]
+    pub scheme: Option<String>,
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// What `audit pager --scheme` may name.
+pub const PAGER_SCHEMES: [&str; 11] = [
+    "detwo",
+    "eager",
+    "path",
+    "path-fused",
+    "ring",
+    "plain",
+    "opam",
+    "mutant:skips-clean",
+    "mutant:reads-ahead",
+    "mutant:skips-unwritten",
+    "mutant:path-skips-clean",
+];
 
 #[derive(Args, Debug)]
 pub struct AuditCloudArgs {

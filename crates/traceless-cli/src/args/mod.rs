@@ -61,6 +61,9 @@ pub enum Product {
     /// What `run --mode process` starts: the pager, for whoever holds the other end of its input
     #[command(hide = true)]
     ServePages,
+    /// What `bench pager --experiment` pages
+    #[command(hide = true)]
+    PagedProgram(PagedProgramArgs),
     /// A store of values that does not see which one is asked for, behind the Redis protocol
     Gateway(GatewayArgs),
     /// The untrusted side of a gateway's store: it keeps the tree, and sees no name and no value

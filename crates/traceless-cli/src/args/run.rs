@@ -1,6 +1,7 @@
 //! `traceless run` and `traceless bench pager`
 
-use super::volume::parse_size;
+use super::Level;
+use super::volume::{ProgressArgs, parse_size};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -39,6 +40,9 @@ pub struct RunArgs {
     /// starts get files of their own beside it
     #[arg(long, value_name = "FILE", default_value = "memfd")]
     pub backing: PathBuf,
+    /// How pages leave: the best that the kernel has, unless it is given
+    #[arg(long, value_enum)]
+    pub way: Option<WayArg>,
     /// Pages that may be in memory besides while others are pinned, as by direct I/O
     #[arg(long, value_name = "N", default_value_t = 4096)]
     pub overflow: usize,
@@ -98,6 +102,14 @@ pub enum PolicyArg {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum WayArg {
+    /// The page itself is moved. Takes Linux 6.8, and the mode thread
+    Move,
+    /// It is protected, copied and discarded
+    Protect,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum ModeArg {
     /// In a thread of the program. It may not fork; it may start other programs
     Thread,
@@ -137,4 +149,31 @@ pub struct PagerBenchArgs {
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
+    /// Instead of all that, run programs as a file of experiments/paging says, a figure or table of
+    /// the paging paper, and tell what becomes of its claims
+    #[arg(long, value_name = "FILE", requires = "out")]
+    pub experiment: Option<PathBuf>,
+    #[command(flatten)]
+    pub of_experiment: PagerExperimentArgs,
+}
+
+/// How an experiment is run.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Options of an experiment")]
+pub struct PagerExperimentArgs {
+    /// How much of it
+    #[arg(long, value_enum, default_value = "quick")]
+    pub level: Level,
+    /// Folder for results and report. Runs whose results are there are not made again
+    #[arg(long, value_name = "DIR", requires = "experiment")]
+    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub progress: ProgressArgs,
+}
+
+/// One of our own programs that experiments page.
+#[derive(Args, Debug)]
+pub struct PagedProgramArgs {
+    pub name: String,
+    pub size: u64,
 }

@@ -1,12 +1,12 @@
 //! How often is there a false alarm? Honest schemes, at level quick, each seed one of them in turn:
-//! all schemes in trees, processors and volumes, but not those whose time is measured, which no
-//! seed repeats. And are probabilities uniform over seeds, as they must be?
+//! all schemes in trees, processors, pagers and volumes, but not those whose time is measured,
+//! which no seed repeats. And are probabilities uniform over seeds, as they must be?
 
 use super::audited::Progress;
 use super::suite::{Failed, Suite, claims_of};
 use super::target::HONEST;
 use super::{CLEAN, FAILED, FOUND, Outcome, json, volume};
-use super::{sim::Processors, tree::Trees};
+use super::{pager::Pagers, sim::Processors, tree::Trees};
 use crate::args::audit::{AuditAlarmsArgs, Level};
 use crate::parallel::{cores, in_parallel};
 use serde::{Deserialize, Serialize};
@@ -68,7 +68,8 @@ fn subjects() -> Vec<Subject> {
             Ok(volume::claims_of(subject, Level::Quick, seed, &mut || {})?)
         }),
     });
-    of_suite::<Trees>().chain(of_suite::<Processors>()).chain(volumes).collect()
+    let suites = of_suite::<Trees>().chain(of_suite::<Processors>()).chain(of_suite::<Pagers>());
+    suites.chain(volumes).collect()
 }
 
 fn of_suite<S: Suite>() -> impl Iterator<Item = Subject> {
@@ -284,6 +285,6 @@ mod tests {
         let mut names: Vec<_> = subjects.iter().map(|s| (s.target, s.scheme)).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), 12 + 16 + 5);
+        assert_eq!(names.len(), 12 + 16 + 5 + 5);
     }
 }

@@ -14,6 +14,7 @@ mod drawn;
 mod floors;
 mod mutants;
 mod page;
+mod pager;
 mod places;
 mod random_mutants;
 mod runner;
@@ -55,6 +56,7 @@ fn outcome(args: &AuditArgs) -> Outcome {
         None => self_test::run(&args.shown),
         Some(AuditCommand::Volume(args)) => volume::run(args),
         Some(AuditCommand::Tree(args)) => tree::run(args),
+        Some(AuditCommand::Pager(args)) => pager::run(args),
         Some(AuditCommand::Cloud(args)) => cloud::run(args),
         Some(AuditCommand::Timing(args)) => timing::run(args),
         Some(AuditCommand::Sim(args)) => sim::run(args),

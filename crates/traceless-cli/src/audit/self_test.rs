@@ -3,6 +3,7 @@
 
 use super::audited::{Audited, Progress, told};
 use super::cloud::Clouds;
+use super::pager::Pagers;
 use super::sim::Processors;
 use super::suite::{Failed, clean, planted, self_test_steps};
 use super::timing::Timings;
@@ -18,6 +19,7 @@ fn audited() -> Result<Audited, Failed> {
     let steps = [
         volume::self_test_steps(),
         self_test_steps::<Trees>(),
+        self_test_steps::<Pagers>(),
         self_test_steps::<Clouds>(),
         self_test_steps::<Processors>(),
         self_test_steps::<Timings>(),
@@ -26,6 +28,7 @@ fn audited() -> Result<Audited, Failed> {
     let clean = [
         volume::clean(&progress)?,
         clean::<Trees>(&progress)?,
+        clean::<Pagers>(&progress)?,
         clean::<Clouds>(&progress)?,
         clean::<Processors>(&progress)?,
         clean::<Timings>(&progress)?,
@@ -33,6 +36,7 @@ fn audited() -> Result<Audited, Failed> {
     let planted = [
         volume::planted(&progress)?,
         planted::<Trees>(&progress)?,
+        planted::<Pagers>(&progress)?,
         planted::<Clouds>(&progress)?,
         planted::<Processors>(&progress)?,
         planted::<Timings>(&progress)?,

@@ -137,9 +137,11 @@ pub fn claims_of<S: Suite>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{cloud::Clouds, sim::Processors, timing::Timings, tree::Trees};
+    use super::super::{
+        cloud::Clouds, pager::Pagers, sim::Processors, timing::Timings, tree::Trees,
+    };
     use super::*;
-    use crate::args::audit::{CLOUD_PARTS, SIM_SCHEMES, TIMED, TREE_SCHEMES};
+    use crate::args::audit::{CLOUD_PARTS, PAGER_SCHEMES, SIM_SCHEMES, TIMED, TREE_SCHEMES};
 
     #[test]
     fn every_name_on_the_command_line_is_known() {
@@ -147,6 +149,7 @@ mod tests {
             all::<S>().map(S::name).collect()
         }
         assert_eq!(names::<Trees>(), TREE_SCHEMES);
+        assert_eq!(names::<Pagers>(), PAGER_SCHEMES);
         assert_eq!(names::<Clouds>(), CLOUD_PARTS);
         assert_eq!(names::<Processors>(), SIM_SCHEMES);
         assert_eq!(names::<Timings>(), TIMED);

@@ -176,10 +176,12 @@ fn sq_targets(blocks: u64, map_blocks: u64) -> Result<Vec<Target>> {
         Ok(Target { name, made: Made::Scheme(SchemeConfig::Sq(geometry?)) })
     };
     let on_disk = sq::Wishes { map_on_disk: true, ..sq::Wishes::default() };
+    // With as many levels, more blocks need larger buckets.
+    let bucket = (blocks / 512).clamp(2, 64) as u32;
     [
         target("chosen shape", sq::Geometry::new(blocks, BLOCK_LEN, sq::Wishes::default())),
-        target("k = 2", sq::Geometry::with_shape(blocks, BLOCK_LEN, 2, 2, 4)),
-        target("k = 4", sq::Geometry::with_shape(blocks, BLOCK_LEN, 2, 4, 2)),
+        target("k = 2", sq::Geometry::with_shape(blocks, BLOCK_LEN, bucket, 2, 4)),
+        target("k = 4", sq::Geometry::with_shape(blocks, BLOCK_LEN, bucket, 4, 2)),
         target("maps on the store", sq::Geometry::new(map_blocks.max(64), BLOCK_LEN, on_disk)),
     ]
     .into_iter()

@@ -145,6 +145,8 @@ mod tests {
     use super::super::claims::PLANTED;
     use super::super::tests::outcome;
     use super::super::{CLEAN, FOUND};
+    use super::*;
+    use crate::args::audit::SCHEMES;
     use serde_json::Value;
 
     fn report(line: &[&str]) -> (u8, Value) {
@@ -190,6 +192,17 @@ mod tests {
         assert!(first["evidence"].as_str().unwrap().contains(": A has a write of "), "{first}");
         let text = outcome(&["volume", "--scheme", "plain", "--level", "quick"]).out;
         assert!(text.ends_with("verdict: leak\n"), "{text}");
+    }
+
+    #[test]
+    fn every_level_has_a_size_for_every_scheme() {
+        for level in [Level::Quick, Level::Ci, Level::Release] {
+            let Size { blocks, map_blocks, .. } = size(level, 1);
+            for name in SCHEMES {
+                let targets = Subject::named(name).unwrap().targets(blocks, map_blocks);
+                assert!(targets.is_ok(), "{name} at level {}: {:?}", level.name(), targets.err());
+            }
+        }
     }
 
     #[test]

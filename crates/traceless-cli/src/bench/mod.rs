@@ -2,22 +2,35 @@
 
 mod cloud;
 mod pager;
+mod paging;
 mod stash;
 mod tree;
 
 pub use cloud::choice;
 pub use tree::cpu_seconds;
 
-use crate::args::BenchCommand;
+use crate::args::{BenchCommand, PagedProgramArgs};
 use crate::failure::Failure;
+use crate::output::say;
 
 pub fn run(command: &BenchCommand) -> Result<(), Failure> {
     match command {
         BenchCommand::Tree(args) if args.floors => tree::floors::run(args),
         BenchCommand::Tree(args) => tree::run(args),
-        BenchCommand::Pager(args) => pager::run(args),
+        BenchCommand::Pager(args) => match &args.experiment {
+            Some(path) => paging::run(path, &args.of_experiment, args.json),
+            None => pager::run(args),
+        },
         BenchCommand::Stash(args) => stash::run(args),
         BenchCommand::Cloud(args) if args.floors => cloud::floors::run(args),
         BenchCommand::Cloud(args) => cloud::run(args),
     }
+}
+
+/// Runs one of the programs that are paged.
+pub fn program(args: &PagedProgramArgs) -> Result<(), Failure> {
+    let sum = paging::programs::run(&args.name, args.size);
+    let sum = sum.ok_or_else(|| Failure::usage(format!("there is no program {}", args.name)))?;
+    say(&format!("{sum:016x}"));
+    Ok(())
 }

@@ -2,13 +2,13 @@
 
 mod program;
 
-use crate::args::{ModeArg, PageCipherArg, PageSchemeArg, PolicyArg, RunArgs};
+use crate::args::{ModeArg, PageCipherArg, PageSchemeArg, PolicyArg, RunArgs, WayArg};
 use crate::output::complain;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -16,7 +16,7 @@ use std::time::Duration;
 use traceless::scheme::detwo::Refresh;
 use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::{
-    self, CounterFile, Ended, PagerProcess, Policy, Scheme, Settings, Summary, VARIABLE,
+    self, CounterFile, Ended, PagerProcess, Policy, Scheme, Settings, Summary, VARIABLE, Way,
 };
 use traceless_pager::slots::Cipher;
 
@@ -76,10 +76,30 @@ pub fn run(args: &RunArgs) -> u8 {
     }
 }
 
+/// A program that can be paged, and what pages it.
+pub struct Prepared {
+    program: PathBuf,
+    library: PathBuf,
+}
+
+impl Prepared {
+    /// The program of that name, if it can be paged.
+    pub fn find(name: &OsStr) -> Result<Self, Refused> {
+        let program = program::find(name)?;
+        program::check(&program)?;
+        Ok(Self { program, library: library()? })
+    }
+
+    /// What starts it, paged so.
+    pub fn command(&self, settings: &Settings) -> Command {
+        let mut command = Command::new(&self.program);
+        command.env("LD_PRELOAD", with_library(&self.library)).env(VARIABLE, settings.encode());
+        command
+    }
+}
+
 fn try_run(args: &RunArgs) -> Result<u8, Refused> {
-    let program = program::find(&args.command[0])?;
-    program::check(&program)?;
-    let library = library()?;
+    let prepared = Prepared::find(&args.command[0])?;
     let folder = Folder::new()?;
     let mut settings = settings(args, &folder.0)?;
     settings.check()?;
@@ -88,12 +108,11 @@ fn try_run(args: &RunArgs) -> Result<u8, Refused> {
         ModeArg::Process => Some(pager(&settings)?),
     };
     settings.pager = pager.as_ref().map(|pager| pager.name().to_owned());
-    let child = Command::new(&program)
+    let child = prepared
+        .command(&settings)
         .args(&args.command[1..])
-        .env("LD_PRELOAD", with_library(library))
-        .env(VARIABLE, settings.encode())
         .spawn()
-        .map_err(|e| Refused::Io(program.display().to_string(), e))?;
+        .map_err(|e| Refused::Io(prepared.program.display().to_string(), e))?;
     let process = child.id();
     let status = wait(child, args.stats.as_deref(), &folder.0)?;
     let ended = pager.as_mut().map(|pager| pager.ended(process));
@@ -174,10 +193,16 @@ fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, Refused> {
             PolicyArg::Clock => Policy::Clock,
             PolicyArg::Random => Policy::Random,
         },
+        way: args.way.map(|way| match way {
+            WayArg::Move => Way::Move,
+            WayArg::Protect => Way::Protect,
+        }),
         overflow: args.overflow,
         backing: backing.map(absolute).transpose()?,
         trace: args.trace.as_ref().map(absolute).transpose()?,
         counters: Some(counters.into()),
+        ocalls: false,
+        counted: 0,
         pager: None,
         first: Some(std::process::id()),
     })
@@ -201,8 +226,8 @@ fn library() -> Result<PathBuf, Refused> {
 }
 
 /// Our library first, then what was to be loaded anyway.
-fn with_library(library: PathBuf) -> OsString {
-    let mut list = library.into_os_string();
+fn with_library(library: &Path) -> OsString {
+    let mut list = library.as_os_str().to_owned();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
         list.push(":");
         list.push(others);
@@ -282,16 +307,21 @@ fn write_stats(path: &Path, counted: &[Counted]) -> Result<(), Refused> {
 }
 
 /// A folder in memory, for counters; it goes when we do.
-struct Folder(PathBuf);
+pub struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Result<Self, Refused> {
+    pub fn new() -> Result<Self, Refused> {
         let path = PathBuf::from(format!("/dev/shm/traceless-run-{}", std::process::id()));
         // One that somebody else left has other owners, or only old counters.
         let _ = std::fs::remove_dir_all(&path);
         let made = rustix::fs::mkdir(&path, rustix::fs::Mode::RWXU);
         made.map_err(|e| Refused::Io(path.display().to_string(), e.into()))?;
         Ok(Self(path))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 }
 

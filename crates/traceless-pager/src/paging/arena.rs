@@ -22,6 +22,19 @@ pub enum Way {
 }
 
 impl Way {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Move, Self::Protect];
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Move => "move",
+            Self::Protect => "protect",
+            #[cfg(test)]
+            Self::Unprotected => "unprotected",
+        }
+    }
+
     /// The best that this kernel has.
     pub fn probe() -> Result<Self> {
         match Uffd::features()? {
@@ -89,6 +102,11 @@ impl Arena {
         Self { uffd, memory: Memory::Elsewhere(memory), start, pages, way: Way::Protect }
     }
 
+    /// How pages leave.
+    pub fn way(&self) -> Way {
+        self.way
+    }
+
     /// Number of pages.
     pub fn pages(&self) -> usize {
         self.pages
@@ -109,6 +127,14 @@ impl Arena {
         match &self.memory {
             Memory::Own(mapping) => mapping,
             Memory::Elsewhere(_) => unreachable!("only pages of this process are touched here"),
+        }
+    }
+
+    /// Where it begins, and its length with the pages that are not the program's.
+    pub fn mapped(&self) -> (usize, usize) {
+        match &self.memory {
+            Memory::Own(mapping) => (mapping.start(), mapping.size()),
+            Memory::Elsewhere(_) => (self.start, self.pages * PAGE_LEN),
         }
     }
 

@@ -141,6 +141,20 @@ impl Heap {
         }
     }
 
+    /// Whether all of these pages are of mappings.
+    pub fn is_mapped(&self, range: Pages) -> bool {
+        let Some(end) = range.first.checked_add(range.count) else { return false };
+        let mut from = range.first;
+        while from < end {
+            let run = self.runs.range(..=from).next_back();
+            match run.filter(|(first, run)| run.mapped && **first + run.pages > from) {
+                Some((first, run)) => from = first + run.pages,
+                None => return false,
+            }
+        }
+        true
+    }
+
     /// Takes parts of mappings back. Tells which pages nobody has any more, as [`Heap::free`] does.
     pub fn unmap(&mut self, range: Pages) -> Vec<Pages> {
         let end = range.first + range.count;
@@ -325,8 +339,16 @@ mod tests {
         let at = heap.map(10 * PAGE_LEN - 5).unwrap() / PAGE_LEN;
         let (object, _) = heap.allocate(2 * SMALL_MAX, 16).unwrap();
         let middle = Pages { first: at + 3, count: 4 };
+        assert!(heap.is_mapped(Pages { first: at, count: 10 }));
         assert_eq!(heap.unmap(middle), [middle]);
         assert_eq!(heap.unmap(middle), []);
+        for (first, count, is_mapped) in
+            [(at, 3, true), (at, 4, false), (at + 6, 2, false), (at + 7, 3, true)]
+        {
+            assert_eq!(heap.is_mapped(Pages { first, count }), is_mapped);
+        }
+        assert!(!heap.is_mapped(Pages { first: object / PAGE_LEN, count: 1 }));
+        assert!(!heap.is_mapped(Pages { first: at, count: usize::MAX }));
         heap.give(middle);
         let all = Pages { first: 0, count: 64 };
         let mut gone = heap.unmap(all);

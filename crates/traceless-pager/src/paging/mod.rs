@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `uffd` | the kernel's orders |
 //! | `memory`, `shared` | mappings; a store that others see |
+//! | `ocalls` | the same, copied once more by a host: to be compared with |
 //! | `arena` | how a page leaves and comes back |
 //! | `frames` | which pages are resident, and which leaves next |
 //! | `helped`, `crew`, `helper` | `DetWoORAM` whose refreshes other processes do |
@@ -28,6 +29,7 @@ mod heap;
 mod helped;
 mod helper;
 mod memory;
+mod ocalls;
 mod pager;
 mod parked;
 mod process;
@@ -47,7 +49,7 @@ pub use error::{Error, Result};
 pub use frames::Policy;
 pub use heap::{Heap, Pages};
 pub use helped::{Help, Helped};
-pub use memory::{Mapping, SharedNumbers};
+pub use memory::{Mapping, SharedNumbers, fix_addresses};
 pub use pager::Pager;
 pub use process::{Client, Ended, Forking, PagerProcess, serve};
 pub use region::PagedRegion;

@@ -55,11 +55,26 @@ impl Pager {
         self.len() == 0
     }
 
+    /// How pages leave.
+    pub fn way(&self) -> Way {
+        self.serving.arena().way()
+    }
+
     /// What was counted, with every fault that was answered before this call.
     pub fn stats(&self) -> Summary {
         // Who was given a page goes on before it is counted.
         let _counted = self.serving.state();
         self.serving.counters().summary()
+    }
+
+    /// Runs `work`, which changes how memory is mapped, while no page comes or leaves. It is told
+    /// where the memory begins, and its length with what the pager has beside it.
+    pub fn hold<T>(&self, work: impl FnOnce(usize, usize) -> T) -> T {
+        without_signals(|| {
+            let _still = self.serving.state();
+            let (start, len) = self.serving.arena().mapped();
+            work(start, len)
+        })
     }
 
     /// Some pages are zeros when they are touched next. Nothing is written for that.
@@ -83,8 +98,20 @@ impl Drop for Pager {
     }
 }
 
+/// A bug must not leave the program waiting for pages that nobody brings any more.
+struct EndsTheProcess;
+
+impl Drop for EndsTheProcess {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
 /// Serves faults until the bell is rung.
 fn serve(serving: &Serving, on_failure: fn(&Error) -> !) {
+    let _ends = EndsTheProcess;
     let clock = Monotonic::start();
     let mut messages = [Message::default(); 16];
     loop {

@@ -56,6 +56,12 @@ pub struct State {
     threads: Faulting,
     place: Place,
     spare: Box<Page>,
+    /// Faults so far, counted or not.
+    served: u64,
+    /// Whether the fault that is served is counted.
+    is_counted: bool,
+    /// When the scheme was done the last time.
+    swapped_at: Option<u64>,
 }
 
 impl State {
@@ -96,6 +102,9 @@ impl Serving {
             threads: Faulting::default(),
             place: Place::anywhere(),
             spare: Box::new([0; PAGE_LEN]),
+            served: 0,
+            is_counted: true,
+            swapped_at: None,
         };
         let Config { counters, overflow, .. } = config;
         Self { arena, state: Mutex::new(state), counters, overflow }
@@ -186,8 +195,11 @@ impl Serving {
             if let Some(threads) = state.threads.note(state.whose, message.thread()) {
                 state.frames_max = state.frames_max.max(frames_for(threads));
             }
-            self.fault(state, page)?;
-            self.counters.served(clock.now() - begun);
+            state.is_counted = self.counters.is_open();
+            self.fault(state, page, clock)?;
+            if state.is_counted {
+                self.counters.served(begun, clock.now());
+            }
             state.scheme.settle()?;
             self.count(state);
         }
@@ -195,9 +207,12 @@ impl Serving {
     }
 
     /// Brings a page, and lets others leave for it.
-    fn fault(&self, state: &mut State, page: usize) -> Result {
+    fn fault(&self, state: &mut State, page: usize, clock: &Monotonic) -> Result {
         if let Some(place) = state.parked.remove(page) {
             bump(&self.counters.missed);
+            if state.is_counted {
+                bump(&self.counters.faults);
+            }
             state.frames.add(page);
             self.arena.unpark(place, page)?;
             return self.park(state);
@@ -216,9 +231,17 @@ impl Serving {
         }
         let left = victim.is_some();
         let frame = self.arena.frame(left, &mut state.spare);
+        let begun = clock.now();
         state.scheme.swap(victim.map(|page| page as u64), Some(page as u64), frame)?;
+        let ended = clock.now();
+        let between = state.swapped_at.replace(ended).map(|last| begun.saturating_sub(last));
         state.frames.add(page);
-        self.counters.moved(page, true);
+        // Before the program goes on: it may be at its end.
+        if state.is_counted {
+            self.counters.swapped(ended - begun, between);
+            self.counters.came(page);
+            bump(&self.counters.faults);
+        }
         self.arena.bring(page, left, &state.spare)?;
         self.park(state)
     }
@@ -251,7 +274,7 @@ impl Serving {
     fn take_one(&self, state: &mut State) -> Result<Option<usize>> {
         if let Some((victim, place)) = state.parked.pop() {
             self.arena.stage(place)?;
-            self.left(victim);
+            self.left(state, victim);
             return Ok(Some(victim));
         }
         for _ in 0..state.frames.len() {
@@ -259,7 +282,7 @@ impl Serving {
             match self.arena.take(victim, &mut state.spare)? {
                 Left::Yes => {
                     state.frames.remove(victim);
-                    self.left(victim);
+                    self.left(state, victim);
                     return Ok(Some(victim));
                 }
                 Left::Pinned => bump(&self.counters.pinned),
@@ -273,19 +296,26 @@ impl Serving {
         Ok(None)
     }
 
-    fn left(&self, victim: usize) {
-        bump(&self.counters.evictions);
-        self.counters.moved(victim, false);
+    fn left(&self, state: &State, victim: usize) {
+        if state.is_counted {
+            self.counters.left(victim);
+        }
     }
 
     fn count(&self, state: &mut State) {
+        let is_look = state.served.is_multiple_of(CPU_INTERVAL);
+        state.served += 1;
+        if is_look {
+            take_place(state);
+        }
+        if !state.is_counted {
+            return;
+        }
         let counters = &self.counters;
-        bump(&counters.faults);
         counters.resident_max.fetch_max(state.resident() as u64, Relaxed);
-        if counters.faults.load(Relaxed) % CPU_INTERVAL == 1 {
+        if is_look || !counters.is_open() {
             counters.handler_cpu_ns.store(threads::cpu_ns(), Relaxed);
             counters.helper_cpu_ns.store(state.scheme.helper_cpu_ns(), Relaxed);
-            take_place(state);
         }
     }
 }

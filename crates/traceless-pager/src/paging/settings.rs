@@ -1,9 +1,11 @@
 //! How a program is to be paged, and how that is told to it: in its environment.
 
+use super::arena::Way;
 use super::error::{Error, Result};
 use super::frames::Policy;
 use super::helped::{Help, Helped};
 use super::memory::SharedNumbers;
+use super::ocalls::Ocalls;
 use super::serving::FRAMES_MIN;
 use super::shared::SharedMemory;
 use crate::PAGE_LEN;
@@ -104,12 +106,18 @@ pub struct Settings {
     pub cached: usize,
     /// Which of them leave.
     pub policy: Policy,
+    /// How pages leave; the best way that the kernel has, if it is not given.
+    pub way: Option<Way>,
     /// Pages that may be resident besides while others are pinned.
     pub overflow: usize,
     /// The file that they go to; memory without a name if there is none.
     pub backing: Option<PathBuf>,
+    /// Whether pages go to a host that copies them once more, to be compared with.
+    pub ocalls: bool,
     /// The folder in which each program leaves its counters.
     pub counters: Option<PathBuf>,
+    /// Faults that are counted there, from the first on; 0 for all.
+    pub counted: u64,
     /// The file that events of the store are recorded in.
     pub trace: Option<PathBuf>,
     /// The pager's socket, if it is a process of its own.
@@ -130,9 +138,12 @@ impl Default for Settings {
             helpers: 1,
             cached: 0,
             policy: Policy::default(),
+            way: None,
             overflow: 4096,
             backing: None,
+            ocalls: false,
             counters: None,
+            counted: 0,
             trace: None,
             pager: None,
             first: None,
@@ -153,7 +164,10 @@ impl Settings {
             format!("cached={}", self.cached),
             format!("policy={}", self.policy.name()),
             format!("overflow={}", self.overflow),
+            format!("counted={}", self.counted),
+            format!("ocalls={}", self.ocalls),
         ];
+        lines.extend(self.way.map(|way| format!("way={}", way.name())));
         lines.extend(self.first.map(|first| format!("first={first}")));
         lines.extend(self.pager.as_ref().map(|name| format!("pager={name}")));
         let paths =
@@ -185,7 +199,10 @@ impl Settings {
             "helpers" => self.helpers = number()?,
             "cached" => self.cached = number()?,
             "policy" => self.policy = named(&Policy::ALL, Policy::name, value)?,
+            "way" => self.way = Some(named(&Way::ALL, Way::name, value)?),
             "overflow" => self.overflow = number()?,
+            "ocalls" => self.ocalls = value.parse().map_err(|_| UNREADABLE)?,
+            "counted" => self.counted = value.parse().map_err(|_| UNREADABLE)?,
             "backing" => self.backing = Some(value.into()),
             "counters" => self.counters = Some(value.into()),
             "trace" => self.trace = Some(value.into()),
@@ -208,6 +225,9 @@ impl Settings {
         }
         if (self.pages as u64) < self.refresh.at_most(1) {
             return Err(Error::Configuration("fewer pages than are refreshed at once"));
+        }
+        if self.ocalls && (self.backing.is_some() || self.help(false).is_some()) {
+            return Err(Error::Configuration("a host that copies has no file, and no helpers"));
         }
         Ok(())
     }
@@ -301,14 +321,22 @@ impl Settings {
     }
 
     fn store(&self, len: u64, recording: Option<&Recording>) -> Result<Arc<dyn Store>> {
+        if self.ocalls {
+            return Ok(watched(Ocalls::new(len)?, recording));
+        }
         let store = match &self.backing {
             Some(path) => SharedMemory::in_file(path, len)?,
             None => SharedMemory::unnamed(len)?,
         };
-        Ok(match recording {
-            Some(recording) => Arc::new(Watched::new(store, recording.clone())),
-            None => Arc::new(store),
-        })
+        Ok(watched(store, recording))
+    }
+}
+
+/// The store, with what it shows recorded if that is wanted.
+fn watched(store: impl Store + 'static, recording: Option<&Recording>) -> Arc<dyn Store> {
+    match recording {
+        Some(recording) => Arc::new(Watched::new(store, recording.clone())),
+        None => Arc::new(store),
     }
 }
 
@@ -338,16 +366,20 @@ mod tests {
             helpers: 3,
             cached: 4,
             policy: Policy::Random,
+            way: Some(Way::Protect),
             overflow: 7,
             backing: Some("/a=b c".into()),
             counters: Some("/d".into()),
+            counted: 9,
+            ocalls: true,
             trace: Some("/e".into()),
             pager: Some("a-b".into()),
             first: Some(77),
         };
         assert_eq!(Settings::decode(&settings.encode()).unwrap(), settings);
         assert_eq!(Settings::decode("").unwrap(), Settings::default());
-        for text in ["resident", "resident=x", "scheme=none", "colour=red", "refresh=0"] {
+        for text in ["resident", "resident=x", "scheme=none", "colour=red", "way=out", "refresh=0"]
+        {
             assert!(Settings::decode(text).is_err(), "{text}");
         }
     }
@@ -359,5 +391,8 @@ mod tests {
             assert!(matches!(settings.build(), Err(Error::Configuration(_))));
         }
         assert!(with(8, 100).build().is_ok());
+        let host = |scheme| Settings { scheme, ocalls: true, ..with(8, 100) }.build();
+        assert!(host(Scheme::Eager).is_err());
+        assert!(host(Scheme::DetWo).is_ok());
     }
 }

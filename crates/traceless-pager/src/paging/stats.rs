@@ -39,7 +39,15 @@ pub struct Counters {
     pub helper_cpu_ns: AtomicU64,
     /// Bytes of trusted memory beside the frames.
     pub trusted_bytes: AtomicU64,
-    service_ns: [AtomicU64; BUCKETS],
+    /// Faults after which nothing is counted any more; 0 if all are counted.
+    pub limit: AtomicU64,
+    /// Nanoseconds from the first fault to the end of the last one.
+    pub span_ns: AtomicU64,
+    /// Nanoseconds of these that the scheme took: what left was put away, what came was found.
+    pub swap_ns: AtomicU64,
+    first_ns: AtomicU64,
+    service_ns: Histogram,
+    between_ns: Histogram,
 }
 
 impl Default for Counters {
@@ -56,7 +64,12 @@ impl Default for Counters {
             handler_cpu_ns: zero(),
             helper_cpu_ns: zero(),
             trusted_bytes: zero(),
-            service_ns: core::array::from_fn(|_| zero()),
+            limit: zero(),
+            span_ns: zero(),
+            swap_ns: zero(),
+            first_ns: zero(),
+            service_ns: Histogram::default(),
+            between_ns: Histogram::default(),
         }
     }
 }
@@ -67,17 +80,51 @@ pub(super) fn bump(counter: &AtomicU64) {
 }
 
 impl Counters {
-    /// A fault was served in `ns` nanoseconds.
-    pub(super) fn served(&self, ns: u64) {
-        bump(&self.service_ns[bucket_of(ns)]);
+    /// Whether the next fault is counted.
+    pub(super) fn is_open(&self) -> bool {
+        let limit = self.limit.load(Relaxed);
+        limit == 0 || self.faults.load(Relaxed) < limit
     }
 
-    /// A page came or left.
-    pub(super) fn moved(&self, page: usize, came: bool) {
+    /// A fault was told at `begun` and served at `ended`.
+    pub(super) fn served(&self, begun: u64, ended: u64) {
+        self.service_ns.add(ended - begun);
+        if self.span_ns.load(Relaxed) == 0 {
+            self.first_ns.store(begun, Relaxed);
+        }
+        self.span_ns.store(ended.saturating_sub(self.first_ns.load(Relaxed)), Relaxed);
+    }
+
+    /// The scheme was at work for `ns` nanoseconds, `between` after it was the last time.
+    pub(super) fn swapped(&self, ns: u64, between: Option<u64>) {
+        self.swap_ns.store(self.swap_ns.load(Relaxed) + ns, Relaxed);
+        if let Some(between) = between {
+            self.between_ns.add(between);
+        }
+    }
+
+    /// A page came.
+    pub(super) fn came(&self, page: usize) {
+        self.moved(page, true);
+    }
+
+    /// A page left.
+    pub(super) fn left(&self, page: usize) {
+        bump(&self.evictions);
+        self.moved(page, false);
+    }
+
+    fn moved(&self, page: usize, came: bool) {
         let event = (page as u64) << 1 | u64::from(came);
         // FNV-1a, eight bytes at a time.
         let hash = (self.order_hash.load(Relaxed) ^ event).wrapping_mul(0x0100_0000_01b3);
         self.order_hash.store(hash, Relaxed);
+    }
+
+    /// How much of the time between two pages that leave could be used, if `ns` nanoseconds of each
+    /// were wanted: the sum over all of them, within a sixteenth.
+    pub fn usable_ns(&self, ns: u64) -> u64 {
+        self.between_ns.sum(|between| between.min(ns))
     }
 
     /// What they say now.
@@ -93,14 +140,37 @@ impl Counters {
             handler_cpu_ns: self.handler_cpu_ns.load(Relaxed),
             helper_cpu_ns: self.helper_cpu_ns.load(Relaxed),
             trusted_bytes: self.trusted_bytes.load(Relaxed),
-            service_ns_p50: self.quantile(0.5),
-            service_ns_p99: self.quantile(0.99),
+            span_ns: self.span_ns.load(Relaxed),
+            swap_ns: self.swap_ns.load(Relaxed),
+            service_ns_p50: self.service_ns.quantile(0.5),
+            service_ns_p99: self.service_ns.quantile(0.99),
         }
     }
+}
 
-    /// The time that the share `share` of all faults was served in, within a sixteenth.
+/// How often how many nanoseconds were counted.
+struct Histogram([AtomicU64; BUCKETS]);
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self(core::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
+impl Histogram {
+    fn add(&self, ns: u64) {
+        bump(&self.0[bucket_of(ns)]);
+    }
+
+    /// The sum of `of` over all that was counted, within a sixteenth.
+    fn sum(&self, of: impl Fn(u64) -> u64) -> u64 {
+        let each = self.0.iter().enumerate();
+        each.map(|(bucket, count)| count.load(Relaxed) * of(middle_of(bucket))).sum()
+    }
+
+    /// What the share `share` of all is at most, within a sixteenth.
     fn quantile(&self, share: f64) -> u64 {
-        let counts: Vec<u64> = self.service_ns.iter().map(|count| count.load(Relaxed)).collect();
+        let counts: Vec<u64> = self.0.iter().map(|count| count.load(Relaxed)).collect();
         let wanted = counts.iter().sum::<u64>() as f64 * share;
         let mut below = 0;
         for (bucket, count) in counts.iter().enumerate() {
@@ -136,6 +206,10 @@ pub struct Summary {
     pub helper_cpu_ns: u64,
     /// Bytes of trusted memory beside the frames.
     pub trusted_bytes: u64,
+    /// Nanoseconds from the first fault to the end of the last one.
+    pub span_ns: u64,
+    /// Nanoseconds of these that the scheme took.
+    pub swap_ns: u64,
     /// The time that half of the faults were served in, without waking up.
     pub service_ns_p50: u64,
     /// The time that 99 of 100 faults were served in.
@@ -222,13 +296,49 @@ mod tests {
         let counters = Counters::default();
         assert_eq!(counters.summary().service_ns_p50, 0);
         for ns in 1..=10_000 {
-            counters.served(ns);
+            counters.served(0, ns);
         }
-        let (p50, p99) = (counters.quantile(0.5), counters.quantile(0.99));
+        let summary = counters.summary();
+        let (p50, p99) = (summary.service_ns_p50, summary.service_ns_p99);
         assert!((4700..5300).contains(&p50), "{p50}");
         assert!((9500..10_300).contains(&p99), "{p99}");
-        counters.served(u64::MAX);
-        assert_eq!(counters.quantile(0.0), 1);
+        counters.served(0, u64::MAX);
+        assert_eq!(counters.service_ns.quantile(0.0), 1);
+    }
+
+    #[test]
+    fn the_time_between_is_used_as_far_as_it_is_wanted() {
+        let counters = Counters::default();
+        counters.swapped(1000, None);
+        for between in [10, 2000, 5000] {
+            counters.swapped(100, Some(between));
+        }
+        assert_eq!(counters.summary().swap_ns, 1300);
+        assert_eq!(counters.usable_ns(10), 30);
+        assert_eq!(counters.usable_ns(1000), 2010);
+        let all = counters.usable_ns(u64::MAX);
+        assert!((6600..7440).contains(&all), "{all}");
+    }
+
+    /// Counts `faults` faults, and tells what is known then.
+    fn counted(limit: u64, faults: u64) -> Summary {
+        let counters = Counters::default();
+        counters.limit.store(limit, Relaxed);
+        for nth in (0..faults).take_while(|_| counters.is_open()) {
+            counters.left(nth as usize);
+            counters.swapped(2, Some(3));
+            counters.came(nth as usize + 1);
+            bump(&counters.faults);
+            counters.served(100 * (nth + 1), 100 * (nth + 1) + 7);
+        }
+        counters.summary()
+    }
+
+    #[test]
+    fn nothing_is_counted_after_the_limit() {
+        assert_eq!(counted(5, 9), counted(0, 5));
+        assert_ne!(counted(0, 9), counted(0, 5));
+        assert_eq!(counted(0, 5).span_ns, 407);
     }
 
     #[test]
@@ -253,7 +363,7 @@ mod tests {
         let hash = |pages: &[usize]| {
             let counters = Counters::default();
             for &page in pages {
-                counters.moved(page, true);
+                counters.came(page);
             }
             counters.summary().order_hash
         };

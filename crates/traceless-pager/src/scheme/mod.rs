@@ -14,7 +14,7 @@ pub use detwo::{Areas, DetWo, Numbers};
 pub use fused::{Exchange, Fused, FusedPath, FusedRing, PathExchange};
 pub use opam::{Opam, OpamTree};
 pub use plain::Plain;
-pub use tree::{Path, TreeParts, TreeSize};
+pub use tree::{Path, TreeParts, TreeSize, path_leaves, ring_leaves};
 
 use crate::Page;
 use traceless::Hides;

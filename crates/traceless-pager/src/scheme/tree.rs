@@ -17,8 +17,8 @@ use traceless::scheme::path::PathOram;
 use traceless::scheme::ring::{Params, SealedRing};
 use traceless::seal::{Sealer, Secret};
 use traceless::store::Store;
-use traceless::tree::{STASH_BLOCKS, SealedTree, Shape, Treetop};
-use traceless::types::Addr;
+use traceless::tree::{STASH_BLOCKS, SealedTree, Shape, TreeLayout, Treetop};
+use traceless::types::{Addr, Leaf};
 
 /// Pages that a bucket of a Path ORAM holds.
 const Z: u8 = 4;
@@ -104,6 +104,26 @@ impl TreeSize {
         let store = SealedRing::store_len(RING, &below, PAGE_LEN, sealer);
         Ok(Self { memory: top + path + beside_tree(pages, RING.stash_blocks.into())?, store })
     }
+}
+
+/// Where in the store the buckets of all leaves begin, in order, of a tree of which no level is in
+/// trusted memory: whoever sees the store knows which path is accessed. Of a Path ORAM, fused or
+/// not, and of OPAM.
+pub fn path_leaves<C: Sealer>(pages: u64, sealer: &C) -> Result<Vec<u64>> {
+    let shape = path_shape(pages)?;
+    Ok(leaves_of(&shape, &SealedTree::layout(&shape, PAGE_LEN, sealer)))
+}
+
+/// The same of a Ring ORAM, whose metadata is read with each path.
+pub fn ring_leaves<C: Sealer>(pages: u64, sealer: &C) -> Result<Vec<u64>> {
+    let shape = RING.shape_for(pages)?;
+    Ok(leaves_of(&shape, &SealedRing::metadata_layout(RING, &shape, sealer)))
+}
+
+fn leaves_of(shape: &Shape, layout: &TreeLayout) -> Vec<u64> {
+    let last = shape.levels() - 1;
+    let at = |leaf| layout.bucket_at(last, shape.bucket(Leaf(leaf), last));
+    (0..shape.leaves()).map(at).collect()
 }
 
 /// Bytes of a stash, of labels, and of marks.

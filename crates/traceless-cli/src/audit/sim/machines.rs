@@ -131,13 +131,13 @@ pub const SCHEMES: [Scheme; 16] = [
     scheme("baseline", || of(Oram::Baseline)),
     Scheme { turns: 3, ..scheme("rho", rho) },
     scheme("ir-alloc", || of(Oram::IrAlloc)),
-    scheme("ir-stash", || always_a_path(Oram::IrStash)),
+    scheme("ir-stash", || of(Oram::IrStash)),
     scheme("ir-dwb", || of(Oram::IrDwb)),
     scheme("ir-dwb:queue", || Config { early: Some(Early::Queue), ..of(Oram::IrDwb) }),
-    scheme("ir-oram", || always_a_path(Oram::IrOram)),
+    scheme("ir-oram", || of(Oram::IrOram)),
     scheme("bundled", || of(Oram::Bundled)),
     scheme("llc-d", || of(Oram::LlcD)),
-    scheme("llc-d+ir-stash+ir-alloc", || always_a_path(Oram::LlcDIrStashIrAlloc)),
+    scheme("llc-d+ir-stash+ir-alloc", || of(Oram::LlcDIrStashIrAlloc)),
     Scheme {
         has_templates: false,
         turns: 2,
@@ -168,6 +168,8 @@ const STASH: usize = 80;
 /// Far more blocks than ever wait.
 const ROOMY_STASH: usize = 600;
 
+/// Each request has a path. Whoever looks first for what is at hand, as the IR-ORAM paper does,
+/// shows the leaves of what is not, which are near those that brought it down.
 pub fn of(scheme: Oram) -> Config {
     Config {
         scheme,
@@ -179,6 +181,7 @@ pub fn of(scheme: Oram) -> Config {
         drain_above: Some(1),
         decrypt: 20,
         warm_up: 0,
+        searches_first: Some(false),
         early_pause: 500,
         ..Config::default()
     }
@@ -190,11 +193,6 @@ pub fn of(scheme: Oram) -> Config {
 pub fn roomy(config: Config) -> Config {
     let small = Small { stash_blocks: ROOMY_STASH, drain_above: ROOMY_STASH / 2, ..config.small };
     Config { stash_blocks: ROOMY_STASH, drain_above: Some(ROOMY_STASH / 2), small, ..config }
-}
-
-/// Without the free hits of IR-Stash, which show in the leaves.
-fn always_a_path(scheme: Oram) -> Config {
-    Config { searches_first: Some(false), ..of(scheme) }
 }
 
 fn recursive() -> Config {

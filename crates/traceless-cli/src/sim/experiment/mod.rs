@@ -4,30 +4,27 @@
 mod calculated;
 mod commands;
 mod file;
-mod metrics;
 mod plan;
-mod plot;
-mod report;
-mod results;
-mod table;
 #[cfg(test)]
 mod tests;
-mod verdict;
 mod workloads;
 
 use crate::args::{Level, SimRunArgs, SimSweepArgs};
+use crate::experiment::metrics::{Counts, Place};
+use crate::experiment::results::{Results, failed, write_whole};
+use crate::experiment::{self, Report};
 use crate::failure::Failure;
 use crate::output::{Meter, say, say_json};
 use crate::signals;
 use crate::trace::Trace;
 use file::Experiment;
-use metrics::Counts;
-use plan::Run;
-use report::Report;
-use results::{Results, failed, write_whole};
+use plan::{Input, Run};
 use serde::Serialize;
+use serde_json::Value;
 use std::path::Path;
-use table::Table;
+use traceless_sim::Watch;
+
+const SCHEMA: &str = "traceless.sim.result.v1";
 
 /// One experiment; with `only`, one run of it.
 pub fn run(args: &SimRunArgs) -> Result<(), Failure> {
@@ -40,18 +37,18 @@ pub fn run(args: &SimRunArgs) -> Result<(), Failure> {
         }
         runs = vec![runs.swap_remove(nth)];
     }
-    let results = Results::open(&args.out)?;
+    let results = Results::open(&args.out, SCHEMA)?;
     if args.trace.trace.is_some() {
         let [run] = &runs[..] else {
             return Err(Failure::usage("one run has a trace: say which one with --only"));
         };
         let trace = Trace::open(&args.trace)?;
-        results.make_watched(&experiment, run, &crate::sim::watch(&trace))?;
+        make(&results, &experiment, run, &crate::sim::watch(&trace))?;
         trace.finish()?;
     }
     let wanted: Vec<_> = runs.iter().map(|run| (&experiment, run)).collect();
     let mut meter = Meter::new("simulating", args.progress.progress);
-    results.complete(&wanted, 1, &*signals::flag()?, &mut meter)?;
+    complete(&results, &wanted, 1, &mut meter)?;
     meter.finish();
     if args.only.is_some() {
         return Ok(());
@@ -92,7 +89,7 @@ pub fn sweep(args: &SimSweepArgs) -> Result<(), Failure> {
     if args.print_commands || args.slurm.is_some() {
         return tell_commands(args, &experiments);
     }
-    let results = Results::open(&args.out)?;
+    let results = Results::open(&args.out, SCHEMA)?;
     let mut wanted: Vec<(&Experiment, &Run)> = vec![];
     for (experiment, runs) in &experiments {
         for run in runs {
@@ -103,7 +100,7 @@ pub fn sweep(args: &SimSweepArgs) -> Result<(), Failure> {
         }
     }
     let mut meter = Meter::new("simulating", args.progress.progress);
-    results.complete(&wanted, args.jobs, &*signals::flag()?, &mut meter)?;
+    complete(&results, &wanted, args.jobs, &mut meter)?;
     meter.finish();
     let mut reports = vec![];
     for (experiment, runs) in &experiments {
@@ -151,8 +148,43 @@ fn tell_commands(
     Ok(())
 }
 
-/// The report of an experiment whose runs are all made, also left in `out` with its picture and
-/// the counts of each run.
+/// Makes the runs that were not made before.
+fn complete(
+    results: &Results,
+    runs: &[(&Experiment, &Run)],
+    jobs: usize,
+    meter: &mut Meter,
+) -> Result<(), Failure> {
+    let keys: Vec<&str> = runs.iter().map(|(_, run)| run.key.as_str()).collect();
+    results.complete(&keys, jobs, &*signals::flag()?, meter, |nth| {
+        let (experiment, run) = runs[nth];
+        make(results, experiment, run, &Watch::default())
+    })
+}
+
+/// Makes a run, whether it was made before or not, and `watch` sees it.
+fn make(
+    results: &Results,
+    experiment: &Experiment,
+    run: &Run,
+    watch: &Watch,
+) -> Result<(), Failure> {
+    results.keep(&run.key, &run.input, &simulate(experiment, &run.input, watch)?)
+}
+
+fn simulate(experiment: &Experiment, input: &Input, watch: &Watch) -> Result<Value, Failure> {
+    if let Some(overheads) = &input.overheads {
+        return Ok(overheads.counts());
+    }
+    let (mut programs, warm_up) = workloads::open(experiment, input)?;
+    let outcome = input.machine.run_watched(warm_up, &mut programs, watch).map_err(|e| {
+        let failure = Failure::from(e);
+        Failure::new(failure.code, format!("{}: {}", input.workload, failure.message))
+    })?;
+    serde_json::to_value(&outcome).map_err(Failure::usage)
+}
+
+/// What came of an experiment whose runs are all made, also left in `out`.
 fn conclude(
     experiment: &Experiment,
     level: Level,
@@ -160,27 +192,18 @@ fn conclude(
     results: &Results,
     out: &Path,
 ) -> Result<Report, Failure> {
-    let found = |run: &Run| {
-        let gone = || Failure::usage(format!("the result {} has gone", run.key));
-        results.find(run).ok_or_else(gone)
-    };
-    let counts = runs.iter().map(found).collect::<Result<Vec<_>, _>>()?;
-    let counts = Counts::new(experiment, level, runs, counts);
-    let report = Report::new(experiment, level, &counts)?;
-    let json = serde_json::to_string_pretty(&report).map_err(Failure::usage)?;
-    let svg = plot::plot(&report).to_svg();
-    let table = Table::new(experiment, runs, &counts);
-    let parquet = table.to_parquet().map_err(Failure::usage)?;
-    let csv = table.to_csv().into_bytes();
-    let files = [
-        ("json", json.into_bytes()),
-        ("svg", svg.into_bytes()),
-        ("csv", csv),
-        ("parquet", parquet),
-    ];
-    for (ending, bytes) in files {
-        let path = out.join(format!("{}.{}.{ending}", experiment.file_name(), level.name()));
-        write_whole(&path, &bytes).map_err(|e| failed(&path, &e))?;
-    }
-    Ok(report)
+    let counts = runs.iter().map(|run| results.made(&run.key)).collect::<Result<Vec<_>, _>>()?;
+    let places: Vec<Place> = runs.iter().map(|run| run.place).collect();
+    let sheet = experiment.sheet(level);
+    let counts = Counts::new(&sheet, &places, counts);
+    let lines = runs.iter().map(|run| {
+        let names = vec![
+            ("variant", experiment.variants[run.place.variant].name.clone().into()),
+            ("workload", run.input.workload.clone().into()),
+            ("seed", run.input.seed.into()),
+            ("key", run.key.clone().into()),
+        ];
+        (names, counts.at(run.place))
+    });
+    experiment::conclude(&sheet, &counts, lines, out)
 }

@@ -1,12 +1,13 @@
 //! The runs that an experiment takes: each variant with each workload and seed.
 
 use super::calculated::Overheads;
-use super::file::{Experiment, Variant, lay_over};
+use super::file::{Experiment, Variant};
 use crate::args::Level;
+use crate::experiment::metrics::Place;
+use crate::experiment::reading::lay_over;
+use crate::experiment::results;
 use crate::failure::Failure;
 use serde::Serialize;
-use sha2::{Digest, Sha256};
-use std::fmt::Write as _;
 use toml::{Table, Value};
 use traceless_sim::machine::Machine;
 use traceless_sim::oram;
@@ -22,14 +23,6 @@ pub struct Run {
     pub input: Input,
     /// Of all that the result follows from.
     pub key: String,
-}
-
-/// Where a run stands among those of its experiment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
-    pub variant: usize,
-    pub workload: usize,
-    pub seed: usize,
 }
 
 /// All that a result follows from.
@@ -61,7 +54,7 @@ pub fn runs(experiment: &Experiment, level: Level) -> Result<Vec<Run>, Failure> 
     let mut runs = vec![];
     for (variant, wanted) in experiment.variants.iter().enumerate() {
         for (workload, (name, content)) in workloads.iter().zip(&contents).enumerate() {
-            for (seed, &number) in extent.seeds.iter().enumerate() {
+            for (repeat, &number) in extent.seeds.iter().enumerate() {
                 let machine = machine(experiment, &base, &extent.set, wanted, number)?;
                 let input = Input {
                     version: RESULTS_VERSION,
@@ -74,8 +67,8 @@ pub fn runs(experiment: &Experiment, level: Level) -> Result<Vec<Run>, Failure> 
                     in_misses: extent.in_misses,
                     overheads: wanted.overheads.clone(),
                 };
-                let key = key(&input)?;
-                runs.push(Run { place: Place { variant, workload, seed }, input, key });
+                let key = results::key(&input)?;
+                runs.push(Run { place: Place { variant, workload, repeat }, input, key });
             }
         }
     }
@@ -112,22 +105,11 @@ fn machine(
     Ok(Machine { oram: machine.oram.as_ref().map(oram::Config::resolved), ..machine })
 }
 
-fn key(input: &Input) -> Result<String, Failure> {
-    let text = serde_json::to_vec(input).map_err(Failure::usage)?;
-    Ok(hex(&Sha256::digest(text)))
-}
-
-/// Bytes as text.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a string takes every digit");
-        text
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::results::hex;
+    use sha2::{Digest, Sha256};
     use traceless_sim::machine::Outcome;
     use traceless_sim::oram::{Config, Pace, Scheme, Small};
     use traceless_sim::{llc, workload};

@@ -125,7 +125,7 @@ fn shortfalls(change: impl Fn(&str) -> String, records: Option<u64>) -> Vec<Opti
     run(&SimRunArgs { records, ..args(folder.path(), None) }).unwrap();
     let picture = fs::read_to_string(folder.path().join("out").join(format!(
         "{}.quick.svg",
-        Experiment::read(&folder.path().join("test.toml")).unwrap().file_name()
+        experiment::reading::file_name(&folder.path().join("test.toml"))
     )));
     let found: Vec<_> = verdicts(&report(folder.path())).into_iter().map(Result::err).collect();
     let is_short = found.iter().any(Option::is_some);

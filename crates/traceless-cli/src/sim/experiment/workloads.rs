@@ -1,8 +1,8 @@
 //! The workloads of an experiment, by name.
 
 use super::file::{Experiment, RECORDS_MAX};
-use super::plan::{Input, hex};
-use super::results::failed;
+use super::plan::Input;
+use crate::experiment::results::{failed, hex};
 use crate::failure::Failure;
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;

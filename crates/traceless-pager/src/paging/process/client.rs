@@ -91,6 +91,15 @@ impl Client {
         Ok(())
     }
 
+    /// Runs `work`, which changes how memory is mapped, while this program does not fork. It is
+    /// told where the memory begins, and its length.
+    pub fn hold<T>(&self, work: impl FnOnce(usize, usize) -> T) -> T {
+        without_signals(|| {
+            let _still = self.ends();
+            work(self.start, self.len)
+        })
+    }
+
     /// Before a fork: asks for what the copy will need. Refused where the kernel does not tell of
     /// copies, and where the pager has no room for it.
     pub fn fork(&self) -> Result<Forking<'_>> {

@@ -7,6 +7,7 @@ use crate::paging::config::Config;
 use crate::paging::error::{Error, Result};
 use crate::paging::serving::places;
 use crate::paging::settings::Settings;
+use core::sync::atomic::Ordering::Relaxed;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -47,6 +48,9 @@ pub fn serve(settings: Settings, owner: OwnedFd) -> Result {
 /// Where programs come in, what rings when one has ended, and the name that they find us under.
 fn begin(settings: &Settings) -> Result<(Listener, OwnedFd, String)> {
     settings.check()?;
+    if settings.way == Some(Way::Move) {
+        return Err(Error::Configuration("pages are moved in the mode thread only"));
+    }
     let Settings { resident: frames, policy, .. } = *settings;
     places(&Config { frames, policy, ..Config::default() }, Way::Protect)?;
     allow_many_files();
@@ -66,6 +70,7 @@ impl House {
     /// The same, for one of them.
     pub fn config(&self, process: u32) -> Config {
         let counters = counters(self.settings.counters.as_deref(), process);
+        counters.limit.store(self.settings.counted, Relaxed);
         Config {
             frames: self.settings.resident,
             policy: self.settings.policy,

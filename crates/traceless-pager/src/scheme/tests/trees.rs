@@ -1,6 +1,8 @@
 //! Schemes that lie in trees: what they must do, and what the auditor finds of the paths they take.
 
-use super::super::{FusedPath, FusedRing, Opam, PageScheme, Path, TreeParts, TreeSize};
+use super::super::{
+    FusedPath, FusedRing, Opam, PageScheme, Path, TreeParts, TreeSize, path_leaves,
+};
 use super::{Model, are_kept, key};
 use crate::PAGE_LEN;
 use crate::slots::PageAegis;
@@ -11,8 +13,7 @@ use traceless::error::{Error, Result};
 use traceless::rng::{Rng, Seeded};
 use traceless::store::{MemStore, Store, Watched};
 use traceless::trace::{Event, Op, Recorder};
-use traceless::tree::{SealedTree, Shape};
-use traceless::types::{Extent, Leaf};
+use traceless::types::Extent;
 use traceless_audit::{Draws, Verdict};
 
 type Parts = TreeParts<PageAegis>;
@@ -118,14 +119,12 @@ fn a_page_that_is_in_two_places_is_refused() {
 }
 
 /// The paths that were read or written whole, in order: the leaf buckets among the events.
-fn leaves_of(events: &[Event], shape: &Shape, buckets: &BTreeMap<u64, u64>) -> Vec<u64> {
+fn leaves_of(events: &[Event], buckets: &BTreeMap<u64, u64>) -> Vec<u64> {
     let leaf_of = |event: &Event| {
         let found = buckets.range(event.at..event.at + u64::from(event.len)).next();
         found.map(|(_, leaf)| *leaf)
     };
-    let leaves: Vec<u64> = events.iter().filter_map(leaf_of).collect();
-    assert!(leaves.iter().all(|&leaf| leaf < shape.leaves()));
-    leaves
+    events.iter().filter_map(leaf_of).collect()
 }
 
 /// What faults of a program show that works on few of its pages: paths read, in order, each with
@@ -134,12 +133,9 @@ fn paths_of(kind: Kind, faults: u64) -> Draws {
     const TOUCHED: u64 = 6;
     let pages = 128;
     let (mut scheme, recorder) = kind.watched(pages);
-    let shape = super::super::tree::path_shape(pages).unwrap();
-    let layout = SealedTree::layout(&shape, PAGE_LEN, &PageAegis::new(&key()));
-    let last = shape.levels() - 1;
-    let at = |leaf| layout.bucket_at(last, shape.bucket(Leaf(leaf), last));
-    let buckets = (0..shape.leaves()).map(|leaf| (at(leaf), leaf)).collect();
-    let mut draws = Draws { noun: "leaves", places: shape.leaves(), ..Draws::default() };
+    let places = path_leaves(pages, &PageAegis::new(&key())).unwrap();
+    let mut draws = Draws { noun: "leaves", places: places.len() as u64, ..Draws::default() };
+    let buckets = places.into_iter().zip(0..).collect();
     let mut frame = [1; PAGE_LEN];
     let mut rng = Seeded::new(9);
     // A page out of its frame comes, for the one that came before.
@@ -150,7 +146,7 @@ fn paths_of(kind: Kind, faults: u64) -> Draws {
         resident = wanted;
         let mut events = recorder.take();
         events.retain(|event| event.op == Op::Read);
-        let leaves = leaves_of(&events, &shape, &buckets);
+        let leaves = leaves_of(&events, &buckets);
         draws.secrets.extend(leaves.iter().map(|_| wanted));
         draws.drawn.extend(leaves);
     }

@@ -7,7 +7,7 @@ use super::{METADATA, buckets_above, cached_levels};
 use crate::error::{Error, Place, Result};
 use crate::seal::Sealer;
 use crate::store::Store;
-use crate::tree::{BucketTree, Header, SealedTree, Shape};
+use crate::tree::{BucketTree, Header, SealedTree, Shape, TreeLayout};
 use crate::types::{Extent, Leaf};
 use alloc::sync::Arc;
 use alloc::vec;
@@ -50,9 +50,14 @@ pub struct SealedRing<C> {
 }
 
 impl<C: Sealer> SealedRing<C> {
+    /// Where the metadata of each bucket lies, which is read and written with every path.
+    pub fn metadata_layout(params: Params, shape: &Shape, sealer: &C) -> TreeLayout {
+        SealedTree::layout(shape, VERSION_LEN + Bucket::len(params.z), sealer)
+    }
+
     /// Bytes that such a tree takes on a store.
     pub fn store_len(params: Params, shape: &Shape, body_len: usize, sealer: &C) -> u64 {
-        let metadata = SealedTree::store_len(shape, VERSION_LEN + Bucket::len(params.z), sealer);
+        let metadata = Self::metadata_layout(params, shape, sealer).len();
         let slots = shape.slots() * params.slots() as u64;
         metadata + slots * (sealer.tag_len() + body_len) as u64
     }

@@ -1,13 +1,13 @@
 //! What came of an experiment, as JSON and as tables.
 
-use super::file::{Experiment, Metric};
 use super::metrics::{Counts, Values};
+use super::sheet::{Compared, Metric, Sheet};
 use super::verdict::{Verdict, verdicts};
-use crate::args::Level;
 use crate::failure::Failure;
 use crate::numbers::shortened;
 use crate::output::{new_table, say};
 use serde::Serialize;
+use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
 #[derive(Serialize)]
@@ -18,11 +18,10 @@ pub struct Report {
     place: String,
     remarks: Vec<String>,
     level: &'static str,
-    /// Timed of each workload, and those before them.
-    records: u64,
-    warm_up: u64,
-    /// Whether only those count that miss the last cache.
-    in_misses: bool,
+    #[serde(flatten)]
+    extent: Map<String, Value>,
+    #[serde(skip)]
+    extent_in_words: String,
     pub workloads: Vec<String>,
     pub metrics: Vec<Measured>,
     pub verdicts: Vec<Verdict>,
@@ -42,19 +41,15 @@ pub struct Of {
     /// One for each workload, in their order.
     pub each: Vec<f64>,
     pub mean: f64,
-    /// How far the means of single seeds are apart.
+    /// How far the means of single repeats are apart.
     pub spread: f64,
     /// Their standard deviation.
     pub deviation: f64,
 }
 
 impl Report {
-    pub fn new(
-        experiment: &Experiment,
-        level: Level,
-        counts: &Counts<'_>,
-    ) -> Result<Self, Failure> {
-        let metrics = experiment.metrics.iter().map(|metric| measured(experiment, counts, metric));
+    pub fn new(sheet: &Sheet<'_>, counts: &Counts<'_>) -> Result<Self, Failure> {
+        let metrics = sheet.metrics.iter().map(|metric| measured(sheet, counts, metric));
         let metrics = metrics.collect::<Result<Vec<_>, _>>()?;
         let values = |metric: &str, variant: &str| {
             let mut of = metrics.iter().filter(|m| m.name == metric).flat_map(|m| &m.variants);
@@ -63,22 +58,19 @@ impl Report {
             let Of { each, mean, spread, deviation, .. } = of;
             Values { each: each.clone(), mean: *mean, spread: *spread, deviation: *deviation }
         };
-        let verdicts = experiment
-            .claims
-            .iter()
-            .flat_map(|claim| verdicts(experiment, level, claim, &values))
+        let verdicts = (sheet.claims.iter().zip(&sheet.shortfalls))
+            .flat_map(|(claim, short)| verdicts(sheet, claim, short.as_ref(), &values))
             .collect();
         Ok(Self {
-            schema: "traceless.sim.run.v1",
-            title: experiment.title.clone(),
-            paper: experiment.paper.clone(),
-            place: experiment.place.clone(),
-            remarks: experiment.remarks.clone(),
-            level: level.name(),
-            records: experiment.extent(level).records,
-            warm_up: experiment.extent(level).warm_up,
-            in_misses: experiment.extent(level).in_misses,
-            workloads: experiment.workloads(level).to_vec(),
+            schema: sheet.schema,
+            title: sheet.title.to_owned(),
+            paper: sheet.paper.to_owned(),
+            place: sheet.place.to_owned(),
+            remarks: sheet.remarks.to_vec(),
+            level: sheet.level.name(),
+            extent: sheet.extent_told.clone(),
+            extent_in_words: sheet.extent.clone(),
+            workloads: sheet.workloads.to_vec(),
             metrics,
             verdicts,
         })
@@ -87,9 +79,7 @@ impl Report {
     /// Prints it for people.
     pub fn print(&self) {
         say(&format!("{}, {}: {}", self.paper, self.place, self.title));
-        let Self { level, records, warm_up, .. } = self;
-        let what = if self.in_misses { "misses of the last cache" } else { "records" };
-        say(&format!("{level}: {records} {what} of each workload, after {warm_up} to warm up"));
+        say(&format!("{}: {}", self.level, self.extent_in_words));
         for metric in &self.metrics {
             let header = [metric.name.clone()].into_iter();
             let header = header.chain(metric.variants.iter().map(|of| of.name.clone()));
@@ -151,16 +141,11 @@ impl Report {
     }
 }
 
-fn measured(
-    experiment: &Experiment,
-    counts: &Counts<'_>,
-    metric: &Metric,
-) -> Result<Measured, Failure> {
-    let of = |(nth, variant): (usize, &super::file::Variant)| {
+fn measured(sheet: &Sheet<'_>, counts: &Counts<'_>, metric: &Metric) -> Result<Measured, Failure> {
+    let of = |(nth, variant): (usize, &Compared<'_>)| {
         let Values { each, mean, spread, deviation } = counts.values(metric, nth)?;
-        Ok(Of { name: variant.name.clone(), each, mean, spread, deviation })
+        Ok(Of { name: variant.name.to_owned(), each, mean, spread, deviation })
     };
-    let variants =
-        experiment.variants.iter().enumerate().map(of).collect::<Result<_, Failure>>()?;
+    let variants = sheet.variants.iter().enumerate().map(of).collect::<Result<_, Failure>>()?;
     Ok(Measured { name: metric.name.clone(), variants })
 }

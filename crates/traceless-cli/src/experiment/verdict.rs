@@ -1,8 +1,7 @@
 //! What became of a paper's claims.
 
-use super::file::{Claim, Experiment, Published, Rule};
 use super::metrics::Values;
-use crate::args::Level;
+use super::sheet::{Claim, Published, Rule, Sheet};
 use serde::Serialize;
 use std::cmp::Ordering;
 
@@ -29,13 +28,12 @@ pub struct Verdict {
 /// The verdicts on a claim: one, or one for each workload that it has a number for and that was
 /// run. `values` tells a metric of a variant by both names.
 pub fn verdicts(
-    experiment: &Experiment,
-    level: Level,
+    sheet: &Sheet<'_>,
     claim: &Claim,
+    too_short: Option<&String>,
     values: &dyn Fn(&str, &str) -> Values,
 ) -> Vec<Verdict> {
-    let workloads = experiment.workloads(level);
-    let too_short = experiment.shortfall(level, claim);
+    let workloads = sheet.workloads;
     let verdict = |workload: Option<&String>, paper, measured: f64| Verdict {
         text: claim.text.clone(),
         metric: claim.metric.clone(),
@@ -45,7 +43,7 @@ pub fn verdicts(
         measured,
         rule: claim.rule.in_words(),
         reproduced: too_short.is_none().then(|| claim.rule.holds(measured, paper)),
-        too_short: too_short.clone(),
+        too_short: too_short.cloned(),
     };
     if let Rule::Order(variants) = &claim.rule {
         let means: Vec<f64> =

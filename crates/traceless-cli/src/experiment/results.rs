@@ -1,26 +1,22 @@
 //! Results: one file a run, named by what the run follows from, and whole or not there.
 
-use super::file::Experiment;
-use super::plan::{Input, Run};
-use super::workloads;
 use crate::failure::{DEVICE, Failure};
 use crate::output::Meter;
 use crate::parallel::in_parallel;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use traceless_sim::Watch;
-
-const SCHEMA: &str = "traceless.sim.result.v1";
 
 #[derive(Serialize)]
-struct Written<'a> {
+struct Written<'a, I> {
     schema: &'static str,
-    input: &'a Input,
+    input: &'a I,
     counts: &'a Value,
 }
 
@@ -33,59 +29,71 @@ struct Found {
 /// A folder of results.
 pub struct Results {
     folder: PathBuf,
+    schema: &'static str,
 }
 
 impl Results {
-    /// In `out`, which is made if it is not there.
-    pub fn open(out: &Path) -> Result<Self, Failure> {
+    /// In `out`, which is made if it is not there; results of this schema.
+    pub fn open(out: &Path, schema: &'static str) -> Result<Self, Failure> {
         let folder = out.join("runs");
         fs::create_dir_all(&folder).map_err(|e| failed(&folder, &e))?;
-        Ok(Self { folder })
+        Ok(Self { folder, schema })
     }
 
-    /// What the run counted, if it was made.
-    pub fn find(&self, run: &Run) -> Option<Value> {
-        let found: Found = serde_json::from_slice(&fs::read(self.path(run)).ok()?).ok()?;
-        (found.schema == SCHEMA).then_some(found.counts)
+    /// What the run of this key counted, if it was made.
+    pub fn find(&self, key: &str) -> Option<Value> {
+        let found: Found = serde_json::from_slice(&fs::read(self.path(key)).ok()?).ok()?;
+        (found.schema == self.schema).then_some(found.counts)
     }
 
-    fn keep(&self, run: &Run, counts: &Value) -> Result<(), Failure> {
-        let path = self.path(run);
-        let written = Written { schema: SCHEMA, input: &run.input, counts };
+    /// The same, of a run that was made.
+    pub fn made(&self, key: &str) -> Result<Value, Failure> {
+        let gone = || Failure::usage(format!("the result {key} has gone"));
+        self.find(key).ok_or_else(gone)
+    }
+
+    /// Keeps what the run of `input`, which the key stands for, counted.
+    pub fn keep(&self, key: &str, input: &impl Serialize, counts: &Value) -> Result<(), Failure> {
+        let path = self.path(key);
+        let written = Written { schema: self.schema, input, counts };
         let text = serde_json::to_string_pretty(&written).map_err(Failure::usage)?;
         write_whole(&path, text.as_bytes()).map_err(|e| failed(&path, &e))
     }
 
-    fn path(&self, run: &Run) -> PathBuf {
-        self.folder.join(format!("{}.json", run.key))
+    fn path(&self, key: &str) -> PathBuf {
+        self.folder.join(format!("{key}.json"))
     }
 
-    /// Makes the runs that were not made before, `jobs` at a time, and tells what each counted, in
-    /// their order. After an interruption what is finished is kept.
+    /// Lets `make` make the runs that were not made before, told by their place in `keys`, `jobs`
+    /// at a time. After an interruption what is finished is kept. Two runs of one key may be made
+    /// at the same time, where both write the same.
     pub fn complete(
         &self,
-        runs: &[(&Experiment, &Run)],
+        keys: &[&str],
         jobs: usize,
         interrupted: &AtomicBool,
         meter: &mut Meter,
+        make: impl Fn(usize) -> Result<(), Failure> + Sync,
     ) -> Result<(), Failure> {
-        let missing: Vec<_> = runs.iter().filter(|(_, run)| self.find(run).is_none()).collect();
-        let progress = Mutex::new((runs.len() - missing.len(), meter));
+        let missing: Vec<_> =
+            (0..keys.len()).filter(|&nth| self.find(keys[nth]).is_none()).collect();
+        let progress = Mutex::new((keys.len() - missing.len(), meter));
         let failure = Mutex::new(None);
         let stops = || {
             interrupted.load(Ordering::Relaxed) || failure.lock().expect("held briefly").is_some()
         };
-        in_parallel(&missing, jobs, |(experiment, run)| {
+        in_parallel(&missing, jobs, |&nth| {
             if stops() {
                 return;
             }
-            if let Err(e) = self.make(experiment, run) {
+            let result = if self.find(keys[nth]).is_some() { Ok(()) } else { make(nth) };
+            if let Err(e) = result {
                 *failure.lock().expect("held briefly") = Some(e);
                 return;
             }
             let (done, meter) = &mut *progress.lock().expect("held briefly");
             *done += 1;
-            meter.update(*done as u64, runs.len() as u64);
+            meter.update(*done as u64, keys.len() as u64);
         });
         if let Some(failure) = failure.into_inner().expect("no thread holds it") {
             return Err(failure);
@@ -95,37 +103,20 @@ impl Results {
         }
         Ok(())
     }
-
-    /// Two runs of one key may be made at the same time: both write the same.
-    fn make(&self, experiment: &Experiment, run: &Run) -> Result<(), Failure> {
-        if self.find(run).is_some() {
-            return Ok(());
-        }
-        self.make_watched(experiment, run, &Watch::default())
-    }
-
-    /// The same, whether it was made or not, and `watch` sees it.
-    pub fn make_watched(
-        &self,
-        experiment: &Experiment,
-        run: &Run,
-        watch: &Watch,
-    ) -> Result<(), Failure> {
-        let counts = simulate(experiment, &run.input, watch)?;
-        self.keep(run, &counts)
-    }
 }
 
-fn simulate(experiment: &Experiment, input: &Input, watch: &Watch) -> Result<Value, Failure> {
-    if let Some(overheads) = &input.overheads {
-        return Ok(overheads.counts());
-    }
-    let (mut programs, warm_up) = workloads::open(experiment, input)?;
-    let outcome = input.machine.run_watched(warm_up, &mut programs, watch).map_err(|e| {
-        let failure = Failure::from(e);
-        Failure::new(failure.code, format!("{}: {}", input.workload, failure.message))
-    })?;
-    serde_json::to_value(&outcome).map_err(Failure::usage)
+/// The key of a run: a digest of all that its result follows from.
+pub fn key(input: &impl Serialize) -> Result<String, Failure> {
+    let text = serde_json::to_vec(input).map_err(Failure::usage)?;
+    Ok(hex(&Sha256::digest(text)))
+}
+
+/// Bytes as text.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a string takes every digit");
+        text
+    })
 }
 
 /// Writes a file that has its name only when it is whole, and durable.

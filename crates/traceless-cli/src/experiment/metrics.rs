@@ -1,41 +1,44 @@
 //! Metrics of an experiment, from what its runs counted.
 
-use super::file::{Experiment, Mean, Metric};
-use super::plan::{Place, Run};
-use crate::args::Level;
+use super::sheet::{Mean, Metric, Sheet};
 use crate::failure::Failure;
 use serde_json::Value;
 
+/// Where a run stands among those of its experiment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    pub variant: usize,
+    pub workload: usize,
+    /// Which of the repeats: a seed, or a round.
+    pub repeat: usize,
+}
+
 /// What all runs of an experiment counted.
 pub struct Counts<'a> {
-    experiment: &'a Experiment,
-    workloads: usize,
-    seeds: usize,
-    /// By variant, workload and seed.
+    sheet: &'a Sheet<'a>,
+    /// By variant, workload and repeat.
     all: Vec<Value>,
 }
 
 /// A metric of a variant.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Values {
-    /// One for each workload: the mean over seeds.
+    /// One for each workload: what is typical of repeats.
     pub each: Vec<f64>,
     /// Over all workloads.
     pub mean: f64,
-    /// How far the means of single seeds are apart.
+    /// How far the means of single repeats are apart.
     pub spread: f64,
     /// Their standard deviation.
     pub deviation: f64,
 }
 
 impl<'a> Counts<'a> {
-    /// `counts` are those of `runs`, in their order.
-    pub fn new(experiment: &'a Experiment, level: Level, runs: &[Run], counts: Vec<Value>) -> Self {
-        let workloads = experiment.workloads(level).len();
-        let seeds = experiment.extent(level).seeds.len();
-        assert_eq!(counts.len(), experiment.variants.len() * workloads * seeds);
-        let counts = Self { experiment, workloads, seeds, all: counts };
-        assert!(runs.iter().enumerate().all(|(nth, run)| counts.index(run.place) == nth));
+    /// `counts` are those of the runs at `places`, in their order: by variant, workload and repeat.
+    pub fn new(sheet: &'a Sheet<'a>, places: &[Place], all: Vec<Value>) -> Self {
+        assert_eq!(all.len(), sheet.variants.len() * sheet.workloads.len() * sheet.repeats);
+        let counts = Self { sheet, all };
+        assert!(places.iter().enumerate().all(|(nth, &place)| counts.index(place) == nth));
         counts
     }
 
@@ -45,26 +48,27 @@ impl<'a> Counts<'a> {
     }
 
     fn index(&self, place: Place) -> usize {
-        (place.variant * self.workloads + place.workload) * self.seeds + place.seed
+        let Sheet { workloads, repeats, .. } = self.sheet;
+        (place.variant * workloads.len() + place.workload) * repeats + place.repeat
     }
 
     /// A metric of a variant.
     pub fn values(&self, metric: &Metric, variant: usize) -> Result<Values, Failure> {
-        let mut sums = vec![0.0; self.workloads];
+        let mut all = vec![vec![]; self.sheet.workloads.len()];
         let mut means = vec![];
-        for seed in 0..self.seeds {
+        for repeat in 0..self.sheet.repeats {
             let mut each = vec![];
-            for (workload, sum) in sums.iter_mut().enumerate() {
-                let ratio = self.ratio(metric, Place { variant, workload, seed })?;
-                *sum += ratio.value();
+            for (workload, of_repeats) in all.iter_mut().enumerate() {
+                let ratio = self.ratio(metric, Place { variant, workload, repeat })?;
+                of_repeats.push(ratio.value());
                 each.push(ratio);
             }
             means.push(mean(metric.mean, &each));
         }
-        let each = sums.into_iter().map(|sum| sum / self.seeds as f64).collect();
+        let each = all.iter().map(|of_repeats| (self.sheet.typical)(of_repeats)).collect();
         let least = means.iter().copied().fold(f64::INFINITY, f64::min);
         let most = means.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let mean = means.iter().sum::<f64>() / means.len() as f64;
+        let mean = (self.sheet.typical)(&means);
         let deviation = deviation(&means, mean);
         Ok(Values { each, mean, spread: most - least, deviation })
     }
@@ -81,7 +85,7 @@ impl<'a> Counts<'a> {
             (_, Some(other)) => (other, true),
             (None, None) => return Ok(own),
         };
-        let variants = &self.experiment.variants;
+        let variants = &self.sheet.variants;
         let other = variants[place.variant].relative_to.get(other).unwrap_or(other);
         let variant = variants.iter().position(|v| v.name == *other);
         let variant = variant.expect("its name was checked");
@@ -114,7 +118,7 @@ impl<'a> Counts<'a> {
     }
 
     fn nothing(&self, metric: &Metric, name: &str) -> Failure {
-        self.experiment.wrong(&format!("metric `{}`: no run counts `{name}`", metric.name))
+        self.sheet.wrong(&format!("metric `{}`: no run counts `{name}`", metric.name))
     }
 }
 

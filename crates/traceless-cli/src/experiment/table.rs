@@ -1,8 +1,5 @@
 //! Every count of every run, one run a line: as CSV, and as Parquet.
 
-use super::file::Experiment;
-use super::metrics::Counts;
-use super::plan::Run;
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::Result;
@@ -34,19 +31,15 @@ enum Kind {
 }
 
 impl Table {
-    /// What `runs` counted.
-    pub fn new(experiment: &Experiment, runs: &[Run], counts: &Counts<'_>) -> Self {
-        let line = |run: &Run| {
-            let mut line = vec![
-                ("variant".to_owned(), experiment.variants[run.place.variant].name.clone().into()),
-                ("workload".to_owned(), run.input.workload.clone().into()),
-                ("seed".to_owned(), run.input.seed.into()),
-                ("key".to_owned(), run.key.clone().into()),
-            ];
-            flatten("", counts.at(run.place), &mut line);
+    /// A line for each run: what tells it from others, and what it counted.
+    pub fn new<'a>(runs: impl Iterator<Item = (Vec<(&'a str, Value)>, &'a Value)>) -> Self {
+        let line = |(names, counts): (Vec<(&str, Value)>, &Value)| {
+            let names = names.into_iter().map(|(name, cell)| (name.to_owned(), cell));
+            let mut line: Vec<_> = names.collect();
+            flatten("", counts, &mut line);
             line
         };
-        Self::of(runs.iter().map(line).collect())
+        Self::of(runs.map(line).collect())
     }
 
     /// Lines of named cells. Columns are in the order in which their names first come.

@@ -1,0 +1,230 @@
+//! `traceless audit pager`: what whoever sees the store learns of a program whose pages go there.
+//!
+//! All users have as many faults. Of write-only schemes the writes are seen, of trees everything.
+
+mod run;
+mod users;
+
+use super::drawn::{OfUser, claims_of_draws, numbered};
+use super::page::{Picture, Seen};
+use super::suite::{self, Failed, Planted, Suite};
+use super::{Outcome, grouped};
+use crate::args::audit::{AuditPagerArgs, Level};
+use run::{Kind, Run, Wrong};
+use traceless::Hides;
+use traceless_audit::{Claim, Verdict};
+use users::{PAIRS, USERS, User};
+
+/// Pages of a program: more than it has frames for, and leaves enough to tell them apart.
+const PAGES: u64 = 128;
+
+/// A scheme, and what its pager does wrong.
+#[derive(Clone, Copy, Debug)]
+pub struct Scheme {
+    name: &'static str,
+    /// In all these forms.
+    kinds: &'static [Kind],
+    wrong: Wrong,
+}
+
+/// Schemes for pages.
+pub struct Pagers;
+
+impl Suite for Pagers {
+    type Scheme = Scheme;
+    /// Faults of each user.
+    type Size = u64;
+
+    const TARGET: &'static str = "pager";
+    const NOT_HIDDEN: &'static str = "Not hidden: the number of faults, and when they come; of \
+                                      write-only schemes, all that is read; from a kernel that \
+                                      delivers page faults, anything.";
+    const HONEST: &'static [Scheme] = &[
+        scheme(
+            "detwo",
+            &[Kind::DetWo(1, 1), Kind::DetWo(3, 1), Kind::DetWo(15, 1), Kind::DetWo(1, 3)],
+        ),
+        scheme("eager", &[Kind::Eager(1), Kind::Eager(3), Kind::Eager(15)]),
+        scheme("path", &[Kind::Path]),
+        scheme("path-fused", &[Kind::FusedPath]),
+        scheme("ring", &[Kind::Ring]),
+    ];
+    const PLANTED: &'static [Planted<Self>] = &[
+        planted("plain", Kind::PLAIN, Wrong::Nothing, "each page has a place of its own"),
+        planted("opam", Kind::OPAM, Wrong::Nothing, "a page comes by the path by which it left"),
+        planted(
+            "mutant:skips-clean",
+            Kind::DETWO,
+            Wrong::SkipsClean,
+            "a page that did not change is not written",
+        ),
+        planted(
+            "mutant:reads-ahead",
+            Kind::DETWO,
+            Wrong::ReadsAhead,
+            "after two pages in order the next one comes, too",
+        ),
+        planted(
+            "mutant:skips-unwritten",
+            Kind::PATH,
+            Wrong::SkipsUnwritten,
+            "a page that was never written comes without an access",
+        ),
+        planted(
+            "mutant:path-skips-clean",
+            Kind::PATH,
+            Wrong::SkipsClean,
+            "a page that did not change goes nowhere, and takes no path",
+        ),
+    ];
+
+    fn size(level: Level) -> u64 {
+        match level {
+            Level::Quick => 1_500,
+            Level::Ci => 8_000,
+            Level::Release => 300_000,
+        }
+    }
+
+    fn name(scheme: &Scheme) -> &'static str {
+        scheme.name
+    }
+
+    fn title(scheme: &Scheme) -> String {
+        format!("pager {}", scheme.name)
+    }
+
+    fn claims(scheme: &Scheme, faults: u64, seed: u64) -> Result<Vec<Claim>, Failed> {
+        let mut claims = vec![];
+        for &kind in scheme.kinds {
+            let users = (0..).zip(USERS);
+            let runs = users.map(|(nth, user)| {
+                let seed = seed.wrapping_mul(64) + nth;
+                run::run(scheme, kind, user, faults, seed)
+            });
+            let runs = runs.collect::<Result<Vec<Run>, Failed>>()?;
+            let name = name_of(scheme, kind);
+            claims.push(pages_come_back(&name, &runs));
+            if run::hides(kind)? == Hides::ReadsAndWrites || !runs[0].drawn.drawn.is_empty() {
+                claims.push(faults_look_alike(&name, "faults of all users look alike", &runs));
+                claims.extend(of_paths(&name, &runs));
+            } else {
+                claims.push(faults_look_alike(&name, "all users write the same", &runs));
+            }
+        }
+        Ok(claims)
+    }
+
+    /// The paths of two users, of trees.
+    fn pictures(scheme: &Scheme, seed: u64) -> Result<Vec<Picture>, Failed> {
+        let shown = |user: User| -> Result<Seen, Failed> {
+            let run = run::run(scheme, scheme.kinds[0], user, Self::size(Level::Quick), seed)?;
+            let points = (0..).zip(run.drawn.drawn).collect();
+            Ok(Seen { name: user.name().to_owned(), points })
+        };
+        let users = [shown(User::Few)?, shown(User::Random)?];
+        if users[0].points.is_empty() {
+            return Ok(vec![]);
+        }
+        let title = format!("{}: the paths of two users", scheme.name);
+        Ok(vec![Picture { title, across: "path", up: "leaf", users }])
+    }
+}
+
+pub fn run(args: &AuditPagerArgs) -> Outcome {
+    suite::run::<Pagers>(&args.run, args.scheme.as_deref())
+}
+
+impl Kind {
+    const PLAIN: &'static [Self] = &[Self::Plain];
+    const DETWO: &'static [Self] = &[Self::DetWo(3, 1)];
+    const PATH: &'static [Self] = &[Self::Path];
+    const OPAM: &'static [Self] = &[Self::Opam];
+}
+
+const fn scheme(name: &'static str, kinds: &'static [Kind]) -> Scheme {
+    Scheme { name, kinds, wrong: Wrong::Nothing }
+}
+
+const fn planted(
+    name: &'static str,
+    kinds: &'static [Kind],
+    wrong: Wrong,
+    fault: &'static str,
+) -> Planted<Pagers> {
+    Planted { scheme: Scheme { name, kinds, wrong }, fault: Some(fault), size: 1_500 }
+}
+
+fn name_of(scheme: &Scheme, kind: Kind) -> String {
+    let name = scheme.name;
+    match kind {
+        Kind::DetWo(k, 1) | Kind::Eager(k) => format!("{name} K = {k}"),
+        Kind::DetWo(k, of) => format!("{name} K = {k}/{of}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// That paths are drawn anew, and that those which follow from the number of the fault do.
+fn of_paths(name: &str, runs: &[Run]) -> Vec<Claim> {
+    let drawn: Vec<_> = runs.iter().map(|run| [run.drawn.clone()]).collect();
+    let users = USERS.iter().zip(&drawn);
+    let users: Vec<_> = users.map(|(user, drawn)| OfUser { name: user.name(), drawn }).collect();
+    let mut claims = claims_of_draws(name, &users, &numbered(&USERS, &PAIRS));
+    if runs.iter().any(|run| !run.public.is_empty()) {
+        claims.push(public_paths(name, runs));
+    }
+    claims
+}
+
+const ONE: &str = "one differing event is found";
+
+/// That each fault shows the same of every user.
+fn faults_look_alike(name: &str, what: &str, runs: &[Run]) -> Claim {
+    let of_users = runs.iter().map(|run| &run.faults[..]).collect::<Vec<_>>();
+    all_equal(format!("{name}: {what}"), "fault", &of_users)
+}
+
+fn public_paths(name: &str, runs: &[Run]) -> Claim {
+    let of_users = runs.iter().map(|run| &run.public[..]).collect::<Vec<_>>();
+    all_equal(format!("{name}: evictions follow from the number of faults"), "eviction", &of_users)
+}
+
+fn all_equal<T: PartialEq>(name: String, noun: &str, of_users: &[&[T]]) -> Claim {
+    let first = of_users[0];
+    for (user, of_user) in USERS.iter().zip(of_users) {
+        let equal = first.iter().zip(*of_user).take_while(|(a, b)| a == b).count();
+        if equal < first.len().max(of_user.len()) {
+            let (a, b) = (user.name(), USERS[0].name());
+            let evidence = format!("{noun} {equal} of {a} and of {b} differs");
+            return Claim::exact(name, Verdict::Leak, equal as u64, ONE, evidence);
+        }
+    }
+    let all = first.len() * of_users.len();
+    let evidence = format!("{} {noun}s of {} users", grouped(all as u64), of_users.len());
+    Claim::exact(name, Verdict::Pass, all as u64, ONE, evidence)
+}
+
+fn pages_come_back(name: &str, runs: &[Run]) -> Claim {
+    let wrong: u64 = runs.iter().map(|run| run.wrong).sum();
+    let faults: usize = runs.iter().map(|run| run.faults.len()).sum();
+    let verdict = if wrong == 0 { Verdict::Pass } else { Verdict::Fault };
+    let evidence = format!("{wrong} of {} are others", grouped(faults as u64));
+    let name = format!("{name}: pages come back as they went");
+    Claim::exact(name, verdict, faults as u64, "one wrong byte is found", evidence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::audited::Progress;
+    use super::*;
+
+    #[test]
+    fn planted_faults_are_found_and_nothing_else() {
+        let progress = Progress::new(0);
+        let planted = suite::planted::<Pagers>(&progress).unwrap();
+        let clean = suite::clean::<Pagers>(&progress).unwrap();
+        for claim in planted.iter().chain(&clean) {
+            assert_eq!(claim.verdict, Verdict::Pass, "{claim:?}");
+        }
+    }
+}

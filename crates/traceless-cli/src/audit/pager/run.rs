@@ -1,0 +1,271 @@
+//! Runs programs that page, and keeps what is seen of the store.
+
+use super::users::User;
+use super::{PAGES, Scheme};
+use crate::audit::suite::Failed;
+use crate::audit::workload::mix;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use traceless::rng::Seeded;
+use traceless::scheme::detwo::Refresh;
+use traceless::seal::Secret;
+use traceless::store::{MemStore, Store, Watched};
+use traceless::trace::{Event, Op, Recorder};
+use traceless::{Hides, Result};
+use traceless_audit::{Draws, Template};
+use traceless_pager::scheme::{
+    Areas, Deferred, DetWo, FusedPath, FusedRing, Opam, PageScheme, Path, Plain, TreeParts,
+    TreeSize, path_leaves, ring_leaves,
+};
+use traceless_pager::slots::{Cipher, PageAegis};
+use traceless_pager::{PAGE_LEN, Page};
+
+/// Pages in memory.
+const FRAMES: usize = 4;
+
+/// Where pages go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Plain,
+    /// So many pages refreshed for so many that leave.
+    DetWo(u32, u32),
+    Eager(u32),
+    Path,
+    FusedPath,
+    Ring,
+    Opam,
+}
+
+/// What a pager does wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wrong {
+    Nothing,
+    /// A page that did not change is not written when it leaves.
+    SkipsClean,
+    /// A page that was never written comes without an access.
+    SkipsUnwritten,
+    /// With a page after the last one the next comes, too.
+    ReadsAhead,
+}
+
+/// What was seen of one user.
+pub struct Run {
+    /// Of each fault: what was written, and where. Of trees what was read and written, but not
+    /// where.
+    pub faults: Vec<Template>,
+    /// Of each fault of a tree the paths that are drawn.
+    pub drawn: Draws,
+    /// Those that follow from the number of the fault.
+    pub public: Vec<u64>,
+    /// Pages that came back as others than they went.
+    pub wrong: u64,
+}
+
+impl Kind {
+    /// Paths of a fault that are drawn.
+    fn draws(self) -> usize {
+        if self == Self::Path || self == Self::Opam { 2 } else { 1 }
+    }
+
+    /// Whether each fault reads and writes as much as any other. What Ring ORAM does besides
+    /// follows from the paths before, which are random.
+    fn has_templates(self) -> bool {
+        self != Self::Ring
+    }
+
+    fn store_len(self) -> Result<u64> {
+        let sample = PageAegis::new(&Secret::from_bytes([0; 32]));
+        Ok(match self {
+            Self::Plain => Plain::store_len(PAGES),
+            Self::DetWo(k, of) => Areas::store_len(PAGES, Refresh::new(k, of)?),
+            Self::Eager(k) => Areas::store_len(PAGES, Refresh::new(k, 1)?),
+            Self::Ring => TreeSize::ring(PAGES, 0, &sample)?.store,
+            Self::Path | Self::FusedPath | Self::Opam => TreeSize::path(PAGES, 0, &sample)?.store,
+        })
+    }
+
+    /// Where the leaves of its tree lie, if it has one.
+    fn leaves(self) -> Result<Vec<u64>> {
+        let sample = PageAegis::new(&Secret::from_bytes([0; 32]));
+        match self {
+            Self::Ring => ring_leaves(PAGES, &sample),
+            Self::Path | Self::FusedPath | Self::Opam => path_leaves(PAGES, &sample),
+            Self::Plain | Self::DetWo(..) | Self::Eager(_) => Ok(vec![]),
+        }
+    }
+
+    fn build(self, store: Arc<dyn Store>, seed: u64) -> Result<Box<dyn PageScheme>> {
+        let mut rng = Seeded::new(seed);
+        let key = Secret::random(&mut rng);
+        let areas =
+            |store, k, of| Areas::new(store, PAGES, Refresh::new(k, of)?, Cipher::default(), &key);
+        if let Self::DetWo(k, of) = self {
+            return Ok(Box::new(DetWo::new(areas(store, k, of)?)));
+        }
+        if let Self::Eager(k) = self {
+            return Ok(Box::new(Deferred::new(areas(store, k, 1)?)));
+        }
+        if self == Self::Plain {
+            return Ok(Box::new(Plain::new(store, PAGES, Cipher::default(), &key)?));
+        }
+        let parts = TreeParts {
+            store,
+            pages: PAGES,
+            cached: 0,
+            sealer: PageAegis::new,
+            rng: Box::new(rng),
+        };
+        Ok(match self {
+            Self::Path => Box::new(Path::new(parts)?),
+            Self::FusedPath => Box::new(FusedPath::path(parts)?),
+            Self::Ring => Box::new(FusedRing::ring(parts)?),
+            _ => Box::new(Opam::opam(parts)?),
+        })
+    }
+}
+
+/// What a scheme claims to hide.
+pub fn hides(kind: Kind) -> Result<Hides> {
+    Ok(kind.build(Arc::new(MemStore::new(kind.store_len()?)), 0)?.hides())
+}
+
+/// Runs so many faults of a user.
+pub fn run(scheme: &Scheme, kind: Kind, user: User, faults: u64, seed: u64) -> Result<Run, Failed> {
+    let recorder = Arc::new(Recorder::default());
+    let store = Watched::new(MemStore::new(kind.store_len()?), recorder.clone());
+    let mut pager = Pager {
+        scheme: kind.build(Arc::new(store), mix(seed, 1))?,
+        wrong: scheme.wrong,
+        frames: VecDeque::new(),
+        contents: vec![0; PAGES as usize],
+        wrong_pages: 0,
+    };
+    let leaves = kind.leaves()?;
+    let mut watch =
+        Watch { kind, run: Run::new(faults, leaves.len() as u64), leaves: numbered(leaves) };
+    // All begin with the first pages in their frames.
+    for page in 0..FRAMES as u64 {
+        pager.fault(page, 0)?;
+    }
+    recorder.take();
+    let mut before = 0;
+    for i in 0..faults {
+        let wanted = pager.away(user.touches(i, PAGES, seed));
+        pager.fault(wanted, if user.changes() { i + 1 } else { 0 })?;
+        if scheme.wrong == Wrong::ReadsAhead && wanted == before + 1 {
+            let next = pager.away((wanted + 1) % PAGES);
+            pager.fault(next, 0)?;
+        }
+        before = wanted;
+        watch.fault(&recorder.take(), wanted);
+    }
+    let Watch { mut run, .. } = watch;
+    run.wrong = pager.wrong_pages;
+    Ok(run)
+}
+
+fn numbered(places: Vec<u64>) -> BTreeMap<u64, u64> {
+    places.into_iter().zip(0..).collect()
+}
+
+/// A pager of a few frames, first in, first out.
+struct Pager {
+    scheme: Box<dyn PageScheme>,
+    wrong: Wrong,
+    frames: VecDeque<(u64, Page)>,
+    /// What was written to each page last, repeated all over it.
+    contents: Vec<u64>,
+    wrong_pages: u64,
+}
+
+impl Pager {
+    /// `page`, or the next one that is in no frame.
+    fn away(&self, page: u64) -> u64 {
+        let mut pages = (0..PAGES).map(|more| (page + more) % PAGES);
+        let is_away = |page: &u64| self.frames.iter().all(|(there, _)| there != page);
+        pages.find(is_away).expect("there are more pages than frames")
+    }
+
+    /// Brings a page, and writes to it, unless that is 0.
+    fn fault(&mut self, wanted: u64, contents: u64) -> Result<()> {
+        let mut frame = [0; PAGE_LEN];
+        let mut out = None;
+        if self.frames.len() == FRAMES
+            && let Some((victim, page)) = self.frames.pop_front()
+        {
+            let is_clean = self.contents[victim as usize] == 0;
+            frame = page;
+            out = (self.wrong != Wrong::SkipsClean || !is_clean).then_some(victim);
+        }
+        let comes = self.wrong != Wrong::SkipsUnwritten || self.scheme.holds(wanted);
+        self.scheme.swap(out, comes.then_some(wanted), &mut frame)?;
+        self.scheme.settle()?;
+        if !comes {
+            frame.fill(0);
+        }
+        let known = &mut self.contents[wanted as usize];
+        let is_as_it_went = frame.chunks(8).all(|word| word == known.to_le_bytes());
+        self.wrong_pages += u64::from(!is_as_it_went);
+        if contents > 0 {
+            *known = contents;
+            frame.chunks_mut(8).for_each(|word| word.copy_from_slice(&contents.to_le_bytes()));
+        }
+        self.frames.push_back((wanted, frame));
+        Ok(())
+    }
+}
+
+/// Who sees the store.
+struct Watch {
+    kind: Kind,
+    run: Run,
+    /// The leaves of a tree by where they lie.
+    leaves: BTreeMap<u64, u64>,
+}
+
+impl Run {
+    fn new(faults: u64, leaves: u64) -> Self {
+        let drawn = Draws { noun: "leaves", places: leaves, ..Draws::default() };
+        Self { faults: Vec::with_capacity(faults as usize), drawn, public: vec![], wrong: 0 }
+    }
+}
+
+impl Watch {
+    /// Sees what a fault shows, in which `wanted` comes.
+    fn fault(&mut self, events: &[Event], wanted: u64) {
+        let mut template = Template::default();
+        if self.leaves.is_empty() {
+            for event in events.iter().filter(|event| event.op == Op::Write) {
+                template.see(event.at);
+                template.see(u64::from(event.len));
+            }
+            self.run.faults.push(template);
+            return;
+        }
+        let mut paths = 0;
+        // Neighbours on a path may lie together, which depends on the leaf alone.
+        for run in events.chunk_by(|a, b| a.op == b.op) {
+            let bytes: u64 = run.iter().map(|event| u64::from(event.len)).sum();
+            if self.kind.has_templates() {
+                template.see(bytes << 1 | u64::from(run[0].op == Op::Write));
+            }
+            if run[0].op == Op::Write {
+                continue;
+            }
+            for event in run {
+                let bytes = event.at..event.at + u64::from(event.len);
+                for (_, &leaf) in self.leaves.range(bytes) {
+                    paths += 1;
+                    if paths > self.kind.draws() {
+                        self.run.public.push(leaf);
+                    } else {
+                        self.run.drawn.drawn.push(leaf);
+                        self.run.drawn.secrets.push(wanted);
+                    }
+                }
+            }
+        }
+        template.see(paths as u64);
+        self.run.faults.push(template);
+    }
+}

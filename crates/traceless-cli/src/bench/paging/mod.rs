@@ -1,0 +1,161 @@
+//! `traceless bench pager --experiment`: the evaluation of the paging paper, with programs that are
+//! paged for real.
+
+mod file;
+mod measure;
+mod native;
+pub mod programs;
+mod threads;
+mod workloads;
+
+use crate::args::{Level, PagerExperimentArgs};
+use crate::experiment::metrics::{Counts, Place};
+use crate::experiment::results::{self, Results};
+use crate::experiment::{self, Report};
+use crate::failure::Failure;
+use crate::numbers::{Hardware, failed};
+use crate::output::{Meter, say, say_json};
+use crate::signals;
+use file::{Experiment, How, NATIVE, Subject};
+use measure::Measured;
+use serde::Serialize;
+use serde_json::Value;
+use std::path::Path;
+
+const SCHEMA: &str = "traceless.pager.result.v1";
+
+/// All that a result follows from, but for what else the machine does.
+#[derive(Serialize)]
+struct Input<'a> {
+    experiment: String,
+    cpu: &'a str,
+    subject: &'a Subject,
+    workload: &'a str,
+    size: u64,
+    counted: u64,
+    round: usize,
+}
+
+/// One run.
+struct Run<'a> {
+    place: Place,
+    subject: &'a Subject,
+    input: Input<'a>,
+    key: String,
+}
+
+/// Makes what was not made before, and tells what came of it.
+pub fn run(path: &Path, args: &PagerExperimentArgs, json: bool) -> Result<(), Failure> {
+    let experiment = Experiment::read(path)?;
+    let subjects = experiment.subjects()?;
+    traceless_pager::paging::fix_addresses().map_err(failed)?;
+    let cpu = Hardware::here().cpu;
+    let runs = runs(&experiment, &subjects, args.level, &cpu)?;
+    let results = Results::open(args.out.as_ref().expect("--experiment requires it"), SCHEMA)?;
+    // In turns: what else the machine does meets all of them.
+    let mut in_turns: Vec<&Run> = runs.iter().collect();
+    in_turns.sort_by_key(|run| (run.place.repeat, run.place.workload, run.place.variant));
+    let keys: Vec<&str> = in_turns.iter().map(|run| run.key.as_str()).collect();
+    let mut meter = Meter::new("measuring", args.progress.progress);
+    results.complete(&keys, 1, &*signals::flag()?, &mut meter, |nth| {
+        make(&experiment, &runs, &results, in_turns[nth])
+    })?;
+    meter.finish();
+    let report = conclude(&experiment, args, &runs, &results)?;
+    if json {
+        return say_json(&report);
+    }
+    say(&Hardware::here().to_string());
+    report.print();
+    Ok(())
+}
+
+/// All runs at a level, by variant, workload and round.
+fn runs<'a>(
+    experiment: &'a Experiment,
+    subjects: &'a [Subject],
+    level: Level,
+    cpu: &'a str,
+) -> Result<Vec<Run<'a>>, Failure> {
+    let extent = experiment.extent(level);
+    let mut runs = vec![];
+    for (variant, subject) in subjects.iter().enumerate() {
+        for (workload, name) in experiment.workloads(level).iter().enumerate() {
+            for repeat in 0..extent.rounds {
+                let input = Input {
+                    experiment: format!("{}.{}", experiment.file_name(), level.name()),
+                    cpu,
+                    subject,
+                    workload: name,
+                    size: extent.sizes[name],
+                    counted: extent.counted,
+                    round: repeat,
+                };
+                let key = results::key(&input)?;
+                let place = Place { variant, workload, repeat };
+                runs.push(Run { place, subject, input, key });
+            }
+        }
+    }
+    Ok(runs)
+}
+
+/// Makes a run, after those that it is compared with.
+fn make(
+    experiment: &Experiment,
+    runs: &[Run],
+    results: &Results,
+    run: &Run,
+) -> Result<(), Failure> {
+    let beside = |variant: usize| -> Result<Measured, Failure> {
+        let place = Place { variant, ..run.place };
+        let other = runs.iter().find(|run| run.place == place).expect("all variants are run");
+        serde_json::from_value(results.made(&other.key)?).map_err(Failure::usage)
+    };
+    let Input { workload, size, counted, .. } = run.input;
+    let first = experiment.first_like(run.subject);
+    let failed = |e: Failure| {
+        let variant = experiment.variant_name(run.place.variant);
+        Failure::new(e.code, format!("{workload}, {variant}: {}", e.message))
+    };
+    let paged = || {
+        let first = if first == run.place.variant { None } else { Some(beside(first)?) };
+        let measured = measure::measure(run.subject, workload, size, counted, first.as_ref())?;
+        measured.check_output(&beside(NATIVE)?)?;
+        first.map_or(Ok(()), |first| measured.check_order(&first))?;
+        match run.subject.how {
+            How::EagerSimulated => Ok(measured.with_eager_simulated()),
+            How::ParallelSimulated => measured.with_parallel_simulated(run.subject),
+            How::Native | How::Paged => Ok(measured),
+        }
+    };
+    let measured = match run.subject.how {
+        How::Native => native::measure(workload, size),
+        _ => paged(),
+    };
+    let counts = serde_json::to_value(measured.map_err(failed)?).map_err(Failure::usage)?;
+    results.keep(&run.key, &run.input, &counts)
+}
+
+fn conclude(
+    experiment: &Experiment,
+    args: &PagerExperimentArgs,
+    runs: &[Run],
+    results: &Results,
+) -> Result<Report, Failure> {
+    let counts = runs.iter().map(|run| results.made(&run.key)).collect::<Result<Vec<_>, _>>()?;
+    let places: Vec<Place> = runs.iter().map(|run| run.place).collect();
+    let sheet = experiment.sheet(args.level);
+    let counts = Counts::new(&sheet, &places, counts);
+    let lines = runs.iter().map(|run| {
+        let names: Vec<(&str, Value)> = vec![
+            ("variant", experiment.variant_name(run.place.variant).into()),
+            ("workload", run.input.workload.into()),
+            ("round", run.input.round.into()),
+            ("key", run.key.clone().into()),
+        ];
+        (names, counts.at(run.place))
+    });
+    let out = args.out.as_ref().expect("--experiment requires it");
+    experiment::conclude(&sheet, &counts, lines, out)
+}

@@ -1,0 +1,48 @@
+//! Experiments: figures and tables of papers, from files that say what to run and what the paper
+//! found. Here is what all of them share, whatever they run: how files are read, where results are
+//! kept, what becomes of claims, and how that is told and drawn.
+
+pub mod metrics;
+mod plot;
+pub mod reading;
+mod report;
+pub mod results;
+pub mod sheet;
+mod table;
+mod verdict;
+
+use crate::failure::Failure;
+use metrics::Counts;
+pub use report::Report;
+use results::{failed, write_whole};
+use serde_json::Value;
+use sheet::Sheet;
+use std::path::Path;
+use table::Table;
+
+/// The report of an experiment whose runs are all made, also left in `out` with its picture and the
+/// counts of each run: `lines` has what tells each from others, and these.
+pub fn conclude<'a>(
+    sheet: &Sheet<'_>,
+    counts: &Counts<'_>,
+    lines: impl Iterator<Item = (Vec<(&'a str, Value)>, &'a Value)>,
+    out: &Path,
+) -> Result<Report, Failure> {
+    let report = Report::new(sheet, counts)?;
+    let json = serde_json::to_string_pretty(&report).map_err(Failure::usage)?;
+    let svg = plot::plot(&report).to_svg();
+    let table = Table::new(lines);
+    let parquet = table.to_parquet().map_err(Failure::usage)?;
+    let csv = table.to_csv().into_bytes();
+    let files = [
+        ("json", json.into_bytes()),
+        ("svg", svg.into_bytes()),
+        ("csv", csv),
+        ("parquet", parquet),
+    ];
+    for (ending, bytes) in files {
+        let path = out.join(format!("{}.{}.{ending}", sheet.file_name(), sheet.level.name()));
+        write_whole(&path, &bytes).map_err(|e| failed(&path, &e))?;
+    }
+    Ok(report)
+}

@@ -1,0 +1,216 @@
+//! What all experiment files have, whatever they run: the numbers that are made of what runs
+//! count, and what the paper says of them.
+
+use super::reading::{known, unique, wrong};
+use crate::args::Level;
+use crate::failure::Failure;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// An experiment at one level, for whoever judges it: who is compared, with what, and how.
+pub struct Sheet<'a> {
+    pub path: &'a Path,
+    /// Of the report.
+    pub schema: &'static str,
+    pub title: &'a str,
+    /// The paper, and where in it.
+    pub paper: &'a str,
+    pub place: &'a str,
+    /// What a reader of the results should know.
+    pub remarks: &'a [String],
+    pub level: Level,
+    /// How much is run, in words and for JSON.
+    pub extent: String,
+    pub extent_told: Map<String, Value>,
+    pub workloads: &'a [String],
+    /// How often all of it is run.
+    pub repeats: usize,
+    /// What becomes of the numbers of repeats.
+    pub typical: fn(&[f64]) -> f64,
+    pub variants: Vec<Compared<'a>>,
+    pub metrics: &'a [Metric],
+    pub claims: &'a [Claim],
+    /// What each claim lacks to be judged, if anything.
+    pub shortfalls: Vec<Option<String>>,
+}
+
+/// A variant, as metrics see it.
+#[derive(Clone, Copy)]
+pub struct Compared<'a> {
+    pub name: &'a str,
+    /// Where a metric compares with one variant, this one is compared with another.
+    pub relative_to: &'a BTreeMap<String, String>,
+}
+
+impl Sheet<'_> {
+    /// A failure in its file.
+    pub fn wrong(&self, what: &dyn std::fmt::Display) -> Failure {
+        wrong(self.path, what)
+    }
+
+    /// What files about it are called: its folder's name and its own.
+    pub fn file_name(&self) -> String {
+        super::reading::file_name(self.path)
+    }
+}
+
+/// Refuses names that lead nowhere, in what files have in common.
+pub fn check(
+    variants: &[Compared<'_>],
+    workloads: &[String],
+    metrics: &[Metric],
+    claims: &[Claim],
+) -> Result<(), String> {
+    let names: Vec<&str> = variants.iter().map(|variant| variant.name).collect();
+    let metric_names: Vec<&str> = metrics.iter().map(|m| m.name.as_str()).collect();
+    let workloads: Vec<&str> = workloads.iter().map(String::as_str).collect();
+    unique("variant", &names)?;
+    unique("metric", &metric_names)?;
+    unique("workloads", &workloads)?;
+    for (name, instead) in variants.iter().flat_map(|variant| variant.relative_to) {
+        known("variant: relative-to", &names, name)?;
+        known("variant: relative-to", &names, instead)?;
+    }
+    for metric in metrics {
+        if metric.of.is_empty() || metric.relative_to.is_some() && metric.speed_up_over.is_some() {
+            let name = &metric.name;
+            return Err(format!("metric `{name}`: it is `of` something, and relative to one"));
+        }
+        for other in metric.relative_to.iter().chain(&metric.speed_up_over) {
+            known("metric: relative-to, speed-up-over", &names, other)?;
+        }
+    }
+    for claim in claims {
+        known("claim: metric", &metric_names, &claim.metric)?;
+        for name in claim.variant.iter().chain(claim.order()) {
+            known("claim: variant", &names, name)?;
+        }
+        for name in claim.workload.iter().chain(claim.each()) {
+            known("claim: workload", &workloads, name)?;
+        }
+        claim.check()?;
+    }
+    Ok(())
+}
+
+/// A number that is made of what runs count.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Metric {
+    pub name: String,
+    /// Counts by their names in the results, as `paths.data`; they are added up.
+    pub of: Vec<String>,
+    /// What their sum is divided by, if anything: counts again.
+    #[serde(default)]
+    pub per: Vec<String>,
+    /// What it is multiplied by: 100 for per cent.
+    #[serde(default = "once")]
+    pub times: f64,
+    /// Divided by that of another variant.
+    pub relative_to: Option<String>,
+    /// The other way round: that of the other variant, divided by this one.
+    pub speed_up_over: Option<String>,
+    /// Over workloads.
+    #[serde(default)]
+    pub mean: Mean,
+}
+
+fn once() -> f64 {
+    1.0
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mean {
+    #[default]
+    Arithmetic,
+    Geometric,
+    /// The counts of all workloads are added up first.
+    Total,
+}
+
+/// What the paper says.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Claim {
+    pub text: String,
+    pub metric: String,
+    /// Whose; not for an order.
+    pub variant: Option<String>,
+    /// With which workload; the mean over all if it is not given.
+    pub workload: Option<String>,
+    /// The paper's number, or one for each workload.
+    pub paper: Option<Published>,
+    /// Whether it is about the standard deviation between the means of single seeds.
+    #[serde(default)]
+    pub of_deviation: bool,
+    /// When it counts as reproduced.
+    pub rule: Rule,
+    /// Whether its number follows from the machine alone, so that any run is long enough.
+    #[serde(default)]
+    pub at_any_size: bool,
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(untagged)]
+pub enum Published {
+    One(f64),
+    Each(BTreeMap<String, f64>),
+}
+
+/// When a claim counts as reproduced.
+#[derive(Deserialize, Clone, PartialEq, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rule {
+    /// No further than this from the paper's number.
+    Within(f64),
+    /// No further than this share of the paper's number.
+    WithinShare(f64),
+    /// This or more.
+    AtLeast(f64),
+    /// This or less.
+    AtMost(f64),
+    /// These variants, the greatest first.
+    Order(Vec<String>),
+}
+
+impl Claim {
+    /// Whether it is about all workloads together.
+    pub fn is_about_all(&self) -> bool {
+        self.workload.is_none() && self.each().next().is_none()
+    }
+
+    fn order(&self) -> &[String] {
+        if let Rule::Order(variants) = &self.rule { variants } else { &[] }
+    }
+
+    fn each(&self) -> impl Iterator<Item = &String> {
+        let each = if let Some(Published::Each(each)) = &self.paper { Some(each) } else { None };
+        each.into_iter().flat_map(BTreeMap::keys)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let is_order = matches!(self.rule, Rule::Order(_));
+        let what = if is_order == self.variant.is_some() {
+            "`variant` says whose the number is, but for an order"
+        } else if self.rule.compares() && self.paper.is_none() {
+            "this rule takes a number in `paper`"
+        } else if self.workload.is_some() && matches!(self.paper, Some(Published::Each(_))) {
+            "either `workload`, or a number for each in `paper`"
+        } else if self.of_deviation && (is_order || !self.is_about_all()) {
+            "`of-deviation` is about the mean over all workloads"
+        } else {
+            return Ok(());
+        };
+        Err(format!("claim `{}`: {what}", self.text))
+    }
+}
+
+impl Rule {
+    /// Whether it says how near the paper's number is near enough.
+    fn compares(&self) -> bool {
+        matches!(self, Self::Within(_) | Self::WithinShare(_))
+    }
+}
