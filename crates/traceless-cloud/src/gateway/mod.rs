@@ -304,10 +304,16 @@ impl Gateway {
         }
     }
 
-    /// The end: keeps the whole state, or with a beat what is not written down yet. A round on its
-    /// way would have to be committed for the former, and that is not due.
+    /// The end: keeps the whole state or, with a beat or if the host is gone, what is not written
+    /// down yet. A round on its way would have to be committed for the former.
     pub fn close(&mut self) -> Result {
-        if self.beat.is_some() { self.flush() } else { self.save() }
+        if self.beat.is_none() {
+            let saved = self.save();
+            if !matches!(saved, Err(Error::Unreachable(_) | Error::SessionLost)) {
+                return saved;
+            }
+        }
+        self.flush()
     }
 
     fn draw_leaf(&mut self) -> u32 {
