@@ -1,6 +1,6 @@
 //! `traceless gateway`
 
-use super::{CloudKernel, parse_size};
+use super::{CloudKernel, TraceArgs, parse_size};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -66,6 +66,8 @@ pub struct GatewayArgs {
     /// What an answer to a write has survived
     #[arg(long, value_enum, default_value = "process")]
     pub durability: GatewayDurability,
+    #[command(flatten)]
+    pub trace: TraceArgs,
 }
 
 /// When queries are sent.

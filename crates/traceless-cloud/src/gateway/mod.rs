@@ -53,6 +53,7 @@ use std::path::Path;
 use std::sync::Arc;
 use traceless::rng::Rng;
 use traceless::seal::Secret;
+use traceless::trace::Op;
 
 /// Rounds' worth of blocks that may wait. Two are there as a rule.
 const WAITING_ROUNDS_MAX: usize = 6;
@@ -131,9 +132,14 @@ pub struct Gateway {
     receiver: Receiver,
     rng: Box<dyn Rng>,
     counts: Counts,
+    /// Told what is asked for: operation, first byte and length.
+    asks: Option<Box<Asks>>,
     /// What was read by queries that are sent together.
     answers: Vec<Vec<u8>>,
 }
+
+/// What is told of each block that is asked for.
+pub type Asks = dyn Fn(Op, u64, u32) + Send;
 
 /// What a gateway's state is kept in.
 pub struct Home<'a> {
@@ -181,6 +187,7 @@ impl Gateway {
             receiver: Receiver::new(&session.reply),
             rng,
             counts: Counts::default(),
+            asks: None,
             answers: Vec::new(),
         };
         opened.resolve()?;
@@ -207,6 +214,12 @@ impl Gateway {
     /// nothing, which the host may notice. Without it, only blocks that wait are at hand.
     pub fn keep_copies(&mut self, len: usize) {
         self.state.cache.limit(len);
+    }
+
+    /// Tells `asks` of each block that is asked for, before anything is sent for it: the operation,
+    /// and the block's first byte and length among all blocks. It is what the host must not learn.
+    pub fn tell_asks(&mut self, asks: Box<Asks>) {
+        self.asks = Some(asks);
     }
 
     /// Bytes of its map of the tree.

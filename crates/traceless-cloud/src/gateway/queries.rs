@@ -14,6 +14,7 @@ use super::{Gateway, Journal, WAITING_ROUNDS_MAX};
 use crate::error::{Error, Result};
 use crate::host::Ask;
 use core::time::Duration;
+use traceless::trace::Op;
 
 /// Queries that are sent together at most. Fewer than messages may overtake each other.
 pub const TOGETHER_MAX: usize = 64;
@@ -37,11 +38,25 @@ impl Want {
             Self::Nothing => None,
         }
     }
+
+    fn asked(&self) -> Option<(Op, u32)> {
+        match self {
+            Self::Read(id) => Some((Op::Read, *id)),
+            Self::Write(id, _) => Some((Op::Write, *id)),
+            Self::Nothing => None,
+        }
+    }
 }
 
 impl Gateway {
     /// Does all that is wanted, in order, and returns what was read, in order.
     pub(super) fn access(&mut self, wants: &[Want]) -> Result<Vec<Vec<u8>>> {
+        if let Some(asks) = &self.asks {
+            let len = self.state.params.geometry.block_len;
+            for (op, id) in wants.iter().filter_map(Want::asked) {
+                asks(op, u64::from(id) * len as u64, len as u32);
+            }
+        }
         if self.beat.is_some() {
             return self.access_in_slots(wants);
         }
