@@ -66,7 +66,11 @@ start newer RESP "$traceless" gateway "${tree[@]}" --resp "127.0.0.1:$((port + 2
     --host "$listen" --host-cert tree/host.pem --state copy "$allowed"
 newer=$started
 check "the newer has the values" test "$(redis-cli -p $((port + 2)) get name)" = value
-check "the older says that it is out" grep -q "another gateway" <(ask get name 2>&1)
+for question in "exists name" "strlen name" dbsize "scan 0" "ttl name" "get name" "set name 1"; do
+    # shellcheck disable=SC2086  # words of a command
+    check "the older says that it is out: $question" \
+        grep -q "another gateway" <(ask $question 2>&1)
+done
 kill "$newer" "$older"
 wait "$newer"
 wait "$older" || true
@@ -95,3 +99,50 @@ section "no answered write is lost by killing gateway, host and enclave"
 mkdir killed
 check "the store and its checker agree" \
     python3 "$lib/kills.py" "$traceless" "$scratch/killed" "${KILLS:-20}"
+mkdir beating
+check "with a constant rate, too" \
+    python3 "$lib/kills.py" "$traceless" "$scratch/beating" "${KILLS:-12}" 2 --rate fixed=1500/s
+
+section "a constant rate"
+rate=400
+metrics=127.0.0.1:$((port + 3))
+for wrong in 100 fixed=100 fixed=0/s fixed=200000/s; do
+    expect 2 "${gateway[@]}" --state steady "$allowed" --rate "$wrong"
+done
+# The old one belongs to another gateway.
+rm -r tree
+start host "host at" "${host[@]}"
+serving=$started
+start gateway RESP "${gateway[@]}" --state steady "$allowed" --rate "fixed=$rate/s" \
+    --copies 100K --metrics "$metrics"
+steady=$started
+
+# A counter of the gateway.
+counted() {
+    fetch "http://$metrics/metrics" | sed -n "s/^$1 //p"
+}
+
+# Queries that are sent in three seconds, while $1... runs.
+sent_during() {
+    local before after
+    before=$(counted traceless_queries_total)
+    timeout 3 "$@" >during.out 2>&1 || true
+    after=$(counted traceless_queries_total)
+    echo $((after - before))
+}
+
+most=$((rate * 4))
+idle=$(sent_during sleep 3)
+check "idle, $idle queries in 3 s" [ "$idle" -ge $((rate * 2)) -a "$idle" -le "$most" ]
+hits=$(sent_during redis-benchmark -p "$port" -q -n 100000000 -t get,set -d 100)
+check "with hits, $hits" [ "$hits" -ge $((rate * 2)) -a "$hits" -le "$most" ]
+misses=$(sent_during redis-benchmark -p "$port" -q -n 100000000 -r 4000 -t set -d 100 -c 8)
+check "with misses, $misses" [ "$misses" -ge $((rate * 2)) -a "$misses" -le "$most" ]
+check "slots are used for what is missing" \
+    [ "$(counted 'traceless_slots_total{use="block"}')" -ge "$rate" ]
+check "values are there" test "$(ask set name steady)" = OK
+check "and are read" test "$(ask get name)" = steady
+kill "$steady"
+wait "$steady"
+kill "$serving"
+wait "$serving"

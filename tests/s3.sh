@@ -24,11 +24,6 @@ start() {
     return 1
 }
 
-# Also tells whether the server was content.
-fetch() {
-    python3 -c 'import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode())' "$1"
-}
-
 stop() {
     local code=0
     kill -TERM "$started"

@@ -68,6 +68,11 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 trap 'exit 141' PIPE
 
+# What a server at the URL $1 answers. Also tells whether the server was content.
+fetch() {
+    python3 -c 'import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode())' "$1"
+}
+
 section() {
     printf '[%3d s] %s\n' "$SECONDS" "$*"
 }

@@ -1,6 +1,6 @@
 """Kills gateway, host and enclave of a cloud store at random moments, and looks for lost writes.
 
-usage: kills.py TRACELESS FOLDER KILLS [SEED]
+usage: kills.py TRACELESS FOLDER KILLS [SEED [OPTION OF THE GATEWAY]...]
 
 A client writes, reads and removes values all the while, and keeps a model beside: under each name
 what was answered last or, where no answer came, all that it may be. Whatever is read must be among
@@ -18,6 +18,7 @@ import time
 
 TRACELESS, FOLDER, KILLS = sys.argv[1], pathlib.Path(sys.argv[2]), int(sys.argv[3])
 SEED = int(sys.argv[4]) if len(sys.argv) > 4 else 1
+OPTIONS = sys.argv[5:]
 TREE = ["--blocks", "6000", "--block-len", "256", "--lambda", "8", "--allow-simulated-tee"]
 NAMES = 400
 VALUE_LEN_MAX = 1500
@@ -120,7 +121,7 @@ def main():
     certificate = str(store / "host.pem")
     state = ["--state", str(FOLDER / "gateway"), "--host", listen, "--host-cert", certificate]
     front = ["--resp", f"127.0.0.1:{resp}"]
-    gateway = Process("RESP", [TRACELESS, "gateway", *state, *TREE, *front])
+    gateway = Process("RESP", [TRACELESS, "gateway", *state, *TREE, *front, *OPTIONS])
     killer = Killer(host, gateway, random.Random(SEED + 1))
     model, answered, client = {}, {"SET": 0, "GET": 0, "DEL": 0}, None
     killer.start()

@@ -2,19 +2,20 @@
 
 mod log;
 
-use crate::args::{EnclavePlace, GatewayArgs, GatewayDurability, RemoteArgs};
+use crate::args::{EnclavePlace, GatewayArgs, GatewayDurability, Rate, RemoteArgs};
 use crate::bench::choice;
 use crate::failure::{BUSY, DEVICE, FINDING, Failure};
 use crate::host::enclave_program;
 use crate::output::{complain, say};
 use crate::signals;
+use crate::trace::Trace;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use traceless_cloud::Error;
-use traceless_cloud::front::{Front, Health, Metrics, Stop, Wall};
-use traceless_cloud::gateway::Gateway;
+use traceless_cloud::front::{Beating, Front, Health, Metrics, Stop, Wall};
+use traceless_cloud::gateway::{Gateway, SLOTS_PER_SECOND_MAX};
 use traceless_cloud::http::Http;
 use traceless_cloud::local::{Local, s3_keys};
 use traceless_cloud::params::Params;
@@ -32,6 +33,11 @@ pub fn run(args: &GatewayArgs) -> Result<(), Failure> {
     log::start(args.log);
     // What can be wrong with options is found before anything is opened.
     let clients = Clients::read(args)?;
+    if let Rate::Fixed(slots) = args.rate
+        && slots > SLOTS_PER_SECOND_MAX
+    {
+        return Err(Failure::usage(format!("{SLOTS_PER_SECOND_MAX} slots a second is the most")));
+    }
     let stop = Arc::new(Stop::default());
     let asked = stop.clone();
     signals::on_stop(move || asked.ask())?;
@@ -41,8 +47,16 @@ pub fn run(args: &GatewayArgs) -> Result<(), Failure> {
         let bound = http.metrics(address, &metrics).map_err(device)?;
         serving("metrics", bound);
     }
-    let front = Front::new(open(args)?, metrics.clone(), Arc::new(Wall));
-    let front = Arc::new(front);
+    let trace = Trace::open(&args.trace)?;
+    let mut gateway = open(args, &trace)?;
+    if let Some(len) = args.copies {
+        gateway.keep_copies(usize::try_from(len).map_err(Failure::usage)?);
+    }
+    let front = Arc::new(Front::new(gateway, metrics.clone(), Arc::new(Wall)));
+    let beating = match args.rate {
+        Rate::Demand => None,
+        Rate::Fixed(slots) => Some(Beating::start(&front, slots).map_err(|e| failure(&e))?),
+    };
     let served = clients.serve(&front, &mut http, &stop)?;
     metrics.set_health(Health::Ready);
     stop.wait();
@@ -52,9 +66,11 @@ pub fn run(args: &GatewayArgs) -> Result<(), Failure> {
     if let Some(served) = served {
         served.join().map_err(|_| Failure::new(DEVICE, "serving RESP failed"))?.map_err(device)?;
     }
-    front.run(Gateway::save).map_err(|e| failure(&e))?;
+    // Answers may have waited for it until now.
+    drop(beating);
+    front.close().map_err(|e| failure(&e))?;
     tracing::info!("stopped");
-    Ok(())
+    trace.finish()
 }
 
 /// What is served to clients.
@@ -123,7 +139,7 @@ fn home(args: &GatewayArgs) -> PathBuf {
     home.local.as_deref().map(Local::home).or(home.state.clone()).expect("one of both is required")
 }
 
-fn open(args: &GatewayArgs) -> Result<Gateway, Failure> {
+fn open(args: &GatewayArgs, trace: &Trace) -> Result<Gateway, Failure> {
     let block_len = usize::try_from(args.block_len).map_err(Failure::usage)?;
     let params = Params::new(args.blocks, block_len, args.lambda).map_err(Failure::usage)?;
     if args.key_file.is_none() {
@@ -133,6 +149,7 @@ fn open(args: &GatewayArgs) -> Result<Gateway, Failure> {
     let opened = match (&args.home.local, &args.home.state) {
         (None, Some(home)) => {
             let remote = remote(&args.remote, args.allow_simulated_tee)?;
+            let remote = Remote { witness: trace.witness(), ..remote };
             remote.open(home, args.key_file.as_deref(), params, choice, durability)
         }
         (folder, _) => {
@@ -140,6 +157,7 @@ fn open(args: &GatewayArgs) -> Result<Gateway, Failure> {
             let enclave = (args.enclave == EnclavePlace::Process).then(enclave_program);
             let policy = Policy { allow_simulated: args.allow_simulated_tee };
             let local = Local::new(folder, args.key_file.as_deref(), enclave, policy);
+            let local = local.watched_by(trace.witness());
             local.open(params, choice, durability)
         }
     };
@@ -148,7 +166,11 @@ fn open(args: &GatewayArgs) -> Result<Gateway, Failure> {
         "the enclave is {}: it hides nothing from whoever controls its machine",
         opened.enclave
     ));
-    Ok(opened.gateway)
+    let mut gateway = opened.gateway;
+    if let Some(asks) = trace.asks() {
+        gateway.tell_asks(Box::new(asks));
+    }
+    Ok(gateway)
 }
 
 /// The host that these arguments name.
@@ -158,7 +180,8 @@ pub fn remote(args: &RemoteArgs, allow_simulated: bool) -> Result<Remote, Failur
     };
     let identity = args.client_cert.clone().zip(args.client_key.clone());
     let identity = identity.map(|(certificate, key)| Identity { certificate, key });
-    Ok(Remote { address, certificate, identity, policy: Policy { allow_simulated } })
+    let policy = Policy { allow_simulated };
+    Ok(Remote { address, certificate, identity, policy, witness: None })
 }
 
 /// What a command line calls durable.

@@ -197,6 +197,19 @@ impl Geometry {
         self.sealed_len() + self.parts() * TAG_LEN
     }
 
+    /// Where a node begins in the tree's bytes, node by node from the root.
+    pub fn node_at(&self, node: Node) -> u64 {
+        let layer = self.layer_of(node);
+        let above = (0..layer).map(|i| u64::from(self.width(i)) * self.node_len(i) as u64);
+        let beside = u64::from(node.0 - self.first(layer)) * self.node_len(layer) as u64;
+        above.sum::<u64>() + beside
+    }
+
+    /// Bytes of all nodes.
+    pub fn tree_len(&self) -> u64 {
+        self.slots_in_all() * self.slot_len() as u64
+    }
+
     /// Bytes of a node of a layer.
     pub fn node_len(&self, layer: usize) -> usize {
         self.slots(layer) * self.slot_len()

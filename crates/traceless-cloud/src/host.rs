@@ -53,16 +53,7 @@ pub trait Host: Send + Sync {
     /// The replies to queries, in order: each as if it were asked for alone, up to the first that
     /// fails.
     fn query_many(&self, asks: &[Ask]) -> Vec<Result<Vec<u8>>> {
-        let mut replies = Vec::with_capacity(asks.len());
-        for ask in asks {
-            let reply = self.query(ask);
-            let failed = reply.is_err();
-            replies.push(reply);
-            if failed {
-                break;
-            }
-        }
-        replies
+        up_to_failure(asks.iter().map(|ask| self.query(ask)))
     }
 
     /// Has the enclave make nodes anew. Nobody sees them before the commit.
@@ -98,6 +89,11 @@ pub trait Enclave: Send + Sync {
     /// The reply to an order that has the bytes of its slots beside it, from the root on.
     fn query(&self, order: &[u8], slots: &[u8]) -> Result<Vec<u8>>;
 
+    /// The replies to orders, each with its slots, in order: those up to the first that fails.
+    fn query_many(&self, orders: &[(&[u8], &[u8])]) -> Vec<Result<Vec<u8>>> {
+        up_to_failure(orders.iter().map(|(order, slots)| self.query(order, slots)))
+    }
+
     /// Makes a node anew as the order says.
     fn evict(&self, order: &[u8], bytes: NodeBytes<'_>) -> Result;
 }
@@ -105,6 +101,10 @@ pub trait Enclave: Send + Sync {
 impl<E: Enclave + ?Sized> Enclave for Box<E> {
     fn query(&self, order: &[u8], slots: &[u8]) -> Result<Vec<u8>> {
         (**self).query(order, slots)
+    }
+
+    fn query_many(&self, orders: &[(&[u8], &[u8])]) -> Vec<Result<Vec<u8>>> {
+        (**self).query_many(orders)
     }
 
     fn evict(&self, order: &[u8], bytes: NodeBytes<'_>) -> Result {
@@ -230,18 +230,8 @@ impl<S: NodeStore, E: Enclave> Served<S, E> {
         last.map_or(Ok(()), |new| self.store.stage(new, last_made))
     }
 
-    fn read(&self, version: NodeVersion, into: &mut Vec<u8>) -> Result {
-        into.resize(self.geometry.node_len(self.geometry.layer_of(version.node)), 0);
-        self.store.read_node(version, into)
-    }
-}
-
-fn gone() -> Error {
-    Error::Store("a thread of the host is gone")
-}
-
-impl<S: NodeStore, E: Enclave> Host for Served<S, E> {
-    fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
+    /// Reads the slots of a query.
+    fn read_slots(&self, ask: &Ask, into: &mut [u8]) -> Result {
         let g = &self.geometry;
         if ask.leaf >= g.leaves() || ask.locations.len() != g.layers {
             return Err(Error::Malformed("no such path"));
@@ -251,9 +241,58 @@ impl<S: NodeStore, E: Enclave> Host for Served<S, E> {
             (NodeVersion { node, attempt: location.attempt }, location.slot)
         };
         let wanted: Vec<(NodeVersion, u32)> = ask.locations.iter().enumerate().map(slot).collect();
+        self.store.read_slots(&wanted, into)
+    }
+
+    fn read(&self, version: NodeVersion, into: &mut Vec<u8>) -> Result {
+        into.resize(self.geometry.node_len(self.geometry.layer_of(version.node)), 0);
+        self.store.read_node(version, into)
+    }
+}
+
+/// Results up to the first that is a failure. Nothing is asked for behind it.
+fn up_to_failure<T>(results: impl Iterator<Item = Result<T>>) -> Vec<Result<T>> {
+    let mut all = Vec::new();
+    for result in results {
+        let failed = result.is_err();
+        all.push(result);
+        if failed {
+            break;
+        }
+    }
+    all
+}
+
+fn gone() -> Error {
+    Error::Store("a thread of the host is gone")
+}
+
+impl<S: NodeStore, E: Enclave> Host for Served<S, E> {
+    fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
+        let len = self.geometry.layers * self.geometry.slot_len();
         let mut slots = lock(&self.slots);
-        self.store.read_slots(&wanted, &mut slots)?;
+        slots.resize(len, 0);
+        self.read_slots(ask, &mut slots)?;
         self.enclave.query(&ask.order, &slots)
+    }
+
+    fn query_many(&self, asks: &[Ask]) -> Vec<Result<Vec<u8>>> {
+        let len = self.geometry.layers * self.geometry.slot_len();
+        let mut slots = lock(&self.slots);
+        slots.resize(len * asks.len(), 0);
+        let (mut orders, mut failed) = (Vec::with_capacity(asks.len()), None);
+        for (ask, slots) in asks.iter().zip(slots.chunks_exact_mut(len)) {
+            if let Err(error) = self.read_slots(ask, slots) {
+                failed = Some(Err(error));
+                break;
+            }
+            orders.push((&ask.order[..], &*slots));
+        }
+        let mut replies = self.enclave.query_many(&orders);
+        if replies.len() == orders.len() && replies.last().is_none_or(Result::is_ok) {
+            replies.extend(failed);
+        }
+        replies
     }
 
     fn stage(&self, stage: &Stage) -> Result {

@@ -55,6 +55,8 @@ pub mod tee;
 #[cfg(feature = "std")]
 pub mod tls;
 #[cfg(feature = "std")]
+pub mod watched;
+#[cfg(feature = "std")]
 mod wire;
 
 pub use error::{Error, Result};

@@ -12,6 +12,7 @@ use crate::params::Params;
 use crate::process::{Program, Starting};
 use crate::store::{Durability, FileStore, NodeVersion};
 use crate::tee::{Candidate, Place, Policy, Provision, verify};
+use crate::watched::watched;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use traceless::rng::{Rng, Seeded, System};
 use traceless::seal::Secret;
+use traceless::trace::Witness;
 
 /// What lies where in a folder.
 pub struct Local {
@@ -28,6 +30,7 @@ pub struct Local {
     /// What runs in the enclave's process; nothing for an enclave in this one.
     enclave: Option<Program>,
     policy: Policy,
+    witness: Option<Arc<dyn Witness>>,
 }
 
 /// A gateway that is open, and what there is to say of its enclave.
@@ -48,7 +51,13 @@ impl Local {
         policy: Policy,
     ) -> Self {
         let (folder, key_file) = (folder.to_owned(), key_file.map(Path::to_owned));
-        Self { folder, key_file, enclave, policy }
+        Self { folder, key_file, enclave, policy, witness: None }
+    }
+
+    /// Tells `witness`, if there is one, what the host sees.
+    #[must_use]
+    pub fn watched_by(self, witness: Option<Arc<dyn Witness>>) -> Self {
+        Self { witness, ..self }
     }
 
     /// The gateway's own folder in it.
@@ -73,7 +82,8 @@ impl Local {
         };
         let (nonces, what) = host.begin()?;
         let home = Home { folder: &home.join("state"), durability };
-        let (host, session) = (Arc::new(host), (&nonces.0, &nonces.1));
+        let session = (&nonces.0, &nonces.1);
+        let host = watched(host, params.geometry, self.witness.clone());
         let gateway =
             Gateway::open(params, &keys, choice, host, session, Some(&home), Box::new(rng))?;
         Ok(Opened { gateway, enclave: what })
@@ -143,6 +153,10 @@ impl LocalHost {
 impl Host for LocalHost {
     fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
         self.served()?.query(ask)
+    }
+
+    fn query_many(&self, asks: &[Ask]) -> Vec<Result<Vec<u8>>> {
+        self.served().map_or_else(|error| vec![Err(error)], |served| served.query_many(asks))
     }
 
     fn stage(&self, stage: &Stage) -> Result {

@@ -98,6 +98,17 @@ impl Params {
         self.geometry.slots(layer) - self.capacity(layer)
     }
 
+    /// Queries after which a round that was begun is sent to the host, where there is a constant
+    /// beat: it is made ready meanwhile.
+    pub fn stage_after(&self) -> usize {
+        self.round_blocks / 4
+    }
+
+    /// Queries after which it is committed.
+    pub fn commit_after(&self) -> usize {
+        self.round_blocks - self.round_blocks / 8
+    }
+
     /// How likely each limit is met.
     pub fn bounds(&self) -> Bounds {
         let g = &self.geometry;

@@ -1,6 +1,6 @@
 //! `traceless gateway`
 
-use super::{CloudKernel, parse_size};
+use super::{CloudKernel, TraceArgs, parse_size};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -27,6 +27,12 @@ pub struct GatewayArgs {
     /// Go on although the enclave is simulated, and so protects nothing from this machine
     #[arg(long)]
     pub allow_simulated_tee: bool,
+    /// When queries are sent: as they are needed, or N each second whatever anybody asks for
+    #[arg(long, value_name = "demand|fixed=N/s", value_parser = parse_rate, default_value = "demand")]
+    pub rate: Rate,
+    /// Keep copies of blocks used lately, up to so many bytes: to read one of them sends no query
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub copies: Option<u64>,
     /// Serve the Redis protocol at this address [default: 127.0.0.1:6400, without --s3]
     #[arg(long, value_name = "ADDR")]
     pub resp: Option<String>,
@@ -60,6 +66,26 @@ pub struct GatewayArgs {
     /// What an answer to a write has survived
     #[arg(long, value_enum, default_value = "process")]
     pub durability: GatewayDurability,
+    #[command(flatten)]
+    pub trace: TraceArgs,
+}
+
+/// When queries are sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rate {
+    /// As they are needed.
+    Demand,
+    /// So many each second.
+    Fixed(u32),
+}
+
+fn parse_rate(text: &str) -> Result<Rate, String> {
+    if text == "demand" {
+        return Ok(Rate::Demand);
+    }
+    let slots = text.strip_prefix("fixed=").and_then(|rest| rest.strip_suffix("/s")?.parse().ok());
+    let slots = slots.filter(|&slots| slots > 0).map(Rate::Fixed);
+    slots.ok_or_else(|| "neither `demand` nor `fixed=N/s`, as `fixed=500/s`".to_owned())
 }
 
 /// Where a gateway's state is, and so where its host is.
@@ -113,4 +139,18 @@ pub enum LogForm {
     Text,
     /// A JSON object a line
     Json,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_understood() {
+        assert_eq!(parse_rate("demand"), Ok(Rate::Demand));
+        assert_eq!(parse_rate("fixed=250/s"), Ok(Rate::Fixed(250)));
+        for wrong in ["fixed", "fixed=250", "fixed=0/s", "fixed=-1/s", "250/s", ""] {
+            assert!(parse_rate(wrong).unwrap_err().contains("fixed=N/s"), "{wrong}");
+        }
+    }
 }

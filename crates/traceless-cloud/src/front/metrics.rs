@@ -3,8 +3,8 @@
 use crate::error::Error;
 use crate::gateway::{Gateway, Space};
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TextEncoder,
+    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry, TextEncoder,
 };
 use std::sync::atomic::{AtomicU8, Ordering};
 use traceless::clock::{Clock, Monotonic};
@@ -81,6 +81,7 @@ pub struct Metrics {
     bytes: IntCounterVec,
     connections: IntGaugeVec,
     errors: IntCounterVec,
+    asking: IntGauge,
     gateway: Observed,
 }
 
@@ -91,12 +92,24 @@ struct Observed {
     rounds: IntCounter,
     renewed: IntCounter,
     waits: IntCounter,
+    slots: IntCounterVec,
+    slots_late: IntCounter,
+    slot_delay: Gauge,
     waiting: IntGauge,
     waiting_max: IntGauge,
     blocks_used: IntGauge,
     names: IntGaugeVec,
     blocks: IntGauge,
     block_bytes: IntGauge,
+}
+
+/// Somebody who waits for the gateway.
+pub struct Asking<'a>(&'a IntGauge);
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 /// A request that is being answered.
@@ -134,6 +147,7 @@ impl Default for Metrics {
                 "What failed for a reason that is not the client's",
                 &["kind"],
             ),
+            asking: gauge(&registry, "asking", "Requests that wait for the gateway, or for a slot"),
             gateway: Observed::new(&registry),
             registry,
         };
@@ -173,6 +187,12 @@ impl Metrics {
     pub fn request(&self, protocol: Protocol, kind: Kind) -> Request<'_> {
         let seconds = self.seconds.with_label_values(&[protocol.label(), kind.label()]);
         Request { metrics: self, protocol, kind, seconds, began: self.clock.now() }
+    }
+
+    /// Somebody waits for the gateway, until this is dropped.
+    pub(super) fn asking(&self) -> Asking<'_> {
+        self.asking.inc();
+        Asking(&self.asking)
     }
 
     /// Bytes of a value came in.
@@ -235,17 +255,22 @@ impl Observed {
             registry.register(Box::new(counter.clone())).expect("registered once");
             counter
         };
-        let gauge = |name, help| {
-            let gauge = IntGauge::with_opts(opts(name, help)).expect("a sound name");
-            registry.register(Box::new(gauge.clone())).expect("registered once");
-            gauge
-        };
+        let gauge = |name, help| gauge(registry, name, help);
+        let slot_delay = Gauge::with_opts(opts(
+            "slot_delay_seconds_max",
+            "By how much the latest slot was late",
+        ));
+        let slot_delay = slot_delay.expect("a sound name");
+        registry.register(Box::new(slot_delay.clone())).expect("registered once");
         Self {
             queries: counter("queries_total", "Queries sent to the host"),
             hits: counter("hits_total", "Blocks that were at hand, so that nothing was sent"),
             rounds: counter("rounds_total", "Rounds committed"),
             renewed: counter("renewed_nodes_total", "Nodes made anew by themselves"),
             waits: counter("waits_total", "Times that a query waited for a round"),
+            slots: counters(registry, "slots_total", "Slots of a constant beat", &["use"]),
+            slots_late: counter("slots_late_total", "Slots that were late by a period or more"),
+            slot_delay,
             waiting: gauge("waiting_blocks", "Blocks that wait at the gateway"),
             waiting_max: gauge("waiting_blocks_max", "Most blocks that waited at once"),
             blocks_used: gauge("blocks_used", "Blocks that hold something"),
@@ -265,6 +290,11 @@ impl Observed {
         raise(&self.rounds, counts.rounds);
         raise(&self.renewed, counts.renewed);
         raise(&self.waits, counts.waits);
+        for (label, slots) in [("block", counts.slots_used), ("nothing", counts.slots_unused)] {
+            raise(&self.slots.with_label_values(&[label]), slots);
+        }
+        raise(&self.slots_late, counts.slots_late);
+        self.slot_delay.set(counts.slot_delay_max_ns as f64 / 1e9);
         self.waiting.set(level(gateway.waiting()));
         self.waiting_max.set(level(counts.waiting_max));
         self.blocks_used.set(level(gateway.blocks_used()));
@@ -289,6 +319,12 @@ fn counters(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> Int
     let counters = IntCounterVec::new(opts(name, help), labels).expect("sound names");
     registry.register(Box::new(counters.clone())).expect("registered once");
     counters
+}
+
+fn gauge(registry: &Registry, name: &str, help: &str) -> IntGauge {
+    let gauge = IntGauge::with_opts(opts(name, help)).expect("a sound name");
+    registry.register(Box::new(gauge.clone())).expect("registered once");
+    gauge
 }
 
 fn gauges(registry: &Registry, name: &str, help: &str, label: &str) -> IntGaugeVec {

@@ -1,21 +1,29 @@
 //! What front ends share: one gateway, metrics, the time, and the wish to stop.
 
+mod beating;
 mod metrics;
 mod stop;
 mod wall;
 
+pub use beating::Beating;
 pub use metrics::{Health, Kind, Metrics, Protocol};
 pub use stop::Stop;
 pub use wall::Wall;
 
 use crate::error::Result;
 use crate::gateway::Gateway;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use traceless::clock::Clock;
+
+/// How long an answer waits for its slot at most before what it rests on is written by itself.
+const SLOT_TIME: Duration = Duration::from_secs(20);
 
 /// A gateway that several front ends share. It does one thing at a time.
 pub struct Front {
     gateway: Mutex<Gateway>,
+    /// A slot of the gateway's beat is over.
+    slots: Condvar,
     metrics: Arc<Metrics>,
     wall: Arc<dyn Clock>,
 }
@@ -24,24 +32,61 @@ impl Front {
     /// A gateway, what is counted, and a clock that tells milliseconds since 1970.
     pub fn new(gateway: Gateway, metrics: Arc<Metrics>, wall: Arc<dyn Clock>) -> Self {
         metrics.observe(&gateway);
-        Self { gateway: Mutex::new(gateway), metrics, wall }
+        Self { gateway: Mutex::new(gateway), slots: Condvar::new(), metrics, wall }
     }
 
-    /// Looks at what the gateway knows, which sends nothing.
+    /// Looks at what the gateway knows, which sends nothing. It may no longer be so: not for
+    /// answers to clients.
     pub fn look<T>(&self, look: impl FnOnce(&Gateway) -> T) -> T {
         look(&self.lock())
     }
 
+    /// Tells a client what the gateway knows, which sends nothing. Fails if another gateway has
+    /// the store: only that one knows then.
+    pub fn tell<T>(&self, look: impl FnOnce(&Gateway) -> T) -> Result<T> {
+        let _asking = self.metrics.asking();
+        let gateway = self.lock();
+        let told = gateway.check_host().map(|()| look(&gateway));
+        if let Err(error) = &told {
+            self.metrics.failed(error);
+        }
+        self.keep_promise(gateway).and(told)
+    }
+
     /// Has the gateway do something.
     pub fn run<T>(&self, work: impl FnOnce(&mut Gateway) -> Result<T>) -> Result<T> {
+        let _asking = self.metrics.asking();
         let mut gateway = self.lock();
-        let done = work(&mut gateway);
+        let done = gateway.check_host().and_then(|()| work(&mut gateway));
+        if gateway.is_slot_due() {
+            // Whoever fills slots may wait for the lock longer than others do.
+            let filled = gateway.fill_slot();
+            filled.unwrap_or_else(|error| self.metrics.failed(&error));
+        }
         self.metrics.observe(&gateway);
+        let kept = self.keep_promise(gateway);
+        let done = done.and_then(|done| kept.map(|()| done));
         match &done {
             Ok(_) => self.metrics.succeeded(),
             Err(error) => self.metrics.failed(error),
         }
         done
+    }
+
+    /// Keeps the gateway's state, when nobody asks any more. The host may be gone already.
+    pub fn close(&self) -> Result {
+        self.lock().close()
+    }
+
+    /// Waits until all is written down that an answer may rest on: with the next slot, where
+    /// there is a beat.
+    fn keep_promise(&self, gateway: MutexGuard<'_, Gateway>) -> Result {
+        let Some(record) = gateway.promised() else { return Ok(()) };
+        self.slots.notify_all();
+        let waited = self
+            .slots
+            .wait_timeout_while(gateway, SLOT_TIME, |gateway| !gateway.is_settled(record));
+        waited.unwrap_or_else(PoisonError::into_inner).0.settle_promise(record)
     }
 
     /// What is counted.

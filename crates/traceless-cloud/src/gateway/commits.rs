@@ -33,7 +33,8 @@ impl Gateway {
         if let Some(job) = self.happen(Record::Begun { attempt, seed, node })? {
             self.staged = false;
             self.pace.begin();
-            self.worker.begin(job);
+            // With a beat it is sent later, and written down before.
+            if self.beat.is_some() { self.worker.prepare(job) } else { self.worker.begin(job) }
         }
         Ok(())
     }
@@ -44,6 +45,10 @@ impl Gateway {
             return Ok(());
         }
         if !self.staged {
+            if self.beat.is_some() && matches!(wait, Wait::Long) {
+                self.flush()?;
+                self.worker.send();
+            }
             let ready = self.worker.result(Wait::For(Duration::ZERO));
             if ready.is_none() && matches!(wait, Wait::Long) {
                 self.counts.waits += 1;

@@ -27,6 +27,8 @@ const LEN_LEN: usize = 4;
 const CHUNK_LEN: usize = 1 << 20;
 /// Bytes of records after which a new generation begins, beside four times the state's length.
 const RECORDS_LEN_MAX: u64 = 64 << 20;
+/// So many times as long, records are too long for a gateway that lets rounds decide.
+const OVERLONG: u64 = 8;
 
 /// A log of records behind a state.
 pub struct Journal {
@@ -40,6 +42,10 @@ pub struct Journal {
     frames: Frames,
     /// Records that happened and are not in the file.
     unwritten: Vec<u8>,
+    /// Records appended, those of them that are written, and the last that was promised.
+    appended: u64,
+    written: u64,
+    promised: u64,
     records_len: u64,
     state_len: u64,
     /// A record was cut short, so whatever follows could not be read.
@@ -74,6 +80,9 @@ impl Journal {
             file,
             frames,
             unwritten: Vec::new(),
+            appended: 0,
+            written: 0,
+            promised: 0,
             records_len: u64::MAX,
             state_len,
             broken: false,
@@ -86,12 +95,43 @@ impl Journal {
 
     /// Whether it is time for a new generation.
     pub fn is_long(&self) -> bool {
-        self.records_len > RECORDS_LEN_MAX.saturating_add(4 * self.state_len)
+        self.records_len > Self::records_len_max(self.state_len)
+    }
+
+    /// Whether it is far longer than that.
+    pub fn is_overlong(&self) -> bool {
+        self.records_len / OVERLONG > Self::records_len_max(self.state_len)
+    }
+
+    /// Bytes of records at most beside a state of this length.
+    pub fn records_len_max(state_len: u64) -> u64 {
+        RECORDS_LEN_MAX.saturating_add(4 * state_len)
+    }
+
+    /// An answer waits until all that was appended is written.
+    pub fn promise(&mut self) {
+        self.promised = self.appended;
+    }
+
+    /// The last record that an answer waits for.
+    pub fn promised(&self) -> Option<u64> {
+        (self.promised > self.written).then_some(self.promised)
+    }
+
+    /// Whether a record is written.
+    pub fn is_written(&self, record: u64) -> bool {
+        record <= self.written
+    }
+
+    /// Whether a record is written, or will never be.
+    pub fn is_settled(&self, record: u64) -> bool {
+        self.is_written(record) || self.broken
     }
 
     /// Appends a record, which is written with the next [`flush`](Self::flush).
     pub fn append(&mut self, record: &Record) {
         self.frames.seal_onto(&record.encode(), &mut self.unwritten);
+        self.appended += 1;
     }
 
     /// Writes what was appended. On return it has survived what this journal promises.
@@ -110,6 +150,7 @@ impl Journal {
         self.broken = false;
         self.records_len += self.unwritten.len() as u64;
         self.unwritten.clear();
+        self.written = self.appended;
         Ok(())
     }
 
@@ -141,6 +182,7 @@ impl Journal {
         }
         // They are in the state.
         self.unwritten.clear();
+        self.written = self.appended;
         self.state_len = plain.0.len() as u64;
         (self.generation, self.file, self.frames, self.records_len) = (generation, file, frames, 0);
         Ok(())

@@ -6,6 +6,7 @@
 //! random path, whatever is asked for. The block then waits here, and goes back into the tree with
 //! a later round, on a path drawn anew.
 
+mod beat;
 mod cache;
 mod commits;
 mod fill;
@@ -26,6 +27,7 @@ pub(crate) mod testing;
 mod tests;
 mod waiting;
 
+pub use beat::SLOTS_PER_SECOND_MAX;
 pub use fill::Contents;
 pub use names::{Object, Reading, Space};
 pub use objects::{Draft, NAME_LEN_MAX, VALUE_LEN_MAX, size_class};
@@ -40,6 +42,7 @@ use crate::outer::Outer;
 use crate::params::Params;
 use crate::store::Durability;
 use crate::tee::Provision;
+use beat::Beat;
 use journal::Journal;
 use pace::Pace;
 use queries::Want;
@@ -50,6 +53,7 @@ use std::path::Path;
 use std::sync::Arc;
 use traceless::rng::Rng;
 use traceless::seal::Secret;
+use traceless::trace::Op;
 
 /// Rounds' worth of blocks that may wait. Two are there as a rule.
 const WAITING_ROUNDS_MAX: usize = 6;
@@ -98,6 +102,14 @@ pub struct Counts {
     pub waiting_max: usize,
     /// Sessions begun in place of one that was lost.
     pub sessions: u64,
+    /// Slots of a constant beat that were used for a block.
+    pub slots_used: u64,
+    /// Slots that nobody used, or that were used to ask again.
+    pub slots_unused: u64,
+    /// Slots that were late by a whole period or more.
+    pub slots_late: u64,
+    /// Nanoseconds by which the latest slot was late.
+    pub slot_delay_max_ns: u64,
 }
 
 /// A store of blocks that are asked for by number.
@@ -112,15 +124,22 @@ pub struct Gateway {
     lost: bool,
     shared: Shared,
     pace: Pace,
+    /// When queries are sent; nothing if that is when they are needed.
+    beat: Option<Beat>,
     inner: Inner,
     outer: Outer,
     sender: Sender,
     receiver: Receiver,
     rng: Box<dyn Rng>,
     counts: Counts,
+    /// Told what is asked for: operation, first byte and length.
+    asks: Option<Box<Asks>>,
     /// What was read by queries that are sent together.
     answers: Vec<Vec<u8>>,
 }
+
+/// What is told of each block that is asked for.
+pub type Asks = dyn Fn(Op, u64, u32) + Send;
 
 /// What a gateway's state is kept in.
 pub struct Home<'a> {
@@ -160,6 +179,7 @@ impl Gateway {
             staged: false,
             lost: false,
             pace: Pace::new(),
+            beat: None,
             inner: Inner::new(&keys.inner),
             outer: Outer::new(&shared.outer, choice),
             shared,
@@ -167,6 +187,7 @@ impl Gateway {
             receiver: Receiver::new(&session.reply),
             rng,
             counts: Counts::default(),
+            asks: None,
             answers: Vec::new(),
         };
         opened.resolve()?;
@@ -193,6 +214,12 @@ impl Gateway {
     /// nothing, which the host may notice. Without it, only blocks that wait are at hand.
     pub fn keep_copies(&mut self, len: usize) {
         self.state.cache.limit(len);
+    }
+
+    /// Tells `asks` of each block that is asked for, before anything is sent for it: the operation,
+    /// and the block's first byte and length among all blocks. It is what the host must not learn.
+    pub fn tell_asks(&mut self, asks: Box<Asks>) {
+        self.asks = Some(asks);
     }
 
     /// Bytes of its map of the tree.
@@ -232,9 +259,14 @@ impl Gateway {
         self.access(&wants).map(drop)
     }
 
-    /// Asks for nothing, which looks like any other query.
+    /// Asks for nothing, which looks like any other query. With a beat nothing is sent for it.
     pub fn dummy(&mut self) -> Result {
-        self.access(&[Want::Nothing]).map(drop)
+        self.dummies(1)
+    }
+
+    /// Asks for nothing so many times, with queries that are sent together.
+    pub fn dummies(&mut self, count: usize) -> Result {
+        self.access(&vec![Want::Nothing; count]).map(drop)
     }
 
     fn check(&self, id: u64) -> Result<u32> {
@@ -245,11 +277,12 @@ impl Gateway {
         Ok(id as u32)
     }
 
-    /// Lets a record happen, once it is written down.
+    /// Lets a record happen that an answer rests on, once it is written down. With a beat it is
+    /// with the next slot, so that the disk is asked as often whatever happens.
     fn happen(&mut self, record: Record) -> Result<Option<Job>> {
         if let Some(journal) = &mut self.journal {
             journal.append(&record);
-            journal.flush()?;
+            if self.beat.is_some() { journal.promise() } else { journal.flush()? }
         }
         self.state.apply(record)
     }
@@ -267,6 +300,11 @@ impl Gateway {
         self.journal.as_mut().map_or(Ok(()), Journal::flush)
     }
 
+    /// Fails if another gateway has the store: nothing that this one knows is to be told then.
+    pub fn check_host(&self) -> Result {
+        self.host.check()
+    }
+
     /// Keeps the whole state, so that the next opening has nothing to repeat.
     pub fn save(&mut self) -> Result {
         if self.lost {
@@ -277,6 +315,18 @@ impl Gateway {
             Some(journal) => journal.renew(&self.state, &mut *self.rng),
             None => Ok(()),
         }
+    }
+
+    /// The end: keeps the whole state or, with a beat or if the host is gone, what is not written
+    /// down yet. A round on its way would have to be committed for the former.
+    pub fn close(&mut self) -> Result {
+        if self.beat.is_none() {
+            let saved = self.save();
+            if !matches!(saved, Err(Error::Unreachable(_) | Error::SessionLost)) {
+                return saved;
+            }
+        }
+        self.flush()
     }
 
     fn draw_leaf(&mut self) -> u32 {

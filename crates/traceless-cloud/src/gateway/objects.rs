@@ -8,6 +8,7 @@
 
 use super::Gateway;
 use super::names::{Object, Reading, Space, blocks_of};
+use super::queries::TOGETHER_MAX;
 use super::record::Record;
 use crate::error::{Error, Result};
 use crate::params::Params;
@@ -112,13 +113,18 @@ impl Gateway {
     /// call as would read `len` bytes, until it is done.
     pub fn read(&mut self, reading: &mut Reading, len: usize) -> Result<Vec<u8>> {
         let block_len = self.params().geometry.block_len;
-        let mut bytes = Vec::new();
-        while let Some((id, part)) = reading.next(block_len) {
-            bytes.extend_from_slice(&self.get(u64::from(id))?[part]);
+        let (mut ids, mut parts, mut wanted) = (Vec::new(), Vec::new(), 0);
+        while wanted < len
+            && let Some((id, part)) = reading.next(block_len)
+        {
             reading.blocks += 1;
-            if bytes.len() >= len {
-                return Ok(bytes);
-            }
+            wanted += part.len();
+            ids.push(u64::from(id));
+            parts.push(part);
+        }
+        let mut bytes = Vec::with_capacity(wanted);
+        for (block, part) in self.get_many(&ids)?.into_iter().zip(parts) {
+            bytes.extend_from_slice(&block[part]);
         }
         if bytes.is_empty() {
             let most = len.div_ceil(block_len).max(1);
@@ -134,18 +140,22 @@ impl Gateway {
         if used as u64 > *blocks { Err(Error::Full { blocks: *blocks }) } else { Ok(()) }
     }
 
-    /// Appends bytes to what is being written.
+    /// Appends bytes to what is being written. Blocks that get full are written together.
     pub fn append(&mut self, draft: &mut Draft, mut bytes: &[u8]) -> Result {
         let block_len = self.params().geometry.block_len;
         draft.len += bytes.len() as u64;
+        let mut full = Vec::new();
         while draft.tail.len() + bytes.len() >= block_len {
             let (part, rest) = bytes.split_at(block_len - draft.tail.len());
             draft.tail.extend_from_slice(part);
             bytes = rest;
-            self.write_tail(draft)?;
+            full.push(core::mem::take(&mut draft.tail));
+            if full.len() == TOGETHER_MAX {
+                self.write_blocks(draft, &core::mem::take(&mut full))?;
+            }
         }
         draft.tail.extend_from_slice(bytes);
-        Ok(())
+        self.write_blocks(draft, &full)
     }
 
     /// Writes the rest of a piece, and makes up to `most` of the queries that are missing from its
@@ -153,8 +163,9 @@ impl Gateway {
     pub fn complete(&mut self, draft: &mut Draft, most: usize) -> Result<bool> {
         let block_len = self.params().geometry.block_len;
         if draft.ids.len() < blocks_of(draft.len, block_len as u64) {
-            draft.tail.resize(block_len, 0);
-            self.write_tail(draft)?;
+            let mut last = core::mem::take(&mut draft.tail);
+            last.resize(block_len, 0);
+            self.write_blocks(draft, &[last])?;
         }
         self.pad(draft.ids.len(), &mut draft.padded, most)
     }
@@ -201,15 +212,14 @@ impl Gateway {
         Ok(())
     }
 
-    /// Writes a block full of bytes.
-    fn write_tail(&mut self, draft: &mut Draft) -> Result {
+    /// Writes blocks full of bytes.
+    fn write_blocks(&mut self, draft: &mut Draft, full: &[Vec<u8>]) -> Result {
         let blocks = self.params().blocks;
-        let ids = self.state.names.reserve(1, blocks).ok_or(Error::Full { blocks })?;
-        let id = ids[0];
-        draft.ids.extend(ids);
-        self.put(u64::from(id), &draft.tail)?;
-        draft.tail.clear();
-        Ok(())
+        let ids = self.state.names.reserve(full.len(), blocks).ok_or(Error::Full { blocks })?;
+        draft.ids.extend_from_slice(&ids);
+        let puts: Vec<(u64, &[u8])> =
+            ids.into_iter().map(u64::from).zip(full.iter().map(Vec::as_slice)).collect();
+        self.put_many(&puts)
     }
 
     /// Queries for nothing, up to the class of so many blocks but no more than `most`; some were
@@ -217,10 +227,8 @@ impl Gateway {
     fn pad(&mut self, blocks: usize, padded: &mut usize, most: usize) -> Result<bool> {
         let missing = size_class(blocks) - blocks;
         let until = missing.min(padded.saturating_add(most));
-        while *padded < until {
-            self.dummy()?;
-            *padded += 1;
-        }
+        self.dummies(until - *padded)?;
+        *padded = until;
         Ok(*padded == missing)
     }
 }

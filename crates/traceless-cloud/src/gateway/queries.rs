@@ -14,6 +14,7 @@ use super::{Gateway, Journal, WAITING_ROUNDS_MAX};
 use crate::error::{Error, Result};
 use crate::host::Ask;
 use core::time::Duration;
+use traceless::trace::Op;
 
 /// Queries that are sent together at most. Fewer than messages may overtake each other.
 pub const TOGETHER_MAX: usize = 64;
@@ -30,9 +31,18 @@ pub enum Want {
 }
 
 impl Want {
-    fn id(&self) -> Option<u32> {
+    /// The block, if any.
+    pub fn id(&self) -> Option<u32> {
         match self {
             Self::Read(id) | Self::Write(id, _) => Some(*id),
+            Self::Nothing => None,
+        }
+    }
+
+    fn asked(&self) -> Option<(Op, u32)> {
+        match self {
+            Self::Read(id) => Some((Op::Read, *id)),
+            Self::Write(id, _) => Some((Op::Write, *id)),
             Self::Nothing => None,
         }
     }
@@ -41,6 +51,15 @@ impl Want {
 impl Gateway {
     /// Does all that is wanted, in order, and returns what was read, in order.
     pub(super) fn access(&mut self, wants: &[Want]) -> Result<Vec<Vec<u8>>> {
+        if let Some(asks) = &self.asks {
+            let len = self.state.params.geometry.block_len;
+            for (op, id) in wants.iter().filter_map(Want::asked) {
+                asks(op, u64::from(id) * len as u64, len as u32);
+            }
+        }
+        if self.beat.is_some() {
+            return self.access_in_slots(wants);
+        }
         let mut read = Vec::new();
         for wants in wants.chunks(TOGETHER_MAX) {
             self.access_together(wants, &mut read)?;
@@ -58,33 +77,15 @@ impl Gateway {
             if id.is_some_and(|id| self.state.is_asked_for(id)) {
                 self.send_pending()?;
             }
-            if let Want::Read(id) = want
-                && let Some(block) = self.state.cache.get(*id)
-            {
+            if self.serve_at_hand(want, read)? {
                 self.counts.hits += 1;
-                read.push(block.to_vec());
                 continue;
             }
-            let at_hand = id.is_some_and(|id| self.state.index.place(id) == Place::Gateway);
-            if !at_hand {
-                self.ask(want)?;
-                if matches!(want, Want::Read(_)) {
-                    later.push(read.len());
-                    read.push(Vec::new());
-                }
-                continue;
-            }
-            self.counts.hits += 1;
-            match want {
-                Want::Read(id) => {
-                    let block = self.state.waiting.get(*id);
-                    read.push(block.expect("what is at hand is here").to_vec());
-                }
-                Want::Write(id, bytes) => {
-                    let leaf = self.draw_leaf();
-                    self.happen(Record::Held { id: *id, leaf, bytes: bytes.clone() })?;
-                }
-                Want::Nothing => unreachable!("nothing is not at hand"),
+            self.keep_pace()?;
+            self.ask(want)?;
+            if matches!(want, Want::Read(_)) {
+                later.push(read.len());
+                read.push(Vec::new());
             }
         }
         self.send_pending()?;
@@ -93,6 +94,33 @@ impl Gateway {
             read[at] = answer;
         }
         Ok(())
+    }
+
+    /// Does what is wanted of a block that is at hand, which sends nothing. Says whether it is.
+    pub(super) fn serve_at_hand(&mut self, want: &Want, read: &mut Vec<Vec<u8>>) -> Result<bool> {
+        if let Want::Read(id) = want
+            && let Some(block) = self.state.cache.get(*id)
+        {
+            read.push(block.to_vec());
+            return Ok(true);
+        }
+        let is_here =
+            |id| self.state.index.place(id) == Place::Gateway && !self.state.is_asked_for(id);
+        if !want.id().is_some_and(is_here) {
+            return Ok(false);
+        }
+        match want {
+            Want::Read(id) => {
+                let block = self.state.waiting.get(*id);
+                read.push(block.expect("what is at hand is here").to_vec());
+            }
+            Want::Write(id, bytes) => {
+                let leaf = self.draw_leaf();
+                self.happen(Record::Held { id: *id, leaf, bytes: bytes.clone() })?;
+            }
+            Want::Nothing => unreachable!("nothing is not at hand"),
+        }
+        Ok(true)
     }
 
     /// Finishes what can be finished before anything new begins.
@@ -106,6 +134,11 @@ impl Gateway {
         if self.journal.as_ref().is_some_and(Journal::is_long) {
             self.save()?;
         }
+        self.check_waiting()
+    }
+
+    /// Fails if more blocks wait than may.
+    pub(super) fn check_waiting(&self) -> Result {
         let (blocks, limit) =
             (self.state.waiting.len(), WAITING_ROUNDS_MAX * self.state.params.round_blocks);
         if blocks > limit {
@@ -115,8 +148,7 @@ impl Gateway {
     }
 
     /// Makes up a query, which is sent with those that follow.
-    fn ask(&mut self, want: &Want) -> Result {
-        self.keep_pace()?;
+    pub(super) fn ask(&mut self, want: &Want) -> Result {
         let id = want.id();
         let g = self.state.params.geometry;
         let known = match id.map(|id| self.state.index.place(id)) {
@@ -127,6 +159,7 @@ impl Gateway {
         for layer in 0..g.layers {
             let node = g.node(layer, leaf);
             if self.state.index.reads(node) >= self.state.params.reads_max(layer) {
+                self.wait_for_slot();
                 self.renew(node)?;
             }
         }

@@ -49,6 +49,10 @@ pub enum Wait {
 /// What the thread is told.
 enum Task {
     CarryOut(Job),
+    /// Make it ready to be sent.
+    Prepare(Job),
+    /// Send what is ready, if anything is.
+    Send,
     /// Another session has begun.
     SpeakThrough(Sender),
 }
@@ -57,6 +61,8 @@ enum Task {
 pub struct Worker {
     tasks: Option<mpsc::Sender<Task>>,
     results: mpsc::Receiver<Outcome>,
+    /// A job was handed over that is not to be sent yet.
+    holds: bool,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -67,28 +73,48 @@ impl Worker {
         let (done, results) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let (mut maker, clock) = (maker, Monotonic::start());
+            let mut ready = None;
             for task in todo {
-                let job = match task {
-                    Task::CarryOut(job) => job,
+                let began = clock.now();
+                let stage = match task {
+                    Task::CarryOut(job) => Some(maker.stage(job)),
+                    Task::Prepare(job) => {
+                        ready = Some(maker.stage(job));
+                        None
+                    }
+                    Task::Send => ready.take(),
                     Task::SpeakThrough(sender) => {
-                        maker.sender = sender;
-                        continue;
+                        (maker.sender, ready) = (sender, None);
+                        None
                     }
                 };
-                let began = clock.now();
-                let staged = host.stage(&maker.stage(job));
+                let Some(stage) = stage else { continue };
+                let staged = host.stage(&stage);
                 let took = Duration::from_nanos(clock.now() - began);
                 if done.send(Outcome { staged, took }).is_err() {
                     break;
                 }
             }
         });
-        Self { tasks: Some(tasks), results, thread: Some(thread) }
+        Self { tasks: Some(tasks), results, holds: false, thread: Some(thread) }
     }
 
     /// Hands over a job. One at a time.
     pub fn begin(&self, job: Job) {
         self.tell(Task::CarryOut(job));
+    }
+
+    /// Hands over a job that is sent only when it is told to. One at a time.
+    pub fn prepare(&mut self, job: Job) {
+        self.holds = true;
+        self.tell(Task::Prepare(job));
+    }
+
+    /// Sends the job that was prepared, unless it has been.
+    pub fn send(&mut self) {
+        if core::mem::take(&mut self.holds) {
+            self.tell(Task::Send);
+        }
     }
 
     /// Speaks through the enclave's end of another session from now on.

@@ -26,6 +26,7 @@ impl Gateway {
     pub(super) fn begin_again(&mut self) -> Result {
         if !self.lost && self.state.running.is_some() && !self.staged {
             // Its orders mean nothing in another session: whatever it says, it has failed.
+            self.worker.send();
             let _ = self.worker.result(Wait::Long);
         }
         (self.lost, self.staged) = (true, false);

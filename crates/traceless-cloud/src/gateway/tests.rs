@@ -1,3 +1,4 @@
+mod beat;
 mod crash;
 
 use super::testing::*;

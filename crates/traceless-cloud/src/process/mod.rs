@@ -37,6 +37,9 @@ use std::sync::{Mutex, PoisonError};
 const FILES: usize = 3;
 /// Bytes of a reply to a query beside the block.
 const REPLY_HEAD_LEN_MAX: usize = 1024;
+/// Bytes of replies to queries that may wait in the socket: less than any system has room for.
+const REPLIES_LEN: usize = 64 << 10;
+const ORDER_LEN: Error = Error::Malformed("an order of such length");
 /// The one variable that an enclave's process keeps: how much of the processor it may use.
 const CPU_VARIABLE: &str = "TRACELESS_CPU";
 
@@ -118,17 +121,41 @@ impl EnclaveProcess {
 
 impl Enclave for EnclaveProcess {
     fn query(&self, order: &[u8], slots: &[u8]) -> Result<Vec<u8>> {
-        if order.len() > self.order_len_max {
-            return Err(Error::Malformed("an order of such length"));
-        }
+        let mut replies = self.query_many(&[(order, slots)]);
+        replies.pop().unwrap_or(Err(Error::SessionLost))
+    }
+
+    fn query_many(&self, orders: &[(&[u8], &[u8])]) -> Vec<Result<Vec<u8>>> {
         let mut line = self.queries.lock().unwrap_or_else(PoisonError::into_inner);
-        let len = (order.len() as u32).to_le_bytes();
-        line.call(&[&len, order, slots], self.reply_len_max)
+        let mut replies = Vec::with_capacity(orders.len());
+        // More replies than there is room for would wait for each other with the orders.
+        for some in orders.chunks((REPLIES_LEN / self.reply_len_max).max(1)) {
+            let mut sent = 0;
+            let mut failed = None;
+            for (order, slots) in some {
+                let len = (order.len() as u32).to_le_bytes();
+                let fits = order.len() <= self.order_len_max;
+                let done = if fits { line.send(&[&len, order, slots]) } else { Err(ORDER_LEN) };
+                if let Err(error) = done {
+                    failed = Some(Err(error));
+                    break;
+                }
+                sent += 1;
+            }
+            let start = replies.len();
+            replies.extend((0..sent).map(|_| line.receive(self.reply_len_max)));
+            replies.extend(failed);
+            if let Some(first) = replies[start..].iter().position(Result::is_err) {
+                replies.truncate(start + first + 1);
+                break;
+            }
+        }
+        replies
     }
 
     fn evict(&self, order: &[u8], bytes: NodeBytes<'_>) -> Result {
         if order.len() > self.order_len_max {
-            return Err(Error::Malformed("an order of such length"));
+            return Err(ORDER_LEN);
         }
         let mut evictions = self.evictions.lock().unwrap_or_else(PoisonError::into_inner);
         let (line, nodes) = &mut *evictions;
@@ -178,10 +205,17 @@ impl Line {
     }
 
     fn call(&mut self, parts: &[&[u8]], reply_len_max: usize) -> Result<Vec<u8>> {
+        self.send(parts)?;
+        self.receive(reply_len_max)
+    }
+
+    fn send(&mut self, parts: &[&[u8]]) -> Result {
+        frame::write(&mut self.to, parts).map_err(|_| Error::SessionLost)
+    }
+
+    fn receive(&mut self, reply_len_max: usize) -> Result<Vec<u8>> {
         let mut reply = Vec::new();
-        let came = frame::write(&mut self.to, parts)
-            .and_then(|()| frame::read(&mut self.from, reply_len_max, &mut reply));
-        match came {
+        match frame::read(&mut self.from, reply_len_max, &mut reply) {
             Ok(true) => frame::decode(&reply).map(<[u8]>::to_vec),
             _ => Err(Error::SessionLost),
         }

@@ -11,12 +11,14 @@ use crate::lock::Lock;
 use crate::params::Params;
 use crate::store::Durability;
 use crate::tee::Policy;
+use crate::watched::watched;
 use crate::wire::fence::Opening;
 use crate::wire::tls::{self, Identity};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use traceless::rng::{Seeded, System};
 use traceless::seal::Secret;
+use traceless::trace::Witness;
 
 /// A host elsewhere, and how it is known.
 pub struct Remote {
@@ -28,6 +30,8 @@ pub struct Remote {
     pub identity: Option<Identity>,
     /// What is accepted of its enclave.
     pub policy: Policy,
+    /// Who is told what the host sees.
+    pub witness: Option<Arc<dyn Witness>>,
 }
 
 impl Remote {
@@ -52,7 +56,7 @@ impl Remote {
         let host_rng = Seeded::drawn(&mut rng);
         let host = RemoteHost::new(dial, opening, provision, self.policy, host_rng, Some(lock));
         let home = Home { folder: &home.join("state"), durability };
-        begin(host, params, &keys, choice, Some(&home), rng)
+        self.begin(host, params, &keys, choice, Some(&home), rng)
     }
 
     /// A tree that nobody can open once its gateway is gone, for measurements. The host's store
@@ -64,27 +68,28 @@ impl Remote {
         let provision = keys.provision(&params, choice);
         let host_rng = Seeded::drawn(&mut rng);
         let host = RemoteHost::new(self.dial()?, opening, provision, self.policy, host_rng, None);
-        begin(host, params, &keys, choice, None, rng)
+        self.begin(host, params, &keys, choice, None, rng)
     }
 
     fn dial(&self) -> Result<Dial> {
         Dial::new(&self.address, tls::client(&self.certificate, self.identity.as_ref())?)
     }
-}
 
-/// Begins the first session, and opens the gateway.
-fn begin(
-    host: RemoteHost,
-    params: Params,
-    keys: &Keys,
-    choice: Choice,
-    home: Option<&Home<'_>>,
-    rng: Seeded,
-) -> Result<Opened> {
-    let (gateway, enclave) = host.renew()?;
-    let what = host.enclave();
-    let host = Arc::new(host);
-    let session = (&gateway, &enclave);
-    let gateway = Gateway::open(params, keys, choice, host, session, home, Box::new(rng))?;
-    Ok(Opened { gateway, enclave: what })
+    /// Begins the first session, and opens the gateway.
+    fn begin(
+        &self,
+        host: RemoteHost,
+        params: Params,
+        keys: &Keys,
+        choice: Choice,
+        home: Option<&Home<'_>>,
+        rng: Seeded,
+    ) -> Result<Opened> {
+        let (gateway, enclave) = host.renew()?;
+        let what = host.enclave();
+        let host = watched(host, params.geometry, self.witness.clone());
+        let session = (&gateway, &enclave);
+        let gateway = Gateway::open(params, keys, choice, host, session, home, Box::new(rng))?;
+        Ok(Opened { gateway, enclave: what })
+    }
 }

@@ -3,7 +3,7 @@
 //! The gateway works in threads that may wait; the network's tasks only hand bytes over. A client
 //! that goes away closes its channel, and the thread then gives back what it reserved.
 
-use super::errors::told;
+use super::errors::{look, told};
 use crate::error::Result;
 use crate::front::{Front, Protocol};
 use crate::gateway::{Draft, Gateway, Object, Reading};
@@ -62,7 +62,7 @@ pub async fn receive<T: Send + 'static>(
     bind: impl FnOnce(&mut Gateway, Received) -> Result<S3Result<T>> + Send + 'static,
 ) -> S3Result<T> {
     if let Some(len) = announced.len {
-        front.look(|gateway| gateway.check_room(len)).map_err(|error| told(&error))?;
+        look(&front, |gateway| gateway.check_room(len).map_err(|error| told(&error)))?;
     }
     let (sender, receiver) = channel(QUEUE_LEN);
     let writer = tokio::task::spawn_blocking(move || write(&front, receiver, &announced, bind));
@@ -164,7 +164,7 @@ pub fn pretend(front: &Front, queries: usize) -> S3Result<()> {
     while left > 0 {
         let done = front.run(|gateway| {
             let turn = left.min(turn_blocks(gateway));
-            (0..turn).try_for_each(|_| gateway.dummy())?;
+            gateway.dummies(turn)?;
             Ok(turn)
         });
         left -= done.map_err(|error| told(&error))?;

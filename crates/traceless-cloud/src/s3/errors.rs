@@ -1,7 +1,14 @@
 //! Errors as S3 tells them.
 
 use crate::error::Error;
-use s3s::{S3Error, S3ErrorCode};
+use crate::front::Front;
+use crate::gateway::Gateway;
+use s3s::{S3Error, S3ErrorCode, S3Result};
+
+/// What the gateway knows, for a client.
+pub fn look<T>(front: &Front, look: impl FnOnce(&Gateway) -> S3Result<T>) -> S3Result<T> {
+    front.tell(look).map_err(|error| told(&error))?
+}
 
 /// What a client is told of what failed here: no more than it can do something about.
 pub fn told(error: &Error) -> S3Error {

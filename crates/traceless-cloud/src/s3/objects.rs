@@ -5,7 +5,7 @@ use super::bodies::{
     Announced, Received, abandon, append, complete, hex, pretend, receive, send_object,
 };
 use super::conditions::Conditions;
-use super::errors::told;
+use super::errors::{look as tell, told};
 use super::listing::name_of;
 use super::note::{Note, timestamp};
 use crate::error::Result;
@@ -114,7 +114,7 @@ pub fn delete_bucket(front: &Front, bucket: &str) -> S3Result<()> {
 
 /// The buckets that a key may see.
 pub fn buckets(front: &Front, keys: &Keys, id: &str) -> S3Result<Vec<Bucket>> {
-    front.look(|gateway| {
+    tell(front, |gateway| {
         let all = gateway.names_from(Space::Buckets, core::ops::Bound::Unbounded);
         let all = all.map(|(name, object)| (String::from_utf8_lossy(name).into_owned(), object));
         let seen = all.filter(|(name, _)| keys.grant(id, name).is_some());
@@ -143,7 +143,7 @@ pub async fn put(
     announced: Announced,
     conditions: Conditions,
 ) -> S3Result<Put> {
-    front.look(|gateway| check_place(gateway, &bucket, &key, &conditions))?;
+    tell(&front, |gateway| check_place(gateway, &bucket, &key, &conditions))?;
     let now = front.now_ms();
     receive(front, body, announced, move |gateway, received| {
         let Received { draft, md5, checksum } = received;

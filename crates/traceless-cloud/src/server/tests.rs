@@ -48,6 +48,7 @@ impl Running {
             certificate: self.server.certificate().to_owned(),
             identity: None,
             policy: Policy { allow_simulated: true },
+            witness: None,
         }
     }
 

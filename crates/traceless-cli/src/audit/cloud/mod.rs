@@ -1,8 +1,10 @@
 //! `traceless audit cloud`: what a provider sees of the oblivious store, and what its enclave
 //! shows.
 //!
-//! The gateway is run at a fixed rate: each step sends one query, whether anybody asks for
-//! something that is not at hand or not.
+//! With a constant beat everything is judged of all pairs of users: each message and its time, but
+//! for paths and slots, which are judged by statistics. Without one, each step sends one query,
+//! whether anybody asks for something that is not at hand or not: how many are sent, and when, is
+//! not hidden then.
 
 mod enclave;
 mod linker;
@@ -16,7 +18,7 @@ use crate::args::audit::{AuditCloudArgs, Level};
 use crate::audit::tree::users::User;
 use enclave::Enclave;
 use traceless_audit::{Claim, Verdict};
-use wire::{Gate, Run};
+use wire::{Client, Gate, Run};
 
 /// What is audited.
 #[derive(Clone, Copy, Debug)]
@@ -43,14 +45,27 @@ impl Suite for Clouds {
     type Size = u64;
 
     const TARGET: &'static str = "cloud";
-    const NOT_HIDDEN: &'static str = "Not hidden: the number of queries and when they are sent; \
-                                      without a fixed rate, that what is at hand sends none.";
-    const HONEST: &'static [Subject] =
-        &[gateway("gateway", Gate::Sound), enclave("enclave", Enclave::Ours)];
+    const NOT_HIDDEN: &'static str = "Not hidden without a constant rate: the number of queries \
+                                      and when they are sent, and that what is at hand sends none.";
+    const HONEST: &'static [Subject] = &[
+        gateway("gateway-fixed", Gate::Fixed),
+        gateway("gateway-demand", Gate::Demand),
+        enclave("enclave", Enclave::Ours),
+    ];
     const PLANTED: &'static [Planted<Self>] = &[
+        Planted { scheme: gateway("mutant:sound-gateway", Gate::Fixed), fault: None, size: 4_000 },
         planted(
             gateway("mutant:hits-send-nothing", Gate::HitsSendNothing),
             "what is at hand sends nothing, and neither does anybody else in its place",
+        ),
+        planted(gateway("mutant:idle-stops", Gate::IdleStops), "an idle gateway sends nothing"),
+        planted(
+            gateway("mutant:errors-send-nothing", Gate::ErrorsSendNothing),
+            "an error is answered, and its slot left out",
+        ),
+        planted(
+            gateway("mutant:batches-at-once", Gate::BatchesAtOnce),
+            "two queries are sent in one slot",
         ),
         planted(
             gateway("mutant:prefers-half", Gate::PrefersHalf),
@@ -98,7 +113,7 @@ impl Suite for Clouds {
     fn pictures(subject: &Subject, seed: u64) -> Result<Vec<Picture>, Failed> {
         let Part::Gateway(gate) = subject.part else { return Ok(vec![]) };
         let shown = |user: User, seed| -> Result<Seen, Failed> {
-            let run = wire::run(gate, user, Self::size(Level::Quick), seed)?;
+            let run = wire::run(gate, Client::One(user), Self::size(Level::Quick), seed)?;
             let points = (0..).zip(run.leaves.drawn).collect();
             Ok(Seen { name: user.name().to_owned(), points })
         };
@@ -124,27 +139,46 @@ const fn planted(scheme: Subject, fault: &'static str) -> Planted<Clouds> {
     Planted { scheme, fault: Some(fault), size: 4_000 }
 }
 
-/// Who asks the gateway, and whom to tell apart, by number.
-const USERS: [User; 6] =
-    [User::OneBlock, User::Random, User::InOrder, User::FewHotBlocks, User::Idle, User::Seldom];
-const PAIRS: [(usize, usize); 5] = [(0, 1), (2, 1), (3, 2), (4, 1), (5, 0)];
+/// Who asks the gateway: for what is at hand and what is not, for nothing, of a full tree and of
+/// an empty one, for what does not exist, and for several at once.
+const USERS: [Client; 10] = [
+    Client::One(User::OneBlock),
+    Client::One(User::Random),
+    Client::One(User::InOrder),
+    Client::One(User::FewHotBlocks),
+    Client::One(User::Idle),
+    Client::One(User::Seldom),
+    Client::One(User::Full),
+    Client::One(User::Empty),
+    Client::Errors,
+    Client::Batches,
+];
+/// Those who ask for a block a step, or for none, are the first.
+const OF_ONE: usize = 8;
+
+/// Whom to tell apart, by number: everybody.
+fn pairs(users: usize) -> Vec<(usize, usize)> {
+    (0..users).flat_map(|a| (a + 1..users).map(move |b| (a, b))).collect()
+}
 
 fn of_gateway(name: &str, gate: Gate, steps: u64, seed: u64) -> Result<Vec<Claim>, Failed> {
     let mut runs = vec![];
-    for (nth, user) in (0..).zip(USERS) {
+    let users = if gate == Gate::Demand { &USERS[..OF_ONE] } else { &USERS };
+    for (nth, &user) in (0..).zip(users) {
         runs.push(wire::run(gate, user, steps, seed.wrapping_mul(64) + nth)?);
     }
     let drawn: Vec<_> = runs.iter().map(|run| [run.leaves.clone()]).collect();
-    let users = USERS.iter().zip(&drawn);
-    let users: Vec<_> = users.map(|(user, drawn)| OfUser { name: user.name(), drawn }).collect();
+    let of_users = users.iter().zip(&drawn);
+    let of_users: Vec<_> =
+        of_users.map(|(user, drawn)| OfUser { name: user.name(), drawn }).collect();
     let mut claims =
         vec![look_alike(name, &runs), nothing_twice(name, &runs), on_time(name, &runs)];
-    claims.extend(claims_of_draws(name, &users, &PAIRS));
-    let slots = |(user, run): (&User, &Run)| {
+    claims.extend(claims_of_draws(name, &of_users, &pairs(users.len())));
+    let slots = |(user, run): (&Client, &Run)| {
         let what = |layer| format!("slots of layer {layer}, {}", user.name());
         (0..).zip(&run.slots).map(move |(layer, drawn)| drawn.are_uniform(&what(layer))).collect()
     };
-    let slots: Vec<Vec<Claim>> = USERS.iter().zip(&runs).map(slots).collect();
+    let slots: Vec<Vec<Claim>> = users.iter().zip(&runs).map(slots).collect();
     claims.extend(traceless_audit::worst_of(
         format!("{name}: slots are read anywhere in a node"),
         slots.concat(),

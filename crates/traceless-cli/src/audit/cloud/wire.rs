@@ -4,11 +4,13 @@ use super::super::workload::mix;
 use crate::audit::suite::Failed;
 use crate::audit::tree::users::User;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use traceless::clock::{Clock, Simulated, Timer};
 use traceless::rng::{Rng, Seeded};
 use traceless::seal::Secret;
 use traceless_audit::{Draws, Template};
-use traceless_cloud::Result;
 use traceless_cloud::gateway::{Gateway, Keys};
 use traceless_cloud::geometry::{Geometry, Node};
 use traceless_cloud::host::{Ask, Host, InProcess, Stage};
@@ -16,20 +18,72 @@ use traceless_cloud::kernel::Choice;
 use traceless_cloud::orders::Location;
 use traceless_cloud::params::Params;
 use traceless_cloud::store::{MemStore, NodeVersion};
+use traceless_cloud::{Error, Result};
 
 /// A gateway, sound or not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gate {
-    Sound,
-    /// A step that asks for what is at hand sends no query.
+    /// Queries are sent at a constant rate.
+    Fixed,
+    /// They are sent as they are needed, and as often for each user.
+    Demand,
+    /// A slot is left out in which what was asked for is at hand.
     HitsSendNothing,
+    /// Slots are left out in which nobody asks.
+    IdleStops,
+    /// A slot is left out in which an answer is an error.
+    ErrorsSendNothing,
+    /// What is asked for at once is sent at once.
+    BatchesAtOnce,
     /// Its random numbers favour one half of the tree.
     PrefersHalf,
 }
 
+impl Gate {
+    /// Whether slots in which this came of what was asked are left out.
+    fn leaves_out(self, asked: Asked) -> bool {
+        match self {
+            Self::HitsSendNothing => asked == Asked::Answered,
+            Self::IdleStops => asked == Asked::Nothing,
+            Self::ErrorsSendNothing => asked == Asked::Failed,
+            Self::Fixed | Self::Demand | Self::BatchesAtOnce | Self::PrefersHalf => false,
+        }
+    }
+}
+
+/// What came of a step that sent nothing by itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Nothing,
+    Answered,
+    Failed,
+}
+
+/// Who asks a gateway.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Client {
+    /// For a block a step, or none.
+    One(User),
+    /// For blocks that do not exist.
+    Errors,
+    /// For several blocks at once, now and then.
+    Batches,
+}
+
+impl Client {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::One(user) => user.name(),
+            Self::Errors => "what does not exist",
+            Self::Batches => "several at once",
+        }
+    }
+}
+
 /// What was seen of one user.
 pub struct Run {
-    /// Of each step, what it showed but for path and slots.
+    /// Of each step, or of each query with what came behind it, what it showed but for path and
+    /// slots.
     pub steps: Vec<Template>,
     /// The path of each query.
     pub leaves: Draws,
@@ -57,8 +111,17 @@ fn params() -> Params {
     Params { blocks, lambda: 16, geometry, round_blocks, inner_blocks, leaf_blocks }
 }
 
+/// Slots a second, by a clock that goes on from slot to slot.
+const SLOTS_PER_SECOND: u32 = 1000;
+const PERIOD: u64 = 1_000_000;
+/// How long the thread of rounds may take to send one.
+const STAGE_TIME: Duration = Duration::from_secs(20);
+/// Blocks that are asked for at once, and how many steps pass until some are again.
+const BATCH: u64 = 4;
+const BATCH_STEPS: u64 = 16;
+
 /// Runs so many steps of a user.
-pub fn run(gate: Gate, user: User, steps: u64, seed: u64) -> Result<Run, Failed> {
+pub fn run(gate: Gate, client: Client, steps: u64, seed: u64) -> Result<Run, Failed> {
     let params = params();
     params.geometry.check()?;
     let mut rng = Seeded::new(mix(seed, 1));
@@ -66,42 +129,103 @@ pub fn run(gate: Gate, user: User, steps: u64, seed: u64) -> Result<Run, Failed>
     let nonce = [3; 16];
     let shared = keys.shared(&params, Choice::Benes);
     let (host, own) = InProcess::start(&shared, MemStore::new(params.geometry), &nonce, &mut rng)?;
-    let watch = Arc::new(Mutex::new(Watch::new(&params)));
+    let clock = Arc::new(Simulated::default());
+    let (is_fixed, hurries) = (gate != Gate::Demand, Arc::new(AtomicBool::new(false)));
+    let watch = Watch::new(&params, is_fixed.then(|| clock.clone()));
+    let watch = Arc::new((Mutex::new(watch), Condvar::new()));
     let host = Arc::new(Watched { host, watch: watch.clone() });
-    let rng: Box<dyn Rng> = match gate {
-        Gate::PrefersHalf => Box::new(Small(rng)),
-        Gate::Sound | Gate::HitsSendNothing => Box::new(rng),
-    };
+    let rng: Box<dyn Rng> =
+        if gate == Gate::PrefersHalf { Box::new(Small(rng)) } else { Box::new(rng) };
     let session = (&nonce, &own);
     let mut gateway = Gateway::open(params, &keys, Choice::Benes, host, session, None, rng)?;
-    let mut requests = 0;
-    let mut templates = Vec::with_capacity(steps as usize);
-    for step in 0..steps {
-        let queries = gateway.counts().queries;
-        let asked = user.asks(step, requests, params.blocks, seed);
-        if let Some(id) = asked {
-            requests += 1;
+    if is_fixed {
+        let timer = Impatient { clock: clock.clone(), hurries: hurries.clone() };
+        gateway.keep_beat(SLOTS_PER_SECOND, Arc::new(timer))?;
+    }
+    let (mut step, mut requests) = (0, 0);
+    loop {
+        hurries.store(gate == Gate::BatchesAtOnce && client == Client::Batches, Ordering::Relaxed);
+        let asked = ask(&mut gateway, client, (step, &mut requests), seed)?;
+        hurries.store(false, Ordering::Relaxed);
+        let mut view = lock(&watch.0);
+        if !view.is_sent() && !gate.leaves_out(asked.0) {
+            drop(view);
+            let sent = if is_fixed { gateway.fill_slot() } else { gateway.dummy() };
+            sent?;
+            view = lock(&watch.0);
+        }
+        step += 1;
+        view.end_step(asked.1);
+        // As long for everybody, or as many steps.
+        let passed = if is_fixed { clock.now() / PERIOD } else { step };
+        if passed >= steps {
+            break;
+        }
+        drop(view);
+        if gate.leaves_out(asked.0) {
+            clock.advance(PERIOD);
+        }
+    }
+    drop(gateway);
+    let (watch, _) = Arc::into_inner(watch).expect("the gateway and its threads are gone");
+    let Watch { templates, leaves, slots, slots_read, read_twice, made_anew, untimely, .. } =
+        watch.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(Run { steps: templates, leaves, slots, slots_read, read_twice, made_anew, untimely })
+}
+
+/// One step of a client: what came of it, and a secret of its own that paths must not tell.
+fn ask(
+    gateway: &mut Gateway,
+    client: Client,
+    (step, requests): (u64, &mut u64),
+    seed: u64,
+) -> Result<(Asked, u64), Failed> {
+    let blocks = gateway.params().blocks;
+    match client {
+        Client::One(user) => {
+            let Some(id) = user.asks(step, *requests, blocks, seed) else {
+                return Ok((Asked::Nothing, 0));
+            };
+            *requests += 1;
             if mix(seed, step).is_multiple_of(2) {
                 gateway.put(id, &[step as u8; 32])?;
             } else {
                 gateway.get(id)?;
             }
+            Ok((Asked::Answered, id + 1))
         }
-        let is_sent = gateway.counts().queries > queries;
-        let is_skipped = asked.is_some() && gate == Gate::HitsSendNothing;
-        if !is_sent && !is_skipped {
-            gateway.dummy()?;
+        Client::Errors => match gateway.get(blocks + step) {
+            Err(Error::OutOfRange { .. }) => Ok((Asked::Failed, 0)),
+            Err(other) => Err(other.into()),
+            Ok(_) => unreachable!("there is no such block"),
+        },
+        Client::Batches if step.is_multiple_of(BATCH_STEPS) => {
+            let ids: Vec<u64> = (0..BATCH).map(|i| mix(seed, step + i) % blocks).collect();
+            gateway.get_many(&ids)?;
+            Ok((Asked::Answered, ids[0] + 1))
         }
-        let mut watch = watch.lock().unwrap_or_else(PoisonError::into_inner);
-        templates.push(core::mem::take(&mut watch.step));
-        let sent = watch.leaves.drawn.len();
-        watch.leaves.secrets.resize(sent, asked.map_or(0, |id| id + 1));
+        Client::Batches => Ok((Asked::Nothing, 0)),
     }
-    drop(gateway);
-    let watch = Arc::into_inner(watch).expect("the gateway and its threads are gone");
-    let Watch { leaves, slots, slots_read, read_twice, made_anew, untimely, .. } =
-        watch.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(Run { steps: templates, leaves, slots, slots_read, read_twice, made_anew, untimely })
+}
+
+/// A timer that waits for nothing while somebody hurries.
+struct Impatient {
+    clock: Arc<Simulated>,
+    hurries: Arc<AtomicBool>,
+}
+
+impl Clock for Impatient {
+    fn now(&self) -> u64 {
+        self.clock.now()
+    }
+}
+
+impl Timer for Impatient {
+    fn wait_until(&self, at: u64) {
+        if !self.hurries.load(Ordering::Relaxed) {
+            self.clock.wait_until(at);
+        }
+    }
 }
 
 /// Random numbers, one of four of which lacks the bit that chooses a half of the leaves.
@@ -122,8 +246,14 @@ impl Rng for Small {
 /// What the host has seen.
 struct Watch {
     params: Params,
+    /// Where there is a beat: the time, which is seen of each message.
+    clock: Option<Arc<Simulated>>,
+    /// Of each step, or with a beat of each query and what comes behind it.
+    templates: Vec<Template>,
     /// Of the present step.
     step: Template,
+    /// Queries at the end of the step before.
+    queries_before: u64,
     leaves: Draws,
     slots: Vec<Draws>,
     read: HashSet<(Node, Location)>,
@@ -140,12 +270,15 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(params: &Params) -> Self {
+    fn new(params: &Params, clock: Option<Arc<Simulated>>) -> Self {
         let g = &params.geometry;
         let draws = |noun, places| Draws { noun, places, ..Draws::default() };
         Self {
             params: *params,
+            clock,
+            templates: Vec::new(),
             step: Template::default(),
+            queries_before: 0,
             leaves: draws("paths", u64::from(g.leaves())),
             slots: (0..g.layers).map(|layer| draws("slots", g.slots(layer) as u64)).collect(),
             read: HashSet::new(),
@@ -160,8 +293,42 @@ impl Watch {
         }
     }
 
+    /// Whether this step has sent a query.
+    fn is_sent(&self) -> bool {
+        self.queries > self.queries_before
+    }
+
+    fn end_step(&mut self, secret: u64) {
+        if self.clock.is_none() {
+            self.templates.push(core::mem::take(&mut self.step));
+        }
+        self.queries_before = self.queries;
+        self.leaves.secrets.resize(self.leaves.drawn.len(), secret);
+    }
+
+    /// Whether a round should have been sent before the next query, and was not.
+    fn misses_round(&self) -> bool {
+        let (round, after) = (self.params.round_blocks as u64, self.params.stage_after() as u64);
+        let due = self.queries.saturating_sub(after) / round;
+        self.clock.is_some() && self.rounds < due
+    }
+
+    /// Something is seen when it is sent, if there is a beat.
+    fn see_in_time(&mut self, what: &[usize]) {
+        if let Some(clock) = &self.clock {
+            self.step.see(clock.now());
+            for &what in what {
+                self.step.see(what as u64);
+            }
+        }
+    }
+
     fn query(&mut self, ask: &Ask, reply_len: usize) {
         let g = self.params.geometry;
+        if self.clock.is_some() && self.queries > 0 {
+            self.templates.push(core::mem::take(&mut self.step));
+        }
+        self.see_in_time(&[]);
         self.queries += 1;
         self.leaves.drawn.push(u64::from(ask.leaf));
         for (layer, location) in ask.locations.iter().enumerate() {
@@ -178,6 +345,10 @@ impl Watch {
 
     fn stage(&mut self, stage: &Stage) {
         let g = self.params.geometry;
+        if self.clock.is_some() {
+            // Not when: by then the next slot may be waited for, and it is sent before that.
+            self.step.see(stage.nodes.len() as u64);
+        }
         self.made_anew += 1;
         let nodes = || stage.nodes.iter().map(|version| version.node);
         let is_due = if stage.batch.is_empty() {
@@ -202,17 +373,26 @@ impl Watch {
 /// A host that is watched.
 struct Watched {
     host: InProcess<MemStore>,
-    watch: Arc<Mutex<Watch>>,
+    watch: Arc<(Mutex<Watch>, Condvar)>,
 }
 
 impl Watched {
-    fn seen(&self) -> std::sync::MutexGuard<'_, Watch> {
-        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    fn seen(&self) -> MutexGuard<'_, Watch> {
+        lock(&self.watch.0)
+    }
+
+    /// Rounds are sent by a thread of their own, so one that is due is waited for.
+    fn wait_for_round(&self) {
+        let waited =
+            self.watch.1.wait_timeout_while(self.seen(), STAGE_TIME, |watch| watch.misses_round());
+        let (mut watch, time) = waited.unwrap_or_else(PoisonError::into_inner);
+        watch.untimely += u64::from(time.timed_out());
     }
 }
 
 impl Host for Watched {
     fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
+        self.wait_for_round();
         let reply = self.host.query(ask);
         self.seen().query(ask, reply.as_ref().map_or(0, Vec::len));
         reply
@@ -220,14 +400,21 @@ impl Host for Watched {
 
     fn stage(&self, stage: &Stage) -> Result {
         self.seen().stage(stage);
+        self.watch.1.notify_all();
         self.host.stage(stage)
     }
 
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        self.seen().see_in_time(&[3, versions.len()]);
         self.host.commit(sequence, versions)
     }
 
     fn sequence(&self) -> Result<u64> {
+        self.seen().see_in_time(&[4]);
         self.host.sequence()
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

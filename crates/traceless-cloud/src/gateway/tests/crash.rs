@@ -1,7 +1,9 @@
 //! Gateways that end at any moment: no acknowledged write is lost, and no slot is read twice.
 
 use super::*;
+use crate::gateway::beat::Beat;
 use core::ops::Bound;
+use traceless::clock::Simulated;
 
 /// A host over a store that outlives it. After so many calls it is gone: the last one is not
 /// answered, but may have happened.
@@ -60,6 +62,8 @@ struct World {
     folder: tempfile::TempDir,
     seen: Arc<Mutex<Vec<Seen>>>,
     rng: Seeded,
+    /// Whether gateways keep a constant beat.
+    beats: bool,
 }
 
 impl World {
@@ -73,6 +77,7 @@ impl World {
             folder: tempfile::tempdir().unwrap(),
             seen: Arc::default(),
             rng,
+            beats: false,
         }
     }
 
@@ -87,7 +92,12 @@ impl World {
         let home = Home { folder: self.folder.path(), durability: Durability::Process };
         let rng = Box::new(Seeded::drawn(&mut self.rng));
         let session = (&nonce, &own);
-        Gateway::open(self.params, &self.keys, Choice::Benes, host, session, Some(&home), rng)
+        let mut gateway =
+            Gateway::open(self.params, &self.keys, Choice::Benes, host, session, Some(&home), rng)?;
+        if self.beats {
+            gateway.beat = Some(Beat::new(1000, Arc::new(Simulated::default()), 0));
+        }
+        Ok(gateway)
     }
 
     /// Half a record at the end of the log, as of a write that was cut short.
@@ -105,9 +115,28 @@ impl World {
 
 #[test]
 fn no_acknowledged_write_is_lost() {
-    // More than wait at the gateway, or nothing would be asked of the host.
-    const BLOCKS: u64 = 2000;
-    let mut world = World::new(BLOCKS, 21);
+    loses_nothing(World::new(BLOCKS, 21));
+}
+
+/// With a beat an answer is given once what it rests on is written with a slot.
+#[test]
+fn no_acknowledged_write_is_lost_with_a_beat() {
+    loses_nothing(World { beats: true, ..World::new(BLOCKS, 23) });
+}
+
+/// Fills slots until what was promised is kept.
+fn kept(gateway: &mut Gateway) -> Result {
+    let Some(record) = gateway.promised() else { return Ok(()) };
+    while !gateway.is_settled(record) {
+        gateway.fill_slot()?;
+    }
+    gateway.settle_promise(record)
+}
+
+/// More than wait at the gateway, or nothing would be asked of the host.
+const BLOCKS: u64 = 2000;
+
+fn loses_nothing(mut world: World) {
     let mut array = vec![vec![0; BLOCK]; BLOCKS as usize];
     let mut rng = Seeded::new(22);
     let mut commits = 0;
@@ -118,7 +147,7 @@ fn no_acknowledged_write_is_lost() {
             let id = rng.below(BLOCKS);
             let bytes = block(id, life * 1000 + version);
             if rng.below(3) > 0 {
-                if gateway.put(id, &bytes).is_err() {
+                if gateway.put(id, &bytes).and_then(|()| kept(&mut gateway)).is_err() {
                     // Nobody was told, so it may be either.
                     drop(gateway);
                     let mut next = world.open(u64::MAX).unwrap();

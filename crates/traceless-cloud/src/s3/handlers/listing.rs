@@ -2,6 +2,7 @@
 
 use super::Handlers;
 use crate::s3::bodies::hex;
+use crate::s3::errors::look;
 use crate::s3::listing::{Wanted, count, escape, is_escaped, page_len};
 use crate::s3::uploads;
 use s3s::dto;
@@ -74,7 +75,7 @@ impl Handlers {
     pub(super) fn parts(&self, input: dto::ListPartsInput) -> S3Result<dto::ListPartsOutput> {
         let len = page_len(input.max_parts)?;
         let after = input.part_number_marker.unwrap_or_default();
-        let mut parts = self.front.look(|gateway| {
+        let mut parts = look(&self.front, |gateway| {
             let upload = uploads::find(gateway, &input.bucket, &input.key, &input.upload_id)?;
             uploads::parts(gateway, &upload.id, after, len + 1)
         })?;
@@ -104,9 +105,9 @@ impl Handlers {
             input.key_marker.as_deref().unwrap_or_default(),
             input.upload_id_marker.as_deref().unwrap_or_default(),
         );
-        let (mut uploads, is_cut) = self
-            .front
-            .look(|gateway| uploads::uploads(gateway, &input.bucket, prefix, after, len))?;
+        let (mut uploads, is_cut) = look(&self.front, |gateway| {
+            uploads::uploads(gateway, &input.bucket, prefix, after, len)
+        })?;
         for upload in &mut uploads {
             upload.key = upload.key.take().map(|key| escape(&key, escaped));
         }

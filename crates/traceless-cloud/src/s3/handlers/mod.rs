@@ -7,6 +7,7 @@ mod uploads;
 
 use super::access::Keys;
 use super::conditions::Conditions;
+use super::errors::look;
 use super::listing::{Page, Wanted, page};
 use super::objects::{self as objects_of, Known};
 use super::uploads as uploads_of;
@@ -43,7 +44,7 @@ impl Handlers {
 
     /// An object that is to be read, if its conditions hold.
     fn found(&self, bucket: &str, key: &str, conditions: &Conditions) -> S3Result<Known> {
-        let known = self.front.look(|gateway| objects_of::find(gateway, bucket, key))?;
+        let known = look(&self.front, |gateway| objects_of::find(gateway, bucket, key))?;
         conditions.check_read(&known.note)?;
         Ok(known)
     }
@@ -53,13 +54,13 @@ impl Handlers {
         let CopySource::Bucket { bucket, key, .. } = source else {
             return Err(s3_error!(NotImplemented));
         };
-        let known = self.front.look(|gateway| objects_of::find(gateway, bucket, key))?;
+        let known = look(&self.front, |gateway| objects_of::find(gateway, bucket, key))?;
         conditions.check_copy(&known.note)?;
         Ok(known)
     }
 
     fn page(&self, wanted: &Wanted<'_>) -> S3Result<Page> {
-        self.front.look(|gateway| {
+        look(&self.front, |gateway| {
             objects_of::check_bucket(gateway, wanted.bucket)?;
             page(gateway, wanted)
         })
@@ -114,7 +115,7 @@ impl S3 for Handlers {
         request: S3Request<dto::HeadBucketInput>,
     ) -> Answer<dto::HeadBucketOutput> {
         let found = async {
-            self.front.look(|gateway| objects_of::check_bucket(gateway, &request.input.bucket))?;
+            look(&self.front, |gateway| objects_of::check_bucket(gateway, &request.input.bucket))?;
             Ok(dto::HeadBucketOutput::default())
         };
         self.counted(Kind::Look, found).await
@@ -125,7 +126,7 @@ impl S3 for Handlers {
         request: S3Request<dto::GetBucketLocationInput>,
     ) -> Answer<dto::GetBucketLocationOutput> {
         let found = async {
-            self.front.look(|gateway| objects_of::check_bucket(gateway, &request.input.bucket))?;
+            look(&self.front, |gateway| objects_of::check_bucket(gateway, &request.input.bucket))?;
             // Without a location it is the first region, which is what clients expect by default.
             Ok(dto::GetBucketLocationOutput::default())
         };
@@ -137,7 +138,7 @@ impl S3 for Handlers {
         request: S3Request<dto::GetBucketVersioningInput>,
     ) -> Answer<dto::GetBucketVersioningOutput> {
         let found = async {
-            self.front.look(|gateway| objects_of::check_bucket(gateway, &request.input.bucket))?;
+            look(&self.front, |gateway| objects_of::check_bucket(gateway, &request.input.bucket))?;
             Ok(dto::GetBucketVersioningOutput::default())
         };
         self.counted(Kind::Look, found).await

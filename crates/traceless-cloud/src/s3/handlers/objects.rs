@@ -7,6 +7,7 @@ use super::inputs::{
 };
 use crate::s3::bodies::Announced;
 use crate::s3::conditions::Conditions;
+use crate::s3::errors::look;
 use crate::s3::listing::{PAGE_LEN_MAX, count, size};
 use crate::s3::note::{Headers, Note, http_date};
 use crate::s3::objects::{self, Copied, Known, Part};
@@ -99,7 +100,7 @@ impl Handlers {
         if input.delete.objects.len() > PAGE_LEN_MAX {
             return Err(s3_error!(MalformedXML, "1000 objects is the most"));
         }
-        self.front.look(|gateway| objects::check_bucket(gateway, &input.bucket))?;
+        look(&self.front, |gateway| objects::check_bucket(gateway, &input.bucket))?;
         let (mut deleted, mut errors) = (Vec::new(), Vec::new());
         for one in input.delete.objects {
             let place = (input.bucket.clone(), one.key.clone());

@@ -6,6 +6,7 @@ use super::inputs::{
 };
 use crate::s3::bodies::Announced;
 use crate::s3::conditions::Conditions;
+use crate::s3::errors::look;
 use crate::s3::listing::escape;
 use crate::s3::note::{Headers, Note, http_date};
 use crate::s3::objects::{self, Copied, Part};
@@ -68,7 +69,7 @@ impl Handlers {
     }
 
     fn part_name(&self, bucket: &str, key: &str, id: &str, number: i32) -> S3Result<Vec<u8>> {
-        self.front.look(|gateway| uploads::find(gateway, bucket, key, id))?;
+        look(&self.front, |gateway| uploads::find(gateway, bucket, key, id))?;
         uploads::part_name(id, number)
     }
 

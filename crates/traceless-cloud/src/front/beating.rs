@@ -1,0 +1,115 @@
+//! The thread that fills slots which nobody uses, where the gateway keeps a constant beat.
+
+use super::Front;
+use crate::error::{Error, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use traceless::clock::{Clock, Monotonic};
+
+/// A beat, until it is dropped.
+pub struct Beating {
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Beating {
+    /// Begins a beat of so many slots a second.
+    pub fn start(front: &Arc<Front>, per_second: u32) -> Result<Self> {
+        let timer = Arc::new(Monotonic::start());
+        front.run(|gateway| gateway.keep_beat(per_second, timer.clone()))?;
+        let ended = Arc::new(AtomicBool::new(false));
+        let (front, asked) = (front.clone(), ended.clone());
+        let thread =
+            std::thread::spawn(
+                move || {
+                    while !asked.load(Ordering::Relaxed) && front.fill_slot(&timer) {}
+                },
+            );
+        Ok(Self { ended, thread: Some(thread) })
+    }
+}
+
+impl Drop for Beating {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Front {
+    /// Waits until it is decided what the next slot is used for, and fills it if nobody uses it.
+    /// Says whether there will be more: not once another gateway has the store.
+    fn fill_slot(&self, timer: &Monotonic) -> bool {
+        let Some(at) = self.lock().next_slot() else { return false };
+        std::thread::sleep(Duration::from_nanos(at.saturating_sub(timer.now())));
+        let mut gateway = self.lock();
+        // Somebody may have used it meanwhile.
+        if gateway.next_slot().is_none_or(|at| at > timer.now()) {
+            return true;
+        }
+        let filled = gateway.fill_slot();
+        self.metrics.observe(&gateway);
+        drop(gateway);
+        self.slots.notify_all();
+        match filled {
+            Ok(()) => {
+                self.metrics.succeeded();
+                true
+            }
+            Err(error) => {
+                self.metrics.failed(&error);
+                !matches!(error, Error::Fenced { .. })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::front::{Metrics, Wall};
+    use crate::gateway::testing::in_memory;
+
+    const SLOTS: u32 = 400;
+    const PERIODS: u64 = 160;
+
+    /// Has a gateway beat for a while, and tells how many queries it sent, and how many slots were
+    /// used and were late.
+    fn beat(work: impl Fn(&Front)) -> (u64, u64, u64) {
+        let front = Arc::new(Front::new(in_memory(900, 3), Arc::default(), Arc::new(Wall)));
+        let _beating = Beating::start(&front, SLOTS).unwrap();
+        let clock = Monotonic::start();
+        let end = PERIODS * 1_000_000_000 / u64::from(SLOTS);
+        while clock.now() < end {
+            work(&front);
+        }
+        let counts = front.look(crate::gateway::Gateway::counts);
+        assert_eq!(counts.slots_used + counts.slots_unused, counts.queries);
+        (counts.queries, counts.slots_used, counts.slots_late)
+    }
+
+    #[test]
+    fn slots_come_whether_or_not_somebody_asks() {
+        let (idle, used, late) = beat(|_| std::thread::yield_now());
+        // A slow machine is late, and never early.
+        assert!(idle <= PERIODS + 1 && idle + 20 * (late + 1) > PERIODS / 2, "{idle} {late}");
+        assert_eq!(used, 0);
+        let at_hand = |front: &Front| front.run(|gateway| gateway.put(1, &[1; 64])).unwrap();
+        let (hits, used, late) = beat(at_hand);
+        assert!(hits <= PERIODS + 1 && hits + 20 * (late + 1) > PERIODS / 2, "{hits} {late}");
+        assert_eq!(used, 1);
+        let next = std::sync::atomic::AtomicU64::new(0);
+        let misses = |front: &Front| {
+            let id = next.fetch_add(1, Ordering::Relaxed) % 900;
+            front.run(|gateway| gateway.get(id)).unwrap();
+        };
+        let (sent, used, _) = beat(misses);
+        assert!(sent <= PERIODS + 1 && used > sent / 8, "{sent} {used}");
+        let metrics = Metrics::default();
+        assert!(metrics.text().contains("traceless_asking 0"));
+    }
+}

@@ -1,0 +1,174 @@
+//! A constant beat: what is sent when follows from the number of slots alone.
+
+use super::*;
+use traceless::clock::{Clock as _, Simulated};
+
+const PERIOD: u64 = 2_000_000;
+
+/// What a host sees, and when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Message {
+    Query,
+    Commit,
+}
+
+/// A host that tells when it is spoken to, and fails when it is told to.
+struct Timed {
+    host: InProcess<MemStore>,
+    clock: Arc<Simulated>,
+    seen: Arc<Mutex<Vec<(Message, u64)>>>,
+    /// By how much each answer is late.
+    delay: Arc<AtomicU64>,
+    fails: Arc<AtomicU64>,
+}
+
+impl Timed {
+    fn see(&self, message: Message) -> Result {
+        self.seen.lock().unwrap().push((message, self.clock.now()));
+        self.clock.advance(self.delay.load(Ordering::Relaxed));
+        if self.fails.load(Ordering::Relaxed) > 0 {
+            self.fails.fetch_sub(1, Ordering::Relaxed);
+            return Err(Error::Store("planned"));
+        }
+        Ok(())
+    }
+}
+
+impl Host for Timed {
+    fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
+        self.see(Message::Query)?;
+        self.host.query(ask)
+    }
+
+    fn stage(&self, stage: &Stage) -> Result {
+        self.host.stage(stage)
+    }
+
+    fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        self.see(Message::Commit)?;
+        self.host.commit(sequence, versions)
+    }
+
+    fn sequence(&self) -> Result<u64> {
+        self.host.sequence()
+    }
+}
+
+struct World {
+    gateway: Gateway,
+    clock: Arc<Simulated>,
+    seen: Arc<Mutex<Vec<(Message, u64)>>>,
+    delay: Arc<AtomicU64>,
+    fails: Arc<AtomicU64>,
+}
+
+impl World {
+    fn new(blocks: u64, drawn: u64) -> Self {
+        let params = params(blocks);
+        let mut rng = Seeded::new(drawn);
+        let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
+        let nonce = [3; 16];
+        let shared = keys.shared(&params, Choice::Benes);
+        let store = MemStore::new(params.geometry);
+        let (host, own) = InProcess::start(&shared, store, &nonce, &mut rng).unwrap();
+        let (clock, seen) = (Arc::new(Simulated::default()), Arc::default());
+        let (delay, fails) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let timed = Timed {
+            host,
+            clock: clock.clone(),
+            seen: Arc::clone(&seen),
+            delay: delay.clone(),
+            fails: fails.clone(),
+        };
+        let host = Arc::new(timed);
+        let session = (&nonce, &own);
+        let mut gateway =
+            Gateway::open(params, &keys, Choice::Benes, host, session, None, Box::new(rng))
+                .unwrap();
+        gateway.keep_beat(500, clock.clone()).unwrap();
+        Self { gateway, clock, seen, delay, fails }
+    }
+
+    fn times(&self, wanted: Message) -> Vec<u64> {
+        let seen = self.seen.lock().unwrap();
+        seen.iter().filter(|(message, _)| *message == wanted).map(|(_, at)| *at).collect()
+    }
+}
+
+#[test]
+fn is_an_array_with_a_beat() {
+    let mut world = World::new(1500, 41);
+    assert_eq!(agrees_with_an_array(&mut world.gateway, 6000, 41), 0);
+    let counts = world.gateway.counts();
+    assert!(counts.rounds > 20 && counts.hits > 300, "{counts:?}");
+    let waiting_max = 4 * world.gateway.params().round_blocks;
+    assert!(counts.waiting_max <= waiting_max, "{counts:?}");
+    assert_eq!((counts.slots_used, counts.slots_unused), (counts.queries, 0));
+}
+
+#[test]
+fn what_is_sent_follows_from_the_clock() {
+    let told: Vec<_> = (0..4)
+        .map(|user| {
+            let mut world = World::new(1500, 50 + user);
+            let gateway = &mut world.gateway;
+            gateway.keep_copies(100 * BLOCK);
+            while world.clock.now() < 1000 * PERIOD {
+                let step = world.clock.now() / PERIOD;
+                match user {
+                    0 => {}
+                    1 => gateway.put(step % 1500, &[1; BLOCK]).unwrap(),
+                    2 => assert!(gateway.get(1500).is_err()),
+                    // At hand but for the first time; then several at once.
+                    _ => drop(gateway.get_many(&[7, step % 3, step, 7]).unwrap()),
+                }
+                gateway.dummy().unwrap();
+                gateway.fill_slot().unwrap();
+            }
+            let own: Vec<u64> = world.times(Message::Query);
+            assert!(own.iter().zip(1..).all(|(at, slot)| *at == slot * PERIOD), "one a slot");
+            assert!(world.gateway.counts().rounds > 10);
+            assert_eq!(world.gateway.counts().slots_late, 0);
+            (own[..1000].to_vec(), world.times(Message::Commit)[..10].to_vec())
+        })
+        .collect();
+    assert!(told.iter().all(|other| *other == told[0]));
+    let params = params(1500);
+    let commit = (params.round_blocks + params.commit_after()) as u64;
+    assert_eq!(told[0].1[0], commit * PERIOD);
+}
+
+#[test]
+fn late_slots_are_sent_late_and_none_is_left_out() {
+    let mut world = World::new(300, 60);
+    for _ in 0..5 {
+        world.gateway.fill_slot().unwrap();
+    }
+    world.delay.store(PERIOD / 2, Ordering::Relaxed);
+    world.gateway.fill_slot().unwrap();
+    world.delay.store(7 * PERIOD / 2, Ordering::Relaxed);
+    world.gateway.fill_slot().unwrap();
+    world.delay.store(0, Ordering::Relaxed);
+    for _ in 0..3 {
+        world.gateway.fill_slot().unwrap();
+    }
+    let halves: Vec<u64> = world.times(Message::Query).iter().map(|at| at * 2 / PERIOD).collect();
+    // The answer to the seventh took three and a half: the eighth is two and a half late, and so
+    // are those after it.
+    assert_eq!(halves, [2, 4, 6, 8, 10, 12, 14, 21, 23, 25]);
+    let counts = world.gateway.counts();
+    assert_eq!((counts.slots_late, counts.slot_delay_max_ns), (1, 5 * PERIOD / 2));
+}
+
+#[test]
+fn a_slot_that_failed_is_over_and_its_query_is_sent_again() {
+    let mut world = World::new(300, 61);
+    world.fails.store(2, Ordering::Relaxed);
+    assert!(world.gateway.put(5, &block(5, 1)).is_err());
+    assert!(world.gateway.fill_slot().is_err());
+    assert_eq!(world.gateway.get(5).unwrap(), block(5, 1), "it was sent in the third slot");
+    assert_eq!(world.times(Message::Query), [PERIOD, 2 * PERIOD, 3 * PERIOD]);
+    let counts = world.gateway.counts();
+    assert_eq!((counts.slots_used, counts.slots_unused), (1, 2));
+    assert!(matches!(world.gateway.keep_beat(0, world.clock.clone()), Err(Error::Parameters(_))));
+}

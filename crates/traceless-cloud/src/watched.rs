@@ -1,0 +1,162 @@
+//! A host that is watched: what it sees of a gateway, as events of the network.
+//!
+//! The tree lies in the events' addresses node by node, from the root. A query is a read of one
+//! slot of each node on a path; a node that is made anew is read and written; a commit is a write
+//! behind the tree.
+
+use crate::channel::Nonce;
+use crate::error::Result;
+use crate::geometry::{Geometry, Node};
+use crate::host::{Ask, Host, Stage};
+use crate::store::NodeVersion;
+use std::sync::Arc;
+use traceless::clock::{Clock, Monotonic};
+use traceless::trace::{Event, Op, Surface, Witness};
+
+/// Bytes of the number of a commit.
+const COMMIT_LEN: usize = 8;
+
+/// `host`, which `witness` watches if there is one.
+pub fn watched(
+    host: impl Host + 'static,
+    geometry: Geometry,
+    witness: Option<Arc<dyn Witness>>,
+) -> Arc<dyn Host> {
+    match witness {
+        None => Arc::new(host),
+        Some(witness) => Arc::new(Watched::new(host, geometry, witness)),
+    }
+}
+
+/// Tells a witness what `host` sees, with nanoseconds since it is watched.
+pub struct Watched<H> {
+    host: H,
+    geometry: Geometry,
+    witness: Arc<dyn Witness>,
+    clock: Monotonic,
+}
+
+impl<H> Watched<H> {
+    /// Watches the host of a tree of this shape.
+    pub fn new(host: H, geometry: Geometry, witness: Arc<dyn Witness>) -> Self {
+        Self { host, geometry, witness, clock: Monotonic::start() }
+    }
+
+    fn see(&self, time: u64, op: Op, at: u64, len: usize) {
+        let len = u32::try_from(len).expect("no node has 4 GiB");
+        self.witness.see(Event { time, surface: Surface::Wire, op, at, len });
+    }
+
+    fn see_query(&self, ask: &Ask) {
+        let (g, time) = (&self.geometry, self.clock.now());
+        for (layer, location) in ask.locations.iter().enumerate().take(g.layers) {
+            let node = g.node(layer, ask.leaf);
+            let at = g.node_at(node) + u64::from(location.slot) * g.slot_len() as u64;
+            self.see(time, Op::Read, at, g.slot_len());
+        }
+    }
+
+    fn see_node(&self, time: u64, op: Op, node: Node) {
+        let g = &self.geometry;
+        self.see(time, op, g.node_at(node), g.node_len(g.layer_of(node)));
+    }
+}
+
+impl<H: Host> Host for Watched<H> {
+    fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
+        self.see_query(ask);
+        self.host.query(ask)
+    }
+
+    fn query_many(&self, asks: &[Ask]) -> Vec<Result<Vec<u8>>> {
+        for ask in asks {
+            self.see_query(ask);
+        }
+        self.host.query_many(asks)
+    }
+
+    fn stage(&self, stage: &Stage) -> Result {
+        let time = self.clock.now();
+        for version in &stage.nodes {
+            self.see_node(time, Op::Read, version.node);
+            self.see_node(time, Op::Write, version.node);
+        }
+        self.host.stage(stage)
+    }
+
+    fn place(&self, version: NodeVersion, bytes: &[u8]) -> Result {
+        self.see_node(self.clock.now(), Op::Write, version.node);
+        self.host.place(version, bytes)
+    }
+
+    fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        self.see(self.clock.now(), Op::Write, self.geometry.tree_len(), COMMIT_LEN);
+        self.host.commit(sequence, versions)
+    }
+
+    fn sequence(&self) -> Result<u64> {
+        self.host.sequence()
+    }
+
+    fn renew(&self) -> Result<(Nonce, Nonce)> {
+        self.host.renew()
+    }
+
+    fn check(&self) -> Result {
+        self.host.check()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::{Gateway, Keys};
+    use crate::host::InProcess;
+    use crate::kernel::Choice;
+    use crate::params::Params;
+    use crate::store::MemStore;
+    use std::sync::Mutex;
+    use traceless::rng::Seeded;
+    use traceless::seal::Secret;
+    use traceless::trace::Recorder;
+
+    /// A gateway whose host is watched, and what tells what is asked for.
+    #[test]
+    fn queries_rounds_and_what_is_asked_for_are_seen() {
+        let params = Params::new(500, 64, 4).unwrap();
+        let g = params.geometry;
+        let mut rng = Seeded::new(1);
+        let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
+        let (shared, nonce) = (keys.shared(&params, Choice::Benes), [3; 16]);
+        let store = MemStore::new(g);
+        let (host, own) = InProcess::start(&shared, store, &nonce, &mut rng).unwrap();
+        let recorder = Arc::new(Recorder::default());
+        let host = Arc::new(Watched::new(host, g, recorder.clone()));
+        let session = (&nonce, &own);
+        let mut gateway =
+            Gateway::open(params, &keys, Choice::Benes, host, session, None, Box::new(rng))
+                .unwrap();
+        let asked = Arc::new(Mutex::new(vec![]));
+        let asks = asked.clone();
+        gateway.tell_asks(Box::new(move |op, at, len| asks.lock().unwrap().push((op, at, len))));
+        recorder.take();
+        gateway.get(7).unwrap();
+        let events = recorder.take();
+        let slots = events.iter().filter(|event| event.len as usize == g.slot_len());
+        assert_eq!(slots.count(), g.layers);
+        assert!(events.iter().all(|e| e.surface == Surface::Wire && e.at < g.tree_len()));
+        // Whole rounds.
+        for id in 0..3 * params.round_blocks as u64 {
+            gateway.put(id % 500, &[1; 64]).unwrap();
+        }
+        drop(gateway);
+        let events = recorder.take();
+        let commits = events.iter().filter(|event| event.at == g.tree_len()).count();
+        let root = events.iter().filter(|event| event.op == Op::Write && event.at == 0).count();
+        assert!(commits > 0 && root >= commits, "{commits} commits, the root {root} times");
+        let asked = asked.lock().unwrap();
+        assert_eq!(asked[0], (Op::Read, 7 * 64, 64));
+        assert_eq!(asked[1..].len(), 3 * params.round_blocks);
+        assert!(asked[1..].iter().all(|(op, ..)| *op == Op::Write));
+    }
+}
