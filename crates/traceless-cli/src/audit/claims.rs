@@ -137,10 +137,15 @@ fn many_openings(subject: Subject, reads: bool) -> Result<Option<Claim>> {
     };
     let name = "one address, random addresses, through more openings than are remembered";
     // With fewer blocks than openings, the oldest would have died out by themselves.
-    let targets = subject.targets(MANY_OPENINGS * 2, MANY_OPENINGS * 2)?;
+    let targets = targets_of_many_openings(subject)?;
     let (writes, openings) = (MANY_OPENINGS, MANY_OPENINGS - 1);
     let size = Size { writes_max: writes, openings, seeds: 1, ..PLANTED_SIZE };
     Ok(equal_traces(&Pair { name, ..*pair }, &targets[..1], size, reads))
+}
+
+/// What is opened so often.
+pub fn targets_of_many_openings(subject: Subject) -> Result<Vec<Target>> {
+    subject.targets(MANY_OPENINGS * 2, MANY_OPENINGS * 2)
 }
 
 const EQUAL_LENGTH: &str = "write traces of equal length";

@@ -177,7 +177,7 @@ fn sq_targets(blocks: u64, map_blocks: u64) -> Result<Vec<Target>> {
     };
     let on_disk = sq::Wishes { map_on_disk: true, ..sq::Wishes::default() };
     // With as many levels, more blocks need larger buckets.
-    let bucket = (blocks / 512).clamp(2, 64) as u32;
+    let bucket = (blocks / 1024).clamp(1, 32) as u32 * 2;
     [
         target("chosen shape", sq::Geometry::new(blocks, BLOCK_LEN, sq::Wishes::default())),
         target("k = 2", sq::Geometry::with_shape(blocks, BLOCK_LEN, bucket, 2, 4)),

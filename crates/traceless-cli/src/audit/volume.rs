@@ -199,8 +199,12 @@ mod tests {
         for level in [Level::Quick, Level::Ci, Level::Release] {
             let Size { blocks, map_blocks, .. } = size(level, 1);
             for name in SCHEMES {
-                let targets = Subject::named(name).unwrap().targets(blocks, map_blocks);
-                assert!(targets.is_ok(), "{name} at level {}: {:?}", level.name(), targets.err());
+                let subject = Subject::named(name).unwrap();
+                let many = claims::targets_of_many_openings(subject);
+                for targets in [subject.targets(blocks, map_blocks), many] {
+                    let error = targets.err();
+                    assert!(error.is_none(), "{name} at level {}: {error:?}", level.name());
+                }
             }
         }
     }
