@@ -112,3 +112,15 @@ for machine in ddr4-2400 ddr4-3200 usimm-4channel; do
     told "abs(sum(c['dram']['picojoules'] for c in told['channels'])
         / told['dram']['picojoules'] - 1) < 1e-9"
 done
+
+section "tables of the cloud paper"
+expect 2 "$traceless" bench cloud --experiment "$root/experiments/cloud/table-1.toml"
+expect 2 "$traceless" bench cloud --experiment "$root/experiments/cloud/table-1.toml" --out cloud --data 1G
+sed -e 's/^quick = .*/quick = { queries = 100, rounds = 1, divided-by = 64 }/' \
+    -e 's/^workloads = .*/workloads = ["1 KB", "2 KB"]/; /^workload = "8 KB"/s/8 KB/1 KB/' \
+    -e '/^\[workload."[48] KB"\]/,+1d; s/who = "benes" }/who = "benes", in-files = true }/' \
+    "$root/experiments/cloud/compared.toml" >compared.toml
+expect 0 "$traceless" bench cloud --experiment compared.toml --out cloud --json
+expect_json traceless.cloud.experiment.v1 verdicts metrics
+check "all have answered" test "$(find cloud/runs -name '*.json' | wc -l)" = 12
+check "no tree is left" [ -z "$(find cloud -name 'tree-*')" ]

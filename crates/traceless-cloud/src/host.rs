@@ -125,6 +125,13 @@ impl Inside {
         let evictor = Evictor::new(shared, session)?.with_threads(lent_threads());
         Ok(Self { querier, evictor: Mutex::new(evictor) })
     }
+
+    /// The same, which evicts by whole blocks: to compare with.
+    pub fn by_whole_blocks(shared: &Shared, session: &Session) -> Result<Self> {
+        let querier = Mutex::new(Querier::new(shared, session));
+        let evictor = Evictor::new(shared, session)?.by_whole_blocks(shared);
+        Ok(Self { querier, evictor: Mutex::new(evictor) })
+    }
 }
 
 /// The threads that a host lends an enclave.

@@ -1,6 +1,6 @@
 //! `traceless bench cloud`
 
-use super::{ProgressHow, RemoteArgs, parse_size};
+use super::{ExperimentArgs, ProgressHow, RemoteArgs, parse_size};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ pub struct CloudArgs {
     pub block_len: u64,
     /// How the enclave permutes
     #[arg(long, value_enum, default_value = "benes")]
-    pub kernel: CloudKernel,
+    pub kernel: BenchKernel,
     /// Each limit of the tree is met with probability 2^-BITS
     #[arg(long, value_name = "BITS", default_value_t = 32,
         value_parser = clap::value_parser!(u32).range(4..=128))]
@@ -50,6 +50,13 @@ pub struct CloudArgs {
     // A host elsewhere: its store must be empty.
     #[command(flatten)]
     pub remote: RemoteArgs,
+    /// Instead of all that, measure what a file of experiments/cloud says, a table of the paper,
+    /// and tell what becomes of its claims
+    #[arg(long, value_name = "FILE", requires = "out", conflicts_with_all = ["floors", "compare",
+        "data", "block_len", "kernel", "lambda", "dir", "host"])]
+    pub experiment: Option<PathBuf>,
+    #[command(flatten)]
+    pub of_experiment: ExperimentArgs,
     /// Whoever gives the same seed asks for the same blocks
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub seed: u64,
@@ -68,4 +75,15 @@ pub enum CloudKernel {
     Benes,
     /// The paper's pages of nibbles, and SHA-256
     Paper,
+}
+
+/// What is measured, besides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum BenchKernel {
+    /// A network of exchanges, and AES-256-GCM
+    Benes,
+    /// The paper's pages of nibbles, and SHA-256
+    Paper,
+    /// A network whose blocks pass through the enclave as a whole, two at a time
+    BlockWise,
 }

@@ -3,6 +3,7 @@
 pub mod audit;
 mod bench;
 mod cloud;
+mod experiment;
 mod gateway;
 mod host;
 mod run;
@@ -13,6 +14,7 @@ mod volume;
 
 pub use audit::AuditArgs;
 pub use cloud::*;
+pub use experiment::*;
 pub use gateway::*;
 pub use host::*;
 pub use run::*;

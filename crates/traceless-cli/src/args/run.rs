@@ -1,6 +1,6 @@
 //! `traceless run` and `traceless bench pager`
 
-use super::Level;
+use super::ExperimentArgs;
 use super::volume::{ProgressArgs, parse_size};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
@@ -154,19 +154,7 @@ pub struct PagerBenchArgs {
     #[arg(long, value_name = "FILE", requires = "out")]
     pub experiment: Option<PathBuf>,
     #[command(flatten)]
-    pub of_experiment: PagerExperimentArgs,
-}
-
-/// How an experiment is run.
-#[derive(Args, Debug)]
-#[command(next_help_heading = "Options of an experiment")]
-pub struct PagerExperimentArgs {
-    /// How much of it
-    #[arg(long, value_enum, default_value = "quick")]
-    pub level: Level,
-    /// Folder for results and report. Runs whose results are there are not made again
-    #[arg(long, value_name = "DIR", requires = "experiment")]
-    pub out: Option<PathBuf>,
+    pub of_experiment: ExperimentArgs,
     #[command(flatten)]
     pub progress: ProgressArgs,
 }

@@ -18,12 +18,15 @@ pub fn run(command: &BenchCommand) -> Result<(), Failure> {
         BenchCommand::Tree(args) if args.floors => tree::floors::run(args),
         BenchCommand::Tree(args) => tree::run(args),
         BenchCommand::Pager(args) => match &args.experiment {
-            Some(path) => paging::run(path, &args.of_experiment, args.json),
+            Some(path) => paging::run(path, args),
             None => pager::run(args),
         },
         BenchCommand::Stash(args) => stash::run(args),
         BenchCommand::Cloud(args) if args.floors => cloud::floors::run(args),
-        BenchCommand::Cloud(args) => cloud::run(args),
+        BenchCommand::Cloud(args) => match &args.experiment {
+            Some(path) => cloud::experiment::run(path, args),
+            None => cloud::run(args),
+        },
     }
 }
 

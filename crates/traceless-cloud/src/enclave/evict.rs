@@ -1,5 +1,6 @@
 //! A node made anew: opened, verified, permuted and sealed, part by part.
 
+use super::block_wise::BlockWise;
 use super::{Session, Shared};
 use crate::channel::Receiver;
 use crate::error::{Error, Result};
@@ -27,6 +28,13 @@ pub struct NodeBytes<'a> {
     pub new_carried: &'a mut [u8],
 }
 
+impl NodeBytes<'_> {
+    fn lens(&self) -> (usize, usize, usize, usize) {
+        let Self { node, carried, new_node, new_carried } = self;
+        (node.len(), carried.len(), new_node.len(), new_carried.len())
+    }
+}
+
 /// Makes nodes anew.
 pub struct Evictor {
     geometry: Geometry,
@@ -38,8 +46,13 @@ pub struct Evictor {
 }
 
 enum Kernel {
-    Benes { networks: Vec<Network>, masks: Vec<u32> },
+    Benes {
+        networks: Vec<Network>,
+        masks: Vec<u32>,
+    },
     Paper(Nibbles),
+    /// Not part by part.
+    BlockWise(BlockWise),
 }
 
 impl Evictor {
@@ -83,6 +96,15 @@ impl Evictor {
         Self { threads, ..self }
     }
 
+    /// Whole blocks, two at a time, in place of a part of every row: to compare with. The tree is
+    /// one of [`Choice::Benes`].
+    #[must_use]
+    pub fn by_whole_blocks(self, shared: &Shared) -> Self {
+        assert!(shared.choice == Choice::Benes, "a network moves the blocks");
+        let g = &self.geometry;
+        Self { kernel: Kernel::BlockWise(BlockWise::new(&shared.outer, g, row_counts(g))), ..self }
+    }
+
     /// The other kernel under the same cipher.
     #[cfg(test)]
     pub(super) fn use_network(&mut self) {
@@ -99,12 +121,14 @@ impl Evictor {
         let mut order = Eviction::decode(self.receiver.open(order)?, &g)?;
         // Where rows go.
         classify(&mut order.control);
-        let NodeBytes { node, carried, new_node, new_carried } = bytes;
         let job = Job::new(&g, &self.outer, self.kernel.streams(), &order);
-        let lens = (node.len(), carried.len(), new_node.len(), new_carried.len());
-        if lens != job.lens() {
+        if bytes.lens() != job.lens() {
             return Err(Error::Malformed("not the bytes of a node and of what goes with it"));
         }
+        if let Kernel::BlockWise(blocks) = &mut self.kernel {
+            return blocks.evict(&job, (order.attempt, &order.control), bytes);
+        }
+        let NodeBytes { node, carried, new_node, new_carried } = bytes;
         let threads = &*self.threads;
         for part in 0..g.parts() {
             job.load(part, (node, carried), &mut self.slab, threads)?;
@@ -173,14 +197,15 @@ impl Kernel {
                 let pieces = (part * PART_PIECES, job.geometry.part_len(part) / PIECE_LEN);
                 nibbles.permute(&dest, pieces, outer.stream(), (&old, &new), slab, &mut ());
             }
+            Self::BlockWise(_) => unreachable!("blocks do not come part by part"),
         }
         Ok(())
     }
 }
 
 /// One node's eviction, with the seals of what comes in and goes out.
-struct Job<'a> {
-    geometry: &'a Geometry,
+pub(super) struct Job<'a> {
+    pub geometry: &'a Geometry,
     /// Whether the kernel takes streams off and puts them on.
     streams: bool,
     slots: usize,
@@ -206,7 +231,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn rows(&self) -> usize {
+    pub fn rows(&self) -> usize {
         self.slots + self.carried
     }
 
@@ -218,7 +243,7 @@ impl<'a> Job<'a> {
     }
 
     /// What a row comes in under, and as which slot. Nothing, if it was never written.
-    fn source(&self, row: usize) -> Option<(&SlotSeal<'a>, u32)> {
+    pub fn source(&self, row: usize) -> Option<(&SlotSeal<'a>, u32)> {
         match row.checked_sub(self.slots) {
             None => self.old.as_ref().map(|seal| (seal, row as u32)),
             Some(carried) => Some((&self.carried_in, carried as u32)),
@@ -226,7 +251,7 @@ impl<'a> Job<'a> {
     }
 
     /// What a row goes out under, and as which slot. Nothing, if it is dropped.
-    fn target(&self, row: usize) -> Option<(&SlotSeal<'a>, u32)> {
+    pub fn target(&self, row: usize) -> Option<(&SlotSeal<'a>, u32)> {
         match row.checked_sub(self.slots) {
             None => Some((&self.new, row as u32)),
             Some(carried) => self.carried_out.as_ref().map(|seal| (seal, carried as u32)),

@@ -4,6 +4,7 @@
 //! own, so they share nothing and may run side by side. The host hands in bytes of slots, and
 //! sealed orders of the gateway, which say what versions these slots must be of.
 
+mod block_wise;
 mod evict;
 mod query;
 #[cfg(test)]

@@ -245,6 +245,23 @@ fn both_kernels_make_the_same_bytes() {
 }
 
 #[test]
+fn whole_blocks_make_the_same_bytes() {
+    for (layer, block_len) in [(1, 2048), (3, 100)] {
+        let geometry = Geometry { block_len, inner_slots: 21, leaf_slots: 26, ..small() };
+        let (mut parts, mut blocks) = (rig(geometry, Choice::Benes), rig(geometry, Choice::Benes));
+        blocks.evictor = blocks.evictor.by_whole_blocks(&blocks.shared);
+        let order = order_for(&parts, layer, &spread(geometry.slots(layer) + geometry.round_slots));
+        let input = node_in(&parts, &order);
+        let made = evict(&mut parts, &order, &input).unwrap();
+        assert!(made == evict(&mut blocks, &order, &input).unwrap());
+        let mut changed = input.clone();
+        changed.1[7] ^= 1;
+        let told = evict(&mut blocks, &order, &changed);
+        assert!(matches!(told, Err(Error::Tampered { slot: 0, .. })));
+    }
+}
+
+#[test]
 fn two_threads_make_the_same_bytes() {
     for (choice, layer) in [(Choice::Benes, 1), (Choice::Benes, 3), (Choice::Paper, 1)] {
         let geometry = Geometry { block_len: 2048, inner_slots: 21, leaf_slots: 26, ..small() };

@@ -85,6 +85,22 @@ impl Network {
         bits.into_bytes()
     }
 
+    /// The pairs of rows that are exchanged, or not, in the order of the control bits.
+    pub fn pairs(&self) -> impl Iterator<Item = (usize, usize)> {
+        let half = self.rows / 2;
+        let across = move || (0..half).map(move |row| (row, half + row));
+        let inside = self.halves.iter().zip([0, half]).flat_map(|(runs, start)| {
+            let pairs = |run: &Run| {
+                let (first, apart) = (run.first as usize, run.apart as usize);
+                (first..first + apart).map(move |row| (row, row + apart))
+            };
+            let pairs = runs.list.iter().flat_map(pairs);
+            pairs.map(move |(above, below)| (start + above, start + below))
+        });
+        let last = if self.rows > 2 { half } else { 0 };
+        across().chain(inside).chain(across().take(last))
+    }
+
     /// Permutes the rows as `control` says, which is secret. `masks` is room for work.
     pub fn permute(
         &self,

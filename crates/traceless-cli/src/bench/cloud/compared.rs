@@ -15,32 +15,55 @@ use traceless::types::Addr;
 /// Bytes of data to compare with: an ORAM inside an enclave holds a multiple of them in memory.
 const DATA_MAX: u64 = 1 << 28;
 /// Accesses that are measured.
-const ACCESSES: u64 = 2000;
+const ACCESSES: usize = 2000;
 
 /// One of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Comparator {
+    Plain,
+    Path,
+    Circuit,
+}
+
+/// What it took.
 #[derive(Serialize)]
 pub struct Compared {
     pub name: &'static str,
     /// Of a read, by one client.
     pub average_ms: f64,
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+    pub p999_ms: f64,
 }
 
 /// Measures all of them with as much data.
-pub fn compared(args: &CloudArgs) -> Result<Vec<Compared>, Failure> {
+pub fn compared_with(args: &CloudArgs) -> Result<Vec<Compared>, Failure> {
+    let all = [Comparator::Plain, Comparator::Path, Comparator::Circuit];
+    all.into_iter().map(|comparator| measured(comparator, args)).collect()
+}
+
+/// Measures one of them.
+pub fn measured(comparator: Comparator, args: &CloudArgs) -> Result<Compared, Failure> {
     if args.data > DATA_MAX {
-        return Err(Failure::usage("--compare holds the data many times in memory: 256M at most"));
+        return Err(Failure::usage("an ORAM holds the data many times in memory: 256M at most"));
     }
     let block_len = usize::try_from(args.block_len).map_err(Failure::usage)?;
     let blocks = args.data / args.block_len;
     let rng = || Box::new(Seeded::drawn(&mut System));
-    let plain = Plain::new(blocks, block_len);
-    let mut path = oblivious::create_path(blocks, block_len, rng()).map_err(failed)?;
-    let mut circuit = oblivious::create(blocks, block_len, rng()).map_err(failed)?;
-    Ok(vec![
-        measured("plain encrypted store", blocks, |addr, into| plain.read(addr, into))?,
-        measured("Path ORAM in the enclave", blocks, of_oram(&mut *path, block_len)?)?,
-        measured("Circuit ORAM in the enclave", blocks, of_oram(&mut *circuit, block_len)?)?,
-    ])
+    match comparator {
+        Comparator::Plain => {
+            let plain = Plain::new(blocks, block_len);
+            timed("plain encrypted store", blocks, |addr, into| plain.read(addr, into))
+        }
+        Comparator::Path => {
+            let mut path = oblivious::create_path(blocks, block_len, rng()).map_err(failed)?;
+            timed("Path ORAM in the enclave", blocks, of_oram(&mut *path, block_len)?)
+        }
+        Comparator::Circuit => {
+            let mut circuit = oblivious::create(blocks, block_len, rng()).map_err(failed)?;
+            timed("Circuit ORAM in the enclave", blocks, of_oram(&mut *circuit, block_len)?)
+        }
+    }
 }
 
 /// Reads, after every block has been there once: what was never written may cost less.
@@ -58,16 +81,27 @@ fn of_oram(
     })
 }
 
-fn measured(
+fn timed(
     name: &'static str,
     blocks: u64,
     mut read: impl FnMut(u64, &mut Vec<u8>) -> Result<(), Failure>,
 ) -> Result<Compared, Failure> {
     let (mut rng, mut into, clock) = (Seeded::new(1), Vec::new(), Monotonic::start());
+    let mut taken = Vec::with_capacity(ACCESSES);
     for _ in 0..ACCESSES {
-        read(rng.below(blocks), &mut into)?;
+        let (addr, began) = (rng.below(blocks), clock.now());
+        read(addr, &mut into)?;
+        taken.push(clock.now() - began);
     }
-    Ok(Compared { name, average_ms: clock.now() as f64 / ACCESSES as f64 / 1e6 })
+    taken.sort_unstable();
+    let at = |share: f64| taken[((ACCESSES - 1) as f64 * share) as usize] as f64 / 1e6;
+    Ok(Compared {
+        name,
+        average_ms: taken.iter().sum::<u64>() as f64 / ACCESSES as f64 / 1e6,
+        p50_ms: at(0.5),
+        p99_ms: at(0.99),
+        p999_ms: at(0.999),
+    })
 }
 
 /// Blocks in memory, each under a seal of its own.

@@ -1,11 +1,10 @@
 //! The rows of the group cloud.
 
 use super::{Report, kernel, measured};
-use crate::args::CloudArgs;
+use crate::args::{BenchKernel, CloudArgs};
 use crate::failure::Failure;
 use crate::numbers::{Row, failed, row, say_rows};
 use crate::output::complain;
-use traceless_cloud::kernel::Choice;
 use traceless_cloud::params::Params;
 
 /// Times that each is measured.
@@ -30,7 +29,7 @@ pub fn run(args: &CloudArgs) -> Result<(), Failure> {
         of("cloud-average-to-best", "ratio", &one, |report| report.average_to_best),
         of("cloud-throughput-1k", "MB/s", &small, |report| report.kb_per_second / 1e3),
         of("cloud-throughput-8k", "MB/s", &large, |report| report.kb_per_second / 1e3),
-        row("cloud-kernel", "ns a piece", kernel::measure(node, Choice::Benes, 3 * ROUNDS)?),
+        row("cloud-kernel", "ns a piece", kernel::measure(node, BenchKernel::Benes, 3 * ROUNDS)?),
         of("cloud-gateway-memory", "bytes a block", &one, |report| {
             report.tree.gateway_bytes_per_block
         }),

@@ -1,5 +1,6 @@
 //! What it takes to make a node anew, by itself.
 
+use crate::args::BenchKernel;
 use crate::failure::Failure;
 use crate::numbers::failed;
 use traceless::clock::{Clock, Monotonic};
@@ -13,10 +14,14 @@ use traceless_cloud::orders::Eviction;
 
 /// Nanoseconds that one thread takes for 32 bytes of the root: opened and verified, permuted, and
 /// sealed.
-pub fn measure(geometry: Geometry, choice: Choice, times: usize) -> Result<Vec<f64>, Failure> {
+pub fn measure(geometry: Geometry, kernel: BenchKernel, times: usize) -> Result<Vec<f64>, Failure> {
+    let choice = kernel.choice();
     let shared = Shared::new(geometry, choice, &Secret::from_bytes([1; 32]));
     let session = shared.session(&[0; 16], &[0; 16]);
     let mut evictor = Evictor::new(&shared, &session).map_err(failed)?;
+    if kernel == BenchKernel::BlockWise {
+        evictor = evictor.by_whole_blocks(&shared);
+    }
     let (mut sender, mut rng, clock) =
         (Sender::new(&session.evict), Seeded::new(1), Monotonic::start());
     let (mut node, mut made) = (vec![0; geometry.node_len(0)], vec![0; geometry.node_len(0)]);

@@ -3,24 +3,28 @@
 
 mod clients;
 mod compared;
+pub mod experiment;
 pub mod floors;
 mod kernel;
 
-use crate::args::{CloudArgs, CloudKernel};
-use crate::failure::Failure;
+use crate::args::{BenchKernel, CloudArgs, CloudKernel};
+use crate::failure::{DEVICE, Failure};
 use crate::gateway::remote;
 use crate::numbers::{Hardware, failed, shortened, summary};
 use crate::output::{Meter, say, say_json};
 use clients::{Measured, measure};
-use compared::{Compared, compared};
+use compared::{Compared, compared_with};
 use serde::Serialize;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use tempfile::TempDir;
 use traceless::clock::{Clock, Monotonic};
 use traceless::rng::{Rng, Seeded, System};
 use traceless::seal::Secret;
+use traceless_cloud::enclave::{Session, Shared};
 use traceless_cloud::gateway::{Gateway, Keys};
-use traceless_cloud::host::{Host, InProcess};
+use traceless_cloud::host::{Host, Inside, Served};
 use traceless_cloud::kernel::Choice;
 use traceless_cloud::params::Params;
 use traceless_cloud::store::{Durability, FileStore, MemStore, NodeStore};
@@ -113,7 +117,7 @@ struct Published {
 }
 
 pub fn run(args: &CloudArgs) -> Result<(), Failure> {
-    let compared = if args.compare { compared(args)? } else { vec![] };
+    let compared = if args.compare { compared_with(args)? } else { vec![] };
     let report = Report { compared, ..measured(args)? };
     if args.json {
         return say_json(&report);
@@ -128,8 +132,11 @@ fn measured(args: &CloudArgs) -> Result<Report, Failure> {
     let params = Params::new(blocks, block_len, args.lambda).map_err(Failure::usage)?;
     let mut gateway = match &args.dir {
         _ if args.remote.host.is_some() => {
+            if args.kernel == BenchKernel::BlockWise {
+                return Err(Failure::usage("no host has an enclave that evicts block-wise"));
+            }
             let remote = remote(&args.remote, true)?;
-            remote.open_once(params, choice(args.kernel)).map_err(failed)?.gateway
+            remote.open_once(params, args.kernel.choice()).map_err(failed)?.gateway
         }
         Some(dir) => {
             let store = FileStore::open(dir, params.geometry, Durability::Process);
@@ -143,7 +150,7 @@ fn measured(args: &CloudArgs) -> Result<Report, Failure> {
     let fill_seconds = clock.now() as f64 / 1e9;
     warm_up(&mut gateway)?;
     let measured = measure(args, &mut gateway)?;
-    let taken = kernel::measure(params.geometry, choice(args.kernel), 3)?;
+    let taken = kernel::measure(params.geometry, args.kernel, 3)?;
     Ok(report(args, &gateway, (fill_seconds, summary(taken).0), &measured))
 }
 
@@ -163,6 +170,36 @@ pub fn choice(kernel: CloudKernel) -> Choice {
     }
 }
 
+impl BenchKernel {
+    fn choice(self) -> Choice {
+        match self {
+            Self::Benes | Self::BlockWise => Choice::Benes,
+            Self::Paper => Choice::Paper,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Benes => "benes",
+            Self::Paper => "paper",
+            Self::BlockWise => "block-wise",
+        }
+    }
+
+    fn enclave(self, shared: &Shared, session: &Session) -> traceless_cloud::Result<Inside> {
+        match self {
+            Self::Benes | Self::Paper => Inside::new(shared, session),
+            Self::BlockWise => Inside::by_whole_blocks(shared, session),
+        }
+    }
+}
+
+/// A folder for a tree, which goes when it is dropped.
+fn fresh_folder(beside: &Path) -> Result<TempDir, Failure> {
+    let failed = |e| Failure::new(DEVICE, format!("{}: {e}", beside.display()));
+    tempfile::Builder::new().prefix("tree-").tempdir_in(beside).map_err(failed)
+}
+
 fn start(
     args: &CloudArgs,
     params: Params,
@@ -172,10 +209,12 @@ fn start(
     let keys = Keys::new(&Secret::random(&mut rng), &[0; 16]);
     let mut nonce = [0; 16];
     rng.fill(&mut nonce);
-    let choice = choice(args.kernel);
+    let choice = args.kernel.choice();
     let shared = keys.shared(&params, choice);
-    let (host, own) = InProcess::start(&shared, store, &nonce, &mut rng).map_err(failed)?;
-    let host: Arc<dyn Host> = Arc::new(host);
+    let mut own = [0; 16];
+    rng.fill(&mut own);
+    let enclave = args.kernel.enclave(&shared, &shared.session(&nonce, &own)).map_err(failed)?;
+    let host: Arc<dyn Host> = Arc::new(Served::new(params.geometry, store, enclave));
     let session = (&nonce, &own);
     Gateway::open(params, &keys, choice, host, session, None, Box::new(rng)).map_err(failed)
 }
@@ -219,10 +258,7 @@ fn report(
         data: args.data,
         block_len: args.block_len,
         copies: args.copies,
-        kernel: match args.kernel {
-            CloudKernel::Benes => "benes",
-            CloudKernel::Paper => "paper",
-        },
+        kernel: args.kernel.name(),
         store: match &args.dir {
             _ if args.remote.host.is_some() => "host",
             Some(_) => "files",
@@ -333,7 +369,7 @@ impl Report {
         if let Some(paper) = &self.published {
             line("paper", paper.best_ms, paper.average_ms, paper.kb_per_second);
         }
-        for Compared { name, average_ms } in &self.compared {
+        for Compared { name, average_ms, .. } in &self.compared {
             say(&format!("{name}: average {} ms", shortened(*average_ms)));
         }
         say(&format!(

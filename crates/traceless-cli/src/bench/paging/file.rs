@@ -3,7 +3,7 @@
 use super::workloads;
 use crate::args::Level;
 use crate::experiment::reading::{self, known, lay_over, read_table, wrong};
-use crate::experiment::sheet::{self, Claim, Compared, Metric, Sheet};
+use crate::experiment::sheet::{self, Claim, Compared, Metric, Sheet, median};
 use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -268,13 +268,6 @@ impl Experiment {
     }
 }
 
-/// What else runs makes some rounds longer: the one in the middle counts.
-fn median(each: &[f64]) -> f64 {
-    let mut sorted = each.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() / 2]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -325,10 +318,5 @@ mod tests {
             assert!(message.contains(named), "{to}: {message}");
             assert!(message.contains("wrong.toml"), "{to}: {message}");
         }
-    }
-
-    #[test]
-    fn the_round_in_the_middle_counts() {
-        assert!((median(&[9.0, 1.0, 2.0]) - 2.0).abs() < f64::EPSILON);
     }
 }

@@ -8,7 +8,7 @@ pub mod programs;
 mod threads;
 mod workloads;
 
-use crate::args::{Level, PagerExperimentArgs};
+use crate::args::{ExperimentArgs, Level, PagerBenchArgs};
 use crate::experiment::metrics::{Counts, Place};
 use crate::experiment::results::{self, Results};
 use crate::experiment::{self, Report};
@@ -45,13 +45,15 @@ struct Run<'a> {
 }
 
 /// Makes what was not made before, and tells what came of it.
-pub fn run(path: &Path, args: &PagerExperimentArgs, json: bool) -> Result<(), Failure> {
+pub fn run(path: &Path, args: &PagerBenchArgs) -> Result<(), Failure> {
+    let ExperimentArgs { level, out } = &args.of_experiment;
+    let out = out.as_ref().expect("--experiment requires it");
     let experiment = Experiment::read(path)?;
     let subjects = experiment.subjects()?;
     traceless_pager::paging::fix_addresses().map_err(failed)?;
     let cpu = Hardware::here().cpu;
-    let runs = runs(&experiment, &subjects, args.level, &cpu)?;
-    let results = Results::open(args.out.as_ref().expect("--experiment requires it"), SCHEMA)?;
+    let runs = runs(&experiment, &subjects, *level, &cpu)?;
+    let results = Results::open(out, SCHEMA)?;
     // In turns: what else the machine does meets all of them.
     let mut in_turns: Vec<&Run> = runs.iter().collect();
     in_turns.sort_by_key(|run| (run.place.repeat, run.place.workload, run.place.variant));
@@ -61,8 +63,8 @@ pub fn run(path: &Path, args: &PagerExperimentArgs, json: bool) -> Result<(), Fa
         make(&experiment, &runs, &results, in_turns[nth])
     })?;
     meter.finish();
-    let report = conclude(&experiment, args, &runs, &results)?;
-    if json {
+    let report = conclude(&experiment, (*level, out), &runs, &results)?;
+    if args.json {
         return say_json(&report);
     }
     say(&Hardware::here().to_string());
@@ -139,13 +141,13 @@ fn make(
 
 fn conclude(
     experiment: &Experiment,
-    args: &PagerExperimentArgs,
+    (level, out): (Level, &Path),
     runs: &[Run],
     results: &Results,
 ) -> Result<Report, Failure> {
     let counts = runs.iter().map(|run| results.made(&run.key)).collect::<Result<Vec<_>, _>>()?;
     let places: Vec<Place> = runs.iter().map(|run| run.place).collect();
-    let sheet = experiment.sheet(args.level);
+    let sheet = experiment.sheet(level);
     let counts = Counts::new(&sheet, &places, counts);
     let lines = runs.iter().map(|run| {
         let names: Vec<(&str, Value)> = vec![
@@ -156,6 +158,5 @@ fn conclude(
         ];
         (names, counts.at(run.place))
     });
-    let out = args.out.as_ref().expect("--experiment requires it");
     experiment::conclude(&sheet, &counts, lines, out)
 }

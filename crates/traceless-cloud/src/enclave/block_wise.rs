@@ -1,0 +1,143 @@
+//! What the paper's piece-wise eviction takes the place of: eviction by whole blocks, to compare
+//! with.
+//!
+//! The enclave holds two blocks. The rows of the node lie in the host's memory, under a key of
+//! this eviction, and pass through the network there: for each exchange both are opened, perhaps
+//! exchanged, and sealed anew. So memory is constant, however long a block is, and each row is
+//! opened and sealed as often as the network is deep.
+
+use super::evict::{Job, NodeBytes};
+use crate::error::{Error, Result};
+use crate::geometry::{Geometry, PART_LEN, TAG_LEN};
+use crate::kernel::Network;
+use alloc::vec;
+use alloc::vec::Vec;
+use traceless::seal::{Aead, Sealer, Secret};
+use traceless_sys::ct::hide;
+
+const WORD: usize = size_of::<u64>();
+
+/// Evicts by whole blocks.
+pub struct BlockWise {
+    key: Secret,
+    networks: Vec<Network>,
+    /// In the host's memory.
+    rows: Vec<u8>,
+    /// How often each was sealed, which everybody sees.
+    sealed: Vec<u32>,
+    /// The blocks that the enclave holds, as whole words.
+    held: [Vec<u8>; 2],
+}
+
+impl BlockWise {
+    pub fn new(key: &Secret, geometry: &Geometry, counts: Vec<usize>) -> Self {
+        let most = counts.iter().copied().max().unwrap_or_default();
+        let len = geometry.sealed_len().next_multiple_of(WORD);
+        Self {
+            key: key.derive(&[b"block-wise"]),
+            networks: counts.into_iter().map(Network::new).collect(),
+            rows: vec![0; most * (len + TAG_LEN)],
+            sealed: vec![0; most],
+            held: [vec![0; len], vec![0; len]],
+        }
+    }
+
+    /// Makes a node anew. `attempt` tells this eviction from all others.
+    pub fn evict(
+        &mut self,
+        job: &Job<'_>,
+        (attempt, control): (u64, &[u8]),
+        bytes: NodeBytes<'_>,
+    ) -> Result {
+        let Self { key, networks, rows, sealed, held } = self;
+        let count = job.rows();
+        let network = networks.iter().find(|network| network.rows() == count);
+        let network = network.filter(|network| network.control_len() == control.len());
+        let network = network.ok_or(Error::Malformed("not the bits of a network"))?;
+        let aead = Aead::new(&key.derive(&[&attempt.to_le_bytes()]));
+        sealed.fill(0);
+        let mut outside = Outside { aead, rows, sealed, len: held[0].len() };
+        let [one, other] = held;
+        let (g, slot_len) = (job.geometry, job.geometry.slot_len());
+        let slots = bytes.node.chunks_exact(slot_len).chain(bytes.carried.chunks_exact(slot_len));
+        let mut wrong = None;
+        for (row, slot) in slots.enumerate() {
+            wrong = wrong.or(take_in(job, row, slot, one));
+            outside.put(row, one);
+        }
+        wrong.map_or(Ok(()), Err)?;
+        for (nth, (above, below)) in network.pairs().enumerate() {
+            outside.take(above, one)?;
+            outside.take(below, other)?;
+            exchange(u64::from(control[nth / 8] >> (nth % 8) & 1), one, other);
+            outside.put(above, one);
+            outside.put(below, other);
+        }
+        let NodeBytes { new_node, new_carried, .. } = bytes;
+        let slots = new_node.chunks_exact_mut(slot_len);
+        for (row, slot) in slots.chain(new_carried.chunks_exact_mut(slot_len)).enumerate() {
+            outside.take(row, one)?;
+            let (seal, number) = job.target(row).expect("a slot for what goes out");
+            seal.seal_slot(g, number, &one[..g.sealed_len()], slot);
+        }
+        Ok(())
+    }
+}
+
+/// Rows in the host's memory.
+struct Outside<'a> {
+    aead: Aead,
+    rows: &'a mut [u8],
+    sealed: &'a mut [u32],
+    len: usize,
+}
+
+impl Outside<'_> {
+    fn put(&mut self, row: usize, plain: &[u8]) {
+        self.sealed[row] += 1;
+        let nonce = nonce(row, self.sealed[row]);
+        let at = row * (self.len + TAG_LEN);
+        let (body, tag) = self.rows[at..][..self.len + TAG_LEN].split_at_mut(self.len);
+        self.aead.seal(nonce, &[], plain, body, tag);
+    }
+
+    fn take(&self, row: usize, plain: &mut [u8]) -> Result {
+        let at = row * (self.len + TAG_LEN);
+        let (body, tag) = self.rows[at..][..self.len + TAG_LEN].split_at(self.len);
+        let opened = self.aead.open(nonce(row, self.sealed[row]), &[], body, tag, plain);
+        opened.map_err(|_| Error::Unauthentic)
+    }
+}
+
+/// Each row's are its own.
+fn nonce(row: usize, sealed: u32) -> u64 {
+    (row as u64) << 32 | u64::from(sealed)
+}
+
+/// Opens a slot, all of it whatever is wrong.
+fn take_in(job: &Job<'_>, row: usize, slot: &[u8], plain: &mut [u8]) -> Option<Error> {
+    let Some((seal, number)) = job.source(row) else {
+        plain.fill(0);
+        return None;
+    };
+    let mut wrong = None;
+    let plain = &mut plain[..job.geometry.sealed_len()];
+    for (part, plain) in plain.chunks_mut(PART_LEN).enumerate() {
+        let sealed = &slot[job.geometry.part_at(part)..job.geometry.part_end(part)];
+        if seal.open((number, part), sealed, plain).is_err() {
+            wrong = Some(Error::Tampered { node: seal.node().0, slot: number });
+        }
+    }
+    wrong
+}
+
+/// Exchanges two blocks, or does not, and touches the same either way.
+fn exchange(bit: u64, one: &mut [u8], other: &mut [u8]) {
+    let mask = 0_u64.wrapping_sub(hide(bit));
+    let (ones, others) = (one.as_chunks_mut::<WORD>().0, other.as_chunks_mut::<WORD>().0);
+    for (one, other) in ones.iter_mut().zip(others) {
+        let (a, b) = (u64::from_le_bytes(*one), u64::from_le_bytes(*other));
+        let change = (a ^ b) & mask;
+        (*one, *other) = ((a ^ change).to_le_bytes(), (b ^ change).to_le_bytes());
+    }
+}
