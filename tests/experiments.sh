@@ -114,8 +114,9 @@ for machine in ddr4-2400 ddr4-3200 usimm-4channel; do
 done
 
 section "tables of the cloud paper"
-expect 2 "$traceless" bench cloud --experiment "$root/experiments/cloud/table-1.toml"
-expect 2 "$traceless" bench cloud --experiment "$root/experiments/cloud/table-1.toml" --out cloud --data 1G
+table=$root/experiments/cloud/table-1.toml
+expect 2 "$traceless" bench cloud --experiment "$table"
+expect 2 "$traceless" bench cloud --experiment "$table" --out cloud --data 1G
 sed -e 's/^quick = .*/quick = { queries = 100, rounds = 1, divided-by = 64 }/' \
     -e 's/^workloads = .*/workloads = ["1 KB", "2 KB"]/; /^workload = "8 KB"/s/8 KB/1 KB/' \
     -e '/^\[workload."[48] KB"\]/,+1d; s/who = "benes" }/who = "benes", in-files = true }/' \

@@ -28,7 +28,8 @@ pub struct GatewayArgs {
     #[arg(long)]
     pub allow_simulated_tee: bool,
     /// When queries are sent: as they are needed, or N each second whatever anybody asks for
-    #[arg(long, value_name = "demand|fixed=N/s", value_parser = parse_rate, default_value = "demand")]
+    #[arg(long, value_name = "demand|fixed=N/s", value_parser = parse_rate,
+        default_value = "demand")]
     pub rate: Rate,
     /// Keep copies of blocks used lately, up to so many bytes: to read one of them sends no query
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
