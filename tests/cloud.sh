@@ -98,3 +98,45 @@ kill "$started"
 wait "$started"
 head -c 32 /dev/urandom >other.key
 expect 4 "${gateway[@]}" --allow-simulated-tee --key-file other.key
+
+section "what the host sees of two users at a fixed rate"
+user() {
+    rm -rf user
+    "$traceless" gateway --local user --blocks 6000 --block-len 256 --resp "127.0.0.1:$port" \
+        --rate fixed=2000/s --trace "$1.trace" --secret "$1.secret" --allow-simulated-tee \
+        >gateway.out 2>gateway.err &
+    started=$!
+    for _ in $(seq 100); do
+        grep -q RESP gateway.out && break
+        sleep 0.1
+    done
+    python3 - "$port" "$1" <<'USER'
+import random, socket, sys, time
+
+client = socket.create_connection(("127.0.0.1", int(sys.argv[1]))).makefile("rwb")
+
+
+def ask(*words):
+    client.write(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words))
+    client.flush()
+    line = client.readline()
+    if line[:1] == b"$" and int(line[1:]) >= 0:
+        client.read(int(line[1:]) + 2)
+
+
+end = time.monotonic() + 6
+while time.monotonic() < end:
+    if sys.argv[2] == "writer":
+        ask(b"SET", b"%d" % random.randrange(2000), b"x" * 700)
+    else:
+        ask(b"GET", b"the same")
+        time.sleep(0.01)
+USER
+    kill "$started"
+    wait "$started"
+}
+user writer
+user reader
+expect 0 "$traceless" audit compare writer.trace reader.trace
+check "nothing tells them apart" grep -q "verdict: pass" out
+check "but what they asked for does" test "$(wc -c <writer.secret)" -ne "$(wc -c <reader.secret)"

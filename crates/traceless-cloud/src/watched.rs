@@ -1,8 +1,9 @@
 //! A host that is watched: what it sees of a gateway, as events of the network.
 //!
 //! The tree lies in the events' addresses node by node, from the root. A query is a read of one
-//! slot of each node on a path; a node that is made anew is read and written; a commit is a write
-//! behind the tree.
+//! slot of each node on a path. A round that is sent is a write behind the tree, as long as what is
+//! sent; when it is committed its nodes are read and written, as versions before it are read until
+//! then, and the commit is a write behind the tree as well.
 
 use crate::channel::Nonce;
 use crate::error::Result;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use traceless::clock::{Clock, Monotonic};
 use traceless::trace::{Event, Op, Surface, Witness};
 
-/// Bytes of the number of a commit.
+/// Bytes of the number of a commit, which is the first thing behind the tree.
 const COMMIT_LEN: usize = 8;
 
 /// `host`, which `witness` watches if there is one.
@@ -76,11 +77,9 @@ impl<H: Host> Host for Watched<H> {
     }
 
     fn stage(&self, stage: &Stage) -> Result {
-        let time = self.clock.now();
-        for version in &stage.nodes {
-            self.see_node(time, Op::Read, version.node);
-            self.see_node(time, Op::Write, version.node);
-        }
+        let len = stage.batch.len() + stage.orders.iter().map(Vec::len).sum::<usize>();
+        let at = self.geometry.tree_len() + COMMIT_LEN as u64;
+        self.see(self.clock.now(), Op::Write, at, len);
         self.host.stage(stage)
     }
 
@@ -90,7 +89,12 @@ impl<H: Host> Host for Watched<H> {
     }
 
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
-        self.see(self.clock.now(), Op::Write, self.geometry.tree_len(), COMMIT_LEN);
+        let time = self.clock.now();
+        for version in versions {
+            self.see_node(time, Op::Read, version.node);
+            self.see_node(time, Op::Write, version.node);
+        }
+        self.see(time, Op::Write, self.geometry.tree_len(), COMMIT_LEN);
         self.host.commit(sequence, versions)
     }
 
@@ -144,7 +148,9 @@ mod tests {
         let events = recorder.take();
         let slots = events.iter().filter(|event| event.len as usize == g.slot_len());
         assert_eq!(slots.count(), g.layers);
-        assert!(events.iter().all(|e| e.surface == Surface::Wire && e.at < g.tree_len()));
+        let is_behind = |e: &Event| e.at >= g.tree_len() && e.op == Op::Write;
+        assert!(events.iter().all(|e| e.at < g.tree_len() || is_behind(e)));
+        assert!(events.iter().all(|e| e.surface == Surface::Wire));
         // Whole rounds.
         for id in 0..3 * params.round_blocks as u64 {
             gateway.put(id % 500, &[1; 64]).unwrap();
@@ -153,7 +159,7 @@ mod tests {
         let events = recorder.take();
         let commits = events.iter().filter(|event| event.at == g.tree_len()).count();
         let root = events.iter().filter(|event| event.op == Op::Write && event.at == 0).count();
-        assert!(commits > 0 && root >= commits, "{commits} commits, the root {root} times");
+        assert!(commits > 0 && root == commits, "{commits} commits, the root {root} times");
         let asked = asked.lock().unwrap();
         assert_eq!(asked[0], (Op::Read, 7 * 64, 64));
         assert_eq!(asked[1..].len(), 3 * params.round_blocks);
