@@ -6,6 +6,7 @@ s3.py URL KEY SECRET fill|check|all|policy [CA]   fill stores what check then fi
 import hashlib
 import random
 import sys
+import time
 import urllib.request
 
 import boto3
@@ -100,6 +101,12 @@ def objects():
         assert (head["ContentType"], head["CacheControl"]) == ("text/plain", "no-cache")
         assert head["Metadata"] == {"colour": "blue"}
         assert body("some", "a b/ä+%") == bytes_
+    # After one that is empty no client waits for a reply that has come.
+    began = time.monotonic()
+    for length in (0, 1):
+        client.put_object(Bucket="some", Key="short", Body=data(length))
+    assert time.monotonic() - began < 10
+    client.delete_object(Bucket="some", Key="short")
     for text, part in {
         "0-0": slice(0, 1), "255-256": slice(255, 257), "99999-": slice(99_999, None),
         "-300": slice(-300, None), "50000-200000": slice(50_000, None),

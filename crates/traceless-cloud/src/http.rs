@@ -6,11 +6,13 @@ use crate::tls::Tls;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
+use hyper::header::{CONNECTION, CONTENT_TYPE, EXPECT, HeaderValue};
 use hyper::server::conn::http1;
-use hyper::service::HttpService;
+use hyper::service::{HttpService, Service};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use s3s::HttpError;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -80,7 +82,19 @@ impl Http {
         tls: Option<&Tls>,
     ) -> io::Result<SocketAddr> {
         let metrics = front.metrics().clone();
-        self.serve(address, tls, s3::service(front.clone(), keys), Some(metrics))
+        let s3 = s3::service(front.clone(), keys);
+        let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+            let is_last = expects_nothing(&request);
+            let reply = Service::call(&s3, request);
+            async move {
+                let mut reply = reply.await?;
+                if is_last {
+                    reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                }
+                Ok::<_, HttpError>(reply)
+            }
+        });
+        self.serve(address, tls, service, Some(metrics))
     }
 
     /// Waits until what was begun is answered.
@@ -119,6 +133,13 @@ impl Http {
     }
 }
 
+/// Whether a client waits for the word to send a body of no bytes. It is not given, as nothing is
+/// read. botocore takes the reply for it, and on the same connection waits for the next reply
+/// until its time is up: it should connect anew.
+fn expects_nothing(request: &Request<Incoming>) -> bool {
+    request.headers().contains_key(EXPECT) && request.body().is_end_stream()
+}
+
 fn tell(request: &Request<Incoming>, metrics: &Metrics) -> Response<Full<Bytes>> {
     let (status, text) = match (request.method(), request.uri().path()) {
         (&(Method::GET | Method::HEAD), "/metrics") => (StatusCode::OK, metrics.text()),
@@ -138,8 +159,7 @@ fn tell(request: &Request<Incoming>, metrics: &Metrics) -> Response<Full<Bytes>>
     };
     let mut reply = Response::new(Full::new(Bytes::from(text)));
     *reply.status_mut() = status;
-    let kind = hyper::header::HeaderValue::from_static(METRICS_TYPE);
-    reply.headers_mut().insert(hyper::header::CONTENT_TYPE, kind);
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(METRICS_TYPE));
     reply
 }
 
