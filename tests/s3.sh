@@ -118,3 +118,36 @@ rm tree/deep/1?
 "${rclone[@]}" sync tree store:rclone/tree
 check "what is gone is removed" [ "$("${rclone[@]}" ls store:rclone | wc -l)" -eq 41 ]
 stop
+
+section "s3cmd"
+start
+read -r key secret < <(grep -v '^#' store/gateway/s3-keys)
+cat >s3cfg <<CONFIG
+access_key = $key
+secret_key = $secret
+host_base = 127.0.0.1:$port
+host_bucket = 127.0.0.1:$port
+use_https = False
+CONFIG
+of_s3cmd() {
+    check "s3cmd $1" s3cmd -c s3cfg --no-progress --quiet "$@"
+}
+head -c 6000000 /dev/urandom >large
+mkdir -p tree/folder
+: >tree/empty
+seq 3000 >tree/folder/numbers
+# It begins with the region "US", and signs anew.
+of_s3cmd mb s3://commands
+of_s3cmd put large s3://commands/large --multipart-chunk-size-mb=5
+of_s3cmd cp s3://commands/large s3://commands/copy
+of_s3cmd get s3://commands/copy back
+check "an object in parts and its copy come back" cmp large back
+of_s3cmd sync tree/ s3://commands/tree/
+of_s3cmd sync s3://commands/tree/ tree-back/
+check "a tree comes back" diff -r tree tree-back
+of_s3cmd info s3://commands/copy
+of_s3cmd info s3://commands
+of_s3cmd modify --add-header=x-amz-meta-a:b s3://commands/copy
+of_s3cmd del -r --force s3://commands
+of_s3cmd rb s3://commands
+stop

@@ -115,6 +115,11 @@ def objects():
     refused("InvalidRange", client.get_object, Bucket="some", Key="a b/ä+%", Range="bytes=100000-")
     refused("NoSuchKey", client.get_object, Bucket="some", Key="none")
     refused("404", client.head_object, Bucket="some", Key="none")
+    # What clients look for before they copy.
+    assert client.get_object_tagging(Bucket="some", Key="a b/ä+%")["TagSet"] == []
+    refused("NoSuchKey", client.get_object_tagging, Bucket="some", Key="none")
+    refused("NoSuchTagSet", client.get_bucket_tagging, Bucket="some")
+    refused("NoSuchBucket", client.get_bucket_tagging, Bucket="none")
     refused(
         "BadDigest", client.put_object, Bucket="some", Key="bad", Body=b"x",
         ContentMD5="1B2M2Y8AsgTpgAmY7PhCfg==",

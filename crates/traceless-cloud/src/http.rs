@@ -6,13 +6,12 @@ use crate::tls::Tls;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
-use hyper::header::{CONNECTION, CONTENT_TYPE, EXPECT, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
-use hyper::service::{HttpService, Service};
+use hyper::service::HttpService;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use s3s::HttpError;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -82,18 +81,7 @@ impl Http {
         tls: Option<&Tls>,
     ) -> io::Result<SocketAddr> {
         let metrics = front.metrics().clone();
-        let s3 = s3::service(front.clone(), keys);
-        let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-            let is_last = expects_nothing(&request);
-            let reply = Service::call(&s3, request);
-            async move {
-                let mut reply = reply.await?;
-                if is_last {
-                    reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-                }
-                Ok::<_, HttpError>(reply)
-            }
-        });
+        let service = s3::S3::new(front.clone(), keys);
         self.serve(address, tls, service, Some(metrics))
     }
 
@@ -131,13 +119,6 @@ impl Http {
         self.tasks.push(self.runtime.spawn(server.run()));
         Ok(bound)
     }
-}
-
-/// Whether a client waits for the word to send a body of no bytes. It is not given, as nothing is
-/// read. botocore takes the reply for it, and on the same connection waits for the next reply
-/// until its time is up: it should connect anew.
-fn expects_nothing(request: &Request<Incoming>) -> bool {
-    request.headers().contains_key(EXPECT) && request.body().is_end_stream()
 }
 
 fn tell(request: &Request<Incoming>, metrics: &Metrics) -> Response<Full<Bytes>> {

@@ -13,22 +13,10 @@ mod handlers;
 mod listing;
 mod note;
 mod objects;
+mod service;
 #[cfg(test)]
 mod tests;
 mod uploads;
 
 pub use access::{Grant, Keys};
-
-use crate::front::Front;
-use handlers::Handlers;
-use s3s::service::{S3Service, S3ServiceBuilder};
-use std::sync::Arc;
-
-/// What answers the requests of whoever has one of these keys.
-pub(crate) fn service(front: Arc<Front>, keys: Keys) -> S3Service {
-    let keys = Arc::new(keys);
-    let mut builder = S3ServiceBuilder::new(Handlers::new(front, keys.clone()));
-    builder.set_auth(access::Door(keys.clone()));
-    builder.set_access(access::Door(keys));
-    builder.build()
-}
+pub(crate) use service::S3;

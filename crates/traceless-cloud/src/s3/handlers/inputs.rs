@@ -1,6 +1,8 @@
 //! What several requests say in the same words. Their types are the library's, and have nothing
 //! else in common.
 
+use s3s::auth::Credentials;
+use s3s::dto::{Grant, Grantee, Owner, Permission, Type};
 use s3s::{S3Result, s3_error};
 
 /// What an upload says of its own bytes.
@@ -99,6 +101,21 @@ pub(super) fn own_encoding(encoding: &str) -> Option<String> {
     let own = encoding.split(',').map(str::trim).filter(|one| *one != "aws-chunked");
     let own = own.collect::<Vec<_>>().join(",");
     Some(own).filter(|own| !own.is_empty())
+}
+
+/// Whoever asks, and that nobody else may do anything: what others may is not S3's to say here.
+pub(super) fn owner_alone(credentials: Option<Credentials>) -> S3Result<(Owner, Vec<Grant>)> {
+    let known = credentials.ok_or_else(|| s3_error!(AccessDenied))?;
+    let grantee = Grantee {
+        id: Some(known.access_key.clone()),
+        type_: Type::from_static(Type::CANONICAL_USER),
+        display_name: None,
+        email_address: None,
+        uri: None,
+    };
+    let permission = Permission::from_static(Permission::FULL_CONTROL);
+    let grant = Grant { grantee: Some(grantee), permission: Some(permission) };
+    Ok((Owner { id: Some(known.access_key), ..Owner::default() }, vec![grant]))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::uploads as uploads_of;
 use crate::front::{Front, Kind, Protocol};
 use async_trait::async_trait;
 use s3s::dto::{self, CopySource};
-use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
+use s3s::{S3, S3Error, S3Request, S3Response, S3Result, s3_error};
 use std::sync::{Arc, Mutex};
 use traceless::rng::{Seeded, System};
 
@@ -57,6 +57,11 @@ impl Handlers {
         let known = look(&self.front, |gateway| objects_of::find(gateway, bucket, key))?;
         conditions.check_copy(&known.note)?;
         Ok(known)
+    }
+
+    /// What a bucket has not: clients ask for it before they do something else.
+    fn has_none(&self, bucket: &str, none: S3Error) -> S3Error {
+        look(&self.front, |gateway| objects_of::check_bucket(gateway, bucket)).err().unwrap_or(none)
     }
 
     fn page(&self, wanted: &Wanted<'_>) -> S3Result<Page> {
@@ -131,6 +136,117 @@ impl S3 for Handlers {
             Ok(dto::GetBucketLocationOutput::default())
         };
         self.counted(Kind::Look, found).await
+    }
+
+    async fn get_bucket_acl(
+        &self,
+        request: S3Request<dto::GetBucketAclInput>,
+    ) -> Answer<dto::GetBucketAclOutput> {
+        let found = async {
+            look(&self.front, |gateway| objects_of::check_bucket(gateway, &request.input.bucket))?;
+            let (owner, grants) = inputs::owner_alone(request.credentials)?;
+            Ok(dto::GetBucketAclOutput { owner: Some(owner), grants: Some(grants) })
+        };
+        self.counted(Kind::Look, found).await
+    }
+
+    async fn get_object_acl(
+        &self,
+        request: S3Request<dto::GetObjectAclInput>,
+    ) -> Answer<dto::GetObjectAclOutput> {
+        let found = async {
+            let dto::GetObjectAclInput { bucket, key, .. } = &request.input;
+            self.found(bucket, key, &Conditions::default())?;
+            let (owner, grants) = inputs::owner_alone(request.credentials)?;
+            Ok(dto::GetObjectAclOutput {
+                owner: Some(owner),
+                grants: Some(grants),
+                ..dto::GetObjectAclOutput::default()
+            })
+        };
+        self.counted(Kind::Look, found).await
+    }
+
+    async fn get_object_tagging(
+        &self,
+        request: S3Request<dto::GetObjectTaggingInput>,
+    ) -> Answer<dto::GetObjectTaggingOutput> {
+        let found = async {
+            let dto::GetObjectTaggingInput { bucket, key, .. } = &request.input;
+            self.found(bucket, key, &Conditions::default())?;
+            Ok(dto::GetObjectTaggingOutput { tag_set: vec![], version_id: None })
+        };
+        self.counted(Kind::Look, found).await
+    }
+
+    async fn get_bucket_tagging(
+        &self,
+        request: S3Request<dto::GetBucketTaggingInput>,
+    ) -> Answer<dto::GetBucketTaggingOutput> {
+        let none = async { Err(self.has_none(&request.input.bucket, s3_error!(NoSuchTagSet))) };
+        self.counted(Kind::Look, none).await
+    }
+
+    async fn get_bucket_policy(
+        &self,
+        request: S3Request<dto::GetBucketPolicyInput>,
+    ) -> Answer<dto::GetBucketPolicyOutput> {
+        let none =
+            async { Err(self.has_none(&request.input.bucket, s3_error!(NoSuchBucketPolicy))) };
+        self.counted(Kind::Look, none).await
+    }
+
+    async fn get_bucket_cors(
+        &self,
+        request: S3Request<dto::GetBucketCorsInput>,
+    ) -> Answer<dto::GetBucketCorsOutput> {
+        let none =
+            async { Err(self.has_none(&request.input.bucket, s3_error!(NoSuchCORSConfiguration))) };
+        self.counted(Kind::Look, none).await
+    }
+
+    async fn get_bucket_lifecycle_configuration(
+        &self,
+        request: S3Request<dto::GetBucketLifecycleConfigurationInput>,
+    ) -> Answer<dto::GetBucketLifecycleConfigurationOutput> {
+        let none = async {
+            Err(self.has_none(&request.input.bucket, s3_error!(NoSuchLifecycleConfiguration)))
+        };
+        self.counted(Kind::Look, none).await
+    }
+
+    async fn get_bucket_encryption(
+        &self,
+        request: S3Request<dto::GetBucketEncryptionInput>,
+    ) -> Answer<dto::GetBucketEncryptionOutput> {
+        let none = async {
+            Err(self.has_none(
+                &request.input.bucket,
+                s3_error!(ServerSideEncryptionConfigurationNotFoundError),
+            ))
+        };
+        self.counted(Kind::Look, none).await
+    }
+
+    async fn get_bucket_website(
+        &self,
+        request: S3Request<dto::GetBucketWebsiteInput>,
+    ) -> Answer<dto::GetBucketWebsiteOutput> {
+        let none = async {
+            Err(self.has_none(&request.input.bucket, s3_error!(NoSuchWebsiteConfiguration)))
+        };
+        self.counted(Kind::Look, none).await
+    }
+
+    async fn get_object_lock_configuration(
+        &self,
+        request: S3Request<dto::GetObjectLockConfigurationInput>,
+    ) -> Answer<dto::GetObjectLockConfigurationOutput> {
+        let none = async {
+            Err(self
+                .has_none(&request.input.bucket, s3_error!(ObjectLockConfigurationNotFoundError)))
+        };
+        self.counted(Kind::Look, none).await
     }
 
     async fn get_bucket_versioning(

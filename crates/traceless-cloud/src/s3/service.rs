@@ -1,0 +1,113 @@
+//! The protocol's library as a service, and what clients rely on beside it.
+
+use super::access::{self, Keys};
+use super::handlers::Handlers;
+use crate::front::Front;
+use core::pin::Pin;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, EXPECT, HeaderValue};
+use hyper::service::Service;
+use hyper::{Response, StatusCode};
+use s3s::region::Region;
+use s3s::service::{S3Service, S3ServiceBuilder};
+use s3s::{Body, HttpError};
+use std::sync::Arc;
+
+/// The region that is told to clients who name one that cannot be.
+const REGION: &str = "us-east-1";
+
+/// What answers the requests of whoever has one of some keys.
+#[derive(Clone)]
+pub struct S3(S3Service);
+
+impl S3 {
+    pub fn new(front: Arc<Front>, keys: Keys) -> Self {
+        let keys = Arc::new(keys);
+        let mut builder = S3ServiceBuilder::new(Handlers::new(front, keys.clone()));
+        builder.set_auth(access::Door(keys.clone()));
+        builder.set_access(access::Door(keys));
+        Self(builder.build())
+    }
+}
+
+impl Service<Request<Incoming>> for S3 {
+    type Response = Response<Body>;
+    type Error = HttpError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        if names_impossible_region(&request) {
+            return Box::pin(core::future::ready(Ok(another_region())));
+        }
+        let is_last = expects_nothing(&request);
+        let reply = Service::call(&self.0, request);
+        Box::pin(async move {
+            let mut reply = reply.await?;
+            if is_last {
+                reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok(reply)
+        })
+    }
+}
+
+/// Whether a client waits for the word to send a body of no bytes. It is not given, as nothing is
+/// read. botocore takes the reply for it, and on the same connection waits for the next reply
+/// until its time is up: it should connect anew.
+fn expects_nothing<B: hyper::body::Body>(request: &Request<B>) -> bool {
+    request.headers().contains_key(EXPECT) && request.body().is_end_stream()
+}
+
+/// Whether a request is signed for a region that the protocol's library refuses to know, as "US",
+/// which s3cmd begins with.
+fn names_impossible_region<B>(request: &Request<B>) -> bool {
+    let signed = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let scope = signed.and_then(|signed| signed.split_once("Credential="));
+    let region = scope.and_then(|(_, scope)| scope.split([',', ' ']).next()?.split('/').nth(2));
+    region.is_some_and(|region| Region::new(region.into()).is_err())
+}
+
+/// Tells a client the region to sign for, as S3 does. Clients then sign anew.
+fn another_region() -> Response<Body> {
+    let text = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error>\
+         <Code>AuthorizationHeaderMalformed</Code>\
+         <Message>The region in the authorization is wrong; expecting '{REGION}'</Message>\
+         <Region>{REGION}</Region></Error>"
+    );
+    let mut reply = Response::new(Body::from(text));
+    *reply.status_mut() = StatusCode::BAD_REQUEST;
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
+    // What it sends besides is not read.
+    reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    reply
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use http_body_util::{Empty, Full};
+
+    #[test]
+    fn regions_that_cannot_be_are_found() {
+        let named = |authorization: &str| {
+            let request = Request::builder().header(AUTHORIZATION, authorization);
+            names_impossible_region(&request.body(()).unwrap())
+        };
+        let signed = "AWS4-HMAC-SHA256 Credential=key/20260101/REGION/s3/aws4_request,Signed";
+        for (region, is_impossible) in [("us-east-1", false), ("here", false), ("US", true)] {
+            assert_eq!(named(&signed.replace("REGION", region)), is_impossible, "{region}");
+        }
+        assert!(!named("AWS key:signature") && !named("Credential=") && !named("Credential=a/b"));
+    }
+
+    #[test]
+    fn only_who_waits_to_send_nothing_is_to_connect_anew() {
+        let request = || Request::builder().header(EXPECT, "100-continue");
+        assert!(expects_nothing(&request().body(Empty::<Bytes>::new()).unwrap()));
+        assert!(!expects_nothing(&request().body(Full::new(Bytes::from("x"))).unwrap()));
+        assert!(!expects_nothing(&Request::new(Empty::<Bytes>::new())));
+    }
+}
