@@ -1,10 +1,10 @@
 //! A gateway's session at the host.
 
+use super::Nodes;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::host::{Host, Served};
 use crate::process::EnclaveProcess;
-use crate::store::FileStore;
 use crate::wire::message::{LINES, PIPELINED_MAX, Request, SessionId};
 use std::collections::VecDeque;
 use std::net::{Shutdown, TcpStream};
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 pub struct Session {
     id: SessionId,
     geometry: Geometry,
-    served: Served<Arc<FileStore>, EnclaveProcess>,
+    served: Served<Arc<Nodes>, EnclaveProcess>,
     over: AtomicBool,
     /// Held by each call while it runs, so that none runs once the session has ended.
     running: RwLock<()>,
@@ -35,7 +35,7 @@ impl Session {
     pub fn new(
         id: SessionId,
         geometry: Geometry,
-        store: Arc<FileStore>,
+        store: Arc<Nodes>,
         enclave: EnclaveProcess,
     ) -> Self {
         Self {

@@ -1,10 +1,12 @@
 //! Where the host keeps nodes. A node is rewritten as a whole and read slot by slot, so an engine
 //! is small: versions of nodes, and one step that makes new ones current.
 
+mod cached;
 mod file;
 mod mem;
 mod places;
 
+pub use cached::Cached;
 pub use file::{Durability, FileStore};
 pub use mem::MemStore;
 
