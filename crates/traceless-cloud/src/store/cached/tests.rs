@@ -243,6 +243,23 @@ fn agrees_with_its_store_whatever_happens() {
 }
 
 #[test]
+#[should_panic(expected = "assertion failed")]
+fn a_planted_fault_is_found() {
+    let mut model = Model::new(2, 9);
+    for _ in 0..10 {
+        let versions = model.stage();
+        model.commit(&versions, None);
+        model.check();
+    }
+    for kept in model.cached().writing().current.values_mut() {
+        kept.bytes.iter_mut().for_each(|byte| *byte ^= 1);
+    }
+    for _ in 0..50 {
+        model.check();
+    }
+}
+
+#[test]
 fn what_is_held_is_never_asked_for() {
     let g = small();
     for layers in 0..=4 {
