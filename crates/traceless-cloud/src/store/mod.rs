@@ -42,13 +42,16 @@ pub struct SlotRead<'a> {
 /// Its caller is [`Served`](crate::host::Served), one for each session of a gateway. Sessions
 /// follow each other, and none begins before all futures of the last one are done.
 ///
-/// | call | when | at the same time |
+/// | call | when | at the same time as |
 /// |---|---|---|
-/// | `read_slots` | for all queries that came together, so as many slots as layers times queries | everything |
-/// | `abandon` | at the beginning of each round | `read_slots` |
-/// | `read_node`, `stage` | in a round, path by path from the root: one node is read and the one two layers above it written while the enclave works on the one between | each other, `read_slots` |
-/// | `commit` | when all nodes of a round are staged | `read_slots` |
-/// | `sequence` | when a session begins | `read_slots` |
+/// | `read_slots` | queries came: all slots of all that came together | any other |
+/// | `abandon` | a round begins | `read_slots` |
+/// | `read_node`, `stage` | the enclave works on a node, see below | each other, `read_slots` |
+/// | `commit` | all nodes of a round are staged | `read_slots` |
+/// | `sequence` | a session begins | `read_slots` |
+///
+/// A round goes down a path from the root. While the enclave works on a node, the one below it is
+/// read and the one above it is staged.
 ///
 /// **Versions.** What is written under a version never changes once it is committed, so it may be
 /// cached for ever. Version 0 of a node was never written and holds zeros. Readable are the current
