@@ -20,6 +20,8 @@ TRACELESS, FOLDER, KILLS = sys.argv[1], pathlib.Path(sys.argv[2]), int(sys.argv[
 SEED = int(sys.argv[4]) if len(sys.argv) > 4 else 1
 OPTIONS = sys.argv[5:]
 TREE = ["--blocks", "6000", "--block-len", "256", "--lambda", "8", "--allow-simulated-tee"]
+# The host's, another at each start: no layer in memory, the root, the whole tree.
+CACHES = ["0", "1M", "64M"]
 NAMES = 400
 VALUE_LEN_MAX = 1500
 START_PATIENCE = 60
@@ -109,6 +111,8 @@ class Killer(threading.Thread):
         else:
             process = getattr(self, victim)
             process.kill()
+            if victim == "host":
+                process.command[-1] = self.rng.choice(CACHES)
             process.start()
         self.counts[victim] += 1
 
@@ -117,7 +121,8 @@ def main():
     rng = random.Random(SEED)
     resp, listen = free_port(), f"127.0.0.1:{free_port()}"
     store = FOLDER / "host"
-    host = Process("host at", [TRACELESS, "host", "--listen", listen, "--store", f"file:{store}"])
+    where = ["--listen", listen, "--store", f"file:{store}", "--cache", CACHES[-1]]
+    host = Process("host at", [TRACELESS, "host", *where])
     certificate = str(store / "host.pem")
     state = ["--state", str(FOLDER / "gateway"), "--host", listen, "--host-cert", certificate]
     front = ["--resp", f"127.0.0.1:{resp}"]

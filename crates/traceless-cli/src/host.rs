@@ -16,6 +16,7 @@ pub fn run(args: &HostArgs) -> Result<(), Failure> {
     let settings = Settings {
         folder: args.store.clone(),
         durability: durability(args.durability),
+        cache: args.cache,
         enclave: enclave_program(),
         identity: identity.map(|(certificate, key)| Identity { certificate, key }),
         clients: args.client_ca.clone(),

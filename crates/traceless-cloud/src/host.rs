@@ -6,7 +6,9 @@ use crate::error::{Error, Result};
 use crate::geometry::{Geometry, Node};
 use crate::join::{Join, OneThread, TwoThreads};
 use crate::orders::Location;
-use crate::store::{NodeStore, NodeVersion};
+use crate::store::{NodeStore, NodeVersion, SlotRead};
+use pollster::block_on;
+use std::slice;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use traceless::rng::Rng;
 
@@ -223,7 +225,7 @@ impl<S: NodeStore, E: Enclave> Served<S, E> {
             std::thread::scope(|scope| {
                 let reading = stage.nodes.get(i + 1);
                 let reading = reading.map(|old| scope.spawn(move || self.read(*old, beside)));
-                let writing = last.map(|new| scope.spawn(move || self.store.stage(new, written)));
+                let writing = last.map(|new| scope.spawn(move || self.write(new, written)));
                 let bytes = NodeBytes { node, carried, new_node: made, new_carried };
                 let evicted = self.enclave.evict(order, bytes);
                 let threads = [reading, writing].into_iter().flatten();
@@ -234,26 +236,64 @@ impl<S: NodeStore, E: Enclave> Served<S, E> {
             core::mem::swap(made, last_made);
             core::mem::swap(carried, new_carried);
         }
-        last.map_or(Ok(()), |new| self.store.stage(new, last_made))
+        last.map_or(Ok(()), |new| self.write(new, last_made))
     }
 
-    /// Reads the slots of a query.
-    fn read_slots(&self, ask: &Ask, into: &mut [u8]) -> Result {
-        let g = &self.geometry;
-        if ask.leaf >= g.leaves() || ask.locations.len() != g.layers {
-            return Err(Error::Malformed("no such path"));
+    /// Reads the slots of queries. Says for how many, and what the next one fails with.
+    fn read_slots(&self, asks: &[Ask], into: &mut [u8]) -> (usize, Option<Error>) {
+        let wrong = asks.iter().position(|ask| !self.has_path(ask));
+        let asks = &asks[..wrong.unwrap_or(asks.len())];
+        let wrong = wrong.map(|_| Error::Malformed("no such path"));
+        match self.read_together(asks, into) {
+            Ok(()) => (asks.len(), wrong),
+            Err(error) if asks.len() == 1 => (0, Some(error)),
+            // One of them fails: which one is found out by reading each alone.
+            Err(_) => {
+                let len = self.geometry.layers * self.geometry.slot_len();
+                for (number, (ask, into)) in asks.iter().zip(into.chunks_exact_mut(len)).enumerate()
+                {
+                    if let Err(error) = self.read_together(slice::from_ref(ask), into) {
+                        return (number, Some(error));
+                    }
+                }
+                (asks.len(), wrong)
+            }
         }
-        let slot = |(layer, location): (usize, &Location)| {
-            let node = g.node(layer, ask.leaf);
-            (NodeVersion { node, attempt: location.attempt }, location.slot)
-        };
-        let wanted: Vec<(NodeVersion, u32)> = ask.locations.iter().enumerate().map(slot).collect();
-        self.store.read_slots(&wanted, into)
+    }
+
+    /// Whether a query is for a path and slots of this tree.
+    fn has_path(&self, ask: &Ask) -> bool {
+        let g = &self.geometry;
+        let has_slot =
+            |(layer, location): (usize, &Location)| (location.slot as usize) < g.slots(layer);
+        ask.leaf < g.leaves()
+            && ask.locations.len() == g.layers
+            && ask.locations.iter().enumerate().all(has_slot)
+    }
+
+    /// Reads the slots of all these queries, or fails.
+    fn read_together(&self, asks: &[Ask], into: &mut [u8]) -> Result {
+        let g = &self.geometry;
+        let slots = asks.iter().flat_map(|ask| {
+            let node = |layer| g.node(layer, ask.leaf);
+            let version = move |(layer, at): (usize, &Location)| {
+                (NodeVersion { node: node(layer), attempt: at.attempt }, at.slot)
+            };
+            ask.locations.iter().enumerate().map(version)
+        });
+        let read = |((version, slot), into)| SlotRead { version, slot, into };
+        let mut wanted: Vec<SlotRead<'_>> =
+            slots.zip(into.chunks_exact_mut(g.slot_len())).map(read).collect();
+        block_on(self.store.read_slots(&mut wanted))
     }
 
     fn read(&self, version: NodeVersion, into: &mut Vec<u8>) -> Result {
         into.resize(self.geometry.node_len(self.geometry.layer_of(version.node)), 0);
-        self.store.read_node(version, into)
+        block_on(self.store.read_node(version, into))
+    }
+
+    fn write(&self, version: NodeVersion, bytes: &[u8]) -> Result {
+        block_on(self.store.stage(version, bytes))
     }
 }
 
@@ -276,28 +316,19 @@ fn gone() -> Error {
 
 impl<S: NodeStore, E: Enclave> Host for Served<S, E> {
     fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
-        let len = self.geometry.layers * self.geometry.slot_len();
-        let mut slots = lock(&self.slots);
-        slots.resize(len, 0);
-        self.read_slots(ask, &mut slots)?;
-        self.enclave.query(&ask.order, &slots)
+        self.query_many(slice::from_ref(ask)).pop().unwrap_or(Err(Error::SessionLost))
     }
 
     fn query_many(&self, asks: &[Ask]) -> Vec<Result<Vec<u8>>> {
         let len = self.geometry.layers * self.geometry.slot_len();
         let mut slots = lock(&self.slots);
         slots.resize(len * asks.len(), 0);
-        let (mut orders, mut failed) = (Vec::with_capacity(asks.len()), None);
-        for (ask, slots) in asks.iter().zip(slots.chunks_exact_mut(len)) {
-            if let Err(error) = self.read_slots(ask, slots) {
-                failed = Some(Err(error));
-                break;
-            }
-            orders.push((&ask.order[..], &*slots));
-        }
+        let (read, failed) = self.read_slots(asks, &mut slots);
+        let orders = asks[..read].iter().map(|ask| &ask.order[..]);
+        let orders: Vec<(&[u8], &[u8])> = orders.zip(slots.chunks_exact(len)).collect();
         let mut replies = self.enclave.query_many(&orders);
         if replies.len() == orders.len() && replies.last().is_none_or(Result::is_ok) {
-            replies.extend(failed);
+            replies.extend(failed.map(Err));
         }
         replies
     }
@@ -308,7 +339,7 @@ impl<S: NodeStore, E: Enclave> Host for Served<S, E> {
             return Err(Error::Malformed("no such node"));
         }
         // What was staged before and not committed never will be.
-        self.store.abandon();
+        block_on(self.store.abandon())?;
         self.carry_out(stage, &mut lock(&self.buffers))
     }
 
@@ -318,15 +349,15 @@ impl<S: NodeStore, E: Enclave> Host for Served<S, E> {
         if !known || bytes.len() != g.node_len(g.layer_of(version.node)) {
             return Err(Error::Malformed("not the bytes of a node"));
         }
-        self.store.stage(version, bytes)
+        self.write(version, bytes)
     }
 
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
-        self.store.commit(sequence, versions)
+        block_on(self.store.commit(sequence, versions))
     }
 
     fn sequence(&self) -> Result<u64> {
-        Ok(self.store.sequence())
+        block_on(self.store.sequence())
     }
 }
 

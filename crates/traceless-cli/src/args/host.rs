@@ -1,6 +1,6 @@
 //! `traceless host`
 
-use super::GatewayDurability;
+use super::{GatewayDurability, parse_size};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -12,6 +12,9 @@ pub struct HostArgs {
     /// Where the tree is kept: `file:DIR`
     #[arg(long, value_name = "STORE", value_parser = parse_store)]
     pub store: PathBuf,
+    /// Keep as many whole layers of the tree in memory, from the root on, as fit in so many bytes
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
+    pub cache: u64,
     /// The host's certificate, followed by the intermediate ones (PEM) [default: one that it makes,
     /// DIR/host.pem]
     #[arg(long, value_name = "FILE", requires = "tls_key")]

@@ -5,8 +5,7 @@ use super::testing::*;
 use super::*;
 use crate::host::{Ask, InProcess, Stage};
 use crate::orders::Location;
-use crate::store::NodeVersion;
-use crate::store::{Durability, FileStore, MemStore, NodeStore};
+use crate::store::{Durability, FileStore, MemStore, NodeStore, NodeVersion, SlotRead};
 use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -156,41 +155,39 @@ impl Faulty {
         self.rng.lock().unwrap().below(40) == 0
     }
 
-    fn perhaps(&self, call: impl Fn() -> Result) -> Result {
+    async fn perhaps(&self, call: impl Future<Output = Result> + Send) -> Result {
         const FAILED: Error = Error::Store("planned");
         if self.fails() {
             return Err(FAILED);
         }
-        call()?;
+        call.await?;
         if self.fails() { Err(FAILED) } else { Ok(()) }
     }
 }
 
 impl NodeStore for Faulty {
-    fn read_slots(&self, wanted: &[(NodeVersion, u32)], into: &mut [u8]) -> Result {
-        let into = Mutex::new(into);
-        self.perhaps(|| self.store.read_slots(wanted, &mut into.lock().unwrap()))
+    async fn read_slots(&self, wanted: &mut [SlotRead<'_>]) -> Result {
+        self.perhaps(self.store.read_slots(wanted)).await
     }
 
-    fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {
-        let into = Mutex::new(into);
-        self.perhaps(|| self.store.read_node(version, &mut into.lock().unwrap()))
+    async fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {
+        self.perhaps(self.store.read_node(version, into)).await
     }
 
-    fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {
-        self.perhaps(|| self.store.stage(version, bytes))
+    async fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {
+        self.perhaps(self.store.stage(version, bytes)).await
     }
 
-    fn abandon(&self) {
-        self.store.abandon();
+    async fn abandon(&self) -> Result {
+        self.perhaps(self.store.abandon()).await
     }
 
-    fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
-        self.perhaps(|| self.store.commit(sequence, versions))
+    async fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        self.perhaps(self.store.commit(sequence, versions)).await
     }
 
-    fn sequence(&self) -> u64 {
-        self.store.sequence()
+    async fn sequence(&self) -> Result<u64> {
+        self.store.sequence().await
     }
 }
 

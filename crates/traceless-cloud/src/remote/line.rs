@@ -5,7 +5,7 @@ use crate::frame;
 use rustix::net::{RecvFlags, recv};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
-use std::io::{self, Write};
+use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,29 +64,20 @@ pub struct Connection {
 impl Connection {
     /// The reply to a request.
     pub fn ask(&mut self, number: u64, request: &[u8], reply_len_max: usize) -> Result<Vec<u8>> {
-        let mut replies = self.ask_many(number, &[request], reply_len_max)?;
-        replies.pop().expect("as many replies as requests")
+        self.exchange(number, request, reply_len_max)?
     }
 
-    /// The replies to requests that are sent together, with numbers from `first` on. An error is
-    /// one of the connection.
-    pub fn ask_many(
+    /// The reply to a request. An error that is no reply is one of the connection.
+    fn exchange(
         &mut self,
-        first: u64,
-        requests: &[&[u8]],
+        number: u64,
+        request: &[u8],
         reply_len_max: usize,
-    ) -> Result<Vec<Result<Vec<u8>>>> {
-        let mut frames = Vec::new();
-        for (number, request) in (first..).zip(requests) {
-            frame::write(&mut frames, &[&number.to_le_bytes(), request]).map_err(|e| away(&e))?;
-        }
-        self.stream.write_all(&frames).and_then(|()| self.stream.flush()).map_err(|e| away(&e))?;
-        (first..).take(requests.len()).map(|number| self.reply(number, reply_len_max)).collect()
-    }
-
-    fn reply(&mut self, number: u64, len_max: usize) -> Result<Result<Vec<u8>>> {
+    ) -> Result<Result<Vec<u8>>> {
+        let sent = frame::write(&mut self.stream, &[&number.to_le_bytes(), request]);
+        sent.map_err(|e| away(&e))?;
         let mut reply = Vec::new();
-        if !frame::read(&mut self.stream, len_max, &mut reply).map_err(|e| away(&e))? {
+        if !frame::read(&mut self.stream, reply_len_max, &mut reply).map_err(|e| away(&e))? {
             return Err(Error::Unreachable("it ended the connection".to_owned()));
         }
         match reply.split_first_chunk::<NUMBER_LEN>() {
@@ -113,28 +104,27 @@ pub struct Line {
 }
 
 impl Line {
-    /// Numbers for so many requests: the first of them.
-    pub fn numbers(&mut self, count: usize) -> u64 {
-        let first = self.last + 1;
-        self.last += count as u64;
-        first
+    /// The number of the next request.
+    pub fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
     }
 
-    /// The replies to requests. If the connection is lost, there is none any more.
+    /// The reply to a request. If the connection is lost, there is none any more.
     pub fn exchange(
         &mut self,
-        first: u64,
-        requests: &[&[u8]],
+        number: u64,
+        request: &[u8],
         reply_len_max: usize,
-    ) -> Result<Vec<Result<Vec<u8>>>> {
+    ) -> Result<Result<Vec<u8>>> {
         let Some(connection) = &mut self.connection else {
             return Err(Error::Unreachable("there is no connection".to_owned()));
         };
-        let replies = connection.ask_many(first, requests, reply_len_max);
-        if replies.is_err() {
+        let reply = connection.exchange(number, request, reply_len_max);
+        if reply.is_err() {
             self.connection = None;
         }
-        replies
+        reply
     }
 }
 

@@ -18,9 +18,10 @@ use crate::store::NodeVersion;
 use crate::tee::{Policy, Provision, verify};
 use crate::wire::fence::Opening;
 use crate::wire::message::{
-    self, LINES, PIPELINED_MAX, STRANGER_REPLY_LEN_MAX, SessionId, reply_len_max,
+    self, LINES, QUERIES_MAX, STRANGER_REPLY_LEN_MAX, SessionId, reply_len_max,
 };
 use line::{Connection, Dial, Line};
+use std::slice;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use traceless::clock::{Clock, Monotonic};
@@ -108,21 +109,17 @@ impl RemoteHost {
         result
     }
 
+    /// The reply to a request, which is sent again as it was if it has to be.
     fn call(&self, line: usize, request: &[u8]) -> Result<Vec<u8>> {
-        let mut replies = self.call_many(line, &[request])?;
-        self.heed(replies.pop().expect("as many replies as requests"))
-    }
-
-    /// The replies to requests that are sent together, and again as they were if they have to be.
-    fn call_many(&self, line: usize, requests: &[&[u8]]) -> Result<Vec<Result<Vec<u8>>>> {
         let mut line_held = guard(&self.lines[line]);
-        let first = line_held.numbers(requests.len());
-        self.patiently(|| {
+        let number = line_held.number();
+        let reply = self.patiently(|| {
             if line_held.connection.is_none() {
                 line_held.connection = Some(self.attach(line)?);
             }
-            line_held.exchange(first, requests, reply_len_max(self.geometry()))
-        })
+            line_held.exchange(number, request, reply_len_max(self.geometry()))
+        })?;
+        self.heed(reply)
     }
 
     /// A connection that belongs to the session.
@@ -153,20 +150,20 @@ impl RemoteHost {
 
 impl Host for RemoteHost {
     fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
-        self.call(QUERIES, &message::query(ask))
+        self.query_many(slice::from_ref(ask)).pop().expect("a reply or a failure")
     }
 
     fn query_many(&self, asks: &[Ask]) -> Vec<Result<Vec<u8>>> {
         let mut replies = Vec::with_capacity(asks.len());
-        for asks in asks.chunks(PIPELINED_MAX) {
-            let requests: Vec<Vec<u8>> = asks.iter().map(message::query).collect();
-            let requests: Vec<&[u8]> = requests.iter().map(Vec::as_slice).collect();
-            match self.call_many(QUERIES, &requests) {
-                Ok(some) => replies.extend(some.into_iter().map(|reply| self.heed(reply))),
+        for asks in asks.chunks(QUERIES_MAX) {
+            match self.call(QUERIES, &message::queries(asks)) {
+                Ok(reply) => {
+                    let some = message::take_replies(&reply, asks.len());
+                    replies.extend(some.into_iter().map(|reply| self.heed(reply)));
+                }
                 Err(error) => replies.push(Err(error)),
             }
-            if let Some(failed) = replies.iter().position(Result::is_err) {
-                replies.truncate(failed + 1);
+            if replies.last().is_some_and(Result::is_err) {
                 break;
             }
         }

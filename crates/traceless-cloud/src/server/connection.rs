@@ -70,8 +70,7 @@ impl Peer<'_> {
             return frame::encode(self.introduce(request)).into();
         };
         let answer = |session: &Session| {
-            let result = session.carry_out(request);
-            frame::encode(result.map_err(|error| match error {
+            frame::encode(session.carry_out(request, |error| match error {
                 Error::SessionLost => self.server.why_over(*opening),
                 other => other,
             }))

@@ -15,7 +15,7 @@ use crate::channel::Nonce;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::process::{Program, Starting};
-use crate::store::{Durability, FileStore};
+use crate::store::{Cached, Durability, FileStore};
 use crate::wire::fence::{Fence, Opening};
 use crate::wire::message::SessionId;
 use crate::wire::tls;
@@ -41,6 +41,8 @@ pub struct Settings {
     pub folder: PathBuf,
     /// What a commit has survived.
     pub durability: Durability,
+    /// Bytes of memory for nodes of the top layers.
+    pub cache: u64,
     /// The program of its enclaves.
     pub enclave: Program,
     /// Who it is; without, it makes a certificate in its folder.
@@ -48,6 +50,9 @@ pub struct Settings {
     /// Certificates that sign those of gateways; without, all gateways are let in.
     pub clients: Option<PathBuf>,
 }
+
+/// Where a host keeps nodes.
+type Nodes = Cached<FileStore>;
 
 /// A host.
 pub struct Server {
@@ -60,7 +65,7 @@ pub struct Server {
 struct State {
     fence: Fence,
     /// Opened by the first gateway, who knows the tree's shape.
-    store: Option<(Geometry, Arc<FileStore>)>,
+    store: Option<(Geometry, Arc<Nodes>)>,
     current: Option<Arc<Session>>,
 }
 
@@ -68,7 +73,7 @@ struct State {
 struct Visitor {
     opening: Opening,
     geometry: Geometry,
-    store: Arc<FileStore>,
+    store: Arc<Nodes>,
     enclave: Starting,
 }
 
@@ -168,7 +173,7 @@ impl Server {
         self.lock().fence.check(opening).err().unwrap_or(Error::SessionLost)
     }
 
-    fn store(&self, state: &mut State, geometry: Geometry) -> Result<Arc<FileStore>> {
+    fn store(&self, state: &mut State, geometry: Geometry) -> Result<Arc<Nodes>> {
         if geometry.nodes() > NODES_MAX {
             return Err(Error::Parameters("a host keeps at most 2^24 nodes"));
         }
@@ -178,7 +183,7 @@ impl Server {
             None => {
                 let folder = self.settings.folder.join("nodes");
                 let store = FileStore::open(&folder, geometry, self.settings.durability)?;
-                let store = Arc::new(store);
+                let store = Arc::new(Cached::new(store, geometry, self.settings.cache));
                 state.store = Some((geometry, store.clone()));
                 Ok(store)
             }

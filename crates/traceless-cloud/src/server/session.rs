@@ -1,12 +1,11 @@
 //! A gateway's session at the host.
 
+use super::Nodes;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::host::{Host, Served};
 use crate::process::EnclaveProcess;
-use crate::store::FileStore;
-use crate::wire::message::{LINES, PIPELINED_MAX, Request, SessionId};
-use std::collections::VecDeque;
+use crate::wire::message::{LINES, Request, SessionId, replies};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -15,19 +14,19 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 pub struct Session {
     id: SessionId,
     geometry: Geometry,
-    served: Served<Arc<FileStore>, EnclaveProcess>,
+    served: Served<Arc<Nodes>, EnclaveProcess>,
     over: AtomicBool,
     /// Held by each call while it runs, so that none runs once the session has ended.
     running: RwLock<()>,
-    lines: [Mutex<Replies>; LINES],
+    lines: [Mutex<Last>; LINES],
     streams: Mutex<Vec<TcpStream>>,
 }
 
-/// The last replies of a line, with their numbers.
+/// The last request of a line, which is the only one that may come again, and the reply to it.
 #[derive(Default)]
-struct Replies {
-    last: u64,
-    kept: VecDeque<(u64, Arc<[u8]>)>,
+struct Last {
+    number: u64,
+    reply: Arc<[u8]>,
 }
 
 impl Session {
@@ -35,7 +34,7 @@ impl Session {
     pub fn new(
         id: SessionId,
         geometry: Geometry,
-        store: Arc<FileStore>,
+        store: Arc<Nodes>,
         enclave: EnclaveProcess,
     ) -> Self {
         Self {
@@ -99,29 +98,32 @@ impl Session {
         number: u64,
         carry_out: impl FnOnce(&Self) -> Vec<u8>,
     ) -> Result<Arc<[u8]>> {
-        let mut replies = self.lines[line].lock().unwrap_or_else(PoisonError::into_inner);
-        if number <= replies.last {
-            let kept = replies.kept.iter().find(|(other, _)| *other == number);
-            let kept = kept.map(|(_, reply)| reply.clone());
-            return kept.ok_or(Error::Malformed("a request of long ago"));
+        let mut last = self.lines[line].lock().unwrap_or_else(PoisonError::into_inner);
+        if number < last.number {
+            return Err(Error::Malformed("a request of long ago"));
         }
-        let reply: Arc<[u8]> = carry_out(self).into();
-        replies.last = number;
-        if replies.kept.len() == PIPELINED_MAX {
-            replies.kept.pop_front();
+        if number > last.number {
+            *last = Last { number, reply: carry_out(self).into() };
         }
-        replies.kept.push_back((number, reply.clone()));
-        Ok(reply)
+        Ok(last.reply.clone())
     }
 
-    /// Does what a gateway asks for, unless the session has ended.
-    pub fn carry_out(&self, request: Request) -> Result<Vec<u8>> {
+    /// Does what a gateway asks for, unless the session has ended. What fails is told in the words
+    /// of `tell`.
+    pub fn carry_out(&self, request: Request, tell: impl Fn(Error) -> Error) -> Result<Vec<u8>> {
+        self.done(request, &tell).map_err(tell)
+    }
+
+    fn done(&self, request: Request, tell: &impl Fn(Error) -> Error) -> Result<Vec<u8>> {
         let _running = self.running.read().unwrap_or_else(PoisonError::into_inner);
         if self.is_over() {
             return Err(Error::SessionLost);
         }
         match request {
-            Request::Query(ask) => self.served.query(&ask),
+            Request::Queries(asks) => {
+                let results = self.served.query_many(&asks).into_iter();
+                Ok(replies(results.map(|result| result.map_err(tell))))
+            }
             Request::Stage(stage) => self.served.stage(&stage).map(|()| Vec::new()),
             Request::Commit { sequence, versions } => {
                 self.served.commit(sequence, &versions).map(|()| Vec::new())

@@ -8,6 +8,7 @@ use crate::remote::Remote;
 use crate::tee::Policy;
 use std::net::{SocketAddr, TcpStream};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use traceless::rng::Seeded;
 
 const BLOCKS: u64 = 2000;
@@ -29,6 +30,8 @@ impl Running {
         let server = Server::new(Settings {
             folder: folder.to_owned(),
             durability: Durability::Process,
+            // The root, and nothing else.
+            cache: 3 * params(BLOCKS).geometry.node_len(0) as u64,
             enclave: this_program("enclave"),
             identity: None,
             clients,
@@ -67,6 +70,10 @@ impl Drop for Running {
         self.stop.store(true, Ordering::SeqCst);
         drop(TcpStream::connect(self.address));
         self.thread.take().unwrap().join().unwrap();
+        // Connections have threads of their own, and the store is theirs until they end.
+        while Arc::strong_count(&self.server) > 1 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 

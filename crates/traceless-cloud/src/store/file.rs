@@ -4,7 +4,7 @@
 //! whole means what it says, and one that is torn never happened.
 
 use super::places::{Placed, Places};
-use super::{NodeStore, NodeVersion};
+use super::{NodeStore, NodeVersion, SlotRead};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, Node};
 use crate::lock::Lock;
@@ -100,22 +100,22 @@ impl FileStore {
 }
 
 impl NodeStore for FileStore {
-    fn read_slots(&self, wanted: &[(NodeVersion, u32)], into: &mut [u8]) -> Result {
+    async fn read_slots(&self, wanted: &mut [SlotRead<'_>]) -> Result {
         let len = self.geometry.slot_len();
         // Held while reading, so that no place is given away meanwhile.
         let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
-        for (&(version, slot), into) in wanted.iter().zip(into.chunks_exact_mut(len)) {
-            self.read(&places, version, slot as usize * len, into)?;
+        for SlotRead { version, slot, into } in wanted {
+            self.read(&places, *version, *slot as usize * len, into)?;
         }
         Ok(())
     }
 
-    fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {
+    async fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {
         let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
         self.read(&places, version, 0, into)
     }
 
-    fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {
+    async fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {
         let (file, start) = {
             let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
             let place = places.stage(version)?;
@@ -124,11 +124,12 @@ impl NodeStore for FileStore {
         Ok(file.write_all_at(bytes, start)?)
     }
 
-    fn abandon(&self) {
+    async fn abandon(&self) -> Result {
         self.places.write().unwrap_or_else(PoisonError::into_inner).abandon();
+        Ok(())
     }
 
-    fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+    async fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
         for file in &self.nodes {
             self.sync(file)?;
         }
@@ -147,8 +148,8 @@ impl NodeStore for FileStore {
         Ok(())
     }
 
-    fn sequence(&self) -> u64 {
-        self.places.read().unwrap_or_else(PoisonError::into_inner).sequence()
+    async fn sequence(&self) -> Result<u64> {
+        Ok(self.places.read().unwrap_or_else(PoisonError::into_inner).sequence())
     }
 }
 

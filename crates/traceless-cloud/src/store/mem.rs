@@ -1,7 +1,7 @@
 //! Nodes in memory.
 
 use super::places::Places;
-use super::{NodeStore, NodeVersion};
+use super::{NodeStore, NodeVersion, SlotRead};
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use std::sync::{PoisonError, RwLock};
@@ -38,18 +38,18 @@ impl MemStore {
 }
 
 impl NodeStore for MemStore {
-    fn read_slots(&self, wanted: &[(NodeVersion, u32)], into: &mut [u8]) -> Result {
-        for (&(version, slot), into) in wanted.iter().zip(into.chunks_exact_mut(self.slot_len)) {
-            self.read(version, slot as usize * self.slot_len, into)?;
+    async fn read_slots(&self, wanted: &mut [SlotRead<'_>]) -> Result {
+        for SlotRead { version, slot, into } in wanted {
+            self.read(*version, *slot as usize * self.slot_len, into)?;
         }
         Ok(())
     }
 
-    fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {
+    async fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {
         self.read(version, 0, into)
     }
 
-    fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {
+    async fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {
         let (size, place) = {
             let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
             let place = places.stage(version)?;
@@ -62,18 +62,19 @@ impl NodeStore for MemStore {
         Ok(())
     }
 
-    fn abandon(&self) {
+    async fn abandon(&self) -> Result {
         self.places.write().unwrap_or_else(PoisonError::into_inner).abandon();
+        Ok(())
     }
 
-    fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+    async fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
         let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
         let staged = places.staged(sequence, versions)?;
         places.commit(sequence, &staged);
         Ok(())
     }
 
-    fn sequence(&self) -> u64 {
-        self.places.read().unwrap_or_else(PoisonError::into_inner).sequence()
+    async fn sequence(&self) -> Result<u64> {
+        Ok(self.places.read().unwrap_or_else(PoisonError::into_inner).sequence())
     }
 }

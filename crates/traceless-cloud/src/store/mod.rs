@@ -1,13 +1,17 @@
 //! Where the host keeps nodes. A node is rewritten as a whole and read slot by slot, so an engine
 //! is small: versions of nodes, and one step that makes new ones current.
 
+mod cached;
 mod file;
 mod mem;
 mod places;
 
+pub use cached::Cached;
 pub use file::{Durability, FileStore};
 pub use mem::MemStore;
 
+#[cfg(test)]
+mod far;
 #[cfg(test)]
 mod tests;
 
@@ -23,53 +27,108 @@ pub struct NodeVersion {
     pub attempt: u64,
 }
 
-/// Versions of nodes. Several threads may read while one stages.
-pub trait NodeStore: Send + Sync {
-    /// Reads slots, one after the other, from versions that are current or were until the last
-    /// commit. Those of version 0 are zeros. Fills `into` or fails.
-    fn read_slots(&self, wanted: &[(NodeVersion, u32)], into: &mut [u8]) -> Result;
+/// A slot that is asked for.
+pub struct SlotRead<'a> {
+    /// The node that it is in.
+    pub version: NodeVersion,
+    /// Its number in the node, below [`Geometry::slots`](crate::geometry::Geometry::slots).
+    pub slot: u32,
+    /// Where its bytes go: as many as a slot has.
+    pub into: &'a mut [u8],
+}
 
-    /// Reads a node. Fills `into` or fails.
-    fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result;
+/// Versions of nodes, in whatever keeps bytes: an *engine*.
+///
+/// Its caller is [`Served`](crate::host::Served), one for each session of a gateway. Sessions
+/// follow each other, and none begins before all futures of the last one are done.
+///
+/// | call | when | at the same time as |
+/// |---|---|---|
+/// | `read_slots` | queries came: all slots of all that came together | any other |
+/// | `abandon` | a round begins | `read_slots` |
+/// | `read_node`, `stage` | the enclave works on a node, see below | each other, `read_slots` |
+/// | `commit` | all nodes of a round are staged | `read_slots` |
+/// | `sequence` | a session begins | `read_slots` |
+///
+/// A round goes down a path from the root. While the enclave works on a node, the one below it is
+/// read and the one above it is staged.
+///
+/// **Versions.** What is written under a version never changes once it is committed, so it may be
+/// cached for ever. Version 0 of a node was never written and holds zeros. Readable are the current
+/// version of each node, and those that the last commit replaced: queries read them until they
+/// know of the commit. Whoever asks for another gets an error or the bytes of that version, never
+/// anything else.
+///
+/// **Atomicity and durability.** Of a commit everything happens or nothing, also if the engine's
+/// process, machine or connection ends in the middle of it. What is staged is not seen before, and
+/// is gone when the engine is opened again. When `commit` has returned, the commit and all bytes of
+/// its versions survive as much as the engine promises ([`Durability`] of the files). An error of
+/// `commit` says that it may have happened or not; `sequence` says which, and must tell the truth
+/// then. A gateway that sees an error plans the round anew, under another attempt.
+///
+/// **Futures.** They are driven by threads that wait for nothing else, with no reactor and no
+/// runtime around them. An engine that needs one has its own, spawns there, and returns futures
+/// that wait for what was spawned. An engine that answers at once has nothing to do with all that:
+/// its `async fn` never waits. How many of the slots of a `read_slots` are on their way together is
+/// up to the engine. A future that is dropped before it is done may have done all, a part or
+/// nothing: what `stage` left is gone with the next `abandon` or replaced by the next `stage` of
+/// the node, and a `commit` is still all or nothing.
+///
+/// **Secrets.** There are none: an engine may log and time everything. Bytes are verified by the
+/// enclave, so an engine that returns wrong ones fails a query and does nothing worse.
+pub trait NodeStore: Send + Sync {
+    /// Reads slots. Fills them all, or fails, and then what is in them means nothing.
+    fn read_slots(&self, wanted: &mut [SlotRead<'_>]) -> impl Future<Output = Result> + Send;
+
+    /// Reads a node. Fills `into`, which has its length, or fails.
+    fn read_node(
+        &self,
+        version: NodeVersion,
+        into: &mut [u8],
+    ) -> impl Future<Output = Result> + Send;
 
     /// Keeps the bytes of a new version, which nobody reads before it is committed. Staged again,
-    /// it replaces what was staged of this node.
-    fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result;
+    /// under the same attempt or another, it replaces what was staged of this node.
+    fn stage(&self, version: NodeVersion, bytes: &[u8]) -> impl Future<Output = Result> + Send;
 
     /// Forgets all that is staged.
-    fn abandon(&self);
+    fn abandon(&self) -> impl Future<Output = Result> + Send;
 
-    /// Makes staged versions current, all or none, and drops what was replaced by the commit
-    /// before. `sequence` is one more than that of the last commit. On return it is durable, as
-    /// far as the store promises.
-    fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result;
+    /// Makes staged versions current, all or none, forgets what else is staged, and drops what was
+    /// replaced by the commit before. Fails, and changes nothing, if `sequence` is not one more
+    /// than that of the last commit or one of the versions is not staged.
+    fn commit(
+        &self,
+        sequence: u64,
+        versions: &[NodeVersion],
+    ) -> impl Future<Output = Result> + Send;
 
-    /// The number of the last commit.
-    fn sequence(&self) -> u64;
+    /// The number of the last commit; 0 if there was none.
+    fn sequence(&self) -> impl Future<Output = Result<u64>> + Send;
 }
 
 impl<S: NodeStore + ?Sized> NodeStore for std::sync::Arc<S> {
-    fn read_slots(&self, wanted: &[(NodeVersion, u32)], into: &mut [u8]) -> Result {
-        (**self).read_slots(wanted, into)
+    async fn read_slots(&self, wanted: &mut [SlotRead<'_>]) -> Result {
+        (**self).read_slots(wanted).await
     }
 
-    fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {
-        (**self).read_node(version, into)
+    async fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {
+        (**self).read_node(version, into).await
     }
 
-    fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {
-        (**self).stage(version, bytes)
+    async fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {
+        (**self).stage(version, bytes).await
     }
 
-    fn abandon(&self) {
-        (**self).abandon();
+    async fn abandon(&self) -> Result {
+        (**self).abandon().await
     }
 
-    fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
-        (**self).commit(sequence, versions)
+    async fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        (**self).commit(sequence, versions).await
     }
 
-    fn sequence(&self) -> u64 {
-        (**self).sequence()
+    async fn sequence(&self) -> Result<u64> {
+        (**self).sequence().await
     }
 }

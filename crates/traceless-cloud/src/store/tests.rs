@@ -1,41 +1,49 @@
 use super::*;
 use crate::error::Error;
 use crate::geometry::{Geometry, tests::small};
+use pollster::block_on;
 
-fn path(g: &Geometry, round: u64, attempt: u64) -> Vec<NodeVersion> {
+pub fn path(g: &Geometry, round: u64, attempt: u64) -> Vec<NodeVersion> {
     let node = |layer| g.node(layer, g.evicted(round));
     (0..g.layers).map(|layer| NodeVersion { node: node(layer), attempt }).collect()
 }
 
-fn bytes_of(g: &Geometry, version: NodeVersion) -> Vec<u8> {
+pub fn bytes_of(g: &Geometry, version: NodeVersion) -> Vec<u8> {
     let byte = (version.node.0 as u8).wrapping_mul(31) ^ version.attempt as u8;
-    vec![byte; g.node_len(g.layer_of(version.node))]
+    let slot = |slot: usize| vec![byte.wrapping_add(slot as u8 * 3); g.slot_len()];
+    (0..g.slots(g.layer_of(version.node))).flat_map(slot).collect()
 }
 
-fn write_round(store: &dyn NodeStore, g: &Geometry, sequence: u64) {
+pub fn write_round(store: &impl NodeStore, g: &Geometry, sequence: u64) {
     let versions = path(g, sequence - 1, sequence);
     for version in &versions {
-        store.stage(*version, &bytes_of(g, *version)).unwrap();
+        block_on(store.stage(*version, &bytes_of(g, *version))).unwrap();
     }
-    store.commit(sequence, &versions).unwrap();
+    block_on(store.commit(sequence, &versions)).unwrap();
 }
 
-fn check_round(store: &dyn NodeStore, g: &Geometry, sequence: u64) {
+fn check_round(store: &impl NodeStore, g: &Geometry, sequence: u64) {
     for version in path(g, sequence - 1, sequence) {
         let want = bytes_of(g, version);
         let mut node = vec![0; want.len()];
-        store.read_node(version, &mut node).unwrap();
+        block_on(store.read_node(version, &mut node)).unwrap();
         assert!(node == want);
-        let mut slots = vec![1; 2 * g.slot_len()];
         let never = NodeVersion { attempt: 0, ..version };
-        store.read_slots(&[(version, 3), (never, 4)], &mut slots).unwrap();
-        let (first, second) = slots.split_at(g.slot_len());
-        assert!(first == &want[..g.slot_len()] && second.iter().all(|&byte| byte == 0));
+        let (mut first, mut second) = (vec![1; g.slot_len()], vec![1; g.slot_len()]);
+        let mut wanted = [
+            SlotRead { version, slot: 3, into: &mut first },
+            SlotRead { version: never, slot: 4, into: &mut second },
+        ];
+        block_on(store.read_slots(&mut wanted)).unwrap();
+        assert!(
+            first == want[3 * g.slot_len()..][..g.slot_len()]
+                && second.iter().all(|&byte| byte == 0)
+        );
     }
 }
 
 /// What every store must do.
-fn behaves(store: &dyn NodeStore) {
+pub fn behaves(store: &impl NodeStore) {
     let g = small();
     for sequence in 1..=40 {
         write_round(store, &g, sequence);
@@ -43,16 +51,19 @@ fn behaves(store: &dyn NodeStore) {
         if sequence > 1 {
             check_round(store, &g, sequence - 1);
         }
-        assert_eq!(store.sequence(), sequence);
+        assert_eq!(block_on(store.sequence()).unwrap(), sequence);
     }
     let versions = path(&g, 40, 99);
-    assert!(store.commit(41, &versions).is_err(), "nothing is staged");
-    store.stage(versions[0], &bytes_of(&g, versions[0])).unwrap();
-    assert!(store.read_node(versions[0], &mut bytes_of(&g, versions[0])).is_err(), "not yet");
-    assert!(store.commit(43, &versions[..1]).is_err(), "a commit is missing");
+    assert!(block_on(store.commit(41, &versions)).is_err(), "nothing is staged");
+    block_on(store.stage(versions[0], &bytes_of(&g, versions[0]))).unwrap();
+    assert!(
+        block_on(store.read_node(versions[0], &mut bytes_of(&g, versions[0]))).is_err(),
+        "not yet"
+    );
+    assert!(block_on(store.commit(43, &versions[..1])).is_err(), "a commit is missing");
     let gone = path(&g, 0, 1)[0];
-    assert!(store.read_node(gone, &mut bytes_of(&g, gone)).is_err(), "replaced long ago");
-    assert_eq!(store.sequence(), 40);
+    assert!(block_on(store.read_node(gone, &mut bytes_of(&g, gone))).is_err(), "replaced long ago");
+    assert_eq!(block_on(store.sequence()).unwrap(), 40);
 }
 
 #[test]
@@ -75,12 +86,12 @@ fn files_are_opened_as_they_were_at_a_commit() {
         write_round(&store, &g, sequence);
         // What was staged and never committed is forgotten.
         for version in path(&g, sequence, 77) {
-            store.stage(version, &bytes_of(&g, version)).unwrap();
+            block_on(store.stage(version, &bytes_of(&g, version))).unwrap();
         }
         assert!(matches!(open(), Err(Error::InUse(_))));
         drop(store);
         let store = open().unwrap();
-        assert_eq!(store.sequence(), sequence);
+        assert_eq!(block_on(store.sequence()).unwrap(), sequence);
         check_round(&store, &g, sequence);
     }
     let log = folder.path().join("places.log");
@@ -89,7 +100,7 @@ fn files_are_opened_as_they_were_at_a_commit() {
     for cut in 1..=last {
         std::fs::write(&log, &whole[..whole.len() - cut]).unwrap();
         let store = open().unwrap();
-        assert_eq!(store.sequence(), 29, "a torn commit never happened");
+        assert_eq!(block_on(store.sequence()).unwrap(), 29, "a torn commit never happened");
         check_round(&store, &g, 29);
     }
     std::fs::write(&log, &whole[1..]).unwrap();

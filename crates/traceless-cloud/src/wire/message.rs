@@ -3,6 +3,7 @@
 use super::fence::Opening;
 use crate::channel::Nonce;
 use crate::error::{Error, Result};
+use crate::frame;
 use crate::geometry::{Geometry, LAYERS_MAX, Node};
 use crate::host::{Ask, Stage};
 use crate::orders::{Location, Reader, order_len_max};
@@ -14,8 +15,10 @@ pub const VERSION: u32 = 1;
 pub const STRANGER_LEN_MAX: usize = 1024;
 /// Connections of a session: for queries, and for everything else.
 pub const LINES: usize = 2;
-/// Requests of a line that may be sent before the first is answered: so many replies are kept.
-pub const PIPELINED_MAX: usize = 64;
+/// Queries of one request, at most.
+pub const QUERIES_MAX: usize = 64;
+/// Bytes of one of them, at most.
+const QUERY_LEN_MAX: usize = 1024;
 /// Bytes of a reply beside a block or an enclave's evidence, at most.
 const REPLY_HEAD_LEN_MAX: usize = 2048;
 /// Bytes of a request beside what grows with the tree, at most.
@@ -48,8 +51,8 @@ pub enum Request {
         /// Its line.
         line: u8,
     },
-    /// A query. The reply is the enclave's.
-    Query(Ask),
+    /// Queries that came together. The reply has the enclave's, up to the first that fails.
+    Queries(Vec<Ask>),
     /// Nodes to be made anew.
     Stage(Stage),
     /// They are to be current.
@@ -74,12 +77,13 @@ pub enum Request {
 pub fn request_len_max(g: &Geometry) -> usize {
     let round = g.round_slots * g.slot_len() + LAYERS_MAX * (order_len_max(g) + NODE_LEN);
     let node = (0..g.layers).map(|layer| g.node_len(layer)).max().unwrap_or_default();
-    HEAD_LEN_MAX + round.max(node).max(g.nodes() as usize * NODE_LEN)
+    let queries = QUERIES_MAX * QUERY_LEN_MAX;
+    HEAD_LEN_MAX + round.max(node).max(queries).max(g.nodes() as usize * NODE_LEN)
 }
 
 /// Bytes of a reply in a session, at most.
 pub fn reply_len_max(g: &Geometry) -> usize {
-    REPLY_HEAD_LEN_MAX + g.sealed_len()
+    QUERIES_MAX * (REPLY_HEAD_LEN_MAX + g.sealed_len())
 }
 
 /// Bytes of a reply to a gateway that has no session, at most.
@@ -101,17 +105,40 @@ pub fn attach(opening: &Opening, session: &SessionId, line: usize) -> Vec<u8> {
     [&[2][..], &opening.encode(), session, &[line as u8]].concat()
 }
 
-/// A query.
-pub fn query(ask: &Ask) -> Vec<u8> {
+/// Queries, [`QUERIES_MAX`] at most.
+pub fn queries(asks: &[Ask]) -> Vec<u8> {
     let mut bytes = vec![3];
-    bytes.extend_from_slice(&ask.leaf.to_le_bytes());
-    bytes.push(ask.locations.len() as u8);
-    for location in &ask.locations {
-        bytes.extend_from_slice(&location.slot.to_le_bytes());
-        bytes.extend_from_slice(&location.attempt.to_le_bytes());
+    for ask in asks {
+        bytes.extend_from_slice(&ask.leaf.to_le_bytes());
+        bytes.push(ask.locations.len() as u8);
+        for location in &ask.locations {
+            bytes.extend_from_slice(&location.slot.to_le_bytes());
+            bytes.extend_from_slice(&location.attempt.to_le_bytes());
+        }
+        put_long(&ask.order, &mut bytes);
     }
-    bytes.extend_from_slice(&ask.order);
     bytes
+}
+
+/// The reply to queries.
+pub fn replies(results: impl Iterator<Item = Result<Vec<u8>>>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for result in results {
+        put_long(&frame::encode(result), &mut bytes);
+    }
+    bytes
+}
+
+/// The replies to so many queries, up to the first that fails. Of bytes that are no such thing an
+/// error is what comes first.
+pub fn take_replies(bytes: &[u8], count: usize) -> Vec<Result<Vec<u8>>> {
+    let mut from = Reader(bytes);
+    let mut replies = Vec::with_capacity(count);
+    while replies.len() < count && replies.last().is_none_or(Result::is_ok) {
+        let reply = take_long(&mut from);
+        replies.push(reply.and_then(|reply| frame::decode(reply).map(<[u8]>::to_vec)));
+    }
+    replies
 }
 
 /// Nodes to be made anew.
@@ -122,8 +149,7 @@ pub fn stage(stage: &Stage) -> Vec<u8> {
     bytes.extend_from_slice(&stage.attempt.to_le_bytes());
     put_versions(&stage.nodes, &mut bytes);
     for order in &stage.orders {
-        bytes.extend_from_slice(&(order.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(order);
+        put_long(order, &mut bytes);
     }
     bytes.extend_from_slice(&stage.batch);
     bytes
@@ -170,19 +196,19 @@ impl Request {
                 Self::Attach { opening, session, line }
             }
             3 => {
-                let leaf = from.u32()?;
-                let [count] = from.array()?;
-                let location = |_| Ok(Location { slot: from.u32()?, attempt: from.u64()? });
-                let locations = (0..count).map(location).collect::<Result<_>>()?;
-                Self::Query(Ask { leaf, locations, order: rest(&mut from) })
+                let mut asks = Vec::new();
+                while !from.0.is_empty() {
+                    asks.push(take_ask(&mut from)?);
+                }
+                if asks.len() > QUERIES_MAX {
+                    return Err(Error::Malformed("too many queries together"));
+                }
+                Self::Queries(asks)
             }
             4 => {
                 let attempt = from.u64()?;
                 let nodes = take_versions(&mut from)?;
-                let order = |_: &NodeVersion| {
-                    let len = from.u32()? as usize;
-                    Ok(from.bytes(len)?.to_vec())
-                };
+                let order = |_: &NodeVersion| take_long(&mut from).map(<[u8]>::to_vec);
                 let orders = nodes.iter().map(order).collect::<Result<_>>()?;
                 Self::Stage(Stage { nodes, attempt, batch: rest(&mut from), orders })
             }
@@ -204,6 +230,25 @@ impl Request {
 
 fn rest(from: &mut Reader<'_>) -> Vec<u8> {
     core::mem::take(&mut from.0).to_vec()
+}
+
+fn take_ask(from: &mut Reader<'_>) -> Result<Ask> {
+    let leaf = from.u32()?;
+    let [count] = from.array()?;
+    let location = |_| Ok(Location { slot: from.u32()?, attempt: from.u64()? });
+    let locations = (0..count).map(location).collect::<Result<_>>()?;
+    Ok(Ask { leaf, locations, order: take_long(from)?.to_vec() })
+}
+
+/// Bytes with their number before them.
+fn put_long(long: &[u8], bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&(long.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(long);
+}
+
+fn take_long<'a>(from: &mut Reader<'a>) -> Result<&'a [u8]> {
+    let len = from.u32()? as usize;
+    from.bytes(len)
 }
 
 fn put_versions(versions: &[NodeVersion], bytes: &mut Vec<u8>) {
@@ -237,7 +282,7 @@ mod tests {
         let opening = Opening { number: 7, instance: [1; 16] };
         let (geometry, nonce) = (small(), [2; 16]);
         let locations = vec![Location { slot: 4, attempt: 5 }; 4];
-        let ask = Ask { leaf: 3, locations, order: vec![6; 40] };
+        let asks = vec![Ask { leaf: 3, locations, order: vec![6; 40] }; QUERIES_MAX];
         let nodes: Vec<NodeVersion> =
             (0..4).map(|i| NodeVersion { node: Node(i), attempt: u64::from(i) << 40 }).collect();
         let orders = (0..4).map(|i| vec![i; usize::from(i) * 9]).collect();
@@ -246,7 +291,8 @@ mod tests {
             (hello(&opening, &geometry, &nonce), Request::Hello { opening, geometry, nonce }),
             (provision(&[1, 2]), Request::Provision(vec![1, 2])),
             (attach(&opening, &[3; 16], 1), Request::Attach { opening, session: [3; 16], line: 1 }),
-            (query(&ask), Request::Query(ask)),
+            (queries(&[]), Request::Queries(vec![])),
+            (queries(&asks), Request::Queries(asks)),
             (stage(&staged), Request::Stage(staged)),
             (place(nodes[2], &[4; 30]), Request::Place { version: nodes[2], bytes: vec![4; 30] }),
             (commit(10, &nodes), Request::Commit { sequence: 10, versions: nodes }),
@@ -261,6 +307,25 @@ mod tests {
             assert!(bytes.len() <= request_len_max(&small()));
         }
         assert!(requests()[..3].iter().all(|(bytes, _)| bytes.len() <= STRANGER_LEN_MAX));
+    }
+
+    #[test]
+    fn replies_come_back_up_to_the_first_that_fails() {
+        let reply = |byte| Ok(vec![byte; 30]);
+        let back = |count, bytes: &[u8]| {
+            let replies = take_replies(bytes, count);
+            replies.into_iter().map(|reply| reply.ok().map(|bytes| bytes[0])).collect::<Vec<_>>()
+        };
+        let whole = replies((1..4).map(reply));
+        assert_eq!(back(3, &whole), [Some(1), Some(2), Some(3)]);
+        assert!(whole.len() <= reply_len_max(&small()));
+        let failing = [reply(1), Err(Error::Unauthentic), reply(3)];
+        assert_eq!(back(3, &replies(failing.into_iter())), [Some(1), None]);
+        // Fewer than were asked for, or none at all.
+        assert_eq!(back(4, &whole), [Some(1), Some(2), Some(3), None]);
+        for end in 0..whole.len() {
+            assert_eq!(back(3, &whole[..end]).len(), end / (whole.len() / 3) + 1);
+        }
     }
 
     #[test]
@@ -281,6 +346,9 @@ mod tests {
         other[1] = 2;
         let told = Request::decode(&other).unwrap_err().to_string();
         assert!(told.contains("different versions"), "{told}");
+        let (_, Request::Queries(mut asks)) = requests().swap_remove(4) else { unreachable!() };
+        asks.push(asks[0].clone());
+        assert!(Request::decode(&queries(&asks)).is_err());
         assert!(Request::decode(&[6, 0]).is_err() && Request::decode(&[8]).is_err());
     }
 }

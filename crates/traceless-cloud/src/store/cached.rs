@@ -1,0 +1,223 @@
+//! The nodes of the top layers in memory, before whatever keeps them.
+//!
+//! Every query reads a slot of the root and of one of its few children, so these are the nodes that
+//! are cheapest to hold. Which layers are held follows from the tree's shape and from how much
+//! memory there is, and from nothing that anybody asks for.
+
+use super::{NodeStore, NodeVersion, SlotRead};
+use crate::error::{Error, Result};
+use crate::geometry::{Geometry, Node};
+use futures_util::future::try_join_all;
+use std::collections::HashMap;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Nodes of a layer that are held beside the current ones: one that is staged, and one that the
+/// last commit replaced.
+const BESIDE_CURRENT: u64 = 2;
+
+/// A store, and its top layers in memory.
+///
+/// What was committed here or read once is held: reading it again asks the store for nothing. What
+/// is written goes to the store first, and is held when it is committed there.
+pub struct Cached<S> {
+    store: S,
+    geometry: Geometry,
+    layers: usize,
+    held: RwLock<Held>,
+}
+
+impl<S: NodeStore> Cached<S> {
+    /// Holds as many whole layers, from the root on, as fit in `room` bytes. Nothing is read
+    /// before it is asked for.
+    pub fn new(store: S, geometry: Geometry, room: u64) -> Self {
+        let layers = layers_in(&geometry, room);
+        Self { store, geometry, layers, held: RwLock::default() }
+    }
+
+    /// Layers that are held.
+    pub fn layers(&self) -> usize {
+        self.layers
+    }
+
+    fn holds(&self, node: Node) -> bool {
+        self.geometry.layer_of(node) < self.layers
+    }
+
+    /// What of these is to be held and is not, each once.
+    fn missing(&self, wanted: &[SlotRead<'_>]) -> Vec<NodeVersion> {
+        let held = self.reading();
+        let mut missing = Vec::new();
+        for &SlotRead { version, .. } in wanted {
+            let is_missing =
+                version.attempt != 0 && self.holds(version.node) && held.find(version).is_none();
+            if is_missing && !missing.contains(&version) {
+                missing.push(version);
+            }
+        }
+        missing
+    }
+
+    /// Reads a node, to hold it.
+    async fn fetch(&self, version: NodeVersion) -> Result {
+        let len = self.geometry.node_len(self.geometry.layer_of(version.node));
+        let mut bytes = self.writing().spare.pop().unwrap_or_default();
+        bytes.resize(len, 0);
+        self.store.read_node(version, &mut bytes).await?;
+        self.writing().fill(Kept { version, bytes });
+        Ok(())
+    }
+
+    fn reading(&self) -> RwLockReadGuard<'_, Held> {
+        self.held.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn writing(&self) -> RwLockWriteGuard<'_, Held> {
+        self.held.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: NodeStore> NodeStore for Cached<S> {
+    async fn read_slots(&self, wanted: &mut [SlotRead<'_>]) -> Result {
+        if self.layers == 0 {
+            return self.store.read_slots(wanted).await;
+        }
+        let missing = self.missing(wanted);
+        if !missing.is_empty() {
+            try_join_all(missing.into_iter().map(|version| self.fetch(version))).await?;
+        }
+        let mut others = Vec::with_capacity(wanted.len());
+        {
+            let held = self.reading();
+            for SlotRead { version, slot, into } in wanted {
+                let at = *slot as usize * into.len();
+                if !(self.holds(version.node) && held.read(*version, at, into)?) {
+                    others.push(SlotRead { version: *version, slot: *slot, into });
+                }
+            }
+        }
+        if others.is_empty() { Ok(()) } else { self.store.read_slots(&mut others).await }
+    }
+
+    async fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {
+        if self.holds(version.node) && self.reading().read(version, 0, into)? {
+            return Ok(());
+        }
+        // Not held from now on: a round reads nodes that it replaces.
+        self.store.read_node(version, into).await
+    }
+
+    async fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {
+        let holds = self.holds(version.node);
+        if holds {
+            // Whatever becomes of this, what was staged before is not to be committed.
+            self.writing().forget_staged(version.node);
+        }
+        self.store.stage(version, bytes).await?;
+        if holds {
+            let mut copy = self.writing().spare.pop().unwrap_or_default();
+            copy.clear();
+            copy.extend_from_slice(bytes);
+            self.writing().staged.push(Kept { version, bytes: copy });
+        }
+        Ok(())
+    }
+
+    async fn abandon(&self) -> Result {
+        self.writing().abandon();
+        self.store.abandon().await
+    }
+
+    async fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        self.store.commit(sequence, versions).await?;
+        let held = versions.iter().filter(|version| self.holds(version.node));
+        self.writing().commit(held);
+        Ok(())
+    }
+
+    async fn sequence(&self) -> Result<u64> {
+        self.store.sequence().await
+    }
+}
+
+/// Layers whose nodes fit in so many bytes, with those beside the current ones.
+fn layers_in(g: &Geometry, room: u64) -> usize {
+    let mut left = room;
+    let fits = |&layer: &usize| {
+        let nodes = u64::from(g.width(layer)) + BESIDE_CURRENT;
+        let rest = left.checked_sub(nodes * g.node_len(layer) as u64);
+        left = rest.unwrap_or(0);
+        rest.is_some()
+    };
+    (0..g.layers).take_while(fits).count()
+}
+
+/// A version of a node, and its bytes.
+struct Kept {
+    version: NodeVersion,
+    bytes: Vec<u8>,
+}
+
+/// What is in memory. A version of a node never changes, so what is found here is right however
+/// old it is.
+#[derive(Default)]
+struct Held {
+    current: HashMap<Node, Kept>,
+    /// What the last commit replaced.
+    previous: Vec<Kept>,
+    /// What nobody may read yet.
+    staged: Vec<Kept>,
+    /// Memory of nodes that are gone, to be used again.
+    spare: Vec<Vec<u8>>,
+}
+
+impl Held {
+    fn find(&self, version: NodeVersion) -> Option<&Kept> {
+        let current = self.current.get(&version.node);
+        current.into_iter().chain(&self.previous).find(|kept| kept.version == version)
+    }
+
+    /// Reads bytes of a version, if it is here or was never written.
+    fn read(&self, version: NodeVersion, at: usize, into: &mut [u8]) -> Result<bool> {
+        if version.attempt == 0 {
+            into.fill(0);
+            return Ok(true);
+        }
+        let Some(kept) = self.find(version) else { return Ok(false) };
+        let part = kept.bytes.get(at..at + into.len()).ok_or(Error::Malformed("no such slot"))?;
+        into.copy_from_slice(part);
+        Ok(true)
+    }
+
+    /// Holds what was read. What it takes the place of is read anew, should anybody ask for it.
+    fn fill(&mut self, kept: Kept) {
+        if let Some(other) = self.current.insert(kept.version.node, kept) {
+            self.spare.push(other.bytes);
+        }
+    }
+
+    fn forget_staged(&mut self, node: Node) {
+        if let Some(at) = self.staged.iter().position(|kept| kept.version.node == node) {
+            self.spare.push(self.staged.swap_remove(at).bytes);
+        }
+    }
+
+    fn abandon(&mut self) {
+        self.spare.extend(self.staged.drain(..).map(|kept| kept.bytes));
+    }
+
+    fn commit<'a>(&mut self, versions: impl Iterator<Item = &'a NodeVersion>) {
+        self.spare.extend(self.previous.drain(..).map(|kept| kept.bytes));
+        for version in versions {
+            self.previous.extend(self.current.remove(&version.node));
+            if let Some(at) = self.staged.iter().position(|kept| kept.version == *version) {
+                self.current.insert(version.node, self.staged.swap_remove(at));
+            }
+        }
+        self.abandon();
+        // As many as the next round writes.
+        self.spare.truncate(self.previous.len());
+    }
+}
+
+#[cfg(test)]
+mod tests;

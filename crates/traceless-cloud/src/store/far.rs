@@ -1,0 +1,281 @@
+//! An engine far away, for tests: nothing of it is there when it is asked for, everything comes
+//! from other threads.
+
+use super::tests::{path, write_round};
+use super::{MemStore, NodeStore, NodeVersion, SlotRead};
+use crate::enclave::NodeBytes;
+use crate::error::{Error, Result};
+use crate::geometry::{Geometry, Node, tests::small};
+use crate::host::{Ask, Enclave, Host as _, Served, Stage};
+use crate::orders::Location;
+use core::future::poll_fn;
+use core::task::{Poll, Waker};
+use core::time::Duration;
+use futures_util::future::try_join_all;
+use pollster::block_on;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+/// How long a thing that was asked for is on its way.
+const AWAY: Duration = Duration::from_millis(20);
+/// How long one waits for somebody who does not come.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits for work that a thread of its own does.
+async fn elsewhere(work: impl FnOnce() -> Result + Send + 'static) -> Result {
+    let state = Arc::new(Mutex::new((None, None::<Waker>)));
+    let told = state.clone();
+    std::thread::spawn(move || {
+        let done = work();
+        let mut state = told.lock().unwrap();
+        state.0 = Some(done);
+        if let Some(waker) = state.1.take() {
+            waker.wake();
+        }
+    });
+    poll_fn(|context| {
+        let mut state = state.lock().unwrap();
+        if let Some(done) = state.0.take() {
+            return Poll::Ready(done);
+        }
+        state.1 = Some(context.waker().clone());
+        Poll::Pending
+    })
+    .await
+}
+
+/// Nodes behind a road.
+struct Far {
+    store: MemStore,
+    geometry: Geometry,
+    /// Slots that are on their way: now, and at most.
+    under_way: Mutex<(usize, usize)>,
+    /// Calls of `read_slots`.
+    calls: AtomicUsize,
+    /// A node whose slots do not arrive.
+    lost: Option<Node>,
+    meetings: Arc<Meetings>,
+}
+
+impl Far {
+    fn new(geometry: Geometry, meetings: Arc<Meetings>) -> Self {
+        let (store, lost) = (MemStore::new(geometry), None);
+        let (under_way, calls) = Default::default();
+        Self { store, geometry, under_way, calls, lost, meetings }
+    }
+
+    fn layer(&self, version: NodeVersion) -> usize {
+        self.geometry.layer_of(version.node)
+    }
+
+    /// Sends for a slot, and returns what waits for it.
+    fn send_for(&self, read: &mut SlotRead<'_>) -> impl Future<Output = Result> + Send {
+        let mut under_way = self.under_way.lock().unwrap();
+        under_way.0 += 1;
+        under_way.1 = under_way.1.max(under_way.0);
+        async {
+            elsewhere(|| {
+                std::thread::sleep(AWAY);
+                Ok(())
+            })
+            .await?;
+            self.under_way.lock().unwrap().0 -= 1;
+            if self.lost == Some(read.version.node) {
+                return Err(Error::Store("lost on the way"));
+            }
+            self.store.read_slots(core::slice::from_mut(read)).await
+        }
+    }
+}
+
+impl NodeStore for Far {
+    async fn read_slots(&self, wanted: &mut [SlotRead<'_>]) -> Result {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let sent: Vec<_> = wanted.iter_mut().map(|read| self.send_for(read)).collect();
+        try_join_all(sent).await.map(drop)
+    }
+
+    async fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {
+        // With the work on the node above it.
+        if let Some(step) = self.layer(version).checked_sub(1) {
+            let meetings = self.meetings.clone();
+            elsewhere(move || meetings.meet(step)).await?;
+        }
+        self.store.read_node(version, into).await
+    }
+
+    async fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {
+        // With the work on the node below it.
+        let step = self.layer(version) + 1;
+        if step < self.geometry.layers {
+            let meetings = self.meetings.clone();
+            elsewhere(move || meetings.meet(step)).await?;
+        }
+        self.store.stage(version, bytes).await
+    }
+
+    async fn abandon(&self) -> Result {
+        self.store.abandon().await
+    }
+
+    async fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        self.store.commit(sequence, versions).await
+    }
+
+    async fn sequence(&self) -> Result<u64> {
+        self.store.sequence().await
+    }
+}
+
+/// Where those who are to work at the same time wait for each other, layer by layer.
+struct Meetings {
+    layers: usize,
+    came: Mutex<HashMap<usize, usize>>,
+    somebody: Condvar,
+}
+
+impl Meetings {
+    fn new(layers: usize) -> Arc<Self> {
+        Arc::new(Self { layers, came: Mutex::default(), somebody: Condvar::new() })
+    }
+
+    /// Returns when all have come who work at step `step`, or fails.
+    fn meet(&self, step: usize) -> Result {
+        let all = 1 + usize::from(step > 0) + usize::from(step + 1 < self.layers);
+        let mut came = self.came.lock().unwrap();
+        *came.entry(step).or_default() += 1;
+        self.somebody.notify_all();
+        let missing = |came: &mut HashMap<usize, usize>| came[&step] < all;
+        let (_came, late) = self.somebody.wait_timeout_while(came, PATIENCE, missing).unwrap();
+        if late.timed_out() { Err(Error::Store("somebody waits for the others")) } else { Ok(()) }
+    }
+}
+
+/// No enclave: it replies with the slots that it got, and fills the nth node with n.
+struct Echo {
+    geometry: Geometry,
+    meetings: Arc<Meetings>,
+    nodes_made: AtomicUsize,
+}
+
+impl Enclave for Echo {
+    fn query(&self, order: &[u8], slots: &[u8]) -> Result<Vec<u8>> {
+        assert_eq!(slots.len(), self.geometry.layers * self.geometry.slot_len());
+        if order == b"refused" { Err(Error::Unauthentic) } else { Ok(slots.to_vec()) }
+    }
+
+    fn evict(&self, _: &[u8], bytes: NodeBytes<'_>) -> Result {
+        let step = self.nodes_made.fetch_add(1, Ordering::SeqCst);
+        self.meetings.meet(step)?;
+        bytes.new_node.fill(step as u8 + 1);
+        Ok(())
+    }
+}
+
+type FarHost = Served<Arc<Far>, Echo>;
+
+/// A host whose tree was evicted once along each path, and its store.
+fn host(lost: Option<Node>) -> (Arc<Far>, FarHost) {
+    let g = small();
+    let meetings = Meetings::new(g.layers);
+    let far = Arc::new(Far { lost, ..Far::new(g, meetings.clone()) });
+    for sequence in 1..=u64::from(g.leaves()) {
+        write_round(&far.store, &g, sequence);
+    }
+    let echo = Echo { geometry: g, meetings, nodes_made: AtomicUsize::new(0) };
+    (far.clone(), Served::new(g, far, echo))
+}
+
+/// The last round that wrote the node of a layer on a path, which is its attempt.
+fn last_round(g: &Geometry, layer: usize, leaf: u32) -> u64 {
+    let visits = (0..g.leaves()).filter(|&round| g.node(layer, round) == g.node(layer, leaf));
+    u64::from(visits.max().unwrap()) + 1
+}
+
+fn ask(g: &Geometry, leaf: u32, order: &[u8]) -> Ask {
+    let location = |layer| Location { slot: leaf % 20, attempt: last_round(g, layer, leaf) };
+    Ask { leaf, locations: (0..g.layers).map(location).collect(), order: order.to_vec() }
+}
+
+fn asks(g: &Geometry) -> Vec<Ask> {
+    (0..32).map(|i| ask(g, i * 5 % g.leaves(), b"")).collect()
+}
+
+/// What the enclave gets for a query.
+fn slots_of(far: &Far, ask: &Ask) -> Vec<u8> {
+    let g = &far.geometry;
+    let slot = |(layer, at): (usize, &Location)| {
+        let version = NodeVersion { node: g.node(layer, ask.leaf), attempt: at.attempt };
+        let mut node = vec![0; g.node_len(layer)];
+        block_on(far.store.read_node(version, &mut node)).unwrap();
+        node.chunks_exact(g.slot_len()).nth(at.slot as usize).unwrap().to_vec()
+    };
+    ask.locations.iter().enumerate().flat_map(slot).collect()
+}
+
+#[test]
+fn the_slots_of_all_queries_are_on_their_way_together() {
+    let (far, host) = host(None);
+    let asks = asks(&far.geometry);
+    let replies = host.query_many(&asks);
+    assert_eq!(replies.len(), asks.len());
+    for (ask, reply) in asks.iter().zip(replies) {
+        assert!(reply.unwrap() == slots_of(&far, ask));
+    }
+    // So they take as long as one of them.
+    assert_eq!(far.under_way.lock().unwrap().1, asks.len() * far.geometry.layers);
+    assert_eq!(far.calls.load(Ordering::SeqCst), 1);
+    assert!(host.query(&asks[3]).unwrap() == slots_of(&far, &asks[3]));
+}
+
+#[test]
+fn queries_are_answered_up_to_the_first_that_fails() {
+    let g = small();
+    let lost = g.node(g.layers - 1, 13);
+    let (far, host) = host(Some(lost));
+    let whole = asks(&g);
+    let first_lost = whole.iter().position(|ask| ask.leaf == 13).unwrap();
+    let changed = |at: usize, change: &dyn Fn(&mut Ask)| {
+        let mut asks = whole.clone();
+        change(&mut asks[at]);
+        asks
+    };
+    let cases: [(Vec<Ask>, usize); 6] = [
+        (whole.clone(), first_lost),
+        (changed(first_lost - 1, &|ask| ask.leaf = g.leaves()), first_lost - 1),
+        (changed(first_lost + 1, &|ask| ask.leaf = g.leaves()), first_lost),
+        (changed(2, &|ask| ask.locations[1].slot = 20), 2),
+        (changed(3, &|ask| ask.locations.truncate(2)), 3),
+        (changed(first_lost - 2, &|ask| ask.order = b"refused".to_vec()), first_lost - 2),
+    ];
+    for (number, (asks, failing)) in cases.iter().enumerate() {
+        let mut replies = host.query_many(asks);
+        assert_eq!(replies.len(), failing + 1, "case {number}");
+        assert!(replies.pop().unwrap().is_err(), "case {number}");
+        for (ask, reply) in asks.iter().zip(replies) {
+            assert!(reply.unwrap() == slots_of(&far, ask), "case {number}");
+        }
+    }
+}
+
+/// Whoever works alone waits for the others in vain, and the round fails.
+#[test]
+fn a_round_reads_and_writes_while_the_enclave_works() {
+    let (far, host) = host(None);
+    let g = far.geometry;
+    let nodes: Vec<NodeVersion> = (0..g.layers)
+        .map(|layer| NodeVersion { node: g.node(layer, 0), attempt: last_round(&g, layer, 0) })
+        .collect();
+    let batch = vec![0; g.round_slots * g.slot_len()];
+    let orders = vec![vec![]; g.layers];
+    let stage = Stage { nodes, attempt: 99, batch, orders };
+    host.stage(&stage).unwrap();
+    let sequence = host.sequence().unwrap() + 1;
+    host.commit(sequence, &stage.versions()).unwrap();
+    for (version, byte) in path(&g, 0, 99).into_iter().zip(1..) {
+        let mut node = vec![0; g.node_len(g.layer_of(version.node))];
+        block_on(far.store.read_node(version, &mut node)).unwrap();
+        assert!(node.iter().all(|&made| made == byte));
+    }
+}
