@@ -63,21 +63,3 @@ fn end(status: i32) {
         unsafe { libc::_exit(0) }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_thread_left_is_found_whatever_it_is_called() {
-        let text = |state: &str, status: i32| {
-            let between = vec!["1"; STATUS_FIELD - 1].join(" ");
-            format!("7 (a) Z b) {state} {between} {status}\n")
-        };
-        assert_eq!(ended_with(&text("Z", 5 << 8)), Some(5));
-        assert_eq!(ended_with(&text("Z", 0)), Some(0));
-        assert_eq!(ended_with(&text("S", 0)), None);
-        assert_eq!(ended_with("7 (a"), None);
-        assert_eq!(status_of_first(), None, "this process runs");
-    }
-}
