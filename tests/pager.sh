@@ -101,12 +101,43 @@ mkdir small
 if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=1m none small 2>/dev/null; then
     mounts+=("$scratch/small")
     expect 125 run --backing small/pages -- true
-    check "a store without room is refused" grep -q "has no room" err
+    check "a store without room is refused" grep -q "small/pages: it has no room" err
+    check "and keeps none" [ "$(stat --format %b small/pages)" = 0 ]
 else
     leave_out "a full file system: it takes root"
 fi
 
+expect 125 bash -c "ulimit -f 100; exec '$traceless' run -- true"
+check "a limit of files is told" grep -q "ulimit -f" err
+
+section "a store that fails while it is used"
+gcc -O1 "$lib/ends.c" -o ends -pthread
+for scheme in plain detwo eager eager-parallel path; do
+    : >rounds
+    timeout 60 "$traceless" run --resident 16 --memory 8M --scheme "$scheme" --backing cut -- \
+        ./ends never >rounds 2>cut.err &
+    until [ -s rounds ]; do sleep 0.02; done
+    truncate --size 0 cut
+    code=0
+    wait $! || code=$?
+    check "it ends with 125, not $code" [ "$code" -eq 125 ]
+    check "it names the file" grep -q "the backing file $scratch/cut failed" cut.err
+    check "nothing was wrong" lacks "wrong data" rounds
+done
+rm cut
+
+section "how programs end, and what they forbid themselves"
+same --resident 16 -- ./ends last-thread
+expect 7 timeout 20 ./ends strict
+mv out native
+expect 7 timeout 20 "$traceless" run --resident 16 -- ./ends strict
+check "the same output" cmp native out
+expect 125 timeout 20 "$traceless" run --resident 16 -- ./ends filter
+check "it is said why" grep -q "paging cannot go on: .*not permitted" err
+
 section "two at once, and the store in a file"
+same --resident 15 --memory 8M --scheme eager-parallel --backing helped -- sort numbers
+rm helped
 run --resident 15 --backing first -- sort numbers >one &
 run --resident 15 --backing second -- sort -r numbers >two
 wait %1
@@ -132,6 +163,17 @@ check "there is a trace" [ "$(wc -l <detwo.1.writes)" -gt 30000 ]
 for secret in 2 3; do
     check "the same writes" cmp detwo.1.writes "detwo.$secret.writes"
     check "the control tells" differ plain.1.writes "plain.$secret.writes"
+done
+# Whoever refreshes, it is the same. What the last page brought may be left to do when all ends.
+for scheme in parallel eager-parallel; do
+    for secret in 1 2; do
+        expect 0 run --resident 16 --scheme "$scheme" --trace "helped.$secret" -- ./pages "$secret"
+        "$python" "$lib/trace.py" writes "helped.$secret" >"helped.$secret.writes"
+    done
+    check "there is a trace of $scheme" [ "$(wc -l <helped.1.writes)" -gt 30000 ]
+    check "what $scheme writes" cmp helped.1.writes helped.2.writes
+    check "is what detwo writes" cmp "--bytes=$(stat --format %s helped.1.writes)" \
+        detwo.1.writes helped.1.writes
 done
 
 section "a figure of the paging paper"

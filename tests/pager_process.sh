@@ -87,6 +87,13 @@ for secret in 1 2 3; do
     "$python" "$lib/trace.py" writes "detwo.$secret" >"$secret.writes"
 done
 check "there is a trace" [ "$(wc -l <1.writes)" -gt 30000 ]
+for secret in 1 2; do
+    expect 0 run --resident 16 --scheme eager-parallel --trace helped -- ./pages "$secret"
+    "$python" "$lib/trace.py" writes helped >helped.writes
+    check "there is a trace" [ "$(wc -l <helped.writes)" -gt 30000 ]
+    check "the same writes, whoever refreshes" cmp \
+        "--bytes=$(stat --format %s helped.writes)" 1.writes helped.writes
+done
 check "the same writes" cmp 1.writes 2.writes
 check "the same writes" cmp 1.writes 3.writes
 
@@ -112,6 +119,7 @@ END
 # Kills the pager of a program with these arguments after so long: all must end, and say why.
 pager_is_killed() {
     local running pager pid code=0
+    : >pids
     "$traceless" run --mode process --resident 15 -- "$python" endless.py "${@:2}" \
         >pids 2>killed.err &
     running=$!

@@ -1,6 +1,6 @@
 //! From the library's loading to the moment when the program's memory is paged.
 
-use crate::fork;
+use crate::{ending, fork};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use traceless_pager::paging::{
@@ -84,6 +84,9 @@ fn start(settings: &Settings) -> Result<Paged> {
     };
     let (scheme, recording) = settings.build()?;
     let pager = Pager::start(scheme, config)?;
+    ending::look_for_it(note_own_thread).map_err(|_| {
+        Error::Configuration("no thread can be started that looks for the program's end")
+    })?;
     let (start, len) = (pager.start_of_memory() as usize, pager.len());
     Ok(Paged { memory: Memory::Own(pager, recording), heap, start, len })
 }
@@ -115,13 +118,27 @@ fn note_own_thread() {
     assert!(OWN_THREADS.iter().any(|slot| vacant(&slot)), "the pager has few threads");
 }
 
+/// Threads of the pager, by what they call themselves.
+fn own_names() -> impl Iterator<Item = usize> {
+    let names = OWN_THREADS.iter().map(|slot| slot.load(Ordering::Relaxed));
+    names.take_while(|&name| name != 0)
+}
+
+/// How many threads are the pager's.
+pub fn own_threads() -> usize {
+    own_names().count()
+}
+
+/// Whether this thread is one of them.
+pub fn is_own_thread() -> bool {
+    let name = own_name();
+    own_names().any(|other| other == name)
+}
+
 /// The paged memory, for the program's own threads, once there is any.
 pub fn paged() -> Option<&'static Paged> {
     let paged = PAGED.get()?;
-    let name = own_name();
-    let own = OWN_THREADS.iter().map(|slot| slot.load(Ordering::Relaxed));
-    let is_own = own.take_while(|&other| other != 0).any(|other| other == name);
-    (!is_own).then_some(paged)
+    (!is_own_thread()).then_some(paged)
 }
 
 /// The paged memory that an address lies in, and how far from its start.

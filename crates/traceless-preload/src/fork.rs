@@ -149,7 +149,9 @@ fn finish(goes_on: fn(Forking<'static>) -> Result<(), Error>) {
 fn fork_by(run: impl FnOnce() -> c_int) -> c_int {
     let refused = match paged().map(|paged| paged.client()) {
         None => None,
-        Some(None) => Some("a copy of the process would have none of its pages".to_owned()),
+        Some(None) => {
+            Some("a copy would have none of its pages; it may fork with --mode process".to_owned())
+        }
         Some(Some(client)) => announce(client).err().map(|e| e.to_string()),
     };
     if let Some(why) = refused {

@@ -7,6 +7,7 @@
 
 mod begin;
 mod direct;
+mod ending;
 mod fork;
 mod heap;
 mod mappings;

@@ -36,8 +36,8 @@ pub struct RunArgs {
     /// Where the pager is
     #[arg(long, value_enum, default_value = "thread")]
     pub mode: ModeArg,
-    /// The file that pages go to; `memfd` for memory without a name. Programs that the program
-    /// starts get files of their own beside it
+    /// The file that pages go to; `memfd` for memory without a name. Its space is taken at once.
+    /// Programs that the program starts get files of their own beside it
     #[arg(long, value_name = "FILE", default_value = "memfd")]
     pub backing: PathBuf,
     /// How pages leave: the best that the kernel has, unless it is given
@@ -49,7 +49,8 @@ pub struct RunArgs {
     /// Write what was counted, as JSON: each second, and in the end
     #[arg(long, value_name = "FILE")]
     pub stats: Option<PathBuf>,
-    /// Record what an adversary sees of the store, event by event (docs/trace-format.md)
+    /// Record what an adversary sees of the store, event by event (docs/trace-format.md). Helpers
+    /// rest meanwhile: what is written is the same, in the same order
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// The program, and what it is told

@@ -126,6 +126,12 @@ fn try_run(args: &RunArgs) -> Result<u8, Refused> {
         Some(Ended::Alone) => return Err(Refused::PagerEnded),
         _ => {}
     }
+    if status.signal() == Some(Signal::SYS.as_raw()) && args.mode == ModeArg::Thread {
+        complain(
+            "the program ended by an order that it forbids itself (seccomp). If it does so by \
+             itself it runs as ever; if not, its pager needs that order: try --mode process",
+        );
+    }
     let code = code_of(status);
     if counted.is_empty() && code != FAILED {
         return Err(Refused::NotPaged);

@@ -1,11 +1,11 @@
 //! Paged memory, and how a page leaves it and comes back.
 
 use super::error::{Error, Result};
-use super::memory::Mapping;
+use super::memory::{Mapping, lengthen};
 use super::uffd::{FEATURE_MOVE, FEATURE_THREAD_ID, FEATURE_WP, Uffd};
 use crate::{PAGE_LEN, Page};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::io::{Errno, pread, pwrite};
 
 /// How pages leave. Copying one and discarding it alone would lose what is written in between.
@@ -333,7 +333,7 @@ impl SharedPages {
         let failed = |e| Error::os("memory without a name", e);
         let len = pages.checked_mul(PAGE_LEN).ok_or(Error::Configuration("too many pages"))?;
         let file = memfd_create("traceless-frames", MemfdFlags::CLOEXEC).map_err(failed)?;
-        ftruncate(&file, len as u64).map_err(failed)?;
+        lengthen(&file, len as u64).map_err(failed)?;
         Ok(Self(file))
     }
 

@@ -12,7 +12,7 @@ use crate::scheme::Areas;
 use crate::slots::{Buffer, SEALED_LEN};
 use core::ops::{Deref, Range};
 use core::sync::atomic::{
-    AtomicU32, AtomicU64,
+    AtomicI32, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
 };
 use rustix::thread::futex;
@@ -63,6 +63,8 @@ pub struct Words {
     pub ends: AtomicU32,
     /// One more than the refresh that failed; 0 while none has.
     pub failed: AtomicU64,
+    /// What the operating system said to it, if it was asked; else 0.
+    pub errno: AtomicI32,
     /// Processor time of the helper that took most.
     pub cpu_ns: AtomicU64,
     /// One more than the processor that helpers leave to the program; 0 is none.
@@ -207,7 +209,8 @@ impl Crew {
         // Noted before it is taken: nothing is taken that is not noted.
         desk.inspect(|desk| desk.begin(nth));
         if board.next.0.compare_exchange(nth, nth + 1, AcqRel, Relaxed).is_ok() {
-            if self.refresh(nth, desk, buffer).is_err() {
+            if let Err(e) = self.refresh(nth, desk, buffer) {
+                board.errno.store(errno_of(&e), Relaxed);
                 board.failed.store(nth + 1, Release);
             }
             board.done.0.fetch_add(1, Release);
@@ -244,11 +247,25 @@ impl Crew {
         }
     }
 
-    /// Why a refresh failed: its own page, or the copy of it that was the newest, is not what it
-    /// was. Stores that are memory do not fail.
+    /// Why a refresh failed: the store did; or its own page, or the copy of it that was the newest,
+    /// is not what it was.
     pub fn failure(&self, refresh: u64) -> traceless::Error {
-        let page = refresh % self.areas.pages();
-        let place = Damaged { area: "pages", slot: page, block: Some(page) };
-        traceless::Error::Tampered { place }
+        match self.board.errno.load(Relaxed) {
+            0 => {
+                let page = refresh % self.areas.pages();
+                let place = Damaged { area: "pages", slot: page, block: Some(page) };
+                traceless::Error::Tampered { place }
+            }
+            errno => traceless::Error::Io(std::io::Error::from_raw_os_error(errno)),
+        }
+    }
+}
+
+/// What the operating system said, or 0 if it was not asked. A file that ends too early is told by
+/// none of its numbers.
+fn errno_of(error: &traceless::Error) -> i32 {
+    match error {
+        traceless::Error::Io(e) => e.raw_os_error().unwrap_or(libc::EIO),
+        _ => 0,
     }
 }

@@ -1,6 +1,7 @@
 //! What can go wrong with paging.
 
 use rustix::io::Errno;
+use std::path::PathBuf;
 
 /// Why paging does not begin, or cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +24,28 @@ pub enum Error {
         /// What it said.
         errno: Errno,
     },
+    /// The file that pages go to cannot be used.
+    #[error("the backing file {}: it {what}: {errno}", path.display())]
+    Backing {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        what: &'static str,
+        /// What the operating system said.
+        errno: Errno,
+    },
+    /// The file that pages go to failed while it was used. Pages in it cannot be had any more.
+    #[error(
+        "the backing file {} failed ({cause}): it was cut or changed, or its disk is full or \
+         broken; run the program once more, with a file that nobody else writes to",
+        path.display()
+    )]
+    BackingFailed {
+        /// Which file.
+        path: PathBuf,
+        /// What the operating system said.
+        cause: std::io::Error,
+    },
     /// No such configuration.
     #[error("{0}")]
     Configuration(&'static str),
@@ -39,6 +62,10 @@ pub enum Error {
 
 impl Error {
     pub(super) fn os(what: &'static str, errno: Errno) -> Self {
+        let what = match errno {
+            Errno::FBIG => "files may not be as long as this takes (ulimit -f)",
+            _ => what,
+        };
         Self::Os { what, errno }
     }
 }

@@ -16,6 +16,7 @@ use crate::Page;
 use crate::scheme::{Areas, PageScheme};
 use crate::slots::Buffer;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use rustix::fd::RawFd;
 use rustix::thread::futex;
 use std::sync::Arc;
 use traceless::Hides;
@@ -32,6 +33,8 @@ pub struct Help {
     pub parallel: bool,
     /// Processes besides. Without any all is done by whoever serves the fault, when it must be.
     pub helpers: usize,
+    /// The number of the store's file, if that is not mapped.
+    pub file: Option<RawFd>,
 }
 
 /// `DetWoORAM`, with help.
@@ -55,9 +58,9 @@ enum PlantedFault {
 }
 
 impl Helped {
-    /// Over these areas, which nobody else uses. With helpers its store and its numbers must be
-    /// memory that processes share: [`SharedMemory`](super::SharedMemory),
-    /// [`SharedNumbers`](super::SharedNumbers).
+    /// Over these areas, which nobody else uses. With helpers its numbers must be memory that
+    /// processes share, [`SharedNumbers`](super::SharedNumbers), and so must its store:
+    /// [`SharedMemory`](super::SharedMemory), or a file that `help` names.
     pub fn new(areas: Areas, help: Help) -> Result<Self> {
         let finished = areas.due();
         let crew = Arc::new(Crew { areas, board: Board::new(finished)? });
@@ -73,7 +76,8 @@ impl Helped {
         for _ in 0..help.helpers {
             let (crew, desk, mut buffer) = (&*helped.crew, Desk::new()?, Buffer::default());
             // SAFETY: refreshing takes no lock, and allocates nothing.
-            let started = unsafe { Helper::start(|parent| crew.help(parent, &desk, &mut buffer)) };
+            let started =
+                unsafe { Helper::start(help.file, |parent| crew.help(parent, &desk, &mut buffer)) };
             let started = started.map_err(|e| Error::os("no helper can be started", e))?;
             helped.helpers.push((started, desk));
         }
@@ -243,7 +247,7 @@ mod tests {
         let (key, cipher) = (Secret::from_bytes([1; 32]), Cipher::default());
         let numbers = Box::new(SharedNumbers::zeros(33).unwrap());
         let areas = Areas::with_numbers(store.clone(), 32, refresh, cipher, &key, numbers);
-        Helped::new(areas.unwrap(), Help { eager, parallel, helpers: 2 }).unwrap()
+        Helped::new(areas.unwrap(), Help { eager, parallel, helpers: 2, file: None }).unwrap()
     }
 
     fn store(k: u32) -> Arc<SharedMemory> {

@@ -6,7 +6,7 @@
 
 use super::memory::out_of_the_way;
 use super::threads::without_signals;
-use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fd::{AsRawFd, OwnedFd, RawFd};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -35,12 +35,12 @@ impl Parent {
 pub static COPIES: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 impl Helper {
-    /// Starts a process that does `work`, and nothing else.
+    /// Starts a process that does `work`, and nothing else, with one file of this process at most.
     ///
     /// # Safety
     /// Other threads of this process may hold locks for ever in the new one: `work` takes none,
     /// and allocates nothing.
-    pub unsafe fn start(work: impl FnOnce(&Parent)) -> Result<Self, Errno> {
+    pub unsafe fn start(keep: Option<RawFd>, work: impl FnOnce(&Parent)) -> Result<Self, Errno> {
         let (reads, writes) = pipe_with(PipeFlags::CLOEXEC)?;
         let writes = out_of_the_way(writes);
         #[cfg(test)]
@@ -52,7 +52,7 @@ impl Helper {
                 -1 => Err(last_error()),
                 0 => {
                     let fd = reads.as_raw_fd();
-                    keep_only(fd);
+                    keep_only(fd, keep);
                     work(&Parent(fd));
                     // SAFETY: it ends the process without anything of the program's.
                     unsafe { libc::_exit(0) }
@@ -93,13 +93,21 @@ fn last_error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::AGAIN)
 }
 
-/// Closes all files but one: whoever waits for the program's output to end must not wait for us.
-fn keep_only(fd: libc::c_int) {
-    let fd = fd as libc::c_uint;
-    // SAFETY: nothing in the new process uses any other file. Where the kernel is too old they stay
-    // open, and nothing else is lost.
-    unsafe {
-        libc::syscall(libc::SYS_close_range, 0, fd - 1, 0);
-        libc::syscall(libc::SYS_close_range, fd + 1, libc::c_uint::MAX, 0);
+/// Closes all files but these: whoever waits for the program's output to end must not wait for us.
+fn keep_only(one: RawFd, other: Option<RawFd>) {
+    let other = other.unwrap_or(one);
+    let mut from = 0;
+    for kept in [one.min(other), one.max(other)] {
+        close_all(from, kept - 1);
+        from = kept + 1;
+    }
+    close_all(from, RawFd::MAX);
+}
+
+fn close_all(first: RawFd, last: RawFd) {
+    if first <= last {
+        // SAFETY: nothing in the new process uses these files. Where the kernel is too old they
+        // stay open, and nothing else is lost.
+        unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
     }
 }

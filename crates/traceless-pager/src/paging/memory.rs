@@ -6,9 +6,12 @@ use core::ops::Deref;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
 use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fs::ftruncate;
+use rustix::io::Errno;
 use rustix::mm::{
     Advice, MapFlags, MremapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mremap_fixed, munmap,
 };
+use rustix::process::{Resource, getrlimit};
 
 /// Programs that this process starts from now on have their memory at the same addresses each
 /// time. Some order things by where they lie: then the same pages fault in the same order.
@@ -138,6 +141,14 @@ impl Mapping {
         unsafe { madvise(self.at(at).cast(), len, advice) }
             .map_err(|e| Error::os("memory refuses advice", e))
     }
+}
+
+/// Makes a file that long. Where files may not be (`ulimit -f`) the kernel would end the process.
+pub(super) fn lengthen(file: &OwnedFd, len: u64) -> Result<(), Errno> {
+    if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < len) {
+        return Err(Errno::FBIG);
+    }
+    ftruncate(file, len)
 }
 
 /// The same file under a high number, where programs that count on low ones do not meet it.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `uffd` | the kernel's orders |
 //! | `memory`, `shared` | mappings; a store that others see |
+//! | `backing` | a file that pages go to |
 //! | `ocalls` | the same, copied once more by a host: to be compared with |
 //! | `arena` | how a page leaves and comes back |
 //! | `frames` | which pages are resident, and which leaves next |
@@ -21,6 +22,7 @@
 //! | `error` | what can go wrong |
 
 mod arena;
+mod backing;
 mod config;
 mod crew;
 mod error;
@@ -57,3 +59,4 @@ pub use serving::FRAMES_MIN;
 pub use settings::{Recording, Scheme, Settings, VARIABLE};
 pub use shared::SharedMemory;
 pub use stats::{CounterFile, Counters, Summary};
+pub use threads::spawn;

@@ -4,9 +4,9 @@
 //! is copied twice, and each piece is a call. The paper's section 3 does without.
 
 use super::error::{Error, Result};
-use super::memory::{Mapping, out_of_the_way};
+use super::memory::{Mapping, lengthen, out_of_the_way};
 use rustix::fd::{AsRawFd, OwnedFd};
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, memfd_create};
 use std::sync::{Mutex, MutexGuard};
 use traceless::error::Error as StoreError;
 use traceless::store::Store;
@@ -27,7 +27,7 @@ impl Ocalls {
     pub fn new(len: u64) -> Result<Self> {
         let failed = |e| Error::os("memory of a host", e);
         let host = memfd_create("traceless-host", MemfdFlags::CLOEXEC).map_err(failed)?;
-        ftruncate(&host, len).map_err(failed)?;
+        lengthen(&host, len).map_err(failed)?;
         let shared = Mutex::new(Mapping::inherited(SHARED_LEN)?);
         Ok(Self { shared, host: out_of_the_way(host), len })
     }

@@ -1,6 +1,7 @@
 //! How a program is to be paged, and how that is told to it: in its environment.
 
 use super::arena::Way;
+use super::backing::{self, OfFile};
 use super::error::{Error, Result};
 use super::frames::Policy;
 use super::helped::{Help, Helped};
@@ -14,6 +15,7 @@ use crate::scheme::{
     TreeSize,
 };
 use crate::slots::{Cipher, PageAegis, Slots};
+use rustix::fd::RawFd;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -246,7 +248,12 @@ impl Settings {
     pub fn build_first(&self) -> Result<(Box<dyn PageScheme>, Option<Recording>)> {
         self.check()?;
         let recording = self.trace.as_deref().map(record).transpose()?;
-        Ok((self.scheme(recording.as_ref())?, recording))
+        let scheme = self.scheme(recording.as_ref())?;
+        let scheme = match &self.backing {
+            Some(path) => Box::new(OfFile { scheme, path: path.clone() }),
+            None => scheme,
+        };
+        Ok((scheme, recording))
     }
 
     /// The same, for another program: its files have these names, with a dot and `name`.
@@ -267,7 +274,7 @@ impl Settings {
         let pages = self.pages as u64;
         let key = Secret::random(&mut System);
         if self.scheme == Scheme::Plain {
-            let store = self.store(Slots::store_len(pages), recording)?;
+            let (store, _) = self.store(Slots::store_len(pages), recording)?;
             return Ok(Box::new(Plain::new(store, pages, self.cipher, &key)?));
         }
         if self.scheme.is_tree() {
@@ -277,11 +284,12 @@ impl Settings {
                 Cipher::ChaChaHmac => self.tree(recording, ChaChaHmac::new),
             };
         }
-        let store = self.store(Areas::store_len(pages, self.refresh), recording)?;
-        let Some(help) = self.help(recording.is_some()) else {
+        let (store, file) = self.store(Areas::store_len(pages, self.refresh), recording)?;
+        let Some(mut help) = self.help(recording.is_some()) else {
             let areas = Areas::new(store, pages, self.refresh, self.cipher, &key)?;
             return Ok(Box::new(DetWo::new(areas)));
         };
+        help.file = file;
         let numbers = Box::new(SharedNumbers::zeros(Areas::numbers_for(pages)?)?);
         let areas = Areas::with_numbers(store, pages, self.refresh, self.cipher, &key, numbers)?;
         Ok(Box::new(Helped::new(areas, help)?))
@@ -299,8 +307,8 @@ impl Settings {
             Scheme::Ring => TreeSize::ring(pages, cached, &sample)?,
             _ => TreeSize::path(pages, cached, &sample)?,
         };
-        let (store, rng) =
-            (self.store(size.store, recording)?, Box::new(Seeded::drawn(&mut System)));
+        let (store, _) = self.store(size.store, recording)?;
+        let rng = Box::new(Seeded::drawn(&mut System));
         let parts = TreeParts { store, pages, cached, sealer, rng };
         Ok(match self.scheme {
             Scheme::Ring => Box::new(FusedRing::ring(parts)?),
@@ -317,18 +325,24 @@ impl Settings {
             Scheme::EagerParallel => (true, true),
             _ => return None,
         };
-        Some(Help { eager, parallel, helpers: if alone { 0 } else { self.helpers } })
+        let helpers = if alone { 0 } else { self.helpers };
+        Some(Help { eager, parallel, helpers, file: None })
     }
 
-    fn store(&self, len: u64, recording: Option<&Recording>) -> Result<Arc<dyn Store>> {
+    /// Where pages go, and the number of its file, if it is one that is not mapped.
+    fn store(
+        &self,
+        len: u64,
+        recording: Option<&Recording>,
+    ) -> Result<(Arc<dyn Store>, Option<RawFd>)> {
         if self.ocalls {
-            return Ok(watched(Ocalls::new(len)?, recording));
+            return Ok((watched(Ocalls::new(len)?, recording), None));
         }
-        let store = match &self.backing {
-            Some(path) => SharedMemory::in_file(path, len)?,
-            None => SharedMemory::unnamed(len)?,
+        let Some(path) = &self.backing else {
+            return Ok((watched(SharedMemory::unnamed(len)?, recording), None));
         };
-        Ok(watched(store, recording))
+        let (store, file) = backing::open(path, len)?;
+        Ok((watched(store, recording), Some(file)))
     }
 }
 

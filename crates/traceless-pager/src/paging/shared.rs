@@ -1,10 +1,9 @@
-//! A store that others see and may change while we use it: memory of a file or of no file.
+//! A store that others see and may change while we use it: memory of a file without a name.
 
 use super::error::{Error, Result};
-use super::memory::{Mapping, out_of_the_way};
+use super::memory::{Mapping, lengthen, out_of_the_way};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, fallocate, ftruncate, memfd_create};
-use std::path::Path;
+use rustix::fs::{MemfdFlags, memfd_create};
 use traceless::error::Error as StoreError;
 use traceless::store::Store;
 use traceless::types::Extent;
@@ -20,20 +19,7 @@ impl SharedMemory {
     pub fn unnamed(len: u64) -> Result<Self> {
         let file = memfd_create("traceless-pages", MemfdFlags::CLOEXEC)
             .map_err(|e| Error::os("memory without a name", e))?;
-        ftruncate(&file, len).map_err(|e| Error::os("memory without a name", e))?;
-        Self::map(file, len)
-    }
-
-    /// `len` bytes of the file at `path`, made or overwritten. The space is taken at once: later it
-    /// could not be refused.
-    pub fn in_file(path: &Path, len: u64) -> Result<Self> {
-        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
-        let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)
-            .map_err(|e| Error::os("the backing file cannot be opened", e))?;
-        let taken = ftruncate(&file, 0)
-            .and_then(|()| ftruncate(&file, len))
-            .and_then(|()| fallocate(&file, FallocateFlags::empty(), 0, len));
-        taken.map_err(|e| Error::os("the backing file has no room", e))?;
+        lengthen(&file, len).map_err(|e| Error::os("memory without a name", e))?;
         Self::map(file, len)
     }
 
@@ -97,19 +83,14 @@ mod tests {
 
     #[test]
     fn keeps_bytes_and_refuses_what_lies_outside() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("pages");
-        for store in [SharedMemory::unnamed(8192), SharedMemory::in_file(&file, 8192)] {
-            let store = store.unwrap();
-            assert_eq!(store.len(), 8192);
-            store.write(&[Extent::new(1, 2), Extent::new(8190, 2)], b"abcd").unwrap();
-            let mut out = [0; 4];
-            store.read(&[Extent::new(8190, 2), Extent::new(0, 2)], &mut out).unwrap();
-            assert_eq!(&out, b"cd\0a");
-            assert!(store.read(&[Extent::new(8191, 2)], &mut [0; 2]).is_err());
-            assert!(store.write(&[Extent::new(u64::MAX, 0)], &[]).is_err());
-            store.sync().unwrap();
-        }
-        assert_eq!(std::fs::read(&file).unwrap()[1..3], *b"ab");
+        let store = SharedMemory::unnamed(8192).unwrap();
+        assert_eq!(store.len(), 8192);
+        store.write(&[Extent::new(1, 2), Extent::new(8190, 2)], b"abcd").unwrap();
+        let mut out = [0; 4];
+        store.read(&[Extent::new(8190, 2), Extent::new(0, 2)], &mut out).unwrap();
+        assert_eq!(&out, b"cd\0a");
+        assert!(store.read(&[Extent::new(8191, 2)], &mut [0; 2]).is_err());
+        assert!(store.write(&[Extent::new(u64::MAX, 0)], &[]).is_err());
+        store.sync().unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! What paging counts. One thread counts; anybody may look at any time.
 
 use super::error::{Error, Result};
-use super::memory::Mapping;
+use super::memory::{Mapping, lengthen};
 use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use rustix::fd::{AsFd, OwnedFd};
@@ -251,7 +251,7 @@ impl CounterFile {
         let len = size_of::<Counters>();
         let refused = |e| Error::os("counters cannot be kept", e);
         if is_new {
-            rustix::fs::ftruncate(file, len as u64).map_err(refused)?;
+            lengthen(file, len as u64).map_err(refused)?;
         }
         if rustix::fs::fstat(file).map_err(refused)?.st_size as usize != len {
             return Err(Error::Configuration("the file does not hold counters"));

@@ -134,7 +134,8 @@ impl House {
         let mut asked = Vec::new();
         while has_owner || self.live().count > 0 {
             let [comes, tells, _] = self.wait(listener, has_owner)?;
-            if comes && let Some((link, process)) = listener.accept()? {
+            let others = self.live().count > 0;
+            if comes && let Some((link, process)) = listener.accept(others)? {
                 let (house, first) = (self.clone(), core::mem::take(&mut is_first));
                 // If there is no thread for it the link ends, and so does the program.
                 let made = move || Space::new(&house, link, process, first);

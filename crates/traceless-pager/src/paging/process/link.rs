@@ -249,13 +249,13 @@ impl Listener {
         Ok(Self(socket))
     }
 
-    /// The next program, and its process. `None` if it is not ours to serve.
-    pub fn accept(&self) -> Result<Option<(Link, u32)>> {
+    /// The next program, and its process. `None` if it is not ours to serve, or must wait for
+    /// `others` that are: when one of them ends there is room.
+    pub fn accept(&self, others: bool) -> Result<Option<(Link, u32)>> {
         let failed = |e| Error::os("no program can come in", e);
         let socket = match rustix::net::accept_with(&self.0, SocketFlags::CLOEXEC) {
             Err(Errno::CONNABORTED | Errno::INTR) => return Ok(None),
-            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                // Those who are served come first. When one of them ends there is room.
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) if others => {
                 std::thread::sleep(FULL);
                 return Ok(None);
             }

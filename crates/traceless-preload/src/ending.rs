@@ -1,0 +1,65 @@
+//! The program's end by the end of its last thread. The C library and the kernel wait for all
+//! threads of a process, and ours do not end: so one of ours looks whether only they are left.
+
+use crate::begin::{is_own_thread, own_threads};
+use core::time::Duration;
+use traceless_pager::paging::spawn;
+
+/// How often it looks. The first thread's end is seen by one look at one file.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// Where the first thread's status stands among the fields behind its name.
+const STATUS_FIELD: usize = 49;
+
+/// From now on somebody looks. `first` is what a thread of ours does first.
+pub fn look_for_it(first: fn()) -> Result<(), rustix::io::Errno> {
+    spawn("pager-end", first, look).map(drop)
+}
+
+fn look() {
+    debug_assert!(is_own_thread(), "a fault of this thread would not be served");
+    loop {
+        std::thread::sleep(INTERVAL);
+        if let Some(status) = status_of_first().filter(|_| only_own_are_left()) {
+            end(status);
+            return;
+        }
+    }
+}
+
+/// What the first thread left, if it has ended.
+fn status_of_first() -> Option<i32> {
+    let id = std::process::id();
+    let text = std::fs::read_to_string(format!("/proc/self/task/{id}/stat")).ok()?;
+    ended_with(&text)
+}
+
+/// What a thread left of which the system says this, if it has ended.
+fn ended_with(text: &str) -> Option<i32> {
+    // The name stands in brackets, and may hold anything.
+    let (_, fields) = text.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace();
+    let status = (fields.next()? == "Z").then(|| fields.nth(STATUS_FIELD - 1))??;
+    status.parse::<i32>().ok().map(|status| status >> 8)
+}
+
+/// Whether all threads but the first one are ours.
+fn only_own_are_left() -> bool {
+    let all = std::fs::read_dir("/proc/self/task").map_or(usize::MAX, Iterator::count);
+    all <= own_threads() + 1
+}
+
+/// Ends the process as it would have ended by itself: with what the program registered for its
+/// end, which runs in a thread like the program's, since it may touch paged memory.
+fn end(status: i32) {
+    if status != 0 {
+        // SAFETY: a first thread that leaves a status asked the kernel for its end by itself.
+        unsafe { libc::_exit(status) }
+    }
+    // SAFETY: no thread of the program runs any more.
+    let ended = std::thread::Builder::new().spawn(|| unsafe { libc::exit(0) });
+    if ended.is_err() {
+        // SAFETY: it ends the process at once.
+        unsafe { libc::_exit(0) }
+    }
+}
