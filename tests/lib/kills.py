@@ -25,6 +25,7 @@ CACHES = ["0", "1M", "64M"]
 NAMES = 400
 VALUE_LEN_MAX = 1500
 START_PATIENCE = 60
+END_PATIENCE = 10
 
 
 def free_port():
@@ -58,7 +59,10 @@ def children(process):
     """The processes that any thread of a process has started."""
     found = []
     for task in pathlib.Path(f"/proc/{process.pid}/task").iterdir():
-        found += [int(child) for child in (task / "children").read_text().split()]
+        try:
+            found += [int(child) for child in (task / "children").read_text().split()]
+        except FileNotFoundError:
+            pass  # The thread has ended meanwhile.
     return found
 
 
@@ -141,7 +145,10 @@ def main():
         raise killer.failure
     gateway.process.send_signal(signal.SIGTERM)
     host.process.send_signal(signal.SIGTERM)
+    began = time.monotonic()
     codes = gateway.process.wait(), host.process.wait()
+    if time.monotonic() - began > END_PATIENCE:
+        raise SystemExit("the gateway waited for a host that is gone")
     if codes != (0, 0):
         raise SystemExit(f"gateway and host ended with {codes}")
     print(f"kills {killer.counts}, answered {answered}, no answered write lost")

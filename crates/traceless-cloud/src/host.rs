@@ -84,6 +84,9 @@ pub trait Host: Send + Sync {
     fn check(&self) -> Result {
         Ok(())
     }
+
+    /// From now on whoever waits is told at once that the host is away: it is the end.
+    fn wait_no_more(&self) {}
 }
 
 /// An enclave that has its keys, as its host knows it.
@@ -388,6 +391,10 @@ impl<H: Host + ?Sized> Host for std::sync::Arc<H> {
 
     fn renew(&self) -> Result<(Nonce, Nonce)> {
         (**self).renew()
+    }
+
+    fn wait_no_more(&self) {
+        (**self).wait_no_more();
     }
 
     fn check(&self) -> Result {

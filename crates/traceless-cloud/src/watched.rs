@@ -109,6 +109,10 @@ impl<H: Host> Host for Watched<H> {
     fn check(&self) -> Result {
         self.host.check()
     }
+
+    fn wait_no_more(&self) {
+        self.host.wait_no_more();
+    }
 }
 
 #[cfg(test)]

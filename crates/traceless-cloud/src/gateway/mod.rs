@@ -320,6 +320,7 @@ impl Gateway {
     /// The end: keeps the whole state or, with a beat or if the host is gone, what is not written
     /// down yet. A round on its way would have to be committed for the former.
     pub fn close(&mut self) -> Result {
+        self.host.wait_no_more();
         if self.beat.is_none() {
             let saved = self.save();
             if !matches!(saved, Err(Error::Unreachable(_) | Error::SessionLost)) {

@@ -22,6 +22,7 @@ use crate::wire::message::{
 };
 use line::{Connection, Dial, Line};
 use std::slice;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use traceless::clock::{Clock, Monotonic};
@@ -48,6 +49,8 @@ pub struct RemoteHost {
     lines: [Mutex<Line>; LINES],
     /// What the host said when another gateway took over.
     fenced: Mutex<Option<u64>>,
+    /// Whether nobody waits for a host that is away any more.
+    ends: AtomicBool,
     /// What the enclave is, in words.
     enclave: Mutex<String>,
     /// Held as long as the state may be open.
@@ -74,6 +77,7 @@ impl RemoteHost {
             session: Mutex::default(),
             lines: Default::default(),
             fenced: Mutex::default(),
+            ends: AtomicBool::new(false),
             enclave: Mutex::default(),
             _lock: lock,
         }
@@ -94,11 +98,17 @@ impl RemoteHost {
         let mut pause = FIRST_PAUSE;
         loop {
             match call() {
-                Err(Error::Unreachable(_)) if self.clock.now() < end => std::thread::sleep(pause),
+                Err(Error::Unreachable(_)) if self.clock.now() < end && !self.ends() => {
+                    std::thread::sleep(pause);
+                }
                 other => return self.heed(other),
             }
             pause = (2 * pause).min(PAUSE_MAX);
         }
+    }
+
+    fn ends(&self) -> bool {
+        self.ends.load(Ordering::Relaxed)
     }
 
     /// Remembers that another gateway took over.
@@ -199,6 +209,10 @@ impl Host for RemoteHost {
             guard(&self.lines[QUERIES]).connection = Some(self.attach(QUERIES)?);
             Ok(nonces)
         })
+    }
+
+    fn wait_no_more(&self) {
+        self.ends.store(true, Ordering::Relaxed);
     }
 
     fn check(&self) -> Result {
