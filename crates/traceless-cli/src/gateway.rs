@@ -62,6 +62,7 @@ pub fn run(args: &GatewayArgs) -> Result<(), Failure> {
     stop.wait();
     tracing::info!("stopping");
     metrics.set_health(Health::Stopping);
+    front.wait_no_more();
     http.finish();
     if let Some(served) = served {
         served.join().map_err(|_| Failure::new(DEVICE, "serving RESP failed"))?.map_err(device)?;

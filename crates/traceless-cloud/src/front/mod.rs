@@ -12,6 +12,7 @@ pub use wall::Wall;
 
 use crate::error::Result;
 use crate::gateway::Gateway;
+use crate::host::Host;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use traceless::clock::Clock;
@@ -22,6 +23,8 @@ const SLOT_TIME: Duration = Duration::from_secs(20);
 /// A gateway that several front ends share. It does one thing at a time.
 pub struct Front {
     gateway: Mutex<Gateway>,
+    /// Its host.
+    host: Arc<dyn Host>,
     /// A slot of the gateway's beat is over.
     slots: Condvar,
     metrics: Arc<Metrics>,
@@ -32,7 +35,13 @@ impl Front {
     /// A gateway, what is counted, and a clock that tells milliseconds since 1970.
     pub fn new(gateway: Gateway, metrics: Arc<Metrics>, wall: Arc<dyn Clock>) -> Self {
         metrics.observe(&gateway);
-        Self { gateway: Mutex::new(gateway), slots: Condvar::new(), metrics, wall }
+        let host = gateway.host().clone();
+        Self { gateway: Mutex::new(gateway), host, slots: Condvar::new(), metrics, wall }
+    }
+
+    /// From now on nobody waits for a host that is away: it is the end.
+    pub fn wait_no_more(&self) {
+        self.host.wait_no_more();
     }
 
     /// Looks at what the gateway knows, which sends nothing. It may no longer be so: not for

@@ -300,6 +300,10 @@ impl Gateway {
         self.journal.as_mut().map_or(Ok(()), Journal::flush)
     }
 
+    pub(crate) fn host(&self) -> &Arc<dyn Host> {
+        &self.host
+    }
+
     /// Fails if another gateway has the store: nothing that this one knows is to be told then.
     pub fn check_host(&self) -> Result {
         self.host.check()
@@ -320,7 +324,6 @@ impl Gateway {
     /// The end: keeps the whole state or, with a beat or if the host is gone, what is not written
     /// down yet. A round on its way would have to be committed for the former.
     pub fn close(&mut self) -> Result {
-        self.host.wait_no_more();
         if self.beat.is_none() {
             let saved = self.save();
             if !matches!(saved, Err(Error::Unreachable(_) | Error::SessionLost)) {

@@ -109,21 +109,25 @@ impl Session {
     }
 
     /// Does what a gateway asks for, unless the session has ended. What fails is told in the words
-    /// of `tell`.
+    /// of `tell`, which may wait for whoever ends the session.
     pub fn carry_out(&self, request: Request, tell: impl Fn(Error) -> Error) -> Result<Vec<u8>> {
-        self.done(request, &tell).map_err(tell)
+        match self.done(request) {
+            Ok(Done::Queries(results)) => {
+                let results = results.into_iter();
+                Ok(replies(results.map(|result| result.map_err(&tell))))
+            }
+            Ok(Done::Other(reply)) => Ok(reply),
+            Err(error) => Err(tell(error)),
+        }
     }
 
-    fn done(&self, request: Request, tell: &impl Fn(Error) -> Error) -> Result<Vec<u8>> {
+    fn done(&self, request: Request) -> Result<Done> {
         let _running = self.running.read().unwrap_or_else(PoisonError::into_inner);
         if self.is_over() {
             return Err(Error::SessionLost);
         }
         match request {
-            Request::Queries(asks) => {
-                let results = self.served.query_many(&asks).into_iter();
-                Ok(replies(results.map(|result| result.map_err(tell))))
-            }
+            Request::Queries(asks) => return Ok(Done::Queries(self.served.query_many(&asks))),
             Request::Stage(stage) => self.served.stage(&stage).map(|()| Vec::new()),
             Request::Commit { sequence, versions } => {
                 self.served.commit(sequence, &versions).map(|()| Vec::new())
@@ -134,5 +138,12 @@ impl Session {
             Request::Sequence => self.served.sequence().map(|last| last.to_le_bytes().to_vec()),
             _ => Err(Error::Malformed("that belongs before a session")),
         }
+        .map(Done::Other)
     }
+}
+
+/// What came of a request.
+enum Done {
+    Queries(Vec<Result<Vec<u8>>>),
+    Other(Vec<u8>),
 }

@@ -1,11 +1,14 @@
 use super::*;
 use crate::gateway::Gateway;
 use crate::gateway::testing::{BLOCK, params};
+use crate::host::Ask;
 use crate::kernel::Choice;
 use crate::local::Opened;
+use crate::orders::Location;
 use crate::process::tests::this_program;
 use crate::remote::Remote;
 use crate::tee::Policy;
+use crate::wire::message::Request;
 use std::net::{SocketAddr, TcpStream};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -77,6 +80,11 @@ impl Drop for Running {
     }
 }
 
+fn kill(process: u32) {
+    let process = rustix::process::Pid::from_raw(process.cast_signed()).unwrap();
+    rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
+}
+
 /// An array beside the store.
 struct Model {
     blocks: Vec<u8>,
@@ -115,6 +123,32 @@ fn a_store_behind_tls_is_an_array_and_stays_one() {
     }
 }
 
+/// Who ends a session waits for what it is at, which must not wait for that one to say why.
+#[test]
+fn why_a_query_failed_is_asked_when_it_is_over() {
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let host = Running::start(folder.path(), "127.0.0.1:0");
+    let _opened = host.open(home.path()).unwrap();
+    kill(host.enclave().unwrap());
+    let session = host.server.lock().current.clone().unwrap();
+    let location = Location { slot: 0, attempt: 0 };
+    let locations = vec![location; session.geometry().layers];
+    let ask = Ask { leaf: 0, locations, order: vec![0; 64] };
+    let (ended, asked) = (std::sync::mpsc::channel(), AtomicUsize::new(0));
+    let reply = session.carry_out(Request::Queries(vec![ask]), |error| {
+        assert!(matches!(error, Error::SessionLost), "{error}");
+        asked.fetch_add(1, Ordering::SeqCst);
+        let (session, told) = (session.clone(), ended.0.clone());
+        std::thread::spawn(move || {
+            session.end();
+            told.send(()).unwrap();
+        });
+        ended.1.recv_timeout(Duration::from_secs(20)).expect("it ends while we wait for it");
+        error
+    });
+    assert!(reply.is_ok() && asked.into_inner() == 1);
+}
+
 #[test]
 fn nothing_is_lost_with_enclaves_and_hosts() {
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -128,9 +162,7 @@ fn nothing_is_lost_with_enclaves_and_hosts() {
             drop(host);
             host = Running::start(folder.path(), &address);
         } else {
-            let enclave = host.enclave().unwrap();
-            let process = rustix::process::Pid::from_raw(enclave.cast_signed()).unwrap();
-            rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
+            kill(host.enclave().unwrap());
         }
     }
     assert!(gateway.counts().sessions >= 8, "{:?}", gateway.counts());
