@@ -9,7 +9,7 @@ use std::collections::HashMap;
 const LAG_MAX: usize = 1000;
 
 /// Draws that are compared, at most: the first ones.
-const COMPARED_MAX: usize = 1 << 17;
+const COMPARED_MAX: usize = 1 << 16;
 
 /// Pairs of draws are alike if they are the same place, or in the same part of so many of the tree.
 const PARTS_BITS: [u32; 2] = [8, 4];

@@ -91,7 +91,7 @@ impl Suite for Clouds {
         match level {
             Level::Quick => 4_000,
             Level::Ci => 12_000,
-            Level::Release => 200_000,
+            Level::Release => 2_000_000,
         }
     }
 
