@@ -14,16 +14,31 @@ use traceless_audit::{Draws, Verdict, cannot_be_told_apart};
 /// Times that each measurement is made.
 const ROUNDS: usize = 7;
 
+const BYTES: &str = "audit-trace-bytes";
+const WRITE: &str = "audit-trace-write";
+const READ: &str = "audit-trace-read";
+const STATISTICS: &str = "audit-statistics";
+const ALARMS: &str = "audit-false-alarms";
+
 pub fn run(args: &AuditFloorsArgs) -> Result<(), Failure> {
     let (steps, seeds) = if args.quick { (10_000, 33) } else { (100_000, 1000) };
-    let mut rows = rows(steps).map_err(failed)?;
-    let (name, measured) = ("audit-false-alarms", alarms::count(seeds).map_err(failed)? as f64);
-    rows.push(Row { name, unit: "alarms", measured, spread: 0.0 });
+    let mut rows = vec![];
+    if [BYTES, WRITE, READ].iter().any(|name| args.wants(name)) {
+        rows = of_traces(steps).map_err(failed)?;
+        rows.retain(|row| args.wants(row.name));
+    }
+    if args.wants(STATISTICS) {
+        rows.push(row(STATISTICS, "M/s", judged(40 * steps as usize)));
+    }
+    if args.wants(ALARMS) {
+        let measured = alarms::count(seeds).map_err(failed)? as f64;
+        rows.push(Row { name: ALARMS, unit: "alarms", measured, spread: 0.0 });
+    }
     say_rows("traceless.audit.bench.v1", rows, args.json)
 }
 
 /// Of what a Path ORAM shows in so many steps.
-fn rows(steps: u64) -> Result<Vec<Row>, TraceError> {
+fn of_traces(steps: u64) -> Result<Vec<Row>, TraceError> {
     let witness = Arc::new(Recorder::default());
     let shown = tree::show_path(steps, witness.clone());
     shown.map_err(|error| TraceError::Io(std::io::Error::other(error)))?;
@@ -40,12 +55,7 @@ fn rows(steps: u64) -> Result<Vec<Row>, TraceError> {
         assert_eq!(places, events.iter().fold(0, |sum, event| event.at.wrapping_add(sum)));
     }
     let bytes = file.len() as f64 / events.len() as f64;
-    Ok(vec![
-        row("audit-trace-bytes", "B/event", vec![bytes]),
-        row("audit-trace-write", "M/s", written),
-        row("audit-trace-read", "M/s", read),
-        row("audit-statistics", "M/s", judged(40 * steps as usize)),
-    ])
+    Ok(vec![row(BYTES, "B/event", vec![bytes]), row(WRITE, "M/s", written), row(READ, "M/s", read)])
 }
 
 /// Millions of draws a second, on one core, of which all is claimed: of each of two users, and of
