@@ -4,7 +4,7 @@ use super::block_wise::BlockWise;
 use super::{Session, Shared};
 use crate::channel::Receiver;
 use crate::error::{Error, Result};
-use crate::geometry::{Geometry, PART_PIECES, PIECE_LEN};
+use crate::geometry::{Geometry, PART_PIECES, PIECE_LEN, TAG_LEN};
 use crate::join::{Join, OneThread};
 use crate::kernel::{Choice, NIBBLES_ROWS_MAX, Network, Nibbles, Rows, Slab};
 use crate::orders::Eviction;
@@ -28,10 +28,40 @@ pub struct NodeBytes<'a> {
     pub new_carried: &'a mut [u8],
 }
 
-impl NodeBytes<'_> {
+/// Where an evictor finds a node, and leaves the new one, part by part.
+pub trait Parts {
+    /// Bytes of all slots of the node, of what comes with it, of the new node, of what goes on.
+    fn lens(&self) -> (usize, usize, usize, usize);
+
+    /// A part of each slot, and the place of the new ones.
+    fn part(&mut self, geometry: &Geometry, part: usize) -> Result<PartBytes<'_>>;
+
+    /// The new ones of the part that was asked for last are there.
+    fn done(&mut self) -> Result {
+        Ok(())
+    }
+}
+
+/// A part of a node's slots, and of those that go with it.
+pub struct PartBytes<'a> {
+    /// Slots, or what holds a part of each.
+    pub bytes: NodeBytes<'a>,
+    /// Bytes from one to the next.
+    pub stride: usize,
+    /// Where the part begins in each.
+    pub at: usize,
+}
+
+impl Parts for NodeBytes<'_> {
     fn lens(&self) -> (usize, usize, usize, usize) {
         let Self { node, carried, new_node, new_carried } = self;
         (node.len(), carried.len(), new_node.len(), new_carried.len())
+    }
+
+    fn part(&mut self, geometry: &Geometry, part: usize) -> Result<PartBytes<'_>> {
+        let Self { node, carried, new_node, new_carried } = self;
+        let bytes = NodeBytes { node, carried, new_node, new_carried };
+        Ok(PartBytes { bytes, stride: geometry.slot_len(), at: geometry.part_at(part) })
     }
 }
 
@@ -42,6 +72,7 @@ pub struct Evictor {
     receiver: Receiver,
     slab: Slab,
     kernel: Kernel,
+    working_set: usize,
     threads: Box<dyn Join>,
 }
 
@@ -86,6 +117,7 @@ impl Evictor {
             receiver: Receiver::new(&session.evict),
             slab: Slab::new(most)?,
             kernel,
+            working_set,
             threads: Box::new(OneThread),
         })
     }
@@ -116,25 +148,45 @@ impl Evictor {
     /// Every slot that comes in is read once, into the enclave's memory, and verified before
     /// anything of its part goes out. What goes out belongs to an attempt which nobody commits to
     /// if a later part turns out to be wrong.
-    pub fn evict(&mut self, order: &mut [u8], bytes: NodeBytes<'_>) -> Result {
-        let g = self.geometry;
-        let mut order = Eviction::decode(self.receiver.open(order)?, &g)?;
-        // Where rows go.
-        classify(&mut order.control);
-        let job = Job::new(&g, &self.outer, self.kernel.streams(), &order);
-        if bytes.lens() != job.lens() {
-            return Err(Error::Malformed("not the bytes of a node and of what goes with it"));
-        }
-        if let Kernel::BlockWise(blocks) = &mut self.kernel {
+    pub fn evict(&mut self, order: &mut [u8], mut bytes: NodeBytes<'_>) -> Result {
+        let order = self.take(order)?;
+        let Self { geometry, outer, kernel, .. } = self;
+        if let Kernel::BlockWise(blocks) = kernel {
+            let job = Job::new(geometry, outer, false, &order);
+            job.check(&bytes)?;
             return blocks.evict(&job, (order.attempt, &order.control), bytes);
         }
-        let NodeBytes { node, carried, new_node, new_carried } = bytes;
-        let threads = &*self.threads;
-        for part in 0..g.parts() {
-            job.load(part, (node, carried), &mut self.slab, threads)?;
-            let work = (&job, &self.outer, threads);
-            self.kernel.permute(&order.control, part, work, &mut self.slab)?;
-            job.store(part, &mut self.slab, (new_node, new_carried), threads);
+        self.carry_out(&order, &mut bytes)
+    }
+
+    /// The same, of what is not in memory as a whole.
+    pub fn evict_by_parts(&mut self, order: &mut [u8], parts: &mut impl Parts) -> Result {
+        let order = self.take(order)?;
+        self.carry_out(&order, parts)
+    }
+
+    /// Bytes of the enclave's memory that it takes up.
+    pub fn working_set(&self) -> usize {
+        self.working_set
+    }
+
+    fn take(&mut self, order: &mut [u8]) -> Result<Eviction> {
+        let mut order = Eviction::decode(self.receiver.open(order)?, &self.geometry)?;
+        // Where rows go.
+        classify(&mut order.control);
+        Ok(order)
+    }
+
+    fn carry_out(&mut self, order: &Eviction, parts: &mut impl Parts) -> Result {
+        let Self { geometry, outer, slab, kernel, threads, .. } = self;
+        let job = Job::new(geometry, outer, kernel.streams(), order);
+        job.check(parts)?;
+        for part in 0..geometry.parts() {
+            let found = parts.part(geometry, part)?;
+            job.load(part, &found, slab, &**threads)?;
+            kernel.permute(&order.control, part, (&job, outer, &**threads), slab)?;
+            job.store(part, slab, found, &**threads);
+            parts.done()?;
         }
         Ok(())
     }
@@ -242,6 +294,13 @@ impl<'a> Job<'a> {
         (self.slots * slot, self.carried * slot, self.slots * slot, on)
     }
 
+    fn check(&self, parts: &impl Parts) -> Result {
+        if parts.lens() == self.lens() {
+            return Ok(());
+        }
+        Err(Error::Malformed("not the bytes of a node and of what goes with it"))
+    }
+
     /// What a row comes in under, and as which slot. Nothing, if it was never written.
     pub fn source(&self, row: usize) -> Option<(&SlotSeal<'a>, u32)> {
         match row.checked_sub(self.slots) {
@@ -269,7 +328,7 @@ impl<'a> Job<'a> {
     fn load(
         &self,
         part: usize,
-        (node, carried): (&[u8], &[u8]),
+        found: &PartBytes<'_>,
         slab: &mut Slab,
         threads: &dyn Join,
     ) -> Result {
@@ -277,10 +336,9 @@ impl<'a> Job<'a> {
         let mut rows = slab.rows_mut(self.rows());
         let (mut first, mut second) = rows.split_at(middle);
         let (mut wrong, mut also_wrong) = (None, None);
-        threads.join(
-            &mut || wrong = self.load_rows(part, 0, (node, carried), &mut first),
-            &mut || also_wrong = self.load_rows(part, middle, (node, carried), &mut second),
-        );
+        threads.join(&mut || wrong = self.load_rows(part, 0, found, &mut first), &mut || {
+            also_wrong = self.load_rows(part, middle, found, &mut second);
+        });
         wrong.or(also_wrong).map_or(Ok(()), Err)
     }
 
@@ -289,19 +347,19 @@ impl<'a> Job<'a> {
         &self,
         part: usize,
         start: usize,
-        (node, carried): (&[u8], &[u8]),
+        PartBytes { bytes, stride, at }: &PartBytes<'_>,
         rows: &mut Rows<'_>,
     ) -> Option<Error> {
-        let g = self.geometry;
-        let slots = node.chunks_exact(g.slot_len()).chain(carried.chunks_exact(g.slot_len()));
+        let len = self.geometry.part_len(part);
+        let slots = bytes.node.chunks_exact(*stride).chain(bytes.carried.chunks_exact(*stride));
         let mut wrong = None;
         for ((row, words), slot) in (start..).zip(rows.bytes_mut()).zip(slots.skip(start)) {
-            let plain = &mut words[..g.part_len(part)];
+            let plain = &mut words[..len];
             let Some((seal, number)) = self.source(row) else {
                 plain.fill(0);
                 continue;
             };
-            let sealed = &slot[g.part_at(part)..g.part_end(part)];
+            let sealed = &slot[*at..][..len + TAG_LEN];
             let opened = if self.streams {
                 seal.check((number, part), sealed, plain)
             } else {
@@ -319,21 +377,21 @@ impl<'a> Job<'a> {
         &self,
         part: usize,
         slab: &mut Slab,
-        (node, carried): (&mut [u8], &mut [u8]),
+        PartBytes { bytes, stride, at }: PartBytes<'_>,
         threads: &dyn Join,
     ) {
+        let NodeBytes { new_node: node, new_carried: carried, .. } = bytes;
         // What goes out may be less than what came in: a leaf drops the rest.
-        let len = self.geometry.slot_len();
-        let out = (node.len() + carried.len()) / len;
+        let out = (node.len() + carried.len()) / stride;
         let middle = (out / 2).min(self.slots);
-        let (above, below) = node.split_at_mut(middle * len);
+        let (above, below) = node.split_at_mut(middle * stride);
         let mut rows = slab.rows_mut(out);
         let (mut first, mut second) = rows.split_at(middle);
         threads.join(
-            &mut || self.store_rows(part, 0, above.chunks_exact_mut(len), &mut first),
+            &mut || self.store_rows(part, 0, (at, above.chunks_exact_mut(stride)), &mut first),
             &mut || {
-                let slots = below.chunks_exact_mut(len).chain(carried.chunks_exact_mut(len));
-                self.store_rows(part, middle, slots, &mut second);
+                let slots = below.chunks_exact_mut(stride).chain(carried.chunks_exact_mut(stride));
+                self.store_rows(part, middle, (at, slots), &mut second);
             },
         );
     }
@@ -343,14 +401,14 @@ impl<'a> Job<'a> {
         &self,
         part: usize,
         start: usize,
-        slots: impl Iterator<Item = &'b mut [u8]>,
+        (at, slots): (usize, impl Iterator<Item = &'b mut [u8]>),
         rows: &mut Rows<'_>,
     ) {
-        let g = self.geometry;
+        let len = self.geometry.part_len(part);
         for ((row, words), slot) in (start..).zip(rows.bytes_mut()).zip(slots) {
             let (seal, number) = self.target(row).expect("a slot for what goes out");
-            let sealed = &mut slot[g.part_at(part)..g.part_end(part)];
-            let plain = &words[..g.part_len(part)];
+            let sealed = &mut slot[at..][..len + TAG_LEN];
+            let plain = &words[..len];
             if self.streams {
                 let (body, tag) = sealed.split_at_mut(plain.len());
                 body.copy_from_slice(plain);

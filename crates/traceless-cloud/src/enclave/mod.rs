@@ -10,7 +10,7 @@ mod query;
 #[cfg(test)]
 mod tests;
 
-pub use evict::{Evictor, NodeBytes, WORKING_SET_MAX};
+pub use evict::{Evictor, NodeBytes, PartBytes, Parts, WORKING_SET_MAX};
 pub use query::Querier;
 
 use crate::channel::{Nonce, session_key};

@@ -1,8 +1,8 @@
 //! What runs in the enclave's process.
 
-use super::nodes::{Lens, Nodes};
+use super::nodes::{self, Copies, Lens, Nodes};
 use super::{FILES, confine};
-use crate::enclave::{Evictor, NodeBytes, Querier, Session, Shared};
+use crate::enclave::{Evictor, Querier, Session, Shared, WORKING_SET_MAX};
 use crate::error::{Error, Result};
 use crate::frame;
 use crate::geometry::Geometry;
@@ -15,6 +15,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
+const TOO_LARGE: Error =
+    Error::Parameters("a node needs more than 64 MiB of the enclave's memory, with its copies");
+
 /// Is an enclave for the host that started this process and waits at its standard input. Returns
 /// when that host is gone, or with the reason why it cannot be.
 pub fn run() -> Result {
@@ -26,7 +29,10 @@ pub fn run() -> Result {
     let Some((shared, session)) = introduce(&control)? else { return Ok(()) };
     let querier = Querier::new(&shared, &session);
     let evictor = Evictor::new(&shared, &session);
-    let evictor = evictor.map(|evictor| evictor.with_threads(threads));
+    let evictor = evictor.map(|evictor| evictor.with_threads(threads)).and_then(|evictor| {
+        let working_set = evictor.working_set() + Copies::bytes(&shared.geometry);
+        if working_set <= WORKING_SET_MAX { Ok(evictor) } else { Err(TOO_LARGE) }
+    });
     let nodes = Nodes::new(nodes, &shared.geometry);
     // Told only now, when nothing can go wrong any more.
     let told = evictor.as_ref().map(|_| Vec::new());
@@ -81,15 +87,6 @@ fn query(querier: &mut Querier, message: &mut [u8]) -> Result<Vec<u8>> {
     querier.query(order, slots)
 }
 
-/// Copies of the bytes that the host has, so that it cannot change them.
-#[derive(Default)]
-struct Copies {
-    node: Vec<u8>,
-    carried: Vec<u8>,
-    new_node: Vec<u8>,
-    new_carried: Vec<u8>,
-}
-
 fn evict(stream: &UnixStream, geometry: &Geometry, mut evictor: Evictor, nodes: &Nodes) -> Result {
     let (mut from, mut message) = (BufReader::new(stream), Vec::new());
     let mut copies = Copies::default();
@@ -109,11 +106,8 @@ fn evict_one(
 ) -> Result {
     let mut reader = Reader(message);
     let lens = Lens::decode(&mut reader, geometry)?;
-    let Copies { node, carried, new_node, new_carried } = copies;
-    nodes.read_old(&lens, node, carried)?;
-    Nodes::room_for_new(&lens, new_node, new_carried);
-    evictor.evict(&mut reader.0.to_vec(), NodeBytes { node, carried, new_node, new_carried })?;
-    nodes.write_new(&lens, new_node, new_carried)
+    let order = &mut reader.0.to_vec();
+    evictor.evict_by_parts(order, &mut nodes::Shared::new(nodes, lens, copies))
 }
 
 /// The files that the host hands over.

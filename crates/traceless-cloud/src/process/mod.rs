@@ -68,7 +68,16 @@ pub struct EnclaveProcess {
     reply_len_max: usize,
     order_len_max: usize,
     queries: Mutex<Line>,
-    evictions: Mutex<(Line, Nodes)>,
+    geometry: Geometry,
+    evictions: Mutex<Evictions>,
+}
+
+/// How nodes go there and back.
+struct Evictions {
+    line: Line,
+    nodes: Nodes,
+    /// A part of all slots.
+    buffer: Vec<u8>,
 }
 
 impl Starting {
@@ -101,7 +110,12 @@ impl Starting {
             reply_len_max: geometry.sealed_len() + REPLY_HEAD_LEN_MAX,
             order_len_max: order_len_max(geometry),
             queries: Mutex::new(Line::new(self.queries)),
-            evictions: Mutex::new((Line::new(self.evictions), nodes)),
+            geometry: *geometry,
+            evictions: Mutex::new(Evictions {
+                line: Line::new(self.evictions),
+                nodes,
+                buffer: Vec::new(),
+            }),
         })
     }
 }
@@ -153,16 +167,15 @@ impl Enclave for EnclaveProcess {
         replies
     }
 
-    fn evict(&self, order: &[u8], bytes: NodeBytes<'_>) -> Result {
+    fn evict(&self, order: &[u8], mut bytes: NodeBytes<'_>) -> Result {
         if order.len() > self.order_len_max {
             return Err(ORDER_LEN);
         }
         let mut evictions = self.evictions.lock().unwrap_or_else(PoisonError::into_inner);
-        let (line, nodes) = &mut *evictions;
-        let lens = Lens::of(&bytes);
-        nodes.write_old(&lens, bytes.node, bytes.carried)?;
-        line.call(&[&lens.encode(), order], REPLY_HEAD_LEN_MAX)?;
-        nodes.read_new(&lens, bytes.new_node, bytes.new_carried)
+        let Evictions { line, nodes, buffer } = &mut *evictions;
+        nodes.write_old(&self.geometry, &bytes, buffer)?;
+        line.call(&[&Lens::of(&bytes).encode(), order], REPLY_HEAD_LEN_MAX)?;
+        nodes.read_new(&self.geometry, &mut bytes, buffer)
     }
 }
 

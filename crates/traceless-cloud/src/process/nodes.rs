@@ -1,12 +1,14 @@
 //! The memory that host and enclave both have, and carry nodes in.
 //!
 //! It is read and written as a file and never mapped. So the enclave works on copies of its own,
-//! and a host that changes bytes meanwhile changes nothing that was verified.
+//! and a host that changes bytes meanwhile changes nothing that was verified. A node lies there
+//! part by part, of all slots, so that the enclave has copies of one part at a time.
 
-use crate::enclave::NodeBytes;
+use crate::enclave::{NodeBytes, PartBytes, Parts};
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::orders::Reader;
+use core::ops::Range;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -87,38 +89,109 @@ impl Nodes {
         Ok(self.file.set_len(self.len)?)
     }
 
-    /// What the host puts there.
-    pub fn write_old(&self, lens: &Lens, node: &[u8], carried: &[u8]) -> Result {
-        self.file.write_all_at(node, 0)?;
-        Ok(self.file.write_all_at(carried, lens.node as u64)?)
-    }
-
-    /// What the enclave takes.
-    pub fn read_old(&self, lens: &Lens, node: &mut Vec<u8>, carried: &mut Vec<u8>) -> Result {
-        node.resize(lens.node, 0);
-        carried.resize(lens.carried, 0);
-        self.file.read_exact_at(node, 0)?;
-        Ok(self.file.read_exact_at(carried, lens.node as u64)?)
-    }
-
-    /// What the enclave puts there.
-    pub fn write_new(&self, lens: &Lens, node: &[u8], carried: &[u8]) -> Result {
-        self.file.write_all_at(node, lens.new_at())?;
-        Ok(self.file.write_all_at(carried, lens.new_at() + lens.node as u64)?)
-    }
-
-    /// What the host takes.
-    pub fn read_new(&self, lens: &Lens, node: &mut [u8], carried: &mut [u8]) -> Result {
-        if (node.len(), carried.len()) != (lens.node, lens.new_carried) {
-            return Err(Error::Malformed("not the bytes of a node and of what goes with it"));
+    /// What the host puts there. `buffer` is room for work.
+    pub fn write_old(&self, g: &Geometry, bytes: &NodeBytes<'_>, buffer: &mut Vec<u8>) -> Result {
+        let slots = || {
+            let NodeBytes { node, carried, .. } = bytes;
+            node.chunks_exact(g.slot_len()).chain(carried.chunks_exact(g.slot_len()))
+        };
+        let mut at = 0;
+        for part in 0..g.parts() {
+            buffer.clear();
+            slots().for_each(|slot| buffer.extend_from_slice(&slot[part_of(g, part)]));
+            self.file.write_all_at(buffer, at)?;
+            at += buffer.len() as u64;
         }
-        self.file.read_exact_at(node, lens.new_at())?;
-        Ok(self.file.read_exact_at(carried, lens.new_at() + lens.node as u64)?)
+        Ok(())
     }
 
-    /// Room for what the enclave makes.
-    pub fn room_for_new(lens: &Lens, node: &mut Vec<u8>, carried: &mut Vec<u8>) {
-        node.resize(lens.node, 0);
-        carried.resize(lens.new_carried, 0);
+    /// What the host takes. `buffer` is room for work.
+    pub fn read_new(
+        &self,
+        g: &Geometry,
+        bytes: &mut NodeBytes<'_>,
+        buffer: &mut Vec<u8>,
+    ) -> Result {
+        let mut at = Lens::of(bytes).new_at();
+        let NodeBytes { new_node: node, new_carried: carried, .. } = bytes;
+        let slots = (node.len() + carried.len()) / g.slot_len();
+        for part in 0..g.parts() {
+            let range = part_of(g, part);
+            buffer.resize(slots * range.len(), 0);
+            self.file.read_exact_at(buffer, at)?;
+            at += buffer.len() as u64;
+            let slots = node.chunks_exact_mut(g.slot_len());
+            let slots = slots.chain(carried.chunks_exact_mut(g.slot_len()));
+            for (slot, part) in slots.zip(buffer.chunks_exact(range.len())) {
+                slot[range.clone()].copy_from_slice(part);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a part lies in its slot, with its tag.
+fn part_of(g: &Geometry, part: usize) -> Range<usize> {
+    g.part_at(part)..g.part_end(part)
+}
+
+/// The enclave's copies: one part of what is there, and of what it puts there.
+#[derive(Default)]
+pub struct Copies {
+    old: Vec<u8>,
+    new: Vec<u8>,
+}
+
+impl Copies {
+    /// Bytes that they take up, at most.
+    pub fn bytes(g: &Geometry) -> usize {
+        let (node, carried) = lens_max(g);
+        2 * (node + carried) / g.slot_len() * part_of(g, 0).len()
+    }
+}
+
+/// A node that the enclave makes anew, in that memory.
+pub struct Shared<'a> {
+    nodes: &'a Nodes,
+    lens: Lens,
+    copies: &'a mut Copies,
+    /// Where the part is whose copies there are.
+    at: u64,
+    new_at: u64,
+}
+
+impl<'a> Shared<'a> {
+    /// A node of these bytes.
+    pub fn new(nodes: &'a Nodes, lens: Lens, copies: &'a mut Copies) -> Self {
+        Self { nodes, lens, copies, at: 0, new_at: lens.new_at() }
+    }
+}
+
+impl Parts for Shared<'_> {
+    fn lens(&self) -> (usize, usize, usize, usize) {
+        let Lens { node, carried, new_carried } = self.lens;
+        (node, carried, node, new_carried)
+    }
+
+    fn part(&mut self, g: &Geometry, part: usize) -> Result<PartBytes<'_>> {
+        let (slot_len, stride) = (g.slot_len(), part_of(g, part).len());
+        let [node, carried, new_carried] =
+            [self.lens.node, self.lens.carried, self.lens.new_carried]
+                .map(|len| len / slot_len * stride);
+        let Copies { old, new } = &mut *self.copies;
+        old.resize(node + carried, 0);
+        new.resize(node + new_carried, 0);
+        self.nodes.file.read_exact_at(old, self.at)?;
+        self.at += old.len() as u64;
+        let (node, carried) = old.split_at(node);
+        let (new_node, new_carried) = new.split_at_mut(node.len());
+        let bytes = NodeBytes { node, carried, new_node, new_carried };
+        Ok(PartBytes { bytes, stride, at: 0 })
+    }
+
+    fn done(&mut self) -> Result {
+        self.nodes.file.write_all_at(&self.copies.new, self.new_at)?;
+        self.new_at += self.copies.new.len() as u64;
+        Ok(())
     }
 }

@@ -1,8 +1,12 @@
 use super::*;
+use crate::channel::Sender;
+use crate::enclave::WORKING_SET_MAX;
 use crate::gateway::testing::{BLOCK, params};
 use crate::gateway::{Gateway, Keys};
 use crate::host::Served;
-use crate::kernel::Choice;
+use crate::kernel::{Choice, Network};
+use crate::orders::Eviction;
+use crate::params::Params;
 use crate::store::MemStore;
 use crate::tee::{Policy, verify};
 use std::os::unix::process::ExitStatusExt;
@@ -101,6 +105,38 @@ fn a_tree_is_an_array_with_the_enclave_in_a_process() {
     host.enclave().end();
     let lost = (0..2000).find_map(|id| gateway.get(id).err());
     assert!(matches!(lost, Some(Error::SessionLost)), "{lost:?}");
+}
+
+/// A leaf of 20 GB in blocks of 8 KB: as it was and anew it is more than an enclave may have.
+#[test]
+fn a_node_never_is_in_the_enclave_as_a_whole() {
+    let params = Params::new((20 << 30) / 8192, 8192, 32).unwrap();
+    let g = params.geometry;
+    let keys = Keys::new(&Secret::from_bytes([1; 32]), &[7; 16]);
+    let (starting, evidence) = Starting::start(&this_program("enclave"), &[3; 16]).unwrap();
+    let attested = verify(&evidence, &[3; 16], Policy { allow_simulated: true }).unwrap();
+    let sealed = keys.provision(&params, Choice::Benes).seal(&attested).unwrap();
+    let enclave = starting.provision(&g, &sealed).unwrap();
+    let shared = keys.shared(&params, Choice::Benes);
+    let mut orders = Sender::new(&shared.session(&attested.gateway, &attested.enclave).evict);
+    let layer = g.layers - 1;
+    let (mut node, mut new_node) = (vec![0; g.node_len(layer)], vec![0; g.node_len(layer)]);
+    assert!(2 * node.len() > WORKING_SET_MAX, "{}", node.len());
+    let there: Vec<u32> = (0..g.slots(layer) as u32).rev().collect();
+    for attempt in 1..4 {
+        let control = Network::new(there.len()).route(&there);
+        let (node_number, before) = (g.node(layer, 0), attempt - 1);
+        let order =
+            Eviction { round: 0, node: node_number, in_round: false, before, attempt, control };
+        let bytes =
+            NodeBytes { node: &node, carried: &[], new_node: &mut new_node, new_carried: &mut [] };
+        enclave.evict(&orders.seal(&order.encode()), bytes).unwrap();
+        std::mem::swap(&mut node, &mut new_node);
+    }
+    let status = std::fs::read_to_string(format!("/proc/{}/status", enclave.id())).unwrap();
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let most: usize = most.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(most << 10 < WORKING_SET_MAX, "{most} KiB");
 }
 
 #[test]
