@@ -26,37 +26,59 @@ pub(crate) fn windows(draws: &Draws) -> Vec<usize> {
 
 /// What each of `windows` sees.
 pub(crate) fn again(draws: &Draws, windows: &[usize]) -> Vec<Seen> {
-    let places = numbered(&draws.drawn, draws.places);
-    let of = |access: usize| &places[access * draws.each..][..draws.each];
-    let (all, each) = (draws.places as f64, draws.each as f64);
-    // Places of one access are different: of a few places, that leaves less to chance.
-    let apart = if all > 1.0 { (all - each) / (all - 1.0) } else { 0.0 };
-    let mut last = vec![NEVER; 1 + places.iter().copied().max().unwrap_or(0) as usize];
-    let mut seen = vec![Seen::default(); windows.len()];
-    // Different places in each window.
-    let mut different = vec![0u64; windows.len()];
-    for access in 0..draws.accesses() {
-        for (window, different) in windows.iter().zip(&mut different) {
-            if let Some(left) = access.checked_sub(window + 1) {
-                let gone = of(left).iter().filter(|&&p| last[p as usize] == left as u32).count();
-                *different -= gone as u64;
+    let gaps = Gaps::of(draws);
+    windows.iter().map(|&window| gaps.seen(draws, window)).collect()
+}
+
+/// How far each draw is from those of the same place, in accesses.
+struct Gaps {
+    /// From the one before.
+    before: Vec<u32>,
+    /// From the next one.
+    after: Vec<u32>,
+}
+
+/// There is no other.
+const NEVER: u32 = u32::MAX;
+
+impl Gaps {
+    fn of(draws: &Draws) -> Self {
+        let places = numbered(&draws.drawn, draws.places);
+        let each = draws.each as u32;
+        let mut last = vec![NEVER; 1 + places.iter().copied().max().unwrap_or(0) as usize];
+        let mut before = Vec::with_capacity(places.len());
+        let mut after = vec![NEVER; places.len()];
+        for (draw, &place) in (0..).zip(&places) {
+            let earlier = core::mem::replace(&mut last[place as usize], draw);
+            let gap = if earlier == NEVER { NEVER } else { draw / each - earlier / each };
+            before.push(gap);
+            if let Some(after) = after.get_mut(earlier as usize) {
+                *after = gap;
             }
         }
-        for (seen, &different) in seen.iter_mut().zip(&different) {
+        Self { before, after }
+    }
+
+    fn seen(&self, draws: &Draws, window: usize) -> Seen {
+        let (all, each) = (draws.places as f64, draws.each as f64);
+        // Places of one access are different: of a few places, that leaves less to chance.
+        let apart = if all > 1.0 { (all - each) / (all - 1.0) } else { 0.0 };
+        let farther = |gap: &&u32| **gap as usize > window;
+        let mut seen = Seen::default();
+        // Places in the window.
+        let mut different = 0u64;
+        for (access, before) in self.before.chunks_exact(draws.each).enumerate() {
+            if let Some(left) = access.checked_sub(window + 1) {
+                let left = &self.after[left * draws.each..][..draws.each];
+                different -= left.iter().filter(farther).count() as u64;
+            }
             let share = different as f64 / all;
             seen.expected += each * share;
             seen.variance += each * share * (1.0 - share) * apart;
+            let new = before.iter().filter(farther).count();
+            seen.hits += (before.len() - new) as u64;
+            different += new as u64;
         }
-        for &place in of(access) {
-            let before = core::mem::replace(&mut last[place as usize], access as u32);
-            for ((window, seen), different) in windows.iter().zip(&mut seen).zip(&mut different) {
-                let hit = before != NEVER && access - before as usize <= *window;
-                seen.hits += u64::from(hit);
-                *different += u64::from(!hit);
-            }
-        }
+        seen
     }
-    seen
 }
-
-const NEVER: u32 = u32::MAX;

@@ -95,7 +95,7 @@ fn learn(a: &[f32], b: &[f32]) -> Machine {
     let mut sides = vec![0.0; rows(a)];
     sides.resize(rows(a) + rows(b), 1.0);
     let parameters = XGRegressorParameters::default()
-        .with_n_estimators(30)
+        .with_n_estimators(20)
         .with_max_depth(3)
         .with_learning_rate(0.3)
         .with_min_child_weight(20);
