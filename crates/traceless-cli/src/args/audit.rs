@@ -202,10 +202,15 @@ pub struct AuditCloudArgs {
 }
 
 /// What `audit cloud --scheme` may name.
-pub const CLOUD_PARTS: [&str; 9] = [
-    "gateway",
+pub const CLOUD_PARTS: [&str; 14] = [
+    "gateway-fixed",
+    "gateway-demand",
     "enclave",
+    "mutant:sound-gateway",
     "mutant:hits-send-nothing",
+    "mutant:idle-stops",
+    "mutant:errors-send-nothing",
+    "mutant:batches-at-once",
     "mutant:prefers-half",
     "mutant:sound-enclave",
     "mutant:checks-chosen",
