@@ -10,6 +10,7 @@ use super::evict::{Job, NodeBytes};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, PART_LEN, TAG_LEN};
 use crate::kernel::Network;
+use crate::orders::Eviction;
 use alloc::vec;
 use alloc::vec::Vec;
 use traceless::seal::{Aead, Sealer, Secret};
@@ -42,19 +43,17 @@ impl BlockWise {
         }
     }
 
-    /// Makes a node anew. `attempt` tells this eviction from all others.
-    pub fn evict(
-        &mut self,
-        job: &Job<'_>,
-        (attempt, control): (u64, &[u8]),
-        bytes: NodeBytes<'_>,
-    ) -> Result {
+    /// Makes a node anew.
+    pub fn evict(&mut self, job: &Job<'_>, order: &Eviction, bytes: NodeBytes<'_>) -> Result {
+        let control = &order.control;
         let Self { key, networks, rows, sealed, held } = self;
         let count = job.rows();
         let network = networks.iter().find(|network| network.rows() == count);
         let network = network.filter(|network| network.control_len() == control.len());
         let network = network.ok_or(Error::Malformed("not the bits of a network"))?;
-        let aead = Aead::new(&key.derive(&[&attempt.to_le_bytes()]));
+        // Nodes of a round have one attempt.
+        let eviction = [&order.node.0.to_le_bytes()[..], &order.attempt.to_le_bytes()];
+        let aead = Aead::new(&key.derive(&eviction));
         sealed.fill(0);
         let mut outside = Outside { aead, rows, sealed, len: held[0].len() };
         let [one, other] = held;

@@ -154,7 +154,7 @@ impl Evictor {
         if let Kernel::BlockWise(blocks) = kernel {
             let job = Job::new(geometry, outer, false, &order);
             job.check(&bytes)?;
-            return blocks.evict(&job, (order.attempt, &order.control), bytes);
+            return blocks.evict(&job, &order, bytes);
         }
         self.carry_out(&order, &mut bytes)
     }

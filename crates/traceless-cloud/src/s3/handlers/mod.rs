@@ -59,9 +59,10 @@ impl Handlers {
         Ok(known)
     }
 
-    /// What a bucket has not: clients ask for it before they do something else.
-    fn has_none(&self, bucket: &str, none: S3Error) -> S3Error {
-        look(&self.front, |gateway| objects_of::check_bucket(gateway, bucket)).err().unwrap_or(none)
+    /// That a bucket, if it is there, has none of what clients ask for before something else.
+    async fn has_none<T>(&self, bucket: &str, none: S3Error) -> Answer<T> {
+        let found = look(&self.front, |gateway| objects_of::check_bucket(gateway, bucket));
+        self.counted(Kind::Look, async { Err(found.err().unwrap_or(none)) }).await
     }
 
     fn page(&self, wanted: &Wanted<'_>) -> S3Result<Page> {
@@ -183,70 +184,53 @@ impl S3 for Handlers {
         &self,
         request: S3Request<dto::GetBucketTaggingInput>,
     ) -> Answer<dto::GetBucketTaggingOutput> {
-        let none = async { Err(self.has_none(&request.input.bucket, s3_error!(NoSuchTagSet))) };
-        self.counted(Kind::Look, none).await
+        self.has_none(&request.input.bucket, s3_error!(NoSuchTagSet)).await
     }
 
     async fn get_bucket_policy(
         &self,
         request: S3Request<dto::GetBucketPolicyInput>,
     ) -> Answer<dto::GetBucketPolicyOutput> {
-        let none =
-            async { Err(self.has_none(&request.input.bucket, s3_error!(NoSuchBucketPolicy))) };
-        self.counted(Kind::Look, none).await
+        self.has_none(&request.input.bucket, s3_error!(NoSuchBucketPolicy)).await
     }
 
     async fn get_bucket_cors(
         &self,
         request: S3Request<dto::GetBucketCorsInput>,
     ) -> Answer<dto::GetBucketCorsOutput> {
-        let none =
-            async { Err(self.has_none(&request.input.bucket, s3_error!(NoSuchCORSConfiguration))) };
-        self.counted(Kind::Look, none).await
+        self.has_none(&request.input.bucket, s3_error!(NoSuchCORSConfiguration)).await
     }
 
     async fn get_bucket_lifecycle_configuration(
         &self,
         request: S3Request<dto::GetBucketLifecycleConfigurationInput>,
     ) -> Answer<dto::GetBucketLifecycleConfigurationOutput> {
-        let none = async {
-            Err(self.has_none(&request.input.bucket, s3_error!(NoSuchLifecycleConfiguration)))
-        };
-        self.counted(Kind::Look, none).await
+        self.has_none(&request.input.bucket, s3_error!(NoSuchLifecycleConfiguration)).await
     }
 
     async fn get_bucket_encryption(
         &self,
         request: S3Request<dto::GetBucketEncryptionInput>,
     ) -> Answer<dto::GetBucketEncryptionOutput> {
-        let none = async {
-            Err(self.has_none(
-                &request.input.bucket,
-                s3_error!(ServerSideEncryptionConfigurationNotFoundError),
-            ))
-        };
-        self.counted(Kind::Look, none).await
+        self.has_none(
+            &request.input.bucket,
+            s3_error!(ServerSideEncryptionConfigurationNotFoundError),
+        )
+        .await
     }
 
     async fn get_bucket_website(
         &self,
         request: S3Request<dto::GetBucketWebsiteInput>,
     ) -> Answer<dto::GetBucketWebsiteOutput> {
-        let none = async {
-            Err(self.has_none(&request.input.bucket, s3_error!(NoSuchWebsiteConfiguration)))
-        };
-        self.counted(Kind::Look, none).await
+        self.has_none(&request.input.bucket, s3_error!(NoSuchWebsiteConfiguration)).await
     }
 
     async fn get_object_lock_configuration(
         &self,
         request: S3Request<dto::GetObjectLockConfigurationInput>,
     ) -> Answer<dto::GetObjectLockConfigurationOutput> {
-        let none = async {
-            Err(self
-                .has_none(&request.input.bucket, s3_error!(ObjectLockConfigurationNotFoundError)))
-        };
-        self.counted(Kind::Look, none).await
+        self.has_none(&request.input.bucket, s3_error!(ObjectLockConfigurationNotFoundError)).await
     }
 
     async fn get_bucket_versioning(
