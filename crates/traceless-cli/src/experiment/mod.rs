@@ -2,6 +2,7 @@
 //! found. Here is what all of them share, whatever they run: how files are read, where results are
 //! kept, what becomes of claims, and how that is told and drawn.
 
+pub mod in_turns;
 pub mod metrics;
 mod plot;
 pub mod reading;

@@ -4,15 +4,14 @@
 use super::compared::{self, Comparator};
 use super::{fresh_folder, measured};
 use crate::args::{BenchKernel, CloudArgs, ExperimentArgs, Level, parse_size};
-use crate::experiment::metrics::{Counts, Place};
+use crate::experiment::in_turns;
+use crate::experiment::metrics::Place;
 use crate::experiment::reading::{self, known, lay_over, read_table, wrong};
-use crate::experiment::results::{self, Results};
+use crate::experiment::results::Results;
 use crate::experiment::sheet::{self, Claim, Compared, Metric, Sheet, median};
-use crate::experiment::{self};
 use crate::failure::Failure;
 use crate::numbers::Hardware;
-use crate::output::{Meter, say, say_json};
-use crate::signals;
+use crate::output::{say, say_json};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -112,12 +111,7 @@ struct Input<'a> {
     round: usize,
 }
 
-/// One run.
-struct Run<'a> {
-    place: Place,
-    input: Input<'a>,
-    key: String,
-}
+type Run<'a> = in_turns::Run<Input<'a>>;
 
 /// Makes what was not made before, and tells what came of it.
 pub fn run(path: &Path, args: &CloudArgs) -> Result<(), Failure> {
@@ -127,30 +121,8 @@ pub fn run(path: &Path, args: &CloudArgs) -> Result<(), Failure> {
     let cpu = Hardware::here().cpu;
     let runs = experiment.runs(*level, &cpu)?;
     let results = Results::open(out, SCHEMA)?;
-    // In turns: what else the machine does meets all of them.
-    let mut in_turns: Vec<&Run> = runs.iter().collect();
-    in_turns.sort_by_key(|run| (run.place.repeat, run.place.variant, run.place.workload));
-    let keys: Vec<&str> = in_turns.iter().map(|run| run.key.as_str()).collect();
-    let mut meter = Meter::new("measuring", args.progress);
-    results.complete(&keys, 1, &*signals::flag()?, &mut meter, |nth| {
-        let run = in_turns[nth];
-        results.keep(&run.key, &run.input, &made(args, run, out)?)
-    })?;
-    meter.finish();
-    let counts = runs.iter().map(|run| results.made(&run.key)).collect::<Result<Vec<_>, _>>()?;
-    let places: Vec<Place> = runs.iter().map(|run| run.place).collect();
-    let sheet = experiment.sheet(*level);
-    let counts = Counts::new(&sheet, &places, counts);
-    let lines = runs.iter().map(|run| {
-        let names: Vec<(&str, Value)> = vec![
-            ("variant", experiment.variants[run.place.variant].name.as_str().into()),
-            ("workload", run.input.workload.into()),
-            ("round", run.input.round.into()),
-            ("key", run.key.clone().into()),
-        ];
-        (names, counts.at(run.place))
-    });
-    let report = experiment::conclude(&sheet, &counts, lines, out)?;
+    Run::make_all(&runs, &results, args.progress, |run| made(args, run, out))?;
+    let report = Run::conclude(&runs, &experiment.sheet(*level), &results, out)?;
     if args.json {
         return say_json(&report);
     }
@@ -245,7 +217,7 @@ impl Experiment {
                         round: repeat,
                     };
                     let place = Place { variant, workload: nth, repeat };
-                    runs.push(Run { place, key: results::key(&input)?, input });
+                    runs.push(Run::new(place, input)?);
                 }
             }
         }

@@ -9,13 +9,12 @@ mod threads;
 mod workloads;
 
 use crate::args::{ExperimentArgs, Level, PagerBenchArgs};
-use crate::experiment::metrics::{Counts, Place};
-use crate::experiment::results::{self, Results};
-use crate::experiment::{self, Report};
+use crate::experiment::in_turns;
+use crate::experiment::metrics::Place;
+use crate::experiment::results::Results;
 use crate::failure::Failure;
 use crate::numbers::{Hardware, failed};
-use crate::output::{Meter, say, say_json};
-use crate::signals;
+use crate::output::{say, say_json};
 use file::{Experiment, How, NATIVE, Subject};
 use measure::Measured;
 use serde::Serialize;
@@ -36,13 +35,7 @@ struct Input<'a> {
     round: usize,
 }
 
-/// One run.
-struct Run<'a> {
-    place: Place,
-    subject: &'a Subject,
-    input: Input<'a>,
-    key: String,
-}
+type Run<'a> = in_turns::Run<Input<'a>>;
 
 /// Makes what was not made before, and tells what came of it.
 pub fn run(path: &Path, args: &PagerBenchArgs) -> Result<(), Failure> {
@@ -54,16 +47,9 @@ pub fn run(path: &Path, args: &PagerBenchArgs) -> Result<(), Failure> {
     let cpu = Hardware::here().cpu;
     let runs = runs(&experiment, &subjects, *level, &cpu)?;
     let results = Results::open(out, SCHEMA)?;
-    // In turns: what else the machine does meets all of them.
-    let mut in_turns: Vec<&Run> = runs.iter().collect();
-    in_turns.sort_by_key(|run| (run.place.repeat, run.place.workload, run.place.variant));
-    let keys: Vec<&str> = in_turns.iter().map(|run| run.key.as_str()).collect();
-    let mut meter = Meter::new("measuring", args.progress.progress);
-    results.complete(&keys, 1, &*signals::flag()?, &mut meter, |nth| {
-        make(&experiment, &runs, &results, in_turns[nth])
-    })?;
-    meter.finish();
-    let report = conclude(&experiment, (*level, out), &runs, &results)?;
+    let progress = args.progress.progress;
+    Run::make_all(&runs, &results, progress, |run| made(&experiment, &runs, &results, run))?;
+    let report = Run::conclude(&runs, &experiment.sheet(*level), &results, out)?;
     if args.json {
         return say_json(&report);
     }
@@ -93,70 +79,46 @@ fn runs<'a>(
                     counted: extent.counted,
                     round: repeat,
                 };
-                let key = results::key(&input)?;
-                let place = Place { variant, workload, repeat };
-                runs.push(Run { place, subject, input, key });
+                runs.push(Run::new(Place { variant, workload, repeat }, input)?);
             }
         }
     }
     Ok(runs)
 }
 
-/// Makes a run, after those that it is compared with.
-fn make(
+/// What a run counted, after those that it is compared with.
+fn made(
     experiment: &Experiment,
     runs: &[Run],
     results: &Results,
     run: &Run,
-) -> Result<(), Failure> {
+) -> Result<Value, Failure> {
     let beside = |variant: usize| -> Result<Measured, Failure> {
         let place = Place { variant, ..run.place };
         let other = runs.iter().find(|run| run.place == place).expect("all variants are run");
         serde_json::from_value(results.made(&other.key)?).map_err(Failure::usage)
     };
     let Input { workload, size, counted, .. } = run.input;
-    let first = experiment.first_like(run.subject);
+    let first = experiment.first_like(run.input.subject);
     let failed = |e: Failure| {
         let variant = experiment.variant_name(run.place.variant);
         Failure::new(e.code, format!("{workload}, {variant}: {}", e.message))
     };
     let paged = || {
         let first = if first == run.place.variant { None } else { Some(beside(first)?) };
-        let measured = measure::measure(run.subject, workload, size, counted, first.as_ref())?;
+        let measured =
+            measure::measure(run.input.subject, workload, size, counted, first.as_ref())?;
         measured.check_output(&beside(NATIVE)?)?;
         first.map_or(Ok(()), |first| measured.check_order(&first))?;
-        match run.subject.how {
+        match run.input.subject.how {
             How::EagerSimulated => Ok(measured.with_eager_simulated()),
-            How::ParallelSimulated => measured.with_parallel_simulated(run.subject),
+            How::ParallelSimulated => measured.with_parallel_simulated(run.input.subject),
             How::Native | How::Paged => Ok(measured),
         }
     };
-    let measured = match run.subject.how {
+    let measured = match run.input.subject.how {
         How::Native => native::measure(workload, size),
         _ => paged(),
     };
-    let counts = serde_json::to_value(measured.map_err(failed)?).map_err(Failure::usage)?;
-    results.keep(&run.key, &run.input, &counts)
-}
-
-fn conclude(
-    experiment: &Experiment,
-    (level, out): (Level, &Path),
-    runs: &[Run],
-    results: &Results,
-) -> Result<Report, Failure> {
-    let counts = runs.iter().map(|run| results.made(&run.key)).collect::<Result<Vec<_>, _>>()?;
-    let places: Vec<Place> = runs.iter().map(|run| run.place).collect();
-    let sheet = experiment.sheet(level);
-    let counts = Counts::new(&sheet, &places, counts);
-    let lines = runs.iter().map(|run| {
-        let names: Vec<(&str, Value)> = vec![
-            ("variant", experiment.variant_name(run.place.variant).into()),
-            ("workload", run.input.workload.into()),
-            ("round", run.input.round.into()),
-            ("key", run.key.clone().into()),
-        ];
-        (names, counts.at(run.place))
-    });
-    experiment::conclude(&sheet, &counts, lines, out)
+    serde_json::to_value(measured.map_err(failed)?).map_err(Failure::usage)
 }
