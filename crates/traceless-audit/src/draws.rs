@@ -120,11 +120,7 @@ impl Draws {
             let of = self.classes(class);
             for lag in 1..=LAGS.min(of.len().saturating_sub(1)) {
                 let mut table = Table::new(classes as usize, classes as usize);
-                // Pairs that do not share an access.
-                for stretch in of.chunks(2 * lag) {
-                    let (first, second) = stretch.split_at(lag.min(stretch.len()));
-                    table.add_all(first.iter().zip(second));
-                }
+                table.add_apart(&of, lag);
                 tests.push(table.dependence());
             }
         }
@@ -251,7 +247,7 @@ impl Draws {
         }
         let table = |(secrets, places): &(&[u8], &[u8])| {
             let mut table = Table::new(PAIR_CLASSES as usize, classes as usize);
-            table.add_all(secrets.iter().zip(*places));
+            table.add_all(secrets, places);
             table
         };
         let tests: Vec<_> = pairings.iter().map(|pair| table(pair).dependence()).collect();

@@ -1,5 +1,6 @@
 //! Whether a known secret and what is seen belong together, by trying other ways to pair them.
 
+use crate::draws::PAIR_CLASSES;
 use crate::mixer::Mixer;
 use crate::table::Table;
 
@@ -13,8 +14,8 @@ pub(crate) fn permuted(secrets: &[u8], places: &[u8], classes: usize) -> f64 {
     let pairs = secrets.len().min(places.len()).min(PAIRS_MAX);
     let (mut secrets, places) = (secrets[..pairs].to_vec(), &places[..pairs]);
     let told = |secrets: &[u8]| {
-        let mut table = Table::new(256, classes);
-        table.add_all(secrets.iter().zip(places));
+        let mut table = Table::new(PAIR_CLASSES as usize, classes);
+        table.add_all(secrets, places);
         table.information()
     };
     let seen = told(&secrets);

@@ -178,8 +178,8 @@ pub(crate) fn told_beside_others(secrets: &[u8], labels: &[u8], classes: [usize;
     let n = secrets.len().min(labels.len());
     let dependence = |shift: usize| {
         let mut table = Table::new(classes[0], classes[1]);
-        let shifted = secrets[shift..n].iter().chain(&secrets[..shift]);
-        table.add_all(shifted.zip(labels));
+        table.add_all(&secrets[shift..n], labels);
+        table.add_all(&secrets[..shift], &labels[n - shift..]);
         table.dependence()
     };
     let (statistic, df, _) = dependence(0);

@@ -2,6 +2,16 @@
 
 use crate::odds::chi_square_tail;
 
+/// Numbers that a byte tells apart.
+const LANE: usize = 1 << 8;
+
+/// Pairs that are counted at a time, or some more: they stay in a cache.
+const AT_ONCE: usize = 4096;
+
+/// Counts of the same side by side: more than one, or a number would wait for the one before it
+/// where both are the same.
+const LANES: usize = 4;
+
 /// How often each pair of classes was seen.
 pub(crate) struct Table {
     columns: usize,
@@ -18,9 +28,34 @@ impl Table {
         self.counts[row * self.columns + column] += 1;
     }
 
-    #[inline]
-    pub fn add_all<'a>(&mut self, pairs: impl Iterator<Item = (&'a u8, &'a u8)>) {
-        pairs.for_each(|(&row, &column)| self.add(usize::from(row), usize::from(column)));
+    /// Adds each pair, as many as the fewer. There are no more pairs of classes than a byte tells.
+    pub fn add_all(&mut self, rows: &[u8], columns: &[u8]) {
+        let pairs = rows.len().min(columns.len());
+        self.add_first_of(AT_ONCE, AT_ONCE, &rows[..pairs], &columns[..pairs]);
+    }
+
+    /// Adds the pairs of those that are `lag` apart: each is in one pair at most.
+    pub fn add_apart(&mut self, classes: &[u8], lag: usize) {
+        let later = classes.get(lag..).unwrap_or_default();
+        self.add_first_of(lag, 2 * lag, &classes[..later.len()], later);
+    }
+
+    /// Adds the `first` pairs of each so many.
+    fn add_first_of(&mut self, first: usize, of: usize, rows: &[u8], columns: &[u8]) {
+        assert!(self.counts.len() <= LANE, "a byte tells all pairs of classes");
+        let width = self.columns as u8;
+        let pair = |(row, column): (&u8, &u8)| row.wrapping_mul(width).wrapping_add(*column);
+        let at_once = AT_ONCE.next_multiple_of(of);
+        let mut lanes = Lanes([[0; LANE]; LANES]);
+        let mut pairs = Vec::with_capacity(at_once.min(rows.len()));
+        for (rows, columns) in rows.chunks(at_once).zip(columns.chunks(at_once)) {
+            pairs.clear();
+            pairs.extend(rows.iter().zip(columns).map(pair));
+            pairs.chunks(of).for_each(|some| lanes.count(&some[..first.min(some.len())]));
+        }
+        for lane in &lanes.0 {
+            self.counts.iter_mut().zip(lane).for_each(|(count, more)| *count += more);
+        }
     }
 
     /// Pearson's statistic of dependence, its degrees of freedom, and the probability of such a one
@@ -68,6 +103,20 @@ impl Table {
     }
 }
 
+/// How often each number was counted.
+struct Lanes([[u64; LANE]; LANES]);
+
+impl Lanes {
+    #[inline]
+    fn count(&mut self, numbers: &[u8]) {
+        let (whole, rest) = numbers.as_chunks::<LANES>();
+        for some in whole {
+            self.0.iter_mut().zip(some).for_each(|(lane, nth)| lane[usize::from(*nth)] += 1);
+        }
+        self.0.iter_mut().zip(rest).for_each(|(lane, nth)| lane[usize::from(*nth)] += 1);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,6 +132,36 @@ mod tests {
         assert!(near(statistic, 20.0) && near(df, 1.0) && near(p, 7.744e-6));
         // One less the entropy of a quarter.
         assert!((table.information() - (1.0 - 0.811_278)).abs() < 1e-5);
+    }
+
+    #[test]
+    fn many_pairs_at_once_are_the_same_as_one_by_one() {
+        let mut mixer = crate::mixer::Mixer(1);
+        for (rows, columns) in [(16, 16), (1, 1), (3, 5), (256, 1), (1, 256)] {
+            for n in [0, 1, 2, 3, 4, 5, 31, 32, 33, 4095, 4096, 4097, 10_000] {
+                let mut any = |of: usize| (0..n).map(|_| mixer.below(of as u64) as u8).collect();
+                let (a, b): (Vec<u8>, Vec<u8>) = (any(rows), any(columns));
+                let (mut table, mut one_by_one) =
+                    (Table::new(rows, columns), Table::new(rows, columns));
+                table.add_all(&a, &b[n / 3..]);
+                let pairs = a.iter().zip(&b[n / 3..]);
+                pairs.for_each(|(a, b)| one_by_one.add(usize::from(*a), usize::from(*b)));
+                assert_eq!(table.counts, one_by_one.counts, "{rows}, {columns}, {n}");
+            }
+        }
+    }
+
+    #[test]
+    fn pairs_apart_share_nothing() {
+        let classes: Vec<u8> = (0..5000u32).map(|i| (i * i / 7 % 16) as u8).collect();
+        for lag in [1, 2, 3, 5, 16, 300, 4096, 4999, 5000, 5001] {
+            let (mut table, mut one_by_one) = (Table::new(16, 16), Table::new(16, 16));
+            table.add_apart(&classes, lag);
+            for i in (0..classes.len().saturating_sub(lag)).filter(|i| i / lag % 2 == 0) {
+                one_by_one.add(usize::from(classes[i]), usize::from(classes[i + lag]));
+            }
+            assert_eq!(table.counts, one_by_one.counts, "{lag}");
+        }
     }
 
     #[test]
