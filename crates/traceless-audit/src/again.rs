@@ -26,59 +26,51 @@ pub(crate) fn windows(draws: &Draws) -> Vec<usize> {
 
 /// What each of `windows` sees.
 pub(crate) fn again(draws: &Draws, windows: &[usize]) -> Vec<Seen> {
-    let gaps = Gaps::of(draws);
-    windows.iter().map(|&window| gaps.seen(draws, window)).collect()
+    let gaps = gaps(&numbered(&draws.drawn, draws.places), draws.each);
+    windows.iter().map(|&window| seen(draws, &gaps, window)).collect()
 }
 
-/// How far each draw is from those of the same place, in accesses.
-struct Gaps {
-    /// From the one before.
-    before: Vec<u32>,
-    /// From the next one.
-    after: Vec<u32>,
-}
-
-/// There is no other.
+/// The gap of what was not drawn before.
 const NEVER: u32 = u32::MAX;
 
-impl Gaps {
-    fn of(draws: &Draws) -> Self {
-        let places = numbered(&draws.drawn, draws.places);
-        let each = draws.each as u32;
-        let mut last = vec![NEVER; 1 + places.iter().copied().max().unwrap_or(0) as usize];
-        let mut before = Vec::with_capacity(places.len());
-        let mut after = vec![NEVER; places.len()];
-        for (draw, &place) in (0..).zip(&places) {
-            let earlier = core::mem::replace(&mut last[place as usize], draw);
-            let gap = if earlier == NEVER { NEVER } else { draw / each - earlier / each };
-            before.push(gap);
-            if let Some(after) = after.get_mut(earlier as usize) {
-                *after = gap;
-            }
-        }
-        Self { before, after }
-    }
+/// How many accesses, of so many draws `each`, before each draw its place was last drawn.
+pub(crate) fn gaps(places: &[u32], each: usize) -> Vec<u32> {
+    let mut last = vec![NEVER; 1 + places.iter().copied().max().unwrap_or(0) as usize];
+    let gap = |(draw, &place): (u32, &u32)| {
+        let earlier = core::mem::replace(&mut last[place as usize], draw);
+        if earlier == NEVER { NEVER } else { draw / each as u32 - earlier / each as u32 }
+    };
+    (0..).zip(places).map(gap).collect()
+}
 
-    fn seen(&self, draws: &Draws, window: usize) -> Seen {
-        let (all, each) = (draws.places as f64, draws.each as f64);
-        // Places of one access are different: of a few places, that leaves less to chance.
-        let apart = if all > 1.0 { (all - each) / (all - 1.0) } else { 0.0 };
-        let farther = |gap: &&u32| **gap as usize > window;
-        let mut seen = Seen::default();
-        // Places in the window.
-        let mut different = 0u64;
-        for (access, before) in self.before.chunks_exact(draws.each).enumerate() {
-            if let Some(left) = access.checked_sub(window + 1) {
-                let left = &self.after[left * draws.each..][..draws.each];
-                different -= left.iter().filter(farther).count() as u64;
-            }
-            let share = different as f64 / all;
-            seen.expected += each * share;
-            seen.variance += each * share * (1.0 - share) * apart;
-            let new = before.iter().filter(farther).count();
-            seen.hits += (before.len() - new) as u64;
-            different += new as u64;
+fn seen(draws: &Draws, gaps: &[u32], window: usize) -> Seen {
+    let (all, each) = (draws.places as f64, draws.each as f64);
+    // Places of one access are different: of a few places, that leaves less to chance.
+    let apart = if all > 1.0 { (all - each) / (all - 1.0) } else { 0.0 };
+    // Draws of each access in the window whose place has not come again; the accesses go round.
+    let mut alone = vec![0; (window + 1).next_power_of_two()];
+    let at = alone.len() - 1;
+    let mut seen = Seen::default();
+    // Places in the window.
+    let mut different = 0u64;
+    for (access, of_access) in gaps.chunks_exact(draws.each).enumerate() {
+        if let Some(left) = access.checked_sub(window + 1) {
+            different -= alone[left & at];
         }
-        seen
+        let share = different as f64 / all;
+        seen.expected += each * share;
+        seen.variance += each * share * (1.0 - share) * apart;
+        alone[access & at] = draws.each as u64;
+        let mut new = 0;
+        for &gap in of_access {
+            if gap as usize > window {
+                new += 1;
+            } else {
+                alone[(access - gap as usize) & at] -= 1;
+            }
+        }
+        seen.hits += draws.each as u64 - new;
+        different += new;
     }
+    seen
 }

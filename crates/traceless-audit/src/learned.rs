@@ -4,6 +4,7 @@
 //! as they can use, is learned from, and the rest is guessed at. That guesses are no better than a
 //! coin's is a bound on this machine, and no proof.
 
+use crate::again::gaps;
 use crate::draws::Draws;
 use crate::numbered::numbered;
 use crate::odds::{ALPHA, judged, proportion_bounds};
@@ -151,12 +152,9 @@ fn features(draws: &Draws, windows: &[usize]) -> Vec<f32> {
 /// more than [`LOOK_BACK`].
 fn ages(draws: &Draws) -> Vec<u16> {
     let places = numbered(&draws.drawn, draws.places);
-    let mut last = vec![None; 1 + places.iter().copied().max().unwrap_or(0) as usize];
-    let age = |i: usize| {
-        let before = last[places[draws.picked(i)] as usize].replace(i as u32);
-        before.map_or(LOOK_BACK + 1, |before: u32| (i - before as usize).min(LOOK_BACK + 1)) as u16
-    };
-    (0..draws.accesses()).map(age).collect()
+    let picked: Vec<u32> = (0..draws.accesses()).map(|i| places[draws.picked(i)]).collect();
+    let age = |gap: u32| gap.min(LOOK_BACK as u32 + 1) as u16;
+    gaps(&picked, 1).into_iter().map(age).collect()
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub fn run(args: &AuditFloorsArgs) -> Result<(), Failure> {
         rows.retain(|row| args.wants(row.name));
     }
     if args.wants(STATISTICS) {
-        rows.push(row(STATISTICS, "M/s", judged(40 * steps as usize)));
+        rows.push(row(STATISTICS, "M/s", judged(100 * steps as usize)));
     }
     if args.wants(ALARMS) {
         let measured = alarms::count(seeds).map_err(failed)? as f64;
