@@ -33,8 +33,8 @@ cargo xtask stash [--full] [--search] [--levels L] [--above N] [--accesses N] [-
     for large trees, some minutes. --search looks for the best IR-Alloc instead.
 
 cargo xtask release REPORT...
-    Writes the table of a release run into docs/threat-model.md, from what `traceless audit TARGET
-    --level release --json` has printed.
+    Writes what `traceless audit TARGET --level release --json` has printed into the table of
+    docs/threat-model.md, each report in the place of an older one of the same audit.
 
 cargo xtask log-writes points LOG COUNT
 cargo xtask log-writes replay LOG IMAGE FROM TO

@@ -2,7 +2,7 @@
 
 use crate::Outcome;
 use serde::Deserialize;
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 const PAGE: &str = "docs/threat-model.md";
@@ -27,7 +27,8 @@ struct Claim {
     evidence: String,
 }
 
-/// Writes the table of these reports into the page.
+/// Writes these reports into the table of the page, each in the place of an older one of the same
+/// audit: a release run of everything takes days, so it is made in parts.
 pub fn run(root: &Path, files: &[&str]) -> Result<Outcome, String> {
     let mut reports = vec![];
     for file in files {
@@ -40,10 +41,9 @@ pub fn run(root: &Path, files: &[&str]) -> Result<Outcome, String> {
     if reports.is_empty() {
         return Err("name the reports of a release run".to_owned());
     }
-    reports.sort_by(|a, b| (&a.target, &a.scheme).cmp(&(&b.target, &b.scheme)));
     let path = root.join(PAGE);
     let page = std::fs::read_to_string(&path).map_err(|error| format!("{PAGE}: {error}"))?;
-    std::fs::write(&path, rewritten(&page, &table(&reports))?)
+    std::fs::write(&path, rewritten(&page, &reports)?)
         .map_err(|error| format!("{PAGE}: {error}"))?;
     let fails = |report: &Report| report.claims.iter().any(|claim| !claim.holds());
     Ok(if reports.iter().any(fails) { Outcome::Findings } else { Outcome::Clean })
@@ -56,6 +56,11 @@ impl Report {
             ("traceless.audit.v1", level) => Err(format!("its level is {level}, not release")),
             (schema, _) => Err(format!("it is {schema}, not traceless.audit.v1")),
         }
+    }
+
+    /// The first column.
+    fn name(&self) -> String {
+        format!("{}: {}", self.target, self.scheme)
     }
 
     fn row(&self) -> String {
@@ -72,9 +77,8 @@ impl Report {
         let advantage = judged.iter().filter_map(|claim| claim.advantage()).reduce(f64::max);
         let advantage = advantage.map_or("–".to_owned(), |bound| format!("{bound:.4}"));
         format!(
-            "| {}: {} | {} | {} | {least} | {advantage} | {} |",
-            self.target,
-            self.scheme,
+            "| {} | {} | {} | {least} | {advantage} | {} |",
+            self.name(),
             hold(&exact),
             hold(&judged),
             hold(&planted)
@@ -95,23 +99,21 @@ impl Claim {
     }
 }
 
-fn table(reports: &[Report]) -> String {
-    let mut out = "| audit | exact claims hold | statistical claims hold | least p of those | \
-                   advantage of the learning machine, at most | planted faults found, sound twins \
-                   clean |\n|---|---|---|---|---|---|\n"
-        .to_owned();
-    for report in reports {
-        writeln!(out, "{}", report.row()).expect("a string takes every line");
-    }
-    out
-}
-
-/// `page` with this table between its markers.
-fn rewritten(page: &str, table: &str) -> Result<String, String> {
+/// `page` with rows of these reports between its markers, and the other rows that it has there.
+fn rewritten(page: &str, reports: &[Report]) -> Result<String, String> {
+    const HEAD: &str = "| audit | exact claims hold | statistical claims hold | least p of those | \
+                        advantage of the learning machine, at most | planted faults found, sound \
+                        twins clean |\n|---|---|---|---|---|---|\n";
     let missing = || format!("{PAGE} has no {BEGIN} with an {END} after it");
     let (before, rest) = page.split_once(BEGIN).ok_or_else(missing)?;
-    let (_, after) = rest.split_once(END).ok_or_else(missing)?;
-    Ok(format!("{before}{BEGIN}\n\n{table}\n{END}{after}"))
+    let (old, after) = rest.split_once(END).ok_or_else(missing)?;
+    let name_of = |row: &str| Some(row.strip_prefix("| ")?.split_once(" | ")?.0.to_owned());
+    let old_rows = old.lines().filter_map(|row| Some((name_of(row)?, row.to_owned())));
+    let mut rows: BTreeMap<String, String> =
+        old_rows.filter(|(name, _)| name.contains(": ")).collect();
+    rows.extend(reports.iter().map(|report| (report.name(), report.row())));
+    let rows: String = rows.into_values().map(|row| row + "\n").collect();
+    Ok(format!("{before}{BEGIN}\n\n{HEAD}{rows}\n{END}{after}"))
 }
 
 #[cfg(test)]
@@ -139,12 +141,14 @@ mod tests {
         )
     }
 
+    const OLD: &str = "| audit | old head |\n|---|\n| tree: all | OLD |\n| sim: kept | row |\n";
+
     /// What is made of `report` and a page with an old table.
     fn written(report: &str) -> (Result<Outcome, String>, String) {
         let folder = tempfile::tempdir().expect("a temporary folder");
         std::fs::create_dir(folder.path().join("docs")).expect("folder");
         let page = folder.path().join(PAGE);
-        std::fs::write(&page, format!("before\n{BEGIN}\nOLD\n{END}\nafter\n")).expect("page");
+        std::fs::write(&page, format!("before\n{BEGIN}\n{OLD}\n{END}\nafter\n")).expect("page");
         let file = folder.path().join("tree.json");
         std::fs::write(&file, report).expect("report");
         let outcome = run(folder.path(), &[file.to_str().expect("a name")]);
@@ -157,6 +161,8 @@ mod tests {
         assert_eq!(outcome, Ok(Outcome::Clean));
         let row = "| tree: all | 1 of 1 | 2 of 2 | 2.5e-1 | 0.0123 | 1 of 1 |\n\n<!-- /release -->";
         assert!(page.contains(row) && !page.contains("OLD"), "{page}");
+        assert!(page.contains("---|\n| sim: kept | row |\n| tree: all |"), "{page}");
+        assert!(!page.contains("old head"), "{page}");
         assert!(page.starts_with("before\n") && page.ends_with("\nafter\n"), "{page}");
         let (outcome, page) = written(&report("release", "leak"));
         assert_eq!(outcome, Ok(Outcome::Findings));
@@ -170,6 +176,6 @@ mod tests {
             assert!(outcome.is_err() && page.contains("OLD"), "{report}");
         }
         assert!(run(Path::new("/"), &[]).is_err());
-        assert!(rewritten("no markers", "").is_err());
+        assert!(rewritten("no markers", &[]).is_err());
     }
 }
