@@ -4,10 +4,13 @@ use crate::channel::Nonce;
 use crate::enclave::{Evictor, NodeBytes, Querier, Session, Shared};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, Node};
-use crate::join::{Join, OneThread, TwoThreads};
+use crate::join::{Join, OneThread, THREAD_MIN, TwoThreads};
 use crate::orders::Location;
 use crate::store::{NodeStore, NodeVersion, SlotRead};
+use futures_util::FutureExt as _;
+use futures_util::future::join;
 use pollster::block_on;
+use std::pin::pin;
 use std::slice;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use traceless::rng::Rng;
@@ -216,7 +219,7 @@ impl<S: NodeStore, E: Enclave> Served<S, E> {
         carried.extend_from_slice(&stage.batch);
         let mut last = None;
         if let Some(first) = stage.nodes.first() {
-            self.read(*first, next)?;
+            block_on(self.read(*first, next))?;
         }
         for (i, (old, order)) in stage.nodes.iter().zip(&stage.orders).enumerate() {
             core::mem::swap(node, next);
@@ -224,22 +227,54 @@ impl<S: NodeStore, E: Enclave> Served<S, E> {
             let goes_on = layer + 1 < self.geometry.layers && !stage.batch.is_empty();
             made.resize(node.len(), 0);
             new_carried.resize(if goes_on { stage.batch.len() } else { 0 }, 0);
-            let (written, beside) = (&*last_made, &mut *next);
-            std::thread::scope(|scope| {
-                let reading = stage.nodes.get(i + 1);
-                let reading = reading.map(|old| scope.spawn(move || self.read(*old, beside)));
-                let writing = last.map(|new| scope.spawn(move || self.write(new, written)));
-                let bytes = NodeBytes { node, carried, new_node: made, new_carried };
-                let evicted = self.enclave.evict(order, bytes);
-                let threads = [reading, writing].into_iter().flatten();
-                let done = threads.map(|thread| thread.join().unwrap_or_else(|_| Err(gone())));
-                done.fold(evicted, Result::and)
-            })?;
+            let bytes = NodeBytes { node, carried, new_node: made, new_carried };
+            let evict = || self.enclave.evict(order, bytes);
+            let reading = stage.nodes.get(i + 1).map(|old| (*old, &mut *next));
+            let writing = last.map(|new| (new, &**last_made));
+            self.beside(evict, reading, writing)?;
             last = Some(NodeVersion { attempt: stage.attempt, ..*old });
             core::mem::swap(made, last_made);
             core::mem::swap(carried, new_carried);
         }
-        last.map_or(Ok(()), |new| self.write(new, last_made))
+        last.map_or(Ok(()), |new| block_on(self.store.stage(new, last_made)))
+    }
+
+    /// Runs `work` while a node is read and another is written.
+    fn beside(
+        &self,
+        work: impl FnOnce() -> Result,
+        reading: Option<(NodeVersion, &mut Vec<u8>)>,
+        writing: Option<(NodeVersion, &[u8])>,
+    ) -> Result {
+        let len =
+            |version: NodeVersion| self.geometry.node_len(self.geometry.layer_of(version.node));
+        let lens = [reading.as_ref().map(|(old, _)| len(*old)), writing.map(|(new, _)| len(new))];
+        let read = async {
+            match reading {
+                Some((old, into)) => self.read(old, into).await,
+                None => Ok(()),
+            }
+        };
+        let write = async {
+            match writing {
+                Some((new, bytes)) => self.store.stage(new, bytes).await,
+                None => Ok(()),
+            }
+        };
+        if lens.into_iter().flatten().sum::<usize>() < THREAD_MIN {
+            // An engine that is far away has it under way after this, and one that is near is done.
+            let mut both = pin!(join(read, write));
+            let done = both.as_mut().now_or_never();
+            let worked = work();
+            let (read, written) = done.unwrap_or_else(|| block_on(both));
+            return worked.and(read).and(written);
+        }
+        std::thread::scope(|scope| {
+            let threads = [scope.spawn(|| block_on(read)), scope.spawn(|| block_on(write))];
+            let worked = work();
+            let done = threads.into_iter().map(|t| t.join().unwrap_or_else(|_| Err(gone())));
+            done.fold(worked, Result::and)
+        })
     }
 
     /// Reads the slots of queries. Says for how many, and what the next one fails with.
@@ -290,13 +325,9 @@ impl<S: NodeStore, E: Enclave> Served<S, E> {
         block_on(self.store.read_slots(&mut wanted))
     }
 
-    fn read(&self, version: NodeVersion, into: &mut Vec<u8>) -> Result {
+    async fn read(&self, version: NodeVersion, into: &mut Vec<u8>) -> Result {
         into.resize(self.geometry.node_len(self.geometry.layer_of(version.node)), 0);
-        block_on(self.store.read_node(version, into))
-    }
-
-    fn write(&self, version: NodeVersion, bytes: &[u8]) -> Result {
-        block_on(self.store.stage(version, bytes))
+        self.store.read_node(version, into).await
     }
 }
 
@@ -352,7 +383,7 @@ impl<S: NodeStore, E: Enclave> Host for Served<S, E> {
         if !known || bytes.len() != g.node_len(g.layer_of(version.node)) {
             return Err(Error::Malformed("not the bytes of a node"));
         }
-        self.write(version, bytes)
+        block_on(self.store.stage(version, bytes))
     }
 
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {

@@ -2,6 +2,9 @@
 //!
 //! Which pieces there are follows from the shape of a node alone, so it tells nothing.
 
+/// Bytes of work on which a second thread is no faster than one: it takes longer to begin.
+pub const THREAD_MIN: usize = 64 << 10;
+
 /// Runs two pieces of work, side by side or one after the other. Both are done on return.
 pub trait Join: Send + Sync {
     /// Runs both.

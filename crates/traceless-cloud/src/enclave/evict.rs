@@ -5,7 +5,7 @@ use super::{Session, Shared};
 use crate::channel::Receiver;
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, PART_PIECES, PIECE_LEN, TAG_LEN};
-use crate::join::{Join, OneThread};
+use crate::join::{Join, OneThread, THREAD_MIN};
 use crate::kernel::{Choice, NIBBLES_ROWS_MAX, Network, Nibbles, Rows, Slab};
 use crate::orders::Eviction;
 use crate::outer::{Outer, SlotSeal, Vector};
@@ -183,9 +183,11 @@ impl Evictor {
         job.check(parts)?;
         for part in 0..geometry.parts() {
             let found = parts.part(geometry, part)?;
-            job.load(part, &found, slab, &**threads)?;
-            kernel.permute(&order.control, part, (&job, outer, &**threads), slab)?;
-            job.store(part, slab, found, &**threads);
+            let is_small = job.rows() * geometry.part_len(part) < THREAD_MIN;
+            let threads = if is_small { &OneThread } else { &**threads };
+            job.load(part, &found, slab, threads)?;
+            kernel.permute(&order.control, part, (&job, outer, threads), slab)?;
+            job.store(part, slab, found, threads);
             parts.done()?;
         }
         Ok(())

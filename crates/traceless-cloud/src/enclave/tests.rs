@@ -2,7 +2,7 @@ use super::*;
 use crate::channel::Sender;
 use crate::error::Error;
 use crate::geometry::{Node, TAG_LEN, tests::small};
-use crate::join::TwoThreads;
+use crate::join::{THREAD_MIN, TwoThreads};
 use crate::kernel::Network;
 use crate::orders::{Eviction, Location, Query};
 use crate::outer::{Outer, Version};
@@ -264,7 +264,8 @@ fn whole_blocks_make_the_same_bytes() {
 #[test]
 fn two_threads_make_the_same_bytes() {
     for (choice, layer) in [(Choice::Benes, 1), (Choice::Benes, 3), (Choice::Paper, 1)] {
-        let geometry = Geometry { block_len: 2048, inner_slots: 21, leaf_slots: 26, ..small() };
+        let geometry = Geometry { block_len: 2048, inner_slots: 41, leaf_slots: 46, ..small() };
+        assert!(geometry.slots(layer) * 2048 > THREAD_MIN, "enough for two");
         let (mut one, mut two) = (rig(geometry, choice), rig(geometry, choice));
         two.evictor = two.evictor.with_threads(Box::new(TwoThreads));
         let rows = geometry.slots(layer) + geometry.round_slots;
