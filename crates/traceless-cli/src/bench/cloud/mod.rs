@@ -6,6 +6,7 @@ mod compared;
 pub mod experiment;
 pub mod floors;
 mod kernel;
+mod serving;
 
 use crate::args::{BenchKernel, CloudArgs, CloudKernel};
 use crate::failure::{DEVICE, Failure};
