@@ -69,11 +69,11 @@ pub struct SlotRead<'a> {
 /// **Futures.** They are driven by threads that wait for nothing else, with no reactor and no
 /// runtime around them. An engine that needs one has its own, spawns there, and returns futures
 /// that wait for what was spawned. An engine that answers at once has nothing to do with all that:
-/// its `async fn` never waits. Futures of a small node are polled once before the enclave begins with
-/// another, and again when it is done. How many of the slots of a `read_slots` are on their way
-/// together is up to the engine. A future that is dropped before it is done may have done all, a part or
-/// nothing: what `stage` left is gone with the next `abandon` or replaced by the next `stage` of
-/// the node, and a `commit` is still all or nothing.
+/// its `async fn` never waits. Futures of a small node are polled once before the enclave begins
+/// with another, and again when it is done. How many of the slots of a `read_slots` are on their
+/// way together is up to the engine. A future that is dropped before it is done may have done all,
+/// a part or nothing: what `stage` left is gone with the next `abandon` or replaced by the next
+/// `stage` of the node, and a `commit` is still all or nothing.
 ///
 /// **Secrets.** There are none: an engine may log and time everything. Bytes are verified by the
 /// enclave, so an engine that returns wrong ones fails a query and does nothing worse.
