@@ -30,7 +30,8 @@ mod waiting;
 pub use beat::SLOTS_PER_SECOND_MAX;
 pub use fill::Contents;
 pub use names::{Object, Reading, Space};
-pub use objects::{Draft, NAME_LEN_MAX, VALUE_LEN_MAX, size_class};
+pub use objects::{Draft, NAME_LEN_MAX, VALUE_LEN_MAX, Value, size_class};
+pub use queries::TOGETHER_MAX;
 
 use crate::channel::{Nonce, Receiver, Sender};
 use crate::enclave::Shared;

@@ -12,12 +12,24 @@ use super::queries::TOGETHER_MAX;
 use super::record::Record;
 use crate::error::{Error, Result};
 use crate::params::Params;
-use core::ops::Bound;
+use core::ops::{Bound, Range};
+use std::borrow::Cow;
 
 /// Bytes of a name.
 pub const NAME_LEN_MAX: usize = 1024;
 /// Bytes of a value of the Redis protocol. Objects of S3 are as long as there are blocks.
 pub const VALUE_LEN_MAX: usize = 64 << 20;
+
+/// A value to be put under a name, with a note beside it.
+#[derive(Clone, Copy)]
+pub struct Value<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// What it is.
+    pub bytes: &'a [u8],
+    /// What is kept with the name.
+    pub note: &'a [u8],
+}
 
 /// A piece of an object that is being written. Nobody sees it before a name is bound to it. One
 /// that is not bound is to be given back ([`Gateway::abandon`]), or its blocks stay reserved until
@@ -72,28 +84,82 @@ impl Gateway {
 
     /// The value under a name of the space of values.
     pub fn load(&mut self, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        let Some(object) = self.find(Space::Values, name).cloned() else { return Ok(None) };
-        let len = object.len();
-        let mut reading = Reading::new(object, 0..len);
-        let mut value = Vec::with_capacity(len as usize);
-        while !reading.done {
-            value.extend(self.read(&mut reading, usize::MAX)?);
+        Ok(self.load_many(&[name])?.pop().flatten())
+    }
+
+    /// The values under names of the space of values, whose blocks are asked for together.
+    pub fn load_many(&mut self, names: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
+        let block_len = self.params().geometry.block_len;
+        let (mut ids, mut missing) = (Vec::new(), 0);
+        let mut wanted = Vec::with_capacity(names.len());
+        for name in names {
+            let parts = self.find(Space::Values, name).cloned().map(|object| {
+                let (len, mut parts) = (object.len(), Vec::new());
+                let mut reading = Reading::new(object, 0..len);
+                while let Some((id, part)) = reading.next(block_len) {
+                    reading.blocks += 1;
+                    ids.push(u64::from(id));
+                    parts.push(part);
+                }
+                missing += size_class(parts.len()) - parts.len();
+                parts
+            });
+            wanted.push(parts);
         }
-        Ok(Some(value))
+        let mut blocks = self.get_many(&ids)?.into_iter();
+        self.dummies(missing)?;
+        let mut value = |parts: Vec<Range<usize>>| {
+            let mut bytes = Vec::new();
+            for (part, block) in parts.into_iter().zip(&mut blocks) {
+                bytes.extend_from_slice(&block[part]);
+            }
+            bytes
+        };
+        Ok(wanted.into_iter().map(|parts| parts.map(&mut value)).collect())
     }
 
     /// Puts a value under a name of the space of values, in place of what was there.
-    pub fn store(&mut self, name: &[u8], value: &[u8], note: &[u8]) -> Result {
-        if name.len() > NAME_LEN_MAX || value.len() > VALUE_LEN_MAX {
+    pub fn store(&mut self, name: &[u8], bytes: &[u8], note: &[u8]) -> Result {
+        self.store_many(&[Value { name, bytes, note }])
+    }
+
+    /// Puts values under names of the space of values, one after the other, with queries that are
+    /// sent together. Where this fails before anything is sent, none of them is put.
+    pub fn store_many(&mut self, values: &[Value<'_>]) -> Result {
+        let is_long =
+            |value: &Value| value.name.len() > NAME_LEN_MAX || value.bytes.len() > VALUE_LEN_MAX;
+        if values.iter().any(is_long) {
             return Err(Error::Malformed("a name of 1 KiB and a value of 64 MiB is the most"));
         }
-        self.check_room(value.len() as u64)?;
-        let mut draft = Draft::default();
-        if let Err(error) = self.append(&mut draft, value) {
-            self.abandon(draft);
+        let Params { blocks, geometry, .. } = *self.params();
+        let count = |value: &Value| blocks_of(value.bytes.len() as u64, geometry.block_len as u64);
+        let all: usize = values.iter().map(count).sum();
+        let is_room = self.blocks_used() as u64 + all as u64 <= blocks;
+        let ids = is_room.then(|| self.state.names.reserve(all, blocks)).flatten();
+        let ids = ids.ok_or(Error::Full { blocks })?;
+        if let Err(error) = self.write_values(values, &ids) {
+            self.state.names.release(ids);
             return Err(error);
         }
-        self.bind(Space::Values, name, Some(draft), note)
+        let mut rest = &ids[..];
+        for (nth, value) in values.iter().enumerate() {
+            let (own, others) = rest.split_at(count(value));
+            rest = others;
+            let object = Object {
+                pieces: vec![value.bytes.len() as u64],
+                ids: own.into(),
+                note: value.note.to_vec(),
+            };
+            let (space, name) = (Space::Values, value.name.to_vec());
+            let bound = Record::Bound { space, name, object };
+            // All are written down with the last.
+            if nth + 1 < values.len() {
+                self.happen_soon(bound)?;
+            } else {
+                self.happen(bound)?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes a name of the space of values. Says whether there was one.
@@ -210,6 +276,31 @@ impl Gateway {
         let (upload, name, note) = (upload.to_vec(), name.to_vec(), note.to_vec());
         self.happen(Record::Joined { upload, parts, name, note })?;
         Ok(())
+    }
+
+    /// Writes values to blocks that were reserved for them, and makes the queries that are missing
+    /// from their classes.
+    fn write_values(&mut self, values: &[Value<'_>], ids: &[u32]) -> Result {
+        let block_len = self.params().geometry.block_len;
+        let (mut blocks, mut missing) = (Vec::with_capacity(ids.len()), 0);
+        for Value { bytes, .. } in values {
+            let before = blocks.len();
+            let (whole, rest) = bytes.split_at(bytes.len() - bytes.len() % block_len);
+            blocks.extend(whole.chunks(block_len).map(Cow::Borrowed));
+            if !rest.is_empty() || whole.is_empty() {
+                let mut last = rest.to_vec();
+                last.resize(block_len, 0);
+                blocks.push(Cow::Owned(last));
+            }
+            let of_value = blocks.len() - before;
+            missing += size_class(of_value) - of_value;
+        }
+        for (ids, blocks) in ids.chunks(TOGETHER_MAX).zip(blocks.chunks(TOGETHER_MAX)) {
+            let puts: Vec<(u64, &[u8])> =
+                ids.iter().zip(blocks).map(|(id, block)| (u64::from(*id), &**block)).collect();
+            self.put_many(&puts)?;
+        }
+        self.dummies(missing)
     }
 
     /// Writes blocks full of bytes.

@@ -13,17 +13,20 @@ mod values;
 pub use access::Password;
 
 use crate::front::{Front, Protocol, Stop};
+use crate::gateway::TOGETHER_MAX;
 use crate::tls::Tls;
 use protocol::Reply;
 use session::{Served, Session};
 use std::collections::HashMap;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 1024;
+/// Bytes of commands that are read at a time.
+const COMMANDS_LEN: usize = 64 << 10;
 /// Bytes of replies that are kept for one write.
 const REPLIES_LEN: usize = 64 << 10;
 /// How long commands that were begun may take once it is to stop.
@@ -80,16 +83,28 @@ pub fn serve(
 }
 
 fn converse(stream: impl Read + Write, served: &Served) -> io::Result<()> {
-    let mut from = BufReader::new(stream);
+    let mut from = BufReader::with_capacity(COMMANDS_LEN, stream);
     let mut session = Session::new(served);
     let mut replies = Vec::new();
     loop {
-        let (reply, ends) = match protocol::read(&mut from, session.command_len_max()) {
-            Ok(Some(command)) => session.answer(&command),
+        let len_max = session.command_len_max();
+        let ends = match protocol::read(&mut from, len_max) {
+            Ok(Some(first)) => {
+                let mut commands = vec![first];
+                while commands.len() < TOGETHER_MAX
+                    && let Some((next, len)) = protocol::read_whole(from.buffer(), len_max)
+                {
+                    from.consume(len);
+                    commands.push(next);
+                }
+                session.answer_all(&commands, &mut replies)?
+            }
             Ok(None) => break,
-            Err(e) => (Reply::Error(format!("ERR {e}")), true),
+            Err(e) => {
+                Reply::Error(format!("ERR {e}")).write(session.version(), &mut replies)?;
+                true
+            }
         };
-        reply.write(session.version(), &mut replies)?;
         // What is pipelined is answered together.
         if ends || from.buffer().is_empty() || replies.len() >= REPLIES_LEN {
             from.get_mut().write_all(&replies)?;

@@ -61,6 +61,14 @@ pub fn read(from: &mut impl BufRead, len_max: usize) -> io::Result<Option<Comman
     }
 }
 
+/// The next command, if `bytes` hold all of it, and how many bytes it takes. What cannot be
+/// understood is left to [`read`].
+pub fn read_whole(bytes: &[u8], len_max: usize) -> Option<(Command, usize)> {
+    let mut rest = bytes;
+    let command = read(&mut rest, len_max).ok().flatten()?;
+    Some((command, bytes.len() - rest.len()))
+}
+
 fn read_word(from: &mut impl BufRead, room: usize) -> io::Result<Vec<u8>> {
     let line = read_line(from)?.ok_or_else(wrong)?;
     let len = line.strip_prefix(b"$").and_then(number);

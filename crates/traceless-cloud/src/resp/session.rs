@@ -4,13 +4,16 @@ use super::access::Password;
 use super::info::{config, hello, info};
 use super::protocol::{COMMAND_LEN_MAX, Command, Reply};
 use super::values::{Expiries, SetOptions, Values};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::front::{Front, Kind, Protocol};
-use crate::gateway::Space;
+use crate::gateway::{NAME_LEN_MAX, Object, Space, VALUE_LEN_MAX};
+use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Places in the list of names that a connection's cursors stand for.
 const CURSORS_MAX: usize = 64;
+/// Bytes of values that are brought together for commands that came together, at most.
+const REPLIES_LEN: usize = 1 << 20;
 /// Bytes of a command of somebody who gave no password yet.
 const STRANGER_LEN_MAX: usize = 16 << 10;
 
@@ -53,6 +56,66 @@ impl<'a> Session<'a> {
     /// Bytes of a command at most.
     pub fn command_len_max(&self) -> usize {
         if self.is_known { COMMAND_LEN_MAX } else { STRANGER_LEN_MAX }
+    }
+
+    /// Writes the replies to commands that came together. Says whether the conversation ends.
+    ///
+    /// Such that do the same and no more than that, get or set, are sent together.
+    pub fn answer_all(&mut self, commands: &[Command], to: &mut impl Write) -> io::Result<bool> {
+        let mut rest = commands;
+        while let [command, after @ ..] = rest {
+            let alike = self.alike(rest);
+            if alike > 1 {
+                for reply in self.answer_alike(&rest[..alike]) {
+                    reply.write(self.version, to)?;
+                }
+                rest = &rest[alike..];
+                continue;
+            }
+            let (reply, ends) = self.answer(command);
+            reply.write(self.version, to)?;
+            if ends {
+                return Ok(true);
+            }
+            rest = after;
+        }
+        Ok(false)
+    }
+
+    /// How many of these commands, from the first on, are sent together.
+    fn alike(&self, commands: &[Command]) -> usize {
+        let Some(first) = Plain::of(&commands[0]).filter(|_| self.is_known) else { return 1 };
+        let like_first = |command: &&Command| Plain::of(command) == Some(first);
+        let alike = commands.iter().take_while(like_first);
+        match first {
+            Plain::Set => alike.count(),
+            // Replies are kept until all are there.
+            Plain::Get => self.served.front.look(|gateway| {
+                let mut room = REPLIES_LEN as u64;
+                let fits = |command: &&Command| {
+                    let len = gateway.find(Space::Values, &command[1]).map_or(0, Object::len);
+                    room.checked_sub(len).map(|left| room = left).is_some()
+                };
+                alike.take_while(fits).count()
+            }),
+        }
+    }
+
+    /// The replies to plain commands of one kind.
+    fn answer_alike(&self, commands: &[Command]) -> Vec<Reply> {
+        let metrics = self.served.front.metrics();
+        let name = commands[0][0].to_ascii_uppercase();
+        let request = |_| metrics.request(Protocol::Resp, kind_of(&name));
+        let requests: Vec<_> = commands.iter().map(request).collect();
+        metrics.took(Protocol::Resp, commands.iter().flat_map(|c| &c[1..]).map(Vec::len).sum());
+        let done = self.with_values(|values| values.answer_alike(commands));
+        let failed = |error| vec![Reply::Error(format!("ERR {error}")); commands.len()];
+        let replies = done.unwrap_or_else(failed);
+        for (request, reply) in requests.into_iter().zip(&replies) {
+            request.answered(!matches!(reply, Reply::Error(_)));
+        }
+        metrics.gave(Protocol::Resp, replies.iter().map(Reply::len).sum());
+        replies
     }
 
     /// The reply to a command, and whether the conversation ends with it.
@@ -183,7 +246,49 @@ impl<'a> Session<'a> {
     }
 }
 
+/// A command without options, of names and values that may be, which does what others of its kind
+/// do at the same time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Plain {
+    Get,
+    Set,
+}
+
+impl Plain {
+    fn of(command: &Command) -> Option<Self> {
+        match &command[..] {
+            [verb, _] if verb.eq_ignore_ascii_case(b"GET") => Some(Self::Get),
+            [verb, name, value] if verb.eq_ignore_ascii_case(b"SET") => {
+                (name.len() <= NAME_LEN_MAX && value.len() <= VALUE_LEN_MAX).then_some(Self::Set)
+            }
+            _ => None,
+        }
+    }
+}
+
 impl Values<'_> {
+    /// Of plain commands of one kind.
+    fn answer_alike(&mut self, commands: &[Command]) -> Result<Vec<Reply>> {
+        if Plain::of(&commands[0]) == Some(Plain::Get) {
+            let names: Vec<&[u8]> = commands.iter().map(|command| &command[1][..]).collect();
+            return self.get_many(&names);
+        }
+        let pairs = commands.iter().map(|command| [&command[1][..], &command[2]]);
+        let pairs: Vec<[&[u8]; 2]> = pairs.collect();
+        match self.set_many(&pairs) {
+            Ok(()) => Ok(vec![Reply::Simple("OK"); commands.len()]),
+            // Some of them may find room.
+            Err(Error::Full { .. }) => {
+                let set = |&[name, value]: &[&[u8]; 2]| {
+                    let set = self.set(name, value, &SetOptions::default());
+                    set.unwrap_or_else(|error| Reply::Error(format!("ERR {error}")))
+                };
+                Ok(pairs.iter().map(set).collect())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     fn answer(&mut self, name: &[u8], words: &[Vec<u8>]) -> Result<Reply> {
         match (name, words) {
             (b"GET", [name]) => self.get(name),
@@ -207,13 +312,13 @@ impl Values<'_> {
             }
             (b"GETEX", [name, rest @ ..]) => self.get_and_expire(name, rest),
             (b"MGET", [_, ..]) => {
-                let values = words.iter().map(|name| self.get(name));
-                Ok(Reply::Array(values.collect::<Result<_>>()?))
+                let names: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+                Ok(Reply::Array(self.get_many(&names)?))
             }
             (b"MSET", [_, _, ..]) if words.len().is_multiple_of(2) => {
-                for pair in words.chunks(2) {
-                    self.set(&pair[0], &pair[1], &SetOptions::default())?;
-                }
+                let pairs: Vec<[&[u8]; 2]> =
+                    words.as_chunks().0.iter().map(|[name, value]| [&name[..], value]).collect();
+                self.set_many(&pairs)?;
                 Ok(Reply::Simple("OK"))
             }
             (b"DEL" | b"UNLINK", [_, ..]) => self.delete(words),

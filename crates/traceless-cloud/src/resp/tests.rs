@@ -11,9 +11,14 @@ fn answers(bytes: &[u8]) -> String {
 }
 
 fn answers_with(bytes: &[u8], options: Options, wall: Arc<dyn Clock>) -> String {
+    answers_of(2000, bytes, options, wall)
+}
+
+/// Of a server with so many blocks.
+fn answers_of(blocks: u64, bytes: &[u8], options: Options, wall: Arc<dyn Clock>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let front = Arc::new(Front::new(in_memory(2000, 1), Arc::new(Metrics::default()), wall));
+    let front = Arc::new(Front::new(in_memory(blocks, 1), Arc::new(Metrics::default()), wall));
     let stop = Stop::default();
     std::thread::scope(|scope| {
         let server = scope.spawn(|| serve(&listener, &front, options, &stop));
@@ -234,4 +239,43 @@ fn stopping_finishes_what_runs() {
             late.read(&mut [0]).is_err()
         }));
     });
+}
+
+/// What comes together is answered as if it came one by one, whatever comes in between.
+#[test]
+fn commands_that_come_together_are_answered_in_order() {
+    let lines = told(&[
+        "SET a 1",
+        "SET b 2",
+        "SET a 3",
+        "GET a",
+        "GET nothing",
+        "GET b",
+        "SET a 4 PX 100000",
+        "SET a 5",
+        "SET b 6",
+        "PTTL a",
+        "GET a",
+        "SET c",
+        "SET c 7",
+        "SET d 8",
+        "GET d",
+    ]);
+    let wrong = "-ERR unknown command or wrong arguments: 'SET'";
+    assert_eq!(
+        lines.join(" "),
+        format!("+OK +OK +OK $1 3 $-1 $1 2 +OK +OK +OK :-1 $1 5 {wrong} +OK +OK $1 8 +OK")
+    );
+}
+
+/// One that finds no room does not keep others from theirs.
+#[test]
+fn of_commands_that_come_together_those_that_fit_are_done() {
+    let large = "x".repeat(40_000);
+    let commands = format!("SET a 1\r\nSET b {large}\r\nSET c 3\r\nGET a\r\nGET c\r\n");
+    let answers = answers_of(500, commands.as_bytes(), Options::default(), Arc::new(Wall));
+    let lines: Vec<&str> = answers.lines().collect();
+    assert!(lines[1].starts_with("-ERR"), "{}", lines[1]);
+    assert_eq!(lines[0], "+OK");
+    assert_eq!(&lines[2..], ["+OK", "$1", "1", "$1", "3", "+OK"]);
 }

@@ -5,7 +5,7 @@ use super::glob::matches;
 use super::protocol::Reply;
 use super::session::{parse, parse_signed, syntax};
 use crate::error::Result;
-use crate::gateway::{Gateway, Object, Space, VALUE_LEN_MAX};
+use crate::gateway::{Gateway, Object, Space, VALUE_LEN_MAX, Value};
 use core::ops::Bound;
 use std::collections::BTreeSet;
 
@@ -125,6 +125,25 @@ impl Values<'_> {
 
     pub fn get(&mut self, name: &[u8]) -> Result<Reply> {
         Ok(self.gateway.load(name)?.map_or(Reply::Null, Reply::Bulk))
+    }
+
+    /// The values of names, which are asked for together.
+    pub fn get_many(&mut self, names: &[&[u8]]) -> Result<Vec<Reply>> {
+        let values = self.gateway.load_many(names)?.into_iter();
+        Ok(values.map(|value| value.map_or(Reply::Null, Reply::Bulk)).collect())
+    }
+
+    /// Sets names to values, in order, which are sent together.
+    pub fn set_many(&mut self, pairs: &[[&[u8]; 2]]) -> Result {
+        let values = pairs.iter().map(|[name, bytes]| Value { name, bytes, note: &[] });
+        let values: Vec<Value<'_>> = values.collect();
+        let expiring = pairs.iter().filter_map(|[name, _]| Some((self.expiry(name)?, *name)));
+        let expiring: Vec<(u64, &[u8])> = expiring.collect();
+        self.gateway.store_many(&values)?;
+        for (at, name) in expiring {
+            self.expect(name, Some(at), None);
+        }
+        Ok(())
     }
 
     pub fn set(&mut self, name: &[u8], value: &[u8], options: &SetOptions) -> Result<Reply> {

@@ -1,7 +1,7 @@
 //! The rows of the group cloud.
 
 use super::serving::{Serving, redis_benchmark};
-use super::{Report, fresh_folder, kernel, measured};
+use super::{Report, kernel, measured};
 use crate::args::{BenchKernel, CloudArgs};
 use crate::failure::Failure;
 use crate::numbers::{Row, failed, row, say_rows};
@@ -57,7 +57,7 @@ fn repeated(args: &CloudArgs) -> Result<Vec<Report>, Failure> {
 /// Of one client, with a host that keeps the tree in files and its enclave in another process.
 fn behind_tls(args: &CloudArgs) -> Result<Vec<Report>, Failure> {
     let measured = || {
-        let folder = fresh_folder(&std::env::temp_dir())?;
+        let folder = tempfile::tempdir().map_err(failed)?;
         let tree = folder.path().join("tree");
         let store = format!("file:{}", tree.display());
         let listen = ["host", "--listen", "127.0.0.1:0", "--store", &store].map(OsStr::new);
@@ -73,7 +73,7 @@ fn behind_tls(args: &CloudArgs) -> Result<Vec<Report>, Failure> {
 
 /// Requests a second, set and get, of a gateway that keeps everything in files.
 fn redis(quick: bool) -> Result<[Vec<f64>; 2], Failure> {
-    let folder = fresh_folder(&std::env::temp_dir())?;
+    let folder = tempfile::tempdir().map_err(failed)?;
     let local = folder.path().join("store");
     let all = "gateway --resp 127.0.0.1:0 --allow-simulated-tee --local";
     let args: Vec<&OsStr> = all.split(' ').map(OsStr::new).chain([local.as_os_str()]).collect();
