@@ -100,7 +100,7 @@ fn learn(a: &[f32], b: &[f32]) -> Machine {
         .with_max_depth(3)
         .with_learning_rate(0.3)
         .with_min_child_weight(20);
-    XGRegressor::fit(&matrix([a, b].concat()), &sides, parameters).expect("valid parameters")
+    XGRegressor::fit(&by_feature(&[a, b].concat()), &sides, parameters).expect("valid parameters")
 }
 
 /// How many windows the machine takes for the second user's.
@@ -112,6 +112,15 @@ fn guesses(machine: &Machine, windows: &[f32]) -> usize {
     windows.chunks(AT_ONCE * FEATURES).map(second).sum()
 }
 
+/// Laid out for who looks at all windows for one number after the other.
+fn by_feature(windows: &[f32]) -> DenseMatrix<f32> {
+    let rows = windows.len() / FEATURES;
+    let column = |feature| windows.iter().skip(feature).step_by(FEATURES);
+    let values = (0..FEATURES).flat_map(column).copied().collect();
+    DenseMatrix::new(rows, FEATURES, values, true).expect("rows are whole")
+}
+
+/// Laid out for who looks at one window after the other.
 fn matrix(windows: Vec<f32>) -> DenseMatrix<f32> {
     DenseMatrix::new(windows.len() / FEATURES, FEATURES, windows, false).expect("rows are whole")
 }
