@@ -84,21 +84,27 @@ impl<'a> Session<'a> {
 
     /// How many of these commands, from the first on, are sent together.
     fn alike(&self, commands: &[Command]) -> usize {
-        let Some(first) = Plain::of(&commands[0]).filter(|_| self.is_known) else { return 1 };
-        let like_first = |command: &&Command| Plain::of(command) == Some(first);
-        let alike = commands.iter().take_while(like_first);
-        match first {
-            Plain::Set => alike.count(),
+        let Some(first) = Plain::of(&commands[0]).filter(|_| self.is_known && commands.len() > 1)
+        else {
+            return 1;
+        };
+        let alike = commands.iter().take_while(|command| Plain::of(command) == Some(first));
+        self.served.front.look(|gateway| {
+            // With a beat each block waits for a slot of its own, and others for them all.
+            if gateway.next_slot().is_some() {
+                return 1;
+            }
             // Replies are kept until all are there.
-            Plain::Get => self.served.front.look(|gateway| {
-                let mut room = REPLIES_LEN as u64;
-                let fits = |command: &&Command| {
-                    let len = gateway.find(Space::Values, &command[1]).map_or(0, Object::len);
-                    room.checked_sub(len).map(|left| room = left).is_some()
+            let mut room = REPLIES_LEN as u64;
+            let fits = |command: &&Command| {
+                let len = match first {
+                    Plain::Set => 0,
+                    Plain::Get => gateway.find(Space::Values, &command[1]).map_or(0, Object::len),
                 };
-                alike.take_while(fits).count()
-            }),
-        }
+                room.checked_sub(len).map(|left| room = left).is_some()
+            };
+            alike.take_while(fits).count()
+        })
     }
 
     /// The replies to plain commands of one kind.
