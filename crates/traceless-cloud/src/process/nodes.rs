@@ -91,10 +91,12 @@ impl Nodes {
 
     /// What the host puts there. `buffer` is room for work.
     pub fn write_old(&self, g: &Geometry, bytes: &NodeBytes<'_>, buffer: &mut Vec<u8>) -> Result {
-        let slots = || {
-            let NodeBytes { node, carried, .. } = bytes;
-            node.chunks_exact(g.slot_len()).chain(carried.chunks_exact(g.slot_len()))
-        };
+        let NodeBytes { node, carried, .. } = bytes;
+        if is_one_part(g) {
+            self.file.write_all_at(node, 0)?;
+            return Ok(self.file.write_all_at(carried, node.len() as u64)?);
+        }
+        let slots = || node.chunks_exact(g.slot_len()).chain(carried.chunks_exact(g.slot_len()));
         let mut at = 0;
         for part in 0..g.parts() {
             buffer.clear();
@@ -114,6 +116,10 @@ impl Nodes {
     ) -> Result {
         let mut at = Lens::of(bytes).new_at();
         let NodeBytes { new_node: node, new_carried: carried, .. } = bytes;
+        if is_one_part(g) {
+            self.file.read_exact_at(node, at)?;
+            return Ok(self.file.read_exact_at(carried, at + node.len() as u64)?);
+        }
         let slots = (node.len() + carried.len()) / g.slot_len();
         for part in 0..g.parts() {
             let range = part_of(g, part);
@@ -133,6 +139,11 @@ impl Nodes {
 /// Where a part lies in its slot, with its tag.
 fn part_of(g: &Geometry, part: usize) -> Range<usize> {
     g.part_at(part)..g.part_end(part)
+}
+
+/// Whether slots lie in that memory as they are.
+fn is_one_part(g: &Geometry) -> bool {
+    part_of(g, 0) == (0..g.slot_len())
 }
 
 /// The enclave's copies: one part of what is there, and of what it puts there.
