@@ -8,7 +8,7 @@ use crate::join::{Join, OneThread, THREAD_MIN, TwoThreads};
 use crate::orders::Location;
 use crate::store::{NodeStore, NodeVersion, SlotRead};
 use futures_util::FutureExt as _;
-use futures_util::future::join;
+use futures_util::future::{OptionFuture, join};
 use pollster::block_on;
 use std::pin::pin;
 use std::slice;
@@ -249,30 +249,22 @@ impl<S: NodeStore, E: Enclave> Served<S, E> {
         let len =
             |version: NodeVersion| self.geometry.node_len(self.geometry.layer_of(version.node));
         let lens = [reading.as_ref().map(|(old, _)| len(*old)), writing.map(|(new, _)| len(new))];
-        let read = async {
-            match reading {
-                Some((old, into)) => self.read(old, into).await,
-                None => Ok(()),
-            }
-        };
-        let write = async {
-            match writing {
-                Some((new, bytes)) => self.store.stage(new, bytes).await,
-                None => Ok(()),
-            }
-        };
+        let read = reading.map(|(old, into)| self.read(old, into));
+        let write = writing.map(|(new, bytes)| self.store.stage(new, bytes));
         if lens.into_iter().flatten().sum::<usize>() < THREAD_MIN {
             // An engine that is far away has it under way after this, and one that is near is done.
-            let mut both = pin!(join(read, write));
+            let mut both = pin!(join(OptionFuture::from(read), OptionFuture::from(write)));
             let done = both.as_mut().now_or_never();
             let worked = work();
             let (read, written) = done.unwrap_or_else(|| block_on(both));
-            return worked.and(read).and(written);
+            return [read, written].into_iter().flatten().fold(worked, Result::and);
         }
         std::thread::scope(|scope| {
-            let threads = [scope.spawn(|| block_on(read)), scope.spawn(|| block_on(write))];
+            let read = read.map(|read| scope.spawn(|| block_on(read)));
+            let write = write.map(|write| scope.spawn(|| block_on(write)));
             let worked = work();
-            let done = threads.into_iter().map(|t| t.join().unwrap_or_else(|_| Err(gone())));
+            let threads = [read, write].into_iter().flatten();
+            let done = threads.map(|thread| thread.join().unwrap_or_else(|_| Err(gone())));
             done.fold(worked, Result::and)
         })
     }

@@ -1,5 +1,6 @@
 //! RESP as bytes: commands that come, replies that go.
 
+use crate::error::Error;
 use std::io::{self, BufRead, Write};
 
 /// Bytes of a line: a length, or a command as a person types it.
@@ -107,6 +108,12 @@ fn number(digits: &[u8]) -> Option<usize> {
 
 fn wrong() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "Protocol error")
+}
+
+impl From<Error> for Reply {
+    fn from(error: Error) -> Self {
+        Self::Error(format!("ERR {error}"))
+    }
 }
 
 impl Reply {

@@ -66,7 +66,7 @@ impl<'a> Session<'a> {
         while let [command, after @ ..] = rest {
             let alike = self.alike(rest);
             if alike > 1 {
-                for reply in self.answer_alike(&rest[..alike]) {
+                for reply in self.answer_together(&rest[..alike]) {
                     reply.write(self.version, to)?;
                 }
                 rest = &rest[alike..];
@@ -108,15 +108,14 @@ impl<'a> Session<'a> {
     }
 
     /// The replies to plain commands of one kind.
-    fn answer_alike(&self, commands: &[Command]) -> Vec<Reply> {
+    fn answer_together(&self, commands: &[Command]) -> Vec<Reply> {
         let metrics = self.served.front.metrics();
         let name = commands[0][0].to_ascii_uppercase();
         let request = |_| metrics.request(Protocol::Resp, kind_of(&name));
         let requests: Vec<_> = commands.iter().map(request).collect();
         metrics.took(Protocol::Resp, commands.iter().flat_map(|c| &c[1..]).map(Vec::len).sum());
         let done = self.with_values(|values| values.answer_alike(commands));
-        let failed = |error| vec![Reply::Error(format!("ERR {error}")); commands.len()];
-        let replies = done.unwrap_or_else(failed);
+        let replies = done.unwrap_or_else(|error| vec![error.into(); commands.len()]);
         for (request, reply) in requests.into_iter().zip(&replies) {
             request.answered(!matches!(reply, Reply::Error(_)));
         }
@@ -159,7 +158,7 @@ impl<'a> Session<'a> {
         let taken: usize = words.iter().map(Vec::len).sum();
         metrics.took(Protocol::Resp, taken);
         let done = self.with_values(|values| values.answer(name, words));
-        let reply = done.unwrap_or_else(|error| Reply::Error(format!("ERR {error}")));
+        let reply = done.unwrap_or_else(Reply::from);
         request.answered(!matches!(reply, Reply::Error(_)));
         metrics.gave(Protocol::Resp, reply.len());
         reply
@@ -233,7 +232,7 @@ impl<'a> Session<'a> {
         request.answered(names.is_ok());
         let mut names = match names {
             Ok(names) => names,
-            Err(error) => return Reply::Error(format!("ERR {error}")),
+            Err(error) => return error.into(),
         };
         let next = if names.len() == count { self.remember(&names[count - 1]) } else { 0 };
         names.retain(|name| pattern.is_none_or(|pattern| super::glob::matches(pattern, name)));
@@ -287,7 +286,7 @@ impl Values<'_> {
             Err(Error::Full { .. }) => {
                 let set = |&[name, value]: &[&[u8]; 2]| {
                     let set = self.set(name, value, &SetOptions::default());
-                    set.unwrap_or_else(|error| Reply::Error(format!("ERR {error}")))
+                    set.unwrap_or_else(Reply::from)
                 };
                 Ok(pairs.iter().map(set).collect())
             }
