@@ -27,7 +27,7 @@ check "the store and its checker agree" python3 - "$port" "$traceless" <<'CHECK'
 import random, socket, subprocess, sys, time
 
 port, traceless = int(sys.argv[1]), sys.argv[2]
-options = ["--blocks", "6000", "--block-len", "256", "--lambda", "8", "--allow-simulated-tee"]
+options = ["--blocks", "6000", "--block-len", "256", "--lambda", "4", "--allow-simulated-tee"]
 command = [traceless, "gateway", "--local", "checked", *options, "--resp", f"127.0.0.1:{port}"]
 random.seed(1)
 model = {}

@@ -19,7 +19,7 @@ import time
 TRACELESS, FOLDER, KILLS = sys.argv[1], pathlib.Path(sys.argv[2]), int(sys.argv[3])
 SEED = int(sys.argv[4]) if len(sys.argv) > 4 else 1
 OPTIONS = sys.argv[5:]
-TREE = ["--blocks", "6000", "--block-len", "256", "--lambda", "8", "--allow-simulated-tee"]
+TREE = ["--blocks", "6000", "--block-len", "256", "--lambda", "4", "--allow-simulated-tee"]
 # The host's, another at each start: no layer in memory, the root, the whole tree.
 CACHES = ["0", "1M", "64M"]
 NAMES = 400

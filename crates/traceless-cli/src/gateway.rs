@@ -142,11 +142,12 @@ fn home(args: &GatewayArgs) -> PathBuf {
 
 fn open(args: &GatewayArgs, trace: &Trace) -> Result<Gateway, Failure> {
     let block_len = usize::try_from(args.block_len).map_err(Failure::usage)?;
-    let params = Params::new(args.blocks, block_len, args.lambda).map_err(Failure::usage)?;
+    let (choice, durability) = (choice(args.kernel), durability(args.durability));
+    let params = Params::for_kernel(choice, args.blocks, block_len, args.lambda);
+    let params = params.map_err(Failure::usage)?;
     if args.key_file.is_none() {
         complain("the key lies beside the data: whoever takes the folder can read it (--key-file)");
     }
-    let (choice, durability) = (choice(args.kernel), durability(args.durability));
     let opened = match (&args.home.local, &args.home.state) {
         (None, Some(home)) => {
             let remote = remote(&args.remote, args.allow_simulated_tee)?;

@@ -53,6 +53,7 @@ fn main() {
 /// A tree whose nodes are some dozens of pages in the enclave's memory.
 fn geometry() -> Geometry {
     Geometry {
+        roots: 1,
         arity: 3,
         layers: 3,
         round_slots: 15,

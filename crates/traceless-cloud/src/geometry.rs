@@ -21,20 +21,23 @@ pub const ROWS_MAX: usize = 1 << 16;
 pub const LAYERS_MAX: usize = 12;
 const BLOCK_LEN_MAX: usize = 1 << 16;
 /// Bytes of a shape.
-pub const GEOMETRY_LEN: usize = 48;
+pub const GEOMETRY_LEN: usize = 56;
 
-/// Number of a node: layer by layer from the root, which is 0.
+/// Number of a node: layer by layer from the roots, which come first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Node(pub u32);
 
-/// The shape of a tree.
+/// The shape of a tree, or of several of one height.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
+    /// Nodes of the first layer. With one the host has a whole tree, as in the paper. With as many
+    /// as a node has children it has all but the root, whose blocks wait at the gateway.
+    pub roots: u32,
     /// Children of a node.
     pub arity: u32,
-    /// Layers, with root and leaves.
+    /// Layers, with roots and leaves.
     pub layers: usize,
-    /// Slots that a round brings in at the root, and from each layer to the next.
+    /// Slots that a round brings in at a root, and from each layer to the next.
     pub round_slots: usize,
     /// Slots of a node that is no leaf.
     pub inner_slots: usize,
@@ -48,9 +51,9 @@ impl Geometry {
     /// Whether such a tree can be.
     pub fn check(&self) -> Result {
         let fits = |slots: usize| slots > 0 && slots + self.round_slots <= ROWS_MAX;
-        if self.arity < 2 || !(2..=LAYERS_MAX).contains(&self.layers) {
+        if self.roots == 0 || self.arity < 2 || !(1..=LAYERS_MAX).contains(&self.layers) {
             return Err(Error::Parameters(
-                "a tree has 2 to 12 layers and 2 or more children a node",
+                "a tree has 1 to 12 layers, a root and 2 or more children a node",
             ));
         }
         if self.round_slots == 0 || !fits(self.inner_slots) || !fits(self.leaf_slots) {
@@ -60,7 +63,8 @@ impl Geometry {
         if blocks == 0 || !blocks.is_multiple_of(PIECE_LEN) || blocks > BLOCK_LEN_MAX {
             return Err(Error::Parameters("a block is a multiple of 32 bytes, at most 65,536"));
         }
-        let leaves = u64::from(self.arity).checked_pow(self.layers as u32 - 1);
+        let below_one = u64::from(self.arity).checked_pow(self.layers as u32 - 1);
+        let leaves = below_one.and_then(|leaves| leaves.checked_mul(u64::from(self.roots)));
         if leaves.is_none_or(|leaves| leaves > 1 << 28) {
             return Err(Error::Parameters("a tree has at most 2^28 leaves"));
         }
@@ -70,6 +74,7 @@ impl Geometry {
     /// As bytes.
     pub fn encode(&self) -> [u8; GEOMETRY_LEN] {
         let numbers = [
+            u64::from(self.roots),
             u64::from(self.arity),
             self.layers as u64,
             self.round_slots as u64,
@@ -94,12 +99,13 @@ impl Geometry {
         };
         let size = |i: usize| number(i).map(|number| number as usize);
         let geometry = Self {
-            arity: number(0)?,
-            layers: size(1)?,
-            round_slots: size(2)?,
-            inner_slots: size(3)?,
-            leaf_slots: size(4)?,
-            block_len: size(5)?,
+            roots: number(0)?,
+            arity: number(1)?,
+            layers: size(2)?,
+            round_slots: size(3)?,
+            inner_slots: size(4)?,
+            leaf_slots: size(5)?,
+            block_len: size(6)?,
         };
         geometry.check()?;
         Ok(geometry)
@@ -112,7 +118,7 @@ impl Geometry {
 
     /// Nodes of a layer.
     pub fn width(&self, layer: usize) -> u32 {
-        self.arity.pow(layer as u32)
+        self.roots * self.arity.pow(layer as u32)
     }
 
     /// Nodes of all layers.
@@ -128,6 +134,11 @@ impl Geometry {
     /// Slots of a node of a layer.
     pub fn slots(&self, layer: usize) -> usize {
         if layer + 1 == self.layers { self.leaf_slots } else { self.inner_slots }
+    }
+
+    /// The number of the root on the path to a leaf, below [`Geometry::roots`].
+    pub fn root(&self, leaf: u32) -> usize {
+        (leaf % self.roots) as usize
     }
 
     /// The node of a layer on the path to a leaf. The leaf's low digits choose first, so that the
@@ -197,7 +208,7 @@ impl Geometry {
         self.sealed_len() + self.parts() * TAG_LEN
     }
 
-    /// Where a node begins in the tree's bytes, node by node from the root.
+    /// Where a node begins in the tree's bytes, node by node from the roots.
     pub fn node_at(&self, node: Node) -> u64 {
         let layer = self.layer_of(node);
         let above = (0..layer).map(|i| u64::from(self.width(i)) * self.node_len(i) as u64);
@@ -222,6 +233,7 @@ pub(crate) mod tests {
 
     pub(crate) fn small() -> Geometry {
         Geometry {
+            roots: 1,
             arity: 3,
             layers: 4,
             round_slots: 10,
@@ -231,9 +243,19 @@ pub(crate) mod tests {
         }
     }
 
+    /// The same without the root.
+    pub(crate) fn rootless() -> Geometry {
+        Geometry { roots: 3, layers: 3, ..small() }
+    }
+
     #[test]
     fn epochs_are_visits() {
-        let g = small();
+        for g in [small(), rootless(), Geometry { layers: 1, ..rootless() }] {
+            count_visits(&g);
+        }
+    }
+
+    fn count_visits(g: &Geometry) {
         let mut visits = vec![0; g.nodes() as usize];
         for round in 0..200 {
             for node in 0..g.nodes() {
@@ -254,6 +276,13 @@ pub(crate) mod tests {
         assert_eq!(children, [Node(1), Node(2), Node(3), Node(1)]);
         assert_eq!((g.nodes(), g.leaves()), (40, 27));
         assert_eq!(g.slots_in_all(), 13 * 20 + 27 * 25);
+        let g = rootless();
+        assert_eq!((g.nodes(), g.leaves(), g.slots_in_all()), (39, 27, 12 * 20 + 27 * 25));
+        for leaf in 0..27 {
+            let below = |layer: usize| g.node(layer, leaf).0 + 1;
+            assert!((0..3).all(|layer| Node(below(layer)) == small().node(layer + 1, leaf)));
+            assert_eq!(Node(g.root(leaf) as u32), g.node(0, leaf));
+        }
     }
 
     #[test]
@@ -273,7 +302,9 @@ pub(crate) mod tests {
     fn impossible_trees_are_refused() {
         let wrong = [
             Geometry { arity: 1, ..small() },
-            Geometry { layers: 1, ..small() },
+            Geometry { layers: 0, ..small() },
+            Geometry { roots: 0, ..small() },
+            Geometry { roots: 1 << 30, ..small() },
             Geometry { layers: 13, ..small() },
             Geometry { round_slots: 0, ..small() },
             Geometry { leaf_slots: ROWS_MAX, ..small() },

@@ -1,5 +1,9 @@
 //! The tree for so many blocks, and how likely it is to fail.
 //!
+//! Of our tree the gateway keeps the root: the blocks that wait for it are those of the paper's
+//! ring and those that would lie in a root, and a round brings in all that go to one of its
+//! children. So the host makes a node less anew in each round, and reads a slot less a query.
+//!
 //! Each bound is the tail of a Poisson or binomial count at the end of a node's epoch, when it is
 //! fullest or most read. None of them loses data or shows anything: a node that is full leaves
 //! blocks further up, and at last at the gateway; a node that was read too often is made anew,
@@ -7,10 +11,17 @@
 
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
+use crate::kernel::Choice;
 use crate::tail::{binomial_above, poisson_above};
 
-/// Blocks in a leaf on average, at most. It decides how many layers a tree has.
-const LEAF_MEAN_MAX: f64 = 5200.0;
+/// Rounds' worth of blocks in a leaf on average, at most. It decides how many layers a tree has.
+/// One layer more would make as many slots anew in a round.
+const LEAF_ROUNDS_MAX: f64 = 8.0;
+/// Children of a node, as in the paper.
+const ARITY: u32 = 8;
+/// Rounds' worth of blocks that may wait at the gateway beside those of a root. Two are there as
+/// a rule.
+const WAITING_ROUNDS_MAX: usize = 6;
 /// Rounds in the life of a store, for the union bound.
 const LIFETIME_ROUNDS_LOG2: f64 = 20.0;
 /// Bits of path, layer and slot together, as the gateway keeps them.
@@ -46,39 +57,61 @@ pub struct Bounds {
     pub leaf: f64,
     /// A leaf is read more often in an epoch than it has dummies: it is made anew early.
     pub leaf_reads: f64,
+    /// The same of a node that is no leaf.
+    pub inner_reads: f64,
     /// The first three in a lifetime of 2^20 rounds: blocks wait further up.
     pub lifetime: f64,
 }
 
 impl Params {
-    /// The tree for `blocks` blocks of `block_len` bytes, each of whose limits is met with
-    /// probability 2^-`lambda`. The paper's choices: 25·lambda slots a round, 8 children.
+    /// Our tree for `blocks` blocks of `block_len` bytes, each of whose limits is met with
+    /// probability 2^-`lambda`.
     pub fn new(blocks: u64, block_len: usize, lambda: u32) -> Result<Self> {
+        Self::with_roots(ARITY, blocks, block_len, lambda)
+    }
+
+    /// The paper's, whose root the host has, too.
+    pub fn printed(blocks: u64, block_len: usize, lambda: u32) -> Result<Self> {
+        Self::with_roots(1, blocks, block_len, lambda)
+    }
+
+    /// The tree that goes with a kernel: the paper's with the paper's.
+    pub fn for_kernel(choice: Choice, blocks: u64, block_len: usize, lambda: u32) -> Result<Self> {
+        match choice {
+            Choice::Benes => Self::new(blocks, block_len, lambda),
+            Choice::Paper => Self::printed(blocks, block_len, lambda),
+        }
+    }
+
+    /// The paper's choices: 25·lambda slots a round, 8 children.
+    fn with_roots(roots: u32, blocks: u64, block_len: usize, lambda: u32) -> Result<Self> {
         if !(1..=BLOCKS_MAX).contains(&blocks) {
             return Err(Error::Parameters("there are 1 to 2^32 - 2 blocks"));
         }
         if !(2..=128).contains(&lambda) {
             return Err(Error::Parameters("lambda is 2 to 128"));
         }
-        let arity = 8_u32;
         let round_slots = 25 * lambda as usize;
         let round_blocks = 20 * lambda as usize;
-        let mut layers = 2;
-        while blocks as f64 / f64::from(arity).powi(layers - 1) > LEAF_MEAN_MAX {
-            layers += 1;
+        let leaf_mean_max = LEAF_ROUNDS_MAX * round_blocks as f64;
+        let (mut layers, mut leaves) = (1, roots);
+        while leaves < ARITY || blocks as f64 / f64::from(leaves) > leaf_mean_max {
+            (layers, leaves) = (layers + 1, leaves * ARITY);
         }
-        let leaves = f64::from(arity).powi(layers - 1);
         let bits = -f64::from(lambda);
-        let inner_blocks = least(|n| poisson_above(inner_mean(arity, round_blocks), n) <= bits);
-        let leaf_blocks = least(|n| binomial_above(blocks, 1.0 / leaves, n) <= bits);
-        let leaf_reads = least(|n| poisson_above(leaf_reads_mean(round_blocks, leaves), n) <= bits);
+        let inner_blocks = least(|n| poisson_above(inner_mean(round_blocks), n) <= bits);
+        let share = 1.0 / f64::from(leaves);
+        let leaf_blocks = least(|n| binomial_above(blocks, share, n) <= bits);
+        let reads = |width| least(|n| poisson_above(reads_mean(round_blocks, width), n) <= bits);
+        // Of a single root it is known how often it is read.
+        let inner_reads = if roots == 1 { 2 * round_blocks } else { reads(roots) };
         let geometry = Geometry {
-            arity,
-            layers: layers as usize,
+            roots,
+            arity: ARITY,
+            layers,
             round_slots,
-            // Two rounds' worth of queries may come before the root is made anew.
-            inner_slots: inner_blocks + 2 * round_blocks,
-            leaf_slots: leaf_blocks + leaf_reads,
+            inner_slots: inner_blocks + inner_reads,
+            leaf_slots: leaf_blocks + reads(leaves),
             block_len,
         };
         geometry.check()?;
@@ -109,19 +142,34 @@ impl Params {
         self.round_blocks - self.round_blocks / 8
     }
 
+    /// Blocks that may wait at the gateway. With several roots those of each wait until a round
+    /// comes by it, on average half as many rounds as there are roots.
+    pub fn waiting_max(&self) -> usize {
+        let rounds = self.geometry.roots as usize / 2 + WAITING_ROUNDS_MAX;
+        rounds * self.round_blocks
+    }
+
     /// How likely each limit is met.
     pub fn bounds(&self) -> Bounds {
         let g = &self.geometry;
         let (arity, leaves) = (g.arity, f64::from(g.leaves()));
         let visits = u64::from(arity) * self.round_blocks as u64;
         let round = binomial_above(visits, 1.0 / f64::from(arity), g.round_slots);
-        let inner = poisson_above(inner_mean(arity, self.round_blocks), self.inner_blocks);
+        let inner = poisson_above(inner_mean(self.round_blocks), self.inner_blocks);
         let leaf = binomial_above(self.blocks, 1.0 / leaves, self.leaf_blocks);
-        let reads = self.reads_max(g.layers - 1);
-        let leaf_reads = poisson_above(leaf_reads_mean(self.round_blocks, leaves), reads);
+        let reads = |layer: usize| {
+            poisson_above(reads_mean(self.round_blocks, g.width(layer)), self.reads_max(layer))
+        };
+        let leaf_reads = reads(g.layers - 1);
+        let inner_reads = match (g.roots, g.layers) {
+            // A single root has dummies for as many as there can be.
+            (1, _) => reads(1.min(g.layers - 1)),
+            (_, 1) => f64::NEG_INFINITY,
+            _ => reads(0),
+        };
         let each_round = (g.layers - 1) as f64 * (round.exp2() + inner.exp2()) + leaf.exp2();
         let lifetime = (each_round.log2() + LIFETIME_ROUNDS_LOG2).min(0.0);
-        Bounds { round, inner, leaf, leaf_reads, lifetime }
+        Bounds { round, inner, leaf, leaf_reads, inner_reads, lifetime }
     }
 
     /// Bytes at the host for each byte of data, without the spare places of a round.
@@ -140,14 +188,14 @@ fn index_bits(g: &Geometry) -> u32 {
 
 /// Real blocks in a node that is no leaf, on average, just after its eviction: what came in 1 to
 /// m - 1 visits for each child but the one that was just served.
-fn inner_mean(arity: u32, round_blocks: usize) -> f64 {
-    round_blocks as f64 * f64::from(arity - 1) / 2.0
+fn inner_mean(round_blocks: usize) -> f64 {
+    round_blocks as f64 * f64::from(ARITY - 1) / 2.0
 }
 
-/// Reads of a leaf between two of its evictions, on average, if the second comes up to two rounds
-/// late.
-fn leaf_reads_mean(round_blocks: usize, leaves: f64) -> f64 {
-    round_blocks as f64 * (1.0 + 2.0 / leaves)
+/// Reads of a node between two of its evictions, on average, in a layer of so many: if the second
+/// comes a round late.
+fn reads_mean(round_blocks: usize, width: u32) -> f64 {
+    round_blocks as f64 * (1.0 + 1.0 / f64::from(width))
 }
 
 /// The least number for which `holds`, which holds for all larger ones.
@@ -178,13 +226,25 @@ mod tests {
             (20 << 20, 5, 7232, 1.6),
         ];
         for (blocks, layers, leaf_slots, space) in cases {
-            let p = Params::new(blocks, 1024, 32).unwrap();
+            let p = Params::printed(blocks, 1024, 32).unwrap();
             let g = p.geometry;
             assert_eq!((g.arity, g.round_slots, p.round_blocks, g.layers), (8, 800, 640, layers));
             assert!(g.leaf_slots <= leaf_slots && p.space() <= space, "{p:?} {}", p.space());
             // The paper's kernel can name no more.
             assert!(g.leaf_slots.max(g.inner_slots) + g.round_slots <= 8192);
+            // Without its root the same tree, with fewer dummies.
+            let ours = Params::new(blocks, 1024, 32).unwrap();
+            let rootless = Geometry { roots: 8, layers: layers - 1, ..g };
+            assert_eq!(Geometry { inner_slots: g.inner_slots, ..ours.geometry }, rootless);
+            let saved = g.inner_slots - ours.geometry.inner_slots;
+            assert!((300..500).contains(&saved), "{saved}");
         }
+    }
+
+    #[test]
+    fn few_blocks_make_few_layers() {
+        let layers = |blocks| Params::new(blocks, 1024, 32).unwrap().geometry.layers;
+        assert_eq!([1, 40_000, 41_000, 300_000, 400_000].map(layers), [1, 1, 2, 2, 3]);
     }
 
     #[test]
@@ -193,7 +253,8 @@ mod tests {
             let p = Params::new(blocks, 1024, lambda).unwrap();
             let bits = -f64::from(lambda);
             let b = p.bounds();
-            assert!(b.inner <= bits && b.leaf <= bits && b.leaf_reads <= bits, "{b:?}");
+            assert!(b.inner <= bits && b.leaf <= bits, "{b:?}");
+            assert!(b.leaf_reads <= bits && b.inner_reads <= bits, "{b:?}");
             let less = Params { inner_blocks: p.inner_blocks - 1, ..p };
             assert!(less.bounds().inner > bits);
             let less = Params { leaf_blocks: p.leaf_blocks - 1, ..p };

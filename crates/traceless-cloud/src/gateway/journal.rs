@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use traceless::rng::Rng;
 use traceless::seal::{Aead, Sealer, Secret};
 
-const MAGIC: &[u8; 8] = b"tlgate02";
+const MAGIC: &[u8; 8] = b"tlgate03";
 const ID_LEN: usize = 16;
 /// What it is, the generation, its id.
 const HEADER_LEN: usize = 8 + 8 + ID_LEN;
@@ -277,6 +277,7 @@ fn shape(params: &Params, out: &mut Writer) {
     let sizes = [g.layers, g.round_slots, g.inner_slots, g.leaf_slots, g.block_len];
     let limits = [params.round_blocks, params.inner_blocks, params.leaf_blocks];
     out.u64(params.blocks);
+    out.u64(u64::from(g.roots));
     out.u64(u64::from(g.arity));
     for size in sizes.into_iter().chain(limits) {
         out.u64(size as u64);

@@ -56,9 +56,6 @@ use traceless::rng::Rng;
 use traceless::seal::Secret;
 use traceless::trace::Op;
 
-/// Rounds' worth of blocks that may wait. Two are there as a rule.
-const WAITING_ROUNDS_MAX: usize = 6;
-
 /// The keys of a gateway.
 pub struct Keys {
     inner: Secret,

@@ -10,7 +10,7 @@ use super::record::Record;
 use super::rounds::Wait;
 use super::sessions::SESSIONS_MAX;
 use super::state::Pending;
-use super::{Gateway, Journal, WAITING_ROUNDS_MAX};
+use super::{Gateway, Journal};
 use crate::error::{Error, Result};
 use crate::host::Ask;
 use core::time::Duration;
@@ -139,8 +139,7 @@ impl Gateway {
 
     /// Fails if more blocks wait than may.
     pub(super) fn check_waiting(&self) -> Result {
-        let (blocks, limit) =
-            (self.state.waiting.len(), WAITING_ROUNDS_MAX * self.state.params.round_blocks);
+        let (blocks, limit) = (self.state.waiting.len(), self.state.params.waiting_max());
         if blocks > limit {
             return Err(Error::StashOverflow { blocks, limit });
         }

@@ -217,7 +217,7 @@ impl Maker {
         first
     }
 
-    /// The slots that come in at the root: blocks first, then dummies, which hold zeros.
+    /// The slots that come in at a root: blocks first, then dummies, which hold zeros.
     fn batch(&self, round: u64, attempt: u64, blocks: &[(u32, Vec<u8>)]) -> Vec<u8> {
         let g = &self.geometry;
         let inner = self.inner.round(round, attempt);

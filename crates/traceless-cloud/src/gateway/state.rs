@@ -82,7 +82,7 @@ impl State {
         Self {
             params,
             index: Index::new(&params),
-            waiting: Waiting::default(),
+            waiting: Waiting::new(params.geometry.roots),
             cache: Cache::default(),
             round: 0,
             sequence: 0,
@@ -197,8 +197,10 @@ impl State {
     }
 
     fn plan(&mut self, rng: &mut dyn Rng) -> (Vec<Leaving>, Vec<NodePlan>) {
-        let count = room(&self.index, &self.params, self.round, self.waiting.ready());
-        let leaving = self.waiting.leave(count);
+        let g = &self.params.geometry;
+        let root = g.root(g.evicted(self.round));
+        let count = room(&self.index, &self.params, self.round, self.waiting.ready(root));
+        let leaving = self.waiting.leave(root, count);
         let batch: Vec<Moving> = leaving.iter().map(|one| one.block).collect();
         let plans = plan_round(&self.index, &self.params, self.round, &batch, rng);
         (leaving, plans)

@@ -56,21 +56,30 @@ fn agrees_with_an_array(gateway: &mut Gateway, operations: u64, seed: u64) -> u6
     errors
 }
 
+/// Blocks that wait at most, if nothing fails: two rounds' worth less than may.
+fn waiting_expected(params: &Params) -> usize {
+    params.waiting_max() - 2 * params.round_blocks
+}
+
 #[test]
 fn is_an_array() {
-    for (blocks, choice, seed) in [
-        (1, Choice::Benes, 1),
-        (300, Choice::Benes, 2),
-        (2500, Choice::Benes, 3),
-        (300, Choice::Paper, 4),
+    let printed = |blocks| Params::printed(blocks, BLOCK, 4).unwrap();
+    for (params, choice, seed) in [
+        (params(1), Choice::Benes, 1),
+        // Most of them wait at the gateway.
+        (params(300), Choice::Benes, 2),
+        (params(3000), Choice::Benes, 3),
+        (params(6000), Choice::Benes, 17),
+        (printed(2500), Choice::Benes, 18),
+        (printed(300), Choice::Paper, 4),
     ] {
-        let params = params(blocks);
         let mut gateway = gateway_over(params, MemStore::new(params.geometry), choice, seed);
         let operations = if choice == Choice::Paper { 1500 } else { 6000 };
         assert_eq!(agrees_with_an_array(&mut gateway, operations, seed), 0);
         let counts = gateway.counts();
-        assert!(blocks < 300 || counts.rounds > 5, "{counts:?}");
-        assert!(counts.waiting_max <= 4 * params.round_blocks, "{counts:?}");
+        let at_gateway = params.waiting_max() as u64;
+        assert!(params.blocks < at_gateway || counts.rounds > 5, "{counts:?}");
+        assert!(counts.waiting_max <= waiting_expected(&params), "{counts:?}");
     }
 }
 
@@ -91,8 +100,10 @@ fn is_an_array_in_files_with_more_layers() {
     let folder = tempfile::tempdir().unwrap();
     // Three layers, as leaves hold few.
     let mut params = params(4000);
+    params.geometry.roots = 4;
     params.geometry.arity = 4;
-    params.geometry.layers = 4;
+    params.geometry.layers = 3;
+    params.geometry.inner_slots = params.inner_blocks + 2 * params.round_blocks;
     params.leaf_blocks = 120;
     params.geometry.leaf_slots = 120 + 70;
     let store = FileStore::open(folder.path(), params.geometry, Durability::Process).unwrap();
@@ -133,13 +144,14 @@ fn what_is_asked_for_together_is_an_array() {
 /// A node read more often than it has dummies is made anew, and nothing is lost.
 #[test]
 fn nodes_are_made_anew_in_time() {
-    let mut params = params(500);
-    let spare = params.reads_max(1) / 3;
-    params.geometry.leaf_slots = params.leaf_blocks + spare;
-    params.geometry.inner_slots = params.inner_blocks + params.round_blocks;
-    let mut gateway = gateway_over(params, MemStore::new(params.geometry), Choice::Benes, 6);
-    assert_eq!(agrees_with_an_array(&mut gateway, 4000, 6), 0);
-    assert!(gateway.counts().renewed > 20, "{:?}", gateway.counts());
+    for mut params in [Params::printed(500, BLOCK, 4).unwrap(), params(6000)] {
+        let spare = params.reads_max(1) / 3;
+        params.geometry.leaf_slots = params.leaf_blocks + spare;
+        params.geometry.inner_slots = params.inner_blocks + params.round_blocks / 2;
+        let mut gateway = gateway_over(params, MemStore::new(params.geometry), Choice::Benes, 6);
+        assert_eq!(agrees_with_an_array(&mut gateway, 4000, 6), 0);
+        assert!(gateway.counts().renewed > 20, "{:?}", gateway.counts());
+    }
 }
 
 /// A store whose calls fail now and then, before or after they did what they should.
@@ -193,7 +205,7 @@ impl NodeStore for Faulty {
 
 #[test]
 fn survives_a_failing_store() {
-    let params = params(600);
+    let params = params(6000);
     let store = MemStore::new(params.geometry);
     let faulty = Faulty { store, calls: AtomicU64::new(0), rng: Mutex::new(Seeded::new(8)) };
     let mut gateway = gateway_over(params, faulty, Choice::Benes, 7);
@@ -229,8 +241,7 @@ impl<H: Host> Host for Watched<H> {
     }
 }
 
-fn watched(seed: u64, ids: impl Iterator<Item = u64>) -> Vec<Seen> {
-    let params = params(2000);
+fn watched(params: Params, seed: u64, ids: impl Iterator<Item = u64>) -> Vec<Seen> {
     let mut rng = Seeded::new(seed);
     let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
     let nonce = [3; 16];
@@ -252,30 +263,41 @@ fn watched(seed: u64, ids: impl Iterator<Item = u64>) -> Vec<Seen> {
 
 #[test]
 fn no_slot_is_read_twice_and_paths_are_random() {
-    for seen in
-        [watched(9, (0..2000).cycle().take(8000)), watched(10, (0..8000).map(|i| i * i % 1999))]
-    {
-        let g = params(2000).geometry;
-        let mut slots = HashSet::new();
-        let mut leaves = vec![0_u32; g.leaves() as usize];
-        for (leaf, locations) in &seen {
-            leaves[*leaf as usize] += 1;
-            for (layer, location) in locations.iter().enumerate() {
-                assert!(slots.insert((g.node(layer, *leaf), *location)), "a slot is read twice");
-            }
+    // The number of leaves less one is that of the degrees of freedom, of which chi-square is less
+    // but once in 10,000 times.
+    let printed = Params::printed(2000, BLOCK, 4).unwrap();
+    for (params, chi_max) in [(params(6000), 113.7), (params(2000), 29.9), (printed, 29.9)] {
+        let n = params.blocks;
+        let in_turn = (0..n).cycle().take(8000);
+        for seen in
+            [watched(params, 9, in_turn), watched(params, 10, (0..8000).map(|i| i * i % (n - 1)))]
+        {
+            no_slot_is_twice(&params, &seen, chi_max);
         }
-        // Eight leaves: chi-square with seven degrees of freedom, beyond 1 in 10,000.
-        let mean = seen.len() as f64 / leaves.len() as f64;
-        let chi: f64 = leaves.iter().map(|&n| (f64::from(n) - mean).powi(2) / mean).sum();
-        assert!(chi < 29.9, "{chi} {leaves:?}");
     }
+}
+
+fn no_slot_is_twice(params: &Params, seen: &[Seen], chi_max: f64) {
+    let g = params.geometry;
+    let mut slots = HashSet::new();
+    let mut leaves = vec![0_u32; g.leaves() as usize];
+    for (leaf, locations) in seen {
+        leaves[*leaf as usize] += 1;
+        for (layer, location) in locations.iter().enumerate() {
+            assert!(slots.insert((g.node(layer, *leaf), *location)), "a slot is read twice");
+        }
+    }
+    let mean = seen.len() as f64 / leaves.len() as f64;
+    let chi: f64 = leaves.iter().map(|&n| (f64::from(n) - mean).powi(2) / mean).sum();
+    assert!(chi < chi_max, "{chi} {leaves:?}");
 }
 
 /// Where in its node a slot is read tells nothing: real blocks and dummies alike are anywhere.
 #[test]
 fn slots_are_uniform() {
-    let seen = watched(11, (0..2000).chain((0..6000).map(|i| i % 50 + i / 50)));
-    let g = params(2000).geometry;
+    let params = params(6000);
+    let seen = watched(params, 11, (0..6000).chain((0..9000).map(|i| i % 50 + i / 5)));
+    let g = params.geometry;
     for layer in 0..g.layers {
         let slots = g.slots(layer);
         let mut eighths = [0_u32; 8];

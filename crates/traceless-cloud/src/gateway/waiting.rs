@@ -11,11 +11,11 @@ struct Held {
     bytes: Vec<u8>,
 }
 
-/// Blocks that were asked for lately, oldest first.
-#[derive(Default)]
+/// Blocks that were asked for lately, oldest first, for each root that they go to.
 pub struct Waiting {
     held: HashMap<u32, Held>,
-    order: VecDeque<(u32, u64)>,
+    /// Numbers and tickets.
+    queues: Vec<VecDeque<(u32, u64)>>,
     tickets: u64,
 }
 
@@ -28,14 +28,20 @@ pub struct Leaving {
 }
 
 impl Waiting {
+    /// No blocks, for trees of so many roots.
+    pub fn new(roots: u32) -> Self {
+        let queues = (0..roots).map(|_| VecDeque::new()).collect();
+        Self { held: HashMap::new(), queues, tickets: 0 }
+    }
+
     /// Blocks held, with those that are leaving.
     pub fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// Blocks that a round can take.
-    pub fn ready(&self) -> usize {
-        self.order.len()
+    /// Blocks that a round can take to a root.
+    pub fn ready(&self, root: usize) -> usize {
+        self.queues[root].len()
     }
 
     /// A block's bytes.
@@ -43,10 +49,11 @@ impl Waiting {
         self.held.get(&id).map(|held| &held.bytes[..])
     }
 
-    /// Blocks with their leaves and bytes, oldest first, while none is leaving.
+    /// Blocks with their leaves and bytes, oldest first for each root, while none is leaving.
     pub fn in_order(&self) -> impl Iterator<Item = (u32, u32, &[u8])> {
-        assert!(self.held.len() == self.order.len(), "none is leaving");
-        self.order.iter().map(|(id, _)| {
+        let queued: usize = self.queues.iter().map(VecDeque::len).sum();
+        assert!(self.held.len() == queued, "none is leaving");
+        self.queues.iter().flatten().map(|(id, _)| {
             let held = &self.held[id];
             (*id, held.leaf, &held.bytes[..])
         })
@@ -55,36 +62,43 @@ impl Waiting {
     /// Adds a block, or puts new bytes in place of its old ones. If it is leaving, what leaves is
     /// old, and it waits anew under this leaf.
     pub fn put(&mut self, id: u32, leaf: u32, bytes: Vec<u8>) {
-        let queued = self.held.get(&id).map(|held| (held.ticket, held.leaf));
-        if let Some((ticket, leaf)) = queued.filter(|(ticket, _)| self.is_queued(*ticket)) {
+        let queued = self.held.get(&id).filter(|held| self.is_queued(held));
+        if let Some(&Held { leaf, ticket, .. }) = queued {
             self.held.insert(id, Held { leaf, ticket, bytes });
             return;
         }
         self.tickets += 1;
-        self.order.push_back((id, self.tickets));
+        let root = self.root(leaf);
+        self.queues[root].push_back((id, self.tickets));
         self.held.insert(id, Held { leaf, ticket: self.tickets, bytes });
     }
 
-    /// Tickets are handed out in order, and so taken away.
-    fn is_queued(&self, ticket: u64) -> bool {
-        self.order.front().is_some_and(|(_, first)| *first <= ticket)
+    /// As [`Geometry::root`](crate::geometry::Geometry::root).
+    fn root(&self, leaf: u32) -> usize {
+        leaf as usize % self.queues.len()
     }
 
-    /// The oldest blocks, which are to leave with a round.
-    pub fn leave(&mut self, count: usize) -> Vec<Leaving> {
-        let oldest: Vec<(u32, u64)> = self.order.drain(..count).collect();
+    /// Tickets are handed out in order, and so taken away from each queue.
+    fn is_queued(&self, held: &Held) -> bool {
+        let first = self.queues[self.root(held.leaf)].front();
+        first.is_some_and(|(_, first)| *first <= held.ticket)
+    }
+
+    /// The oldest blocks that go to a root, which are to leave with a round.
+    pub fn leave(&mut self, root: usize, count: usize) -> Vec<Leaving> {
         let leaving = |(id, ticket)| {
             let leaf = self.held[&id].leaf;
             Leaving { block: Moving { id, leaf }, ticket }
         };
-        oldest.into_iter().map(leaving).collect()
+        self.queues[root].drain(..count).map(leaving).collect()
     }
 
     /// The round did not happen: they wait again, before all others.
     pub fn stay(&mut self, leaving: &[Leaving]) {
         for one in leaving.iter().rev() {
             if self.is_unchanged(one) {
-                self.order.push_front((one.block.id, one.ticket));
+                let root = self.root(one.block.leaf);
+                self.queues[root].push_front((one.block.id, one.ticket));
             }
         }
     }
@@ -106,19 +120,19 @@ mod tests {
 
     #[test]
     fn what_is_written_while_it_leaves_stays() {
-        let mut waiting = Waiting::default();
+        let mut waiting = Waiting::new(1);
         for id in 0..6 {
             waiting.put(id, 10 + id, vec![1]);
         }
         waiting.put(5, 99, vec![2]);
-        let leaving = waiting.leave(4);
+        let leaving = waiting.leave(0, 4);
         assert_eq!(leaving[3].block, Moving { id: 3, leaf: 13 });
         waiting.put(2, 77, vec![3]);
-        assert_eq!((waiting.len(), waiting.ready()), (6, 3));
+        assert_eq!((waiting.len(), waiting.ready(0)), (6, 3));
         let gone: Vec<bool> = leaving.iter().map(|one| waiting.forget(one).is_some()).collect();
         assert_eq!(gone, [true, true, false, true]);
         assert_eq!((waiting.get(2), waiting.get(0)), (Some(&[3][..]), None));
-        let next = waiting.leave(3);
+        let next = waiting.leave(0, 3);
         // Written before it left, it kept its leaf; written after, it got another.
         let blocks: Vec<(u32, u32)> =
             next.iter().map(|one| (one.block.id, one.block.leaf)).collect();
@@ -128,14 +142,35 @@ mod tests {
 
     #[test]
     fn a_round_that_failed_brings_its_blocks_back() {
-        let mut waiting = Waiting::default();
+        let mut waiting = Waiting::new(1);
         for id in 0..4 {
             waiting.put(id, id, vec![id as u8]);
         }
-        let leaving = waiting.leave(3);
+        let leaving = waiting.leave(0, 3);
         waiting.put(1, 8, vec![9]);
         waiting.stay(&leaving);
-        let again: Vec<u32> = waiting.leave(4).iter().map(|one| one.block.id).collect();
+        let again: Vec<u32> = waiting.leave(0, 4).iter().map(|one| one.block.id).collect();
         assert_eq!(again, [0, 2, 3, 1]);
+    }
+
+    #[test]
+    fn each_root_has_its_own_order() {
+        let mut waiting = Waiting::new(3);
+        for id in 0..9 {
+            waiting.put(id, 8 - id, vec![0]);
+        }
+        let ids =
+            |leaving: &[Leaving]| -> Vec<u32> { leaving.iter().map(|one| one.block.id).collect() };
+        let leaving = waiting.leave(1, 2);
+        assert_eq!((ids(&leaving), waiting.ready(1)), (vec![1, 4], 1));
+        // While it leaves for one root it is written, and goes to another.
+        waiting.put(4, 3, vec![4]);
+        // This one does not leave yet, and keeps its leaf, whatever is drawn.
+        waiting.put(7, 0, vec![7]);
+        waiting.stay(&leaving);
+        let left = waiting.leave(1, 2);
+        assert_eq!(ids(&left), [1, 7]);
+        let all = waiting.ready(0);
+        assert_eq!(ids(&waiting.leave(0, all)), [2, 5, 8, 4]);
     }
 }

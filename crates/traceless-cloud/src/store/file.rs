@@ -6,7 +6,7 @@
 use super::places::{Placed, Places};
 use super::{NodeStore, NodeVersion, SlotRead};
 use crate::error::{Error, Result};
-use crate::geometry::{Geometry, Node};
+use crate::geometry::{GEOMETRY_LEN, Geometry, Node};
 use crate::lock::Lock;
 use sha2::{Digest, Sha256};
 use std::fs::{File, OpenOptions};
@@ -17,8 +17,8 @@ use std::sync::{Mutex, PoisonError, RwLock};
 const LOG: &str = "places.log";
 const NEW_LOG: &str = "places.new";
 /// Bytes of the log's beginning: what it is, and the tree's shape.
-const HEADER_LEN: usize = 48;
-const MAGIC: &[u8; 8] = b"tlnodes1";
+const HEADER_LEN: usize = 8 + GEOMETRY_LEN;
+const MAGIC: &[u8; 8] = b"tlnodes2";
 const ENTRY_LEN: usize = 16;
 const CHECK_LEN: usize = 8;
 /// Bytes of a log above which it is written anew.
@@ -171,16 +171,11 @@ fn write_log(folder: &Path, geometry: &Geometry, places: &Places) -> Result<u64>
     Ok(bytes.len() as u64)
 }
 
-fn header(g: &Geometry) -> [u8; HEADER_LEN] {
+fn header(geometry: &Geometry) -> [u8; HEADER_LEN] {
     let mut header = [0; HEADER_LEN];
-    header[..8].copy_from_slice(MAGIC);
-    let numbers = [g.layers, g.round_slots, g.inner_slots, g.leaf_slots];
-    let numbers = numbers.map(|number| number as u64);
-    let arity_and_block = u64::from(g.arity) << 32 | g.block_len as u64;
-    for (to, number) in header[8..].as_chunks_mut().0.iter_mut().zip(numbers) {
-        *to = number.to_le_bytes();
-    }
-    header[40..].copy_from_slice(&arity_and_block.to_le_bytes());
+    let (magic, shape) = header.split_at_mut(MAGIC.len());
+    magic.copy_from_slice(MAGIC);
+    shape.copy_from_slice(&geometry.encode());
     header
 }
 

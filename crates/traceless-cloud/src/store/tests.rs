@@ -1,6 +1,7 @@
 use super::*;
 use crate::error::Error;
-use crate::geometry::{Geometry, tests::small};
+use crate::geometry::Geometry;
+use crate::geometry::tests::{rootless, small};
 use pollster::block_on;
 
 pub fn path(g: &Geometry, round: u64, attempt: u64) -> Vec<NodeVersion> {
@@ -42,39 +43,47 @@ fn check_round(store: &impl NodeStore, g: &Geometry, sequence: u64) {
     }
 }
 
-/// What every store must do.
-pub fn behaves(store: &impl NodeStore) {
-    let g = small();
+/// What every store of a tree must do.
+pub fn behaves(store: &impl NodeStore, g: &Geometry) {
     for sequence in 1..=40 {
-        write_round(store, &g, sequence);
-        check_round(store, &g, sequence);
+        write_round(store, g, sequence);
+        check_round(store, g, sequence);
         if sequence > 1 {
-            check_round(store, &g, sequence - 1);
+            check_round(store, g, sequence - 1);
         }
         assert_eq!(block_on(store.sequence()).unwrap(), sequence);
     }
-    let versions = path(&g, 40, 99);
+    let versions = path(g, 40, 99);
     assert!(block_on(store.commit(41, &versions)).is_err(), "nothing is staged");
-    block_on(store.stage(versions[0], &bytes_of(&g, versions[0]))).unwrap();
+    block_on(store.stage(versions[0], &bytes_of(g, versions[0]))).unwrap();
     assert!(
-        block_on(store.read_node(versions[0], &mut bytes_of(&g, versions[0]))).is_err(),
+        block_on(store.read_node(versions[0], &mut bytes_of(g, versions[0]))).is_err(),
         "not yet"
     );
     assert!(block_on(store.commit(43, &versions[..1])).is_err(), "a commit is missing");
-    let gone = path(&g, 0, 1)[0];
-    assert!(block_on(store.read_node(gone, &mut bytes_of(&g, gone))).is_err(), "replaced long ago");
+    let gone = path(g, 0, 1)[0];
+    assert!(block_on(store.read_node(gone, &mut bytes_of(g, gone))).is_err(), "replaced long ago");
     assert_eq!(block_on(store.sequence()).unwrap(), 40);
+}
+
+/// With a root, without, and leaves alone.
+fn shapes() -> [Geometry; 3] {
+    [small(), rootless(), Geometry { layers: 1, ..rootless() }]
 }
 
 #[test]
 fn memory_behaves() {
-    behaves(&MemStore::new(small()));
+    for g in shapes() {
+        behaves(&MemStore::new(g), &g);
+    }
 }
 
 #[test]
 fn files_behave() {
-    let folder = tempfile::tempdir().unwrap();
-    behaves(&FileStore::open(folder.path(), small(), Durability::Power).unwrap());
+    for g in shapes() {
+        let folder = tempfile::tempdir().unwrap();
+        behaves(&FileStore::open(folder.path(), g, Durability::Power).unwrap(), &g);
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::orders::{Location, Reader, order_len_max};
 use crate::store::NodeVersion;
 
 /// Version of all of this.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes of a request from a gateway that has no session, at most.
 pub const STRANGER_LEN_MAX: usize = 1024;
 /// Connections of a session: for queries, and for everything else.
@@ -343,7 +343,7 @@ mod tests {
             }
         }
         let mut other = requests()[0].0.clone();
-        other[1] = 2;
+        other[1] = VERSION as u8 + 1;
         let told = Request::decode(&other).unwrap_err().to_string();
         assert!(told.contains("different versions"), "{told}");
         let (_, Request::Queries(mut asks)) = requests().swap_remove(4) else { unreachable!() };

@@ -152,6 +152,7 @@ struct Rig {
 impl Rig {
     fn new(enclave: Enclave, seed: u64) -> Self {
         let geometry = Geometry {
+            roots: 1,
             arity: 3,
             layers: 4,
             round_slots: 10,

@@ -101,8 +101,9 @@ fn params() -> Params {
     let (blocks, round_blocks) = (2048, 40);
     let (inner_blocks, leaf_blocks) = (130, 80);
     let geometry = Geometry {
+        roots: 4,
         arity: 4,
-        layers: 4,
+        layers: 3,
         round_slots: 60,
         inner_slots: inner_blocks + 2 * round_blocks,
         leaf_slots: leaf_blocks + 2 * round_blocks,

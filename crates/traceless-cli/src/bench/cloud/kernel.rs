@@ -12,7 +12,7 @@ use traceless_cloud::geometry::{Geometry, PIECE_LEN};
 use traceless_cloud::kernel::{Choice, Network};
 use traceless_cloud::orders::Eviction;
 
-/// Nanoseconds that one thread takes for 32 bytes of the root: opened and verified, permuted, and
+/// Nanoseconds that one thread takes for 32 bytes of a root: opened and verified, permuted, and
 /// sealed.
 pub fn measure(geometry: Geometry, kernel: BenchKernel, times: usize) -> Result<Vec<f64>, Failure> {
     let choice = kernel.choice();
@@ -25,11 +25,12 @@ pub fn measure(geometry: Geometry, kernel: BenchKernel, times: usize) -> Result<
     let (mut sender, mut rng, clock) =
         (Sender::new(&session.evict), Seeded::new(1), Monotonic::start());
     let (mut node, mut made) = (vec![0; geometry.node_len(0)], vec![0; geometry.node_len(0)]);
-    let network = Network::new(geometry.inner_slots);
-    let pieces = geometry.inner_slots * geometry.sealed_len() / PIECE_LEN;
+    let slots = geometry.slots(0);
+    let network = Network::new(slots);
+    let pieces = slots * geometry.sealed_len() / PIECE_LEN;
     let mut taken = Vec::with_capacity(times + 1);
     for attempt in 1..=times as u64 + 1 {
-        let mut dest: Vec<u32> = (0..geometry.inner_slots as u32).collect();
+        let mut dest: Vec<u32> = (0..slots as u32).collect();
         for i in (1..dest.len()).rev() {
             dest.swap(i, rng.below(i as u64 + 1) as usize);
         }
@@ -37,7 +38,7 @@ pub fn measure(geometry: Geometry, kernel: BenchKernel, times: usize) -> Result<
             Choice::Benes => network.route(&dest),
             Choice::Paper => dest.iter().flat_map(|&to| (to as u16).to_le_bytes()).collect(),
         };
-        // The root by itself: the same work a row as in a round, and no rows to be made first.
+        // A root by itself: the same work a row as in a round, and no rows to be made first.
         let order = Eviction {
             round: 0,
             node: geometry.node(0, 0),

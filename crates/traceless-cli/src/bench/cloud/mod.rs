@@ -90,6 +90,7 @@ struct Report {
 #[derive(Serialize)]
 struct Tree {
     lambda: u32,
+    roots: u32,
     arity: u32,
     layers: usize,
     round_slots: usize,
@@ -107,6 +108,7 @@ struct Bounds {
     inner: f64,
     leaf: f64,
     leaf_reads: f64,
+    inner_reads: f64,
     lifetime: f64,
 }
 
@@ -130,14 +132,16 @@ pub fn run(args: &CloudArgs) -> Result<(), Failure> {
 fn measured(args: &CloudArgs) -> Result<Report, Failure> {
     let block_len = usize::try_from(args.block_len).map_err(Failure::usage)?;
     let blocks = args.data / args.block_len.max(1);
-    let params = Params::new(blocks, block_len, args.lambda).map_err(Failure::usage)?;
+    let choice = args.kernel.choice();
+    let params =
+        Params::for_kernel(choice, blocks, block_len, args.lambda).map_err(Failure::usage)?;
     let mut gateway = match &args.dir {
         _ if args.remote.host.is_some() => {
             if args.kernel == BenchKernel::BlockWise {
                 return Err(Failure::usage("no host has an enclave that evicts block-wise"));
             }
             let remote = remote(&args.remote, true)?;
-            remote.open_once(params, args.kernel.choice()).map_err(failed)?.gateway
+            remote.open_once(params, choice).map_err(failed)?.gateway
         }
         Some(dir) => {
             let store = FileStore::open(dir, params.geometry, Durability::Process);
@@ -301,6 +305,7 @@ impl Tree {
         let (g, bounds) = (params.geometry, params.bounds());
         Self {
             lambda: params.lambda,
+            roots: g.roots,
             arity: g.arity,
             layers: g.layers,
             round_slots: g.round_slots,
@@ -312,6 +317,7 @@ impl Tree {
                 inner: bounds.inner,
                 leaf: bounds.leaf,
                 leaf_reads: bounds.leaf_reads,
+                inner_reads: bounds.inner_reads,
                 lifetime: bounds.lifetime,
             },
             space: params.space(),
@@ -329,9 +335,10 @@ impl Report {
             self.data, self.block_len, self.kernel, self.store
         ));
         say(&format!(
-            "tree: {} layers of {} children, {} slots in a node and {} in a leaf, {} slots and {} \
-             blocks a round",
+            "tree: {} layers from {} roots down, {} children a node, {} slots in a node and {} in \
+             a leaf, {} slots and {} blocks a round",
             tree.layers,
+            tree.roots,
             tree.arity,
             tree.inner_slots,
             tree.leaf_slots,

@@ -97,12 +97,11 @@ impl World {
 
 #[test]
 fn is_an_array_with_a_beat() {
-    let mut world = World::new(1500, 41);
+    let mut world = World::new(6000, 41);
     assert_eq!(agrees_with_an_array(&mut world.gateway, 6000, 41), 0);
     let counts = world.gateway.counts();
     assert!(counts.rounds > 20 && counts.hits > 300, "{counts:?}");
-    let waiting_max = 4 * world.gateway.params().round_blocks;
-    assert!(counts.waiting_max <= waiting_max, "{counts:?}");
+    assert!(counts.waiting_max <= waiting_expected(world.gateway.params()), "{counts:?}");
     assert_eq!((counts.slots_used, counts.slots_unused), (counts.queries, 0));
 }
 

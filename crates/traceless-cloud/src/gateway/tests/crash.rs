@@ -68,7 +68,10 @@ struct World {
 
 impl World {
     fn new(blocks: u64, seed: u64) -> Self {
-        let params = params(blocks);
+        Self::of(params(blocks), seed)
+    }
+
+    fn of(params: Params, seed: u64) -> Self {
         let mut rng = Seeded::new(seed);
         Self {
             params,
@@ -116,6 +119,7 @@ impl World {
 #[test]
 fn no_acknowledged_write_is_lost() {
     loses_nothing(World::new(BLOCKS, 21));
+    loses_nothing(World::of(Params::printed(BLOCKS, BLOCK, 4).unwrap(), 22));
 }
 
 /// With a beat an answer is given once what it rests on is written with a slot.

@@ -98,7 +98,7 @@ fn a_cached_store_behaves() {
         let g = small();
         let cached = Cached::new(MemStore::new(g), g, room(layers));
         assert_eq!(cached.layers(), layers);
-        behaves(&cached);
+        behaves(&cached, &g);
     }
 }
 
