@@ -1,6 +1,6 @@
 use super::*;
 use crate::channel::Sender;
-use crate::enclave::WORKING_SET_MAX;
+use crate::enclave::{Evictor, WORKING_SET_MAX};
 use crate::gateway::testing::{BLOCK, params};
 use crate::gateway::{Gateway, Keys};
 use crate::host::Served;
@@ -118,7 +118,10 @@ fn a_node_never_is_in_the_enclave_as_a_whole() {
     let sealed = keys.provision(&params, Choice::Benes).seal(&attested).unwrap();
     let enclave = starting.provision(&g, &sealed).unwrap();
     let shared = keys.shared(&params, Choice::Benes);
-    let mut orders = Sender::new(&shared.session(&attested.gateway, &attested.enclave).evict);
+    let session = shared.session(&attested.gateway, &attested.enclave);
+    let mut orders = Sender::new(&session.evict);
+    // Takes the same orders, and has the node as a whole.
+    let mut evictor = Evictor::new(&shared, &session).unwrap();
     let layer = g.layers - 1;
     let (mut node, mut new_node) = (vec![0; g.node_len(layer)], vec![0; g.node_len(layer)]);
     assert!(2 * node.len() > WORKING_SET_MAX, "{}", node.len());
@@ -128,9 +131,15 @@ fn a_node_never_is_in_the_enclave_as_a_whole() {
         let (node_number, before) = (g.node(layer, 0), attempt - 1);
         let order =
             Eviction { round: 0, node: node_number, in_round: false, before, attempt, control };
+        let order = orders.seal(&order.encode());
+        let mut expected = vec![0; node.len()];
+        let whole =
+            NodeBytes { node: &node, carried: &[], new_node: &mut expected, new_carried: &mut [] };
+        evictor.evict(&mut order.clone(), whole).unwrap();
         let bytes =
             NodeBytes { node: &node, carried: &[], new_node: &mut new_node, new_carried: &mut [] };
-        enclave.evict(&orders.seal(&order.encode()), bytes).unwrap();
+        enclave.evict(&order, bytes).unwrap();
+        assert!(new_node == expected, "each part is in its slot");
         std::mem::swap(&mut node, &mut new_node);
     }
     let status = std::fs::read_to_string(format!("/proc/{}/status", enclave.id())).unwrap();

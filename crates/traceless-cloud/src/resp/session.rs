@@ -29,6 +29,11 @@ impl Served {
         let expiries = Mutex::new(front.look(Expiries::find));
         Self { front, password, expiries }
     }
+
+    #[cfg(test)]
+    pub fn expiring(&self) -> usize {
+        self.expiries.lock().unwrap().len()
+    }
 }
 
 /// One connection.
@@ -83,7 +88,7 @@ impl<'a> Session<'a> {
     }
 
     /// How many of these commands, from the first on, are sent together.
-    fn alike(&self, commands: &[Command]) -> usize {
+    pub(super) fn alike(&self, commands: &[Command]) -> usize {
         let Some(first) = Plain::of(&commands[0]).filter(|_| self.is_known && commands.len() > 1)
         else {
             return 1;

@@ -145,6 +145,31 @@ fn values_expire() {
     assert_eq!((ask("DBSIZE"), ask("EXISTS a b")), (Reply::Integer(1), Reply::Integer(1)));
     assert_eq!((ask("GET a"), ask("PTTL b")), (Reply::Null, Reply::Integer(200)));
     assert_eq!(queries(), before);
+    // What is set together with others does not expire any more, either.
+    assert_eq!(ask("SET c 1 PX 400"), Reply::Simple("OK"));
+    assert_eq!(served.expiring(), 2);
+    assert_eq!(ask("MSET c 2 d 3"), Reply::Simple("OK"));
+    assert_eq!((served.expiring(), ask("TTL c")), (1, Reply::Integer(-1)));
+}
+
+/// With a beat whoever came first would have the slots of all others.
+#[test]
+fn a_pipeline_takes_turns_where_there_is_a_beat() {
+    let words = |command: &str| -> protocol::Command {
+        command.split(' ').map(|word| word.as_bytes().to_vec()).collect()
+    };
+    let pipeline = ["GET a", "get b", "GET c", "SET a 1", "SET b 2", "GET a b"].map(words);
+    let together = |beats: bool| {
+        let mut gateway = in_memory(100, 1);
+        if beats {
+            gateway.keep_beat(500, Arc::new(Simulated::default())).unwrap();
+        }
+        let front = Front::new(gateway, Arc::new(Metrics::default()), Arc::new(Wall));
+        let served = Served::new(Arc::new(front), None);
+        let session = Session::new(&served);
+        [0, 3, 5].map(|from| session.alike(&pipeline[from..]))
+    };
+    assert_eq!((together(false), together(true)), ([3, 2, 1], [1, 1, 1]));
 }
 
 #[test]
