@@ -335,11 +335,11 @@ impl Report {
             self.data, self.block_len, self.kernel, self.store
         ));
         say(&format!(
-            "tree: {} layers from {} roots down, {} children a node, {} slots in a node and {} in \
-             a leaf, {} slots and {} blocks a round",
-            tree.layers,
+            "roots {}, children a node {}, layers {}; {} slots in a node and {} in a leaf, {} slots \
+             and {} blocks a round",
             tree.roots,
             tree.arity,
+            tree.layers,
             tree.inner_slots,
             tree.leaf_slots,
             tree.round_slots,
