@@ -77,6 +77,9 @@ same --scheme eager --resident 24 -- "$python" -c "
 import os
 print(os.open('/dev/null', 0), sorted(str(i) for i in range(3000))[:9])"
 
+section "where programs run"
+same_places
+
 section "the example of the library"
 hash_join=$("$lib/example" hash_join)
 expect 0 "$hash_join"

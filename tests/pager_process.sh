@@ -73,6 +73,13 @@ else
     leave_out "copies of the process: $(cat err)"
 fi
 
+section "where programs run"
+if run -- sh -c '(true)' 2>err; then
+    same_places fork
+else
+    same_places
+fi
+
 section "large reads and writes, direct I/O"
 head --bytes 8M /dev/urandom >random
 evictions=0

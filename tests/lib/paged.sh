@@ -21,6 +21,20 @@ only_where_allowed "may not use userfaultfd"
 # The system's own: what stands before it in PATH may be a script that forks.
 python=/usr/bin/python3
 
+# Programs and what they start run where they may without paging, though one that faults often is
+# held on a processor meanwhile. Takes an argument of `places.py`.
+same_places() {
+    # What is counted is what it becomes in the end.
+    local evictions=0
+    same --resident 64 -- "$python" "$lib/places.py" "$@"
+    same --resident 64 -- "$python" "$lib/places.py" stay "$@"
+    if [ "$(nproc)" -gt 1 ] && [ "$(uname -m)" = x86_64 ]; then
+        check "it is held while it faults" [ "$(cat held)" -gt 0 ]
+    fi
+    gcc -O1 "$lib/places.c" -o places -pthread
+    same --resident 16 --memory 8M -- ./places
+}
+
 # Runs a command natively and paged: both print the same. The pager's options come first.
 same() {
     local options=()

@@ -4,8 +4,8 @@ use crate::{ending, fork};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use traceless_pager::paging::{
-    Client, Config, CounterFile, Counters, Error, Heap, Pager, Pages, Recording, Result, Settings,
-    SharedCounters, VARIABLE, Way,
+    Client, Config, CounterFile, Counters, Error, HOLDS_PROGRAMS, Heap, Pager, Pages, Recording,
+    Result, Settings, SharedCounters, VARIABLE, Way,
 };
 
 /// What a pager that failed leaves as the program's status.
@@ -76,6 +76,7 @@ fn start(settings: &Settings) -> Result<Paged> {
         frames: settings.resident,
         policy: settings.policy,
         overflow: settings.overflow,
+        holds: HOLDS_PROGRAMS,
         way: settings.way,
         counters,
         on_thread: note_own_thread,
@@ -198,6 +199,14 @@ impl Paged {
         match &self.memory {
             Memory::Own(own, _) => own.hold(work),
             Memory::Served(client) => client.hold(work),
+        }
+    }
+
+    /// Lets a thread of the program run where the program wants, for some faults or for good.
+    pub fn let_go(&self, thread: u32, for_good: bool) {
+        match &self.memory {
+            Memory::Own(own, _) => own.let_go(thread, for_good),
+            Memory::Served(client) => client.let_go(thread, for_good),
         }
     }
 

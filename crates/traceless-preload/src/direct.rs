@@ -3,9 +3,9 @@
 //! without it. They hold the same, by way of the kernel's cache.
 
 use crate::begin::{Paged, paged, say};
-use crate::fork::original;
-use core::ffi::{c_char, c_int, c_long, c_void};
-use std::sync::{Once, OnceLock};
+use crate::fork::theirs;
+use core::ffi::{c_char, c_int, c_long};
+use std::sync::Once;
 
 /// The flags, without direct I/O where that would lose data.
 fn without_direct(flags: c_int) -> c_int {
@@ -16,16 +16,6 @@ fn without_direct(flags: c_int) -> c_int {
     }
     SAID.call_once(|| say("direct I/O is done through the cache: paged memory cannot be pinned"));
     flags & !libc::O_DIRECT
-}
-
-/// The C library's function of that name, looked for once.
-macro_rules! theirs {
-    ($name:literal, $kind:ty) => {{
-        static FOUND: OnceLock<usize> = OnceLock::new();
-        let found = *FOUND.get_or_init(|| original($name) as usize) as *mut c_void;
-        // That function has this type; this stands in unsafe blocks only.
-        core::mem::transmute::<*mut c_void, $kind>(found)
-    }};
 }
 
 type Open = unsafe extern "C" fn(*const c_char, c_int, ...) -> c_int;

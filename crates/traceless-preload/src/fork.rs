@@ -83,6 +83,18 @@ pub fn original(name: &CStr) -> *mut c_void {
     found
 }
 
+/// The C library's function of that name, looked for once.
+macro_rules! theirs {
+    ($name:literal, $kind:ty) => {{
+        static FOUND: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+        let found =
+            *FOUND.get_or_init(|| $crate::fork::original($name) as usize) as *mut core::ffi::c_void;
+        // That function has this type; this stands in unsafe blocks only.
+        core::mem::transmute::<*mut core::ffi::c_void, $kind>(found)
+    }};
+}
+pub(crate) use theirs;
+
 /// Announces a fork of this thread's.
 fn announce(client: &'static Client) -> Result<(), Error> {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

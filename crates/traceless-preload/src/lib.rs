@@ -11,6 +11,7 @@ mod ending;
 mod fork;
 mod heap;
 mod mappings;
+mod place;
 mod trusted;
 
 #[global_allocator]

@@ -14,7 +14,7 @@ use serde::Serialize;
 use traceless::clock::{Clock, Monotonic};
 use traceless::scheme::detwo::Refresh;
 use traceless_pager::PAGE_LEN;
-use traceless_pager::paging::{Config, PagedRegion, Scheme, Settings, Summary};
+use traceless_pager::paging::{Config, HOLDS_PROGRAMS, PagedRegion, Scheme, Settings, Summary};
 
 /// Of a program that faults now and then: what it computes between two faults, as a multiple of a
 /// plain fault. So at most 30 % of its time are faults.
@@ -274,7 +274,9 @@ fn means(times_ns: &[u64]) -> Vec<u64> {
 
 fn region(settings: &Settings) -> Result<PagedRegion, Failure> {
     let (scheme, _) = settings.build().map_err(failed)?;
-    let config = Config { frames: settings.resident, policy: settings.policy, ..Config::default() };
+    let Settings { resident: frames, policy, .. } = *settings;
+    // As programs are. It starts no threads while it faults.
+    let config = Config { frames, policy, holds: HOLDS_PROGRAMS, ..Config::default() };
     PagedRegion::new(scheme, config).map_err(failed)
 }
 

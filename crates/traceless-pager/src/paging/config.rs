@@ -10,6 +10,10 @@ use std::sync::Arc;
 /// Where to count: of our own, or in memory that somebody else maps.
 pub type SharedCounters = Arc<dyn Deref<Target = Counters> + Send + Sync>;
 
+/// [`Config::holds`] for programs that nobody changed. The library that is loaded before them lets
+/// their threads go in time where this holds.
+pub const HOLDS_PROGRAMS: bool = cfg!(target_arch = "x86_64");
+
 /// How to page.
 pub struct Config {
     /// Resident pages. More than that where threads need them: four each, and four more.
@@ -22,6 +26,10 @@ pub struct Config {
     pub way: Option<Way>,
     /// What random choices of victims follow from.
     pub seed: u64,
+    /// Whether a thread that faults often may run on the handler's processor only, while it does:
+    /// a fault is several times faster. Threads and processes that it starts meanwhile inherit that
+    /// for good, unless [`Pager::let_go`](super::Pager::let_go) is called right before.
+    pub holds: bool,
     /// Where to count.
     pub counters: SharedCounters,
     /// What each thread of the pager does first.
@@ -38,6 +46,7 @@ impl Default for Config {
             overflow: 4096,
             way: None,
             seed: 0,
+            holds: false,
             counters: Arc::new(Box::<Counters>::default()),
             on_thread: || {},
             on_failure: abort,

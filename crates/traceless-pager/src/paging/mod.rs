@@ -9,6 +9,7 @@
 //! | `arena` | how a page leaves and comes back |
 //! | `frames` | which pages are resident, and which leaves next |
 //! | `helped`, `crew`, `helper` | `DetWoORAM` whose refreshes other processes do |
+//! | `holding` | the program's thread, kept where its faults are served |
 //! | `parked` | pages that may be missed before they leave |
 //! | `serving` | answering faults: which page comes, and who leaves for it |
 //! | `config` | how to page |
@@ -30,6 +31,7 @@ mod frames;
 mod heap;
 mod helped;
 mod helper;
+mod holding;
 mod memory;
 mod ocalls;
 mod pager;
@@ -46,7 +48,7 @@ mod threads;
 mod uffd;
 
 pub use arena::Way;
-pub use config::{Config, SharedCounters, abort};
+pub use config::{Config, HOLDS_PROGRAMS, SharedCounters, abort};
 pub use error::{Error, Result};
 pub use frames::Policy;
 pub use heap::{Heap, Pages};

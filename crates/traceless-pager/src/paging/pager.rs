@@ -4,12 +4,14 @@ use super::arena::{Arena, Way};
 use super::config::Config;
 use super::error::{Error, Result};
 use super::frames::Frames;
+use super::holding::REST;
 use super::serving::{FRAMES_MIN, Serving, places};
 use super::stats::Summary;
 use super::threads::{self, without_signals};
 use super::uffd::Message;
 use crate::PAGE_LEN;
 use crate::scheme::PageScheme;
+use rustix::io::Errno;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use traceless::clock::Monotonic;
@@ -77,6 +79,13 @@ impl Pager {
         })
     }
 
+    /// Lets that thread run wherever the program wants, for some faults: it is about to start a
+    /// thread or a process, or asks where it may run. Or, when the program says where that is, for
+    /// good.
+    pub fn let_go(&self, thread: u32, for_good: bool) {
+        without_signals(|| self.serving.let_go(thread, for_good));
+    }
+
     /// Some pages are zeros when they are touched next. Nothing is written for that.
     ///
     /// # Safety
@@ -114,10 +123,11 @@ fn serve(serving: &Serving, on_failure: fn(&Error) -> !) {
     let _ends = EndsTheProcess;
     let clock = Monotonic::start();
     let mut messages = [Message::default(); 16];
+    let mut waits = true;
     loop {
-        let count = match serving.arena().uffd().read(&mut messages) {
+        let count = match wait(serving, &mut waits, &mut messages) {
             Ok(count) => count,
-            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => continue,
+            Err(Errno::INTR | Errno::AGAIN) => continue,
             Err(e) => on_failure(&Error::os("userfaultfd tells no faults", e)),
         };
         for message in &messages[..count] {
@@ -128,4 +138,19 @@ fn serve(serving: &Serving, on_failure: fn(&Error) -> !) {
             }
         }
     }
+}
+
+/// Waits for messages, but not for ever while a thread is held. `waits` is how it waited before.
+fn wait(serving: &Serving, waits: &mut bool, into: &mut [Message]) -> Result<usize, Errno> {
+    let uffd = serving.arena().uffd();
+    let is_holding = serving.is_holding();
+    if *waits == is_holding {
+        uffd.set_waits(!is_holding)?;
+        *waits = !is_holding;
+    }
+    if is_holding && !uffd.has_messages(&REST)? {
+        serving.rest();
+        return Ok(0);
+    }
+    uffd.read(into)
 }

@@ -40,6 +40,11 @@ impl PagedRegion {
         self.0.stats()
     }
 
+    /// As of [`Pager::let_go`].
+    pub fn let_go(&self, thread: u32, for_good: bool) {
+        self.0.let_go(thread, for_good);
+    }
+
     /// The pages are zeros when they are touched next. Nothing is written for that.
     pub fn discard(&mut self, first: usize, pages: usize) -> Result {
         assert!((first + pages) * crate::PAGE_LEN <= self.len(), "there are such pages");

@@ -4,6 +4,7 @@ use super::arena::{Arena, Left, SharedPages, Way};
 use super::config::{Config, SharedCounters};
 use super::error::{Error, Result};
 use super::frames::{Frames, Policy};
+use super::holding::Holding;
 use super::parked::Parked;
 use super::stats::bump;
 use super::threads::{self, Faulting, Place, Whose};
@@ -21,7 +22,7 @@ pub const FRAMES_MIN: usize = 8;
 /// With the policy clock one of so many resident pages is parked.
 const PARKED_SHARE: usize = 4;
 
-/// Faults after which the handler looks at its processor time.
+/// Faults after which the handler looks at its processor time, and at where it should run.
 const CPU_INTERVAL: u64 = 64;
 
 /// Memory whose faults are answered, and what is known of its pages.
@@ -55,6 +56,7 @@ pub struct State {
     whose: Whose,
     threads: Faulting,
     place: Place,
+    holding: Holding,
     spare: Box<Page>,
     /// Faults so far, counted or not.
     served: u64,
@@ -101,6 +103,7 @@ impl Serving {
             whose: Whose::Own,
             threads: Faulting::default(),
             place: Place::anywhere(),
+            holding: Holding::new(config.holds),
             spare: Box::new([0; PAGE_LEN]),
             served: 0,
             is_counted: true,
@@ -130,9 +133,40 @@ impl Serving {
         self.state().whose = Whose::Other(process);
     }
 
-    /// Lets this thread run anywhere until the next faults show where it should.
+    /// Lets this thread, and the program's, run anywhere until the next faults show where they
+    /// should.
     pub fn roam(&self) {
-        self.state().place.stay();
+        let state = &mut *self.state();
+        state.holding.pause();
+        state.place.stay();
+    }
+
+    /// Whether a thread of the program is held. Then whoever waits for faults calls [`Self::rest`]
+    /// when none has come for [`REST`](super::holding::REST).
+    pub fn is_holding(&self) -> bool {
+        self.state().holding.is_on()
+    }
+
+    /// There are no faults: nobody is held.
+    pub fn rest(&self) {
+        self.state().holding.let_go();
+    }
+
+    /// From now on nobody is held.
+    pub fn hold_nobody(&self) {
+        self.state().holding.end();
+    }
+
+    /// Lets a thread of the program run where the program wants, for some faults; or, if the
+    /// program says where that is, for good.
+    pub fn let_go(&self, thread: u32, for_good: bool) {
+        let state = &mut *self.state();
+        if state.threads.has(thread) {
+            state.holding.pause();
+        }
+        if for_good {
+            state.holding.is_placed(state.whose, thread);
+        }
     }
 
     /// Makes a copy of all pages while nobody touches any: those that are resident are resident
@@ -194,6 +228,9 @@ impl Serving {
         } else {
             if let Some(threads) = state.threads.note(state.whose, message.thread()) {
                 state.frames_max = state.frames_max.max(frames_for(threads));
+                if !state.threads.only().is_some_and(|thread| state.holding.is_held(thread)) {
+                    state.holding.let_go();
+                }
             }
             state.is_counted = self.counters.is_open();
             self.fault(state, page, clock)?;
@@ -201,7 +238,7 @@ impl Serving {
                 self.counters.served(begun, clock.now());
             }
             state.scheme.settle()?;
-            self.count(state);
+            self.count(state, clock);
         }
         Ok(true)
     }
@@ -302,11 +339,11 @@ impl Serving {
         }
     }
 
-    fn count(&self, state: &mut State) {
+    fn count(&self, state: &mut State, clock: &Monotonic) {
         let is_look = state.served.is_multiple_of(CPU_INTERVAL);
         state.served += 1;
         if is_look {
-            take_place(state);
+            take_place(state, clock.now());
         }
         if !state.is_counted {
             return;
@@ -325,13 +362,21 @@ fn frames_for(threads: usize) -> usize {
     FRAMES_MIN.max(4 * threads + 4)
 }
 
-/// The handler goes where the program runs, if that is one thread, and helpers go elsewhere.
-fn take_place(state: &mut State) {
-    let cpu = if let Some(thread) = state.threads.only() {
+/// The handler goes where the program runs, if that is one thread, and holds it there if it faults
+/// often. Helpers go elsewhere.
+fn take_place(state: &mut State, now: u64) {
+    let is_frequent = state.holding.look(now, CPU_INTERVAL);
+    state.threads.forget_ended(state.whose);
+    let thread = state.threads.only();
+    let cpu = if let Some(thread) = thread {
         state.place.follow(state.whose, thread)
     } else {
         state.place.stay();
         None
     };
+    match thread.zip(cpu).filter(|_| is_frequent) {
+        Some((thread, cpu)) => state.holding.hold(state.whose, thread, cpu),
+        None => state.holding.let_go(),
+    }
     state.scheme.keep_off(cpu);
 }

@@ -1,12 +1,14 @@
 //! Paged memory is memory: nothing is lost, torn or old, whoever touches it and how.
 
-use super::{Config, Error, FRAMES_MIN, PagedRegion, Policy, SharedMemory, Way};
+use super::{Config, Error, FRAMES_MIN, PagedRegion, Pager, Policy, SharedMemory, Way};
 use crate::PAGE_LEN;
 use crate::scheme::{Areas, DetWo, PageScheme, Plain};
 use crate::slots::{Cipher, Slots};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use rustix::thread::{CpuSet, sched_getaffinity};
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::time::Duration;
 use traceless::rng::{Rng, Seeded, System};
 use traceless::scheme::detwo::Refresh;
 use traceless::seal::Secret;
@@ -265,4 +267,86 @@ fn the_same_victims_leave_whatever_the_scheme() {
         region.stats().order_hash
     };
     assert_eq!(order(plain(64)), order(detwo(64)));
+}
+
+/// Where this thread may run.
+fn may_run() -> CpuSet {
+    sched_getaffinity(None).unwrap()
+}
+
+/// Touches pages that are away until this thread may not run where it could, or for long.
+fn is_held(region: &mut PagedRegion, may: CpuSet) -> bool {
+    (0..1_000_000).any(|touch| {
+        region[touch % 64 * PAGE_LEN] = 1;
+        let now = may_run();
+        assert!(now == may || now.count() == 1);
+        now != may
+    })
+}
+
+#[test]
+fn a_thread_that_faults_often_is_held() {
+    let may = may_run();
+    if may.count() < 2 {
+        return;
+    }
+    for way in WAYS {
+        let config = Config { frames: 8, way: Some(way), holds: true, ..Config::default() };
+        let mut region = PagedRegion::new(plain(64), config).unwrap();
+        assert!(is_held(&mut region, may), "{way:?}");
+        // It is let go soon after its last fault.
+        assert!((0..1000).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            may_run() == may
+        }));
+        assert!(is_held(&mut region, may));
+        // Another one that faults lets it go.
+        let before = region.stats().faults;
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| region.iter().step_by(PAGE_LEN).map(|&b| b as usize).sum());
+            let _: usize = other.join().unwrap();
+        });
+        assert!(region.stats().faults >= before + 50);
+        assert_eq!(may_run(), may);
+        assert!(is_held(&mut region, may));
+        drop(region);
+        assert_eq!(may_run(), may);
+    }
+}
+
+/// A thread or process that it starts right after that runs wherever it could.
+#[test]
+fn who_is_let_go_starts_others_free() {
+    let may = may_run();
+    let this = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+    let config = Config { frames: 8, holds: true, ..Config::default() };
+    let pager = Pager::start(plain(64), config).unwrap();
+    let touch = |page: usize| {
+        // SAFETY: a byte of its memory, which nobody else uses.
+        unsafe { pager.start_of_memory().add(page * PAGE_LEN).write_volatile(1) };
+    };
+    for _ in 0..if may.count() > 1 { 5 } else { 0 } {
+        assert!((0..1_000_000).any(|nth| {
+            touch(nth % 64);
+            may_run() != may
+        }));
+        pager.let_go(this, false);
+        (0..64).for_each(touch);
+        assert_eq!(std::thread::spawn(may_run).join().unwrap(), may);
+    }
+    pager.let_go(this, true);
+    for nth in 0..5000 {
+        touch(nth % 64);
+        assert_eq!(may_run(), may);
+    }
+}
+
+#[test]
+fn nobody_is_held_unless_it_is_wanted() {
+    let may = may_run();
+    let mut region = region(plain(64), 8, Way::probe().unwrap());
+    assert!((0..5000).all(|touch| {
+        region[touch % 64 * PAGE_LEN] = 1;
+        may_run() == may
+    }));
 }

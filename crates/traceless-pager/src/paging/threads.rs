@@ -88,6 +88,11 @@ impl Whose {
             Self::Other(process) => format!("/proc/{process}/task/{thread}"),
         }
     }
+
+    /// Whether it has that thread.
+    pub fn has(self, thread: u32) -> bool {
+        rustix::fs::access(self.path(thread), rustix::fs::Access::EXISTS).is_ok()
+    }
 }
 
 /// The processor that a thread runs on, or ran on last.
@@ -168,11 +173,21 @@ impl Faulting {
         if self.0.contains(&thread) {
             return None;
         }
-        self.0.retain(|&other| {
-            rustix::fs::access(whose.path(other), rustix::fs::Access::EXISTS).is_ok()
-        });
+        self.0.retain(|&other| whose.has(other));
         self.0.push(thread);
         Some(self.0.len())
+    }
+
+    /// Whether faults came from it.
+    pub fn has(&self, thread: u32) -> bool {
+        self.0.contains(&thread)
+    }
+
+    /// Threads that have ended do not count any more.
+    pub fn forget_ended(&mut self, whose: Whose) {
+        if self.0.len() > 1 {
+            self.0.retain(|&other| whose.has(other));
+        }
     }
 }
 
@@ -204,5 +219,7 @@ mod tests {
         assert_eq!(threads.only(), Some(this));
         assert_eq!((threads.note(Whose::Own, u32::MAX), threads.only()), (Some(2), None));
         assert_eq!(threads.note(Whose::Own, u32::MAX - 1), Some(2), "one of them never lived");
+        threads.forget_ended(Whose::Own);
+        assert!(threads.has(this) && threads.only() == Some(this));
     }
 }

@@ -3,9 +3,12 @@
 
 use super::error::{Error, Result};
 use super::memory::out_of_the_way;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::mm::UserfaultfdFlags;
+use rustix::time::Timespec;
 
 /// What the kernel offers beyond missing pages.
 pub const FEATURE_WP: u64 = 1 << 0;
@@ -174,6 +177,20 @@ impl Uffd {
         Ok(rustix::io::read(&self.0, bytes)? / size_of::<Message>())
     }
 
+    /// Whether [`Self::read`] waits. The kernel lets nobody poll one that does.
+    pub fn set_waits(&self, waits: bool) -> Result<(), Errno> {
+        let flags = if waits { OFlags::empty() } else { OFlags::NONBLOCK };
+        rustix::fs::fcntl_setfl(&self.0, flags)
+    }
+
+    /// Whether there is a message within that time, or may be.
+    pub fn has_messages(&self, within: &Timespec) -> Result<bool, Errno> {
+        match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(within)) {
+            Err(Errno::INTR) => Ok(true),
+            polled => polled.map(|ready| ready > 0),
+        }
+    }
+
     /// Puts a copy of `from` where a page is missing, and wakes who waits for it.
     ///
     /// # Safety
@@ -266,7 +283,7 @@ fn open(how: UserfaultfdFlags) -> Result<OwnedFd> {
     // SAFETY: a fresh descriptor; nothing is registered yet.
     let called = unsafe { rustix::mm::userfaultfd(how) };
     let Err(refused) = called else { return called.map_err(|e| Error::os("userfaultfd", e)) };
-    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let Ok(device) = rustix::fs::open("/dev/userfaultfd", flags, rustix::fs::Mode::empty()) else {
         return Err(Error::NotAllowed(refused));
     };

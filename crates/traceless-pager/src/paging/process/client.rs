@@ -91,6 +91,13 @@ impl Client {
         Ok(())
     }
 
+    /// As of [`Pager::let_go`](crate::paging::Pager::let_go).
+    pub fn let_go(&self, thread: u32, for_good: bool) {
+        let numbers = [u64::from(thread), u64::from(for_good)];
+        // A program that has closed its files is not held.
+        let _ = without_signals(|| self.ends().link.ask(What::LetGo, numbers, What::Done));
+    }
+
     /// Runs `work`, which changes how memory is mapped, while this program does not fork. It is
     /// told where the memory begins, and its length.
     pub fn hold<T>(&self, work: impl FnOnce(usize, usize) -> T) -> T {

@@ -3,7 +3,7 @@
 use super::link::{Link, Listener, What};
 use super::space::{Space, counters};
 use crate::paging::arena::Way;
-use crate::paging::config::Config;
+use crate::paging::config::{Config, HOLDS_PROGRAMS};
 use crate::paging::error::{Error, Result};
 use crate::paging::serving::places;
 use crate::paging::settings::Settings;
@@ -75,6 +75,7 @@ impl House {
             frames: self.settings.resident,
             policy: self.settings.policy,
             overflow: self.settings.overflow,
+            holds: HOLDS_PROGRAMS,
             counters,
             ..Config::default()
         }

@@ -30,6 +30,8 @@ pub enum What {
     Registered,
     /// These pages are zeros from now on [first, how many].
     Discard,
+    /// This thread may run where it wants [its number, whether for good].
+    LetGo,
     /// Prepare a copy of the program.
     Fork,
     /// The copy's memory (its file, its link, what ends it when we end).
@@ -57,10 +59,11 @@ pub enum What {
 }
 
 impl What {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Memory,
         Self::Registered,
         Self::Discard,
+        Self::LetGo,
         Self::Fork,
         Self::Copy,
         Self::Freeze,

@@ -6,6 +6,7 @@ use crate::paging::arena::{Arena, SharedPages};
 use crate::paging::config::SharedCounters;
 use crate::paging::error::{Error, Result};
 use crate::paging::frames::Frames;
+use crate::paging::holding::REST;
 use crate::paging::serving::{Copied, Serving};
 use crate::paging::settings::Recording;
 use crate::paging::stats::{CounterFile, Counters};
@@ -154,6 +155,9 @@ impl Space {
         if ended {
             return Ok(Next::End);
         }
+        if !faults && !request {
+            self.serving.rest();
+        }
         if self.link.is_none() {
             return self.look(clock.now());
         }
@@ -180,9 +184,13 @@ impl Space {
         // Where there is nothing to wait for, the faults stand in.
         let mut all = [uffd, link.unwrap_or(uffd), program.unwrap_or(uffd)]
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        let first_look = self.alone_since.is_none();
-        let pause = Timespec { tv_sec: if first_look { 0 } else { LOOK_S }, tv_nsec: 0 };
-        match poll(&mut all, self.link.is_none().then_some(&pause)) {
+        let pause = match self.alone_since {
+            _ if self.serving.is_holding() => Some(REST),
+            _ if self.link.is_some() => None,
+            None => Some(Timespec { tv_sec: 0, tv_nsec: 0 }),
+            Some(_) => Some(Timespec { tv_sec: LOOK_S, tv_nsec: 0 }),
+        };
+        match poll(&mut all, pause.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(e) => return Err(Error::os("nothing can be waited for", e)),
         }
@@ -212,6 +220,8 @@ impl Space {
         let Some(link) = &self.link else { return Ok(Next::Wait) };
         let Some(received) = link.receive()? else {
             self.link = None;
+            // It could not ask to be let go.
+            self.serving.hold_nobody();
             return Ok(Next::Wait);
         };
         match received.what {
@@ -224,6 +234,11 @@ impl Space {
                 self.serving.discard(first, count)?;
                 self.tell(What::Done, "", &[])?;
             }
+            What::LetGo => {
+                let [thread, for_good] = received.numbers;
+                self.serving.let_go(u32::try_from(thread).unwrap_or(0), for_good != 0);
+                self.tell(What::Done, "", &[])?;
+            }
             What::Fork => {
                 self.unborn = None;
                 match self.prepare_a_copy() {
@@ -232,6 +247,7 @@ impl Space {
                 }
             }
             What::Freeze => {
+                self.serving.roam();
                 self.tell(What::Done, "", &[])?;
                 return self.wait_for_a_copy();
             }

@@ -1,0 +1,198 @@
+//! Where threads of the program run is the program's own business. The pager may hold one that
+//! faults often on a processor: it is let go before the program asks for that or changes it, and
+//! before it starts what would inherit it.
+
+use crate::begin::{own_name, paged};
+use crate::fork::theirs;
+use core::ffi::c_int;
+use libc::{cpu_set_t, pid_t, pthread_t, size_t};
+
+/// A thread of the program is about to do something for which it must not be held.
+fn let_go(thread: u32, for_good: bool) {
+    if let Some(paged) = paged() {
+        paged.let_go(thread, for_good);
+    }
+}
+
+fn own_number() -> u32 {
+    // SAFETY: it has no conditions.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+/// The thread that a call of `sched_setaffinity` and its kin means.
+fn number(thread: pid_t) -> u32 {
+    if thread == 0 { own_number() } else { thread as u32 }
+}
+
+/// The number of a thread by what it calls itself. The system's name for the clock of a thread has
+/// it: its complement, above three bits.
+///
+/// # Safety
+/// The thread has not been joined.
+unsafe fn number_of(thread: pthread_t) -> u32 {
+    if thread as usize == own_name() {
+        return own_number();
+    }
+    let mut clock = 0;
+    // SAFETY: the caller's promise.
+    match unsafe { libc::pthread_getcpuclockid(thread, &raw mut clock) } {
+        0 => !(clock >> 3) as u32,
+        // It has ended, and is not held.
+        _ => 0,
+    }
+}
+
+type OfThread<Set> = unsafe extern "C" fn(pid_t, size_t, Set) -> c_int;
+type OfPthread<Set> = unsafe extern "C" fn(pthread_t, size_t, Set) -> c_int;
+
+/// As of Linux.
+///
+/// # Safety
+/// As of Linux.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_getaffinity(
+    thread: pid_t,
+    size: size_t,
+    set: *mut cpu_set_t,
+) -> c_int {
+    let_go(number(thread), false);
+    // SAFETY: the caller's promise; and the function has that type.
+    unsafe { theirs!(c"sched_getaffinity", OfThread<*mut cpu_set_t>)(thread, size, set) }
+}
+
+/// As of Linux.
+///
+/// # Safety
+/// As of Linux.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_setaffinity(
+    thread: pid_t,
+    size: size_t,
+    set: *const cpu_set_t,
+) -> c_int {
+    let_go(number(thread), true);
+    // SAFETY: the caller's promise; and the function has that type.
+    unsafe { theirs!(c"sched_setaffinity", OfThread<*const cpu_set_t>)(thread, size, set) }
+}
+
+/// As of the C library.
+///
+/// # Safety
+/// As of the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_getaffinity_np(
+    thread: pthread_t,
+    size: size_t,
+    set: *mut cpu_set_t,
+) -> c_int {
+    // SAFETY: the caller's promise; and the function has that type.
+    unsafe {
+        let_go(number_of(thread), false);
+        theirs!(c"pthread_getaffinity_np", OfPthread<*mut cpu_set_t>)(thread, size, set)
+    }
+}
+
+/// As of the C library.
+///
+/// # Safety
+/// As of the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_setaffinity_np(
+    thread: pthread_t,
+    size: size_t,
+    set: *const cpu_set_t,
+) -> c_int {
+    // SAFETY: the caller's promise; and the function has that type.
+    unsafe {
+        let_go(number_of(thread), true);
+        theirs!(c"pthread_setaffinity_np", OfPthread<*const cpu_set_t>)(thread, size, set)
+    }
+}
+
+/// What makes threads and processes, or another program of this one. Only here is it known how to
+/// get between them and the program: nobody is held elsewhere.
+#[cfg(target_arch = "x86_64")]
+mod heirs {
+    use super::{let_go, own_number};
+    use crate::fork::original;
+    use core::ffi::CStr;
+    use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    /// Lets this thread go, and tells where the C library's function is.
+    extern "C" fn prepare(nth: usize) -> usize {
+        static FOUND: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
+        let_go(own_number(), false);
+        match FOUND[nth].load(Relaxed) {
+            0 => {
+                let found = original(NAMES[nth]) as usize;
+                FOUND[nth].store(found, Relaxed);
+                found
+            }
+            found => found,
+        }
+    }
+
+    /// Functions that take the place of the C library's, prepare, and become those. They leave no
+    /// trace on the stack, to which `vfork` returns twice, and where further arguments are.
+    macro_rules! heirs {
+        ($($nth:literal $name:ident,)*) => {
+            const NAMES: [&CStr; [$($nth),*].len()] = [$(
+                match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                    Ok(name) => name,
+                    Err(_) => panic!("it ends with the only zero"),
+                }
+            ),*];
+            $(
+                /// As of the C library.
+                ///
+                /// # Safety
+                /// As of the C library.
+                #[unsafe(no_mangle)]
+                #[unsafe(naked)]
+                pub unsafe extern "C" fn $name() {
+                    core::arch::naked_asm!(
+                        "push rdi",
+                        "push rsi",
+                        "push rdx",
+                        "push rcx",
+                        "push r8",
+                        "push r9",
+                        "push rax",
+                        "mov edi, {nth}",
+                        "call {prepare}",
+                        "mov r11, rax",
+                        "pop rax",
+                        "pop r9",
+                        "pop r8",
+                        "pop rcx",
+                        "pop rdx",
+                        "pop rsi",
+                        "pop rdi",
+                        "jmp r11",
+                        nth = const $nth,
+                        prepare = sym prepare,
+                    )
+                }
+            )*
+        };
+    }
+
+    heirs! {
+        0 pthread_create,
+        1 vfork,
+        2 clone,
+        3 posix_spawn,
+        4 posix_spawnp,
+        5 system,
+        6 popen,
+        7 execl,
+        8 execle,
+        9 execlp,
+        10 execv,
+        11 execve,
+        12 execvp,
+        13 execvpe,
+        14 fexecve,
+        15 execveat,
+    }
+}
