@@ -1,8 +1,8 @@
 //! The tree for so many blocks, and how likely it is to fail.
 //!
-//! Of our tree the gateway keeps the root: the blocks that wait for it are those of the paper's
-//! ring and those that would lie in a root, and a round brings in all that go to one of its
-//! children. So the host makes a node less anew in each round, and reads a slot less a query.
+//! Of our tree the gateway keeps the root: what waits there is the paper's ring and what would lie
+//! in a root, and a round takes on all of it that goes to one of the root's children. So the host
+//! makes a node less anew in each round, and reads a slot less a query.
 //!
 //! Each bound is the tail of a Poisson or binomial count at the end of a node's epoch, when it is
 //! fullest or most read. None of them loses data or shows anything: a node that is full leaves
@@ -142,8 +142,8 @@ impl Params {
         self.round_blocks - self.round_blocks / 8
     }
 
-    /// Blocks that may wait at the gateway. With several roots those of each wait until a round
-    /// comes by it, on average half as many rounds as there are roots.
+    /// Blocks that may be at the gateway. With several roots those of each wait until a round comes
+    /// by it, on average half as many rounds as there are roots.
     pub fn waiting_max(&self) -> usize {
         let rounds = self.geometry.roots as usize / 2 + WAITING_ROUNDS_MAX;
         rounds * self.round_blocks

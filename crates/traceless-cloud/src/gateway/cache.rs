@@ -25,7 +25,7 @@ impl Cache {
     }
 
     /// Keeps a block.
-    pub fn put(&mut self, id: u32, block: Vec<u8>) {
+    pub fn put(&mut self, id: u32, block: &[u8]) {
         if block.len() > self.len_max {
             return;
         }
@@ -33,7 +33,7 @@ impl Cache {
         self.len += block.len();
         self.uses += 1;
         self.order.push_back((id, self.uses));
-        self.blocks.insert(id, (self.uses, block));
+        self.blocks.insert(id, (self.uses, block.to_vec()));
         self.shrink();
     }
 
@@ -75,17 +75,17 @@ mod tests {
     #[test]
     fn what_was_used_last_is_kept() {
         let mut cache = Cache::default();
-        cache.put(9, vec![0; 10]);
+        cache.put(9, &[0; 10]);
         assert_eq!(cache.get(9), None, "there is no room");
         cache.limit(35);
         for id in 0..3 {
-            cache.put(id, vec![id as u8; 10]);
+            cache.put(id, &[id as u8; 10]);
         }
         assert_eq!(cache.get(0), Some(&[0; 10][..]));
-        cache.put(3, vec![3; 10]);
+        cache.put(3, &[3; 10]);
         assert_eq!(cache.get(1), None);
         assert!(cache.get(0).is_some() && cache.get(2).is_some() && cache.get(3).is_some());
-        cache.put(2, vec![7; 5]);
+        cache.put(2, &[7; 5]);
         assert_eq!((cache.len, cache.get(2)), (25, Some(&[7; 5][..])));
         cache.remove(2);
         assert_eq!((cache.len, cache.get(2)), (20, None));

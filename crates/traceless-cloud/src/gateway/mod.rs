@@ -4,7 +4,7 @@
 //! that was not read before. Its leaf was drawn after it was last asked for and is used once, and
 //! no slot is read twice before its node is made anew. So what the host sees are random slots of a
 //! random path, whatever is asked for. The block then waits here, and goes back into the tree with
-//! a later round, on a path drawn anew.
+//! a later round, on a path drawn anew. What is asked for twice between two rounds sends one query.
 
 mod beat;
 mod cache;
@@ -44,6 +44,7 @@ use crate::params::Params;
 use crate::store::Durability;
 use crate::tee::Provision;
 use beat::Beat;
+use index::Place;
 use journal::Journal;
 use pace::Pace;
 use queries::Want;
@@ -206,6 +207,11 @@ impl Gateway {
     /// Blocks that wait here for a round.
     pub fn waiting(&self) -> usize {
         self.state.waiting.len()
+    }
+
+    /// Whether a block is here and not in the tree: at hand, or in the root.
+    pub fn holds(&self, id: u64) -> bool {
+        self.check(id).is_ok_and(|id| self.state.index.place(id) == Place::Gateway)
     }
 
     /// Keeps copies of blocks that were used lately, up to so many bytes: reading one of them sends

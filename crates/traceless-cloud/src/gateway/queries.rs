@@ -104,9 +104,7 @@ impl Gateway {
             read.push(block.to_vec());
             return Ok(true);
         }
-        let is_here =
-            |id| self.state.index.place(id) == Place::Gateway && !self.state.is_asked_for(id);
-        if !want.id().is_some_and(is_here) {
+        if !want.id().is_some_and(|id| self.state.waiting.is_at_hand(id)) {
             return Ok(false);
         }
         match want {
@@ -150,10 +148,12 @@ impl Gateway {
     pub(super) fn ask(&mut self, want: &Want) -> Result {
         let id = want.id();
         let g = self.state.params.geometry;
-        let known = match id.map(|id| self.state.index.place(id)) {
-            Some(Place::Tree { leaf, .. }) => Some(leaf),
-            _ => None,
-        };
+        let known = id.and_then(|id| match self.state.index.place(id) {
+            Place::Tree { leaf, .. } => Some(leaf),
+            // In the root: it is here, but its leaf has to be seen once, like any other.
+            Place::Gateway => self.state.waiting.leaf(id),
+            Place::Nowhere => None,
+        });
         let leaf = known.unwrap_or_else(|| self.draw_leaf());
         for layer in 0..g.layers {
             let node = g.node(layer, leaf);
@@ -236,10 +236,10 @@ impl Gateway {
         self.counts.queries += 1;
         let Some(id) = pending.id else { return self.happen_soon(Record::Answered) };
         // Opened even if something else will be in it, so that both take the same time.
-        let block = if pending.real {
-            self.inner.open(u64::from(id), sealed)?
-        } else {
-            vec![0; self.state.params.geometry.block_len]
+        let block = match self.state.waiting.get(id) {
+            _ if pending.real => self.inner.open(u64::from(id), sealed)?,
+            Some(block) => block.to_vec(),
+            None => vec![0; self.state.params.geometry.block_len],
         };
         let written = pending.write.is_some();
         let leaf = self.draw_leaf();

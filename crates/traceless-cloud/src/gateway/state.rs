@@ -198,9 +198,11 @@ impl State {
 
     fn plan(&mut self, rng: &mut dyn Rng) -> (Vec<Leaving>, Vec<NodePlan>) {
         let g = &self.params.geometry;
-        let root = g.root(g.evicted(self.round));
-        let count = room(&self.index, &self.params, self.round, self.waiting.ready(root));
-        let leaving = self.waiting.leave(root, count);
+        // Copies are made of all of them now: when a block leaves the root depends on its leaf.
+        self.waiting.fill_root(|id, bytes| self.cache.put(id, bytes));
+        let tree = g.root(g.evicted(self.round));
+        let count = room(&self.index, &self.params, self.round, self.waiting.ready(tree));
+        let leaving = self.waiting.leave(tree, count);
         let batch: Vec<Moving> = leaving.iter().map(|one| one.block).collect();
         let plans = plan_round(&self.index, &self.params, self.round, &batch, rng);
         (leaving, plans)
@@ -211,9 +213,11 @@ impl State {
         let came: HashSet<u32> = running.leaving.iter().map(|one| one.block.id).collect();
         let mut unchanged = HashSet::new();
         for one in &running.leaving {
-            if let Some(bytes) = self.waiting.forget(one) {
-                unchanged.insert(one.block.id);
-                self.cache.put(one.block.id, bytes);
+            let id = one.block.id;
+            // Its bytes are the answer to a query that has no reply yet.
+            let is_wanted = self.pending.iter().any(|pending| pending.id == Some(id));
+            if !is_wanted && self.waiting.forget(one) {
+                unchanged.insert(id);
             }
         }
         for plan in &running.plans {
@@ -253,11 +257,13 @@ impl State {
         out.u64(self.sequence);
         out.u64(self.queries as u64);
         self.index.save(out);
-        out.u64(self.waiting.len() as u64);
-        for (id, leaf, bytes) in self.waiting.in_order() {
-            out.u32(id);
-            out.u32(leaf);
-            out.0.extend_from_slice(bytes);
+        for blocks in self.waiting.in_order() {
+            out.u64(blocks.len() as u64);
+            for (id, leaf, bytes) in blocks {
+                out.u32(id);
+                out.u32(leaf);
+                out.0.extend_from_slice(bytes);
+            }
         }
         self.names.save(out);
         out.u32(self.pending.len() as u32);
@@ -276,9 +282,14 @@ impl State {
         (state.round, state.sequence) = (from.u64()?, from.u64()?);
         state.queries = from.u64()? as usize;
         state.index.load(from)?;
-        for _ in 0..from.u64()? {
-            let (id, leaf) = (from.u32()?, from.u32()?);
-            state.waiting.put(id, leaf, from.bytes(params.geometry.block_len)?.to_vec());
+        for is_root in [true, false] {
+            for _ in 0..from.u64()? {
+                let (id, leaf) = (from.u32()?, from.u32()?);
+                state.waiting.put(id, leaf, from.bytes(params.geometry.block_len)?.to_vec());
+            }
+            if is_root {
+                state.waiting.fill_root(|_, _| ());
+            }
         }
         state.names.load(from)?;
         for _ in 0..from.u32()? {

@@ -71,6 +71,11 @@ impl Suite for Clouds {
             gateway("mutant:prefers-half", Gate::PrefersHalf),
             "one path of four is drawn from one half of the tree",
         ),
+        Planted {
+            scheme: gateway("mutant:root-at-hand", Gate::RootAtHand),
+            fault: Some("blocks of the root, which the gateway has, are at hand"),
+            size: 20_000,
+        },
         Planted { scheme: enclave("mutant:sound-enclave", Enclave::Sound), fault: None, size: 0 },
         planted(
             enclave("mutant:checks-chosen", Enclave::ChecksChosen),
@@ -174,6 +179,13 @@ fn of_gateway(name: &str, gate: Gate, steps: u64, seed: u64) -> Result<Vec<Claim
     let mut claims =
         vec![look_alike(name, &runs), nothing_twice(name, &runs), on_time(name, &runs)];
     claims.extend(claims_of_draws(name, &of_users, &pairs(users.len())));
+    let behind = users.iter().zip(&runs).map(|(user, run)| {
+        run.behind.are_uniform(&format!("trees behind the last round's, {}", user.name()))
+    });
+    claims.extend(traceless_audit::worst_of(
+        format!("{name}: paths do not follow rounds"),
+        behind.collect(),
+    ));
     let slots = |(user, run): (&Client, &Run)| {
         let what = |layer| format!("slots of layer {layer}, {}", user.name());
         (0..).zip(&run.slots).map(move |(layer, drawn)| drawn.are_uniform(&what(layer))).collect()

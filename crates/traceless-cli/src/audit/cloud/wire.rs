@@ -37,6 +37,8 @@ pub enum Gate {
     BatchesAtOnce,
     /// Its random numbers favour one half of the tree.
     PrefersHalf,
+    /// What lies in the root, which the gateway has, is taken to be at hand.
+    RootAtHand,
 }
 
 impl Gate {
@@ -46,7 +48,11 @@ impl Gate {
             Self::HitsSendNothing => asked == Asked::Answered,
             Self::IdleStops => asked == Asked::Nothing,
             Self::ErrorsSendNothing => asked == Asked::Failed,
-            Self::Fixed | Self::Demand | Self::BatchesAtOnce | Self::PrefersHalf => false,
+            Self::Fixed
+            | Self::Demand
+            | Self::BatchesAtOnce
+            | Self::PrefersHalf
+            | Self::RootAtHand => false,
         }
     }
 }
@@ -87,6 +93,8 @@ pub struct Run {
     pub steps: Vec<Template>,
     /// The path of each query.
     pub leaves: Draws,
+    /// By how many trees the path of each query is behind the one that the last round went to.
+    pub behind: Draws,
     /// The slots that were read in each layer.
     pub slots: Vec<Draws>,
     pub slots_read: u64,
@@ -146,7 +154,7 @@ pub fn run(gate: Gate, client: Client, steps: u64, seed: u64) -> Result<Run, Fai
     let (mut step, mut requests) = (0, 0);
     loop {
         hurries.store(gate == Gate::BatchesAtOnce && client == Client::Batches, Ordering::Relaxed);
-        let asked = ask(&mut gateway, client, (step, &mut requests), seed)?;
+        let asked = ask(&mut gateway, (gate, client), (step, &mut requests), seed)?;
         hurries.store(false, Ordering::Relaxed);
         let mut view = lock(&watch.0);
         if !view.is_sent() && !gate.leaves_out(asked.0) {
@@ -169,15 +177,13 @@ pub fn run(gate: Gate, client: Client, steps: u64, seed: u64) -> Result<Run, Fai
     }
     drop(gateway);
     let (watch, _) = Arc::into_inner(watch).expect("the gateway and its threads are gone");
-    let Watch { templates, leaves, slots, slots_read, read_twice, made_anew, untimely, .. } =
-        watch.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(Run { steps: templates, leaves, slots, slots_read, read_twice, made_anew, untimely })
+    Ok(watch.into_inner().unwrap_or_else(PoisonError::into_inner).seen)
 }
 
 /// One step of a client: what came of it, and a secret of its own that paths must not tell.
 fn ask(
     gateway: &mut Gateway,
-    client: Client,
+    (gate, client): (Gate, Client),
     (step, requests): (u64, &mut u64),
     seed: u64,
 ) -> Result<(Asked, u64), Failed> {
@@ -188,6 +194,9 @@ fn ask(
                 return Ok((Asked::Nothing, 0));
             };
             *requests += 1;
+            if gate == Gate::RootAtHand && gateway.holds(id) {
+                return Ok((Asked::Answered, id + 1));
+            }
             if mix(seed, step).is_multiple_of(2) {
                 gateway.put(id, &[step as u8; 32])?;
             } else {
@@ -249,23 +258,16 @@ struct Watch {
     params: Params,
     /// Where there is a beat: the time, which is seen of each message.
     clock: Option<Arc<Simulated>>,
-    /// Of each step, or with a beat of each query and what comes behind it.
-    templates: Vec<Template>,
+    seen: Run,
     /// Of the present step.
     step: Template,
     /// Queries at the end of the step before.
     queries_before: u64,
-    leaves: Draws,
-    slots: Vec<Draws>,
     read: HashSet<(Node, Location)>,
-    slots_read: u64,
-    read_twice: u64,
     /// Queries, and those of each version of a node.
     queries: u64,
     reads: HashMap<(Node, u64), usize>,
     rounds: u64,
-    made_anew: u64,
-    untimely: u64,
     /// Lengths of a round's batch and orders, which are the same for all.
     form: Option<Vec<usize>>,
 }
@@ -277,19 +279,22 @@ impl Watch {
         Self {
             params: *params,
             clock,
-            templates: Vec::new(),
+            seen: Run {
+                steps: Vec::new(),
+                leaves: draws("paths", u64::from(g.leaves())),
+                behind: draws("trees", u64::from(g.roots)),
+                slots: (0..g.layers).map(|layer| draws("slots", g.slots(layer) as u64)).collect(),
+                slots_read: 0,
+                read_twice: 0,
+                made_anew: 0,
+                untimely: 0,
+            },
             step: Template::default(),
             queries_before: 0,
-            leaves: draws("paths", u64::from(g.leaves())),
-            slots: (0..g.layers).map(|layer| draws("slots", g.slots(layer) as u64)).collect(),
             read: HashSet::new(),
-            slots_read: 0,
-            read_twice: 0,
             queries: 0,
             reads: HashMap::new(),
             rounds: 0,
-            made_anew: 0,
-            untimely: 0,
             form: None,
         }
     }
@@ -301,10 +306,11 @@ impl Watch {
 
     fn end_step(&mut self, secret: u64) {
         if self.clock.is_none() {
-            self.templates.push(core::mem::take(&mut self.step));
+            self.seen.steps.push(core::mem::take(&mut self.step));
         }
         self.queries_before = self.queries;
-        self.leaves.secrets.resize(self.leaves.drawn.len(), secret);
+        let leaves = &mut self.seen.leaves;
+        leaves.secrets.resize(leaves.drawn.len(), secret);
     }
 
     /// Whether a round should have been sent before the next query, and was not.
@@ -327,16 +333,21 @@ impl Watch {
     fn query(&mut self, ask: &Ask, reply_len: usize) {
         let g = self.params.geometry;
         if self.clock.is_some() && self.queries > 0 {
-            self.templates.push(core::mem::take(&mut self.step));
+            self.seen.steps.push(core::mem::take(&mut self.step));
         }
         self.see_in_time(&[]);
         self.queries += 1;
-        self.leaves.drawn.push(u64::from(ask.leaf));
+        self.seen.leaves.drawn.push(u64::from(ask.leaf));
+        if let Some(last) = self.rounds.checked_sub(1) {
+            let trees = g.roots as usize;
+            let behind = (trees + g.root(g.evicted(last)) - g.root(ask.leaf)) % trees;
+            self.seen.behind.drawn.push(behind as u64);
+        }
         for (layer, location) in ask.locations.iter().enumerate() {
             let node = g.node(layer, ask.leaf);
-            self.slots[layer].drawn.push(u64::from(location.slot));
-            self.slots_read += 1;
-            self.read_twice += u64::from(!self.read.insert((node, *location)));
+            self.seen.slots[layer].drawn.push(u64::from(location.slot));
+            self.seen.slots_read += 1;
+            self.seen.read_twice += u64::from(!self.read.insert((node, *location)));
             *self.reads.entry((node, location.attempt)).or_default() += 1;
         }
         for what in [1, ask.locations.len(), ask.order.len(), reply_len] {
@@ -350,7 +361,7 @@ impl Watch {
             // Not when: by then the next slot may be waited for, and it is sent before that.
             self.step.see(stage.nodes.len() as u64);
         }
-        self.made_anew += 1;
+        self.seen.made_anew += 1;
         let nodes = || stage.nodes.iter().map(|version| version.node);
         let is_due = if stage.batch.is_empty() {
             // By itself: a node that was read as often as it may be.
@@ -367,7 +378,7 @@ impl Watch {
             let due = self.rounds * self.params.round_blocks as u64;
             alike && self.queries >= due && nodes().eq((0..g.layers).map(|i| g.node(i, path)))
         };
-        self.untimely += u64::from(!is_due);
+        self.seen.untimely += u64::from(!is_due);
     }
 }
 
@@ -387,7 +398,7 @@ impl Watched {
         let waited =
             self.watch.1.wait_timeout_while(self.seen(), STAGE_TIME, |watch| watch.misses_round());
         let (mut watch, time) = waited.unwrap_or_else(PoisonError::into_inner);
-        watch.untimely += u64::from(time.timed_out());
+        watch.seen.untimely += u64::from(time.timed_out());
     }
 }
 

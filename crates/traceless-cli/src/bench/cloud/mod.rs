@@ -335,8 +335,8 @@ impl Report {
             self.data, self.block_len, self.kernel, self.store
         ));
         say(&format!(
-            "roots {}, children a node {}, layers {}; {} slots in a node and {} in a leaf, {} slots \
-             and {} blocks a round",
+            "roots {}, children a node {}, layers {}; {} slots in a node and {} in a leaf, {} \
+             slots and {} blocks a round",
             tree.roots,
             tree.arity,
             tree.layers,
