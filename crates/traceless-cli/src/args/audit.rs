@@ -202,7 +202,7 @@ pub struct AuditCloudArgs {
 }
 
 /// What `audit cloud --scheme` may name.
-pub const CLOUD_PARTS: [&str; 14] = [
+pub const CLOUD_PARTS: [&str; 15] = [
     "gateway-fixed",
     "gateway-demand",
     "enclave",
@@ -212,6 +212,7 @@ pub const CLOUD_PARTS: [&str; 14] = [
     "mutant:errors-send-nothing",
     "mutant:batches-at-once",
     "mutant:prefers-half",
+    "mutant:root-at-hand",
     "mutant:sound-enclave",
     "mutant:checks-chosen",
     "mutant:takes-replays",
