@@ -215,7 +215,8 @@ impl Gateway {
     }
 
     /// Keeps copies of blocks that were used lately, up to so many bytes: reading one of them sends
-    /// nothing, which the host may notice. Without it, only blocks that wait are at hand.
+    /// nothing, which the host may notice. Without it, only what was asked for since the last round
+    /// was begun is at hand.
     pub fn keep_copies(&mut self, len: usize) {
         self.state.cache.limit(len);
     }

@@ -215,8 +215,7 @@ impl State {
         for one in &running.leaving {
             let id = one.block.id;
             // Its bytes are the answer to a query that has no reply yet.
-            let is_wanted = self.pending.iter().any(|pending| pending.id == Some(id));
-            if !is_wanted && self.waiting.forget(one) {
+            if !self.is_asked_for(id) && self.waiting.forget(one) {
                 unchanged.insert(id);
             }
         }

@@ -154,6 +154,44 @@ fn nodes_are_made_anew_in_time() {
     }
 }
 
+/// What is asked for again sends nothing until the next round is begun, and then a query, though
+/// the block is here.
+#[test]
+fn what_is_in_the_root_is_asked_for() {
+    let params = params(3000);
+    let mut gateway = gateway_over(params, MemStore::new(params.geometry), Choice::Benes, 19);
+    let mut sent = |id: u64, dummies: usize| {
+        gateway.dummies(dummies).unwrap();
+        let before = gateway.counts().queries;
+        gateway.get(id).unwrap();
+        (gateway.holds(id), gateway.counts().queries - before)
+    };
+    assert_eq!(
+        [sent(7, 0), sent(7, 0), sent(8, 0), sent(7, 3)].map(|(_, sent)| sent),
+        [1, 0, 1, 0]
+    );
+    assert_eq!(sent(7, params.round_blocks), (true, 1));
+}
+
+/// A block of the root that a round takes away while a query for it has no reply: the reply is
+/// what the gateway has.
+#[test]
+fn what_a_query_waits_for_stays() {
+    let params = params(3000);
+    let mut state = State::new(params);
+    for id in 0..2 {
+        state.apply(Record::Held { id, leaf: 0, bytes: block(id.into(), 1) }).unwrap();
+    }
+    state.queries = params.round_blocks;
+    state.apply(Record::Begun { attempt: 1, seed: [0; 32], node: None }).unwrap();
+    let slots = vec![0; params.geometry.layers];
+    state.apply(Record::Query { leaf: 0, slots, id: Some(1), target: None, write: None }).unwrap();
+    state.apply(Record::Committed).unwrap();
+    assert_eq!((state.waiting.get(0), state.waiting.get(1)), (None, Some(&block(1, 1)[..])));
+    state.apply(Record::Held { id: 1, leaf: 3, bytes: block(1, 1) }).unwrap();
+    assert!(state.waiting.is_at_hand(1) && state.index.place(1) == Place::Gateway);
+}
+
 /// A store whose calls fail now and then, before or after they did what they should.
 struct Faulty {
     store: MemStore,
