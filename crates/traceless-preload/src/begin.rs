@@ -78,6 +78,7 @@ fn start(settings: &Settings) -> Result<Paged> {
         overflow: settings.overflow,
         holds: HOLDS_PROGRAMS,
         way: settings.way,
+        start: settings.start,
         counters,
         on_thread: note_own_thread,
         on_failure: fail,

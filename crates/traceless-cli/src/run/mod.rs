@@ -208,6 +208,7 @@ fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, Refused> {
         trace: args.trace.as_ref().map(absolute).transpose()?,
         counters: Some(counters.into()),
         ocalls: false,
+        start: None,
         counted: 0,
         pager: None,
         first: Some(std::process::id()),

@@ -86,11 +86,12 @@ enum Memory {
 pub struct SharedPages(OwnedFd);
 
 impl Arena {
-    /// `pages` pages, none of which is there, and places to park some of them.
-    pub fn new(pages: usize, places: usize, way: Way) -> Result<Self> {
+    /// `pages` pages, none of which is there, and places to park some of them; from `start` on, if
+    /// that is given.
+    pub fn new(pages: usize, places: usize, way: Way, start: Option<usize>) -> Result<Self> {
         let len = pages.checked_add(places + 2).and_then(|pages| pages.checked_mul(PAGE_LEN));
         let len = len.ok_or(Error::Configuration("too many pages"))?;
-        let mapping = Mapping::paged(len)?;
+        let mapping = Mapping::paged(len, start)?;
         let uffd = Uffd::with_features(way.features())?;
         uffd.register(mapping.start(), len, way == Way::Protect)?;
         let start = mapping.start();

@@ -24,6 +24,9 @@ pub struct Config {
     pub overflow: usize,
     /// How pages leave; the best way that the kernel has, if it is not given.
     pub way: Option<Way>,
+    /// The address of the first page, where the same ones are wanted in each run; else the kernel
+    /// chooses, and nobody can guess it.
+    pub start: Option<usize>,
     /// What random choices of victims follow from.
     pub seed: u64,
     /// Whether a thread that faults often may run on the handler's processor only, while it does:
@@ -45,6 +48,7 @@ impl Default for Config {
             policy: Policy::default(),
             overflow: 4096,
             way: None,
+            start: None,
             seed: 0,
             holds: false,
             counters: Arc::new(Box::<Counters>::default()),

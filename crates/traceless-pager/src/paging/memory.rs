@@ -39,13 +39,18 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// `len` bytes of private memory, reserved but not there yet, in small pages. A child of fork
-    /// does not get them: it would find zeros where pages are away.
-    pub fn paged(len: usize) -> Result<Self> {
+    /// does not get them: it would find zeros where pages are away. They begin at `wanted`, if an
+    /// address is.
+    pub fn paged(len: usize, wanted: Option<usize>) -> Result<Self> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh mapping at an address that the kernel chooses.
-        let start = unsafe { mmap_anonymous(core::ptr::null_mut(), len, protection, flags) };
+        let near = wanted.map_or(core::ptr::null_mut(), core::ptr::without_provenance_mut);
+        // SAFETY: a fresh mapping: where something lies at that address, the kernel takes another.
+        let start = unsafe { mmap_anonymous(near, len, protection, flags) };
         let mapping = Self::from_kernel(start, len)?;
+        if wanted.is_some_and(|wanted| wanted != mapping.start()) {
+            return Err(Error::Configuration("the pages cannot begin at that address"));
+        }
         mapping.in_small_pages()?;
         Self::not_copied(mapping.start(), len)?;
         Ok(mapping)

@@ -32,7 +32,7 @@ impl Pager {
         let pages = scheme.pages() as usize;
         let places = places(&config, way)?;
         let frames = Frames::new(pages, config.frames, config.policy, config.seed);
-        let arena = Arena::new(pages, places, way)?;
+        let arena = Arena::new(pages, places, way, config.start)?;
         let (on_thread, on_failure) = (config.on_thread, config.on_failure);
         let serving = Arc::new(Serving::new(arena, scheme, frames, places, config));
         let served = serving.clone();

@@ -31,6 +31,9 @@ pub type Recording = Arc<FileWitness<File>>;
 /// The variable that settings are handed on in.
 pub const VARIABLE: &str = "TRACELESS_PAGER";
 
+/// Settings are so many bytes long, or a multiple of that.
+const ENCODED_MULTIPLE: usize = 1024;
+
 /// Where pages go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Scheme {
@@ -110,6 +113,9 @@ pub struct Settings {
     pub policy: Policy,
     /// How pages leave; the best way that the kernel has, if it is not given.
     pub way: Option<Way>,
+    /// The address of the first page, where the same ones are wanted in each run; else the kernel
+    /// chooses. A pager that is a process of its own leaves it to the kernel always.
+    pub start: Option<usize>,
     /// Pages that may be resident besides while others are pinned.
     pub overflow: usize,
     /// The file that they go to; memory without a name if there is none.
@@ -141,6 +147,7 @@ impl Default for Settings {
             cached: 0,
             policy: Policy::default(),
             way: None,
+            start: None,
             overflow: 4096,
             backing: None,
             ocalls: false,
@@ -154,7 +161,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// As one string, paths last: they may hold anything but a line's end.
+    /// As one string, paths last: they may hold anything but a line's end. Empty lines fill it up:
+    /// programs copy their environment to their heap, which is to look the same with all schemes.
     pub fn encode(&self) -> String {
         let mut lines = vec![
             format!("resident={}", self.resident),
@@ -170,6 +178,7 @@ impl Settings {
             format!("ocalls={}", self.ocalls),
         ];
         lines.extend(self.way.map(|way| format!("way={}", way.name())));
+        lines.extend(self.start.map(|start| format!("start={start}")));
         lines.extend(self.first.map(|first| format!("first={first}")));
         lines.extend(self.pager.as_ref().map(|name| format!("pager={name}")));
         let paths =
@@ -177,13 +186,16 @@ impl Settings {
         for (key, path) in paths {
             lines.extend(path.as_ref().map(|path| format!("{key}={}", path.display())));
         }
-        lines.join("\n")
+        let mut text = lines.join("\n");
+        let len = text.len().next_multiple_of(ENCODED_MULTIPLE);
+        text.extend(core::iter::repeat_n('\n', len - text.len()));
+        text
     }
 
     /// What `encode` made.
     pub fn decode(text: &str) -> Result<Self> {
         let mut settings = Self::default();
-        for line in text.lines() {
+        for line in text.lines().filter(|line| !line.is_empty()) {
             let (key, value) = line.split_once('=').ok_or(UNREADABLE)?;
             settings.set(key, value)?;
         }
@@ -202,6 +214,7 @@ impl Settings {
             "cached" => self.cached = number()?,
             "policy" => self.policy = named(&Policy::ALL, Policy::name, value)?,
             "way" => self.way = Some(named(&Way::ALL, Way::name, value)?),
+            "start" => self.start = Some(number()?),
             "overflow" => self.overflow = number()?,
             "ocalls" => self.ocalls = value.parse().map_err(|_| UNREADABLE)?,
             "counted" => self.counted = value.parse().map_err(|_| UNREADABLE)?,
@@ -381,6 +394,7 @@ mod tests {
             cached: 4,
             policy: Policy::Random,
             way: Some(Way::Protect),
+            start: Some(1 << 30),
             overflow: 7,
             backing: Some("/a=b c".into()),
             counters: Some("/d".into()),
@@ -392,6 +406,8 @@ mod tests {
         };
         assert_eq!(Settings::decode(&settings.encode()).unwrap(), settings);
         assert_eq!(Settings::decode("").unwrap(), Settings::default());
+        let lens = Scheme::ALL.map(|scheme| Settings { scheme, ..settings.clone() }.encode().len());
+        assert_eq!(lens, [ENCODED_MULTIPLE; Scheme::ALL.len()]);
         for text in ["resident", "resident=x", "scheme=none", "colour=red", "way=out", "refresh=0"]
         {
             assert!(Settings::decode(text).is_err(), "{text}");

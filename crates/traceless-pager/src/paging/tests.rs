@@ -104,6 +104,20 @@ fn updates_lost(way: Way, faults: u64) -> (u64, u64) {
 }
 
 #[test]
+fn it_begins_where_it_is_told_to() {
+    let there = || {
+        let config = Config { start: Some(1 << 36), ..Config::default() };
+        PagedRegion::new(plain(64 + 512), config)
+    };
+    let mut first = there().unwrap();
+    assert_eq!(first.as_ptr() as usize, 1 << 36);
+    agrees_with_an_array(&mut first);
+    assert!(matches!(there(), Err(Error::Configuration(_))), "it is taken");
+    drop(first);
+    assert!(there().is_ok());
+}
+
+#[test]
 fn no_update_is_lost_while_its_page_leaves() {
     for way in WAYS {
         let (lost, there) = updates_lost(way, rounds(20_000));

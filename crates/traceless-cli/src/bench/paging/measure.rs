@@ -20,6 +20,10 @@ use traceless_pager::paging::{CounterFile, Summary};
 /// How often it is looked whether enough faults were counted.
 const LOOK: Duration = Duration::from_millis(5);
 
+/// Where paged memory begins. What a scheme needs for itself would move it otherwise, and programs
+/// that order things by their addresses, as Python does in its tables, would do other things.
+const START: usize = 1 << 37;
+
 /// What a run counted.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct Measured {
@@ -107,6 +111,7 @@ pub fn measure(
     settings.counters = Some(folder.path().into());
     settings.counted = counted;
     settings.first = Some(std::process::id());
+    settings.start = Some(START);
     let prepared = Prepared::find(workload.program.as_os_str()).map_err(failed)?;
     let mut command = prepared.command(&settings);
     let counters = |process: u32| {
