@@ -193,7 +193,8 @@ fn the_kernel_reads_and_writes_it() {
 fn direct_io(way: Way, rounds: usize) -> (bool, u64) {
     use rustix::fs::{Mode, OFlags};
     // Not every file system has direct I/O; the folder of the build lies on one that has.
-    let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let program = std::env::current_exe().unwrap();
+    let folder = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
     let path = folder.path().join("direct");
     let mut contents = vec![0; 1 << 20];
     Seeded::new(5).fill(&mut contents);
@@ -217,7 +218,7 @@ fn direct_io(way: Way, rounds: usize) -> (bool, u64) {
 /// Only moving sees that pages are pinned.
 #[test]
 fn direct_io_arrives() {
-    let (arrives, pinned) = direct_io(Way::Move, 8);
+    let (arrives, pinned) = direct_io(Way::Move, rounds(8) as usize);
     assert!(arrives);
     assert!(pinned > 0, "no page was pinned when it was to leave");
 }
