@@ -5,7 +5,7 @@
 //! moves interrupts both. So a thread that faults often may run on the handler's processor only,
 //! until it does not fault any more, or wants to know where it may run.
 
-use super::threads::Whose;
+use super::threads::{Times, Whose};
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 use rustix::time::Timespec;
 
@@ -18,6 +18,13 @@ const FREQUENT_NS: u64 = 200_000;
 /// Nobody is held for so many faults after a thread was let go on purpose: what it is about to do
 /// may fault, too.
 const FREE_FAULTS: u64 = 256;
+
+/// How often it is looked whether a processor is shared with others.
+const CROWD_INTERVAL_NS: u64 = 1_000_000_000;
+
+/// A processor is crowded when others have one in so many parts of its time, or more, while who is
+/// held there or the handler wants it.
+const CROWDED_PART: u64 = 4;
 
 /// Who is held, and who may be.
 pub struct Holding {
@@ -35,6 +42,9 @@ struct Held {
     id: Pid,
     cpu: usize,
     former: CpuSet,
+    /// What it and the handler had of the processor, as far as that is known, and when that was.
+    times: Option<Times>,
+    timed_at: u64,
 }
 
 impl Holding {
@@ -61,7 +71,7 @@ impl Holding {
     }
 
     /// Lets a thread of the program run on this processor only. Nobody else is held then.
-    pub fn hold(&mut self, whose: Whose, thread: u32, cpu: usize) {
+    pub fn hold(&mut self, whose: Whose, thread: u32, cpu: usize, now: u64) {
         if self.held.as_ref().is_some_and(|held| (held.thread, held.cpu) == (thread, cpu)) {
             return;
         }
@@ -78,13 +88,33 @@ impl Holding {
             && former.is_set(cpu)
             && sched_setaffinity(Some(id), &only(cpu)).is_ok()
         {
-            self.held = Some(Held { thread, id, cpu, former });
+            let times = Times::with_this(whose, thread);
+            self.held = Some(Held { thread, id, cpu, former, times, timed_at: now });
         }
+    }
+
+    /// Whether others want the processor on which a thread is held, too. They may be held
+    /// themselves, by pagers of their own: none of them would ever move to one that idles. Asked by
+    /// the handler. It waits while the thread runs, and sleeps while helpers do: so both count,
+    /// that the two wait, and that the processor is not theirs.
+    pub fn is_crowded(&mut self, whose: Whose, now: u64) -> bool {
+        let Some(held) = &mut self.held else { return false };
+        let elapsed = now.saturating_sub(held.timed_at);
+        if elapsed < CROWD_INTERVAL_NS {
+            return false;
+        }
+        let before = held.times;
+        (held.times, held.timed_at) = (Times::with_this(whose, held.thread), now);
+        let part = elapsed / CROWDED_PART;
+        held.times.zip(before).is_some_and(|(now, before)| {
+            now.waited.saturating_sub(before.waited) > part
+                && now.ran.saturating_sub(before.ran) < elapsed - part
+        })
     }
 
     /// Lets it run where it could before. If the program has changed that meanwhile it stays.
     pub fn let_go(&mut self) {
-        let Some(Held { thread, id, cpu, former }) = self.held.take() else { return };
+        let Some(Held { thread, id, cpu, former, .. }) = self.held.take() else { return };
         match sched_getaffinity(Some(id)) {
             Ok(now) if now == only(cpu) => {
                 // It was there before; or its processors have gone meanwhile.
@@ -147,17 +177,17 @@ mod tests {
     fn who_is_held_is_let_go() {
         let Some((thread, may, cpu)) = this() else { return };
         let mut holding = Holding::new(true);
-        holding.hold(Whose::Own, thread, cpu);
+        holding.hold(Whose::Own, thread, cpu, 0);
         assert!(holding.is_held(thread) && now() == only(cpu));
         holding.let_go();
         assert!(!holding.is_on() && now() == may);
-        holding.hold(Whose::Own, thread, cpu);
+        holding.hold(Whose::Own, thread, cpu, 0);
         holding.pause();
-        holding.hold(Whose::Own, thread, cpu);
+        holding.hold(Whose::Own, thread, cpu, 0);
         assert_eq!(now(), may, "it is about to do something");
         assert!(!holding.look(0, FREE_FAULTS) && holding.look(1, 1));
         assert!(!holding.look(1 + FREQUENT_NS, 1));
-        holding.hold(Whose::Own, thread, cpu);
+        holding.hold(Whose::Own, thread, cpu, 0);
         assert_eq!(now(), only(cpu));
         drop(holding);
         assert_eq!(now(), may);
@@ -168,27 +198,27 @@ mod tests {
         let Some((thread, may, cpu)) = this() else { return };
         let other = (0..cpu).rfind(|&cpu| may.is_set(cpu)).unwrap();
         let mut holding = Holding::new(true);
-        holding.hold(Whose::Own, thread, cpu);
+        holding.hold(Whose::Own, thread, cpu, 0);
         sched_setaffinity(None, &only(other)).unwrap();
         holding.let_go();
         assert_eq!(now(), only(other));
         sched_setaffinity(None, &may).unwrap();
-        holding.hold(Whose::Own, thread, cpu);
+        holding.hold(Whose::Own, thread, cpu, 0);
         assert_eq!(now(), may, "it says where it runs");
     }
 
     #[test]
     fn threads_of_others_are_not_held() {
         let Some((thread, may, cpu)) = this() else { return };
-        Holding::new(false).hold(Whose::Own, thread, cpu);
+        Holding::new(false).hold(Whose::Own, thread, cpu, 0);
         let mut holding = Holding::new(true);
         for nobody in [0, u32::MAX] {
-            holding.hold(Whose::Own, nobody, cpu);
+            holding.hold(Whose::Own, nobody, cpu, 0);
         }
-        holding.hold(Whose::Other(1), thread, cpu);
+        holding.hold(Whose::Other(1), thread, cpu, 0);
         assert!(!holding.is_on() && now() == may);
         holding.is_placed(Whose::Own, thread);
-        holding.hold(Whose::Own, thread, cpu);
+        holding.hold(Whose::Own, thread, cpu, 0);
         assert!(!holding.is_on() && now() == may);
     }
 }

@@ -366,8 +366,13 @@ fn frames_for(threads: usize) -> usize {
 /// often. Helpers go elsewhere.
 fn take_place(state: &mut State, now: u64) {
     let is_frequent = state.holding.look(now, CPU_INTERVAL);
+    let is_crowded = state.holding.is_crowded(state.whose, now);
+    if is_crowded {
+        state.holding.pause();
+    }
     state.threads.forget_ended(state.whose);
-    let thread = state.threads.only();
+    // In a crowd the system finds another place for both of us, if there is one.
+    let thread = state.threads.only().filter(|_| !is_crowded);
     let cpu = if let Some(thread) = thread {
         state.place.follow(state.whose, thread)
     } else {
@@ -375,7 +380,7 @@ fn take_place(state: &mut State, now: u64) {
         None
     };
     match thread.zip(cpu).filter(|_| is_frequent) {
-        Some((thread, cpu)) => state.holding.hold(state.whose, thread, cpu),
+        Some((thread, cpu)) => state.holding.hold(state.whose, thread, cpu, now),
         None => state.holding.let_go(),
     }
     state.scheme.keep_off(cpu);

@@ -329,6 +329,37 @@ fn a_thread_that_faults_often_is_held() {
     }
 }
 
+/// For so many faults as it is free when others want its processor, and never else.
+#[test]
+fn who_is_held_in_a_crowd_is_let_go() {
+    const FREE: u32 = 200;
+    let may = may_run();
+    // Not every kernel tells how long threads wait.
+    if may.count() < 2 || !std::path::Path::new("/proc/self/schedstat").exists() {
+        return;
+    }
+    let config = Config { frames: 8, holds: true, ..Config::default() };
+    let mut region = PagedRegion::new(plain(64), config).unwrap();
+    assert!(is_held(&mut region, may));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // It inherits where this thread is held.
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                core::hint::spin_loop();
+            }
+        });
+        let mut free = 0;
+        let was_let_go = (0..1_000_000).any(|touch| {
+            region[touch % 64 * PAGE_LEN] = 1;
+            free = if may_run() == may { free + 1 } else { 0 };
+            free == FREE
+        });
+        is_over.store(true, Ordering::Relaxed);
+        assert!(was_let_go);
+    });
+}
+
 /// A thread or process that it starts right after that runs wherever it could.
 #[test]
 fn who_is_let_go_starts_others_free() {

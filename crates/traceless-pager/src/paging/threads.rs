@@ -104,6 +104,28 @@ fn cpu_of(whose: Whose, thread: u32) -> Option<usize> {
     fields.split_ascii_whitespace().nth(FIELDS_AFTER_THE_NAME)?.parse().ok()
 }
 
+/// Nanoseconds that threads ran, and that they waited for a processor, ready to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    pub ran: u64,
+    pub waited: u64,
+}
+
+impl Times {
+    /// Of a thread and this one together; none where the system does not tell.
+    pub fn with_this(whose: Whose, thread: u32) -> Option<Self> {
+        let this = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        let (one, other) = (Self::of(whose, thread)?, Self::of(Whose::Own, this)?);
+        Some(Self { ran: one.ran + other.ran, waited: one.waited + other.waited })
+    }
+
+    fn of(whose: Whose, thread: u32) -> Option<Self> {
+        let text = std::fs::read_to_string(whose.path(thread) + "/schedstat").ok()?;
+        let mut fields = text.split_ascii_whitespace().map(|field| field.parse().ok());
+        Some(Self { ran: fields.next()??, waited: fields.next()?? })
+    }
+}
+
 /// Where a thread of ours may run: on the processor of somebody else's thread, or on any other.
 ///
 /// To wake a thread on another processor takes longer than all the rest of a page fault, if that
