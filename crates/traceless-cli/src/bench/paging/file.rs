@@ -303,7 +303,7 @@ mod tests {
         for (from, to, named) in [
             ("set = { how = \"native\" }\n", "", "first variant"),
             ("\"lbm\"", "\"lbn\"", "there is no `lbn`"),
-            ("lbm = 1", "lbn = 1", "there is no `lbn`"),
+            ("lbm = 2", "lbn = 2", "there is no `lbn`"),
             ("rounds = 1", "rounds = 0", "one of rounds or more"),
             ("resident = 15", "resident = 7", "at least 8 pages"),
             ("resident = 15", "residents = 15", "unknown field"),
