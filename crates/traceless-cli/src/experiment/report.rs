@@ -59,7 +59,7 @@ impl Report {
             Values { each: each.clone(), mean: *mean, spread: *spread, deviation: *deviation }
         };
         let verdicts = (sheet.claims.iter().zip(&sheet.shortfalls))
-            .flat_map(|(claim, short)| verdicts(sheet, claim, short.as_ref(), &values))
+            .flat_map(|(claim, short)| verdicts(sheet.workloads, claim, short.as_ref(), &values))
             .collect();
         Ok(Self {
             schema: sheet.schema,

@@ -1,7 +1,7 @@
 //! What became of a paper's claims.
 
 use super::metrics::Values;
-use super::sheet::{Claim, Published, Rule, Sheet};
+use super::sheet::{Claim, Published, Rule};
 use serde::Serialize;
 use std::cmp::Ordering;
 
@@ -28,12 +28,11 @@ pub struct Verdict {
 /// The verdicts on a claim: one, or one for each workload that it has a number for and that was
 /// run. `values` tells a metric of a variant by both names.
 pub fn verdicts(
-    sheet: &Sheet<'_>,
+    workloads: &[String],
     claim: &Claim,
     too_short: Option<&String>,
     values: &dyn Fn(&str, &str) -> Values,
 ) -> Vec<Verdict> {
-    let workloads = sheet.workloads;
     let verdict = |workload: Option<&String>, paper, measured: f64| Verdict {
         text: claim.text.clone(),
         metric: claim.metric.clone(),
@@ -45,38 +44,42 @@ pub fn verdicts(
         reproduced: too_short.is_none().then(|| claim.rule.holds(measured, paper)),
         too_short: too_short.cloned(),
     };
+    // With one workload, which may not be run, or over all.
+    let with = |values: &Values, workload: Option<&String>| match workload {
+        Some(name) => workloads.iter().position(|other| other == name).map(|nth| values.each[nth]),
+        None => Some(values.mean),
+    };
+    let workload = claim.workload.as_ref();
     if let Rule::Order(variants) = &claim.rule {
-        let means: Vec<f64> =
-            variants.iter().map(|variant| values(&claim.metric, variant).mean).collect();
-        return vec![verdict(None, None, not_before_their_next(&means) as f64)];
+        let number = |variant: &String| with(&values(&claim.metric, variant), workload);
+        let numbers: Option<Vec<f64>> = variants.iter().map(number).collect();
+        let misplaced = numbers.map(|numbers| not_before_their_next(&numbers) as f64);
+        return misplaced.map(|count| verdict(workload, None, count)).into_iter().collect();
     }
     let variant = claim.variant.as_ref().expect("claims were checked");
     let values = values(&claim.metric, variant);
-    let of = |name: &String| {
-        workloads.iter().position(|workload| workload == name).map(|nth| values.each[nth])
-    };
     match &claim.paper {
         Some(Published::Each(each)) => workloads
             .iter()
-            .filter_map(|name| Some(verdict(Some(name), Some(*each.get(name)?), of(name)?)))
+            .filter_map(|name| Some((name, *each.get(name)?, with(&values, Some(name))?)))
+            .map(|(name, paper, measured)| verdict(Some(name), Some(paper), measured))
             .collect(),
         paper => {
             let paper = if let Some(Published::One(paper)) = paper { Some(*paper) } else { None };
-            match &claim.workload {
-                None if claim.of_deviation => vec![verdict(None, paper, values.deviation)],
-                None => vec![verdict(None, paper, values.mean)],
-                Some(name) => {
-                    of(name).map(|value| verdict(Some(name), paper, value)).into_iter().collect()
-                }
-            }
+            let measured =
+                if claim.of_deviation { Some(values.deviation) } else { with(&values, workload) };
+            measured.map(|measured| verdict(workload, paper, measured)).into_iter().collect()
         }
     }
 }
 
 /// How many of these are not greater than the next. Equal ones are in no order: where nothing was
 /// seen to differ, no order was shown.
-fn not_before_their_next(means: &[f64]) -> usize {
-    means.windows(2).filter(|pair| pair[0].partial_cmp(&pair[1]) != Some(Ordering::Greater)).count()
+fn not_before_their_next(numbers: &[f64]) -> usize {
+    numbers
+        .windows(2)
+        .filter(|pair| pair[0].partial_cmp(&pair[1]) != Some(Ordering::Greater))
+        .count()
 }
 
 impl Rule {
@@ -120,6 +123,27 @@ mod tests {
         assert!(Rule::AtLeast(2.0).holds(2.0, paper) && !Rule::AtLeast(2.0).holds(1.9, paper));
         assert!(Rule::AtMost(2.0).holds(2.0, paper) && !Rule::AtMost(2.0).holds(2.1, paper));
     }
+
+    #[test]
+    fn an_order_is_of_the_workload_that_is_named() {
+        let workloads = ["one", "other"].map(str::to_owned);
+        let values = |_: &str, variant: &str| {
+            let each = if variant == "a" { vec![2.0, 1.0] } else { vec![1.0, 9.0] };
+            Values { mean: each[0] + each[1], each, spread: 0.0, deviation: 0.0 }
+        };
+        let judged = |workload: &str| {
+            let text =
+                format!("text = 'x'\nmetric = 'm'\nrule = {{ order = ['a', 'b'] }}\n{workload}");
+            let claim: Claim = toml::from_str(&text).unwrap();
+            let found = verdicts(&workloads, &claim, None, &values);
+            found.into_iter().map(|v| (v.workload, v.reproduced)).collect::<Vec<_>>()
+        };
+        assert_eq!(judged("workload = 'one'"), [(Some("one".to_owned()), Some(true))]);
+        assert_eq!(judged("workload = 'other'"), [(Some("other".to_owned()), Some(false))]);
+        assert_eq!(judged(""), [(None, Some(false))], "the means are in no such order");
+        assert_eq!(judged("workload = 'not run'"), []);
+    }
+
     #[test]
     fn what_is_equal_is_in_no_order() {
         assert_eq!(not_before_their_next(&[3.0, 2.0, 1.0]), 0);
