@@ -86,6 +86,30 @@ fn files_behave() {
     }
 }
 
+/// Slots come from the disk, before anything else brings them to the system's memory.
+#[test]
+fn what_the_system_has_no_more_in_memory_is_read() {
+    use rustix::fs::{Advice, fadvise};
+    let (folder, g) = (tempfile::tempdir().unwrap(), small());
+    let store = FileStore::open(folder.path(), g, Durability::Power).unwrap();
+    for sequence in 1..=20 {
+        write_round(&store, &g, sequence);
+        for name in ["inner.nodes", "leaf.nodes"] {
+            let file = std::fs::File::open(folder.path().join(name)).unwrap();
+            fadvise(file, 0, None, Advice::DontNeed).unwrap();
+        }
+        let versions = path(&g, sequence - 1, sequence);
+        let mut found = vec![vec![0; g.slot_len()]; versions.len()];
+        let wanted = versions.iter().zip(&mut found);
+        let mut wanted: Vec<SlotRead<'_>> =
+            wanted.map(|(&version, into)| SlotRead { version, slot: 3, into }).collect();
+        block_on(store.read_slots(&mut wanted)).unwrap();
+        for (version, found) in versions.into_iter().zip(found) {
+            assert!(found == bytes_of(&g, version)[3 * g.slot_len()..][..g.slot_len()]);
+        }
+    }
+}
+
 #[test]
 fn files_are_opened_as_they_were_at_a_commit() {
     let (folder, g) = (tempfile::tempdir().unwrap(), small());
