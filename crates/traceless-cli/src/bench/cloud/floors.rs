@@ -16,8 +16,8 @@ pub fn run(args: &CloudArgs) -> Result<(), Failure> {
     let base = CloudArgs { data: if args.quick { 1 << 26 } else { 1 << 30 }, ..args.clone() };
     let one = repeated(&base)?;
     let many = CloudArgs { clients: 50, together: 16, queries: 40_000, ..base.clone() };
-    let (small, large) =
-        (repeated(&many)?, repeated(&CloudArgs { block_len: 8192, queries: 20_000, ..many })?);
+    let long = CloudArgs { block_len: 8192, queries: 20_000, ..many.clone() };
+    let (small, large, filed) = (repeated(&many)?, repeated(&long)?, [in_files(&long)?]);
     let of = |name, unit, reports: &[Report], value: fn(&Report) -> f64| {
         row(name, unit, reports.iter().map(value).collect())
     };
@@ -34,6 +34,7 @@ pub fn run(args: &CloudArgs) -> Result<(), Failure> {
         of("cloud-average-to-best", "ratio", &one, |report| report.average_to_best),
         of("cloud-throughput-1k", "MB/s", &small, |report| report.kb_per_second / 1e3),
         of("cloud-throughput-8k", "MB/s", &large, |report| report.kb_per_second / 1e3),
+        of("cloud-throughput-8k-files", "MB/s", &filed, |report| report.kb_per_second / 1e3),
         row("cloud-kernel", "ns a piece", kernel::measure(node, BenchKernel::Benes, 3 * ROUNDS)?),
         of("cloud-gateway-memory", "bytes a block", &one, |report| {
             report.tree.gateway_bytes_per_block
@@ -52,6 +53,14 @@ fn repeated(args: &CloudArgs) -> Result<Vec<Report>, Failure> {
         args.clients, args.together, args.block_len
     ));
     (0..ROUNDS).map(|_| measured(args)).collect()
+}
+
+/// Ten gigabytes in files, once: it takes about a minute and 18 GB of disk.
+fn in_files(args: &CloudArgs) -> Result<Report, Failure> {
+    let folder = tempfile::tempdir().map_err(failed)?;
+    let data = if args.quick { args.data } else { 10 << 30 };
+    complain("measuring them with the tree in files");
+    measured(&CloudArgs { data, dir: Some(folder.path().join("tree")), ..args.clone() })
 }
 
 /// Of one client, with a host that keeps the tree in files and its enclave in another process.
