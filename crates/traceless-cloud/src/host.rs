@@ -4,15 +4,16 @@ use crate::channel::Nonce;
 use crate::enclave::{Evictor, NodeBytes, Querier, Session, Shared};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, Node};
-use crate::join::{Join, OneThread, THREAD_MIN, TwoThreads};
+use crate::join::{Join, OneThread, THREAD_MIN, TwoThreads, pool};
 use crate::orders::Location;
 use crate::store::{NodeStore, NodeVersion, SlotRead};
 use futures_util::FutureExt as _;
 use futures_util::future::{OptionFuture, join};
 use pollster::block_on;
+use rayon_core::ThreadPool;
 use std::pin::pin;
 use std::slice;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use traceless::rng::Rng;
 
 /// A query as the host sees it.
@@ -170,6 +171,8 @@ pub struct Served<S, E> {
     enclave: E,
     slots: Mutex<Vec<u8>>,
     buffers: Mutex<Buffers>,
+    /// Threads that wait for the store, once large nodes want them.
+    waiting: LazyLock<Option<ThreadPool>>,
 }
 
 /// What a round is carried in.
@@ -204,7 +207,14 @@ impl<S: NodeStore, E: Enclave> Served<S, E> {
     /// The store of a tree of this shape, and an enclave in a session with its gateway.
     pub fn new(geometry: Geometry, store: S, enclave: E) -> Self {
         let slots = Mutex::new(vec![0; geometry.layers * geometry.slot_len()]);
-        Self { geometry, store, enclave, slots, buffers: Mutex::default() }
+        Self {
+            geometry,
+            store,
+            enclave,
+            slots,
+            buffers: Mutex::default(),
+            waiting: LazyLock::new(|| pool("store")),
+        }
     }
 
     /// The enclave.
@@ -259,14 +269,18 @@ impl<S: NodeStore, E: Enclave> Served<S, E> {
             let (read, written) = done.unwrap_or_else(|| block_on(both));
             return [read, written].into_iter().flatten().fold(worked, Result::and);
         }
-        std::thread::scope(|scope| {
-            let read = read.map(|read| scope.spawn(|| block_on(read)));
-            let write = write.map(|write| scope.spawn(|| block_on(write)));
-            let worked = work();
-            let threads = [read, write].into_iter().flatten();
-            let done = threads.map(|thread| thread.join().unwrap_or_else(|_| Err(gone())));
-            done.fold(worked, Result::and)
-        })
+        let threads = self.waiting.as_ref().ok_or(Error::Store("no thread can be started"))?;
+        let (mut was_read, mut was_written) = (Ok(()), Ok(()));
+        let worked = threads.in_place_scope(|scope| {
+            if let Some(read) = read {
+                scope.spawn(|_| was_read = block_on(read));
+            }
+            if let Some(write) = write {
+                scope.spawn(|_| was_written = block_on(write));
+            }
+            work()
+        });
+        worked.and(was_read).and(was_written)
     }
 
     /// Reads the slots of queries. Says for how many, and what the next one fails with.
@@ -334,10 +348,6 @@ fn up_to_failure<T>(results: impl Iterator<Item = Result<T>>) -> Vec<Result<T>> 
         }
     }
     all
-}
-
-fn gone() -> Error {
-    Error::Store("a thread of the host is gone")
 }
 
 impl<S: NodeStore, E: Enclave> Host for Served<S, E> {

@@ -1,6 +1,11 @@
-//! Two pieces of work at once, where the host lends the enclave a second thread.
+//! Two pieces of work at once, where the host lends the enclave threads.
 //!
 //! Which pieces there are follows from the shape of a node alone, so it tells nothing.
+
+#[cfg(feature = "std")]
+use rayon_core::{ThreadPool, ThreadPoolBuilder};
+#[cfg(feature = "std")]
+use std::sync::LazyLock;
 
 /// Bytes of work on which a second thread is no faster than one: it takes longer to begin.
 pub const THREAD_MIN: usize = 64 << 10;
@@ -9,6 +14,11 @@ pub const THREAD_MIN: usize = 64 << 10;
 pub trait Join: Send + Sync {
     /// Runs both.
     fn join(&self, a: &mut (dyn FnMut() + Send), b: &mut (dyn FnMut() + Send));
+
+    /// Runs work that has two pieces now and then, from where it takes least time to share them.
+    fn run(&self, work: &mut (dyn FnMut() + Send)) {
+        work();
+    }
 }
 
 /// One after the other.
@@ -21,16 +31,34 @@ impl Join for OneThread {
     }
 }
 
-/// Side by side.
+/// Side by side, on threads that stay. The first work of a process starts them, so they are as
+/// confined as whoever it was for.
 #[cfg(feature = "std")]
 pub struct TwoThreads;
 
 #[cfg(feature = "std")]
 impl Join for TwoThreads {
     fn join(&self, a: &mut (dyn FnMut() + Send), b: &mut (dyn FnMut() + Send)) {
-        std::thread::scope(|scope| {
-            scope.spawn(b);
-            a();
-        });
+        match &*POOL {
+            Some(pool) => _ = pool.join(a, b),
+            None => OneThread.join(a, b),
+        }
     }
+
+    fn run(&self, work: &mut (dyn FnMut() + Send)) {
+        match &*POOL {
+            Some(pool) => pool.install(work),
+            None => work(),
+        }
+    }
+}
+
+/// Nothing where the system starts no threads.
+#[cfg(feature = "std")]
+static POOL: LazyLock<Option<ThreadPool>> = LazyLock::new(|| pool("work"));
+
+/// Two threads that wait for work.
+#[cfg(feature = "std")]
+pub fn pool(name: &'static str) -> Option<ThreadPool> {
+    ThreadPoolBuilder::new().num_threads(2).thread_name(move |_| name.to_owned()).build().ok()
 }

@@ -29,7 +29,7 @@ pub struct NodeBytes<'a> {
 }
 
 /// Where an evictor finds a node, and leaves the new one, part by part.
-pub trait Parts {
+pub trait Parts: Send {
     /// Bytes of all slots of the node, of what comes with it, of the new node, of what goes on.
     fn lens(&self) -> (usize, usize, usize, usize);
 
@@ -181,16 +181,18 @@ impl Evictor {
         let Self { geometry, outer, slab, kernel, threads, .. } = self;
         let job = Job::new(geometry, outer, kernel.streams(), order);
         job.check(parts)?;
-        for part in 0..geometry.parts() {
+        let mut work = |part: usize, threads: &dyn Join| {
             let found = parts.part(geometry, part)?;
-            let is_small = job.rows() * geometry.part_len(part) < THREAD_MIN;
-            let threads = if is_small { &OneThread } else { &**threads };
             job.load(part, &found, slab, threads)?;
             kernel.permute(&order.control, part, (&job, outer, threads), slab)?;
             job.store(part, slab, found, threads);
-            parts.done()?;
-        }
-        Ok(())
+            parts.done()
+        };
+        let is_small = job.rows() * geometry.part_len(0) < THREAD_MIN;
+        let threads = if is_small { &OneThread } else { &**threads };
+        let mut done = Ok(());
+        threads.run(&mut || done = (0..geometry.parts()).try_for_each(|part| work(part, threads)));
+        done
     }
 }
 
