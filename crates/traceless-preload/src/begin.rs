@@ -3,6 +3,7 @@
 use crate::{ending, fork};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::{
     Client, Config, CounterFile, Counters, Error, HOLDS_PROGRAMS, Heap, Pager, Pages, Recording,
     Result, Settings, SharedCounters, VARIABLE, Way,
@@ -60,12 +61,11 @@ extern "C" fn end() {
 }
 
 fn start(settings: &Settings) -> Result<Paged> {
-    let heap = Mutex::new(Heap::new(settings.pages));
     if let Some(name) = &settings.pager {
         let client = Client::connect(name, settings.pages)?;
         let (start, len) = (client.start_of_memory() as usize, client.len());
         fork::see_all();
-        return Ok(Paged { memory: Memory::Served(client), heap, start, len });
+        return Ok(Paged::new(Memory::Served(client), start, len));
     }
     let counters: SharedCounters = match &settings.counters {
         Some(folder) => Arc::new(CounterFile::create(folder)?),
@@ -90,7 +90,7 @@ fn start(settings: &Settings) -> Result<Paged> {
         Error::Configuration("no thread can be started that looks for the program's end")
     })?;
     let (start, len) = (pager.start_of_memory() as usize, pager.len());
-    Ok(Paged { memory: Memory::Own(pager, recording), heap, start, len })
+    Ok(Paged::new(Memory::Own(pager, recording), start, len))
 }
 
 /// Ends the program: a page that it waits for cannot come.
@@ -158,6 +158,10 @@ pub fn is_paged(address: usize, len: usize) -> bool {
 }
 
 impl Paged {
+    fn new(memory: Memory, start: usize, len: usize) -> Self {
+        Self { memory, heap: Mutex::new(Heap::new(start, len / PAGE_LEN)), start, len }
+    }
+
     /// Whether it has so many bytes from `at` on.
     pub fn reaches(&self, at: usize, len: usize) -> bool {
         at.checked_add(len).is_some_and(|end| end <= self.len)

@@ -33,6 +33,8 @@ pub struct Pages {
 
 /// The records. Addresses are counted from the first byte of the paged memory.
 pub struct Heap {
+    /// The page that the memory begins with, as addresses count: by these, objects are aligned.
+    start: usize,
     /// Stretches that nobody has, by their first page; and by length.
     free: BTreeMap<usize, usize>,
     by_len: BTreeSet<(usize, usize)>,
@@ -63,9 +65,11 @@ struct Span {
 }
 
 impl Heap {
-    /// Over `pages` pages of zeros.
-    pub fn new(pages: usize) -> Self {
+    /// Over `pages` pages of zeros from the address `start` on, where a page begins.
+    pub fn new(start: usize, pages: usize) -> Self {
+        assert!(start.is_multiple_of(PAGE_LEN), "a page begins there");
         let mut heap = Self {
+            start: start / PAGE_LEN,
             free: BTreeMap::new(),
             by_len: BTreeSet::new(),
             runs: BTreeMap::new(),
@@ -208,12 +212,13 @@ impl Heap {
 
     /// The smallest stretch that has `count` pages from a multiple of `align` on.
     fn take_pages(&mut self, count: usize, align: usize) -> Option<Pages> {
+        let aligned = |first: usize| (self.start + first).next_multiple_of(align) - self.start;
         let fits = |&&(len, first): &&(usize, usize)| {
-            first.next_multiple_of(align).checked_add(count).is_some_and(|end| end <= first + len)
+            aligned(first).checked_add(count).is_some_and(|end| end <= first + len)
         };
         let &(len, start) = self.by_len.range((count, 0)..).find(fits)?;
+        let first = aligned(start);
         self.take_free(start, len);
-        let first = start.next_multiple_of(align);
         self.give(Pages { first: start, count: first - start });
         self.give(Pages { first: first + count, count: start + len - first - count });
         Some(Pages { first, count })
@@ -303,7 +308,9 @@ mod tests {
     /// Objects never overlap, begin where they must, and everything comes back.
     #[test]
     fn objects_have_memory_of_their_own() {
-        let mut heap = Heap::new(512);
+        // Where the kernel puts it is a multiple of nothing but a page.
+        let start = 7 * PAGE_LEN;
+        let mut heap = Heap::new(start, 512);
         let mut rng = Seeded::new(1);
         let mut objects: BTreeMap<usize, usize> = BTreeMap::new();
         for step in 0..20_000 {
@@ -311,7 +318,7 @@ mod tests {
                 let size = 1 + rng.below([40, 600, 5000, 40_000][step % 4]) as usize;
                 let align = 16 << rng.below(if step % 5 == 0 { 10 } else { 1 });
                 let Some((at, _)) = heap.allocate(size, align) else { continue };
-                assert_eq!(at % align, 0);
+                assert_eq!((start + at) % align, 0);
                 let room = heap.size_of(at).unwrap();
                 assert!(room >= size && at + room <= 512 * PAGE_LEN);
                 let before = objects.range(..=at).next_back();
@@ -335,7 +342,7 @@ mod tests {
 
     #[test]
     fn mappings_are_given_back_in_parts() {
-        let mut heap = Heap::new(64);
+        let mut heap = Heap::new(0, 64);
         let at = heap.map(10 * PAGE_LEN - 5).unwrap() / PAGE_LEN;
         let (object, _) = heap.allocate(2 * SMALL_MAX, 16).unwrap();
         let middle = Pages { first: at + 3, count: 4 };
@@ -360,7 +367,7 @@ mod tests {
 
     #[test]
     fn large_objects_grow_where_they_are_while_there_is_room() {
-        let mut heap = Heap::new(64);
+        let mut heap = Heap::new(0, 64);
         let (a, zeros) = heap.allocate(5000, 16).unwrap();
         assert!(zeros);
         assert!(heap.resize(a, 9 * PAGE_LEN));
