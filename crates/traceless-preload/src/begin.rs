@@ -1,6 +1,6 @@
 //! From the library's loading to the moment when the program's memory is paged.
 
-use crate::{ending, fork};
+use crate::{ending, fork, theirs};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use traceless_pager::PAGE_LEN;
@@ -39,6 +39,7 @@ static BEGIN: extern "C" fn() = begin;
 
 extern "C" fn begin() {
     let Ok(text) = std::env::var(VARIABLE) else { return };
+    theirs::find_all();
     match Settings::decode(&text).and_then(|settings| start(&settings)) {
         // Nobody else begins it.
         Ok(paged) => drop(PAGED.set(paged)),

@@ -3,7 +3,7 @@
 //! without it. They hold the same, by way of the kernel's cache.
 
 use crate::begin::{Paged, paged, say};
-use crate::fork::theirs;
+use crate::theirs::theirs;
 use core::ffi::{c_char, c_int, c_long};
 use std::sync::Once;
 
@@ -29,7 +29,7 @@ type Fcntl = unsafe extern "C" fn(c_int, c_int, ...) -> c_int;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
     // SAFETY: the caller's promise; and the function has that type.
-    unsafe { theirs!(c"open", Open)(path, without_direct(flags), mode) }
+    unsafe { theirs!(open, Open)(path, without_direct(flags), mode) }
 }
 
 /// As of Linux. The last argument is there only when a file is made.
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: libc::mod
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
     // SAFETY: the caller's promise; and the function has that type.
-    unsafe { theirs!(c"open64", Open)(path, without_direct(flags), mode) }
+    unsafe { theirs!(open64, Open)(path, without_direct(flags), mode) }
 }
 
 /// As of POSIX. The last argument is there only when a file is made.
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn openat(
     mode: libc::mode_t,
 ) -> c_int {
     // SAFETY: the caller's promise; and the function has that type.
-    unsafe { theirs!(c"openat", OpenAt)(folder, path, without_direct(flags), mode) }
+    unsafe { theirs!(openat, OpenAt)(folder, path, without_direct(flags), mode) }
 }
 
 /// As of Linux. The last argument is there only when a file is made.
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn openat64(
     mode: libc::mode_t,
 ) -> c_int {
     // SAFETY: the caller's promise; and the function has that type.
-    unsafe { theirs!(c"openat64", OpenAt)(folder, path, without_direct(flags), mode) }
+    unsafe { theirs!(openat64, OpenAt)(folder, path, without_direct(flags), mode) }
 }
 
 /// What an order about a file takes, without direct I/O.
@@ -88,7 +88,7 @@ fn argument(order: c_int, argument: c_long) -> c_long {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fcntl(file: c_int, order: c_int, with: c_long) -> c_int {
     // SAFETY: the caller's promise; and the function has that type.
-    unsafe { theirs!(c"fcntl", Fcntl)(file, order, argument(order, with)) }
+    unsafe { theirs!(fcntl, Fcntl)(file, order, argument(order, with)) }
 }
 
 /// As of Linux. The last argument is there only with orders that take one.
@@ -98,5 +98,5 @@ pub unsafe extern "C" fn fcntl(file: c_int, order: c_int, with: c_long) -> c_int
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fcntl64(file: c_int, order: c_int, with: c_long) -> c_int {
     // SAFETY: the caller's promise; and the function has that type.
-    unsafe { theirs!(c"fcntl64", Fcntl)(file, order, argument(order, with)) }
+    unsafe { theirs!(fcntl64, Fcntl)(file, order, argument(order, with)) }
 }

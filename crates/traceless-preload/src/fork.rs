@@ -6,9 +6,10 @@
 
 use crate::begin::{fail, own_name, paged, say};
 use crate::heap::set_errno;
+use crate::theirs::theirs;
 use crate::trusted::{Lists, lists};
 use core::cell::UnsafeCell;
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use traceless_pager::paging::{Client, Error, Forking, Heap};
@@ -66,34 +67,9 @@ unsafe fn register(
     library: *mut c_void,
 ) -> c_int {
     type Register = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
-    let original = original(c"__register_atfork");
     // SAFETY: that is its type; else the caller's promise.
-    unsafe {
-        core::mem::transmute::<*mut c_void, Register>(original)(
-            before, in_parent, in_child, library,
-        )
-    }
+    unsafe { theirs!(__register_atfork, Register)(before, in_parent, in_child, library) }
 }
-
-/// The function that ours takes the place of.
-pub fn original(name: &CStr) -> *mut c_void {
-    // SAFETY: a name, and the objects behind this one.
-    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-    assert!(!found.is_null(), "the C library has what it always had");
-    found
-}
-
-/// The C library's function of that name, looked for once.
-macro_rules! theirs {
-    ($name:literal, $kind:ty) => {{
-        static FOUND: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
-        let found =
-            *FOUND.get_or_init(|| $crate::fork::original($name) as usize) as *mut core::ffi::c_void;
-        // That function has this type; this stands in unsafe blocks only.
-        core::mem::transmute::<*mut core::ffi::c_void, $kind>(found)
-    }};
-}
-pub(crate) use theirs;
 
 /// Announces a fork of this thread's.
 fn announce(client: &'static Client) -> Result<(), Error> {
@@ -186,7 +162,7 @@ fn fork_by(run: impl FnOnce() -> c_int) -> c_int {
 pub unsafe extern "C" fn fork() -> c_int {
     type Fork = unsafe extern "C" fn() -> c_int;
     // SAFETY: that is its type; else the caller's promise.
-    fork_by(|| unsafe { core::mem::transmute::<*mut c_void, Fork>(original(c"fork"))() })
+    fork_by(|| unsafe { theirs!(fork, Fork)() })
 }
 
 /// As of POSIX, in the same way.
@@ -201,7 +177,7 @@ pub unsafe extern "C" fn _Fork() -> c_int {
         // is that. Else the caller's promise.
         unsafe {
             before();
-            let done = core::mem::transmute::<*mut c_void, Fork>(original(c"_Fork"))();
+            let done = theirs!(_Fork, Fork)();
             if done == 0 {
                 in_child();
             } else {
@@ -219,9 +195,8 @@ pub unsafe extern "C" fn _Fork() -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daemon(stay: c_int, keep_open: c_int) -> c_int {
     type Daemon = unsafe extern "C" fn(c_int, c_int) -> c_int;
-    let original = original(c"daemon");
     // SAFETY: that is its type; else the caller's promise.
-    fork_by(|| unsafe { core::mem::transmute::<*mut c_void, Daemon>(original)(stay, keep_open) })
+    fork_by(|| unsafe { theirs!(daemon, Daemon)(stay, keep_open) })
 }
 
 /// As of Linux, in the same way: it forks.
@@ -237,9 +212,6 @@ pub unsafe extern "C" fn forkpty(
 ) -> c_int {
     type ForkPty =
         unsafe extern "C" fn(*mut c_int, *mut c_char, *const c_void, *const c_void) -> c_int;
-    let original = original(c"forkpty");
     // SAFETY: that is its type; else the caller's promise.
-    fork_by(|| unsafe {
-        core::mem::transmute::<*mut c_void, ForkPty>(original)(terminal, name, settings, size)
-    })
+    fork_by(|| unsafe { theirs!(forkpty, ForkPty)(terminal, name, settings, size) })
 }

@@ -12,6 +12,7 @@ mod fork;
 mod heap;
 mod mappings;
 mod place;
+mod theirs;
 mod trusted;
 
 #[global_allocator]

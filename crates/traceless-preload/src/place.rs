@@ -3,7 +3,7 @@
 //! before it starts what would inherit it.
 
 use crate::begin::{own_name, paged};
-use crate::fork::theirs;
+use crate::theirs::theirs;
 use core::ffi::c_int;
 use libc::{cpu_set_t, pid_t, pthread_t, size_t};
 
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn sched_getaffinity(
 ) -> c_int {
     let_go(number(thread), false);
     // SAFETY: the caller's promise; and the function has that type.
-    unsafe { theirs!(c"sched_getaffinity", OfThread<*mut cpu_set_t>)(thread, size, set) }
+    unsafe { theirs!(sched_getaffinity, OfThread<*mut cpu_set_t>)(thread, size, set) }
 }
 
 /// As of Linux.
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn sched_setaffinity(
 ) -> c_int {
     let_go(number(thread), true);
     // SAFETY: the caller's promise; and the function has that type.
-    unsafe { theirs!(c"sched_setaffinity", OfThread<*const cpu_set_t>)(thread, size, set) }
+    unsafe { theirs!(sched_setaffinity, OfThread<*const cpu_set_t>)(thread, size, set) }
 }
 
 /// As of the C library.
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn pthread_getaffinity_np(
     // SAFETY: the caller's promise; and the function has that type.
     unsafe {
         let_go(number_of(thread), false);
-        theirs!(c"pthread_getaffinity_np", OfPthread<*mut cpu_set_t>)(thread, size, set)
+        theirs!(pthread_getaffinity_np, OfPthread<*mut cpu_set_t>)(thread, size, set)
     }
 }
 
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn pthread_setaffinity_np(
     // SAFETY: the caller's promise; and the function has that type.
     unsafe {
         let_go(number_of(thread), true);
-        theirs!(c"pthread_setaffinity_np", OfPthread<*const cpu_set_t>)(thread, size, set)
+        theirs!(pthread_setaffinity_np, OfPthread<*const cpu_set_t>)(thread, size, set)
     }
 }
 
@@ -114,34 +114,19 @@ pub unsafe extern "C" fn pthread_setaffinity_np(
 #[cfg(target_arch = "x86_64")]
 mod heirs {
     use super::{let_go, own_number};
-    use crate::fork::original;
-    use core::ffi::CStr;
-    use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use crate::theirs::{Function, address_of};
+    use core::ffi::c_void;
 
     /// Lets this thread go, and tells where the C library's function is.
-    extern "C" fn prepare(nth: usize) -> usize {
-        static FOUND: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
+    extern "C" fn prepare(function: Function) -> *mut c_void {
         let_go(own_number(), false);
-        match FOUND[nth].load(Relaxed) {
-            0 => {
-                let found = original(NAMES[nth]) as usize;
-                FOUND[nth].store(found, Relaxed);
-                found
-            }
-            found => found,
-        }
+        address_of(function)
     }
 
     /// Functions that take the place of the C library's, prepare, and become those. They leave no
     /// trace on the stack, to which `vfork` returns twice, and where further arguments are.
     macro_rules! heirs {
-        ($($nth:literal $name:ident,)*) => {
-            const NAMES: [&CStr; [$($nth),*].len()] = [$(
-                match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                    Ok(name) => name,
-                    Err(_) => panic!("it ends with the only zero"),
-                }
-            ),*];
+        ($($name:ident,)*) => {
             $(
                 /// As of the C library.
                 ///
@@ -158,7 +143,7 @@ mod heirs {
                         "push r8",
                         "push r9",
                         "push rax",
-                        "mov edi, {nth}",
+                        "mov edi, {function}",
                         "call {prepare}",
                         "mov r11, rax",
                         "pop rax",
@@ -169,7 +154,7 @@ mod heirs {
                         "pop rsi",
                         "pop rdi",
                         "jmp r11",
-                        nth = const $nth,
+                        function = const Function::$name as usize,
                         prepare = sym prepare,
                     )
                 }
@@ -178,21 +163,21 @@ mod heirs {
     }
 
     heirs! {
-        0 pthread_create,
-        1 vfork,
-        2 clone,
-        3 posix_spawn,
-        4 posix_spawnp,
-        5 system,
-        6 popen,
-        7 execl,
-        8 execle,
-        9 execlp,
-        10 execv,
-        11 execve,
-        12 execvp,
-        13 execvpe,
-        14 fexecve,
-        15 execveat,
+        pthread_create,
+        vfork,
+        clone,
+        posix_spawn,
+        posix_spawnp,
+        system,
+        popen,
+        execl,
+        execle,
+        execlp,
+        execv,
+        execve,
+        execvp,
+        execvpe,
+        fexecve,
+        execveat,
     }
 }
