@@ -10,6 +10,7 @@ mod direct;
 mod ending;
 mod fork;
 mod heap;
+mod loading;
 mod mappings;
 mod place;
 mod theirs;
