@@ -77,6 +77,11 @@ same --scheme eager --resident 24 -- "$python" -c "
 import os
 print(os.open('/dev/null', 0), sorted(str(i) for i in range(3000))[:9])"
 
+section "all files are closed, and libraries loaded"
+same_files_and_libraries
+same_files_and_libraries --scheme eager-parallel --backing helped
+rm helped
+
 section "where programs run"
 same_places
 

@@ -33,6 +33,9 @@ expect 125 run --way move -- true
 expect 125 run --policy clock -- true
 check "what takes the mode thread is refused" grep -q "mode thread" err
 
+section "all files are closed, and libraries loaded"
+same_files_and_libraries
+
 section "copies of the process"
 if run -- sh -c '(true)' 2>err; then
     same --resident 128 --scheme eager -- "$python" "$lib/forks.py"

@@ -35,6 +35,17 @@ same_places() {
     same --resident 16 --memory 8M -- ./places
 }
 
+# Programs that close all files, and that load libraries. Takes options of the pager.
+same_files_and_libraries() {
+    gcc -O1 "$lib/files.c" -o files
+    same "$@" --resident 16 --memory 16M -- ./files
+    gcc -O1 -shared -fPIC -DLIBRARY "$lib/deeply.c" -o libdeeply.so
+    # Its folder follows from who asks for it.
+    # shellcheck disable=SC2016
+    gcc -O1 "$lib/deeply.c" -o deeply '-Wl,-rpath,$ORIGIN'
+    same "$@" --resident 16 --memory 16M -- ./deeply
+}
+
 # Runs a command natively and paged: both print the same. The pager's options come first.
 same() {
     local options=()

@@ -8,6 +8,7 @@
 mod begin;
 mod direct;
 mod ending;
+mod files;
 mod fork;
 mod heap;
 mod loading;

@@ -2,7 +2,8 @@
 //! wrong with it is an error then, where a mapping would end the process by a signal.
 
 use super::error::{Error, Result};
-use super::memory::{lengthen, out_of_the_way};
+use super::files::OwnFile;
+use super::memory::lengthen;
 use crate::Page;
 use crate::scheme::PageScheme;
 use rustix::fd::{AsRawFd, OwnedFd, RawFd};
@@ -37,7 +38,7 @@ pub fn open(path: &Path, len: u64) -> Result<(FileStore, RawFd)> {
             )
         },
     )?;
-    let file = out_of_the_way(file);
+    let file = OwnFile::out_of_the_way(file).for_good();
     let number = file.as_raw_fd();
     Ok((FileStore::new(File::from(file), len, Caching::Buffered), number))
 }

@@ -4,9 +4,9 @@
 //! forget where it was, and be told so. That takes longer than the fault itself, and a process with
 //! memory of its own is spared it.
 
-use super::memory::out_of_the_way;
+use super::files::OwnFile;
 use super::threads::without_signals;
-use rustix::fd::{AsRawFd, OwnedFd, RawFd};
+use rustix::fd::{AsRawFd, RawFd};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -14,7 +14,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 pub struct Helper {
     id: libc::pid_t,
     /// Open as long as this program runs: when it is not, the helper ends.
-    _alive: OwnedFd,
+    _alive: OwnFile,
 }
 
 /// What a helper asks now and then.
@@ -42,7 +42,7 @@ impl Helper {
     /// and allocates nothing.
     pub unsafe fn start(keep: Option<RawFd>, work: impl FnOnce(&Parent)) -> Result<Self, Errno> {
         let (reads, writes) = pipe_with(PipeFlags::CLOEXEC)?;
-        let writes = out_of_the_way(writes);
+        let writes = OwnFile::out_of_the_way(writes);
         #[cfg(test)]
         let _turn = COPIES.lock();
         without_signals(|| {

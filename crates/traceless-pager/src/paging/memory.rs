@@ -156,12 +156,6 @@ pub(super) fn lengthen(file: &OwnedFd, len: u64) -> Result<(), Errno> {
     ftruncate(file, len)
 }
 
-/// The same file under a high number, where programs that count on low ones do not meet it.
-pub(super) fn out_of_the_way(file: OwnedFd) -> OwnedFd {
-    const HIGH: i32 = 900;
-    rustix::io::fcntl_dupfd_cloexec(&file, HIGH).unwrap_or(file)
-}
-
 /// Numbers in memory that is shared with processes that are forked later.
 pub struct SharedNumbers {
     mapping: Mapping,

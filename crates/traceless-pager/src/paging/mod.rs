@@ -7,6 +7,7 @@
 //! | `backing` | a file that pages go to |
 //! | `ocalls` | the same, copied once more by a host: to be compared with |
 //! | `arena` | how a page leaves and comes back |
+//! | `files` | files of ours in somebody's program |
 //! | `frames` | which pages are resident, and which leaves next |
 //! | `helped`, `crew`, `helper` | `DetWoORAM` whose refreshes other processes do |
 //! | `holding` | the program's thread, kept where its faults are served |
@@ -27,6 +28,7 @@ mod backing;
 mod config;
 mod crew;
 mod error;
+mod files;
 mod frames;
 mod heap;
 mod helped;
@@ -50,6 +52,7 @@ mod uffd;
 pub use arena::Way;
 pub use config::{Config, HOLDS_PROGRAMS, SharedCounters, abort};
 pub use error::{Error, Result};
+pub use files::own_files;
 pub use frames::Policy;
 pub use heap::{Heap, Pages};
 pub use helped::{Help, Helped};

@@ -4,8 +4,9 @@
 //! is copied twice, and each piece is a call. The paper's section 3 does without.
 
 use super::error::{Error, Result};
-use super::memory::{Mapping, lengthen, out_of_the_way};
-use rustix::fd::{AsRawFd, OwnedFd};
+use super::files::OwnFile;
+use super::memory::{Mapping, lengthen};
+use rustix::fd::AsRawFd;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::sync::{Mutex, MutexGuard};
 use traceless::error::Error as StoreError;
@@ -18,7 +19,7 @@ const SHARED_LEN: usize = 1 << 16;
 /// Memory of a host that copies.
 pub struct Ocalls {
     shared: Mutex<Mapping>,
-    host: OwnedFd,
+    host: OwnFile,
     len: u64,
 }
 
@@ -29,7 +30,7 @@ impl Ocalls {
         let host = memfd_create("traceless-host", MemfdFlags::CLOEXEC).map_err(failed)?;
         lengthen(&host, len).map_err(failed)?;
         let shared = Mutex::new(Mapping::inherited(SHARED_LEN)?);
-        Ok(Self { shared, host: out_of_the_way(host), len })
+        Ok(Self { shared, host: OwnFile::out_of_the_way(host), len })
     }
 
     fn shared(&self) -> MutexGuard<'_, Mapping> {

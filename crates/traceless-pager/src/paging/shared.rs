@@ -1,7 +1,8 @@
 //! A store that others see and may change while we use it: memory of a file without a name.
 
 use super::error::{Error, Result};
-use super::memory::{Mapping, lengthen, out_of_the_way};
+use super::files::OwnFile;
+use super::memory::{Mapping, lengthen};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{MemfdFlags, memfd_create};
 use traceless::error::Error as StoreError;
@@ -11,7 +12,7 @@ use traceless::types::Extent;
 /// Shared memory. Who keeps the file keeps all that is written to it.
 pub struct SharedMemory {
     mapping: Mapping,
-    file: OwnedFd,
+    file: OwnFile,
 }
 
 impl SharedMemory {
@@ -26,7 +27,7 @@ impl SharedMemory {
     fn map(file: OwnedFd, len: u64) -> Result<Self> {
         let size = usize::try_from(len).map_err(|_| Error::Configuration("too many pages"))?;
         let mapping = Mapping::shared(file.as_fd(), size)?;
-        Ok(Self { mapping, file: out_of_the_way(file) })
+        Ok(Self { mapping, file: OwnFile::out_of_the_way(file) })
     }
 
     fn place(&self, extent: Extent) -> Result<*mut u8, StoreError> {

@@ -2,7 +2,7 @@
 //! those of the kernel's `linux/userfaultfd.h`; distributions' headers lag behind it.
 
 use super::error::{Error, Result};
-use super::memory::out_of_the_way;
+use super::files::OwnFile;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::OFlags;
@@ -117,7 +117,7 @@ impl Message {
 }
 
 /// A userfaultfd of this process.
-pub struct Uffd(OwnedFd);
+pub struct Uffd(OwnFile);
 
 impl Uffd {
     /// One that is told `features`, all of which the kernel has.
@@ -131,7 +131,7 @@ impl Uffd {
     }
 
     fn made(file: OwnedFd, features: u64) -> Result<Self> {
-        let uffd = Self(out_of_the_way(file));
+        let uffd = Self(OwnFile::out_of_the_way(file));
         let mut args = ApiArgs { api: API, features, ioctls: 0 };
         // SAFETY: the argument is what this order takes.
         unsafe { uffd.order(ORDER_API, &raw mut args) }
@@ -141,7 +141,7 @@ impl Uffd {
 
     /// What the kernel offers.
     pub fn features() -> Result<u64> {
-        let uffd = Self(open(UserfaultfdFlags::CLOEXEC)?);
+        let uffd = Self(open(UserfaultfdFlags::CLOEXEC)?.into());
         let mut args = ApiArgs { api: API, features: 0, ioctls: 0 };
         // SAFETY: the argument is what this order takes.
         unsafe { uffd.order(ORDER_API, &raw mut args) }
@@ -152,7 +152,7 @@ impl Uffd {
     /// The one that message told of.
     pub fn of_copy(message: &Message) -> Option<Self> {
         // SAFETY: the kernel has just made it for us, and this message is looked at once.
-        message.copied().map(|fd| Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        message.copied().map(|fd| Self(unsafe { OwnedFd::from_raw_fd(fd) }.into()))
     }
 
     /// From now on missing pages of the range are ours to bring, and protected ones to release.
@@ -265,8 +265,8 @@ impl Uffd {
     }
 }
 
-impl From<OwnedFd> for Uffd {
-    fn from(file: OwnedFd) -> Self {
+impl From<OwnFile> for Uffd {
+    fn from(file: OwnFile) -> Self {
         Self(file)
     }
 }

@@ -3,13 +3,14 @@
 use super::link::{GONE, Link, What};
 use crate::PAGE_LEN;
 use crate::paging::error::{Error, Result};
-use crate::paging::memory::{Mapping, out_of_the_way};
+use crate::paging::files::OwnFile;
+use crate::paging::memory::Mapping;
 use crate::paging::threads::{SignalsOff, without_signals};
 use crate::paging::uffd::{
     FEATURE_EVENT_FORK, FEATURE_EVENT_REMAP, FEATURE_MISSING_SHMEM, FEATURE_THREAD_ID,
     FEATURE_WP_SHMEM, Uffd,
 };
-use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What the kernel must have.
@@ -27,16 +28,16 @@ pub struct Client {
 /// What this program has of it.
 struct Ends {
     link: Link,
-    memory: OwnedFd,
+    memory: OwnFile,
     uffd: Uffd,
-    _lifeline: OwnedFd,
+    _lifeline: OwnFile,
 }
 
 /// What a copy of this program will have.
 struct Unborn {
     link: Link,
-    memory: OwnedFd,
-    lifeline: OwnedFd,
+    memory: OwnFile,
+    lifeline: OwnFile,
 }
 
 impl Client {
@@ -44,8 +45,8 @@ impl Client {
     pub fn connect(name: &str, pages: usize) -> Result<Self> {
         let link = Link::to(name)?;
         let mut given = link.receive()?.ok_or(GONE)?.expect(What::Memory)?;
-        let memory = out_of_the_way(given.file(0)?);
-        let lifeline = out_of_the_way(given.file(1)?);
+        let memory = OwnFile::out_of_the_way(given.file(0)?);
+        let lifeline = OwnFile::out_of_the_way(given.file(1)?);
         ends_with(&lifeline)?;
         let len = pages.checked_mul(PAGE_LEN).ok_or(Error::Configuration("too many pages"))?;
         let available = Uffd::features()?;
@@ -119,9 +120,9 @@ impl Client {
         }
         let unborn = without_signals(|| {
             let mut given = self.ends().link.ask(What::Fork, [0; 2], What::Copy)?;
-            let memory = out_of_the_way(given.file(0)?);
-            let link = out_of_the_way(given.file(1)?).into();
-            let lifeline = out_of_the_way(given.file(2)?);
+            let memory = OwnFile::out_of_the_way(given.file(0)?);
+            let link = OwnFile::out_of_the_way(given.file(1)?).into();
+            let lifeline = OwnFile::out_of_the_way(given.file(2)?);
             Ok::<_, Error>(Unborn { link, memory, lifeline })
         })?;
         Ok(Forking { client: self, unborn, frozen: None })
@@ -133,7 +134,7 @@ impl Client {
     }
 
     /// Puts a file in the place of the one that is mapped.
-    fn exchange(&self, file: &OwnedFd, uffd: &Uffd, copied: bool) -> Result {
+    fn exchange(&self, file: &OwnFile, uffd: &Uffd, copied: bool) -> Result {
         let mapping = map(file, self.len, uffd, copied)?;
         // SAFETY: both are mappings of ours of that length. Who touches memory meanwhile waits,
         // since nothing of the new file is mapped yet, and the pager brings nothing.
@@ -174,7 +175,7 @@ impl Forking<'_> {
         let Unborn { link, memory, lifeline } = self.unborn;
         ends_with(&lifeline)?;
         let mut served = link.ask(What::Hello, [0; 2], What::Served)?;
-        let uffd = out_of_the_way(served.file(0)?).into();
+        let uffd = OwnFile::out_of_the_way(served.file(0)?).into();
         Mapping::not_copied(self.client.start, self.client.len)?;
         *ends = Ends { link, memory, uffd, _lifeline: lifeline };
         Ok(())
@@ -182,7 +183,7 @@ impl Forking<'_> {
 }
 
 /// Somewhere, and registered.
-fn map(file: &OwnedFd, len: usize, uffd: &Uffd, copied: bool) -> Result<Mapping> {
+fn map(file: &OwnFile, len: usize, uffd: &Uffd, copied: bool) -> Result<Mapping> {
     let mapping = Mapping::shared(file.as_fd(), len)?;
     mapping.in_small_pages()?;
     if !copied {
@@ -194,7 +195,7 @@ fn map(file: &OwnedFd, len: usize, uffd: &Uffd, copied: bool) -> Result<Mapping>
 
 /// When the other end of this pipe is closed the kernel kills this process: pages that are away
 /// could not come any more, and nobody would say so.
-fn ends_with(lifeline: &OwnedFd) -> Result {
+fn ends_with(lifeline: &OwnFile) -> Result {
     const F_SETSIG: libc::c_int = 10;
     let fd = lifeline.as_raw_fd();
     // SAFETY: orders about a file of ours that take a number.

@@ -5,6 +5,7 @@ use super::space::{Space, counters};
 use crate::paging::arena::Way;
 use crate::paging::config::{Config, HOLDS_PROGRAMS};
 use crate::paging::error::{Error, Result};
+use crate::paging::files::OwnFile;
 use crate::paging::serving::places;
 use crate::paging::settings::Settings;
 use core::sync::atomic::Ordering::Relaxed;
@@ -35,7 +36,7 @@ struct Live {
 
 /// Serves all programs that come in, until there are none and `owner` is gone.
 pub fn serve(settings: Settings, owner: OwnedFd) -> Result {
-    let owner = Link::from(owner);
+    let owner = Link::from(OwnFile::from(owner));
     match begin(&settings) {
         Ok((listener, bell, name)) => {
             owner.send(What::Ready, [0; 2], &name, &[])?;

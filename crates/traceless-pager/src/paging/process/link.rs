@@ -1,7 +1,7 @@
 //! Messages between a program and the process that pages it, some of them with files.
 
 use crate::paging::error::{Error, Result};
-use crate::paging::memory::out_of_the_way;
+use crate::paging::files::OwnFile;
 use core::mem::MaybeUninit;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
@@ -112,7 +112,7 @@ impl Received {
 const NONSENSE: Error = Error::Configuration("program and pager do not understand each other");
 
 /// One side.
-pub struct Link(OwnedFd);
+pub struct Link(OwnFile);
 
 impl Link {
     /// Both sides.
@@ -124,7 +124,7 @@ impl Link {
             None,
         )
         .map_err(|e| Error::os("no socket", e))?;
-        Ok((one.into(), other.into()))
+        Ok((Self(one.into()), Self(other.into())))
     }
 
     /// To the pager that listens under that name.
@@ -132,7 +132,7 @@ impl Link {
         let failed = |e| Error::os("the pager cannot be reached", e);
         let socket = socket().map_err(failed)?;
         rustix::net::connect(&socket, &address(name).map_err(failed)?).map_err(failed)?;
-        Ok(out_of_the_way(socket).into())
+        Ok(Self(OwnFile::out_of_the_way(socket)))
     }
 
     /// Sends one message.
@@ -209,15 +209,15 @@ impl Link {
 /// Nobody answers.
 pub const GONE: Error = Error::Configuration("the pager has ended");
 
-impl From<OwnedFd> for Link {
-    fn from(socket: OwnedFd) -> Self {
+impl From<OwnFile> for Link {
+    fn from(socket: OwnFile) -> Self {
         Self(socket)
     }
 }
 
 impl From<Link> for OwnedFd {
     fn from(link: Link) -> Self {
-        link.0
+        link.0.into()
     }
 }
 
@@ -267,7 +267,7 @@ impl Listener {
         let who = rustix::net::sockopt::socket_peercred(&socket).map_err(failed)?;
         let own = rustix::process::geteuid();
         let is_ours = who.uid == own || own.is_root();
-        Ok(is_ours.then(|| (socket.into(), who.pid.as_raw_nonzero().get() as u32)))
+        Ok(is_ours.then(|| (OwnFile::from(socket).into(), who.pid.as_raw_nonzero().get() as u32)))
     }
 }
 
@@ -298,7 +298,7 @@ mod tests {
         let mut came = other.receive().unwrap().unwrap().expect(What::Discard).unwrap();
         assert_eq!((came.numbers, came.text.as_str()), ([7, u64::MAX], "text"));
         assert_eq!(came.sender, Some(std::process::id()));
-        let copy = Link::from(came.file(0).unwrap());
+        let copy = Link::from(OwnFile::from(came.file(0).unwrap()));
         assert!(came.file(0).is_err() && came.file(1).is_err());
         copy.send(What::Refused, [0; 2], "why", &[]).unwrap();
         let refused = other.receive().unwrap().unwrap().expect(What::Done);

@@ -5,6 +5,7 @@ use super::link::{Link, What};
 use crate::paging::arena::{Arena, SharedPages};
 use crate::paging::config::SharedCounters;
 use crate::paging::error::{Error, Result};
+use crate::paging::files::OwnFile;
 use crate::paging::frames::Frames;
 use crate::paging::holding::REST;
 use crate::paging::serving::{Copied, Serving};
@@ -108,7 +109,8 @@ impl Space {
         link.send(What::Memory, [0; 2], "", &[memory.file(), theirs.as_fd()])?;
         let came = link.receive()?.ok_or(Error::Configuration("the program has ended"))?;
         let mut registered = came.expect(What::Registered)?;
-        let (uffd, start) = (Uffd::from(registered.file(0)?), registered.numbers[0] as usize);
+        let (uffd, start) =
+            (OwnFile::from(registered.file(0)?).into(), registered.numbers[0] as usize);
         let arena = Arena::elsewhere(uffd, memory, start, settings.pages);
         let frames = Frames::new(settings.pages, config.frames, config.policy, config.seed);
         let serving = Serving::new(arena, scheme, frames, 0, config);

@@ -1,0 +1,100 @@
+//! Files of ours in somebody's program, which may close every file that it did not open.
+
+use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+/// Numbers of files that the program must not close, each plus one; 0 is none.
+static NOTED: [AtomicI32; 32] = [const { AtomicI32::new(0) }; 32];
+
+/// A file of ours. Its number is among [`own_files`] if it was put out of the way.
+#[derive(Debug)]
+pub struct OwnFile {
+    // Before the file: whoever closes it may ask.
+    noted: Option<Noted>,
+    file: OwnedFd,
+}
+
+impl OwnFile {
+    /// The same file under a high number, where programs that count on low ones do not meet it.
+    pub fn out_of_the_way(file: OwnedFd) -> Self {
+        const HIGH: RawFd = 900;
+        let file = rustix::io::fcntl_dupfd_cloexec(&file, HIGH).unwrap_or(file);
+        Self { noted: Some(Noted::new(file.as_raw_fd())), file }
+    }
+
+    /// The file, which stays open as long as the process.
+    pub fn for_good(self) -> OwnedFd {
+        core::mem::forget(self.noted);
+        self.file
+    }
+}
+
+/// The numbers of files that the program must not close, in no order.
+pub fn own_files() -> impl Iterator<Item = RawFd> {
+    NOTED.iter().filter_map(|slot| slot.load(Relaxed).checked_sub(1).filter(|&file| file >= 0))
+}
+
+impl From<OwnedFd> for OwnFile {
+    fn from(file: OwnedFd) -> Self {
+        Self { noted: None, file }
+    }
+}
+
+impl From<OwnFile> for OwnedFd {
+    fn from(OwnFile { noted: _, file }: OwnFile) -> Self {
+        file
+    }
+}
+
+impl AsFd for OwnFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl AsRawFd for OwnFile {
+    fn as_raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+}
+
+/// A number that is among [`own_files`], if there was room: programs have few of ours.
+#[derive(Debug)]
+struct Noted(RawFd);
+
+impl Noted {
+    fn new(file: RawFd) -> Self {
+        replace(0, file + 1);
+        Self(file)
+    }
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        replace(self.0 + 1, 0);
+    }
+}
+
+fn replace(old: i32, new: i32) {
+    let _ = NOTED.iter().any(|slot| slot.compare_exchange(old, new, Relaxed, Relaxed).is_ok());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_told_as_long_as_it_is_open() {
+        let open = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let is_told = |number| own_files().any(|file| file == number);
+        let file = OwnFile::out_of_the_way(open());
+        let number = file.as_raw_fd();
+        assert!(number >= 900 && is_told(number));
+        assert!(!is_told(OwnFile::from(open()).as_raw_fd()));
+        let stays = OwnFile::out_of_the_way(open()).for_good();
+        drop(file);
+        assert!(is_told(stays.as_raw_fd()) && !is_told(number));
+        drop(Noted(stays.as_raw_fd()));
+        assert!(!is_told(stays.as_raw_fd()));
+    }
+}
