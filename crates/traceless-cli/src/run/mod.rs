@@ -12,6 +12,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use traceless::scheme::detwo::Refresh;
 use traceless_pager::PAGE_LEN;
@@ -293,18 +294,17 @@ struct Counted {
 
 fn counted(folder: &Path) -> Vec<Counted> {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut all: Vec<Counted> = files
+    let mut all: Vec<(u64, Counted)> = files
         .filter_map(|file| {
-            let summary = CounterFile::open(&file.path()).ok()?.summary();
-            Some(Counted { process: file.file_name().to_string_lossy().into_owned(), summary })
+            let counters = CounterFile::open(&file.path()).ok()?;
+            let process = file.file_name().to_string_lossy().into_owned();
+            let begun = counters.begun_ns.load(Ordering::Relaxed);
+            Some((begun, Counted { process, summary: counters.summary() }))
         })
         .collect();
-    all.sort_by_cached_key(|counted| {
-        let numbers: Vec<u64> =
-            counted.process.split('.').filter_map(|part| part.parse().ok()).collect();
-        numbers
-    });
-    all
+    // Numbers of processes begin anew.
+    all.sort_by_key(|(begun, _)| *begun);
+    all.into_iter().map(|(_, counted)| counted).collect()
 }
 
 fn write_stats(path: &Path, counted: &[Counted]) -> Result<(), Refused> {
@@ -336,5 +336,21 @@ impl Drop for Folder {
     fn drop(&mut self) {
         // What is left of it holds nothing of use.
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_began_first_comes_first() {
+        let folder = tempfile::tempdir().unwrap();
+        for process in [30_000, 7, 400, 7] {
+            CounterFile::create_for(folder.path(), process).unwrap();
+        }
+        let names: Vec<String> =
+            counted(folder.path()).into_iter().map(|one| one.process).collect();
+        assert_eq!(names, ["30000.0", "7.0", "400.0", "7.1"]);
     }
 }

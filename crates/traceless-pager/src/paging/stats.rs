@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -41,6 +42,8 @@ pub struct Counters {
     pub trusted_bytes: AtomicU64,
     /// Faults after which nothing is counted any more; 0 if all are counted.
     pub limit: AtomicU64,
+    /// When this began, in nanoseconds of the system's clock that never goes back; 0 outside files.
+    pub begun_ns: AtomicU64,
     /// Nanoseconds from the first fault to the end of the last one.
     pub span_ns: AtomicU64,
     /// Nanoseconds of these that the scheme took: what left was put away, what came was found.
@@ -65,6 +68,7 @@ impl Default for Counters {
             helper_cpu_ns: zero(),
             trusted_bytes: zero(),
             limit: zero(),
+            begun_ns: zero(),
             span_ns: zero(),
             swap_ns: zero(),
             first_ns: zero(),
@@ -231,7 +235,11 @@ impl CounterFile {
         for nth in 0..u32::MAX {
             let path = folder.join(format!("{process}.{nth}"));
             match rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR) {
-                Ok(file) => return Self::map(&file, true),
+                Ok(file) => {
+                    let counters = Self::map(&file, true)?;
+                    counters.begun_ns.store(now(), Relaxed);
+                    return Ok(counters);
+                }
                 Err(Errno::EXIST) => {}
                 Err(e) => return Err(Error::os("counters cannot be kept", e)),
             }
@@ -267,6 +275,11 @@ impl Deref for CounterFile {
         // are atomic, and any bits are some number.
         unsafe { &*self.0.at(0).cast() }
     }
+}
+
+fn now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
 /// Linear up to the first doubling, then `STEPS` steps a doubling.
