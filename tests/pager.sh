@@ -80,7 +80,14 @@ print(os.open('/dev/null', 0), sorted(str(i) for i in range(3000))[:9])"
 section "all files are closed, and libraries loaded"
 same_files_and_libraries
 same_files_and_libraries --scheme eager-parallel --backing helped
-rm helped
+same_files_and_libraries --trace events
+rm helped events
+expect 125 run --scheme parallel --helpers 65 -- true
+
+section "paged stacks, and signals"
+gcc -O1 "$lib/stacks.c" -o stacks
+same --resident 64 --memory 16M -- ./stacks
+same --resident 64 --memory 16M --policy clock -- ./stacks
 
 section "where programs run"
 same_places

@@ -3,6 +3,7 @@
 //! Each object has a header before it. Free objects are kept by size, powers of two, in lists that
 //! run through them.
 
+use crate::begin::is_own_thread;
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::null_mut;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
@@ -33,12 +34,18 @@ pub struct Lists {
     left: usize,
 }
 
-static LISTS_OF_FREE: Mutex<Lists> = Mutex::new(Lists { free: [0; LISTS], chunk: 0, left: 0 });
+/// The program's, and the pager's: a thread of the program may be interrupted, or wait for a page,
+/// while it has the lock, and the pager's must not wait for it then.
+static LISTS_OF_FREE: [Mutex<Lists>; 2] =
+    [const { Mutex::new(Lists { free: [0; LISTS], chunk: 0, left: 0 }) }; 2];
 
-/// The lists. Nobody else gets memory from here meanwhile, nor gives any back.
+/// The lists of this thread and its like. None of them gets memory from here meanwhile, nor gives
+/// any back.
 pub fn lists() -> MutexGuard<'static, Lists> {
     // Nothing panics while it holds them; if it did, they would be whole all the same.
-    LISTS_OF_FREE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    LISTS_OF_FREE[usize::from(is_own_thread())]
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// Room for `size` bytes at a multiple of `align`, or null.

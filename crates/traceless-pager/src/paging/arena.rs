@@ -4,6 +4,7 @@ use super::error::{Error, Result};
 use super::memory::{Mapping, lengthen};
 use super::uffd::{FEATURE_MOVE, FEATURE_THREAD_ID, FEATURE_WP, Uffd};
 use crate::{PAGE_LEN, Page};
+use core::ops::Range;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::io::{Errno, pread, pwrite};
@@ -159,6 +160,25 @@ impl Arena {
         // SAFETY: a page of the mapping that nobody else touches. It is missing, and whoever
         // serves faults brings it.
         unsafe { self.own().at(self.bell() * PAGE_LEN).read_volatile() };
+    }
+
+    /// The pages that calls from here may have on their stack, and one of whoever called: none,
+    /// unless the stack lies in these pages.
+    pub fn pages_of_stack(&self) -> Range<usize> {
+        const BELOW: usize = 3;
+        let here = 0_u8;
+        let address = (&raw const here).addr();
+        let page = match &self.memory {
+            Memory::Own(_) => self.page_at(address).filter(|&page| page < self.pages),
+            Memory::Elsewhere(_) => None,
+        };
+        page.map_or(0..0, |page| page.saturating_sub(BELOW)..(page + 2).min(self.pages))
+    }
+
+    /// Waits until a page is there.
+    pub fn touch(&self, page: usize) {
+        // SAFETY: a page of the mapping; what it holds does not matter.
+        unsafe { self.own().at(page * PAGE_LEN).read_volatile() };
     }
 
     fn address(&self, page: usize) -> usize {

@@ -123,9 +123,19 @@ impl Serving {
         &self.counters
     }
 
-    /// Who is where. Nobody's fault is answered meanwhile.
+    /// Who is where. Nobody's fault is answered meanwhile: so whoever asks must not fault before it
+    /// lets go, not even for its stack, if that lies in these pages.
     pub fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("whoever serves faults does not panic")
+        let lock = || self.state.lock().expect("whoever serves faults does not panic");
+        let stack = self.arena.pages_of_stack();
+        loop {
+            let state = lock();
+            if stack.clone().all(|page| state.frames.holds(page)) {
+                return state;
+            }
+            drop(state);
+            stack.clone().for_each(|page| self.arena.touch(page));
+        }
     }
 
     /// The faults are those of another process.

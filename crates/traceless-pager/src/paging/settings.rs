@@ -3,6 +3,7 @@
 use super::arena::Way;
 use super::backing::{self, OfFile};
 use super::error::{Error, Result};
+use super::files::OwnFile;
 use super::frames::Policy;
 use super::helped::{Help, Helped};
 use super::memory::SharedNumbers;
@@ -30,6 +31,9 @@ pub type Recording = Arc<FileWitness<File>>;
 
 /// The variable that settings are handed on in.
 pub const VARIABLE: &str = "TRACELESS_PAGER";
+
+/// Helpers have a file each, and programs few of ours.
+const HELPERS_MAX: usize = 64;
 
 /// Settings are so many bytes long, or a multiple of that.
 const ENCODED_MULTIPLE: usize = 1024;
@@ -241,6 +245,9 @@ impl Settings {
         if (self.pages as u64) < self.refresh.at_most(1) {
             return Err(Error::Configuration("fewer pages than are refreshed at once"));
         }
+        if self.helpers > HELPERS_MAX {
+            return Err(Error::Configuration("more than 64 helpers"));
+        }
         if self.ocalls && (self.backing.is_some() || self.help(false).is_some()) {
             return Err(Error::Configuration("a host that copies has no file, and no helpers"));
         }
@@ -369,7 +376,8 @@ fn watched(store: impl Store + 'static, recording: Option<&Recording>) -> Arc<dy
 
 fn record(path: &Path) -> Result<Recording> {
     let file = File::create(path).map_err(traceless::Error::from)?;
-    Ok(Arc::new(FileWitness::new(file).map_err(traceless::Error::from)?))
+    let file = OwnFile::out_of_the_way(file.into()).for_good();
+    Ok(Arc::new(FileWitness::new(file.into()).map_err(traceless::Error::from)?))
 }
 
 const UNREADABLE: Error = Error::Configuration("the settings of paging cannot be understood");
