@@ -76,9 +76,12 @@ pub fn find_all() {
 
 /// Where one of them is.
 pub extern "C" fn address_of(function: Function) -> *mut c_void {
-    let known = FOUND[function as usize].load(Relaxed);
-    // What is loaded before this library may ask before all were found.
-    let found = if known.is_null() { look_for(NAMES[function as usize]) } else { known };
+    let known = &FOUND[function as usize];
+    if known.load(Relaxed).is_null() {
+        // Nothing is paged, or what is loaded before this library asks before all were found.
+        known.store(look_for(NAMES[function as usize]), Relaxed);
+    }
+    let found = known.load(Relaxed);
     assert!(!found.is_null(), "the C library has what it always had");
     found
 }
