@@ -261,15 +261,15 @@ impl<S: NodeStore, E: Enclave> Served<S, E> {
         let lens = [reading.as_ref().map(|(old, _)| len(*old)), writing.map(|(new, _)| len(new))];
         let read = reading.map(|(old, into)| self.read(old, into));
         let write = writing.map(|(new, bytes)| self.store.stage(new, bytes));
-        if lens.into_iter().flatten().sum::<usize>() < THREAD_MIN {
+        let is_large = lens.into_iter().flatten().sum::<usize>() >= THREAD_MIN;
+        let Some(threads) = is_large.then(|| self.waiting.as_ref()).flatten() else {
             // An engine that is far away has it under way after this, and one that is near is done.
             let mut both = pin!(join(OptionFuture::from(read), OptionFuture::from(write)));
             let done = both.as_mut().now_or_never();
             let worked = work();
             let (read, written) = done.unwrap_or_else(|| block_on(both));
             return [read, written].into_iter().flatten().fold(worked, Result::and);
-        }
-        let threads = self.waiting.as_ref().ok_or(Error::Store("no thread can be started"))?;
+        };
         let (mut was_read, mut was_written) = (Ok(()), Ok(()));
         let worked = threads.in_place_scope(|scope| {
             if let Some(read) = read {
