@@ -154,10 +154,22 @@ impl<C: Sealer> SealedRing<C> {
         })
     }
 
-    /// Where a bucket that was begun anew lies among what is written.
+    /// Seals the bucket that was begun last, if one was: all of it is there.
+    fn seal_last(&mut self) {
+        let Some(&level) = self.renewed.last() else { return };
+        let (first, slot_len, tag_len) =
+            (self.place(level), self.slot_len(), self.sealer.tag_len());
+        for (slot, bytes) in (0..).zip(self.out[first..].chunks_exact_mut(slot_len)) {
+            let (tag, body) = bytes.split_at_mut(tag_len);
+            let nonce = nonce(self.count + 1, SlotAt { level, slot });
+            self.sealer.seal_in_place(nonce, &[], body, tag);
+        }
+    }
+
+    /// Where the bucket that was begun last lies among what is written.
     fn place(&self, level: usize) -> usize {
-        let nth = self.renewed.iter().position(|&renewed| renewed == level);
-        nth.expect("the bucket was begun anew") * self.params.slots() * self.slot_len()
+        assert_eq!(self.renewed.last(), Some(&level), "the bucket was begun last");
+        (self.renewed.len() - 1) * self.params.slots() * self.slot_len()
     }
 }
 
@@ -209,6 +221,8 @@ impl<C: Sealer> RingTree for SealedRing<C> {
     }
 
     fn renew(&mut self, level: usize) {
+        // While it is near: all buckets of a path are more than a cache holds.
+        self.seal_last();
         self.renewed.push(level);
         let len = self.renewed.len() * self.params.slots() * self.slot_len();
         self.out.resize(len, 0);
@@ -226,21 +240,11 @@ impl<C: Sealer> RingTree for SealedRing<C> {
     }
 
     fn write_path(&mut self) -> Result {
+        self.seal_last();
         self.count += 1;
         assert!(self.count < 1 << (64 - LEVEL_BITS - SLOT_BITS), "no tree lives that long");
-        let (slots, slot_len) = (self.params.slots(), self.slot_len());
+        let slots = self.params.slots();
         self.extents.clear();
-        for (bucket, &level) in self.out.chunks_exact_mut(slots * slot_len).zip(&self.renewed) {
-            for (slot, bytes) in (0..).zip(bucket.chunks_exact_mut(slot_len)) {
-                let (tag, body) = bytes.split_at_mut(self.sealer.tag_len());
-                self.sealer.seal_in_place(
-                    nonce(self.count, SlotAt { level, slot }),
-                    &[],
-                    body,
-                    tag,
-                );
-            }
-        }
         for nth in 0..self.renewed.len() {
             let level = self.renewed[nth];
             let extent = self.extent(SlotAt { level, slot: 0 }, slots);

@@ -48,10 +48,11 @@ pub trait RingTree: Send {
     /// The body in slot number `nth` of those read last.
     fn body(&self, nth: usize) -> &[u8];
 
-    /// Begins a bucket anew, with dummies in all slots.
+    /// Begins a bucket anew, with dummies in all slots. The one begun before is as it will be
+    /// written.
     fn renew(&mut self, level: usize);
 
-    /// The body in a slot of a bucket that was begun anew.
+    /// The body in a slot of the bucket that was begun last.
     fn new_body(&mut self, level: usize, slot: u8) -> &mut [u8];
 
     /// Puts the body in slot number `nth` of those read last into such a slot.
