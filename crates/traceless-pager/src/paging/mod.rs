@@ -34,6 +34,7 @@ mod heap;
 mod helped;
 mod helper;
 mod holding;
+mod lines;
 mod memory;
 mod ocalls;
 mod pager;

@@ -2,6 +2,7 @@
 
 use super::error::{Error, Result};
 use super::files::OwnFile;
+use super::lines;
 use super::memory::{Mapping, lengthen};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -67,7 +68,7 @@ impl Store for SharedMemory {
             let into = self.place(extent)?;
             // SAFETY: both are as long, and do not overlap. Nobody has a reference to the
             // destination; calls that overlap are the caller's to order.
-            unsafe { core::ptr::copy_nonoverlapping(part.as_ptr(), into, part.len()) };
+            unsafe { lines::copy(part.as_ptr(), into, part.len()) };
             rest = next;
         }
         Ok(())
