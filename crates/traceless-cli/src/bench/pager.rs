@@ -112,6 +112,10 @@ const LARGE_PAGES: usize = 1 << 14;
 /// Faults in which a tree is cleaned up at least twice.
 const PERIOD: usize = 20;
 
+/// Touches of each page before anything is measured. A ring's last leaf is written when each page
+/// has left two and a half times.
+const WARM_UP: usize = 3;
+
 /// Its faults are fewer by this: each takes longer, and the more of them bring nothing new.
 const LARGE_FAULTS: usize = 5;
 
@@ -241,7 +245,7 @@ fn measure(
     }
     let mut region = region(&settings)?;
     // Every slot of the store has been written once, and every page has left once.
-    for touch in 0..2 * pages {
+    for touch in 0..WARM_UP * pages {
         touch_page(&mut region, touch % pages);
     }
     let mut times_ns = Vec::with_capacity(faults);
