@@ -189,14 +189,14 @@ fn the_kernel_reads_and_writes_it() {
 }
 
 /// The disk writes to pages while they are pinned: they must stay. Tells whether all arrived, and
-/// how many pages had to stay.
-fn direct_io(way: Way, rounds: usize) -> (bool, u64) {
+/// how many pages had to stay. Each round is `pages` pages.
+fn direct_io(way: Way, rounds: usize, pages: usize) -> (bool, u64) {
     use rustix::fs::{Mode, OFlags};
     // Not every file system has direct I/O; the folder of the build lies on one that has.
     let program = std::env::current_exe().unwrap();
     let folder = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
     let path = folder.path().join("direct");
-    let mut contents = vec![0; 1 << 20];
+    let mut contents = vec![0; pages * PAGE_LEN];
     Seeded::new(5).fill(&mut contents);
     std::fs::write(&path, &contents).unwrap();
     let file = rustix::fs::open(&path, OFlags::RDONLY | OFlags::DIRECT, Mode::empty()).unwrap();
@@ -218,15 +218,17 @@ fn direct_io(way: Way, rounds: usize) -> (bool, u64) {
 /// Only moving sees that pages are pinned.
 #[test]
 fn direct_io_arrives() {
-    let (arrives, pinned) = direct_io(Way::Move, rounds(8) as usize);
-    assert!(arrives);
-    assert!(pinned > 0, "no page was pinned when it was to leave");
+    for pages in [256, 32] {
+        let (arrives, pinned) = direct_io(Way::Move, rounds(8) as usize, pages);
+        assert!(arrives);
+        assert!(pinned > 0, "no page was pinned when it was to leave");
+    }
 }
 
 /// The test above sees it when pages leave that are pinned.
 #[test]
 fn direct_io_that_is_lost_is_noticed() {
-    assert!(!direct_io(Way::Protect, 100).0);
+    assert!(!direct_io(Way::Protect, 100, 256).0);
 }
 
 /// With eight frames four threads would take each other's pages away.
