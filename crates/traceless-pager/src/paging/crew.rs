@@ -69,6 +69,9 @@ pub struct Words {
     pub cpu_ns: AtomicU64,
     /// One more than the processor that helpers leave to the program; 0 is none.
     pub off: AtomicU64,
+    /// One more than the refresh that no helper gets through; 0 is none.
+    #[cfg(test)]
+    pub stuck_in: AtomicU64,
 }
 
 /// The words, in memory that helpers share.
@@ -226,6 +229,10 @@ impl Crew {
         let Some(desk) = desk else { return self.areas.refresh(nth, buffer) };
         self.areas.prepare(nth, buffer)?;
         desk.seal(buffer.bytes());
+        #[cfg(test)]
+        while self.board.stuck_in.load(SeqCst) == nth + 1 {
+            core::hint::spin_loop();
+        }
         self.areas.publish(nth, buffer.bytes())
     }
 
