@@ -23,9 +23,9 @@ const LEVEL_BITS: u32 = 6;
 ///
 /// The metadata is a [`SealedTree`] with one block a bucket, which is read and written with each
 /// path: so it is the newest, all the way down. It holds the version of its bucket's slots: the
-/// number of the path write that renewed them. A slot is sealed under that version, its level and
-/// its number, with a key of its own. Each path write renews one bucket a level at most, so this is
-/// a nonce of its own, and names bucket and slot: a slot in another's place, or of an older bucket,
+/// number of the path, as they were opened, on which they were renewed. A slot is sealed under that
+/// version, its level and its number, with a key of its own. A path has one bucket a level, so this
+/// is a nonce of its own, and names bucket and slot: a slot in another's place, or of an older bucket,
 /// is refused though it is read without the others.
 pub struct SealedRing<C> {
     params: Params,
@@ -36,8 +36,8 @@ pub struct SealedRing<C> {
     sealer: C,
     body_len: usize,
     leaf: Leaf,
-    /// Path writes made.
-    count: u64,
+    /// Paths opened so far. The last one's number is the version of what is renewed on it.
+    opened: u64,
     extents: Vec<Extent>,
     /// Slots read: tag and body of each.
     read: Vec<u8>,
@@ -96,7 +96,7 @@ impl<C: Sealer> SealedRing<C> {
             store,
             body_len,
             leaf: Leaf(0),
-            count: 0,
+            opened: 0,
             extents: vec![],
             // As much as an eviction takes, which is the most.
             read: Vec::with_capacity(levels * usize::from(params.z) * slot_len),
@@ -161,7 +161,7 @@ impl<C: Sealer> SealedRing<C> {
             (self.place(level), self.slot_len(), self.sealer.tag_len());
         for (slot, bytes) in (0..).zip(self.out[first..].chunks_exact_mut(slot_len)) {
             let (tag, body) = bytes.split_at_mut(tag_len);
-            let nonce = nonce(self.count + 1, SlotAt { level, slot });
+            let nonce = nonce(self.opened, SlotAt { level, slot });
             self.sealer.seal_in_place(nonce, &[], body, tag);
         }
     }
@@ -188,6 +188,9 @@ impl<C: Sealer> RingTree for SealedRing<C> {
 
     fn open_path(&mut self, leaf: Leaf) -> Result {
         self.leaf = leaf;
+        // Before anything is sealed: what was sealed for a path that was given up is never repeated.
+        self.opened += 1;
+        assert!(self.opened < 1 << (64 - LEVEL_BITS - SLOT_BITS), "no tree lives that long");
         self.out.clear();
         self.renewed.clear();
         // Blocks of this tree have no names: a bucket holds one.
@@ -241,8 +244,6 @@ impl<C: Sealer> RingTree for SealedRing<C> {
 
     fn write_path(&mut self) -> Result {
         self.seal_last();
-        self.count += 1;
-        assert!(self.count < 1 << (64 - LEVEL_BITS - SLOT_BITS), "no tree lives that long");
         let slots = self.params.slots();
         self.extents.clear();
         for nth in 0..self.renewed.len() {
@@ -251,7 +252,7 @@ impl<C: Sealer> RingTree for SealedRing<C> {
             self.extents.push(extent);
             let slot = self.slot(level);
             let version = &mut self.metadata.body_mut(slot)[..VERSION_LEN];
-            version.copy_from_slice(&self.count.to_le_bytes());
+            version.copy_from_slice(&self.opened.to_le_bytes());
         }
         let (extents, bytes) = self.metadata.seal_path(&self.unnamed);
         self.extents.extend_from_slice(extents);
