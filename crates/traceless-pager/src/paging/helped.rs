@@ -255,19 +255,29 @@ mod tests {
         Arc::new(SharedMemory::unnamed(Areas::store_len(32, refresh)).unwrap())
     }
 
+    /// One page goes and another one comes. Tells whether the latter is what it was when it went.
+    fn comes_back(
+        scheme: &mut Helped,
+        truth: &mut [Page; 32],
+        step: u64,
+    ) -> traceless::Result<bool> {
+        let (out, wanted) = (step * 7 % 32, (step * 5 + 1) % 32);
+        let mut frame = [step as u8; PAGE_LEN];
+        truth[out as usize] = frame;
+        scheme.swap(Some(out), Some(wanted), &mut frame)?;
+        Ok(frame == truth[wanted as usize])
+    }
+
     #[test]
     fn pages_come_back_whoever_refreshes_them() {
         for help in HELPS {
             for k in [1, 3, 15] {
                 let store = store(k);
                 let mut scheme = helped(&store, k, help);
-                let mut truth = vec![[0; PAGE_LEN]; 32];
-                for step in 0..2000u64 {
-                    let (out, wanted) = (step * 7 % 32, (step * 5 + 1) % 32);
-                    let mut frame = [step as u8; PAGE_LEN];
-                    truth[out as usize] = frame;
-                    scheme.swap(Some(out), Some(wanted), &mut frame).unwrap();
-                    assert!(frame == truth[wanted as usize], "{help:?}, step {step}");
+                let mut truth = [[0; PAGE_LEN]; 32];
+                for step in 0..2000 {
+                    let is_right = comes_back(&mut scheme, &mut truth, step).unwrap();
+                    assert!(is_right, "{help:?}, step {step}");
                     scheme.settle().unwrap();
                     if step % 500 == 499 {
                         // Longer than they stay awake.
@@ -306,15 +316,12 @@ mod tests {
         for crew in 0..crews {
             let store = store(15);
             let mut scheme = helped(&store, 15, help);
-            let mut truth = vec![[0; PAGE_LEN]; 32];
+            let mut truth = [[0; PAGE_LEN]; 32];
             let mut rng = Seeded::new(crew);
             let (kill_at, pauses) = (10 + rng.below(20), rng.below(400));
             let mut step = |step: u64| {
-                let (out, wanted) = (step * 7 % 32, (step * 5 + 1) % 32);
-                let mut frame = [step as u8; PAGE_LEN];
-                truth[out as usize] = frame;
-                scheme.swap(Some(out), Some(wanted), &mut frame)?;
-                assert!(frame == truth[wanted as usize], "{help:?}, {step}");
+                let is_right = comes_back(&mut scheme, &mut truth, step)?;
+                assert!(is_right, "{help:?}, {step}");
                 scheme.settle()?;
                 if step == kill_at {
                     let (helper, desk) = &scheme.helpers[0];
@@ -325,7 +332,7 @@ mod tests {
                     (0..pauses).for_each(|_| core::hint::spin_loop());
                     helper.kill();
                 }
-                Ok::<_, traceless::Error>(frame == truth[wanted as usize])
+                Ok::<_, traceless::Error>(is_right)
             };
             wrong += u64::from(!(0..100).all(|nth| step(nth).is_ok_and(|is_right| is_right)));
         }
@@ -344,30 +351,26 @@ mod tests {
         let store = store(15);
         let mut scheme = helped(&store, 15, (true, false));
         scheme.fault = fault;
-        let mut truth = vec![[0; PAGE_LEN]; 32];
+        let mut truth = [[0; PAGE_LEN]; 32];
         let mut step = |step: u64| {
-            let (out, wanted) = (step * 7 % 32, (step * 5 + 1) % 32);
-            let mut frame = [step as u8; PAGE_LEN];
-            truth[out as usize] = frame;
-            scheme.swap(Some(out), Some(wanted), &mut frame)?;
-            if step == 30 {
-                // Its page does not leave before the next refresh looks at it.
-                let last = scheme.crew.areas.due() - 1;
-                scheme.crew.board.stuck_in.store(last + 1, SeqCst);
+            let is_right = comes_back(&mut scheme, &mut truth, step)?;
+            if step != 30 {
                 scheme.settle()?;
-                let is_stuck =
-                    |desk: &Desk| desk.sealed().is_some() && desk.refresh() == Some(last);
-                let stuck = loop {
-                    match scheme.helpers.iter().find(|(_, desk)| is_stuck(desk)) {
-                        Some((helper, _)) => break helper,
-                        None => std::thread::yield_now(),
-                    }
-                };
-                stuck.kill();
-            } else {
-                scheme.settle()?;
+                return Ok(is_right);
             }
-            Ok::<_, traceless::Error>(frame == truth[wanted as usize])
+            // Its page does not leave before the next refresh looks at it.
+            let last = scheme.crew.areas.due() - 1;
+            scheme.crew.board.stuck_in.store(last + 1, SeqCst);
+            scheme.settle()?;
+            let is_stuck = |desk: &Desk| desk.sealed().is_some() && desk.refresh() == Some(last);
+            let stuck = loop {
+                match scheme.helpers.iter().find(|(_, desk)| is_stuck(desk)) {
+                    Some((helper, _)) => break helper,
+                    None => std::thread::yield_now(),
+                }
+            };
+            stuck.kill();
+            Ok::<_, traceless::Error>(is_right)
         };
         (0..100).all(|nth| step(nth).is_ok_and(|is_right| is_right))
     }
