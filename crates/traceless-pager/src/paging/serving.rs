@@ -21,7 +21,7 @@ pub const FRAMES_MIN: usize = 8;
 
 /// Pages that a fault finds pinned before it leaves all resident, while there is room: the next one
 /// goes on from there. To ask each takes 2 us, and much direct I/O pins hundreds at a time.
-const PINNED_TRIES: usize = 16;
+pub(super) const PINNED_TRIES: usize = 16;
 
 /// With the policy clock one of so many resident pages is parked.
 const PARKED_SHARE: usize = 4;

@@ -1,5 +1,6 @@
 //! Paged memory is memory: nothing is lost, torn or old, whoever touches it and how.
 
+use super::serving::PINNED_TRIES;
 use super::{Config, Error, FRAMES_MIN, PagedRegion, Pager, Policy, SharedMemory, Way};
 use crate::PAGE_LEN;
 use crate::scheme::{Areas, DetWo, PageScheme, Plain};
@@ -218,10 +219,13 @@ fn direct_io(way: Way, rounds: usize, pages: usize) -> (bool, u64) {
 /// Only moving sees that pages are pinned.
 #[test]
 fn direct_io_arrives() {
+    let rounds = rounds(8) as usize;
     for pages in [256, 32] {
-        let (arrives, pinned) = direct_io(Way::Move, rounds(8) as usize, pages);
+        let (arrives, pinned) = direct_io(Way::Move, rounds, pages);
         assert!(arrives);
         assert!(pinned > 0, "no page was pinned when it was to leave");
+        let faults = (3 * rounds * pages) as u64;
+        assert!(pinned < faults * PINNED_TRIES as u64, "a fault asks a few of them only");
     }
 }
 
