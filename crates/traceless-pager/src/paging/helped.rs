@@ -256,11 +256,7 @@ mod tests {
     }
 
     /// One page goes and another one comes. Tells whether the latter is what it was when it went.
-    fn comes_back(
-        scheme: &mut Helped,
-        truth: &mut [Page; 32],
-        step: u64,
-    ) -> traceless::Result<bool> {
+    fn comes_back(scheme: &mut Helped, truth: &mut [Page], step: u64) -> traceless::Result<bool> {
         let (out, wanted) = (step * 7 % 32, (step * 5 + 1) % 32);
         let mut frame = [step as u8; PAGE_LEN];
         truth[out as usize] = frame;
@@ -274,7 +270,7 @@ mod tests {
             for k in [1, 3, 15] {
                 let store = store(k);
                 let mut scheme = helped(&store, k, help);
-                let mut truth = [[0; PAGE_LEN]; 32];
+                let mut truth = vec![[0; PAGE_LEN]; 32];
                 for step in 0..2000 {
                     let is_right = comes_back(&mut scheme, &mut truth, step).unwrap();
                     assert!(is_right, "{help:?}, step {step}");
@@ -316,7 +312,7 @@ mod tests {
         for crew in 0..crews {
             let store = store(15);
             let mut scheme = helped(&store, 15, help);
-            let mut truth = [[0; PAGE_LEN]; 32];
+            let mut truth = vec![[0; PAGE_LEN]; 32];
             let mut rng = Seeded::new(crew);
             let (kill_at, pauses) = (10 + rng.below(20), rng.below(400));
             let mut step = |step: u64| {
@@ -351,7 +347,7 @@ mod tests {
         let store = store(15);
         let mut scheme = helped(&store, 15, (true, false));
         scheme.fault = fault;
-        let mut truth = [[0; PAGE_LEN]; 32];
+        let mut truth = vec![[0; PAGE_LEN]; 32];
         let mut step = |step: u64| {
             let is_right = comes_back(&mut scheme, &mut truth, step)?;
             if step != 30 {

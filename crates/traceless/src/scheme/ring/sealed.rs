@@ -25,8 +25,8 @@ const LEVEL_BITS: u32 = 6;
 /// path: so it is the newest, all the way down. It holds the version of its bucket's slots: the
 /// number of the path, as they were opened, on which they were renewed. A slot is sealed under that
 /// version, its level and its number, with a key of its own. A path has one bucket a level, so this
-/// is a nonce of its own, and names bucket and slot: a slot in another's place, or of an older bucket,
-/// is refused though it is read without the others.
+/// is a nonce of its own, and names bucket and slot: a slot in another's place, or of an older
+/// bucket, is refused though it is read without the others.
 pub struct SealedRing<C> {
     params: Params,
     store: Arc<dyn Store>,
@@ -188,7 +188,7 @@ impl<C: Sealer> RingTree for SealedRing<C> {
 
     fn open_path(&mut self, leaf: Leaf) -> Result {
         self.leaf = leaf;
-        // Before anything is sealed: what was sealed for a path that was given up is never repeated.
+        // Before anything is sealed: a number is not used again, also if the path is given up.
         self.opened += 1;
         assert!(self.opened < 1 << (64 - LEVEL_BITS - SLOT_BITS), "no tree lives that long");
         self.out.clear();
