@@ -43,7 +43,8 @@ impl Own {
     ) -> Result<Self, Box<dyn Error>> {
         let mut rng = Seeded::new(seed);
         let sealer = Aead::new(&Secret::random(&mut rng));
-        let tree = SealedTree::create(store, 0, "own", shape()?, BLOCK_LEN, sealer)?;
+        let salts = rng.fork();
+        let tree = SealedTree::create(store, 0, "own", shape()?, BLOCK_LEN, sealer, salts)?;
         let engine = Engine::new(tree, STASH_BLOCKS);
         Ok(Self { engine, map: Flat::new(BLOCKS as usize), rng, remaps_reads })
     }

@@ -7,7 +7,7 @@
 use crate::error::{Error, Result};
 use crate::geometry::TAG_LEN;
 use alloc::vec::Vec;
-use traceless::seal::{Aead, Sealer, Secret};
+use traceless::seal::{self, Aead, Sealer, Secret};
 
 /// What a side adds to a session, drawn at random.
 pub type Nonce = [u8; 16];
@@ -44,7 +44,7 @@ impl Sender {
         message.extend_from_slice(plain);
         message.extend_from_slice(&[0; TAG_LEN]);
         let (body, tag) = message[COUNTER_LEN..].split_at_mut(plain.len());
-        self.aead.seal_in_place(counter, &[], body, tag);
+        self.aead.seal_in_place(seal::Nonce::of_fresh_key(counter), &[], body, tag);
         message
     }
 }
@@ -71,7 +71,8 @@ impl Receiver {
             .ok_or(Error::Malformed("too short"))?;
         let counter = u64::from_le_bytes(*counter);
         let (body, tag) = rest.split_at_mut(rest.len() - TAG_LEN);
-        self.aead.open_in_place(counter, &[], body, tag).map_err(|_| Error::Unauthentic)?;
+        let nonce = seal::Nonce::of_fresh_key(counter);
+        self.aead.open_in_place(nonce, &[], body, tag).map_err(|_| Error::Unauthentic)?;
         self.note(counter)?;
         Ok(body)
     }

@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::geometry::{HEADER_LEN, TAG_LEN};
-use traceless::seal::{Aead, Prf, Sealer, Secret};
+use traceless::seal::{Aead, Nonce, Prf, Sealer, Secret};
 
 /// The keys of all rounds.
 pub struct Inner {
@@ -41,7 +41,8 @@ impl Inner {
         let seal = self.round(place >> 16, attempt);
         let mut block = vec![0; body.len()];
         let bound = id.to_le_bytes();
-        seal.aead.open(place & 0xffff, &bound, body, tag, &mut block).map_err(|_| forged())?;
+        let nonce = Nonce::of_fresh_key(place & 0xffff);
+        seal.aead.open(nonce, &bound, body, tag, &mut block).map_err(|_| forged())?;
         Ok(block)
     }
 }
@@ -62,7 +63,8 @@ impl BatchSeal {
         let (front, rest) = sealed.split_at_mut(HEADER_LEN);
         front.copy_from_slice(&header.to_le_bytes());
         let (body, tag) = rest.split_at_mut(block.len());
-        self.aead.seal(u64::from(index), &id.to_le_bytes(), block, body, tag);
+        let nonce = Nonce::of_fresh_key(u64::from(index));
+        self.aead.seal(nonce, &id.to_le_bytes(), block, body, tag);
     }
 }
 

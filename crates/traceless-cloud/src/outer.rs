@@ -7,7 +7,7 @@
 use crate::geometry::{Geometry, Node, PART_LEN, PART_PIECES, PIECE_LEN};
 use crate::kernel::Choice;
 use sha2::{Digest, Sha256};
-use traceless::seal::{Aead, Forged, Prf, Sealer, Secret};
+use traceless::seal::{Aead, Forged, Nonce, Prf, Sealer, Secret};
 
 /// What a key stream begins with: the paper's random vector, here made from version and slot.
 pub type Vector = [u8; PIECE_LEN];
@@ -157,8 +157,8 @@ impl SlotSeal<'_> {
     }
 }
 
-fn nonce(slot: u32, part: usize) -> u64 {
-    u64::from(slot) << 16 | part as u64
+fn nonce(slot: u32, part: usize) -> Nonce {
+    Nonce::of_fresh_key(u64::from(slot) << 16 | part as u64)
 }
 
 /// The paper's key stream, with key and piece: SHA-256(key | vector | piece).

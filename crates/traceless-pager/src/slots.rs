@@ -13,7 +13,7 @@ pub use traceless::seal::Aegis as PageAegis;
 /// AEGIS for pages, as [`Cipher::Aegis`] says.
 #[cfg(feature = "std")]
 pub use traceless::seal::WideAegis as PageAegis;
-use traceless::seal::{Aead, ChaChaHmac, Sealer, Secret, TAG_LEN};
+use traceless::seal::{Aead, ChaChaHmac, Nonce, Sealer, Secret, TAG_LEN};
 use traceless::store::Store;
 use traceless::types::Extent;
 
@@ -119,7 +119,8 @@ impl Slots {
             return Err(Error::Store("the key has sealed as many pages as it may"));
         }
         let (body, tag) = buffer.0.split_at_mut(PAGE_LEN);
-        self.sealer.seal_in_place(version, &bound(slot, page), body, tag);
+        let nonce = Nonce::of_fresh_key(version);
+        self.sealer.seal_in_place(nonce, &bound(slot, page), body, tag);
         Ok(())
     }
 
@@ -132,7 +133,8 @@ impl Slots {
     pub fn get(&self, slot: u64, page: u64, version: u64, buffer: &mut Buffer) -> Result {
         self.store.read(&self.extents(slot), &mut buffer.0[..])?;
         let (body, tag) = buffer.0.split_at_mut(PAGE_LEN);
-        self.sealer.open_in_place(version, &bound(slot, page), body, tag).map_err(|_| {
+        let nonce = Nonce::of_fresh_key(version);
+        self.sealer.open_in_place(nonce, &bound(slot, page), body, tag).map_err(|_| {
             Error::Tampered { place: Place { area: "pages", slot, block: Some(page) } }
         })
     }

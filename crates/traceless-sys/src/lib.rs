@@ -1,8 +1,8 @@
 //! What speed and secrecy need of the processor and the system and safe Rust cannot say. Every
 //! unsafe block of the library's side lives here.
 //!
-//! Without the feature `std`: work on secrets that shows nothing ([`ct`]), and large memory for
-//! trees. With it: memory for keys that is never swapped out and never dumped, and a process that
+//! Without the feature `std`: work on secrets that shows nothing ([`ct`]), large memory for trees,
+//! and bits that the processor draws at random ([`hardware_random`]). With it: memory for keys that is never swapped out and never dumped, and a process that
 //! leaves no core behind. With the feature `ublk`: block devices of the kernel.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(feature = "std"), no_std)]
@@ -11,6 +11,7 @@
 extern crate alloc;
 
 pub mod ct;
+mod fresh;
 #[cfg(feature = "std")]
 mod locked;
 mod memory;
@@ -19,6 +20,7 @@ mod process;
 #[cfg(feature = "ublk")]
 pub mod ublk;
 
+pub use fresh::{hardware_random, processor_ticks};
 #[cfg(feature = "std")]
 pub use locked::LockedBytes;
 pub use memory::Words;

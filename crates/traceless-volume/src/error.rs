@@ -37,8 +37,11 @@ pub enum Error {
     #[error("{}: this is not a Traceless volume", .0.display())]
     NotAVolume(PathBuf),
     /// A later version of the format.
-    #[error("the volume has format version {0}; this program knows version 1: use a newer one")]
+    #[error("the volume has format version {0}; this program knows version 2: use a newer one")]
     Version(u16),
+    /// A cipher that this program does not know.
+    #[error("the volume uses a cipher that this program does not know ({0}): use a newer one")]
+    Cipher(u8),
     /// Features that this program does not know.
     #[error("the volume uses features that this program does not know ({0:#x}): use a newer one")]
     Features(u64),
@@ -196,6 +199,7 @@ impl Error {
             | Self::TooSmall { .. }
             | Self::NotAVolume(_)
             | Self::Version(_)
+            | Self::Cipher(_)
             | Self::Features(_)
             | Self::ReadOnlyFeatures(_)
             | Self::Anchor(_)

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use traceless::build::SchemeConfig;
 use traceless::scheme::random::Geometry;
+use traceless::seal::Cipher;
 use traceless_volume::device::Device;
 use traceless_volume::format::{Kdf, UserKey};
 use traceless_volume::nbd::{Endpoint, Options, Server};
@@ -39,7 +40,14 @@ fn fio_verifies(scheme: SchemeConfig) {
     let path = folder.path().join("image");
     let key = UserKey::from_file(vec![7; 32].into()).unwrap();
     let (kdf, anchor) = (Kdf::default(), None);
-    let options = CreateOptions { scheme, kdf, force: false, unfilled: false, anchor };
+    let options = CreateOptions {
+        scheme,
+        cipher: Cipher::default(),
+        kdf,
+        force: false,
+        unfilled: false,
+        anchor,
+    };
     create(&path, &key, &options, &mut |_, _| true).unwrap();
     let open = || {
         let opened = Volume::open(&path, &key, &OpenOptions::default(), &mut |_, _| {});

@@ -7,6 +7,7 @@ use tempfile::TempDir;
 use traceless::build::SchemeConfig;
 use traceless::rng::{Rng, Seeded};
 use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::seal::Cipher;
 use traceless::trace::{Event, Op, Witness};
 use traceless_volume::device::Device;
 use traceless_volume::error::Error;
@@ -26,7 +27,7 @@ fn key(byte: u8) -> UserKey {
 }
 
 fn new_key() -> Rebuild {
-    Rebuild::Reencrypt { also: vec![], drop_other_keys: false }
+    Rebuild::Reencrypt { also: vec![], drop_other_keys: false, cipher: None }
 }
 
 struct Subject {
@@ -44,6 +45,7 @@ impl Subject {
         let (path, anchor) = (folder.path().join("image"), folder.path().join("anchor"));
         let options = CreateOptions {
             scheme,
+            cipher: Cipher::default(),
             kdf: Kdf::default(),
             force: false,
             unfilled: false,
@@ -297,8 +299,10 @@ fn keys_are_carried_over_or_asked_for() {
     let opens = |byte: u8| status(&subject.path, &key(byte)).is_ok();
     subject.rebuild(&MORE).expect("grown");
     assert!((1..5).all(opens));
-    let reencrypt =
-        |also, drop_other_keys| subject.rebuild(&Rebuild::Reencrypt { also, drop_other_keys });
+    let reencrypt = |also, drop_other_keys| {
+        let cipher = Some(Cipher::Aegis256X2);
+        subject.rebuild(&Rebuild::Reencrypt { also, drop_other_keys, cipher })
+    };
     assert!(matches!(reencrypt(vec![], false), Err(Error::OtherKeys(3))));
     assert!(matches!(reencrypt(vec![key(2), key(2)], false), Err(Error::OtherKeys(2))));
     assert!(matches!(reencrypt(vec![key(9)], false), Err(Error::WrongKey)));

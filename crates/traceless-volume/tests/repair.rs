@@ -8,6 +8,7 @@ use traceless::build::SchemeConfig;
 use traceless::rng::{Rng, Seeded};
 use traceless::scheme::detwo::{Geometry, Refresh};
 use traceless::scheme::sq;
+use traceless::seal::Cipher;
 use traceless_volume::device::Device;
 use traceless_volume::error::Error;
 use traceless_volume::format::{AREAS_AT, Kdf, SUPERBLOCK_LEN, SUPERBLOCKS_AT, UserKey};
@@ -41,6 +42,7 @@ impl Subject {
         let (path, anchor) = (folder.path().join("image"), folder.path().join("anchor"));
         let options = CreateOptions {
             scheme,
+            cipher: Cipher::default(),
             kdf: Kdf::default(),
             force: false,
             unfilled: false,

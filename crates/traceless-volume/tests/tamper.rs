@@ -8,6 +8,7 @@ use tempfile::TempDir;
 use traceless::build::SchemeConfig;
 use traceless::rng::{Rng, Seeded};
 use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::seal::Cipher;
 use traceless::store::Caching;
 use traceless_volume::device::Device;
 use traceless_volume::error::Error;
@@ -121,6 +122,7 @@ impl Subject {
         let anchored = Some(anchor.clone());
         let options = CreateOptions {
             scheme,
+            cipher: Cipher::default(),
             kdf: Kdf::default(),
             force: false,
             unfilled: false,

@@ -1,6 +1,27 @@
 //! Randomness, always handed in, so that every run can be replayed from a seed.
 
+use alloc::boxed::Box;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
+
+/// What makes the nonces of one batch of seals differ from those of any other process, also of a
+/// copy of this one that has the same keys and counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Salt(pub u64);
+
+impl Salt {
+    /// Bytes of a salt in the store.
+    pub const LEN: usize = size_of::<u64>();
+
+    /// As it is stored.
+    pub fn to_bytes(self) -> [u8; Self::LEN] {
+        self.0.to_le_bytes()
+    }
+
+    /// As it was stored.
+    pub fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
+        Self(u64::from_le_bytes(bytes))
+    }
+}
 
 /// A source of random bytes.
 pub trait Rng: Send + Sync {
@@ -12,6 +33,22 @@ pub trait Rng: Send + Sync {
         let mut bytes = [0; 8];
         self.fill(&mut bytes);
         u64::from_le_bytes(bytes)
+    }
+
+    /// Bits for the next batch of seals, which a copy of this process draws otherwise, wherever its
+    /// memory was copied. They need not be secret. What is sealed must be known when they are
+    /// drawn: then two copies that seal under one salt seal the same.
+    fn salt(&mut self) -> Salt {
+        Salt(self.next_u64())
+    }
+
+    /// A source of its own, of the same kind. One that keeps no state, but draws anew at each call,
+    /// should give another such: what the default gives has a state that a copy of the process
+    /// shares, and so have its salts.
+    fn fork(&mut self) -> Box<dyn Rng> {
+        let mut seed = [0; 32];
+        self.fill(&mut seed);
+        Box::new(Seeded(rand_chacha::ChaCha12Rng::from_seed(seed)))
     }
 
     /// A number below `bound`, without bias. `bound` is not zero.
@@ -56,22 +93,47 @@ impl Rng for Seeded {
     }
 }
 
-/// The operating system's generator.
+/// The operating system's generator, and the processor's: each covers for the other. The system's
+/// repeats itself in machines that are resumed from one snapshot, until their kernel learns of it.
 #[cfg(feature = "std")]
 #[derive(Default)]
 pub struct System;
+
+/// Spreads neighbouring counts over all bits: 2^64 over the golden ratio, odd.
+#[cfg(feature = "std")]
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[cfg(feature = "std")]
 impl Rng for System {
     fn fill(&mut self, out: &mut [u8]) {
         // A system without randomness cannot keep a secret: there is nothing to fall back to.
         getrandom::fill(out).expect("the operating system supplies randomness");
+        for word in out.chunks_mut(size_of::<u64>()) {
+            let Some(drawn) = traceless_sys::hardware_random() else { break };
+            word.iter_mut().zip(drawn.to_le_bytes()).for_each(|(byte, more)| *byte ^= more);
+        }
+    }
+
+    fn fork(&mut self) -> Box<dyn Rng> {
+        Box::new(Self)
+    }
+
+    /// Without a call of the operating system, where the processor draws.
+    fn salt(&mut self) -> Salt {
+        let drawn = traceless_sys::hardware_random().unwrap_or_else(|| {
+            let mut bytes = [0; size_of::<u64>()];
+            getrandom::fill(&mut bytes).expect("the operating system supplies randomness");
+            u64::from_le_bytes(bytes)
+        });
+        Salt(drawn ^ traceless_sys::processor_ticks().wrapping_mul(SPREAD))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(feature = "std")]
+    use alloc::vec::Vec;
 
     #[test]
     fn below_is_in_range_and_reaches_both_ends() {
@@ -83,6 +145,16 @@ mod tests {
         assert!(seen.iter().all(|&n| n > 800), "{seen:?}");
         assert_eq!(rng.below(1), 0);
         assert!(rng.below(u64::MAX) < u64::MAX);
+    }
+
+    #[cfg(feature = "std")]
+    #[test]
+    fn no_two_salts_are_equal() {
+        let mut salts: Vec<u64> = (0..100_000).map(|_| System.salt().0).collect();
+        salts.sort_unstable();
+        salts.dedup();
+        assert_eq!(salts.len(), 100_000);
+        assert_eq!(Salt::from_bytes(Salt(7).to_bytes()), Salt(7));
     }
 
     #[test]

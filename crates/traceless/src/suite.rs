@@ -6,6 +6,7 @@
 mod faulty;
 mod pages;
 mod paths;
+mod unsalted;
 
 use crate::build::SchemeConfig;
 use crate::durable::{MemVault, Vault};
@@ -13,13 +14,14 @@ use crate::error::{Error, Result};
 use crate::oram::{Hides, Oram};
 use crate::rng::{Rng, Seeded};
 use crate::scheme::Parts;
-use crate::seal::Secret;
+use crate::seal::{Cipher, Secret};
 use crate::store::{MemStore, Store, Watched};
 use crate::trace::{Event, Op, Recorder};
 use crate::types::{Addr, Extent};
 use faulty::Faulty;
 use std::collections::HashMap;
 use std::sync::Arc;
+pub use unsalted::Unsalted;
 
 /// Runs every test of the suite on one scheme. Panics with what failed.
 pub fn conforms(config: &SchemeConfig) {
@@ -55,6 +57,7 @@ impl Subject {
             vault: Box::new(self.vault.clone()),
             rng: Box::new(Seeded::new(self.seed)),
             read_only: false,
+            cipher: Cipher::default(),
             expect_writes: 0,
         }
     }

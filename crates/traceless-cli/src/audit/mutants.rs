@@ -10,7 +10,7 @@ use traceless::error::{Error, Place};
 use traceless::oram::Oram;
 use traceless::oram::check_request;
 use traceless::scheme::Parts;
-use traceless::seal::{Aead, Sealer};
+use traceless::seal::{Aead, Nonce, Sealer};
 use traceless::store::{Area, Layout, Run, Store};
 use traceless::{Addr, Hides, Result, Slot};
 
@@ -138,7 +138,7 @@ impl<F: Fault> Mutant<F> {
         let (entry, body) = run.slot(0);
         let place = Place { area: half.area.name(), slot, block: None };
         self.sealer
-            .open(version, &[], body, &entry[..TAG_LEN], into)
+            .open(Nonce::of_fresh_key(version), &[], body, &entry[..TAG_LEN], into)
             .map_err(|_| Error::Tampered { place })
     }
 
@@ -178,7 +178,7 @@ impl<F: Fault> Mutant<F> {
 fn seal(sealer: &Aead, run: &mut Run, version: u64, plain: &[u8]) {
     let (entry, body) = run.slot_mut(0);
     entry.fill(0);
-    sealer.seal(version, &[], plain, body, &mut entry[..TAG_LEN]);
+    sealer.seal(Nonce::of_fresh_key(version), &[], plain, body, &mut entry[..TAG_LEN]);
 }
 
 impl<F: Fault> Oram for Mutant<F> {

@@ -11,7 +11,7 @@ use traceless::oram::Oram;
 use traceless::oram::check_request;
 use traceless::rng::Rng;
 use traceless::scheme::Parts;
-use traceless::seal::{Aead, Sealer, TAG_LEN};
+use traceless::seal::{Aead, Nonce, Sealer, TAG_LEN};
 use traceless::store::{Area, Layout, Run, Store};
 use traceless::{Addr, Hides, Result, Slot};
 
@@ -122,7 +122,13 @@ impl<C: Choice> RandomMutant<C> {
             self.versions[slot as usize] = self.version;
             let (entry, body) = run.slot_mut(nth);
             entry.fill(0);
-            self.sealer.seal(self.version, &[], &contents, body, &mut entry[..TAG_LEN]);
+            self.sealer.seal(
+                Nonce::of_fresh_key(self.version),
+                &[],
+                &contents,
+                body,
+                &mut entry[..TAG_LEN],
+            );
         }
         run.write(&*self.store)
     }
@@ -147,7 +153,13 @@ impl<C: Choice> RandomMutant<C> {
         let (entry, body) = run.slot(0);
         let place = Place { area: self.area.name(), slot, block: None };
         self.sealer
-            .open(self.versions[slot as usize], &[], body, &entry[..TAG_LEN], into)
+            .open(
+                Nonce::of_fresh_key(self.versions[slot as usize]),
+                &[],
+                body,
+                &entry[..TAG_LEN],
+                into,
+            )
             .map_err(|_| Error::Tampered { place })
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use traceless::durable::MemVault;
 use traceless::rng::Seeded;
 use traceless::scheme::Parts;
-use traceless::seal::Secret;
+use traceless::seal::{Cipher, Secret};
 use traceless::store::{MemStore, Store, Watched};
 use traceless::trace::{Event, Op, Recorder, Witness};
 use traceless::types::total_len;
@@ -137,6 +137,7 @@ impl<'a> Session<'a> {
             vault: Box::new(self.vault.clone()),
             rng: Box::new(Seeded::new(self.seed)),
             read_only: false,
+            cipher: Cipher::default(),
             expect_writes: 0,
         }
     }

@@ -9,7 +9,7 @@ use traceless::error::{Error, Place};
 use traceless::oram::Oram;
 use traceless::oram::check_request;
 use traceless::scheme::Parts;
-use traceless::seal::{Aead, Sealer};
+use traceless::seal::{Aead, Nonce, Sealer};
 use traceless::store::{Area, Layout, Run, Store};
 use traceless::{Addr, Hides, Result, Slot};
 
@@ -250,7 +250,13 @@ impl<F: SqFault> SqMutant<F> {
         run.add(&self.areas[level], Slot(slot), 1);
         let (entry, body) = run.slot_mut(0);
         entry.fill(0);
-        self.sealer.seal(self.version, &[], plain, body, &mut entry[..TAG_LEN]);
+        self.sealer.seal(
+            Nonce::of_fresh_key(self.version),
+            &[],
+            plain,
+            body,
+            &mut entry[..TAG_LEN],
+        );
         run.write(&*self.store)?;
         Ok(Sealed { block, version: self.version, slot })
     }
@@ -263,7 +269,7 @@ impl<F: SqFault> SqMutant<F> {
         let (entry, body) = run.slot(0);
         let place = Place { area: area.name(), slot: sealed.slot, block: Some(sealed.block) };
         self.sealer
-            .open(sealed.version, &[], body, &entry[..TAG_LEN], into)
+            .open(Nonce::of_fresh_key(sealed.version), &[], body, &entry[..TAG_LEN], into)
             .map_err(|_| Error::Tampered { place })
     }
 

@@ -1,14 +1,16 @@
 //! `traceless volume create`
 
 use super::key;
-use crate::args::{CadenceName, CreateArgs, MapKind, MapPlace, SchemeName, SqArgs};
+use crate::args::{CadenceName, CipherName, CreateArgs, MapKind, MapPlace, SchemeName, SqArgs};
 use crate::failure::Failure;
 use crate::output::{Meter, say, say_json};
 use crate::signals;
 use serde::Serialize;
 use traceless::build::SchemeConfig;
+use traceless::clock::Monotonic;
 use traceless::scheme::detwo::{Geometry, MapEntries, Refresh};
 use traceless::scheme::{random, sq};
+use traceless::seal::Cipher;
 use traceless_volume::volume::{CreateOptions, create, uuid_text};
 
 /// Bytes of a block.
@@ -18,6 +20,7 @@ const BLOCK_LEN: usize = 4096;
 struct Made {
     schema: &'static str,
     scheme: &'static str,
+    cipher: &'static str,
     uuid: String,
     blocks: u64,
     block_len: usize,
@@ -39,6 +42,7 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
     let key = key::new(args.image.key.key_file.as_deref())?;
     let options = CreateOptions {
         scheme,
+        cipher: cipher(args.cipher),
         kdf: key::kdf(&args.kdf)?,
         force: args.force,
         unfilled: args.unfilled,
@@ -56,6 +60,7 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
     let told = Made {
         schema: "traceless.volume.create.v1",
         scheme: scheme.name(),
+        cipher: made.header.cipher.name(),
         uuid: uuid_text(&made.header.uuid),
         blocks: scheme.blocks(),
         block_len: scheme.block_len(),
@@ -70,12 +75,13 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
         return say_json(&told);
     }
     say(&format!(
-        "{}: {} volume of {} blocks of {} bytes, {} bytes in all",
+        "{}: {} volume of {} blocks of {} bytes, {} bytes in all, sealed with {}",
         args.image.image.display(),
         told.scheme,
         told.blocks,
         told.block_len,
-        told.image_bytes
+        told.image_bytes,
+        told.cipher
     ));
     if args.anchor.anchor.is_none() {
         say("No anchor: an older copy of the whole image that is put back will not be noticed.");
@@ -84,6 +90,17 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
         say("The plain scheme hides contents only: every write shows its address.");
     }
     Ok(())
+}
+
+/// The cipher of this name; for auto, the fastest here for a block.
+pub fn cipher(name: CipherName) -> Cipher {
+    match name {
+        CipherName::Auto => Cipher::fastest(BLOCK_LEN, &Monotonic::start()),
+        CipherName::Aes256Gcm => Cipher::AesGcm,
+        CipherName::Aegis256 => Cipher::Aegis256,
+        CipherName::Aegis256X2 => Cipher::Aegis256X2,
+        CipherName::Aegis256X4 => Cipher::Aegis256X4,
+    }
 }
 
 /// The scheme that the arguments ask for.

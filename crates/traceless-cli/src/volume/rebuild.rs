@@ -1,6 +1,6 @@
 //! `traceless volume grow` and `traceless volume reencrypt`
 
-use super::key;
+use super::{create, key};
 use crate::args::{GrowArgs, RebuildArgs, ReencryptArgs};
 use crate::failure::Failure;
 use crate::output::{Meter, say, say_json};
@@ -49,7 +49,11 @@ pub fn grow(args: &GrowArgs) -> Result<(), Failure> {
 pub fn reencrypt(args: &ReencryptArgs) -> Result<(), Failure> {
     let key = key::existing(&args.image.key)?;
     let also = args.also_key_file.iter().map(|path| key::from_file(path)).collect::<Result<_, _>>();
-    let what = Rebuild::Reencrypt { also: also?, drop_other_keys: args.drop_other_keys };
+    let what = Rebuild::Reencrypt {
+        also: also?,
+        drop_other_keys: args.drop_other_keys,
+        cipher: args.cipher.map(create::cipher),
+    };
     let schema = "traceless.volume.reencrypt.v1";
     let told = run(&args.image.image, &key, &what, &args.rebuild, schema)?;
     if args.rebuild.json {

@@ -20,6 +20,7 @@ pub fn run(args: &StatusArgs) -> Result<(), Failure> {
 fn lines(told: &Status) -> Vec<(&'static str, String)> {
     let mut list = vec![
         ("scheme", told.scheme.to_owned()),
+        ("cipher", told.cipher.to_owned()),
         ("writes reveal", told.writes_reveal.to_owned()),
         ("uuid", told.uuid.clone()),
         ("size", format!("{} bytes in {} blocks", told.size_bytes, told.blocks)),

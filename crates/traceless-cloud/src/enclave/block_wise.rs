@@ -13,7 +13,7 @@ use crate::kernel::Network;
 use crate::orders::Eviction;
 use alloc::vec;
 use alloc::vec::Vec;
-use traceless::seal::{Aead, Sealer, Secret};
+use traceless::seal::{Aead, Nonce, Sealer, Secret};
 use traceless_sys::ct::hide;
 
 const WORD: usize = size_of::<u64>();
@@ -109,8 +109,8 @@ impl Outside<'_> {
 }
 
 /// Each row's are its own.
-fn nonce(row: usize, sealed: u32) -> u64 {
-    (row as u64) << 32 | u64::from(sealed)
+fn nonce(row: usize, sealed: u32) -> Nonce {
+    Nonce::of_fresh_key((row as u64) << 32 | u64::from(sealed))
 }
 
 /// Opens a slot, all of it whatever is wrong.

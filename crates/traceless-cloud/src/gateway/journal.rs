@@ -16,7 +16,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use traceless::rng::Rng;
-use traceless::seal::{Aead, Sealer, Secret};
+use traceless::seal::{Aead, Nonce, Sealer, Secret};
 
 const MAGIC: &[u8; 8] = b"tlgate03";
 const ID_LEN: usize = 16;
@@ -212,7 +212,7 @@ impl Frames {
         let start = out.len();
         out.resize(start + body.len() + TAG_LEN, 0);
         let (sealed, tag) = out[start..].split_at_mut(body.len());
-        self.aead.seal(self.next, &[], body, sealed, tag);
+        self.aead.seal(Nonce::of_fresh_key(self.next), &[], body, sealed, tag);
         self.next += 1;
     }
 
@@ -223,7 +223,7 @@ impl Frames {
         let Some((sealed, rest)) = rest.split_at_checked(len + TAG_LEN) else { return Ok(None) };
         let (body, tag) = sealed.split_at(len);
         let mut plain = vec![0; len];
-        let opened = self.aead.open(self.next, &[], body, tag, &mut plain);
+        let opened = self.aead.open(Nonce::of_fresh_key(self.next), &[], body, tag, &mut plain);
         opened.map_err(|_| Error::State("the gateway's state"))?;
         self.next += 1;
         *from = rest;

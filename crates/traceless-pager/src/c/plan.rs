@@ -158,10 +158,11 @@ impl Plan {
     fn tree<C: Sealer + 'static>(
         &self,
         store: Arc<Callbacks>,
-        rng: Box<dyn Rng>,
+        mut rng: Box<dyn Rng>,
         sealer: fn(&Secret) -> C,
     ) -> Result<Box<dyn PageScheme>, Error> {
-        let parts = TreeParts { store, pages: self.pages, cached: self.cached, sealer, rng };
+        let (pages, cached, salts) = (self.pages, self.cached, rng.fork());
+        let parts = TreeParts { store, pages, cached, sealer, rng, salts };
         Ok(match self.scheme {
             Scheme::Ring => Box::new(FusedRing::ring(parts)?),
             Scheme::PathFused => Box::new(FusedPath::path(parts)?),

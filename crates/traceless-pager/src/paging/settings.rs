@@ -329,7 +329,7 @@ impl Settings {
         };
         let (store, _) = self.store(size.store, recording)?;
         let rng = Box::new(Seeded::drawn(&mut System));
-        let parts = TreeParts { store, pages, cached, sealer, rng };
+        let parts = TreeParts { store, pages, cached, sealer, rng, salts: Box::new(System) };
         Ok(match self.scheme {
             Scheme::Ring => Box::new(FusedRing::ring(parts)?),
             Scheme::PathFused => Box::new(FusedPath::path(parts)?),

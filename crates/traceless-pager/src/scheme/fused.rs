@@ -159,10 +159,10 @@ impl<C: Sealer> FusedRing<C> {
     pub fn ring(mut parts: TreeParts<C>) -> Result<Self> {
         let shape = RING.shape_for(parts.pages)?;
         let below = below(&shape, parts.cached)?;
-        let (metadata, slots) = (parts.key(), parts.key());
-        let trusted_bytes = TreeSize::ring(parts.pages, parts.cached, &slots)?.memory;
+        let sealers = [parts.key(), parts.key()];
+        let trusted_bytes = TreeSize::ring(parts.pages, parts.cached, &sealers[0])?.memory;
         let store = parts.store.clone();
-        let tree = SealedRing::create(store, 0, RING, below, PAGE_LEN, metadata, slots)?;
+        let tree = SealedRing::create(store, 0, RING, below, PAGE_LEN, sealers, parts.salts)?;
         let tree = RingTop::new(shape, parts.cached, tree)?;
         Self::of(Ring::new(parts.pages, tree, parts.rng)?, parts.pages, trusted_bytes)
     }

@@ -50,6 +50,8 @@ pub struct TreeParts<C> {
     pub sealer: fn(&Secret) -> C,
     /// Source of keys and paths.
     pub rng: Box<dyn Rng>,
+    /// Draws a salt for each path write, anew at each call.
+    pub salts: Box<dyn Rng>,
 }
 
 impl<C: Sealer> TreeParts<C> {
@@ -64,7 +66,8 @@ impl<C: Sealer> TreeParts<C> {
         let below = below(&shape, cached)?;
         let sealer = self.key();
         let memory = TreeSize::path(self.pages, cached, &sealer)?.memory;
-        let tree = SealedTree::create(self.store.clone(), 0, "pages", below, PAGE_LEN, sealer)?;
+        let (store, salts) = (self.store.clone(), self.salts.fork());
+        let tree = SealedTree::create(store, 0, "pages", below, PAGE_LEN, sealer, salts)?;
         Ok((Treetop::new(shape, cached, tree)?, memory))
     }
 }

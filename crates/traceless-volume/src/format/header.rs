@@ -6,14 +6,18 @@ use std::path::PathBuf;
 use traceless::build::SchemeConfig;
 use traceless::scheme::detwo::{Geometry, MapEntries, Refresh};
 use traceless::scheme::{random, sq};
+use traceless::seal::Cipher;
 
 /// Bytes of the header.
 pub const HEADER_LEN: usize = 4096;
 
 const MAGIC: [u8; 8] = *b"TLVOLUME";
-const VERSION: u16 = 1;
+/// Version 1 was before nonces had salts; no release made it.
+const VERSION: u16 = 2;
 const SCHEME_AT: usize = 80;
 const SCHEME_LEN: usize = 64;
+/// In the scheme record.
+const CIPHER_AT: usize = SCHEME_AT + 4;
 const SALT_AT: usize = SCHEME_AT + SCHEME_LEN;
 const TAG_AT: usize = HEADER_LEN - 32;
 
@@ -49,6 +53,8 @@ pub struct Header {
     pub features: Features,
     /// Which scheme, and its parameters.
     pub scheme: SchemeConfig,
+    /// What its areas are sealed with.
+    pub cipher: Cipher,
     /// Bytes of the whole image.
     pub image_len: u64,
     /// Random, drawn when the volume was grown or re-encrypted. All keys but those of the key slots
@@ -58,8 +64,9 @@ pub struct Header {
 
 impl Header {
     /// The header of a new volume.
-    pub fn new(uuid: [u8; 16], features: Features, scheme: SchemeConfig) -> Self {
-        Self { uuid, features, scheme, image_len: AREAS_AT + scheme.store_len(), salt: None }
+    pub fn new(uuid: [u8; 16], features: Features, scheme: SchemeConfig, cipher: Cipher) -> Self {
+        let image_len = AREAS_AT + scheme.store_len();
+        Self { uuid, features, scheme, cipher, image_len, salt: None }
     }
 
     /// The header of what takes the place of the volume with this one.
@@ -67,7 +74,7 @@ impl Header {
     pub fn rebuilt(&self, scheme: SchemeConfig, salt: [u8; 16]) -> Self {
         let incompatible = self.features.incompatible | Features::REBUILT;
         let features = Features { incompatible, ..self.features };
-        Self { salt: Some(salt), ..Self::new(self.uuid, features, scheme) }
+        Self { salt: Some(salt), ..Self::new(self.uuid, features, scheme, self.cipher) }
     }
 
     /// The bytes of the header, with a tag that proves that whoever has the key wrote it.
@@ -82,6 +89,7 @@ impl Header {
         out[56..64].copy_from_slice(&self.image_len.to_le_bytes());
         out[64..72].copy_from_slice(&AREAS_AT.to_le_bytes());
         encode_scheme(&self.scheme, &mut out[SCHEME_AT..SCHEME_AT + SCHEME_LEN]);
+        out[CIPHER_AT] = self.cipher.code();
         if let Some(salt) = &self.salt {
             out[SALT_AT..SALT_AT + 16].copy_from_slice(salt);
         }
@@ -108,10 +116,11 @@ impl Header {
             return Err(Error::Features(unknown));
         }
         let scheme = decode_scheme(&bytes[SCHEME_AT..SCHEME_AT + SCHEME_LEN])?;
+        let cipher = Cipher::of_code(bytes[CIPHER_AT]).ok_or(Error::Cipher(bytes[CIPHER_AT]))?;
         let uuid = bytes[16..32].try_into().expect("16 bytes");
         let salt = (features.incompatible & Features::REBUILT != 0)
             .then(|| bytes[SALT_AT..SALT_AT + 16].try_into().expect("16 bytes"));
-        let header = Self { salt, ..Self::new(uuid, features, scheme) };
+        let header = Self { salt, ..Self::new(uuid, features, scheme, cipher) };
         if u64_at(bytes, 56) != header.image_len || u64_at(bytes, 64) != AREAS_AT {
             return Err(Error::HeaderDamaged);
         }
@@ -273,7 +282,7 @@ mod tests {
             SchemeConfig::DataLair(random),
         ] {
             let keys = Keys::for_fuzzing();
-            let new = Header::new([5; 16], Features::default(), scheme);
+            let new = Header::new([5; 16], Features::default(), scheme, Cipher::Aegis256);
             let header = if matches!(scheme, SchemeConfig::Plain { .. }) {
                 new.rebuilt(scheme, [6; 16])
             } else {

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use traceless::rng::Rng;
-use traceless::seal::{Aead, SECRET_LEN, Sealer, Secret, TAG_LEN};
+use traceless::seal::{Aead, Nonce, SECRET_LEN, Sealer, Secret, TAG_LEN};
 use zeroize::Zeroizing;
 
 /// Number of key slots.
@@ -82,7 +82,7 @@ impl KeySlot {
         // A fresh salt makes a fresh wrapping key, so version 0 is used once.
         let sealer = Aead::new(&slot.wrapping_key(key, 0)?);
         let (body, tag) = slot.wrapped.split_at_mut(SECRET_LEN);
-        sealer.seal(0, &bound(uuid, kind), master.bytes(), body, tag);
+        sealer.seal(Nonce::of_fresh_key(0), &bound(uuid, kind), master.bytes(), body, tag);
         Ok(slot)
     }
 
@@ -91,7 +91,8 @@ impl KeySlot {
         let sealer = Aead::new(&self.wrapping_key(key, number)?);
         let (body, tag) = self.wrapped.split_at(SECRET_LEN);
         let mut master = Zeroizing::new([0; SECRET_LEN]);
-        match sealer.open(0, &bound(uuid, self.kind), body, tag, &mut *master) {
+        match sealer.open(Nonce::of_fresh_key(0), &bound(uuid, self.kind), body, tag, &mut *master)
+        {
             Ok(()) => Ok(Some(MasterKey::from_bytes(&master).map_err(no_memory)?)),
             Err(_) => Ok(None),
         }

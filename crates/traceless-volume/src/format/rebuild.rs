@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use traceless::rng::Rng;
-use traceless::seal::{Aead, Sealer, TAG_LEN};
+use traceless::seal::{Aead, Nonce, Sealer, TAG_LEN};
 use traceless::store::Store;
 use traceless::types::Extent;
 
@@ -92,7 +92,7 @@ impl RebuildRecord {
         rng.fill(salt);
         let (body, tag) = rest.split_at_mut(CONTENTS_LEN);
         // A fresh salt makes a fresh key, so version 0 is used once.
-        sealer(keys, salt).seal(0, &[], &contents, body, tag);
+        sealer(keys, salt).seal(Nonce::of_fresh_key(0), &[], &contents, body, tag);
         out
     }
 
@@ -100,7 +100,7 @@ impl RebuildRecord {
         let (salt, rest) = page.split_at(SALT_LEN);
         let (body, tag) = rest.split_at(CONTENTS_LEN);
         let mut contents = vec![0; CONTENTS_LEN];
-        sealer(keys, salt).open(0, &[], body, tag, &mut contents).ok()?;
+        sealer(keys, salt).open(Nonce::of_fresh_key(0), &[], body, tag, &mut contents).ok()?;
         Some(Self {
             sequence: u64_at(&contents, 0),
             source: SourceState {

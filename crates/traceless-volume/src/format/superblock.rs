@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex};
 use traceless::durable::Vault;
 use traceless::rng::Rng;
-use traceless::seal::{Aead, Sealer, TAG_LEN};
+use traceless::seal::{Aead, Nonce, Sealer, TAG_LEN};
 use traceless::store::Store;
 use traceless::types::Extent;
 
@@ -66,7 +66,9 @@ impl Superblock {
         let salt: [u8; 16] = head[SALT_AT..].try_into().expect("16 bytes");
         let generation = u64_at(head, 8);
         let mut contents = vec![0; CONTENTS_LEN];
-        sealer(keys, &salt).open(generation, head, sealed, tag, &mut contents).ok()?;
+        sealer(keys, &salt)
+            .open(Nonce::of_fresh_key(generation), head, sealed, tag, &mut contents)
+            .ok()?;
         let (chain, state) = Self::decode_contents(&contents)?;
         Some(Self { generation, chain, state })
     }
@@ -91,7 +93,7 @@ impl Superblock {
         contents[STATE_AT..STATE_AT + self.state.len()].copy_from_slice(&self.state);
         let (head, rest) = out.split_at_mut(HEAD_LEN);
         let (body, tag) = rest.split_at_mut(CONTENTS_LEN);
-        sealer(keys, salt).seal(self.generation, head, &contents, body, tag);
+        sealer(keys, salt).seal(Nonce::of_fresh_key(self.generation), head, &contents, body, tag);
         out
     }
 }

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use traceless::build::SchemeConfig;
 use traceless::rng::{Rng, System};
-use traceless::seal::{Keystream, Secret};
+use traceless::seal::{Cipher, Keystream, Secret};
 use traceless::store::{FileStore, Store};
 
 /// Bytes of one write while filling.
@@ -29,6 +29,8 @@ const FILL_CHUNK: usize = 1 << 20;
 pub struct CreateOptions {
     /// Which scheme, with its sizes.
     pub scheme: SchemeConfig,
+    /// What its areas are sealed with.
+    pub cipher: Cipher,
     /// How hard passphrases are to guess.
     pub kdf: Kdf,
     /// Overwrite what is there.
@@ -65,7 +67,7 @@ pub fn create(
     rng.fill(&mut uuid);
     let unfilled = if options.unfilled { Features::UNFILLED } else { 0 };
     let features = Features { incompatible: unfilled, ..Features::default() };
-    let header = Header::new(uuid, features, options.scheme);
+    let header = Header::new(uuid, features, options.scheme, options.cipher);
     // Before anything is touched: the slow part, and one that may refuse.
     let master = MasterKey::random(&mut rng).map_err(|e| failed("lock memory", path, e))?;
     let slot = KeySlot::wrap(&master, &uuid, key, options.kdf, &mut rng)?;
@@ -133,7 +135,7 @@ pub(super) fn make_scheme(
     before: Superblock,
 ) -> Result<u64> {
     let newest = Arc::new(Mutex::new(before));
-    let parts = scheme_parts(store, keys, &newest, anchor, false);
+    let parts = scheme_parts(store, (keys, header.cipher), &newest, anchor, false);
     header.scheme.create_for_disk(parts)?.close()?;
     let generation = newest.lock().expect("nothing panics under this lock").generation;
     Ok(generation)

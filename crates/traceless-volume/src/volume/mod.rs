@@ -31,6 +31,7 @@ use traceless::error::Place;
 use traceless::oram::BlockOram;
 use traceless::rng::System;
 use traceless::scheme::Parts;
+use traceless::seal::Cipher;
 use traceless::store::{Caching, FileStore, Store, Watched};
 use traceless::trace::Witness;
 use traceless::types::Addr;
@@ -125,7 +126,13 @@ impl Volume {
         };
         let state = superblock.state.clone();
         let newest = Arc::new(Mutex::new(superblock));
-        let parts = scheme_parts(store, &keys, &newest, anchor.as_ref(), options.read_only);
+        let parts = scheme_parts(
+            store,
+            (&keys, header.cipher),
+            &newest,
+            anchor.as_ref(),
+            options.read_only,
+        );
         let oram = open(&header.scheme, parts, &state)?;
         Ok(Self {
             len: oram.blocks() * oram.block_len() as u64,
@@ -367,7 +374,7 @@ fn refuse_rollback(anchor: &Anchor, superblock: &Superblock) -> Result {
 /// What a scheme is made or opened with: its state goes to the superblocks, and to the anchor.
 fn scheme_parts(
     store: Arc<dyn Store>,
-    keys: &Arc<Keys>,
+    (keys, cipher): (&Arc<Keys>, Cipher),
     newest: &Newest,
     anchor: Option<&Arc<Anchor>>,
     read_only: bool,
@@ -383,6 +390,7 @@ fn scheme_parts(
         store,
         first: AREAS_AT,
         key: keys.scheme(),
+        cipher,
         vault: Box::new(vault),
         rng: Box::new(System),
         read_only,

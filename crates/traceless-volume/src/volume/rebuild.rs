@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use traceless::build::SchemeConfig;
 use traceless::rng::{Rng, System};
+use traceless::seal::Cipher;
 use traceless::store::{Caching, FileStore};
 use traceless::trace::Witness;
 
@@ -45,6 +46,8 @@ pub enum Rebuild {
         also: Vec<UserKey>,
         /// Whether keys that are not given may go.
         drop_other_keys: bool,
+        /// Another cipher; the old one, if none is named.
+        cipher: Option<Cipher>,
     },
 }
 
@@ -99,7 +102,9 @@ pub fn rebuild(
         return source.as_it_is(path);
     }
     let open = OpenOptions { witness: options.witness.clone(), ..OpenOptions::default() };
-    let (header, state) = (old.rebuilt(scheme, [0; 16]), source.volume.state());
+    let cipher = wanted_cipher(&old, what);
+    let header = Header { cipher, ..old.rebuilt(scheme, [0; 16]) };
+    let state = source.volume.state();
     let wanted = Wanted { source: state, header, options: &open };
     let at = options.into.clone().unwrap_or_else(|| staging_path(path));
     let resumed = if options.restart { None } else { Staging::resume(&at, key, &wanted)? };
@@ -121,6 +126,13 @@ fn staging_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".rebuild");
     name.into()
+}
+
+fn wanted_cipher(header: &Header, what: &Rebuild) -> Cipher {
+    match what {
+        Rebuild::Reencrypt { cipher: Some(cipher), .. } => *cipher,
+        _ => header.cipher,
+    }
 }
 
 fn wanted_scheme(header: &Header, what: &Rebuild) -> Result<SchemeConfig> {
@@ -180,7 +192,7 @@ impl Source {
     /// The slots that stay in use after a re-encryption beside that of the key given, each with its
     /// key. The passphrases and key files of the others are not known.
     fn kept_keys<'a>(&self, what: &'a Rebuild) -> Result<Vec<(usize, &'a UserKey)>> {
-        let Rebuild::Reencrypt { also, drop_other_keys } = what else { return Ok(vec![]) };
+        let Rebuild::Reencrypt { also, drop_other_keys, .. } = what else { return Ok(vec![]) };
         let mut kept = vec![];
         for key in also {
             let (_, slot) = self.slots.unlock(&self.volume.header().uuid, key)?;

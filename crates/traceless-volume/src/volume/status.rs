@@ -14,6 +14,8 @@ pub struct Status {
     pub schema: &'static str,
     /// Name of the scheme.
     pub scheme: &'static str,
+    /// What it is sealed with.
+    pub cipher: &'static str,
     /// The volume's id.
     pub uuid: String,
     /// Logical blocks.
@@ -97,6 +99,7 @@ pub fn status(path: &Path, key: &UserKey) -> Result<Status> {
     Ok(Status {
         schema: "traceless.volume.status.v1",
         scheme: scheme.name(),
+        cipher: header.cipher.name(),
         uuid: uuid_text(&header.uuid),
         blocks,
         block_len,

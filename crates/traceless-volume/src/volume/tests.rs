@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 use traceless::build::SchemeConfig;
 use traceless::scheme::detwo::{Geometry, Refresh};
 use traceless::scheme::sq;
+use traceless::seal::Cipher;
 use zeroize::Zeroizing;
 
 fn key(byte: u8) -> UserKey {
@@ -16,7 +17,8 @@ fn detwo(blocks: u64) -> SchemeConfig {
 }
 
 fn options(scheme: SchemeConfig) -> CreateOptions {
-    CreateOptions { scheme, kdf: Kdf::default(), force: false, unfilled: false, anchor: None }
+    let (cipher, kdf) = (Cipher::default(), Kdf::default());
+    CreateOptions { scheme, cipher, kdf, force: false, unfilled: false, anchor: None }
 }
 
 fn make(path: &Path, options: &CreateOptions) {

@@ -3,7 +3,7 @@
 
 use crate::disk::Event;
 use std::collections::HashMap;
-use traceless::seal::TAG_LEN;
+use traceless::seal::{Nonce, TAG_LEN};
 
 /// When a nonce was used first, and for what.
 #[derive(Clone, Copy)]
@@ -13,10 +13,11 @@ struct Use {
     tag: [u8; TAG_LEN],
 }
 
-/// What each nonce sealed: by key and version.
+/// What each nonce sealed: by key. Salts are zero but for the control, so that what is redone after
+/// a crash is seen to be what it was.
 #[derive(Clone, Default)]
 pub struct Nonces {
-    seen: HashMap<(u64, u64), Use>,
+    seen: HashMap<(u64, Nonce), Use>,
 }
 
 impl Nonces {
@@ -35,14 +36,17 @@ impl Nonces {
         for (i, event) in log.iter().enumerate() {
             let Event::Write(_, sealed) = event else { continue };
             for sealed in sealed {
-                let nonce = (sealed.key, sealed.version);
+                let nonce = (sealed.key, sealed.nonce);
                 let known =
                     *self.seen.entry(nonce).or_insert(Use { when: first + i + 1, tag: sealed.tag });
                 let before = past.and_then(|(past, until)| {
                     past.seen.get(&nonce).filter(|known| known.when <= until)
                 });
                 if [Some(&known), before].into_iter().flatten().any(|u| u.tag != sealed.tag) {
-                    return Err(format!("one nonce, two contents: version {}", sealed.version));
+                    return Err(format!(
+                        "one nonce, two contents: version {}",
+                        sealed.nonce.version
+                    ));
                 }
             }
         }

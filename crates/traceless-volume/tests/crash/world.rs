@@ -5,12 +5,14 @@ use crate::nonces::Nonces;
 use crate::subjects::Subject;
 use std::sync::{Arc, Mutex};
 use traceless::Error;
+use traceless::build::SchemeConfig;
 use traceless::durable::Vault;
 use traceless::oram::BlockOram;
 use traceless::rng::{Rng, Seeded};
 use traceless::scheme::Parts;
-use traceless::seal::record;
+use traceless::seal::{Cipher, record};
 use traceless::store::Store;
+use traceless::suite::Unsalted;
 use traceless::types::Addr;
 use traceless_volume::format::{
     AREAS_AT, Keys, Newest, SUPERBLOCK_LEN, SUPERBLOCKS_AT, Superblock, SuperblockVault,
@@ -191,12 +193,18 @@ impl World {
             Fault::OpeningLost => Box::new(Forgetful),
             _ => Box::new(SuperblockVault::new(store.clone(), keys, seed(1), first, None)),
         };
+        // The control's keys are those of an opening's number: copies of an image share them.
+        let rng: Box<dyn Rng> = match self.subject.config {
+            SchemeConfig::Plain { .. } => seed(2),
+            _ => Box::new(Unsalted(*seed(2))),
+        };
         let parts = Parts {
             store,
             first: AREAS_AT,
             key: self.keys.scheme(),
             vault,
-            rng: seed(2),
+            rng,
+            cipher: Cipher::default(),
             read_only: how.read_only,
             expect_writes: how.expect_writes,
         };

@@ -51,7 +51,7 @@ use crate::oram::{Hides, Oram};
 use crate::rng::{Rng, System};
 use crate::scheme::Parts;
 use crate::scheme::path;
-use crate::seal::Secret;
+use crate::seal::{Cipher, Secret};
 use crate::store::{MemStore, Store};
 use crate::types::Addr;
 use alloc::boxed::Box;
@@ -372,6 +372,7 @@ impl Builder {
             vault: Box::new(()),
             rng,
             read_only: false,
+            cipher: Cipher::default(),
             expect_writes: 0,
         };
         Ok(Array::new(config.create(parts)?))

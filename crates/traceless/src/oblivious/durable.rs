@@ -419,9 +419,10 @@ fn inner_over<W: Width>(
     area: u64,
     keys: Keys,
 ) -> Result<Inner<W>> {
+    let salts = saves.life.rng.fork();
     let (store, first) = saves.store();
     let first = first + area * layout.pages.store_len()?;
-    let mut memory = Sealed::new(layout.pages, store.clone(), first, keys)?;
+    let mut memory = Sealed::new(layout.pages, store.clone(), first, keys, salts)?;
     memory.hold_back();
     let rng = Box::new(Seeded::drawn(&mut *saves.life.rng));
     let Geometry { blocks, block_len, .. } = *geometry;

@@ -161,7 +161,8 @@ impl Make for OnStore {
     fn make(self, width: impl Width + 'static) -> Self::Made {
         let Self { blocks, block_len, store, mut rng } = self;
         let geometry = sealed_geometry(blocks, block_len, width)?;
-        let memory = Sealed::new(geometry, store, 0, Aead::new(&Secret::random(&mut *rng)))?;
+        let sealer = Aead::new(&Secret::random(&mut *rng));
+        let memory = Sealed::new(geometry, store, 0, sealer, rng.fork())?;
         Ok(Box::new(Oblivious::over(blocks, block_len, width, memory, Eviction::Circuit, rng)?))
     }
 }

@@ -8,10 +8,12 @@ use super::LANES;
 use super::tree::{Header, Memory, PATHS, Ram, SLOTS};
 use crate::durable::{Durable, load_words, save_words};
 use crate::error::{Error, Place, Result};
-use crate::seal::{Aead, Sealer, TAG_LEN};
+use crate::rng::Rng;
+use crate::seal::{Aead, Nonce, Salt, Sealer, TAG_LEN};
 use crate::store::Store;
 use crate::tree::Held;
 use crate::types::{Extent, total_len};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -21,6 +23,9 @@ use traceless_sys::ct::{self, secret::classify, secret::declassify};
 const PAGE_LEVELS: usize = 3;
 const BUCKETS: usize = (1 << PAGE_LEVELS) - 1;
 const CHILDREN: usize = 1 << PAGE_LEVELS;
+
+/// Bytes in front of a sealed page: its salt and its tag.
+const FRONT_LEN: usize = Salt::LEN + TAG_LEN;
 
 /// Levels that stay in memory, at least.
 pub const MEMORY_LEVELS_MIN: u32 = 9;
@@ -86,7 +91,7 @@ impl Geometry {
 
     /// Bytes of a sealed page.
     pub fn slot_len(&self) -> usize {
-        size_of::<u64>() * self.page_words() + TAG_LEN
+        size_of::<u64>() * self.page_words() + FRONT_LEN
     }
 }
 
@@ -98,6 +103,8 @@ pub struct Sealed<C = Aead> {
     /// The first byte of the pages on the store.
     first: u64,
     sealer: C,
+    /// Draws a salt for the pages of each access.
+    salts: Box<dyn Rng>,
     /// Versions of the pages that have no page above them; zero for one never written.
     versions: Vec<u64>,
     /// The last version that was used, by any page.
@@ -126,8 +133,14 @@ struct Page {
 
 impl<C: Sealer> Sealed<C> {
     /// An empty tree, in the part of `store` that begins at `first`. `sealer` has sealed nothing
-    /// there.
-    pub fn new(geometry: Geometry, store: Arc<dyn Store>, first: u64, sealer: C) -> Result<Self> {
+    /// there. `salts` draws anew at each call.
+    pub fn new(
+        geometry: Geometry,
+        store: Arc<dyn Store>,
+        first: u64,
+        sealer: C,
+        salts: Box<dyn Rng>,
+    ) -> Result<Self> {
         if store.len() < first.saturating_add(geometry.store_len()?) {
             return Err(Error::Geometry("the store is smaller than the pages of the tree"));
         }
@@ -140,6 +153,7 @@ impl<C: Sealer> Sealed<C> {
             store,
             first,
             sealer,
+            salts,
             versions: vec![0; 1 << geometry.top],
             version: 0,
             pages: (0..open_max).map(page).collect(),
@@ -238,7 +252,8 @@ impl<C: Sealer> Sealed<C> {
     fn unseal(&mut self, i: usize, at: usize, path: usize) -> Result {
         let version = self.version_of(at, path);
         let len = self.geometry.slot_len();
-        let (body, tag) = self.buffer[i * len..][..len].split_at(len - TAG_LEN);
+        let (front, body) = self.buffer[i * len..][..len].split_at(FRONT_LEN);
+        let (salt, tag) = Salt::split(front);
         let page = &mut self.pages[at];
         let plain = ct::bytes_of_mut(&mut page.words);
         if version == 0 {
@@ -247,7 +262,7 @@ impl<C: Sealer> Sealed<C> {
         }
         let place = Place { area: "page", slot: page.number, block: None };
         self.sealer
-            .open(version, &page.number.to_le_bytes(), body, tag, plain)
+            .open(Nonce::new(version, salt), &page.number.to_le_bytes(), body, tag, plain)
             .map_err(|_| Error::Tampered { place })?;
         // The versions are public, what comes after them is not.
         classify(&mut page.words[CHILDREN..]);
@@ -278,6 +293,7 @@ impl<C: Sealer> Sealed<C> {
     fn close_pages(&mut self) -> Result {
         let (pages, len) = (self.geometry.pages, self.geometry.slot_len());
         self.extents.clear();
+        let salt = self.salts.salt();
         for at in (0..pages).rev().flat_map(|depth| [pages + depth, depth]) {
             if !self.pages[at].in_use {
                 continue;
@@ -293,9 +309,10 @@ impl<C: Sealer> Sealed<C> {
             *version = self.version;
             let page = &self.pages[at];
             let slot = &mut self.buffer[self.extents.len() * len..][..len];
-            let (body, tag) = slot.split_at_mut(len - TAG_LEN);
+            let (front, body) = slot.split_at_mut(FRONT_LEN);
             let (number, plain) = (page.number.to_le_bytes(), ct::bytes_of(&page.words));
-            self.sealer.seal(self.version, &number, plain, body, tag);
+            let nonce = Nonce::new(self.version, salt);
+            self.sealer.seal(nonce, &number, plain, body, salt.put(front));
             declassify(slot);
             let extent = self.extent(page.number);
             self.extents.push(extent);

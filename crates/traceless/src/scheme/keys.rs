@@ -3,7 +3,7 @@
 
 use super::openings::{Opening, Openings, State};
 use crate::error::Result;
-use crate::seal::{Aegis, Forged, Sealer, Secret, TAG_LEN};
+use crate::seal::{Aegis, Forged, Nonce, Sealer, Secret, TAG_LEN};
 
 /// Seals under the key of the newest opening, and opens under that of the one which wrote.
 pub(crate) struct Keys {
@@ -18,7 +18,7 @@ pub(crate) struct Family {
     pub purpose: &'static [u8],
     /// The number of the area among those with one purpose.
     pub area: u8,
-    /// The write whose nonce this is.
+    /// The write whose version this is.
     pub write_of: fn(u64) -> u64,
 }
 
@@ -50,8 +50,8 @@ impl Keys {
         self.openings.prune(|next| next <= start);
     }
 
-    fn of(&self, nonce: u64) -> &Aegis {
-        let write = (self.family.write_of)(nonce);
+    fn of(&self, nonce: Nonce) -> &Aegis {
+        let write = (self.family.write_of)(nonce.version);
         &self.openings.find(|opening| opening.start < write).1
     }
 }
@@ -61,17 +61,17 @@ impl Sealer for Keys {
         TAG_LEN
     }
 
-    fn seal(&self, nonce: u64, bound: &[u8], plain: &[u8], sealed: &mut [u8], tag: &mut [u8]) {
+    fn seal(&self, nonce: Nonce, bound: &[u8], plain: &[u8], sealed: &mut [u8], tag: &mut [u8]) {
         self.of(nonce).seal(nonce, bound, plain, sealed, tag);
     }
 
-    fn seal_in_place(&self, nonce: u64, bound: &[u8], body: &mut [u8], tag: &mut [u8]) {
+    fn seal_in_place(&self, nonce: Nonce, bound: &[u8], body: &mut [u8], tag: &mut [u8]) {
         self.of(nonce).seal_in_place(nonce, bound, body, tag);
     }
 
     fn open_in_place(
         &self,
-        nonce: u64,
+        nonce: Nonce,
         bound: &[u8],
         body: &mut [u8],
         tag: &[u8],
@@ -81,7 +81,7 @@ impl Sealer for Keys {
 
     fn open(
         &self,
-        nonce: u64,
+        nonce: Nonce,
         bound: &[u8],
         sealed: &[u8],
         tag: &[u8],

@@ -7,7 +7,7 @@ use crate::error::{Error, Place, Result};
 use crate::oram::{Hides, Oram, check_request};
 use crate::scheme::Parts;
 use crate::scheme::lifecycle::Lifecycle;
-use crate::seal::{Aead, Sealer, Secret, TAG_LEN};
+use crate::seal::{Aead, Nonce, Salt, Sealer, Secret, TAG_LEN};
 use crate::store::Store;
 use crate::types::{Addr, Extent};
 use alloc::sync::Arc;
@@ -16,6 +16,9 @@ use alloc::vec::Vec;
 
 const COPIES: u64 = 3;
 const STATE_LEN: usize = 2 + 16 + 8 + 1;
+
+/// Bytes in front of a sealed copy: its salt and its tag.
+const FRONT_LEN: usize = Salt::LEN + TAG_LEN;
 
 /// The scheme. See the [module](self).
 pub struct Linear {
@@ -46,7 +49,7 @@ struct Copy {
 impl Linear {
     /// Bytes that `blocks` blocks of `block_len` bytes take on a store.
     pub fn store_len(blocks: u64, block_len: usize) -> u64 {
-        let copy = blocks.saturating_mul(block_len as u64).saturating_add(TAG_LEN as u64);
+        let copy = blocks.saturating_mul(block_len as u64).saturating_add(FRONT_LEN as u64);
         copy.saturating_mul(COPIES)
     }
 
@@ -83,7 +86,7 @@ impl Linear {
         let len = usize::try_from(blocks).map_err(|_| Error::Geometry("too many blocks"))?;
         Ok(Self {
             plain: vec![0; len * block_len],
-            sealed: vec![0; len * block_len + TAG_LEN],
+            sealed: vec![0; len * block_len + FRONT_LEN],
             blocks,
             block_len,
             store: parts.store,
@@ -111,10 +114,12 @@ impl Linear {
     fn read_copy(&mut self) -> Result {
         let extent = self.extent(self.current.place);
         self.store.read(&[extent], &mut self.sealed)?;
-        let (body, tag) = self.sealed.split_at(self.plain.len());
+        let (front, body) = self.sealed.split_at(FRONT_LEN);
+        let (salt, tag) = Salt::split(front);
+        let nonce = Nonce::new(self.current.version, salt);
         let place = Place { area: "linear", slot: u64::from(self.current.place), block: None };
         self.sealer(self.current.opening)
-            .open(self.current.version, &[self.current.place], body, tag, &mut self.plain)
+            .open(nonce, &[self.current.place], body, tag, &mut self.plain)
             .map_err(|_| Error::Tampered { place })
     }
 
@@ -126,8 +131,10 @@ impl Linear {
         let version = self.version;
         self.version += 1;
         let sealer = self.sealer(self.opening);
-        let (body, tag) = self.sealed.split_at_mut(self.plain.len());
-        sealer.seal(version, &[place], &self.plain, body, tag);
+        let salt = self.life.rng.salt();
+        let (front, body) = self.sealed.split_at_mut(FRONT_LEN);
+        let tag = salt.put(front);
+        sealer.seal(Nonce::new(version, salt), &[place], &self.plain, body, tag);
         self.store.write(&[self.extent(place)], &self.sealed)?;
         self.current = Copy { opening: self.opening, version, place };
         Ok(())
@@ -202,6 +209,7 @@ mod tests {
     use super::*;
     use crate::durable::MemVault;
     use crate::rng::Seeded;
+    use crate::seal::Cipher;
     use crate::store::MemStore;
     use alloc::boxed::Box;
     use core::sync::atomic::{AtomicBool, Ordering};
@@ -234,6 +242,7 @@ mod tests {
             vault: Box::new(vault.clone()),
             rng: Box::new(Seeded::new(1)),
             read_only: false,
+            cipher: Cipher::default(),
             expect_writes: 0,
         };
         let linear = Linear::create(4, 8, parts).unwrap();

@@ -2,10 +2,13 @@
 //! after a crash the count of writes, and what each of them wrote, is read off the entries.
 
 use crate::scheme::openings::Opening;
-use crate::seal::{Aead, Sealer, TAG_LEN};
+use crate::seal::{Cipher, Nonce, Salt, Sealer, Secret, TAG_LEN};
 use crate::store::Layout;
+use alloc::boxed::Box;
+use core::ops::Range;
 
-/// Bytes of an entry: count, opening, sealed address, its tag, the body's tag, synced count.
+/// Bytes of an entry: count, opening, writes that were not synced, salt, sealed address, its tag,
+/// the body's tag.
 pub(super) const ENTRY_LEN: usize = 64;
 
 /// Slots whose entries fill one 4 KiB header.
@@ -14,7 +17,12 @@ pub(super) const STRIPE: u64 = 4096 / ENTRY_LEN as u64;
 /// The address of a write that changes nothing.
 pub(super) const DUMMY: u64 = u64::MAX;
 
-const BODY_TAG: core::ops::Range<usize> = 40..40 + TAG_LEN;
+const OPENING: Range<usize> = 8..12;
+const UNSYNCED: Range<usize> = 12..16;
+const SALT: Range<usize> = 16..24;
+const ADDRESS: Range<usize> = 24..32;
+const ADDRESS_TAG: Range<usize> = 32..32 + TAG_LEN;
+const BODY_TAG: Range<usize> = 48..48 + TAG_LEN;
 
 /// How a log of `slots` slots lies.
 pub(super) fn layout(slots: u64, body_len: usize) -> Layout {
@@ -23,63 +31,80 @@ pub(super) fn layout(slots: u64, body_len: usize) -> Layout {
 
 /// The sealers of a log in one opening.
 pub(super) struct LogKeys {
-    pub head: Aead,
-    pub body: Aead,
+    head: Box<dyn Sealer>,
+    body: Box<dyn Sealer>,
+}
+
+/// What an entry says in the clear of the write that it is of.
+#[derive(Clone, Copy)]
+pub(super) struct Stamp {
+    /// The number of the write.
+    pub count: u64,
+    /// Writes before it that were not synced when it was made: a later opening that finds less than
+    /// those that were knows that something is gone.
+    pub unsynced: u64,
+    /// Of its nonces.
+    pub salt: Salt,
 }
 
 impl LogKeys {
-    /// Seals write number `count`, of `plain` to `address`, when `synced` writes were synced: a
-    /// later opening that finds less than those knows that something is gone.
+    /// With the keys of addresses and of bodies.
+    pub fn new(cipher: Cipher, head: &Secret, body: &Secret) -> Self {
+        Self { head: cipher.sealer(head), body: cipher.sealer(body) }
+    }
+
+    /// Seals the write of `plain` to `address`.
     pub fn seal(
         &self,
         opening: &Opening,
-        (count, synced): (u64, u64),
+        stamp: Stamp,
         address: u64,
         plain: &[u8],
         (entry, body): (&mut [u8], &mut [u8]),
     ) {
-        self.seal_address(opening, (count, synced), address, entry);
-        self.body.seal(count, &address.to_le_bytes(), plain, body, &mut entry[BODY_TAG]);
+        self.seal_address(opening, stamp, address, entry);
+        let nonce = Nonce::new(stamp.count, stamp.salt);
+        self.body.seal(nonce, &address.to_le_bytes(), plain, body, &mut entry[BODY_TAG]);
     }
 
     /// As [`LogKeys::seal`], of what stands in `body`.
     pub fn seal_in_place(
         &self,
         opening: &Opening,
-        (count, synced): (u64, u64),
+        stamp: Stamp,
         address: u64,
         (entry, body): (&mut [u8], &mut [u8]),
     ) {
-        self.seal_address(opening, (count, synced), address, entry);
-        self.body.seal_in_place(count, &address.to_le_bytes(), body, &mut entry[BODY_TAG]);
+        self.seal_address(opening, stamp, address, entry);
+        let nonce = Nonce::new(stamp.count, stamp.salt);
+        self.body.seal_in_place(nonce, &address.to_le_bytes(), body, &mut entry[BODY_TAG]);
     }
 
     /// The part of [`LogKeys::seal`] that fills the entry, but for the body's tag.
-    pub fn seal_address(
-        &self,
-        opening: &Opening,
-        (count, synced): (u64, u64),
-        address: u64,
-        entry: &mut [u8],
-    ) {
-        let (address, synced) = (address.to_le_bytes(), synced.to_le_bytes());
+    pub fn seal_address(&self, opening: &Opening, stamp: Stamp, address: u64, entry: &mut [u8]) {
+        let Stamp { count, unsynced, salt } = stamp;
+        let unsynced = u32::try_from(unsynced).expect("few writes wait for a sync").to_le_bytes();
         entry[..8].copy_from_slice(&count.to_le_bytes());
-        entry[8..16].copy_from_slice(&opening.number.to_le_bytes());
-        entry[56..].copy_from_slice(&synced);
-        let (head, tags) = entry[16..].split_at_mut(8);
-        self.head.seal(count, &synced, &address, head, &mut tags[..TAG_LEN]);
+        entry[OPENING].copy_from_slice(&mark_of(opening));
+        entry[UNSYNCED].copy_from_slice(&unsynced);
+        entry[SALT].copy_from_slice(&salt.to_bytes());
+        let (sealed, tag) = entry[ADDRESS.start..ADDRESS_TAG.end].split_at_mut(ADDRESS.len());
+        self.head.seal(Nonce::new(count, salt), &unsynced, &address.to_le_bytes(), sealed, tag);
     }
 
     /// The count and the address of an entry, if it was sealed in `opening`, which must be the one
     /// that made the write it claims to be. Tails of forks and of lost openings were not.
     pub fn open_entry(&self, opening: &Opening, entry: &[u8]) -> Option<(u64, u64)> {
         let count = entry_count(entry);
-        if opening.number.to_le_bytes() != entry[8..16] || count < opening.start {
+        if mark_of(opening) != entry[OPENING] || count < opening.start {
             return None;
         }
-        let mut home = [0; 8];
-        self.head.open(count, &entry[56..], &entry[16..24], &entry[24..40], &mut home).ok()?;
-        Some((count, u64::from_le_bytes(home)))
+        let mut address = [0; 8];
+        let (nonce, bound) = (nonce_of(entry), &entry[UNSYNCED]);
+        let opened =
+            self.head.open(nonce, bound, &entry[ADDRESS], &entry[ADDRESS_TAG], &mut address);
+        opened.ok()?;
+        Some((count, u64::from_le_bytes(address)))
     }
 
     /// Opens the body of write number `count`, which must be of `address`. Whether it did.
@@ -91,8 +116,20 @@ impl LogKeys {
         sealed: &[u8],
         into: &mut [u8],
     ) -> bool {
-        self.body.open(count, &address.to_le_bytes(), sealed, &entry[BODY_TAG], into).is_ok()
+        let nonce = Nonce { version: count, ..nonce_of(entry) };
+        let bound = address.to_le_bytes();
+        self.body.open(nonce, &bound, sealed, &entry[BODY_TAG], into).is_ok()
     }
+}
+
+/// What tells openings apart at a glance; whether an entry is of one, its tag says.
+fn mark_of(opening: &Opening) -> [u8; 4] {
+    (opening.number as u32).to_le_bytes()
+}
+
+/// The nonce that an entry claims.
+fn nonce_of(entry: &[u8]) -> Nonce {
+    Nonce::new(entry_count(entry), Salt::split(&entry[SALT]).0)
 }
 
 /// The tag of the body, in its entry.
@@ -107,5 +144,6 @@ pub(super) fn entry_count(entry: &[u8]) -> u64 {
 
 /// The writes that were synced when an entry was made. It must have been opened.
 pub(super) fn entry_synced(entry: &[u8]) -> u64 {
-    u64::from_le_bytes(entry[56..].try_into().expect("8 bytes"))
+    let unsynced = u32::from_le_bytes(entry[UNSYNCED].try_into().expect("4 bytes"));
+    entry_count(entry).saturating_sub(u64::from(unsynced))
 }

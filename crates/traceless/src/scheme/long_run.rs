@@ -91,10 +91,9 @@ fn circuit_is_an_array() {
 fn ring_is_an_array() {
     for params in [Params::Z4, Params::Z16] {
         let shape = params.shape_for(BLOCKS).unwrap();
-        let [metadata, slots] = [7, 8].map(|byte| Aead::new(&secret(byte)));
-        let store = MemStore::new(SealedRing::store_len(params, &shape, LEN, &slots));
-        let tree =
-            SealedRing::create(Arc::new(store), 0, params, shape, LEN, metadata, slots).unwrap();
+        let keys = [7, 8].map(|byte| Aead::new(&secret(byte)));
+        let store = MemStore::new(SealedRing::store_len(params, &shape, LEN, &keys[0]));
+        let tree = SealedRing::create(Arc::new(store), 0, params, shape, LEN, keys, rng()).unwrap();
         behaves_like_an_array(Ring::new(BLOCKS, tree, rng()).unwrap(), operations());
     }
 }

@@ -16,6 +16,7 @@ pub mod plain;
 pub mod pmmac;
 mod pool;
 pub mod random;
+mod refreshed;
 mod requests;
 pub mod rho;
 #[cfg(all(test, feature = "std"))]
@@ -34,7 +35,7 @@ pub mod unified;
 use crate::durable::Vault;
 use crate::error::{Error, Result};
 use crate::rng::Rng;
-use crate::seal::Secret;
+use crate::seal::{Cipher, Secret};
 use crate::store::{Area, Layout, Store};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -49,9 +50,11 @@ pub struct Parts {
     pub first: u64,
     /// The key of this scheme's areas; nothing else is sealed under it.
     pub key: Secret,
+    /// What they are sealed with, where the scheme lets its user choose.
+    pub cipher: Cipher,
     /// Where the trusted state is kept.
     pub vault: Box<dyn Vault>,
-    /// Source of opening ids.
+    /// Source of opening ids and salts.
     pub rng: Box<dyn Rng>,
     /// Whether to open for reading only; then nothing is written, not even by recovery.
     pub read_only: bool,

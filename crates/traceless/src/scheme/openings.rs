@@ -1,7 +1,8 @@
 //! Openings: each time a store is opened for writing it gets a random id, and keys of its own.
 //!
 //! A count may be written twice, once before a crash and once after it, or in two copies of one
-//! image; but never twice under one opening, so no nonce ever covers two contents.
+//! image; but never twice under one opening, so no nonce ever covers two contents. Two copies of
+//! the memory of one opening go on with the same counts; there the salts of nonces differ.
 
 use crate::error::{Error, Result};
 use crate::seal::{Keystream, Secret};
@@ -9,6 +10,15 @@ use alloc::vec::Vec;
 
 /// Bytes that one opening's keys may seal, at most; then a new opening begins by itself.
 pub const KEY_BYTES_MAX: u64 = 1 << 44;
+
+/// Contents that one opening's keys may seal, at most: the versions in short nonces are counted in
+/// half of a word.
+const KEY_SEALS_MAX: u64 = 1 << 32;
+
+/// Bytes that one opening's keys may seal in contents of `len` bytes.
+pub(crate) fn key_bytes_max(len: usize) -> u64 {
+    KEY_BYTES_MAX.min(KEY_SEALS_MAX.saturating_mul(len as u64))
+}
 
 /// Openings that a state can name.
 pub const OPENINGS_MAX: usize = 2000;

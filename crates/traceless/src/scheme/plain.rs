@@ -8,17 +8,18 @@ use crate::error::{Error, Place, Result};
 use crate::oram::{BlockOram, Hides, Oram, check_request};
 use crate::scheme::Parts;
 use crate::scheme::lifecycle::Lifecycle;
-use crate::scheme::openings::KEY_BYTES_MAX;
+use crate::scheme::openings::key_bytes_max;
 use crate::scheme::pool::Pool;
-use crate::seal::{Aead, Sealer, Secret, TAG_LEN};
+use crate::seal::{Cipher, Nonce, Salt, Sealer, Secret, TAG_LEN};
 use crate::store::{Area, Layout, Run, Store};
 use crate::types::{Addr, Slot};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A record: opening id, sequence number, tag.
-const RECORD_LEN: usize = 8 + 8 + TAG_LEN;
+/// A record: salt, sequence number, tag. One of zeros was never written.
+const RECORD_LEN: usize = Salt::LEN + 8 + TAG_LEN;
 const ENTRY_LEN: usize = 2 * RECORD_LEN;
 const STATE_LEN: usize = 2 + 1 + 8 + 8;
 
@@ -33,9 +34,9 @@ pub struct Plain {
     area: Area,
     store: Arc<dyn Store>,
     key: Secret,
-    /// This opening: its id, its key, how many there were before, and writes before it.
-    id: [u8; 8],
-    sealer: Aead,
+    cipher: Cipher,
+    /// This opening: its key, how many there were before, and writes before it.
+    sealer: Box<dyn Sealer>,
     opening: u64,
     before: u64,
     count: u64,
@@ -49,7 +50,7 @@ struct Scratch {
     run: Run,
     entries: Vec<u8>,
     /// The key of the opening that sealed the last block read.
-    other: Option<([u8; 8], Aead)>,
+    other: Option<(u64, Box<dyn Sealer>)>,
 }
 
 impl Plain {
@@ -101,14 +102,13 @@ impl Plain {
             return Err(Error::Geometry("the store is smaller than the blocks"));
         }
         let layout = Self::layout(blocks, block_len);
-        let mut life = Lifecycle::new(parts.read_only, parts.vault, parts.rng);
-        let id = life.draw_id();
+        let life = Lifecycle::new(parts.read_only, parts.vault, parts.rng);
         let mut new = Self {
             area: Area::new(parts.store.clone(), parts.first, layout, "plain"),
             store: parts.store,
-            sealer: sealer(&parts.key, id),
+            sealer: sealer(&parts.key, parts.cipher, opening),
             key: parts.key,
-            id,
+            cipher: parts.cipher,
             opening,
             before,
             count: 0,
@@ -131,11 +131,10 @@ impl Plain {
         self.life.keep(&state)
     }
 
-    /// Goes on under a new id, before the key of this one has sealed too much.
+    /// Goes on under another key, before the key of this one has sealed too much.
     fn renew_key(&mut self) -> Result {
-        self.id = self.life.draw_id();
-        self.sealer = sealer(&self.key, self.id);
         self.opening += 1;
+        self.sealer = sealer(&self.key, self.cipher, self.opening);
         self.before += self.count;
         self.count = 0;
         self.keep_state(false)
@@ -147,26 +146,27 @@ impl Plain {
         slot: u64,
         entry: &[u8],
         body: &[u8],
-        other: &mut Option<([u8; 8], Aead)>,
+        other: &mut Option<(u64, Box<dyn Sealer>)>,
         into: &mut [u8],
     ) -> Result {
         let (a, b) = entry.split_at(RECORD_LEN);
         let (newer, older) = if sequence(a) >= sequence(b) { (a, b) } else { (b, a) };
         for record in [newer, older] {
-            let id: [u8; 8] = record[..8].try_into().expect("8 bytes");
-            if id == [0; 8] {
+            if record.iter().all(|&byte| byte == 0) {
                 continue;
             }
-            let sealer = if id == self.id {
+            let opening = sequence(record) / WRITES_PER_OPENING;
+            let sealer = if opening == self.opening {
                 &self.sealer
             } else {
-                if other.as_ref().is_none_or(|(known, _)| *known != id) {
-                    *other = Some((id, sealer(&self.key, id)));
+                if other.as_ref().is_none_or(|(known, _)| *known != opening) {
+                    *other = Some((opening, sealer(&self.key, self.cipher, opening)));
                 }
                 &other.as_ref().expect("just set").1
             };
-            let (number, tag) = (sequence(record), &record[16..]);
-            if sealer.open(number, &slot.to_le_bytes(), body, tag, into).is_ok() {
+            let nonce = Nonce::new(sequence(record), Salt::split(record).0);
+            let tag = &record[16..];
+            if sealer.open(nonce, &slot.to_le_bytes(), body, tag, into).is_ok() {
                 return Ok(());
             }
         }
@@ -185,6 +185,7 @@ impl Plain {
         self.area.read_entries(Slot(first), blocks as u64, entries)?;
         run.clear();
         run.add_in_place(&self.area, Slot(first), blocks as u64);
+        let salt = self.life.rng.salt();
         for (i, (plain, old)) in
             from.chunks_exact(len).zip(entries.chunks_exact(ENTRY_LEN)).enumerate()
         {
@@ -194,9 +195,8 @@ impl Plain {
             entry.copy_from_slice(old);
             let at = if sequence(old) > sequence(&old[RECORD_LEN..]) { RECORD_LEN } else { 0 };
             let (head, tag) = entry[at..at + RECORD_LEN].split_at_mut(16);
-            head[..8].copy_from_slice(&self.id);
-            head[8..].copy_from_slice(&number.to_le_bytes());
-            self.sealer.seal(number, &slot.to_le_bytes(), plain, body, tag);
+            salt.put(head).copy_from_slice(&number.to_le_bytes());
+            self.sealer.seal(Nonce::new(number, salt), &slot.to_le_bytes(), plain, body, tag);
         }
         // Also after a failure these numbers are spent: they may have sealed something.
         self.count += blocks as u64;
@@ -246,7 +246,7 @@ impl Oram for Plain {
         check_request(self.blocks(), self.block_len(), addrs, from.len())?;
         self.life.writable()?;
         let len = self.block_len();
-        if (self.count + addrs.len() as u64) * len as u64 > KEY_BYTES_MAX {
+        if (self.count + addrs.len() as u64) * len as u64 > key_bytes_max(len) {
             self.renew_key()?;
         }
         let mut scratch = core::mem::take(&mut self.writer);
@@ -313,8 +313,10 @@ impl BlockOram for Plain {
     }
 }
 
-fn sealer(key: &Secret, id: [u8; 8]) -> Aead {
-    Aead::new(&key.derive(&[b"plain", &id]))
+/// The sealer of an opening. Two copies of an image may have openings of one number: their salts
+/// differ.
+fn sealer(key: &Secret, cipher: Cipher, opening: u64) -> Box<dyn Sealer> {
+    cipher.sealer(&key.derive(&[b"plain", &opening.to_le_bytes()]))
 }
 
 /// The sequence number of a record.
@@ -351,7 +353,7 @@ mod tests {
         parts.vault = Box::new(Once(Some(rig.vault.clone())));
         let mut oram = Plain::create(8, 64, parts).unwrap();
         oram.write(Addr(1), &[1; 64]).unwrap();
-        oram.count = KEY_BYTES_MAX / 64;
+        oram.count = key_bytes_max(64) / 64;
         let before = rig.store.snapshot();
         assert!(matches!(oram.write(Addr(1), &[2; 64]), Err(Error::Store(_))));
         assert!(matches!(oram.write(Addr(1), &[2; 64]), Err(Error::Poisoned)));

@@ -13,8 +13,10 @@
 use crate::controller::{Controller, Issued, Serve};
 use crate::error::{Error, Place, Result};
 use crate::oram::Hides;
-use crate::seal::Sealer;
+use crate::rng::Rng;
+use crate::seal::{Nonce, Salt, Sealer};
 use crate::types::Addr;
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -32,6 +34,9 @@ struct Tags {
     /// Of each block: the access that wrote it, or 0.
     written: Vec<u64>,
     accesses: u64,
+    /// Draws a salt for each tag.
+    salts: Box<dyn Rng>,
+    /// Bytes of a salt and a tag.
     len: usize,
     /// What a tag is over: address and contents.
     bound: Vec<u8>,
@@ -39,14 +44,15 @@ struct Tags {
 
 impl<C: Controller, S: Sealer> Pmmac<C, S> {
     /// Over `inner`, which holds nothing yet. `sealer` has tags, and never sealed anything.
-    pub fn new(inner: C, sealer: S) -> Result<Self> {
-        let len = sealer.tag_len();
-        if len == 0 || inner.block_len() <= len {
+    /// `salts` draws anew at each call.
+    pub fn new(inner: C, sealer: S, salts: Box<dyn Rng>) -> Result<Self> {
+        let len = Salt::LEN + sealer.tag_len();
+        if sealer.tag_len() == 0 || inner.block_len() <= len {
             return Err(Error::Geometry("a block has room for its tag and a byte"));
         }
         let blocks = usize::try_from(inner.blocks()).map_err(|_| Error::Geometry("map"))?;
         Ok(Self {
-            tags: Tags { written: vec![0; blocks], accesses: 0, len, bound: Vec::new() },
+            tags: Tags { written: vec![0; blocks], accesses: 0, salts, len, bound: Vec::new() },
             inner,
             sealer,
             requests: VecDeque::new(),
@@ -90,22 +96,25 @@ impl Tags {
     /// Whether `body`, tag and contents, is what was last written. One that was never written
     /// becomes zeros, whatever is there.
     fn verify(&mut self, sealer: &impl Sealer, addr: Addr, body: &mut [u8]) -> bool {
-        let (tag, contents) = body.split_at_mut(self.len);
+        let (front, contents) = body.split_at_mut(self.len);
         let version = self.written[addr.0 as usize];
         if version == 0 {
             contents.fill(0);
             return true;
         }
         self.bind(addr, contents);
-        sealer.open_in_place(version, &self.bound, &mut [], tag).is_ok()
+        let (salt, tag) = Salt::split(front);
+        sealer.open_in_place(Nonce::new(version, salt), &self.bound, &mut [], tag).is_ok()
     }
 
     fn renew(&mut self, sealer: &impl Sealer, addr: Addr, body: &mut [u8]) {
-        let (tag, contents) = body.split_at_mut(self.len);
+        let (front, contents) = body.split_at_mut(self.len);
         self.accesses += 1;
         self.written[addr.0 as usize] = self.accesses;
         self.bind(addr, contents);
-        sealer.seal_in_place(self.accesses, &self.bound, &mut [], tag);
+        let salt = self.salts.salt();
+        let nonce = Nonce::new(self.accesses, salt);
+        sealer.seal_in_place(nonce, &self.bound, &mut [], salt.put(front));
     }
 
     fn bind(&mut self, addr: Addr, contents: &[u8]) {
@@ -158,7 +167,12 @@ mod tests {
     use crate::scheme::tree_rig::{behaves_like_an_array, trees};
     use crate::seal::{Aead, Secret, TAG_LEN, Unsealed};
     use crate::tree::Shape;
-    use alloc::boxed::Box;
+
+    const FRONT_LEN: usize = Salt::LEN + TAG_LEN;
+
+    fn salts() -> Box<dyn Rng> {
+        Box::new(Seeded::new(2))
+    }
 
     fn over(
         blocks: u64,
@@ -172,9 +186,9 @@ mod tests {
 
     #[test]
     fn is_an_array_over_every_tree() {
-        for inner in over(30, TAG_LEN + 5) {
+        for inner in over(30, FRONT_LEN + 5) {
             let key = Aead::new(&Secret::from_bytes([8; 32]));
-            let pmmac = Pmmac::new(inner, key).unwrap();
+            let pmmac = Pmmac::new(inner, key, salts()).unwrap();
             assert_eq!(pmmac.block_len(), 5);
             behaves_like_an_array(pmmac, 3000);
         }
@@ -183,11 +197,11 @@ mod tests {
     #[test]
     fn tags_need_room_and_a_key() {
         let key = || Aead::new(&Secret::from_bytes([8; 32]));
-        for inner in over(30, TAG_LEN) {
-            assert!(Pmmac::new(inner, key()).is_err());
+        for inner in over(30, FRONT_LEN) {
+            assert!(Pmmac::new(inner, key(), salts()).is_err());
         }
-        for inner in over(30, TAG_LEN + 1) {
-            assert!(Pmmac::new(inner, Unsealed).is_err(), "it has no tags");
+        for inner in over(30, FRONT_LEN + 1) {
+            assert!(Pmmac::new(inner, Unsealed, salts()).is_err(), "it has no tags");
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::oram::Oram;
 use crate::rng::{Rng, Seeded};
 use crate::scheme::Parts;
-use crate::seal::Secret;
+use crate::seal::{Cipher, Secret};
 use crate::store::{Area, MemStore, Run, Store};
 use crate::types::{Addr, Extent, Slot};
 use std::sync::{Arc, Mutex};
@@ -37,6 +37,7 @@ impl<G> Rig<G> {
             vault: Box::new(self.vault.clone()),
             rng: Box::new(Seeded::new(self.seed)),
             read_only,
+            cipher: Cipher::default(),
             expect_writes: 0,
         }
     }

@@ -13,7 +13,7 @@ use super::lifecycle::Lifecycle;
 use super::openings::{Opening, Openings, State};
 use crate::durable::{load_words, save_words};
 use crate::error::{Error, Place, Result};
-use crate::seal::{Aead, Sealer, Secret, TAG_LEN};
+use crate::seal::{Aead, Nonce, Salt, Sealer, Secret, TAG_LEN};
 use crate::store::Store;
 use crate::tree::Held;
 use crate::types::Extent;
@@ -41,7 +41,7 @@ impl Copies {
     pub fn new(at: u64, saved: u64, held: &[(u64, u64)]) -> Self {
         let fixed = saved + held.len() as u64 * WORD;
         let table: u64 = held.iter().map(|(pieces, _)| pieces * WORD).sum();
-        let mut len = fixed + table + 2 * TAG_LEN as u64;
+        let mut len = fixed + table + 2 * FRONT_LEN as u64;
         let mut logs = Vec::new();
         for (_, bytes) in held {
             logs.push(len);
@@ -57,11 +57,14 @@ impl Copies {
 
     /// Bytes that each save writes besides what waits, which takes 8 bytes more a piece.
     pub fn state_len(&self) -> u64 {
-        self.fixed + 2 * TAG_LEN as u64
+        self.fixed + 2 * FRONT_LEN as u64
     }
 }
 
 const WORD: u64 = size_of::<u64>() as u64;
+
+/// Bytes in front of a sealed part: its salt and its tag.
+const FRONT_LEN: usize = Salt::LEN + TAG_LEN;
 
 /// What was saved last.
 pub(crate) struct Loaded {
@@ -207,7 +210,7 @@ impl Saves {
         let mut counts = vec![0; self.copies.logs.len()];
         let words = saved.split_off(saved.len() - counts.len() * WORD as usize);
         load_words(&mut counts, &mut &words[..])?;
-        let table = self.copies.fixed + TAG_LEN as u64;
+        let table = self.copies.fixed + FRONT_LEN as u64;
         let table = self.open(2 * self.count + 1, table, WORD * counts.iter().sum::<u64>())?;
         let mut rest = &table[..];
         let mut places = Vec::new();
@@ -246,26 +249,31 @@ impl Saves {
         self.first + self.copies.at + self.count % 2 * self.copies.len
     }
 
-    /// Tag and sealed bytes of one part of the state.
-    fn seal(&self, version: u64, part: &mut [u8]) -> Vec<u8> {
-        let mut sealed = vec![0; TAG_LEN];
+    /// Salt, tag and sealed bytes of one part of the state.
+    fn seal(&mut self, version: u64, part: &mut [u8]) -> Vec<u8> {
+        let mut sealed = vec![0; FRONT_LEN];
+        let salt = self.life.rng.salt();
         let (_, key) = self.openings.find(|_| true);
-        key.seal_in_place(version, &self.bound, part, &mut sealed);
+        let nonce = Nonce::new(version, salt);
+        key.seal_in_place(nonce, &self.bound, part, salt.put(&mut sealed));
         sealed.extend_from_slice(part);
         declassify(&mut sealed);
         sealed
     }
 
     fn open(&self, version: u64, at: u64, len: u64) -> Result<Vec<u8>> {
-        let mut sealed = vec![0; TAG_LEN + len as usize];
+        let mut sealed = vec![0; FRONT_LEN + len as usize];
         self.store.read(&[Extent::new(self.copy_at() + at, sealed.len())], &mut sealed)?;
-        let (tag, sealed) = sealed.split_at(TAG_LEN);
+        let (front, sealed) = sealed.split_at(FRONT_LEN);
+        let (salt, tag) = Salt::split(front);
         let mut plain = vec![0; sealed.len()];
         let (_, key) = self.openings.find(|_| true);
-        key.open(version, &self.bound, sealed, tag, &mut plain).map_err(|_| {
-            let area = if self.count.is_multiple_of(2) { "state 0" } else { "state 1" };
-            Error::Tampered { place: Place { area, slot: self.count, block: None } }
-        })?;
+        key.open(Nonce::new(version, salt), &self.bound, sealed, tag, &mut plain).map_err(
+            |_| {
+                let area = if self.count.is_multiple_of(2) { "state 0" } else { "state 1" };
+                Error::Tampered { place: Place { area, slot: self.count, block: None } }
+            },
+        )?;
         Ok(plain)
     }
 }

@@ -5,7 +5,7 @@ use super::openings::STATE_LEN_MAX;
 use crate::durable::Vault;
 use crate::error::{Error, Result};
 use crate::rng::Rng;
-use crate::seal::Secret;
+use crate::seal::{Cipher, Secret};
 use crate::store::Store;
 use crate::types::Extent;
 use alloc::boxed::Box;
@@ -82,6 +82,7 @@ impl Parts {
             vault: Box::new(vault),
             rng,
             read_only: false,
+            cipher: Cipher::default(),
             expect_writes: 0,
         }
     }

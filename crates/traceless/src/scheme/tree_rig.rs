@@ -61,11 +61,15 @@ impl BucketTree for Boxed {
 }
 
 pub fn sealed(store: Arc<dyn Store>, shape: Shape, len: usize) -> SealedTree<Aead> {
-    SealedTree::create(store, 0, "tree", shape, len, key()).unwrap()
+    SealedTree::create(store, 0, "tree", shape, len, key(), salts()).unwrap()
 }
 
 pub fn store_for(shape: &Shape, len: usize) -> Arc<MemStore> {
     Arc::new(MemStore::new(SealedTree::store_len(shape, len, &key())))
+}
+
+fn salts() -> Box<dyn Rng> {
+    Box::new(Seeded::new(2))
 }
 
 fn key() -> Aead {
@@ -75,7 +79,7 @@ fn key() -> Aead {
 /// A tree with a store of its own.
 fn sealed_by<C: Sealer>(cipher: C, shape: &Shape, len: usize) -> SealedTree<C> {
     let store = Arc::new(MemStore::new(SealedTree::store_len(shape, len, &cipher)));
-    SealedTree::create(store, 0, "tree", shape.clone(), len, cipher).unwrap()
+    SealedTree::create(store, 0, "tree", shape.clone(), len, cipher, salts()).unwrap()
 }
 
 /// A tree of each kind that carries bodies.

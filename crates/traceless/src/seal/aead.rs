@@ -1,6 +1,7 @@
 //! AES-256-GCM: aws-lc with `std`, `RustCrypto` without, byte for byte the same.
 
-use super::{Sealer, Secret};
+use super::{Nonce, Sealer, Secret};
+use alloc::vec::Vec;
 
 /// Bytes of a tag.
 pub const TAG_LEN: usize = 16;
@@ -9,7 +10,8 @@ pub const TAG_LEN: usize = 16;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Forged;
 
-/// One AES-256-GCM key. The nonce is the version, so each version seals one content only.
+/// One AES-256-GCM key. Of a nonce's version the low half is in the cipher's nonce, all of it is
+/// authenticated.
 pub struct Aead {
     key: imp::Key,
     #[cfg(feature = "suite")]
@@ -32,46 +34,59 @@ impl Sealer for Aead {
         TAG_LEN
     }
 
-    fn seal(&self, version: u64, bound: &[u8], plain: &[u8], sealed: &mut [u8], tag: &mut [u8]) {
+    fn seal(&self, nonce: Nonce, bound: &[u8], plain: &[u8], sealed: &mut [u8], tag: &mut [u8]) {
         assert!(plain.len() == sealed.len() && tag.len() == TAG_LEN, "lengths agree");
-        self.key.seal(nonce(version), bound, plain, sealed, tag);
+        with_version(nonce, bound, |aad| self.key.seal(nonce.short(), aad, plain, sealed, tag));
         #[cfg(feature = "suite")]
-        super::record::note(self.name, version, tag);
+        super::record::note(self.name, nonce, tag);
     }
 
-    fn seal_in_place(&self, version: u64, bound: &[u8], body: &mut [u8], tag: &mut [u8]) {
-        self.key.seal_in_place(nonce(version), bound, body, tag);
+    fn seal_in_place(&self, nonce: Nonce, bound: &[u8], body: &mut [u8], tag: &mut [u8]) {
+        with_version(nonce, bound, |aad| self.key.seal_in_place(nonce.short(), aad, body, tag));
         #[cfg(feature = "suite")]
-        super::record::note(self.name, version, tag);
+        super::record::note(self.name, nonce, tag);
     }
 
     fn open_in_place(
         &self,
-        version: u64,
+        nonce: Nonce,
         bound: &[u8],
         body: &mut [u8],
         tag: &[u8],
     ) -> Result<(), Forged> {
-        self.key.open_in_place(nonce(version), bound, body, tag)
+        with_version(nonce, bound, |aad| self.key.open_in_place(nonce.short(), aad, body, tag))
     }
 
     fn open(
         &self,
-        version: u64,
+        nonce: Nonce,
         bound: &[u8],
         sealed: &[u8],
         tag: &[u8],
         plain: &mut [u8],
     ) -> Result<(), Forged> {
         assert!(plain.len() == sealed.len() && tag.len() == TAG_LEN, "lengths agree");
-        self.key.open(nonce(version), bound, sealed, tag, plain)
+        with_version(nonce, bound, |aad| self.key.open(nonce.short(), aad, sealed, tag, plain))
     }
 }
 
-fn nonce(version: u64) -> [u8; 12] {
-    let mut nonce = [0; 12];
-    nonce[4..].copy_from_slice(&version.to_be_bytes());
-    nonce
+/// Bytes bound besides the version for which nothing is allocated.
+const BOUND_LEN: usize = 56;
+
+/// Hands on the version with what else is bound, which is what is authenticated.
+#[inline]
+fn with_version<R>(nonce: Nonce, bound: &[u8], act: impl FnOnce(&[u8]) -> R) -> R {
+    let version = nonce.version.to_le_bytes();
+    if bound.len() > BOUND_LEN {
+        let mut all = Vec::with_capacity(version.len() + bound.len());
+        all.extend_from_slice(&version);
+        all.extend_from_slice(bound);
+        return act(&all);
+    }
+    let mut all = [0; 8 + BOUND_LEN];
+    all[..8].copy_from_slice(&version);
+    all[8..8 + bound.len()].copy_from_slice(bound);
+    act(&all[..8 + bound.len()])
 }
 
 #[cfg(feature = "std")]
@@ -141,6 +156,28 @@ use portable as imp;
 #[cfg(all(test, feature = "std"))]
 mod tests {
     use super::*;
+    use crate::rng::Salt;
+
+    fn nonce(version: u64) -> [u8; 12] {
+        Nonce::new(version, Salt(5)).short()
+    }
+
+    #[test]
+    fn a_version_is_authenticated_whole() {
+        let aead = Aead::new(&Secret::from_bytes([7; 32]));
+        for bound in [&b""[..], b"place", &[9; BOUND_LEN], &[9; BOUND_LEN + 1]] {
+            let (mut sealed, mut tag) = ([1; 40], [0; TAG_LEN]);
+            aead.seal_in_place(Nonce::new(3, Salt(4)), bound, &mut sealed, &mut tag);
+            let opens = |nonce, bound: &[u8]| {
+                let mut body = sealed;
+                aead.open_in_place(nonce, bound, &mut body, &tag).is_ok_and(|()| body == [1; 40])
+            };
+            assert!(opens(Nonce::new(3, Salt(4)), bound));
+            assert!(!opens(Nonce::new(3 + (1 << 32), Salt(4)), bound));
+            assert!(!opens(Nonce::new(3, Salt(5)), bound));
+            assert!(!opens(Nonce::new(3, Salt(4)), b"other"));
+        }
+    }
 
     #[test]
     fn both_implementations_agree_and_refuse_changes() {

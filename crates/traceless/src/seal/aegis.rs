@@ -3,9 +3,9 @@
 //! As strong as AES-256-GCM (draft-irtf-cfrg-aegis-aead), and for a bucket of a few blocks about
 //! half as long: it has no key schedule and no second pass.
 
-use super::{Forged, Sealer, Secret, TAG_LEN};
+use super::{Forged, Nonce, Sealer, Secret, TAG_LEN};
 
-/// One AEGIS-256 key. The nonce is the version, so each version seals one content only.
+/// One AEGIS-256 key.
 pub struct Aegis {
     key: Secret,
     #[cfg(feature = "suite")]
@@ -28,29 +28,22 @@ impl Sealer for Aegis {
         TAG_LEN
     }
 
-    fn seal_in_place(&self, version: u64, bound: &[u8], body: &mut [u8], tag: &mut [u8]) {
-        tag.copy_from_slice(&imp::encrypt(self.key.bytes(), &nonce(version), bound, body));
+    fn seal_in_place(&self, nonce: Nonce, bound: &[u8], body: &mut [u8], tag: &mut [u8]) {
+        tag.copy_from_slice(&imp::encrypt(self.key.bytes(), &nonce.long(), bound, body));
         #[cfg(feature = "suite")]
-        super::record::note(self.name, version, tag);
+        super::record::note(self.name, nonce, tag);
     }
 
     fn open_in_place(
         &self,
-        version: u64,
+        nonce: Nonce,
         bound: &[u8],
         body: &mut [u8],
         tag: &[u8],
     ) -> Result<(), Forged> {
         let tag = tag.try_into().expect("lengths agree");
-        imp::decrypt(self.key.bytes(), &nonce(version), bound, body, tag)
+        imp::decrypt(self.key.bytes(), &nonce.long(), bound, body, tag)
     }
-}
-
-/// What either cipher of this family takes for a version.
-pub(super) fn nonce(version: u64) -> [u8; 32] {
-    let mut nonce = [0; 32];
-    nonce[24..].copy_from_slice(&version.to_be_bytes());
-    nonce
 }
 
 #[cfg(feature = "std")]
@@ -91,7 +84,12 @@ use portable as imp;
 #[cfg(all(test, feature = "std"))]
 mod tests {
     use super::*;
+    use crate::rng::Salt;
     use alloc::vec::Vec;
+
+    fn nonce(version: u64) -> [u8; 32] {
+        Nonce::new(version, Salt(5)).long()
+    }
 
     /// The first vector of the draft.
     #[test]

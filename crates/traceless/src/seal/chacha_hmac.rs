@@ -1,14 +1,13 @@
 //! `ChaCha20` with HMAC-SHA-256, as the paging paper seals pages: to be compared with.
 
-use super::{Forged, Sealer, Secret, TAG_LEN};
+use super::{Forged, Nonce, Sealer, Secret, TAG_LEN};
 use chacha20::ChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 /// `ChaCha20` (RFC 8439), and over the ciphertext HMAC-SHA-256, of whose 32 bytes the first 16 are
-/// kept (RFC 4868): two passes, two keys. The nonce is the version, so each version seals one
-/// content only.
+/// kept (RFC 4868): two passes, two keys.
 pub struct ChaChaHmac {
     cipher: Secret,
     mac: Hmac<Sha256>,
@@ -29,16 +28,16 @@ impl ChaChaHmac {
         }
     }
 
-    fn apply_keystream(&self, version: u64, body: &mut [u8]) {
-        let mut nonce = [0; 12];
-        nonce[4..].copy_from_slice(&version.to_be_bytes());
+    fn apply_keystream(&self, nonce: Nonce, body: &mut [u8]) {
+        let nonce = nonce.short();
         ChaCha20::new(self.cipher.bytes().into(), (&nonce).into()).apply_keystream(body);
     }
 
     /// The lengths come before what they are of, so that no two messages are one.
-    fn authenticated(&self, version: u64, bound: &[u8], sealed: &[u8]) -> Hmac<Sha256> {
+    fn authenticated(&self, nonce: Nonce, bound: &[u8], sealed: &[u8]) -> Hmac<Sha256> {
         let mut mac = self.mac.clone();
-        mac.update(&version.to_be_bytes());
+        mac.update(&nonce.version.to_be_bytes());
+        mac.update(&nonce.salt_bytes());
         mac.update(&(bound.len() as u64).to_be_bytes());
         mac.update(bound);
         mac.update(sealed);
@@ -51,26 +50,26 @@ impl Sealer for ChaChaHmac {
         TAG_LEN
     }
 
-    fn seal_in_place(&self, version: u64, bound: &[u8], body: &mut [u8], tag: &mut [u8]) {
-        self.apply_keystream(version, body);
-        let made = self.authenticated(version, bound, body).finalize().into_bytes();
+    fn seal_in_place(&self, nonce: Nonce, bound: &[u8], body: &mut [u8], tag: &mut [u8]) {
+        self.apply_keystream(nonce, body);
+        let made = self.authenticated(nonce, bound, body).finalize().into_bytes();
         tag.copy_from_slice(&made[..TAG_LEN]);
         #[cfg(feature = "suite")]
-        super::record::note(self.name, version, tag);
+        super::record::note(self.name, nonce, tag);
     }
 
     fn open_in_place(
         &self,
-        version: u64,
+        nonce: Nonce,
         bound: &[u8],
         body: &mut [u8],
         tag: &[u8],
     ) -> Result<(), Forged> {
         assert_eq!(tag.len(), TAG_LEN, "lengths agree");
         // In constant time.
-        let fits = self.authenticated(version, bound, body).verify_truncated_left(tag);
+        let fits = self.authenticated(nonce, bound, body).verify_truncated_left(tag);
         fits.map_err(|_| Forged)?;
-        self.apply_keystream(version, body);
+        self.apply_keystream(nonce, body);
         Ok(())
     }
 }
@@ -78,6 +77,10 @@ impl Sealer for ChaChaHmac {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn nonce(version: u64) -> Nonce {
+        Nonce::new(version, crate::rng::Salt(5))
+    }
 
     fn sealer() -> ChaChaHmac {
         ChaChaHmac::new(&Secret::from_bytes([6; 32]))
@@ -87,25 +90,25 @@ mod tests {
     #[test]
     fn what_is_sealed_is_as_others_seal_it() {
         let (mut body, mut tag) = (*b"sixteen bytes or", [0; TAG_LEN]);
-        sealer().seal_in_place(3, b"page 7", &mut body, &mut tag);
+        sealer().seal_in_place(nonce(3), b"page 7", &mut body, &mut tag);
         assert_eq!(body, SEALED);
         assert_eq!(tag, TAG);
     }
 
     const SEALED: [u8; 16] = [
-        0xad, 0x1a, 0xb0, 0x39, 0x1e, 0x12, 0xf3, 0x3b, 0x28, 0xc1, 0x36, 0xc3, 0x82, 0xcd, 0x1c,
-        0xc0,
+        0x8b, 0x26, 0xbf, 0xcd, 0xfa, 0xc8, 0x54, 0x9a, 0xea, 0xfb, 0x9c, 0xa6, 0xa0, 0xe5, 0x8a,
+        0x2b,
     ];
     const TAG: [u8; TAG_LEN] = [
-        0x52, 0x9b, 0x7c, 0x15, 0xc0, 0xc6, 0xcf, 0xc6, 0x92, 0xef, 0x4e, 0x14, 0xd5, 0x58, 0xf7,
-        0xbf,
+        0x59, 0xec, 0x11, 0xa4, 0xa7, 0xba, 0xf2, 0xe6, 0x4b, 0xab, 0x52, 0x1f, 0x83, 0xd9, 0xfd,
+        0xe9,
     ];
 
     #[test]
     fn what_was_changed_is_refused() {
         let (body, bound) = ([9; 100], [1, 2, 3]);
         let (mut sealed, mut tag) = (body, [0; TAG_LEN]);
-        sealer().seal_in_place(5, &bound, &mut sealed, &mut tag);
+        sealer().seal_in_place(nonce(5), &bound, &mut sealed, &mut tag);
         let open = |version, bound: &[u8], at: usize| {
             let (mut sealed, mut tag) = (sealed, tag);
             if at < 100 {
@@ -113,7 +116,7 @@ mod tests {
             } else if at < 100 + TAG_LEN {
                 tag[at - 100] ^= 1;
             }
-            let opened = sealer().open_in_place(version, bound, &mut sealed, &tag);
+            let opened = sealer().open_in_place(nonce(version), bound, &mut sealed, &tag);
             opened.map(|()| assert_eq!(sealed, body))
         };
         assert!(open(5, &bound, usize::MAX).is_ok());

@@ -1,6 +1,6 @@
 //! Encryption and a hash: the buckets of a Merkle tree.
 
-use super::{Forged, Masked, Sealer, Secret};
+use super::{Forged, Masked, Nonce, Sealer, Secret};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -26,28 +26,29 @@ impl Sealer for Hashed {
         true
     }
 
-    fn seal_in_place(&self, version: u64, bound: &[u8], body: &mut [u8], tag: &mut [u8]) {
-        self.0.seal_in_place(version, bound, body, &mut []);
-        tag.copy_from_slice(&hash(version, bound, body));
+    fn seal_in_place(&self, nonce: Nonce, bound: &[u8], body: &mut [u8], tag: &mut [u8]) {
+        self.0.seal_in_place(nonce, bound, body, &mut []);
+        tag.copy_from_slice(&hash(nonce, bound, body));
     }
 
     fn open_in_place(
         &self,
-        version: u64,
+        nonce: Nonce,
         bound: &[u8],
         body: &mut [u8],
         tag: &[u8],
     ) -> Result<(), Forged> {
-        if bool::from(hash(version, bound, body).ct_ne(tag)) {
+        if bool::from(hash(nonce, bound, body).ct_ne(tag)) {
             return Err(Forged);
         }
-        self.0.open_in_place(version, bound, body, &[])
+        self.0.open_in_place(nonce, bound, body, &[])
     }
 }
 
-fn hash(version: u64, bound: &[u8], sealed: &[u8]) -> [u8; HASH_LEN] {
+fn hash(nonce: Nonce, bound: &[u8], sealed: &[u8]) -> [u8; HASH_LEN] {
     let mut hash = Sha256::new();
-    hash.update(version.to_le_bytes());
+    hash.update(nonce.version.to_le_bytes());
+    hash.update(nonce.salt_bytes());
     hash.update((bound.len() as u64).to_le_bytes());
     hash.update(bound);
     hash.update(sealed);
@@ -57,19 +58,24 @@ fn hash(version: u64, bound: &[u8], sealed: &[u8]) -> [u8; HASH_LEN] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rng::Salt;
+
+    fn nonce(version: u64) -> Nonce {
+        Nonce::new(version, Salt(5))
+    }
 
     #[test]
     fn refuses_changes() {
         let cipher = Hashed::new(&Secret::from_bytes([7; 32]));
         let (mut sealed, mut tag) = ([0; 50], [0; HASH_LEN]);
-        cipher.seal(3, b"place", &[1; 50], &mut sealed, &mut tag);
+        cipher.seal(nonce(3), b"place", &[1; 50], &mut sealed, &mut tag);
         let opened = |version, bound: &[u8], at: Option<usize>| {
             let (mut body, mut plain) = (sealed, [0; 50]);
             if let Some(at) = at {
                 body[at] ^= 1;
             }
-            let opened = cipher.open(version, bound, &body, &tag, &mut plain);
-            assert_eq!(cipher.open_in_place(version, bound, &mut body, &tag), opened);
+            let opened = cipher.open(nonce(version), bound, &body, &tag, &mut plain);
+            assert_eq!(cipher.open_in_place(nonce(version), bound, &mut body, &tag), opened);
             opened.map(|()| assert_eq!((body, plain), ([1; 50], [1; 50])))
         };
         assert_eq!(opened(3, b"place", None), Ok(()));
@@ -77,7 +83,7 @@ mod tests {
         assert_eq!(opened(3, b"Place", None), Err(Forged));
         (0..50).for_each(|at| assert_eq!(opened(3, b"place", Some(at)), Err(Forged)));
         let mut in_place = [1; 50];
-        cipher.seal_in_place(3, b"place", &mut in_place, &mut tag);
+        cipher.seal_in_place(nonce(3), b"place", &mut in_place, &mut tag);
         assert_eq!(in_place, sealed);
     }
 }

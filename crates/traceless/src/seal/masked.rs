@@ -1,11 +1,11 @@
 //! Encryption without a tag: for what is authenticated elsewhere.
 
-use super::{Forged, Sealer, Secret};
+use super::{Forged, Nonce, Sealer, Secret};
 use aes::Aes256;
 use aes::cipher::{InnerIvInit, KeyInit, StreamCipher};
 use ctr::{Ctr128BE, CtrCore};
 
-/// AES-256 in counter mode, one stream a version. Whoever changes what it sealed changes what is
+/// AES-256 in counter mode, one stream a nonce. Whoever changes what it sealed changes what is
 /// opened, bit for bit: a tree sealed with it needs [`Pmmac`](crate::scheme::pmmac::Pmmac) above.
 pub struct Masked(Aes256);
 
@@ -15,9 +15,9 @@ impl Masked {
         Self(Aes256::new(key.bytes().into()))
     }
 
-    fn apply(&self, version: u64, bytes: &mut [u8]) {
+    fn apply(&self, nonce: Nonce, bytes: &mut [u8]) {
         let mut first = [0; 16];
-        first[..8].copy_from_slice(&version.to_be_bytes());
+        first[..12].copy_from_slice(&nonce.short());
         let stream = CtrCore::inner_iv_init(&self.0, &first.into());
         Ctr128BE::from_core(stream).apply_keystream(bytes);
     }
@@ -28,18 +28,18 @@ impl Sealer for Masked {
         0
     }
 
-    fn seal_in_place(&self, version: u64, _: &[u8], body: &mut [u8], _: &mut [u8]) {
-        self.apply(version, body);
+    fn seal_in_place(&self, nonce: Nonce, _: &[u8], body: &mut [u8], _: &mut [u8]) {
+        self.apply(nonce, body);
     }
 
     fn open_in_place(
         &self,
-        version: u64,
+        nonce: Nonce,
         _: &[u8],
         body: &mut [u8],
         _: &[u8],
     ) -> Result<(), Forged> {
-        self.apply(version, body);
+        self.apply(nonce, body);
         Ok(())
     }
 }
@@ -52,12 +52,13 @@ mod tests {
     fn each_version_has_a_stream_of_its_own() {
         let cipher = Masked::new(&Secret::from_bytes([7; 32]));
         let sealed = |version| {
+            let nonce = Nonce::of_fresh_key(version);
             let mut body = [5; 100];
-            cipher.seal_in_place(version, &[], &mut body, &mut []);
+            cipher.seal_in_place(nonce, &[], &mut body, &mut []);
             let mut other = [0; 100];
-            cipher.seal(version, &[], &[5; 100], &mut other, &mut []);
+            cipher.seal(nonce, &[], &[5; 100], &mut other, &mut []);
             assert_eq!(body, other);
-            cipher.open(version, &[], &body, &[], &mut other).unwrap();
+            cipher.open(nonce, &[], &body, &[], &mut other).unwrap();
             assert_eq!(other, [5; 100]);
             body
         };

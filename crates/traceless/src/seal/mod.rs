@@ -3,9 +3,11 @@
 mod aead;
 mod aegis;
 mod chacha_hmac;
+mod cipher;
 mod hashed;
 mod keystream;
 mod masked;
+mod nonce;
 mod prf;
 #[cfg(feature = "suite")]
 pub mod record;
@@ -14,22 +16,25 @@ mod unsealed;
 #[cfg(feature = "std")]
 mod wide;
 
+pub use crate::rng::Salt;
 pub use aead::{Aead, Forged, TAG_LEN};
 pub use aegis::Aegis;
 pub use chacha_hmac::ChaChaHmac;
+pub use cipher::Cipher;
 pub use hashed::Hashed;
 pub use keystream::Keystream;
 pub use masked::Masked;
+pub use nonce::Nonce;
 pub use prf::Prf;
 pub use secret::{Mac, SECRET_LEN, Secret};
 pub use unsealed::Unsealed;
 #[cfg(feature = "std")]
-pub use wide::WideAegis;
+pub use wide::{DoubleAegis, WideAegis};
 
 /// Turns plaintext into what the adversary may hold, bound to its place and version.
 ///
-/// `version` is never used twice with one sealer for two contents: it is the nonce. `bound` is
-/// authenticated, not stored.
+/// A nonce is never used twice with one sealer for two contents; its salt is stored by whoever
+/// seals. `bound` is authenticated, not stored.
 pub trait Sealer: Send + Sync {
     /// Bytes of a tag.
     fn tag_len(&self) -> usize;
@@ -41,18 +46,18 @@ pub trait Sealer: Send + Sync {
     }
 
     /// Seals `plain` into `sealed`, of the same length, and `tag`.
-    fn seal(&self, version: u64, bound: &[u8], plain: &[u8], sealed: &mut [u8], tag: &mut [u8]) {
+    fn seal(&self, nonce: Nonce, bound: &[u8], plain: &[u8], sealed: &mut [u8], tag: &mut [u8]) {
         sealed.copy_from_slice(plain);
-        self.seal_in_place(version, bound, sealed, tag);
+        self.seal_in_place(nonce, bound, sealed, tag);
     }
 
     /// Seals `body` where it is.
-    fn seal_in_place(&self, version: u64, bound: &[u8], body: &mut [u8], tag: &mut [u8]);
+    fn seal_in_place(&self, nonce: Nonce, bound: &[u8], body: &mut [u8], tag: &mut [u8]);
 
     /// Opens `body` where it is. On failure it holds nothing of use.
     fn open_in_place(
         &self,
-        version: u64,
+        nonce: Nonce,
         bound: &[u8],
         body: &mut [u8],
         tag: &[u8],
@@ -61,13 +66,13 @@ pub trait Sealer: Send + Sync {
     /// Opens `sealed` into `plain`, of the same length. On failure `plain` holds nothing of use.
     fn open(
         &self,
-        version: u64,
+        nonce: Nonce,
         bound: &[u8],
         sealed: &[u8],
         tag: &[u8],
         plain: &mut [u8],
     ) -> core::result::Result<(), Forged> {
         plain.copy_from_slice(sealed);
-        self.open_in_place(version, bound, plain, tag)
+        self.open_in_place(nonce, bound, plain, tag)
     }
 }

@@ -1,7 +1,7 @@
 //! What sealers did, so that tests can see that no nonce ever covers two contents: at the one place
 //! where every nonce is used, whatever the scheme.
 
-use super::{Secret, TAG_LEN};
+use super::{Nonce, Secret, TAG_LEN};
 use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hasher};
 
@@ -11,7 +11,7 @@ pub struct Sealed {
     /// Tells keys apart.
     pub key: u64,
     /// The nonce.
-    pub version: u64,
+    pub nonce: Nonce,
     /// Depends on every bit that was sealed or bound, so it stands for both.
     pub tag: [u8; TAG_LEN],
 }
@@ -36,11 +36,11 @@ pub(super) fn name_of(key: &Secret) -> u64 {
     hasher.finish()
 }
 
-pub(super) fn note(key: u64, version: u64, tag: &[u8]) {
+pub(super) fn note(key: u64, nonce: Nonce, tag: &[u8]) {
     SEALED.with_borrow_mut(|sealed| {
         if let Some(list) = sealed {
             let tag = tag.try_into().expect("a whole tag");
-            list.push(Sealed { key, version, tag });
+            list.push(Sealed { key, nonce, tag });
         }
     });
 }
@@ -48,25 +48,27 @@ pub(super) fn note(key: u64, version: u64, tag: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rng::Salt;
     use crate::seal::{Aead, Sealer};
 
     #[test]
     fn equal_uses_are_equal_and_any_change_shows() {
         start();
-        let seal = |key, version, bound: &[u8], plain: &[u8]| {
+        let nonce = Nonce::new(2, Salt(3));
+        let seal = |key, nonce, bound: &[u8], plain: &[u8]| {
             let (aead, mut tag) = (Aead::new(&Secret::from_bytes([key; 32])), [0; TAG_LEN]);
-            aead.seal(version, bound, plain, &mut plain.to_vec(), &mut tag);
-            aead.seal_in_place(version, bound, &mut plain.to_vec(), &mut tag);
+            aead.seal(nonce, bound, plain, &mut plain.to_vec(), &mut tag);
+            aead.seal_in_place(nonce, bound, &mut plain.to_vec(), &mut tag);
             let both = take();
             assert_eq!((both.len(), both[0]), (2, both[1]), "sealed in place or not");
             both[0]
         };
-        let one = seal(1, 2, b"place", b"body");
-        assert_eq!(one.version, 2);
-        assert_eq!(seal(1, 2, b"place", b"body"), one);
-        assert_ne!(seal(2, 2, b"place", b"body").key, one.key);
-        for other in [seal(1, 2, b"Place", b"body"), seal(1, 2, b"place", b"Body")] {
-            assert_eq!((other.key, other.version), (one.key, one.version));
+        let one = seal(1, nonce, b"place", b"body");
+        assert_eq!(one.nonce, nonce);
+        assert_eq!(seal(1, nonce, b"place", b"body"), one);
+        assert_ne!(seal(2, nonce, b"place", b"body").key, one.key);
+        for other in [seal(1, nonce, b"Place", b"body"), seal(1, nonce, b"place", b"Body")] {
+            assert_eq!((other.key, other.nonce), (one.key, one.nonce));
             assert_ne!(other.tag, one.tag);
         }
         assert!(take().is_empty());

@@ -1,8 +1,9 @@
 //! No seal at all: for measurements, and for memory that nobody sees.
 
-use super::{Forged, Sealer};
+use super::{Forged, Nonce, Sealer};
 
 /// Copies. What it "seals" is neither hidden nor protected.
+#[derive(Clone, Copy)]
 pub struct Unsealed;
 
 impl Sealer for Unsealed {
@@ -10,9 +11,9 @@ impl Sealer for Unsealed {
         0
     }
 
-    fn seal_in_place(&self, _: u64, _: &[u8], _: &mut [u8], _: &mut [u8]) {}
+    fn seal_in_place(&self, _: Nonce, _: &[u8], _: &mut [u8], _: &mut [u8]) {}
 
-    fn open_in_place(&self, _: u64, _: &[u8], _: &mut [u8], _: &[u8]) -> Result<(), Forged> {
+    fn open_in_place(&self, _: Nonce, _: &[u8], _: &mut [u8], _: &[u8]) -> Result<(), Forged> {
         Ok(())
     }
 }

@@ -167,7 +167,7 @@ mod tests {
 
     fn sealed<C: Sealer>(shape: Shape, cipher: C) -> SealedTree<C> {
         let store = Arc::new(MemStore::new(SealedTree::store_len(&shape, LEN, &cipher)));
-        SealedTree::create(store, 0, "tree", shape, LEN, cipher).unwrap()
+        SealedTree::create(store, 0, "tree", shape, LEN, cipher, Box::new(Seeded::new(2))).unwrap()
     }
 
     fn key() -> Secret {
@@ -200,7 +200,16 @@ mod tests {
             let len = SealedTree::store_len(&shape, LEN, &cipher);
             let witness = Arc::new(Recorder::default());
             let store = Arc::new(Watched::new(MemStore::new(len), witness.clone()));
-            let tree = SealedTree::create(store, 0, "tree", shape.clone(), LEN, cipher).unwrap();
+            let tree = SealedTree::create(
+                store,
+                0,
+                "tree",
+                shape.clone(),
+                LEN,
+                cipher,
+                Box::new(Seeded::new(2)),
+            )
+            .unwrap();
             let labels = labels(60, shape.leaves(), seed);
             let fill = &mut |_, body: &mut [u8]| body.fill(seed as u8);
             Engine::new(tree, 20).fill_all(&labels, fill).unwrap();

@@ -24,29 +24,30 @@ pub struct OpenPath {
 /// First bytes of the parts of a bucket.
 #[derive(Clone, Copy)]
 struct LevelPlace {
-    tag: usize,
+    front: usize,
     links: usize,
     headers: usize,
     end: usize,
 }
 
 impl OpenPath {
-    /// One of a tree whose buckets hold tags and links of that many bytes.
+    /// One of a tree whose buckets have `front_len` bytes in front of what is sealed, and links of
+    /// `link_len` bytes.
     pub fn new(
         shape: &Shape,
         layout: &TreeLayout,
         body_len: usize,
-        tag_len: usize,
+        front_len: usize,
         link_len: usize,
     ) -> Self {
         let mut end = 0;
         let (mut levels, mut bodies) = (Vec::new(), Vec::new());
         for level in 0..shape.levels() {
-            let (tag, z) = (end, shape.z(level));
+            let (front, z) = (end, shape.z(level));
             end += layout.bucket_len(level);
-            let links = (tag + tag_len).min(end);
+            let links = (front + front_len).min(end);
             let headers = (links + children(shape, level) * link_len).min(end);
-            levels.push(LevelPlace { tag, links, headers, end });
+            levels.push(LevelPlace { front, links, headers, end });
             bodies.extend((0..z).map(|nth| headers + z * HEADER_LEN + nth * body_len));
         }
         Self {
@@ -63,15 +64,14 @@ impl OpenPath {
 
     /// The bucket of a level, as it lies in the store.
     pub fn whole_bucket(&mut self, level: usize) -> &mut [u8] {
-        let LevelPlace { tag, end, .. } = self.levels[level];
-        &mut self.bytes[tag..end]
+        let LevelPlace { front, end, .. } = self.levels[level];
+        &mut self.bytes[front..end]
     }
 
-    /// Tag and body of the bucket of a level: all that is sealed.
+    /// What stands in front of the bucket of a level, and its body: all that is sealed.
     pub fn bucket(&mut self, level: usize) -> (&mut [u8], &mut [u8]) {
-        let LevelPlace { tag, links, end, .. } = self.levels[level];
-        let (tag, body) = self.bytes[tag..end].split_at_mut(links - tag);
-        (tag, body)
+        let LevelPlace { front, links, end, .. } = self.levels[level];
+        self.bytes[front..end].split_at_mut(links - front)
     }
 
     /// Finds the path of `leaf`, which is read next, in a tree that begins at byte `first`. What is

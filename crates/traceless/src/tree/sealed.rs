@@ -4,9 +4,11 @@ use super::open_path::{OpenPath, children};
 use super::{BucketTree, Fill, Header, Held, Shape, TreeLayout};
 use crate::durable::{Durable, load_words, save_words, take_saved};
 use crate::error::{Error, Place, Result};
-use crate::seal::Sealer;
+use crate::rng::Rng;
+use crate::seal::{Nonce, Salt, Sealer};
 use crate::store::Store;
 use crate::types::{Extent, Leaf, push_extent};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -19,7 +21,7 @@ const VERSION_LEN: usize = 8;
 /// Bits of a nonce that tell the level.
 const LEVEL_BITS: u32 = 6;
 
-/// A tree whose unit of sealing is the bucket: a tag, then, sealed, a link to each of its children,
+/// A tree whose unit of sealing is the bucket: a salt, a tag, then, sealed, a link to each of its children,
 /// its headers, its bodies. A leaf has no children, and no links.
 ///
 /// The link to a bucket is its version, the number of the path write that wrote it last: so a path
@@ -40,6 +42,9 @@ pub struct SealedTree<C> {
     shape: Shape,
     layout: TreeLayout,
     sealer: C,
+    /// Draws a salt for each path write.
+    salts: Box<dyn Rng>,
+    salt: Salt,
     body_len: usize,
     /// The uppermost level that has slots.
     top: usize,
@@ -64,12 +69,12 @@ impl<C: Sealer> SealedTree<C> {
 
     /// Where the buckets of such a tree lie.
     pub fn layout(shape: &Shape, body_len: usize, sealer: &C) -> TreeLayout {
-        let overhead = |level| own_tag_len(sealer) + children(shape, level) * link_len_of(sealer);
+        let overhead = |level| front_len(sealer) + children(shape, level) * link_len_of(sealer);
         TreeLayout::new(shape, body_len, overhead, TOGETHER)
     }
 
     /// A tree without blocks, in a part of `store` that begins at `first` and whose bytes do not
-    /// matter. `sealer` must never have sealed anything.
+    /// matter. `sealer` must never have sealed anything. `salts` draws anew at each call.
     pub fn create(
         store: Arc<dyn Store>,
         first: u64,
@@ -77,6 +82,7 @@ impl<C: Sealer> SealedTree<C> {
         shape: Shape,
         body_len: usize,
         sealer: C,
+        salts: Box<dyn Rng>,
     ) -> Result<Self> {
         let layout = Self::layout(&shape, body_len, &sealer);
         if store.len() < first + layout.len() {
@@ -91,7 +97,7 @@ impl<C: Sealer> SealedTree<C> {
         Ok(Self {
             roots: vec![0; shape.buckets(top) as usize * link_len],
             link: vec![0; link_len],
-            path: OpenPath::new(&shape, &layout, body_len, own_tag_len(&sealer), link_len),
+            path: OpenPath::new(&shape, &layout, body_len, front_len(&sealer), link_len),
             link_len,
             count: 0,
             top,
@@ -101,6 +107,8 @@ impl<C: Sealer> SealedTree<C> {
             shape,
             layout,
             sealer,
+            salts,
+            salt: Salt(0),
             body_len,
             held: None,
         })
@@ -158,13 +166,15 @@ impl<C: Sealer> SealedTree<C> {
         });
         let (version, apart) = self.link.split_at(VERSION_LEN);
         let version = u64::from_le_bytes(version.try_into().expect("a version's bytes"));
-        let (tag, body) = self.path.bucket(level);
+        let (front, body) = self.path.bucket(level);
         if version == 0 {
             body.fill(0);
             return Ok(());
         }
+        let (salt, tag) = Salt::split(front);
         let tag = if apart.is_empty() { tag } else { apart };
-        let opened = self.sealer.open_in_place(nonce(version, level), &[], body, tag);
+        let nonce = Nonce::new(numbered(version, level), salt);
+        let opened = self.sealer.open_in_place(nonce, &[], body, tag);
         opened.map_err(|_| self.tampered(level))
     }
 
@@ -172,10 +182,12 @@ impl<C: Sealer> SealedTree<C> {
     /// sealed after it.
     fn seal_bucket(&mut self, level: usize, bucket: u64) {
         self.link[..VERSION_LEN].copy_from_slice(&self.count.to_le_bytes());
-        let (tag, body) = self.path.bucket(level);
+        let (front, body) = self.path.bucket(level);
+        let tag = self.salt.put(front);
         let apart = &mut self.link[VERSION_LEN..];
         let tag = if apart.is_empty() { tag } else { apart };
-        self.sealer.seal_in_place(nonce(self.count, level), &[], body, tag);
+        let nonce = Nonce::new(numbered(self.count, level), self.salt);
+        self.sealer.seal_in_place(nonce, &[], body, tag);
         if level == self.top {
             let root = bucket as usize * self.link_len;
             self.roots[root..root + self.link_len].copy_from_slice(&self.link);
@@ -192,6 +204,7 @@ impl<C: Sealer> SealedTree<C> {
         let leaf = self.path.leaf;
         self.count_write();
         self.path.write_headers(&self.shape, headers);
+        self.salt = self.salts.salt();
         // From the leaf up: a parent is sealed with the links to its children.
         for level in (self.top..self.shape.levels()).rev() {
             self.seal_bucket(level, self.shape.bucket(leaf, level));
@@ -311,6 +324,7 @@ impl<C: Sealer> Fill for SealedTree<C> {
             self.count_write();
         }
         self.path.fill(level, headers, bodies);
+        self.salt = self.salts.salt();
         self.seal_bucket(level, bucket);
         let at = self.first + self.layout.bucket_at(level, bucket);
         let extent = Extent::new(at, self.layout.bucket_len(level));
@@ -344,6 +358,11 @@ pub fn extents_at(first: u64, extents: &[Extent]) -> Vec<Extent> {
     moved
 }
 
+/// Bytes of a bucket in front of what is sealed: its salt, and a tag that is kept there.
+fn front_len(sealer: &impl Sealer) -> usize {
+    Salt::LEN + own_tag_len(sealer)
+}
+
 /// Bytes of a tag that is kept in the bucket.
 fn own_tag_len(sealer: &impl Sealer) -> usize {
     if sealer.tag_is_public() { 0 } else { sealer.tag_len() }
@@ -353,6 +372,7 @@ fn link_len_of(sealer: &impl Sealer) -> usize {
     VERSION_LEN + sealer.tag_len() - own_tag_len(sealer)
 }
 
-fn nonce(version: u64, level: usize) -> u64 {
+/// The version of a bucket's nonce.
+fn numbered(version: u64, level: usize) -> u64 {
     version << LEVEL_BITS | level as u64
 }

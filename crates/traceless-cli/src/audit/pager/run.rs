@@ -7,7 +7,7 @@ use crate::audit::workload::mix;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use traceless::Result;
-use traceless::rng::Seeded;
+use traceless::rng::{Rng, Seeded};
 use traceless::scheme::detwo::Refresh;
 use traceless::seal::Secret;
 use traceless::store::{MemStore, Store, Watched};
@@ -118,6 +118,7 @@ impl Kind {
             pages: PAGES,
             cached: 0,
             sealer: PageAegis::new,
+            salts: Rng::fork(&mut rng),
             rng: Box::new(rng),
         };
         Ok(match self {

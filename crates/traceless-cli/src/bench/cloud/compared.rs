@@ -9,7 +9,7 @@ use traceless::clock::{Clock, Monotonic};
 use traceless::oblivious;
 use traceless::oram::Oram;
 use traceless::rng::{Rng, Seeded, System};
-use traceless::seal::{Aead, Sealer, Secret, TAG_LEN};
+use traceless::seal::{Aead, Nonce, Sealer, Secret, TAG_LEN};
 use traceless::types::Addr;
 
 /// Bytes of data to compare with: an ORAM inside an enclave holds a multiple of them in memory.
@@ -118,7 +118,7 @@ impl Plain {
         let mut sealed = vec![0; blocks as usize * len];
         for (nonce, slot) in (0..).zip(sealed.chunks_exact_mut(len)) {
             let (body, tag) = slot.split_at_mut(block_len);
-            aead.seal(nonce, &[], &block, body, tag);
+            aead.seal(Nonce::of_fresh_key(nonce), &[], &block, body, tag);
         }
         Self { aead, block_len, sealed }
     }
@@ -128,6 +128,7 @@ impl Plain {
         let len = self.block_len + TAG_LEN;
         let slot = &self.sealed[addr as usize * len..][..len];
         let (body, tag) = slot.split_at(self.block_len);
-        self.aead.open(addr, &[], body, tag, into).map_err(|_| failed("a block was changed"))
+        let nonce = Nonce::of_fresh_key(addr);
+        self.aead.open(nonce, &[], body, tag, into).map_err(|_| failed("a block was changed"))
     }
 }

@@ -12,7 +12,7 @@ use traceless::posmap::LABEL_LEN;
 use traceless::rng::{Rng, Seeded, System};
 use traceless::scheme::path::PathOram;
 use traceless::scheme::pmmac::Pmmac;
-use traceless::seal::{Aegis, Masked, Sealer, Secret, TAG_LEN};
+use traceless::seal::{Aegis, Masked, Salt, Sealer, Secret, TAG_LEN};
 use traceless::tree::{GhostTree, Header, STASH_BLOCKS};
 use traceless::types::{Addr, Leaf};
 
@@ -49,8 +49,10 @@ impl OnSealer for OverStores<'_> {
     fn with_pmmac(self) -> Made {
         refuse("PMMAC, which needs the whole map in memory", &[("--maps", self.maps() > 0)])?;
         let (moved, key) = (Moved::default(), || Secret::random(&mut System));
-        let path = self.path(self.0.block_len + TAG_LEN, || Masked::new(&key()), &moved)?;
-        let pmmac = Pmmac::new(path, Aegis::new(&key())).map_err(Failure::usage)?;
+        let block_len = self.0.block_len + Salt::LEN + TAG_LEN;
+        let path = self.path(block_len, || Masked::new(&key()), &moved)?;
+        let pmmac = Pmmac::new(path, Aegis::new(&key()), Box::new(System));
+        let pmmac = pmmac.map_err(Failure::usage)?;
         Ok(Box::new(Stepping::new(pmmac, move |_| moved.bytes())))
     }
 }

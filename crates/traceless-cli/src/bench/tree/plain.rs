@@ -85,7 +85,8 @@ pub fn sealed_tree<C: Sealer>(
     let cached = cached(args, &shape);
     let below = shape.only(|level| level >= cached);
     let store = Counted::new(SealedTree::store_len(&below, body_len, &sealer), moved);
-    let tree = SealedTree::create(store, 0, "tree", below, body_len, sealer);
+    let salts = Box::new(System);
+    let tree = SealedTree::create(store, 0, "tree", below, body_len, sealer, salts);
     Treetop::new(shape, cached, tree.map_err(Failure::usage)?).map_err(Failure::usage)
 }
 

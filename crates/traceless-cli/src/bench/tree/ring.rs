@@ -72,10 +72,11 @@ struct OverStore<'a> {
 impl OnSealer for OverStore<'_> {
     fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> Made {
         let Self { args, params, shape, below, cached } = self;
-        let (moved, slots) = (Moved::default(), sealer());
-        let len = SealedRing::store_len(params, &below, args.block_len, &slots);
+        let (moved, sealers) = (Moved::default(), [sealer(), sealer()]);
+        let len = SealedRing::store_len(params, &below, args.block_len, &sealers[0]);
         let store = Counted::new(len, &moved);
-        let tree = SealedRing::create(store, 0, params, below, args.block_len, sealer(), slots);
+        let salts = Box::new(System);
+        let tree = SealedRing::create(store, 0, params, below, args.block_len, sealers, salts);
         let tree = RingTop::new(shape, cached, tree.map_err(Failure::usage)?);
         subject(args, tree.map_err(Failure::usage)?, moved)
     }

@@ -9,7 +9,7 @@ use traceless::oram::Oram;
 use traceless::rng::{Rng, Seeded, System};
 use traceless::scheme::Parts;
 use traceless::scheme::detwo::{Geometry, Refresh};
-use traceless::seal::Secret;
+use traceless::seal::{Cipher, Secret};
 use traceless::store::{MemStore, Store};
 use traceless::types::Addr;
 
@@ -104,6 +104,7 @@ pub fn parts(store: Arc<dyn Store>, vault: &MemVault, key: &Secret) -> Parts {
         vault: Box::new(vault.clone()),
         rng: Box::new(System),
         read_only: false,
+        cipher: Cipher::default(),
         expect_writes: 0,
     }
 }

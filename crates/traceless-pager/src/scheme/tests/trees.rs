@@ -41,7 +41,8 @@ impl Kind {
 
     fn build(self, store: Arc<dyn Store>, pages: u64, cached: usize) -> Box<dyn PageScheme> {
         let rng = Box::new(Seeded::new(pages));
-        let parts = Parts { store, pages, cached, sealer: PageAegis::new, rng };
+        let salts = Box::new(Seeded::new(2));
+        let parts = Parts { store, pages, cached, sealer: PageAegis::new, rng, salts };
         match self {
             Self::Path => Box::new(Path::new(parts).unwrap()),
             Self::FusedPath => Box::new(FusedPath::path(parts).unwrap()),

@@ -77,8 +77,8 @@ fn no_nonce_covers_two_contents() {
         rig::lives_through_crashes(SchemeConfig::Oblivious(geometry), nth as u64 + 9, fuses);
         let mut used = BTreeMap::new();
         for sealed in record::take() {
-            let first = *used.entry((sealed.key, sealed.version)).or_insert(sealed.tag);
-            assert_eq!(first, sealed.tag, "version {} is used twice", sealed.version);
+            let first = *used.entry((sealed.key, sealed.nonce.version)).or_insert(sealed.tag);
+            assert_eq!(first, sealed.tag, "version {} is used twice", sealed.nonce.version);
         }
         assert!(used.len() > 500, "{}", used.len());
     }

@@ -4,8 +4,7 @@ use super::Refresh;
 use super::pointer::Pointer;
 use crate::error::{Error, Result};
 use crate::scheme::tiers::{MAP_TIERS_MAX, MapLayout};
-use crate::scheme::{log, place_areas};
-use crate::seal::TAG_LEN;
+use crate::scheme::{log, place_areas, refreshed};
 use crate::store::Layout;
 use alloc::vec::Vec;
 
@@ -202,21 +201,14 @@ impl TierGeometry {
         // A header is written whole, which gives up the entries behind the cursor: a stripe more of
         // slack than the writes between two syncs need.
         let hold_slots = live_writes + whole.unsynced_max + log::STRIPE;
-        let main_slots = blocks + whole.refresh.at_most(whole.unsynced_max + 1) + MAIN_STRIPE;
+        let main_slots = blocks + whole.refresh.at_most(whole.unsynced_max + 1) + refreshed::STRIPE;
         Self {
             blocks,
             live_writes,
             hold: log::layout(hold_slots, body_len),
-            main: main_layout(main_slots, body_len),
+            main: refreshed::layout(main_slots, body_len),
         }
     }
-}
-
-/// Slots whose tags fill one 4 KiB header.
-const MAIN_STRIPE: u64 = 4096 / TAG_LEN as u64;
-
-fn main_layout(slots: u64, body_len: usize) -> Layout {
-    Layout { slots, body_len, entry_len: TAG_LEN, stripe_slots: MAIN_STRIPE }
 }
 
 #[cfg(test)]
@@ -229,7 +221,7 @@ mod tests {
         assert_eq!(g.unsynced_max, 1 << 13);
         let factor = g.store_len() as f64 / (1u64 << 30) as f64;
         assert!((2.0..2.1).contains(&factor), "{factor}");
-        let entries = (64.0 + 16.0) / 4096.0;
+        let entries = (64.0 + 32.0) / 4096.0;
         assert!((g.write_amplification() - 2.0 - entries).abs() < 1e-9);
     }
 

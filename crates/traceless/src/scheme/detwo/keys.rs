@@ -3,34 +3,37 @@
 use super::geometry::Geometry;
 use crate::error::Result;
 use crate::scheme::log::LogKeys;
-use crate::scheme::openings::{self, Opening, Openings, State};
-use crate::seal::{Aead, Secret};
+use crate::scheme::openings::{Opening, Openings, State};
+use crate::scheme::refreshed::{self, RefreshKey};
+use crate::seal::{Cipher, Secret};
 use alloc::vec::Vec;
 
 /// Sealers of one tier in one opening.
 pub(super) struct TierKeys {
     pub hold: LogKeys,
-    pub main: Aead,
+    pub main: RefreshKey,
 }
 
 /// The openings with their keys.
 pub(super) struct KeyRing {
     key: Secret,
+    cipher: Cipher,
     geometry: Geometry,
     blocks: Vec<u64>,
     openings: Openings<Vec<TierKeys>>,
 }
 
 impl KeyRing {
-    pub fn new(key: Secret, geometry: Geometry, state: &State) -> Self {
+    pub fn new(key: Secret, cipher: Cipher, geometry: Geometry, state: &State) -> Self {
         let blocks = (0..=geometry.map_tiers).map(|t| geometry.tier_blocks(t)).collect();
-        let openings = Openings::new(state, |o| tier_keys(&key, &geometry, o));
-        Self { key, geometry, blocks, openings }
+        let openings = Openings::new(state, |o| tier_keys(&key, cipher, &geometry, o));
+        Self { key, cipher, geometry, blocks, openings }
     }
 
     /// Adds the newest opening.
     pub fn push(&mut self, opening: Opening) -> Result {
-        self.openings.push(opening, tier_keys(&self.key, &self.geometry, &opening))
+        let keys = tier_keys(&self.key, self.cipher, &self.geometry, &opening);
+        self.openings.push(opening, keys)
     }
 
     /// The opening that made write `count`, and its keys.
@@ -47,10 +50,10 @@ impl KeyRing {
     }
 
     /// Fills the main slot of a block that was lost.
-    pub fn fill_lost(&self, tier: usize, r: u64, tag: &mut [u8], body: &mut [u8]) {
+    pub fn fill_lost(&self, tier: usize, r: u64, slot: (&mut [u8], &mut [u8])) {
         let (opening, _) = self.at_main(tier, r);
         let key = self.key.derive(&[&opening.id, &[tier as u8], b"lost", &r.to_le_bytes()]);
-        openings::fill_lost(&key, tag, body);
+        refreshed::fill_lost(&key, slot);
     }
 
     /// Forgets openings of which no slot can matter any more once `count` writes are durable.
@@ -70,11 +73,16 @@ impl KeyRing {
     }
 }
 
-fn tier_keys(key: &Secret, geometry: &Geometry, opening: &Opening) -> Vec<TierKeys> {
+fn tier_keys(
+    key: &Secret,
+    cipher: Cipher,
+    geometry: &Geometry,
+    opening: &Opening,
+) -> Vec<TierKeys> {
     let of_tier = |tier| {
-        let key = |purpose: &[u8]| Aead::new(&key.derive(&[&opening.id, &[tier], purpose]));
-        let hold = LogKeys { head: key(b"address"), body: key(b"holding") };
-        TierKeys { hold, main: key(b"main") }
+        let key = |purpose: &[u8]| key.derive(&[&opening.id, &[tier], purpose]);
+        let hold = LogKeys::new(cipher, &key(b"address"), &key(b"holding"));
+        TierKeys { hold, main: RefreshKey::new(cipher, &key(b"main")) }
     };
     (0..=geometry.map_tiers).map(of_tier).collect()
 }
@@ -94,7 +102,7 @@ mod tests {
         let geometry = Geometry::new(64, 64, Refresh::ONE, 0).unwrap();
         let openings = vec![opening(0, 0), opening(1, 10), opening(2, 20)];
         let state = State { at_least: 20, openings, ..State::default() };
-        let mut ring = KeyRing::new(Secret::from_bytes([0; 32]), geometry, &state);
+        let mut ring = KeyRing::new(Secret::from_bytes([0; 32]), Cipher::AesGcm, geometry, &state);
         for (count, number) in [(0, 0), (9, 0), (10, 1), (19, 1), (20, 2), (1000, 2)] {
             assert_eq!(ring.at_hold(0, count).0.number, number);
             assert_eq!(ring.at_main(0, 64 + count).0.number, number);

@@ -38,7 +38,7 @@ use crate::error::{Error, Place, Result};
 use crate::oram::{BlockOram, Hides, Oram, check_request};
 use crate::scheme::Parts;
 use crate::scheme::lifecycle::Lifecycle;
-use crate::scheme::openings::{KEY_BYTES_MAX, State, dummies_to_retire};
+use crate::scheme::openings::{State, dummies_to_retire, key_bytes_max};
 use crate::scheme::pool::Pool;
 use crate::store::{Area, Cursor, Store};
 use crate::types::{Addr, Slot};
@@ -175,7 +175,7 @@ impl DetWo {
             geometry.tiers().into_iter().zip(placed.chunks_exact(2)).map(tier).collect();
         let top_blocks = tiers.last().expect("the data is a tier").geometry.blocks;
         Ok(Self {
-            keys: KeyRing::new(parts.key, geometry, state),
+            keys: KeyRing::new(parts.key, parts.cipher, geometry, state),
             top: vec![0; usize::try_from(top_blocks).map_err(|_| Error::Geometry("map"))?],
             writer: WriteScratch::default(),
             readers: Pool::default(),
@@ -184,7 +184,7 @@ impl DetWo {
             tiers,
             count: 0,
             life: Lifecycle::new(parts.read_only, parts.vault, parts.rng),
-            key_bytes_max: KEY_BYTES_MAX,
+            key_bytes_max: key_bytes_max(geometry.block_len),
         })
     }
 

@@ -4,7 +4,6 @@ use super::lead::Fetch;
 use super::{DetWo, Location};
 use crate::error::{Error, Place, Result};
 use crate::scheme::trips::{trips, verify_all};
-use crate::seal::Sealer;
 use crate::store::Run;
 use crate::types::Addr;
 use alloc::vec::Vec;
@@ -91,7 +90,7 @@ impl DetWo {
             }
             Location::Main(r) => {
                 let (_, keys) = self.keys.at_main(tier, r);
-                let opened = keys.main.open(r, &[], sealed, entry, into).is_ok();
+                let opened = keys.main.open(r, entry, sealed, into);
                 (opened, &t.main, t.main_slot(r))
             }
             Location::Nowhere => unreachable!("what is nowhere was not fetched"),

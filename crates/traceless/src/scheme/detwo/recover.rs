@@ -11,7 +11,6 @@ use crate::error::{Error, Place, Result};
 use crate::oram::BlockOram;
 use crate::scheme::log::{DUMMY, entry_count, entry_synced};
 use crate::scheme::openings::State;
-use crate::seal::Sealer;
 use crate::store::{Cursor, Run};
 use crate::types::Slot;
 use alloc::vec;
@@ -257,9 +256,9 @@ impl DetWo {
             run.add(&t.main, t.main_slot(r), n);
             run.read(&*self.store)?;
             for i in 0..n {
-                let (tag, sealed) = run.slot(i as usize);
+                let (entry, sealed) = run.slot(i as usize);
                 let (_, keys) = self.keys.at_main(tier, r + i);
-                if keys.main.open(r + i, &[], sealed, tag, &mut plain).is_err() {
+                if !keys.main.open(r + i, entry, sealed, &mut plain) {
                     missing.push(r + i);
                 }
             }
@@ -268,8 +267,7 @@ impl DetWo {
         Ok(missing)
     }
 
-    /// Writes refresh `r`, which write `count` caused, as it was: with the copy that was the newest
-    /// then. What may not be written is read where that copy lies.
+    /// Writes refresh `r`, which write `count` caused, anew: with the copy that was the newest then. What may not be written is read where that copy lies.
     fn redo_refresh(&mut self, tier: usize, r: u64, count: u64, damage: Damage) -> Result {
         let block = r % self.tiers[tier].geometry.blocks;
         let entry = self.entry_at(tier, block, count + 1)?;
@@ -285,17 +283,19 @@ impl DetWo {
             self.tiers[tier].stand_ins.extend(found.map(|place| (r, place)));
             return Ok(());
         }
+        let salt = self.life.rng.salt();
         let t = &self.tiers[tier];
         let slot = t.main_slot(r);
         let cursor = Cursor::load(&t.main, slot)?;
         let mut run = Run::default();
         run.add_rewrite(&t.main, slot, &cursor);
         let (_, keys) = self.keys.at_main(tier, r);
-        let (tag, body) = run.slot_mut(0);
+        let (entry, body) = run.slot_mut(0);
         if found.is_some() {
-            keys.main.seal(r, &[], &plain, body, tag);
+            body.copy_from_slice(&plain);
+            keys.main.seal_in_place(r, salt, (entry, body));
         } else {
-            self.keys.fill_lost(tier, r, tag, body);
+            self.keys.fill_lost(tier, r, (entry, body));
         }
         run.write(&*self.store)
     }

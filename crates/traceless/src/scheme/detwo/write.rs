@@ -1,7 +1,8 @@
 //! Writing, a chunk at a time: plan, fetch what the refreshes need, seal, write once.
 //!
 //! Every refresh carries the copy that was the newest at the write that causes it, also inside a
-//! chunk, so that a crash that keeps a prefix of the writes can redo it byte for byte.
+//! chunk, so that a crash that keeps a prefix of the writes can redo it. The salt of a chunk is
+//! drawn when all that it seals has been fetched.
 
 use super::DetWo;
 use super::geometry::MAP;
@@ -9,9 +10,8 @@ use super::lead::Fetch;
 use super::map::{MAP_BLOCK_LEN, set_entry};
 use crate::error::Result;
 use crate::oram::BlockOram;
-use crate::scheme::log::DUMMY;
-use crate::scheme::openings::KEY_BYTES_MAX;
-use crate::seal::Sealer;
+use crate::scheme::log::{DUMMY, Stamp};
+use crate::seal::Salt;
 use crate::store::Run;
 use crate::types::Addr;
 use alloc::vec;
@@ -86,7 +86,7 @@ impl DetWo {
         let per_write = 1 + k.at_most(1);
         let under_key =
             (self.count - self.keys.openings().last().start + BLOCKS_PER_TRIP) * per_write;
-        if under_key * self.geometry.block_len as u64 > self.key_bytes_max.min(KEY_BYTES_MAX) {
+        if under_key * self.geometry.block_len as u64 > self.key_bytes_max {
             self.sync_shared()?;
             self.begin_opening()?;
         }
@@ -119,15 +119,16 @@ impl DetWo {
 
     fn write_planned(&mut self, homes: &[u64], data: &[u8], s: &mut WriteScratch) -> Result {
         let mut nth = 0;
+        let salt = self.life.rng.salt();
         for (tier, t) in self.tiers.iter().enumerate() {
             let plan = &s.plans[tier];
             let (writes, refreshes) = (homes.len() as u64, plan.sources.len() as u64);
             s.output.add_write(&t.hold, t.hold_slot(self.count), writes, &t.hold_cursor);
             s.output.add_write(&t.main, t.main_slot(t.refreshed), refreshes, &t.main_cursor);
             let contents = if tier == 0 { data } else { &plan.contents };
-            self.seal_writes(tier, plan, contents, &mut s.output, nth);
+            self.seal_writes(tier, plan, contents, salt, &mut s.output, nth);
             nth += homes.len();
-            self.seal_refreshes(tier, plan, contents, &s.input, &mut s.output, nth);
+            self.seal_refreshes(tier, plan, (contents, &s.input), salt, &mut s.output, nth);
             nth += plan.sources.len();
         }
         s.output.write(&*self.store)?;
@@ -203,13 +204,22 @@ impl DetWo {
         Ok(())
     }
 
-    fn seal_writes(&self, tier: usize, plan: &Plan, data: &[u8], out: &mut Run, nth: usize) {
+    fn seal_writes(
+        &self,
+        tier: usize,
+        plan: &Plan,
+        data: &[u8],
+        salt: Salt,
+        out: &mut Run,
+        nth: usize,
+    ) {
         let (opening, keys) = self.keys.at_hold(tier, self.count);
         let contents = data.chunks_exact(self.tiers[tier].hold.layout().body_len);
         let synced = self.life.synced();
         for (i, (&home, plain)) in plan.homes.iter().zip(contents).enumerate() {
             let count = self.count + i as u64;
-            keys.hold.seal(opening, (count, synced), home, plain, out.slot_mut(nth + i));
+            let stamp = Stamp { count, unsynced: count - synced, salt };
+            keys.hold.seal(opening, stamp, home, plain, out.slot_mut(nth + i));
         }
     }
 
@@ -217,8 +227,8 @@ impl DetWo {
         &self,
         tier: usize,
         plan: &Plan,
-        data: &[u8],
-        input: &Run,
+        (data, input): (&[u8], &Run),
+        salt: Salt,
         out: &mut Run,
         nth: usize,
     ) {
@@ -227,7 +237,7 @@ impl DetWo {
         let (_, keys) = self.keys.at_main(tier, t.refreshed);
         for (j, source) in plan.sources.iter().enumerate() {
             let r = t.refreshed + j as u64;
-            let (tag, body) = out.slot_mut(nth + j);
+            let (entry, body) = out.slot_mut(nth + j);
             match *source {
                 Source::Chunk(i) => body.copy_from_slice(&data[i * len..(i + 1) * len]),
                 Source::Fetched(nth) => {
@@ -235,12 +245,12 @@ impl DetWo {
                     if self.open_fetch(tier, block, &plan.fetches[nth], input, body).is_err() {
                         // Lost already. The rest of the volume goes on, and reads of this block
                         // are errors until it is written again.
-                        self.keys.fill_lost(tier, r, tag, body);
+                        self.keys.fill_lost(tier, r, (entry, body));
                         continue;
                     }
                 }
             }
-            keys.main.seal_in_place(r, &[], body, tag);
+            keys.main.seal_in_place(r, salt, (entry, body));
         }
     }
 

@@ -109,9 +109,11 @@ impl DurablePath {
         let mut trees = Vec::new();
         for (nth, tree) in placed.iter().enumerate() {
             let keys = Keys::new(state, saves.key(), family(nth as u8));
+            let salts = saves.life.rng.fork();
             let (store, first) = saves.store();
             let (store, at, body_len) = (store.clone(), first + tree.at, tree.body_len);
-            let below = SealedTree::create(store, at, tree.name, tree.below(), body_len, keys)?;
+            let shape = tree.below();
+            let below = SealedTree::create(store, at, tree.name, shape, body_len, keys, salts)?;
             trees.push(Treetop::new(tree.shape.clone(), tree.cached, below)?);
         }
         let leaves = Box::new(Seeded::drawn(&mut *saves.life.rng));

@@ -8,7 +8,7 @@ use crate::rng::Seeded;
 use crate::scheme::tree_rig::{
     behaves_like_an_array, sealed, shows_one_template, store_for, trees,
 };
-use crate::seal::{Aead, Sealer, Secret};
+use crate::seal::{Aead, Salt, Sealer, Secret};
 use crate::store::Watched;
 use crate::trace::Recorder;
 use crate::tree::{BareTree, DRAINS_IN_A_ROW, GhostTree, SealedTree, Shape};
@@ -146,7 +146,7 @@ fn impossible_requests_are_refused() {
 fn sealing_takes_little_room() {
     let shape = Shape::uniform(19, 4).unwrap();
     let key = Aead::new(&Secret::from_bytes([7; 32]));
-    let leaf = key.tag_len() as u64 + 4 * (8 + 64);
+    let leaf = (Salt::LEN + key.tag_len()) as u64 + 4 * (8 + 64);
     let len = SealedTree::store_len(&shape, 64, &key);
-    assert_eq!(len, ((1 << 18) - 1) * 320 + (1 << 18) * leaf);
+    assert_eq!(len, ((1 << 18) - 1) * 328 + (1 << 18) * leaf);
 }

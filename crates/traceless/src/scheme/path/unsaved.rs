@@ -38,7 +38,8 @@ fn assemble(geometry: &Geometry, rng: &mut dyn Rng) -> Result<PathOram<Tree>> {
     for tree in geometry.trees() {
         let store = Arc::new(MemStore::with_room(tree.layout.len())?);
         let key = Aegis::new(&Secret::random(rng));
-        let below = SealedTree::create(store, 0, tree.name, tree.below(), tree.body_len, key)?;
+        let (shape, salts) = (tree.below(), rng.fork());
+        let below = SealedTree::create(store, 0, tree.name, shape, tree.body_len, key, salts)?;
         trees.push(Treetop::new(tree.shape, tree.cached, below)?);
     }
     let leaves = Box::new(Seeded::drawn(rng));

@@ -4,10 +4,11 @@
 //! finished by copying; beside them stands, sealed, what only recovery needs.
 
 use crate::scheme::log::DUMMY;
-use crate::seal::{Aead, Sealer, TAG_LEN};
+use crate::seal::{Nonce, Salt, Sealer, TAG_LEN};
+use alloc::boxed::Box;
 use core::ops::Range;
 
-/// Bytes of an entry: version, sealed address and birth, their tag, the body's tag, spare.
+/// Bytes of an entry: version, sealed address and birth, their tag, the body's tag, salt.
 pub(super) const ENTRY_LEN: usize = 64;
 
 /// Slots whose entries fill one 4 KiB header.
@@ -26,14 +27,15 @@ pub(super) const STASHED: u64 = u64::MAX;
 const HEAD: Range<usize> = 8..24;
 const HEAD_TAG: Range<usize> = 24..24 + TAG_LEN;
 const BODY_TAG: Range<usize> = 40..40 + TAG_LEN;
+const SALT: Range<usize> = 56..ENTRY_LEN;
 const NOTE: Range<usize> = 64..96;
 const NOTE_TAG: Range<usize> = 96..96 + TAG_LEN;
 
 /// The sealers of one tier in one opening.
 pub(super) struct TierKeys {
-    pub head: Aead,
-    pub body: Aead,
-    pub note: Aead,
+    pub head: Box<dyn Sealer>,
+    pub body: Box<dyn Sealer>,
+    pub note: Box<dyn Sealer>,
 }
 
 /// What an entry says of its body.
@@ -62,35 +64,44 @@ pub(super) struct Note {
 }
 
 impl TierKeys {
-    /// Seals what `slot` holds from version `version` on: `body` in place, and its entry.
-    pub fn seal(&self, version: u64, slot: u64, head: Head, entry: &mut [u8], body: &mut [u8]) {
-        self.seal_head(version, slot, head, entry);
+    /// Seals what `slot` holds from a version on: `body` in place, and its entry.
+    pub fn seal(
+        &self,
+        (version, salt): (u64, Salt),
+        slot: u64,
+        head: Head,
+        entry: &mut [u8],
+        body: &mut [u8],
+    ) {
+        self.seal_head((version, salt), slot, head, entry);
+        let nonce = Nonce::new(version, salt);
         let bound = bound_of(slot, head.address);
-        self.body.seal_in_place(version, &bound, body, &mut entry[BODY_TAG]);
+        self.body.seal_in_place(nonce, &bound, body, &mut entry[BODY_TAG]);
     }
 
     /// Seals the entry alone, for a body that is lost. Returns where the body's tag belongs.
     pub fn seal_head<'a>(
         &self,
-        version: u64,
+        (version, salt): (u64, Salt),
         slot: u64,
         head: Head,
         entry: &'a mut [u8],
     ) -> &'a mut [u8] {
         entry[..ENTRY_LEN].fill(0);
         entry[..8].copy_from_slice(&version.to_le_bytes());
+        entry[SALT].copy_from_slice(&salt.to_bytes());
         let plain = bound_of(head.address, head.birth);
         let (sealed, tag) = entry[HEAD.start..HEAD_TAG.end].split_at_mut(HEAD.len());
-        self.head.seal(version, &slot.to_le_bytes(), &plain, sealed, tag);
+        let nonce = Nonce::new(version, salt);
+        self.head.seal(nonce, &slot.to_le_bytes(), &plain, sealed, tag);
         &mut entry[BODY_TAG]
     }
 
     /// What the entry of `slot` says, if it is one of these keys.
     pub fn open_head(&self, slot: u64, entry: &[u8]) -> Option<Head> {
         let mut plain = [0; 16];
-        let version = entry_version(entry);
         self.head
-            .open(version, &slot.to_le_bytes(), &entry[HEAD], &entry[HEAD_TAG], &mut plain)
+            .open(nonce_of(entry), &slot.to_le_bytes(), &entry[HEAD], &entry[HEAD_TAG], &mut plain)
             .ok()?;
         Some(Head { address: word(&plain), birth: word(&plain[8..]) })
     }
@@ -105,7 +116,7 @@ impl TierKeys {
         into: &mut [u8],
     ) -> bool {
         let bound = bound_of(slot, head.address);
-        self.body.open(entry_version(entry), &bound, sealed, &entry[BODY_TAG], into).is_ok()
+        self.body.open(nonce_of(entry), &bound, sealed, &entry[BODY_TAG], into).is_ok()
     }
 
     /// Seals the rest of a record, whose slot's entry is there.
@@ -114,17 +125,16 @@ impl TierKeys {
         plain[..8].copy_from_slice(&note.slot.to_le_bytes());
         plain[8..16].copy_from_slice(&note.synced.to_le_bytes());
         plain[16..].copy_from_slice(&note.fingerprint.to_le_bytes());
-        let version = entry_version(record);
+        let nonce = nonce_of(record);
         record[NOTE.start..].fill(0);
         let (sealed, tag) = record[NOTE.start..NOTE_TAG.end].split_at_mut(NOTE.len());
-        self.note.seal(version, &[], &plain, sealed, tag);
+        self.note.seal(nonce, &[], &plain, sealed, tag);
     }
 
     /// The rest of a record, if it is one of these keys.
     pub fn open_note(&self, record: &[u8]) -> Option<Note> {
         let mut plain = [0; 32];
-        let version = entry_version(record);
-        self.note.open(version, &[], &record[NOTE], &record[NOTE_TAG], &mut plain).ok()?;
+        self.note.open(nonce_of(record), &[], &record[NOTE], &record[NOTE_TAG], &mut plain).ok()?;
         let fingerprint = u128::from_le_bytes(plain[16..].try_into().expect("16 bytes"));
         Some(Note { slot: word(&plain), synced: word(&plain[8..]), fingerprint })
     }
@@ -133,6 +143,11 @@ impl TierKeys {
 /// The version that an entry, or a record, claims.
 pub(super) fn entry_version(entry: &[u8]) -> u64 {
     word(entry)
+}
+
+/// The nonce that an entry, or a record, claims.
+fn nonce_of(entry: &[u8]) -> Nonce {
+    Nonce::new(entry_version(entry), Salt::split(&entry[SALT]).0)
 }
 
 fn bound_of(a: u64, b: u64) -> [u8; 16] {
@@ -149,10 +164,10 @@ fn word(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seal::Secret;
+    use crate::seal::{Cipher, Secret};
 
     fn keys() -> TierKeys {
-        let key = |n| Aead::new(&Secret::from_bytes([n; 32]));
+        let key = |n| Cipher::AesGcm.sealer(&Secret::from_bytes([n; 32]));
         TierKeys { head: key(1), body: key(2), note: key(3) }
     }
 
@@ -161,7 +176,7 @@ mod tests {
         let (keys, head) = (keys(), Head { address: 5, birth: 9 });
         let note = Note { slot: 7, synced: 3, fingerprint: 1 << 100 };
         let (mut record, mut body) = ([0xff; RECORD_LEN], [6; 64]);
-        keys.seal(40, 7, head, &mut record, &mut body);
+        keys.seal((40, Salt(11)), 7, head, &mut record, &mut body);
         keys.seal_note(note, &mut record);
         assert_eq!(entry_version(&record), 40);
         assert_eq!(keys.open_head(7, &record), Some(head));
@@ -179,8 +194,8 @@ mod tests {
             let whole = keys.open_head(7, &flipped).is_some()
                 && keys.open_body(7, head, &flipped, &body, &mut plain)
                 && keys.open_note(&flipped).is_some();
-            // The rest of each part is spare.
-            assert_eq!(whole, (56..64).contains(&at) || at >= 112, "byte {at}");
+            // The rest is spare.
+            assert_eq!(whole, at >= 112, "byte {at}");
         }
     }
 }

@@ -4,29 +4,31 @@ use super::entry::TierKeys;
 use super::geometry::Geometry;
 use crate::error::Result;
 use crate::scheme::openings::{self, Opening, Openings, State};
-use crate::seal::{Aead, Secret};
+use crate::seal::{Cipher, Secret};
 use alloc::vec::Vec;
 
 /// The openings with their keys.
 pub(super) struct KeyRing {
     key: Secret,
+    cipher: Cipher,
     tiers: u8,
     openings: Openings<Vec<TierKeys>>,
     fingerprints: Vec<Secret>,
 }
 
 impl KeyRing {
-    pub fn new(key: Secret, geometry: &Geometry, state: &State) -> Self {
+    pub fn new(key: Secret, cipher: Cipher, geometry: &Geometry, state: &State) -> Self {
         let tiers = geometry.map_tiers;
-        let openings = Openings::new(state, |o| tier_keys(&key, tiers, o));
+        let openings = Openings::new(state, |o| tier_keys(&key, cipher, tiers, o));
         let of_tier = |tier| key.derive(&[&[tier], b"fingerprint"]);
         let fingerprints = (0..=tiers).map(of_tier).collect();
-        Self { key, tiers, openings, fingerprints }
+        Self { key, cipher, tiers, openings, fingerprints }
     }
 
     /// Adds the newest opening.
     pub fn push(&mut self, opening: Opening) -> Result {
-        self.openings.push(opening, tier_keys(&self.key, self.tiers, &opening))
+        let keys = tier_keys(&self.key, self.cipher, self.tiers, &opening);
+        self.openings.push(opening, keys)
     }
 
     /// The keys of the slots of tier `tier` with version `version`.
@@ -65,9 +67,9 @@ impl KeyRing {
     }
 }
 
-fn tier_keys(key: &Secret, tiers: u8, opening: &Opening) -> Vec<TierKeys> {
+fn tier_keys(key: &Secret, cipher: Cipher, tiers: u8, opening: &Opening) -> Vec<TierKeys> {
     let of_tier = |tier| {
-        let key = |purpose: &[u8]| Aead::new(&key.derive(&[&opening.id, &[tier], purpose]));
+        let key = |purpose: &[u8]| cipher.sealer(&key.derive(&[&opening.id, &[tier], purpose]));
         TierKeys { head: key(b"slot head"), body: key(b"slot body"), note: key(b"journal note") }
     };
     (0..=tiers).map(of_tier).collect()

@@ -49,7 +49,7 @@ use crate::error::{Error, Place, Result};
 use crate::oram::{BlockOram, Hides, Oram, check_request};
 use crate::scheme::Parts;
 use crate::scheme::lifecycle::Lifecycle;
-use crate::scheme::openings::{KEY_BYTES_MAX, OPENINGS_MANY, State};
+use crate::scheme::openings::{OPENINGS_MANY, State, key_bytes_max};
 use crate::scheme::pool::Pool;
 use crate::store::{Area, Cursor, Store};
 use crate::types::Addr;
@@ -168,14 +168,14 @@ impl<V: Vacancy> RandomSlots<V> {
         let top_blocks = tiers.last().expect("the data is a tier").geometry.blocks;
         let top_blocks = usize::try_from(top_blocks).map_err(|_| Error::Geometry("map"))?;
         Ok(Self {
-            keys: KeyRing::new(parts.key, &geometry, state),
+            keys: KeyRing::new(parts.key, parts.cipher, &geometry, state),
             top: vec![Spot::NEVER; top_blocks],
             geometry,
             store: parts.store,
             tiers,
             count: 0,
             life: Lifecycle::new(parts.read_only, parts.vault, parts.rng),
-            key_bytes_max: KEY_BYTES_MAX,
+            key_bytes_max: key_bytes_max(geometry.block_len),
             readers: Pool::default(),
             writer: WriteScratch::default(),
         })

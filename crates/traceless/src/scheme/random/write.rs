@@ -292,13 +292,14 @@ impl<V: Vacancy> RandomSlots<V> {
             body.fill(0);
             Head::DUMMY
         };
+        let stamp = (version, self.life.rng.salt());
         let keys = self.keys.at(tier, version);
         if whole {
-            keys.seal(version, slot, head, record, body);
+            keys.seal(stamp, slot, head, record, body);
         } else {
             // Lost already. The rest goes on, and reads of this block are errors until it is
             // written again.
-            let tag = keys.seal_head(version, slot, head, record);
+            let tag = keys.seal_head(stamp, slot, head, record);
             self.keys.fill_lost(tier, version, tag, body);
         }
         keys.seal_note(self.note(tier, slot), record);
@@ -365,8 +366,9 @@ impl<V: Vacancy> RandomSlots<V> {
             body.copy_from_slice(&block.plain);
             head = Head { address: block.address, birth: block.birth };
         }
+        let stamp = (version, self.life.rng.salt());
         let keys = self.keys.at(tier, version);
-        keys.seal(version, STASHED, head, record, body);
+        keys.seal(stamp, STASHED, head, record, body);
         keys.seal_note(self.note(tier, STASHED), record);
     }
 

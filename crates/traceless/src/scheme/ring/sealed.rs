@@ -5,15 +5,19 @@ use super::params::Params;
 use super::tree::{RingTree, SlotAt};
 use super::{METADATA, buckets_above, cached_levels};
 use crate::error::{Error, Place, Result};
-use crate::seal::Sealer;
+use crate::rng::Rng;
+use crate::seal::{Nonce, Salt, Sealer};
 use crate::store::Store;
 use crate::tree::{BucketTree, Header, SealedTree, Shape, TreeLayout};
 use crate::types::{Extent, Leaf};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
 const VERSION_LEN: usize = 8;
+/// Bytes of metadata in front of what a bucket says of itself: version and salt of its slots.
+const FRONT_LEN: usize = VERSION_LEN + Salt::LEN;
 
 /// Bits of a slot's nonce that tell slot and level.
 const SLOT_BITS: u32 = 7;
@@ -23,8 +27,8 @@ const LEVEL_BITS: u32 = 6;
 ///
 /// The metadata is a [`SealedTree`] with one block a bucket, which is read and written with each
 /// path: so it is the newest, all the way down. It holds the version of its bucket's slots: the
-/// number of the path, as they were opened, on which they were renewed. A slot is sealed under that
-/// version, its level and its number, with a key of its own. A path has one bucket a level, so this
+/// number of the path, as they were opened, on which they were renewed, and their salt. A slot is
+/// sealed under these, its level and its number, with a key of its own. A path has one bucket a level, so this
 /// is a nonce of its own, and names bucket and slot: a slot in another's place, or of an older
 /// bucket, is refused though it is read without the others.
 pub struct SealedRing<C> {
@@ -34,6 +38,8 @@ pub struct SealedRing<C> {
     first: u64,
     metadata: SealedTree<C>,
     sealer: C,
+    /// Draws a salt for the slots of each bucket.
+    salts: Box<dyn Rng>,
     body_len: usize,
     leaf: Leaf,
     /// Paths opened so far. The last one's number is the version of what is renewed on it.
@@ -43,8 +49,8 @@ pub struct SealedRing<C> {
     read: Vec<u8>,
     /// What is written: buckets begun anew, then the metadata.
     out: Vec<u8>,
-    /// The levels of these buckets, in this order.
-    renewed: Vec<usize>,
+    /// The levels of these buckets, in this order, and the salts of those that are sealed.
+    renewed: Vec<(usize, Salt)>,
     /// What the tree of metadata is told about its blocks.
     unnamed: Vec<Header>,
 }
@@ -52,7 +58,7 @@ pub struct SealedRing<C> {
 impl<C: Sealer> SealedRing<C> {
     /// Where the metadata of each bucket lies, which is read and written with every path.
     pub fn metadata_layout(params: Params, shape: &Shape, sealer: &C) -> TreeLayout {
-        SealedTree::layout(shape, VERSION_LEN + Bucket::len(params.z), sealer)
+        SealedTree::layout(shape, FRONT_LEN + Bucket::len(params.z), sealer)
     }
 
     /// Bytes that such a tree takes on a store.
@@ -63,16 +69,16 @@ impl<C: Sealer> SealedRing<C> {
     }
 
     /// A tree without blocks, in a part of `store` that begins at `first` and whose bytes do not
-    /// matter. `metadata_sealer` and `slot_sealer` must have different keys, and never have sealed
-    /// anything.
+    /// matter. The sealers, of metadata and of slots, must have different keys, and never have
+    /// sealed anything. `salts` draws anew at each call.
     pub fn create(
         store: Arc<dyn Store>,
         first: u64,
         params: Params,
         shape: Shape,
         body_len: usize,
-        metadata_sealer: C,
-        slot_sealer: C,
+        [metadata_sealer, slot_sealer]: [C; 2],
+        mut salts: Box<dyn Rng>,
     ) -> Result<Self> {
         params.check_shape(&shape, cached_levels(&shape))?;
         // A slot is read without the others: nothing but its own tag verifies it.
@@ -82,16 +88,18 @@ impl<C: Sealer> SealedRing<C> {
         if store.len() < first + Self::store_len(params, &shape, body_len, &slot_sealer) {
             return Err(Error::Geometry("the store is smaller than the tree"));
         }
-        let len = VERSION_LEN + Bucket::len(params.z);
+        let len = FRONT_LEN + Bucket::len(params.z);
         let metadata_len = SealedTree::store_len(&shape, len, &metadata_sealer);
         let unnamed = vec![Header::EMPTY; shape.path_slots()];
         let levels = shape.levels();
         let slot_len = slot_sealer.tag_len() + body_len;
-        let metadata =
-            SealedTree::create(store.clone(), first, METADATA, shape, len, metadata_sealer)?;
+        let of_metadata = salts.fork();
+        let (all, sealer) = (store.clone(), metadata_sealer);
+        let metadata = SealedTree::create(all, first, METADATA, shape, len, sealer, of_metadata)?;
         Ok(Self {
             first: first + metadata_len,
             sealer: slot_sealer,
+            salts,
             params,
             store,
             body_len,
@@ -140,15 +148,21 @@ impl<C: Sealer> SealedRing<C> {
         u64::from_le_bytes(bytes.try_into().expect("the bytes of a version"))
     }
 
+    /// The salt of a bucket's slots.
+    fn salt(&self, level: usize) -> Salt {
+        Salt::split(&self.metadata.body(self.slot(level))[VERSION_LEN..]).0
+    }
+
     /// Opens slot number `nth` of those read.
     fn open(&mut self, nth: usize, at: SlotAt) -> Result {
-        let (version, len) = (self.version(at.level), self.slot_len());
+        let (version, salt, len) = (self.version(at.level), self.salt(at.level), self.slot_len());
         let (tag, body) = self.read[nth * len..][..len].split_at_mut(self.sealer.tag_len());
         if version == 0 {
             body.fill(0);
             return Ok(());
         }
-        self.sealer.open_in_place(nonce(version, at), &[], body, tag).map_err(|_| {
+        let nonce = Nonce::new(numbered(version, at), salt);
+        self.sealer.open_in_place(nonce, &[], body, tag).map_err(|_| {
             let place = Place { area: "ring-slots", slot: self.number(at), block: None };
             Error::Tampered { place }
         })
@@ -156,19 +170,25 @@ impl<C: Sealer> SealedRing<C> {
 
     /// Seals the bucket that was begun last, if one was: all of it is there.
     fn seal_last(&mut self) {
-        let Some(&level) = self.renewed.last() else { return };
+        let Some((level, salt)) = self.renewed.last_mut() else { return };
+        *salt = self.salts.salt();
+        let (level, salt) = (*level, *salt);
         let (first, slot_len, tag_len) =
             (self.place(level), self.slot_len(), self.sealer.tag_len());
         for (slot, bytes) in (0..).zip(self.out[first..].chunks_exact_mut(slot_len)) {
             let (tag, body) = bytes.split_at_mut(tag_len);
-            let nonce = nonce(self.opened, SlotAt { level, slot });
+            let nonce = Nonce::new(numbered(self.opened, SlotAt { level, slot }), salt);
             self.sealer.seal_in_place(nonce, &[], body, tag);
         }
     }
 
     /// Where the bucket that was begun last lies among what is written.
     fn place(&self, level: usize) -> usize {
-        assert_eq!(self.renewed.last(), Some(&level), "the bucket was begun last");
+        assert_eq!(
+            self.renewed.last().map(|last| last.0),
+            Some(level),
+            "the bucket was begun last"
+        );
         (self.renewed.len() - 1) * self.params.slots() * self.slot_len()
     }
 }
@@ -198,12 +218,12 @@ impl<C: Sealer> RingTree for SealedRing<C> {
     }
 
     fn metadata(&self, level: usize) -> &[u8] {
-        &self.metadata.body(self.slot(level))[VERSION_LEN..]
+        &self.metadata.body(self.slot(level))[FRONT_LEN..]
     }
 
     fn metadata_mut(&mut self, level: usize) -> &mut [u8] {
         let slot = self.slot(level);
-        &mut self.metadata.body_mut(slot)[VERSION_LEN..]
+        &mut self.metadata.body_mut(slot)[FRONT_LEN..]
     }
 
     fn read_slots(&mut self, slots: &[SlotAt]) -> Result {
@@ -226,7 +246,7 @@ impl<C: Sealer> RingTree for SealedRing<C> {
     fn renew(&mut self, level: usize) {
         // While it is near: all buckets of a path are more than a cache holds.
         self.seal_last();
-        self.renewed.push(level);
+        self.renewed.push((level, Salt(0)));
         let len = self.renewed.len() * self.params.slots() * self.slot_len();
         self.out.resize(len, 0);
     }
@@ -247,12 +267,13 @@ impl<C: Sealer> RingTree for SealedRing<C> {
         let slots = self.params.slots();
         self.extents.clear();
         for nth in 0..self.renewed.len() {
-            let level = self.renewed[nth];
+            let (level, salt) = self.renewed[nth];
             let extent = self.extent(SlotAt { level, slot: 0 }, slots);
             self.extents.push(extent);
             let slot = self.slot(level);
-            let version = &mut self.metadata.body_mut(slot)[..VERSION_LEN];
+            let (version, rest) = self.metadata.body_mut(slot).split_at_mut(VERSION_LEN);
             version.copy_from_slice(&self.opened.to_le_bytes());
+            salt.put(rest);
         }
         let (extents, bytes) = self.metadata.seal_path(&self.unnamed);
         self.extents.extend_from_slice(extents);
@@ -265,6 +286,7 @@ impl<C: Sealer> RingTree for SealedRing<C> {
     }
 }
 
-fn nonce(version: u64, at: SlotAt) -> u64 {
+/// The version of a slot's nonce.
+fn numbered(version: u64, at: SlotAt) -> u64 {
     (version << LEVEL_BITS | at.level as u64) << SLOT_BITS | u64::from(at.slot)
 }

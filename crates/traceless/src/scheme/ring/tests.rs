@@ -31,8 +31,7 @@ fn store_for<C: Sealer>(params: Params, shape: &Shape, len: usize, sealer: &C) -
 }
 
 fn sealed(store: Arc<dyn Store>, params: Params, shape: Shape, len: usize) -> SealedRing<Aead> {
-    let [metadata, slots] = keys();
-    SealedRing::create(store, 100, params, shape, len, metadata, slots).unwrap()
+    SealedRing::create(store, 100, params, shape, len, keys(), rng()).unwrap()
 }
 
 /// One for so many blocks of 24 bytes, and its store.
@@ -54,7 +53,7 @@ fn every_size_makes_an_array() {
 
             let store = store_for(params, &shape, len, &Unsealed);
             let tree =
-                SealedRing::create(store, 0, params, shape, len, Unsealed, Unsealed).unwrap();
+                SealedRing::create(store, 0, params, shape, len, [Unsealed; 2], rng()).unwrap();
             behaves_like_an_array(Ring::new(n, tree, rng()).unwrap(), 1500);
         }
     }
@@ -234,7 +233,7 @@ fn metadata_that_nobody_vouches_for_never_panics() {
         let shape = params.shape_for(blocks).unwrap();
         let store = store_for(params, &shape, 8, &Unsealed);
         let tree =
-            SealedRing::create(store.clone(), 0, params, shape, 8, Unsealed, Unsealed).unwrap();
+            SealedRing::create(store.clone(), 0, params, shape, 8, [Unsealed; 2], rng()).unwrap();
         let mut oram = Stepped::new(Ring::new(blocks, tree, rng()).unwrap());
         (0..40).for_each(|nth| oram.write(Addr(nth % blocks), &[1; 8]).unwrap());
         let metadata = SealedRing::store_len(params, oram.controller().tree.shape(), 0, &Unsealed);
@@ -290,6 +289,5 @@ fn impossible_sizes_and_requests_are_refused() {
     assert!(ring(7).is_err() && Params::Z4.shape_for(u64::MAX).is_err());
     assert!(matches!(ring(6).unwrap().submit(0, Addr(6)), Err(Error::OutOfRange { .. })));
     let store = Arc::new(MemStore::new(1000));
-    let [metadata, slots] = keys();
-    assert!(SealedRing::create(store, 0, Params::Z4, shape, 64, metadata, slots).is_err());
+    assert!(SealedRing::create(store, 0, Params::Z4, shape, 64, keys(), rng()).is_err());
 }

@@ -5,17 +5,13 @@ use super::keys::level_version;
 use super::merge::{Merge, Source, Ties};
 use super::write::SLOTS_PER_TRIP;
 use crate::error::Result;
-use crate::scheme::log::{self, DUMMY};
-use crate::seal::Sealer;
+use crate::scheme::log::{self, DUMMY, Stamp};
 use crate::store::Run;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 /// Sources of the next merge that a flush begins to read, at most.
 const SOURCES_READ_AHEAD: u64 = 8;
-
-/// Names the last level where lost slots are filled; no other level has this number.
-const LAST: u64 = u64::MAX;
 
 /// Buffers of a delivery.
 #[derive(Default)]
@@ -162,6 +158,8 @@ impl<T: Ties> Sq<T> {
         merge: &mut Merge<T>,
         d: &mut Delivery,
     ) -> Result {
+        // Of this level alone: levels share the low halves of versions.
+        let salt = self.life.rng.salt();
         let place = &self.levels[level - 1];
         let count = slots.end - slots.start;
         d.output.clear();
@@ -178,14 +176,14 @@ impl<T: Ties> Sq<T> {
                 }
                 _ => merge.take(self, body, &mut d.merged)?,
             };
-            // What is redone must be the same: no synced count stands in these entries.
-            let version = (level_version(level, slot), 0);
+            // What is redone must say the same: nothing of syncs stands in these entries.
+            let stamp = Stamp { count: level_version(level, slot), unsynced: 0, salt };
             if whole {
-                keys.levels.seal_in_place(opening, version, address, (entry, body));
+                keys.levels.seal_in_place(opening, stamp, address, (entry, body));
             } else {
                 // Lost already. Everything else goes on, and reads of this block are errors until
                 // it is written again.
-                keys.levels.seal_address(opening, version, address, entry);
+                keys.levels.seal_address(opening, stamp, address, entry);
                 let place = [level as u64, slot];
                 self.keys.fill_lost(opening, &place, log::body_tag(entry), body);
             }
@@ -216,6 +214,7 @@ impl<T: Ties> Sq<T> {
     ) -> Result {
         let n = self.geometry.addresses();
         let count = refreshes.end - refreshes.start;
+        let salt = self.life.rng.salt();
         d.output.clear();
         d.output.add_write(&self.main, self.main_slot(refreshes.start), count, &self.main_cursor);
         // What no refresh has written yet reads as zeros.
@@ -228,20 +227,20 @@ impl<T: Ties> Sq<T> {
         }
         let (opening, keys) = self.keys.at_flush(flush);
         for (i, r) in refreshes.clone().enumerate() {
-            let (tag, body) = d.output.slot_mut(i);
+            let (entry, body) = d.output.slot_mut(i);
             let whole = if merge.peek() == Some(r % n) {
                 merge.take(self, body, &mut d.merged)?
             } else if r - n >= n {
-                let (old_tag, sealed) = d.old.slot((r - n - first_old) as usize);
-                self.open_main(r - n, old_tag, sealed, body)
+                let (old_entry, sealed) = d.old.slot((r - n - first_old) as usize);
+                self.open_main(r - n, old_entry, sealed, body)
             } else {
                 body.fill(0);
                 true
             };
             if whole {
-                keys.main.seal_in_place(r, &[], body, tag);
+                keys.main.seal_in_place(r, salt, (entry, body));
             } else {
-                self.keys.fill_lost(opening, &[LAST, r], tag, body);
+                self.keys.fill_lost_refresh(opening, r, (entry, body));
             }
         }
         d.output.write(&*self.store)?;

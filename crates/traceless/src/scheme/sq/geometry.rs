@@ -8,8 +8,7 @@ use super::schedule::Schedule;
 use super::times::Times;
 use super::write::SLOTS_PER_TRIP;
 use crate::error::{Error, Result};
-use crate::scheme::{Facts, log, place_areas};
-use crate::seal::TAG_LEN;
+use crate::scheme::{Facts, log, place_areas, refreshed};
 use crate::store::Layout;
 use alloc::format;
 use alloc::vec::Vec;
@@ -329,12 +328,8 @@ impl Geometry {
         // whole.
         let passes = if self.amortized { 2 } else { 1 };
         let kept = self.refreshes_in(self.kept_buckets());
-        Layout {
-            slots: passes * self.addresses() + kept + MAIN_STRIPE,
-            body_len: self.block_len,
-            entry_len: TAG_LEN,
-            stripe_slots: MAIN_STRIPE,
-        }
+        let slots = passes * self.addresses() + kept + refreshed::STRIPE;
+        refreshed::layout(slots, self.block_len)
     }
 
     /// Bytes that all areas take together.
@@ -445,9 +440,6 @@ impl Geometry {
         }
     }
 }
-
-/// Slots whose tags fill one 4 KiB header.
-const MAIN_STRIPE: u64 = 4096 / TAG_LEN as u64;
 
 #[cfg(test)]
 mod tests {

@@ -1,24 +1,29 @@
 //! The keys of each opening, found by what it wrote.
 //!
 //! A flush belongs to the opening that made the last write before it, so that a crash between the
-//! two is followed by the same flush under the same keys: its bytes are the same, too.
+//! two is followed by the same flush under the same keys, of the same contents; only salts differ.
 
 use super::geometry::Geometry;
 use super::schedule::Schedule;
 use crate::error::Result;
 use crate::scheme::log::LogKeys;
 use crate::scheme::openings::{self, Opening, Openings, State};
-use crate::seal::{Aead, Secret};
+use crate::scheme::refreshed::{self, RefreshKey};
+use crate::seal::{Cipher, Secret};
 
 /// Sealers of one opening.
 pub(super) struct SqKeys {
     /// Of level 0; the version is the number of the write.
     pub log: LogKeys,
-    /// Of the levels from 1 on; the version is [`level_version`].
+    /// Of the levels from 1 on; the version is [`level_version`]. Slots of different levels never
+    /// share a salt, for they may share the half of a version that is in a short nonce.
     pub levels: LogKeys,
     /// Of the last level; the version is the number of the refresh.
-    pub main: Aead,
+    pub main: RefreshKey,
 }
+
+/// Names the last level where lost slots are filled; no other level has this number.
+const LAST_LEVEL: u64 = u64::MAX;
 
 /// The version of slot number `slot`, counted from creation on, of a level.
 pub(super) fn level_version(level: usize, slot: u64) -> u64 {
@@ -28,19 +33,20 @@ pub(super) fn level_version(level: usize, slot: u64) -> u64 {
 /// The openings with their keys.
 pub(super) struct KeyRing {
     key: Secret,
+    cipher: Cipher,
     bucket: u64,
     openings: Openings<SqKeys>,
 }
 
 impl KeyRing {
-    pub fn new(key: Secret, geometry: &Geometry, state: &State) -> Self {
-        let openings = Openings::new(state, |o| sq_keys(&key, o));
-        Self { key, bucket: u64::from(geometry.bucket), openings }
+    pub fn new(key: Secret, cipher: Cipher, geometry: &Geometry, state: &State) -> Self {
+        let openings = Openings::new(state, |o| sq_keys(&key, cipher, o));
+        Self { key, cipher, bucket: u64::from(geometry.bucket), openings }
     }
 
     /// Adds the newest opening.
     pub fn push(&mut self, opening: Opening) -> Result {
-        self.openings.push(opening, sq_keys(&self.key, &opening))
+        self.openings.push(opening, sq_keys(&self.key, self.cipher, &opening))
     }
 
     /// The opening that made write number `count`, and its keys.
@@ -64,7 +70,8 @@ impl KeyRing {
         self.openings.find(|o| schedule.refreshed(o.start / self.bucket) <= r)
     }
 
-    /// Fills the slot of a block that was lost. `version` is of this slot and place alone.
+    /// Fills the body and its tag, in a slot of a level, of a block that was lost. `version` is of
+    /// this slot and place alone.
     pub fn fill_lost(
         &self,
         opening: &Opening,
@@ -72,9 +79,17 @@ impl KeyRing {
         tag: &mut [u8],
         body: &mut [u8],
     ) {
+        openings::fill_lost(&self.lost_key(opening, version), tag, body);
+    }
+
+    /// Fills the slot of refresh `r`, whose block was lost.
+    pub fn fill_lost_refresh(&self, opening: &Opening, r: u64, slot: (&mut [u8], &mut [u8])) {
+        refreshed::fill_lost(&self.lost_key(opening, &[LAST_LEVEL, r]), slot);
+    }
+
+    fn lost_key(&self, opening: &Opening, version: &[u64; 2]) -> Secret {
         let [place, version] = version.map(u64::to_le_bytes);
-        let key = self.key.derive(&[&opening.id, b"lost", &place, &version]);
-        openings::fill_lost(&key, tag, body);
+        self.key.derive(&[&opening.id, b"lost", &place, &version])
     }
 
     /// Forgets openings of which no slot can matter any more once `count` writes are durable.
@@ -96,11 +111,11 @@ pub(super) fn lifetime(schedule: &Schedule) -> u64 {
     schedule.start(last) + 4 * schedule.width(last)
 }
 
-fn sq_keys(key: &Secret, opening: &Opening) -> SqKeys {
-    let key = |purpose: &[u8]| Aead::new(&key.derive(&[&opening.id, purpose]));
+fn sq_keys(key: &Secret, cipher: Cipher, opening: &Opening) -> SqKeys {
+    let key = |purpose: &[u8]| key.derive(&[&opening.id, purpose]);
     SqKeys {
-        log: LogKeys { head: key(b"log address"), body: key(b"log") },
-        levels: LogKeys { head: key(b"level address"), body: key(b"level") },
-        main: key(b"last level"),
+        log: LogKeys::new(cipher, &key(b"log address"), &key(b"log")),
+        levels: LogKeys::new(cipher, &key(b"level address"), &key(b"level")),
+        main: RefreshKey::new(cipher, &key(b"last level")),
     }
 }

@@ -45,7 +45,7 @@ use crate::oram::{BlockOram, Hides, Oram, check_request};
 use crate::scheme::Parts;
 pub use crate::scheme::detwo::BLOCKS_MAX;
 use crate::scheme::lifecycle::Lifecycle;
-use crate::scheme::openings::{KEY_BYTES_MAX, State, dummies_to_retire};
+use crate::scheme::openings::{State, dummies_to_retire, key_bytes_max};
 use crate::store::{Area, Cursor, Store};
 use crate::types::{Addr, Slot};
 use alloc::sync::Arc;
@@ -176,7 +176,7 @@ impl<T: Ties> Sq<T> {
             MapPlace::Disk => geometry.leaves(),
         };
         Ok(Self {
-            keys: KeyRing::new(parts.key, &geometry, state),
+            keys: KeyRing::new(parts.key, parts.cipher, &geometry, state),
             log_cursor: Cursor::at_start(log.layout()),
             main_cursor: Cursor::at_start(main.layout()),
             recent: Recent::new(geometry.bucket, geometry.block_len),
@@ -197,7 +197,7 @@ impl<T: Ties> Sq<T> {
             flushes: 0,
             life: Lifecycle::new(parts.read_only, parts.vault, parts.rng),
             half_saved: false,
-            key_bytes_max: KEY_BYTES_MAX,
+            key_bytes_max: key_bytes_max(geometry.block_len),
             readers: Readers::default(),
             writer: WriteScratch::default(),
         })

@@ -7,7 +7,6 @@ use super::{Location, MapPlace, Sq};
 use crate::error::{Error, Place, Result};
 use crate::scheme::pool::Pool;
 use crate::scheme::trips::{trips, verify_all};
-use crate::seal::Sealer;
 use crate::store::Run;
 use crate::types::{Addr, Extent};
 use alloc::collections::BTreeMap;
@@ -424,9 +423,9 @@ impl<T: Ties> Sq<T> {
     }
 
     /// Opens the body of refresh `r`. Whether it is whole.
-    pub(super) fn open_main(&self, r: u64, tag: &[u8], sealed: &[u8], into: &mut [u8]) -> bool {
+    pub(super) fn open_main(&self, r: u64, entry: &[u8], sealed: &[u8], into: &mut [u8]) -> bool {
         let (_, keys) = self.keys.at_main(&self.schedule, r);
-        keys.main.open(r, &[], sealed, tag, into).is_ok()
+        keys.main.open(r, entry, sealed, into)
     }
 
     /// Reads the contents of a write in the log. Whether they are whole.

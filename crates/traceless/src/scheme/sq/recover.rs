@@ -142,8 +142,8 @@ impl<T: Ties> Sq<T> {
         run.add(&self.main, self.main_slot(first), TAIL_SLOTS.min(self.geometry.addresses()));
         run.read(&*self.store)?;
         for i in 0..run.slots() {
-            let (tag, sealed) = run.slot(i);
-            if self.open_main(first + i as u64, tag, sealed, &mut plain) {
+            let (entry, sealed) = run.slot(i);
+            if self.open_main(first + i as u64, entry, sealed, &mut plain) {
                 let expected = (furthest + 1) * self.bucket();
                 return Err(Error::RolledBack { expected, found: self.count });
             }

@@ -209,7 +209,7 @@ mod tests {
     use crate::durable::{MemVault, Vault};
     use crate::oram::Oram;
     use crate::rng::Seeded;
-    use crate::seal::Secret;
+    use crate::seal::{Cipher, Secret};
     use crate::store::{Area, MemStore, Run};
     use crate::types::{Addr, Slot};
     use alloc::boxed::Box;
@@ -255,6 +255,7 @@ mod tests {
                     self.store.snapshot().iter().map(|&b| u64::from(b)).sum(),
                 )),
                 read_only: false,
+                cipher: Cipher::default(),
                 expect_writes: 0,
             }
         }

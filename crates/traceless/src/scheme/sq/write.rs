@@ -8,8 +8,7 @@ use super::flush::Delivery;
 use super::{Cadence, FLUSHES_MAX, MapPlace, Sq};
 use crate::error::{Error, Result};
 use crate::oram::Oram;
-use crate::scheme::log::DUMMY;
-use crate::scheme::openings::KEY_BYTES_MAX;
+use crate::scheme::log::{DUMMY, Stamp};
 use crate::store::Run;
 use crate::types::Addr;
 use alloc::vec;
@@ -200,7 +199,7 @@ impl<T: Ties> Sq<T> {
         let started = self.keys.openings().last().start;
         let per_slot = u64::from(self.geometry.levels) + self.geometry.refresh() as u64 + 2;
         let under_key = (self.count - started + self.bucket()) * per_slot;
-        under_key * self.geometry.block_len as u64 > self.key_bytes_max.min(KEY_BYTES_MAX)
+        under_key * self.geometry.block_len as u64 > self.key_bytes_max
     }
 
     /// Appends a slot; a dummy has no contents. There must be room, and [`Sq::end_append`] must
@@ -267,12 +266,14 @@ impl<T: Ties> Sq<T> {
             let n = addresses.len();
             held.output.clear();
             held.output.add_write(&self.log, self.log_slot(count), n as u64, &self.log_cursor);
+            let salt = self.life.rng.salt();
             let (opening, keys) = self.keys.at_write(count);
             for (i, (&address, plain)) in
                 addresses.iter().zip(contents.chunks_exact(len)).enumerate()
             {
-                let version = (count + i as u64, synced);
-                keys.log.seal(opening, version, address, plain, held.output.slot_mut(i));
+                let count = count + i as u64;
+                let stamp = Stamp { count, unsynced: count - synced, salt };
+                keys.log.seal(opening, stamp, address, plain, held.output.slot_mut(i));
             }
             held.output.write(&*self.store)?;
             held.output.advance(&mut self.log_cursor, n - 1);

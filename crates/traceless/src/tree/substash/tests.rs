@@ -29,7 +29,7 @@ fn store() -> Arc<MemStore> {
 fn home(store: Arc<dyn Store>) -> SealedTree<Aead> {
     let top = shape().top(CACHED);
     let key = Aead::new(&Secret::from_bytes([7; 32]));
-    SealedTree::create(store, 0, "tree", top, LEN, key).unwrap()
+    SealedTree::create(store, 0, "tree", top, LEN, key, Box::new(Seeded::new(2))).unwrap()
 }
 
 /// What a planted fault may disturb.

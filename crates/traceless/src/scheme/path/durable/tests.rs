@@ -71,8 +71,8 @@ fn no_nonce_covers_two_contents() {
         );
         let mut used = HashMap::new();
         for sealed in record::take() {
-            let first = *used.entry((sealed.key, sealed.version)).or_insert(sealed.tag);
-            assert_eq!(first, sealed.tag, "version {} is used twice", sealed.version);
+            let first = *used.entry((sealed.key, sealed.nonce.version)).or_insert(sealed.tag);
+            assert_eq!(first, sealed.tag, "version {} is used twice", sealed.nonce.version);
         }
         assert!(used.len() > 10_000);
     }

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::scheme::pmmac::Pmmac;
-use crate::seal::{Aegis, Hashed, Masked, TAG_LEN, Unsealed};
+use crate::seal::{Aegis, Hashed, Masked, Salt, TAG_LEN, Unsealed};
 use crate::store::{MemStore, Store};
 use crate::types::Extent;
 
@@ -28,8 +28,12 @@ fn shape() -> Shape {
     Shape::uniform(LEVELS, 4).unwrap()
 }
 
+fn salts() -> Box<dyn Rng> {
+    Box::new(Seeded::new(2))
+}
+
 fn path<C: Sealer>(store: &Arc<MemStore>, cipher: C, len: usize) -> PathOram<SealedTree<C>> {
-    let tree = SealedTree::create(store.clone(), 0, "tree", shape(), len, cipher).unwrap();
+    let tree = SealedTree::create(store.clone(), 0, "tree", shape(), len, cipher, salts()).unwrap();
     PathOram::new(BLOCKS, vec![tree], 50, Box::new(Seeded::new(1))).unwrap()
 }
 
@@ -114,13 +118,14 @@ fn a_merkle_tree_notices_at_once() {
 /// Blocks verify when they are asked for. A changed header may also crowd the stash.
 #[test]
 fn tags_of_blocks_notice_what_is_asked_for() {
-    let (len, mut refused) = (LEN + TAG_LEN, 0);
+    let (len, mut refused) = (LEN + Salt::LEN + TAG_LEN, 0);
     for fault in FAULTS {
         for level in usize::from(fault == Fault::Swap)..LEVELS {
             let cipher = || Masked::new(&key());
             let store = Arc::new(MemStore::new(SealedTree::store_len(&shape(), len, &cipher())));
             let level_buckets = buckets(&cipher(), len, level);
-            let pmmac = Pmmac::new(path(&store, cipher(), len), Aegis::new(&key())).unwrap();
+            let pmmac =
+                Pmmac::new(path(&store, cipher(), len), Aegis::new(&key()), salts()).unwrap();
             match refusal(pmmac, &store, &level_buckets, fault) {
                 Some(Error::Tampered { .. } | Error::StashOverflow { .. }) => refused += 1,
                 // Uppermost buckets may hold no block that anybody asks for.

@@ -1,0 +1,117 @@
+//! Bits that a copy of this process, or of the machine that it runs on, does not draw again.
+//!
+//! A generator that keeps its state in memory repeats itself in a copy of that memory, and so does
+//! that of a kernel whose machine was resumed twice from one snapshot, until it learns of it. What
+//! the processor draws anew at each call does not.
+
+/// 64 bits that the processor draws at this call; nothing where it has no instruction for it.
+#[inline]
+pub fn hardware_random() -> Option<u64> {
+    imp::hardware_random()
+}
+
+/// A count of the processor that goes up all the time; 0 where it has none.
+#[inline]
+pub fn processor_ticks() -> u64 {
+    imp::processor_ticks()
+}
+
+#[cfg(target_arch = "x86_64")]
+mod imp {
+    use core::arch::x86_64::{__cpuid, _rdrand64_step, _rdtsc};
+    use core::sync::atomic::{AtomicU8, Ordering};
+
+    /// Draws before it is given up, as Intel's guide for software advises.
+    const TRIES: usize = 10;
+    /// The bit of register c of cpuid's first leaf that stands for the instruction.
+    const RDRAND_BIT: u32 = 30;
+
+    const UNKNOWN: u8 = 0;
+    const ABSENT: u8 = 1;
+    const PRESENT: u8 = 2;
+
+    static RDRAND: AtomicU8 = AtomicU8::new(UNKNOWN);
+
+    #[inline]
+    pub fn hardware_random() -> Option<u64> {
+        let mut state = RDRAND.load(Ordering::Relaxed);
+        if state == UNKNOWN {
+            state = if works() { PRESENT } else { ABSENT };
+            RDRAND.store(state, Ordering::Relaxed);
+        }
+        if state == PRESENT { draw() } else { None }
+    }
+
+    /// Whether the instruction is there, and is not one of those that always say the same, as some
+    /// processors do after they slept.
+    #[cold]
+    fn works() -> bool {
+        __cpuid(1).ecx >> RDRAND_BIT & 1 == 1 && {
+            let drawn = [draw(), draw(), draw()];
+            drawn.iter().all(Option::is_some) && drawn[0] != drawn[1] && drawn[1] != drawn[2]
+        }
+    }
+
+    #[inline]
+    fn draw() -> Option<u64> {
+        for _ in 0..TRIES {
+            let mut bits = 0;
+            // SAFETY: the instruction is there: `works` looked before the first call.
+            if unsafe { step(&mut bits) } {
+                return Some(bits);
+            }
+        }
+        None
+    }
+
+    /// One draw. Whether the processor had bits at hand.
+    #[target_feature(enable = "rdrand")]
+    fn step(bits: &mut u64) -> bool {
+        _rdrand64_step(bits) == 1
+    }
+
+    #[inline]
+    pub fn processor_ticks() -> u64 {
+        // SAFETY: every processor of this kind has the instruction, and it touches no memory.
+        unsafe { _rdtsc() }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod imp {
+    pub fn hardware_random() -> Option<u64> {
+        None
+    }
+
+    pub fn processor_ticks() -> u64 {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_draws_are_equal() {
+        let drawn: Vec<u64> = (0..1000).map_while(|_| hardware_random()).collect();
+        let mut sorted = drawn.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        assert_eq!(sorted.len(), drawn.len());
+        // Every bit is set about half of the time.
+        if drawn.len() == 1000 {
+            for bit in 0..64 {
+                let ones = drawn.iter().filter(|&&x| x >> bit & 1 == 1).count();
+                assert!((350..=650).contains(&ones), "bit {bit}: {ones}");
+            }
+        }
+    }
+
+    #[test]
+    fn ticks_do_not_stand_still() {
+        let first = processor_ticks();
+        let moved = (0..1_000_000).any(|_| processor_ticks() != first);
+        assert!(moved || first == 0);
+    }
+}

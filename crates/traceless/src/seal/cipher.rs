@@ -1,0 +1,186 @@
+//! The ciphers that a store can be sealed with.
+
+use super::{Aead, Aegis, Sealer, Secret};
+#[cfg(feature = "std")]
+use super::{DoubleAegis, WideAegis};
+#[cfg(feature = "std")]
+use super::{Nonce, TAG_LEN};
+#[cfg(feature = "std")]
+use crate::clock::Clock;
+use alloc::boxed::Box;
+#[cfg(feature = "std")]
+use alloc::vec;
+
+/// Trials of each cipher when the fastest is looked for, of which the best counts.
+#[cfg(feature = "std")]
+const TRIALS: usize = 8;
+
+/// Contents that a trial seals and opens.
+#[cfg(feature = "std")]
+const CONTENTS: u64 = 64;
+
+/// An authenticated cipher with keys of 256 bits and tags of 128.
+///
+/// All are as strong as AES-256. AES-256-GCM is the one that standards name; the others are those
+/// of the AEGIS draft, which take nonces of 256 bits, and are faster where the processor has AES
+/// instructions but not the widest ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Cipher {
+    /// AES-256-GCM.
+    #[default]
+    AesGcm,
+    /// AEGIS-256.
+    Aegis256,
+    /// AEGIS-256X2: two states side by side, for blocks of a few hundred bytes and more.
+    #[cfg(feature = "std")]
+    Aegis256X2,
+    /// AEGIS-256X4: four, for blocks of a page and more.
+    #[cfg(feature = "std")]
+    Aegis256X4,
+}
+
+impl Cipher {
+    /// All of them.
+    #[cfg(feature = "std")]
+    pub const ALL: [Self; 4] = [Self::AesGcm, Self::Aegis256, Self::Aegis256X2, Self::Aegis256X4];
+
+    /// All of them.
+    #[cfg(not(feature = "std"))]
+    pub const ALL: [Self; 2] = [Self::AesGcm, Self::Aegis256];
+
+    /// Name on the command line and in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AesGcm => "aes-256-gcm",
+            Self::Aegis256 => "aegis-256",
+            #[cfg(feature = "std")]
+            Self::Aegis256X2 => "aegis-256x2",
+            #[cfg(feature = "std")]
+            Self::Aegis256X4 => "aegis-256x4",
+        }
+    }
+
+    /// The cipher of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|cipher| cipher.name() == name)
+    }
+
+    /// Its number in what is stored.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::AesGcm => 1,
+            Self::Aegis256 => 2,
+            #[cfg(feature = "std")]
+            Self::Aegis256X2 => 3,
+            #[cfg(feature = "std")]
+            Self::Aegis256X4 => 4,
+        }
+    }
+
+    /// The cipher with this number.
+    pub fn of_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|cipher| cipher.code() == code)
+    }
+
+    /// The fastest on this machine for contents of `len` bytes, which are sealed and opened for some
+    /// milliseconds. AES-256-GCM if another is faster by less than a tenth: it is the best known.
+    #[cfg(feature = "std")]
+    pub fn fastest(len: usize, clock: &dyn Clock) -> Self {
+        let mut times = Self::ALL.map(|_| u64::MAX);
+        // In turns, so that a machine whose speed drifts is the same to all.
+        for _ in 0..TRIALS {
+            for (cipher, best) in Self::ALL.into_iter().zip(&mut times) {
+                *best = (*best).min(cipher.time_of(len, clock));
+            }
+        }
+        let (fastest, time) = Self::ALL
+            .into_iter()
+            .zip(times)
+            .min_by_key(|(_, time)| *time)
+            .expect("there are ciphers");
+        let of_gcm = times[0];
+        if time.saturating_mul(10) >= of_gcm.saturating_mul(9) { Self::AesGcm } else { fastest }
+    }
+
+    /// Time that it takes to seal and open a few contents of `len` bytes.
+    #[cfg(feature = "std")]
+    fn time_of(self, len: usize, clock: &dyn Clock) -> u64 {
+        let sealer = self.sealer(&Secret::from_bytes([0; 32]));
+        let (mut body, mut tag) = (vec![0; len], [0; TAG_LEN]);
+        let begin = clock.now();
+        for version in 0..CONTENTS {
+            // The key is nobody's: a nonce that comes again gives nothing away.
+            let nonce = Nonce::of_fresh_key(version);
+            sealer.seal_in_place(nonce, &[], &mut body, &mut tag);
+            let opened = sealer.open_in_place(nonce, &[], &mut body, &tag);
+            assert!(opened.is_ok(), "what was sealed opens");
+        }
+        clock.now() - begin
+    }
+
+    /// A sealer under `key`.
+    pub fn sealer(self, key: &Secret) -> Box<dyn Sealer> {
+        match self {
+            Self::AesGcm => Box::new(Aead::new(key)),
+            Self::Aegis256 => Box::new(Aegis::new(key)),
+            #[cfg(feature = "std")]
+            Self::Aegis256X2 => Box::new(DoubleAegis::new(key)),
+            #[cfg(feature = "std")]
+            Self::Aegis256X4 => Box::new(WideAegis::new(key)),
+        }
+    }
+}
+
+impl core::fmt::Display for Cipher {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seal::{Nonce, Salt, TAG_LEN};
+
+    #[cfg(feature = "std")]
+    #[test]
+    fn the_fastest_is_what_the_clock_says() {
+        use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+        /// Each trial of cipher number `.1` takes so much, each other 100.
+        struct Scripted(AtomicU64, u64, u64);
+
+        impl Clock for Scripted {
+            fn now(&self) -> u64 {
+                let asked = self.0.fetch_add(1, Relaxed);
+                let (trials, in_trial) = (asked / 2, asked % 2);
+                let of_this = |trial| if trial % 4 == self.1 { self.2 } else { 100 };
+                (0..trials).map(of_this).sum::<u64>() + in_trial * of_this(trials)
+            }
+        }
+
+        let chosen = |nth, time| Cipher::fastest(64, &Scripted(AtomicU64::new(0), nth, time));
+        for (nth, cipher) in (0..).zip(Cipher::ALL) {
+            assert_eq!(chosen(nth, 50), cipher);
+        }
+        assert_eq!(chosen(2, 95), Cipher::AesGcm, "hardly faster");
+        assert_eq!(chosen(2, 85), Cipher::ALL[2]);
+    }
+
+    #[test]
+    fn each_has_a_name_and_a_code_and_bytes_of_its_own() {
+        let mut all = alloc::vec::Vec::new();
+        for cipher in Cipher::ALL {
+            assert_eq!(Cipher::named(cipher.name()), Some(cipher));
+            assert_eq!(Cipher::of_code(cipher.code()), Some(cipher));
+            let sealer = cipher.sealer(&Secret::from_bytes([7; 32]));
+            let (mut body, mut tag) = ([0; 64], [0; TAG_LEN]);
+            assert_eq!(sealer.tag_len(), TAG_LEN);
+            sealer.seal_in_place(Nonce::new(1, Salt(2)), &[], &mut body, &mut tag);
+            assert!(!all.contains(&body));
+            all.push(body);
+        }
+        assert_eq!(Cipher::named("rot13"), None);
+        assert_eq!(Cipher::of_code(0), None);
+    }
+}
