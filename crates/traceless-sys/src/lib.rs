@@ -10,6 +10,8 @@
 #[cfg(not(all(feature = "std", target_os = "linux")))]
 extern crate alloc;
 
+#[cfg(feature = "suite")]
+mod copied;
 pub mod ct;
 mod fresh;
 #[cfg(feature = "std")]
@@ -20,6 +22,8 @@ mod process;
 #[cfg(feature = "ublk")]
 pub mod ublk;
 
+#[cfg(feature = "suite")]
+pub use copied::in_a_copy;
 pub use fresh::{hardware_random, processor_ticks};
 #[cfg(feature = "std")]
 pub use locked::LockedBytes;

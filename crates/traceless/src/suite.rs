@@ -3,6 +3,7 @@
 //! *Is it an array? Is its trace public? Does it survive failing stores? Is it the same when it is
 //! opened again? Does it refuse what was tampered with?*
 
+mod copies;
 mod faulty;
 mod pages;
 mod paths;
@@ -18,6 +19,7 @@ use crate::seal::{Cipher, Secret};
 use crate::store::{MemStore, Store, Watched};
 use crate::trace::{Event, Op, Recorder};
 use crate::types::{Addr, Extent};
+pub use copies::nonces_that_copies_share;
 use faulty::Faulty;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -57,7 +59,7 @@ impl Subject {
             vault: Box::new(self.vault.clone()),
             rng: Box::new(Seeded::new(self.seed)),
             read_only: false,
-            cipher: Cipher::default(),
+            cipher: Cipher::ALL[self.config.blocks() as usize % Cipher::ALL.len()],
             expect_writes: 0,
         }
     }

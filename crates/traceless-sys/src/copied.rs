@@ -1,0 +1,60 @@
+//! A copy of this process, for tests of what a copy must not do.
+
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Exit code of a copy whose work panicked.
+const PANICKED: i32 = 101;
+
+/// Lets a copy of this process, with a copy of its memory, do `act`, and returns what that made.
+/// Only the thread that calls lives on in the copy. Panics if the copy does not end well.
+pub fn in_a_copy(act: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
+    let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+    // SAFETY: the copy runs `act` and ends, without returning to what this thread was called from.
+    // Its other threads are gone; what they had locked `act` must not need.
+    match unsafe { libc::fork() } {
+        -1 => panic!("no copy: {}", std::io::Error::last_os_error()),
+        0 => {
+            drop(reader);
+            end(writer, act)
+        }
+        copy => {
+            drop(writer);
+            let mut made = Vec::new();
+            std::fs::File::from(reader).read_to_end(&mut made).expect("a pipe is read");
+            let mut status = 0;
+            // SAFETY: `copy` is a child of this process that nobody else waits for.
+            let waited = unsafe { libc::waitpid(copy, &raw mut status, 0) };
+            assert!(waited == copy && status == 0, "the copy ended with {status:#x}");
+            made
+        }
+    }
+}
+
+/// Does the work of a copy, and ends it.
+fn end(writer: OwnedFd, act: impl FnOnce() -> Vec<u8>) -> ! {
+    let code = match catch_unwind(AssertUnwindSafe(act)) {
+        Ok(made) => i32::from(std::fs::File::from(writer).write_all(&made).is_err()),
+        Err(_) => PANICKED,
+    };
+    // SAFETY: it ends the process at once, without running what the other threads had registered.
+    unsafe { libc::_exit(code) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_changes_its_own_memory_alone() {
+        let mut number = 1;
+        let made = in_a_copy(|| {
+            number += 1;
+            vec![number; 100_000]
+        });
+        assert_eq!(made, [2; 100_000]);
+        assert_eq!(number, 1);
+        assert!(catch_unwind(|| in_a_copy(|| panic!("planted"))).is_err());
+    }
+}

@@ -1,0 +1,57 @@
+//! What two copies of one process seal, each with its own contents.
+
+use super::{Subject, step};
+use crate::build::SchemeConfig;
+use crate::rng::{Rng, Salt, Seeded};
+use crate::seal::{Nonce, record};
+use std::collections::HashSet;
+use traceless_sys::in_a_copy;
+
+/// Operations before the copy is made, and of each copy after it.
+const OPERATIONS: usize = 120;
+
+/// Bytes of a nonce's use as a copy reports it: key, version, whether there is a salt, and it.
+const USE_LEN: usize = 8 + 8 + 1 + 8;
+
+/// Pairs of a key and a nonce under which both of two copies of one process have sealed, after they
+/// went on with different contents. `rng` makes the source of randomness that both copies have; of
+/// the operating system's none must be found, of one that is copied, all are.
+pub fn nonces_that_copies_share(config: &SchemeConfig, rng: fn() -> Box<dyn Rng>) -> usize {
+    let mut subject = Subject::new(config);
+    let mut parts = subject.parts(subject.store());
+    parts.rng = rng();
+    let mut oram = config.create(parts).unwrap();
+    let mut model = vec![0; config.blocks() as usize * config.block_len()];
+    let mut operations = Seeded::new(5);
+    for _ in 0..OPERATIONS {
+        step(&mut *oram, &mut model, &mut operations).unwrap();
+    }
+    record::start();
+    let mut go_on = |seed| {
+        let mut operations = Seeded::new(seed);
+        for _ in 0..OPERATIONS {
+            step(&mut *oram, &mut model, &mut operations).unwrap();
+        }
+        oram.close().unwrap();
+        uses()
+    };
+    let of_copy = in_a_copy(|| go_on(6));
+    let of_copy: HashSet<&[u8]> = of_copy.chunks_exact(USE_LEN).collect();
+    let own = go_on(7);
+    let own: HashSet<&[u8]> = own.chunks_exact(USE_LEN).collect();
+    assert!(own.len().min(of_copy.len()) > 1, "both have sealed something");
+    own.intersection(&of_copy).count()
+}
+
+/// All nonces that this thread has used since it was last asked.
+fn uses() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for sealed in record::take() {
+        let Nonce { version, salt } = sealed.nonce;
+        bytes.extend_from_slice(&sealed.key.to_le_bytes());
+        bytes.extend_from_slice(&version.to_le_bytes());
+        bytes.push(u8::from(salt.is_some()));
+        bytes.extend_from_slice(&salt.map_or([0; 8], Salt::to_bytes));
+    }
+    bytes
+}
