@@ -180,6 +180,7 @@ impl Error {
                 traceless::Error::Tampered { .. }
                 | traceless::Error::RolledBack { .. }
                 | traceless::Error::WrongMap { .. }
+                | traceless::Error::EarlierDamage
                 | traceless::Error::HalfSaved,
             ) => Kind::Finding,
             Self::WrongKey
@@ -208,6 +209,7 @@ impl Error {
                 traceless::Error::Io(_)
                 | traceless::Error::Store(_)
                 | traceless::Error::StashOverflow { .. }
+                | traceless::Error::EarlierAbort
                 | traceless::Error::Poisoned => Kind::Device,
                 _ => Kind::Usage,
             },

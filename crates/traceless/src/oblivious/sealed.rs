@@ -8,6 +8,7 @@ use super::LANES;
 use super::tree::{Header, Memory, PATHS, Ram, SLOTS};
 use crate::durable::{Durable, load_words, save_words};
 use crate::error::{Error, Place, Result};
+use crate::scheme::health::Health;
 use crate::seal::{Aead, Sealer, TAG_LEN};
 use crate::store::Store;
 use crate::tree::Held;
@@ -111,7 +112,7 @@ pub struct Sealed<C = Aead> {
     buffer: Vec<u8>,
     /// What is not on the store yet, if writes are held back.
     held: Option<Held>,
-    poisoned: bool,
+    health: Health,
 }
 
 /// An open page.
@@ -147,7 +148,7 @@ impl<C: Sealer> Sealed<C> {
             extents: Vec::with_capacity(open_max),
             buffer: vec![0; open_max * geometry.slot_len()],
             held: None,
-            poisoned: false,
+            health: Health::default(),
         })
     }
 
@@ -316,12 +317,6 @@ impl<C: Sealer> Sealed<C> {
         let len = self.geometry.slot_len();
         Extent::new(self.first + number * len as u64, len)
     }
-
-    /// After a failure it is not known what the store holds, and the map is ahead of the tree.
-    fn or_poison<T>(&mut self, result: Result<T>) -> Result<T> {
-        self.poisoned |= result.is_err();
-        result
-    }
 }
 
 impl<C> Durable for Sealed<C> {
@@ -345,12 +340,10 @@ impl<C: Sealer> Memory for Sealed<C> {
     }
 
     fn open(&mut self, path: usize, leaf: u32) -> Result {
-        if self.poisoned {
-            return Err(Error::Poisoned);
-        }
+        self.health.check()?;
         self.top.open(path, leaf)?;
         let opened = self.open_pages(path, leaf);
-        self.or_poison(opened)
+        self.health.after_read(opened)
     }
 
     #[inline(always)]
@@ -387,6 +380,6 @@ impl<C: Sealer> Memory for Sealed<C> {
 
     fn close(&mut self) -> Result {
         let closed = self.close_pages();
-        self.or_poison(closed)
+        self.health.end(closed)
     }
 }

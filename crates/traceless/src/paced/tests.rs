@@ -234,6 +234,9 @@ impl Controller for Failing {
     fn submit(&mut self, _: u64, _: Addr) -> Result {
         Ok(())
     }
+    fn waiting(&self) -> usize {
+        0
+    }
     fn step(&mut self, _: Serve<'_>) -> Result<Issued> {
         Err(Error::Store("planted"))
     }

@@ -13,6 +13,7 @@
 use crate::controller::{Controller, Issued, Serve};
 use crate::error::{Error, Place, Result};
 use crate::oram::Hides;
+use crate::scheme::health::Health;
 use crate::seal::Sealer;
 use crate::types::Addr;
 use alloc::collections::VecDeque;
@@ -25,7 +26,7 @@ pub struct Pmmac<C, S> {
     sealer: S,
     tags: Tags,
     requests: VecDeque<(u64, Addr)>,
-    failed: bool,
+    health: Health,
 }
 
 struct Tags {
@@ -50,17 +51,13 @@ impl<C: Controller, S: Sealer> Pmmac<C, S> {
             inner,
             sealer,
             requests: VecDeque::new(),
-            failed: false,
+            health: Health::default(),
         })
     }
 
     /// What is below.
     pub fn inner(&self) -> &C {
         &self.inner
-    }
-
-    fn healthy(&self) -> Result {
-        if self.failed { Err(Error::Poisoned) } else { Ok(()) }
     }
 
     fn try_step(&mut self, serve: Serve<'_>) -> Result<Issued> {
@@ -130,13 +127,19 @@ impl<C: Controller, S: Sealer> Controller for Pmmac<C, S> {
         Ok(())
     }
 
+    fn waiting(&self) -> usize {
+        self.inner.waiting()
+    }
+
     fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
-        self.healthy()?;
-        self.try_step(serve).inspect_err(|_| self.failed = true)
+        self.health.check()?;
+        // What else goes wrong below is kept in mind there.
+        let issued = self.try_step(serve);
+        self.health.after_read(issued)
     }
 
     fn sync(&mut self) -> Result {
-        self.healthy()?;
+        self.health.check()?;
         self.inner.sync()
     }
 
@@ -145,7 +148,7 @@ impl<C: Controller, S: Sealer> Controller for Pmmac<C, S> {
     }
 
     fn close(&mut self) -> Result {
-        self.healthy()?;
+        self.health.check()?;
         self.inner.close()
     }
 }
