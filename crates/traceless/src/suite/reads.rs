@@ -1,7 +1,7 @@
 //! Reads that the store cannot serve, once: afterwards everything is as it was, and the same is
 //! read again before anything else.
 
-use super::{Subject, assert_holds, step};
+use super::{Subject, assert_holds, config_hides, step};
 use crate::build::SchemeConfig;
 use crate::error::{Error, Result};
 use crate::oram::{Hides, Oram};
@@ -97,7 +97,9 @@ pub fn survives_failing_reads(config: &SchemeConfig) {
         drop(oram);
         assert_holds(&mut *subject.open(inner).unwrap(), &model);
     }
-    assert!(u64::from(fired) > often / 2, "only {fired} reads failed");
+    // Schemes that hide writes alone may have all of it in memory.
+    let is_enough = u64::from(fired) > often / 2 || config_hides(config) != Hides::ReadsAndWrites;
+    assert!(is_enough, "only {fired} reads failed");
 }
 
 /// Operates until a read fails, then looks at everything and goes on. Whether one failed: all that
