@@ -23,6 +23,12 @@ pub enum Error {
     /// There is something at the path already.
     #[error("{}: exists already; take another name, or give `create` --force", .0.display())]
     Exists(PathBuf),
+    /// There is a file where a header backup is to be made.
+    #[error(
+        "{}: exists already, and a backup is never overwritten: take another name, or remove it",
+        .0.display()
+    )]
+    BackupExists(PathBuf),
     /// The device is smaller than the image would be.
     #[error("the image needs {needed} bytes, {} has {available}", path.display())]
     TooSmall {
@@ -194,6 +200,7 @@ impl Error {
             Self::Busy(_) => Kind::Busy,
             Self::Io { .. }
             | Self::Exists(_)
+            | Self::BackupExists(_)
             | Self::TooSmall { .. }
             | Self::NotAVolume(_)
             | Self::Version(_)

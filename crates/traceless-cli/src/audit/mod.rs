@@ -30,7 +30,7 @@ mod volume;
 mod workload;
 
 use crate::args::audit::{AuditArgs, AuditCommand, RecordArgs};
-use crate::failure::Failure;
+use crate::failure::{Failure, telling};
 use crate::trace::Trace;
 use std::io::Write;
 use std::path::Path;
@@ -99,7 +99,7 @@ impl Outcome {
     }
 
     fn error(code: u8, message: &str) -> Self {
-        Self { code, out: String::new(), err: format!("traceless: {message}\n") }
+        Self { code, out: String::new(), err: format!("{}\n", telling(code, message)) }
     }
 
     /// Of a command that prints by itself.
