@@ -78,7 +78,7 @@ pub fn report(result: Result<(), Failure>) -> u8 {
     match result {
         Ok(()) => 0,
         Err(failure) => {
-            crate::output::tell(&telling(failure.code, &failure.message));
+            crate::output::tell(&telling(failure.code, kind_of(failure.code), &failure.message));
             failure.code
         }
     }
@@ -93,23 +93,27 @@ pub fn tell_as_json() {
 }
 
 /// The line on standard error that tells a failure: text, or with `--json` an object.
-pub fn telling(code: u8, message: &str) -> String {
+pub fn telling(code: u8, kind: &str, message: &str) -> String {
     if AS_JSON.load(Ordering::Relaxed) {
-        as_json(code, message)
+        as_json(code, kind, message)
     } else {
         format!("traceless: {message}")
     }
 }
 
-fn as_json(code: u8, message: &str) -> String {
-    let kind = match code {
+/// A failure's exit code as a word.
+pub fn kind_of(code: u8) -> &'static str {
+    match code {
         FINDING => "finding",
         USAGE => "usage",
         KEY => "key",
         DEVICE => "device",
         BUSY => "busy",
         _ => "other",
-    };
+    }
+}
+
+fn as_json(code: u8, kind: &str, message: &str) -> String {
     let schema = "traceless.failure.v1";
     let failure = serde_json::json!({
         "schema": schema, "exit_code": code, "kind": kind, "error": message,
@@ -123,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_one_line_of_json() {
-        let line = as_json(KEY, "no slot\nopens");
+        let line = as_json(KEY, kind_of(KEY), "no slot\nopens");
         assert_eq!(line.lines().count(), 1);
         let told: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(told["kind"], "key");

@@ -73,7 +73,11 @@ fn refuse(error: &clap::Error) -> u8 {
     }
     if std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json") {
         failure::tell_as_json();
-        output::tell(&failure::telling(failure::USAGE, error.to_string().trim_end()));
+        output::tell(&failure::telling(
+            failure::USAGE,
+            failure::kind_of(failure::USAGE),
+            error.to_string().trim_end(),
+        ));
     } else {
         let _ = error.print();
     }

@@ -153,7 +153,7 @@ impl Image {
     /// volume's key made a tag of it, damage did not. Where the key slots do not open as those of a
     /// known version would, nobody can tell.
     fn version_or_damage(&self, at: u64, found: u16, key: &UserKey) -> Error {
-        let keys_of = |bytes: &[u8]| {
+        let keys_of = |bytes: &[u8]| -> Result<Keys> {
             let header = Header::decode_as_known(bytes)?;
             let (master, _) = self.key_slots()?.unlock(&header.uuid, key)?;
             Ok(Keys::of(master, &header))
