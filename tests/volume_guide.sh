@@ -44,7 +44,11 @@ follow() {
 
 # Takes out what needs a mount, where there is none.
 where_possible() {
-    if can_mount; then cat; else grep --invert-match --extended-regexp 'mount|^cp |export|e2fsck'; fi
+    if can_mount; then
+        cat
+    else
+        grep --invert-match --extended-regexp 'mount|^cp |export|e2fsck'
+    fi
 }
 
 if can_mount; then

@@ -83,8 +83,8 @@ const ANNOUNCED_MAX: usize = 128;
 /// Where the number of steps depends on what was accessed before (a PLB, a stash that is full), so
 /// does the time that a request takes.
 ///
-/// A request that an error cut off is not forgotten: its paths were seen, or announced. The next one
-/// first steps until it is finished, and leaves its block as it is.
+/// A request that an error cut off is not forgotten: its paths were seen, or announced. The next
+/// one first steps until it is finished, and leaves its block as it is.
 pub struct Stepped<C>(C);
 
 /// What its own requests are called.

@@ -21,7 +21,7 @@ use crate::types::{Addr, Extent};
 use faulty::Faulty;
 pub use reads::survives_failing_reads;
 #[cfg(test)]
-pub(crate) use reads::{FailingReads, goes_on, is_read_again};
+pub(crate) use reads::{FailingReads, goes_on_after_failed_reads, is_read_again};
 use std::collections::HashMap;
 use std::sync::Arc;
 

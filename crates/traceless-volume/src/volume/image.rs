@@ -129,7 +129,12 @@ impl Image {
     /// The key slots.
     pub fn key_slots(&self) -> Result<KeySlots> {
         // The slots are read through the page cache, also where the rest is not.
-        KeySlots::read(&self.buffered()?).map_err(|e| failed("read", &self.path, e))
+        match KeySlots::read(&self.buffered()?) {
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(Error::Truncated { expected: self.header()?.image_len, found: self.len()? })
+            }
+            read => read.map_err(|e| failed("read", &self.path, e)),
+        }
     }
 
     /// Finds the slot that `key` opens, and proves the header.

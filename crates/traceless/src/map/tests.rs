@@ -280,17 +280,14 @@ fn a_failed_read_loses_no_entry() {
                 _ => (map.insert(&[key], &[value]), Some(value)),
             };
             let old = model.get(&key).copied();
-            let is_done = match done {
-                Ok(found) => {
-                    assert_eq!(found, old.map(|old| vec![old]));
-                    true
-                }
-                Err(_) => {
-                    failed += 1;
-                    let found = map.get(&[key]).unwrap().map(|found| found[0]);
-                    assert!(found == old || found == new, "{found:?}, not {old:?} nor {new:?}");
-                    found == new
-                }
+            let is_done = if let Ok(found) = done {
+                assert_eq!(found, old.map(|old| vec![old]));
+                true
+            } else {
+                failed += 1;
+                let found = map.get(&[key]).unwrap().map(|found| found[0]);
+                assert!(found == old || found == new, "{found:?}, not {old:?} nor {new:?}");
+                found == new
             };
             match new.filter(|_| is_done) {
                 Some(new) => _ = model.insert(key, new),

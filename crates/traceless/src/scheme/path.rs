@@ -173,7 +173,8 @@ impl<T: BucketTree> PathOram<T> {
         Ok(Issued { kind: Kind::Data, finished: Some(id) })
     }
 
-    /// Reads and rewrites a path of one tree, for nobody: for those who do so in an order of theirs.
+    /// Reads and rewrites a path of one tree, for nobody: for those who do so in an order of their
+    /// own.
     fn rewrite(&mut self, tree: usize, leaf: Leaf) -> Result {
         let read = self.engines[tree].fetch(leaf);
         self.health.after_read(read)?;

@@ -128,23 +128,6 @@ pub fn is_an_array(oram: &mut dyn Oram, rounds: u64) {
     }
 }
 
-/// Reads of the store fail at many points: nothing is lost, and what follows goes on. `make` makes
-/// the controller over a store of `len` bytes.
-#[cfg(feature = "suite")]
-pub fn goes_on_after_failed_reads<C: Controller>(len: u64, make: impl Fn(Arc<dyn Store>) -> C) {
-    use crate::suite::{FailingReads, goes_on};
-
-    let (mut fired, mut tried) = (0, 0);
-    for reads in (0..60).chain((60..400).step_by(17)) {
-        let store = Arc::new(FailingReads::new(Arc::new(MemStore::new(len))));
-        let mut oram = Stepped::new(make(store.clone()));
-        let mut model = vec![0; oram.blocks() as usize * oram.block_len()];
-        fired += u32::from(goes_on(&mut oram, &store, reads, &mut model));
-        tried += 1;
-    }
-    assert!(fired > tried / 2, "only {fired} reads of {tried} failed");
-}
-
 /// Each step reads every bucket of one path, from the root down, and writes the same, whether a
 /// request waits or not. `witness` saw all that was done so far, which is nothing.
 pub fn shows_one_template<C: Controller>(mut controller: C, witness: &Recorder) {

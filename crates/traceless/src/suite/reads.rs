@@ -8,6 +8,11 @@ use crate::oram::{Hides, Oram};
 use crate::rng::{Rng, Seeded};
 use crate::store::Store;
 use crate::types::{Addr, Extent};
+#[cfg(test)]
+use crate::{
+    controller::{Controller, Stepped},
+    store::MemStore,
+};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -135,13 +140,16 @@ pub fn goes_on<S: Store>(
     fired
 }
 
+/// Blocks that were to be written, in order.
+type Written = Vec<(Addr, Vec<u8>)>;
+
 /// Reads or writes a few blocks. With an error comes what was to be written. Where only writes are
 /// hidden, what a write reads is a part of it: only reads are made.
 fn one_operation(
     oram: &mut dyn Oram,
     model: &mut [u8],
     rng: &mut Seeded,
-) -> Result<(), (Error, Vec<(Addr, Vec<u8>)>)> {
+) -> Result<(), (Error, Written)> {
     let (n, len) = (oram.blocks(), oram.block_len());
     let count = if rng.below(3) == 0 { 1 + rng.below(9) } else { 1 };
     let addrs: Vec<Addr> = (0..count).map(|_| Addr(rng.below(n))).collect();
@@ -163,6 +171,21 @@ fn one_operation(
         model[addr.0 as usize * len..][..len].copy_from_slice(&block);
     }
     Ok(())
+}
+
+/// As [`goes_on`] for a controller: reads of the store fail at many points. `make` makes it over a
+/// store of `len` bytes.
+#[cfg(test)]
+pub fn goes_on_after_failed_reads<C: Controller>(len: u64, make: impl Fn(Arc<dyn Store>) -> C) {
+    let (mut fired, mut tried) = (0, 0);
+    for reads in (0..60).chain((60..400).step_by(17)) {
+        let store = Arc::new(FailingReads::new(Arc::new(MemStore::new(len))));
+        let mut oram = Stepped::new(make(store.clone()));
+        let mut model = vec![0; oram.blocks() as usize * oram.block_len()];
+        fired += u32::from(goes_on(&mut oram, &store, reads, &mut model));
+        tried += 1;
+    }
+    assert!(fired > tried / 2, "only {fired} reads of {tried} failed");
 }
 
 /// A write that failed leaves each block old or new: from here on what is there is the truth.

@@ -237,7 +237,7 @@ fn impossible_requests_are_refused() {
 #[cfg(feature = "suite")]
 #[test]
 fn a_failed_read_is_made_again() {
-    use crate::scheme::tree_rig::goes_on_after_failed_reads;
+    use crate::suite::goes_on_after_failed_reads;
 
     let shape = shape_for(64, Z).unwrap();
     goes_on_after_failed_reads(store_for(&shape, 24).len(), |store| {

@@ -155,8 +155,8 @@ fn sealing_takes_little_room() {
 #[cfg(feature = "suite")]
 #[test]
 fn a_failed_read_is_made_again() {
-    use crate::scheme::tree_rig::goes_on_after_failed_reads;
     use crate::store::Store;
+    use crate::suite::goes_on_after_failed_reads;
 
     let (shape, maps) = (Shape::uniform(5, 4).unwrap(), Shape::uniform(3, 4).unwrap());
     let lens = [&shape, &maps].map(|shape| store_for(shape, 16).len());

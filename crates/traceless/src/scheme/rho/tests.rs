@@ -268,7 +268,8 @@ fn impossible_sizes_are_refused() {
     assert!(matches!(rho.submit(0, Addr(9)), Err(Error::OutOfRange { .. })));
 }
 
-/// A step of it may have moved blocks before it reads. What it says then is not that a write failed.
+/// A step of it may have moved blocks before it reads. What it says then is not that a write
+/// failed.
 #[cfg(feature = "suite")]
 #[test]
 fn a_failed_read_ends_it_and_says_so() {

@@ -298,7 +298,7 @@ fn impossible_sizes_and_requests_are_refused() {
 #[cfg(feature = "suite")]
 #[test]
 fn a_failed_read_is_made_again() {
-    use crate::scheme::tree_rig::goes_on_after_failed_reads;
+    use crate::suite::goes_on_after_failed_reads;
 
     let params = Params::Z4;
     let shape = params.shape_for(60).unwrap();

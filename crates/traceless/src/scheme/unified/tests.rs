@@ -507,7 +507,7 @@ fn impossible_sizes_are_refused() {
 #[cfg(feature = "suite")]
 #[test]
 fn a_failed_read_is_made_again() {
-    use crate::scheme::tree_rig::goes_on_after_failed_reads;
+    use crate::suite::goes_on_after_failed_reads;
 
     let (shape, sizes) = (Shape::uniform(6, 4).unwrap(), sizes(64, 2, 1));
     for above in [60, 2] {
