@@ -112,6 +112,68 @@ expect 0 volume status plain --key-file key --json
 expect_json traceless.volume.status.v1 scheme blocks block_len refresh generation image_bytes \
     writes write_amplification key_slots
 
+section "doors that are refused: nothing was written"
+before=$(status_of image generation)
+expect 2 volume serve image --key-file key --tcp 0.0.0.0:1
+expect 2 volume serve image --key-file key --socket "$(printf 'x%.0s' {1..200})"
+expect 2 volume serve image --key-file key --socket no-such-folder/socket
+expect 2 volume serve image --key-file key --socket folder
+expect 2 volume serve image --key-file key --socket socket --tls-certificate key --tls-key key
+expect 2 volume serve image --key-file key
+if (: <>/dev/fuse) 2>/dev/null; then
+    for place in no-such-folder key; do
+        code=0
+        volume export image "$place" --key-file key >out 2>err || code=$?
+        check "export at $place is refused" [ "$code" -ne 0 ]
+        code=0
+        volume mount image "$place" --key-file key >out 2>err || code=$?
+        check "mount at $place is refused" [ "$code" -ne 0 ]
+    done
+else
+    leave_out "export and mount at places where nothing can be: no FUSE"
+fi
+check "the generation is as before" [ "$(status_of image generation)" = "$before" ]
+check "and it is closed" [ "$(status_of image clean)" = true ]
+
+section "failures as JSON"
+failure() {
+    tail --lines 1 err >out
+    expect_json traceless.failure.v1 exit_code kind error
+    check "$1, $2" [ "$(python3 "$lib/fields.py" --get kind <out)" = "$2" ]
+}
+expect 3 volume status image --key-file other-key --json
+check "nothing on standard output" [ ! -s out ]
+failure status key
+expect 4 volume check missing --key-file key --json
+failure check device
+expect 4 volume create image --size 1M --key-file key --json
+failure create device
+expect 3 volume keys list image --key-file other-key --json
+failure "keys list" key
+expect 2 volume status --json
+failure "wrong use" usage
+expect 2 "$traceless" audit compare missing missing --json
+failure audit usage
+
+section "a header backup is never overwritten; a damaged version is damage"
+expect 0 volume header backup image --key-file key --file kept-backup
+expect 4 volume header backup image --key-file key --file kept-backup
+check "no option is named that there is not" [ -z "$(sed -n '/--force/ p' err)" ]
+cp image flipped
+printf '\x03' | dd of=flipped bs=1 seek=8 conv=notrunc status=none
+expect 1 volume status flipped --key-file key
+expect 4 volume status flipped --key-file other-key
+rm flipped kept-backup
+
+section "completions and manual pages"
+for shell in bash zsh fish; do
+    expect 0 "$traceless" completions "$shell"
+    check "$shell completes volume" grep --quiet volume out
+done
+expect 0 "$traceless" man manual/man1
+check "a page of a subcommand" [ -s manual/man1/traceless-volume-create.1 ]
+expect 2 "$traceless" completions nosuchshell
+
 section "while it is served: exclusive, but for status"
 serve image
 check "permissions of the socket" [ "$(stat --format %a socket)" = 600 ]

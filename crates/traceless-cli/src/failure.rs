@@ -1,6 +1,7 @@
 //! Exit codes, and how a failure is told.
 
 use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, Ordering};
 use traceless_volume::error::Kind;
 use traceless_volume::{Error, fuse, nbd};
 
@@ -77,8 +78,60 @@ pub fn report(result: Result<(), Failure>) -> u8 {
     match result {
         Ok(()) => 0,
         Err(failure) => {
-            crate::output::complain(&failure.message);
+            crate::output::tell(&telling(failure.code, kind_of(failure.code), &failure.message));
             failure.code
         }
+    }
+}
+
+/// Whether the command was given `--json`: the one thing about it that all failures must know.
+static AS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// From now on failures are told as JSON.
+pub fn tell_as_json() {
+    AS_JSON.store(true, Ordering::Relaxed);
+}
+
+/// The line on standard error that tells a failure: text, or with `--json` an object.
+pub fn telling(code: u8, kind: &str, message: &str) -> String {
+    if AS_JSON.load(Ordering::Relaxed) {
+        as_json(code, kind, message)
+    } else {
+        format!("traceless: {message}")
+    }
+}
+
+/// A failure's exit code as a word.
+pub fn kind_of(code: u8) -> &'static str {
+    match code {
+        FINDING => "finding",
+        USAGE => "usage",
+        KEY => "key",
+        DEVICE => "device",
+        BUSY => "busy",
+        _ => "other",
+    }
+}
+
+fn as_json(code: u8, kind: &str, message: &str) -> String {
+    let schema = "traceless.failure.v1";
+    let failure = serde_json::json!({
+        "schema": schema, "exit_code": code, "kind": kind, "error": message,
+    });
+    failure.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_one_line_of_json() {
+        let line = as_json(KEY, kind_of(KEY), "no slot\nopens");
+        assert_eq!(line.lines().count(), 1);
+        let told: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(told["kind"], "key");
+        assert_eq!(told["exit_code"], 3);
+        assert_eq!(told["error"], "no slot\nopens");
     }
 }

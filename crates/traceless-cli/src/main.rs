@@ -12,6 +12,7 @@ mod numbers;
 mod output;
 mod parallel;
 mod run;
+mod shares;
 mod signals;
 mod sim;
 mod svg;
@@ -19,18 +20,15 @@ mod trace;
 mod volume;
 
 use args::{Cli, Product};
-use clap::Parser;
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     // Before anything secret is in memory.
     traceless_sys::harden_process();
-    let cli = match Cli::try_parse() {
+    let cli = match parse() {
         Ok(cli) => cli,
-        Err(e) => {
-            let _ = e.print();
-            return ExitCode::from(if e.use_stderr() { failure::USAGE } else { 0 });
-        }
+        Err(e) => return ExitCode::from(refuse(&e)),
     };
     let code = match &cli.product {
         Product::Volume { command } => failure::report(volume::run(command)),
@@ -43,6 +41,45 @@ fn main() -> ExitCode {
         Product::Enclave => failure::report(host::enclave()),
         Product::Bench { command } => failure::report(bench::run(command)),
         Product::Sim { command } => failure::report(sim::run(command)),
+        Product::Completions(args) => failure::report(shares::completions(args)),
+        Product::Man(args) => failure::report(shares::man_pages(args)),
     };
     ExitCode::from(code)
+}
+
+/// Reads the command line, and notes whether failures are told as JSON.
+fn parse() -> clap::error::Result<Cli> {
+    let matches = Cli::command().try_get_matches()?;
+    if asks_for_json(&matches) {
+        failure::tell_as_json();
+    }
+    Cli::from_arg_matches(&matches)
+}
+
+/// Whether the innermost command has an option `--json` that was given.
+fn asks_for_json(matches: &ArgMatches) -> bool {
+    match matches.subcommand() {
+        Some((_, inner)) => asks_for_json(inner),
+        None => matches!(matches.try_get_one::<bool>("json"), Ok(Some(true))),
+    }
+}
+
+/// Tells what is wrong with the command line. It was not understood, so that `--json` is looked for
+/// word by word, as far as the words are ours.
+fn refuse(error: &clap::Error) -> u8 {
+    if !error.use_stderr() {
+        let _ = error.print();
+        return 0;
+    }
+    if std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json") {
+        failure::tell_as_json();
+        output::tell(&failure::telling(
+            failure::USAGE,
+            failure::kind_of(failure::USAGE),
+            error.to_string().trim_end(),
+        ));
+    } else {
+        let _ = error.print();
+    }
+    failure::USAGE
 }

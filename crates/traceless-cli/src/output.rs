@@ -12,6 +12,11 @@ pub fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
+/// Prints a line on standard error as it is.
+pub fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
 /// Prints what went wrong.
 pub fn complain(line: &str) {
     let _ = writeln!(std::io::stderr(), "traceless: {line}");

@@ -86,6 +86,10 @@ impl Controller for FatPath {
         Ok(())
     }
 
+    fn waiting(&self) -> usize {
+        self.requests.len()
+    }
+
     fn step(&mut self, serve: Serve<'_>) -> traceless::Result<Issued> {
         let leaf = self.draw();
         if self.engine.stash().len() > DRAIN_ABOVE {

@@ -35,6 +35,10 @@ impl Controller for Scan {
         Ok(())
     }
 
+    fn waiting(&self) -> usize {
+        self.requests.len()
+    }
+
     fn step(&mut self, serve: Serve<'_>) -> traceless::Result<Issued> {
         for op in [Op::Read, Op::Write] {
             let len = (self.blocks * LINE_LEN) as u32;

@@ -23,6 +23,12 @@ pub enum Error {
     /// There is something at the path already.
     #[error("{}: exists already; take another name, or give `create` --force", .0.display())]
     Exists(PathBuf),
+    /// There is a file where a header backup is to be made.
+    #[error(
+        "{}: exists already, and a backup is never overwritten: take another name, or remove it",
+        .0.display()
+    )]
+    BackupExists(PathBuf),
     /// The device is smaller than the image would be.
     #[error("the image needs {needed} bytes, {} has {available}", path.display())]
     TooSmall {
@@ -183,6 +189,7 @@ impl Error {
                 traceless::Error::Tampered { .. }
                 | traceless::Error::RolledBack { .. }
                 | traceless::Error::WrongMap { .. }
+                | traceless::Error::EarlierDamage
                 | traceless::Error::HalfSaved,
             ) => Kind::Finding,
             Self::WrongKey
@@ -196,6 +203,7 @@ impl Error {
             Self::Busy(_) => Kind::Busy,
             Self::Io { .. }
             | Self::Exists(_)
+            | Self::BackupExists(_)
             | Self::TooSmall { .. }
             | Self::NotAVolume(_)
             | Self::Version(_)
@@ -212,6 +220,7 @@ impl Error {
                 traceless::Error::Io(_)
                 | traceless::Error::Store(_)
                 | traceless::Error::StashOverflow { .. }
+                | traceless::Error::EarlierAbort
                 | traceless::Error::Poisoned => Kind::Device,
                 _ => Kind::Usage,
             },

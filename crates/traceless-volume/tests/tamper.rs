@@ -340,6 +340,55 @@ fn flipped_bits_before_the_areas_are_refused() {
     }
 }
 
+/// It is not a newer one: that is for whoever has the key to say.
+#[test]
+fn a_damaged_version_is_damage() {
+    let subject = Subject::detwo(1);
+    for bit in 0..16 {
+        let at = 8 + bit / 8;
+        subject.put(at, &[subject.sound[at] ^ (1 << (bit % 8))]);
+        let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+        let open = |key: &UserKey| Volume::open(&subject.path, key, &options, &mut |_, _| {});
+        let opened = open(&key()).err();
+        assert!(matches!(opened, Some(Error::HeaderDamaged)), "bit {bit}: {opened:?}");
+        // Without a key nobody can tell.
+        let other = UserKey::from_file(Zeroizing::new(vec![8; 32])).expect("a key");
+        assert!(matches!(open(&other).err(), Some(Error::Version(_))));
+        subject.put(at, &[subject.sound[at]]);
+    }
+}
+
+/// Cut off at each sector before the areas and each page of them, or with more behind it.
+#[test]
+fn every_cut_is_refused_and_tails_are_harmless() {
+    let subject = Subject::detwo(3);
+    let len = subject.sound.len();
+    let sectors = (0..AREAS).step_by(SECTOR);
+    for cut in sectors.chain((AREAS..len).step_by(BLOCK_LEN)).chain([1, 4095, 4097, len - 1]) {
+        subject.file.set_len(cut as u64).expect("cut");
+        let verdict = subject.examine(&OpenOptions::default());
+        assert_eq!(verdict, Ok(Verdict::Refused), "cut at {cut}");
+        assert_eq!(std::fs::metadata(&subject.path).expect("it is there").len(), cut as u64);
+        subject.file.set_len(len as u64).expect("as long as before");
+        subject.put(cut, &subject.sound[cut..]);
+    }
+    assert_eq!(subject.try_changes(&[], false), Verdict::Blocks(0));
+    let (mut noise, mut rng) = (vec![0; 3 * BLOCK_LEN], Seeded::new(4));
+    for tail in [1, SECTOR, BLOCK_LEN, noise.len()] {
+        for zeros in [true, false] {
+            if zeros {
+                noise.fill(0);
+            } else {
+                rng.fill(&mut noise);
+            }
+            subject.put(len, &noise[..tail]);
+            assert_eq!(subject.try_changes(&[], true), Verdict::Blocks(0), "{tail}, {zeros}");
+            assert_eq!(subject.try_changes(&[], false), Verdict::Blocks(0), "{tail}, {zeros}");
+            subject.file.set_len(len as u64).expect("as long as before");
+        }
+    }
+}
+
 #[test]
 fn flipped_bits_in_the_areas_change_nothing_unnoticed() {
     let subject = Subject::detwo(2);

@@ -41,8 +41,14 @@ pub trait Controller: Send {
     /// Asks for an access to a block. Requests are served in order; `id` is the caller's.
     fn submit(&mut self, id: u64, addr: Addr) -> Result;
 
+    /// Requests that were asked for and are not finished.
+    fn waiting(&self) -> usize;
+
     /// One path access: the next useful one, or a dummy. Never none, never two. When it reaches the
     /// block of a request, `serve` may read and change the body.
+    ///
+    /// If the store cannot serve its read, nothing has changed, and the next step makes the same
+    /// read again. A scheme that cannot do so refuses everything after it.
     fn step(&mut self, serve: Serve<'_>) -> Result<Issued>;
 
     /// Finishes the request whose turn it is if that takes no path access, and tells which one.
@@ -53,7 +59,7 @@ pub trait Controller: Send {
         Ok(None)
     }
 
-    /// Makes everything durable that was finished.
+    /// Makes everything durable that was finished. No request waits.
     fn sync(&mut self) -> Result;
 
     /// What the claim covers.
@@ -76,6 +82,9 @@ const ANNOUNCED_MAX: usize = 128;
 ///
 /// Where the number of steps depends on what was accessed before (a PLB, a stash that is full), so
 /// does the time that a request takes.
+///
+/// A request that an error cut off is not forgotten: its paths were seen, or announced. The next
+/// one first steps until it is finished, and leaves its block as it is.
 pub struct Stepped<C>(C);
 
 /// What its own requests are called.
@@ -100,6 +109,7 @@ impl<C: Controller> Stepped<C> {
     /// Accesses one block; `change` sees it while it is in trusted memory.
     #[inline]
     pub fn access(&mut self, addr: Addr, mut change: impl FnMut(&mut [u8])) -> Result {
+        self.finish_waiting()?;
         self.0.submit(OWN, addr)?;
         // Others may be finished in between: what was offered.
         let serve = &mut |id: u64, body: &mut [u8]| {
@@ -115,9 +125,19 @@ impl<C: Controller> Stepped<C> {
         Ok(())
     }
 
+    /// Steps until no request waits that an earlier error cut off.
+    #[inline]
+    fn finish_waiting(&mut self) -> Result {
+        while self.0.waiting() > 0 {
+            self.0.step(&mut |_, _| {})?;
+        }
+        Ok(())
+    }
+
     /// Accesses blocks in order, which are told to the store together. What is seen is a function
     /// of their number, as is that of as many accesses.
     fn access_many(&mut self, addrs: &[Addr], mut change: impl FnMut(usize, &mut [u8])) -> Result {
+        self.finish_waiting()?;
         let mut before = 0;
         for part in addrs.chunks(ANNOUNCED_MAX) {
             for (nth, &addr) in part.iter().enumerate() {
@@ -170,6 +190,7 @@ impl<C: Controller> Oram for Stepped<C> {
     }
 
     fn sync(&mut self) -> Result {
+        self.finish_waiting()?;
         self.0.sync()
     }
 
@@ -178,6 +199,7 @@ impl<C: Controller> Oram for Stepped<C> {
     }
 
     fn close(&mut self) -> Result {
+        self.finish_waiting()?;
         self.0.close()
     }
 }

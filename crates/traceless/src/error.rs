@@ -108,6 +108,17 @@ pub enum Error {
     /// An earlier write or sync failed; nothing more is written until the scheme is opened anew.
     #[error("an earlier write failed, so this is read-only until it is opened again")]
     Poisoned,
+    /// An earlier access found damage in what it read. Whoever made it sees what is accessed after
+    /// it, so nothing is.
+    #[error("an earlier access found damage, so nothing more is accessed until it is opened again")]
+    EarlierDamage,
+    /// An earlier access ended in the middle, with its block in no place: whoever was handed the
+    /// block panicked, or a stash had no room.
+    #[error(
+        "an earlier access ended in the middle, so nothing more is accessed until it is opened \
+             again"
+    )]
+    EarlierAbort,
     /// The store was opened for reading only.
     #[error("opened for reading only")]
     ReadOnly,

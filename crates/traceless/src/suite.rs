@@ -7,6 +7,7 @@ mod copies;
 mod faulty;
 mod pages;
 mod paths;
+mod reads;
 mod unsalted;
 
 use crate::build::SchemeConfig;
@@ -21,6 +22,9 @@ use crate::trace::{Event, Op, Recorder};
 use crate::types::{Addr, Extent};
 pub use copies::nonces_that_copies_share;
 use faulty::Faulty;
+pub use reads::survives_failing_reads;
+#[cfg(test)]
+pub(crate) use reads::{FailingReads, goes_on_after_failed_reads, is_read_again};
 use std::collections::HashMap;
 use std::sync::Arc;
 pub use unsalted::Unsalted;
@@ -30,6 +34,7 @@ pub fn conforms(config: &SchemeConfig) {
     behaves_like_an_array(config);
     trace_is_public(config);
     survives_failing_stores(config);
+    survives_failing_reads(config);
     reopens_equal(config);
     refuses_tampering(config);
 }
@@ -385,7 +390,9 @@ fn refusals(oram: &mut dyn Oram, model: &[u8]) -> u32 {
             Ok(()) => assert_eq!(block, want, "a change went unnoticed, and block {addr} is wrong"),
             Err(Error::Tampered { .. }) => refused += 1,
             // Where reads write, too, nothing goes on after a refusal.
-            Err(Error::Poisoned) if refused > 0 && oram.hides() == Hides::ReadsAndWrites => break,
+            Err(Error::EarlierDamage) if refused > 0 && oram.hides() == Hides::ReadsAndWrites => {
+                break;
+            }
             Err(other) => panic!("block {addr}: {other}"),
         }
     }

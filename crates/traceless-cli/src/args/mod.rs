@@ -7,6 +7,7 @@ mod experiment;
 mod gateway;
 mod host;
 mod run;
+mod shares;
 mod sim;
 mod stash;
 mod tree;
@@ -18,6 +19,7 @@ pub use experiment::*;
 pub use gateway::*;
 pub use host::*;
 pub use run::*;
+pub use shares::*;
 pub use sim::*;
 pub use stash::*;
 pub use tree::*;
@@ -83,4 +85,8 @@ pub enum Product {
         #[command(subcommand)]
         command: SimCommand,
     },
+    /// Print the completions of this command for a shell
+    Completions(CompletionsArgs),
+    /// Write the manual pages of this command
+    Man(ManArgs),
 }

@@ -30,7 +30,7 @@ mod volume;
 mod workload;
 
 use crate::args::audit::{AuditArgs, AuditCommand, RecordArgs};
-use crate::failure::Failure;
+use crate::failure::{Failure, telling};
 use crate::trace::Trace;
 use std::io::Write;
 use std::path::Path;
@@ -99,7 +99,11 @@ impl Outcome {
     }
 
     fn error(code: u8, message: &str) -> Self {
-        Self { code, out: String::new(), err: format!("traceless: {message}\n") }
+        Self {
+            code,
+            out: String::new(),
+            err: format!("{}\n", telling(code, kind_of(code), message)),
+        }
     }
 
     /// Of a command that prints by itself.
@@ -129,6 +133,16 @@ impl Outcome {
             }
             _ => self.code,
         }
+    }
+}
+
+/// An exit code of the auditor as a word.
+fn kind_of(code: u8) -> &'static str {
+    match code {
+        FOUND => "finding",
+        NOT_JUDGED => "not judged",
+        NOT_WHAT_IT_SHOULD_BE => "device",
+        _ => "usage",
     }
 }
 

@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use traceless_volume::device::Device;
 use traceless_volume::format::UserKey;
-use traceless_volume::fuse::export::{ExportOptions, spawn};
+use traceless_volume::fuse::export::{self, ExportOptions, spawn};
 use traceless_volume::fuse::runtime::become_io_flusher;
 use traceless_volume::volume::Volume;
 use zeroize::Zeroizing;
@@ -18,6 +18,8 @@ use zeroize::Zeroizing;
 pub const READY: &str = "ready";
 
 pub fn run(args: &ExportArgs) -> Result<(), Failure> {
+    // Before the image is opened, which writes to it.
+    export::check(&args.dir)?;
     let key = if args.for_mount {
         // The terminal's Ctrl-C is for the command that mounts, not for what stays behind.
         let _ = rustix::process::setsid();
@@ -31,10 +33,10 @@ pub fn run(args: &ExportArgs) -> Result<(), Failure> {
             complain(&warning.to_string());
         }
     }
-    held::hold(&args.image, key, &args.open, |volume, device| export(args, volume, device))
+    held::hold(&args.image, key, &args.open, |volume, device| serve(args, volume, device))
 }
 
-fn export(args: &ExportArgs, volume: &Volume, device: Arc<dyn Device>) -> Result<(), Failure> {
+fn serve(args: &ExportArgs, volume: &Volume, device: Arc<dyn Device>) -> Result<(), Failure> {
     let export = Arc::new(spawn(device, &args.dir, ExportOptions::default())?);
     let stopper = export.clone();
     signals::on_stop(move || {

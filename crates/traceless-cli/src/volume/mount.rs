@@ -13,7 +13,8 @@ use std::sync::atomic::Ordering;
 use traceless_volume::format::UserKey;
 use traceless_volume::fuse::capabilities;
 use traceless_volume::fuse::mount::{
-    AttachOptions, Daemon, MountRecord, Step, attach, default_runtime, detach, prepare, record,
+    AttachOptions, Daemon, MountRecord, Step, attach, check_dir, default_runtime, detach, prepare,
+    record,
 };
 
 /// Seconds that a daemon may take to close its volume.
@@ -28,6 +29,8 @@ pub fn mount(args: &MountArgs) -> Result<(), Failure> {
             list.join("; ")
         )));
     }
+    // Before the serving process opens the image, which writes to it.
+    check_dir(&args.dir)?;
     let key = key::existing(&args.key)?;
     let runtime = default_runtime()?;
     let image = args.image.canonicalize().map_err(|e| {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use traceless::store::Caching;
 use traceless_volume::device::Device;
 use traceless_volume::nbd::{Endpoint, Options, Server, TlsFiles};
-use traceless_volume::volume::{OpenOptions, Volume};
+use traceless_volume::volume::{LockedImage, OpenOptions};
 
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let mut inherited = ListenFd::from_env();
@@ -29,31 +29,33 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         caching: if args.direct { Caching::Direct } else { Caching::Buffered },
         witness: trace.witness(),
     };
-    let mut meter = Meter::new("opening", args.progress.progress);
-    let volume =
-        Volume::open(&args.image.image, &key, &options, &mut |done, all| meter.update(done, all));
-    meter.finish();
+    let image = LockedImage::new(&args.image.image, &key, options)?;
     drop(key);
+    // Before anything is written: an address that cannot be had must not change the image. Whoever
+    // connects meanwhile waits.
+    let server = bind(args, &mut inherited)?;
+    let mut meter = Meter::new("opening", args.progress.progress);
+    let volume = image.open(&mut |done, all| meter.update(done, all));
+    meter.finish();
     let volume = Arc::new(volume?);
-    let served = serve(args, &mut inherited, &asked::noted(volume.clone(), &trace));
+    let served = serve(server, &asked::noted(volume.clone(), &trace));
     // Whatever happened, what was acknowledged is kept, and the next opening is quick.
     let closed = volume.close().map_err(Failure::from);
     let traced = trace.finish();
     served.and(closed).and(traced)
 }
 
-fn serve(
-    args: &ServeArgs,
-    inherited: &mut ListenFd,
-    device: &Arc<dyn Device>,
-) -> Result<(), Failure> {
+fn bind(args: &ServeArgs, inherited: &mut ListenFd) -> Result<Server, Failure> {
     let tls =
         args.tls_certificate.as_ref().zip(args.tls_key.as_ref()).map(|(chain, key)| TlsFiles {
             certificates: chain.clone(),
             key: key.clone(),
             client_ca: args.tls_client_ca.clone(),
         });
-    let server = Server::bind(endpoint(args, inherited)?, &Options { tls })?;
+    Ok(Server::bind(endpoint(args, inherited)?, &Options { tls })?)
+}
+
+fn serve(server: Server, device: &Arc<dyn Device>) -> Result<(), Failure> {
     let handle = server.handle();
     signals::on_stop(move || handle.shutdown())?;
     Ok(server.run(device)?)

@@ -17,11 +17,20 @@ pub fn run(args: &StatusArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// In words what the JSON calls by one of them.
+fn writes_reveal(beyond_their_number: &str) -> &str {
+    match beyond_their_number {
+        "nothing" => "how many, when, and how grouped; not which blocks",
+        "nearness" => "how many, when, and how near to each other: INSECURE",
+        _ => "EVERYTHING but contents: how many, when, and which blocks",
+    }
+}
+
 fn lines(told: &Status) -> Vec<(&'static str, String)> {
     let mut list = vec![
         ("scheme", told.scheme.to_owned()),
         ("cipher", told.cipher.to_owned()),
-        ("writes reveal", told.writes_reveal.to_owned()),
+        ("writes reveal", writes_reveal(told.writes_reveal).to_owned()),
         ("uuid", told.uuid.clone()),
         ("size", format!("{} bytes in {} blocks", told.size_bytes, told.blocks)),
         ("image", format!("{} bytes, {:.3} times", told.image_bytes, told.space_factor)),

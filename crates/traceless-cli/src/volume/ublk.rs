@@ -11,6 +11,8 @@ use traceless_volume::fuse::runtime::become_io_flusher;
 use traceless_volume::ublk::Export;
 
 pub fn run(args: &UblkArgs) -> Result<(), Failure> {
+    // Before the image is opened, which writes to it.
+    Export::check()?;
     let key = key::existing(&args.image.key)?;
     // Before the first thread: the mark belongs to a thread and is inherited.
     for warning in become_io_flusher() {

@@ -266,7 +266,7 @@ fn refusal_of(error: &Error) -> Refusal {
         Error::Tampered { .. } => Refusal::Tampered,
         Error::Misplaced { .. } => Refusal::Misplaced,
         Error::StashOverflow { .. } => Refusal::StashFull,
-        Error::Poisoned => Refusal::Failed,
+        Error::Poisoned | Error::EarlierDamage | Error::EarlierAbort => Refusal::Failed,
         Error::Geometry(_) | Error::OutOfRange { .. } => Refusal::Invalid,
         _ => Refusal::Store,
     }

@@ -249,6 +249,10 @@ impl<T: BucketTree> Controller for Recursive<T> {
         Ok(())
     }
 
+    fn waiting(&self) -> usize {
+        self.requests.len()
+    }
+
     fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
         if self.failed {
             return Err(Error::Poisoned);

@@ -281,6 +281,33 @@ mod tests {
         assert!(matches!(slots.unlock(&uuid, &passphrase("one")), Err(Error::WrongKey)));
     }
 
+    /// Of all eight slots, each for a key file of its own: a bit that means something refuses its
+    /// key and no other, and one that does not changes nothing.
+    #[test]
+    fn every_flipped_bit_of_the_slots_is_refused_or_harmless() {
+        let rng = &mut Seeded::new(1);
+        let (master, uuid) = (MasterKey::random(rng).unwrap(), [3; 16]);
+        let key = |nth: u8| UserKey::from_file(Zeroizing::new(vec![nth; 32])).unwrap();
+        let quick = Kdf { memory_kib: 64, time: 1, lanes: 1 };
+        for nth in 0..KEY_SLOTS {
+            let slot = KeySlot::wrap(&master, &uuid, &key(nth as u8), quick, rng).unwrap();
+            let mut bytes = slot.encode(rng);
+            let mut refused = 0;
+            for bit in 0..bytes.len() * 8 {
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                let slots = KeySlots::from_list(vec![KeySlot::decode(&bytes)]);
+                match slots.unlock(&uuid, &key(nth as u8)) {
+                    Ok((opened, _)) => assert_eq!(opened.bytes(), master.bytes(), "bit {bit}"),
+                    Err(Error::WrongKey) => refused += 1,
+                    Err(other) => panic!("bit {bit}: {other}"),
+                }
+                bytes[bit / 8] ^= 1 << (bit % 8);
+            }
+            // Magic and kind, salt, wrapped key and its tag.
+            assert_eq!(refused, 8 * (8 + 2 + 32 + SECRET_LEN + TAG_LEN), "slot {nth}");
+        }
+    }
+
     #[test]
     fn greedy_slots_are_refused() {
         let rng = &mut Seeded::new(1);

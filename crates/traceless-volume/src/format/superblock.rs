@@ -198,6 +198,31 @@ mod tests {
         }
     }
 
+    /// Half of the bits on each thread: opening a superblock deciphers all of it.
+    #[test]
+    fn every_flipped_bit_is_refused() {
+        let keys = Keys::for_fuzzing();
+        let superblock = Superblock { generation: 7, chain: [8; 32], state: vec![9; 100] };
+        let sound = superblock.seal(&keys, &[6; 16]);
+        assert_eq!(Superblock::open(&keys, &sound).unwrap(), superblock);
+        let flips = |bits: std::ops::Range<usize>| {
+            let mut bytes = sound.clone();
+            for bit in bits {
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                assert!(Superblock::open(&keys, &bytes).is_none(), "bit {bit}");
+                bytes[bit / 8] ^= 1 << (bit % 8);
+            }
+        };
+        let all = sound.len() * 8;
+        std::thread::scope(|scope| {
+            scope.spawn(|| flips(0..all / 2));
+            flips(all / 2..all);
+        });
+        for len in 0..sound.len() {
+            assert!(Superblock::open(&keys, &sound[..len]).is_none(), "{len} bytes");
+        }
+    }
+
     #[test]
     fn forks_have_different_chains() {
         let store = Arc::new(MemStore::new(super::super::AREAS_AT));

@@ -47,14 +47,9 @@ pub struct Export {
     server: Mutex<Option<JoinHandle<io::Result<()>>>>,
 }
 
-/// Mounts a file system at `dir` whose one file, [`FILE_NAME`], holds the bytes of `device`.
-///
-/// The file belongs to the user of this process and nobody else may read it. Its I/O is direct:
-/// each write reaches the device before it returns, and `fsync` flushes. It can be neither
-/// resized nor punched; opening it with `O_TRUNC` changes nothing.
-///
-/// From here on the calling process must not touch any path under `dir`.
-pub fn spawn(device: Arc<dyn Device>, dir: &Path, options: ExportOptions) -> Result<Export> {
+/// Finds out whether `dir` can be the folder of an export, and tells its path without links. What
+/// the kernel says is known only when it is mounted.
+pub fn check(dir: &Path) -> Result<PathBuf> {
     check_fuse()?;
     if !is_root() && FUSERMOUNT.path().is_none() {
         return Err(Error::FusermountMissing);
@@ -63,6 +58,18 @@ pub fn spawn(device: Arc<dyn Device>, dir: &Path, options: ExportOptions) -> Res
     if !dir.is_dir() {
         return Err(Error::NotAFolder { dir });
     }
+    Ok(dir)
+}
+
+/// Mounts a file system at `dir` whose one file, [`FILE_NAME`], holds the bytes of `device`.
+///
+/// The file belongs to the user of this process and nobody else may read it. Its I/O is direct:
+/// each write reaches the device before it returns, and `fsync` flushes. It can be neither
+/// resized nor punched; opening it with `O_TRUNC` changes nothing.
+///
+/// From here on the calling process must not touch any path under `dir`.
+pub fn spawn(device: Arc<dyn Device>, dir: &Path, options: ExportOptions) -> Result<Export> {
+    let dir = check(dir)?;
     let config = config(device.read_only(), options);
     let session = Session::new(VolumeFile::new(device), &dir, &config)
         .map_err(|source| Error::FuseMount { dir: dir.clone(), source })?;

@@ -58,6 +58,12 @@ impl Stopper {
 }
 
 impl Export {
+    /// Finds out whether the kernel takes orders for block devices from this user.
+    pub fn check() -> Result<()> {
+        let opened = OpenOptions::new().read(true).write(true).open(traceless_sys::ublk::CONTROL);
+        opened.map(|_| ()).map_err(Error::of_making)
+    }
+
     /// Makes a block device with the bytes of `device`, and serves it.
     ///
     /// It never offers discards. Each write reaches `device` before it is answered, and a flush

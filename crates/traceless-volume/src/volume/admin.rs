@@ -78,7 +78,9 @@ pub fn backup_header(path: &Path, key: &UserKey, to: &Path) -> Result {
     image.file().read_exact_at(&mut bytes, 0).map_err(|e| image.failed("read", e))?;
     let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to);
     let mut file = match made {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Err(Error::Exists(to.into())),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(Error::BackupExists(to.into()));
+        }
         other => other.map_err(|e| failed("create", to, e))?,
     };
     let written = file.write_all(&bytes).and_then(|()| file.sync_all());

@@ -129,7 +129,12 @@ impl Image {
     /// The key slots.
     pub fn key_slots(&self) -> Result<KeySlots> {
         // The slots are read through the page cache, also where the rest is not.
-        KeySlots::read(&self.buffered()?).map_err(|e| failed("read", &self.path, e))
+        match KeySlots::read(&self.buffered()?) {
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(Error::Truncated { expected: self.header()?.image_len, found: self.len()? })
+            }
+            read => read.map_err(|e| failed("read", &self.path, e)),
+        }
     }
 
     /// Finds the slot that `key` opens, and proves the header.
@@ -139,11 +144,30 @@ impl Image {
 
     /// As [`Image::unlock`], where the header stands at `at`.
     pub fn unlock_at(&self, at: u64, key: &UserKey) -> Result<Unlocked> {
-        let header = self.header_at(at)?;
+        let header = match self.header_at(at) {
+            Err(Error::Version(found)) => return Err(self.version_or_damage(at, found, key)),
+            header => header?,
+        };
         let (master, slot) = self.key_slots()?.unlock(&header.uuid, key)?;
         let keys = Keys::of(master, &header);
         Header::verify(&self.header_bytes(at)?, &keys)?;
         Ok(Unlocked { header, keys, slot })
+    }
+
+    /// What to say of a header whose version is not known: whoever wrote another version with the
+    /// volume's key made a tag of it, damage did not. Where the key slots do not open as those of a
+    /// known version would, nobody can tell.
+    fn version_or_damage(&self, at: u64, found: u16, key: &UserKey) -> Error {
+        let keys_of = |bytes: &[u8]| -> Result<Keys> {
+            let header = Header::decode_as_known(bytes)?;
+            let (master, _) = self.key_slots()?.unlock(&header.uuid, key)?;
+            Ok(Keys::of(master, &header))
+        };
+        let opened = self.header_bytes(at).and_then(|bytes| Ok((keys_of(&bytes)?, bytes)));
+        match opened {
+            Ok((keys, bytes)) if Header::verify(&bytes, &keys).is_err() => Error::HeaderDamaged,
+            _ => Error::Version(found),
+        }
     }
 
     /// Refuses an image that is shorter than its header says.

@@ -63,6 +63,30 @@ impl Default for OpenOptions {
     }
 }
 
+/// An image that is locked and that a key opens. Nothing was written to it: what else may go wrong
+/// is best found out before it becomes a volume.
+pub struct LockedImage {
+    image: Image,
+    unlocked: Unlocked,
+    options: OpenOptions,
+}
+
+impl LockedImage {
+    /// Locks the image at `path`, and finds the slot that `key` opens.
+    pub fn new(path: &Path, key: &UserKey, options: OpenOptions) -> Result<Self> {
+        let mut image = Image::open(path, options.read_only, options.caching)?;
+        image.lock(options.read_only && !options.exclusive)?;
+        let unlocked = image.unlock(key)?;
+        Ok(Self { image, unlocked, options })
+    }
+
+    /// Opens the volume. `progress` tells done and all of what must be read to rebuild the map.
+    pub fn open(self, progress: &mut dyn FnMut(u64, u64)) -> Result<Volume> {
+        let Self { image, unlocked, options } = self;
+        Volume::open_unlocked(image, unlocked, &options, progress)
+    }
+}
+
 /// An open volume. Dropping it without [`Volume::close`] is like a crash: nothing acknowledged by
 /// a flush is lost.
 pub struct Volume {
@@ -87,10 +111,7 @@ impl Volume {
         options: &OpenOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
-        let mut image = Image::open(path, options.read_only, options.caching)?;
-        image.lock(options.read_only && !options.exclusive)?;
-        let unlocked = image.unlock(key)?;
-        Self::open_unlocked(image, unlocked, options, progress)
+        LockedImage::new(path, key, options.clone())?.open(progress)
     }
 
     fn open_unlocked(

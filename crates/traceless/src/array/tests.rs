@@ -296,7 +296,7 @@ fn a_visit_that_panics_ends_it() {
         assert!(std::panic::catch_unwind(access).is_err());
         match array.read(1) {
             Ok(read) => assert_eq!(read, block(1, 64), "{blocks}, {oblivious}"),
-            Err(error) => assert!(matches!(error, Error::Poisoned), "{error}"),
+            Err(error) => assert!(matches!(error, Error::EarlierAbort), "{error}"),
         }
     }
 }

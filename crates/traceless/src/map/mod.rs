@@ -68,6 +68,7 @@ use crate::oblivious::durable::{Attached, create_attached, open_attached};
 use crate::oram::Oram;
 use crate::rng::Rng;
 use crate::scheme::Parts;
+use crate::scheme::health::Health;
 use crate::scheme::store_vault::{StoreVault, VAULT_LEN};
 use crate::seal::Secret;
 use crate::store::Store;
@@ -147,7 +148,10 @@ pub struct Map {
     stash: Vec<u64>,
     /// Whether the stash has no room any more. Secret until it is asked for.
     full: Mask,
-    failed: bool,
+    /// The second bucket of an operation that could not be read: what is carried may be in no other
+    /// place.
+    unread: Option<u32>,
+    health: Health,
 }
 
 impl Map {
@@ -165,7 +169,8 @@ impl Map {
             bucket: vec![0; shape.slots * words],
             stash: vec![0; STASH_ENTRIES * words],
             full: Mask::NO,
-            failed: false,
+            unread: None,
+            health: Health::default(),
             shape,
         }
     }
@@ -188,16 +193,17 @@ impl Map {
 
     /// Does something with a key. `value` is looked at by insertions only. All arguments may be
     /// secret, but for the lengths of `key` and `value`: where these are, too, make them equal.
+    ///
+    /// An operation whose read failed is done as a whole or not at all, and which of them is seen
+    /// by a [`get`](Self::get) after it. It is as well to ask for the same again.
     pub fn operate(
         &mut self,
         operation: Operation,
         key: &[u8],
         value: &[u8],
     ) -> Result<Answer<'_>> {
-        if self.failed {
-            return Err(Error::Poisoned);
-        }
         self.shape.check(key, value)?;
+        self.finish_unread()?;
         // A sync within an operation would save the half of it.
         if let Home::Saved(array) = &self.array
             && array.accesses_left() <= ACCESSES
@@ -211,10 +217,10 @@ impl Map {
         let [first, second] = self.places.of(self.carried.key());
         self.carried.set_value(value);
         self.visit(first, FIRST_ENTRIES)?;
+        self.unread = Some(second);
         self.visit(second, self.shape.slots)?;
-        let Self { carried, stash, .. } = self;
-        let waiting = ct::dispatch(Visit { entries: stash, carried, limit: STASH_ENTRIES });
-        self.full = !Mask::below(waiting, STASH_ENTRIES as u32);
+        self.unread = None;
+        self.visit_stash();
         // One bit becomes public, and that only in a map that is too small for what is in it.
         if made_public((inserts & full).bits()) != 0 {
             return Err(Error::MapFull { capacity: self.shape.capacity });
@@ -225,9 +231,7 @@ impl Map {
     /// Makes everything durable that was done before. A map without a store of its own cannot be
     /// opened again: its stash is not in the array below it, which is all that this syncs then.
     pub fn sync(&mut self) -> Result {
-        if self.failed {
-            return Err(Error::Poisoned);
-        }
+        self.finish_unread()?;
         match &mut self.array {
             Home::Unsaved(array) => array.sync(),
             Home::Saved(array) => {
@@ -255,10 +259,30 @@ impl Map {
     fn load_stash(&mut self) {
         let Home::Saved(array) = &mut self.array else { return };
         self.stash.copy_from_slice(array.attached());
-        let Self { stash, carried, .. } = self;
         // Nothing is carried: it only counts.
+        self.visit_stash();
+    }
+
+    /// Looks into the stash, and puts what is carried there if it is in no bucket.
+    fn visit_stash(&mut self) {
+        let Self { carried, stash, .. } = self;
         let waiting = ct::dispatch(Visit { entries: stash, carried, limit: STASH_ENTRIES });
         self.full = !Mask::below(waiting, STASH_ENTRIES as u32);
+    }
+
+    /// Ends the operation before, if a bucket of it could not be read.
+    fn finish_unread(&mut self) -> Result {
+        self.health.check()?;
+        if let Some(second) = self.unread {
+            self.visit(second, self.shape.slots)?;
+            self.unread = None;
+            self.visit_stash();
+        }
+        // Also what was read for the first bucket of one.
+        match &mut self.array {
+            Home::Unsaved(_) => Ok(()),
+            Home::Saved(array) => array.finish_unread(&mut |_| {}).map(|_| ()),
+        }
     }
 
     /// Entries in the stash. For statistics only: the number is secret.
@@ -267,20 +291,27 @@ impl Map {
         entries.filter(|entry| entry[0] != 0).count()
     }
 
-    /// Looks into one bucket, and puts what is carried there if it may.
+    /// Looks into one bucket, and puts what is carried there if it may. If it cannot be read,
+    /// nothing has changed, and it may be looked into again, and must be before any other.
     fn visit(&mut self, bucket: u32, limit: usize) -> Result {
         let Self { array, carried, bucket: words, .. } = self;
-        let array: &mut dyn Oram = match array {
-            Home::Unsaved(array) => &mut **array,
-            Home::Saved(array) => &mut **array,
-        };
-        let visited = array.update(Addr(bucket.into()), &mut |block| {
+        let mut is_read = false;
+        let mut visit = |block: &mut [u8]| {
+            is_read = true;
             let block = &mut block[..size_of_val(&words[..])];
             ct::bytes_of_mut(words).copy_from_slice(block);
             ct::dispatch(Visit { entries: words, carried, limit });
             block.copy_from_slice(ct::bytes_of(words));
-        });
-        visited.inspect_err(|_| self.failed = true)
+        };
+        let addr = Addr(bucket.into());
+        let visited = match array {
+            Home::Unsaved(array) => array.update(addr, &mut visit),
+            Home::Saved(array) => match array.finish_unread(&mut visit) {
+                Ok(false) => array.update(addr, &mut visit),
+                finished => finished.map(|_| ()),
+            },
+        };
+        if is_read { self.health.end(visited) } else { visited }
     }
 }
 

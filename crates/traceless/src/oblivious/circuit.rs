@@ -100,11 +100,12 @@ impl<W: Width, M: Memory> Circuit<W, M> {
     }
 
     /// Takes the block `addr` out of the tree into `block`, if it is there, else zeros. `leaf` is
-    /// its label and public, `addr` is secret.
+    /// its label and public, `addr` is secret. If a path cannot be opened, nothing has changed.
     #[inline(always)]
     pub fn fetch<V: Vector>(&mut self, v: V, addr: u32, leaf: u32, block: &mut Vec<u64>) -> Result {
         let addr = addr.wrapping_add(1);
         self.memory.open(ACCESSED, leaf)?;
+        self.memory.open(EVICTED, self.next_path & self.label_mask())?;
         self.load_headers(ACCESSED);
         let in_stash = self.stash.take(addr);
         let in_path = [self.path[0].take(addr), self.path[1].take(addr)];
@@ -124,7 +125,7 @@ impl<W: Width, M: Memory> Circuit<W, M> {
     }
 
     /// Puts the block `addr` back under the new label `label`, both secret, and ends the access
-    /// that fetched it from the path to `old`.
+    /// that fetched it from the path to `old` and opened the path to evict along.
     #[inline(always)]
     pub fn put<V: Vector>(
         &mut self,
@@ -147,7 +148,6 @@ impl<W: Width, M: Memory> Circuit<W, M> {
 
         let next = self.next_path & self.label_mask();
         self.next_path = self.next_path.wrapping_add(1);
-        self.memory.open(EVICTED, next)?;
         self.load_headers(EVICTED);
         let second = Plan::made(&mut self.stash, &mut self.path, next, self.levels);
         let third = Plan::made(&mut self.stash, &mut self.path, next, self.levels);
@@ -409,7 +409,6 @@ impl<W: Width, M: Memory> Kernel for Greedily<'_, W, M> {
 
         let next = tree.next_path & tree.label_mask();
         tree.next_path = tree.next_path.wrapping_add(1);
-        tree.memory.open(EVICTED, next)?;
         tree.load_headers(EVICTED);
         tree.evict_greedily(v, pool, EVICTED, next);
         tree.full |= (!tree.stash.has_room(tree.stash_limit)).bits();

@@ -199,6 +199,10 @@ pub(crate) trait Attached: Oram {
 
     /// Accesses until a sync is made that nobody asked for.
     fn accesses_left(&self) -> u32;
+
+    /// Makes the access that could not be read, if there is one, and hands its block to `change`.
+    /// Whether there was one is public.
+    fn finish_unread(&mut self, change: &mut dyn FnMut(&mut [u8])) -> Result<bool>;
 }
 
 /// Makes a new array; every block reads as zeros.
@@ -402,7 +406,14 @@ impl<W: Width> DurableOblivious<W> {
 
     fn access(&mut self, addr: Addr, change: impl FnOnce(&mut [u8])) -> Result {
         self.inner.check_addr(addr)?;
-        self.saves.step(|| self.inner.access(addr, change))?;
+        self.saves.life.writable()?;
+        self.finish_unread(&mut |_| {})?;
+        self.inner.access(addr, change)?;
+        self.count_access()
+    }
+
+    /// Syncs before too much waits.
+    fn count_access(&mut self) -> Result {
         self.unsynced += 1;
         if self.unsynced == self.geometry.unsynced_max { self.save() } else { Ok(()) }
     }
@@ -449,6 +460,17 @@ impl<W: Width> Attached for DurableOblivious<W> {
     fn accesses_left(&self) -> u32 {
         self.geometry.unsynced_max - self.unsynced
     }
+
+    fn finish_unread(&mut self, change: &mut dyn FnMut(&mut [u8])) -> Result<bool> {
+        if self.inner.unread.is_none() {
+            return Ok(false);
+        }
+        self.saves.life.writable()?;
+        self.inner.check_stashes()?;
+        self.inner.finish_unread(change)?;
+        self.count_access()?;
+        Ok(true)
+    }
 }
 
 impl<W: Width> Oram for DurableOblivious<W> {
@@ -482,7 +504,9 @@ impl<W: Width> Oram for DurableOblivious<W> {
         if !self.saves.life.takes_writes() {
             return Ok(());
         }
-        self.saves.healthy()?;
+        self.saves.life.healthy()?;
+        self.inner.check_stashes()?;
+        self.finish_unread(&mut |_| {})?;
         if self.unsynced > 0 { self.save() } else { Ok(()) }
     }
 

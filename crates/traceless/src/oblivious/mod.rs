@@ -52,6 +52,7 @@ pub use width::{Dynamic, Lines, Width};
 use crate::error::{Error, Result};
 use crate::oram::{Hides, Oram, one_by_one};
 use crate::rng::Rng;
+use crate::scheme::health::Health;
 use crate::seal::{Aead, Secret};
 use crate::store::Store;
 use crate::types::Addr;
@@ -93,8 +94,18 @@ pub struct Oblivious<W: Width = Dynamic, M: Memory = Ram> {
     block: Vec<u64>,
     positions: Positions,
     draws: Draws,
-    /// Whether an access began and has not ended: what is visited may panic, and is in no slot.
-    in_access: bool,
+    /// The access whose paths could not be read, for now.
+    unread: Option<Unread>,
+    health: Health,
+}
+
+/// An access that the map knows of, and the tree not yet.
+#[derive(Clone, Copy)]
+struct Unread {
+    addr: u32,
+    /// The path that its block is on, which is public, and the label that it gets.
+    old: u32,
+    new: u32,
 }
 
 /// The fastest array of `blocks` blocks of `block_len` bytes, whose labels are drawn from `rng`.
@@ -213,7 +224,8 @@ impl<W: Width, M: Memory> Oblivious<W, M> {
             block: width.buffer(),
             positions: Positions::new(blocks, eviction)?,
             draws: Draws::new(rng),
-            in_access: false,
+            unread: None,
+            health: Health::default(),
         })
     }
 
@@ -240,7 +252,8 @@ impl<W: Width, M: Memory> Oblivious<W, M> {
 
     fn access_words(&mut self, addr: u32, visit: &mut dyn FnMut(&mut [u64])) -> Result {
         self.check_stashes()?;
-        self.in_access = true;
+        self.finish_unread(&mut |_| {})?;
+        self.health.begin();
         self.draws.reserve(1 + self.positions.trees());
         let drawn = self.draws.label(self.data.label_mask());
         let data = &self.data;
@@ -250,11 +263,33 @@ impl<W: Width, M: Memory> Oblivious<W, M> {
             data.prefetch(old);
             old
         };
-        let old = self.positions.exchange(addr, drawn.fresh, &mut self.draws, &found)?;
-        let Self { data, block, .. } = self;
-        ct::dispatch(Access { data, block, addr, old, new: drawn.fresh, visit })?;
-        self.in_access = false;
-        Ok(())
+        let old = self.positions.exchange(addr, drawn.fresh, &mut self.draws, &found);
+        let old = self.health.end(old)?;
+        self.access_tree(Unread { addr, old, new: drawn.fresh }, visit)
+    }
+
+    /// Makes the access whose paths could not be read, if there is one.
+    fn finish_unread(&mut self, change: &mut dyn FnMut(&mut [u8])) -> Result {
+        let Some(unread) = self.unread else { return Ok(()) };
+        let len = self.block_len;
+        self.access_tree(unread, &mut |block| change(&mut ct::bytes_of_mut(block)[..len]))
+    }
+
+    /// The second half of an access. If paths cannot be read, the tree is as it was, and the map
+    /// ahead of it by this access: so the same paths are read again before any other.
+    fn access_tree(&mut self, access: Unread, visit: &mut dyn FnMut(&mut [u64])) -> Result {
+        let Unread { addr, old, new } = access;
+        let Self { data, block, health, unread, .. } = self;
+        *unread = Some(access);
+        health.begin();
+        let mut is_read = false;
+        let accessed =
+            ct::dispatch(Access { data, block, addr, old, new, visit, is_read: &mut is_read });
+        if !is_read {
+            return health.after_read(accessed);
+        }
+        *unread = None;
+        health.end(accessed)
     }
 
     fn check_addr(&self, addr: Addr) -> Result {
@@ -264,9 +299,7 @@ impl<W: Width, M: Memory> Oblivious<W, M> {
     }
 
     fn check_stashes(&self) -> Result {
-        if self.in_access {
-            return Err(Error::Poisoned);
-        }
+        self.health.check()?;
         self.data.check()?;
         self.positions.check_stashes()
     }
@@ -280,6 +313,8 @@ struct Access<'a, W: Width, M> {
     old: u32,
     new: u32,
     visit: &'a mut dyn FnMut(&mut [u64]),
+    /// Whether both paths were read. Before that nothing has changed.
+    is_read: &'a mut bool,
 }
 
 impl<W: Width, M: Memory> Kernel for Access<'_, W, M> {
@@ -288,6 +323,7 @@ impl<W: Width, M: Memory> Kernel for Access<'_, W, M> {
     #[inline(always)]
     fn run<V: Vector>(self, v: V) -> Result {
         self.data.fetch(v, self.addr, self.old, self.block)?;
+        *self.is_read = true;
         (self.visit)(self.block);
         self.data.put(v, self.addr, self.new, self.block, self.old)
     }
@@ -337,7 +373,8 @@ impl<W: Width, M: Memory> Oram for Oblivious<W, M> {
     }
 
     fn sync(&mut self) -> Result {
-        self.check_stashes()
+        self.check_stashes()?;
+        self.finish_unread(&mut |_| {})
     }
 
     fn hides(&self) -> Hides {

@@ -9,6 +9,7 @@ use super::tree::{Header, Memory, PATHS, Ram, SLOTS};
 use crate::durable::{Durable, load_words, save_words};
 use crate::error::{Error, Place, Result};
 use crate::rng::Rng;
+use crate::scheme::health::Health;
 use crate::seal::{Aead, Nonce, Salt, Sealer, TAG_LEN};
 use crate::store::Store;
 use crate::tree::Held;
@@ -118,7 +119,7 @@ pub struct Sealed<C = Aead> {
     buffer: Vec<u8>,
     /// What is not on the store yet, if writes are held back.
     held: Option<Held>,
-    poisoned: bool,
+    health: Health,
 }
 
 /// An open page.
@@ -161,7 +162,7 @@ impl<C: Sealer> Sealed<C> {
             extents: Vec::with_capacity(open_max),
             buffer: vec![0; open_max * geometry.slot_len()],
             held: None,
-            poisoned: false,
+            health: Health::default(),
         })
     }
 
@@ -333,12 +334,6 @@ impl<C: Sealer> Sealed<C> {
         let len = self.geometry.slot_len();
         Extent::new(self.first + number * len as u64, len)
     }
-
-    /// After a failure it is not known what the store holds, and the map is ahead of the tree.
-    fn or_poison<T>(&mut self, result: Result<T>) -> Result<T> {
-        self.poisoned |= result.is_err();
-        result
-    }
 }
 
 impl<C> Durable for Sealed<C> {
@@ -362,12 +357,10 @@ impl<C: Sealer> Memory for Sealed<C> {
     }
 
     fn open(&mut self, path: usize, leaf: u32) -> Result {
-        if self.poisoned {
-            return Err(Error::Poisoned);
-        }
+        self.health.check()?;
         self.top.open(path, leaf)?;
         let opened = self.open_pages(path, leaf);
-        self.or_poison(opened)
+        self.health.after_read(opened)
     }
 
     #[inline(always)]
@@ -404,6 +397,6 @@ impl<C: Sealer> Memory for Sealed<C> {
 
     fn close(&mut self) -> Result {
         let closed = self.close_pages();
-        self.or_poison(closed)
+        self.health.end(closed)
     }
 }

@@ -60,7 +60,7 @@ impl Service {
         visit: impl FnOnce(&mut [u8]) -> R + Send + 'static,
     ) -> Result<R> {
         check_request(self.blocks, 0, &[addr], 0)?;
-        self.ask(addr, visit).recv().map_err(|_| Error::Poisoned)
+        self.ask(addr, visit).recv().map_err(|_| Error::EarlierAbort)
     }
 
     /// Stops the thread after what was asked for is done and synced. Tells how well the pace was
@@ -93,8 +93,8 @@ impl Service {
 
     fn join(&mut self) -> Result<Record> {
         self.requests = None;
-        let Some(thread) = self.thread.take() else { return Err(Error::Poisoned) };
-        let (record, served) = thread.join().map_err(|_| Error::Poisoned)?;
+        let Some(thread) = self.thread.take() else { return Err(Error::EarlierAbort) };
+        let (record, served) = thread.join().map_err(|_| Error::EarlierAbort)?;
         served.map(|()| record)
     }
 }
@@ -154,7 +154,7 @@ impl Oram for Service {
         let answers: Vec<_> =
             addrs.iter().map(|&addr| self.ask(addr, |block| block.to_vec())).collect();
         for (answer, part) in answers.iter().zip(into.chunks_exact_mut(self.block_len)) {
-            part.copy_from_slice(&answer.recv().map_err(|_| Error::Poisoned)?);
+            part.copy_from_slice(&answer.recv().map_err(|_| Error::EarlierAbort)?);
         }
         Ok(())
     }
@@ -166,14 +166,14 @@ impl Oram for Service {
             let body = from[part].to_vec();
             answers.push(self.ask(addr, move |block| block.copy_from_slice(&body)));
         }
-        answers.iter().try_for_each(|answer| answer.recv().map_err(|_| Error::Poisoned))
+        answers.iter().try_for_each(|answer| answer.recv().map_err(|_| Error::EarlierAbort))
     }
 
     /// A sync shows, and is not paced.
     fn sync(&mut self) -> Result {
         let (answer, answered) = channel();
         self.send(Request::Sync(answer));
-        answered.recv().map_err(|_| Error::Poisoned)
+        answered.recv().map_err(|_| Error::EarlierAbort)
     }
 
     fn hides(&self) -> Hides {

@@ -234,6 +234,9 @@ impl Controller for Failing {
     fn submit(&mut self, _: u64, _: Addr) -> Result {
         Ok(())
     }
+    fn waiting(&self) -> usize {
+        0
+    }
     fn step(&mut self, _: Serve<'_>) -> Result<Issued> {
         Err(Error::Store("planted"))
     }
@@ -248,7 +251,7 @@ impl Controller for Failing {
 #[test]
 fn an_error_ends_a_service() {
     let mut service = Service::start(Failing, Arc::<Simulated>::default(), Pace::StartToStart(1));
-    assert!(matches!(service.write(Addr(0), &[1]), Err(Error::Poisoned)));
-    assert!(matches!(service.sync(), Err(Error::Poisoned)));
+    assert!(matches!(service.write(Addr(0), &[1]), Err(Error::EarlierAbort)));
+    assert!(matches!(service.sync(), Err(Error::EarlierAbort)));
     assert!(matches!(service.stop(), Err(Error::Store("planted"))));
 }

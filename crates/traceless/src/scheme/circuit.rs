@@ -13,6 +13,7 @@
 //! Paper: Wang, Chan, Shi, CCS'15. It evicts along two paths after each access, and not along the
 //! one accessed; docs/papers.md says why this does.
 
+use super::health::Health;
 use super::requests::Requests;
 use crate::controller::{Controller, Issued, Kind, Serve};
 use crate::error::{Error, Result};
@@ -43,6 +44,29 @@ pub struct Circuit<T> {
     order: EvictionOrder,
     requests: Requests,
     eviction_is_due: bool,
+    /// The path access that comes next, if its path could not be read.
+    next: Option<Next>,
+    health: Health,
+}
+
+/// A path access that is to be made.
+#[derive(Clone, Copy)]
+struct Next {
+    leaf: Leaf,
+    purpose: Purpose,
+}
+
+#[derive(Clone, Copy)]
+enum Purpose {
+    Eviction,
+    /// Nothing asked for it.
+    Dummy,
+    /// The first request, whose block is then on the path of `new`.
+    Request {
+        id: u64,
+        addr: Addr,
+        new: Leaf,
+    },
 }
 
 /// Levels of the tree for `blocks` blocks, 2^32 at most: at Z = 2 half of its slots are used at
@@ -77,6 +101,8 @@ impl<T: BucketTree> Circuit<T> {
             order: EvictionOrder::default(),
             requests: Requests::new(blocks),
             eviction_is_due: true,
+            next: None,
+            health: Health::default(),
         })
     }
 
@@ -85,42 +111,44 @@ impl<T: BucketTree> Circuit<T> {
         &self.engine
     }
 
-    fn try_step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+    /// The next path access. The map is left as it is until the path is read.
+    fn choose(&mut self) -> Next {
         self.eviction_is_due = !self.eviction_is_due;
         if !self.eviction_is_due {
             let leaf = self.order.next(self.engine.shape());
-            self.engine.fetch(leaf)?;
-            self.engine.evict_once();
-            self.engine.evict_once();
-            self.engine.write_back()?;
-            return Ok(Issued { kind: Kind::Eviction, finished: None });
+            return Next { leaf, purpose: Purpose::Eviction };
         }
-        let Some((id, addr)) = self.requests.first() else {
-            let leaf = self.draw();
-            self.engine.fetch(leaf)?;
-            self.put_back()?;
-            return Ok(Issued { kind: Kind::Dummy, finished: None });
-        };
-        self.visit(addr, |body| serve(id, body))?;
-        self.put_back()?;
-        self.requests.finish();
-        Ok(Issued { kind: Kind::Data, finished: Some(id) })
-    }
-
-    /// Ends an access.
-    fn put_back(&mut self) -> Result {
-        self.engine.evict_once();
-        self.engine.write_back()
-    }
-
-    /// Fetches the path of a block, and puts the block onto another.
-    fn visit(&mut self, addr: Addr, serve: impl FnOnce(&mut [u8])) -> Result {
         let new = self.draw();
-        let old = self.map.remap(addr, new).unwrap_or_else(|| self.draw());
-        self.engine.fetch(old)?;
-        let nth = self.engine.take(addr, new)?;
-        serve(self.engine.stash_mut().body_mut(nth));
-        Ok(())
+        match self.requests.first() {
+            Some((id, addr)) => {
+                let leaf = self.map.label(addr).unwrap_or_else(|| self.draw());
+                Next { leaf, purpose: Purpose::Request { id, addr, new } }
+            }
+            None => Next { leaf: new, purpose: Purpose::Dummy },
+        }
+    }
+
+    /// Does what the path that was read was read for, and writes it.
+    fn go_on(&mut self, purpose: Purpose, serve: Serve<'_>) -> Result<Issued> {
+        let (kind, finished) = match purpose {
+            Purpose::Eviction => {
+                self.engine.evict_once();
+                (Kind::Eviction, None)
+            }
+            Purpose::Dummy => (Kind::Dummy, None),
+            Purpose::Request { id, addr, new } => {
+                self.map.remap(addr, new);
+                let nth = self.engine.take(addr, new)?;
+                serve(id, self.engine.stash_mut().body_mut(nth));
+                (Kind::Data, Some(id))
+            }
+        };
+        self.engine.evict_once();
+        self.engine.write_back()?;
+        if finished.is_some() {
+            self.requests.finish();
+        }
+        Ok(Issued { kind, finished })
     }
 
     fn draw(&mut self) -> Leaf {
@@ -141,16 +169,24 @@ impl<T: BucketTree> Controller for Circuit<T> {
         self.requests.submit(id, addr)
     }
 
+    fn waiting(&self) -> usize {
+        self.requests.waiting()
+    }
+
     fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
-        self.requests.check()?;
-        let outcome = self.try_step(serve);
-        self.requests.noted(outcome)
+        self.health.check()?;
+        let next = self.next.take().unwrap_or_else(|| self.choose());
+        let read = self.engine.fetch(next.leaf).inspect_err(|_| self.next = Some(next));
+        self.health.after_read(read)?;
+        self.health.begin();
+        let issued = self.go_on(next.purpose, serve);
+        self.health.end(issued)
     }
 
     fn sync(&mut self) -> Result {
-        self.requests.check()?;
-        let outcome = self.engine.tree_mut().sync();
-        self.requests.noted(outcome)
+        self.health.check()?;
+        let synced = self.engine.tree_mut().sync();
+        self.health.end(synced)
     }
 
     fn hides(&self) -> Hides {

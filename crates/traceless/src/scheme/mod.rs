@@ -3,6 +3,7 @@
 pub mod circuit;
 pub mod datalair;
 pub mod detwo;
+pub(crate) mod health;
 pub mod hive;
 pub(crate) mod keys;
 mod lifecycle;

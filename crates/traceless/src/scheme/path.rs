@@ -24,6 +24,7 @@ use crate::error::{Error, Result};
 use crate::oram::Hides;
 use crate::posmap::{Flat, LABEL_LEN, swap_label};
 use crate::rng::Rng;
+use crate::scheme::health::Health;
 use crate::tree::{BucketTree, Drains, Engine, TREE_BLOCKS_MAX};
 use crate::types::{Addr, Leaf};
 use alloc::boxed::Box;
@@ -38,11 +39,10 @@ pub struct PathOram<T> {
     rng: Box<dyn Rng>,
     drains: Drains,
     requests: VecDeque<Request>,
-    /// Where the request that is under way continues.
+    /// The path access that comes next, if it is known: a request or a round that nothing asked for
+    /// goes on with it, or its path could not be read.
     next: Option<Next>,
-    /// Where the round that nothing asked for continues, and what it is for.
-    unasked: Option<(usize, Kind)>,
-    failed: bool,
+    health: Health,
 }
 
 /// What waits for its turn.
@@ -53,13 +53,20 @@ struct Request {
     announced: Option<(Leaf, Leaf)>,
 }
 
-/// The path access that comes next.
+/// A path access that is to be made.
 #[derive(Clone, Copy)]
 struct Next {
     tree: usize,
-    /// The path that its block is on now, and is on then.
-    old: Leaf,
-    new: Leaf,
+    leaf: Leaf,
+    purpose: Purpose,
+}
+
+#[derive(Clone, Copy)]
+enum Purpose {
+    /// For the first request, whose block of the tree is then on the path of this leaf.
+    Request(Leaf),
+    /// Nothing asked for it.
+    Unasked(Kind),
 }
 
 impl<T: BucketTree> PathOram<T> {
@@ -89,8 +96,7 @@ impl<T: BucketTree> PathOram<T> {
             drains: Drains::above(stash_blocks - stash_blocks / 4),
             requests: VecDeque::new(),
             next: None,
-            unasked: None,
-            failed: false,
+            health: Health::default(),
         })
     }
 
@@ -106,40 +112,75 @@ impl<T: BucketTree> PathOram<T> {
         &self.engines
     }
 
-    fn try_step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+    /// The next path access. Nothing changes by it but what is drawn.
+    fn choose(&mut self) -> Next {
+        if let Some(next) = self.next {
+            return next;
+        }
         let stashes = self.engines.iter().map(|engine| engine.stash().len());
         let blocks = stashes.max().expect("there is a tree");
-        if let Some((tree, kind)) = self.unasked.take() {
-            return self.unasked(tree, kind);
-        }
         let last = self.engines.len() - 1;
         // Between requests, when everything may be saved.
-        if self.next.is_none() && self.drains.is_due(blocks) {
+        if self.drains.is_due(blocks) {
             return self.unasked(last, Kind::Eviction);
         }
-        let Some(&Request { id, addr, announced }) = self.requests.front() else {
-            return self.unasked(last, Kind::Dummy);
+        match self.requests.front() {
+            Some(&Request { addr, announced, .. }) => self.enter(addr, announced),
+            None => self.unasked(last, Kind::Dummy),
+        }
+    }
+
+    /// Whether a request is half done: its labels in some trees have changed, in others not.
+    fn is_in_request(&self) -> bool {
+        matches!(self.next, Some(Next { purpose: Purpose::Request(_), .. }))
+    }
+
+    /// Looks a request's block of the last tree up. The map is left as it is until the path is
+    /// read.
+    fn enter(&mut self, addr: Addr, announced: Option<(Leaf, Leaf)>) -> Next {
+        let tree = self.engines.len() - 1;
+        if let Some((leaf, new)) = announced {
+            return Next { tree, leaf, purpose: Purpose::Request(new) };
+        }
+        let new = self.draw(tree);
+        let known = self.top.label(self.block_of(addr, tree));
+        let leaf = known.unwrap_or_else(|| self.draw(tree));
+        Next { tree, leaf, purpose: Purpose::Request(new) }
+    }
+
+    /// A path access that nothing asked for, in its turn: as a request would, it goes on through
+    /// all trees, the user's blocks last.
+    fn unasked(&mut self, tree: usize, kind: Kind) -> Next {
+        Next { tree, leaf: self.draw(tree), purpose: Purpose::Unasked(kind) }
+    }
+
+    /// Does what the path that was read was read for, and writes it.
+    fn go_on(&mut self, Next { tree, purpose, .. }: Next, serve: Serve<'_>) -> Result<Issued> {
+        let new = match purpose {
+            Purpose::Request(new) => new,
+            Purpose::Unasked(kind) => {
+                self.next = tree.checked_sub(1).map(|below| self.unasked(below, kind));
+                self.engines[tree].evict()?;
+                return Ok(Issued { kind, finished: None });
+            }
         };
-        let next = self.next.take().unwrap_or_else(|| self.enter(addr, announced));
-        self.visit(next, addr, |body| serve(id, body))?;
-        if next.tree > 0 {
-            return Ok(Issued { kind: Kind::PosMap(next.tree as u8), finished: None });
+        let &Request { id, addr, .. } = self.requests.front().expect("its path was read for it");
+        self.visit(tree, new, addr, |body| serve(id, body))?;
+        if tree > 0 {
+            return Ok(Issued { kind: Kind::PosMap(tree as u8), finished: None });
         }
         self.requests.pop_front();
         Ok(Issued { kind: Kind::Data, finished: Some(id) })
     }
 
-    /// Looks a request's block of the last tree up.
-    fn enter(&mut self, addr: Addr, announced: Option<(Leaf, Leaf)>) -> Next {
-        let tree = self.engines.len() - 1;
-        let block = self.block_of(addr, tree);
-        if let Some((old, new)) = announced {
-            self.top.remap(block, new);
-            return Next { tree, old, new };
-        }
-        let new = self.draw(tree);
-        let old = self.top.remap(block, new);
-        Next { tree, old: old.unwrap_or_else(|| self.draw(tree)), new }
+    /// Reads and rewrites a path of one tree, for nobody: for those who do so in an order of their
+    /// own.
+    fn rewrite(&mut self, tree: usize, leaf: Leaf) -> Result {
+        let read = self.engines[tree].fetch(leaf);
+        self.health.after_read(read)?;
+        self.health.begin();
+        let written = self.engines[tree].evict();
+        self.health.end(written)
     }
 
     /// Draws what the request `nth` will be seen to do. The map is left as it is: until then it may
@@ -156,34 +197,33 @@ impl<T: BucketTree> PathOram<T> {
         old
     }
 
-    /// Accesses a request's block of one tree.
-    fn visit(&mut self, next: Next, addr: Addr, serve: impl FnOnce(&mut [u8])) -> Result {
-        let Next { tree, old, new } = next;
+    /// Has a request's block of one tree, whose path was read, on the path of `new`, and writes the
+    /// one that was read.
+    fn visit(
+        &mut self,
+        tree: usize,
+        new: Leaf,
+        addr: Addr,
+        serve: impl FnOnce(&mut [u8]),
+    ) -> Result {
         let block = self.block_of(addr, tree);
-        let engine = &mut self.engines[tree];
-        engine.fetch(old)?;
-        let nth = engine.take(block, new)?;
+        if tree + 1 == self.engines.len() {
+            self.top.remap(block, new);
+        }
+        let nth = self.engines[tree].take(block, new)?;
+        self.next = None;
         if tree == 0 {
-            serve(engine.stash_mut().body_mut(nth));
+            serve(self.engines[tree].stash_mut().body_mut(nth));
         } else {
             let (child, below) = (self.block_of(addr, tree - 1), self.draw(tree - 1));
             let body = self.engines[tree].stash_mut().body_mut(nth);
             let labels = (body.len() / LABEL_LEN) as u64;
             let at = (child.0 % labels) as usize * LABEL_LEN;
             let label = swap_label(&mut body[at..at + LABEL_LEN], below);
-            let old = label.unwrap_or_else(|| self.draw(tree - 1));
-            self.next = Some(Next { tree: tree - 1, old, new: below });
+            let leaf = label.unwrap_or_else(|| self.draw(tree - 1));
+            self.next = Some(Next { tree: tree - 1, leaf, purpose: Purpose::Request(below) });
         }
         self.engines[tree].evict()
-    }
-
-    /// A path access that nothing asked for, in its turn: as a request would, it goes on through
-    /// all trees, the user's blocks last.
-    fn unasked(&mut self, tree: usize, kind: Kind) -> Result<Issued> {
-        self.unasked = tree.checked_sub(1).map(|next| (next, kind));
-        let leaf = self.draw(tree);
-        self.engines[tree].dummy(leaf)?;
-        Ok(Issued { kind, finished: None })
     }
 
     /// The block of a tree that an access to `addr` is about.
@@ -227,24 +267,29 @@ impl<T: BucketTree> Controller for PathOram<T> {
         }
     }
 
+    fn waiting(&self) -> usize {
+        self.requests.len()
+    }
+
     fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
-        if self.failed {
-            return Err(Error::Poisoned);
-        }
-        // What was half done cannot be done again: the labels have changed. Who is served may
-        // panic.
-        self.failed = true;
-        let issued = self.try_step(serve)?;
-        self.failed = false;
-        Ok(issued)
+        self.health.check()?;
+        let next = self.choose();
+        // If its path cannot be read, no other one is: that would tell what it was for.
+        self.next = Some(next);
+        let read = self.engines[next.tree].fetch(next.leaf);
+        self.health.after_read(read)?;
+        // What is half done from here on cannot be done again: the labels have changed. Who is
+        // served may panic.
+        self.health.begin();
+        let issued = self.go_on(next, serve);
+        self.health.end(issued)
     }
 
     fn sync(&mut self) -> Result {
-        if self.failed {
-            return Err(Error::Poisoned);
-        }
+        self.health.check()?;
         let mut synced = self.engines.iter_mut().map(|e| e.tree_mut().sync());
-        synced.try_for_each(|synced| synced).inspect_err(|_| self.failed = true)
+        let synced = synced.try_for_each(|synced| synced);
+        self.health.end(synced)
     }
 
     fn hides(&self) -> Hides {

@@ -14,6 +14,7 @@ use crate::controller::{Controller, Issued, Serve};
 use crate::error::{Error, Place, Result};
 use crate::oram::Hides;
 use crate::rng::Rng;
+use crate::scheme::health::Health;
 use crate::seal::{Nonce, Salt, Sealer};
 use crate::types::Addr;
 use alloc::boxed::Box;
@@ -27,7 +28,7 @@ pub struct Pmmac<C, S> {
     sealer: S,
     tags: Tags,
     requests: VecDeque<(u64, Addr)>,
-    failed: bool,
+    health: Health,
 }
 
 struct Tags {
@@ -56,17 +57,13 @@ impl<C: Controller, S: Sealer> Pmmac<C, S> {
             inner,
             sealer,
             requests: VecDeque::new(),
-            failed: false,
+            health: Health::default(),
         })
     }
 
     /// What is below.
     pub fn inner(&self) -> &C {
         &self.inner
-    }
-
-    fn healthy(&self) -> Result {
-        if self.failed { Err(Error::Poisoned) } else { Ok(()) }
     }
 
     fn try_step(&mut self, serve: Serve<'_>) -> Result<Issued> {
@@ -139,13 +136,19 @@ impl<C: Controller, S: Sealer> Controller for Pmmac<C, S> {
         Ok(())
     }
 
+    fn waiting(&self) -> usize {
+        self.inner.waiting()
+    }
+
     fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
-        self.healthy()?;
-        self.try_step(serve).inspect_err(|_| self.failed = true)
+        self.health.check()?;
+        // What else goes wrong below is kept in mind there.
+        let issued = self.try_step(serve);
+        self.health.after_read(issued)
     }
 
     fn sync(&mut self) -> Result {
-        self.healthy()?;
+        self.health.check()?;
         self.inner.sync()
     }
 
@@ -154,7 +157,7 @@ impl<C: Controller, S: Sealer> Controller for Pmmac<C, S> {
     }
 
     fn close(&mut self) -> Result {
-        self.healthy()?;
+        self.health.check()?;
         self.inner.close()
     }
 }

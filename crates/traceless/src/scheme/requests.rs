@@ -1,4 +1,4 @@
-//! What a controller keeps besides its tree: the requests that wait, and whether it has failed.
+//! What a controller keeps besides its tree: the requests that wait.
 
 use crate::error::{Error, Result};
 use crate::types::Addr;
@@ -8,18 +8,22 @@ use alloc::collections::VecDeque;
 pub struct Requests {
     blocks: u64,
     waiting: VecDeque<(u64, Addr)>,
-    failed: bool,
 }
 
 impl Requests {
     /// None yet, for `blocks` blocks.
     pub fn new(blocks: u64) -> Self {
-        Self { blocks, waiting: VecDeque::new(), failed: false }
+        Self { blocks, waiting: VecDeque::new() }
     }
 
     /// Blocks of the array.
     pub fn blocks(&self) -> u64 {
         self.blocks
+    }
+
+    /// How many wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
     }
 
     /// Adds one.
@@ -39,16 +43,5 @@ impl Requests {
     /// Forgets it.
     pub fn finish(&mut self) {
         self.waiting.pop_front();
-    }
-
-    /// Fails after a failure: what was half done cannot be done again, since labels have changed.
-    pub fn check(&self) -> Result {
-        if self.failed { Err(Error::Poisoned) } else { Ok(()) }
-    }
-
-    /// Passes on what came of a step, and remembers a failure.
-    pub fn noted<R>(&mut self, outcome: Result<R>) -> Result<R> {
-        self.failed |= outcome.is_err();
-        outcome
     }
 }

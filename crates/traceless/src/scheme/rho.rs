@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::oram::Hides;
 use crate::posmap::{Draw, Labels, Lookaside, Plb};
 use crate::rng::Rng;
+use crate::scheme::health::Health;
 use crate::scheme::unified::Unified;
 use crate::tree::{BucketTree, Drains, Engine, Header, Stash};
 use crate::types::Addr;
@@ -64,7 +65,7 @@ pub struct Rho<T, S, L, P = Plb> {
     /// Steps of the pattern, and which is next.
     pattern: u32,
     turn: u32,
-    failed: bool,
+    health: Health,
 }
 
 impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Rho<T, S, L, P> {
@@ -95,7 +96,7 @@ impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Rho<T, S, L, P> {
             body: vec![0; len],
             pattern: PATTERN,
             turn: 0,
-            failed: false,
+            health: Health::default(),
             small: Engine::new(small, stash_blocks),
             main,
         })
@@ -255,18 +256,25 @@ impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Controller for Rho<T
     }
 
     fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
-        if self.failed {
-            return Err(Error::Poisoned);
+        self.health.check()?;
+        // Also a read that fails ends it: a step may have finished a request in passing, or moved
+        // blocks between the trees, before it reads.
+        self.health.begin();
+        match self.try_step(serve) {
+            Err(error) if !matches!(error, Error::Tampered { .. }) => Err(error),
+            issued => self.health.after_read(issued),
         }
-        self.try_step(serve).inspect_err(|_| self.failed = true)
+    }
+
+    fn waiting(&self) -> usize {
+        self.requests.len() + usize::from(self.fetching.is_some())
     }
 
     fn sync(&mut self) -> Result {
-        if self.failed {
-            return Err(Error::Poisoned);
-        }
+        self.health.check()?;
         let small = self.small.tree_mut().sync();
-        self.main.sync().and(small).inspect_err(|_| self.failed = true)
+        let synced = self.main.sync().and(small);
+        self.health.end(synced)
     }
 
     fn hides(&self) -> Hides {

@@ -33,6 +33,7 @@ pub use sealed::SealedRing;
 pub use top::RingTop;
 pub use tree::{RingTree, SlotAt};
 
+use super::health::Health;
 use super::requests::Requests;
 use crate::controller::{Controller, Issued, Kind, Serve};
 use crate::error::{Error, Place, Result};
@@ -59,8 +60,45 @@ pub struct Ring<T> {
     requests: Requests,
     /// Accesses since the last eviction.
     since_eviction: u8,
+    /// What comes next, if one of its reads failed.
+    next: Option<Next>,
+    health: Health,
     path: Path,
     counts: Counts,
+}
+
+/// A path that is to be opened, and slots of it that are to be read.
+#[derive(Clone, Copy)]
+struct Next {
+    leaf: Leaf,
+    purpose: Purpose,
+    /// Whether the path is open and its slots are chosen. They are the same ones however often they
+    /// must be read: others would tell by what they share with the first which one matters.
+    is_chosen: bool,
+    /// Which of the slots holds the block that is wanted.
+    found: Option<usize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Eviction,
+    /// An access that nothing asked for.
+    Dummy,
+    /// The first request, whose block then has this label.
+    Request(Addr, Leaf),
+    /// An exchange. The block that is wanted has this label if it is not taken out after all.
+    Exchange(Option<Addr>, Leaf),
+}
+
+impl Purpose {
+    /// The block that is taken out of its bucket.
+    fn wanted(self) -> Option<Addr> {
+        match self {
+            Self::Eviction | Self::Dummy => None,
+            Self::Request(addr, _) => Some(addr),
+            Self::Exchange(wanted, _) => wanted,
+        }
+    }
 }
 
 /// What has happened so far. Public.
@@ -104,6 +142,12 @@ enum From {
     Slot(usize),
 }
 
+impl Next {
+    fn new(leaf: Leaf, purpose: Purpose) -> Self {
+        Self { leaf, purpose, is_chosen: false, found: None }
+    }
+}
+
 impl<T: RingTree> Ring<T> {
     /// For `blocks` blocks in `tree`, which holds nothing yet.
     pub fn new(blocks: u64, tree: T, rng: Box<dyn Rng>) -> Result<Self> {
@@ -122,6 +166,8 @@ impl<T: RingTree> Ring<T> {
             order: EvictionOrder::default(),
             requests: Requests::new(blocks),
             since_eviction: 0,
+            next: None,
+            health: Health::default(),
             path: Path {
                 buckets: vec![Bucket::empty(params.z); shape.levels()],
                 slots: vec![],
@@ -149,25 +195,24 @@ impl<T: RingTree> Ring<T> {
         self.counts
     }
 
-    fn try_step(&mut self, serve: Serve<'_>) -> Result<Issued> {
-        if self.is_eviction_due() {
-            self.evict()?;
-            return Ok(Issued { kind: Kind::Eviction, finished: None });
+    /// What comes next. Nothing changes by it but what is drawn.
+    fn choose(&mut self) -> Next {
+        if let Some(next) = self.next {
+            return next;
         }
-        let Some((id, addr)) = self.requests.first() else {
-            let leaf = self.draw_leaf();
-            self.access(leaf, None, |_, _| Ok(()))?;
-            return Ok(Issued { kind: Kind::Dummy, finished: None });
-        };
+        if self.is_eviction_due() {
+            return self.next_eviction();
+        }
         let new = self.draw_leaf();
-        let old = self.map.remap(addr, new).unwrap_or_else(|| self.draw_leaf());
-        self.access(old, Some(addr), |ring, found| {
-            let nth = ring.keep(Header::new(addr, new), found)?;
-            serve(id, ring.stash.body_mut(nth));
-            Ok(())
-        })?;
-        self.requests.finish();
-        Ok(Issued { kind: Kind::Data, finished: Some(id) })
+        let Some((_, addr)) = self.requests.first() else {
+            return Next::new(new, Purpose::Dummy);
+        };
+        let leaf = self.map.label(addr).unwrap_or_else(|| self.draw_leaf());
+        Next::new(leaf, Purpose::Request(addr, new))
+    }
+
+    fn next_eviction(&mut self) -> Next {
+        Next::new(self.order.next(self.tree.shape()), Purpose::Eviction)
     }
 
     /// Whether so many accesses were made that a path is to be evicted before the next.
@@ -175,20 +220,57 @@ impl<T: RingTree> Ring<T> {
         self.since_eviction == self.tree.params().rate
     }
 
-    /// Reads a slot of each bucket of a path, or all that are left of those without dummies, and
-    /// hands over which of the slots read holds the block that is wanted, if it is in the tree.
-    fn access(
-        &mut self,
-        leaf: Leaf,
-        wanted: Option<Addr>,
-        take: impl FnOnce(&mut Self, Option<usize>) -> Result,
-    ) -> Result {
+    /// Opens the path of what comes next and reads its slots. If that fails, the same is read
+    /// again before anything else.
+    fn read(&mut self, next: Next) -> Result<Next> {
+        let mut next = next;
+        let read = self.try_read(&mut next);
+        self.next = read.is_err().then_some(next);
+        self.health.after_read(read)?;
+        Ok(next)
+    }
+
+    fn try_read(&mut self, next: &mut Next) -> Result {
+        if !next.is_chosen {
+            self.open(next.leaf)?;
+            match next.purpose {
+                Purpose::Eviction => self.gather(next.leaf),
+                purpose => next.found = self.choose_slots(purpose.wanted()),
+            }
+            next.is_chosen = true;
+        }
+        self.tree.read_slots(&self.path.slots)
+    }
+
+    /// Does what a path was read for, and writes it.
+    fn go_on(&mut self, next: Next, serve: Serve<'_>) -> Result<Issued> {
+        let mut issued = Issued { kind: Kind::Dummy, finished: None };
+        match next.purpose {
+            Purpose::Eviction => {
+                self.evict()?;
+                return Ok(Issued { kind: Kind::Eviction, finished: None });
+            }
+            Purpose::Dummy => {}
+            Purpose::Request(addr, new) => {
+                let (id, _) = self.requests.first().expect("its path was read for it");
+                self.map.remap(addr, new);
+                let nth = self.keep(Header::new(addr, new), next.found)?;
+                serve(id, self.stash.body_mut(nth));
+                issued = Issued { kind: Kind::Data, finished: Some(id) };
+            }
+            Purpose::Exchange(wanted, new) => self.give_up_exchange(wanted, new, next.found)?,
+        }
+        self.end_access()?;
+        if issued.finished.is_some() {
+            self.requests.finish();
+        }
+        Ok(issued)
+    }
+
+    /// Ends an access whose slots were read: reshuffles buckets without dummies, and writes.
+    fn end_access(&mut self) -> Result {
         self.counts.accesses += 1;
         self.since_eviction += 1;
-        self.open(leaf)?;
-        let found = self.choose_slots(wanted);
-        self.tree.read_slots(&self.path.slots)?;
-        take(self, found)?;
         self.reshuffle();
         self.write()
     }
@@ -258,15 +340,11 @@ impl<T: RingTree> Ring<T> {
         }
     }
 
-    /// Reads all blocks of the next path, and writes the path anew with as many as fit, each as
-    /// deep as its label allows.
+    /// Writes a path anew, all of whose blocks were read, with as many as fit, each as deep as its
+    /// label allows.
     fn evict(&mut self) -> Result {
         self.counts.evictions += 1;
         self.since_eviction = 0;
-        let leaf = self.order.next(self.tree.shape());
-        self.open(leaf)?;
-        self.gather(leaf);
-        self.tree.read_slots(&self.path.slots)?;
         for level in (0..self.path.buckets.len()).rev() {
             self.fill(level);
         }
@@ -380,16 +458,23 @@ impl<T: RingTree> Controller for Ring<T> {
         self.requests.submit(id, addr)
     }
 
+    fn waiting(&self) -> usize {
+        self.requests.waiting()
+    }
+
     fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
-        self.requests.check()?;
-        let outcome = self.try_step(serve);
-        self.requests.noted(outcome)
+        self.health.check()?;
+        let next = self.choose();
+        let next = self.read(next)?;
+        self.health.begin();
+        let issued = self.go_on(next, serve);
+        self.health.end(issued)
     }
 
     fn sync(&mut self) -> Result {
-        self.requests.check()?;
-        let outcome = self.tree.sync();
-        self.requests.noted(outcome)
+        self.health.check()?;
+        let synced = self.tree.sync();
+        self.health.end(synced)
     }
 
     fn hides(&self) -> Hides {

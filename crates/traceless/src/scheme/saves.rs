@@ -91,8 +91,6 @@ pub(crate) struct Saves {
     count: u64,
     /// What the vault keeps. An opening that began since has sealed nothing that is saved.
     kept: State,
-    /// Whether a step began and has not ended: whoever was served in it may have panicked.
-    in_step: bool,
 }
 
 impl Saves {
@@ -115,7 +113,6 @@ impl Saves {
             life: Lifecycle::new(read_only, vault, rng),
             count: state.at_least,
             kept: state.clone(),
-            in_step: false,
             copies,
             store,
             first,
@@ -159,25 +156,10 @@ impl Saves {
         self.life.keep(&self.kept.encode())
     }
 
-    /// Refuses to go on after a failure, or after a step that did not return.
-    pub fn healthy(&self) -> Result {
-        if self.in_step { Err(Error::Poisoned) } else { self.life.healthy() }
-    }
-
-    /// Makes one step, of which nothing may be saved if it does not end well.
-    pub fn step<T>(&mut self, step: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.healthy()?;
-        self.life.writable()?;
-        self.in_step = true;
-        let made = step().inspect_err(|_| self.life.poison());
-        self.in_step = false;
-        made
-    }
-
     /// Writes log and state, makes them durable, and lets the vault name them. What waits may then
-    /// go to its places. `saved` has always the same length.
+    /// go to its places. `saved` has always the same length. Whoever calls it has made sure that no
+    /// access is half done.
     pub fn save(&mut self, saved: Vec<u8>, held: &[&Held]) -> Result {
-        self.healthy()?;
         self.life.writable()?;
         self.try_save(saved, held).inspect_err(|_| self.life.poison())
     }

@@ -25,8 +25,9 @@ pub const VAULT_LEN: u64 = 2 * RECORD_LEN as u64;
 /// Two records that are written in turns: a mac, a number, and the state and its length. The state
 /// is public, but nobody without the key can make one.
 ///
-/// The first state after an opening goes to both, so that no damage to one of them takes back that
-/// it was opened: else what was closed before would pass for closed.
+/// Each state goes to both, so that no damage to one of them takes back what was kept: else blocks
+/// would quietly read as they did at the sync before, or what was closed before would pass for
+/// closed.
 ///
 /// Whoever puts the whole store back as it once was puts the vault back, too: nothing in the store
 /// can tell.
@@ -35,8 +36,6 @@ pub struct StoreVault {
     key: Secret,
     /// Of the newest record; 0 if there is none.
     number: u64,
-    /// Whether the other record is from before the opening.
-    is_other_old: bool,
 }
 
 impl StoreVault {
@@ -47,7 +46,7 @@ impl StoreVault {
         for nth in 0..2 {
             store.write(&[Extent::new(nth * RECORD_LEN as u64, HEAD_LEN)], &[0; HEAD_LEN])?;
         }
-        Ok(Self { store, key, number: 0, is_other_old: true })
+        Ok(Self { store, key, number: 0 })
     }
 
     /// The one that lies there, and what it kept last.
@@ -62,7 +61,7 @@ impl StoreVault {
         }
         let nothing = "nothing was saved there, or under another key";
         let (number, state) = newest.ok_or(Error::State(nothing))?;
-        Ok((Self { store, key, number, is_other_old: true }, state))
+        Ok((Self { store, key, number }, state))
     }
 }
 
@@ -92,11 +91,7 @@ impl Vault for StoreVault {
     fn keep(&mut self, state: &[u8]) -> Result {
         assert!(state.len() <= STATE_LEN_MAX, "no scheme has a longer state");
         self.write(state)?;
-        if self.is_other_old {
-            self.write(state)?;
-            self.is_other_old = false;
-        }
-        Ok(())
+        self.write(state)
     }
 }
 
@@ -148,10 +143,24 @@ mod tests {
             let kept = StoreVault::open(store.clone(), key()).unwrap().1;
             assert_eq!(kept, vec![byte; 100 * usize::from(byte)]);
         }
-        // The fifth is torn: the fourth is there.
-        store.write(&[Extent::new(200, 1)], &[9]).unwrap();
-        assert_eq!(StoreVault::open(store.clone(), key()).unwrap().1, [4; 400]);
+        // The next is cut short in its first record: the fifth is there.
+        vault.write(&[6; 600]).unwrap();
+        let at = vault.number % 2 * RECORD_LEN as u64;
+        store.write(&[Extent::new(at + 200, 1)], &[9]).unwrap();
+        assert_eq!(StoreVault::open(store.clone(), key()).unwrap().1, [5; 500]);
         assert!(StoreVault::open(store, Secret::from_bytes([4; 32])).is_err());
+    }
+
+    /// Whichever record is damaged, the other knows what was kept last.
+    #[test]
+    fn damage_does_not_take_back_what_was_kept() {
+        for nth in 0..2 {
+            let store = Arc::new(MemStore::new(VAULT_LEN));
+            let mut vault = StoreVault::create(store.clone(), key(), VAULT_LEN).unwrap();
+            (0..3).for_each(|byte| vault.keep(&[byte; 50]).unwrap());
+            store.write(&[Extent::new(nth * RECORD_LEN as u64 + 60, 1)], &[0xff]).unwrap();
+            assert_eq!(StoreVault::open(store, key()).unwrap().1, [2; 50]);
+        }
     }
 
     /// Whichever record is damaged, what is left knows of the opening.

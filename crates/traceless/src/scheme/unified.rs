@@ -27,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::oram::Hides;
 use crate::posmap::{Draw, Labels, Lookaside, Plb};
 use crate::rng::Rng;
+use crate::scheme::health::Health;
 use crate::store::Pages;
 use crate::tree::{BucketTree, Drains, Engine, Header, TREE_BLOCKS_MAX};
 use crate::types::{Addr, Leaf};
@@ -70,8 +71,21 @@ pub struct Unified<T, L, P = Plb> {
     /// The user's block, as far as its parts are here, and their headers.
     body: Vec<u8>,
     held: Vec<Header>,
-    failed: bool,
+    /// What comes next, if a path could not be read.
+    unread: Option<Unread>,
+    /// Whether the last change ended with a path that could not be read.
+    is_unread: bool,
+    health: Health,
     is_suspended: bool,
+}
+
+/// A path access whose path could not be read. No other one is made before it.
+#[derive(Clone, Copy)]
+enum Unread {
+    /// The first of those that are planned.
+    Planned,
+    /// One that no request is about, and a request that was finished in passing.
+    Unasked { kind: Kind, leaf: Leaf, finished: Option<u64> },
 }
 
 /// Every level of the position map.
@@ -206,7 +220,9 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
             walk: Walk { level: 0, request: None },
             body: vec![0; parts * body_len],
             held: Vec::with_capacity(parts),
-            failed: false,
+            unread: None,
+            is_unread: false,
+            health: Health::default(),
             is_suspended: false,
             engine: Engine::new(tree, sizes.stash_blocks),
         })
@@ -239,6 +255,13 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
     }
 
     fn try_step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+        match self.unread.take() {
+            Some(Unread::Planned) => return self.walk_on(serve),
+            Some(Unread::Unasked { kind, leaf, finished }) => {
+                return self.make_unasked(kind, leaf, finished);
+            }
+            None => {}
+        }
         if self.drains.is_due(self.engine.stash().len()) {
             return self.unasked(Kind::Eviction);
         }
@@ -258,8 +281,8 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
                 is_finished = true;
             }
             if is_finished {
-                let issued = self.unasked(Kind::Dummy)?;
-                return Ok(Issued { finished: Some(request.id), ..issued });
+                let leaf = self.maps.draw.leaf();
+                return self.make_unasked(Kind::Dummy, leaf, Some(request.id));
             }
             self.walk = Walk { level, request: Some(request) };
             match self.maps.plan(level, request.addr, &mut self.planned) {
@@ -286,8 +309,9 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
     /// The next path access that is planned.
     fn walk_on(&mut self, serve: Serve<'_>) -> Result<Issued> {
         let Walk { level, request } = self.walk;
-        let next = self.planned.pop_front().expect("a plan has at least the block's own access");
-        self.engine.fetch(next.old)?;
+        let next = self.planned.front().expect("a plan has at least the block's own access");
+        self.fetch(next.old, Unread::Planned)?;
+        let next = self.planned.pop_front().expect("it is there");
         let kind = match (next.purpose, level) {
             (Purpose::Own, 0) => {
                 self.hold(next, request, serve)?;
@@ -330,11 +354,25 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
     }
 
     fn check_ready(&self) -> Result {
-        match (self.failed, self.is_suspended) {
-            (true, _) => Err(Error::Poisoned),
-            (false, true) => Err(Error::Suspended),
-            (false, false) => Ok(()),
-        }
+        self.health.check()?;
+        if self.is_suspended { Err(Error::Suspended) } else { Ok(()) }
+    }
+
+    /// Does something that may change labels: if it does not come to its end, it cannot be done
+    /// again, unless it is a path that could not be read.
+    fn change<R>(&mut self, change: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
+        self.check_ready()?;
+        self.health.begin();
+        self.is_unread = false;
+        let changed = change(self);
+        if self.is_unread { self.health.after_read(changed) } else { self.health.end(changed) }
+    }
+
+    /// Reads a path. If that fails, it is read again before any other, for the same.
+    fn fetch(&mut self, leaf: Leaf, unread: Unread) -> Result {
+        self.engine.fetch(leaf).inspect_err(|_| {
+            (self.unread, self.is_unread) = (Some(unread), true);
+        })
     }
 
     /// A request that is finished waits no longer.
@@ -391,8 +429,14 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
 
     /// A path access that no request is about.
     fn unasked(&mut self, kind: Kind) -> Result<Issued> {
-        self.engine.dummy(self.maps.draw.leaf())?;
-        Ok(Issued { kind, finished: None })
+        let leaf = self.maps.draw.leaf();
+        self.make_unasked(kind, leaf, None)
+    }
+
+    fn make_unasked(&mut self, kind: Kind, leaf: Leaf, finished: Option<u64>) -> Result<Issued> {
+        self.fetch(leaf, Unread::Unasked { kind, leaf, finished })?;
+        self.engine.evict()?;
+        Ok(Issued { kind, finished })
     }
 }
 
@@ -610,25 +654,27 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Controller for Unified<T, L, P> {
         self.submit_as(Request { id, addr, verb: Verb::Access })
     }
 
+    fn waiting(&self) -> usize {
+        let is_untold = matches!(self.unread, Some(Unread::Unasked { finished: Some(_), .. }));
+        self.requests.len() + usize::from(is_untold)
+    }
+
     fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
-        self.check_ready()?;
-        // What was half done cannot be done again: the labels have changed.
-        self.try_step(serve).inspect_err(|_| self.failed = true)
+        self.change(|unified| unified.try_step(serve))
     }
 
     fn finish_at_hand(&mut self, serve: Serve<'_>) -> Result<Option<u64>> {
         self.check_ready()?;
-        let Some(&request) = self.requests.front().filter(|_| self.planned.is_empty()) else {
+        let is_free = self.planned.is_empty() && self.unread.is_none();
+        let Some(&request) = self.requests.front().filter(|_| is_free) else {
             return Ok(None);
         };
-        let finished =
-            self.finish_in_passing(request, serve).inspect_err(|_| self.failed = true)?;
+        let finished = self.change(|unified| unified.finish_in_passing(request, serve))?;
         Ok(finished.then_some(request.id))
     }
 
     fn sync(&mut self) -> Result {
-        self.check_ready()?;
-        self.engine.tree_mut().sync().inspect_err(|_| self.failed = true)
+        self.change(|unified| unified.engine.tree_mut().sync())
     }
 
     fn hides(&self) -> Hides {

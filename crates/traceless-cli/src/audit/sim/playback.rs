@@ -59,6 +59,10 @@ impl Controller for Player {
         Ok(())
     }
 
+    fn waiting(&self) -> usize {
+        0
+    }
+
     fn step(&mut self, _: Serve<'_>) -> traceless::Result<Issued> {
         let Lines { reads, writes } = self.lines.pop_front().unwrap_or_default();
         touch(&self.bus, Op::Read, &reads);

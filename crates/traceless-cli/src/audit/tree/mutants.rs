@@ -329,6 +329,10 @@ impl<F: Fault> Controller for PathMutant<F> {
         Ok(())
     }
 
+    fn waiting(&self) -> usize {
+        self.requests.len()
+    }
+
     fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
         let Some((id, block)) = self.requests.pop_front() else {
             self.dummy()?;
@@ -424,6 +428,10 @@ impl<F: PairFault> Controller for PairMutant<F> {
 
     fn submit(&mut self, id: u64, addr: Addr) -> Result {
         self.data.submit(id, addr)
+    }
+
+    fn waiting(&self) -> usize {
+        self.data.waiting()
     }
 
     fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {

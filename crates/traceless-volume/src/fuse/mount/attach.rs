@@ -49,13 +49,7 @@ pub fn attach(
     if options.mkfs && options.read_only {
         return Err(Error::ReadOnly);
     }
-    if !dir.is_dir() {
-        return Err(Error::NotAFolder { dir: dir.to_owned() });
-    }
-    let dir = dir.canonicalize().map_err(Error::io("finding", dir))?;
-    if mounted_at(&dir)?.is_some() {
-        return Err(Error::AlreadyMounted { dir });
-    }
+    let dir = check_dir(dir)?;
     progress("attaching a loop device");
     let loop_device = set_up_loop(file, options.read_only)?;
     match format_and_mount(&loop_device, &dir, options, progress) {
@@ -67,6 +61,18 @@ pub fn attach(
             Err(error)
         }
     }
+}
+
+/// Finds out whether a file system can be mounted at `dir`, and tells its path without links.
+pub fn check_dir(dir: &Path) -> Result<PathBuf> {
+    if !dir.is_dir() {
+        return Err(Error::NotAFolder { dir: dir.to_owned() });
+    }
+    let dir = dir.canonicalize().map_err(Error::io("finding", dir))?;
+    if mounted_at(&dir)?.is_some() {
+        return Err(Error::AlreadyMounted { dir });
+    }
+    Ok(dir)
 }
 
 fn set_up_loop(file: &Path, read_only: bool) -> Result<PathBuf> {

@@ -110,3 +110,38 @@ fn no_crash_loses_what_was_synced() {
     }
     assert!(lived > 100, "only {lived} operations lived");
 }
+
+/// Pages of its array cannot be read, once, at many points: nothing is lost, also not by the syncs
+/// that come of themselves.
+#[cfg(feature = "suite")]
+#[test]
+fn a_failed_read_loses_no_entry() {
+    use crate::suite::FailingReads;
+
+    let new = |store: Arc<dyn Store>, seed| {
+        let map = Map::builder().capacity(4000).key_len(2).value_len(8).rng(Seeded::new(seed));
+        map.key(Secret::from_bytes([3; 32])).store(store)
+    };
+    let room = new(Arc::new(MemStore::new(0)), 0).store_len().unwrap();
+    let inner = Arc::new(MemStore::new(room));
+    let store = Arc::new(FailingReads::new(inner.clone()));
+    let mut map = new(store.clone(), 1).build().unwrap();
+    let (mut model, mut failed) = (Model::new(), 0);
+    for turn in 0..2500 {
+        store.fail_after(turn % 9);
+        if step(&mut map, &mut model, &mut Seeded::new(turn)).is_err() {
+            failed += 1;
+            store.fail_after(u64::MAX);
+            // The same again, whether it was done or not.
+            step(&mut map, &mut model, &mut Seeded::new(turn)).unwrap();
+        }
+        if turn % 100 == 0 {
+            store.fail_after(u64::MAX);
+            assert_eq!(contents(&mut map), model, "turn {turn}");
+        }
+    }
+    assert!(failed > 500, "{failed}");
+    store.fail_after(u64::MAX);
+    map.close().unwrap();
+    assert_eq!(contents(&mut new(inner, 5).open().unwrap()), model);
+}

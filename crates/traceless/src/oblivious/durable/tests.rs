@@ -97,7 +97,7 @@ fn first_refusal(rig: &mut Rig, bytes: &[u8]) -> Option<Place> {
                 match oram.read(Addr(addr), &mut block) {
                     Ok(()) => assert_eq!(block, [2; 16]),
                     Err(Error::Tampered { place }) => refused = refused.or(Some(place)),
-                    Err(Error::Poisoned) => assert!(refused.is_some()),
+                    Err(Error::EarlierDamage) => assert!(refused.is_some()),
                     Err(other) => panic!("{other}"),
                 }
             }
@@ -347,8 +347,8 @@ fn what_panics_is_not_saved() {
     oram.sync().unwrap();
     let panics = std::panic::AssertUnwindSafe(|| oram.update(Addr(3), &mut |_| panic!("mine")));
     assert!(std::panic::catch_unwind(panics).is_err());
-    assert!(matches!(oram.read(Addr(4), &mut [0; 16]), Err(Error::Poisoned)));
-    assert!(matches!(oram.close(), Err(Error::Poisoned)));
+    assert!(matches!(oram.read(Addr(4), &mut [0; 16]), Err(Error::EarlierAbort)));
+    assert!(matches!(oram.close(), Err(Error::EarlierAbort)));
     assert_filled(&mut rig.open(), 1);
 }
 

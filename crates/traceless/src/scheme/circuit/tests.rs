@@ -161,7 +161,7 @@ fn a_wrong_order_of_evictions_is_noticed() {
         steps.into_iter().find_map(Result::err)
     });
     assert!(matches!(overflow, Some(Error::StashOverflow { .. })));
-    assert!(matches!(circuit.step(&mut |_, _| {}), Err(Error::Poisoned)));
+    assert!(matches!(circuit.step(&mut |_, _| {}), Err(Error::EarlierAbort)));
 }
 
 /// A tree that loses a block now and then.
@@ -220,8 +220,8 @@ fn damage_is_an_error_and_nothing_follows_it() {
     (0..200).for_each(|i| oram.write(Addr(i % 64), &[2; 24]).unwrap());
     store.write(&[Extent::new(0, old.len())], &old).unwrap();
     assert!(matches!(oram.read(Addr(3), &mut [0; 24]), Err(Error::Tampered { .. })));
-    assert!(matches!(oram.read(Addr(3), &mut [0; 24]), Err(Error::Poisoned)));
-    assert!(matches!(oram.sync(), Err(Error::Poisoned)));
+    assert!(matches!(oram.read(Addr(3), &mut [0; 24]), Err(Error::EarlierDamage)));
+    assert!(matches!(oram.sync(), Err(Error::EarlierDamage)));
 }
 
 #[test]
@@ -232,4 +232,15 @@ fn impossible_requests_are_refused() {
     assert!(shape_for(u64::MAX, Z).is_err());
     let mut circuit = new(14).unwrap();
     assert!(matches!(circuit.submit(0, Addr(14)), Err(Error::OutOfRange { .. })));
+}
+
+#[cfg(feature = "suite")]
+#[test]
+fn a_failed_read_is_made_again() {
+    use crate::suite::goes_on_after_failed_reads;
+
+    let shape = shape_for(64, Z).unwrap();
+    goes_on_after_failed_reads(store_for(&shape, 24).len(), |store| {
+        Circuit::new(64, sealed(store, shape.clone(), 24), STASH_BLOCKS, rng()).unwrap()
+    });
 }

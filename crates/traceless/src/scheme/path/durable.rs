@@ -156,7 +156,7 @@ impl DurablePath {
         let start = self.saves.openings().last().start;
         for tree in 0..self.trees.len() {
             for leaf in 0..self.trees[tree].shape.leaves() {
-                self.oram.engines[tree].dummy(Leaf(leaf))?;
+                self.oram.rewrite(tree, Leaf(leaf))?;
                 self.count_access()?;
             }
         }
@@ -254,7 +254,6 @@ impl Controller for DurablePath {
     }
 
     fn submit(&mut self, id: u64, addr: Addr) -> Result {
-        self.saves.healthy()?;
         self.saves.life.writable()?;
         self.oram.submit(id, addr)
     }
@@ -263,8 +262,13 @@ impl Controller for DurablePath {
         self.oram.announce();
     }
 
+    fn waiting(&self) -> usize {
+        self.oram.waiting()
+    }
+
     fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
-        let issued = self.saves.step(|| self.oram.step(serve))?;
+        self.saves.life.writable()?;
+        let issued = self.oram.step(serve)?;
         // What nothing asked for waits for a sync as well.
         let is_unasked = matches!(issued.kind, Kind::Dummy | Kind::Eviction);
         if issued.finished.is_some() || is_unasked {
@@ -278,8 +282,9 @@ impl Controller for DurablePath {
         if !self.saves.life.takes_writes() {
             return Ok(());
         }
-        self.saves.healthy()?;
-        assert!(self.oram.next.is_none(), "a request is finished before a sync");
+        self.saves.life.healthy()?;
+        self.oram.health.check()?;
+        assert!(!self.oram.is_in_request(), "a request is finished before a sync");
         if self.unsynced > 0 { self.save() } else { Ok(()) }
     }
 

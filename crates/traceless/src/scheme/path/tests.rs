@@ -102,7 +102,7 @@ fn leaves_are_fresh_and_a_stash_that_overflows_is_an_error() {
         path.step(&mut |_, _| {}).err()
     });
     assert!(matches!(overflow, Some(Error::StashOverflow { blocks: 2, limit: 1 })));
-    assert!(matches!(path.step(&mut |_, _| {}), Err(Error::Poisoned)));
+    assert!(matches!(path.step(&mut |_, _| {}), Err(Error::EarlierAbort)));
 }
 
 /// Also where the labels leave no room: then a request goes first, and changes a label.
@@ -149,4 +149,29 @@ fn sealing_takes_little_room() {
     let leaf = (Salt::LEN + key.tag_len()) as u64 + 4 * (8 + 64);
     let len = SealedTree::store_len(&shape, 64, &key);
     assert_eq!(len, ((1 << 18) - 1) * 328 + (1 << 18) * leaf);
+}
+
+/// Flat, recursive, and where a full stash is emptied in between.
+#[cfg(feature = "suite")]
+#[test]
+fn a_failed_read_is_made_again() {
+    use crate::store::Store;
+    use crate::suite::goes_on_after_failed_reads;
+
+    let (shape, maps) = (Shape::uniform(5, 4).unwrap(), Shape::uniform(3, 4).unwrap());
+    let lens = [&shape, &maps].map(|shape| store_for(shape, 16).len());
+    for trees in 1..=2 {
+        for above in [40, 1] {
+            goes_on_after_failed_reads(lens[0] + lens[1], |store| {
+                let data = sealed(store.clone(), shape.clone(), 16);
+                let key = Aead::new(&Secret::from_bytes([8; 32]));
+                let (maps, salts) = (maps.clone(), Box::new(Seeded::new(2)));
+                let map = SealedTree::create(store, lens[0], "map", maps, 16, key, salts).unwrap();
+                let trees = [data, map].into_iter().take(trees).collect();
+                let mut path = PathOram::new(40, trees, 60, Box::new(Seeded::new(1))).unwrap();
+                path.drain_above(above);
+                path
+            });
+        }
+    }
 }

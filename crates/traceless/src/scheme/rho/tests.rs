@@ -248,8 +248,8 @@ fn damage_is_an_error_and_nothing_follows_it() {
         store.write(&[Extent::new(0, bytes.len())], &bytes).unwrap();
         let refused = (0..40).find_map(|addr| oram.read(Addr(addr), &mut [0; LEN]).err());
         assert!(matches!(refused, Some(Error::Tampered { .. })), "{refused:?}");
-        assert!(matches!(oram.read(Addr(3), &mut [0; LEN]), Err(Error::Poisoned)));
-        assert!(matches!(oram.sync(), Err(Error::Poisoned)));
+        assert!(matches!(oram.read(Addr(3), &mut [0; LEN]), Err(Error::EarlierDamage)));
+        assert!(matches!(oram.sync(), Err(Error::EarlierDamage)));
     }
 }
 
@@ -266,4 +266,25 @@ fn impossible_sizes_are_refused() {
     assert!(new(LEN - 1, (5, 2)).is_err());
     let mut rho = new(LEN, (5, 2)).unwrap();
     assert!(matches!(rho.submit(0, Addr(9)), Err(Error::OutOfRange { .. })));
+}
+
+/// A step of it may have moved blocks before it reads. What it says then is not that a write
+/// failed.
+#[cfg(feature = "suite")]
+#[test]
+fn a_failed_read_ends_it_and_says_so() {
+    use crate::suite::FailingReads;
+
+    for reads in 0..40 {
+        let shape = main_shape();
+        let store = Arc::new(FailingReads::new(store_for(&shape, LEN)));
+        let tree: Boxed = Box::new(sealed(store.clone(), shape, LEN));
+        let small: Boxed = Box::new(BareTree::new(small_shape(), LEN));
+        let mut oram = Stepped::new(rho(40, tree, small, (5, 2)));
+        store.fail_after(reads);
+        let failed = (0..400).find_map(|i| oram.write(Addr(i % 40), &[1; LEN]).err());
+        assert!(matches!(failed, Some(Error::Store(_))), "{failed:?}");
+        assert!(matches!(oram.read(Addr(3), &mut [0; LEN]), Err(Error::EarlierAbort)));
+        assert!(matches!(oram.sync(), Err(Error::EarlierAbort)));
+    }
 }

@@ -6,10 +6,11 @@
 //! stash for the evictions that come anyway. As without exchanges, each access adds one block to
 //! the stash at most, so that evictions keep up.
 
-use super::{Ring, RingTree};
+use super::{Next, Purpose, Ring, RingTree};
+use crate::controller::Controller;
 use crate::error::{Error, Result};
 use crate::tree::Header;
-use crate::types::Addr;
+use crate::types::{Addr, Leaf};
 
 impl<T: RingTree> Ring<T> {
     /// Whether a block is here: it was put here, and not taken since.
@@ -22,6 +23,9 @@ impl<T: RingTree> Ring<T> {
     /// [`Error::Misplaced`].
     ///
     /// It shows one access, and an eviction after every A of them, whether blocks go or come.
+    ///
+    /// If the store cannot serve a read, no block has gone or come, and the next call makes the
+    /// same read again before its own. An owner makes exchanges, or requests, but not both.
     pub fn exchange(&mut self, out: Option<Addr>, wanted: Option<Addr>, body: &mut [u8]) -> Result {
         let blocks = self.requests.blocks();
         if let Some(addr) = [out, wanted].into_iter().flatten().find(|addr| addr.0 >= blocks) {
@@ -30,26 +34,62 @@ impl<T: RingTree> Ring<T> {
         if let Some(addr) = out.filter(|&addr| self.holds(addr)) {
             return Err(Error::Misplaced { addr });
         }
-        self.requests.check()?;
-        let outcome = self.try_exchange(out, wanted, body);
-        self.requests.noted(outcome)
+        self.health.check()?;
+        while self.next.is_some() || self.is_eviction_due() {
+            self.step(&mut |_, _| {})?;
+        }
+        let (any, new) = (self.draw_leaf(), self.draw_leaf());
+        let leaf = wanted.and_then(|addr| self.map.label(addr)).unwrap_or(any);
+        let next = self.read(Next::new(leaf, Purpose::Exchange(wanted, new)))?;
+        self.health.begin();
+        let exchanged = self.end_exchange(out, next, body);
+        self.health.end(exchanged)?;
+        if self.is_eviction_due() { self.evict_after_exchange() } else { Ok(()) }
     }
 
-    fn try_exchange(&mut self, out: Option<Addr>, wanted: Option<Addr>, body: &mut [u8]) -> Result {
-        let (any, new) = (self.draw_leaf(), self.draw_leaf());
-        let leaf = wanted.and_then(|addr| self.map.take(addr)).unwrap_or(any);
-        self.access(leaf, wanted, |ring, found| {
-            if let Some(addr) = out {
-                ring.map.remap(addr, new);
-                let nth = ring.stash.push(Header::new(addr, new))?;
-                ring.stash.body_mut(nth).copy_from_slice(body);
+    fn end_exchange(&mut self, out: Option<Addr>, next: Next, body: &mut [u8]) -> Result {
+        let Purpose::Exchange(wanted, new) = next.purpose else {
+            unreachable!("it was read for an exchange")
+        };
+        if let Some(addr) = wanted {
+            self.map.take(addr);
+        }
+        if let Some(addr) = out {
+            self.map.remap(addr, new);
+            let nth = self.stash.push(Header::new(addr, new))?;
+            self.stash.body_mut(nth).copy_from_slice(body);
+        }
+        if let Some(addr) = wanted {
+            self.take_out(addr, next.found, body);
+        }
+        self.end_access()
+    }
+
+    /// The exchange is done. An eviction whose read fails is made before the next.
+    fn evict_after_exchange(&mut self) -> Result {
+        let next = self.next_eviction();
+        match self.read(next) {
+            Ok(_) => {
+                self.health.begin();
+                let evicted = self.evict();
+                self.health.end(evicted)
             }
-            if let Some(addr) = wanted {
-                ring.take_out(addr, found, body);
-            }
-            Ok(())
-        })?;
-        if self.is_eviction_due() { self.evict() } else { Ok(()) }
+            Err(error) if self.health.check().is_err() => Err(error),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// The end of an exchange whose read failed at first: the block that was wanted stays here,
+    /// under a label that was not seen.
+    pub(super) fn give_up_exchange(
+        &mut self,
+        wanted: Option<Addr>,
+        new: Leaf,
+        read: Option<usize>,
+    ) -> Result {
+        let Some(addr) = wanted.filter(|&addr| self.holds(addr)) else { return Ok(()) };
+        self.map.remap(addr, new);
+        self.keep(Header::new(addr, new), read).map(|_| ())
     }
 
     /// Takes a block out of the stash, or of the slot that was read.

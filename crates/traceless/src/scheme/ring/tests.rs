@@ -169,8 +169,8 @@ fn a_stash_that_overflows_is_an_error() {
         ring.step(&mut |_, _| {}).err()
     });
     assert!(matches!(overflow, Some(Error::StashOverflow { limit: 32, .. })), "{overflow:?}");
-    assert!(matches!(ring.step(&mut |_, _| {}), Err(Error::Poisoned)));
-    assert!(matches!(ring.sync(), Err(Error::Poisoned)));
+    assert!(matches!(ring.step(&mut |_, _| {}), Err(Error::EarlierAbort)));
+    assert!(matches!(ring.sync(), Err(Error::EarlierAbort)));
 }
 
 /// Where a bucket lies on the store of a small ring: its slots.
@@ -217,7 +217,7 @@ fn tampering_is_noticed_on_every_level() {
                 let bucket = place.slot / 10;
                 assert!((first..=2 * first).contains(&bucket), "{place} on level {level}");
             }
-            assert!(matches!(oram.read(Addr(3), &mut [0; 24]), Err(Error::Poisoned)));
+            assert!(matches!(oram.read(Addr(3), &mut [0; 24]), Err(Error::EarlierDamage)));
         }
     }
 }
@@ -290,4 +290,19 @@ fn impossible_sizes_and_requests_are_refused() {
     assert!(matches!(ring(6).unwrap().submit(0, Addr(6)), Err(Error::OutOfRange { .. })));
     let store = Arc::new(MemStore::new(1000));
     assert!(SealedRing::create(store, 0, Params::Z4, shape, 64, keys(), rng()).is_err());
+}
+
+/// The same slots of the same path: others would tell which of the first ones matters.
+#[cfg(feature = "suite")]
+#[test]
+fn a_failed_read_is_made_again() {
+    use crate::suite::goes_on_after_failed_reads;
+
+    let params = Params::Z4;
+    let shape = params.shape_for(60).unwrap();
+    let len = store_for(params, &shape, 24, &keys()[0]).len();
+    goes_on_after_failed_reads(len, |store| {
+        let tree = SealedRing::create(store, 0, params, shape.clone(), 24, keys(), rng());
+        Ring::new(60, tree.unwrap(), rng()).unwrap()
+    });
 }

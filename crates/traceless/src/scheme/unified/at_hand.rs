@@ -123,7 +123,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
     pub fn flush(&mut self, paths: u64) -> Result<usize> {
         self.check_ready()?;
         for _ in 0..paths {
-            self.unasked(Kind::Eviction).inspect_err(|_| self.failed = true)?;
+            self.change(|unified| unified.unasked(Kind::Eviction))?;
         }
         Ok(self.engine.stash().len())
     }

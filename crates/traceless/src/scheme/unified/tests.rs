@@ -297,8 +297,8 @@ fn damage_is_an_error_and_nothing_follows_it() {
     store.write(&[Extent::new(0, bytes.len())], &bytes).unwrap();
     let refused = oram.read(Addr(3), &mut [0; 24]).unwrap_err();
     assert!(matches!(refused, Error::Tampered { .. }), "{refused}");
-    assert!(matches!(oram.read(Addr(3), &mut [0; 24]), Err(Error::Poisoned)));
-    assert!(matches!(oram.sync(), Err(Error::Poisoned)));
+    assert!(matches!(oram.read(Addr(3), &mut [0; 24]), Err(Error::EarlierDamage)));
+    assert!(matches!(oram.sync(), Err(Error::EarlierDamage)));
 }
 
 /// What is wrong with an ORAM of 256 blocks under a workload: it is no array, its leaves are not
@@ -501,4 +501,23 @@ fn impossible_sizes_are_refused() {
     assert!(new(Sizes { stash_blocks: 0, ..sizes(4, 2, 1) }, 16).is_err());
     let mut oram = new(sizes(4, 2, 1), 16).unwrap();
     assert!(matches!(oram.submit(0, Addr(4)), Err(Error::OutOfRange { .. })));
+}
+
+/// With and without requests that are finished in passing.
+#[cfg(feature = "suite")]
+#[test]
+fn a_failed_read_is_made_again() {
+    use crate::suite::goes_on_after_failed_reads;
+
+    let (shape, sizes) = (Shape::uniform(6, 4).unwrap(), sizes(64, 2, 1));
+    for above in [60, 2] {
+        goes_on_after_failed_reads(store_for(&shape, 24).len(), |store| {
+            let labels = || Compressed::new(&key(), 5, 3).unwrap();
+            let plb = Plb::new(4, 2, 24).unwrap();
+            let tree = sealed(store, shape.clone(), 24);
+            let mut unified = Unified::new(sizes, tree, labels(), labels(), plb, rng()).unwrap();
+            unified.drain_above(above);
+            unified
+        });
+    }
 }

@@ -60,6 +60,46 @@ fn what_went_comes_back() {
     }
 }
 
+/// A read fails in each exchange, at another point: then no block went or came, and the same
+/// exchange is made again, or another one.
+#[cfg(feature = "suite")]
+#[test]
+fn a_failed_read_exchanges_nothing() {
+    use crate::suite::{FailingReads, is_read_again};
+
+    let params = Params::Z4;
+    let shape = params.shape_for(60).unwrap();
+    let inner = store_for(params, &shape, 24, &keys()[0]);
+    let store = Arc::new(FailingReads::new(inner));
+    let tree = SealedRing::create(store.clone(), 0, params, shape, 24, keys(), rng()).unwrap();
+    let (mut ring, mut draws) = (Ring::new(60, tree, rng()).unwrap(), Seeded::new(2));
+    let mut truth = vec![[0; 24]; 60];
+    let (mut kept, mut failed) = (0, 0);
+    for turn in 0..3000 {
+        store.fail_after(turn % 7);
+        let wanted = (kept + 1 + draws.below(59)) % 60;
+        let mut body = truth[kept as usize];
+        store.take_reads();
+        if let Err(error) = ring.exchange(Some(Addr(kept)), Some(Addr(wanted)), &mut body) {
+            failed += 1;
+            assert!(matches!(error, Error::Store(_)), "{error}");
+            assert!(body == truth[kept as usize] && !ring.holds(Addr(kept)));
+            let before = store.take_reads();
+            // Another one, or the same.
+            let wanted = if turn % 2 == 0 { wanted } else { (kept + 1 + turn % 59) % 60 };
+            ring.exchange(Some(Addr(kept)), Some(Addr(wanted)), &mut body).unwrap();
+            assert!(is_read_again(&before, &store.take_reads()), "turn {turn}");
+            assert_eq!(body, truth[wanted as usize], "turn {turn}");
+            kept = wanted;
+        } else {
+            assert_eq!(body, truth[wanted as usize], "turn {turn}");
+            kept = wanted;
+        }
+        draws.fill(&mut truth[kept as usize]);
+    }
+    assert!(failed > 500, "{failed}");
+}
+
 #[test]
 fn what_is_here_already_and_what_never_was_are_told() {
     let (mut ring, _) = small(20, Params::Z4);

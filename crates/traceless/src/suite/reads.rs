@@ -1,0 +1,274 @@
+//! Reads that the store cannot serve, once: afterwards everything is as it was, and the same is
+//! read again before anything else.
+
+use super::{Subject, assert_holds, config_hides, step};
+use crate::build::SchemeConfig;
+use crate::error::{Error, Result};
+use crate::oram::{Hides, Oram};
+use crate::rng::{Rng, Seeded};
+use crate::store::Store;
+use crate::types::{Addr, Extent};
+#[cfg(test)]
+use crate::{
+    controller::{Controller, Stepped},
+    store::MemStore,
+};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Passes all on, but for one read.
+pub struct FailingReads<S> {
+    inner: Arc<S>,
+    /// Reads until the one that fails; below zero there is none.
+    left: AtomicI64,
+    seen: Mutex<Vec<Vec<Extent>>>,
+}
+
+impl<S: Store> FailingReads<S> {
+    /// Over `inner`; no read fails yet.
+    pub fn new(inner: Arc<S>) -> Self {
+        Self { inner, left: AtomicI64::new(-1), seen: Mutex::default() }
+    }
+
+    /// Lets a read fail after `reads` others.
+    pub fn fail_after(&self, reads: u64) {
+        self.left.store(reads.cast_signed(), Ordering::Relaxed);
+    }
+
+    /// Whether the read has failed that was to.
+    pub fn has_failed(&self) -> bool {
+        self.left.load(Ordering::Relaxed) < 0
+    }
+
+    /// What was read since this was asked last, also what failed.
+    pub fn take_reads(&self) -> Vec<Vec<Extent>> {
+        core::mem::take(&mut *self.seen.lock().expect("no store panics"))
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<S: Store> Store for FailingReads<S> {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+    fn is_empty(&self) -> bool {
+        self.inner.is_empty()
+    }
+    fn unit(&self) -> usize {
+        self.inner.unit()
+    }
+    fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
+        self.seen.lock().expect("no store panics").push(extents.to_vec());
+        if !self.has_failed() && self.left.fetch_sub(1, Ordering::Relaxed) == 0 {
+            return Err(Error::Store(PLANTED));
+        }
+        self.inner.read(extents, into)
+    }
+    fn prefetch(&self, extents: &[Extent]) {
+        self.inner.prefetch(extents);
+    }
+    fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
+        self.inner.write(extents, from)
+    }
+    fn sync(&self) -> Result {
+        self.inner.sync()
+    }
+}
+
+const PLANTED: &str = "planted fault of a read";
+
+/// Whether what is read after a failure begins with the reads of the access that failed.
+pub fn is_read_again(before: &[Vec<Extent>], after: &[Vec<Extent>]) -> bool {
+    let most = before.len().min(after.len());
+    (1..=most).any(|n| before[before.len() - n..] == after[..n])
+}
+
+/// After each read that failed, all blocks are there, and a sync and another opening work.
+pub fn survives_failing_reads(config: &SchemeConfig) {
+    let often = (20_000 / config.blocks()).clamp(5, 80);
+    let mut fired = 0;
+    for nth in 0..often {
+        let mut subject = Subject { seed: nth * 100, ..Subject::new(config) };
+        let inner = subject.store();
+        let store = Arc::new(FailingReads::new(inner.clone()));
+        let mut oram = subject.create(store.clone()).unwrap();
+        let mut model = vec![0; config.blocks() as usize * config.block_len()];
+        let mut rng = Seeded::new(nth);
+        (0..30).for_each(|_| step(&mut *oram, &mut model, &mut rng).unwrap());
+        // Each of the first, then further apart.
+        let reads = if nth < often / 2 { nth } else { nth * 7 };
+        fired += u32::from(goes_on(&mut *oram, &store, reads, &mut model));
+        if nth % 2 == 0 { oram.close() } else { oram.sync() }.unwrap();
+        drop(oram);
+        assert_holds(&mut *subject.open(inner).unwrap(), &model);
+    }
+    // Schemes that hide writes alone may have all of it in memory.
+    let is_enough = u64::from(fired) > often / 2 || config_hides(config) != Hides::ReadsAndWrites;
+    assert!(is_enough, "only {fired} reads failed");
+}
+
+/// Operates until a read fails, then looks at everything and goes on. Whether one failed: all that
+/// is read may be in memory.
+pub fn goes_on<S: Store>(
+    oram: &mut dyn Oram,
+    store: &FailingReads<S>,
+    reads: u64,
+    model: &mut [u8],
+) -> bool {
+    let len = oram.block_len();
+    let mut rng = Seeded::new(reads + 1);
+    store.fail_after(reads);
+    let mut fired = false;
+    for _ in 0..400 {
+        store.take_reads();
+        let Err((error, written)) = one_operation(oram, model, &mut rng) else { continue };
+        assert!(matches!(error, Error::Store(PLANTED)), "{error}");
+        let before = store.take_reads();
+        let addr = rng.below(oram.blocks());
+        oram.read(Addr(addr), &mut vec![0; len]).expect("the store fails once");
+        let again = is_read_again(&before, &store.take_reads());
+        assert!(oram.hides() != Hides::ReadsAndWrites || again, "another path was read");
+        settle(oram, model, &written);
+        fired = true;
+        break;
+    }
+    store.fail_after(u64::MAX);
+    assert_holds(oram, model);
+    oram.sync().expect("a failed read is no failed write");
+    (0..20).for_each(|_| step(oram, model, &mut rng).unwrap());
+    assert_holds(oram, model);
+    fired
+}
+
+/// Blocks that were to be written, in order.
+type Written = Vec<(Addr, Vec<u8>)>;
+
+/// Reads or writes a few blocks. With an error comes what was to be written. Where only writes are
+/// hidden, what a write reads is a part of it: only reads are made.
+fn one_operation(
+    oram: &mut dyn Oram,
+    model: &mut [u8],
+    rng: &mut Seeded,
+) -> Result<(), (Error, Written)> {
+    let (n, len) = (oram.blocks(), oram.block_len());
+    let count = if rng.below(3) == 0 { 1 + rng.below(9) } else { 1 };
+    let addrs: Vec<Addr> = (0..count).map(|_| Addr(rng.below(n))).collect();
+    let mut data = vec![0; addrs.len() * len];
+    if oram.hides() != Hides::ReadsAndWrites || rng.below(2) == 0 {
+        oram.read_many(&addrs, &mut data).map_err(|error| (error, vec![]))?;
+        for (addr, block) in addrs.iter().zip(data.chunks(len)) {
+            let want = &model[addr.0 as usize * len..][..len];
+            assert_eq!(want, block, "block {} is not what was written", addr.0);
+        }
+        return Ok(());
+    }
+    rng.fill(&mut data);
+    let blocks = addrs.iter().copied().zip(data.chunks(len).map(<[u8]>::to_vec)).collect();
+    if let Err(error) = oram.write_many(&addrs, &data) {
+        return Err((error, blocks));
+    }
+    for (addr, block) in blocks {
+        model[addr.0 as usize * len..][..len].copy_from_slice(&block);
+    }
+    Ok(())
+}
+
+/// As [`goes_on`] for a controller: reads of the store fail at many points. `make` makes it over a
+/// store of `len` bytes.
+#[cfg(test)]
+pub fn goes_on_after_failed_reads<C: Controller>(len: u64, make: impl Fn(Arc<dyn Store>) -> C) {
+    let (mut fired, mut tried) = (0, 0);
+    for reads in (0..60).chain((60..400).step_by(17)) {
+        let store = Arc::new(FailingReads::new(Arc::new(MemStore::new(len))));
+        let mut oram = Stepped::new(make(store.clone()));
+        let mut model = vec![0; oram.blocks() as usize * oram.block_len()];
+        fired += u32::from(goes_on(&mut oram, &store, reads, &mut model));
+        tried += 1;
+    }
+    assert!(fired > tried / 2, "only {fired} reads of {tried} failed");
+}
+
+/// A write that failed leaves each block old or new: from here on what is there is the truth.
+fn settle(oram: &mut dyn Oram, model: &mut [u8], written: &[(Addr, Vec<u8>)]) {
+    let mut found = vec![0; oram.block_len()];
+    for (addr, _) in written {
+        oram.read(*addr, &mut found).expect("the store fails once");
+        let known = &mut model[addr.0 as usize * found.len()..][..found.len()];
+        let is_new = written.iter().any(|(other, new)| other == addr && *new == found);
+        assert!(is_new || *known == found[..], "block {} is neither old nor new", addr.0);
+        known.copy_from_slice(&found);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheme::path::Geometry;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// An array with a fault after the first error.
+    struct Mutant {
+        oram: Box<dyn Oram>,
+        fault: fn(&mut dyn Oram) -> Result,
+        is_hit: bool,
+    }
+
+    impl Mutant {
+        fn ask(&mut self, ask: impl FnOnce(&mut dyn Oram) -> Result) -> Result {
+            if self.is_hit {
+                (self.fault)(&mut *self.oram)?;
+            }
+            ask(&mut *self.oram).inspect_err(|_| self.is_hit = true)
+        }
+    }
+
+    impl Oram for Mutant {
+        fn blocks(&self) -> u64 {
+            self.oram.blocks()
+        }
+        fn block_len(&self) -> usize {
+            self.oram.block_len()
+        }
+        fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result {
+            self.ask(|oram| oram.read_many(addrs, into))
+        }
+        fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
+            self.ask(|oram| oram.write_many(addrs, from))
+        }
+        fn sync(&mut self) -> Result {
+            self.ask(|oram| oram.sync())
+        }
+        fn hides(&self) -> Hides {
+            self.oram.hides()
+        }
+        fn close(&mut self) -> Result {
+            self.ask(|oram| oram.close())
+        }
+    }
+
+    fn is_noticed(fault: fn(&mut dyn Oram) -> Result) -> bool {
+        let config = SchemeConfig::Path(Geometry::new(40, 16).unwrap());
+        let mut subject = Subject::new(&config);
+        let store = Arc::new(FailingReads::new(subject.store()));
+        let oram = subject.create(store.clone()).unwrap();
+        let mut mutant = Mutant { oram, fault, is_hit: false };
+        let mut model = vec![0; 40 * 16];
+        let lived = catch_unwind(AssertUnwindSafe(|| goes_on(&mut mutant, &store, 5, &mut model)));
+        lived.is_err()
+    }
+
+    #[test]
+    fn planted_faults_are_noticed() {
+        assert!(!is_noticed(|_| Ok(())));
+        assert!(is_noticed(|_| Err(Error::Poisoned)), "all is refused afterwards");
+        assert!(is_noticed(|oram| oram.write(Addr(3), &[7; 16])), "a block is lost");
+    }
+
+    #[test]
+    fn another_path_is_noticed() {
+        let [a, b, c] = [1, 2, 3].map(|at| vec![Extent::new(at, 1)]);
+        assert!(is_read_again(&[a.clone(), b.clone()], &[b.clone(), c.clone()]));
+        assert!(is_read_again(&[a.clone(), b.clone()], &[a.clone(), b.clone(), c.clone()]));
+        assert!(!is_read_again(&[a, b.clone()], &[c, b]));
+    }
+}
