@@ -33,12 +33,12 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     drop(key);
     // Before anything is written: an address that cannot be had must not change the image. Whoever
     // connects meanwhile waits.
-    let server = bind(args, &mut inherited)?;
+    let bound = bind(args, &mut inherited)?;
     let mut meter = Meter::new("opening", args.progress.progress);
     let volume = image.open(&mut |done, all| meter.update(done, all));
     meter.finish();
     let volume = Arc::new(volume?);
-    let served = serve(server, &asked::noted(volume.clone(), &trace));
+    let served = serve(bound, &asked::noted(volume.clone(), &trace));
     // Whatever happened, what was acknowledged is kept, and the next opening is quick.
     let closed = volume.close().map_err(Failure::from);
     let traced = trace.finish();

@@ -135,7 +135,8 @@ fn keys_are_added_changed_and_removed() {
     assert_eq!(add_key(&path, &key(1), &key(2), Kdf::default()).unwrap(), 1);
     let backup_at = folder.path().join("backup");
     backup_header(&path, &key(2), &backup_at).unwrap();
-    assert!(matches!(backup_header(&path, &key(2), &backup_at), Err(Error::Exists(_))));
+    let again = backup_header(&path, &key(2), &backup_at);
+    assert!(matches!(again, Err(Error::BackupExists(_))));
     assert_eq!(change_key(&path, &key(1), &key(3), Kdf::default()).unwrap(), 2);
     assert!(!opens(1) && opens(2) && opens(3));
     assert!(matches!(remove_key(&path, &key(2), Some(5)), Err(Error::KeySlotEmpty(5))));
