@@ -183,7 +183,7 @@ pub fn remote(args: &RemoteArgs, allow_simulated: bool) -> Result<Remote, Failur
     let identity = args.client_cert.clone().zip(args.client_key.clone());
     let identity = identity.map(|(certificate, key)| Identity { certificate, key });
     let policy = Policy { allow_simulated };
-    Ok(Remote { address, certificate, identity, policy, witness: None })
+    Ok(Remote { address, certificate, identity, policy, anchor: None, witness: None })
 }
 
 /// What a command line calls durable.

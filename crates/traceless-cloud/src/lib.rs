@@ -32,6 +32,8 @@ pub mod kernel;
 pub mod local;
 #[cfg(feature = "std")]
 mod lock;
+#[cfg(feature = "std")]
+mod log;
 pub mod orders;
 pub mod outer;
 #[cfg(feature = "std")]

@@ -30,6 +30,7 @@ pub struct Local {
     /// What runs in the enclave's process; nothing for an enclave in this one.
     enclave: Option<Program>,
     policy: Policy,
+    anchor: Option<PathBuf>,
     witness: Option<Arc<dyn Witness>>,
 }
 
@@ -51,7 +52,13 @@ impl Local {
         policy: Policy,
     ) -> Self {
         let (folder, key_file) = (folder.to_owned(), key_file.map(Path::to_owned));
-        Self { folder, key_file, enclave, policy, witness: None }
+        Self { folder, key_file, enclave, policy, anchor: None, witness: None }
+    }
+
+    /// Has a file elsewhere remember how far the gateway's state had come.
+    #[must_use]
+    pub fn anchored_by(self, anchor: Option<PathBuf>) -> Self {
+        Self { anchor, ..self }
     }
 
     /// Tells `witness`, if there is one, what the host sees.
@@ -81,7 +88,8 @@ impl Local {
             served: RwLock::default(),
         };
         let (nonces, what) = host.begin()?;
-        let home = Home { folder: &home.join("state"), durability };
+        let folder = state_folder(&home);
+        let home = Home { folder: &folder, durability, anchor: self.anchor.as_deref() };
         let session = (&nonces.0, &nonces.1);
         let host = watched(host, params.geometry, self.witness.clone());
         let gateway =
@@ -106,6 +114,20 @@ pub fn s3_keys(home: &Path) -> Result<PathBuf> {
 /// Makes a gateway's own folder, if there is none.
 pub(crate) fn make_home(home: &Path) -> Result {
     Ok(DirBuilder::new().recursive(true).mode(0o700).create(home)?)
+}
+
+/// Where the state lies in a gateway's own folder.
+pub fn state_folder(home: &Path) -> PathBuf {
+    home.join("state")
+}
+
+/// The keys of the tree of a gateway whose own folder this is, which was opened before.
+pub fn existing_keys(home: &Path, key_file: Option<&Path>) -> Result<Keys> {
+    let is_missing = |name: &str| !home.join(name).exists();
+    if is_missing("tree") || key_file.is_none() && is_missing("key") {
+        return Err(Error::Parameters("this folder is no gateway's, or its key lies elsewhere"));
+    }
+    read_keys(home, key_file, &mut System)
 }
 
 /// The store with an enclave, wherever that is.

@@ -1,5 +1,6 @@
 mod beat;
 mod crash;
+mod damage;
 
 use super::testing::*;
 use super::*;

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::gateway::{Gateway, Home, Keys};
 use crate::host::Host;
 use crate::kernel::Choice;
-use crate::local::{Opened, make_home, read_keys};
+use crate::local::{Opened, make_home, read_keys, state_folder};
 use crate::lock::Lock;
 use crate::params::Params;
 use crate::store::Durability;
@@ -30,6 +30,8 @@ pub struct Remote {
     pub identity: Option<Identity>,
     /// What is accepted of its enclave.
     pub policy: Policy,
+    /// A file elsewhere that remembers how far the gateway's state had come.
+    pub anchor: Option<PathBuf>,
     /// Who is told what the host sees.
     pub witness: Option<Arc<dyn Witness>>,
 }
@@ -55,7 +57,8 @@ impl Remote {
         let provision = keys.provision(&params, choice);
         let host_rng = Seeded::drawn(&mut rng);
         let host = RemoteHost::new(dial, opening, provision, self.policy, host_rng, Some(lock));
-        let home = Home { folder: &home.join("state"), durability };
+        let folder = state_folder(home);
+        let home = Home { folder: &folder, durability, anchor: self.anchor.as_deref() };
         self.begin(host, params, &keys, choice, Some(&home), rng)
     }
 

@@ -54,6 +54,7 @@ impl Running {
             certificate: self.server.certificate().to_owned(),
             identity: None,
             policy: Policy { allow_simulated: true },
+            anchor: None,
             witness: None,
         }
     }

@@ -1,0 +1,254 @@
+//! A log in a file, of which damage is told from a write that was cut short.
+//!
+//! | at byte | what |
+//! |---|---|
+//! | 0 | the head: magic, generation, a random id, what the owner adds (with its length), a tag |
+//! | 4096 | two marks, a page each: how far the log is durable |
+//! | 12288 | entries, one behind the other |
+//!
+//! An *entry* is what is written at once. Its header has a tag of its own, so its length is proved
+//! before it is used; it names the entry's number and the tag of the entry before, so no entry can
+//! be left out, moved or taken from another file. Its body is sealed, or only hashed ([`Proof`]).
+//!
+//! After an entry is written, and durable where that was asked for, a mark says so. The mark is not
+//! waited for: the next entry's wait covers it. So on the disk a mark never is ahead of the
+//! entries, and behind them by what was written since the wait before the last. Hence what
+//! [`read`](read::read) makes of a file:
+//!
+//! * An entry up to the newest mark that is not whole is damage.
+//! * Behind the mark, an entry that is not whole is damage if one with a higher number follows
+//!   anywhere: that was written after the wait for it.
+//! * Anything else behind the mark, be it a part of an entry, zeros or noise, is a write that was
+//!   cut short and that nobody was told of.
+//!
+//! A file that was cut is damaged in the entries that the mark names. Only a power cut within
+//! moments of an answer together with damage of that same last entry could pass for a write that
+//! was cut short.
+
+mod marks;
+mod proof;
+mod read;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use marks::{MARKS_LEN, Mark, POSITION_LEN, Position};
+pub use proof::{Hashed, Proof, Sealed};
+pub use read::{Damage, Found, read};
+
+use crate::error::{Error, Result};
+use crate::store::Durability;
+use marks::{PAGE_LEN, u64_at};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Bytes of a file's id.
+pub const ID_LEN: usize = 16;
+/// A file's id.
+pub type Id = [u8; ID_LEN];
+const TAG_LEN: usize = 16;
+/// What proves a head, a header or a mark.
+pub type Tag = [u8; TAG_LEN];
+const CHAIN_LEN: usize = 24;
+/// What proves an entry's body, and with it all entries before.
+pub type Chain = [u8; CHAIN_LEN];
+
+const MAGIC_LEN: usize = 8;
+const GENERATION_AT: usize = MAGIC_LEN;
+const ID_AT: usize = GENERATION_AT + 8;
+const ABOUT_LEN_AT: usize = ID_AT + ID_LEN;
+const ABOUT_AT: usize = ABOUT_LEN_AT + 4;
+/// Bytes that an owner may add to the head.
+const ABOUT_LEN_MAX: usize = PAGE_LEN - ABOUT_AT - TAG_LEN;
+const MARKS_AT: usize = PAGE_LEN;
+/// Where entries begin.
+pub const ENTRIES_AT: usize = MARKS_AT + MARKS_LEN;
+
+const ENTRY_MAGIC: &[u8; 4] = b"tlen";
+const LEN_AT: usize = 4;
+const NUMBER_AT: usize = 8;
+const RECORDS_AT: usize = 16;
+const CHAIN_AT: usize = 20;
+const HEADER_TAG_AT: usize = CHAIN_AT + CHAIN_LEN + 4;
+const HEADER_LEN: usize = HEADER_TAG_AT + TAG_LEN;
+
+/// What a file begins with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Head {
+    /// Whose log it is, and in which form.
+    pub magic: &'static [u8; MAGIC_LEN],
+    /// Which of the log's files, in the order in which they were made.
+    pub generation: u64,
+    /// Drawn at random for each file.
+    pub id: Id,
+    /// What its owner adds.
+    pub about: Vec<u8>,
+}
+
+impl Head {
+    fn encode<P: Proof>(&self, proof: &P) -> Vec<u8> {
+        assert!(self.about.len() <= ABOUT_LEN_MAX, "a head is a page");
+        let mut out = self.magic.to_vec();
+        out.extend_from_slice(&self.generation.to_le_bytes());
+        out.extend_from_slice(&self.id);
+        out.extend_from_slice(&(self.about.len() as u32).to_le_bytes());
+        out.extend_from_slice(&self.about);
+        let tag = proof.tag(&out);
+        out.extend_from_slice(&tag);
+        out.resize(PAGE_LEN, 0);
+        out
+    }
+}
+
+/// What becomes an entry.
+pub struct Draft {
+    /// Room for the header, then the body.
+    bytes: Vec<u8>,
+    records: u32,
+}
+
+impl Default for Draft {
+    fn default() -> Self {
+        Self { bytes: vec![0; HEADER_LEN], records: 0 }
+    }
+}
+
+impl Draft {
+    /// With this body, in which so many records are.
+    pub fn of(records: u32, body: &[u8]) -> Self {
+        let mut draft = Self { records, ..Self::default() };
+        draft.bytes.extend_from_slice(body);
+        draft
+    }
+
+    /// Adds a record.
+    pub fn add(&mut self, record: &[u8]) {
+        self.bytes.extend_from_slice(record);
+        self.records += 1;
+    }
+
+    /// Whether no record was added.
+    pub fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// Forgets all of it.
+    pub fn clear(&mut self) {
+        self.bytes.truncate(HEADER_LEN);
+        self.records = 0;
+    }
+
+    /// Makes it the entry behind `position`, and moves that on.
+    fn finish<P: Proof>(&mut self, proof: &mut P, position: &mut Position) -> &[u8] {
+        let (header, body) = self.bytes.split_at_mut(HEADER_LEN);
+        let len = u32::try_from(body.len()).expect("an entry is far shorter");
+        let number = position.entries + 1;
+        header[..LEN_AT].copy_from_slice(ENTRY_MAGIC);
+        header[LEN_AT..NUMBER_AT].copy_from_slice(&len.to_le_bytes());
+        header[NUMBER_AT..RECORDS_AT].copy_from_slice(&number.to_le_bytes());
+        header[RECORDS_AT..CHAIN_AT].copy_from_slice(&self.records.to_le_bytes());
+        header[CHAIN_AT..CHAIN_AT + CHAIN_LEN].copy_from_slice(&position.chain);
+        let tag = proof.tag(&header[..HEADER_TAG_AT]);
+        header[HEADER_TAG_AT..].copy_from_slice(&tag);
+        let chain = proof.seal(number, header, body);
+        self.bytes.extend_from_slice(&chain);
+        position.entries = number;
+        position.end += self.bytes.len() as u64;
+        position.chain = chain;
+        &self.bytes
+    }
+}
+
+/// A log that is open for writing.
+pub struct Log<P> {
+    file: File,
+    proof: P,
+    durability: Durability,
+    position: Position,
+    /// A write failed, so nobody knows what is in the file.
+    broken: bool,
+}
+
+impl<P: Proof> Log<P> {
+    /// Writes a file that begins with these entries, durably. It is a log's once it is
+    /// [`put`] in its place.
+    pub fn create(
+        new: &Path,
+        head: &Head,
+        key: &P::Key,
+        entries: impl Iterator<Item = Draft>,
+        durability: Durability,
+    ) -> Result<Self> {
+        let mut proof = P::new(key, &head.id);
+        let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(new)?;
+        let (generation, id) = (head.generation, head.id);
+        let (end, chain) = (ENTRIES_AT as u64, first_chain(head, &proof));
+        let mut position = Position { generation, id, entries: 0, end, chain };
+        file.write_all(&head.encode(&proof))?;
+        file.write_all(&[0; MARKS_LEN])?;
+        for mut draft in entries {
+            file.write_all(draft.finish(&mut proof, &mut position))?;
+        }
+        let mark = Mark { sequence: position.entries, position };
+        file.write_all_at(&mark.pages(&proof), MARKS_AT as u64)?;
+        file.sync_all()?;
+        Ok(Self { file, proof, durability, position, broken: false })
+    }
+
+    /// Goes on behind what was found in a file that ends there.
+    pub fn go_on(file: File, found: Found<P>, durability: Durability) -> Self {
+        let Found { proof, position, .. } = found;
+        Self { file, proof, durability, position, broken: false }
+    }
+
+    /// How far it has come.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Whether a write failed, so that nothing can be written any more.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Writes nothing any more, as another file may have taken its place.
+    pub fn give_up(&mut self) {
+        self.broken = true;
+    }
+
+    /// Writes an entry, and empties the draft. On return it has survived what was asked for.
+    pub fn write(&mut self, draft: &mut Draft) -> Result {
+        if self.broken {
+            return Err(Error::Store("a log could not be written before; open it again"));
+        }
+        self.broken = true;
+        let at = self.position.end;
+        let mut position = self.position;
+        self.file.write_all_at(draft.finish(&mut self.proof, &mut position), at)?;
+        if self.durability == Durability::Power {
+            self.file.sync_data()?;
+        }
+        let mark = Mark { sequence: position.entries, position };
+        mark.write(&self.file, MARKS_AT as u64, &self.proof)?;
+        draft.clear();
+        (self.position, self.broken) = (position, false);
+        Ok(())
+    }
+}
+
+/// Puts a file in the place of another, durably.
+pub fn put(new: &Path, path: &Path) -> Result {
+    std::fs::rename(new, path)?;
+    File::open(path.parent().expect("a file is in a folder"))?.sync_all()?;
+    Ok(())
+}
+
+/// What the first entry follows: the head.
+fn first_chain<P: Proof>(head: &Head, proof: &P) -> Chain {
+    let mut chain = [0; CHAIN_LEN];
+    chain[..TAG_LEN].copy_from_slice(&proof.tag(&head.encode(proof)));
+    chain
+}
