@@ -31,6 +31,9 @@ const OVERLONG: u64 = 8;
 /// What whoever meets damage can do.
 const ADVICE: &str = "see `traceless gateway check`, then restore a copy, or give up what is lost \
                       with `traceless gateway repair`";
+/// The same of a file that says nothing under the gateway's key.
+const KEY_ADVICE: &str = "is --key-file the key that it was made with? if it is, restore a copy, or \
+                          see `traceless gateway check`";
 
 /// Where a gateway's state lies.
 #[derive(Clone, Copy)]
@@ -248,7 +251,8 @@ impl Saved {
     /// Reads a generation, which must not be damaged.
     pub(super) fn read(folder: &Path, generation: u64, key: &Secret) -> Result<Self> {
         let path = path_of(folder, generation);
-        let damaged = |damage: Damage| damage.error(&path, ADVICE);
+        let advice = |damage: &Damage| if damage.at == 0 { KEY_ADVICE } else { ADVICE };
+        let damaged = |damage: Damage| damage.error(&path, advice(&damage));
         let saved = Self::look(folder, generation, key)?.map_err(damaged)?;
         saved.found.damage.map_or(Ok(saved), |damage| Err(damaged(damage)))
     }

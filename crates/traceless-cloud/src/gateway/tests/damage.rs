@@ -263,3 +263,62 @@ fn an_anchor_is_never_ahead_of_the_state() {
     let mut gateway = world.open(u64::MAX).unwrap();
     assert!(gateway.get(2).unwrap() == block(2, 1));
 }
+
+#[test]
+#[ignore = "a measurement"]
+fn measure_flush() {
+    use crate::gateway::journal::{Home, Journal};
+    use std::io::Write;
+    use traceless::seal::{Aead, Sealer};
+    let params = Params::new(1000, 1024, 32).unwrap();
+    let mut rng = Seeded::new(1);
+    let key = Secret::random(&mut rng);
+    let record = Record::Query {
+        leaf: 3,
+        slots: vec![1, 2, 3],
+        id: Some(1),
+        target: None,
+        write: Some(vec![7; 1024]),
+    };
+    let small = Record::Written { leaf: 3 };
+    for (durability, count) in [(Durability::Process, 20_000), (Durability::Power, 300)] {
+        for round in 0..6 {
+            let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+            let anchor = folder.path().join("anchor");
+            let anchored = round >= 4;
+            let home_folder = folder.path().join("s");
+            let home =
+                Home { folder: &home_folder, durability, anchor: anchored.then_some(&anchor) };
+            let (mut journal, _) = Journal::open(&home, &key, &params, &mut rng).unwrap();
+            let began = std::time::Instant::now();
+            for _ in 0..count {
+                journal.append(&small);
+                journal.append(&record);
+                journal.flush().unwrap();
+            }
+            let new = began.elapsed().as_nanos() / count;
+            let aead = Aead::new(&key);
+            let mut file = std::fs::File::create(folder.path().join("old")).unwrap();
+            let (mut out, mut next) = (Vec::new(), 0);
+            let began = std::time::Instant::now();
+            for _ in 0..count {
+                for one in [&small, &record] {
+                    let body = one.encode();
+                    out.extend_from_slice(&(body.len() as u32).to_le_bytes());
+                    let start = out.len();
+                    out.resize(start + body.len() + 16, 0);
+                    let (sealed, tag) = out[start..].split_at_mut(body.len());
+                    aead.seal(next, &[], &body, sealed, tag);
+                    next += 1;
+                }
+                file.write_all(&out).unwrap();
+                if durability == Durability::Power {
+                    file.sync_data().unwrap();
+                }
+                out.clear();
+            }
+            let old = began.elapsed().as_nanos() / count;
+            println!("{durability:?} anchored {anchored}: old {old} ns, new {new} ns a flush");
+        }
+    }
+}
