@@ -111,8 +111,6 @@ impl Journal {
             state_len: 0,
             broken: false,
         };
-        // What a crash left.
-        journal.remove_before(position.generation)?;
         if state.running.is_none() {
             journal.renew(&state, rng)?;
         }

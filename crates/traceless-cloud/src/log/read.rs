@@ -146,7 +146,8 @@ impl<P: Proof> Reading<'_, P> {
     fn next(&mut self) -> Option<Entry> {
         let at = usize::try_from(self.position.end).ok()?;
         let header = self.header(at)?;
-        if header.number != self.position.entries + 1 || header.chain != self.position.chain {
+        // Which is of the number before this one's, too.
+        if header.chain != self.position.chain {
             return None;
         }
         let body_at = at + HEADER_LEN;

@@ -152,3 +152,27 @@ fn entries_are_bound_to_their_place() {
     let again = [&whole[..], &whole[entry(2)]].concat();
     assert_eq!(opened::<Sealed>(again, &key), Some(bodies(ENTRIES)));
 }
+
+/// Two copies of a process go on with one file each: an entry of one does not go with the other's.
+#[test]
+fn entries_of_two_copies_do_not_mix() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = key();
+    let files = files::<Sealed>(&key, Durability::Process);
+    let copy = |name: &str, byte: u8| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, &files[0]).unwrap();
+        let found = read::<Sealed>(&mut files[0].clone(), MAGIC, &key).unwrap();
+        let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let mut log = Log::go_on(file, found, Durability::Process);
+        for _ in 0..2 {
+            log.write(&mut Draft::of(1, &[byte; 40])).unwrap();
+        }
+        std::fs::read(path).unwrap()
+    };
+    let (one, other) = (copy("one", 1), copy("other", 2));
+    let last = HEADER_LEN + 40 + CHAIN_LEN;
+    let mixed = [&one[..one.len() - last], &other[other.len() - last..]].concat();
+    assert!(opened::<Sealed>(one, &key).is_some() && opened::<Sealed>(other, &key).is_some());
+    assert_eq!(opened::<Sealed>(mixed, &key), None);
+}
