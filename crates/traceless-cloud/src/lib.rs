@@ -41,6 +41,8 @@ pub mod params;
 #[cfg(feature = "std")]
 pub mod process;
 #[cfg(feature = "std")]
+pub mod random;
+#[cfg(feature = "std")]
 pub mod remote;
 #[cfg(feature = "std")]
 pub mod resp;

@@ -10,6 +10,7 @@ use crate::host::{Ask, Enclave, Host, Inside, Served, Stage};
 use crate::kernel::Choice;
 use crate::params::Params;
 use crate::process::{Program, Starting};
+use crate::random::SystemStream;
 use crate::store::{Durability, FileStore, NodeVersion};
 use crate::tee::{Candidate, Place, Policy, Provision, verify};
 use crate::watched::watched;
@@ -17,8 +18,8 @@ use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use traceless::rng::{Rng, Seeded, System};
+use std::sync::{Arc, PoisonError, RwLock};
+use traceless::rng::{Rng, System};
 use traceless::seal::Secret;
 use traceless::trace::Witness;
 
@@ -76,7 +77,7 @@ impl Local {
     pub fn open(&self, params: Params, choice: Choice, durability: Durability) -> Result<Opened> {
         let home = Self::home(&self.folder);
         make_home(&home)?;
-        let mut rng = Seeded::drawn(&mut System);
+        let mut rng = SystemStream::drawn();
         let keys = read_keys(&home, self.key_file.as_deref(), &mut rng)?;
         let store = FileStore::open(&self.folder.join("host"), params.geometry, durability)?;
         let host = LocalHost {
@@ -84,7 +85,6 @@ impl Local {
             provision: keys.provision(&params, choice),
             enclave: self.enclave.clone(),
             policy: self.policy,
-            rng: Mutex::new(Seeded::drawn(&mut rng)),
             served: RwLock::default(),
         };
         let (nonces, what) = host.begin()?;
@@ -139,7 +139,6 @@ struct LocalHost {
     provision: Provision,
     enclave: Option<Program>,
     policy: Policy,
-    rng: Mutex<Seeded>,
     served: RwLock<Option<Arc<Serving>>>,
 }
 
@@ -147,7 +146,7 @@ impl LocalHost {
     /// Begins a session with another enclave. Also says what that is.
     fn begin(&self) -> Result<((Nonce, Nonce), String)> {
         let mut nonce = Nonce::default();
-        self.rng.lock().unwrap_or_else(PoisonError::into_inner).fill(&mut nonce);
+        System.fill(&mut nonce);
         let geometry = self.provision.geometry;
         let (enclave, attested): (Box<dyn Enclave>, _) = if let Some(program) = &self.enclave {
             let (starting, evidence) = Starting::start(program, &nonce)?;
@@ -159,7 +158,7 @@ impl LocalHost {
             let evidence = candidate.evidence(Place::Inside);
             let attested = verify(&evidence, &nonce, self.policy)?;
             let (shared, session) = candidate.accept(&self.provision.seal(&attested)?)?;
-            (Box::new(Inside::new(&shared, &session)?), attested)
+            (Box::new(Inside::new(&shared, &session, Box::new(System))?), attested)
         };
         let served = Arc::new(Served::new(geometry, self.store.clone(), enclave));
         *self.served.write().unwrap_or_else(PoisonError::into_inner) = Some(served);

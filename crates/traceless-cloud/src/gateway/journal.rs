@@ -230,7 +230,8 @@ pub(super) fn write_new(
     let (generation, mut id) = (parent.generation + 1, [0; ID_LEN]);
     rng.fill(&mut id);
     let head = Head { magic: MAGIC, generation, id, about: parent.encode().to_vec() };
-    Log::create(&folder.join(NEW), &head, &generation_key(key), entries, durability)
+    let key = generation_key(key);
+    Log::create(&folder.join(NEW), &head, &key, entries, durability, rng.fork())
 }
 
 /// Makes the generation that was written last the newest.

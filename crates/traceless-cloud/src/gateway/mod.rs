@@ -163,7 +163,7 @@ impl Gateway {
             }
             None => (None, State::new(params)),
         };
-        let maker = Maker::new(&shared, Inner::new(&keys.inner), &session);
+        let maker = Maker::new(&shared, Inner::new(&keys.inner), &session, rng.fork());
         let mut opened = Self {
             state,
             journal,
@@ -176,7 +176,7 @@ impl Gateway {
             inner: Inner::new(&keys.inner),
             outer: Outer::new(&shared.outer, choice),
             shared,
-            sender: Sender::new(&session.query),
+            sender: Sender::new(&session.query, rng.fork()),
             receiver: Receiver::new(&session.reply),
             rng,
             counts: Counts::default(),

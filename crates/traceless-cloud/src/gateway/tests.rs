@@ -1,4 +1,5 @@
 mod beat;
+mod copied;
 mod crash;
 mod damage;
 

@@ -44,6 +44,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use traceless::rng::Rng;
 
 /// Bytes of a file's id.
 pub const ID_LEN: usize = 16;
@@ -142,7 +143,7 @@ impl Draft {
     }
 
     /// Makes it the entry behind `position`, and moves that on.
-    fn finish<P: Proof>(&mut self, proof: &mut P, position: &mut Position) -> &[u8] {
+    fn finish<P: Proof>(&mut self, proof: &P, position: &mut Position, rng: &mut dyn Rng) -> &[u8] {
         let (header, body) = self.bytes.split_at_mut(HEADER_LEN);
         let len = u32::try_from(body.len()).expect("an entry is far shorter");
         let number = position.entries + 1;
@@ -153,7 +154,7 @@ impl Draft {
         header[CHAIN_AT..CHAIN_AT + CHAIN_LEN].copy_from_slice(&position.chain);
         let tag = proof.tag(&header[..HEADER_TAG_AT]);
         header[HEADER_TAG_AT..].copy_from_slice(&tag);
-        let chain = proof.seal(number, header, body);
+        let chain = proof.seal(number, header, body, rng);
         self.bytes.extend_from_slice(&chain);
         position.entries = number;
         position.end += self.bytes.len() as u64;
@@ -166,6 +167,8 @@ impl Draft {
 pub struct Log<P> {
     file: File,
     proof: P,
+    /// Where salts come from.
+    rng: Box<dyn Rng>,
     durability: Durability,
     position: Position,
     /// A write failed, so nobody knows what is in the file.
@@ -181,8 +184,9 @@ impl<P: Proof> Log<P> {
         key: &P::Key,
         entries: impl Iterator<Item = Draft>,
         durability: Durability,
+        mut rng: Box<dyn Rng>,
     ) -> Result<Self> {
-        let mut proof = P::new(key, &head.id);
+        let proof = P::new(key, &head.id);
         let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(new)?;
         let (generation, id) = (head.generation, head.id);
         let (end, chain) = (ENTRIES_AT as u64, first_chain(head, &proof));
@@ -190,18 +194,18 @@ impl<P: Proof> Log<P> {
         file.write_all(&head.encode(&proof))?;
         file.write_all(&[0; MARKS_LEN])?;
         for mut draft in entries {
-            file.write_all(draft.finish(&mut proof, &mut position))?;
+            file.write_all(draft.finish(&proof, &mut position, &mut *rng))?;
         }
         let mark = Mark { sequence: position.entries, position };
         file.write_all_at(&mark.pages(&proof), MARKS_AT as u64)?;
         file.sync_all()?;
-        Ok(Self { file, proof, durability, position, broken: false })
+        Ok(Self { file, proof, rng, durability, position, broken: false })
     }
 
     /// Goes on behind what was found in a file that ends there.
-    pub fn go_on(file: File, found: Found<P>, durability: Durability) -> Self {
+    pub fn go_on(file: File, found: Found<P>, durability: Durability, rng: Box<dyn Rng>) -> Self {
         let Found { proof, position, .. } = found;
-        Self { file, proof, durability, position, broken: false }
+        Self { file, proof, rng, durability, position, broken: false }
     }
 
     /// How far it has come.
@@ -227,7 +231,8 @@ impl<P: Proof> Log<P> {
         self.broken = true;
         let at = self.position.end;
         let mut position = self.position;
-        self.file.write_all_at(draft.finish(&mut self.proof, &mut position), at)?;
+        let entry = draft.finish(&self.proof, &mut position, &mut *self.rng);
+        self.file.write_all_at(entry, at)?;
         if self.durability == Durability::Power {
             self.file.sync_data()?;
         }

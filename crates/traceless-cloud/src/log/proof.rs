@@ -4,7 +4,8 @@
 use super::{CHAIN_LEN, Chain, ID_LEN, Id, TAG_LEN, Tag};
 use aws_lc_rs::{constant_time, hmac};
 use sha2::{Digest, Sha256};
-use traceless::seal::{Aead, Sealer, Secret};
+use traceless::rng::Rng;
+use traceless::seal::{Aead, Nonce, Salt, Sealer, Secret};
 
 /// What proves the entries of one file, and its marks.
 pub trait Proof: Sized {
@@ -17,8 +18,9 @@ pub trait Proof: Sized {
     /// A tag of some bytes.
     fn tag(&self, bytes: &[u8]) -> Tag;
 
-    /// Turns a body into what lies in the file, bound to its header, and returns its tag.
-    fn seal(&mut self, number: u64, header: &[u8], body: &mut [u8]) -> Chain;
+    /// Turns a body into what lies in the file, bound to its header, and returns its tag. The
+    /// salts of all bodies are drawn from `rng`.
+    fn seal(&self, number: u64, header: &[u8], body: &mut [u8], rng: &mut dyn Rng) -> Chain;
 
     /// Turns it back. Says whether it is as it was written.
     #[must_use]
@@ -49,17 +51,24 @@ impl Proof for Sealed {
         *hmac::sign(&self.tags, bytes).as_ref().first_chunk().expect("32 bytes")
     }
 
-    fn seal(&mut self, number: u64, header: &[u8], body: &mut [u8]) -> Chain {
-        let mut tag = [0; CHAIN_LEN];
-        self.bodies.seal_in_place(number, header, body, &mut tag[CHAIN_LEN - TAG_LEN..]);
-        tag
+    fn seal(&self, number: u64, header: &[u8], body: &mut [u8], rng: &mut dyn Rng) -> Chain {
+        let mut chain = [0; CHAIN_LEN];
+        // Drawn now, when the body is known: a copy of this process may write another one.
+        let salt = rng.salt();
+        let tag = salt.put(&mut chain);
+        self.bodies.seal_in_place(Nonce::new(number, salt), proved(header), body, tag);
+        chain
     }
 
-    fn open(&self, number: u64, header: &[u8], body: &mut [u8], tag: &Chain) -> bool {
-        let (rest, tag) = tag.split_at(CHAIN_LEN - TAG_LEN);
-        rest == [0; CHAIN_LEN - TAG_LEN]
-            && self.bodies.open_in_place(number, header, body, tag).is_ok()
+    fn open(&self, number: u64, header: &[u8], body: &mut [u8], chain: &Chain) -> bool {
+        let (salt, tag) = Salt::split(chain);
+        self.bodies.open_in_place(Nonce::new(number, salt), proved(header), body, tag).is_ok()
     }
+}
+
+/// What stands for a header: its tag.
+fn proved(header: &[u8]) -> &[u8] {
+    header.last_chunk::<TAG_LEN>().expect("a header ends with its tag")
 }
 
 /// Entries can be read by anybody. The file's id tells them from what another file had in the same
@@ -89,7 +98,7 @@ impl Proof for Hashed {
         self.hash([b"tag", bytes])
     }
 
-    fn seal(&mut self, _number: u64, header: &[u8], body: &mut [u8]) -> Chain {
+    fn seal(&self, _number: u64, header: &[u8], body: &mut [u8], _rng: &mut dyn Rng) -> Chain {
         self.hash([header, body])
     }
 

@@ -1,6 +1,6 @@
 use super::testing::{Judged, every_damage, tails};
 use super::*;
-use traceless::rng::Seeded;
+use traceless::rng::{Seeded, System};
 use traceless::seal::Secret;
 
 const MAGIC: &[u8; 8] = b"tltest01";
@@ -17,7 +17,7 @@ fn files<P: Proof>(key: &P::Key, durability: Durability) -> Vec<Vec<u8>> {
     let (new, path) = (folder.path().join("new"), folder.path().join("log"));
     let head = Head { magic: MAGIC, generation: 3, id: [9; 16], about: b"about".to_vec() };
     let first = [Draft::of(0, &body(1)), Draft::of(0, &body(2))].into_iter();
-    let mut log = Log::<P>::create(&new, &head, key, first, durability).unwrap();
+    let mut log = Log::<P>::create(&new, &head, key, first, durability, Box::new(System)).unwrap();
     put(&new, &path).unwrap();
     let mut files = vec![std::fs::read(&path).unwrap()];
     for number in 3..=ENTRIES {
@@ -164,7 +164,7 @@ fn entries_of_two_copies_do_not_mix() {
         std::fs::write(&path, &files[0]).unwrap();
         let found = read::<Sealed>(&mut files[0].clone(), MAGIC, &key).unwrap();
         let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
-        let mut log = Log::go_on(file, found, Durability::Process);
+        let mut log = Log::go_on(file, found, Durability::Process, Box::new(System));
         for _ in 0..2 {
             log.write(&mut Draft::of(1, &[byte; 40])).unwrap();
         }

@@ -289,8 +289,8 @@ fn a_host_keeps_no_file_of_a_connection_that_was_cut() {
     assert_eq!(gateway.counts().sessions, 0, "the session went on");
     let port = host.address.port();
     wait_until(|| sockets_at(port) <= before);
-    drop(silent);
-    drop(gateway);
+    drop((silent, gateway));
+    network.cut(true);
     wait_until(|| sockets_at(port) == 1);
 }
 

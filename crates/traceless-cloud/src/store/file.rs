@@ -67,7 +67,7 @@ impl FileStore {
         let log = if path.exists() {
             let found = replay(&path, std::fs::read(&path)?, &geometry, &mut places)?;
             if found.torn == 0 {
-                Log::go_on(file_in(folder, LOG)?, found, durability)
+                Log::go_on(file_in(folder, LOG)?, found, durability, Box::new(System))
             } else {
                 // Without what a crash left behind the last commit.
                 write_log(folder, &geometry, &places, durability)?
@@ -219,7 +219,7 @@ fn write_log(
     let about = geometry.encode().to_vec();
     let head = Head { magic: MAGIC, generation: places.sequence(), id, about };
     let new = folder.join(NEW_LOG);
-    let log = Log::create(&new, &head, &(), entries, durability)?;
+    let log = Log::create(&new, &head, &(), entries, durability, Box::new(System))?;
     put(&new, &folder.join(LOG))?;
     Ok(log)
 }
