@@ -12,14 +12,14 @@ use super::state::State;
 use crate::error::{Error, Result};
 use crate::lock::Lock;
 use crate::log::{Damage, Draft, Found, Head, ID_LEN, Log, POSITION_LEN};
-use crate::log::{Position, Sealed};
+use crate::log::{Magic, Position, Sealed};
 use crate::params::Params;
 use crate::store::Durability;
 use std::path::{Path, PathBuf};
 use traceless::rng::Rng;
 use traceless::seal::Secret;
 
-pub(super) const MAGIC: &[u8; 8] = b"tlgate04";
+const MAGIC: Magic = *b"tlgate04";
 /// A generation that is not the newest yet.
 const NEW: &str = "state.new";
 /// The state is sealed in pieces of this length, as entries without records; an empty one ends it.

@@ -25,6 +25,7 @@
 //! moments of an answer together with damage of that same last entry could pass for a write that
 //! was cut short.
 
+mod layout;
 mod marks;
 mod proof;
 mod read;
@@ -33,76 +34,19 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use layout::{ENTRIES_AT, Head, ID_LEN, Magic};
 pub use marks::{MARKS_LEN, Mark, POSITION_LEN, Position};
 pub use proof::{Hashed, Proof, Sealed};
 pub use read::{Damage, Found, read};
 
 use crate::error::{Error, Result};
 use crate::store::Durability;
-use marks::{PAGE_LEN, u64_at};
+use layout::{HEADER_LEN, Header, MARKS_AT};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use traceless::rng::Rng;
-
-/// Bytes of a file's id.
-pub const ID_LEN: usize = 16;
-/// A file's id.
-pub type Id = [u8; ID_LEN];
-const TAG_LEN: usize = 16;
-/// What proves a head, a header or a mark.
-pub type Tag = [u8; TAG_LEN];
-const CHAIN_LEN: usize = 24;
-/// What proves an entry's body, and with it all entries before.
-pub type Chain = [u8; CHAIN_LEN];
-
-const MAGIC_LEN: usize = 8;
-const GENERATION_AT: usize = MAGIC_LEN;
-const ID_AT: usize = GENERATION_AT + 8;
-const ABOUT_LEN_AT: usize = ID_AT + ID_LEN;
-const ABOUT_AT: usize = ABOUT_LEN_AT + 4;
-/// Bytes that an owner may add to the head.
-const ABOUT_LEN_MAX: usize = PAGE_LEN - ABOUT_AT - TAG_LEN;
-const MARKS_AT: usize = PAGE_LEN;
-/// Where entries begin.
-pub const ENTRIES_AT: usize = MARKS_AT + MARKS_LEN;
-
-const ENTRY_MAGIC: &[u8; 4] = b"tlen";
-const LEN_AT: usize = 4;
-const NUMBER_AT: usize = 8;
-const RECORDS_AT: usize = 16;
-const CHAIN_AT: usize = 20;
-const HEADER_TAG_AT: usize = CHAIN_AT + CHAIN_LEN + 4;
-const HEADER_LEN: usize = HEADER_TAG_AT + TAG_LEN;
-
-/// What a file begins with.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Head {
-    /// Whose log it is, and in which form.
-    pub magic: &'static [u8; MAGIC_LEN],
-    /// Which of the log's files, in the order in which they were made.
-    pub generation: u64,
-    /// Drawn at random for each file.
-    pub id: Id,
-    /// What its owner adds.
-    pub about: Vec<u8>,
-}
-
-impl Head {
-    fn encode<P: Proof>(&self, proof: &P) -> Vec<u8> {
-        assert!(self.about.len() <= ABOUT_LEN_MAX, "a head is a page");
-        let mut out = self.magic.to_vec();
-        out.extend_from_slice(&self.generation.to_le_bytes());
-        out.extend_from_slice(&self.id);
-        out.extend_from_slice(&(self.about.len() as u32).to_le_bytes());
-        out.extend_from_slice(&self.about);
-        let tag = proof.tag(&out);
-        out.extend_from_slice(&tag);
-        out.resize(PAGE_LEN, 0);
-        out
-    }
-}
 
 /// What becomes an entry.
 pub struct Draft {
@@ -147,13 +91,8 @@ impl Draft {
         let (header, body) = self.bytes.split_at_mut(HEADER_LEN);
         let len = u32::try_from(body.len()).expect("an entry is far shorter");
         let number = position.entries + 1;
-        header[..LEN_AT].copy_from_slice(ENTRY_MAGIC);
-        header[LEN_AT..NUMBER_AT].copy_from_slice(&len.to_le_bytes());
-        header[NUMBER_AT..RECORDS_AT].copy_from_slice(&number.to_le_bytes());
-        header[RECORDS_AT..CHAIN_AT].copy_from_slice(&self.records.to_le_bytes());
-        header[CHAIN_AT..CHAIN_AT + CHAIN_LEN].copy_from_slice(&position.chain);
-        let tag = proof.tag(&header[..HEADER_TAG_AT]);
-        header[HEADER_TAG_AT..].copy_from_slice(&tag);
+        let (records, chain) = (self.records, position.chain);
+        header.copy_from_slice(&Header { len, number, records, chain }.encode(proof));
         let chain = proof.seal(number, header, body, rng);
         self.bytes.extend_from_slice(&chain);
         position.entries = number;
@@ -189,7 +128,7 @@ impl<P: Proof> Log<P> {
         let proof = P::new(key, &head.id);
         let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(new)?;
         let (generation, id) = (head.generation, head.id);
-        let (end, chain) = (ENTRIES_AT as u64, first_chain(head, &proof));
+        let (end, chain) = (ENTRIES_AT as u64, head.chain(&proof));
         let mut position = Position { generation, id, entries: 0, end, chain };
         file.write_all(&head.encode(&proof))?;
         file.write_all(&[0; MARKS_LEN])?;
@@ -249,11 +188,4 @@ pub fn put(new: &Path, path: &Path) -> Result {
     std::fs::rename(new, path)?;
     File::open(path.parent().expect("a file is in a folder"))?.sync_all()?;
     Ok(())
-}
-
-/// What the first entry follows: the head.
-fn first_chain<P: Proof>(head: &Head, proof: &P) -> Chain {
-    let mut chain = [0; CHAIN_LEN];
-    chain[..TAG_LEN].copy_from_slice(&proof.tag(&head.encode(proof)));
-    chain
 }

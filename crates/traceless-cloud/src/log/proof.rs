@@ -1,7 +1,7 @@
 //! How entries of a log are proved: under a key that also hides them, or by a hash for whoever has
 //! no key.
 
-use super::{CHAIN_LEN, Chain, ID_LEN, Id, TAG_LEN, Tag};
+use super::layout::{Chain, ID_LEN, Id, TAG_LEN, Tag};
 use aws_lc_rs::{constant_time, hmac};
 use sha2::{Digest, Sha256};
 use traceless::rng::Rng;
@@ -52,7 +52,7 @@ impl Proof for Sealed {
     }
 
     fn seal(&self, number: u64, header: &[u8], body: &mut [u8], rng: &mut dyn Rng) -> Chain {
-        let mut chain = [0; CHAIN_LEN];
+        let mut chain = Chain::default();
         // Drawn now, when the body is known: a copy of this process may write another one.
         let salt = rng.salt();
         let tag = salt.put(&mut chain);

@@ -1,7 +1,11 @@
 //! What is in a log's file, and what is wrong with it.
 
-use super::*;
+use super::layout::{CHAIN_LEN, Chain, ENTRIES_AT, ENTRY_MAGIC, HEADER_LEN, Head, Header};
+use super::layout::{MARKS_AT, Magic};
+use super::{Mark, Position, Proof};
+use crate::error::Error;
 use core::ops::Range;
+use std::path::Path;
 
 /// The entries of a file that are whole, up to the first that is not.
 pub struct Found<P> {
@@ -62,17 +66,13 @@ impl Damage {
 }
 
 /// The entries in the bytes of a file, which are opened in place.
-pub fn read<P: Proof>(
-    bytes: &mut [u8],
-    magic: &'static [u8; MAGIC_LEN],
-    key: &P::Key,
-) -> Result<Found<P>, Damage> {
+pub fn read<P: Proof>(bytes: &mut [u8], magic: Magic, key: &P::Key) -> Result<Found<P>, Damage> {
     let len = bytes.len() as u64;
-    let Some((head, proof)) = read_head::<P>(bytes, magic, key) else {
+    let Some((head, proof)) = Head::decode::<P>(bytes, magic, key) else {
         return Err(Damage::of_all(bytes.len()));
     };
     let (generation, id) = (head.generation, head.id);
-    let (end, chain) = (ENTRIES_AT as u64, first_chain(&head, &proof));
+    let (end, chain) = (ENTRIES_AT as u64, head.chain(&proof));
     let position = Position { generation, id, entries: 0, end, chain };
     let mark = bytes.get(MARKS_AT..ENTRIES_AT).and_then(|pages| Mark::newest(pages, &proof));
     let Some(mark) = mark.map(|mark| mark.position) else {
@@ -87,33 +87,6 @@ pub fn read<P: Proof>(
         damage.lost_bytes = mark.end.max(len) - damage.at;
     }
     Ok(found)
-}
-
-fn read_head<P: Proof>(
-    bytes: &[u8],
-    magic: &'static [u8; MAGIC_LEN],
-    key: &P::Key,
-) -> Option<(Head, P)> {
-    let page = bytes.get(..PAGE_LEN)?;
-    let about_len = u32::from_le_bytes(*page[ABOUT_LEN_AT..].first_chunk()?) as usize;
-    let about_end = ABOUT_AT.checked_add(about_len).filter(|end| end + TAG_LEN <= PAGE_LEN)?;
-    let head = Head {
-        magic,
-        generation: u64_at(page, GENERATION_AT),
-        id: *page[ID_AT..].first_chunk()?,
-        about: page[ABOUT_AT..about_end].to_vec(),
-    };
-    let proof = P::new(key, &head.id);
-    let tag = &page[about_end..about_end + TAG_LEN];
-    (page.starts_with(magic) && proof.fits(&page[..about_end], tag)).then_some((head, proof))
-}
-
-/// The header of an entry.
-struct Header {
-    len: usize,
-    number: u64,
-    records: u32,
-    chain: Chain,
 }
 
 struct Reading<'a, P> {
@@ -152,12 +125,12 @@ impl<P: Proof> Reading<'_, P> {
         }
         let body_at = at + HEADER_LEN;
         let (before, rest) = self.bytes.split_at_mut_checked(body_at)?;
-        let (body, rest) = rest.split_at_mut_checked(header.len)?;
+        let (body, rest) = rest.split_at_mut_checked(header.len as usize)?;
         let chain = *rest.first_chunk::<CHAIN_LEN>()?;
         if !self.proof.open(header.number, &before[at..], body, &chain) {
             return None;
         }
-        let body = body_at..body_at + header.len;
+        let body = body_at..body_at + header.len as usize;
         self.position.end = (body.end + CHAIN_LEN) as u64;
         (self.position.entries, self.position.chain) = (header.number, chain);
         Some(Entry { records: header.records, body, chain })
@@ -165,17 +138,7 @@ impl<P: Proof> Reading<'_, P> {
 
     /// The header at some place, if there is one that was written for this file.
     fn header(&self, at: usize) -> Option<Header> {
-        let header = self.bytes.get(at..)?.first_chunk::<HEADER_LEN>()?;
-        let (said, tag) = header.split_at(HEADER_TAG_AT);
-        if !said.starts_with(ENTRY_MAGIC) || !self.proof.fits(said, tag) {
-            return None;
-        }
-        Some(Header {
-            len: u32::from_le_bytes(*said[LEN_AT..].first_chunk()?) as usize,
-            number: u64_at(said, NUMBER_AT),
-            records: u32::from_le_bytes(*said[RECORDS_AT..].first_chunk()?),
-            chain: *said[CHAIN_AT..].first_chunk()?,
-        })
+        Header::decode(self.bytes.get(at..)?, &self.proof)
     }
 
     /// What is wrong with the entry that should be here, if anything was ever here.

@@ -1,9 +1,10 @@
+use super::layout::{CHAIN_LEN, HEADER_LEN};
 use super::testing::{Judged, every_damage, tails};
 use super::*;
 use traceless::rng::{Seeded, System};
 use traceless::seal::Secret;
 
-const MAGIC: &[u8; 8] = b"tltest01";
+const MAGIC: Magic = *b"tltest01";
 const ENTRIES: u64 = 6;
 
 /// A body of some length; the number of an entry of which it is.
@@ -131,7 +132,7 @@ fn what_is_lost_is_counted() {
     bytes[MARKS_AT..ENTRIES_AT].fill(0);
     let found = read::<Hashed>(&mut bytes, MAGIC, &()).unwrap();
     assert_eq!((found.damage.unwrap().entry, found.entries.len()), (0, ENTRIES as usize));
-    assert!(read::<Hashed>(&mut bytes, b"tltest02", &()).is_err());
+    assert!(read::<Hashed>(&mut bytes, *b"tltest02", &()).is_err());
     assert!(read::<Sealed>(&mut whole.clone(), MAGIC, &key()).is_err());
 }
 

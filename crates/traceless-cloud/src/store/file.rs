@@ -9,7 +9,7 @@ use super::{NodeStore, NodeVersion, SlotRead};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, Node};
 use crate::lock::Lock;
-use crate::log::{Damage, Draft, Found, Hashed, Head, ID_LEN, Log, put, read};
+use crate::log::{Damage, Draft, Found, Hashed, Head, ID_LEN, Log, Magic, put, read};
 use rustix::fs::{Advice, fadvise};
 use rustix::io::{ReadWriteFlags, preadv2};
 use std::fs::{File, OpenOptions};
@@ -22,7 +22,7 @@ use traceless::rng::{Rng, System};
 
 const LOG: &str = "places.log";
 const NEW_LOG: &str = "places.new";
-const MAGIC: &[u8; 8] = b"tlnodes3";
+const MAGIC: Magic = *b"tlnodes3";
 const ENTRY_LEN: usize = 16;
 /// Bytes of a log above which it is written anew.
 const LOG_LEN_MAX: u64 = 4 << 20;
@@ -252,13 +252,13 @@ fn replay(
     if found.about != geometry.encode() {
         return Err(Error::Parameters("the store is of another tree"));
     }
-    for (number, entry) in found.entries.iter().enumerate() {
-        let (sequence, placed) = commit_in(&bytes[entry.body.clone()]).ok_or_else(wrong)?;
-        let follows = number == 0 || sequence == places.sequence() + 1;
-        if !follows || !placed.iter().all(|one| is_place(geometry, places, *one)) {
+    for (before, entry) in found.entries.iter().enumerate() {
+        let (number, nodes) = commit_in(&bytes[entry.body.clone()]).ok_or_else(wrong)?;
+        let follows = before == 0 || number == places.sequence() + 1;
+        if !follows || !nodes.iter().all(|one| is_place(geometry, places, *one)) {
             return Err(wrong());
         }
-        places.commit(sequence, &placed);
+        places.commit(number, &nodes);
     }
     if found.entries.is_empty() { Err(wrong()) } else { Ok(found) }
 }

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use traceless::clock::{Clock, Monotonic};
-use traceless::rng::{Rng, Seeded, System};
+use traceless::rng::{Rng, System};
 use traceless::seal::Secret;
 use traceless_cloud::enclave::{Session, Shared};
 use traceless_cloud::gateway::{Gateway, Keys};

@@ -126,9 +126,9 @@ fn a_repair_keeps_what_is_whole_and_the_damaged_file() {
     assert!(sound.lost.is_none() && sound.generation == generation && sound.records > 0);
     let saved = Saved::parse(whole.clone(), generation, &world.keys.state).ok().unwrap();
     // The last write, and the reply to the one before it.
-    let last = saved.found.entries.last().unwrap().body.clone();
+    let at = saved.found.entries.last().unwrap().body.start;
     let mut damaged = whole.clone();
-    damaged[last.start] ^= 1;
+    damaged[at] ^= 1;
     std::fs::write(path_of(&folder, generation), &damaged).unwrap();
     let checked = check(&folder, &world.keys, None).unwrap();
     let lost = checked.lost.unwrap();
