@@ -8,7 +8,7 @@ gateway=("$traceless" gateway --local store --blocks 6000 --block-len 256 --lamb
     --resp "127.0.0.1:$port")
 
 start() {
-    "${gateway[@]}" --allow-simulated-tee >gateway.out 2>gateway.err &
+    "${gateway[@]}" --allow-simulated-tee "$@" >gateway.out 2>gateway.err &
     started=$!
     for _ in $(seq 100); do
         grep -q RESP gateway.out && return
@@ -16,6 +16,20 @@ start() {
     done
     cat gateway.err
     return 1
+}
+
+# What the gateway answers to the words $@.
+ask() {
+    python3 - "$port" "$@" <<'ASK'
+import socket, sys
+
+client = socket.create_connection(("127.0.0.1", int(sys.argv[1]))).makefile("rwb")
+words = [word.encode() for word in sys.argv[2:]]
+client.write(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words))
+client.flush()
+line = client.readline().decode().strip()
+print(client.readline().decode().strip() if line.startswith("$") else line)
+ASK
 }
 
 section "a simulated enclave has to be allowed"
@@ -97,7 +111,60 @@ expect 5 "${gateway[@]}" --allow-simulated-tee
 kill "$started"
 wait "$started"
 head -c 32 /dev/urandom >other.key
-expect 4 "${gateway[@]}" --allow-simulated-tee --key-file other.key
+expect 1 "${gateway[@]}" --allow-simulated-tee --key-file other.key
+check "it asks for the right key" grep -q -e "--key-file" err
+
+section "a state that is damaged, cut or put back"
+# Flips a bit of the newest generation of the folder $1, at byte $2 from its end.
+flip() {
+    local file at
+    file=$(ls "$1"/gateway/state/state.*)
+    at=$(($(stat -c %s "$file") - $2))
+    python3 - "$file" "$at" <<'FLIP'
+import sys
+
+with open(sys.argv[1], "r+b") as file:
+    file.seek(int(sys.argv[2]))
+    byte = file.read(1)[0]
+    file.seek(int(sys.argv[2]))
+    file.write(bytes([byte ^ 1]))
+FLIP
+}
+rm -r store
+start --anchor anchor
+for number in $(seq 20); do
+    check "written" test "$(ask SET "name$number" "value$number")" = +OK
+done
+kill -KILL "$started"
+wait "$started" || true
+cp -r store whole
+check "it is sound" "$traceless" gateway check --local store --anchor anchor
+truncate -s +4096 store/gateway/state/state.*
+check "zeros behind it are no damage" "$traceless" gateway check --local store --anchor anchor
+flip store 4100
+expect 1 "$traceless" gateway check --local store --json
+check "what is lost is said" grep -q '"lost_entries": 1' out
+expect 1 "${gateway[@]}" --allow-simulated-tee --anchor anchor
+check "the error names the entry" grep -q "is damaged in entry" err
+expect 1 "$traceless" gateway repair --local store
+check "nothing is given up unasked" grep -q -e "--accept-loss" err
+expect 1 "$traceless" gateway repair --local store --accept-loss
+check "repaired" "$traceless" gateway check --local store
+expect 1 "${gateway[@]}" --allow-simulated-tee --anchor anchor
+check "the anchor knows what is lost" grep -q "the anchor" err
+check "it can be made anew" "$traceless" gateway check --local store --anchor anchor --new-anchor
+start --anchor anchor
+check "all but the last is there" test "$(ask GET name19)" = value19
+kill "$started"
+wait "$started"
+rm -r store
+cp -r whole store
+expect 1 "${gateway[@]}" --allow-simulated-tee --anchor anchor
+check "a folder that was put back is refused" grep -q "older than it remembers" err
+start
+check "but not without an anchor" test "$(ask GET name20)" = value20
+kill "$started"
+wait "$started"
 
 section "what the host sees of two users at a fixed rate"
 user() {

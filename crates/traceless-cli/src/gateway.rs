@@ -1,8 +1,9 @@
 //! `traceless gateway`: the Redis protocol and S3 in front of an oblivious store.
 
 mod log;
+mod state;
 
-use crate::args::{EnclavePlace, GatewayArgs, GatewayDurability, Rate, RemoteArgs};
+use crate::args::{EnclavePlace, GatewayArgs, GatewayCommand, GatewayDurability, Rate, RemoteArgs};
 use crate::bench::choice;
 use crate::failure::{BUSY, DEVICE, FINDING, Failure};
 use crate::host::enclave_program;
@@ -30,6 +31,14 @@ use traceless_cloud::tls::Tls;
 const RESP_ADDRESS: &str = "127.0.0.1:6400";
 
 pub fn run(args: &GatewayArgs) -> Result<(), Failure> {
+    match &args.command {
+        Some(GatewayCommand::Check(args)) => state::check(args),
+        Some(GatewayCommand::Repair(args)) => state::repair(args),
+        None => serve(args),
+    }
+}
+
+fn serve(args: &GatewayArgs) -> Result<(), Failure> {
     log::start(args.log);
     // What can be wrong with options is found before anything is opened.
     let clients = Clients::read(args)?;
@@ -151,7 +160,8 @@ fn open(args: &GatewayArgs, trace: &Trace) -> Result<Gateway, Failure> {
     let opened = match (&args.home.local, &args.home.state) {
         (None, Some(home)) => {
             let remote = remote(&args.remote, args.allow_simulated_tee)?;
-            let remote = Remote { witness: trace.witness(), ..remote };
+            let (anchor, witness) = (args.anchor.clone(), trace.witness());
+            let remote = Remote { anchor, witness, ..remote };
             remote.open(home, args.key_file.as_deref(), params, choice, durability)
         }
         (folder, _) => {
@@ -159,7 +169,7 @@ fn open(args: &GatewayArgs, trace: &Trace) -> Result<Gateway, Failure> {
             let enclave = (args.enclave == EnclavePlace::Process).then(enclave_program);
             let policy = Policy { allow_simulated: args.allow_simulated_tee };
             let local = Local::new(folder, args.key_file.as_deref(), enclave, policy);
-            let local = local.watched_by(trace.witness());
+            let local = local.watched_by(trace.witness()).anchored_by(args.anchor.clone());
             local.open(params, choice, durability)
         }
     };
@@ -183,7 +193,7 @@ pub fn remote(args: &RemoteArgs, allow_simulated: bool) -> Result<Remote, Failur
     let identity = args.client_cert.clone().zip(args.client_key.clone());
     let identity = identity.map(|(certificate, key)| Identity { certificate, key });
     let policy = Policy { allow_simulated };
-    Ok(Remote { address, certificate, identity, policy, witness: None })
+    Ok(Remote { address, certificate, identity, policy, anchor: None, witness: None })
 }
 
 /// What a command line calls durable.
@@ -204,9 +214,11 @@ pub fn failure(error: &Error) -> Failure {
         Error::Parameters(_) | Error::OutOfRange { .. } | Error::Evidence(_) | Error::Tls(_) => {
             Failure::usage(error)
         }
-        Error::RolledBack { .. } | Error::Tampered { .. } | Error::Forged { .. } => {
-            Failure::new(FINDING, error)
-        }
+        Error::RolledBack { .. }
+        | Error::Tampered { .. }
+        | Error::Forged { .. }
+        | Error::Damaged { .. }
+        | Error::Anchor { .. } => Failure::new(FINDING, error),
         Error::InUse(_) | Error::Fenced { .. } => Failure::new(BUSY, error),
         _ => Failure::new(DEVICE, error),
     }

@@ -85,7 +85,9 @@ struct Inputs {
 fn prepared(seed: u64) -> Inputs {
     let (g, (shared, session)) = (geometry(), shared());
     let outer = Outer::new(&shared.outer, Choice::Benes);
-    let (mut queries, mut evictions) = (Sender::new(&session.query), Sender::new(&session.evict));
+    let salts = || Box::new(Seeded::new(1));
+    let mut queries = Sender::new(&session.query, salts());
+    let mut evictions = Sender::new(&session.evict, salts());
     let mut rng = Seeded::new(seed);
     let mut inputs = Inputs::default();
     for _ in 0..8 {
@@ -136,7 +138,7 @@ fn shuffled(rows: usize, rng: &mut Seeded) -> Vec<u32> {
 /// The enclave alone.
 fn run(inputs: &Inputs) {
     let (g, (shared, session)) = (geometry(), shared());
-    let mut querier = Querier::new(&shared, &session);
+    let mut querier = Querier::new(&shared, &session, Box::new(Seeded::new(1)));
     let mut replies = Receiver::new(&session.reply);
     for [order, slots] in &inputs.queries {
         let mut reply = querier.query(&mut order.clone(), slots).expect("a query is answered");

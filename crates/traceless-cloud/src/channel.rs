@@ -2,19 +2,24 @@
 //!
 //! Both sides put a random number into each session, so messages of an earlier one mean nothing in
 //! it, even if the host starts the enclave again. Each direction and purpose has a key of its own,
-//! and each message a counter, which is its nonce.
+//! and each message a counter and a salt, which are its nonce. The salt is drawn when it is known
+//! what the message says: so copies of a side, as of a machine that is resumed twice from one
+//! snapshot, use no nonce for two messages, though both count on from the same number.
 
 use crate::error::{Error, Result};
 use crate::geometry::TAG_LEN;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
-use traceless::seal::{self, Aead, Sealer, Secret};
+use traceless::rng::Rng;
+use traceless::seal::{self, Aead, Salt, Sealer, Secret};
 
 /// What a side adds to a session, drawn at random.
 pub type Nonce = [u8; 16];
 
 const COUNTER_LEN: usize = 8;
+const HEAD_LEN: usize = COUNTER_LEN + Salt::LEN;
 /// Bytes that a message is longer than what it says.
-pub const OVERHEAD: usize = COUNTER_LEN + TAG_LEN;
+pub const OVERHEAD: usize = HEAD_LEN + TAG_LEN;
 /// How far behind the newest a message may come.
 const WINDOW: u64 = 128;
 
@@ -27,24 +32,27 @@ pub fn session_key(shared: &Secret, gateway: &Nonce, enclave: &Nonce, purpose: &
 pub struct Sender {
     aead: Aead,
     next: u64,
+    rng: Box<dyn Rng>,
 }
 
 impl Sender {
-    /// Speaks under a key that nobody else speaks under.
-    pub fn new(key: &Secret) -> Self {
-        Self { aead: Aead::new(key), next: 1 }
+    /// Speaks under a key that nobody else speaks under, with salts from `rng`.
+    pub fn new(key: &Secret, rng: Box<dyn Rng>) -> Self {
+        Self { aead: Aead::new(key), next: 1, rng }
     }
 
     /// A message.
     pub fn seal(&mut self, plain: &[u8]) -> Vec<u8> {
         let counter = self.next;
         self.next += 1;
+        let salt = self.rng.salt();
         let mut message = Vec::with_capacity(plain.len() + OVERHEAD);
         message.extend_from_slice(&counter.to_le_bytes());
+        message.extend_from_slice(&salt.to_bytes());
         message.extend_from_slice(plain);
         message.extend_from_slice(&[0; TAG_LEN]);
-        let (body, tag) = message[COUNTER_LEN..].split_at_mut(plain.len());
-        self.aead.seal_in_place(seal::Nonce::of_fresh_key(counter), &[], body, tag);
+        let (body, tag) = message[HEAD_LEN..].split_at_mut(plain.len());
+        self.aead.seal_in_place(seal::Nonce::new(counter, salt), &[], body, tag);
         message
     }
 }
@@ -65,13 +73,14 @@ impl Receiver {
 
     /// What a message says. Messages may overtake each other, but none is taken twice.
     pub fn open<'a>(&mut self, message: &'a mut [u8]) -> Result<&'a [u8]> {
-        let (counter, rest) = message
+        let parts = message
             .split_first_chunk_mut::<COUNTER_LEN>()
-            .filter(|(_, rest)| rest.len() >= TAG_LEN)
-            .ok_or(Error::Malformed("too short"))?;
+            .and_then(|(counter, rest)| Some((counter, rest.split_first_chunk_mut()?)))
+            .filter(|(_, (_, rest))| rest.len() >= TAG_LEN);
+        let (counter, (salt, rest)) = parts.ok_or(Error::Malformed("too short"))?;
         let counter = u64::from_le_bytes(*counter);
         let (body, tag) = rest.split_at_mut(rest.len() - TAG_LEN);
-        let nonce = seal::Nonce::of_fresh_key(counter);
+        let nonce = seal::Nonce::new(counter, Salt::from_bytes(*salt));
         self.aead.open_in_place(nonce, &[], body, tag).map_err(|_| Error::Unauthentic)?;
         self.note(counter)?;
         Ok(body)
@@ -98,10 +107,11 @@ impl Receiver {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use traceless::rng::Seeded;
 
     fn ends() -> (Sender, Receiver) {
         let key = session_key(&Secret::from_bytes([1; 32]), &[2; 16], &[3; 16], b"test");
-        (Sender::new(&key), Receiver::new(&key))
+        (Sender::new(&key, Box::new(Seeded::new(1))), Receiver::new(&key))
     }
 
     #[test]

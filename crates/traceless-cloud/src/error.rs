@@ -58,6 +58,31 @@ pub enum Error {
     /// What a file of the store or of the gateway holds does not fit what it should.
     #[error("{0} cannot be understood: it is damaged or of another version")]
     State(&'static str),
+    /// A log is not as it was written, and not only cut short where nobody was told of the end.
+    #[error(
+        "{file} is damaged in entry {entry}, at byte {at}, and {lost} written entries cannot be \
+         read: nothing was changed; {advice}"
+    )]
+    Damaged {
+        /// The file.
+        file: String,
+        /// The first entry that is not whole; 0 for what lies before all of them.
+        entry: u64,
+        /// Where it begins.
+        at: u64,
+        /// Entries from there on that are known to have been written.
+        lost: u64,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// The anchor remembers something else than the gateway's state.
+    #[error("the anchor {file} does not fit: {reason}")]
+    Anchor {
+        /// The anchor's file.
+        file: String,
+        /// What does not.
+        reason: &'static str,
+    },
     /// The host is at another round than the gateway: one of them was put back.
     #[error("the host is at round {host}, the gateway at round {gateway}: one was put back")]
     RolledBack {
@@ -117,8 +142,8 @@ impl Error {
             }
             Self::StashOverflow { .. } | Self::Memory => "memory",
             Self::Full { .. } => "full",
-            Self::State(_) => "state",
-            Self::RolledBack { .. } => "rolled_back",
+            Self::State(_) | Self::Damaged { .. } => "state",
+            Self::RolledBack { .. } | Self::Anchor { .. } => "rolled_back",
             Self::InUse(_) => "in_use",
             Self::Fenced { .. } => "fenced",
             Self::Store(_) => "store",

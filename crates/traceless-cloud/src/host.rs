@@ -129,15 +129,15 @@ pub struct Inside {
 
 impl Inside {
     /// An enclave for a session, with a second thread where there is one to lend.
-    pub fn new(shared: &Shared, session: &Session) -> Result<Self> {
-        let querier = Mutex::new(Querier::new(shared, session));
+    pub fn new(shared: &Shared, session: &Session, rng: Box<dyn Rng>) -> Result<Self> {
+        let querier = Mutex::new(Querier::new(shared, session, rng));
         let evictor = Evictor::new(shared, session)?.with_threads(lent_threads());
         Ok(Self { querier, evictor: Mutex::new(evictor) })
     }
 
     /// The same, which evicts by whole blocks: to compare with.
-    pub fn by_whole_blocks(shared: &Shared, session: &Session) -> Result<Self> {
-        let querier = Mutex::new(Querier::new(shared, session));
+    pub fn by_whole_blocks(shared: &Shared, session: &Session, rng: Box<dyn Rng>) -> Result<Self> {
+        let querier = Mutex::new(Querier::new(shared, session, rng));
         let evictor = Evictor::new(shared, session)?.by_whole_blocks(shared);
         Ok(Self { querier, evictor: Mutex::new(evictor) })
     }
@@ -198,7 +198,7 @@ impl<S: NodeStore> InProcess<S> {
         let mut own = Nonce::default();
         rng.fill(&mut own);
         let session = shared.session(nonce, &own);
-        let enclave = Inside::new(shared, &session)?;
+        let enclave = Inside::new(shared, &session, rng.fork())?;
         Ok((Self::new(shared.geometry, store, enclave), own))
     }
 }

@@ -32,12 +32,16 @@ pub mod kernel;
 pub mod local;
 #[cfg(feature = "std")]
 mod lock;
+#[cfg(feature = "std")]
+mod log;
 pub mod orders;
 pub mod outer;
 #[cfg(feature = "std")]
 pub mod params;
 #[cfg(feature = "std")]
 pub mod process;
+#[cfg(feature = "std")]
+pub mod random;
 #[cfg(feature = "std")]
 pub mod remote;
 #[cfg(feature = "std")]

@@ -10,6 +10,7 @@ use crate::host::{Ask, Enclave, Host, Inside, Served, Stage};
 use crate::kernel::Choice;
 use crate::params::Params;
 use crate::process::{Program, Starting};
+use crate::random::SystemStream;
 use crate::store::{Durability, FileStore, NodeVersion};
 use crate::tee::{Candidate, Place, Policy, Provision, verify};
 use crate::watched::watched;
@@ -17,8 +18,8 @@ use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use traceless::rng::{Rng, Seeded, System};
+use std::sync::{Arc, PoisonError, RwLock};
+use traceless::rng::{Rng, System};
 use traceless::seal::Secret;
 use traceless::trace::Witness;
 
@@ -30,6 +31,7 @@ pub struct Local {
     /// What runs in the enclave's process; nothing for an enclave in this one.
     enclave: Option<Program>,
     policy: Policy,
+    anchor: Option<PathBuf>,
     witness: Option<Arc<dyn Witness>>,
 }
 
@@ -51,7 +53,13 @@ impl Local {
         policy: Policy,
     ) -> Self {
         let (folder, key_file) = (folder.to_owned(), key_file.map(Path::to_owned));
-        Self { folder, key_file, enclave, policy, witness: None }
+        Self { folder, key_file, enclave, policy, anchor: None, witness: None }
+    }
+
+    /// Has a file elsewhere remember how far the gateway's state had come.
+    #[must_use]
+    pub fn anchored_by(self, anchor: Option<PathBuf>) -> Self {
+        Self { anchor, ..self }
     }
 
     /// Tells `witness`, if there is one, what the host sees.
@@ -69,7 +77,7 @@ impl Local {
     pub fn open(&self, params: Params, choice: Choice, durability: Durability) -> Result<Opened> {
         let home = Self::home(&self.folder);
         make_home(&home)?;
-        let mut rng = Seeded::drawn(&mut System);
+        let mut rng = SystemStream::drawn();
         let keys = read_keys(&home, self.key_file.as_deref(), &mut rng)?;
         let store = FileStore::open(&self.folder.join("host"), params.geometry, durability)?;
         let host = LocalHost {
@@ -77,11 +85,11 @@ impl Local {
             provision: keys.provision(&params, choice),
             enclave: self.enclave.clone(),
             policy: self.policy,
-            rng: Mutex::new(Seeded::drawn(&mut rng)),
             served: RwLock::default(),
         };
         let (nonces, what) = host.begin()?;
-        let home = Home { folder: &home.join("state"), durability };
+        let folder = state_folder(&home);
+        let home = Home { folder: &folder, durability, anchor: self.anchor.as_deref() };
         let session = (&nonces.0, &nonces.1);
         let host = watched(host, params.geometry, self.witness.clone());
         let gateway =
@@ -108,6 +116,20 @@ pub(crate) fn make_home(home: &Path) -> Result {
     Ok(DirBuilder::new().recursive(true).mode(0o700).create(home)?)
 }
 
+/// Where the state lies in a gateway's own folder.
+pub fn state_folder(home: &Path) -> PathBuf {
+    home.join("state")
+}
+
+/// The keys of the tree of a gateway whose own folder this is, which was opened before.
+pub fn existing_keys(home: &Path, key_file: Option<&Path>) -> Result<Keys> {
+    let is_missing = |name: &str| !home.join(name).exists();
+    if is_missing("tree") || key_file.is_none() && is_missing("key") {
+        return Err(Error::Parameters("this folder is no gateway's, or its key lies elsewhere"));
+    }
+    read_keys(home, key_file, &mut System)
+}
+
 /// The store with an enclave, wherever that is.
 type Serving = Served<Arc<FileStore>, Box<dyn Enclave>>;
 
@@ -117,7 +139,6 @@ struct LocalHost {
     provision: Provision,
     enclave: Option<Program>,
     policy: Policy,
-    rng: Mutex<Seeded>,
     served: RwLock<Option<Arc<Serving>>>,
 }
 
@@ -125,7 +146,7 @@ impl LocalHost {
     /// Begins a session with another enclave. Also says what that is.
     fn begin(&self) -> Result<((Nonce, Nonce), String)> {
         let mut nonce = Nonce::default();
-        self.rng.lock().unwrap_or_else(PoisonError::into_inner).fill(&mut nonce);
+        System.fill(&mut nonce);
         let geometry = self.provision.geometry;
         let (enclave, attested): (Box<dyn Enclave>, _) = if let Some(program) = &self.enclave {
             let (starting, evidence) = Starting::start(program, &nonce)?;
@@ -137,7 +158,7 @@ impl LocalHost {
             let evidence = candidate.evidence(Place::Inside);
             let attested = verify(&evidence, &nonce, self.policy)?;
             let (shared, session) = candidate.accept(&self.provision.seal(&attested)?)?;
-            (Box::new(Inside::new(&shared, &session)?), attested)
+            (Box::new(Inside::new(&shared, &session, Box::new(System))?), attested)
         };
         let served = Arc::new(Served::new(geometry, self.store.clone(), enclave));
         *self.served.write().unwrap_or_else(PoisonError::into_inner) = Some(served);

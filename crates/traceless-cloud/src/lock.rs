@@ -17,11 +17,6 @@ impl Lock {
         file.try_lock().map_err(|_| Error::InUse(what))?;
         Ok(Self(file))
     }
-
-    /// The file itself, once more.
-    pub fn file(&self) -> Result<File> {
-        Ok(self.0.try_clone()?)
-    }
 }
 
 impl Drop for Lock {
@@ -39,7 +34,7 @@ mod tests {
     fn a_folder_is_free_once_it_is_given_back_whoever_has_the_file_open() {
         let folder = tempfile::tempdir().unwrap();
         let lock = Lock::take(folder.path(), "it").unwrap();
-        let inherited = lock.file().unwrap();
+        let inherited = lock.0.try_clone().unwrap();
         assert!(matches!(Lock::take(folder.path(), "it"), Err(Error::InUse("it"))));
         drop(lock);
         drop(Lock::take(folder.path(), "it").unwrap());

@@ -1,11 +1,14 @@
 //! `traceless gateway`
 
 use super::{CloudKernel, TraceArgs, parse_size};
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 #[derive(Args, Clone, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct GatewayArgs {
+    #[command(subcommand)]
+    pub command: Option<GatewayCommand>,
     #[command(flatten)]
     pub home: GatewayHome,
     #[command(flatten)]
@@ -61,6 +64,11 @@ pub struct GatewayArgs {
     /// The master key, 32 bytes [default: one of its own in the folder, beside the data]
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
+    /// A file elsewhere that remembers how far the gateway's state had come: an older one is
+    /// refused, or one that went another way. It is made with a new state. With `--durability
+    /// power` each answer waits for this file's disk, too
+    #[arg(long, value_name = "FILE")]
+    pub anchor: Option<PathBuf>,
     /// Where the enclave of `--local` is
     #[arg(long, value_enum, default_value = "process", conflicts_with = "state")]
     pub enclave: EnclavePlace,
@@ -69,6 +77,62 @@ pub struct GatewayArgs {
     pub durability: GatewayDurability,
     #[command(flatten)]
     pub trace: TraceArgs,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+pub enum GatewayCommand {
+    /// Tell whether a gateway's state is whole, and what cannot be read; changes nothing
+    Check(GatewayCheckArgs),
+    /// Go on without what cannot be read of a gateway's state; without --accept-loss, only tell
+    Repair(GatewayRepairArgs),
+}
+
+/// A gateway that does not run.
+#[derive(Args, Clone, Debug)]
+pub struct GatewayStateArgs {
+    /// Where its state is
+    #[command(flatten)]
+    pub home: StateHome,
+    /// The master key, 32 bytes [default: the one in the folder]
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+    /// The file that remembers how far the state had come
+    #[arg(long, value_name = "FILE")]
+    pub anchor: Option<PathBuf>,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Where a gateway keeps its state.
+#[derive(Args, Clone, Debug)]
+#[group(required = true, multiple = false)]
+pub struct StateHome {
+    /// The folder of a gateway with its host in the same process
+    #[arg(long, value_name = "DIR")]
+    pub local: Option<PathBuf>,
+    /// The folder of a gateway with its host elsewhere
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct GatewayCheckArgs {
+    #[command(flatten)]
+    pub of: GatewayStateArgs,
+    /// If the state is whole, make the file of --anchor anew for it, as it is now
+    #[arg(long, requires = "anchor")]
+    pub new_anchor: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct GatewayRepairArgs {
+    #[command(flatten)]
+    pub of: GatewayStateArgs,
+    /// Give up what cannot be read: answered writes among it are lost, and slots that the host has
+    /// seen may be read again. The damaged file is kept. The file of --anchor is made anew
+    #[arg(long)]
+    pub accept_loss: bool,
 }
 
 /// When queries are sent.

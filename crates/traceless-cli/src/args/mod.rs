@@ -69,7 +69,7 @@ pub enum Product {
     #[command(hide = true)]
     PagedProgram(PagedProgramArgs),
     /// A store of values that does not see which one is asked for, behind the Redis protocol
-    Gateway(GatewayArgs),
+    Gateway(Box<GatewayArgs>),
     /// The untrusted side of a gateway's store: it keeps the tree, and sees no name and no value
     Host(HostArgs),
     /// What a host starts as its enclave

@@ -6,8 +6,10 @@ use crate::error::{Error, Result};
 use crate::geometry::{Geometry, PART_LEN};
 use crate::orders::Query;
 use crate::outer::Outer;
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless::rng::Rng;
 use traceless_sys::ct::secret::{classify, declassify};
 use traceless_sys::ct::{self, Held as _, InMemory, Kernel, Mask, Vector, bytes_of, bytes_of_mut};
 
@@ -23,15 +25,15 @@ pub struct Querier {
 }
 
 impl Querier {
-    /// Answers queries of a session.
-    pub fn new(shared: &Shared, session: &Session) -> Self {
+    /// Answers queries of a session, with salts of its replies from `rng`.
+    pub fn new(shared: &Shared, session: &Session, rng: Box<dyn Rng>) -> Self {
         let geometry = shared.geometry;
         let words = geometry.sealed_len() / size_of::<u64>();
         Self {
             geometry,
             outer: Outer::new(&shared.outer, shared.choice),
             receiver: Receiver::new(&session.query),
-            sender: Sender::new(&session.reply),
+            sender: Sender::new(&session.reply, rng),
             rows: vec![0; words * geometry.layers],
             chosen: vec![0; words],
         }

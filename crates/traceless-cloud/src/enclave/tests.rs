@@ -6,6 +6,7 @@ use crate::join::{THREAD_MIN, TwoThreads};
 use crate::kernel::Network;
 use crate::orders::{Eviction, Location, Query};
 use crate::outer::{Outer, Version};
+use traceless::rng::Seeded;
 
 const GATEWAY: Nonce = [1; 16];
 const ENCLAVE: Nonce = [2; 16];
@@ -25,10 +26,10 @@ fn rig(geometry: Geometry, choice: Choice) -> Rig {
     let shared = Shared::new(geometry, choice, &Secret::from_bytes([5; 32]));
     let session = shared.session(&GATEWAY, &ENCLAVE);
     Rig {
-        querier: Querier::new(&shared, &session),
+        querier: Querier::new(&shared, &session, Box::new(Seeded::new(3))),
         evictor: Evictor::new(&shared, &session).unwrap(),
-        queries: Sender::new(&session.query),
-        evictions: Sender::new(&session.evict),
+        queries: Sender::new(&session.query, Box::new(Seeded::new(1))),
+        evictions: Sender::new(&session.evict, Box::new(Seeded::new(2))),
         replies: crate::channel::Receiver::new(&session.reply),
         outer: Outer::new(&shared.outer, choice),
         shared,

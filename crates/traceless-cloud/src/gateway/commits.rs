@@ -25,11 +25,13 @@ impl Gateway {
 
     /// Begins a round, or to make a node anew.
     pub(super) fn begin(&mut self, node: Option<Node>) -> Result {
-        // Zero stands for a node that was never written.
-        let attempt = self.rng.next_u64().max(1);
         let mut seed = [0; 32];
         self.rng.fill(&mut seed);
         let node = node.map(|node| node.0);
+        // All that is sealed under it, by the gateway and by the enclave, follows from the state as
+        // it is now: a copy of this process that goes on from before has another, and one that goes
+        // on from here seals the same. Zero stands for a node that was never written.
+        let attempt = self.rng.salt().0.max(1);
         if let Some(job) = self.happen(Record::Begun { attempt, seed, node })? {
             self.staged = false;
             self.pace.begin();

@@ -14,7 +14,7 @@ use crate::join::{Join as _, TwoThreads};
 use crate::outer::{Outer, Version};
 use crate::params::Params;
 use crate::store::NodeVersion;
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::Rng;
 
 /// Puts the first bytes of a block into a buffer of zeros.
 pub type Contents<'a> = &'a (dyn Fn(u64, &mut [u8]) + Sync);
@@ -90,26 +90,32 @@ impl Filler<'_> {
     /// Makes the leaves that hold these blocks, on two threads, and hands them to the host.
     fn make(&self, by_leaf: &[Vec<u32>], rng: &mut dyn Rng) -> Result<Vec<Made>> {
         let (some, others) = by_leaf.split_at(by_leaf.len() / 2);
-        let mut rngs = [Seeded::drawn(rng), Seeded::drawn(rng)];
-        let [one, other] = &mut rngs;
+        let (mut one, mut other) = (rng.fork(), rng.fork());
         let (mut first, mut second) = (Ok(Vec::new()), Ok(Vec::new()));
-        TwoThreads.join(&mut || first = self.make_some(0, some, one), &mut || {
-            second = self.make_some(some.len(), others, other);
+        TwoThreads.join(&mut || first = self.make_some(0, some, &mut *one), &mut || {
+            second = self.make_some(some.len(), others, &mut *other);
         });
         let mut made = first?;
         made.append(&mut second?);
         Ok(made)
     }
 
-    fn make_some(&self, start: usize, leaves: &[Vec<u32>], rng: &mut Seeded) -> Result<Vec<Made>> {
+    fn make_some(&self, start: usize, leaves: &[Vec<u32>], rng: &mut dyn Rng) -> Result<Vec<Made>> {
         let g = &self.geometry;
         let mut bytes = vec![0; g.node_len(g.layers - 1)];
+        let mut plain = Vec::new();
         let mut made = Vec::with_capacity(leaves.len());
         for (leaf, ids) in (start as u32..).zip(leaves) {
-            let version =
-                NodeVersion { node: g.node(g.layers - 1, leaf), attempt: rng.next_u64().max(1) };
             let blocks = draw_slots(g.leaf_slots, ids, rng);
-            self.seal(version, &blocks, &mut bytes);
+            plain.clear();
+            plain.resize(blocks.len() * g.block_len, 0);
+            for (block, &(_, id)) in plain.chunks_exact_mut(g.block_len).zip(&blocks) {
+                (self.contents)(u64::from(id), block);
+            }
+            // Drawn when it is known what is sealed under it, also by a copy of this process.
+            let attempt = rng.salt().0.max(1);
+            let version = NodeVersion { node: g.node(g.layers - 1, leaf), attempt };
+            self.seal(version, (&blocks, &plain), &mut bytes);
             self.host.place(version, &bytes)?;
             made.push(Made { version, blocks });
         }
@@ -117,22 +123,25 @@ impl Filler<'_> {
     }
 
     /// A leaf's bytes: blocks in their slots, zeros in all others.
-    fn seal(&self, version: NodeVersion, blocks: &[(u32, u32)], bytes: &mut [u8]) {
+    fn seal(
+        &self,
+        version: NodeVersion,
+        (blocks, plain): (&[(u32, u32)], &[u8]),
+        bytes: &mut [u8],
+    ) {
         let g = &self.geometry;
         let NodeVersion { node, attempt } = version;
         let inner = self.inner.round(0, attempt);
         let outer = self.outer.seal(Version { node, epoch: 0, attempt, carried: false });
         let mut owners = vec![None; g.leaf_slots];
-        for &(slot, id) in blocks {
-            owners[slot as usize] = Some(id);
+        for (&(slot, id), block) in blocks.iter().zip(plain.chunks_exact(g.block_len)) {
+            owners[slot as usize] = Some((id, block));
         }
-        let (mut block, mut plain) = (vec![0; g.block_len], vec![0; g.sealed_len()]);
-        for ((number, slot), id) in (0..).zip(bytes.chunks_exact_mut(g.slot_len())).zip(owners) {
-            match id.map(u64::from) {
-                Some(id) => {
-                    block.fill(0);
-                    (self.contents)(id, &mut block);
-                    inner.seal(number as u16, id, &block, &mut plain);
+        let mut plain = vec![0; g.sealed_len()];
+        for ((number, slot), owner) in (0..).zip(bytes.chunks_exact_mut(g.slot_len())).zip(owners) {
+            match owner {
+                Some((id, block)) => {
+                    inner.seal(number as u16, u64::from(id), block, &mut plain);
                 }
                 None => plain.fill(0),
             }
@@ -142,7 +151,7 @@ impl Filler<'_> {
 }
 
 /// A slot of its own for each block, all equally likely.
-fn draw_slots(slots: usize, ids: &[u32], rng: &mut Seeded) -> Vec<(u32, u32)> {
+fn draw_slots(slots: usize, ids: &[u32], rng: &mut dyn Rng) -> Vec<(u32, u32)> {
     let mut free: Vec<u32> = (0..slots as u32).collect();
     let draw = |(i, &id): (usize, &u32)| {
         free.swap(i, i + rng.below((slots - i) as u64) as usize);

@@ -1,34 +1,50 @@
-//! Where the gateway's state outlives its process: a file with the whole state, sealed, and behind
-//! it each record that happened since.
+//! Where the gateway's state outlives its process: a log that begins with the whole state, in
+//! pieces, and goes on with each record that happened since.
 //!
-//! A file is of one *generation*, with a random id and so a key of its own. A gateway never goes on
-//! with the file that it finds, but begins the next one: so a folder that was copied or put back
-//! spends no nonce a second time.
+//! A file is of one *generation*, with a random id and so with keys of its own. A gateway never
+//! goes on with the file that it finds, but begins the next one: so a folder that was copied or put
+//! back spends no nonce a second time. A generation is whole and durable before it takes the place
+//! of the one before, which is then removed.
 
+use super::anchor::Anchor;
 use super::record::{Reader, Record, Writer};
 use super::state::State;
 use crate::error::{Error, Result};
-use crate::geometry::TAG_LEN;
 use crate::lock::Lock;
+use crate::log::{Damage, Draft, Found, Head, ID_LEN, Log, POSITION_LEN};
+use crate::log::{Magic, Position, Sealed};
 use crate::params::Params;
 use crate::store::Durability;
-use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use traceless::rng::Rng;
-use traceless::seal::{Aead, Nonce, Sealer, Secret};
+use traceless::seal::Secret;
 
-const MAGIC: &[u8; 8] = b"tlgate03";
-const ID_LEN: usize = 16;
-/// What it is, the generation, its id.
-const HEADER_LEN: usize = 8 + 8 + ID_LEN;
-const LEN_LEN: usize = 4;
-/// The state is sealed in pieces of this length; an empty one ends it.
+const MAGIC: Magic = *b"tlgate04";
+/// A generation that is not the newest yet.
+const NEW: &str = "state.new";
+/// The state is sealed in pieces of this length, as entries without records; an empty one ends it.
 const CHUNK_LEN: usize = 1 << 20;
 /// Bytes of records after which a new generation begins, beside four times the state's length.
 const RECORDS_LEN_MAX: u64 = 64 << 20;
 /// So many times as long, records are too long for a gateway that lets rounds decide.
 const OVERLONG: u64 = 8;
+/// What whoever meets damage can do.
+const ADVICE: &str = "see `traceless gateway check`, then restore a copy, or give up what is lost \
+                      with `traceless gateway repair`";
+/// The same of a file that says nothing under the gateway's key.
+const KEY_ADVICE: &str = "is --key-file the key that it was made with? if it is, restore a copy, or \
+                          see `traceless gateway check`";
+
+/// Where a gateway's state lies.
+#[derive(Clone, Copy)]
+pub struct Home<'a> {
+    /// A folder of its own.
+    pub folder: &'a Path,
+    /// What an answer has survived.
+    pub durability: Durability,
+    /// A file elsewhere that remembers how far the state had come.
+    pub anchor: Option<&'a Path>,
+}
 
 /// A log of records behind a state.
 pub struct Journal {
@@ -37,18 +53,20 @@ pub struct Journal {
     durability: Durability,
     /// Held by one process at a time.
     _lock: Lock,
-    generation: u64,
-    file: File,
-    frames: Frames,
+    anchor: Option<Anchor>,
+    /// Where the newest generation ends, as far as it is written.
+    position: Position,
+    /// The newest generation, if this journal has begun it.
+    log: Option<Log<Sealed>>,
     /// Records that happened and are not in the file.
-    unwritten: Vec<u8>,
+    unwritten: Draft,
     /// Records appended, those of them that are written, and the last that was promised.
     appended: u64,
     written: u64,
     promised: u64,
-    records_len: u64,
+    records_at: u64,
     state_len: u64,
-    /// A record was cut short, so whatever follows could not be read.
+    /// What is in the files is not known any more.
     broken: bool,
 }
 
@@ -56,35 +74,41 @@ impl Journal {
     /// Opens the journal of a folder: its newest state with all that happened since, if there is
     /// one.
     pub fn open(
-        folder: &Path,
+        home: &Home<'_>,
         key: &Secret,
         params: &Params,
-        durability: Durability,
         rng: &mut dyn Rng,
     ) -> Result<(Self, State)> {
+        let Home { folder, durability, anchor } = *home;
         std::fs::create_dir_all(folder)?;
         let lock = Lock::take(folder, "the gateway's state")?;
-        let generation = newest(folder)?;
-        let state = match generation {
-            Some(generation) => read(&path_of(folder, generation), key, params)?,
-            None => State::new(*params),
-        };
-        let generation = generation.unwrap_or_default();
-        let (file, frames, state_len) = (lock.file()?, Frames::new(key, &[0; ID_LEN]), 0);
+        let newest = generations(folder)?.pop();
+        let file = newest.map(|newest| Saved::read(folder, newest, key)).transpose()?;
+        let mut anchor = anchor.map(|path| Anchor::open(path, key, file.is_none())).transpose()?;
+        if let Some(anchor) = &anchor {
+            anchor.check(file.as_ref().map(|file| (&file.found, file.parent())))?;
+        }
+        let (mut position, mut state) = (Position::default(), State::new(*params));
+        if let Some(file) = &file {
+            (position, state) = (file.found.position, file.state(params)?);
+        }
+        if let Some(anchor) = &mut anchor {
+            anchor.note(position, Durability::Power)?;
+        }
         let mut journal = Self {
             folder: folder.to_owned(),
             key: key.clone(),
             durability,
             _lock: lock,
-            generation,
-            file,
-            frames,
-            unwritten: Vec::new(),
+            anchor,
+            position,
+            log: None,
+            unwritten: Draft::default(),
             appended: 0,
             written: 0,
             promised: 0,
-            records_len: u64::MAX,
-            state_len,
+            records_at: 0,
+            state_len: 0,
             broken: false,
         };
         if state.running.is_none() {
@@ -95,12 +119,12 @@ impl Journal {
 
     /// Whether it is time for a new generation.
     pub fn is_long(&self) -> bool {
-        self.records_len > Self::records_len_max(self.state_len)
+        self.records_len() > Self::records_len_max(self.state_len)
     }
 
     /// Whether it is far longer than that.
     pub fn is_overlong(&self) -> bool {
-        self.records_len / OVERLONG > Self::records_len_max(self.state_len)
+        self.records_len() / OVERLONG > Self::records_len_max(self.state_len)
     }
 
     /// Bytes of records at most beside a state of this length.
@@ -130,7 +154,7 @@ impl Journal {
 
     /// Appends a record, which is written with the next [`flush`](Self::flush).
     pub fn append(&mut self, record: &Record) {
-        self.frames.seal_onto(&record.encode(), &mut self.unwritten);
+        self.unwritten.add(&record.encode());
         self.appended += 1;
     }
 
@@ -143,133 +167,172 @@ impl Journal {
             return Ok(());
         }
         self.broken = true;
-        self.file.write_all(&self.unwritten)?;
-        if self.durability == Durability::Power {
-            self.file.sync_data()?;
+        let log = self.log.as_mut().expect("records happen after the first generation began");
+        log.write(&mut self.unwritten)?;
+        self.position = log.position();
+        if let Some(anchor) = &mut self.anchor {
+            anchor.note(self.position, self.durability)?;
         }
         self.broken = false;
-        self.records_len += self.unwritten.len() as u64;
-        self.unwritten.clear();
         self.written = self.appended;
         Ok(())
     }
 
     /// Begins the next generation with this state.
     pub fn renew(&mut self, state: &State, rng: &mut dyn Rng) -> Result {
-        let generation = self.generation + 1;
-        let mut id = [0; ID_LEN];
-        rng.fill(&mut id);
-        let mut frames = Frames::new(&self.key, &id);
-        let new = self.folder.join("state.new");
-        let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(&new)?;
-        file.write_all(MAGIC)?;
-        file.write_all(&generation.to_le_bytes())?;
-        file.write_all(&id)?;
+        if self.broken {
+            return Err(Error::Store("the gateway's log failed before; it must be opened again"));
+        }
         let mut plain = Writer(Vec::new());
         shape(&state.params, &mut plain);
         state.save(&mut plain);
-        for chunk in plain.0.chunks(CHUNK_LEN).chain([&[][..]]) {
-            file.write_all(&frames.seal(chunk))?;
-        }
-        file.sync_all()?;
-        std::fs::rename(&new, path_of(&self.folder, generation))?;
-        File::open(&self.folder)?.sync_all()?;
-        if self.generation > 0 {
-            let old = std::fs::remove_file(path_of(&self.folder, self.generation));
-            old.or_else(
-                |e| if e.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(e) },
-            )?;
+        let pieces = plain.0.chunks(CHUNK_LEN).chain([&[][..]]).map(|piece| Draft::of(0, piece));
+        let key = &self.key;
+        let log = write_new(&self.folder, key, self.position, pieces, self.durability, rng)?;
+        // From here on the files may be ahead of what is known here.
+        self.broken = true;
+        self.position = log.position();
+        put_new(&self.folder, self.position.generation)?;
+        if let Some(anchor) = &mut self.anchor {
+            anchor.note(self.position, Durability::Power)?;
         }
         // They are in the state.
         self.unwritten.clear();
         self.written = self.appended;
         self.state_len = plain.0.len() as u64;
-        (self.generation, self.file, self.frames, self.records_len) = (generation, file, frames, 0);
+        self.records_at = self.position.end;
+        (self.log, self.broken) = (Some(log), false);
+        self.remove_before(self.position.generation)
+    }
+
+    fn records_len(&self) -> u64 {
+        self.position.end - self.records_at
+    }
+
+    /// Removes all generations before this one.
+    fn remove_before(&self, generation: u64) -> Result {
+        for old in generations(&self.folder)?.into_iter().filter(|old| *old < generation) {
+            std::fs::remove_file(path_of(&self.folder, old))?;
+        }
         Ok(())
     }
 }
 
-/// One key's frames: a length, a body and its tag. The frame's number is the nonce.
-struct Frames {
-    aead: Aead,
-    next: u64,
+/// Writes the generation behind `parent`, with these entries, which is durable but not the newest.
+pub(super) fn write_new(
+    folder: &Path,
+    key: &Secret,
+    parent: Position,
+    entries: impl Iterator<Item = Draft>,
+    durability: Durability,
+    rng: &mut dyn Rng,
+) -> Result<Log<Sealed>> {
+    let (generation, mut id) = (parent.generation + 1, [0; ID_LEN]);
+    rng.fill(&mut id);
+    let head = Head { magic: MAGIC, generation, id, about: parent.encode().to_vec() };
+    let key = generation_key(key);
+    Log::create(&folder.join(NEW), &head, &key, entries, durability, rng.fork())
 }
 
-impl Frames {
-    fn new(key: &Secret, id: &[u8; ID_LEN]) -> Self {
-        Self { aead: Aead::new(&key.derive(&[b"generation", id])), next: 0 }
+/// Makes the generation that was written last the newest.
+pub(super) fn put_new(folder: &Path, generation: u64) -> Result {
+    crate::log::put(&folder.join(NEW), &path_of(folder, generation))
+}
+
+/// A generation as it lies in its file.
+pub(super) struct Saved {
+    bytes: Vec<u8>,
+    /// What is in it.
+    pub found: Found<Sealed>,
+}
+
+impl Saved {
+    /// Reads a generation, which must not be damaged.
+    pub(super) fn read(folder: &Path, generation: u64, key: &Secret) -> Result<Self> {
+        let path = path_of(folder, generation);
+        let advice = |damage: &Damage| if damage.at == 0 { KEY_ADVICE } else { ADVICE };
+        let damaged = |damage: Damage| damage.error(&path, advice(&damage));
+        let saved = Self::look(folder, generation, key)?.map_err(damaged)?;
+        saved.found.damage.map_or(Ok(saved), |damage| Err(damaged(damage)))
     }
 
-    fn seal(&mut self, body: &[u8]) -> Vec<u8> {
-        let mut frame = Vec::new();
-        self.seal_onto(body, &mut frame);
-        frame
+    /// Reads what there is of a generation.
+    pub(super) fn look(
+        folder: &Path,
+        generation: u64,
+        key: &Secret,
+    ) -> Result<Result<Self, Damage>> {
+        let bytes = std::fs::read(path_of(folder, generation))?;
+        Ok(Self::parse(bytes, generation, key))
     }
 
-    /// Appends the next frame.
-    fn seal_onto(&mut self, body: &[u8], out: &mut Vec<u8>) {
-        out.extend_from_slice(&(body.len() as u32).to_le_bytes());
-        let start = out.len();
-        out.resize(start + body.len() + TAG_LEN, 0);
-        let (sealed, tag) = out[start..].split_at_mut(body.len());
-        self.aead.seal(Nonce::of_fresh_key(self.next), &[], body, sealed, tag);
-        self.next += 1;
+    /// The generation in the bytes of its file.
+    pub(super) fn parse(mut bytes: Vec<u8>, generation: u64, key: &Secret) -> Result<Self, Damage> {
+        let found: Found<Sealed> = crate::log::read(&mut bytes, MAGIC, &generation_key(key))?;
+        // A file under another's name, or none that a gateway wrote.
+        if found.generation != generation || found.about.len() != POSITION_LEN {
+            return Err(Damage::of_all(bytes.len()));
+        }
+        Ok(Self { bytes, found })
     }
 
-    /// The next frame; nothing where the file ends, even amid a frame, as after a crash.
-    fn next(&mut self, from: &mut &[u8]) -> Result<Option<Vec<u8>>> {
-        let Some((len, rest)) = from.split_first_chunk::<LEN_LEN>() else { return Ok(None) };
-        let len = u32::from_le_bytes(*len) as usize;
-        let Some((sealed, rest)) = rest.split_at_checked(len + TAG_LEN) else { return Ok(None) };
-        let (body, tag) = sealed.split_at(len);
-        let mut plain = vec![0; len];
-        let opened = self.aead.open(Nonce::of_fresh_key(self.next), &[], body, tag, &mut plain);
-        opened.map_err(|_| Error::State("the gateway's state"))?;
-        self.next += 1;
-        *from = rest;
-        Ok(Some(plain))
+    /// Where the generation before had come when this one began.
+    pub(super) fn parent(&self) -> Position {
+        Position::decode(self.found.about.first_chunk().expect("its length was checked"))
+    }
+
+    /// Each entry's records, and what is in it.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (u32, &[u8])> {
+        self.found.entries.iter().map(|entry| (entry.records, &self.bytes[entry.body.clone()]))
+    }
+
+    /// Entries that are the whole state; nothing if some of them are missing.
+    pub(super) fn state_entries(&self) -> Option<usize> {
+        self.entries().position(|(_, body)| body.is_empty()).map(|last| last + 1)
+    }
+
+    /// The state with what happened since.
+    pub(super) fn state(&self, params: &Params) -> Result<State> {
+        let wrong = Error::State("the gateway's state");
+        let state_entries = self.state_entries().ok_or(wrong)?;
+        let mut saved = Vec::new();
+        for (_, piece) in self.entries().take(state_entries) {
+            saved.extend_from_slice(piece);
+        }
+        let mut own_shape = Writer(Vec::new());
+        shape(params, &mut own_shape);
+        let saved = saved.strip_prefix(&own_shape.0[..]);
+        let saved = saved.ok_or(Error::Parameters("the state is of another tree"))?;
+        let mut state = State::load(*params, &mut Reader(saved))?;
+        for (records, body) in self.entries().skip(state_entries) {
+            let mut body = Reader(body);
+            for _ in 0..records {
+                state.apply(Record::decode(&mut body)?)?;
+            }
+        }
+        Ok(state)
     }
 }
 
-fn path_of(folder: &Path, generation: u64) -> PathBuf {
+fn generation_key(key: &Secret) -> Secret {
+    key.derive(&[b"generation"])
+}
+
+/// The file of a generation.
+pub(super) fn path_of(folder: &Path, generation: u64) -> PathBuf {
     folder.join(format!("state.{generation}"))
 }
 
-fn newest(folder: &Path) -> Result<Option<u64>> {
-    let mut newest = None;
+/// All generations of a folder, in order.
+pub(super) fn generations(folder: &Path) -> Result<Vec<u64>> {
+    let mut all = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let name = entry?.file_name();
         let number = name.to_str().and_then(|name| name.strip_prefix("state.")?.parse().ok());
-        newest = newest.max(number);
+        all.extend(number.filter(|number| path_of(folder, *number) == folder.join(&name)));
     }
-    Ok(newest)
-}
-
-/// The state in a file, with what happened since.
-fn read(path: &Path, key: &Secret, params: &Params) -> Result<State> {
-    let wrong = || Error::State("the gateway's state");
-    let bytes = std::fs::read(path)?;
-    let rest = bytes.strip_prefix(MAGIC).ok_or_else(wrong)?;
-    let id = rest.get(8..HEADER_LEN - 8).and_then(|id| id.try_into().ok()).ok_or_else(wrong)?;
-    let mut rest = &rest[HEADER_LEN - 8..];
-    let mut frames = Frames::new(key, id);
-    let mut saved = Vec::new();
-    loop {
-        let chunk = frames.next(&mut rest)?.ok_or_else(wrong)?;
-        if chunk.is_empty() {
-            break;
-        }
-        saved.extend(chunk);
-    }
-    let mut own_shape = Writer(Vec::new());
-    shape(params, &mut own_shape);
-    let saved = saved.strip_prefix(&own_shape.0[..]);
-    let saved = saved.ok_or(Error::Parameters("the state is of another tree"))?;
-    let mut state = State::load(*params, &mut Reader(saved))?;
-    while let Some(record) = frames.next(&mut rest)? {
-        state.apply(Record::decode(&mut Reader(&record))?)?;
-    }
-    Ok(state)
+    all.sort_unstable();
+    Ok(all)
 }
 
 fn shape(params: &Params, out: &mut Writer) {

@@ -6,11 +6,13 @@
 //! random path, whatever is asked for. The block then waits here, and goes back into the tree with
 //! a later round, on a path drawn anew. What is asked for twice between two rounds sends one query.
 
+mod anchor;
 mod beat;
 mod cache;
 mod commits;
 mod fill;
 mod index;
+mod inspect;
 mod journal;
 mod names;
 mod objects;
@@ -29,6 +31,8 @@ mod waiting;
 
 pub use beat::SLOTS_PER_SECOND_MAX;
 pub use fill::Contents;
+pub use inspect::{Checked, Lost, check, new_anchor, repair};
+pub use journal::Home;
 pub use names::{Object, Reading, Space};
 pub use objects::{Draft, NAME_LEN_MAX, VALUE_LEN_MAX, Value, size_class};
 pub use queries::TOGETHER_MAX;
@@ -41,7 +45,6 @@ use crate::inner::Inner;
 use crate::kernel::Choice;
 use crate::outer::Outer;
 use crate::params::Params;
-use crate::store::Durability;
 use crate::tee::Provision;
 use beat::Beat;
 use index::Place;
@@ -51,7 +54,6 @@ use queries::Want;
 use record::Record;
 use rounds::{Job, Maker, Wait, Worker};
 use state::State;
-use std::path::Path;
 use std::sync::Arc;
 use traceless::rng::Rng;
 use traceless::seal::Secret;
@@ -140,14 +142,6 @@ pub struct Gateway {
 /// What is told of each block that is asked for.
 pub type Asks = dyn Fn(Op, u64, u32) + Send;
 
-/// What a gateway's state is kept in.
-pub struct Home<'a> {
-    /// A folder of its own.
-    pub folder: &'a Path,
-    /// What an answer has survived.
-    pub durability: Durability,
-}
-
 impl Gateway {
     /// A gateway to a tree, in the session that `gateway` and `enclave` began. Without a home the
     /// tree is empty, and nobody can open it once the gateway is gone.
@@ -163,13 +157,13 @@ impl Gateway {
         let shared = keys.shared(&params, choice);
         let session = shared.session(gateway, enclave);
         let (journal, state) = match home {
-            Some(Home { folder, durability }) => {
-                let opened = Journal::open(folder, &keys.state, &params, *durability, &mut *rng)?;
+            Some(home) => {
+                let opened = Journal::open(home, &keys.state, &params, &mut *rng)?;
                 (Some(opened.0), opened.1)
             }
             None => (None, State::new(params)),
         };
-        let maker = Maker::new(&shared, Inner::new(&keys.inner), &session);
+        let maker = Maker::new(&shared, Inner::new(&keys.inner), &session, rng.fork());
         let mut opened = Self {
             state,
             journal,
@@ -182,7 +176,7 @@ impl Gateway {
             inner: Inner::new(&keys.inner),
             outer: Outer::new(&shared.outer, choice),
             shared,
-            sender: Sender::new(&session.query),
+            sender: Sender::new(&session.query, rng.fork()),
             receiver: Receiver::new(&session.reply),
             rng,
             counts: Counts::default(),

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use traceless::clock::{Clock as _, Monotonic};
+use traceless::rng::Rng;
 
 /// What is to be done, in plain.
 pub struct Job {
@@ -164,14 +165,14 @@ pub struct Maker {
 }
 
 impl Maker {
-    /// Speaks to the enclave of a session.
-    pub fn new(shared: &Shared, inner: Inner, session: &Session) -> Self {
+    /// Speaks to the enclave of a session, with salts from `rng`.
+    pub fn new(shared: &Shared, inner: Inner, session: &Session, rng: Box<dyn Rng>) -> Self {
         Self {
             geometry: shared.geometry,
             choice: shared.choice,
             outer: Outer::new(&shared.outer, shared.choice),
             inner,
-            sender: Sender::new(&session.evict),
+            sender: Sender::new(&session.evict, rng),
             networks: Vec::new(),
         }
     }

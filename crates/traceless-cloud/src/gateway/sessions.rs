@@ -42,9 +42,9 @@ impl Gateway {
     fn begin_session(&mut self) -> Result {
         let (gateway, enclave) = self.host.renew()?;
         let session = self.shared.session(&gateway, &enclave);
-        self.sender = Sender::new(&session.query);
+        self.sender = Sender::new(&session.query, self.rng.fork());
         self.receiver = Receiver::new(&session.reply);
-        self.worker.renew(Sender::new(&session.evict));
+        self.worker.renew(Sender::new(&session.evict, self.rng.fork()));
         if let Some(record) = self.outcome()? {
             self.happen(record)?;
         }

@@ -1,5 +1,7 @@
 mod beat;
+mod copied;
 mod crash;
+mod damage;
 
 use super::testing::*;
 use super::*;

@@ -14,6 +14,7 @@ use std::io::{BufReader, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use traceless::rng::System;
 
 const TOO_LARGE: Error =
     Error::Parameters("a node needs more than 64 MiB of the enclave's memory, with its copies");
@@ -27,7 +28,7 @@ pub fn run() -> Result {
     let threads = lent_threads();
     confine::confine()?;
     let Some((shared, session)) = introduce(&control)? else { return Ok(()) };
-    let querier = Querier::new(&shared, &session);
+    let querier = Querier::new(&shared, &session, Box::new(System));
     let evictor = Evictor::new(&shared, &session);
     let evictor = evictor.map(|evictor| evictor.with_threads(threads)).and_then(|evictor| {
         let working_set = evictor.working_set() + Copies::bytes(&shared.geometry);

@@ -11,7 +11,7 @@ use crate::store::MemStore;
 use crate::tee::{Policy, verify};
 use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, Seeded, System};
 use traceless::seal::Secret;
 
 /// What this program does when it is started by a test.
@@ -119,7 +119,7 @@ fn a_node_never_is_in_the_enclave_as_a_whole() {
     let enclave = starting.provision(&g, &sealed).unwrap();
     let shared = keys.shared(&params, Choice::Benes);
     let session = shared.session(&attested.gateway, &attested.enclave);
-    let mut orders = Sender::new(&session.evict);
+    let mut orders = Sender::new(&session.evict, Box::new(System));
     // Takes the same orders, and has the node as a whole.
     let mut evictor = Evictor::new(&shared, &session).unwrap();
     let layer = g.layers - 1;

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use traceless::clock::{Clock, Monotonic};
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, System};
 
 /// How long a host may be away before whoever waits is told.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -43,7 +43,6 @@ pub struct RemoteHost {
     opening: Opening,
     provision: Provision,
     policy: Policy,
-    rng: Mutex<Seeded>,
     clock: Monotonic,
     session: Mutex<Option<SessionId>>,
     lines: [Mutex<Line>; LINES],
@@ -64,7 +63,6 @@ impl RemoteHost {
         opening: Opening,
         provision: Provision,
         policy: Policy,
-        rng: Seeded,
         lock: Option<Lock>,
     ) -> Self {
         Self {
@@ -72,7 +70,6 @@ impl RemoteHost {
             opening,
             provision,
             policy,
-            rng: Mutex::new(rng),
             clock: Monotonic::start(),
             session: Mutex::default(),
             lines: Default::default(),
@@ -144,7 +141,7 @@ impl RemoteHost {
     /// Asks for an enclave's evidence, and answers with its key.
     fn introduce(&self) -> Result<(Nonce, Nonce)> {
         let mut nonce = Nonce::default();
-        guard(&self.rng).fill(&mut nonce);
+        System.fill(&mut nonce);
         let mut connection = self.dial.connect()?;
         let hello = message::hello(&self.opening, self.geometry(), &nonce);
         let evidence = connection.ask(0, &hello, STRANGER_REPLY_LEN_MAX)?;

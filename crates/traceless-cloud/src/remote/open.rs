@@ -6,9 +6,10 @@ use crate::error::Result;
 use crate::gateway::{Gateway, Home, Keys};
 use crate::host::Host;
 use crate::kernel::Choice;
-use crate::local::{Opened, make_home, read_keys};
+use crate::local::{Opened, make_home, read_keys, state_folder};
 use crate::lock::Lock;
 use crate::params::Params;
+use crate::random::SystemStream;
 use crate::store::Durability;
 use crate::tee::Policy;
 use crate::watched::watched;
@@ -16,7 +17,6 @@ use crate::wire::fence::Opening;
 use crate::wire::tls::{self, Identity};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use traceless::rng::{Seeded, System};
 use traceless::seal::Secret;
 use traceless::trace::Witness;
 
@@ -30,6 +30,8 @@ pub struct Remote {
     pub identity: Option<Identity>,
     /// What is accepted of its enclave.
     pub policy: Policy,
+    /// A file elsewhere that remembers how far the gateway's state had come.
+    pub anchor: Option<PathBuf>,
     /// Who is told what the host sees.
     pub witness: Option<Arc<dyn Witness>>,
 }
@@ -48,26 +50,25 @@ impl Remote {
         make_home(home)?;
         // Before anybody hears of another opening.
         let lock = Lock::take(home, "the gateway's state")?;
-        let mut rng = Seeded::drawn(&mut System);
+        let mut rng = SystemStream::drawn();
         let keys = read_keys(home, key_file, &mut rng)?;
         let opening = Opening::next(home, &mut rng)?;
         let dial = self.dial()?;
         let provision = keys.provision(&params, choice);
-        let host_rng = Seeded::drawn(&mut rng);
-        let host = RemoteHost::new(dial, opening, provision, self.policy, host_rng, Some(lock));
-        let home = Home { folder: &home.join("state"), durability };
+        let host = RemoteHost::new(dial, opening, provision, self.policy, Some(lock));
+        let folder = state_folder(home);
+        let home = Home { folder: &folder, durability, anchor: self.anchor.as_deref() };
         self.begin(host, params, &keys, choice, Some(&home), rng)
     }
 
     /// A tree that nobody can open once its gateway is gone, for measurements. The host's store
     /// must be empty.
     pub fn open_once(&self, params: Params, choice: Choice) -> Result<Opened> {
-        let mut rng = Seeded::drawn(&mut System);
+        let mut rng = SystemStream::drawn();
         let keys = Keys::new(&Secret::random(&mut rng), &[0; 16]);
         let opening = Opening { number: 1, instance: [0; 16] };
         let provision = keys.provision(&params, choice);
-        let host_rng = Seeded::drawn(&mut rng);
-        let host = RemoteHost::new(self.dial()?, opening, provision, self.policy, host_rng, None);
+        let host = RemoteHost::new(self.dial()?, opening, provision, self.policy, None);
         self.begin(host, params, &keys, choice, None, rng)
     }
 
@@ -83,7 +84,7 @@ impl Remote {
         keys: &Keys,
         choice: Choice,
         home: Option<&Home<'_>>,
-        rng: Seeded,
+        rng: SystemStream,
     ) -> Result<Opened> {
         let (gateway, enclave) = host.renew()?;
         let what = host.enclave();

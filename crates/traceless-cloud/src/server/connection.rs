@@ -52,6 +52,13 @@ struct Attached {
     session: Arc<Session>,
     opening: Opening,
     line: usize,
+    number: u64,
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.session.detach(self.line, self.number);
+    }
 }
 
 impl Peer<'_> {
@@ -66,7 +73,7 @@ impl Peer<'_> {
             Ok(request) => request,
             Err(error) => return frame::encode(Err(error)).into(),
         };
-        let Some(Attached { session, opening, line }) = &self.attached else {
+        let Some(Attached { session, opening, line, .. }) = &self.attached else {
             return frame::encode(self.introduce(request)).into();
         };
         let answer = |session: &Session| {
@@ -100,11 +107,12 @@ impl Peer<'_> {
                 let session = self.server.attach(opening, &session)?;
                 // A gateway may think for as long as it likes.
                 self.socket.set_read_timeout(None)?;
-                session.comes_over(self.socket.try_clone()?);
-                if session.is_over() {
+                let number = session.attach(line, self.socket.try_clone()?);
+                let attached = Attached { session, opening, line, number };
+                if attached.session.is_over() {
                     return Err(self.server.why_over(opening));
                 }
-                self.attached = Some(Attached { session, opening, line });
+                self.attached = Some(attached);
                 Ok(Vec::new())
             }
             _ => Err(Error::SessionLost),

@@ -8,7 +8,7 @@ use crate::process::EnclaveProcess;
 use crate::wire::message::{LINES, Request, SessionId, replies};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// A store and an enclave for one gateway, until another session begins.
 pub struct Session {
@@ -19,7 +19,16 @@ pub struct Session {
     /// Held by each call while it runs, so that none runs once the session has ended.
     running: RwLock<()>,
     lines: [Mutex<Last>; LINES],
-    streams: Mutex<Vec<TcpStream>>,
+    connections: Mutex<Connections>,
+}
+
+/// The connection of each line, which the session can end.
+#[derive(Default)]
+struct Connections {
+    /// How many there were.
+    count: u64,
+    /// Each with its number.
+    current: [Option<(u64, TcpStream)>; LINES],
 }
 
 /// The last request of a line, which is the only one that may come again, and the reply to it.
@@ -44,7 +53,7 @@ impl Session {
             over: AtomicBool::new(false),
             running: RwLock::new(()),
             lines: Default::default(),
-            streams: Mutex::default(),
+            connections: Mutex::default(),
         }
     }
 
@@ -79,16 +88,33 @@ impl Session {
 
     /// Ends its connections.
     pub fn hang_up(&self) {
-        for stream in self.streams.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for (_, stream) in self.connections().current.iter_mut().filter_map(Option::take) {
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
 
-    /// Takes note of a connection, which ends with the session.
-    pub fn comes_over(&self, stream: TcpStream) {
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        streams.retain(|stream| stream.peer_addr().is_ok());
-        streams.push(stream);
+    /// Takes note of a connection, which ends with the session, or when another one takes its
+    /// line: a gateway that comes again has lost the one before. Returns its number.
+    pub fn attach(&self, line: usize, stream: TcpStream) -> u64 {
+        let mut connections = self.connections();
+        connections.count += 1;
+        let number = connections.count;
+        if let Some((_, before)) = connections.current[line].replace((number, stream)) {
+            let _ = before.shutdown(Shutdown::Both);
+        }
+        number
+    }
+
+    /// Forgets a connection that has ended, and with it the file that stood for it.
+    pub fn detach(&self, line: usize, number: u64) {
+        let current = &mut self.connections().current[line];
+        if current.as_ref().is_some_and(|(known, _)| *known == number) {
+            *current = None;
+        }
+    }
+
+    fn connections(&self) -> MutexGuard<'_, Connections> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The reply to a request of a line. One that was answered before is answered the same.

@@ -54,6 +54,7 @@ impl Running {
             certificate: self.server.certificate().to_owned(),
             identity: None,
             policy: Policy { allow_simulated: true },
+            anchor: None,
             witness: None,
         }
     }
@@ -208,6 +209,100 @@ fn the_newer_gateway_has_the_store_and_the_older_stops() {
     let told = host.open(home).err();
     assert!(matches!(told, Some(Error::Fenced { own: 2, newest: 2 })), "{told:?}");
     model.run(&mut host.open(copy).unwrap().gateway, 500);
+}
+
+/// A network between gateways and a host, whose connections can be cut.
+struct Network {
+    address: SocketAddr,
+    /// Those that are open: the gateway's end and the host's.
+    open: Arc<Mutex<Vec<[TcpStream; 2]>>>,
+}
+
+impl Network {
+    fn to(host: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, open) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
+        let known = open.clone();
+        std::thread::spawn(move || {
+            for near in listener.incoming() {
+                let (near, far) = (near.unwrap(), TcpStream::connect(host).unwrap());
+                for (from, to) in [(&near, &far), (&far, &near)] {
+                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    std::thread::spawn(move || io::copy(&mut from, &mut to));
+                }
+                known.lock().unwrap().push([near, far]);
+            }
+        });
+        Self { address, open }
+    }
+
+    /// Cuts all connections. The host is told, or hears nothing of it: then its ends are returned.
+    fn cut(&self, tell: bool) -> Vec<TcpStream> {
+        let all: Vec<[TcpStream; 2]> = self.open.lock().unwrap().drain(..).collect();
+        let ends = all.into_iter().map(|[near, far]| {
+            // Some have ended by themselves.
+            let _ = near.shutdown(std::net::Shutdown::Read);
+            if tell {
+                let _ = far.shutdown(std::net::Shutdown::Both);
+            }
+            let _ = near.shutdown(std::net::Shutdown::Both);
+            far
+        });
+        ends.collect()
+    }
+}
+
+/// Files of this process that are sockets with this port as their own.
+fn sockets_at(port: u16) -> usize {
+    let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+    let own = format!(":{port:04X}");
+    let inodes: Vec<String> = table
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .filter(|words| words.get(1).is_some_and(|address| address.ends_with(&own)))
+        .map(|words| format!("socket:[{}]", words[9]))
+        .collect();
+    let files = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(Result::ok);
+    let targets = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+    targets.filter(|target| inodes.iter().any(|inode| target.as_os_str() == &inode[..])).count()
+}
+
+/// A gateway that comes again and again leaves no file behind, whether the host heard of the end of
+/// the connection before or not.
+#[test]
+fn a_host_keeps_no_file_of_a_connection_that_was_cut() {
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let host = Running::start(folder.path(), "127.0.0.1:0");
+    let network = Network::to(host.address);
+    let remote = Remote { address: network.address.to_string(), ..host.remote() };
+    let params = params(BLOCKS);
+    let opened = remote.open(home.path(), None, params, Choice::Benes, Durability::Process);
+    let mut gateway = opened.unwrap().gateway;
+    let mut model = Model::new(7);
+    model.run(&mut gateway, 200);
+    let before = sockets_at(host.address.port());
+    let mut silent = Vec::new();
+    for cut in 0..25 {
+        silent.extend(network.cut(cut % 2 == 0));
+        model.run(&mut gateway, 60);
+    }
+    assert_eq!(gateway.counts().sessions, 0, "the session went on");
+    let port = host.address.port();
+    wait_until(|| sockets_at(port) <= before);
+    drop((silent, gateway));
+    network.cut(true);
+    wait_until(|| sockets_at(port) == 1);
+}
+
+/// Waits for what other threads do. It takes moments, or never happens.
+fn wait_until(holds: impl Fn() -> bool) {
+    for _ in 0..1000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("it never happens");
 }
 
 #[test]

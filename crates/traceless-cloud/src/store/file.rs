@@ -1,32 +1,33 @@
 //! Nodes in files: two of fixed places, and a small log that says what lies where.
 //!
-//! A commit is one record of the log. Nodes are durable before it is written, so a record that is
-//! whole means what it says, and one that is torn never happened.
+//! A commit is one entry of the log. Nodes are durable before it is written, so an entry that is
+//! whole means what it says. What is damaged is told from a write that was cut short as `log` says,
+//! and nothing is opened without commits that were acknowledged.
 
 use super::places::{Placed, Places};
 use super::{NodeStore, NodeVersion, SlotRead};
 use crate::error::{Error, Result};
-use crate::geometry::{GEOMETRY_LEN, Geometry, Node};
+use crate::geometry::{Geometry, Node};
 use crate::lock::Lock;
+use crate::log::{Damage, Draft, Found, Hashed, Head, ID_LEN, Log, Magic, put, read};
 use rustix::fs::{Advice, fadvise};
 use rustix::io::{ReadWriteFlags, preadv2};
-use sha2::{Digest, Sha256};
 use std::fs::{File, OpenOptions};
 use std::io::IoSliceMut;
 use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use traceless::rng::{Rng, System};
 
 const LOG: &str = "places.log";
 const NEW_LOG: &str = "places.new";
-/// Bytes of the log's beginning: what it is, and the tree's shape.
-const HEADER_LEN: usize = 8 + GEOMETRY_LEN;
-const MAGIC: &[u8; 8] = b"tlnodes2";
+const MAGIC: Magic = *b"tlnodes3";
 const ENTRY_LEN: usize = 16;
-const CHECK_LEN: usize = 8;
 /// Bytes of a log above which it is written anew.
 const LOG_LEN_MAX: u64 = 4 << 20;
+/// What whoever meets damage can do.
+const ADVICE: &str = "put the host's folder back from a copy that is as new as the gateway's state";
 
 /// What a commit has survived when it returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,12 +48,7 @@ pub struct FileStore {
     places: RwLock<Places>,
     /// Places of inner nodes and of leaves.
     nodes: [File; 2],
-    log: Mutex<Log>,
-}
-
-struct Log {
-    file: File,
-    len: u64,
+    log: Mutex<Log<Hashed>>,
 }
 
 impl FileStore {
@@ -66,23 +62,37 @@ impl FileStore {
             // Else the system reads what lies behind a slot or a node, too. It is advice, no more.
             let _ = fadvise(file, 0, None, Advice::Random);
         }
+        let mut places = Places::new(geometry);
+        let path = folder.join(LOG);
+        let log = if path.exists() {
+            let found = replay(&path, std::fs::read(&path)?, &geometry, &mut places)?;
+            if found.torn == 0 {
+                Log::go_on(file_in(folder, LOG)?, found, durability, Box::new(System))
+            } else {
+                // Without what a crash left behind the last commit.
+                write_log(folder, &geometry, &places, durability)?
+            }
+        } else {
+            write_log(folder, &geometry, &places, durability)?
+        };
+        // Only now, as it is known that they are of this tree.
         let counts = Places::counts(&geometry);
         for ((file, count), layer) in nodes.iter().zip(counts).zip([0, geometry.layers - 1]) {
             file.set_len(u64::from(count) * geometry.node_len(layer) as u64)?;
         }
-        let mut places = Places::new(geometry);
-        let path = folder.join(LOG);
-        if !path.exists() {
-            write_log(folder, &geometry, &places)?;
-        }
-        let len = replay(&std::fs::read(&path)?, &geometry, &mut places)?;
-        let file = file_in(folder, LOG)?;
-        // What a crash left behind the last whole record.
-        file.set_len(len)?;
-        let log = Mutex::new(Log { file, len });
         let folder = folder.to_owned();
-        let places = RwLock::new(places);
+        let (places, log) = (RwLock::new(places), Mutex::new(log));
         Ok(Self { geometry, durability, folder, _lock: lock, places, nodes, log })
+    }
+
+    /// The log. One that could not be written is written anew, so that it says what is known here:
+    /// what came of the last commit is not known otherwise.
+    fn sound_log(&self, places: &Places) -> Result<MutexGuard<'_, Log<Hashed>>> {
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        if log.is_broken() {
+            *log = write_log(&self.folder, &self.geometry, places, self.durability)?;
+        }
+        Ok(log)
     }
 
     /// Where a version lies; nowhere, if it is the one that was never written.
@@ -157,22 +167,24 @@ impl NodeStore for FileStore {
             self.sync(file)?;
         }
         let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let staged = places.staged(sequence, versions)?;
-        let record = record(sequence, &staged);
-        log.file.write_all_at(&record, log.len)?;
-        self.sync(&log.file)?;
-        log.len += record.len() as u64;
+        let mut log = self.sound_log(&places)?;
+        log.write(&mut Draft::of(1, &record(sequence, &staged)))?;
         places.commit(sequence, &staged);
-        if log.len > LOG_LEN_MAX {
-            log.len = write_log(&self.folder, &self.geometry, &places)?;
-            log.file = file_in(&self.folder, LOG)?;
+        if log.position().end > LOG_LEN_MAX {
+            match write_log(&self.folder, &self.geometry, &places, self.durability) {
+                Ok(new) => *log = new,
+                // Which of both is in its place is not known: the next call tries again.
+                Err(_) => log.give_up(),
+            }
         }
         Ok(())
     }
 
     async fn sequence(&self) -> Result<u64> {
-        Ok(self.places.read().unwrap_or_else(PoisonError::into_inner).sequence())
+        let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
+        drop(self.sound_log(&places)?);
+        Ok(places.sequence())
     }
 }
 
@@ -194,58 +206,61 @@ fn file_in(folder: &Path, name: &str) -> Result<File> {
 }
 
 /// Writes a log that says how things are, in place of the one that there is.
-fn write_log(folder: &Path, geometry: &Geometry, places: &Places) -> Result<u64> {
+fn write_log(
+    folder: &Path,
+    geometry: &Geometry,
+    places: &Places,
+    durability: Durability,
+) -> Result<Log<Hashed>> {
     let current: Vec<Placed> = places.current().collect();
-    let mut bytes = header(geometry).to_vec();
-    bytes.extend(record(places.sequence(), &current));
+    let entries = [Draft::of(1, &record(places.sequence(), &current))].into_iter();
+    let mut id = [0; ID_LEN];
+    System.fill(&mut id);
+    let about = geometry.encode().to_vec();
+    let head = Head { magic: MAGIC, generation: places.sequence(), id, about };
     let new = folder.join(NEW_LOG);
-    std::fs::write(&new, &bytes)?;
-    File::open(&new)?.sync_all()?;
-    std::fs::rename(&new, folder.join(LOG))?;
-    File::open(folder)?.sync_all()?;
-    Ok(bytes.len() as u64)
+    let log = Log::create(&new, &head, &(), entries, durability, Box::new(System))?;
+    put(&new, &folder.join(LOG))?;
+    Ok(log)
 }
 
-fn header(geometry: &Geometry) -> [u8; HEADER_LEN] {
-    let mut header = [0; HEADER_LEN];
-    let (magic, shape) = header.split_at_mut(MAGIC.len());
-    magic.copy_from_slice(MAGIC);
-    shape.copy_from_slice(&geometry.encode());
-    header
-}
-
-/// A commit: its number, how many nodes, each with attempt and place, and a check.
+/// A commit: its number, and each node with attempt and place.
 fn record(sequence: u64, placed: &[Placed]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(12 + placed.len() * ENTRY_LEN + CHECK_LEN);
+    let mut bytes = Vec::with_capacity(8 + placed.len() * ENTRY_LEN);
     bytes.extend_from_slice(&sequence.to_le_bytes());
-    bytes.extend_from_slice(&(placed.len() as u32).to_le_bytes());
     for Placed { version, place } in placed {
         bytes.extend_from_slice(&version.node.0.to_le_bytes());
         bytes.extend_from_slice(&version.attempt.to_le_bytes());
         bytes.extend_from_slice(&place.to_le_bytes());
     }
-    let check = Sha256::digest(&bytes);
-    bytes.extend_from_slice(&check[..CHECK_LEN]);
     bytes
 }
 
-/// Repeats the commits of a log, and says where the last whole one ends.
-fn replay(log: &[u8], geometry: &Geometry, places: &mut Places) -> Result<u64> {
-    let wrong = Error::State("the log of places");
-    let rest = log.strip_prefix(&header(geometry)).ok_or(wrong)?;
-    let mut at = 0;
-    while let Some((sequence, placed, len)) = next_record(&rest[at..]) {
-        let follows = at == 0 || sequence == places.sequence() + 1;
-        if !follows || !placed.iter().all(|one| is_place(geometry, places, *one)) {
-            return Err(Error::State("the log of places"));
+/// Repeats the commits of a log, which must not be damaged.
+fn replay(
+    path: &Path,
+    mut bytes: Vec<u8>,
+    geometry: &Geometry,
+    places: &mut Places,
+) -> Result<Found<Hashed>> {
+    let wrong = || Error::State("the log of places");
+    let damaged = |damage: Damage| damage.error(path, ADVICE);
+    let found: Found<Hashed> = read(&mut bytes, MAGIC, &()).map_err(damaged)?;
+    if let Some(damage) = found.damage {
+        return Err(damaged(damage));
+    }
+    if found.about != geometry.encode() {
+        return Err(Error::Parameters("the store is of another tree"));
+    }
+    for (before, entry) in found.entries.iter().enumerate() {
+        let (number, nodes) = commit_in(&bytes[entry.body.clone()]).ok_or_else(wrong)?;
+        let follows = before == 0 || number == places.sequence() + 1;
+        if !follows || !nodes.iter().all(|one| is_place(geometry, places, *one)) {
+            return Err(wrong());
         }
-        places.commit(sequence, &placed);
-        at += len;
+        places.commit(number, &nodes);
     }
-    if at == 0 {
-        return Err(Error::State("the log of places"));
-    }
-    Ok((HEADER_LEN + at) as u64)
+    if found.entries.is_empty() { Err(wrong()) } else { Ok(found) }
 }
 
 fn is_place(geometry: &Geometry, places: &Places, one: Placed) -> bool {
@@ -253,21 +268,132 @@ fn is_place(geometry: &Geometry, places: &Places, one: Placed) -> bool {
     node.0 < geometry.nodes() && one.place < Places::counts(geometry)[places.size_of(node)]
 }
 
-fn next_record(bytes: &[u8]) -> Option<(u64, Vec<Placed>, usize)> {
-    let (sequence, rest) = bytes.split_first_chunk()?;
-    let (count, rest) = rest.split_first_chunk()?;
-    let len = u32::from_le_bytes(*count) as usize * ENTRY_LEN;
-    let (entries, rest) = rest.split_at_checked(len)?;
-    let check = rest.get(..CHECK_LEN)?;
-    let body = bytes.len() - rest.len();
-    if Sha256::digest(&bytes[..body])[..CHECK_LEN] != *check {
-        return None;
-    }
+fn commit_in(record: &[u8]) -> Option<(u64, Vec<Placed>)> {
+    let (sequence, entries) = record.split_first_chunk()?;
+    let (entries, rest) = entries.as_chunks::<ENTRY_LEN>();
     let entry = |entry: &[u8; ENTRY_LEN]| {
         let word = |at: usize| u32::from_le_bytes(entry[at..at + 4].try_into().expect("4 bytes"));
         let attempt = u64::from(word(8)) << 32 | u64::from(word(4));
         Placed { version: NodeVersion { node: Node(word(0)), attempt }, place: word(12) }
     };
-    let placed = entries.as_chunks().0.iter().map(entry).collect();
-    Some((u64::from_le_bytes(*sequence), placed, body + CHECK_LEN))
+    let placed = entries.iter().map(entry).collect();
+    rest.is_empty().then_some((u64::from_le_bytes(*sequence), placed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{path, write_round};
+    use super::*;
+    use crate::geometry::tests::rootless;
+    use crate::log::testing::{Judged, damages, every_damage};
+
+    const COMMITS: u64 = 6;
+
+    /// What a log says lies where.
+    fn said(bytes: Vec<u8>, g: &Geometry) -> Result<(u64, Vec<Placed>)> {
+        let mut places = Places::new(*g);
+        replay(Path::new("log"), bytes, g, &mut places)?;
+        Ok((places.sequence(), places.current().collect()))
+    }
+
+    #[test]
+    fn no_damage_of_the_log_loses_a_commit() {
+        let (folder, g) = (tempfile::tempdir().unwrap(), rootless());
+        let store = FileStore::open(folder.path(), g, Durability::Power).unwrap();
+        for sequence in 1..=COMMITS {
+            write_round(&store, &g, sequence);
+        }
+        drop(store);
+        let log = folder.path().join(LOG);
+        let whole = std::fs::read(&log).unwrap();
+        let want = said(whole.clone(), &g).unwrap();
+        assert_eq!(want.0, COMMITS);
+        every_damage(&whole, |bytes| match said(bytes, &g) {
+            Ok(found) => {
+                assert!(found == want, "what is opened lacks a commit");
+                Judged::Opened
+            }
+            Err(Error::Damaged { .. }) => Judged::Refused,
+            Err(other) => panic!("{other}"),
+        });
+        // The same of the store itself, for some of it.
+        let versions = path(&g, COMMITS - 1, COMMITS);
+        let mut refused = 0;
+        for damaged in damages(&whole).step_by(7919) {
+            std::fs::write(&log, &damaged).unwrap();
+            match FileStore::open(folder.path(), g, Durability::Power) {
+                Ok(store) => {
+                    assert_eq!(pollster::block_on(store.sequence()).unwrap(), COMMITS);
+                    let places = store.places.read().unwrap();
+                    assert!(versions.iter().all(|new| places.find(*new).unwrap().is_some()));
+                }
+                Err(Error::Damaged { .. }) => {
+                    assert!(std::fs::read(&log).unwrap() == damaged, "the file is as it was");
+                    refused += 1;
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert!(refused > 3, "{refused}");
+    }
+
+    /// A commit that was cut short is forgotten, and commits go on behind the last whole one.
+    #[test]
+    fn a_commit_that_was_cut_short_never_happened() {
+        let (folder, g) = (tempfile::tempdir().unwrap(), rootless());
+        let open = || FileStore::open(folder.path(), g, Durability::Power).unwrap();
+        let log = folder.path().join(LOG);
+        let store = open();
+        write_round(&store, &g, 1);
+        let before = std::fs::read(&log).unwrap();
+        write_round(&store, &g, 2);
+        drop(store);
+        let after = std::fs::read(&log).unwrap();
+        // Without the mark, which is written once the entry is durable.
+        let torn = [&before[..], &after[before.len()..]].concat();
+        for cut in before.len()..after.len() {
+            std::fs::write(&log, &torn[..cut]).unwrap();
+            let store = open();
+            assert_eq!(pollster::block_on(store.sequence()).unwrap(), 1);
+            if cut % 50 == 0 {
+                write_round(&store, &g, 2);
+                drop(store);
+                assert_eq!(pollster::block_on(open().sequence()).unwrap(), 2);
+            }
+        }
+        std::fs::write(&log, &torn).unwrap();
+        assert_eq!(pollster::block_on(open().sequence()).unwrap(), 2, "whole, with no mark");
+    }
+
+    /// A tree of another shape changes nothing, above all not the length of the nodes' files.
+    #[test]
+    fn another_tree_is_refused_before_anything_is_changed() {
+        let (folder, g) = (tempfile::tempdir().unwrap(), rootless());
+        let store = FileStore::open(folder.path(), g, Durability::Process).unwrap();
+        write_round(&store, &g, 1);
+        drop(store);
+        let leaves = folder.path().join("leaf.nodes");
+        let len = std::fs::metadata(&leaves).unwrap().len();
+        let other = Geometry { leaf_slots: g.leaf_slots - 1, ..g };
+        let refused = FileStore::open(folder.path(), other, Durability::Process);
+        assert!(matches!(refused, Err(Error::Parameters(_))));
+        assert_eq!(std::fs::metadata(&leaves).unwrap().len(), len);
+    }
+
+    /// A log that could not be written is written anew, so that what it says is what is known.
+    #[test]
+    fn a_log_that_could_not_be_written_is_made_anew() {
+        let (folder, g) = (tempfile::tempdir().unwrap(), rootless());
+        let store = FileStore::open(folder.path(), g, Durability::Process).unwrap();
+        write_round(&store, &g, 1);
+        store.log.lock().unwrap().give_up();
+        let before = std::fs::read(folder.path().join(LOG)).unwrap();
+        assert_eq!(pollster::block_on(store.sequence()).unwrap(), 1);
+        assert!(std::fs::read(folder.path().join(LOG)).unwrap() != before);
+        store.log.lock().unwrap().give_up();
+        write_round(&store, &g, 2);
+        drop(store);
+        let store = FileStore::open(folder.path(), g, Durability::Process).unwrap();
+        assert_eq!(pollster::block_on(store.sequence()).unwrap(), 2);
+    }
 }

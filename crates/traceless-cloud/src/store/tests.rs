@@ -127,18 +127,4 @@ fn files_are_opened_as_they_were_at_a_commit() {
         assert_eq!(block_on(store.sequence()).unwrap(), sequence);
         check_round(&store, &g, sequence);
     }
-    let log = folder.path().join("places.log");
-    let whole = std::fs::read(&log).unwrap();
-    let last = 12 + 16 * g.layers + 8;
-    for cut in 1..=last {
-        std::fs::write(&log, &whole[..whole.len() - cut]).unwrap();
-        let store = open().unwrap();
-        assert_eq!(block_on(store.sequence()).unwrap(), 29, "a torn commit never happened");
-        check_round(&store, &g, 29);
-    }
-    std::fs::write(&log, &whole[1..]).unwrap();
-    assert!(open().is_err());
-    std::fs::write(&log, &whole).unwrap();
-    let other = Geometry { leaf_slots: 26, ..g };
-    assert!(FileStore::open(folder.path(), other, Durability::Process).is_err());
 }

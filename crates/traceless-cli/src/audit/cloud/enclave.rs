@@ -3,7 +3,7 @@
 use super::linker;
 use crate::audit::suite::Failed;
 use std::collections::BTreeSet;
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, Seeded, System};
 use traceless::seal::Secret;
 use traceless_audit::{Claim, Verdict};
 use traceless_cloud::Result;
@@ -165,7 +165,7 @@ impl Rig {
         let session = shared.session(&[1; 16], &[2; 16]);
         let enclave: Box<dyn Answers> = match enclave {
             Enclave::Ours | Enclave::MovesStraight | Enclave::PrintedStream => {
-                Box::new(Querier::new(&shared, &session))
+                Box::new(Querier::new(&shared, &session, Box::new(Seeded::new(seed + 1))))
             }
             Enclave::Sound | Enclave::ChecksChosen | Enclave::TakesReplays => {
                 Box::new(Own::new(enclave, &shared, session))
@@ -174,7 +174,7 @@ impl Rig {
         let session = shared.session(&[1; 16], &[2; 16]);
         Self {
             outer: Outer::new(&shared.outer, Choice::Benes),
-            sender: Sender::new(&session.query),
+            sender: Sender::new(&session.query, Box::new(Seeded::new(seed + 2))),
             shared,
             enclave,
         }
@@ -223,7 +223,7 @@ impl Own {
             geometry: shared.geometry,
             outer: Outer::new(&shared.outer, shared.choice),
             receiver: Receiver::new(&session.query),
-            replies: Sender::new(&session.reply),
+            replies: Sender::new(&session.reply, Box::new(System)),
             session,
         }
     }

@@ -31,7 +31,9 @@ pub fn run(args: &CloudArgs) -> Result<(), Failure> {
     let rows = vec![
         of("cloud-average", "ms", &one, |report| report.average_ms),
         of("cloud-average-tls", "ms", &behind_tls, |report| report.average_ms),
-        of("cloud-average-to-best", "ratio", &one, |report| report.average_to_best),
+        of("cloud-p50", "ms", &one, |report| report.p50_ms),
+        of("cloud-p99", "ms", &one, |report| report.p99_ms),
+        of("cloud-p999", "ms", &one, |report| report.p999_ms),
         of("cloud-throughput-1k", "MB/s", &small, |report| report.kb_per_second / 1e3),
         of("cloud-throughput-8k", "MB/s", &large, |report| report.kb_per_second / 1e3),
         of("cloud-throughput-8k-files", "MB/s", &filed, |report| report.kb_per_second / 1e3),

@@ -4,7 +4,7 @@ use crate::args::BenchKernel;
 use crate::failure::Failure;
 use crate::numbers::failed;
 use traceless::clock::{Clock, Monotonic};
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, Seeded, System};
 use traceless::seal::Secret;
 use traceless_cloud::channel::Sender;
 use traceless_cloud::enclave::{Evictor, NodeBytes, Shared};
@@ -23,7 +23,7 @@ pub fn measure(geometry: Geometry, kernel: BenchKernel, times: usize) -> Result<
         evictor = evictor.by_whole_blocks(&shared);
     }
     let (mut sender, mut rng, clock) =
-        (Sender::new(&session.evict), Seeded::new(1), Monotonic::start());
+        (Sender::new(&session.evict, Box::new(System)), Seeded::new(1), Monotonic::start());
     let (mut node, mut made) = (vec![0; geometry.node_len(0)], vec![0; geometry.node_len(0)]);
     let slots = geometry.slots(0);
     let network = Network::new(slots);

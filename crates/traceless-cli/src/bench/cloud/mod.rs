@@ -21,13 +21,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use traceless::clock::{Clock, Monotonic};
-use traceless::rng::{Rng, Seeded, System};
+use traceless::rng::{Rng, System};
 use traceless::seal::Secret;
 use traceless_cloud::enclave::{Session, Shared};
 use traceless_cloud::gateway::{Gateway, Keys};
 use traceless_cloud::host::{Host, Inside, Served};
 use traceless_cloud::kernel::Choice;
 use traceless_cloud::params::Params;
+use traceless_cloud::random::SystemStream;
 use traceless_cloud::store::{Durability, FileStore, MemStore, NodeStore};
 
 /// Tables I to III of the paper: bytes of data and of a block, best and average milliseconds, and
@@ -193,8 +194,8 @@ impl BenchKernel {
 
     fn enclave(self, shared: &Shared, session: &Session) -> traceless_cloud::Result<Inside> {
         match self {
-            Self::Benes | Self::Paper => Inside::new(shared, session),
-            Self::BlockWise => Inside::by_whole_blocks(shared, session),
+            Self::Benes | Self::Paper => Inside::new(shared, session, Box::new(System)),
+            Self::BlockWise => Inside::by_whole_blocks(shared, session, Box::new(System)),
         }
     }
 }
@@ -210,7 +211,7 @@ fn start(
     params: Params,
     store: impl NodeStore + 'static,
 ) -> Result<Gateway, Failure> {
-    let mut rng = Seeded::drawn(&mut System);
+    let mut rng = SystemStream::drawn();
     let keys = Keys::new(&Secret::random(&mut rng), &[0; 16]);
     let mut nonce = [0; 16];
     rng.fill(&mut nonce);

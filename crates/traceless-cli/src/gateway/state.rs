@@ -1,0 +1,149 @@
+//! `traceless gateway check` and `repair`: the state of a gateway that does not run.
+
+use super::failure;
+use crate::args::{GatewayCheckArgs, GatewayRepairArgs, GatewayStateArgs};
+use crate::failure::{FINDING, Failure};
+use crate::output::{say, say_json};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use traceless::rng::System;
+use traceless_cloud::gateway::{self, Checked, Keys};
+use traceless_cloud::local::{Local, existing_keys, state_folder};
+
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    sound: bool,
+    generation: u64,
+    entries: u64,
+    records: u64,
+    torn_bytes: u64,
+    damaged: Option<Damaged>,
+    /// What the anchor says against the state.
+    anchor: Option<String>,
+    new_anchor: bool,
+    /// Where the damaged file is kept; nothing if nothing was repaired.
+    kept: Option<PathBuf>,
+}
+
+/// What cannot be read.
+#[derive(Serialize)]
+struct Damaged {
+    entry: u64,
+    at: u64,
+    lost_entries: u64,
+    lost_records: u64,
+    lost_bytes: u64,
+    /// The generation that a repair goes on with; nothing if there is none.
+    repairable: Option<u64>,
+}
+
+/// A gateway's state, and what opens it.
+struct State<'a> {
+    folder: PathBuf,
+    keys: Keys,
+    anchor: Option<&'a Path>,
+}
+
+pub fn check(args: &GatewayCheckArgs) -> Result<(), Failure> {
+    let state = State::of(&args.of)?;
+    // An anchor that shall be made anew has nothing to say.
+    let mut report = state.look(state.anchor.filter(|_| !args.new_anchor))?;
+    if let (true, true, Some(path)) = (report.sound, args.new_anchor, state.anchor) {
+        gateway::new_anchor(&state.folder, &state.keys, path).map_err(|e| failure(&e))?;
+        report.new_anchor = true;
+    }
+    finish(&report, args.of.json)
+}
+
+pub fn repair(args: &GatewayRepairArgs) -> Result<(), Failure> {
+    let state = State::of(&args.of)?;
+    let mut report = state.look(state.anchor)?;
+    let repairable = report.damaged.as_ref().is_some_and(|damaged| damaged.repairable.is_some());
+    if args.accept_loss && repairable {
+        let State { folder, keys, anchor } = &state;
+        let kept = gateway::repair(folder, keys, *anchor, &mut System);
+        report.kept = Some(kept.map_err(|e| failure(&e))?);
+    }
+    finish(&report, args.of.json)
+}
+
+impl<'a> State<'a> {
+    fn of(args: &'a GatewayStateArgs) -> Result<Self, Failure> {
+        let home = args.home.local.as_deref().map(Local::home);
+        let home = home.or(args.home.state.clone()).expect("one of both is required");
+        let keys = existing_keys(&home, args.key_file.as_deref()).map_err(|e| failure(&e))?;
+        Ok(Self { folder: state_folder(&home), keys, anchor: args.anchor.as_deref() })
+    }
+
+    fn look(&self, anchor: Option<&Path>) -> Result<Report, Failure> {
+        let checked = gateway::check(&self.folder, &self.keys, anchor);
+        let Checked { generation, entries, records, torn, lost, anchor } =
+            checked.map_err(|e| failure(&e))?;
+        let damaged = lost.map(|lost| Damaged {
+            entry: lost.entry,
+            at: lost.at,
+            lost_entries: lost.entries,
+            lost_records: lost.records,
+            lost_bytes: lost.bytes,
+            repairable: lost.repairable,
+        });
+        Ok(Report {
+            schema: "traceless.gateway.check.v1",
+            sound: damaged.is_none() && anchor.is_none(),
+            generation,
+            entries,
+            records,
+            torn_bytes: torn,
+            damaged,
+            anchor,
+            new_anchor: false,
+            kept: None,
+        })
+    }
+}
+
+/// Prints what was found, and fails if anything is wrong.
+fn finish(report: &Report, json: bool) -> Result<(), Failure> {
+    if json {
+        say_json(report)?;
+    } else {
+        tell(report);
+    }
+    let Some(damaged) = &report.damaged else {
+        return report.anchor.clone().map_or(Ok(()), |said| Err(Failure::new(FINDING, said)));
+    };
+    let outcome = match (&report.kept, damaged.repairable) {
+        (Some(_), _) => "repaired",
+        (None, Some(_)) => "nothing was repaired: that takes `gateway repair --accept-loss`",
+        (None, None) => {
+            "nothing here can repair that: restore a copy, or give the right --key-file"
+        }
+    };
+    Err(Failure::new(FINDING, format!("the gateway's state is damaged; {outcome}")))
+}
+
+fn tell(report: &Report) {
+    let Report { generation, entries, records, torn_bytes, .. } = report;
+    say(&format!("generation {generation}: {entries} entries are whole, with {records} records"));
+    if *torn_bytes > 0 {
+        say(&format!("{torn_bytes} bytes behind them are of a write that nobody was told of"));
+    }
+    if let Some(damaged) = &report.damaged {
+        let Damaged { entry, at, lost_entries, lost_records, lost_bytes, .. } = damaged;
+        say(&format!("damaged: entry {entry}, at byte {at}"));
+        let known = format!("{lost_entries} entries, {lost_records} or more records");
+        say(&format!("lost with it: {known}, {lost_bytes} bytes"));
+        if let Some(other) = damaged.repairable.filter(|other| other != generation) {
+            say(&format!("a repair goes back to generation {other}"));
+        }
+    } else if report.sound {
+        say("sound: all that was written can be read");
+    }
+    if report.new_anchor {
+        say("the anchor is new: whatever was done to the state before, it does not tell");
+    }
+    if let Some(kept) = &report.kept {
+        say(&format!("repaired without what is lost; the damaged file is {}", kept.display()));
+    }
+}

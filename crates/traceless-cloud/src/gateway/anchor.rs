@@ -1,0 +1,137 @@
+//! The anchor: a small file, kept elsewhere, that remembers how far a gateway's state had come.
+//!
+//! It is written after an entry of the state's log and before the answer that rests on it, so a
+//! state that lacks an answered write is refused. A new generation names the position of the one
+//! before, so a state that went another way is refused, too.
+
+use crate::error::{Error, Result};
+use crate::log::{Found, Mark, Position, Proof, Sealed};
+use crate::store::Durability;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use traceless::seal::Secret;
+
+const ID: [u8; 16] = *b"a gateway's mark";
+const OLDER: &str = "the gateway's state is older than it remembers: a folder was put back, or \
+                     writes were lost; restore the newest state, or accept this one with \
+                     `traceless gateway check --new-anchor`";
+const ELSEWHERE: &str = "the gateway's state went another way than it remembers, or went on without \
+                         it; go on with the state that it was used with, or accept this one with \
+                         `traceless gateway check --new-anchor`";
+const FOREIGN: &str = "it is no anchor of this gateway, or both of its records are damaged; name \
+                       the right file, or make it anew with `traceless gateway check --new-anchor`";
+const MISSING: &str = "there is no such file, though the gateway has a state; name the right file, \
+                       or make one with `traceless gateway check --new-anchor`";
+
+/// An anchor that is open.
+pub struct Anchor {
+    file: File,
+    path: PathBuf,
+    proof: Sealed,
+    newest: Mark,
+}
+
+impl Anchor {
+    /// Opens the anchor of a state, or makes one if there is no state yet.
+    pub fn open(path: &Path, key: &Secret, is_new: bool) -> Result<Self> {
+        let proof = proof(key);
+        let file = match OpenOptions::new().read(true).write(true).open(path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound && is_new => {
+                return Self::create(path, key, Position::default());
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(unfit(path, MISSING)),
+            Err(e) => return Err(e.into()),
+        };
+        lock(&file)?;
+        let mut pages = vec![0; crate::log::MARKS_LEN];
+        let read = file.read_exact_at(&mut pages, 0);
+        let newest = read.ok().and_then(|()| Mark::newest(&pages, &proof));
+        let newest = newest.ok_or_else(|| unfit(path, FOREIGN))?;
+        Ok(Self { file, path: path.to_owned(), proof, newest })
+    }
+
+    /// Writes a new one for a state that has come so far, in the place of any other of this
+    /// gateway.
+    pub fn create(path: &Path, key: &Secret, position: Position) -> Result<Self> {
+        let proof = proof(key);
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(path)?;
+        lock(&file)?;
+        if file.metadata()?.len() > 0 && !is_anchor(&file) {
+            return Err(unfit(path, "it is another file, which is not overwritten"));
+        }
+        let newest = Mark { sequence: 0, position };
+        file.write_all_at(&newest.pages(&proof), 0)?;
+        file.sync_all()?;
+        if let Some(folder) = path.parent() {
+            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+            File::open(folder)?.sync_all()?;
+        }
+        Ok(Self { file, path: path.to_owned(), proof, newest })
+    }
+
+    /// Fails unless a state has come at least as far as this remembers, and the same way. Without
+    /// a state, `found` is nothing.
+    pub fn check(&self, found: Option<(&Found<Sealed>, Position)>) -> Result {
+        let known = self.newest.position;
+        let Some((found, parent)) = found else {
+            return if known.generation == 0 { Ok(()) } else { Err(unfit(&self.path, OLDER)) };
+        };
+        let position = found.position;
+        let reason = if position.generation < known.generation {
+            OLDER
+        } else if position.generation > known.generation {
+            if parent == known {
+                return Ok(());
+            }
+            ELSEWHERE
+        } else if position.id != known.id {
+            ELSEWHERE
+        } else if position.entries < known.entries {
+            OLDER
+        } else {
+            let entry = known.entries.checked_sub(1).map(|entry| &found.entries[entry as usize]);
+            if entry.is_some_and(|entry| entry.chain == known.chain) {
+                return Ok(());
+            }
+            ELSEWHERE
+        };
+        Err(unfit(&self.path, reason))
+    }
+
+    /// Remembers how far the state has come.
+    pub fn note(&mut self, position: Position, durability: Durability) -> Result {
+        if position == self.newest.position {
+            return Ok(());
+        }
+        let mark = Mark { sequence: self.newest.sequence + 1, position };
+        mark.write(&self.file, 0, &self.proof)?;
+        if durability == Durability::Power {
+            self.file.sync_data()?;
+        }
+        self.newest = mark;
+        Ok(())
+    }
+}
+
+fn proof(key: &Secret) -> Sealed {
+    Sealed::new(&key.derive(&[b"anchor"]), &ID)
+}
+
+/// Whether a file begins like an anchor, of whichever gateway.
+fn is_anchor(file: &File) -> bool {
+    let mut magic = [0; Mark::MAGIC.len()];
+    file.read_exact_at(&mut magic, 0).is_ok() && magic == *Mark::MAGIC
+}
+
+fn lock(file: &File) -> Result {
+    file.try_lock().map_err(|_| Error::InUse("the anchor"))
+}
+
+fn unfit(path: &Path, reason: &'static str) -> Error {
+    Error::Anchor { file: path.display().to_string(), reason }
+}

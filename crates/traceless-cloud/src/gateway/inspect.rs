@@ -1,0 +1,151 @@
+//! What is wrong with a gateway's state, and how to go on without what cannot be read.
+//!
+//! Nothing is changed by looking. A repair writes another generation with all that is whole, and
+//! keeps the damaged file beside it.
+
+use super::Keys;
+use super::anchor::Anchor;
+use super::journal::{Saved, generations, path_of, put_new, write_new};
+use crate::error::{Error, Result};
+use crate::lock::Lock;
+use crate::log::{Damage, Draft, Position};
+use crate::store::Durability;
+use std::path::{Path, PathBuf};
+use traceless::rng::Rng;
+
+/// What there is of a gateway's state.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Checked {
+    /// The newest generation.
+    pub generation: u64,
+    /// Its entries that are whole, and the records in them.
+    pub entries: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Bytes behind them of a write that was cut short, of which nobody was told.
+    pub torn: u64,
+    /// What is damaged.
+    pub lost: Option<Lost>,
+    /// What the anchor says against it.
+    pub anchor: Option<String>,
+}
+
+/// What cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Lost {
+    /// The first entry that is not whole; 0 for what lies before all of them.
+    pub entry: u64,
+    /// Where it begins.
+    pub at: u64,
+    /// Entries from there on that are known to have been written.
+    pub entries: u64,
+    /// Records in those whose headers can be read.
+    pub records: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// The generation that a repair would go on with: an older one where the state that the newest
+    /// begins with is damaged, nothing where there is none.
+    pub repairable: Option<u64>,
+}
+
+/// Looks at the newest generation, and changes nothing.
+pub fn check(folder: &Path, keys: &Keys, anchor: Option<&Path>) -> Result<Checked> {
+    let _lock = Lock::take(folder, "the gateway's state")?;
+    let all = generations(folder)?;
+    let newest = *all.last().ok_or(Error::Parameters("this gateway has no state yet"))?;
+    let look = |generation| Saved::look(folder, generation, &keys.state);
+    let (saved, damage) = match look(newest)? {
+        Ok(saved) => {
+            let damage = saved.found.damage;
+            (Some(saved), damage)
+        }
+        Err(damage) => (None, Some(damage)),
+    };
+    let lost = match damage {
+        None => None,
+        Some(damage) => Some(Lost::of(damage, repairable(folder, keys)?)),
+    };
+    let records = |saved: &Saved| saved.entries().map(|(records, _)| u64::from(records)).sum();
+    let said = match (anchor, &saved) {
+        (Some(path), Some(saved)) => said(path, keys, saved)?,
+        _ => None,
+    };
+    Ok(Checked {
+        generation: newest,
+        entries: saved.as_ref().map_or(0, |saved| saved.found.position.entries),
+        records: saved.as_ref().map_or(0, records),
+        torn: saved.filter(|_| lost.is_none()).map_or(0, |saved| saved.found.torn),
+        lost,
+        anchor: said,
+    })
+}
+
+/// Begins a generation with all that is whole of the newest, without what [`check`] said to be
+/// lost. Returns where the damaged file is kept. The anchor, if there is one, is made anew.
+pub fn repair(
+    folder: &Path,
+    keys: &Keys,
+    anchor: Option<&Path>,
+    rng: &mut dyn Rng,
+) -> Result<PathBuf> {
+    let _lock = Lock::take(folder, "the gateway's state")?;
+    let all = generations(folder)?;
+    let newest = *all.last().ok_or(Error::Parameters("this gateway has no state yet"))?;
+    let whole = repairable(folder, keys)?.ok_or(Error::State("all of the gateway's state"))?;
+    let Ok(saved) = Saved::look(folder, whole, &keys.state)? else {
+        return Err(Error::State("the gateway's state"));
+    };
+    let drafts = saved.entries().map(|(records, body)| Draft::of(records, body));
+    let parent = Position { generation: newest, ..Position::default() };
+    let log = write_new(folder, &keys.state, parent, drafts, Durability::Power, rng)?;
+    // Another name of the same file, as generations that are not the newest are removed.
+    let kept = folder.join(format!("damaged.{newest}"));
+    std::fs::hard_link(path_of(folder, newest), &kept)?;
+    put_new(folder, log.position().generation)?;
+    for old in all {
+        std::fs::remove_file(path_of(folder, old))?;
+    }
+    if let Some(path) = anchor {
+        Anchor::create(path, &keys.state, log.position())?;
+    }
+    Ok(kept)
+}
+
+/// Makes the anchor of a sound state anew, whatever it remembered.
+pub fn new_anchor(folder: &Path, keys: &Keys, path: &Path) -> Result {
+    let _lock = Lock::take(folder, "the gateway's state")?;
+    let newest = generations(folder)?.pop();
+    let newest = newest.ok_or(Error::Parameters("this gateway has no state yet"))?;
+    let saved = Saved::read(folder, newest, &keys.state)?;
+    Anchor::create(path, &keys.state, saved.found.position).map(drop)
+}
+
+impl Lost {
+    fn of(damage: Damage, repairable: Option<u64>) -> Self {
+        let Damage { entry, at, lost_entries, lost_records, lost_bytes } = damage;
+        let (entries, records, bytes) = (lost_entries, lost_records, lost_bytes);
+        Self { entry, at, entries, records, bytes, repairable }
+    }
+}
+
+/// The newest generation that has all of the state that it began with.
+fn repairable(folder: &Path, keys: &Keys) -> Result<Option<u64>> {
+    for generation in generations(folder)?.into_iter().rev() {
+        let saved = Saved::look(folder, generation, &keys.state)?;
+        if saved.is_ok_and(|saved| saved.state_entries().is_some()) {
+            return Ok(Some(generation));
+        }
+    }
+    Ok(None)
+}
+
+/// What an anchor says against a state.
+fn said(path: &Path, keys: &Keys, saved: &Saved) -> Result<Option<String>> {
+    let checked = Anchor::open(path, &keys.state, false)
+        .and_then(|anchor| anchor.check(Some((&saved.found, saved.parent()))));
+    match checked {
+        Ok(()) => Ok(None),
+        Err(unfit @ Error::Anchor { .. }) => Ok(Some(unfit.to_string())),
+        Err(other) => Err(other),
+    }
+}

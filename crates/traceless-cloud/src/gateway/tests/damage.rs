@@ -1,0 +1,265 @@
+//! Damaged, lost and old states: nothing that was acknowledged is lost without a word.
+
+use super::crash::World;
+use super::*;
+use crate::gateway::inspect::{check, new_anchor, repair};
+use crate::gateway::journal::{Saved, generations, path_of};
+use crate::log::testing::{Judged, damages, every_damage};
+use std::collections::HashMap;
+use std::path::Path;
+
+const BLOCKS: u64 = 20;
+
+/// A world with some acknowledged writes, the last of each block.
+fn written(seed: u64, writes: u64) -> (World, HashMap<u32, Vec<u8>>) {
+    let mut world = World::new(BLOCKS, seed);
+    let mut gateway = world.open(u64::MAX).unwrap();
+    gateway.put(0, &block(0, 1000)).unwrap();
+    gateway.save().unwrap();
+    let mut model = HashMap::from([(0, block(0, 1000))]);
+    for version in 0..writes {
+        let id = version % BLOCKS;
+        gateway.put(id, &block(id, version)).unwrap();
+        model.insert(id as u32, block(id, version));
+    }
+    (world, model)
+}
+
+fn newest(world: &World) -> (u64, Vec<u8>) {
+    let newest = generations(world.folder.path()).unwrap().pop().unwrap();
+    (newest, std::fs::read(path_of(world.folder.path(), newest)).unwrap())
+}
+
+/// Whether all that was acknowledged is in a state. A write without a reply is in its query.
+fn has(state: &State, model: &HashMap<u32, Vec<u8>>) -> bool {
+    let pending = |id: u32| state.pending.iter().find(|query| query.id == Some(id));
+    model.iter().all(|(&id, bytes)| {
+        let asked = pending(id).and_then(|query| query.write.as_ref());
+        asked.or(state.waiting.get(id).map(<[u8]>::to_vec).as_ref()) == Some(bytes)
+    })
+}
+
+#[test]
+fn no_damage_of_a_journal_loses_an_acknowledged_write() {
+    let (mut world, model) = written(41, 6);
+    let (generation, whole) = newest(&world);
+    every_damage(&whole, |bytes| match Saved::parse(bytes, generation, &world.keys.state) {
+        Ok(saved) if saved.found.damage.is_none() => {
+            let state = saved.state(&world.params).unwrap();
+            assert!(has(&state, &model), "a write is lost");
+            Judged::Opened
+        }
+        _ => Judged::Refused,
+    });
+    // The same of the gateway itself, for some of it.
+    let mut refused = 0;
+    for damaged in damages(&whole).step_by(5003).chain([[&whole[..], &[0; 4096]].concat()]) {
+        for old in generations(world.folder.path()).unwrap() {
+            std::fs::remove_file(path_of(world.folder.path(), old)).unwrap();
+        }
+        let path = path_of(world.folder.path(), generation);
+        std::fs::write(&path, &damaged).unwrap();
+        match world.open(u64::MAX) {
+            Ok(mut gateway) => {
+                for (id, bytes) in &model {
+                    assert!(gateway.get(u64::from(*id)).unwrap() == *bytes, "{id}");
+                }
+            }
+            Err(Error::Damaged { .. }) => {
+                assert!(std::fs::read(&path).unwrap() == damaged, "the file is as it was");
+                refused += 1;
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert!(refused > 3, "{refused}");
+}
+
+#[test]
+fn a_state_of_another_tree_or_under_another_name_is_refused() {
+    let (mut world, model) = written(42, 3);
+    let (generation, whole) = newest(&world);
+    let own = world.params;
+    world.params = params(BLOCKS + 1);
+    assert!(matches!(world.open(u64::MAX), Err(Error::Parameters(_))));
+    world.params = own;
+    let other = path_of(world.folder.path(), generation + 7);
+    std::fs::rename(path_of(world.folder.path(), generation), &other).unwrap();
+    assert!(matches!(world.open(u64::MAX), Err(Error::Damaged { entry: 0, .. })));
+    std::fs::remove_file(other).unwrap();
+    std::fs::write(path_of(world.folder.path(), generation), whole).unwrap();
+    let mut gateway = world.open(u64::MAX).unwrap();
+    assert!(gateway.get(1).unwrap() == model[&1]);
+}
+
+/// A crash before the old generation is removed; and damage of the newest, which is not answered
+/// by what the old one has.
+#[test]
+fn an_old_generation_is_no_way_out() {
+    let (mut world, model) = written(43, 4);
+    let (old, old_bytes) = newest(&world);
+    drop(world.open(u64::MAX).unwrap());
+    let (generation, bytes) = newest(&world);
+    let path = |generation| path_of(world.folder.path(), generation);
+    assert!(generation > old);
+    std::fs::write(path(old), &old_bytes).unwrap();
+    let mut damaged = bytes.clone();
+    damaged[crate::log::ENTRIES_AT + 70] ^= 1;
+    std::fs::write(path(generation), &damaged).unwrap();
+    let (path_old, path_new) = (path(old), path(generation));
+    assert!(matches!(world.open(u64::MAX), Err(Error::Damaged { .. })));
+    assert!(path_old.exists(), "nothing was removed");
+    let checked = check(world.folder.path(), &world.keys, None).unwrap();
+    assert_eq!(checked.lost.unwrap().repairable, Some(old));
+    std::fs::write(path_new, &bytes).unwrap();
+    let mut gateway = world.open(u64::MAX).unwrap();
+    assert!(!path_old.exists(), "it is removed with the next opening");
+    assert!(gateway.get(2).unwrap() == model[&2]);
+}
+
+#[test]
+fn a_repair_keeps_what_is_whole_and_the_damaged_file() {
+    let (mut world, model) = written(44, 6);
+    let (generation, whole) = newest(&world);
+    let folder = world.folder.path().to_owned();
+    let sound = check(&folder, &world.keys, None).unwrap();
+    assert!(sound.lost.is_none() && sound.generation == generation && sound.records > 0);
+    let saved = Saved::parse(whole.clone(), generation, &world.keys.state).ok().unwrap();
+    // The last write, and the reply to the one before it.
+    let at = saved.found.entries.last().unwrap().body.start;
+    let mut damaged = whole.clone();
+    damaged[at] ^= 1;
+    std::fs::write(path_of(&folder, generation), &damaged).unwrap();
+    let checked = check(&folder, &world.keys, None).unwrap();
+    let lost = checked.lost.unwrap();
+    assert_eq!((lost.entry, lost.entries), (sound.entries, 1));
+    assert_eq!((checked.entries, lost.repairable), (sound.entries - 1, Some(generation)));
+    assert_eq!(lost.records + checked.records, sound.records);
+    assert!(std::fs::read(path_of(&folder, generation)).unwrap() == damaged, "only looked at");
+    let kept = repair(&folder, &world.keys, None, &mut Seeded::new(1)).unwrap();
+    assert!(std::fs::read(kept).unwrap() == damaged);
+    assert!(check(&folder, &world.keys, None).unwrap().lost.is_none());
+    let mut gateway = world.open(u64::MAX).unwrap();
+    for id in 0..5 {
+        assert!(gateway.get(id).unwrap() == model[&(id as u32)], "{id}");
+    }
+    assert!(gateway.get(5).unwrap() == vec![0; BLOCK], "what was said to be lost");
+}
+
+fn copy(from: &Path, to: &Path) {
+    for name in std::fs::read_dir(to).unwrap().map(|entry| entry.unwrap().path()) {
+        std::fs::remove_file(name).unwrap();
+    }
+    for name in std::fs::read_dir(from).unwrap().map(|entry| entry.unwrap().file_name()) {
+        std::fs::copy(from.join(&name), to.join(&name)).unwrap();
+    }
+}
+
+/// The folder is put back to each moment between two acknowledged writes, with a store that is put
+/// back with it: the host says nothing against it.
+#[test]
+fn an_anchor_refuses_every_older_state() {
+    let (elsewhere, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let anchor = elsewhere.path().join("anchor");
+    let mut world = World::anchored(45, &anchor);
+    let moment = |number: u64| copies.path().join(number.to_string());
+    let mut moments = 0;
+    for life in 0..3 {
+        let mut gateway = world.open(u64::MAX).unwrap();
+        for version in 0..4 {
+            gateway.put(version, &block(version, life)).unwrap();
+            if version == 2 {
+                gateway.save().unwrap();
+            }
+            std::fs::create_dir(moment(moments)).unwrap();
+            copy(world.folder.path(), &moment(moments));
+            moments += 1;
+        }
+    }
+    for number in 0..moments - 1 {
+        copy(&moment(number), world.folder.path());
+        assert!(matches!(world.open(u64::MAX), Err(Error::Anchor { .. })), "moment {number}");
+        // The limit, without an anchor.
+        world.anchor = None;
+        assert!(world.open(u64::MAX).is_ok());
+        world.anchor = Some(anchor.clone());
+    }
+    // Nothing at all.
+    let empty = tempfile::tempdir().unwrap();
+    copy(empty.path(), world.folder.path());
+    assert!(matches!(world.open(u64::MAX), Err(Error::Anchor { .. })));
+    copy(&moment(moments - 1), world.folder.path());
+    let mut gateway = world.open(u64::MAX).unwrap();
+    assert!(gateway.get(3).unwrap() == block(3, 2));
+}
+
+/// A state that went on without the anchor, or went another way, is refused until it is accepted.
+#[test]
+fn an_anchor_refuses_a_fork() {
+    let (elsewhere, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let anchor = elsewhere.path().join("anchor");
+    let mut world = World::anchored(46, &anchor);
+    let mut gateway = world.open(u64::MAX).unwrap();
+    gateway.put(1, &block(1, 1)).unwrap();
+    copy(world.folder.path(), copies.path());
+    gateway.put(2, &block(2, 1)).unwrap();
+    assert!(matches!(world.open(u64::MAX), Err(Error::InUse(_))));
+    drop(gateway);
+    let refused = |world: &mut World| matches!(world.open(u64::MAX), Err(Error::Anchor { .. }));
+    for writes in [1, 50] {
+        copy(copies.path(), world.folder.path());
+        world.anchor = None;
+        let mut other = world.open(u64::MAX).unwrap();
+        for version in 0..writes {
+            other.put(3, &block(3, version)).unwrap();
+        }
+        drop(other);
+        world.anchor = Some(anchor.clone());
+        assert!(refused(&mut world));
+    }
+    let checked = check(world.folder.path(), &world.keys, Some(&anchor)).unwrap();
+    assert!(checked.anchor.is_some() && checked.lost.is_none());
+    new_anchor(world.folder.path(), &world.keys, &anchor).unwrap();
+    assert_eq!(check(world.folder.path(), &world.keys, Some(&anchor)).unwrap().anchor, None);
+    drop(world.open(u64::MAX).unwrap());
+    // Another gateway's, something else, nothing.
+    let other = World::new(BLOCKS, 47);
+    world.keys = other.keys;
+    assert!(world.open(u64::MAX).is_err());
+    let file = elsewhere.path().join("letter");
+    std::fs::write(&file, b"dear reader").unwrap();
+    let (mut world, _) = written(48, 2);
+    for other in [&file, &anchor, &elsewhere.path().join("none")] {
+        world.anchor = Some(other.clone());
+        assert!(refused(&mut world), "{}", other.display());
+    }
+    assert!(matches!(
+        new_anchor(world.folder.path(), &world.keys, &file),
+        Err(Error::Anchor { .. })
+    ));
+    assert_eq!(std::fs::read(&file).unwrap(), b"dear reader");
+}
+
+/// A gateway that ends between a write of its state and the anchor's record of it fits its anchor.
+#[test]
+fn an_anchor_is_never_ahead_of_the_state() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let anchor = elsewhere.path().join("anchor");
+    let mut world = World::anchored(49, &anchor);
+    let mut gateway = world.open(u64::MAX).unwrap();
+    let mut before = Vec::new();
+    for version in 0..3 {
+        before = std::fs::read(&anchor).unwrap();
+        gateway.put(version, &block(version, 1)).unwrap();
+    }
+    drop(gateway);
+    std::fs::write(&anchor, before).unwrap();
+    drop(world.open(u64::MAX).unwrap());
+    let before = std::fs::read(&anchor).unwrap();
+    let (generation, _) = newest(&world);
+    drop(world.open(u64::MAX).unwrap());
+    assert!(newest(&world).0 > generation && std::fs::read(&anchor).unwrap() != before);
+    std::fs::write(&anchor, before).unwrap();
+    let mut gateway = world.open(u64::MAX).unwrap();
+    assert!(gateway.get(2).unwrap() == block(2, 1));
+}

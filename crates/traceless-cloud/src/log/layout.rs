@@ -1,0 +1,138 @@
+//! What lies where in a log's file.
+
+use super::marks::{MARKS_LEN, PAGE_LEN, u64_at};
+use super::proof::Proof;
+
+/// Bytes of a file's id.
+pub const ID_LEN: usize = 16;
+/// A file's id.
+pub type Id = [u8; ID_LEN];
+/// Bytes of a tag.
+pub const TAG_LEN: usize = 16;
+/// What proves a head, a header or a mark.
+pub type Tag = [u8; TAG_LEN];
+/// Bytes of a chain.
+pub const CHAIN_LEN: usize = 24;
+/// What proves an entry's body, and with it all entries before.
+pub type Chain = [u8; CHAIN_LEN];
+
+const MAGIC_LEN: usize = 8;
+/// Whose log it is, and in which form.
+pub type Magic = [u8; MAGIC_LEN];
+const GENERATION_AT: usize = MAGIC_LEN;
+const ID_AT: usize = GENERATION_AT + 8;
+const ABOUT_LEN_AT: usize = ID_AT + ID_LEN;
+const ABOUT_AT: usize = ABOUT_LEN_AT + 4;
+/// Where the marks are.
+pub const MARKS_AT: usize = PAGE_LEN;
+/// Where entries begin.
+pub const ENTRIES_AT: usize = MARKS_AT + MARKS_LEN;
+
+/// What each entry begins with.
+pub const ENTRY_MAGIC: &[u8; 4] = b"tlen";
+const LEN_AT: usize = 4;
+const NUMBER_AT: usize = 8;
+const RECORDS_AT: usize = 16;
+const CHAIN_AT: usize = 20;
+const HEADER_TAG_AT: usize = CHAIN_AT + CHAIN_LEN + 4;
+/// Bytes of an entry's header.
+pub const HEADER_LEN: usize = HEADER_TAG_AT + TAG_LEN;
+
+/// What a file begins with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Head {
+    /// Whose log it is.
+    pub magic: Magic,
+    /// Which of the log's files, in the order in which they were made.
+    pub generation: u64,
+    /// Drawn at random for each file.
+    pub id: Id,
+    /// What its owner adds.
+    pub about: Vec<u8>,
+}
+
+impl Head {
+    /// As a page.
+    pub fn encode<P: Proof>(&self, proof: &P) -> Vec<u8> {
+        let mut out = self.said();
+        let tag = proof.tag(&out);
+        out.extend_from_slice(&tag);
+        assert!(out.len() <= PAGE_LEN, "a head is a page");
+        out.resize(PAGE_LEN, 0);
+        out
+    }
+
+    /// From the front of a file, with what proves the rest.
+    pub fn decode<P: Proof>(bytes: &[u8], magic: Magic, key: &P::Key) -> Option<(Self, P)> {
+        let page = bytes.get(..PAGE_LEN)?;
+        let about_len = u32::from_le_bytes(*page[ABOUT_LEN_AT..].first_chunk()?) as usize;
+        let about_end = ABOUT_AT.checked_add(about_len).filter(|end| end + TAG_LEN <= PAGE_LEN)?;
+        let head = Self {
+            magic,
+            generation: u64_at(page, GENERATION_AT),
+            id: *page[ID_AT..].first_chunk()?,
+            about: page[ABOUT_AT..about_end].to_vec(),
+        };
+        let proof = P::new(key, &head.id);
+        let tag = &page[about_end..about_end + TAG_LEN];
+        (page.starts_with(&magic) && proof.fits(&page[..about_end], tag)).then_some((head, proof))
+    }
+
+    /// What the first entry follows.
+    pub fn chain<P: Proof>(&self, proof: &P) -> Chain {
+        let mut chain = [0; CHAIN_LEN];
+        chain[..TAG_LEN].copy_from_slice(&proof.tag(&self.said()));
+        chain
+    }
+
+    fn said(&self) -> Vec<u8> {
+        let mut out = self.magic.to_vec();
+        out.extend_from_slice(&self.generation.to_le_bytes());
+        out.extend_from_slice(&self.id);
+        out.extend_from_slice(&(self.about.len() as u32).to_le_bytes());
+        out.extend_from_slice(&self.about);
+        out
+    }
+}
+
+/// What an entry begins with.
+pub struct Header {
+    /// Bytes of its body.
+    pub len: u32,
+    /// Its number; the first is 1.
+    pub number: u64,
+    /// Records in it.
+    pub records: u32,
+    /// The tag of the entry before.
+    pub chain: Chain,
+}
+
+impl Header {
+    /// As bytes.
+    pub fn encode<P: Proof>(&self, proof: &P) -> [u8; HEADER_LEN] {
+        let mut out = [0; HEADER_LEN];
+        out[..LEN_AT].copy_from_slice(ENTRY_MAGIC);
+        out[LEN_AT..NUMBER_AT].copy_from_slice(&self.len.to_le_bytes());
+        out[NUMBER_AT..RECORDS_AT].copy_from_slice(&self.number.to_le_bytes());
+        out[RECORDS_AT..CHAIN_AT].copy_from_slice(&self.records.to_le_bytes());
+        out[CHAIN_AT..CHAIN_AT + CHAIN_LEN].copy_from_slice(&self.chain);
+        let tag = proof.tag(&out[..HEADER_TAG_AT]);
+        out[HEADER_TAG_AT..].copy_from_slice(&tag);
+        out
+    }
+
+    /// From the front of some bytes, if it was written for this file.
+    pub fn decode<P: Proof>(bytes: &[u8], proof: &P) -> Option<Self> {
+        let header = bytes.first_chunk::<HEADER_LEN>()?;
+        let (said, tag) = header.split_at(HEADER_TAG_AT);
+        if !said.starts_with(ENTRY_MAGIC) || !proof.fits(said, tag) {
+            return None;
+        }
+        Some(Self {
+            len: u32::from_le_bytes(*said[LEN_AT..].first_chunk()?),
+            number: u64_at(said, NUMBER_AT),
+            records: u32::from_le_bytes(*said[RECORDS_AT..].first_chunk()?),
+            chain: *said[CHAIN_AT..].first_chunk()?,
+        })
+    }
+}

@@ -1,0 +1,108 @@
+//! How entries of a log are proved: under a key that also hides them, or by a hash for whoever has
+//! no key.
+
+use super::layout::{Chain, ID_LEN, Id, TAG_LEN, Tag};
+use aws_lc_rs::{constant_time, hmac};
+use sha2::{Digest, Sha256};
+use traceless::rng::Rng;
+use traceless::seal::{Aead, Nonce, Salt, Sealer, Secret};
+
+/// What proves the entries of one file, and its marks.
+pub trait Proof: Sized {
+    /// What all files of a log have in common.
+    type Key;
+
+    /// For the file of this id.
+    fn new(key: &Self::Key, id: &Id) -> Self;
+
+    /// A tag of some bytes.
+    fn tag(&self, bytes: &[u8]) -> Tag;
+
+    /// Turns a body into what lies in the file, bound to its header, and returns its tag. The
+    /// salts of all bodies are drawn from `rng`.
+    fn seal(&self, number: u64, header: &[u8], body: &mut [u8], rng: &mut dyn Rng) -> Chain;
+
+    /// Turns it back. Says whether it is as it was written.
+    #[must_use]
+    fn open(&self, number: u64, header: &[u8], body: &mut [u8], tag: &Chain) -> bool;
+
+    /// Whether a tag is that of some bytes.
+    fn fits(&self, bytes: &[u8], tag: &[u8]) -> bool {
+        constant_time::verify_slices_are_equal(&self.tag(bytes), tag).is_ok()
+    }
+}
+
+/// Entries are encrypted, and nobody without the key can make one.
+pub struct Sealed {
+    tags: hmac::Key,
+    bodies: Aead,
+}
+
+impl Proof for Sealed {
+    type Key = Secret;
+
+    fn new(key: &Secret, id: &Id) -> Self {
+        let tags = key.derive(&[b"tags", id]);
+        let tags = hmac::Key::new(hmac::HMAC_SHA256, tags.bytes());
+        Self { tags, bodies: Aead::new(&key.derive(&[b"bodies", id])) }
+    }
+
+    fn tag(&self, bytes: &[u8]) -> Tag {
+        *hmac::sign(&self.tags, bytes).as_ref().first_chunk().expect("32 bytes")
+    }
+
+    fn seal(&self, number: u64, header: &[u8], body: &mut [u8], rng: &mut dyn Rng) -> Chain {
+        let mut chain = Chain::default();
+        // Drawn now, when the body is known: a copy of this process may write another one.
+        let salt = rng.salt();
+        let tag = salt.put(&mut chain);
+        self.bodies.seal_in_place(Nonce::new(number, salt), proved(header), body, tag);
+        chain
+    }
+
+    fn open(&self, number: u64, header: &[u8], body: &mut [u8], chain: &Chain) -> bool {
+        let (salt, tag) = Salt::split(chain);
+        self.bodies.open_in_place(Nonce::new(number, salt), proved(header), body, tag).is_ok()
+    }
+}
+
+/// What stands for a header: its tag.
+fn proved(header: &[u8]) -> &[u8] {
+    header.last_chunk::<TAG_LEN>().expect("a header ends with its tag")
+}
+
+/// Entries can be read by anybody. The file's id tells them from what another file had in the same
+/// place of the disk.
+pub struct Hashed {
+    id: Id,
+}
+
+impl Hashed {
+    fn hash<const LEN: usize>(&self, parts: [&[u8]; 2]) -> [u8; LEN] {
+        let mut hash = Sha256::new_with_prefix(self.id);
+        for part in parts {
+            hash.update(part);
+        }
+        *hash.finalize().first_chunk().expect("32 bytes")
+    }
+}
+
+impl Proof for Hashed {
+    type Key = ();
+
+    fn new((): &(), id: &[u8; ID_LEN]) -> Self {
+        Self { id: *id }
+    }
+
+    fn tag(&self, bytes: &[u8]) -> Tag {
+        self.hash([b"tag", bytes])
+    }
+
+    fn seal(&self, _number: u64, header: &[u8], body: &mut [u8], _rng: &mut dyn Rng) -> Chain {
+        self.hash([header, body])
+    }
+
+    fn open(&self, _number: u64, header: &[u8], body: &mut [u8], tag: &Chain) -> bool {
+        self.hash([header, body]) == *tag
+    }
+}

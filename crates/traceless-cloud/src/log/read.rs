@@ -1,0 +1,174 @@
+//! What is in a log's file, and what is wrong with it.
+
+use super::layout::{CHAIN_LEN, Chain, ENTRIES_AT, ENTRY_MAGIC, HEADER_LEN, Head, Header};
+use super::layout::{MARKS_AT, Magic};
+use super::{Mark, Position, Proof};
+use crate::error::Error;
+use core::ops::Range;
+use std::path::Path;
+
+/// The entries of a file that are whole, up to the first that is not.
+pub struct Found<P> {
+    /// The generation.
+    pub generation: u64,
+    /// What its owner added to the head.
+    pub about: Vec<u8>,
+    /// Its entries.
+    pub entries: Vec<Entry>,
+    /// Where they end.
+    pub position: Position,
+    /// Bytes behind them that are of a write that was cut short.
+    pub torn: u64,
+    /// What is wrong; then nothing behind the entries can be read.
+    pub damage: Option<Damage>,
+    /// What proves it.
+    pub proof: P,
+}
+
+/// An entry that is whole.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// Records in it.
+    pub records: u32,
+    /// Where its body is, which can be read now.
+    pub body: Range<usize>,
+    /// Its tag.
+    pub chain: Chain,
+}
+
+/// What is not as it was written.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Damage {
+    /// The number of the first entry that is not whole; 0 for what lies before all of them.
+    pub entry: u64,
+    /// Where it begins.
+    pub at: u64,
+    /// Entries that are known to have been there, from this one on.
+    pub lost_entries: u64,
+    /// Records in those of them whose headers can be read.
+    pub lost_records: u64,
+    /// Bytes from there to the end of the file, or to where it ended.
+    pub lost_bytes: u64,
+}
+
+impl Damage {
+    /// Of all of a file of this length.
+    pub fn of_all(len: usize) -> Self {
+        Self { lost_bytes: len as u64, ..Self::default() }
+    }
+
+    /// As an error of this file.
+    pub fn error(&self, path: &Path, advice: &'static str) -> Error {
+        let file = path.display().to_string();
+        let Self { entry, at, lost_entries: lost, .. } = *self;
+        Error::Damaged { file, entry, at, lost, advice }
+    }
+}
+
+/// The entries in the bytes of a file, which are opened in place.
+pub fn read<P: Proof>(bytes: &mut [u8], magic: Magic, key: &P::Key) -> Result<Found<P>, Damage> {
+    let len = bytes.len() as u64;
+    let Some((head, proof)) = Head::decode::<P>(bytes, magic, key) else {
+        return Err(Damage::of_all(bytes.len()));
+    };
+    let (generation, id) = (head.generation, head.id);
+    let (end, chain) = (ENTRIES_AT as u64, head.chain(&proof));
+    let position = Position { generation, id, entries: 0, end, chain };
+    let mark = bytes.get(MARKS_AT..ENTRIES_AT).and_then(|pages| Mark::newest(pages, &proof));
+    let Some(mark) = mark.map(|mark| mark.position) else {
+        // How far it was durable is not known. Whoever repairs it takes what is whole.
+        let mut found = Reading { bytes, proof, position, mark: position }.all(head);
+        let none = Damage { at: MARKS_AT as u64, ..Damage::default() };
+        found.damage = Some(found.damage.unwrap_or(none));
+        return Ok(found);
+    };
+    let mut found = Reading { bytes, proof, position, mark }.all(head);
+    if let Some(damage) = &mut found.damage {
+        damage.lost_bytes = mark.end.max(len) - damage.at;
+    }
+    Ok(found)
+}
+
+struct Reading<'a, P> {
+    bytes: &'a mut [u8],
+    proof: P,
+    position: Position,
+    mark: Position,
+}
+
+impl<P: Proof> Reading<'_, P> {
+    fn all(mut self, head: Head) -> Found<P> {
+        let mut entries = Vec::new();
+        let mut fits = self.fits_mark();
+        while fits && let Some(entry) = self.next() {
+            entries.push(entry);
+            fits = self.fits_mark();
+        }
+        let damage = self.damage(fits);
+        let torn = self.bytes.len() as u64 - self.position.end.min(self.bytes.len() as u64);
+        let Head { generation, about, .. } = head;
+        let Self { position, proof, .. } = self;
+        Found { generation, about, entries, position, torn, damage, proof }
+    }
+
+    /// Whether this is where the mark says, if that is for here.
+    fn fits_mark(&self) -> bool {
+        self.position.entries != self.mark.entries || self.position == self.mark
+    }
+
+    fn next(&mut self) -> Option<Entry> {
+        let at = usize::try_from(self.position.end).ok()?;
+        let header = self.header(at)?;
+        // Which is of the number before this one's, too.
+        if header.chain != self.position.chain {
+            return None;
+        }
+        let body_at = at + HEADER_LEN;
+        let (before, rest) = self.bytes.split_at_mut_checked(body_at)?;
+        let (body, rest) = rest.split_at_mut_checked(header.len as usize)?;
+        let chain = *rest.first_chunk::<CHAIN_LEN>()?;
+        if !self.proof.open(header.number, &before[at..], body, &chain) {
+            return None;
+        }
+        let body = body_at..body_at + header.len as usize;
+        self.position.end = (body.end + CHAIN_LEN) as u64;
+        (self.position.entries, self.position.chain) = (header.number, chain);
+        Some(Entry { records: header.records, body, chain })
+    }
+
+    /// The header at some place, if there is one that was written for this file.
+    fn header(&self, at: usize) -> Option<Header> {
+        Header::decode(self.bytes.get(at..)?, &self.proof)
+    }
+
+    /// What is wrong with the entry that should be here, if anything was ever here.
+    fn damage(&self, fits: bool) -> Option<Damage> {
+        let (next, at) = (self.position.entries + 1, self.position.end);
+        let (mut last, mut lost_records) = (self.mark.entries, 0);
+        let start = usize::try_from(at).unwrap_or(usize::MAX);
+        let mut search = start;
+        while let Some(found) = self.find_header(search) {
+            if let Some(header) = self.header(found).filter(|header| header.number >= next) {
+                // The header alone of the very next one may be of a write that was cut short.
+                if header.number > next {
+                    last = last.max(header.number);
+                }
+                lost_records += u64::from(header.records);
+            }
+            search = found + 1;
+        }
+        if fits && last < next {
+            return None;
+        }
+        let (entry, lost_entries) = (next, (last + 1).saturating_sub(next));
+        let lost_bytes = (self.bytes.len() as u64).saturating_sub(at);
+        Some(Damage { entry, at, lost_entries, lost_records, lost_bytes })
+    }
+
+    /// Where the next header may be.
+    fn find_header(&self, from: usize) -> Option<usize> {
+        let rest = self.bytes.get(from..)?;
+        let found = rest.windows(ENTRY_MAGIC.len()).position(|bytes| bytes == ENTRY_MAGIC)?;
+        Some(from + found)
+    }
+}

@@ -1,0 +1,179 @@
+use super::layout::{CHAIN_LEN, HEADER_LEN};
+use super::testing::{Judged, every_damage, tails};
+use super::*;
+use traceless::rng::{Seeded, System};
+use traceless::seal::Secret;
+
+const MAGIC: Magic = *b"tltest01";
+const ENTRIES: u64 = 6;
+
+/// A body of some length; the number of an entry of which it is.
+fn body(number: u64) -> Vec<u8> {
+    (0..number * 37 % 150).map(|i| (number * 31 + i) as u8).collect()
+}
+
+/// A log's file after each entry, as it is once the entry was acknowledged.
+fn files<P: Proof>(key: &P::Key, durability: Durability) -> Vec<Vec<u8>> {
+    let folder = tempfile::tempdir().unwrap();
+    let (new, path) = (folder.path().join("new"), folder.path().join("log"));
+    let head = Head { magic: MAGIC, generation: 3, id: [9; 16], about: b"about".to_vec() };
+    let first = [Draft::of(0, &body(1)), Draft::of(0, &body(2))].into_iter();
+    let mut log = Log::<P>::create(&new, &head, key, first, durability, Box::new(System)).unwrap();
+    put(&new, &path).unwrap();
+    let mut files = vec![std::fs::read(&path).unwrap()];
+    for number in 3..=ENTRIES {
+        log.write(&mut Draft::of(2, &body(number))).unwrap();
+        files.push(std::fs::read(&path).unwrap());
+    }
+    files
+}
+
+/// What is in a file; nothing if it is refused.
+fn opened<P: Proof>(mut bytes: Vec<u8>, key: &P::Key) -> Option<Vec<Vec<u8>>> {
+    let found = read::<P>(&mut bytes, MAGIC, key).ok()?;
+    if found.damage.is_some() {
+        return None;
+    }
+    assert_eq!((found.generation, &found.about[..]), (3, &b"about"[..]));
+    Some(found.entries.iter().map(|entry| bytes[entry.body.clone()].to_vec()).collect())
+}
+
+fn bodies(count: u64) -> Vec<Vec<u8>> {
+    (1..=count).map(body).collect()
+}
+
+fn key() -> Secret {
+    Secret::random(&mut Seeded::new(1))
+}
+
+fn no_damage_is_quiet<P: Proof>(key: &P::Key) {
+    for durability in [Durability::Process, Durability::Power] {
+        let whole = files::<P>(key, durability).pop().unwrap();
+        every_damage(&whole, |bytes| match opened::<P>(bytes, key) {
+            None => Judged::Refused,
+            Some(found) => {
+                assert!(found == bodies(ENTRIES), "what is opened lacks an entry");
+                Judged::Opened
+            }
+        });
+    }
+}
+
+#[test]
+fn no_damage_of_a_sealed_log_is_quiet() {
+    no_damage_is_quiet::<Sealed>(&key());
+}
+
+#[test]
+fn no_damage_of_a_hashed_log_is_quiet() {
+    no_damage_is_quiet::<Hashed>(&());
+}
+
+/// An entry of which nobody was told, with all that a power cut may make of it: opened with all
+/// that came before.
+fn cut_short_is_opened<P: Proof>(key: &P::Key) {
+    let mut files = files::<P>(key, Durability::Power);
+    let (after, before) = (files.pop().unwrap(), files.pop().unwrap());
+    let last = &after[before.len()..];
+    let behind = |bytes: &[u8]| opened::<P>([&before, bytes].concat(), key);
+    assert_eq!(behind(last), Some(bodies(ENTRIES)), "all of it is there, but not the mark");
+    let short = Some(bodies(ENTRIES - 1));
+    for cut in 0..last.len() {
+        assert_eq!(behind(&last[..cut]), short, "cut at {cut}");
+        for tail in tails().filter(|tail| tail.len() < 5000 && cut % 8 == 0) {
+            assert_eq!(behind(&[&last[..cut], &tail].concat()), short, "cut at {cut}");
+        }
+    }
+    for bit in 0..last.len() * 8 {
+        let mut bytes = last.to_vec();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(behind(&bytes), short, "bit {bit}");
+    }
+}
+
+#[test]
+fn a_write_that_was_cut_short_is_opened_without_it() {
+    cut_short_is_opened::<Sealed>(&key());
+    cut_short_is_opened::<Hashed>(&());
+}
+
+/// After a power cut the mark may be of the entry before the last: what another entry follows was
+/// durable all the same.
+#[test]
+fn damage_that_an_entry_follows_is_refused_without_a_mark() {
+    let key = key();
+    let files = files::<Sealed>(&key, Durability::Power);
+    let [.., early, before, after] = &files[..] else { panic!("some files") };
+    let mut lagging = after.clone();
+    lagging[..ENTRIES_AT].copy_from_slice(&early[..ENTRIES_AT]);
+    assert_eq!(opened::<Sealed>(lagging.clone(), &key), Some(bodies(ENTRIES)));
+    for bit in early.len() * 8..before.len() * 8 {
+        let mut bytes = lagging.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        let found = read::<Sealed>(&mut bytes, MAGIC, &key).unwrap();
+        let damage = found.damage.expect("damage");
+        assert_eq!((damage.entry, damage.at), (ENTRIES - 1, early.len() as u64));
+        assert_eq!((damage.lost_entries, found.position.entries), (2, ENTRIES - 2));
+    }
+}
+
+#[test]
+fn what_is_lost_is_counted() {
+    let whole = files::<Hashed>(&(), Durability::Process).pop().unwrap();
+    let mut bytes = whole.clone();
+    let third = read::<Hashed>(&mut bytes, MAGIC, &()).unwrap().entries[2].body.clone();
+    bytes[third.start] ^= 1;
+    let damage = read::<Hashed>(&mut bytes, MAGIC, &()).unwrap().damage.unwrap();
+    assert_eq!((damage.entry, damage.lost_entries), (3, 4));
+    assert_eq!(damage.lost_records, 8, "all headers can be read");
+    assert_eq!(damage.lost_bytes, whole.len() as u64 - damage.at);
+    // Neither of both marks.
+    let mut bytes = whole.clone();
+    bytes[MARKS_AT..ENTRIES_AT].fill(0);
+    let found = read::<Hashed>(&mut bytes, MAGIC, &()).unwrap();
+    assert_eq!((found.damage.unwrap().entry, found.entries.len()), (0, ENTRIES as usize));
+    assert!(read::<Hashed>(&mut bytes, *b"tltest02", &()).is_err());
+    assert!(read::<Sealed>(&mut whole.clone(), MAGIC, &key()).is_err());
+}
+
+/// Entries of another file with the same key, or in another place of the same file, mean nothing.
+#[test]
+fn entries_are_bound_to_their_place() {
+    let key = key();
+    let whole = files::<Sealed>(&key, Durability::Process).pop().unwrap();
+    let mut bytes = whole.clone();
+    let found = read::<Sealed>(&mut bytes, MAGIC, &key).unwrap();
+    let entry = |number: usize| {
+        let body = found.entries[number].body.clone();
+        body.start - HEADER_LEN..body.end + CHAIN_LEN
+    };
+    let moved = [&whole[..entry(3).start], &whole[entry(4)], &whole[entry(3)]].concat();
+    assert_eq!(opened::<Sealed>(moved, &key), None);
+    // Behind the end, an entry that came before is noise.
+    let again = [&whole[..], &whole[entry(2)]].concat();
+    assert_eq!(opened::<Sealed>(again, &key), Some(bodies(ENTRIES)));
+}
+
+/// Two copies of a process go on with one file each: an entry of one does not go with the other's.
+#[test]
+fn entries_of_two_copies_do_not_mix() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = key();
+    let files = files::<Sealed>(&key, Durability::Process);
+    let copy = |name: &str, byte: u8| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, &files[0]).unwrap();
+        let found = read::<Sealed>(&mut files[0].clone(), MAGIC, &key).unwrap();
+        let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let mut log = Log::go_on(file, found, Durability::Process, Box::new(System));
+        for _ in 0..2 {
+            log.write(&mut Draft::of(1, &[byte; 40])).unwrap();
+        }
+        std::fs::read(path).unwrap()
+    };
+    let (one, other) = (copy("one", 1), copy("other", 2));
+    let last = HEADER_LEN + 40 + CHAIN_LEN;
+    let mixed = [&one[..one.len() - last], &other[other.len() - last..]].concat();
+    assert!(opened::<Sealed>(one, &key).is_some() && opened::<Sealed>(other, &key).is_some());
+    assert_eq!(opened::<Sealed>(mixed, &key), None);
+}

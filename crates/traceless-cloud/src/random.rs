@@ -1,0 +1,53 @@
+//! Randomness for whoever draws often.
+
+use traceless::rng::{Rng, Salt, Seeded, System};
+
+/// A stream that is drawn from the operating system once, mixed at each draw with what the
+/// processor draws then. So it is as secret as the one and, where the memory of this process is
+/// copied and both copies go on, as different as the other.
+pub struct SystemStream(Seeded);
+
+impl SystemStream {
+    /// A stream of its own.
+    pub fn drawn() -> Self {
+        Self(Seeded::drawn(&mut System))
+    }
+
+    /// As a process and its copies have it.
+    #[cfg(test)]
+    pub fn of_copy() -> Self {
+        Self(Seeded::new(1))
+    }
+}
+
+impl Rng for SystemStream {
+    fn fill(&mut self, out: &mut [u8]) {
+        self.0.fill(out);
+        for word in out.chunks_mut(Salt::LEN) {
+            let fresh = System.salt().to_bytes();
+            word.iter_mut().zip(fresh).for_each(|(byte, fresh)| *byte ^= fresh);
+        }
+    }
+
+    fn salt(&mut self) -> Salt {
+        System.salt()
+    }
+
+    fn fork(&mut self) -> Box<dyn Rng> {
+        Box::new(Self::drawn())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_draw_otherwise() {
+        let mut copies = [(); 2].map(|()| SystemStream::of_copy());
+        let drawn = copies.each_mut().map(|stream| (stream.next_u64(), stream.salt()));
+        assert!(drawn[0].0 != drawn[1].0 && drawn[0].1 != drawn[1].1);
+        let [mut one, mut other] = copies.each_mut().map(Rng::fork);
+        assert_ne!(one.next_u64(), other.next_u64());
+    }
+}
