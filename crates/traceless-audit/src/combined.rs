@@ -10,7 +10,7 @@ use crate::report::Claim;
 use crate::table::Table;
 
 /// Accesses that are looked at beside secrets, at most: the first ones.
-const WITH_SECRETS_MAX: usize = 1 << 17;
+const WITH_SECRETS_MAX: usize = 100 << 10;
 
 /// The same without.
 const ALONE_MAX: usize = 1 << 16;
@@ -21,6 +21,9 @@ const BACK: usize = 16;
 
 /// The same where many columns or kinds are tested.
 const BACK_FEW: usize = 2;
+
+/// How far back the place is that a place is added to, at most.
+const SUMS: usize = 4;
 
 /// Distances at which any bit of one place is combined with any of the other, and bits for that.
 const CROSSED: usize = 4;
@@ -50,12 +53,21 @@ struct Depth {
 const ALL: [Combine; 3] = [Combine::Xor, Combine::Difference, Combine::Sum];
 
 impl Combine {
-    fn of(self, a: u64, b: u64, places: u64) -> u64 {
+    /// Of two places each.
+    fn of(self, a: &[u64], b: &[u64], places: u64) -> Vec<u64> {
+        let pairs = a.iter().zip(b);
+        // Without checks for overflow, so that many are combined at once.
         match self {
-            Self::Xor => a ^ b,
-            Self::Difference if a >= b => a - b,
-            Self::Difference => a + (places - b),
-            Self::Sum => ((u128::from(a) + u128::from(b)) % u128::from(places)) as u64,
+            Self::Xor => pairs.map(|(a, b)| a ^ b).collect(),
+            Self::Difference => pairs
+                .map(|(a, b)| a.wrapping_sub(*b).wrapping_add(if a < b { places } else { 0 }))
+                .collect(),
+            Self::Sum => pairs
+                .map(|(a, b)| {
+                    let left = places.wrapping_sub(*b);
+                    a.wrapping_sub(left).wrapping_add(if *a < left { places } else { 0 })
+                })
+                .collect(),
         }
     }
 
@@ -153,18 +165,17 @@ impl Draws {
         let labels = Labels::of_numbers(&places.at, "the place, bit");
         let mut strongest = Strongest::default();
         for lag in 1..=BACK.min(n.saturating_sub(1)) {
-            for combine in [Combine::Xor, Combine::Sum] {
-                let pairs = (lag..n).map(|nth| (nth, nth - lag));
+            for combine in [Combine::Xor, Combine::Difference] {
                 let title = format!("{} of two, {lag} apart", combine.noun());
-                let numbers = places.combined(combine, pairs);
+                let numbers = places.combined(combine, 0, lag);
                 places.test(&numbers, (0, Made::OfTwo), &title, &Labels::default(), &mut strongest);
             }
         }
-        let pairs = (2..=BACK).map(|far| (1, far)).chain([(2, 3), (2, 4), (3, 6), (4, 8), (8, 16)]);
+        let pairs = (2..=8).map(|far| (1, far)).chain([(2, 3), (2, 4), (4, 8), (8, 16)]);
         for (near, far) in pairs.filter(|(_, far)| *far < n) {
             for combine in ALL {
                 let title = format!("{} of those {near} and {far} before", combine.noun());
-                let numbers = places.combined(combine, (far..n).map(|i| (i - near, i - far)));
+                let numbers = places.combined(combine, near, far);
                 // The numbers themselves are tested above.
                 let labels_of = (far, Made::OfOne);
                 places.tell_labels(&numbers, labels_of, &title, &labels, &mut strongest);
@@ -198,9 +209,10 @@ fn told(places: &Places, secrets: &[u64], labels: &Labels, back: usize) -> Stron
     let title = "the place one before";
     places.tell_labels(&places.at, (1, Made::OfOne), title, labels, &mut strongest);
     for lag in 1..=back {
-        for combine in ALL {
+        let combines = if lag <= SUMS { &ALL[..] } else { &[Combine::Xor, Combine::Difference] };
+        for &combine in combines {
             let title = format!("{} with the place {lag} before", combine.noun());
-            let numbers = places.combined(combine, (lag..n).map(|nth| (nth, nth - lag)));
+            let numbers = places.combined(combine, 0, lag);
             places.tell_labels(&numbers, (lag, Made::OfTwo), &title, labels, &mut strongest);
             if matches!(combine, Combine::Difference) {
                 places.tell_classes(&numbers, lag, &title, &classes, &mut strongest);
@@ -226,10 +238,12 @@ fn beside_the_same_secret(
         return;
     }
     let nths: Vec<usize> = again.iter().map(|(nth, _)| *nth).collect();
+    let later: Vec<u64> = nths.iter().map(|nth| places.at[*nth]).collect();
+    let earlier: Vec<u64> = again.iter().map(|(_, before)| places.at[*before]).collect();
     let of_some = labels.of_some(&nths);
     for combine in ALL {
         let title = format!("{} with the last of the same secret", combine.noun());
-        let numbers = places.combined(combine, again.iter().copied());
+        let numbers = combine.of(&later, &earlier, places.places);
         places.test(&numbers, (0, Made::OfTwo), &title, &of_some, strongest);
     }
     // Each place is in one pair at most.
@@ -325,8 +339,10 @@ impl Places {
         Self { at, places, bits, windows, is_even }
     }
 
-    fn combined(&self, by: Combine, pairs: impl Iterator<Item = (usize, usize)>) -> Vec<u64> {
-        pairs.map(|(a, b)| by.of(self.at[a], self.at[b], self.places)).collect()
+    /// Each place from `far` on that is `near` before an access beside that which is `far` before.
+    fn combined(&self, by: Combine, near: usize, far: usize) -> Vec<u64> {
+        let all = self.at.len();
+        by.of(&self.at[far - near..all - near], &self.at[..all - far], self.places)
     }
 
     /// Whether the numbers tell of labels, and whether they are even by themselves.
@@ -340,7 +356,8 @@ impl Places {
     ) {
         for &(first, bits) in &self.windows {
             let mask = (1u64 << bits) - 1;
-            let numbers: Vec<u16> = numbers.iter().map(|n| (n >> first & mask) as u16).collect();
+            let part = |number: &u64| (number >> first & mask) as u16;
+            let numbers: Vec<u16> = numbers.iter().map(part).collect();
             let name =
                 if first > 0 { format!("{name}, from bit {first}") } else { name.to_owned() };
             let is_uniform = self.is_even && made == Made::OfTwo;

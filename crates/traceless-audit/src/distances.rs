@@ -8,8 +8,9 @@ use crate::odds::{deviation_found, judged, many_tail, smallest_of};
 use crate::report::Claim;
 
 /// Pairs of equal places that are counted, about. Where there are more, only those of some places
-/// are, over the whole trace: those that a hash picks, and the one that is drawn most often.
+/// are, over the whole trace: those that a hash picks, and of a few places some.
 const PAIRS_MAX: f64 = (1 << 23) as f64;
+const PLACES_MIN: f64 = 8.0;
 
 /// Draws of one place that are counted, at most: where one has more, only the first accesses of a
 /// trace are looked at.
@@ -31,17 +32,8 @@ impl Draws {
     pub fn do_not_come_again_at_any_distance(&self, what: &str) -> Claim {
         let name = format!("{} do not come again at any distance: {what}", self.noun);
         let numbers = numbered(&self.drawn, self.places);
-        let all = 0..self.accesses();
-        let mut picked: Vec<u32> = all.map(|access| numbers[self.picked(access)]).collect();
-        let mut counts = counts_of(&picked);
-        let most = counts.iter().copied().max().unwrap_or(0);
-        if most > DRAWS_MAX {
-            let share = f64::from(DRAWS_MAX) / f64::from(most);
-            picked.truncate((picked.len() as f64 * share) as usize);
-            counts = counts_of(&picked);
-        }
-        let n = picked.len();
-        let positions = Positions::of(&picked, counts);
+        let all = self.accesses();
+        let (positions, n) = Positions::of((0..all).map(|access| numbers[self.picked(access)]));
         let seen = positions.pairs(n);
         let (share, tied) = positions.shares(n);
         let lags = n.saturating_sub(1);
@@ -74,8 +66,31 @@ impl Draws {
 }
 
 impl Positions {
-    fn of(places: &[u32], mut counts: Vec<u32>) -> Self {
-        pick(&mut counts);
+    /// Of as many of the draws as there are not too many pairs of; and how many accesses those are
+    /// from.
+    fn of(draws: impl ExactSizeIterator<Item = u32> + Clone) -> (Self, usize) {
+        let mut n = draws.len();
+        let places = f64::from(draws.clone().max().unwrap_or(0)) + 1.0;
+        let share = PAIRS_MAX / (0.5 * (n as f64).powi(2) / places);
+        let share = share.max(PLACES_MIN / places).min(1.0);
+        let picked = |share: f64, place: u32| {
+            share >= 1.0 || Mixer(place.into()).next() <= (share * u64::MAX as f64) as u64
+        };
+        let draws = (0u32..).zip(draws).filter(|(_, place)| picked(share, *place));
+        let mut draws: Vec<(u32, u32)> = draws.collect();
+        let mut counts = counts_of(&draws);
+        let pairs = |count: &u32| 0.5 * f64::from(*count).powi(2);
+        let all: f64 = counts.iter().map(pairs).sum();
+        let most = counts.iter().copied().max().unwrap_or(0);
+        if all > 4.0 * PAIRS_MAX && most <= DRAWS_MAX {
+            // Places are drawn less evenly than that.
+            draws.retain(|(_, place)| picked(share * PAIRS_MAX / all, *place));
+            counts = counts_of(&draws);
+        } else if most > DRAWS_MAX {
+            n = (n as f64 * f64::from(DRAWS_MAX) / f64::from(most)) as usize;
+            draws.retain(|(access, _)| (*access as usize) < n);
+            counts = counts_of(&draws);
+        }
         let mut all = 0;
         let mut first: Vec<usize> = vec![0];
         first.extend(counts.iter().map(|count| {
@@ -83,14 +98,12 @@ impl Positions {
             all
         }));
         let (mut at, mut next) = (vec![0; all], first.clone());
-        for (access, &place) in (0u32..).zip(places) {
-            let place = place as usize;
-            if counts[place] > 0 {
-                at[next[place]] = access;
-                next[place] += 1;
-            }
+        for (access, place) in draws {
+            let next = &mut next[place as usize];
+            at[*next] = access;
+            *next += 1;
         }
-        Self { first, at }
+        (Self { first, at }, n)
     }
 
     fn of_each(&self) -> impl Iterator<Item = &[u32]> {
@@ -127,26 +140,11 @@ impl Positions {
 }
 
 /// How often each place is drawn.
-fn counts_of(places: &[u32]) -> Vec<u32> {
-    let mut counts = vec![0; places.iter().copied().max().map_or(0, |most| most as usize + 1)];
-    places.iter().for_each(|&place| counts[place as usize] += 1);
+fn counts_of(draws: &[(u32, u32)]) -> Vec<u32> {
+    let most = draws.iter().map(|(_, place)| *place as usize + 1).max().unwrap_or(0);
+    let mut counts = vec![0; most];
+    draws.iter().for_each(|(_, place)| counts[*place as usize] += 1);
     counts
-}
-
-/// Leaves, of the `counts` of all places, so many that there are not too many pairs.
-fn pick(counts: &mut [u32]) {
-    let pairs = |count: u32| f64::from(count) * (f64::from(count) - 1.0) / 2.0;
-    let all: f64 = counts.iter().map(|&count| pairs(count)).sum();
-    if all <= PAIRS_MAX {
-        return;
-    }
-    let limit = (PAIRS_MAX / all * u64::MAX as f64) as u64;
-    let most = (0..counts.len()).max_by_key(|&place| counts[place]);
-    for (place, count) in counts.iter_mut().enumerate() {
-        if Mixer(place as u64).next() > limit && Some(place) != most {
-            *count = 0;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -99,7 +99,10 @@ impl Draws {
         for draws in self.drawn.chunks(AT_ONCE) {
             for (half, split) in halves.iter_mut().zip(splits) {
                 half.seen += match *split {
-                    Split::Bit(bit) => draws.iter().map(|place| place >> bit & 1).sum::<u64>(),
+                    // Without checks for overflow, so that many are counted at once.
+                    Split::Bit(bit) => {
+                        draws.iter().fold(0, |sum: u64, place| sum.wrapping_add(place >> bit & 1))
+                    }
                     Split::Range(_) => draws.iter().map(|&place| split.side(place, places)).sum(),
                 };
             }

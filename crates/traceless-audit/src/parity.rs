@@ -8,7 +8,7 @@ use crate::labels::{LANES, Labels};
 use crate::odds::smallest_of;
 
 /// Bits of a number, at most: tables of so many stay in a cache.
-pub(crate) const BITS_MAX: u32 = 12;
+pub(crate) const BITS_MAX: u32 = 10;
 
 /// The strongest of many tests, and how many there were.
 #[derive(Clone, Debug)]
