@@ -156,8 +156,8 @@ impl Draws {
     }
 
     /// That a place does not follow from several before it: from what two of them have in common,
-    /// from their difference, their sum, or any sum of bits modulo 2 of the sixteen before; and that
-    /// no parity of the bits of two places is uneven, up to sixteen accesses apart.
+    /// from their difference, their sum, or any sum of bits modulo 2 of the sixteen before; and
+    /// that no parity of the bits of two places is uneven, up to sixteen accesses apart.
     pub fn do_not_depend_on_several_before(&self, what: &str) -> Claim {
         let name = format!("{} do not depend on several earlier ones: {what}", self.noun);
         let places = Places::of(self, ALONE_MAX);
