@@ -10,7 +10,7 @@ use crate::report::Claim;
 /// Pairs of equal places that are counted, about. Where there are more, only those of some places
 /// are, over the whole trace: those that a hash picks, and of a few places some.
 const PAIRS_MAX: f64 = (1 << 23) as f64;
-const PLACES_MIN: f64 = 8.0;
+const PLACES_MIN: f64 = 6.0;
 
 /// Draws of one place that are counted, at most: where one has more, only the first accesses of a
 /// trace are looked at.
@@ -84,7 +84,8 @@ impl Positions {
         let most = counts.iter().copied().max().unwrap_or(0);
         if all > 4.0 * PAIRS_MAX && most <= DRAWS_MAX {
             // Places are drawn less evenly than that.
-            draws.retain(|(_, place)| picked(share * PAIRS_MAX / all, *place));
+            let fewer = (share * PAIRS_MAX / all).max(PLACES_MIN / places).min(share);
+            draws.retain(|(_, place)| picked(fewer, *place));
             counts = counts_of(&draws);
         } else if most > DRAWS_MAX {
             n = (n as f64 * f64::from(DRAWS_MAX) / f64::from(most)) as usize;
