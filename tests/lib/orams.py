@@ -22,7 +22,11 @@ BLOCKS, LEVELS, BLOCK_LEN = 512, 10, 64
 LEAVES = 1 << (LEVELS - 1)
 
 FAULTS = {
-    "path": ("forgets", "counts-up", "leaf-of-block", "skips-hits", "old-leaf"),
+    "path": (
+        "forgets", "counts-up", "leaf-of-block", "skips-hits", "old-leaf", "xor-1", "xor-2",
+        "xor-16", "difference", "xor-same", "equal-1500", "equal-40000", "left-half", "deep-bit", "parity",
+        "counter", "sum-of-two", "changed", "order",
+    ),
     "two-trees": ("forgets", "old-leaf", "same-leaf"),
     "ring": ("forgets", "old-leaf", "skips-hits", "fixed-slot", "eager"),
     "square-root": ("rereads", "skips-hits", "near"),
@@ -54,6 +58,7 @@ class Path(Scheme):
         self.base = base
         self.position = [rng.randrange(LEAVES) for _ in range(BLOCKS)]
         self.tree, self.stash, self.leaves, self.last = {}, set(), [], None
+        self.last_leaf, self.swapped = {}, False
 
     def bucket(self, leaf, level):
         return (1 << level) - 1 + (leaf >> (LEVELS - 1 - level))
@@ -74,14 +79,55 @@ class Path(Scheme):
         # What is asked for again at once is at hand.
         if block == self.last and self.fails("skips-hits"):
             return
-        self.last = block
-        leaf = self.position[block]
+        leaf = self.told_by(block, self.position[block])
+        self.last, self.last_leaf[block] = block, leaf
         if len(self.leaves) >= 40 and self.fails("old-leaf", 0.02):
             leaf = self.leaves[-40]
         yield from self.read(leaf)
         self.position[block] = self.next_leaf(block, self.position[block])
         self.stash.add(block)
-        yield from self.evict(leaf)
+        yield from self.evict(leaf, self.levels(block))
+
+    def told_by(self, block, leaf):
+        """The leaf that is seen in place of a random one, where each access tells of a secret."""
+
+        def before(ago):
+            return self.leaves[-ago] if len(self.leaves) >= ago else leaf
+
+        def with_bit(bit, to):
+            return leaf & ~(1 << bit) | (to & 1) << bit
+
+        name, _, ago = self.fault.rpartition("-")
+        if name == "xor" and ago.isdigit():
+            return with_bit(0, before(int(ago)) ^ block)
+        if name == "equal" and self.rng.random() < 0.02:
+            return before(int(ago))
+        if self.fails("difference"):
+            return (before(1) + with_bit(6, block)) % LEAVES
+        if self.fails("xor-same"):
+            return with_bit(0, self.last_leaf.get(block, leaf) ^ block)
+        if self.fails("left-half"):
+            return with_bit(LEVELS - 2, self.rng.random() >= 0.513)
+        if self.fails("deep-bit"):
+            return with_bit(4, block >> 4)
+        if self.fails("parity"):
+            return leaf ^ (bin(leaf & 0xAA).count("1") ^ block ^ block >> 3) % 2 << 1
+        if self.fails("counter"):
+            return with_bit(2, bin(len(self.leaves) & 0x16D).count("1") ^ block)
+        if self.fails("sum-of-two", 0.05):
+            return (before(1) + before(2)) % LEAVES
+        if self.fails("changed"):
+            return with_bit(0, block ^ (self.last or 0))
+        return leaf
+
+    def levels(self, block):
+        """The order in which a path is written."""
+        levels = list(reversed(range(LEVELS)))
+        if self.fault == "order":
+            self.swapped ^= block % 2 == 1
+            if self.swapped:
+                levels[4], levels[5] = levels[5], levels[4]
+        return levels
 
     def read(self, leaf):
         self.leaves.append(leaf)
@@ -89,8 +135,8 @@ class Path(Scheme):
             yield self.event(READ, self.bucket(leaf, level))
             self.stash.update(self.tree.pop(self.bucket(leaf, level), ()))
 
-    def evict(self, leaf):
-        for level in reversed(range(LEVELS)):
+    def evict(self, leaf, levels):
+        for level in levels:
             here = self.bucket(leaf, level)
             fits = [b for b in self.stash if self.bucket(self.position[b], level) == here]
             self.tree[here] = fits[: self.SLOTS]

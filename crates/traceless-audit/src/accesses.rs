@@ -44,6 +44,9 @@ pub struct Accesses {
     /// What was asked for when each began, numbered in order; 0 for nothing. Empty if it is not
     /// known.
     pub(crate) secrets: Vec<u64>,
+    /// The same in bits: 1, whether it was a write, and the address, in the largest unit that all
+    /// addresses are multiples of. 0 for nothing.
+    pub(crate) asked: Vec<u64>,
     pub(crate) touched: Arc<Touched>,
     /// What each request caused, if it is known what was asked for.
     pub(crate) requests: Option<Requests>,
@@ -120,14 +123,19 @@ impl Accesses {
                 place.expect("all are there") as u64 + 1
             }
         };
-        let (mut next, mut current) = (asked.iter().peekable(), 0);
+        let unit = known.iter().fold(0, |unit, &(at, _)| greatest_divisor(unit, at)).max(1);
+        let bits = |asked: &Asked| match asked.op {
+            Op::Sync => 0,
+            op => (asked.at / unit) << 2 | u64::from(op == Op::Write) << 1 | 1,
+        };
+        let (mut next, mut current) = (asked.iter().peekable(), (0, 0));
         let secret = |access: &Access| {
             while let Some(asked) = next.next_if(|asked| asked.seen <= access.seen) {
-                current = number(asked);
+                current = (number(asked), bits(asked));
             }
             current
         };
-        self.secrets = self.all.iter().map(secret).collect();
+        (self.secrets, self.asked) = self.all.iter().map(secret).unzip();
         self.requests = Some(Requests::of(&self, &asked));
         Ok(self)
     }
@@ -144,6 +152,7 @@ impl Accesses {
         Self {
             all: nths.iter().map(|&nth| self.all[nth]).collect(),
             secrets: secrets.iter().map(|&nth| self.secrets[nth]).collect(),
+            asked: secrets.iter().map(|&nth| self.asked[nth]).collect(),
             touched: Arc::clone(&self.touched),
             requests: None,
         }
@@ -206,6 +215,11 @@ impl Access {
         }
         access
     }
+}
+
+/// Euclid's: of 0 and another the other.
+pub(crate) fn greatest_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_divisor(b, a % b) }
 }
 
 fn has_reads(events: &[Event]) -> bool {

@@ -52,6 +52,7 @@ impl Column {
             places: known.len().max(1) as u64,
             drawn: at.iter().map(|(place, _)| number(place)).collect(),
             secrets: user.secrets.iter().take(at.len()).copied().collect(),
+            asked: user.asked.iter().take(at.len()).copied().collect(),
             again: if rereads { Again::ByChance } else { Again::Later },
             ..Draws::default()
         };
@@ -80,7 +81,9 @@ impl Column {
         let mut claims = vec![a.are_spread_as(b, &self.name(&format!("A and B{kind}")))];
         for (draws, user) in [(a, "A"), (b, "B")] {
             if is_fresh && !draws.secrets.is_empty() {
-                claims.push(draws.tell_nothing_of_secrets(&self.name(&format!("{user}{kind}"))));
+                let what = self.name(&format!("{user}{kind}"));
+                claims.push(draws.tell_nothing_of_secrets(&what));
+                claims.push(draws.tell_nothing_beside_few(&what));
             }
         }
         claims

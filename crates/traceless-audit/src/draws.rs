@@ -1,9 +1,10 @@
 //! Are the places that accesses draw uniform, fresh, and independent of everything?
 //!
 //! Tests that complement each other, since each sees leaks that no other does: how often each place
-//! is drawn; whether a draw depends on those before, coarsely at sixteen distances, and at every
-//! depth of a tree for its neighbours; whether a place comes again within a window, at full
-//! resolution, or at one of a thousand distances; whether a draw depends on a known secret; and
+//! is drawn, and each half of the tree at each level; whether a draw depends on those before,
+//! coarsely at sixteen distances, at every depth of a tree for its neighbours, or on several of
+//! them together; whether a place comes again within a window, at full resolution, or at any
+//! distance; whether a draw depends on a known secret, alone or together with earlier draws; and
 //! whether two users draw alike. Each gives the probability of such a result, or of a worse one, if
 //! the claim is true.
 
@@ -45,6 +46,9 @@ pub struct Draws {
     pub drawn: Vec<u64>,
     /// The secret of each access; empty if it is not known.
     pub secrets: Vec<u64>,
+    /// What else is known of the secret of each access, in bits, such as an address and whether it
+    /// is read or written; empty if the secrets say all.
+    pub asked: Vec<u64>,
     /// How places come again.
     pub again: Again,
 }
@@ -69,6 +73,7 @@ impl Default for Draws {
             each: 1,
             drawn: vec![],
             secrets: vec![],
+            asked: vec![],
             again: Again::ByChance,
         }
     }
@@ -88,9 +93,14 @@ impl Draws {
             self.are_not_near_each_other(what),
             self.do_not_come_again(what),
             self.do_not_depend_on_long_before(what),
+            self.do_not_come_again_at_any_distance(what),
+            self.are_from_both_halves(what),
+            self.are_from_both_halves_at_each_level(what),
+            self.do_not_depend_on_several_before(what),
         ];
         if self.secrets.iter().any(|secret| *secret != self.secrets[0]) {
             claims.push(self.tell_nothing_of_secrets(what));
+            claims.push(self.tell_nothing_of_secrets_beside_earlier(what));
         }
         claims
     }

@@ -9,6 +9,7 @@ use crate::columns::{Column, SEEN_EACH, again, columns};
 use crate::distance::Distance;
 use crate::draws::{Draws, PAIR_CLASSES, secret_classes};
 use crate::learned::cannot_be_told_apart;
+use crate::leaves::leaves;
 use crate::odds::{distance_found, judged, smallest_of, worst_of};
 use crate::order::told_beside_others;
 use crate::report::{Claim, Verdict};
@@ -83,7 +84,7 @@ fn too_few(accesses: usize, kind: &str) -> Option<String> {
 /// Claims about the places of each user, and about both; `kind` says of which accesses.
 fn judge_draws(users: [&Accesses; 2], kind: &str) -> (Vec<Claim>, Vec<Claim>) {
     let [a, b] = users;
-    let Numbered { draws: [mut of_a, mut of_b], all_seen, .. } = numbered(a, b);
+    let Numbered { draws: [mut of_a, mut of_b], all_seen, place, known } = numbered(a, b);
     let names = ["A", "B", "A and B"].map(|user| format!("{user}{kind}"));
     let mut alone = vec![];
     for (draws, what) in [&of_a, &of_b].into_iter().zip(&names) {
@@ -94,6 +95,16 @@ fn judge_draws(users: [&Accesses; 2], kind: &str) -> (Vec<Claim>, Vec<Claim>) {
             alone.push(draws.are_not_near_each_other(what));
             alone.push(draws.do_not_come_again_sooner(what));
             alone.push(draws.do_not_depend_on_long_before(what));
+            alone.push(draws.do_not_come_again_at_any_distance(what));
+        }
+    }
+    let leaves =
+        if all_seen { Some([of_a.clone(), of_b.clone()]) } else { leaves(users, place, &known) };
+    if let Some([leaves_a, leaves_b]) = leaves.as_ref().filter(|_| !all_seen) {
+        for (draws, what) in [leaves_a, leaves_b].into_iter().zip(&names) {
+            alone.push(draws.are_from_both_halves(what));
+            alone.push(draws.are_from_both_halves_at_each_level(what));
+            alone.push(draws.do_not_depend_on_several_before(what));
         }
     }
     let mut together =
@@ -103,6 +114,17 @@ fn judge_draws(users: [&Accesses; 2], kind: &str) -> (Vec<Claim>, Vec<Claim>) {
             draws.secrets.clone_from(&accesses.secrets);
             together.push(draws.tell_nothing_of_secrets(what));
         }
+    }
+    if let Some([leaves_a, leaves_b]) = &leaves {
+        together.push(leaves_a.are_from_both_halves_with(leaves_b, &names[2]));
+    }
+    for (nth, accesses) in users.into_iter().enumerate().filter(|(_, user)| !user.asked.is_empty())
+    {
+        let all = [&of_a, &of_b];
+        let mut draws = leaves.as_ref().map_or(all[nth], |leaves| &leaves[nth]).clone();
+        draws.secrets.clone_from(&accesses.secrets);
+        draws.asked.clone_from(&accesses.asked);
+        together.push(draws.tell_nothing_of_secrets_beside_earlier(&names[nth]));
     }
     if let Some((of_each, of_both)) = judge_columns(users, kind, true) {
         alone.extend(of_each);
@@ -161,11 +183,12 @@ fn judge_kinds(Schedule { kinds, order }: &Schedule) -> Claims {
         together.extend(of_both);
         for (other, drawn) in kinds.iter().zip(&draws).filter(|(other, _)| other.nth != of_kind.nth)
         {
-            across.extend(["A", "B"].into_iter().enumerate().map(|(user, what)| {
+            across.extend(["A", "B"].into_iter().enumerate().flat_map(|(user, what)| {
                 let mut of_user = draws[nth][user].clone();
                 let places = &drawn[user].drawn;
                 of_user.secrets = drawn_before(&of_kind.drawn[user], &other.drawn[user], places);
-                of_user.tell_nothing_of_earlier(&format!("{what}{kind} after {}", other.nth))
+                let what = format!("{what}{kind} after {}", other.nth);
+                [of_user.tell_nothing_of_earlier(&what), of_user.tell_nothing_beside_few(&what)]
             }));
         }
     }
@@ -242,14 +265,19 @@ fn kinds_tell_nothing_of_secrets(a: &Accesses, b: &Accesses) -> Vec<Claim> {
             places: kinds,
             drawn: accesses.all.iter().map(number).collect(),
             secrets: accesses.secrets.clone(),
+            asked: accesses.asked.clone(),
             ..Draws::default()
         };
         let is_tested = kinds > 1
             && !drawn.secrets.is_empty()
             && drawn.are_serially_independent(what).verdict == Verdict::Pass;
-        is_tested.then(|| drawn.tell_nothing_of_secrets(what))
+        let claims = || {
+            let beside = drawn.uneven_tell_nothing_beside_earlier(what);
+            [drawn.tell_nothing_of_secrets(what), beside]
+        };
+        is_tested.then(claims).into_iter().flatten()
     };
-    [(a, "A"), (b, "B")].into_iter().filter_map(claim).collect()
+    [(a, "A"), (b, "B")].into_iter().flat_map(claim).collect()
 }
 
 /// The kinds of accesses of both, numbered from the most common one.
@@ -280,21 +308,14 @@ struct Numbered {
     draws: [Draws; 2],
     /// Whether there are no others.
     all_seen: bool,
+    /// Which place of an access it is, and where that is, of all accesses.
+    place: usize,
+    known: Vec<u64>,
 }
 
 /// The place of each access, whichever tells most, numbered in order.
 fn numbered(a: &Accesses, b: &Accesses) -> Numbered {
-    let sorted = |nth: usize| {
-        let both = a.all.iter().chain(&b.all);
-        let mut places: Vec<u64> = both.map(|access| access.places[nth]).collect();
-        places.sort_unstable();
-        places.dedup();
-        places
-    };
-    let (nth, known) = (0..PLACES)
-        .map(|nth| (nth, sorted(nth)))
-        .max_by_key(|(_, places)| places.len())
-        .expect("some");
+    let (nth, known) = tells_most(a, b);
     let number =
         |access: &Access| known.binary_search(&access.places[nth]).expect("all are there") as u64;
     let again = again([a, b], nth);
@@ -305,7 +326,20 @@ fn numbered(a: &Accesses, b: &Accesses) -> Numbered {
         ..Draws::default()
     };
     let all_seen = known.len() * SEEN_EACH <= a.len().min(b.len());
-    Numbered { draws: [draws(a), draws(b)], all_seen }
+    Numbered { draws: [draws(a), draws(b)], all_seen, place: nth, known }
+}
+
+/// Which place of an access tells most, and where it is in all accesses.
+fn tells_most(a: &Accesses, b: &Accesses) -> (usize, Vec<u64>) {
+    let sorted = |nth: usize| {
+        let both = a.all.iter().chain(&b.all);
+        let mut places: Vec<u64> = both.map(|access| access.places[nth]).collect();
+        places.sort_unstable();
+        places.dedup();
+        places
+    };
+    let all = (0..PLACES).map(|nth| (nth, sorted(nth)));
+    all.max_by_key(|(_, places)| places.len()).expect("some")
 }
 
 /// That accesses of both are of the same kinds: as many reads and writes, as long, on the same

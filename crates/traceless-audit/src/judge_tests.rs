@@ -88,7 +88,7 @@ fn with_secrets(seed: u64, tells: u64, before: usize) -> Accesses {
         asked.push(Asked { seen: events.len() as u64, op, at: block * 64, len: 64 });
         let earlier = asked.iter().nth_back(before).filter(|asked| asked.op == Op::Read);
         let shows = earlier.filter(|_| tells > 0 && rng.below(tells) == 0);
-        events.extend(path_events(shows.map_or(leaf, |asked| asked.at / 32)));
+        events.extend(path_events(shows.map_or(leaf, |asked| asked.at / 32 + leaf % 2)));
     }
     let cut = cut(&events);
     assert_eq!(cut.len(), 6000);
@@ -102,14 +102,14 @@ fn what_tells_of_a_known_secret_is_found_and_else_nothing() {
     assert!(honest.secrets.iter().any(|&secret| secret > 500));
     let judged = judge(&honest, &with_secrets(2, 0, 0));
     assert_eq!((fails(&judged.alone), fails(&judged.together)), (0, 0), "{judged:?}");
-    assert_eq!(judged.together.len(), 7);
+    assert_eq!(judged.together.len(), 10);
     // A secret may show later, too, but not for ever.
-    for before in [0, 1, 4, 5] {
+    for before in [0, 1, 4, 16, 17] {
         let judged = judge(&honest, &with_secrets(3, 10, before));
-        let found = usize::from(before < 5);
+        let found = if before < 5 { 2 } else { usize::from(before < 17) };
         assert_eq!((fails(&judged.alone), fails(&judged.together)), (0, found), "{judged:?}");
         let mut told = judged.together.iter().filter(|claim| claim.verdict != Verdict::Pass);
-        assert!(told.all(|claim| claim.name.contains("secrets: B")), "{judged:?}");
+        assert!(told.all(|claim| claim.name.contains("secrets")), "{judged:?}");
     }
 }
 

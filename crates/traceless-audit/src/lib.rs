@@ -22,14 +22,20 @@
 mod accesses;
 mod again;
 mod columns;
+mod combined;
 mod compare;
 mod cut;
 mod distance;
+mod distances;
 mod draws;
+mod halves;
 mod joint;
 mod judge;
+mod labels;
 mod lags;
 mod learned;
+mod leaves;
+mod linear;
 mod mixer;
 #[cfg(test)]
 mod models;
@@ -38,6 +44,7 @@ mod numbered;
 mod odds;
 mod order;
 mod outside;
+mod parity;
 mod report;
 mod requests;
 mod schedule;

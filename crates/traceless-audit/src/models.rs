@@ -30,6 +30,40 @@ pub enum Fault {
     SameLeaf,
 }
 
+/// How a Path ORAM's leaf tells of what is asked for, or of leaves before it, in every access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Leak {
+    /// Its lowest bit is that of the leaf so many accesses before, exclusive or the block's.
+    XorBefore(usize),
+    /// A high bit of the difference from the last leaf is the block's lowest bit.
+    Difference,
+    /// Its lowest bit is that of the last leaf of the same block, exclusive or the block's.
+    XorOfSameBlock,
+    /// It is next to the last leaf of the same block, in one access of twenty.
+    NextToSameBlock,
+    /// A middle bit, which is in no class of a coarse test, is a middle bit of the block.
+    DeepBit,
+    /// In one access of fifty it is the leaf so many accesses before.
+    EqualTo(usize),
+    /// 513 of 1000 are in the left half.
+    LeftHalf,
+    /// The parity of half of its bits is that of two bits of the block.
+    Parity,
+    /// One bit is that of a public number of the access, mixed, exclusive or the block's lowest.
+    Counter,
+    /// In one access of twenty it is the sum of the last two leaves, modulo their number.
+    SumOfTwo,
+    /// Its lowest bit says whether the block is of the same parity as the one before.
+    Changed,
+    /// One bit is another one of the last leaf, exclusive or the block's lowest.
+    OtherBit,
+    /// One bit is the sum of one of each of three leaves before, and the block's lowest.
+    SumOfFour,
+    /// Two buckets of the path are written in the other order: if they were so in the last access,
+    /// exclusive or the block's lowest bit.
+    Order,
+}
+
 /// Who asks for blocks: of the number of an access.
 pub type User = fn(&mut Mixer, u64) -> u64;
 
@@ -92,6 +126,73 @@ pub fn two_trees(seeds: [u64; 2], user: User, fault: Fault) -> Accesses {
 
 fn bucket(leaf: u64, level: u32) -> u64 {
     (1 << level) - 1 + (leaf >> (LEVELS - 1 - level))
+}
+
+/// Path ORAM, or what is seen of it; with a leak.
+pub fn path(seeds: [u64; 2], user: User, leak: Option<Leak>) -> Accesses {
+    let mut leaves: Vec<u64> = vec![];
+    let mut last_of = [None; BLOCKS as usize];
+    let (mut block_before, mut is_swapped) = (0, false);
+    run(seeds, user, Fault::None, move |shown, block| {
+        let leaf = leaf_with(leak, &mut shown.rng, &leaves, [block, block_before], &last_of);
+        leaves.push(leaf);
+        last_of[block as usize] = Some(leaf);
+        block_before = block;
+        is_swapped = match leak {
+            Some(Leak::Order) => is_swapped ^ (block & 1 == 1),
+            _ => shown.rng.below(2) == 0,
+        };
+        (0..LEVELS).for_each(|level| shown.see(Op::Read, bucket(leaf, level)));
+        let mut levels: Vec<u32> = (0..LEVELS).collect();
+        if is_swapped {
+            levels.swap(3, 4);
+        }
+        levels.iter().for_each(|&level| shown.see(Op::Write, bucket(leaf, level)));
+    })
+}
+
+fn leaf_with(
+    leak: Option<Leak>,
+    rng: &mut Mixer,
+    leaves: &[u64],
+    [block, block_before]: [u64; 2],
+    last_of: &[Option<u64>],
+) -> u64 {
+    let any = rng.below(LEAVES);
+    let before = |ago: usize| leaves.iter().nth_back(ago - 1).copied();
+    let with_bit = |bit: u32, to: u64| any & !(1 << bit) | (to & 1) << bit;
+    let one_of = |rng: &mut Mixer, share: u64| rng.below(share) == 0;
+    let last = last_of[block as usize];
+    match leak {
+        None | Some(Leak::Order) => any,
+        Some(Leak::XorBefore(ago)) => before(ago).map_or(any, |leaf| with_bit(0, leaf ^ block)),
+        Some(Leak::Difference) => {
+            before(1).map_or(any, |leaf| (leaf + with_bit(6, block)) % LEAVES)
+        }
+        Some(Leak::XorOfSameBlock) => last.map_or(any, |leaf| with_bit(0, leaf ^ block)),
+        Some(Leak::NextToSameBlock) if one_of(rng, 20) => last.map_or(any, |leaf| leaf ^ 1),
+        Some(Leak::DeepBit) => with_bit(4, block >> 4),
+        Some(Leak::EqualTo(ago)) if one_of(rng, 50) => before(ago).unwrap_or(any),
+        Some(Leak::LeftHalf) => with_bit(LEVELS - 2, u64::from(rng.below(1000) >= 513)),
+        Some(Leak::Parity) => {
+            let parity = (any & 0b1010_1010).count_ones() as u64 ^ block ^ block >> 3;
+            any ^ (parity & 1) << 1
+        }
+        Some(Leak::Counter) => {
+            let mixed = (leaves.len() as u64 & 0b1_0110_1101).count_ones() as u64;
+            with_bit(2, mixed ^ block)
+        }
+        Some(Leak::SumOfTwo) if one_of(rng, 20) => {
+            before(2).map_or(any, |leaf| (leaf + leaves[leaves.len() - 1]) % LEAVES)
+        }
+        Some(Leak::Changed) => with_bit(0, block ^ block_before),
+        Some(Leak::OtherBit) => before(1).map_or(any, |leaf| with_bit(2, leaf >> 6 ^ block)),
+        Some(Leak::SumOfFour) => before(9).map_or(any, |leaf| {
+            let [second, third] = [1, 5].map(|ago| leaves[leaves.len() - ago]);
+            with_bit(1, leaf ^ second >> 3 ^ third >> 7 ^ block)
+        }),
+        Some(_) => any,
+    }
 }
 
 /// Square-root ORAM.

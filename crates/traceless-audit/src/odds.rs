@@ -62,6 +62,22 @@ pub(crate) fn count_tail(seen: u64, expected: f64, variance: f64) -> f64 {
     (2.0 * many.min(few)).min(1.0)
 }
 
+/// The two-sided probability of so many of `all` draws in a half that has this `share` of all
+/// places.
+pub(crate) fn half_tail(seen: u64, all: u64, share: f64) -> f64 {
+    if all == 0 || share <= 0.0 || share >= 1.0 {
+        return 1.0;
+    }
+    let (n, k) = (all as f64, seen as f64);
+    let variance = n * share * (1.0 - share);
+    if variance >= NORMAL_MIN {
+        return 2.0 * normal_tail((k - n * share).abs() / variance.sqrt());
+    }
+    let many = if seen == 0 { 1.0 } else { beta_reg(k, n - k + 1.0, share) };
+    let few = if seen == all { 1.0 } else { beta_reg(n - k, k + 1.0, 1.0 - share) };
+    (2.0 * many.min(few)).min(1.0)
+}
+
 /// The probability that the smallest of `tests` independent probabilities is as small as `p`
 /// (Šidák). Where they depend on each other it is too large, which is the safe side.
 pub(crate) fn smallest_of(tests: usize, p: f64) -> f64 {
@@ -154,6 +170,16 @@ mod tests {
         let poisson = count_tail(5100, 4990.0, 4990.0);
         let normal = count_tail(5100, 4990.0, 5000.0);
         assert!((poisson / normal - 1.0).abs() < 0.05, "{poisson} {normal}");
+    }
+
+    #[test]
+    fn halves_are_those_of_the_tables() {
+        // Fair coins: none or all of ten, two or fewer or as many of the other side of ten.
+        assert!((half_tail(10, 10, 0.5) / (2.0 / 1024.0) - 1.0).abs() < 1e-9);
+        assert!((half_tail(2, 10, 0.5) / (112.0 / 1024.0) - 1.0).abs() < 1e-9);
+        assert!(half_tail(5, 10, 0.5) >= 1.0 && half_tail(0, 0, 0.5) >= 1.0);
+        let (exact, normal) = (half_tail(10_400, 19_999, 0.5), half_tail(10_400, 20_000, 0.5));
+        assert!((exact / normal).ln().abs() < 0.2, "{exact} {normal}");
     }
 
     #[test]

@@ -4,13 +4,14 @@ use crate::failure::{DEVICE, Failure};
 use crate::output::{say, say_json};
 use serde::Serialize;
 
-/// One number: the median of some rounds, and how far apart they lie as a share of it.
+/// One number: the median of some rounds, and how far apart they lie as a share of it, if there
+/// are two or more.
 #[derive(Serialize)]
 pub struct Row {
     pub name: &'static str,
     pub unit: &'static str,
     pub measured: f64,
-    pub spread: f64,
+    pub spread: Option<f64>,
 }
 
 /// The rows of one group, and what they were measured on.
@@ -38,11 +39,17 @@ pub fn row(name: &'static str, unit: &'static str, values: Vec<f64>) -> Row {
     Row { name, unit, measured, spread }
 }
 
-/// The median of some values, and how far apart they lie as a share of it.
-pub fn summary(mut values: Vec<f64>) -> (f64, f64) {
+/// The median of some values, and how far apart they lie as a share of it: of one value nothing.
+pub fn summary(mut values: Vec<f64>) -> (f64, Option<f64>) {
     values.sort_by(f64::total_cmp);
     let median = values[values.len() / 2];
-    (median, (values[values.len() - 1] - values[0]) / median)
+    let spread = (values[values.len() - 1] - values[0]) / median;
+    (median, (values.len() > 1).then_some(spread))
+}
+
+/// Half of a spread to each side, in words; nothing of one value.
+pub fn spread_in_words(spread: Option<f64>) -> String {
+    spread.map_or(String::new(), |spread| format!(" ±{:.0} %", spread * 50.0))
 }
 
 /// Three digits that count.
@@ -97,4 +104,22 @@ pub fn peak_memory(process: &str) -> Result<u64, Failure> {
         .lines()
         .find_map(|l| l.strip_prefix("VmHWM:")?.trim().strip_suffix("kB")?.trim().parse().ok());
     kib.map(|kib: u64| kib << 10).ok_or_else(|| failed("no VmHWM in /proc"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_value_has_no_spread() {
+        assert_eq!(summary(vec![3.0]), (3.0, None));
+        assert_eq!(summary(vec![3.0, 3.0]), (3.0, Some(0.0)));
+        assert_eq!(summary(vec![2.0, 1.0, 4.0]), (2.0, Some(1.5)));
+        assert_eq!(
+            (spread_in_words(None), spread_in_words(Some(0.1))),
+            (String::new(), " ±5 %".to_owned())
+        );
+        let told = serde_json::to_value(row("name", "s", vec![1.0])).unwrap();
+        assert!(told["spread"].is_null() && told["measured"] == 1.0);
+    }
 }

@@ -7,7 +7,7 @@
 
 use crate::args::PagerBenchArgs;
 use crate::failure::Failure;
-use crate::numbers::{Hardware, Row, failed, row, shortened};
+use crate::numbers::{Hardware, Row, failed, row, shortened, spread_in_words};
 use crate::output::{complain, say, say_json};
 use crate::run::cipher;
 use serde::Serialize;
@@ -155,7 +155,8 @@ pub fn run(args: &PagerBenchArgs) -> Result<(), Failure> {
     }
     say(&machine.to_string());
     for Row { name, unit, measured, spread } in &rows {
-        say(&format!("{name:<28}{:>8} {unit:<14} +-{:.0} %", shortened(*measured), spread * 50.0));
+        let spread = spread_in_words(*spread);
+        say(&format!("{name:<28}{:>8} {unit:<14}{spread}", shortened(*measured)));
     }
     say("");
     for detail in details {

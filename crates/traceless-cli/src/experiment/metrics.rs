@@ -27,10 +27,10 @@ pub struct Values {
     pub each: Vec<f64>,
     /// Over all workloads.
     pub mean: f64,
-    /// How far the means of single repeats are apart.
-    pub spread: f64,
-    /// Their standard deviation.
-    pub deviation: f64,
+    /// How far the means of single repeats are apart; of one repeat nothing.
+    pub spread: Option<f64>,
+    /// Their standard deviation; of one repeat nothing.
+    pub deviation: Option<f64>,
 }
 
 impl<'a> Counts<'a> {
@@ -69,8 +69,9 @@ impl<'a> Counts<'a> {
         let least = means.iter().copied().fold(f64::INFINITY, f64::min);
         let most = means.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let mean = (self.sheet.typical)(&means);
-        let deviation = deviation(&means, mean);
-        Ok(Values { each, mean, spread: most - least, deviation })
+        let is_repeated = means.len() > 1;
+        let deviation = is_repeated.then(|| deviation(&means, mean));
+        Ok(Values { each, mean, spread: is_repeated.then_some(most - least), deviation })
     }
 
     fn ratio(&self, metric: &Metric, place: Place) -> Result<Ratio, Failure> {

@@ -41,10 +41,10 @@ pub struct Of {
     /// One for each workload, in their order.
     pub each: Vec<f64>,
     pub mean: f64,
-    /// How far the means of single repeats are apart.
-    pub spread: f64,
-    /// Their standard deviation.
-    pub deviation: f64,
+    /// How far the means of single repeats are apart; of one repeat nothing.
+    pub spread: Option<f64>,
+    /// Their standard deviation; of one repeat nothing.
+    pub deviation: Option<f64>,
 }
 
 impl Report {
@@ -120,6 +120,7 @@ impl Report {
             let number = |value: Option<f64>| value.map_or("-".to_owned(), shortened);
             // Of an order it is counted who is not in it.
             let here = match variant {
+                Some(_) if measured.is_nan() => "-".to_owned(),
                 Some(_) => shortened(*measured),
                 None => format!("{measured} misplaced"),
             };

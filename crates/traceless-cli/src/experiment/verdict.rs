@@ -66,8 +66,10 @@ pub fn verdicts(
             .collect(),
         paper => {
             let paper = if let Some(Published::One(paper)) = paper { Some(*paper) } else { None };
+            // A single repeat has no deviation: the claim is there all the same, without a number.
+            let deviation = values.deviation.unwrap_or(f64::NAN);
             let measured =
-                if claim.of_deviation { Some(values.deviation) } else { with(&values, workload) };
+                if claim.of_deviation { Some(deviation) } else { with(&values, workload) };
             measured.map(|measured| verdict(workload, paper, measured)).into_iter().collect()
         }
     }
@@ -129,7 +131,7 @@ mod tests {
         let workloads = ["one", "other"].map(str::to_owned);
         let values = |_: &str, variant: &str| {
             let each = if variant == "a" { vec![2.0, 1.0] } else { vec![1.0, 9.0] };
-            Values { mean: each[0] + each[1], each, spread: 0.0, deviation: 0.0 }
+            Values { mean: each[0] + each[1], each, spread: None, deviation: None }
         };
         let judged = |workload: &str| {
             let text =

@@ -27,6 +27,7 @@ pub struct Compressed {
     fanout: u64,
     bits: u32,
     remaps_max: u64,
+    starts_at_random: bool,
 }
 
 impl Compressed {
@@ -39,7 +40,8 @@ impl Compressed {
         if !(1..=COUNTER_BITS_MAX).contains(&bits) {
             return Err(Error::Geometry("a counter has 1 to 32 bits"));
         }
-        Ok(Self { prf: Prf::new(key), fanout, bits, remaps_max: GROUP_REMAPS_MAX })
+        let (prf, remaps_max) = (Prf::new(key), GROUP_REMAPS_MAX);
+        Ok(Self { prf, fanout, bits, remaps_max, starts_at_random: false })
     }
 
     /// As many children as a block of `block_len` bytes has room for.
@@ -51,7 +53,8 @@ impl Compressed {
     /// One counter of 64 bits for each child, and no groups: for a map in trusted memory that need
     /// not be small.
     pub fn flat(key: &Secret) -> Self {
-        Self { prf: Prf::new(key), fanout: 1, bits: 0, remaps_max: GROUP_REMAPS_MAX }
+        let (prf, remaps_max) = (Prf::new(key), GROUP_REMAPS_MAX);
+        Self { prf, fanout: 1, bits: 0, remaps_max, starts_at_random: false }
     }
 
     /// The same with a group counter that ends after so many remaps of a group, for hardware with
@@ -59,6 +62,16 @@ impl Compressed {
     #[must_use]
     pub fn with_remaps_max(mut self, remaps: u64) -> Self {
         self.remaps_max = remaps;
+        self
+    }
+
+    /// The same whose counters begin anywhere: the first renewal of a child sets its counter to a
+    /// random number, until its group is remapped as a whole. So counters are full as often as in a
+    /// map that has been in use for long, from the beginning on, and not all at the same time.
+    /// Numbers still only grow, and no input is used twice.
+    #[must_use]
+    pub fn starting_at_random(mut self) -> Self {
+        self.starts_at_random = true;
         self
     }
 
@@ -117,8 +130,13 @@ impl Labels for Compressed {
         self.counter(entries, nth) + 1 == 1 << self.bits
     }
 
-    fn renew(&self, entries: &mut [u8], nth: usize, _: &mut Draw) {
-        let count = self.counter(entries, nth) + 1;
+    fn renew(&self, entries: &mut [u8], nth: usize, draw: &mut Draw) {
+        let count = match self.counter(entries, nth) {
+            0 if self.starts_at_random && group_counter(entries) == 0 => {
+                1 + draw.below((1 << self.bits) - 1)
+            }
+            count => count + 1,
+        };
         self.set_counter(entries, nth, count);
     }
 
@@ -190,6 +208,33 @@ mod tests {
         }
         seen.sort_unstable();
         assert!(seen.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+
+    #[test]
+    fn counters_may_start_at_random_and_no_label_is_used_twice() {
+        let labels = Compressed::new(&key(), 4, 3).unwrap().starting_at_random();
+        let mut draw = Draw::new(Box::new(Seeded::new(1)), 1 << 32);
+        let mut starts = [0; 8];
+        for _ in 0..2000 {
+            let mut entries = vec![0; labels.entries_len()];
+            let mut seen = vec![labels.leaf(&entries, 2, Addr(6), &mut draw)];
+            labels.renew(&mut entries, 2, &mut draw);
+            starts[labels.counter(&entries, 2) as usize] += 1;
+            assert_eq!(labels.counter(&entries, 1), 0, "the others keep their labels");
+            while !labels.is_spent(&entries, 2) {
+                seen.push(labels.leaf(&entries, 2, Addr(6), &mut draw));
+                labels.renew(&mut entries, 2, &mut draw);
+            }
+            seen.push(labels.leaf(&entries, 2, Addr(6), &mut draw));
+            labels.renew_group(&mut entries).unwrap();
+            seen.push(labels.leaf(&entries, 2, Addr(6), &mut draw));
+            labels.renew(&mut entries, 2, &mut draw);
+            assert_eq!(labels.counter(&entries, 2), 1, "a group that was remapped starts at zero");
+            seen.sort_unstable();
+            assert!(seen.windows(2).all(|pair| pair[0] != pair[1]));
+        }
+        assert_eq!(starts[0], 0);
+        assert!(starts[1..].iter().all(|starts| (200..400).contains(starts)), "{starts:?}");
     }
 
     #[test]

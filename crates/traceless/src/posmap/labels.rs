@@ -44,6 +44,11 @@ impl Draw {
         Leaf(self.rng.below(self.leaves))
     }
 
+    /// Any number below `n`.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.rng.below(n)
+    }
+
     /// A key for labels that are computed.
     pub fn key(&mut self) -> Secret {
         Secret::random(&mut *self.rng)

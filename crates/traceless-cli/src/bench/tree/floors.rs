@@ -188,7 +188,7 @@ fn calculated() -> Result<[Row; 4], Failure> {
         name,
         unit,
         measured: Some(measured),
-        spread: Some(0.0),
+        spread: None,
         why: None,
     };
     Ok([
@@ -219,7 +219,7 @@ impl Subject {
             name,
             unit,
             measured: Some(value(&numbers)),
-            spread: Some(numbers.spread),
+            spread: numbers.spread,
             why: None,
         };
         Ok(self.rows.iter().map(row).collect())

@@ -19,8 +19,8 @@ pub struct Numbers {
     pub accesses_per_cpu_second: f64,
     pub accesses_per_second: f64,
     pub cpu_us_per_access: f64,
-    /// Largest less smallest round, as a share of the median.
-    pub spread: f64,
+    /// Largest less smallest round, as a share of the median; of one round nothing.
+    pub spread: Option<f64>,
     pub paths_per_access: f64,
     /// Made between two accesses, for which nobody waits.
     pub idle_paths_per_access: f64,

@@ -160,7 +160,6 @@ pub fn run(args: &TreeArgs) -> Result<(), Failure> {
         ("an access, CPU", numbers.cpu_us_per_access, "us"),
         ("accesses a second, CPU", numbers.accesses_per_cpu_second, ""),
         ("accesses a second, wall", numbers.accesses_per_second, ""),
-        ("spread", numbers.spread * 100.0, "%"),
         ("paths an access", numbers.paths_per_access, ""),
         ("paths between accesses", numbers.idle_paths_per_access, ""),
         ("bytes moved an access", numbers.bytes_per_access, ""),
@@ -168,7 +167,8 @@ pub fn run(args: &TreeArgs) -> Result<(), Failure> {
         ("peak memory", numbers.peak_memory_bytes as f64 / f64::from(1 << 20), "MiB"),
         ("peak memory over payload", numbers.memory_over_payload, ""),
     ];
-    for (name, value, unit) in lines {
+    let spread = numbers.spread.map(|spread| ("spread", spread * 100.0, "%"));
+    for (name, value, unit) in lines.into_iter().chain(spread) {
         say(&format!("{name:<28}{value:>14.3} {unit}"));
     }
     Ok(())

@@ -20,7 +20,7 @@ mod write_only;
 use crate::args::{BenchArgs, Suite};
 use crate::failure::Failure;
 use crate::numbers::Hardware;
-pub use crate::numbers::{Row, failed, row, summary};
+pub use crate::numbers::{Row, failed, row, spread_in_words, summary};
 use crate::output::{complain, say, say_json};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -112,11 +112,11 @@ fn floors(args: &BenchArgs, places: &Places) -> Result<(), Failure> {
     say(&machine.hardware.to_string());
     for row in rows {
         say(&format!(
-            "{:<40}{:>9.3} {:<6} ±{:.0} %",
+            "{:<40}{:>9.3} {:<6}{}",
             row.name,
             row.measured,
             row.unit,
-            row.spread * 50.0
+            spread_in_words(row.spread)
         ));
     }
     Ok(())

@@ -58,8 +58,8 @@ pub struct Row {
     pub request_bytes: usize,
     pub requests: u64,
     pub mb_per_s: f64,
-    /// Largest less smallest, as a share of the median.
-    pub spread: f64,
+    /// Largest less smallest, as a share of the median; of one round nothing.
+    pub spread: Option<f64>,
     /// Speed beside the control in the same round.
     pub ratio: Option<f64>,
     pub ratio_spread: Option<f64>,
@@ -94,7 +94,7 @@ pub fn rows(on: &'static str, cells: &[Cell]) -> Vec<Row> {
             mb_per_s,
             spread,
             ratio: ratio.map(|(median, _)| median),
-            ratio_spread: ratio.map(|(_, spread)| spread),
+            ratio_spread: ratio.and_then(|(_, spread)| spread),
             store: cell.counts.map(|counts| asked(cell, counts)),
             paper: paper::about(cell.subject.name, cell.workload.name),
         }

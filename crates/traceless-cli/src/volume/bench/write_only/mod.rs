@@ -7,7 +7,7 @@ mod groups;
 
 use super::measure::Plan;
 use super::subjects::{CONTROL, Subject};
-use super::{Machine, Places, machine, summary};
+use super::{Machine, Places, machine, spread_in_words, summary};
 use crate::args::BenchArgs;
 use crate::failure::Failure;
 use crate::output::{complain, say, say_json};
@@ -99,7 +99,7 @@ impl Row {
         match found {
             Ok(values) => {
                 let (median, spread) = summary(values);
-                Self { name, unit, measured: Some(median), spread: Some(spread), why: None }
+                Self { name, unit, measured: Some(median), spread, why: None }
             }
             Err(why) => Self { name, unit, measured: None, spread: None, why: Some(why) },
         }
@@ -107,11 +107,11 @@ impl Row {
 
     fn in_words(&self) -> String {
         let Self { name, unit, why, .. } = self;
-        match (self.measured, self.spread) {
-            (Some(measured), Some(spread)) => {
-                format!("{name:<46}{measured:>9.3} {unit:<6} ±{:.0} %", spread * 50.0)
+        match self.measured {
+            Some(measured) => {
+                format!("{name:<46}{measured:>9.3} {unit:<6}{}", spread_in_words(self.spread))
             }
-            _ => format!("{name:<46}not measured: {}", why.as_deref().unwrap_or_default()),
+            None => format!("{name:<46}not measured: {}", why.as_deref().unwrap_or_default()),
         }
     }
 }

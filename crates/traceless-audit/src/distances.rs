@@ -1,0 +1,200 @@
+//! Whether a place comes again at one distance more often than at others, of all distances that a
+//! trace has.
+
+use crate::draws::Draws;
+use crate::mixer::Mixer;
+use crate::numbered::numbered;
+use crate::odds::{deviation_found, judged, many_tail, smallest_of};
+use crate::report::Claim;
+
+/// Pairs of equal places that are counted, about. Where there are more, only those of some places
+/// are, over the whole trace: those that a hash picks, and of a few places some.
+const PAIRS_MAX: f64 = (1 << 23) as f64;
+const PLACES_MIN: f64 = 6.0;
+
+/// Draws of one place that are counted, at most: where one has more, only the first accesses of a
+/// trace are looked at.
+const DRAWS_MAX: u32 = 1 << 13;
+
+/// Distances of which the one with most pairs is tested.
+const TESTED_OF: usize = 1024;
+
+/// The accesses that drew each of some places.
+struct Positions {
+    /// Where those of each place begin, and one more.
+    first: Vec<usize>,
+    at: Vec<u32>,
+}
+
+impl Draws {
+    /// That two draws are not of the same place more often than in another order, at any distance
+    /// from one access to the whole trace.
+    pub fn do_not_come_again_at_any_distance(&self, what: &str) -> Claim {
+        let name = format!("{} do not come again at any distance: {what}", self.noun);
+        let numbers = numbered(&self.drawn, self.places);
+        let all = self.accesses();
+        let (positions, n) = Positions::of((0..all).map(|access| numbers[self.picked(access)]));
+        let seen = positions.pairs(n);
+        let (share, tied) = positions.shares(n);
+        let lags = n.saturating_sub(1);
+        let chance = |lag: usize| {
+            let pairs = (n - lag) as f64;
+            (pairs * share, pairs * (share * (1.0 - share) + 2.0 * tied))
+        };
+        let tests = seen.chunks(TESTED_OF).enumerate().filter_map(|(nth, lags)| {
+            let most = lags.iter().enumerate().max_by_key(|(_, seen)| **seen);
+            let (in_chunk, &seen) = most?;
+            let lag = nth * TESTED_OF + in_chunk + 1;
+            let (expected, variance) = chance(lag);
+            Some((many_tail(u64::from(seen), expected, variance), seen, expected, lag))
+        });
+        let worst = tests.min_by(|a, b| a.0.total_cmp(&b.0));
+        let (p, seen, expected, lag) = worst.unwrap_or((1.0, 0, 0.0, 0));
+        let evidence = format!(
+            "{n} accesses, up to {lags} apart; most: {seen} pairs of one place {lag} apart, \
+             {expected:.0} expected"
+        );
+        let (expected, variance) = chance(n / 2);
+        let more = deviation_found(lags.max(1)) * variance.max(1.0).sqrt() + 20.0;
+        let of_pairs = positions.at.len() as f64 / n.max(1) as f64 * (n - n / 2) as f64;
+        let percent = 100.0 * (more.min(expected.max(of_pairs)) / of_pairs.max(1.0)).min(1.0);
+        let power = format!(
+            "{percent:.2} % of places that are those of one access, half a trace before, are found"
+        );
+        judged(name, p, smallest_of(lags.max(1), p), power, &evidence)
+    }
+}
+
+impl Positions {
+    /// Of as many of the draws as there are not too many pairs of; and how many accesses those are
+    /// from.
+    fn of(draws: impl ExactSizeIterator<Item = u32> + Clone) -> (Self, usize) {
+        let mut n = draws.len();
+        let places = f64::from(draws.clone().max().unwrap_or(0)) + 1.0;
+        let share = PAIRS_MAX / (0.5 * (n as f64).powi(2) / places);
+        let share = share.max(PLACES_MIN / places).min(1.0);
+        let picked = |share: f64, place: u32| {
+            share >= 1.0 || Mixer(place.into()).next() <= (share * u64::MAX as f64) as u64
+        };
+        let draws = (0u32..).zip(draws).filter(|(_, place)| picked(share, *place));
+        let mut draws: Vec<(u32, u32)> = draws.collect();
+        let mut counts = counts_of(&draws);
+        let pairs = |count: &u32| 0.5 * f64::from(*count).powi(2);
+        let all: f64 = counts.iter().map(pairs).sum();
+        let most = counts.iter().copied().max().unwrap_or(0);
+        if all > 4.0 * PAIRS_MAX && most <= DRAWS_MAX {
+            // Places are drawn less evenly than that.
+            let fewer = (share * PAIRS_MAX / all).max(PLACES_MIN / places).min(share);
+            draws.retain(|(_, place)| picked(fewer, *place));
+            counts = counts_of(&draws);
+        } else if most > DRAWS_MAX {
+            n = (n as f64 * f64::from(DRAWS_MAX) / f64::from(most)) as usize;
+            draws.retain(|(access, _)| (*access as usize) < n);
+            counts = counts_of(&draws);
+        }
+        let mut all = 0;
+        let mut first: Vec<usize> = vec![0];
+        first.extend(counts.iter().map(|count| {
+            all += *count as usize;
+            all
+        }));
+        let (mut at, mut next) = (vec![0; all], first.clone());
+        for (access, place) in draws {
+            let next = &mut next[place as usize];
+            at[*next] = access;
+            *next += 1;
+        }
+        (Self { first, at }, n)
+    }
+
+    fn of_each(&self) -> impl Iterator<Item = &[u32]> {
+        self.first.windows(2).map(|two| &self.at[two[0]..two[1]])
+    }
+
+    /// At each distance from 1 on, how many pairs of draws of one place are so far apart.
+    fn pairs(&self, accesses: usize) -> Vec<u32> {
+        let mut pairs = vec![0u32; accesses.saturating_sub(1)];
+        for at in self.of_each() {
+            for (nth, &later) in at.iter().enumerate() {
+                for &earlier in &at[..nth] {
+                    let pairs = &mut pairs[(later - earlier) as usize - 1];
+                    *pairs = pairs.wrapping_add(1);
+                }
+            }
+        }
+        pairs
+    }
+
+    /// The share of all pairs of draws that are of one place, and how much two pairs that share a
+    /// draw hang together.
+    fn shares(&self, accesses: usize) -> (f64, f64) {
+        let n = accesses as f64;
+        let (mut pairs, mut triples) = (0.0, 0.0);
+        for count in self.of_each().map(|at| at.len() as f64) {
+            pairs += count * (count - 1.0);
+            triples += count * (count - 1.0) * (count - 2.0);
+        }
+        let share = pairs / (n * (n - 1.0)).max(1.0);
+        let of_three = triples / (n * (n - 1.0) * (n - 2.0)).max(1.0);
+        (share, (of_three - share * share).max(0.0))
+    }
+}
+
+/// How often each place is drawn.
+fn counts_of(draws: &[(u32, u32)]) -> Vec<u32> {
+    let most = draws.iter().map(|(_, place)| *place as usize + 1).max().unwrap_or(0);
+    let mut counts = vec![0; most];
+    draws.iter().for_each(|(_, place)| counts[*place as usize] += 1);
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::distance::Distance;
+    use crate::odds::ALPHA;
+
+    /// Draws of which one in `share` is that of `back` before.
+    fn draws(seed: u64, n: usize, places: u64, share: u64, back: usize) -> Draws {
+        let mut rng = Mixer(seed << 32);
+        let mut drawn: Vec<u64> = vec![];
+        for nth in 0..n {
+            let repeats = share > 0 && nth >= back && rng.below(share) == 0;
+            let any = rng.below(places);
+            drawn.push(if repeats { drawn[nth - back] } else { any });
+        }
+        Draws { noun: "leaves", places, drawn, ..Draws::default() }
+    }
+
+    fn p(draws: &Draws) -> f64 {
+        draws.do_not_come_again_at_any_distance("").p.unwrap()
+    }
+
+    #[test]
+    fn honest_draws_come_again_by_chance_at_all_distances() {
+        for (n, places) in [(20_000, 1 << 40), (20_000, 512), (100_000, 16), (60_000, 2), (9000, 1)]
+        {
+            let all: Vec<f64> = (0..25).map(|seed| p(&draws(seed, n, places, 0, 0))).collect();
+            let small = Distance::below_uniform(&all);
+            assert!(small.p > 1e-3 && all.iter().all(|&p| p > 1e-5), "{places}: {all:?}");
+        }
+    }
+
+    #[test]
+    fn what_comes_again_is_found_however_late() {
+        for back in [1500, 40_000, 75_000] {
+            for places in [256, 4096, 1 << 20] {
+                assert!(p(&draws(1, 100_000, places, 50, back)) < ALPHA, "{back} {places}");
+            }
+        }
+        assert!(p(&draws(2, 100_000, 16, 20, 40_000)) < ALPHA, "some of few places are counted");
+        assert!(p(&draws(3, 1_000_000, 1024, 100, 500_000)) < ALPHA, "a long trace is counted");
+    }
+
+    #[test]
+    fn few_draws_are_no_trouble() {
+        for n in [0, 1, 2, 3, 9] {
+            assert!(p(&draws(1, n, 16, 0, 0)) > 1e-3, "{n}");
+        }
+    }
+}

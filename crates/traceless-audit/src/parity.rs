@@ -1,0 +1,211 @@
+//! Whether the parity of any bits of a number tells of a bit that is known beside it.
+//!
+//! Each number is counted in a table, for each label by itself; a Walsh transform of the table then
+//! has, for every set of the number's bits, how often their parity is odd. So all sets are tested
+//! at once.
+
+use crate::labels::{LANES, Labels};
+use crate::odds::smallest_of;
+
+/// Bits of a number, at most: tables of so many stay in a cache.
+pub(crate) const BITS_MAX: u32 = 10;
+
+/// The strongest of many tests, and how many there were.
+#[derive(Clone, Debug)]
+pub(crate) struct Strongest {
+    /// The exponent of a bound: the probability of one such test is at most twice that of it.
+    pub half_deviance: f64,
+    pub tests: usize,
+    /// Which test it was.
+    pub name: String,
+}
+
+impl Default for Strongest {
+    fn default() -> Self {
+        Self { half_deviance: 0.0, tests: 0, name: "none".to_owned() }
+    }
+}
+
+impl Strongest {
+    /// A test with such an exponent.
+    pub fn add(&mut self, half_deviance: f64, tests: usize, name: impl FnOnce() -> String) {
+        self.tests += tests;
+        if half_deviance > self.half_deviance {
+            (self.half_deviance, self.name) = (half_deviance, name());
+        }
+    }
+
+    /// The probability that the strongest of so many is as strong.
+    pub fn p(&self) -> f64 {
+        smallest_of(self.tests.max(1), (2.0 * (-self.half_deviance).exp()).min(1.0))
+    }
+}
+
+/// How the numbers that are tested came to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Made {
+    /// Each is one draw.
+    OfOne,
+    /// Each is made of two draws: numbers that share a draw may hang together.
+    OfTwo,
+}
+
+/// Numbers beside labels: the first number belongs to the label that is `shift` from the first.
+pub(crate) struct Numbers<'a> {
+    pub numbers: &'a [u16],
+    pub bits: u32,
+    pub shift: usize,
+    pub made: Made,
+    /// Whether each number is as likely as any other, so that each parity is a fair coin.
+    pub is_uniform: bool,
+    /// What the numbers are.
+    pub name: &'a str,
+}
+
+/// Tests whether the parity of any set of the numbers' bits hangs on a label.
+pub(crate) fn told_by_parities(of: &Numbers<'_>, labels: &Labels, strongest: &mut Strongest) {
+    assert!(of.bits <= BITS_MAX, "the table is too large");
+    let sets = (1usize << of.bits) - 1;
+    for (chunk, names) in labels.packed.iter().zip(labels.names.chunks(LANES - 1)) {
+        let packed = chunk.get(of.shift..).unwrap_or_default();
+        let n = of.numbers.len().min(packed.len());
+        let table = table_of(&of.numbers[..n], of.bits, &packed[..n]);
+        for (lane, label) in (1..).zip(names) {
+            let all = [n as f64, f64::from(table[0][lane])];
+            let mut best = (0.0, 0);
+            for (set, row) in table.iter().enumerate().skip(1) {
+                let even = [f64::from(row[0]), f64::from(row[lane])];
+                let found = half_deviance(even, all, best.0, of.made);
+                if found > best.0 {
+                    best = (found, set);
+                }
+            }
+            strongest.add(best.0, sets, || format!("{}, bits {:#b}: {label}", of.name, best.1));
+        }
+    }
+    if of.is_uniform && !of.numbers.is_empty() {
+        let table = table_of(of.numbers, of.bits, &vec![1; of.numbers.len()]);
+        let uneven = |(set, row): (usize, &[i32; LANES])| (row[0].unsigned_abs(), set);
+        let (most, set) = table.iter().enumerate().skip(1).map(uneven).max().unwrap_or_default();
+        // Hoeffding's bound.
+        let found = f64::from(most).powi(2) / (2.0 * of.numbers.len() as f64);
+        strongest.add(found, sets, || format!("{}, bits {set:#b}, by themselves", of.name));
+    }
+}
+
+/// Of each set of bits, of how many more numbers the parity is even than odd: of all, and of those
+/// with each label.
+fn table_of(numbers: &[u16], bits: u32, packed: &[u16]) -> Vec<[i32; LANES]> {
+    let mut table = vec![[0i32; LANES]; 1 << bits];
+    // The labels of a byte at a time.
+    let of_byte = |byte: usize| core::array::from_fn(|lane| (byte >> lane & 1) as i32);
+    let spread: Vec<[i32; LANES / 2]> = (0..256).map(of_byte).collect();
+    let mask = (1u16 << bits) - 1;
+    for (number, labels) in numbers.iter().zip(packed) {
+        let labels = usize::from(*labels);
+        let row = &mut table[usize::from(number & mask)];
+        let (low, high) = row.split_at_mut(LANES / 2);
+        add(low, &spread[labels & 255]);
+        add(high, &spread[labels >> 8]);
+    }
+    transform(&mut table);
+    table
+}
+
+/// Without checks for overflow, so that all are added at once: there are fewer accesses.
+fn add(sums: &mut [i32], ones: &[i32]) {
+    sums.iter_mut().zip(ones).for_each(|(sum, one)| *sum = sum.wrapping_add(*one));
+}
+
+/// The Walsh transform.
+fn transform(table: &mut [[i32; LANES]]) {
+    let mut half = 1;
+    while half < table.len() {
+        for pair in table.chunks_exact_mut(2 * half) {
+            let (first, second) = pair.split_at_mut(half);
+            for (a, b) in first.iter_mut().zip(second) {
+                for (a, b) in a.iter_mut().zip(b) {
+                    (*a, *b) = (a.wrapping_add(*b), a.wrapping_sub(*b));
+                }
+            }
+        }
+        half *= 2;
+    }
+}
+
+/// Half the deviance of a table of two parities and two labels from one whose sides are
+/// independent; 0 if that is less than what is already `known`.
+pub(crate) fn half_deviance(
+    [even, even_labelled]: [f64; 2],
+    [n, labelled]: [f64; 2],
+    known: f64,
+    made: Made,
+) -> f64 {
+    let odd = (n - even) / 2.0;
+    let both = (labelled - even_labelled) / 2.0;
+    let (not_odd, rest) = (n - odd, n - labelled);
+    let product = odd * not_odd * labelled * rest;
+    if product <= 0.0 {
+        return 0.0;
+    }
+    // Numbers that share a draw hang together, as far as draws are uneven.
+    let uneven = even.abs() / n;
+    let shared = match made {
+        Made::OfOne => 1.0,
+        Made::OfTwo => 1.0 + 2.0 * uneven / (1.0 + uneven),
+    };
+    let off = n * both - odd * labelled;
+    // The deviance is at most twice Pearson's statistic.
+    if n * off * off / product <= known * shared {
+        return 0.0;
+    }
+    let part =
+        |seen: f64, expected: f64| if seen > 0.0 { seen * (seen / expected).ln() } else { 0.0 };
+    let deviance = part(both, odd * labelled / n)
+        + part(odd - both, odd * rest / n)
+        + part(labelled - both, not_odd * labelled / n)
+        + part(rest - odd + both, not_odd * rest / n);
+    deviance / shared
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::distance::Distance;
+    use crate::mixer::Mixer;
+
+    fn told(seed: u64, n: usize, share: u64, rare: u64) -> Strongest {
+        let mut rng = Mixer(seed << 32);
+        let numbers: Vec<u16> = (0..n).map(|_| rng.below(512) as u16).collect();
+        let label = |number: &u16| {
+            let tells = share > 0 && rng.below(share) == 0;
+            let parity = u64::from((number & 0b1_0010_1000).count_ones() & 1);
+            let other = u64::from(rng.below(rare) == 0) << 40;
+            other | if tells { parity } else { rng.below(2) }
+        };
+        let words: Vec<u64> = numbers.iter().map(label).collect();
+        let labels = Labels::of_numbers(&words, "label");
+        let mut strongest = Strongest::default();
+        let (bits, shift, made, name) = (9, 0, Made::OfOne, "numbers");
+        let of = Numbers { numbers: &numbers, bits, shift, made, is_uniform: true, name };
+        told_by_parities(&of, &labels, &mut strongest);
+        strongest
+    }
+
+    #[test]
+    fn a_parity_of_any_bits_that_tells_is_found_and_named() {
+        let found = told(1, 100_000, 20, 2);
+        assert!(found.p() < 1e-20, "{found:?}");
+        assert_eq!(found.name, "numbers, bits 0b100101000: label 0");
+        assert_eq!(found.tests, 3 * 511);
+    }
+
+    #[test]
+    fn what_tells_nothing_raises_no_alarm_also_where_a_label_is_rare() {
+        for (n, rare) in [(1000, 2), (1000, 300), (20_000, 2), (20_000, 5000), (20_000, 20_000)] {
+            let p: Vec<f64> = (0..100).map(|seed| told(seed, n, 0, rare).p()).collect();
+            let small = Distance::below_uniform(&p);
+            assert!(small.p > 1e-3 && p.iter().all(|&p| p > 1e-5), "{rare}: {p:?}");
+        }
+    }
+}
