@@ -150,10 +150,16 @@ impl Mapping {
 
 /// Makes a file that long. Where files may not be (`ulimit -f`) the kernel would end the process.
 pub(super) fn lengthen(file: &OwnedFd, len: u64) -> Result<(), Errno> {
+    check_len(len)?;
+    ftruncate(file, len)
+}
+
+/// Refuses a file that is longer than files may be.
+pub(super) fn check_len(len: u64) -> Result<(), Errno> {
     if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < len) {
         return Err(Errno::FBIG);
     }
-    ftruncate(file, len)
+    Ok(())
 }
 
 /// Numbers in memory that is shared with processes that are forked later.
