@@ -292,10 +292,10 @@ impl Settings {
 
     fn scheme(&self, recording: Option<&Recording>) -> Result<Box<dyn PageScheme>> {
         let pages = self.pages as u64;
-        let key = Secret::random(&mut System);
+        let (key, salts) = (Secret::random(&mut System), Box::new(System));
         if self.scheme == Scheme::Plain {
             let (store, _) = self.store(Slots::store_len(pages), recording)?;
-            return Ok(Box::new(Plain::new(store, pages, self.cipher, &key)?));
+            return Ok(Box::new(Plain::new(store, pages, self.cipher, &key, salts)?));
         }
         if self.scheme.is_tree() {
             return match self.cipher {
@@ -306,12 +306,13 @@ impl Settings {
         }
         let (store, file) = self.store(Areas::store_len(pages, self.refresh), recording)?;
         let Some(mut help) = self.help(recording.is_some()) else {
-            let areas = Areas::new(store, pages, self.refresh, self.cipher, &key)?;
+            let areas = Areas::new(store, pages, self.refresh, self.cipher, &key, salts)?;
             return Ok(Box::new(DetWo::new(areas)));
         };
         help.file = file;
         let numbers = Box::new(SharedNumbers::zeros(Areas::numbers_for(pages)?)?);
-        let areas = Areas::with_numbers(store, pages, self.refresh, self.cipher, &key, numbers)?;
+        let (refresh, cipher) = (self.refresh, self.cipher);
+        let areas = Areas::with_numbers(store, pages, refresh, cipher, &key, salts, numbers)?;
         Ok(Box::new(Helped::new(areas, help)?))
     }
 
