@@ -154,6 +154,8 @@ pub fn serve() -> u8 {
         let text = std::env::var(VARIABLE).unwrap_or_default();
         let input = rustix::io::dup(rustix::stdio::stdin())
             .map_err(|e| Refused::Io("standard input".into(), e.into()))?;
+        // Where a limit forbids it pages may be swapped out.
+        let _ = paging::lock_this_process();
         Ok::<(), Refused>(paging::serve(Settings::decode(&text)?, input)?)
     };
     match serves() {
@@ -210,6 +212,7 @@ fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, Refused> {
         counters: Some(counters.into()),
         ocalls: false,
         start: None,
+        lock: paging::Lock::default(),
         counted: 0,
         pager: None,
         first: Some(std::process::id()),

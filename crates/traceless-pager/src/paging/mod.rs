@@ -11,6 +11,7 @@
 //! | `frames` | which pages are resident, and which leaves next |
 //! | `helped`, `crew`, `helper` | `DetWoORAM` whose refreshes other processes do |
 //! | `holding` | the program's thread, kept where its faults are served |
+//! | `locking` | what never reaches a swap device or a core dump |
 //! | `parked` | pages that may be missed before they leave |
 //! | `serving` | answering faults: which page comes, and who leaves for it |
 //! | `config` | how to page |
@@ -35,6 +36,7 @@ mod helped;
 mod helper;
 mod holding;
 mod lines;
+mod locking;
 mod memory;
 mod ocalls;
 mod pager;
@@ -57,6 +59,7 @@ pub use files::own_files;
 pub use frames::Policy;
 pub use heap::{Heap, Pages};
 pub use helped::{Help, Helped};
+pub use locking::{Lock, lock, lock_this_process, may_lock, may_lock_all};
 pub use memory::{Mapping, SharedNumbers, fix_addresses};
 pub use pager::Pager;
 pub use process::{Client, Ended, Forking, PagerProcess, serve};
