@@ -1,6 +1,6 @@
 //! From the library's loading to the moment when the program's memory is paged.
 
-use crate::{ending, fork, kept, theirs};
+use crate::{ending, fork, kept, refusals, theirs};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use traceless_pager::PAGE_LEN;
@@ -168,6 +168,9 @@ impl Paged {
         let paged = Self { memory, heap, start, len };
         if lock == Lock::Auto && !paged.is_locked() {
             say("resident pages may be swapped out: the limit of locked memory is too low");
+        }
+        if paged.loses_pinned() {
+            refusals::begin().map_err(Error::Configuration)?;
         }
         Ok(paged)
     }

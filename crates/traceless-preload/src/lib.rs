@@ -16,6 +16,7 @@ mod loading;
 mod locking;
 mod mappings;
 mod place;
+mod refusals;
 mod theirs;
 mod trusted;
 
