@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::{
     Client, Config, CounterFile, Counters, Error, HOLDS_PROGRAMS, Heap, Lock, Pager, Pages,
-    Recording, Result, Settings, SharedCounters, VARIABLE, Way,
+    Recording, Result, Settings, SharedCounters, VARIABLE, Way, Wrapper,
 };
 
 /// What a pager that failed leaves as the program's status.
@@ -90,7 +90,8 @@ fn start(settings: &Settings) -> Result<Paged> {
     };
     let (scheme, recording) = settings.build()?;
     let pager = Pager::start(scheme, config)?;
-    ending::look_for_it(note_own_thread).map_err(|_| {
+    let wrapper = settings.counters.as_deref().and_then(Wrapper::find);
+    ending::look_for_it(note_own_thread, wrapper).map_err(|_| {
         Error::Configuration("no thread can be started that looks for the program's end")
     })?;
     let (start, len) = (pager.start_of_memory() as usize, pager.len());

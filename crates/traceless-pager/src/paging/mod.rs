@@ -21,6 +21,7 @@
 //! | `heap` | who has which paged memory |
 //! | `settings` | how a program is to be paged, as it is told to it |
 //! | `threads` | threads of our own in somebody's program |
+//! | `wrapper` | whether whoever started the program was killed |
 //! | `stats` | what is counted |
 //! | `error` | what can go wrong |
 
@@ -51,6 +52,7 @@ mod stats;
 mod tests;
 mod threads;
 mod uffd;
+mod wrapper;
 
 pub use arena::Way;
 pub use config::{Config, HOLDS_PROGRAMS, SharedCounters, abort};
@@ -69,3 +71,4 @@ pub use settings::{Recording, Scheme, Settings, VARIABLE};
 pub use shared::SharedMemory;
 pub use stats::{CounterFile, Counters, Summary};
 pub use threads::spawn;
+pub use wrapper::{ALIVE, Wrapper};

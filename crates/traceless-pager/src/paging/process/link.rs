@@ -58,12 +58,14 @@ pub enum What {
     Ready,
     /// This program has ended [its process].
     Ended,
+    /// I end, and programs that still run go on.
+    Bye,
     /// This program was ended: it could not be paged any more [its process].
     Failed,
 }
 
 impl What {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 19] = [
         Self::Memory,
         Self::Registered,
         Self::Discard,
@@ -81,6 +83,7 @@ impl What {
         Self::Refused,
         Self::Ready,
         Self::Ended,
+        Self::Bye,
         Self::Failed,
     ];
 }
