@@ -183,7 +183,8 @@ if can_dump; then
         until pgrep --parent "$running" --full secrets >/dev/null; do sleep 0.02; done
         sleep 0.2
         read -r -a all <<<"$(secrets tree "$running")"
-        kill -ABRT "${all[@]:1}"
+        # Some may end with the first of them.
+        kill -ABRT "${all[@]:1}" 2>/dev/null || true
         exec 3>&-
         wait "$running" || true
         sleep 0.2
