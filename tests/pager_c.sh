@@ -41,6 +41,20 @@ if ! has_target "$riscv"; then
     leave_out "riscv64: the core library for $riscv cannot be had here"
     exit 0
 fi
+# Without an operating system gcc finds its headers all the same: those of the C library.
+needs="$cross:gcc-riscv64-linux-gnu qemu-riscv64:qemu-user qemu-system-riscv64:qemu-system-misc"
+for need in $needs; do
+    if ! command -v "${need%%:*}" >/dev/null; then
+        leave_out "riscv64: ${need%%:*} is missing (Debian's ${need#*:}; ./test e2e installs it)"
+        exit 0
+    fi
+done
+if [ ! -e /usr/riscv64-linux-gnu/include/stdio.h ] &&
+    ! echo '#include <stdio.h>' | "$cross" -E - >/dev/null 2>&1; then
+    leave_out "riscv64: its C library is missing (Debian's libc6-dev-riscv64-cross; ./test e2e" \
+        "installs it)"
+    exit 0
+fi
 archive=$(library "$riscv")
 cpu=(-march=rv64gc -mabi=lp64d -mcmodel=medany)
 expect 0 "$cross" -std=c11 -O2 "${warnings[@]}" "${cpu[@]}" -static -I "$include" \

@@ -30,7 +30,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let refresh = Refresh::new(3, 1)?;
     let store = SharedMemory::unnamed(Areas::store_len(PAGES as u64, refresh))?;
     let key = Secret::random(&mut System);
-    let areas = Areas::new(Arc::new(store), PAGES as u64, refresh, Cipher::default(), &key)?;
+    let (store, salts) = (Arc::new(store), Box::new(System));
+    let areas = Areas::new(store, PAGES as u64, refresh, Cipher::default(), &key, salts)?;
     let config = Config { frames: RESIDENT, ..Config::default() };
     let mut table = PagedRegion::new(Box::new(DetWo::new(areas)), config)?;
 

@@ -104,7 +104,11 @@ typedef struct traceless_pager_store {
     int (*read)(void *context, uint64_t at, uint8_t *into, size_t len);
     /* Writes them. All of this is what an adversary may see. */
     int (*write)(void *context, uint64_t at, const uint8_t *from, size_t len);
-    /* Fills `into` with bytes that nobody can know. Called by traceless_pager_init only. */
+    /* Fills `into` with bytes that nobody can know. Called by traceless_pager_init, and for eight
+     * of them whenever pages are sealed, on any of those threads. Where it fails then, or gives
+     * two copies of a pager's memory the same, as a virtual machine that is resumed twice, what
+     * both seal from then on is hidden and protected no more. While the memory is not copied, as
+     * that of an enclave is not, nothing depends on these. */
     int (*random)(void *context, uint8_t *into, size_t len);
     /* Told why, when a bug of this library was met: end the program. NULL if nobody is to be told;
      * the call that met it never returns. */

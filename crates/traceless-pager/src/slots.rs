@@ -1,12 +1,18 @@
-//! Pages in a store: bodies one behind the other, then their tags, so that no body crosses a page.
+//! Pages in a store: bodies one behind the other, then their salts and tags, so that no body
+//! crosses a page.
 //!
 //! Whoever holds the store may change it at any time. So nothing is ever sealed or opened where it
 //! lies: what is read is copied first, and what is written is copied when it is sealed.
+//!
+//! A copy of the memory that we run in, as of a virtual machine that is resumed twice, goes on with
+//! the same key and counts, and seals other pages under them. So each nonce has a salt besides its
+//! version, which is drawn when it is known what is sealed, and stored in front of the tag.
 
 use crate::{PAGE_LEN, Page};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use traceless::error::{Error, Place, Result};
+use traceless::rng::Salt;
 /// AEGIS for pages, as [`Cipher::Aegis`] says.
 #[cfg(not(feature = "std"))]
 pub use traceless::seal::Aegis as PageAegis;
@@ -60,10 +66,28 @@ impl Cipher {
     }
 }
 
-/// Bytes of a page that is sealed.
-pub const SEALED_LEN: usize = PAGE_LEN + TAG_LEN;
+/// Bytes that are stored beside a sealed page: a salt, and a tag.
+const STAMP_LEN: usize = Salt::LEN + TAG_LEN;
 
-/// A page on its way, in trusted memory: its body, and room for its tag.
+/// Bytes of a page that is sealed.
+pub const SEALED_LEN: usize = PAGE_LEN + STAMP_LEN;
+
+/// Where salts come from. Several threads draw at once, and processes that were cloned: none of
+/// them draws what another one drew, nor does a copy of this memory.
+pub trait Salts: Send + Sync {
+    /// Bits that are drawn anew. They need not be secret.
+    fn draw(&self) -> Salt;
+}
+
+/// By the processor, without a call of the operating system.
+#[cfg(feature = "std")]
+impl Salts for traceless::rng::System {
+    fn draw(&self) -> Salt {
+        traceless::rng::Rng::salt(&mut Self)
+    }
+}
+
+/// A page on its way, in trusted memory: its body, and room for its salt and tag.
 pub struct Buffer(Box<[u8; SEALED_LEN]>);
 
 impl Default for Buffer {
@@ -89,6 +113,7 @@ pub struct Slots {
     store: Arc<dyn Store>,
     count: u64,
     sealer: Box<dyn Sealer>,
+    salts: Box<dyn Salts>,
     versions_max: u64,
 }
 
@@ -99,29 +124,47 @@ impl Slots {
     }
 
     /// `slots` slots from the store's first byte on.
-    pub fn new(store: Arc<dyn Store>, slots: u64, cipher: Cipher, key: &Secret) -> Result<Self> {
+    pub fn new(
+        store: Arc<dyn Store>,
+        slots: u64,
+        cipher: Cipher,
+        key: &Secret,
+        salts: Box<dyn Salts>,
+    ) -> Result<Self> {
         if store.len() < Self::store_len(slots) {
             return Err(Error::Geometry("the store is smaller than its pages"));
         }
         let (sealer, versions_max) = (cipher.sealer(key), cipher.pages_max());
-        Ok(Self { store, count: slots, sealer, versions_max })
+        Ok(Self { store, count: slots, sealer, salts, versions_max })
     }
 
-    /// Seals the buffer's page and writes it to `slot`. Each `version` is used once.
-    pub fn put(&self, slot: u64, page: u64, version: u64, buffer: &mut Buffer) -> Result {
-        self.seal(slot, page, version, buffer)?;
-        self.write(slot, buffer.bytes())
+    /// Seals the buffer's page and writes it to `slot`, and tells with which salt. Each `version`
+    /// is used once.
+    pub fn put(&self, slot: u64, page: u64, version: u64, buffer: &mut Buffer) -> Result<Salt> {
+        let salt = self.seal(slot, page, version, None, buffer)?;
+        self.write(slot, buffer.bytes())?;
+        Ok(salt)
     }
 
-    /// Seals the buffer's page for `slot`. Each `version` is used once.
-    pub fn seal(&self, slot: u64, page: u64, version: u64, buffer: &mut Buffer) -> Result {
+    /// Seals the buffer's page for `slot`. Each `version` is used once. A salt that is given was
+    /// drawn for another page when it was settled what this one would hold: a copy of this memory
+    /// that was made since then seals the same under it.
+    pub fn seal(
+        &self,
+        slot: u64,
+        page: u64,
+        version: u64,
+        salt: Option<Salt>,
+        buffer: &mut Buffer,
+    ) -> Result<Salt> {
         if version >= self.versions_max {
             return Err(Error::Store("the key has sealed as many pages as it may"));
         }
-        let (body, tag) = buffer.0.split_at_mut(PAGE_LEN);
-        let nonce = Nonce::of_fresh_key(version);
+        let salt = salt.unwrap_or_else(|| self.salts.draw());
+        let (body, stamp) = buffer.0.split_at_mut(PAGE_LEN);
+        let (nonce, tag) = (Nonce::new(version, salt), salt.put(stamp));
         self.sealer.seal_in_place(nonce, &bound(slot, page), body, tag);
-        Ok(())
+        Ok(salt)
     }
 
     /// Writes what was sealed for `slot`.
@@ -132,8 +175,9 @@ impl Slots {
     /// Reads `slot` into the buffer and opens it as that version of `page`.
     pub fn get(&self, slot: u64, page: u64, version: u64, buffer: &mut Buffer) -> Result {
         self.store.read(&self.extents(slot), &mut buffer.0[..])?;
-        let (body, tag) = buffer.0.split_at_mut(PAGE_LEN);
-        let nonce = Nonce::of_fresh_key(version);
+        let (body, stamp) = buffer.0.split_at_mut(PAGE_LEN);
+        let (salt, tag) = Salt::split(stamp);
+        let nonce = Nonce::new(version, salt);
         self.sealer.open_in_place(nonce, &bound(slot, page), body, tag).map_err(|_| {
             Error::Tampered { place: Place { area: "pages", slot, block: Some(page) } }
         })
@@ -141,10 +185,10 @@ impl Slots {
 
     fn extents(&self, slot: u64) -> [Extent; 2] {
         assert!(slot < self.count, "there is such a slot");
-        let tags = self.count * PAGE_LEN as u64;
+        let stamps = self.count * PAGE_LEN as u64;
         [
             Extent::new(slot * PAGE_LEN as u64, PAGE_LEN),
-            Extent::new(tags + slot * TAG_LEN as u64, TAG_LEN),
+            Extent::new(stamps + slot * STAMP_LEN as u64, STAMP_LEN),
         ]
     }
 }

@@ -1,12 +1,12 @@
 //! From the library's loading to the moment when the program's memory is paged.
 
-use crate::{ending, fork, theirs};
+use crate::{ending, fork, kept, refusals, theirs};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::{
-    Client, Config, CounterFile, Counters, Error, HOLDS_PROGRAMS, Heap, Pager, Pages, Recording,
-    Result, Settings, SharedCounters, VARIABLE, Way,
+    Client, Config, CounterFile, Counters, Error, HOLDS_PROGRAMS, Heap, Lock, Pager, Pages,
+    Recording, Result, Settings, SharedCounters, VARIABLE, Way, Wrapper,
 };
 
 /// What a pager that failed leaves as the program's status.
@@ -40,7 +40,9 @@ static BEGIN: extern "C" fn() = begin;
 extern "C" fn begin() {
     let Ok(text) = std::env::var(VARIABLE) else { return };
     theirs::find_all();
-    match Settings::decode(&text).and_then(|settings| start(&settings)) {
+    let started = Settings::decode(&text).and_then(|settings| start(&settings));
+    kept::wipe_stack();
+    match started {
         // Nobody else begins it.
         Ok(paged) => drop(PAGED.set(paged)),
         Err(e) => fail(&e),
@@ -63,10 +65,10 @@ extern "C" fn end() {
 
 fn start(settings: &Settings) -> Result<Paged> {
     if let Some(name) = &settings.pager {
-        let client = Client::connect(name, settings.pages)?;
+        let client = Client::connect(name, settings.pages, settings.lock)?;
         let (start, len) = (client.start_of_memory() as usize, client.len());
         fork::see_all();
-        return Ok(Paged::new(Memory::Served(client), start, len));
+        return Paged::new(Memory::Served(client), start, len, settings.lock);
     }
     let counters: SharedCounters = match &settings.counters {
         Some(folder) => Arc::new(CounterFile::create(folder)?),
@@ -79,6 +81,7 @@ fn start(settings: &Settings) -> Result<Paged> {
         overflow: settings.overflow,
         holds: HOLDS_PROGRAMS,
         way: settings.way,
+        lock: settings.lock,
         start: settings.start,
         counters,
         on_thread: note_own_thread,
@@ -87,11 +90,12 @@ fn start(settings: &Settings) -> Result<Paged> {
     };
     let (scheme, recording) = settings.build()?;
     let pager = Pager::start(scheme, config)?;
-    ending::look_for_it(note_own_thread).map_err(|_| {
+    let wrapper = settings.counters.as_deref().and_then(Wrapper::find);
+    ending::look_for_it(note_own_thread, wrapper).map_err(|_| {
         Error::Configuration("no thread can be started that looks for the program's end")
     })?;
     let (start, len) = (pager.start_of_memory() as usize, pager.len());
-    Ok(Paged::new(Memory::Own(pager, recording), start, len))
+    Paged::new(Memory::Own(pager, recording), start, len, settings.lock)
 }
 
 /// Ends the program: a page that it waits for cannot come.
@@ -119,6 +123,7 @@ fn note_own_thread() {
         slot.compare_exchange(0, name, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     };
     assert!(OWN_THREADS.iter().any(|slot| vacant(&slot)), "the pager has few threads");
+    kept::keep_stack();
 }
 
 /// Threads of the pager, by what they call themselves.
@@ -159,8 +164,16 @@ pub fn is_paged(address: usize, len: usize) -> bool {
 }
 
 impl Paged {
-    fn new(memory: Memory, start: usize, len: usize) -> Self {
-        Self { memory, heap: Mutex::new(Heap::new(start, len / PAGE_LEN)), start, len }
+    fn new(memory: Memory, start: usize, len: usize, lock: Lock) -> Result<Self> {
+        let heap = Mutex::new(Heap::new(start, len / PAGE_LEN));
+        let paged = Self { memory, heap, start, len };
+        if lock == Lock::Auto && !paged.is_locked() {
+            say("resident pages may be swapped out: the limit of locked memory is too low");
+        }
+        if paged.loses_pinned() {
+            refusals::begin().map_err(Error::Configuration)?;
+        }
+        Ok(paged)
     }
 
     /// Whether it has so many bytes from `at` on.
@@ -181,6 +194,7 @@ impl Paged {
 
     /// Pages that nobody has any more become zeros, and others may have them.
     pub fn release(&self, pages: Pages) {
+        self.wipe_in_copies(pages, false);
         self.forget(pages);
         self.heap().give(pages);
     }
@@ -205,6 +219,32 @@ impl Paged {
         match &self.memory {
             Memory::Own(own, _) => own.hold(work),
             Memory::Served(client) => client.hold(work),
+        }
+    }
+
+    /// Locks what is resident in memory, from now on, or tells why not.
+    pub fn lock(&self) -> core::result::Result<(), rustix::io::Errno> {
+        match &self.memory {
+            Memory::Own(own, _) => own.lock(),
+            Memory::Served(client) => client.lock(),
+        }
+    }
+
+    /// Whether that is locked.
+    pub fn is_locked(&self) -> bool {
+        match &self.memory {
+            Memory::Own(own, _) => own.is_locked(),
+            Memory::Served(client) => client.is_locked(),
+        }
+    }
+
+    /// Pages will be zeros in copies of the process, or what they are here.
+    pub fn wipe_in_copies(&self, Pages { first, count }: Pages, wipes: bool) {
+        // Where a thread of the program pages it there are no copies.
+        if let Memory::Served(client) = &self.memory
+            && let Err(e) = client.wipe_in_copies(first, count, wipes)
+        {
+            fail(&e);
         }
     }
 

@@ -1,9 +1,10 @@
-//! The program's end by the end of its last thread. The C library and the kernel wait for all
-//! threads of a process, and ours do not end: so one of ours looks whether only they are left.
+//! The program's end by the end of its last thread, or of `traceless run`. The C library and the
+//! kernel wait for all threads of a process, and ours do not end: so one of ours looks whether only
+//! they are left. It also looks whether `traceless run` was killed: nothing of it stays then.
 
 use crate::begin::{is_own_thread, own_threads};
 use core::time::Duration;
-use traceless_pager::paging::spawn;
+use traceless_pager::paging::{Wrapper, spawn};
 
 /// How often it looks. The first thread's end is seen by one look at one file.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -12,13 +13,17 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const STATUS_FIELD: usize = 49;
 
 /// From now on somebody looks. `first` is what a thread of ours does first.
-pub fn look_for_it(first: fn()) -> Result<(), rustix::io::Errno> {
-    spawn("pager-end", first, look).map(drop)
+pub fn look_for_it(first: fn(), wrapper: Option<Wrapper>) -> Result<(), rustix::io::Errno> {
+    spawn("pager-end", first, move || look(wrapper.as_ref())).map(drop)
 }
 
-fn look() {
+fn look(wrapper: Option<&Wrapper>) {
     debug_assert!(is_own_thread(), "a fault of this thread would not be served");
     loop {
+        if wrapper.is_some_and(Wrapper::was_killed) {
+            // SAFETY: it ends this process at once, as the wrapper was.
+            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        }
         std::thread::sleep(INTERVAL);
         if let Some(status) = status_of_first().filter(|_| only_own_are_left()) {
             end(status);

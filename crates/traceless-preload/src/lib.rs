@@ -11,9 +11,12 @@ mod ending;
 mod files;
 mod fork;
 mod heap;
+mod kept;
 mod loading;
+mod locking;
 mod mappings;
 mod place;
+mod refusals;
 mod theirs;
 mod trusted;
 

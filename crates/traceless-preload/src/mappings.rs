@@ -2,7 +2,7 @@
 
 use crate::begin::{Paged, is_paged, paged, paged_at, say};
 use crate::heap::{out_of_memory, set_errno};
-use core::ffi::{c_int, c_uint, c_void};
+use core::ffi::{c_int, c_void};
 use core::ptr::copy_nonoverlapping;
 use libc::{off_t, size_t};
 use std::sync::Once;
@@ -14,25 +14,46 @@ const FAILED: *mut c_void = libc::MAP_FAILED;
 /// What does not keep anonymous memory from being paged.
 const HARMLESS: c_int = libc::MAP_NORESERVE | libc::MAP_POPULATE;
 
-/// What a program may be told of pages that the kernel manages, without any effect on these.
-const HARMLESS_ADVICE: [c_int; 16] = [
-    libc::MADV_NORMAL,
-    libc::MADV_RANDOM,
-    libc::MADV_SEQUENTIAL,
-    libc::MADV_WILLNEED,
-    libc::MADV_DONTFORK,
-    libc::MADV_DOFORK,
-    libc::MADV_MERGEABLE,
-    libc::MADV_UNMERGEABLE,
-    libc::MADV_HUGEPAGE,
-    libc::MADV_NOHUGEPAGE,
-    libc::MADV_DONTDUMP,
-    libc::MADV_DODUMP,
-    libc::MADV_COLD,
-    libc::MADV_PAGEOUT,
-    libc::MADV_POPULATE_READ,
-    libc::MADV_POPULATE_WRITE,
-];
+/// What becomes of an advice about paged memory.
+#[derive(Clone, Copy)]
+enum Advice {
+    /// Pages become zeros at once, also with `MADV_FREE`, which would do so later.
+    Zeros,
+    /// Pages will be zeros in copies of the process. `MADV_DONTFORK` is taken so, too, where
+    /// natively a copy has no such pages.
+    WipedInCopies,
+    /// They will be what they are here.
+    KeptInCopies,
+    /// The same holds without it: no paged memory is in a core dump, resident pages are locked and
+    /// small, none is shared with other processes (`MADV_MERGEABLE`), and which of them come and
+    /// leave follows from faults alone. `MADV_DODUMP` brings nothing back into core dumps.
+    NoEffect,
+}
+
+/// What becomes of it. None for what is refused, as by a kernel that does not have it: what is for
+/// files or for tests of broken memory, guards, and whatever newer kernels have.
+fn advice_of(number: c_int) -> Option<Advice> {
+    Some(match number {
+        libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_DONTNEED_LOCKED => Advice::Zeros,
+        libc::MADV_DONTFORK | libc::MADV_WIPEONFORK => Advice::WipedInCopies,
+        libc::MADV_DOFORK | libc::MADV_KEEPONFORK => Advice::KeptInCopies,
+        libc::MADV_DONTDUMP
+        | libc::MADV_DODUMP
+        | libc::MADV_NORMAL
+        | libc::MADV_RANDOM
+        | libc::MADV_SEQUENTIAL
+        | libc::MADV_WILLNEED
+        | libc::MADV_MERGEABLE
+        | libc::MADV_UNMERGEABLE
+        | libc::MADV_HUGEPAGE
+        | libc::MADV_NOHUGEPAGE
+        | libc::MADV_COLD
+        | libc::MADV_PAGEOUT
+        | libc::MADV_POPULATE_READ
+        | libc::MADV_POPULATE_WRITE => Advice::NoEffect,
+        _ => return None,
+    })
+}
 
 fn refuse(errno: c_int) -> c_int {
     set_errno(errno);
@@ -208,16 +229,19 @@ pub unsafe extern "C" fn madvise(address: *mut c_void, len: size_t, advice: c_in
         // SAFETY: the caller's promise.
         return unsafe { libc::syscall(libc::SYS_madvise, address, len, advice) as c_int };
     };
-    let gives_up =
-        matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_DONTNEED_LOCKED);
-    if !at.is_multiple_of(PAGE_LEN) || !(gives_up || HARMLESS_ADVICE.contains(&advice)) {
+    let Some(advice) = advice_of(advice).filter(|_| at.is_multiple_of(PAGE_LEN)) else {
         return refuse(libc::EINVAL);
-    }
+    };
     if !paged.reaches(at, len) {
         return refuse(libc::ENOMEM);
     }
-    if gives_up && len > 0 {
-        paged.forget(pages_of(at, len));
+    if len > 0 {
+        match advice {
+            Advice::Zeros => paged.forget(pages_of(at, len)),
+            Advice::WipedInCopies => paged.wipe_in_copies(pages_of(at, len), true),
+            Advice::KeptInCopies => paged.wipe_in_copies(pages_of(at, len), false),
+            Advice::NoEffect => {}
+        }
     }
     0
 }
@@ -242,63 +266,4 @@ pub unsafe extern "C" fn mprotect(address: *mut c_void, len: size_t, protection:
 fn say_that_it_cannot_be_protected() {
     static SAID: Once = Once::new();
     SAID.call_once(|| say("paged memory cannot be protected: mprotect is refused"));
-}
-
-/// As of POSIX. Paged memory is never swapped out, which is what locking is for.
-///
-/// # Safety
-/// As of POSIX.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mlock(address: *const c_void, len: size_t) -> c_int {
-    if paged_at(address as usize).is_some() {
-        return 0;
-    }
-    // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_mlock, address, len) as c_int }
-}
-
-/// As of Linux, in the same way.
-///
-/// # Safety
-/// As of Linux.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mlock2(address: *const c_void, len: size_t, flags: c_uint) -> c_int {
-    if paged_at(address as usize).is_some() {
-        return 0;
-    }
-    // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_mlock2, address, len, flags) as c_int }
-}
-
-/// As of POSIX. Paged memory is left out: what is locked does not leave. All else is locked when it
-/// is touched, since to touch all of it now would bring every page, and take the pager's own.
-///
-/// # Safety
-/// As of POSIX.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
-    let Some(paged) = paged().filter(|_| flags != 0) else {
-        // SAFETY: the caller's promise.
-        return unsafe { libc::syscall(libc::SYS_mlockall, flags) as c_int };
-    };
-    paged.hold(|start, len| {
-        // SAFETY: the caller's promise; the rest is memory of ours, which nobody has locked before.
-        unsafe {
-            let done = libc::syscall(libc::SYS_mlockall, flags | libc::MCL_ONFAULT) as c_int;
-            if done == 0 { libc::syscall(libc::SYS_munlock, start, len) as c_int } else { done }
-        }
-    })
-}
-
-/// As of POSIX.
-///
-/// # Safety
-/// As of POSIX.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn munlock(address: *const c_void, len: size_t) -> c_int {
-    if paged_at(address as usize).is_some() {
-        return 0;
-    }
-    // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_munlock, address, len) as c_int }
 }

@@ -1,9 +1,11 @@
-//! Memory that is never paged: the pager's own, and what the program asked for before it began.
+//! Memory that is never paged: the pager's own, and what the program asked for before it began. It
+//! is locked, and left out of core dumps.
 //!
 //! Each object has a header before it. Free objects are kept by size, powers of two, in lists that
 //! run through them.
 
 use crate::begin::is_own_thread;
+use crate::kept;
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::null_mut;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
@@ -86,6 +88,7 @@ pub unsafe fn free(object: *mut u8) {
         if header.len <= LISTED_MAX {
             lists().give(header.start, header.len);
         } else {
+            kept::forget(header.start);
             let _ = munmap(header.start as *mut _, header.len);
         }
     }
@@ -143,12 +146,16 @@ impl Lists {
     }
 }
 
-/// Fresh memory from the kernel, zeros; or 0.
+/// Fresh memory from the kernel, zeros, that is kept where it is; or 0.
 fn map(len: usize) -> usize {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a fresh mapping at an address that the kernel chooses.
     let mapped = unsafe { mmap_anonymous(null_mut(), len, protection, MapFlags::PRIVATE) };
-    mapped.map_or(0, |start| start as usize)
+    let start = mapped.map_or(0, |start| start as usize);
+    if start != 0 {
+        kept::keep(start, len);
+    }
+    start
 }
 
 /// The allocator of all Rust code in this library.

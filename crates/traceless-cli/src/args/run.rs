@@ -15,18 +15,20 @@ pub struct RunArgs {
     /// Where pages go that are not
     #[arg(long, value_enum, default_value = "detwo")]
     pub scheme: PageSchemeArg,
-    /// Pages that are refreshed for each that leaves, such as 3, 15 or 1/2: more writes, less space
-    #[arg(long, value_name = "K", default_value = "3")]
-    pub refresh: String,
-    /// Levels of a tree that are kept in trusted memory, where the scheme has one
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub cached: usize,
+    /// Pages that are refreshed for each that leaves, such as 3, 15 or 1/2: more writes, less
+    /// space. For detwo, eager, parallel and eager-parallel [default: 3]
+    #[arg(long, value_name = "K")]
+    pub refresh: Option<String>,
+    /// Levels of a tree that are kept in trusted memory, for path, path-fused, ring and opam
+    /// [default: 0]
+    #[arg(long, value_name = "N")]
+    pub cached: Option<usize>,
     /// All memory that is paged; the store has room for all of it at once
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
     pub memory: u64,
-    /// Processes that help, where the scheme lets them
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub helpers: usize,
+    /// Processes that help, at least one, for eager, parallel and eager-parallel [default: 1]
+    #[arg(long, value_name = "N")]
+    pub helpers: Option<usize>,
     /// What pages are sealed with
     #[arg(long, value_enum, default_value = "aegis")]
     pub cipher: PageCipherArg,
@@ -43,9 +45,13 @@ pub struct RunArgs {
     /// How pages leave: the best that the kernel has, unless it is given
     #[arg(long, value_enum)]
     pub way: Option<WayArg>,
-    /// Pages that may be in memory besides while others are pinned, as by direct I/O
-    #[arg(long, value_name = "N", default_value_t = 4096)]
-    pub overflow: usize,
+    /// Whether pages in memory are locked there, so that none is swapped out
+    #[arg(long, value_enum, default_value = "auto")]
+    pub lock: LockArg,
+    /// Pages that may be in memory besides while others are pinned, as by direct I/O; where pages
+    /// are moved [default: 4096]
+    #[arg(long, value_name = "N")]
+    pub overflow: Option<usize>,
     /// Write what was counted, as JSON: each second, and in the end
     #[arg(long, value_name = "FILE")]
     pub stats: Option<PathBuf>,
@@ -108,6 +114,16 @@ pub enum WayArg {
     Move,
     /// It is protected, copied and discarded
     Protect,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum LockArg {
+    /// Where the limit of locked memory (ulimit -l) allows it; it is said where it does not
+    Auto,
+    /// Always: where the limit does not allow it the program is not run
+    Strict,
+    /// Once the program locks memory itself
+    Off,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

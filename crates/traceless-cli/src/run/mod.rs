@@ -1,8 +1,11 @@
 //! `traceless run`: an unmodified program whose heap is paged.
 
+mod folder;
+mod options;
 mod program;
 
-use crate::args::{ModeArg, PageCipherArg, PageSchemeArg, PolicyArg, RunArgs, WayArg};
+use crate::args::{LockArg, ModeArg, PageCipherArg, PageSchemeArg, PolicyArg, RunArgs, WayArg};
+use crate::failure::USAGE;
 use crate::output::complain;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
@@ -17,15 +20,20 @@ use std::time::Duration;
 use traceless::scheme::detwo::Refresh;
 use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::{
-    self, CounterFile, Ended, PagerProcess, Policy, Scheme, Settings, Summary, VARIABLE, Way,
+    self, CounterFile, Ended, Lock, PagerProcess, Policy, Scheme, Settings, Summary, VARIABLE, Way,
 };
 use traceless_pager::slots::Cipher;
+
+pub use folder::Folder;
 
 /// The library that is loaded before the program.
 const PRELOAD: &str = "libtraceless_preload.so";
 
 /// The exit code when the pager failed, or there is none.
 const FAILED: u8 = 125;
+
+/// Bytes that may be locked beside paged memory: the pager's own.
+const OWN_MEMORY: usize = 16 << 20;
 
 /// How often counters are written while the program runs, and looked whether it does.
 const STATS_INTERVAL: Duration = Duration::from_secs(1);
@@ -49,6 +57,8 @@ pub enum Refused {
     NotPaged,
     #[error("the pager has ended, and with it the program: nobody else has its pages' keys")]
     PagerEnded,
+    #[error("{0}")]
+    Option(String),
     #[error(transparent)]
     Pager(#[from] traceless_pager::paging::Error),
     #[error("{0}: {1}")]
@@ -61,6 +71,7 @@ impl Refused {
         match self {
             Self::NotExecutable(_) => 126,
             Self::NotFound(_) => 127,
+            Self::Option(_) => USAGE,
             _ => FAILED,
         }
     }
@@ -100,10 +111,12 @@ impl Prepared {
 }
 
 fn try_run(args: &RunArgs) -> Result<u8, Refused> {
+    options::check(args).map_err(Refused::Option)?;
     let prepared = Prepared::find(&args.command[0])?;
     let folder = Folder::new()?;
-    let mut settings = settings(args, &folder.0)?;
+    let mut settings = settings(args, folder.path())?;
     settings.check()?;
+    settings.lock = lock(args, &settings)?;
     let mut pager = match args.mode {
         ModeArg::Thread => None,
         ModeArg::Process => Some(pager(&settings)?),
@@ -115,9 +128,9 @@ fn try_run(args: &RunArgs) -> Result<u8, Refused> {
         .spawn()
         .map_err(|e| Refused::Io(prepared.program.display().to_string(), e))?;
     let process = child.id();
-    let status = wait(child, args.stats.as_deref(), &folder.0)?;
+    let status = wait(child, args.stats.as_deref(), folder.path())?;
     let ended = pager.as_mut().map(|pager| pager.ended(process));
-    let counted = counted(&folder.0);
+    let counted = counted(folder.path());
     if let Some(path) = &args.stats {
         write_stats(path, &counted)?;
     }
@@ -154,13 +167,45 @@ pub fn serve() -> u8 {
         let text = std::env::var(VARIABLE).unwrap_or_default();
         let input = rustix::io::dup(rustix::stdio::stdin())
             .map_err(|e| Refused::Io("standard input".into(), e.into()))?;
-        Ok::<(), Refused>(paging::serve(Settings::decode(&text)?, input)?)
+        let settings = Settings::decode(&text)?;
+        match paging::lock_this_process() {
+            Err(e) if settings.lock == Lock::Strict => Err(paging::Error::Unlocked(e))?,
+            // Whoever started this process has said so.
+            _ => {}
+        }
+        Ok::<(), Refused>(paging::serve(settings, input)?)
     };
     match serves() {
         Ok(()) => 0,
         Err(refused) => {
             complain(&refused.to_string());
             refused.code()
+        }
+    }
+}
+
+/// Whether resident pages are to be locked: what was asked for, where that is allowed. It is tried
+/// before the program begins, so that it is said once.
+fn lock(args: &RunArgs, settings: &Settings) -> Result<Lock, Refused> {
+    let wanted = match args.lock {
+        LockArg::Auto => Lock::Auto,
+        LockArg::Strict => Lock::Strict,
+        LockArg::Off => return Ok(Lock::Off),
+    };
+    let allowed = match args.mode {
+        ModeArg::Thread => paging::may_lock(settings.pages * PAGE_LEN + OWN_MEMORY),
+        // The pager locks all that it has, whatever comes.
+        ModeArg::Process => paging::may_lock_all(),
+    };
+    match allowed {
+        Ok(()) => Ok(wanted),
+        Err(e) if wanted == Lock::Strict => Err(paging::Error::Unlocked(e).into()),
+        Err(e) => {
+            complain(&format!(
+                "pages in memory may be swapped out: locking them is not allowed ({e}); it takes \
+                 CAP_IPC_LOCK or a limit (ulimit -l) above --memory. --lock off says nothing"
+            ));
+            Ok(Lock::Off)
         }
     }
 }
@@ -177,6 +222,8 @@ fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, Refused> {
         std::path::absolute(path).map_err(|e| Refused::Io(path.display().to_string(), e))
     };
     let backing = (args.backing.as_os_str() != "memfd").then_some(&args.backing);
+    let default = Settings::default();
+    let refresh = args.refresh.as_deref().map_or(Ok(default.refresh), Refresh::parse);
     Ok(Settings {
         resident: args.resident,
         pages,
@@ -191,9 +238,9 @@ fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, Refused> {
             PageSchemeArg::Ring => Scheme::Ring,
             PageSchemeArg::Opam => Scheme::Opam,
         },
-        refresh: Refresh::parse(&args.refresh).map_err(traceless_pager::paging::Error::from)?,
-        helpers: args.helpers,
-        cached: args.cached,
+        refresh: refresh.map_err(traceless_pager::paging::Error::from)?,
+        helpers: args.helpers.unwrap_or(default.helpers),
+        cached: args.cached.unwrap_or(default.cached),
         cipher: cipher(args.cipher),
         policy: match args.policy {
             PolicyArg::Fifo => Policy::Fifo,
@@ -204,12 +251,13 @@ fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, Refused> {
             WayArg::Move => Way::Move,
             WayArg::Protect => Way::Protect,
         }),
-        overflow: args.overflow,
+        overflow: args.overflow.unwrap_or(default.overflow),
         backing: backing.map(absolute).transpose()?,
         trace: args.trace.as_ref().map(absolute).transpose()?,
         counters: Some(counters.into()),
         ocalls: false,
         start: None,
+        lock: default.lock,
         counted: 0,
         pager: None,
         first: Some(std::process::id()),
@@ -311,32 +359,6 @@ fn write_stats(path: &Path, counted: &[Counted]) -> Result<(), Refused> {
     let failed = |e: std::io::Error| Refused::Io(path.display().to_string(), e);
     let text = serde_json::to_string_pretty(counted).map_err(|e| failed(e.into()))?;
     std::fs::write(path, text + "\n").map_err(failed)
-}
-
-/// A folder in memory, for counters; it goes when we do.
-pub struct Folder(PathBuf);
-
-impl Folder {
-    pub fn new() -> Result<Self, Refused> {
-        let path = PathBuf::from(format!("/dev/shm/traceless-run-{}", std::process::id()));
-        // One that somebody else left has other owners, or only old counters.
-        let _ = std::fs::remove_dir_all(&path);
-        let made = rustix::fs::mkdir(&path, rustix::fs::Mode::RWXU);
-        made.map_err(|e| Refused::Io(path.display().to_string(), e.into()))?;
-        Ok(Self(path))
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What is left of it holds nothing of use.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 #[cfg(test)]

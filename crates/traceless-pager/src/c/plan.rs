@@ -2,7 +2,7 @@
 
 use super::heap::calculate;
 use super::pager::{HELPER_BYTES, Head};
-use super::store::Callbacks;
+use super::store::{Callbacks, CallerSalts};
 use super::{Config, Refusal};
 use crate::scheme::{
     Areas, Deferred, DetWo, FusedPath, FusedRing, Opam, PageScheme, Path, Plain, TreeParts,
@@ -133,9 +133,10 @@ impl Plan {
         let (store, rng) = (Arc::new(store), Seeded::drawn(&mut Drawn(seed)));
         let mut rng: Box<dyn Rng> = Box::new(rng);
         let (pages, cipher) = (self.pages, self.cipher);
+        let salts = Box::new(CallerSalts(store.clone()));
         if let Some(refresh) = self.refresh {
             let key = Secret::random(&mut *rng);
-            let areas = Areas::new(store, pages, refresh, cipher, &key)?;
+            let areas = Areas::new(store, pages, refresh, cipher, &key, salts)?;
             if self.scheme == Scheme::DetWo {
                 return Ok((Box::new(DetWo::new(areas)), None));
             }
@@ -145,7 +146,7 @@ impl Plan {
         }
         if self.scheme == Scheme::Plain {
             let key = Secret::random(&mut *rng);
-            return Ok((Box::new(Plain::new(store, pages, cipher, &key)?), None));
+            return Ok((Box::new(Plain::new(store, pages, cipher, &key, salts)?), None));
         }
         let tree = match cipher {
             Cipher::Aegis => self.tree(store, rng, PageAegis::new),
@@ -158,10 +159,11 @@ impl Plan {
     fn tree<C: Sealer + 'static>(
         &self,
         store: Arc<Callbacks>,
-        mut rng: Box<dyn Rng>,
+        rng: Box<dyn Rng>,
         sealer: fn(&Secret) -> C,
     ) -> Result<Box<dyn PageScheme>, Error> {
-        let (pages, cached, salts) = (self.pages, self.cached, rng.fork());
+        let (pages, cached) = (self.pages, self.cached);
+        let salts = Box::new(CallerSalts(store.clone()));
         let parts = TreeParts { store, pages, cached, sealer, rng, salts };
         Ok(match self.scheme {
             Scheme::Ring => Box::new(FusedRing::ring(parts)?),

@@ -1,8 +1,12 @@
 //! The caller's functions as a store.
 
 use super::{Refusal, StoreTable};
+use crate::slots::Salts;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::ffi::{c_int, c_void};
 use traceless::error::{Error, Result};
+use traceless::rng::{Rng, Salt};
 use traceless::seal::Secret;
 use traceless::store::Store;
 use traceless::types::Extent;
@@ -12,6 +16,7 @@ pub struct Callbacks {
     context: *mut c_void,
     read: unsafe extern "C" fn(*mut c_void, u64, *mut u8, usize) -> c_int,
     write: unsafe extern "C" fn(*mut c_void, u64, *const u8, usize) -> c_int,
+    random: unsafe extern "C" fn(*mut c_void, *mut u8, usize) -> c_int,
     len: u64,
 }
 
@@ -30,10 +35,37 @@ impl Callbacks {
     ///
     /// The functions of the table do what the header says, as long as this lives.
     pub unsafe fn new(table: &StoreTable, len: u64) -> Result<Self, Refusal> {
-        let (Some(read), Some(write)) = (table.read, table.write) else {
+        let (Some(read), Some(write), Some(random)) = (table.read, table.write, table.random)
+        else {
             return Err(Refusal::Invalid);
         };
-        Ok(Self { context: table.context, read, write, len })
+        Ok(Self { context: table.context, read, write, random, len })
+    }
+}
+
+/// Salts from the caller's source of randomness. Where that fails they are zeros: versions alone
+/// keep nonces apart then, but those of copies of this memory.
+pub struct CallerSalts(pub Arc<Callbacks>);
+
+impl Salts for CallerSalts {
+    fn draw(&self) -> Salt {
+        let (table, mut bytes) = (&*self.0, [0; Salt::LEN]);
+        // SAFETY: as was promised when the table was handed over; the bytes are there.
+        let outcome = unsafe { (table.random)(table.context, bytes.as_mut_ptr(), bytes.len()) };
+        Salt::from_bytes(if outcome == 0 { bytes } else { [0; Salt::LEN] })
+    }
+}
+
+/// Of a tree, which draws nothing from it but salts.
+impl Rng for CallerSalts {
+    fn fill(&mut self, out: &mut [u8]) {
+        for part in out.chunks_mut(Salt::LEN) {
+            part.copy_from_slice(&self.draw().to_bytes()[..part.len()]);
+        }
+    }
+
+    fn fork(&mut self) -> Box<dyn Rng> {
+        Box::new(Self(self.0.clone()))
     }
 }
 

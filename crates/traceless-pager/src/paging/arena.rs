@@ -1,6 +1,8 @@
 //! Paged memory, and how a page leaves it and comes back.
 
+use super::config::Config;
 use super::error::{Error, Result};
+use super::locking;
 use super::memory::{Mapping, lengthen};
 use super::uffd::{FEATURE_MOVE, FEATURE_THREAD_ID, FEATURE_WP, Uffd};
 use crate::{PAGE_LEN, Page};
@@ -8,6 +10,8 @@ use core::ops::Range;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::io::{Errno, pread, pwrite};
+use rustix::mm::Advice;
+use std::sync::OnceLock;
 
 /// How pages leave. Copying one and discarding it alone would lose what is written in between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,17 +88,23 @@ enum Memory {
 }
 
 /// A file without a name, which another process maps: its pages.
-pub struct SharedPages(OwnedFd);
+pub struct SharedPages {
+    file: OwnedFd,
+    len: usize,
+    /// The same here, once the other process has them mapped no more for a while.
+    kept: OnceLock<Mapping>,
+}
 
 impl Arena {
     /// `pages` pages, none of which is there, and places to park some of them; from `start` on, if
     /// that is given.
-    pub fn new(pages: usize, places: usize, way: Way, start: Option<usize>) -> Result<Self> {
+    pub fn new(pages: usize, places: usize, config: &Config, way: Way) -> Result<Self> {
         let len = pages.checked_add(places + 2).and_then(|pages| pages.checked_mul(PAGE_LEN));
         let len = len.ok_or(Error::Configuration("too many pages"))?;
-        let mapping = Mapping::paged(len, start)?;
+        let mapping = Mapping::paged(len, config.start)?;
         let uffd = Uffd::with_features(way.features())?;
         uffd.register(mapping.start(), len, way == Way::Protect)?;
+        config.lock.apply(|| mapping.lock())?;
         let start = mapping.start();
         Ok(Self { uffd, memory: Memory::Own(mapping), start, pages, way })
     }
@@ -122,6 +132,27 @@ impl Arena {
     /// First address, where the program has them.
     pub fn start(&self) -> usize {
         self.start
+    }
+
+    /// Locks the pages, if they are of this process.
+    pub fn lock(&self) -> Result<(), Errno> {
+        match &self.memory {
+            Memory::Own(mapping) => mapping.lock(),
+            Memory::Elsewhere(_) => Err(Errno::PERM),
+        }
+    }
+
+    /// Whether they are locked.
+    pub fn is_locked(&self) -> bool {
+        matches!(&self.memory, Memory::Own(mapping) if mapping.is_locked())
+    }
+
+    /// A page that is resident stays locked while the other process does not have it mapped.
+    pub fn stay_locked(&self, page: usize) -> Result {
+        match &self.memory {
+            Memory::Own(_) => Ok(()),
+            Memory::Elsewhere(pages) => pages.stay_locked(page, Advice::LinuxPopulateRead),
+        }
     }
 
     /// The mapping, if the pages are of this process.
@@ -355,16 +386,35 @@ impl SharedPages {
         let len = pages.checked_mul(PAGE_LEN).ok_or(Error::Configuration("too many pages"))?;
         let file = memfd_create("traceless-frames", MemfdFlags::CLOEXEC).map_err(failed)?;
         lengthen(&file, len as u64).map_err(failed)?;
-        Ok(Self(file))
+        Ok(Self { file, len, kept: OnceLock::new() })
     }
 
     /// What the other process maps.
     pub fn file(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.file.as_fd()
+    }
+
+    /// Maps a page here, too, where all memory is locked: until it is discarded it stays in memory,
+    /// whoever else maps it.
+    fn stay_locked(&self, page: usize, how: Advice) -> Result {
+        if !locking::all_is_locked() {
+            return Ok(());
+        }
+        let kept = if let Some(kept) = self.kept.get() {
+            kept
+        } else {
+            let mapping = Mapping::shared(self.file(), self.len)?;
+            mapping.in_small_pages()?;
+            Mapping::not_copied(mapping.start(), self.len)?;
+            self.kept.get_or_init(|| mapping)
+        };
+        // What the other process did to its file is told by whoever reads it.
+        let _ = kept.advise(page * PAGE_LEN, PAGE_LEN, how);
+        Ok(())
     }
 
     fn read(&self, page: usize, into: &mut Page) -> Result {
-        match pread(&self.0, &mut into[..], (page * PAGE_LEN) as u64) {
+        match pread(&self.file, &mut into[..], (page * PAGE_LEN) as u64) {
             Ok(PAGE_LEN) => Ok(()),
             Ok(_) => Err(Error::Configuration("the program has cut its memory short")),
             Err(e) => Err(Error::os("a page cannot be copied", e)),
@@ -373,7 +423,8 @@ impl SharedPages {
 
     /// The page is there from now on, and holds that.
     pub fn write(&self, page: usize, from: &Page) -> Result {
-        match pwrite(&self.0, &from[..], (page * PAGE_LEN) as u64) {
+        self.stay_locked(page, Advice::LinuxPopulateWrite)?;
+        match pwrite(&self.file, &from[..], (page * PAGE_LEN) as u64) {
             Ok(PAGE_LEN) => Ok(()),
             Ok(_) => Err(Error::Configuration("there is no memory for a page")),
             Err(e) => Err(Error::os("a page cannot be written", e)),
@@ -382,7 +433,7 @@ impl SharedPages {
 
     fn discard(&self, first: usize, pages: usize) -> Result {
         let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        fallocate(&self.0, how, (first * PAGE_LEN) as u64, (pages * PAGE_LEN) as u64)
+        fallocate(&self.file, how, (first * PAGE_LEN) as u64, (pages * PAGE_LEN) as u64)
             .map_err(|e| Error::os("pages cannot be discarded", e))
     }
 }

@@ -1,30 +1,55 @@
 //! A file that pages go to. It is read and written by orders to the kernel, not mapped: what goes
 //! wrong with it is an error then, where a mapping would end the process by a signal.
+//!
+//! Nobody else's file is overwritten: one that holds something must end with our mark. The mark is
+//! the first that is written, past the pages, so that a pager which is killed at any time leaves a
+//! file that is empty or has it. A lock keeps a second pager away.
 
 use super::error::{Error, Result};
 use super::files::OwnFile;
-use super::memory::lengthen;
+use super::memory::check_len;
 use crate::Page;
 use crate::scheme::PageScheme;
 use rustix::fd::{AsRawFd, OwnedFd, RawFd};
-use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, ftruncate};
-use rustix::io::{Errno, pwrite};
+use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, fallocate, fstat, ftruncate};
+use rustix::io::{Errno, pread, pwrite};
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use traceless::Hides;
 use traceless::store::{Caching, FileStore};
 
 /// Zeros that are written at a time where space cannot be taken otherwise, in bytes.
 const ZEROS_LEN: usize = 1 << 16;
 
-/// `len` bytes of the file at `path`, made or overwritten. The space is taken at once, so that
-/// there is some later; where the file system cannot do that, zeros are written. Tells its
-/// number, too: that of a file which helpers need.
+/// What the file of a pager ends with.
+const MARK: &[u8; 32] = b"pages of traceless run, sealed\n\x01";
+
+/// How often it is tried to lock a file, and how long is waited in between: helpers of a pager that
+/// was killed have its file open for up to a second more.
+const LOCK_TRIES: u32 = if cfg!(test) { 2 } else { 40 };
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
+
+/// `len` bytes of the file at `path`, made, or taken over from a pager that has ended. The space is
+/// taken at once, so that there is some later; where the file system cannot do that, zeros are
+/// written. Tells its number, too: that of a file which helpers need.
 pub fn open(path: &Path, len: u64) -> Result<(FileStore, RawFd)> {
     let refused = |what, errno| Error::Backing { path: path.into(), what, errno };
-    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
+    // A terminal or a pipe is not waited for.
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)
         .map_err(|errno| refused("cannot be opened", errno))?;
+    check_kind(&file).map_err(|errno| refused("is no regular file: name one", errno))?;
+    lock(&file).map_err(|errno| match errno {
+        Errno::AGAIN | Errno::ACCESS => refused("is in use by another program: name one", errno),
+        _ => refused("cannot be locked", errno),
+    })?;
+    check_mark(&file).map_err(|errno| match errno {
+        Errno::EXIST => {
+            refused("holds something that is no pager's: remove it, or name one", errno)
+        }
+        _ => refused("cannot be read", errno),
+    })?;
     take_space(&file, len, |file| fallocate(file, FallocateFlags::empty(), 0, len)).map_err(
         |errno| {
             // What there was of it is of no use to anybody.
@@ -43,14 +68,62 @@ pub fn open(path: &Path, len: u64) -> Result<(FileStore, RawFd)> {
     Ok((FileStore::new(File::from(file), len, Caching::Buffered), number))
 }
 
-/// Makes the file that long, and has the kernel `reserve` it.
+/// Only files have a length that can be given, and a lock.
+fn check_kind(file: &OwnedFd) -> Result<(), Errno> {
+    let kind = FileType::from_raw_mode(fstat(file)?.st_mode);
+    if kind == FileType::RegularFile { Ok(()) } else { Err(Errno::INVAL) }
+}
+
+/// Locks the file for as long as it is open, here or in a helper.
+fn lock(file: &OwnedFd) -> Result<(), Errno> {
+    for _ in 1..LOCK_TRIES {
+        match try_lock(file) {
+            Err(Errno::AGAIN | Errno::ACCESS) => std::thread::sleep(LOCK_PAUSE),
+            locked => return locked,
+        }
+    }
+    try_lock(file)
+}
+
+fn try_lock(file: &OwnedFd) -> Result<(), Errno> {
+    let whole = libc::flock {
+        l_type: libc::F_WRLCK as _,
+        l_whence: libc::SEEK_SET as _,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    // SAFETY: an order about a file of ours, with what it takes.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const whole) } {
+        -1 => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a file that holds something and was not left by a pager.
+fn check_mark(file: &OwnedFd) -> Result<(), Errno> {
+    let len = fstat(file)?.st_size.cast_unsigned();
+    if len == 0 {
+        return Ok(());
+    }
+    let mut mark = [0; MARK.len()];
+    let at = len.checked_sub(MARK.len() as u64).ok_or(Errno::EXIST)?;
+    let read = pread(file, &mut mark[..], at)?;
+    if read == MARK.len() && mark == *MARK { Ok(()) } else { Err(Errno::EXIST) }
+}
+
+/// Makes the file that long, with the mark past it, and has the kernel `reserve` it.
 fn take_space(
     file: &OwnedFd,
     len: u64,
     reserve: impl FnOnce(&OwnedFd) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
+    let whole = len.checked_add(MARK.len() as u64).ok_or(Errno::FBIG)?;
     ftruncate(file, 0)?;
-    lengthen(file, len)?;
+    check_len(whole)?;
+    if pwrite(file, MARK, len)? != MARK.len() {
+        return Err(Errno::NOSPC);
+    }
     match reserve(file) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, len),
         reserved => reserved,
@@ -152,13 +225,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pages");
         let len = 3 * ZEROS_LEN as u64 + 5;
-        std::fs::write(&path, vec![7; 2 * len as usize]).unwrap();
         let (store, _) = open(&path, len).unwrap();
         store.write(&[Extent::new(len - 1, 1)], b"x").unwrap();
-        assert!(store.read(&[Extent::new(len, 1)], &mut [0]).is_err());
+        assert!(store.read(&[Extent::new(len + MARK.len() as u64, 1)], &mut [0]).is_err());
         let taken = |path: &Path| {
             let file = std::fs::metadata(path).unwrap();
-            file.len() == len && file.blocks() * 512 >= len
+            file.len() == len + MARK.len() as u64 && file.blocks() * 512 >= len
         };
         assert!(taken(&path));
         let file = OwnedFd::from(File::create(folder.path().join("zeros")).unwrap());
@@ -166,6 +238,32 @@ mod tests {
         assert!(taken(&folder.path().join("zeros")));
         let full = take_space(&file, len, |_| Err(Errno::NOSPC));
         assert_eq!(full, Err(Errno::NOSPC));
+    }
+
+    #[test]
+    fn only_an_empty_file_or_a_pager_s_is_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pages");
+        let told = |path: &Path| open(path, 8192).err().unwrap().to_string();
+        // So short, and so long, that a pager's could be as long.
+        let others = [
+            vec![7; 1],
+            vec![7; 8192 + MARK.len()],
+            [&MARK[..], &[0; 8192]].concat(),
+            MARK[1..].into(),
+        ];
+        for contents in others {
+            std::fs::write(&path, &contents).unwrap();
+            assert!(told(&path).contains("no pager's"));
+            assert_eq!(std::fs::read(&path).unwrap(), contents, "it is as it was");
+        }
+        assert!(told(Path::new("/dev/null")).contains("regular file"));
+        std::fs::write(&path, "").unwrap();
+        let taken = open(&path, 8192).unwrap();
+        assert!(told(&path).contains("in use"));
+        drop(taken);
+        open(&path, 4096).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 4096 + MARK.len() as u64);
     }
 
     #[test]

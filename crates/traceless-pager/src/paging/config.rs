@@ -3,6 +3,7 @@
 use super::arena::Way;
 use super::error::Error;
 use super::frames::Policy;
+use super::locking::Lock;
 use super::stats::Counters;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -27,6 +28,8 @@ pub struct Config {
     /// The address of the first page, where the same ones are wanted in each run; else the kernel
     /// chooses, and nobody can guess it.
     pub start: Option<usize>,
+    /// Whether resident pages are locked in memory.
+    pub lock: Lock,
     /// What random choices of victims follow from.
     pub seed: u64,
     /// Whether a thread that faults often may run on the handler's processor only, while it does:
@@ -49,6 +52,7 @@ impl Default for Config {
             overflow: 4096,
             way: None,
             start: None,
+            lock: Lock::default(),
             seed: 0,
             holds: false,
             counters: Arc::new(Box::<Counters>::default()),

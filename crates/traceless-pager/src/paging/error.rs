@@ -46,6 +46,12 @@ pub enum Error {
         /// What the operating system said.
         cause: std::io::Error,
     },
+    /// Resident pages are to be locked, and may not be.
+    #[error(
+        "resident pages cannot be locked in memory ({0}): it takes CAP_IPC_LOCK or a limit \
+         (ulimit -l) above --memory, and Linux 5.18; or take --lock auto"
+    )]
+    Unlocked(Errno),
     /// No such configuration.
     #[error("{0}")]
     Configuration(&'static str),

@@ -234,7 +234,7 @@ mod tests {
     use crate::PAGE_LEN;
     use crate::paging::{SharedMemory, SharedNumbers};
     use crate::slots::Cipher;
-    use traceless::rng::{Rng, Seeded};
+    use traceless::rng::{Rng, Seeded, System};
     use traceless::scheme::detwo::Refresh;
     use traceless::seal::Secret;
     use traceless::store::Store;
@@ -246,7 +246,15 @@ mod tests {
         let refresh = Refresh::new(k, 1).unwrap();
         let (key, cipher) = (Secret::from_bytes([1; 32]), Cipher::default());
         let numbers = Box::new(SharedNumbers::zeros(33).unwrap());
-        let areas = Areas::with_numbers(store.clone(), 32, refresh, cipher, &key, numbers);
+        let areas = Areas::with_numbers(
+            store.clone(),
+            32,
+            refresh,
+            cipher,
+            &key,
+            Box::new(System),
+            numbers,
+        );
         Helped::new(areas.unwrap(), Help { eager, parallel, helpers: 2, file: None }).unwrap()
     }
 

@@ -5,6 +5,7 @@
 //! memory of its own is spared it.
 
 use super::files::OwnFile;
+use super::locking::keep_a_clone;
 use super::threads::without_signals;
 use rustix::fd::{AsRawFd, RawFd};
 use rustix::io::Errno;
@@ -53,6 +54,7 @@ impl Helper {
                 0 => {
                     let fd = reads.as_raw_fd();
                     keep_only(fd, keep);
+                    keep_a_clone();
                     work(&Parent(fd));
                     // SAFETY: it ends the process without anything of the program's.
                     unsafe { libc::_exit(0) }

@@ -1,10 +1,11 @@
 //! Memory of our own by the page, straight from the kernel.
 
 use super::error::{Error, Result};
+use super::locking;
 use crate::{PAGE_LEN, Page};
 use core::ops::Deref;
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::ftruncate;
 use rustix::io::Errno;
@@ -30,6 +31,7 @@ pub fn fix_addresses() -> Result {
 pub struct Mapping {
     start: NonNull<u8>,
     len: usize,
+    locked: AtomicBool,
 }
 
 // SAFETY: the mapping belongs to this value alone; reading and writing it is unsafe anyway.
@@ -39,8 +41,8 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// `len` bytes of private memory, reserved but not there yet, in small pages. A child of fork
-    /// does not get them: it would find zeros where pages are away. They begin at `wanted`, if an
-    /// address is.
+    /// does not get them: it would find zeros where pages are away. Nor does a core dump. They
+    /// begin at `wanted`, if an address is.
     pub fn paged(len: usize, wanted: Option<usize>) -> Result<Self> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -53,6 +55,7 @@ impl Mapping {
         }
         mapping.in_small_pages()?;
         Self::not_copied(mapping.start(), len)?;
+        locking::leave_out_of_cores(mapping.start(), len)?;
         Ok(mapping)
     }
 
@@ -109,7 +112,19 @@ impl Mapping {
     fn from_kernel(start: rustix::io::Result<*mut core::ffi::c_void>, len: usize) -> Result<Self> {
         let start = start.map_err(|e| Error::os("there is not enough memory", e))?;
         let start = NonNull::new(start.cast()).expect("nothing is mapped at zero");
-        Ok(Self { start, len })
+        Ok(Self { start, len, locked: AtomicBool::new(false) })
+    }
+
+    /// No page of it is swapped out, each from when it comes.
+    pub fn lock(&self) -> Result<(), Errno> {
+        locking::lock(self.start(), self.len)?;
+        self.locked.store(true, Relaxed);
+        Ok(())
+    }
+
+    /// Whether it was locked.
+    pub fn is_locked(&self) -> bool {
+        self.locked.load(Relaxed)
     }
 
     /// First address.
@@ -137,10 +152,13 @@ impl Mapping {
 
     /// The pages from byte `at` on are zeros, or missing, when they are looked at next.
     pub fn discard(&self, at: usize, len: usize) -> Result {
-        self.advise(at, len, Advice::LinuxDontNeed)
+        let locked = self.is_locked();
+        let advice = if locked { Advice::LinuxDontneedLocked } else { Advice::LinuxDontNeed };
+        self.advise(at, len, advice)
     }
 
-    fn advise(&self, at: usize, len: usize, advice: Advice) -> Result {
+    /// Tells the kernel something of a part of it.
+    pub fn advise(&self, at: usize, len: usize, advice: Advice) -> Result {
         assert!(at + len <= self.len, "it lies in the mapping");
         // SAFETY: within the mapping. Contents are discarded on demand only.
         unsafe { madvise(self.at(at).cast(), len, advice) }
@@ -150,10 +168,16 @@ impl Mapping {
 
 /// Makes a file that long. Where files may not be (`ulimit -f`) the kernel would end the process.
 pub(super) fn lengthen(file: &OwnedFd, len: u64) -> Result<(), Errno> {
+    check_len(len)?;
+    ftruncate(file, len)
+}
+
+/// Refuses a file that is longer than files may be.
+pub(super) fn check_len(len: u64) -> Result<(), Errno> {
     if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < len) {
         return Err(Errno::FBIG);
     }
-    ftruncate(file, len)
+    Ok(())
 }
 
 /// Numbers in memory that is shared with processes that are forked later.

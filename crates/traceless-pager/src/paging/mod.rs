@@ -11,6 +11,7 @@
 //! | `frames` | which pages are resident, and which leaves next |
 //! | `helped`, `crew`, `helper` | `DetWoORAM` whose refreshes other processes do |
 //! | `holding` | the program's thread, kept where its faults are served |
+//! | `locking` | what never reaches a swap device or a core dump |
 //! | `parked` | pages that may be missed before they leave |
 //! | `serving` | answering faults: which page comes, and who leaves for it |
 //! | `config` | how to page |
@@ -20,6 +21,7 @@
 //! | `heap` | who has which paged memory |
 //! | `settings` | how a program is to be paged, as it is told to it |
 //! | `threads` | threads of our own in somebody's program |
+//! | `wrapper` | whether whoever started the program was killed |
 //! | `stats` | what is counted |
 //! | `error` | what can go wrong |
 
@@ -35,6 +37,7 @@ mod helped;
 mod helper;
 mod holding;
 mod lines;
+mod locking;
 mod memory;
 mod ocalls;
 mod pager;
@@ -49,6 +52,7 @@ mod stats;
 mod tests;
 mod threads;
 mod uffd;
+mod wrapper;
 
 pub use arena::Way;
 pub use config::{Config, HOLDS_PROGRAMS, SharedCounters, abort};
@@ -57,6 +61,7 @@ pub use files::own_files;
 pub use frames::Policy;
 pub use heap::{Heap, Pages};
 pub use helped::{Help, Helped};
+pub use locking::{Lock, lock, lock_this_process, may_lock, may_lock_all};
 pub use memory::{Mapping, SharedNumbers, fix_addresses};
 pub use pager::Pager;
 pub use process::{Client, Ended, Forking, PagerProcess, serve};
@@ -66,3 +71,4 @@ pub use settings::{Recording, Scheme, Settings, VARIABLE};
 pub use shared::SharedMemory;
 pub use stats::{CounterFile, Counters, Summary};
 pub use threads::spawn;
+pub use wrapper::{ALIVE, Wrapper};

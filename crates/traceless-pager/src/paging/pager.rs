@@ -5,6 +5,7 @@ use super::config::Config;
 use super::error::{Error, Result};
 use super::frames::Frames;
 use super::holding::REST;
+use super::locking::wipe_registers;
 use super::serving::{FRAMES_MIN, Serving, places};
 use super::stats::Summary;
 use super::threads::{self, without_signals};
@@ -32,7 +33,7 @@ impl Pager {
         let pages = scheme.pages() as usize;
         let places = places(&config, way)?;
         let frames = Frames::new(pages, config.frames, config.policy, config.seed);
-        let arena = Arena::new(pages, places, way, config.start)?;
+        let arena = Arena::new(pages, places, &config, way)?;
         let (on_thread, on_failure) = (config.on_thread, config.on_failure);
         let serving = Arc::new(Serving::new(arena, scheme, frames, places, config));
         let served = serving.clone();
@@ -67,6 +68,19 @@ impl Pager {
         // Who was given a page goes on before it is counted.
         let _counted = self.serving.state();
         self.serving.counters().summary()
+    }
+
+    /// Locks all pages that are resident, and that become so, in memory; or tells why not.
+    pub fn lock(&self) -> Result<(), Errno> {
+        without_signals(|| {
+            let _still = self.serving.state();
+            self.serving.lock()
+        })
+    }
+
+    /// Whether they are locked.
+    pub fn is_locked(&self) -> bool {
+        self.serving.arena().is_locked()
     }
 
     /// Runs `work`, which changes how memory is mapped, while no page comes or leaves. It is told
@@ -131,7 +145,9 @@ fn serve(serving: &Serving, on_failure: fn(&Error) -> !) {
             Err(e) => on_failure(&Error::os("userfaultfd tells no faults", e)),
         };
         for message in &messages[..count] {
-            match serving.answer(message, &clock) {
+            let answered = serving.answer(message, &clock);
+            wipe_registers();
+            match answered {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(e) => on_failure(&e),

@@ -20,7 +20,7 @@ use core::ops::{Deref, DerefMut};
 /// let (pages, refresh) = (4096, Refresh::new(3, 1)?);
 /// let store = Arc::new(SharedMemory::unnamed(Areas::store_len(pages, refresh))?);
 /// let key = Secret::random(&mut System);
-/// let areas = Areas::new(store, pages, refresh, Cipher::default(), &key)?;
+/// let areas = Areas::new(store, pages, refresh, Cipher::default(), &key, Box::new(System))?;
 /// let config = Config { frames: 64, ..Config::default() };
 /// let mut region = PagedRegion::new(Box::new(DetWo::new(areas)), config)?;
 /// region[12_345_678] = 1;

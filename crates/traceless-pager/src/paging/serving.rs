@@ -12,6 +12,8 @@ use super::uffd::Message;
 use crate::scheme::PageScheme;
 use crate::{PAGE_LEN, Page};
 use core::sync::atomic::Ordering::Relaxed;
+use rustix::io::Errno;
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
 use traceless::clock::{Clock, Monotonic};
 
@@ -45,6 +47,8 @@ pub struct Copied {
     pub scheme: Box<dyn PageScheme>,
     /// Which of them are resident.
     pub frames: Frames,
+    /// Pages that will be zeros in copies of the copy.
+    pub wiped: BTreeSet<usize>,
     /// How it is paged.
     pub config: Config,
 }
@@ -54,6 +58,8 @@ pub struct State {
     scheme: Box<dyn PageScheme>,
     frames: Frames,
     parked: Parked,
+    /// Pages that are zeros in copies of the program.
+    wiped: BTreeSet<usize>,
     /// How many pages may be resident. More threads need more, or they would take each other's
     /// pages away before they get anywhere.
     frames_max: usize,
@@ -97,12 +103,14 @@ impl Serving {
         places: usize,
         config: Config,
     ) -> Self {
+        config.counters.locked.store(u64::from(arena.is_locked()), Relaxed);
         let trusted = scheme.trusted_bytes() + frames.bytes() + 2 * PAGE_LEN;
         config.counters.trusted_bytes.store(trusted as u64, Relaxed);
         let state = State {
             scheme,
             frames,
             parked: Parked::new(places),
+            wiped: BTreeSet::new(),
             frames_max: config.frames,
             whose: Whose::Own,
             threads: Faulting::default(),
@@ -120,6 +128,20 @@ impl Serving {
     /// The memory.
     pub fn arena(&self) -> &Arena {
         &self.arena
+    }
+
+    /// Locks the pages of this process, while nobody's fault is answered.
+    pub fn lock(&self) -> Result<(), Errno> {
+        self.arena.lock()?;
+        self.counters.locked.store(1, Relaxed);
+        Ok(())
+    }
+
+    /// Resident pages stay locked while the other process does not have them mapped.
+    pub fn stay_locked(&self) -> Result {
+        let state = self.state();
+        let mut resident = (0..self.arena.pages()).filter(|&page| state.frames.holds(page));
+        resident.try_for_each(|page| self.arena.stay_locked(page))
     }
 
     /// Where it is counted.
@@ -183,11 +205,32 @@ impl Serving {
         }
     }
 
+    /// Some pages will be zeros in copies of the program, or what they are in the program.
+    pub fn wipe_in_copies(&self, first: usize, pages: usize, wipes: bool) {
+        let state = &mut *self.state();
+        for page in first..first + pages {
+            if wipes {
+                state.wiped.insert(page);
+            } else {
+                state.wiped.remove(&page);
+            }
+        }
+    }
+
+    /// The same, for all pages of a copy.
+    pub fn wipes_in_copies(&self, wiped: BTreeSet<usize>) {
+        self.state().wiped = wiped;
+    }
+
     /// Makes a copy of all pages while nobody touches any: those that are resident are resident
     /// there, and all others are put away there.
     pub fn copy_to(&self, copy: &mut Copied) -> Result {
         let state = &mut *self.state();
+        copy.wiped.clone_from(&state.wiped);
         for page in 0..self.arena.pages() {
+            if state.wiped.contains(&page) {
+                continue;
+            }
             let resident = state.frames.holds(page);
             if resident {
                 self.arena.read(page, &mut state.spare)?;

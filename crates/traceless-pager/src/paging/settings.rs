@@ -6,6 +6,7 @@ use super::error::{Error, Result};
 use super::files::OwnFile;
 use super::frames::Policy;
 use super::helped::{Help, Helped};
+use super::locking::Lock;
 use super::memory::SharedNumbers;
 use super::ocalls::Ocalls;
 use super::serving::FRAMES_MIN;
@@ -120,6 +121,8 @@ pub struct Settings {
     /// The address of the first page, where the same ones are wanted in each run; else the kernel
     /// chooses. A pager that is a process of its own leaves it to the kernel always.
     pub start: Option<usize>,
+    /// Whether resident pages are locked in memory.
+    pub lock: Lock,
     /// Pages that may be resident besides while others are pinned.
     pub overflow: usize,
     /// The file that they go to; memory without a name if there is none.
@@ -152,6 +155,7 @@ impl Default for Settings {
             policy: Policy::default(),
             way: None,
             start: None,
+            lock: Lock::default(),
             overflow: 4096,
             backing: None,
             ocalls: false,
@@ -177,6 +181,7 @@ impl Settings {
             format!("helpers={}", self.helpers),
             format!("cached={}", self.cached),
             format!("policy={}", self.policy.name()),
+            format!("lock={}", self.lock.name()),
             format!("overflow={}", self.overflow),
             format!("counted={}", self.counted),
             format!("ocalls={}", self.ocalls),
@@ -217,6 +222,7 @@ impl Settings {
             "helpers" => self.helpers = number()?,
             "cached" => self.cached = number()?,
             "policy" => self.policy = named(&Policy::ALL, Policy::name, value)?,
+            "lock" => self.lock = named(&Lock::ALL, Lock::name, value)?,
             "way" => self.way = Some(named(&Way::ALL, Way::name, value)?),
             "start" => self.start = Some(number()?),
             "overflow" => self.overflow = number()?,
@@ -292,10 +298,10 @@ impl Settings {
 
     fn scheme(&self, recording: Option<&Recording>) -> Result<Box<dyn PageScheme>> {
         let pages = self.pages as u64;
-        let key = Secret::random(&mut System);
+        let (key, salts) = (Secret::random(&mut System), Box::new(System));
         if self.scheme == Scheme::Plain {
             let (store, _) = self.store(Slots::store_len(pages), recording)?;
-            return Ok(Box::new(Plain::new(store, pages, self.cipher, &key)?));
+            return Ok(Box::new(Plain::new(store, pages, self.cipher, &key, salts)?));
         }
         if self.scheme.is_tree() {
             return match self.cipher {
@@ -306,12 +312,13 @@ impl Settings {
         }
         let (store, file) = self.store(Areas::store_len(pages, self.refresh), recording)?;
         let Some(mut help) = self.help(recording.is_some()) else {
-            let areas = Areas::new(store, pages, self.refresh, self.cipher, &key)?;
+            let areas = Areas::new(store, pages, self.refresh, self.cipher, &key, salts)?;
             return Ok(Box::new(DetWo::new(areas)));
         };
         help.file = file;
         let numbers = Box::new(SharedNumbers::zeros(Areas::numbers_for(pages)?)?);
-        let areas = Areas::with_numbers(store, pages, self.refresh, self.cipher, &key, numbers)?;
+        let (refresh, cipher) = (self.refresh, self.cipher);
+        let areas = Areas::with_numbers(store, pages, refresh, cipher, &key, salts, numbers)?;
         Ok(Box::new(Helped::new(areas, help)?))
     }
 
@@ -403,6 +410,7 @@ mod tests {
             policy: Policy::Random,
             way: Some(Way::Protect),
             start: Some(1 << 30),
+            lock: Lock::Strict,
             overflow: 7,
             backing: Some("/a=b c".into()),
             counters: Some("/d".into()),

@@ -3,6 +3,7 @@
 use super::error::{Error, Result};
 use super::files::OwnFile;
 use super::lines;
+use super::locking::StoreNote;
 use super::memory::{Mapping, lengthen};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -12,6 +13,8 @@ use traceless::types::Extent;
 
 /// Shared memory. Who keeps the file keeps all that is written to it.
 pub struct SharedMemory {
+    // Before the mapping: it is noted for as long as it is mapped.
+    _note: StoreNote,
     mapping: Mapping,
     file: OwnFile,
 }
@@ -28,7 +31,8 @@ impl SharedMemory {
     fn map(file: OwnedFd, len: u64) -> Result<Self> {
         let size = usize::try_from(len).map_err(|_| Error::Configuration("too many pages"))?;
         let mapping = Mapping::shared(file.as_fd(), size)?;
-        Ok(Self { mapping, file: OwnFile::out_of_the_way(file) })
+        let note = StoreNote::new(mapping.start(), size)?;
+        Ok(Self { _note: note, mapping, file: OwnFile::out_of_the_way(file) })
     }
 
     fn place(&self, extent: Extent) -> Result<*mut u8, StoreError> {

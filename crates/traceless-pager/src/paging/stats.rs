@@ -40,6 +40,8 @@ pub struct Counters {
     pub helper_cpu_ns: AtomicU64,
     /// Bytes of trusted memory beside the frames.
     pub trusted_bytes: AtomicU64,
+    /// 1 if resident pages are locked in memory; else 0.
+    pub locked: AtomicU64,
     /// Faults after which nothing is counted any more; 0 if all are counted.
     pub limit: AtomicU64,
     /// When this began, in nanoseconds of the system's clock that never goes back; 0 outside files.
@@ -67,6 +69,7 @@ impl Default for Counters {
             handler_cpu_ns: zero(),
             helper_cpu_ns: zero(),
             trusted_bytes: zero(),
+            locked: zero(),
             limit: zero(),
             begun_ns: zero(),
             span_ns: zero(),
@@ -144,6 +147,7 @@ impl Counters {
             handler_cpu_ns: self.handler_cpu_ns.load(Relaxed),
             helper_cpu_ns: self.helper_cpu_ns.load(Relaxed),
             trusted_bytes: self.trusted_bytes.load(Relaxed),
+            locked: self.locked.load(Relaxed) != 0,
             span_ns: self.span_ns.load(Relaxed),
             swap_ns: self.swap_ns.load(Relaxed),
             service_ns_p50: self.service_ns.quantile(0.5),
@@ -210,6 +214,8 @@ pub struct Summary {
     pub helper_cpu_ns: u64,
     /// Bytes of trusted memory beside the frames.
     pub trusted_bytes: u64,
+    /// Whether resident pages are locked in memory.
+    pub locked: bool,
     /// Nanoseconds from the first fault to the end of the last one.
     pub span_ns: u64,
     /// Nanoseconds of these that the scheme took.

@@ -19,14 +19,16 @@ const WAYS: [Way; 2] = [Way::Move, Way::Protect];
 fn plain(pages: u64) -> Box<dyn PageScheme> {
     let store = Arc::new(SharedMemory::unnamed(Slots::store_len(pages)).unwrap());
     let key = Secret::random(&mut System);
-    Box::new(Plain::new(store, pages, Cipher::default(), &key).unwrap())
+    Box::new(Plain::new(store, pages, Cipher::default(), &key, Box::new(System)).unwrap())
 }
 
 fn detwo(pages: u64) -> Box<dyn PageScheme> {
     let refresh = Refresh::new(3, 1).unwrap();
     let store = Arc::new(SharedMemory::unnamed(Areas::store_len(pages, refresh)).unwrap());
     let key = Secret::random(&mut System);
-    Box::new(DetWo::new(Areas::new(store, pages, refresh, Cipher::default(), &key).unwrap()))
+    let salts = Box::new(System);
+    let areas = Areas::new(store, pages, refresh, Cipher::default(), &key, salts);
+    Box::new(DetWo::new(areas.unwrap()))
 }
 
 fn region(scheme: Box<dyn PageScheme>, frames: usize, way: Way) -> PagedRegion {

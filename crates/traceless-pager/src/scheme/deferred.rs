@@ -78,7 +78,7 @@ impl Turns {
                 Err(newer) => nth = newer,
             }
         }
-        if areas.refresh(nth, buffer).is_err() {
+        if areas.refresh(nth, None, buffer).is_err() {
             self.failed.store(nth + 1, Release);
         }
         self.done.0.fetch_add(1, Release);
@@ -191,6 +191,7 @@ mod tests {
     use crate::PAGE_LEN;
     use crate::slots::Cipher;
     use core::sync::atomic::AtomicBool;
+    use traceless::rng::System;
     use traceless::scheme::detwo::Refresh;
     use traceless::seal::Secret;
     use traceless::store::{MemStore, Store};
@@ -202,7 +203,8 @@ mod tests {
         let refresh = Refresh::new(k, 1).unwrap();
         let store = Arc::new(MemStore::new(Areas::store_len(PAGES, refresh)));
         let key = Secret::from_bytes([1; 32]);
-        let areas = Areas::new(store.clone(), PAGES, refresh, Cipher::default(), &key);
+        let (shared, salts) = (store.clone(), Box::new(System));
+        let areas = Areas::new(shared, PAGES, refresh, Cipher::default(), &key, salts);
         (Deferred::new(areas.unwrap()), store)
     }
 

@@ -12,7 +12,7 @@
 
 use super::PageScheme;
 use crate::Page;
-use crate::slots::{Buffer, Cipher, Slots};
+use crate::slots::{Buffer, Cipher, Salts, Slots};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,6 +20,7 @@ use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use traceless::Hides;
 use traceless::error::{Error, Result};
+use traceless::rng::Salt;
 use traceless::scheme::detwo::{Location, Passes, Refresh};
 use traceless::seal::Secret;
 use traceless::store::Store;
@@ -50,10 +51,11 @@ impl Areas {
         refresh: Refresh,
         cipher: Cipher,
         key: &Secret,
+        salts: Box<dyn Salts>,
     ) -> Result<Self> {
         let len = Self::numbers_for(pages)?;
         let numbers: Vec<AtomicU64> = (0..len).map(|_| AtomicU64::new(0)).collect();
-        Self::with_numbers(store, pages, refresh, cipher, key, Box::new(numbers))
+        Self::with_numbers(store, pages, refresh, cipher, key, salts, Box::new(numbers))
     }
 
     /// How many numbers so many pages need.
@@ -69,6 +71,7 @@ impl Areas {
         refresh: Refresh,
         cipher: Cipher,
         key: &Secret,
+        salts: Box<dyn Salts>,
         numbers: Box<dyn Numbers>,
     ) -> Result<Self> {
         // Then no page is refreshed twice in one step.
@@ -82,7 +85,7 @@ impl Areas {
         Ok(Self {
             passes: Passes { blocks: pages, refresh },
             hold_slots,
-            slots: Slots::new(store, pages + hold_slots, cipher, key)?,
+            slots: Slots::new(store, pages + hold_slots, cipher, key, salts)?,
             numbers,
         })
     }
@@ -100,28 +103,30 @@ impl Areas {
         self.passes.after(self.writes().load(Relaxed))
     }
 
-    /// Puts the page in `frame` into the holding area. All refreshes that were due are done.
-    pub fn write(&self, page: u64, frame: &Page, buffer: &mut Buffer) -> Result {
+    /// Puts the page in `frame` into the holding area, and tells with which salt. All refreshes
+    /// that were due are done.
+    pub fn write(&self, page: u64, frame: &Page, buffer: &mut Buffer) -> Result<Salt> {
         buffer.body().copy_from_slice(frame);
         let write = self.writes().load(Relaxed);
         let slot = self.passes.blocks + write % self.hold_slots;
-        self.slots.put(slot, page, held_version(write), buffer)?;
+        let salt = self.slots.put(slot, page, held_version(write), buffer)?;
         self.last(page).store(write + 1, Relaxed);
         self.writes().store(write + 1, Relaxed);
-        Ok(())
+        Ok(salt)
     }
 
-    /// Does refresh number `refresh`, which is due.
-    pub fn refresh(&self, refresh: u64, buffer: &mut Buffer) -> Result {
-        self.prepare(refresh, buffer)?;
+    /// Does refresh number `refresh`, which is due. It takes the salt of the write that it belongs
+    /// to if no page was forgotten since then; else it has one of its own.
+    pub fn refresh(&self, refresh: u64, salt: Option<Salt>, buffer: &mut Buffer) -> Result {
+        self.prepare(refresh, salt, buffer)?;
         self.publish(refresh, buffer.bytes())
     }
 
     /// The part of a refresh before anything is written: `buffer` is what will be.
-    pub fn prepare(&self, refresh: u64, buffer: &mut Buffer) -> Result {
+    pub fn prepare(&self, refresh: u64, salt: Option<Salt>, buffer: &mut Buffer) -> Result {
         let page = self.passes.block_of(refresh);
         self.fetch(page, refresh, buffer)?;
-        self.slots.seal(page, page, main_version(refresh), buffer)
+        self.slots.seal(page, page, main_version(refresh), salt, buffer).map(drop)
     }
 
     /// The rest of it. Doing it twice is as good as once, until the page is refreshed again.
@@ -214,9 +219,10 @@ impl PageScheme for DetWo {
 
     fn swap(&mut self, out: Option<u64>, wanted: Option<u64>, frame: &mut Page) -> Result {
         if let Some(page) = out {
-            self.areas.write(page, frame, &mut self.buffer)?;
+            // What the refreshes will hold is settled with what leaves: one salt is for all.
+            let salt = self.areas.write(page, frame, &mut self.buffer)?;
             while self.refreshed < self.areas.due() {
-                self.areas.refresh(self.refreshed, &mut self.buffer)?;
+                self.areas.refresh(self.refreshed, Some(salt), &mut self.buffer)?;
                 self.refreshed += 1;
             }
         }

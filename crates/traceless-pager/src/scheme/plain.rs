@@ -3,7 +3,8 @@
 
 use super::PageScheme;
 use crate::Page;
-use crate::slots::{Buffer, Cipher, Slots};
+use crate::slots::{Buffer, Cipher, Salts, Slots};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -28,10 +29,16 @@ impl Plain {
     }
 
     /// `pages` pages of zeros.
-    pub fn new(store: Arc<dyn Store>, pages: u64, cipher: Cipher, key: &Secret) -> Result<Self> {
+    pub fn new(
+        store: Arc<dyn Store>,
+        pages: u64,
+        cipher: Cipher,
+        key: &Secret,
+        salts: Box<dyn Salts>,
+    ) -> Result<Self> {
         let len = usize::try_from(pages).map_err(|_| Error::Geometry("too many pages"))?;
         Ok(Self {
-            slots: Slots::new(store, pages, cipher, key)?,
+            slots: Slots::new(store, pages, cipher, key, salts)?,
             versions: vec![0; len],
             writes: 0,
             buffer: Buffer::default(),

@@ -3,15 +3,15 @@
 mod trees;
 
 use super::{Areas, DetWo, PageScheme, Plain};
-use crate::slots::Cipher;
+use crate::slots::{Cipher, SEALED_LEN};
 use crate::{PAGE_LEN, Page};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use traceless::Hides;
 use traceless::error::Error;
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, Seeded, System};
 use traceless::scheme::detwo::Refresh;
-use traceless::seal::{Secret, TAG_LEN};
+use traceless::seal::Secret;
 use traceless::store::{MemStore, Store, Watched};
 use traceless::trace::{Event, Op, Recorder};
 use traceless::types::Extent;
@@ -27,7 +27,7 @@ fn key() -> Secret {
 fn each_scheme(pages: u64, check: &mut dyn FnMut(Box<dyn PageScheme>, Arc<MemStore>)) {
     for cipher in Cipher::ALL {
         let store = Arc::new(MemStore::new(Plain::store_len(pages)));
-        let plain = Plain::new(store.clone(), pages, cipher, &key()).unwrap();
+        let plain = Plain::new(store.clone(), pages, cipher, &key(), Box::new(System)).unwrap();
         check(Box::new(plain), store);
         for (p, q) in RATIOS {
             let store = Arc::new(MemStore::new(len(pages, (p, q))));
@@ -42,7 +42,7 @@ fn len(pages: u64, (p, q): (u32, u32)) -> u64 {
 
 fn detwo(store: Arc<dyn Store>, pages: u64, (p, q): (u32, u32), cipher: Cipher) -> DetWo {
     let refresh = Refresh::new(p, q).unwrap();
-    DetWo::new(Areas::new(store, pages, refresh, cipher, &key()).unwrap())
+    DetWo::new(Areas::new(store, pages, refresh, cipher, &key(), Box::new(System)).unwrap())
 }
 
 fn page_of(seed: u64) -> Page {
@@ -124,16 +124,17 @@ fn a_changed_slot_is_an_error_or_has_no_effect() {
         for step in 0..100 {
             model.touch(step % 16, &mut rng, step).unwrap();
         }
-        let slots = store.len() / (PAGE_LEN + TAG_LEN) as u64;
+        let slots = store.len() / SEALED_LEN as u64;
+        let stamp_len = (SEALED_LEN - PAGE_LEN) as u64;
         let mut refused = 0;
         for slot in 0..slots {
-            let tags = slots * PAGE_LEN as u64;
-            for at in [slot * PAGE_LEN as u64 + 7, tags + slot * TAG_LEN as u64] {
+            let stamp = slots * PAGE_LEN as u64 + slot * stamp_len;
+            for at in [slot * PAGE_LEN as u64 + 7, stamp, stamp + stamp_len - 1] {
                 refused += u64::from(flipped_is_refused(&mut model, &store, at));
             }
         }
-        // Both parts of each page's newest copy; frames hold two pages.
-        assert_eq!(refused, 2 * 14);
+        // Body, salt and tag of each page's newest copy; frames hold two pages.
+        assert_eq!(refused, 3 * 14);
     });
 }
 
@@ -188,12 +189,13 @@ fn a_slot_put_back_from_an_older_copy_is_an_error_or_has_no_effect() {
 }
 
 fn swap_slots(store: &MemStore, a: u64, b: u64) {
-    let slots = store.len() / (PAGE_LEN + TAG_LEN) as u64;
+    let slots = store.len() / SEALED_LEN as u64;
+    let stamp_len = SEALED_LEN - PAGE_LEN;
     let extents = |slot| {
-        let tag = slots * PAGE_LEN as u64 + slot * TAG_LEN as u64;
-        [Extent::new(slot * PAGE_LEN as u64, PAGE_LEN), Extent::new(tag, TAG_LEN)]
+        let stamp = slots * PAGE_LEN as u64 + slot * stamp_len as u64;
+        [Extent::new(slot * PAGE_LEN as u64, PAGE_LEN), Extent::new(stamp, stamp_len)]
     };
-    let (mut first, mut second) = ([0; PAGE_LEN + TAG_LEN], [0; PAGE_LEN + TAG_LEN]);
+    let (mut first, mut second) = ([0; SEALED_LEN], [0; SEALED_LEN]);
     store.read(&extents(a), &mut first).unwrap();
     store.read(&extents(b), &mut second).unwrap();
     store.write(&extents(a), &second).unwrap();
@@ -208,7 +210,7 @@ fn writes_of(plain: bool, ratio: (u32, u32), frames: usize, touched: &[u64]) -> 
     let store = MemStore::new(len(pages, ratio));
     let store: Arc<dyn Store> = Arc::new(Watched::new(store, recorder.clone()));
     let mut scheme: Box<dyn PageScheme> = if plain {
-        Box::new(Plain::new(store, pages, Cipher::default(), &key()).unwrap())
+        Box::new(Plain::new(store, pages, Cipher::default(), &key(), Box::new(System)).unwrap())
     } else {
         Box::new(detwo(store, pages, ratio, Cipher::default()))
     };
@@ -275,10 +277,13 @@ fn write_traces_depend_on_the_number_of_faults_alone() {
 fn impossible_geometries_are_refused() {
     let store = Arc::new(MemStore::new(1 << 20));
     let refresh = Refresh::new(15, 1).unwrap();
-    let areas = |pages| Areas::new(store.clone(), pages, refresh, Cipher::default(), &key());
+    let areas = |pages| {
+        let salts = Box::new(System);
+        Areas::new(store.clone(), pages, refresh, Cipher::default(), &key(), salts)
+    };
     assert!(matches!(areas(14), Err(Error::Geometry(_))));
     assert!(matches!(areas(1000), Err(Error::Geometry(_))));
     assert!(areas(15).is_ok());
-    let plain = Plain::new(store.clone(), 1000, Cipher::default(), &key());
+    let plain = Plain::new(store.clone(), 1000, Cipher::default(), &key(), Box::new(System));
     assert!(matches!(plain, Err(Error::Geometry(_))));
 }

@@ -7,7 +7,7 @@ use crate::audit::workload::mix;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use traceless::Result;
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, Seeded, System};
 use traceless::scheme::detwo::Refresh;
 use traceless::seal::Secret;
 use traceless::store::{MemStore, Store, Watched};
@@ -102,8 +102,10 @@ impl Kind {
     fn build(self, store: Arc<dyn Store>, seed: u64) -> Result<Box<dyn PageScheme>> {
         let mut rng = Seeded::new(seed);
         let key = Secret::random(&mut rng);
-        let areas =
-            |store, k, of| Areas::new(store, PAGES, Refresh::new(k, of)?, Cipher::default(), &key);
+        let areas = |store, k, of| {
+            let (refresh, salts) = (Refresh::new(k, of)?, Box::new(System));
+            Areas::new(store, PAGES, refresh, Cipher::default(), &key, salts)
+        };
         if let Self::DetWo(k, of) = self {
             return Ok(Box::new(DetWo::new(areas(store, k, of)?)));
         }
@@ -111,7 +113,8 @@ impl Kind {
             return Ok(Box::new(Deferred::new(areas(store, k, 1)?)));
         }
         if self == Self::Plain {
-            return Ok(Box::new(Plain::new(store, PAGES, Cipher::default(), &key)?));
+            let salts = Box::new(System);
+            return Ok(Box::new(Plain::new(store, PAGES, Cipher::default(), &key, salts)?));
         }
         let parts = TreeParts {
             store,

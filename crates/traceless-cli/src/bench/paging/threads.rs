@@ -62,7 +62,8 @@ impl Accesses {
         let len = Areas::store_len(PAGES, settings.refresh);
         let store = Arc::new(SharedMemory::unnamed(len).map_err(failed)?);
         let key = Secret::random(&mut System);
-        let areas = Areas::new(store, PAGES, settings.refresh, settings.cipher, &key);
+        let salts = Box::new(System);
+        let areas = Areas::new(store, PAGES, settings.refresh, settings.cipher, &key, salts);
         let areas = areas.map_err(failed)?;
         Ok(Self {
             // Those of creation come first.
@@ -78,7 +79,7 @@ impl Accesses {
         let (mut frame, mut starting) = ([nth as u8; PAGE_LEN], 0);
         let begun = self.clock.now();
         let (own, others) = self.buffers.split_first_mut().expect("there is one");
-        self.areas.write(nth % PAGES, &frame, own).map_err(failed)?;
+        let salt = Some(self.areas.write(nth % PAGES, &frame, own).map_err(failed)?);
         let due = self.refreshed..self.areas.due();
         self.refreshed = due.end;
         if with_threads {
@@ -87,7 +88,7 @@ impl Accesses {
                 let before = clock.now();
                 let all = due.zip(others);
                 let threads: Vec<_> = all
-                    .map(|(nth, buffer)| scope.spawn(move || areas.refresh(nth, buffer)))
+                    .map(|(nth, buffer)| scope.spawn(move || areas.refresh(nth, salt, buffer)))
                     .collect();
                 starting = clock.now() - before;
                 threads.into_iter().try_for_each(|t| t.join().expect("refreshing does not panic"))
@@ -95,7 +96,7 @@ impl Accesses {
             .map_err(failed)?;
         } else {
             for nth in due {
-                self.areas.refresh(nth, own).map_err(failed)?;
+                self.areas.refresh(nth, salt, own).map_err(failed)?;
             }
         }
         let wanted = (nth + PAGES / 2) % PAGES;

@@ -4,13 +4,16 @@ use super::link::{GONE, Link, What};
 use crate::PAGE_LEN;
 use crate::paging::error::{Error, Result};
 use crate::paging::files::OwnFile;
+use crate::paging::locking::{self, Lock};
 use crate::paging::memory::Mapping;
 use crate::paging::threads::{SignalsOff, without_signals};
 use crate::paging::uffd::{
     FEATURE_EVENT_FORK, FEATURE_EVENT_REMAP, FEATURE_MISSING_SHMEM, FEATURE_THREAD_ID,
     FEATURE_WP_SHMEM, Uffd,
 };
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use rustix::fd::{AsFd, AsRawFd};
+use rustix::io::Errno;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What the kernel must have.
@@ -22,6 +25,10 @@ pub struct Client {
     start: usize,
     len: usize,
     may_fork: bool,
+    /// Whether resident pages are locked in memory.
+    locked: AtomicBool,
+    /// Whether any page was ever to be zeros in copies.
+    wipes: AtomicBool,
     ends: Mutex<Ends>,
 }
 
@@ -41,8 +48,8 @@ struct Unborn {
 }
 
 impl Client {
-    /// `pages` pages of zeros, from the pager of that name.
-    pub fn connect(name: &str, pages: usize) -> Result<Self> {
+    /// `pages` pages of zeros, from the pager of that name, locked as `lock` says.
+    pub fn connect(name: &str, pages: usize, lock: Lock) -> Result<Self> {
         let link = Link::to(name)?;
         let mut given = link.receive()?.ok_or(GONE)?.expect(What::Memory)?;
         let memory = OwnFile::out_of_the_way(given.file(0)?);
@@ -58,11 +65,13 @@ impl Client {
             Err(_) => (Uffd::that_does_not_wait(FEATURES)?, false),
         };
         let start = map(&memory, len, &uffd, false)?.leak();
-        let numbers = [start as u64, u64::from(may_fork)];
+        let locked = lock.apply(|| locking::lock(start, len))?;
+        let numbers = [start as u64, u64::from(locked)];
         link.send(What::Registered, numbers, "", &[uffd.as_fd()])?;
         link.receive()?.ok_or(GONE)?.expect(What::Served)?;
         let ends = Mutex::new(Ends { link, memory, uffd, _lifeline: lifeline });
-        Ok(Self { start, len, may_fork, ends })
+        let (locked, wipes) = (AtomicBool::new(locked), AtomicBool::new(false));
+        Ok(Self { start, len, may_fork, locked, wipes, ends })
     }
 
     /// First byte of the memory. Whoever uses it answers for how.
@@ -92,11 +101,39 @@ impl Client {
         Ok(())
     }
 
+    /// Some pages will be zeros in copies of the program, or what they are in the program.
+    pub fn wipe_in_copies(&self, first: usize, pages: usize, wipes: bool) -> Result {
+        if wipes {
+            self.wipes.store(true, Relaxed);
+        } else if !self.wipes.load(Relaxed) {
+            return Ok(());
+        }
+        let what = if wipes { What::Wipe } else { What::Keep };
+        let numbers = [first as u64, pages as u64];
+        without_signals(|| self.ends().link.ask(what, numbers, What::Done))?;
+        Ok(())
+    }
+
     /// As of [`Pager::let_go`](crate::paging::Pager::let_go).
     pub fn let_go(&self, thread: u32, for_good: bool) {
         let numbers = [u64::from(thread), u64::from(for_good)];
         // A program that has closed its files is not held.
         let _ = without_signals(|| self.ends().link.ask(What::LetGo, numbers, What::Done));
+    }
+
+    /// Locks all pages that are resident, and that become so, in memory; or tells why not.
+    pub fn lock(&self) -> Result<(), Errno> {
+        without_signals(|| {
+            let _still = self.ends();
+            locking::lock(self.start, self.len)?;
+            self.locked.store(true, Relaxed);
+            Ok(())
+        })
+    }
+
+    /// Whether they are locked.
+    pub fn is_locked(&self) -> bool {
+        self.locked.load(Relaxed)
     }
 
     /// Runs `work`, which changes how memory is mapped, while this program does not fork. It is
@@ -136,6 +173,9 @@ impl Client {
     /// Puts a file in the place of the one that is mapped.
     fn exchange(&self, file: &OwnFile, uffd: &Uffd, copied: bool) -> Result {
         let mapping = map(file, self.len, uffd, copied)?;
+        if self.is_locked() {
+            mapping.lock().map_err(Error::Unlocked)?;
+        }
         // SAFETY: both are mappings of ours of that length. Who touches memory meanwhile waits,
         // since nothing of the new file is mapped yet, and the pager brings nothing.
         unsafe { mapping.put_at(self.start) }
@@ -177,6 +217,10 @@ impl Forking<'_> {
         let mut served = link.ask(What::Hello, [0; 2], What::Served)?;
         let uffd = OwnFile::out_of_the_way(served.file(0)?).into();
         Mapping::not_copied(self.client.start, self.client.len)?;
+        if self.client.is_locked() {
+            // What is locked in a program is not in its copy.
+            locking::lock(self.client.start, self.client.len).map_err(Error::Unlocked)?;
+        }
         *ends = Ends { link, memory, uffd, _lifeline: lifeline };
         Ok(())
     }
@@ -186,6 +230,7 @@ impl Forking<'_> {
 fn map(file: &OwnFile, len: usize, uffd: &Uffd, copied: bool) -> Result<Mapping> {
     let mapping = Mapping::shared(file.as_fd(), len)?;
     mapping.in_small_pages()?;
+    locking::leave_out_of_cores(mapping.start(), len)?;
     if !copied {
         Mapping::not_copied(mapping.start(), len)?;
     }
@@ -225,7 +270,7 @@ mod tests {
         let ready = owner.receive().unwrap().unwrap().expect(What::Ready).unwrap();
         // It serves on.
         core::mem::forget(owner);
-        Box::leak(Box::new(Client::connect(&ready.text, PAGES).unwrap()))
+        Box::leak(Box::new(Client::connect(&ready.text, PAGES, Lock::Auto).unwrap()))
     }
 
     fn word(client: &Client, page: usize) -> *mut u64 {

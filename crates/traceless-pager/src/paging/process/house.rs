@@ -34,7 +34,8 @@ struct Live {
     processes: Vec<u32>,
 }
 
-/// Serves all programs that come in, until there are none and `owner` is gone.
+/// Serves all programs that come in, until there are none and `owner` has said goodbye. If that was
+/// killed it ends at once, and the kernel ends all programs.
 pub fn serve(settings: Settings, owner: OwnedFd) -> Result {
     let owner = Link::from(OwnFile::from(owner));
     match begin(&settings) {
@@ -148,8 +149,9 @@ impl House {
             if tells {
                 match self.owner.receive()? {
                     Some(told) if told.what == What::Ended => asked.push(told.numbers[0]),
+                    Some(told) if told.what == What::Bye => has_owner = false,
                     Some(_) => {}
-                    None => has_owner = false,
+                    None => return self.is_left_alone(),
                 }
             }
             let live = self.live();
@@ -163,6 +165,15 @@ impl House {
             });
         }
         Ok(())
+    }
+
+    /// Who started us was killed. What it would have removed in the end is removed here.
+    fn is_left_alone(&self) -> Result {
+        if let Some(folder) = &self.settings.counters {
+            // Whatever is left of it holds counters only.
+            let _ = std::fs::remove_dir_all(folder);
+        }
+        Err(Error::Configuration("who started the pager was killed: it ends, and all programs"))
     }
 
     /// Which of these there are: a program that comes in, the owner's word, one that has ended.

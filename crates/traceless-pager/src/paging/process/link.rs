@@ -26,10 +26,14 @@ const FULL: Duration = Duration::from_millis(10);
 pub enum What {
     /// Here is your memory (its file, and what ends you when we end).
     Memory,
-    /// I have it here [address, whether copies are told] (the userfaultfd).
+    /// I have it here [address, whether it is locked] (the userfaultfd).
     Registered,
     /// These pages are zeros from now on [first, how many].
     Discard,
+    /// These pages will be zeros in copies of the program [first, how many].
+    Wipe,
+    /// They will be what they are in the program [first, how many].
+    Keep,
     /// This thread may run where it wants [its number, whether for good].
     LetGo,
     /// Prepare a copy of the program.
@@ -54,15 +58,19 @@ pub enum What {
     Ready,
     /// This program has ended [its process].
     Ended,
+    /// I end, and programs that still run go on.
+    Bye,
     /// This program was ended: it could not be paged any more [its process].
     Failed,
 }
 
 impl What {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 19] = [
         Self::Memory,
         Self::Registered,
         Self::Discard,
+        Self::Wipe,
+        Self::Keep,
         Self::LetGo,
         Self::Fork,
         Self::Copy,
@@ -75,6 +83,7 @@ impl What {
         Self::Refused,
         Self::Ready,
         Self::Ended,
+        Self::Bye,
         Self::Failed,
     ];
 }

@@ -12,12 +12,14 @@ use crate::paging::serving::{Copied, Serving};
 use crate::paging::settings::Recording;
 use crate::paging::stats::{CounterFile, Counters};
 use crate::paging::uffd::{Message, Uffd};
+use core::sync::atomic::Ordering::Relaxed;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::time::Timespec;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use traceless::clock::{Clock, Monotonic};
 
@@ -111,10 +113,12 @@ impl Space {
         let mut registered = came.expect(What::Registered)?;
         let (uffd, start) =
             (OwnFile::from(registered.file(0)?).into(), registered.numbers[0] as usize);
+        let is_locked = registered.numbers[1];
         let arena = Arena::elsewhere(uffd, memory, start, settings.pages);
         let frames = Frames::new(settings.pages, config.frames, config.policy, config.seed);
         let serving = Serving::new(arena, scheme, frames, 0, config);
         serving.is_for(process);
+        serving.counters().locked.store(is_locked, Relaxed);
         link.send(What::Served, [0; 2], "", &[])?;
         Ok((serving, program, lifeline, recording))
     }
@@ -228,12 +232,13 @@ impl Space {
         };
         match received.what {
             What::Discard => {
-                let [first, count] = received.numbers.map(|number| number as usize);
-                let end = first.checked_add(count);
-                if end.is_none_or(|end| end > self.serving.arena().pages()) {
-                    return Err(Error::Configuration("the program discards what it has not"));
-                }
+                let (first, count) = self.pages_of(received.numbers)?;
                 self.serving.discard(first, count)?;
+                self.tell(What::Done, "", &[])?;
+            }
+            What::Wipe | What::Keep => {
+                let (first, count) = self.pages_of(received.numbers)?;
+                self.serving.wipe_in_copies(first, count, received.what == What::Wipe);
                 self.tell(What::Done, "", &[])?;
             }
             What::LetGo => {
@@ -250,6 +255,7 @@ impl Space {
             }
             What::Freeze => {
                 self.serving.roam();
+                self.serving.stay_locked()?;
                 self.tell(What::Done, "", &[])?;
                 return self.wait_for_a_copy();
             }
@@ -263,6 +269,16 @@ impl Space {
             _ => return Err(Error::Configuration("the program asks for nothing we know")),
         }
         Ok(Next::Wait)
+    }
+
+    /// Pages that the program names: the first, and how many.
+    fn pages_of(&self, numbers: [u64; 2]) -> Result<(usize, usize)> {
+        let [first, count] = numbers.map(|number| number as usize);
+        let end = first.checked_add(count);
+        if end.is_none_or(|end| end > self.serving.arena().pages()) {
+            return Err(Error::Configuration("the program names pages that it has not"));
+        }
+        Ok((first, count))
     }
 
     /// Answers what the program has asked for. If it has gone meanwhile nobody hears it.
@@ -286,6 +302,7 @@ impl Space {
             memory: SharedPages::new(settings.pages)?,
             scheme,
             frames: Frames::new(settings.pages, config.frames, config.policy, config.seed),
+            wiped: BTreeSet::new(),
             config,
         };
         let (link, their_link) = Link::pair()?;
@@ -339,14 +356,16 @@ impl Space {
             return Ok(());
         };
         let (start, pages) = (self.serving.arena().start(), self.serving.arena().pages());
-        let Copied { memory, scheme, frames, config } = copied;
+        let Copied { memory, scheme, frames, wiped, config } = copied;
         let house = self.house.clone();
         self.serving.roam();
         self.house.clone().spawn(None, move || {
             let arena = Arena::elsewhere(uffd, memory, start, pages);
+            let serving = Serving::new(arena, scheme, frames, 0, config);
+            serving.wipes_in_copies(wiped);
             Ok(Self {
                 house,
-                serving: Serving::new(arena, scheme, frames, 0, config),
+                serving,
                 link: Some(link),
                 alone_since: None,
                 program: None,

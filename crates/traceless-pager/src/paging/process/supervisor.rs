@@ -8,11 +8,19 @@ use rustix::io::Errno;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-/// A pager in a process of its own. When this is dropped it goes on until its last program ends.
+/// A pager in a process of its own. When this is dropped it goes on until its last program ends;
+/// when the process that has this is killed, it ends all programs.
 pub struct PagerProcess {
     child: Child,
     link: Link,
     name: String,
+}
+
+impl Drop for PagerProcess {
+    fn drop(&mut self) {
+        // Without this word the pager takes it that we were killed, and ends all programs.
+        let _ = self.link.send(What::Bye, [0; 2], "", &[]);
+    }
 }
 
 /// How the pager served a program that has ended.

@@ -1,0 +1,89 @@
+//! The folder in memory that programs leave their counters in, and by which they learn that we were
+//! killed.
+
+use super::Refused;
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use traceless_pager::paging::{ALIVE, Wrapper};
+
+/// Where such folders are.
+const PLACE: &str = "/dev/shm";
+
+/// How their names begin; our process number follows.
+const NAME: &str = "traceless-run-";
+
+/// A folder in memory, for counters; it goes when we do.
+pub struct Folder {
+    path: PathBuf,
+    /// The file that is locked as long as we live.
+    _alive: OwnedFd,
+}
+
+impl Folder {
+    /// A new one. What a killed predecessor left, whose programs have ended, is removed.
+    pub fn new() -> Result<Self, Refused> {
+        remove_leftovers(Path::new(PLACE));
+        let path = Path::new(PLACE).join(format!("{NAME}{}", std::process::id()));
+        // One that somebody else left has other owners, or only old counters.
+        let _ = std::fs::remove_dir_all(&path);
+        Self::at(path)
+    }
+
+    fn at(path: PathBuf) -> Result<Self, Refused> {
+        let failed = |e: rustix::io::Errno| Refused::Io(path.display().to_string(), e.into());
+        rustix::fs::mkdir(&path, Mode::RWXU).map_err(failed)?;
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+        let alive = rustix::fs::open(path.join(ALIVE), flags, Mode::RUSR | Mode::WUSR);
+        let alive = alive.map_err(failed)?;
+        flock(&alive, FlockOperation::NonBlockingLockExclusive).map_err(failed)?;
+        Ok(Self { path, _alive: alive })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left of it holds nothing of use.
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Removes folders of those that were killed before any program of theirs could do so.
+fn remove_leftovers(place: &Path) {
+    for folder in std::fs::read_dir(place).into_iter().flatten().flatten() {
+        let is_folder = folder.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_folder && folder.file_name().to_string_lossy().starts_with(NAME) {
+            // To look at a folder removes it, if it was left.
+            let _ = Wrapper::find(&folder.path()).map(|left| left.was_killed());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_one_left_is_removed_and_nothing_else() {
+        let place = tempfile::tempdir().unwrap();
+        let named = |name: &str| place.path().join(format!("{NAME}{name}"));
+        let left = Folder::at(named("left")).unwrap();
+        let path = left.path().to_owned();
+        core::mem::forget(Folder { path: path.clone(), _alive: left._alive.try_clone().unwrap() });
+        let lives = Folder::at(named("lives")).unwrap();
+        let other = place.path().join("other");
+        std::fs::create_dir(&other).unwrap();
+        remove_leftovers(place.path());
+        assert!(path.exists() && lives.path().exists() && other.exists());
+        drop(left);
+        std::fs::create_dir_all(&path).unwrap();
+        std::fs::write(path.join(ALIVE), "").unwrap();
+        remove_leftovers(place.path());
+        assert!(!path.exists() && lives.path().exists() && other.exists());
+    }
+}

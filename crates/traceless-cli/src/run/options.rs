@@ -1,0 +1,126 @@
+//! Options that do not apply to the chosen scheme, mode or way.
+
+use crate::args::{ModeArg, PageSchemeArg, PolicyArg, RunArgs, WayArg};
+use clap::ValueEnum;
+
+/// What to say of the first one that does not apply.
+pub fn check(args: &RunArgs) -> Result<(), String> {
+    let scheme = format!("--scheme {}", name(args.scheme));
+    let helps = matches!(
+        args.scheme,
+        PageSchemeArg::Eager | PageSchemeArg::Parallel | PageSchemeArg::EagerParallel
+    );
+    let is_tree = matches!(
+        args.scheme,
+        PageSchemeArg::Path | PageSchemeArg::PathFused | PageSchemeArg::Ring | PageSchemeArg::Opam
+    );
+    let refreshes = helps || args.scheme == PageSchemeArg::Detwo;
+    let copies = copying(args);
+    let rules = [
+        (
+            args.refresh.is_some() && !refreshes,
+            format!("--refresh: {scheme} refreshes no pages; detwo, eager and parallel do"),
+        ),
+        (
+            args.cached.is_some() && !is_tree,
+            format!("--cached: {scheme} has no tree; path, path-fused, ring and opam have one"),
+        ),
+        (
+            args.helpers.is_some() && !helps,
+            format!("--helpers: {scheme} takes no help; eager, parallel and both do"),
+        ),
+        (
+            args.helpers == Some(0),
+            format!("--helpers 0: {scheme} takes at least one; without help it is detwo"),
+        ),
+        (
+            args.helpers.is_some() && args.trace.is_some(),
+            "--helpers: with --trace nobody helps, as one process keeps the record".to_owned(),
+        ),
+        (
+            args.mode == ModeArg::Process && args.way == Some(WayArg::Move),
+            "--way move: pages are moved in the mode thread only".to_owned(),
+        ),
+        (
+            args.policy == PolicyArg::Clock && copies.is_some(),
+            format!(
+                "--policy clock: it takes pages that are moved, so not {}",
+                copies.unwrap_or("")
+            ),
+        ),
+        (
+            args.overflow.is_some() && copies.is_some(),
+            format!("--overflow: no page stays for being pinned with {}", copies.unwrap_or("")),
+        ),
+    ];
+    match rules.into_iter().find(|(broken, _)| *broken) {
+        Some((_, what)) => Err(what),
+        None => Ok(()),
+    }
+}
+
+/// What was chosen so that pages are copied, not moved, if that was.
+fn copying(args: &RunArgs) -> Option<&'static str> {
+    match (args.mode, args.way) {
+        (ModeArg::Process, _) => Some("--mode process"),
+        (_, Some(WayArg::Protect)) => Some("--way protect"),
+        _ => None,
+    }
+}
+
+/// What the user calls it.
+fn name(scheme: PageSchemeArg) -> String {
+    let value = scheme.to_possible_value().expect("no scheme is hidden");
+    value.get_name().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Product};
+    use clap::Parser;
+
+    fn checked(options: &str) -> Result<(), String> {
+        let words = ["traceless", "run"].into_iter().chain(options.split_whitespace());
+        let cli = Cli::try_parse_from(words.chain(["--", "true"])).unwrap();
+        let Product::Run(args) = cli.product else { unreachable!("it was asked for") };
+        check(&args)
+    }
+
+    #[test]
+    fn what_does_not_apply_is_named() {
+        for (options, named) in [
+            ("--scheme plain --refresh 3", "--scheme plain"),
+            ("--scheme path --refresh 3", "--scheme path"),
+            ("--cached 4", "--scheme detwo"),
+            ("--scheme eager-parallel --cached 0", "--scheme eager-parallel"),
+            ("--helpers 1", "--scheme detwo"),
+            ("--scheme ring --helpers 2", "--scheme ring"),
+            ("--scheme parallel --helpers 0", "--helpers 0"),
+            ("--scheme eager --helpers 2 --trace t", "--trace"),
+            ("--mode process --way move", "--way move"),
+            ("--mode process --policy clock", "--mode process"),
+            ("--way protect --policy clock", "--way protect"),
+            ("--mode process --overflow 5", "--mode process"),
+            ("--way protect --overflow 5", "--way protect"),
+        ] {
+            let refused = checked(options).unwrap_err();
+            assert!(refused.contains(named), "{options}: {refused}");
+        }
+    }
+
+    #[test]
+    fn what_applies_is_taken() {
+        for options in [
+            "",
+            "--refresh 1/2",
+            "--scheme eager --helpers 3 --refresh 7",
+            "--scheme opam --cached 8",
+            "--policy clock --overflow 7 --way move",
+            "--mode process --way protect --policy random",
+            "--scheme eager --trace t",
+        ] {
+            checked(options).unwrap();
+        }
+    }
+}

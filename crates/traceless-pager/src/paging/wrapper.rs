@@ -1,0 +1,88 @@
+//! Whoever started the program, and others that it started: whether that one was killed.
+//!
+//! It keeps a lock on a file in the folder of counters, which it removes when it ends in order. So
+//! who finds the lock free and the file still there knows that it was killed, writes that into the
+//! file, for others that have it open, and removes the folder.
+
+use super::files::OwnFile;
+use rustix::fd::OwnedFd;
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, flock, fstat};
+use rustix::process::geteuid;
+use std::path::{Path, PathBuf};
+
+/// The name of the file, in the folder of counters.
+pub const ALIVE: &str = "alive";
+
+/// Who started the program.
+pub struct Wrapper {
+    file: OwnedFd,
+    folder: PathBuf,
+}
+
+impl Wrapper {
+    /// The one whose counters lie in `folder`, if it keeps a lock there.
+    pub fn find(folder: &Path) -> Option<Self> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = rustix::fs::open(folder.join(ALIVE), flags, Mode::empty()).ok()?;
+        // Anybody may make such a folder: what is not our user's own file is not looked at.
+        let is_own = fstat(&file).is_ok_and(|file| {
+            let is_file = FileType::from_raw_mode(file.st_mode) == FileType::RegularFile;
+            is_file && file.st_nlink == 1 && file.st_uid == geteuid().as_raw()
+        });
+        if !is_own {
+            return None;
+        }
+        let file = OwnFile::out_of_the_way(file).for_good();
+        Some(Self { file, folder: folder.into() })
+    }
+
+    /// Whether it was killed. Then its folder is removed, as it would have done.
+    pub fn was_killed(&self) -> bool {
+        if flock(&self.file, FlockOperation::NonBlockingLockShared).is_err() {
+            return false;
+        }
+        let was_killed = fstat(&self.file).is_ok_and(|file| file.st_nlink > 0 || file.st_size > 0);
+        if was_killed {
+            // Where it cannot be written it is a file of somebody else by now.
+            let _ = rustix::io::pwrite(&self.file, b"killed", 0);
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+        // Others look, too, and none of them is whom they look for.
+        let _ = flock(&self.file, FlockOperation::Unlock);
+        was_killed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    #[test]
+    fn a_killed_one_is_told_from_one_that_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let begin = |name: &str| {
+            let folder = folder.path().join(name);
+            std::fs::create_dir(&folder).unwrap();
+            assert!(Wrapper::find(&folder).is_none(), "there is none yet");
+            let alive = File::create(folder.join(ALIVE)).unwrap();
+            flock(&alive, FlockOperation::NonBlockingLockExclusive).unwrap();
+            let wrapper = Wrapper::find(&folder).unwrap();
+            assert!(!wrapper.was_killed());
+            (folder, alive, wrapper)
+        };
+        let (path, alive, wrapper) = begin("ended");
+        std::fs::remove_dir_all(path).unwrap();
+        drop(alive);
+        assert!(!wrapper.was_killed());
+        let (path, alive, wrapper) = begin("killed");
+        let other = Wrapper::find(&path).unwrap();
+        let linked = folder.path().join("linked");
+        std::fs::create_dir(&linked).unwrap();
+        std::os::unix::fs::symlink(path.join(ALIVE), linked.join(ALIVE)).unwrap();
+        assert!(Wrapper::find(&linked).is_none(), "it may be anybody's file");
+        drop(alive);
+        assert!(wrapper.was_killed() && !path.exists());
+        assert!(other.was_killed(), "who looks later is told, too");
+    }
+}

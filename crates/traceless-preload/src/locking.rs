@@ -1,0 +1,117 @@
+//! Memory that the program locks. Resident pages are locked by the pager, all of them, and pages
+//! that leave are sealed first: so what is paged never reaches a swap device as it is. What the
+//! pager cannot lock it refuses as the kernel would.
+
+use crate::begin::{Paged, paged, paged_at, say};
+use crate::heap::set_errno;
+use crate::kept;
+use core::ffi::{c_int, c_uint, c_void};
+use libc::size_t;
+use std::sync::Once;
+
+fn refuse(errno: c_int) -> c_int {
+    set_errno(errno);
+    -1
+}
+
+/// Locks a range of paged memory, as of `mlock`.
+fn lock_paged(paged: &Paged, at: usize, len: usize) -> c_int {
+    if !paged.reaches(at, len) {
+        return refuse(libc::ENOMEM);
+    }
+    if paged.is_locked() {
+        return 0;
+    }
+    match paged.lock() {
+        Ok(()) => 0,
+        Err(e) => {
+            static SAID: Once = Once::new();
+            SAID.call_once(|| {
+                say("mlock is refused: to lock paged memory takes CAP_IPC_LOCK, or a limit of \
+                     locked memory (ulimit -l) above --memory");
+            });
+            refuse(e.raw_os_error())
+        }
+    }
+}
+
+/// As of POSIX.
+///
+/// # Safety
+/// As of POSIX.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlock(address: *const c_void, len: size_t) -> c_int {
+    if let Some((paged, at)) = paged_at(address as usize) {
+        return lock_paged(paged, at, len);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_mlock, address, len) as c_int }
+}
+
+/// As of Linux, in the same way.
+///
+/// # Safety
+/// As of Linux.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlock2(address: *const c_void, len: size_t, flags: c_uint) -> c_int {
+    if let Some((paged, at)) = paged_at(address as usize) {
+        if flags & !libc::MLOCK_ONFAULT != 0 {
+            return refuse(libc::EINVAL);
+        }
+        return lock_paged(paged, at, len);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_mlock2, address, len, flags) as c_int }
+}
+
+/// As of POSIX. All is locked when it is touched, since to touch all of it now would bring every
+/// page.
+///
+/// # Safety
+/// As of POSIX.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
+    let Some(paged) = paged().filter(|_| flags != 0) else {
+        // SAFETY: the caller's promise.
+        return unsafe { libc::syscall(libc::SYS_mlockall, flags) as c_int };
+    };
+    let refused = lock_paged(paged, 0, 0);
+    if refused != 0 {
+        return refused;
+    }
+    // SAFETY: the caller's promise; the rest is memory of ours.
+    unsafe { libc::syscall(libc::SYS_mlockall, flags | libc::MCL_ONFAULT) as c_int }
+}
+
+/// As of POSIX. Resident pages stay locked.
+///
+/// # Safety
+/// As of POSIX.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn munlock(address: *const c_void, len: size_t) -> c_int {
+    if let Some((paged, at)) = paged_at(address as usize) {
+        return if paged.reaches(at, len) { 0 } else { refuse(libc::ENOMEM) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_munlock, address, len) as c_int }
+}
+
+/// As of POSIX. What the pager locked is locked again at once, before any page moves.
+///
+/// # Safety
+/// As of POSIX.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn munlockall() -> c_int {
+    // SAFETY: the caller's promise.
+    let unlock = || unsafe { libc::syscall(libc::SYS_munlockall) as c_int };
+    let Some(paged) = paged() else { return unlock() };
+    paged.hold(|start, len| {
+        let done = unlock();
+        kept::lock_again();
+        if paged.is_locked() {
+            // It was allowed before, and is a second time.
+            let _ = traceless_pager::paging::lock(start, len);
+        }
+        done
+    })
+}

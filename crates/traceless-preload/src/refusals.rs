@@ -1,0 +1,142 @@
+//! What the kernel refuses a program whose pages cannot be pinned, so that nothing is lost without
+//! a sign. Whoever asks by the C library is served otherwise where that is possible, and never gets
+//! here; these are the system calls of those who go past it:
+//!
+//! | system call | what the program is told | why |
+//! |---|---|---|
+//! | `io_uring_setup` and its kin | `ENOSYS`, as of old kernels | registered buffers are pinned |
+//! | files with `O_DIRECT` | `EINVAL`, as of some file systems | the disk writes to the page |
+//! | `openat2` | `ENOSYS` | its flags cannot be looked at |
+//! | `socket` of `AF_XDP` | `EAFNOSUPPORT` | the network card writes to the page |
+//!
+//! A filter of the kernel (seccomp) does that. Threads, copies of the process and whatever it runs
+//! have it, too: they are paged in the same way.
+
+use core::ffi::{c_int, c_ulong};
+use core::mem::offset_of;
+use libc::{sock_filter, sock_fprog};
+
+/// Asked of `io_uring_setup` as its number of entries, this tells whether the filter is there.
+const PROBE: u32 = 0x7472_6163;
+
+/// What the filter says to that; the kernel itself never does.
+const PRESENT: c_int = libc::ESHUTDOWN;
+
+/// The numbers of `io_uring_setup` and the two behind it, and of `openat2`: on all processors.
+const IO_URING: u32 = 425;
+const OPENAT2: u32 = 437;
+
+/// System calls of the other kind that x86-64 has (x32) are the same with this bit.
+const OTHER_KIND: u32 = 1 << 30;
+
+const AUDIT_ARCH: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
+
+/// From now on they are refused to this thread, and to whatever it starts.
+pub fn begin() -> Result<(), &'static str> {
+    if is_there() {
+        return Ok(());
+    }
+    let filter = filter();
+    let program = sock_fprog {
+        len: u16::try_from(filter.len()).expect("a filter is short"),
+        filter: filter.as_ptr().cast_mut(),
+    };
+    if install(&program) || (without_new_rights() && install(&program)) {
+        return Ok(());
+    }
+    Err("the kernel cannot refuse io_uring to the program (seccomp), which would lose data there")
+}
+
+/// Whether whoever started this program has installed it.
+fn is_there() -> bool {
+    // SAFETY: without parameters it fails, whatever else there is.
+    let asked = unsafe { libc::syscall(libc::SYS_io_uring_setup, PROBE, 0_usize) };
+    // SAFETY: this thread's own.
+    asked == -1 && unsafe { *libc::__errno_location() } == PRESENT
+}
+
+fn install(program: &sock_fprog) -> bool {
+    let flags: c_ulong = 0;
+    // SAFETY: a program of that length, which the kernel copies.
+    unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, program) == 0 }
+}
+
+/// Who may not install a filter otherwise may if no program that it runs gets more rights by that.
+fn without_new_rights() -> bool {
+    // SAFETY: it changes what `exec` does, and nothing else.
+    unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 }
+}
+
+/// What a rule looks at: the lower half of an argument, in which flags and names lie.
+struct Test {
+    argument: usize,
+    code: u32,
+    value: u32,
+}
+
+/// Whether the argument is that.
+fn is(argument: usize, value: u32) -> Test {
+    Test { argument, code: libc::BPF_JEQ, value }
+}
+
+/// Whether it has any of these bits.
+fn has(argument: usize, bits: u32) -> Test {
+    Test { argument, code: libc::BPF_JSET, value: bits }
+}
+
+fn instruction(code: u32, k: u32) -> sock_filter {
+    sock_filter { code: code as u16, jt: 0, jf: 0, k }
+}
+
+fn load(at: usize) -> sock_filter {
+    instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, at as u32)
+}
+
+fn answer(with: u32) -> sock_filter {
+    instruction(libc::BPF_RET | libc::BPF_K, with)
+}
+
+/// Goes on if the comparison holds; else past so many instructions.
+fn go_on_if(code: u32, k: u32, else_skip: usize) -> sock_filter {
+    let jf = u8::try_from(else_skip).expect("a rule is short");
+    sock_filter { jf, ..instruction(libc::BPF_JMP | code | libc::BPF_K, k) }
+}
+
+/// Refuses the system call of that number with `errno` if all tests hold. Else the next rule is
+/// looked at.
+fn rule(number: u32, tests: &[Test], errno: c_int) -> Vec<sock_filter> {
+    let test_len = 2;
+    let mut rule = vec![
+        load(offset_of!(libc::seccomp_data, nr)),
+        instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, !OTHER_KIND),
+        go_on_if(libc::BPF_JEQ, number, test_len * tests.len() + 1),
+    ];
+    for (nth, test) in tests.iter().enumerate() {
+        let rest = test_len * (tests.len() - 1 - nth) + 1;
+        rule.push(load(offset_of!(libc::seccomp_data, args) + 8 * test.argument));
+        rule.push(go_on_if(test.code, test.value, rest));
+    }
+    rule.push(answer(libc::SECCOMP_RET_ERRNO | errno as u32));
+    rule
+}
+
+fn filter() -> Vec<sock_filter> {
+    let mut filter = rule(IO_URING, &[is(0, PROBE)], PRESENT);
+    for number in [IO_URING, IO_URING + 1, IO_URING + 2, OPENAT2] {
+        filter.extend(rule(number, &[], libc::ENOSYS));
+    }
+    // All others have these numbers on this kind of processor only.
+    filter.push(load(offset_of!(libc::seccomp_data, arch)));
+    filter.push(sock_filter { jt: 1, ..go_on_if(libc::BPF_JEQ, AUDIT_ARCH, 0) });
+    filter.push(answer(libc::SECCOMP_RET_ALLOW));
+    let direct = libc::O_DIRECT as u32;
+    let sets_flags = is(1, libc::F_SETFL as u32);
+    #[cfg(target_arch = "x86_64")]
+    filter.extend(rule(libc::SYS_open as u32, &[has(1, direct)], libc::EINVAL));
+    filter.extend(rule(libc::SYS_openat as u32, &[has(2, direct)], libc::EINVAL));
+    filter.extend(rule(libc::SYS_fcntl as u32, &[sets_flags, has(2, direct)], libc::EINVAL));
+    let express = is(0, libc::AF_XDP as u32);
+    filter.extend(rule(libc::SYS_socket as u32, &[express], libc::EAFNOSUPPORT));
+    filter.push(answer(libc::SECCOMP_RET_ALLOW));
+    filter
+}
