@@ -53,7 +53,8 @@ fn serve(
             key: key.clone(),
             client_ca: args.tls_client_ca.clone(),
         });
-    let server = Server::bind(endpoint(args, inherited)?, &Options { tls })?;
+    let options = Options { tls, ..Options::default() };
+    let server = Server::bind(endpoint(args, inherited)?, &options)?;
     let handle = server.handle();
     signals::on_stop(move || handle.shutdown())?;
     Ok(server.run(device)?)
