@@ -1,7 +1,7 @@
 //! HTTP/1.1 towards clients: metrics, and what S3 is served over.
 
 use crate::front::{Front, Health, Metrics, Protocol, Stop};
-use crate::places::{Cut, Place, Places, STRANGER_TIME};
+use crate::places::{Cut, Place, Places, REST, STRANGER_TIME};
 use crate::resp::Password;
 use crate::s3::{self, Keys, Wire};
 use crate::tls::Tls;
@@ -36,8 +36,6 @@ const HEAD_TIME: Duration = Duration::from_secs(75);
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// How long requests that were begun may take once it is to stop.
 const GRACE: Duration = Duration::from_secs(10);
-/// How long nobody is let in when the system has no room for one more.
-const REST: Duration = Duration::from_millis(50);
 /// The media type of metrics.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -246,6 +244,7 @@ where
                 _ = self.stopped.wait_for(|stopped| *stopped) => break,
             };
             let Ok((stream, peer)) = accepted else {
+                places.make_room();
                 tokio::time::sleep(REST).await;
                 continue;
             };

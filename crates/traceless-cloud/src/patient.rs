@@ -12,7 +12,7 @@ use crate::places::Cut;
 /// A stream whose reads and writes fail once a deadline has passed, however little each of them
 /// waited. When the deadline is lifted they wait for as long as it takes.
 pub struct Timed {
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     deadline: Deadline,
 }
 
@@ -28,7 +28,7 @@ struct Inner {
 
 impl Timed {
     /// From now on there is so much time.
-    pub fn new(stream: TcpStream, limit: Duration) -> Self {
+    pub fn new(stream: Arc<TcpStream>, limit: Duration) -> Self {
         let (clock, is_lifted) = (Monotonic::start(), AtomicBool::new(false));
         Self { stream, deadline: Deadline(Arc::new(Inner { clock, limit, is_lifted })) }
     }
@@ -63,7 +63,7 @@ impl Read for Timed {
         if let Some(left) = self.left()? {
             self.stream.set_read_timeout(Some(left))?;
         }
-        self.stream.read(into)
+        (&*self.stream).read(into)
     }
 }
 
@@ -72,15 +72,15 @@ impl Write for Timed {
         if let Some(left) = self.left()? {
             self.stream.set_write_timeout(Some(left))?;
         }
-        self.stream.write(from)
+        (&*self.stream).write(from)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.stream.flush()
+        (&*self.stream).flush()
     }
 }
 
-impl Cut for TcpStream {
+impl Cut for Arc<TcpStream> {
     fn cut(&self) {
         // Who has gone needs no farewell.
         let _ = self.shutdown(Shutdown::Both);
@@ -97,8 +97,8 @@ mod tests {
         let listener = bind("127.0.0.1:0", Clients::Authenticated).unwrap();
         let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (near, _) = listener.accept().unwrap();
-        let own = near.try_clone().unwrap();
-        let mut near = Timed::new(near, Duration::from_millis(300));
+        let own = Arc::new(near);
+        let mut near = Timed::new(own.clone(), Duration::from_millis(300));
         let deadline = near.deadline();
         let sender = std::thread::spawn(move || {
             while far.write_all(b"x").is_ok() {

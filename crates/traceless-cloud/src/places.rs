@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// How long a client may take to show who it is, from the connection on.
 pub const STRANGER_TIME: Duration = Duration::from_secs(30);
+/// How long nobody is let in when the system has no room for one more.
+pub const REST: Duration = Duration::from_millis(50);
 
 /// A connection that others can end.
 pub trait Cut: Send + 'static {
@@ -53,17 +55,18 @@ impl<C: Cut> Places<C> {
     /// None if clients that have shown who they are have all of them.
     pub fn enter(self: &Arc<Self>, handle: C) -> Option<Place<C>> {
         let mut state = self.lock();
-        if state.connections.len() >= self.limit {
-            let oldest = state.connections.iter().find(|(_, one)| one.is_stranger);
-            let oldest = *oldest?.0;
-            if let Some(removed) = state.connections.remove(&oldest) {
-                removed.handle.cut();
-            }
+        if state.connections.len() >= self.limit && !state.cut_oldest_stranger() {
+            return None;
         }
         let number = state.next;
         state.next += 1;
         state.connections.insert(number, Connection { is_stranger: true, handle });
         Some(Place { places: self.clone(), number })
+    }
+
+    /// Cuts the oldest stranger off: the system has no room for another connection.
+    pub fn make_room(&self) {
+        self.lock().cut_oldest_stranger();
     }
 
     /// Does something with each connection.
@@ -80,6 +83,19 @@ impl<C: Cut> Places<C> {
 
     fn lock(&self) -> MutexGuard<'_, State<C>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<C: Cut> State<C> {
+    /// Whether there was one.
+    fn cut_oldest_stranger(&mut self) -> bool {
+        let oldest = self.connections.iter().find(|(_, one)| one.is_stranger);
+        let oldest = oldest.map(|(&number, _)| number);
+        let removed = oldest.and_then(|number| self.connections.remove(&number));
+        if let Some(removed) = &removed {
+            removed.handle.cut();
+        }
+        removed.is_some()
     }
 }
 
@@ -144,7 +160,12 @@ mod tests {
         drop(third);
         assert!(enter(0).is_some());
         assert_eq!(cuts(), [0, 1, 0, 0]);
-        drop((first, fourth));
+        drop(fourth);
+        let stranger = enter(2).unwrap();
+        places.make_room();
+        places.make_room();
+        assert_eq!(cuts(), [0, 1, 1, 0], "of those that were kept none");
+        drop((first, stranger));
         places.wait(Duration::ZERO);
     }
 }

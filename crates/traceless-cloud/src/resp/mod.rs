@@ -15,7 +15,7 @@ pub use access::Password;
 use crate::front::{Front, Protocol, Stop};
 use crate::gateway::TOGETHER_MAX;
 use crate::patient::{Deadline, Timed};
-use crate::places::{Place, Places, STRANGER_TIME};
+use crate::places::{Place, Places, REST, STRANGER_TIME};
 use crate::tls::Tls;
 use protocol::Reply;
 use session::{Served, Session};
@@ -83,14 +83,19 @@ pub fn serve(
             break;
         }
         // One client's failure, or too many of them, is no reason to turn the others away.
-        let Ok(stream) = stream else { continue };
+        let Ok(stream) = stream else {
+            places.make_room();
+            std::thread::sleep(REST);
+            continue;
+        };
         let Ok(Some((stranger, stream))) = enter(&places, stream, stranger_time) else { continue };
         if is_open {
             // There is nothing that it must do soon.
             let _ = stranger.deadline.lift(&stranger.stream);
         }
         let (served, tls) = (served.clone(), tls.clone());
-        std::thread::spawn(move || {
+        // Without a thread there is no service: the connection is dropped with the closure.
+        let _ = std::thread::Builder::new().spawn(move || {
             served.front.metrics().connected(Protocol::Resp);
             let _ = match tls {
                 None => converse(stream, &stranger, &served),
@@ -109,8 +114,8 @@ pub fn serve(
 
 /// A client that has not shown who it is.
 struct Stranger {
-    place: Place<TcpStream>,
-    stream: TcpStream,
+    place: Place<Arc<TcpStream>>,
+    stream: Arc<TcpStream>,
     deadline: Deadline,
 }
 
@@ -124,19 +129,19 @@ impl Stranger {
 
 /// Lets a client in, unless all places belong to others that have shown who they are.
 fn enter(
-    places: &Arc<Places<TcpStream>>,
+    places: &Arc<Places<Arc<TcpStream>>>,
     stream: TcpStream,
     stranger_time: Duration,
 ) -> io::Result<Option<(Stranger, Timed)>> {
     stream.set_nodelay(true)?;
-    let own = stream.try_clone()?;
-    let Some(place) = places.enter(stream.try_clone()?) else { return Ok(None) };
-    let timed = Timed::new(stream, stranger_time);
-    Ok(Some((Stranger { place, stream: own, deadline: timed.deadline() }, timed)))
+    let stream = Arc::new(stream);
+    let Some(place) = places.enter(stream.clone()) else { return Ok(None) };
+    let timed = Timed::new(stream.clone(), stranger_time);
+    Ok(Some((Stranger { place, stream, deadline: timed.deadline() }, timed)))
 }
 
 /// Nothing more is read of anybody; what was read is answered.
-fn hang_up(places: &Places<TcpStream>) {
+fn hang_up(places: &Places<Arc<TcpStream>>) {
     places.for_each(|stream| {
         // Who has gone needs no farewell.
         let _ = stream.shutdown(Shutdown::Read);

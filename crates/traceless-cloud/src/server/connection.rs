@@ -20,11 +20,15 @@ const REPLY_TIME: Duration = Duration::from_secs(20);
 const NUMBER_LEN: usize = 8;
 
 /// Serves a connection until it ends.
-pub fn converse(stream: TcpStream, server: &Server, place: &Place<TcpStream>) -> io::Result<()> {
+pub fn converse(
+    stream: Arc<TcpStream>,
+    server: &Server,
+    place: &Place<Arc<TcpStream>>,
+) -> io::Result<()> {
     stream.set_nodelay(true)?;
     // A gateway whose machine is gone shall not keep its thread for ever.
     set_socket_keepalive(&stream, true)?;
-    let socket = stream.try_clone()?;
+    let socket = stream.clone();
     let connection = ServerConnection::new(server.tls.clone()).map_err(io::Error::other)?;
     let stream = Timed::new(stream, server.settings.stranger_time);
     let deadline = stream.deadline();
@@ -45,8 +49,8 @@ pub fn converse(stream: TcpStream, server: &Server, place: &Place<TcpStream>) ->
 /// Who is at the other end.
 struct Peer<'a> {
     server: &'a Server,
-    socket: TcpStream,
-    place: &'a Place<TcpStream>,
+    socket: Arc<TcpStream>,
+    place: &'a Place<Arc<TcpStream>>,
     deadline: Deadline,
     visitor: Option<Visitor>,
     attached: Option<Attached>,

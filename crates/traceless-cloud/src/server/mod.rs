@@ -15,7 +15,7 @@ pub use crate::wire::tls::Identity;
 use crate::channel::Nonce;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
-use crate::places::Places;
+use crate::places::{Places, REST};
 use crate::process::{Program, Starting};
 use crate::store::{Cached, Durability, FileStore};
 use crate::wire::fence::{Fence, Opening};
@@ -119,11 +119,16 @@ impl Server {
                 break;
             }
             // One gateway's failure, or too many of them, is no reason to turn the others away.
-            let Ok(stream) = stream else { continue };
-            let Ok(handle) = stream.try_clone() else { continue };
-            let Some(place) = places.enter(handle) else { continue };
+            let Ok(stream) = stream else {
+                places.make_room();
+                std::thread::sleep(REST);
+                continue;
+            };
+            let stream = Arc::new(stream);
+            let Some(place) = places.enter(stream.clone()) else { continue };
             let server = self.clone();
-            std::thread::spawn(move || {
+            // Without a thread there is no service: the connection is dropped with the closure.
+            let _ = std::thread::Builder::new().spawn(move || {
                 let _ = connection::converse(stream, &server, &place);
             });
         }
