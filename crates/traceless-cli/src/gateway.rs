@@ -10,14 +10,14 @@ use crate::host::enclave_program;
 use crate::output::{complain, say};
 use crate::signals;
 use crate::trace::Trace;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use traceless_cloud::Error;
 use traceless_cloud::front::{Beating, Front, Health, Metrics, Stop, Wall};
 use traceless_cloud::gateway::{Gateway, SLOTS_PER_SECOND_MAX};
-use traceless_cloud::http::Http;
+use traceless_cloud::http::{Http, metrics_clients};
 use traceless_cloud::local::{Local, s3_keys};
 use traceless_cloud::params::Params;
 use traceless_cloud::remote::{Identity, Remote};
@@ -26,6 +26,7 @@ use traceless_cloud::s3::Keys;
 use traceless_cloud::store::Durability;
 use traceless_cloud::tee::Policy;
 use traceless_cloud::tls::Tls;
+use traceless_sys::listen::{self, ListenError};
 
 /// Where the Redis protocol is served if nothing else is asked for.
 const RESP_ADDRESS: &str = "127.0.0.1:6400";
@@ -53,8 +54,8 @@ fn serve(args: &GatewayArgs) -> Result<(), Failure> {
     let metrics = Arc::new(Metrics::default());
     let mut http = Http::start(&stop).map_err(device)?;
     if let Some(address) = &args.metrics {
-        let bound = http.metrics(address, &metrics).map_err(device)?;
-        serving("metrics", bound);
+        let bound = http.metrics(address, &metrics, clients.metrics_password.clone());
+        serving("metrics", bound.map_err(device)?);
     }
     let trace = Trace::open(&args.trace)?;
     let mut gateway = open(args, &trace)?;
@@ -88,6 +89,7 @@ struct Clients<'a> {
     resp: Option<&'a str>,
     password: Option<Password>,
     s3: Option<(&'a str, Keys)>,
+    metrics_password: Option<Password>,
     tls: Option<Tls>,
 }
 
@@ -98,7 +100,16 @@ impl<'a> Clients<'a> {
         let tls = tls.map(|(chain, key)| Tls::read(chain, key)).transpose();
         let resp = args.resp.as_deref();
         let resp = resp.or_else(|| args.s3.is_none().then_some(RESP_ADDRESS));
-        let password = args.resp_password_file.as_deref().map(Password::read).transpose();
+        let read = |file: &Option<PathBuf>| file.as_deref().map(Password::read).transpose();
+        let password = read(&args.resp_password_file).map_err(unfit)?;
+        let metrics_password = read(&args.metrics_password_file).map_err(unfit)?;
+        check(resp, resp::clients(password.is_some()))?;
+        check(args.s3.as_deref(), listen::Clients::Authenticated)?;
+        check(args.metrics.as_deref(), metrics_clients(metrics_password.is_some()))?;
+        let tls = tls.map_err(Failure::usage)?;
+        if tls.is_none() {
+            [resp, args.s3.as_deref()].into_iter().flatten().try_for_each(warn_in_the_clear)?;
+        }
         let s3 = match &args.s3 {
             None => None,
             Some(address) => {
@@ -113,7 +124,7 @@ impl<'a> Clients<'a> {
                 Some((&address[..], Keys::read(&path).map_err(unfit)?))
             }
         };
-        Ok(Self { resp, password: password.map_err(unfit)?, s3, tls: tls.map_err(Failure::usage)? })
+        Ok(Self { resp, password, s3, metrics_password, tls })
     }
 
     /// Serves all of it, the Redis protocol in a thread that is returned.
@@ -123,18 +134,40 @@ impl<'a> Clients<'a> {
         http: &mut Http,
         stop: &Arc<Stop>,
     ) -> Result<Option<JoinHandle<std::io::Result<()>>>, Failure> {
-        let Self { resp, password, s3, tls } = self;
+        let Self { resp, password, s3, tls, .. } = self;
         if let Some((address, keys)) = s3 {
             serving("S3", http.s3(address, front, keys, tls.as_ref()).map_err(device)?);
         }
         let Some(address) = resp else { return Ok(None) };
-        let listener = TcpListener::bind(address).map_err(device)?;
+        let listener = listen::bind(address, resp::clients(password.is_some())).map_err(refused)?;
         let bound = listener.local_addr().map_err(device)?;
         let (front, stop) = (front.clone(), stop.clone());
-        let options = resp::Options { password, tls };
+        let options = resp::Options { password, tls, ..resp::Options::default() };
         let thread = std::thread::spawn(move || resp::serve(&listener, &front, options, &stop));
         serving("RESP", bound);
         Ok(Some(thread))
+    }
+}
+
+/// Refuses an address where clients would have to be asked who they are.
+fn check(address: Option<&str>, clients: listen::Clients) -> Result<(), Failure> {
+    address.map_or(Ok(()), |address| listen::resolve(address, clients).map(drop).map_err(refused))
+}
+
+fn warn_in_the_clear(address: &str) -> Result<(), Failure> {
+    let all = listen::resolve(address, listen::Clients::Authenticated).map_err(refused)?;
+    if !all.into_iter().all(listen::is_loopback) {
+        let what = "what clients send, and what they get, crosses the network in the clear";
+        complain(&format!("{what}: {address} (--tls-cert)"));
+    }
+    Ok(())
+}
+
+/// How an address that is not listened on ends the program.
+pub fn refused(error: ListenError) -> Failure {
+    match error {
+        ListenError::Exposed { .. } => Failure::usage(error),
+        ListenError::Io { .. } => Failure::new(DEVICE, error),
     }
 }
 

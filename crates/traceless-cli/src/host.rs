@@ -2,16 +2,20 @@
 
 use crate::args::HostArgs;
 use crate::failure::{DEVICE, Failure};
-use crate::gateway::{durability, failure};
+use crate::gateway::{durability, failure, refused};
 use crate::output::{complain, say};
 use crate::signals;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use traceless_cloud::process::{self, Program};
-use traceless_cloud::server::{Identity, Server, Settings};
+use traceless_cloud::server::{self, Identity, STRANGER_TIME, Server, Settings};
+use traceless_sys::listen;
 
 pub fn run(args: &HostArgs) -> Result<(), Failure> {
+    // Before anything is opened.
+    let clients = server::clients(args.client_ca.is_some());
+    listen::resolve(&args.listen, clients).map_err(refused)?;
     let identity = args.tls_cert.clone().zip(args.tls_key.clone());
     let settings = Settings {
         folder: args.store.clone(),
@@ -20,13 +24,14 @@ pub fn run(args: &HostArgs) -> Result<(), Failure> {
         enclave: enclave_program(),
         identity: identity.map(|(certificate, key)| Identity { certificate, key }),
         clients: args.client_ca.clone(),
+        stranger_time: STRANGER_TIME,
     };
     let server = Arc::new(Server::new(settings).map_err(|e| failure(&e))?);
     complain("enclaves are simulated: they hide nothing from whoever controls this machine");
     if args.client_ca.is_none() {
-        complain("whoever reaches this address can take the store over (--client-ca)");
+        complain("whoever is on this machine can take the store over (--client-ca)");
     }
-    let listener = TcpListener::bind(&args.listen).map_err(|e| Failure::new(DEVICE, e))?;
+    let listener = listen::bind(&args.listen, clients).map_err(refused)?;
     let address = listener.local_addr().map_err(|e| Failure::new(DEVICE, e))?;
     let stop = Arc::new(AtomicBool::new(false));
     let asked = stop.clone();

@@ -1,12 +1,14 @@
 //! HTTP/1.1 towards clients: metrics, and what S3 is served over.
 
 use crate::front::{Front, Health, Metrics, Protocol, Stop};
-use crate::s3::{self, Keys};
+use crate::places::{Cut, Place, Places, REST, STRANGER_TIME};
+use crate::resp::Password;
+use crate::s3::{self, Keys, Wire};
 use crate::tls::Tls;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use hyper::server::conn::http1;
 use hyper::service::HttpService;
 use hyper::{Method, Request, Response, StatusCode};
@@ -17,12 +19,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
+use traceless_sys::listen::{self, Clients};
 
-/// Connections at once, of each address.
+/// Connections at once, of each address. A further one takes the place of the oldest whose client
+/// has not shown who it is.
 const CONNECTIONS_MAX: usize = 1024;
 /// Bytes of the head of a request.
 const HEAD_LEN_MAX: usize = 64 << 10;
@@ -32,8 +36,6 @@ const HEAD_TIME: Duration = Duration::from_secs(75);
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// How long requests that were begun may take once it is to stop.
 const GRACE: Duration = Duration::from_secs(10);
-/// How long nobody is let in when the system has no room for one more.
-const REST: Duration = Duration::from_millis(50);
 /// The media type of metrics.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -44,6 +46,36 @@ pub struct Http {
     runtime: tokio::runtime::Runtime,
     stopped: watch::Receiver<bool>,
     tasks: Vec<JoinHandle<()>>,
+    stranger_time: Duration,
+}
+
+/// A connection, as its requests know it among their extensions.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    place: Arc<Place<Ender>>,
+    wire: Wire,
+}
+
+impl Connection {
+    /// The client has shown who it is.
+    pub fn keep(&self) {
+        self.place.keep();
+    }
+
+    /// Who may see and change what it carries.
+    pub fn wire(&self) -> Wire {
+        self.wire
+    }
+}
+
+/// Ends a connection's task.
+#[derive(Clone, Default)]
+struct Ender(Arc<Notify>);
+
+impl Cut for Ender {
+    fn cut(&self) {
+        self.0.notify_one();
+    }
 }
 
 impl Http {
@@ -59,17 +91,33 @@ impl Http {
             // If nobody listens any more, nobody has to stop.
             let _ = stopping.send(true);
         });
-        Ok(Self { runtime, stopped, tasks: Vec::new() })
+        Ok(Self { runtime, stopped, tasks: Vec::new(), stranger_time: STRANGER_TIME })
     }
 
-    /// Serves metrics at `/metrics` and readiness at `/healthz`.
-    pub fn metrics(&mut self, address: &str, metrics: &Arc<Metrics>) -> io::Result<SocketAddr> {
+    /// Lets clients take so long from the connection until they have shown who they are.
+    pub fn set_stranger_time(&mut self, longest: Duration) {
+        self.stranger_time = longest;
+    }
+
+    /// Serves metrics at `/metrics` and readiness at `/healthz`, to whoever knows the password, if
+    /// there is one.
+    pub fn metrics(
+        &mut self,
+        address: &str,
+        metrics: &Arc<Metrics>,
+        password: Option<Password>,
+    ) -> io::Result<SocketAddr> {
         let metrics = metrics.clone();
+        let clients = metrics_clients(password.is_some());
         let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-            let reply = tell(&request, &metrics);
+            let is_known = password.as_ref().is_none_or(|password| knows(&request, password));
+            if is_known && let Some(connection) = request.extensions().get::<Connection>() {
+                connection.keep();
+            }
+            let reply = if is_known { tell(&request, &metrics) } else { turn_away() };
             async move { Ok::<_, core::convert::Infallible>(reply) }
         });
-        self.serve(address, None, service, None)
+        self.serve((address, clients), None, service, None)
     }
 
     /// Serves S3 to whoever has one of these keys.
@@ -82,7 +130,7 @@ impl Http {
     ) -> io::Result<SocketAddr> {
         let metrics = front.metrics().clone();
         let service = s3::S3::new(front.clone(), keys);
-        self.serve(address, tls, service, Some(metrics))
+        self.serve((address, Clients::Authenticated), tls, service, Some(metrics))
     }
 
     /// Waits until what was begun is answered.
@@ -99,7 +147,7 @@ impl Http {
 
     fn serve<S, B>(
         &mut self,
-        address: &str,
+        (address, clients): (&str, Clients),
         tls: Option<&Tls>,
         service: S,
         metrics: Option<Arc<Metrics>>,
@@ -112,13 +160,38 @@ impl Http {
         B::Data: Send,
         B::Error: Into<AnyError>,
     {
-        let listener = self.runtime.block_on(TcpListener::bind(address))?;
+        let listener = listen::bind(address, clients)?;
+        listener.set_nonblocking(true)?;
         let bound = listener.local_addr()?;
+        let _runtime = self.runtime.enter();
+        let listener = TcpListener::from_std(listener)?;
         let tls = tls.map(|tls| TlsAcceptor::from(tls.config()));
-        let server = Server { listener, tls, service, metrics, stopped: self.stopped.clone() };
+        let (stopped, stranger_time) = (self.stopped.clone(), self.stranger_time);
+        let server = Server { listener, tls, service, metrics, stopped, stranger_time };
         self.tasks.push(self.runtime.spawn(server.run()));
         Ok(bound)
     }
+}
+
+/// What clients of metrics are asked.
+pub fn metrics_clients(has_password: bool) -> Clients {
+    if has_password {
+        return Clients::Authenticated;
+    }
+    Clients::Anyone { remedy: "give --metrics-password-file" }
+}
+
+fn knows(request: &Request<Incoming>, password: &Password) -> bool {
+    let given = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
+    given.and_then(|given| given.strip_prefix(b"Bearer ")).is_some_and(|given| password.is(given))
+}
+
+fn turn_away() -> Response<Full<Bytes>> {
+    let text = "give the password as Authorization: Bearer PASSWORD\n";
+    let mut reply = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
+    *reply.status_mut() = StatusCode::UNAUTHORIZED;
+    reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    reply
 }
 
 fn tell(request: &Request<Incoming>, metrics: &Metrics) -> Response<Full<Bytes>> {
@@ -150,6 +223,7 @@ struct Server<S> {
     service: S,
     metrics: Option<Arc<Metrics>>,
     stopped: watch::Receiver<bool>,
+    stranger_time: Duration,
 }
 
 impl<S, B> Server<S>
@@ -163,41 +237,95 @@ where
 {
     async fn run(mut self) {
         let graceful = GracefulShutdown::new();
-        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let places = Places::new(CONNECTIONS_MAX);
         loop {
-            let Ok(place) = room.clone().acquire_owned().await else { break };
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
                 _ = self.stopped.wait_for(|stopped| *stopped) => break,
             };
-            let Ok((stream, _)) = accepted else {
+            let Ok((stream, peer)) = accepted else {
+                places.make_room();
                 tokio::time::sleep(REST).await;
                 continue;
             };
-            let (tls, service, watcher) =
-                (self.tls.clone(), self.service.clone(), graceful.watcher());
-            let metrics = self.metrics.clone();
+            let ender = Ender::default();
+            let Some(place) = places.enter(ender.clone()) else { continue };
+            let connection = Connection { place: Arc::new(place), wire: self.wire_to(peer) };
+            let overdue = overdue(connection.place.clone(), self.stranger_time);
+            let served = self.serve(stream, connection, graceful.watcher());
             tokio::spawn(async move {
-                let count = metrics.as_deref().inspect(|one| one.connected(Protocol::S3));
-                // Replies are small or in large pieces: to wait for more gains nothing.
-                let _ = stream.set_nodelay(true);
-                match tls {
-                    None => converse(stream, service, watcher).await,
-                    Some(tls) => {
-                        let hands = tokio::time::timeout(HANDSHAKE_TIME, tls.accept(stream)).await;
-                        if let Ok(Ok(stream)) = hands {
-                            converse(stream, service, watcher).await;
-                        }
-                    }
+                tokio::select! {
+                    () = served => {}
+                    () = ender.0.notified() => {}
+                    () = overdue => {}
                 }
-                if let Some(metrics) = count {
-                    metrics.disconnected(Protocol::S3);
-                }
-                drop(place);
             });
         }
         // Whoever takes longer is cut off.
         let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
+    }
+
+    fn wire_to(&self, peer: SocketAddr) -> Wire {
+        match &self.tls {
+            Some(_) => Wire::Tls,
+            None if listen::is_loopback(peer) => Wire::Loopback,
+            None => Wire::Network,
+        }
+    }
+
+    /// Serves one connection.
+    fn serve(
+        &self,
+        stream: TcpStream,
+        connection: Connection,
+        watcher: Watcher,
+    ) -> impl Future<Output = ()> + Send + use<S, B> {
+        let (tls, service) = (self.tls.clone(), self.service.clone());
+        let counted = Counted::new(self.metrics.clone());
+        let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(connection.clone());
+            service.clone().call(request)
+        });
+        async move {
+            // Replies are small or in large pieces: to wait for more gains nothing.
+            let _ = stream.set_nodelay(true);
+            match tls {
+                None => converse(stream, service, watcher).await,
+                Some(tls) => {
+                    let hands = tokio::time::timeout(HANDSHAKE_TIME, tls.accept(stream)).await;
+                    if let Ok(Ok(stream)) = hands {
+                        converse(stream, service, watcher).await;
+                    }
+                }
+            }
+            drop(counted);
+        }
+    }
+}
+
+/// Waits until a client has had its time without showing who it is; of others, for ever.
+async fn overdue(place: Arc<Place<Ender>>, longest: Duration) {
+    tokio::time::sleep(longest).await;
+    if !place.is_strangers() {
+        drop(place);
+        core::future::pending::<()>().await;
+    }
+}
+
+/// A connection in the metrics, however it ends.
+struct Counted(Option<Arc<Metrics>>);
+
+impl Counted {
+    fn new(metrics: Option<Arc<Metrics>>) -> Self {
+        Self(metrics.inspect(|one| one.connected(Protocol::S3)))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if let Some(metrics) = &self.0 {
+            metrics.disconnected(Protocol::S3);
+        }
     }
 }
 

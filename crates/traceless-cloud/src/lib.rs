@@ -39,6 +39,10 @@ pub mod outer;
 #[cfg(feature = "std")]
 pub mod params;
 #[cfg(feature = "std")]
+mod patient;
+#[cfg(feature = "std")]
+mod places;
+#[cfg(feature = "std")]
 pub mod process;
 #[cfg(feature = "std")]
 pub mod random;

@@ -4,8 +4,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
-use std::io;
-use std::net::TcpStream;
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -32,10 +31,10 @@ impl Tls {
     }
 
     /// Puts a connection under TLS. The first read shakes hands.
-    pub fn accept(
+    pub fn accept<S: Read + Write>(
         &self,
-        stream: TcpStream,
-    ) -> io::Result<StreamOwned<ServerConnection, TcpStream>> {
+        stream: S,
+    ) -> io::Result<StreamOwned<ServerConnection, S>> {
         let connection = ServerConnection::new(self.0.clone()).map_err(io::Error::other)?;
         Ok(StreamOwned::new(connection, stream))
     }

@@ -2,8 +2,9 @@
 //! unsafe block of the library's side lives here.
 //!
 //! Without the feature `std`: work on secrets that shows nothing ([`ct`]), large memory for trees,
-//! and bits that the processor draws at random ([`hardware_random`]). With it: memory for keys that is never swapped out and never dumped, and a process that
-//! leaves no core behind. With the feature `ublk`: block devices of the kernel.
+//! and bits that the processor draws at random ([`hardware_random`]). With it: memory for keys that
+//! is never swapped out and never dumped, a process that leaves no core behind, and which addresses
+//! servers may listen on. With the feature `ublk`: block devices of the kernel.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(feature = "std"), no_std)]
 
@@ -14,6 +15,8 @@ extern crate alloc;
 mod copied;
 pub mod ct;
 mod fresh;
+#[cfg(feature = "std")]
+pub mod listen;
 #[cfg(feature = "std")]
 mod locked;
 mod memory;

@@ -143,7 +143,7 @@ impl Served {
 
     fn on_tcp(len: usize, tls: TlsFiles) -> Self {
         let endpoint = |_| Endpoint::Tcp(([127, 0, 0, 1], 0).into());
-        Self::start(len, endpoint, &Options { tls: Some(tls) })
+        Self::start(len, endpoint, &Options { tls: Some(tls), ..Options::default() })
     }
 
     fn start(len: usize, endpoint: impl Fn(PathBuf) -> Endpoint, options: &Options) -> Self {

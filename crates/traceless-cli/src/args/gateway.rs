@@ -58,6 +58,10 @@ pub struct GatewayArgs {
     /// Tell metrics at /metrics, and at /healthz whether it is ready, at this address
     #[arg(long, value_name = "ADDR")]
     pub metrics: Option<String>,
+    /// The file whose first line is the password that readers of metrics must give, as
+    /// `Authorization: Bearer PASSWORD`
+    #[arg(long, value_name = "FILE", requires = "metrics")]
+    pub metrics_password_file: Option<PathBuf>,
     /// How to log to standard error
     #[arg(long, value_name = "FORM", value_enum, default_value = "text")]
     pub log: LogForm,
@@ -73,7 +77,7 @@ pub struct GatewayArgs {
     #[arg(long, value_enum, default_value = "process", conflicts_with = "state")]
     pub enclave: EnclavePlace,
     /// What an answer to a write has survived
-    #[arg(long, value_enum, default_value = "process")]
+    #[arg(long, value_enum, default_value = "power")]
     pub durability: GatewayDurability,
     #[command(flatten)]
     pub trace: TraceArgs,

@@ -22,11 +22,12 @@ pub struct HostArgs {
     /// Its private key (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Certificates that sign those of gateways (PEM): others are turned away [default: none are]
+    /// Certificates that sign those of gateways (PEM): others are turned away. Needed to serve
+    /// others than this machine [default: none are]
     #[arg(long, value_name = "FILE")]
     pub client_ca: Option<PathBuf>,
     /// What a commit has survived
-    #[arg(long, value_enum, default_value = "process")]
+    #[arg(long, value_enum, default_value = "power")]
     pub durability: GatewayDurability,
 }
 

@@ -52,7 +52,8 @@ fn bind(args: &ServeArgs, inherited: &mut ListenFd) -> Result<Server, Failure> {
             key: key.clone(),
             client_ca: args.tls_client_ca.clone(),
         });
-    Ok(Server::bind(endpoint(args, inherited)?, &Options { tls })?)
+    let options = Options { tls, ..Options::default() };
+    Ok(Server::bind(endpoint(args, inherited)?, &options)?)
 }
 
 fn serve(server: Server, device: &Arc<dyn Device>) -> Result<(), Failure> {

@@ -14,16 +14,19 @@ pub use access::Password;
 
 use crate::front::{Front, Protocol, Stop};
 use crate::gateway::TOGETHER_MAX;
+use crate::patient::{Deadline, Timed};
+use crate::places::{Place, Places, REST, STRANGER_TIME};
 use crate::tls::Tls;
 use protocol::Reply;
 use session::{Served, Session};
-use std::collections::HashMap;
 use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+use traceless_sys::listen::{self, Clients};
 
-/// Connections at once.
+/// Connections at once. A further one takes the place of the oldest whose client has not given the
+/// password, or where none is asked for, a command.
 const CONNECTIONS_MAX: usize = 1024;
 /// Bytes of commands that are read at a time.
 const COMMANDS_LEN: usize = 64 << 10;
@@ -33,12 +36,27 @@ const REPLIES_LEN: usize = 64 << 10;
 const GRACE: Duration = Duration::from_secs(10);
 
 /// How the protocol is served.
-#[derive(Default)]
 pub struct Options {
     /// What clients must know, if anything.
     pub password: Option<Password>,
     /// The server's certificate, if it speaks TLS.
     pub tls: Option<Tls>,
+    /// How long a client may take for TLS and the password together.
+    pub stranger_time: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { password: None, tls: None, stranger_time: STRANGER_TIME }
+    }
+}
+
+/// What clients are asked.
+pub fn clients(has_password: bool) -> Clients {
+    if has_password {
+        return Clients::Authenticated;
+    }
+    Clients::Anyone { remedy: "give --resp-password-file" }
 }
 
 /// Serves connections until it is to stop, and finishes the commands that were begun.
@@ -48,43 +66,92 @@ pub fn serve(
     options: Options,
     stop: &Stop,
 ) -> io::Result<()> {
+    let Options { password, tls, stranger_time } = options;
+    listen::check_listener(listener, clients(password.is_some()))?;
     let address = listener.local_addr()?;
-    let clients = Arc::new(Clients::default());
-    let at_stop = clients.clone();
+    let places = Places::new(CONNECTIONS_MAX);
+    let at_stop = places.clone();
     stop.when_asked(move || {
-        at_stop.hang_up();
+        hang_up(&at_stop);
         // Wakes the listener, which then sees it.
         drop(TcpStream::connect(address));
     });
-    let Options { password, tls } = options;
+    let is_open = password.is_none() && tls.is_none();
     let served = Arc::new(Served::new(front.clone(), password));
     for stream in listener.incoming() {
         if stop.is_asked() {
             break;
         }
         // One client's failure, or too many of them, is no reason to turn the others away.
-        let Ok(stream) = stream else { continue };
-        let Ok(Some(number)) = clients.enter(&stream) else { continue };
-        let (served, clients, tls) = (served.clone(), clients.clone(), tls.clone());
-        std::thread::spawn(move || {
+        let Ok(stream) = stream else {
+            places.make_room();
+            std::thread::sleep(REST);
+            continue;
+        };
+        let Ok(Some((stranger, stream))) = enter(&places, stream, stranger_time) else { continue };
+        if is_open {
+            // There is nothing that it must do soon.
+            let _ = stranger.deadline.lift(&stranger.stream);
+        }
+        let (served, tls) = (served.clone(), tls.clone());
+        // Without a thread there is no service: the connection is dropped with the closure.
+        let _ = std::thread::Builder::new().spawn(move || {
             served.front.metrics().connected(Protocol::Resp);
             let _ = match tls {
-                None => converse(stream, &served),
-                Some(tls) => tls.accept(stream).and_then(|stream| converse(stream, &served)),
+                None => converse(stream, &stranger, &served),
+                Some(tls) => {
+                    tls.accept(stream).and_then(|stream| converse(stream, &stranger, &served))
+                }
             };
             served.front.metrics().disconnected(Protocol::Resp);
-            clients.leave(number);
         });
     }
     // Those that came between the last look and the end.
-    clients.hang_up();
-    clients.wait();
+    hang_up(&places);
+    places.wait(GRACE);
     Ok(())
 }
 
-fn converse(stream: impl Read + Write, served: &Served) -> io::Result<()> {
+/// A client that has not shown who it is.
+struct Stranger {
+    place: Place<Arc<TcpStream>>,
+    stream: Arc<TcpStream>,
+    deadline: Deadline,
+}
+
+impl Stranger {
+    /// It has shown who it is: it keeps its place, and may take its time.
+    fn keep(&self) -> io::Result<()> {
+        self.place.keep();
+        self.deadline.lift(&self.stream)
+    }
+}
+
+/// Lets a client in, unless all places belong to others that have shown who they are.
+fn enter(
+    places: &Arc<Places<Arc<TcpStream>>>,
+    stream: TcpStream,
+    stranger_time: Duration,
+) -> io::Result<Option<(Stranger, Timed)>> {
+    stream.set_nodelay(true)?;
+    let stream = Arc::new(stream);
+    let Some(place) = places.enter(stream.clone()) else { return Ok(None) };
+    let timed = Timed::new(stream.clone(), stranger_time);
+    Ok(Some((Stranger { place, stream, deadline: timed.deadline() }, timed)))
+}
+
+/// Nothing more is read of anybody; what was read is answered.
+fn hang_up(places: &Places<Arc<TcpStream>>) {
+    places.for_each(|stream| {
+        // Who has gone needs no farewell.
+        let _ = stream.shutdown(Shutdown::Read);
+    });
+}
+
+fn converse(stream: impl Read + Write, stranger: &Stranger, served: &Served) -> io::Result<()> {
     let mut from = BufReader::with_capacity(COMMANDS_LEN, stream);
     let mut session = Session::new(served);
+    let mut is_kept = false;
     let mut replies = Vec::new();
     loop {
         let len_max = session.command_len_max();
@@ -105,6 +172,10 @@ fn converse(stream: impl Read + Write, served: &Served) -> io::Result<()> {
                 true
             }
         };
+        if !is_kept && session.is_known() {
+            stranger.keep()?;
+            is_kept = true;
+        }
         // What is pipelined is answered together.
         if ends || from.buffer().is_empty() || replies.len() >= REPLIES_LEN {
             from.get_mut().write_all(&replies)?;
@@ -117,49 +188,6 @@ fn converse(stream: impl Read + Write, served: &Served) -> io::Result<()> {
     }
     from.get_mut().write_all(&replies)?;
     from.get_mut().flush()
-}
-
-/// Who is connected.
-#[derive(Default)]
-struct Clients {
-    streams: Mutex<(u64, HashMap<u64, TcpStream>)>,
-    left: Condvar,
-}
-
-impl Clients {
-    /// Lets a client in, unless there are too many.
-    fn enter(&self, stream: &TcpStream) -> io::Result<Option<u64>> {
-        stream.set_nodelay(true)?;
-        let own = stream.try_clone()?;
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        if streams.1.len() >= CONNECTIONS_MAX {
-            return Ok(None);
-        }
-        streams.0 += 1;
-        let number = streams.0;
-        streams.1.insert(number, own);
-        Ok(Some(number))
-    }
-
-    fn leave(&self, number: u64) {
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        streams.1.remove(&number);
-        self.left.notify_all();
-    }
-
-    /// Nothing more is read of anybody; what was read is answered.
-    fn hang_up(&self) {
-        let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        for stream in streams.1.values() {
-            // Who has gone needs no farewell.
-            let _ = stream.shutdown(Shutdown::Read);
-        }
-    }
-
-    fn wait(&self) {
-        let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.left.wait_timeout_while(streams, GRACE, |streams| !streams.1.is_empty()));
-    }
 }
 
 /// Understands commands, and does what comes of them but for the gateway's part. For the fuzzer.

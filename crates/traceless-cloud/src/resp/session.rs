@@ -58,6 +58,11 @@ impl<'a> Session<'a> {
         self.version
     }
 
+    /// Whether it may ask for anything.
+    pub fn is_known(&self) -> bool {
+        self.is_known
+    }
+
     /// Bytes of a command at most.
     pub fn command_len_max(&self) -> usize {
         if self.is_known { COMMAND_LEN_MAX } else { STRANGER_LEN_MAX }

@@ -16,7 +16,7 @@ fn answers_with(bytes: &[u8], options: Options, wall: Arc<dyn Clock>) -> String 
 
 /// Of a server with so many blocks.
 fn answers_of(blocks: u64, bytes: &[u8], options: Options, wall: Arc<dyn Clock>) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = listen::bind("127.0.0.1:0", Clients::Authenticated).unwrap();
     let address = listener.local_addr().unwrap();
     let front = Arc::new(Front::new(in_memory(blocks, 1), Arc::new(Metrics::default()), wall));
     let stop = Stop::default();
@@ -234,7 +234,7 @@ fn what_is_not_known_is_told() {
 /// Once it is to stop, what was sent is still answered, and then everybody is hung up on.
 #[test]
 fn stopping_finishes_what_runs() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = listen::bind("127.0.0.1:0", Clients::Authenticated).unwrap();
     let address = listener.local_addr().unwrap();
     let metrics = Arc::new(Metrics::default());
     let front = Arc::new(Front::new(in_memory(2000, 1), metrics, Arc::new(Wall)));

@@ -2,6 +2,7 @@
 
 use super::bodies::hex;
 use crate::error::{Error, Result};
+use crate::http::Connection;
 use async_trait::async_trait;
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
@@ -116,6 +117,12 @@ impl S3Auth for Door {
 #[async_trait]
 impl S3Access for Door {
     async fn check(&self, request: &mut S3AccessContext<'_>) -> S3Result<()> {
+        // The signature was verified before this is called.
+        if request.credentials().is_some()
+            && let Some(connection) = request.extensions_mut().get::<Connection>()
+        {
+            connection.keep();
+        }
         let known = request.credentials().ok_or_else(|| s3_error!(AccessDenied))?;
         let bucket = match request.s3_path() {
             // Which buckets are told follows from the key.

@@ -10,10 +10,11 @@ use crate::gateway::{Draft, Gateway, Object, Reading};
 use bytes::Bytes;
 use core::ops::Range;
 use futures_util::StreamExt;
+use hyper::{HeaderMap, StatusCode};
 use s3s::checksum::ChecksumHasher;
 use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256};
 use s3s::dto::{Checksum, StreamingBlob};
-use s3s::{S3Result, TrailingHeaders, s3_error};
+use s3s::{S3Error, S3ErrorCode, S3Request, S3Result, TrailingHeaders, s3_error};
 use std::io;
 use std::sync::Arc;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -35,7 +36,48 @@ pub struct Announced {
     /// The kind of checksum that comes behind the bytes.
     pub algorithm: Option<String>,
     /// What comes behind the bytes.
-    pub trailers: Option<TrailingHeaders>,
+    pub trailers: Trailers,
+}
+
+/// Headers behind the bytes.
+#[derive(Default)]
+pub struct Trailers {
+    /// Names of those that a header before the bytes promises.
+    promised: Vec<String>,
+    /// Those that come.
+    found: Option<TrailingHeaders>,
+}
+
+impl Trailers {
+    /// Those of a request.
+    pub fn of<T>(request: &mut S3Request<T>) -> Self {
+        let promised = request.headers.get_all("x-amz-trailer").iter();
+        let promised = promised.flat_map(|names| names.to_str().unwrap_or_default().split(','));
+        let promised = promised.map(|name| name.trim().to_ascii_lowercase());
+        let promised = promised.filter(|name| !name.is_empty()).collect();
+        Self { promised, found: request.trailing_headers.take() }
+    }
+
+    fn promise(&self, name: &str) -> bool {
+        self.promised.iter().any(|promised| promised == name)
+    }
+
+    /// The value of one that came. All of them did only when the bytes have ended.
+    fn get(&self, name: &str) -> Option<String> {
+        let read = |headers: &HeaderMap| Some(headers.get(name)?.to_str().ok()?.to_owned());
+        self.found.as_ref()?.read(read)?
+    }
+
+    /// Refuses bytes behind which something is missing that was promised: it was taken away.
+    fn check(&self) -> S3Result<()> {
+        if let Some(missing) = self.promised.iter().find(|name| self.get(name).is_none()) {
+            let code = S3ErrorCode::Custom("MalformedTrailerError".into());
+            let mut error = S3Error::with_message(code, format!("{missing} was promised"));
+            error.set_status_code(StatusCode::BAD_REQUEST);
+            return Err(error);
+        }
+        Ok(())
+    }
 }
 
 /// Bytes that came in whole, and are in the tree, but under no name.
@@ -74,7 +116,7 @@ pub async fn receive<T: Send + 'static>(
 async fn send(body: Option<StreamingBlob>, to: Sender<Piece>) -> S3Result<()> {
     if let Some(mut body) = body {
         while let Some(piece) = body.next().await {
-            let piece = piece.map_err(|e| s3_error!(IncompleteBody, "the body broke off: {e}"))?;
+            let piece = piece.map_err(|error| broken(&error.to_string()))?;
             if to.send(Piece::Bytes(piece)).await.is_err() {
                 // The writer has failed, and says why.
                 return Ok(());
@@ -83,6 +125,21 @@ async fn send(body: Option<StreamingBlob>, to: Sender<Piece>) -> S3Result<()> {
     }
     let _ = to.send(Piece::End).await;
     Ok(())
+}
+
+/// Why a body ended early. The library tells by its error's text alone that it is another body.
+fn broken(why: &str) -> S3Error {
+    if why.contains("Sha256Mismatch") {
+        let code = S3ErrorCode::Custom("XAmzContentSHA256Mismatch".into());
+        let text = "the body does not have the hash in x-amz-content-sha256";
+        let mut error = S3Error::with_message(code, text);
+        error.set_status_code(StatusCode::BAD_REQUEST);
+        return error;
+    }
+    if why.contains("SignatureMismatch") {
+        return s3_error!(SignatureDoesNotMatch, "a chunk of the body, or its end, was changed");
+    }
+    s3_error!(IncompleteBody, "the body broke off: {why}")
 }
 
 fn write<T>(
@@ -217,7 +274,10 @@ fn read(front: &Front, mut reading: Reading, to: &Sender<S3Result<Bytes>>) {
 
 fn hasher(announced: &Announced) -> ChecksumHasher {
     let (sums, wanted) = (&announced.checksum, announced.algorithm.as_deref().unwrap_or_default());
-    let wants = |name: &str, sum: &Option<String>| sum.is_some() || wanted == name;
+    let wants = |name: &str, sum: &Option<String>| {
+        let trailer = format!("x-amz-checksum-{}", name.to_ascii_lowercase());
+        sum.is_some() || wanted == name || announced.trailers.promise(&trailer)
+    };
     ChecksumHasher {
         crc32: wants("CRC32", &sums.checksum_crc32).then(Crc32::new),
         crc32c: wants("CRC32C", &sums.checksum_crc32c).then(Crc32c::new),
@@ -235,10 +295,7 @@ fn check(announced: &Announced, md5: &[u8; 16], sums: &Checksum) -> S3Result<()>
             return Err(s3_error!(BadDigest, "the bytes do not have the MD5 that was announced"));
         }
     }
-    let trailer = |name: &str| -> Option<String> {
-        let trailers = announced.trailers.as_ref()?;
-        trailers.read(|headers| Some(headers.get(name)?.to_str().ok()?.to_owned()))?
-    };
+    announced.trailers.check()?;
     let all = [
         ("crc32", &announced.checksum.checksum_crc32, &sums.checksum_crc32),
         ("crc32c", &announced.checksum.checksum_crc32c, &sums.checksum_crc32c),
@@ -247,7 +304,8 @@ fn check(announced: &Announced, md5: &[u8; 16], sums: &Checksum) -> S3Result<()>
         ("sha256", &announced.checksum.checksum_sha256, &sums.checksum_sha256),
     ];
     for (name, told, found) in all {
-        let told = told.clone().or_else(|| trailer(&format!("x-amz-checksum-{name}")));
+        let told =
+            told.clone().or_else(|| announced.trailers.get(&format!("x-amz-checksum-{name}")));
         if told.is_some() && found.is_some() && told != *found {
             return Err(s3_error!(
                 BadDigest,

@@ -14,9 +14,11 @@ mod listing;
 mod note;
 mod objects;
 mod service;
+mod signature;
 #[cfg(test)]
 mod tests;
 mod uploads;
 
 pub use access::{Grant, Keys};
 pub(crate) use service::S3;
+pub(crate) use signature::Wire;

@@ -2,13 +2,16 @@
 
 use super::access::{self, Keys};
 use super::handlers::Handlers;
+use super::signature::{self, Wire};
 use crate::front::Front;
+use crate::http::Connection;
 use core::pin::Pin;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, EXPECT, HeaderValue};
 use hyper::service::Service;
 use hyper::{Response, StatusCode};
+use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::region::Region;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, HttpError};
@@ -16,6 +19,10 @@ use std::sync::Arc;
 
 /// The region that is told to clients who name one that cannot be.
 const REGION: &str = "us-east-1";
+/// Seconds that a request's date and the time of its arrival may be apart.
+const SKEW_MAX: u32 = 15 * 60;
+/// Bytes of a body that tells what to do, as which objects to remove: it is in memory as a whole.
+const ORDER_LEN_MAX: usize = 4 << 20;
 
 /// What answers the requests of whoever has one of some keys.
 #[derive(Clone)]
@@ -27,6 +34,12 @@ impl S3 {
         let mut builder = S3ServiceBuilder::new(Handlers::new(front, keys.clone()));
         builder.set_auth(access::Door(keys.clone()));
         builder.set_access(access::Door(keys));
+        let mut config = S3Config::default();
+        config.presigned_url_max_skew_time_secs = SKEW_MAX;
+        config.xml_max_body_size = ORDER_LEN_MAX;
+        // Forms are not taken.
+        config.post_object_max_file_size = 0;
+        builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
         Self(builder.build())
     }
 }
@@ -37,6 +50,11 @@ impl Service<Request<Incoming>> for S3 {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let wire = request.extensions().get().map_or(Wire::Network, Connection::wire);
+        if let Err(error) = signature::check(&request, wire) {
+            let reply = error.to_http_response().map_err(|error| HttpError::new(Box::new(error)));
+            return Box::pin(core::future::ready(reply.map(closing)));
+        }
         if names_impossible_region(&request) {
             return Box::pin(core::future::ready(Ok(another_region())));
         }
@@ -45,7 +63,7 @@ impl Service<Request<Incoming>> for S3 {
         Box::pin(async move {
             let mut reply = reply.await?;
             if is_last {
-                reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                reply = closing(reply);
             }
             Ok(reply)
         })
@@ -79,7 +97,11 @@ fn another_region() -> Response<Body> {
     let mut reply = Response::new(Body::from(text));
     *reply.status_mut() = StatusCode::BAD_REQUEST;
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
-    // What it sends besides is not read.
+    closing(reply)
+}
+
+/// A reply that ends the connection: what the client sends besides is not read.
+fn closing(mut reply: Response<Body>) -> Response<Body> {
     reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     reply
 }

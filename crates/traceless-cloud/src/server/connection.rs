@@ -4,6 +4,8 @@ use super::session::Session;
 use super::{Server, Visitor};
 use crate::error::{Error, Result};
 use crate::frame;
+use crate::patient::{Deadline, Timed};
+use crate::places::Place;
 use crate::wire::fence::Opening;
 use crate::wire::message::{LINES, Request, STRANGER_LEN_MAX, request_len_max};
 use rustix::net::sockopt::set_socket_keepalive;
@@ -13,21 +15,25 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long somebody may take to begin a session.
-const STRANGER_PATIENCE: Duration = Duration::from_secs(20);
+/// How long a gateway in a session may take for a reply.
+const REPLY_TIME: Duration = Duration::from_secs(20);
 const NUMBER_LEN: usize = 8;
 
 /// Serves a connection until it ends.
-pub fn converse(stream: TcpStream, server: &Server) -> io::Result<()> {
+pub fn converse(
+    stream: Arc<TcpStream>,
+    server: &Server,
+    place: &Place<Arc<TcpStream>>,
+) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(STRANGER_PATIENCE))?;
-    stream.set_write_timeout(Some(STRANGER_PATIENCE))?;
     // A gateway whose machine is gone shall not keep its thread for ever.
     set_socket_keepalive(&stream, true)?;
-    let socket = stream.try_clone()?;
+    let socket = stream.clone();
     let connection = ServerConnection::new(server.tls.clone()).map_err(io::Error::other)?;
+    let stream = Timed::new(stream, server.settings.stranger_time);
+    let deadline = stream.deadline();
     let mut stream = StreamOwned::new(connection, stream);
-    let mut peer = Peer { server, socket, visitor: None, attached: None };
+    let mut peer = Peer { server, socket, place, deadline, visitor: None, attached: None };
     let mut message = Vec::new();
     while frame::read(&mut stream, peer.len_max(), &mut message)? {
         let Some((number, request)) = message.split_first_chunk::<NUMBER_LEN>() else {
@@ -43,7 +49,9 @@ pub fn converse(stream: TcpStream, server: &Server) -> io::Result<()> {
 /// Who is at the other end.
 struct Peer<'a> {
     server: &'a Server,
-    socket: TcpStream,
+    socket: Arc<TcpStream>,
+    place: &'a Place<Arc<TcpStream>>,
+    deadline: Deadline,
     visitor: Option<Visitor>,
     attached: Option<Attached>,
 }
@@ -106,7 +114,9 @@ impl Peer<'_> {
                 }
                 let session = self.server.attach(opening, &session)?;
                 // A gateway may think for as long as it likes.
-                self.socket.set_read_timeout(None)?;
+                self.place.keep();
+                self.deadline.lift(&self.socket)?;
+                self.socket.set_write_timeout(Some(REPLY_TIME))?;
                 let number = session.attach(line, self.socket.try_clone()?);
                 let attached = Attached { session, opening, line, number };
                 if attached.session.is_over() {

@@ -9,11 +9,13 @@ mod session;
 #[cfg(test)]
 mod tests;
 
+pub use crate::places::STRANGER_TIME;
 pub use crate::wire::tls::Identity;
 
 use crate::channel::Nonce;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
+use crate::places::{Places, REST};
 use crate::process::{Program, Starting};
 use crate::store::{Cached, Durability, FileStore};
 use crate::wire::fence::{Fence, Opening};
@@ -26,11 +28,13 @@ use std::io;
 use std::net::TcpListener;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use traceless::rng::{Rng, System};
+use traceless_sys::listen::{self, Clients};
 
-/// Connections at once.
+/// Connections at once. A further one takes the place of the oldest that is in no session.
 const CONNECTIONS_MAX: usize = 64;
 /// Nodes of a tree, which a host keeps a place in memory for.
 const NODES_MAX: u32 = 1 << 24;
@@ -49,6 +53,16 @@ pub struct Settings {
     pub identity: Option<Identity>,
     /// Certificates that sign those of gateways; without, all gateways are let in.
     pub clients: Option<PathBuf>,
+    /// How long somebody may take to begin a session, or to join one.
+    pub stranger_time: Duration,
+}
+
+/// What gateways are asked.
+pub fn clients(has_certificates: bool) -> Clients {
+    if has_certificates {
+        return Clients::Authenticated;
+    }
+    Clients::Anyone { remedy: "give --client-ca" }
 }
 
 /// Where a host keeps nodes.
@@ -98,21 +112,24 @@ impl Server {
 
     /// Serves connections until `stop` is set and one more comes, which is dropped.
     pub fn serve(self: &Arc<Self>, listener: &TcpListener, stop: &AtomicBool) -> io::Result<()> {
-        let connections = Arc::new(AtomicUsize::new(0));
+        listen::check_listener(listener, clients(self.settings.clients.is_some()))?;
+        let places = Places::new(CONNECTIONS_MAX);
         for stream in listener.incoming() {
             if stop.load(Ordering::SeqCst) {
                 break;
             }
             // One gateway's failure, or too many of them, is no reason to turn the others away.
-            let Ok(stream) = stream else { continue };
-            if connections.load(Ordering::SeqCst) >= CONNECTIONS_MAX {
+            let Ok(stream) = stream else {
+                places.make_room();
+                std::thread::sleep(REST);
                 continue;
-            }
-            connections.fetch_add(1, Ordering::SeqCst);
-            let (server, count) = (self.clone(), connections.clone());
-            std::thread::spawn(move || {
-                let _ = connection::converse(stream, &server);
-                count.fetch_sub(1, Ordering::SeqCst);
+            };
+            let stream = Arc::new(stream);
+            let Some(place) = places.enter(stream.clone()) else { continue };
+            let server = self.clone();
+            // Without a thread there is no service: the connection is dropped with the closure.
+            let _ = std::thread::Builder::new().spawn(move || {
+                let _ = connection::converse(stream, &server, &place);
             });
         }
         self.end();

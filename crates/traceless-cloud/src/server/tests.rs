@@ -10,6 +10,7 @@ use crate::remote::Remote;
 use crate::tee::Policy;
 use crate::wire::message::Request;
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::AtomicUsize;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use traceless::rng::Seeded;
@@ -29,7 +30,7 @@ impl Running {
         Self::start_for(folder, address, None)
     }
 
-    fn start_for(folder: &Path, address: &str, clients: Option<PathBuf>) -> Self {
+    fn start_for(folder: &Path, address: &str, known: Option<PathBuf>) -> Self {
         let server = Server::new(Settings {
             folder: folder.to_owned(),
             durability: Durability::Process,
@@ -37,10 +38,11 @@ impl Running {
             cache: 3 * params(BLOCKS).geometry.node_len(0) as u64,
             enclave: this_program("enclave"),
             identity: None,
-            clients,
+            clients: known,
+            stranger_time: STRANGER_TIME,
         });
         let server = Arc::new(server.unwrap());
-        let listener = TcpListener::bind(address).unwrap();
+        let listener = listen::bind(address, clients(true)).unwrap();
         let address = listener.local_addr().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let (serving, asked) = (server.clone(), stop.clone());

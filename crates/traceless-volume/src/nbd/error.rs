@@ -37,12 +37,14 @@ pub enum Error {
         /// The longest path that is possible.
         limit: usize,
     },
-    /// Whoever shares the network could read and change what is sent.
+    /// Whoever reaches the network could read and write the volume.
     #[error(
-        "refusing to listen on {address} without TLS; give a certificate and a key, or listen on \
-         a loopback address or a unix socket"
+        "refusing to listen on {address}, which a network reaches, without asking clients who \
+         they are; give a certificate, its key and the certificates that sign those of clients \
+         (--tls-certificate, --tls-key, --tls-client-ca), or listen on a loopback address or a \
+         unix socket"
     )]
-    PlainTcp {
+    Exposed {
         /// The address, which is not a loopback address.
         address: SocketAddr,
     },

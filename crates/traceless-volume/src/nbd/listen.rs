@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use rustix::fs::{FileType, Mode, OFlags, chmod, lstat, rename, unlink};
 use rustix::io::Errno;
@@ -14,6 +15,7 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, getsockname,
     listen, socket_with, sockopt,
 };
+use traceless_sys::listen::{Clients, ListenError, bind_address, check};
 
 use super::error::{Error, Result};
 use super::socket::Socket;
@@ -32,7 +34,8 @@ pub enum Endpoint {
     /// A unix socket, which only its owner can connect to. It accepts connections from the moment
     /// it exists, and is removed when the server ends.
     Unix(PathBuf),
-    /// An address and port. Other than loopback addresses need TLS. Port 0 takes a free one.
+    /// An address and port. Other than loopback addresses need TLS with certificates of clients.
+    /// Port 0 takes a free one.
     Tcp(SocketAddr),
     /// Sockets that listen already, from a service manager. They are not removed.
     Inherited(Vec<OwnedFd>),
@@ -47,18 +50,12 @@ pub(super) struct Listener {
 }
 
 /// Listens on `endpoint`. There is at least one listener afterwards.
-pub(super) fn open(endpoint: Endpoint, tls: bool) -> Result<Vec<Listener>> {
+pub(super) fn open(endpoint: Endpoint, clients: Clients) -> Result<Vec<Listener>> {
     let listeners = match endpoint {
         Endpoint::Unix(path) => vec![listen_unix(&path)?],
-        Endpoint::Tcp(address) => {
-            check_tcp(address, tls)?;
-            vec![listen_tcp(address).map_err(|errno| Error::Listen {
-                address: address.to_string(),
-                source: errno.into(),
-            })?]
-        }
+        Endpoint::Tcp(address) => vec![listen_tcp(address, clients)?],
         Endpoint::Inherited(fds) => {
-            fds.into_iter().map(|fd| adopt(fd, tls)).collect::<Result<_>>()?
+            fds.into_iter().map(|fd| adopt(fd, clients)).collect::<Result<_>>()?
         }
     };
     if listeners.is_empty() {
@@ -73,10 +70,11 @@ impl Listener {
         self.address
     }
 
-    /// The next connection; `WouldBlock` if there is none after all.
-    pub fn accept(&self) -> io::Result<Socket> {
+    /// The next connection; `WouldBlock` if there is none after all. Its client may take so long
+    /// for the negotiation.
+    pub fn accept(&self, negotiation_time: Duration) -> io::Result<Socket> {
         let (fd, _) = acceptfrom_with(&self.fd, SocketFlags::CLOEXEC)?;
-        Ok(Socket::new(fd, self.address.is_none()))
+        Ok(Socket::new(fd, self.address.is_none(), negotiation_time))
     }
 
     fn new(fd: OwnedFd, file: Option<SocketFile>) -> rustix::io::Result<Self> {
@@ -149,6 +147,7 @@ fn make_way(path: &Path) -> Result<()> {
 }
 
 /// Binds a socket to a temporary name in the folder of `path`.
+#[expect(clippy::disallowed_methods, reason = "a unix socket, which admits its owner only")]
 fn bind_beside(path: &Path) -> Result<(SocketFile, OwnedFd)> {
     static NAMES: AtomicU32 = AtomicU32::new(0);
     let fail = |errno: Errno| match errno {
@@ -183,26 +182,21 @@ fn inode(path: &Path) -> rustix::io::Result<(u64, u64)> {
     Ok((stat.st_dev, stat.st_ino))
 }
 
-fn listen_tcp(address: SocketAddr) -> rustix::io::Result<Listener> {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let fd = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    // A restarted server gets its port back at once.
-    sockopt::set_socket_reuseaddr(&fd, true)?;
-    bind(&fd, &address)?;
-    listen(&fd, BACKLOG)?;
-    Listener::new(fd, None)
+fn listen_tcp(address: SocketAddr, clients: Clients) -> Result<Listener> {
+    let listener = bind_address(address, clients).map_err(refused)?;
+    Listener::new(listener.into(), None)
+        .map_err(|errno| Error::Listen { address: address.to_string(), source: errno.into() })
 }
 
-fn check_tcp(address: SocketAddr, tls: bool) -> Result<()> {
-    if tls || address.ip().to_canonical().is_loopback() {
-        Ok(())
-    } else {
-        Err(Error::PlainTcp { address })
+fn refused(error: ListenError) -> Error {
+    match error {
+        ListenError::Exposed { address, .. } => Error::Exposed { address },
+        ListenError::Io { address, source } => Error::Listen { address, source },
     }
 }
 
 /// Takes over a socket that somebody else opened.
-fn adopt(fd: OwnedFd, tls: bool) -> Result<Listener> {
+fn adopt(fd: OwnedFd, clients: Clients) -> Result<Listener> {
     let fail = |reason: &str| Error::Inherited { reason: reason.to_owned() };
     let family = getsockname(&fd).map_err(|errno| fail(&errno.to_string()))?.address_family();
     if ![AddressFamily::UNIX, AddressFamily::INET, AddressFamily::INET6].contains(&family) {
@@ -215,7 +209,7 @@ fn adopt(fd: OwnedFd, tls: bool) -> Result<Listener> {
     }
     let listener = Listener::new(fd, None).map_err(|errno| fail(&errno.to_string()))?;
     if let Some(address) = listener.address {
-        check_tcp(address, tls)?;
+        check(address, clients).map_err(refused)?;
     }
     Ok(listener)
 }

@@ -1,12 +1,17 @@
 //! The connections of a server: counted, fenced when they are dead, woken when all is to end.
+//!
+//! A connection in transmission keeps its place. One that still negotiates gives it up when all
+//! are taken and another comes, the oldest first.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::gate::Gate;
 use super::socket::Socket;
 
-/// Connections that are served at a time; a further one is closed at once.
+/// Connections that are served at a time. A further one takes the place of the oldest that still
+/// negotiates; if there is none, it is closed at once.
 pub const CONNECTIONS_MAX: usize = 16;
 /// When all is to end, a client gets this long to take the reply to its last request.
 const LAST_REPLY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -15,6 +20,8 @@ const LAST_REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) struct Peer {
     socket: Socket,
     pub gate: Gate,
+    /// Whether the negotiation is over. Set under the registry's lock.
+    transmits: AtomicBool,
 }
 
 /// The connections that are open.
@@ -25,14 +32,21 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    /// Adds a connection. `None` if there are too many.
+    /// Adds a connection. `None` if there are too many in transmission.
     pub fn add(&self, socket: Socket) -> Option<Arc<Peer>> {
         let mut peers = self.peers();
-        (peers.len() < CONNECTIONS_MAX).then(|| {
-            let peer = Arc::new(Peer { socket, gate: Gate::default() });
-            peers.push(Arc::clone(&peer));
-            peer
-        })
+        if peers.len() >= CONNECTIONS_MAX {
+            // They stand in the order of their coming.
+            let negotiates = |peer: &Arc<Peer>| !peer.transmits.load(Ordering::Relaxed);
+            let oldest = peers.iter().position(negotiates)?;
+            let oldest = peers.remove(oldest);
+            oldest.gate.shut();
+            oldest.socket.close();
+        }
+        let transmits = AtomicBool::new(false);
+        let peer = Arc::new(Peer { socket, gate: Gate::default(), transmits });
+        peers.push(Arc::clone(&peer));
+        Some(peer)
     }
 
     /// Removes a connection that is over.
@@ -49,10 +63,11 @@ impl Registry {
         newcomer.socket.be_patient();
         let peers = self.peers();
         if newcomer.gate.is_shut() {
-            // All is to end: it has nothing to say any more, and the others, whose sockets were
-            // closed for reading here, only look dead.
+            // It gave up its place. Or all is to end: it has nothing to say any more, and the
+            // others, whose sockets were closed for reading here, only look dead.
             return;
         }
+        newcomer.transmits.store(true, Ordering::Relaxed);
         // Those that somebody else has fenced are still here until they are drained.
         let dead: Vec<_> = (peers.iter())
             .filter(|peer| !Arc::ptr_eq(peer, newcomer) && peer.socket.has_hung_up())
@@ -95,12 +110,14 @@ mod tests {
     use std::thread;
     use traceless::clock::{Clock, Monotonic};
 
+    const A_WHILE: Duration = Duration::from_secs(30);
+
     #[test]
     fn when_all_ends_nobody_waits_for_the_request_of_another() {
         let registry = Registry::default();
         let (near, _far): (Vec<_>, Vec<_>) = (0..2).map(|_| UnixStream::pair().unwrap()).unzip();
         let mut peers =
-            near.into_iter().map(|s| registry.add(Socket::new(s.into(), true)).unwrap());
+            near.into_iter().map(|s| registry.add(Socket::new(s.into(), true, A_WHILE)).unwrap());
         let (busy, newcomer) = (peers.next().unwrap(), peers.next().unwrap());
         let turn = busy.gate.enter().unwrap();
         thread::scope(|scope| {

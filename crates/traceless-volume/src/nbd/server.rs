@@ -6,10 +6,12 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope};
+use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustls::ServerConfig;
+use traceless_sys::listen::Clients;
 
 use super::error::{Error, Result};
 use super::handshake::Tls;
@@ -23,17 +25,29 @@ use crate::device::Device;
 /// After an error that more connections can only repeat, such as too many open files.
 const ACCEPT_RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
+/// How long a client may take from the connection to the end of the negotiation, TLS included.
+const NEGOTIATION_TIME: Duration = Duration::from_secs(30);
+
 /// How to serve.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Speak TLS. TCP clients must then use it; clients of a unix socket may.
     pub tls: Option<TlsFiles>,
+    /// How long a client may take from the connection to the end of the negotiation.
+    pub negotiation_time: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { tls: None, negotiation_time: NEGOTIATION_TIME }
+    }
 }
 
 /// A server that listens. Connections wait until it runs.
 pub struct Server {
     listeners: Vec<Listener>,
     tls: Option<Arc<ServerConfig>>,
+    negotiation_time: Duration,
     bell: Arc<Bell>,
 }
 
@@ -45,8 +59,9 @@ impl Server {
     /// Listens on `endpoint`.
     pub fn bind(endpoint: Endpoint, options: &Options) -> Result<Self> {
         let tls = options.tls.as_ref().map(configure).transpose()?;
-        let listeners = open(endpoint, tls.is_some())?;
-        Ok(Self { listeners, tls, bell: Arc::new(Bell::new()?) })
+        let listeners = open(endpoint, clients(options))?;
+        let negotiation_time = options.negotiation_time;
+        Ok(Self { listeners, tls, negotiation_time, bell: Arc::new(Bell::new()?) })
     }
 
     /// The TCP address of the first listener, with the port it was given; `None` for a unix
@@ -66,9 +81,9 @@ impl Server {
     /// Nothing is flushed at the end: that is for the owner of the device. A panic of the device
     /// ends the server and is passed on.
     pub fn run(self, device: &Arc<dyn Device>) -> Result<()> {
-        let Self { listeners, tls, bell } = self;
-        let running =
-            Running { device: device.as_ref(), tls, bell: &bell, registry: Registry::default() };
+        let Self { listeners, tls, negotiation_time, bell } = self;
+        let (device, registry) = (device.as_ref(), Registry::default());
+        let running = Running { device, tls, negotiation_time, bell: &bell, registry };
         thread::scope(|scope| {
             let result = running.accept_until_rung(scope, &listeners);
             drop(listeners); // Clients that come now are to find nobody, not to wait.
@@ -83,6 +98,14 @@ impl Handle {
     /// connection, and closes them. Returns at once; [`Server::run`] returns when all is done.
     pub fn shutdown(&self) {
         self.0.ring();
+    }
+}
+
+/// Only a client's certificate says who it is.
+fn clients(options: &Options) -> Clients {
+    match &options.tls {
+        Some(TlsFiles { client_ca: Some(_), .. }) => Clients::Authenticated,
+        _ => Clients::Anyone { remedy: "give --tls-client-ca" },
     }
 }
 
@@ -111,6 +134,7 @@ impl Bell {
 struct Running<'a> {
     device: &'a dyn Device,
     tls: Option<Arc<ServerConfig>>,
+    negotiation_time: Duration,
     bell: &'a Bell,
     registry: Registry,
 }
@@ -145,7 +169,7 @@ impl Running<'_> {
         scope: &'scope Scope<'scope, '_>,
         listener: &Listener,
     ) -> Result<()> {
-        let socket = match listener.accept() {
+        let socket = match listener.accept(self.negotiation_time) {
             Ok(socket) => socket,
             Err(source) => match Errno::from_io_error(&source) {
                 Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {

@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -10,9 +11,8 @@ use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recvmsg, sockopt,
 };
+use traceless::clock::{Clock, Monotonic};
 
-/// A client that says nothing for so long before transmission is gone, or means no good.
-const NEGOTIATION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes that may lie in a unix socket. The system may allow less.
 const UNIX_BUFFER_LEN: usize = 4 << 20;
 /// Attempts to read before a thread goes to sleep. The rest of a payload, or the next request of a
@@ -20,14 +20,25 @@ const UNIX_BUFFER_LEN: usize = 4 << 20;
 const EAGER_READS: usize = 32;
 
 /// A connected socket. Clones are the same socket.
+///
+/// Until [`Socket::be_patient`] is called, all reads and writes together have one deadline: a
+/// client that sends a byte now and then does not hold its place for longer.
 #[derive(Clone)]
-pub(super) struct Socket(Arc<OwnedFd>);
+pub(super) struct Socket(Arc<Inner>);
+
+struct Inner {
+    fd: OwnedFd,
+    /// Runs since the socket was accepted.
+    clock: Monotonic,
+    negotiation_time: Duration,
+    is_patient: AtomicBool,
+}
 
 impl Socket {
     /// Takes over a socket that was just accepted.
     ///
     /// That an option cannot be set makes the socket slower, not wrong: such errors are ignored.
-    pub fn new(fd: OwnedFd, unix: bool) -> Self {
+    pub fn new(fd: OwnedFd, unix: bool, negotiation_time: Duration) -> Self {
         if unix {
             let _ = sockopt::set_socket_send_buffer_size(&fd, UNIX_BUFFER_LEN);
             let _ = sockopt::set_socket_recv_buffer_size(&fd, UNIX_BUFFER_LEN);
@@ -36,20 +47,21 @@ impl Socket {
             let _ = sockopt::set_tcp_nodelay(&fd, true);
             let _ = sockopt::set_socket_keepalive(&fd, true);
         }
-        let socket = Self(Arc::new(fd));
-        socket.set_timeout(Some(NEGOTIATION_TIMEOUT));
-        socket
+        let (clock, is_patient) = (Monotonic::start(), AtomicBool::new(false));
+        Self(Arc::new(Inner { fd, clock, negotiation_time, is_patient }))
     }
 
     /// From now on the client may be silent as long as it likes.
     pub fn be_patient(&self) {
-        self.set_timeout(None);
+        self.0.is_patient.store(true, Ordering::Release);
+        self.set_timeout(sockopt::Timeout::Recv, None);
+        self.set_timeout(sockopt::Timeout::Send, None);
     }
 
     /// Whether the peer has closed its end, or at least will not send any more.
     pub fn has_hung_up(&self) -> bool {
         let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-        let mut polled = [PollFd::new(&self.0, PollFlags::RDHUP)];
+        let mut polled = [PollFd::new(&self.0.fd, PollFlags::RDHUP)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         match poll(&mut polled, Some(&now)) {
             Ok(_) => polled[0].revents().intersects(gone),
@@ -59,17 +71,31 @@ impl Socket {
 
     /// Wakes a thread that waits for requests. Replies can still be sent.
     pub fn close_for_reading(&self) {
-        let _ = rustix::net::shutdown(&self.0, Shutdown::Read);
+        let _ = rustix::net::shutdown(&self.0.fd, Shutdown::Read);
     }
 
     /// Wakes a thread that waits for anything.
     pub fn close(&self) {
-        let _ = rustix::net::shutdown(&self.0, Shutdown::Both);
+        let _ = rustix::net::shutdown(&self.0.fd, Shutdown::Both);
     }
 
-    fn set_timeout(&self, timeout: Option<Duration>) {
-        let _ = sockopt::set_socket_timeout(&self.0, sockopt::Timeout::Recv, timeout);
-        let _ = sockopt::set_socket_timeout(&self.0, sockopt::Timeout::Send, timeout);
+    /// Lets the next call wait for what is left of the negotiation's time; an error if that is
+    /// over.
+    fn limit(&self, which: sockopt::Timeout) -> io::Result<()> {
+        if self.0.is_patient.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let past = Duration::from_nanos(self.0.clock.now());
+        let left = self.0.negotiation_time.saturating_sub(past);
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.set_timeout(which, Some(left));
+        Ok(())
+    }
+
+    fn set_timeout(&self, which: sockopt::Timeout, timeout: Option<Duration>) {
+        let _ = sockopt::set_socket_timeout(&self.0.fd, which, timeout);
     }
 }
 
@@ -79,26 +105,29 @@ impl Read for Socket {
     }
 
     fn read_vectored(&mut self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.limit(sockopt::Timeout::Recv)?;
         for _ in 0..EAGER_READS {
             let mut control = RecvAncillaryBuffer::default();
-            match recvmsg(&self.0, into, &mut control, RecvFlags::DONTWAIT) {
+            match recvmsg(&self.0.fd, into, &mut control, RecvFlags::DONTWAIT) {
                 Err(Errno::AGAIN) => std::thread::yield_now(),
                 other => return Ok(other?.bytes),
             }
         }
-        Ok(rustix::io::readv(&self.0, into)?)
+        Ok(rustix::io::readv(&self.0.fd, into)?)
     }
 }
 
 impl Write for Socket {
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        self.limit(sockopt::Timeout::Send)?;
         // A peer that is gone is an error here, not a signal to the process.
-        Ok(rustix::net::send(&self.0, from, SendFlags::NOSIGNAL)?)
+        Ok(rustix::net::send(&self.0.fd, from, SendFlags::NOSIGNAL)?)
     }
 
     fn write_vectored(&mut self, from: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.limit(sockopt::Timeout::Send)?;
         let mut control = SendAncillaryBuffer::default();
-        let fd = self.0.as_fd();
+        let fd = self.0.fd.as_fd();
         Ok(rustix::net::sendmsg(fd, from, &mut control, SendFlags::NOSIGNAL)?)
     }
 

@@ -82,8 +82,9 @@ impl Cipher {
         Self::ALL.into_iter().find(|cipher| cipher.code() == code)
     }
 
-    /// The fastest on this machine for contents of `len` bytes, which are sealed and opened for some
-    /// milliseconds. AES-256-GCM if another is faster by less than a tenth: it is the best known.
+    /// The fastest on this machine for contents of `len` bytes, which are sealed and opened for
+    /// some milliseconds. AES-256-GCM if another is faster by less than a tenth: it is the best
+    /// known.
     #[cfg(feature = "std")]
     pub fn fastest(len: usize, clock: &dyn Clock) -> Self {
         let mut times = Self::ALL.map(|_| u64::MAX);

@@ -21,8 +21,8 @@ const VERSION_LEN: usize = 8;
 /// Bits of a nonce that tell the level.
 const LEVEL_BITS: u32 = 6;
 
-/// A tree whose unit of sealing is the bucket: a salt, a tag, then, sealed, a link to each of its children,
-/// its headers, its bodies. A leaf has no children, and no links.
+/// A tree whose unit of sealing is the bucket: a salt, a tag, then, sealed, a link to each of its
+/// children, its headers, its bodies. A leaf has no children, and no links.
 ///
 /// The link to a bucket is its version, the number of the path write that wrote it last: so a path
 /// read verifies, from the root down, that every bucket is the newest, and no other copy is

@@ -6,6 +6,7 @@ mod objects;
 mod uploads;
 
 use super::access::Keys;
+use super::bodies::Trailers;
 use super::conditions::Conditions;
 use super::errors::look;
 use super::listing::{Page, Wanted, page};
@@ -260,9 +261,10 @@ impl S3 for Handlers {
 
     async fn put_object(
         &self,
-        request: S3Request<dto::PutObjectInput>,
+        mut request: S3Request<dto::PutObjectInput>,
     ) -> Answer<dto::PutObjectOutput> {
-        self.counted(Kind::Write, self.put(request.input, request.trailing_headers)).await
+        let trailers = Trailers::of(&mut request);
+        self.counted(Kind::Write, self.put(request.input, trailers)).await
     }
 
     async fn delete_object(
@@ -309,9 +311,10 @@ impl S3 for Handlers {
 
     async fn upload_part(
         &self,
-        request: S3Request<dto::UploadPartInput>,
+        mut request: S3Request<dto::UploadPartInput>,
     ) -> Answer<dto::UploadPartOutput> {
-        self.counted(Kind::Write, self.put_part(request.input, request.trailing_headers)).await
+        let trailers = Trailers::of(&mut request);
+        self.counted(Kind::Write, self.put_part(request.input, trailers)).await
     }
 
     async fn upload_part_copy(

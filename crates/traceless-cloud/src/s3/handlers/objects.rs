@@ -5,14 +5,14 @@ use super::inputs::{
     announced, copy_conditions, headers, length, own_encoding, read_conditions, write_conditions,
     written,
 };
-use crate::s3::bodies::Announced;
+use crate::s3::bodies::{Announced, Trailers};
 use crate::s3::conditions::Conditions;
 use crate::s3::errors::look;
 use crate::s3::listing::{PAGE_LEN_MAX, count, size};
 use crate::s3::note::{Headers, Note, http_date};
 use crate::s3::objects::{self, Copied, Known, Part};
 use s3s::dto::{self, CopySource, ETag, MetadataDirective};
-use s3s::{S3Result, TrailingHeaders, s3_error};
+use s3s::{S3Result, s3_error};
 
 /// What an object's bytes and its note tell, in different replies.
 macro_rules! found {
@@ -72,7 +72,7 @@ impl Handlers {
     pub(super) async fn put(
         &self,
         input: dto::PutObjectInput,
-        trailers: Option<TrailingHeaders>,
+        trailers: Trailers,
     ) -> S3Result<dto::PutObjectOutput> {
         let headers = headers!(input);
         let note = Note::new(headers, input.metadata)?;

@@ -4,7 +4,7 @@ use super::Handlers;
 use super::inputs::{
     announced, copy_conditions, headers, length, own_encoding, write_conditions, written,
 };
-use crate::s3::bodies::Announced;
+use crate::s3::bodies::{Announced, Trailers};
 use crate::s3::conditions::Conditions;
 use crate::s3::errors::look;
 use crate::s3::listing::escape;
@@ -12,7 +12,7 @@ use crate::s3::note::{Headers, Note, http_date};
 use crate::s3::objects::{self, Copied, Part};
 use crate::s3::uploads;
 use s3s::dto::{self, ETag};
-use s3s::{S3Result, TrailingHeaders, s3_error};
+use s3s::{S3Result, s3_error};
 use std::sync::PoisonError;
 
 impl Handlers {
@@ -36,7 +36,7 @@ impl Handlers {
     pub(super) async fn put_part(
         &self,
         input: dto::UploadPartInput,
-        trailers: Option<TrailingHeaders>,
+        trailers: Trailers,
     ) -> S3Result<dto::UploadPartOutput> {
         let name =
             self.part_name(&input.bucket, &input.key, &input.upload_id, input.part_number)?;

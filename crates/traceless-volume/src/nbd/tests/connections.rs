@@ -170,6 +170,38 @@ fn connections_are_limited_and_places_become_free() {
 }
 
 #[test]
+fn who_still_negotiates_gives_way_to_a_newcomer() {
+    let scene = Scene::new();
+    let mut working = scene.client();
+    let mut silent: Vec<_> = (1..CONNECTIONS_MAX).map(|_| Client::greet(scene.connect())).collect();
+    let mut newcomer = scene.client();
+    assert_eq!(newcomer.read(0, 1), Ok(vec![7]));
+    assert_eq!(working.read(0, 1), Ok(vec![7]), "in transmission a place is kept");
+    assert!(silent.remove(0).at_end(), "the oldest gave way");
+    silent[0].go();
+    assert_eq!(silent[0].read(0, 1), Ok(vec![7]), "nobody else did");
+    // Whoever fills all places with strangers keeps nobody out.
+    let _flood: Vec<_> = (0..3 * CONNECTIONS_MAX).map(|_| scene.connect()).collect();
+    let mut late = scene.client();
+    assert_eq!(late.read(0, 1), Ok(vec![7]));
+    assert_eq!(newcomer.read(0, 1), Ok(vec![7]));
+}
+
+#[test]
+fn a_negotiation_byte_by_byte_ends_in_time() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("socket");
+    let options = Options { negotiation_time: SHORT, ..Options::default() };
+    let server = Server::bind(Endpoint::Unix(path.clone()), &options).unwrap();
+    let _running = Running::start(server, Arc::new(Probe::default()));
+    let mut done = Client::ready(UnixStream::connect(&path).unwrap(), false);
+    let mut slow = Client::greet(UnixStream::connect(&path).unwrap());
+    let option = option_bytes(opt::LIST, &[]);
+    assert!(trickle(&mut slow.0, option.into_iter().cycle().take(400)));
+    assert_eq!(done.read(0, 1), Ok(vec![7]), "in transmission there is no deadline");
+}
+
+#[test]
 fn a_panic_of_the_device_ends_the_server() {
     let mut scene = Scene::new();
     let mut client = scene.client();

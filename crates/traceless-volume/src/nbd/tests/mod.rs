@@ -11,6 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use super::gate::Gate;
 use super::handshake::Tls;
@@ -23,6 +24,8 @@ use super::{Endpoint, Handle, Options, Server};
 use crate::device::Device;
 
 const COOKIE: [u8; 8] = *b"a cookie";
+/// How long the negotiation may take where a test waits for its end.
+const SHORT: Duration = Duration::from_millis(400);
 
 /// Serves one connection without a server, and returns how the session ended.
 fn converse(device: &dyn Device, tls: Tls, talk: impl FnOnce(UnixStream)) -> io::Result<()> {
@@ -41,6 +44,17 @@ fn converse(device: &dyn Device, tls: Tls, talk: impl FnOnce(UnixStream)) -> io:
         talk(near);
         session.join().unwrap()
     })
+}
+
+/// Sends a byte every 10 ms. Whether the server ended that before all were sent.
+fn trickle(stream: &mut (impl Read + Write), bytes: impl Iterator<Item = u8>) -> bool {
+    for byte in bytes {
+        if stream.write_all(&[byte]).is_err() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    false
 }
 
 /// A server in a thread. Ends when dropped.

@@ -1,10 +1,11 @@
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 
 use tempfile::TempDir;
+use traceless_sys::listen::Clients;
 
 use super::*;
 use crate::nbd::Error;
@@ -19,6 +20,11 @@ fn bind_unix(path: &Path) -> crate::nbd::Result<Server> {
 
 fn error(result: crate::nbd::Result<Server>) -> Error {
     result.err().expect("this cannot be listened on")
+}
+
+/// A socket as somebody else may open it, on any address.
+fn listen_on(address: SocketAddr) -> TcpListener {
+    traceless_sys::listen::bind_address(address, Clients::Authenticated).unwrap()
 }
 
 fn probe() -> Arc<dyn Device> {
@@ -95,7 +101,7 @@ fn tcp_is_served_on_loopback_and_refused_elsewhere() {
 
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:10809"] {
         let error = error(bind(Endpoint::Tcp(address.parse().unwrap())));
-        assert!(matches!(error, Error::PlainTcp { .. }));
+        assert!(matches!(error, Error::Exposed { .. }));
         assert!(error.to_string().contains("give a certificate"), "{error}");
     }
     assert!(matches!(error(bind(Endpoint::Tcp(address))), Error::Listen { .. }), "it is in use");
@@ -106,7 +112,7 @@ fn inherited_sockets_are_served_and_kept() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("socket");
     let unix = UnixListener::bind(&path).unwrap();
-    let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let tcp = listen_on((Ipv4Addr::LOCALHOST, 0).into());
     let address = tcp.local_addr().unwrap();
     let server = bind(Endpoint::Inherited(vec![unix.into(), tcp.into()])).unwrap();
     let running = Running::start(server, probe());
@@ -125,6 +131,6 @@ fn inherited_sockets_must_be_fit() {
     assert!(matches!(inherit(vec![file.into()]), Error::Inherited { .. }));
     let (connected, _other) = UnixStream::pair().unwrap();
     assert!(matches!(inherit(vec![connected.into()]), Error::Inherited { .. }));
-    let public = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
-    assert!(matches!(inherit(vec![public.into()]), Error::PlainTcp { .. }));
+    let public = listen_on((Ipv4Addr::UNSPECIFIED, 0).into());
+    assert!(matches!(inherit(vec![public.into()]), Error::Exposed { .. }));
 }

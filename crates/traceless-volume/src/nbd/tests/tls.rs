@@ -68,8 +68,8 @@ impl Authority {
 
 /// A TLS server on TCP, and a way to connect to it.
 fn serve(files: TlsFiles) -> (Running, impl Fn() -> Client<TcpStream>) {
-    let options = Options { tls: Some(files) };
-    let endpoint = Endpoint::Tcp((Ipv4Addr::UNSPECIFIED, 0).into());
+    let options = Options { tls: Some(files), ..Options::default() };
+    let endpoint = Endpoint::Tcp((Ipv4Addr::LOCALHOST, 0).into());
     let server = Server::bind(endpoint, &options).unwrap();
     let port = server.tcp_address().unwrap().port();
     let running = Running::start(server, Arc::new(Probe::default()));
@@ -142,7 +142,7 @@ fn clients_are_asked_for_their_certificates_if_wanted() {
 fn on_a_unix_socket_tls_is_a_choice() {
     let authority = Authority::new();
     let path = authority.path("socket");
-    let options = Options { tls: Some(authority.files(false)) };
+    let options = Options { tls: Some(authority.files(false)), ..Options::default() };
     let server = Server::bind(Endpoint::Unix(path.clone()), &options).unwrap();
     let _running = Running::start(server, Arc::new(Probe::default()));
     let connect = || UnixStream::connect(&path).unwrap();
@@ -162,7 +162,8 @@ fn files_that_do_not_do_are_explained() {
     let stranger = Authority::new();
     let bind = |files: TlsFiles| {
         let endpoint = Endpoint::Tcp((Ipv4Addr::LOCALHOST, 0).into());
-        Server::bind(endpoint, &Options { tls: Some(files) }).err().expect("these must not do")
+        let options = Options { tls: Some(files), ..Options::default() };
+        Server::bind(endpoint, &options).err().expect("these must not do")
     };
     let good = authority.files(false);
     let missing = authority.path("missing.pem");
@@ -175,4 +176,39 @@ fn files_that_do_not_do_are_explained() {
     assert!(no_file.to_string().contains("missing.pem"), "{no_file}");
     let mismatch = bind(TlsFiles { key: stranger.path("localhost.key"), ..good });
     assert!(matches!(mismatch, Error::Tls { .. }), "{mismatch}");
+}
+
+#[test]
+fn a_network_is_served_only_with_certificates_of_clients() {
+    let authority = Authority::new();
+    let bind = |mutual: bool| {
+        let tls = Some(authority.files(mutual));
+        let everywhere = Endpoint::Tcp((Ipv4Addr::UNSPECIFIED, 0).into());
+        Server::bind(everywhere, &Options { tls, ..Options::default() })
+    };
+    let error = bind(false).err().expect("nobody would be asked who they are");
+    assert!(matches!(error, Error::Exposed { .. }), "{error}");
+    assert!(error.to_string().contains("--tls-client-ca"), "{error}");
+    let server = bind(true).unwrap();
+    let address = (Ipv4Addr::LOCALHOST, server.tcp_address().unwrap().port());
+    let _running = Running::start(server, Arc::new(Probe::default()));
+    let mut client = Client::greet(TcpStream::connect(address).unwrap());
+    assert_eq!(client.option(opt::STARTTLS, &[]), [(rep::ACK, vec![])]);
+    let mut client = Client(authority.wrap(client.0, true));
+    client.go();
+    assert_eq!(client.read(0, 1), Ok(vec![7]));
+}
+
+#[test]
+fn shaking_hands_byte_by_byte_ends_with_the_negotiation() {
+    let authority = Authority::new();
+    let options = Options { tls: Some(authority.files(true)), negotiation_time: SHORT };
+    let server = Server::bind(Endpoint::Tcp((Ipv4Addr::LOCALHOST, 0).into()), &options).unwrap();
+    let address = server.tcp_address().unwrap();
+    let _running = Running::start(server, Arc::new(Probe::default()));
+    let mut client = Client::greet(TcpStream::connect(address).unwrap());
+    assert_eq!(client.option(opt::STARTTLS, &[]), [(rep::ACK, vec![])]);
+    // The head of a record of 512 bytes, and the first byte of a hello again and again.
+    let hello = [22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
+    assert!(trickle(&mut client.0, hello.into_iter().chain(std::iter::repeat_n(0, 500))));
 }

@@ -267,7 +267,8 @@ impl DetWo {
         Ok(missing)
     }
 
-    /// Writes refresh `r`, which write `count` caused, anew: with the copy that was the newest then. What may not be written is read where that copy lies.
+    /// Writes refresh `r`, which write `count` caused, anew: with the copy that was the newest
+    /// then. What may not be written is read where that copy lies.
     fn redo_refresh(&mut self, tier: usize, r: u64, count: u64, damage: Damage) -> Result {
         let block = r % self.tiers[tier].geometry.blocks;
         let entry = self.entry_at(tier, block, count + 1)?;

@@ -28,9 +28,9 @@ const LEVEL_BITS: u32 = 6;
 /// The metadata is a [`SealedTree`] with one block a bucket, which is read and written with each
 /// path: so it is the newest, all the way down. It holds the version of its bucket's slots: the
 /// number of the path, as they were opened, on which they were renewed, and their salt. A slot is
-/// sealed under these, its level and its number, with a key of its own. A path has one bucket a level, so this
-/// is a nonce of its own, and names bucket and slot: a slot in another's place, or of an older
-/// bucket, is refused though it is read without the others.
+/// sealed under these, its level and its number, with a key of its own. A path has one bucket a
+/// level, so this is a nonce of its own, and names bucket and slot: a slot in another's place, or
+/// of an older bucket, is refused though it is read without the others.
 pub struct SealedRing<C> {
     params: Params,
     store: Arc<dyn Store>,
