@@ -17,9 +17,9 @@ const ID: [u8; 16] = *b"a gateway's mark";
 const OLDER: &str = "the gateway's state is older than it remembers: a folder was put back, or \
                      writes were lost; restore the newest state, or accept this one with \
                      `traceless gateway check --new-anchor`";
-const ELSEWHERE: &str = "the gateway's state went another way than it remembers, or went on without \
-                         it; go on with the state that it was used with, or accept this one with \
-                         `traceless gateway check --new-anchor`";
+const ELSEWHERE: &str = "the gateway's state went another way than it remembers, or went on \
+                         without it; go on with the state that it was used with, or accept \
+                         this one with `traceless gateway check --new-anchor`";
 const FOREIGN: &str = "it is no anchor of this gateway, or both of its records are damaged; name \
                        the right file, or make it anew with `traceless gateway check --new-anchor`";
 const MISSING: &str = "there is no such file, though the gateway has a state; name the right file, \

@@ -32,8 +32,8 @@ const OVERLONG: u64 = 8;
 const ADVICE: &str = "see `traceless gateway check`, then restore a copy, or give up what is lost \
                       with `traceless gateway repair`";
 /// The same of a file that says nothing under the gateway's key.
-const KEY_ADVICE: &str = "is --key-file the key that it was made with? if it is, restore a copy, or \
-                          see `traceless gateway check`";
+const KEY_ADVICE: &str = "is --key-file the key that it was made with? if it is, restore a copy, \
+                          or see `traceless gateway check`";
 
 /// Where a gateway's state lies.
 #[derive(Clone, Copy)]

@@ -92,8 +92,7 @@ fn sealed_by(copy: u64, mut rng: Box<dyn Rng>, is_filled: bool) -> Vec<Sealed> {
     if is_filled {
         gateway.fill(&|id, bytes| bytes[..8].copy_from_slice(&(id + copy).to_le_bytes())).unwrap();
     }
-    // Each twice: replies to the first hold what was never written, which is the same in all
-    // copies.
+    // Each twice: replies to the first hold what was never written, the same in all copies.
     for id in (0..WRITES).chain(0..WRITES) {
         gateway.put(id * 7 % BLOCKS, &block(id, copy)).unwrap();
     }
