@@ -74,7 +74,6 @@ mod tests {
         let named = |name: &str| place.path().join(format!("{NAME}{name}"));
         let left = Folder::at(named("left")).unwrap();
         let path = left.path().to_owned();
-        core::mem::forget(Folder { path: path.clone(), _alive: left._alive.try_clone().unwrap() });
         let lives = Folder::at(named("lives")).unwrap();
         let other = place.path().join("other");
         std::fs::create_dir(&other).unwrap();

@@ -226,8 +226,8 @@ impl Crew {
     }
 
     fn refresh(&self, nth: u64, desk: Option<&Desk>, buffer: &mut Buffer) -> traceless::Result {
-        let Some(desk) = desk else { return self.areas.refresh(nth, None, buffer) };
-        self.areas.prepare(nth, None, buffer)?;
+        let Some(desk) = desk else { return self.areas.refresh(nth, buffer) };
+        self.areas.prepare(nth, buffer)?;
         desk.seal(buffer.bytes());
         #[cfg(test)]
         while self.board.stuck_in.load(SeqCst) == nth + 1 {
@@ -250,7 +250,7 @@ impl Crew {
         match desk.sealed() {
             Some(sealed) => self.areas.publish(nth, sealed),
             // Before that nothing was written.
-            None => self.areas.refresh(nth, None, buffer),
+            None => self.areas.refresh(nth, buffer),
         }
     }
 

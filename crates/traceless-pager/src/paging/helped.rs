@@ -245,7 +245,7 @@ mod tests {
     fn helped(store: &Arc<SharedMemory>, k: u32, (eager, parallel): (bool, bool)) -> Helped {
         let refresh = Refresh::new(k, 1).unwrap();
         let (key, cipher) = (Secret::from_bytes([1; 32]), Cipher::default());
-        let numbers = Box::new(SharedNumbers::zeros(33).unwrap());
+        let numbers = Box::new(SharedNumbers::zeros(Areas::numbers_for(32).unwrap()).unwrap());
         let areas = Areas::with_numbers(
             store.clone(),
             32,

@@ -78,7 +78,7 @@ impl Turns {
                 Err(newer) => nth = newer,
             }
         }
-        if areas.refresh(nth, None, buffer).is_err() {
+        if areas.refresh(nth, buffer).is_err() {
             self.failed.store(nth + 1, Release);
         }
         self.done.0.fetch_add(1, Release);

@@ -17,7 +17,10 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Deref;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use traceless::Hides;
 use traceless::error::{Error, Result};
 use traceless::rng::Salt;
@@ -30,7 +33,8 @@ pub struct Areas {
     passes: Passes,
     hold_slots: u64,
     slots: Slots,
-    /// The number of writes, and that of each page's last write, counted from 1; 0 reads as zeros.
+    /// The number of writes, that of each page's last write, counted from 1 (0 reads as zeros), and
+    /// the salt of the last write, 0 once a page was forgotten since.
     numbers: Box<dyn Numbers>,
 }
 
@@ -60,7 +64,7 @@ impl Areas {
 
     /// How many numbers so many pages need.
     pub fn numbers_for(pages: u64) -> Result<usize> {
-        let len = usize::try_from(pages).ok().and_then(|pages| pages.checked_add(1));
+        let len = usize::try_from(pages).ok().and_then(|pages| pages.checked_add(2));
         len.ok_or(Error::Geometry("too many pages"))
     }
 
@@ -94,6 +98,10 @@ impl Areas {
         &self.numbers[0]
     }
 
+    fn salt(&self) -> &AtomicU64 {
+        &self.numbers[self.numbers.len() - 1]
+    }
+
     fn last(&self, page: u64) -> &AtomicU64 {
         &self.numbers[page as usize + 1]
     }
@@ -103,29 +111,33 @@ impl Areas {
         self.passes.after(self.writes().load(Relaxed))
     }
 
-    /// Puts the page in `frame` into the holding area, and tells with which salt. All refreshes
-    /// that were due are done.
-    pub fn write(&self, page: u64, frame: &Page, buffer: &mut Buffer) -> Result<Salt> {
+    /// Puts the page in `frame` into the holding area. All refreshes that were due are done.
+    pub fn write(&self, page: u64, frame: &Page, buffer: &mut Buffer) -> Result {
         buffer.body().copy_from_slice(frame);
         let write = self.writes().load(Relaxed);
         let slot = self.passes.blocks + write % self.hold_slots;
         let salt = self.slots.put(slot, page, held_version(write), buffer)?;
         self.last(page).store(write + 1, Relaxed);
+        self.salt().store(salt.0, Relaxed);
         self.writes().store(write + 1, Relaxed);
-        Ok(salt)
+        Ok(())
     }
 
-    /// Does refresh number `refresh`, which is due. It takes the salt of the write that it belongs
-    /// to if no page was forgotten since then; else it has one of its own.
-    pub fn refresh(&self, refresh: u64, salt: Option<Salt>, buffer: &mut Buffer) -> Result {
-        self.prepare(refresh, salt, buffer)?;
+    /// Does refresh number `refresh`, which is due.
+    pub fn refresh(&self, refresh: u64, buffer: &mut Buffer) -> Result {
+        self.prepare(refresh, buffer)?;
         self.publish(refresh, buffer.bytes())
     }
 
     /// The part of a refresh before anything is written: `buffer` is what will be.
-    pub fn prepare(&self, refresh: u64, salt: Option<Salt>, buffer: &mut Buffer) -> Result {
+    ///
+    /// What refreshes hold is settled by the write that they belong to, unless pages are forgotten:
+    /// until then they have its salt, and later each its own. Here the salt is looked at after the
+    /// page, and [`Areas::forget`] changes it before: so whoever finds a page forgotten finds that.
+    pub fn prepare(&self, refresh: u64, buffer: &mut Buffer) -> Result {
         let page = self.passes.block_of(refresh);
         self.fetch(page, refresh, buffer)?;
+        let salt = Some(Salt(self.salt().load(Acquire))).filter(|&salt| salt != Salt(0));
         self.slots.seal(page, page, main_version(refresh), salt, buffer).map(drop)
     }
 
@@ -149,7 +161,7 @@ impl Areas {
 
     /// Reads its newest copy.
     fn fetch(&self, page: u64, refreshed: u64, buffer: &mut Buffer) -> Result {
-        let last = self.last(page).load(Relaxed);
+        let last = self.last(page).load(Acquire);
         let newest = match last {
             0 => Location::Nowhere,
             _ => self.passes.locate(page, last, refreshed),
@@ -174,7 +186,8 @@ impl Areas {
 
     /// The page is zeros from now on.
     pub fn forget(&self, page: u64) {
-        self.last(page).store(0, Relaxed);
+        self.salt().store(0, Relaxed);
+        self.last(page).store(0, Release);
     }
 
     /// Number of pages.
@@ -219,10 +232,9 @@ impl PageScheme for DetWo {
 
     fn swap(&mut self, out: Option<u64>, wanted: Option<u64>, frame: &mut Page) -> Result {
         if let Some(page) = out {
-            // What the refreshes will hold is settled with what leaves: one salt is for all.
-            let salt = self.areas.write(page, frame, &mut self.buffer)?;
+            self.areas.write(page, frame, &mut self.buffer)?;
             while self.refreshed < self.areas.due() {
-                self.areas.refresh(self.refreshed, Some(salt), &mut self.buffer)?;
+                self.areas.refresh(self.refreshed, &mut self.buffer)?;
                 self.refreshed += 1;
             }
         }

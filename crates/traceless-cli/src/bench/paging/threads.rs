@@ -79,7 +79,7 @@ impl Accesses {
         let (mut frame, mut starting) = ([nth as u8; PAGE_LEN], 0);
         let begun = self.clock.now();
         let (own, others) = self.buffers.split_first_mut().expect("there is one");
-        let salt = Some(self.areas.write(nth % PAGES, &frame, own).map_err(failed)?);
+        self.areas.write(nth % PAGES, &frame, own).map_err(failed)?;
         let due = self.refreshed..self.areas.due();
         self.refreshed = due.end;
         if with_threads {
@@ -88,7 +88,7 @@ impl Accesses {
                 let before = clock.now();
                 let all = due.zip(others);
                 let threads: Vec<_> = all
-                    .map(|(nth, buffer)| scope.spawn(move || areas.refresh(nth, salt, buffer)))
+                    .map(|(nth, buffer)| scope.spawn(move || areas.refresh(nth, buffer)))
                     .collect();
                 starting = clock.now() - before;
                 threads.into_iter().try_for_each(|t| t.join().expect("refreshing does not panic"))
@@ -96,7 +96,7 @@ impl Accesses {
             .map_err(failed)?;
         } else {
             for nth in due {
-                self.areas.refresh(nth, salt, own).map_err(failed)?;
+                self.areas.refresh(nth, own).map_err(failed)?;
             }
         }
         let wanted = (nth + PAGES / 2) % PAGES;
