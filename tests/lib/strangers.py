@@ -32,7 +32,9 @@ def served():
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         stream = context.wrap_socket(stream)
     if what == "resp":
-        stream.sendall(f"*2\r\n$4\r\nAUTH\r\n${len(sys.argv[3])}\r\n{sys.argv[3]}\r\nPING\r\n".encode())
+        password = sys.argv[3]
+        auth = f"*2\r\n$4\r\nAUTH\r\n${len(password)}\r\n{password}\r\n"
+        stream.sendall(f"{auth}PING\r\n".encode())
         want = b"+OK\r\n+PONG\r\n"
     else:
         stream.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")

@@ -79,7 +79,8 @@ impl Socket {
         let _ = rustix::net::shutdown(&self.0.fd, Shutdown::Both);
     }
 
-    /// Lets the next call wait for what is left of the negotiation's time; an error if that is over.
+    /// Lets the next call wait for what is left of the negotiation's time. It is an error if nothing
+    /// is.
     fn limit(&self, which: sockopt::Timeout) -> io::Result<()> {
         if self.0.is_patient.load(Ordering::Acquire) {
             return Ok(());
