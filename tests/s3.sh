@@ -151,16 +151,18 @@ restic check -q --read-data
 restic restore -q latest --target restored
 check "restored" diff -r tree restored/tree
 
-section "rclone"
+section "rclone, whose uploads have no hash, so over TLS"
+stop
+start --tls-cert tls.pem --tls-key tls.key
 cat >rclone.conf <<CONF
 [store]
 type = s3
 provider = Other
 access_key_id = $key
 secret_access_key = $secret
-endpoint = $url
+endpoint = https://127.0.0.1:$port
 CONF
-rclone=(rclone --config rclone.conf)
+rclone=(rclone --config rclone.conf --ca-cert tls.pem)
 "${rclone[@]}" sync tree store:rclone/tree
 check "rclone finds no difference" "${rclone[@]}" check -q --download tree store:rclone/tree
 check "all are listed" [ "$("${rclone[@]}" ls store:rclone | wc -l)" -eq 51 ]
