@@ -207,3 +207,19 @@ user reader
 expect 0 "$traceless" audit compare writer.trace reader.trace
 check "nothing tells them apart" grep -q "verdict: pass" out
 check "but what they asked for does" test "$(wc -c <writer.secret)" -ne "$(wc -c <reader.secret)"
+
+section "a password, and strangers without it"
+expect 2 "$traceless" gateway --local user --allow-simulated-tee --resp "0.0.0.0:$port"
+check "it says what to do" grep -q "give --resp-password-file, or listen on" err
+echo "open sesame" >password
+"$traceless" gateway --local user --blocks 6000 --block-len 256 --resp "127.0.0.1:$port" \
+    --resp-password-file password --allow-simulated-tee >gateway.out 2>gateway.err &
+started=$!
+for _ in $(seq 100); do
+    grep -q RESP gateway.out && break
+    sleep 0.1
+done
+check "silent and slow clients keep nobody out" \
+    python3 "$lib/strangers.py" resp "$port" "open sesame"
+kill "$started"
+wait "$started"

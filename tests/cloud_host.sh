@@ -49,6 +49,16 @@ older=$started
 check "the evidence says what it is" grep -q "simulated, in a process" gateway.err
 check "a value is kept" test "$(ask set name value)" = OK
 
+section "only gateways that say who they are come from a network, and all speak TLS 1.3"
+expect 2 "$traceless" host --listen "0.0.0.0:$((port + 4))" --store file:other
+check "it says what to do" grep -q "give --client-ca, or listen on" err
+check "nothing was begun" test ! -e other
+tls() {
+    openssl s_client -connect "$listen" -CAfile tree/host.pem "$1" </dev/null >tls.out 2>&1
+}
+check "TLS 1.3" tls -tls1_3
+expect 1 tls -tls1_2
+
 section "the enclave's process can do nothing but compute"
 enclave=$(enclaves_of "$serving")
 # One process, so one word.

@@ -223,3 +223,25 @@ expect 0 volume check image --key-file key --anchor anchor
 echo mine >file
 expect 4 volume check image --key-file key --anchor file --new-anchor
 check "it is left alone" [ "$(cat file)" = mine ]
+
+section "a block device that is in use is refused"
+if can_mount; then
+    truncate --size 64M disk
+    device=$(losetup --find --show disk)
+    loops+=("$device")
+    mkfs.ext4 -q "$device"
+    mkdir -p in-use
+    mounts+=("$scratch/in-use")
+    mount "$device" in-use
+    expect 5 volume create "$device" --size 16M --key-file key --force
+    check "its file system is as it was" mountpoint -q in-use
+    umount in-use
+    expect 0 fsck.ext4 -fn "$device"
+    expect 0 volume create "$device" --size 16M --key-file key --force
+    serve "$device"
+    expect 5 volume serve "$device" --key-file key --socket other
+    stop_server
+    losetup --detach "$device"
+else
+    leave_out "block devices: they take root and loop devices"
+fi

@@ -47,6 +47,13 @@ s3 fill
 s3 all
 checks=$((checks + 1))
 
+section "signatures: version 2, other bodies, other times, other headers"
+check "by hand" "$python" "$lib/signatures.py" "$url" "$key" "$secret"
+
+section "strangers keep nobody out"
+check "silent and slow clients" "$python" "$lib/strangers.py" http "$port"
+s3 check
+
 section "metrics"
 fetch "$metrics/metrics" >metrics
 for line in 'traceless_queries_total [1-9]' 'traceless_tee_info{tee_protection="none"} 1' \
@@ -78,6 +85,8 @@ if openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout 
     start --s3-keys keys --tls-cert tls.pem --tls-key tls.key
     url=https://127.0.0.1:$port
     s3 check tls.pem
+    check "signatures over TLS" "$python" "$lib/signatures.py" "$url" "$key" "$secret" tls.pem
+    check "strangers over TLS" "$python" "$lib/strangers.py" tls "$port"
     key=reader secret=secret-of-reader s3 policy tls.pem
     stop
     url=http://127.0.0.1:$port
@@ -85,6 +94,47 @@ if openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout 
 else
     leave_out "TLS, without the command openssl"
 fi
+
+section "networks are served to those only who say who they are"
+everywhere=0.0.0.0:$((port + 2))
+open=("$traceless" gateway --local store --allow-simulated-tee)
+for options in "--metrics $everywhere" "--resp $everywhere" "--resp [::]:$((port + 2))" \
+    "--s3 127.0.0.1:$port --resp [::ffff:0.0.0.0]:$((port + 2))"; do
+    # shellcheck disable=SC2086  # words of a command
+    expect 2 "${open[@]}" $options
+    check "it says what to do: $options" grep -q "refusing to listen on .*; give --" err
+done
+echo "a password of metrics" >password
+gateway+=(--metrics-password-file password)
+gateway=("${gateway[@]/#127.0.0.1:$((port + 1))/$everywhere}")
+health=http://127.0.0.1:$((port + 2))/healthz
+"${gateway[@]}" >gateway.out 2>gateway.err &
+started=$!
+check "metrics for whoever gives the password" python3 - "$health" <<'ASK'
+import sys, time, urllib.error, urllib.request
+
+def status(password):
+    request = urllib.request.Request(sys.argv[1])
+    if password:
+        request.add_header("Authorization", "Bearer " + password)
+    try:
+        return urllib.request.urlopen(request).status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+for _ in range(200):
+    try:
+        if status("a password of metrics") == 200:
+            break
+    except OSError:
+        pass
+    time.sleep(0.1)
+assert status("a password of metrics") == 200
+assert [status(other) for other in (None, "a password", "")] == [401] * 3
+ASK
+stop
+gateway=("${gateway[@]/#$everywhere/127.0.0.1:$((port + 1))}")
+gateway=("${gateway[@]:0:${#gateway[@]}-2}")
 
 section "restic"
 start
@@ -101,16 +151,18 @@ restic check -q --read-data
 restic restore -q latest --target restored
 check "restored" diff -r tree restored/tree
 
-section "rclone"
+section "rclone, whose uploads have no hash, so over TLS"
+stop
+start --tls-cert tls.pem --tls-key tls.key
 cat >rclone.conf <<CONF
 [store]
 type = s3
 provider = Other
 access_key_id = $key
 secret_access_key = $secret
-endpoint = $url
+endpoint = https://127.0.0.1:$port
 CONF
-rclone=(rclone --config rclone.conf)
+rclone=(rclone --config rclone.conf --ca-cert tls.pem)
 "${rclone[@]}" sync tree store:rclone/tree
 check "rclone finds no difference" "${rclone[@]}" check -q --download tree store:rclone/tree
 check "all are listed" [ "$("${rclone[@]}" ls store:rclone | wc -l)" -eq 51 ]

@@ -24,8 +24,8 @@ LEAVES = 1 << (LEVELS - 1)
 FAULTS = {
     "path": (
         "forgets", "counts-up", "leaf-of-block", "skips-hits", "old-leaf", "xor-1", "xor-2",
-        "xor-16", "difference", "xor-same", "equal-1500", "equal-40000", "left-half", "deep-bit", "parity",
-        "counter", "sum-of-two", "changed", "order",
+        "xor-16", "difference", "xor-same", "equal-1500", "equal-40000", "left-half", "deep-bit",
+        "parity", "counter", "sum-of-two", "changed", "order",
     ),
     "two-trees": ("forgets", "old-leaf", "same-leaf"),
     "ring": ("forgets", "old-leaf", "skips-hits", "fixed-slot", "eager"),

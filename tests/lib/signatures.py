@@ -404,6 +404,7 @@ if is_tls:
     refused("no trailer", told, 400, "MalformedTrailerError")
 else:
     refused("no hash", put(digest=UNSIGNED).send(), 400, "InvalidRequest")
+    refused("no hash of nothing", put(b"", digest=UNSIGNED).send(), 400, "InvalidRequest")
     refused("unsigned chunks", unsigned_chunks().send(), 400, "InvalidRequest")
     dates()
     chunks()

@@ -5,6 +5,7 @@
 //! hash on any connection. Such requests end here. What is left has one signature of version 4,
 //! which the library verifies, with its date and the hash of the body.
 
+use hyper::body::Body;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
 use hyper::{Method, Request};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
@@ -32,7 +33,7 @@ pub enum Wire {
 }
 
 /// Refuses a request without a signature of version 4 that covers all of it.
-pub fn check<B>(request: &Request<B>, wire: Wire) -> S3Result<()> {
+pub fn check<B: Body>(request: &Request<B>, wire: Wire) -> S3Result<()> {
     let headers = request.headers();
     let query = Query::of(request.uri().query().unwrap_or_default());
     if is_form(request) {
@@ -50,7 +51,7 @@ pub fn check<B>(request: &Request<B>, wire: Wire) -> S3Result<()> {
             Err(s3_error!(InvalidArgument, "only one signature is allowed"))
         }
         (Some(value), false) => {
-            check_header(value.to_str().map_err(|_| other_version())?, headers, wire)
+            check_header(request, value.to_str().map_err(|_| other_version())?, wire)
         }
     }
 }
@@ -76,7 +77,8 @@ fn is_form<B>(request: &Request<B>) -> bool {
 
 const FORM: &[u8] = b"multipart/form-data";
 
-fn check_header(value: &str, headers: &HeaderMap, wire: Wire) -> S3Result<()> {
+fn check_header<B: Body>(request: &Request<B>, value: &str, wire: Wire) -> S3Result<()> {
+    let headers = request.headers();
     let fields = value.strip_prefix(ALGORITHM).filter(|rest| rest.starts_with(' '));
     let fields = fields.ok_or_else(other_version)?;
     let (scope, signed) = credential_and_headers(fields)
@@ -86,13 +88,21 @@ fn check_header(value: &str, headers: &HeaderMap, wire: Wire) -> S3Result<()> {
     let is_unsigned = headers.get_all(CONTENT_HASH).iter().any(|hash| {
         UNSIGNED.iter().any(|unsigned| hash.as_bytes().eq_ignore_ascii_case(unsigned.as_bytes()))
     });
-    if is_unsigned && wire != Wire::Tls {
+    if is_unsigned && wire != Wire::Tls && !has_never_a_body(request) {
         return Err(s3_error!(
             InvalidRequest,
             "without TLS {CONTENT_HASH} must be the body's hash"
         ));
     }
     Ok(())
+}
+
+/// Whether neither this request nor another that the same signature fits brings a body: those with
+/// one are refused, and an object's is not uploaded. restic makes buckets so.
+fn has_never_a_body<B: Body>(request: &Request<B>) -> bool {
+    let names_object = request.uri().path().trim_matches('/').contains(['/', '%']);
+    let uploads = request.method() == Method::PUT || request.method() == Method::POST;
+    request.body().is_end_stream() && !(uploads && names_object)
 }
 
 /// The value of `Credential`, and that of `SignedHeaders`, which must follow each other.
@@ -218,6 +228,8 @@ fn digit(hex: u8) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
+    use http_body_util::{Empty, Full};
     use hyper::http::request::Builder;
 
     const SIGNED: &str = "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request, \
@@ -227,7 +239,7 @@ mod tests {
         X-Amz-Date=20260101T000000Z&X-Amz-SignedHeaders=host";
 
     fn code(request: Builder, wire: Wire) -> Option<S3ErrorCode> {
-        let request = request.header("host", "h").body(()).unwrap();
+        let request = request.header("host", "h").body(Empty::<Bytes>::new()).unwrap();
         check(&request, wire).err().map(|error| error.code().clone())
     }
 
@@ -312,14 +324,27 @@ mod tests {
     #[test]
     fn bodies_without_a_hash_need_tls() {
         for hash in UNSIGNED {
-            let unsigned = || {
-                let request = Request::builder().uri("/b/k").header("x-amz-date", "d");
+            let of = |method: &str, uri: &str| {
+                let request = Request::builder().method(method).uri(uri).header("x-amz-date", "d");
                 request.header(CONTENT_HASH, hash).header(AUTHORIZATION, SIGNED)
             };
+            let unsigned = || of("PUT", "/b/k");
             for wire in [Wire::Loopback, Wire::Network] {
                 assert_eq!(code(unsigned(), wire), Some(S3ErrorCode::InvalidRequest), "{hash}");
             }
             assert_eq!(code(unsigned(), Wire::Tls), None);
+            for (method, uri) in [("PUT", "/b%2Fk"), ("POST", "/b/k?uploads"), ("PUT", "/b//k")] {
+                assert!(code(of(method, uri), Wire::Loopback).is_some(), "{method} {uri}");
+            }
+            // Without a body, and where none is taken.
+            for (method, uri) in
+                [("PUT", "/b"), ("PUT", "/b/"), ("GET", "/b/k"), ("DELETE", "/b/k")]
+            {
+                assert_eq!(code(of(method, uri), Wire::Loopback), None, "{method} {uri}");
+                let request = of(method, uri).header("host", "h");
+                let request = request.body(Full::new(Bytes::from("x"))).unwrap();
+                assert!(check(&request, Wire::Loopback).is_err(), "{method} {uri} with a body");
+            }
         }
         let refused = Some(S3ErrorCode::InvalidRequest);
         assert_eq!(code(by_query(PRESIGNED), Wire::Network), refused);

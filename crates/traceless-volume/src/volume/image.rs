@@ -8,7 +8,7 @@ use nix::libc;
 use rustix::fs::{FileType, OFlags};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use traceless::store::Caching;
 
@@ -33,13 +33,19 @@ pub struct Unlocked {
 }
 
 impl Image {
-    /// Opens an image that exists. Where the file system has no direct I/O, it is buffered.
+    /// Opens an image that exists. Where the file system has no direct I/O, it is buffered. A block
+    /// device that is to be written must not be in use: mounted, part of another device, or open as
+    /// another volume.
     pub fn open(path: &Path, read_only: bool, caching: Caching) -> Result<Self> {
+        // Of a block device the kernel then takes care; for a file the flag has no meaning.
+        let found = std::fs::metadata(path).map_err(|e| failed("open", path, e))?;
+        let claims = !read_only && found.file_type().is_block_device();
+        let exclusive = if claims { OFlags::EXCL } else { OFlags::empty() };
         let open = |flags: OFlags| {
             OpenOptions::new()
                 .read(true)
                 .write(!read_only)
-                .custom_flags(flags.bits().cast_signed())
+                .custom_flags((flags | exclusive).bits().cast_signed())
                 .open(path)
         };
         let (file, caching) = match caching {
@@ -51,9 +57,19 @@ impl Image {
             },
             Caching::Buffered => (open(OFlags::empty()), Caching::Buffered),
         };
-        let file = file.map_err(|e| failed("open", path, e))?;
-        if file.metadata().map_err(|e| failed("read", path, e))?.is_dir() {
+        let file = match file {
+            Err(e) if claims && e.raw_os_error() == Some(libc::EBUSY) => {
+                return Err(Error::Busy(path.into()));
+            }
+            other => other.map_err(|e| failed("open", path, e))?,
+        };
+        let opened = file.metadata().map_err(|e| failed("read", path, e))?;
+        if opened.is_dir() {
             return Err(Error::NotAVolume(path.into()));
+        }
+        if !read_only && opened.file_type().is_block_device() != claims {
+            // Another file has taken the place of the one that was looked at.
+            return Err(Error::Busy(path.into()));
         }
         Ok(Self { file, path: path.into(), caching, read_only, lock_file: None })
     }
