@@ -60,9 +60,9 @@ impl Slots {
 fn areas(geometry: &Geometry) -> [Slots; 2] {
     let k = geometry.refresh;
     let hold_slots = k.writes_for(geometry.blocks) + geometry.unsynced_max + 64;
-    let main_slots = geometry.blocks + k.at_most(geometry.unsynced_max + 1) + 256;
+    let main_slots = geometry.blocks + k.at_most(geometry.unsynced_max + 1) + 128;
     let hold = Slots { first: AREAS, count: hold_slots as usize, entry_len: 64, stripe: 64 };
-    let main = Slots { first: hold.end(), count: main_slots as usize, entry_len: 16, stripe: 256 };
+    let main = Slots { first: hold.end(), count: main_slots as usize, entry_len: 32, stripe: 128 };
     assert_eq!(main.end() as u64, AREAS_AT + geometry.store_len(), "docs/format.md, section 7");
     [hold, main]
 }

@@ -178,7 +178,9 @@ mod tests {
             assert_eq!(code, CLEAN, "{report:#}");
             let claims = report["claims"].as_array().unwrap();
             let judged: Vec<f64> = claims.iter().filter_map(|c| c["p"].as_f64()).collect();
-            assert_eq!(judged.len(), 2 * (5 + 6 + 6 + 2), "{report:#}");
+            // Of each user alone, of two with secrets, and of two beside each other; with the map
+            // in memory, and on the store.
+            assert_eq!(judged.len(), 2 * (9 + 11 + 11 + 2), "{report:#}");
             assert!(judged.iter().all(|&p| (0.0..=1.0).contains(&p)));
         }
     }

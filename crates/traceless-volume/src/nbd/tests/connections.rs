@@ -157,7 +157,14 @@ fn shutdown_before_the_start_is_not_lost() {
 #[test]
 fn connections_are_limited_and_places_become_free() {
     let scene = Scene::new();
-    let mut clients: Vec<_> = (0..CONNECTIONS_MAX).map(|_| scene.client()).collect();
+    // Whoever has been answered has negotiated: nobody gives way to a newcomer.
+    let answered = |_| {
+        let mut client = scene.client();
+        client.send(&request(0, cmd::FLUSH, 0, 0));
+        client.reply(0).unwrap();
+        client
+    };
+    let mut clients: Vec<_> = (0..CONNECTIONS_MAX).map(answered).collect();
     assert!(Client(scene.connect()).at_end(), "one too many");
     let mut last = clients.pop().unwrap();
     last.send(&request(0, cmd::DISC, 0, 0));
