@@ -83,7 +83,7 @@ impl Combine {
 /// The places of accesses, and which bits of numbers below their number are looked at at a time.
 struct Places {
     at: Vec<u64>,
-    places: u64,
+    count: u64,
     bits: u32,
     windows: Vec<(u32, u32)>,
     /// Whether each bit is a fair coin, and draws are independent.
@@ -243,7 +243,7 @@ fn beside_the_same_secret(
     let of_some = labels.of_some(&nths);
     for combine in ALL {
         let title = format!("{} with the last of the same secret", combine.noun());
-        let numbers = combine.of(&later, &earlier, places.places);
+        let numbers = combine.of(&later, &earlier, places.count);
         places.test(&numbers, (0, Made::OfTwo), &title, &of_some, strongest);
     }
     // Each place is in one pair at most.
@@ -291,7 +291,7 @@ fn crossed(places: &Places, labels: &Labels, strongest: &mut Strongest) {
                 let earlier = put_off(&earlier.words, lag);
                 let mut odd: Vec<u64> = later.iter().zip(&earlier).map(|(a, b)| a ^ b).collect();
                 odd = from(&odd, lag);
-                if let Some(last) = odd.last_mut().filter(|_| n % 64 != 0) {
+                if let Some(last) = odd.last_mut().filter(|_| !n.is_multiple_of(64)) {
                     *last &= (1 << (n % 64)) - 1;
                 }
                 let even = all - 2.0 * ones(&odd) as f64;
@@ -336,13 +336,13 @@ impl Places {
             windows.push((next, BITS_MAX));
         }
         let is_even = places.is_power_of_two() && draws.again == Again::ByChance;
-        Self { at, places, bits, windows, is_even }
+        Self { at, count: places, bits, windows, is_even }
     }
 
     /// Each place from `far` on that is `near` before an access beside that which is `far` before.
     fn combined(&self, by: Combine, near: usize, far: usize) -> Vec<u64> {
         let all = self.at.len();
-        by.of(&self.at[far - near..all - near], &self.at[..all - far], self.places)
+        by.of(&self.at[far - near..all - near], &self.at[..all - far], self.count)
     }
 
     /// Whether the numbers tell of labels, and whether they are even by themselves.
@@ -361,7 +361,7 @@ impl Places {
             let name =
                 if first > 0 { format!("{name}, from bit {first}") } else { name.to_owned() };
             let is_uniform = self.is_even && made == Made::OfTwo;
-            let of = Numbers { numbers: &numbers, bits, shift, made, is_uniform, name: &name };
+            let of = Numbers { values: &numbers, bits, shift, made, is_uniform, name: &name };
             told_by_parities(&of, labels, strongest);
         }
     }
@@ -388,8 +388,8 @@ impl Places {
         secrets: &[Vec<u8>],
         strongest: &mut Strongest,
     ) {
-        let classes = PAIR_CLASSES.min(self.places);
-        let scale = classes as f64 / self.places as f64;
+        let classes = PAIR_CLASSES.min(self.count);
+        let scale = classes as f64 / self.count as f64;
         let high = |n: &u64| ((*n as f64 * scale) as u64).min(classes - 1) as u8;
         let low = |n: &u64| (n % classes) as u8;
         let ways: [Vec<u8>; 2] =

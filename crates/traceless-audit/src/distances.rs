@@ -144,7 +144,9 @@ impl Positions {
 fn counts_of(draws: &[(u32, u32)]) -> Vec<u32> {
     let most = draws.iter().map(|(_, place)| *place as usize + 1).max().unwrap_or(0);
     let mut counts = vec![0; most];
-    draws.iter().for_each(|(_, place)| counts[*place as usize] += 1);
+    for (_, place) in draws {
+        counts[*place as usize] += 1;
+    }
     counts
 }
 

@@ -134,20 +134,22 @@ pub fn path(seeds: [u64; 2], user: User, leak: Option<Leak>) -> Accesses {
     let mut last_of = [None; BLOCKS as usize];
     let (mut block_before, mut is_swapped) = (0, false);
     run(seeds, user, Fault::None, move |shown, block| {
-        let leaf = leaf_with(leak, &mut shown.rng, &leaves, [block, block_before], &last_of);
-        leaves.push(leaf);
-        last_of[block as usize] = Some(leaf);
+        let next = leaf_with(leak, &mut shown.rng, &leaves, [block, block_before], &last_of);
+        leaves.push(next);
+        last_of[block as usize] = Some(next);
         block_before = block;
         is_swapped = match leak {
             Some(Leak::Order) => is_swapped ^ (block & 1 == 1),
             _ => shown.rng.below(2) == 0,
         };
-        (0..LEVELS).for_each(|level| shown.see(Op::Read, bucket(leaf, level)));
+        (0..LEVELS).for_each(|level| shown.see(Op::Read, bucket(next, level)));
         let mut levels: Vec<u32> = (0..LEVELS).collect();
         if is_swapped {
             levels.swap(3, 4);
         }
-        levels.iter().for_each(|&level| shown.see(Op::Write, bucket(leaf, level)));
+        for level in levels {
+            shown.see(Op::Write, bucket(next, level));
+        }
     })
 }
 
@@ -164,7 +166,6 @@ fn leaf_with(
     let one_of = |rng: &mut Mixer, share: u64| rng.below(share) == 0;
     let last = last_of[block as usize];
     match leak {
-        None | Some(Leak::Order) => any,
         Some(Leak::XorBefore(ago)) => before(ago).map_or(any, |leaf| with_bit(0, leaf ^ block)),
         Some(Leak::Difference) => {
             before(1).map_or(any, |leaf| (leaf + with_bit(6, block)) % LEAVES)
@@ -175,11 +176,11 @@ fn leaf_with(
         Some(Leak::EqualTo(ago)) if one_of(rng, 50) => before(ago).unwrap_or(any),
         Some(Leak::LeftHalf) => with_bit(LEVELS - 2, u64::from(rng.below(1000) >= 513)),
         Some(Leak::Parity) => {
-            let parity = (any & 0b1010_1010).count_ones() as u64 ^ block ^ block >> 3;
+            let parity = u64::from((any & 0b1010_1010).count_ones()) ^ block ^ block >> 3;
             any ^ (parity & 1) << 1
         }
         Some(Leak::Counter) => {
-            let mixed = (leaves.len() as u64 & 0b1_0110_1101).count_ones() as u64;
+            let mixed = u64::from((leaves.len() as u64 & 0b1_0110_1101).count_ones());
             with_bit(2, mixed ^ block)
         }
         Some(Leak::SumOfTwo) if one_of(rng, 20) => {
@@ -191,7 +192,7 @@ fn leaf_with(
             let [second, third] = [1, 5].map(|ago| leaves[leaves.len() - ago]);
             with_bit(1, leaf ^ second >> 3 ^ third >> 7 ^ block)
         }),
-        Some(_) => any,
+        _ => any,
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) enum Made {
 
 /// Numbers beside labels: the first number belongs to the label that is `shift` from the first.
 pub(crate) struct Numbers<'a> {
-    pub numbers: &'a [u16],
+    pub values: &'a [u16],
     pub bits: u32,
     pub shift: usize,
     pub made: Made,
@@ -68,8 +68,8 @@ pub(crate) fn told_by_parities(of: &Numbers<'_>, labels: &Labels, strongest: &mu
     let sets = (1usize << of.bits) - 1;
     for (chunk, names) in labels.packed.iter().zip(labels.names.chunks(LANES - 1)) {
         let packed = chunk.get(of.shift..).unwrap_or_default();
-        let n = of.numbers.len().min(packed.len());
-        let table = table_of(&of.numbers[..n], of.bits, &packed[..n]);
+        let n = of.values.len().min(packed.len());
+        let table = table_of(&of.values[..n], of.bits, &packed[..n]);
         for (lane, label) in (1..).zip(names) {
             let all = [n as f64, f64::from(table[0][lane])];
             let mut best = (0.0, 0);
@@ -83,12 +83,12 @@ pub(crate) fn told_by_parities(of: &Numbers<'_>, labels: &Labels, strongest: &mu
             strongest.add(best.0, sets, || format!("{}, bits {:#b}: {label}", of.name, best.1));
         }
     }
-    if of.is_uniform && !of.numbers.is_empty() {
-        let table = table_of(of.numbers, of.bits, &vec![1; of.numbers.len()]);
+    if of.is_uniform && !of.values.is_empty() {
+        let table = table_of(of.values, of.bits, &vec![1; of.values.len()]);
         let uneven = |(set, row): (usize, &[i32; LANES])| (row[0].unsigned_abs(), set);
         let (most, set) = table.iter().enumerate().skip(1).map(uneven).max().unwrap_or_default();
         // Hoeffding's bound.
-        let found = f64::from(most).powi(2) / (2.0 * of.numbers.len() as f64);
+        let found = f64::from(most).powi(2) / (2.0 * of.values.len() as f64);
         strongest.add(found, sets, || format!("{}, bits {set:#b}, by themselves", of.name));
     }
 }
@@ -98,7 +98,7 @@ pub(crate) fn told_by_parities(of: &Numbers<'_>, labels: &Labels, strongest: &mu
 fn table_of(numbers: &[u16], bits: u32, packed: &[u16]) -> Vec<[i32; LANES]> {
     let mut table = vec![[0i32; LANES]; 1 << bits];
     // The labels of a byte at a time.
-    let of_byte = |byte: usize| core::array::from_fn(|lane| (byte >> lane & 1) as i32);
+    let of_byte = |byte: usize| core::array::from_fn(|lane| i32::from(byte >> lane & 1 == 1));
     let spread: Vec<[i32; LANES / 2]> = (0..256).map(of_byte).collect();
     let mask = (1u16 << bits) - 1;
     for (number, labels) in numbers.iter().zip(packed) {
@@ -187,7 +187,7 @@ mod tests {
         let labels = Labels::of_numbers(&words, "label");
         let mut strongest = Strongest::default();
         let (bits, shift, made, name) = (9, 0, Made::OfOne, "numbers");
-        let of = Numbers { numbers: &numbers, bits, shift, made, is_uniform: true, name };
+        let of = Numbers { values: &numbers, bits, shift, made, is_uniform: true, name };
         told_by_parities(&of, &labels, &mut strongest);
         strongest
     }

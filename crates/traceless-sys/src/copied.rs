@@ -53,7 +53,7 @@ mod tests {
             number += 1;
             vec![number; 100_000]
         });
-        assert_eq!(made, [2; 100_000]);
+        assert_eq!(made, vec![2; 100_000]);
         assert_eq!(number, 1);
         assert!(catch_unwind(|| in_a_copy(|| panic!("planted"))).is_err());
     }

@@ -222,7 +222,7 @@ struct Network {
 
 impl Network {
     fn to(host: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = listen::bind("127.0.0.1:0", clients(true)).unwrap();
         let (address, open) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
         let known = open.clone();
         std::thread::spawn(move || {

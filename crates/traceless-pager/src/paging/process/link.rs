@@ -253,6 +253,7 @@ pub struct Listener(OwnedFd);
 
 impl Listener {
     /// Under this name, which nobody else has.
+    #[expect(clippy::disallowed_methods, reason = "a unix socket, which no network reaches")]
     pub fn new(name: &str) -> Result<Self> {
         let failed = |e| Error::os("the pager cannot listen", e);
         let socket = socket().map_err(failed)?;
