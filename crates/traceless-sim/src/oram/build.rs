@@ -209,7 +209,7 @@ impl Builder<'_> {
         let key = Secret::from_bytes(key);
         let Config { map_fanout, counter_bits, .. } = *self.config;
         let (fanout, bits) = map_fanout.zip(counter_bits).expect("they are resolved");
-        self.unified(|| Ok(Compressed::new(&key, fanout, bits)?))
+        self.unified(|| Ok(Compressed::new(&key, fanout, bits)?.starting_at_random()))
     }
 
     fn unified<L: Labels + 'static>(

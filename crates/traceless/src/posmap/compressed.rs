@@ -65,10 +65,11 @@ impl Compressed {
         self
     }
 
-    /// The same whose counters begin anywhere: the first renewal of a child sets its counter to a
-    /// random number, until its group is remapped as a whole. So counters are full as often as in a
-    /// map that has been in use for long, from the beginning on, and not all at the same time.
-    /// Numbers still only grow, and no input is used twice.
+    /// The same whose groups begin anywhere in their lives, as in a map that has been in use for
+    /// long: the first label that a group's first child gets counts as any number of renewals, and
+    /// the first labels of the others as any number up to that one, until the group is remapped as
+    /// a whole. So groups are remapped at different times, and from the beginning on. Numbers still
+    /// only grow, and no input is used twice.
     #[must_use]
     pub fn starting_at_random(mut self) -> Self {
         self.starts_at_random = true;
@@ -133,7 +134,11 @@ impl Labels for Compressed {
     fn renew(&self, entries: &mut [u8], nth: usize, draw: &mut Draw) {
         let count = match self.counter(entries, nth) {
             0 if self.starts_at_random && group_counter(entries) == 0 => {
-                1 + draw.below((1 << self.bits) - 1)
+                let most = match self.counter(entries, 0) {
+                    0 => (1 << self.bits) - 1,
+                    first => first,
+                };
+                1 + draw.below(most)
             }
             count => count + 1,
         };
@@ -211,30 +216,36 @@ mod tests {
     }
 
     #[test]
-    fn counters_may_start_at_random_and_no_label_is_used_twice() {
+    fn groups_may_start_at_random_and_no_label_is_used_twice() {
         let labels = Compressed::new(&key(), 4, 3).unwrap().starting_at_random();
         let mut draw = Draw::new(Box::new(Seeded::new(1)), 1 << 32);
-        let mut starts = [0; 8];
+        let (mut first, mut third) = ([0; 8], [0; 8]);
         for _ in 0..2000 {
             let mut entries = vec![0; labels.entries_len()];
-            let mut seen = vec![labels.leaf(&entries, 2, Addr(6), &mut draw)];
-            labels.renew(&mut entries, 2, &mut draw);
-            starts[labels.counter(&entries, 2) as usize] += 1;
-            assert_eq!(labels.counter(&entries, 1), 0, "the others keep their labels");
+            let mut leaves = vec![labels.leaf(&entries, 2, Addr(6), &mut draw)];
+            for nth in 0..4 {
+                labels.renew(&mut entries, nth, &mut draw);
+            }
+            let counters: Vec<_> = (0..4).map(|nth| labels.counter(&entries, nth)).collect();
+            assert!(counters.iter().all(|counter| (1..=counters[0]).contains(counter)));
+            first[counters[0] as usize] += 1;
+            third[counters[2] as usize] += 1;
             while !labels.is_spent(&entries, 2) {
-                seen.push(labels.leaf(&entries, 2, Addr(6), &mut draw));
+                leaves.push(labels.leaf(&entries, 2, Addr(6), &mut draw));
                 labels.renew(&mut entries, 2, &mut draw);
             }
-            seen.push(labels.leaf(&entries, 2, Addr(6), &mut draw));
+            leaves.push(labels.leaf(&entries, 2, Addr(6), &mut draw));
             labels.renew_group(&mut entries).unwrap();
-            seen.push(labels.leaf(&entries, 2, Addr(6), &mut draw));
+            leaves.push(labels.leaf(&entries, 2, Addr(6), &mut draw));
             labels.renew(&mut entries, 2, &mut draw);
             assert_eq!(labels.counter(&entries, 2), 1, "a group that was remapped starts at zero");
-            seen.sort_unstable();
-            assert!(seen.windows(2).all(|pair| pair[0] != pair[1]));
+            leaves.sort_unstable();
+            assert!(leaves.windows(2).all(|pair| pair[0] != pair[1]));
         }
-        assert_eq!(starts[0], 0);
-        assert!(starts[1..].iter().all(|starts| (200..400).contains(starts)), "{starts:?}");
+        assert_eq!((first[0], third[0]), (0, 0));
+        assert!(first[1..].iter().all(|count| (200..400).contains(count)), "{first:?}");
+        // 1/7 (1 + 1/2 + ... + 1/7) of them are 1, and 1/49 are 7.
+        assert!((650..850).contains(&third[1]) && (20..70).contains(&third[7]), "{third:?}");
     }
 
     #[test]
