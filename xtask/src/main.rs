@@ -1,10 +1,11 @@
-//! Chores of the repository: tidiness, floors, crashes, stashes, the table of a release run, and
-//! playing back what a disk was sent.
+//! Chores of the repository: tidiness, floors, crashes, mutants, stashes, the table of a release run,
+//! and playing back what a disk was sent.
 #![forbid(unsafe_code)]
 
 mod crash;
 mod floors;
 mod log_writes;
+mod mutants;
 mod release;
 mod rust_text;
 mod stash;
@@ -32,6 +33,11 @@ cargo xtask stash [--full] [--search] [--levels L] [--above N] [--accesses N] [-
     Measures how full trees and stashes are, and draws the curves beside what was published; --full
     for large trees, some minutes. --search looks for the best IR-Alloc instead.
 
+cargo xtask mutants [GROUP...] [--list] [--since COMMIT] [--shard K/N] [--most N]
+    Changes code that keeps data or secrets, one small change at a time in a copy of the repository,
+    and prints what no test notices (tests/mutants.toml); days for all groups. --since tries what
+    changed since a commit, at most 24 of each group; --shard one of N parts; --most a sample.
+
 cargo xtask release REPORT...
     Writes what `traceless audit TARGET --level release --json` has printed into the table of
     docs/threat-model.md, each report in the place of an older one of the same audit.
@@ -41,7 +47,8 @@ cargo xtask log-writes replay LOG IMAGE FROM TO
     For ./test --guest: lists moments in a log of the kernel's dm-log-writes, and carries out its
     entries FROM to TO on an image.
 
-Exit codes: 0 done, 1 tidy, crash or release found something, 2 the command could not do its work.";
+Exit codes: 0 done, 1 tidy, crash, mutants or release found something, 2 the command could not do
+its work.";
 
 /// What a command came to, apart from failing outright.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,6 +83,7 @@ fn run(args: &[&str]) -> Result<Outcome, String> {
         ["crash", rest @ ..] => crash::run(&root()?, &crash::Options::parse(rest)?),
         ["floors", rest @ ..] => floors::run(&root()?, &floors::Options::parse(rest)?),
         ["stash", rest @ ..] => stash::run(&root()?, &stash::Options::parse(rest)?),
+        ["mutants", rest @ ..] => mutants::run(&root()?, &mutants::Options::parse(rest)?),
         ["release", files @ ..] => release::run(&root()?, files),
         ["log-writes", rest @ ..] => log_writes::run(rest),
         [other, ..] => Err(format!("unknown command {other}\n\n{HELP}")),

@@ -1,0 +1,185 @@
+//! cargo-mutants: installs it, lists mutants with it, and puts them before tests.
+
+use super::config::Group;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const VERSION: &str = "27.1.0";
+
+/// Exit codes of cargo-mutants: no mutant was missed; some were; some ran too long.
+const DONE: [i32; 3] = [0, 2, 3];
+
+/// A small change of the code.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mutant {
+    /// The file, from the root of the repository.
+    pub file: String,
+    /// The line, from 1 on.
+    pub line: usize,
+    /// What is changed.
+    pub change: String,
+    /// All of it, as cargo-mutants names it.
+    name: String,
+}
+
+impl Mutant {
+    /// From its name: `file:line:column: change`.
+    pub fn parse(name: &str) -> Option<Self> {
+        let (place, change) = name.split_once(": ")?;
+        let mut parts = place.split(':');
+        let (file, line) = (parts.next()?.to_owned(), parts.next()?.parse().ok()?);
+        Some(Self { file, line, change: change.to_owned(), name: name.to_owned() })
+    }
+
+    /// An expression that its name alone matches.
+    fn pattern(&self) -> String {
+        let mut pattern = String::from("^");
+        for c in self.name.chars() {
+            // Others must not be escaped: `\<` is the beginning of a word.
+            if r"\.+*?()|[]{}^$".contains(c) {
+                pattern.push('\\');
+            }
+            pattern.push(c);
+        }
+        pattern + "$"
+    }
+}
+
+impl fmt::Display for Mutant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// cargo-mutants, for one copy of the repository.
+pub struct Tool {
+    program: PathBuf,
+    tree: PathBuf,
+    folder: PathBuf,
+}
+
+impl Tool {
+    /// Installs it below the target folder of `root` if it is not there.
+    pub fn install(root: &Path, tree: &Path) -> Result<Self, String> {
+        let tools = root.join("target/tools");
+        let program = tools.join("bin/cargo-mutants");
+        let (tree, folder) = (tree.to_owned(), root.join("target/mutants"));
+        let tool = Self { program, tree, folder };
+        let version = Command::new(&tool.program).args(["mutants", "--version"]).output();
+        let wanted = format!("cargo-mutants {VERSION}");
+        if version.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).trim() == wanted) {
+            return Ok(tool);
+        }
+        let mut install = Command::new(cargo());
+        install.args(["install", "cargo-mutants", "--locked", "--version", VERSION, "--root"]);
+        let status = install.arg(&tools).status();
+        match status.map_err(|error| format!("cannot run cargo: {error}"))?.success() {
+            true => Ok(tool),
+            false => Err(format!("{wanted} cannot be installed")),
+        }
+    }
+
+    /// All mutants of a group, or those of the lines of a diff.
+    pub fn list(&self, group: &Group, diff: Option<&Path>) -> Result<Vec<Mutant>, String> {
+        let mut command = self.command(group);
+        command.arg("--list");
+        if let Some(diff) = diff {
+            command.arg("--in-diff").arg(diff);
+        }
+        let output = command.stderr(Stdio::inherit()).output();
+        let output = output.map_err(|error| format!("cannot run cargo-mutants: {error}"))?;
+        if !output.status.success() {
+            return Err(format!("cargo-mutants cannot list {}: {}", group.name, output.status));
+        }
+        let names = String::from_utf8_lossy(&output.stdout);
+        Ok(names.lines().filter_map(Mutant::parse).filter(is_of_product).collect())
+    }
+
+    /// Those of some mutants with which the tests pass. Its notes are left in a folder named `out`.
+    pub fn unnoticed(
+        &self,
+        group: &Group,
+        mutants: &[Mutant],
+        tests: &str,
+        out: &str,
+    ) -> Result<Vec<Mutant>, String> {
+        let folder = self.folder.join("out").join(out);
+        let failed = |error| format!("cannot write {}: {error}", folder.display());
+        std::fs::create_dir_all(&folder).map_err(failed)?;
+        let patterns: Vec<String> = mutants.iter().map(Mutant::pattern).collect();
+        let patterns = toml::Value::from(patterns);
+        let config = folder.join("config.toml");
+        std::fs::write(&config, format!("examine_re = {patterns}\n")).map_err(failed)?;
+        let mut command = self.command(group);
+        command.args(["--in-place", "--profile", "mutants", "--timeout-multiplier", "8"]);
+        command.args(["--minimum-test-timeout", "60", "--build-timeout", "600"]);
+        // The tests may be those of another package.
+        command.args(["--test-workspace", "true", "--colors", "never", "--annotations", "none"]);
+        command.arg("--config").arg(&config).arg("--output").arg(&folder);
+        command.arg("--").args(tests.split_whitespace());
+        command.env("CARGO_TARGET_DIR", self.folder.join("build"));
+        let status = command.status();
+        let status = status.map_err(|error| format!("cannot run cargo-mutants: {error}"))?;
+        if !status.code().is_some_and(|code| DONE.contains(&code)) {
+            return Err(format!("cargo-mutants failed with {status} at `cargo test {tests}`"));
+        }
+        let missed = folder.join("mutants.out/missed.txt");
+        let text = std::fs::read_to_string(&missed);
+        let text = text.map_err(|error| format!("cannot read {}: {error}", missed.display()))?;
+        Ok(text.lines().filter_map(Mutant::parse).collect())
+    }
+
+    fn command(&self, group: &Group) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg("mutants").arg("--dir").arg(&self.tree).args(["--package", &group.package]);
+        for file in &group.files {
+            command.arg("--file").arg(format!("crates/{}/src/{file}", group.package));
+        }
+        command.current_dir(&self.tree);
+        command
+    }
+}
+
+/// Whether a mutant is of code that users run. What is printed may change without a test.
+fn is_of_product(mutant: &Mutant) -> bool {
+    let is_test = mutant.file.split('/').any(|part| part.starts_with("test"))
+        || mutant.change.contains("tests::")
+        || mutant.change.contains("mod tests");
+    let is_text = mutant.change.contains("fmt::Display") || mutant.change.contains("fmt::Debug");
+    !is_test && !is_text
+}
+
+fn cargo() -> std::ffi::OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_says_where_and_what() {
+        let name = "crates/a/src/b.rs:12:9: replace B::c -> Result with Ok(())";
+        let mutant = Mutant::parse(name).unwrap();
+        assert_eq!((&mutant.file[..], mutant.line), ("crates/a/src/b.rs", 12));
+        assert_eq!(mutant.change, "replace B::c -> Result with Ok(())");
+        assert_eq!(mutant.to_string(), name);
+        assert!(Mutant::parse("no mutant").is_none());
+        let pattern = Mutant::parse("a_b.rs:1:2: a + (b) -> c").unwrap().pattern();
+        assert_eq!(pattern, r"^a_b\.rs:1:2: a \+ \(b\) -> c$");
+    }
+
+    #[test]
+    fn tests_are_no_product() {
+        for (name, is_product) in [
+            ("crates/a/src/b.rs:1:1: replace f with ()", true),
+            ("crates/a/src/b.rs:1:1: replace tests::f with ()", false),
+            ("crates/a/src/tests.rs:1:1: replace f with ()", false),
+            ("crates/a/src/testing.rs:1:1: replace f with ()", false),
+            ("crates/a/src/tests/b.rs:1:1: replace f with ()", false),
+        ] {
+            assert_eq!(is_of_product(&Mutant::parse(name).unwrap()), is_product, "{name}");
+        }
+    }
+}
