@@ -1,5 +1,5 @@
-//! Chores of the repository: tidiness, floors, crashes, mutants, stashes, the table of a release run,
-//! and playing back what a disk was sent.
+//! Chores of the repository: tidiness, floors, crashes, mutants, stashes, the table of a release
+//! run, and playing back what a disk was sent.
 #![forbid(unsafe_code)]
 
 mod crash;
