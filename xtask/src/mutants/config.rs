@@ -27,7 +27,7 @@ pub struct Group {
     pub package: String,
     /// Files below the package's `src`; `*.rs` stands for all of a folder.
     pub files: Vec<String>,
-    /// Arguments of `cargo test`, the quickest first.
+    /// The tests, the quickest first: a package, then arguments of `cargo test`.
     pub tests: Vec<String>,
 }
 
@@ -119,7 +119,7 @@ mod tests {
         name = "one"
         package = "p"
         files = ["a.rs"]
-        tests = ["--lib"]
+        tests = ["p --lib"]
 
         [[equivalent]]
         file = "a.rs"

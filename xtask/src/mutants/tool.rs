@@ -114,10 +114,10 @@ impl Tool {
         let mut command = self.command(group);
         command.args(["--in-place", "--profile", "mutants", "--timeout-multiplier", "8"]);
         command.args(["--minimum-test-timeout", "60", "--build-timeout", "600"]);
-        // The tests may be those of another package.
-        command.args(["--test-workspace", "true", "--colors", "never", "--annotations", "none"]);
+        command.args(["--colors", "never", "--annotations", "none"]);
         command.arg("--config").arg(&config).arg("--output").arg(&folder);
-        command.arg("--").args(tests.split_whitespace());
+        let mut words = tests.split_whitespace();
+        command.arg("--test-package").args(words.next()).arg("--").args(words);
         command.env("CARGO_TARGET_DIR", self.folder.join("build"));
         let status = command.status();
         let status = status.map_err(|error| format!("cannot run cargo-mutants: {error}"))?;
