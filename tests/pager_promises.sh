@@ -94,6 +94,11 @@ if can_swap; then
         swapped "$traceless" run --mode "$mode" --lock off -- "malloc lock"
         check "$mode: but not once the program locks it: $copies" [ "$copies" -eq 0 ]
     done
+    # Levels of a tree that are in memory hold pages.
+    for scheme in path path-fused ring; do
+        swapped "$traceless" run --scheme "$scheme" --cached 6 --resident 16 -- malloc
+        check "$scheme, with levels in memory: $copies copies" [ "$copies" -eq 0 ]
+    done
     # Helpers have keys and pages, too.
     swapped "$traceless" run --scheme eager-parallel --resident 16 -- malloc
     check "with helpers: $copies copies" [ "$copies" -eq 0 ]
