@@ -178,6 +178,15 @@ if can_dump; then
             done
         done
     done
+    # Nor what a tree has in memory; nor is the last page that came left in a register.
+    for options in "--scheme path --cached 6" "--scheme path-fused --cached 6" \
+        "--scheme plain" "--scheme eager" "--scheme eager-parallel"; do
+        for _ in 1 2 3 4 5; do
+            # shellcheck disable=SC2086
+            dumped "$traceless" run $options --resident 16 -- ./secrets malloc dump
+            check "$options: $copies in $dumps" [ "$dumps $copies" = "1 0" ]
+        done
+    done
     # Who pages it is not dumped, whatever ends it.
     for options in "--scheme eager-parallel" "--mode process --scheme eager-parallel"; do
         rm -rf cores
