@@ -323,6 +323,22 @@ for options in "--mode thread" "--mode thread --scheme eager-parallel" "--mode p
     check "$options: all of ${all[*]} are gone" gone "${all[@]}"
     check "so is the folder" [ ! -e "/dev/shm/traceless-run-$running" ]
 done
+# Also a program that is stopped, which looks for nothing.
+for mode in "${modes[@]}"; do
+    "$traceless" run --mode "$mode" -- "$python" -c "
+import os, signal
+os.kill(os.getpid(), signal.SIGSTOP)" 2>err &
+    running=$!
+    until program=$(pgrep --parent "$running" python) && grep -q '^State:.T' "/proc/$program/status"
+    do
+        kill -0 "$running" || fail "it has ended: $(cat err)"
+        sleep 0.02
+    done
+    kill -KILL "$running"
+    wait "$running" 2>/dev/null || true
+    check "$mode: the stopped program is gone" gone "$program"
+    check "so is the folder" [ ! -e "/dev/shm/traceless-run-$running" ]
+done
 # One that ends in order leaves what it started to itself.
 expect 0 run -- "$python" -c "
 import subprocess

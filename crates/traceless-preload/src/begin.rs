@@ -91,6 +91,7 @@ fn start(settings: &Settings) -> Result<Paged> {
     };
     let (scheme, recording) = settings.build()?;
     let pager = Pager::start(scheme, config)?;
+    ending::follow(settings.first);
     let wrapper = settings.counters.as_deref().and_then(Wrapper::find);
     ending::look_for_it(note_own_thread, wrapper).map_err(|_| {
         Error::Configuration("no thread can be started that looks for the program's end")
