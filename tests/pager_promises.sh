@@ -94,6 +94,11 @@ if can_swap; then
         swapped "$traceless" run --mode "$mode" --lock off -- "malloc lock"
         check "$mode: but not once the program locks it: $copies" [ "$copies" -eq 0 ]
     done
+    # Levels of a tree that are in memory hold pages.
+    for scheme in path path-fused ring; do
+        swapped "$traceless" run --scheme "$scheme" --cached 6 --resident 16 -- malloc
+        check "$scheme, with levels in memory: $copies copies" [ "$copies" -eq 0 ]
+    done
     # Helpers have keys and pages, too.
     swapped "$traceless" run --scheme eager-parallel --resident 16 -- malloc
     check "with helpers: $copies copies" [ "$copies" -eq 0 ]
@@ -171,6 +176,15 @@ if can_dump; then
                     ./secrets $actions dump
                 check "$mode, $resident, $actions: $copies in $dumps" [ "$dumps $copies" = "1 0" ]
             done
+        done
+    done
+    # Nor what a tree has in memory; nor is the last page that came left in a register.
+    for options in "--scheme path --cached 6" "--scheme path-fused --cached 6" \
+        "--scheme plain" "--scheme eager" "--scheme eager-parallel"; do
+        for _ in 1 2 3 4 5; do
+            # shellcheck disable=SC2086
+            dumped "$traceless" run $options --resident 16 -- ./secrets malloc dump
+            check "$options: $copies in $dumps" [ "$dumps $copies" = "1 0" ]
         done
     done
     # Who pages it is not dumped, whatever ends it.
@@ -307,6 +321,22 @@ for options in "--mode thread" "--mode thread --scheme eager-parallel" "--mode p
     kill -KILL "$running"
     wait "$running" 2>/dev/null || true
     check "$options: all of ${all[*]} are gone" gone "${all[@]}"
+    check "so is the folder" [ ! -e "/dev/shm/traceless-run-$running" ]
+done
+# Also a program that is stopped, which looks for nothing.
+for mode in "${modes[@]}"; do
+    "$traceless" run --mode "$mode" -- "$python" -c "
+import os, signal
+os.kill(os.getpid(), signal.SIGSTOP)" 2>err &
+    running=$!
+    until program=$(pgrep --parent "$running" python) && grep -q '^State:.T' "/proc/$program/status"
+    do
+        kill -0 "$running" || fail "it has ended: $(cat err)"
+        sleep 0.02
+    done
+    kill -KILL "$running"
+    wait "$running" 2>/dev/null || true
+    check "$mode: the stopped program is gone" gone "$program"
     check "so is the folder" [ ! -e "/dev/shm/traceless-run-$running" ]
 done
 # One that ends in order leaves what it started to itself.

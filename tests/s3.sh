@@ -132,6 +132,7 @@ for _ in range(200):
 assert status("a password of metrics") == 200
 assert [status(other) for other in (None, "a password", "")] == [401] * 3
 ASK
+check "it is said that they are in the clear" grep -q "in the clear: $everywhere" gateway.err
 stop
 gateway=("${gateway[@]/#$everywhere/127.0.0.1:$((port + 1))}")
 gateway=("${gateway[@]:0:${#gateway[@]}-2}")

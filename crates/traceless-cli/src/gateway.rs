@@ -108,7 +108,12 @@ impl<'a> Clients<'a> {
         check(args.metrics.as_deref(), metrics_clients(metrics_password.is_some()))?;
         let tls = tls.map_err(Failure::usage)?;
         if tls.is_none() {
-            [resp, args.s3.as_deref()].into_iter().flatten().try_for_each(warn_in_the_clear)?;
+            let mut all = [resp, args.s3.as_deref()].into_iter().flatten();
+            all.try_for_each(|address| warn_in_the_clear(address, "--tls-cert"))?;
+        }
+        // Which TLS is not for.
+        if let Some(address) = &args.metrics {
+            warn_in_the_clear(address, "metrics have no TLS")?;
         }
         let s3 = match &args.s3 {
             None => None,
@@ -154,11 +159,11 @@ fn check(address: Option<&str>, clients: listen::Clients) -> Result<(), Failure>
     address.map_or(Ok(()), |address| listen::resolve(address, clients).map(drop).map_err(refused))
 }
 
-fn warn_in_the_clear(address: &str) -> Result<(), Failure> {
+fn warn_in_the_clear(address: &str, hint: &str) -> Result<(), Failure> {
     let all = listen::resolve(address, listen::Clients::Authenticated).map_err(refused)?;
     if !all.into_iter().all(listen::is_loopback) {
         let what = "what clients send, and what they get, crosses the network in the clear";
-        complain(&format!("{what}: {address} (--tls-cert)"));
+        complain(&format!("{what}: {address} ({hint})"));
     }
     Ok(())
 }

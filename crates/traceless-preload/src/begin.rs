@@ -40,6 +40,7 @@ static BEGIN: extern "C" fn() = begin;
 extern "C" fn begin() {
     let Ok(text) = std::env::var(VARIABLE) else { return };
     theirs::find_all();
+    kept::keep_large();
     let started = Settings::decode(&text).and_then(|settings| start(&settings));
     kept::wipe_stack();
     match started {
@@ -90,6 +91,7 @@ fn start(settings: &Settings) -> Result<Paged> {
     };
     let (scheme, recording) = settings.build()?;
     let pager = Pager::start(scheme, config)?;
+    ending::follow(settings.first);
     let wrapper = settings.counters.as_deref().and_then(Wrapper::find);
     ending::look_for_it(note_own_thread, wrapper).map_err(|_| {
         Error::Configuration("no thread can be started that looks for the program's end")
@@ -167,8 +169,14 @@ impl Paged {
     fn new(memory: Memory, start: usize, len: usize, lock: Lock) -> Result<Self> {
         let heap = Mutex::new(Heap::new(start, len / PAGE_LEN));
         let paged = Self { memory, heap, start, len };
-        if lock == Lock::Auto && !paged.is_locked() {
-            say("resident pages may be swapped out: the limit of locked memory is too low");
+        if !paged.is_locked() {
+            match lock {
+                Lock::Strict => return Err(Error::Unlocked(rustix::io::Errno::NOMEM)),
+                Lock::Auto => {
+                    say("resident pages may be swapped out: the limit of locked memory is too low");
+                }
+                Lock::Off => {}
+            }
         }
         if paged.loses_pinned() {
             refusals::begin().map_err(Error::Configuration)?;
@@ -225,7 +233,11 @@ impl Paged {
     /// Locks what is resident in memory, from now on, or tells why not.
     pub fn lock(&self) -> core::result::Result<(), rustix::io::Errno> {
         match &self.memory {
-            Memory::Own(own, _) => own.lock(),
+            Memory::Own(own, _) => {
+                own.lock()?;
+                kept::lock_again();
+                if kept::is_locked() { Ok(()) } else { Err(rustix::io::Errno::NOMEM) }
+            }
             Memory::Served(client) => client.lock(),
         }
     }
@@ -233,7 +245,8 @@ impl Paged {
     /// Whether that is locked.
     pub fn is_locked(&self) -> bool {
         match &self.memory {
-            Memory::Own(own, _) => own.is_locked(),
+            // Levels of a tree that are in memory hold pages, too.
+            Memory::Own(own, _) => own.is_locked() && kept::is_locked(),
             Memory::Served(client) => client.is_locked(),
         }
     }

@@ -17,6 +17,15 @@ pub fn look_for_it(first: fn(), wrapper: Option<Wrapper>) -> Result<(), rustix::
     spawn("pager-end", first, move || look(wrapper.as_ref())).map(drop)
 }
 
+/// Lets the kernel continue this program when `traceless run`, if that one started it, ends: one
+/// that is stopped looks for nothing.
+pub fn follow(wrapper: Option<u32>) {
+    if wrapper == Some(std::os::unix::process::parent_id()) {
+        // SAFETY: it sets which signal comes, and when. One that is not stopped is not changed.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGCONT, 0, 0, 0) };
+    }
+}
+
 fn look(wrapper: Option<&Wrapper>) {
     debug_assert!(is_own_thread(), "a fault of this thread would not be served");
     loop {

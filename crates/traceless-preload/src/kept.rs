@@ -1,9 +1,10 @@
 //! Trusted memory, kept off swap devices and out of core dumps: what is allocated for the pager,
-//! keys among it, and the stacks of its threads. Paged memory is kept so by the pager itself.
+//! keys among it, levels of a tree that it keeps in memory, and the stacks of its threads. Paged
+//! memory is kept so by the pager itself.
 
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use traceless_pager::paging::lock;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use traceless_pager::paging::{Keeper, keep_large_memory, lock};
 
 /// Mappings that are locked again when the program unlocks all of its memory, at most. There are
 /// few: a megabyte each, larger objects, and the stacks of the pager's threads.
@@ -12,18 +13,33 @@ const REGIONS_MAX: usize = 256;
 static REGIONS: [(AtomicUsize, AtomicUsize); REGIONS_MAX] =
     [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; REGIONS_MAX];
 
+/// A mapping could not be locked.
+static IS_UNLOCKED: AtomicBool = AtomicBool::new(false);
+
 /// A mapping holds secrets from now on. Where it may not be locked it is not: the program is told
 /// of the limit when its pages are.
 pub fn keep(start: usize, len: usize) {
     // SAFETY: what the mapping holds is not changed.
     unsafe { libc::madvise(start as *mut _, len, libc::MADV_DONTDUMP) };
-    let _ = lock(start, len);
+    if lock(start, len).is_err() {
+        IS_UNLOCKED.store(true, Relaxed);
+    }
     let takes = |region: &&(AtomicUsize, AtomicUsize)| {
         region.0.compare_exchange(0, start, Relaxed, Relaxed).is_ok()
     };
     if let Some(region) = REGIONS.iter().find(takes) {
         region.1.store(len, Relaxed);
     }
+}
+
+/// From now on memory that is mapped past the allocator is kept, too.
+pub fn keep_large() {
+    keep_large_memory(Keeper { keep, forget });
+}
+
+/// Whether all of it is locked.
+pub fn is_locked() -> bool {
+    !IS_UNLOCKED.load(Relaxed)
 }
 
 /// It is unmapped.
@@ -33,14 +49,15 @@ pub fn forget(start: usize) {
     }
 }
 
-/// Locks all of it again: the program has unlocked whatever is mapped.
+/// Locks all of it once more: the program has unlocked whatever is mapped, or locking it was not
+/// allowed before.
 pub fn lock_again() {
+    let mut is_unlocked = false;
     for (start, len) in &REGIONS {
         let (start, len) = (start.load(Relaxed), len.load(Relaxed));
-        if start != 0 {
-            let _ = lock(start, len);
-        }
+        is_unlocked |= start != 0 && lock(start, len).is_err();
     }
+    IS_UNLOCKED.store(is_unlocked, Relaxed);
 }
 
 /// This thread's stack, which stays as long as the program.

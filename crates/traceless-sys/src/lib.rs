@@ -31,5 +31,7 @@ pub use fresh::{hardware_random, processor_ticks};
 #[cfg(feature = "std")]
 pub use locked::LockedBytes;
 pub use memory::Words;
+#[cfg(all(feature = "std", target_os = "linux"))]
+pub use memory::{Keeper, keep_large_memory};
 #[cfg(feature = "std")]
 pub use process::{Hardening, harden_process, lock_all_memory};

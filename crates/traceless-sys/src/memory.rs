@@ -57,9 +57,29 @@ impl Drop for Words {
 }
 
 #[cfg(all(feature = "std", target_os = "linux"))]
+pub use imp::{Keeper, keep_large_memory};
+
+#[cfg(all(feature = "std", target_os = "linux"))]
 mod imp {
     use core::ptr::NonNull;
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+    use std::sync::OnceLock;
+
+    /// Who is told of large memory, as it comes past any allocator.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Keeper {
+        /// It was mapped: where it begins, and how many bytes.
+        pub keep: fn(usize, usize),
+        /// What begins there is about to be unmapped.
+        pub forget: fn(usize),
+    }
+
+    static KEEPER: OnceLock<Keeper> = OnceLock::new();
+
+    /// From now on this one is told of all large memory of the process. The first one stays.
+    pub fn keep_large_memory(keeper: Keeper) {
+        let _ = KEEPER.set(keeper);
+    }
 
     const HUGE: usize = 2 << 20;
 
@@ -79,12 +99,18 @@ mod imp {
         // SAFETY: exactly the mapping made above; advice does not change its contents. Without
         // huge pages everything works, only slower.
         let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+        if let Some(keeper) = KEEPER.get() {
+            (keeper.keep)(start.as_ptr() as usize, bytes);
+        }
         Some(start)
     }
 
     /// # Safety
     /// `start` is from `zeroed(bytes)`, and nobody uses it any more.
     pub unsafe fn free(start: NonNull<u8>, bytes: usize) {
+        if let Some(keeper) = KEEPER.get() {
+            (keeper.forget)(start.as_ptr() as usize);
+        }
         // SAFETY: exactly the mapping made in `zeroed`.
         let _ = unsafe { munmap(start.as_ptr().cast(), rounded(bytes)) };
     }
@@ -135,5 +161,23 @@ mod tests {
         }
         assert!(Words::zeroed(usize::MAX / 8).is_none());
         assert!(Words::zeroed(usize::MAX).is_none());
+    }
+
+    #[test]
+    #[cfg(all(feature = "std", target_os = "linux"))]
+    fn whoever_keeps_it_is_told_of_all_of_it() {
+        use std::sync::Mutex;
+        static KNOWN: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
+        let known = |start: usize| KNOWN.lock().unwrap().iter().find(|one| one.0 == start).copied();
+        super::keep_large_memory(super::Keeper {
+            keep: |start, len| KNOWN.lock().unwrap().push((start, len)),
+            forget: |start| KNOWN.lock().unwrap().retain(|one| one.0 != start),
+        });
+        let words = Words::zeroed(513).expect("there is memory");
+        let start = words.as_ptr() as usize;
+        assert_eq!(known(start), Some((start, 513 * 8)));
+        // What is mapped there next, by another test, may be of another length.
+        drop(words);
+        assert_ne!(known(start), Some((start, 513 * 8)));
     }
 }

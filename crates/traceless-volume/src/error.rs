@@ -178,6 +178,11 @@ pub enum Kind {
 }
 
 impl Error {
+    /// Whether a header may say so because a newer program wrote it, or because it is damaged.
+    pub(crate) fn may_be_newer(&self) -> bool {
+        matches!(self, Self::Version(_) | Self::Cipher(_) | Self::Features(_))
+    }
+
     /// What kind of failure this is.
     pub fn kind(&self) -> Kind {
         match self {

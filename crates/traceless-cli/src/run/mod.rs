@@ -193,7 +193,9 @@ fn lock(args: &RunArgs, settings: &Settings) -> Result<Lock, Refused> {
         LockArg::Off => return Ok(Lock::Off),
     };
     let allowed = match args.mode {
-        ModeArg::Thread => paging::may_lock(settings.pages * PAGE_LEN + OWN_MEMORY),
+        ModeArg::Thread => {
+            paging::may_lock(settings.pages * PAGE_LEN + settings.tree_memory()? + OWN_MEMORY)
+        }
         // The pager locks all that it has, whatever comes.
         ModeArg::Process => paging::may_lock_all(),
     };

@@ -33,6 +33,39 @@ pub struct Anchor {
     newest: Mark,
 }
 
+/// A file that may become an anchor, which nobody else has. Nothing in it is changed yet.
+pub struct Claim {
+    file: File,
+    path: PathBuf,
+}
+
+impl Claim {
+    /// Of a file that is an anchor, or empty, or that is made here.
+    pub fn of(path: &Path) -> Result<Self> {
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(path)?;
+        lock(&file)?;
+        if file.metadata()?.len() > 0 && !is_anchor(&file) {
+            return Err(unfit(path, "it is another file, which is not overwritten"));
+        }
+        Ok(Self { file, path: path.to_owned() })
+    }
+
+    /// Makes it the anchor of a state that has come so far.
+    pub fn write(self, key: &Secret, position: Position) -> Result<Anchor> {
+        let (Self { file, path }, proof) = (self, proof(key));
+        let newest = Mark { sequence: 0, position };
+        file.write_all_at(&newest.pages(&proof), 0)?;
+        file.sync_all()?;
+        if let Some(folder) = path.parent() {
+            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+            File::open(folder)?.sync_all()?;
+        }
+        Ok(Anchor { file, path, proof, newest })
+    }
+}
+
 impl Anchor {
     /// Opens the anchor of a state, or makes one if there is no state yet.
     pub fn open(path: &Path, key: &Secret, is_new: bool) -> Result<Self> {
@@ -56,22 +89,7 @@ impl Anchor {
     /// Writes a new one for a state that has come so far, in the place of any other of this
     /// gateway.
     pub fn create(path: &Path, key: &Secret, position: Position) -> Result<Self> {
-        let proof = proof(key);
-        let mut options = OpenOptions::new();
-        let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let file = options.open(path)?;
-        lock(&file)?;
-        if file.metadata()?.len() > 0 && !is_anchor(&file) {
-            return Err(unfit(path, "it is another file, which is not overwritten"));
-        }
-        let newest = Mark { sequence: 0, position };
-        file.write_all_at(&newest.pages(&proof), 0)?;
-        file.sync_all()?;
-        if let Some(folder) = path.parent() {
-            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-            File::open(folder)?.sync_all()?;
-        }
-        Ok(Self { file, path: path.to_owned(), proof, newest })
+        Claim::of(path)?.write(key, position)
     }
 
     /// Fails unless a state has come at least as far as this remembers, and the same way. Without

@@ -4,12 +4,14 @@
 //! keeps the damaged file beside it.
 
 use super::Keys;
-use super::anchor::Anchor;
+use super::anchor::{Anchor, Claim};
 use super::journal::{Saved, generations, path_of, put_new, write_new};
 use crate::error::{Error, Result};
 use crate::lock::Lock;
 use crate::log::{Damage, Draft, Position};
 use crate::store::Durability;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use traceless::rng::Rng;
 
@@ -95,20 +97,41 @@ pub fn repair(
     let Ok(saved) = Saved::look(folder, whole, &keys.state)? else {
         return Err(Error::State("the gateway's state"));
     };
+    // Before anything is written: a file that cannot be the anchor changes nothing.
+    let anchor = anchor.map(Claim::of).transpose()?;
     let drafts = saved.entries().map(|(records, body)| Draft::of(records, body));
     let parent = Position { generation: newest, ..Position::default() };
     let log = write_new(folder, &keys.state, parent, drafts, Durability::Power, rng)?;
-    // Another name of the same file, as generations that are not the newest are removed.
-    let kept = folder.join(format!("damaged.{newest}"));
-    std::fs::hard_link(path_of(folder, newest), &kept)?;
+    let kept = keep(folder, newest)?;
     put_new(folder, log.position().generation)?;
     for old in all {
         std::fs::remove_file(path_of(folder, old))?;
     }
-    if let Some(path) = anchor {
-        Anchor::create(path, &keys.state, log.position())?;
+    if let Some(anchor) = anchor {
+        anchor.write(&keys.state, log.position())?;
     }
     Ok(kept)
+}
+
+/// Gives a damaged generation another name, as those that are not the newest are removed. It may
+/// have one already, if a repair was cut short; or an older file has it, which stays.
+fn keep(folder: &Path, generation: u64) -> Result<PathBuf> {
+    let damaged = path_of(folder, generation);
+    let mut kept = folder.join(format!("damaged.{generation}"));
+    for nth in 1.. {
+        match std::fs::hard_link(&damaged, &kept) {
+            Ok(()) => break,
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e.into()),
+            Err(_) if is_same_file(&damaged, &kept)? => break,
+            Err(_) => kept = folder.join(format!("damaged.{generation}.{nth}")),
+        }
+    }
+    Ok(kept)
+}
+
+fn is_same_file(one: &Path, other: &Path) -> Result<bool> {
+    let [one, other] = [std::fs::metadata(one)?, std::fs::metadata(other)?];
+    Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
 }
 
 /// Makes the anchor of a sound state anew, whatever it remembered.

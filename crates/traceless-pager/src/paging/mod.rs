@@ -71,4 +71,5 @@ pub use settings::{Recording, Scheme, Settings, VARIABLE};
 pub use shared::SharedMemory;
 pub use stats::{CounterFile, Counters, Summary};
 pub use threads::spawn;
+pub use traceless_sys::{Keeper, keep_large_memory};
 pub use wrapper::{ALIVE, Wrapper};

@@ -5,6 +5,7 @@ use super::config::{Config, SharedCounters};
 use super::error::{Error, Result};
 use super::frames::{Frames, Policy};
 use super::holding::Holding;
+use super::locking::wipe_registers;
 use super::parked::Parked;
 use super::stats::bump;
 use super::threads::{self, Faulting, Place, Whose};
@@ -336,6 +337,8 @@ impl Serving {
             self.counters.came(page);
             bump(&self.counters.faults);
         }
+        // The same: with a core dump, in which are the registers of all threads.
+        wipe_registers();
         self.arena.bring(page, left, &state.spare)?;
         self.park(state)
     }

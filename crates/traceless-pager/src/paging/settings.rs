@@ -329,11 +329,7 @@ impl Settings {
         sealer: fn(&Secret) -> C,
     ) -> Result<Box<dyn PageScheme>> {
         let (pages, cached) = (self.pages as u64, self.cached);
-        let sample = sealer(&Secret::from_bytes([0; SECRET_LEN]));
-        let size = match self.scheme {
-            Scheme::Ring => TreeSize::ring(pages, cached, &sample)?,
-            _ => TreeSize::path(pages, cached, &sample)?,
-        };
+        let size = self.tree_size(&sealer(&Secret::from_bytes([0; SECRET_LEN])))?;
         let (store, _) = self.store(size.store, recording)?;
         let rng = Box::new(Seeded::drawn(&mut System));
         let parts = TreeParts { store, pages, cached, sealer, rng, salts: Box::new(System) };
@@ -342,6 +338,24 @@ impl Settings {
             Scheme::PathFused => Box::new(FusedPath::path(parts)?),
             Scheme::Opam => Box::new(Opam::opam(parts)?),
             _ => Box::new(PageTree::new(parts)?),
+        })
+    }
+
+    /// Bytes of trusted memory that a tree takes, labels and levels in memory among them; others
+    /// take little.
+    pub fn tree_memory(&self) -> Result<usize> {
+        if !self.scheme.is_tree() {
+            return Ok(0);
+        }
+        let sample = PageAegis::new(&Secret::from_bytes([0; SECRET_LEN]));
+        self.tree_size(&sample).map(|size| size.memory)
+    }
+
+    fn tree_size<C: Sealer>(&self, sample: &C) -> Result<TreeSize> {
+        let (pages, cached) = (self.pages as u64, self.cached);
+        Ok(match self.scheme {
+            Scheme::Ring => TreeSize::ring(pages, cached, sample)?,
+            _ => TreeSize::path(pages, cached, sample)?,
         })
     }
 

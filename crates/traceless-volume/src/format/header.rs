@@ -1,6 +1,6 @@
 //! The header: what must be known before a key is, and never changes. 4096 bytes at 0.
 
-use super::{AREAS_AT, Keys, u16_at, u32_at, u64_at};
+use super::{AREAS_AT, Keys, MasterKey, u16_at, u32_at, u64_at};
 use crate::error::{Error, Result};
 use std::path::PathBuf;
 use traceless::build::SchemeConfig;
@@ -14,6 +14,8 @@ pub const HEADER_LEN: usize = 4096;
 const MAGIC: [u8; 8] = *b"TLVOLUME";
 /// Version 1 was before nonces had salts; no release made it.
 const VERSION: u16 = 2;
+const UUID_AT: usize = 16;
+const INCOMPATIBLE_AT: usize = 48;
 const SCHEME_AT: usize = 80;
 const SCHEME_LEN: usize = 64;
 /// In the scheme record.
@@ -82,10 +84,11 @@ impl Header {
         let mut out = vec![0; HEADER_LEN];
         out[..8].copy_from_slice(&MAGIC);
         out[8..10].copy_from_slice(&VERSION.to_le_bytes());
-        out[16..32].copy_from_slice(&self.uuid);
+        out[UUID_AT..UUID_AT + 16].copy_from_slice(&self.uuid);
         out[32..40].copy_from_slice(&self.features.compatible.to_le_bytes());
         out[40..48].copy_from_slice(&self.features.read_only.to_le_bytes());
-        out[48..56].copy_from_slice(&self.features.incompatible.to_le_bytes());
+        let incompatible = self.features.incompatible.to_le_bytes();
+        out[INCOMPATIBLE_AT..INCOMPATIBLE_AT + 8].copy_from_slice(&incompatible);
         out[56..64].copy_from_slice(&self.image_len.to_le_bytes());
         out[64..72].copy_from_slice(&AREAS_AT.to_le_bytes());
         encode_scheme(&self.scheme, &mut out[SCHEME_AT..SCHEME_AT + SCHEME_LEN]);
@@ -109,7 +112,7 @@ impl Header {
         let features = Features {
             compatible: u64_at(bytes, 32),
             read_only: u64_at(bytes, 40),
-            incompatible: u64_at(bytes, 48),
+            incompatible: u64_at(bytes, INCOMPATIBLE_AT),
         };
         let unknown = features.incompatible & !Features::KNOWN_INCOMPATIBLE;
         if unknown != 0 {
@@ -117,24 +120,24 @@ impl Header {
         }
         let scheme = decode_scheme(&bytes[SCHEME_AT..SCHEME_AT + SCHEME_LEN])?;
         let cipher = Cipher::of_code(bytes[CIPHER_AT]).ok_or(Error::Cipher(bytes[CIPHER_AT]))?;
-        let uuid = bytes[16..32].try_into().expect("16 bytes");
-        let salt = (features.incompatible & Features::REBUILT != 0)
-            .then(|| bytes[SALT_AT..SALT_AT + 16].try_into().expect("16 bytes"));
-        let header = Self { salt, ..Self::new(uuid, features, scheme, cipher) };
+        let new = Self::new(Self::uuid_in(bytes), features, scheme, cipher);
+        let header = Self { salt: salt_in(bytes), ..new };
         if u64_at(bytes, 56) != header.image_len || u64_at(bytes, 64) != AREAS_AT {
             return Err(Error::HeaderDamaged);
         }
         Ok(header)
     }
 
-    /// Reads a header of whatever version as if it were of the one that is known: to find out
-    /// whether only its version is damaged.
-    pub fn decode_as_known(bytes: &[u8]) -> Result<Self> {
-        let mut known = bytes.to_vec();
-        if let Some(version) = known.get_mut(8..10) {
-            version.copy_from_slice(&VERSION.to_le_bytes());
-        }
-        Self::decode(&known)
+    /// The id in a header that may say anything else.
+    pub fn uuid_in(bytes: &[u8]) -> [u8; 16] {
+        *bytes[UUID_AT..].first_chunk().expect("a header is longer")
+    }
+
+    /// The keys that a header was written with if `master` is its volume's, whatever version,
+    /// features, scheme and cipher it names: to find out whether one of them is damaged. Whoever
+    /// adds one leaves that as it is.
+    pub fn keys_in(bytes: &[u8], master: MasterKey) -> Keys {
+        Keys::salted(master, Self::uuid_in(bytes), salt_in(bytes))
     }
 
     /// Checks the tag of a header that was decoded from `bytes`.
@@ -145,6 +148,12 @@ impl Header {
             Err(Error::HeaderDamaged)
         }
     }
+}
+
+/// The salt of a volume that was rebuilt.
+fn salt_in(bytes: &[u8]) -> Option<[u8; 16]> {
+    let is_rebuilt = u64_at(bytes, INCOMPATIBLE_AT) & Features::REBUILT != 0;
+    is_rebuilt.then(|| *bytes[SALT_AT..].first_chunk().expect("a header is longer"))
 }
 
 const KIND_PLAIN: u16 = 1;
@@ -274,21 +283,34 @@ fn decode_sq(record: &[u8], blocks: u64, block_len: usize) -> Result<sq::Geometr
 mod tests {
     use super::*;
 
-    /// Damage to the version is told from a version that somebody with the key wrote.
+    fn any_master() -> MasterKey {
+        MasterKey::from_bytes(&[1; 32]).unwrap()
+    }
+
+    /// Damage to what a newer program may write is told from what somebody with the key wrote.
     #[test]
-    fn a_damaged_version_does_not_verify_and_a_newer_one_does() {
-        let keys = Keys::for_fuzzing();
+    fn what_is_damaged_does_not_verify_and_what_is_newer_does() {
         let scheme = SchemeConfig::Plain { blocks: 9, block_len: 4096 };
-        let header = Header::new([5; 16], Features::default(), scheme, Cipher::AesGcm);
-        for bit in 0..16 {
-            let mut bytes = header.encode(&keys);
-            bytes[8 + bit / 8] ^= 1 << (bit % 8);
-            assert!(matches!(Header::decode(&bytes), Err(Error::Version(_))), "bit {bit}");
-            assert_eq!(Header::decode_as_known(&bytes).unwrap(), header);
-            assert!(matches!(Header::verify(&bytes, &keys), Err(Error::HeaderDamaged)));
-            let tag = keys.header().mac(&bytes[..TAG_AT]);
-            bytes[TAG_AT..].copy_from_slice(tag.bytes());
-            Header::verify(&bytes, &keys).unwrap();
+        let new = Header::new([5; 16], Features::default(), scheme, Cipher::AesGcm);
+        for header in [new, new.rebuilt(scheme, [6; 16])] {
+            let keys = || Keys::of(any_master(), &header);
+            let bytes = header.encode(&keys());
+            let (mut newer, bits) = (0, bytes.len() * 8);
+            for bit in 0..bits {
+                let mut bytes = bytes.clone();
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                let unknown = Header::decode(&bytes).is_err_and(|error| error.may_be_newer());
+                newer += usize::from(unknown);
+                if !unknown {
+                    continue;
+                }
+                let found = Header::keys_in(&bytes, any_master());
+                assert!(matches!(Header::verify(&bytes, &found), Err(Error::HeaderDamaged)));
+                let tag = keys().header().mac(&bytes[..TAG_AT]);
+                bytes[TAG_AT..].copy_from_slice(tag.bytes());
+                Header::verify(&bytes, &found).unwrap();
+            }
+            assert!(newer > 16 + 62 + 8, "version, features and cipher: {newer}");
         }
     }
 

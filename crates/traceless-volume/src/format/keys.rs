@@ -77,12 +77,17 @@ pub struct Keys {
 impl Keys {
     /// The keys of a new volume `uuid` under `master`.
     pub fn new(master: MasterKey, uuid: [u8; 16]) -> Self {
-        Self { master, uuid, salt: None }
+        Self::salted(master, uuid, None)
     }
 
     /// The keys of the volume with this header under `master`.
     pub fn of(master: MasterKey, header: &Header) -> Self {
-        Self { master, uuid: header.uuid, salt: header.salt }
+        Self::salted(master, header.uuid, header.salt)
+    }
+
+    /// The keys of the volume `uuid`, whose header has this salt, under `master`.
+    pub(super) fn salted(master: MasterKey, uuid: [u8; 16], salt: Option<[u8; 16]>) -> Self {
+        Self { master, uuid, salt }
     }
 
     /// The master key, to be put into another key slot.

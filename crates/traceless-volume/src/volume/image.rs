@@ -161,7 +161,7 @@ impl Image {
     /// As [`Image::unlock`], where the header stands at `at`.
     pub fn unlock_at(&self, at: u64, key: &UserKey) -> Result<Unlocked> {
         let header = match self.header_at(at) {
-            Err(Error::Version(found)) => return Err(self.version_or_damage(at, found, key)),
+            Err(e) if e.may_be_newer() => return Err(self.newer_or_damage(at, e, key)),
             header => header?,
         };
         let (master, slot) = self.key_slots()?.unlock(&header.uuid, key)?;
@@ -170,20 +170,16 @@ impl Image {
         Ok(Unlocked { header, keys, slot })
     }
 
-    /// What to say of a header whose version is not known: whoever wrote another version with the
-    /// volume's key made a tag of it, damage did not. Where the key slots do not open as those of a
-    /// known version would, nobody can tell.
-    fn version_or_damage(&self, at: u64, found: u16, key: &UserKey) -> Error {
-        let keys_of = |bytes: &[u8]| -> Result<Keys> {
-            let header = Header::decode_as_known(bytes)?;
-            let (master, _) = self.key_slots()?.unlock(&header.uuid, key)?;
-            Ok(Keys::of(master, &header))
+    /// What to say of a header that a newer program may have written: whoever did so with the
+    /// volume's key made a tag of it, damage did not. Where the key slots do not open as those that
+    /// are known would, nobody can tell.
+    fn newer_or_damage(&self, at: u64, newer: Error, key: &UserKey) -> Error {
+        let is_damaged = || -> Result<bool> {
+            let bytes = self.header_bytes(at)?;
+            let (master, _) = self.key_slots()?.unlock(&Header::uuid_in(&bytes), key)?;
+            Ok(Header::verify(&bytes, &Header::keys_in(&bytes, master)).is_err())
         };
-        let opened = self.header_bytes(at).and_then(|bytes| Ok((keys_of(&bytes)?, bytes)));
-        match opened {
-            Ok((keys, bytes)) if Header::verify(&bytes, &keys).is_err() => Error::HeaderDamaged,
-            _ => Error::Version(found),
-        }
+        if is_damaged().unwrap_or(false) { Error::HeaderDamaged } else { newer }
     }
 
     /// Refuses an image that is shorter than its header says.

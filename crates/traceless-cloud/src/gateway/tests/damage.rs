@@ -146,6 +146,47 @@ fn a_repair_keeps_what_is_whole_and_the_damaged_file() {
     assert!(gateway.get(5).unwrap() == vec![0; BLOCK], "what was said to be lost");
 }
 
+/// A repair that was cut short is repeated, and what an older one kept stays.
+#[test]
+fn a_repair_goes_on_where_it_was_cut_short() {
+    let (world, _) = written(46, 6);
+    let (generation, whole) = newest(&world);
+    let folder = world.folder.path();
+    let mut damaged = whole.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    std::fs::write(path_of(folder, generation), &damaged).unwrap();
+    let first = folder.join(format!("damaged.{generation}"));
+    std::fs::write(&first, "of an older repair").unwrap();
+    // The damaged file was given its name, and nothing else was done.
+    let second = folder.join(format!("damaged.{generation}.1"));
+    std::fs::hard_link(path_of(folder, generation), &second).unwrap();
+    let kept = repair(folder, &world.keys, None, &mut Seeded::new(1)).unwrap();
+    assert_eq!(kept, second);
+    assert!(std::fs::read(kept).unwrap() == damaged);
+    assert_eq!(std::fs::read(first).unwrap(), b"of an older repair");
+    assert!(check(folder, &world.keys, None).unwrap().lost.is_none());
+}
+
+/// A file that cannot become the anchor is refused before anything is repaired.
+#[test]
+fn a_repair_with_a_file_of_others_changes_nothing() {
+    let (world, _) = written(47, 6);
+    let (generation, mut damaged) = newest(&world);
+    let folder = world.folder.path();
+    *damaged.last_mut().unwrap() ^= 1;
+    std::fs::write(path_of(folder, generation), &damaged).unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let other = elsewhere.path().join("letter");
+    std::fs::write(&other, "a letter").unwrap();
+    let refused = repair(folder, &world.keys, Some(&other), &mut Seeded::new(1));
+    assert!(matches!(refused, Err(Error::Anchor { .. })));
+    assert_eq!(std::fs::read(&other).unwrap(), b"a letter");
+    assert!(newest(&world) == (generation, damaged), "nothing was repaired");
+    let anchor = elsewhere.path().join("anchor");
+    repair(folder, &world.keys, Some(&anchor), &mut Seeded::new(1)).unwrap();
+    assert!(check(folder, &world.keys, Some(&anchor)).unwrap().anchor.is_none());
+}
+
 fn copy(from: &Path, to: &Path) {
     for name in std::fs::read_dir(to).unwrap().map(|entry| entry.unwrap().path()) {
         std::fs::remove_file(name).unwrap();
