@@ -218,3 +218,65 @@ fn bound(slot: u64, page: u64) -> [u8; 16] {
     bound[8..].copy_from_slice(&page.to_le_bytes());
     bound
 }
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use traceless::rng::System;
+    use traceless::store::MemStore;
+
+    fn slots(store: &Arc<MemStore>, cipher: Cipher) -> Slots {
+        let key = Secret::from_bytes([1; 32]);
+        Slots::new(store.clone(), 2, cipher, &key, Box::new(System)).unwrap()
+    }
+
+    fn store() -> Arc<MemStore> {
+        Arc::new(MemStore::new(Slots::store_len(2)))
+    }
+
+    #[test]
+    fn names_of_ciphers_do_not_change() {
+        let names: Vec<_> = Cipher::ALL.iter().map(|cipher| cipher.name()).collect();
+        assert_eq!(names, ["aegis", "gcm", "chacha20-hmac"]);
+    }
+
+    /// 2^32 pages are 2^44 bytes.
+    #[test]
+    fn one_key_of_gcm_seals_so_many_pages_and_no_more() {
+        for (cipher, last) in [(Cipher::Gcm, (1 << 32) - 1), (Cipher::Aegis, u64::MAX - 1)] {
+            let (slots, mut buffer) = (slots(&store(), cipher), Buffer::default());
+            slots.put(0, 0, last, &mut buffer).unwrap();
+            assert!(matches!(slots.put(0, 0, last + 1, &mut buffer), Err(Error::Store(_))));
+        }
+    }
+
+    /// Even where the versions are the same, which no scheme lets happen.
+    #[test]
+    fn a_page_is_bound_to_its_slot_and_number() {
+        for cipher in Cipher::ALL {
+            let store = store();
+            let (slots, mut buffer) = (slots(&store, cipher), Buffer::default());
+            slots.put(0, 5, 7, &mut buffer).unwrap();
+            slots.get(0, 5, 7, &mut buffer).unwrap();
+            let mut sealed = [0; SEALED_LEN];
+            store.read(&slots.extents(0), &mut sealed).unwrap();
+            store.write(&slots.extents(1), &sealed).unwrap();
+            for (slot, page, version) in [(1, 5, 7), (0, 6, 7), (0, 5, 8)] {
+                let found = slots.get(slot, page, version, &mut buffer);
+                assert!(matches!(found, Err(Error::Tampered { .. })), "{slot} {page} {version}");
+            }
+        }
+    }
+
+    /// Whatever bits the first salt has, those of refreshes differ from it and from each other.
+    #[test]
+    fn salts_of_refreshes_vary() {
+        for first in [0, u64::MAX, 0x5555_5555_5555_5555] {
+            let mut salts: Vec<u64> = (0..16).map(|_| System.vary(Salt(first)).0).collect();
+            salts.push(first);
+            salts.sort_unstable();
+            assert!(salts.windows(2).all(|pair| pair[0] != pair[1]), "{salts:x?}");
+        }
+    }
+}
