@@ -32,7 +32,7 @@ pub fn run(args: &AuditFloorsArgs) -> Result<(), Failure> {
     }
     if args.wants(ALARMS) {
         let measured = alarms::count(seeds).map_err(failed)? as f64;
-        rows.push(Row { name: ALARMS, unit: "alarms", measured, spread: None });
+        rows.push(row(ALARMS, "alarms", vec![measured]));
     }
     say_rows("traceless.audit.bench.v1", rows, args.json)
 }

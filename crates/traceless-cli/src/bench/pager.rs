@@ -154,7 +154,7 @@ pub fn run(args: &PagerBenchArgs) -> Result<(), Failure> {
         return say_json(&Report { schema, machine, faults, resident, rows, details });
     }
     say(&machine.to_string());
-    for Row { name, unit, measured, spread } in &rows {
+    for Row { name, unit, measured, spread, .. } in &rows {
         let spread = spread_in_words(*spread);
         say(&format!("{name:<28}{:>8} {unit:<14}{spread}", shortened(*measured)));
     }
