@@ -22,6 +22,15 @@ struct Measurement {
     /// The spread of the repetitions, as a part of the measured value.
     spread: Option<f64>,
     why: Option<String>,
+    absolute: Option<Absolute>,
+}
+
+/// What a ratio to controls is made of, on the machine that it was measured on.
+#[derive(Clone, Deserialize, Serialize)]
+struct Absolute {
+    unit: String,
+    measured: f64,
+    control: f64,
 }
 
 /// The outcome of a group.
@@ -41,6 +50,8 @@ struct Line {
     met: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    absolute: Option<Absolute>,
     #[serde(skip)]
     in_words: String,
     #[serde(skip)]
@@ -67,7 +78,7 @@ pub fn join(group: &str, floors: &[&Row], reported: &str) -> Result<Joined, Stri
         if measurement.unit != floor.unit {
             return Err(format!("{name} was measured in {}, not {}", measurement.unit, floor.unit));
         }
-        let Measurement { measured, spread, why, .. } = measurement;
+        let Measurement { measured, spread, why, absolute, .. } = measurement;
         if measured.is_none() == why.is_none() {
             return Err(format!("{name} needs a measured value or a reason why there is none"));
         }
@@ -79,11 +90,19 @@ pub fn join(group: &str, floors: &[&Row], reported: &str) -> Result<Joined, Stri
             spread: *spread,
             met: measured.is_some_and(|measured| floor.is_met(measured)),
             why: why.clone(),
+            absolute: absolute.clone(),
             in_words: floor.in_words(),
             distance: measured.map(|measured| floor.distance(measured)),
         });
     }
     Ok(Joined { group: group.to_owned(), rows })
+}
+
+impl Absolute {
+    fn in_words(&self) -> String {
+        let Self { unit, measured, control } = self;
+        format!("{measured:.3} {unit}, its control {control:.3}")
+    }
 }
 
 impl Joined {
@@ -94,8 +113,8 @@ impl Joined {
 
     /// A table to read.
     pub fn table(&self) -> String {
-        let mut cells =
-            vec![["row", "measured", "floor", "distance", "spread", "met"].map(str::to_owned)];
+        let head = ["row", "measured", "floor", "distance", "spread", "met", "on this machine"];
+        let mut cells = vec![head.map(str::to_owned)];
         cells.extend(self.rows.iter().map(|line| {
             [
                 line.name.clone(),
@@ -107,9 +126,10 @@ impl Joined {
                     None => if line.met { "yes" } else { "NO" }.to_owned(),
                     Some(why) => why.clone(),
                 },
+                line.absolute.as_ref().map_or(String::new(), Absolute::in_words),
             ]
         }));
-        let mut widths = [0; 6];
+        let mut widths = [0; 7];
         for row in &cells {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = cell.len().max(*width);
@@ -166,6 +186,17 @@ mod tests {
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(lines[2], "fast   2.100     at least 2 GB/s  +5.0 %    5.0 %   yes");
         assert_eq!(lines[3], "small  1.500     at most 1 GB/s   -50.0 %   0.0 %   NO");
+    }
+
+    #[test]
+    fn a_ratio_to_controls_says_what_it_is_made_of() {
+        let fast = floor("fast", 2.0, Direction::AtLeast);
+        let absolute = r#""absolute": {"unit": "us", "measured": 4.2, "control": 2.0}}"#;
+        let row = FAST.replace('}', &format!(", {absolute}"));
+        let joined = join("volume", &[&fast], &report(&row)).expect("joined");
+        let absolute = r#""absolute":{"unit":"us","measured":4.2,"control":2.0}}"#;
+        assert!(joined.json().contains(absolute), "{}", joined.json());
+        assert!(joined.table().contains("4.200 us, its control 2.000"), "{}", joined.table());
     }
 
     #[test]

@@ -81,6 +81,9 @@ pub struct TreeArgs {
     /// Measure the rows of the group tree in bench/floors.toml instead
     #[arg(long)]
     pub floors: bool,
+    /// Measure controls beside each round, with a cipher that seals and opens so many bytes
+    #[arg(long, value_name = "B", hide = true)]
+    pub controls: Option<usize>,
     /// Smaller and less exact
     #[arg(long, requires = "floors")]
     pub quick: bool,
@@ -181,6 +184,7 @@ impl TreeArgs {
         add("workload", word(&self.workload));
         add("accesses", self.accesses.to_string());
         add("rounds", self.rounds.to_string());
+        self.controls.iter().for_each(|len| add("controls", len.to_string()));
         line.push("--json".to_owned());
         line
     }

@@ -3,9 +3,9 @@
 
 use super::{alarms, tree};
 use crate::args::audit::AuditFloorsArgs;
-use crate::bench::cpu_seconds;
+use crate::bench::controls::{Controls, Operations};
 use crate::failure::Failure;
-use crate::numbers::{Row, failed, row, say_rows};
+use crate::numbers::{Pair, Row, Scale, failed, row, row_of_ratios, say_rows};
 use std::sync::Arc;
 use traceless::rng::{Rng, Seeded};
 use traceless::trace::{Event, Recorder, TraceError, TraceReader, TraceWriter};
@@ -20,47 +20,60 @@ const READ: &str = "audit-trace-read";
 const STATISTICS: &str = "audit-statistics";
 const ALARMS: &str = "audit-false-alarms";
 
+/// Of one event, or one draw: the core's speed is all there is to compare with.
+const EVENT_WRITTEN: Operations = Operations { hits: 20.0, ..Operations::NONE };
+const EVENT_READ: Operations = Operations { hits: 20.0, ..Operations::NONE };
+const DRAW: Operations = Operations { hits: 200.0, ..Operations::NONE };
+
 pub fn run(args: &AuditFloorsArgs) -> Result<(), Failure> {
     let (steps, seeds) = if args.quick { (10_000, 33) } else { (100_000, 1000) };
     let mut rows = vec![];
     if [BYTES, WRITE, READ].iter().any(|name| args.wants(name)) {
-        rows = of_traces(steps).map_err(failed)?;
+        rows = of_traces(steps)?;
         rows.retain(|row| args.wants(row.name));
     }
     if args.wants(STATISTICS) {
-        rows.push(row(STATISTICS, "M/s", judged(100 * steps as usize)));
+        let pairs = judged(100 * steps as usize)?;
+        rows.push(row_of_ratios(STATISTICS, MILLIONS, &pairs));
     }
     if args.wants(ALARMS) {
         let measured = alarms::count(seeds).map_err(failed)? as f64;
-        rows.push(Row { name: ALARMS, unit: "alarms", measured, spread: None });
+        rows.push(row(ALARMS, "alarms", vec![measured]));
     }
     say_rows("traceless.audit.bench.v1", rows, args.json)
 }
 
+/// Millions a second.
+const MILLIONS: Scale = Scale::Rate("M/s", 1e3);
+
 /// Of what a Path ORAM shows in so many steps.
-fn of_traces(steps: u64) -> Result<Vec<Row>, TraceError> {
+fn of_traces(steps: u64) -> Result<Vec<Row>, Failure> {
     let witness = Arc::new(Recorder::default());
-    let shown = tree::show_path(steps, witness.clone());
-    shown.map_err(|error| TraceError::Io(std::io::Error::other(error)))?;
+    tree::show_path(steps, witness.clone()).map_err(failed)?;
     let events = witness.take();
+    let sum = events.iter().fold(0, |sum, event| event.at.wrapping_add(sum));
     let (mut written, mut read, mut file) = (vec![], vec![], vec![]);
-    let rate = |seconds: f64| events.len() as f64 / seconds / 1e6;
+    let mut controls = Controls::of_hits();
     for _ in 0..ROUNDS {
-        let start = cpu_seconds();
-        file = write(&events)?;
-        written.push(rate(cpu_seconds() - start));
-        let start = cpu_seconds();
-        let places = sum_of_places(&file)?;
-        read.push(rate(cpu_seconds() - start));
-        assert_eq!(places, events.iter().fold(0, |sum, event| event.at.wrapping_add(sum)));
+        written.push(controls.time(&EVENT_WRITTEN, || {
+            file = write(&events).map_err(failed)?;
+            Ok(events.len() as f64)
+        })?);
+        read.push(controls.time(&EVENT_READ, || {
+            assert_eq!(sum_of_places(&file).map_err(failed)?, sum);
+            Ok(events.len() as f64)
+        })?);
     }
     let bytes = file.len() as f64 / events.len() as f64;
-    Ok(vec![row(BYTES, "B/event", vec![bytes]), row(WRITE, "M/s", written), row(READ, "M/s", read)])
+    Ok(vec![
+        row(BYTES, "B/event", vec![bytes]),
+        row_of_ratios(WRITE, MILLIONS, &written),
+        row_of_ratios(READ, MILLIONS, &read),
+    ])
 }
 
-/// Millions of draws a second, on one core, of which all is claimed: of each of two users, and of
-/// both.
-fn judged(draws: usize) -> Vec<f64> {
+/// Draws, judged on one core, of which all is claimed: of each of two users, and of both.
+fn judged(draws: usize) -> Result<Vec<Pair>, Failure> {
     const LEAVES: u64 = 1 << 20;
     let mut rng = Seeded::new(1);
     let mut user = || Draws {
@@ -71,15 +84,14 @@ fn judged(draws: usize) -> Vec<f64> {
         ..Draws::default()
     };
     let (a, b) = (user(), user());
-    let judge = |_| {
-        let start = cpu_seconds();
+    let judge = || {
         let alone = [a.claims(""), b.claims("")].concat();
         let together = [a.are_spread_as(&b, ""), cannot_be_told_apart(&a, &b, "")];
-        let seconds = cpu_seconds() - start;
         assert!(alone.iter().chain(&together).all(|claim| claim.verdict == Verdict::Pass));
-        2.0 * draws as f64 / seconds / 1e6
+        Ok(2.0 * draws as f64)
     };
-    (0..ROUNDS).map(judge).collect()
+    let mut controls = Controls::of_hits();
+    (0..ROUNDS).map(|_| controls.time(&DRAW, judge)).collect()
 }
 
 fn write(events: &[Event]) -> Result<Vec<u8>, TraceError> {

@@ -1,6 +1,7 @@
 //! `traceless bench`: the schemes of the library by themselves.
 
 mod cloud;
+pub mod controls;
 mod pager;
 mod paging;
 mod stash;

@@ -5,14 +5,18 @@
 //! means of some where that would hide work: what else runs on the machine makes some of them
 //! longer, never shorter.
 
-use crate::args::PagerBenchArgs;
+use crate::args::{PageCipherArg, PagerBenchArgs};
+use crate::bench::controls::{Controls, Operations};
 use crate::failure::Failure;
-use crate::numbers::{Hardware, Row, failed, row, shortened, spread_in_words};
+use crate::numbers::{
+    Hardware, Pair, Row, Scale, failed, row, row_of_ratios, shortened, spread_in_words,
+};
 use crate::output::{complain, say, say_json};
 use crate::run::cipher;
 use serde::Serialize;
 use traceless::clock::{Clock, Monotonic};
 use traceless::scheme::detwo::Refresh;
+use traceless::seal::{Aead, ChaChaHmac, Sealer, Secret, WideAegis};
 use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::{Config, HOLDS_PROGRAMS, PagedRegion, Scheme, Settings, Summary};
 
@@ -106,6 +110,11 @@ const CONTROLS: [Subject; 3] = [
     plain("pager-plain-large", Program::Large),
 ];
 
+/// What a plain fault is compared with: the handler wakes and the program, one page is sealed and
+/// another opened, and both are copied.
+const FAULT: Operations =
+    Operations { passes: 2.0, copies: 2.0, switches: 2.0, ..Operations::NONE };
+
 /// Pages of a large program.
 const LARGE_PAGES: usize = 1 << 14;
 
@@ -154,9 +163,10 @@ pub fn run(args: &PagerBenchArgs) -> Result<(), Failure> {
         return say_json(&Report { schema, machine, faults, resident, rows, details });
     }
     say(&machine.to_string());
-    for Row { name, unit, measured, spread } in &rows {
+    for Row { name, unit, measured, spread, absolute } in &rows {
         let spread = spread_in_words(*spread);
-        say(&format!("{name:<28}{:>8} {unit:<14}{spread}", shortened(*measured)));
+        let absolute = absolute.map_or(String::new(), |absolute| absolute.in_words());
+        say(&format!("{name:<28}{:>8} {unit:<14}{spread}{absolute}", shortened(*measured)));
     }
     say("");
     for detail in details {
@@ -176,7 +186,9 @@ fn measure_all(args: &PagerBenchArgs, faults: usize) -> Result<(Vec<Row>, Vec<De
     let wanted =
         |name: &str| args.only.is_empty() || args.only.iter().any(|part| name.contains(part));
     let subjects: Vec<&Subject> = SUBJECTS.iter().filter(|subject| wanted(subject.name)).collect();
-    let mut plain_us = vec![];
+    let mut faults_in_plain = vec![];
+    let sealer = sealer(args.cipher);
+    let mut controls = Controls::of_memory().and_passes(sealer, PAGE_LEN).and_switches();
     let mut ratios = vec![vec![]; subjects.len()];
     let mut details = vec![];
     for round in 1..=args.rounds {
@@ -184,9 +196,9 @@ fn measure_all(args: &PagerBenchArgs, faults: usize) -> Result<(Vec<Row>, Vec<De
             complain(&format!("round {round} of {}", args.rounds));
         }
         details.clear();
-        let plain = measure(args, &CONTROLS[0], faults, 0.0)?;
+        let (plain, reading) = controls.beside(|| measure(args, &CONTROLS[0], faults, 0.0))?;
         let compute_ns = plain.p50() * IDLE;
-        plain_us.push(plain.p50() / 1000.0);
+        faults_in_plain.push(Pair { ns: plain.p50(), control_ns: FAULT.ns(&reading) });
         let mut controls = vec![plain];
         for control in &CONTROLS[1..] {
             let is_needed = subjects.iter().any(|subject| subject.program == control.program);
@@ -208,7 +220,8 @@ fn measure_all(args: &PagerBenchArgs, faults: usize) -> Result<(Vec<Row>, Vec<De
             details.push(measured.detail(subject.name));
         }
     }
-    let mut rows = vec![row("pager-plain-fault", "us", plain_us)];
+    let scale = Scale::Time("us", 1e3);
+    let mut rows = vec![row_of_ratios("pager-plain-fault", scale, &faults_in_plain)];
     for (subject, ratios) in subjects.iter().zip(ratios) {
         rows.push(row(subject.name, "ratio", ratios));
     }
@@ -283,6 +296,15 @@ fn region(settings: &Settings) -> Result<PagedRegion, Failure> {
     // As programs are. It starts no threads while it faults.
     let config = Config { frames, policy, holds: HOLDS_PROGRAMS, ..Config::default() };
     PagedRegion::new(scheme, config).map_err(failed)
+}
+
+/// What pages are sealed with, by itself.
+fn sealer(cipher: PageCipherArg) -> fn(&Secret) -> Box<dyn Sealer> {
+    match cipher {
+        PageCipherArg::Aegis => |key| Box::new(WideAegis::new(key)),
+        PageCipherArg::Gcm => |key| Box::new(Aead::new(key)),
+        PageCipherArg::ChachaHmac => |key| Box::new(ChaChaHmac::new(key)),
+    }
 }
 
 fn touch_page(region: &mut PagedRegion, page: usize) {

@@ -1,9 +1,9 @@
 //! The rows of the group sim: how fast the simulator is at the papers' size.
 
 use crate::args::SimFloorsArgs;
-use crate::bench::cpu_seconds;
+use crate::bench::controls::{Controls, Operations};
 use crate::failure::Failure;
-use crate::numbers::{peak_memory, row, say_rows};
+use crate::numbers::{Pair, Scale, peak_memory, row, row_of_ratios, say_rows};
 use traceless_sim::backend::Backend;
 use traceless_sim::constant;
 use traceless_sim::dram::Memory;
@@ -17,31 +17,45 @@ use traceless_sim::{processor, workload};
 const NULL: constant::Config =
     constant::Config { bytes_per_cycle: 1 << 20, latency: 0, oram_latency: 0, capacity: 1 << 40 };
 
+/// Rounds of which the median counts.
+const ROUNDS: usize = 5;
+
+/// What a simulated event, request or path is compared with: the core's speed, and memory where a
+/// simulated tree lies.
+const RECORD: Operations = Operations { hits: 500.0, ..Operations::NONE };
+const CYCLE: Operations = Operations { hits: 50.0, ..Operations::NONE };
+const REQUEST: Operations = Operations { hits: 500.0, ..Operations::NONE };
+const PATH: Operations = Operations { misses: 5.0, hits: 200.0, ..Operations::NONE };
+
 pub fn run(args: &SimFloorsArgs) -> Result<(), Failure> {
     let requests = if args.quick { 5_000 } else { 50_000 };
-    let machine = Machine::ir_oram();
+    let (machine, mut controls) = (Machine::ir_oram(), Controls::of_memory());
     let config = Config { pace: Pace::Asked, ..Config::default() };
     let dram = Oram::over_dram(&config, Memory::new(machine.memory)?)?;
-    let (counts, seconds) = measure(&machine, dram, requests)?;
-    let lines = counts.lines as f64 / seconds / 1e6;
-    let (counts, seconds) = measure(&machine, Oram::over_constant(&config, &NULL)?, requests * 4)?;
-    let paths = counts.paths() as f64 / seconds / 1e3;
-    let memory = peak_memory("self")? as f64 / f64::from(1 << 30);
-    let records = |name, n| straight(name, if args.quick { n / 10 } else { n });
-    let (busy, seconds) = records(BUSY, 1_000_000)?;
-    let records_a_second = busy.records as f64 / seconds / 1e6;
-    let (sparse, seconds) = records(SPARSE, 200_000)?;
-    let cycles_a_second = sparse.cycles as f64 / seconds / 1e6;
+    let lines = measure(&machine, dram, requests, |counts| counts.lines, &REQUEST, &mut controls)?;
+    let constant = Oram::over_constant(&config, &NULL)?;
+    let paths = measure(&machine, constant, requests * 4, Counts::paths, &PATH, &mut controls)?;
+    let memory = peak_memory("self")?.saturating_sub(controls.bytes()) as f64;
+    let mut straight = |name, records, unit: &Operations, count: fn(&Run) -> u64| {
+        let records = if args.quick { records / 10 } else { records };
+        let round = |_| controls.time(unit, || Ok(count(&straight(name, records)?) as f64));
+        (0..ROUNDS).map(round).collect::<Result<Vec<Pair>, Failure>>()
+    };
+    let records = straight(BUSY, 1_000_000, &RECORD, |run| run.records)?;
+    let cycles = straight(SPARSE, 200_000, &CYCLE, |run| run.cycles)?;
     let rows = vec![
-        row("sim-records", "M/s", vec![records_a_second]),
-        row("sim-cycles", "M/s", vec![cycles_a_second]),
-        row("sim-dram-requests", "M/s", vec![lines]),
-        row("sim-paths", "k/s", vec![paths]),
-        row("sim-memory", "GiB", vec![memory]),
+        row_of_ratios("sim-records", MILLIONS, &records),
+        row_of_ratios("sim-cycles", MILLIONS, &cycles),
+        row_of_ratios("sim-dram-requests", MILLIONS, &lines),
+        row_of_ratios("sim-paths", Scale::Rate("k/s", 1e6), &paths),
+        row("sim-memory", "GiB", vec![memory / f64::from(1 << 30)]),
         row("sim-bundled-over-ir-oram", "x", vec![gain(args.quick)?]),
     ];
     say_rows("traceless.sim.bench.v1", rows, args.json)
 }
+
+/// Millions a second.
+const MILLIONS: Scale = Scale::Rate("M/s", 1e3);
 
 /// Random lines, as in USIMM's own measurements.
 const BUSY: &str = "uniform?bytes=16G&before=10";
@@ -49,12 +63,10 @@ const BUSY: &str = "uniform?bytes=16G&before=10";
 /// A program that seldom misses its caches.
 const SPARSE: &str = "uniform?before=4000";
 
-/// A workload on USIMM's machine, and the processor time that it took.
-fn straight(name: &str, records: u64) -> Result<(Run, f64), Failure> {
+/// A workload on USIMM's machine.
+fn straight(name: &str, records: u64) -> Result<Run, Failure> {
     let mut workloads = [workload::named(name, records, 1)?];
-    let start = cpu_seconds();
-    let run = Machine::FOUR_CHANNELS.run(&mut workloads)?.run;
-    Ok((run, cpu_seconds() - start))
+    Ok(Machine::FOUR_CHANNELS.run(&mut workloads)?.run)
 }
 
 /// How many times as fast the scheme `bundled` is as IR-ORAM, over the stand-ins for Table II: the
@@ -90,11 +102,23 @@ fn small() -> Config {
     }
 }
 
-/// What was done for requests to random lines, and the processor time that it took.
-fn measure(machine: &Machine, mut oram: Oram, requests: u64) -> Result<(Counts, f64), Failure> {
-    let mut workloads = [workload::named("uniform", requests, 1)?];
+/// Rounds of requests to random lines, of which `count` counts the units.
+fn measure(
+    machine: &Machine,
+    mut oram: Oram,
+    requests: u64,
+    count: impl Fn(&Counts) -> u64,
+    unit: &Operations,
+    controls: &mut Controls,
+) -> Result<Vec<Pair>, Failure> {
     assert!(oram.is_written(), "nothing was asked of it yet");
-    let start = cpu_seconds();
-    processor::run(&machine.processor, &mut oram, &mut workloads)?;
-    Ok((oram.counts(), cpu_seconds() - start))
+    let mut round = |seed| {
+        let before = count(&oram.counts());
+        controls.time(unit, || {
+            let mut workloads = [workload::named("uniform", requests / ROUNDS as u64, seed)?];
+            processor::run(&machine.processor, &mut oram, &mut workloads)?;
+            Ok((count(&oram.counts()) - before) as f64)
+        })
+    };
+    (1..=ROUNDS as u64).map(&mut round).collect()
 }

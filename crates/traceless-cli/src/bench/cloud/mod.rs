@@ -6,9 +6,11 @@ mod compared;
 pub mod experiment;
 pub mod floors;
 mod kernel;
+mod operations;
 mod serving;
 
 use crate::args::{BenchKernel, CloudArgs, CloudKernel};
+use crate::bench::controls::{Controls, Reading};
 use crate::failure::{DEVICE, Failure};
 use crate::gateway::remote;
 use crate::numbers::{Hardware, failed, shortened, summary};
@@ -131,6 +133,18 @@ pub fn run(args: &CloudArgs) -> Result<(), Failure> {
 }
 
 fn measured(args: &CloudArgs) -> Result<Report, Failure> {
+    let mut reports = measure_in_rounds(args, 1, &mut Controls::default())?;
+    let (report, _) = reports.remove(0);
+    Ok(report)
+}
+
+/// Fills a tree once. In each round other blocks are asked for, and controls measured before and
+/// after.
+fn measure_in_rounds(
+    args: &CloudArgs,
+    rounds: u64,
+    controls: &mut Controls,
+) -> Result<Vec<(Report, Reading)>, Failure> {
     let block_len = usize::try_from(args.block_len).map_err(Failure::usage)?;
     let blocks = args.data / args.block_len.max(1);
     let choice = args.kernel.choice();
@@ -155,9 +169,13 @@ fn measured(args: &CloudArgs) -> Result<Report, Failure> {
     fill(args, &mut gateway)?;
     let fill_seconds = clock.now() as f64 / 1e9;
     warm_up(&mut gateway)?;
-    let measured = measure(args, &mut gateway)?;
-    let taken = kernel::measure(params.geometry, args.kernel, 3)?;
-    Ok(report(args, &gateway, (fill_seconds, summary(taken).0), &measured))
+    let kernel_ns = summary(kernel::measure(params.geometry, args.kernel, 3)?).0;
+    let round = |round| {
+        let args = CloudArgs { seed: args.seed.wrapping_add(round), ..args.clone() };
+        let (measured, reading) = controls.beside(|| measure(&args, &mut gateway))?;
+        Ok((report(&args, &gateway, (fill_seconds, kernel_ns), &measured), reading))
+    };
+    (0..rounds).map(round).collect()
 }
 
 /// Two rounds, after which it is known how long they take.

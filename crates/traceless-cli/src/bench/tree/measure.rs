@@ -1,6 +1,8 @@
 //! Rounds of accesses, and what came of them.
 
+use super::plain::sealer;
 use crate::args::{TreeArgs, TreeWorkload};
+use crate::bench::controls::{Controls, Reading};
 use crate::failure::Failure;
 use crate::numbers::{failed, peak_memory, summary};
 use rustix::time::{ClockId, clock_gettime};
@@ -27,8 +29,20 @@ pub struct Numbers {
     /// Moved between store and trusted memory.
     pub bytes_per_access: f64,
     pub init_seconds: f64,
+    /// Without controls.
     pub peak_memory_bytes: u64,
     pub memory_over_payload: f64,
+    /// With `--controls`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub readings: Option<Readings>,
+}
+
+/// What the controls took beside each part of a measurement.
+#[derive(Serialize, Deserialize)]
+pub struct Readings {
+    pub init: Reading,
+    /// Microseconds of processor time of an access in each round, and its controls.
+    pub rounds: Vec<(f64, Reading)>,
 }
 
 /// What is asked for.
@@ -108,9 +122,14 @@ pub fn measure(
     warm_up: WarmUp,
     make: impl FnOnce() -> Result<Box<dyn Subject>, Failure>,
 ) -> Result<Numbers, Failure> {
-    let start = cpu_seconds();
-    let mut subject = make()?;
-    let init_seconds = cpu_seconds() - start;
+    let mut controls = match args.controls {
+        Some(len) => Controls::of_memory().and_passes(sealer(args.seal()), len),
+        None => Controls::default(),
+    };
+    let ((mut subject, init_seconds), init) = controls.beside(|| {
+        let start = cpu_seconds();
+        Ok((make()?, cpu_seconds() - start))
+    })?;
     let first = match warm_up {
         WarmUp::EveryBlock => args.blocks,
         WarmUp::Blocks(blocks) => blocks.min(args.blocks),
@@ -121,18 +140,54 @@ pub fn measure(
         subject.access(access, &mut |block| block.fill(1)).map_err(failed)?;
     }
     let before = subject.bytes_moved();
-    let (mut rng, mut sum, mut next) = (Seeded::new(2), 0, 0);
-    let (mut paths, mut idle_paths) = (0, 0);
-    let (mut cpu_us, mut wall_us) = (vec![], vec![]);
-    let (rounds, accesses) = (args.rounds.max(1), args.accesses.max(1));
-    for _ in 0..rounds {
+    let mut asking = Asking { args, rng: Seeded::new(2), next: 0, paths: 0, idle_paths: 0 };
+    let (mut rounds, mut wall_us) = (vec![], vec![]);
+    for _ in 0..args.rounds.max(1) {
+        let ((cpu, wall), reading) = controls.beside(|| asking.round(&mut *subject))?;
+        rounds.push((cpu, reading));
+        wall_us.push(wall);
+    }
+    let all = (rounds.len() as u64 * args.accesses.max(1)) as f64;
+    let (cpu_us, spread) = summary(rounds.iter().map(|(cpu, _)| *cpu).collect());
+    let (wall_us, _) = summary(wall_us);
+    let peak = peak_memory("self")?.saturating_sub(controls.bytes());
+    Ok(Numbers {
+        accesses_per_cpu_second: 1e6 / cpu_us,
+        accesses_per_second: 1e6 / wall_us,
+        cpu_us_per_access: cpu_us,
+        spread,
+        paths_per_access: asking.paths as f64 / all,
+        idle_paths_per_access: asking.idle_paths as f64 / all,
+        bytes_per_access: (subject.bytes_moved() - before) as f64 / all,
+        init_seconds,
+        peak_memory_bytes: peak,
+        memory_over_payload: peak as f64 / (args.blocks * args.block_len.max(1) as u64) as f64,
+        readings: args.controls.map(|_| Readings { init, rounds }),
+    })
+}
+
+/// Whoever asks for blocks.
+struct Asking<'a> {
+    args: &'a TreeArgs,
+    rng: Seeded,
+    /// The next block in order.
+    next: u64,
+    paths: u64,
+    idle_paths: u64,
+}
+
+impl Asking<'_> {
+    /// One round of accesses: microseconds of each, of processor time and of time.
+    fn round(&mut self, subject: &mut dyn Subject) -> Result<(f64, f64), Failure> {
+        let (args, mut sum) = (self.args, 0);
+        let accesses = args.accesses.max(1);
         let (clock, cpu) = (Monotonic::start(), cpu_seconds());
         for nth in 0..accesses {
             let addr = match args.workload {
-                TreeWorkload::Random => rng.below(args.blocks),
-                TreeWorkload::Sequential => next % args.blocks,
+                TreeWorkload::Random => self.rng.below(args.blocks),
+                TreeWorkload::Sequential => self.next % args.blocks,
             };
-            next += 1;
+            self.next += 1;
             // Half of them read, half of them write.
             let is_write = nth % 2 == 1;
             let mut visit = |block: &mut [u8]| {
@@ -143,29 +198,13 @@ pub fn measure(
                 }
             };
             let access = Access { addr: Addr(addr), is_write };
-            paths += subject.access(access, &mut visit).map_err(failed)?;
-            idle_paths += subject.idle().map_err(failed)?;
+            self.paths += subject.access(access, &mut visit).map_err(failed)?;
+            self.idle_paths += subject.idle().map_err(failed)?;
         }
-        cpu_us.push((cpu_seconds() - cpu) * 1e6 / accesses as f64);
-        wall_us.push(clock.now() as f64 / 1e3 / accesses as f64);
+        std::hint::black_box(sum);
+        let cpu_us = (cpu_seconds() - cpu) * 1e6 / accesses as f64;
+        Ok((cpu_us, clock.now() as f64 / 1e3 / accesses as f64))
     }
-    std::hint::black_box(sum);
-    let all = (rounds as u64 * accesses) as f64;
-    let (cpu_us, spread) = summary(cpu_us);
-    let (wall_us, _) = summary(wall_us);
-    let peak = peak_memory("self")?;
-    Ok(Numbers {
-        accesses_per_cpu_second: 1e6 / cpu_us,
-        accesses_per_second: 1e6 / wall_us,
-        cpu_us_per_access: cpu_us,
-        spread,
-        paths_per_access: paths as f64 / all,
-        idle_paths_per_access: idle_paths as f64 / all,
-        bytes_per_access: (subject.bytes_moved() - before) as f64 / all,
-        init_seconds,
-        peak_memory_bytes: peak,
-        memory_over_payload: peak as f64 / (args.blocks * args.block_len.max(1) as u64) as f64,
-    })
 }
 
 /// Time that this process has spent computing.

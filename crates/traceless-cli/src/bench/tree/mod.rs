@@ -9,6 +9,7 @@ mod circuit;
 pub mod floors;
 mod measure;
 mod oblivious;
+mod operations;
 mod path;
 mod plain;
 mod rho;

@@ -32,12 +32,14 @@ pub fn writes_beside_raw(
 ) -> Result<Vec<f64>, Failure> {
     let raw = image.with_file_name("raw");
     let offsets: Vec<u64> = (0..bytes).step_by(LARGE).collect();
-    let mut ratios = vec![];
-    for round in 0..=rounds {
-        let raw_write = write_raw(&raw, raw_written.max(raw_read))?;
-        let raw_write = raw_write * raw_written as f64 / raw_written.max(raw_read) as f64;
-        let raw_read = read_raw(&raw, raw_read)?;
+    let of_disk = || {
+        let most = raw_written.max(raw_read);
+        let writing = write_raw(&raw, most)? * raw_written as f64 / most as f64;
+        let reading = read_raw(&raw, raw_read)?;
         std::fs::remove_file(&raw).map_err(failed)?;
+        Ok(writing + reading)
+    };
+    let of_volume = || {
         let server = Served::start(image)?;
         let mut client = Client::connect(&server.socket)?;
         forget(image)?;
@@ -48,11 +50,11 @@ pub fn writes_beside_raw(
         })?;
         drop(client);
         server.stop()?;
-        // The first round is a pass that gives every refresh something to read.
-        if round > 0 {
-            ratios.push((raw_write + raw_read) / took);
-        }
-    }
+        Ok(took)
+    };
+    // A pass that gives every refresh something to read.
+    of_volume()?;
+    let ratios = between(rounds, of_disk, of_volume)?;
     std::fs::remove_file(image).map_err(failed)?;
     Ok(ratios)
 }
@@ -61,18 +63,42 @@ pub fn writes_beside_raw(
 pub fn measure_creation(places: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
     let bytes = effort.volume_bytes / 2;
     let raw = places.disk.join("raw");
-    let mut ratios = vec![];
-    for _ in 0..effort.rounds {
+    let of_volume = |image_bytes: &mut u64| {
         settle();
         let clock = Monotonic::start();
         let image = create(&places.disk, "detwo", bytes, &["--refresh", "1"])?;
         let took = clock.now() as f64 / 1e9;
-        let image_bytes = std::fs::metadata(&image).map_err(failed)?.len();
+        *image_bytes = std::fs::metadata(&image).map_err(failed)?.len();
         std::fs::remove_file(image).map_err(failed)?;
-        ratios.push(write_raw(&raw, image_bytes)? / took);
+        Ok(took)
+    };
+    let mut image_bytes = 0;
+    of_volume(&mut image_bytes)?;
+    let of_disk = || {
+        let took = write_raw(&raw, image_bytes)?;
         std::fs::remove_file(&raw).map_err(failed)?;
-    }
+        Ok(took)
+    };
+    let ratios = between(effort.rounds, of_disk, || of_volume(&mut 0))?;
     Ok(vec![row("create-vs-raw-write", "ratio", ratios)])
+}
+
+/// In each round, the seconds of `control` as a share of those of `work`. They take turns, and each
+/// work is beside the mean of the controls before and after it: a disk's speed drifts.
+fn between(
+    rounds: usize,
+    mut control: impl FnMut() -> Result<f64, Failure>,
+    mut work: impl FnMut() -> Result<f64, Failure>,
+) -> Result<Vec<f64>, Failure> {
+    let mut before = control()?;
+    let round = |_| {
+        let took = work()?;
+        let after = control()?;
+        let mean = f64::midpoint(before, after);
+        before = after;
+        Ok(mean / took)
+    };
+    (0..rounds).map(round).collect()
 }
 
 /// Waits until the disk has nothing left to do from before.

@@ -1,7 +1,10 @@
 //! The library alone: schemes on a store in memory, one thread, one block a call.
 
-use super::{Effort, Places, Row, failed, row, seconds};
+use super::{Effort, Places, Row, failed, seconds};
+use crate::bench::controls::{Controls, Operations};
+use crate::bench::cpu_seconds;
 use crate::failure::Failure;
+use crate::numbers::{Pair, Scale, row_of_ratios};
 use std::sync::Arc;
 use traceless::build::SchemeConfig;
 use traceless::durable::MemVault;
@@ -19,9 +22,21 @@ pub const BLOCK_LEN: usize = 4096;
 
 pub fn measure(_: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
     let geometry = Geometry::new(BLOCKS, BLOCK_LEN, Refresh::ONE, 0).map_err(failed)?;
-    let (writes, reads) = Bed::in_memory(SchemeConfig::DetWo(geometry))?.rates(effort.rounds)?;
-    Ok(vec![row("library-detwo-writes", "GB/s", writes), row("library-detwo-reads", "GB/s", reads)])
+    let mut bed = Bed::in_memory(SchemeConfig::DetWo(geometry))?;
+    let (writes, reads) = bed.rounds(effort.rounds, &DETWO_WRITE, &DETWO_READ)?;
+    let scale = Scale::Rate("GB/s", BLOCK_LEN as f64);
+    Ok(vec![
+        row_of_ratios("library-detwo-writes", scale, &writes),
+        row_of_ratios("library-detwo-reads", scale, &reads),
+    ])
 }
+
+/// Sealed where it is held, and for each write another block opened and sealed where it belongs.
+const DETWO_WRITE: Operations =
+    Operations { passes: 3.0, copies: 3.0, misses: 3.0, ..Operations::NONE };
+
+const DETWO_READ: Operations =
+    Operations { passes: 1.0, copies: 1.0, misses: 1.0, ..Operations::NONE };
 
 /// A scheme that has been gone through once, so that whatever it writes anew has something to open.
 pub struct Bed {
@@ -61,24 +76,35 @@ impl Bed {
     pub fn write(&mut self, addrs: &[Addr]) -> Result<f64, Failure> {
         self.rng.fill(&mut self.block);
         let (oram, block) = (&mut self.oram, &self.block);
-        let write = || addrs.iter().try_for_each(|&a| oram.write(a, block)).map_err(failed);
-        Ok(gigabytes(addrs) / seconds(write)?)
+        let start = cpu_seconds();
+        addrs.iter().try_for_each(|&a| oram.write(a, block)).map_err(failed)?;
+        Ok(gigabytes(addrs) / (cpu_seconds() - start))
     }
 
     /// Reads each of `addrs`, and returns how fast, in GB/s.
     pub fn read(&mut self, addrs: &[Addr]) -> Result<f64, Failure> {
         let (oram, block) = (&mut self.oram, &mut self.block);
-        let read = || addrs.iter().try_for_each(|&a| oram.read(a, block)).map_err(failed);
-        Ok(gigabytes(addrs) / seconds(read)?)
+        let start = cpu_seconds();
+        addrs.iter().try_for_each(|&a| oram.read(a, block)).map_err(failed)?;
+        Ok(gigabytes(addrs) / (cpu_seconds() - start))
     }
 
-    /// GB/s of random writes and of random reads, in each of `rounds` rounds.
-    pub fn rates(&mut self, rounds: usize) -> Result<(Vec<f64>, Vec<f64>), Failure> {
+    /// What a random write and a random read take in each of `rounds` rounds, beside the operations
+    /// of each.
+    pub fn rounds(
+        &mut self,
+        rounds: usize,
+        of_write: &Operations,
+        of_read: &Operations,
+    ) -> Result<(Vec<Pair>, Vec<Pair>), Failure> {
+        let mut controls =
+            Controls::of_memory().and_passes(|key| Cipher::default().sealer(key), BLOCK_LEN);
         let (mut writes, mut reads) = (vec![], vec![]);
         for _ in 0..rounds {
             let addrs = self.addresses();
-            writes.push(self.write(&addrs)?);
-            reads.push(self.read(&addrs)?);
+            let blocks = addrs.len() as f64;
+            writes.push(controls.time(of_write, || self.write(&addrs).map(|_| blocks))?);
+            reads.push(controls.time(of_read, || self.read(&addrs).map(|_| blocks))?);
         }
         Ok((writes, reads))
     }

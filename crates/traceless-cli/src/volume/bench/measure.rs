@@ -7,8 +7,8 @@ use super::device::{self, Disk};
 use super::served::make;
 use super::subjects::{CONTROL, Subject};
 use super::target::{Mounted, Raw, Recorded, Target};
-use super::workload::{FILL, LARGE, Workload};
-use super::{failed, seconds};
+use super::workload::{FILL, LARGE, SMALL, Workload};
+use super::{failed, seconds, summary};
 use crate::args::{BenchArgs, Interface, ProgressHow, Suite};
 use crate::failure::Failure;
 use crate::output::Meter;
@@ -21,6 +21,9 @@ use traceless::trace::{Event, TraceWriter};
 
 /// The smallest file that every workload finds something to do in.
 const FILE_BYTES_MIN: u64 = 16 << 20;
+
+/// Pieces of a workload of small reads, with which subjects take turns.
+const READ_PIECES: usize = 16;
 
 /// How much to measure.
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +89,8 @@ pub struct Cell {
     pub requests: u64,
     /// What each round took.
     pub seconds: Vec<f64>,
+    /// What each piece of each round took, with which subjects took turns.
+    pub pieces: Vec<Vec<f64>>,
     /// What the store was asked for in all rounds, if that was recorded.
     pub counts: Option<Counts>,
 }
@@ -100,8 +105,14 @@ impl Cell {
             written: 0,
             requests: requests as u64,
             seconds: vec![],
+            pieces: vec![],
             counts: None,
         }
+    }
+
+    fn add_round(&mut self, pieces: Vec<f64>) {
+        self.seconds.push(pieces.iter().sum());
+        self.pieces.push(pieces);
     }
 }
 
@@ -110,10 +121,14 @@ pub fn find<'a>(cells: &'a [Cell], subject: &str, workload: &Workload) -> Option
     cells.iter().find(|c| c.subject.name == subject && c.workload.name == workload.name)
 }
 
-/// How fast `cell` was beside the control, in each round; nothing without a control.
+/// How fast `cell` was beside the control, in each round: the median of its pieces, so that one
+/// that had to wait for others' work changes nothing. Nothing without a control.
 pub fn ratios(cells: &[Cell], cell: &Cell) -> Option<Vec<f64>> {
     let control = find(cells, CONTROL, &cell.workload)?;
-    Some(control.seconds.iter().zip(&cell.seconds).map(|(plain, own)| plain / own).collect())
+    let of_round = |(plain, own): (&Vec<f64>, &Vec<f64>)| {
+        summary(plain.iter().zip(own).map(|(plain, own)| plain / own).collect()).0
+    };
+    Some(control.pieces.iter().zip(&cell.pieces).map(of_round).collect())
 }
 
 /// Tells how far a measurement is.
@@ -181,14 +196,14 @@ pub fn on_this_disk(
         for (number, workload) in workloads.iter().enumerate() {
             let seed = Plan::seed(number, round);
             let requests = workload.requests(plan.file_bytes, plan.requests, seed);
-            for turn in 0..subjects.len() {
-                let who = (turn + round + number) % subjects.len();
-                steps.begin(subjects[who], workload.name)?;
-                let (image, target) = &mut open[who];
+            for (subject, (image, _)) in subjects.iter().zip(&open) {
+                steps.begin(*subject, workload.name)?;
                 caches::forget(image)?;
-                caches::drop_all();
-                let took = seconds(|| run(&mut **target, workload, &requests))?;
-                cell_of(&mut cells, subjects[who], *workload, &requests).seconds.push(took);
+            }
+            caches::drop_all();
+            let turns = turns(&mut open, round + number, workload, &requests)?;
+            for (subject, pieces) in subjects.iter().zip(turns) {
+                cell_of(&mut cells, *subject, *workload, &requests).add_round(pieces);
             }
         }
     }
@@ -198,6 +213,28 @@ pub fn on_this_disk(
     }
     sort(&mut cells, subjects, workloads);
     Ok(cells)
+}
+
+/// Runs a workload on all targets, in turns of which the first is that of target `first`. Returns
+/// the seconds of each piece. Small reads are cut into pieces, so that a machine whose speed
+/// changes meanwhile is the same to all. What one target writes could burden the next piece, and
+/// pieces of large reads in order would begin anew what a disk reads ahead.
+fn turns(
+    open: &mut [(PathBuf, Box<dyn Target>)],
+    first: usize,
+    workload: &Workload,
+    requests: &[(Command, u64)],
+) -> Result<Vec<Vec<f64>>, Failure> {
+    let is_whole = workload.writes() || workload.request_len > SMALL;
+    let pieces = if is_whole { 1 } else { READ_PIECES };
+    let mut took = vec![vec![]; open.len()];
+    for (number, piece) in requests.chunks(requests.len().div_ceil(pieces)).enumerate() {
+        for turn in 0..open.len() {
+            let who = (turn + first + number) % open.len();
+            took[who].push(seconds(|| run(&mut *open[who].1, workload, piece))?);
+        }
+    }
+    Ok(took)
 }
 
 /// Records what each subject asks of its store, on images in `folder`, and tells how long a disk
@@ -234,7 +271,7 @@ pub fn on_a_model(
                     keep(&traces.join(name), &events)?;
                 }
                 let cell = cell_of(&mut cells, *subject, *workload, &requests);
-                cell.seconds.push(device::seconds(&mut *disk, &events));
+                cell.add_round(vec![device::seconds(&mut *disk, &events)]);
                 *cell.counts.get_or_insert_default() += Counts::of(&events, &mut head);
             }
         }

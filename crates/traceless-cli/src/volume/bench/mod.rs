@@ -111,13 +111,10 @@ fn floors(args: &BenchArgs, places: &Places) -> Result<(), Failure> {
     }
     say(&machine.hardware.to_string());
     for row in rows {
-        say(&format!(
-            "{:<40}{:>9.3} {:<6}{}",
-            row.name,
-            row.measured,
-            row.unit,
-            spread_in_words(row.spread)
-        ));
+        let Row { name, unit, measured, spread, absolute } = row;
+        let spread = spread_in_words(spread);
+        let absolute = absolute.map_or(String::new(), |absolute| absolute.in_words());
+        say(&format!("{name:<40}{measured:>9.3} {unit:<6}{spread}{absolute}"));
     }
     Ok(())
 }

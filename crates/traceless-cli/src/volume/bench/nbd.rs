@@ -2,7 +2,7 @@
 
 use super::client::{Client, Command};
 use super::served::{Served, create};
-use super::{Effort, Places, Row, row, seconds};
+use super::{Effort, Places, Row, row, seconds, summary};
 use crate::failure::Failure;
 use traceless::rng::{Rng, Seeded};
 
@@ -10,6 +10,13 @@ const LARGE: usize = 1 << 20;
 const SMALL: usize = 4096;
 const LARGE_DEPTH: usize = 4;
 const SMALL_DEPTH: usize = 32;
+
+/// Pieces of each workload, with which the two volumes take turns.
+const PIECES: usize = 32;
+
+/// Times that those of a sequential workload have their turns: each takes some milliseconds, of
+/// which half may be waiting for a processor that others use.
+const PASSES: usize = 4;
 
 /// What the server may hold beside nine bytes a block.
 const MEMORY_ALLOWED: u64 = 64 << 20;
@@ -36,18 +43,18 @@ pub fn measure(places: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
         client.flush()?;
     }
     let (mut writes, mut reads, mut random_reads) = (vec![], vec![], vec![]);
-    let mut ratio = |work: &dyn Fn(&mut Client) -> Result<(), Failure>| {
-        let plain = seconds(|| work(&mut clients[0]))?;
-        let detwo = seconds(|| work(&mut clients[1]))?;
-        Ok::<f64, Failure>(plain / detwo)
+    let mut ratio = |command, offsets, len, depth, passes| {
+        let time =
+            |who: usize, piece: &[u64]| seconds(|| clients[who].run(command, piece, len, depth));
+        in_turns(offsets, passes, time)
     };
     for _ in 0..effort.rounds {
-        writes.push(ratio(&|c| c.run(Command::Write, &sequential, LARGE, LARGE_DEPTH))?);
-        reads.push(ratio(&|c| c.run(Command::Read, &sequential, LARGE, LARGE_DEPTH))?);
-        ratio(&|c| c.run(Command::Write, &random, SMALL, SMALL_DEPTH))?;
-        random_reads.push(ratio(&|c| c.run(Command::Read, &random, SMALL, SMALL_DEPTH))?);
+        writes.push(ratio(Command::Write, &sequential, LARGE, LARGE_DEPTH, PASSES)?);
+        reads.push(ratio(Command::Read, &sequential, LARGE, LARGE_DEPTH, PASSES)?);
+        ratio(Command::Write, &random, SMALL, SMALL_DEPTH, 1)?;
+        random_reads.push(ratio(Command::Read, &random, SMALL, SMALL_DEPTH, 1)?);
         // Back to where neighbours are neighbours.
-        ratio(&|c| c.run(Command::Write, &sequential, LARGE, LARGE_DEPTH))?;
+        ratio(Command::Write, &sequential, LARGE, LARGE_DEPTH, 1)?;
     }
     drop(clients);
     for server in servers {
@@ -61,6 +68,26 @@ pub fn measure(places: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
         row("nbd-seq-read-vs-plain", "ratio", reads),
         row("nbd-random-read-vs-plain", "ratio", random_reads),
     ])
+}
+
+/// How many times as long plain takes for some work as detwo, of which `time` tells the time of
+/// each piece: the median of many. Who is first changes with each piece, so that what else
+/// the machine does meets both.
+fn in_turns(
+    work: &[u64],
+    passes: usize,
+    mut time: impl FnMut(usize, &[u64]) -> Result<f64, Failure>,
+) -> Result<f64, Failure> {
+    let mut ratios = vec![];
+    let pieces = work.chunks(work.len().div_ceil(PIECES));
+    for (number, piece) in (0..passes).flat_map(|_| pieces.clone()).enumerate() {
+        let mut times = [0.0; 2];
+        for who in [number % 2, 1 - number % 2] {
+            times[who] = time(who, piece)?;
+        }
+        ratios.push(times[0] / times[1]);
+    }
+    Ok(summary(ratios).0)
 }
 
 pub fn measure_memory(places: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {

@@ -62,6 +62,7 @@ mod tests {
             written: 8192,
             requests: 2,
             seconds: vec![],
+            pieces: vec![],
             counts: Some(Counts { seeks: 3, ..Counts::default() }),
         };
         let cells = [cell("sq-paper", AGE), cell("detwo", AGE), cell("sq-paper", READ_FRESH)];

@@ -13,9 +13,11 @@ use super::super::workload::{
     AGE, FILL, LARGE, MIX, OVERWRITE, RANDOM_READ, READ_AGED, READ_FRESH, SMALL, Workload,
 };
 use super::flushes::{GROUP_WRITES, Groups, Run};
-use super::{Context, Found};
+use super::{Context, Found, Values};
 use crate::args::{Interface, ProgressHow};
+use crate::bench::controls::Operations;
 use crate::failure::Failure;
+use crate::numbers::Scale;
 use traceless_volume::fuse::capabilities;
 
 /// The geometry that the paper measures.
@@ -54,7 +56,7 @@ impl RowName {
 pub const GROUPS: [Group; 10] = [
     Group { rows: &[row("-space-factor", "ratio")], measure: space },
     Group {
-        rows: &[RowName { before: "library-", after: "-writes", unit: "MB/s" }],
+        rows: &[RowName { before: "library-", after: "-writes", unit: "ratio" }],
         measure: library,
     },
     Group {
@@ -119,7 +121,7 @@ fn control() -> Subject {
 #[expect(clippy::unnecessary_wraps, reason = "every group is measured by such a function")]
 fn space(context: &Context) -> Result<Vec<Found>, Failure> {
     let len = context.subject.image_len(VOLUME_BYTES);
-    Ok(vec![len.map(|len| vec![len as f64 / VOLUME_BYTES as f64])])
+    Ok(vec![len.map(|len| vec![len as f64 / VOLUME_BYTES as f64].into())])
 }
 
 /// The scheme alone on a store in memory.
@@ -128,8 +130,13 @@ fn library(context: &Context) -> Result<Vec<Found>, Failure> {
         Ok(scheme) => scheme,
         Err(why) => return Ok(vec![Err(why)]),
     };
-    let (writes, _) = Bed::in_memory(scheme)?.rates(context.plan.rounds)?;
-    Ok(vec![Ok(writes.into_iter().map(|rate| rate * 1000.0).collect())])
+    let mut bed = Bed::in_memory(scheme)?;
+    // Each block that is moved is sealed and written, and all but the new one were read and opened.
+    let moved = scheme.write_amplification();
+    let (passes, copies) = (2.0 * moved - 1.0, 2.0 * moved - 1.0);
+    let unit = Operations { passes, copies, misses: moved, ..Operations::NONE };
+    let (writes, _) = bed.rounds(context.plan.rounds, &unit, &Operations::NONE)?;
+    Ok(vec![Ok(Scale::Rate("MB/s", BLOCK_LEN as f64 * 1e3).ratios(&writes).into())])
 }
 
 /// A run of writes to a volume that is large enough to have the shape of the paper's, once it costs
@@ -152,11 +159,11 @@ fn counts(context: &Context) -> Result<Vec<Found>, Failure> {
         Groups::count(subject, folder, large_run(context, subject, flush_every)?)
     };
     // The same writes to a volume of the paper's size cost more in as far as it has more levels.
-    let larger = |subject: Subject, found: f64| -> Result<Vec<f64>, Failure> {
+    let larger = |subject: Subject, found: f64| -> Result<Values, Failure> {
         let counted = large_run(context, subject, None)?.volume_bytes;
         let paper = subject.scheme(VOLUME_BYTES).map_err(failed)?.write_amplification();
         let counted = subject.scheme(counted).map_err(failed)?.write_amplification();
-        Ok(vec![found * paper / counted])
+        Ok(vec![found * paper / counted].into())
     };
     let groups = run(context.subject, None)?;
     let flushed = run(context.subject, Some(32))?;
@@ -168,8 +175,8 @@ fn counts(context: &Context) -> Result<Vec<Found>, Failure> {
         Ok(larger(context.subject, groups.write_amplification())?),
         Ok(larger(context.subject, flushed.write_amplification())?),
         on_disk,
-        Ok(vec![groups.seeks()]),
-        Ok(vec![groups.seeks() / GROUP_WRITES as f64]),
+        Ok(vec![groups.seeks()].into()),
+        Ok(vec![groups.seeks() / GROUP_WRITES as f64].into()),
     ])
 }
 
@@ -181,7 +188,7 @@ fn stalls(context: &Context) -> Result<Vec<Found>, Failure> {
         Run { volume_bytes, writes: 2 * blocks, writes_before: 2 * blocks, flush_every: None };
     let groups = Groups::count(context.subject, &context.places.ram, run)?;
     let (blocks, seeks) = groups.worst_over_median();
-    Ok(vec![Ok(vec![blocks]), Ok(vec![seeks])])
+    Ok([blocks, seeks].map(|found| Ok(vec![found].into())).to_vec())
 }
 
 /// At the paper's size, where as many sources as there can be are merged at once: from before the
@@ -198,7 +205,7 @@ fn stalls_of_a_large_volume(context: &Context) -> Result<Vec<Found>, Failure> {
     let before = scheme.facts(0).settles_after.saturating_sub(writes / 4);
     let groups = Groups::of_a_large_one(scheme, before, writes)?;
     let (blocks, seeks) = groups.worst_over_median();
-    Ok([blocks, seeks, groups.seeks()].map(|found| Ok(vec![found])).to_vec())
+    Ok([blocks, seeks, groups.seeks()].map(|found| Ok(vec![found].into())).to_vec())
 }
 
 fn memory(context: &Context) -> Result<Vec<Found>, Failure> {
@@ -223,9 +230,9 @@ fn memory_of_a_large_volume(context: &Context) -> Result<Vec<Found>, Failure> {
 /// MB that a server holds, with its map, its buffers and itself. Memory that was never touched does
 /// not count as held, and a volume of this size cannot be written full here: so what map and
 /// buffers take by its geometry counts, beside what the control holds, if that is more.
-fn peak_memory(context: &Context, subject: Subject, bytes: u64) -> Result<Vec<f64>, Failure> {
+fn peak_memory(context: &Context, subject: Subject, bytes: u64) -> Result<Values, Failure> {
     let (held, _) = memory_and_buffers(context, subject, bytes)?;
-    Ok(vec![held as f64 / 1e6])
+    Ok(vec![held as f64 / 1e6].into())
 }
 
 /// The same without the scheme's buffers.
@@ -233,9 +240,9 @@ fn peak_without_buffers(
     context: &Context,
     subject: Subject,
     bytes: u64,
-) -> Result<Vec<f64>, Failure> {
+) -> Result<Values, Failure> {
     let (held, buffers) = memory_and_buffers(context, subject, bytes)?;
-    Ok(vec![held.saturating_sub(buffers) as f64 / 1e6])
+    Ok(vec![held.saturating_sub(buffers) as f64 / 1e6].into())
 }
 
 fn memory_and_buffers(
@@ -293,8 +300,8 @@ fn hard_disk(context: &Context) -> Result<Vec<Found>, Failure> {
     )?;
     let own = seconds_of(&cells, context.subject, &READ_AGED);
     let detwo = seconds_of(&cells, detwo, &READ_AGED);
-    let against_detwo = detwo.iter().zip(own).map(|(detwo, own)| detwo / own).collect();
-    Ok(vec![Ok(beside_plain(&cells, context.subject, &MIX)), Ok(against_detwo)])
+    let against_detwo: Vec<f64> = detwo.iter().zip(own).map(|(detwo, own)| detwo / own).collect();
+    Ok(vec![Ok(beside_plain(&cells, context.subject, &MIX).into()), Ok(against_detwo.into())])
 }
 
 /// On the disk that is there.
@@ -312,10 +319,10 @@ fn this_disk(context: &Context) -> Result<Vec<Found>, Failure> {
         folder,
         &mut quiet(&subjects, &workloads, plan)?,
     )?;
-    let own = |workload| Ok(beside_plain(&cells, context.subject, workload));
+    let own = |workload| Ok(beside_plain(&cells, context.subject, workload).into());
     let with_disk = |workload| {
         let subject = on_disk.as_ref().map_err(Clone::clone)?;
-        Ok(beside_plain(&cells, *subject, workload))
+        Ok(beside_plain(&cells, *subject, workload).into())
     };
     Ok(vec![
         own(&READ_FRESH),
@@ -323,7 +330,7 @@ fn this_disk(context: &Context) -> Result<Vec<Found>, Failure> {
         own(&RANDOM_READ),
         with_disk(&READ_FRESH),
         with_disk(&RANDOM_READ),
-        Ok(writes_beside_own_raw(context)?),
+        Ok(writes_beside_own_raw(context)?.into()),
     ])
 }
 
@@ -371,7 +378,8 @@ fn ext4(context: &Context) -> Result<Vec<Found>, Failure> {
         &mut quiet(&subjects, &workloads, &context.plan)?,
     )?;
     let ratios = beside_plain(&cells, context.subject, &MIX);
-    Ok(vec![Ok(ratios.iter().map(|ratio| ratio * (0.7 + 0.3 * amplification)).collect())])
+    let scaled: Vec<f64> = ratios.iter().map(|ratio| ratio * (0.7 + 0.3 * amplification)).collect();
+    Ok(vec![Ok(scaled.into())])
 }
 
 fn quiet(subjects: &[Subject], workloads: &[Workload], plan: &Plan) -> Result<Steps, Failure> {

@@ -10,6 +10,7 @@ use super::subjects::{CONTROL, Subject};
 use super::{Machine, Places, machine, spread_in_words, summary};
 use crate::args::BenchArgs;
 use crate::failure::Failure;
+use crate::numbers::{Absolute, Ratios};
 use crate::output::{complain, say, say_json};
 use groups::GROUPS;
 use serde::Serialize;
@@ -34,6 +35,8 @@ struct Row {
     measured: Option<f64>,
     spread: Option<f64>,
     why: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    absolute: Option<Absolute>,
 }
 
 /// What a group of rows is measured with.
@@ -45,7 +48,26 @@ struct Context<'a> {
 }
 
 /// What a row is measured as: some values of which the median counts, or why there are none.
-type Found = Result<Vec<f64>, String>;
+type Found = Result<Values, String>;
+
+/// Values, and what they are made of if they are ratios to a control of this machine.
+#[derive(Clone)]
+struct Values {
+    values: Vec<f64>,
+    absolute: Option<Absolute>,
+}
+
+impl From<Vec<f64>> for Values {
+    fn from(values: Vec<f64>) -> Self {
+        Self { values, absolute: None }
+    }
+}
+
+impl From<Ratios> for Values {
+    fn from(Ratios { values, absolute }: Ratios) -> Self {
+        Self { values, absolute: Some(absolute) }
+    }
+}
 
 /// Measures and prints.
 pub fn run(args: &BenchArgs, places: &Places) -> Result<(), Failure> {
@@ -97,11 +119,14 @@ pub fn run(args: &BenchArgs, places: &Places) -> Result<(), Failure> {
 impl Row {
     fn new(name: String, unit: &'static str, found: Found) -> Self {
         match found {
-            Ok(values) => {
+            Ok(Values { values, absolute }) => {
                 let (median, spread) = summary(values);
-                Self { name, unit, measured: Some(median), spread, why: None }
+                Self { name, unit, measured: Some(median), spread, why: None, absolute }
             }
-            Err(why) => Self { name, unit, measured: None, spread: None, why: Some(why) },
+            Err(why) => {
+                let why = Some(why);
+                Self { name, unit, measured: None, spread: None, why, absolute: None }
+            }
         }
     }
 
@@ -109,7 +134,9 @@ impl Row {
         let Self { name, unit, why, .. } = self;
         match self.measured {
             Some(measured) => {
-                format!("{name:<46}{measured:>9.3} {unit:<6}{}", spread_in_words(self.spread))
+                let spread = spread_in_words(self.spread);
+                let absolute = self.absolute.map_or(String::new(), |a| a.in_words());
+                format!("{name:<46}{measured:>9.3} {unit:<6}{spread}{absolute}")
             }
             None => format!("{name:<46}not measured: {}", why.as_deref().unwrap_or_default()),
         }
