@@ -74,7 +74,9 @@ pub fn run(root: &Path, options: &Options) -> Result<Outcome, String> {
             all.into_iter().partition(|mutant| config.find(&tree, mutant, &mut known));
         let chosen = choose(open, options);
         if options.list {
-            chosen.iter().for_each(|mutant| println!("{mutant}"));
+            for mutant in &chosen {
+                println!("{mutant}");
+            }
             continue;
         }
         eprintln!(
@@ -87,8 +89,12 @@ pub fn run(root: &Path, options: &Options) -> Result<Outcome, String> {
     }
     let is_whole = options.groups.is_empty() && diff.is_none() && options.shard.is_none();
     let stale = if is_whole { config.stale(&known) } else { Vec::new() };
-    stale.iter().for_each(|entry| println!("no such mutant: {entry}"));
-    unnoticed.iter().for_each(|mutant| println!("no test notices: {mutant}"));
+    for entry in &stale {
+        println!("no such mutant: {entry}");
+    }
+    for mutant in &unnoticed {
+        println!("no test notices: {mutant}");
+    }
     Ok(if unnoticed.is_empty() && stale.is_empty() { Outcome::Clean } else { Outcome::Findings })
 }
 

@@ -74,9 +74,10 @@ impl Tool {
         let mut install = Command::new(cargo());
         install.args(["install", "cargo-mutants", "--locked", "--version", VERSION, "--root"]);
         let status = install.arg(&tools).status();
-        match status.map_err(|error| format!("cannot run cargo: {error}"))?.success() {
-            true => Ok(tool),
-            false => Err(format!("{wanted} cannot be installed")),
+        if status.map_err(|error| format!("cannot run cargo: {error}"))?.success() {
+            Ok(tool)
+        } else {
+            Err(format!("{wanted} cannot be installed"))
         }
     }
 
@@ -146,8 +147,9 @@ fn is_of_product(mutant: &Mutant) -> bool {
     let is_test = mutant.file.split('/').any(|part| part.starts_with("test"))
         || mutant.change.contains("tests::")
         || mutant.change.contains("mod tests");
-    let is_text = mutant.change.contains("fmt::Display") || mutant.change.contains("fmt::Debug");
-    !is_test && !is_text
+    let is_printing =
+        mutant.change.contains("fmt::Display") || mutant.change.contains("fmt::Debug");
+    !is_test && !is_printing
 }
 
 fn cargo() -> std::ffi::OsString {
