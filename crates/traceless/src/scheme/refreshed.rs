@@ -1,20 +1,21 @@
 //! Slots that hold blocks in the order of their addresses, and are written anew in turns: the main
 //! area of `detwo`, the last level of `sq`. Which block a slot holds, and its version, follow from
-//! counts, so its entry is a salt and a tag.
+//! counts. Its entry is a salt, a tag, and the number of the refresh that wrote it: an opening that
+//! finds fewer writes than there were meets numbers that it does not expect.
 
 use super::openings;
 use crate::seal::{Cipher, Nonce, Salt, Sealer, Secret, TAG_LEN};
 use crate::store::Layout;
 use alloc::boxed::Box;
 
-/// Bytes of an entry: salt, tag, spare.
+/// Bytes of an entry: salt, tag, number of the refresh.
 pub(super) const ENTRY_LEN: usize = 32;
 
 /// Slots whose entries fill one 4 KiB header.
 pub(super) const STRIPE: u64 = 4096 / ENTRY_LEN as u64;
 
-/// Bytes of an entry that say something.
-const USED_LEN: usize = Salt::LEN + TAG_LEN;
+/// Bytes of an entry's salt and tag.
+const SEAL_LEN: usize = Salt::LEN + TAG_LEN;
 
 /// How `slots` such slots lie.
 pub(super) fn layout(slots: u64, body_len: usize) -> Layout {
@@ -31,25 +32,59 @@ impl RefreshKey {
 
     /// Seals what stands in `body` as refresh number `refresh`.
     pub fn seal_in_place(&self, refresh: u64, salt: Salt, (entry, body): (&mut [u8], &mut [u8])) {
-        let tag = &mut salt.put(entry)[..TAG_LEN];
+        entry[SEAL_LEN..].copy_from_slice(&refresh.to_le_bytes());
+        let tag = &mut salt.put(&mut entry[..SEAL_LEN])[..TAG_LEN];
         self.0.seal_in_place(Nonce::new(refresh, salt), &[], body, tag);
     }
 
     /// Opens refresh number `refresh`. Whether it is that.
     pub fn open(&self, refresh: u64, entry: &[u8], sealed: &[u8], into: &mut [u8]) -> bool {
-        let (salt, tag) = Salt::split(&entry[..USED_LEN]);
+        let (salt, tag) = Salt::split(&entry[..SEAL_LEN]);
         self.0.open(Nonce::new(refresh, salt), &[], sealed, tag, into).is_ok()
     }
 }
 
+/// Slots that are looked at from each of [`tails`] on.
+pub(super) const TAIL_SLOTS: u64 = 64;
+
+/// Where to look for refreshes from number `begin` on. The stripe that is being written has lost
+/// the entries of the lap before, so there are two places, a stripe apart.
+pub(super) fn tails(begin: u64) -> [u64; 2] {
+    [begin, begin + STRIPE]
+}
+
+/// The refreshes that a slot may hold if refresh `r`, which has not been made as far as is known,
+/// goes there: that one, and the one that its entry names if that is of a later lap of the ring.
+pub(super) fn unknown_in(r: u64, entry: &[u8], ring_slots: u64) -> impl Iterator<Item = u64> {
+    let named = u64::from_le_bytes(*entry[SEAL_LEN..].first_chunk().expect("8 bytes"));
+    let is_later = named > r && (named - r).is_multiple_of(ring_slots);
+    core::iter::once(r).chain(is_later.then_some(named))
+}
+
 /// Fills the slot of a block that was lost, as [`openings::fill_lost`] does.
 pub(super) fn fill_lost(key: &Secret, (entry, body): (&mut [u8], &mut [u8])) {
-    openings::fill_lost(key, &mut entry[..USED_LEN], body);
+    openings::fill_lost(key, &mut entry[..SEAL_LEN], body);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_entry_names_its_refresh() {
+        let key = RefreshKey::new(Cipher::default(), &Secret::from_bytes([1; 32]));
+        let (mut entry, mut body) = ([0; ENTRY_LEN], [7; 64]);
+        key.seal_in_place(25, Salt(9), (&mut entry, &mut body));
+        for (r, ring_slots, found) in [
+            (5, 10, &[5, 25][..]),
+            (15, 10, &[15, 25]),
+            (25, 10, &[25]),
+            (35, 10, &[35]),
+            (6, 10, &[6]),
+        ] {
+            assert!(unknown_in(r, &entry, ring_slots).eq(found.iter().copied()), "{r}");
+        }
+    }
 
     #[test]
     fn a_slot_opens_as_its_refresh_only_and_a_lost_one_as_none() {
@@ -60,7 +95,7 @@ mod tests {
             assert!(key.open(5, &entry, &body, &mut out));
             assert_eq!(out, [7; 64]);
             assert!(!key.open(6, &entry, &body, &mut out));
-            for at in 0..USED_LEN {
+            for at in 0..SEAL_LEN {
                 let mut flipped = entry;
                 flipped[at] ^= 1;
                 assert!(!key.open(5, &flipped, &body, &mut out), "{cipher}, byte {at}");
@@ -69,7 +104,7 @@ mod tests {
             let whole = entry;
             fill_lost(&Secret::from_bytes([2; 32]), (&mut entry, &mut body));
             assert!(!key.open(5, &entry, &body, &mut out));
-            assert_eq!(whole[USED_LEN..], entry[USED_LEN..]);
+            assert_eq!(whole[SEAL_LEN..], entry[SEAL_LEN..]);
         }
     }
 }

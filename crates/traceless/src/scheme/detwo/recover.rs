@@ -11,6 +11,7 @@ use crate::error::{Error, Place, Result};
 use crate::oram::BlockOram;
 use crate::scheme::log::{DUMMY, entry_count, entry_synced};
 use crate::scheme::openings::State;
+use crate::scheme::refreshed::{self, TAIL_SLOTS};
 use crate::store::{Cursor, Run};
 use crate::types::Slot;
 use alloc::vec;
@@ -18,10 +19,6 @@ use alloc::vec::Vec;
 
 /// Counts between two progress reports.
 const REPORT_EVERY: u64 = 1 << 16;
-
-/// Main slots behind the furthest that a crash explains, which are looked at for writes that are
-/// gone.
-const TAIL_SLOTS: u64 = 64;
 
 /// Main slots verified in one round trip.
 const SLOTS_PER_TRIP: u64 = 256;
@@ -193,13 +190,34 @@ impl DetWo {
     fn refuse_lost_tail(&self) -> Result {
         let furthest = self.count + self.geometry.unsynced_max;
         for tier in 0..self.tiers.len() {
-            let begin = self.refreshed_after(tier, furthest);
-            let missing = self.missing_refreshes(tier, begin, begin + TAIL_SLOTS)?;
-            if (missing.len() as u64) < TAIL_SLOTS {
+            if self.holds_refresh_after(tier, self.refreshed_after(tier, furthest))? {
                 return Err(Error::RolledBack { expected: furthest + 1, found: self.count });
             }
         }
         Ok(())
+    }
+
+    /// Whether one of the slots that the refreshes from `begin` on go to holds that refresh, or one
+    /// of a later lap of the ring.
+    fn holds_refresh_after(&self, tier: usize, begin: u64) -> Result<bool> {
+        let t = &self.tiers[tier];
+        let mut plain = vec![0; t.main.layout().body_len];
+        let mut run = Run::default();
+        for first in refreshed::tails(begin) {
+            run.clear();
+            run.add(&t.main, t.main_slot(first), TAIL_SLOTS.min(t.main.slots()));
+            run.read(&*self.store)?;
+            for (r, nth) in (first..).zip(0..run.slots()) {
+                let (entry, sealed) = run.slot(nth);
+                let mut refreshes = refreshed::unknown_in(r, entry, t.main.slots());
+                let mut opens =
+                    |r| self.keys.at_main(tier, r).1.main.open(r, entry, sealed, &mut plain);
+                if refreshes.any(&mut opens) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// Whether write `count` is there with its body.

@@ -423,3 +423,37 @@ fn a_main_copy_that_comes_back_is_not_taken_for_the_newest() {
         assert_eq!(oram.top[20] >> (2 + 10), held.0 + 1, "the pointer is the old one");
     }
 }
+
+/// The last `unsynced_max` writes of one that was left open may look as if they had never arrived.
+/// More than that must not be lost in silence, however many entries of the holding area are gone:
+/// what later writes refreshed shows it, also when the ring of the main area went round since.
+#[test]
+fn the_end_of_the_holding_area_does_not_get_lost_in_silence() {
+    for (map_tiers, writes) in [(0, 200), (0, 1000), (0, 3000), (1, 1000)] {
+        let mut rig = Rig::new(Geometry::new(300, 128, Refresh::ONE, map_tiers).unwrap());
+        rig.create();
+        let mut oram = rig.open();
+        let mut rng = Seeded::new(12);
+        for nth in 0..writes {
+            oram.write(Addr(rng.below(300)), &[nth as u8; 128]).unwrap();
+        }
+        oram.sync().unwrap();
+        let (made, most) = (oram.count, rig.geometry.unsynced_max);
+        let last = oram.tiers.last().unwrap();
+        let hold = last.hold.clone();
+        let ends: Vec<Slot> =
+            (1..=hold.slots().min(made)).map(|n| last.hold_slot(made - n)).collect();
+        drop(oram);
+        for (lost, slot) in (1..).zip(ends) {
+            wipe(&*rig.store, &hold, slot);
+            match rig.open_on(rig.store.clone(), true) {
+                Ok(oram) => {
+                    let gone = made - oram.count;
+                    assert!(gone <= most, "{lost} of {writes} wiped, {map_tiers}: {gone} gone");
+                }
+                Err(Error::RolledBack { .. } | Error::Tampered { .. }) => {}
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+}

@@ -540,3 +540,42 @@ fn reading_in_order_asks_little_and_ahead() {
         assert!(store.ahead.load(Ordering::Relaxed) > 100, "{:?}", store.ahead);
     }
 }
+
+/// The last `unsynced_max` slots of one that was left open may look as if they had never arrived,
+/// and those of the buckets in which they lie. More than that must not be lost in silence, however
+/// many entries of the log are gone: what later flushes delivered to the levels shows it.
+#[test]
+fn the_end_of_the_log_does_not_get_lost_in_silence() {
+    let shape = |refresh, map_on_disk| {
+        let wishes = Wishes { refresh: Some(refresh), map_on_disk, ..Wishes::default() };
+        let geometry = Geometry::new(300, 128, Wishes { bucket: Some(4), ..wishes }).unwrap();
+        Geometry { unsynced_max: geometry.unsynced_max.min(32), ..geometry }
+    };
+    for geometry in [small(), shape(0.25, false), shape(7.0 / 3.0, false), shape(4.0, true)] {
+        let mut rig = Rig::new(geometry);
+        rig.create();
+        let mut oram = rig.open();
+        let mut rng = Seeded::new(12);
+        for nth in 0..900u64 {
+            write(&mut oram, rng.below(geometry.blocks), nth as u8);
+        }
+        oram.sync().unwrap();
+        let (made, log, slots) = (oram.count, oram.log.clone(), oram.log.layout().slots);
+        let ends: Vec<Slot> = (1..=slots).map(|n| oram.log_slot(made - n)).collect();
+        drop(oram);
+        let most = (geometry.slack_buckets() + 1) * u64::from(geometry.bucket);
+        let mut noticed = 0;
+        for (lost, slot) in (1..).zip(ends) {
+            wipe(&*rig.store, &log, slot);
+            match rig.open_on(rig.store.clone(), true) {
+                Ok(oram) => {
+                    let gone = made - oram.count;
+                    assert!(gone <= most, "{lost} wiped: {gone} of {geometry:?}");
+                }
+                Err(Error::RolledBack { .. } | Error::Tampered { .. }) => noticed += 1,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert!(noticed > 0, "{geometry:?}");
+    }
+}
