@@ -147,3 +147,39 @@ pub(super) fn entry_synced(entry: &[u8]) -> u64 {
     let unsynced = u32::from_le_bytes(entry[UNSYNCED].try_into().expect("4 bytes"));
     entry_count(entry).saturating_sub(u64::from(unsynced))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Also where two openings had the same keys, which they never have.
+    #[test]
+    fn an_entry_opens_in_its_opening_with_every_bit_alone() {
+        let opening = Opening { number: 3, id: [1; 16], start: 10 };
+        let secrets = [1, 2].map(|byte| Secret::from_bytes([byte; 32]));
+        let keys = LogKeys::new(Cipher::default(), &secrets[0], &secrets[1]);
+        let (mut entry, mut body, mut plain) = ([0; ENTRY_LEN], [0; 64], [0; 64]);
+        let stamp = Stamp { count: 12, unsynced: 5, salt: Salt(5) };
+        keys.seal(&opening, stamp, 77, &[9; 64], (&mut entry, &mut body));
+        assert_eq!(keys.open_entry(&opening, &entry), Some((12, 77)));
+        assert_eq!(entry_synced(&entry), 7);
+        for (number, start, opens) in [(4, 10, false), (3, 13, false), (3, 12, true)] {
+            let other = Opening { number, start, ..opening };
+            assert_eq!(keys.open_entry(&other, &entry).is_some(), opens, "{number} {start}");
+        }
+        assert!(keys.open_body(12, 77, &entry, &body, &mut plain) && plain == [9; 64]);
+        assert!(!keys.open_body(13, 77, &entry, &body, &mut plain));
+        assert!(!keys.open_body(12, 78, &entry, &body, &mut plain));
+        for bit in 0..ENTRY_LEN * 8 {
+            entry[bit / 8] ^= 1 << (bit % 8);
+            let is_known = keys.open_entry(&opening, &entry).is_some();
+            let is_whole = keys.open_body(12, 77, &entry, &body, &mut plain);
+            assert!(!is_known || !is_whole, "bit {bit}");
+            assert_eq!(is_known, bit / 8 >= BODY_TAG.start, "bit {bit}");
+            entry[bit / 8] ^= 1 << (bit % 8);
+        }
+        let (mut again, mut same) = ([0; ENTRY_LEN], [9; 64]);
+        keys.seal_in_place(&opening, stamp, 77, (&mut again, &mut same));
+        assert!(again == entry && same == body);
+    }
+}

@@ -444,6 +444,7 @@ fn the_end_of_the_holding_area_does_not_get_lost_in_silence() {
         let ends: Vec<Slot> =
             (1..=hold.slots().min(made)).map(|n| last.hold_slot(made - n)).collect();
         drop(oram);
+        let mut noticed = 0;
         for (lost, slot) in (1..).zip(ends) {
             wipe(&*rig.store, &hold, slot);
             match rig.open_on(rig.store.clone(), true) {
@@ -451,9 +452,14 @@ fn the_end_of_the_holding_area_does_not_get_lost_in_silence() {
                     let gone = made - oram.count;
                     assert!(gone <= most, "{lost} of {writes} wiped, {map_tiers}: {gone} gone");
                 }
-                Err(Error::RolledBack { .. } | Error::Tampered { .. }) => {}
+                Err(Error::RolledBack { expected, found }) => {
+                    assert!(found < expected && expected <= made, "{expected} {found} {made}");
+                    noticed += 1;
+                }
+                Err(Error::Tampered { .. }) => {}
                 Err(other) => panic!("{other}"),
             }
         }
+        assert!(noticed > 0, "{map_tiers}, {writes}");
     }
 }

@@ -572,7 +572,11 @@ fn the_end_of_the_log_does_not_get_lost_in_silence() {
                     let gone = made - oram.count;
                     assert!(gone <= most, "{lost} wiped: {gone} of {geometry:?}");
                 }
-                Err(Error::RolledBack { .. } | Error::Tampered { .. }) => noticed += 1,
+                Err(Error::RolledBack { expected, found }) => {
+                    assert!(found < expected && expected <= made, "{expected} {found} {made}");
+                    noticed += 1;
+                }
+                Err(Error::Tampered { .. }) => {}
                 Err(other) => panic!("{other}"),
             }
         }
