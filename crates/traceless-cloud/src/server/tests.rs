@@ -228,9 +228,15 @@ impl Network {
         std::thread::spawn(move || {
             for near in listener.incoming() {
                 let (near, far) = (near.unwrap(), TcpStream::connect(host).unwrap());
-                for (from, to) in [(&near, &far), (&far, &near)] {
+                for (from, to, tells_end) in [(&near, &far, false), (&far, &near, true)] {
                     let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                    std::thread::spawn(move || io::copy(&mut from, &mut to));
+                    std::thread::spawn(move || {
+                        let _ = io::copy(&mut from, &mut to);
+                        // A gateway hears when the host ends a connection, as on any network.
+                        if tells_end {
+                            let _ = to.shutdown(std::net::Shutdown::Both);
+                        }
+                    });
                 }
                 known.lock().unwrap().push([near, far]);
             }
