@@ -182,9 +182,10 @@ check "nothing is repaired unasked" [ "$(field repaired)" = None ]
 expect 1 volume check image --key-file key --repair --json
 check "it is repaired" [ "$(field repaired)" = true ]
 expect 0 volume check image --key-file key --anchor anchor
-# The body of a main slot that is live: the middle of the second round.
+# The body of a main slot that is live: slot 128, in the middle of the second round, behind two
+# headers of 128 entries each.
 main_area=$(python3 "$lib/trace.py" main-area image)
-flip $((main_area + 4096 + 100 * 4096 + 4096 * 28)) 64
+flip $((main_area + 2 * 4096 + 128 * 4096)) 64
 expect 1 volume check image --key-file key --repair --json
 expect_json traceless.volume.check.v1 sound writes damaged places repaired lost forgotten new_anchor
 check "one block, with its bytes" python3 -c '

@@ -107,9 +107,9 @@ def geometry(image, first_write):
         sys.exit(f"{image} is no detwo volume with its map in memory")
     # docs/format.md, section 7.
     holding_slots = -(-blocks * q // p) + unsynced + 64
-    main_slots = blocks + -(-(unsynced + 1) * p // q) + 256
+    main_slots = blocks + -(-(unsynced + 1) * p // q) + 128
     holding = Ring(AREAS_AT, holding_slots, 64, body_len, first_write)
-    main = Ring(holding.end, main_slots, 256, body_len, blocks + first_write * p // q)
+    main = Ring(holding.end, main_slots, 128, body_len, blocks + first_write * p // q)
     return holding, main, blocks, p, q
 
 
