@@ -4,9 +4,12 @@
 //! finds fewer writes than there were meets numbers that it does not expect.
 
 use super::openings;
+use crate::error::Result;
 use crate::seal::{Cipher, Nonce, Salt, Sealer, Secret, TAG_LEN};
-use crate::store::Layout;
+use crate::store::{Area, Layout, Run, Store};
+use crate::types::Slot;
 use alloc::boxed::Box;
+use alloc::vec;
 
 /// Bytes of an entry: salt, tag, number of the refresh.
 pub(super) const ENTRY_LEN: usize = 32;
@@ -44,18 +47,39 @@ impl RefreshKey {
     }
 }
 
-/// Slots that are looked at from each of [`tails`] on.
-pub(super) const TAIL_SLOTS: u64 = 64;
+/// Slots that are looked at in each of two places.
+const TAIL_SLOTS: u64 = 64;
 
-/// Where to look for refreshes from number `begin` on. The stripe that is being written has lost
-/// the entries of the lap before, so there are two places, a stripe apart.
-pub(super) fn tails(begin: u64) -> [u64; 2] {
-    [begin, begin + STRIPE]
+/// Whether one of the slots that the refreshes from number `begin` on go to holds that refresh, or
+/// one of a later lap of the ring; `opens` says whether a slot opens as some refresh. The stripe
+/// that is being written has lost the entries of the lap before, so there are two places to look,
+/// a stripe apart.
+pub(super) fn holds_after(
+    area: &Area,
+    store: &dyn Store,
+    begin: u64,
+    mut opens: impl FnMut(u64, &[u8], &[u8], &mut [u8]) -> bool,
+) -> Result<bool> {
+    let ring_slots = area.slots();
+    let mut plain = vec![0; area.layout().body_len];
+    let mut run = Run::default();
+    for first in [begin, begin + STRIPE] {
+        run.clear();
+        run.add(area, Slot(first % ring_slots), TAIL_SLOTS.min(ring_slots));
+        run.read(store)?;
+        for (r, nth) in (first..).zip(0..run.slots()) {
+            let (entry, sealed) = run.slot(nth);
+            if unknown_in(r, entry, ring_slots).any(|r| opens(r, entry, sealed, &mut plain)) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// The refreshes that a slot may hold if refresh `r`, which has not been made as far as is known,
 /// goes there: that one, and the one that its entry names if that is of a later lap of the ring.
-pub(super) fn unknown_in(r: u64, entry: &[u8], ring_slots: u64) -> impl Iterator<Item = u64> {
+fn unknown_in(r: u64, entry: &[u8], ring_slots: u64) -> impl Iterator<Item = u64> {
     let named = u64::from_le_bytes(*entry[SEAL_LEN..].first_chunk().expect("8 bytes"));
     let is_later = named > r && (named - r).is_multiple_of(ring_slots);
     core::iter::once(r).chain(is_later.then_some(named))

@@ -11,7 +11,7 @@ use crate::error::{Error, Place, Result};
 use crate::oram::BlockOram;
 use crate::scheme::log::{DUMMY, entry_count, entry_synced};
 use crate::scheme::openings::State;
-use crate::scheme::refreshed::{self, TAIL_SLOTS};
+use crate::scheme::refreshed;
 use crate::store::{Cursor, Run};
 use crate::types::Slot;
 use alloc::vec;
@@ -190,34 +190,15 @@ impl DetWo {
     fn refuse_lost_tail(&self) -> Result {
         let furthest = self.count + self.geometry.unsynced_max;
         for tier in 0..self.tiers.len() {
-            if self.holds_refresh_after(tier, self.refreshed_after(tier, furthest))? {
+            let begin = self.refreshed_after(tier, furthest);
+            let opens = |r, entry: &[u8], sealed: &[u8], into: &mut [u8]| {
+                self.keys.at_main(tier, r).1.main.open(r, entry, sealed, into)
+            };
+            if refreshed::holds_after(&self.tiers[tier].main, &*self.store, begin, opens)? {
                 return Err(Error::RolledBack { expected: furthest + 1, found: self.count });
             }
         }
         Ok(())
-    }
-
-    /// Whether one of the slots that the refreshes from `begin` on go to holds that refresh, or one
-    /// of a later lap of the ring.
-    fn holds_refresh_after(&self, tier: usize, begin: u64) -> Result<bool> {
-        let t = &self.tiers[tier];
-        let mut plain = vec![0; t.main.layout().body_len];
-        let mut run = Run::default();
-        for first in refreshed::tails(begin) {
-            run.clear();
-            run.add(&t.main, t.main_slot(first), TAIL_SLOTS.min(t.main.slots()));
-            run.read(&*self.store)?;
-            for (r, nth) in (first..).zip(0..run.slots()) {
-                let (entry, sealed) = run.slot(nth);
-                let mut refreshes = refreshed::unknown_in(r, entry, t.main.slots());
-                let mut opens =
-                    |r| self.keys.at_main(tier, r).1.main.open(r, entry, sealed, &mut plain);
-                if refreshes.any(&mut opens) {
-                    return Ok(true);
-                }
-            }
-        }
-        Ok(false)
     }
 
     /// Whether write `count` is there with its body.

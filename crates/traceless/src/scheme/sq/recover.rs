@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::oram::BlockOram;
 use crate::scheme::log::{DUMMY, STRIPE, entry_count, entry_synced};
 use crate::scheme::openings::State;
-use crate::scheme::refreshed::{self, TAIL_SLOTS};
+use crate::scheme::refreshed;
 use crate::store::{Cursor, Run};
 use crate::types::Slot;
 use alloc::vec;
@@ -133,31 +133,15 @@ impl<T: Ties> Sq<T> {
                 return Err(Error::RolledBack { expected, found: self.count });
             }
         }
-        if self.holds_refresh_after(self.schedule.refreshed(furthest))? {
+        let begin = self.schedule.refreshed(furthest);
+        let opens = |r, entry: &[u8], sealed: &[u8], into: &mut [u8]| {
+            self.open_main(r, entry, sealed, into)
+        };
+        if refreshed::holds_after(&self.main, &*self.store, begin, opens)? {
             let expected = (furthest + 1) * self.bucket();
             return Err(Error::RolledBack { expected, found: self.count });
         }
         Ok(())
-    }
-
-    /// Whether one of the slots that the refreshes from `begin` on go to holds that refresh, or one
-    /// of a later lap of the ring.
-    fn holds_refresh_after(&self, begin: u64) -> Result<bool> {
-        let mut plain = vec![0; self.geometry.block_len];
-        let mut run = Run::default();
-        for first in refreshed::tails(begin) {
-            run.clear();
-            run.add(&self.main, self.main_slot(first), TAIL_SLOTS.min(self.main.slots()));
-            run.read(&*self.store)?;
-            for (r, nth) in (first..).zip(0..run.slots()) {
-                let (entry, sealed) = run.slot(nth);
-                let mut refreshes = refreshed::unknown_in(r, entry, self.main.slots());
-                if refreshes.any(|r| self.open_main(r, entry, sealed, &mut plain)) {
-                    return Ok(true);
-                }
-            }
-        }
-        Ok(false)
     }
 
     /// Rebuilds the maps of the levels from 1 on as they were when `flushes` flushes were done.
