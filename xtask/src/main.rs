@@ -36,7 +36,7 @@ cargo xtask stash [--full] [--search] [--levels L] [--above N] [--accesses N] [-
 cargo xtask mutants [GROUP...] [--list] [--since COMMIT] [--shard K/N] [--most N]
     Changes code that keeps data or secrets, one small change at a time in a copy of the repository,
     and prints what no test notices (tests/mutants.toml); days for all groups. --since tries what
-    changed since a commit, at most 24 of each group; --shard one of N parts; --most a sample.
+    changed since a commit, at most 8 of each group; --shard one of N parts; --most a sample.
 
 cargo xtask release REPORT...
     Writes what `traceless audit TARGET --level release --json` has printed into the table of

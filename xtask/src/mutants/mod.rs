@@ -14,7 +14,7 @@ use std::path::Path;
 use tool::{Mutant, Tool};
 
 /// Mutants of a change that `--since` tries at most, if `--most` does not say.
-const MOST_OF_A_CHANGE: usize = 24;
+const MOST_OF_A_CHANGE: usize = 8;
 
 /// What the command line asks for.
 #[derive(PartialEq, Eq, Debug, Default)]

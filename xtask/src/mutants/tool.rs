@@ -128,7 +128,9 @@ impl Tool {
         let missed = folder.join("mutants.out/missed.txt");
         let text = std::fs::read_to_string(&missed);
         let text = text.map_err(|error| format!("cannot read {}: {error}", missed.display()))?;
-        Ok(text.lines().filter_map(Mutant::parse).collect())
+        // Deleted fields are tried besides, whatever the expressions say.
+        let is_chosen = |mutant: &Mutant| mutants.contains(mutant);
+        Ok(text.lines().filter_map(Mutant::parse).filter(is_chosen).collect())
     }
 
     fn command(&self, group: &Group) -> Command {
