@@ -11,6 +11,8 @@
 extern crate alloc;
 
 pub mod channel;
+#[cfg(feature = "std")]
+mod durable;
 pub mod enclave;
 pub mod error;
 #[cfg(feature = "std")]

@@ -4,6 +4,7 @@
 //! machine sees all of it.
 
 use crate::channel::Nonce;
+use crate::durable::{make_folder, write_private};
 use crate::error::{Error, Result};
 use crate::gateway::{Gateway, Home, Keys};
 use crate::host::{Ask, Enclave, Host, Inside, Served, Stage};
@@ -14,9 +15,6 @@ use crate::random::SystemStream;
 use crate::store::{Durability, FileStore, NodeVersion};
 use crate::tee::{Candidate, Place, Policy, Provision, verify};
 use crate::watched::watched;
-use std::fs::{DirBuilder, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use traceless::rng::{Rng, System};
@@ -76,7 +74,7 @@ impl Local {
     /// Opens the tree, or makes one.
     pub fn open(&self, params: Params, choice: Choice, durability: Durability) -> Result<Opened> {
         let home = Self::home(&self.folder);
-        make_home(&home)?;
+        make_folder(&home)?;
         let mut rng = SystemStream::drawn();
         let keys = read_keys(&home, self.key_file.as_deref(), &mut rng)?;
         let store = FileStore::open(&self.folder.join("host"), params.geometry, durability)?;
@@ -102,18 +100,13 @@ impl Local {
 /// file.
 #[cfg(feature = "http")]
 pub fn s3_keys(home: &Path) -> Result<PathBuf> {
-    make_home(home)?;
+    make_folder(home)?;
     let path = home.join("s3-keys");
     if !path.exists() {
         let drawn = crate::s3::Keys::draw(&mut System);
-        write_secret(&path, drawn.as_bytes())?;
+        write_private(&path, drawn.as_bytes())?;
     }
     Ok(path)
-}
-
-/// Makes a gateway's own folder, if there is none.
-pub(crate) fn make_home(home: &Path) -> Result {
-    Ok(DirBuilder::new().recursive(true).mode(0o700).create(home)?)
 }
 
 /// Where the state lies in a gateway's own folder.
@@ -215,20 +208,9 @@ pub(crate) fn read_keys(home: &Path, key_file: Option<&Path>, rng: &mut dyn Rng)
 /// The random bytes in a file that only its owner reads, which are drawn if there is none.
 fn secret_at(path: &Path, rng: &mut dyn Rng) -> Result<Secret> {
     if !path.exists() {
-        write_secret(path, Secret::random(rng).bytes())?;
+        write_private(path, Secret::random(rng).bytes())?;
     }
     read_secret(path)
-}
-
-/// Writes a file that only its owner reads, as a whole or not at all.
-fn write_secret(path: &Path, bytes: &[u8]) -> Result {
-    let new = path.with_extension("new");
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    std::fs::rename(&new, path)?;
-    Ok(())
 }
 
 fn read_secret(path: &Path) -> Result<Secret> {

@@ -4,6 +4,7 @@
 //! state that lacks an answered write is refused. A new generation names the position of the one
 //! before, so a state that went another way is refused, too.
 
+use crate::durable::sync_folder_of;
 use crate::error::{Error, Result};
 use crate::log::{Found, Mark, Position, Proof, Sealed};
 use crate::store::Durability;
@@ -58,10 +59,7 @@ impl Claim {
         let newest = Mark { sequence: 0, position };
         file.write_all_at(&newest.pages(&proof), 0)?;
         file.sync_all()?;
-        if let Some(folder) = path.parent() {
-            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-            File::open(folder)?.sync_all()?;
-        }
+        sync_folder_of(&path)?;
         Ok(Anchor { file, path, proof, newest })
     }
 }

@@ -9,6 +9,7 @@
 use super::anchor::Anchor;
 use super::record::{Reader, Record, Writer};
 use super::state::State;
+use crate::durable::{make_folder, put};
 use crate::error::{Error, Result};
 use crate::lock::Lock;
 use crate::log::{Damage, Draft, Found, Head, ID_LEN, Log, POSITION_LEN};
@@ -80,7 +81,7 @@ impl Journal {
         rng: &mut dyn Rng,
     ) -> Result<(Self, State)> {
         let Home { folder, durability, anchor } = *home;
-        std::fs::create_dir_all(folder)?;
+        make_folder(folder)?;
         let lock = Lock::take(folder, "the gateway's state")?;
         let newest = generations(folder)?.pop();
         let file = newest.map(|newest| Saved::read(folder, newest, key)).transpose()?;
@@ -236,7 +237,7 @@ pub(super) fn write_new(
 
 /// Makes the generation that was written last the newest.
 pub(super) fn put_new(folder: &Path, generation: u64) -> Result {
-    crate::log::put(&folder.join(NEW), &path_of(folder, generation))
+    put(&folder.join(NEW), &path_of(folder, generation))
 }
 
 /// A generation as it lies in its file.

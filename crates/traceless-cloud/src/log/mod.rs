@@ -182,10 +182,3 @@ impl<P: Proof> Log<P> {
         Ok(())
     }
 }
-
-/// Puts a file in the place of another, durably.
-pub fn put(new: &Path, path: &Path) -> Result {
-    std::fs::rename(new, path)?;
-    File::open(path.parent().expect("a file is in a folder"))?.sync_all()?;
-    Ok(())
-}

@@ -1,6 +1,7 @@
 use super::layout::{CHAIN_LEN, HEADER_LEN};
 use super::testing::{Judged, every_damage, tails};
 use super::*;
+use crate::durable::put;
 use traceless::rng::{Seeded, System};
 use traceless::seal::Secret;
 

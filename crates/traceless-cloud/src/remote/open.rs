@@ -2,11 +2,12 @@
 
 use super::RemoteHost;
 use super::line::Dial;
+use crate::durable::make_folder;
 use crate::error::Result;
 use crate::gateway::{Gateway, Home, Keys};
 use crate::host::Host;
 use crate::kernel::Choice;
-use crate::local::{Opened, make_home, read_keys, state_folder};
+use crate::local::{Opened, read_keys, state_folder};
 use crate::lock::Lock;
 use crate::params::Params;
 use crate::random::SystemStream;
@@ -47,7 +48,7 @@ impl Remote {
         choice: Choice,
         durability: Durability,
     ) -> Result<Opened> {
-        make_home(home)?;
+        make_folder(home)?;
         // Before anybody hears of another opening.
         let lock = Lock::take(home, "the gateway's state")?;
         let mut rng = SystemStream::drawn();

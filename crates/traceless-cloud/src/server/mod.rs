@@ -13,6 +13,7 @@ pub use crate::places::STRANGER_TIME;
 pub use crate::wire::tls::Identity;
 
 use crate::channel::Nonce;
+use crate::durable::make_folder;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::places::{Places, REST};
@@ -23,10 +24,8 @@ use crate::wire::message::SessionId;
 use crate::wire::tls;
 use rustls::ServerConfig;
 use session::Session;
-use std::fs::DirBuilder;
 use std::io;
 use std::net::TcpListener;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -94,7 +93,7 @@ struct Visitor {
 impl Server {
     /// A host that serves nobody yet.
     pub fn new(settings: Settings) -> Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&settings.folder)?;
+        make_folder(&settings.folder)?;
         let identity = match &settings.identity {
             Some(identity) => identity.clone(),
             None => Identity::own(&settings.folder)?,

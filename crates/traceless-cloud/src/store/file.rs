@@ -6,10 +6,11 @@
 
 use super::places::{Placed, Places};
 use super::{NodeStore, NodeVersion, SlotRead};
+use crate::durable::{make_folder, put};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, Node};
 use crate::lock::Lock;
-use crate::log::{Damage, Draft, Found, Hashed, Head, ID_LEN, Log, Magic, put, read};
+use crate::log::{Damage, Draft, Found, Hashed, Head, ID_LEN, Log, Magic, read};
 use rustix::fs::{Advice, fadvise};
 use rustix::io::{ReadWriteFlags, preadv2};
 use std::fs::{File, OpenOptions};
@@ -55,7 +56,7 @@ impl FileStore {
     /// Opens the store in a folder, or makes an empty one there.
     pub fn open(folder: &Path, geometry: Geometry, durability: Durability) -> Result<Self> {
         geometry.check()?;
-        std::fs::create_dir_all(folder)?;
+        make_folder(folder)?;
         let lock = Lock::take(folder, "the store")?;
         let nodes = [file_in(folder, "inner.nodes")?, file_in(folder, "leaf.nodes")?];
         for file in &nodes {

@@ -4,11 +4,10 @@
 //! of that one opening. The host takes the newest only. So of two gateways on one store the older
 //! is turned away, and so is one whose folder was put back.
 
+use crate::durable::write_private;
 use crate::error::{Error, Result};
 use crate::orders::Reader;
 use sha2::{Digest, Sha256};
-use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use traceless::rng::Rng;
 
@@ -103,13 +102,7 @@ fn read(folder: &Path) -> Result<Option<Opening>> {
 fn write(folder: &Path, opening: &Opening) -> Result {
     let body = [&MAGIC[..], &opening.encode()].concat();
     let check = Sha256::digest(&body);
-    let new = folder.join("opening.new");
-    let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(&new)?;
-    file.write_all(&body)?;
-    file.write_all(&check[..CHECK_LEN])?;
-    file.sync_all()?;
-    std::fs::rename(&new, folder.join(NAME))?;
-    Ok(File::open(folder)?.sync_all()?)
+    write_private(&folder.join(NAME), &[&body, &check[..CHECK_LEN]].concat())
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! the gateway, too: otherwise whoever reaches its address can take the store over, though without
 //! the key neither read nor forge what is in it.
 
+use crate::durable::write_private;
 use crate::error::{Error, Result};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -14,9 +15,6 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{
     ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme, version,
 };
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -41,17 +39,8 @@ impl Identity {
         if !own.certificate.exists() {
             let names = OWN_NAMES.map(str::to_owned);
             let made = rcgen::generate_simple_self_signed(names).map_err(unfit)?;
-            let write = |path: &Path, text: &str| -> Result {
-                let mut options = OpenOptions::new();
-                options.write(true).create(true).truncate(true).mode(0o600);
-                let mut file = options.open(path)?;
-                file.write_all(text.as_bytes())?;
-                Ok(file.sync_all()?)
-            };
-            write(&own.key, &made.signing_key.serialize_pem())?;
-            let new = own.certificate.with_extension("new");
-            write(&new, &made.cert.pem())?;
-            std::fs::rename(&new, &own.certificate)?;
+            write_private(&own.key, made.signing_key.serialize_pem().as_bytes())?;
+            write_private(&own.certificate, made.cert.pem().as_bytes())?;
         }
         Ok(own)
     }

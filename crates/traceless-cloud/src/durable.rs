@@ -1,0 +1,85 @@
+//! Files and folders that a power cut leaves as they are once the function that made them returns.
+//!
+//! A new name lies in its folder, so it is durable only after the folder is.
+
+use crate::error::Result;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Makes a folder that only its owner may enter, with all above it that are missing.
+pub fn make_folder(path: &Path) -> Result {
+    if path.is_dir() {
+        return Ok(());
+    }
+    make_folder(folder_of(path))?;
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e.into()),
+        _ => {}
+    }
+    sync_folder_of(path)
+}
+
+/// Writes a file that only its owner may read, as a whole or not at all.
+pub fn write_private(path: &Path, bytes: &[u8]) -> Result {
+    let new = path.with_extension("new");
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    put(&new, path)
+}
+
+/// Puts a file, which is durable, in the place of another.
+pub fn put(new: &Path, path: &Path) -> Result {
+    std::fs::rename(new, path)?;
+    sync_folder_of(path)
+}
+
+/// Makes the names in the folder of `path` durable.
+pub fn sync_folder_of(path: &Path) -> Result {
+    Ok(File::open(folder_of(path))?.sync_all()?)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        // The root is in itself.
+        Some(_) => Path::new("."),
+        None => path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn folders_and_files_are_their_owners_only() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().join("one/two/three");
+        for _ in 0..2 {
+            make_folder(&folder).unwrap();
+            write_private(&folder.join("key"), b"secret").unwrap();
+        }
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        for made in folder.ancestors().take(3) {
+            assert_eq!(mode(made), 0o700, "{}", made.display());
+        }
+        assert_eq!(mode(&folder.join("key")), 0o600);
+        assert_eq!(std::fs::read(folder.join("key")).unwrap(), b"secret");
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+        // A file is in the way.
+        assert!(make_folder(&folder.join("key/four")).is_err());
+        assert!(make_folder(&folder.join("key")).is_err());
+    }
+
+    #[test]
+    fn a_bare_name_is_in_the_folder_of_the_process() {
+        assert_eq!(folder_of(Path::new("name")), Path::new("."));
+        assert_eq!(folder_of(Path::new("/name")), Path::new("/"));
+        assert_eq!(folder_of(Path::new("/")), Path::new("/"));
+    }
+}

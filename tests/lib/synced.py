@@ -1,0 +1,135 @@
+"""Whether a gateway and its host have made durable what they rely on, by their system calls.
+
+usage: synced.py TRACE [--without CALL PATTERN]
+
+TRACE is what `strace -f -yy -s 0` printed of a gateway with --local and an absolute path. The
+rules:
+
+* a file is durable before it is renamed, and its folder after that, before the next answer;
+* so is the folder of each file of nodes and of each folder that is made;
+* an entry of a log is durable before the mark that says so, and before the next answer;
+* nodes are durable before the entry of the host's log that makes them the newest.
+
+--without leaves out the calls CALL for files whose names match PATTERN: what the trace of a program
+without them would be. Prints how often each rule was looked at; the first breach ends it with 1.
+"""
+
+import collections
+import fnmatch
+import re
+import sys
+
+# Where entries begin in a log: behind its head and two marks, a page each.
+ENTRIES_AT = 12288
+CALL = re.compile(r"^(\d+) +(\w+)\((.*)$")
+RESUMED = re.compile(r"^(\d+) +<\.\.\. (\w+) resumed>")
+FILE = re.compile(r"^\d+<([^>]*)>")
+
+
+def calls(path, without):
+    """Each call as it begins, and each that makes something durable as it ends."""
+    waiting = {}
+    with open(path, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            resumed, begun = RESUMED.match(line), CALL.match(line)
+            if resumed and resumed[1] in waiting:
+                yield waiting.pop(resumed[1])
+            if not begun:
+                continue
+            process, name, rest = begun.groups()
+            file = FILE.match(rest)
+            call = (name, file[1] if file else "", rest)
+            if without and name == without[0] and fnmatch.fnmatch(base_of(call[1]), without[1]):
+                continue
+            if name in ("fsync", "fdatasync") and "unfinished" in rest:
+                waiting[process] = call
+            else:
+                yield call
+
+
+def offset_of(rest):
+    """Where a pwrite64 writes."""
+    numbers = re.findall(r", (\d+)(?=[,) <]|$)", rest)
+    return int(numbers[1])
+
+
+class Files:
+    """Files with bytes that are not durable, and folders with names that are not."""
+
+    def __init__(self):
+        self.unsynced, self.named_in = set(), set()
+        self.seen = collections.Counter()
+
+    def take(self, name, file, rest):
+        """Notes a call; what rule it breaks, if any."""
+        base = base_of(file)
+        if name in ("fsync", "fdatasync"):
+            self.unsynced.discard(file)
+            self.named_in.discard(file)
+        elif name.startswith("rename"):
+            return self.rename(*paths(rest))
+        elif name.startswith("mkdir"):
+            self.name_at(paths(rest)[0], "folders")
+        elif name == "openat" and "O_CREAT" in rest and ".nodes" in rest:
+            self.name_at(paths(rest)[0], "files of nodes")
+        elif name in ("sendto", "sendmsg", "write") and file.startswith("TCP"):
+            self.seen["answers"] += 1
+            logs = [one for one in self.unsynced if is_log(one)]
+            if logs or self.named_in:
+                return f"an answer before {logs or sorted(self.named_in)} was durable"
+        elif name == "write" and base.endswith(".new"):
+            self.unsynced.add(file)
+        elif name == "pwrite64" and base.endswith(".nodes"):
+            self.unsynced.add(file)
+        elif name == "pwrite64" and is_log(file):
+            if offset_of(rest) < ENTRIES_AT:
+                self.seen["marks"] += 1
+                return f"a mark before the entry of {base}" if file in self.unsynced else None
+            nodes = [one for one in self.unsynced if one.endswith(".nodes")]
+            self.seen["commits"] += base == "places.log"
+            self.unsynced.add(file)
+            if nodes and base == "places.log":
+                return f"an entry of the host's log before {nodes}"
+        return None
+
+    def rename(self, old, new):
+        self.name_at(new, "renames")
+        return f"{old} was renamed before it was durable" if old in self.unsynced else None
+
+    def name_at(self, path, what):
+        self.seen[what] += 1
+        self.named_in.add(path.rsplit("/", 1)[0])
+
+
+def base_of(path):
+    return path.rsplit("/", 1)[-1]
+
+
+def paths(rest):
+    return re.findall(r'"([^"]*)"', rest)
+
+
+def is_log(file):
+    base = base_of(file)
+    return base == "places.log" or bool(re.fullmatch(r"state\.\d+", base))
+
+
+def main():
+    path, *rest = sys.argv[1:]
+    without = tuple(rest[1:]) if rest else None
+    files = Files()
+    for name, file, words in calls(path, without):
+        breach = files.take(name, file, words)
+        if breach:
+            print(breach)
+            return 1
+    for what in ("answers", "marks", "commits", "renames", "folders", "files of nodes"):
+        if files.seen[what] < 2:
+            print(f"only {files.seen[what]} {what}: too few to tell")
+            return 2
+    print(dict(files.seen))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
