@@ -129,6 +129,7 @@ impl<C> Drop for Place<C> {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Instant;
 
     #[derive(Clone, Default)]
     struct Counted(Arc<AtomicU32>);
@@ -167,5 +168,31 @@ mod tests {
         assert_eq!(cuts(), [0, 1, 1, 0], "of those that were kept none");
         drop((first, stranger));
         places.wait(Duration::ZERO);
+    }
+
+    #[test]
+    #[cfg(feature = "http")]
+    fn all_are_waited_for_and_can_be_ended() {
+        let places = Places::new(2);
+        let handles: [Counted; 2] = Default::default();
+        let stays = [0, 1].map(|at: usize| places.enter(handles[at].clone()).unwrap());
+        assert!(stays.iter().all(|stay| stay.is_strangers()));
+        stays[0].keep();
+        assert_eq!([0, 1].map(|at: usize| stays[at].is_strangers()), [false, true]);
+        places.for_each(Cut::cut);
+        assert_eq!([0, 1].map(|at: usize| handles[at].0.load(Ordering::Relaxed)), [1, 1]);
+        // Until the longest time has passed, or the last has left.
+        let (start, short, long) =
+            (Instant::now(), Duration::from_millis(50), Duration::from_secs(60));
+        places.wait(short);
+        assert!(start.elapsed() >= short);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(short);
+                drop(stays);
+            });
+            places.wait(long);
+        });
+        assert!((2 * short..long / 2).contains(&start.elapsed()), "{:?}", start.elapsed());
     }
 }

@@ -132,7 +132,8 @@ fn what_is_lost_is_counted() {
     let mut bytes = whole.clone();
     bytes[MARKS_AT..ENTRIES_AT].fill(0);
     let found = read::<Hashed>(&mut bytes, MAGIC, &()).unwrap();
-    assert_eq!((found.damage.unwrap().entry, found.entries.len()), (0, ENTRIES as usize));
+    let none_fits = Damage { at: MARKS_AT as u64, ..Damage::default() };
+    assert_eq!((found.damage, found.entries.len()), (Some(none_fits), ENTRIES as usize));
     assert!(read::<Hashed>(&mut bytes, *b"tltest02", &()).is_err());
     assert!(read::<Sealed>(&mut whole.clone(), MAGIC, &key()).is_err());
 }
@@ -155,9 +156,8 @@ fn entries_are_bound_to_their_place() {
     assert_eq!(opened::<Sealed>(again, &key), Some(bodies(ENTRIES)));
 }
 
-/// Two copies of a process go on with one file each: an entry of one does not go with the other's.
-#[test]
-fn entries_of_two_copies_do_not_mix() {
+/// What two copies of a process make of one file.
+fn two_ways() -> [Vec<u8>; 2] {
     let folder = tempfile::tempdir().unwrap();
     let key = key();
     let files = files::<Sealed>(&key, Durability::Process);
@@ -172,9 +172,83 @@ fn entries_of_two_copies_do_not_mix() {
         }
         std::fs::read(path).unwrap()
     };
-    let (one, other) = (copy("one", 1), copy("other", 2));
+    [copy("one", 1), copy("other", 2)]
+}
+
+/// Two copies of a process go on with one file each: an entry of one does not go with the other's.
+#[test]
+fn entries_of_two_copies_do_not_mix() {
+    let ([one, other], key) = (two_ways(), key());
     let last = HEADER_LEN + 40 + CHAIN_LEN;
     let mixed = [&one[..one.len() - last], &other[other.len() - last..]].concat();
     assert!(opened::<Sealed>(one, &key).is_some() && opened::<Sealed>(other, &key).is_some());
     assert_eq!(opened::<Sealed>(mixed, &key), None);
+}
+
+/// A length in a head that reaches beyond the page is damage, not a place to read from.
+#[test]
+fn a_head_that_does_not_fit_its_page_is_refused() {
+    let whole = files::<Hashed>(&(), Durability::Process).pop().unwrap();
+    let about_len_at = 32;
+    assert_eq!(whole[about_len_at..about_len_at + 4], 5_u32.to_le_bytes(), "the length is here");
+    for about_len in (0..5).chain(6..100).chain(4000..4200).chain([u32::MAX - 16, u32::MAX]) {
+        let mut bytes = whole.clone();
+        bytes[about_len_at..about_len_at + 4].copy_from_slice(&about_len.to_le_bytes());
+        let damage = read::<Hashed>(&mut bytes, MAGIC, &()).err().expect("damage");
+        let all = whole.len() as u64;
+        let none_known = Damage { lost_bytes: all, ..Damage::default() };
+        assert_eq!(damage, none_known, "{about_len}");
+    }
+}
+
+/// A mark is taken only with its tag: else damage that ends a file earlier would pass.
+#[test]
+fn marks_are_proved() {
+    let (key, files) = (key(), files::<Sealed>(&key(), Durability::Process));
+    let [.., earlier, last] = &files[..] else { panic!("some files") };
+    let mark_len = 8 + 8 + POSITION_LEN;
+    let mut cut = earlier.clone();
+    cut[MARKS_AT..ENTRIES_AT].copy_from_slice(&last[MARKS_AT..ENTRIES_AT]);
+    assert_eq!(opened::<Sealed>(cut.clone(), &key), None, "the last mark names one more entry");
+    // Marks of where the entries end now, with other tags.
+    cut = earlier.clone();
+    for at in [MARKS_AT, MARKS_AT + 4096] {
+        cut[at + mark_len] ^= 1;
+    }
+    let found = read::<Sealed>(&mut cut, MAGIC, &key).unwrap();
+    let damage = found.damage.expect("no mark is whole");
+    assert_eq!((damage.entry, damage.at), (0, MARKS_AT as u64));
+}
+
+/// The marks of a file that went on another way, from the same beginning, are not for this one.
+#[test]
+fn marks_of_another_way_are_refused() {
+    let [one, other] = two_ways();
+    let mixed = [&one[..MARKS_AT], &other[MARKS_AT..ENTRIES_AT], &one[ENTRIES_AT..]].concat();
+    assert_eq!(one.len(), other.len(), "both have come as far");
+    assert!(opened::<Sealed>(mixed, &key()).is_none());
+}
+
+/// Files of today's form, byte for byte: an older one opens as long as this holds.
+#[test]
+fn the_form_of_a_file_is_fixed() {
+    use sha2::{Digest, Sha256};
+    fn written<P: Proof>(key: &P::Key) -> Vec<u8> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let head = Head { magic: MAGIC, generation: 3, id: [9; 16], about: b"about".to_vec() };
+        let first = [Draft::of(2, &body(1))].into_iter();
+        let (process, rng) = (Durability::Process, Box::new(Seeded::new(7)));
+        let mut log = Log::<P>::create(&path, &head, key, first, process, rng).unwrap();
+        for number in 2..=5 {
+            log.write(&mut Draft::of(1, &body(number))).unwrap();
+        }
+        std::fs::read(path).unwrap()
+    }
+    let hex = |bytes: Vec<u8>| {
+        Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
+    let sealed = hex(written::<Sealed>(&key()));
+    assert_eq!(sealed, "63ff35e71d6b7e745a6c91729a44e88131bb0a3d4cc5f17b2f43dd39e6a4f741");
+    assert_eq!(hex(written::<Hashed>(&())), "550ef8ff8b0272d466eecec753d4af161d72aeb6fdd3c41d0ead9b0579c124da");
 }

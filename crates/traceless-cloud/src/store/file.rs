@@ -397,4 +397,65 @@ mod tests {
         let store = FileStore::open(folder.path(), g, Durability::Process).unwrap();
         assert_eq!(pollster::block_on(store.sequence()).unwrap(), 2);
     }
+
+    /// A file whose entries are whole and say this, each a commit.
+    fn log_of(g: &Geometry, commits: &[(u64, &[Placed])]) -> Vec<u8> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(LOG);
+        let head = Head { magic: MAGIC, generation: 0, id: [1; 16], about: g.encode().to_vec() };
+        let drafts = commits.iter().map(|(number, placed)| Draft::of(1, &record(*number, placed)));
+        let process = Durability::Process;
+        Log::<Hashed>::create(&path, &head, &(), drafts, process, Box::new(System)).unwrap();
+        std::fs::read(path).unwrap()
+    }
+
+    /// Whoever holds the host can write entries that are whole: what they say is looked at, too.
+    #[test]
+    fn commits_that_cannot_be_are_refused() {
+        let g = rootless();
+        let placed = |node: u32, place: u32| {
+            let version = NodeVersion { node: Node(node), attempt: 7 << 32 | 9 };
+            Placed { version, place }
+        };
+        let counts = Places::counts(&g);
+        let places = Places::new(g);
+        let leaf = g.nodes() - 1;
+        let [first, last] = [0, leaf].map(|node| {
+            let places = counts[places.size_of(Node(node))];
+            (placed(node, places - 1), placed(node, places))
+        });
+        for good in [first.0, last.0] {
+            let found = said(log_of(&g, &[(3, &[]), (4, &[good])]), &g).unwrap();
+            assert_eq!((found.0, found.1.len()), (4, 1));
+            assert_eq!(found.1[0].version, good.version, "with all of its number");
+        }
+        let beyond = placed(g.nodes(), 0);
+        for wrong in [first.1, last.1, beyond, placed(u32::MAX, 0)] {
+            let refused = said(log_of(&g, &[(3, &[first.0, wrong])]), &g);
+            assert!(matches!(refused, Err(Error::State(_))));
+        }
+        for number in [2, 3, 5] {
+            let refused = said(log_of(&g, &[(3, &[]), (number, &[first.0])]), &g);
+            assert!(matches!(refused, Err(Error::State(_))), "{number} does not follow 3");
+        }
+        assert!(matches!(said(log_of(&g, &[]), &g), Err(Error::State(_))), "not even where it began");
+    }
+
+    /// A log that has grown is begun anew, so that it does not fill the disk.
+    #[test]
+    fn a_log_is_no_longer_than_its_limit() {
+        let (folder, g) = (tempfile::tempdir().unwrap(), rootless());
+        let store = FileStore::open(folder.path(), g, Durability::Process).unwrap();
+        let len = || std::fs::metadata(folder.path().join(LOG)).unwrap().len();
+        let mut last = len();
+        for sequence in 1.. {
+            write_round(&store, &g, sequence);
+            assert!(len() <= LOG_LEN_MAX);
+            if len() < last {
+                assert!(last > LOG_LEN_MAX - 1000, "not before: {last}");
+                break;
+            }
+            last = len();
+        }
+    }
 }

@@ -64,6 +64,10 @@ pub fn behaves(store: &impl NodeStore, g: &Geometry) {
     let gone = path(g, 0, 1)[0];
     assert!(block_on(store.read_node(gone, &mut bytes_of(g, gone))).is_err(), "replaced long ago");
     assert_eq!(block_on(store.sequence()).unwrap(), 40);
+    block_on(store.stage(versions[0], &bytes_of(g, versions[0]))).unwrap();
+    block_on(store.abandon()).unwrap();
+    assert!(block_on(store.commit(41, &versions[..1])).is_err(), "it was abandoned");
+    assert_eq!(block_on(store.sequence()).unwrap(), 40);
 }
 
 /// With a root, without, and leaves alone.
@@ -75,6 +79,7 @@ fn shapes() -> [Geometry; 3] {
 fn memory_behaves() {
     for g in shapes() {
         behaves(&MemStore::new(g), &g);
+        behaves(&std::sync::Arc::new(MemStore::new(g)), &g);
     }
 }
 

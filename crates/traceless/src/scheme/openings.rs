@@ -222,4 +222,41 @@ mod tests {
         let swapped = State { openings: vec![opening(4, 7), opening(3, 0)], ..state };
         assert!(State::decode(&swapped.encode()).is_err());
     }
+
+    #[test]
+    fn a_state_names_some_openings_in_order_and_not_too_many() {
+        let state = |openings: Vec<Opening>| State { openings, ..State::default() };
+        let named = |count: usize| state((0..count as u64).map(|n| opening(n, n)).collect());
+        assert!(State::decode(&named(OPENINGS_MAX).encode()).is_ok());
+        for count in [0, OPENINGS_MAX + 1] {
+            assert!(State::decode(&named(count).encode()).is_err(), "{count}");
+        }
+        let good = named(2).encode();
+        assert!(State::decode(&[&good[..], &good[HEAD_LEN..]].concat()).is_err(), "one too many");
+        for second in [opening(3, 8), opening(4, 7), opening(3, 7), opening(2, 9), opening(9, 2)] {
+            assert!(State::decode(&state(vec![opening(3, 7), second]).encode()).is_err());
+        }
+        assert!(State::decode(&state(vec![opening(3, 7), opening(4, 8)]).encode()).is_ok());
+    }
+
+    #[test]
+    fn openings_are_as_many_as_a_state_can_name() {
+        let mut openings = Openings::new(&State::default(), |_| ());
+        for n in 0..OPENINGS_MAX as u64 {
+            openings.push(opening(n, n), ()).unwrap();
+        }
+        // In the place of one that wrote nothing.
+        let last = OPENINGS_MAX as u64;
+        openings.push(opening(last, last - 1), ()).unwrap();
+        assert_eq!((openings.len(), openings.last().number), (OPENINGS_MAX, last));
+        assert!(openings.push(opening(last + 1, last), ()).is_err());
+    }
+
+    #[test]
+    fn many_openings_are_retired() {
+        assert_eq!(dummies_to_retire(OPENINGS_MANY - 1, 10_000), 0);
+        // Half of those that are left until there are too many would do.
+        assert_eq!(dummies_to_retire(OPENINGS_MANY, 10_000), 20);
+        assert_eq!(dummies_to_retire(OPENINGS_MAX, 10_001), 21);
+    }
 }

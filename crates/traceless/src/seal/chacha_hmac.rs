@@ -124,4 +124,10 @@ mod tests {
         assert_eq!(open(4, &bound, usize::MAX), Err(Forged));
         assert_eq!(open(5, &bound[..2], usize::MAX), Err(Forged));
     }
+
+    #[test]
+    fn a_tag_is_half_a_hash() {
+        let sealer = sealer();
+        assert_eq!((sealer.tag_len(), sealer.tag_is_public()), (16, false));
+    }
 }

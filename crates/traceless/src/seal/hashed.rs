@@ -86,4 +86,10 @@ mod tests {
         cipher.seal_in_place(nonce(3), b"place", &mut in_place, &mut tag);
         assert_eq!(in_place, sealed);
     }
+
+    #[test]
+    fn a_tag_is_a_hash_that_lies_with_the_node_above() {
+        let sealer = Hashed::new(&Secret::from_bytes([7; 32]));
+        assert_eq!((sealer.tag_len(), sealer.tag_is_public()), (32, true));
+    }
 }

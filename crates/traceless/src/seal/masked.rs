@@ -66,4 +66,10 @@ mod tests {
         // No stream is another's, some blocks later.
         assert_ne!(sealed(1)[16..32], sealed(2)[..16]);
     }
+
+    #[test]
+    fn there_is_no_tag() {
+        let sealer = Masked::new(&Secret::from_bytes([7; 32]));
+        assert_eq!((sealer.tag_len(), sealer.tag_is_public()), (0, false));
+    }
 }

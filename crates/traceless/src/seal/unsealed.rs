@@ -17,3 +17,16 @@ impl Sealer for Unsealed {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_changed_and_nothing_is_added() {
+        let (nonce, mut body) = (Nonce::of_fresh_key(1), [5; 20]);
+        Unsealed.seal_in_place(nonce, &[], &mut body, &mut []);
+        assert!(Unsealed.open_in_place(nonce, &[], &mut body, &[]).is_ok());
+        assert_eq!((body, Unsealed.tag_len(), Unsealed.tag_is_public()), ([5; 20], 0, false));
+    }
+}

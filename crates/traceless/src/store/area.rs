@@ -431,4 +431,126 @@ mod tests {
         assert_eq!(run.extents.len(), 2);
         assert_eq!(run.extents[0].len, 16);
     }
+
+    #[test]
+    fn headers_are_read_as_a_whole_and_cleared_alone() {
+        let layout = LAYOUT;
+        let store = Arc::new(MemStore::from_bytes(&vec![7; 4096 + layout.len() as usize]));
+        let area = Area::new(store.clone(), 4096, layout, "test");
+        assert_eq!((area.name(), area.slots()), ("test", 10));
+        let mut header = [0; 64];
+        for (slot, first) in [(0, 0), (3, 0), (4, 4), (9, 8)] {
+            assert_eq!(area.read_header(Slot(slot), &mut header).unwrap(), Slot(first));
+        }
+        area.clear_entries().unwrap();
+        let mut bytes = store.snapshot();
+        for slot in 0..layout.slots {
+            let at = 4096 + layout.entry_at(slot) as usize;
+            assert!(bytes[at..at + 16].iter().all(|&byte| byte == 0), "entry {slot}");
+            bytes[at..at + 16].fill(7);
+        }
+        // The last stripe is not full, and its header is as long.
+        let rest = 4096 + layout.entry_at(9) as usize + 16;
+        bytes[rest..rest + 32].fill(7);
+        assert!(bytes.iter().all(|&byte| byte == 7), "nothing else");
+    }
+
+    #[test]
+    fn a_stretch_has_all_bodies_and_what_is_between_them() {
+        let area = Area::new(Arc::new(MemStore::new(2 * 4096)), 4096, LAYOUT, "test");
+        let stripe = LAYOUT.stripe_len();
+        let stretch = |first, count| {
+            let mut extents = vec![];
+            area.add_stretch(Slot(first), count, &mut extents);
+            extents.iter().map(|e| (e.at - 4096, e.len as u64)).collect::<Vec<_>>()
+        };
+        assert_eq!(stretch(0, 4), [(0, stripe)]);
+        assert_eq!(stretch(1, 2), [(64 + 64, 2 * 64)]);
+        // Headers between them, and around the ring.
+        assert_eq!(stretch(2, 4), [(64 + 2 * 64, 2 * 64 + 64 + 2 * 64)]);
+        let end = 2 * stripe + 64 + 64;
+        assert_eq!(stretch(9, 2), [(end, 64), (0, 64 + 64)]);
+    }
+
+    #[test]
+    fn parts_of_a_header_are_whole_units() {
+        let layout = Layout { slots: 100, body_len: 4096, entry_len: 48, stripe_slots: 100 };
+        assert_eq!(layout.header_len(), 8192);
+        let part = |slot, n, unit| {
+            let HeaderPart { from, len, skip } = HeaderPart::around(&layout, slot, n, unit);
+            (from, len, skip)
+        };
+        assert_eq!(part(0, 1, 512), (0, 512, 0));
+        assert_eq!(part(30, 2, 1), (1440, 96, 0));
+        assert_eq!(part(30, 2, 512), (1024, 512, 416));
+        assert_eq!(part(31, 2, 512), (1024, 1024, 464));
+        assert_eq!(part(90, 1, 4096), (4096, 4096, 224));
+        assert_eq!(part(99, 1, 8192), (0, 8192, 4752));
+    }
+
+    /// Memory, with notes of what it was asked to fetch.
+    struct Noting(MemStore, usize, std::sync::Mutex<Vec<(u64, usize)>>);
+
+    impl Store for Noting {
+        fn len(&self) -> u64 {
+            self.0.len()
+        }
+        fn unit(&self) -> usize {
+            self.1
+        }
+        fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
+            self.0.read(extents, into)
+        }
+        fn prefetch(&self, extents: &[Extent]) {
+            self.2.lock().unwrap().extend(extents.iter().map(|e| (e.at, e.len)));
+        }
+        fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
+            self.0.write(extents, from)
+        }
+        fn sync(&self) -> Result {
+            self.0.sync()
+        }
+    }
+
+    #[test]
+    fn requests_are_of_whole_units_where_the_store_has_such() {
+        let layout = Layout { slots: 200, body_len: 4096, entry_len: 48, stripe_slots: 100 };
+        let header_parts = |unit, write: bool, slot| {
+            let store = Noting(MemStore::new(layout.len()), unit, Default::default());
+            let area = Area::new(Arc::new(store), 0, layout, "test");
+            let (mut run, cursor) = (Run::default(), Cursor::at_start(&layout));
+            if write {
+                run.add_write(&area, Slot(slot), 1, &cursor);
+            } else {
+                run.add(&area, Slot(slot), 1);
+            }
+            (run.extents[0].at, run.extents[0].len)
+        };
+        assert_eq!(header_parts(512, false, 90), (4320, 48), "nothing but the entry");
+        assert_eq!(header_parts(4096, false, 90), (4096, 4096));
+        // A header is begun as a whole.
+        assert_eq!(header_parts(512, true, 0).1, 8192 + 4096);
+        assert_eq!(header_parts(512, true, 90), (4096, 512));
+        assert_eq!(header_parts(512, true, 101).1, 512);
+    }
+
+    #[test]
+    fn all_pieces_but_the_longest_are_fetched_ahead() {
+        let store = Arc::new(Noting(MemStore::new(LAYOUT.len()), 64, Default::default()));
+        let area = Area::new(store.clone(), 0, LAYOUT, "test");
+        let fetched = |adds: &[(u64, u64)]| {
+            let mut run = Run::default();
+            adds.iter().for_each(|&(first, count)| run.add(&area, Slot(first), count));
+            run.read(&*store).unwrap();
+            let pieces = run.extents.iter().map(|e| (e.at, e.len)).collect::<Vec<_>>();
+            (pieces, core::mem::take(&mut *store.2.lock().unwrap()))
+        };
+        let (pieces, ahead) = fetched(&[(1, 1)]);
+        assert_eq!((pieces.len(), ahead), (2, vec![]), "one slot, with nothing to wait for");
+        let (pieces, ahead) = fetched(&[(1, 1), (4, 4), (9, 1)]);
+        assert_eq!(pieces.len(), 5);
+        assert_eq!(ahead, [&pieces[..2], &pieces[3..]].concat());
+        let (pieces, ahead) = fetched(&[(1, 1), (4, 4)]);
+        assert_eq!((pieces.len(), ahead), (3, pieces[..2].to_vec()));
+    }
 }

@@ -63,4 +63,16 @@ mod tests {
             assert_eq!(buf[9], 7);
         }
     }
+
+    #[test]
+    fn it_grows_by_a_quarter_and_only_when_it_must() {
+        let mut buf = AlignedBuf::zeroed(1000);
+        let place = buf.as_ptr();
+        buf.grow(1000);
+        assert_eq!((buf.as_ptr(), buf.len()), (place, 1000));
+        buf.grow(1001);
+        assert_eq!(buf.len(), 1250);
+        buf.grow(5000);
+        assert_eq!(buf.len(), 5000);
+    }
 }

@@ -142,4 +142,24 @@ mod tests {
             assert!(store.read(&[Extent::new(65535, 2)], &mut [0; 2]).is_err());
         }
     }
+
+    #[test]
+    fn what_goes_past_the_cache_is_aligned() {
+        let store = |caching| FileStore::new(tempfile::tempfile().unwrap(), 99, caching);
+        let (direct, buffered) = (store(Caching::Direct), store(Caching::Buffered));
+        assert_eq!((direct.len(), direct.unit(), buffered.unit()), (99, 4096, 512));
+        let at = |address: usize| core::ptr::without_provenance(address);
+        for (extent, memory, fits) in [
+            (Extent::new(8192, 4096), at(4096), true),
+            (Extent::new(8193, 4096), at(4096), false),
+            (Extent::new(8192, 4095), at(4096), false),
+            (Extent::new(8192, 4096), at(4097), false),
+        ] {
+            assert_eq!(direct.direct(extent, memory), fits);
+            assert!(buffered.direct(extent, memory));
+        }
+        assert_eq!(around(Extent::new(5000, 10)), Extent::new(4096, 4096));
+        assert_eq!(around(Extent::new(8190, 4)), Extent::new(4096, 8192));
+        assert_eq!(around(Extent::new(8192, 4096)), Extent::new(8192, 4096));
+    }
 }

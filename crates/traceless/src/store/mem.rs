@@ -106,4 +106,13 @@ mod tests {
         store.write(&[Extent::new(1, 1)], &[7]).unwrap();
         assert_eq!(store.snapshot(), [1, 7, 3]);
     }
+
+    #[test]
+    fn the_last_byte_is_within() {
+        let store = MemStore::from_bytes(&[1, 2, 3]);
+        let mut last = [0];
+        store.read(&[Extent::new(2, 1)], &mut last).unwrap();
+        assert_eq!((last, store.unit(), store.is_empty()), ([3], 64, false));
+        assert!(MemStore::new(0).is_empty());
+    }
 }

@@ -68,6 +68,7 @@ impl<S: Store, W: Witness, C: Clock> Store for Watched<S, W, C> {
 mod tests {
     use super::*;
     use crate::store::MemStore;
+    use alloc::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[derive(Default)]
@@ -88,5 +89,48 @@ mod tests {
         assert_eq!(seen.0.load(Ordering::Relaxed), 0);
         store.read(&extents, &mut [0; 20]).unwrap();
         assert_eq!(seen.0.load(Ordering::Relaxed), 2);
+    }
+
+    /// What a store was asked for.
+    #[derive(Default)]
+    struct Plain {
+        prefetched: AtomicUsize,
+        synced: AtomicUsize,
+    }
+
+    impl Store for Plain {
+        fn len(&self) -> u64 {
+            9
+        }
+        fn read(&self, _: &[Extent], _: &mut [u8]) -> Result {
+            Ok(())
+        }
+        fn prefetch(&self, extents: &[Extent]) {
+            self.prefetched.fetch_add(extents.len(), Ordering::Relaxed);
+        }
+        fn write(&self, _: &[Extent], _: &[u8]) -> Result {
+            Ok(())
+        }
+        fn sync(&self) -> Result {
+            self.synced.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn all_is_passed_on() {
+        let (plain, seen) = (Arc::new(Plain::default()), Seen::default());
+        let watched = Watched::new(plain.clone(), &seen);
+        watched.prefetch(&[Extent::new(0, 1); 3]);
+        plain.prefetch(&[Extent::new(0, 1)]);
+        watched.sync().unwrap();
+        let asked = [&plain.prefetched, &plain.synced].map(|count| count.load(Ordering::Relaxed));
+        assert_eq!((asked, seen.0.load(Ordering::Relaxed)), ([4, 1], 1));
+        // Of a store on a disk, as nothing else is said.
+        assert_eq!((plain.unit(), watched.unit(), watched.len()), (512, 512, 9));
+        assert_eq!(Watched::new(MemStore::new(0), &seen).unit(), 64);
+        assert!(!plain.is_empty() && !watched.is_empty());
+        let empty = Arc::new(MemStore::new(0));
+        assert!(empty.is_empty() && Watched::new(empty, &seen).is_empty());
     }
 }

@@ -304,3 +304,16 @@ fn an_anchor_is_never_ahead_of_the_state() {
     let mut gateway = world.open(u64::MAX).unwrap();
     assert!(gateway.get(2).unwrap() == block(2, 1));
 }
+
+/// A state is written when something happened, not because somebody asked whether it was.
+#[test]
+fn what_did_not_happen_is_not_written() {
+    let mut world = written(47, 3).0;
+    let mut gateway = world.open(u64::MAX).unwrap();
+    gateway.put(1, &block(1, 99)).unwrap();
+    let before = newest(&world);
+    for _ in 0..3 {
+        gateway.flush().unwrap();
+    }
+    assert!(newest(&world) == before);
+}
