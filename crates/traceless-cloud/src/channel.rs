@@ -145,4 +145,36 @@ mod tests {
         let later = Receiver::new(&key).open(&mut message.clone()).map(<[u8]>::to_vec);
         assert!(matches!(later, Err(Error::Unauthentic)), "a session of another enclave");
     }
+
+    /// Against a list of all that came, near each other, far ahead and far behind.
+    #[test]
+    fn the_window_is_that_of_a_list() {
+        let mut rng = Seeded::new(5);
+        let mut draw = |below: u64| {
+            let mut bytes = [0; 8];
+            rng.fill(&mut bytes);
+            u64::from_le_bytes(bytes) % below
+        };
+        for reach in [3, 40, WINDOW, WINDOW + 1, 2 * WINDOW] {
+            let mut receiver = ends().1;
+            let mut taken = std::collections::BTreeSet::from([0]);
+            for _ in 0..3000 {
+                let newest = *taken.last().unwrap();
+                let counter = (newest + reach / 3).saturating_sub(draw(reach)).max(1);
+                let is_near = newest.saturating_sub(counter) < WINDOW;
+                let is_new = is_near && taken.insert(counter);
+                assert_eq!(receiver.note(counter).is_ok(), is_new, "{counter} after {newest}");
+            }
+            // All that were in the window, and those as far ahead as it is long.
+            for ahead in [WINDOW - 1, WINDOW, WINDOW + 1, 1] {
+                let next = *taken.last().unwrap() + ahead;
+                taken.insert(next);
+                receiver.note(next).unwrap();
+                for counter in next.saturating_sub(WINDOW + 2)..=next {
+                    let is_new = next - counter < WINDOW && taken.insert(counter);
+                    assert_eq!(receiver.note(counter).is_ok(), is_new, "{counter} after {next}");
+                }
+            }
+        }
+    }
 }

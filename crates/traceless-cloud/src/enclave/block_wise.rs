@@ -140,3 +140,23 @@ fn exchange(bit: u64, one: &mut [u8], other: &mut [u8]) {
         (*one, *other) = ((a ^ change).to_le_bytes(), (b ^ change).to_le_bytes());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_row_is_sealed_twice_under_one_nonce() {
+        assert_eq!(nonce(3, 5).version, 3 << 32 | 5);
+        let (aead, len) = (Aead::new(&Secret::from_bytes([1; 32])), 32);
+        let (mut rows, mut sealed) = (vec![0; 2 * (len + TAG_LEN)], [0; 2]);
+        let mut outside = Outside { aead, rows: &mut rows, sealed: &mut sealed, len };
+        let mut plain = vec![0; len];
+        for (nth, row) in [0, 1, 1, 1].into_iter().enumerate() {
+            outside.put(row, &vec![nth as u8; len]);
+            outside.take(row, &mut plain).unwrap();
+            assert_eq!(plain, vec![nth as u8; len]);
+        }
+        assert_eq!(outside.sealed, [1, 3]);
+    }
+}

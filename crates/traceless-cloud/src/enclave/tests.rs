@@ -2,10 +2,12 @@ use super::*;
 use crate::channel::Sender;
 use crate::error::Error;
 use crate::geometry::{Node, TAG_LEN, tests::small};
-use crate::join::{THREAD_MIN, TwoThreads};
+use crate::join::{Join, OneThread, THREAD_MIN, TwoThreads};
 use crate::kernel::Network;
 use crate::orders::{Eviction, Location, Query};
 use crate::outer::{Outer, Version};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use traceless::rng::Seeded;
 
 const GATEWAY: Nonce = [1; 16];
@@ -344,4 +346,69 @@ fn an_order_that_does_not_fit_is_refused() {
     let shared =
         Shared { choice: Choice::Paper, geometry: Geometry { leaf_slots: 8200, ..g }, ..shared };
     assert!(matches!(Evictor::new(&shared, &session), Err(Error::Parameters(_))));
+}
+
+/// One thread, with a count of how often there was work for two.
+#[derive(Clone, Default)]
+struct Counting(Arc<AtomicUsize>);
+
+impl Join for Counting {
+    fn join(&self, a: &mut (dyn FnMut() + Send), b: &mut (dyn FnMut() + Send)) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        OneThread.join(a, b);
+    }
+}
+
+#[test]
+fn threads_are_asked_for_what_is_worth_it() {
+    // Rows, and bytes of a part of each, make what two threads are worth it for, or a row less.
+    let rows = THREAD_MIN / 1024;
+    for (less, is_worth_it) in [(0, true), (1, false)] {
+        let round_slots = small().round_slots;
+        let inner_slots = rows - less - round_slots;
+        let overhead = small().sealed_len() - small().block_len;
+        let block_len = 1024 - overhead;
+        let g = Geometry { block_len, inner_slots, leaf_slots: 80, ..small() };
+        assert_eq!((g.parts(), g.part_len(0)), (1, 1024));
+        let (counting, mut one) = (Counting::default(), rig(g, Choice::Benes));
+        one.evictor = one.evictor.with_threads(Box::new(counting.clone()));
+        let dest: Vec<u32> = (0..(rows - less) as u32).rev().collect();
+        let order = order_for(&one, 1, &dest);
+        let input = node_in(&one, &order);
+        let made = evict(&mut one, &order, &input).unwrap();
+        assert_eq!(counting.0.swap(0, Ordering::Relaxed) > 0, is_worth_it);
+        // Part by part, and in whole blocks, for which no threads are asked.
+        let (mut node, mut carried) = (vec![0; made.0.len()], vec![0; made.1.len()]);
+        let mut bytes = NodeBytes {
+            node: &input.0,
+            carried: &input.1,
+            new_node: &mut node,
+            new_carried: &mut carried,
+        };
+        let mut message = one.evictions.seal(&order.encode());
+        one.evictor.evict_by_parts(&mut message, &mut bytes).unwrap();
+        assert!(made == (node, carried));
+        counting.0.store(0, Ordering::Relaxed);
+        one.evictor = one.evictor.by_whole_blocks(&one.shared);
+        assert!(made == evict(&mut one, &order, &input).unwrap());
+        assert_eq!(counting.0.load(Ordering::Relaxed), 0);
+        assert!(one.evictor.working_set() > g.leaf_slots * g.part_len(0));
+    }
+}
+
+#[test]
+fn what_is_no_permutation_is_refused() {
+    let geometry = Geometry { block_len: 2048, ..small() };
+    let mut rig = rig(geometry, Choice::Paper);
+    let rows = geometry.inner_slots + geometry.round_slots;
+    let order = order_for(&rig, 1, &spread(rows));
+    let input = node_in(&rig, &order);
+    let mut beyond = order.clone();
+    beyond.control[..2].copy_from_slice(&(rows as u16).to_le_bytes());
+    let shorter = Eviction { control: order.control[2..].to_vec(), ..order.clone() };
+    let longer = Eviction { control: [&order.control[..], &[0; 2]].concat(), ..order.clone() };
+    for wrong in [beyond, shorter, longer] {
+        assert!(matches!(evict(&mut rig, &wrong, &input), Err(Error::Malformed(_))));
+    }
+    evict(&mut rig, &order, &input).unwrap();
 }

@@ -250,5 +250,8 @@ fn the_form_of_a_file_is_fixed() {
     };
     let sealed = hex(written::<Sealed>(&key()));
     assert_eq!(sealed, "63ff35e71d6b7e745a6c91729a44e88131bb0a3d4cc5f17b2f43dd39e6a4f741");
-    assert_eq!(hex(written::<Hashed>(&())), "550ef8ff8b0272d466eecec753d4af161d72aeb6fdd3c41d0ead9b0579c124da");
+    assert_eq!(
+        hex(written::<Hashed>(&())),
+        "550ef8ff8b0272d466eecec753d4af161d72aeb6fdd3c41d0ead9b0579c124da"
+    );
 }

@@ -438,7 +438,10 @@ mod tests {
             let refused = said(log_of(&g, &[(3, &[]), (number, &[first.0])]), &g);
             assert!(matches!(refused, Err(Error::State(_))), "{number} does not follow 3");
         }
-        assert!(matches!(said(log_of(&g, &[]), &g), Err(Error::State(_))), "not even where it began");
+        assert!(
+            matches!(said(log_of(&g, &[]), &g), Err(Error::State(_))),
+            "not even where it began"
+        );
     }
 
     /// A log that has grown is begun anew, so that it does not fill the disk.

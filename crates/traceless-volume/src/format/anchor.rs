@@ -230,4 +230,41 @@ mod tests {
         file.set_len(0).unwrap();
         assert!(matches!(Anchor::open(&path, keys, false), Err(Error::Anchor(_))));
     }
+
+    #[test]
+    fn a_record_is_whole_and_of_this_volume() {
+        let keys = Keys::for_fuzzing();
+        let state = AnchorState { sequence: 3, generation: 2, chain: [9; 32], count: 7 };
+        let record = state.encode(&keys);
+        for len in 0..record.len() {
+            let want = (len >= USED_LEN).then_some(state);
+            assert_eq!(AnchorState::decode(&keys, &record[..len]), want, "{len} bytes");
+        }
+        // As somebody with the key may have written them.
+        for byte in [0, 7, 8, 23] {
+            let mut other = record.clone();
+            other[byte] ^= 1;
+            let tag = keys.anchor().mac(&other[..TAG_AT]);
+            other[TAG_AT..USED_LEN].copy_from_slice(tag.bytes());
+            assert_eq!(AnchorState::decode(&keys, &other), None, "byte {byte}");
+        }
+    }
+
+    #[test]
+    fn failures_are_named_for_what_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let (missing, file) = (folder.path().join("none/anchor"), folder.path().join("file"));
+        let keys = Arc::new(Keys::for_fuzzing());
+        let created = Anchor::create(&missing, keys, false).map(drop);
+        assert!(matches!(created, Err(Error::Io { .. })), "{created:?}");
+        std::fs::write(&file, "something else").unwrap();
+        assert!(Anchor::refuse_others(&missing).is_ok(), "there is nothing to refuse");
+        for other in [&file, &file.join("below"), &folder.path().to_owned()] {
+            let refused = Anchor::refuse_others(other);
+            assert!(matches!(refused, Err(Error::Exists(_))), "{refused:?}");
+        }
+        assert!(Anchor::forget_coming(&file).is_ok(), "none was prepared");
+        std::fs::create_dir(Anchor::coming(&file)).unwrap();
+        assert!(Anchor::forget_coming(&file).is_err(), "it is there and stays");
+    }
 }

@@ -349,4 +349,37 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_scheme_of_a_newer_program_is_named() {
+        let scheme = SchemeConfig::Plain { blocks: 9, block_len: 4096 };
+        let header = Header::new([5; 16], Features::default(), scheme, Cipher::AesGcm);
+        let mut newer = header.encode(&Keys::of(any_master(), &header));
+        newer[SCHEME_AT] = 99;
+        let refused = Header::decode(&newer);
+        assert!(matches!(refused, Err(Error::Features(bits)) if bits == 99 << 32), "{refused:?}");
+    }
+
+    #[test]
+    fn the_parts_of_an_image_lie_one_behind_the_other() {
+        let scheme = SchemeConfig::Plain { blocks: 9, block_len: 4096 };
+        let header = Header::new([5; 16], Features::default(), scheme, Cipher::AesGcm);
+        let parts = crate::format::parts(&header);
+        let first = ["header", "key slots", "superblock A", "superblock B"];
+        assert_eq!(parts.iter().map(|part| part.0).take(4).collect::<Vec<_>>(), first);
+        let mut end = 0;
+        for (name, at, len) in &parts[..4] {
+            assert!(*at >= end && *len > 0, "{name}");
+            end = at + len;
+        }
+        assert_eq!(end, crate::format::AREAS_AT);
+        let areas: Vec<_> = header
+            .scheme
+            .areas()
+            .into_iter()
+            .map(|(name, at, len)| (name, end + at, len))
+            .collect();
+        assert_eq!(&parts[4..], areas);
+        assert!(!areas.is_empty());
+    }
 }

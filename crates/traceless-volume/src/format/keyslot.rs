@@ -320,4 +320,29 @@ mod tests {
             Err(Error::KeyFileShort(31))
         ));
     }
+
+    /// A slot's parameters are read before anything proves them: they must not cost what nobody
+    /// has.
+    #[test]
+    fn parameters_beyond_the_limits_are_refused_at_once() {
+        let rng = &mut Seeded::new(1);
+        let (master, uuid) = (MasterKey::random(rng).unwrap(), [3; 16]);
+        let quick = Kdf { memory_kib: 64, time: 1, lanes: 1 };
+        let slot = KeySlot::wrap(&master, &uuid, &passphrase("one"), quick, rng).unwrap();
+        let unlocked = |kdf| {
+            let slot = KeySlot { kind: SlotKind::Passphrase(kdf), ..slot.clone() };
+            slot.unwrap(&uuid, &passphrase("one"), 5).map(|found| found.is_some())
+        };
+        assert!(unlocked(quick).unwrap());
+        let most = Kdf { memory_kib: 8 * LANES_MAX, time: TIME_MAX, lanes: LANES_MAX };
+        assert!(!unlocked(most).unwrap(), "allowed, and another key");
+        for beyond in [
+            Kdf { memory_kib: MEMORY_KIB_MAX + 1, ..quick },
+            Kdf { time: TIME_MAX + 1, ..quick },
+            Kdf { memory_kib: 8 * (LANES_MAX + 1), lanes: LANES_MAX + 1, ..quick },
+        ] {
+            let refused = unlocked(beyond);
+            assert!(matches!(refused, Err(Error::KdfLimits { slot: 5, .. })), "{beyond:?}");
+        }
+    }
 }
