@@ -1,17 +1,22 @@
-"""Whether a gateway and its host have made durable what they rely on, by their system calls.
+"""Whether a program has made durable what its answers rest on, by its system calls.
 
-usage: synced.py TRACE [--without CALL PATTERN]
+usage: synced.py gateway|command TRACE [--without CALL PATTERN]
 
-TRACE is what `strace -f -yy -s 0` printed of a gateway with --local and an absolute path. The
-rules:
+TRACE is what `strace -f -yy -s 0` printed. Of a command, or a server that was killed after an
+answer: at the end, every file that was written is durable, and so are the names of new ones. Of a
+gateway with --local:
+
 
 * a file is durable before it is renamed, and its folder after that, before the next answer;
 * so is the folder of each file of nodes and of each folder that is made;
 * an entry of a log is durable before the mark that says so, and before the next answer;
 * nodes are durable before the entry of the host's log that makes them the newest.
 
---without leaves out the calls CALL for files whose names match PATTERN: what the trace of a program
-without them would be. Prints how often each rule was looked at; the first breach ends it with 1.
+The program must have been given absolute paths.
+
+--without leaves out the calls that match CALL for files whose names match PATTERN: what the trace
+of a program without them would be. Of a gateway the first breach ends it with 1; otherwise it
+prints how often each rule was looked at.
 """
 
 import collections
@@ -23,6 +28,8 @@ import sys
 ENTRIES_AT = 12288
 CALL = re.compile(r"^(\d+) +(\w+)\((.*)$")
 RESUMED = re.compile(r"^(\d+) +<\.\.\. (\w+) resumed>")
+# What a call writes to standard output or error.
+PRINTED = re.compile(r"^[12]<")
 FILE = re.compile(r"^\d+<([^>]*)>")
 
 
@@ -39,7 +46,8 @@ def calls(path, without):
             process, name, rest = begun.groups()
             file = FILE.match(rest)
             call = (name, file[1] if file else "", rest)
-            if without and name == without[0] and fnmatch.fnmatch(base_of(call[1]), without[1]):
+            pairs = zip((name, base_of(call[1])), without or ())
+            if without and all(fnmatch.fnmatch(*pair) for pair in pairs):
                 continue
             if name in ("fsync", "fdatasync") and "unfinished" in rest:
                 waiting[process] = call
@@ -101,6 +109,24 @@ class Files:
         self.named_in.add(path.rsplit("/", 1)[0])
 
 
+def ends_durable(all_calls):
+    """What was written and is not durable at the end."""
+    unsynced, opened, written = set(), set(), 0
+    for name, file, rest in all_calls:
+        if name in ("fsync", "fdatasync"):
+            unsynced.discard(file)
+        elif name in ("write", "pwrite64") and file.startswith("/") and not PRINTED.match(rest):
+            unsynced.add(file)
+            written += 1
+        elif name == "openat" and "O_CREAT" in rest and " = -1" not in rest:
+            # The file may be new, and then so is its name.
+            opened.add(paths(rest)[0])
+            unsynced.add(paths(rest)[0].rsplit("/", 1)[0])
+        elif name.startswith("rename") and paths(rest)[0] in opened:
+            unsynced.add(paths(rest)[1].rsplit("/", 1)[0])
+    return unsynced, written
+
+
 def base_of(path):
     return path.rsplit("/", 1)[-1]
 
@@ -115,8 +141,12 @@ def is_log(file):
 
 
 def main():
-    path, *rest = sys.argv[1:]
+    what, path, *rest = sys.argv[1:]
     without = tuple(rest[1:]) if rest else None
+    if what == "command":
+        unsynced, written = ends_durable(calls(path, without))
+        print(f"{written} writes, and at the end not durable: {sorted(unsynced)}")
+        return 2 if not written else int(bool(unsynced))
     files = Files()
     for name, file, words in calls(path, without):
         breach = files.take(name, file, words)

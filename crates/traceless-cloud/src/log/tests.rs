@@ -201,6 +201,20 @@ fn a_head_that_does_not_fit_its_page_is_refused() {
     }
 }
 
+#[test]
+fn an_owner_may_add_most_of_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    for about_len in [0, 300, 4096 - 32 - 4 - 16] {
+        let head = Head { magic: MAGIC, generation: 1, id: [2; 16], about: vec![7; about_len] };
+        let (process, rng) = (Durability::Process, Box::new(System));
+        let none = std::iter::empty();
+        Log::<Hashed>::create(&path, &head, &(), none, process, rng).unwrap();
+        let found = read::<Hashed>(&mut std::fs::read(&path).unwrap(), MAGIC, &()).unwrap();
+        assert_eq!((found.about.len(), found.damage), (about_len, None));
+    }
+}
+
 /// A mark is taken only with its tag: else damage that ends a file earlier would pass.
 #[test]
 fn marks_are_proved() {

@@ -362,7 +362,8 @@ mod tests {
 
     #[test]
     fn the_parts_of_an_image_lie_one_behind_the_other() {
-        let scheme = SchemeConfig::Plain { blocks: 9, block_len: 4096 };
+        let geometry = Geometry::new(1000, 4096, Refresh::ONE, 0).unwrap();
+        let scheme = SchemeConfig::DetWo(geometry);
         let header = Header::new([5; 16], Features::default(), scheme, Cipher::AesGcm);
         let parts = crate::format::parts(&header);
         let first = ["header", "key slots", "superblock A", "superblock B"];
@@ -380,6 +381,7 @@ mod tests {
             .map(|(name, at, len)| (name, end + at, len))
             .collect();
         assert_eq!(&parts[4..], areas);
-        assert!(!areas.is_empty());
+        assert_eq!(areas.len(), 2);
+        assert!(areas[1].1 > end, "behind the first");
     }
 }

@@ -4,6 +4,7 @@ use super::image::{Image, failed};
 use crate::error::{Error, Result};
 use crate::format::{
     HEADER_LEN, Header, KEY_SLOTS, Kdf, KeySlot, KeySlots, Keys, Superblock, UserKey,
+    sync_folder_of,
 };
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
@@ -84,6 +85,7 @@ pub fn backup_header(path: &Path, key: &UserKey, to: &Path) -> Result {
         other => other.map_err(|e| failed("create", to, e))?,
     };
     let written = file.write_all(&bytes).and_then(|()| file.sync_all());
+    let written = written.and_then(|()| sync_folder_of(to));
     if let Err(e) = written {
         let _ = std::fs::remove_file(to);
         return Err(failed("write", to, e));

@@ -318,3 +318,15 @@ fn readers_beside_commits_read_what_was_committed() {
         done.store(true, Ordering::SeqCst);
     });
 }
+
+/// What was staged and abandoned takes no memory any more.
+#[test]
+fn what_is_abandoned_is_forgotten() {
+    let g = small();
+    let store = Cached::new(MemStore::new(g), g, room(2));
+    let version = path(&g, 0, 1)[0];
+    block_on(store.stage(version, &bytes_of(&g, version))).unwrap();
+    assert_eq!(store.writing().staged.len(), 1);
+    block_on(store.abandon()).unwrap();
+    assert_eq!((store.writing().staged.len(), store.writing().spare.len()), (0, 1));
+}
