@@ -116,7 +116,7 @@ pub struct Log<P> {
 
 impl<P: Proof> Log<P> {
     /// Writes a file that begins with these entries, durably. It is a log's once it is
-    /// [`put`] in its place.
+    /// [`put`](crate::durable::put) in its place.
     pub fn create(
         new: &Path,
         head: &Head,

@@ -259,13 +259,18 @@ fn the_form_of_a_file_is_fixed() {
         }
         std::fs::read(path).unwrap()
     }
-    let hex = |bytes: Vec<u8>| {
-        Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    let hash = |bytes: Vec<u8>| {
+        let halves = Sha256::digest(bytes);
+        let (halves, _) = halves.as_chunks::<16>();
+        halves.iter().map(|half| u128::from_be_bytes(*half)).collect::<Vec<_>>()
     };
-    let sealed = hex(written::<Sealed>(&key()));
-    assert_eq!(sealed, "63ff35e71d6b7e745a6c91729a44e88131bb0a3d4cc5f17b2f43dd39e6a4f741");
+    let sealed = hash(written::<Sealed>(&key()));
     assert_eq!(
-        hex(written::<Hashed>(&())),
-        "550ef8ff8b0272d466eecec753d4af161d72aeb6fdd3c41d0ead9b0579c124da"
+        sealed,
+        [0x63ff_35e7_1d6b_7e74_5a6c_9172_9a44_e881, 0x31bb_0a3d_4cc5_f17b_2f43_dd39_e6a4_f741]
+    );
+    assert_eq!(
+        hash(written::<Hashed>(&())),
+        [0x550e_f8ff_8b02_72d4_66ee_cec7_53d4_af16, 0x1d72_aeb6_fdd3_c41d_0ead_9b05_79c1_24da]
     );
 }

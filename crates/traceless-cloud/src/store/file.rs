@@ -417,12 +417,10 @@ mod tests {
             let version = NodeVersion { node: Node(node), attempt: 7 << 32 | 9 };
             Placed { version, place }
         };
-        let counts = Places::counts(&g);
-        let places = Places::new(g);
-        let leaf = g.nodes() - 1;
+        let (counts, empty, leaf) = (Places::counts(&g), Places::new(g), g.nodes() - 1);
         let [first, last] = [0, leaf].map(|node| {
-            let places = counts[places.size_of(Node(node))];
-            (placed(node, places - 1), placed(node, places))
+            let count = counts[empty.size_of(Node(node))];
+            (placed(node, count - 1), placed(node, count))
         });
         for good in [first.0, last.0] {
             let found = said(log_of(&g, &[(3, &[]), (4, &[good])]), &g).unwrap();

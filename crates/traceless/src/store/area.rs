@@ -368,6 +368,7 @@ impl Run {
 mod tests {
     use super::*;
     use crate::store::MemStore;
+    use std::sync::Mutex;
 
     const LAYOUT: Layout = Layout { slots: 10, body_len: 64, entry_len: 16, stripe_slots: 4 };
 
@@ -489,7 +490,7 @@ mod tests {
     }
 
     /// Memory, with notes of what it was asked to fetch.
-    struct Noting(MemStore, usize, std::sync::Mutex<Vec<(u64, usize)>>);
+    struct Noting(MemStore, usize, Mutex<Vec<(u64, usize)>>);
 
     impl Store for Noting {
         fn len(&self) -> u64 {
@@ -516,7 +517,7 @@ mod tests {
     fn requests_are_of_whole_units_where_the_store_has_such() {
         let layout = Layout { slots: 200, body_len: 4096, entry_len: 48, stripe_slots: 100 };
         let header_parts = |unit, write: bool, slot| {
-            let store = Noting(MemStore::new(layout.len()), unit, Default::default());
+            let store = Noting(MemStore::new(layout.len()), unit, Mutex::default());
             let area = Area::new(Arc::new(store), 0, layout, "test");
             let (mut run, cursor) = (Run::default(), Cursor::at_start(&layout));
             if write {
@@ -536,11 +537,13 @@ mod tests {
 
     #[test]
     fn all_pieces_but_the_longest_are_fetched_ahead() {
-        let store = Arc::new(Noting(MemStore::new(LAYOUT.len()), 64, Default::default()));
+        let store = Arc::new(Noting(MemStore::new(LAYOUT.len()), 64, Mutex::default()));
         let area = Area::new(store.clone(), 0, LAYOUT, "test");
         let fetched = |adds: &[(u64, u64)]| {
             let mut run = Run::default();
-            adds.iter().for_each(|&(first, count)| run.add(&area, Slot(first), count));
+            for &(first, count) in adds {
+                run.add(&area, Slot(first), count);
+            }
             run.read(&*store).unwrap();
             let pieces = run.extents.iter().map(|e| (e.at, e.len)).collect::<Vec<_>>();
             (pieces, core::mem::take(&mut *store.2.lock().unwrap()))
