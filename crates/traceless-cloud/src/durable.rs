@@ -4,7 +4,7 @@
 
 use crate::error::Result;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -14,9 +14,12 @@ pub fn make_folder(path: &Path) -> Result {
         return Ok(());
     }
     make_folder(folder_of(path))?;
-    match DirBuilder::new().mode(0o700).create(path) {
-        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e.into()),
-        _ => {}
+    let made = DirBuilder::new().mode(0o700).create(path);
+    // Another process may have made it meanwhile.
+    if let Err(e) = made
+        && !path.is_dir()
+    {
+        return Err(e.into());
     }
     sync_folder_of(path)
 }

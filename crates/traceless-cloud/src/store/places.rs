@@ -133,7 +133,7 @@ impl Places {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::geometry::tests::small;
+    use crate::geometry::tests::{rootless, small};
 
     /// A size of place, and a place of it.
     fn place_of(places: &Places, version: NodeVersion) -> (usize, u32) {
@@ -181,5 +181,22 @@ mod tests {
         assert!(places.find(unknown).is_err());
         assert_eq!(places.find(NodeVersion { attempt: 0, ..unknown }).unwrap(), None);
         assert!(places.staged(61, &[unknown]).is_err() && places.staged(60, &[]).is_err());
+    }
+
+    /// One for each node, for each that is staged, and for each that a commit replaced.
+    #[test]
+    fn there_are_as_many_places_as_a_round_needs() {
+        let of = |g: Geometry| (g.nodes(), g.leaves(), Places::counts(&g));
+        assert_eq!(of(small()), (40, 27, [13 + 2 * 3, 27 + 2]));
+        assert_eq!(of(Geometry { layers: 1, ..rootless() }), (3, 3, [0, 3 + 2]));
+    }
+
+    #[test]
+    fn only_versions_of_nodes_are_staged() {
+        let mut places = Places::new(small());
+        for (node, attempt, is_staged) in [(39, 1, true), (40, 1, false), (39, 0, false)] {
+            let version = NodeVersion { node: Node(node), attempt };
+            assert_eq!(places.stage(version).is_ok(), is_staged, "{version:?}");
+        }
     }
 }

@@ -328,5 +328,6 @@ fn what_is_abandoned_is_forgotten() {
     block_on(store.stage(version, &bytes_of(&g, version))).unwrap();
     assert_eq!(store.writing().staged.len(), 1);
     block_on(store.abandon()).unwrap();
-    assert_eq!((store.writing().staged.len(), store.writing().spare.len()), (0, 1));
+    let held = store.writing();
+    assert_eq!((held.staged.len(), held.spare.len()), (0, 1));
 }
