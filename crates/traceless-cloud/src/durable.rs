@@ -48,8 +48,8 @@ pub fn sync_folder_of(path: &Path) -> Result {
 fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
-        // The root is in itself.
         Some(_) => Path::new("."),
+        // The root lies in itself.
         None => path,
     }
 }
