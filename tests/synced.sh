@@ -5,7 +5,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
 port=$((20000 + RANDOM % 12000))
 traced=openat,/^rename,/^mkdir,write,pwrite64,sendto,sendmsg,fsync,fdatasync
-
 tracer=(strace -f -qq -yy -s 0 -e "trace=$traced" -o)
 
 # Traces a gateway on the new folder $1, which takes 1,500 values, into $1.trace.

@@ -6,7 +6,6 @@ TRACE is what `strace -f -yy -s 0` printed. Of a command, or a server that was k
 answer: at the end, every file that was written is durable, and so are the names of new ones. Of a
 gateway with --local:
 
-
 * a file is durable before it is renamed, and its folder after that, before the next answer;
 * so is the folder of each file of nodes and of each folder that is made;
 * an entry of a log is durable before the mark that says so, and before the next answer;
