@@ -35,7 +35,7 @@ impl RefreshKey {
 
     /// Seals what stands in `body` as refresh number `refresh`.
     pub fn seal_in_place(&self, refresh: u64, salt: Salt, (entry, body): (&mut [u8], &mut [u8])) {
-        entry[SEAL_LEN..].copy_from_slice(&refresh.to_le_bytes());
+        name_refresh(refresh, entry);
         let tag = &mut salt.put(&mut entry[..SEAL_LEN])[..TAG_LEN];
         self.0.seal_in_place(Nonce::new(refresh, salt), &[], body, tag);
     }
@@ -85,8 +85,14 @@ fn unknown_in(r: u64, entry: &[u8], ring_slots: u64) -> impl Iterator<Item = u64
     core::iter::once(r).chain(is_later.then_some(named))
 }
 
-/// Fills the slot of a block that was lost, as [`openings::fill_lost`] does.
-pub(super) fn fill_lost(key: &Secret, (entry, body): (&mut [u8], &mut [u8])) {
+/// Writes into an entry that it is of refresh number `refresh`.
+fn name_refresh(refresh: u64, entry: &mut [u8]) {
+    entry[SEAL_LEN..].copy_from_slice(&refresh.to_le_bytes());
+}
+
+/// Fills the slot of refresh `refresh`, whose block was lost, as [`openings::fill_lost`] does.
+pub(super) fn fill_lost(key: &Secret, refresh: u64, (entry, body): (&mut [u8], &mut [u8])) {
+    name_refresh(refresh, entry);
     openings::fill_lost(key, &mut entry[..SEAL_LEN], body);
 }
 
@@ -124,11 +130,18 @@ mod tests {
                 flipped[at] ^= 1;
                 assert!(!key.open(5, &flipped, &body, &mut out), "{cipher}, byte {at}");
             }
-            // The spare bytes are those of any other.
-            let whole = entry;
-            fill_lost(&Secret::from_bytes([2; 32]), (&mut entry, &mut body));
+            fill_lost(&Secret::from_bytes([2; 32]), 5, (&mut entry, &mut body));
             assert!(!key.open(5, &entry, &body, &mut out));
-            assert_eq!(whole[SEAL_LEN..], entry[SEAL_LEN..]);
         }
+    }
+
+    #[test]
+    fn the_entry_of_a_lost_one_names_its_refresh_like_any_other() {
+        let key = RefreshKey::new(Cipher::default(), &Secret::from_bytes([1; 32]));
+        let (mut whole, mut lost, mut body) = ([0; ENTRY_LEN], [0; ENTRY_LEN], [7; 64]);
+        key.seal_in_place(5, Salt(9), (&mut whole, &mut body));
+        fill_lost(&Secret::from_bytes([2; 32]), 5, (&mut lost, &mut body));
+        assert_eq!(whole[SEAL_LEN..], lost[SEAL_LEN..]);
+        assert_ne!(whole[..SEAL_LEN], lost[..SEAL_LEN]);
     }
 }

@@ -53,7 +53,7 @@ impl KeyRing {
     pub fn fill_lost(&self, tier: usize, r: u64, slot: (&mut [u8], &mut [u8])) {
         let (opening, _) = self.at_main(tier, r);
         let key = self.key.derive(&[&opening.id, &[tier as u8], b"lost", &r.to_le_bytes()]);
-        refreshed::fill_lost(&key, slot);
+        refreshed::fill_lost(&key, r, slot);
     }
 
     /// Forgets openings of which no slot can matter any more once `count` writes are durable.

@@ -84,7 +84,7 @@ impl KeyRing {
 
     /// Fills the slot of refresh `r`, whose block was lost.
     pub fn fill_lost_refresh(&self, opening: &Opening, r: u64, slot: (&mut [u8], &mut [u8])) {
-        refreshed::fill_lost(&self.lost_key(opening, &[LAST_LEVEL, r]), slot);
+        refreshed::fill_lost(&self.lost_key(opening, &[LAST_LEVEL, r]), r, slot);
     }
 
     fn lost_key(&self, opening: &Opening, version: &[u64; 2]) -> Secret {
