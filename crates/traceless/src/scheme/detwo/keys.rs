@@ -56,16 +56,12 @@ impl KeyRing {
         refreshed::fill_lost(&key, r, slot);
     }
 
-    /// Forgets openings of which no slot can matter any more once `count` writes are durable.
+    /// Forgets openings of which no slot can matter any more once `count` writes are durable: their
+    /// holding slots are dead, and as many writes refresh every block.
     pub fn prune(&mut self, count: u64) {
         let k = self.geometry.refresh;
         let settled = count.saturating_sub(self.geometry.unsynced_max);
-        self.openings.prune(|next| {
-            self.blocks.iter().all(|&n| {
-                next <= settled.saturating_sub(k.writes_for(n))
-                    && k.after(next) + n <= k.after(settled)
-            })
-        });
+        self.openings.prune(|next| self.blocks.iter().all(|&n| next + k.writes_for(n) <= settled));
     }
 
     pub fn openings(&self) -> &Openings<Vec<TierKeys>> {
@@ -97,12 +93,16 @@ mod tests {
         Opening { number, id: [number as u8; 16], start }
     }
 
+    fn ring(geometry: Geometry, openings: Vec<Opening>) -> KeyRing {
+        let at_least = openings.last().unwrap().start;
+        let state = State { at_least, openings, ..State::default() };
+        KeyRing::new(Secret::from_bytes([0; 32]), Cipher::AesGcm, geometry, &state)
+    }
+
     #[test]
     fn openings_are_found_by_what_they_wrote_and_die_out() {
         let geometry = Geometry::new(64, 64, Refresh::ONE, 0).unwrap();
-        let openings = vec![opening(0, 0), opening(1, 10), opening(2, 20)];
-        let state = State { at_least: 20, openings, ..State::default() };
-        let mut ring = KeyRing::new(Secret::from_bytes([0; 32]), Cipher::AesGcm, geometry, &state);
+        let mut ring = ring(geometry, vec![opening(0, 0), opening(1, 10), opening(2, 20)]);
         for (count, number) in [(0, 0), (9, 0), (10, 1), (19, 1), (20, 2), (1000, 2)] {
             assert_eq!(ring.at_hold(0, count).0.number, number);
             assert_eq!(ring.at_main(0, 64 + count).0.number, number);
@@ -113,5 +113,23 @@ mod tests {
         assert_eq!(ring.openings().list()[0].number, 1);
         ring.prune(20 + 64 + geometry.unsynced_max);
         assert_eq!(ring.openings().list()[0].number, 3);
+    }
+
+    /// Recovery opens the entries of the last `live_writes` writes, even where the refreshes of
+    /// fewer writes have carried all that they wrote.
+    #[test]
+    fn an_opening_lives_until_no_entry_of_it_is_asked_for() {
+        for (refresh, map_tiers) in [("1", 0), ("1/3", 0), ("3/7", 1), ("5/2", 1)] {
+            let refresh = Refresh::parse(refresh).unwrap();
+            let geometry = Geometry::new(640, 64, refresh, map_tiers).unwrap();
+            let pass = refresh.writes_for(640) + geometry.unsynced_max;
+            for next in [1, 9, 10, 11, 12, 13, 14, 15] {
+                let mut ring = ring(geometry, vec![opening(0, 0), opening(1, next)]);
+                ring.prune(next + pass - 1);
+                assert_eq!(ring.openings().len(), 2, "{refresh} {next}");
+                ring.prune(next + pass);
+                assert_eq!(ring.openings().list(), [opening(1, next)], "{refresh} {next}");
+            }
+        }
     }
 }
