@@ -23,6 +23,10 @@ impl Rig {
         Self::new(geometry.with_map_entries(MapEntries::Pointers).unwrap())
     }
 
+    fn with_map_on_store() -> Self {
+        Self::new(Geometry::new(640, 128, Refresh::ONE, 1).unwrap())
+    }
+
     fn create(&mut self) -> DetWo {
         let parts = self.parts(self.store.clone(), false);
         DetWo::create(self.geometry, parts).unwrap()
@@ -40,7 +44,11 @@ impl Rig {
 
 #[test]
 fn dummies_change_nothing_and_look_like_writes() {
-    let mut rig = Rig::small();
+    dummies_look_like_writes(Rig::small());
+    dummies_look_like_writes(Rig::with_map_on_store());
+}
+
+fn dummies_look_like_writes(mut rig: Rig) {
     let witness = Arc::new(Recorder::default());
     let mut traces: Vec<Vec<Event>> = vec![];
     for dummy in [false, true] {

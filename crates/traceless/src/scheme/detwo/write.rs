@@ -154,7 +154,7 @@ impl DetWo {
             plan.contents.clear();
             for (i, &home) in plan.homes.iter().enumerate() {
                 let Some(at) = distinct.iter().position(|d| d.0 == home) else {
-                    plan.contents.resize((i + 1) * MAP_BLOCK_LEN, 0);
+                    plan.contents.extend_from_slice(&[0; MAP_BLOCK_LEN]);
                     continue;
                 };
                 let map_block = &mut newest[at * MAP_BLOCK_LEN..][..MAP_BLOCK_LEN];
