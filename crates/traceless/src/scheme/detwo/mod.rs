@@ -244,8 +244,8 @@ impl Tier {
 
     /// The last of `count` writes that went to holding slot `slot`, if one did.
     fn held_in(&self, slot: u64, count: u64) -> Option<u64> {
-        let (newest, slots) = (count.checked_sub(1)?, self.hold.slots());
-        newest.checked_sub((newest % slots + slots - slot % slots) % slots)
+        let newest = count.checked_sub(1)?;
+        Some(newest - newest.checked_sub(slot)? % self.hold.slots())
     }
 
     fn main_slot(&self, r: u64) -> Slot {
