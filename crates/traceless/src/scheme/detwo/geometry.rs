@@ -226,6 +226,22 @@ mod tests {
     }
 
     #[test]
+    fn writes_are_amplified_by_the_refreshes_of_each() {
+        for (refresh, times) in [("1/3", 1.0 / 3.0), ("5/2", 2.5), ("3", 3.0)] {
+            let refresh = Refresh::parse(refresh).unwrap();
+            let g = Geometry::new(1 << 18, 4096, refresh, 0).unwrap();
+            let bytes = (4096.0 + 64.0) + times * (4096.0 + 32.0);
+            assert!((g.write_amplification() - bytes / 4096.0).abs() < 1e-9, "{refresh}");
+        }
+    }
+
+    #[test]
+    fn kinds_of_maps_have_names() {
+        assert_eq!(MapEntries::Counts.name(), "counts");
+        assert_eq!(MapEntries::Pointers.name(), "pointers");
+    }
+
+    #[test]
     fn impossible_sizes_are_refused() {
         let new = |blocks, k| Geometry::new(blocks, 4096, Refresh::parse(k).unwrap(), 0);
         assert!(new(0, "1").is_err());

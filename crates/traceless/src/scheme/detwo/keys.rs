@@ -132,4 +132,27 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn what_fills_a_lost_slot_is_of_that_slot_and_opening_alone() {
+        let geometry = Geometry::new(640, 64, Refresh::ONE, 1).unwrap();
+        let ring = ring(geometry, vec![opening(0, 0), opening(1, 10)]);
+        let filled = |tier, r, before| {
+            let (mut entry, mut body) = ([before; refreshed::ENTRY_LEN], [before; 64]);
+            ring.fill_lost(tier, r, (&mut entry, &mut body));
+            (entry, body)
+        };
+        // Nothing is left of what was there, so that a crash changes nothing.
+        assert_eq!(filled(0, 640, 0), filled(0, 640, 9));
+        let bodies = [(0, 640), (0, 641), (1, 640), (0, 650), (1, 650)];
+        let mut bodies = bodies.map(|(tier, r)| filled(tier, r, 0).1).to_vec();
+        // The same slot in another opening.
+        let other = self::ring(geometry, vec![opening(1, 0)]);
+        let mut body = [0; 64];
+        other.fill_lost(0, 640, (&mut [0; refreshed::ENTRY_LEN], &mut body));
+        bodies.extend([body, [0; 64]]);
+        bodies.sort_unstable();
+        bodies.dedup();
+        assert_eq!(bodies.len(), 7);
+    }
 }

@@ -107,10 +107,24 @@ mod tests {
                     assert!(Pointer::new(slot, &new, Some(&main)).is_stale(&new));
                     assert!(Pointer::new(slot, &new, Some(&new)).is_stale(&new));
                     assert!(!Pointer::new(slot, &new, None).is_stale(&new));
+                    assert!(Pointer::new(slot, &new, None).is_blind());
+                    assert!(!Pointer::new(slot, &new, Some(&main)).is_blind());
                 }
             }
         }
         assert_eq!(Pointer::decode(0, 4096), None);
+    }
+
+    /// As docs/format.md has it: what one version has written, others read.
+    #[test]
+    fn an_entry_has_slot_and_number_and_value_of_the_marked_bit() {
+        let (zeros, mut marked) = ([0; 64], [0; 64]);
+        marked[5] = 0b1001_0000;
+        let entry = |new: &[u8], main| Pointer::new(6, new, main).encode(64);
+        assert_eq!(entry(&marked, Some(&zeros)), 7 << 11 | (5 * 8 + 4) << 2 | 1);
+        assert_eq!(entry(&zeros, Some(&marked)), 7 << 11 | (5 * 8 + 4) << 2);
+        assert_eq!(entry(&zeros, Some(&zeros)), 7 << 11, "no bit differs");
+        assert_eq!(entry(&marked, None), 7 << 11 | 2, "blind");
     }
 
     /// How one reads: whether a pointer is stale.

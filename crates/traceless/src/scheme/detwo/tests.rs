@@ -1,5 +1,6 @@
 //! What the suite cannot see from outside: openings, keys, dummies, reading only.
 
+use super::pointer::Pointer;
 use super::*;
 use crate::rng::{Rng, Seeded};
 use crate::scheme::openings::{OPENINGS_MANY, OPENINGS_MAX};
@@ -169,6 +170,37 @@ fn opened_for_reading_a_torn_refresh_is_read_around() {
 }
 
 #[test]
+fn a_lost_refresh_of_what_its_write_wrote_is_read_around_and_redone() {
+    for (map_tiers, map_entries) in [
+        (0, MapEntries::Counts),
+        (0, MapEntries::Pointers),
+        (1, MapEntries::Counts),
+        (1, MapEntries::Pointers),
+    ] {
+        let geometry = Geometry::new(640, 128, Refresh::ONE, map_tiers).unwrap();
+        let mut rig = Rig::new(geometry.with_map_entries(map_entries).unwrap());
+        let mut oram = rig.create();
+        fill(&mut oram, 1);
+        oram.sync().unwrap();
+        let addr = Addr(oram.tiers[0].passes.block_of(oram.tiers[0].refreshed));
+        oram.write(addr, &[2; 128]).unwrap();
+        let lost = oram.tiers[0].main_slot(oram.tiers[0].refreshed - 1);
+        wipe(&*rig.store, &oram.tiers[0].main, lost);
+        let (hold, slot) = (oram.tiers[0].hold.clone(), oram.tiers[0].hold_slot(oram.count - 1));
+        drop(oram);
+        let mut oram = rig.open_on(rig.store.clone(), true).unwrap();
+        let mut block = [0; 128];
+        oram.read(addr, &mut block).unwrap();
+        assert_eq!(block, [2; 128], "{map_tiers}, {map_entries:?}, opened for reading");
+        oram = rig.open();
+        // The main copy is as new again: the holding slot may be used for another write.
+        wipe(&*rig.store, &hold, slot);
+        oram.read(addr, &mut block).unwrap();
+        assert_eq!(block, [2; 128], "{map_tiers}, {map_entries:?}, redone");
+    }
+}
+
+#[test]
 fn a_failed_sync_is_final() {
     struct NoSync(Arc<MemStore>);
     impl Store for NoSync {
@@ -299,6 +331,93 @@ fn lose_a_block(mut rig: Rig) {
 }
 
 #[test]
+fn salvage_fills_refreshes_of_unknown_contents_and_outlives_lost_entries() {
+    let mut rig = Rig::new(Geometry::new(640, 128, Refresh::ONE, 0).unwrap());
+    let mut oram = rig.create();
+    fill(&mut oram, 1);
+    oram.sync().unwrap();
+    for (addr, byte) in [(0, 2), (300, 3)] {
+        oram.write(Addr(addr), &[byte; 128]).unwrap();
+    }
+    oram.sync().unwrap();
+    oram.write(Addr(301), &[4; 128]).unwrap();
+    // The entry of the write of block 0, and the refresh that has carried it on.
+    let t = &oram.tiers[0];
+    wipe(&*rig.store, &t.hold, t.hold_slot(640));
+    wipe(&*rig.store, &t.main, t.main_slot(640 + 640));
+    drop(oram);
+    let refused = rig.open_on(rig.store.clone(), false);
+    assert!(matches!(refused, Err(Error::RolledBack { expected: 642, found: 640 })));
+    let (parts, state) = (rig.parts(rig.store.clone(), false), rig.vault.kept());
+    let mut told = vec![];
+    let (mut oram, lost) = DetWo::salvage(rig.geometry, parts, &state, &mut |done, all| {
+        told.push((done, all));
+    })
+    .unwrap();
+    assert_eq!(lost, [Place { area: "holding", slot: 640, block: None }]);
+    // The entries of a pass are asked for, and of what may be lost behind them.
+    let dummies = 640 + rig.geometry.unsynced_max;
+    assert_eq!(oram.writes(), 643 + dummies);
+    assert_eq!(told.last(), Some(&(dummies, dummies)));
+    // Block 0 is not taken back to an older copy under the number of the refresh that had this one.
+    let values = |oram: &mut DetWo| {
+        let mut block = [0; 128];
+        assert!(matches!(oram.read(Addr(0), &mut block), Err(Error::Tampered { .. })));
+        for addr in 1..640 {
+            oram.read(Addr(addr), &mut block).unwrap();
+            let byte = match addr {
+                300 => 3,
+                301 => 4,
+                _ => 1,
+            };
+            assert_eq!(block, [byte; 128], "block {addr}");
+        }
+    };
+    values(&mut oram);
+    drop(oram);
+    let mut oram = rig.open();
+    values(&mut oram);
+    oram.write(Addr(0), &[5; 128]).unwrap();
+    let mut block = [0; 128];
+    oram.read(Addr(0), &mut block).unwrap();
+    assert_eq!(block, [5; 128]);
+}
+
+#[test]
+fn neighbours_are_read_as_one() {
+    let mut rig = Rig::small();
+    drop(rig.create());
+    let witness = Arc::new(Recorder::default());
+    let watched = Arc::new(Watched::new(rig.store.clone(), witness.clone()));
+    let mut oram = rig.open_on(watched, false).unwrap();
+    let pieces_of = |oram: &mut DetWo, addrs: core::ops::Range<u64>| {
+        let addrs: Vec<Addr> = addrs.map(Addr).collect();
+        witness.take();
+        oram.read_many(&addrs, &mut vec![0; addrs.len() * 128]).unwrap();
+        witness.take().len()
+    };
+    assert_eq!(pieces_of(&mut oram, 0..64), 0, "nothing was written");
+    // Entries lie beside entries, and bodies beside bodies.
+    fill(&mut oram, 1);
+    assert_eq!(pieces_of(&mut oram, 0..64), 2, "all in the main area");
+    for addr in 30..40 {
+        oram.write(Addr(addr), &[2; 128]).unwrap();
+    }
+    assert_eq!(pieces_of(&mut oram, 30..40), 2, "all in the holding area");
+    assert_eq!(pieces_of(&mut oram, 20..50), 3 * 2, "in one, the other, and the one");
+}
+
+#[test]
+fn verify_tells_how_far_it_is_in_all_tiers() {
+    let mut rig = Rig::with_map_on_store();
+    let oram = rig.create();
+    let mut told = vec![];
+    oram.verify(&mut |done, all| told.push((done, all)), &mut |place| panic!("{place:?}")).unwrap();
+    // Ten map blocks, then the data by round trips.
+    assert_eq!(told, [(10, 650), (266, 650), (522, 650), (650, 650)]);
+}
+
+#[test]
 fn memory_is_eight_bytes_a_block() {
     let oram = Rig::small().create();
     assert_eq!(core::mem::size_of_val(&*oram.top) as u64, 8 * oram.blocks());
@@ -404,6 +523,24 @@ fn a_live_pointer_is_not_given_up_for_an_older_main_copy() {
     }
 }
 
+/// A blind pointer never looks stale: until its slot is dead, every read has to open that, too.
+#[test]
+fn a_pointer_is_blind_only_where_there_is_no_main_copy() {
+    let mut rig = Rig::with_pointers();
+    let mut oram = rig.create();
+    fill(&mut oram, 1);
+    let (main, copy) = (oram.tiers[0].main.clone(), oram.tiers[0].main_slot(64 + 40));
+    wipe(&*rig.store, &main, copy);
+    oram.write_many(&[30, 40, 50].map(Addr), &[2; 3 * 128]).unwrap();
+    let blind = |oram: &DetWo| {
+        [30, 40, 50].map(|addr| Pointer::decode(oram.top[addr], 128).unwrap().is_blind())
+    };
+    assert_eq!(blind(&oram), [false, true, false]);
+    drop(oram);
+    // Made again from the entries.
+    assert_eq!(blind(&rig.open()), [false, true, false]);
+}
+
 #[test]
 fn a_main_copy_that_comes_back_is_not_taken_for_the_newest() {
     for value in 0..4 {
@@ -430,6 +567,23 @@ fn a_main_copy_that_comes_back_is_not_taken_for_the_newest() {
         }
         assert_eq!(oram.top[20] >> (2 + 10), held.0 + 1, "the pointer is the old one");
     }
+}
+
+#[test]
+fn a_lost_tail_is_refused_with_the_writes_that_there_were_at_least() {
+    let mut rig = Rig::new(Geometry::new(640, 128, Refresh::ONE, 0).unwrap());
+    let mut oram = rig.create();
+    for addr in 0..100 {
+        oram.write(Addr(addr), &[1; 128]).unwrap();
+    }
+    for count in 70..100 {
+        wipe(&*rig.store, &oram.tiers[0].hold, oram.tiers[0].hold_slot(count));
+    }
+    drop(oram);
+    // The entry of write 69 knows of no later one. What number 90 refreshed is no crash's doing.
+    assert_eq!(rig.geometry.unsynced_max, 20);
+    let refused = rig.open_on(rig.store.clone(), true);
+    assert!(matches!(refused, Err(Error::RolledBack { expected: 91, found: 70 })));
 }
 
 /// The last `unsynced_max` writes of one that was left open may look as if they had never arrived.
