@@ -178,6 +178,13 @@ mod tests {
             assert_eq!(is_known, bit / 8 >= BODY_TAG.start, "bit {bit}");
             entry[bit / 8] ^= 1 << (bit % 8);
         }
+        let whole = entry;
+        body_tag(&mut entry).fill(0);
+        assert_ne!(entry, whole);
+        assert_eq!(keys.open_entry(&opening, &entry), Some((12, 77)), "all but the body's tag");
+        assert!(!keys.open_body(12, 77, &entry, &body, &mut plain));
+        body_tag(&mut entry).copy_from_slice(&whole[BODY_TAG]);
+        assert_eq!(entry, whole);
         let (mut again, mut same) = ([0; ENTRY_LEN], [9; 64]);
         keys.seal_in_place(&opening, stamp, 77, (&mut again, &mut same));
         assert!(again == entry && same == body);
