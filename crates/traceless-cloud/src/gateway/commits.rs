@@ -47,7 +47,8 @@ impl Gateway {
             return Ok(());
         }
         if !self.staged {
-            if self.beat.is_some() && matches!(wait, Wait::Long) {
+            // With a beat whoever comes here waits for its end, so it has to be sent by now.
+            if self.beat.is_some() {
                 self.flush()?;
                 self.worker.send();
             }

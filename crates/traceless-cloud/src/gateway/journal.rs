@@ -287,9 +287,9 @@ impl Saved {
         self.found.entries.iter().map(|entry| (entry.records, &self.bytes[entry.body.clone()]))
     }
 
-    /// Entries that are the whole state; nothing if some of them are missing.
+    /// Entries that are the whole state, before the empty one; nothing if some of them are missing.
     pub(super) fn state_entries(&self) -> Option<usize> {
-        self.entries().position(|(_, body)| body.is_empty()).map(|last| last + 1)
+        self.entries().position(|(_, body)| body.is_empty())
     }
 
     /// The state with what happened since.
@@ -305,6 +305,7 @@ impl Saved {
         let saved = saved.strip_prefix(&own_shape.0[..]);
         let saved = saved.ok_or(Error::Parameters("the state is of another tree"))?;
         let mut state = State::load(*params, &mut Reader(saved))?;
+        // The empty entry has no records.
         for (records, body) in self.entries().skip(state_entries) {
             let mut body = Reader(body);
             for _ in 0..records {
