@@ -6,6 +6,9 @@
 //! back spends no nonce a second time. A generation is whole and durable before it takes the place
 //! of the one before, which is then removed.
 
+#[cfg(test)]
+mod tests;
+
 use super::anchor::Anchor;
 use super::record::{Reader, Record, Writer};
 use super::state::State;

@@ -1,0 +1,79 @@
+//! What a journal knows of its records: how many there are, and which of them are written.
+
+use super::*;
+use traceless::rng::Seeded;
+
+const KEY: [u8; 32] = [90; 32];
+
+fn params() -> Params {
+    Params::new(20, 64, 4).unwrap()
+}
+
+fn open(folder: &Path, key: [u8; 32]) -> Result<Journal> {
+    let home = Home { folder, durability: Durability::Process, anchor: None };
+    Ok(Journal::open(&home, &Secret::from_bytes(key), &params(), &mut Seeded::new(90))?.0)
+}
+
+#[test]
+fn records_are_long_beyond_four_states_and_64_mib() {
+    const MIB: u64 = 1 << 20;
+    assert_eq!([0, 1000].map(Journal::records_len_max), [64 * MIB, 64 * MIB + 4000]);
+    assert_eq!(Journal::records_len_max(u64::MAX / 4), u64::MAX);
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = open(folder.path(), KEY).unwrap();
+    let most = Journal::records_len_max(journal.state_len);
+    let mut with = |len: u64| {
+        journal.position.end = journal.records_at + len;
+        (journal.is_long(), journal.is_overlong())
+    };
+    assert_eq!(with(0), (false, false));
+    assert_eq!([most, most + 1].map(|len| with(len).0), [false, true]);
+    let far = 8 * (most + 1);
+    assert_eq!([far - 1, far].map(&mut with), [(true, false), (true, true)]);
+}
+
+#[test]
+fn a_promise_is_kept_when_its_record_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = open(folder.path(), KEY).unwrap();
+    assert_eq!(journal.promised(), None, "nothing has happened");
+    journal.append(&Record::Answered);
+    assert_eq!(journal.promised(), None, "nobody waits for it");
+    journal.append(&Record::Answered);
+    journal.promise();
+    journal.append(&Record::Answered);
+    assert_eq!(journal.promised(), Some(2));
+    assert!(journal.is_written(0) && !journal.is_written(1));
+    assert!(journal.is_settled(0) && !journal.is_settled(2));
+    journal.flush().unwrap();
+    assert_eq!(journal.promised(), None);
+    assert!(journal.is_written(3) && !journal.is_written(4));
+    assert!(journal.is_settled(3) && !journal.is_settled(4));
+    // A new generation has what happened in its state.
+    journal.append(&Record::Answered);
+    journal.promise();
+    journal.renew(&State::new(params()), &mut Seeded::new(91)).unwrap();
+    assert!(journal.promised().is_none() && journal.is_written(4));
+    // One that cannot be written any more will not be.
+    journal.append(&Record::Answered);
+    journal.promise();
+    journal.broken = true;
+    assert!(journal.is_settled(5) && !journal.is_written(5));
+}
+
+/// Under another key nothing of a file can be read; otherwise one of its entries is damaged.
+#[test]
+fn who_meets_damage_is_told_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let advice = |key| match open(folder.path(), key).map(drop) {
+        Err(Error::Damaged { advice, .. }) => advice,
+        other => panic!("{other:?}"),
+    };
+    drop(open(folder.path(), KEY).unwrap());
+    assert_eq!(advice([91; 32]), KEY_ADVICE);
+    let path = path_of(folder.path(), 1);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[crate::log::ENTRIES_AT + 70] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+    assert_eq!(advice(KEY), ADVICE);
+}
