@@ -2,6 +2,8 @@ mod beat;
 mod copied;
 mod crash;
 mod damage;
+mod planned;
+mod sessions;
 
 use super::testing::*;
 use super::*;
@@ -10,7 +12,8 @@ use crate::orders::Location;
 use crate::store::{Durability, FileStore, MemStore, NodeStore, NodeVersion, SlotRead};
 use std::collections::HashSet;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 use traceless::rng::Seeded;
 
 fn block(id: u64, version: u64) -> Vec<u8> {

@@ -1,0 +1,141 @@
+//! A host that fails as a test plans it.
+
+use super::*;
+use crate::channel::Nonce;
+use std::path::Path;
+
+/// What a gateway asks of its host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Call {
+    Query,
+    Stage,
+    Commit,
+}
+
+/// A host over a store that outlives its sessions. Once one is lost, nothing can be done before the
+/// next.
+pub struct Planned {
+    host: Mutex<Arc<InProcess<Arc<MemStore>>>>,
+    store: Arc<MemStore>,
+    shared: Shared,
+    rng: Mutex<Seeded>,
+    is_lost: AtomicBool,
+    /// The call that loses the session, and whether it happens all the same.
+    pub loses: Mutex<Option<(Call, bool)>>,
+    /// What stages fail with.
+    pub stage_error: Mutex<Option<Error>>,
+    /// Stages that came.
+    pub stages: AtomicU64,
+    /// None of them returns while this is set.
+    pub holds_stages: AtomicBool,
+    /// The opening that took the store over.
+    pub newest: Mutex<Option<u64>>,
+    /// The number of the last commit, if not the true one.
+    pub sequence: Mutex<Option<u64>>,
+}
+
+impl Planned {
+    fn call<T>(&self, call: Call, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        if self.loses.lock().unwrap().is_some_and(|(loses, _)| loses == call) {
+            let (_, happens) = self.loses.lock().unwrap().take().unwrap();
+            if happens {
+                work()?;
+            }
+            self.is_lost.store(true, Ordering::SeqCst);
+            self.holds_stages.store(false, Ordering::SeqCst);
+            return Err(Error::SessionLost);
+        }
+        if self.is_lost.load(Ordering::SeqCst) { Err(Error::SessionLost) } else { work() }
+    }
+
+    fn host(&self) -> Arc<InProcess<Arc<MemStore>>> {
+        self.host.lock().unwrap().clone()
+    }
+}
+
+impl Host for Planned {
+    fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
+        self.call(Call::Query, || self.host().query(ask))
+    }
+
+    fn stage(&self, stage: &Stage) -> Result {
+        self.stages.fetch_add(1, Ordering::SeqCst);
+        while self.holds_stages.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if let Some(error) = self.stage_error.lock().unwrap().take() {
+            return Err(error);
+        }
+        self.call(Call::Stage, || self.host().stage(stage))
+    }
+
+    fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        self.call(Call::Commit, || self.host().commit(sequence, versions))
+    }
+
+    fn sequence(&self) -> Result<u64> {
+        self.sequence.lock().unwrap().map_or_else(|| self.host().sequence(), Ok)
+    }
+
+    fn renew(&self) -> Result<(Nonce, Nonce)> {
+        let mut rng = self.rng.lock().unwrap();
+        let nonce = rng.next_u64().to_le_bytes().repeat(2).try_into().unwrap();
+        let (host, own) = InProcess::start(&self.shared, self.store.clone(), &nonce, &mut *rng)?;
+        *self.host.lock().unwrap() = Arc::new(host);
+        self.is_lost.store(false, Ordering::SeqCst);
+        Ok((nonce, own))
+    }
+
+    fn check(&self) -> Result {
+        self.newest.lock().unwrap().map_or(Ok(()), |newest| Err(Error::Fenced { own: 1, newest }))
+    }
+}
+
+/// A gateway to an empty tree, with its state in a folder if there is one, and its host. The same
+/// keys each time.
+pub fn planned(params: Params, folder: Option<&Path>) -> (Gateway, Arc<Planned>) {
+    let mut rng = Seeded::new(70);
+    let keys = keys();
+    let shared = keys.shared(&params, Choice::Benes);
+    let (nonce, store) = ([3; 16], Arc::new(MemStore::new(params.geometry)));
+    let (host, own) = InProcess::start(&shared, store.clone(), &nonce, &mut rng).unwrap();
+    let host = Arc::new(Planned {
+        host: Mutex::new(Arc::new(host)),
+        store,
+        shared,
+        rng: Mutex::new(Seeded::new(71)),
+        is_lost: AtomicBool::new(false),
+        loses: Mutex::default(),
+        stage_error: Mutex::default(),
+        stages: AtomicU64::new(0),
+        holds_stages: AtomicBool::new(false),
+        newest: Mutex::default(),
+        sequence: Mutex::default(),
+    });
+    let home = |folder| Home { folder, durability: Durability::Process, anchor: None };
+    let (home, session) = (folder.map(home), (&nonce, &own));
+    let rng = Box::new(rng);
+    let opened =
+        Gateway::open(params, &keys, Choice::Benes, host.clone(), session, home.as_ref(), rng);
+    (opened.unwrap(), host)
+}
+
+/// The keys of these gateways.
+pub fn keys() -> Keys {
+    Keys::new(&Secret::from_bytes([70; 32]), &[7; 16])
+}
+
+/// Orders for nothing, which a host carries out like any other.
+pub fn no_job() -> Job {
+    Job { round: 0, attempt: 1, nodes: Vec::new(), batch: None }
+}
+
+/// Fails if work takes so long that it will never end.
+pub fn ends(work: impl FnOnce() + Send + 'static) {
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        work();
+        done.send(()).unwrap();
+    });
+    ended.recv_timeout(Duration::from_secs(20)).expect("it ends well");
+}

@@ -1,0 +1,68 @@
+//! Sessions that are lost: what was on its way is sent again, or known to have happened.
+
+use super::planned::{Call, ends, planned};
+use super::*;
+
+/// Writes three rounds' worth of blocks, and reads them.
+fn writes_and_reads(gateway: &mut Gateway, version: u64) {
+    let count = 3 * gateway.params().round_blocks as u64;
+    for id in 0..count {
+        gateway.put(id, &block(id, version)).unwrap();
+    }
+    for id in 0..count {
+        assert!(gateway.get(id).unwrap() == block(id, version), "{id}");
+    }
+}
+
+#[test]
+fn whatever_loses_its_session_goes_on_in_the_next() {
+    for call in [Call::Query, Call::Stage, Call::Commit] {
+        for happens in [false, true] {
+            ends(move || {
+                let (mut gateway, host) = planned(params(600), None);
+                *host.loses.lock().unwrap() = Some((call, happens));
+                writes_and_reads(&mut gateway, 1);
+                let counts = gateway.counts();
+                assert_eq!(counts.sessions, 1, "{call:?} {happens}");
+                assert!(counts.rounds >= 2, "{counts:?}");
+            });
+        }
+    }
+}
+
+/// What the thread says of a round that ended with its session is not taken for the next one's.
+#[test]
+fn a_round_ends_with_its_session_and_is_carried_out_in_the_next() {
+    ends(|| {
+        let (mut gateway, host) = planned(params(600), None);
+        host.holds_stages.store(true, Ordering::SeqCst);
+        let round_blocks = gateway.params().round_blocks;
+        gateway.dummies(round_blocks + 1).unwrap();
+        assert!(gateway.state.running.is_some(), "its stage is held");
+        *host.loses.lock().unwrap() = Some((Call::Query, false));
+        gateway.put(1, &block(1, 1)).unwrap();
+        assert!(gateway.state.running.is_none() && gateway.state.queries > round_blocks);
+        writes_and_reads(&mut gateway, 2);
+        assert_eq!(gateway.counts().sessions, 1);
+    });
+}
+
+#[test]
+fn a_round_failed_or_happened_as_the_host_says() {
+    let (mut gateway, host) = planned(params(600), None);
+    let outcome = |gateway: &Gateway, says| {
+        *host.sequence.lock().unwrap() = Some(says);
+        match gateway.outcome() {
+            Err(Error::RolledBack { host, gateway: 5 }) if host == says => Err(()),
+            other => Ok(other.unwrap()),
+        }
+    };
+    gateway.state.sequence = 5;
+    let idle = [4, 5, 6].map(|says| outcome(&gateway, says));
+    assert_eq!(idle, [Err(()), Ok(None), Err(())]);
+    gateway.state.queries = gateway.params().round_blocks;
+    gateway.begin(None).unwrap();
+    let (failed, committed) = (Ok(Some(Record::Failed)), Ok(Some(Record::Committed)));
+    let on_its_way = [4, 5, 6, 7].map(|says| outcome(&gateway, says));
+    assert_eq!(on_its_way, [Err(()), failed, committed, Err(())]);
+}
