@@ -202,7 +202,24 @@ impl Gateway {
 
 /// Rounds after which the state is kept as a whole: when their records are as long as they may
 /// get beside such a map.
-fn state_rounds(params: &Params, index_bytes: usize) -> u64 {
+pub(super) fn state_rounds(params: &Params, index_bytes: usize) -> u64 {
     let round = params.round_blocks * (params.geometry.block_len + RECORDS_LEN);
     (Journal::records_len_max(index_bytes as u64) / round as u64).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 64 MiB and four times the map, in rounds of so many blocks with 128 bytes of records each.
+    #[test]
+    fn the_state_is_kept_when_records_may_be_as_long_as_beside_its_map() {
+        let rounds = |round_blocks, index_bytes| {
+            let params = Params { round_blocks, ..Params::new(300, 1024, 2).unwrap() };
+            state_rounds(&params, index_bytes)
+        };
+        assert_eq!(rounds(100, 0), (64 << 20) / (100 * 1152));
+        assert_eq!(rounds(100, 1_000_000), ((64 << 20) + 4_000_000) / (100 * 1152));
+        assert_eq!(rounds(100_000, 0), 1, "never before a round is over");
+    }
 }

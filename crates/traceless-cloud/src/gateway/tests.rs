@@ -2,6 +2,7 @@ mod beat;
 mod copied;
 mod crash;
 mod damage;
+mod kept;
 mod planned;
 mod sessions;
 

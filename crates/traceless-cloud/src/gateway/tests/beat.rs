@@ -1,5 +1,6 @@
 //! A constant beat: what is sent when follows from the number of slots alone.
 
+use super::planned::no_job;
 use super::*;
 use traceless::clock::{Clock as _, Simulated};
 
@@ -9,6 +10,8 @@ const PERIOD: u64 = 2_000_000;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Message {
     Query,
+    /// Of so many nodes.
+    Stage(usize),
     Commit,
 }
 
@@ -41,6 +44,9 @@ impl Host for Timed {
     }
 
     fn stage(&self, stage: &Stage) -> Result {
+        // Another thread's, so that the clock goes on beside it.
+        let message = Message::Stage(stage.nodes.len());
+        self.seen.lock().unwrap().push((message, self.clock.now()));
         self.host.stage(stage)
     }
 
@@ -64,7 +70,10 @@ struct World {
 
 impl World {
     fn new(blocks: u64, drawn: u64) -> Self {
-        let params = params(blocks);
+        Self::of(params(blocks), drawn)
+    }
+
+    fn of(params: Params, drawn: u64) -> Self {
         let mut rng = Seeded::new(drawn);
         let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
         let nonce = [3; 16];
@@ -170,4 +179,73 @@ fn a_slot_that_failed_is_over_and_its_query_is_sent_again() {
     let counts = world.gateway.counts();
     assert_eq!((counts.slots_used, counts.slots_unused), (1, 2));
     assert!(matches!(world.gateway.keep_beat(0, world.clock.clone()), Err(Error::Parameters(_))));
+}
+
+#[test]
+fn a_slot_is_due_at_its_time_and_filled_half_a_period_before() {
+    let mut world = World::new(300, 62);
+    for slot in 1..4 {
+        assert_eq!(world.gateway.next_slot(), Some(slot * PERIOD - PERIOD / 2));
+        world.clock.advance(PERIOD - 1);
+        assert!(!world.gateway.is_slot_due());
+        world.clock.advance(1);
+        assert!(world.gateway.is_slot_due());
+        world.gateway.fill_slot().unwrap();
+    }
+    world.clock.advance(2 * PERIOD);
+    assert!(world.gateway.is_slot_due(), "it is still due when it is late");
+    let gateway = in_memory(300, 62);
+    assert!(gateway.next_slot().is_none() && !gateway.is_slot_due(), "there is no beat");
+}
+
+#[test]
+fn a_slot_that_is_late_by_a_period_delays_those_after_it() {
+    let mut world = World::new(300, 63);
+    for late in [0, 7, 0, 0, 8, 0] {
+        world.clock.advance(late * PERIOD / 4);
+        world.gateway.fill_slot().unwrap();
+    }
+    let quarters: Vec<u64> = world.times(Message::Query).iter().map(|at| at * 4 / PERIOD).collect();
+    // The second is three quarters late, and the fifth a whole period.
+    assert_eq!(quarters, [4, 11, 12, 16, 24, 28]);
+    assert_eq!(world.gateway.counts().slots_late, 1);
+}
+
+/// What comes besides queries, such as a node that was read too often, waits for a slot, too.
+#[test]
+fn nothing_is_sent_between_slots() {
+    let mut params = params(6000);
+    params.geometry.leaf_slots = params.leaf_blocks + params.reads_max(1) / 3;
+    params.geometry.inner_slots = params.inner_blocks + params.round_blocks / 2;
+    let mut world = World::of(params, 64);
+    for id in 0..1000 {
+        world.clock.advance(PERIOD / 3);
+        world.gateway.put(id, &block(id, 1)).unwrap();
+    }
+    assert!(world.gateway.counts().renewed > 5, "{:?}", world.gateway.counts());
+    for message in [Message::Query, Message::Commit] {
+        assert!(world.times(message).iter().all(|at| at % PERIOD == 0), "{message:?}");
+    }
+}
+
+#[test]
+fn a_round_is_sent_after_its_slot() {
+    let params = params(300);
+    // How many nodes what came first has: a round, or what is sent here behind the slots.
+    let sent = |slots: usize| {
+        let mut world = World::new(300, 65);
+        for _ in 0..params.round_blocks + slots {
+            world.gateway.fill_slot().unwrap();
+        }
+        world.gateway.worker.begin(no_job());
+        world.gateway.worker.result(Wait::Long).unwrap().staged.unwrap();
+        let seen = world.seen.lock().unwrap();
+        let nodes = |message: &(Message, u64)| match message.0 {
+            Message::Stage(nodes) => Some(nodes),
+            _ => None,
+        };
+        seen.iter().find_map(nodes).unwrap()
+    };
+    let layers = params.geometry.layers;
+    assert_eq!([0, 1].map(|more| sent(params.stage_after() - 1 + more)), [0, layers]);
 }
