@@ -89,4 +89,16 @@ mod tests {
         pace.took(Duration::from_nanos(640));
         assert!(pace.ahead(480, 640).is_zero());
     }
+
+    #[test]
+    fn a_thread_that_waits_is_woken_in_time() {
+        use rustix::thread::{current_timer_slack, set_current_timer_slack};
+        // In a thread of its own, which nothing was done for. The system may refuse it.
+        let slack = std::thread::spawn(|| {
+            set_current_timer_slack(NonZeroU64::new(50_000)).ok()?;
+            wake_in_time();
+            current_timer_slack().ok()
+        });
+        assert!(slack.join().unwrap().is_none_or(|slack| slack == LATE_NS.get()));
+    }
 }

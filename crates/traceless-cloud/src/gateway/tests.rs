@@ -1,3 +1,4 @@
+mod asked;
 mod beat;
 mod copied;
 mod crash;
@@ -5,6 +6,8 @@ mod damage;
 mod kept;
 mod planned;
 mod sessions;
+mod state;
+mod waits;
 
 use super::testing::*;
 use super::*;

@@ -1,0 +1,75 @@
+//! What a gateway tells of itself, and when it refuses to do anything.
+
+use super::planned::planned;
+use super::*;
+
+#[test]
+fn asks_are_told_with_their_place_among_all_blocks() {
+    let mut gateway = in_memory(300, 80);
+    let told: Arc<Mutex<Vec<(Op, u64, u32)>>> = Arc::default();
+    let asks = told.clone();
+    gateway.tell_asks(Box::new(move |op, at, len| asks.lock().unwrap().push((op, at, len))));
+    gateway.put(3, &block(3, 1)).unwrap();
+    gateway.get_many(&[200, 3]).unwrap();
+    gateway.dummies(2).unwrap();
+    let len = BLOCK as u64;
+    let wanted = [(Op::Write, 3 * len), (Op::Read, 200 * len), (Op::Read, 3 * len)];
+    assert_eq!(*told.lock().unwrap(), wanted.map(|(op, at)| (op, at, len as u32)));
+}
+
+#[test]
+fn blocks_that_wait_are_held_until_a_round_takes_them() {
+    let mut gateway = in_memory(300, 81);
+    assert_eq!(gateway.waiting(), 0);
+    assert!((0..=301).all(|id| !gateway.holds(id)));
+    for id in 0..3 {
+        gateway.put(id, &block(id, 1)).unwrap();
+    }
+    assert_eq!(gateway.waiting(), 3);
+    assert!((0..300).all(|id| gateway.holds(id) == (id < 3)));
+    // As many rounds as there are trees below the root, and one that begins after them.
+    let rounds = gateway.params().geometry.roots as usize + 1;
+    gateway.dummies(rounds * gateway.params().round_blocks + 1).unwrap();
+    gateway.save().unwrap();
+    assert_eq!(gateway.waiting(), 0);
+    assert!((0..3).all(|id| !gateway.holds(id)));
+}
+
+/// At least the place of each block, and the block of each slot.
+#[test]
+fn the_map_is_as_large_as_the_tree() {
+    for blocks in [300, 3000] {
+        let gateway = in_memory(blocks, 82);
+        let slots = gateway.params().geometry.slots_in_all();
+        let entries = 4 * (blocks + slots) as usize;
+        let bytes = gateway.index_bytes();
+        assert!((entries..2 * entries).contains(&bytes), "{bytes} {entries}");
+    }
+}
+
+#[test]
+fn nothing_is_done_once_another_gateway_has_the_store() {
+    let (mut gateway, host) = planned(params(300), None);
+    gateway.check_host().unwrap();
+    *host.newest.lock().unwrap() = Some(7);
+    let done = [gateway.check_host(), gateway.get(1).map(drop), gateway.dummy()];
+    assert!(done.iter().all(|done| matches!(done, Err(Error::Fenced { own: 1, newest: 7 }))));
+    assert_eq!(gateway.counts().queries, 0);
+}
+
+#[test]
+fn more_blocks_than_may_wait_are_an_error() {
+    let mut gateway = in_memory(3000, 83);
+    let limit = gateway.params().waiting_max();
+    for id in 0..limit {
+        gateway.state.waiting.put(id as u32, 0, block(id as u64, 1));
+    }
+    gateway.dummy().unwrap();
+    for more in [1, 2] {
+        gateway.state.waiting.put((limit + more) as u32, 0, block(0, 1));
+        let Err(Error::StashOverflow { blocks, limit: told }) = gateway.dummy() else {
+            panic!("{} blocks wait", gateway.waiting());
+        };
+        assert_eq!((blocks, told), (limit + more, limit));
+    }
+}
