@@ -137,5 +137,5 @@ pub fn ends(work: impl FnOnce() + Send + 'static) {
         work();
         done.send(()).unwrap();
     });
-    ended.recv_timeout(Duration::from_secs(20)).expect("it ends well");
+    ended.recv_timeout(Duration::from_secs(10)).expect("it ends well");
 }
