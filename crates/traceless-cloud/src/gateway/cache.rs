@@ -31,23 +31,14 @@ impl Cache {
         }
         self.remove(id);
         self.len += block.len();
-        self.uses += 1;
-        self.order.push_back((id, self.uses));
-        self.blocks.insert(id, (self.uses, block.to_vec()));
+        self.blocks.insert(id, (0, block.to_vec()));
+        self.note_use(id);
         self.shrink();
     }
 
     /// A copy of a block, which is used by this.
     pub fn get(&mut self, id: u32) -> Option<&[u8]> {
-        let (last, _) = self.blocks.get_mut(&id)?;
-        self.uses += 1;
-        *last = self.uses;
-        self.order.push_back((id, self.uses));
-        // As many uses as would double the order are forgotten at once.
-        if self.order.len() > 2 * self.blocks.len() + 16 {
-            let blocks = &self.blocks;
-            self.order.retain(|(id, use_)| blocks.get(id).is_some_and(|(last, _)| last == use_));
-        }
+        self.note_use(id);
         self.blocks.get(&id).map(|(_, block)| &block[..])
     }
 
@@ -55,6 +46,19 @@ impl Cache {
     pub fn remove(&mut self, id: u32) {
         if let Some((_, block)) = self.blocks.remove(&id) {
             self.len -= block.len();
+        }
+    }
+
+    /// Puts a block at the end of the order, if it is here.
+    fn note_use(&mut self, id: u32) {
+        let Some((last, _)) = self.blocks.get_mut(&id) else { return };
+        self.uses += 1;
+        *last = self.uses;
+        self.order.push_back((id, self.uses));
+        // As many uses as would double the order are forgotten at once.
+        if self.order.len() > 2 * self.blocks.len() + 16 {
+            let blocks = &self.blocks;
+            self.order.retain(|(id, use_)| blocks.get(id).is_some_and(|(last, _)| last == use_));
         }
     }
 
@@ -95,5 +99,48 @@ mod tests {
         assert!(cache.order.len() < 40, "{}", cache.order.len());
         cache.limit(10);
         assert!(cache.get(0).is_none() && cache.get(3).is_some());
+    }
+
+    #[test]
+    fn a_block_that_is_put_again_is_used_by_that() {
+        let mut cache = Cache::default();
+        cache.limit(20);
+        for id in [1, 2, 1, 3] {
+            cache.put(id, &[0; 10]);
+        }
+        assert!(cache.get(2).is_none() && cache.get(1).is_some() && cache.get(3).is_some());
+    }
+
+    #[test]
+    fn a_block_longer_than_all_room_pushes_nothing_out() {
+        let mut cache = Cache::default();
+        cache.limit(10);
+        cache.put(1, &[1; 10]);
+        cache.put(2, &[2; 11]);
+        assert!(cache.get(1) == Some(&[1; 10]) && cache.get(2).is_none());
+    }
+
+    /// The most uses that are remembered while three blocks are used again and again.
+    fn remembered(mut use_one: impl FnMut(&mut Cache, u32)) -> usize {
+        let mut cache = Cache::default();
+        cache.limit(1000);
+        for id in 0..100 {
+            cache.put(id, &[0; 10]);
+        }
+        for id in 3..100 {
+            cache.remove(id);
+        }
+        // The first use forgets those of the blocks that are gone.
+        let uses = (0..300).map(|nth| {
+            use_one(&mut cache, nth % 3);
+            cache.order.len()
+        });
+        uses.max().unwrap()
+    }
+
+    #[test]
+    fn uses_are_forgotten_once_they_are_twice_as_many_as_blocks() {
+        assert_eq!(remembered(|cache, id| assert!(cache.get(id).is_some())), 2 * 3 + 16);
+        assert_eq!(remembered(|cache, id| cache.put(id, &[1; 10])), 2 * 3 + 16);
     }
 }
