@@ -65,8 +65,9 @@ pub fn plan_round(
             .map(|(i, &block)| Row { row: (g.slots(layer) + i) as u32, block });
         let (mut stay, mut down) = (Vec::new(), Vec::new());
         for row in own.into_iter().chain(from_above) {
-            let goes_on = layer + 1 < g.layers && goes_below(params, round, layer, row.block);
-            if goes_on && down.len() < allowed.down[layer] {
+            // Below a leaf, which nothing leaves, there is no node to ask for.
+            let is_room = down.len() < allowed.down[layer];
+            if is_room && goes_below(params, round, layer, row.block) {
                 down.push(row);
             } else {
                 stay.push(row);
@@ -99,11 +100,10 @@ impl Allowed {
         let mut into_below = 0;
         for layer in (0..g.layers).rev() {
             let rows = rows_of(index, params, g.node(layer, g.evicted(round)));
-            let below =
-                |row: &&Row| layer + 1 < g.layers && goes_below(params, round, layer, row.block);
-            let own_down = rows.iter().filter(below).count();
+            let below = |row: &&Row| goes_below(params, round, layer, row.block);
             down[layer] = into_below;
-            let stay = rows.len() - own_down.min(down[layer]);
+            // Of a leaf none is asked for, as there is no node below.
+            let stay = rows.len() - rows.iter().filter(below).take(down[layer]).count();
             into[layer] = g.round_slots.min(params.capacity(layer).saturating_sub(stay));
             into_below = into[layer];
         }
@@ -151,10 +151,9 @@ fn place_rows(
     for (i, row) in down.iter().enumerate() {
         dest[row.row as usize] = (slots + i) as u32;
     }
-    let left = (slots + down.len()) as u32..(slots + carried) as u32;
-    let mut left = free[stay.len()..].iter().copied().chain(left);
-    for to in dest.iter_mut().filter(|to| **to == u32::MAX) {
-        *to = left.next().expect("as many rows as places");
+    let left = free[stay.len()..].iter().copied().chain((slots + down.len()) as u32..);
+    for (to, left) in dest.iter_mut().filter(|to| **to == u32::MAX).zip(left) {
+        *to = left;
     }
     NodePlan { node, dest, blocks }
 }
