@@ -181,17 +181,23 @@ impl Index {
         let g = &self.geometry;
         let inner = (g.nodes() - g.leaves()) as usize;
         let node = node.0 as usize;
-        if node < inner {
-            node * g.inner_slots
-        } else {
-            inner * g.inner_slots + (node - inner) * g.leaf_slots
-        }
+        node.min(inner) * g.inner_slots + node.saturating_sub(inner) * g.leaf_slots
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn it_takes_up_what_is_saved_of_it() {
+        for blocks in [1, 3000] {
+            let index = Index::new(&Params::new(blocks, 64, 4).unwrap());
+            let mut saved = Writer(Vec::new());
+            index.save(&mut saved);
+            assert_eq!(index.bytes(), saved.0.len());
+        }
+    }
 
     #[test]
     fn places_come_back_and_take_few_bytes() {
