@@ -151,3 +151,48 @@ fn lock(file: &File) -> Result {
 fn unfit(path: &Path, reason: &'static str) -> Error {
     Error::Anchor { file: path.display().to_string(), reason }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("anchor");
+        (folder, path)
+    }
+
+    fn key() -> Secret {
+        Secret::from_bytes([7; 32])
+    }
+
+    #[test]
+    fn a_missing_anchor_is_made_only_where_there_is_no_state_yet() {
+        let (_folder, path) = folder();
+        let missing = Anchor::open(&path, &key(), false).map(drop);
+        assert!(matches!(missing, Err(Error::Anchor { reason: MISSING, .. })), "{missing:?}");
+        assert!(!path.exists());
+        Anchor::open(&path, &key(), true).unwrap().check(None).unwrap();
+        Anchor::open(&path, &key(), false).unwrap().check(None).unwrap();
+    }
+
+    /// What is wrong with a file that is there is not that there is none.
+    #[test]
+    fn an_anchor_that_cannot_be_opened_is_not_said_to_be_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = Anchor::open(folder.path(), &key(), false).map(drop);
+        assert!(matches!(refused, Err(Error::Io(_))), "{refused:?}");
+    }
+
+    #[test]
+    fn an_anchor_is_held_by_one_at_a_time() {
+        let (_folder, path) = folder();
+        let held = Anchor::create(&path, &key(), Position::default()).unwrap();
+        for _ in 0..2 {
+            assert!(matches!(Anchor::open(&path, &key(), false), Err(Error::InUse(_))));
+            assert!(matches!(Claim::of(&path), Err(Error::InUse(_))));
+        }
+        drop(held);
+        assert!(Anchor::open(&path, &key(), false).is_ok());
+    }
+}

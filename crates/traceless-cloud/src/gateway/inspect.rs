@@ -172,3 +172,20 @@ fn said(path: &Path, keys: &Keys, saved: &Saved) -> Result<Option<String>> {
         Err(other) => Err(other),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder has one name only, so it stands for what the system refuses.
+    #[test]
+    fn why_a_damaged_file_cannot_be_kept_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(path_of(folder.path(), 7)).unwrap();
+        let refused = keep(folder.path(), 7).unwrap_err();
+        assert!(
+            matches!(&refused, Error::Io(e) if e.kind() == io::ErrorKind::PermissionDenied),
+            "{refused}"
+        );
+    }
+}

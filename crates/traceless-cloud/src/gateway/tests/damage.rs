@@ -138,7 +138,8 @@ fn a_repair_keeps_what_is_whole_and_the_damaged_file() {
     assert!(std::fs::read(path_of(&folder, generation)).unwrap() == damaged, "only looked at");
     let kept = repair(&folder, &world.keys, None, &mut Seeded::new(1)).unwrap();
     assert!(std::fs::read(kept).unwrap() == damaged);
-    assert!(check(&folder, &world.keys, None).unwrap().lost.is_none());
+    let repaired = check(&folder, &world.keys, None).unwrap();
+    assert!(repaired.lost.is_none() && repaired.generation == generation + 1, "{repaired:?}");
     let mut gateway = world.open(u64::MAX).unwrap();
     for id in 0..5 {
         assert!(gateway.get(id).unwrap() == model[&(id as u32)], "{id}");
