@@ -162,8 +162,12 @@ fn draw_slots(slots: usize, ids: &[u32], rng: &mut dyn Rng) -> Vec<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{BLOCK, in_memory};
+    use super::super::testing::{BLOCK, gateway_over, in_memory, params};
+    use super::draw_leaves;
     use crate::error::Error;
+    use crate::kernel::Choice;
+    use crate::store::MemStore;
+    use traceless::rng::Seeded;
 
     fn contents(id: u64, block: &mut [u8]) {
         block[..8].copy_from_slice(&(id * 31 + 1).to_le_bytes());
@@ -185,5 +189,40 @@ mod tests {
         }
         assert_eq!(gateway.get(7).unwrap(), [9; BLOCK]);
         assert!(matches!(gateway.fill(&contents), Err(Error::Store(_))), "it is not empty");
+    }
+
+    #[test]
+    fn only_an_empty_tree_is_filled() {
+        let mut filled = in_memory(200, 6);
+        filled.fill(&contents).unwrap();
+        let (mut written, mut asked_for_nothing) = (in_memory(200, 7), in_memory(200, 8));
+        written.put(7, &[9; BLOCK]).unwrap();
+        asked_for_nothing.dummy().unwrap();
+        for gateway in [&mut filled, &mut written, &mut asked_for_nothing] {
+            assert!(matches!(gateway.fill(&contents), Err(Error::Store(_))));
+        }
+        assert_eq!(written.get(7).unwrap(), [9; BLOCK]);
+    }
+
+    /// With hardly any room, leaves get as many blocks as they may hold, and the rest is put.
+    #[test]
+    fn what_finds_no_room_in_its_leaf_is_put() {
+        let mut params = params(200);
+        params.leaf_blocks = params.blocks as usize / params.geometry.leaves() as usize;
+        let (by_leaf, left) = draw_leaves(&params, &mut Seeded::new(9));
+        assert_eq!(by_leaf.iter().map(Vec::len).max(), Some(params.leaf_blocks));
+        let mut all = [by_leaf.concat(), left].concat();
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..200));
+
+        let mut gateway = gateway_over(params, MemStore::new(params.geometry), Choice::Benes, 9);
+        gateway.fill(&contents).unwrap();
+        let put = gateway.counts().queries;
+        assert!(put > 0 && put < 100, "{put}");
+        let mut expected = [0; BLOCK];
+        for id in 0..200 {
+            contents(id, &mut expected);
+            assert_eq!(gateway.get(id).unwrap(), expected, "{id}");
+        }
     }
 }

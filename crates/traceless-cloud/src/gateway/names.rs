@@ -322,6 +322,31 @@ mod tests {
     }
 
     #[test]
+    fn blocks_are_used_until_their_name_is_gone_or_they_are_given_back() {
+        let mut names = Names::default();
+        let ids = names.reserve(2, 5).unwrap();
+        names.bind(Space::Values, b"a".to_vec(), object(&ids));
+        let reserved = names.reserve(3, 5).unwrap();
+        assert_eq!((names.used(), names.reserve(1, 5)), (5, None));
+        names.unbind(Space::Values, b"a");
+        assert_eq!(names.used(), 3);
+        names.release(reserved);
+        assert_eq!(names.used(), 0);
+        assert_eq!(names.reserve(5, 5).map(|ids| ids.len()), Some(5));
+    }
+
+    #[test]
+    fn an_object_knows_its_bytes_and_blocks() {
+        let of = |pieces: &[u64], ids: &[u32]| {
+            let object = Object { pieces: pieces.to_vec(), ids: ids.into(), note: vec![1] };
+            (object.len(), object.is_empty(), object.blocks())
+        };
+        assert_eq!(of(&[], &[]), (0, true, 0));
+        assert_eq!(of(&[0], &[7]), (0, true, 1));
+        assert_eq!(of(&[0, 64, 1], &[7, 8, 9, 4]), (65, false, 4));
+    }
+
+    #[test]
     fn parts_become_one_object() {
         let mut names = Names::default();
         for (name, ids) in

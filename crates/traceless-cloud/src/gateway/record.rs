@@ -342,4 +342,16 @@ mod tests {
         assert!(Record::decode(&mut Reader(&[11])).is_err());
         assert!(Record::decode(&mut Reader(&[7, 4, 0, 0, 0, 0])).is_err(), "no such space");
     }
+
+    /// So that room is set aside for what is there, and not for what a damaged number says.
+    #[test]
+    fn more_things_than_there_are_bytes_for_are_refused() {
+        let mut bytes = [0; 4 + 17];
+        bytes[0] = 2;
+        for (end, count) in [(4 + 17, Some(2)), (4 + 16, Some(2)), (4 + 15, None), (4, None)] {
+            assert_eq!(Reader(&bytes[..end]).count(8).ok(), count, "{end}");
+        }
+        bytes[0] = 0;
+        assert_eq!(Reader(&bytes[..4]).count(8).ok(), Some(0));
+    }
 }
