@@ -7,6 +7,7 @@ mod kept;
 mod planned;
 mod sessions;
 mod state;
+mod values;
 mod waits;
 
 use super::testing::*;

@@ -1,0 +1,157 @@
+//! Values and objects under names: which queries they take, what is written down with them, and
+//! which of them are refused.
+
+use super::crash::World;
+use super::*;
+use crate::gateway::journal::{Saved, generations};
+
+/// A number of blocks of which the class is three more, and one of which it is one more.
+const LONG: usize = 33;
+const SHORT: usize = 9;
+
+fn bytes(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|i| i as u8 ^ seed).collect()
+}
+
+/// What was done, and how many queries it took.
+fn queries<T>(gateway: &mut Gateway, call: impl FnOnce(&mut Gateway) -> T) -> (T, u64) {
+    let before = gateway.counts().queries;
+    let done = call(gateway);
+    (done, gateway.counts().queries - before)
+}
+
+/// Sends so many queries that no block is at hand any more.
+fn pass_a_round(gateway: &mut Gateway) {
+    gateway.dummies(gateway.params().round_blocks + 1).unwrap();
+}
+
+#[test]
+fn values_take_as_many_queries_as_their_classes() {
+    assert_eq!((size_class(LONG), size_class(SHORT)), (36, 10));
+    let mut gateway = in_memory(200, 31);
+    let (long, short) = (bytes(LONG * BLOCK - 5, 1), bytes(SHORT * BLOCK, 2));
+    let values = [(&b"long"[..], &long), (b"short", &short), (b"empty", &Vec::new())];
+    let values = values.map(|(name, bytes)| Value { name, bytes, note: b"" });
+    let (stored, sent) = queries(&mut gateway, |gateway| gateway.store_many(&values));
+    assert_eq!((stored.is_ok(), sent), (true, 36 + 10 + 1));
+    pass_a_round(&mut gateway);
+    let names = [&b"long"[..], b"none", b"short", b"empty"];
+    let (loaded, sent) = queries(&mut gateway, |gateway| gateway.load_many(&names).unwrap());
+    assert_eq!(loaded, [Some(long), None, Some(short), Some(Vec::new())]);
+    assert_eq!(sent, 36 + 10 + 1);
+    let (removed, sent) = queries(&mut gateway, |gateway| gateway.remove(b"long").unwrap());
+    assert_eq!((removed, sent), (true, 36));
+}
+
+#[test]
+fn the_longest_names_and_values_are_not_refused_for_their_length() {
+    let mut gateway = in_memory(10, 32);
+    gateway.store(&[b'n'; NAME_LEN_MAX], b"value", b"").unwrap();
+    let too_long = gateway.store(&[b'n'; NAME_LEN_MAX + 1], b"value", b"");
+    assert!(matches!(too_long, Err(Error::Malformed(_))));
+    // The tree is too small for it, which is asked for only then.
+    let mut value = vec![0; VALUE_LEN_MAX];
+    assert!(matches!(gateway.store(b"n", &value, b""), Err(Error::Full { blocks: 10 })));
+    value.push(0);
+    assert!(matches!(gateway.store(b"n", &value, b""), Err(Error::Malformed(_))));
+}
+
+/// Entries that the log of a gateway's state got from a call.
+fn entries(world: &World, call: impl FnOnce()) -> u64 {
+    let folder = world.folder.path();
+    let count = || {
+        let newest = generations(folder).unwrap().pop().unwrap();
+        let saved = Saved::look(folder, newest, &world.keys.state).unwrap();
+        saved.ok().unwrap().found.position.entries
+    };
+    let before = count();
+    call();
+    count() - before
+}
+
+/// Their queries with one entry, their names with another.
+#[test]
+fn values_that_are_put_together_are_written_down_together() {
+    let mut world = World::new(100, 33);
+    let mut gateway = world.open(u64::MAX).unwrap();
+    for count in [1, 5] {
+        let names: Vec<[u8; 1]> = (0..count).map(|nth| [nth]).collect();
+        let value = |name| Value { name, bytes: b"value", note: b"" };
+        let values: Vec<Value<'_>> = names.iter().map(|name| value(&name[..])).collect();
+        assert_eq!(entries(&world, || gateway.store_many(&values).unwrap()), 2, "{count}");
+    }
+}
+
+#[test]
+fn blocks_that_get_full_are_written_together() {
+    let mut world = World::new(100, 34);
+    let mut gateway = world.open(u64::MAX).unwrap();
+    let mut draft = Draft::default();
+    let object = bytes((TOGETHER_MAX + 6) * BLOCK + 3, 3);
+    assert_eq!(entries(&world, || gateway.append(&mut draft, &object).unwrap()), 2);
+    gateway.bind(Space::Objects, b"b/k", Some(draft), b"").unwrap();
+    let found = gateway.find(Space::Objects, b"b/k").unwrap().clone();
+    let mut reading = Reading::new(found, 0..object.len() as u64);
+    assert!(gateway.read(&mut reading, object.len()).unwrap() == object);
+}
+
+/// Whoever writes or reads an object can do something else after as few queries as it likes.
+#[test]
+fn an_object_is_written_and_read_in_portions() {
+    let mut gateway = in_memory(200, 35);
+    let object = bytes(LONG * BLOCK, 4);
+    let mut draft = Draft::default();
+    assert!(draft.is_empty());
+    for part in object.chunks(100) {
+        gateway.append(&mut draft, part).unwrap();
+    }
+    assert_eq!((draft.len(), draft.is_empty()), (object.len() as u64, false));
+    let mut complete = || queries(&mut gateway, |gateway| gateway.complete(&mut draft, 2).unwrap());
+    assert_eq!([complete(), complete(), complete()], [(false, 2), (true, 1), (true, 0)]);
+    let bind =
+        |gateway: &mut Gateway| gateway.bind(Space::Objects, b"b/k", Some(draft), b"").unwrap();
+    assert_eq!(queries(&mut gateway, bind), ((), 0));
+    let found = gateway.find(Space::Objects, b"b/k").unwrap().clone();
+    assert_eq!((found.len(), found.blocks()), (object.len() as u64, LONG));
+
+    pass_a_round(&mut gateway);
+    let mut reading = Reading::new(found, 0..object.len() as u64);
+    let (mut read, mut sent) = (Vec::new(), Vec::new());
+    while !reading.is_done() {
+        let next = |gateway: &mut Gateway| gateway.read(&mut reading, 2 * BLOCK).unwrap();
+        let (part, queries) = queries(&mut gateway, next);
+        sent.push((part.len(), queries));
+        read.extend(part);
+    }
+    assert!(read == object);
+    let (rest, last) = (LONG / 2, [(BLOCK, 1), (0, 2), (0, 1)]);
+    assert_eq!(sent, [&vec![(2 * BLOCK, 2); rest][..], &last].concat());
+}
+
+#[test]
+fn there_is_room_for_as_many_blocks_as_nobody_uses() {
+    let mut gateway = in_memory(10, 36);
+    let fits = |gateway: &Gateway, len: usize| match gateway.check_room(len as u64) {
+        Ok(()) => true,
+        Err(Error::Full { blocks: 10 }) => false,
+        Err(other) => panic!("{other}"),
+    };
+    for (used, len) in [(0, 10 * BLOCK), (4, 6 * BLOCK)] {
+        assert_eq!(gateway.blocks_used(), used);
+        let room = [len, len + 1, len + BLOCK + 1].map(|len| fits(&gateway, len));
+        assert_eq!(room, [true, false, false]);
+        gateway.store(b"n", &[0; 4 * BLOCK], b"").unwrap();
+    }
+}
+
+#[test]
+fn blocks_of_what_is_abandoned_can_be_used_again() {
+    let mut gateway = in_memory(10, 37);
+    let mut draft = Draft::default();
+    gateway.append(&mut draft, &[1; 8 * BLOCK]).unwrap();
+    assert!(matches!(gateway.store(b"n", &[2; 9 * BLOCK], b""), Err(Error::Full { .. })));
+    gateway.abandon(draft);
+    assert_eq!(gateway.blocks_used(), 0);
+    gateway.store(b"n", &[2; 9 * BLOCK], b"").unwrap();
+    assert!(gateway.load(b"n").unwrap().unwrap() == [2; 9 * BLOCK]);
+}
