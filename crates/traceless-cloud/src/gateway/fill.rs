@@ -16,6 +16,8 @@ use crate::params::Params;
 use crate::store::NodeVersion;
 use traceless::rng::Rng;
 
+const NOT_EMPTY: &str = "only an empty tree can be filled at once";
+
 /// Puts the first bytes of a block into a buffer of zeros.
 pub type Contents<'a> = &'a (dyn Fn(u64, &mut [u8]) + Sync);
 
@@ -30,9 +32,10 @@ impl Gateway {
     /// ends meanwhile, the store must be made anew.
     pub fn fill(&mut self, contents: Contents<'_>) -> Result {
         let state = &self.state;
+        // A query without a reply was counted, or is older than the round on its way.
         let asked = state.queries + state.waiting.len();
-        if state.sequence > 0 || asked > 0 || !state.pending.is_empty() || state.running.is_some() {
-            return Err(Error::Store("only an empty tree can be filled at once"));
+        if state.sequence > 0 || asked > 0 || state.running.is_some() {
+            return Err(Error::Store(NOT_EMPTY));
         }
         let params = state.params;
         let (by_leaf, left) = draw_leaves(&params, &mut *self.rng);
@@ -163,7 +166,7 @@ fn draw_slots(slots: usize, ids: &[u32], rng: &mut dyn Rng) -> Vec<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::super::testing::{BLOCK, gateway_over, in_memory, params};
-    use super::draw_leaves;
+    use super::{NOT_EMPTY, draw_leaves};
     use crate::error::Error;
     use crate::kernel::Choice;
     use crate::store::MemStore;
@@ -193,13 +196,14 @@ mod tests {
 
     #[test]
     fn only_an_empty_tree_is_filled() {
-        let mut filled = in_memory(200, 6);
+        let mut filled = in_memory(3000, 5);
         filled.fill(&contents).unwrap();
+        assert_eq!(filled.counts().queries, 0, "nothing but its filling tells");
         let (mut written, mut asked_for_nothing) = (in_memory(200, 7), in_memory(200, 8));
         written.put(7, &[9; BLOCK]).unwrap();
         asked_for_nothing.dummy().unwrap();
         for gateway in [&mut filled, &mut written, &mut asked_for_nothing] {
-            assert!(matches!(gateway.fill(&contents), Err(Error::Store(_))));
+            assert!(matches!(gateway.fill(&contents), Err(Error::Store(NOT_EMPTY))));
         }
         assert_eq!(written.get(7).unwrap(), [9; BLOCK]);
     }
