@@ -4,6 +4,8 @@ pub mod circuit;
 pub mod datalair;
 pub mod detwo;
 pub(crate) mod health;
+#[cfg(all(test, feature = "std"))]
+mod histories;
 pub mod hive;
 pub(crate) mod keys;
 mod lifecycle;

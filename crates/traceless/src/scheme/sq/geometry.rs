@@ -511,4 +511,61 @@ mod tests {
         assert!(Geometry::with_shape(64, 4096, 3, 2, 2).is_err());
         assert!(Geometry::with_shape(64, 4096, 4, 2, 60).is_err());
     }
+
+    /// Shapes are parts of images, and what is said of them is printed and checked by others.
+    #[test]
+    fn shapes_and_their_figures_are_what_they_were() {
+        let wishes = Wishes::default();
+        let narrow = Wishes { fanout: Some(2), ..wishes };
+        let on_disk = Wishes { map_on_disk: true, ..wishes };
+        let lazy = Wishes { refresh: Some(0.8), bucket: Some(64), ..wishes };
+        let shape = |g: &Geometry| [u64::from(g.bucket), u64::from(g.fanout), u64::from(g.levels)];
+        let sizes = |g: &Geometry| [g.store_len(), g.map_memory(), g.buffer_memory()];
+        let spans = |g: &Geometry| [g.unsynced_max, g.warm_up(), g.cycle(), g.whole_cycle()];
+        let found = [(100, wishes), (5000, wishes), (5000, narrow), (1 << 20, lazy)]
+            .into_iter()
+            .chain([(10 << 20, wishes), (1 << 30, wishes), (70_000, on_disk), (1 << 32, on_disk)])
+            .map(|(blocks, wishes)| {
+                let g = Geometry::new(blocks, 4096, wishes).unwrap();
+                let ratios = [g.refresh(), g.write_amplification()];
+                let ratios = ratios.map(|ratio| (ratio * 1000.0).round() as u64);
+                (shape(&g), sizes(&g), spans(&g), ratios)
+            });
+        let expected = [
+            ([8, 5, 1], [2_007_040, 290, 5_820_416], [8, 48, 40, 184], [2500, 3535]),
+            ([256, 8, 1], [53_055_488, 14_608, 16_875_520], [256, 2304, 2048, 5632], [2441, 3476]),
+            ([256, 2, 3], [81_276_928, 14_608, 10_051_584], [256, 4352, 2048, 6656], [2441, 5507]),
+            (
+                [64, 27, 3],
+                [15_739_924_480, 4_931_504, 33_427_456],
+                [16_384, 1_308_288, 1_259_712, 2_552_704],
+                [832, 3886],
+            ),
+            (
+                [256, 26, 3],
+                [82_959_323_136, 31_095_296, 54_386_688],
+                [16_384, 4_679_936, 4_499_456, 9_033_728],
+                [2330, 5396],
+            ),
+            (
+                [320, 113, 3],
+                [8_309_016_748_032, 5_333_853_136, 228_732_928],
+                [16_320, 465_850_240, 461_727_040, 923_489_280],
+                [2325, 5391],
+            ),
+            (
+                [256, 11, 2],
+                [627_875_840, 2074, 23_846_912],
+                [1280, 17_152, 15_488, 33_024],
+                [2262, 8622],
+            ),
+            (
+                [320, 22, 5],
+                [32_122_427_691_008, 119_849_856, 65_757_184],
+                [16_320, 863_847_520, 824_581_120, 1_649_180_480],
+                [2607, 15_411],
+            ),
+        ];
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+    }
 }
