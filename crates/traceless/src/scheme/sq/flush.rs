@@ -1,9 +1,9 @@
 //! A flush: each level gets its next bucket, the last its next window.
 
 use super::Sq;
+use super::geometry::SLOTS_PER_TRIP;
 use super::keys::level_version;
 use super::merge::{Merge, Source, Ties};
-use super::write::SLOTS_PER_TRIP;
 use crate::error::Result;
 use crate::scheme::log::{self, DUMMY, Stamp};
 use crate::store::Run;

@@ -2,11 +2,9 @@
 
 use super::index::INDEXED_MAX;
 use super::known::CHUNKS_PER_GENERATION;
-use super::level::CHUNK;
 use super::recent::CACHED_MAX;
 use super::schedule::Schedule;
 use super::times::Times;
-use super::write::SLOTS_PER_TRIP;
 use crate::error::{Error, Result};
 use crate::scheme::{Facts, log, place_areas, refreshed};
 use crate::store::Layout;
@@ -29,6 +27,13 @@ pub const FLUSHES_MAX: u64 = u32::MAX as u64 - 1;
 
 /// Bytes of a time in the access-time map on the disk.
 pub const TIME_LEN: usize = 4;
+
+/// Slots whose entries are read together: a chunk begins at each multiple, counted from the
+/// beginning of its generation. With buckets of whole stripes a chunk is a stripe.
+pub(super) const CHUNK: u64 = log::STRIPE;
+
+/// Slots read or written in one round trip, at most.
+pub(super) const SLOTS_PER_TRIP: u64 = 256;
 
 /// Names of the levels before the last, and of the last.
 const LEVEL_NAMES: [&str; LEVELS_MAX as usize] = [
@@ -261,6 +266,12 @@ impl Geometry {
         self.blocks + self.leaves()
     }
 
+    /// When each bucket is delivered.
+    pub(super) fn schedule(&self) -> Schedule {
+        let (fanout, levels) = (u64::from(self.fanout), usize::from(self.levels));
+        Schedule::new(fanout, levels, self.addresses(), self.amortized)
+    }
+
     /// Slots that one write takes, if all take the same.
     pub(super) fn slots_per_write(&self) -> u64 {
         match (self.map, self.cadence) {
@@ -409,7 +420,7 @@ impl Geometry {
 
     /// Writes after which every level has got something.
     pub fn warm_up(&self) -> u64 {
-        let schedule = Schedule::new(self);
+        let schedule = self.schedule();
         let flushes = schedule.start(schedule.last()) + 1;
         flushes * u64::from(self.bucket) / self.slots_per_write()
     }
@@ -433,7 +444,7 @@ impl Geometry {
     /// Bytes of memory that the maps take when it is open, about.
     pub fn map_memory(&self) -> u64 {
         let slots = 2 * self.pass() * u64::from(self.bucket);
-        let time_len = Times::bytes_each(Schedule::new(self).oldest_time());
+        let time_len = Times::bytes_each(self.schedule().oldest_time());
         match self.map {
             MapPlace::Memory => self.blocks * time_len + slots * 9 / 8,
             MapPlace::Disk => self.leaves() * time_len + slots.div_ceil(CHUNK) * 2,

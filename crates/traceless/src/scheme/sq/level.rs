@@ -1,6 +1,6 @@
 //! A level from 1 on: a ring of generations, each sorted by address.
 
-use super::geometry::{Geometry, MapPlace};
+use super::geometry::{CHUNK, Geometry, MapPlace};
 use super::index::AddressIndex;
 use super::keys::{KeyRing, level_version};
 use super::schedule::Schedule;
@@ -11,10 +11,6 @@ use crate::types::Slot;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
-
-/// Slots whose entries are read together: a chunk begins at each multiple, counted from the
-/// beginning of its generation. With buckets of whole stripes a chunk is a stripe.
-pub(super) const CHUNK: u64 = log::STRIPE;
 
 /// A level between the log and the last.
 pub(super) struct Level {

@@ -1,8 +1,9 @@
 //! Merging the generations of one level, or buckets of the log, in the order of addresses.
 
 use super::Sq;
+use super::geometry::CHUNK;
 use super::index::At;
-use super::level::{CHUNK, Generation};
+use super::level::Generation;
 use crate::error::Result;
 use crate::scheme::log::DUMMY;
 use crate::store::Run;

@@ -157,7 +157,7 @@ impl<T: Ties> Sq<T> {
     fn assemble(geometry: Geometry, parts: Parts, state: &State) -> Result<Self> {
         geometry.check()?;
         parts.check_room(geometry.store_len())?;
-        let schedule = Schedule::new(&geometry);
+        let schedule = geometry.schedule();
         let mut areas = geometry.areas().into_iter().enumerate().map(|(i, placed)| {
             let last = i == schedule.last();
             let layout = if last { geometry.main() } else { geometry.ring(i) };

@@ -1,8 +1,9 @@
 //! Reading: locate each block, fetch neighbours together, open what came.
 
 use super::Ties;
+use super::geometry::CHUNK;
 use super::known::{CHUNKS_PER_GENERATION, Chunk, ChunkId, ChunkPlace, Known};
-use super::level::{CHUNK, Generation};
+use super::level::Generation;
 use super::{Location, MapPlace, Sq};
 use crate::error::{Error, Place, Result};
 use crate::scheme::pool::Pool;

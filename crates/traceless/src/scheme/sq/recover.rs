@@ -7,9 +7,9 @@
 
 use super::Sq;
 use super::Ties;
+use super::geometry::SLOTS_PER_TRIP;
 use super::keys::level_version;
 use super::salvage::{Damage, Lost};
-use super::write::SLOTS_PER_TRIP;
 use crate::error::{Error, Result};
 use crate::oram::BlockOram;
 use crate::scheme::log::{DUMMY, STRIPE, entry_count, entry_synced};

@@ -7,7 +7,6 @@
 //! level i. The last level, H, is in address order and takes a window of slots instead: all of it
 //! in k^H flushes, which is a pass.
 
-use super::geometry::Geometry;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -26,16 +25,15 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    pub fn new(geometry: &Geometry) -> Self {
-        let fanout = u64::from(geometry.fanout);
+    /// For `levels` levels before the last.
+    pub fn new(fanout: u64, levels: usize, addresses: u64, amortized: bool) -> Self {
         let (mut widths, mut starts) = (Vec::from([1]), Vec::from([0]));
-        for level in 1..=usize::from(geometry.levels) {
+        for level in 1..=levels {
             widths.push(widths[level - 1] * fanout);
             // One flush later than the sources allow, so that two merges never begin at once.
             let late = u64::from(level > 1);
             starts.push(starts[level - 1] + widths[level] + late);
         }
-        let (addresses, amortized) = (geometry.addresses(), geometry.amortized);
         Self { fanout, addresses, amortized, widths, starts }
     }
 
@@ -123,13 +121,14 @@ impl Schedule {
 
 #[cfg(test)]
 mod tests {
+    use super::super::geometry::Geometry;
     use super::*;
 
     fn schedule(fanout: u32, levels: u8, amortized: bool) -> (Schedule, Geometry) {
         let blocks = 3 * u64::from(fanout).pow(u32::from(levels)) * 4;
         let mut geometry = Geometry::with_shape(blocks, 64, 4, fanout, levels).unwrap();
         geometry.amortized = amortized;
-        (Schedule::new(&geometry), geometry)
+        (geometry.schedule(), geometry)
     }
 
     #[test]

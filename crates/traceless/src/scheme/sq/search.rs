@@ -3,8 +3,8 @@
 
 use super::Sq;
 use super::Ties;
-use super::geometry::TIME_LEN;
-use super::level::{CHUNK, Generation};
+use super::geometry::{CHUNK, TIME_LEN};
+use super::level::Generation;
 use crate::error::{Error, Result};
 use alloc::vec;
 use alloc::vec::Vec;

@@ -5,6 +5,7 @@
 
 use super::Ties;
 use super::flush::Delivery;
+use super::geometry::SLOTS_PER_TRIP;
 use super::{Cadence, FLUSHES_MAX, MapPlace, Sq};
 use crate::error::{Error, Result};
 use crate::oram::Oram;
@@ -13,9 +14,6 @@ use crate::store::Run;
 use crate::types::Addr;
 use alloc::vec;
 use alloc::vec::Vec;
-
-/// Slots written out in one round trip, at most.
-pub(super) const SLOTS_PER_TRIP: u64 = 256;
 
 /// Leaves of the map that one chunk of writes may touch.
 const LEAVES_PER_CHUNK: usize = 32;
