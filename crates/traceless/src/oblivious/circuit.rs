@@ -5,9 +5,9 @@
 //! tree. Every slot of both paths and of the stash is read and written each time, so that an
 //! adversary who sees each address learns the two paths and nothing else.
 
-use super::durable::{load_secret, save_secret};
 use super::greedy::Pool;
 use super::plan::{Headers, Lanes, Plan};
+use super::saved::{load_secret, save_secret};
 use super::tree::{ACCESSED, EVICTED, Memory, SLOTS};
 use super::width::Width;
 use super::{BLOCKS_MAX, LANES, STASH_MAX};

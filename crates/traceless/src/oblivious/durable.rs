@@ -13,11 +13,12 @@
 
 use super::circuit::{Circuit, Eviction, levels_for};
 use super::positions::Positions;
+use super::saved::{load_secret, save_secret};
 use super::sealed::{self, MEMORY_LEVELS_MIN, Sealed};
 use super::tree::Ram;
 use super::width::{Make, Width, fastest};
 use super::{BLOCKS_MAX, Oblivious, check_block};
-use crate::durable::{Durable, load_words, save_words, take_saved};
+use crate::durable::{Durable, load_words, save_words};
 use crate::error::{Error, Result};
 use crate::oram::{Hides, Oram, one_by_one};
 use crate::rng::Seeded;
@@ -30,7 +31,6 @@ use crate::types::{Addr, Extent};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
-use traceless_sys::ct::{self, secret::classify};
 
 /// Accesses between two syncs, at least, unless the caller says otherwise.
 const UNSYNCED: u64 = 1024;
@@ -518,19 +518,6 @@ impl<W: Width> Oram for DurableOblivious<W> {
         self.sync()?;
         if self.saves.life.takes_writes() { self.saves.close() } else { Ok(()) }
     }
-}
-
-/// Saves words that may be secret.
-pub(super) fn save_secret(words: &[u64], out: &mut Vec<u8>) {
-    out.extend_from_slice(ct::bytes_of(words));
-}
-
-/// Loads as many words as `words` holds, which are secret.
-pub(super) fn load_secret(words: &mut [u64], from: &mut &[u8]) -> Result {
-    let saved = take_saved(from, size_of_val(words))?;
-    ct::bytes_of_mut(words).copy_from_slice(saved);
-    classify(words);
-    Ok(())
 }
 
 #[cfg(all(test, feature = "std"))]

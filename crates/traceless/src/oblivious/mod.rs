@@ -15,6 +15,7 @@
 //! | `plan` | what an eviction moves where |
 //! | `sealed` | a tree of which most lies on a store, encrypted |
 //! | `durable` | an array over such a tree that is saved |
+//! | `saved` | secret words in what is saved |
 //! | `circuit` | one tree and its stash |
 //! | `greedy` | Path ORAM's eviction, to compare with |
 //! | `positions` | the position map |
@@ -33,6 +34,7 @@ mod greedy;
 mod labels;
 mod plan;
 mod positions;
+mod saved;
 mod scan;
 mod sealed;
 #[cfg(test)]

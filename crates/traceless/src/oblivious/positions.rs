@@ -6,8 +6,8 @@
 use super::STASH_MAX;
 use super::circuit::{Circuit, Eviction, levels_for};
 use super::draws::{Drawn, Draws};
-use super::durable::{load_secret, save_secret};
 use super::labels::{self, FAN_OUT, FAN_OUT_BITS};
+use super::saved::{load_secret, save_secret};
 use super::tree::Ram;
 use super::width::{LINE, Lines, Width as _};
 use crate::durable::Durable;

@@ -4,7 +4,7 @@
 //! labels in counting order are then in reverse-lexicographic order as paths, and two labels part
 //! at the lowest bit that they differ in.
 
-use super::durable::{load_secret, save_secret};
+use super::saved::{load_secret, save_secret};
 use super::{LANES, LEVELS_MAX};
 use crate::durable::Durable;
 use crate::error::{Error, Result};

@@ -1,0 +1,19 @@
+//! Words that may be secret, in the trusted state: nothing that saves or loads them looks at them.
+
+use crate::durable::take_saved;
+use crate::error::Result;
+use alloc::vec::Vec;
+use traceless_sys::ct::{self, secret::classify};
+
+/// Saves words that may be secret.
+pub(super) fn save_secret(words: &[u64], out: &mut Vec<u8>) {
+    out.extend_from_slice(ct::bytes_of(words));
+}
+
+/// Loads as many words as `words` holds, which are secret.
+pub(super) fn load_secret(words: &mut [u64], from: &mut &[u8]) -> Result {
+    let saved = take_saved(from, size_of_val(words))?;
+    ct::bytes_of_mut(words).copy_from_slice(saved);
+    classify(words);
+    Ok(())
+}
