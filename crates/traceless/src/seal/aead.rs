@@ -1,10 +1,7 @@
 //! AES-256-GCM: aws-lc with `std`, `RustCrypto` without, byte for byte the same.
 
-use super::{Nonce, Sealer, Secret};
+use super::{Nonce, Sealer, Secret, TAG_LEN};
 use alloc::vec::Vec;
-
-/// Bytes of a tag.
-pub const TAG_LEN: usize = 16;
 
 /// The tag does not fit the bytes, the place or the version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -17,7 +17,7 @@ mod unsealed;
 mod wide;
 
 pub use crate::rng::Salt;
-pub use aead::{Aead, Forged, TAG_LEN};
+pub use aead::{Aead, Forged};
 pub use aegis::Aegis;
 pub use chacha_hmac::ChaChaHmac;
 pub use cipher::Cipher;
@@ -30,6 +30,9 @@ pub use secret::{Mac, SECRET_LEN, Secret};
 pub use unsealed::Unsealed;
 #[cfg(feature = "std")]
 pub use wide::{DoubleAegis, WideAegis};
+
+/// Bytes of the tag of an authenticated cipher.
+pub const TAG_LEN: usize = 16;
 
 /// Turns plaintext into what the adversary may hold, bound to its place and version.
 ///

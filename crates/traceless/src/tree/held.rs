@@ -1,9 +1,8 @@
 //! Buckets that were written and are not in their place yet.
 
-use super::sealed::extents_at;
 use crate::error::Result;
 use crate::store::Store;
-use crate::types::Extent;
+use crate::types::{Extent, push_extent};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -56,4 +55,13 @@ impl Held {
             bucket.copy_from_slice(&self.bytes[nth..nth + bucket.len()]);
         }
     }
+}
+
+/// The extents of a tree, as bytes of the store in which it begins at `first`.
+pub fn extents_at(first: u64, extents: &[Extent]) -> Vec<Extent> {
+    let mut moved = Vec::with_capacity(extents.len());
+    for e in extents {
+        push_extent(&mut moved, Extent::new(first + e.at, e.len));
+    }
+    moved
 }

@@ -7,7 +7,7 @@ use crate::error::{Error, Place, Result};
 use crate::rng::Rng;
 use crate::seal::{Nonce, Salt, Sealer};
 use crate::store::Store;
-use crate::types::{Extent, Leaf, push_extent};
+use crate::types::{Extent, Leaf};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -347,15 +347,6 @@ impl<C: Sealer> Durable for SealedTree<C> {
         self.roots.copy_from_slice(roots);
         Ok(())
     }
-}
-
-/// The extents of a tree, as bytes of the store in which it begins at `first`.
-pub fn extents_at(first: u64, extents: &[Extent]) -> Vec<Extent> {
-    let mut moved = Vec::with_capacity(extents.len());
-    for e in extents {
-        push_extent(&mut moved, Extent::new(first + e.at, e.len));
-    }
-    moved
 }
 
 /// Bytes of a bucket in front of what is sealed: its salt, and a tag that is kept there.

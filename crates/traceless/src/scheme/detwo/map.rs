@@ -5,9 +5,9 @@
 
 use super::geometry::MAP;
 use super::pointer::Pointer;
-use super::write::distinct;
 use super::{DetWo, Location, MapEntries};
 use crate::error::{Error, Result};
+use crate::scheme::log::DUMMY;
 use crate::types::Addr;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -24,6 +24,17 @@ fn decode(entry: &[u8]) -> u64 {
 
 pub(super) fn set_entry(map_block: &mut [u8], block: u64, entry: u64) {
     MAP.entry_mut(map_block, block).copy_from_slice(&entry.to_le_bytes());
+}
+
+/// Each block that is written, once, in the order of first writes.
+pub(super) fn distinct(homes: &[u64]) -> Vec<Addr> {
+    let mut distinct: Vec<Addr> = Vec::new();
+    for &home in homes.iter().filter(|&&h| h != DUMMY) {
+        if !distinct.contains(&Addr(home)) {
+            distinct.push(Addr(home));
+        }
+    }
+    distinct
 }
 
 impl DetWo {

@@ -7,7 +7,7 @@
 use super::DetWo;
 use super::geometry::MAP;
 use super::lead::Fetch;
-use super::map::{MAP_BLOCK_LEN, set_entry};
+use super::map::{MAP_BLOCK_LEN, distinct, set_entry};
 use crate::error::Result;
 use crate::oram::BlockOram;
 use crate::scheme::log::{DUMMY, Stamp};
@@ -275,15 +275,4 @@ impl DetWo {
         }
         self.count += homes.len() as u64;
     }
-}
-
-/// Each block that is written, once, in the order of first writes.
-pub(super) fn distinct(homes: &[u64]) -> Vec<Addr> {
-    let mut distinct: Vec<Addr> = Vec::new();
-    for &home in homes.iter().filter(|&&h| h != DUMMY) {
-        if !distinct.contains(&Addr(home)) {
-            distinct.push(Addr(home));
-        }
-    }
-    distinct
 }

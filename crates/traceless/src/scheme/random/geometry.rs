@@ -1,7 +1,6 @@
 //! Sizes of everything that a scheme of random slots keeps on its store.
 
 use super::entry::{ENTRY_LEN, RECORD_LEN, RECORD_STRIPE, STRIPE};
-use super::map::SPOT_LEN;
 use crate::error::{Error, Result};
 use crate::scheme::place_areas;
 use crate::scheme::tiers::{MAP_TIERS_MAX, MapLayout};
@@ -17,6 +16,9 @@ pub const SLOTS_PER_BLOCK: u64 = 2;
 
 /// Blocks whose places one map block holds; its length is sixteen times that.
 pub const MAP_FAN: u64 = 32;
+
+/// Bytes of an entry of the map: a slot and a birth.
+const SPOT_LEN: usize = 16;
 
 /// How the map's entries lie in its blocks.
 pub(super) const MAP: MapLayout = MapLayout { fan: MAP_FAN, entry_len: SPOT_LEN };

@@ -9,9 +9,6 @@ use super::{RandomSlots, Vacancy};
 use crate::error::Result;
 use alloc::vec::Vec;
 
-/// Bytes of an entry.
-pub(super) const SPOT_LEN: usize = 16;
-
 /// Bytes of a map block.
 pub(super) const MAP_BLOCK_LEN: usize = MAP.block_len();
 
