@@ -1,22 +1,89 @@
 //! How often a place comes again soon, beside how often chance has it.
 
-use crate::draws::Draws;
+use crate::draws::{Again, Draws, Test, worst};
+use crate::mixer::Mixer;
 use crate::numbered::numbered;
+use crate::odds::{count_tail, deviation_found, judged, many_tail, smallest_of};
+use crate::report::Claim;
 
 /// What one window saw.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Seen {
+struct Seen {
     /// Draws of a place that was drawn by one of the accesses in the window before.
-    pub hits: u64,
+    hits: u64,
     /// As many as chance has, given what was in the window each time; and their variance. Both are
     /// exact, since each draw is independent of all before it if the claim is true.
-    pub expected: f64,
-    pub variance: f64,
+    expected: f64,
+    variance: f64,
+}
+
+impl Draws {
+    /// That a place comes again within a window as often as chance has it, at full resolution.
+    pub fn do_not_come_again(&self, what: &str) -> Claim {
+        let windows = windows(self);
+        let name = self.name("do not come again", what);
+        self.come_again_by_chance(name, &windows, &again(self, &windows), "by chance")
+    }
+
+    /// That a place comes again within a window as often as if the accesses had come in another
+    /// order: where it is not known how many places there are.
+    pub fn do_not_come_again_sooner(&self, what: &str) -> Claim {
+        const SHUFFLES: usize = 20;
+        let windows = windows(self);
+        let hits = |draws: &Self| again(draws, &windows).into_iter().map(|seen| seen.hits);
+        let mut other = self.clone();
+        let mut mixer = Mixer(self.drawn.len() as u64);
+        let mut sums = vec![0; windows.len()];
+        for _ in 0..SHUFFLES {
+            mixer.shuffle(&mut other.drawn);
+            sums.iter_mut().zip(hits(&other)).for_each(|(sum, hits)| *sum += hits);
+        }
+        let found: Vec<Seen> = sums
+            .iter()
+            .zip(hits(self))
+            .map(|(&sum, hits)| {
+                let expected = sum as f64 / SHUFFLES as f64;
+                // The mean itself is off by chance.
+                Seen { hits, expected, variance: expected * (1.0 + 1.0 / SHUFFLES as f64) }
+            })
+            .collect();
+        let name = self.name("do not come again sooner", what);
+        self.come_again_by_chance(name, &windows, &found, "in another order")
+    }
+
+    /// That in none of `windows` more came again, or less, than is expected `of` them.
+    fn come_again_by_chance(
+        &self,
+        name: String,
+        windows: &[usize],
+        found: &[Seen],
+        of: &str,
+    ) -> Claim {
+        let test = |seen: &Seen| {
+            let z = (seen.hits as f64 - seen.expected) / seen.variance.sqrt().max(1e-9);
+            let tail = match self.again {
+                Again::ByChance => count_tail,
+                Again::Later => many_tail,
+            };
+            (z, 0.0, tail(seen.hits, seen.expected, seen.variance))
+        };
+        let tests: Vec<Test> = found.iter().map(test).collect();
+        let nth = worst(&tests);
+        let ((z, _, p), seen, all) = (tests[nth], found[nth], self.drawn.len());
+        let evidence = format!(
+            "{} of {all} came again within {} accesses, {:.0} expected {of}, z = {z:.2}",
+            seen.hits, windows[nth], seen.expected
+        );
+        let share = deviation_found(tests.len()) * seen.variance.max(1.0).sqrt();
+        let percent = 100.0 * share / all.max(1) as f64;
+        let power = format!("{percent:.2} % of places that come again are found");
+        judged(name, z, smallest_of(tests.len(), p), power, &evidence)
+    }
 }
 
 /// Windows worth looking at, in accesses: the widest finds places that come again late, narrow ones
 /// find few that come again soon.
-pub(crate) fn windows(draws: &Draws) -> Vec<usize> {
+fn windows(draws: &Draws) -> Vec<usize> {
     let widest = (draws.places / 4 / draws.each as u64).min(draws.accesses() as u64 / 4).max(1);
     let part = |share: f64| (widest as f64).powf(share).round() as usize;
     let mut windows = vec![part(1.0 / 3.0), part(2.0 / 3.0), widest as usize];
@@ -25,7 +92,7 @@ pub(crate) fn windows(draws: &Draws) -> Vec<usize> {
 }
 
 /// What each of `windows` sees.
-pub(crate) fn again(draws: &Draws, windows: &[usize]) -> Vec<Seen> {
+fn again(draws: &Draws, windows: &[usize]) -> Vec<Seen> {
     let gaps = gaps(&numbered(&draws.drawn, draws.places), draws.each);
     windows.iter().map(|&window| seen(draws, &gaps, window)).collect()
 }

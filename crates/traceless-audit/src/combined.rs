@@ -1,13 +1,13 @@
 //! Whether places tell of something only together with earlier ones: by what two of them have in
 //! common, by their difference, or by their sum.
 
-use crate::draws::{Again, Draws, PAIR_CLASSES, secret_classes};
+use crate::draws::{Again, Draws, secret_classes};
 use crate::labels::{Bits, Labels, same_before};
 use crate::linear::{Columns, cases, is_even, rows_for, sum_by_chance};
 use crate::odds::{deviation_found, judged, many_tail, smallest_of};
 use crate::parity::{BITS_MAX, Made, Numbers, Strongest, half_deviance, told_by_parities};
 use crate::report::Claim;
-use crate::table::Table;
+use crate::table::{PAIR_CLASSES, Table};
 
 /// Accesses that are looked at beside secrets, at most: the first ones.
 const WITH_SECRETS_MAX: usize = 100 << 10;

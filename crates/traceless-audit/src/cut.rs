@@ -1,22 +1,79 @@
-//! Where accesses begin in a trace of which nothing is known.
+//! Cutting a trace of which nothing is known into accesses.
 //!
 //! Each is a row of reads and the writes after them. Where there are only reads or only writes, it
 //! is what was seen at one time; without times, each event. Some schemes (Ring ORAM) read a path
 //! and write nothing for several accesses: such a row of reads is cut where it returns to the place
 //! at which paths begin, and where a path is at its end.
 
+use crate::access::Access;
 use crate::accesses::Accesses;
+use crate::touched::Touched;
 use core::ops::RangeInclusive;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use traceless::trace::{Event, Op};
+
+/// Events of an access, at most: more are another one. What reads once and then writes for good has
+/// no accesses.
+const ACCESS_EVENTS_MAX: usize = 1 << 20;
 
 /// Rows of reads that show a path, at least, and their share of all.
 const ROWS_MIN: usize = 100;
 const SHARE_MIN: f64 = 0.25;
 
+impl Accesses {
+    /// Cuts a trace, which is read twice or three times: how accesses begin is known at its end
+    /// only. A sync belongs to the access before it. So no more is held than what is kept of each
+    /// access (96 bytes) and of its reads and writes (4 bytes each, of the first 16 million).
+    ///
+    /// # Errors
+    /// The first failure of `read`, or of what it returns.
+    pub fn cut<E, I>(mut read: impl FnMut() -> Result<I, E>) -> Result<Self, E>
+    where
+        I: Iterator<Item = Result<Event, E>>,
+    {
+        let begins = Begins::of(read()?)?;
+        let cut = Self::cut_by(&begins, read()?)?;
+        match begins.with_path_of(&cut) {
+            Some(begins) => Self::cut_by(&begins, read()?),
+            None => Ok(cut),
+        }
+    }
+
+    fn cut_by<E>(
+        begins: &Begins,
+        trace: impl Iterator<Item = Result<Event, E>>,
+    ) -> Result<Self, E> {
+        let (mut all, mut touched) = (vec![], Touched::default());
+        let (mut events, mut seen) = (Vec::<Event>::new(), 0);
+        let mut cutter = begins.cutter();
+        let mut end = |events: &mut Vec<Event>| {
+            let access = Access { seen, first: touched.len(), ..Access::of(events) };
+            for event in events.iter() {
+                touched.see(event);
+            }
+            all.push(access);
+            seen += events.len() as u64;
+            events.clear();
+        };
+        for event in trace {
+            let event = event?;
+            let is_next = cutter.begins_with(&event);
+            if is_next || events.len() == ACCESS_EVENTS_MAX {
+                end(&mut events);
+            }
+            events.push(event);
+        }
+        if !events.is_empty() {
+            end(&mut events);
+        }
+        Ok(Self { all, touched: Arc::new(touched), ..Self::default() })
+    }
+}
+
 /// What tells where an access begins.
 #[derive(Clone, Default)]
-pub(crate) struct Begins {
+struct Begins {
     /// Whether a trace both reads and writes, more than now and then.
     has_both: bool,
     has_times: bool,
@@ -60,7 +117,7 @@ impl Begins {
 }
 
 /// Tells event by event where accesses begin.
-pub(crate) struct Cutter<'a> {
+struct Cutter<'a> {
     begins: &'a Begins,
     before: Option<Event>,
     /// Reads of the access so far, and whether they go along a path.
@@ -201,5 +258,31 @@ mod tests {
         assert_eq!(returns_after(&[5, 9, 12, 20]), None);
         assert_eq!(returns_after(&[9, 5, 4]), None, "it does not rise");
         assert_eq!(returns_after(&[5, 9, 12, 20, 6, 9]), Some(4));
+    }
+
+    fn cut(events: &[Event]) -> Accesses {
+        Accesses::cut(|| Ok(events.iter().copied().map(Ok::<_, Infallible>))).unwrap()
+    }
+
+    #[test]
+    fn an_access_ends_somewhere() {
+        let event = |op| Event { time: 0, surface: Surface::Storage, op, at: 0, len: 1 };
+        let mut events = vec![event(Op::Write); 2 * ACCESS_EVENTS_MAX];
+        events[0].op = Op::Read;
+        assert_eq!(cut(&events).len(), 2);
+        assert_eq!(cut(&events).all[1].seen, ACCESS_EVENTS_MAX as u64);
+    }
+
+    #[test]
+    fn a_reader_that_fails_is_told_of() {
+        for fails in [1, 2] {
+            let mut reads = 0;
+            let read = || {
+                reads += 1;
+                if reads == fails { Err("gone") } else { Ok(std::iter::once(Err("broken"))) }
+            };
+            let found = Accesses::cut::<&str, std::iter::Once<Result<Event, &str>>>(read);
+            assert_eq!(found.unwrap_err(), if fails == 1 { "gone" } else { "broken" });
+        }
     }
 }

@@ -8,18 +8,14 @@
 //! whether two users draw alike. Each gives the probability of such a result, or of a worse one, if
 //! the claim is true.
 
-use crate::again::{Seen, again, windows};
 use crate::joint::permuted;
 use crate::mixer::Mixer;
-use crate::odds::{
-    chi_square_tail, count_tail, deviation_found, distance_found, judged, many_tail, smallest_of,
-};
+use crate::odds::{chi_square_tail, distance_found, judged, smallest_of};
 use crate::report::Claim;
-use crate::table::Table;
+use crate::table::{PAIR_CLASSES, Table};
 
-/// Classes of places in tests of one draw, and of pairs.
+/// Classes of places in tests of one draw.
 const CLASSES: u64 = 256;
-pub(crate) const PAIR_CLASSES: u64 = 16;
 
 /// Distances at which pairs of draws are compared.
 const LAGS: usize = 16;
@@ -168,68 +164,6 @@ impl Draws {
         self.by_worst("are not near those before", what, &tests, &evidence, power)
     }
 
-    /// That a place comes again within a window as often as chance has it, at full resolution.
-    pub fn do_not_come_again(&self, what: &str) -> Claim {
-        let windows = windows(self);
-        let name = self.name("do not come again", what);
-        self.come_again_by_chance(name, &windows, &again(self, &windows), "by chance")
-    }
-
-    /// That a place comes again within a window as often as if the accesses had come in another
-    /// order: where it is not known how many places there are.
-    pub fn do_not_come_again_sooner(&self, what: &str) -> Claim {
-        const SHUFFLES: usize = 20;
-        let windows = windows(self);
-        let hits = |draws: &Self| again(draws, &windows).into_iter().map(|seen| seen.hits);
-        let mut other = self.clone();
-        let mut mixer = Mixer(self.drawn.len() as u64);
-        let mut sums = vec![0; windows.len()];
-        for _ in 0..SHUFFLES {
-            mixer.shuffle(&mut other.drawn);
-            sums.iter_mut().zip(hits(&other)).for_each(|(sum, hits)| *sum += hits);
-        }
-        let found: Vec<Seen> = sums
-            .iter()
-            .zip(hits(self))
-            .map(|(&sum, hits)| {
-                let expected = sum as f64 / SHUFFLES as f64;
-                // The mean itself is off by chance.
-                Seen { hits, expected, variance: expected * (1.0 + 1.0 / SHUFFLES as f64) }
-            })
-            .collect();
-        let name = self.name("do not come again sooner", what);
-        self.come_again_by_chance(name, &windows, &found, "in another order")
-    }
-
-    /// That in none of `windows` more came again, or less, than is expected `of` them.
-    fn come_again_by_chance(
-        &self,
-        name: String,
-        windows: &[usize],
-        found: &[Seen],
-        of: &str,
-    ) -> Claim {
-        let test = |seen: &Seen| {
-            let z = (seen.hits as f64 - seen.expected) / seen.variance.sqrt().max(1e-9);
-            let tail = match self.again {
-                Again::ByChance => count_tail,
-                Again::Later => many_tail,
-            };
-            (z, 0.0, tail(seen.hits, seen.expected, seen.variance))
-        };
-        let tests: Vec<Test> = found.iter().map(test).collect();
-        let nth = worst(&tests);
-        let ((z, _, p), seen, all) = (tests[nth], found[nth], self.drawn.len());
-        let evidence = format!(
-            "{} of {all} came again within {} accesses, {:.0} expected {of}, z = {z:.2}",
-            seen.hits, windows[nth], seen.expected
-        );
-        let share = deviation_found(tests.len()) * seen.variance.max(1.0).sqrt();
-        let percent = 100.0 * share / all.max(1) as f64;
-        let power = format!("{percent:.2} % of places that come again are found");
-        judged(name, z, smallest_of(tests.len(), p), power, &evidence)
-    }
-
     /// That a draw does not depend on the secret of its access, nor on that of one of the four
     /// before, nor of the one after: an access may still be under way when the next is asked for.
     pub fn tell_nothing_of_secrets(&self, what: &str) -> Claim {
@@ -312,7 +246,7 @@ impl Draws {
         judged(self.name(claim, what), statistic, p, power, &evidence)
     }
 
-    fn name(&self, claim: &str, what: &str) -> String {
+    pub(crate) fn name(&self, claim: &str, what: &str) -> String {
         format!("{} {claim}: {what}", self.noun)
     }
 
@@ -351,10 +285,10 @@ impl Draws {
 }
 
 /// Statistic, degrees of freedom, and probability.
-type Test = (f64, f64, f64);
+pub(crate) type Test = (f64, f64, f64);
 
 /// The test with the smallest probability.
-fn worst(tests: &[Test]) -> usize {
+pub(crate) fn worst(tests: &[Test]) -> usize {
     let numbered = tests.iter().enumerate();
     numbered.min_by(|(_, a), (_, b)| a.2.total_cmp(&b.2)).map_or(0, |(nth, _)| nth)
 }

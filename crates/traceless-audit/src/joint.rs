@@ -1,8 +1,7 @@
 //! Whether a known secret and what is seen belong together, by trying other ways to pair them.
 
-use crate::draws::PAIR_CLASSES;
 use crate::mixer::Mixer;
-use crate::table::Table;
+use crate::table::{PAIR_CLASSES, Table};
 
 /// Pairs that are tried, at most, and how often.
 const PAIRS_MAX: usize = 50_000;

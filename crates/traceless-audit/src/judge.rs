@@ -4,17 +4,18 @@
 //! asked: is an access like every other but for its place, is its place drawn anew each time, and
 //! are both users' accesses alike?
 
-use crate::accesses::{Access, Accesses, PLACES};
+use crate::access::{Access, PLACES};
+use crate::accesses::Accesses;
 use crate::columns::{Column, SEEN_EACH, again, columns};
 use crate::distance::Distance;
-use crate::draws::{Draws, PAIR_CLASSES, secret_classes};
+use crate::draws::{Draws, secret_classes};
 use crate::learned::cannot_be_told_apart;
 use crate::leaves::leaves;
 use crate::odds::{distance_found, judged, smallest_of, worst_of};
 use crate::order::told_beside_others;
 use crate::report::{Claim, Verdict};
 use crate::schedule::{Kind, Schedule, drawn_before, schedule};
-use crate::table::Table;
+use crate::table::{PAIR_CLASSES, Table};
 use crate::template::Template;
 use std::collections::HashMap;
 

@@ -19,6 +19,7 @@
 //! docs/audit.md has the rules and an example of each report.
 #![forbid(unsafe_code)]
 
+mod access;
 mod accesses;
 mod again;
 mod columns;

@@ -1,6 +1,6 @@
 //! Whether each request is seen: one that needs no access shows that what it asked for was at hand.
 
-use crate::accesses::Accesses;
+use crate::access::Access;
 use crate::report::{Claim, Verdict};
 use crate::template::Template;
 use std::collections::HashMap;
@@ -19,14 +19,16 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// What `asked` for something caused in a trace cut into accesses.
-    pub fn of(accesses: &Accesses, asked: &[Asked]) -> Self {
+    /// What `asked` for something caused in a trace of these accesses.
+    pub fn of(accesses: &[Access], asked: &[Asked]) -> Self {
         let mut requests = Self::default();
         let mut of_kinds: HashMap<Template, u64> = HashMap::new();
-        accesses.all.iter().for_each(|access| *of_kinds.entry(access.kind).or_default() += 1);
+        for access in accesses {
+            *of_kinds.entry(access.kind).or_default() += 1;
+        }
         let most_common = of_kinds.into_iter().max_by_key(|&(kind, number)| (number, kind));
         let is_common = |kind| most_common.is_some_and(|(common, _)| common == kind);
-        let mut next = accesses.all.iter().peekable();
+        let mut next = accesses.iter().peekable();
         let mut caused: HashMap<u64, u64> = HashMap::new();
         for two in asked.windows(2) {
             let until = two[1].seen;
@@ -66,6 +68,7 @@ impl Requests {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::accesses::Accesses;
     use core::convert::Infallible;
     use traceless::trace::{Event, Surface};
 

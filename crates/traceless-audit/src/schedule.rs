@@ -5,7 +5,8 @@
 //! in a row are not drawn at random then, but those of each kind are, once what is public is left
 //! out.
 
-use crate::accesses::{Access, Accesses, HIGH, LOW, PLACES};
+use crate::access::{Access, HIGH, LOW, PLACES};
+use crate::accesses::Accesses;
 use crate::order::{Order, order};
 use crate::template::Template;
 use std::collections::{HashMap, HashSet};

@@ -2,6 +2,9 @@
 
 use crate::odds::chi_square_tail;
 
+/// Classes of places, or of secrets, in pairs of the two: so few that a byte tells all pairs.
+pub(crate) const PAIR_CLASSES: u64 = 16;
+
 /// Numbers that a byte tells apart.
 const LANE: usize = 1 << 8;
 
