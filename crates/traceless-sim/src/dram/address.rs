@@ -1,6 +1,6 @@
 //! Where an address lies.
 
-use super::config::Geometry;
+use super::geometry::Geometry;
 use crate::workload::LINE_LEN;
 use serde::{Deserialize, Serialize};
 

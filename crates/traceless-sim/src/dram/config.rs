@@ -1,41 +1,10 @@
-//! What a memory is made of and how fast its parts are.
+//! A memory: what it is made of, and how fast its parts are.
 
 use super::address::AddressMap;
+use super::geometry::Geometry;
 use super::power::Power;
 use crate::error::{Error, Result, within};
 use serde::{Deserialize, Serialize};
-
-/// Channels, and what each of them has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Geometry {
-    /// Channels, each with a bus of its own.
-    pub channels: u32,
-    /// Ranks of a channel.
-    pub ranks: u32,
-    /// Banks of a rank.
-    pub banks: u32,
-    /// Groups that these banks are in, in turn. Only with one are all banks of a rank alike.
-    #[serde(default = "one_group")]
-    pub groups: u32,
-    /// Rows of a bank.
-    pub rows: u32,
-    /// Lines of a row.
-    pub columns: u32,
-}
-
-impl Geometry {
-    /// Bytes of the memory.
-    pub fn capacity(&self) -> u64 {
-        let Self { channels, ranks, banks, rows, columns, .. } = *self;
-        [channels, ranks, banks, rows, columns].map(u64::from).iter().product::<u64>()
-            * crate::workload::LINE_LEN
-    }
-}
-
-fn one_group() -> u32 {
-    1
-}
 
 /// The least time between commands, in cycles of the DRAM's clock. The names are those of data
 /// sheets, without their t.

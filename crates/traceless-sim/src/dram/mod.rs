@@ -8,17 +8,23 @@ mod address;
 mod channel;
 mod checker;
 mod config;
+mod energy;
+mod geometry;
 mod log;
 mod power;
 mod queue;
 mod stats;
+mod summary;
 
 pub use address::{AddressMap, Field, Location};
 pub use checker::{Breach, Checker, first_breach};
-pub use config::{Apart, Config, Geometry, Scheduler, Timing, WriteDrain};
+pub use config::{Apart, Config, Scheduler, Timing, WriteDrain};
+pub use energy::Energy;
+pub use geometry::Geometry;
 pub use log::{Command, Logged};
-pub use power::{Energy, Power};
-pub use stats::{ChannelStats, ChannelTimes, OpStats, Summary};
+pub use power::Power;
+pub use stats::{ChannelStats, ChannelTimes, OpStats};
+pub use summary::Summary;
 
 use crate::backend::{Answer, Backend};
 use crate::error::Result;
