@@ -133,6 +133,11 @@ impl Header {
         *bytes[UUID_AT..].first_chunk().expect("a header is longer")
     }
 
+    /// The keys of the volume with this header under `master`.
+    pub fn keys(&self, master: MasterKey) -> Keys {
+        Keys::salted(master, self.uuid, self.salt)
+    }
+
     /// The keys that a header was written with if `master` is its volume's, whatever version,
     /// features, scheme and cipher it names: to find out whether one of them is damaged. Whoever
     /// adds one leaves that as it is.
@@ -293,7 +298,7 @@ mod tests {
         let scheme = SchemeConfig::Plain { blocks: 9, block_len: 4096 };
         let new = Header::new([5; 16], Features::default(), scheme, Cipher::AesGcm);
         for header in [new, new.rebuilt(scheme, [6; 16])] {
-            let keys = || Keys::of(any_master(), &header);
+            let keys = || header.keys(any_master());
             let bytes = header.encode(&keys());
             let (mut newer, bits) = (0, bytes.len() * 8);
             for bit in 0..bits {
@@ -354,7 +359,7 @@ mod tests {
     fn a_scheme_of_a_newer_program_is_named() {
         let scheme = SchemeConfig::Plain { blocks: 9, block_len: 4096 };
         let header = Header::new([5; 16], Features::default(), scheme, Cipher::AesGcm);
-        let mut newer = header.encode(&Keys::of(any_master(), &header));
+        let mut newer = header.encode(&header.keys(any_master()));
         newer[SCHEME_AT] = 99;
         let refused = Header::decode(&newer);
         assert!(matches!(refused, Err(Error::Features(bits)) if bits == 99 << 32), "{refused:?}");

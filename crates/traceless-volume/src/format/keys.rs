@@ -1,6 +1,5 @@
 //! Keys: from what the user holds to what seals each thing (docs/keys.md).
 
-use super::Header;
 use crate::error::{Error, Result};
 use std::io;
 use traceless::rng::Rng;
@@ -78,11 +77,6 @@ impl Keys {
     /// The keys of a new volume `uuid` under `master`.
     pub fn new(master: MasterKey, uuid: [u8; 16]) -> Self {
         Self::salted(master, uuid, None)
-    }
-
-    /// The keys of the volume with this header under `master`.
-    pub fn of(master: MasterKey, header: &Header) -> Self {
-        Self::salted(master, header.uuid, header.salt)
     }
 
     /// The keys of the volume `uuid`, whose header has this salt, under `master`.

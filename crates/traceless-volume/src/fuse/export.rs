@@ -10,14 +10,12 @@ use fuser::{Config, MountOption, Session, SessionACL};
 
 use super::command::{FUSERMOUNT, is_root};
 use super::error::{Error, Result};
-use super::mounts::{self, How};
+use super::mounts::{self, How, SOURCE_NAME};
 use super::volume_file::VolumeFile;
 use crate::device::Device;
 
 /// The name of the one file.
 pub const FILE_NAME: &str = "volume";
-/// What the mount table says in place of a device.
-pub const SOURCE_NAME: &str = "traceless";
 /// Where the kernel takes FUSE servers.
 const FUSE_DEVICE: &str = "/dev/fuse";
 /// More threads than this only wait for each other.

@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 
 use super::command::{FUSERMOUNT, UMOUNT, is_root};
 use super::error::{Error, Result};
-use super::export::SOURCE_NAME;
 
+/// What the mount table says in place of a device.
+pub(super) const SOURCE_NAME: &str = "traceless";
 const MOUNT_TABLE: &str = "/proc/self/mountinfo";
 
 /// One line of the mount table.

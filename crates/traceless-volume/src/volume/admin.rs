@@ -100,7 +100,7 @@ pub fn restore_header(path: &Path, key: &UserKey, backup: &Backup) -> Result {
     let header = Header::decode(&backup.0)?;
     let slots = backup.0[HEADER_LEN..].chunks_exact(HEADER_LEN).map(KeySlot::decode).collect();
     let (master, _) = KeySlots::from_list(slots).unlock(&header.uuid, key)?;
-    let keys = Keys::of(master, &header);
+    let keys = header.keys(master);
     Header::verify(&backup.0, &keys).map_err(|_| Error::Backup)?;
     image.check_len(&header)?;
     let store = FileStore::new(image.try_clone()?, header.image_len, Caching::Buffered);

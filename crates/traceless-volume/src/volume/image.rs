@@ -165,7 +165,7 @@ impl Image {
             header => header?,
         };
         let (master, slot) = self.key_slots()?.unlock(&header.uuid, key)?;
-        let keys = Keys::of(master, &header);
+        let keys = header.keys(master);
         Header::verify(&self.header_bytes(at)?, &keys)?;
         Ok(Unlocked { header, keys, slot })
     }

@@ -12,8 +12,8 @@ use super::staging::{
 use super::{OpenOptions, Volume, anchor_of};
 use crate::error::{Error, Result};
 use crate::format::{
-    Anchor, Header, KEY_SLOTS, Kdf, KeySlot, KeySlots, Keys, MasterKey, SPARE_AT, SlotKind,
-    Superblock, UserKey, sync_folder_of,
+    Anchor, Header, KEY_SLOTS, Kdf, KeySlot, KeySlots, MasterKey, SPARE_AT, SlotKind, Superblock,
+    UserKey, sync_folder_of,
 };
 use std::os::unix::fs::{FileExt, MetadataExt, fchown};
 use std::path::{Path, PathBuf};
@@ -232,7 +232,7 @@ impl Source {
                 (master, slots)
             }
         };
-        let unlocked = Unlocked { keys: Keys::of(master, &header), header, slot: self.slot };
+        let unlocked = Unlocked { keys: header.keys(master), header, slot: self.slot };
         let before = Superblock {
             generation: wanted.source.generation,
             chain: wanted.source.chain,
@@ -274,7 +274,7 @@ fn settle_anchor(image: &Image, unlocked: &Unlocked, path: &Path) -> Result {
     let store = FileStore::new(image.try_clone()?, unlocked.header.image_len, Caching::Buffered);
     let superblock = Superblock::read(&store, &unlocked.keys)?;
     let master = unlocked.keys.master().duplicate().map_err(no_memory)?;
-    let keys = Arc::new(Keys::of(master, &unlocked.header));
+    let keys = Arc::new(unlocked.header.keys(master));
     anchor_of(path, &keys, &superblock, false).map(|_| ())
 }
 
