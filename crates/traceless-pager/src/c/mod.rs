@@ -92,7 +92,7 @@ pub unsafe extern "C" fn traceless_pager_state_size(
 ) -> c_int {
     // SAFETY: as the caller promises.
     let (config, size) = unsafe { (config.as_ref(), size.as_mut()) };
-    tell(config, size, |plan| plan.state_size)
+    tell(config, size, Head::len_for)
 }
 
 /// Tells how many bytes of store a pager takes.

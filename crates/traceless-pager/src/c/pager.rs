@@ -23,8 +23,12 @@ use zeroize::Zeroize;
 /// What a pager's memory begins with, so that other memory is not taken for one.
 const MARK: u64 = u64::from_le_bytes(*b"TRLSPAGE");
 
+/// Bytes for what does not grow with the number of pages: ciphers, buffers, and what lies between
+/// two pieces of memory.
+const FIXED_BYTES: usize = 24 << 10;
+
 /// Bytes that a helper takes: its buffer, and what lies beside it.
-pub const HELPER_BYTES: usize = size_of::<Turn<Buffer>>() + crate::PAGE_LEN + 256;
+const HELPER_BYTES: usize = size_of::<Turn<Buffer>>() + crate::PAGE_LEN + 256;
 
 /// The beginning of a pager's memory. Its heap is the rest.
 #[repr(C)]
@@ -36,6 +40,12 @@ pub struct Head {
 }
 
 impl Head {
+    /// Bytes of memory that a pager takes.
+    pub fn len_for(plan: &Plan) -> usize {
+        let helpers = plan.helpers as usize * HELPER_BYTES;
+        size_of::<Self>() + FIXED_BYTES + helpers + plan.scheme_size
+    }
+
     /// Makes a pager in `len` bytes of memory.
     ///
     /// # Safety
@@ -49,7 +59,7 @@ impl Head {
     ) -> Result<(), Refusal> {
         let head = NonNull::new(memory.cast::<Self>()).filter(|head| head.is_aligned());
         let head = head.ok_or(Refusal::Invalid)?;
-        if len < plan.state_size {
+        if len < Self::len_for(plan) {
             return Err(Refusal::TooSmall);
         }
         // SAFETY: as the caller promises.

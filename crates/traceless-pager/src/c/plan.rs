@@ -1,7 +1,6 @@
 //! What a pager is to be, checked, and how much it takes.
 
 use super::heap::calculate;
-use super::pager::{HELPER_BYTES, Head};
 use super::store::{Callbacks, CallerSalts};
 use super::{Config, Refusal};
 use crate::scheme::{
@@ -21,10 +20,6 @@ pub const PAGES_MAX: u64 = 1 << 32;
 
 /// Threads that may refresh at the same time, at most.
 pub const HELPERS_MAX: u32 = 64;
-
-/// Bytes for what does not grow with the number of pages: ciphers, buffers, and what lies between
-/// two pieces of memory.
-const FIXED_BYTES: usize = 24 << 10;
 
 /// What can be asked for, by its number in the header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,8 +53,8 @@ pub struct Plan {
     refresh: Option<Refresh>,
     pub helpers: u32,
     cached: usize,
-    /// Bytes of the caller's memory.
-    pub state_size: usize,
+    /// Bytes of the caller's memory that the scheme takes.
+    pub scheme_size: usize,
     /// Bytes of the caller's store.
     pub store_size: u64,
 }
@@ -84,7 +79,7 @@ impl Plan {
             refresh: None,
             helpers: config.helpers,
             cached: config.cached as usize,
-            state_size: 0,
+            scheme_size: 0,
             store_size: 0,
         };
         if matches!(scheme, Scheme::DetWo | Scheme::Eager) {
@@ -95,10 +90,7 @@ impl Plan {
             plan.refresh = Some(refresh);
         }
         let sizes = calculate(|| plan.sizes().ok());
-        let (scheme_bytes, store_size) = sizes.ok_or(Refusal::Invalid)?;
-        plan.store_size = store_size;
-        let helpers = plan.helpers as usize * HELPER_BYTES;
-        plan.state_size = size_of::<Head>() + FIXED_BYTES + helpers + scheme_bytes;
+        (plan.scheme_size, plan.store_size) = sizes.ok_or(Refusal::Invalid)?;
         Ok(plan)
     }
 

@@ -4,7 +4,8 @@ use super::config::Config;
 use super::error::{Error, Result};
 use super::locking;
 use super::memory::{Mapping, lengthen};
-use super::uffd::{FEATURE_MOVE, FEATURE_THREAD_ID, FEATURE_WP, Uffd};
+use super::uffd::Uffd;
+use super::way::Way;
 use crate::{PAGE_LEN, Page};
 use core::ops::Range;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,52 +13,6 @@ use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::io::{Errno, pread, pwrite};
 use rustix::mm::Advice;
 use std::sync::OnceLock;
-
-/// How pages leave. Copying one and discarding it alone would lose what is written in between.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
-    /// The page itself is moved, from 6.8 on. A page that is pinned stays.
-    Move,
-    /// Nobody may write to it while it is copied and discarded. **A page that is pinned, as by
-    /// direct I/O, is lost without a sign.**
-    Protect,
-    /// A planted fault: it is copied and discarded while others may write to it.
-    #[cfg(test)]
-    Unprotected,
-}
-
-impl Way {
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::Move, Self::Protect];
-
-    /// What it is called.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Move => "move",
-            Self::Protect => "protect",
-            #[cfg(test)]
-            Self::Unprotected => "unprotected",
-        }
-    }
-
-    /// The best that this kernel has.
-    pub fn probe() -> Result<Self> {
-        match Uffd::features()? {
-            features if features & FEATURE_MOVE != 0 => Ok(Self::Move),
-            features if features & FEATURE_WP != 0 => Ok(Self::Protect),
-            _ => Err(Error::OldKernel),
-        }
-    }
-
-    fn features(self) -> u64 {
-        match self {
-            Self::Move => FEATURE_THREAD_ID | FEATURE_MOVE,
-            Self::Protect => FEATURE_THREAD_ID | FEATURE_WP,
-            #[cfg(test)]
-            Self::Unprotected => FEATURE_THREAD_ID,
-        }
-    }
-}
 
 /// What became of a page that was to leave.
 pub enum Left {

@@ -1,10 +1,10 @@
 //! How to page.
 
-use super::arena::Way;
 use super::error::Error;
 use super::frames::Policy;
 use super::locking::Lock;
 use super::stats::Counters;
+use super::way::Way;
 use std::ops::Deref;
 use std::sync::Arc;
 

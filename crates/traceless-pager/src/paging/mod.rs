@@ -6,7 +6,7 @@
 //! | `memory`, `shared` | mappings; a store that others see |
 //! | `backing` | a file that pages go to |
 //! | `ocalls` | the same, copied once more by a host: to be compared with |
-//! | `arena` | how a page leaves and comes back |
+//! | `arena`, `way` | how a page leaves and comes back |
 //! | `files` | files of ours in somebody's program |
 //! | `frames` | which pages are resident, and which leaves next |
 //! | `helped`, `crew`, `helper` | `DetWoORAM` whose refreshes other processes do |
@@ -52,9 +52,9 @@ mod stats;
 mod tests;
 mod threads;
 mod uffd;
+mod way;
 mod wrapper;
 
-pub use arena::Way;
 pub use config::{Config, HOLDS_PROGRAMS, SharedCounters, abort};
 pub use error::{Error, Result};
 pub use files::own_files;
@@ -72,4 +72,5 @@ pub use shared::SharedMemory;
 pub use stats::{CounterFile, Counters, Summary};
 pub use threads::spawn;
 pub use traceless_sys::{Keeper, keep_large_memory};
+pub use way::Way;
 pub use wrapper::{ALIVE, Wrapper};

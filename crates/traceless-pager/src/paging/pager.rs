@@ -1,6 +1,6 @@
 //! Serving page faults, in a thread of its own.
 
-use super::arena::{Arena, Way};
+use super::arena::Arena;
 use super::config::Config;
 use super::error::{Error, Result};
 use super::frames::Frames;
@@ -10,6 +10,7 @@ use super::serving::{FRAMES_MIN, Serving, places};
 use super::stats::Summary;
 use super::threads::{self, without_signals};
 use super::uffd::Message;
+use super::way::Way;
 use crate::PAGE_LEN;
 use crate::scheme::PageScheme;
 use rustix::io::Errno;

@@ -1,6 +1,6 @@
 //! Answering page faults, whoever's they are: which page comes, and who leaves for it.
 
-use super::arena::{Arena, Left, SharedPages, Way};
+use super::arena::{Arena, Left, SharedPages};
 use super::config::{Config, SharedCounters};
 use super::error::{Error, Result};
 use super::frames::{Frames, Policy};
@@ -10,6 +10,7 @@ use super::parked::Parked;
 use super::stats::bump;
 use super::threads::{self, Faulting, Place, Whose};
 use super::uffd::Message;
+use super::way::Way;
 use crate::scheme::PageScheme;
 use crate::{PAGE_LEN, Page};
 use core::sync::atomic::Ordering::Relaxed;

@@ -1,6 +1,5 @@
 //! How a program is to be paged, and how that is told to it: in its environment.
 
-use super::arena::Way;
 use super::backing::{self, OfFile};
 use super::error::{Error, Result};
 use super::files::OwnFile;
@@ -11,6 +10,7 @@ use super::memory::SharedNumbers;
 use super::ocalls::Ocalls;
 use super::serving::FRAMES_MIN;
 use super::shared::SharedMemory;
+use super::way::Way;
 use crate::PAGE_LEN;
 use crate::scheme::{
     Areas, DetWo, FusedPath, FusedRing, Opam, PageScheme, Path as PageTree, Plain, TreeParts,

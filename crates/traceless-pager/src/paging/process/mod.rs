@@ -14,14 +14,16 @@
 //! | `client` | the program's side |
 //! | `space` | the pager's side: the memory of one program |
 //! | `house` | all programs that one pager serves |
+//! | `server` | who of them comes in |
 //! | `supervisor` | who starts the pager, and learns how it ended |
 
 mod client;
 mod house;
 mod link;
+mod server;
 mod space;
 mod supervisor;
 
 pub use client::{Client, Forking};
-pub use house::serve;
+pub use server::serve;
 pub use supervisor::{Ended, PagerProcess};

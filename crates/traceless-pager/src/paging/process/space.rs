@@ -3,14 +3,12 @@
 use super::house::House;
 use super::link::{Link, What};
 use crate::paging::arena::{Arena, SharedPages};
-use crate::paging::config::SharedCounters;
 use crate::paging::error::{Error, Result};
 use crate::paging::files::OwnFile;
 use crate::paging::frames::Frames;
 use crate::paging::holding::REST;
 use crate::paging::serving::{Copied, Serving};
 use crate::paging::settings::Recording;
-use crate::paging::stats::{CounterFile, Counters};
 use crate::paging::uffd::{Message, Uffd};
 use core::sync::atomic::Ordering::Relaxed;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -363,7 +361,7 @@ impl Space {
             let arena = Arena::elsewhere(uffd, memory, start, pages);
             let serving = Serving::new(arena, scheme, frames, 0, config);
             serving.wipes_in_copies(wiped);
-            Ok(Self {
+            let copy = Self {
                 house,
                 serving,
                 link: Some(link),
@@ -373,7 +371,8 @@ impl Space {
                 recording,
                 unborn: None,
                 copies: 0,
-            })
+            };
+            Ok(copy.run())
         })
     }
 }
@@ -398,13 +397,4 @@ impl Program {
 /// A pipe that nobody writes to: the program's end, and ours.
 fn lifeline() -> Result<(OwnedFd, OwnedFd)> {
     pipe_with(PipeFlags::CLOEXEC).map_err(|e| Error::os("no pipe", e))
-}
-
-/// Where a program of this process number is counted.
-pub fn counters(folder: Option<&std::path::Path>, process: u32) -> SharedCounters {
-    // Whoever wanted to know may have gone, and its folder with it.
-    match folder.map(|folder| CounterFile::create_for(folder, process)) {
-        Some(Ok(file)) => Arc::new(file),
-        _ => Arc::new(Box::<Counters>::default()),
-    }
 }

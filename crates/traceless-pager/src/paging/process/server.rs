@@ -1,0 +1,121 @@
+//! Who comes in to be served, and whether anybody is left to serve.
+
+use super::house::House;
+use super::link::{Link, Listener, What};
+use super::space::Space;
+use crate::paging::config::Config;
+use crate::paging::error::{Error, Result};
+use crate::paging::files::OwnFile;
+use crate::paging::serving::places;
+use crate::paging::settings::Settings;
+use crate::paging::way::Way;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit};
+use std::sync::Arc;
+use traceless::rng::{Rng, System};
+
+/// Serves all programs that come in, until there are none and `owner` has said goodbye. If that was
+/// killed it ends at once, and the kernel ends all programs.
+pub fn serve(settings: Settings, owner: OwnedFd) -> Result {
+    let owner = Link::from(OwnFile::from(owner));
+    match begin(&settings) {
+        Ok((listener, bell, name)) => {
+            owner.send(What::Ready, [0; 2], &name, &[])?;
+            Arc::new(House::new(settings, owner, bell)).serve(&listener)
+        }
+        Err(e) => owner.send(What::Refused, [0; 2], &e.to_string(), &[]),
+    }
+}
+
+/// Where programs come in, what rings when one has ended, and the name that they find us under.
+fn begin(settings: &Settings) -> Result<(Listener, OwnedFd, String)> {
+    settings.check()?;
+    if settings.way == Some(Way::Move) {
+        return Err(Error::Configuration("pages are moved in the mode thread only"));
+    }
+    let Settings { resident: frames, policy, .. } = *settings;
+    places(&Config { frames, policy, ..Config::default() }, Way::Protect)?;
+    allow_many_files();
+    let name = format!("traceless-{:032x}", drawn());
+    let listener = Listener::new(&name)?;
+    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+        .map_err(|e| Error::os("no event", e))?;
+    Ok((listener, bell, name))
+}
+
+impl House {
+    fn serve(self: Arc<Self>, listener: &Listener) -> Result {
+        let (mut has_owner, mut is_first) = (true, true);
+        let mut asked = Vec::new();
+        while has_owner || self.live().count > 0 {
+            let [comes, tells, _] = self.wait(listener, has_owner)?;
+            let others = self.live().count > 0;
+            if comes && let Some((link, process)) = listener.accept(others)? {
+                let (house, first) = (self.clone(), core::mem::take(&mut is_first));
+                // If there is no thread for it the link ends, and so does the program.
+                let serve = move || Ok(Space::new(&house, link, process, first)?.run());
+                if let Err(e) = self.clone().spawn(Some(process), serve) {
+                    eprintln!("traceless: {e}");
+                }
+            }
+            if tells {
+                match self.owner.receive()? {
+                    Some(told) if told.what == What::Ended => asked.push(told.numbers[0]),
+                    Some(told) if told.what == What::Bye => has_owner = false,
+                    Some(_) => {}
+                    None => return self.is_left_alone(),
+                }
+            }
+            let live = self.live();
+            asked.retain(|&process| {
+                let lives = live.processes.iter().any(|&one| u64::from(one) == process);
+                if !lives {
+                    // If it is gone it does not want to know any more.
+                    let _ = self.owner.send(What::Done, [process, 0], "", &[]);
+                }
+                lives
+            });
+        }
+        Ok(())
+    }
+
+    /// Who started us was killed. What it would have removed in the end is removed here.
+    fn is_left_alone(&self) -> Result {
+        if let Some(folder) = &self.settings().counters {
+            // Whatever is left of it holds counters only.
+            let _ = std::fs::remove_dir_all(folder);
+        }
+        Err(Error::Configuration("who started the pager was killed: it ends, and all programs"))
+    }
+
+    /// Which of these there are: a program that comes in, the owner's word, one that has ended.
+    fn wait(&self, listener: &Listener, has_owner: bool) -> Result<[bool; 3]> {
+        let owner = if has_owner { self.owner.as_fd() } else { self.bell.as_fd() };
+        let mut all = [listener.as_fd(), owner, self.bell.as_fd()]
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        match poll(&mut all, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(e) => return Err(Error::os("nothing can be waited for", e)),
+        }
+        let [comes, tells, ended] = all.map(|one| !one.revents().is_empty());
+        if ended {
+            let _ = rustix::io::read(&self.bell, &mut [0; 8][..]);
+        }
+        Ok([comes, has_owner && tells, ended])
+    }
+}
+
+/// Each program takes some files.
+fn allow_many_files() {
+    let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
+    // With fewer files fewer programs can be served, and are told so.
+    let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
+fn drawn() -> u128 {
+    let mut bytes = [0; 16];
+    System.fill(&mut bytes);
+    u128::from_le_bytes(bytes)
+}
