@@ -2,7 +2,8 @@
 //! would not notice that the page leaves, and what it writes would be lost. So files are opened
 //! without it. They hold the same, by way of the kernel's cache.
 
-use crate::begin::{Paged, paged, say};
+use crate::paged::{Paged, paged};
+use crate::report::say;
 use crate::theirs::theirs;
 use core::ffi::{c_char, c_int, c_long};
 use std::sync::Once;

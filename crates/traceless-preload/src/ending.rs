@@ -2,7 +2,7 @@
 //! kernel wait for all threads of a process, and ours do not end: so one of ours looks whether only
 //! they are left. It also looks whether `traceless run` was killed: nothing of it stays then.
 
-use crate::begin::{is_own_thread, own_threads};
+use crate::own::{is_own_thread, own_threads};
 use core::time::Duration;
 use traceless_pager::paging::{Wrapper, spawn};
 

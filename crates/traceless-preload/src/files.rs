@@ -1,8 +1,8 @@
 //! Programs may close all files that they did not open, as daemons do when they begin. The pager's
 //! are not open for them: else no page could come any more.
 
-use crate::begin::paged;
 use crate::heap::set_errno;
+use crate::paged::paged;
 use crate::theirs::theirs;
 use core::ffi::{c_int, c_uint};
 use traceless_pager::paging::own_files;

@@ -4,8 +4,10 @@
 //! The handlers that a program registers for `fork` use its memory. So ours is registered before
 //! all others: it then runs as the last one before the copy is made and as the first one after.
 
-use crate::begin::{fail, own_name, paged, say};
 use crate::heap::set_errno;
+use crate::own::own_name;
+use crate::paged::paged;
+use crate::report::{fail, say};
 use crate::theirs::theirs;
 use crate::trusted::{Lists, lists};
 use core::cell::UnsafeCell;

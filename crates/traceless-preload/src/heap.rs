@@ -1,6 +1,7 @@
 //! malloc and its kin, in paged memory.
 
-use crate::begin::{paged, paged_at, say};
+use crate::paged::{paged, paged_at};
+use crate::report::say;
 use crate::trusted;
 use core::ffi::{c_int, c_void};
 use core::ptr::{copy_nonoverlapping, null_mut, write_bytes};

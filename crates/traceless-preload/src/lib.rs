@@ -15,8 +15,11 @@ mod kept;
 mod loading;
 mod locking;
 mod mappings;
+mod own;
+mod paged;
 mod place;
 mod refusals;
+mod report;
 mod theirs;
 mod trusted;
 

@@ -2,9 +2,10 @@
 //! that leave are sealed first: so what is paged never reaches a swap device as it is. What the
 //! pager cannot lock it refuses as the kernel would.
 
-use crate::begin::{Paged, paged, paged_at, say};
 use crate::heap::set_errno;
 use crate::kept;
+use crate::paged::{Paged, paged, paged_at};
+use crate::report::say;
 use core::ffi::{c_int, c_uint, c_void};
 use libc::size_t;
 use std::sync::Once;

@@ -1,7 +1,8 @@
 //! mmap and its kin: anonymous private memory is paged, all else is the kernel's.
 
-use crate::begin::{Paged, is_paged, paged, paged_at, say};
 use crate::heap::{out_of_memory, set_errno};
+use crate::paged::{Paged, is_paged, paged, paged_at};
+use crate::report::say;
 use core::ffi::{c_int, c_void};
 use core::ptr::copy_nonoverlapping;
 use libc::{off_t, size_t};

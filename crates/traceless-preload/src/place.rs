@@ -2,7 +2,8 @@
 //! faults often on a processor: it is let go before the program asks for that or changes it, and
 //! before it starts what would inherit it.
 
-use crate::begin::{own_name, paged};
+use crate::own::own_name;
+use crate::paged::paged;
 use crate::theirs::theirs;
 use core::ffi::c_int;
 use libc::{cpu_set_t, pid_t, pthread_t, size_t};

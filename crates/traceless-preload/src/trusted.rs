@@ -4,8 +4,8 @@
 //! Each object has a header before it. Free objects are kept by size, powers of two, in lists that
 //! run through them.
 
-use crate::begin::is_own_thread;
 use crate::kept;
+use crate::own::is_own_thread;
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::null_mut;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
