@@ -1,4 +1,5 @@
-//! Files and folders that a power cut leaves as they are once the function that made them returns.
+//! What is durable: files and folders that a power cut leaves as they are once the function that
+//! made them returns.
 //!
 //! A new name lies in its folder, so it is durable only after the folder is.
 
@@ -7,6 +8,15 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
+
+/// What a commit has survived when it returns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Durability {
+    /// The end of the process at any moment.
+    Process,
+    /// The end of the machine's power, too.
+    Power,
+}
 
 /// Makes a folder that only its owner may enter, with all above it that are missing.
 pub fn make_folder(path: &Path) -> Result {

@@ -1,9 +1,10 @@
 //! HTTP/1.1 towards clients: metrics, and what S3 is served over.
 
+use crate::connection::{Connection, Ender, Wire};
 use crate::front::{Front, Health, Metrics, Protocol, Stop};
-use crate::places::{Cut, Place, Places, REST, STRANGER_TIME};
+use crate::places::{Place, Places, REST, STRANGER_TIME};
 use crate::resp::Password;
-use crate::s3::{self, Keys, Wire};
+use crate::s3::{self, Keys};
 use crate::tls::Tls;
 use bytes::Bytes;
 use http_body_util::Full;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use traceless_sys::listen::{self, Clients};
@@ -47,35 +48,6 @@ pub struct Http {
     stopped: watch::Receiver<bool>,
     tasks: Vec<JoinHandle<()>>,
     stranger_time: Duration,
-}
-
-/// A connection, as its requests know it among their extensions.
-#[derive(Clone)]
-pub(crate) struct Connection {
-    place: Arc<Place<Ender>>,
-    wire: Wire,
-}
-
-impl Connection {
-    /// The client has shown who it is.
-    pub fn keep(&self) {
-        self.place.keep();
-    }
-
-    /// Who may see and change what it carries.
-    pub fn wire(&self) -> Wire {
-        self.wire
-    }
-}
-
-/// Ends a connection's task.
-#[derive(Clone, Default)]
-struct Ender(Arc<Notify>);
-
-impl Cut for Ender {
-    fn cut(&self) {
-        self.0.notify_one();
-    }
 }
 
 impl Http {
@@ -250,13 +222,13 @@ where
             };
             let ender = Ender::default();
             let Some(place) = places.enter(ender.clone()) else { continue };
-            let connection = Connection { place: Arc::new(place), wire: self.wire_to(peer) };
-            let overdue = overdue(connection.place.clone(), self.stranger_time);
+            let connection = Connection::new(place, self.wire_to(peer));
+            let overdue = overdue(connection.place(), self.stranger_time);
             let served = self.serve(stream, connection, graceful.watcher());
             tokio::spawn(async move {
                 tokio::select! {
                     () = served => {}
-                    () = ender.0.notified() => {}
+                    () = ender.asked() => {}
                     () = overdue => {}
                 }
             });

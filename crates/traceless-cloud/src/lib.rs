@@ -11,6 +11,8 @@
 extern crate alloc;
 
 pub mod channel;
+#[cfg(feature = "http")]
+mod connection;
 #[cfg(feature = "std")]
 mod durable;
 pub mod enclave;

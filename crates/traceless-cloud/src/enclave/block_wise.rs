@@ -6,7 +6,7 @@
 //! exchanged, and sealed anew. So memory is constant, however long a block is, and each row is
 //! opened and sealed as often as the network is deep.
 
-use super::evict::{Job, NodeBytes};
+use super::job::{Job, NodeBytes};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, PART_LEN, TAG_LEN};
 use crate::kernel::Network;

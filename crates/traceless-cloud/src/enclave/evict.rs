@@ -1,69 +1,21 @@
 //! A node made anew: opened, verified, permuted and sealed, part by part.
 
 use super::block_wise::BlockWise;
+use super::job::{Job, NodeBytes, Parts};
 use super::{Session, Shared};
 use crate::channel::Receiver;
 use crate::error::{Error, Result};
-use crate::geometry::{Geometry, PART_PIECES, PIECE_LEN, TAG_LEN};
+use crate::geometry::{Geometry, PART_PIECES, PIECE_LEN};
 use crate::join::{Join, OneThread, THREAD_MIN};
-use crate::kernel::{Choice, NIBBLES_ROWS_MAX, Network, Nibbles, Rows, Slab};
+use crate::kernel::{Choice, NIBBLES_ROWS_MAX, Network, Nibbles, Slab};
 use crate::orders::Eviction;
-use crate::outer::{Outer, SlotSeal, Vector};
+use crate::outer::{Outer, Vector};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use traceless_sys::ct::secret::{classify, declassify};
+use traceless_sys::ct::secret::classify;
 
 /// Bytes of memory that an enclave may have, as in the paper.
 pub const WORKING_SET_MAX: usize = 64 << 20;
-
-/// A node's slots and those that go with it, in the host's memory.
-pub struct NodeBytes<'a> {
-    /// The node.
-    pub node: &'a [u8],
-    /// What comes from above; nothing if the node is made anew by itself.
-    pub carried: &'a [u8],
-    /// The new node.
-    pub new_node: &'a mut [u8],
-    /// What goes on; nothing from a leaf.
-    pub new_carried: &'a mut [u8],
-}
-
-/// Where an evictor finds a node, and leaves the new one, part by part.
-pub trait Parts: Send {
-    /// Bytes of all slots of the node, of what comes with it, of the new node, of what goes on.
-    fn lens(&self) -> (usize, usize, usize, usize);
-
-    /// A part of each slot, and the place of the new ones.
-    fn part(&mut self, geometry: &Geometry, part: usize) -> Result<PartBytes<'_>>;
-
-    /// The new ones of the part that was asked for last are there.
-    fn done(&mut self) -> Result {
-        Ok(())
-    }
-}
-
-/// A part of a node's slots, and of those that go with it.
-pub struct PartBytes<'a> {
-    /// Slots, or what holds a part of each.
-    pub bytes: NodeBytes<'a>,
-    /// Bytes from one to the next.
-    pub stride: usize,
-    /// Where the part begins in each.
-    pub at: usize,
-}
-
-impl Parts for NodeBytes<'_> {
-    fn lens(&self) -> (usize, usize, usize, usize) {
-        let Self { node, carried, new_node, new_carried } = self;
-        (node.len(), carried.len(), new_node.len(), new_carried.len())
-    }
-
-    fn part(&mut self, geometry: &Geometry, part: usize) -> Result<PartBytes<'_>> {
-        let Self { node, carried, new_node, new_carried } = self;
-        let bytes = NodeBytes { node, carried, new_node, new_carried };
-        Ok(PartBytes { bytes, stride: geometry.slot_len(), at: geometry.part_at(part) })
-    }
-}
 
 /// Makes nodes anew.
 pub struct Evictor {
@@ -256,171 +208,5 @@ impl Kernel {
             Self::BlockWise(_) => unreachable!("blocks do not come part by part"),
         }
         Ok(())
-    }
-}
-
-/// One node's eviction, with the seals of what comes in and goes out.
-pub(super) struct Job<'a> {
-    pub geometry: &'a Geometry,
-    /// Whether the kernel takes streams off and puts them on.
-    streams: bool,
-    slots: usize,
-    carried: usize,
-    old: Option<SlotSeal<'a>>,
-    carried_in: SlotSeal<'a>,
-    new: SlotSeal<'a>,
-    carried_out: Option<SlotSeal<'a>>,
-}
-
-impl<'a> Job<'a> {
-    fn new(geometry: &'a Geometry, outer: &'a Outer, streams: bool, order: &Eviction) -> Self {
-        let old = order.old(geometry);
-        Self {
-            geometry,
-            streams,
-            slots: geometry.slots(geometry.layer_of(order.node)),
-            carried: if order.in_round { geometry.round_slots } else { 0 },
-            old: old.is_written().then(|| outer.seal(old)),
-            carried_in: outer.seal(order.carried_in(geometry)),
-            new: outer.seal(order.renewed(geometry)),
-            carried_out: order.carried_out(geometry).map(|version| outer.seal(version)),
-        }
-    }
-
-    pub fn rows(&self) -> usize {
-        self.slots + self.carried
-    }
-
-    /// Bytes of the node, of what comes with it, of the new node, of what goes on.
-    fn lens(&self) -> (usize, usize, usize, usize) {
-        let slot = self.geometry.slot_len();
-        let on = if self.carried_out.is_some() { self.carried * slot } else { 0 };
-        (self.slots * slot, self.carried * slot, self.slots * slot, on)
-    }
-
-    fn check(&self, parts: &impl Parts) -> Result {
-        if parts.lens() == self.lens() {
-            return Ok(());
-        }
-        Err(Error::Malformed("not the bytes of a node and of what goes with it"))
-    }
-
-    /// What a row comes in under, and as which slot. Nothing, if it was never written.
-    pub fn source(&self, row: usize) -> Option<(&SlotSeal<'a>, u32)> {
-        match row.checked_sub(self.slots) {
-            None => self.old.as_ref().map(|seal| (seal, row as u32)),
-            Some(carried) => Some((&self.carried_in, carried as u32)),
-        }
-    }
-
-    /// What a row goes out under, and as which slot. Nothing, if it is dropped.
-    pub fn target(&self, row: usize) -> Option<(&SlotSeal<'a>, u32)> {
-        match row.checked_sub(self.slots) {
-            None => Some((&self.new, row as u32)),
-            Some(carried) => self.carried_out.as_ref().map(|seal| (seal, carried as u32)),
-        }
-    }
-
-    /// The vector that a row goes out under. A row that is dropped has one, too: whether a piece
-    /// goes there is secret.
-    fn new_vector(&self, row: usize) -> Vector {
-        let (seal, slot) = self.target(row).unwrap_or((&self.new, row as u32));
-        seal.vector(slot)
-    }
-
-    /// Opens a part of every slot, each into its row. Says which is wrong, after all were opened.
-    fn load(
-        &self,
-        part: usize,
-        found: &PartBytes<'_>,
-        slab: &mut Slab,
-        threads: &dyn Join,
-    ) -> Result {
-        let middle = self.rows() / 2;
-        let mut rows = slab.rows_mut(self.rows());
-        let (mut first, mut second) = rows.split_at(middle);
-        let (mut wrong, mut also_wrong) = (None, None);
-        threads.join(&mut || wrong = self.load_rows(part, 0, found, &mut first), &mut || {
-            also_wrong = self.load_rows(part, middle, found, &mut second);
-        });
-        wrong.or(also_wrong).map_or(Ok(()), Err)
-    }
-
-    /// The rows from row `start` on.
-    fn load_rows(
-        &self,
-        part: usize,
-        start: usize,
-        PartBytes { bytes, stride, at }: &PartBytes<'_>,
-        rows: &mut Rows<'_>,
-    ) -> Option<Error> {
-        let len = self.geometry.part_len(part);
-        let slots = bytes.node.chunks_exact(*stride).chain(bytes.carried.chunks_exact(*stride));
-        let mut wrong = None;
-        for ((row, words), slot) in (start..).zip(rows.bytes_mut()).zip(slots.skip(start)) {
-            let plain = &mut words[..len];
-            let Some((seal, number)) = self.source(row) else {
-                plain.fill(0);
-                continue;
-            };
-            let sealed = &slot[*at..][..len + TAG_LEN];
-            let opened = if self.streams {
-                seal.check((number, part), sealed, plain)
-            } else {
-                seal.open((number, part), sealed, plain)
-            };
-            if opened.is_err() {
-                wrong = Some(Error::Tampered { node: seal.node().0, slot: number });
-            }
-        }
-        wrong
-    }
-
-    /// Seals a part of every row, each into its slot.
-    fn store(
-        &self,
-        part: usize,
-        slab: &mut Slab,
-        PartBytes { bytes, stride, at }: PartBytes<'_>,
-        threads: &dyn Join,
-    ) {
-        let NodeBytes { new_node: node, new_carried: carried, .. } = bytes;
-        // What goes out may be less than what came in: a leaf drops the rest.
-        let out = (node.len() + carried.len()) / stride;
-        let middle = (out / 2).min(self.slots);
-        let (above, below) = node.split_at_mut(middle * stride);
-        let mut rows = slab.rows_mut(out);
-        let (mut first, mut second) = rows.split_at(middle);
-        threads.join(
-            &mut || self.store_rows(part, 0, (at, above.chunks_exact_mut(stride)), &mut first),
-            &mut || {
-                let slots = below.chunks_exact_mut(stride).chain(carried.chunks_exact_mut(stride));
-                self.store_rows(part, middle, (at, slots), &mut second);
-            },
-        );
-    }
-
-    /// The rows from row `start` on, into as many slots.
-    fn store_rows<'b>(
-        &self,
-        part: usize,
-        start: usize,
-        (at, slots): (usize, impl Iterator<Item = &'b mut [u8]>),
-        rows: &mut Rows<'_>,
-    ) {
-        let len = self.geometry.part_len(part);
-        for ((row, words), slot) in (start..).zip(rows.bytes_mut()).zip(slots) {
-            let (seal, number) = self.target(row).expect("a slot for what goes out");
-            let sealed = &mut slot[at..][..len + TAG_LEN];
-            let plain = &words[..len];
-            if self.streams {
-                let (body, tag) = sealed.split_at_mut(plain.len());
-                body.copy_from_slice(plain);
-                seal.tag((number, part), body, tag);
-            } else {
-                seal.seal((number, part), plain, sealed);
-            }
-            declassify(sealed);
-        }
     }
 }

@@ -6,11 +6,13 @@
 
 mod block_wise;
 mod evict;
+mod job;
 mod query;
 #[cfg(test)]
 mod tests;
 
-pub use evict::{Evictor, NodeBytes, PartBytes, Parts, WORKING_SET_MAX};
+pub use evict::{Evictor, WORKING_SET_MAX};
+pub use job::{NodeBytes, PartBytes, Parts};
 pub use query::Querier;
 
 use crate::channel::{Nonce, session_key};

@@ -1,6 +1,6 @@
 //! What the gateway knows of the tree: where each block lies, and what each slot holds.
 
-use super::record::{Reader, Writer};
+use super::codec::{Reader, Writer};
 use crate::error::Result;
 use crate::geometry::{Geometry, Node};
 use crate::params::Params;

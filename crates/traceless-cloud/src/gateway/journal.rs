@@ -10,7 +10,8 @@
 mod tests;
 
 use super::anchor::Anchor;
-use super::record::{Reader, Record, Writer};
+use super::codec::{Reader, Writer};
+use super::record::Record;
 use super::state::State;
 use crate::durable::{make_folder, put};
 use crate::error::{Error, Result};

@@ -9,6 +9,7 @@
 mod anchor;
 mod beat;
 mod cache;
+mod codec;
 mod commits;
 mod fill;
 mod index;

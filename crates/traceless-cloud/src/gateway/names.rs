@@ -1,6 +1,6 @@
 //! Which name stands for which blocks.
 
-use super::record::{Reader, Writer};
+use super::codec::{Reader, Writer};
 use crate::error::{Error, Result};
 use core::ops::{Bound, Range};
 use std::collections::BTreeMap;

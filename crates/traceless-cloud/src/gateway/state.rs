@@ -1,10 +1,11 @@
 //! The gateway's state, which changes by records and nothing else.
 
 use super::cache::Cache;
+use super::codec::{Reader, Writer};
 use super::index::{Index, Place};
 use super::names::Names;
 use super::plan::{Moving, NodePlan, plan_node, plan_round, room};
-use super::record::{Reader, Record, Writer};
+use super::record::Record;
 use super::rounds::Job;
 use super::waiting::{Leaving, Waiting};
 use crate::error::{Error, Result};

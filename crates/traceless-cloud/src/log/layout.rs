@@ -1,20 +1,7 @@
 //! What lies where in a log's file.
 
 use super::marks::{MARKS_LEN, PAGE_LEN, u64_at};
-use super::proof::Proof;
-
-/// Bytes of a file's id.
-pub const ID_LEN: usize = 16;
-/// A file's id.
-pub type Id = [u8; ID_LEN];
-/// Bytes of a tag.
-pub const TAG_LEN: usize = 16;
-/// What proves a head, a header or a mark.
-pub type Tag = [u8; TAG_LEN];
-/// Bytes of a chain.
-pub const CHAIN_LEN: usize = 24;
-/// What proves an entry's body, and with it all entries before.
-pub type Chain = [u8; CHAIN_LEN];
+use super::proof::{CHAIN_LEN, Chain, ID_LEN, Id, Proof, TAG_LEN};
 
 const MAGIC_LEN: usize = 8;
 /// Whose log it is, and in which form.

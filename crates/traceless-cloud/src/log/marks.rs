@@ -1,8 +1,7 @@
 //! Where a log had come: a small record that is written in turn to two pages, so that a write that
 //! is cut short leaves the other one whole.
 
-use super::layout::{CHAIN_LEN, Chain, ID_LEN, Id, TAG_LEN};
-use super::proof::Proof;
+use super::proof::{CHAIN_LEN, Chain, ID_LEN, Id, Proof, TAG_LEN};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;

@@ -34,13 +34,13 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use layout::{ENTRIES_AT, Head, ID_LEN, Magic};
+pub use layout::{ENTRIES_AT, Head, Magic};
 pub use marks::{MARKS_LEN, Mark, POSITION_LEN, Position};
-pub use proof::{Hashed, Proof, Sealed};
+pub use proof::{Hashed, ID_LEN, Proof, Sealed};
 pub use read::{Damage, Found, read};
 
+use crate::durable::Durability;
 use crate::error::{Error, Result};
-use crate::store::Durability;
 use layout::{HEADER_LEN, Header, MARKS_AT};
 use std::fs::{File, OpenOptions};
 use std::io::Write;

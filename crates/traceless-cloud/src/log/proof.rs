@@ -1,11 +1,23 @@
 //! How entries of a log are proved: under a key that also hides them, or by a hash for whoever has
 //! no key.
 
-use super::layout::{Chain, ID_LEN, Id, TAG_LEN, Tag};
 use aws_lc_rs::{constant_time, hmac};
 use sha2::{Digest, Sha256};
 use traceless::rng::Rng;
 use traceless::seal::{Aead, Nonce, Salt, Sealer, Secret};
+
+/// Bytes of a file's id.
+pub const ID_LEN: usize = 16;
+/// A file's id.
+pub type Id = [u8; ID_LEN];
+/// Bytes of a tag.
+pub const TAG_LEN: usize = 16;
+/// What proves a head, a header or a mark.
+pub type Tag = [u8; TAG_LEN];
+/// Bytes of a chain.
+pub const CHAIN_LEN: usize = 24;
+/// What proves an entry's body, and with it all entries before.
+pub type Chain = [u8; CHAIN_LEN];
 
 /// What proves the entries of one file, and its marks.
 pub trait Proof: Sized {

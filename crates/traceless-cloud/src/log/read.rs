@@ -1,8 +1,8 @@
 //! What is in a log's file, and what is wrong with it.
 
-use super::layout::{CHAIN_LEN, Chain, ENTRIES_AT, ENTRY_MAGIC, HEADER_LEN, Head, Header};
-use super::layout::{MARKS_AT, Magic};
-use super::{Mark, Position, Proof};
+use super::layout::{ENTRIES_AT, ENTRY_MAGIC, HEADER_LEN, Head, Header, MARKS_AT, Magic};
+use super::marks::{Mark, Position};
+use super::proof::{CHAIN_LEN, Chain, Proof};
 use crate::error::Error;
 use core::ops::Range;
 use std::path::Path;

@@ -1,4 +1,5 @@
-use super::layout::{CHAIN_LEN, HEADER_LEN};
+use super::layout::HEADER_LEN;
+use super::proof::CHAIN_LEN;
 use super::testing::{Judged, every_damage, tails};
 use super::*;
 use crate::durable::put;

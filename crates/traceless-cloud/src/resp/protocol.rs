@@ -156,6 +156,21 @@ impl Reply {
     }
 }
 
+/// The reply to words that make no sense where they stand.
+pub fn syntax() -> Reply {
+    Reply::Error("ERR syntax error".to_owned())
+}
+
+/// A number in a word.
+pub fn parse(digits: &[u8]) -> Option<u64> {
+    core::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// A number in a word, which may be negative.
+pub fn parse_signed(digits: &[u8]) -> Option<i64> {
+    core::str::from_utf8(digits).ok()?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

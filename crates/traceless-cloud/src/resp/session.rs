@@ -2,7 +2,7 @@
 
 use super::access::Password;
 use super::info::{config, hello, info};
-use super::protocol::{COMMAND_LEN_MAX, Command, Reply};
+use super::protocol::{COMMAND_LEN_MAX, Command, Reply, parse, parse_signed, syntax};
 use super::values::{Expiries, SetOptions, Values};
 use crate::error::{Error, Result};
 use crate::front::{Front, Kind, Protocol};
@@ -391,18 +391,6 @@ fn scan_options(rest: &[Vec<u8>]) -> Option<(usize, Option<&Vec<u8>>)> {
         }
     }
     Some((count, pattern))
-}
-
-pub fn syntax() -> Reply {
-    Reply::Error("ERR syntax error".to_owned())
-}
-
-pub fn parse(digits: &[u8]) -> Option<u64> {
-    core::str::from_utf8(digits).ok()?.parse().ok()
-}
-
-pub fn parse_signed(digits: &[u8]) -> Option<i64> {
-    core::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// Understands what may follow a command. For the fuzzer.

@@ -2,8 +2,7 @@
 //! changing it and letting it happen send nothing.
 
 use super::glob::matches;
-use super::protocol::Reply;
-use super::session::{parse, parse_signed, syntax};
+use super::protocol::{Reply, parse, parse_signed, syntax};
 use crate::error::Result;
 use crate::gateway::{Gateway, Object, Space, VALUE_LEN_MAX, Value};
 use core::ops::Bound;

@@ -1,8 +1,8 @@
 //! Who may do what: access keys, each with what it may do to which bucket.
 
 use super::bodies::hex;
+use crate::connection::Connection;
 use crate::error::{Error, Result};
-use crate::http::Connection;
 use async_trait::async_trait;
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};

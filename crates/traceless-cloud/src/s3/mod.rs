@@ -8,6 +8,7 @@
 mod access;
 mod bodies;
 mod conditions;
+mod copies;
 mod errors;
 mod handlers;
 mod listing;
@@ -21,4 +22,3 @@ mod uploads;
 
 pub use access::{Grant, Keys};
 pub(crate) use service::S3;
-pub(crate) use signature::Wire;

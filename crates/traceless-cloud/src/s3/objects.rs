@@ -1,25 +1,19 @@
 //! Buckets and objects.
 
 use super::access::Keys;
-use super::bodies::{
-    Announced, Received, abandon, append, complete, hex, pretend, receive, send_object,
-};
+use super::bodies::{Announced, Received, hex, pretend, receive, send_object};
 use super::conditions::Conditions;
 use super::errors::{look as tell, told};
 use super::listing::name_of;
 use super::note::{Note, timestamp};
 use crate::error::Result;
 use crate::front::Front;
-use crate::gateway::{Draft, Gateway, Object, Reading, Space, size_class};
+use crate::gateway::{Draft, Gateway, Object, Space, size_class};
 use core::ops::Range;
-use s3s::crypto::{Checksum as _, Md5};
-use s3s::dto::{Bucket, Checksum, StreamingBlob, Timestamp};
+use s3s::dto::{Bucket, Checksum, StreamingBlob};
 use s3s::{S3Result, s3_error};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-
-/// Bytes that a copy reads before it writes them.
-const COPY_LEN: usize = 256 << 10;
 
 /// What is kept with a bucket.
 #[derive(Serialize, Deserialize)]
@@ -165,7 +159,7 @@ pub fn check_place(
 }
 
 /// Lets a key stand for what was written, unless it must not.
-fn bind(
+pub fn bind(
     gateway: &mut Gateway,
     (bucket, key): (&str, &str),
     note: &Note,
@@ -208,68 +202,6 @@ pub async fn delete(
         pretend(&front, size_class(blocks))
     })
     .await
-}
-
-/// What becomes of a copy.
-pub enum Copied {
-    /// An object, with a note of its own or that of the source.
-    Object { bucket: String, key: String, note: Option<Box<Note>> },
-    /// A part of an upload.
-    Part { name: Vec<u8> },
-}
-
-/// Copies bytes of an object, which are read and written as any others. Tells tag and time.
-pub async fn copy(
-    front: Arc<Front>,
-    source: Known,
-    part: Part,
-    target: Copied,
-) -> S3Result<(String, Timestamp)> {
-    wait_for(move || {
-        let bytes = source.bytes(&part)?;
-        let mut draft = Draft::default();
-        let done = copy_bytes(&front, source.object, bytes, &mut draft);
-        let etag = match done {
-            Ok(md5) => hex(&md5),
-            Err(error) => {
-                abandon(&front, draft);
-                return Err(error);
-            }
-        };
-        let modified = front.now_ms();
-        let bound = front.run(|gateway| match target {
-            Copied::Object { bucket, key, note } => {
-                let mut note = note.map_or(source.note, |note| *note);
-                (note.etag, note.modified) = (etag.clone(), modified);
-                bind(gateway, (&bucket, &key), &note, draft, &Conditions::default())
-            }
-            Copied::Part { name } => {
-                let note = Note { etag: etag.clone(), modified, ..Note::default() };
-                super::uploads::bind_part(gateway, &name, draft, &note)
-            }
-        });
-        bound.map_err(|error| told(&error))??;
-        Ok((etag, timestamp(modified)))
-    })
-    .await
-}
-
-fn copy_bytes(
-    front: &Front,
-    object: Object,
-    bytes: Range<u64>,
-    draft: &mut Draft,
-) -> S3Result<[u8; 16]> {
-    let mut reading = Reading::new(object, bytes);
-    let mut md5 = Md5::new();
-    while !reading.is_done() {
-        let read = front.run(|gateway| gateway.read(&mut reading, COPY_LEN));
-        let bytes = read.map_err(|error| told(&error))?;
-        md5.update(&bytes);
-        append(front, draft, &bytes)?;
-    }
-    complete(front, draft)?;
-    Ok(md5.finalize())
 }
 
 /// Has a thread do what may wait.

@@ -2,9 +2,9 @@
 
 use super::access::{self, Keys};
 use super::handlers::Handlers;
-use super::signature::{self, Wire};
+use super::signature;
+use crate::connection::{Connection, Wire};
 use crate::front::Front;
-use crate::http::Connection;
 use core::pin::Pin;
 use hyper::Request;
 use hyper::body::Incoming;

@@ -5,6 +5,7 @@
 //! hash on any connection. Such requests end here. What is left has one signature of version 4,
 //! which the library verifies, with its date and the hash of the body.
 
+use crate::connection::Wire;
 use hyper::body::Body;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
 use hyper::{Method, Request};
@@ -20,17 +21,6 @@ const EXPIRES_MAX: u32 = 7 * 24 * 60 * 60;
 const CONTENT_HASH: &str = "x-amz-content-sha256";
 /// Its values for a body that has none.
 const UNSIGNED: [&str; 2] = ["UNSIGNED-PAYLOAD", "STREAMING-UNSIGNED-PAYLOAD-TRAILER"];
-
-/// Who may see and change what a connection carries.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wire {
-    /// The two ends.
-    Tls,
-    /// This machine.
-    Loopback,
-    /// Whoever has the network.
-    Network,
-}
 
 /// Refuses a request without a signature of version 4 that covers all of it.
 pub fn check<B: Body>(request: &Request<B>, wire: Wire) -> S3Result<()> {

@@ -6,7 +6,7 @@
 
 use super::places::{Placed, Places};
 use super::{NodeStore, NodeVersion, SlotRead};
-use crate::durable::{make_folder, put};
+use crate::durable::{Durability, make_folder, put};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, Node};
 use crate::lock::Lock;
@@ -29,15 +29,6 @@ const ENTRY_LEN: usize = 16;
 const LOG_LEN_MAX: u64 = 4 << 20;
 /// What whoever meets damage can do.
 const ADVICE: &str = "put the host's folder back from a copy that is as new as the gateway's state";
-
-/// What a commit has survived when it returns.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Durability {
-    /// The end of the process at any moment.
-    Process,
-    /// The end of the machine's power, too.
-    Power,
-}
 
 /// Nodes in a folder.
 pub struct FileStore {

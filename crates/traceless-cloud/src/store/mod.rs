@@ -6,8 +6,9 @@ mod file;
 mod mem;
 mod places;
 
+pub use crate::durable::Durability;
 pub use cached::Cached;
-pub use file::{Durability, FileStore};
+pub use file::FileStore;
 pub use mem::MemStore;
 
 #[cfg(test)]

@@ -7,10 +7,11 @@ use super::inputs::{
 };
 use crate::s3::bodies::{Announced, Trailers};
 use crate::s3::conditions::Conditions;
+use crate::s3::copies::{self, Copied};
 use crate::s3::errors::look;
 use crate::s3::listing::{PAGE_LEN_MAX, count, size};
 use crate::s3::note::{Headers, Note, http_date};
-use crate::s3::objects::{self, Copied, Known, Part};
+use crate::s3::objects::{self, Known, Part};
 use s3s::dto::{self, CopySource, ETag, MetadataDirective};
 use s3s::{S3Result, s3_error};
 
@@ -148,7 +149,7 @@ impl Handlers {
             if replaces { Some(Box::new(Note::new(headers, input.metadata)?)) } else { None };
         let target = Copied::Object { bucket: input.bucket, key: input.key, note };
         let (etag, modified) =
-            objects::copy(self.front.clone(), source, Part::Whole, target).await?;
+            copies::copy(self.front.clone(), source, Part::Whole, target).await?;
         Ok(dto::CopyObjectOutput {
             copy_object_result: Some(dto::CopyObjectResult {
                 e_tag: Some(ETag::Strong(etag)),

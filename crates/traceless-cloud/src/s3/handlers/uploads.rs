@@ -6,10 +6,11 @@ use super::inputs::{
 };
 use crate::s3::bodies::{Announced, Trailers};
 use crate::s3::conditions::Conditions;
+use crate::s3::copies::{self, Copied};
 use crate::s3::errors::look;
 use crate::s3::listing::escape;
 use crate::s3::note::{Headers, Note, http_date};
-use crate::s3::objects::{self, Copied, Part};
+use crate::s3::objects::Part;
 use crate::s3::uploads;
 use s3s::dto::{self, ETag};
 use s3s::{S3Result, s3_error};
@@ -57,7 +58,7 @@ impl Handlers {
         let range = range.map_err(|_| s3_error!(InvalidArgument))?;
         let part = range.map_or(Part::Whole, Part::Range);
         let target = Copied::Part { name };
-        let (etag, modified) = objects::copy(self.front.clone(), source, part, target).await?;
+        let (etag, modified) = copies::copy(self.front.clone(), source, part, target).await?;
         Ok(dto::UploadPartCopyOutput {
             copy_part_result: Some(dto::CopyPartResult {
                 e_tag: Some(ETag::Strong(etag)),

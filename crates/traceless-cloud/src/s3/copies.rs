@@ -1,0 +1,80 @@
+//! Copies of objects, as objects of their own or as parts of uploads.
+
+use super::bodies::{abandon, append, complete, hex};
+use super::conditions::Conditions;
+use super::errors::told;
+use super::note::{Note, timestamp};
+use super::objects::{Known, Part, bind, wait_for};
+use super::uploads::bind_part;
+use crate::front::Front;
+use crate::gateway::{Draft, Object, Reading};
+use core::ops::Range;
+use s3s::S3Result;
+use s3s::crypto::{Checksum as _, Md5};
+use s3s::dto::Timestamp;
+use std::sync::Arc;
+
+/// Bytes that a copy reads before it writes them.
+const COPY_LEN: usize = 256 << 10;
+
+/// What becomes of a copy.
+pub enum Copied {
+    /// An object, with a note of its own or that of the source.
+    Object { bucket: String, key: String, note: Option<Box<Note>> },
+    /// A part of an upload.
+    Part { name: Vec<u8> },
+}
+
+/// Copies bytes of an object, which are read and written as any others. Tells tag and time.
+pub async fn copy(
+    front: Arc<Front>,
+    source: Known,
+    part: Part,
+    target: Copied,
+) -> S3Result<(String, Timestamp)> {
+    wait_for(move || {
+        let bytes = source.bytes(&part)?;
+        let mut draft = Draft::default();
+        let done = copy_bytes(&front, source.object, bytes, &mut draft);
+        let etag = match done {
+            Ok(md5) => hex(&md5),
+            Err(error) => {
+                abandon(&front, draft);
+                return Err(error);
+            }
+        };
+        let modified = front.now_ms();
+        let bound = front.run(|gateway| match target {
+            Copied::Object { bucket, key, note } => {
+                let mut note = note.map_or(source.note, |note| *note);
+                (note.etag, note.modified) = (etag.clone(), modified);
+                bind(gateway, (&bucket, &key), &note, draft, &Conditions::default())
+            }
+            Copied::Part { name } => {
+                let note = Note { etag: etag.clone(), modified, ..Note::default() };
+                bind_part(gateway, &name, draft, &note)
+            }
+        });
+        bound.map_err(|error| told(&error))??;
+        Ok((etag, timestamp(modified)))
+    })
+    .await
+}
+
+fn copy_bytes(
+    front: &Front,
+    object: Object,
+    bytes: Range<u64>,
+    draft: &mut Draft,
+) -> S3Result<[u8; 16]> {
+    let mut reading = Reading::new(object, bytes);
+    let mut md5 = Md5::new();
+    while !reading.is_done() {
+        let read = front.run(|gateway| gateway.read(&mut reading, COPY_LEN));
+        let bytes = read.map_err(|error| told(&error))?;
+        md5.update(&bytes);
+        append(front, draft, &bytes)?;
+    }
+    complete(front, draft)?;
+    Ok(md5.finalize())
+}
