@@ -73,17 +73,6 @@ impl From<traceless_volume::ublk::Error> for Failure {
     }
 }
 
-/// The exit code of a result, after the message is printed.
-pub fn report(result: Result<(), Failure>) -> u8 {
-    match result {
-        Ok(()) => 0,
-        Err(failure) => {
-            crate::output::tell(&telling(failure.code, kind_of(failure.code), &failure.message));
-            failure.code
-        }
-    }
-}
-
 /// Whether the command was given `--json`: the one thing about it that all failures must know.
 static AS_JSON: AtomicBool = AtomicBool::new(false);
 

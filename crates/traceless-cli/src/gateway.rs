@@ -3,10 +3,9 @@
 mod log;
 mod state;
 
-use crate::args::{EnclavePlace, GatewayArgs, GatewayCommand, GatewayDurability, Rate, RemoteArgs};
-use crate::bench::choice;
-use crate::failure::{BUSY, DEVICE, FINDING, Failure};
-use crate::host::enclave_program;
+use crate::args::{EnclavePlace, GatewayArgs, GatewayCommand, Rate};
+use crate::cloud::{choice, durability, enclave_program, failure, refused, remote};
+use crate::failure::{DEVICE, Failure};
 use crate::output::{complain, say};
 use crate::signals;
 use crate::trace::Trace;
@@ -20,13 +19,12 @@ use traceless_cloud::gateway::{Gateway, SLOTS_PER_SECOND_MAX};
 use traceless_cloud::http::{Http, metrics_clients};
 use traceless_cloud::local::{Local, s3_keys};
 use traceless_cloud::params::Params;
-use traceless_cloud::remote::{Identity, Remote};
+use traceless_cloud::remote::Remote;
 use traceless_cloud::resp::{self, Password};
 use traceless_cloud::s3::Keys;
-use traceless_cloud::store::Durability;
 use traceless_cloud::tee::Policy;
 use traceless_cloud::tls::Tls;
-use traceless_sys::listen::{self, ListenError};
+use traceless_sys::listen;
 
 /// Where the Redis protocol is served if nothing else is asked for.
 const RESP_ADDRESS: &str = "127.0.0.1:6400";
@@ -168,14 +166,6 @@ fn warn_in_the_clear(address: &str, hint: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How an address that is not listened on ends the program.
-pub fn refused(error: ListenError) -> Failure {
-    match error {
-        ListenError::Exposed { .. } => Failure::usage(error),
-        ListenError::Io { .. } => Failure::new(DEVICE, error),
-    }
-}
-
 fn serving(what: &str, address: SocketAddr) {
     say(&format!("{what} at {address}"));
     tracing::info!(what, %address, "serving");
@@ -223,41 +213,6 @@ fn open(args: &GatewayArgs, trace: &Trace) -> Result<Gateway, Failure> {
     Ok(gateway)
 }
 
-/// The host that these arguments name.
-pub fn remote(args: &RemoteArgs, allow_simulated: bool) -> Result<Remote, Failure> {
-    let (Some(address), Some(certificate)) = (args.host.clone(), args.host_cert.clone()) else {
-        return Err(Failure::usage("a host elsewhere needs --host and --host-cert"));
-    };
-    let identity = args.client_cert.clone().zip(args.client_key.clone());
-    let identity = identity.map(|(certificate, key)| Identity { certificate, key });
-    let policy = Policy { allow_simulated };
-    Ok(Remote { address, certificate, identity, policy, anchor: None, witness: None })
-}
-
-/// What a command line calls durable.
-pub fn durability(of: GatewayDurability) -> Durability {
-    match of {
-        GatewayDurability::Process => Durability::Process,
-        GatewayDurability::Power => Durability::Power,
-    }
-}
-
 fn device(error: std::io::Error) -> Failure {
     Failure::new(DEVICE, error)
-}
-
-/// How an error of the cloud store ends the program.
-pub fn failure(error: &Error) -> Failure {
-    match error {
-        Error::Parameters(_) | Error::OutOfRange { .. } | Error::Evidence(_) | Error::Tls(_) => {
-            Failure::usage(error)
-        }
-        Error::RolledBack { .. }
-        | Error::Tampered { .. }
-        | Error::Forged { .. }
-        | Error::Damaged { .. }
-        | Error::Anchor { .. } => Failure::new(FINDING, error),
-        Error::InUse(_) | Error::Fenced { .. } => Failure::new(BUSY, error),
-        _ => Failure::new(DEVICE, error),
-    }
 }

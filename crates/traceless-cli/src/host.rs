@@ -1,14 +1,14 @@
 //! `traceless host`: the untrusted side of an oblivious store; and what it starts as its enclave.
 
 use crate::args::HostArgs;
+use crate::cloud::{durability, enclave_program, failure, refused};
 use crate::failure::{DEVICE, Failure};
-use crate::gateway::{durability, failure, refused};
 use crate::output::{complain, say};
 use crate::signals;
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use traceless_cloud::process::{self, Program};
+use traceless_cloud::process;
 use traceless_cloud::server::{self, Identity, STRANGER_TIME, Server, Settings};
 use traceless_sys::listen;
 
@@ -47,11 +47,4 @@ pub fn run(args: &HostArgs) -> Result<(), Failure> {
 /// Is an enclave, for the host that started this process.
 pub fn enclave() -> Result<(), Failure> {
     process::run().map_err(|e| failure(&e))
-}
-
-/// This program, as an enclave.
-pub fn enclave_program() -> Program {
-    // Also if the file was replaced or removed since this program was started.
-    let path = "/proc/self/exe".into();
-    Program { path, arguments: vec!["enclave".into()], environment: Vec::new() }
 }

@@ -4,6 +4,7 @@
 mod args;
 mod audit;
 mod bench;
+mod cloud;
 mod experiment;
 mod failure;
 mod gateway;
@@ -21,6 +22,7 @@ mod volume;
 
 use args::{Cli, Product};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use failure::Failure;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -31,23 +33,34 @@ fn main() -> ExitCode {
         Err(e) => return ExitCode::from(refuse(&e)),
     };
     let code = match &cli.product {
-        Product::Volume { command } => failure::report(volume::run(command)),
+        Product::Volume { command } => report(volume::run(command)),
         Product::Audit(args) => audit::run(args),
         Product::Run(args) => run::run(args),
         Product::ServePages => run::serve(),
-        Product::PagedProgram(args) => failure::report(bench::program(args)),
-        Product::Gateway(args) => failure::report(gateway::run(args)),
-        Product::Host(args) => failure::report(host::run(args)),
-        Product::Enclave => failure::report(host::enclave()),
-        Product::Bench { command } => failure::report(bench::run(command)),
-        Product::Sim { command } => failure::report(sim::run(command)),
+        Product::PagedProgram(args) => report(bench::program(args)),
+        Product::Gateway(args) => report(gateway::run(args)),
+        Product::Host(args) => report(host::run(args)),
+        Product::Enclave => report(host::enclave()),
+        Product::Bench { command } => report(bench::run(command)),
+        Product::Sim { command } => report(sim::run(command)),
         Product::Completions(args) => {
             shares::completions(args);
             0
         }
-        Product::Man(args) => failure::report(shares::man_pages(args)),
+        Product::Man(args) => report(shares::man_pages(args)),
     };
     ExitCode::from(code)
+}
+
+/// The exit code of a result, after the message is printed.
+fn report(result: Result<(), Failure>) -> u8 {
+    match result {
+        Ok(()) => 0,
+        Err(Failure { code, message }) => {
+            output::tell(&failure::telling(code, failure::kind_of(code), &message));
+            code
+        }
+    }
 }
 
 /// Reads the command line, and notes whether failures are told as JSON.

@@ -2,6 +2,7 @@
 
 use crate::failure::{DEVICE, Failure};
 use crate::output::{say, say_json};
+use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 /// One number: the median of some rounds, and how far apart they lie as a share of it, if there
@@ -164,6 +165,12 @@ impl std::fmt::Display for Hardware {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}, {} cores, {}", self.cpu, self.cores, self.kernel)
     }
+}
+
+/// Time that this process has spent computing.
+pub fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// Bytes of memory that a process held at its peak: `self`, or a number.

@@ -1,6 +1,6 @@
 //! `traceless volume bench`
 
-use super::volume::{ProgressArgs, parse_size};
+use super::common::{ProgressArgs, parse_size};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 

@@ -69,14 +69,6 @@ pub struct CloudArgs {
     pub progress: ProgressHow,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum CloudKernel {
-    /// A network of exchanges, and AES-256-GCM
-    Benes,
-    /// The paper's pages of nibbles, and SHA-256
-    Paper,
-}
-
 /// What is measured, besides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum BenchKernel {

@@ -1,6 +1,6 @@
 //! `traceless gateway`
 
-use super::{CloudKernel, TraceArgs, parse_size};
+use super::{TraceArgs, parse_size};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -184,6 +184,14 @@ pub struct RemoteArgs {
     /// Its private key (PEM)
     #[arg(long, value_name = "FILE", requires = "client_cert")]
     pub client_key: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum CloudKernel {
+    /// A network of exchanges, and AES-256-GCM
+    Benes,
+    /// The paper's pages of nibbles, and SHA-256
+    Paper,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

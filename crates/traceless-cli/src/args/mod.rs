@@ -3,6 +3,7 @@
 pub mod audit;
 mod bench;
 mod cloud;
+mod common;
 mod experiment;
 mod gateway;
 mod host;
@@ -15,6 +16,7 @@ mod volume;
 
 pub use audit::AuditArgs;
 pub use cloud::*;
+pub use common::*;
 pub use experiment::*;
 pub use gateway::*;
 pub use host::*;

@@ -1,7 +1,7 @@
 //! `traceless run` and `traceless bench pager`
 
 use super::ExperimentArgs;
-use super::volume::{ProgressArgs, parse_size};
+use super::common::{ProgressArgs, parse_size};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -7,9 +7,6 @@ mod paging;
 mod stash;
 mod tree;
 
-pub use cloud::choice;
-pub use tree::cpu_seconds;
-
 use crate::args::{BenchCommand, PagedProgramArgs};
 use crate::failure::Failure;
 use crate::output::say;

@@ -1,7 +1,7 @@
 //! `traceless gateway check` and `repair`: the state of a gateway that does not run.
 
-use super::failure;
 use crate::args::{GatewayCheckArgs, GatewayRepairArgs, GatewayStateArgs};
+use crate::cloud::failure;
 use crate::failure::{FINDING, Failure};
 use crate::output::{say, say_json};
 use serde::Serialize;

@@ -1,9 +1,9 @@
 //! What the enclave's answers and pages tell, and enclaves with one fault each.
 
-use super::linker;
+use super::linker::{self, shuffled};
 use crate::audit::suite::Failed;
 use std::collections::BTreeSet;
-use traceless::rng::{Rng, Seeded, System};
+use traceless::rng::{Seeded, System};
 use traceless::seal::Secret;
 use traceless_audit::{Claim, Verdict};
 use traceless_cloud::Result;
@@ -105,15 +105,6 @@ fn pages(name: &str, enclave: Enclave, seed: u64) -> Result<Claim> {
     }
     let count = first.len() as u64;
     Ok(Claim::exact(name, Verdict::Pass, count, power, format!("{count} pages of each")))
-}
-
-/// Rows in random order.
-pub fn shuffled(rows: usize, rng: &mut Seeded) -> Vec<u32> {
-    let mut dest: Vec<u32> = (0..rows as u32).collect();
-    for i in (1..rows).rev() {
-        dest.swap(i, rng.below(i as u64 + 1) as usize);
-    }
-    dest
 }
 
 #[derive(Default)]

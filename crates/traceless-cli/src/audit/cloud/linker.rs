@@ -3,7 +3,6 @@
 //! Vectors lie in the clear, so the server takes the stream off, before and after, and matches
 //! what no eviction changes.
 
-use super::enclave::shuffled;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use traceless::rng::{Rng, Seeded};
@@ -31,6 +30,15 @@ fn xor(word: &mut [u8; PIECE_LEN], stream: impl IntoIterator<Item = u8>) {
     for (byte, key) in word.iter_mut().zip(stream) {
         *byte ^= key;
     }
+}
+
+/// Rows in random order.
+pub fn shuffled(rows: usize, rng: &mut Seeded) -> Vec<u32> {
+    let mut dest: Vec<u32> = (0..rows as u32).collect();
+    for i in (1..rows).rev() {
+        dest.swap(i, rng.below(i as u64 + 1) as usize);
+    }
+    dest
 }
 
 fn random_rows(rng: &mut Seeded) -> Rows {

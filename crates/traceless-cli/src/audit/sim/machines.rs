@@ -1,19 +1,13 @@
-//! The schemes of the simulator, each in a computer small enough to be run often.
+//! The schemes of the simulator, each in a small [computer](super::computer).
 
-use super::run::{Bench, Job};
-use super::users::{CACHE_SETS, CACHE_WAYS, User};
+use super::computer::{BLOCKS, CACHED, LEVELS, MEMORY, Over, machine};
+use super::run::{Bench, Job, Run};
+use super::users::User;
 use super::watch::Atlas;
+use std::sync::Arc;
 use traceless::scheme::ring::Params;
-use traceless::tree::Shape;
-use traceless_sim::dram;
-use traceless_sim::llc;
-use traceless_sim::machine::Machine;
-use traceless_sim::oram::{
-    Config, Early, Layout, LayoutKind, MapTree, Pace, Scheme as Oram, Small,
-};
-use traceless_sim::processor;
-use traceless_sim::workload::LINE_LEN;
-use traceless_sim::{Result, constant};
+use traceless_sim::oram::{Config, Early, MapTree, Pace, Scheme as Oram, Small, layouts};
+use traceless_sim::{Result, Watch, dram};
 
 /// A scheme by name, and what it is made of.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +54,44 @@ pub enum OfTimes {
     Alike,
     /// They follow from the paths, and those tell nothing.
     OfPaths,
+}
+
+impl Scheme {
+    /// What whoever watches knows.
+    pub fn atlas(&self, over: Over) -> Result<Arc<Atlas>> {
+        let config = match self.made {
+            Made::Config(config) | Made::Otherwise(config, _) => config(),
+            Made::Own { atlas, .. } => return Ok(Arc::new(atlas()?)),
+        };
+        if config.scheme == Oram::Ring {
+            let shape = Params::Z4.shape_for(BLOCKS)?;
+            return Ok(Arc::new(Atlas::of_ring(Params::Z4, &shape, CACHED)));
+        }
+        // A bandwidth has no channels that a path could be spread over.
+        let memory = if over == Over::Dram { MEMORY } else { dram::Config::ONE_CHANNEL };
+        Ok(Arc::new(Atlas::of(&layouts(&config, &memory)?)))
+    }
+
+    /// Runs `job` before the eyes of somebody who knows `atlas`.
+    pub fn run(&self, job: &Job, atlas: &Arc<Atlas>) -> Result<Run> {
+        let bench = Bench::new(atlas, job);
+        let (config, pace) = match self.made {
+            Made::Config(config) => (config(), job.pace),
+            Made::Otherwise(config, pace) => (config(), pace(job.pace, job.user)),
+            Made::Own { run, .. } => {
+                run(job, &bench)?;
+                return Ok(Run { seen: bench.watcher.take(), commands: vec![], cycles: 0 });
+            }
+        };
+        let config = if job.is_roomy { roomy(config) } else { config };
+        let config = Config { pace, seed: job.seed, start: job.user.start(), ..config };
+        let (lines, commands) = (Some(bench.watcher.clone() as _), job.kept > 0);
+        let watch = Watch { lines, commands, ..Watch::default() };
+        let outcome =
+            machine(config, job.over).run_watched(0, &mut [bench.program(job)], &watch)?;
+        let (seen, cycles) = (bench.watcher.take(), outcome.run.cycles);
+        Ok(Run { seen, commands: outcome.commands, cycles })
+    }
 }
 
 /// The T of the IR-ORAM paper.
@@ -154,14 +186,6 @@ pub const fn scheme(name: &'static str, config: fn() -> Config) -> Scheme {
     Scheme { name, made, readings: &READINGS, has_templates: true, turns: 1, is_public }
 }
 
-/// Blocks that programs can use.
-pub const BLOCKS: u64 = 2048;
-
-pub const LEVELS: usize = 10;
-
-/// Levels in the processor.
-pub const CACHED: usize = 3;
-
 /// Stashes hold little more than a path, so that they have to be emptied now and then.
 const STASH: usize = 80;
 
@@ -190,7 +214,7 @@ pub fn of(scheme: Oram) -> Config {
 /// With stashes that need not be emptied. Emptying one ends with the path that is near the leaves
 /// of what waited, and those are shown next: so leaves are near those before, the more the fewer
 /// blocks may wait. A stash that is emptied once in a lifetime tells nothing.
-pub fn roomy(config: Config) -> Config {
+fn roomy(config: Config) -> Config {
     let small = Small { stash_blocks: ROOMY_STASH, drain_above: ROOMY_STASH / 2, ..config.small };
     Config { stash_blocks: ROOMY_STASH, drain_above: Some(ROOMY_STASH / 2), small, ..config }
 }
@@ -222,48 +246,4 @@ fn rho() -> Config {
         ..Small::default()
     };
     Config { small, ..of(Oram::Rho) }
-}
-
-/// The computer around a scheme.
-pub fn machine(oram: Config, over: Over) -> Machine {
-    Machine {
-        processor: processor::Config::IN_ORDER,
-        last_level: Some(LAST_LEVEL),
-        oram: Some(oram),
-        memory: MEMORY,
-        constant: (over == Over::Bandwidth).then(constant::Config::default),
-    }
-}
-
-/// The last cache.
-pub const LAST_LEVEL: llc::Config = llc::Config {
-    bytes: CACHE_SETS * CACHE_WAYS * LINE_LEN,
-    ways: CACHE_WAYS as u32,
-    latency: 10,
-    reads_before_writes: false,
-    brought_before: 0,
-};
-
-pub const MEMORY: dram::Config =
-    dram::Config { map: dram::AddressMap::ROWS_TOGETHER, ..dram::Config::FOUR_CHANNELS };
-
-/// What trees lie in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Over {
-    /// Rows and banks: how long a path takes depends on where it lies.
-    Dram,
-    /// Nothing but a bandwidth: all paths take as long.
-    Bandwidth,
-}
-
-/// Where trees of such shapes lie, one after the other.
-pub fn layouts_of(shapes: &[Shape]) -> Vec<Layout> {
-    let (row_len, channels) = (Config::default().row_len, MEMORY.channels_in_a_row());
-    let mut end = 0;
-    let layout = |shape| {
-        let layout = Layout::new(LayoutKind::Spread, shape, row_len, channels, end);
-        end = layout.end();
-        layout
-    };
-    shapes.iter().map(layout).collect()
 }

@@ -1,11 +1,13 @@
 //! `traceless audit sim`: the simulator's secure processors, as an adversary at the memory bus sees
 //! them: which lines are asked for, and in which cycle.
 
+mod computer;
 mod machines;
 mod mutants;
 mod paced;
 mod playback;
 mod run;
+mod trees;
 mod users;
 mod watch;
 
@@ -14,8 +16,9 @@ use super::page::{self, Picture};
 use super::suite::{self, Failed, Suite};
 use super::{Outcome, grouped};
 use crate::args::audit::{AuditSimArgs, Level};
+use computer::Over;
 use machines::{
-    AFTER_COMPLETION, BY_BANDWIDTH, Made, ON_DEMAND, OfTimes, Over, Reading, SCHEMES, Scheme,
+    AFTER_COMPLETION, BY_BANDWIDTH, Made, ON_DEMAND, OfTimes, Reading, SCHEMES, Scheme,
 };
 use mutants::{PLANTED, Planted};
 use playback::play_back;
@@ -370,7 +373,7 @@ fn drawn(scheme: &Scheme, slots: &[Slot], atlas: &Atlas, most: usize) -> Vec<Dra
 #[cfg(test)]
 mod tests {
     use super::*;
-    use machines::machine;
+    use computer::machine;
     use traceless_sim::oram::Config;
     use traceless_sim::workload::Program;
 
@@ -384,7 +387,7 @@ mod tests {
             let is_early = scheme.name.starts_with("ir-dwb") || scheme.name == "ir-oram";
             let run = |user: User| {
                 let shared = Arc::new(Shared::default());
-                let program = user.program(machines::BLOCKS, 1, 2_000_000, &shared);
+                let program = user.program(computer::BLOCKS, 1, 2_000_000, &shared);
                 machine(config.clone(), Over::Dram).run_programs(0, &mut [program]).unwrap()
             };
             let paths = run(User::Bursts).paths.unwrap();

@@ -8,21 +8,16 @@ use super::super::tree::mutants::{
     EvictsAtOnce, Fault, ForgetsRemap, NoPattern, OwnLeaf, PairFault, PairMutant, PathMutant,
     PlbBeside, SkipsClean, SkipsDummies, Sound, SoundPair, map_blocks,
 };
-use super::super::tree::schemes::{Tree, levels, rng};
-use super::machines::{
-    AFTER_COMPLETION, BLOCKS, FETCH_SLOTS, LEVELS, MEMORY, Made, Reading, Scheme, layouts_of, of,
-    scheme,
-};
+use super::super::tree::schemes::{levels, rng};
+use super::computer::{BLOCKS, LEVELS, MEMORY, layouts_of};
+use super::machines::{AFTER_COMPLETION, FETCH_SLOTS, Made, Reading, Scheme, of, scheme};
 use super::paced::{self, Pacing};
-use super::playback::touch;
 use super::run::{Bench, Job};
+use super::trees::seen_tree;
 use super::users::User;
-use super::watch::{Atlas, Path};
+use super::watch::Atlas;
 use super::{Processors, Size};
-use std::sync::Arc;
-use traceless::trace::Witness;
-use traceless::tree::{BareTree, Noted, PathWitness, Shape};
-use traceless::types::Leaf;
+use traceless::tree::Shape;
 use traceless_sim::Result;
 use traceless_sim::dram::Memory;
 use traceless_sim::oram::{Bus, Config, Front, Oram, Pace, Scheme as Kind};
@@ -165,20 +160,6 @@ fn run_front(
     let mut oram = Oram::over_dram_with(&config, Memory::new(MEMORY)?, make)?;
     oram.watch(bench.watcher.clone());
     bench.run(job, oram, None)
-}
-
-/// Tree number `number`, which tells `bus` the lines of the paths that it touches.
-pub fn seen_tree(
-    number: u8,
-    shape: Shape,
-    atlas: &Arc<Atlas>,
-    bus: impl Witness + 'static,
-) -> Tree {
-    let atlas = atlas.clone();
-    let witness: Box<dyn PathWitness> = Box::new(move |op, leaf: Leaf| {
-        touch(&bus, op, atlas.lines(Path { tree: number, leaf: leaf.0 as u32 }));
-    });
-    Noted::new(BareTree::new(shape, 0), witness)
 }
 
 impl<F: Fault> Front for PathMutant<F> {

@@ -3,9 +3,9 @@
 //! simulator's is.
 
 use super::super::tree::schemes::{Tree, rng};
-use super::machines::{BLOCKS, CACHED, LEVELS, MEMORY, layouts_of};
-use super::mutants::seen_tree;
+use super::computer::{BLOCKS, CACHED, LEVELS, MEMORY, layouts_of};
 use super::run::{Bench, Job};
+use super::trees::seen_tree;
 use super::watch::{Atlas, Lines, Watcher};
 use std::collections::HashMap;
 use std::marker::PhantomData;

@@ -2,19 +2,19 @@
 //! when they are due. What it does follows from those paths alone, so if it is seen to do the same
 //! at the same times, nothing else was told.
 
-use super::machines::MEMORY;
+use super::computer::MEMORY;
+use super::trees::touch;
 use super::watch::{Lines, Seen, Watcher};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use traceless::controller::{Controller, Issued, Kind, Serve};
 use traceless::oram::Hides;
-use traceless::trace::{Event, Op, Surface, Witness};
+use traceless::trace::Op;
 use traceless::types::Addr;
 use traceless_sim::Result;
 use traceless_sim::backend::Backend;
 use traceless_sim::dram::{Logged, Memory};
 use traceless_sim::oram::{Bus, Config, Front, Oram, Pace};
-use traceless_sim::workload::LINE_LEN;
 
 /// Plays what was seen, until `end`. Tells what is seen then, and the commands of each channel.
 pub fn play_back(
@@ -82,12 +82,5 @@ impl Controller for Player {
 impl Front for Player {
     fn stash(&self) -> usize {
         0
-    }
-}
-
-/// Tells `bus` that lines are touched.
-pub fn touch(bus: &dyn Witness, op: Op, lines: &[u64]) {
-    for &at in lines {
-        bus.see(Event { time: 0, surface: Surface::Dram, op, at, len: LINE_LEN as u32 });
     }
 }

@@ -265,7 +265,7 @@ impl Witness for Watcher {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machines::layouts_of;
+    use super::super::computer::layouts_of;
     use super::*;
     use traceless::trace::Surface;
 

@@ -1,9 +1,8 @@
 //! Clients that ask for blocks at random, each for some at a time, and wait for them.
 
 use crate::args::CloudArgs;
-use crate::bench::cpu_seconds;
 use crate::failure::Failure;
-use crate::numbers::failed;
+use crate::numbers::{cpu_seconds, failed};
 use std::sync::{Mutex, PoisonError};
 use traceless::clock::{Clock, Monotonic};
 use traceless::rng::{Rng, Seeded};

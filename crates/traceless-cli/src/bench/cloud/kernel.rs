@@ -1,9 +1,8 @@
 //! What it takes to make a node anew, by itself.
 
 use crate::args::BenchKernel;
-use crate::bench::cpu_seconds;
 use crate::failure::Failure;
-use crate::numbers::failed;
+use crate::numbers::{cpu_seconds, failed};
 use traceless::rng::{Rng, Seeded, System};
 use traceless::seal::Secret;
 use traceless_cloud::channel::Sender;

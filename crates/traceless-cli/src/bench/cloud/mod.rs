@@ -9,10 +9,10 @@ mod kernel;
 mod operations;
 mod serving;
 
-use crate::args::{BenchKernel, CloudArgs, CloudKernel};
+use crate::args::{BenchKernel, CloudArgs};
 use crate::bench::controls::{Controls, Reading};
+use crate::cloud::remote;
 use crate::failure::{DEVICE, Failure};
-use crate::gateway::remote;
 use crate::numbers::{Hardware, failed, shortened, summary};
 use crate::output::{Meter, say, say_json};
 use clients::{Measured, measure};
@@ -184,14 +184,6 @@ fn warm_up(gateway: &mut Gateway) -> Result<(), Failure> {
         gateway.dummy().map_err(failed)?;
     }
     Ok(())
-}
-
-/// The kernel of this name.
-pub fn choice(kernel: CloudKernel) -> Choice {
-    match kernel {
-        CloudKernel::Benes => Choice::Benes,
-        CloudKernel::Paper => Choice::Paper,
-    }
 }
 
 impl BenchKernel {

@@ -7,9 +7,8 @@
 mod memory;
 mod threads;
 
-use super::tree::cpu_seconds;
 use crate::failure::Failure;
-use crate::numbers::Pair;
+use crate::numbers::{Pair, cpu_seconds};
 use memory::{Chase, Copying};
 use serde::{Deserialize, Serialize};
 use traceless::rng::System;

@@ -1,17 +1,16 @@
 //! Rounds of accesses, and what came of them.
 
-use super::plain::sealer;
-use crate::args::{TreeArgs, TreeWorkload};
+use crate::args::{Seal, TreeArgs, TreeWorkload};
 use crate::bench::controls::{Controls, Reading};
 use crate::failure::Failure;
-use crate::numbers::{failed, peak_memory, summary};
-use rustix::time::{ClockId, clock_gettime};
+use crate::numbers::{cpu_seconds, failed, peak_memory, summary};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use traceless::clock::{Clock, Monotonic};
 use traceless::controller::Controller;
 use traceless::rng::{Rng, Seeded};
+use traceless::seal::{Aead, Aegis, Hashed, Masked, Sealer, Secret, Unsealed};
 use traceless::store::{MemStore, Store};
 use traceless::trace::{Event, Witness};
 use traceless::types::{Addr, Extent};
@@ -166,6 +165,17 @@ pub fn measure(
     })
 }
 
+/// The way to seal by itself.
+fn sealer(seal: Seal) -> fn(&Secret) -> Box<dyn Sealer> {
+    match seal {
+        Seal::None => |_| Box::new(Unsealed),
+        Seal::Aead => |key| Box::new(Aead::new(key)),
+        Seal::Aegis => |key| Box::new(Aegis::new(key)),
+        Seal::Merkle => |key| Box::new(Hashed::new(key)),
+        Seal::Pmmac => |key| Box::new(Masked::new(key)),
+    }
+}
+
 /// Whoever asks for blocks.
 struct Asking<'a> {
     args: &'a TreeArgs,
@@ -205,12 +215,6 @@ impl Asking<'_> {
         let cpu_us = (cpu_seconds() - cpu) * 1e6 / accesses as f64;
         Ok((cpu_us, clock.now() as f64 / 1e3 / accesses as f64))
     }
-}
-
-/// Time that this process has spent computing.
-pub fn cpu_seconds() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// Bytes moved, counted by one thread.

@@ -21,7 +21,6 @@ use crate::failure::Failure;
 use crate::numbers::Hardware;
 use crate::output::{say, say_json};
 use measure::Numbers;
-pub use measure::cpu_seconds;
 use serde::Serialize;
 
 #[derive(Serialize)]

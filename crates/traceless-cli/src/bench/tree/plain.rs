@@ -5,7 +5,7 @@ use super::measure::{Counted, Moved, Subject};
 use crate::args::{Seal, TreeArgs};
 use crate::failure::Failure;
 use traceless::rng::System;
-use traceless::seal::{Aead, Aegis, Hashed, Masked, Sealer, Secret, Unsealed};
+use traceless::seal::{Aead, Aegis, Hashed, Sealer, Secret, Unsealed};
 use traceless::tree::{GhostTree, SealedTree, Shape, Treetop};
 
 /// Slots for each block, at least: so a tree is at most 5/8 full.
@@ -42,17 +42,6 @@ pub fn on_sealer(seal: Seal, job: impl OnSealer) -> Made {
         Seal::Aegis => job.with(|| Aegis::new(&Secret::random(&mut System))),
         Seal::Merkle => job.with(|| Hashed::new(&Secret::random(&mut System))),
         Seal::Pmmac => job.with_pmmac(),
-    }
-}
-
-/// The way to seal by itself.
-pub fn sealer(seal: Seal) -> fn(&Secret) -> Box<dyn Sealer> {
-    match seal {
-        Seal::None => |_| Box::new(Unsealed),
-        Seal::Aead => |key| Box::new(Aead::new(key)),
-        Seal::Aegis => |key| Box::new(Aegis::new(key)),
-        Seal::Merkle => |key| Box::new(Hashed::new(key)),
-        Seal::Pmmac => |key| Box::new(Masked::new(key)),
     }
 }
 

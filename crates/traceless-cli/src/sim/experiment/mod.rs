@@ -4,6 +4,7 @@
 mod calculated;
 mod commands;
 mod file;
+mod input;
 mod plan;
 #[cfg(test)]
 mod tests;
@@ -18,7 +19,8 @@ use crate::output::{Meter, say, say_json};
 use crate::signals;
 use crate::trace::Trace;
 use file::Experiment;
-use plan::{Input, Run};
+use input::Input;
+use plan::Run;
 use serde::Serialize;
 use serde_json::Value;
 use std::path::Path;

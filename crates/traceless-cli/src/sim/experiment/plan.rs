@@ -1,20 +1,16 @@
 //! The runs that an experiment takes: each variant with each workload and seed.
 
-use super::calculated::Overheads;
 use super::file::{Experiment, Variant};
+use super::input::{Input, RESULTS_VERSION};
+use super::workloads::content;
 use crate::args::Level;
 use crate::experiment::metrics::Place;
 use crate::experiment::reading::lay_over;
 use crate::experiment::results;
 use crate::failure::Failure;
-use serde::Serialize;
 use toml::{Table, Value};
 use traceless_sim::machine::Machine;
 use traceless_sim::oram;
-
-/// Another number whenever the same input gives another result, so that results of different
-/// simulators are never mixed.
-const RESULTS_VERSION: u32 = 5;
 
 /// One run.
 pub struct Run {
@@ -25,23 +21,6 @@ pub struct Run {
     pub key: String,
 }
 
-/// All that a result follows from.
-#[derive(Serialize)]
-pub struct Input {
-    version: u32,
-    pub machine: Machine,
-    pub workload: String,
-    /// What is in it, if it is a file.
-    content: Option<String>,
-    pub seed: u64,
-    pub warm_up: u64,
-    pub records: u64,
-    pub in_misses: bool,
-    /// Instead of all that, a calculation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub overheads: Option<Overheads>,
-}
-
 /// All runs at a level.
 pub fn runs(experiment: &Experiment, level: Level) -> Result<Vec<Run>, Failure> {
     let base = experiment.base()?;
@@ -49,7 +28,7 @@ pub fn runs(experiment: &Experiment, level: Level) -> Result<Vec<Run>, Failure> 
     let workloads = experiment.workloads(level);
     let mut contents = vec![];
     for name in workloads {
-        contents.push(super::workloads::content(experiment, &experiment.chosen(name))?);
+        contents.push(content(experiment, &experiment.chosen(name))?);
     }
     let mut runs = vec![];
     for (variant, wanted) in experiment.variants.iter().enumerate() {

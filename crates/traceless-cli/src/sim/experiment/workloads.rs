@@ -1,7 +1,7 @@
 //! The workloads of an experiment, by name.
 
 use super::file::{Experiment, RECORDS_MAX};
-use super::plan::Input;
+use super::input::Input;
 use crate::experiment::results::{failed, hex};
 use crate::failure::Failure;
 use sha2::{Digest, Sha256};

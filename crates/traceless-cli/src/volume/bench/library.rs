@@ -2,9 +2,8 @@
 
 use super::{Effort, Places, Row, failed, seconds};
 use crate::bench::controls::{Controls, Operations};
-use crate::bench::cpu_seconds;
 use crate::failure::Failure;
-use crate::numbers::{Pair, Scale, row_of_ratios};
+use crate::numbers::{Pair, Scale, cpu_seconds, row_of_ratios};
 use std::sync::Arc;
 use traceless::build::SchemeConfig;
 use traceless::durable::MemVault;

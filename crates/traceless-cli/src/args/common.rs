@@ -1,0 +1,60 @@
+//! What options of several commands have in common.
+
+use clap::{Args, ValueEnum};
+
+#[derive(Args, Debug)]
+pub struct ProgressArgs {
+    /// Show how far long work is
+    #[arg(long, value_name = "HOW", value_enum, num_args = 0..=1, require_equals = true,
+          default_value = "auto", default_missing_value = "plain")]
+    pub progress: ProgressHow,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum ProgressHow {
+    /// A bar on a terminal, nothing elsewhere
+    Auto,
+    /// A line now and then
+    Plain,
+    /// A JSON object a line, on standard error
+    Json,
+    /// Nothing
+    None,
+}
+
+/// Reads `1G`, `512M`, `4096`: binary suffixes.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let lower = text.trim().to_ascii_lowercase();
+    let lower = lower.strip_suffix("ib").or_else(|| lower.strip_suffix('b')).unwrap_or(&lower);
+    let (number, shift) = match lower.char_indices().last() {
+        Some((at, 'k')) => (&lower[..at], 10),
+        Some((at, 'm')) => (&lower[..at], 20),
+        Some((at, 'g')) => (&lower[..at], 30),
+        Some((at, 't')) => (&lower[..at], 40),
+        Some((at, 'p')) => (&lower[..at], 50),
+        _ => (lower, 0),
+    };
+    let number: u64 = number.parse().map_err(|_| "a size looks like 1G, 512M or 4096")?;
+    number.checked_mul(1 << shift).ok_or_else(|| "that is more than 16 EiB".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_size;
+
+    #[test]
+    fn sizes_have_binary_suffixes() {
+        for (text, bytes) in [
+            ("1G", 1 << 30),
+            ("512m", 512 << 20),
+            ("4096", 4096),
+            ("10T", 10 << 40),
+            ("3KiB", 3072),
+        ] {
+            assert_eq!(parse_size(text), Ok(bytes));
+        }
+        for text in ["", "G", "1.5G", "-1", "1X", "99999999999T"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Trees, of which a memory bus is told the lines that their paths touch.
+
+use super::super::tree::schemes::Tree;
+use super::watch::{Atlas, Path};
+use std::sync::Arc;
+use traceless::trace::{Event, Op, Surface, Witness};
+use traceless::tree::{BareTree, Noted, PathWitness, Shape};
+use traceless::types::Leaf;
+use traceless_sim::workload::LINE_LEN;
+
+/// Tree number `number`, which tells `bus` the lines of the paths that it touches.
+pub fn seen_tree(
+    number: u8,
+    shape: Shape,
+    atlas: &Arc<Atlas>,
+    bus: impl Witness + 'static,
+) -> Tree {
+    let atlas = atlas.clone();
+    let witness: Box<dyn PathWitness> = Box::new(move |op, leaf: Leaf| {
+        touch(&bus, op, atlas.lines(Path { tree: number, leaf: leaf.0 as u32 }));
+    });
+    Noted::new(BareTree::new(shape, 0), witness)
+}
+
+/// Tells `bus` that lines are touched.
+pub fn touch(bus: &dyn Witness, op: Op, lines: &[u64]) {
+    for &at in lines {
+        bus.see(Event { time: 0, surface: Surface::Dram, op, at, len: LINE_LEN as u32 });
+    }
+}

@@ -1,0 +1,70 @@
+//! What the commands of the cloud store share: what their options mean, and how its errors end
+//! them.
+
+use crate::args::{CloudKernel, GatewayDurability, RemoteArgs};
+use crate::failure::{BUSY, DEVICE, FINDING, Failure};
+use traceless_cloud::Error;
+use traceless_cloud::kernel::Choice;
+use traceless_cloud::process::Program;
+use traceless_cloud::remote::{Identity, Remote};
+use traceless_cloud::store::Durability;
+use traceless_cloud::tee::Policy;
+use traceless_sys::listen::ListenError;
+
+/// The kernel of this name.
+pub fn choice(kernel: CloudKernel) -> Choice {
+    match kernel {
+        CloudKernel::Benes => Choice::Benes,
+        CloudKernel::Paper => Choice::Paper,
+    }
+}
+
+/// What a command line calls durable.
+pub fn durability(of: GatewayDurability) -> Durability {
+    match of {
+        GatewayDurability::Process => Durability::Process,
+        GatewayDurability::Power => Durability::Power,
+    }
+}
+
+/// The host that these arguments name.
+pub fn remote(args: &RemoteArgs, allow_simulated: bool) -> Result<Remote, Failure> {
+    let (Some(address), Some(certificate)) = (args.host.clone(), args.host_cert.clone()) else {
+        return Err(Failure::usage("a host elsewhere needs --host and --host-cert"));
+    };
+    let identity = args.client_cert.clone().zip(args.client_key.clone());
+    let identity = identity.map(|(certificate, key)| Identity { certificate, key });
+    let policy = Policy { allow_simulated };
+    Ok(Remote { address, certificate, identity, policy, anchor: None, witness: None })
+}
+
+/// This program, as an enclave.
+pub fn enclave_program() -> Program {
+    // Also if the file was replaced or removed since this program was started.
+    let path = "/proc/self/exe".into();
+    Program { path, arguments: vec!["enclave".into()], environment: Vec::new() }
+}
+
+/// How an error of the cloud store ends the program.
+pub fn failure(error: &Error) -> Failure {
+    match error {
+        Error::Parameters(_) | Error::OutOfRange { .. } | Error::Evidence(_) | Error::Tls(_) => {
+            Failure::usage(error)
+        }
+        Error::RolledBack { .. }
+        | Error::Tampered { .. }
+        | Error::Forged { .. }
+        | Error::Damaged { .. }
+        | Error::Anchor { .. } => Failure::new(FINDING, error),
+        Error::InUse(_) | Error::Fenced { .. } => Failure::new(BUSY, error),
+        _ => Failure::new(DEVICE, error),
+    }
+}
+
+/// How an address that is not listened on ends the program.
+pub fn refused(error: ListenError) -> Failure {
+    match error {
+        ListenError::Exposed { .. } => Failure::usage(error),
+        ListenError::Io { .. } => Failure::new(DEVICE, error),
+    }
+}
