@@ -1,6 +1,6 @@
 //! `tests/mutants.toml`: groups of files with their tests, and mutants that no test can notice.
 
-use super::tool::Mutant;
+use super::mutant::Mutant;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -5,13 +5,15 @@
 
 mod config;
 mod copy;
+mod mutant;
 mod tool;
 
 use crate::Outcome;
 use config::{Config, Group};
+use mutant::Mutant;
 use std::collections::BTreeSet;
 use std::path::Path;
-use tool::{Mutant, Tool};
+use tool::Tool;
 
 /// Mutants of a change that `--since` tries at most, if `--most` does not say.
 const MOST_OF_A_CHANGE: usize = 8;
