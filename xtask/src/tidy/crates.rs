@@ -80,7 +80,7 @@ fn check_manifest(folder: &str, path: &str, text: &str) -> Vec<Finding> {
         found.push(Finding::new(path, 1, format!("{name} has no place in the plan"), remedy));
         return found;
     };
-    for import in dependencies(&manifest, &["dependencies"]) {
+    for import in dependencies(&manifest, &["dependencies", "build-dependencies"]) {
         let ours = import == "traceless" || import.starts_with("traceless-");
         if ours && !allowed.contains(&import.as_str()) {
             let what = format!("{name} may not import {import}");
@@ -169,8 +169,10 @@ mod tests {
             finds(check, &[(path, &format!("[dependencies]\n{line}\n"))], &[(path, 2)]);
         }
         let path = "crates/traceless-volume/Cargo.toml";
-        let text = "[target.'cfg(unix)'.dependencies]\ntraceless-cloud = \"1\"\n";
-        finds(check, &[(path, text)], &[(path, 2)]);
+        for table in ["target.'cfg(unix)'.dependencies", "build-dependencies"] {
+            let text = format!("[{table}]\ntraceless-cloud = \"1\"\n");
+            finds(check, &[(path, &text)], &[(path, 2)]);
+        }
     }
 
     #[test]

@@ -3,10 +3,11 @@
 //! What stands under `#[cfg(test)]` is exempt: a test may build whatever it needs.
 
 use super::Finding;
+use super::imports::{Path, imports, names, place};
 use super::tree::{RustFile, Tree};
-use crate::rust_text::{line_of, paths, without_tests, words};
+use crate::rust_text::{line_of, without_tests};
 
-const SOURCES: &str = "crates/traceless/src/";
+const SOURCES: &str = "crates/traceless/src";
 
 const LAYERS: [&[&str]; 10] = [
     &["types", "error", "rng", "clock", "trace", "durable", "oram", "controller", "paced"],
@@ -21,18 +22,19 @@ const LAYERS: [&[&str]; 10] = [
     &["suite"],
 ];
 
-/// A name at the root of the library, and the module that it comes from.
-type Reexport = (String, String);
+/// A name at the root of the library, and the path that it stands for.
+type Reexport = (String, Path);
 
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let library = || tree.rust.iter().filter(|file| file.path.starts_with(SOURCES));
-    let root = library().find(|file| file.path == format!("{SOURCES}lib.rs"));
-    let reexports = root.map(reexports).unwrap_or_default();
-    library().flat_map(|file| check_file(file, &reexports)).collect()
+    let files = tree.rust.iter().filter_map(|file| Some((file, place(&file.path)?)));
+    let library: Vec<_> = files.filter(|(_, (root, _))| *root == SOURCES).collect();
+    let root = library.iter().find(|(_, (_, modules))| modules.is_empty());
+    let reexports = root.map(|(file, _)| names(&file.code, &[])).unwrap_or_default();
+    let found = library.iter().flat_map(|(file, (_, own))| check_file(file, own, &reexports));
+    found.collect()
 }
 
-fn check_file(file: &RustFile, reexports: &[Reexport]) -> Vec<Finding> {
-    let modules = modules_of(&file.path);
+fn check_file(file: &RustFile, modules: &[&str], reexports: &[Reexport]) -> Vec<Finding> {
     let Some(own) = modules.first() else { return Vec::new() };
     let Some(own_layer) = layer_of(own) else {
         let remedy = "name its layer in xtask/src/tidy/layering.rs and in ARCHITECTURE.md";
@@ -43,9 +45,10 @@ fn check_file(file: &RustFile, reexports: &[Reexport]) -> Vec<Finding> {
     }
     let code = without_tests(&file.code);
     let mut found = Vec::new();
-    for (offset, name) in root_names(&code, modules.len()) {
-        let known = reexports.iter().find(|(public, _)| *public == name);
-        let module = known.map_or(name.as_str(), |(_, module)| module);
+    for (offset, path) in imports(&code, modules) {
+        let Some(name) = path.first() else { continue };
+        let known = reexports.iter().find(|(public, _)| public == name);
+        let module = known.and_then(|(_, path)| path.first()).unwrap_or(name);
         if layer_of(module).is_some_and(|layer| layer > own_layer) {
             let what = format!("{own} uses {module}, a later layer");
             let remedy = "move the code up, or hand in what it needs";
@@ -57,44 +60,6 @@ fn check_file(file: &RustFile, reexports: &[Reexport]) -> Vec<Finding> {
 
 fn layer_of(module: &str) -> Option<usize> {
     LAYERS.iter().position(|layer| layer.contains(&module))
-}
-
-/// The modules that lead to a file: `store/mem.rs` is `store`, `mem`; the root has none.
-fn modules_of(path: &str) -> Vec<&str> {
-    let inner = path.strip_prefix(SOURCES).and_then(|path| path.strip_suffix(".rs"));
-    let names = inner.unwrap_or_default().split('/');
-    names.filter(|name| !matches!(*name, "" | "mod" | "lib")).collect()
-}
-
-/// The names that `code`, `depth` modules below the root, takes from the root, and where.
-fn root_names(code: &str, depth: usize) -> Vec<(usize, String)> {
-    let mut starts: Vec<usize> = words(code, "crate")
-        .filter(|at| code[at + 5..].starts_with("::"))
-        .map(|at| at + "crate::".len())
-        .collect();
-    let up = "super::".repeat(depth);
-    starts.extend(words(code, "super").filter_map(|at| {
-        // Only a whole chain reaches the root; its tail is not another one.
-        let chained = code[..at].ends_with("super::");
-        (!chained && code[at..].starts_with(&up)).then_some(at + up.len())
-    }));
-    let mut names = Vec::new();
-    for start in starts {
-        let first = |path: Vec<String>| path.into_iter().next();
-        names.extend(paths(code, start).into_iter().filter_map(first).map(|name| (start, name)));
-    }
-    names
-}
-
-fn reexports(root: &RustFile) -> Vec<Reexport> {
-    let uses = words(&root.code, "use").flat_map(|at| paths(&root.code, at + "use".len()));
-    let named = uses.filter_map(|mut path| {
-        if matches!(path.first().map(String::as_str), Some("crate" | "self")) {
-            path.remove(0);
-        }
-        Some((path.last()?.clone(), path.first()?.clone()))
-    });
-    named.collect()
 }
 
 #[cfg(test)]

@@ -2,10 +2,12 @@
 
 mod blobs;
 mod changelog;
+mod circles;
 mod crates;
 mod documents;
 mod floors_table;
 mod functions;
+mod imports;
 mod layering;
 mod lines;
 mod tree;
@@ -20,8 +22,9 @@ use tree::Tree;
 
 type Rule = fn(&Tree) -> Vec<Finding>;
 
-const RULES: [Rule; 10] = [
+const RULES: [Rule; 11] = [
     layering::check,
+    circles::check,
     crates::check,
     unsafe_code::check,
     lines::check,
