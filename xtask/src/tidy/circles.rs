@@ -1,6 +1,6 @@
 //! Inside any crate: what a file imports never imports that file in turn, by whatever detour.
 //!
-//! A file and its own modules are one house: it may name them, and they may name it. What stands
+//! A file and its own modules count as one: it may name them, and they may name it. What stands
 //! under `#[cfg(test)]` is exempt, as a test may take whatever it needs.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -203,8 +203,8 @@ mod tests {
     #[test]
     fn a_circle_is_found_behind_names_that_are_handed_on() {
         let root = (ROOT, "pub use b::X;\n");
-        let house = (B, "pub use c::X;\n");
-        finds(check, &[root, house, (A, "use crate::X;\n"), (C, "use crate::a;\n")], &[(A, 1)]);
+        let handed_on = (B, "pub use c::X;\n");
+        finds(check, &[root, handed_on, (A, "use crate::X;\n"), (C, "use crate::a;\n")], &[(A, 1)]);
         let all = (B, "pub use c::*;\n");
         let c = (C, "use crate::a;\npub struct X;\n");
         finds(check, &[all, (A, "use crate::b::X;\n"), c], &[(A, 1)]);

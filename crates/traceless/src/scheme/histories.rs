@@ -5,6 +5,7 @@
 //! change from one version to the next. Each part of a history has a digest of what the store was
 //! asked, what was read, and what lies in the store and in the vault at the end.
 
+#[cfg(test)]
 use crate::build::SchemeConfig;
 use crate::error::{Error, Result};
 use crate::oram::BlockOram;
