@@ -523,6 +523,53 @@ mod tests {
         assert!(Geometry::with_shape(64, 4096, 4, 2, 60).is_err());
     }
 
+    #[test]
+    fn the_last_that_a_limit_allows_is_taken() {
+        let refuses = |geometry: Geometry, limit: &str| matches!(geometry.check(), Err(Error::Geometry(why)) if why.contains(limit));
+        let fine = Geometry::with_shape(1 << 46, 64, 256, 1024, 3).unwrap();
+        let blocks = |blocks| Geometry { blocks, ..fine };
+        blocks(1 << 50).check().unwrap();
+        assert!(refuses(blocks((1 << 50) + 1), "2^50"));
+        for block_len in [32, 96, 1 << 21] {
+            assert!(refuses(Geometry { block_len, ..fine }, "power of two"));
+        }
+        let unsynced = |unsynced_max| Geometry { unsynced_max, ..fine };
+        unsynced(UNSYNCED_MAX).check().unwrap();
+        assert!(refuses(unsynced(0), "two syncs") && refuses(unsynced(UNSYNCED_MAX + 1), "syncs"));
+        // 64 times as many slots as blocks, and 64.
+        let high = |blocks| Geometry { blocks, ..Geometry::blank(blocks, 64) };
+        let high = |blocks| Geometry { bucket: 2, levels: 10, ..high(blocks) };
+        high(31).check().unwrap();
+        assert!(refuses(high(30), "levels"));
+        // Thrice the slots of a pass, twice the blocks, and each twice as long as with its entry.
+        let room = (1 << 61) / ((1 << 20) + 128);
+        let large = Geometry { block_len: 1 << 20, bucket: 2, fanout: 1024, levels: 1, ..fine };
+        let large = |blocks| Geometry { blocks, unsynced_max: 2, ..large };
+        let most = (room - 3 * 2048) / 2;
+        large(most).check().unwrap();
+        assert!(refuses(large(most + 1), "4 EiB"));
+        let even = Geometry { block_len: 128, bucket: 2, fanout: 1024, levels: 5, ..fine };
+        assert!(!refuses(Geometry { blocks: 1 << 50, ..even }, "4 EiB"), "just so large");
+    }
+
+    #[test]
+    fn a_shape_that_is_made_larger_keeps_what_was_asked_for() {
+        let narrow = Wishes { fanout: Some(4), bucket: Some(32), ..Wishes::default() };
+        let narrow = Geometry::new(5000, 4096, narrow).unwrap();
+        let resized = narrow.resized(50_000).unwrap();
+        assert_eq!((resized.fanout, resized.bucket), (4, 32));
+        let wide = Geometry::new(5000, 4096, Wishes::default()).unwrap();
+        let wide = Geometry { amortized: true, ..wide };
+        assert_eq!(wide.resized(1 << 20).unwrap().map, MapPlace::Memory);
+        assert!(wide.resized(1 << 20).unwrap().amortized);
+        let on_disk = Wishes { map_on_disk: true, ..Wishes::default() };
+        let on_disk = Geometry::new(5000, 4096, on_disk).unwrap();
+        let paper = Geometry { cadence: Cadence::Paper, ..on_disk };
+        let resized = paper.resized(1 << 20).unwrap();
+        assert_eq!((resized.map, resized.cadence), (MapPlace::Disk, Cadence::Paper));
+        assert!(!resized.amortized);
+    }
+
     /// Shapes are parts of images, and what is said of them is printed and checked by others.
     #[test]
     fn shapes_and_their_figures_are_what_they_were() {
@@ -540,6 +587,26 @@ mod tests {
                 let g = Geometry::new(blocks, 4096, wishes).unwrap();
                 let ratios = [g.refresh(), g.write_amplification()];
                 let ratios = ratios.map(|ratio| (ratio * 1000.0).round() as u64);
+                // What is told of it is the same, after so many writes.
+                let told = g.facts(1000);
+                let levels = u64::from(g.levels) + 1;
+                let slots = 1000 * g.slots_per_write();
+                assert_eq!(
+                    (told.levels, told.bucket, told.fanout, told.flushes),
+                    (
+                        Some(levels),
+                        Some(shape(&g)[0]),
+                        Some(shape(&g)[1]),
+                        Some(slots / shape(&g)[0])
+                    )
+                );
+                assert_eq!((told.map_bytes, told.buffer_bytes), (sizes(&g)[1], sizes(&g)[2]));
+                assert_eq!((told.settles_after, told.cadence), (g.warm_up(), Some("strict")));
+                let map = if wishes.map_on_disk { "disk" } else { "memory" };
+                assert_eq!(
+                    (told.map, told.refresh),
+                    (Some(map), Some(format!("{:.3}", g.refresh())))
+                );
                 (shape(&g), sizes(&g), spans(&g), ratios)
             });
         let expected = [

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::rng::{Rng, Seeded};
-use crate::scheme::openings::{OPENINGS_MANY, OPENINGS_MAX};
+use crate::scheme::openings::OPENINGS_MAX;
 use crate::scheme::rig::{self, Unreadable, damage, wipe};
 use crate::store::{MemStore, Watched};
 use crate::trace::{Event, Op, Recorder};
@@ -302,28 +302,6 @@ fn openings_never_pile_up() {
     }
     assert!(most < OPENINGS_MAX, "{most}");
     assert!((0..200).all(|addr| byte_at(&oram, addr).unwrap() == 5));
-}
-
-#[test]
-fn many_openings_are_retired_by_dummies() {
-    let geometry = Geometry::with_shape(4000, 64, 8, 4, 2).unwrap();
-    let mut rig = Rig::new(geometry);
-    let mut oram = rig.create();
-    let life = keys::lifetime(&oram.schedule) * 8 + geometry.unsynced_max;
-    assert!(life > OPENINGS_MANY as u64, "openings must not die by themselves");
-    // So many that they are dead within half of the openings that are left.
-    let dummies = life.div_ceil((OPENINGS_MAX - OPENINGS_MANY) as u64 / 2);
-    let (mut writes, mut retired) = (0, 0);
-    for round in 0..OPENINGS_MANY as u64 + 3 {
-        write(&mut oram, round % 1000, 1);
-        drop(oram);
-        oram = rig.open();
-        let is_many = oram.keys.openings().len() >= OPENINGS_MANY;
-        writes += if is_many { 1 + dummies } else { 1 };
-        retired += u64::from(is_many);
-        assert_eq!(oram.writes(), writes, "round {round}");
-    }
-    assert!(retired > 1);
 }
 
 #[test]
