@@ -13,7 +13,7 @@ trace_gateway() {
     shift
     "${tracer[@]}" "$folder.trace" "$traceless" gateway --local "$scratch/$folder/store" \
         --blocks 6000 --block-len 256 --lambda 8 --resp "127.0.0.1:$port" \
-        --allow-simulated-tee "$@" >"$folder.out" 2>"$folder.err" &
+        --anchor "$scratch/anchors/$folder.anchor" --allow-simulated-tee "$@" >"$folder.out" 2>"$folder.err" &
     server=$!
     until grep -q RESP "$folder.out"; do
         kill -0 "$server" 2>/dev/null || fail "no gateway: $(cat "$folder.err")"
@@ -84,7 +84,8 @@ cat out
 
 section "each one that is left out is noticed"
 for left_out in "fdatasync state.*" "fdatasync places.log" "fdatasync *.nodes" "fsync *.new" \
-    "fsync power" "fsync store" "fsync gateway" "fsync state" "fsync host"; do
+    "fsync power" "fsync store" "fsync gateway" "fsync state" "fsync host" \
+    "fdatasync *.anchor" "fsync anchors"; do
     expect 1 synced gateway power.trace --without "${left_out% *}" "${left_out#* }"
     echo "        $left_out: $(cat out)"
 done

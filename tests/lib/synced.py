@@ -9,7 +9,9 @@ gateway with --local:
 * a file is durable before it is renamed, and its folder after that, before the next answer;
 * so is the folder of each file of nodes and of each folder that is made;
 * an entry of a log is durable before the mark that says so, and before the next answer;
-* nodes are durable before the entry of the host's log that makes them the newest.
+* nodes are durable before the entry of the host's log that makes them the newest;
+* an entry of the state's log is durable before the anchor knows of it, and the anchor before the
+  next answer.
 
 The program must have been given absolute paths.
 
@@ -79,15 +81,22 @@ class Files:
             self.name_at(paths(rest)[0], "folders")
         elif name == "openat" and "O_CREAT" in rest and ".nodes" in rest:
             self.name_at(paths(rest)[0], "files of nodes")
+        elif name == "openat" and "O_CREAT" in rest and '.anchor"' in rest:
+            self.name_at(paths(rest)[0], "anchors")
         elif name in ("sendto", "sendmsg", "write") and file.startswith("TCP"):
             self.seen["answers"] += 1
-            logs = [one for one in self.unsynced if is_log(one)]
-            if logs or self.named_in:
-                return f"an answer before {logs or sorted(self.named_in)} was durable"
+            files = [one for one in self.unsynced if is_log(one) or one.endswith(".anchor")]
+            if files or self.named_in:
+                return f"an answer before {files or sorted(self.named_in)} was durable"
         elif name == "write" and base.endswith(".new"):
             self.unsynced.add(file)
         elif name == "pwrite64" and base.endswith(".nodes"):
             self.unsynced.add(file)
+        elif name == "pwrite64" and base.endswith(".anchor"):
+            self.seen["anchors"] += 1
+            logs = [one for one in self.unsynced if is_log(one) and base_of(one) != "places.log"]
+            self.unsynced.add(file)
+            return f"an anchor before {logs}" if logs else None
         elif name == "pwrite64" and is_log(file):
             if offset_of(rest) < ENTRIES_AT:
                 self.seen["marks"] += 1
@@ -152,7 +161,7 @@ def main():
         if breach:
             print(breach)
             return 1
-    for what in ("answers", "marks", "commits", "renames", "folders", "files of nodes"):
+    for what in ("answers", "marks", "commits", "renames", "folders", "files of nodes", "anchors"):
         if files.seen[what] < 2:
             print(f"only {files.seen[what]} {what}: too few to tell")
             return 2
