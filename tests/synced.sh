@@ -13,7 +13,8 @@ trace_gateway() {
     shift
     "${tracer[@]}" "$folder.trace" "$traceless" gateway --local "$scratch/$folder/store" \
         --blocks 6000 --block-len 256 --lambda 8 --resp "127.0.0.1:$port" \
-        --anchor "$scratch/anchors/$folder.anchor" --allow-simulated-tee "$@" >"$folder.out" 2>"$folder.err" &
+        --anchor "$scratch/anchors/$folder.anchor" --allow-simulated-tee "$@" \
+        >"$folder.out" 2>"$folder.err" &
     server=$!
     until grep -q RESP "$folder.out"; do
         kill -0 "$server" 2>/dev/null || fail "no gateway: $(cat "$folder.err")"

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::rng::{Rng, Seeded};
-use crate::scheme::openings::OPENINGS_MAX;
+use crate::scheme::openings::{OPENINGS_MANY, OPENINGS_MAX};
 use crate::scheme::rig::{self, Unreadable, damage, wipe};
 use crate::store::{MemStore, Watched};
 use crate::trace::{Event, Op, Recorder};
@@ -302,6 +302,30 @@ fn openings_never_pile_up() {
     }
     assert!(most < OPENINGS_MAX, "{most}");
     assert!((0..200).all(|addr| byte_at(&oram, addr).unwrap() == 5));
+}
+
+#[test]
+fn many_openings_are_retired_by_dummies() {
+    let geometry = Geometry::with_shape(4000, 64, 16, 8, 2).unwrap();
+    let mut rig = Rig::new(geometry);
+    let mut oram = rig.create();
+    let life = keys::lifetime(&oram.schedule) * 16 + geometry.unsynced_max;
+    // So many that they are dead within half of the openings that are left.
+    let dummies = life.div_ceil((OPENINGS_MAX - OPENINGS_MANY) as u64 / 2);
+    assert!((4..16).contains(&dummies), "more than a few, and less than a bucket: {dummies}");
+    for addr in 0..1008 {
+        write(&mut oram, addr, 1);
+    }
+    while oram.keys.openings().len() < OPENINGS_MANY {
+        oram.retire_old_openings().unwrap();
+        assert_eq!(oram.writes(), 1008, "there are few");
+        // As if another had begun after each write.
+        let start = oram.keys.openings().len() as u64;
+        let opening = oram.keys.openings().next([start as u8; 16], start);
+        oram.keys.push(opening).unwrap();
+    }
+    oram.retire_old_openings().unwrap();
+    assert_eq!(oram.writes(), 1008 + dummies);
 }
 
 #[test]
