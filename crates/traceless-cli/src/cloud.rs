@@ -2,7 +2,7 @@
 //! them.
 
 use crate::args::{CloudKernel, GatewayDurability, RemoteArgs};
-use crate::failure::{BUSY, DEVICE, FINDING, Failure};
+use crate::failure::{BUSY, DEVICE, FINDING, Failure, of_listening};
 use traceless_cloud::Error;
 use traceless_cloud::kernel::Choice;
 use traceless_cloud::process::Program;
@@ -65,6 +65,6 @@ pub fn failure(error: &Error) -> Failure {
 pub fn refused(error: ListenError) -> Failure {
     match error {
         ListenError::Exposed { .. } => Failure::usage(error),
-        ListenError::Io { .. } => Failure::new(DEVICE, error),
+        ListenError::Io { ref source, .. } => Failure::new(of_listening(source, DEVICE), error),
     }
 }

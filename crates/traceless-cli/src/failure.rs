@@ -1,6 +1,7 @@
 //! Exit codes, and how a failure is told.
 
 use std::fmt::Display;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use traceless_volume::error::Kind;
 use traceless_volume::{Error, fuse, nbd};
@@ -61,7 +62,11 @@ impl From<fuse::Error> for Failure {
 
 impl From<nbd::Error> for Failure {
     fn from(e: nbd::Error) -> Self {
-        let code = if matches!(e, nbd::Error::SocketInUse { .. }) { BUSY } else { USAGE };
+        let code = match &e {
+            nbd::Error::SocketInUse { .. } => BUSY,
+            nbd::Error::Listen { source, .. } => of_listening(source, USAGE),
+            _ => USAGE,
+        };
         Self::new(code, e)
     }
 }
@@ -71,6 +76,12 @@ impl From<traceless_volume::ublk::Error> for Failure {
     fn from(e: traceless_volume::ublk::Error) -> Self {
         Self::usage(e)
     }
+}
+
+/// The exit code when an address cannot be listened on: whether something else listens there, or
+/// `otherwise`.
+pub fn of_listening(error: &io::Error, otherwise: u8) -> u8 {
+    if error.kind() == io::ErrorKind::AddrInUse { BUSY } else { otherwise }
 }
 
 /// Whether the command was given `--json`: the one thing about it that all failures must know.
@@ -113,6 +124,15 @@ fn as_json(code: u8, kind: &str, message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_that_others_listen_on_is_in_use() {
+        let failure = |kind: io::ErrorKind| {
+            Failure::from(nbd::Error::Listen { address: "[::1]:1".into(), source: kind.into() })
+        };
+        assert_eq!(failure(io::ErrorKind::AddrInUse).code, BUSY);
+        assert_eq!(failure(io::ErrorKind::AddrNotAvailable).code, USAGE);
+    }
 
     #[test]
     fn a_failure_is_one_line_of_json() {

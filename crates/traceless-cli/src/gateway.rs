@@ -10,7 +10,7 @@ use crate::output::{complain, say};
 use crate::signals;
 use crate::trace::Trace;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use traceless_cloud::Error;
@@ -93,14 +93,13 @@ struct Clients<'a> {
 
 impl<'a> Clients<'a> {
     fn read(args: &'a GatewayArgs) -> Result<Self, Failure> {
-        let unfit = |e: Error| Failure::usage(e);
         let tls = args.tls_cert.as_deref().zip(args.tls_key.as_deref());
         let tls = tls.map(|(chain, key)| Tls::read(chain, key)).transpose();
         let resp = args.resp.as_deref();
         let resp = resp.or_else(|| args.s3.is_none().then_some(RESP_ADDRESS));
-        let read = |file: &Option<PathBuf>| file.as_deref().map(Password::read).transpose();
-        let password = read(&args.resp_password_file).map_err(unfit)?;
-        let metrics_password = read(&args.metrics_password_file).map_err(unfit)?;
+        let read = |path: &Path| Password::read(path).map_err(|e| unfit(path, &e));
+        let password = args.resp_password_file.as_deref().map(read).transpose()?;
+        let metrics_password = args.metrics_password_file.as_deref().map(read).transpose()?;
         check(resp, resp::clients(password.is_some()))?;
         check(args.s3.as_deref(), listen::Clients::Authenticated)?;
         check(args.metrics.as_deref(), metrics_clients(metrics_password.is_some()))?;
@@ -124,7 +123,7 @@ impl<'a> Clients<'a> {
                     complain(&format!("{what}: {}", path.display()));
                     path
                 };
-                Some((&address[..], Keys::read(&path).map_err(unfit)?))
+                Some((&address[..], Keys::read(&path).map_err(|e| unfit(&path, &e))?))
             }
         };
         Ok(Self { resp, password, s3, metrics_password, tls })
@@ -150,6 +149,11 @@ impl<'a> Clients<'a> {
         serving("RESP", bound);
         Ok(Some(thread))
     }
+}
+
+/// A file of passwords or keys that cannot be used.
+fn unfit(path: &Path, error: &Error) -> Failure {
+    Failure::usage(format!("{}: {error}", path.display()))
 }
 
 /// Refuses an address where clients would have to be asked who they are.
