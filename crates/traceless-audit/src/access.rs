@@ -1,4 +1,4 @@
-//! One access, as it is seen.
+//! One access of a trace: its events, reduced to what tests compare.
 
 use crate::template::Template;
 use std::collections::HashMap;

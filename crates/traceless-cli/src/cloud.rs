@@ -1,5 +1,4 @@
-//! What the commands of the cloud store share: what their options mean, and how its errors end
-//! them.
+//! Options and exit codes that the commands of the cloud store share.
 
 use crate::args::{CloudKernel, GatewayDurability, RemoteArgs};
 use crate::failure::{BUSY, DEVICE, FINDING, Failure, of_listening};

@@ -1,4 +1,4 @@
-//! A connection that HTTP is spoken on, as its requests know it.
+//! The HTTP connection that a request came on: who may read it, and its place among all.
 
 use crate::places::{Cut, Place};
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use tokio::sync::Notify;
 /// Who may see and change what a connection carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wire {
-    /// The two ends.
+    /// The two ends alone.
     Tls,
-    /// This machine.
+    /// Programs of this machine.
     Loopback,
     /// Whoever has the network.
     Network,
 }
 
-/// A connection, as its requests know it among their extensions.
+/// A connection. Each request carries it among its extensions.
 #[derive(Clone)]
 pub struct Connection {
     place: Arc<Place<Ender>>,
@@ -33,7 +33,7 @@ impl Connection {
         self.place.clone()
     }
 
-    /// The client has shown who it is.
+    /// Keeps the connection's place: the client is authenticated.
     pub fn keep(&self) {
         self.place.keep();
     }
@@ -55,7 +55,7 @@ impl Cut for Ender {
 }
 
 impl Ender {
-    /// Waits until it is to end.
+    /// Waits until the connection is to be closed.
     pub async fn asked(&self) {
         self.0.notified().await;
     }

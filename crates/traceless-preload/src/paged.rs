@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::{Client, Error, Heap, Lock, Pager, Pages, Recording, Result, Way};
 
-/// The paged memory, and who has which part of it.
+/// The paged memory, and the heap that records which parts of it are allocated.
 pub struct Paged {
     memory: Memory,
     heap: Mutex<Heap>,
@@ -15,23 +15,23 @@ pub struct Paged {
     len: usize,
 }
 
-/// Who pages it.
+/// The thread or process that pages the memory.
 pub enum Memory {
-    /// A thread of this process.
+    /// A thread of this process pages it.
     Own(Pager, Option<Recording>),
-    /// Another process.
+    /// Another process pages it.
     Served(Client),
 }
 
 static PAGED: OnceLock<Paged> = OnceLock::new();
 
-/// From now on the program's memory is this.
+/// Makes `memory` the program's paged memory. Called once.
 pub fn set(memory: Paged) {
-    // Nobody else begins it.
+    // The library is loaded once, so nothing was set before.
     drop(PAGED.set(memory));
 }
 
-/// The recording of what pages it, if one is made.
+/// The recording of page moves, if `--trace` asked for one.
 pub fn recording() -> Option<&'static Recording> {
     match &PAGED.get()?.memory {
         Memory::Own(_, recording) => recording.as_ref(),
@@ -60,7 +60,7 @@ pub fn is_paged(address: usize, len: usize) -> bool {
 }
 
 impl Paged {
-    /// Memory that nobody has a part of yet.
+    /// Paged memory of which nothing is allocated yet.
     pub fn new(memory: Memory, start: usize, len: usize, lock: Lock) -> Result<Self> {
         let heap = Mutex::new(Heap::new(start, len / PAGE_LEN));
         let paged = Self { memory, heap, start, len };
@@ -84,7 +84,7 @@ impl Paged {
         at.checked_add(len).is_some_and(|end| end <= self.len)
     }
 
-    /// Who has what.
+    /// The records of what is allocated.
     pub fn heap(&self) -> MutexGuard<'_, Heap> {
         // Nothing panics while it holds the records, but for bugs, which end the program.
         self.heap.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,8 +1,8 @@
-//! What whoever runs the program is told.
+//! Messages of the pager on standard error, and the exit after a failure.
 
 use traceless_pager::paging::Error;
 
-/// What a pager that failed leaves as the program's status.
+/// The exit code of a program whose pager failed.
 const FAILED: i32 = 125;
 
 /// Ends the program: a page that it waits for cannot come.
@@ -12,9 +12,9 @@ pub fn fail(error: &Error) -> ! {
     unsafe { libc::_exit(FAILED) }
 }
 
-/// One line for whoever runs the program.
+/// Prints one line on standard error.
 pub fn say(what: &str) {
     let line = format!("traceless: {what}\n");
-    // There is nobody to tell that nobody could be told.
+    // A failure to print cannot be reported anywhere.
     let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! Words that may be secret, in the trusted state: nothing that saves or loads them looks at them.
+//! Saves and loads words of the trusted state that may be secret, without branching on them.
 
 use crate::durable::take_saved;
 use crate::error::Result;

@@ -1,4 +1,4 @@
-//! The computer around all schemes, small enough to be run often.
+//! The simulated machine that all audited schemes run in, small enough to run hundreds of times.
 
 use super::users::{CACHE_SETS, CACHE_WAYS};
 use traceless::tree::Shape;
@@ -12,10 +12,10 @@ pub const BLOCKS: u64 = 2048;
 
 pub const LEVELS: usize = 10;
 
-/// Levels in the processor.
+/// Levels of the tree that lie in the processor.
 pub const CACHED: usize = 3;
 
-/// It, around a scheme.
+/// The machine with a scheme as its memory controller.
 pub fn machine(oram: Config, over: Over) -> Machine {
     Machine {
         processor: processor::Config::IN_ORDER,
@@ -38,7 +38,7 @@ pub const LAST_LEVEL: llc::Config = llc::Config {
 pub const MEMORY: dram::Config =
     dram::Config { map: dram::AddressMap::ROWS_TOGETHER, ..dram::Config::FOUR_CHANNELS };
 
-/// What trees lie in.
+/// The memory that trees lie in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Over {
     /// Rows and banks: how long a path takes depends on where it lies.
@@ -47,7 +47,7 @@ pub enum Over {
     Bandwidth,
 }
 
-/// Where trees of such shapes lie, one after the other.
+/// Layouts of trees of these shapes, one after the other in memory.
 pub fn layouts_of(shapes: &[Shape]) -> Vec<Layout> {
     let (row_len, channels) = (Config::default().row_len, MEMORY.channels_in_a_row());
     let mut end = 0;

@@ -1,4 +1,4 @@
-//! Trees, of which a memory bus is told the lines that their paths touch.
+//! Trees that report the lines of each path they touch to a memory bus.
 
 use super::super::tree::schemes::Tree;
 use super::watch::{Atlas, Path};
@@ -8,7 +8,7 @@ use traceless::tree::{BareTree, Noted, PathWitness, Shape};
 use traceless::types::Leaf;
 use traceless_sim::workload::LINE_LEN;
 
-/// Tree number `number`, which tells `bus` the lines of the paths that it touches.
+/// Tree number `number`, which reports the lines of the paths that it touches to `bus`.
 pub fn seen_tree(
     number: u8,
     shape: Shape,
@@ -22,7 +22,7 @@ pub fn seen_tree(
     Noted::new(BareTree::new(shape, 0), witness)
 }
 
-/// Tells `bus` that lines are touched.
+/// Reports accesses to `lines` to `bus`.
 pub fn touch(bus: &dyn Witness, op: Op, lines: &[u64]) {
     for &at in lines {
         bus.see(Event { time: 0, surface: Surface::Dram, op, at, len: LINE_LEN as u32 });

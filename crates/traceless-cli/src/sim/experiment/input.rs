@@ -1,4 +1,4 @@
-//! What the result of a run follows from.
+//! The input of a simulation run, from which its result follows.
 
 use super::calculated::Overheads;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use traceless_sim::machine::Machine;
 /// simulators are never mixed.
 pub const RESULTS_VERSION: u32 = 5;
 
-/// All that a result follows from.
+/// The whole input of a run.
 #[derive(Serialize)]
 pub struct Input {
     pub version: u32,

@@ -1,4 +1,4 @@
-//! All programs that one pager serves: how they are paged, and which of them live.
+//! The programs that one pager serves: their settings, and which of them are alive.
 
 use super::link::{Link, What};
 use crate::paging::config::{Config, HOLDS_PROGRAMS, SharedCounters};
@@ -30,7 +30,7 @@ pub struct Live {
 }
 
 impl House {
-    /// Without a program.
+    /// A pager that serves no program yet.
     pub fn new(settings: Settings, owner: Link, bell: OwnedFd) -> Self {
         Self { settings, owner, live: Mutex::default(), bell }
     }
@@ -99,7 +99,7 @@ impl House {
         let _ = rustix::io::write(&self.bell, &1u64.to_le_bytes());
     }
 
-    /// Which of them there are now.
+    /// The programs that are alive.
     pub fn live(&self) -> MutexGuard<'_, Live> {
         self.live.lock().expect("nobody panics while counting")
     }

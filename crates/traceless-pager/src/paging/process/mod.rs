@@ -14,7 +14,7 @@
 //! | `client` | the program's side |
 //! | `space` | the pager's side: the memory of one program |
 //! | `house` | all programs that one pager serves |
-//! | `server` | who of them comes in |
+//! | `server` | accepts programs, and ends when none is left |
 //! | `supervisor` | who starts the pager, and learns how it ended |
 
 mod client;

@@ -1,4 +1,4 @@
-//! Who comes in to be served, and whether anybody is left to serve.
+//! Accepts programs that are to be paged, and ends when neither a program nor the owner is left.
 
 use super::house::House;
 use super::link::{Link, Listener, What};
@@ -29,7 +29,8 @@ pub fn serve(settings: Settings, owner: OwnedFd) -> Result {
     }
 }
 
-/// Where programs come in, what rings when one has ended, and the name that they find us under.
+/// Makes the socket that programs connect to, the event that says that one has ended, and the name
+/// of the socket.
 fn begin(settings: &Settings) -> Result<(Listener, OwnedFd, String)> {
     settings.check()?;
     if settings.way == Some(Way::Move) {
@@ -81,7 +82,7 @@ impl House {
         Ok(())
     }
 
-    /// Who started us was killed. What it would have removed in the end is removed here.
+    /// The owner was killed: removes the counters that it would have removed, and fails.
     fn is_left_alone(&self) -> Result {
         if let Some(folder) = &self.settings().counters {
             // Whatever is left of it holds counters only.
@@ -90,7 +91,7 @@ impl House {
         Err(Error::Configuration("who started the pager was killed: it ends, and all programs"))
     }
 
-    /// Which of these there are: a program that comes in, the owner's word, one that has ended.
+    /// Waits for an event: a program connects, the owner sends a message, a program has ended.
     fn wait(&self, listener: &Listener, has_owner: bool) -> Result<[bool; 3]> {
         let owner = if has_owner { self.owner.as_fd() } else { self.bell.as_fd() };
         let mut all = [listener.as_fd(), owner, self.bell.as_fd()]
