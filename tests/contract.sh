@@ -535,9 +535,10 @@ fi
 
 section "man pages and completions"
 share=$(dirname "$traceless")/share
-# Every subcommand that is not hidden, as a page is called.
+# Every subcommand that is not hidden, as a page is called; those of traceless-lab have none.
 subcommands() {
-    "$traceless" "${@:1}" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]\+\) .*/\1/p' |
+    "$traceless" "${@:1}" --help |
+        sed -n '/^Usage: traceless-lab/q; /^Commands:/,/^$/s/^  \([a-z]\+\) .*/\1/p' |
         grep -vx help || true
 }
 pages_of() {

@@ -3,7 +3,7 @@
 //! They are left in `target/<profile>/share`, laid out as below `/usr/share`.
 
 // Only the command line's shape is of interest here, not what it is parsed into.
-#[allow(dead_code)]
+#[allow(dead_code, unused_imports)]
 #[path = "src/args/mod.rs"]
 mod args;
 

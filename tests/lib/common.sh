@@ -12,7 +12,8 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 lib=$root/tests/lib
 name=$(basename "$0" .sh)
 if [ -z "${TRACELESS:-}" ]; then
-    (cd "$root" && cargo build --release -p traceless-cli -p traceless-preload --locked)
+    (cd "$root" && cargo build --release --locked \
+        -p traceless-cli -p traceless-lab -p traceless-preload)
     TRACELESS=$(cd "$root" && cd "${CARGO_TARGET_DIR:-target}" && pwd)/release/traceless
 fi
 traceless=$(realpath "$TRACELESS")

@@ -8,7 +8,7 @@ use crate::Outcome;
 /// Where the curves are drawn, below the root.
 const PLOT: &str = "target/stash.svg";
 
-/// What the command line asks for: the arguments of `traceless bench stash`.
+/// What the command line asks for: the arguments of `traceless-lab bench stash`.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Options {
     arguments: Vec<String>,
@@ -43,14 +43,14 @@ impl Options {
 pub fn run(root: &Path, options: &Options) -> Result<Outcome, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["run", "--release", "--quiet", "--package", "traceless-cli", "--"]);
+    command.args(["run", "--release", "--quiet", "--package", "traceless-lab", "--"]);
     command.args(["bench", "stash"]).args(&options.arguments).current_dir(root);
     if !options.is_search {
         command.args(["--plot", PLOT]);
     }
     let status = command.status().map_err(|error| format!("cannot run cargo: {error}"))?;
     if !status.success() {
-        return Err(format!("traceless bench stash ended with {status}"));
+        return Err(format!("traceless-lab bench stash ended with {status}"));
     }
     if !options.is_search {
         eprintln!("the curves are in {PLOT}");

@@ -3,8 +3,6 @@
 use std::fmt::Display;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use traceless_volume::error::Kind;
-use traceless_volume::{Error, fuse, nbd};
 
 /// Something was found: a leak, or damage.
 pub const FINDING: u8 = 1;
@@ -31,50 +29,6 @@ impl Failure {
 
     pub fn usage(message: impl Display) -> Self {
         Self::new(USAGE, message)
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(e: Error) -> Self {
-        let code = match e.kind() {
-            Kind::Finding => FINDING,
-            Kind::Usage => USAGE,
-            Kind::Key => KEY,
-            Kind::Device => DEVICE,
-            Kind::Busy => BUSY,
-        };
-        Self::new(code, e)
-    }
-}
-
-impl From<fuse::Error> for Failure {
-    fn from(e: fuse::Error) -> Self {
-        let code = match e {
-            fuse::Error::Busy { .. }
-            | fuse::Error::LoopBusy { .. }
-            | fuse::Error::AlreadyMounted { .. } => BUSY,
-            fuse::Error::Io { .. } | fuse::Error::NotBlank { .. } => DEVICE,
-            _ => USAGE,
-        };
-        Self::new(code, e)
-    }
-}
-
-impl From<nbd::Error> for Failure {
-    fn from(e: nbd::Error) -> Self {
-        let code = match &e {
-            nbd::Error::SocketInUse { .. } => BUSY,
-            nbd::Error::Listen { source, .. } => of_listening(source, USAGE),
-            _ => USAGE,
-        };
-        Self::new(code, e)
-    }
-}
-
-#[cfg(feature = "ublk")]
-impl From<traceless_volume::ublk::Error> for Failure {
-    fn from(e: traceless_volume::ublk::Error) -> Self {
-        Self::usage(e)
     }
 }
 
@@ -124,15 +78,6 @@ fn as_json(code: u8, kind: &str, message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_address_that_others_listen_on_is_in_use() {
-        let failure = |kind: io::ErrorKind| {
-            Failure::from(nbd::Error::Listen { address: "[::1]:1".into(), source: kind.into() })
-        };
-        assert_eq!(failure(io::ErrorKind::AddrInUse).code, BUSY);
-        assert_eq!(failure(io::ErrorKind::AddrNotAvailable).code, USAGE);
-    }
 
     #[test]
     fn a_failure_is_one_line_of_json() {

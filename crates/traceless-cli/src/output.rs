@@ -29,6 +29,16 @@ pub fn say_json(value: &impl Serialize) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Three digits that count.
+pub fn shortened(value: f64) -> String {
+    match value {
+        100.0.. => format!("{value:.0}"),
+        10.0..100.0 => format!("{value:.1}"),
+        1.0..10.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
 /// A table without lines, whose first column is words and all others numbers.
 pub fn new_table(header: Vec<String>) -> Table {
     let mut table = Table::new();

@@ -68,22 +68,23 @@ pub fn run(root: &Path, options: &Options) -> Result<Outcome, String> {
 /// What the command that measures `group` prints.
 fn measure(root: &Path, group: &str, quick: bool) -> Result<String, String> {
     let command: &[&str] = match group {
-        "volume" | "write-only" => &["volume", "bench", "--suite", group],
+        "volume" | "write-only" => &["bench", "volume", "--suite", group],
         "tree" => &["bench", "tree", "--floors"],
         "pager" => &["bench", "pager"],
         "cloud" => &["bench", "cloud", "--floors"],
-        "audit" => &["audit", "floors"],
-        "sim" => &["sim", "floors"],
+        "audit" => &["bench", "auditor"],
+        "sim" => &["bench", "simulator"],
         _ => return Err(format!("no command measures the group {group} yet")),
     };
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
-    build.args(["build", "--release", "--package", "traceless-cli"]).current_dir(root);
+    build.args(["build", "--release", "--package", "traceless-lab", "--package", "traceless-cli"]);
+    build.current_dir(root);
     let status = build.status().map_err(|error| format!("cannot run cargo: {error}"))?;
     if !status.success() {
-        return Err("traceless-cli does not build".to_owned());
+        return Err("traceless-lab does not build".to_owned());
     }
-    let mut bench = Command::new(target_folder(root).join("release/traceless"));
+    let mut bench = Command::new(target_folder(root).join("release/traceless-lab"));
     bench.args(command).arg("--json").args(quick.then_some("--quick"));
     output_of(&mut bench)
 }

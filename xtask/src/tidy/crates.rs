@@ -1,13 +1,31 @@
-//! Between crates: who may import whom, how many crates there are, and where code may be async.
+//! Between crates: which may import which, and where code may be async.
 
 use super::Finding;
 use super::tree::{RustFile, Tree};
 use crate::rust_text::{line_of, paths, skip_blanks, words};
 
-/// Nine that earn their walls, and the library that takes malloc's place: whatever links it gets
-/// its malloc, so it can be a part of none of them.
-const CRATES_MAX: usize = 10;
 const LIBRARY: [&str; 2] = ["traceless", "traceless-sys"];
+/// What makes up the products that users install.
+const PRODUCTS: [&str; 7] = [
+    "traceless",
+    "traceless-sys",
+    "traceless-volume",
+    "traceless-pager",
+    "traceless-cloud",
+    "traceless-sim",
+    "traceless-audit",
+];
+/// The same, and the program whose plumbing the laboratory shares.
+const LABORATORY: [&str; 8] = [
+    "traceless",
+    "traceless-sys",
+    "traceless-volume",
+    "traceless-pager",
+    "traceless-cloud",
+    "traceless-sim",
+    "traceless-audit",
+    "traceless-cli",
+];
 const ASYNC_CRATE: &str = "crates/traceless-cloud";
 
 /// What the auditor may read of the library: the events, and the types they are made of.
@@ -15,13 +33,6 @@ const AUDIT_MODULES: [&str; 2] = ["trace", "types"];
 
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
-    let crates = tree.manifests().filter(|(folder, ..)| folder.starts_with("crates/"));
-    for (count, (_, path, _)) in crates.enumerate() {
-        if count == CRATES_MAX {
-            let what = format!("more than {CRATES_MAX} crates");
-            found.push(Finding::new(path, 1, what, "put the code into one that exists"));
-        }
-    }
     for (folder, path, text) in tree.manifests() {
         found.extend(check_manifest(folder, path, text));
     }
@@ -44,15 +55,8 @@ fn allowed(name: &str) -> Option<&'static [&'static str]> {
         "traceless-volume" | "traceless-pager" | "traceless-cloud" => Some(&LIBRARY),
         "traceless-preload" => Some(&["traceless-pager"]),
         "traceless-sim" | "traceless-audit" => Some(&["traceless"]),
-        "traceless-cli" | "traceless-py" => Some(&[
-            "traceless",
-            "traceless-sys",
-            "traceless-volume",
-            "traceless-pager",
-            "traceless-cloud",
-            "traceless-sim",
-            "traceless-audit",
-        ]),
+        "traceless-cli" | "traceless-py" => Some(&PRODUCTS),
+        "traceless-lab" => Some(&LABORATORY),
         _ => None,
     }
 }
@@ -192,13 +196,16 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_beside_the_plan_and_an_eleventh_crate_are_found() {
+    fn a_crate_beside_the_plan_is_found() {
         let path = "crates/traceless-utils/Cargo.toml";
         finds(check, &[(path, "[package]\n")], &[(path, 1)]);
-        let names: Vec<String> = (0..11).map(|n| format!("crates/c{n}/Cargo.toml")).collect();
-        let files: Vec<(&str, &str)> = names.iter().map(|name| (&name[..], "")).collect();
-        let found = super::super::testing::check(check, &files);
-        assert!(found.iter().any(|finding| finding.what.starts_with("more than 10 crates")));
+    }
+
+    #[test]
+    fn a_product_that_needs_the_laboratory_is_found() {
+        let path = "crates/traceless-cli/Cargo.toml";
+        let text = "[dependencies]\ntraceless-lab = \"1\"\n";
+        finds(check, &[(path, text)], &[(path, 2)]);
     }
 
     #[test]

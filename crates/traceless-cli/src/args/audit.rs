@@ -1,7 +1,7 @@
 //! The command line of `traceless audit`, without anything behind it.
 
-use super::TraceArgs;
-use clap::{Args, Subcommand, ValueEnum};
+use super::LabArgs;
+use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
 /// What `traceless audit` is called with.
@@ -14,7 +14,8 @@ use std::path::PathBuf;
 pub struct AuditArgs {
     #[command(subcommand)]
     pub command: Option<AuditCommand>,
-    /// Audit all schemes and all planted faults: does this audit see what it should, and only that?
+    /// Audit all schemes and all planted faults (traceless-lab): does this audit see what it
+    /// should, and only that?
     ///
     /// Exit codes: 0 it does; 1 something was found in a scheme without a fault; 2 a planted fault
     /// was missed.
@@ -26,31 +27,6 @@ pub struct AuditArgs {
 
 #[derive(Subcommand, Debug)]
 pub enum AuditCommand {
-    /// Runs a volume's scheme over pairs of workloads and compares what is seen of them
-    ///
-    /// Exit codes: 0 nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
-    Volume(AuditVolumeArgs),
-    /// Runs schemes that lie in trees at a fixed rate, and tries to tell their users apart
-    ///
-    /// Exit codes: 0 nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
-    Tree(AuditTreeArgs),
-    /// Runs programs whose pages come and go, and tries to tell them apart by what the store sees
-    ///
-    /// Exit codes: 0 nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
-    Pager(AuditPagerArgs),
-    /// Runs the cloud store's gateway and enclave, and tries to learn what is asked for
-    ///
-    /// Exit codes: 0 nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
-    Cloud(AuditCloudArgs),
-    /// Measures whether the time of an operation tells of a secret, where it is claimed not to
-    ///
-    /// Needs a machine that is not too busy: what is small is found only then. Exit codes: 0
-    /// nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
-    Timing(AuditTimingArgs),
-    /// Runs the simulator's secure processors, and tries to tell programs apart at the memory bus
-    ///
-    /// Exit codes: 0 nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
-    Sim(AuditSimArgs),
     /// Compares two recorded traces: are they equal, and if not, where do they part?
     ///
     /// Traces that differ, but look drawn at random, are judged by statistics, unless it is said
@@ -61,33 +37,28 @@ pub enum AuditCommand {
     ///
     /// Exit codes: 0 it is written; 2 a file is missing; 4 a file cannot be read as what it is.
     Convert(ConvertArgs),
-    /// Measure how small traces are, and how fast they are written and read
-    Floors(AuditFloorsArgs),
-    /// Counts false alarms: audits honest schemes with many seeds, at level quick
-    ///
-    /// Each seed is one scheme's, in turn. Exit codes: 0 at most one alarm; 1 more, or
-    /// probabilities that are too small too often; 2 something could not be run.
-    Alarms(AuditAlarmsArgs),
     /// Tells what two snapshots of one image reveal
     ///
     /// Exit codes: 0 it ran; 2 a file is missing; 4 these are not two snapshots of one image.
     Diff(DiffArgs),
-}
-
-/// What all that run something take.
-#[derive(Args, Debug)]
-pub struct RunArgs {
-    /// How much to run
-    #[arg(long, value_enum, default_value_t = Level::Ci)]
-    pub level: Level,
-    /// What schemes and users draw from
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-    /// Audit the planted faults only: does this audit see anything?
-    #[arg(long, conflicts_with_all = ["scheme", "level", "seed"])]
-    pub self_test: bool,
-    #[command(flatten)]
-    pub shown: ShownArgs,
+    /// Runs a volume's scheme over pairs of workloads (traceless-lab)
+    Volume(LabArgs),
+    /// Runs schemes that lie in trees, and tries to tell their users apart (traceless-lab)
+    Tree(LabArgs),
+    /// Runs paged programs, and tries to tell them apart (traceless-lab)
+    Pager(LabArgs),
+    /// Runs the cloud store's gateway and enclave (traceless-lab)
+    Cloud(LabArgs),
+    /// Measures whether times tell of a secret (traceless-lab)
+    Timing(LabArgs),
+    /// Runs the simulator's secure processors (traceless-lab)
+    Sim(LabArgs),
+    /// Measures how small traces are, and how fast (traceless-lab)
+    #[command(hide = true)]
+    Floors(LabArgs),
+    /// Counts false alarms of many seeds (traceless-lab)
+    #[command(hide = true)]
+    Alarms(LabArgs),
 }
 
 /// How a report is told.
@@ -99,262 +70,6 @@ pub struct ShownArgs {
     /// Write it as a page, with pictures of two users side by side
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-}
-
-#[derive(Args, Debug)]
-pub struct AuditVolumeArgs {
-    /// The scheme, or one with a planted fault
-    #[arg(long, default_value = "detwo", value_parser = SCHEMES)]
-    pub scheme: String,
-    #[command(flatten)]
-    pub run: RunArgs,
-    /// Whom to record
-    #[arg(long, value_parser = VOLUME_USERS, default_value = "random", requires = "trace")]
-    pub user: String,
-    #[command(flatten)]
-    pub record: RecordArgs,
-}
-
-/// Instead of an audit.
-#[derive(Args, Debug)]
-pub struct RecordArgs {
-    #[command(flatten)]
-    pub trace: TraceArgs,
-    /// Blocks to write, or steps to make, while recording [default: as the level has it]
-    #[arg(long, value_name = "N", requires = "trace")]
-    pub length: Option<u64>,
-}
-
-/// Whom `audit volume` can record.
-pub const VOLUME_USERS: [&str; 7] =
-    ["one", "random", "in-order", "backwards", "hot", "cold", "twice"];
-
-/// Whom `audit tree` can record.
-pub const TREE_USERS: [&str; 12] = [
-    "one",
-    "random",
-    "in-order",
-    "hot",
-    "far-apart",
-    "idle",
-    "seldom",
-    "seldom-one",
-    "secret-ones",
-    "secret-zeros",
-    "full",
-    "empty",
-];
-
-#[derive(Args, Debug)]
-pub struct AuditTreeArgs {
-    /// One scheme, or one with a planted fault; without it all that have none
-    #[arg(long, value_parser = TREE_SCHEMES)]
-    pub scheme: Option<String>,
-    #[command(flatten)]
-    pub run: RunArgs,
-    /// Whom to record
-    #[arg(long, value_parser = TREE_USERS, default_value = "random", requires = "trace")]
-    pub user: String,
-    #[command(flatten)]
-    pub record: RecordArgs,
-}
-
-#[derive(Args, Debug)]
-pub struct AuditTimingArgs {
-    /// What to measure, also with a planted fault; without it all that have none
-    #[arg(long, value_parser = TIMED)]
-    pub scheme: Option<String>,
-    #[command(flatten)]
-    pub run: RunArgs,
-}
-
-#[derive(Args, Debug)]
-pub struct AuditPagerArgs {
-    /// One scheme, or one with a planted fault; without it all that have none
-    #[arg(long, value_parser = PAGER_SCHEMES)]
-    pub scheme: Option<String>,
-    #[command(flatten)]
-    pub run: RunArgs,
-}
-
-/// What `audit pager --scheme` may name.
-pub const PAGER_SCHEMES: [&str; 11] = [
-    "detwo",
-    "eager",
-    "path",
-    "path-fused",
-    "ring",
-    "plain",
-    "opam",
-    "mutant:skips-clean",
-    "mutant:reads-ahead",
-    "mutant:skips-unwritten",
-    "mutant:path-skips-clean",
-];
-
-#[derive(Args, Debug)]
-pub struct AuditCloudArgs {
-    /// One part, or one with a planted fault; without it all that have none
-    #[arg(long, value_parser = CLOUD_PARTS)]
-    pub scheme: Option<String>,
-    #[command(flatten)]
-    pub run: RunArgs,
-}
-
-/// What `audit cloud --scheme` may name.
-pub const CLOUD_PARTS: [&str; 15] = [
-    "gateway-fixed",
-    "gateway-demand",
-    "enclave",
-    "mutant:sound-gateway",
-    "mutant:hits-send-nothing",
-    "mutant:idle-stops",
-    "mutant:errors-send-nothing",
-    "mutant:batches-at-once",
-    "mutant:prefers-half",
-    "mutant:root-at-hand",
-    "mutant:sound-enclave",
-    "mutant:checks-chosen",
-    "mutant:takes-replays",
-    "mutant:moves-straight",
-    "mutant:printed-stream",
-];
-
-#[derive(Args, Debug)]
-pub struct AuditSimArgs {
-    /// One scheme, or one with a planted fault; without it all that have none
-    #[arg(long, value_parser = SIM_SCHEMES)]
-    pub scheme: Option<String>,
-    #[command(flatten)]
-    pub run: RunArgs,
-}
-
-/// What `audit timing --scheme` may name.
-pub const TIMED: [&str; 8] = [
-    "oblivious",
-    "oblivious-sealed",
-    "scan",
-    "tags",
-    "mutant:remembers-last",
-    "mutant:stops-at-hit",
-    "mutant:skips-unwritten",
-    "mutant:compares-early",
-];
-
-/// What `audit sim --scheme` may name.
-pub const SIM_SCHEMES: [&str; 36] = [
-    "path",
-    "recursive",
-    "recursive:no-plb",
-    "unified",
-    "compressed",
-    "baseline",
-    "rho",
-    "ir-alloc",
-    "ir-stash",
-    "ir-dwb",
-    "ir-dwb:queue",
-    "ir-oram",
-    "bundled",
-    "llc-d",
-    "llc-d+ir-stash+ir-alloc",
-    "ring",
-    "mutant:sound-path",
-    "mutant:skips-dummies",
-    "mutant:reads-only",
-    "mutant:evicts-at-once",
-    "mutant:forgets-remap",
-    "mutant:leaf-of-block",
-    "mutant:sound-pair",
-    "mutant:plb-beside-trees",
-    "mutant:no-pattern",
-    "mutant:sound-pace",
-    "mutant:t-of-program",
-    "mutant:early-at-once",
-    "mutant:early-later",
-    "mutant:evicts-between",
-    "mutant:abort-ends-slot",
-    "mutant:reads-before-answer",
-    "mutant:t-per-program",
-    "fetch-slots",
-    "ir-stash:as-printed",
-    "ir-oram:as-printed",
-];
-
-/// What `audit tree --scheme` may name.
-pub const TREE_SCHEMES: [&str; 30] = [
-    "path",
-    "recursive",
-    "unified",
-    "compressed",
-    "circuit",
-    "ring",
-    "ir-alloc",
-    "ir-stash",
-    "bundled",
-    "rho",
-    "llc-d",
-    "ir-dwb",
-    "mutant:sound-path",
-    "mutant:forgets-remap",
-    "mutant:remaps-to-previous",
-    "mutant:prefers-half",
-    "mutant:one-half",
-    "mutant:prefers-even",
-    "mutant:remaps-near",
-    "mutant:leaf-of-block",
-    "mutant:returns-early",
-    "mutant:skips-dummies",
-    "mutant:dummy-for-block",
-    "mutant:one-dummy-path",
-    "mutant:reads-only",
-    "mutant:evicts-at-once",
-    "mutant:sound-pair",
-    "mutant:plb-beside-trees",
-    "mutant:no-pattern",
-    "mutant:searches-first",
-];
-
-/// What `--scheme` may name.
-pub const SCHEMES: [&str; 17] = [
-    "detwo",
-    "sq",
-    "sq:paper-cadence",
-    "linear",
-    "plain",
-    "hive",
-    "datalair",
-    "mutant:sound",
-    "mutant:skips-clean",
-    "mutant:literal-wrap",
-    "mutant:coalesces",
-    "mutant:sound-sq",
-    "mutant:keeps-older",
-    "mutant:skips-fakes",
-    "mutant:sound-random",
-    "mutant:own-slot",
-    "mutant:prefers-free",
-];
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
-pub enum Level {
-    /// About a second
-    Quick,
-    /// Some seconds
-    Ci,
-    /// Minutes
-    Release,
-}
-
-impl Level {
-    /// Its word in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Quick => "quick",
-            Self::Ci => "ci",
-            Self::Release => "release",
-        }
-    }
 }
 
 #[derive(Args, Debug)]
@@ -417,42 +132,6 @@ pub struct ConvertArgs {
     pub to: PathBuf,
     #[command(flatten)]
     pub source: SourceArgs,
-}
-
-#[derive(Args, Debug)]
-pub struct AuditFloorsArgs {
-    /// Measure for a shorter time
-    #[arg(long)]
-    pub quick: bool,
-    /// Only rows whose name contains one of these
-    #[arg(long, value_name = "PART", value_delimiter = ',')]
-    pub only: Vec<String>,
-    /// Print as JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-impl AuditFloorsArgs {
-    /// Whether a row is to be measured.
-    pub fn wants(&self, name: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|part| name.contains(part))
-    }
-}
-
-#[derive(Args, Debug)]
-pub struct AuditAlarmsArgs {
-    /// How many seeds
-    #[arg(long, default_value_t = 1000, value_name = "N")]
-    pub seeds: u64,
-    /// The first of them
-    #[arg(long, default_value_t = 1, value_name = "SEED")]
-    pub first: u64,
-    /// Keep each seed's verdict here, and leave out those that are here already
-    #[arg(long)]
-    pub file: Option<PathBuf>,
-    /// Print the result as JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 #[derive(Args, Debug)]

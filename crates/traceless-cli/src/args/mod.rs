@@ -1,33 +1,37 @@
 //! The command line, without anything behind it: the build makes man pages and completions of it.
 
+#[cfg(feature = "audit")]
 pub mod audit;
-mod bench;
-mod cloud;
 mod common;
-mod experiment;
+#[cfg(feature = "cloud")]
 mod gateway;
+#[cfg(feature = "cloud")]
 mod host;
+#[cfg(feature = "pager")]
 mod run;
 mod shares;
+#[cfg(feature = "sim")]
 mod sim;
-mod stash;
-mod tree;
+#[cfg(feature = "volume")]
 mod volume;
 
+#[cfg(feature = "audit")]
 pub use audit::AuditArgs;
-pub use cloud::*;
 pub use common::*;
-pub use experiment::*;
+#[cfg(feature = "cloud")]
 pub use gateway::*;
+#[cfg(feature = "cloud")]
 pub use host::*;
+#[cfg(feature = "pager")]
 pub use run::*;
 pub use shares::*;
+#[cfg(feature = "sim")]
 pub use sim::*;
-pub use stash::*;
-pub use tree::*;
+#[cfg(feature = "volume")]
 pub use volume::*;
 
 use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Where to record what an adversary sees.
@@ -42,6 +46,15 @@ pub struct TraceArgs {
     pub secret: Option<PathBuf>,
 }
 
+/// The words of a command that the program traceless-lab runs. It reads them again.
+#[derive(Args, Debug)]
+#[command(disable_help_flag = true)]
+pub struct LabArgs {
+    /// What traceless-lab is given; --help lists it
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORD")]
+    pub words: Vec<OsString>,
+}
+
 /// Hides which data is touched from whoever holds the disk.
 #[derive(Parser, Debug)]
 #[command(name = "traceless", version, max_term_width = 100)]
@@ -54,34 +67,36 @@ pub struct Cli {
 
 #[derive(Subcommand, Debug)]
 pub enum Product {
+    #[cfg(feature = "volume")]
     /// Encrypted block devices whose writes tell nothing but their number
     Volume {
         #[command(subcommand)]
         command: VolumeCommand,
     },
+    #[cfg(feature = "audit")]
     /// The adversary as a program: what do the recorded events tell?
     Audit(AuditArgs),
+    #[cfg(feature = "pager")]
     /// Run a program with little memory: the rest of its heap is paged, and page writes tell
     /// nothing. Exit codes: the program's own; 125 the pager failed; 126, 127 as of env
     Run(RunArgs),
+    #[cfg(feature = "pager")]
     /// What `run --mode process` starts: the pager, for whoever holds the other end of its input
     #[command(hide = true)]
     ServePages,
-    /// What `bench pager --experiment` pages
-    #[command(hide = true)]
-    PagedProgram(PagedProgramArgs),
+    #[cfg(feature = "cloud")]
     /// A store of values that does not see which one is asked for, behind the Redis protocol
     Gateway(Box<GatewayArgs>),
+    #[cfg(feature = "cloud")]
     /// The untrusted side of a gateway's store: it keeps the tree, and sees no name and no value
     Host(HostArgs),
+    #[cfg(feature = "cloud")]
     /// What a host starts as its enclave
     #[command(hide = true)]
     Enclave,
-    /// Measure the schemes of the library by themselves
-    Bench {
-        #[command(subcommand)]
-        command: BenchCommand,
-    },
+    /// Measure the schemes by themselves (traceless-lab)
+    Bench(LabArgs),
+    #[cfg(feature = "sim")]
     /// Simulate secure processors: what oblivious memory costs on a memory bus
     Sim {
         #[command(subcommand)]

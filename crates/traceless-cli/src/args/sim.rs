@@ -1,6 +1,6 @@
 //! `traceless sim`
 
-use super::{ProgressArgs, TraceArgs};
+use super::{LabArgs, ProgressArgs, TraceArgs};
 use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,18 +15,9 @@ pub enum SimCommand {
     Run(SimRunArgs),
     /// The same for several, with several runs at a time, or spread over machines
     Sweep(SimSweepArgs),
-    /// Measure how fast the simulator is
-    Floors(SimFloorsArgs),
-}
-
-#[derive(Args, Debug)]
-pub struct SimFloorsArgs {
-    /// Measure for a shorter time
-    #[arg(long)]
-    pub quick: bool,
-    /// Print as JSON
-    #[arg(long)]
-    pub json: bool,
+    /// Measure how fast the simulator is (traceless-lab)
+    #[command(hide = true)]
+    Floors(LabArgs),
 }
 
 #[derive(Args, Debug)]

@@ -1,8 +1,7 @@
 //! `traceless volume ...`
 
-use super::TraceArgs;
-pub use super::bench::*;
 use super::common::{ProgressArgs, parse_size};
+use super::{LabArgs, TraceArgs};
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -40,8 +39,9 @@ pub enum VolumeCommand {
         #[command(subcommand)]
         command: HeaderCommand,
     },
-    /// Measure what the floors in bench/floors.toml ask for, or compare schemes
-    Bench(BenchArgs),
+    /// Measure volumes, or compare schemes (traceless-lab)
+    #[command(hide = true)]
+    Bench(LabArgs),
 }
 
 /// The image, and what opens it.

@@ -1,8 +1,8 @@
 //! `traceless audit compare`: two trace files.
 
+use super::outcome::{CLEAN, FOUND, NOT_JUDGED, Outcome, claim_line, grouped, json};
 use super::page::{Page, Picture, Seen};
 use super::source::{Source, secrets};
-use super::{CLEAN, FOUND, NOT_JUDGED, Outcome, claim_line, grouped, json};
 use crate::args::audit::{CompareArgs, SourceArgs};
 use serde::Serialize;
 use std::path::Path;
@@ -195,8 +195,8 @@ fn exact_text(found: &Comparison) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::outcome::{CLEAN, FAILED, FOUND, NOT_WHAT_IT_SHOULD_BE, Outcome};
     use super::super::tests::outcome;
-    use super::super::{CLEAN, FAILED, FOUND, NOT_WHAT_IT_SHOULD_BE, Outcome};
     use std::path::Path;
     use traceless::trace::{Event, Op, Surface, TraceWriter};
 

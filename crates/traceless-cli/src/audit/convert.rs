@@ -1,7 +1,7 @@
 //! `traceless audit convert`: what another tool recorded, as a trace file.
 
+use super::outcome::{CLEAN, FAILED, NOT_WHAT_IT_SHOULD_BE, Outcome, grouped};
 use super::source::Source;
-use super::{CLEAN, FAILED, NOT_WHAT_IT_SHOULD_BE, Outcome, grouped};
 use crate::args::audit::ConvertArgs;
 use std::fs::File;
 use std::path::Path;

@@ -1,13 +1,15 @@
 //! `traceless audit diff`: two snapshots of one image.
 
-use super::{CLEAN, NOT_WHAT_IT_SHOULD_BE, Outcome, grouped, json};
+use super::outcome::{CLEAN, NOT_WHAT_IT_SHOULD_BE, Outcome, grouped, json};
 use crate::args::audit::DiffArgs;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::path::Path;
 use traceless_audit::{ChangedRun, SnapshotDiff, SnapshotError, diff};
-use traceless_volume::volume::public_parts;
+
+/// The parts of a volume's image: a name, the first byte, and how many.
+type Parts = Vec<(&'static str, u64, u64)>;
 
 /// Stretches listed unless all are asked for.
 const LISTED: usize = 20;
@@ -19,7 +21,7 @@ pub fn run(args: &DiffArgs) -> Outcome {
     match compare_images(&args.old, &args.new) {
         Err(outcome) => outcome,
         Ok(found) => {
-            let parts = public_parts(&args.new);
+            let parts = parts_of(&args.new);
             let area = |block: u64| {
                 let at = block * found.block_len;
                 let part = parts.iter().find(|(_, first, len)| (*first..first + len).contains(&at));
@@ -31,6 +33,18 @@ pub fn run(args: &DiffArgs) -> Outcome {
             Outcome::new(CLEAN, out)
         }
     }
+}
+
+/// What the image at `path` says itself to be made of; nothing if it is no volume.
+#[cfg(feature = "volume")]
+fn parts_of(path: &Path) -> Parts {
+    traceless_volume::volume::public_parts(path)
+}
+
+/// A build without volumes does not know their parts.
+#[cfg(not(feature = "volume"))]
+fn parts_of(_: &Path) -> Parts {
+    vec![]
 }
 
 fn compare_images(old: &Path, new: &Path) -> Result<SnapshotDiff, Outcome> {
@@ -143,7 +157,7 @@ fn named(run: ChangedRun, area: &AreaOf) -> Vec<NamedRun> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::FAILED;
+    use super::super::outcome::FAILED;
     use super::super::tests::outcome;
     use super::*;
 

@@ -1,6 +1,6 @@
 //! A report as a page that needs nothing else: the claims, and what two users look like.
 
-use super::{FAILED, Outcome};
+use super::outcome::{FAILED, Outcome};
 use crate::svg::dots::{Drawn, Panel, to_svg};
 use std::fmt::Write as _;
 use std::path::Path;

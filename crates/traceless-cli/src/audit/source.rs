@@ -1,6 +1,6 @@
 //! Files that hold traces, of whatever recorded them.
 
-use super::{NOT_WHAT_IT_SHOULD_BE, Outcome};
+use super::outcome::{NOT_WHAT_IT_SHOULD_BE, Outcome};
 use crate::args::audit::SourceArgs;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};

@@ -1,12 +1,12 @@
 //! `traceless sim`: secure processors, simulated.
 
 mod experiment;
-mod floors;
 mod record;
 mod trace;
 
 use crate::args::{SimCommand, WorkloadFormat};
 use crate::failure::{DEVICE, Failure};
+use crate::lab;
 use crate::trace::Trace;
 use std::sync::Arc;
 use traceless::trace::Op;
@@ -19,7 +19,7 @@ pub fn run(command: &SimCommand) -> Result<(), Failure> {
         SimCommand::Record(args) => record::run(args),
         SimCommand::Run(args) => experiment::run(args),
         SimCommand::Sweep(args) => experiment::sweep(args),
-        SimCommand::Floors(args) => floors::run(args),
+        SimCommand::Floors(_) => lab::run(),
     }
 }
 

@@ -1,10 +1,10 @@
 //! `traceless volume ...`
 
 mod asked;
-mod bench;
 mod check;
-mod create;
+pub mod create;
 mod export;
+mod failure;
 mod header;
 mod held;
 mod key;
@@ -18,6 +18,7 @@ mod ublk;
 
 use crate::args::VolumeCommand;
 use crate::failure::Failure;
+use crate::lab;
 
 pub fn run(command: &VolumeCommand) -> Result<(), Failure> {
     match command {
@@ -34,6 +35,6 @@ pub fn run(command: &VolumeCommand) -> Result<(), Failure> {
         VolumeCommand::Reencrypt(args) => rebuild::reencrypt(args),
         VolumeCommand::Keys { command } => keys::run(command),
         VolumeCommand::Header { command } => header::run(command),
-        VolumeCommand::Bench(args) => bench::run(args),
+        VolumeCommand::Bench(_) => lab::run(),
     }
 }

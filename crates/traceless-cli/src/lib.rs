@@ -1,0 +1,73 @@
+//! The commands of the program `traceless`.
+//!
+//! This is a library so that the program traceless-lab, which measures the products and attacks
+//! them, can share their plumbing. It is no interface for anybody else.
+#![forbid(unsafe_code)]
+#![allow(missing_docs, reason = "two programs of this workspace are all that use it")]
+
+pub mod args;
+#[cfg(feature = "audit")]
+pub mod audit;
+#[cfg(feature = "cloud")]
+pub mod cloud;
+pub mod entry;
+#[cfg(feature = "sim")]
+pub mod experiment;
+pub mod failure;
+#[cfg(feature = "cloud")]
+mod gateway;
+#[cfg(feature = "cloud")]
+mod host;
+pub mod lab;
+pub mod output;
+pub mod parallel;
+#[cfg(feature = "pager")]
+pub mod run;
+mod shares;
+pub mod signals;
+#[cfg(feature = "sim")]
+mod sim;
+#[cfg(any(feature = "audit", feature = "sim"))]
+pub mod svg;
+pub mod trace;
+#[cfg(feature = "volume")]
+pub mod volume;
+
+use args::{Cli, Product};
+use entry::report;
+use std::process::ExitCode;
+
+/// What the program `traceless` does.
+pub fn main() -> ExitCode {
+    // Before anything secret is in memory.
+    traceless_sys::harden_process();
+    let cli: Cli = match entry::parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    let code = match &cli.product {
+        #[cfg(feature = "volume")]
+        Product::Volume { command } => report(volume::run(command)),
+        #[cfg(feature = "audit")]
+        Product::Audit(args) => audit::run(args),
+        #[cfg(feature = "pager")]
+        Product::Run(args) => run::run(args),
+        #[cfg(feature = "pager")]
+        Product::ServePages => run::serve(),
+        #[cfg(feature = "cloud")]
+        Product::Gateway(args) => report(gateway::run(args)),
+        #[cfg(feature = "cloud")]
+        Product::Host(args) => report(host::run(args)),
+        #[cfg(feature = "cloud")]
+        Product::Enclave => report(host::enclave()),
+        Product::Bench(_) => report(lab::run()),
+        #[cfg(feature = "sim")]
+        Product::Sim { command } => report(sim::run(command)),
+        Product::Completions(args) => {
+            shares::completions(args);
+            0
+        }
+        Product::Man(args) => report(shares::man_pages(args)),
+    };
+    ExitCode::from(code)
+}

@@ -1,0 +1,290 @@
+//! How often is there a false alarm? Honest schemes, at level quick, each seed one of them in turn:
+//! all schemes in trees, processors, pagers and volumes, but not those whose time is measured,
+//! which no seed repeats. And are probabilities uniform over seeds, as they must be?
+
+use super::audited::Progress;
+use super::suite::{Failed, Suite, claims_of};
+use super::target::HONEST;
+use super::{CLEAN, FAILED, FOUND, Outcome, json, volume};
+use super::{pager::Pagers, sim::Processors, tree::Trees};
+use crate::args::audit::{AuditAlarmsArgs, Level};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Mutex;
+use traceless_audit::{Claim, Distance, Verdict};
+use traceless_cli::parallel::{cores, in_parallel};
+
+/// Alarms of a thousand seeds that are no reason to doubt.
+const ALARMS_MAX: usize = 1;
+
+/// A test whose probabilities are so seldom too small is not trusted.
+const TOO_SMALL: f64 = 1e-4;
+
+pub fn run(args: &AuditAlarmsArgs) -> Outcome {
+    let seeds = args.first..args.first.saturating_add(args.seeds);
+    let found = match all(seeds, args.file.as_deref()) {
+        Err(error) => return Outcome::error(FAILED, &format!("nothing can be said: {error}")),
+        Ok(found) => Found::of(&found),
+    };
+    let is_sound = found.alarms.len() <= ALARMS_MAX && found.tests.iter().all(Test::is_sound);
+    let out = if args.json { json(&found) } else { found.text() };
+    Outcome::new(if is_sound { CLEAN } else { FOUND }, out)
+}
+
+/// False alarms of so many seeds.
+pub fn count(seeds: u64) -> Result<usize, Failed> {
+    Ok(Found::of(&all(1..1 + seeds, None)?).alarms.len())
+}
+
+/// What the audit of one seed has said.
+#[derive(Clone, Serialize, Deserialize)]
+struct Judged {
+    seed: u64,
+    target: String,
+    scheme: String,
+    /// Claims that do not hold, with what was seen.
+    alarms: Vec<String>,
+    /// What was tested, and its probability.
+    p: Vec<(String, f64)>,
+}
+
+/// A scheme of some suite.
+struct Subject {
+    target: &'static str,
+    scheme: &'static str,
+    claims: Box<dyn Fn(u64) -> Result<Vec<Claim>, Failed> + Send + Sync>,
+}
+
+fn subjects() -> Vec<Subject> {
+    let volumes = HONEST.iter().map(|&(subject, scheme)| Subject {
+        target: "volume",
+        scheme,
+        claims: Box::new(move |seed| {
+            Ok(volume::claims_of(subject, Level::Quick, seed, &mut || {})?)
+        }),
+    });
+    let suites = of_suite::<Trees>().chain(of_suite::<Processors>()).chain(of_suite::<Pagers>());
+    suites.chain(volumes).collect()
+}
+
+fn of_suite<S: Suite>() -> impl Iterator<Item = Subject> {
+    S::HONEST.iter().map(|scheme| Subject {
+        target: S::TARGET,
+        scheme: S::name(scheme),
+        claims: Box::new(|seed| claims_of::<S>(scheme, S::size(Level::Quick), seed)),
+    })
+}
+
+/// Audits each of `seeds` that is not yet in `file`, and adds it there.
+fn all(seeds: Range<u64>, file: Option<&Path>) -> Result<Vec<Judged>, Failed> {
+    let (known, file) = match file {
+        None => (vec![], None),
+        Some(path) => {
+            (known(path)?, Some(OpenOptions::new().append(true).create(true).open(path)?))
+        }
+    };
+    let mut found: Vec<Judged> = known.into_iter().filter(|j| seeds.contains(&j.seed)).collect();
+    let left: Vec<u64> = seeds.filter(|seed| found.iter().all(|j| j.seed != *seed)).collect();
+    let (subjects, file) = (subjects(), Mutex::new(file));
+    let progress = Progress::new(left.len());
+    let audit = |seed: &u64| -> Result<Judged, Failed> {
+        let judged = judge(&subjects[(seed % subjects.len() as u64) as usize], *seed)?;
+        if let Some(file) = &mut *file.lock().expect("no writer panics") {
+            add(file, &judged)?;
+        }
+        progress.advance();
+        Ok(judged)
+    };
+    let audited = in_parallel(&left, cores(), audit).into_iter();
+    found.extend(audited.collect::<Result<Vec<_>, _>>()?);
+    Ok(found)
+}
+
+fn judge(subject: &Subject, seed: u64) -> Result<Judged, Failed> {
+    let claims = (subject.claims)(seed)?;
+    let alarms = claims.iter().filter(|claim| claim.verdict != Verdict::Pass);
+    let alarms = alarms.map(|claim| format!("{}: {}", claim.name, claim.evidence)).collect();
+    let own = format!("{}: ", subject.scheme);
+    let test = |claim: &Claim| {
+        let name = claim.name.strip_prefix(&own).unwrap_or(&claim.name);
+        Some((name.split(": ").next()?.to_owned(), claim.p?))
+    };
+    let p = claims.iter().filter_map(test).collect();
+    let (target, scheme) = (subject.target.to_owned(), subject.scheme.to_owned());
+    Ok(Judged { seed, target, scheme, alarms, p })
+}
+
+/// What was judged before. A last line that was cut short is judged again.
+fn known(path: &Path) -> Result<Vec<Judged>, Failed> {
+    let text = match std::fs::read_to_string(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(vec![]),
+        read => read?,
+    };
+    let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
+    if whole.len() < text.len() {
+        OpenOptions::new().write(true).open(path)?.set_len(whole.len() as u64)?;
+    }
+    whole.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+}
+
+fn add(file: &mut File, judged: &Judged) -> Result<(), Failed> {
+    let line = serde_json::to_string(judged)? + "\n";
+    Ok(file.write_all(line.as_bytes())?)
+}
+
+/// What was found over all seeds.
+#[derive(Serialize)]
+struct Found {
+    schema: &'static str,
+    seeds: usize,
+    alarms: Vec<String>,
+    tests: Vec<Test>,
+}
+
+/// The probabilities that one test of one target has given.
+#[derive(Serialize)]
+struct Test {
+    name: String,
+    number: usize,
+    least: f64,
+    /// Shares of them below a hundredth, a tenth and a half.
+    below: [f64; 3],
+    /// How far they are from a uniform variable's, and how probable that is.
+    from_uniform: f64,
+    p: f64,
+    /// The same of the side that raises alarms.
+    too_small: f64,
+    p_too_small: f64,
+}
+
+impl Test {
+    fn of(name: String, p: &[f64]) -> Self {
+        let below = |most: f64| p.iter().filter(|p| **p < most).count() as f64 / p.len() as f64;
+        let (both, small) = (Distance::from_uniform(p), Distance::below_uniform(p));
+        Self {
+            name,
+            number: p.len(),
+            least: p.iter().copied().fold(1.0, f64::min),
+            below: [0.01, 0.1, 0.5].map(below),
+            from_uniform: both.greatest,
+            p: both.p,
+            too_small: small.greatest,
+            p_too_small: small.p,
+        }
+    }
+
+    fn is_sound(&self) -> bool {
+        self.p_too_small >= TOO_SMALL
+    }
+}
+
+impl Found {
+    fn of(judged: &[Judged]) -> Self {
+        let alarm = |judged: &Judged| {
+            let Judged { seed, target, scheme, alarms, .. } = judged;
+            Some(format!("seed {seed}, {target} {scheme}: {}", alarms.first()?))
+        };
+        let mut by_test: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        for Judged { target, p, .. } in judged {
+            for (test, p) in p {
+                by_test.entry(format!("{target}: {test}")).or_default().push(*p);
+            }
+        }
+        Self {
+            schema: "traceless.audit.alarms.v1",
+            seeds: judged.len(),
+            alarms: judged.iter().filter_map(alarm).collect(),
+            tests: by_test.into_iter().map(|(name, p)| Test::of(name, &p)).collect(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut out = format!("{} honest seeds, {} alarms\n", self.seeds, self.alarms.len());
+        for alarm in &self.alarms {
+            writeln!(out, "  {alarm}").expect("a string takes every line");
+        }
+        out += "\nprobabilities: how many, the least, shares below 0.01, 0.1 and 0.5, distance \
+                from uniform\n(p), and of the small side alone (p)\n";
+        for test in &self.tests {
+            let [a, b, c] = test.below;
+            writeln!(
+                out,
+                "{:<70} {:>5} {:.1e} {a:.3} {b:.3} {c:.3} {:.3} ({:.1e}) {:.3} ({:.1e})",
+                test.name,
+                test.number,
+                test.least,
+                test.from_uniform,
+                test.p,
+                test.too_small,
+                test.p_too_small
+            )
+            .expect("a string takes every line");
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(seed: u64, p: f64) -> Judged {
+        let alarms = if p < 1e-7 { vec!["a leak".to_owned()] } else { vec![] };
+        let (target, scheme) = ("tree".to_owned(), "path".to_owned());
+        Judged { seed, target, scheme, alarms, p: vec![("leaves are uniform".to_owned(), p)] }
+    }
+
+    #[test]
+    fn alarms_are_counted_and_too_many_small_ones_are_found() {
+        let even: Vec<Judged> = (0..200).map(|i| judged(i, (i as f64 + 0.5) / 200.0)).collect();
+        let found = Found::of(&even);
+        assert!(found.alarms.is_empty() && found.tests[0].is_sound());
+        assert!((found.tests[0].below[2] - 0.5).abs() < 1e-9, "{}", found.text());
+        let small: Vec<Judged> = (0..200).map(|i| judged(i, i as f64 / 400.0)).collect();
+        let found = Found::of(&small);
+        assert_eq!(found.alarms, ["seed 0, tree path: a leak"]);
+        assert!(!found.tests[0].is_sound(), "{}", found.text());
+        let large: Vec<Judged> = (0..200).map(|i| judged(i, 0.5 + i as f64 / 400.0)).collect();
+        let found = Found::of(&large);
+        assert!(found.tests[0].is_sound(), "too careful raises no alarm");
+        assert!(found.tests[0].p < 1e-9, "but it shows: {}", found.text());
+    }
+
+    #[test]
+    fn what_was_judged_is_not_judged_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("seeds");
+        let first = all(0..2, Some(&path)).unwrap();
+        let written = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(written.lines().count(), 2);
+        // The last line is cut, as by a crash.
+        std::fs::write(&path, &written[..written.len() - 3]).unwrap();
+        assert_eq!(known(&path).unwrap().len(), 1);
+        let mut again = all(0..2, Some(&path)).unwrap();
+        again.sort_by_key(|judged| judged.seed);
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2);
+        for (a, b) in first.iter().zip(&again) {
+            assert_eq!((&a.scheme, a.p.len()), (&b.scheme, b.p.len()));
+            for ((test_a, p_a), (test_b, p_b)) in a.p.iter().zip(&b.p) {
+                // A number is read from a file but for its last digit.
+                assert!(test_a == test_b && (p_a - p_b).abs() < 1e-12, "{p_a} {p_b}");
+            }
+        }
+        std::fs::write(&path, "no line of ours\n").unwrap();
+        assert!(all(0..1, Some(&path)).is_err());
+    }
+
+    #[test]
+    fn every_scheme_has_its_turn() {
+        let subjects = subjects();
+        let mut names: Vec<_> = subjects.iter().map(|s| (s.target, s.scheme)).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), 12 + 16 + 5 + 5);
+    }
+}

@@ -1,0 +1,237 @@
+//! What an audit found, and whether it finds what was planted.
+
+use super::page::{Page, Picture};
+use super::{CLEAN, FAILED, FOUND, Outcome, claim_line, json};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::fmt::Display;
+use traceless_audit::{ALPHA, Claim, Report, Verdict};
+use traceless_cli::args::audit::ShownArgs;
+
+/// All that one audit has to say.
+pub struct Audited {
+    /// Whose claims these are.
+    pub target: &'static str,
+    pub scheme: String,
+    pub level: &'static str,
+    pub claims: Vec<Claim>,
+    /// Of each planted fault that it is found, and of each sound twin that nothing is.
+    pub planted: Vec<Claim>,
+    /// What the claims do not cover, a sentence or nothing.
+    pub not_hidden: &'static str,
+    /// What users look like, if a page was asked for.
+    pub pictures: Vec<Picture>,
+}
+
+impl Audited {
+    /// What is planted, and nothing else.
+    pub fn of_planted(planted: Vec<Claim>) -> Self {
+        Self {
+            target: "self-test",
+            scheme: "planted faults".to_owned(),
+            level: "self-test",
+            claims: vec![],
+            planted,
+            not_hidden: "",
+            pictures: vec![],
+        }
+    }
+
+    /// For people, or programs; and the exit code.
+    ///
+    /// The page is written as well, if there is to be one.
+    pub fn outcome(self, shown: &ShownArgs) -> Outcome {
+        let missed = self.planted.iter().find(|claim| claim.verdict != Verdict::Pass).cloned();
+        let claims = [self.claims, self.planted].concat();
+        let report = Report::new(self.target, &self.scheme, self.level, claims);
+        if let Some(path) = &shown.html {
+            let Report { target, scheme, level, verdict, claims, .. } = &report;
+            let about = format!("Scheme {scheme}, level {level}. {}", self.not_hidden);
+            let (title, verdict, pictures) = (target, *verdict, &self.pictures);
+            let page = Page { title, verdict, about: &about, claims, pictures };
+            if let Err(outcome) = page.write(path) {
+                return outcome;
+            }
+        }
+        let out = if shown.json { json(&report) } else { text(&report, self.not_hidden) };
+        let code = if report.verdict == Verdict::Pass { CLEAN } else { FOUND };
+        let mut outcome = Outcome::new(code, out);
+        if let Some(missed) = missed {
+            outcome.code = FAILED;
+            outcome.err = format!(
+                "traceless: a planted fault was missed, so nothing that this audit says counts; it \
+                 is not true that {}: {}\n",
+                missed.name, missed.evidence
+            );
+        }
+        outcome
+    }
+}
+
+fn text(report: &Report, not_hidden: &str) -> String {
+    let claims: String = report.claims.iter().map(claim_line).collect();
+    let (scheme, level, verdict) = (&report.scheme, &report.level, report.verdict.word());
+    let end = if not_hidden.is_empty() { "" } else { "\n" };
+    format!("scheme {scheme}, level {level}\n\n{claims}\n{not_hidden}{end}verdict: {verdict}\n")
+}
+
+/// What an audit has to say, or why it could not be run.
+pub fn told(audited: Result<Audited, impl Display>, shown: &ShownArgs) -> Outcome {
+    match audited {
+        Ok(audited) => audited.outcome(shown),
+        Err(error) => Outcome::error(FAILED, &format!("the audit could not be run: {error}")),
+    }
+}
+
+/// That nothing is found in `scheme`, whose claims are `claims`.
+pub fn is_clean(scheme: &str, claims: &[Claim]) -> Claim {
+    let name = format!("nothing is found in {scheme}");
+    let power = "as each claim's";
+    let fails = claims.iter().find(|claim| claim.verdict != Verdict::Pass);
+    let all = claims.len() as u64;
+    match fails {
+        None => {
+            let evidence = format!("none of {all} claims fails");
+            Claim::exact(name, Verdict::Pass, all, power, evidence)
+        }
+        Some(fails) => {
+            let evidence = format!("{}: {}", fails.name, fails.evidence);
+            Claim::exact(name, fails.verdict, all, power, evidence)
+        }
+    }
+}
+
+/// That claims about `scheme` find the fault that was planted in it, or nothing in a sound twin.
+pub fn is_found(scheme: &str, fault: Option<&str>, claims: &[Claim]) -> Claim {
+    let found: Vec<_> = claims.iter().filter(|claim| claim.verdict != Verdict::Pass).collect();
+    let name = match fault {
+        None => format!("the detector finds nothing in {scheme}"),
+        Some(fault) => format!("the detector catches {scheme}: {fault}"),
+    };
+    let evidence = found.first().map_or_else(
+        || format!("none of {} claims fails", claims.len()),
+        |first| format!("{} of {} claims fail: {}", found.len(), claims.len(), first.evidence),
+    );
+    let is_right = found.is_empty() == fault.is_none();
+    let verdict = if is_right { Verdict::Pass } else { Verdict::Fault };
+    let power = format!("each claim at {ALPHA:e}");
+    Claim::exact(name, verdict, found.len() as u64, &power, evidence)
+}
+
+/// The claims of a run that draws from a seed. What is suspicious is run again with another one,
+/// and does not hold if it is so again.
+pub fn with_repeats<E>(
+    seed: u64,
+    mut run: impl FnMut(u64) -> Result<Vec<Claim>, E>,
+) -> Result<Vec<Claim>, E> {
+    let claims = run(seed)?;
+    if !claims.iter().any(needs_another_run) {
+        return Ok(claims);
+    }
+    let again = run(seed.wrapping_add(0x5eed))?;
+    Ok(repeated(claims, &again))
+}
+
+/// Below this a claim is suspicious. Twice in a row is seen once in 10^8 times.
+const SUSPICIOUS: f64 = 1e-4;
+
+fn is_suspicious(claim: &Claim) -> bool {
+    claim.p.is_some_and(|p| p < SUSPICIOUS)
+}
+
+fn needs_another_run(claim: &Claim) -> bool {
+    is_suspicious(claim) && claim.verdict == Verdict::Pass
+}
+
+/// What is suspicious in both of two runs does not hold.
+fn repeated(mut claims: Vec<Claim>, again: &[Claim]) -> Vec<Claim> {
+    for (claim, again) in claims.iter_mut().zip(again) {
+        if is_suspicious(claim) && is_suspicious(again) {
+            claim.verdict = Verdict::Leak;
+            claim.evidence = format!("{}; and again: {}", claim.evidence, again.evidence);
+        }
+    }
+    claims
+}
+
+/// A bar on the terminal, if there is one, while runs are made.
+pub struct Progress(ProgressBar);
+
+impl Progress {
+    pub fn new(steps: usize) -> Self {
+        let bar = ProgressBar::new(steps as u64);
+        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} checks, {elapsed}") {
+            bar.set_style(style);
+        }
+        Self(bar)
+    }
+
+    /// One step is done.
+    pub fn advance(&self) {
+        self.0.inc(1);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(verdict: Verdict) -> Claim {
+        Claim::exact("the claim", verdict, 7, "none", "what was seen")
+    }
+
+    fn audited(claims: &[Verdict], planted: &[Verdict]) -> Outcome {
+        let claims = claims.iter().copied().map(claim).collect();
+        let planted = planted.iter().copied().map(claim).collect();
+        let (scheme, level) = ("all".to_owned(), "quick");
+        let (target, not_hidden, pictures) = ("t", "", vec![]);
+        Audited { target, scheme, level, claims, planted, not_hidden, pictures }
+            .outcome(&ShownArgs::default())
+    }
+
+    #[test]
+    fn a_missed_fault_is_worse_than_a_leak() {
+        use Verdict::{Fault, Leak, Pass};
+        assert_eq!(audited(&[Pass, Pass], &[Pass]).code, CLEAN);
+        assert_eq!(audited(&[Pass, Leak], &[Pass]).code, FOUND);
+        assert_eq!(audited(&[Fault], &[]).code, FOUND);
+        let missed = audited(&[Leak], &[Pass, Fault]);
+        assert_eq!(missed.code, FAILED);
+        assert!(missed.err.ends_with("not true that the claim: what was seen\n"), "{}", missed.err);
+        assert!(missed.out.ends_with("verdict: leak\n"), "{}", missed.out);
+    }
+
+    #[test]
+    fn a_scheme_is_as_clean_as_its_worst_claim() {
+        let pass = is_clean("s", &[claim(Verdict::Pass), claim(Verdict::Pass)]);
+        assert_eq!((pass.verdict, &*pass.evidence), (Verdict::Pass, "none of 2 claims fails"));
+        let leaks = is_clean("s", &[claim(Verdict::Pass), claim(Verdict::Leak)]);
+        let said = "the claim: what was seen";
+        assert_eq!((leaks.verdict, &*leaks.evidence), (Verdict::Leak, said));
+    }
+
+    #[test]
+    fn what_is_suspicious_twice_does_not_hold() {
+        let claims = |ps: &[f64]| -> Vec<Claim> {
+            let claim = |&p: &f64| {
+                let verdict = if p < ALPHA { Verdict::Leak } else { Verdict::Pass };
+                Claim { p: Some(p), ..Claim::exact("c", verdict, 0, "none", "seen") }
+            };
+            ps.iter().map(claim).collect()
+        };
+        assert!(claims(&[0.5, 2e-4]).iter().all(|claim| !needs_another_run(claim)));
+        assert!(needs_another_run(&claims(&[2e-5])[0]));
+        assert!(!needs_another_run(&claims(&[1e-9])[0]), "that is a leak at once");
+        let exact = Claim::exact("c", Verdict::Pass, 0, "none", "");
+        assert!(!needs_another_run(&exact), "nothing in it is chance");
+        let found = repeated(claims(&[2e-5, 2e-5, 0.5, 1e-9]), &claims(&[3e-5, 0.5, 3e-5, 0.5]));
+        let verdicts: Vec<Verdict> = found.iter().map(|claim| claim.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Leak, Verdict::Pass, Verdict::Pass, Verdict::Leak]);
+        assert_eq!(found[0].evidence, "seen; and again: seen");
+    }
+}

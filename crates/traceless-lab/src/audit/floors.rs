@@ -1,0 +1,114 @@
+//! The rows of the group audit: how small traces are, how fast they are written and read, how fast
+//! they are judged, and how often falsely.
+
+use super::{alarms, tree};
+use crate::args::AuditorArgs;
+use crate::bench::controls::{Controls, Operations};
+use crate::numbers::{Pair, Row, Scale, failed, row, row_of_ratios, say_rows};
+use std::sync::Arc;
+use traceless::rng::{Rng, Seeded};
+use traceless::trace::{Event, Recorder, TraceError, TraceReader, TraceWriter};
+use traceless_audit::{Draws, Verdict, cannot_be_told_apart};
+use traceless_cli::failure::Failure;
+
+/// Times that each measurement is made.
+const ROUNDS: usize = 7;
+
+const BYTES: &str = "audit-trace-bytes";
+const WRITE: &str = "audit-trace-write";
+const READ: &str = "audit-trace-read";
+const STATISTICS: &str = "audit-statistics";
+const ALARMS: &str = "audit-false-alarms";
+
+/// Of one event, or one draw: the core's speed is all there is to compare with.
+const EVENT_WRITTEN: Operations = Operations { hits: 20.0, ..Operations::NONE };
+const EVENT_READ: Operations = Operations { hits: 20.0, ..Operations::NONE };
+const DRAW: Operations = Operations { hits: 200.0, ..Operations::NONE };
+
+pub fn run(args: &AuditorArgs) -> Result<(), Failure> {
+    let (steps, seeds) = if args.quick { (10_000, 33) } else { (100_000, 1000) };
+    let mut rows = vec![];
+    if [BYTES, WRITE, READ].iter().any(|name| args.wants(name)) {
+        rows = of_traces(steps)?;
+        rows.retain(|row| args.wants(row.name));
+    }
+    if args.wants(STATISTICS) {
+        let pairs = judged(100 * steps as usize)?;
+        rows.push(row_of_ratios(STATISTICS, MILLIONS, &pairs));
+    }
+    if args.wants(ALARMS) {
+        let measured = alarms::count(seeds).map_err(failed)? as f64;
+        rows.push(row(ALARMS, "alarms", vec![measured]));
+    }
+    say_rows("traceless.audit.bench.v1", rows, args.json)
+}
+
+/// Millions a second.
+const MILLIONS: Scale = Scale::Rate("M/s", 1e3);
+
+/// Of what a Path ORAM shows in so many steps.
+fn of_traces(steps: u64) -> Result<Vec<Row>, Failure> {
+    let witness = Arc::new(Recorder::default());
+    tree::show_path(steps, witness.clone()).map_err(failed)?;
+    let events = witness.take();
+    let sum = events.iter().fold(0, |sum, event| event.at.wrapping_add(sum));
+    let (mut written, mut read, mut file) = (vec![], vec![], vec![]);
+    let mut controls = Controls::of_hits();
+    for _ in 0..ROUNDS {
+        written.push(controls.time(&EVENT_WRITTEN, || {
+            file = write(&events).map_err(failed)?;
+            Ok(events.len() as f64)
+        })?);
+        read.push(controls.time(&EVENT_READ, || {
+            assert_eq!(sum_of_places(&file).map_err(failed)?, sum);
+            Ok(events.len() as f64)
+        })?);
+    }
+    let bytes = file.len() as f64 / events.len() as f64;
+    Ok(vec![
+        row(BYTES, "B/event", vec![bytes]),
+        row_of_ratios(WRITE, MILLIONS, &written),
+        row_of_ratios(READ, MILLIONS, &read),
+    ])
+}
+
+/// Draws, judged on one core, of which all is claimed: of each of two users, and of both.
+fn judged(draws: usize) -> Result<Vec<Pair>, Failure> {
+    const LEAVES: u64 = 1 << 20;
+    let mut rng = Seeded::new(1);
+    let mut user = || Draws {
+        noun: "leaves",
+        places: LEAVES,
+        drawn: (0..draws).map(|_| rng.below(LEAVES)).collect(),
+        secrets: (0..draws as u64).map(|i| i % 1024).collect(),
+        ..Draws::default()
+    };
+    let (a, b) = (user(), user());
+    let judge = || {
+        let alone = [a.claims(""), b.claims("")].concat();
+        let together = [a.are_spread_as(&b, ""), cannot_be_told_apart(&a, &b, "")];
+        assert!(alone.iter().chain(&together).all(|claim| claim.verdict == Verdict::Pass));
+        Ok(2.0 * draws as f64)
+    };
+    let mut controls = Controls::of_hits();
+    (0..ROUNDS).map(|_| controls.time(&DRAW, judge)).collect()
+}
+
+fn write(events: &[Event]) -> Result<Vec<u8>, TraceError> {
+    let mut file = vec![];
+    let mut writer = TraceWriter::new(&mut file)?;
+    for event in events {
+        writer.append(*event)?;
+    }
+    writer.finish()?;
+    Ok(file)
+}
+
+/// So that each event is looked at.
+fn sum_of_places(file: &[u8]) -> Result<u64, TraceError> {
+    let mut sum = 0u64;
+    for event in TraceReader::new(file)? {
+        sum = sum.wrapping_add(event?.at);
+    }
+    Ok(sum)
+}

@@ -1,0 +1,96 @@
+//! `traceless-lab audit`: can an adversary tell two users of a scheme apart? docs/audit.md explains
+//! every claim.
+//!
+//! What judges events is the crate `traceless-audit`. Here stands what runs schemes, and the
+//! planted faults that prove that the judge sees.
+
+mod alarms;
+mod audited;
+mod claims;
+mod cloud;
+mod drawn;
+pub mod floors;
+mod mutants;
+mod pager;
+mod places;
+mod random_mutants;
+mod runner;
+mod self_test;
+mod sim;
+mod sq_mutants;
+mod suite;
+mod target;
+mod timing;
+mod tree;
+mod volume;
+mod workload;
+
+use crate::args::audit::{AuditArgs, AuditCommand, RecordArgs};
+use traceless_cli::audit::{CLEAN, FAILED, FOUND, Outcome, claim_line, grouped, json, page};
+use traceless_cli::failure::Failure;
+use traceless_cli::trace::Trace;
+
+/// Runs the command, prints what it found, and returns the exit code.
+pub fn run(args: &AuditArgs) -> u8 {
+    outcome(args).printed()
+}
+
+fn outcome(args: &AuditArgs) -> Outcome {
+    match &args.command {
+        None => self_test::run(&args.shown),
+        Some(AuditCommand::Volume(args)) => volume::run(args),
+        Some(AuditCommand::Tree(args)) => tree::run(args),
+        Some(AuditCommand::Pager(args)) => pager::run(args),
+        Some(AuditCommand::Cloud(args)) => cloud::run(args),
+        Some(AuditCommand::Timing(args)) => timing::run(args),
+        Some(AuditCommand::Sim(args)) => sim::run(args),
+        Some(AuditCommand::Alarms(args)) => alarms::run(args),
+    }
+}
+
+/// Records what `run` shows, and audits nothing.
+fn recorded(args: &RecordArgs, run: impl FnOnce(&Trace) -> traceless::Result) -> Outcome {
+    let failed = |failure: Failure| Outcome::error(FAILED, &failure.message);
+    let trace = match Trace::open(&args.trace) {
+        Err(failure) => return failed(failure),
+        Ok(trace) => trace,
+    };
+    if let Err(error) = run(&trace) {
+        return Outcome::error(FAILED, &format!("nothing could be recorded: {error}"));
+    }
+    let seen = trace.seen();
+    match trace.finish() {
+        Err(failure) => failed(failure),
+        Ok(()) => Outcome::new(CLEAN, format!("{} events recorded\n", grouped(seen))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    /// What `main` makes of a command line that begins with `audit`.
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        audit: AuditArgs,
+    }
+
+    pub(super) fn outcome(line: &[&str]) -> Outcome {
+        let words = std::iter::once("audit").chain(line.iter().copied());
+        match Line::try_parse_from(words) {
+            Err(error) => Outcome::error(FAILED, &error.to_string()),
+            Ok(line) => super::outcome(&line.audit),
+        }
+    }
+
+    #[test]
+    fn wrong_usage_is_refused() {
+        let lines: [&[&str]; 4] =
+            [&[], &["--json"], &["volume", "--scheme", "x"], &["--self-test", "tree"]];
+        for line in lines {
+            assert_eq!(outcome(line).code, FAILED, "{line:?}");
+        }
+    }
+}

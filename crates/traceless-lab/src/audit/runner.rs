@@ -1,0 +1,340 @@
+//! Runs a workload on a target and keeps what an adversary sees of it.
+
+use super::target::{BLOCK_LEN, Open, Target};
+use super::workload::{Pair, Through, Workload, mix, pairs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use traceless::durable::MemVault;
+use traceless::rng::Seeded;
+use traceless::scheme::Parts;
+use traceless::seal::{Cipher, Secret};
+use traceless::store::{MemStore, Store, Watched};
+use traceless::trace::{Event, Op, Recorder, Witness};
+use traceless::types::total_len;
+use traceless::{Addr, Error, Extent, Hides, Result};
+use traceless_cli::trace::Trace;
+
+/// How much is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Length {
+    /// Blocks written in all.
+    pub writes: u64,
+    /// Openings after the first one, where a pair goes through any.
+    pub openings: u64,
+}
+
+/// Batches between two syncs.
+const SYNC_EVERY: u64 = 7;
+
+/// What is seen of `workload`, the side of `pair` that is run with `seed`, by a scheme that draws
+/// with `draws`.
+pub fn trace_of(
+    target: &Target,
+    pair: &Pair,
+    workload: Workload,
+    length: Length,
+    keeps_reads: bool,
+    (seed, draws): (u64, u64),
+) -> Result<Vec<Event>> {
+    let mut session = Session::new(target, keeps_reads, draws);
+    let mut user = User { target, pair, workload, seed, written: 0, batches: 0, asks: &|_, _| {} };
+    let mut open = session.create()?;
+    let segments = if pair.through == Through::Nothing { 1 } else { length.openings + 1 };
+    for segment in 0..segments {
+        let is_last = segment + 1 == segments;
+        if pair.through == Through::CutWrite && !is_last {
+            session.store.halt_after(2 + (segment * 5 % 11).cast_signed());
+        }
+        let until = length.writes * (segment + 1) / segments;
+        match user.write_until(&mut open, until) {
+            Err(_) if session.store.has_halted() => user.written = until,
+            other => other?,
+        }
+        if is_last || pair.through == Through::Close {
+            open.oram().close()?;
+        }
+        if !is_last {
+            drop(open);
+            open = session.reopen(pair.through == Through::CutWrite && segment % 2 == 1)?;
+        }
+    }
+    Ok(session.witness.events.take())
+}
+
+/// Writes `writes` blocks as `workload` says, and lets `trace` see what that shows, reads too.
+pub fn record(
+    target: &Target,
+    workload: Workload,
+    writes: u64,
+    seed: u64,
+    trace: &Trace,
+) -> Result {
+    let kept = Kept { reads: true, events: Recorder::default(), file: trace.witness() };
+    let mut session = Session::told(target, kept, mix(seed, 2));
+    let pair = Pair { a: workload, b: workload, ..pairs(Hides::WritesOnly)[0] };
+    let mut open = session.create()?;
+    let asks = trace.asks();
+    let ask = |op, addr: u64| {
+        if let Some(ask) = &asks {
+            ask(op, addr * BLOCK_LEN as u64, BLOCK_LEN as u32);
+        }
+    };
+    let mut user = User { target, pair: &pair, workload, seed, written: 0, batches: 0, asks: &ask };
+    user.write_until(&mut open, writes)?;
+    open.oram().close()
+}
+
+/// A store, a witness, and what it takes to open the target again.
+pub struct Session<'a> {
+    target: &'a Target,
+    pub store: Arc<Halts>,
+    pub witness: Arc<Kept>,
+    vault: MemVault,
+    seed: u64,
+}
+
+impl<'a> Session<'a> {
+    pub fn new(target: &'a Target, keeps_reads: bool, seed: u64) -> Self {
+        Self::told(
+            target,
+            Kept { reads: keeps_reads, events: Recorder::default(), file: None },
+            seed,
+        )
+    }
+
+    fn told(target: &'a Target, kept: Kept, seed: u64) -> Self {
+        let witness = Arc::new(kept);
+        let disk = MemStore::new(target.store_len());
+        let store = Arc::new(Halts::new(Watched::new(disk, witness.clone())));
+        Self { target, store, witness, vault: MemVault::default(), seed }
+    }
+
+    pub fn create(&mut self) -> Result<Open> {
+        self.target.create(self.parts())
+    }
+
+    /// Opens the target again; if `cut`, recovery is cut short and begun anew.
+    pub fn reopen(&mut self, cut: bool) -> Result<Open> {
+        if cut {
+            self.store.halt_after(2);
+            let tried = self.target.open(self.parts(), &self.vault.kept());
+            if !self.store.has_halted() {
+                self.store.go_on();
+                return tried;
+            }
+        }
+        self.store.go_on();
+        self.target.open(self.parts(), &self.vault.kept())
+    }
+
+    fn parts(&mut self) -> Parts {
+        // What the scheme draws differs from user to user, so no equality comes from it.
+        self.seed = mix(self.seed, 1);
+        Parts {
+            store: self.store.clone(),
+            first: 0,
+            key: Secret::from_bytes([9; 32]),
+            vault: Box::new(self.vault.clone()),
+            rng: Box::new(Seeded::new(self.seed)),
+            read_only: false,
+            cipher: Cipher::default(),
+            expect_writes: 0,
+        }
+    }
+}
+
+/// Somebody who works through a workload.
+struct User<'a> {
+    target: &'a Target,
+    pair: &'a Pair,
+    workload: Workload,
+    seed: u64,
+    written: u64,
+    batches: u64,
+    /// Is told of each block before it is written or read.
+    asks: &'a dyn Fn(Op, u64),
+}
+
+impl User<'_> {
+    fn write_until(&mut self, open: &mut Open, until: u64) -> Result {
+        while self.written < until {
+            let lengths = self.pair.batches;
+            let length = lengths[self.batches as usize % lengths.len()].min(until - self.written);
+            self.write_batch(open, length)?;
+            self.written += length;
+            self.batches += 1;
+            if let Some(pattern) = self.workload.reads {
+                let addrs: Vec<_> = (0..length)
+                    .map(|i| pattern.address(self.written + i, self.target.blocks(), !self.seed))
+                    .map(Addr)
+                    .collect();
+                for addr in &addrs {
+                    (self.asks)(Op::Read, addr.0);
+                }
+                open.oram().read_many(&addrs, &mut vec![0; addrs.len() * BLOCK_LEN])?;
+            }
+            if self.batches.is_multiple_of(SYNC_EVERY) {
+                open.oram().sync()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_batch(&self, open: &mut Open, length: u64) -> Result {
+        if let Open::Disk(disk) = open
+            && self.workload.dummies
+            && length == 1
+        {
+            return disk.write_dummy();
+        }
+        let (n, workload) = (self.target.blocks(), self.workload);
+        let mut addrs = Vec::new();
+        let mut data = vec![0; length as usize * BLOCK_LEN];
+        for (i, block) in (self.written..).zip(data.chunks_exact_mut(BLOCK_LEN)) {
+            let pattern = workload.first_pass.filter(|_| i < n).unwrap_or(workload.writes);
+            let address = pattern.address(i, n, self.seed);
+            workload.contents.fill(block, i, address, self.seed);
+            addrs.push(Addr(address));
+        }
+        for addr in &addrs {
+            (self.asks)(Op::Write, addr.0);
+        }
+        open.oram().write_many(&addrs, &data)
+    }
+}
+
+/// Keeps events, of reads only if asked.
+pub struct Kept {
+    reads: bool,
+    pub events: Recorder,
+    /// Where events go instead, if they do.
+    file: Option<Arc<dyn Witness>>,
+}
+
+impl Witness for Kept {
+    fn see(&self, event: Event) {
+        if !self.reads && event.op == Op::Read {
+            return;
+        }
+        match &self.file {
+            Some(file) => file.see(event),
+            None => self.events.see(event),
+        }
+    }
+}
+
+/// A store that stops at a given write or sync: half of that write arrives, and then nothing works
+/// until it goes on. Reads are not counted: their number may depend on what is hidden.
+pub struct Halts {
+    inner: Watched<MemStore, Arc<Kept>>,
+    left: AtomicI64,
+}
+
+impl Halts {
+    fn new(inner: Watched<MemStore, Arc<Kept>>) -> Self {
+        Self { inner, left: AtomicI64::new(i64::MAX) }
+    }
+
+    fn halt_after(&self, calls: i64) {
+        self.left.store(calls, Ordering::Relaxed);
+    }
+
+    fn go_on(&self) {
+        self.left.store(i64::MAX, Ordering::Relaxed);
+    }
+
+    fn has_halted(&self) -> bool {
+        self.left.load(Ordering::Relaxed) < 0
+    }
+
+    fn count(&self) -> i64 {
+        self.left.fetch_sub(1, Ordering::Relaxed)
+    }
+}
+
+const HALTED: Error = Error::Store("it was told to stop");
+
+#[deny(clippy::missing_trait_methods)]
+impl Store for Halts {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+    fn is_empty(&self) -> bool {
+        self.inner.is_empty()
+    }
+    fn unit(&self) -> usize {
+        self.inner.unit()
+    }
+    fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
+        if self.has_halted() { Err(HALTED) } else { self.inner.read(extents, into) }
+    }
+    fn prefetch(&self, extents: &[Extent]) {
+        self.inner.prefetch(extents);
+    }
+    fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
+        match self.count() {
+            1.. => self.inner.write(extents, from),
+            0 => {
+                // The first half arrives, and half of its last extent with it.
+                let mut part = extents[..extents.len().div_ceil(2)].to_vec();
+                if let Some(last) = part.last_mut() {
+                    last.len /= 2;
+                }
+                self.inner.write(&part, &from[..total_len(&part)])?;
+                Err(HALTED)
+            }
+            _ => Err(HALTED),
+        }
+    }
+    fn sync(&self) -> Result {
+        if self.count() > 0 { self.inner.sync() } else { Err(HALTED) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::target::Subject;
+    use super::*;
+
+    const LENGTH: Length = Length { writes: 300, openings: 10 };
+
+    fn trace(through: Through) -> Vec<Event> {
+        let targets = Subject::Detwo.targets(64, 512).unwrap();
+        let pair = Pair { through, ..pairs(Subject::Detwo.hides())[0] };
+        trace_of(&targets[0], &pair, pair.a, LENGTH, false, (1, 1)).unwrap()
+    }
+
+    fn writes(events: &[Event]) -> usize {
+        events.iter().filter(|e| e.op == Op::Write).count()
+    }
+
+    #[test]
+    fn crashes_and_closes_happen() {
+        let syncs = |events: &[Event]| events.iter().filter(|e| e.op == Op::Sync).count();
+        let (straight, crashes) = (trace(Through::Nothing), trace(Through::Crash));
+        let (closes, cuts) = (trace(Through::Close), trace(Through::CutWrite));
+        // Each opening syncs what it found; so does each close.
+        assert!(syncs(&crashes) > syncs(&straight));
+        assert!(syncs(&closes) > syncs(&crashes));
+        // A crash in the middle of a write loses that write, and what was still to come.
+        assert!(writes(&cuts) < writes(&crashes), "{} {}", writes(&cuts), writes(&crashes));
+    }
+
+    #[test]
+    fn a_store_halts_in_the_middle_of_a_write_and_goes_on_when_told() {
+        let targets = Subject::Plain.targets(64, 0).unwrap();
+        let session = Session::new(&targets[0], false, 1);
+        let store = &session.store;
+        let extents = [Extent::new(0, 8), Extent::new(100, 8), Extent::new(200, 8)];
+        store.halt_after(1);
+        store.sync().unwrap();
+        assert!(store.write(&extents, &[1; 24]).is_err());
+        assert!(store.has_halted());
+        assert!(store.sync().is_err() && store.read(&extents, &mut [0; 24]).is_err());
+        store.go_on();
+        let mut bytes = [9; 24];
+        store.read(&extents, &mut bytes).unwrap();
+        assert_eq!(bytes[..12], [1; 12]);
+        assert_eq!(bytes[12..], [0; 12]);
+    }
+}

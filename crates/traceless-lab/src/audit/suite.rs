@@ -1,0 +1,158 @@
+//! Audits of many schemes, each with a list of planted faults: what they have in common.
+
+use super::Outcome;
+use super::audited::{self, Audited, Progress, is_clean, is_found, with_repeats};
+use super::page::Picture;
+use crate::args::audit::{Level, RunArgs};
+use std::error::Error;
+use traceless_audit::Claim;
+use traceless_cli::parallel::{cores, in_parallel};
+
+/// Schemes that are put to the same claims.
+pub trait Suite: 'static {
+    type Scheme: Sync + 'static;
+    /// How much is run.
+    type Size: Copy + Sync + 'static;
+
+    /// Its name on the command line.
+    const TARGET: &'static str;
+    /// What the claims do not cover.
+    const NOT_HIDDEN: &'static str;
+    /// All schemes without a known fault.
+    const HONEST: &'static [Self::Scheme];
+    const PLANTED: &'static [Planted<Self>];
+
+    fn size(level: Level) -> Self::Size;
+
+    /// What the command line calls it.
+    fn name(scheme: &Self::Scheme) -> &'static str;
+
+    /// What it is called among those of other suites.
+    fn title(scheme: &Self::Scheme) -> String {
+        Self::name(scheme).to_owned()
+    }
+
+    /// How many schemes are run at a time.
+    fn at_once() -> usize {
+        cores()
+    }
+
+    /// All claims about a scheme, of one run of it.
+    fn claims(scheme: &Self::Scheme, size: Self::Size, seed: u64) -> Result<Vec<Claim>, Failed>;
+
+    /// What users of a scheme look like.
+    fn pictures(scheme: &Self::Scheme, seed: u64) -> Result<Vec<Picture>, Failed>;
+}
+
+/// Why something could not be run.
+pub type Failed = Box<dyn Error + Send + Sync>;
+
+/// A scheme that must be found, or pass.
+pub struct Planted<S: Suite + ?Sized> {
+    pub scheme: S::Scheme,
+    /// What is wrong with it, or nothing.
+    pub fault: Option<&'static str>,
+    /// Enough to find it.
+    pub size: S::Size,
+}
+
+pub fn run<S: Suite>(args: &RunArgs, scheme: Option<&str>) -> Outcome {
+    audited::told(audit::<S>(args, scheme), &args.shown)
+}
+
+fn audit<S: Suite>(args: &RunArgs, scheme: Option<&str>) -> Result<Audited, Failed> {
+    if args.self_test {
+        return Ok(Audited::of_planted(planted::<S>(&Progress::new(S::PLANTED.len()))?));
+    }
+    let chosen: Vec<&S::Scheme> = match scheme {
+        Some(name) => named::<S>(name).into_iter().collect(),
+        None => S::HONEST.iter().collect(),
+    };
+    let progress = Progress::new(chosen.len() + S::PLANTED.len());
+    let claims = in_parallel(&chosen, S::at_once(), |scheme| {
+        let claims = claims_of::<S>(scheme, S::size(args.level), args.seed);
+        progress.advance();
+        claims
+    });
+    let drawn = if args.shown.html.is_some() { &chosen[..] } else { &[] };
+    let pictures = in_parallel(drawn, S::at_once(), |scheme| S::pictures(scheme, args.seed));
+    Ok(Audited {
+        target: S::TARGET,
+        scheme: scheme.unwrap_or("all").to_owned(),
+        level: args.level.name(),
+        claims: claims.into_iter().collect::<Result<Vec<_>, _>>()?.concat(),
+        planted: planted::<S>(&progress)?,
+        not_hidden: S::NOT_HIDDEN,
+        pictures: pictures
+            .into_iter()
+            .collect::<Result<Vec<_>, _>>()?
+            .into_iter()
+            .flatten()
+            .collect(),
+    })
+}
+
+/// The scheme, sound or not, that the command line calls `name`.
+pub fn named<S: Suite>(name: &str) -> Option<&'static S::Scheme> {
+    all::<S>().find(|scheme| S::name(scheme) == name)
+}
+
+fn all<S: Suite>() -> impl Iterator<Item = &'static S::Scheme> {
+    S::HONEST.iter().chain(S::PLANTED.iter().map(|planted| &planted.scheme))
+}
+
+/// How often the self-test advances the progress.
+pub fn self_test_steps<S: Suite>() -> usize {
+    S::HONEST.len() + S::PLANTED.len()
+}
+
+/// That nothing is found in any scheme without a fault.
+pub fn clean<S: Suite>(progress: &Progress) -> Result<Vec<Claim>, Failed> {
+    let audit = |scheme: &S::Scheme| {
+        let claims = claims_of::<S>(scheme, S::size(Level::Quick), 1)?;
+        progress.advance();
+        Ok(is_clean(&S::title(scheme), &claims))
+    };
+    in_parallel(S::HONEST, S::at_once(), audit).into_iter().collect()
+}
+
+/// That each planted fault is found.
+pub fn planted<S: Suite>(progress: &Progress) -> Result<Vec<Claim>, Failed> {
+    let audit = |planted: &Planted<S>| {
+        let claims = S::claims(&planted.scheme, planted.size, 1)?;
+        progress.advance();
+        Ok(is_found(S::name(&planted.scheme), planted.fault, &claims))
+    };
+    in_parallel(S::PLANTED, S::at_once(), audit).into_iter().collect()
+}
+
+/// All claims about a scheme, with another run of what is suspicious.
+pub fn claims_of<S: Suite>(
+    scheme: &S::Scheme,
+    size: S::Size,
+    seed: u64,
+) -> Result<Vec<Claim>, Failed> {
+    with_repeats(seed, |seed| S::claims(scheme, size, seed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{
+        cloud::Clouds, pager::Pagers, sim::Processors, timing::Timings, tree::Trees,
+    };
+    use super::*;
+    use crate::args::audit::{CLOUD_PARTS, PAGER_SCHEMES, SIM_SCHEMES, TIMED, TREE_SCHEMES};
+
+    #[test]
+    fn every_name_on_the_command_line_is_known() {
+        fn names<S: Suite>() -> Vec<&'static str> {
+            all::<S>().map(S::name).collect()
+        }
+        assert_eq!(names::<Trees>(), TREE_SCHEMES);
+        assert_eq!(names::<Pagers>(), PAGER_SCHEMES);
+        assert_eq!(names::<Clouds>(), CLOUD_PARTS);
+        assert_eq!(names::<Processors>(), SIM_SCHEMES);
+        assert_eq!(names::<Timings>(), TIMED);
+        assert!(named::<Trees>("none").is_none());
+    }
+}

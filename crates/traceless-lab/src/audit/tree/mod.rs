@@ -1,0 +1,179 @@
+//! `traceless audit tree`: schemes that lie in trees, at a fixed rate: each step accesses one path,
+//! whether anybody asked for something or not.
+
+pub mod mutants;
+mod run;
+pub mod schemes;
+pub mod users;
+mod watch;
+
+use super::drawn::{OfUser, claims_of_draws, numbered, told_of_pairs};
+use super::page::{Picture, Seen};
+use super::suite::{self, Failed, Suite};
+use super::{Outcome, grouped, recorded};
+use crate::args::audit::{AuditTreeArgs, Level, TREE_USERS};
+use mutants::{PLANTED, Planted};
+use run::{Asks, Run, SHOWN_MAX, run_user, show_user, steps_of_requests};
+use schemes::{SCHEMES, Scheme};
+use std::sync::Arc;
+use traceless::trace::{Asked, Op, Witness};
+use traceless_audit::{Claim, Verdict};
+use traceless_cli::trace::Trace;
+use users::{PAIRS, USERS, User};
+use watch::LINE_LEN;
+
+/// How much is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    blocks: u64,
+    /// Steps of each user, and leaves that he has in each tree: the more of both.
+    steps: u64,
+    draws: u64,
+}
+
+impl Size {
+    fn steps(&self, scheme: &Scheme) -> u64 {
+        self.steps.max(self.draws * scheme.turns)
+    }
+}
+
+/// All schemes in trees.
+pub struct Trees;
+
+impl Suite for Trees {
+    type Scheme = Scheme;
+    type Size = Size;
+
+    const TARGET: &'static str = "tree";
+    const NOT_HIDDEN: &'static str = "Not hidden: the number of steps; without a fixed rate, how \
+                                      many steps a request takes.";
+    const HONEST: &'static [Scheme] = &SCHEMES;
+    const PLANTED: &'static [Planted] = &PLANTED;
+
+    fn size(level: Level) -> Size {
+        match level {
+            Level::Quick => Size { blocks: 512, steps: 8_000, draws: 0 },
+            Level::Ci => Size { blocks: 2048, steps: 40_000, draws: 0 },
+            Level::Release => Size { blocks: 8192, steps: 0, draws: 2_000_000 },
+        }
+    }
+
+    fn name(scheme: &Scheme) -> &'static str {
+        scheme.name
+    }
+
+    fn claims(scheme: &Scheme, size: Size, seed: u64) -> Result<Vec<Claim>, Failed> {
+        let mut runs = vec![];
+        for (nth, user) in (0..).zip(USERS) {
+            let seed = seed.wrapping_mul(64) + nth;
+            runs.push(run_user(scheme, user, size.blocks, size.steps(scheme), seed)?);
+        }
+        let mut claims = vec![equal_templates(scheme, &runs)];
+        let users = USERS.iter().zip(&runs);
+        let users: Vec<_> =
+            users.map(|(user, run)| OfUser { name: user.name(), drawn: &run.drawn }).collect();
+        claims.extend(claims_of_draws(scheme.name, &users, &numbered(&USERS, &PAIRS)));
+        claims.push(tells_on_demand(scheme, size, seed)?);
+        Ok(claims)
+    }
+
+    /// Whoever asks for one block and whoever asks for any; and whoever asks for nothing.
+    fn pictures(scheme: &Scheme, seed: u64) -> Result<Vec<Picture>, Failed> {
+        const SHOWN: [(User, User); 2] =
+            [(User::OneBlock, User::Random), (User::Idle, User::Random)];
+        let blocks = Self::size(Level::Quick).blocks;
+        let shown = |user: User, seed| -> traceless::Result<Seen> {
+            let run = run_user(scheme, user, blocks, SHOWN_MAX as u64, seed)?;
+            Ok(Seen { name: user.name().to_owned(), points: run.shown })
+        };
+        let mut pictures = vec![];
+        for (a, b) in SHOWN {
+            let users = [shown(a, seed)?, shown(b, seed.wrapping_add(1))?];
+            let title = format!("{}: the leaves of two users", scheme.name);
+            pictures.push(Picture { title, across: "step", up: "leaf", users });
+        }
+        Ok(pictures)
+    }
+}
+
+pub fn run(args: &AuditTreeArgs) -> Outcome {
+    if args.record.trace.trace.is_some() {
+        return recorded(&args.record, |trace| record(args, trace));
+    }
+    suite::run::<Trees>(&args.run, args.scheme.as_deref())
+}
+
+/// Users are in the order of their names on the command line.
+fn record(args: &AuditTreeArgs, trace: &Trace) -> traceless::Result {
+    let Some(witness) = trace.witness() else { return Ok(()) };
+    let scheme = args.scheme.as_deref().and_then(suite::named::<Trees>).unwrap_or(&SCHEMES[0]);
+    let user = TREE_USERS.iter().position(|name| *name == args.user).expect("clap has checked");
+    let size = Trees::size(args.run.level);
+    let (blocks, steps) = (size.blocks, args.record.length.unwrap_or(size.steps(scheme)));
+    // What was asked for with a step comes before what it showed.
+    let mut seen = 0;
+    let note = |asks| {
+        match asks {
+            Asks::For(addr) => {
+                let (at, len) = (addr * LINE_LEN, LINE_LEN as u32);
+                trace.note(Asked { seen, op: Op::Read, at, len });
+            }
+            Asks::ForNothing => trace.note(Asked { seen, op: Op::Sync, at: 0, len: 0 }),
+            Asks::AsBefore => {}
+        }
+        seen = trace.seen();
+    };
+    show_user(scheme, USERS[user], (blocks, steps), args.run.seed, witness, note)
+}
+
+/// Lets `witness` see what a Path ORAM shows in so many steps.
+pub fn show_path(steps: u64, witness: Arc<dyn Witness>) -> traceless::Result {
+    let Size { blocks, .. } = Trees::size(Level::Release);
+    show_user(&SCHEMES[0], User::Random, (blocks, steps), 1, witness, |_| {})
+}
+
+/// How many steps requests take where there are none in between: two users with as many requests
+/// are told apart by that.
+fn tells_on_demand(scheme: &Scheme, size: Size, seed: u64) -> traceless::Result<Claim> {
+    /// Steps at a fixed rate for each request without one.
+    const SHARE: u64 = 16;
+    let requests = size.steps(scheme) / SHARE;
+    let steps = |(nth, user): (u64, User)| {
+        let seed = seed.wrapping_mul(64) + nth;
+        Ok((user.name(), steps_of_requests(scheme, user, size.blocks, requests, seed)?))
+    };
+    let users = (0..).zip(USERS).map(steps).collect::<traceless::Result<Vec<_>>>()?;
+    let name = format!("{}: without a fixed rate, counts tell of users", scheme.name);
+    Ok(told_of_pairs(name, "steps of a request", &users, &numbered(&USERS, &PAIRS)))
+}
+
+/// That each step shows the same of every user, but for its path; and the same path where its
+/// number tells it.
+fn equal_templates(scheme: &Scheme, runs: &[Run]) -> Claim {
+    let name = format!("{}: steps of all users look alike", scheme.name);
+    let power = "one differing event is found";
+    let mut steps = 0;
+    for (user, run) in USERS.iter().zip(runs) {
+        let first = |other: &Run| {
+            let equal = run.templates.iter().zip(&other.templates).take_while(|(a, b)| a == b);
+            let equal = equal.count();
+            (equal < run.templates.len()).then_some(equal as u64)
+        };
+        let public = run.public.iter().zip(&runs[0].public).take_while(|(a, b)| a == b).count();
+        let differs = if public < runs[0].public.len() {
+            Some((public as u64, "has another path, where its number tells it"))
+        } else if scheme.has_templates {
+            first(&runs[0]).map(|step| (step, "does not look alike"))
+        } else {
+            None
+        };
+        if let Some((step, what)) = differs {
+            let evidence =
+                format!("step {step} of {} and of {} {what}", user.name(), USERS[0].name());
+            return Claim::exact(name, Verdict::Leak, step, power, evidence);
+        }
+        steps += run.templates.len() as u64;
+    }
+    let evidence = format!("{} steps of {} users", grouped(steps), runs.len());
+    Claim::exact(name, Verdict::Pass, steps, power, evidence)
+}

@@ -1,0 +1,98 @@
+//! Clients that ask for blocks at random, each for some at a time, and wait for them.
+
+use crate::args::CloudArgs;
+use crate::numbers::{cpu_seconds, failed};
+use std::sync::{Mutex, PoisonError};
+use traceless::clock::{Clock, Monotonic};
+use traceless::rng::{Rng, Seeded};
+use traceless_cli::failure::Failure;
+use traceless_cloud::gateway::Gateway;
+
+/// What clients saw.
+pub struct Measured {
+    /// Nanoseconds of each wait for an answer that queries were sent for, sorted.
+    pub latencies: Vec<u64>,
+    /// The sum and number of those of them that waited for a round to end.
+    pub waited_ns: u64,
+    pub waits: u64,
+    /// Blocks that came, and those of them that queries were sent for.
+    pub blocks: u64,
+    pub queries: u64,
+    /// Nanoseconds that queries waited for their shares of rounds.
+    pub shares_ns: u64,
+    pub seconds: f64,
+    pub cpu_seconds: f64,
+}
+
+/// One wait.
+struct Wait {
+    ns: u64,
+    /// Whether a query was sent, and whether a round had to end first.
+    asked: bool,
+    waited: bool,
+}
+
+/// Has clients ask until so many queries were sent for them.
+pub fn measure(args: &CloudArgs, gateway: &mut Gateway) -> Result<Measured, Failure> {
+    let (clock, cpu, before) = (Monotonic::start(), cpu_seconds(), gateway.counts());
+    let gateway = Mutex::new(gateway);
+    let clients = args.clients as u64;
+    let share = args.queries.div_ceil(clients);
+    let waits = std::thread::scope(|scope| {
+        let client = |number| {
+            let (gateway, clock) = (&gateway, &clock);
+            let rng = Seeded::new(args.seed.wrapping_mul(clients) + number);
+            scope.spawn(move || client(args, gateway, clock, rng, share))
+        };
+        let clients: Vec<_> = (0..clients).map(client).collect();
+        let gone = |_| Err(failed("a client is gone"));
+        let waits = clients.into_iter().map(|client| client.join().unwrap_or_else(gone));
+        waits.collect::<Result<Vec<_>, Failure>>()
+    })?;
+    let seconds = clock.now() as f64 / 1e9;
+    let after = gateway.into_inner().unwrap_or_else(PoisonError::into_inner).counts();
+    let waits: Vec<Wait> = waits.into_iter().flatten().collect();
+    let asked = || waits.iter().filter(|wait| wait.asked);
+    let ended = || asked().filter(|wait| wait.waited);
+    let mut latencies: Vec<u64> = asked().map(|wait| wait.ns).collect();
+    latencies.sort_unstable();
+    Ok(Measured {
+        latencies,
+        waited_ns: ended().map(|wait| wait.ns).sum(),
+        waits: ended().count() as u64,
+        blocks: waits.len() as u64 * args.together as u64,
+        queries: after.queries - before.queries,
+        shares_ns: after.shares_ns - before.shares_ns,
+        seconds,
+        cpu_seconds: cpu_seconds() - cpu,
+    })
+}
+
+/// Asks until so many queries were sent.
+fn client(
+    args: &CloudArgs,
+    gateway: &Mutex<&mut Gateway>,
+    clock: &Monotonic,
+    mut rng: Seeded,
+    queries: u64,
+) -> Result<Vec<Wait>, Failure> {
+    let (mut waits, mut sent) = (Vec::new(), 0);
+    // Where nearly all is at hand, it would never end.
+    while sent < queries && (waits.len() as u64) < 100 * queries {
+        let began = clock.now();
+        let mut gateway = gateway.lock().unwrap_or_else(PoisonError::into_inner);
+        let (blocks, before) = (gateway.params().blocks, gateway.counts());
+        let ids: Vec<u64> = (0..args.together).map(|_| rng.below(blocks)).collect();
+        let found = gateway.get_many(&ids).map_err(failed)?;
+        let after = gateway.counts();
+        drop(gateway);
+        let ns = clock.now() - began;
+        if let Some((id, _)) = ids.iter().zip(found).find(|(id, b)| b[..8] != id.to_le_bytes()) {
+            return Err(failed(format!("block {id} holds something else")));
+        }
+        let (asked, waited) = (after.queries > before.queries, after.waits > before.waits);
+        sent += after.queries - before.queries;
+        waits.push(Wait { ns, asked, waited });
+    }
+    Ok(waits)
+}

@@ -1,0 +1,134 @@
+//! What else could answer: a store that is encrypted and hides nothing, and Path and Circuit ORAM
+//! as a whole inside an enclave, whose memory is watched.
+
+use crate::args::CloudArgs;
+use crate::numbers::failed;
+use serde::Serialize;
+use traceless::clock::{Clock, Monotonic};
+use traceless::oblivious;
+use traceless::oram::Oram;
+use traceless::rng::{Rng, Seeded, System};
+use traceless::seal::{Aead, Nonce, Sealer, Secret, TAG_LEN};
+use traceless::types::Addr;
+use traceless_cli::failure::Failure;
+
+/// Bytes of data to compare with: an ORAM inside an enclave holds a multiple of them in memory.
+const DATA_MAX: u64 = 1 << 28;
+/// Accesses that are measured.
+const ACCESSES: usize = 2000;
+
+/// One of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Comparator {
+    Plain,
+    Path,
+    Circuit,
+}
+
+/// What it took.
+#[derive(Serialize)]
+pub struct Compared {
+    pub name: &'static str,
+    /// Of a read, by one client.
+    pub average_ms: f64,
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+    pub p999_ms: f64,
+}
+
+/// Measures all of them with as much data.
+pub fn compared_with(args: &CloudArgs) -> Result<Vec<Compared>, Failure> {
+    let all = [Comparator::Plain, Comparator::Path, Comparator::Circuit];
+    all.into_iter().map(|comparator| measured(comparator, args)).collect()
+}
+
+/// Measures one of them.
+pub fn measured(comparator: Comparator, args: &CloudArgs) -> Result<Compared, Failure> {
+    if args.data > DATA_MAX {
+        return Err(Failure::usage("an ORAM holds the data many times in memory: 256M at most"));
+    }
+    let block_len = usize::try_from(args.block_len).map_err(Failure::usage)?;
+    let blocks = args.data / args.block_len;
+    let rng = || Box::new(Seeded::drawn(&mut System));
+    match comparator {
+        Comparator::Plain => {
+            let plain = Plain::new(blocks, block_len);
+            timed("plain encrypted store", blocks, |addr, into| plain.read(addr, into))
+        }
+        Comparator::Path => {
+            let mut path = oblivious::create_path(blocks, block_len, rng()).map_err(failed)?;
+            timed("Path ORAM in the enclave", blocks, of_oram(&mut *path, block_len)?)
+        }
+        Comparator::Circuit => {
+            let mut circuit = oblivious::create(blocks, block_len, rng()).map_err(failed)?;
+            timed("Circuit ORAM in the enclave", blocks, of_oram(&mut *circuit, block_len)?)
+        }
+    }
+}
+
+/// Reads, after every block has been there once: what was never written may cost less.
+fn of_oram(
+    oram: &mut dyn Oram,
+    block_len: usize,
+) -> Result<impl FnMut(u64, &mut Vec<u8>) -> Result<(), Failure>, Failure> {
+    let zeros = vec![0; block_len];
+    for addr in 0..oram.blocks() {
+        oram.write(Addr(addr), &zeros).map_err(failed)?;
+    }
+    Ok(move |addr, into: &mut Vec<u8>| {
+        into.resize(block_len, 0);
+        oram.read(Addr(addr), into).map_err(failed)
+    })
+}
+
+fn timed(
+    name: &'static str,
+    blocks: u64,
+    mut read: impl FnMut(u64, &mut Vec<u8>) -> Result<(), Failure>,
+) -> Result<Compared, Failure> {
+    let (mut rng, mut into, clock) = (Seeded::new(1), Vec::new(), Monotonic::start());
+    let mut taken = Vec::with_capacity(ACCESSES);
+    for _ in 0..ACCESSES {
+        let (addr, began) = (rng.below(blocks), clock.now());
+        read(addr, &mut into)?;
+        taken.push(clock.now() - began);
+    }
+    taken.sort_unstable();
+    let at = |share: f64| taken[((ACCESSES - 1) as f64 * share) as usize] as f64 / 1e6;
+    Ok(Compared {
+        name,
+        average_ms: taken.iter().sum::<u64>() as f64 / ACCESSES as f64 / 1e6,
+        p50_ms: at(0.5),
+        p99_ms: at(0.99),
+        p999_ms: at(0.999),
+    })
+}
+
+/// Blocks in memory, each under a seal of its own.
+struct Plain {
+    aead: Aead,
+    block_len: usize,
+    sealed: Vec<u8>,
+}
+
+impl Plain {
+    fn new(blocks: u64, block_len: usize) -> Self {
+        let aead = Aead::new(&Secret::random(&mut System));
+        let (len, block) = (block_len + TAG_LEN, vec![7; block_len]);
+        let mut sealed = vec![0; blocks as usize * len];
+        for (nonce, slot) in (0..).zip(sealed.chunks_exact_mut(len)) {
+            let (body, tag) = slot.split_at_mut(block_len);
+            aead.seal(Nonce::of_fresh_key(nonce), &[], &block, body, tag);
+        }
+        Self { aead, block_len, sealed }
+    }
+
+    fn read(&self, addr: u64, into: &mut Vec<u8>) -> Result<(), Failure> {
+        into.resize(self.block_len, 0);
+        let len = self.block_len + TAG_LEN;
+        let slot = &self.sealed[addr as usize * len..][..len];
+        let (body, tag) = slot.split_at(self.block_len);
+        let nonce = Nonce::of_fresh_key(addr);
+        self.aead.open(nonce, &[], body, tag, into).map_err(|_| failed("a block was changed"))
+    }
+}

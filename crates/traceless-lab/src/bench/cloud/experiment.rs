@@ -1,0 +1,321 @@
+//! `traceless bench cloud --experiment`: tables of the paper, from files that say what is measured
+//! and what the paper found.
+
+use super::compared::{self, Comparator};
+use super::{fresh_folder, measured};
+use crate::args::{BenchKernel, CloudArgs, ExperimentArgs};
+use crate::numbers::Hardware;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use toml::Table;
+use traceless_cli::args::{Level, parse_size};
+use traceless_cli::experiment::in_turns;
+use traceless_cli::experiment::metrics::Place;
+use traceless_cli::experiment::reading::{self, known, lay_over, read_table, wrong};
+use traceless_cli::experiment::results::Results;
+use traceless_cli::experiment::sheet::{self, Claim, Compared, Metric, Sheet, median};
+use traceless_cli::failure::Failure;
+use traceless_cli::output::{say, say_json};
+
+const SCHEMA: &str = "traceless.cloud.result.v1";
+
+/// A table of the paper.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Experiment {
+    title: String,
+    /// The paper, and where in it.
+    paper: String,
+    place: String,
+    #[serde(default)]
+    remarks: Vec<String>,
+    /// Their names, and what each sets.
+    workloads: Vec<String>,
+    #[serde(default)]
+    workload: BTreeMap<String, Table>,
+    /// What is set for all.
+    #[serde(default)]
+    set: Table,
+    quick: Extent,
+    full: Extent,
+    #[serde(rename = "variant")]
+    variants: Vec<Variant>,
+    #[serde(rename = "metric")]
+    metrics: Vec<Metric>,
+    #[serde(rename = "claim", default)]
+    claims: Vec<Claim>,
+    #[serde(skip)]
+    path: PathBuf,
+}
+
+/// How much is asked.
+#[derive(Deserialize, Serialize, Clone, Copy, PartialEq, Debug)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Extent {
+    queries: u64,
+    rounds: usize,
+    /// What all data are divided by.
+    #[serde(default = "whole")]
+    divided_by: u64,
+}
+
+fn whole() -> u64 {
+    1
+}
+
+/// One of the stores that are compared.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Variant {
+    name: String,
+    /// What it sets, where that differs from all.
+    #[serde(default)]
+    set: Table,
+    #[serde(default)]
+    relative_to: BTreeMap<String, String>,
+}
+
+/// Who answers, what the store holds, and where. Sizes are written as on the command line.
+#[derive(Deserialize, Serialize, Clone, PartialEq, Debug)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Subject {
+    /// Our store with one of its kernels, or what it is compared with.
+    who: Who,
+    data: String,
+    block_len: String,
+    /// In files, in place of memory.
+    #[serde(default)]
+    in_files: bool,
+}
+
+#[derive(Deserialize, Serialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "kebab-case")]
+enum Who {
+    Benes,
+    Paper,
+    BlockWise,
+    Plain,
+    Path,
+    Circuit,
+}
+
+/// All that a result follows from, but for what else the machine does.
+#[derive(Serialize)]
+struct Input<'a> {
+    experiment: String,
+    cpu: &'a str,
+    subject: Subject,
+    workload: &'a str,
+    extent: Extent,
+    round: usize,
+}
+
+type Run<'a> = in_turns::Run<Input<'a>>;
+
+/// Makes what was not made before, and tells what came of it.
+pub fn run(path: &Path, args: &CloudArgs) -> Result<(), Failure> {
+    let ExperimentArgs { level, out } = &args.of_experiment;
+    let out = out.as_ref().expect("--experiment requires it");
+    let experiment = Experiment::read(path)?;
+    let cpu = Hardware::here().cpu;
+    let runs = experiment.runs(*level, &cpu)?;
+    let results = Results::open(out, SCHEMA)?;
+    Run::make_all(&runs, &results, args.progress, |run| made(args, run, out))?;
+    let report = Run::conclude(&runs, &experiment.sheet(*level), &results, out)?;
+    if args.json {
+        return say_json(&report);
+    }
+    say(&Hardware::here().to_string());
+    report.print();
+    Ok(())
+}
+
+/// What a run measured.
+fn made(args: &CloudArgs, run: &Run<'_>, out: &Path) -> Result<Value, Failure> {
+    let Input { subject, extent, round, .. } = &run.input;
+    let (data, block_len) = subject.sizes(*extent).map_err(Failure::usage)?;
+    let (queries, seed) = (extent.queries, args.seed + *round as u64);
+    let of = CloudArgs { data, block_len, queries, seed, experiment: None, ..args.clone() };
+    let ours = |kernel| {
+        let folder = if subject.in_files { Some(fresh_folder(out)?) } else { None };
+        let dir = folder.as_ref().map(|folder| folder.path().to_owned());
+        serde_json::to_value(measured(&CloudArgs { kernel, dir, ..of.clone() })?)
+            .map_err(Failure::usage)
+    };
+    let other = |comparator| {
+        serde_json::to_value(compared::measured(comparator, &of)?).map_err(Failure::usage)
+    };
+    match subject.who {
+        Who::Benes => ours(BenchKernel::Benes),
+        Who::Paper => ours(BenchKernel::Paper),
+        Who::BlockWise => ours(BenchKernel::BlockWise),
+        Who::Plain => other(Comparator::Plain),
+        Who::Path => other(Comparator::Path),
+        Who::Circuit => other(Comparator::Circuit),
+    }
+}
+
+impl Subject {
+    /// Bytes of data and of a block.
+    fn sizes(&self, extent: Extent) -> Result<(u64, u64), String> {
+        Ok((parse_size(&self.data)? / extent.divided_by, parse_size(&self.block_len)?))
+    }
+}
+
+impl Experiment {
+    fn read(path: &Path) -> Result<Self, Failure> {
+        let mut experiment: Self = read_table(path)?.try_into().map_err(|e| wrong(path, &e))?;
+        path.clone_into(&mut experiment.path);
+        experiment.check().map_err(|what| wrong(path, &what))?;
+        Ok(experiment)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let names: Vec<&str> = self.workloads.iter().map(String::as_str).collect();
+        for name in self.workload.keys() {
+            known("workload", &names, name)?;
+        }
+        for Extent { queries, rounds, divided_by } in [self.quick, self.full] {
+            if queries == 0 || rounds == 0 || divided_by == 0 {
+                return Err("queries, rounds and divided-by are one or more".to_owned());
+            }
+        }
+        sheet::check(&self.compared(), &self.workloads, &self.metrics, &self.claims)
+    }
+
+    /// What is measured of a variant with a workload.
+    fn subject(&self, variant: &Variant, workload: &str) -> Result<Subject, Failure> {
+        let mut table = self.set.clone();
+        lay_over(&mut table, &variant.set);
+        if let Some(set) = self.workload.get(workload) {
+            lay_over(&mut table, set);
+        }
+        let subject = table.try_into().map_err(|e: toml::de::Error| e.to_string());
+        let sound = subject.and_then(|subject: Subject| {
+            subject.sizes(self.full)?;
+            Ok(subject)
+        });
+        sound.map_err(|what| {
+            let what = what.trim_end();
+            wrong(&self.path, &format!("variant `{}`, {workload}: {what}", variant.name))
+        })
+    }
+
+    /// All runs at a level, by variant, workload and round.
+    fn runs<'a>(&'a self, level: Level, cpu: &'a str) -> Result<Vec<Run<'a>>, Failure> {
+        let (extent, mut runs) = (self.extent(level), vec![]);
+        for (variant, own) in self.variants.iter().enumerate() {
+            for (nth, workload) in self.workloads.iter().enumerate() {
+                for repeat in 0..extent.rounds {
+                    let input = Input {
+                        experiment: format!("{}.{}", reading::file_name(&self.path), level.name()),
+                        cpu,
+                        subject: self.subject(own, workload)?,
+                        workload,
+                        extent,
+                        round: repeat,
+                    };
+                    let place = Place { variant, workload: nth, repeat };
+                    runs.push(Run::new(place, input)?);
+                }
+            }
+        }
+        Ok(runs)
+    }
+
+    fn extent(&self, level: Level) -> Extent {
+        match level {
+            Level::Quick => self.quick,
+            Level::Full => self.full,
+        }
+    }
+
+    fn compared(&self) -> Vec<Compared<'_>> {
+        let all = self.variants.iter();
+        all.map(|v| Compared { name: &v.name, relative_to: &v.relative_to }).collect()
+    }
+
+    /// What is judged at a level: at level full only, but for what holds at any size.
+    fn sheet(&self, level: Level) -> Sheet<'_> {
+        let extent = self.extent(level);
+        let shortfall = |claim: &Claim| {
+            let is_short = extent != self.full && !claim.at_any_size;
+            is_short.then(|| "less data and fewer queries than at level full".to_owned())
+        };
+        let Extent { queries, rounds, divided_by } = extent;
+        let told = |name: &str, value: Value| (name.to_owned(), value);
+        Sheet {
+            path: &self.path,
+            schema: "traceless.cloud.experiment.v1",
+            title: &self.title,
+            paper: &self.paper,
+            place: &self.place,
+            remarks: &self.remarks,
+            level,
+            extent: format!("data divided by {divided_by}, {queries} queries, {rounds} times"),
+            extent_told: Map::from_iter([
+                told("queries", queries.into()),
+                told("rounds", rounds.into()),
+                told("divided_by", divided_by.into()),
+            ]),
+            workloads: &self.workloads,
+            repeats: rounds,
+            typical: median,
+            variants: self.compared(),
+            metrics: &self.metrics,
+            claims: &self.claims,
+            shortfalls: self.claims.iter().map(shortfall).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/cloud")
+    }
+
+    #[test]
+    fn every_file_can_be_run() {
+        let files: Vec<_> = std::fs::read_dir(folder()).unwrap().collect();
+        assert!(files.len() >= 4);
+        for file in files {
+            let experiment = Experiment::read(&file.unwrap().path()).unwrap();
+            for level in [Level::Quick, Level::Full] {
+                for Run { input, .. } in experiment.runs(level, "any").unwrap() {
+                    let (data, block_len) = input.subject.sizes(input.extent).unwrap();
+                    assert!(data >= 1 << 24 && data % block_len == 0, "{}", experiment.title);
+                }
+            }
+            let is_short = |shortfall: &Option<String>| shortfall.is_some();
+            assert!(experiment.sheet(Level::Quick).shortfalls.iter().all(is_short));
+            assert!(!experiment.sheet(Level::Full).shortfalls.iter().any(is_short));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_file() {
+        let own = tempfile::tempdir().unwrap();
+        let text = std::fs::read_to_string(folder().join("table-1.toml")).unwrap();
+        for (from, to, named) in [
+            ("who = \"benes\"", "who = \"bones\"", "unknown variant"),
+            ("[workload.benes]", "[workload.bones]", "there is no `bones`"),
+            ("rounds = 1", "rounds = 0", "one or more"),
+            ("data = \"1G\"", "data = \"1X\"", "variant `1 GB`"),
+            ("data = \"1G\"", "date = \"1G\"", "unknown field"),
+        ] {
+            assert!(text.contains(from), "{from}");
+            let path = own.path().join("wrong.toml");
+            std::fs::write(&path, text.replace(from, to)).unwrap();
+            let read = Experiment::read(&path)
+                .and_then(|experiment| Ok(experiment.runs(Level::Full, "any")?.len()));
+            let message = read.unwrap_err().message;
+            assert!(message.contains(named), "{to}: {message}");
+            assert!(message.contains("wrong.toml"), "{to}: {message}");
+        }
+    }
+}

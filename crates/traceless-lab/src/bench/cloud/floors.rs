@@ -1,0 +1,163 @@
+//! The rows of the group cloud.
+
+use super::serving::{Serving, redis_benchmark};
+use super::{Report, kernel, measure_in_rounds, operations};
+use crate::args::{BenchKernel, CloudArgs};
+use crate::bench::controls::{Controls, Operations, Reading};
+use crate::numbers::{Pair, Row, Scale, failed, row, row_of_ratios, say_rows};
+use std::ffi::OsStr;
+use traceless::seal::Cipher;
+use traceless_cli::failure::Failure;
+use traceless_cli::output::complain;
+use traceless_cloud::geometry::PART_LEN;
+use traceless_cloud::params::Params;
+
+/// Times that each is measured.
+const ROUNDS: u64 = 9;
+
+/// Measurements, each with what the controls took beside it.
+type Reports = Vec<(Report, Reading)>;
+
+pub fn run(args: &CloudArgs) -> Result<(), Failure> {
+    let base = CloudArgs { data: if args.quick { 1 << 26 } else { 1 << 30 }, ..args.clone() };
+    let many = CloudArgs { clients: 50, together: 16, queries: 40_000, ..base.clone() };
+    let long = CloudArgs { block_len: 8192, queries: 20_000, ..many.clone() };
+    let mut controls = Controls::of_memory()
+        .and_passes(|key| Cipher::AesGcm.sealer(key), PART_LEN)
+        .and_round_trips();
+    let one = repeated(&mut controls, &base)?;
+    let mut rows = times(&params(&base)?, &one);
+    let behind_tls = behind_tls(&mut controls, &base)?;
+    let unit = operations::average_behind_tls(&params(&base)?);
+    rows.push(time("cloud-average-tls", &unit, &behind_tls, |report| report.average_ms));
+    for (name, args) in [("cloud-throughput-1k", &many), ("cloud-throughput-8k", &long)] {
+        rows.push(throughput(name, &params(args)?, &repeated(&mut controls, args)?));
+    }
+    let filed = in_files(&mut controls, &long, args.quick)?;
+    rows.push(throughput("cloud-throughput-8k-files", &params(&filed.0)?, &filed.1));
+    rows.push(kernel_alone(&mut controls)?);
+    let bytes = one.iter().map(|(report, _)| report.tree.gateway_bytes_per_block).collect();
+    rows.push(row("cloud-gateway-memory", "bytes a block", bytes));
+    for (name, data) in [("cloud-space-10g", 10 << 30), ("cloud-space-20g", 20 << 30)] {
+        let params = Params::new(data / 1024, 1024, 32).map_err(failed)?;
+        rows.push(row(name, "ratio", vec![params.space()]));
+    }
+    rows.extend(redis(&mut controls, args.quick, &params(&base)?)?);
+    say_rows("traceless.cloud.bench.v1", rows, args.json)
+}
+
+fn params(args: &CloudArgs) -> Result<Params, Failure> {
+    let block_len = usize::try_from(args.block_len).map_err(failed)?;
+    let blocks = args.data / args.block_len;
+    Params::for_kernel(args.kernel.choice(), blocks, block_len, args.lambda).map_err(failed)
+}
+
+/// The rows of one client.
+fn times(params: &Params, reports: &Reports) -> Vec<Row> {
+    let (average, query) = (operations::average(params), operations::query(&params.geometry));
+    let round = operations::round(&params.geometry);
+    vec![
+        time("cloud-average", &average, reports, |report| report.average_ms),
+        time("cloud-p50", &query, reports, |report| report.p50_ms),
+        time("cloud-p99", &round, reports, |report| report.p99_ms),
+        time("cloud-p999", &round, reports, |report| report.p999_ms),
+    ]
+}
+
+/// A time in milliseconds, beside that of `unit`.
+fn time(
+    name: &'static str,
+    unit: &Operations,
+    reports: &Reports,
+    ms: impl Fn(&Report) -> f64,
+) -> Row {
+    let pair = |(report, reading): &(Report, Reading)| Pair {
+        ns: ms(report) * 1e6,
+        control_ns: unit.ns(reading),
+    };
+    let pairs: Vec<Pair> = reports.iter().map(pair).collect();
+    row_of_ratios(name, Scale::Time("ms", 1e6), &pairs)
+}
+
+/// Blocks for many clients, beside a query each.
+fn throughput(name: &'static str, params: &Params, reports: &Reports) -> Row {
+    let (unit, len) = (operations::average(params), params.geometry.block_len as f64);
+    let pair = |(report, reading): &(Report, Reading)| Pair {
+        ns: len * 1e6 / report.kb_per_second,
+        control_ns: unit.ns(reading),
+    };
+    let pairs: Vec<Pair> = reports.iter().map(pair).collect();
+    row_of_ratios(name, Scale::Rate("MB/s", len * 1e3), &pairs)
+}
+
+/// Making a node anew, by itself.
+fn kernel_alone(controls: &mut Controls) -> Result<Row, Failure> {
+    let geometry = Params::new(10 << 20, 1024, 32).map_err(failed)?.geometry;
+    let unit = operations::piece(&geometry);
+    let mut pairs = vec![];
+    for _ in 0..ROUNDS {
+        let measure = || kernel::measure(geometry, BenchKernel::Benes, 1);
+        let (taken, reading) = controls.beside(measure)?;
+        let control_ns = unit.ns(&reading);
+        pairs.extend(taken.into_iter().map(|ns| Pair { ns, control_ns }));
+    }
+    Ok(row_of_ratios("cloud-kernel", Scale::Time("ns a piece", 1.0), &pairs))
+}
+
+fn repeated(controls: &mut Controls, args: &CloudArgs) -> Result<Reports, Failure> {
+    complain(&format!(
+        "measuring {} clients, {} blocks of {} B at a time",
+        args.clients, args.together, args.block_len
+    ));
+    measure_in_rounds(args, ROUNDS, controls)
+}
+
+/// Ten gigabytes in files: filling them takes about a minute and 18 GB of disk.
+fn in_files(
+    controls: &mut Controls,
+    args: &CloudArgs,
+    quick: bool,
+) -> Result<(CloudArgs, Reports), Failure> {
+    let folder = tempfile::tempdir().map_err(failed)?;
+    let data = if quick { args.data } else { 10 << 30 };
+    complain("measuring them with the tree in files");
+    let args = CloudArgs { data, dir: Some(folder.path().join("tree")), ..args.clone() };
+    let reports = measure_in_rounds(&args, ROUNDS / 3, controls)?;
+    Ok((args, reports))
+}
+
+/// Of one client, with a host that keeps the tree in files and its enclave in another process.
+fn behind_tls(controls: &mut Controls, args: &CloudArgs) -> Result<Reports, Failure> {
+    complain("measuring a client with a host and an enclave in other processes, over TLS");
+    let folder = tempfile::tempdir().map_err(failed)?;
+    let tree = folder.path().join("tree");
+    let store = format!("file:{}", tree.display());
+    let listen = ["host", "--listen", "127.0.0.1:0", "--store", &store].map(OsStr::new);
+    let host = Serving::start(&listen, "host")?;
+    let mut args = args.clone();
+    args.remote.host = Some(host.address.clone());
+    args.remote.host_cert = Some(tree.join("host.pem"));
+    measure_in_rounds(&args, ROUNDS, controls)
+}
+
+/// Setting and getting, of a gateway that keeps everything in files.
+fn redis(controls: &mut Controls, quick: bool, params: &Params) -> Result<[Row; 2], Failure> {
+    let folder = tempfile::tempdir().map_err(failed)?;
+    let local = folder.path().join("store");
+    let all = "gateway --resp 127.0.0.1:0 --allow-simulated-tee --local";
+    let args: Vec<&OsStr> = all.split(' ').map(OsStr::new).chain([local.as_os_str()]).collect();
+    let gateway = Serving::start(&args, "RESP")?;
+    complain("measuring redis-benchmark");
+    let requests = if quick { 10_000 } else { 50_000 };
+    let unit = operations::request(params);
+    let mut pairs = [vec![], vec![]];
+    for _ in 0..ROUNDS {
+        let (rates, reading) = controls.beside(|| redis_benchmark(&gateway, requests))?;
+        for (pairs, rate) in pairs.iter_mut().zip(rates) {
+            pairs.push(Pair { ns: 1e9 / rate, control_ns: unit.ns(&reading) });
+        }
+    }
+    let scale = Scale::Rate("requests/s", 1e9);
+    Ok([("cloud-redis-set", 0), ("cloud-redis-get", 1)]
+        .map(|(name, which)| row_of_ratios(name, scale, &pairs[which])))
+}

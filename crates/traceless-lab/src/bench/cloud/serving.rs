@@ -1,0 +1,66 @@
+//! The program `traceless` in processes of its own, and a client of others' that puts load on it.
+
+use crate::numbers::failed;
+use crate::program;
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use traceless_cli::failure::{DEVICE, Failure};
+
+/// A process that serves until this is dropped.
+pub struct Serving {
+    child: Child,
+    /// Where it serves.
+    pub address: String,
+}
+
+impl Serving {
+    /// Starts the program `traceless`, which says `"{what} at ADDRESS"` once it serves.
+    pub fn start(args: &[&OsStr], what: &str) -> Result<Self, Failure> {
+        let mut command = program::traceless();
+        // Its warnings are those of a server that strangers reach.
+        let command = command.args(args).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().map_err(failed)?;
+        let said = child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines);
+        let address_of = |line: String| {
+            let (_, rest) = line.split_once(&format!("{what} at "))?;
+            rest.split([',', ' ']).next().map(str::to_owned)
+        };
+        let address = said.map_while(Result::ok).find_map(address_of);
+        // Dropped, it ends the child.
+        let serving = Self { child, address: address.clone().unwrap_or_default() };
+        match address {
+            Some(_) => Ok(serving),
+            None => Err(failed(format!("traceless {} did not begin to serve", args[0].display()))),
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Requests a second of `redis-benchmark` that set values, and that get them.
+pub fn redis_benchmark(gateway: &Serving, requests: u64) -> Result<[f64; 2], Failure> {
+    let port = gateway.address.rsplit(':').next().unwrap_or_default();
+    let mut command = Command::new("redis-benchmark");
+    command.args(["-p", port, "-t", "set,get", "-d", "1024", "-c", "50", "-P", "16", "--csv"]);
+    command.args(["-r", "100000", "-n", &requests.to_string()]);
+    let output = command.output().map_err(|e| {
+        Failure::new(DEVICE, format!("redis-benchmark: {e}; it is in Debian's redis-tools"))
+    })?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let of = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("\"{name}\",\"")));
+        line.and_then(|rest| rest.split('"').next()).and_then(|rate| rate.parse().ok())
+    };
+    let said = || String::from_utf8_lossy(&output.stderr);
+    of("SET").zip(of("GET")).map_or_else(
+        || Err(failed(format!("redis-benchmark: {}{}", text.trim(), said().trim()))),
+        |(set, get)| Ok([set, get]),
+    )
+}

@@ -1,0 +1,42 @@
+//! `traceless-lab bench`: schemes and products, each beside controls of the same run.
+
+mod cloud;
+pub mod controls;
+mod pager;
+mod paging;
+mod simulator;
+mod stash;
+mod tree;
+mod volume;
+
+use crate::args::{BenchCommand, PagedProgramArgs};
+use traceless_cli::failure::Failure;
+use traceless_cli::output::say;
+
+pub fn run(command: &BenchCommand) -> Result<(), Failure> {
+    match command {
+        BenchCommand::Volume(args) => volume::run(args),
+        BenchCommand::Tree(args) if args.floors => tree::floors::run(args),
+        BenchCommand::Tree(args) => tree::run(args),
+        BenchCommand::Pager(args) => match &args.experiment {
+            Some(path) => paging::run(path, args),
+            None => pager::run(args),
+        },
+        BenchCommand::Stash(args) => stash::run(args),
+        BenchCommand::Cloud(args) if args.floors => cloud::floors::run(args),
+        BenchCommand::Cloud(args) => match &args.experiment {
+            Some(path) => cloud::experiment::run(path, args),
+            None => cloud::run(args),
+        },
+        BenchCommand::Simulator(args) => simulator::run(args),
+        BenchCommand::Auditor(args) => crate::audit::floors::run(args),
+    }
+}
+
+/// Runs one of the programs that are paged.
+pub fn program(args: &PagedProgramArgs) -> Result<(), Failure> {
+    let sum = paging::programs::run(&args.name, args.size);
+    let sum = sum.ok_or_else(|| Failure::usage(format!("there is no program {}", args.name)))?;
+    say(&format!("{sum:016x}"));
+    Ok(())
+}

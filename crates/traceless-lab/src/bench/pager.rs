@@ -1,0 +1,328 @@
+//! `traceless bench pager`: page faults, one after the other, beside plain paging.
+//!
+//! Pages are touched in turn, more of them than there are frames, so that each touch is a fault:
+//! one page leaves and one comes. Times are from one touch to the next, and medians of them, or of
+//! means of some where that would hide work: what else runs on the machine makes some of them
+//! longer, never shorter.
+
+use crate::args::PagerBenchArgs;
+use crate::bench::controls::{Controls, Operations};
+use crate::numbers::{Hardware, Pair, Row, Scale, failed, row, row_of_ratios, spread_in_words};
+use serde::Serialize;
+use traceless::clock::{Clock, Monotonic};
+use traceless::scheme::detwo::Refresh;
+use traceless::seal::{Aead, ChaChaHmac, Sealer, Secret, WideAegis};
+use traceless_cli::args::PageCipherArg;
+use traceless_cli::failure::Failure;
+use traceless_cli::output::shortened;
+use traceless_cli::output::{complain, say, say_json};
+use traceless_cli::run::cipher;
+use traceless_pager::PAGE_LEN;
+use traceless_pager::paging::{Config, HOLDS_PROGRAMS, PagedRegion, Scheme, Settings, Summary};
+
+/// Of a program that faults now and then: what it computes between two faults, as a multiple of a
+/// plain fault. So at most 30 % of its time are faults.
+const IDLE: f64 = 2.5;
+
+/// Pages of a process whose trusted memory is told.
+const PAGES_OF_MEMORY_ROW: usize = 1 << 16;
+
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    machine: Hardware,
+    faults: usize,
+    resident: usize,
+    rows: Vec<Row>,
+    details: Vec<Detail>,
+}
+
+/// What else a measurement showed, so that nothing looks free.
+#[derive(Serialize)]
+struct Detail {
+    name: &'static str,
+    p50_us: f64,
+    p99_us: f64,
+    handler_cpu_share: f64,
+    helper_cpu_share: f64,
+    order_hash: u64,
+}
+
+/// What is asked of a pager.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Program {
+    /// A fault at each touch.
+    Faulting,
+    /// The same, and computing in between.
+    Computing,
+    /// A fault at each touch, of so many pages that a tree of them is deep.
+    Large,
+}
+
+/// A scheme, measured as a ratio to plain paging of the same program.
+struct Subject {
+    name: &'static str,
+    program: Program,
+    scheme: Scheme,
+    refresh: u32,
+    cached: usize,
+}
+
+const fn detwo(name: &'static str, scheme: Scheme, refresh: u32) -> Subject {
+    Subject { name, program: Program::Faulting, scheme, refresh, cached: 0 }
+}
+
+const fn eager(name: &'static str, refresh: u32) -> Subject {
+    Subject { name, program: Program::Computing, scheme: Scheme::Eager, refresh, cached: 0 }
+}
+
+const fn tree(name: &'static str, scheme: Scheme, cached: usize) -> Subject {
+    Subject { name, program: Program::Large, scheme, refresh: 1, cached }
+}
+
+const fn plain(name: &'static str, program: Program) -> Subject {
+    Subject { name, program, scheme: Scheme::Plain, refresh: 1, cached: 0 }
+}
+
+const SUBJECTS: [Subject; 17] = [
+    detwo("pager-detwo-k3", Scheme::DetWo, 3),
+    detwo("pager-detwo-k7", Scheme::DetWo, 7),
+    detwo("pager-detwo-k15", Scheme::DetWo, 15),
+    detwo("pager-parallel-k3", Scheme::Parallel, 3),
+    detwo("pager-parallel-k7", Scheme::Parallel, 7),
+    detwo("pager-parallel-k15", Scheme::Parallel, 15),
+    eager("pager-eager-idle-k3", 3),
+    eager("pager-eager-idle-k7", 7),
+    eager("pager-eager-idle-k15", 15),
+    detwo("pager-eager-parallel-k3", Scheme::EagerParallel, 3),
+    detwo("pager-eager-parallel-k7", Scheme::EagerParallel, 7),
+    detwo("pager-eager-parallel-k15", Scheme::EagerParallel, 15),
+    tree("pager-path", Scheme::Path, 0),
+    tree("pager-path-fused", Scheme::PathFused, 0),
+    tree("pager-path-fused-cached", Scheme::PathFused, 8),
+    tree("pager-ring", Scheme::Ring, 0),
+    tree("pager-opam", Scheme::Opam, 0),
+];
+
+const CONTROLS: [Subject; 3] = [
+    plain("pager-plain-fault", Program::Faulting),
+    plain("pager-plain-idle", Program::Computing),
+    plain("pager-plain-large", Program::Large),
+];
+
+/// What a plain fault is compared with: the handler wakes and the program, one page is sealed and
+/// another opened, and both are copied.
+const FAULT: Operations =
+    Operations { passes: 2.0, copies: 2.0, switches: 2.0, ..Operations::NONE };
+
+/// Pages of a large program.
+const LARGE_PAGES: usize = 1 << 14;
+
+/// Faults in which a tree is cleaned up at least twice.
+const PERIOD: usize = 20;
+
+/// Touches of each page before anything is measured. A ring's last leaf is written when each page
+/// has left two and a half times.
+const WARM_UP: usize = 3;
+
+/// Its faults are fewer by this: each takes longer, and the more of them bring nothing new.
+const LARGE_FAULTS: usize = 5;
+
+/// Times between touches, sorted, and what the pager counted.
+struct Measured {
+    times_ns: Vec<u64>,
+    wall_ns: u64,
+    counted: Summary,
+}
+
+impl Measured {
+    fn p50(&self) -> f64 {
+        self.times_ns[self.times_ns.len() / 2] as f64
+    }
+
+    fn detail(&self, name: &'static str) -> Detail {
+        let share = |ns: u64| ns as f64 / self.wall_ns as f64;
+        Detail {
+            name,
+            p50_us: self.p50() / 1000.0,
+            p99_us: self.times_ns[self.times_ns.len() * 99 / 100] as f64 / 1000.0,
+            handler_cpu_share: share(self.counted.handler_cpu_ns),
+            helper_cpu_share: share(self.counted.helper_cpu_ns),
+            order_hash: self.counted.order_hash,
+        }
+    }
+}
+
+pub fn run(args: &PagerBenchArgs) -> Result<(), Failure> {
+    let faults = if args.quick { args.faults.min(3000) } else { args.faults };
+    let (rows, details) = measure_all(args, faults)?;
+    let machine = Hardware::here();
+    if args.json {
+        let schema = "traceless.pager.bench.v1";
+        let resident = args.resident;
+        return say_json(&Report { schema, machine, faults, resident, rows, details });
+    }
+    say(&machine.to_string());
+    for Row { name, unit, measured, spread, absolute } in &rows {
+        let spread = spread_in_words(*spread);
+        let absolute = absolute.map_or(String::new(), |absolute| absolute.in_words());
+        say(&format!("{name:<28}{:>8} {unit:<14}{spread}{absolute}", shortened(*measured)));
+    }
+    say("");
+    for detail in details {
+        say(&format!(
+            "{:<28}p50 {:>6} us  p99 {:>6} us  handler {:>3.0} % of the time, helpers {:>3.0} %",
+            detail.name,
+            shortened(detail.p50_us),
+            shortened(detail.p99_us),
+            detail.handler_cpu_share * 100.0,
+            detail.helper_cpu_share * 100.0,
+        ));
+    }
+    Ok(())
+}
+
+fn measure_all(args: &PagerBenchArgs, faults: usize) -> Result<(Vec<Row>, Vec<Detail>), Failure> {
+    let wanted =
+        |name: &str| args.only.is_empty() || args.only.iter().any(|part| name.contains(part));
+    let subjects: Vec<&Subject> = SUBJECTS.iter().filter(|subject| wanted(subject.name)).collect();
+    let mut faults_in_plain = vec![];
+    let sealer = sealer(args.cipher);
+    let mut controls = Controls::of_memory().and_passes(sealer, PAGE_LEN).and_switches();
+    let mut ratios = vec![vec![]; subjects.len()];
+    let mut details = vec![];
+    for round in 1..=args.rounds {
+        if !args.json {
+            complain(&format!("round {round} of {}", args.rounds));
+        }
+        details.clear();
+        let (plain, reading) = controls.beside(|| measure(args, &CONTROLS[0], faults, 0.0))?;
+        let compute_ns = plain.p50() * IDLE;
+        faults_in_plain.push(Pair { ns: plain.p50(), control_ns: FAULT.ns(&reading) });
+        let mut controls = vec![plain];
+        for control in &CONTROLS[1..] {
+            let is_needed = subjects.iter().any(|subject| subject.program == control.program);
+            let faults = if is_needed { faults } else { 0 };
+            controls.push(measure(args, control, faults, compute_ns)?);
+        }
+        for (control, measured) in CONTROLS.iter().zip(&controls) {
+            if !measured.times_ns.is_empty() {
+                details.push(measured.detail(control.name));
+            }
+        }
+        for (subject, ratios) in subjects.iter().zip(&mut ratios) {
+            let control = &controls[subject.program as usize];
+            let measured = measure(args, subject, faults, compute_ns)?;
+            if measured.counted.order_hash != control.counted.order_hash {
+                return Err(failed("other pages left than under plain paging"));
+            }
+            ratios.push(measured.p50() / control.p50());
+            details.push(measured.detail(subject.name));
+        }
+    }
+    let scale = Scale::Time("us", 1e3);
+    let mut rows = vec![row_of_ratios("pager-plain-fault", scale, &faults_in_plain)];
+    for (subject, ratios) in subjects.iter().zip(ratios) {
+        rows.push(row(subject.name, "ratio", ratios));
+    }
+    if wanted("pager-memory") {
+        rows.push(row("pager-memory", "bytes a page", vec![bytes_per_page()?]));
+    }
+    Ok((rows, details))
+}
+
+/// Touches pages in turn; a program that computes does so for so long after each touch. Without
+/// faults nothing is measured.
+fn measure(
+    args: &PagerBenchArgs,
+    subject: &Subject,
+    faults: usize,
+    compute_ns: f64,
+) -> Result<Measured, Failure> {
+    let (pages, faults, compute_ns) = match subject.program {
+        Program::Faulting => (args.pages, faults, 0),
+        Program::Computing => (args.pages, faults, compute_ns as u64),
+        Program::Large => (LARGE_PAGES, faults.div_ceil(LARGE_FAULTS), 0),
+    };
+    let settings = Settings {
+        resident: args.resident,
+        pages,
+        scheme: subject.scheme,
+        refresh: Refresh::new(subject.refresh, 1).map_err(failed)?,
+        cipher: cipher(args.cipher),
+        helpers: args.helpers,
+        cached: subject.cached,
+        ..Settings::default()
+    };
+    if faults == 0 {
+        return Ok(Measured { times_ns: vec![], wall_ns: 0, counted: Summary::default() });
+    }
+    let mut region = region(&settings)?;
+    // Every slot of the store has been written once, and every page has left once.
+    for touch in 0..WARM_UP * pages {
+        touch_page(&mut region, touch % pages);
+    }
+    let mut times_ns = Vec::with_capacity(faults);
+    let (clock, before) = (Monotonic::start(), region.stats());
+    let mut last = clock.now();
+    for touch in 0..faults {
+        touch_page(&mut region, touch % pages);
+        compute(&clock, compute_ns);
+        let now = clock.now();
+        times_ns.push(now - last);
+        last = now;
+    }
+    let mut counted = region.stats();
+    if counted.faults - before.faults != faults as u64 {
+        return Err(failed("not every touch was a fault"));
+    }
+    if subject.program == Program::Large {
+        times_ns = means(&times_ns);
+    }
+    counted.handler_cpu_ns -= before.handler_cpu_ns;
+    counted.helper_cpu_ns -= before.helper_cpu_ns;
+    times_ns.sort_unstable();
+    Ok(Measured { times_ns, wall_ns: last, counted })
+}
+
+/// Means of some times each: trees are cleaned up now and then, and medians would not see it.
+fn means(times_ns: &[u64]) -> Vec<u64> {
+    times_ns.chunks(PERIOD).map(|some| some.iter().sum::<u64>() / some.len() as u64).collect()
+}
+
+fn region(settings: &Settings) -> Result<PagedRegion, Failure> {
+    let (scheme, _) = settings.build().map_err(failed)?;
+    let Settings { resident: frames, policy, .. } = *settings;
+    // As programs are. It starts no threads while it faults.
+    let config = Config { frames, policy, holds: HOLDS_PROGRAMS, ..Config::default() };
+    PagedRegion::new(scheme, config).map_err(failed)
+}
+
+/// What pages are sealed with, by itself.
+fn sealer(cipher: PageCipherArg) -> fn(&Secret) -> Box<dyn Sealer> {
+    match cipher {
+        PageCipherArg::Aegis => |key| Box::new(WideAegis::new(key)),
+        PageCipherArg::Gcm => |key| Box::new(Aead::new(key)),
+        PageCipherArg::ChachaHmac => |key| Box::new(ChaChaHmac::new(key)),
+    }
+}
+
+fn touch_page(region: &mut PagedRegion, page: usize) {
+    let byte = &mut region[page * PAGE_LEN];
+    *byte = byte.wrapping_add(1);
+}
+
+/// What a program does that has its pages.
+fn compute(clock: &Monotonic, ns: u64) {
+    let until = clock.now() + ns;
+    while ns > 0 && clock.now() < until {
+        std::hint::spin_loop();
+    }
+}
+
+/// Trusted memory beside the frames, less the 2 MiB that any process may have.
+fn bytes_per_page() -> Result<f64, Failure> {
+    let settings = Settings { pages: PAGES_OF_MEMORY_ROW, ..Settings::default() };
+    let bytes = region(&settings)?.stats().trusted_bytes;
+    Ok(bytes as f64 / PAGES_OF_MEMORY_ROW as f64)
+}

@@ -1,0 +1,322 @@
+//! Experiment files about paging: programs, how they are paged, and what the paper found.
+
+use super::workloads;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use toml::Table;
+use traceless_cli::args::Level;
+use traceless_cli::experiment::reading::{self, known, lay_over, read_table, wrong};
+use traceless_cli::experiment::sheet::{self, Claim, Compared, Metric, Sheet, median};
+use traceless_cli::failure::Failure;
+use traceless_pager::PAGE_LEN;
+use traceless_pager::paging::Settings;
+
+/// The variant without paging, with whose output others are compared.
+pub const NATIVE: usize = 0;
+
+/// A figure or table of the paper.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Experiment {
+    title: String,
+    /// The paper, and where in it.
+    paper: String,
+    place: String,
+    #[serde(default)]
+    remarks: Vec<String>,
+    /// Programs by name.
+    workloads: Vec<String>,
+    /// How all of them are paged.
+    #[serde(default)]
+    set: Table,
+    /// How much they do.
+    quick: Extent,
+    full: Extent,
+    #[serde(rename = "variant")]
+    variants: Vec<Variant>,
+    #[serde(rename = "metric")]
+    metrics: Vec<Metric>,
+    #[serde(rename = "claim", default)]
+    claims: Vec<Claim>,
+    #[serde(skip)]
+    path: PathBuf,
+    /// The workloads that each level has sizes of.
+    #[serde(skip)]
+    of_quick: Vec<String>,
+    #[serde(skip)]
+    of_full: Vec<String>,
+}
+
+/// How much programs do.
+#[derive(Deserialize, PartialEq, Debug)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Extent {
+    /// What each program is told; those that are not named are left out.
+    pub sizes: BTreeMap<String, u64>,
+    /// Faults of each program that are counted; 0 for all.
+    #[serde(default)]
+    pub counted: u64,
+    pub rounds: usize,
+}
+
+/// One of those that are compared.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Variant {
+    name: String,
+    /// How it is paged, where that differs from all.
+    #[serde(default)]
+    set: Table,
+    #[serde(default)]
+    relative_to: BTreeMap<String, String>,
+}
+
+/// How a program is run.
+#[derive(Deserialize, Serialize, Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum How {
+    /// Without paging.
+    Native,
+    #[default]
+    Paged,
+    /// Paged; from its time is taken what the paper takes from it for its Eager.
+    EagerSimulated,
+    /// Paged; its time in the scheme is divided as the paper does for its Parallel.
+    ParallelSimulated,
+}
+
+/// A variant, with all that holds for it. Names are those of `traceless run`.
+#[derive(Deserialize, Serialize, Clone, PartialEq, Debug)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Subject {
+    pub how: How,
+    scheme: String,
+    pub refresh: u32,
+    cached: usize,
+    helpers: usize,
+    cipher: String,
+    pub resident: usize,
+    /// MiB that can be paged.
+    memory_mib: usize,
+    /// Pages are copied once more, by a host that is told where to.
+    ocalls: bool,
+    /// The program is ended when its faults are counted, and its output is not looked at.
+    pub stops: bool,
+}
+
+impl Default for Subject {
+    fn default() -> Self {
+        Self {
+            how: How::default(),
+            scheme: "plain".to_owned(),
+            refresh: 3,
+            cached: 0,
+            helpers: 1,
+            cipher: "chacha20-hmac".to_owned(),
+            resident: 15,
+            memory_mib: 64,
+            ocalls: false,
+            stops: false,
+        }
+    }
+}
+
+impl Subject {
+    /// As the pager takes it.
+    pub fn settings(&self) -> Result<Settings, String> {
+        let Self { scheme, refresh, cached, helpers, cipher, resident, ocalls, .. } = self;
+        let pages = (self.memory_mib << 20) / PAGE_LEN;
+        let text = format!(
+            "scheme={scheme}\nrefresh={refresh}\ncached={cached}\nhelpers={helpers}\n\
+             cipher={cipher}\nresident={resident}\npages={pages}\nocalls={ocalls}"
+        );
+        let settings = Settings::decode(&text).map_err(|e| e.to_string())?;
+        settings.check().map_err(|e| e.to_string())?;
+        Ok(settings)
+    }
+}
+
+impl Experiment {
+    /// The experiment in the file at `path`.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let mut experiment: Self = read_table(path)?.try_into().map_err(|e| wrong(path, &e))?;
+        path.clone_into(&mut experiment.path);
+        let named = |extent: &Extent| {
+            let all = experiment.workloads.iter();
+            all.filter(|name| extent.sizes.contains_key(*name)).cloned().collect()
+        };
+        (experiment.of_quick, experiment.of_full) =
+            (named(&experiment.quick), named(&experiment.full));
+        experiment.check().map_err(|what| wrong(path, &what))?;
+        Ok(experiment)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let workloads: Vec<&str> = self.workloads.iter().map(String::as_str).collect();
+        for name in &workloads {
+            known("workloads", &workloads::names(), name)?;
+        }
+        for extent in [&self.quick, &self.full] {
+            if extent.rounds == 0 || extent.sizes.is_empty() {
+                return Err("quick and full have sizes, and one of rounds or more".to_owned());
+            }
+            for name in extent.sizes.keys() {
+                known("sizes", &workloads, name)?;
+            }
+        }
+        sheet::check(&self.compared(), &self.workloads, &self.metrics, &self.claims)
+    }
+
+    /// All variants.
+    pub fn subjects(&self) -> Result<Vec<Subject>, Failure> {
+        let subject = |variant: &Variant| {
+            let mut table = self.set.clone();
+            lay_over(&mut table, &variant.set);
+            let wrong = |e: &dyn std::fmt::Display| {
+                let what = e.to_string();
+                wrong(&self.path, &format!("variant `{}`: {}", variant.name, what.trim_end()))
+            };
+            let subject: Subject = table.try_into().map_err(|e: toml::de::Error| wrong(&e))?;
+            subject.settings().map_err(|e| wrong(&e))?;
+            Ok::<_, Failure>(subject)
+        };
+        let subjects = self.variants.iter().map(subject).collect::<Result<Vec<_>, _>>()?;
+        if subjects.first().is_none_or(|subject| subject.how != How::Native) {
+            return Err(wrong(&self.path, &"the first variant is how = \"native\""));
+        }
+        Ok(subjects)
+    }
+
+    /// The first variant with as many resident pages: the order in which its pages leave is that
+    /// of all others, and its scheme is the one that costs are beside.
+    pub fn first_like(&self, subject: &Subject) -> usize {
+        let all = self.subjects().expect("they were read before");
+        let is_like = |other: &Subject| {
+            other.how == How::Paged && !other.stops && other.resident == subject.resident
+        };
+        all.iter().position(is_like).unwrap_or_else(|| {
+            all.iter().position(|other| other == subject).expect("it is one of them")
+        })
+    }
+
+    /// The name of a variant.
+    pub fn variant_name(&self, nth: usize) -> &str {
+        &self.variants[nth].name
+    }
+
+    /// How much programs do at a level.
+    pub fn extent(&self, level: Level) -> &Extent {
+        match level {
+            Level::Quick => &self.quick,
+            Level::Full => &self.full,
+        }
+    }
+
+    /// The programs at a level.
+    pub fn workloads(&self, level: Level) -> &[String] {
+        match level {
+            Level::Quick => &self.of_quick,
+            Level::Full => &self.of_full,
+        }
+    }
+
+    /// What files about it are called.
+    pub fn file_name(&self) -> String {
+        reading::file_name(&self.path)
+    }
+
+    fn compared(&self) -> Vec<Compared<'_>> {
+        let all = self.variants.iter();
+        all.map(|v| Compared { name: &v.name, relative_to: &v.relative_to }).collect()
+    }
+
+    /// What is judged at a level: at level full only, but for what holds at any size.
+    pub fn sheet(&self, level: Level) -> Sheet<'_> {
+        let extent = self.extent(level);
+        let is_less = *extent != self.full;
+        let shortfall = |claim: &Claim| {
+            let is_short = is_less && !claim.at_any_size;
+            is_short.then(|| "programs do less than at level full".to_owned())
+        };
+        let told = |name: &str, value: Value| (name.to_owned(), value);
+        Sheet {
+            path: &self.path,
+            schema: "traceless.pager.experiment.v1",
+            title: &self.title,
+            paper: &self.paper,
+            place: &self.place,
+            remarks: &self.remarks,
+            level,
+            extent: match extent.counted {
+                0 => format!("whole programs, {} times", extent.rounds),
+                most => format!("up to {most} faults of each program, {} times", extent.rounds),
+            },
+            extent_told: Map::from_iter([
+                told("counted", extent.counted.into()),
+                told("rounds", extent.rounds.into()),
+            ]),
+            workloads: self.workloads(level),
+            repeats: extent.rounds,
+            typical: median,
+            variants: self.compared(),
+            metrics: &self.metrics,
+            claims: &self.claims,
+            shortfalls: self.claims.iter().map(shortfall).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/paging")
+    }
+
+    #[test]
+    fn every_file_can_be_run() {
+        let mut count = 0;
+        for file in std::fs::read_dir(folder()).unwrap() {
+            let experiment = Experiment::read(&file.unwrap().path()).unwrap();
+            let subjects = experiment.subjects().unwrap();
+            for (nth, subject) in subjects.iter().enumerate().skip(1) {
+                let first = experiment.first_like(subject);
+                assert!(first <= nth, "it is run before");
+                assert_eq!(subjects[first].resident, subject.resident);
+                assert_eq!(subjects[first].settings().unwrap().scheme.name(), "plain");
+            }
+            let quick = experiment.sheet(Level::Quick);
+            assert!(quick.shortfalls.iter().all(Option::is_some), "it is too short to judge");
+            assert!(experiment.sheet(Level::Full).shortfalls.iter().all(Option::is_none));
+            count += 1;
+        }
+        assert!(count >= 5);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_file() {
+        let own = tempfile::tempdir().unwrap();
+        let text = std::fs::read_to_string(folder().join("programs.toml")).unwrap();
+        for (from, to, named) in [
+            ("set = { how = \"native\" }\n", "", "first variant"),
+            ("\"lbm\"", "\"lbn\"", "there is no `lbn`"),
+            ("lbm = 2", "lbn = 2", "there is no `lbn`"),
+            ("rounds = 1", "rounds = 0", "one of rounds or more"),
+            ("resident = 15", "resident = 7", "at least 8 pages"),
+            ("resident = 15", "residents = 15", "unknown field"),
+            ("chacha20-hmac\"", "rot13\"", "cannot be understood"),
+            ("relative-to = \"native\"", "relative-to = \"none\"", "there is no `none`"),
+        ] {
+            assert!(text.contains(from), "{from}");
+            let path = own.path().join("wrong.toml");
+            std::fs::write(&path, text.replace(from, to)).unwrap();
+            let read = Experiment::read(&path).and_then(|experiment| experiment.subjects());
+            let message = read.unwrap_err().message;
+            assert!(message.contains(named), "{to}: {message}");
+            assert!(message.contains("wrong.toml"), "{to}: {message}");
+        }
+    }
+}

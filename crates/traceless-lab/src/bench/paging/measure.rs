@@ -1,0 +1,251 @@
+//! Programs that are run and paged, and what is counted meanwhile.
+
+use super::file::Subject;
+use super::threads::{self, Threads};
+use super::workloads::{self, Workload};
+use crate::numbers::failed;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use traceless::clock::{Clock, Monotonic};
+use traceless_cli::experiment::results::hex;
+use traceless_cli::failure::Failure;
+use traceless_cli::run::{Folder, Prepared};
+use traceless_pager::paging::{CounterFile, Summary};
+
+/// How often it is looked whether enough faults were counted.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Where paged memory begins. What a scheme needs for itself would move it otherwise, and programs
+/// that order things by their addresses, as Python does in its tables, would do other things.
+const START: usize = 1 << 37;
+
+/// What a run counted.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct Measured {
+    #[serde(flatten)]
+    pub counted: Summary,
+    /// From the program's start to its end.
+    pub wall_ns: u64,
+    /// Of the paper's Eager: the time between faults that refreshes could have had.
+    pub usable_ns: u64,
+    /// The digest of what it printed and how it ended; none if it was ended before.
+    pub output: Option<String>,
+    /// Of the paper's Parallel.
+    pub threads: Option<Threads>,
+}
+
+impl Measured {
+    /// Refuses a run that did something else than without paging.
+    pub fn check_output(&self, native: &Self) -> Result<(), Failure> {
+        if self.output.is_some() && self.output != native.output {
+            return Err(failed("the output is not that of the program without paging"));
+        }
+        Ok(())
+    }
+
+    /// Refuses a run in which other pages came or left.
+    pub fn check_order(&self, first: &Self) -> Result<(), Failure> {
+        let order = |run: &Self| (run.counted.faults, run.counted.order_hash);
+        if order(self) != order(first) {
+            return Err(failed(format!(
+                "other pages came and left than in the run beside: {:x?} and {:x?}",
+                order(self),
+                order(first)
+            )));
+        }
+        Ok(())
+    }
+
+    /// The paper's simulated Eager (its section 5): for each page that leaves, the smaller of the
+    /// time since the one before it and the time that refreshes take counts as no time.
+    pub fn with_eager_simulated(mut self) -> Self {
+        self.take(self.usable_ns);
+        self
+    }
+
+    /// What the scheme takes for a page, on average.
+    fn swap_ns(&self) -> u64 {
+        self.counted.swap_ns / self.counted.evictions.max(1)
+    }
+
+    /// The paper's simulated Parallel: T' = T - t + t / c, where t is the time in the scheme, and c
+    /// how many times faster an access is if a thread is started for each refresh, on this machine.
+    pub fn with_parallel_simulated(self, subject: &Subject) -> Result<Self, Failure> {
+        Ok(self.divided(threads::measure(subject)?))
+    }
+
+    fn divided(mut self, threads: Threads) -> Self {
+        let in_scheme = self.counted.swap_ns;
+        let divided = (in_scheme as f64 / threads.speed_up) as u64;
+        for ns in [&mut self.counted.span_ns, &mut self.wall_ns] {
+            *ns = ns.saturating_sub(in_scheme) + divided;
+        }
+        self.threads = Some(threads);
+        self
+    }
+
+    fn take(&mut self, ns: u64) {
+        self.counted.span_ns = self.counted.span_ns.saturating_sub(ns);
+        self.wall_ns = self.wall_ns.saturating_sub(ns);
+    }
+}
+
+/// Runs a program that is paged. What refreshes take is what the scheme takes for a page beyond
+/// that of `plain`, which has none.
+pub fn measure(
+    subject: &Subject,
+    workload: &str,
+    size: u64,
+    counted: u64,
+    plain: Option<&Measured>,
+) -> Result<Measured, Failure> {
+    let scratch = Scratch::new()?;
+    let workload = workloads::open(workload, size, scratch.path())?;
+    let folder = Folder::new().map_err(failed)?;
+    let mut settings = subject.settings().map_err(failed)?;
+    settings.counters = Some(folder.path().into());
+    settings.counted = counted;
+    settings.first = Some(std::process::id());
+    settings.start = Some(START);
+    let prepared = Prepared::find(workload.program.as_os_str()).map_err(failed)?;
+    let mut command = prepared.command(&settings);
+    let counters = |process: u32| {
+        CounterFile::open(&folder.path().join(format!("{process}.0"))).map_err(failed)
+    };
+    let mut was_stopped = false;
+    let ran = scratch.run(&mut command, &workload, |child| {
+        if !(subject.stops && counted > 0) {
+            return child.wait().map_err(failed);
+        }
+        loop {
+            if let Some(status) = child.try_wait().map_err(failed)? {
+                return Ok(status);
+            }
+            // It may not have begun to count.
+            if counters(child.id()).is_ok_and(|c| c.faults.load(Relaxed) >= counted) {
+                was_stopped = true;
+                child.kill().map_err(failed)?;
+                return child.wait().map_err(failed);
+            }
+            std::thread::sleep(LOOK);
+        }
+    })?;
+    let counters = counters(ran.process)?;
+    let mut measured = Measured {
+        counted: counters.summary(),
+        wall_ns: ran.wall_ns,
+        usable_ns: 0,
+        output: (!was_stopped).then_some(ran.output),
+        threads: None,
+    };
+    if let Some(plain) = plain {
+        let refreshing = measured.swap_ns().saturating_sub(plain.swap_ns());
+        measured.usable_ns = counters.usable_ns(refreshing);
+    }
+    Ok(measured)
+}
+
+/// A folder for what a program reads and writes; it goes when we do.
+pub struct Scratch(PathBuf);
+
+/// How a program ran.
+pub struct Ran {
+    pub process: u32,
+    pub wall_ns: u64,
+    /// The digest of what it printed and how it ended.
+    pub output: String,
+}
+
+impl Scratch {
+    pub fn new() -> Result<Self, Failure> {
+        #[expect(clippy::disallowed_methods, reason = "scratch files, as their name says")]
+        let path = std::env::temp_dir().join(format!("traceless-bench-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir(&path).map_err(failed)?;
+        Ok(Self(path))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Starts the program, lets `wait` wait for it, and tells how it ran.
+    pub fn run(
+        &self,
+        command: &mut Command,
+        workload: &Workload,
+        wait: impl FnOnce(&mut Child) -> Result<ExitStatus, Failure>,
+    ) -> Result<Ran, Failure> {
+        let printed = self.0.join("output");
+        let input = match &workload.input {
+            Some(path) => File::open(path).map_err(failed)?.into(),
+            None => Stdio::null(),
+        };
+        command
+            .args(&workload.arguments)
+            // Else Python's sets and dictionaries differ from run to run.
+            .env("PYTHONHASHSEED", "0")
+            .stdin(input)
+            .stdout(File::create(&printed).map_err(failed)?);
+        let clock = Monotonic::start();
+        let mut child =
+            command.spawn().map_err(|e| failed(format!("{}: {e}", workload.program.display())))?;
+        let process = child.id();
+        let status = wait(&mut child)?;
+        let wall_ns = clock.now();
+        let mut digest = Sha256::new();
+        digest.update(std::fs::read(&printed).map_err(failed)?);
+        digest.update(format!("{status}"));
+        Ok(Ran { process, wall_ns, output: hex(&digest.finalize()) })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What is left of it holds nothing of use.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured() -> Measured {
+        let counted =
+            Summary { faults: 5, order_hash: 6, span_ns: 1000, swap_ns: 600, ..Summary::default() };
+        Measured { counted, wall_ns: 2000, usable_ns: 150, output: Some("x".into()), threads: None }
+    }
+
+    #[test]
+    fn what_differs_is_refused() {
+        let (one, mut other) = (measured(), measured());
+        assert!(one.check_order(&other).is_ok() && one.check_output(&other).is_ok());
+        other.counted.order_hash = 7;
+        assert!(one.check_order(&other).is_err());
+        other = measured();
+        other.counted.faults = 4;
+        assert!(one.check_order(&other).is_err());
+        other.output = Some("y".into());
+        assert!(one.check_output(&other).is_err());
+        let ended = Measured { output: None, ..measured() };
+        assert!(ended.check_output(&other).is_ok(), "it printed nothing whole");
+    }
+
+    #[test]
+    fn the_papers_methods_are_its_formulas() {
+        let eager = measured().with_eager_simulated();
+        assert_eq!((eager.counted.span_ns, eager.wall_ns), (850, 1850));
+        let parallel = |speed_up| {
+            let threads = Threads { speed_up, creation_share: 0.1 };
+            measured().divided(threads).counted.span_ns
+        };
+        assert_eq!(parallel(2.0), 1000 - 600 + 300);
+        assert_eq!(parallel(0.5), 1000 - 600 + 1200);
+    }
+}

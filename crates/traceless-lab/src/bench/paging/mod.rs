@@ -1,0 +1,125 @@
+//! `traceless bench pager --experiment`: the evaluation of the paging paper, with programs that are
+//! paged for real.
+
+mod file;
+mod measure;
+mod native;
+pub mod programs;
+mod threads;
+mod workloads;
+
+use crate::args::{ExperimentArgs, PagerBenchArgs};
+use crate::numbers::{Hardware, failed};
+use file::{Experiment, How, NATIVE, Subject};
+use measure::Measured;
+use serde::Serialize;
+use serde_json::Value;
+use std::path::Path;
+use traceless_cli::args::Level;
+use traceless_cli::experiment::in_turns;
+use traceless_cli::experiment::metrics::Place;
+use traceless_cli::experiment::results::Results;
+use traceless_cli::failure::Failure;
+use traceless_cli::output::{say, say_json};
+
+const SCHEMA: &str = "traceless.pager.result.v1";
+
+/// All that a result follows from, but for what else the machine does.
+#[derive(Serialize)]
+struct Input<'a> {
+    experiment: String,
+    cpu: &'a str,
+    subject: &'a Subject,
+    workload: &'a str,
+    size: u64,
+    counted: u64,
+    round: usize,
+}
+
+type Run<'a> = in_turns::Run<Input<'a>>;
+
+/// Makes what was not made before, and tells what came of it.
+pub fn run(path: &Path, args: &PagerBenchArgs) -> Result<(), Failure> {
+    let ExperimentArgs { level, out } = &args.of_experiment;
+    let out = out.as_ref().expect("--experiment requires it");
+    let experiment = Experiment::read(path)?;
+    let subjects = experiment.subjects()?;
+    traceless_pager::paging::fix_addresses().map_err(failed)?;
+    let cpu = Hardware::here().cpu;
+    let runs = runs(&experiment, &subjects, *level, &cpu)?;
+    let results = Results::open(out, SCHEMA)?;
+    let progress = args.progress.progress;
+    Run::make_all(&runs, &results, progress, |run| made(&experiment, &runs, &results, run))?;
+    let report = Run::conclude(&runs, &experiment.sheet(*level), &results, out)?;
+    if args.json {
+        return say_json(&report);
+    }
+    say(&Hardware::here().to_string());
+    report.print();
+    Ok(())
+}
+
+/// All runs at a level, by variant, workload and round.
+fn runs<'a>(
+    experiment: &'a Experiment,
+    subjects: &'a [Subject],
+    level: Level,
+    cpu: &'a str,
+) -> Result<Vec<Run<'a>>, Failure> {
+    let extent = experiment.extent(level);
+    let mut runs = vec![];
+    for (variant, subject) in subjects.iter().enumerate() {
+        for (workload, name) in experiment.workloads(level).iter().enumerate() {
+            for repeat in 0..extent.rounds {
+                let input = Input {
+                    experiment: format!("{}.{}", experiment.file_name(), level.name()),
+                    cpu,
+                    subject,
+                    workload: name,
+                    size: extent.sizes[name],
+                    counted: extent.counted,
+                    round: repeat,
+                };
+                runs.push(Run::new(Place { variant, workload, repeat }, input)?);
+            }
+        }
+    }
+    Ok(runs)
+}
+
+/// What a run counted, after those that it is compared with.
+fn made(
+    experiment: &Experiment,
+    runs: &[Run],
+    results: &Results,
+    run: &Run,
+) -> Result<Value, Failure> {
+    let beside = |variant: usize| -> Result<Measured, Failure> {
+        let place = Place { variant, ..run.place };
+        let other = runs.iter().find(|run| run.place == place).expect("all variants are run");
+        serde_json::from_value(results.made(&other.key)?).map_err(Failure::usage)
+    };
+    let Input { workload, size, counted, .. } = run.input;
+    let first = experiment.first_like(run.input.subject);
+    let failed = |e: Failure| {
+        let variant = experiment.variant_name(run.place.variant);
+        Failure::new(e.code, format!("{workload}, {variant}: {}", e.message))
+    };
+    let paged = || {
+        let first = if first == run.place.variant { None } else { Some(beside(first)?) };
+        let measured =
+            measure::measure(run.input.subject, workload, size, counted, first.as_ref())?;
+        measured.check_output(&beside(NATIVE)?)?;
+        first.map_or(Ok(()), |first| measured.check_order(&first))?;
+        match run.input.subject.how {
+            How::EagerSimulated => Ok(measured.with_eager_simulated()),
+            How::ParallelSimulated => measured.with_parallel_simulated(run.input.subject),
+            How::Native | How::Paged => Ok(measured),
+        }
+    };
+    let measured = match run.input.subject.how {
+        How::Native => native::measure(workload, size),
+        _ => paged(),
+    };
+    serde_json::to_value(measured.map_err(failed)?).map_err(Failure::usage)
+}

@@ -1,0 +1,108 @@
+//! `traceless bench stash`: how full trees and stashes are, beside what was published.
+
+mod plot;
+mod published;
+mod runs;
+mod search;
+
+use crate::args::StashArgs;
+use crate::numbers::{Hardware, failed};
+use published::{Bound, LevelShare};
+use runs::{Run, Subject};
+use serde::Serialize;
+use traceless_cli::failure::Failure;
+use traceless_cli::output::{complain, say, say_json};
+use traceless_cli::svg::curves;
+
+/// Blocks that the stash of the paper's processor holds.
+const STASH: usize = 200;
+
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    machine: Hardware,
+    seed: u64,
+    /// With more blocks in the stash the trees with IR-Alloc's shapes empty it.
+    above: usize,
+    runs: Vec<Run>,
+    bounds: Vec<Bound>,
+    levels_of_the_paper: Vec<LevelShare>,
+}
+
+pub fn run(args: &StashArgs) -> Result<(), Failure> {
+    if args.search {
+        return search::run(args);
+    }
+    let mut runs = vec![];
+    for subject in Subject::all(args)? {
+        if !args.json {
+            complain(&format!("measuring {}, {}", subject.name, subject.workload.name()));
+        }
+        runs.push(subject.run(args.seed)?);
+    }
+    let report = Report {
+        schema: "traceless.bench.stash.v1",
+        machine: Hardware::here(),
+        seed: args.seed,
+        above: above(args, levels(args)),
+        runs,
+        bounds: published::bounds(),
+        levels_of_the_paper: published::levels(),
+    };
+    if let Some(path) = &args.plot {
+        let svg = curves::to_svg(&plot::title(&report), &plot::panels(&report));
+        std::fs::write(path, svg).map_err(failed)?;
+    }
+    if args.json {
+        return say_json(&report);
+    }
+    report.print();
+    Ok(())
+}
+
+/// Levels of the trees with IR-Alloc's shapes.
+fn levels(args: &StashArgs) -> usize {
+    args.levels.map_or(if args.full { 22 } else { 18 }, usize::from)
+}
+
+/// Above how many blocks their stashes are emptied: so that a path finds room in it (ir-oram's
+/// simulator; the paper does not say).
+fn above(args: &StashArgs, levels: usize) -> usize {
+    args.above.unwrap_or_else(|| STASH.saturating_sub(4 * levels))
+}
+
+impl Report {
+    fn print(&self) {
+        say(&self.machine.to_string());
+        say(&format!(
+            "{:<30}{:<12}{:>6}{:>11}{:>6}{:>8}{:>8}{:>7}{:>8}{:>8}{:>8}",
+            "tree",
+            "blocks",
+            "levels",
+            "number",
+            "path",
+            "evict",
+            "gain",
+            "mean",
+            "1-1e-4",
+            "1-1e-6",
+            "leaves"
+        ));
+        for run in &self.runs {
+            say(&format!(
+                "{:<30}{:<12}{:>6}{:>11}{:>6}{:>8.3}{:>8.2}{:>7.1}{:>8}{:>8}{:>8.3}",
+                run.name,
+                run.workload,
+                run.z.len(),
+                run.blocks,
+                run.path_slots,
+                run.evictions_per_access,
+                run.gain,
+                run.stash.mean,
+                run.stash.quantile_1e4,
+                run.stash.quantile_1e6,
+                run.utilisation[run.z.len() - 1],
+            ));
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Bytes that unified ORAM is seen to move in a simulation, beside what is calculated.
+
+use super::measure::Moved;
+use super::plain::{LINE_LEN, ROW_LEN};
+use crate::numbers::failed;
+use traceless::controller::Controller;
+use traceless::posmap::{COUNTER_BITS, Compressed, Plb};
+use traceless::rng::{Rng, Seeded, System};
+use traceless::scheme::traffic::{PAPER_BLOCK_LEN, PAPER_BUCKET, bytes_moved};
+use traceless::scheme::unified::{Sizes, Unified};
+use traceless::seal::Secret;
+use traceless::tree::{GhostTree, STASH_BLOCKS, Shape};
+use traceless::types::Addr;
+use traceless_cli::failure::Failure;
+
+/// How far two numbers are from each other: the larger over the smaller.
+pub fn apart(a: f64, b: f64) -> f64 {
+    (a / b).max(b / a)
+}
+
+/// A tree with buckets as in the paper and a leaf for each block, but with fewer blocks: these have
+/// room in memory.
+const BLOCKS: u64 = 1 << 18;
+const LEVELS: usize = 19;
+
+const REQUESTS: u64 = 50_000;
+
+/// How far the bytes seen are from `2 · PathLen · Σ i·w_i`, where `w_i` of the requests took i
+/// paths. Slots seen are taken for as many bytes as they have in the paper, in buckets of Z.
+pub fn seen_over_calculated() -> Result<f64, Failure> {
+    let seen = Moved::default();
+    let shape = Shape::uniform(LEVELS, PAPER_BUCKET.z as u8).map_err(failed)?;
+    let tree = GhostTree::new(shape, ROW_LEN, seen.clone());
+    let key = Secret::random(&mut System);
+    let labels = Compressed::in_block(&key, PAPER_BLOCK_LEN as usize, COUNTER_BITS);
+    let plb = Plb::new(512, 4, 0).map_err(failed)?;
+    let sizes = Sizes {
+        blocks: BLOCKS,
+        map_levels: 3,
+        parts: 1,
+        bundled: false,
+        stash_blocks: STASH_BLOCKS,
+    };
+    let (labels, top) = (labels.map_err(failed)?, Compressed::flat(&key));
+    let draws = Box::new(Seeded::new(1));
+    let mut oram = Unified::new(sizes, tree, labels, top, plb, draws).map_err(failed)?;
+    let (mut rng, mut requests) = (Seeded::new(2), vec![]);
+    for id in 0..REQUESTS {
+        oram.submit(id, Addr(rng.below(BLOCKS))).map_err(failed)?;
+        let mut paths = 1;
+        while oram.step(&mut |_, _| {}).map_err(failed)?.finished.is_none() {
+            paths += 1;
+        }
+        requests.resize(requests.len().max(paths + 1), 0);
+        requests[paths] += 1;
+    }
+    let buckets = seen.bytes() / LINE_LEN / PAPER_BUCKET.z;
+    let seen = buckets * PAPER_BUCKET.path_len(1, PAPER_BLOCK_LEN);
+    let path_len = PAPER_BUCKET.path_len(LEVELS as u32, PAPER_BLOCK_LEN);
+    let calculated = bytes_moved(path_len, &requests);
+    Ok(apart(seen as f64, calculated as f64))
+}

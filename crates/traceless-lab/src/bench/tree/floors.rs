@@ -1,0 +1,313 @@
+//! The rows of the group tree. What has a memory of its own to be measured runs in a process of its
+//! own.
+
+use super::bytes::{apart, seen_over_calculated};
+use super::measure::{Numbers, Readings};
+use super::operations;
+use crate::args::{Client, LabelKind, Seal, TreeArgs, TreeScheme, TreeWorkload};
+use crate::bench::controls::{Operations, Reading};
+use crate::numbers::{Absolute, Hardware, Pair, Ratios, Scale, failed, summary};
+use serde::{Deserialize, Serialize};
+use std::process::{Command, Stdio};
+use traceless::scheme::traffic::{
+    PAPER_BLOCK_LEN, PAPER_BUCKET, PAPER_LEVELS, Recursion, crossover,
+};
+use traceless_cli::failure::Failure;
+use traceless_cli::output::{complain, say, say_json};
+
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    machine: Hardware,
+    rows: Vec<Row>,
+}
+
+/// One number, or the reason why there is none.
+#[derive(Serialize)]
+struct Row {
+    name: &'static str,
+    unit: &'static str,
+    measured: Option<f64>,
+    spread: Option<f64>,
+    why: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    absolute: Option<Absolute>,
+}
+
+#[derive(Deserialize)]
+struct Measured {
+    numbers: Numbers,
+}
+
+/// What one process measures, and the rows that come of it.
+struct Subject {
+    args: TreeArgs,
+    rows: &'static [RowOf],
+    /// Whether a quick run leaves it out.
+    is_long: bool,
+}
+
+/// A row, and which quantity of the measurement it is.
+type RowOf = (&'static str, Quantity);
+
+enum Quantity {
+    /// A number that is the same on every machine, in this unit.
+    Number(&'static str, fn(&Numbers) -> f64),
+    /// The time of an access, in microseconds, beside controls.
+    Access(Operations),
+    /// The time to make a tree, in seconds, beside controls.
+    Init(Operations),
+}
+
+pub fn run(args: &TreeArgs) -> Result<(), Failure> {
+    let mut rows = vec![];
+    for subject in subjects(args) {
+        if !args.json {
+            complain(&format!("measuring {}", subject.rows[0].0));
+        }
+        rows.extend(subject.measure(args.quick)?);
+    }
+    rows.extend(calculated()?);
+    let machine = Hardware::here();
+    if args.json {
+        return say_json(&Report { schema: "traceless.tree.bench.v1", machine, rows });
+    }
+    say(&machine.to_string());
+    for Row { name, unit, measured, why, absolute, .. } in rows {
+        let value = measured.map_or(why.unwrap_or_default().to_owned(), |m| format!("{m:9.3}"));
+        let absolute = absolute.map_or(String::new(), |absolute| absolute.in_words());
+        say(&format!("{name:<40}{value} {unit}{absolute}"));
+    }
+    Ok(())
+}
+
+fn subjects(args: &TreeArgs) -> Vec<Subject> {
+    let accesses = if args.quick { 20_000 } else { 200_000 };
+    let base = TreeArgs {
+        floors: false,
+        controls: Some(operations::BUCKET_64B),
+        accesses,
+        ..args.clone()
+    };
+    let mut subjects = plain(&base);
+    subjects.extend(oblivious(&base));
+    subjects.extend(unified(&base));
+    subjects
+}
+
+fn plain(base: &TreeArgs) -> Vec<Subject> {
+    let subject = |args, rows| Subject { args, rows, is_long: false };
+    let cached = Some(12);
+    vec![
+        subject(
+            TreeArgs { cached, ..base.clone() },
+            &[
+                ("tree-plain-aead-64b", Quantity::Access(operations::AEAD_64B)),
+                ("tree-init-64b", Quantity::Init(operations::INIT)),
+                ("tree-memory-z4", Quantity::Number("ratio", |n| n.memory_over_payload)),
+            ],
+        ),
+        subject(
+            TreeArgs {
+                blocks: 1 << 16,
+                block_len: 4096,
+                controls: Some(operations::BUCKET_4K),
+                accesses: base.accesses / 10,
+                ..base.clone()
+            },
+            &[("tree-plain-aead-4k", Quantity::Access(operations::AEAD_4K))],
+        ),
+        subject(
+            TreeArgs { seal: Some(Seal::None), cached, ..base.clone() },
+            &[("tree-plain-unsealed-64b", Quantity::Access(operations::UNSEALED_64B))],
+        ),
+        subject(
+            TreeArgs { z: Some(3), levels: Some(19), cached, controls: None, ..base.clone() },
+            &[("tree-memory-z3", Quantity::Number("ratio", |n| n.memory_over_payload))],
+        ),
+        subject(
+            TreeArgs { blocks: 1 << 26, block_len: 0, levels: Some(25), ..base.clone() },
+            &[("tree-ghost-path", Quantity::Access(operations::GHOST))],
+        ),
+    ]
+}
+
+fn oblivious(base: &TreeArgs) -> Vec<Subject> {
+    let subject = |seal, log: u32, rows| {
+        let scheme = TreeScheme::Circuit;
+        let client = Client::Oblivious;
+        let seal = Some(seal);
+        let (blocks, controls) = (1 << log, Some(operations::PAGE_64B));
+        let args = TreeArgs { scheme, blocks, client, seal, controls, ..base.clone() };
+        Subject { args, rows, is_long: log > 20 }
+    };
+    vec![
+        subject(
+            Seal::None,
+            16,
+            &[("tree-oblivious-2-16", Quantity::Access(operations::OBLIVIOUS_16))],
+        ),
+        subject(
+            Seal::None,
+            20,
+            &[("tree-oblivious-2-20", Quantity::Access(operations::OBLIVIOUS_20))],
+        ),
+        subject(
+            Seal::None,
+            24,
+            &[("tree-oblivious-2-24", Quantity::Access(operations::OBLIVIOUS_24))],
+        ),
+        subject(
+            Seal::Aead,
+            20,
+            &[("tree-oblivious-aead-2-20", Quantity::Access(operations::OBLIVIOUS_AEAD))],
+        ),
+    ]
+}
+
+/// Requests of the model of the cache, which begins empty.
+const MODEL_REQUESTS: u64 = 1 << 17;
+
+/// Paths that it counted for them, with 2^20 blocks.
+const MODEL_SEQUENTIAL: f64 = 135_300.0;
+const MODEL_RANDOM_64K: f64 = 334_603.0;
+const MODEL_RANDOM_32K: f64 = 364_555.0;
+
+/// How far the paths of a request are from what the model says.
+fn from_model(numbers: &Numbers, model: f64) -> f64 {
+    apart(numbers.paths_per_access, model / MODEL_REQUESTS as f64)
+}
+
+fn unified(base: &TreeArgs) -> Vec<Subject> {
+    let subject = |plb, workload, rows| {
+        let args = TreeArgs {
+            scheme: TreeScheme::Unified,
+            block_len: 0,
+            controls: None,
+            labels: LabelKind::Compressed,
+            plb,
+            plb_ways: 4,
+            workload,
+            accesses: MODEL_REQUESTS,
+            rounds: 1,
+            ..base.clone()
+        };
+        Subject { args, rows, is_long: false }
+    };
+    vec![
+        subject(
+            64,
+            TreeWorkload::Sequential,
+            &[(
+                "tree-unified-sequential-64k",
+                Quantity::Number("ratio", |n| from_model(n, MODEL_SEQUENTIAL)),
+            )],
+        ),
+        subject(
+            64,
+            TreeWorkload::Random,
+            &[(
+                "tree-unified-random-64k",
+                Quantity::Number("ratio", |n| from_model(n, MODEL_RANDOM_64K)),
+            )],
+        ),
+        subject(
+            32,
+            TreeWorkload::Sequential,
+            &[(
+                "tree-unified-sequential-32k",
+                Quantity::Number("ratio", |n| from_model(n, MODEL_SEQUENTIAL)),
+            )],
+        ),
+        subject(
+            32,
+            TreeWorkload::Random,
+            &[(
+                "tree-unified-random-32k",
+                Quantity::Number("ratio", |n| from_model(n, MODEL_RANDOM_32K)),
+            )],
+        ),
+    ]
+}
+
+/// Bytes moved, by the formulas of the paper.
+fn calculated() -> Result<[Row; 4], Failure> {
+    let recursion = Recursion::of_the_paper();
+    let path_len = PAPER_BUCKET.path_len(PAPER_LEVELS, PAPER_BLOCK_LEN);
+    let row = |name, unit, measured| Row {
+        name,
+        unit,
+        measured: Some(measured),
+        spread: None,
+        why: None,
+        absolute: None,
+    };
+    Ok([
+        row("tree-bytes-recursive-h5", "bytes", recursion.bytes_per_access()),
+        row("tree-bytes-unified-path", "bytes", (2 * path_len) as f64),
+        row("tree-bytes-unified-seen", "ratio", seen_over_calculated()?),
+        row("tree-bytes-crossover", "paths", crossover(path_len, &recursion)),
+    ])
+}
+
+impl Subject {
+    fn measure(&self, quick: bool) -> Result<Vec<Row>, Failure> {
+        if quick && self.is_long {
+            let row = |&(name, ref quantity): &RowOf| Row {
+                name,
+                unit: quantity.unit(),
+                measured: None,
+                spread: None,
+                why: Some("takes too long for a quick run"),
+                absolute: None,
+            };
+            return Ok(self.rows.iter().map(row).collect());
+        }
+        let own = std::env::current_exe().map_err(failed)?;
+        let mut command = Command::new(own);
+        command.args(self.args.command_line()).stderr(Stdio::inherit());
+        let output = command.output().map_err(failed)?;
+        if !output.status.success() {
+            return Err(failed(format!("{command:?} ended with {}", output.status)));
+        }
+        let Measured { numbers } = serde_json::from_slice(&output.stdout).map_err(failed)?;
+        self.rows.iter().map(|(name, quantity)| quantity.row(name, &numbers)).collect()
+    }
+}
+
+impl Quantity {
+    fn unit(&self) -> &'static str {
+        if let Self::Number(unit, _) = self { unit } else { "ratio" }
+    }
+
+    fn row(&self, name: &'static str, numbers: &Numbers) -> Result<Row, Failure> {
+        let (measured, spread, absolute) = match self {
+            Self::Number(_, value) => (value(numbers), None, None),
+            Self::Access(unit) => {
+                let rounds = &readings(numbers)?.rounds;
+                let pair = |(us, reading): &(f64, Reading)| Pair {
+                    ns: us * 1e3,
+                    control_ns: unit.ns(reading),
+                };
+                let pairs: Vec<Pair> = rounds.iter().map(pair).collect();
+                of_ratios(Scale::Time("us", 1e3).ratios(&pairs))
+            }
+            Self::Init(unit) => {
+                let control_ns = unit.ns(&readings(numbers)?.init);
+                let pair = Pair { ns: numbers.init_seconds * 1e9, control_ns };
+                of_ratios(Scale::Time("s", 1e9).ratios(&[pair]))
+            }
+        };
+        let unit = self.unit();
+        Ok(Row { name, unit, measured: Some(measured), spread, why: None, absolute })
+    }
+}
+
+fn readings(numbers: &Numbers) -> Result<&Readings, Failure> {
+    numbers.readings.as_ref().ok_or_else(|| failed("there were no controls"))
+}
+
+fn of_ratios(ratios: Ratios) -> (f64, Option<f64>, Option<Absolute>) {
+    let (median, spread) = summary(ratios.values);
+    (median, spread, Some(ratios.absolute))
+}

@@ -1,0 +1,279 @@
+//! Rounds of accesses, and what came of them.
+
+use crate::args::{Seal, TreeArgs, TreeWorkload};
+use crate::bench::controls::{Controls, Reading};
+use crate::numbers::{cpu_seconds, failed, peak_memory, summary};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use traceless::clock::{Clock, Monotonic};
+use traceless::controller::Controller;
+use traceless::rng::{Rng, Seeded};
+use traceless::seal::{Aead, Aegis, Hashed, Masked, Sealer, Secret, Unsealed};
+use traceless::store::{MemStore, Store};
+use traceless::trace::{Event, Witness};
+use traceless::types::{Addr, Extent};
+use traceless_cli::failure::Failure;
+
+#[derive(Serialize, Deserialize)]
+pub struct Numbers {
+    pub accesses_per_cpu_second: f64,
+    pub accesses_per_second: f64,
+    pub cpu_us_per_access: f64,
+    /// Largest less smallest round, as a share of the median; of one round nothing.
+    pub spread: Option<f64>,
+    pub paths_per_access: f64,
+    /// Made between two accesses, for which nobody waits.
+    pub idle_paths_per_access: f64,
+    /// Moved between store and trusted memory.
+    pub bytes_per_access: f64,
+    pub init_seconds: f64,
+    /// Without controls.
+    pub peak_memory_bytes: u64,
+    pub memory_over_payload: f64,
+    /// With `--controls`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub readings: Option<Readings>,
+}
+
+/// What the controls took beside each part of a measurement.
+#[derive(Serialize, Deserialize)]
+pub struct Readings {
+    pub init: Reading,
+    /// Microseconds of processor time of an access in each round, and its controls.
+    pub rounds: Vec<(f64, Reading)>,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy)]
+pub struct Access {
+    pub addr: Addr,
+    /// Whether the block is changed.
+    pub is_write: bool,
+}
+
+/// What is measured.
+pub trait Subject {
+    /// Accesses a block, and tells how many paths that took.
+    fn access(
+        &mut self,
+        access: Access,
+        visit: &mut dyn FnMut(&mut [u8]),
+    ) -> traceless::Result<u64>;
+
+    /// Does what there is time for between two accesses, and tells how many paths that took.
+    fn idle(&mut self) -> traceless::Result<u64> {
+        Ok(0)
+    }
+
+    /// Bytes moved so far between store and trusted memory.
+    fn bytes_moved(&self) -> u64;
+}
+
+/// A controller, each of whose steps is a path.
+pub struct Stepping<C, M> {
+    controller: C,
+    steps: u64,
+    /// Bytes moved in so many steps.
+    moved: M,
+}
+
+impl<C: Controller, M: Fn(u64) -> u64> Stepping<C, M> {
+    pub fn new(controller: C, moved: M) -> Self {
+        Self { controller, steps: 0, moved }
+    }
+}
+
+impl<C: Controller, M: Fn(u64) -> u64> Subject for Stepping<C, M> {
+    fn access(
+        &mut self,
+        access: Access,
+        visit: &mut dyn FnMut(&mut [u8]),
+    ) -> traceless::Result<u64> {
+        self.controller.submit(0, access.addr)?;
+        let mut steps = 1;
+        while self.controller.step(&mut |_, body| visit(body))?.finished.is_none() {
+            steps += 1;
+        }
+        self.steps += steps;
+        Ok(steps)
+    }
+
+    fn bytes_moved(&self) -> u64 {
+        (self.moved)(self.steps)
+    }
+}
+
+/// Accesses before anything is measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum WarmUp {
+    /// Each block is written.
+    EveryBlock,
+    /// As many blocks as this are written, at most.
+    Blocks(u64),
+    /// The scheme begins as it is.
+    None,
+}
+
+/// Makes a scheme and measures it.
+pub fn measure(
+    args: &TreeArgs,
+    warm_up: WarmUp,
+    make: impl FnOnce() -> Result<Box<dyn Subject>, Failure>,
+) -> Result<Numbers, Failure> {
+    let mut controls = match args.controls {
+        Some(len) => Controls::of_memory().and_passes(sealer(args.seal()), len),
+        None => Controls::default(),
+    };
+    let ((mut subject, init_seconds), init) = controls.beside(|| {
+        let start = cpu_seconds();
+        Ok((make()?, cpu_seconds() - start))
+    })?;
+    let first = match warm_up {
+        WarmUp::EveryBlock => args.blocks,
+        WarmUp::Blocks(blocks) => blocks.min(args.blocks),
+        WarmUp::None => 0,
+    };
+    for addr in 0..first {
+        let access = Access { addr: Addr(addr), is_write: true };
+        subject.access(access, &mut |block| block.fill(1)).map_err(failed)?;
+    }
+    let before = subject.bytes_moved();
+    let mut asking = Asking { args, rng: Seeded::new(2), next: 0, paths: 0, idle_paths: 0 };
+    let (mut rounds, mut wall_us) = (vec![], vec![]);
+    for _ in 0..args.rounds.max(1) {
+        let ((cpu, wall), reading) = controls.beside(|| asking.round(&mut *subject))?;
+        rounds.push((cpu, reading));
+        wall_us.push(wall);
+    }
+    let all = (rounds.len() as u64 * args.accesses.max(1)) as f64;
+    let (cpu_us, spread) = summary(rounds.iter().map(|(cpu, _)| *cpu).collect());
+    let (wall_us, _) = summary(wall_us);
+    let peak = peak_memory("self")?.saturating_sub(controls.bytes());
+    Ok(Numbers {
+        accesses_per_cpu_second: 1e6 / cpu_us,
+        accesses_per_second: 1e6 / wall_us,
+        cpu_us_per_access: cpu_us,
+        spread,
+        paths_per_access: asking.paths as f64 / all,
+        idle_paths_per_access: asking.idle_paths as f64 / all,
+        bytes_per_access: (subject.bytes_moved() - before) as f64 / all,
+        init_seconds,
+        peak_memory_bytes: peak,
+        memory_over_payload: peak as f64 / (args.blocks * args.block_len.max(1) as u64) as f64,
+        readings: args.controls.map(|_| Readings { init, rounds }),
+    })
+}
+
+/// The way to seal by itself.
+fn sealer(seal: Seal) -> fn(&Secret) -> Box<dyn Sealer> {
+    match seal {
+        Seal::None => |_| Box::new(Unsealed),
+        Seal::Aead => |key| Box::new(Aead::new(key)),
+        Seal::Aegis => |key| Box::new(Aegis::new(key)),
+        Seal::Merkle => |key| Box::new(Hashed::new(key)),
+        Seal::Pmmac => |key| Box::new(Masked::new(key)),
+    }
+}
+
+/// Whoever asks for blocks.
+struct Asking<'a> {
+    args: &'a TreeArgs,
+    rng: Seeded,
+    /// The next block in order.
+    next: u64,
+    paths: u64,
+    idle_paths: u64,
+}
+
+impl Asking<'_> {
+    /// One round of accesses: microseconds of each, of processor time and of time.
+    fn round(&mut self, subject: &mut dyn Subject) -> Result<(f64, f64), Failure> {
+        let (args, mut sum) = (self.args, 0);
+        let accesses = args.accesses.max(1);
+        let (clock, cpu) = (Monotonic::start(), cpu_seconds());
+        for nth in 0..accesses {
+            let addr = match args.workload {
+                TreeWorkload::Random => self.rng.below(args.blocks),
+                TreeWorkload::Sequential => self.next % args.blocks,
+            };
+            self.next += 1;
+            // Half of them read, half of them write.
+            let is_write = nth % 2 == 1;
+            let mut visit = |block: &mut [u8]| {
+                if is_write {
+                    block.fill(nth as u8);
+                } else {
+                    sum += u64::from(block.first().copied().unwrap_or(0));
+                }
+            };
+            let access = Access { addr: Addr(addr), is_write };
+            self.paths += subject.access(access, &mut visit).map_err(failed)?;
+            self.idle_paths += subject.idle().map_err(failed)?;
+        }
+        std::hint::black_box(sum);
+        let cpu_us = (cpu_seconds() - cpu) * 1e6 / accesses as f64;
+        Ok((cpu_us, clock.now() as f64 / 1e3 / accesses as f64))
+    }
+}
+
+/// Bytes moved, counted by one thread.
+#[derive(Clone, Default)]
+pub struct Moved(Arc<AtomicU64>);
+
+impl Moved {
+    pub fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Not in one operation, which would take longer than what is measured can spare.
+    fn add(&self, bytes: usize) {
+        self.0.store(self.bytes() + bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// As many bytes as a simulation shows.
+impl Witness for Moved {
+    fn see(&self, event: Event) {
+        self.add(event.len as usize);
+    }
+}
+
+/// A store in memory that counts what is moved.
+pub struct Counted {
+    store: MemStore,
+    moved: Moved,
+}
+
+impl Counted {
+    pub fn new(len: u64, moved: &Moved) -> Arc<Self> {
+        Arc::new(Self { store: MemStore::new(len), moved: moved.clone() })
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Store for Counted {
+    fn len(&self) -> u64 {
+        self.store.len()
+    }
+    fn is_empty(&self) -> bool {
+        self.store.is_empty()
+    }
+    fn unit(&self) -> usize {
+        self.store.unit()
+    }
+    fn read(&self, extents: &[Extent], into: &mut [u8]) -> traceless::Result {
+        self.moved.add(into.len());
+        self.store.read(extents, into)
+    }
+    fn prefetch(&self, extents: &[Extent]) {
+        self.store.prefetch(extents);
+    }
+    fn write(&self, extents: &[Extent], from: &[u8]) -> traceless::Result {
+        self.moved.add(from.len());
+        self.store.write(extents, from)
+    }
+    fn sync(&self) -> traceless::Result {
+        self.store.sync()
+    }
+}

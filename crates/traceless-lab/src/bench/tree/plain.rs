@@ -1,0 +1,97 @@
+//! What the schemes with the plain client share: their trees, and how these are sealed.
+
+use super::Details;
+use super::measure::{Counted, Moved, Subject};
+use crate::args::{Seal, TreeArgs};
+use traceless::rng::System;
+use traceless::seal::{Aead, Aegis, Hashed, Sealer, Secret, Unsealed};
+use traceless::tree::{GhostTree, SealedTree, Shape, Treetop};
+use traceless_cli::failure::Failure;
+
+/// Slots for each block, at least: so a tree is at most 5/8 full.
+pub const SLOTS_PER_BLOCK: f64 = 1.6;
+
+/// Bytes of a row of the DRAM that a simulated tree lies in.
+pub const ROW_LEN: usize = 8192;
+
+/// Bytes of a slot of a simulated tree.
+pub const LINE_LEN: u64 = 64;
+
+/// Something that is made for any way to seal.
+pub trait OnSealer {
+    /// Makes it; `sealer` gives one with a key of its own each time.
+    fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> Made;
+
+    /// The same with tags that travel with blocks.
+    fn with_pmmac(self) -> Made
+    where
+        Self: Sized,
+    {
+        Err(Failure::usage("--seal pmmac is for --scheme path alone: labels in trees need more"))
+    }
+}
+
+/// Something to be measured.
+pub type Made = Result<Box<dyn Subject>, Failure>;
+
+/// Makes something for the way to seal that was asked for.
+pub fn on_sealer(seal: Seal, job: impl OnSealer) -> Made {
+    match seal {
+        Seal::None => job.with(|| Unsealed),
+        Seal::Aead => job.with(|| Aead::new(&Secret::random(&mut System))),
+        Seal::Aegis => job.with(|| Aegis::new(&Secret::random(&mut System))),
+        Seal::Merkle => job.with(|| Hashed::new(&Secret::random(&mut System))),
+        Seal::Pmmac => job.with_pmmac(),
+    }
+}
+
+/// What is known of a scheme that lies as the arguments say. A simulation seals nothing.
+pub fn details(args: &TreeArgs) -> Details {
+    let cipher = match args.seal() {
+        Seal::None => None,
+        Seal::Aead => Some("AES-256-GCM, a tag a bucket"),
+        Seal::Aegis => Some("AEGIS-256, a tag a bucket"),
+        Seal::Merkle => Some("AES-256-CTR, SHA-256, a hash a bucket"),
+        Seal::Pmmac => Some("AES-256-CTR, AEGIS-256, a tag a block"),
+    };
+    Details::new(cipher.filter(|_| args.block_len > 0))
+}
+
+/// Levels cached, of a tree of this shape. Of a simulated tree there are none.
+pub fn cached(args: &TreeArgs, shape: &Shape) -> usize {
+    if args.block_len == 0 { 0 } else { args.cached.unwrap_or(10).min(shape.levels() - 1) }
+}
+
+/// The shape for the user's blocks, or for those of a map.
+pub fn shape(args: &TreeArgs, blocks: u64) -> Result<Shape, Failure> {
+    let z = args.z.unwrap_or(4);
+    match args.levels.filter(|_| blocks == args.blocks) {
+        Some(levels) => Shape::uniform(levels, z),
+        None => Shape::for_blocks(blocks, z, SLOTS_PER_BLOCK),
+    }
+    .map_err(Failure::usage)
+}
+
+pub type OverStore<C> = Treetop<SealedTree<C>>;
+
+/// A tree over a store in memory that counts what is moved.
+pub fn sealed_tree<C: Sealer>(
+    args: &TreeArgs,
+    shape: Shape,
+    body_len: usize,
+    sealer: C,
+    moved: &Moved,
+) -> Result<OverStore<C>, Failure> {
+    let cached = cached(args, &shape);
+    let below = shape.only(|level| level >= cached);
+    let store = Counted::new(SealedTree::store_len(&below, body_len, &sealer), moved);
+    let salts = Box::new(System);
+    let tree = SealedTree::create(store, 0, "tree", below, body_len, sealer, salts);
+    Treetop::new(shape, cached, tree.map_err(Failure::usage)?).map_err(Failure::usage)
+}
+
+/// A simulated tree, and how many bytes of memory are moved in so many paths of it.
+pub fn ghost_tree(shape: Shape) -> (GhostTree<()>, impl Fn(u64) -> u64 + 'static) {
+    let path_len = shape.path_slots() as u64 * LINE_LEN;
+    (GhostTree::new(shape, ROW_LEN, ()), move |paths| 2 * path_len * paths)
+}

@@ -1,0 +1,21 @@
+//! Empty caches, so that a disk is measured and not memory.
+
+use super::failed;
+use rustix::fs::Advice;
+use std::fs::File;
+use std::path::Path;
+use traceless_cli::failure::Failure;
+
+const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
+
+/// Drops a file's clean pages from the page cache.
+pub fn forget(path: &Path) -> Result<(), Failure> {
+    let file = File::open(path).map_err(failed)?;
+    file.sync_all().map_err(failed)?;
+    rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).map_err(failed)
+}
+
+/// Drops everything clean from every cache of the kernel. Returns whether it was allowed to.
+pub fn drop_all() -> bool {
+    std::fs::write(DROP_CACHES, "3").is_ok()
+}

@@ -1,0 +1,139 @@
+//! The library alone: schemes on a store in memory, one thread, one block a call.
+
+use super::{Effort, Places, Row, failed, seconds};
+use crate::bench::controls::{Controls, Operations};
+use crate::numbers::{Pair, Scale, cpu_seconds, row_of_ratios};
+use std::sync::Arc;
+use traceless::build::SchemeConfig;
+use traceless::durable::MemVault;
+use traceless::oram::Oram;
+use traceless::rng::{Rng, Seeded, System};
+use traceless::scheme::Parts;
+use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::seal::{Cipher, Secret};
+use traceless::store::{MemStore, Store};
+use traceless::types::Addr;
+use traceless_cli::failure::Failure;
+
+/// Blocks of the schemes that are measured here.
+pub const BLOCKS: u64 = 1 << 16;
+pub const BLOCK_LEN: usize = 4096;
+
+pub fn measure(_: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
+    let geometry = Geometry::new(BLOCKS, BLOCK_LEN, Refresh::ONE, 0).map_err(failed)?;
+    let mut bed = Bed::in_memory(SchemeConfig::DetWo(geometry))?;
+    let (writes, reads) = bed.rounds(effort.rounds, &DETWO_WRITE, &DETWO_READ)?;
+    let scale = Scale::Rate("GB/s", BLOCK_LEN as f64);
+    Ok(vec![
+        row_of_ratios("library-detwo-writes", scale, &writes),
+        row_of_ratios("library-detwo-reads", scale, &reads),
+    ])
+}
+
+/// Sealed where it is held, and for each write another block opened and sealed where it belongs.
+const DETWO_WRITE: Operations =
+    Operations { passes: 3.0, copies: 3.0, misses: 3.0, ..Operations::NONE };
+
+const DETWO_READ: Operations =
+    Operations { passes: 1.0, copies: 1.0, misses: 1.0, ..Operations::NONE };
+
+/// A scheme that has been gone through once, so that whatever it writes anew has something to open.
+pub struct Bed {
+    scheme: SchemeConfig,
+    oram: Box<dyn Oram>,
+    store: Arc<dyn Store>,
+    vault: MemVault,
+    key: Secret,
+    rng: Seeded,
+    block: Vec<u8>,
+}
+
+impl Bed {
+    pub fn new(scheme: SchemeConfig, store: Arc<dyn Store>) -> Result<Self, Failure> {
+        let (vault, key) = (MemVault::default(), Secret::random(&mut System));
+        let oram = scheme.create(parts(store.clone(), &vault, &key)).map_err(failed)?;
+        let (rng, block) = (Seeded::new(1), vec![0; BLOCK_LEN]);
+        let mut bed = Self { scheme, oram, store, vault, key, rng, block };
+        for addr in 0..scheme.blocks() {
+            bed.rng.fill(&mut bed.block);
+            bed.oram.write(Addr(addr), &bed.block).map_err(failed)?;
+        }
+        Ok(bed)
+    }
+
+    pub fn in_memory(scheme: SchemeConfig) -> Result<Self, Failure> {
+        Self::new(scheme, Arc::new(MemStore::new(scheme.store_len())))
+    }
+
+    /// As many random blocks as there are.
+    pub fn addresses(&mut self) -> Vec<Addr> {
+        let blocks = self.scheme.blocks();
+        (0..blocks).map(|_| Addr(self.rng.below(blocks))).collect()
+    }
+
+    /// Writes random contents to each of `addrs`, and returns how fast, in GB/s.
+    pub fn write(&mut self, addrs: &[Addr]) -> Result<f64, Failure> {
+        self.rng.fill(&mut self.block);
+        let (oram, block) = (&mut self.oram, &self.block);
+        let start = cpu_seconds();
+        addrs.iter().try_for_each(|&a| oram.write(a, block)).map_err(failed)?;
+        Ok(gigabytes(addrs) / (cpu_seconds() - start))
+    }
+
+    /// Reads each of `addrs`, and returns how fast, in GB/s.
+    pub fn read(&mut self, addrs: &[Addr]) -> Result<f64, Failure> {
+        let (oram, block) = (&mut self.oram, &mut self.block);
+        let start = cpu_seconds();
+        addrs.iter().try_for_each(|&a| oram.read(a, block)).map_err(failed)?;
+        Ok(gigabytes(addrs) / (cpu_seconds() - start))
+    }
+
+    /// What a random write and a random read take in each of `rounds` rounds, beside the operations
+    /// of each.
+    pub fn rounds(
+        &mut self,
+        rounds: usize,
+        of_write: &Operations,
+        of_read: &Operations,
+    ) -> Result<(Vec<Pair>, Vec<Pair>), Failure> {
+        let mut controls =
+            Controls::of_memory().and_passes(|key| Cipher::default().sealer(key), BLOCK_LEN);
+        let (mut writes, mut reads) = (vec![], vec![]);
+        for _ in 0..rounds {
+            let addrs = self.addresses();
+            let blocks = addrs.len() as f64;
+            writes.push(controls.time(of_write, || self.write(&addrs).map(|_| blocks))?);
+            reads.push(controls.time(of_read, || self.read(&addrs).map(|_| blocks))?);
+        }
+        Ok((writes, reads))
+    }
+
+    /// Closes it and opens it again. Returns how long opening took, in seconds.
+    pub fn reopen(&mut self) -> Result<f64, Failure> {
+        self.oram.close().map_err(failed)?;
+        let (state, store) = (self.vault.kept(), self.store.clone());
+        seconds(|| {
+            let parts = parts(store, &self.vault, &self.key);
+            self.oram = self.scheme.open(parts, &state, &mut |_, _| {}).map_err(failed)?;
+            Ok(())
+        })
+    }
+}
+
+/// What a scheme is made with.
+pub fn parts(store: Arc<dyn Store>, vault: &MemVault, key: &Secret) -> Parts {
+    Parts {
+        store,
+        first: 0,
+        key: key.clone(),
+        vault: Box::new(vault.clone()),
+        rng: Box::new(System),
+        read_only: false,
+        cipher: Cipher::default(),
+        expect_writes: 0,
+    }
+}
+
+fn gigabytes(addrs: &[Addr]) -> f64 {
+    (addrs.len() * BLOCK_LEN) as f64 / 1e9
+}

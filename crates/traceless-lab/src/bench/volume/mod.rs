@@ -1,0 +1,153 @@
+//! `traceless volume bench`: the numbers of bench/floors.toml, each beside its control in one run.
+
+mod caches;
+mod client;
+mod counts;
+mod device;
+mod disk;
+mod experiment;
+mod library;
+mod measure;
+mod nbd;
+mod pointers;
+mod served;
+mod sqoram;
+mod subjects;
+mod target;
+mod workload;
+mod write_only;
+
+use crate::args::{Suite, VolumeBenchArgs};
+use crate::numbers::Hardware;
+pub use crate::numbers::{Row, failed, row, spread_in_words, summary};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use traceless::clock::{Clock, Monotonic};
+use traceless_cli::failure::Failure;
+use traceless_cli::output::{complain, say, say_json};
+
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    machine: Machine,
+    rows: Vec<Row>,
+}
+
+#[derive(Serialize)]
+pub struct Machine {
+    #[serde(flatten)]
+    pub hardware: Hardware,
+    ram_folder: String,
+    disk_folder: String,
+}
+
+/// How much to measure.
+#[derive(Clone, Copy)]
+pub struct Effort {
+    /// Bytes that a volume holds.
+    pub volume_bytes: u64,
+    /// Rounds of which the median counts.
+    pub rounds: usize,
+}
+
+/// A group of rows that are measured together, and the function that does it.
+type Group = (&'static [&'static str], fn(&Places, Effort) -> Result<Vec<Row>, Failure>);
+
+const GROUPS: [Group; 7] = [
+    (&["library-detwo-writes", "library-detwo-reads"], library::measure),
+    (
+        &["nbd-seq-write-ram-vs-plain", "nbd-seq-read-vs-plain", "nbd-random-read-vs-plain"],
+        nbd::measure,
+    ),
+    (&["nbd-seq-write-disk-vs-raw"], disk::measure_writes),
+    (&["create-vs-raw-write"], disk::measure_creation),
+    (&["memory-over-budget"], nbd::measure_memory),
+    (&pointers::NAMES[0], pointers::measure_memory_map),
+    (&pointers::NAMES[1], pointers::measure_disk_map),
+];
+
+/// Where to put images: both folders are removed afterwards.
+pub struct Places {
+    pub ram: PathBuf,
+    pub disk: PathBuf,
+}
+
+pub fn run(args: &VolumeBenchArgs) -> Result<(), Failure> {
+    let of_file = match &args.experiment {
+        Some(path) => Some(experiment::read(path, args)?),
+        None => None,
+    };
+    let args = of_file.as_ref().unwrap_or(args);
+    let ram = if Path::new("/dev/shm").is_dir() { Path::new("/dev/shm") } else { &args.dir };
+    let folders = [Folder::new(ram, "ram")?, Folder::new(&args.dir, "disk")?];
+    let places = Places { ram: folders[0].0.clone(), disk: folders[1].0.clone() };
+    match args.suite {
+        Suite::Volume => floors(args, &places),
+        Suite::WriteOnly => write_only::run(args, &places),
+        Suite::Sqoram => sqoram::run(args, &places),
+    }
+}
+
+/// The rows of the group volume.
+fn floors(args: &VolumeBenchArgs, places: &Places) -> Result<(), Failure> {
+    let effort = if args.quick {
+        Effort { volume_bytes: 64 << 20, rounds: 3 }
+    } else {
+        Effort { volume_bytes: 1 << 30, rounds: 5 }
+    };
+    let mut rows = vec![];
+    for (names, measure) in GROUPS {
+        if !names.iter().any(|name| args.wants(name)) {
+            continue;
+        }
+        if !args.json {
+            complain(&format!("measuring {}", names.join(", ")));
+        }
+        rows.extend(measure(places, effort)?);
+    }
+    let machine = machine(places, args);
+    if args.json {
+        return say_json(&Report { schema: "traceless.volume.bench.v1", machine, rows });
+    }
+    say(&machine.hardware.to_string());
+    for row in rows {
+        let Row { name, unit, measured, spread, absolute } = row;
+        let spread = spread_in_words(spread);
+        let absolute = absolute.map_or(String::new(), |absolute| absolute.in_words());
+        say(&format!("{name:<40}{measured:>9.3} {unit:<6}{spread}{absolute}"));
+    }
+    Ok(())
+}
+
+/// Seconds that some work takes.
+pub fn seconds(work: impl FnOnce() -> Result<(), Failure>) -> Result<f64, Failure> {
+    let clock = Monotonic::start();
+    work()?;
+    Ok(clock.now().max(1) as f64 / 1e9)
+}
+
+/// A fresh folder that is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(parent: &Path, what: &str) -> Result<Self, Failure> {
+        let name = format!("traceless-bench-{}-{what}", std::process::id());
+        let path = std::path::absolute(parent.join(name)).map_err(failed)?;
+        std::fs::create_dir(&path).map_err(failed)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn machine(places: &Places, args: &VolumeBenchArgs) -> Machine {
+    Machine {
+        hardware: Hardware::here(),
+        ram_folder: places.ram.parent().unwrap_or(&places.ram).display().to_string(),
+        disk_folder: args.dir.display().to_string(),
+    }
+}

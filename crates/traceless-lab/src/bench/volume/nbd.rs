@@ -1,0 +1,111 @@
+//! Volumes in memory over NBD, detwo beside plain, and the server's memory.
+
+use super::client::{Client, Command};
+use super::served::{Served, create};
+use super::{Effort, Places, Row, row, seconds, summary};
+use traceless::rng::{Rng, Seeded};
+use traceless_cli::failure::Failure;
+
+const LARGE: usize = 1 << 20;
+const SMALL: usize = 4096;
+const LARGE_DEPTH: usize = 4;
+const SMALL_DEPTH: usize = 32;
+
+/// Pieces of each workload, with which the two volumes take turns.
+const PIECES: usize = 32;
+
+/// Times that those of a sequential workload have their turns: each takes some milliseconds, of
+/// which half may be waiting for a processor that others use.
+const PASSES: usize = 4;
+
+/// What the server may hold beside nine bytes a block.
+const MEMORY_ALLOWED: u64 = 64 << 20;
+const BYTES_PER_BLOCK_ALLOWED: u64 = 9;
+
+pub fn measure(places: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
+    let bytes = effort.volume_bytes / 2;
+    let images = [
+        create(&places.ram, "plain", bytes, &[])?,
+        create(&places.ram, "detwo", bytes, &["--refresh", "1"])?,
+    ];
+    let servers = [Served::start(&images[0])?, Served::start(&images[1])?];
+    let mut clients = [Client::connect(&servers[0].socket)?, Client::connect(&servers[1].socket)?];
+    let sequential: Vec<u64> = (0..bytes).step_by(LARGE).collect();
+    let mut rng = Seeded::new(2);
+    let small_blocks = bytes / SMALL as u64;
+    let random: Vec<u64> =
+        (0..small_blocks.min(100_000)).map(|_| rng.below(small_blocks) * SMALL as u64).collect();
+    // Two passes, so that every block has been written and refreshed.
+    for client in &mut clients {
+        for _ in 0..2 {
+            client.run(Command::Write, &sequential, LARGE, LARGE_DEPTH)?;
+        }
+        client.flush()?;
+    }
+    let (mut writes, mut reads, mut random_reads) = (vec![], vec![], vec![]);
+    let mut ratio = |command, offsets, len, depth, passes| {
+        let time =
+            |who: usize, piece: &[u64]| seconds(|| clients[who].run(command, piece, len, depth));
+        in_turns(offsets, passes, time)
+    };
+    for _ in 0..effort.rounds {
+        writes.push(ratio(Command::Write, &sequential, LARGE, LARGE_DEPTH, PASSES)?);
+        reads.push(ratio(Command::Read, &sequential, LARGE, LARGE_DEPTH, PASSES)?);
+        ratio(Command::Write, &random, SMALL, SMALL_DEPTH, 1)?;
+        random_reads.push(ratio(Command::Read, &random, SMALL, SMALL_DEPTH, 1)?);
+        // Back to where neighbours are neighbours.
+        ratio(Command::Write, &sequential, LARGE, LARGE_DEPTH, 1)?;
+    }
+    drop(clients);
+    for server in servers {
+        server.stop()?;
+    }
+    for image in images {
+        std::fs::remove_file(image).map_err(super::failed)?;
+    }
+    Ok(vec![
+        row("nbd-seq-write-ram-vs-plain", "ratio", writes),
+        row("nbd-seq-read-vs-plain", "ratio", reads),
+        row("nbd-random-read-vs-plain", "ratio", random_reads),
+    ])
+}
+
+/// How many times as long plain takes for some work as detwo, of which `time` tells the time of
+/// each piece: the median of many. Who is first changes with each piece, so that what else
+/// the machine does meets both.
+fn in_turns(
+    work: &[u64],
+    passes: usize,
+    mut time: impl FnMut(usize, &[u64]) -> Result<f64, Failure>,
+) -> Result<f64, Failure> {
+    let mut ratios = vec![];
+    let pieces = work.chunks(work.len().div_ceil(PIECES));
+    for (number, piece) in (0..passes).flat_map(|_| pieces.clone()).enumerate() {
+        let mut times = [0.0; 2];
+        for who in [number % 2, 1 - number % 2] {
+            times[who] = time(who, piece)?;
+        }
+        ratios.push(times[0] / times[1]);
+    }
+    Ok(summary(ratios).0)
+}
+
+pub fn measure_memory(places: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
+    let bytes = effort.volume_bytes * 4;
+    let image = create(&places.ram, "detwo", bytes, &["--unfilled"])?;
+    let mut values = vec![];
+    // The second time it opens what the first has written.
+    for _ in 0..2 {
+        let server = Served::start(&image)?;
+        let mut client = Client::connect(&server.socket)?;
+        let offsets: Vec<u64> = (0..effort.volume_bytes / 4).step_by(LARGE).collect();
+        client.run(Command::Write, &offsets, LARGE, LARGE_DEPTH)?;
+        client.run(Command::Read, &offsets, LARGE, LARGE_DEPTH)?;
+        client.flush()?;
+        let allowed = bytes / SMALL as u64 * BYTES_PER_BLOCK_ALLOWED + MEMORY_ALLOWED;
+        values.push(server.peak_memory()? as f64 / allowed as f64);
+        server.stop()?;
+    }
+    std::fs::remove_file(image).map_err(super::failed)?;
+    Ok(vec![row("memory-over-budget", "ratio", values)])
+}

@@ -1,0 +1,177 @@
+//! `traceless volume bench --suite sqoram`: every write-only scheme under the workloads of the
+//! `SqORAM` paper, beside the numbers that it reports.
+
+mod paper;
+mod plot;
+mod report;
+mod seeks;
+
+use super::device::{Disk, Hdd, Ssd};
+use super::measure::{self, Plan, Steps};
+use super::subjects::{CONTROL, SUBJECTS, Subject};
+use super::workload::{SUITE, Workload};
+use super::{Places, caches, failed, machine};
+use crate::args::{Device, Interface, VolumeBenchArgs};
+use report::{LeftOut, Presence, Report, rows};
+use std::path::Path;
+use traceless_cli::failure::Failure;
+use traceless_cli::output::say_json;
+use traceless_volume::fuse::capabilities;
+
+const GIB: u64 = 1 << 30;
+
+/// Measures and prints.
+pub fn run(args: &VolumeBenchArgs, places: &Places) -> Result<(), Failure> {
+    let plan = Plan::of(args)?;
+    let smallest = plan.volume_bytes(Interface::Raw);
+    let asked = subjects(args)?;
+    let presences: Vec<Presence> = asked.iter().map(|s| Presence::of(*s, smallest)).collect();
+    let present = asked.iter().zip(&presences).filter(|(_, presence)| presence.measured);
+    let present: Vec<Subject> = present.map(|(subject, _)| *subject).collect();
+    let workloads: Vec<Workload> =
+        SUITE.into_iter().filter(|workload| args.wants(workload.name)).collect();
+    let mut report = Report {
+        schema: "traceless.volume.bench.sqoram.v1",
+        machine: machine(places, args),
+        device: device_name(args.sizes.device),
+        file_bytes: plan.file_bytes,
+        rounds: plan.rounds,
+        caches_dropped: args.sizes.device.is_none().then(caches::drop_all),
+        subjects: presences,
+        rows: vec![],
+        seeks: vec![],
+        left_out: vec![],
+    };
+    match args.sizes.device {
+        Some(device) => model(args, device, &present, &workloads, &plan, places, &mut report)?,
+        None => this_disk(args, &present, &workloads, &plan, places, &mut report)?,
+    }
+    if let Some(path) = &args.plot {
+        let svg = plot::plot(&report).to_svg();
+        std::fs::write(path, svg).map_err(failed)?;
+    }
+    if args.json {
+        return say_json(&report);
+    }
+    report.print();
+    Ok(())
+}
+
+/// The control, and what was asked for.
+fn subjects(args: &VolumeBenchArgs) -> Result<Vec<Subject>, Failure> {
+    let named = args.sizes.subject.iter().map(|name| Subject::named_by_user(name));
+    let named: Vec<Subject> = named.collect::<Result<_, _>>()?;
+    let is_wanted = |subject: &Subject| {
+        let is_asked = if named.is_empty() { subject.usual } else { named.contains(subject) };
+        subject.name == CONTROL || is_asked
+    };
+    Ok(SUBJECTS.into_iter().filter(is_wanted).collect())
+}
+
+fn this_disk(
+    args: &VolumeBenchArgs,
+    subjects: &[Subject],
+    workloads: &[Workload],
+    plan: &Plan,
+    places: &Places,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let mut interfaces = vec![];
+    for interface in [Interface::Raw, Interface::Ext4] {
+        if !args.sizes.on.contains(&interface) {
+            continue;
+        }
+        let missing = match interface {
+            Interface::Raw => vec![],
+            Interface::Ext4 => capabilities().missing_for_mount(true),
+        };
+        if missing.is_empty() {
+            check_space(subjects, plan.volume_bytes(interface), &places.disk)?;
+            interfaces.push(interface);
+        } else {
+            let why: Vec<String> = missing.iter().map(ToString::to_string).collect();
+            report.left_out.push(LeftOut { what: "ext4".to_owned(), why: why.join("; ") });
+        }
+    }
+    let all = interfaces.len() * measure::steps(subjects, workloads, plan);
+    let mut steps = Steps::new(all, args.progress.progress)?;
+    for interface in interfaces {
+        let cells =
+            measure::on_this_disk(interface, subjects, workloads, plan, &places.disk, &mut steps)?;
+        let on = match interface {
+            Interface::Raw => "raw",
+            Interface::Ext4 => "ext4",
+        };
+        report.rows.extend(rows(on, &cells));
+    }
+    Ok(())
+}
+
+/// Fails before anything is measured if the images will not fit.
+fn check_space(subjects: &[Subject], bytes: u64, folder: &Path) -> Result<(), Failure> {
+    let needed: u64 = subjects.iter().filter_map(|s| s.image_len(bytes).ok()).sum();
+    let disk = rustix::fs::statvfs(folder).map_err(failed)?;
+    let free = disk.f_bavail * disk.f_frsize;
+    if needed > free {
+        let (needed, free) = (needed.div_ceil(GIB), free / GIB);
+        return Err(failed(format!(
+            "the images need {needed} GiB, and {free} are free: take a smaller --file-size, or \
+             fewer with --subject"
+        )));
+    }
+    Ok(())
+}
+
+fn model(
+    args: &VolumeBenchArgs,
+    device: Device,
+    subjects: &[Subject],
+    workloads: &[Workload],
+    plan: &Plan,
+    places: &Places,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let span = args.sizes.disk_size.unwrap_or_else(|| largest_image(plan));
+    let elevator = args.sizes.elevator;
+    let new_disk = || disk(device, span, elevator);
+    if let Some(traces) = &args.sizes.traces {
+        std::fs::create_dir_all(traces).map_err(failed)?;
+    }
+    let mut steps = Steps::new(measure::steps(subjects, workloads, plan), args.progress.progress)?;
+    let cells = measure::on_a_model(
+        subjects,
+        workloads,
+        plan,
+        &places.ram,
+        args.sizes.traces.as_deref(),
+        &new_disk,
+        &mut steps,
+    )?;
+    report.rows = rows("model", &cells);
+    report.seeks = seeks::seeks(&cells, plan);
+    Ok(())
+}
+
+/// A new disk of `span` bytes.
+pub fn disk(device: Device, span: u64, elevator: bool) -> Box<dyn Disk> {
+    match device {
+        Device::Hdd => Box::new(Hdd::new(span, elevator)),
+        Device::Ssd => Box::new(Ssd),
+    }
+}
+
+/// Bytes of the largest image among all that this build can make, measured or not: so the disk is
+/// the same for every choice of subjects.
+pub fn largest_image(plan: &Plan) -> u64 {
+    let bytes = plan.volume_bytes(Interface::Raw);
+    let usual = SUBJECTS.iter().filter(|subject| subject.usual);
+    usual.filter_map(|subject| subject.image_len(bytes).ok()).max().unwrap_or(bytes)
+}
+
+fn device_name(device: Option<Device>) -> &'static str {
+    match device {
+        None => "this disk",
+        Some(Device::Hdd) => "hdd model",
+        Some(Device::Ssd) => "ssd model",
+    }
+}

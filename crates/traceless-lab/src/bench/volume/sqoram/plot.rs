@@ -1,0 +1,72 @@
+//! The suite as a picture: our ratios, with the paper's as diamonds, and the paper's own panel.
+
+use super::super::subjects::{CONTROL, SUBJECTS};
+use super::paper::{Published, published};
+use super::report::{Report, Row};
+use traceless_cli::svg::bars::{Group, Panel, Plot, decades};
+
+/// The plot of a report.
+pub fn plot(report: &Report) -> Plot {
+    let known = SUBJECTS.iter().map(|subject| subject.name);
+    let asked = |name: &&str| report.subjects.iter().any(|subject| subject.name == *name);
+    let mut series: Vec<&str> = known.filter(|name| asked(name) && *name != CONTROL).collect();
+    // The paper's panel shows all of its schemes, whoever was measured.
+    for number in published() {
+        if !series.contains(&number.scheme) {
+            series.push(number.scheme);
+        }
+    }
+    let mut interfaces: Vec<&str> = vec![];
+    for row in &report.rows {
+        if !interfaces.contains(&row.on) {
+            interfaces.push(row.on);
+        }
+    }
+    let mut panels: Vec<Panel> =
+        interfaces.iter().map(|on| measured(report, on, &series)).collect();
+    panels.push(of_the_paper(&series));
+    Plot {
+        title: format!(
+            "Write-only schemes on {}, a file of {} MiB",
+            report.device,
+            report.file_bytes >> 20
+        ),
+        axis: format!("speed beside {CONTROL}'s"),
+        mark: "the paper's".to_owned(),
+        series: series.iter().map(|name| (*name).to_owned()).collect(),
+        panels,
+    }
+}
+
+fn measured(report: &Report, on: &str, series: &[&str]) -> Panel {
+    let mut groups: Vec<Group> = vec![];
+    for row in report.rows.iter().filter(|row| row.on == on) {
+        let at = groups.iter().position(|group| group.label == row.workload).unwrap_or_else(|| {
+            groups.push(Group { label: row.workload.to_owned(), bars: vec![], marks: vec![] });
+            groups.len() - 1
+        });
+        let Row { subject, ratio, paper, .. } = row;
+        if let (Some(number), Some(ratio)) = (number_of(series, subject), ratio) {
+            groups[at].bars.push((number, *ratio));
+            groups[at].marks.extend(paper.iter().map(|published| (number, published.ratio)));
+        }
+    }
+    Panel { title: format!("measured: {on}"), axis: decades(&groups), groups }
+}
+
+fn of_the_paper(series: &[&str]) -> Panel {
+    let mut groups: Vec<Group> = vec![];
+    for Published { place, scheme, workload, ratio, .. } in published() {
+        let label = format!("{workload}, {place}");
+        let at = groups.iter().position(|group| group.label == label).unwrap_or_else(|| {
+            groups.push(Group { label, bars: vec![], marks: vec![] });
+            groups.len() - 1
+        });
+        groups[at].bars.extend(number_of(series, scheme).map(|number| (number, ratio)));
+    }
+    Panel { title: "the paper: ratios to its baselines".to_owned(), axis: decades(&groups), groups }
+}
+
+fn number_of(series: &[&str], name: &str) -> Option<usize> {
+    series.iter().position(|other| *other == name)
+}

@@ -1,0 +1,232 @@
+//! What the suite found, as JSON and as tables.
+
+use super::super::counts::Counts;
+use super::super::measure::{Cell, ratios};
+use super::super::subjects::Subject;
+use super::super::{Machine, summary};
+use super::paper::{self, Published};
+use super::seeks::Seeks;
+use comfy_table::Table;
+use serde::Serialize;
+use traceless_cli::output::shortened;
+use traceless_cli::output::{new_table, say};
+
+#[derive(Serialize)]
+pub struct Report {
+    pub schema: &'static str,
+    pub machine: Machine,
+    /// `this disk`, or the model.
+    pub device: &'static str,
+    pub file_bytes: u64,
+    pub rounds: usize,
+    /// Whether the kernel's caches were dropped before each measurement; otherwise only the pages
+    /// of the images were. Nothing in a model, which has none.
+    pub caches_dropped: Option<bool>,
+    pub subjects: Vec<Presence>,
+    pub rows: Vec<Row>,
+    /// Beside Theorem 3 of the paper; only where seeks were counted.
+    pub seeks: Vec<Seeks>,
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A subject, and whether it could be measured.
+#[derive(Serialize)]
+pub struct Presence {
+    pub name: &'static str,
+    pub create: String,
+    pub measured: bool,
+    /// Why not.
+    pub why: Option<String>,
+    /// Bytes of the image per byte of the volume.
+    pub space_factor: Option<f64>,
+}
+
+/// Something that was asked for and could not be done here.
+#[derive(Serialize)]
+pub struct LeftOut {
+    pub what: String,
+    pub why: String,
+}
+
+/// One subject under one workload.
+#[derive(Serialize)]
+pub struct Row {
+    pub subject: &'static str,
+    /// `raw`, `ext4`, or `model`.
+    pub on: &'static str,
+    pub workload: &'static str,
+    pub request_bytes: usize,
+    pub requests: u64,
+    pub mb_per_s: f64,
+    /// Largest less smallest, as a share of the median; of one round nothing.
+    pub spread: Option<f64>,
+    /// Speed beside the control in the same round.
+    pub ratio: Option<f64>,
+    pub ratio_spread: Option<f64>,
+    /// What the store was asked for.
+    pub store: Option<Asked>,
+    /// What the paper has.
+    pub paper: Vec<Published>,
+}
+
+/// What the store was asked for, and what that means for a request.
+#[derive(Serialize)]
+pub struct Asked {
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// Bytes written to the store per byte written by the user; none if that wrote nothing.
+    pub write_amplification: Option<f64>,
+    pub seeks_per_request: f64,
+}
+
+/// The rows of some cells that were measured through `on`.
+pub fn rows(on: &'static str, cells: &[Cell]) -> Vec<Row> {
+    let row = |cell: &Cell| {
+        let speeds = cell.seconds.iter().map(|took| cell.bytes as f64 / 1e6 / took).collect();
+        let (mb_per_s, spread) = summary(speeds);
+        let ratio = ratios(cells, cell).map(summary);
+        Row {
+            subject: cell.subject.name,
+            on,
+            workload: cell.workload.name,
+            request_bytes: cell.workload.request_len,
+            requests: cell.requests,
+            mb_per_s,
+            spread,
+            ratio: ratio.map(|(median, _)| median),
+            ratio_spread: ratio.and_then(|(_, spread)| spread),
+            store: cell.counts.map(|counts| asked(cell, counts)),
+            paper: paper::about(cell.subject.name, cell.workload.name),
+        }
+    };
+    cells.iter().map(row).collect()
+}
+
+fn asked(cell: &Cell, counts: Counts) -> Asked {
+    let requests = cell.requests * cell.seconds.len() as u64;
+    let amplification = counts.bytes_written as f64 / cell.written as f64;
+    Asked {
+        counts,
+        write_amplification: (cell.written > 0).then_some(amplification),
+        seeks_per_request: counts.seeks as f64 / requests as f64,
+    }
+}
+
+impl Presence {
+    /// Whether a volume of `bytes` bytes of it can be made.
+    pub fn of(subject: Subject, bytes: u64) -> Self {
+        let len = subject.image_len(bytes);
+        Self {
+            name: subject.name,
+            create: subject.create.join(" "),
+            measured: len.is_ok(),
+            space_factor: len.as_ref().ok().map(|len| *len as f64 / bytes as f64),
+            why: len.err(),
+        }
+    }
+}
+
+impl Report {
+    /// Prints it for people.
+    pub fn print(&self) {
+        say(&self.machine.hardware.to_string());
+        say(&format!(
+            "{}; a file of {} MiB, {} rounds; MB/s, and the speed beside {}'s",
+            self.device,
+            self.file_bytes >> 20,
+            self.rounds,
+            super::super::subjects::CONTROL,
+        ));
+        if self.caches_dropped == Some(false) {
+            say("Not root: of the caches, only the pages of the images were dropped.");
+        }
+        let mut shown = vec![];
+        for row in &self.rows {
+            if !shown.contains(&row.on) {
+                shown.push(row.on);
+                say(&format!("\n{}\n{}", row.on, self.table(row.on)));
+            }
+        }
+        say(&format!("\nbeside the paper, as ratios to the baseline\n{}", self.beside_the_paper()));
+        if !self.seeks.is_empty() {
+            let title = "seeks for each block written, beside the paper's Theorem 3";
+            say(&format!("\n{title}\n{}", self.beside_theorem_3()));
+        }
+        for subject in self.subjects.iter().filter(|s| !s.measured) {
+            say(&format!("{}: {}", subject.name, subject.why.as_deref().unwrap_or_default()));
+        }
+        for left_out in &self.left_out {
+            say(&format!("left out: {}: {}", left_out.what, left_out.why));
+        }
+    }
+
+    /// Workloads downwards, subjects to the right.
+    fn table(&self, on: &str) -> Table {
+        let rows = || self.rows.iter().filter(move |row| row.on == on);
+        let mut subjects = vec![];
+        let mut workloads = vec![];
+        for row in rows() {
+            if !subjects.contains(&row.subject) {
+                subjects.push(row.subject);
+            }
+            if !workloads.contains(&row.workload) {
+                workloads.push(row.workload);
+            }
+        }
+        let header = ["workload"].into_iter().chain(subjects.iter().copied());
+        let mut table = new_table(header.map(str::to_owned).collect());
+        for workload in workloads {
+            let cell = |subject: &&str| {
+                let row = rows().find(|r| r.workload == workload && r.subject == *subject);
+                row.map_or(String::new(), |row| {
+                    let ratio = row.ratio.map_or(String::new(), |ratio| format!("  {ratio:.3}"));
+                    format!("{}{ratio}", shortened(row.mb_per_s))
+                })
+            };
+            let cells = subjects.iter().map(cell);
+            table.add_row([workload.to_owned()].into_iter().chain(cells));
+        }
+        table
+    }
+
+    /// Each published number, and what was measured here.
+    fn beside_the_paper(&self) -> Table {
+        let mut header = vec!["place", "workload", "subject", "paper"];
+        let mut interfaces = vec![];
+        for row in &self.rows {
+            if !interfaces.contains(&row.on) {
+                interfaces.push(row.on);
+            }
+        }
+        header.extend(&interfaces);
+        let mut table = new_table(header.into_iter().map(str::to_owned).collect());
+        for number in paper::published() {
+            let mut cells = vec![
+                number.place.to_owned(),
+                number.workload.to_owned(),
+                number.scheme.to_owned(),
+                format!("{:.4}", number.ratio),
+            ];
+            for on in &interfaces {
+                let row = self.rows.iter().find(|row| {
+                    row.on == *on && row.subject == number.scheme && row.workload == number.workload
+                });
+                let ratio = row.and_then(|row| row.ratio);
+                cells.push(ratio.map_or("not measured".to_owned(), |r| format!("{r:.4}")));
+            }
+            table.add_row(cells);
+        }
+        table
+    }
+
+    fn beside_theorem_3(&self) -> Table {
+        let header = ["workload", "subject", "counted", "log2(N)/β", "4·log2(N)/β"];
+        let mut table = new_table(header.map(str::to_owned).to_vec());
+        for Seeks { subject, workload, per_write, theorem_3, four_log_n_over_beta } in &self.seeks {
+            let numbers = [per_write, theorem_3, four_log_n_over_beta].map(|n| format!("{n:.4}"));
+            let names = [*workload, *subject].map(str::to_owned);
+            table.add_row(names.into_iter().chain(numbers));
+        }
+        table
+    }
+}

@@ -1,0 +1,148 @@
+//! What is compared: schemes with their parameters, as `volume create` takes them.
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use traceless::build::SchemeConfig;
+use traceless_cli::args::CreateArgs;
+use traceless_cli::failure::Failure;
+use traceless_cli::volume::create;
+use traceless_volume::format::AREAS_AT;
+
+/// The command line of `volume create`.
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    create: CreateArgs,
+}
+
+/// The control that every ratio is taken against.
+pub const CONTROL: &str = "plain";
+
+/// One thing to measure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Subject {
+    pub name: &'static str,
+    /// Arguments of `volume create`.
+    pub create: &'static [&'static str],
+    /// Whether it is measured unless others are named.
+    pub usual: bool,
+}
+
+const fn usual(name: &'static str, create: &'static [&'static str]) -> Subject {
+    Subject { name, create, usual: true }
+}
+
+const fn unusual(name: &'static str, create: &'static [&'static str]) -> Subject {
+    Subject { name, create, usual: false }
+}
+
+/// Every subject, the control first.
+pub const SUBJECTS: [Subject; 11] = [
+    usual(CONTROL, &["--scheme", "plain"]),
+    usual("detwo", &["--scheme", "detwo", "--refresh", "1"]),
+    // As the paper has it: a holding area of three times the main one.
+    usual("detwo-1/3", &["--scheme", "detwo", "--refresh", "1/3"]),
+    usual("sq", &["--scheme", "sq"]),
+    usual("sq-map-disk", &["--scheme", "sq", "--map", "disk"]),
+    usual("sq-paper", &["--scheme", "sq", "--fanout", "2", "--bucket", "256", "--refresh", "1"]),
+    usual("hive", &["--scheme", "hive"]),
+    usual("datalair", &["--scheme", "datalair"]),
+    unusual("detwo-map-disk", &["--scheme", "detwo", "--refresh", "1", "--map", "disk"]),
+    unusual("sq-amortized", &["--scheme", "sq", "--amortized"]),
+    unusual(
+        "sq-paper-cadence",
+        &[
+            "--scheme",
+            "sq",
+            "--fanout",
+            "2",
+            "--bucket",
+            "256",
+            "--refresh",
+            "1",
+            "--cadence",
+            "paper",
+            "--insecure",
+        ],
+    ),
+];
+
+/// Why a subject cannot be measured.
+pub const NOT_IN_THIS_BUILD: &str = "not in this build";
+
+impl Subject {
+    pub fn named(name: &str) -> Option<Self> {
+        SUBJECTS.into_iter().find(|subject| subject.name == name)
+    }
+
+    /// The one that the command line names.
+    pub fn named_by_user(name: &str) -> Result<Self, Failure> {
+        Self::named(name).ok_or_else(|| {
+            let names: Vec<&str> = SUBJECTS.iter().map(|subject| subject.name).collect();
+            let names = names.join(", ");
+            Failure::usage(format!("no subject is called {name}; there are {names}"))
+        })
+    }
+
+    /// The same scheme with its map on the disk, if it is listed.
+    pub fn with_map_on_disk(self) -> Option<Self> {
+        Self::named(&format!("{}-map-disk", self.name))
+    }
+
+    /// A name that a file may have.
+    pub fn file_name(self) -> String {
+        self.name.replace('/', "-")
+    }
+
+    /// The scheme of a volume of `bytes` bytes, or why there is none.
+    pub fn scheme(self, bytes: u64) -> Result<SchemeConfig, String> {
+        create::scheme(&self.create_args(bytes)?).map_err(|e| e.message)
+    }
+
+    /// Bytes of the image of a volume of `bytes` bytes.
+    pub fn image_len(self, bytes: u64) -> Result<u64, String> {
+        Ok(AREAS_AT + self.scheme(bytes)?.store_len())
+    }
+
+    fn create_args(self, bytes: u64) -> Result<CreateArgs, String> {
+        let size = bytes.to_string();
+        let words = ["volume create", "image", "--size", &size];
+        match Line::try_parse_from(words.iter().chain(self.create)) {
+            Ok(Line { create }) => Ok(create),
+            Err(e) if matches!(e.kind(), ErrorKind::InvalidValue | ErrorKind::UnknownArgument) => {
+                Err(NOT_IN_THIS_BUILD.to_owned())
+            }
+            Err(e) => Err(e.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_this_build_has_becomes_a_scheme_and_the_rest_says_so() {
+        for subject in SUBJECTS {
+            match subject.scheme(64 << 20) {
+                Ok(scheme) => assert_eq!(scheme.blocks(), (64 << 20) / 4096, "{}", subject.name),
+                Err(why) => assert_eq!(why, NOT_IN_THIS_BUILD, "{}", subject.name),
+            }
+        }
+        let [control, detwo, ..] = SUBJECTS;
+        assert!(control.image_len(1 << 20).unwrap() < detwo.image_len(1 << 20).unwrap());
+        let unknown = Subject { create: &["--scheme", "none"], ..control };
+        assert_eq!(unknown.scheme(1 << 20), Err(NOT_IN_THIS_BUILD.to_owned()));
+        let refused = Subject { create: &["--scheme", "detwo", "--refresh", "0"], ..control };
+        assert_ne!(refused.scheme(1 << 20).unwrap_err(), NOT_IN_THIS_BUILD);
+    }
+
+    #[test]
+    fn names_are_found_and_fit_files() {
+        assert_eq!(Subject::named("detwo-1/3").unwrap().file_name(), "detwo-1-3");
+        assert_eq!(Subject::named("none"), None);
+        let sq = Subject::named("sq").unwrap();
+        assert_eq!(sq.with_map_on_disk().unwrap().name, "sq-map-disk");
+        assert_eq!(Subject::named("hive").unwrap().with_map_on_disk(), None);
+    }
+}

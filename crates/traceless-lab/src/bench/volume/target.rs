@@ -1,0 +1,203 @@
+//! What requests go to: a volume over NBD, a file on a mounted ext4, or a volume in this process
+//! whose store is watched.
+
+use super::client::{Client, Command};
+use super::failed;
+use super::served::{Served, key_beside, user_key};
+use super::workload::{LARGE, SMALL};
+use crate::program;
+use rustix::fs::OFlags;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use traceless::store::AlignedBuf;
+use traceless::trace::{Event, Recorder};
+use traceless_cli::failure::Failure;
+use traceless_volume::device::Device;
+use traceless_volume::volume::{self, Volume};
+
+/// Requests that a client over NBD keeps in flight.
+const LARGE_DEPTH: usize = 4;
+const SMALL_DEPTH: usize = 32;
+
+/// Something that is read and written, in requests of one length.
+pub trait Target {
+    fn run(&mut self, requests: &[(Command, u64)], len: usize) -> Result<(), Failure>;
+
+    fn flush(&mut self) -> Result<(), Failure>;
+
+    /// Closes the volume.
+    fn close(self: Box<Self>) -> Result<(), Failure>;
+}
+
+/// A volume that another process serves over NBD.
+pub struct Raw {
+    client: Client,
+    server: Served,
+}
+
+impl Raw {
+    pub fn open(image: &Path) -> Result<Self, Failure> {
+        let server = Served::start(image)?;
+        Ok(Self { client: Client::connect(&server.socket)?, server })
+    }
+}
+
+impl Target for Raw {
+    fn run(&mut self, requests: &[(Command, u64)], len: usize) -> Result<(), Failure> {
+        let depth = if len > SMALL { LARGE_DEPTH } else { SMALL_DEPTH };
+        self.client.run_mixed(requests, len, depth)
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        self.client.flush()
+    }
+
+    fn close(self: Box<Self>) -> Result<(), Failure> {
+        let Self { client, server } = *self;
+        drop(client);
+        server.stop()
+    }
+}
+
+/// A file on a volume that `volume mount` has mounted. It goes past the page cache of its file
+/// system, one request at a time.
+pub struct Mounted {
+    // Closed before it is unmounted.
+    file: Option<File>,
+    needs_unmount: bool,
+    buffer: AlignedBuf,
+    dir: PathBuf,
+}
+
+const OPEN: &str = "the file is open until it is unmounted";
+
+impl Mounted {
+    /// Mounts `image`, which was never written to, at a folder beside it.
+    pub fn open(image: &Path) -> Result<Self, Failure> {
+        let dir = image.with_extension("mounted");
+        std::fs::create_dir(&dir).map_err(failed)?;
+        // The process that stays behind keeps what it is given: a pipe would never end.
+        let log = image.with_extension("log");
+        let status = program::traceless()
+            .args(["volume", "mount"])
+            .arg(image)
+            .arg(&dir)
+            .arg("--key-file")
+            .arg(key_beside(image))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(&log).map_err(failed)?)
+            .status()
+            .map_err(failed)?;
+        if !status.success() {
+            let said = std::fs::read_to_string(&log).unwrap_or_default();
+            return Err(failed(format!("cannot mount {}: {}", image.display(), said.trim())));
+        }
+        let buffer = AlignedBuf::zeroed(LARGE);
+        let mut mounted = Self { file: None, needs_unmount: true, buffer, dir };
+        mounted.buffer.fill(0x5a);
+        let direct = OFlags::DIRECT.bits().cast_signed();
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .custom_flags(direct)
+            .open(mounted.dir.join("file"))
+            .map_err(failed)?;
+        mounted.file = Some(file);
+        Ok(mounted)
+    }
+
+    fn unmount(&mut self) -> Result<(), Failure> {
+        self.file = None;
+        self.needs_unmount = false;
+        let output = program::traceless()
+            .args(["volume", "unmount"])
+            .arg(&self.dir)
+            .output()
+            .map_err(failed)?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let why = String::from_utf8_lossy(&output.stderr);
+        Err(failed(format!("cannot unmount {}: {}", self.dir.display(), why.trim())))
+    }
+}
+
+impl Target for Mounted {
+    fn run(&mut self, requests: &[(Command, u64)], len: usize) -> Result<(), Failure> {
+        for &(command, at) in requests {
+            let file = self.file.as_ref().expect(OPEN);
+            match command {
+                Command::Read => file.read_exact_at(&mut self.buffer[..len], at),
+                Command::Write => file.write_all_at(&self.buffer[..len], at),
+                Command::Flush => file.sync_all(),
+            }
+            .map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        self.file.as_ref().expect(OPEN).sync_all().map_err(failed)
+    }
+
+    fn close(mut self: Box<Self>) -> Result<(), Failure> {
+        self.unmount()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.needs_unmount {
+            let _ = self.unmount();
+        }
+    }
+}
+
+/// A volume that is open in this process, without a kernel or a wire before it, and with somebody
+/// who records what its store is asked for.
+pub struct Recorded {
+    volume: Volume,
+    recorder: Arc<Recorder>,
+    buffer: Vec<u8>,
+}
+
+impl Recorded {
+    pub fn open(image: &Path) -> Result<Self, Failure> {
+        let recorder = Arc::new(Recorder::default());
+        let options = volume::OpenOptions { witness: Some(recorder.clone()), ..Default::default() };
+        let volume = Volume::open(image, &user_key(), &options, &mut |_, _| {})?;
+        Ok(Self { volume, recorder, buffer: vec![0x5a; LARGE] })
+    }
+
+    /// What the store was asked for since the last call.
+    pub fn take_events(&self) -> Vec<Event> {
+        self.recorder.take()
+    }
+}
+
+impl Target for Recorded {
+    fn run(&mut self, requests: &[(Command, u64)], len: usize) -> Result<(), Failure> {
+        for &(command, at) in requests {
+            match command {
+                Command::Read => self.volume.read(at, &mut self.buffer[..len]),
+                Command::Write => self.volume.write(at, &self.buffer[..len]),
+                Command::Flush => self.volume.flush(),
+            }
+            .map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        self.volume.flush().map_err(failed)
+    }
+
+    fn close(self: Box<Self>) -> Result<(), Failure> {
+        Ok(self.volume.close()?)
+    }
+}

@@ -1,0 +1,154 @@
+//! What a write-only scheme asks of its store, counted: how much a write costs, and whether every
+//! stretch of writes costs the same.
+
+use super::super::client::Command;
+use super::super::counts::Counts;
+use super::super::failed;
+use super::super::library::parts;
+use super::super::served::make;
+use super::super::subjects::Subject;
+use super::super::target::{Recorded, Target};
+use super::super::workload::SMALL;
+use std::path::Path;
+use std::sync::Arc;
+use traceless::build::SchemeConfig;
+use traceless::durable::MemVault;
+use traceless::rng::{Rng, Seeded, System};
+use traceless::seal::Secret;
+use traceless::store::{Store, Watched};
+use traceless::trace::Recorder;
+use traceless::types::{Addr, Extent};
+use traceless_cli::failure::Failure;
+
+/// Writes counted together: those of one flush of a queue, in a scheme that has one.
+pub const GROUP_WRITES: u64 = 256;
+
+/// How to write.
+#[derive(Clone, Copy)]
+pub struct Run {
+    /// Bytes of the volume.
+    pub volume_bytes: u64,
+    /// Writes that are counted, of a block each, at random.
+    pub writes: u64,
+    /// As many before them, not counted.
+    pub writes_before: u64,
+    /// Writes from one FLUSH to the next; none for no FLUSH at all.
+    pub flush_every: Option<u64>,
+}
+
+/// What the store was asked for in each group of writes.
+pub struct Groups(Vec<Counts>);
+
+impl Groups {
+    /// Writes to a new volume of `subject`, made in `folder`.
+    pub fn count(subject: Subject, folder: &Path, run: Run) -> Result<Self, Failure> {
+        let create = [subject.create, &["--unfilled"]].concat();
+        let image = make(folder, &subject.file_name(), run.volume_bytes, &create)?;
+        let mut target = Box::new(Recorded::open(&image)?);
+        let mut rng = Seeded::new(3);
+        let blocks = run.volume_bytes / SMALL as u64;
+        let mut groups = vec![];
+        let mut head = 0;
+        for number in 0..run.writes_before + run.writes {
+            let at = rng.below(blocks) * SMALL as u64;
+            target.run(&[(Command::Write, at)], SMALL)?;
+            if run.flush_every.is_some_and(|every| (number + 1).is_multiple_of(every)) {
+                target.flush()?;
+            }
+            if (number + 1).is_multiple_of(GROUP_WRITES) {
+                let counts = Counts::of(&target.take_events(), &mut head);
+                if number >= run.writes_before {
+                    groups.push(counts);
+                }
+            }
+        }
+        target.close()?;
+        std::fs::remove_file(image).map_err(failed)?;
+        Ok(Self(groups))
+    }
+
+    /// Writes to a new `scheme` that is too large for any store at hand: what it writes is thrown
+    /// away. It takes its blocks for lost then, which changes nothing of where it writes and
+    /// reads. The writes of a flush are counted together, if there are such.
+    pub fn of_a_large_one(scheme: SchemeConfig, before: u64, writes: u64) -> Result<Self, Failure> {
+        let recorder = Arc::new(Recorder::default());
+        let store = Watched::new(Discards { len: scheme.store_len() }, recorder.clone());
+        let (vault, key) = (MemVault::default(), Secret::random(&mut System));
+        let parts = parts(Arc::new(store), &vault, &key);
+        let mut oram = scheme.create(parts).map_err(failed)?;
+        let group = scheme.facts(0).bucket.unwrap_or(GROUP_WRITES);
+        let block = vec![0x5a; scheme.block_len()];
+        let mut rng = Seeded::new(3);
+        let (mut groups, mut head) = (vec![], 0);
+        for number in 0..before.next_multiple_of(group) + writes {
+            oram.write(Addr(rng.below(scheme.blocks())), &block).map_err(failed)?;
+            if (number + 1).is_multiple_of(group) {
+                let counts = Counts::of(&recorder.take(), &mut head);
+                if number >= before.next_multiple_of(group) {
+                    groups.push(counts);
+                }
+            }
+        }
+        Ok(Self(groups))
+    }
+
+    fn mean(&self, what: impl Fn(&Counts) -> u64) -> f64 {
+        self.0.iter().map(what).sum::<u64>() as f64 / self.0.len() as f64
+    }
+
+    /// Bytes written to the store per byte written by the user.
+    pub fn write_amplification(&self) -> f64 {
+        self.mean(|counts| counts.bytes_written) / (GROUP_WRITES * SMALL as u64) as f64
+    }
+
+    /// Seeks of a group on average.
+    pub fn seeks(&self) -> f64 {
+        self.mean(|counts| counts.seeks)
+    }
+
+    /// The worst group beside the median one: bytes read and written, and seeks.
+    pub fn worst_over_median(&self) -> (f64, f64) {
+        let ratio = |what: fn(&Counts) -> u64| {
+            let mut values: Vec<u64> = self.0.iter().map(what).collect();
+            values.sort_unstable();
+            values[values.len() - 1] as f64 / values[values.len() / 2].max(1) as f64
+        };
+        (ratio(Counts::bytes), ratio(|counts| counts.seeks))
+    }
+}
+
+/// A store of any size that keeps nothing, and reads as zeros.
+struct Discards {
+    len: u64,
+}
+
+impl Store for Discards {
+    fn len(&self) -> u64 {
+        self.len
+    }
+    fn read(&self, _: &[Extent], into: &mut [u8]) -> traceless::Result {
+        into.fill(0);
+        Ok(())
+    }
+    fn write(&self, _: &[Extent], _: &[u8]) -> traceless::Result {
+        Ok(())
+    }
+    fn sync(&self) -> traceless::Result {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_group_that_stalls_shows() {
+        let usual = Counts { bytes_written: 2 << 20, seeks: 5, ..Counts::default() };
+        let stall = Counts { bytes_read: 6 << 20, seeks: 10, ..usual };
+        let groups = Groups([vec![usual; 9], vec![stall]].concat());
+        assert_eq!(groups.worst_over_median(), (4.0, 2.0));
+        assert!((groups.write_amplification() - 2.0).abs() < 1e-9);
+        assert!((groups.seeks() - 5.5).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,144 @@
+//! `traceless volume bench --suite write-only`: the floors of the group write-only.
+//!
+//! They are promises about one scheme, `sq`, but each is measured for any subject, named after it.
+
+mod flushes;
+mod groups;
+
+use super::measure::Plan;
+use super::subjects::{CONTROL, Subject};
+use super::{Machine, Places, machine, spread_in_words, summary};
+use crate::args::VolumeBenchArgs;
+use crate::numbers::{Absolute, Ratios};
+use groups::GROUPS;
+use serde::Serialize;
+use traceless_cli::failure::Failure;
+use traceless_cli::output::{complain, say, say_json};
+
+/// The subject that the floors are about.
+const USUAL: &str = "sq";
+
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    machine: Machine,
+    subject: &'static str,
+    create: String,
+    rows: Vec<Row>,
+}
+
+/// One number, or why there is none.
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    unit: &'static str,
+    measured: Option<f64>,
+    spread: Option<f64>,
+    why: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    absolute: Option<Absolute>,
+}
+
+/// What a group of rows is measured with.
+struct Context<'a> {
+    subject: Subject,
+    places: &'a Places,
+    plan: Plan,
+    quick: bool,
+}
+
+/// What a row is measured as: some values of which the median counts, or why there are none.
+type Found = Result<Values, String>;
+
+/// Values, and what they are made of if they are ratios to a control of this machine.
+#[derive(Clone)]
+struct Values {
+    values: Vec<f64>,
+    absolute: Option<Absolute>,
+}
+
+impl From<Vec<f64>> for Values {
+    fn from(values: Vec<f64>) -> Self {
+        Self { values, absolute: None }
+    }
+}
+
+impl From<Ratios> for Values {
+    fn from(Ratios { values, absolute }: Ratios) -> Self {
+        Self { values, absolute: Some(absolute) }
+    }
+}
+
+/// Measures and prints.
+pub fn run(args: &VolumeBenchArgs, places: &Places) -> Result<(), Failure> {
+    let subject = match &args.sizes.subject[..] {
+        [] => Subject::named_by_user(USUAL)?,
+        [name] => Subject::named_by_user(name)?,
+        _ => return Err(Failure::usage("the suite write-only takes one --subject")),
+    };
+    if subject.name == CONTROL {
+        return Err(Failure::usage("the control has nothing to be beside"));
+    }
+    let context = Context { subject, places, plan: Plan::of(args)?, quick: args.quick };
+    let absent = subject.scheme(context.plan.file_bytes).err();
+    let mut rows = vec![];
+    for group in &GROUPS {
+        let names: Vec<String> = group.rows.iter().map(|row| row.name(subject)).collect();
+        if !names.iter().any(|name| args.wants(name)) {
+            continue;
+        }
+        let found = if let Some(why) = &absent {
+            vec![Err(why.clone()); names.len()]
+        } else {
+            if !args.json {
+                complain(&format!("measuring {}", names.join(", ")));
+            }
+            (group.measure)(&context)?
+        };
+        assert_eq!(found.len(), names.len(), "a group measures each of its rows");
+        let units = group.rows.iter().map(|row| row.unit);
+        rows.extend(names.into_iter().zip(units).zip(found).map(|((n, u), f)| Row::new(n, u, f)));
+    }
+    let report = Report {
+        schema: "traceless.write-only.bench.v1",
+        machine: machine(places, args),
+        subject: subject.name,
+        create: subject.create.join(" "),
+        rows,
+    };
+    if args.json {
+        return say_json(&report);
+    }
+    say(&report.machine.hardware.to_string());
+    for row in &report.rows {
+        say(&row.in_words());
+    }
+    Ok(())
+}
+
+impl Row {
+    fn new(name: String, unit: &'static str, found: Found) -> Self {
+        match found {
+            Ok(Values { values, absolute }) => {
+                let (median, spread) = summary(values);
+                Self { name, unit, measured: Some(median), spread, why: None, absolute }
+            }
+            Err(why) => {
+                let why = Some(why);
+                Self { name, unit, measured: None, spread: None, why, absolute: None }
+            }
+        }
+    }
+
+    fn in_words(&self) -> String {
+        let Self { name, unit, why, .. } = self;
+        match self.measured {
+            Some(measured) => {
+                let spread = spread_in_words(self.spread);
+                let absolute = self.absolute.map_or(String::new(), |a| a.in_words());
+                format!("{name:<46}{measured:>9.3} {unit:<6}{spread}{absolute}")
+            }
+            None => format!("{name:<46}not measured: {}", why.as_deref().unwrap_or_default()),
+        }
+    }
+}
