@@ -1,6 +1,7 @@
 //! Makes man pages and shell completions of the command line.
 //!
-//! They are left in `target/<profile>/share`, laid out as below `/usr/share`.
+//! The program carries them. They are left in `target/<profile>/share`, too, laid out as below
+//! `/usr/share`.
 
 // Only the command line's shape is of interest here, not what it is parsed into.
 #[allow(dead_code, unused_imports)]
@@ -9,6 +10,8 @@ mod args;
 
 use clap::CommandFactory;
 use clap_complete::{Shell, generate_to};
+use std::ffi::OsStr;
+use std::fmt::Write;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,43 +20,87 @@ const NAME: &str = "traceless";
 const MAN: &str = "man/man1";
 
 /// Each shell with the folder that it looks in, and the name that it looks for there.
-const SHELLS: [(Shell, &str, &str); 3] = [
+const INSTALLED: [(Shell, &str, &str); 3] = [
     (Shell::Bash, "bash-completion/completions", NAME),
     (Shell::Zsh, "zsh/site-functions", "_traceless"),
     (Shell::Fish, "fish/vendor_completions.d", "traceless.fish"),
+];
+
+/// Every shell with its name in the command line's list of them.
+const SHELLS: [(Shell, &str); 5] = [
+    (Shell::Bash, "Bash"),
+    (Shell::Elvish, "Elvish"),
+    (Shell::Fish, "Fish"),
+    (Shell::PowerShell, "PowerShell"),
+    (Shell::Zsh, "Zsh"),
 ];
 
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=src/args");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
-    let made = out.join("share");
+    let share = out.join("share");
     // Nothing of a command that is no more.
-    if made.exists() {
-        fs::remove_dir_all(&made)?;
+    if share.exists() {
+        fs::remove_dir_all(&share)?;
     }
-    man_pages(&made.join(MAN))?;
-    completions(&made)?;
+    let pages = man_pages(&share.join(MAN))?;
+    let scripts = completions(&out.join("completions"))?;
+    fs::write(out.join("shares.rs"), embedded(&pages, &scripts))?;
+    for (shell, folder, name) in INSTALLED {
+        let folder = share.join(folder);
+        fs::create_dir_all(&folder)?;
+        let (.., script) = scripts.iter().find(|(of, ..)| *of == shell).expect("it was made");
+        fs::copy(script, folder.join(name))?;
+    }
     match profile_folder(&out) {
-        Some(profile) => publish(&made, &profile.join("share")),
+        Some(profile) => publish(&share, &profile.join("share")),
         None => Ok(()),
     }
 }
 
 /// One page for each command and subcommand, named as by `man traceless-volume-create`.
-fn man_pages(folder: &Path) -> io::Result<()> {
+fn man_pages(folder: &Path) -> io::Result<Vec<PathBuf>> {
     fs::create_dir_all(folder)?;
-    clap_mangen::generate_to(args::Cli::command(), folder)
+    clap_mangen::generate_to(args::Cli::command(), folder)?;
+    let pages = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
+    let mut pages = pages.collect::<io::Result<Vec<_>>>()?;
+    pages.sort();
+    Ok(pages)
 }
 
-fn completions(share: &Path) -> io::Result<()> {
-    for (shell, folder, name) in SHELLS {
-        let folder = share.join(folder);
-        fs::create_dir_all(&folder)?;
-        let made = generate_to(shell, &mut args::Cli::command(), NAME, &folder)?;
-        fs::rename(made, folder.join(name))?;
+/// Each shell with its script: its own name, its name in the command line, and the file.
+fn completions(folder: &Path) -> io::Result<Vec<(Shell, &'static str, PathBuf)>> {
+    fs::create_dir_all(folder)?;
+    let script = |(shell, variant)| {
+        Ok((shell, variant, generate_to(shell, &mut args::Cli::command(), NAME, folder)?))
+    };
+    SHELLS.into_iter().map(script).collect()
+}
+
+/// The source of the constants in which the program carries pages and scripts.
+fn embedded(pages: &[PathBuf], scripts: &[(Shell, &str, PathBuf)]) -> String {
+    let bytes = |folder: &str, path: &Path| {
+        format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{folder}/{}\"))", name_of(path))
+    };
+    // Nothing keeps a string from taking more.
+    let mut source = String::from("const PAGES: &[(&str, &[u8])] = &[\n");
+    for page in pages {
+        let bytes = bytes(&format!("share/{MAN}"), page);
+        let _ = writeln!(source, "    (\"{}\", {bytes}),", name_of(page));
     }
-    Ok(())
+    source.push_str("];\nconst COMPLETIONS: &[(ShellKind, &[u8])] = &[\n");
+    for (_, variant, script) in scripts {
+        let bytes = bytes("completions", script);
+        let _ = writeln!(source, "    (ShellKind::{variant}, {bytes}),");
+    }
+    source.push_str("];\n");
+    source
+}
+
+/// The name of a file that was made here.
+fn name_of(path: &Path) -> &str {
+    path.file_name().and_then(OsStr::to_str).expect("names are those of our commands")
 }
 
 /// `target/<profile>`, which holds the program, from `target/<profile>/build/<package>/out`.
@@ -64,7 +111,7 @@ fn profile_folder(out: &Path) -> Option<&Path> {
 
 /// Copies the folders that were made to `share`. What others put there stays.
 fn publish(made: &Path, share: &Path) -> io::Result<()> {
-    let folders = SHELLS.map(|(_, folder, _)| folder);
+    let folders = INSTALLED.map(|(_, folder, _)| folder);
     for folder in [MAN].iter().chain(&folders) {
         fs::create_dir_all(share.join(folder))?;
         for entry in fs::read_dir(made.join(folder))? {

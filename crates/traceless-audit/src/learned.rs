@@ -5,13 +5,12 @@
 //! coin's is a bound on this machine, and no proof.
 
 use crate::again::gaps;
+use crate::boosted::Boosted;
 use crate::draws::Draws;
 use crate::numbered::numbered;
 use crate::odds::{ALPHA, judged, proportion_bounds};
 use crate::report::Claim;
 use core::ops::Range;
-use smartcore::linalg::basic::matrix::DenseMatrix;
-use smartcore::xgboost::{XGRegressor, XGRegressorParameters};
 use statrs::function::beta::beta_reg;
 
 /// Accesses of which one guess is made.
@@ -88,41 +87,17 @@ fn looked_at(windows: usize) -> (Range<usize>, impl ExactSizeIterator<Item = usi
     (0..learned, (0..guessed).map(move |nth| learned + nth * rest / guessed))
 }
 
-type Machine = XGRegressor<f32, f32, DenseMatrix<f32>, Vec<f32>>;
-
 /// Learns from windows of two users.
-fn learn(a: &[f32], b: &[f32]) -> Machine {
+fn learn(a: &[f32], b: &[f32]) -> Boosted {
     let rows = |windows: &[f32]| windows.len() / FEATURES;
     let mut sides = vec![0.0; rows(a)];
     sides.resize(rows(a) + rows(b), 1.0);
-    let parameters = XGRegressorParameters::default()
-        .with_n_estimators(20)
-        .with_max_depth(3)
-        .with_learning_rate(0.3)
-        .with_min_child_weight(20);
-    XGRegressor::fit(&by_feature(&[a, b].concat()), &sides, parameters).expect("valid parameters")
+    Boosted::fit(&[a, b].concat(), FEATURES, &sides)
 }
 
 /// How many windows the machine takes for the second user's.
-fn guesses(machine: &Machine, windows: &[f32]) -> usize {
-    /// Windows at a time: more do not stay in a cache.
-    const AT_ONCE: usize = 512;
-    let of = |part: &[f32]| machine.predict(&matrix(part.to_vec())).expect("it has learned");
-    let second = |part: &[f32]| of(part).into_iter().filter(|side| *side > 0.5).count();
-    windows.chunks(AT_ONCE * FEATURES).map(second).sum()
-}
-
-/// Laid out for who looks at all windows for one number after the other.
-fn by_feature(windows: &[f32]) -> DenseMatrix<f32> {
-    let rows = windows.len() / FEATURES;
-    let column = |feature| windows.iter().skip(feature).step_by(FEATURES);
-    let values = (0..FEATURES).flat_map(column).copied().collect();
-    DenseMatrix::new(rows, FEATURES, values, true).expect("rows are whole")
-}
-
-/// Laid out for who looks at one window after the other.
-fn matrix(windows: Vec<f32>) -> DenseMatrix<f32> {
-    DenseMatrix::new(windows.len() / FEATURES, FEATURES, windows, false).expect("rows are whole")
+fn guesses(machine: &Boosted, windows: &[f32]) -> usize {
+    machine.guess(windows).filter(|side| *side > 0.5).count()
 }
 
 /// What is looked at in each of `windows`: how draws are spread, how they are to each other, and

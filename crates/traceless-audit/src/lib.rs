@@ -22,6 +22,7 @@
 mod access;
 mod accesses;
 mod again;
+mod boosted;
 mod columns;
 mod combined;
 mod compare;

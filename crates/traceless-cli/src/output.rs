@@ -2,10 +2,9 @@
 
 use crate::args::ProgressHow;
 use crate::failure::Failure;
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
+use traceless::clock::{Clock, Monotonic};
 
 /// Prints a line. A reader that has gone away is no reason to fail.
 pub fn say(line: &str) {
@@ -39,43 +38,45 @@ pub fn shortened(value: f64) -> String {
     }
 }
 
-/// A table without lines, whose first column is words and all others numbers.
-pub fn new_table(header: Vec<String>) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(header);
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
+/// Characters of a bar that is full.
+const BAR: u64 = 30;
+/// A bar is drawn again after so many nanoseconds at the earliest.
+const REDRAW_NS: u64 = 100_000_000;
+/// Empties the line of a terminal, and goes to its beginning.
+const CLEAR: &str = "\r\x1b[K";
 
-/// Shows on standard error how far some work is.
+/// Shows on standard error how far some work is: as a bar on a terminal, or line by line.
 pub struct Meter {
     what: &'static str,
     how: ProgressHow,
-    bar: ProgressBar,
+    bar: Option<Bar>,
     shown_percent: Option<u64>,
+}
+
+/// A bar on a terminal.
+struct Bar {
+    message: String,
+    clock: Monotonic,
+    drawn_at: Option<u64>,
 }
 
 impl Meter {
     pub fn new(what: &'static str, how: ProgressHow) -> Self {
-        let visible = how == ProgressHow::Auto && std::io::stderr().is_terminal();
-        let target =
-            if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let style = ProgressStyle::with_template("{msg} [{bar:30}] {percent}% {eta}")
-            .expect("the template is sound");
-        let bar = ProgressBar::with_draw_target(Some(0), target).with_style(style);
-        bar.set_message(what);
+        let is_visible = how == ProgressHow::Auto && std::io::stderr().is_terminal();
+        let bar = is_visible.then(|| Bar {
+            message: what.to_owned(),
+            clock: Monotonic::start(),
+            drawn_at: None,
+        });
         Self { what, how, bar, shown_percent: None }
     }
 
     /// So much of so much is done.
     pub fn update(&mut self, done: u64, all: u64) {
-        self.bar.set_length(all);
-        self.bar.set_position(done);
-        let percent = (done * 100).checked_div(all).unwrap_or(100);
+        if let Some(bar) = &mut self.bar {
+            bar.update(done, all);
+        }
+        let percent = percent(done, all);
         let step = percent / 5 * 5;
         if self.shown_percent == Some(step) {
             return;
@@ -97,11 +98,80 @@ impl Meter {
     }
 
     /// Says beside the bar what is being done.
-    pub fn tell(&self, what: &str) {
-        self.bar.set_message(what.to_owned());
+    pub fn tell(&mut self, what: &str) {
+        if let Some(bar) = &mut self.bar {
+            what.clone_into(&mut bar.message);
+        }
     }
 
-    pub fn finish(&self) {
-        self.bar.finish_and_clear();
+    /// Takes the bar away.
+    pub fn finish(&mut self) {
+        // A bar that was never drawn leaves nothing to take away.
+        if self.bar.take().is_some_and(|bar| bar.drawn_at.is_some()) {
+            let _ = write!(std::io::stderr(), "{CLEAR}");
+        }
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl Bar {
+    fn update(&mut self, done: u64, all: u64) {
+        let now = self.clock.now();
+        if self.drawn_at.is_some_and(|then| now - then < REDRAW_NS) && done < all {
+            return;
+        }
+        self.drawn_at = Some(now);
+        let line: String = self.line(done, all, now).chars().take(columns()).collect();
+        let mut err = std::io::stderr();
+        let _ = write!(err, "{CLEAR}{line}").and_then(|()| err.flush());
+    }
+
+    /// The bar as it is `now` nanoseconds after its beginning.
+    fn line(&self, done: u64, all: u64, now: u64) -> String {
+        let percent = percent(done, all);
+        let full = (percent * BAR / 100) as usize;
+        let bar = format!("{}{}", "#".repeat(full), "-".repeat(BAR as usize - full));
+        // What is left if it goes on as before.
+        let left = u128::from(now) * u128::from(all.saturating_sub(done)) / u128::from(done.max(1));
+        let left = if done == 0 { String::new() } else { format!(" {} s", left / 1_000_000_000) };
+        format!("{} [{bar}] {percent}%{left}", self.message)
+    }
+}
+
+/// Characters that fit into a line of the terminal without a wrap.
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stderr());
+    let columns = size.map_or(0, |size| usize::from(size.ws_col));
+    // Terminals that do not know their width say 0.
+    if columns == 0 { 79 } else { columns - 1 }
+}
+
+/// How many hundredths of all are done; all of nothing is done.
+fn percent(done: u64, all: u64) -> u64 {
+    let percent = (u128::from(done) * 100).checked_div(u128::from(all)).unwrap_or(100);
+    percent.min(100) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_grows_with_the_work_and_tells_the_time_that_is_left() {
+        let bar = Bar { message: "filling".to_owned(), clock: Monotonic::start(), drawn_at: None };
+        let second = 1_000_000_000;
+        let dashes = "-".repeat(30);
+        assert_eq!(bar.line(0, 4, second), format!("filling [{dashes}] 0%"));
+        let half = format!("{}{}", "#".repeat(15), "-".repeat(15));
+        assert_eq!(bar.line(2, 4, 3 * second), format!("filling [{half}] 50% 3 s"));
+        let full = "#".repeat(30);
+        assert_eq!(bar.line(4, 4, second), format!("filling [{full}] 100% 0 s"));
+        assert_eq!(bar.line(0, 0, 0), format!("filling [{full}] 100%"));
+        assert_eq!(percent(u64::MAX, u64::MAX), 100);
     }
 }

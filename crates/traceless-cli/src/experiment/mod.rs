@@ -10,6 +10,7 @@ mod report;
 pub mod results;
 pub mod sheet;
 mod table;
+pub mod text_table;
 mod verdict;
 
 use crate::failure::Failure;

@@ -2,9 +2,10 @@
 
 use super::metrics::{Counts, Values};
 use super::sheet::{Compared, Metric, Sheet};
+use super::text_table::TextTable;
 use super::verdict::{Verdict, verdicts};
 use crate::failure::Failure;
-use crate::output::{new_table, say, shortened};
+use crate::output::{say, shortened};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -82,7 +83,7 @@ impl Report {
         for metric in &self.metrics {
             let header = [metric.name.clone()].into_iter();
             let header = header.chain(metric.variants.iter().map(|of| of.name.clone()));
-            let mut table = new_table(header.collect());
+            let mut table = TextTable::new(header.collect());
             for (nth, workload) in self.workloads.iter().enumerate() {
                 let cells = metric.variants.iter().map(|of| shortened(of.each[nth]));
                 table.add_row([workload.clone()].into_iter().chain(cells));
@@ -109,9 +110,9 @@ impl Report {
         self.verdicts.iter().filter_map(|verdict| verdict.too_short.as_deref()).collect()
     }
 
-    fn beside_the_paper(&self) -> comfy_table::Table {
+    fn beside_the_paper(&self) -> TextTable {
         let header = ["claim", "here", "paper", "deviation", "rule", "verdict"];
-        let mut table = new_table(header.map(str::to_owned).to_vec());
+        let mut table = TextTable::new(header.map(str::to_owned).to_vec());
         for verdict in &self.verdicts {
             let Verdict { text, variant, workload, measured, paper, rule, reproduced, .. } =
                 verdict;

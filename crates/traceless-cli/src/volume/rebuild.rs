@@ -83,14 +83,14 @@ fn run(
     let mut meters: Vec<(&'static str, Meter)> = vec![];
     let made = rebuild(image, key, what, &options, &mut |work, done, all| {
         if meters.last().is_none_or(|(last, _)| *last != work) {
-            meters.last().inspect(|(_, meter)| meter.finish());
+            meters.last_mut().into_iter().for_each(|(_, meter)| meter.finish());
             meters.push((work, Meter::new(work, args.progress.progress)));
         }
         let (_, meter) = meters.last_mut().expect("just pushed");
         meter.update(done, all);
         !interrupted.load(Ordering::Relaxed)
     });
-    meters.last().inspect(|(_, meter)| meter.finish());
+    meters.last_mut().into_iter().for_each(|(_, meter)| meter.finish());
     drop(options);
     let traced = trace.finish();
     let told = told(schema, &made?);

@@ -17,6 +17,7 @@ use rustls::{
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use zeroize::Zeroizing;
 
 /// What is spoken inside.
 const PROTOCOL: &[u8] = b"traceless-host";
@@ -39,11 +40,36 @@ impl Identity {
         if !own.certificate.exists() {
             let names = OWN_NAMES.map(str::to_owned);
             let made = rcgen::generate_simple_self_signed(names).map_err(unfit)?;
-            write_private(&own.key, made.signing_key.serialize_pem().as_bytes())?;
-            write_private(&own.certificate, made.cert.pem().as_bytes())?;
+            let key = Zeroizing::new(made.signing_key.serialize_der());
+            write_private(&own.key, pem("PRIVATE KEY", &key).as_bytes())?;
+            write_private(&own.certificate, pem("CERTIFICATE", made.cert.der()).as_bytes())?;
         }
         Ok(own)
     }
+}
+
+/// What is encoded in `der`, as text (RFC 7468).
+fn pem(label: &str, der: &[u8]) -> Zeroizing<String> {
+    const LINE_LEN: usize = 64;
+    let encoded = Zeroizing::new(base64_simd::STANDARD.encode_to_string(der));
+    // No larger string is ever made, which would leave a copy of a key behind.
+    let len = encoded.len() + encoded.len() / LINE_LEN + 2 * label.len() + 64;
+    let mut text = Zeroizing::new(String::with_capacity(len));
+    text.push_str("-----BEGIN ");
+    text.push_str(label);
+    text.push_str("-----\n");
+    let mut rest = &encoded[..];
+    while !rest.is_empty() {
+        let (line, next) = rest.split_at(rest.len().min(LINE_LEN));
+        text.push_str(line);
+        text.push('\n');
+        rest = next;
+    }
+    text.push_str("-----END ");
+    text.push_str(label);
+    text.push_str("-----\n");
+    debug_assert!(text.len() <= len);
+    text
 }
 
 /// The host's side. With `clients`, certificates that sign those of gateways, others are turned
@@ -171,4 +197,30 @@ fn roots(certificates: &[CertificateDer<'static>]) -> Result<RootCertStore> {
 
 fn unfit(error: impl std::fmt::Display) -> Error {
     Error::Tls(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_any_length_is_read_back() {
+        for len in [0, 1, 47, 48, 49, 1200] {
+            let der: Vec<u8> = (0..len).map(|nth| nth as u8).collect();
+            let text = pem("CERTIFICATE", &der);
+            assert!(text.lines().all(|line| line.len() <= 64), "{len}");
+            let read = CertificateDer::from_pem_slice(text.as_bytes()).unwrap();
+            assert_eq!(read.as_ref(), der, "{len}");
+        }
+    }
+
+    #[test]
+    fn an_identity_of_its_own_is_made_once_and_fits_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = Identity::own(folder.path()).unwrap();
+        server(&own, None).unwrap();
+        let before = std::fs::read(&own.certificate).unwrap();
+        Identity::own(folder.path()).unwrap();
+        assert_eq!(std::fs::read(&own.certificate).unwrap(), before);
+    }
 }

@@ -2,10 +2,12 @@
 
 use super::page::{Page, Picture};
 use super::{CLEAN, FAILED, FOUND, Outcome, claim_line, json};
-use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Display;
+use std::sync::Mutex;
 use traceless_audit::{ALPHA, Claim, Report, Verdict};
+use traceless_cli::args::ProgressHow;
 use traceless_cli::args::audit::ShownArgs;
+use traceless_cli::output::Meter;
 
 /// All that one audit has to say.
 pub struct Audited {
@@ -154,26 +156,24 @@ fn repeated(mut claims: Vec<Claim>, again: &[Claim]) -> Vec<Claim> {
 }
 
 /// A bar on the terminal, if there is one, while runs are made.
-pub struct Progress(ProgressBar);
+pub struct Progress {
+    steps: u64,
+    /// How many are done, and the bar.
+    shown: Mutex<(u64, Meter)>,
+}
 
 impl Progress {
     pub fn new(steps: usize) -> Self {
-        let bar = ProgressBar::new(steps as u64);
-        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} checks, {elapsed}") {
-            bar.set_style(style);
-        }
-        Self(bar)
+        let meter = Meter::new("checks", ProgressHow::Auto);
+        Self { steps: steps as u64, shown: Mutex::new((0, meter)) }
     }
 
     /// One step is done.
     pub fn advance(&self) {
-        self.0.inc(1);
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
+        let mut shown = self.shown.lock().expect("held briefly");
+        let (done, meter) = &mut *shown;
+        *done += 1;
+        meter.update(*done, self.steps);
     }
 }
 

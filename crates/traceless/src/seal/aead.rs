@@ -143,12 +143,15 @@ mod imp {
     }
 }
 
-#[cfg(any(test, not(feature = "std")))]
+#[cfg(any(test, all(feature = "portable", not(feature = "std"))))]
 #[path = "aead_portable.rs"]
 mod portable;
 
-#[cfg(not(feature = "std"))]
+#[cfg(all(feature = "portable", not(feature = "std")))]
 use portable as imp;
+
+#[cfg(not(any(feature = "std", feature = "portable")))]
+compile_error!("AES-256-GCM is in the feature `std`, or without a system in `portable`");
 
 #[cfg(all(test, feature = "std"))]
 mod tests {

@@ -114,7 +114,7 @@ impl<'a> Recording<'a> {
         self.writer.append(record)
     }
 
-    fn end(self, done: io::Result<Ended>, mut program: Child) -> Result<Report, Failure> {
+    fn end(mut self, done: io::Result<Ended>, mut program: Child) -> Result<Report, Failure> {
         self.meter.finish();
         let cut_short = matches!(done, Ok(Ended::WithEnough));
         if cut_short || done.is_err() {

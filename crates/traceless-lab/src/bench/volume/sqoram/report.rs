@@ -6,10 +6,10 @@ use super::super::subjects::Subject;
 use super::super::{Machine, summary};
 use super::paper::{self, Published};
 use super::seeks::Seeks;
-use comfy_table::Table;
 use serde::Serialize;
+use traceless_cli::experiment::text_table::TextTable;
+use traceless_cli::output::say;
 use traceless_cli::output::shortened;
-use traceless_cli::output::{new_table, say};
 
 #[derive(Serialize)]
 pub struct Report {
@@ -161,7 +161,7 @@ impl Report {
     }
 
     /// Workloads downwards, subjects to the right.
-    fn table(&self, on: &str) -> Table {
+    fn table(&self, on: &str) -> TextTable {
         let rows = || self.rows.iter().filter(move |row| row.on == on);
         let mut subjects = vec![];
         let mut workloads = vec![];
@@ -174,7 +174,7 @@ impl Report {
             }
         }
         let header = ["workload"].into_iter().chain(subjects.iter().copied());
-        let mut table = new_table(header.map(str::to_owned).collect());
+        let mut table = TextTable::new(header.map(str::to_owned).collect());
         for workload in workloads {
             let cell = |subject: &&str| {
                 let row = rows().find(|r| r.workload == workload && r.subject == *subject);
@@ -190,7 +190,7 @@ impl Report {
     }
 
     /// Each published number, and what was measured here.
-    fn beside_the_paper(&self) -> Table {
+    fn beside_the_paper(&self) -> TextTable {
         let mut header = vec!["place", "workload", "subject", "paper"];
         let mut interfaces = vec![];
         for row in &self.rows {
@@ -199,7 +199,7 @@ impl Report {
             }
         }
         header.extend(&interfaces);
-        let mut table = new_table(header.into_iter().map(str::to_owned).collect());
+        let mut table = TextTable::new(header.into_iter().map(str::to_owned).collect());
         for number in paper::published() {
             let mut cells = vec![
                 number.place.to_owned(),
@@ -219,9 +219,9 @@ impl Report {
         table
     }
 
-    fn beside_theorem_3(&self) -> Table {
+    fn beside_theorem_3(&self) -> TextTable {
         let header = ["workload", "subject", "counted", "log2(N)/β", "4·log2(N)/β"];
-        let mut table = new_table(header.map(str::to_owned).to_vec());
+        let mut table = TextTable::new(header.map(str::to_owned).to_vec());
         for Seeks { subject, workload, per_write, theorem_3, four_log_n_over_beta } in &self.seeks {
             let numbers = [per_write, theorem_3, four_log_n_over_beta].map(|n| format!("{n:.4}"));
             let names = [*workload, *subject].map(str::to_owned);

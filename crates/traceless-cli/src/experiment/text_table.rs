@@ -1,0 +1,54 @@
+//! Tables for people to read.
+
+use std::fmt;
+
+/// A table without lines, whose first column is words and all others numbers.
+pub struct TextTable {
+    /// The header, and then the others; all have as many cells.
+    rows: Vec<Vec<String>>,
+}
+
+impl TextTable {
+    pub fn new(header: Vec<String>) -> Self {
+        Self { rows: vec![header] }
+    }
+
+    /// Adds a row of as many cells as the header has.
+    pub fn add_row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let cells: Vec<String> = cells.into_iter().collect();
+        assert_eq!(cells.len(), self.rows[0].len(), "rows have a cell for each column");
+        self.rows.push(cells);
+    }
+}
+
+impl fmt::Display for TextTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = |column: usize| {
+            self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
+        };
+        let widths: Vec<usize> = (0..self.rows[0].len()).map(width).collect();
+        for (nth, row) in self.rows.iter().enumerate() {
+            if nth > 0 {
+                writeln!(f)?;
+            }
+            write!(f, " {:<width$}", row[0], width = widths[0])?;
+            for (cell, width) in row.iter().zip(&widths).skip(1) {
+                write!(f, "  {cell:>width$}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_stand_left_and_numbers_right_whatever_their_letters() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let mut table = TextTable::new(row(["name", "β", "long header"]));
+        table.add_row(row(["a", "1.25", "3"]));
+        assert_eq!(table.to_string(), " name     β  long header\n a     1.25            3");
+    }
+}
