@@ -19,7 +19,7 @@ Chores of the repository.
 
 cargo xtask tidy [--fix]
     Checks layering, unsafe code, line and function lengths, words, files and documents. One line
-    for each finding. --fix rewrites the tables of floors in README.md.
+    for each finding. --fix rewrites the tables of floors in docs/performance.md.
 
 cargo xtask floors [GROUP] [--json] [--quick]
     Measures a group of floors (bench/floors.toml) in one run and prints how far each row is from

@@ -1,4 +1,4 @@
-//! The floors: `bench/floors.toml` can be read, and the tables in README.md say the same.
+//! The floors: `bench/floors.toml` can be read, and the tables in docs/performance.md say the same.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use super::tree::Tree;
 use crate::floors::rows::{self, FLOORS, Row};
 use crate::rust_text::line_of;
 
-const README: &str = "README.md";
+const TABLES: &str = "docs/performance.md";
 const BEGIN: &str = "<!-- floors:";
 const END: &str = "<!-- /floors -->";
 
@@ -17,40 +17,40 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         Ok(rows) => rows,
         Err(error) => return vec![Finding::new(FLOORS, 1, error, "mend the row")],
     };
-    let readme = tree.text(README).unwrap_or_default();
-    match rewritten(readme, &rows) {
-        Err((line, what)) => vec![Finding::new(README, line, what, "mend the marker")],
-        Ok(expected) if expected == readme => Vec::new(),
+    let document = tree.text(TABLES).unwrap_or_default();
+    match rewritten(document, &rows) {
+        Err((line, what)) => vec![Finding::new(TABLES, line, what, "mend the marker")],
+        Ok(expected) if expected == document => Vec::new(),
         Ok(expected) => {
-            let same = readme.lines().zip(expected.lines()).take_while(|(a, b)| a == b).count();
+            let same = document.lines().zip(expected.lines()).take_while(|(a, b)| a == b).count();
             let what = "the table of floors differs from bench/floors.toml";
-            vec![Finding::new(README, same + 1, what, "run `cargo xtask tidy --fix`")]
+            vec![Finding::new(TABLES, same + 1, what, "run `cargo xtask tidy --fix`")]
         }
     }
 }
 
-/// Rewrites the tables in README.md.
+/// Rewrites the tables in docs/performance.md.
 pub fn fix(root: &Path) -> Result<(), String> {
-    let path = root.join(README);
-    let (Ok(readme), Ok(floors)) =
+    let path = root.join(TABLES);
+    let (Ok(document), Ok(floors)) =
         (std::fs::read_to_string(&path), std::fs::read_to_string(root.join(FLOORS)))
     else {
         return Ok(());
     };
-    let fixed = rewritten(&readme, &rows::parse(&floors)?)
-        .map_err(|(line, what)| format!("{README}:{line}: {what}"))?;
-    if fixed != readme {
-        std::fs::write(&path, fixed).map_err(|error| format!("cannot write {README}: {error}"))?;
+    let fixed = rewritten(&document, &rows::parse(&floors)?)
+        .map_err(|(line, what)| format!("{TABLES}:{line}: {what}"))?;
+    if fixed != document {
+        std::fs::write(&path, fixed).map_err(|error| format!("cannot write {TABLES}: {error}"))?;
     }
     Ok(())
 }
 
-/// `readme` with each table between its markers as the rows say; or the line of a wrong marker.
-fn rewritten(readme: &str, rows: &[Row]) -> Result<String, (usize, String)> {
-    let mut out = String::with_capacity(readme.len());
-    let mut rest = readme;
+/// `document` with each table between its markers as the rows say; or the line of a wrong marker.
+fn rewritten(document: &str, rows: &[Row]) -> Result<String, (usize, String)> {
+    let mut out = String::with_capacity(document.len());
+    let mut rest = document;
     while let Some(at) = rest.find(BEGIN) {
-        let line = line_of(readme, readme.len() - rest.len() + at);
+        let line = line_of(document, document.len() - rest.len() + at);
         let wrong = |what: &str| (line, what.to_owned());
         let marker_end = rest[at..].find("-->").ok_or(wrong("a marker without an end"))? + at + 3;
         let group = rest[at + BEGIN.len()..marker_end - 3].trim();
@@ -79,30 +79,31 @@ mod tests {
                        direction = \"at least\"\nmeasures = \"traceless volume bench\"\n";
     const TABLE: &str = "| row | floor | |\n|---|---|---|\n| fast | at least 2 GB/s |  |\n";
 
-    fn readme(table: &str) -> String {
+    fn document(table: &str) -> String {
         format!("# Title\n\n<!-- floors:volume -->\n\n{table}\n<!-- /floors -->\n\nEnd\n")
     }
 
     #[test]
     fn a_table_that_lags_behind_is_found_and_mended() {
-        finds(check, &[(FLOORS, ROW), (README, &readme(TABLE))], &[]);
-        finds(check, &[(FLOORS, ROW), (README, "no table\n")], &[]);
-        let old = readme(&TABLE.replace('2', "1"));
-        finds(check, &[(FLOORS, ROW), (README, &old)], &[(README, 7)]);
+        finds(check, &[(FLOORS, ROW), (TABLES, &document(TABLE))], &[]);
+        finds(check, &[(FLOORS, ROW), (TABLES, "no table\n")], &[]);
+        let old = document(&TABLE.replace('2', "1"));
+        finds(check, &[(FLOORS, ROW), (TABLES, &old)], &[(TABLES, 7)]);
 
         let folder = tempfile::tempdir().expect("a temporary folder");
         std::fs::create_dir(folder.path().join("bench")).expect("folder");
+        std::fs::create_dir(folder.path().join("docs")).expect("folder");
         std::fs::write(folder.path().join(FLOORS), ROW).expect("file");
-        std::fs::write(folder.path().join(README), old).expect("file");
+        std::fs::write(folder.path().join(TABLES), old).expect("file");
         fix(folder.path()).expect("mended");
-        let fixed = std::fs::read_to_string(folder.path().join(README)).expect("file");
-        assert_eq!(fixed, readme(TABLE));
+        let fixed = std::fs::read_to_string(folder.path().join(TABLES)).expect("file");
+        assert_eq!(fixed, document(TABLE));
     }
 
     #[test]
     fn a_wrong_marker_is_found() {
         for text in ["<!-- floors:volume -->\n", "<!-- floors:none -->\n<!-- /floors -->\n"] {
-            finds(check, &[(FLOORS, ROW), (README, &format!("\n{text}"))], &[(README, 2)]);
+            finds(check, &[(FLOORS, ROW), (TABLES, &format!("\n{text}"))], &[(TABLES, 2)]);
         }
     }
 
