@@ -17,6 +17,18 @@
 //! | [`Report`] | the verdict, for people and programs |
 //!
 //! docs/audit.md has the rules and an example of each report.
+//!
+//! File by file: `normal`: what was written between two syncs; `compare`; `snapshot`: two copies of
+//! an image; `draws`: leaves or slots that are drawn at random (`again`: how soon one comes back;
+//! `table`, `joint`: what one thing tells of another; `odds`: probabilities, and what a test
+//! finds); `distance` of two distributions; `lags`: what was drawn long before; `distances`: equal
+//! places at any distance; `halves` of a tree; `combined`: places beside earlier ones, by `parity`,
+//! by `linear` sums modulo 2, and against the bits of secrets (`labels`); `leaves`, of which not
+//! all were seen; `learned`: a machine that guesses; `timing`: times in pairs; `accesses`: traces
+//! of anybody's, `cut`, each an `access` with its events (`touched`); `judge`: two of them, by what
+//! is public and what is drawn (`schedule`), the `order` of what comes by chance, single events
+//! (`columns`) and `requests`; `outside`: what other tools recorded; `report`. `models` are foreign
+//! schemes with faults, for its tests.
 #![forbid(unsafe_code)]
 
 mod access;

@@ -2,6 +2,16 @@
 //!
 //! This is a library so that the program traceless-lab, which measures the products and attacks
 //! them, can share their plumbing. It is no interface for anybody else.
+//!
+//! File by file: `args`: the command line and nothing else; `volume`: one file a command; `audit`:
+//! `compare` and `convert` of a `source`, `diff`, their `outcome` and its `page`; `sim`: the
+//! simulator; `experiment`: what figures of papers have in common, whatever they run (`sheet`:
+//! which schemes are compared, with what; `results`, `in_turns`, `metrics`, `verdict`, `report`);
+//! `sim/experiment`: those that are simulated (`plan`: their runs, `calculated`); `run`: programs
+//! that are paged (`program`: which can be); `svg`: plots; `cloud`: what `gateway` and `host`
+//! share; `lab`: commands that traceless-lab runs; `entry`: how a program begins and ends;
+//! `failure`: exit codes, and how failures are printed; `shares`: completions and manual pages;
+//! `output`. It is a library, too, for traceless-lab.
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "two programs of this workspace are all that use it")]
 

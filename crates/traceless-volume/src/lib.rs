@@ -10,6 +10,22 @@
 //! | `ublk` | the export as a block device of the kernel (feature `ublk`) |
 //!
 //! The front ends know nothing of schemes and keys; [`volume::Volume`] knows nothing of sockets.
+//!
+//! File by file:
+//!
+//! * `format`: the image byte by byte: `header`, `keyslot`, `keys`, `superblock`, `anchor`,
+//!   `rebuild`
+//! * `volume`: opening, reading, writing (`mod`), `create`, `image` (open, lock, unlock), `admin`
+//!   (keys, header), `rebuild` and `staging` (growing, re-encrypting), `repair`, `status`
+//! * `device`: the trait that front ends serve
+//! * `nbd`: the server: `listen`, `server`, `session`, `handshake`, `transmission`, `protocol`,
+//!   `wire`, `socket`, `tls`; `gate` and `registry` fence dead connections; `memory`: for tests and
+//!   fuzzing
+//! * `fuse`: `export` (one file), `volume_file` and `requests` (its rules), `mount` (loop and ext4:
+//!   `attach`, `detach`, `record`, `daemon`), `mounts`, `command`, `capabilities`, `runtime`
+//! * `ublk`: feature: `export` (the block device), `requests` (what they mean)
+//! * `guarded`: a panic ends the service of FUSE and ublk
+//! * `error`: what can go wrong, and the kind that becomes an exit code
 #![forbid(unsafe_code)]
 
 pub mod device;

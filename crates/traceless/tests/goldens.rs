@@ -40,14 +40,14 @@ fn store(path: &Path, len: u64) -> Arc<dyn Store> {
 
 /// Each block but every fifth, which was never written.
 fn block(addr: u64) -> [u8; BLOCK_LEN] {
-    if addr % 5 == 0 { [0; BLOCK_LEN] } else { [addr as u8 + 1; BLOCK_LEN] }
+    if addr.is_multiple_of(5) { [0; BLOCK_LEN] } else { [addr as u8 + 1; BLOCK_LEN] }
 }
 
 fn make_array(path: &Path, is_oblivious: bool) -> Result {
     let made = array(is_oblivious);
     let len = made.store_len()?;
     let mut made = made.store(store(path, len)).build()?;
-    for addr in (0..BLOCKS).filter(|addr| addr % 5 != 0) {
+    for addr in (0..BLOCKS).filter(|addr| !addr.is_multiple_of(5)) {
         made.write(addr, &block(addr))?;
     }
     made.sync()?;

@@ -6,6 +6,10 @@ use crate::rust_text::line_of;
 
 const ENTRIES: [&str; 2] = ["README.md", "ARCHITECTURE.md"];
 const MAP: &str = "ARCHITECTURE.md";
+/// Documents that newcomers read as a whole.
+const LINES_MAX: [(&str, usize); 2] = [("README.md", 120), (MAP, 300)];
+/// What goes out of date unseen.
+const STALE: [&str; 3] = ["not yet", "for now", "so far"];
 
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -32,6 +36,34 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         }
     }
     found.extend(unmapped_crates(tree));
+    found.extend(stale_names(tree));
+    for (path, lines_max) in LINES_MAX {
+        let lines = tree.text(path).unwrap_or_default().lines().count();
+        if lines > lines_max {
+            let what = format!("{lines} lines, of {lines_max} at most");
+            found.push(Finding::new(path, lines_max + 1, what, "move details to docs"));
+        }
+    }
+    found
+}
+
+/// Files that the map names and that do not exist, and words of what is still to come.
+fn stale_names(tree: &Tree) -> Vec<Finding> {
+    let map = tree.text(MAP).unwrap_or_default();
+    let mut found = Vec::new();
+    for (index, line) in map.lines().enumerate() {
+        for name in line.split('`').skip(1).step_by(2).filter(|name| has_extension(name, "rs")) {
+            let below = format!("/{name}");
+            if !tree.files.iter().any(|file| file.path == name || file.path.ends_with(&below)) {
+                let what = format!("{name}, which does not exist");
+                found.push(Finding::new(MAP, index + 1, what, "name the file that does it now"));
+            }
+        }
+        for word in STALE.iter().filter(|word| line.contains(*word)) {
+            let what = format!("\"{word}\"");
+            found.push(Finding::new(MAP, index + 1, what, "say what stands, not what is to come"));
+        }
+    }
     found
 }
 
@@ -151,5 +183,25 @@ mod tests {
         let cli = ("crates/traceless-cli/Cargo.toml", "");
         let library = ("crates/traceless/Cargo.toml", "");
         finds(check, &[readme, map, cli, library], &[("crates/traceless/Cargo.toml", 1)]);
+    }
+
+    #[test]
+    fn a_file_that_is_gone_and_words_of_what_is_to_come_are_found_on_the_map() {
+        let readme = ("README.md", "[map](ARCHITECTURE.md)\n");
+        let map = "See `nbd/wire.rs` and `lib.rs`.\nSee `nbd/gone.rs`.\nNot so far.\n`a b`\n";
+        let files = [
+            readme,
+            ("ARCHITECTURE.md", map),
+            ("crates/x/src/nbd/wire.rs", ""),
+            ("crates/x/src/lib.rs", ""),
+        ];
+        finds(check, &files, &[("ARCHITECTURE.md", 2), ("ARCHITECTURE.md", 3)]);
+    }
+
+    #[test]
+    fn a_readme_that_is_too_long_is_found() {
+        let long = "line\n".repeat(121);
+        finds(check, &[("README.md", &long)], &[("README.md", 121)]);
+        finds(check, &[("README.md", &"line\n".repeat(120))], &[]);
     }
 }

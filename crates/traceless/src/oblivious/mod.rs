@@ -24,6 +24,11 @@
 //! | `width` | the length of a block |
 //! | `traffic` | what an access touches |
 //! | `scan` | few blocks |
+//!
+//! Files: the client whose own memory may be watched: `tree`, `plan`, `circuit` (one tree),
+//! `greedy` (Path ORAM's evictions, to compare with), `positions`, `labels`, `draws` (its map),
+//! `sealed` (on a store), `durable` (saved; `saved`: secret words), `scan` (few blocks), `width`,
+//! `traffic` (what an access touches).
 
 #![expect(clippy::inline_always, reason = "what is not inlined is compiled for the base level")]
 

@@ -1,4 +1,7 @@
 //! Position maps: which path each block is on.
+//!
+//! Files: `flat`: labels in memory; `labels`: labels as bytes of a map's block; `compressed`:
+//! counters in place of labels; `plb`: blocks of the map that are at hand.
 
 mod compressed;
 mod flat;

@@ -1,4 +1,38 @@
 //! The schemes. Each is an [`Oram`](crate::oram::Oram) over a store.
+//!
+//! * `scheme/saves`: logs and trusted states in turns, for schemes that rewrite what they read;
+//!   `scheme/keys`: keys of their areas; `scheme/store_vault`: a vault beside them in one store
+//! * `scheme/openings`: openings, the state that names them, keys by opening
+//! * `scheme/lifecycle`: from opening to close: whether it may write, what is durable, where state
+//!   is kept
+//! * `scheme/log`: slots that take writes in order and describe themselves
+//! * `scheme/refreshed`: slots that hold blocks in the order of their addresses, and are written
+//!   anew in turns
+//! * `scheme/pool`: buffers that readers take turns with
+//! * `scheme/tiers`: maps in further tiers of the same scheme: `detwo` and `random`
+//! * `scheme/trips`: reads of many blocks, cut into round trips
+//! * `scheme/rig`: what the tests of the schemes share
+//! * `scheme/plain`, `scheme/linear`: the insecure control; the scheme that touches everything
+//! * `scheme/detwo`: `geometry`, `refresh` (K as a ratio), `passes` (where the newest copy lies),
+//!   `map` and what its entries lead to (`lead`, `pointer`), `keys`, `read`, `write`, `recover`
+//! * `scheme/sq`: levels of sorted runs; `sq/mod.rs` has its files
+//! * `scheme/path`: Path ORAM, flat or recursive, as a controller
+//! * `scheme/path/durable`: Path ORAM that is saved: log, states, openings; `path/geometry`;
+//!   `path/relabel`: every block onto another path; `path/fill`: all at once; `path/unsaved`: in
+//!   memory, for once
+//! * `scheme/pmmac`: tags of blocks, over any controller
+//! * `scheme/unified`: data and position map in one tree, with a PLB; blocks of several parts, each
+//!   on a path of its own or all on one (bundles); `at_hand`: without a path, context switches;
+//!   `fill`: all at once; `cache_above`: what a cache takes, returns, offers; `rekey`: another key
+//!   for all labels; `scheme/traffic`: what either moves, in bytes
+//! * `scheme/rho`: a small tree beside a unified one
+//! * `scheme/circuit`: Circuit ORAM for a client whose memory is its own
+//! * `scheme/ring`: Ring ORAM: `params`, `bucket` (its metadata), `tree` (slots that are read one
+//!   by one), `sealed`, `ghost`, `top` (cached levels), `exchange` (blocks that leave and come, for
+//!   a pager)
+//! * `scheme/requests`: what the controllers of both keep besides
+//! * `scheme/random`: random slots: `geometry`, `write`, `read`, `recover`, `entry`, `stash`,
+//!   `map`, `keys`; `scheme/hive`, `scheme/datalair`: how a slot is known to be free
 
 pub mod circuit;
 pub mod datalair;

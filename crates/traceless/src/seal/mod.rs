@@ -1,4 +1,11 @@
 //! Keys and authenticated encryption.
+//!
+//! Files: `nonce`: a version and a salt; `cipher`: those that a store can be sealed with, and the
+//! fastest; `aead` (aws-lc, or `aead_portable`), `aegis` (libaegis, or `aegis_portable`), `wide`
+//! (AEGIS-256X2 and X4, for pages), `chacha_hmac` (the paging paper's), `masked` (no tag), `hashed`
+//! (a Merkle tree's), `keystream`, `secret`: keys and HKDF; `unsealed`: nothing at all, for
+//! measurements; `prf`: AES as a random function; `record`: every nonce used, for tests (feature
+//! `suite`).
 
 mod aead;
 mod aegis;

@@ -1,4 +1,7 @@
 //! The untrusted side, in bytes.
+//!
+//! Files: the trait `Store`; `mem`, `file`, `watched`; `area`: slots in stripes; `buffer`: aligned
+//! memory; `pages`: huge pages.
 
 mod area;
 mod buffer;

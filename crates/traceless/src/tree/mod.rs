@@ -3,6 +3,13 @@
 //! A *path* leads from the root to a leaf. A [`BucketTree`] brings one path at a time into trusted
 //! memory, where its slots are numbered from the root down, and writes it back. An [`Engine`] adds
 //! the stash and decides which block goes where.
+//!
+//! Files: `shape`, `layout` (where buckets lie); `BucketTree`: one open path at a time; `sealed`
+//! (in a store; `open_path`: its buckets), `fill`: all blocks at once, `bare` (in memory, and
+//! simulated), `treetop` (cached levels); `substash`: those found by address; `stash`; `engine`:
+//! fetch, take, evict, dummy; `engine/pass`: Circuit ORAM's eviction; `order`: of evicted paths;
+//! `drains`: when an access only empties a stash; `ir_alloc`: shapes, and the search for more;
+//! `occupancy`: how full tree and stash are.
 
 mod bare;
 mod drains;

@@ -17,6 +17,27 @@
 //! Paper: sqoram, sections 5 and 6, generalised from k = 2 and K = 1; docs/papers.md lists what
 //! differs, and what the printed algorithms get wrong. Not hidden: reads, the number of writes, and
 //! when syncs happen.
+//!
+//! * `mod`: `Sq`, its life: create, open, openings, close; the traits
+//! * `geometry`: sizes of all areas from a handful of parameters, their limits, and the choice of a
+//!   shape
+//! * `schedule`: when each bucket is delivered, and where a block lies: arithmetic on the number of
+//!   flushes, nothing else
+//! * `write`: slots appended to the log and held back; leaves of the map with them; the cadences
+//! * `flush`: a bucket for each level, a window of the last
+//! * `merge`: sorted runs into one; which of equal addresses is kept: `Ties`, the newest but for
+//!   planted faults
+//! * `read`: locate, join neighbours, fetch, open, fetch ahead; verifying
+//! * `known`: what readers remember together: chunks of addresses, leaves, who reads in order
+//! * `recent`: the log in memory: addresses by bucket, contents until they are merged
+//! * `level`: a level between log and last: its ring, what is known of its generations
+//! * `index`: sorted addresses in Elias-Fano coding
+//! * `times`: the access-time map in memory, in 2 bytes or 4
+//! * `leaves`: the access-time map on the disk
+//! * `search`: finding blocks without the access-time map, to make a lost leaf again
+//! * `keys`: keys by opening, found by write, flush, slot or refresh
+//! * `recover`: opening after a close or a crash
+//! * `salvage`: opening without what is damaged
 
 mod flush;
 mod geometry;
