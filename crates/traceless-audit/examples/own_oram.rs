@@ -1,9 +1,9 @@
 //! A scheme of one's own before the auditor: an [`Oram`] that the library does not know, once as it
 //! should be, and once with a fault.
 //!
-//! Whatever a scheme touches goes through a [`Store`](traceless::store::Store). [`Watched`] around
-//! it records what an adversary sees, and what is asked for is noted beside it. Two users are
-//! recorded, and judged here and now; `traceless audit compare` judges the files likewise:
+//! Whatever a scheme touches goes through a [`Store`](traceless::store::Store). [`WatchedStore`]
+//! around it records what an adversary sees, and what is asked for is noted beside it. Two users
+//! are recorded, and judged here and now; `traceless audit compare` judges the files likewise:
 //! `cargo run --release -p traceless-audit --example own_oram -- FOLDER`
 
 use std::error::Error;
@@ -12,13 +12,13 @@ use std::path::Path;
 use std::sync::Arc;
 use traceless::oram::{Hides, Oram, check_request};
 use traceless::posmap::Flat;
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 use traceless::seal::{Aead, Secret};
-use traceless::store::{MemStore, Watched};
+use traceless::store::{MemStore, WatchedStore};
 use traceless::trace::{FileWitness, Op, SecretReader, TraceReader};
 use traceless::tree::{Engine, SealedTree, Shape};
 use traceless::types::{Addr, Leaf};
-use traceless_audit::{Accesses, Judged, Verdict, judge};
+use traceless_audit::{Accesses, Judgement, Verdict, judge};
 
 const BLOCKS: u64 = 256;
 const BLOCK_LEN: usize = 64;
@@ -30,7 +30,7 @@ const REQUESTS: u64 = 6000;
 struct Own {
     engine: Engine<SealedTree<Aead>>,
     map: Flat,
-    rng: Seeded,
+    rng: SeededRng,
     /// The fault: what is only read stays on its path.
     remaps_reads: bool,
 }
@@ -41,7 +41,7 @@ impl Own {
         seed: u64,
         remaps_reads: bool,
     ) -> Result<Self, Box<dyn Error>> {
-        let mut rng = Seeded::new(seed);
+        let mut rng = SeededRng::new(seed);
         let sealer = Aead::new(&Secret::random(&mut rng));
         let salts = rng.fork();
         let tree = SealedTree::create(store, 0, "own", shape()?, BLOCK_LEN, sealer, salts)?;
@@ -116,9 +116,9 @@ fn record(
     let witness = FileWitness::with_secrets(File::create(trace)?, File::create(secret)?)?;
     let witness = Arc::new(witness);
     let len = SealedTree::store_len(&shape()?, BLOCK_LEN, &Aead::new(&Secret::from_bytes([0; 32])));
-    let store = Arc::new(Watched::new(MemStore::new(len), witness.clone()));
+    let store = Arc::new(WatchedStore::new(MemStore::new(len), witness.clone()));
     let oram: &mut dyn Oram = &mut Own::new(store, seed, remaps_reads)?;
-    let mut user = Seeded::new(!seed);
+    let mut user = SeededRng::new(!seed);
     let mut kept = vec![[0; BLOCK_LEN]; BLOCKS as usize];
     for _ in 0..REQUESTS {
         let addr = Addr(user.below(blocks));
@@ -146,7 +146,7 @@ fn accesses(trace: &Path, secret: &Path) -> Result<Accesses, Box<dyn Error>> {
 }
 
 /// Claims that do not hold.
-fn found(judged: &Judged) -> Vec<&str> {
+fn found(judged: &Judgement) -> Vec<&str> {
     let all = judged.alone.iter().chain(&judged.together);
     let fails = all.filter(|claim| claim.verdict != Verdict::Pass);
     fails.map(|claim| claim.name.as_str()).collect()

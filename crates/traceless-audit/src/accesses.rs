@@ -2,9 +2,9 @@
 
 use crate::access::Access;
 use crate::requests::Requests;
-use crate::touched::{Touch, Touched};
+use crate::touched::{Touch, Touches};
 use std::sync::Arc;
-use traceless::trace::{Asked, Op};
+use traceless::trace::{Op, Request};
 
 /// The accesses of a trace: each is a row of reads and the writes after them. Where a trace has
 /// only reads or only writes, it is what was seen at one time; without times, each event.
@@ -17,7 +17,7 @@ pub struct Accesses {
     /// The same in bits: 1, whether it was a write, and the address, in the largest unit that all
     /// addresses are multiples of. 0 for nothing.
     pub(crate) asked: Vec<u64>,
-    pub(crate) touched: Arc<Touched>,
+    pub(crate) touched: Arc<Touches>,
     /// What each request caused, if it is known what was asked for.
     pub(crate) requests: Option<Requests>,
 }
@@ -30,14 +30,14 @@ impl Accesses {
     /// The first failure of the reader.
     pub fn with_secrets<E>(
         mut self,
-        asked: impl Iterator<Item = Result<Asked, E>>,
+        asked: impl Iterator<Item = Result<Request, E>>,
     ) -> Result<Self, E> {
-        let asked: Vec<Asked> = asked.collect::<Result<_, E>>()?;
+        let asked: Vec<Request> = asked.collect::<Result<_, E>>()?;
         let mut known: Vec<(u64, Op)> = asked.iter().map(|asked| (asked.at, asked.op)).collect();
         known.retain(|(_, op)| *op != Op::Sync);
         known.sort_unstable_by_key(|&(at, op)| (at, op as u8));
         known.dedup();
-        let number = |asked: &Asked| match asked.op {
+        let number = |asked: &Request| match asked.op {
             Op::Sync => 0,
             op => {
                 let key = (asked.at, op as u8);
@@ -46,7 +46,7 @@ impl Accesses {
             }
         };
         let unit = known.iter().fold(0, |unit, &(at, _)| greatest_divisor(unit, at)).max(1);
-        let bits = |asked: &Asked| match asked.op {
+        let bits = |asked: &Request| match asked.op {
             Op::Sync => 0,
             op => (asked.at / unit) << 2 | u64::from(op == Op::Write) << 1 | 1,
         };

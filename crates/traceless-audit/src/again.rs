@@ -8,7 +8,7 @@ use crate::report::Claim;
 
 /// What one window saw.
 #[derive(Clone, Copy, Default)]
-struct Seen {
+struct WindowCount {
     /// Draws of a place that was drawn by one of the accesses in the window before.
     hits: u64,
     /// As many as chance has, given what was in the window each time; and their variance. Both are
@@ -38,13 +38,13 @@ impl Draws {
             mixer.shuffle(&mut other.drawn);
             sums.iter_mut().zip(hits(&other)).for_each(|(sum, hits)| *sum += hits);
         }
-        let found: Vec<Seen> = sums
+        let found: Vec<WindowCount> = sums
             .iter()
             .zip(hits(self))
             .map(|(&sum, hits)| {
                 let expected = sum as f64 / SHUFFLES as f64;
                 // The mean itself is off by chance.
-                Seen { hits, expected, variance: expected * (1.0 + 1.0 / SHUFFLES as f64) }
+                WindowCount { hits, expected, variance: expected * (1.0 + 1.0 / SHUFFLES as f64) }
             })
             .collect();
         let name = self.name("do not come again sooner", what);
@@ -56,10 +56,10 @@ impl Draws {
         &self,
         name: String,
         windows: &[usize],
-        found: &[Seen],
+        found: &[WindowCount],
         of: &str,
     ) -> Claim {
-        let test = |seen: &Seen| {
+        let test = |seen: &WindowCount| {
             let z = (seen.hits as f64 - seen.expected) / seen.variance.sqrt().max(1e-9);
             let tail = match self.again {
                 Again::ByChance => count_tail,
@@ -92,7 +92,7 @@ fn windows(draws: &Draws) -> Vec<usize> {
 }
 
 /// What each of `windows` sees.
-fn again(draws: &Draws, windows: &[usize]) -> Vec<Seen> {
+fn again(draws: &Draws, windows: &[usize]) -> Vec<WindowCount> {
     let gaps = gaps(&numbered(&draws.drawn, draws.places), draws.each);
     windows.iter().map(|&window| seen(draws, &gaps, window)).collect()
 }
@@ -110,14 +110,14 @@ pub(crate) fn gaps(places: &[u32], each: usize) -> Vec<u32> {
     (0..).zip(places).map(gap).collect()
 }
 
-fn seen(draws: &Draws, gaps: &[u32], window: usize) -> Seen {
+fn seen(draws: &Draws, gaps: &[u32], window: usize) -> WindowCount {
     let (all, each) = (draws.places as f64, draws.each as f64);
     // Places of one access are different: of a few places, that leaves less to chance.
     let apart = if all > 1.0 { (all - each) / (all - 1.0) } else { 0.0 };
     // Draws of each access in the window whose place has not come again; the accesses go round.
     let mut alone = vec![0; (window + 1).next_power_of_two()];
     let at = alone.len() - 1;
-    let mut seen = Seen::default();
+    let mut seen = WindowCount::default();
     // Places in the window.
     let mut different = 0u64;
     for (access, of_access) in gaps.chunks_exact(draws.each).enumerate() {

@@ -20,7 +20,7 @@ const LAMBDA: f64 = 1.0;
 const BASE: f32 = 0.5;
 
 /// Trees that were fitted to examples.
-pub struct Boosted {
+pub struct BoostedTrees {
     trees: Vec<Tree>,
     features: usize,
 }
@@ -71,7 +71,7 @@ impl Sums {
     }
 }
 
-impl Boosted {
+impl BoostedTrees {
     /// Learns from rows of so many features, one after the other, what each has as its target.
     pub fn fit(rows: &[f32], features: usize, targets: &[f32]) -> Self {
         assert_eq!(rows.len(), features * targets.len(), "rows are whole");
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
     use crate::mixer::Mixer;
 
-    fn guess(boosted: &Boosted, row: &[f32]) -> f32 {
+    fn guess(boosted: &BoostedTrees, row: &[f32]) -> f32 {
         boosted.guess(row).next().unwrap()
     }
 
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn what_two_features_tell_together_is_learned() {
         let (rows, targets) = exclusive(1, 2000);
-        let boosted = Boosted::fit(&rows, 3, &targets);
+        let boosted = BoostedTrees::fit(&rows, 3, &targets);
         let (rows, targets) = exclusive(2, 2000);
         let right = boosted.guess(&rows).zip(&targets).filter(|(g, t)| (*g > 0.5) == (**t > 0.5));
         let right = right.count();
@@ -222,7 +222,7 @@ mod tests {
     fn one_step_is_found_exactly_and_both_sides_are_fitted() {
         let rows: Vec<f32> = (0..100).map(|nth| nth as f32).collect();
         let targets: Vec<f32> = (0..100).map(|nth| f32::from(nth >= 40)).collect();
-        let boosted = Boosted::fit(&rows, 1, &targets);
+        let boosted = BoostedTrees::fit(&rows, 1, &targets);
         assert!(guess(&boosted, &[39.0]) < 0.1 && guess(&boosted, &[40.0]) > 0.9);
         let first = &boosted.trees[0];
         assert_eq!(first.splits[0].limit, 39.5);
@@ -236,10 +236,10 @@ mod tests {
     fn few_rows_are_not_split_off_and_equal_rows_stay_together() {
         let rows: Vec<f32> = (0..100).map(|nth| nth as f32).collect();
         let outliers: Vec<f32> = (0..100).map(|nth| f32::from(nth >= 90)).collect();
-        let split = Boosted::fit(&rows, 1, &outliers).trees[0].splits[0];
+        let split = BoostedTrees::fit(&rows, 1, &outliers).trees[0].splits[0];
         assert_eq!(split.limit, 79.5, "at least 20 rows on each side");
         let same = vec![7.0; 100];
-        let alike = Boosted::fit(&same, 1, &outliers);
+        let alike = BoostedTrees::fit(&same, 1, &outliers);
         assert!(alike.trees.iter().all(|tree| tree.splits[0].limit == f32::INFINITY));
         assert!((guess(&alike, &[7.0]) - 0.1).abs() < 0.02);
     }

@@ -5,7 +5,7 @@ use crate::draws::{Again, Draws, secret_classes};
 use crate::labels::{Bits, Labels, same_before};
 use crate::linear::{Columns, cases, is_even, rows_for, sum_by_chance};
 use crate::odds::{deviation_found, judged, many_tail, smallest_of};
-use crate::parity::{BITS_MAX, Made, Numbers, Strongest, half_deviance, told_by_parities};
+use crate::parity::{BITS_MAX, Derivation, Numbers, Strongest, half_deviance, told_by_parities};
 use crate::report::Claim;
 use crate::table::{PAIR_CLASSES, Table};
 
@@ -168,7 +168,13 @@ impl Draws {
             for combine in [Combine::Xor, Combine::Difference] {
                 let title = format!("{} of two, {lag} apart", combine.noun());
                 let numbers = places.combined(combine, 0, lag);
-                places.test(&numbers, (0, Made::OfTwo), &title, &Labels::default(), &mut strongest);
+                places.test(
+                    &numbers,
+                    (0, Derivation::OfTwo),
+                    &title,
+                    &Labels::default(),
+                    &mut strongest,
+                );
             }
         }
         let pairs = (2..=8).map(|far| (1, far)).chain([(2, 3), (2, 4), (4, 8), (8, 16)]);
@@ -177,7 +183,7 @@ impl Draws {
                 let title = format!("{} of those {near} and {far} before", combine.noun());
                 let numbers = places.combined(combine, near, far);
                 // The numbers themselves are tested above.
-                let labels_of = (far, Made::OfOne);
+                let labels_of = (far, Derivation::OfOne);
                 places.tell_labels(&numbers, labels_of, &title, &labels, &mut strongest);
             }
         }
@@ -203,17 +209,17 @@ fn told(places: &Places, secrets: &[u64], labels: &Labels, back: usize) -> Stron
     for before in 0..=back {
         let title = format!("the place {before} after");
         let later = &places.at[before..];
-        places.tell_labels(later, (0, Made::OfOne), &title, labels, &mut strongest);
+        places.tell_labels(later, (0, Derivation::OfOne), &title, labels, &mut strongest);
         places.tell_classes(later, 0, &title, &classes, &mut strongest);
     }
     let title = "the place one before";
-    places.tell_labels(&places.at, (1, Made::OfOne), title, labels, &mut strongest);
+    places.tell_labels(&places.at, (1, Derivation::OfOne), title, labels, &mut strongest);
     for lag in 1..=back {
         let combines = if lag <= SUMS { &ALL[..] } else { &[Combine::Xor, Combine::Difference] };
         for &combine in combines {
             let title = format!("{} with the place {lag} before", combine.noun());
             let numbers = places.combined(combine, 0, lag);
-            places.tell_labels(&numbers, (lag, Made::OfTwo), &title, labels, &mut strongest);
+            places.tell_labels(&numbers, (lag, Derivation::OfTwo), &title, labels, &mut strongest);
             if matches!(combine, Combine::Difference) {
                 places.tell_classes(&numbers, lag, &title, &classes, &mut strongest);
             }
@@ -244,7 +250,7 @@ fn beside_the_same_secret(
     for combine in ALL {
         let title = format!("{} with the last of the same secret", combine.noun());
         let numbers = combine.of(&later, &earlier, places.count);
-        places.test(&numbers, (0, Made::OfTwo), &title, &of_some, strongest);
+        places.test(&numbers, (0, Derivation::OfTwo), &title, &of_some, strongest);
     }
     // Each place is in one pair at most.
     let mut is_used = vec![false; places.at.len()];
@@ -300,7 +306,8 @@ fn crossed(places: &Places, labels: &Labels, strongest: &mut Strongest) {
                     let even_labelled = labelled[nth] - 2.0 * both.sum::<u64>() as f64;
                     let known = strongest.half_deviance;
                     let sides = [even, even_labelled];
-                    let found = half_deviance(sides, [all, labelled[nth]], known, Made::OfTwo);
+                    let found =
+                        half_deviance(sides, [all, labelled[nth]], known, Derivation::OfTwo);
                     strongest.add(found, 1, || {
                         format!("bit {a} beside bit {b} of {lag} before: {}", labels.names[nth])
                     });
@@ -349,7 +356,7 @@ impl Places {
     fn test(
         &self,
         numbers: &[u64],
-        (shift, made): (usize, Made),
+        (shift, made): (usize, Derivation),
         name: &str,
         labels: &Labels,
         strongest: &mut Strongest,
@@ -360,7 +367,7 @@ impl Places {
             let numbers: Vec<u16> = numbers.iter().map(part).collect();
             let name =
                 if first > 0 { format!("{name}, from bit {first}") } else { name.to_owned() };
-            let is_uniform = self.is_even && made == Made::OfTwo;
+            let is_uniform = self.is_even && made == Derivation::OfTwo;
             let of = Numbers { values: &numbers, bits, shift, made, is_uniform, name: &name };
             told_by_parities(&of, labels, strongest);
         }
@@ -370,7 +377,7 @@ impl Places {
     fn tell_labels(
         &self,
         numbers: &[u64],
-        (shift, made): (usize, Made),
+        (shift, made): (usize, Derivation),
         name: &str,
         labels: &Labels,
         strongest: &mut Strongest,

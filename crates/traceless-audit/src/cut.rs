@@ -7,7 +7,7 @@
 
 use crate::access::Access;
 use crate::accesses::Accesses;
-use crate::touched::Touched;
+use crate::touched::Touches;
 use core::ops::RangeInclusive;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Accesses {
         begins: &Begins,
         trace: impl Iterator<Item = Result<Event, E>>,
     ) -> Result<Self, E> {
-        let (mut all, mut touched) = (vec![], Touched::default());
+        let (mut all, mut touched) = (vec![], Touches::default());
         let (mut events, mut seen) = (Vec::<Event>::new(), 0);
         let mut cutter = begins.cutter();
         let mut end = |events: &mut Vec<Event>| {

@@ -16,7 +16,7 @@ const AT_ONCE: usize = 4096;
 
 /// Places that are divided in two at one level.
 #[derive(Clone, Copy)]
-enum Split {
+enum LevelSplit {
     /// By one bit of the place's number.
     Bit(u32),
     /// By which of so many ranges of equal size, as a power of two, the place is in: odd ones or
@@ -44,7 +44,7 @@ impl Draws {
     }
 
     fn of_halves(&self, users: &[&Self], what: &str) -> Claim {
-        let first = if self.places > 1 { vec![Split::Range(1)] } else { vec![] };
+        let first = if self.places > 1 { vec![LevelSplit::Range(1)] } else { vec![] };
         self.by_worst_half("are from both halves equally often", users, &first, what)
     }
 
@@ -53,17 +53,23 @@ impl Draws {
     /// them, and the bits of their numbers.
     pub fn are_from_both_halves_at_each_level(&self, what: &str) -> Claim {
         let bits = if self.places > 1 { (self.places - 1).ilog2() + 1 } else { 0 };
-        let mut levels: Vec<Split> = vec![];
+        let mut levels: Vec<LevelSplit> = vec![];
         if self.places.is_power_of_two() {
-            levels.extend((0..bits.saturating_sub(1)).rev().map(Split::Bit));
+            levels.extend((0..bits.saturating_sub(1)).rev().map(LevelSplit::Bit));
         } else {
-            levels.extend((2..bits.min(UNEVEN_LEVELS)).map(Split::Range));
-            levels.extend((0..bits.saturating_sub(1)).map(Split::Bit));
+            levels.extend((2..bits.min(UNEVEN_LEVELS)).map(LevelSplit::Range));
+            levels.extend((0..bits.saturating_sub(1)).map(LevelSplit::Bit));
         }
         self.by_worst_half("are from both halves at each level", &[self], &levels, what)
     }
 
-    fn by_worst_half(&self, claim: &str, users: &[&Self], splits: &[Split], what: &str) -> Claim {
+    fn by_worst_half(
+        &self,
+        claim: &str,
+        users: &[&Self],
+        splits: &[LevelSplit],
+        what: &str,
+    ) -> Claim {
         let name = format!("{} {claim}: {what}", self.noun);
         let mut halves = vec![Half::default(); splits.len()];
         for user in users {
@@ -90,7 +96,7 @@ impl Draws {
         judged(name, of_all, smallest_of(splits.len(), p), power, &evidence)
     }
 
-    fn count_halves(&self, splits: &[Split], halves: &mut [Half]) {
+    fn count_halves(&self, splits: &[LevelSplit], halves: &mut [Half]) {
         let places = self.places;
         for (half, split) in halves.iter_mut().zip(splits) {
             half.share = split.second_half(places) as f64 / places as f64;
@@ -100,17 +106,19 @@ impl Draws {
             for (half, split) in halves.iter_mut().zip(splits) {
                 half.seen += match *split {
                     // Without checks for overflow, so that many are counted at once.
-                    Split::Bit(bit) => {
+                    LevelSplit::Bit(bit) => {
                         draws.iter().fold(0, |sum: u64, place| sum.wrapping_add(place >> bit & 1))
                     }
-                    Split::Range(_) => draws.iter().map(|&place| split.side(place, places)).sum(),
+                    LevelSplit::Range(_) => {
+                        draws.iter().map(|&place| split.side(place, places)).sum()
+                    }
                 };
             }
         }
     }
 }
 
-impl Split {
+impl LevelSplit {
     /// 1 for a place in the second half, else 0.
     fn side(self, place: u64, places: u64) -> u64 {
         match self {
@@ -151,7 +159,7 @@ mod tests {
     #[test]
     fn the_second_half_is_as_large_as_counted() {
         for places in [2, 3, 5, 7, 8, 100, 535] {
-            for split in (0..9).map(Split::Bit).chain((1..9).map(Split::Range)) {
+            for split in (0..9).map(LevelSplit::Bit).chain((1..9).map(LevelSplit::Range)) {
                 let counted: u64 = (0..places).map(|place| split.side(place, places)).sum();
                 assert_eq!(split.second_half(places), counted, "{places}");
             }

@@ -30,7 +30,7 @@ const KINDS: usize = 64;
 
 /// What two traces show, judged by statistics.
 #[derive(Debug)]
-pub struct Judged {
+pub struct Judgement {
     /// Claims about each trace by itself. Where one fails, what is accessed is not drawn at random.
     pub alone: Vec<Claim>,
     /// Claims about both.
@@ -49,7 +49,7 @@ pub fn places_of(a: &Accesses, b: &Accesses) -> [Vec<u64>; 2] {
 
 /// Judges what two users show: all accesses in a row or, if these do not look drawn at random, what
 /// is drawn of each kind, if that does.
-pub fn judge(a: &Accesses, b: &Accesses) -> Judged {
+pub fn judge(a: &Accesses, b: &Accesses) -> Judgement {
     let (mut alone, mut together, mut too_few) = judge_in_a_row(a, b);
     if !all_hold(&alone)
         && let Some(schedule) = schedule(a, b)
@@ -59,7 +59,7 @@ pub fn judge(a: &Accesses, b: &Accesses) -> Judged {
     for (user, what) in [(a, "A"), (b, "B")] {
         together.extend(user.requests.map(|requests| requests.are_all_seen(what)));
     }
-    Judged { alone, together, told: told(a, b), too_few }
+    Judgement { alone, together, told: told(a, b), too_few }
 }
 
 fn all_hold(claims: &[Claim]) -> bool {
@@ -85,7 +85,7 @@ fn too_few(accesses: usize, kind: &str) -> Option<String> {
 /// Claims about the places of each user, and about both; `kind` says of which accesses.
 fn judge_draws(users: [&Accesses; 2], kind: &str) -> (Vec<Claim>, Vec<Claim>) {
     let [a, b] = users;
-    let Numbered { draws: [mut of_a, mut of_b], all_seen, place, known } = numbered(a, b);
+    let PlacePair { draws: [mut of_a, mut of_b], all_seen, place, known } = numbered(a, b);
     let names = ["A", "B", "A and B"].map(|user| format!("{user}{kind}"));
     let mut alone = vec![];
     for (draws, what) in [&of_a, &of_b].into_iter().zip(&names) {
@@ -305,7 +305,7 @@ fn told(a: &Accesses, b: &Accesses) -> Claim {
 }
 
 /// The places of two users' accesses.
-struct Numbered {
+struct PlacePair {
     draws: [Draws; 2],
     /// Whether there are no others.
     all_seen: bool,
@@ -315,7 +315,7 @@ struct Numbered {
 }
 
 /// The place of each access, whichever tells most, numbered in order.
-fn numbered(a: &Accesses, b: &Accesses) -> Numbered {
+fn numbered(a: &Accesses, b: &Accesses) -> PlacePair {
     let (nth, known) = tells_most(a, b);
     let number =
         |access: &Access| known.binary_search(&access.places[nth]).expect("all are there") as u64;
@@ -327,7 +327,7 @@ fn numbered(a: &Accesses, b: &Accesses) -> Numbered {
         ..Draws::default()
     };
     let all_seen = known.len() * SEEN_EACH <= a.len().min(b.len());
-    Numbered { draws: [draws(a), draws(b)], all_seen, place: nth, known }
+    PlacePair { draws: [draws(a), draws(b)], all_seen, place: nth, known }
 }
 
 /// Which place of an access tells most, and where it is in all accesses.

@@ -2,7 +2,7 @@ use super::*;
 use crate::mixer::Mixer;
 use crate::odds::ALPHA;
 use core::convert::Infallible;
-use traceless::trace::{Asked, Event, Op, Surface};
+use traceless::trace::{Event, Op, Request, Surface};
 
 /// The trace of a Path ORAM of other people: eleven levels in heap order, one bucket of 256
 /// bytes a level; `remaps` now and then fails.
@@ -81,11 +81,11 @@ fn what_is_written_elsewhere_or_in_another_order_is_found() {
 /// and before each the secret, but for every third, for which nobody asked.
 fn with_secrets(seed: u64, tells: u64, before: usize) -> Accesses {
     let mut rng = Mixer(seed << 32);
-    let (mut events, mut asked) = (vec![], Vec::<Asked>::new());
+    let (mut events, mut asked) = (vec![], Vec::<Request>::new());
     for access in 0..6000u64 {
         let (leaf, block) = (rng.below(1024), rng.below(512));
         let op = if access % 3 == 0 { Op::Sync } else { Op::Read };
-        asked.push(Asked { seen: events.len() as u64, op, at: block * 64, len: 64 });
+        asked.push(Request { seen: events.len() as u64, op, at: block * 64, len: 64 });
         let earlier = asked.iter().nth_back(before).filter(|asked| asked.op == Op::Read);
         let shows = earlier.filter(|_| tells > 0 && rng.below(tells) == 0);
         events.extend(path_events(shows.map_or(leaf, |asked| asked.at / 32 + leaf % 2)));

@@ -5,7 +5,7 @@
 //! coin's is a bound on this machine, and no proof.
 
 use crate::again::gaps;
-use crate::boosted::Boosted;
+use crate::boosted::BoostedTrees;
 use crate::draws::Draws;
 use crate::numbered::numbered;
 use crate::odds::{ALPHA, judged, proportion_bounds};
@@ -88,15 +88,15 @@ fn looked_at(windows: usize) -> (Range<usize>, impl ExactSizeIterator<Item = usi
 }
 
 /// Learns from windows of two users.
-fn learn(a: &[f32], b: &[f32]) -> Boosted {
+fn learn(a: &[f32], b: &[f32]) -> BoostedTrees {
     let rows = |windows: &[f32]| windows.len() / FEATURES;
     let mut sides = vec![0.0; rows(a)];
     sides.resize(rows(a) + rows(b), 1.0);
-    Boosted::fit(&[a, b].concat(), FEATURES, &sides)
+    BoostedTrees::fit(&[a, b].concat(), FEATURES, &sides)
 }
 
 /// How many windows the machine takes for the second user's.
-fn guesses(machine: &Boosted, windows: &[f32]) -> usize {
+fn guesses(machine: &BoostedTrees, windows: &[f32]) -> usize {
     machine.guess(windows).filter(|side| *side > 0.5).count()
 }
 

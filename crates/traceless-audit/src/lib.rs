@@ -72,7 +72,7 @@ pub use accesses::Accesses;
 pub use compare::{Compare, Comparison, Difference, compare, try_compare};
 pub use distance::Distance;
 pub use draws::{Again, Draws};
-pub use judge::{ACCESSES_MIN, Judged, judge, places_of};
+pub use judge::{ACCESSES_MIN, Judgement, judge, places_of};
 pub use learned::cannot_be_told_apart;
 pub use normal::{Counts, Epoch, Epochs, Stretch, normalise};
 pub use odds::{ALPHA, worst_of};

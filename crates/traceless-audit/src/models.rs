@@ -3,7 +3,7 @@
 use crate::accesses::Accesses;
 use crate::mixer::Mixer;
 use core::convert::Infallible;
-use traceless::trace::{Asked, Event, Op, Surface};
+use traceless::trace::{Event, Op, Request, Surface};
 
 const BLOCKS: u64 = 256;
 const LEVELS: u32 = 9;
@@ -72,13 +72,13 @@ pub const SCAN: User = |_, nth| nth % BLOCKS;
 pub const ANY: User = |rng, _| rng.below(BLOCKS);
 
 /// What a scheme shows.
-struct Shown {
+struct ModelEvents {
     rng: Mixer,
     fault: Fault,
     events: Vec<Event>,
 }
 
-impl Shown {
+impl ModelEvents {
     fn see(&mut self, op: Op, at: u64) {
         let len = LEN as u32;
         self.events.push(Event { time: 0, surface: Surface::Storage, op, at: at * LEN, len });
@@ -94,15 +94,15 @@ fn run(
     [seed, accesses]: [u64; 2],
     user: User,
     fault: Fault,
-    mut access: impl FnMut(&mut Shown, u64),
+    mut access: impl FnMut(&mut ModelEvents, u64),
 ) -> Accesses {
-    let mut shown = Shown { rng: Mixer(seed << 32), fault, events: vec![] };
+    let mut shown = ModelEvents { rng: Mixer(seed << 32), fault, events: vec![] };
     let mut asks = Mixer(!seed << 32);
     let mut asked = vec![];
     for nth in 0..accesses {
         let block = user(&mut asks, nth);
         let before = shown.events.len() as u64;
-        asked.push(Asked { seen: before, op: Op::Read, at: block * LEN, len: LEN as u32 });
+        asked.push(Request { seen: before, op: Op::Read, at: block * LEN, len: LEN as u32 });
         access(&mut shown, block);
     }
     let events = || Ok::<_, Infallible>(shown.events.iter().copied().map(Ok));
@@ -273,7 +273,7 @@ struct Ring {
 }
 
 impl Ring {
-    fn access(&mut self, shown: &mut Shown, block: u64) {
+    fn access(&mut self, shown: &mut ModelEvents, block: u64) {
         if self.position.is_empty() {
             self.position = (0..BLOCKS).map(|_| shown.rng.below(LEAVES)).collect();
         }
@@ -304,7 +304,7 @@ impl Ring {
         }
     }
 
-    fn read_slot(&mut self, shown: &mut Shown, at: u64, level: u32, block: u64) {
+    fn read_slot(&mut self, shown: &mut ModelEvents, at: u64, level: u32, block: u64) {
         let bucket = &mut self.buckets[at as usize];
         let held = bucket.slots.iter().position(|slot| *slot == Some(block));
         let slot = match held {
@@ -319,7 +319,7 @@ impl Ring {
     }
 
     /// Reads all blocks of a bucket, and so many dummies that it shows nothing.
-    fn take(&mut self, shown: &mut Shown, at: u64) {
+    fn take(&mut self, shown: &mut ModelEvents, at: u64) {
         let bucket = &mut self.buckets[at as usize];
         let mut read: Vec<usize> =
             (0..bucket.slots.len()).filter(|&slot| bucket.slots[slot].is_some()).collect();
@@ -338,7 +338,7 @@ impl Ring {
         }
     }
 
-    fn refill(&mut self, shown: &mut Shown, at: u64, level: u32) {
+    fn refill(&mut self, shown: &mut ModelEvents, at: u64, level: u32) {
         let mut slots = [None; REAL + DUMMIES];
         let mut used = 0;
         let position = &self.position;
@@ -359,7 +359,7 @@ impl Ring {
         (0..slots.len()).for_each(|slot| shown.see(Op::Write, place(at, slot)));
     }
 
-    fn evict(&mut self, shown: &mut Shown) {
+    fn evict(&mut self, shown: &mut ModelEvents) {
         let next = self.evictions % LEAVES;
         self.evictions += 1;
         let mut leaf = next.reverse_bits() >> (64 - (LEVELS - 1));

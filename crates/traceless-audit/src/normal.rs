@@ -155,7 +155,7 @@ impl<I: Iterator<Item = Result<Event, E>>, E> Iterator for Epochs<I> {
     type Item = Result<Epoch, E>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let mut stretches = Merged::default();
+        let mut stretches = Stretches::default();
         let mut counts = Counts::default();
         let mut synced = false;
         while !synced {
@@ -198,7 +198,7 @@ pub fn normalise(
 /// Stretches joined where they touch. Sorting now and then keeps the memory of an epoch to what it
 /// covers, however many events it has.
 #[derive(Default)]
-struct Merged {
+struct Stretches {
     list: Vec<Stretch>,
     sorted: usize,
 }
@@ -206,7 +206,7 @@ struct Merged {
 /// Stretches kept before the first sorting.
 const UNSORTED_MIN: usize = 1 << 12;
 
-impl Merged {
+impl Stretches {
     fn push(&mut self, next: Stretch) {
         if self.list.last_mut().is_some_and(|last| last.absorb(&next)) {
             return;
@@ -310,7 +310,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_long_epoch_is_kept_as_what_it_covers() {
-        let mut merged = Merged::default();
+        let mut merged = Stretches::default();
         for i in 0..1_000_000u64 {
             merged.push(Stretch { len: 16, at: i * 7919 % 1000 * 16, ..Stretch::of(&write(0, 1)) });
         }

@@ -12,7 +12,7 @@ pub(crate) fn numbered(drawn: &[u64], places: u64) -> Vec<u32> {
     if places <= FEW {
         return drawn.iter().map(|&place| place as u32).collect();
     }
-    let mut numbers: HashMap<u64, u32, BuildHasherDefault<Mixed>> =
+    let mut numbers: HashMap<u64, u32, BuildHasherDefault<MixHasher>> =
         HashMap::with_capacity_and_hasher(drawn.len(), BuildHasherDefault::default());
     let number = |&place: &u64| {
         let next = numbers.len() as u32;
@@ -23,9 +23,9 @@ pub(crate) fn numbered(drawn: &[u64], places: u64) -> Vec<u32> {
 
 /// Fast, for whoever made the trace gains nothing by making this slow.
 #[derive(Default)]
-struct Mixed(u64);
+struct MixHasher(u64);
 
-impl Hasher for Mixed {
+impl Hasher for MixHasher {
     fn finish(&self) -> u64 {
         self.0
     }

@@ -44,7 +44,7 @@ pub(crate) fn order(a: &[usize], b: &[usize], kinds: usize) -> Order {
     }
     let (mut claims, mut by_chance) = (vec![], vec![]);
     for kind in (0..kinds).filter(|kind| !in_turn[*kind]) {
-        let [of_a, of_b] = [a, b].map(|user| Times::of(user, kind, &in_turn));
+        let [of_a, of_b] = [a, b].map(|user| TurnTimes::of(user, kind, &in_turn));
         claims.extend(breaks_a_rule(kind, [&of_a, &of_b]));
         by_chance.push(come_as_often(kind, &of_a, &of_b));
         by_chance.push(come_as_far_apart(kind, &of_a, &of_b));
@@ -72,13 +72,13 @@ fn in_turn(a: &[usize], b: &[usize], kinds: usize) -> Vec<bool> {
 }
 
 /// When accesses of a kind come, counted in accesses that come in turn.
-struct Times {
+struct TurnTimes {
     at: Vec<usize>,
     /// Accesses that come in turn.
     all: usize,
 }
 
-impl Times {
+impl TurnTimes {
     fn of(kinds: &[usize], kind: usize, in_turn: &[bool]) -> Self {
         let (mut at, mut all) = (vec![], 0);
         for &other in kinds {
@@ -96,7 +96,7 @@ impl Times {
 }
 
 /// That what comes nearly always at one distance comes always at that one.
-fn breaks_a_rule(kind: usize, users: [&Times; 2]) -> Option<Claim> {
+fn breaks_a_rule(kind: usize, users: [&TurnTimes; 2]) -> Option<Claim> {
     let most_common = |distances: &[usize]| {
         let mut sorted = distances.to_vec();
         sorted.sort_unstable();
@@ -118,13 +118,13 @@ fn breaks_a_rule(kind: usize, users: [&Times; 2]) -> Option<Claim> {
 }
 
 /// That accesses of a kind are as many in each part of both traces.
-fn come_as_often(kind: usize, a: &Times, b: &Times) -> Claim {
+fn come_as_often(kind: usize, a: &TurnTimes, b: &TurnTimes) -> Claim {
     let part = a.all.min(b.all) / BLOCKS;
     let name = format!("accesses come as often: kind {}", kind + 1);
     if part == 0 {
         return judged(name, 0.0, 1.0, "nothing is found in so few accesses".to_owned(), "few");
     }
-    let counts = |times: &Times| {
+    let counts = |times: &TurnTimes| {
         let mut counts = [0f64; BLOCKS];
         for at in times.at.iter().map(|at| at.saturating_sub(1) / part).filter(|at| *at < BLOCKS) {
             counts[at] += 1.0;
@@ -146,7 +146,7 @@ fn come_as_often(kind: usize, a: &Times, b: &Times) -> Claim {
 }
 
 /// That they are as far apart.
-fn come_as_far_apart(kind: usize, a: &Times, b: &Times) -> Claim {
+fn come_as_far_apart(kind: usize, a: &TurnTimes, b: &TurnTimes) -> Claim {
     let sides = [a.distances(), b.distances()];
     let mut sorted = sides.concat();
     sorted.sort_unstable();

@@ -43,7 +43,7 @@ impl Strongest {
 
 /// How the numbers that are tested came to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Made {
+pub(crate) enum Derivation {
     /// Each is one draw.
     OfOne,
     /// Each is made of two draws: numbers that share a draw may hang together.
@@ -55,7 +55,7 @@ pub(crate) struct Numbers<'a> {
     pub values: &'a [u16],
     pub bits: u32,
     pub shift: usize,
-    pub made: Made,
+    pub made: Derivation,
     /// Whether each number is as likely as any other, so that each parity is a fair coin.
     pub is_uniform: bool,
     /// What the numbers are.
@@ -139,7 +139,7 @@ pub(crate) fn half_deviance(
     [even, even_labelled]: [f64; 2],
     [n, labelled]: [f64; 2],
     known: f64,
-    made: Made,
+    made: Derivation,
 ) -> f64 {
     let odd = (n - even) / 2.0;
     let both = (labelled - even_labelled) / 2.0;
@@ -151,8 +151,8 @@ pub(crate) fn half_deviance(
     // Numbers that share a draw hang together, as far as draws are uneven.
     let uneven = even.abs() / n;
     let shared = match made {
-        Made::OfOne => 1.0,
-        Made::OfTwo => 1.0 + 2.0 * uneven / (1.0 + uneven),
+        Derivation::OfOne => 1.0,
+        Derivation::OfTwo => 1.0 + 2.0 * uneven / (1.0 + uneven),
     };
     let off = n * both - odd * labelled;
     // The deviance is at most twice Pearson's statistic.
@@ -186,7 +186,7 @@ mod tests {
         let words: Vec<u64> = numbers.iter().map(label).collect();
         let labels = Labels::of_numbers(&words, "label");
         let mut strongest = Strongest::default();
-        let (bits, shift, made, name) = (9, 0, Made::OfOne, "numbers");
+        let (bits, shift, made, name) = (9, 0, Derivation::OfOne, "numbers");
         let of = Numbers { values: &numbers, bits, shift, made, is_uniform: true, name };
         told_by_parities(&of, &labels, &mut strongest);
         strongest

@@ -4,7 +4,7 @@ use crate::access::Access;
 use crate::report::{Claim, Verdict};
 use crate::template::Template;
 use std::collections::HashMap;
-use traceless::trace::{Asked, Op};
+use traceless::trace::{Op, Request};
 
 /// What the requests of a trace caused.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct Requests {
 
 impl Requests {
     /// What `asked` for something caused in a trace of these accesses.
-    pub fn of(accesses: &[Access], asked: &[Asked]) -> Self {
+    pub fn of(accesses: &[Access], asked: &[Request]) -> Self {
         let mut requests = Self::default();
         let mut of_kinds: HashMap<Template, u64> = HashMap::new();
         for access in accesses {
@@ -77,7 +77,7 @@ mod tests {
         let event = |op, at| Event { time: 0, surface: Surface::Storage, op, at, len: 1 };
         let (mut events, mut asked) = (vec![], vec![]);
         for &accesses in of_each {
-            asked.push(Asked { seen: events.len() as u64, op: Op::Read, at: 0, len: 1 });
+            asked.push(Request { seen: events.len() as u64, op: Op::Read, at: 0, len: 1 });
             events
                 .extend((0..accesses).flat_map(|at| [Op::Read, Op::Write].map(|op| event(op, at))));
         }

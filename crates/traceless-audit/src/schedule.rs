@@ -181,11 +181,11 @@ pub(crate) fn drawn_before(of: &Accesses, other: &Accesses, drawn: &[u64]) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::{Judged, judge};
+    use crate::judge::{Judgement, judge};
     use crate::mixer::Mixer;
     use crate::report::{Claim, Verdict};
     use core::convert::Infallible;
-    use traceless::trace::{Asked, Event, Op, Surface};
+    use traceless::trace::{Event, Op, Request, Surface};
 
     /// Reads and writes a path of a tree that begins at `base`.
     fn path(events: &mut Vec<Event>, base: u64, levels: u32, leaf: u64) {
@@ -238,7 +238,7 @@ mod tests {
         claims.iter().all(|claim| claim.verdict == Verdict::Pass)
     }
 
-    fn pass(judged: &Judged) -> bool {
+    fn pass(judged: &Judgement) -> bool {
         all_hold(&judged.alone) && all_hold(&judged.together)
     }
 
@@ -291,7 +291,7 @@ mod tests {
             let (mut events, mut asked) = (vec![], vec![]);
             for _ in 0..4000 {
                 let op = if rng.below(2) == 0 { Op::Read } else { Op::Write };
-                asked.push(Asked {
+                asked.push(Request {
                     seen: events.len() as u64,
                     op,
                     at: 64 * rng.below(99),

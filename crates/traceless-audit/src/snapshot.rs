@@ -55,7 +55,7 @@ pub fn diff(
     len: u64,
 ) -> Result<SnapshotDiff, SnapshotError> {
     let (mut a, mut b) = (vec![0; CHUNK_LEN], vec![0; CHUNK_LEN]);
-    let mut found = Found { runs: vec![], values: [0; 256], bytes_in_changed: 0 };
+    let mut found = Differences { runs: vec![], values: [0; 256], bytes_in_changed: 0 };
     let mut at = 0;
     while at < len {
         let n = usize::try_from(len - at).unwrap_or(CHUNK_LEN).min(CHUNK_LEN);
@@ -73,14 +73,14 @@ pub fn diff(
     Ok(found.summary(len.div_ceil(SNAPSHOT_BLOCK_LEN as u64)))
 }
 
-struct Found {
+struct Differences {
     runs: Vec<ChangedRun>,
     /// How often each value appears among the changed bytes.
     values: [u64; 256],
     bytes_in_changed: u64,
 }
 
-impl Found {
+impl Differences {
     fn add(&mut self, block: u64, old: &[u8], new: &[u8]) {
         match self.runs.last_mut() {
             Some(run) if run.first + run.blocks == block => run.blocks += 1,

@@ -18,7 +18,7 @@ pub(crate) struct Touch {
 
 /// The reads and writes of a trace, in order.
 #[derive(Default, Debug)]
-pub(crate) struct Touched {
+pub(crate) struct Touches {
     all: Vec<u32>,
     numbers: BTreeMap<u64, u32>,
     /// By the number of a place.
@@ -26,7 +26,7 @@ pub(crate) struct Touched {
     was_read: Vec<bool>,
 }
 
-impl Touched {
+impl Touches {
     /// Adds an event, unless there are too many.
     pub fn see(&mut self, event: &Event) {
         if event.op == Op::Sync || self.all.len() == TOUCHED_MAX {
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn what_is_read_again_before_it_is_written_is_told() {
-        let mut touched = Touched::default();
+        let mut touched = Touches::default();
         let mut see = |op, at| {
             touched.see(&Event { time: 0, surface: Surface::Storage, op, at, len: 1 });
         };
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_longer_write_is_one_of_all_places_in_it() {
-        let mut touched = Touched::default();
+        let mut touched = Touches::default();
         for (op, at, len) in [(Op::Read, 8, 4), (Op::Write, 0, 9), (Op::Read, 8, 4)] {
             touched.see(&Event { time: 0, surface: Surface::Storage, op, at, len });
         }

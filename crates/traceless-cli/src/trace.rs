@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use traceless::trace::{Asked, FileWitness, Op, Witness};
+use traceless::trace::{FileWitness, Op, Request, Witness};
 
 /// The file that events go to, if one was asked for.
 pub struct Trace(Option<Recording>);
@@ -60,7 +60,7 @@ impl Trace {
     }
 
     /// Takes note of what was asked for, if that is wanted.
-    pub fn note(&self, asked: Asked) {
+    pub fn note(&self, asked: Request) {
         if let Some(recording) = &self.0 {
             recording.witness.note(asked);
         }

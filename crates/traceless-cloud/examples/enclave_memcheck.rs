@@ -10,7 +10,7 @@
 //! fault.
 
 use std::hint::black_box;
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 use traceless::seal::Secret;
 use traceless_cloud::channel::{Nonce, Receiver, Sender};
 use traceless_cloud::enclave::{Evictor, NodeBytes, Querier, Session, Shared};
@@ -85,10 +85,10 @@ struct Inputs {
 fn prepared(seed: u64) -> Inputs {
     let (g, (shared, session)) = (geometry(), shared());
     let outer = Outer::new(&shared.outer, Choice::Benes);
-    let salts = || Box::new(Seeded::new(1));
+    let salts = || Box::new(SeededRng::new(1));
     let mut queries = Sender::new(&session.query, salts());
     let mut evictions = Sender::new(&session.evict, salts());
-    let mut rng = Seeded::new(seed);
+    let mut rng = SeededRng::new(seed);
     let mut inputs = Inputs::default();
     for _ in 0..8 {
         let target = rng.below(g.layers as u64) as u32;
@@ -127,7 +127,7 @@ fn sealed(g: &Geometry, outer: &Outer, version: Version, slots: std::ops::Range<
     bytes
 }
 
-fn shuffled(rows: usize, rng: &mut Seeded) -> Vec<u32> {
+fn shuffled(rows: usize, rng: &mut SeededRng) -> Vec<u32> {
     let mut dest: Vec<u32> = (0..rows as u32).collect();
     for i in (1..rows).rev() {
         dest.swap(i, rng.below(i as u64 + 1) as usize);
@@ -138,7 +138,7 @@ fn shuffled(rows: usize, rng: &mut Seeded) -> Vec<u32> {
 /// The enclave alone.
 fn run(inputs: &Inputs) {
     let (g, (shared, session)) = (geometry(), shared());
-    let mut querier = Querier::new(&shared, &session, Box::new(Seeded::new(1)));
+    let mut querier = Querier::new(&shared, &session, Box::new(SeededRng::new(1)));
     let mut replies = Receiver::new(&session.reply);
     for [order, slots] in &inputs.queries {
         let mut reply = querier.query(&mut order.clone(), slots).expect("a query is answered");

@@ -107,11 +107,11 @@ impl Receiver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use traceless::rng::Seeded;
+    use traceless::rng::SeededRng;
 
     fn ends() -> (Sender, Receiver) {
         let key = session_key(&Secret::from_bytes([1; 32]), &[2; 16], &[3; 16], b"test");
-        (Sender::new(&key, Box::new(Seeded::new(1))), Receiver::new(&key))
+        (Sender::new(&key, Box::new(SeededRng::new(1))), Receiver::new(&key))
     }
 
     #[test]
@@ -149,7 +149,7 @@ mod tests {
     /// Against a list of all that came, near each other, far ahead and far behind.
     #[test]
     fn the_window_is_that_of_a_list() {
-        let mut rng = Seeded::new(5);
+        let mut rng = SeededRng::new(5);
         let mut draw = |below: u64| {
             let mut bytes = [0; 8];
             rng.fill(&mut bytes);

@@ -1,6 +1,6 @@
 //! The HTTP connection that a request came on: who may read it, and its place among all.
 
-use crate::places::{Cut, Place};
+use crate::places::{Cutter, Place};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
@@ -48,7 +48,7 @@ impl Connection {
 #[derive(Clone, Default)]
 pub struct Ender(Arc<Notify>);
 
-impl Cut for Ender {
+impl Cutter for Ender {
     fn cut(&self) {
         self.0.notify_one();
     }

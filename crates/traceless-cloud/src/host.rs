@@ -162,10 +162,10 @@ impl Enclave for Inside {
 }
 
 /// Host and enclave in the gateway's own process.
-pub type InProcess<S> = Served<S, Inside>;
+pub type InProcess<S> = HostedStore<S, Inside>;
 
 /// A store with an enclave beside it.
-pub struct Served<S, E> {
+pub struct HostedStore<S, E> {
     geometry: Geometry,
     store: S,
     enclave: E,
@@ -203,7 +203,7 @@ impl<S: NodeStore> InProcess<S> {
     }
 }
 
-impl<S: NodeStore, E: Enclave> Served<S, E> {
+impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
     /// The store of a tree of this shape, and an enclave in a session with its gateway.
     pub fn new(geometry: Geometry, store: S, enclave: E) -> Self {
         let slots = Mutex::new(vec![0; geometry.layers * geometry.slot_len()]);
@@ -350,7 +350,7 @@ fn up_to_failure<T>(results: impl Iterator<Item = Result<T>>) -> Vec<Result<T>> 
     all
 }
 
-impl<S: NodeStore, E: Enclave> Host for Served<S, E> {
+impl<S: NodeStore, E: Enclave> Host for HostedStore<S, E> {
     fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
         self.query_many(slice::from_ref(ask)).pop().unwrap_or(Err(Error::SessionLost))
     }

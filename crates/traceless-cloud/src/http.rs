@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, Ender, Wire};
 use crate::front::{Front, Health, Metrics, Protocol, Stop};
-use crate::places::{Place, Places, REST, STRANGER_TIME};
+use crate::places::{ConnectionPlaces, Place, REST, STRANGER_TIME};
 use crate::resp::Password;
 use crate::s3::{self, Keys};
 use crate::tls::Tls;
@@ -209,7 +209,7 @@ where
 {
     async fn run(mut self) {
         let graceful = GracefulShutdown::new();
-        let places = Places::new(CONNECTIONS_MAX);
+        let places = ConnectionPlaces::new(CONNECTIONS_MAX);
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
@@ -253,7 +253,7 @@ where
         watcher: Watcher,
     ) -> impl Future<Output = ()> + Send + use<S, B> {
         let (tls, service) = (self.tls.clone(), self.service.clone());
-        let counted = Counted::new(self.metrics.clone());
+        let counted = ConnectionGauge::new(self.metrics.clone());
         let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(connection.clone());
             service.clone().call(request)
@@ -285,15 +285,15 @@ async fn overdue(place: Arc<Place<Ender>>, longest: Duration) {
 }
 
 /// A connection in the metrics, however it ends.
-struct Counted(Option<Arc<Metrics>>);
+struct ConnectionGauge(Option<Arc<Metrics>>);
 
-impl Counted {
+impl ConnectionGauge {
     fn new(metrics: Option<Arc<Metrics>>) -> Self {
         Self(metrics.inspect(|one| one.connected(Protocol::S3)))
     }
 }
 
-impl Drop for Counted {
+impl Drop for ConnectionGauge {
     fn drop(&mut self) {
         if let Some(metrics) = &self.0 {
             metrics.disconnected(Protocol::S3);

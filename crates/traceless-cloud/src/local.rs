@@ -7,13 +7,13 @@ use crate::channel::Nonce;
 use crate::durable::{make_folder, write_private};
 use crate::error::{Error, Result};
 use crate::gateway::{Gateway, Home, Keys};
-use crate::host::{Ask, Enclave, Host, Inside, Served, Stage};
+use crate::host::{Ask, Enclave, Host, HostedStore, Inside, Stage};
 use crate::kernel::Choice;
 use crate::params::Params;
 use crate::process::{Program, Starting};
 use crate::random::SystemStream;
 use crate::store::{Durability, FileStore, NodeVersion};
-use crate::tee::{Candidate, Place, Policy, Provision, verify};
+use crate::tee::{Candidate, EnclavePlace, Policy, Provision, verify};
 use crate::watched::watched;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -34,7 +34,7 @@ pub struct Local {
 }
 
 /// A gateway that is open, and what there is to say of its enclave.
-pub struct Opened {
+pub struct OpenGateway {
     /// The gateway.
     pub gateway: Gateway,
     /// What its enclave is, in words.
@@ -72,7 +72,12 @@ impl Local {
     }
 
     /// Opens the tree, or makes one.
-    pub fn open(&self, params: Params, choice: Choice, durability: Durability) -> Result<Opened> {
+    pub fn open(
+        &self,
+        params: Params,
+        choice: Choice,
+        durability: Durability,
+    ) -> Result<OpenGateway> {
         let home = Self::home(&self.folder);
         make_folder(&home)?;
         let mut rng = SystemStream::drawn();
@@ -92,7 +97,7 @@ impl Local {
         let host = watched(host, params.geometry, self.witness.clone());
         let gateway =
             Gateway::open(params, &keys, choice, host, session, Some(&home), Box::new(rng))?;
-        Ok(Opened { gateway, enclave: what })
+        Ok(OpenGateway { gateway, enclave: what })
     }
 }
 
@@ -124,7 +129,7 @@ pub fn existing_keys(home: &Path, key_file: Option<&Path>) -> Result<Keys> {
 }
 
 /// The store with an enclave, wherever that is.
-type Serving = Served<Arc<FileStore>, Box<dyn Enclave>>;
+type Serving = HostedStore<Arc<FileStore>, Box<dyn Enclave>>;
 
 /// A host in the gateway's process, with one enclave after another.
 struct LocalHost {
@@ -148,12 +153,12 @@ impl LocalHost {
             (Box::new(starting.provision(&geometry, &sealed)?), attested)
         } else {
             let candidate = Candidate::new(&nonce)?;
-            let evidence = candidate.evidence(Place::Inside);
+            let evidence = candidate.evidence(EnclavePlace::Inside);
             let attested = verify(&evidence, &nonce, self.policy)?;
             let (shared, session) = candidate.accept(&self.provision.seal(&attested)?)?;
             (Box::new(Inside::new(&shared, &session, Box::new(System))?), attested)
         };
-        let served = Arc::new(Served::new(geometry, self.store.clone(), enclave));
+        let served = Arc::new(HostedStore::new(geometry, self.store.clone(), enclave));
         *self.served.write().unwrap_or_else(PoisonError::into_inner) = Some(served);
         Ok(((attested.gateway, attested.enclave), attested.what))
     }

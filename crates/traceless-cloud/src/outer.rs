@@ -7,7 +7,7 @@
 use crate::geometry::{Geometry, Node, PART_LEN, PART_PIECES, PIECE_LEN};
 use crate::kernel::Choice;
 use sha2::{Digest, Sha256};
-use traceless::seal::{Aead, Forged, Nonce, Prf, Sealer, Secret};
+use traceless::seal::{Aead, Forgery, Nonce, Prf, Sealer, Secret};
 
 /// What a key stream begins with: the paper's random vector, here made from version and slot.
 pub type Vector = [u8; PIECE_LEN];
@@ -111,7 +111,7 @@ impl SlotSeal<'_> {
         (slot, part): (u32, usize),
         sealed: &[u8],
         plain: &mut [u8],
-    ) -> Result<(), Forged> {
+    ) -> Result<(), Forgery> {
         if self.vectors.is_some() {
             self.check((slot, part), sealed, plain)?;
             self.stream(slot, part, plain);
@@ -127,7 +127,7 @@ impl SlotSeal<'_> {
         (slot, part): (u32, usize),
         sealed: &[u8],
         body: &mut [u8],
-    ) -> Result<(), Forged> {
+    ) -> Result<(), Forgery> {
         let (copied, tag) = sealed.split_at(body.len());
         body.copy_from_slice(copied);
         self.aead.open(nonce(slot, part), body, &[], tag, &mut [])

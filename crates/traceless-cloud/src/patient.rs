@@ -7,30 +7,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use traceless::clock::{Clock, Monotonic};
 
-use crate::places::Cut;
+use crate::places::Cutter;
 
 /// A stream whose reads and writes fail once a deadline has passed, however little each of them
 /// waited. When the deadline is lifted they wait for as long as it takes.
-pub struct Timed {
+pub struct DeadlineStream {
     stream: Arc<TcpStream>,
     deadline: Deadline,
 }
 
 /// When a stream's reads and writes begin to fail. Copies are of the same stream.
 #[derive(Clone)]
-pub struct Deadline(Arc<Inner>);
+pub struct Deadline(Arc<DeadlineState>);
 
-struct Inner {
+struct DeadlineState {
     clock: Monotonic,
     limit: Duration,
     is_lifted: AtomicBool,
 }
 
-impl Timed {
+impl DeadlineStream {
     /// From now on there is so much time.
     pub fn new(stream: Arc<TcpStream>, limit: Duration) -> Self {
         let (clock, is_lifted) = (Monotonic::start(), AtomicBool::new(false));
-        Self { stream, deadline: Deadline(Arc::new(Inner { clock, limit, is_lifted })) }
+        Self { stream, deadline: Deadline(Arc::new(DeadlineState { clock, limit, is_lifted })) }
     }
 
     /// What lifts the deadline.
@@ -40,7 +40,7 @@ impl Timed {
 
     /// How long the next call may wait; an error if the time is over.
     fn left(&self) -> io::Result<Option<Duration>> {
-        let Inner { clock, limit, is_lifted } = &*self.deadline.0;
+        let DeadlineState { clock, limit, is_lifted } = &*self.deadline.0;
         if is_lifted.load(Ordering::Acquire) {
             return Ok(None);
         }
@@ -58,7 +58,7 @@ impl Deadline {
     }
 }
 
-impl Read for Timed {
+impl Read for DeadlineStream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if let Some(left) = self.left()? {
             self.stream.set_read_timeout(Some(left))?;
@@ -67,7 +67,7 @@ impl Read for Timed {
     }
 }
 
-impl Write for Timed {
+impl Write for DeadlineStream {
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
         if let Some(left) = self.left()? {
             self.stream.set_write_timeout(Some(left))?;
@@ -80,7 +80,7 @@ impl Write for Timed {
     }
 }
 
-impl Cut for Arc<TcpStream> {
+impl Cutter for Arc<TcpStream> {
     fn cut(&self) {
         // Who has gone needs no farewell.
         let _ = self.shutdown(Shutdown::Both);
@@ -98,7 +98,7 @@ mod tests {
         let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (near, _) = listener.accept().unwrap();
         let own = Arc::new(near);
-        let mut near = Timed::new(own.clone(), Duration::from_millis(300));
+        let mut near = DeadlineStream::new(own.clone(), Duration::from_millis(300));
         let deadline = near.deadline();
         let sender = std::thread::spawn(move || {
             while far.write_all(b"x").is_ok() {

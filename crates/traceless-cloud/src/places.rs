@@ -15,39 +15,39 @@ pub const STRANGER_TIME: Duration = Duration::from_secs(30);
 pub const REST: Duration = Duration::from_millis(50);
 
 /// A connection that others can end.
-pub trait Cut: Send + 'static {
+pub trait Cutter: Send + 'static {
     /// Ends it, wherever it is.
     fn cut(&self);
 }
 
 /// The places of one server.
-pub struct Places<C> {
+pub struct ConnectionPlaces<C> {
     limit: usize,
-    state: Mutex<State<C>>,
+    state: Mutex<PlacesState<C>>,
     left: Condvar,
 }
 
-struct State<C> {
+struct PlacesState<C> {
     next: u64,
     /// By number, so in the order of their coming.
-    connections: BTreeMap<u64, Connection<C>>,
+    connections: BTreeMap<u64, PlaceHolder<C>>,
 }
 
-struct Connection<C> {
+struct PlaceHolder<C> {
     is_stranger: bool,
     handle: C,
 }
 
 /// A connection's place. It is free again when this is dropped.
 pub struct Place<C> {
-    places: Arc<Places<C>>,
+    places: Arc<ConnectionPlaces<C>>,
     number: u64,
 }
 
-impl<C: Cut> Places<C> {
+impl<C: Cutter> ConnectionPlaces<C> {
     /// So many places, all free.
     pub fn new(limit: usize) -> Arc<Self> {
-        let state = Mutex::new(State { next: 0, connections: BTreeMap::new() });
+        let state = Mutex::new(PlacesState { next: 0, connections: BTreeMap::new() });
         Arc::new(Self { limit, state, left: Condvar::new() })
     }
 
@@ -60,7 +60,7 @@ impl<C: Cut> Places<C> {
         }
         let number = state.next;
         state.next += 1;
-        state.connections.insert(number, Connection { is_stranger: true, handle });
+        state.connections.insert(number, PlaceHolder { is_stranger: true, handle });
         Some(Place { places: self.clone(), number })
     }
 
@@ -77,16 +77,16 @@ impl<C: Cut> Places<C> {
     /// Waits until all have left, or so long.
     pub fn wait(&self, longest: Duration) {
         let state = self.lock();
-        let some_left = |state: &mut State<C>| !state.connections.is_empty();
+        let some_left = |state: &mut PlacesState<C>| !state.connections.is_empty();
         drop(self.left.wait_timeout_while(state, longest, some_left));
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<C>> {
+    fn lock(&self) -> MutexGuard<'_, PlacesState<C>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<C: Cut> State<C> {
+impl<C: Cutter> PlacesState<C> {
     /// Whether there was one.
     fn cut_oldest_stranger(&mut self) -> bool {
         let oldest = self.connections.iter().find(|(_, one)| one.is_stranger);
@@ -99,7 +99,7 @@ impl<C: Cut> State<C> {
     }
 }
 
-impl<C: Cut> Place<C> {
+impl<C: Cutter> Place<C> {
     /// The client has shown who it is, and keeps its place.
     pub fn keep(&self) {
         if let Some(own) = self.places.lock().connections.get_mut(&self.number) {
@@ -109,7 +109,7 @@ impl<C: Cut> Place<C> {
 }
 
 #[cfg(feature = "http")]
-impl<C: Cut> Place<C> {
+impl<C: Cutter> Place<C> {
     /// Whether the client has not shown who it is.
     pub fn is_strangers(&self) -> bool {
         self.places.lock().connections.get(&self.number).is_none_or(|own| own.is_stranger)
@@ -134,7 +134,7 @@ mod tests {
     #[derive(Clone, Default)]
     struct Counted(Arc<AtomicU32>);
 
-    impl Cut for Counted {
+    impl Cutter for Counted {
         fn cut(&self) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn strangers_give_way_in_the_order_of_their_coming() {
-        let places = Places::new(3);
+        let places = ConnectionPlaces::new(3);
         let handles: [Counted; 4] = Default::default();
         let enter = |at: usize| places.enter(handles[at].clone());
         let cuts = || [0, 1, 2, 3].map(|at: usize| handles[at].0.load(Ordering::Relaxed));
@@ -172,10 +172,10 @@ mod tests {
 
     #[test]
     fn all_are_waited_for_and_can_be_ended() {
-        let places = Places::new(2);
+        let places = ConnectionPlaces::new(2);
         let handles: [Counted; 2] = Default::default();
         let stays = [0, 1].map(|at: usize| places.enter(handles[at].clone()).unwrap());
-        places.for_each(Cut::cut);
+        places.for_each(Cutter::cut);
         assert_eq!([0, 1].map(|at: usize| handles[at].0.load(Ordering::Relaxed)), [1, 1]);
         // Until the longest time has passed, or the last has left.
         let (clock, short, long) = (Monotonic::start(), REST, STRANGER_TIME);
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     #[cfg(feature = "http")]
     fn who_has_shown_nothing_is_a_stranger() {
-        let places = Places::new(2);
+        let places = ConnectionPlaces::new(2);
         let stays = [0, 1].map(|_| places.enter(Counted::default()).unwrap());
         stays[0].keep();
         assert_eq!(stays.each_ref().map(Place::is_strangers), [false, true]);

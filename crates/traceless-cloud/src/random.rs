@@ -1,22 +1,22 @@
 //! Randomness for whoever draws often.
 
-use traceless::rng::{Rng, Salt, Seeded, System};
+use traceless::rng::{Rng, Salt, SeededRng, System};
 
 /// A stream that is drawn from the operating system once, mixed at each draw with what the
 /// processor draws then. So it is as secret as the one and, where the memory of this process is
 /// copied and both copies go on, as different as the other.
-pub struct SystemStream(Seeded);
+pub struct SystemStream(SeededRng);
 
 impl SystemStream {
     /// A stream of its own.
     pub fn drawn() -> Self {
-        Self(Seeded::drawn(&mut System))
+        Self(SeededRng::drawn(&mut System))
     }
 
     /// As a process and its copies have it.
     #[cfg(test)]
     pub fn of_copy() -> Self {
-        Self(Seeded::new(1))
+        Self(SeededRng::new(1))
     }
 }
 

@@ -25,19 +25,19 @@ pub fn watched(
 ) -> Arc<dyn Host> {
     match witness {
         None => Arc::new(host),
-        Some(witness) => Arc::new(Watched::new(host, geometry, witness)),
+        Some(witness) => Arc::new(WatchedHost::new(host, geometry, witness)),
     }
 }
 
 /// Tells a witness what `host` sees, with nanoseconds since it is watched.
-pub struct Watched<H> {
+pub struct WatchedHost<H> {
     host: H,
     geometry: Geometry,
     witness: Arc<dyn Witness>,
     clock: Monotonic,
 }
 
-impl<H> Watched<H> {
+impl<H> WatchedHost<H> {
     /// Watches the host of a tree of this shape.
     pub fn new(host: H, geometry: Geometry, witness: Arc<dyn Witness>) -> Self {
         Self { host, geometry, witness, clock: Monotonic::start() }
@@ -63,7 +63,7 @@ impl<H> Watched<H> {
     }
 }
 
-impl<H: Host> Host for Watched<H> {
+impl<H: Host> Host for WatchedHost<H> {
     fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
         self.see_query(ask);
         self.host.query(ask)
@@ -124,7 +124,7 @@ mod tests {
     use crate::params::Params;
     use crate::store::MemStore;
     use std::sync::Mutex;
-    use traceless::rng::Seeded;
+    use traceless::rng::SeededRng;
     use traceless::seal::Secret;
     use traceless::trace::Recorder;
 
@@ -133,13 +133,13 @@ mod tests {
     fn queries_rounds_and_what_is_asked_for_are_seen() {
         let params = Params::new(500, 64, 4).unwrap();
         let g = params.geometry;
-        let mut rng = Seeded::new(1);
+        let mut rng = SeededRng::new(1);
         let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
         let (shared, nonce) = (keys.shared(&params, Choice::Benes), [3; 16]);
         let store = MemStore::new(g);
         let (host, own) = InProcess::start(&shared, store, &nonce, &mut rng).unwrap();
         let recorder = Arc::new(Recorder::default());
-        let host = Arc::new(Watched::new(host, g, recorder.clone()));
+        let host = Arc::new(WatchedHost::new(host, g, recorder.clone()));
         let session = (&nonce, &own);
         let mut gateway =
             Gateway::open(params, &keys, Choice::Benes, host, session, None, Box::new(rng))

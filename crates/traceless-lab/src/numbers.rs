@@ -27,7 +27,7 @@ pub struct Absolute {
 
 /// The time of one unit of work in one round, and that of its control, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub struct Pair {
+pub struct TimePair {
     pub ns: f64,
     pub control_ns: f64,
 }
@@ -50,14 +50,15 @@ pub struct Ratios {
 
 impl Scale {
     /// The ratios of some rounds.
-    pub fn ratios(self, pairs: &[Pair]) -> Ratios {
-        let median = |value: &dyn Fn(&Pair) -> f64| summary(pairs.iter().map(value).collect()).0;
+    pub fn ratios(self, pairs: &[TimePair]) -> Ratios {
+        let median =
+            |value: &dyn Fn(&TimePair) -> f64| summary(pairs.iter().map(value).collect()).0;
         let absolute = |unit, convert: &dyn Fn(f64) -> f64| Absolute {
             unit,
             measured: median(&|pair| convert(pair.ns)),
             control: median(&|pair| convert(pair.control_ns)),
         };
-        let (ratio, absolute): (fn(&Pair) -> f64, _) = match self {
+        let (ratio, absolute): (fn(&TimePair) -> f64, _) = match self {
             Self::Time(unit, ns) => {
                 (|pair| pair.ns / pair.control_ns, absolute(unit, &|time| time / ns))
             }
@@ -104,7 +105,7 @@ pub fn row(name: &'static str, unit: &'static str, values: Vec<f64>) -> Row {
 }
 
 /// The row of some times beside their controls.
-pub fn row_of_ratios(name: &'static str, scale: Scale, pairs: &[Pair]) -> Row {
+pub fn row_of_ratios(name: &'static str, scale: Scale, pairs: &[TimePair]) -> Row {
     let Ratios { values, absolute } = scale.ratios(pairs);
     Row { absolute: Some(absolute), ..row(name, "ratio", values) }
 }
@@ -178,7 +179,7 @@ mod tests {
 
     #[test]
     fn times_and_rates_are_beside_those_of_the_control() {
-        let pair = |ns, control_ns| Pair { ns, control_ns };
+        let pair = |ns, control_ns| TimePair { ns, control_ns };
         let pairs = [pair(3000.0, 1000.0), pair(2000.0, 500.0), pair(2000.0, 1000.0)];
         let slow = row_of_ratios("a", Scale::Time("us", 1e3), &pairs);
         assert_eq!((slow.unit, slow.measured, slow.spread), ("ratio", 3.0, Some(2.0 / 3.0)));

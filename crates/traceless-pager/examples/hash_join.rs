@@ -8,7 +8,7 @@
 
 use std::error::Error;
 use std::sync::Arc;
-use traceless::rng::{Rng, Seeded, System};
+use traceless::rng::{Rng, SeededRng, System};
 use traceless::scheme::detwo::Refresh;
 use traceless::seal::Secret;
 use traceless_pager::PAGE_LEN;
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         insert(&mut table, customer, customer * 3);
     }
     // Probe: orders of some of them, and of some that there are not.
-    let mut rng = Seeded::new(1);
+    let mut rng = SeededRng::new(1);
     let (mut joined, mut expected) = (0, 0);
     for _ in 0..ORDERS {
         let customer = 1 + rng.below(2 * CUSTOMERS);

@@ -4,13 +4,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use traceless::rng::{Rng, Salt, Seeded, System};
+use traceless::rng::{Rng, Salt, SeededRng, System};
 use traceless::scheme::detwo::Refresh;
 use traceless::seal::{Secret, record};
 use traceless::store::{MemStore, Store};
 use traceless_pager::PAGE_LEN;
 use traceless_pager::scheme::{
-    Areas, Deferred, DetWo, FusedPath, FusedRing, PageScheme, Path, Plain, TreeParts, TreeSize,
+    Areas, DeferredDetWo, DetWo, FusedPath, FusedRing, PageScheme, Path, Plain, TreeParts, TreeSize,
 };
 use traceless_pager::slots::{Cipher, PageAegis, Salts};
 
@@ -71,7 +71,7 @@ fn build(kind: Kind, cipher: Cipher, salts: impl Source) -> Box<dyn PageScheme> 
         pages: PAGES,
         cached: 0,
         sealer: PageAegis::new,
-        rng: Box::new(Seeded::new(1)),
+        rng: Box::new(SeededRng::new(1)),
         salts,
     };
     let path = TreeSize::path(PAGES, 0, &sample).unwrap();
@@ -81,7 +81,7 @@ fn build(kind: Kind, cipher: Cipher, salts: impl Source) -> Box<dyn PageScheme> 
             Box::new(Plain::new(store, PAGES, cipher, &key, Box::new(salts)).unwrap())
         }
         Kind::DetWo => Box::new(DetWo::new(areas(Box::new(salts)))),
-        Kind::Eager => Box::new(Deferred::new(areas(Box::new(salts)))),
+        Kind::Eager => Box::new(DeferredDetWo::new(areas(Box::new(salts)))),
         Kind::Path => Box::new(Path::new(tree(path, Box::new(salts))).unwrap()),
         Kind::FusedPath => Box::new(FusedPath::path(tree(path, Box::new(salts))).unwrap()),
         Kind::Ring => {
@@ -100,7 +100,7 @@ struct Program {
 impl Program {
     /// Pages leave and come, and some that are away are forgotten, as `seed` has it.
     fn run(&mut self, seed: u64) {
-        let mut rng = Seeded::new(seed);
+        let mut rng = SeededRng::new(seed);
         for _ in 0..FAULTS {
             let wanted = rng.below(PAGES);
             if self.resident.contains(&wanted) {

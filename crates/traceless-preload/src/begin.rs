@@ -1,7 +1,7 @@
 //! From the library's loading to the moment when the program's memory is paged.
 
 use crate::own::note_own_thread;
-use crate::paged::{self, Memory, Paged};
+use crate::paged::{self, Memory, PagedMemory};
 use crate::report::{fail, say};
 use crate::{ending, fork, kept, theirs};
 use core::sync::atomic::Ordering;
@@ -39,12 +39,12 @@ extern "C" fn end() {
     }
 }
 
-fn start(settings: &Settings) -> Result<Paged> {
+fn start(settings: &Settings) -> Result<PagedMemory> {
     if let Some(name) = &settings.pager {
         let client = Client::connect(name, settings.pages, settings.lock)?;
         let (start, len) = (client.start_of_memory() as usize, client.len());
         fork::see_all();
-        return Paged::new(Memory::Served(client), start, len, settings.lock);
+        return PagedMemory::new(Memory::Served(client), start, len, settings.lock);
     }
     let counters: SharedCounters = match &settings.counters {
         Some(folder) => Arc::new(CounterFile::create(folder)?),
@@ -72,5 +72,5 @@ fn start(settings: &Settings) -> Result<Paged> {
         Error::Configuration("no thread can be started that looks for the program's end")
     })?;
     let (start, len) = (pager.start_of_memory() as usize, pager.len());
-    Paged::new(Memory::Own(pager, recording), start, len, settings.lock)
+    PagedMemory::new(Memory::Own(pager, recording), start, len, settings.lock)
 }

@@ -2,7 +2,7 @@
 //! would not notice that the page leaves, and what it writes would be lost. So files are opened
 //! without it. They hold the same, by way of the kernel's cache.
 
-use crate::paged::{Paged, paged};
+use crate::paged::{PagedMemory, paged};
 use crate::report::say;
 use crate::theirs::theirs;
 use core::ffi::{c_char, c_int, c_long};
@@ -12,7 +12,7 @@ use std::sync::Once;
 fn without_direct(flags: c_int) -> c_int {
     static SAID: Once = Once::new();
     let is_direct = flags & libc::O_DIRECT != 0;
-    if !is_direct || !paged().is_some_and(Paged::loses_pinned) {
+    if !is_direct || !paged().is_some_and(PagedMemory::loses_pinned) {
         return flags;
     }
     SAID.call_once(|| say("direct I/O is done through the cache: paged memory cannot be pinned"));

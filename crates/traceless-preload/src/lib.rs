@@ -33,4 +33,4 @@ mod theirs;
 mod trusted;
 
 #[global_allocator]
-static OURS: trusted::Trusted = trusted::Trusted;
+static OURS: trusted::TrustedAllocator = trusted::TrustedAllocator;

@@ -4,7 +4,7 @@
 
 use crate::heap::set_errno;
 use crate::kept;
-use crate::paged::{Paged, paged, paged_at};
+use crate::paged::{PagedMemory, paged, paged_at};
 use crate::report::say;
 use core::ffi::{c_int, c_uint, c_void};
 use libc::size_t;
@@ -16,7 +16,7 @@ fn refuse(errno: c_int) -> c_int {
 }
 
 /// Locks a range of paged memory, as of `mlock`.
-fn lock_paged(paged: &Paged, at: usize, len: usize) -> c_int {
+fn lock_paged(paged: &PagedMemory, at: usize, len: usize) -> c_int {
     if !paged.reaches(at, len) {
         return refuse(libc::ENOMEM);
     }

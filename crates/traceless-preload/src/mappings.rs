@@ -1,7 +1,7 @@
 //! mmap and its kin: anonymous private memory is paged, all else is the kernel's.
 
 use crate::heap::{out_of_memory, set_errno};
-use crate::paged::{Paged, is_paged, paged, paged_at};
+use crate::paged::{PagedMemory, is_paged, paged, paged_at};
 use crate::report::say;
 use core::ffi::{c_int, c_void};
 use core::ptr::copy_nonoverlapping;
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, len: size_t) -> c_int {
     0
 }
 
-fn unmap(paged: &Paged, at: usize, len: usize) {
+fn unmap(paged: &PagedMemory, at: usize, len: usize) {
     let gone = paged.heap().unmap(pages_of(at, len));
     for pages in gone {
         paged.release(pages);

@@ -8,7 +8,7 @@ use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::{Client, Error, Heap, Lock, Pager, Pages, Recording, Result, Way};
 
 /// The paged memory, and the heap that records which parts of it are allocated.
-pub struct Paged {
+pub struct PagedMemory {
     memory: Memory,
     heap: Mutex<Heap>,
     start: usize,
@@ -23,10 +23,10 @@ pub enum Memory {
     Served(Client),
 }
 
-static PAGED: OnceLock<Paged> = OnceLock::new();
+static PAGED: OnceLock<PagedMemory> = OnceLock::new();
 
 /// Makes `memory` the program's paged memory. Called once.
-pub fn set(memory: Paged) {
+pub fn set(memory: PagedMemory) {
     // The library is loaded once, so nothing was set before.
     drop(PAGED.set(memory));
 }
@@ -40,13 +40,13 @@ pub fn recording() -> Option<&'static Recording> {
 }
 
 /// The paged memory, for the program's own threads, once there is any.
-pub fn paged() -> Option<&'static Paged> {
+pub fn paged() -> Option<&'static PagedMemory> {
     let paged = PAGED.get()?;
     (!is_own_thread()).then_some(paged)
 }
 
 /// The paged memory that an address lies in, and how far from its start.
-pub fn paged_at(address: usize) -> Option<(&'static Paged, usize)> {
+pub fn paged_at(address: usize) -> Option<(&'static PagedMemory, usize)> {
     let paged = PAGED.get()?;
     let at = address.checked_sub(paged.start)?;
     (at < paged.len).then_some((paged, at))
@@ -59,7 +59,7 @@ pub fn is_paged(address: usize, len: usize) -> bool {
     })
 }
 
-impl Paged {
+impl PagedMemory {
     /// Paged memory of which nothing is allocated yet.
     pub fn new(memory: Memory, start: usize, len: usize, lock: Lock) -> Result<Self> {
         let heap = Mutex::new(Heap::new(start, len / PAGE_LEN));

@@ -159,10 +159,10 @@ fn map(len: usize) -> usize {
 }
 
 /// The allocator of all Rust code in this library.
-pub struct Trusted;
+pub struct TrustedAllocator;
 
 // SAFETY: objects are as large and as aligned as asked for, and nobody else's.
-unsafe impl GlobalAlloc for Trusted {
+unsafe impl GlobalAlloc for TrustedAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         allocate(layout.size(), layout.align())
     }

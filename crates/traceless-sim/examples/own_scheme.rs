@@ -8,10 +8,10 @@
 
 use std::collections::VecDeque;
 use std::error::Error;
-use traceless::controller::{Controller, Issued, Kind, Serve};
+use traceless::controller::{Controller, Serve, StepKind, StepOutcome};
 use traceless::oram::Hides;
 use traceless::posmap::Flat;
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 use traceless::tree::{Engine, GhostTree, Header, Shape};
 use traceless::types::{Addr, Leaf};
 use traceless_sim::dram::Memory;
@@ -34,7 +34,7 @@ struct FatPath {
     engine: Engine<GhostTree<Bus>>,
     map: Flat,
     requests: VecDeque<(u64, Addr)>,
-    rng: Seeded,
+    rng: SeededRng,
 }
 
 impl FatPath {
@@ -45,7 +45,7 @@ impl FatPath {
             engine: Engine::new(GhostTree::new(shape, ROW_LEN, bus), STASH_BLOCKS),
             map: Flat::new(BLOCKS as usize),
             requests: VecDeque::new(),
-            rng: Seeded::new(1),
+            rng: SeededRng::new(1),
         };
         own.fill()?;
         Ok(own)
@@ -90,22 +90,22 @@ impl Controller for FatPath {
         self.requests.len()
     }
 
-    fn step(&mut self, serve: Serve<'_>) -> traceless::Result<Issued> {
+    fn step(&mut self, serve: Serve<'_>) -> traceless::Result<StepOutcome> {
         let leaf = self.draw();
         if self.engine.stash().len() > DRAIN_ABOVE {
             self.engine.dummy(leaf)?;
-            return Ok(Issued { kind: Kind::Eviction, finished: None });
+            return Ok(StepOutcome { kind: StepKind::Eviction, finished: None });
         }
         let Some((id, addr)) = self.requests.pop_front() else {
             self.engine.dummy(leaf)?;
-            return Ok(Issued { kind: Kind::Dummy, finished: None });
+            return Ok(StepOutcome { kind: StepKind::Dummy, finished: None });
         };
         let old = self.map.remap(addr, leaf).expect("all blocks are in the tree");
         self.engine.fetch(old)?;
         let nth = self.engine.take(addr, leaf)?;
         serve(id, self.engine.stash_mut().body_mut(nth));
         self.engine.evict()?;
-        Ok(Issued { kind: Kind::Data, finished: Some(id) })
+        Ok(StepOutcome { kind: StepKind::Data, finished: Some(id) })
     }
 
     fn sync(&mut self) -> traceless::Result {

@@ -59,7 +59,7 @@ pub trait Backend {
     }
 
     /// Moves what was handed over since the last call into `lines`, whose own are forgotten.
-    fn take_brought(&mut self, lines: &mut Vec<Brought>) {
+    fn take_brought(&mut self, lines: &mut Vec<LineGroup>) {
         lines.clear();
     }
 
@@ -77,7 +77,7 @@ pub trait Backend {
 /// Lines that lie together in memory and were at hand all at once. Whoever holds one that was
 /// written has handed it over; but what was only asked for now is written later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Brought {
+pub struct LineGroup {
     /// The first byte of the first.
     pub addr: u64,
     /// How many they are.
@@ -96,7 +96,7 @@ pub struct Other {
     pub is_brought: bool,
 }
 
-impl Brought {
+impl LineGroup {
     /// Those that nobody asked for.
     pub fn others(&self) -> impl Iterator<Item = Other> + use<> {
         let Self { addr, lines, asked } = *self;

@@ -57,7 +57,7 @@ struct Line {
 
 /// What a cache said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Found {
+pub enum Lookup {
     /// The line is here.
     Hit,
     /// It was not, and has taken the place of another one. If that was written since it came, it
@@ -88,10 +88,10 @@ impl Cache {
 
     /// Accesses the line of byte `addr`.
     #[inline]
-    pub fn access(&mut self, addr: u64, op: Op) -> Found {
+    pub fn access(&mut self, addr: u64, op: Op) -> Lookup {
         match self.replace(addr, op) {
-            None => Found::Hit,
-            Some(victim) => Found::Miss { victim: victim.filter(|v| v.dirty).map(|v| v.addr) },
+            None => Lookup::Hit,
+            Some(victim) => Lookup::Miss { victim: victim.filter(|v| v.dirty).map(|v| v.addr) },
         }
     }
 
@@ -179,16 +179,16 @@ const BYTES_MAX: u64 = 64 << 30;
 mod tests {
     use super::*;
     use std::collections::HashMap;
-    use traceless::rng::{Rng, Seeded};
+    use traceless::rng::{Rng, SeededRng};
 
     #[test]
     fn the_least_recently_used_goes() {
         let mut cache = Cache::new(&Config { bytes: 4 * LINE_LEN, ways: 2 }).unwrap();
-        let miss = |victim| Found::Miss { victim };
+        let miss = |victim| Lookup::Miss { victim };
         let line = |n: u64| n * LINE_LEN;
         assert_eq!(cache.access(line(0), Op::Write), miss(None));
         assert_eq!(cache.access(line(2) + 63, Op::Read), miss(None));
-        assert_eq!(cache.access(line(0), Op::Read), Found::Hit);
+        assert_eq!(cache.access(line(0), Op::Read), Lookup::Hit);
         assert_eq!(cache.access(line(4), Op::Read), miss(None), "line 2 was clean");
         assert_eq!(cache.access(line(6), Op::Read), miss(Some(line(0))));
         assert_eq!(cache.access(line(1), Op::Read), miss(None), "another set");
@@ -201,7 +201,7 @@ mod tests {
             let (lines, ways) = config;
             let mut cache = Cache::new(&Config { bytes: lines * LINE_LEN, ways }).unwrap();
             let mut model: HashMap<u64, Vec<(u64, bool)>> = HashMap::new();
-            let mut rng = Seeded::new(1);
+            let mut rng = SeededRng::new(1);
             for _ in 0..20_000 {
                 let line = rng.below(lines * 3);
                 let op = if rng.below(3) == 0 { Op::Write } else { Op::Read };
@@ -212,8 +212,8 @@ mod tests {
                 let full = set.len() > ways as usize;
                 let (gone, dirty) = if full { set.remove(0) } else { (0, false) };
                 let expected = match older {
-                    Some(_) => Found::Hit,
-                    None => Found::Miss { victim: dirty.then_some(gone * LINE_LEN) },
+                    Some(_) => Lookup::Hit,
+                    None => Lookup::Miss { victim: dirty.then_some(gone * LINE_LEN) },
                 };
                 assert_eq!(cache.access(line * LINE_LEN, op), expected);
             }
@@ -248,7 +248,7 @@ mod tests {
         assert!(!cache.clean(0) && !cache.clean(LINE_LEN));
         cache.access(LINE_LEN, Op::Read);
         let miss = cache.access(2 * LINE_LEN, Op::Read);
-        assert_eq!(miss, Found::Miss { victim: None });
+        assert_eq!(miss, Lookup::Miss { victim: None });
         cache.access(LINE_LEN, Op::Write);
         cache.access(2 * LINE_LEN, Op::Read);
         assert_eq!(cache.insert(3 * LINE_LEN, 0), None);

@@ -45,13 +45,13 @@ const CAPACITY_MAX: u64 = 1 << 60;
 const BEHIND_MAX: u64 = 1000;
 
 /// What moves bytes one after the other, to a fraction of a cycle.
-pub struct Bus {
+pub struct ConstantBus {
     bytes_per_cycle: u64,
     /// Bytes that could have been moved since the beginning, until it is free.
     free: u64,
 }
 
-impl Bus {
+impl ConstantBus {
     /// An idle one.
     pub fn new(config: &Config) -> Self {
         Self { bytes_per_cycle: config.bytes_per_cycle, free: 0 }
@@ -72,7 +72,7 @@ impl Bus {
 /// Straight: addresses tell everything.
 pub struct Straight {
     config: Config,
-    bus: Bus,
+    bus: ConstantBus,
     now: u64,
     reads: Times,
     writes: Times,
@@ -84,7 +84,7 @@ impl Straight {
         config.check()?;
         Ok(Self {
             config: *config,
-            bus: Bus::new(config),
+            bus: ConstantBus::new(config),
             now: 0,
             reads: Times::default(),
             writes: Times::default(),

@@ -2,13 +2,13 @@
 
 use crate::backend::Backend;
 use crate::constant;
-use crate::dram::{self, ChannelStats, ChannelTimes, Logged, Memory, Summary};
+use crate::dram::{self, ChannelStats, ChannelTimes, CommandRecord, Memory, Summary};
 use crate::error::{Error, Result};
 use crate::llc::{self, EarlyWriteBack, LastLevel};
 use crate::oram::{self, Early, Latencies, Oram, Scheme};
 use crate::processor::{self, Run, Task};
 use crate::times::Times;
-use crate::watch::{Noted, Watch};
+use crate::watch::{ObservedMemory, Watch};
 use crate::workload::{Program, Record, Workload};
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +40,7 @@ pub struct Outcome {
     #[serde(flatten)]
     pub run: Run,
     /// What the last cache was asked for.
-    pub last_level: Option<llc::Counts>,
+    pub last_level: Option<llc::CacheCounts>,
     /// Path accesses.
     pub paths: Option<oram::Counts>,
     /// How long requests and path accesses took; where nothing hides addresses, reads and writes.
@@ -59,7 +59,7 @@ pub struct Outcome {
     pub channel_times: Vec<ChannelTimes>,
     /// The commands that each channel got, if they were to be kept.
     #[serde(skip)]
-    pub commands: Vec<Vec<Logged>>,
+    pub commands: Vec<Vec<CommandRecord>>,
 }
 
 impl Machine {
@@ -167,7 +167,7 @@ impl Machine {
                 let tell = |memory: &constant::Straight, _| {
                     let (reads, writes) = memory.times();
                     let latencies = Latencies::straight(reads, &Times::default(), writes);
-                    Told { latencies: Some(latencies), ..Told::default() }
+                    MemoryReport { latencies: Some(latencies), ..MemoryReport::default() }
                 };
                 self.run_over(noted(memory, watch), warm_up, tasks, tell)
             }
@@ -183,7 +183,7 @@ impl Machine {
                     let (channels, channel_times) = (oram.stats(end), oram.times());
                     let kept = if watch.commands { channels.len() } else { 0 };
                     let commands = (0..kept).map(|nth| oram.commands(nth).to_vec()).collect();
-                    Told {
+                    MemoryReport {
                         paths: Some(oram.counts()),
                         map: Some(oram.map_counts()),
                         latencies: Some(oram.latencies()),
@@ -199,10 +199,10 @@ impl Machine {
 
     fn run_over<B: Backend>(
         &self,
-        mut memory: Noted<B>,
+        mut memory: ObservedMemory<B>,
         warm_up: u64,
         tasks: &mut [Task<'_>],
-        tell: impl Fn(&B, u64) -> Told,
+        tell: impl Fn(&B, u64) -> MemoryReport,
     ) -> Result<Outcome> {
         let storage = self.oram.as_ref().map(oram::Config::storage).transpose()?.flatten();
         let Some(last_level) = &self.last_level else {
@@ -224,11 +224,11 @@ impl Machine {
     fn outcome(
         &self,
         run: Run,
-        last_level: Option<llc::Counts>,
+        last_level: Option<llc::CacheCounts>,
         storage: Option<oram::Storage>,
-        told: Told,
+        told: MemoryReport,
     ) -> Outcome {
-        let Told { paths, map, latencies, channels, channel_times, commands } = told;
+        let MemoryReport { paths, map, latencies, channels, channel_times, commands } = told;
         Outcome {
             run,
             last_level,
@@ -261,17 +261,17 @@ impl Machine {
 
 /// What is told of a memory.
 #[derive(Default)]
-struct Told {
+struct MemoryReport {
     paths: Option<oram::Counts>,
     map: Option<oram::MapCounts>,
     latencies: Option<Latencies>,
     channels: Vec<ChannelStats>,
     channel_times: Vec<ChannelTimes>,
-    commands: Vec<Vec<Logged>>,
+    commands: Vec<Vec<CommandRecord>>,
 }
 
 /// What is told of a DRAM that hides nothing.
-fn tell_straight(memory: &Memory, end: u64, with_commands: bool) -> Told {
+fn tell_straight(memory: &Memory, end: u64, with_commands: bool) -> MemoryReport {
     let channel_times: Vec<_> = memory.times().cloned().collect();
     let mut all = ChannelTimes::default();
     for times in &channel_times {
@@ -279,17 +279,17 @@ fn tell_straight(memory: &Memory, end: u64, with_commands: bool) -> Told {
     }
     let latencies = Latencies::straight(&all.reads, &all.merged_reads, &all.writes);
     let kept = if with_commands { channel_times.len() } else { 0 };
-    Told {
+    MemoryReport {
         latencies: Some(latencies),
         channels: memory.stats(end),
         commands: (0..kept).map(|channel| memory.log(channel).to_vec()).collect(),
         channel_times,
-        ..Told::default()
+        ..MemoryReport::default()
     }
 }
 
-fn noted<B>(memory: B, watch: &Watch) -> Noted<B> {
-    Noted { memory, asked: watch.asked.clone() }
+fn noted<B>(memory: B, watch: &Watch) -> ObservedMemory<B> {
+    ObservedMemory { memory, asked: watch.asked.clone() }
 }
 
 /// Takes the first records of all cores, in turn, to warm `memory`.

@@ -97,7 +97,7 @@ fn longest(bucket: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use traceless::rng::{Rng, Seeded};
+    use traceless::rng::{Rng, SeededRng};
 
     #[test]
     fn buckets_follow_each_other() {
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn quantiles_are_those_of_all_times_to_a_sixteenth() {
-        let mut rng = Seeded::new(1);
+        let mut rng = SeededRng::new(1);
         for most in [1, 12, 900, 1 << 20, 1 << 40] {
             let (mut times, mut all) = (Times::default(), vec![]);
             for _ in 0..1000 {

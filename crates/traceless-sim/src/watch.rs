@@ -1,6 +1,6 @@
 //! Whoever looks on: at the memory bus, and at what the memory is asked for.
 
-use crate::backend::{Answer, Backend, Brought};
+use crate::backend::{Answer, Backend, LineGroup};
 use crate::error::Result;
 use crate::workload::Op;
 use std::sync::Arc;
@@ -25,12 +25,12 @@ pub struct Watch {
 }
 
 /// A memory, and somebody who takes note of what it is asked for.
-pub(crate) struct Noted<B> {
+pub(crate) struct ObservedMemory<B> {
     pub memory: B,
     pub asked: Option<Note>,
 }
 
-impl<B> Noted<B> {
+impl<B> ObservedMemory<B> {
     #[inline]
     fn note(&self, op: Op, addr: u64) {
         if let Some(asked) = &self.asked {
@@ -40,7 +40,7 @@ impl<B> Noted<B> {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<B: Backend> Backend for Noted<B> {
+impl<B: Backend> Backend for ObservedMemory<B> {
     fn capacity(&self) -> u64 {
         self.memory.capacity()
     }
@@ -80,7 +80,7 @@ impl<B: Backend> Backend for Noted<B> {
     fn offer(&mut self, addr: u64) -> Result {
         self.memory.offer(addr)
     }
-    fn take_brought(&mut self, lines: &mut Vec<Brought>) {
+    fn take_brought(&mut self, lines: &mut Vec<LineGroup>) {
         self.memory.take_brought(lines);
     }
     fn withdraw(&mut self) {

@@ -1,11 +1,11 @@
 //! Every command goes out as soon as no constraint forbids it, and not before: compared with a
 //! memory that looks at each cycle and at all commands so far.
 
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 use traceless_sim::backend::Answer;
 use traceless_sim::dram::{
-    AddressMap, Apart, Checker, Command, Config, Geometry, Logged, Memory, Scheduler, Timing,
-    WriteDrain, first_breach,
+    AddressMap, Apart, Checker, Command, CommandRecord, Config, Geometry, Memory, Scheduler,
+    Timing, WriteDrain, first_breach,
 };
 use traceless_sim::workload::{LINE_LEN, Op};
 
@@ -60,7 +60,7 @@ fn grouped(ranks: u32, scheduler: Scheduler) -> Config {
 
 /// Requests: when, what, and which byte.
 fn requests(config: &Config, seed: u64) -> Vec<(u64, Op, u64)> {
-    let mut rng = Seeded::new(seed);
+    let mut rng = SeededRng::new(seed);
     let capacity = config.geometry.capacity();
     let (mut now, mut addr) = (0, 0);
     let mut requests = Vec::new();
@@ -83,7 +83,7 @@ fn requests(config: &Config, seed: u64) -> Vec<(u64, Op, u64)> {
 }
 
 /// The commands of the memory, and when reads had their data.
-fn commands(config: &Config, requests: &[(u64, Op, u64)]) -> (Vec<Logged>, Vec<(u64, u64)>) {
+fn commands(config: &Config, requests: &[(u64, Op, u64)]) -> (Vec<CommandRecord>, Vec<(u64, u64)>) {
     let (memory, there) = memory(config, requests);
     (memory.log(0).to_vec(), there)
 }
@@ -185,7 +185,7 @@ impl Reference {
         let may = |w: &Waiting| {
             let command = self.needs(w, op, now);
             let Waiting { rank, bank, row, .. } = *w;
-            let next = Logged { at: now, command, rank, bank, row, closes: false };
+            let next = CommandRecord { at: now, command, rank, bank, row, closes: false };
             self.checker.broken_by(&next).is_none().then_some(command)
         };
         let issuable: Vec<_> =
@@ -201,7 +201,7 @@ impl Reference {
             Op::Write => &mut self.writes,
         }[nth];
         let Waiting { rank, bank, row, ticket, .. } = *w;
-        let mut logged = Logged { at: now, command, rank, bank, row, closes: false };
+        let mut logged = CommandRecord { at: now, command, rank, bank, row, closes: false };
         w.served = command == Command::column(op);
         if command == Command::Read {
             let Timing { cas, data, .. } = self.config.timing;
@@ -212,7 +212,7 @@ impl Reference {
     }
 
     /// Whether a column command that is to go out closes its row.
-    fn closes(&self, next: &Logged) -> bool {
+    fn closes(&self, next: &CommandRecord) -> bool {
         let Scheduler::FrFcfsClosing(most) = self.config.scheduler else { return false };
         let shut = self.checker.window(next.at).0;
         self.checker.columns(next.rank, next.bank) + 1 >= most as usize
@@ -227,7 +227,7 @@ impl Reference {
         }
     }
 
-    fn commands(mut self, requests: &[(u64, Op, u64)]) -> (Vec<Logged>, Vec<(u64, u64)>) {
+    fn commands(mut self, requests: &[(u64, Op, u64)]) -> (Vec<CommandRecord>, Vec<(u64, u64)>) {
         let last = requests.last().map_or(0, |&(at, ..)| at);
         let mut coming = requests.iter().enumerate().peekable();
         let mut now = 0;
@@ -358,7 +358,7 @@ fn time_with_open_rows_is_what_the_commands_say() {
         let mut open: Vec<(usize, u64, u64)> = vec![];
         for command in &log {
             checker.push(*command);
-            let Logged { at, rank, bank, .. } = *command;
+            let CommandRecord { at, rank, bank, .. } = *command;
             let shut = checker.window(at).0;
             match command.command {
                 Command::Activate => open.push((rank * 8 + bank, at, shut)),

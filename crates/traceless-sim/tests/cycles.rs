@@ -1,7 +1,7 @@
 //! How often a machine is looked at changes nothing: a run that looks at each cycle comes to the
 //! same as one that passes over those in which nothing happens.
 
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 use traceless_sim::backend::{Answer, Backend};
 use traceless_sim::dram::{AddressMap, ChannelStats, Memory};
 use traceless_sim::error::Result;
@@ -79,7 +79,7 @@ fn oram(scheme: Scheme, pace: Pace) -> Config {
 
 /// Bursts, and long stretches without memory.
 fn workload(seed: u64, longest: u64) -> Box<dyn Workload> {
-    let mut rng = Seeded::new(seed);
+    let mut rng = SeededRng::new(seed);
     Box::new((0..250).map(move |_| {
         let range = if rng.below(2) == 0 { BLOCKS } else { 300 };
         Record {
@@ -91,7 +91,7 @@ fn workload(seed: u64, longest: u64) -> Box<dyn Workload> {
 }
 
 /// All that is counted.
-type Told = (Run, llc::Counts, Counts, Vec<ChannelStats>);
+type Told = (Run, llc::CacheCounts, Counts, Vec<ChannelStats>);
 
 fn early(config: &Config) -> Option<EarlyWriteBack> {
     match config.resolved().early {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 use traceless::trace::{self, Recorder};
 use traceless_sim::Watch;
 use traceless_sim::constant;
@@ -37,7 +37,7 @@ fn machine(scheme: Scheme, pace: Pace) -> Machine {
 }
 
 fn workload(records: u64, before: u64) -> Box<dyn Workload> {
-    let mut rng = Seeded::new(5);
+    let mut rng = SeededRng::new(5);
     Box::new((0..records).map(move |_| Record {
         before,
         op: if rng.below(4) == 0 { Op::Write } else { Op::Read },

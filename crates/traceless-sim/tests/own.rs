@@ -1,7 +1,7 @@
 //! A scheme from outside in the simulator.
 
 use std::collections::VecDeque;
-use traceless::controller::{Controller, Issued, Kind, Serve};
+use traceless::controller::{Controller, Serve, StepKind, StepOutcome};
 use traceless::oram::Hides;
 use traceless::trace::{Event, Op, Surface, Witness};
 use traceless::types::Addr;
@@ -39,7 +39,7 @@ impl Controller for Scan {
         self.requests.len()
     }
 
-    fn step(&mut self, serve: Serve<'_>) -> traceless::Result<Issued> {
+    fn step(&mut self, serve: Serve<'_>) -> traceless::Result<StepOutcome> {
         for op in [Op::Read, Op::Write] {
             let len = (self.blocks * LINE_LEN) as u32;
             self.bus.see(Event { time: 0, surface: Surface::Dram, op, at: 0, len });
@@ -48,8 +48,8 @@ impl Controller for Scan {
         if let Some(id) = finished {
             serve(id, &mut []);
         }
-        let kind = if finished.is_some() { Kind::Data } else { Kind::Dummy };
-        Ok(Issued { kind, finished })
+        let kind = if finished.is_some() { StepKind::Data } else { StepKind::Dummy };
+        Ok(StepOutcome { kind, finished })
     }
 
     fn sync(&mut self) -> traceless::Result {

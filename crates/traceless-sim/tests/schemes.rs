@@ -1,11 +1,11 @@
 //! Every scheme over the same machine and workload: what sets it apart from the others.
 
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 use traceless_sim::machine::{Machine, Outcome};
 use traceless_sim::oram::{
     Allocation, Config, Counts, Early, MapTree, Pace, Remap, Scheme, Small, Start, Top,
 };
-use traceless_sim::workload::{LINE_LEN, Limited, Op, Record, Workload};
+use traceless_sim::workload::{LINE_LEN, Op, Prefix, Record, Workload};
 use traceless_sim::{constant, llc};
 
 const LEVELS: usize = 14;
@@ -38,7 +38,7 @@ fn machine(oram: Config) -> Machine {
 
 /// Half of the lines are hot. `before` instructions come before each.
 fn workload(before: u64) -> Box<dyn Workload> {
-    let mut rng = Seeded::new(5);
+    let mut rng = SeededRng::new(5);
     Box::new((0..1500).map(move |_| {
         let range = if rng.below(2) == 0 { BLOCKS } else { 2000 };
         Record {
@@ -94,7 +94,7 @@ fn in_order(op: Op) -> Box<dyn Workload> {
     Box::new((0..2000).map(move |line| Record { before: 100, op, addr: line * LINE_LEN }))
 }
 
-fn run_in_order(bundle: u64, op: Op) -> (llc::Counts, Counts) {
+fn run_in_order(bundle: u64, op: Op) -> (llc::CacheCounts, Counts) {
     let config = Config { bundle: Some(bundle), ..oram(Scheme::Bundled) };
     let outcome = machine(config).run_after(500, &mut [in_order(op)]).unwrap();
     (outcome.last_level.unwrap(), outcome.paths.unwrap())
@@ -405,7 +405,7 @@ fn readings_of_t_differ_as_they_say() {
 
 /// The beginning of that, for trees of the papers' sizes.
 fn short(before: u64) -> Box<dyn Workload> {
-    Box::new(Limited::new(workload(before), 300))
+    Box::new(Prefix::new(workload(before), 300))
 }
 
 /// The memory of the paper on unified ORAM, and its trees.

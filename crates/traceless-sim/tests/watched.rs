@@ -1,7 +1,7 @@
 //! What whoever watches the bus is told: all that the memory is asked for, and when.
 
 use std::sync::Arc;
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 use traceless::trace::{Event, Op, Recorder};
 use traceless_sim::Watch;
 use traceless_sim::constant;
@@ -26,7 +26,7 @@ fn machine(scheme: Scheme) -> Machine {
 }
 
 fn programs() -> [Program; 1] {
-    let mut rng = Seeded::new(3);
+    let mut rng = SeededRng::new(3);
     let records = (0..500).map(move |_| Record {
         before: rng.below(300),
         op: if rng.below(3) == 0 { Asked::Write } else { Asked::Read },

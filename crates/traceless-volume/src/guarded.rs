@@ -11,12 +11,12 @@ use crate::device::Device;
 
 /// A device behind a fuse: a panic in it ends all service, as what it holds in memory may be half
 /// changed. Without this the thread would die, and later requests would wait for ever.
-pub(crate) struct Guarded {
+pub(crate) struct GuardedDevice {
     device: Arc<dyn Device>,
     broken: AtomicBool,
 }
 
-impl Guarded {
+impl GuardedDevice {
     pub(crate) fn new(device: Arc<dyn Device>) -> Self {
         Self { device, broken: AtomicBool::new(false) }
     }
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_panic_ends_all_service() {
-        let device = Guarded::new(Arc::new(Panics));
+        let device = GuardedDevice::new(Arc::new(Panics));
         let read = |at| device.call(|device| device.read(at, &mut []));
         assert_eq!(read(4096), Ok(()));
         assert_eq!(read(0), Err(Errno::EIO));
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn errors_become_numbers() {
-        let device = Guarded::new(Arc::new(Panics));
+        let device = GuardedDevice::new(Arc::new(Panics));
         assert_eq!(device.call(|device| device.write(0, &[1])), Err(Errno::ENOSPC));
         assert_eq!(device.flush(), Err(Errno::EIO));
         assert_eq!(errno(&io::Error::from_raw_os_error(30)), Errno::EROFS);

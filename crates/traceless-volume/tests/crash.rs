@@ -33,7 +33,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use subjects::{FAMILIES, Family, Subject, detwo};
 use traceless::build::SchemeConfig;
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 use traceless_volume::format::AREAS_AT;
 use world::{Failure, How, Step, World, script};
 
@@ -152,7 +152,7 @@ fn the_printed_duplicate_rule_is_found() {
 fn encryption_in_place_is_torn() {
     let config = SchemeConfig::Plain { blocks: 8, block_len: 4096 };
     let mut world = World::create(Subject::new(config, 8, vec![0], 8), 512, 1);
-    let mut rng = Seeded::new(1);
+    let mut rng = SeededRng::new(1);
     let mut open = world.open(How::default()).expect("it opens");
     let mut step = |world: &mut World, step| world.step(&mut open, step, &mut rng);
     step(&mut world, Step::Write(64)).expect("it works");
@@ -188,7 +188,7 @@ fn encryption_in_place_is_torn() {
 fn an_opening_that_comes_twice_is_seen_unless_it_draws_anew() {
     for fault in [Fault::None, Fault::SameDraws] {
         let mut world = World::create(detwo(24, 512, "1", 0, 2), 512, 5);
-        let mut rng = Seeded::new(1);
+        let mut rng = SeededRng::new(1);
         world.run(&script(1, 30, 2), &mut rng).expect("sound");
         let superblocks = world.disk.snapshot()[..AREAS_AT as usize].to_vec();
         world.fault = fault;
@@ -219,7 +219,7 @@ fn nothing_is_lost_in_random_rounds() {
 #[test]
 fn a_thousand_openings_die_out() {
     let world = World::create(detwo(1100, 512, "1", 0, 16), 512, 3);
-    let mut life = Life::new(world, Seeded::new(3));
+    let mut life = Life::new(world, SeededRng::new(3));
     let mut openings_max = 0;
     for round in 0..1150 {
         let mut open = life.recover().unwrap_or_else(|e| panic!("round {round}: {e:?}"));

@@ -14,7 +14,7 @@ use fuse_support::{Memory, Place, can_mount, must, noise, run};
 use traceless_volume::device::Device;
 use traceless_volume::fuse::export::{FILE_NAME, spawn};
 use traceless_volume::fuse::mount::{
-    AttachOptions, Attached, Daemon, MountRecord, Step, attach, detach, find, prepare, record,
+    AttachOptions, Attachment, Daemon, MountRecord, Step, attach, detach, find, prepare, record,
 };
 use traceless_volume::fuse::{Error, ExportOptions};
 
@@ -27,12 +27,12 @@ const FORMAT: AttachOptions = AttachOptions { mkfs: true, read_only: false };
 const WRITABLE: AttachOptions = AttachOptions { mkfs: false, read_only: false };
 const READ_ONLY: AttachOptions = AttachOptions { mkfs: false, read_only: true };
 
-fn attach_quietly(place: &Place, options: AttachOptions) -> Attached {
+fn attach_quietly(place: &Place, options: AttachOptions) -> Attachment {
     attach(&place.file(), &place.dir(), options, &mut |_| ()).expect("attached")
 }
 
 /// What a command that unmounts does, for a daemon that lives in this process.
-fn detach_from_us(place: &Place, attached: &Attached) {
+fn detach_from_us(place: &Place, attached: &Attachment) {
     must("umount", [&attached.dir]);
     must("losetup", [Path::new("--detach"), &attached.loop_device]);
     wait_until("the loop device is free", || {
@@ -187,7 +187,7 @@ struct Served<'a> {
     place: &'a Place,
     child: Child,
     fuse_dir: PathBuf,
-    attached: Attached,
+    attached: Attachment,
 }
 
 impl<'a> Served<'a> {

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use traceless::build::SchemeConfig;
-use traceless::scheme::random::Geometry;
+use traceless::scheme::random::RandomGeometry;
 use traceless::seal::Cipher;
 use traceless_volume::device::Device;
 use traceless_volume::format::{Kdf, UserKey};
@@ -17,22 +17,22 @@ const BLOCKS: u64 = 2048;
 
 #[test]
 fn fio_verifies_hive() {
-    fio_verifies(SchemeConfig::Hive(Geometry::new(BLOCKS, 4096, 0).unwrap()));
+    fio_verifies(SchemeConfig::Hive(RandomGeometry::new(BLOCKS, 4096, 0).unwrap()));
 }
 
 #[test]
 fn fio_verifies_hive_with_its_map_on_the_disk() {
-    fio_verifies(SchemeConfig::Hive(Geometry::new(BLOCKS, 4096, 1).unwrap()));
+    fio_verifies(SchemeConfig::Hive(RandomGeometry::new(BLOCKS, 4096, 1).unwrap()));
 }
 
 #[test]
 fn fio_verifies_datalair() {
-    fio_verifies(SchemeConfig::DataLair(Geometry::new(BLOCKS, 4096, 0).unwrap()));
+    fio_verifies(SchemeConfig::DataLair(RandomGeometry::new(BLOCKS, 4096, 0).unwrap()));
 }
 
 #[test]
 fn fio_verifies_datalair_with_its_map_on_the_disk() {
-    fio_verifies(SchemeConfig::DataLair(Geometry::new(BLOCKS, 4096, 1).unwrap()));
+    fio_verifies(SchemeConfig::DataLair(RandomGeometry::new(BLOCKS, 4096, 1).unwrap()));
 }
 
 fn fio_verifies(scheme: SchemeConfig) {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use traceless::build::SchemeConfig;
-use traceless::rng::{Rng, Seeded};
-use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::rng::{Rng, SeededRng};
+use traceless::scheme::detwo::{DetWoGeometry, Refresh};
 use traceless::seal::Cipher;
 use traceless::trace::{Event, Op, Witness};
 use traceless_volume::device::Device;
@@ -53,7 +53,7 @@ impl Subject {
         };
         create(&path, &key(1), &options, &mut |_, _| true).expect("created");
         let mut model = vec![0; (BLOCKS * BLOCK_LEN) as usize];
-        let rng = &mut Seeded::new(seed);
+        let rng = &mut SeededRng::new(seed);
         let volume = open(&path, Some(&anchor)).expect("opened");
         for _ in 0..written {
             let at = (rng.below(BLOCKS) * BLOCK_LEN) as usize;
@@ -100,7 +100,7 @@ impl Subject {
 }
 
 fn detwo() -> SchemeConfig {
-    SchemeConfig::DetWo(Geometry::new(BLOCKS, 4096, Refresh::ONE, 0).expect("it works"))
+    SchemeConfig::DetWo(DetWoGeometry::new(BLOCKS, 4096, Refresh::ONE, 0).expect("it works"))
 }
 
 fn open(path: &Path, anchor: Option<&Path>) -> Result<Volume, Error> {
@@ -110,7 +110,7 @@ fn open(path: &Path, anchor: Option<&Path>) -> Result<Volume, Error> {
 
 #[test]
 fn every_scheme_keeps_its_contents_and_its_anchor() {
-    let on_disk = Geometry::new(BLOCKS, 4096, Refresh::new(1, 3).expect("a ratio"), 1);
+    let on_disk = DetWoGeometry::new(BLOCKS, 4096, Refresh::new(1, 3).expect("a ratio"), 1);
     let plain = SchemeConfig::Plain { blocks: BLOCKS, block_len: 4096 };
     let schemes = [detwo(), SchemeConfig::DetWo(on_disk.expect("it works")), plain];
     for (i, scheme) in schemes.into_iter().enumerate() {

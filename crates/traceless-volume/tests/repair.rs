@@ -5,15 +5,15 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use tempfile::TempDir;
 use traceless::build::SchemeConfig;
-use traceless::rng::{Rng, Seeded};
-use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::rng::{Rng, SeededRng};
+use traceless::scheme::detwo::{DetWoGeometry, Refresh};
 use traceless::scheme::sq;
 use traceless::seal::Cipher;
 use traceless_volume::device::Device;
 use traceless_volume::error::Error;
 use traceless_volume::format::{AREAS_AT, Kdf, SUPERBLOCK_LEN, SUPERBLOCKS_AT, UserKey};
 use traceless_volume::volume::{
-    CreateOptions, OpenOptions, Repaired, Volume, create, new_anchor, repair,
+    CreateOptions, OpenOptions, RepairReport, Volume, create, new_anchor, repair,
 };
 use zeroize::Zeroizing;
 
@@ -52,7 +52,7 @@ impl Subject {
         let mut history = vec![vec![vec![0; BLOCK_LEN]]; BLOCKS];
         let anchored = OpenOptions { anchor: Some(anchor.clone()), ..OpenOptions::default() };
         let volume = Volume::open(&path, &key(), &anchored, &mut |_, _| {}).expect("opened");
-        let rng = &mut Seeded::new(9);
+        let rng = &mut SeededRng::new(9);
         for _ in 0..writes {
             let (block, mut data) = (rng.below(BLOCKS as u64) as usize, vec![0; BLOCK_LEN]);
             rng.fill(&mut data);
@@ -69,7 +69,7 @@ impl Subject {
         Volume::open(&self.path, &key(), &options, &mut |_, _| {})
     }
 
-    fn repair(&self, accept_old_blocks: bool) -> Result<Repaired, Error> {
+    fn repair(&self, accept_old_blocks: bool) -> Result<RepairReport, Error> {
         let options = OpenOptions { anchor: Some(self.anchor.clone()), ..OpenOptions::default() };
         repair(&self.path, &key(), &options, accept_old_blocks, &mut |_, _| {})
     }
@@ -121,7 +121,7 @@ impl Subject {
 }
 
 fn detwo() -> SchemeConfig {
-    let geometry = Geometry::new(BLOCKS as u64, BLOCK_LEN, Refresh::ONE, 0);
+    let geometry = DetWoGeometry::new(BLOCKS as u64, BLOCK_LEN, Refresh::ONE, 0);
     SchemeConfig::DetWo(geometry.expect("it works"))
 }
 
@@ -202,7 +202,7 @@ fn the_last_writes_of_a_closed_volume_may_be_forgotten_too() {
 
 #[test]
 fn an_entry_of_any_level_of_sq_may_be_forgotten() {
-    let geometry = sq::Geometry::with_shape(BLOCKS as u64, BLOCK_LEN, 4, 3, 3).expect("it works");
+    let geometry = sq::SqGeometry::with_shape(BLOCKS as u64, BLOCK_LEN, 4, 3, 3).expect("it works");
     let scheme = SchemeConfig::Sq(geometry);
     let subject = Subject::new(scheme, 700);
     let whole = std::fs::read(&subject.path).expect("an image");

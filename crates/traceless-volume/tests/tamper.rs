@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use tempfile::TempDir;
 use traceless::build::SchemeConfig;
-use traceless::rng::{Rng, Seeded};
-use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::rng::{Rng, SeededRng};
+use traceless::scheme::detwo::{DetWoGeometry, Refresh};
 use traceless::seal::Cipher;
 use traceless::store::Caching;
 use traceless_volume::device::Device;
@@ -57,7 +57,7 @@ impl Slots {
 }
 
 /// Holding and main area (docs/format.md, sections 6 and 7).
-fn areas(geometry: &Geometry) -> [Slots; 2] {
+fn areas(geometry: &DetWoGeometry) -> [Slots; 2] {
     let k = geometry.refresh;
     let hold_slots = k.writes_for(geometry.blocks) + geometry.unsynced_max + 64;
     let main_slots = geometry.blocks + k.at_most(geometry.unsynced_max + 1) + 128;
@@ -89,7 +89,7 @@ struct Subject {
     history: Vec<(usize, Vec<u8>)>,
     /// Not closed: what was written last may look as if there had been a crash before it.
     left_open: bool,
-    geometry: Geometry,
+    geometry: DetWoGeometry,
 }
 
 /// What came of an image.
@@ -105,18 +105,18 @@ enum Verdict {
 
 impl Subject {
     fn detwo(seed: u64) -> Self {
-        let geometry = Geometry::new(BLOCKS, BLOCK_LEN, Refresh::ONE, 0).expect("it works");
+        let geometry = DetWoGeometry::new(BLOCKS, BLOCK_LEN, Refresh::ONE, 0).expect("it works");
         Self::new(SchemeConfig::DetWo(geometry), geometry, seed, true)
     }
 
     /// One that was flushed and not closed.
     fn left_open(seed: u64) -> Self {
-        let geometry = Geometry::new(BLOCKS, BLOCK_LEN, Refresh::ONE, 0).expect("it works");
+        let geometry = DetWoGeometry::new(BLOCKS, BLOCK_LEN, Refresh::ONE, 0).expect("it works");
         assert_eq!(geometry.unsynced_max, S);
         Self::new(SchemeConfig::DetWo(geometry), geometry, seed, false)
     }
 
-    fn new(scheme: SchemeConfig, geometry: Geometry, seed: u64, close: bool) -> Self {
+    fn new(scheme: SchemeConfig, geometry: DetWoGeometry, seed: u64, close: bool) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, anchor) = (folder.path().join("image"), folder.path().join("anchor"));
         let anchored = Some(anchor.clone());
@@ -129,7 +129,7 @@ impl Subject {
             anchor: anchored.clone(),
         };
         create(&path, &key(), &options, &mut |_, _| true).expect("created");
-        let (mut rng, mut history) = (Seeded::new(seed), vec![]);
+        let (mut rng, mut history) = (SeededRng::new(seed), vec![]);
         let open = || {
             let options = OpenOptions { anchor: anchored.clone(), ..OpenOptions::default() };
             Volume::open(&path, &key(), &options, &mut |_, _| {}).expect("it opens")
@@ -317,7 +317,7 @@ fn flipped_bits_before_the_areas_are_refused() {
         }
     }
     assert_eq!(reserved, 22);
-    let mut rng = Seeded::new(1);
+    let mut rng = SeededRng::new(1);
     for sector in (4096 + SECTOR..SUPERBLOCK_A).step_by(SECTOR) {
         let at = sector + rng.below(SECTOR as u64) as usize;
         assert_eq!(subject.flip(at, at, true), Verdict::Blocks(0), "nothing lies at {at}");
@@ -381,7 +381,7 @@ fn every_cut_is_refused_and_tails_are_harmless() {
         subject.put(cut, &subject.sound[cut..]);
     }
     assert_eq!(subject.try_changes(&[], false), Verdict::Blocks(0));
-    let (mut noise, mut rng) = (vec![0; 3 * BLOCK_LEN], Seeded::new(4));
+    let (mut noise, mut rng) = (vec![0; 3 * BLOCK_LEN], SeededRng::new(4));
     for tail in [1, SECTOR, BLOCK_LEN, noise.len()] {
         for zeros in [true, false] {
             if zeros {
@@ -400,7 +400,7 @@ fn every_cut_is_refused_and_tails_are_harmless() {
 #[test]
 fn flipped_bits_in_the_areas_change_nothing_unnoticed() {
     let subject = Subject::detwo(2);
-    let mut rng = Seeded::new(2);
+    let mut rng = SeededRng::new(2);
     let mut verdicts = Verdicts::default();
     for sector in (AREAS..subject.sound.len()).step_by(SECTOR) {
         let at = sector + rng.below(SECTOR as u64) as usize;
@@ -509,7 +509,7 @@ fn a_volume_left_open_holds_a_prefix_of_its_writes() {
     let anchor = Some(subject.anchor.clone());
     let anchored = OpenOptions { read_only: true, anchor, ..OpenOptions::default() };
     assert_eq!(subject.examine(&anchored), Ok(Verdict::Blocks(0)));
-    let mut rng = Seeded::new(10);
+    let mut rng = SeededRng::new(10);
     let mut verdicts = Verdicts::default();
     for at in (AREAS..subject.sound.len()).step_by(SECTOR) {
         let mut flipped = subject.sound[at..at + SECTOR].to_vec();
@@ -575,7 +575,7 @@ fn superblocks_of_a_newborn_make_an_empty_volume() {
 fn swapped_slots_change_nothing_unnoticed() {
     let subject = Subject::detwo(5);
     let [hold, main] = areas(&subject.geometry);
-    let mut rng = Seeded::new(5);
+    let mut rng = SeededRng::new(5);
     let mut verdicts = Verdicts::default();
     let image = &subject.sound;
     for round in 0..1500 {
@@ -643,7 +643,7 @@ fn another_volume_of_the_same_key_is_of_no_use() {
 #[test]
 fn the_insecure_control_is_found_out() {
     let scheme = SchemeConfig::Plain { blocks: BLOCKS, block_len: BLOCK_LEN };
-    let geometry = Geometry::new(BLOCKS, BLOCK_LEN, Refresh::ONE, 0).expect("it works");
+    let geometry = DetWoGeometry::new(BLOCKS, BLOCK_LEN, Refresh::ONE, 0).expect("it works");
     let subject = Subject::new(scheme, geometry, 8, true);
     let options = OpenOptions { caching: Caching::Buffered, ..OpenOptions::default() };
     assert_eq!(subject.examine(&options), Ok(Verdict::Blocks(0)));

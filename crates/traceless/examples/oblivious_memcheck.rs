@@ -12,7 +12,7 @@ use subtle::{Choice, ConditionallySelectable};
 use traceless::map::{Map, Operation};
 use traceless::oblivious::{self, Dynamic, Oblivious};
 use traceless::oram::Oram;
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 use traceless::seal::SECRET_LEN;
 use traceless::store::MemStore;
 use traceless::{Addr, Array};
@@ -37,7 +37,7 @@ fn main() {
 /// Every kind of array: scanned, in a tree, with maps; blocks in registers and in memory.
 fn honest() {
     for (blocks, block_len) in [(9, 20), (50, 64), (600, 20), (600, 128), (5000, 64), (70_000, 8)] {
-        let rng = Box::new(Secret(Seeded::new(blocks)));
+        let rng = Box::new(Secret(SeededRng::new(blocks)));
         let mut oram = oblivious::create(blocks, block_len, rng).expect("it fits");
         let rounds = if blocks < 1000 { 60 } else { 200 };
         exercise(&mut *oram, rounds);
@@ -45,15 +45,15 @@ fn honest() {
     }
     let (blocks, block_len) = (20_000, 64);
     let store_len = oblivious::sealed_len(blocks, block_len).expect("it fits");
-    let (store, rng) = (Arc::new(MemStore::new(store_len)), Box::new(Secret(Seeded::new(2))));
+    let (store, rng) = (Arc::new(MemStore::new(store_len)), Box::new(Secret(SeededRng::new(2))));
     let mut oram = oblivious::create_sealed(blocks, block_len, store, rng).expect("it fits");
     exercise(&mut *oram, 100);
     println!("{blocks} x {block_len} B on a store: 300 accesses");
     saved();
-    let rng = Box::new(Secret(Seeded::new(1)));
+    let rng = Box::new(Secret(SeededRng::new(1)));
     exercise(&mut Oblivious::new(20, 5000, Dynamic::of(5000), rng).expect("it fits"), 10);
     for (blocks, block_len) in [(50, 64), (5000, 20)] {
-        let rng = Box::new(Secret(Seeded::new(blocks)));
+        let rng = Box::new(Secret(SeededRng::new(blocks)));
         let mut oram = oblivious::create_path(blocks, block_len, rng).expect("it fits");
         exercise(&mut *oram, 60);
         println!("{blocks} x {block_len} B with evictions of Path ORAM: 180 accesses");
@@ -70,7 +70,7 @@ fn saved() {
     let key = || traceless::seal::Secret::from_bytes([7; 32]);
     let array = |seed| {
         let array = Array::builder().blocks(blocks).block_len(block_len).oblivious(true);
-        array.key(key()).rng(Secret(Seeded::new(seed)))
+        array.key(key()).rng(Secret(SeededRng::new(seed)))
     };
     let store = Arc::new(MemStore::new(array(0).store_len().expect("it fits")));
     let mut oram = array(1).store(store.clone()).build().expect("it fits").into_oram();
@@ -84,7 +84,7 @@ fn saved() {
     println!("{blocks} x {block_len} B saved: 180 accesses, one opening after a kill");
     let map = |seed| {
         let map = Map::builder().capacity(20).key_len(3).value_len(70);
-        map.key(key()).rng(Secret(Seeded::new(seed)))
+        map.key(key()).rng(Secret(SeededRng::new(seed)))
     };
     let store = Arc::new(MemStore::new(map(0).store_len().expect("it fits")));
     let mut made = map(1).store(store.clone()).build().expect("it fits");
@@ -96,12 +96,12 @@ fn saved() {
 
 fn map(capacity: u64, key_len: usize, value_len: usize) -> Map {
     let builder = Map::builder().capacity(capacity).key_len(key_len).value_len(value_len);
-    builder.rng(Secret(Seeded::new(capacity))).build().expect("it fits")
+    builder.rng(Secret(SeededRng::new(capacity))).build().expect("it fits")
 }
 
 /// Secret keys, values and operations; what is answered must be what a map that is no secret has.
 fn exercise_map(map: &mut Map, key_len: usize, value_len: usize) {
-    let mut rng = Seeded::new(7);
+    let mut rng = SeededRng::new(7);
     let mut model = HashMap::new();
     for _ in 0..400 {
         let (mut key, mut value) = (vec![rng.below(16) as u8; key_len], vec![0; value_len]);
@@ -129,7 +129,7 @@ fn exercise_map(map: &mut Map, key_len: usize, value_len: usize) {
 
 /// Secret addresses and contents; what is read back must be what was written.
 fn exercise(oram: &mut dyn Oram, rounds: u64) {
-    let mut rng = Seeded::new(7);
+    let mut rng = SeededRng::new(7);
     let len = oram.block_len();
     for _ in 0..rounds {
         let mut addr = [rng.below(oram.blocks())];
@@ -159,7 +159,7 @@ fn early_exit() {
 
 /// Shows that what was secret when it was written is secret when it comes back.
 fn branch() {
-    let rng = Box::new(Secret(Seeded::new(1)));
+    let rng = Box::new(Secret(SeededRng::new(1)));
     let mut oram = oblivious::create(5000, 64, rng).expect("it fits");
     let mut block = [1; 64];
     classify(&mut block);
@@ -183,7 +183,7 @@ fn found() {
 }
 
 /// A generator whose numbers are secret.
-struct Secret(Seeded);
+struct Secret(SeededRng);
 
 impl Rng for Secret {
     fn fill(&mut self, out: &mut [u8]) {

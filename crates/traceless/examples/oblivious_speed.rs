@@ -5,9 +5,9 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
-use traceless::oblivious::{self, Lines, Scan};
+use traceless::oblivious::{self, Lines, ScanArray};
 use traceless::oram::Oram;
-use traceless::rng::{Rng, Seeded, System};
+use traceless::rng::{Rng, SeededRng, System};
 use traceless::store::MemStore;
 use traceless::{Addr, Map};
 
@@ -26,7 +26,7 @@ fn main() {
         // Where a tree begins to win.
         for blocks in [128, 256, 512, 1024, 2048] {
             tree(blocks);
-            let mut scan = Scan::new(blocks, BLOCK_LEN, Lines::<1>).expect("it fits");
+            let mut scan = ScanArray::new(blocks, BLOCK_LEN, Lines::<1>).expect("it fits");
             println!("scan of {blocks} blocks: {:.3} us", best_us(&mut scan));
         }
     }
@@ -63,7 +63,7 @@ fn map(capacity: u64) {
     for key in 0..capacity {
         map.insert(&key.to_le_bytes(), &[1; 8]).expect("there is room");
     }
-    let mut rng = Seeded::new(1);
+    let mut rng = SeededRng::new(1);
     let mut measure = |count: u64| {
         let started = cpu_seconds();
         for _ in 0..count {
@@ -83,7 +83,7 @@ fn best_us(oram: &mut dyn Oram) -> f64 {
 
 /// The same, of `accesses` each.
 fn best_us_of(oram: &mut dyn Oram, accesses: u64) -> f64 {
-    let mut rng = Seeded::new(1);
+    let mut rng = SeededRng::new(1);
     let mut block = vec![7; oram.block_len()];
     let mut measure = |count: u64| {
         let started = cpu_seconds();

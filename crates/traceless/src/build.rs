@@ -7,7 +7,7 @@ use crate::oram::{BlockOram, Oram};
 pub use crate::scheme::Facts;
 use crate::scheme::Parts;
 use crate::scheme::datalair::DataLair;
-use crate::scheme::detwo::{DetWo, Geometry};
+use crate::scheme::detwo::{DetWo, DetWoGeometry};
 use crate::scheme::hive::Hive;
 use crate::scheme::linear::Linear;
 use crate::scheme::path::{self, DurablePath};
@@ -37,17 +37,17 @@ pub enum SchemeConfig {
         block_len: usize,
     },
     /// Deterministic write-only ORAM.
-    DetWo(Geometry),
+    DetWo(DetWoGeometry),
     /// Write-only ORAM that keeps neighbours together.
-    Sq(sq::Geometry),
+    Sq(sq::SqGeometry),
     /// Random slots, with the map asked which are free.
-    Hive(random::Geometry),
+    Hive(random::RandomGeometry),
     /// Random slots, with a record of those that are free.
-    DataLair(random::Geometry),
+    DataLair(random::RandomGeometry),
     /// Path ORAM: a random path of a tree at each access.
-    Path(path::Geometry),
+    Path(path::PathGeometry),
     /// Circuit ORAM for a client whose own memory may be watched.
-    Oblivious(oblivious::Geometry),
+    Oblivious(oblivious::ArrayGeometry),
 }
 
 impl SchemeConfig {

@@ -26,22 +26,22 @@ impl<T: Timer + ?Sized> Timer for alloc::sync::Arc<T> {
 
 /// A clock that goes on only when it is told to, or waited for.
 #[derive(Default)]
-pub struct Simulated(core::sync::atomic::AtomicU64);
+pub struct SimulatedClock(core::sync::atomic::AtomicU64);
 
-impl Simulated {
+impl SimulatedClock {
     /// Lets time pass.
     pub fn advance(&self, by: u64) {
         self.0.fetch_add(by, core::sync::atomic::Ordering::Relaxed);
     }
 }
 
-impl Clock for Simulated {
+impl Clock for SimulatedClock {
     fn now(&self) -> u64 {
         self.0.load(core::sync::atomic::Ordering::Relaxed)
     }
 }
 
-impl Timer for Simulated {
+impl Timer for SimulatedClock {
     fn wait_until(&self, at: u64) {
         self.0.fetch_max(at, core::sync::atomic::Ordering::Relaxed);
     }

@@ -6,7 +6,7 @@ use crate::types::Addr;
 
 /// What one step was for. The adversary cannot tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum StepKind {
     /// A block of the user's.
     Data,
     /// A block of the position map, on this level of the recursion, from 1 on.
@@ -19,9 +19,9 @@ pub enum Kind {
 
 /// What one step did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Issued {
+pub struct StepOutcome {
     /// What it was for.
-    pub kind: Kind,
+    pub kind: StepKind,
     /// The request that it finished.
     pub finished: Option<u64>,
 }
@@ -49,7 +49,7 @@ pub trait Controller: Send {
     ///
     /// If the store cannot serve its read, nothing has changed, and the next step makes the same
     /// read again. A scheme that cannot do so refuses everything after it.
-    fn step(&mut self, serve: Serve<'_>) -> Result<Issued>;
+    fn step(&mut self, serve: Serve<'_>) -> Result<StepOutcome>;
 
     /// Finishes the request whose turn it is if that takes no path access, and tells which one.
     /// This is no step and cannot be seen, but who sees when requests are made may learn from it;
@@ -85,12 +85,12 @@ const ANNOUNCED_MAX: usize = 128;
 ///
 /// A request that an error cut off is not forgotten: its paths were seen, or announced. The next
 /// one first steps until it is finished, and leaves its block as it is.
-pub struct Stepped<C>(C);
+pub struct SteppedOram<C>(C);
 
 /// What its own requests are called.
 const OWN: u64 = u64::MAX;
 
-impl<C: Controller> Stepped<C> {
+impl<C: Controller> SteppedOram<C> {
     /// The array of `controller`, which has no request waiting.
     pub fn new(controller: C) -> Self {
         Self(controller)
@@ -158,7 +158,7 @@ impl<C: Controller> Stepped<C> {
     }
 }
 
-impl<C: Controller> Oram for Stepped<C> {
+impl<C: Controller> Oram for SteppedOram<C> {
     fn blocks(&self) -> u64 {
         self.0.blocks()
     }

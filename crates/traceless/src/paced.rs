@@ -10,7 +10,7 @@
 //! whole trace; on a real machine it is that only as far as the machine takes the same time for
 //! all, so that [`Pace::StartToStart`] is the one to be used there.
 //!
-//! [`Paced`] is driven by its caller; [`Service`] has a thread of its own.
+//! [`PacedOram`] is driven by its caller; [`Service`] has a thread of its own.
 
 #[cfg(feature = "std")]
 mod service;
@@ -21,7 +21,7 @@ mod tests;
 pub use service::Service;
 
 use crate::clock::Timer;
-use crate::controller::{Controller, Issued, Serve};
+use crate::controller::{Controller, Serve, StepOutcome};
 use crate::error::Result;
 use crate::types::Addr;
 
@@ -48,7 +48,7 @@ pub struct Record {
 }
 
 /// A controller whose steps begin when they are due.
-pub struct Paced<C, T> {
+pub struct PacedOram<C, T> {
     controller: C,
     timer: T,
     pace: Pace,
@@ -56,7 +56,7 @@ pub struct Paced<C, T> {
     record: Record,
 }
 
-impl<C: Controller, T: Timer> Paced<C, T> {
+impl<C: Controller, T: Timer> PacedOram<C, T> {
     /// Steps of `controller`, the first of which is due now.
     pub fn new(controller: C, timer: T, pace: Pace) -> Self {
         let due = timer.now();
@@ -69,7 +69,7 @@ impl<C: Controller, T: Timer> Paced<C, T> {
     }
 
     /// Waits until an access is due, and does it: one that was asked for, or a dummy.
-    pub fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+    pub fn step(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         let late = self.timer.now().saturating_sub(self.due);
         self.timer.wait_until(self.due);
         let start = self.timer.now();

@@ -48,7 +48,7 @@ pub trait Rng: Send + Sync {
     fn fork(&mut self) -> Box<dyn Rng> {
         let mut seed = [0; 32];
         self.fill(&mut seed);
-        Box::new(Seeded(rand_chacha::ChaCha12Rng::from_seed(seed)))
+        Box::new(SeededRng(rand_chacha::ChaCha12Rng::from_seed(seed)))
     }
 
     /// A number below `bound`, without bias. `bound` is not zero.
@@ -70,9 +70,9 @@ pub trait Rng: Send + Sync {
 }
 
 /// Replays the same bytes from the same seed.
-pub struct Seeded(rand_chacha::ChaCha12Rng);
+pub struct SeededRng(rand_chacha::ChaCha12Rng);
 
-impl Seeded {
+impl SeededRng {
     /// The stream of `seed`.
     pub fn new(seed: u64) -> Self {
         Self(rand_chacha::ChaCha12Rng::seed_from_u64(seed))
@@ -87,7 +87,7 @@ impl Seeded {
     }
 }
 
-impl Rng for Seeded {
+impl Rng for SeededRng {
     fn fill(&mut self, out: &mut [u8]) {
         self.0.fill_bytes(out);
     }
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn below_is_in_range_and_reaches_both_ends() {
-        let mut rng = Seeded::new(1);
+        let mut rng = SeededRng::new(1);
         let mut seen = [0u32; 3];
         for _ in 0..3000 {
             seen[rng.below(3) as usize] += 1;
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_seed_replays() {
-        assert_eq!(Seeded::new(7).next_u64(), Seeded::new(7).next_u64());
-        assert_ne!(Seeded::new(7).next_u64(), Seeded::new(8).next_u64());
+        assert_eq!(SeededRng::new(7).next_u64(), SeededRng::new(7).next_u64());
+        assert_ne!(SeededRng::new(7).next_u64(), SeededRng::new(8).next_u64());
     }
 }

@@ -14,10 +14,10 @@ use crate::build::SchemeConfig;
 use crate::durable::{MemVault, Vault};
 use crate::error::{Error, Result};
 use crate::oram::{Hides, Oram};
-use crate::rng::{Rng, Seeded};
+use crate::rng::{Rng, SeededRng};
 use crate::scheme::Parts;
 use crate::seal::{Cipher, Secret};
-use crate::store::{MemStore, Store, Watched};
+use crate::store::{MemStore, Store, WatchedStore};
 use crate::trace::{Event, Op, Recorder};
 use crate::types::{Addr, Extent};
 pub use copies::nonces_that_copies_share;
@@ -27,7 +27,7 @@ pub use reads::survives_failing_reads;
 pub(crate) use reads::{FailingReads, goes_on_after_failed_reads, is_read_again};
 use std::collections::HashMap;
 use std::sync::Arc;
-pub use unsalted::Unsalted;
+pub use unsalted::UnsaltedRng;
 
 /// Runs every test of the suite on one scheme. Panics with what failed.
 pub fn conforms(config: &SchemeConfig) {
@@ -62,7 +62,7 @@ impl Subject {
             first: 0,
             key: Secret::from_bytes([9; 32]),
             vault: Box::new(self.vault.clone()),
-            rng: Box::new(Seeded::new(self.seed)),
+            rng: Box::new(SeededRng::new(self.seed)),
             read_only: false,
             cipher: Cipher::ALL[self.config.blocks() as usize % Cipher::ALL.len()],
             expect_writes: 0,
@@ -85,7 +85,7 @@ pub fn behaves_like_an_array(config: &SchemeConfig) {
     let mut subject = Subject::new(config);
     let mut oram = subject.create(subject.store()).unwrap();
     let mut model = vec![0; config.blocks() as usize * config.block_len()];
-    let mut rng = Seeded::new(17);
+    let mut rng = SeededRng::new(17);
     for _ in 0..1500 {
         step(&mut *oram, &mut model, &mut rng).unwrap();
     }
@@ -100,7 +100,7 @@ pub fn behaves_like_an_array(config: &SchemeConfig) {
 }
 
 /// One random operation on a scheme and on the array that it should be.
-fn step(oram: &mut dyn Oram, model: &mut [u8], rng: &mut Seeded) -> Result {
+fn step(oram: &mut dyn Oram, model: &mut [u8], rng: &mut SeededRng) -> Result {
     let (n, len) = (oram.blocks(), oram.block_len());
     let hot = if rng.below(2) == 0 { n } else { n.div_ceil(8) };
     let longest = if rng.below(4) == 0 { 40 } else { 2 };
@@ -185,7 +185,7 @@ fn config_hides(config: &SchemeConfig) -> Hides {
 fn trace_of(config: &SchemeConfig, address: &dyn Fn(u64) -> u64, seed: u64) -> Vec<Event> {
     let witness = Arc::new(Recorder::default());
     let mut subject = Subject { seed, ..Subject::new(config) };
-    let store: Arc<dyn Store> = Arc::new(Watched::new(subject.store(), witness.clone()));
+    let store: Arc<dyn Store> = Arc::new(WatchedStore::new(subject.store(), witness.clone()));
     let mut oram = subject.create(store.clone()).unwrap();
     let mut block = vec![0; config.block_len()];
     let run = |oram: &mut dyn Oram, block: &mut [u8], from: u64| {
@@ -226,7 +226,7 @@ pub fn survives_failing_stores(config: &SchemeConfig) {
         let created = subject.create(faulty.clone());
         let Ok(mut oram) = created else { continue };
         let mut history = History::new(config);
-        let mut rng = Seeded::new(fuse);
+        let mut rng = SeededRng::new(fuse);
         while history.step(&mut *oram, &mut rng).is_ok() {}
         assert!(faulty.has_failed(), "an operation failed on a sound store");
         drop(oram);
@@ -254,7 +254,7 @@ impl History {
         Self { len, allowed }
     }
 
-    fn step(&mut self, oram: &mut dyn Oram, rng: &mut Seeded) -> Result {
+    fn step(&mut self, oram: &mut dyn Oram, rng: &mut SeededRng) -> Result {
         if rng.below(8) == 0 {
             oram.sync()?;
             for values in self.allowed.values_mut() {
@@ -302,7 +302,7 @@ pub fn reopens_equal(config: &SchemeConfig) {
     let store = subject.store();
     let mut oram = subject.create(store.clone()).unwrap();
     let mut model = vec![0; config.blocks() as usize * config.block_len()];
-    let mut rng = Seeded::new(3);
+    let mut rng = SeededRng::new(3);
     for round in 0..20 {
         for _ in 0..rng.below(60) {
             step(&mut *oram, &mut model, &mut rng).unwrap();
@@ -321,7 +321,7 @@ pub fn refuses_tampering(config: &SchemeConfig) {
     let store = subject.store();
     let mut oram = subject.create(store.clone()).unwrap();
     let mut model = vec![0; config.blocks() as usize * config.block_len()];
-    let mut rng = Seeded::new(5);
+    let mut rng = SeededRng::new(5);
     let mut old = vec![];
     for i in 0..300 {
         if i == 150 {

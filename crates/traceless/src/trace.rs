@@ -63,7 +63,7 @@ pub struct Event {
 
 /// What a user asked for: the secret that events must not tell. It is never part of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Asked {
+pub struct Request {
     /// Events that were seen before: those that it caused come after them.
     pub seen: u64,
     /// What was asked for; a sync says that from here on nothing is.

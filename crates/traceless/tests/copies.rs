@@ -4,20 +4,20 @@
 
 use traceless::build::SchemeConfig;
 use traceless::oblivious;
-use traceless::rng::{Rng, Seeded, System};
-use traceless::scheme::detwo::{Geometry, MapEntries, Refresh};
+use traceless::rng::{Rng, SeededRng, System};
+use traceless::scheme::detwo::{DetWoGeometry, MapEntries, Refresh};
 use traceless::scheme::{path, random, sq};
 use traceless::suite::nonces_that_copies_share;
 
 fn schemes() -> Vec<SchemeConfig> {
     let detwo = |blocks, refresh: &str, tiers| {
-        Geometry::new(blocks, 512, Refresh::parse(refresh).unwrap(), tiers).unwrap()
+        DetWoGeometry::new(blocks, 512, Refresh::parse(refresh).unwrap(), tiers).unwrap()
     };
     let sq = |map| {
-        let geometry = sq::Geometry::with_shape(100, 128, 4, 2, 3).unwrap();
-        sq::Geometry { unsynced_max: 16, map, ..geometry }
+        let geometry = sq::SqGeometry::with_shape(100, 128, 4, 2, 3).unwrap();
+        sq::SqGeometry { unsynced_max: 16, map, ..geometry }
     };
-    let random = |tiers| random::Geometry::new(100, 512, tiers).unwrap();
+    let random = |tiers| random::RandomGeometry::new(100, 512, tiers).unwrap();
     vec![
         SchemeConfig::Plain { blocks: 70, block_len: 512 },
         SchemeConfig::Linear { blocks: 9, block_len: 64 },
@@ -28,14 +28,14 @@ fn schemes() -> Vec<SchemeConfig> {
         SchemeConfig::Sq(sq(sq::MapPlace::Disk)),
         SchemeConfig::Hive(random(0)),
         SchemeConfig::DataLair(random(1)),
-        SchemeConfig::Path(path::Geometry::new(60, 32).unwrap()),
-        SchemeConfig::Path(path::Geometry {
+        SchemeConfig::Path(path::PathGeometry::new(60, 32).unwrap()),
+        SchemeConfig::Path(path::PathGeometry {
             map_trees: 2,
             map_block_len: 24,
             unsynced_max: 16,
-            ..path::Geometry::new(300, 64).unwrap()
+            ..path::PathGeometry::new(300, 64).unwrap()
         }),
-        SchemeConfig::Oblivious(oblivious::Geometry::new(600, 64).unwrap()),
+        SchemeConfig::Oblivious(oblivious::ArrayGeometry::new(600, 64).unwrap()),
     ]
 }
 
@@ -46,7 +46,7 @@ fn copies_share_no_nonce() {
         let shared = nonces_that_copies_share(&config, || Box::new(System));
         assert_eq!(shared, 0, "{config:?}");
         // The planted fault: salts of a generator whose state is copied.
-        let repeats = || -> Box<dyn Rng> { Box::new(Seeded::new(3)) };
+        let repeats = || -> Box<dyn Rng> { Box::new(SeededRng::new(3)) };
         assert!(nonces_that_copies_share(&config, repeats) > 0, "{config:?}");
     }
 }

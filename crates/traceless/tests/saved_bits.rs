@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use traceless::build::SchemeConfig;
-use traceless::rng::Seeded;
+use traceless::rng::SeededRng;
 use traceless::scheme::path;
 use traceless::seal::Secret;
 use traceless::store::MemStore;
@@ -44,7 +44,7 @@ fn contents(addr: u64) -> [u8; BLOCK_LEN] {
 }
 
 fn array(name: &'static str, blocks: u64, make: fn(u64) -> traceless::array::Builder) -> Subject {
-    let builder = move || make(blocks).key(key()).rng(Seeded::new(1));
+    let builder = move || make(blocks).key(key()).rng(SeededRng::new(1));
     let write = move |store: Arc<MemStore>, ending| {
         let mut array = builder().store(store).build().unwrap();
         (0..blocks).for_each(|addr| array.write(addr, &contents(addr)).unwrap());
@@ -55,7 +55,7 @@ fn array(name: &'static str, blocks: u64, make: fn(u64) -> traceless::array::Bui
         }
     };
     let read = move |store: Arc<MemStore>| {
-        let opened = make(blocks).key(key()).rng(Seeded::new(2)).store(store).open();
+        let opened = make(blocks).key(key()).rng(SeededRng::new(2)).store(store).open();
         let Ok(mut array) = opened else { return Outcome::Refused };
         for addr in 0..blocks {
             match array.read(addr) {
@@ -72,7 +72,7 @@ fn array(name: &'static str, blocks: u64, make: fn(u64) -> traceless::array::Bui
 fn map() -> Subject {
     let builder = |seed| {
         let map = Map::builder().capacity(4).key_len(2).value_len(8);
-        map.key(key()).rng(Seeded::new(seed))
+        map.key(key()).rng(SeededRng::new(seed))
     };
     let write = move |store: Arc<MemStore>, ending| {
         let mut map = builder(1).store(store).build().unwrap();
@@ -102,19 +102,21 @@ fn linear(blocks: u64) -> traceless::array::Builder {
 }
 
 fn flat(blocks: u64) -> traceless::array::Builder {
-    let geometry = path::Geometry::new(blocks, BLOCK_LEN).unwrap();
-    Array::builder().scheme(SchemeConfig::Path(path::Geometry { unsynced_max: 9, ..geometry }))
+    let geometry = path::PathGeometry::new(blocks, BLOCK_LEN).unwrap();
+    Array::builder().scheme(SchemeConfig::Path(path::PathGeometry { unsynced_max: 9, ..geometry }))
 }
 
 fn recursive(blocks: u64) -> traceless::array::Builder {
-    let geometry = path::Geometry::new(blocks, BLOCK_LEN).unwrap();
-    let geometry = path::Geometry { map_trees: 1, map_block_len: 16, unsynced_max: 9, ..geometry };
+    let geometry = path::PathGeometry::new(blocks, BLOCK_LEN).unwrap();
+    let geometry =
+        path::PathGeometry { map_trees: 1, map_block_len: 16, unsynced_max: 9, ..geometry };
     Array::builder().scheme(SchemeConfig::Path(geometry))
 }
 
 fn oblivious(blocks: u64) -> traceless::array::Builder {
-    let geometry = traceless::oblivious::Geometry::new(blocks, BLOCK_LEN).unwrap();
-    let geometry = traceless::oblivious::Geometry { memory_levels: 1, unsynced_max: 5, ..geometry };
+    let geometry = traceless::oblivious::ArrayGeometry::new(blocks, BLOCK_LEN).unwrap();
+    let geometry =
+        traceless::oblivious::ArrayGeometry { memory_levels: 1, unsynced_max: 5, ..geometry };
     Array::builder().scheme(SchemeConfig::Oblivious(geometry))
 }
 
@@ -228,7 +230,8 @@ fn every_cut_is_refused_or_harmless_and_so_are_tails() {
 fn a_flip_that_nothing_notices_is_found() {
     let subject = array("planted", 3, linear);
     let store = Arc::new(MemStore::new(subject.store_len));
-    let mut array = linear(3).key(key()).rng(Seeded::new(1)).store(store.clone()).build().unwrap();
+    let mut array =
+        linear(3).key(key()).rng(SeededRng::new(1)).store(store.clone()).build().unwrap();
     (0..3).for_each(|addr| array.write(addr, &contents(addr + u64::from(addr == 2))).unwrap());
     array.close().unwrap();
     (subject.read)(store);

@@ -3,19 +3,19 @@
 
 use traceless::build::SchemeConfig;
 use traceless::oblivious;
-use traceless::scheme::detwo::{Geometry, MapEntries, Refresh};
+use traceless::scheme::detwo::{DetWoGeometry, MapEntries, Refresh};
 use traceless::scheme::{path, random, sq};
 use traceless::suite;
 
 fn detwo(blocks: u64, block_len: usize, refresh: &str, map_tiers: u8) {
     let refresh = Refresh::parse(refresh).unwrap();
-    let geometry = Geometry::new(blocks, block_len, refresh, map_tiers).unwrap();
+    let geometry = DetWoGeometry::new(blocks, block_len, refresh, map_tiers).unwrap();
     suite::conforms(&SchemeConfig::DetWo(geometry));
 }
 
 fn detwo_pointers(blocks: u64, block_len: usize, refresh: &str, map_tiers: u8) {
     let refresh = Refresh::parse(refresh).unwrap();
-    let geometry = Geometry::new(blocks, block_len, refresh, map_tiers).unwrap();
+    let geometry = DetWoGeometry::new(blocks, block_len, refresh, map_tiers).unwrap();
     let geometry = geometry.with_map_entries(MapEntries::Pointers).unwrap();
     suite::conforms(&SchemeConfig::DetWo(geometry));
 }
@@ -60,15 +60,15 @@ fn detwo_two_map_tiers() {
     detwo(4200, 128, "3/7", 2);
 }
 
-fn sq(geometry: sq::Geometry) {
+fn sq(geometry: sq::SqGeometry) {
     geometry.check().unwrap();
     suite::conforms(&SchemeConfig::Sq(geometry));
 }
 
-fn shape(blocks: u64, bucket: u32, fanout: u32, levels: u8) -> sq::Geometry {
-    let geometry = sq::Geometry::with_shape(blocks, 128, bucket, fanout, levels).unwrap();
+fn shape(blocks: u64, bucket: u32, fanout: u32, levels: u8) -> sq::SqGeometry {
+    let geometry = sq::SqGeometry::with_shape(blocks, 128, bucket, fanout, levels).unwrap();
     // Few enough that a small test syncs by itself.
-    sq::Geometry { unsynced_max: 4 * u64::from(bucket), ..geometry }
+    sq::SqGeometry { unsynced_max: 4 * u64::from(bucket), ..geometry }
 }
 
 #[test]
@@ -86,8 +86,8 @@ fn sq_wide() {
 
 #[test]
 fn sq_one_level() {
-    sq(sq::Geometry { unsynced_max: 4, ..shape(64, 4, 4, 1) });
-    sq(sq::Geometry { unsynced_max: 1, ..shape(30, 2, 5, 1) });
+    sq(sq::SqGeometry { unsynced_max: 4, ..shape(64, 4, 4, 1) });
+    sq(sq::SqGeometry { unsynced_max: 1, ..shape(30, 2, 5, 1) });
 }
 
 #[test]
@@ -98,27 +98,27 @@ fn sq_a_last_level_smaller_than_its_pass() {
 #[test]
 fn sq_chosen_shapes() {
     for blocks in [40, 500] {
-        sq(sq::Geometry::new(blocks, 256, sq::Wishes::default()).unwrap());
+        sq(sq::SqGeometry::new(blocks, 256, sq::Wishes::default()).unwrap());
     }
 }
 
 #[test]
 fn sq_amortized() {
-    sq(sq::Geometry { amortized: true, ..shape(100, 4, 3, 2) });
-    sq(sq::Geometry { amortized: true, ..shape(64, 4, 2, 4) });
+    sq(sq::SqGeometry { amortized: true, ..shape(100, 4, 3, 2) });
+    sq(sq::SqGeometry { amortized: true, ..shape(64, 4, 2, 4) });
 }
 
 #[test]
 fn sq_maps_on_disk() {
-    sq(sq::Geometry { map: sq::MapPlace::Disk, ..shape(200, 4, 4, 2) });
-    sq(sq::Geometry { map: sq::MapPlace::Disk, ..shape(90, 16, 2, 3) });
-    sq(sq::Geometry { map: sq::MapPlace::Disk, ..shape(3000, 64, 3, 3) });
+    sq(sq::SqGeometry { map: sq::MapPlace::Disk, ..shape(200, 4, 4, 2) });
+    sq(sq::SqGeometry { map: sq::MapPlace::Disk, ..shape(90, 16, 2, 3) });
+    sq(sq::SqGeometry { map: sq::MapPlace::Disk, ..shape(3000, 64, 3, 3) });
 }
 
 #[test]
 fn sq_in_the_papers_cadence() {
     let geometry = shape(200, 8, 4, 2);
-    sq(sq::Geometry { map: sq::MapPlace::Disk, cadence: sq::Cadence::Paper, ..geometry });
+    sq(sq::SqGeometry { map: sq::MapPlace::Disk, cadence: sq::Cadence::Paper, ..geometry });
 }
 
 #[test]
@@ -146,8 +146,8 @@ fn detwo_pointers_in_two_tiers() {
     detwo_pointers(4200, 128, "3/7", 2);
 }
 
-fn random(blocks: u64, block_len: usize, map_tiers: u8) -> random::Geometry {
-    random::Geometry::new(blocks, block_len, map_tiers).unwrap()
+fn random(blocks: u64, block_len: usize, map_tiers: u8) -> random::RandomGeometry {
+    random::RandomGeometry::new(blocks, block_len, map_tiers).unwrap()
 }
 
 #[test]
@@ -190,8 +190,8 @@ fn datalair_two_map_tiers() {
     suite::conforms(&SchemeConfig::DataLair(random(2100, 128, 2)));
 }
 
-fn path(blocks: u64, block_len: usize, change: impl FnOnce(&mut path::Geometry)) {
-    let mut geometry = path::Geometry::new(blocks, block_len).unwrap();
+fn path(blocks: u64, block_len: usize, change: impl FnOnce(&mut path::PathGeometry)) {
+    let mut geometry = path::PathGeometry::new(blocks, block_len).unwrap();
     change(&mut geometry);
     geometry.check().unwrap();
     suite::conforms(&SchemeConfig::Path(geometry));
@@ -233,8 +233,8 @@ fn path_recursive_and_cached() {
 }
 
 fn oblivious(blocks: u64, block_len: usize, memory_levels: u8, unsynced_max: u32) {
-    let geometry = oblivious::Geometry::new(blocks, block_len).unwrap();
-    let geometry = oblivious::Geometry { memory_levels, unsynced_max, ..geometry };
+    let geometry = oblivious::ArrayGeometry::new(blocks, block_len).unwrap();
+    let geometry = oblivious::ArrayGeometry { memory_levels, unsynced_max, ..geometry };
     geometry.check().unwrap();
     suite::conforms(&SchemeConfig::Oblivious(geometry));
 }

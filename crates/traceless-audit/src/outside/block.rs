@@ -1,6 +1,6 @@
 //! What a disk was asked for, as `blkparse` prints it or our script for bpftrace does.
 
-use super::{Shown, Wrong, fields, len_of, nanoseconds, number};
+use super::{LineEvent, Wrong, fields, len_of, nanoseconds, number};
 use traceless::trace::{Event, Op, Surface};
 
 /// Bytes of a sector, whatever the disk has.
@@ -47,14 +47,14 @@ impl Block {
         Self { is_blkparse: false, device: None }
     }
 
-    pub fn read(&mut self, line: &[u8], events: &mut Vec<Event>) -> Result<Shown, Wrong> {
+    pub fn read(&mut self, line: &[u8], events: &mut Vec<Event>) -> Result<LineEvent, Wrong> {
         let request = if self.is_blkparse {
             // What follows counts what was before.
             if line.starts_with(b"CPU") || line.starts_with(b"Total") {
-                return Ok(Shown::End);
+                return Ok(LineEvent::End);
             }
             match of_blkparse(line)? {
-                None => return Ok(Shown::Events),
+                None => return Ok(LineEvent::Events),
                 Some(request) => request,
             }
         } else {
@@ -64,7 +64,7 @@ impl Block {
             return Err("it is of another device than those before: trace one at a time");
         }
         request.show(events)?;
-        Ok(Shown::Events)
+        Ok(LineEvent::Events)
     }
 }
 

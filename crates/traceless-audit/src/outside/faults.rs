@@ -1,6 +1,6 @@
 //! Pages that a process touched which were not there, as whoever keeps its pages sees them.
 
-use super::{Shown, Wrong, fields, hexadecimal, nanoseconds, number};
+use super::{LineEvent, Wrong, fields, hexadecimal, nanoseconds, number};
 use traceless::trace::{Event, Op, Surface};
 
 /// Bytes of a page. Where in it the fault was is not seen by whoever takes the page away.
@@ -28,7 +28,7 @@ fn is_of_perf(line: &[u8]) -> bool {
 }
 
 impl Faults {
-    pub fn read(&mut self, line: &[u8], events: &mut Vec<Event>) -> Result<Shown, Wrong> {
+    pub fn read(&mut self, line: &[u8], events: &mut Vec<Event>) -> Result<LineEvent, Wrong> {
         let (time, address, op) = if is_of_perf(line) {
             of_perf(line)?
         } else {
@@ -40,7 +40,7 @@ impl Faults {
         };
         let at = address / PAGE_LEN * PAGE_LEN;
         events.push(Event { time, surface: Surface::Page, op, at, len: PAGE_LEN as u32 });
-        Ok(Shown::Events)
+        Ok(LineEvent::Events)
     }
 }
 

@@ -129,7 +129,7 @@ enum Lines {
 type Wrong = &'static str;
 
 /// What a line shows.
-enum Shown {
+enum LineEvent {
     /// So many events, or none.
     Events,
     /// That no more will follow.
@@ -174,8 +174,8 @@ impl<R: BufRead> OutsideReader<R> {
             Lines::Faults(faults) => faults.read(line, events),
         };
         match shown {
-            Ok(Shown::Events) => Ok(()),
-            Ok(Shown::End) => {
+            Ok(LineEvent::Events) => Ok(()),
+            Ok(LineEvent::End) => {
                 self.has_ended = true;
                 Ok(())
             }

@@ -1,6 +1,6 @@
 //! What `redis-cli monitor` prints: each command that a server of Redis is given.
 
-use super::{Shown, Wrong, len_of, nanoseconds, on_the_wire, place_of};
+use super::{LineEvent, Wrong, len_of, nanoseconds, on_the_wire, place_of};
 use traceless::trace::{Event, Op};
 
 /// Commands that change nothing, but for those whose name says so.
@@ -109,7 +109,7 @@ impl<'a> Command<'a> {
 }
 
 /// One event a key, as long as all that was sent; a command without a key is one at its name.
-pub fn read(line: &[u8], events: &mut Vec<Event>) -> Result<Shown, Wrong> {
+pub fn read(line: &[u8], events: &mut Vec<Event>) -> Result<LineEvent, Wrong> {
     let command = Command::of(line)?;
     let bytes = command.arguments.iter().map(Vec::len).sum::<usize>();
     let len = len_of(bytes as u64)?;
@@ -123,7 +123,7 @@ pub fn read(line: &[u8], events: &mut Vec<Event>) -> Result<Shown, Wrong> {
     if command.arguments.is_empty() {
         show(&[command.name.as_bytes()]);
     }
-    Ok(Shown::Events)
+    Ok(LineEvent::Events)
 }
 
 /// Words in quotes, with what was escaped as it was.

@@ -1,6 +1,6 @@
 //! Access logs of S3: what a provider sees of who keeps objects with it.
 
-use super::{Shown, Wrong, len_of, number, on_the_wire, place_of};
+use super::{LineEvent, Wrong, len_of, number, on_the_wire, place_of};
 use traceless::trace::{Event, Op};
 
 /// Fields before the operation, and those that are needed.
@@ -17,7 +17,7 @@ pub fn fits(line: &[u8]) -> bool {
     fields.len() >= FIELDS_MIN && time_of(fields[2]).is_some()
 }
 
-pub fn read(line: &[u8], events: &mut Vec<Event>) -> Result<Shown, Wrong> {
+pub fn read(line: &[u8], events: &mut Vec<Event>) -> Result<LineEvent, Wrong> {
     let fields = split(line);
     if fields.len() < FIELDS_MIN {
         return Err("it has fewer fields than an access log of S3");
@@ -30,7 +30,7 @@ pub fn read(line: &[u8], events: &mut Vec<Event>) -> Result<Shown, Wrong> {
     let seen = if op == Op::Read { sent } else { size };
     let len = if seen == NONE { 0 } else { number(seen).ok_or("a length is no number")? };
     events.push(on_the_wire(time, op, place_of(&[bucket, b"/", key]), len_of(len)?));
-    Ok(Shown::Events)
+    Ok(LineEvent::Events)
 }
 
 /// Whether an operation such as `REST.GET.OBJECT` changes anything.

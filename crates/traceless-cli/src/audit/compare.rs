@@ -1,14 +1,14 @@
 //! `traceless audit compare`: two trace files.
 
 use super::outcome::{CLEAN, FOUND, NOT_JUDGED, Outcome, claim_line, grouped, json};
-use super::page::{Page, Picture, Seen};
+use super::page::{Page, Picture, UserPoints};
 use super::source::{Source, secrets};
 use crate::args::audit::{CompareArgs, SourceArgs};
 use serde::Serialize;
 use std::path::Path;
 use traceless::trace::Op;
 use traceless_audit::{
-    Accesses, Claim, Compare, Comparison, Counts, Judged, Verdict, judge, places_of, try_compare,
+    Accesses, Claim, Compare, Comparison, Counts, Judgement, Verdict, judge, places_of, try_compare,
 };
 
 pub fn run(args: &CompareArgs) -> Outcome {
@@ -22,7 +22,7 @@ pub fn run(args: &CompareArgs) -> Outcome {
         let knows_secrets = args.secret_a.is_some() || args.secret_b.is_some();
         let draws = (!found.equal || knows_secrets) && !wants_equal;
         let judged = if draws { Some(by_statistics(args)?) } else { None };
-        Ok(Shown::of(found, judged, has_syncs))
+        Ok(CompareReport::of(found, judged, has_syncs))
     };
     let shown = match judged() {
         Err(outcome) => return outcome,
@@ -63,7 +63,7 @@ fn has_syncs(args: &CompareArgs) -> Result<bool, Outcome> {
 
 /// What is printed as JSON.
 #[derive(Serialize)]
-struct Shown {
+struct CompareReport {
     schema: &'static str,
     verdict: Verdict,
     /// `equality`, or `statistics` where each trace by itself looks drawn at random.
@@ -75,17 +75,17 @@ struct Shown {
     claims: Vec<Claim>,
 }
 
-impl Shown {
+impl CompareReport {
     /// Two traces that differ, or whose secrets are known, are judged by statistics if each by
     /// itself looks drawn at random. If not, whether they differ is the verdict, and what does not
     /// look so is told.
     ///
     /// Of too few accesses what is found counts, and that nothing is found does not; but on a disk,
     /// where there are syncs, what differs is a leak unless there are enough.
-    fn of(found: Comparison, judged: Option<Judged>, has_syncs: bool) -> Self {
+    fn of(found: Comparison, judged: Option<Judgement>, has_syncs: bool) -> Self {
         let holds = |claim: &Claim| claim.verdict == Verdict::Pass;
         let (judged_by, verdict, claims, not_judged) = match judged {
-            Some(Judged { alone, together, told, too_few })
+            Some(Judgement { alone, together, told, too_few })
                 if alone.iter().all(holds) && !(has_syncs && too_few.is_some()) =>
             {
                 let verdict = match (together.iter().all(holds), &too_few) {
@@ -109,7 +109,7 @@ impl Shown {
 }
 
 /// Judges two traces.
-fn by_statistics(args: &CompareArgs) -> Result<Judged, Outcome> {
+fn by_statistics(args: &CompareArgs) -> Result<Judgement, Outcome> {
     let a = accesses(&args.a, args.secret_a.as_deref(), &args.source)?;
     let b = accesses(&args.b, args.secret_b.as_deref(), &args.source)?;
     Ok(judge(&a, &b))
@@ -124,11 +124,11 @@ fn accesses(path: &Path, secret: Option<&Path>, args: &SourceArgs) -> Result<Acc
 }
 
 /// The verdict as a page, with the accesses of both traces.
-fn write_page(args: &CompareArgs, shown: &Shown, path: &Path) -> Result<(), Outcome> {
+fn write_page(args: &CompareArgs, shown: &CompareReport, path: &Path) -> Result<(), Outcome> {
     let [a, b] = [accesses(&args.a, None, &args.source)?, accesses(&args.b, None, &args.source)?];
     let seen = |name: &str, path: &Path, places: Vec<u64>| {
         let name = format!("{name}: {}", path.file_name().unwrap_or_default().display());
-        Seen { name, points: (0..).zip(places).collect() }
+        UserPoints { name, points: (0..).zip(places).collect() }
     };
     let [of_a, of_b] = places_of(&a, &b);
     let users = [seen("A", &args.a, of_a), seen("B", &args.b, of_b)];
@@ -151,7 +151,7 @@ fn compare_files(args: &CompareArgs, how: Compare) -> Result<Comparison, Outcome
     try_compare(open(&args.a)?, open(&args.b)?, how)
 }
 
-fn text(shown: &Shown) -> String {
+fn text(shown: &CompareReport) -> String {
     let exact = exact_text(&shown.found);
     if shown.claims.is_empty() {
         return exact;
@@ -166,7 +166,7 @@ fn text(shown: &Shown) -> String {
 }
 
 /// Why claims are told.
-fn why(shown: &Shown) -> &'static str {
+fn why(shown: &CompareReport) -> &'static str {
     if shown.judged_by == "statistics" {
         "each by itself looks drawn at random, so both are judged by statistics"
     } else {

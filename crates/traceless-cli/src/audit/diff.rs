@@ -27,7 +27,7 @@ pub fn run(args: &DiffArgs) -> Outcome {
                 let part = parts.iter().find(|(_, first, len)| (*first..first + len).contains(&at));
                 part.map(|(name, ..)| *name)
             };
-            let shown = Shown::new(&found, &area);
+            let shown = DiffReport::new(&found, &area);
             let listed = if args.all { usize::MAX } else { LISTED };
             let out = if args.json { json(&shown) } else { shown.text(listed) };
             Outcome::new(CLEAN, out)
@@ -83,7 +83,7 @@ struct NamedRun {
 
 /// What is printed.
 #[derive(Serialize)]
-struct Shown {
+struct DiffReport {
     schema: &'static str,
     block_len: u64,
     blocks: u64,
@@ -96,7 +96,7 @@ struct Shown {
     verdict: String,
 }
 
-impl Shown {
+impl DiffReport {
     fn new(found: &SnapshotDiff, area: &AreaOf) -> Self {
         let verdict = match found.runs.len() {
             0 => "nothing changed".to_owned(),

@@ -1,7 +1,7 @@
 //! A report as a page that needs nothing else: the claims, and what two users look like.
 
 use super::outcome::{FAILED, Outcome};
-use crate::svg::dots::{Drawn, Panel, to_svg};
+use crate::svg::dots::{DotPanel, Series, to_svg};
 use std::fmt::Write as _;
 use std::path::Path;
 use traceless_audit::{Claim, Verdict};
@@ -12,11 +12,11 @@ pub struct Picture {
     /// What is across, such as steps, and up, such as leaves.
     pub across: &'static str,
     pub up: &'static str,
-    pub users: [Seen; 2],
+    pub users: [UserPoints; 2],
 }
 
 /// What was seen of one user, in order.
-pub struct Seen {
+pub struct UserPoints {
     pub name: String,
     /// When, and where.
     pub points: Vec<(u64, u64)>,
@@ -109,30 +109,30 @@ impl Picture {
         let (times, places) = (most(|p| p.0, EVENTS_DRAWN), most(|p| p.1, usize::MAX));
         let part = |value: u64, of: u64| value as f64 / of as f64;
         let users = || self.users.iter().zip(COLOURS);
-        let mut panels: Vec<Panel> = users()
+        let mut panels: Vec<DotPanel> = users()
             .map(|(user, colour)| {
                 let first = user.points.iter().take(EVENTS_DRAWN);
                 let dots = first.map(|&(x, y)| (part(x, times), part(y, places))).collect();
-                panel(&user.name, self.across, self.up, Drawn::Dots(vec![(colour, dots)]))
+                panel(&user.name, self.across, self.up, Series::Dots(vec![(colour, dots)]))
             })
             .collect();
         let shares = users().map(|(user, colour)| (colour, user.shares(places))).collect();
-        panels.push(panel("how often", self.up, "share", Drawn::Shares(shares)));
+        panels.push(panel("how often", self.up, "share", Series::Shares(shares)));
         for (user, colour) in users() {
             let pairs = user.points.windows(2).take(PAIRS_DRAWN);
             let dots = pairs.map(|two| (part(two[0].1, places), part(two[1].1, places))).collect();
             let title = format!("one after another: {}", user.name);
-            panels.push(panel(&title, "before", "next", Drawn::Dots(vec![(colour, dots)])));
+            panels.push(panel(&title, "before", "next", Series::Dots(vec![(colour, dots)])));
         }
         to_svg(&self.title, &panels)
     }
 }
 
-fn panel(title: &str, across: &'static str, up: &'static str, drawn: Drawn) -> Panel {
-    Panel { title: title.to_owned(), across, up, drawn }
+fn panel(title: &str, across: &'static str, up: &'static str, drawn: Series) -> DotPanel {
+    DotPanel { title: title.to_owned(), across, up, drawn }
 }
 
-impl Seen {
+impl UserPoints {
     /// Which part of the events lies in each range of `places`.
     fn shares(&self, places: u64) -> Vec<f64> {
         let ranges = RANGES.min(places);
@@ -148,8 +148,8 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    fn seen(name: &str, points: &[(u64, u64)]) -> Seen {
-        Seen { name: name.to_owned(), points: points.to_vec() }
+    fn seen(name: &str, points: &[(u64, u64)]) -> UserPoints {
+        UserPoints { name: name.to_owned(), points: points.to_vec() }
     }
 
     #[test]

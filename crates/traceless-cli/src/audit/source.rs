@@ -5,7 +5,7 @@ use crate::args::audit::SourceArgs;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
 use std::path::Path;
-use traceless::trace::{Asked, Event, SecretReader, TRACE_MAGIC, TraceError, TraceReader};
+use traceless::trace::{Event, Request, SecretReader, TRACE_MAGIC, TraceError, TraceReader};
 use traceless_audit::{Format, OutsideError, OutsideReader};
 
 /// Bytes at the beginning of a file that tell what recorded it.
@@ -61,7 +61,7 @@ impl Iterator for Source<'_> {
 /// What was asked for, from a file of secrets.
 pub(super) fn secrets(
     path: &Path,
-) -> Result<impl Iterator<Item = Result<Asked, Outcome>>, Outcome> {
+) -> Result<impl Iterator<Item = Result<Request, Outcome>>, Outcome> {
     let refused = move |error| refused(path, error);
     let file = File::open(path).map_err(|error| Outcome::file_error(path, &error))?;
     Ok(SecretReader::new(file).map_err(refused)?.map(move |asked| asked.map_err(refused)))

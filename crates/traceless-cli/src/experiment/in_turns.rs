@@ -13,14 +13,14 @@ use serde_json::Value;
 use std::path::Path;
 
 /// One run.
-pub struct Run<I> {
+pub struct TurnRun<I> {
     pub place: Place,
     /// All that its result follows from, but for what else the machine does.
     pub input: I,
     pub key: String,
 }
 
-impl<I: Serialize + Sync> Run<I> {
+impl<I: Serialize + Sync> TurnRun<I> {
     pub fn new(place: Place, input: I) -> Result<Self, Failure> {
         Ok(Self { place, key: results::key(&input)?, input })
     }

@@ -1,8 +1,8 @@
 //! An experiment as a picture: a panel for each metric, the paper's numbers as diamonds.
 
-use super::report::{Measured, Report};
+use super::report::{MetricReport, Report};
 use super::verdict::Verdict;
-use crate::svg::bars::{Group, Panel, Plot, straight};
+use crate::svg::bars::{BarPanel, Group, Plot, straight};
 
 const MEAN: &str = "mean";
 
@@ -27,7 +27,7 @@ fn title(report: &Report) -> String {
     format!("{} (too short to judge: {})", report.title, shortfalls.join("; "))
 }
 
-fn panel(report: &Report, metric: &Measured) -> Panel {
+fn panel(report: &Report, metric: &MetricReport) -> BarPanel {
     let workloads = report.workloads.iter().map(Some).enumerate();
     let mut groups: Vec<Group> = workloads
         .map(|(nth, workload)| group(report, metric, workload, |each, _| each[nth]))
@@ -35,12 +35,12 @@ fn panel(report: &Report, metric: &Measured) -> Panel {
     if report.workloads.len() > 1 {
         groups.push(group(report, metric, None, |_, mean| mean));
     }
-    Panel { title: metric.name.clone(), axis: straight(&groups), groups }
+    BarPanel { title: metric.name.clone(), axis: straight(&groups), groups }
 }
 
 fn group(
     report: &Report,
-    metric: &Measured,
+    metric: &MetricReport,
     workload: Option<&String>,
     value: impl Fn(&[f64], f64) -> f64,
 ) -> Group {

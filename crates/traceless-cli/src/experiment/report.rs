@@ -1,7 +1,7 @@
 //! What came of an experiment, as JSON and as tables.
 
 use super::metrics::{Counts, Values};
-use super::sheet::{Compared, Metric, Sheet};
+use super::sheet::{Metric, Sheet, VariantMetrics};
 use super::text_table::TextTable;
 use super::verdict::{Verdict, verdicts};
 use crate::failure::Failure;
@@ -23,13 +23,13 @@ pub struct Report {
     #[serde(skip)]
     extent_in_words: String,
     pub workloads: Vec<String>,
-    pub metrics: Vec<Measured>,
+    pub metrics: Vec<MetricReport>,
     pub verdicts: Vec<Verdict>,
 }
 
 /// A metric of all variants.
 #[derive(Serialize)]
-pub struct Measured {
+pub struct MetricReport {
     pub name: String,
     pub variants: Vec<Of>,
 }
@@ -142,11 +142,15 @@ impl Report {
     }
 }
 
-fn measured(sheet: &Sheet<'_>, counts: &Counts<'_>, metric: &Metric) -> Result<Measured, Failure> {
-    let of = |(nth, variant): (usize, &Compared<'_>)| {
+fn measured(
+    sheet: &Sheet<'_>,
+    counts: &Counts<'_>,
+    metric: &Metric,
+) -> Result<MetricReport, Failure> {
+    let of = |(nth, variant): (usize, &VariantMetrics<'_>)| {
         let Values { each, mean, spread, deviation } = counts.values(metric, nth)?;
         Ok(Of { name: variant.name.to_owned(), each, mean, spread, deviation })
     };
     let variants = sheet.variants.iter().enumerate().map(of).collect::<Result<_, Failure>>()?;
-    Ok(Measured { name: metric.name.clone(), variants })
+    Ok(MetricReport { name: metric.name.clone(), variants })
 }

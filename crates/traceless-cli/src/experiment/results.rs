@@ -21,7 +21,7 @@ struct Written<'a, I> {
 }
 
 #[derive(Deserialize)]
-struct Found {
+struct KnownResult {
     schema: String,
     counts: Value,
 }
@@ -42,7 +42,7 @@ impl Results {
 
     /// What the run of this key counted, if it was made.
     pub fn find(&self, key: &str) -> Option<Value> {
-        let found: Found = serde_json::from_slice(&fs::read(self.path(key)).ok()?).ok()?;
+        let found: KnownResult = serde_json::from_slice(&fs::read(self.path(key)).ok()?).ok()?;
         (found.schema == self.schema).then_some(found.counts)
     }
 

@@ -29,7 +29,7 @@ pub struct Sheet<'a> {
     pub repeats: usize,
     /// What becomes of the numbers of repeats.
     pub typical: fn(&[f64]) -> f64,
-    pub variants: Vec<Compared<'a>>,
+    pub variants: Vec<VariantMetrics<'a>>,
     pub metrics: &'a [Metric],
     pub claims: &'a [Claim],
     /// What each claim lacks to be judged, if anything.
@@ -38,7 +38,7 @@ pub struct Sheet<'a> {
 
 /// A variant, as metrics see it.
 #[derive(Clone, Copy)]
-pub struct Compared<'a> {
+pub struct VariantMetrics<'a> {
     pub name: &'a str,
     /// Where a metric compares with one variant, this one is compared with another.
     pub relative_to: &'a BTreeMap<String, String>,
@@ -58,7 +58,7 @@ impl Sheet<'_> {
 
 /// Refuses names that lead nowhere, in what files have in common.
 pub fn check(
-    variants: &[Compared<'_>],
+    variants: &[VariantMetrics<'_>],
     workloads: &[String],
     metrics: &[Metric],
     claims: &[Claim],
@@ -142,7 +142,7 @@ pub struct Claim {
     /// With which workload; the mean over all if it is not given.
     pub workload: Option<String>,
     /// The paper's number, or one for each workload.
-    pub paper: Option<Published>,
+    pub paper: Option<PublishedValue>,
     /// Whether it is about the standard deviation between the means of single seeds.
     #[serde(default)]
     pub of_deviation: bool,
@@ -155,7 +155,7 @@ pub struct Claim {
 
 #[derive(Deserialize, Debug)]
 #[serde(untagged)]
-pub enum Published {
+pub enum PublishedValue {
     One(f64),
     Each(BTreeMap<String, f64>),
 }
@@ -187,7 +187,8 @@ impl Claim {
     }
 
     fn each(&self) -> impl Iterator<Item = &String> {
-        let each = if let Some(Published::Each(each)) = &self.paper { Some(each) } else { None };
+        let each =
+            if let Some(PublishedValue::Each(each)) = &self.paper { Some(each) } else { None };
         each.into_iter().flat_map(BTreeMap::keys)
     }
 
@@ -197,7 +198,7 @@ impl Claim {
             "`variant` says whose the number is, but for an order"
         } else if self.rule.compares() && self.paper.is_none() {
             "this rule takes a number in `paper`"
-        } else if self.workload.is_some() && matches!(self.paper, Some(Published::Each(_))) {
+        } else if self.workload.is_some() && matches!(self.paper, Some(PublishedValue::Each(_))) {
             "either `workload`, or a number for each in `paper`"
         } else if self.of_deviation && (is_order || !self.is_about_all()) {
             "`of-deviation` is about the mean over all workloads"

@@ -1,7 +1,7 @@
 //! What became of a paper's claims.
 
 use super::metrics::Values;
-use super::sheet::{Claim, Published, Rule};
+use super::sheet::{Claim, PublishedValue, Rule};
 use serde::Serialize;
 use std::cmp::Ordering;
 
@@ -59,13 +59,14 @@ pub fn verdicts(
     let variant = claim.variant.as_ref().expect("claims were checked");
     let values = values(&claim.metric, variant);
     match &claim.paper {
-        Some(Published::Each(each)) => workloads
+        Some(PublishedValue::Each(each)) => workloads
             .iter()
             .filter_map(|name| Some((name, *each.get(name)?, with(&values, Some(name))?)))
             .map(|(name, paper, measured)| verdict(Some(name), Some(paper), measured))
             .collect(),
         paper => {
-            let paper = if let Some(Published::One(paper)) = paper { Some(*paper) } else { None };
+            let paper =
+                if let Some(PublishedValue::One(paper)) = paper { Some(*paper) } else { None };
             // A single repeat has no deviation: the claim is there all the same, without a number.
             let deviation = values.deviation.unwrap_or(f64::NAN);
             let measured =

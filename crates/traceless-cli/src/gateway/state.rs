@@ -7,7 +7,7 @@ use crate::output::{say, say_json};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use traceless::rng::System;
-use traceless_cloud::gateway::{self, Checked, Keys};
+use traceless_cloud::gateway::{self, Keys, StateReport};
 use traceless_cloud::local::{Local, existing_keys, state_folder};
 
 #[derive(Serialize)]
@@ -18,7 +18,7 @@ struct Report {
     entries: u64,
     records: u64,
     torn_bytes: u64,
-    damaged: Option<Damaged>,
+    damaged: Option<Damage>,
     /// What the anchor says against the state.
     anchor: Option<String>,
     new_anchor: bool,
@@ -28,7 +28,7 @@ struct Report {
 
 /// What cannot be read.
 #[derive(Serialize)]
-struct Damaged {
+struct Damage {
     entry: u64,
     at: u64,
     lost_entries: u64,
@@ -78,9 +78,9 @@ impl<'a> State<'a> {
 
     fn look(&self, anchor: Option<&Path>) -> Result<Report, Failure> {
         let checked = gateway::check(&self.folder, &self.keys, anchor);
-        let Checked { generation, entries, records, torn, lost, anchor } =
+        let StateReport { generation, entries, records, torn, lost, anchor } =
             checked.map_err(|e| failure(&e))?;
-        let damaged = lost.map(|lost| Damaged {
+        let damaged = lost.map(|lost| Damage {
             entry: lost.entry,
             at: lost.at,
             lost_entries: lost.entries,
@@ -130,7 +130,7 @@ fn tell(report: &Report) {
         say(&format!("{torn_bytes} bytes behind them are of a write that nobody was told of"));
     }
     if let Some(damaged) = &report.damaged {
-        let Damaged { entry, at, lost_entries, lost_records, lost_bytes, .. } = damaged;
+        let Damage { entry, at, lost_entries, lost_records, lost_bytes, .. } = damaged;
         say(&format!("damaged: entry {entry}, at byte {at}"));
         let known = format!("{lost_entries} entries, {lost_records} or more records");
         say(&format!("lost with it: {known}, {lost_bytes} bytes"));

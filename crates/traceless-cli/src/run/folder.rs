@@ -1,7 +1,7 @@
 //! The folder in memory that programs leave their counters in, and by which they learn that we were
 //! killed.
 
-use super::Refused;
+use super::RunError;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -14,15 +14,15 @@ const PLACE: &str = "/dev/shm";
 const NAME: &str = "traceless-run-";
 
 /// A folder in memory, for counters; it goes when we do.
-pub struct Folder {
+pub struct CounterFolder {
     path: PathBuf,
     /// The file that is locked as long as we live.
     _alive: OwnedFd,
 }
 
-impl Folder {
+impl CounterFolder {
     /// A new one. What a killed predecessor left, whose programs have ended, is removed.
-    pub fn new() -> Result<Self, Refused> {
+    pub fn new() -> Result<Self, RunError> {
         remove_leftovers(Path::new(PLACE));
         let path = Path::new(PLACE).join(format!("{NAME}{}", std::process::id()));
         // One that somebody else left has other owners, or only old counters.
@@ -30,8 +30,8 @@ impl Folder {
         Self::at(path)
     }
 
-    fn at(path: PathBuf) -> Result<Self, Refused> {
-        let failed = |e: rustix::io::Errno| Refused::Io(path.display().to_string(), e.into());
+    fn at(path: PathBuf) -> Result<Self, RunError> {
+        let failed = |e: rustix::io::Errno| RunError::Io(path.display().to_string(), e.into());
         rustix::fs::mkdir(&path, Mode::RWXU).map_err(failed)?;
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
         let alive = rustix::fs::open(path.join(ALIVE), flags, Mode::RUSR | Mode::WUSR);
@@ -46,7 +46,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for CounterFolder {
     fn drop(&mut self) {
         // What is left of it holds nothing of use.
         let _ = std::fs::remove_dir_all(&self.path);
@@ -72,9 +72,9 @@ mod tests {
     fn what_a_killed_one_left_is_removed_and_nothing_else() {
         let place = tempfile::tempdir().unwrap();
         let named = |name: &str| place.path().join(format!("{NAME}{name}"));
-        let left = Folder::at(named("left")).unwrap();
+        let left = CounterFolder::at(named("left")).unwrap();
         let path = left.path().to_owned();
-        let lives = Folder::at(named("lives")).unwrap();
+        let lives = CounterFolder::at(named("lives")).unwrap();
         let other = place.path().join("other");
         std::fs::create_dir(&other).unwrap();
         remove_leftovers(place.path());

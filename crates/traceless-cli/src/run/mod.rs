@@ -20,11 +20,11 @@ use std::time::Duration;
 use traceless::scheme::detwo::Refresh;
 use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::{
-    self, CounterFile, Ended, Lock, PagerProcess, Policy, Scheme, Settings, Summary, VARIABLE, Way,
+    self, CounterFile, Exit, Lock, PagerProcess, Policy, Scheme, Settings, Summary, VARIABLE, Way,
 };
 use traceless_pager::slots::Cipher;
 
-pub use folder::Folder;
+pub use folder::CounterFolder;
 
 /// The library that is loaded before the program.
 const PRELOAD: &str = "libtraceless_preload.so";
@@ -40,7 +40,7 @@ const STATS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why a program is not run.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum RunError {
     #[error("{}: there is no such program", .0.display())]
     NotFound(OsString),
     #[error("{}: it cannot be executed", .0.display())]
@@ -65,7 +65,7 @@ pub enum Refused {
     Io(String, std::io::Error),
 }
 
-impl Refused {
+impl RunError {
     /// As `env` and shells have it.
     fn code(&self) -> u8 {
         match self {
@@ -89,14 +89,14 @@ pub fn run(args: &RunArgs) -> u8 {
 }
 
 /// A program that can be paged, and what pages it.
-pub struct Prepared {
+pub struct PagedCommand {
     program: PathBuf,
     library: PathBuf,
 }
 
-impl Prepared {
+impl PagedCommand {
     /// The program of that name, if it can be paged.
-    pub fn find(name: &OsStr) -> Result<Self, Refused> {
+    pub fn find(name: &OsStr) -> Result<Self, RunError> {
         let program = program::find(name)?;
         program::check(&program)?;
         Ok(Self { program, library: library()? })
@@ -110,10 +110,10 @@ impl Prepared {
     }
 }
 
-fn try_run(args: &RunArgs) -> Result<u8, Refused> {
-    options::check(args).map_err(Refused::Option)?;
-    let prepared = Prepared::find(&args.command[0])?;
-    let folder = Folder::new()?;
+fn try_run(args: &RunArgs) -> Result<u8, RunError> {
+    options::check(args).map_err(RunError::Option)?;
+    let prepared = PagedCommand::find(&args.command[0])?;
+    let folder = CounterFolder::new()?;
     let mut settings = settings(args, folder.path())?;
     settings.check()?;
     settings.lock = lock(args, &settings)?;
@@ -126,7 +126,7 @@ fn try_run(args: &RunArgs) -> Result<u8, Refused> {
         .command(&settings)
         .args(&args.command[1..])
         .spawn()
-        .map_err(|e| Refused::Io(prepared.program.display().to_string(), e))?;
+        .map_err(|e| RunError::Io(prepared.program.display().to_string(), e))?;
     let process = child.id();
     let status = wait(child, args.stats.as_deref(), folder.path())?;
     let ended = pager.as_mut().map(|pager| pager.ended(process));
@@ -136,8 +136,8 @@ fn try_run(args: &RunArgs) -> Result<u8, Refused> {
     }
     let killed = status.signal() == Some(Signal::KILL.as_raw());
     match ended.filter(|_| killed) {
-        Some(Ended::Failed) => return Ok(FAILED),
-        Some(Ended::Alone) => return Err(Refused::PagerEnded),
+        Some(Exit::Failed) => return Ok(FAILED),
+        Some(Exit::Alone) => return Err(RunError::PagerEnded),
         _ => {}
     }
     if status.signal() == Some(Signal::SYS.as_raw()) && args.mode == ModeArg::Thread {
@@ -148,14 +148,14 @@ fn try_run(args: &RunArgs) -> Result<u8, Refused> {
     }
     let code = code_of(status);
     if counted.is_empty() && code != FAILED {
-        return Err(Refused::NotPaged);
+        return Err(RunError::NotPaged);
     }
     Ok(code)
 }
 
 /// Starts this program once more, as the pager.
-fn pager(settings: &Settings) -> Result<PagerProcess, Refused> {
-    let own = std::env::current_exe().map_err(|e| Refused::Io("/proc/self/exe".into(), e))?;
+fn pager(settings: &Settings) -> Result<PagerProcess, RunError> {
+    let own = std::env::current_exe().map_err(|e| RunError::Io("/proc/self/exe".into(), e))?;
     let mut command = Command::new(own);
     command.arg("serve-pages");
     Ok(PagerProcess::start(command, settings)?)
@@ -166,14 +166,14 @@ pub fn serve() -> u8 {
     let serves = || {
         let text = std::env::var(VARIABLE).unwrap_or_default();
         let input = rustix::io::dup(rustix::stdio::stdin())
-            .map_err(|e| Refused::Io("standard input".into(), e.into()))?;
+            .map_err(|e| RunError::Io("standard input".into(), e.into()))?;
         let settings = Settings::decode(&text)?;
         match paging::lock_this_process() {
             Err(e) if settings.lock == Lock::Strict => Err(paging::Error::Unlocked(e))?,
             // Whoever started this process has said so.
             _ => {}
         }
-        Ok::<(), Refused>(paging::serve(settings, input)?)
+        Ok::<(), RunError>(paging::serve(settings, input)?)
     };
     match serves() {
         Ok(()) => 0,
@@ -186,7 +186,7 @@ pub fn serve() -> u8 {
 
 /// Whether resident pages are to be locked: what was asked for, where that is allowed. It is tried
 /// before the program begins, so that it is said once.
-fn lock(args: &RunArgs, settings: &Settings) -> Result<Lock, Refused> {
+fn lock(args: &RunArgs, settings: &Settings) -> Result<Lock, RunError> {
     let wanted = match args.lock {
         LockArg::Auto => Lock::Auto,
         LockArg::Strict => Lock::Strict,
@@ -218,10 +218,10 @@ fn code_of(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED)
 }
 
-fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, Refused> {
+fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, RunError> {
     let pages = usize::try_from(args.memory.div_ceil(PAGE_LEN as u64)).unwrap_or(usize::MAX);
     let absolute = |path: &PathBuf| {
-        std::path::absolute(path).map_err(|e| Refused::Io(path.display().to_string(), e))
+        std::path::absolute(path).map_err(|e| RunError::Io(path.display().to_string(), e))
     };
     let backing = (args.backing.as_os_str() != "memfd").then_some(&args.backing);
     let default = Settings::default();
@@ -276,11 +276,11 @@ pub fn cipher(cipher: PageCipherArg) -> Cipher {
 }
 
 /// Beside this program, or where packages put it.
-fn library() -> Result<PathBuf, Refused> {
-    let own = std::env::current_exe().map_err(|e| Refused::Io("/proc/self/exe".into(), e))?;
+fn library() -> Result<PathBuf, RunError> {
+    let own = std::env::current_exe().map_err(|e| RunError::Io("/proc/self/exe".into(), e))?;
     let beside = own.parent().unwrap_or(Path::new("/"));
     let places = [beside.join(PRELOAD), beside.join("../lib/traceless").join(PRELOAD)];
-    places.into_iter().find(|path| path.is_file()).ok_or(Refused::NoLibrary)
+    places.into_iter().find(|path| path.is_file()).ok_or(RunError::NoLibrary)
 }
 
 /// Our library first, then what was to be loaded anyway.
@@ -294,8 +294,8 @@ fn with_library(library: &Path) -> OsString {
 }
 
 /// Waits for the program. What asks us to stop is passed on: it decides.
-fn wait(mut child: Child, stats: Option<&Path>, folder: &Path) -> Result<ExitStatus, Refused> {
-    let failed = |e| Refused::Io("waiting".into(), e);
+fn wait(mut child: Child, stats: Option<&Path>, folder: &Path) -> Result<ExitStatus, RunError> {
+    let failed = |e| RunError::Io("waiting".into(), e);
     let pid = Pid::from_child(&child);
     // A terminal tells both of us; we only must not go first.
     let mut signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT]).map_err(failed)?;
@@ -323,10 +323,10 @@ fn wait(mut child: Child, stats: Option<&Path>, folder: &Path) -> Result<ExitSta
 }
 
 /// Up to an interval, in steps that a short program does not notice.
-fn wait_a_little(child: &mut Child) -> Result<(), Refused> {
+fn wait_a_little(child: &mut Child) -> Result<(), RunError> {
     const STEP: Duration = Duration::from_millis(10);
     for _ in 0..STATS_INTERVAL.as_millis() / STEP.as_millis() {
-        if child.try_wait().map_err(|e| Refused::Io("waiting".into(), e))?.is_some() {
+        if child.try_wait().map_err(|e| RunError::Io("waiting".into(), e))?.is_some() {
             break;
         }
         std::thread::sleep(STEP);
@@ -336,20 +336,20 @@ fn wait_a_little(child: &mut Child) -> Result<(), Refused> {
 
 /// What one program counted. Programs that it started follow it.
 #[derive(Serialize)]
-struct Counted {
+struct ProgramCounters {
     process: String,
     #[serde(flatten)]
     summary: Summary,
 }
 
-fn counted(folder: &Path) -> Vec<Counted> {
+fn counted(folder: &Path) -> Vec<ProgramCounters> {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut all: Vec<(u64, Counted)> = files
+    let mut all: Vec<(u64, ProgramCounters)> = files
         .filter_map(|file| {
             let counters = CounterFile::open(&file.path()).ok()?;
             let process = file.file_name().to_string_lossy().into_owned();
             let begun = counters.begun_ns.load(Ordering::Relaxed);
-            Some((begun, Counted { process, summary: counters.summary() }))
+            Some((begun, ProgramCounters { process, summary: counters.summary() }))
         })
         .collect();
     // Numbers of processes begin anew.
@@ -357,8 +357,8 @@ fn counted(folder: &Path) -> Vec<Counted> {
     all.into_iter().map(|(_, counted)| counted).collect()
 }
 
-fn write_stats(path: &Path, counted: &[Counted]) -> Result<(), Refused> {
-    let failed = |e: std::io::Error| Refused::Io(path.display().to_string(), e);
+fn write_stats(path: &Path, counted: &[ProgramCounters]) -> Result<(), RunError> {
+    let failed = |e: std::io::Error| RunError::Io(path.display().to_string(), e);
     let text = serde_json::to_string_pretty(counted).map_err(|e| failed(e.into()))?;
     std::fs::write(path, text + "\n").map_err(failed)
 }

@@ -1,6 +1,6 @@
 //! Whether a program can be paged at all, and where it is.
 
-use super::Refused;
+use super::RunError;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const SCRIPTS_MAX: usize = 4;
 
 /// The file that `exec` would take for a name.
-pub fn find(name: &OsStr) -> Result<PathBuf, Refused> {
+pub fn find(name: &OsStr) -> Result<PathBuf, RunError> {
     if name.as_bytes().contains(&b'/') {
         return executable(PathBuf::from(name));
     }
@@ -21,24 +21,24 @@ pub fn find(name: &OsStr) -> Result<PathBuf, Refused> {
     for folder in std::env::split_paths(&folders) {
         match executable(folder.join(name)) {
             Ok(path) => return Ok(path),
-            Err(e @ Refused::NotExecutable(_)) => denied = Some(e),
+            Err(e @ RunError::NotExecutable(_)) => denied = Some(e),
             Err(_) => {}
         }
     }
-    Err(denied.unwrap_or_else(|| Refused::NotFound(name.into())))
+    Err(denied.unwrap_or_else(|| RunError::NotFound(name.into())))
 }
 
-fn executable(path: PathBuf) -> Result<PathBuf, Refused> {
-    let Ok(metadata) = path.metadata() else { return Err(Refused::NotFound(path.into())) };
+fn executable(path: PathBuf) -> Result<PathBuf, RunError> {
+    let Ok(metadata) = path.metadata() else { return Err(RunError::NotFound(path.into())) };
     let denied = rustix::fs::access(&path, rustix::fs::Access::EXEC_OK).is_err();
     if denied || !metadata.is_file() {
-        return Err(Refused::NotExecutable(path));
+        return Err(RunError::NotExecutable(path));
     }
     Ok(path)
 }
 
 /// Refuses what would run without being paged.
-pub fn check(path: &Path) -> Result<(), Refused> {
+pub fn check(path: &Path) -> Result<(), RunError> {
     let mut path = path.to_path_buf();
     for _ in 0..SCRIPTS_MAX {
         match look_at(&path)? {
@@ -46,12 +46,12 @@ pub fn check(path: &Path) -> Result<(), Refused> {
             Some(interpreter) => path = executable(interpreter)?,
         }
     }
-    Err(Refused::NotExecutable(path))
+    Err(RunError::NotExecutable(path))
 }
 
 /// The interpreter, if it is a script; nothing, if it can be paged.
-fn look_at(path: &Path) -> Result<Option<PathBuf>, Refused> {
-    let unreadable = |_| Refused::NotExecutable(path.into());
+fn look_at(path: &Path) -> Result<Option<PathBuf>, RunError> {
+    let unreadable = |_| RunError::NotExecutable(path.into());
     let mut file = File::open(path).map_err(unreadable)?;
     let mut head = Vec::new();
     (&mut file).take(4096).read_to_end(&mut head).map_err(unreadable)?;
@@ -60,24 +60,24 @@ fn look_at(path: &Path) -> Result<Option<PathBuf>, Refused> {
         let name = line.trim_ascii().split(u8::is_ascii_whitespace).next();
         let name = name.filter(|name| !name.is_empty());
         let interpreter = name.map(|name| PathBuf::from(OsStr::from_bytes(name)));
-        return interpreter.map(Some).ok_or_else(|| Refused::NotExecutable(path.into()));
+        return interpreter.map(Some).ok_or_else(|| RunError::NotExecutable(path.into()));
     }
     let metadata = file.metadata().map_err(unreadable)?;
     let changes_user = metadata.mode() & 0o6000 != 0;
     if changes_user || rustix::fs::getxattr(path, c"security.capability", &mut [0; 64][..]).is_ok()
     {
-        return Err(Refused::Privileged(path.into()));
+        return Err(RunError::Privileged(path.into()));
     }
     if !head.starts_with(b"\x7fELF") {
-        return Err(Refused::NotExecutable(path.into()));
+        return Err(RunError::NotExecutable(path.into()));
     }
     if head.get(4..6) != Some(&[2, 1]) || number(&head, 18, 2) != own_machine() {
-        return Err(Refused::OtherMachine(path.into()));
+        return Err(RunError::OtherMachine(path.into()));
     }
     match is_dynamic(&file, &head) {
         Some(true) => Ok(None),
-        Some(false) => Err(Refused::Static(path.into())),
-        None => Err(Refused::NotExecutable(path.into())),
+        Some(false) => Err(RunError::Static(path.into())),
+        None => Err(RunError::NotExecutable(path.into())),
     }
 }
 
@@ -142,18 +142,18 @@ mod tests {
         checked(&put(folder, "script", script.as_bytes(), 0o755)).unwrap();
 
         let fixed = put(folder, "static", &elf(1), 0o755);
-        assert!(matches!(checked(&fixed), Err(Refused::Static(_))));
+        assert!(matches!(checked(&fixed), Err(RunError::Static(_))));
         let script = format!("#!{}\n", fixed.display());
         let script = put(folder, "other", script.as_bytes(), 0o755);
-        assert!(matches!(checked(&script), Err(Refused::Static(_))));
+        assert!(matches!(checked(&script), Err(RunError::Static(_))));
         let setuid = put(folder, "setuid", &elf(3), 0o4755);
-        assert!(matches!(checked(&setuid), Err(Refused::Privileged(_))));
+        assert!(matches!(checked(&setuid), Err(RunError::Privileged(_))));
         let mut other = elf(3);
         other[18] ^= 1;
         let other = put(folder, "machine", &other, 0o755);
-        assert!(matches!(checked(&other), Err(Refused::OtherMachine(_))));
+        assert!(matches!(checked(&other), Err(RunError::OtherMachine(_))));
         let gone = folder.join("gone");
-        assert!(matches!(checked(&gone), Err(Refused::NotFound(_))));
+        assert!(matches!(checked(&gone), Err(RunError::NotFound(_))));
         for (name, contents, mode) in [
             ("data", &b"data"[..], 0o755),
             ("cut", &elf(3)[..40], 0o755),
@@ -161,18 +161,18 @@ mod tests {
             ("empty", b"#!\n", 0o755),
         ] {
             let path = put(folder, name, contents, mode);
-            assert!(matches!(checked(&path), Err(Refused::NotExecutable(_))), "{name}");
+            assert!(matches!(checked(&path), Err(RunError::NotExecutable(_))), "{name}");
         }
         let itself = folder.join("itself");
         let script = format!("#!{}\n", itself.display());
         put(folder, "itself", script.as_bytes(), 0o755);
-        assert!(matches!(checked(&itself), Err(Refused::NotExecutable(_))));
+        assert!(matches!(checked(&itself), Err(RunError::NotExecutable(_))));
     }
 
     #[test]
     fn programs_are_found_as_exec_finds_them() {
         assert!(find(OsStr::new("sh")).unwrap().ends_with("sh"));
-        assert!(matches!(find(OsStr::new("no-such-program")), Err(Refused::NotFound(_))));
-        assert!(matches!(find(OsStr::new("/")), Err(Refused::NotExecutable(_))));
+        assert!(matches!(find(OsStr::new("no-such-program")), Err(RunError::NotFound(_))));
+        assert!(matches!(find(OsStr::new("/")), Err(RunError::NotExecutable(_))));
     }
 }

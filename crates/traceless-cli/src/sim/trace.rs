@@ -13,7 +13,7 @@ use traceless_sim::machine::{Machine, Outcome};
 use traceless_sim::oram::{Config, Latencies, Scheme};
 use traceless_sim::processor::Run;
 use traceless_sim::times::{Latency, Times};
-use traceless_sim::workload::{self, Limited, Program, Workload};
+use traceless_sim::workload::{self, Prefix, Program, Workload};
 
 #[derive(Serialize)]
 struct Report {
@@ -96,7 +96,7 @@ fn programs(args: &SimTraceArgs) -> Result<Vec<Program>, Failure> {
             programs.extend(workload::programs(name, length, seed)?);
         } else {
             let file = workload::open(path, args.format.map(workload::Format::from))?;
-            let limited = Limited::new(file, args.length.unwrap_or(u64::MAX));
+            let limited = Prefix::new(file, args.length.unwrap_or(u64::MAX));
             programs.push((Box::new(limited) as Box<dyn Workload>).into());
         }
     }

@@ -3,7 +3,7 @@
 use super::{Axis, colour, diamond, document, line, rect, text};
 
 /// One panel: groups of bars beside each other.
-pub struct Panel {
+pub struct BarPanel {
     pub title: String,
     pub axis: Axis,
     pub groups: Vec<Group>,
@@ -26,7 +26,7 @@ pub struct Plot {
     /// What a diamond means.
     pub mark: String,
     pub series: Vec<String>,
-    pub panels: Vec<Panel>,
+    pub panels: Vec<BarPanel>,
 }
 
 const BAR: f64 = 9.0;
@@ -66,7 +66,7 @@ impl Plot {
         text(out, x + 16.0, 46.0, "", &self.mark);
     }
 
-    fn draw_panel(&self, out: &mut String, panel: &Panel, top: f64, group_width: f64) {
+    fn draw_panel(&self, out: &mut String, panel: &BarPanel, top: f64, group_width: f64) {
         let bottom = top + PANEL;
         let y = |value: f64| bottom - panel.axis.part(value) * PANEL;
         let width = group_width * panel.groups.len() as f64;
@@ -126,7 +126,7 @@ mod tests {
             axis: "ratio".into(),
             mark: "paper".into(),
             series: vec!["one".into(), "two".into()],
-            panels: vec![Panel {
+            panels: vec![BarPanel {
                 title: "panel".into(),
                 axis: decades(std::slice::from_ref(&group)),
                 groups: vec![group],

@@ -4,7 +4,7 @@ use super::{Axis, colour, document, line, text};
 use std::fmt::Write as _;
 
 /// One panel.
-pub struct Panel {
+pub struct CurvePanel {
     pub title: String,
     /// What the axes show.
     pub across: String,
@@ -34,7 +34,7 @@ const DOWN_GAP: f64 = 90.0;
 const IN_A_ROW: usize = 2;
 
 /// The panels as an SVG document.
-pub fn to_svg(title: &str, panels: &[Panel]) -> String {
+pub fn to_svg(title: &str, panels: &[CurvePanel]) -> String {
     let rows = panels.len().div_ceil(IN_A_ROW);
     let width = (WIDTH + ACROSS_GAP) * IN_A_ROW.min(panels.len()) as f64 + LEFT;
     let height = TOP + (HEIGHT + DOWN_GAP) * rows as f64;
@@ -47,7 +47,7 @@ pub fn to_svg(title: &str, panels: &[Panel]) -> String {
     })
 }
 
-impl Panel {
+impl CurvePanel {
     fn draw(&self, out: &mut String, left: f64, top: f64) {
         let bottom = top + HEIGHT;
         let points = self.curves.iter().flat_map(|curve| &curve.points);
@@ -111,14 +111,14 @@ fn polyline(out: &mut String, points: &[(f64, f64)], curve: &Curve) {
 mod tests {
     use super::*;
 
-    fn panel(axis: Axis) -> Panel {
+    fn panel(axis: Axis) -> CurvePanel {
         let curve = |is_dashed| Curve {
             label: "a & b".into(),
             colour: 1,
             is_dashed,
             points: vec![(0.0, 1.0), (4.0, 0.001)],
         };
-        Panel {
+        CurvePanel {
             title: "panel".into(),
             across: "blocks".into(),
             up: "share".into(),
@@ -143,7 +143,7 @@ mod tests {
         let numbers = |most| round_numbers(most).collect::<Vec<_>>();
         assert_eq!(numbers(4.5), [0.0, 1.0, 2.0, 3.0, 4.0]);
         assert_eq!(numbers(55.0), [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]);
-        let named = Panel { names: &["few", "all"], ..panel(Axis::UpTo(1.0)) };
+        let named = CurvePanel { names: &["few", "all"], ..panel(Axis::UpTo(1.0)) };
         assert_eq!(named.ticks_across(1.0)[1], (1.0, "all".to_owned()));
     }
 }

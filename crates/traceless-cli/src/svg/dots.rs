@@ -3,16 +3,16 @@
 use super::{colour, document, line, points, text};
 
 /// One panel.
-pub struct Panel {
+pub struct DotPanel {
     pub title: String,
     /// What the axes show.
     pub across: &'static str,
     pub up: &'static str,
-    pub drawn: Drawn,
+    pub drawn: Series,
 }
 
 /// What a panel shows, of one subject after the other.
-pub enum Drawn {
+pub enum Series {
     /// Dots, from 0 to 1 in both directions; the number is the colour's.
     Dots(Vec<(usize, Vec<(f64, f64)>)>),
     /// How much lies in each of equal ranges, drawn as steps.
@@ -28,7 +28,7 @@ const BELOW: f64 = 30.0;
 const DOT: f64 = 1.6;
 
 /// The panels as an SVG document.
-pub fn to_svg(title: &str, panels: &[Panel]) -> String {
+pub fn to_svg(title: &str, panels: &[DotPanel]) -> String {
     let width = LEFT + (WIDTH + GAP) * panels.len() as f64;
     document(width, TOP + HEIGHT + BELOW, title, |out| {
         for (nth, panel) in panels.iter().enumerate() {
@@ -37,7 +37,7 @@ pub fn to_svg(title: &str, panels: &[Panel]) -> String {
     })
 }
 
-impl Panel {
+impl DotPanel {
     fn draw(&self, out: &mut String, left: f64) {
         let bottom = TOP + HEIGHT;
         text(out, left, TOP - 8.0, "font-weight=\"bold\"", &self.title);
@@ -50,13 +50,13 @@ impl Panel {
         let turned = format!("text-anchor=\"middle\" transform=\"rotate(-90 {x:.1} {y:.1})\"");
         text(out, x, y, &turned, self.up);
         match &self.drawn {
-            Drawn::Dots(series) => {
+            Series::Dots(series) => {
                 for (number, dots) in series {
                     let at = |(x, y): &(f64, f64)| (left + x * WIDTH, bottom - y * HEIGHT);
                     points(out, dots.iter().map(at), DOT, colour(*number));
                 }
             }
-            Drawn::Shares(series) => {
+            Series::Shares(series) => {
                 let most =
                     series.iter().flat_map(|(_, shares)| shares).copied().fold(0.0, f64::max);
                 for (number, shares) in series {
@@ -81,9 +81,9 @@ mod tests {
 
     #[test]
     fn dots_and_shares_lie_in_their_panel() {
-        let panel = |drawn| Panel { title: "a < b".into(), across: "x", up: "y", drawn };
-        let dots = Drawn::Dots(vec![(1, vec![(0.0, 0.0), (1.0, 1.0)])]);
-        let shares = Drawn::Shares(vec![(1, vec![0.0, 2.0, 1.0]), (2, vec![])]);
+        let panel = |drawn| DotPanel { title: "a < b".into(), across: "x", up: "y", drawn };
+        let dots = Series::Dots(vec![(1, vec![(0.0, 0.0), (1.0, 1.0)])]);
+        let shares = Series::Shares(vec![(1, vec![0.0, 2.0, 1.0]), (2, vec![])]);
         let svg = to_svg("two", &[panel(dots), panel(shares)]);
         assert!(svg.contains("a &lt; b") && !svg.contains("NaN") && !svg.contains("inf"));
         assert_eq!(svg.matches("h0").count(), 2);

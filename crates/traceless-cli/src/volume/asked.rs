@@ -10,23 +10,23 @@ use traceless_volume::device::Device;
 pub fn noted<D: Device + 'static>(device: Arc<D>, trace: &Trace) -> Arc<dyn Device> {
     match trace.asks() {
         None => device,
-        Some(note) => Arc::new(Noted { device, note }),
+        Some(note) => Arc::new(RecordedDevice { device, note }),
     }
 }
 
-struct Noted<D, N> {
+struct RecordedDevice<D, N> {
     device: Arc<D>,
     note: N,
 }
 
-impl<D, N: Fn(Op, u64, u32)> Noted<D, N> {
+impl<D, N: Fn(Op, u64, u32)> RecordedDevice<D, N> {
     fn note(&self, op: Op, at: u64, bytes: &[u8]) {
         (self.note)(op, at, u32::try_from(bytes.len()).unwrap_or(u32::MAX));
     }
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<D: Device, N: Fn(Op, u64, u32) + Send + Sync> Device for Noted<D, N> {
+impl<D: Device, N: Fn(Op, u64, u32) + Send + Sync> Device for RecordedDevice<D, N> {
     fn len(&self) -> u64 {
         self.device.len()
     }

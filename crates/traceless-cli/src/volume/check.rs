@@ -8,13 +8,13 @@ use serde::Serialize;
 use traceless_volume::Error;
 use traceless_volume::error::Kind;
 use traceless_volume::format::UserKey;
-use traceless_volume::volume::{OpenOptions, Repaired, Volume, new_anchor, repair};
+use traceless_volume::volume::{OpenOptions, RepairReport, Volume, new_anchor, repair};
 
 /// Damaged places that are listed; more are counted.
 const LISTED_MAX: usize = 100;
 
 #[derive(Serialize)]
-struct Checked {
+struct CheckReport {
     schema: &'static str,
     sound: bool,
     writes: Option<u64>,
@@ -59,7 +59,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     Err(Failure::new(FINDING, format!("{places} damaged; {}", outcome(&checked))))
 }
 
-fn outcome(checked: &Checked) -> &'static str {
+fn outcome(checked: &CheckReport) -> &'static str {
     match checked.repaired {
         Some(true) => "repaired",
         Some(false) => "not all of it could be repaired",
@@ -72,7 +72,7 @@ fn outcome(checked: &Checked) -> &'static str {
     }
 }
 
-fn tell(checked: &Checked) {
+fn tell(checked: &CheckReport) {
     for place in &checked.places {
         say(&format!("damaged: {place}"));
     }
@@ -96,7 +96,7 @@ fn options(args: &CheckArgs) -> OpenOptions {
     OpenOptions { anchor, ..OpenOptions::default() }
 }
 
-fn check(args: &CheckArgs, key: &UserKey) -> Result<Checked, Failure> {
+fn check(args: &CheckArgs, key: &UserKey) -> Result<CheckReport, Failure> {
     let options = OpenOptions { read_only: true, exclusive: true, ..options(args) };
     let mut meter = Meter::new("reading the map", args.progress.progress);
     let opened = Volume::open(&args.image.image, key, &options, &mut |done, all| {
@@ -116,7 +116,7 @@ fn check(args: &CheckArgs, key: &UserKey) -> Result<Checked, Failure> {
     Ok(checked)
 }
 
-fn verify(args: &CheckArgs, volume: &Volume) -> Result<Checked, Failure> {
+fn verify(args: &CheckArgs, volume: &Volume) -> Result<CheckReport, Failure> {
     let mut meter = Meter::new("verifying", args.progress.progress);
     let superblocks = volume.damaged_superblocks()?;
     let mut damaged = superblocks.len() as u64;
@@ -131,16 +131,16 @@ fn verify(args: &CheckArgs, volume: &Volume) -> Result<Checked, Failure> {
         }
     })?;
     meter.finish();
-    Ok(Checked { writes: Some(volume.writes()), ..found(damaged, places) })
+    Ok(CheckReport { writes: Some(volume.writes()), ..found(damaged, places) })
 }
 
 /// Damage that keeps the volume from being opened at all.
-fn refused(e: &Error) -> Checked {
-    Checked { closed: e.keeps_closed(), ..found(1, vec![e.to_string()]) }
+fn refused(e: &Error) -> CheckReport {
+    CheckReport { closed: e.keeps_closed(), ..found(1, vec![e.to_string()]) }
 }
 
-fn found(damaged: u64, places: Vec<String>) -> Checked {
-    Checked {
+fn found(damaged: u64, places: Vec<String>) -> CheckReport {
+    CheckReport {
         schema: "traceless.volume.check.v1",
         sound: damaged == 0,
         writes: None,
@@ -155,7 +155,7 @@ fn found(damaged: u64, places: Vec<String>) -> Checked {
 }
 
 /// Repairs what was found, and looks whether that was all.
-fn mend(args: &CheckArgs, key: &UserKey, checked: &mut Checked) -> Result<(), Failure> {
+fn mend(args: &CheckArgs, key: &UserKey, checked: &mut CheckReport) -> Result<(), Failure> {
     if checked.writes.is_none() && !(checked.closed && args.accept_old_blocks) {
         return Ok(());
     }
@@ -166,7 +166,7 @@ fn mend(args: &CheckArgs, key: &UserKey, checked: &mut Checked) -> Result<(), Fa
             meter.update(done, all);
         });
     meter.finish();
-    let Repaired { zeroed, forgotten } = done?;
+    let RepairReport { zeroed, forgotten } = done?;
     let options = OpenOptions { read_only: true, exclusive: true, ..options };
     let volume = Volume::open(&args.image.image, key, &options, &mut |_, _| {})?;
     let bytes = volume.header().scheme.block_len() as u64;

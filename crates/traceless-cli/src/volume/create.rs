@@ -8,7 +8,7 @@ use crate::signals;
 use serde::Serialize;
 use traceless::build::SchemeConfig;
 use traceless::clock::Monotonic;
-use traceless::scheme::detwo::{Geometry, MapEntries, Refresh};
+use traceless::scheme::detwo::{DetWoGeometry, MapEntries, Refresh};
 use traceless::scheme::{random, sq};
 use traceless::seal::Cipher;
 use traceless_volume::volume::{CreateOptions, create, uuid_text};
@@ -17,7 +17,7 @@ use traceless_volume::volume::{CreateOptions, create, uuid_text};
 const BLOCK_LEN: usize = 4096;
 
 #[derive(Serialize)]
-struct Made {
+struct CreateReport {
     schema: &'static str,
     scheme: &'static str,
     cipher: &'static str,
@@ -57,7 +57,7 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
     meter.finish();
     let made = made?;
     let facts = scheme.facts(0);
-    let told = Made {
+    let told = CreateReport {
         schema: "traceless.volume.create.v1",
         scheme: scheme.name(),
         cipher: made.header.cipher.name(),
@@ -128,24 +128,24 @@ pub fn scheme(args: &CreateArgs) -> Result<SchemeConfig, Failure> {
     }
 }
 
-fn detwo(args: &CreateArgs, blocks: u64) -> Result<Geometry, Failure> {
+fn detwo(args: &CreateArgs, blocks: u64) -> Result<DetWoGeometry, Failure> {
     let refresh = match &args.refresh {
         Some(text) => Refresh::parse(text).map_err(Failure::usage)?,
         None => Refresh::ONE,
     };
-    let tiers = map_tiers(args.map, Geometry::map_tiers_for(blocks, args.map_memory));
+    let tiers = map_tiers(args.map, DetWoGeometry::map_tiers_for(blocks, args.map_memory));
     let entries = match args.map_entries {
         None | Some(MapKind::Counts) => MapEntries::Counts,
         Some(MapKind::Pointers) => MapEntries::Pointers,
     };
-    Geometry::new(blocks, BLOCK_LEN, refresh, tiers)
+    DetWoGeometry::new(blocks, BLOCK_LEN, refresh, tiers)
         .and_then(|g| g.with_map_entries(entries))
         .map_err(Failure::usage)
 }
 
-fn random(args: &CreateArgs, blocks: u64) -> Result<random::Geometry, Failure> {
-    let tiers = map_tiers(args.map, random::Geometry::map_tiers_for(blocks, args.map_memory));
-    random::Geometry::new(blocks, BLOCK_LEN, tiers).map_err(Failure::usage)
+fn random(args: &CreateArgs, blocks: u64) -> Result<random::RandomGeometry, Failure> {
+    let tiers = map_tiers(args.map, random::RandomGeometry::map_tiers_for(blocks, args.map_memory));
+    random::RandomGeometry::new(blocks, BLOCK_LEN, tiers).map_err(Failure::usage)
 }
 
 /// Tiers of the map on the disk, if `fitting` keep the rest within the budget.
@@ -157,7 +157,7 @@ fn map_tiers(place: MapPlace, fitting: u8) -> u8 {
     }
 }
 
-fn sq(args: &CreateArgs, blocks: u64) -> Result<sq::Geometry, Failure> {
+fn sq(args: &CreateArgs, blocks: u64) -> Result<sq::SqGeometry, Failure> {
     let flags = &args.sq;
     let cadence = match flags.cadence {
         CadenceName::Strict => sq::Cadence::Strict,
@@ -180,7 +180,7 @@ fn sq(args: &CreateArgs, blocks: u64) -> Result<sq::Geometry, Failure> {
         refresh,
         map_on_disk,
     };
-    let shape = |on_disk| sq::Geometry::new(blocks, BLOCK_LEN, wishes(on_disk));
+    let shape = |on_disk| sq::SqGeometry::new(blocks, BLOCK_LEN, wishes(on_disk));
     let on_disk = cadence == sq::Cadence::Paper
         || match args.map {
             MapPlace::Auto => shape(false).map_err(Failure::usage)?.map_memory() > args.map_memory,
@@ -188,7 +188,7 @@ fn sq(args: &CreateArgs, blocks: u64) -> Result<sq::Geometry, Failure> {
             MapPlace::Disk => true,
         };
     let shape = shape(on_disk).map_err(Failure::usage)?;
-    let geometry = sq::Geometry { cadence, amortized: flags.amortized, ..shape };
+    let geometry = sq::SqGeometry { cadence, amortized: flags.amortized, ..shape };
     geometry.check().map_err(Failure::usage)?;
     Ok(geometry)
 }

@@ -13,7 +13,7 @@ use traceless_volume::format::UserKey;
 use traceless_volume::volume::{Rebuild, RebuildOptions, Rebuilt, rebuild, uuid_text};
 
 #[derive(Serialize)]
-struct Told {
+struct RebuildReport {
     schema: &'static str,
     scheme: &'static str,
     uuid: String,
@@ -71,7 +71,7 @@ fn run(
     what: &Rebuild,
     args: &RebuildArgs,
     schema: &'static str,
-) -> Result<Told, Failure> {
+) -> Result<RebuildReport, Failure> {
     let trace = Trace::without_secrets(args.trace.as_deref())?;
     let options = RebuildOptions {
         anchor: args.anchor.anchor.clone(),
@@ -97,9 +97,9 @@ fn run(
     traced.map(|()| told)
 }
 
-fn told(schema: &'static str, made: &Rebuilt) -> Told {
+fn told(schema: &'static str, made: &Rebuilt) -> RebuildReport {
     let config = made.header.scheme;
-    Told {
+    RebuildReport {
         schema,
         scheme: config.name(),
         uuid: uuid_text(&made.header.uuid),

@@ -8,11 +8,11 @@ use crate::signals;
 use std::sync::Arc;
 use traceless_volume::device::Device;
 use traceless_volume::fuse::runtime::become_io_flusher;
-use traceless_volume::ublk::Export;
+use traceless_volume::ublk::UblkExport;
 
 pub fn run(args: &UblkArgs) -> Result<(), Failure> {
     // Before the image is opened, which writes to it.
-    Export::check()?;
+    UblkExport::check()?;
     let key = key::existing(&args.image.key)?;
     // Before the first thread: the mark belongs to a thread and is inherited.
     for warning in become_io_flusher() {
@@ -22,7 +22,7 @@ pub fn run(args: &UblkArgs) -> Result<(), Failure> {
 }
 
 fn serve(device: Arc<dyn Device>) -> Result<(), Failure> {
-    let export = Export::attach(device)?;
+    let export = UblkExport::attach(device)?;
     let stopper = export.stopper();
     signals::on_stop(move || stopper.stop())?;
     say(&export.device().display().to_string());

@@ -11,7 +11,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use traceless::rng::Rng;
 use traceless_sys::ct::secret::{classify, declassify};
-use traceless_sys::ct::{self, Held as _, InMemory, Kernel, Mask, Vector, bytes_of, bytes_of_mut};
+use traceless_sys::ct::{
+    self, InMemory, Kernel, Mask, MovingBlock as _, Vector, bytes_of, bytes_of_mut,
+};
 
 /// Answers queries.
 pub struct Querier {

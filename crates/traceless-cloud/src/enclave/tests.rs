@@ -8,7 +8,7 @@ use crate::orders::{Eviction, Location, Query};
 use crate::outer::{Outer, Version};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use traceless::rng::Seeded;
+use traceless::rng::SeededRng;
 
 const GATEWAY: Nonce = [1; 16];
 const ENCLAVE: Nonce = [2; 16];
@@ -28,10 +28,10 @@ fn rig(geometry: Geometry, choice: Choice) -> Rig {
     let shared = Shared::new(geometry, choice, &Secret::from_bytes([5; 32]));
     let session = shared.session(&GATEWAY, &ENCLAVE);
     Rig {
-        querier: Querier::new(&shared, &session, Box::new(Seeded::new(3))),
+        querier: Querier::new(&shared, &session, Box::new(SeededRng::new(3))),
         evictor: Evictor::new(&shared, &session).unwrap(),
-        queries: Sender::new(&session.query, Box::new(Seeded::new(1))),
-        evictions: Sender::new(&session.evict, Box::new(Seeded::new(2))),
+        queries: Sender::new(&session.query, Box::new(SeededRng::new(1))),
+        evictions: Sender::new(&session.evict, Box::new(SeededRng::new(2))),
         replies: crate::channel::Receiver::new(&session.reply),
         outer: Outer::new(&shared.outer, choice),
         shared,

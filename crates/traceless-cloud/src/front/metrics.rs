@@ -82,11 +82,11 @@ pub struct Metrics {
     connections: IntGaugeVec,
     errors: IntCounterVec,
     asking: IntGauge,
-    gateway: Observed,
+    gateway: GatewayMetrics,
 }
 
 /// What the gateway counts itself.
-struct Observed {
+struct GatewayMetrics {
     queries: IntCounter,
     hits: IntCounter,
     rounds: IntCounter,
@@ -148,7 +148,7 @@ impl Default for Metrics {
                 &["kind"],
             ),
             asking: gauge(&registry, "asking", "Requests that wait for the gateway, or for a slot"),
-            gateway: Observed::new(&registry),
+            gateway: GatewayMetrics::new(&registry),
             registry,
         };
         let registry = &metrics.registry;
@@ -248,7 +248,7 @@ impl Request<'_> {
     }
 }
 
-impl Observed {
+impl GatewayMetrics {
     fn new(registry: &Registry) -> Self {
         let counter = |name, help| {
             let counter = IntCounter::with_opts(opts(name, help)).expect("a sound name");

@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 type Call = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
-struct State {
+struct StopState {
     asked: bool,
     calls: Vec<Call>,
 }
@@ -13,7 +13,7 @@ struct State {
 /// Asked once, it stays so.
 #[derive(Default)]
 pub struct Stop {
-    state: Mutex<State>,
+    state: Mutex<StopState>,
     changed: Condvar,
 }
 
@@ -52,7 +52,7 @@ impl Stop {
         drop(self.changed.wait_while(state, |state| !state.asked));
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, StopState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::durable::sync_folder_of;
 use crate::error::{Error, Result};
-use crate::log::{Found, Mark, Position, Proof, Sealed};
+use crate::log::{Mark, Position, Proof, SealProof, WholeEntries};
 use crate::store::Durability;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -30,7 +30,7 @@ const MISSING: &str = "there is no such file, though the gateway has a state; na
 pub struct Anchor {
     file: File,
     path: PathBuf,
-    proof: Sealed,
+    proof: SealProof,
     newest: Mark,
 }
 
@@ -92,7 +92,7 @@ impl Anchor {
 
     /// Fails unless a state has come at least as far as this remembers, and the same way. Without
     /// a state, `found` is nothing.
-    pub fn check(&self, found: Option<(&Found<Sealed>, Position)>) -> Result {
+    pub fn check(&self, found: Option<(&WholeEntries<SealProof>, Position)>) -> Result {
         let known = self.newest.position;
         let Some((found, parent)) = found else {
             return if known.generation == 0 { Ok(()) } else { Err(unfit(&self.path, OLDER)) };
@@ -134,8 +134,8 @@ impl Anchor {
     }
 }
 
-fn proof(key: &Secret) -> Sealed {
-    Sealed::new(&key.derive(&[b"anchor"]), &ID)
+fn proof(key: &Secret) -> SealProof {
+    SealProof::new(&key.derive(&[b"anchor"]), &ID)
 }
 
 /// Whether a file begins like an anchor, of whichever gateway.

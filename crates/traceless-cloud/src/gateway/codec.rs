@@ -41,9 +41,9 @@ impl Writer {
 }
 
 /// Bytes that are taken apart.
-pub struct Reader<'a>(pub &'a [u8]);
+pub struct RecordReader<'a>(pub &'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> RecordReader<'a> {
     /// Takes bytes.
     pub fn bytes(&mut self, len: usize) -> Result<&'a [u8]> {
         let short = Error::State("the gateway's state");

@@ -5,7 +5,7 @@
 //! leaves itself, as if all blocks had come down already. The host sees every leaf written once.
 
 use super::Gateway;
-use super::index::Place;
+use super::index::BlockPlace;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::host::Host;
@@ -22,7 +22,7 @@ const NOT_EMPTY: &str = "only an empty tree can be filled at once";
 pub type Contents<'a> = &'a (dyn Fn(u64, &mut [u8]) + Sync);
 
 /// A leaf that was made: its version, and which block is in which slot.
-struct Made {
+struct LeafNode {
     version: NodeVersion,
     blocks: Vec<(u32, u32)>,
 }
@@ -49,12 +49,12 @@ impl Gateway {
         let made = filler.make(&by_leaf, &mut *self.rng)?;
         let versions: Vec<NodeVersion> = made.iter().map(|leaf| leaf.version).collect();
         self.host.commit(1, &versions)?;
-        for Made { version, blocks } in made {
+        for LeafNode { version, blocks } in made {
             let layer = params.geometry.layers - 1;
             let leaf = params.geometry.leaf_of(version.node);
             self.state.index.renew(version.node, version.attempt, &blocks);
             for (slot, id) in blocks {
-                self.state.index.set_place(id, Place::Tree { leaf, layer, slot });
+                self.state.index.set_place(id, BlockPlace::Tree { leaf, layer, slot });
             }
         }
         self.state.sequence = 1;
@@ -91,7 +91,7 @@ struct Filler<'a> {
 
 impl Filler<'_> {
     /// Makes the leaves that hold these blocks, on two threads, and hands them to the host.
-    fn make(&self, by_leaf: &[Vec<u32>], rng: &mut dyn Rng) -> Result<Vec<Made>> {
+    fn make(&self, by_leaf: &[Vec<u32>], rng: &mut dyn Rng) -> Result<Vec<LeafNode>> {
         let (some, others) = by_leaf.split_at(by_leaf.len() / 2);
         let (mut one, mut other) = (rng.fork(), rng.fork());
         let (mut first, mut second) = (Ok(Vec::new()), Ok(Vec::new()));
@@ -103,7 +103,12 @@ impl Filler<'_> {
         Ok(made)
     }
 
-    fn make_some(&self, start: usize, leaves: &[Vec<u32>], rng: &mut dyn Rng) -> Result<Vec<Made>> {
+    fn make_some(
+        &self,
+        start: usize,
+        leaves: &[Vec<u32>],
+        rng: &mut dyn Rng,
+    ) -> Result<Vec<LeafNode>> {
         let g = &self.geometry;
         let mut bytes = vec![0; g.node_len(g.layers - 1)];
         let mut plain = Vec::new();
@@ -120,7 +125,7 @@ impl Filler<'_> {
             let version = NodeVersion { node: g.node(g.layers - 1, leaf), attempt };
             self.seal(version, (&blocks, &plain), &mut bytes);
             self.host.place(version, &bytes)?;
-            made.push(Made { version, blocks });
+            made.push(LeafNode { version, blocks });
         }
         Ok(made)
     }
@@ -170,7 +175,7 @@ mod tests {
     use crate::error::Error;
     use crate::kernel::Choice;
     use crate::store::MemStore;
-    use traceless::rng::Seeded;
+    use traceless::rng::SeededRng;
 
     fn contents(id: u64, block: &mut [u8]) {
         block[..8].copy_from_slice(&(id * 31 + 1).to_le_bytes());
@@ -213,7 +218,7 @@ mod tests {
     fn what_finds_no_room_in_its_leaf_is_put() {
         let mut params = params(200);
         params.leaf_blocks = params.blocks as usize / params.geometry.leaves() as usize;
-        let (by_leaf, left) = draw_leaves(&params, &mut Seeded::new(9));
+        let (by_leaf, left) = draw_leaves(&params, &mut SeededRng::new(9));
         assert_eq!(by_leaf.iter().map(Vec::len).max(), Some(params.leaf_blocks));
         let mut all = [by_leaf.concat(), left].concat();
         all.sort_unstable();

@@ -1,6 +1,6 @@
 //! What the gateway knows of the tree: where each block lies, and what each slot holds.
 
-use super::codec::{Reader, Writer};
+use super::codec::{RecordReader, Writer};
 use crate::error::Result;
 use crate::geometry::{Geometry, Node};
 use crate::params::Params;
@@ -14,7 +14,7 @@ const AT_GATEWAY: u32 = u32::MAX - 1;
 
 /// Where a block is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum BlockPlace {
     /// It was never written.
     Nowhere,
     /// It waits at the gateway.
@@ -78,11 +78,11 @@ impl Index {
     }
 
     /// Where a block is.
-    pub fn place(&self, id: u32) -> Place {
+    pub fn place(&self, id: u32) -> BlockPlace {
         match self.places[id as usize] {
-            NOWHERE => Place::Nowhere,
-            AT_GATEWAY => Place::Gateway,
-            packed => Place::Tree {
+            NOWHERE => BlockPlace::Nowhere,
+            AT_GATEWAY => BlockPlace::Gateway,
+            packed => BlockPlace::Tree {
                 leaf: packed >> (self.slot_bits + self.layer_bits),
                 layer: (packed >> self.slot_bits & ((1 << self.layer_bits) - 1)) as usize,
                 slot: packed & ((1 << self.slot_bits) - 1),
@@ -91,11 +91,11 @@ impl Index {
     }
 
     /// Puts a block somewhere else.
-    pub fn set_place(&mut self, id: u32, place: Place) {
+    pub fn set_place(&mut self, id: u32, place: BlockPlace) {
         self.places[id as usize] = match place {
-            Place::Nowhere => NOWHERE,
-            Place::Gateway => AT_GATEWAY,
-            Place::Tree { leaf, layer, slot } => {
+            BlockPlace::Nowhere => NOWHERE,
+            BlockPlace::Gateway => AT_GATEWAY,
+            BlockPlace::Tree { leaf, layer, slot } => {
                 leaf << (self.slot_bits + self.layer_bits) | (layer as u32) << self.slot_bits | slot
             }
         };
@@ -169,7 +169,7 @@ impl Index {
     }
 
     /// Becomes what was saved.
-    pub fn load(&mut self, from: &mut Reader<'_>) -> Result {
+    pub fn load(&mut self, from: &mut RecordReader<'_>) -> Result {
         from.u32s(&mut self.places)?;
         from.u32s(&mut self.owners)?;
         from.u64s(&mut self.read)?;
@@ -209,13 +209,13 @@ mod tests {
             let g = params.geometry;
             let mut index = Index::new(&params);
             assert!(index.bytes() as f64 <= 17.0 * blocks as f64, "{}", index.bytes());
-            let deepest = Place::Tree {
+            let deepest = BlockPlace::Tree {
                 leaf: g.leaves() - 1,
                 layer: g.layers - 1,
                 slot: g.leaf_slots as u32 - 1,
             };
-            let root = Place::Tree { leaf: 0, layer: 0, slot: 0 };
-            for place in [deepest, root, Place::Gateway, Place::Nowhere] {
+            let root = BlockPlace::Tree { leaf: 0, layer: 0, slot: 0 };
+            for place in [deepest, root, BlockPlace::Gateway, BlockPlace::Nowhere] {
                 index.set_place(7, place);
                 assert_eq!(index.place(7), place);
             }

@@ -5,7 +5,7 @@
 
 use super::Keys;
 use super::anchor::{Anchor, Claim};
-use super::journal::{Saved, generations, path_of, put_new, write_new};
+use super::journal::{SavedState, generations, path_of, put_new, write_new};
 use crate::error::{Error, Result};
 use crate::lock::Lock;
 use crate::log::{Damage, Draft, Position};
@@ -17,7 +17,7 @@ use traceless::rng::Rng;
 
 /// What there is of a gateway's state.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Checked {
+pub struct StateReport {
     /// The newest generation.
     pub generation: u64,
     /// Its entries that are whole, and the records in them.
@@ -51,11 +51,11 @@ pub struct Lost {
 }
 
 /// Looks at the newest generation, and changes nothing.
-pub fn check(folder: &Path, keys: &Keys, anchor: Option<&Path>) -> Result<Checked> {
+pub fn check(folder: &Path, keys: &Keys, anchor: Option<&Path>) -> Result<StateReport> {
     let _lock = Lock::take(folder, "the gateway's state")?;
     let all = generations(folder)?;
     let newest = *all.last().ok_or(Error::Parameters("this gateway has no state yet"))?;
-    let look = |generation| Saved::look(folder, generation, &keys.state);
+    let look = |generation| SavedState::look(folder, generation, &keys.state);
     let (saved, damage) = match look(newest)? {
         Ok(saved) => {
             let damage = saved.found.damage;
@@ -67,12 +67,12 @@ pub fn check(folder: &Path, keys: &Keys, anchor: Option<&Path>) -> Result<Checke
         None => None,
         Some(damage) => Some(Lost::of(damage, repairable(folder, keys)?)),
     };
-    let records = |saved: &Saved| saved.entries().map(|(records, _)| u64::from(records)).sum();
+    let records = |saved: &SavedState| saved.entries().map(|(records, _)| u64::from(records)).sum();
     let said = match (anchor, &saved) {
         (Some(path), Some(saved)) => said(path, keys, saved)?,
         _ => None,
     };
-    Ok(Checked {
+    Ok(StateReport {
         generation: newest,
         entries: saved.as_ref().map_or(0, |saved| saved.found.position.entries),
         records: saved.as_ref().map_or(0, records),
@@ -94,7 +94,7 @@ pub fn repair(
     let all = generations(folder)?;
     let newest = *all.last().ok_or(Error::Parameters("this gateway has no state yet"))?;
     let whole = repairable(folder, keys)?.ok_or(Error::State("all of the gateway's state"))?;
-    let Ok(saved) = Saved::look(folder, whole, &keys.state)? else {
+    let Ok(saved) = SavedState::look(folder, whole, &keys.state)? else {
         return Err(Error::State("the gateway's state"));
     };
     // Before anything is written: a file that cannot be the anchor changes nothing.
@@ -139,7 +139,7 @@ pub fn new_anchor(folder: &Path, keys: &Keys, path: &Path) -> Result {
     let _lock = Lock::take(folder, "the gateway's state")?;
     let newest = generations(folder)?.pop();
     let newest = newest.ok_or(Error::Parameters("this gateway has no state yet"))?;
-    let saved = Saved::read(folder, newest, &keys.state)?;
+    let saved = SavedState::read(folder, newest, &keys.state)?;
     Anchor::create(path, &keys.state, saved.found.position).map(drop)
 }
 
@@ -154,7 +154,7 @@ impl Lost {
 /// The newest generation that has all of the state that it began with.
 fn repairable(folder: &Path, keys: &Keys) -> Result<Option<u64>> {
     for generation in generations(folder)?.into_iter().rev() {
-        let saved = Saved::look(folder, generation, &keys.state)?;
+        let saved = SavedState::look(folder, generation, &keys.state)?;
         if saved.is_ok_and(|saved| saved.state_entries().is_some()) {
             return Ok(Some(generation));
         }
@@ -163,7 +163,7 @@ fn repairable(folder: &Path, keys: &Keys) -> Result<Option<u64>> {
 }
 
 /// What an anchor says against a state.
-fn said(path: &Path, keys: &Keys, saved: &Saved) -> Result<Option<String>> {
+fn said(path: &Path, keys: &Keys, saved: &SavedState) -> Result<Option<String>> {
     let checked = Anchor::open(path, &keys.state, false)
         .and_then(|anchor| anchor.check(Some((&saved.found, saved.parent()))));
     match checked {

@@ -10,14 +10,14 @@
 mod tests;
 
 use super::anchor::Anchor;
-use super::codec::{Reader, Writer};
+use super::codec::{RecordReader, Writer};
 use super::record::Record;
 use super::state::State;
 use crate::durable::{make_folder, put};
 use crate::error::{Error, Result};
 use crate::lock::Lock;
-use crate::log::{Damage, Draft, Found, Head, ID_LEN, Log, POSITION_LEN};
-use crate::log::{Magic, Position, Sealed};
+use crate::log::{Damage, Draft, Head, ID_LEN, Log, POSITION_LEN, WholeEntries};
+use crate::log::{Magic, Position, SealProof};
 use crate::params::Params;
 use crate::store::Durability;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ pub struct Journal {
     /// Where the newest generation ends, as far as it is written.
     position: Position,
     /// The newest generation, if this journal has begun it.
-    log: Option<Log<Sealed>>,
+    log: Option<Log<SealProof>>,
     /// Records that happened and are not in the file.
     unwritten: Draft,
     /// Records appended, those of them that are written, and the last that was promised.
@@ -88,7 +88,7 @@ impl Journal {
         make_folder(folder)?;
         let lock = Lock::take(folder, "the gateway's state")?;
         let newest = generations(folder)?.pop();
-        let file = newest.map(|newest| Saved::read(folder, newest, key)).transpose()?;
+        let file = newest.map(|newest| SavedState::read(folder, newest, key)).transpose()?;
         let mut anchor = anchor.map(|path| Anchor::open(path, key, file.is_none())).transpose()?;
         if let Some(anchor) = &anchor {
             anchor.check(file.as_ref().map(|file| (&file.found, file.parent())))?;
@@ -231,7 +231,7 @@ pub(super) fn write_new(
     entries: impl Iterator<Item = Draft>,
     durability: Durability,
     rng: &mut dyn Rng,
-) -> Result<Log<Sealed>> {
+) -> Result<Log<SealProof>> {
     let (generation, mut id) = (parent.generation + 1, [0; ID_LEN]);
     rng.fill(&mut id);
     let head = Head { magic: MAGIC, generation, id, about: parent.encode().to_vec() };
@@ -245,13 +245,13 @@ pub(super) fn put_new(folder: &Path, generation: u64) -> Result {
 }
 
 /// A generation as it lies in its file.
-pub(super) struct Saved {
+pub(super) struct SavedState {
     bytes: Vec<u8>,
     /// What is in it.
-    pub found: Found<Sealed>,
+    pub found: WholeEntries<SealProof>,
 }
 
-impl Saved {
+impl SavedState {
     /// Reads a generation, which must not be damaged.
     pub(super) fn read(folder: &Path, generation: u64, key: &Secret) -> Result<Self> {
         let path = path_of(folder, generation);
@@ -273,7 +273,8 @@ impl Saved {
 
     /// The generation in the bytes of its file.
     pub(super) fn parse(mut bytes: Vec<u8>, generation: u64, key: &Secret) -> Result<Self, Damage> {
-        let found: Found<Sealed> = crate::log::read(&mut bytes, MAGIC, &generation_key(key))?;
+        let found: WholeEntries<SealProof> =
+            crate::log::read(&mut bytes, MAGIC, &generation_key(key))?;
         // A file under another's name, or none that a gateway wrote.
         if found.generation != generation || found.about.len() != POSITION_LEN {
             return Err(Damage::of_all(bytes.len()));
@@ -308,10 +309,10 @@ impl Saved {
         shape(params, &mut own_shape);
         let saved = saved.strip_prefix(&own_shape.0[..]);
         let saved = saved.ok_or(Error::Parameters("the state is of another tree"))?;
-        let mut state = State::load(*params, &mut Reader(saved))?;
+        let mut state = State::load(*params, &mut RecordReader(saved))?;
         // The empty entry has no records.
         for (records, body) in self.entries().skip(state_entries) {
-            let mut body = Reader(body);
+            let mut body = RecordReader(body);
             for _ in 0..records {
                 state.apply(Record::decode(&mut body)?)?;
             }

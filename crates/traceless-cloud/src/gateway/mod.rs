@@ -32,9 +32,9 @@ mod waiting;
 
 pub use beat::SLOTS_PER_SECOND_MAX;
 pub use fill::Contents;
-pub use inspect::{Checked, Lost, check, new_anchor, repair};
+pub use inspect::{Lost, StateReport, check, new_anchor, repair};
 pub use journal::Home;
-pub use names::{Object, Reading, Space};
+pub use names::{ByteRange, Object, Space};
 pub use objects::{Draft, NAME_LEN_MAX, VALUE_LEN_MAX, Value, size_class};
 pub use queries::TOGETHER_MAX;
 
@@ -48,12 +48,12 @@ use crate::outer::Outer;
 use crate::params::Params;
 use crate::tee::Provision;
 use beat::Beat;
-use index::Place;
+use index::BlockPlace;
 use journal::Journal;
 use pace::Pace;
 use queries::Want;
 use record::Record;
-use rounds::{Job, Maker, Wait, Worker};
+use rounds::{Maker, RoundJob, Wait, Worker};
 use state::State;
 use std::sync::Arc;
 use traceless::rng::Rng;
@@ -206,7 +206,7 @@ impl Gateway {
 
     /// Whether a block is here and not in the tree: at hand, or in the root.
     pub fn holds(&self, id: u64) -> bool {
-        self.check(id).is_ok_and(|id| self.state.index.place(id) == Place::Gateway)
+        self.check(id).is_ok_and(|id| self.state.index.place(id) == BlockPlace::Gateway)
     }
 
     /// Keeps copies of blocks that were used lately, up to so many bytes: reading one of them sends
@@ -279,7 +279,7 @@ impl Gateway {
 
     /// Lets a record happen that an answer rests on, once it is written down. With a beat it is
     /// with the next slot, so that the disk is asked as often whatever happens.
-    fn happen(&mut self, record: Record) -> Result<Option<Job>> {
+    fn happen(&mut self, record: Record) -> Result<Option<RoundJob>> {
         if let Some(journal) = &mut self.journal {
             journal.append(&record);
             if self.beat.is_some() { journal.promise() } else { journal.flush()? }

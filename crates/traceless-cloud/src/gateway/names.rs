@@ -1,6 +1,6 @@
 //! Which name stands for which blocks.
 
-use super::codec::{Reader, Writer};
+use super::codec::{RecordReader, Writer};
 use crate::error::{Error, Result};
 use core::ops::{Bound, Range};
 use std::collections::BTreeMap;
@@ -199,7 +199,7 @@ impl Names {
     }
 
     /// Becomes what was saved.
-    pub fn load(&mut self, from: &mut Reader<'_>) -> Result {
+    pub fn load(&mut self, from: &mut RecordReader<'_>) -> Result {
         for space in &mut self.spaces {
             for _ in 0..from.u64()? {
                 let name = from.counted()?;
@@ -216,7 +216,7 @@ pub fn write_space(space: Space, out: &mut Writer) {
 }
 
 /// Takes a space's number.
-pub fn read_space(from: &mut Reader<'_>) -> Result<Space> {
+pub fn read_space(from: &mut RecordReader<'_>) -> Result<Space> {
     Space::from_number(from.bytes(1)?[0])
 }
 
@@ -230,7 +230,7 @@ pub fn write_object(object: &Object, out: &mut Writer) {
 }
 
 /// Takes what a name stands for.
-pub fn read_object(from: &mut Reader<'_>) -> Result<Object> {
+pub fn read_object(from: &mut RecordReader<'_>) -> Result<Object> {
     let mut pieces = vec![0; from.count(8)?];
     from.u64s(&mut pieces)?;
     let mut ids = vec![0; from.count(4)?];
@@ -239,7 +239,7 @@ pub fn read_object(from: &mut Reader<'_>) -> Result<Object> {
 }
 
 /// Where in an object's blocks some of its bytes are.
-pub struct Reading {
+pub struct ByteRange {
     object: Object,
     /// The piece that is being read, its first byte and its first block.
     piece: usize,
@@ -254,7 +254,7 @@ pub struct Reading {
     pub(super) done: bool,
 }
 
-impl Reading {
+impl ByteRange {
     /// These bytes of an object, which are in it.
     pub fn new(object: Object, bytes: Range<u64>) -> Self {
         assert!(bytes.start <= bytes.end && bytes.end <= object.len(), "bytes are in the object");
@@ -376,7 +376,7 @@ mod tests {
             .collect();
         for start in 0..=19 {
             for end in start..=19 {
-                let mut reading = Reading::new(object.clone(), start..end);
+                let mut reading = ByteRange::new(object.clone(), start..end);
                 let mut found = Vec::new();
                 while let Some((id, bytes)) = reading.next(5) {
                     reading.blocks += 1;

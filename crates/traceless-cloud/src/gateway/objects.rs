@@ -7,7 +7,7 @@
 //! used for another, so that it is read as it was.
 
 use super::Gateway;
-use super::names::{Object, Reading, Space, blocks_of};
+use super::names::{ByteRange, Object, Space, blocks_of};
 use super::queries::TOGETHER_MAX;
 use super::record::Record;
 use crate::error::{Error, Result};
@@ -95,7 +95,7 @@ impl Gateway {
         for name in names {
             let parts = self.find(Space::Values, name).cloned().map(|object| {
                 let (len, mut parts) = (object.len(), Vec::new());
-                let mut reading = Reading::new(object, 0..len);
+                let mut reading = ByteRange::new(object, 0..len);
                 while let Some((id, part)) = reading.next(block_len) {
                     reading.blocks += 1;
                     ids.push(u64::from(id));
@@ -177,7 +177,7 @@ impl Gateway {
     /// The next bytes that are read, `len` of them or up to a block more; nothing, once all were.
     /// Then come the queries that are missing from the class of the blocks read, as many with each
     /// call as would read `len` bytes, until it is done.
-    pub fn read(&mut self, reading: &mut Reading, len: usize) -> Result<Vec<u8>> {
+    pub fn read(&mut self, reading: &mut ByteRange, len: usize) -> Result<Vec<u8>> {
         let block_len = self.params().geometry.block_len;
         let (mut ids, mut parts, mut wanted) = (Vec::new(), Vec::new(), 0);
         while wanted < len

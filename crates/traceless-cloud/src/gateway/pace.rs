@@ -66,11 +66,11 @@ pub fn wake_in_time() {
 mod tests {
     use super::*;
     use std::sync::Arc;
-    use traceless::clock::Simulated;
+    use traceless::clock::SimulatedClock;
 
     #[test]
     fn each_query_waits_for_its_share() {
-        let clock = Arc::new(Simulated::default());
+        let clock = Arc::new(SimulatedClock::default());
         let mut pace = Pace { clock: Box::new(clock.clone()), ..Pace::new() };
         pace.begin();
         assert_eq!(pace.ahead(639, 640), Duration::ZERO, "nothing is known yet");

@@ -4,7 +4,7 @@
 //! a root leaves them at the gateway, where their bytes are. That happens with the probability
 //! that the parameters were chosen for, and the host sees none of it.
 
-use super::index::{Index, Place};
+use super::index::{BlockPlace, Index};
 use crate::geometry::Node;
 use crate::params::Params;
 use traceless::rng::Rng;
@@ -39,7 +39,7 @@ struct Row {
 /// How many of `waiting` blocks round `round` can take without any node on its path overflowing.
 /// After a round that had to leave some behind it may be more than a round brings in on average.
 pub fn room(index: &Index, params: &Params, round: u64, waiting: usize) -> usize {
-    let allowed = Allowed::of(index, params, round);
+    let allowed = LayerRoom::of(index, params, round);
     waiting.min(allowed.into[0])
 }
 
@@ -52,7 +52,7 @@ pub fn plan_round(
     rng: &mut dyn Rng,
 ) -> Vec<NodePlan> {
     let g = &params.geometry;
-    let allowed = Allowed::of(index, params, round);
+    let allowed = LayerRoom::of(index, params, round);
     assert!(batch.len() <= allowed.into[0], "no more than there is room for");
     let mut arriving = batch.to_vec();
     let mut plans = Vec::with_capacity(g.layers);
@@ -87,12 +87,12 @@ pub fn plan_node(index: &Index, params: &Params, node: Node, rng: &mut dyn Rng) 
 }
 
 /// How many blocks may come into each layer of a round's path, and how many may leave it downwards.
-struct Allowed {
+struct LayerRoom {
     into: Vec<usize>,
     down: Vec<usize>,
 }
 
-impl Allowed {
+impl LayerRoom {
     /// From the leaf up. What arrives is taken to stay, as nobody knows yet how much of it goes on.
     fn of(index: &Index, params: &Params, round: u64) -> Self {
         let g = &params.geometry;
@@ -113,7 +113,7 @@ impl Allowed {
 
 fn rows_of(index: &Index, params: &Params, node: Node) -> Vec<Row> {
     let real = index.blocks_of(node).map(|(slot, id)| {
-        let Place::Tree { leaf, layer, slot: known } = index.place(id) else {
+        let BlockPlace::Tree { leaf, layer, slot: known } = index.place(id) else {
             panic!("a block in a slot is in the tree");
         };
         assert!(known == slot && layer == params.geometry.layer_of(node), "both maps agree");
@@ -161,7 +161,7 @@ fn place_rows(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use traceless::rng::Seeded;
+    use traceless::rng::SeededRng;
 
     fn apply(index: &mut Index, params: &Params, plans: &[NodePlan], attempt: u64) {
         for plan in plans {
@@ -170,7 +170,7 @@ mod tests {
                 plan.blocks.iter().map(|(slot, block)| (*slot, block.id)).collect();
             index.renew(plan.node, attempt, &blocks);
             for &(slot, Moving { id, leaf }) in &plan.blocks {
-                index.set_place(id, Place::Tree { leaf, layer, slot });
+                index.set_place(id, BlockPlace::Tree { leaf, layer, slot });
             }
         }
     }
@@ -180,7 +180,7 @@ mod tests {
     fn full(params: &Params, rounds: u64, seed: u64) -> (usize, usize) {
         let g = params.geometry;
         let mut index = Index::new(params);
-        let mut rng = Seeded::new(seed);
+        let mut rng = SeededRng::new(seed);
         let mut next = 0;
         let (mut fullest, mut widest) = (0, 0);
         let mut waiting = Vec::new();
@@ -190,9 +190,9 @@ mod tests {
                 let id = if next < params.blocks { next } else { rng.below(params.blocks) } as u32;
                 next += 1;
                 match index.place(id) {
-                    Place::Gateway => continue,
-                    Place::Nowhere => {}
-                    Place::Tree { leaf, layer, slot } => {
+                    BlockPlace::Gateway => continue,
+                    BlockPlace::Nowhere => {}
+                    BlockPlace::Tree { leaf, layer, slot } => {
                         let node = g.node(layer, leaf);
                         if index.reads(node) == params.reads_max(layer) {
                             let plan = plan_node(&index, params, node, &mut rng);
@@ -202,7 +202,7 @@ mod tests {
                         index.take(node, slot);
                     }
                 }
-                index.set_place(id, Place::Gateway);
+                index.set_place(id, BlockPlace::Gateway);
                 waiting.push(Moving { id, leaf: rng.below(u64::from(g.leaves())) as u32 });
                 asked += 1;
             }
@@ -211,7 +211,7 @@ mod tests {
             let mut batch: Vec<Moving> = waiting.extract_if(.., goes).collect();
             let room = room(&index, params, round, batch.len());
             for left in batch.drain(room..) {
-                index.set_place(left.id, Place::Nowhere);
+                index.set_place(left.id, BlockPlace::Nowhere);
             }
             let plans = plan_round(&index, params, round, &batch, &mut rng);
             for plan in &plans {

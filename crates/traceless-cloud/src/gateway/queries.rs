@@ -4,7 +4,7 @@
 //! where answers survive the power's end with one wait for the disk. The host sees the same
 //! queries as if they came one by one.
 
-use super::index::Place;
+use super::index::BlockPlace;
 use super::pace;
 use super::record::Record;
 use super::rounds::Wait;
@@ -149,10 +149,10 @@ impl Gateway {
         let id = want.id();
         let g = self.state.params.geometry;
         let known = id.and_then(|id| match self.state.index.place(id) {
-            Place::Tree { leaf, .. } => Some(leaf),
+            BlockPlace::Tree { leaf, .. } => Some(leaf),
             // In the root: it is here, but its leaf has to be seen once, like any other.
-            Place::Gateway => self.state.waiting.leaf(id),
-            Place::Nowhere => None,
+            BlockPlace::Gateway => self.state.waiting.leaf(id),
+            BlockPlace::Nowhere => None,
         });
         let leaf = known.unwrap_or_else(|| self.draw_leaf());
         for layer in 0..g.layers {
@@ -163,9 +163,9 @@ impl Gateway {
             }
         }
         // Asked for only now: a round that committed meanwhile may have moved it.
-        let place = id.map_or(Place::Nowhere, |id| self.state.index.place(id));
+        let place = id.map_or(BlockPlace::Nowhere, |id| self.state.index.place(id));
         let target = match place {
-            Place::Tree { layer, slot, .. } => Some((layer, slot)),
+            BlockPlace::Tree { layer, slot, .. } => Some((layer, slot)),
             _ => None,
         };
         let slots = (0..g.layers).map(|layer| match target {

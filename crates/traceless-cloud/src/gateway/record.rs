@@ -1,7 +1,7 @@
 //! What happens to a gateway's state, one thing after another. The same records, applied to the
 //! same state, give the same state: so a log of them is the state.
 
-use super::codec::{Reader, Writer};
+use super::codec::{RecordReader, Writer};
 use super::names::{Object, Space, read_object, read_space, write_object, write_space};
 use crate::error::{Error, Result};
 
@@ -157,7 +157,7 @@ impl Record {
     }
 
     /// From the front of `from`.
-    pub fn decode(from: &mut Reader<'_>) -> Result<Self> {
+    pub fn decode(from: &mut RecordReader<'_>) -> Result<Self> {
         Ok(match from.bytes(1)?[0] {
             0 => {
                 let (leaf, count) = (from.u32()?, from.u32()? as usize);
@@ -236,11 +236,11 @@ mod tests {
         ];
         for record in records {
             let bytes = record.encode();
-            assert_eq!(Record::decode(&mut Reader(&bytes)).unwrap(), record);
-            assert!(Record::decode(&mut Reader(&bytes[..bytes.len() - 1])).is_err());
+            assert_eq!(Record::decode(&mut RecordReader(&bytes)).unwrap(), record);
+            assert!(Record::decode(&mut RecordReader(&bytes[..bytes.len() - 1])).is_err());
         }
-        assert!(Record::decode(&mut Reader(&[11])).is_err());
-        assert!(Record::decode(&mut Reader(&[7, 4, 0, 0, 0, 0])).is_err(), "no such space");
+        assert!(Record::decode(&mut RecordReader(&[11])).is_err());
+        assert!(Record::decode(&mut RecordReader(&[7, 4, 0, 0, 0, 0])).is_err(), "no such space");
     }
 
     /// So that room is set aside for what is there, and not for what a damaged number says.
@@ -249,9 +249,9 @@ mod tests {
         let mut bytes = [0; 4 + 17];
         bytes[0] = 2;
         for (end, count) in [(4 + 17, Some(2)), (4 + 16, Some(2)), (4 + 15, None), (4, None)] {
-            assert_eq!(Reader(&bytes[..end]).count(8).ok(), count, "{end}");
+            assert_eq!(RecordReader(&bytes[..end]).count(8).ok(), count, "{end}");
         }
         bytes[0] = 0;
-        assert_eq!(Reader(&bytes[..4]).count(8).ok(), Some(0));
+        assert_eq!(RecordReader(&bytes[..4]).count(8).ok(), Some(0));
     }
 }

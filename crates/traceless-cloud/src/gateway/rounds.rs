@@ -19,7 +19,7 @@ use traceless::clock::{Clock as _, Monotonic};
 use traceless::rng::Rng;
 
 /// What is to be done, in plain.
-pub struct Job {
+pub struct RoundJob {
     /// Rounds committed.
     pub round: u64,
     /// The random number of this one.
@@ -49,9 +49,9 @@ pub enum Wait {
 
 /// What the thread is told.
 enum Task {
-    CarryOut(Job),
+    CarryOut(RoundJob),
     /// Make it ready to be sent.
-    Prepare(Job),
+    Prepare(RoundJob),
     /// Send what is ready, if anything is.
     Send,
     /// Another session has begun.
@@ -101,12 +101,12 @@ impl Worker {
     }
 
     /// Hands over a job. One at a time.
-    pub fn begin(&self, job: Job) {
+    pub fn begin(&self, job: RoundJob) {
         self.tell(Task::CarryOut(job));
     }
 
     /// Hands over a job that is sent only when it is told to. One at a time.
-    pub fn prepare(&mut self, job: Job) {
+    pub fn prepare(&mut self, job: RoundJob) {
         self.holds = true;
         self.tell(Task::Prepare(job));
     }
@@ -178,8 +178,8 @@ impl Maker {
     }
 
     /// What the host gets of a job.
-    fn stage(&mut self, job: Job) -> Stage {
-        let Job { round, attempt, nodes, batch } = job;
+    fn stage(&mut self, job: RoundJob) -> Stage {
+        let RoundJob { round, attempt, nodes, batch } = job;
         let mut olds = Vec::with_capacity(nodes.len());
         let mut orders = Vec::with_capacity(nodes.len());
         let controls = self.controls(&nodes);

@@ -1,12 +1,12 @@
 //! The gateway's state, which changes by records and nothing else.
 
 use super::cache::Cache;
-use super::codec::{Reader, Writer};
-use super::index::{Index, Place};
+use super::codec::{RecordReader, Writer};
+use super::index::{BlockPlace, Index};
 use super::names::Names;
 use super::plan::{Moving, NodePlan, plan_node, plan_round, room};
 use super::record::Record;
-use super::rounds::Job;
+use super::rounds::RoundJob;
 use super::waiting::{Leaving, Waiting};
 use crate::error::{Error, Result};
 use crate::geometry::{LAYERS_MAX, Node};
@@ -14,7 +14,7 @@ use crate::orders::{Location, Query};
 use crate::params::Params;
 use crate::store::NodeVersion;
 use std::collections::{HashSet, VecDeque};
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 
 /// A round on its way.
 pub struct Running {
@@ -100,7 +100,7 @@ impl State {
     }
 
     /// Lets a record happen. What has begun is returned, to be carried out.
-    pub fn apply(&mut self, record: Record) -> Result<Option<Job>> {
+    pub fn apply(&mut self, record: Record) -> Result<Option<RoundJob>> {
         match record {
             Record::Query { leaf, slots, id, target, write } => {
                 self.ask(leaf, &slots, id, target, write)?;
@@ -148,7 +148,7 @@ impl State {
             self.index.take(self.params.geometry.node(layer, leaf), slot);
         }
         if let Some(id) = id {
-            self.index.set_place(id, Place::Gateway);
+            self.index.set_place(id, BlockPlace::Gateway);
             self.cache.remove(id);
             if let Some(running) = &mut self.running {
                 running.touched.insert(id);
@@ -172,8 +172,8 @@ impl State {
         Ok(Query { round: self.round, leaf, locations, target: target.unwrap_or_default() })
     }
 
-    fn begin(&mut self, attempt: u64, seed: [u8; 32], node: Option<Node>) -> Job {
-        let mut rng = Seeded::drawn(&mut Seed(seed));
+    fn begin(&mut self, attempt: u64, seed: [u8; 32], node: Option<Node>) -> RoundJob {
+        let mut rng = SeededRng::drawn(&mut Seed(seed));
         let (leaving, mut plans) = match node {
             Some(node) => (Vec::new(), vec![plan_node(&self.index, &self.params, node, &mut rng)]),
             None => self.plan(&mut rng),
@@ -194,7 +194,7 @@ impl State {
         }
         let touched = HashSet::new();
         self.running = Some(Running { attempt, in_round, leaving, plans, touched });
-        Job { round: self.round, attempt, nodes, batch }
+        RoundJob { round: self.round, attempt, nodes, batch }
     }
 
     fn plan(&mut self, rng: &mut dyn Rng) -> (Vec<Leaving>, Vec<NodePlan>) {
@@ -230,7 +230,7 @@ impl State {
             for &(slot, Moving { id, leaf }) in &plan.blocks {
                 if holds(&id) {
                     blocks.push((slot, id));
-                    self.index.set_place(id, Place::Tree { leaf, layer, slot });
+                    self.index.set_place(id, BlockPlace::Tree { leaf, layer, slot });
                 }
             }
             self.index.renew(plan.node, running.attempt, &blocks);
@@ -277,7 +277,7 @@ impl State {
     }
 
     /// What was saved.
-    pub fn load(params: Params, from: &mut Reader<'_>) -> Result<Self> {
+    pub fn load(params: Params, from: &mut RecordReader<'_>) -> Result<Self> {
         let mut state = Self::new(params);
         (state.round, state.sequence) = (from.u64()?, from.u64()?);
         state.queries = from.u64()? as usize;

@@ -6,7 +6,7 @@ use crate::kernel::Choice;
 use crate::params::Params;
 use crate::store::{MemStore, NodeStore};
 use std::sync::Arc;
-use traceless::rng::Seeded;
+use traceless::rng::SeededRng;
 use traceless::seal::Secret;
 
 /// Bytes of a block.
@@ -22,7 +22,7 @@ pub fn gateway_over(
     choice: Choice,
     seed: u64,
 ) -> Gateway {
-    let mut rng = Seeded::new(seed);
+    let mut rng = SeededRng::new(seed);
     let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
     let nonce = [3; 16];
     let shared = keys.shared(&params, choice);

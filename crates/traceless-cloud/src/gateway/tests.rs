@@ -19,7 +19,7 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use traceless::rng::Seeded;
+use traceless::rng::SeededRng;
 
 fn block(id: u64, version: u64) -> Vec<u8> {
     (0..BLOCK as u64).map(|i| (id * 7 + version * 13 + i) as u8).collect()
@@ -29,7 +29,7 @@ fn block(id: u64, version: u64) -> Vec<u8> {
 /// operation that failed is asked for again.
 fn agrees_with_an_array(gateway: &mut Gateway, operations: u64, seed: u64) -> u64 {
     let blocks = gateway.params().blocks;
-    let mut rng = Seeded::new(seed);
+    let mut rng = SeededRng::new(seed);
     let mut array: Vec<Vec<u8>> = vec![vec![0; BLOCK]; blocks as usize];
     let mut errors = 0;
     for version in 0..operations {
@@ -127,7 +127,7 @@ fn what_is_asked_for_together_is_an_array() {
     const BLOCKS: u64 = 2500;
     let params = params(BLOCKS);
     let mut gateway = gateway_over(params, MemStore::new(params.geometry), Choice::Benes, 15);
-    let mut rng = Seeded::new(15);
+    let mut rng = SeededRng::new(15);
     let mut array = vec![vec![0; BLOCK]; BLOCKS as usize];
     for version in 0..200 {
         let count = 1 + rng.below(150);
@@ -199,14 +199,14 @@ fn what_a_query_waits_for_stays() {
     state.apply(Record::Committed).unwrap();
     assert_eq!((state.waiting.get(0), state.waiting.get(1)), (None, Some(&block(1, 1)[..])));
     state.apply(Record::Held { id: 1, leaf: 3, bytes: block(1, 1) }).unwrap();
-    assert!(state.waiting.is_at_hand(1) && state.index.place(1) == Place::Gateway);
+    assert!(state.waiting.is_at_hand(1) && state.index.place(1) == BlockPlace::Gateway);
 }
 
 /// A store whose calls fail now and then, before or after they did what they should.
 struct Faulty {
     store: MemStore,
     calls: AtomicU64,
-    rng: Mutex<Seeded>,
+    rng: Mutex<SeededRng>,
 }
 
 impl Faulty {
@@ -255,7 +255,7 @@ impl NodeStore for Faulty {
 fn survives_a_failing_store() {
     let params = params(6000);
     let store = MemStore::new(params.geometry);
-    let faulty = Faulty { store, calls: AtomicU64::new(0), rng: Mutex::new(Seeded::new(8)) };
+    let faulty = Faulty { store, calls: AtomicU64::new(0), rng: Mutex::new(SeededRng::new(8)) };
     let mut gateway = gateway_over(params, faulty, Choice::Benes, 7);
     let errors = agrees_with_an_array(&mut gateway, 5000, 7);
     assert!(errors > 100, "{errors}");
@@ -290,7 +290,7 @@ impl<H: Host> Host for Watched<H> {
 }
 
 fn watched(params: Params, seed: u64, ids: impl Iterator<Item = u64>) -> Vec<Seen> {
-    let mut rng = Seeded::new(seed);
+    let mut rng = SeededRng::new(seed);
     let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
     let nonce = [3; 16];
     let shared = keys.shared(&params, Choice::Benes);

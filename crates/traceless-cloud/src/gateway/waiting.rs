@@ -11,7 +11,7 @@ use super::plan::Moving;
 use std::collections::{HashMap, VecDeque};
 
 /// A block at the gateway.
-struct Held {
+struct StashBlock {
     leaf: u32,
     /// Which of several entries in an order is this block's.
     ticket: u64,
@@ -32,7 +32,7 @@ type Order = VecDeque<(u32, u64)>;
 
 /// Blocks that were asked for lately, and those of the root.
 pub struct Waiting {
-    held: HashMap<u32, Held>,
+    held: HashMap<u32, StashBlock>,
     ring: Order,
     /// What lies in the root, for each tree below it.
     root: Vec<Order>,
@@ -109,7 +109,7 @@ impl Waiting {
         }
         self.tickets += 1;
         self.ring.push_back((id, self.tickets));
-        self.held.insert(id, Held { leaf, ticket: self.tickets, at: At::Ring, bytes });
+        self.held.insert(id, StashBlock { leaf, ticket: self.tickets, at: At::Ring, bytes });
     }
 
     /// Puts all of the ring into the root, and tells of each block.

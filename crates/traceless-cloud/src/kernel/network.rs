@@ -10,7 +10,7 @@ use super::slab::{ROW, Rows};
 use crate::join::Join;
 use alloc::vec::Vec;
 use core::ops::Range;
-use traceless_sys::ct::{self, Held as _, InMemory, Kernel, Vector, hide_all};
+use traceless_sys::ct::{self, InMemory, Kernel, MovingBlock as _, Vector, hide_all};
 
 /// Words of each row that pass through a half's network together, so that they stay in the
 /// processor's cache meanwhile.
@@ -121,8 +121,20 @@ impl Network {
             let (mut above, mut below) = rows.split_at(half);
             let [upper_runs, lower_runs] = &self.halves;
             threads.join(
-                &mut || ct::dispatch(Inside { runs: upper_runs, masks: upper, rows: &mut above }),
-                &mut || ct::dispatch(Inside { runs: lower_runs, masks: lower, rows: &mut below }),
+                &mut || {
+                    ct::dispatch(HalfExchanges {
+                        runs: upper_runs,
+                        masks: upper,
+                        rows: &mut above,
+                    });
+                },
+                &mut || {
+                    ct::dispatch(HalfExchanges {
+                        runs: lower_runs,
+                        masks: lower,
+                        rows: &mut below,
+                    });
+                },
             );
         }
         if !last.is_empty() {
@@ -185,13 +197,13 @@ impl Kernel for Across<'_, '_> {
 }
 
 /// All exchanges within a half.
-struct Inside<'a, 'b> {
+struct HalfExchanges<'a, 'b> {
     runs: &'a Runs,
     masks: &'a [u32],
     rows: &'a mut Rows<'b>,
 }
 
-impl Kernel for Inside<'_, '_> {
+impl Kernel for HalfExchanges<'_, '_> {
     type Output = ();
 
     #[expect(clippy::inline_always, reason = "compiled once for each level of processors")]
@@ -229,7 +241,7 @@ fn exchange<'a, V: Vector>(
 pub(crate) mod tests {
     use super::*;
     use crate::join::{OneThread, TwoThreads};
-    use traceless::rng::{Rng, Seeded};
+    use traceless::rng::{Rng, SeededRng};
 
     pub(crate) fn shuffled(rows: usize, rng: &mut dyn Rng) -> Vec<u32> {
         let mut dest: Vec<u32> = (0..rows as u32).collect();
@@ -251,7 +263,7 @@ pub(crate) mod tests {
 
     #[test]
     fn every_row_arrives() {
-        let mut rng = Seeded::new(5);
+        let mut rng = SeededRng::new(5);
         for rows in (1..40).chain([100, 127, 128, 129, 1000, 4896]) {
             let network = Network::new(rows);
             let ends: [Vec<u32>; 2] =
@@ -325,7 +337,7 @@ pub(crate) mod tests {
     #[test]
     fn the_rows_touched_are_the_same_for_all_permutations() {
         let network = Network::new(200);
-        let mut rng = Seeded::new(6);
+        let mut rng = SeededRng::new(6);
         let (some, others) = (shuffled(200, &mut rng), shuffled(200, &mut rng));
         assert_eq!(touched(&network, &some, false), touched(&network, &others, false));
         // The planted fault, which the comparison must catch.

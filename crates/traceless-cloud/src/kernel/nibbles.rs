@@ -27,12 +27,12 @@ impl Touch for () {
 }
 
 /// Words of 32 bytes, one a row, striped over 64 pages.
-struct Striped {
+struct StripedRows {
     pages: Vec<[u8; PAGE_LEN]>,
     first: usize,
 }
 
-impl Striped {
+impl StripedRows {
     fn new(first: usize) -> Self {
         Self { pages: vec![[0; PAGE_LEN]; PAGES], first }
     }
@@ -61,13 +61,13 @@ impl Striped {
 /// The pages NRVP and PIECE of the paper. ORVP is read at the loop's counter, which is public, so
 /// the old vectors need no pages.
 pub struct Nibbles {
-    new_vectors: Striped,
-    piece: Striped,
+    new_vectors: StripedRows,
+    piece: StripedRows,
 }
 
 impl Default for Nibbles {
     fn default() -> Self {
-        Self { new_vectors: Striped::new(0), piece: Striped::new(PAGES) }
+        Self { new_vectors: StripedRows::new(0), piece: StripedRows::new(PAGES) }
     }
 }
 
@@ -121,7 +121,7 @@ fn piece_of(slab: &mut Slab, row: usize, piece: usize) -> &mut [u8; PIECE_LEN] {
 mod tests {
     use super::super::network::tests::shuffled;
     use super::*;
-    use traceless::rng::Seeded;
+    use traceless::rng::SeededRng;
     use traceless::seal::Secret;
 
     /// The order of pages, and how many of the pieces lie where they should.
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn every_piece_arrives_and_pages_tell_nothing() {
-        let mut rng = Seeded::new(3);
+        let mut rng = SeededRng::new(3);
         let ways: [Vec<u32>; 3] =
             [(0..50).collect(), (0..50).rev().collect(), shuffled(50, &mut rng)];
         let seen = ways.map(|dest| {

@@ -36,8 +36,8 @@ mod tests;
 
 pub use layout::{ENTRIES_AT, Head, Magic};
 pub use marks::{MARKS_LEN, Mark, POSITION_LEN, Position};
-pub use proof::{Hashed, ID_LEN, Proof, Sealed};
-pub use read::{Damage, Found, read};
+pub use proof::{HashProof, ID_LEN, Proof, SealProof};
+pub use read::{Damage, WholeEntries, read};
 
 use crate::durable::Durability;
 use crate::error::{Error, Result};
@@ -142,8 +142,13 @@ impl<P: Proof> Log<P> {
     }
 
     /// Goes on behind what was found in a file that ends there.
-    pub fn go_on(file: File, found: Found<P>, durability: Durability, rng: Box<dyn Rng>) -> Self {
-        let Found { proof, position, .. } = found;
+    pub fn go_on(
+        file: File,
+        found: WholeEntries<P>,
+        durability: Durability,
+        rng: Box<dyn Rng>,
+    ) -> Self {
+        let WholeEntries { proof, position, .. } = found;
         Self { file, proof, rng, durability, position, broken: false }
     }
 

@@ -45,12 +45,12 @@ pub trait Proof: Sized {
 }
 
 /// Entries are encrypted, and nobody without the key can make one.
-pub struct Sealed {
+pub struct SealProof {
     tags: hmac::Key,
     bodies: Aead,
 }
 
-impl Proof for Sealed {
+impl Proof for SealProof {
     type Key = Secret;
 
     fn new(key: &Secret, id: &Id) -> Self {
@@ -85,11 +85,11 @@ fn proved(header: &[u8]) -> &[u8] {
 
 /// Entries can be read by anybody. The file's id tells them from what another file had in the same
 /// place of the disk.
-pub struct Hashed {
+pub struct HashProof {
     id: Id,
 }
 
-impl Hashed {
+impl HashProof {
     fn hash<const LEN: usize>(&self, parts: [&[u8]; 2]) -> [u8; LEN] {
         let mut hash = Sha256::new_with_prefix(self.id);
         for part in parts {
@@ -99,7 +99,7 @@ impl Hashed {
     }
 }
 
-impl Proof for Hashed {
+impl Proof for HashProof {
     type Key = ();
 
     fn new((): &(), id: &[u8; ID_LEN]) -> Self {

@@ -8,7 +8,7 @@ use core::ops::Range;
 use std::path::Path;
 
 /// The entries of a file that are whole, up to the first that is not.
-pub struct Found<P> {
+pub struct WholeEntries<P> {
     /// The generation.
     pub generation: u64,
     /// What its owner added to the head.
@@ -66,7 +66,11 @@ impl Damage {
 }
 
 /// The entries in the bytes of a file, which are opened in place.
-pub fn read<P: Proof>(bytes: &mut [u8], magic: Magic, key: &P::Key) -> Result<Found<P>, Damage> {
+pub fn read<P: Proof>(
+    bytes: &mut [u8],
+    magic: Magic,
+    key: &P::Key,
+) -> Result<WholeEntries<P>, Damage> {
     let len = bytes.len() as u64;
     let Some((head, proof)) = Head::decode::<P>(bytes, magic, key) else {
         return Err(Damage::of_all(bytes.len()));
@@ -97,7 +101,7 @@ struct Reading<'a, P> {
 }
 
 impl<P: Proof> Reading<'_, P> {
-    fn all(mut self, head: Head) -> Found<P> {
+    fn all(mut self, head: Head) -> WholeEntries<P> {
         let mut entries = Vec::new();
         let mut fits = self.fits_mark();
         while fits && let Some(entry) = self.next() {
@@ -108,7 +112,7 @@ impl<P: Proof> Reading<'_, P> {
         let torn = self.bytes.len() as u64 - self.position.end.min(self.bytes.len() as u64);
         let Head { generation, about, .. } = head;
         let Self { position, proof, .. } = self;
-        Found { generation, about, entries, position, torn, damage, proof }
+        WholeEntries { generation, about, entries, position, torn, damage, proof }
     }
 
     /// Whether this is where the mark says, if that is for here.

@@ -1,6 +1,6 @@
 //! Damage to files, for tests of whoever keeps a log.
 
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 
 /// What became of a damaged file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,7 +15,7 @@ pub enum Judged {
 pub fn tails() -> impl Iterator<Item = Vec<u8>> {
     let noise = |len: usize| {
         let mut tail = vec![0; len];
-        Seeded::new(len as u64).fill(&mut tail);
+        SeededRng::new(len as u64).fill(&mut tail);
         tail
     };
     [1, 3, 64, 511, 512, 4095, 4096, 4097, 70_000]
@@ -56,7 +56,7 @@ pub fn every_damage(whole: &[u8], mut judge: impl FnMut(Vec<u8>) -> Judged) {
 
 /// The same with sectors of zeros and of noise, and with a part that is missing.
 fn zeroed_parts(whole: &[u8], judge: &mut impl FnMut(Vec<u8>) -> Judged) {
-    let mut rng = Seeded::new(1);
+    let mut rng = SeededRng::new(1);
     for start in (0..whole.len()).step_by(256) {
         let end = (start + 512).min(whole.len());
         let mut bytes = whole.to_vec();

@@ -3,7 +3,7 @@ use super::proof::CHAIN_LEN;
 use super::testing::{Judged, every_damage, tails};
 use super::*;
 use crate::durable::put;
-use traceless::rng::{Seeded, System};
+use traceless::rng::{SeededRng, System};
 use traceless::seal::Secret;
 
 const MAGIC: Magic = *b"tltest01";
@@ -45,7 +45,7 @@ fn bodies(count: u64) -> Vec<Vec<u8>> {
 }
 
 fn key() -> Secret {
-    Secret::random(&mut Seeded::new(1))
+    Secret::random(&mut SeededRng::new(1))
 }
 
 fn no_damage_is_quiet<P: Proof>(key: &P::Key) {
@@ -63,12 +63,12 @@ fn no_damage_is_quiet<P: Proof>(key: &P::Key) {
 
 #[test]
 fn no_damage_of_a_sealed_log_is_quiet() {
-    no_damage_is_quiet::<Sealed>(&key());
+    no_damage_is_quiet::<SealProof>(&key());
 }
 
 #[test]
 fn no_damage_of_a_hashed_log_is_quiet() {
-    no_damage_is_quiet::<Hashed>(&());
+    no_damage_is_quiet::<HashProof>(&());
 }
 
 /// An entry of which nobody was told, with all that a power cut may make of it: opened with all
@@ -95,8 +95,8 @@ fn cut_short_is_opened<P: Proof>(key: &P::Key) {
 
 #[test]
 fn a_write_that_was_cut_short_is_opened_without_it() {
-    cut_short_is_opened::<Sealed>(&key());
-    cut_short_is_opened::<Hashed>(&());
+    cut_short_is_opened::<SealProof>(&key());
+    cut_short_is_opened::<HashProof>(&());
 }
 
 /// After a power cut the mark may be of the entry before the last: what another entry follows was
@@ -104,15 +104,15 @@ fn a_write_that_was_cut_short_is_opened_without_it() {
 #[test]
 fn damage_that_an_entry_follows_is_refused_without_a_mark() {
     let key = key();
-    let files = files::<Sealed>(&key, Durability::Power);
+    let files = files::<SealProof>(&key, Durability::Power);
     let [.., early, before, after] = &files[..] else { panic!("some files") };
     let mut lagging = after.clone();
     lagging[..ENTRIES_AT].copy_from_slice(&early[..ENTRIES_AT]);
-    assert_eq!(opened::<Sealed>(lagging.clone(), &key), Some(bodies(ENTRIES)));
+    assert_eq!(opened::<SealProof>(lagging.clone(), &key), Some(bodies(ENTRIES)));
     for bit in early.len() * 8..before.len() * 8 {
         let mut bytes = lagging.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
-        let found = read::<Sealed>(&mut bytes, MAGIC, &key).unwrap();
+        let found = read::<SealProof>(&mut bytes, MAGIC, &key).unwrap();
         let damage = found.damage.expect("damage");
         assert_eq!((damage.entry, damage.at), (ENTRIES - 1, early.len() as u64));
         assert_eq!((damage.lost_entries, found.position.entries), (2, ENTRIES - 2));
@@ -121,51 +121,51 @@ fn damage_that_an_entry_follows_is_refused_without_a_mark() {
 
 #[test]
 fn what_is_lost_is_counted() {
-    let whole = files::<Hashed>(&(), Durability::Process).pop().unwrap();
+    let whole = files::<HashProof>(&(), Durability::Process).pop().unwrap();
     let mut bytes = whole.clone();
-    let third = read::<Hashed>(&mut bytes, MAGIC, &()).unwrap().entries[2].body.clone();
+    let third = read::<HashProof>(&mut bytes, MAGIC, &()).unwrap().entries[2].body.clone();
     bytes[third.start] ^= 1;
-    let damage = read::<Hashed>(&mut bytes, MAGIC, &()).unwrap().damage.unwrap();
+    let damage = read::<HashProof>(&mut bytes, MAGIC, &()).unwrap().damage.unwrap();
     assert_eq!((damage.entry, damage.lost_entries), (3, 4));
     assert_eq!(damage.lost_records, 8, "all headers can be read");
     assert_eq!(damage.lost_bytes, whole.len() as u64 - damage.at);
     // Neither of both marks.
     let mut bytes = whole.clone();
     bytes[MARKS_AT..ENTRIES_AT].fill(0);
-    let found = read::<Hashed>(&mut bytes, MAGIC, &()).unwrap();
+    let found = read::<HashProof>(&mut bytes, MAGIC, &()).unwrap();
     let none_fits = Damage { at: MARKS_AT as u64, ..Damage::default() };
     assert_eq!((found.damage, found.entries.len()), (Some(none_fits), ENTRIES as usize));
-    assert!(read::<Hashed>(&mut bytes, *b"tltest02", &()).is_err());
-    assert!(read::<Sealed>(&mut whole.clone(), MAGIC, &key()).is_err());
+    assert!(read::<HashProof>(&mut bytes, *b"tltest02", &()).is_err());
+    assert!(read::<SealProof>(&mut whole.clone(), MAGIC, &key()).is_err());
 }
 
 /// Entries of another file with the same key, or in another place of the same file, mean nothing.
 #[test]
 fn entries_are_bound_to_their_place() {
     let key = key();
-    let whole = files::<Sealed>(&key, Durability::Process).pop().unwrap();
+    let whole = files::<SealProof>(&key, Durability::Process).pop().unwrap();
     let mut bytes = whole.clone();
-    let found = read::<Sealed>(&mut bytes, MAGIC, &key).unwrap();
+    let found = read::<SealProof>(&mut bytes, MAGIC, &key).unwrap();
     let entry = |number: usize| {
         let body = found.entries[number].body.clone();
         body.start - HEADER_LEN..body.end + CHAIN_LEN
     };
     let moved = [&whole[..entry(3).start], &whole[entry(4)], &whole[entry(3)]].concat();
-    assert_eq!(opened::<Sealed>(moved, &key), None);
+    assert_eq!(opened::<SealProof>(moved, &key), None);
     // Behind the end, an entry that came before is noise.
     let again = [&whole[..], &whole[entry(2)]].concat();
-    assert_eq!(opened::<Sealed>(again, &key), Some(bodies(ENTRIES)));
+    assert_eq!(opened::<SealProof>(again, &key), Some(bodies(ENTRIES)));
 }
 
 /// What two copies of a process make of one file.
 fn two_ways() -> [Vec<u8>; 2] {
     let folder = tempfile::tempdir().unwrap();
     let key = key();
-    let files = files::<Sealed>(&key, Durability::Process);
+    let files = files::<SealProof>(&key, Durability::Process);
     let copy = |name: &str, byte: u8| {
         let path = folder.path().join(name);
         std::fs::write(&path, &files[0]).unwrap();
-        let found = read::<Sealed>(&mut files[0].clone(), MAGIC, &key).unwrap();
+        let found = read::<SealProof>(&mut files[0].clone(), MAGIC, &key).unwrap();
         let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
         let mut log = Log::go_on(file, found, Durability::Process, Box::new(System));
         for _ in 0..2 {
@@ -182,20 +182,20 @@ fn entries_of_two_copies_do_not_mix() {
     let ([one, other], key) = (two_ways(), key());
     let last = HEADER_LEN + 40 + CHAIN_LEN;
     let mixed = [&one[..one.len() - last], &other[other.len() - last..]].concat();
-    assert!(opened::<Sealed>(one, &key).is_some() && opened::<Sealed>(other, &key).is_some());
-    assert_eq!(opened::<Sealed>(mixed, &key), None);
+    assert!(opened::<SealProof>(one, &key).is_some() && opened::<SealProof>(other, &key).is_some());
+    assert_eq!(opened::<SealProof>(mixed, &key), None);
 }
 
 /// A length in a head that reaches beyond the page is damage, not a place to read from.
 #[test]
 fn a_head_that_does_not_fit_its_page_is_refused() {
-    let whole = files::<Hashed>(&(), Durability::Process).pop().unwrap();
+    let whole = files::<HashProof>(&(), Durability::Process).pop().unwrap();
     let about_len_at = 32;
     assert_eq!(whole[about_len_at..about_len_at + 4], 5_u32.to_le_bytes(), "the length is here");
     for about_len in (0..5).chain(6..100).chain(4000..4200).chain([u32::MAX - 16, u32::MAX]) {
         let mut bytes = whole.clone();
         bytes[about_len_at..about_len_at + 4].copy_from_slice(&about_len.to_le_bytes());
-        let damage = read::<Hashed>(&mut bytes, MAGIC, &()).err().expect("damage");
+        let damage = read::<HashProof>(&mut bytes, MAGIC, &()).err().expect("damage");
         let all = whole.len() as u64;
         let none_known = Damage { lost_bytes: all, ..Damage::default() };
         assert_eq!(damage, none_known, "{about_len}");
@@ -210,8 +210,8 @@ fn an_owner_may_add_most_of_a_page() {
         let head = Head { magic: MAGIC, generation: 1, id: [2; 16], about: vec![7; about_len] };
         let (process, rng) = (Durability::Process, Box::new(System));
         let none = std::iter::empty();
-        Log::<Hashed>::create(&path, &head, &(), none, process, rng).unwrap();
-        let found = read::<Hashed>(&mut std::fs::read(&path).unwrap(), MAGIC, &()).unwrap();
+        Log::<HashProof>::create(&path, &head, &(), none, process, rng).unwrap();
+        let found = read::<HashProof>(&mut std::fs::read(&path).unwrap(), MAGIC, &()).unwrap();
         assert_eq!((found.about.len(), found.damage), (about_len, None));
     }
 }
@@ -219,18 +219,18 @@ fn an_owner_may_add_most_of_a_page() {
 /// A mark is taken only with its tag: else damage that ends a file earlier would pass.
 #[test]
 fn marks_are_proved() {
-    let (key, files) = (key(), files::<Sealed>(&key(), Durability::Process));
+    let (key, files) = (key(), files::<SealProof>(&key(), Durability::Process));
     let [.., earlier, last] = &files[..] else { panic!("some files") };
     let mark_len = 8 + 8 + POSITION_LEN;
     let mut cut = earlier.clone();
     cut[MARKS_AT..ENTRIES_AT].copy_from_slice(&last[MARKS_AT..ENTRIES_AT]);
-    assert_eq!(opened::<Sealed>(cut.clone(), &key), None, "the last mark names one more entry");
+    assert_eq!(opened::<SealProof>(cut.clone(), &key), None, "the last mark names one more entry");
     // Marks of where the entries end now, with other tags.
     cut = earlier.clone();
     for at in [MARKS_AT, MARKS_AT + 4096] {
         cut[at + mark_len] ^= 1;
     }
-    let found = read::<Sealed>(&mut cut, MAGIC, &key).unwrap();
+    let found = read::<SealProof>(&mut cut, MAGIC, &key).unwrap();
     let damage = found.damage.expect("no mark is whole");
     assert_eq!((damage.entry, damage.at), (0, MARKS_AT as u64));
 }
@@ -241,7 +241,7 @@ fn marks_of_another_way_are_refused() {
     let [one, other] = two_ways();
     let mixed = [&one[..MARKS_AT], &other[MARKS_AT..ENTRIES_AT], &one[ENTRIES_AT..]].concat();
     assert_eq!(one.len(), other.len(), "both have come as far");
-    assert!(opened::<Sealed>(mixed, &key()).is_none());
+    assert!(opened::<SealProof>(mixed, &key()).is_none());
 }
 
 /// Files of today's form, byte for byte: an older one opens as long as this holds.
@@ -253,7 +253,7 @@ fn the_form_of_a_file_is_fixed() {
         let path = folder.path().join("log");
         let head = Head { magic: MAGIC, generation: 3, id: [9; 16], about: b"about".to_vec() };
         let first = [Draft::of(2, &body(1))].into_iter();
-        let (process, rng) = (Durability::Process, Box::new(Seeded::new(7)));
+        let (process, rng) = (Durability::Process, Box::new(SeededRng::new(7)));
         let mut log = Log::<P>::create(&path, &head, key, first, process, rng).unwrap();
         for number in 2..=5 {
             log.write(&mut Draft::of(1, &body(number))).unwrap();
@@ -265,13 +265,13 @@ fn the_form_of_a_file_is_fixed() {
         let (halves, _) = halves.as_chunks::<16>();
         halves.iter().map(|half| u128::from_be_bytes(*half)).collect::<Vec<_>>()
     };
-    let sealed = hash(written::<Sealed>(&key()));
+    let sealed = hash(written::<SealProof>(&key()));
     assert_eq!(
         sealed,
         [0x63ff_35e7_1d6b_7e74_5a6c_9172_9a44_e881, 0x31bb_0a3d_4cc5_f17b_2f43_dd39_e6a4_f741]
     );
     assert_eq!(
-        hash(written::<Hashed>(&())),
+        hash(written::<HashProof>(&())),
         [0x550e_f8ff_8b02_72d4_66ee_cec7_53d4_af16, 0x1d72_aeb6_fdd3_c41d_0ead_9b05_79c1_24da]
     );
 }

@@ -8,7 +8,7 @@ use crate::frame;
 use crate::geometry::Geometry;
 use crate::host::lent_threads;
 use crate::orders::{Reader, order_len_max};
-use crate::tee::{Candidate, Place, SEALED_LEN_MAX};
+use crate::tee::{Candidate, EnclavePlace, SEALED_LEN_MAX};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use std::io::{BufReader, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -55,7 +55,7 @@ fn introduce(control: &UnixStream) -> Result<Option<(Shared, Session)>> {
     }
     let nonce = Reader(&message).array()?;
     let candidate = Candidate::new(&nonce)?;
-    let evidence = frame::encode(Ok(candidate.evidence(Place::Process)));
+    let evidence = frame::encode(Ok(candidate.evidence(EnclavePlace::Process)));
     frame::write(&mut &*control, &[&evidence])?;
     if !frame::read(&mut &*control, SEALED_LEN_MAX, &mut message)? {
         return Ok(None);
@@ -108,7 +108,7 @@ fn evict_one(
     let mut reader = Reader(message);
     let lens = Lens::decode(&mut reader, geometry)?;
     let order = &mut reader.0.to_vec();
-    evictor.evict_by_parts(order, &mut nodes::Shared::new(nodes, lens, copies))
+    evictor.evict_by_parts(order, &mut nodes::SharedNode::new(nodes, lens, copies))
 }
 
 /// The files that the host hands over.

@@ -162,7 +162,7 @@ impl Copies {
 }
 
 /// A node that the enclave makes anew, in that memory.
-pub struct Shared<'a> {
+pub struct SharedNode<'a> {
     nodes: &'a Nodes,
     lens: Lens,
     copies: &'a mut Copies,
@@ -171,14 +171,14 @@ pub struct Shared<'a> {
     new_at: u64,
 }
 
-impl<'a> Shared<'a> {
+impl<'a> SharedNode<'a> {
     /// A node of these bytes.
     pub fn new(nodes: &'a Nodes, lens: Lens, copies: &'a mut Copies) -> Self {
         Self { nodes, lens, copies, at: 0, new_at: lens.new_at() }
     }
 }
 
-impl Parts for Shared<'_> {
+impl Parts for SharedNode<'_> {
     fn lens(&self) -> (usize, usize, usize, usize) {
         let Lens { node, carried, new_carried } = self.lens;
         (node, carried, node, new_carried)

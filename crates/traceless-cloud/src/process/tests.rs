@@ -3,7 +3,7 @@ use crate::channel::Sender;
 use crate::enclave::{Evictor, WORKING_SET_MAX};
 use crate::gateway::testing::{BLOCK, params};
 use crate::gateway::{Gateway, Keys};
-use crate::host::Served;
+use crate::host::HostedStore;
 use crate::kernel::{Choice, Network};
 use crate::orders::Eviction;
 use crate::params::Params;
@@ -11,7 +11,7 @@ use crate::store::MemStore;
 use crate::tee::{Policy, verify};
 use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
-use traceless::rng::{Rng, Seeded, System};
+use traceless::rng::{Rng, SeededRng, System};
 use traceless::seal::Secret;
 
 /// What this program does when it is started by a test.
@@ -67,8 +67,8 @@ fn a_confined_process_cannot_do_more_than_compute() {
     }
 }
 
-fn open(seed: u64) -> (Gateway, Arc<Served<MemStore, EnclaveProcess>>) {
-    let (params, mut rng) = (params(2000), Seeded::new(seed));
+fn open(seed: u64) -> (Gateway, Arc<HostedStore<MemStore, EnclaveProcess>>) {
+    let (params, mut rng) = (params(2000), SeededRng::new(seed));
     let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
     let mut nonce = [0; 16];
     rng.fill(&mut nonce);
@@ -78,7 +78,7 @@ fn open(seed: u64) -> (Gateway, Arc<Served<MemStore, EnclaveProcess>>) {
     let sealed = keys.provision(&params, Choice::Benes).seal(&attested).unwrap();
     let g = params.geometry;
     let enclave = starting.provision(&g, &sealed).unwrap();
-    let host = Arc::new(Served::new(g, MemStore::new(g), enclave));
+    let host = Arc::new(HostedStore::new(g, MemStore::new(g), enclave));
     let session = (&attested.gateway, &attested.enclave);
     let rng = Box::new(rng);
     let gateway =
@@ -89,7 +89,7 @@ fn open(seed: u64) -> (Gateway, Arc<Served<MemStore, EnclaveProcess>>) {
 #[test]
 fn a_tree_is_an_array_with_the_enclave_in_a_process() {
     let (mut gateway, host) = open(1);
-    let mut rng = Seeded::new(2);
+    let mut rng = SeededRng::new(2);
     let mut array = vec![0_u8; 2000];
     for version in 0..6000_u32 {
         let id = rng.below(2000);

@@ -34,7 +34,7 @@ impl Dial {
     }
 
     /// A connection that nothing was said on.
-    pub fn connect(&self) -> Result<Connection> {
+    pub fn connect(&self) -> Result<LineConnection> {
         let away = |error: io::Error| Error::Unreachable(format!("{}: {error}", self.address));
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for address in self.address.to_socket_addrs().map_err(away)? {
@@ -47,7 +47,7 @@ impl Dial {
                     prepared.map_err(away)?;
                     let connection = ClientConnection::new(self.tls.clone(), self.name.clone());
                     let connection = connection.map_err(|error| Error::Tls(error.to_string()))?;
-                    return Ok(Connection { stream: StreamOwned::new(connection, stream) });
+                    return Ok(LineConnection { stream: StreamOwned::new(connection, stream) });
                 }
                 Err(error) => last = error,
             }
@@ -57,11 +57,11 @@ impl Dial {
 }
 
 /// A connection.
-pub struct Connection {
+pub struct LineConnection {
     stream: StreamOwned<ClientConnection, TcpStream>,
 }
 
-impl Connection {
+impl LineConnection {
     /// The reply to a request.
     pub fn ask(&mut self, number: u64, request: &[u8], reply_len_max: usize) -> Result<Vec<u8>> {
         self.exchange(number, request, reply_len_max)?
@@ -99,7 +99,7 @@ impl Connection {
 #[derive(Default)]
 pub struct Line {
     /// The connection, while there is one.
-    pub connection: Option<Connection>,
+    pub connection: Option<LineConnection>,
     last: u64,
 }
 

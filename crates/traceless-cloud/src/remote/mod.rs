@@ -20,7 +20,7 @@ use crate::wire::fence::Opening;
 use crate::wire::message::{
     self, LINES, QUERIES_MAX, STRANGER_REPLY_LEN_MAX, SessionId, reply_len_max,
 };
-use line::{Connection, Dial, Line};
+use line::{Dial, Line, LineConnection};
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -130,7 +130,7 @@ impl RemoteHost {
     }
 
     /// A connection that belongs to the session.
-    fn attach(&self, line: usize) -> Result<Connection> {
+    fn attach(&self, line: usize) -> Result<LineConnection> {
         let session = guard(&self.session).ok_or(Error::SessionLost)?;
         let mut connection = self.dial.connect()?;
         let request = message::attach(&self.opening, &session, line);
@@ -217,7 +217,7 @@ impl Host for RemoteHost {
             return Err(Error::Fenced { own: self.opening.number, newest });
         }
         let mut queries = guard(&self.lines[QUERIES]);
-        if queries.connection.as_ref().is_some_and(Connection::speaks) {
+        if queries.connection.as_ref().is_some_and(LineConnection::speaks) {
             // Nobody asked, so it is the end of the connection: was it that of the session?
             queries.connection = None;
             drop(queries);

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::gateway::{Gateway, Home, Keys};
 use crate::host::Host;
 use crate::kernel::Choice;
-use crate::local::{Opened, read_keys, state_folder};
+use crate::local::{OpenGateway, read_keys, state_folder};
 use crate::lock::Lock;
 use crate::params::Params;
 use crate::random::SystemStream;
@@ -47,7 +47,7 @@ impl Remote {
         params: Params,
         choice: Choice,
         durability: Durability,
-    ) -> Result<Opened> {
+    ) -> Result<OpenGateway> {
         make_folder(home)?;
         // Before anybody hears of another opening.
         let lock = Lock::take(home, "the gateway's state")?;
@@ -64,7 +64,7 @@ impl Remote {
 
     /// A tree that nobody can open once its gateway is gone, for measurements. The host's store
     /// must be empty.
-    pub fn open_once(&self, params: Params, choice: Choice) -> Result<Opened> {
+    pub fn open_once(&self, params: Params, choice: Choice) -> Result<OpenGateway> {
         let mut rng = SystemStream::drawn();
         let keys = Keys::new(&Secret::random(&mut rng), &[0; 16]);
         let opening = Opening { number: 1, instance: [0; 16] };
@@ -86,12 +86,12 @@ impl Remote {
         choice: Choice,
         home: Option<&Home<'_>>,
         rng: SystemStream,
-    ) -> Result<Opened> {
+    ) -> Result<OpenGateway> {
         let (gateway, enclave) = host.renew()?;
         let what = host.enclave();
         let host = watched(host, params.geometry, self.witness.clone());
         let session = (&gateway, &enclave);
         let gateway = Gateway::open(params, keys, choice, host, session, home, Box::new(rng))?;
-        Ok(Opened { gateway, enclave: what })
+        Ok(OpenGateway { gateway, enclave: what })
     }
 }

@@ -14,11 +14,11 @@ pub use access::Password;
 
 use crate::front::{Front, Protocol, Stop};
 use crate::gateway::TOGETHER_MAX;
-use crate::patient::{Deadline, Timed};
-use crate::places::{Place, Places, REST, STRANGER_TIME};
+use crate::patient::{Deadline, DeadlineStream};
+use crate::places::{ConnectionPlaces, Place, REST, STRANGER_TIME};
 use crate::tls::Tls;
 use protocol::Reply;
-use session::{Served, Session};
+use session::{Session, SharedService};
 use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -69,7 +69,7 @@ pub fn serve(
     let Options { password, tls, stranger_time } = options;
     listen::check_listener(listener, clients(password.is_some()))?;
     let address = listener.local_addr()?;
-    let places = Places::new(CONNECTIONS_MAX);
+    let places = ConnectionPlaces::new(CONNECTIONS_MAX);
     let at_stop = places.clone();
     stop.when_asked(move || {
         hang_up(&at_stop);
@@ -77,7 +77,7 @@ pub fn serve(
         drop(TcpStream::connect(address));
     });
     let is_open = password.is_none() && tls.is_none();
-    let served = Arc::new(Served::new(front.clone(), password));
+    let served = Arc::new(SharedService::new(front.clone(), password));
     for stream in listener.incoming() {
         if stop.is_asked() {
             break;
@@ -129,26 +129,30 @@ impl Stranger {
 
 /// Lets a client in, unless all places belong to others that have shown who they are.
 fn enter(
-    places: &Arc<Places<Arc<TcpStream>>>,
+    places: &Arc<ConnectionPlaces<Arc<TcpStream>>>,
     stream: TcpStream,
     stranger_time: Duration,
-) -> io::Result<Option<(Stranger, Timed)>> {
+) -> io::Result<Option<(Stranger, DeadlineStream)>> {
     stream.set_nodelay(true)?;
     let stream = Arc::new(stream);
     let Some(place) = places.enter(stream.clone()) else { return Ok(None) };
-    let timed = Timed::new(stream.clone(), stranger_time);
+    let timed = DeadlineStream::new(stream.clone(), stranger_time);
     Ok(Some((Stranger { place, stream, deadline: timed.deadline() }, timed)))
 }
 
 /// Nothing more is read of anybody; what was read is answered.
-fn hang_up(places: &Places<Arc<TcpStream>>) {
+fn hang_up(places: &ConnectionPlaces<Arc<TcpStream>>) {
     places.for_each(|stream| {
         // Who has gone needs no farewell.
         let _ = stream.shutdown(Shutdown::Read);
     });
 }
 
-fn converse(stream: impl Read + Write, stranger: &Stranger, served: &Served) -> io::Result<()> {
+fn converse(
+    stream: impl Read + Write,
+    stranger: &Stranger,
+    served: &SharedService,
+) -> io::Result<()> {
     let mut from = BufReader::with_capacity(COMMANDS_LEN, stream);
     let mut session = Session::new(served);
     let mut is_kept = false;

@@ -18,13 +18,13 @@ const REPLIES_LEN: usize = 1 << 20;
 const STRANGER_LEN_MAX: usize = 16 << 10;
 
 /// What all connections share.
-pub struct Served {
+pub struct SharedService {
     pub front: Arc<Front>,
     password: Option<Password>,
     expiries: Mutex<Expiries>,
 }
 
-impl Served {
+impl SharedService {
     pub fn new(front: Arc<Front>, password: Option<Password>) -> Self {
         let expiries = Mutex::new(front.look(Expiries::find));
         Self { front, password, expiries }
@@ -38,7 +38,7 @@ impl Served {
 
 /// One connection.
 pub struct Session<'a> {
-    served: &'a Served,
+    served: &'a SharedService,
     version: u8,
     /// Whether it may ask for anything.
     is_known: bool,
@@ -48,7 +48,7 @@ pub struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub fn new(served: &'a Served) -> Self {
+    pub fn new(served: &'a SharedService) -> Self {
         let is_known = served.password.is_none();
         Self { served, version: 2, is_known, cursors: Vec::new(), next_cursor: 1 }
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::front::{Metrics, Wall};
 use crate::gateway::testing::in_memory;
-use traceless::clock::{Clock, Simulated};
+use traceless::clock::{Clock, SimulatedClock};
 
 /// Sends bytes to a fresh server, and reads until it closes.
 fn answers(bytes: &[u8]) -> String {
@@ -86,7 +86,7 @@ fn numbers_are_added_to_and_bytes_appended() {
 
 #[test]
 fn values_expire() {
-    let clock = Arc::new(Simulated::default());
+    let clock = Arc::new(SimulatedClock::default());
     clock.advance(1_000_000);
     let one = |commands: &[&str]| {
         let bytes = commands.join("\r\n") + "\r\n";
@@ -129,7 +129,7 @@ fn values_expire() {
     );
     // A clock that has gone on: what expired is gone wherever one looks, and nothing was sent.
     let front = Front::new(in_memory(2000, 1), Arc::new(Metrics::default()), clock.clone());
-    let served = Served::new(Arc::new(front), None);
+    let served = SharedService::new(Arc::new(front), None);
     let mut session = Session::new(&served);
     let mut ask = |command: &str| {
         let words = command.split(' ').map(|word| word.as_bytes().to_vec()).collect();
@@ -162,10 +162,10 @@ fn a_pipeline_takes_turns_where_there_is_a_beat() {
     let together = |beats: bool| {
         let mut gateway = in_memory(100, 1);
         if beats {
-            gateway.keep_beat(500, Arc::new(Simulated::default())).unwrap();
+            gateway.keep_beat(500, Arc::new(SimulatedClock::default())).unwrap();
         }
         let front = Front::new(gateway, Arc::new(Metrics::default()), Arc::new(Wall));
-        let served = Served::new(Arc::new(front), None);
+        let served = SharedService::new(Arc::new(front), None);
         let session = Session::new(&served);
         [0, 3, 5].map(|from| session.alike(&pipeline[from..]))
     };
@@ -188,7 +188,7 @@ fn a_password_is_asked_for() {
         $11\r\nopen sesame\r\nGET a\r\n";
     assert!(with_password(hello).ends_with("_|+OK|"));
     let front = Front::new(in_memory(10, 1), Arc::new(Metrics::default()), Arc::new(Wall));
-    let served = Served::new(Arc::new(front), Some(Password::new(b"open sesame").unwrap()));
+    let served = SharedService::new(Arc::new(front), Some(Password::new(b"open sesame").unwrap()));
     let mut session = Session::new(&served);
     let room_for = |len: usize| {
         let command = format!("*1\r\n${len}\r\n{}\r\n", "x".repeat(len));

@@ -167,7 +167,7 @@ fn needed(operation: &str) -> Grant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use traceless::rng::Seeded;
+    use traceless::rng::SeededRng;
 
     #[test]
     fn keys_have_grants() {
@@ -192,7 +192,7 @@ mod tests {
         ] {
             assert!(Keys::parse(wrong).is_err(), "{wrong}");
         }
-        let drawn = Keys::parse(&Keys::draw(&mut Seeded::new(1))).unwrap();
+        let drawn = Keys::parse(&Keys::draw(&mut SeededRng::new(1))).unwrap();
         assert_eq!(drawn.0.len(), 1);
     }
 

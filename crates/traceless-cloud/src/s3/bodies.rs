@@ -6,7 +6,7 @@
 use super::errors::{look, told};
 use crate::error::Result;
 use crate::front::{Front, Protocol};
-use crate::gateway::{Draft, Gateway, Object, Reading};
+use crate::gateway::{ByteRange, Draft, Gateway, Object};
 use bytes::Bytes;
 use core::ops::Range;
 use futures_util::StreamExt;
@@ -26,7 +26,7 @@ const QUEUE_LEN: usize = 4;
 
 /// What an upload says of its own bytes.
 #[derive(Default)]
-pub struct Announced {
+pub struct BodyClaims {
     /// How many, if that is said.
     pub len: Option<u64>,
     /// Their digest, in base64.
@@ -81,7 +81,7 @@ impl Trailers {
 }
 
 /// Bytes that came in whole, and are in the tree, but under no name.
-pub struct Received {
+pub struct UploadBytes {
     /// Their blocks.
     pub draft: Draft,
     /// Their digest.
@@ -100,8 +100,8 @@ enum Piece {
 pub async fn receive<T: Send + 'static>(
     front: Arc<Front>,
     body: Option<StreamingBlob>,
-    announced: Announced,
-    bind: impl FnOnce(&mut Gateway, Received) -> Result<S3Result<T>> + Send + 'static,
+    announced: BodyClaims,
+    bind: impl FnOnce(&mut Gateway, UploadBytes) -> Result<S3Result<T>> + Send + 'static,
 ) -> S3Result<T> {
     if let Some(len) = announced.len {
         look(&front, |gateway| gateway.check_room(len).map_err(|error| told(&error)))?;
@@ -145,13 +145,13 @@ fn broken(why: &str) -> S3Error {
 fn write<T>(
     front: &Front,
     from: Receiver<Piece>,
-    announced: &Announced,
-    bind: impl FnOnce(&mut Gateway, Received) -> Result<S3Result<T>>,
+    announced: &BodyClaims,
+    bind: impl FnOnce(&mut Gateway, UploadBytes) -> Result<S3Result<T>>,
 ) -> S3Result<T> {
     let mut draft = Draft::default();
     match fill(front, from, announced, &mut draft) {
         Ok((md5, checksum)) => {
-            let received = Received { draft, md5, checksum };
+            let received = UploadBytes { draft, md5, checksum };
             front.run(|gateway| bind(gateway, received)).map_err(|error| told(&error))?
         }
         Err(error) => {
@@ -173,7 +173,7 @@ pub fn abandon(front: &Front, draft: Draft) {
 fn fill(
     front: &Front,
     mut from: Receiver<Piece>,
-    announced: &Announced,
+    announced: &BodyClaims,
     draft: &mut Draft,
 ) -> S3Result<([u8; 16], Checksum)> {
     let (mut md5, mut sums) = (Md5::new(), hasher(announced));
@@ -241,7 +241,7 @@ pub async fn send_object(
     bytes: Range<u64>,
 ) -> S3Result<StreamingBlob> {
     let (sender, mut receiver) = channel(QUEUE_LEN);
-    tokio::task::spawn_blocking(move || read(&front, Reading::new(object, bytes), &sender));
+    tokio::task::spawn_blocking(move || read(&front, ByteRange::new(object, bytes), &sender));
     let first = receiver.recv().await.transpose()?;
     let mut first = first.map(Ok);
     let rest = futures_util::stream::poll_fn(move |context| match first.take() {
@@ -253,7 +253,7 @@ pub async fn send_object(
     Ok(StreamingBlob::wrap(rest))
 }
 
-fn read(front: &Front, mut reading: Reading, to: &Sender<S3Result<Bytes>>) {
+fn read(front: &Front, mut reading: ByteRange, to: &Sender<S3Result<Bytes>>) {
     while !reading.is_done() {
         let read = front.run(|gateway| gateway.read(&mut reading, TURN_LEN));
         let is_over = read.is_err();
@@ -272,7 +272,7 @@ fn read(front: &Front, mut reading: Reading, to: &Sender<S3Result<Bytes>>) {
     }
 }
 
-fn hasher(announced: &Announced) -> ChecksumHasher {
+fn hasher(announced: &BodyClaims) -> ChecksumHasher {
     let (sums, wanted) = (&announced.checksum, announced.algorithm.as_deref().unwrap_or_default());
     let wants = |name: &str, sum: &Option<String>| {
         let trailer = format!("x-amz-checksum-{}", name.to_ascii_lowercase());
@@ -287,7 +287,7 @@ fn hasher(announced: &Announced) -> ChecksumHasher {
     }
 }
 
-fn check(announced: &Announced, md5: &[u8; 16], sums: &Checksum) -> S3Result<()> {
+fn check(announced: &BodyClaims, md5: &[u8; 16], sums: &Checksum) -> S3Result<()> {
     if let Some(told) = &announced.md5 {
         let told = base64_simd::STANDARD.decode_to_vec(told);
         let told = told.map_err(|_| s3_error!(InvalidDigest))?;

@@ -4,10 +4,10 @@ use super::bodies::{abandon, append, complete, hex};
 use super::conditions::Conditions;
 use super::errors::told;
 use super::note::{Note, timestamp};
-use super::objects::{Known, Part, bind, wait_for};
+use super::objects::{ObjectInfo, Part, bind, wait_for};
 use super::uploads::bind_part;
 use crate::front::Front;
-use crate::gateway::{Draft, Object, Reading};
+use crate::gateway::{ByteRange, Draft, Object};
 use core::ops::Range;
 use s3s::S3Result;
 use s3s::crypto::{Checksum as _, Md5};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 const COPY_LEN: usize = 256 << 10;
 
 /// What becomes of a copy.
-pub enum Copied {
+pub enum CopyOutcome {
     /// An object, with a note of its own or that of the source.
     Object { bucket: String, key: String, note: Option<Box<Note>> },
     /// A part of an upload.
@@ -28,9 +28,9 @@ pub enum Copied {
 /// Copies bytes of an object, which are read and written as any others. Tells tag and time.
 pub async fn copy(
     front: Arc<Front>,
-    source: Known,
+    source: ObjectInfo,
     part: Part,
-    target: Copied,
+    target: CopyOutcome,
 ) -> S3Result<(String, Timestamp)> {
     wait_for(move || {
         let bytes = source.bytes(&part)?;
@@ -45,12 +45,12 @@ pub async fn copy(
         };
         let modified = front.now_ms();
         let bound = front.run(|gateway| match target {
-            Copied::Object { bucket, key, note } => {
+            CopyOutcome::Object { bucket, key, note } => {
                 let mut note = note.map_or(source.note, |note| *note);
                 (note.etag, note.modified) = (etag.clone(), modified);
                 bind(gateway, (&bucket, &key), &note, draft, &Conditions::default())
             }
-            Copied::Part { name } => {
+            CopyOutcome::Part { name } => {
                 let note = Note { etag: etag.clone(), modified, ..Note::default() };
                 bind_part(gateway, &name, draft, &note)
             }
@@ -67,7 +67,7 @@ fn copy_bytes(
     bytes: Range<u64>,
     draft: &mut Draft,
 ) -> S3Result<[u8; 16]> {
-    let mut reading = Reading::new(object, bytes);
+    let mut reading = ByteRange::new(object, bytes);
     let mut md5 = Md5::new();
     while !reading.is_done() {
         let read = front.run(|gateway| gateway.read(&mut reading, COPY_LEN));

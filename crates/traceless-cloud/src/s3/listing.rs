@@ -10,7 +10,7 @@ use s3s::{S3Result, s3_error};
 pub const PAGE_LEN_MAX: usize = 1000;
 
 /// What a client wants to see.
-pub struct Wanted<'a> {
+pub struct ListRequest<'a> {
     pub bucket: &'a str,
     pub prefix: &'a str,
     /// What comes after its first occurrence behind the prefix is rolled up. Empty for nothing.
@@ -77,8 +77,8 @@ pub fn is_escaped(asked: Option<&EncodingType>) -> bool {
 }
 
 /// The next page.
-pub fn page(gateway: &Gateway, wanted: &Wanted<'_>) -> S3Result<Page> {
-    let Wanted { bucket, prefix, delimiter, after, len, escaped } = *wanted;
+pub fn page(gateway: &Gateway, wanted: &ListRequest<'_>) -> S3Result<Page> {
+    let ListRequest { bucket, prefix, delimiter, after, len, escaped } = *wanted;
     let base = name_of(bucket, "");
     let first = name_of(bucket, prefix);
     let mut from = match rolled_up(after, prefix, delimiter) {
@@ -160,8 +160,14 @@ mod tests {
     fn list(gateway: &Gateway, prefix: &str, delimiter: &str, after: &str, len: usize) -> String {
         let (mut words, mut after) = (Vec::new(), after.to_owned());
         loop {
-            let wanted =
-                Wanted { bucket: "bbb", prefix, delimiter, after: &after, len, escaped: false };
+            let wanted = ListRequest {
+                bucket: "bbb",
+                prefix,
+                delimiter,
+                after: &after,
+                len,
+                escaped: false,
+            };
             let page = page(gateway, &wanted).unwrap();
             assert!(page.len() == len || page.next.is_none());
             words.extend(page.objects.into_iter().map(|object| object.key.unwrap()));
@@ -197,8 +203,14 @@ mod tests {
     #[test]
     fn no_entries_is_a_page_too_and_names_are_escaped() {
         let gateway = gateway();
-        let mut wanted =
-            Wanted { bucket: "bbb", prefix: "", delimiter: "", after: "", len: 0, escaped: true };
+        let mut wanted = ListRequest {
+            bucket: "bbb",
+            prefix: "",
+            delimiter: "",
+            after: "",
+            len: 0,
+            escaped: true,
+        };
         let none = page(&gateway, &wanted).unwrap();
         assert!(none.len() == 0 && none.next.is_none());
         wanted.len = 100;

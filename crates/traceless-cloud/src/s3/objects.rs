@@ -1,7 +1,7 @@
 //! Buckets and objects.
 
 use super::access::Keys;
-use super::bodies::{Announced, Received, hex, pretend, receive, send_object};
+use super::bodies::{BodyClaims, UploadBytes, hex, pretend, receive, send_object};
 use super::conditions::Conditions;
 use super::errors::{look as tell, told};
 use super::listing::name_of;
@@ -22,7 +22,7 @@ struct BucketNote {
 }
 
 /// What is known of an object.
-pub struct Known {
+pub struct ObjectInfo {
     pub object: Object,
     pub note: Note,
 }
@@ -37,7 +37,7 @@ pub enum Part {
     Number(i32),
 }
 
-impl Known {
+impl ObjectInfo {
     /// The bytes that are wanted.
     pub fn bytes(&self, part: &Part) -> S3Result<Range<u64>> {
         let len = self.object.len();
@@ -63,17 +63,17 @@ pub fn check_bucket(gateway: &Gateway, bucket: &str) -> S3Result<()> {
 }
 
 /// What is known of an object, if it is there.
-pub fn look(gateway: &Gateway, bucket: &str, key: &str) -> S3Result<Option<Known>> {
+pub fn look(gateway: &Gateway, bucket: &str, key: &str) -> S3Result<Option<ObjectInfo>> {
     check_bucket(gateway, bucket)?;
     let Some(object) = gateway.find(Space::Objects, &name_of(bucket, key)).cloned() else {
         return Ok(None);
     };
     let note = Note::read(object.note())?;
-    Ok(Some(Known { object, note }))
+    Ok(Some(ObjectInfo { object, note }))
 }
 
 /// What is known of an object, which must be there.
-pub fn find(gateway: &Gateway, bucket: &str, key: &str) -> S3Result<Known> {
+pub fn find(gateway: &Gateway, bucket: &str, key: &str) -> S3Result<ObjectInfo> {
     look(gateway, bucket, key)?.ok_or_else(|| s3_error!(NoSuchKey))
 }
 
@@ -123,7 +123,7 @@ pub fn buckets(front: &Front, keys: &Keys, id: &str) -> S3Result<Vec<Bucket>> {
 }
 
 /// What was written.
-pub struct Put {
+pub struct WrittenObject {
     pub etag: String,
     pub checksum: Checksum,
 }
@@ -134,15 +134,15 @@ pub async fn put(
     (bucket, key): (String, String),
     mut note: Note,
     body: Option<StreamingBlob>,
-    announced: Announced,
+    announced: BodyClaims,
     conditions: Conditions,
-) -> S3Result<Put> {
+) -> S3Result<WrittenObject> {
     tell(&front, |gateway| check_place(gateway, &bucket, &key, &conditions))?;
     let now = front.now_ms();
     receive(front, body, announced, move |gateway, received| {
-        let Received { draft, md5, checksum } = received;
+        let UploadBytes { draft, md5, checksum } = received;
         (note.etag, note.modified) = (hex(&md5), now);
-        let put = Put { etag: note.etag.clone(), checksum };
+        let put = WrittenObject { etag: note.etag.clone(), checksum };
         Ok(bind(gateway, (&bucket, &key), &note, draft, &conditions)?.map(|()| put))
     })
     .await
@@ -174,7 +174,7 @@ pub fn bind(
 }
 
 /// Bytes of an object that was found.
-pub async fn get(front: Arc<Front>, known: &Known, part: &Part) -> S3Result<StreamingBlob> {
+pub async fn get(front: Arc<Front>, known: &ObjectInfo, part: &Part) -> S3Result<StreamingBlob> {
     send_object(front, known.object.clone(), known.bytes(part)?).await
 }
 

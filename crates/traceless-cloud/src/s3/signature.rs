@@ -25,7 +25,7 @@ const UNSIGNED: [&str; 2] = ["UNSIGNED-PAYLOAD", "STREAMING-UNSIGNED-PAYLOAD-TRA
 /// Refuses a request without a signature of version 4 that covers all of it.
 pub fn check<B: Body>(request: &Request<B>, wire: Wire) -> S3Result<()> {
     let headers = request.headers();
-    let query = Query::of(request.uri().query().unwrap_or_default());
+    let query = UrlQuery::of(request.uri().query().unwrap_or_default());
     if is_form(request) {
         return Err(s3_error!(InvalidRequest, "forms are not taken; use PUT with {ALGORITHM}"));
     }
@@ -102,7 +102,7 @@ fn credential_and_headers(fields: &str) -> Option<(&str, &str)> {
     Some((scope, signed))
 }
 
-fn check_query<B>(request: &Request<B>, query: &Query, wire: Wire) -> S3Result<()> {
+fn check_query<B>(request: &Request<B>, query: &UrlQuery, wire: Wire) -> S3Result<()> {
     let wrong = |what: &'static str| {
         S3Error::with_message(S3ErrorCode::AuthorizationQueryParametersError, what)
     };
@@ -167,9 +167,9 @@ fn check_signed(
 }
 
 /// The parameters of a URL, as the library decodes them.
-struct Query(Vec<(String, String)>);
+struct UrlQuery(Vec<(String, String)>);
 
-impl Query {
+impl UrlQuery {
     fn of(query: &str) -> Self {
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
         let decoded = pairs.map(|pair| {

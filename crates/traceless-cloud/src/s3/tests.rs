@@ -1,10 +1,10 @@
 //! Objects over a small gateway, without the network.
 
-use super::bodies::Announced;
+use super::bodies::BodyClaims;
 use super::conditions::Conditions;
-use super::listing::{Wanted, page};
+use super::listing::{ListRequest, page};
 use super::note::{Headers, Note};
-use super::objects::{self, Known, Part};
+use super::objects::{self, ObjectInfo, Part};
 use super::uploads;
 use crate::front::{Front, Metrics, Wall};
 use crate::gateway::size_class;
@@ -15,7 +15,7 @@ use s3s::S3Result;
 use s3s::dto::StreamingBlob;
 use std::io;
 use std::sync::Arc;
-use traceless::rng::Seeded;
+use traceless::rng::SeededRng;
 
 fn front(blocks: u64) -> Arc<Front> {
     let front = Front::new(in_memory(blocks, 1), Arc::new(Metrics::default()), Arc::new(Wall));
@@ -40,12 +40,12 @@ fn put(front: &Arc<Front>, key: &str, bytes: &[u8]) -> S3Result<String> {
 fn put_body(front: &Arc<Front>, key: &str, body: StreamingBlob) -> S3Result<String> {
     let note = Note::new(Headers::default(), None).unwrap();
     let place = ("b".to_owned(), key.to_owned());
-    let (announced, conditions) = (Announced::default(), Conditions::default());
+    let (announced, conditions) = (BodyClaims::default(), Conditions::default());
     run(objects::put(front.clone(), place, note, Some(body), announced, conditions))
         .map(|put| put.etag)
 }
 
-fn find(front: &Front, key: &str) -> S3Result<Known> {
+fn find(front: &Front, key: &str) -> S3Result<ObjectInfo> {
     front.look(|gateway| objects::find(gateway, "b", key))
 }
 
@@ -105,8 +105,14 @@ fn looking_sends_nothing() {
     let ((), sent) = cost(&front, || {
         find(&front, "a/1").unwrap();
         assert!(find(&front, "none").is_err());
-        let all =
-            Wanted { bucket: "b", prefix: "", delimiter: "/", after: "", len: 10, escaped: false };
+        let all = ListRequest {
+            bucket: "b",
+            prefix: "",
+            delimiter: "/",
+            after: "",
+            len: 10,
+            escaped: false,
+        };
         assert_eq!(front.look(|gateway| page(gateway, &all)).unwrap().prefixes.len(), 1);
         objects::create_bucket(&front, "c").unwrap();
         objects::delete_bucket(&front, "c").unwrap();
@@ -114,7 +120,7 @@ fn looking_sends_nothing() {
         delete(&front, "none");
         let place = ("b".to_owned(), "k".to_owned());
         let note = Note::default();
-        let id = uploads::begin(&front, place, note, &mut Seeded::new(1)).unwrap();
+        let id = uploads::begin(&front, place, note, &mut SeededRng::new(1)).unwrap();
         front.look(|gateway| uploads::find(gateway, "b", "k", &id).map(drop)).unwrap();
         assert!(front.look(|gateway| uploads::find(gateway, "b", "other", &id)).is_err());
     });
@@ -139,7 +145,7 @@ fn what_breaks_off_or_does_not_fit_leaves_nothing_behind() {
         place,
         Note::default(),
         Some(body(vec![Ok(vec![2; 100])])),
-        Announced::default(),
+        BodyClaims::default(),
         condition,
     );
     assert_eq!(run(again).err().unwrap().code().as_str(), "PreconditionFailed");
@@ -149,7 +155,7 @@ fn what_breaks_off_or_does_not_fit_leaves_nothing_behind() {
 #[test]
 fn wrong_digests_are_refused() {
     let front = front(50);
-    let announce = |announced: Announced| {
+    let announce = |announced: BodyClaims| {
         let place = ("b".to_owned(), "k".to_owned());
         let body = Some(body(vec![Ok(b"hello".to_vec())]));
         let put = objects::put(
@@ -162,17 +168,17 @@ fn wrong_digests_are_refused() {
         );
         run(put).map(|put| put.etag).map_err(|error| error.code().as_str().to_owned())
     };
-    let md5 = |md5: &str| Announced { md5: Some(md5.to_owned()), ..Announced::default() };
+    let md5 = |md5: &str| BodyClaims { md5: Some(md5.to_owned()), ..BodyClaims::default() };
     let right = "5d41402abc4b2a76b9719d911017c592";
     assert_eq!(announce(md5("XUFAKrxLKna5cZ2REBfFkg==")).unwrap(), right);
     assert_eq!(announce(md5("XUFAKrxLKna5cZ2REBfFkA==")).unwrap_err(), "BadDigest");
     assert_eq!(announce(md5("?")).unwrap_err(), "InvalidDigest");
     assert_eq!(
-        announce(Announced { len: Some(6), ..Announced::default() }).unwrap_err(),
+        announce(BodyClaims { len: Some(6), ..BodyClaims::default() }).unwrap_err(),
         "IncompleteBody"
     );
     let crc = |crc: &str| {
-        let mut announced = Announced::default();
+        let mut announced = BodyClaims::default();
         announced.checksum.checksum_crc32 = Some(crc.to_owned());
         announced
     };

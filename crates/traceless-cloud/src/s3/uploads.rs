@@ -1,12 +1,12 @@
 //! Objects that come in parts. Each part is in the tree under a name of its own, and an object made
 //! of them is their blocks one after another.
 
-use super::bodies::{Announced, Received, hex, pretend, receive};
+use super::bodies::{BodyClaims, UploadBytes, hex, pretend, receive};
 use super::conditions::Conditions;
 use super::errors::told;
 use super::listing::{name_of, size};
 use super::note::Note;
-use super::objects::{Put, check_bucket, check_place, wait_for};
+use super::objects::{WrittenObject, check_bucket, check_place, wait_for};
 use crate::error::Result;
 use crate::front::Front;
 use crate::gateway::{Draft, Gateway, Object, Space, size_class};
@@ -77,14 +77,14 @@ pub async fn put_part(
     front: Arc<Front>,
     name: Vec<u8>,
     body: Option<StreamingBlob>,
-    announced: Announced,
-) -> S3Result<Put> {
+    announced: BodyClaims,
+) -> S3Result<WrittenObject> {
     let modified = front.now_ms();
     receive(front, body, announced, move |gateway, received| {
-        let Received { draft, md5, checksum } = received;
+        let UploadBytes { draft, md5, checksum } = received;
         let note = Note { etag: hex(&md5), modified, ..Note::default() };
         let bound = bind_part(gateway, &name, draft, &note)?;
-        Ok(bound.map(|()| Put { etag: note.etag, checksum }))
+        Ok(bound.map(|()| WrittenObject { etag: note.etag, checksum }))
     })
     .await
 }

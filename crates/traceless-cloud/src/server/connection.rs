@@ -4,10 +4,10 @@ use super::session::Session;
 use super::{Server, Visitor};
 use crate::error::{Error, Result};
 use crate::frame;
-use crate::patient::{Deadline, Timed};
+use crate::patient::{Deadline, DeadlineStream};
 use crate::places::Place;
 use crate::wire::fence::Opening;
-use crate::wire::message::{LINES, Request, STRANGER_LEN_MAX, request_len_max};
+use crate::wire::message::{LINES, NumberedRequest, STRANGER_LEN_MAX, request_len_max};
 use rustix::net::sockopt::set_socket_keepalive;
 use rustls::{ServerConnection, StreamOwned};
 use std::io;
@@ -30,7 +30,7 @@ pub fn converse(
     set_socket_keepalive(&stream, true)?;
     let socket = stream.clone();
     let connection = ServerConnection::new(server.tls.clone()).map_err(io::Error::other)?;
-    let stream = Timed::new(stream, server.settings.stranger_time);
+    let stream = DeadlineStream::new(stream, server.settings.stranger_time);
     let deadline = stream.deadline();
     let mut stream = StreamOwned::new(connection, stream);
     let mut peer = Peer { server, socket, place, deadline, visitor: None, attached: None };
@@ -53,17 +53,17 @@ struct Peer<'a> {
     place: &'a Place<Arc<TcpStream>>,
     deadline: Deadline,
     visitor: Option<Visitor>,
-    attached: Option<Attached>,
+    attached: Option<EnclaveSession>,
 }
 
-struct Attached {
+struct EnclaveSession {
     session: Arc<Session>,
     opening: Opening,
     line: usize,
     number: u64,
 }
 
-impl Drop for Attached {
+impl Drop for EnclaveSession {
     fn drop(&mut self) {
         self.session.detach(self.line, self.number);
     }
@@ -77,11 +77,11 @@ impl Peer<'_> {
     }
 
     fn reply(&mut self, number: u64, request: &[u8]) -> Arc<[u8]> {
-        let request = match Request::decode(request) {
+        let request = match NumberedRequest::decode(request) {
             Ok(request) => request,
             Err(error) => return frame::encode(Err(error)).into(),
         };
-        let Some(Attached { session, opening, line, .. }) = &self.attached else {
+        let Some(EnclaveSession { session, opening, line, .. }) = &self.attached else {
             return frame::encode(self.introduce(request)).into();
         };
         let answer = |session: &Session| {
@@ -95,19 +95,19 @@ impl Peer<'_> {
     }
 
     /// What comes before a session.
-    fn introduce(&mut self, request: Request) -> Result<Vec<u8>> {
+    fn introduce(&mut self, request: NumberedRequest) -> Result<Vec<u8>> {
         match request {
-            Request::Hello { opening, geometry, nonce } => {
+            NumberedRequest::Hello { opening, geometry, nonce } => {
                 let (visitor, evidence) = self.server.hello(opening, geometry, &nonce)?;
                 self.visitor = Some(visitor);
                 Ok(evidence)
             }
-            Request::Provision(sealed) => {
+            NumberedRequest::Provision(sealed) => {
                 let visitor = self.visitor.take();
                 let visitor = visitor.ok_or(Error::Malformed("a key for no enclave"))?;
                 self.server.provision(visitor, &sealed).map(|id| id.to_vec())
             }
-            Request::Attach { opening, session, line } => {
+            NumberedRequest::Attach { opening, session, line } => {
                 let line = usize::from(line);
                 if line >= LINES {
                     return Err(Error::Malformed("no such line"));
@@ -118,7 +118,7 @@ impl Peer<'_> {
                 self.deadline.lift(&self.socket)?;
                 self.socket.set_write_timeout(Some(REPLY_TIME))?;
                 let number = session.attach(line, self.socket.try_clone()?);
-                let attached = Attached { session, opening, line, number };
+                let attached = EnclaveSession { session, opening, line, number };
                 if attached.session.is_over() {
                     return Err(self.server.why_over(opening));
                 }

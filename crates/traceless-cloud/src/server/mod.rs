@@ -16,9 +16,9 @@ use crate::channel::Nonce;
 use crate::durable::make_folder;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
-use crate::places::{Places, REST};
+use crate::places::{ConnectionPlaces, REST};
 use crate::process::{Program, Starting};
-use crate::store::{Cached, Durability, FileStore};
+use crate::store::{CachedStore, Durability, FileStore};
 use crate::wire::fence::{Fence, Opening};
 use crate::wire::message::SessionId;
 use crate::wire::tls;
@@ -65,7 +65,7 @@ pub fn clients(has_certificates: bool) -> Clients {
 }
 
 /// Where a host keeps nodes.
-type Nodes = Cached<FileStore>;
+type Nodes = CachedStore<FileStore>;
 
 /// A host.
 pub struct Server {
@@ -112,7 +112,7 @@ impl Server {
     /// Serves connections until `stop` is set and one more comes, which is dropped.
     pub fn serve(self: &Arc<Self>, listener: &TcpListener, stop: &AtomicBool) -> io::Result<()> {
         listen::check_listener(listener, clients(self.settings.clients.is_some()))?;
-        let places = Places::new(CONNECTIONS_MAX);
+        let places = ConnectionPlaces::new(CONNECTIONS_MAX);
         for stream in listener.incoming() {
             if stop.load(Ordering::SeqCst) {
                 break;
@@ -199,7 +199,7 @@ impl Server {
             None => {
                 let folder = self.settings.folder.join("nodes");
                 let store = FileStore::open(&folder, geometry, self.settings.durability)?;
-                let store = Arc::new(Cached::new(store, geometry, self.settings.cache));
+                let store = Arc::new(CachedStore::new(store, geometry, self.settings.cache));
                 state.store = Some((geometry, store.clone()));
                 Ok(store)
             }

@@ -3,9 +3,9 @@
 use super::Nodes;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
-use crate::host::{Host, Served};
+use crate::host::{Host, HostedStore};
 use crate::process::EnclaveProcess;
-use crate::wire::message::{LINES, Request, SessionId, replies};
+use crate::wire::message::{LINES, NumberedRequest, SessionId, replies};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 pub struct Session {
     id: SessionId,
     geometry: Geometry,
-    served: Served<Arc<Nodes>, EnclaveProcess>,
+    served: HostedStore<Arc<Nodes>, EnclaveProcess>,
     over: AtomicBool,
     /// Held by each call while it runs, so that none runs once the session has ended.
     running: RwLock<()>,
@@ -49,7 +49,7 @@ impl Session {
         Self {
             id,
             geometry,
-            served: Served::new(geometry, store, enclave),
+            served: HostedStore::new(geometry, store, enclave),
             over: AtomicBool::new(false),
             running: RwLock::new(()),
             lines: Default::default(),
@@ -136,40 +136,48 @@ impl Session {
 
     /// Does what a gateway asks for, unless the session has ended. What fails is told in the words
     /// of `tell`, which may wait for whoever ends the session.
-    pub fn carry_out(&self, request: Request, tell: impl Fn(Error) -> Error) -> Result<Vec<u8>> {
+    pub fn carry_out(
+        &self,
+        request: NumberedRequest,
+        tell: impl Fn(Error) -> Error,
+    ) -> Result<Vec<u8>> {
         match self.done(request) {
-            Ok(Done::Queries(results)) => {
+            Ok(RequestOutcome::Queries(results)) => {
                 let results = results.into_iter();
                 Ok(replies(results.map(|result| result.map_err(&tell))))
             }
-            Ok(Done::Other(reply)) => Ok(reply),
+            Ok(RequestOutcome::Other(reply)) => Ok(reply),
             Err(error) => Err(tell(error)),
         }
     }
 
-    fn done(&self, request: Request) -> Result<Done> {
+    fn done(&self, request: NumberedRequest) -> Result<RequestOutcome> {
         let _running = self.running.read().unwrap_or_else(PoisonError::into_inner);
         if self.is_over() {
             return Err(Error::SessionLost);
         }
         match request {
-            Request::Queries(asks) => return Ok(Done::Queries(self.served.query_many(&asks))),
-            Request::Stage(stage) => self.served.stage(&stage).map(|()| Vec::new()),
-            Request::Commit { sequence, versions } => {
+            NumberedRequest::Queries(asks) => {
+                return Ok(RequestOutcome::Queries(self.served.query_many(&asks)));
+            }
+            NumberedRequest::Stage(stage) => self.served.stage(&stage).map(|()| Vec::new()),
+            NumberedRequest::Commit { sequence, versions } => {
                 self.served.commit(sequence, &versions).map(|()| Vec::new())
             }
-            Request::Place { version, bytes } => {
+            NumberedRequest::Place { version, bytes } => {
                 self.served.place(version, &bytes).map(|()| Vec::new())
             }
-            Request::Sequence => self.served.sequence().map(|last| last.to_le_bytes().to_vec()),
+            NumberedRequest::Sequence => {
+                self.served.sequence().map(|last| last.to_le_bytes().to_vec())
+            }
             _ => Err(Error::Malformed("that belongs before a session")),
         }
-        .map(Done::Other)
+        .map(RequestOutcome::Other)
     }
 }
 
 /// What came of a request.
-enum Done {
+enum RequestOutcome {
     Queries(Vec<Result<Vec<u8>>>),
     Other(Vec<u8>),
 }

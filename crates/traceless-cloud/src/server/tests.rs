@@ -3,18 +3,18 @@ use crate::gateway::Gateway;
 use crate::gateway::testing::{BLOCK, params};
 use crate::host::Ask;
 use crate::kernel::Choice;
-use crate::local::Opened;
+use crate::local::OpenGateway;
 use crate::orders::Location;
 use crate::places::STRANGER_TIME;
 use crate::process::tests::this_program;
 use crate::remote::Remote;
 use crate::tee::Policy;
-use crate::wire::message::Request;
+use crate::wire::message::NumberedRequest;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::AtomicUsize;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use traceless::rng::Seeded;
+use traceless::rng::SeededRng;
 
 const BLOCKS: u64 = 2000;
 
@@ -62,7 +62,7 @@ impl Running {
         }
     }
 
-    fn open(&self, home: &Path) -> Result<Opened> {
+    fn open(&self, home: &Path) -> Result<OpenGateway> {
         let params = params(BLOCKS);
         self.remote().open(home, None, params, Choice::Benes, Durability::Process)
     }
@@ -92,12 +92,12 @@ fn kill(process: u32) {
 /// An array beside the store.
 struct Model {
     blocks: Vec<u8>,
-    rng: Seeded,
+    rng: SeededRng,
 }
 
 impl Model {
     fn new(seed: u64) -> Self {
-        Self { blocks: vec![0; BLOCKS as usize], rng: Seeded::new(seed) }
+        Self { blocks: vec![0; BLOCKS as usize], rng: SeededRng::new(seed) }
     }
 
     fn run(&mut self, gateway: &mut Gateway, operations: u32) {
@@ -120,7 +120,7 @@ fn a_store_behind_tls_is_an_array_and_stays_one() {
     let host = Running::start(folder.path(), "127.0.0.1:0");
     let mut model = Model::new(1);
     for _ in 0..3 {
-        let Opened { mut gateway, enclave } = host.open(home.path()).unwrap();
+        let OpenGateway { mut gateway, enclave } = host.open(home.path()).unwrap();
         assert_eq!(enclave, "simulated, in a process");
         model.run(&mut gateway, 2000);
         assert!(gateway.counts().rounds > 5);
@@ -139,7 +139,7 @@ fn why_a_query_failed_is_asked_when_it_is_over() {
     let locations = vec![location; session.geometry().layers];
     let ask = Ask { leaf: 0, locations, order: vec![0; 64] };
     let (ended, asked) = (std::sync::mpsc::channel(), AtomicUsize::new(0));
-    let reply = session.carry_out(Request::Queries(vec![ask]), |error| {
+    let reply = session.carry_out(NumberedRequest::Queries(vec![ask]), |error| {
         assert!(matches!(error, Error::SessionLost), "{error}");
         asked.fetch_add(1, Ordering::SeqCst);
         let (session, told) = (session.clone(), ended.0.clone());
@@ -158,7 +158,7 @@ fn nothing_is_lost_with_enclaves_and_hosts() {
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut host = Running::start(folder.path(), "127.0.0.1:0");
     let mut model = Model::new(2);
-    let Opened { mut gateway, .. } = host.open(home.path()).unwrap();
+    let OpenGateway { mut gateway, .. } = host.open(home.path()).unwrap();
     for turn in 0..12_u64 {
         model.run(&mut gateway, 150);
         if turn % 3 == 0 {
@@ -178,7 +178,7 @@ fn a_lost_connection_is_made_again_in_the_same_session() {
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let host = Running::start(folder.path(), "127.0.0.1:0");
     let mut model = Model::new(3);
-    let Opened { mut gateway, .. } = host.open(home.path()).unwrap();
+    let OpenGateway { mut gateway, .. } = host.open(home.path()).unwrap();
     for _ in 0..10 {
         model.run(&mut gateway, 150);
         host.server.lock().current.as_ref().unwrap().hang_up();
@@ -193,12 +193,12 @@ fn the_newer_gateway_has_the_store_and_the_older_stops() {
     let [folder, home, copy] = folders.each_ref().map(tempfile::TempDir::path);
     let host = Running::start(folder, "127.0.0.1:0");
     let mut model = Model::new(4);
-    let Opened { gateway: mut older, .. } = host.open(home).unwrap();
+    let OpenGateway { gateway: mut older, .. } = host.open(home).unwrap();
     model.run(&mut older, 1000);
     older.save().unwrap();
     copy_folder(home, copy);
     assert!(matches!(host.open(home), Err(Error::InUse(_))));
-    let Opened { gateway: mut newer, .. } = host.open(copy).unwrap();
+    let OpenGateway { gateway: mut newer, .. } = host.open(copy).unwrap();
     model.run(&mut newer, 500);
     // Also what it would have had at hand.
     for id in 0..BLOCKS {

@@ -19,14 +19,14 @@ const BESIDE_CURRENT: u64 = 2;
 ///
 /// What was committed here or read once is held: reading it again asks the store for nothing. What
 /// is written goes to the store first, and is held when it is committed there.
-pub struct Cached<S> {
+pub struct CachedStore<S> {
     store: S,
     geometry: Geometry,
     layers: usize,
-    held: RwLock<Held>,
+    held: RwLock<LayerCache>,
 }
 
-impl<S: NodeStore> Cached<S> {
+impl<S: NodeStore> CachedStore<S> {
     /// Holds as many whole layers, from the root on, as fit in `room` bytes. Nothing is read
     /// before it is asked for.
     pub fn new(store: S, geometry: Geometry, room: u64) -> Self {
@@ -63,20 +63,20 @@ impl<S: NodeStore> Cached<S> {
         let mut bytes = self.writing().spare.pop().unwrap_or_default();
         bytes.resize(len, 0);
         self.store.read_node(version, &mut bytes).await?;
-        self.writing().fill(Kept { version, bytes });
+        self.writing().fill(CachedNode { version, bytes });
         Ok(())
     }
 
-    fn reading(&self) -> RwLockReadGuard<'_, Held> {
+    fn reading(&self) -> RwLockReadGuard<'_, LayerCache> {
         self.held.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn writing(&self) -> RwLockWriteGuard<'_, Held> {
+    fn writing(&self) -> RwLockWriteGuard<'_, LayerCache> {
         self.held.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<S: NodeStore> NodeStore for Cached<S> {
+impl<S: NodeStore> NodeStore for CachedStore<S> {
     async fn read_slots(&self, wanted: &mut [SlotRead<'_>]) -> Result {
         if self.layers == 0 {
             return self.store.read_slots(wanted).await;
@@ -117,7 +117,7 @@ impl<S: NodeStore> NodeStore for Cached<S> {
             let mut copy = self.writing().spare.pop().unwrap_or_default();
             copy.clear();
             copy.extend_from_slice(bytes);
-            self.writing().staged.push(Kept { version, bytes: copy });
+            self.writing().staged.push(CachedNode { version, bytes: copy });
         }
         Ok(())
     }
@@ -152,7 +152,7 @@ fn layers_in(g: &Geometry, room: u64) -> usize {
 }
 
 /// A version of a node, and its bytes.
-struct Kept {
+struct CachedNode {
     version: NodeVersion,
     bytes: Vec<u8>,
 }
@@ -160,18 +160,18 @@ struct Kept {
 /// What is in memory. A version of a node never changes, so what is found here is right however
 /// old it is.
 #[derive(Default)]
-struct Held {
-    current: HashMap<Node, Kept>,
+struct LayerCache {
+    current: HashMap<Node, CachedNode>,
     /// What the last commit replaced.
-    previous: Vec<Kept>,
+    previous: Vec<CachedNode>,
     /// What nobody may read yet.
-    staged: Vec<Kept>,
+    staged: Vec<CachedNode>,
     /// Memory of nodes that are gone, to be used again.
     spare: Vec<Vec<u8>>,
 }
 
-impl Held {
-    fn find(&self, version: NodeVersion) -> Option<&Kept> {
+impl LayerCache {
+    fn find(&self, version: NodeVersion) -> Option<&CachedNode> {
         let current = self.current.get(&version.node);
         current.into_iter().chain(&self.previous).find(|kept| kept.version == version)
     }
@@ -189,7 +189,7 @@ impl Held {
     }
 
     /// Holds what was read. What it takes the place of is read anew, should anybody ask for it.
-    fn fill(&mut self, kept: Kept) {
+    fn fill(&mut self, kept: CachedNode) {
         if let Some(other) = self.current.insert(kept.version.node, kept) {
             self.spare.push(other.bytes);
         }

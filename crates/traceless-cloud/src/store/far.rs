@@ -6,7 +6,7 @@ use super::{MemStore, NodeStore, NodeVersion, SlotRead};
 use crate::enclave::NodeBytes;
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, Node, tests::small};
-use crate::host::{Ask, Enclave, Host as _, Served, Stage};
+use crate::host::{Ask, Enclave, Host as _, HostedStore, Stage};
 use crate::orders::Location;
 use core::future::poll_fn;
 use core::task::{Poll, Waker};
@@ -173,7 +173,7 @@ impl Enclave for Echo {
     }
 }
 
-type FarHost = Served<Arc<Far>, Echo>;
+type FarHost = HostedStore<Arc<Far>, Echo>;
 
 /// A host whose tree was evicted once along each path, and its store.
 fn host(lost: Option<Node>) -> (Arc<Far>, FarHost) {
@@ -184,7 +184,7 @@ fn host(lost: Option<Node>) -> (Arc<Far>, FarHost) {
         write_round(&far.store, &g, sequence);
     }
     let echo = Echo { geometry: g, meetings, nodes_made: AtomicUsize::new(0) };
-    (far.clone(), Served::new(g, far, echo))
+    (far.clone(), HostedStore::new(g, far, echo))
 }
 
 /// The last round that wrote the node of a layer on a path, which is its attempt.

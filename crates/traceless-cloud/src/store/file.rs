@@ -4,13 +4,13 @@
 //! whole means what it says. What is damaged is told from a write that was cut short as `log` says,
 //! and nothing is opened without commits that were acknowledged.
 
-use super::places::{Placed, Places};
+use super::places::{NodePlaces, VersionPlace};
 use super::{NodeStore, NodeVersion, SlotRead};
 use crate::durable::{Durability, make_folder, put};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, Node};
 use crate::lock::Lock;
-use crate::log::{Damage, Draft, Found, Hashed, Head, ID_LEN, Log, Magic, read};
+use crate::log::{Damage, Draft, HashProof, Head, ID_LEN, Log, Magic, WholeEntries, read};
 use rustix::fs::{Advice, fadvise};
 use rustix::io::{ReadWriteFlags, preadv2};
 use std::fs::{File, OpenOptions};
@@ -37,10 +37,10 @@ pub struct FileStore {
     folder: PathBuf,
     /// Held by one process at a time.
     _lock: Lock,
-    places: RwLock<Places>,
+    places: RwLock<NodePlaces>,
     /// Places of inner nodes and of leaves.
     nodes: [File; 2],
-    log: Mutex<Log<Hashed>>,
+    log: Mutex<Log<HashProof>>,
 }
 
 impl FileStore {
@@ -54,7 +54,7 @@ impl FileStore {
             // Else the system reads what lies behind a slot or a node, too. It is advice, no more.
             let _ = fadvise(file, 0, None, Advice::Random);
         }
-        let mut places = Places::new(geometry);
+        let mut places = NodePlaces::new(geometry);
         let path = folder.join(LOG);
         let log = if path.exists() {
             let found = replay(&path, std::fs::read(&path)?, &geometry, &mut places)?;
@@ -68,7 +68,7 @@ impl FileStore {
             write_log(folder, &geometry, &places, durability)?
         };
         // Only now, as it is known that they are of this tree.
-        let counts = Places::counts(&geometry);
+        let counts = NodePlaces::counts(&geometry);
         for ((file, count), layer) in nodes.iter().zip(counts).zip([0, geometry.layers - 1]) {
             file.set_len(u64::from(count) * geometry.node_len(layer) as u64)?;
         }
@@ -79,7 +79,7 @@ impl FileStore {
 
     /// The log. One that could not be written is written anew, so that it says what is known here:
     /// what came of the last commit is not known otherwise.
-    fn sound_log(&self, places: &Places) -> Result<MutexGuard<'_, Log<Hashed>>> {
+    fn sound_log(&self, places: &NodePlaces) -> Result<MutexGuard<'_, Log<HashProof>>> {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         if log.is_broken() {
             *log = write_log(&self.folder, &self.geometry, places, self.durability)?;
@@ -88,12 +88,12 @@ impl FileStore {
     }
 
     /// Where a version lies; nowhere, if it is the one that was never written.
-    fn find(&self, places: &Places, version: NodeVersion) -> Result<Option<(&File, u64)>> {
+    fn find(&self, places: &NodePlaces, version: NodeVersion) -> Result<Option<(&File, u64)>> {
         let place = places.find(version)?;
         Ok(place.map(|place| self.place(places, version.node, place)))
     }
 
-    fn place(&self, places: &Places, node: Node, place: u32) -> (&File, u64) {
+    fn place(&self, places: &NodePlaces, node: Node, place: u32) -> (&File, u64) {
         let len = self.geometry.node_len(self.geometry.layer_of(node)) as u64;
         (&self.nodes[places.size_of(node)], u64::from(place) * len)
     }
@@ -201,10 +201,10 @@ fn file_in(folder: &Path, name: &str) -> Result<File> {
 fn write_log(
     folder: &Path,
     geometry: &Geometry,
-    places: &Places,
+    places: &NodePlaces,
     durability: Durability,
-) -> Result<Log<Hashed>> {
-    let current: Vec<Placed> = places.current().collect();
+) -> Result<Log<HashProof>> {
+    let current: Vec<VersionPlace> = places.current().collect();
     let entries = [Draft::of(1, &record(places.sequence(), &current))].into_iter();
     let mut id = [0; ID_LEN];
     System.fill(&mut id);
@@ -217,10 +217,10 @@ fn write_log(
 }
 
 /// A commit: its number, and each node with attempt and place.
-fn record(sequence: u64, placed: &[Placed]) -> Vec<u8> {
+fn record(sequence: u64, placed: &[VersionPlace]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(8 + placed.len() * ENTRY_LEN);
     bytes.extend_from_slice(&sequence.to_le_bytes());
-    for Placed { version, place } in placed {
+    for VersionPlace { version, place } in placed {
         bytes.extend_from_slice(&version.node.0.to_le_bytes());
         bytes.extend_from_slice(&version.attempt.to_le_bytes());
         bytes.extend_from_slice(&place.to_le_bytes());
@@ -233,11 +233,11 @@ fn replay(
     path: &Path,
     mut bytes: Vec<u8>,
     geometry: &Geometry,
-    places: &mut Places,
-) -> Result<Found<Hashed>> {
+    places: &mut NodePlaces,
+) -> Result<WholeEntries<HashProof>> {
     let wrong = || Error::State("the log of places");
     let damaged = |damage: Damage| damage.error(path, ADVICE);
-    let found: Found<Hashed> = read(&mut bytes, MAGIC, &()).map_err(damaged)?;
+    let found: WholeEntries<HashProof> = read(&mut bytes, MAGIC, &()).map_err(damaged)?;
     if let Some(damage) = found.damage {
         return Err(damaged(damage));
     }
@@ -255,18 +255,18 @@ fn replay(
     if found.entries.is_empty() { Err(wrong()) } else { Ok(found) }
 }
 
-fn is_place(geometry: &Geometry, places: &Places, one: Placed) -> bool {
+fn is_place(geometry: &Geometry, places: &NodePlaces, one: VersionPlace) -> bool {
     let node = one.version.node;
-    node.0 < geometry.nodes() && one.place < Places::counts(geometry)[places.size_of(node)]
+    node.0 < geometry.nodes() && one.place < NodePlaces::counts(geometry)[places.size_of(node)]
 }
 
-fn commit_in(record: &[u8]) -> Option<(u64, Vec<Placed>)> {
+fn commit_in(record: &[u8]) -> Option<(u64, Vec<VersionPlace>)> {
     let (sequence, entries) = record.split_first_chunk()?;
     let (entries, rest) = entries.as_chunks::<ENTRY_LEN>();
     let entry = |entry: &[u8; ENTRY_LEN]| {
         let word = |at: usize| u32::from_le_bytes(entry[at..at + 4].try_into().expect("4 bytes"));
         let attempt = u64::from(word(8)) << 32 | u64::from(word(4));
-        Placed { version: NodeVersion { node: Node(word(0)), attempt }, place: word(12) }
+        VersionPlace { version: NodeVersion { node: Node(word(0)), attempt }, place: word(12) }
     };
     let placed = entries.iter().map(entry).collect();
     rest.is_empty().then_some((u64::from_le_bytes(*sequence), placed))
@@ -282,8 +282,8 @@ mod tests {
     const COMMITS: u64 = 6;
 
     /// What a log says lies where.
-    fn said(bytes: Vec<u8>, g: &Geometry) -> Result<(u64, Vec<Placed>)> {
-        let mut places = Places::new(*g);
+    fn said(bytes: Vec<u8>, g: &Geometry) -> Result<(u64, Vec<VersionPlace>)> {
+        let mut places = NodePlaces::new(*g);
         replay(Path::new("log"), bytes, g, &mut places)?;
         Ok((places.sequence(), places.current().collect()))
     }
@@ -390,13 +390,13 @@ mod tests {
     }
 
     /// A file whose entries are whole and say this, each a commit.
-    fn log_of(g: &Geometry, commits: &[(u64, &[Placed])]) -> Vec<u8> {
+    fn log_of(g: &Geometry, commits: &[(u64, &[VersionPlace])]) -> Vec<u8> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(LOG);
         let head = Head { magic: MAGIC, generation: 0, id: [1; 16], about: g.encode().to_vec() };
         let drafts = commits.iter().map(|(number, placed)| Draft::of(1, &record(*number, placed)));
         let process = Durability::Process;
-        Log::<Hashed>::create(&path, &head, &(), drafts, process, Box::new(System)).unwrap();
+        Log::<HashProof>::create(&path, &head, &(), drafts, process, Box::new(System)).unwrap();
         std::fs::read(path).unwrap()
     }
 
@@ -406,9 +406,9 @@ mod tests {
         let g = rootless();
         let placed = |node: u32, place: u32| {
             let version = NodeVersion { node: Node(node), attempt: 7 << 32 | 9 };
-            Placed { version, place }
+            VersionPlace { version, place }
         };
-        let (counts, empty, leaf) = (Places::counts(&g), Places::new(g), g.nodes() - 1);
+        let (counts, empty, leaf) = (NodePlaces::counts(&g), NodePlaces::new(g), g.nodes() - 1);
         let [first, last] = [0, leaf].map(|node| {
             let count = counts[empty.size_of(Node(node))];
             (placed(node, count - 1), placed(node, count))

@@ -1,6 +1,6 @@
 //! Nodes in memory.
 
-use super::places::Places;
+use super::places::NodePlaces;
 use super::{NodeStore, NodeVersion, SlotRead};
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
@@ -9,7 +9,7 @@ use std::sync::{PoisonError, RwLock};
 /// Nodes in memory, for tests and measurements.
 pub struct MemStore {
     slot_len: usize,
-    places: RwLock<Places>,
+    places: RwLock<NodePlaces>,
     /// What lies in each place, of inner nodes and of leaves.
     bytes: [Vec<RwLock<Vec<u8>>>; 2],
 }
@@ -18,8 +18,8 @@ impl MemStore {
     /// An empty store.
     pub fn new(geometry: Geometry) -> Self {
         let room = |count| (0..count).map(|_| RwLock::default()).collect();
-        let bytes = Places::counts(&geometry).map(room);
-        let places = RwLock::new(Places::new(geometry));
+        let bytes = NodePlaces::counts(&geometry).map(room);
+        let places = RwLock::new(NodePlaces::new(geometry));
         Self { slot_len: geometry.slot_len(), places, bytes }
     }
 

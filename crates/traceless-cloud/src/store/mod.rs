@@ -7,7 +7,7 @@ mod mem;
 mod places;
 
 pub use crate::durable::Durability;
-pub use cached::Cached;
+pub use cached::CachedStore;
 pub use file::FileStore;
 pub use mem::MemStore;
 
@@ -40,7 +40,7 @@ pub struct SlotRead<'a> {
 
 /// Versions of nodes, in whatever keeps bytes: an *engine*.
 ///
-/// Its caller is [`Served`](crate::host::Served), one for each session of a gateway. Sessions
+/// Its caller is [`Served`](crate::host::HostedStore), one for each session of a gateway. Sessions
 /// follow each other, and none begins before all futures of the last one are done.
 ///
 /// | call | when | at the same time as |

@@ -10,7 +10,7 @@ use crate::geometry::{Geometry, Node};
 
 /// A version and where it lies: the number of a place among those of its node's size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Placed {
+pub struct VersionPlace {
     /// The version.
     pub version: NodeVersion,
     /// Its place.
@@ -18,18 +18,18 @@ pub struct Placed {
 }
 
 /// What lies where.
-pub struct Places {
+pub struct NodePlaces {
     geometry: Geometry,
-    current: Vec<Option<Placed>>,
+    current: Vec<Option<VersionPlace>>,
     /// What the last commit replaced.
-    previous: Vec<Placed>,
-    staged: Vec<Placed>,
+    previous: Vec<VersionPlace>,
+    staged: Vec<VersionPlace>,
     /// Free places, for inner nodes and for leaves.
     free: [Vec<u32>; 2],
     sequence: u64,
 }
 
-impl Places {
+impl NodePlaces {
     /// Nothing was ever written.
     pub fn new(geometry: Geometry) -> Self {
         let current = vec![None; geometry.nodes() as usize];
@@ -57,7 +57,7 @@ impl Places {
     }
 
     /// All current versions.
-    pub fn current(&self) -> impl Iterator<Item = Placed> + '_ {
+    pub fn current(&self) -> impl Iterator<Item = VersionPlace> + '_ {
         self.current.iter().flatten().copied()
     }
 
@@ -83,7 +83,7 @@ impl Places {
             self.free[size].push(old.place);
         }
         let place = self.free[size].pop().ok_or(Error::Store("too many nodes are staged"))?;
-        self.staged.push(Placed { version, place });
+        self.staged.push(VersionPlace { version, place });
         Ok(place)
     }
 
@@ -94,7 +94,7 @@ impl Places {
     }
 
     /// Where versions that are staged lie, for the commit of this number.
-    pub fn staged(&self, sequence: u64, versions: &[NodeVersion]) -> Result<Vec<Placed>> {
+    pub fn staged(&self, sequence: u64, versions: &[NodeVersion]) -> Result<Vec<VersionPlace>> {
         if sequence != self.sequence + 1 {
             return Err(Error::Store("a commit is missing or came twice"));
         }
@@ -106,7 +106,7 @@ impl Places {
     }
 
     /// Makes versions current, and forgets what else was staged.
-    pub fn commit(&mut self, sequence: u64, placed: &[Placed]) {
+    pub fn commit(&mut self, sequence: u64, placed: &[VersionPlace]) {
         self.previous.clear();
         self.staged.clear();
         for &new in placed {
@@ -136,14 +136,14 @@ mod tests {
     use crate::geometry::tests::{rootless, small};
 
     /// A size of place, and a place of it.
-    fn place_of(places: &Places, version: NodeVersion) -> (usize, u32) {
+    fn place_of(places: &NodePlaces, version: NodeVersion) -> (usize, u32) {
         (places.size_of(version.node), places.find(version).unwrap().unwrap())
     }
 
     #[test]
     fn old_versions_stay_until_the_next_commit() {
         let g = small();
-        let mut places = Places::new(g);
+        let mut places = NodePlaces::new(g);
         let mut before: Vec<NodeVersion> = Vec::new();
         for sequence in 1..=60 {
             let node = |layer| g.node(layer, g.evicted(sequence - 1));
@@ -186,14 +186,14 @@ mod tests {
     /// One for each node, for each that is staged, and for each that a commit replaced.
     #[test]
     fn there_are_as_many_places_as_a_round_needs() {
-        let of = |g: Geometry| (g.nodes(), g.leaves(), Places::counts(&g));
+        let of = |g: Geometry| (g.nodes(), g.leaves(), NodePlaces::counts(&g));
         assert_eq!(of(small()), (40, 27, [13 + 2 * 3, 27 + 2]));
         assert_eq!(of(Geometry { layers: 1, ..rootless() }), (3, 3, [0, 3 + 2]));
     }
 
     #[test]
     fn only_versions_of_nodes_are_staged() {
-        let mut places = Places::new(small());
+        let mut places = NodePlaces::new(small());
         for (node, attempt, is_staged) in [(39, 1, true), (40, 1, false), (39, 0, false)] {
             let version = NodeVersion { node: Node(node), attempt };
             assert_eq!(places.stage(version).is_ok(), is_staged, "{version:?}");

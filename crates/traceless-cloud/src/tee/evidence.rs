@@ -33,14 +33,14 @@ const SESSION_OF_KEY: &[u8] = b"traceless session of an enclave's key";
 
 /// Where a simulated enclave runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum EnclavePlace {
     /// In a process of its own.
     Process,
     /// In the process of whoever hosts it.
     Inside,
 }
 
-impl Place {
+impl EnclavePlace {
     fn name(self) -> &'static str {
         match self {
             Self::Process => "simulated, in a process",
@@ -58,7 +58,7 @@ pub struct Policy {
 
 /// An enclave whose evidence was accepted.
 #[derive(Debug)]
-pub struct Attested {
+pub struct AttestedEnclave {
     /// To seal to it.
     pub(super) key: HpkePublicKey,
     /// What the gateway adds to the session.
@@ -70,7 +70,7 @@ pub struct Attested {
 }
 
 /// The evidence of a simulated enclave with this public key, for a gateway that sent `nonce`.
-pub(super) fn simulated(key: &HpkePublicKey, nonce: &Nonce, place: Place) -> Vec<u8> {
+pub(super) fn simulated(key: &HpkePublicKey, nonce: &Nonce, place: EnclavePlace) -> Vec<u8> {
     let pair = Ed25519KeyPair::from_seed_unchecked(SIMULATED_SEED).expect("a seed of 32 bytes");
     let held = CoseKeyBuilder::new_okp_key()
         .param(OkpKeyParameter::Crv.to_i64(), Value::from(EllipticCurve::X25519.to_i64()))
@@ -97,7 +97,7 @@ pub(super) fn simulated(key: &HpkePublicKey, nonce: &Nonce, place: Place) -> Vec
 }
 
 /// Checks an enclave's evidence, made for `nonce`.
-pub fn verify(evidence: &[u8], nonce: &Nonce, policy: Policy) -> Result<Attested> {
+pub fn verify(evidence: &[u8], nonce: &Nonce, policy: Policy) -> Result<AttestedEnclave> {
     let wrong = |_| Error::Evidence("it is no token");
     if evidence.len() > EVIDENCE_LEN_MAX {
         return Err(Error::Evidence("it is too long"));
@@ -115,7 +115,7 @@ pub fn verify(evidence: &[u8], nonce: &Nonce, policy: Policy) -> Result<Attested
     judge(&ClaimsSet::from_slice(claims).map_err(wrong)?, nonce, policy)
 }
 
-fn judge(claims: &ClaimsSet, nonce: &Nonce, policy: Policy) -> Result<Attested> {
+fn judge(claims: &ClaimsSet, nonce: &Nonce, policy: Policy) -> Result<AttestedEnclave> {
     if claim(claims, CwtClaimName::Nonce)?.as_bytes().map(Vec::as_slice) != Some(nonce) {
         return Err(Error::Evidence("it is not an answer to this question"));
     }
@@ -132,7 +132,7 @@ fn judge(claims: &ClaimsSet, nonce: &Nonce, policy: Policy) -> Result<Attested> 
     }
     let what = claim(claims, CwtClaimName::SoftwareName)?.as_text().unwrap_or(SIMULATED).to_owned();
     let key = held_key(claim(claims, CwtClaimName::Cnf)?)?;
-    Ok(Attested { enclave: session_of(&key), key, gateway: *nonce, what })
+    Ok(AttestedEnclave { enclave: session_of(&key), key, gateway: *nonce, what })
 }
 
 /// What an enclave adds to a session: its key is drawn for one session only.
@@ -184,8 +184,8 @@ mod tests {
     fn a_simulated_enclave_says_so_and_has_to_be_allowed() {
         let key = HpkePublicKey(vec![9; 32]);
         for (place, what) in [
-            (Place::Process, "simulated, in a process"),
-            (Place::Inside, "simulated, inside its host"),
+            (EnclavePlace::Process, "simulated, in a process"),
+            (EnclavePlace::Inside, "simulated, inside its host"),
         ] {
             let evidence = simulated(&key, &NONCE, place);
             let attested = verify(&evidence, &NONCE, ALLOWED).unwrap();
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn no_byte_of_it_can_be_changed() {
-        let evidence = simulated(&HpkePublicKey(vec![9; 32]), &NONCE, Place::Process);
+        let evidence = simulated(&HpkePublicKey(vec![9; 32]), &NONCE, EnclavePlace::Process);
         assert!(evidence.len() < EVIDENCE_LEN_MAX);
         for byte in 0..evidence.len() {
             let mut changed = evidence.clone();
@@ -207,7 +207,7 @@ mod tests {
             assert!(verify(&evidence[..byte], &NONCE, ALLOWED).is_err(), "{byte}");
         }
         assert!(refused(&[0; EVIDENCE_LEN_MAX + 1], NONCE, ALLOWED).contains("too long"));
-        let short = simulated(&HpkePublicKey(vec![9; 31]), &NONCE, Place::Process);
+        let short = simulated(&HpkePublicKey(vec![9; 31]), &NONCE, EnclavePlace::Process);
         assert!(refused(&short, NONCE, ALLOWED).contains("no key"));
     }
 }

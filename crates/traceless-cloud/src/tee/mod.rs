@@ -7,5 +7,5 @@
 mod evidence;
 mod provision;
 
-pub use evidence::{Attested, EVIDENCE_LEN_MAX, Place, Policy, verify};
+pub use evidence::{AttestedEnclave, EVIDENCE_LEN_MAX, EnclavePlace, Policy, verify};
 pub use provision::{Candidate, Provision, SEALED_LEN_MAX};

@@ -1,6 +1,6 @@
 //! The key, sealed by the gateway to an enclave that it believes.
 
-use super::evidence::{Attested, Place, session_of, simulated};
+use super::evidence::{AttestedEnclave, EnclavePlace, session_of, simulated};
 use crate::channel::Nonce;
 use crate::enclave::{Session, Shared};
 use crate::error::{Error, Result};
@@ -31,7 +31,7 @@ pub struct Provision {
 
 impl Provision {
     /// Sealed, so that the enclave whose evidence this was can read it, and nobody else.
-    pub fn seal(&self, attested: &Attested) -> Result<Vec<u8>> {
+    pub fn seal(&self, attested: &AttestedEnclave) -> Result<Vec<u8>> {
         let mut plain = Zeroizing::new(Vec::with_capacity(KEY_LEN + 1 + GEOMETRY_LEN));
         plain.extend_from_slice(self.key.bytes());
         plain.push(match self.choice {
@@ -69,7 +69,7 @@ impl Candidate {
     }
 
     /// What it says of itself.
-    pub fn evidence(&self, place: Place) -> Vec<u8> {
+    pub fn evidence(&self, place: EnclavePlace) -> Vec<u8> {
         simulated(&self.public, &self.gateway, place)
     }
 
@@ -109,9 +109,9 @@ mod tests {
         Provision { geometry: small(), choice: Choice::Paper, key: Secret::from_bytes([3; 32]) }
     }
 
-    fn attested(candidate: &Candidate) -> Attested {
+    fn attested(candidate: &Candidate) -> AttestedEnclave {
         let policy = Policy { allow_simulated: true };
-        verify(&candidate.evidence(Place::Inside), &NONCE, policy).unwrap()
+        verify(&candidate.evidence(EnclavePlace::Inside), &NONCE, policy).unwrap()
     }
 
     #[test]

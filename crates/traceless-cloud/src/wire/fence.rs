@@ -108,12 +108,12 @@ fn write(folder: &Path, opening: &Opening) -> Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use traceless::rng::Seeded;
+    use traceless::rng::SeededRng;
 
     #[test]
     fn the_newest_is_let_in_and_older_ones_are_out() {
         let (gateway, host) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let mut rng = Seeded::new(1);
+        let mut rng = SeededRng::new(1);
         let mut next = || Opening::next(gateway.path(), &mut rng).unwrap();
         let (first, second) = (next(), next());
         assert_eq!((first.number, second.number), (1, 2));

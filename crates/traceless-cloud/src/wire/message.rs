@@ -30,7 +30,7 @@ pub type SessionId = [u8; 16];
 
 /// A request, with its number before it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Request {
+pub enum NumberedRequest {
     /// A gateway wants an enclave's evidence.
     Hello {
         /// Which opening of the gateway's state.
@@ -174,7 +174,7 @@ pub fn sequence() -> Vec<u8> {
     vec![6]
 }
 
-impl Request {
+impl NumberedRequest {
     /// From bytes of anybody.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut from = Reader(bytes);
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
     use crate::geometry::tests::small;
 
-    fn requests() -> Vec<(Vec<u8>, Request)> {
+    fn requests() -> Vec<(Vec<u8>, NumberedRequest)> {
         let opening = Opening { number: 7, instance: [1; 16] };
         let (geometry, nonce) = (small(), [2; 16]);
         let locations = vec![Location { slot: 4, attempt: 5 }; 4];
@@ -288,22 +288,31 @@ mod tests {
         let orders = (0..4).map(|i| vec![i; usize::from(i) * 9]).collect();
         let staged = Stage { nodes: nodes.clone(), attempt: 8, batch: vec![9; 100], orders };
         vec![
-            (hello(&opening, &geometry, &nonce), Request::Hello { opening, geometry, nonce }),
-            (provision(&[1, 2]), Request::Provision(vec![1, 2])),
-            (attach(&opening, &[3; 16], 1), Request::Attach { opening, session: [3; 16], line: 1 }),
-            (queries(&[]), Request::Queries(vec![])),
-            (queries(&asks), Request::Queries(asks)),
-            (stage(&staged), Request::Stage(staged)),
-            (place(nodes[2], &[4; 30]), Request::Place { version: nodes[2], bytes: vec![4; 30] }),
-            (commit(10, &nodes), Request::Commit { sequence: 10, versions: nodes }),
-            (sequence(), Request::Sequence),
+            (
+                hello(&opening, &geometry, &nonce),
+                NumberedRequest::Hello { opening, geometry, nonce },
+            ),
+            (provision(&[1, 2]), NumberedRequest::Provision(vec![1, 2])),
+            (
+                attach(&opening, &[3; 16], 1),
+                NumberedRequest::Attach { opening, session: [3; 16], line: 1 },
+            ),
+            (queries(&[]), NumberedRequest::Queries(vec![])),
+            (queries(&asks), NumberedRequest::Queries(asks)),
+            (stage(&staged), NumberedRequest::Stage(staged)),
+            (
+                place(nodes[2], &[4; 30]),
+                NumberedRequest::Place { version: nodes[2], bytes: vec![4; 30] },
+            ),
+            (commit(10, &nodes), NumberedRequest::Commit { sequence: 10, versions: nodes }),
+            (sequence(), NumberedRequest::Sequence),
         ]
     }
 
     #[test]
     fn requests_come_back_as_they_went() {
         for (bytes, request) in requests() {
-            assert_eq!(Request::decode(&bytes).unwrap(), request);
+            assert_eq!(NumberedRequest::decode(&bytes).unwrap(), request);
             assert!(bytes.len() <= request_len_max(&small()));
         }
         assert!(requests()[..3].iter().all(|(bytes, _)| bytes.len() <= STRANGER_LEN_MAX));
@@ -332,23 +341,27 @@ mod tests {
     fn bytes_of_anybody_are_a_request_or_an_error() {
         for (bytes, _) in requests() {
             for end in 0..bytes.len() {
-                let _ = Request::decode(&bytes[..end]);
+                let _ = NumberedRequest::decode(&bytes[..end]);
             }
             for at in 0..bytes.len() {
                 for byte in [0, 127, 255] {
                     let mut changed = bytes.clone();
                     changed[at] = byte;
-                    let _ = Request::decode(&changed);
+                    let _ = NumberedRequest::decode(&changed);
                 }
             }
         }
         let mut other = requests()[0].0.clone();
         other[1] = VERSION as u8 + 1;
-        let told = Request::decode(&other).unwrap_err().to_string();
+        let told = NumberedRequest::decode(&other).unwrap_err().to_string();
         assert!(told.contains("different versions"), "{told}");
-        let (_, Request::Queries(mut asks)) = requests().swap_remove(4) else { unreachable!() };
+        let (_, NumberedRequest::Queries(mut asks)) = requests().swap_remove(4) else {
+            unreachable!()
+        };
         asks.push(asks[0].clone());
-        assert!(Request::decode(&queries(&asks)).is_err());
-        assert!(Request::decode(&[6, 0]).is_err() && Request::decode(&[8]).is_err());
+        assert!(NumberedRequest::decode(&queries(&asks)).is_err());
+        assert!(
+            NumberedRequest::decode(&[6, 0]).is_err() && NumberedRequest::decode(&[8]).is_err()
+        );
     }
 }

@@ -98,7 +98,7 @@ pub fn server(own: &Identity, clients: Option<&Path>) -> Result<Arc<ServerConfig
 /// The gateway's side: `host` is a file with the host's certificate, or with those that sign it.
 pub fn client(host: &Path, own: Option<&Identity>) -> Result<Arc<ClientConfig>> {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let verifier = Arc::new(Known::new(certificates(host)?, &provider)?);
+    let verifier = Arc::new(KnownCertificates::new(certificates(host)?, &provider)?);
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&version::TLS13])
         .map_err(unfit)?
@@ -118,12 +118,12 @@ pub fn client(host: &Path, own: Option<&Identity>) -> Result<Arc<ClientConfig>> 
 /// Takes the very certificates that it knows, by whatever name the host is called, and those that
 /// they sign, by the host's name.
 #[derive(Debug)]
-struct Known {
+struct KnownCertificates {
     certificates: Vec<CertificateDer<'static>>,
     signed: Arc<WebPkiServerVerifier>,
 }
 
-impl Known {
+impl KnownCertificates {
     fn new(
         certificates: Vec<CertificateDer<'static>>,
         provider: &Arc<CryptoProvider>,
@@ -134,7 +134,7 @@ impl Known {
     }
 }
 
-impl ServerCertVerifier for Known {
+impl ServerCertVerifier for KnownCertificates {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

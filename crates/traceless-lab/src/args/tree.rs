@@ -16,7 +16,7 @@ pub struct TreeArgs {
     pub block_len: usize,
     /// Whether the memory of whoever asks is watched too
     #[arg(long, value_enum, default_value = "plain")]
-    pub client: Client,
+    pub client: ClientKind,
     /// Whether what lies in the store is encrypted, authenticated and checked for freshness
     /// [default: aegis; with the oblivious client aead]
     #[arg(long, value_enum)]
@@ -98,7 +98,7 @@ pub enum TreeScheme {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Client {
+pub enum ClientKind {
     /// Its memory is its own
     Plain,
     /// Its memory is watched too
@@ -144,8 +144,8 @@ impl TreeArgs {
     /// How what lies in the store is sealed.
     pub fn seal(&self) -> Seal {
         self.seal.unwrap_or(match self.client {
-            Client::Plain => Seal::Aegis,
-            Client::Oblivious => Seal::Aead,
+            ClientKind::Plain => Seal::Aegis,
+            ClientKind::Oblivious => Seal::Aead,
         })
     }
 

@@ -23,7 +23,7 @@ pub struct VolumeBenchArgs {
     pub plot: Option<PathBuf>,
     /// What to measure
     #[arg(long, value_enum, default_value = "volume")]
-    pub suite: Suite,
+    pub suite: BenchSuite,
     /// Measure what a file of experiments/ says: suite, rows, sizes and subjects
     #[arg(long, value_name = "FILE", conflicts_with_all = ["suite", "only", "SuiteArgs"])]
     pub experiment: Option<PathBuf>,
@@ -34,7 +34,7 @@ pub struct VolumeBenchArgs {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Suite {
+pub enum BenchSuite {
     /// The floors of the group volume
     Volume,
     /// The floors of the group write-only

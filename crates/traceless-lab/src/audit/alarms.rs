@@ -29,7 +29,7 @@ pub fn run(args: &AuditAlarmsArgs) -> Outcome {
     let seeds = args.first..args.first.saturating_add(args.seeds);
     let found = match all(seeds, args.file.as_deref()) {
         Err(error) => return Outcome::error(FAILED, &format!("nothing can be said: {error}")),
-        Ok(found) => Found::of(&found),
+        Ok(found) => AlarmReport::of(&found),
     };
     let is_sound = found.alarms.len() <= ALARMS_MAX && found.tests.iter().all(Test::is_sound);
     let out = if args.json { json(&found) } else { found.text() };
@@ -38,12 +38,12 @@ pub fn run(args: &AuditAlarmsArgs) -> Outcome {
 
 /// False alarms of so many seeds.
 pub fn count(seeds: u64) -> Result<usize, Failed> {
-    Ok(Found::of(&all(1..1 + seeds, None)?).alarms.len())
+    Ok(AlarmReport::of(&all(1..1 + seeds, None)?).alarms.len())
 }
 
 /// What the audit of one seed has said.
 #[derive(Clone, Serialize, Deserialize)]
-struct Judged {
+struct SeedVerdict {
     seed: u64,
     target: String,
     scheme: String,
@@ -54,14 +54,14 @@ struct Judged {
 }
 
 /// A scheme of some suite.
-struct Subject {
+struct AlarmSubject {
     target: &'static str,
     scheme: &'static str,
     claims: Box<dyn Fn(u64) -> Result<Vec<Claim>, Failed> + Send + Sync>,
 }
 
-fn subjects() -> Vec<Subject> {
-    let volumes = HONEST.iter().map(|&(subject, scheme)| Subject {
+fn subjects() -> Vec<AlarmSubject> {
+    let volumes = HONEST.iter().map(|&(subject, scheme)| AlarmSubject {
         target: "volume",
         scheme,
         claims: Box::new(move |seed| {
@@ -72,8 +72,8 @@ fn subjects() -> Vec<Subject> {
     suites.chain(volumes).collect()
 }
 
-fn of_suite<S: Suite>() -> impl Iterator<Item = Subject> {
-    S::HONEST.iter().map(|scheme| Subject {
+fn of_suite<S: Suite>() -> impl Iterator<Item = AlarmSubject> {
+    S::HONEST.iter().map(|scheme| AlarmSubject {
         target: S::TARGET,
         scheme: S::name(scheme),
         claims: Box::new(|seed| claims_of::<S>(scheme, S::size(Level::Quick), seed)),
@@ -81,18 +81,19 @@ fn of_suite<S: Suite>() -> impl Iterator<Item = Subject> {
 }
 
 /// Audits each of `seeds` that is not yet in `file`, and adds it there.
-fn all(seeds: Range<u64>, file: Option<&Path>) -> Result<Vec<Judged>, Failed> {
+fn all(seeds: Range<u64>, file: Option<&Path>) -> Result<Vec<SeedVerdict>, Failed> {
     let (known, file) = match file {
         None => (vec![], None),
         Some(path) => {
             (known(path)?, Some(OpenOptions::new().append(true).create(true).open(path)?))
         }
     };
-    let mut found: Vec<Judged> = known.into_iter().filter(|j| seeds.contains(&j.seed)).collect();
+    let mut found: Vec<SeedVerdict> =
+        known.into_iter().filter(|j| seeds.contains(&j.seed)).collect();
     let left: Vec<u64> = seeds.filter(|seed| found.iter().all(|j| j.seed != *seed)).collect();
     let (subjects, file) = (subjects(), Mutex::new(file));
     let progress = Progress::new(left.len());
-    let audit = |seed: &u64| -> Result<Judged, Failed> {
+    let audit = |seed: &u64| -> Result<SeedVerdict, Failed> {
         let judged = judge(&subjects[(seed % subjects.len() as u64) as usize], *seed)?;
         if let Some(file) = &mut *file.lock().expect("no writer panics") {
             add(file, &judged)?;
@@ -105,7 +106,7 @@ fn all(seeds: Range<u64>, file: Option<&Path>) -> Result<Vec<Judged>, Failed> {
     Ok(found)
 }
 
-fn judge(subject: &Subject, seed: u64) -> Result<Judged, Failed> {
+fn judge(subject: &AlarmSubject, seed: u64) -> Result<SeedVerdict, Failed> {
     let claims = (subject.claims)(seed)?;
     let alarms = claims.iter().filter(|claim| claim.verdict != Verdict::Pass);
     let alarms = alarms.map(|claim| format!("{}: {}", claim.name, claim.evidence)).collect();
@@ -116,11 +117,11 @@ fn judge(subject: &Subject, seed: u64) -> Result<Judged, Failed> {
     };
     let p = claims.iter().filter_map(test).collect();
     let (target, scheme) = (subject.target.to_owned(), subject.scheme.to_owned());
-    Ok(Judged { seed, target, scheme, alarms, p })
+    Ok(SeedVerdict { seed, target, scheme, alarms, p })
 }
 
 /// What was judged before. A last line that was cut short is judged again.
-fn known(path: &Path) -> Result<Vec<Judged>, Failed> {
+fn known(path: &Path) -> Result<Vec<SeedVerdict>, Failed> {
     let text = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(vec![]),
         read => read?,
@@ -132,14 +133,14 @@ fn known(path: &Path) -> Result<Vec<Judged>, Failed> {
     whole.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }
 
-fn add(file: &mut File, judged: &Judged) -> Result<(), Failed> {
+fn add(file: &mut File, judged: &SeedVerdict) -> Result<(), Failed> {
     let line = serde_json::to_string(judged)? + "\n";
     Ok(file.write_all(line.as_bytes())?)
 }
 
 /// What was found over all seeds.
 #[derive(Serialize)]
-struct Found {
+struct AlarmReport {
     schema: &'static str,
     seeds: usize,
     alarms: Vec<String>,
@@ -183,14 +184,14 @@ impl Test {
     }
 }
 
-impl Found {
-    fn of(judged: &[Judged]) -> Self {
-        let alarm = |judged: &Judged| {
-            let Judged { seed, target, scheme, alarms, .. } = judged;
+impl AlarmReport {
+    fn of(judged: &[SeedVerdict]) -> Self {
+        let alarm = |judged: &SeedVerdict| {
+            let SeedVerdict { seed, target, scheme, alarms, .. } = judged;
             Some(format!("seed {seed}, {target} {scheme}: {}", alarms.first()?))
         };
         let mut by_test: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-        for Judged { target, p, .. } in judged {
+        for SeedVerdict { target, p, .. } in judged {
             for (test, p) in p {
                 by_test.entry(format!("{target}: {test}")).or_default().push(*p);
             }
@@ -233,24 +234,25 @@ impl Found {
 mod tests {
     use super::*;
 
-    fn judged(seed: u64, p: f64) -> Judged {
+    fn judged(seed: u64, p: f64) -> SeedVerdict {
         let alarms = if p < 1e-7 { vec!["a leak".to_owned()] } else { vec![] };
         let (target, scheme) = ("tree".to_owned(), "path".to_owned());
-        Judged { seed, target, scheme, alarms, p: vec![("leaves are uniform".to_owned(), p)] }
+        SeedVerdict { seed, target, scheme, alarms, p: vec![("leaves are uniform".to_owned(), p)] }
     }
 
     #[test]
     fn alarms_are_counted_and_too_many_small_ones_are_found() {
-        let even: Vec<Judged> = (0..200).map(|i| judged(i, (i as f64 + 0.5) / 200.0)).collect();
-        let found = Found::of(&even);
+        let even: Vec<SeedVerdict> =
+            (0..200).map(|i| judged(i, (i as f64 + 0.5) / 200.0)).collect();
+        let found = AlarmReport::of(&even);
         assert!(found.alarms.is_empty() && found.tests[0].is_sound());
         assert!((found.tests[0].below[2] - 0.5).abs() < 1e-9, "{}", found.text());
-        let small: Vec<Judged> = (0..200).map(|i| judged(i, i as f64 / 400.0)).collect();
-        let found = Found::of(&small);
+        let small: Vec<SeedVerdict> = (0..200).map(|i| judged(i, i as f64 / 400.0)).collect();
+        let found = AlarmReport::of(&small);
         assert_eq!(found.alarms, ["seed 0, tree path: a leak"]);
         assert!(!found.tests[0].is_sound(), "{}", found.text());
-        let large: Vec<Judged> = (0..200).map(|i| judged(i, 0.5 + i as f64 / 400.0)).collect();
-        let found = Found::of(&large);
+        let large: Vec<SeedVerdict> = (0..200).map(|i| judged(i, 0.5 + i as f64 / 400.0)).collect();
+        let found = AlarmReport::of(&large);
         assert!(found.tests[0].is_sound(), "too careful raises no alarm");
         assert!(found.tests[0].p < 1e-9, "but it shows: {}", found.text());
     }

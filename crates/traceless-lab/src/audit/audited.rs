@@ -10,7 +10,7 @@ use traceless_cli::args::audit::ShownArgs;
 use traceless_cli::output::Meter;
 
 /// All that one audit has to say.
-pub struct Audited {
+pub struct AuditResult {
     /// Whose claims these are.
     pub target: &'static str,
     pub scheme: String,
@@ -24,7 +24,7 @@ pub struct Audited {
     pub pictures: Vec<Picture>,
 }
 
-impl Audited {
+impl AuditResult {
     /// What is planted, and nothing else.
     pub fn of_planted(planted: Vec<Claim>) -> Self {
         Self {
@@ -77,7 +77,7 @@ fn text(report: &Report, not_hidden: &str) -> String {
 }
 
 /// What an audit has to say, or why it could not be run.
-pub fn told(audited: Result<Audited, impl Display>, shown: &ShownArgs) -> Outcome {
+pub fn told(audited: Result<AuditResult, impl Display>, shown: &ShownArgs) -> Outcome {
     match audited {
         Ok(audited) => audited.outcome(shown),
         Err(error) => Outcome::error(FAILED, &format!("the audit could not be run: {error}")),
@@ -190,7 +190,7 @@ mod tests {
         let planted = planted.iter().copied().map(claim).collect();
         let (scheme, level) = ("all".to_owned(), "quick");
         let (target, not_hidden, pictures) = ("t", "", vec![]);
-        Audited { target, scheme, level, claims, planted, not_hidden, pictures }
+        AuditResult { target, scheme, level, claims, planted, not_hidden, pictures }
             .outcome(&ShownArgs::default())
     }
 

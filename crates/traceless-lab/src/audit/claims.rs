@@ -1,12 +1,12 @@
 //! The claims of a volume's scheme, each with the runs that check it.
 
 use super::grouped;
-use super::page::{Picture, Seen};
+use super::page::{Picture, UserPoints};
 use super::places;
 use super::runner::{Length, Session, trace_of};
-use super::target::{BLOCK_LEN, Kind, Subject, Target};
-use super::workload::{Pair, Pattern, Through, mix, pairs};
-use traceless::rng::{Rng, Seeded};
+use super::target::{AuditSubject, AuditTarget, BLOCK_LEN, MutantKind};
+use super::workload::{Pattern, Through, WorkloadPair, mix, pairs};
+use traceless::rng::{Rng, SeededRng};
 use traceless::scheme::openings::OPENINGS_MAX;
 use traceless::trace::Op;
 use traceless::{Addr, Hides, Result};
@@ -14,7 +14,7 @@ use traceless_audit::{Claim, Compare, Counts, Statistic, Verdict, compare, norma
 
 /// How much is run.
 #[derive(Clone, Copy, Debug)]
-pub struct Size {
+pub struct VolumeSize {
     /// Blocks of a geometry.
     pub blocks: u64,
     /// Blocks of the geometry whose map lies on the store.
@@ -38,15 +38,19 @@ pub struct Size {
 /// So many openings, with one write each, are more than a scheme wants to remember.
 const MANY_OPENINGS: u64 = OPENINGS_MAX as u64 * 3 / 4;
 
-impl Size {
-    fn length(&self, target: &Target) -> Length {
+impl VolumeSize {
+    fn length(&self, target: &AuditTarget) -> Length {
         let writes = (self.cycles * target.cycle()).min(self.writes_max);
         Length { writes, openings: self.openings }
     }
 }
 
 /// Every claim of `subject`, calling `done` after each of [`steps`].
-pub fn claims(subject: Subject, size: Size, done: &mut dyn FnMut()) -> Result<Vec<Claim>> {
+pub fn claims(
+    subject: AuditSubject,
+    size: VolumeSize,
+    done: &mut dyn FnMut(),
+) -> Result<Vec<Claim>> {
     let targets = subject.targets(size.blocks, size.map_blocks)?;
     // A scheme that hides reads must show the same reads, too.
     let reads = subject.hides() == Hides::ReadsAndWrites;
@@ -70,16 +74,16 @@ pub fn claims(subject: Subject, size: Size, done: &mut dyn FnMut()) -> Result<Ve
 }
 
 /// What two users write who write one address, or any, in the first geometry.
-pub fn pictures(subject: Subject) -> Result<Vec<Picture>> {
+pub fn pictures(subject: AuditSubject) -> Result<Vec<Picture>> {
     let pairs = pairs(subject.hides());
     let targets = subject.targets(256, 1024)?;
     let (Some(pair), Some(target)) = (pairs.first(), targets.first()) else { return Ok(vec![]) };
     let length = PLANTED_SIZE.length(target);
-    let seen = |name: &str, workload, seed| -> Result<Seen> {
+    let seen = |name: &str, workload, seed| -> Result<UserPoints> {
         let events = trace_of(target, pair, workload, length, false, (mix(seed, 1), mix(seed, 2)))?;
         let written = events.into_iter().filter(|event| event.op == Op::Write);
         let points = (0..).zip(written.map(|event| event.at)).collect();
-        Ok(Seen { name: name.trim().to_owned(), points })
+        Ok(UserPoints { name: name.trim().to_owned(), points })
     };
     let (a, b) = pair.name.split_once(',').unwrap_or((pair.name, "the other"));
     let users = [seen(a, pair.a, 1)?, seen(b, pair.b, 2)?];
@@ -88,16 +92,21 @@ pub fn pictures(subject: Subject) -> Result<Vec<Picture>> {
 }
 
 /// How often [`claims`] calls `done`.
-pub fn steps(subject: Subject) -> usize {
+pub fn steps(subject: AuditSubject) -> usize {
     pairs(subject.hides()).len() + 2
 }
 
 /// Runs both sides of a pair on every target. Nothing, if no target can do what the pair needs.
-fn equal_traces(pair: &Pair, targets: &[Target], size: Size, reads: bool) -> Option<Claim> {
+fn equal_traces(
+    pair: &WorkloadPair,
+    targets: &[AuditTarget],
+    size: VolumeSize,
+    reads: bool,
+) -> Option<Claim> {
     let drawn = targets.iter().any(|target| target.drawn_slots().is_some());
     let traces = if drawn { "write traces of equal length and equal draws" } else { EQUAL_LENGTH };
     let name = format!("{traces} are equal: {}", pair.name);
-    let able = |target: &&Target| {
+    let able = |target: &&AuditTarget| {
         let opens = pair.through == Through::Nothing || target.can_reopen();
         opens && (!pair.a.dummies || target.is_for_disks())
     };
@@ -130,7 +139,7 @@ fn equal_traces(pair: &Pair, targets: &[Target], size: Size, reads: bool) -> Opt
 }
 
 /// A scheme that has too many openings to remember writes dummies to be rid of the oldest.
-fn many_openings(subject: Subject, reads: bool) -> Result<Option<Claim>> {
+fn many_openings(subject: AuditSubject, reads: bool) -> Result<Option<Claim>> {
     let all = pairs(subject.hides());
     let Some(pair) = all.iter().find(|pair| pair.through == Through::Crash) else {
         return Ok(None);
@@ -139,12 +148,12 @@ fn many_openings(subject: Subject, reads: bool) -> Result<Option<Claim>> {
     // With fewer blocks than openings, the oldest would have died out by themselves.
     let targets = targets_of_many_openings(subject)?;
     let (writes, openings) = (MANY_OPENINGS, MANY_OPENINGS - 1);
-    let size = Size { writes_max: writes, openings, seeds: 1, ..PLANTED_SIZE };
-    Ok(equal_traces(&Pair { name, ..*pair }, &targets[..1], size, reads))
+    let size = VolumeSize { writes_max: writes, openings, seeds: 1, ..PLANTED_SIZE };
+    Ok(equal_traces(&WorkloadPair { name, ..*pair }, &targets[..1], size, reads))
 }
 
 /// What is opened so often.
-pub fn targets_of_many_openings(subject: Subject) -> Result<Vec<Target>> {
+pub fn targets_of_many_openings(subject: AuditSubject) -> Result<Vec<AuditTarget>> {
     subject.targets(MANY_OPENINGS * 2, MANY_OPENINGS * 2)
 }
 
@@ -153,8 +162,8 @@ const EQUAL_LENGTH: &str = "write traces of equal length";
 const ONE_EVENT: &str = "one differing event is found";
 
 fn compare_sides(
-    target: &Target,
-    pair: &Pair,
+    target: &AuditTarget,
+    pair: &WorkloadPair,
     length: Length,
     seed: u64,
     reads: bool,
@@ -169,7 +178,7 @@ fn compare_sides(
     Ok((Claim::equal_traces("", &found), found.counts_a))
 }
 
-fn fault(name: impl Into<String>, target: &Target, error: &traceless::Error) -> Claim {
+fn fault(name: impl Into<String>, target: &AuditTarget, error: &traceless::Error) -> Claim {
     let evidence = format!("{}: it failed on a sound store: {error}", target.name);
     Claim::exact(name, Verdict::Fault, 0, "an error is an error", evidence)
 }
@@ -179,7 +188,7 @@ const HEADER_LEN: u64 = 4096;
 
 /// That equal traces are not equal because nothing, or too little, was written: one address is
 /// written until everything must have been, and the bytes are counted.
-fn covers_the_schedule(targets: &[Target], hides: Hides) -> Claim {
+fn covers_the_schedule(targets: &[AuditTarget], hides: Hides) -> Claim {
     let name = "written slots cover the schedule";
     let power = match hides {
         Hides::WritesOnly => "one slot that is left out is found",
@@ -209,7 +218,7 @@ struct Coverage {
     ratio: f64,
 }
 
-fn coverage(target: &Target, hides: Hides) -> Result<Result<Coverage, String>> {
+fn coverage(target: &AuditTarget, hides: Hides) -> Result<Result<Coverage, String>> {
     let mut session = Session::new(target, false, 3);
     let mut open = session.create()?;
     let batch = target.unsynced_max().min(32);
@@ -251,7 +260,7 @@ fn coverage(target: &Target, hides: Hides) -> Result<Result<Coverage, String>> {
 const ARRAY: &str = "every block reads as it was last written";
 
 /// That reads return what was last written: a scheme that loses data can look very safe.
-fn is_an_array(targets: &[Target]) -> Claim {
+fn is_an_array(targets: &[AuditTarget]) -> Claim {
     let name = ARRAY;
     let power = "one wrong byte in a block that is read is found";
     let mut reads = 0;
@@ -283,11 +292,11 @@ struct ArrayCheck {
 
 /// Writes everything, then for two cycles only blocks of even number: the others must come through
 /// every turn of the areas without help. In the middle it is closed and opened.
-fn check_array(target: &Target) -> Result<ArrayCheck> {
+fn check_array(target: &AuditTarget) -> Result<ArrayCheck> {
     let (n, seed) = (target.blocks(), 4);
     let mut session = Session::new(target, false, seed);
     let mut open = session.create()?;
-    let mut rng = Seeded::new(seed);
+    let mut rng = SeededRng::new(seed);
     let mut model = vec![0; n as usize * BLOCK_LEN];
     let mut found = ArrayCheck::default();
     let (mut written, all) = (0, n + 2 * target.cycle());
@@ -342,7 +351,7 @@ impl ArrayCheck {
 
 /// What a planted fault must show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Expected {
+pub enum ExpectedFinding {
     /// Traces that differ.
     Leak,
     /// Places that are not random.
@@ -354,54 +363,62 @@ pub enum Expected {
 }
 
 /// What is planted in every run, what it is called, and what it must show.
-pub const PLANTED: [(Subject, &str, Expected); 12] = [
-    (Subject::Plain, "the detector catches plain", Expected::Leak),
+pub const PLANTED: [(AuditSubject, &str, ExpectedFinding); 12] = [
+    (AuditSubject::Plain, "the detector catches plain", ExpectedFinding::Leak),
     (
-        Subject::Mutant(Kind::SkipsClean),
+        AuditSubject::Mutant(MutantKind::SkipsClean),
         "the detector catches skipped clean refreshes",
-        Expected::Leak,
+        ExpectedFinding::Leak,
     ),
-    (Subject::Mutant(Kind::Coalesces), "the detector catches coalesced duplicates", Expected::Leak),
     (
-        Subject::Mutant(Kind::LiteralWrap),
+        AuditSubject::Mutant(MutantKind::Coalesces),
+        "the detector catches coalesced duplicates",
+        ExpectedFinding::Leak,
+    ),
+    (
+        AuditSubject::Mutant(MutantKind::LiteralWrap),
         "the detector catches the refresh range as printed",
-        Expected::Loss,
+        ExpectedFinding::Loss,
     ),
     (
-        Subject::Mutant(Kind::Sound),
+        AuditSubject::Mutant(MutantKind::Sound),
         "the detector finds nothing in the mutants' sound twin",
-        Expected::Nothing,
+        ExpectedFinding::Nothing,
     ),
-    (Subject::SqPaper, "the detector catches shared map blocks", Expected::Leak),
-    (Subject::Mutant(Kind::SkipsFakes), "the detector catches skipped fakes", Expected::Leak),
+    (AuditSubject::SqPaper, "the detector catches shared map blocks", ExpectedFinding::Leak),
     (
-        Subject::Mutant(Kind::KeepsOlder),
+        AuditSubject::Mutant(MutantKind::SkipsFakes),
+        "the detector catches skipped fakes",
+        ExpectedFinding::Leak,
+    ),
+    (
+        AuditSubject::Mutant(MutantKind::KeepsOlder),
         "the detector catches the duplicate rule as printed",
-        Expected::Loss,
+        ExpectedFinding::Loss,
     ),
     (
-        Subject::Mutant(Kind::SoundSq),
+        AuditSubject::Mutant(MutantKind::SoundSq),
         "the detector finds nothing in the sound twin of those",
-        Expected::Nothing,
+        ExpectedFinding::Nothing,
     ),
     (
-        Subject::Mutant(Kind::OwnSlot),
+        AuditSubject::Mutant(MutantKind::OwnSlot),
         "the detector catches a block's own slot among those drawn",
-        Expected::Uneven,
+        ExpectedFinding::Uneven,
     ),
     (
-        Subject::Mutant(Kind::PrefersFree),
+        AuditSubject::Mutant(MutantKind::PrefersFree),
         "the detector catches free slots drawn more often",
-        Expected::Uneven,
+        ExpectedFinding::Uneven,
     ),
     (
-        Subject::Mutant(Kind::SoundRandom),
+        AuditSubject::Mutant(MutantKind::SoundRandom),
         "the detector finds nothing in the sound twin of random slots",
-        Expected::Nothing,
+        ExpectedFinding::Nothing,
     ),
 ];
 
-const PLANTED_SIZE: Size = Size {
+const PLANTED_SIZE: VolumeSize = VolumeSize {
     blocks: 64,
     map_blocks: 0,
     cycles: 4,
@@ -414,22 +431,22 @@ const PLANTED_SIZE: Size = Size {
 };
 
 /// Audits one of [`PLANTED`]. The claim fails if what must be found is not.
-pub fn planted(subject: Subject, name: &str, expected: Expected) -> Result<Claim> {
+pub fn planted(subject: AuditSubject, name: &str, expected: ExpectedFinding) -> Result<Claim> {
     let claims = claims(subject, PLANTED_SIZE, &mut || {})?;
     let found: Vec<_> = claims.iter().filter(|c| c.verdict != Verdict::Pass).collect();
     let leaks = found.iter().any(|c| c.verdict == Verdict::Leak);
     let loss = found.iter().find(|c| c.name == ARRAY);
     let uneven = found.iter().find(|c| c.p.is_some());
     let caught = match expected {
-        Expected::Leak => leaks,
-        Expected::Uneven => uneven.is_some(),
-        Expected::Loss => !leaks && loss.is_some(),
-        Expected::Nothing => found.is_empty(),
+        ExpectedFinding::Leak => leaks,
+        ExpectedFinding::Uneven => uneven.is_some(),
+        ExpectedFinding::Loss => !leaks && loss.is_some(),
+        ExpectedFinding::Nothing => found.is_empty(),
     };
     let shown = match expected {
-        Expected::Loss => loss,
-        Expected::Uneven => uneven,
-        Expected::Leak | Expected::Nothing => None,
+        ExpectedFinding::Loss => loss,
+        ExpectedFinding::Uneven => uneven,
+        ExpectedFinding::Leak | ExpectedFinding::Nothing => None,
     };
     let shown = shown.or(found.first());
     let evidence = match shown {
@@ -453,7 +470,7 @@ mod tests {
     use super::super::target::HONEST;
     use super::*;
 
-    const SMALL: Size = Size {
+    const SMALL: VolumeSize = VolumeSize {
         blocks: 64,
         map_blocks: 512,
         cycles: 2,
@@ -465,14 +482,15 @@ mod tests {
         drawn_writes: 4000,
     };
 
-    fn verdicts(subject: Subject) -> Vec<(String, Verdict, String)> {
+    fn verdicts(subject: AuditSubject) -> Vec<(String, Verdict, String)> {
         let claims = claims(subject, SMALL, &mut || {}).unwrap();
         claims.into_iter().map(|c| (c.name, c.verdict, c.evidence)).collect()
     }
 
     #[test]
     fn sound_schemes_pass_every_check() {
-        let twins = [Kind::Sound, Kind::SoundSq, Kind::SoundRandom].map(Subject::Mutant);
+        let twins = [MutantKind::Sound, MutantKind::SoundSq, MutantKind::SoundRandom]
+            .map(AuditSubject::Mutant);
         for subject in HONEST.into_iter().map(|(subject, _)| subject).chain(twins) {
             for (name, verdict, evidence) in verdicts(subject) {
                 assert_eq!(verdict, Verdict::Pass, "{subject:?}: {name}: {evidence}");
@@ -486,17 +504,17 @@ mod tests {
             let found = verdicts(subject).into_iter().filter(|(_, v, _)| *v == verdict);
             found.map(|(name, ..)| name.rsplit(": ").next().unwrap().to_owned()).collect()
         };
-        let leaks = finders(Subject::Plain, Verdict::Leak);
+        let leaks = finders(AuditSubject::Plain, Verdict::Leak);
         for pair in ["one address, random addresses", "forwards, backwards"] {
             assert!(leaks.iter().any(|name| name == pair), "{leaks:?}");
         }
         // Contents are hidden even by the control.
         assert!(!leaks.iter().any(|name| name == "zeros, random data"), "{leaks:?}");
-        let leaks = finders(Subject::Mutant(Kind::SkipsClean), Verdict::Leak);
+        let leaks = finders(AuditSubject::Mutant(MutantKind::SkipsClean), Verdict::Leak);
         assert!(leaks.iter().any(|name| name == "one address, random addresses"), "{leaks:?}");
-        let leaks = finders(Subject::Mutant(Kind::Coalesces), Verdict::Leak);
+        let leaks = finders(AuditSubject::Mutant(MutantKind::Coalesces), Verdict::Leak);
         assert!(leaks.iter().any(|name| name.starts_with("duplicates")), "{leaks:?}");
-        let wrap = Subject::Mutant(Kind::LiteralWrap);
+        let wrap = AuditSubject::Mutant(MutantKind::LiteralWrap);
         assert_eq!(finders(wrap, Verdict::Leak), [] as [&str; 0]);
         let faults = finders(wrap, Verdict::Fault);
         let both = ["written slots cover the schedule", "every block reads as it was last written"];
@@ -509,15 +527,17 @@ mod tests {
             let claim = planted(subject, name, expected).unwrap();
             assert_eq!(claim.verdict, Verdict::Pass, "{claim:?}");
         }
-        let blind = planted(Subject::Mutant(Kind::Sound), "blind", Expected::Leak).unwrap();
+        let blind =
+            planted(AuditSubject::Mutant(MutantKind::Sound), "blind", ExpectedFinding::Leak)
+                .unwrap();
         assert_eq!(blind.verdict, Verdict::Fault);
-        let noisy = planted(Subject::Plain, "noisy", Expected::Nothing).unwrap();
+        let noisy = planted(AuditSubject::Plain, "noisy", ExpectedFinding::Nothing).unwrap();
         assert_eq!(noisy.verdict, Verdict::Fault);
     }
 
     #[test]
     fn runs_repeat() {
-        let run = || claims(Subject::Plain, SMALL, &mut || {}).unwrap();
+        let run = || claims(AuditSubject::Plain, SMALL, &mut || {}).unwrap();
         assert_eq!(run(), run());
     }
 }

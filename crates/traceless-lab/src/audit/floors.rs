@@ -4,9 +4,9 @@
 use super::{alarms, tree};
 use crate::args::AuditorArgs;
 use crate::bench::controls::{Controls, Operations};
-use crate::numbers::{Pair, Row, Scale, failed, row, row_of_ratios, say_rows};
+use crate::numbers::{Row, Scale, TimePair, failed, row, row_of_ratios, say_rows};
 use std::sync::Arc;
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 use traceless::trace::{Event, Recorder, TraceError, TraceReader, TraceWriter};
 use traceless_audit::{Draws, Verdict, cannot_be_told_apart};
 use traceless_cli::failure::Failure;
@@ -73,9 +73,9 @@ fn of_traces(steps: u64) -> Result<Vec<Row>, Failure> {
 }
 
 /// Draws, judged on one core, of which all is claimed: of each of two users, and of both.
-fn judged(draws: usize) -> Result<Vec<Pair>, Failure> {
+fn judged(draws: usize) -> Result<Vec<TimePair>, Failure> {
     const LEAVES: u64 = 1 << 20;
-    let mut rng = Seeded::new(1);
+    let mut rng = SeededRng::new(1);
     let mut user = || Draws {
         noun: "leaves",
         places: LEAVES,

@@ -1,7 +1,7 @@
 //! Schemes with one fault each, which every audit must find, or it has seen nothing.
 //!
 //! They are the printed write-only algorithm over real sealed bytes, one refresh per write. Without
-//! a fault it passes ([`Sound`]), so what is found in the others is the fault.
+//! a fault it passes ([`SoundDetWo`]), so what is found in the others is the fault.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -11,11 +11,11 @@ use traceless::oram::Oram;
 use traceless::oram::check_request;
 use traceless::scheme::Parts;
 use traceless::seal::{Aead, Nonce, Sealer};
-use traceless::store::{Area, Layout, Run, Store};
+use traceless::store::{Area, Run, SlotLayout, Store};
 use traceless::{Addr, Hides, Result, Slot};
 
 /// What a mutant does wrong. The default of each method is right.
-pub trait Fault: Send + Sync {
+pub trait DetWoFault: Send + Sync {
     /// The main blocks that write `count` refreshes, of `n`.
     fn refreshes(count: u64, n: u64) -> Range<u64> {
         count % n..count % n + 1
@@ -29,15 +29,15 @@ pub trait Fault: Send + Sync {
 }
 
 /// No fault.
-pub struct Sound;
+pub struct SoundDetWo;
 
-impl Fault for Sound {}
+impl DetWoFault for SoundDetWo {}
 
 /// Does not write a refresh that would change nothing. So the number of writes tells how many
 /// different blocks are in use: the leak of skipping "clean" pages.
 pub struct SkipsCleanRefreshes;
 
-impl Fault for SkipsCleanRefreshes {
+impl DetWoFault for SkipsCleanRefreshes {
     const SKIPS_CLEAN: bool = true;
 }
 
@@ -45,7 +45,7 @@ impl Fault for SkipsCleanRefreshes {
 /// wraps is empty. Nothing leaks, but a block that is never refreshed loses its only copy.
 pub struct LiteralWrap;
 
-impl Fault for LiteralWrap {
+impl DetWoFault for LiteralWrap {
     fn refreshes(count: u64, n: u64) -> Range<u64> {
         count % n..(count + 1) % n
     }
@@ -55,7 +55,7 @@ impl Fault for LiteralWrap {
 /// it is for.
 pub struct CoalescesDuplicates;
 
-impl Fault for CoalescesDuplicates {
+impl DetWoFault for CoalescesDuplicates {
     const COALESCES: bool = true;
 }
 
@@ -81,7 +81,7 @@ struct Half {
 }
 
 impl Half {
-    fn new(parts: &Parts, at: u64, layout: Layout, name: &'static str) -> Self {
+    fn new(parts: &Parts, at: u64, layout: SlotLayout, name: &'static str) -> Self {
         let versions = vec![0; layout.slots as usize];
         Self { area: Area::new(parts.store.clone(), at, layout, name), versions }
     }
@@ -93,8 +93,8 @@ const STRIPE_SLOTS: u64 = 64;
 /// Bytes of a tag.
 const TAG_LEN: usize = 16;
 
-fn layout(blocks: u64, block_len: usize) -> Layout {
-    Layout { slots: blocks, body_len: block_len, entry_len: 64, stripe_slots: STRIPE_SLOTS }
+fn layout(blocks: u64, block_len: usize) -> SlotLayout {
+    SlotLayout { slots: blocks, body_len: block_len, entry_len: 64, stripe_slots: STRIPE_SLOTS }
 }
 
 /// Bytes that a mutant takes on its store.
@@ -102,7 +102,7 @@ pub fn store_len(blocks: u64, block_len: usize) -> u64 {
     2 * layout(blocks, block_len).len()
 }
 
-impl<F: Fault> Mutant<F> {
+impl<F: DetWoFault> Mutant<F> {
     /// Makes a new one of a multiple of 64 blocks; every block reads as zeros.
     pub fn create(blocks: u64, block_len: usize, parts: &Parts) -> Self {
         let layout = layout(blocks, block_len);
@@ -181,7 +181,7 @@ fn seal(sealer: &Aead, run: &mut Run, version: u64, plain: &[u8]) {
     sealer.seal(Nonce::of_fresh_key(version), &[], plain, body, &mut entry[..TAG_LEN]);
 }
 
-impl<F: Fault> Oram for Mutant<F> {
+impl<F: DetWoFault> Oram for Mutant<F> {
     fn blocks(&self) -> u64 {
         self.blocks
     }

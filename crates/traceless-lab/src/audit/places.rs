@@ -1,9 +1,9 @@
 //! The places that a randomised scheme writes, read off its events, and the claims about them.
 
 use super::runner::Session;
-use super::target::{BLOCK_LEN, Target};
+use super::target::{AuditTarget, BLOCK_LEN};
 use super::workload::{Pattern, mix};
-use traceless::store::Layout;
+use traceless::store::SlotLayout;
 use traceless::trace::{Event, Op};
 use traceless::{Addr, Result};
 use traceless_audit::{Claim, Draws, cannot_be_told_apart};
@@ -16,7 +16,7 @@ const WORKLOADS: [(Pattern, &str); 3] = [
 ];
 
 /// The claims about the places of every target.
-pub fn claims(targets: &[Target], writes: u64, seed: u64) -> Result<Vec<Claim>> {
+pub fn claims(targets: &[AuditTarget], writes: u64, seed: u64) -> Result<Vec<Claim>> {
     let mut claims = vec![];
     for target in targets {
         let mut all = vec![];
@@ -34,7 +34,7 @@ pub fn claims(targets: &[Target], writes: u64, seed: u64) -> Result<Vec<Claim>> 
 
 /// Fills the target, then writes block after block, each with a sync, and reads off what places
 /// each write has taken.
-fn draws_of(target: &Target, pattern: Pattern, writes: u64, seed: u64) -> Result<Draws> {
+fn draws_of(target: &AuditTarget, pattern: Pattern, writes: u64, seed: u64) -> Result<Draws> {
     let layout = target.drawn_slots().expect("its places are drawn");
     let mut session = Session::new(target, false, mix(seed, 21));
     let mut open = session.create()?;
@@ -62,7 +62,7 @@ fn draws_of(target: &Target, pattern: Pattern, writes: u64, seed: u64) -> Result
 }
 
 /// The slots whose bodies are written, between each two syncs; of syncs with none, nothing.
-fn drawn(events: &[Event], layout: &Layout) -> Vec<Vec<u64>> {
+fn drawn(events: &[Event], layout: &SlotLayout) -> Vec<Vec<u64>> {
     let epochs = events.split(|e| e.op == Op::Sync);
     epochs
         .map(|epoch| epoch.iter().filter_map(|e| slot_of(e, layout)).collect::<Vec<_>>())
@@ -71,7 +71,7 @@ fn drawn(events: &[Event], layout: &Layout) -> Vec<Vec<u64>> {
 }
 
 /// The slot whose body an event writes, if it does.
-fn slot_of(event: &Event, layout: &Layout) -> Option<u64> {
+fn slot_of(event: &Event, layout: &SlotLayout) -> Option<u64> {
     // The last body of a stripe may be written together with the first entry of the next.
     let has_body = event.op == Op::Write && event.len as usize >= layout.body_len;
     if !has_body || event.at >= layout.len() {

@@ -12,7 +12,7 @@ use traceless::oram::check_request;
 use traceless::rng::Rng;
 use traceless::scheme::Parts;
 use traceless::seal::{Aead, Nonce, Sealer, TAG_LEN};
-use traceless::store::{Area, Layout, Run, Store};
+use traceless::store::{Area, Run, SlotLayout, Store};
 use traceless::{Addr, Hides, Result, Slot};
 
 /// Slots written anew at each write.
@@ -74,8 +74,8 @@ pub struct RandomMutant<C> {
 }
 
 /// Two slots for each block.
-pub fn layout(blocks: u64, block_len: usize) -> Layout {
-    Layout { slots: 2 * blocks, body_len: block_len, entry_len: 64, stripe_slots: 64 }
+pub fn layout(blocks: u64, block_len: usize) -> SlotLayout {
+    SlotLayout { slots: 2 * blocks, body_len: block_len, entry_len: 64, stripe_slots: 64 }
 }
 
 impl<C: Choice> RandomMutant<C> {

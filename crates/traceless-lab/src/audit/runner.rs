@@ -1,14 +1,14 @@
 //! Runs a workload on a target and keeps what an adversary sees of it.
 
-use super::target::{BLOCK_LEN, Open, Target};
-use super::workload::{Pair, Through, Workload, mix, pairs};
+use super::target::{AuditTarget, BLOCK_LEN, Open};
+use super::workload::{Through, UserWorkload, WorkloadPair, mix, pairs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use traceless::durable::MemVault;
-use traceless::rng::Seeded;
+use traceless::rng::SeededRng;
 use traceless::scheme::Parts;
 use traceless::seal::{Cipher, Secret};
-use traceless::store::{MemStore, Store, Watched};
+use traceless::store::{MemStore, Store, WatchedStore};
 use traceless::trace::{Event, Op, Recorder, Witness};
 use traceless::types::total_len;
 use traceless::{Addr, Error, Extent, Hides, Result};
@@ -29,15 +29,16 @@ const SYNC_EVERY: u64 = 7;
 /// What is seen of `workload`, the side of `pair` that is run with `seed`, by a scheme that draws
 /// with `draws`.
 pub fn trace_of(
-    target: &Target,
-    pair: &Pair,
-    workload: Workload,
+    target: &AuditTarget,
+    pair: &WorkloadPair,
+    workload: UserWorkload,
     length: Length,
     keeps_reads: bool,
     (seed, draws): (u64, u64),
 ) -> Result<Vec<Event>> {
     let mut session = Session::new(target, keeps_reads, draws);
-    let mut user = User { target, pair, workload, seed, written: 0, batches: 0, asks: &|_, _| {} };
+    let mut user =
+        VolumeUser { target, pair, workload, seed, written: 0, batches: 0, asks: &|_, _| {} };
     let mut open = session.create()?;
     let segments = if pair.through == Through::Nothing { 1 } else { length.openings + 1 };
     for segment in 0..segments {
@@ -63,15 +64,15 @@ pub fn trace_of(
 
 /// Writes `writes` blocks as `workload` says, and lets `trace` see what that shows, reads too.
 pub fn record(
-    target: &Target,
-    workload: Workload,
+    target: &AuditTarget,
+    workload: UserWorkload,
     writes: u64,
     seed: u64,
     trace: &Trace,
 ) -> Result {
-    let kept = Kept { reads: true, events: Recorder::default(), file: trace.witness() };
+    let kept = EventLog { reads: true, events: Recorder::default(), file: trace.witness() };
     let mut session = Session::told(target, kept, mix(seed, 2));
-    let pair = Pair { a: workload, b: workload, ..pairs(Hides::WritesOnly)[0] };
+    let pair = WorkloadPair { a: workload, b: workload, ..pairs(Hides::WritesOnly)[0] };
     let mut open = session.create()?;
     let asks = trace.asks();
     let ask = |op, addr: u64| {
@@ -79,33 +80,34 @@ pub fn record(
             ask(op, addr * BLOCK_LEN as u64, BLOCK_LEN as u32);
         }
     };
-    let mut user = User { target, pair: &pair, workload, seed, written: 0, batches: 0, asks: &ask };
+    let mut user =
+        VolumeUser { target, pair: &pair, workload, seed, written: 0, batches: 0, asks: &ask };
     user.write_until(&mut open, writes)?;
     open.oram().close()
 }
 
 /// A store, a witness, and what it takes to open the target again.
 pub struct Session<'a> {
-    target: &'a Target,
+    target: &'a AuditTarget,
     pub store: Arc<Halts>,
-    pub witness: Arc<Kept>,
+    pub witness: Arc<EventLog>,
     vault: MemVault,
     seed: u64,
 }
 
 impl<'a> Session<'a> {
-    pub fn new(target: &'a Target, keeps_reads: bool, seed: u64) -> Self {
+    pub fn new(target: &'a AuditTarget, keeps_reads: bool, seed: u64) -> Self {
         Self::told(
             target,
-            Kept { reads: keeps_reads, events: Recorder::default(), file: None },
+            EventLog { reads: keeps_reads, events: Recorder::default(), file: None },
             seed,
         )
     }
 
-    fn told(target: &'a Target, kept: Kept, seed: u64) -> Self {
+    fn told(target: &'a AuditTarget, kept: EventLog, seed: u64) -> Self {
         let witness = Arc::new(kept);
         let disk = MemStore::new(target.store_len());
-        let store = Arc::new(Halts::new(Watched::new(disk, witness.clone())));
+        let store = Arc::new(Halts::new(WatchedStore::new(disk, witness.clone())));
         Self { target, store, witness, vault: MemVault::default(), seed }
     }
 
@@ -135,7 +137,7 @@ impl<'a> Session<'a> {
             first: 0,
             key: Secret::from_bytes([9; 32]),
             vault: Box::new(self.vault.clone()),
-            rng: Box::new(Seeded::new(self.seed)),
+            rng: Box::new(SeededRng::new(self.seed)),
             read_only: false,
             cipher: Cipher::default(),
             expect_writes: 0,
@@ -144,10 +146,10 @@ impl<'a> Session<'a> {
 }
 
 /// Somebody who works through a workload.
-struct User<'a> {
-    target: &'a Target,
-    pair: &'a Pair,
-    workload: Workload,
+struct VolumeUser<'a> {
+    target: &'a AuditTarget,
+    pair: &'a WorkloadPair,
+    workload: UserWorkload,
     seed: u64,
     written: u64,
     batches: u64,
@@ -155,7 +157,7 @@ struct User<'a> {
     asks: &'a dyn Fn(Op, u64),
 }
 
-impl User<'_> {
+impl VolumeUser<'_> {
     fn write_until(&mut self, open: &mut Open, until: u64) -> Result {
         while self.written < until {
             let lengths = self.pair.batches;
@@ -204,14 +206,14 @@ impl User<'_> {
 }
 
 /// Keeps events, of reads only if asked.
-pub struct Kept {
+pub struct EventLog {
     reads: bool,
     pub events: Recorder,
     /// Where events go instead, if they do.
     file: Option<Arc<dyn Witness>>,
 }
 
-impl Witness for Kept {
+impl Witness for EventLog {
     fn see(&self, event: Event) {
         if !self.reads && event.op == Op::Read {
             return;
@@ -226,12 +228,12 @@ impl Witness for Kept {
 /// A store that stops at a given write or sync: half of that write arrives, and then nothing works
 /// until it goes on. Reads are not counted: their number may depend on what is hidden.
 pub struct Halts {
-    inner: Watched<MemStore, Arc<Kept>>,
+    inner: WatchedStore<MemStore, Arc<EventLog>>,
     left: AtomicI64,
 }
 
 impl Halts {
-    fn new(inner: Watched<MemStore, Arc<Kept>>) -> Self {
+    fn new(inner: WatchedStore<MemStore, Arc<EventLog>>) -> Self {
         Self { inner, left: AtomicI64::new(i64::MAX) }
     }
 
@@ -293,14 +295,14 @@ impl Store for Halts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::target::Subject;
+    use super::super::target::AuditSubject;
     use super::*;
 
     const LENGTH: Length = Length { writes: 300, openings: 10 };
 
     fn trace(through: Through) -> Vec<Event> {
-        let targets = Subject::Detwo.targets(64, 512).unwrap();
-        let pair = Pair { through, ..pairs(Subject::Detwo.hides())[0] };
+        let targets = AuditSubject::Detwo.targets(64, 512).unwrap();
+        let pair = WorkloadPair { through, ..pairs(AuditSubject::Detwo.hides())[0] };
         trace_of(&targets[0], &pair, pair.a, LENGTH, false, (1, 1)).unwrap()
     }
 
@@ -322,7 +324,7 @@ mod tests {
 
     #[test]
     fn a_store_halts_in_the_middle_of_a_write_and_goes_on_when_told() {
-        let targets = Subject::Plain.targets(64, 0).unwrap();
+        let targets = AuditSubject::Plain.targets(64, 0).unwrap();
         let session = Session::new(&targets[0], false, 1);
         let store = &session.store;
         let extents = [Extent::new(0, 8), Extent::new(100, 8), Extent::new(200, 8)];

@@ -1,7 +1,7 @@
 //! `traceless audit --self-test`: does this audit see anything? All planted faults of all targets
 //! must be found, and in the same run nothing in any scheme that has none.
 
-use super::audited::{Audited, Progress, told};
+use super::audited::{AuditResult, Progress, told};
 use super::cloud::Clouds;
 use super::pager::Pagers;
 use super::sim::Processors;
@@ -15,7 +15,7 @@ pub fn run(shown: &ShownArgs) -> Outcome {
     told(audited(), shown)
 }
 
-fn audited() -> Result<Audited, Failed> {
+fn audited() -> Result<AuditResult, Failed> {
     let steps = [
         volume::self_test_steps(),
         self_test_steps::<Trees>(),
@@ -41,7 +41,7 @@ fn audited() -> Result<Audited, Failed> {
         planted::<Processors>(&progress)?,
         planted::<Timings>(&progress)?,
     ];
-    Ok(Audited {
+    Ok(AuditResult {
         target: "self-test",
         scheme: "all, and planted faults".to_owned(),
         level: "quick",

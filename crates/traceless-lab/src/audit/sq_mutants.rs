@@ -10,7 +10,7 @@ use traceless::oram::Oram;
 use traceless::oram::check_request;
 use traceless::scheme::Parts;
 use traceless::seal::{Aead, Nonce, Sealer};
-use traceless::store::{Area, Layout, Run, Store};
+use traceless::store::{Area, Run, SlotLayout, Store};
 use traceless::{Addr, Hides, Result, Slot};
 
 /// What a mutant does wrong. The default of each constant is right.
@@ -54,7 +54,7 @@ const STRIPE_SLOTS: u64 = 64;
 
 /// A sealed block somewhere: whose it is, and its version.
 #[derive(Clone, Copy)]
-struct Sealed {
+struct SealedBlock {
     block: u64,
     version: u64,
     slot: u64,
@@ -69,7 +69,7 @@ pub struct SqMutant<F> {
     /// Each level's four generations, then the last level.
     areas: Vec<Area>,
     /// Per level and generation of its ring, the blocks in it, sorted.
-    rings: Vec<[Vec<Sealed>; 4]>,
+    rings: Vec<[Vec<SealedBlock>; 4]>,
     /// Version of each slot of the last level; 0 is never.
     last: Vec<u64>,
     /// How far the merge out of each level has come in its two sources.
@@ -91,11 +91,11 @@ fn start(level: u32) -> u64 {
     (2 << level) - 2
 }
 
-fn layout(slots: u64, block_len: usize) -> Layout {
-    Layout { slots, body_len: block_len, entry_len: 64, stripe_slots: STRIPE_SLOTS }
+fn layout(slots: u64, block_len: usize) -> SlotLayout {
+    SlotLayout { slots, body_len: block_len, entry_len: 64, stripe_slots: STRIPE_SLOTS }
 }
 
-fn layouts(blocks: u64, block_len: usize) -> Vec<Layout> {
+fn layouts(blocks: u64, block_len: usize) -> Vec<SlotLayout> {
     let last = levels(blocks);
     let ring = |level| layout(4 * (BUCKET << level), block_len);
     (0..last).map(ring).chain([layout(BUCKET << last, block_len)]).collect()
@@ -103,7 +103,7 @@ fn layouts(blocks: u64, block_len: usize) -> Vec<Layout> {
 
 /// Bytes that a mutant takes on its store.
 pub fn store_len(blocks: u64, block_len: usize) -> u64 {
-    layouts(blocks, block_len).iter().map(Layout::len).sum()
+    layouts(blocks, block_len).iter().map(SlotLayout::len).sum()
 }
 
 /// Areas that it writes.
@@ -230,7 +230,7 @@ impl<F: SqFault> SqMutant<F> {
         let mut plain = vec![0; self.block_len];
         let version = self.last[slot as usize];
         if version > 0 {
-            self.open(last, Sealed { block: slot, version, slot }, &mut plain)?;
+            self.open(last, SealedBlock { block: slot, version, slot }, &mut plain)?;
         }
         self.last[slot as usize] = self.seal(last, slot, slot, &plain)?.version;
         Ok(())
@@ -244,7 +244,7 @@ impl<F: SqFault> SqMutant<F> {
         (first..first + count).try_for_each(|slot| self.seal(level, slot, 0, &zeros).map(|_| ()))
     }
 
-    fn seal(&mut self, level: usize, slot: u64, block: u64, plain: &[u8]) -> Result<Sealed> {
+    fn seal(&mut self, level: usize, slot: u64, block: u64, plain: &[u8]) -> Result<SealedBlock> {
         self.version += 1;
         let mut run = Run::default();
         run.add(&self.areas[level], Slot(slot), 1);
@@ -258,10 +258,10 @@ impl<F: SqFault> SqMutant<F> {
             &mut entry[..TAG_LEN],
         );
         run.write(&*self.store)?;
-        Ok(Sealed { block, version: self.version, slot })
+        Ok(SealedBlock { block, version: self.version, slot })
     }
 
-    fn open(&self, level: usize, sealed: Sealed, into: &mut [u8]) -> Result {
+    fn open(&self, level: usize, sealed: SealedBlock, into: &mut [u8]) -> Result {
         let area = &self.areas[level];
         let mut run = Run::default();
         run.add(area, Slot(sealed.slot), 1);
@@ -293,7 +293,9 @@ impl<F: SqFault> SqMutant<F> {
                 into.fill(0);
                 Ok(())
             }
-            version => self.open(self.rings.len(), Sealed { block, version, slot: block }, into),
+            version => {
+                self.open(self.rings.len(), SealedBlock { block, version, slot: block }, into)
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Audits of many schemes, each with a list of planted faults: what they have in common.
 
 use super::Outcome;
-use super::audited::{self, Audited, Progress, is_clean, is_found, with_repeats};
+use super::audited::{self, AuditResult, Progress, is_clean, is_found, with_repeats};
 use super::page::Picture;
 use crate::args::audit::{Level, RunArgs};
 use std::error::Error;
@@ -20,7 +20,7 @@ pub trait Suite: 'static {
     const NOT_HIDDEN: &'static str;
     /// All schemes without a known fault.
     const HONEST: &'static [Self::Scheme];
-    const PLANTED: &'static [Planted<Self>];
+    const PLANTED: &'static [PlantedFault<Self>];
 
     fn size(level: Level) -> Self::Size;
 
@@ -48,7 +48,7 @@ pub trait Suite: 'static {
 pub type Failed = Box<dyn Error + Send + Sync>;
 
 /// A scheme that must be found, or pass.
-pub struct Planted<S: Suite + ?Sized> {
+pub struct PlantedFault<S: Suite + ?Sized> {
     pub scheme: S::Scheme,
     /// What is wrong with it, or nothing.
     pub fault: Option<&'static str>,
@@ -60,9 +60,9 @@ pub fn run<S: Suite>(args: &RunArgs, scheme: Option<&str>) -> Outcome {
     audited::told(audit::<S>(args, scheme), &args.shown)
 }
 
-fn audit<S: Suite>(args: &RunArgs, scheme: Option<&str>) -> Result<Audited, Failed> {
+fn audit<S: Suite>(args: &RunArgs, scheme: Option<&str>) -> Result<AuditResult, Failed> {
     if args.self_test {
-        return Ok(Audited::of_planted(planted::<S>(&Progress::new(S::PLANTED.len()))?));
+        return Ok(AuditResult::of_planted(planted::<S>(&Progress::new(S::PLANTED.len()))?));
     }
     let chosen: Vec<&S::Scheme> = match scheme {
         Some(name) => named::<S>(name).into_iter().collect(),
@@ -76,7 +76,7 @@ fn audit<S: Suite>(args: &RunArgs, scheme: Option<&str>) -> Result<Audited, Fail
     });
     let drawn = if args.shown.html.is_some() { &chosen[..] } else { &[] };
     let pictures = in_parallel(drawn, S::at_once(), |scheme| S::pictures(scheme, args.seed));
-    Ok(Audited {
+    Ok(AuditResult {
         target: S::TARGET,
         scheme: scheme.unwrap_or("all").to_owned(),
         level: args.level.name(),
@@ -118,7 +118,7 @@ pub fn clean<S: Suite>(progress: &Progress) -> Result<Vec<Claim>, Failed> {
 
 /// That each planted fault is found.
 pub fn planted<S: Suite>(progress: &Progress) -> Result<Vec<Claim>, Failed> {
-    let audit = |planted: &Planted<S>| {
+    let audit = |planted: &PlantedFault<S>| {
         let claims = S::claims(&planted.scheme, planted.size, 1)?;
         progress.advance();
         Ok(is_found(S::name(&planted.scheme), planted.fault, &claims))

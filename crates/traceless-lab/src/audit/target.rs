@@ -1,16 +1,16 @@
 //! What is audited: a scheme in one geometry, or a mutant.
 
 use super::mutants::{
-    self, CoalescesDuplicates, Fault, LiteralWrap, Mutant, SkipsCleanRefreshes, Sound,
+    self, CoalescesDuplicates, DetWoFault, LiteralWrap, Mutant, SkipsCleanRefreshes, SoundDetWo,
 };
 use super::random_mutants::{self, OwnSlot, PrefersFree, RandomMutant, SoundRandom};
 use super::sq_mutants::{self, KeepsOlder, SkipsFakes, SoundSq, SqFault, SqMutant};
 use traceless::build::SchemeConfig;
 use traceless::oram::Oram;
 use traceless::scheme::Parts;
-use traceless::scheme::detwo::{Geometry, MapEntries, Refresh};
+use traceless::scheme::detwo::{DetWoGeometry, MapEntries, Refresh};
 use traceless::scheme::{random, sq};
-use traceless::store::Layout;
+use traceless::store::SlotLayout;
 use traceless::{BlockOram, Hides, Result};
 
 /// Bytes of a block: those of a volume.
@@ -18,7 +18,7 @@ pub const BLOCK_LEN: usize = 4096;
 
 /// What `--scheme` names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Subject {
+pub enum AuditSubject {
     Detwo,
     Sq,
     /// Sq in the paper's cadence, which leaks.
@@ -27,12 +27,12 @@ pub enum Subject {
     Plain,
     Hive,
     DataLair,
-    Mutant(Kind),
+    Mutant(MutantKind),
 }
 
 /// The mutants, and the scheme that they are made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum MutantKind {
     Sound,
     SkipsClean,
     LiteralWrap,
@@ -46,15 +46,15 @@ pub enum Kind {
 }
 
 /// Schemes in which nothing may be found, and what the command line calls them.
-pub const HONEST: [(Subject, &str); 5] = [
-    (Subject::Detwo, "detwo"),
-    (Subject::Sq, "sq"),
-    (Subject::Linear, "linear"),
-    (Subject::Hive, "hive"),
-    (Subject::DataLair, "datalair"),
+pub const HONEST: [(AuditSubject, &str); 5] = [
+    (AuditSubject::Detwo, "detwo"),
+    (AuditSubject::Sq, "sq"),
+    (AuditSubject::Linear, "linear"),
+    (AuditSubject::Hive, "hive"),
+    (AuditSubject::DataLair, "datalair"),
 ];
 
-impl Kind {
+impl MutantKind {
     /// Whether it is made of levels, and not of a refresh schedule.
     fn is_sq(self) -> bool {
         matches!(self, Self::SoundSq | Self::KeepsOlder | Self::SkipsFakes)
@@ -66,7 +66,7 @@ impl Kind {
     }
 }
 
-impl Subject {
+impl AuditSubject {
     /// The one that the command line calls `name`.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
@@ -77,16 +77,16 @@ impl Subject {
             "plain" => Self::Plain,
             "hive" => Self::Hive,
             "datalair" => Self::DataLair,
-            "mutant:sound" => Self::Mutant(Kind::Sound),
-            "mutant:skips-clean" => Self::Mutant(Kind::SkipsClean),
-            "mutant:literal-wrap" => Self::Mutant(Kind::LiteralWrap),
-            "mutant:coalesces" => Self::Mutant(Kind::Coalesces),
-            "mutant:sound-sq" => Self::Mutant(Kind::SoundSq),
-            "mutant:keeps-older" => Self::Mutant(Kind::KeepsOlder),
-            "mutant:skips-fakes" => Self::Mutant(Kind::SkipsFakes),
-            "mutant:sound-random" => Self::Mutant(Kind::SoundRandom),
-            "mutant:own-slot" => Self::Mutant(Kind::OwnSlot),
-            "mutant:prefers-free" => Self::Mutant(Kind::PrefersFree),
+            "mutant:sound" => Self::Mutant(MutantKind::Sound),
+            "mutant:skips-clean" => Self::Mutant(MutantKind::SkipsClean),
+            "mutant:literal-wrap" => Self::Mutant(MutantKind::LiteralWrap),
+            "mutant:coalesces" => Self::Mutant(MutantKind::Coalesces),
+            "mutant:sound-sq" => Self::Mutant(MutantKind::SoundSq),
+            "mutant:keeps-older" => Self::Mutant(MutantKind::KeepsOlder),
+            "mutant:skips-fakes" => Self::Mutant(MutantKind::SkipsFakes),
+            "mutant:sound-random" => Self::Mutant(MutantKind::SoundRandom),
+            "mutant:own-slot" => Self::Mutant(MutantKind::OwnSlot),
+            "mutant:prefers-free" => Self::Mutant(MutantKind::PrefersFree),
             _ => return None,
         })
     }
@@ -116,27 +116,27 @@ impl Subject {
 
     /// The geometries to run, of about `blocks` blocks: of every refresh ratio, and with the map on
     /// the store, which needs `map_blocks`.
-    pub fn targets(self, blocks: u64, map_blocks: u64) -> Result<Vec<Target>> {
+    pub fn targets(self, blocks: u64, map_blocks: u64) -> Result<Vec<AuditTarget>> {
         let detwo = |name, blocks, refresh: (u32, u32), map_tiers| {
             let refresh = Refresh::new(refresh.0, refresh.1)?;
-            let geometry = Geometry::new(blocks, BLOCK_LEN, refresh, map_tiers)?;
-            Ok(Target { name, made: Made::Scheme(SchemeConfig::DetWo(geometry)) })
+            let geometry = DetWoGeometry::new(blocks, BLOCK_LEN, refresh, map_tiers)?;
+            Ok(AuditTarget { name, made: NewTarget::Scheme(SchemeConfig::DetWo(geometry)) })
         };
         let pointers = |name, blocks, map_tiers| {
-            let geometry = Geometry::new(blocks, BLOCK_LEN, Refresh::ONE, map_tiers)?
+            let geometry = DetWoGeometry::new(blocks, BLOCK_LEN, Refresh::ONE, map_tiers)?
                 .with_map_entries(MapEntries::Pointers)?;
-            Ok(Target { name, made: Made::Scheme(SchemeConfig::DetWo(geometry)) })
+            Ok(AuditTarget { name, made: NewTarget::Scheme(SchemeConfig::DetWo(geometry)) })
         };
-        let random = |of: fn(random::Geometry) -> SchemeConfig| {
+        let random = |of: fn(random::RandomGeometry) -> SchemeConfig| {
             let target = |name, blocks, map_tiers| {
-                let geometry = random::Geometry::new(blocks, BLOCK_LEN, map_tiers)?;
-                Ok(Target { name, made: Made::Scheme(of(geometry)) })
+                let geometry = random::RandomGeometry::new(blocks, BLOCK_LEN, map_tiers)?;
+                Ok(AuditTarget { name, made: NewTarget::Scheme(of(geometry)) })
             };
             let targets =
                 [target("map in memory", blocks, 0), target("map on the store", map_blocks, 1)];
             targets.into_iter().collect()
         };
-        let one = |name, made| Ok(vec![Target { name, made }]);
+        let one = |name, made| Ok(vec![AuditTarget { name, made }]);
         let block_len = BLOCK_LEN;
         match self {
             Self::Detwo => [
@@ -151,38 +151,40 @@ impl Subject {
             Self::Sq => sq_targets(blocks, map_blocks),
             Self::SqPaper => {
                 let wishes = sq::Wishes { map_on_disk: true, ..sq::Wishes::default() };
-                let geometry = sq::Geometry::new(map_blocks.max(4096), BLOCK_LEN, wishes)?;
-                let geometry = sq::Geometry { cadence: sq::Cadence::Paper, ..geometry };
+                let geometry = sq::SqGeometry::new(map_blocks.max(4096), BLOCK_LEN, wishes)?;
+                let geometry = sq::SqGeometry { cadence: sq::Cadence::Paper, ..geometry };
                 geometry.check()?;
-                one("shared map blocks", Made::Scheme(SchemeConfig::Sq(geometry)))
+                one("shared map blocks", NewTarget::Scheme(SchemeConfig::Sq(geometry)))
             }
-            Self::Plain => one("in place", Made::Scheme(SchemeConfig::Plain { blocks, block_len })),
+            Self::Plain => {
+                one("in place", NewTarget::Scheme(SchemeConfig::Plain { blocks, block_len }))
+            }
             // Each access moves all blocks.
             Self::Linear => {
-                one("16 blocks", Made::Scheme(SchemeConfig::Linear { blocks: 16, block_len }))
+                one("16 blocks", NewTarget::Scheme(SchemeConfig::Linear { blocks: 16, block_len }))
             }
-            Self::Mutant(kind) if kind.is_sq() => one("k = 2", Made::Mutant(kind, blocks)),
+            Self::Mutant(kind) if kind.is_sq() => one("k = 2", NewTarget::Mutant(kind, blocks)),
             Self::Hive => random(SchemeConfig::Hive),
             Self::DataLair => random(SchemeConfig::DataLair),
-            Self::Mutant(kind) if kind.is_random() => one("k = 3", Made::Mutant(kind, blocks)),
-            Self::Mutant(kind) => one("K = 1", Made::Mutant(kind, blocks)),
+            Self::Mutant(kind) if kind.is_random() => one("k = 3", NewTarget::Mutant(kind, blocks)),
+            Self::Mutant(kind) => one("K = 1", NewTarget::Mutant(kind, blocks)),
         }
     }
 }
 
 /// The shape that a volume would get, the paper's, a wide one, and one with its maps on the store.
-fn sq_targets(blocks: u64, map_blocks: u64) -> Result<Vec<Target>> {
-    let target = |name, geometry: Result<sq::Geometry>| {
-        Ok(Target { name, made: Made::Scheme(SchemeConfig::Sq(geometry?)) })
+fn sq_targets(blocks: u64, map_blocks: u64) -> Result<Vec<AuditTarget>> {
+    let target = |name, geometry: Result<sq::SqGeometry>| {
+        Ok(AuditTarget { name, made: NewTarget::Scheme(SchemeConfig::Sq(geometry?)) })
     };
     let on_disk = sq::Wishes { map_on_disk: true, ..sq::Wishes::default() };
     // With as many levels, more blocks need larger buckets.
     let bucket = (blocks / 1024).clamp(1, 32) as u32 * 2;
     [
-        target("chosen shape", sq::Geometry::new(blocks, BLOCK_LEN, sq::Wishes::default())),
-        target("k = 2", sq::Geometry::with_shape(blocks, BLOCK_LEN, bucket, 2, 4)),
-        target("k = 4", sq::Geometry::with_shape(blocks, BLOCK_LEN, bucket, 4, 2)),
-        target("maps on the store", sq::Geometry::new(map_blocks.max(64), BLOCK_LEN, on_disk)),
+        target("chosen shape", sq::SqGeometry::new(blocks, BLOCK_LEN, sq::Wishes::default())),
+        target("k = 2", sq::SqGeometry::with_shape(blocks, BLOCK_LEN, bucket, 2, 4)),
+        target("k = 4", sq::SqGeometry::with_shape(blocks, BLOCK_LEN, bucket, 4, 2)),
+        target("maps on the store", sq::SqGeometry::new(map_blocks.max(64), BLOCK_LEN, on_disk)),
     ]
     .into_iter()
     .collect()
@@ -190,16 +192,16 @@ fn sq_targets(blocks: u64, map_blocks: u64) -> Result<Vec<Target>> {
 
 /// One thing to run.
 #[derive(Clone, Copy, Debug)]
-pub struct Target {
+pub struct AuditTarget {
     /// What sets it apart from the others of its subject.
     pub name: &'static str,
-    made: Made,
+    made: NewTarget,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Made {
+enum NewTarget {
     Scheme(SchemeConfig),
-    Mutant(Kind, u64),
+    Mutant(MutantKind, u64),
 }
 
 /// A target that is open.
@@ -217,30 +219,30 @@ impl Open {
     }
 }
 
-impl Target {
+impl AuditTarget {
     pub fn blocks(&self) -> u64 {
         match &self.made {
-            Made::Scheme(config) => config.blocks(),
-            Made::Mutant(_, blocks) => *blocks,
+            NewTarget::Scheme(config) => config.blocks(),
+            NewTarget::Mutant(_, blocks) => *blocks,
         }
     }
 
     pub fn store_len(&self) -> u64 {
         match &self.made {
-            Made::Scheme(config) => config.store_len(),
-            Made::Mutant(kind, n) if kind.is_sq() => sq_mutants::store_len(*n, BLOCK_LEN),
-            Made::Mutant(kind, blocks) if kind.is_random() => {
+            NewTarget::Scheme(config) => config.store_len(),
+            NewTarget::Mutant(kind, n) if kind.is_sq() => sq_mutants::store_len(*n, BLOCK_LEN),
+            NewTarget::Mutant(kind, blocks) if kind.is_random() => {
                 random_mutants::layout(*blocks, BLOCK_LEN).len()
             }
-            Made::Mutant(_, blocks) => mutants::store_len(*blocks, BLOCK_LEN),
+            NewTarget::Mutant(_, blocks) => mutants::store_len(*blocks, BLOCK_LEN),
         }
     }
 
     /// How the slots lie whose places are drawn at random; they begin at 0.
-    pub fn drawn_slots(&self) -> Option<Layout> {
+    pub fn drawn_slots(&self) -> Option<SlotLayout> {
         match &self.made {
-            Made::Scheme(SchemeConfig::Hive(g) | SchemeConfig::DataLair(g)) => Some(g.slots()),
-            Made::Mutant(kind, blocks) if kind.is_random() => {
+            NewTarget::Scheme(SchemeConfig::Hive(g) | SchemeConfig::DataLair(g)) => Some(g.slots()),
+            NewTarget::Mutant(kind, blocks) if kind.is_random() => {
                 Some(random_mutants::layout(*blocks, BLOCK_LEN))
             }
             _ => None,
@@ -250,35 +252,35 @@ impl Target {
     /// Bytes written per byte that the user writes, at least.
     pub fn write_amplification(&self) -> f64 {
         match &self.made {
-            Made::Scheme(config) => config.write_amplification(),
-            Made::Mutant(kind, n) if kind.is_sq() => sq_mutants::write_amplification(*n),
-            Made::Mutant(..) => 2.0,
+            NewTarget::Scheme(config) => config.write_amplification(),
+            NewTarget::Mutant(kind, n) if kind.is_sq() => sq_mutants::write_amplification(*n),
+            NewTarget::Mutant(..) => 2.0,
         }
     }
 
     /// Areas that a write touches, and those of them that may end in a gap of under 4096 bytes.
     pub fn areas(&self) -> (u64, u64) {
         match &self.made {
-            Made::Scheme(SchemeConfig::DetWo(g)) => {
+            NewTarget::Scheme(SchemeConfig::DetWo(g)) => {
                 (2 * (1 + u64::from(g.map_tiers)), 2 * u64::from(g.map_tiers))
             }
-            Made::Scheme(SchemeConfig::Sq(g)) => (u64::from(g.levels) + 1, 0),
-            Made::Scheme(_) => (1, 0),
-            Made::Mutant(kind, n) if kind.is_sq() => {
+            NewTarget::Scheme(SchemeConfig::Sq(g)) => (u64::from(g.levels) + 1, 0),
+            NewTarget::Scheme(_) => (1, 0),
+            NewTarget::Mutant(kind, n) if kind.is_sq() => {
                 let areas = sq_mutants::areas(*n);
                 (areas, areas)
             }
-            Made::Mutant(..) => (2, 0),
+            NewTarget::Mutant(..) => (2, 0),
         }
     }
 
     /// Writes after which every holding slot was used once: the period of the schedule, about.
     pub fn cycle(&self) -> u64 {
         match &self.made {
-            Made::Scheme(SchemeConfig::DetWo(g)) => g.refresh.writes_for(g.blocks),
-            Made::Scheme(SchemeConfig::Sq(g)) => g.cycle(),
+            NewTarget::Scheme(SchemeConfig::DetWo(g)) => g.refresh.writes_for(g.blocks),
+            NewTarget::Scheme(SchemeConfig::Sq(g)) => g.cycle(),
             // It has no schedule; what is left out shows at once.
-            Made::Scheme(SchemeConfig::Linear { .. }) => 64,
+            NewTarget::Scheme(SchemeConfig::Linear { .. }) => 64,
             _ => self.blocks(),
         }
     }
@@ -286,8 +288,8 @@ impl Target {
     /// Writes before the schedule is in full swing.
     pub fn warm_up(&self) -> u64 {
         match &self.made {
-            Made::Scheme(SchemeConfig::Sq(g)) => g.warm_up(),
-            Made::Mutant(kind, n) if kind.is_sq() => sq_mutants::warm_up(*n),
+            NewTarget::Scheme(SchemeConfig::Sq(g)) => g.warm_up(),
+            NewTarget::Mutant(kind, n) if kind.is_sq() => sq_mutants::warm_up(*n),
             _ => 0,
         }
     }
@@ -296,8 +298,8 @@ impl Target {
     pub fn whole_cycle(&self) -> u64 {
         let slots = self.store_len() / BLOCK_LEN as u64;
         match &self.made {
-            Made::Scheme(SchemeConfig::DetWo(g)) => slots.max(g.refresh.writes_for(slots)),
-            Made::Scheme(SchemeConfig::Sq(g)) => g.whole_cycle(),
+            NewTarget::Scheme(SchemeConfig::DetWo(g)) => slots.max(g.refresh.writes_for(slots)),
+            NewTarget::Scheme(SchemeConfig::Sq(g)) => g.whole_cycle(),
             _ => slots,
         }
     }
@@ -305,43 +307,54 @@ impl Target {
     /// Blocks that may be written between two syncs.
     pub fn unsynced_max(&self) -> u64 {
         match &self.made {
-            Made::Scheme(SchemeConfig::DetWo(g)) => g.unsynced_max,
-            Made::Scheme(SchemeConfig::Sq(g)) => g.unsynced_max,
+            NewTarget::Scheme(SchemeConfig::DetWo(g)) => g.unsynced_max,
+            NewTarget::Scheme(SchemeConfig::Sq(g)) => g.unsynced_max,
             _ => 32,
         }
     }
 
     /// Whether it can be opened again, and whether it knows dummy writes.
     pub fn is_for_disks(&self) -> bool {
-        matches!(&self.made, Made::Scheme(config) if !matches!(config, SchemeConfig::Linear { .. }))
+        match &self.made {
+            NewTarget::Scheme(config) => !matches!(config, SchemeConfig::Linear { .. }),
+            NewTarget::Mutant(..) => false,
+        }
     }
 
     pub fn can_reopen(&self) -> bool {
-        matches!(self.made, Made::Scheme(_))
+        matches!(self.made, NewTarget::Scheme(_))
     }
 
     pub fn create(&self, parts: Parts) -> Result<Open> {
         Ok(match &self.made {
-            Made::Scheme(config) if self.is_for_disks() => {
+            NewTarget::Scheme(config) if self.is_for_disks() => {
                 Open::Disk(config.create_for_disk(parts)?)
             }
-            Made::Scheme(config) => Open::Other(config.create(parts)?),
-            Made::Mutant(Kind::Sound, n) => mutant::<Sound>(*n, &parts),
-            Made::Mutant(Kind::SkipsClean, n) => mutant::<SkipsCleanRefreshes>(*n, &parts),
-            Made::Mutant(Kind::LiteralWrap, n) => mutant::<LiteralWrap>(*n, &parts),
-            Made::Mutant(Kind::Coalesces, n) => mutant::<CoalescesDuplicates>(*n, &parts),
-            Made::Mutant(Kind::SoundSq, n) => sq_mutant::<SoundSq>(*n, &parts),
-            Made::Mutant(Kind::KeepsOlder, n) => sq_mutant::<KeepsOlder>(*n, &parts),
-            Made::Mutant(Kind::SkipsFakes, n) => sq_mutant::<SkipsFakes>(*n, &parts),
-            Made::Mutant(Kind::SoundRandom, n) => random_mutant::<SoundRandom>(*n, parts),
-            Made::Mutant(Kind::OwnSlot, n) => random_mutant::<OwnSlot>(*n, parts),
-            Made::Mutant(Kind::PrefersFree, n) => random_mutant::<PrefersFree>(*n, parts),
+            NewTarget::Scheme(config) => Open::Other(config.create(parts)?),
+            NewTarget::Mutant(MutantKind::Sound, n) => mutant::<SoundDetWo>(*n, &parts),
+            NewTarget::Mutant(MutantKind::SkipsClean, n) => {
+                mutant::<SkipsCleanRefreshes>(*n, &parts)
+            }
+            NewTarget::Mutant(MutantKind::LiteralWrap, n) => mutant::<LiteralWrap>(*n, &parts),
+            NewTarget::Mutant(MutantKind::Coalesces, n) => {
+                mutant::<CoalescesDuplicates>(*n, &parts)
+            }
+            NewTarget::Mutant(MutantKind::SoundSq, n) => sq_mutant::<SoundSq>(*n, &parts),
+            NewTarget::Mutant(MutantKind::KeepsOlder, n) => sq_mutant::<KeepsOlder>(*n, &parts),
+            NewTarget::Mutant(MutantKind::SkipsFakes, n) => sq_mutant::<SkipsFakes>(*n, &parts),
+            NewTarget::Mutant(MutantKind::SoundRandom, n) => {
+                random_mutant::<SoundRandom>(*n, parts)
+            }
+            NewTarget::Mutant(MutantKind::OwnSlot, n) => random_mutant::<OwnSlot>(*n, parts),
+            NewTarget::Mutant(MutantKind::PrefersFree, n) => {
+                random_mutant::<PrefersFree>(*n, parts)
+            }
         })
     }
 
     /// Opens a scheme whose vault last kept `state`. Mutants are never opened again.
     pub fn open(&self, parts: Parts, state: &[u8]) -> Result<Open> {
-        let Made::Scheme(config) = &self.made else { unreachable!("mutants are made only") };
+        let NewTarget::Scheme(config) = &self.made else { unreachable!("mutants are made only") };
         Ok(if self.is_for_disks() {
             Open::Disk(config.open_for_disk(parts, state, &mut |_, _| {})?)
         } else {
@@ -350,7 +363,7 @@ impl Target {
     }
 }
 
-fn mutant<F: Fault + 'static>(blocks: u64, parts: &Parts) -> Open {
+fn mutant<F: DetWoFault + 'static>(blocks: u64, parts: &Parts) -> Open {
     Open::Other(Box::new(Mutant::<F>::create(blocks, BLOCK_LEN, parts)))
 }
 
@@ -370,9 +383,9 @@ mod tests {
     #[test]
     fn every_name_on_the_command_line_is_known() {
         for name in SCHEMES {
-            let subject = Subject::named(name).unwrap();
+            let subject = AuditSubject::named(name).unwrap();
             assert!(!subject.targets(64, 512).unwrap().is_empty());
         }
-        assert_eq!(Subject::named("detwoo"), None);
+        assert_eq!(AuditSubject::named("detwoo"), None);
     }
 }

@@ -1,8 +1,8 @@
 //! `traceless audit volume`: the claims of a volume's scheme, checked on the bare scheme in memory.
 
-use super::audited::{Audited, Progress, is_clean, told, with_repeats};
-use super::claims::{self, Expected, PLANTED, Size};
-use super::target::{HONEST, Subject};
+use super::audited::{AuditResult, Progress, is_clean, told, with_repeats};
+use super::claims::{self, ExpectedFinding, PLANTED, VolumeSize};
+use super::target::{AuditSubject, HONEST};
 use super::workload::{Pattern, writes};
 use super::{FAILED, Outcome, recorded, runner};
 use crate::args::audit::{AuditVolumeArgs, Level, VOLUME_USERS};
@@ -11,9 +11,9 @@ use traceless_audit::Claim;
 use traceless_cli::parallel::{cores, in_parallel};
 use traceless_cli::trace::Trace;
 
-fn size(level: Level, seed: u64) -> Size {
+fn size(level: Level, seed: u64) -> VolumeSize {
     match level {
-        Level::Quick => Size {
+        Level::Quick => VolumeSize {
             blocks: 256,
             map_blocks: 1024,
             cycles: 4,
@@ -24,7 +24,7 @@ fn size(level: Level, seed: u64) -> Size {
             many_openings: false,
             drawn_writes: 20_000,
         },
-        Level::Ci => Size {
+        Level::Ci => VolumeSize {
             blocks: 1024,
             map_blocks: 4096,
             cycles: 4,
@@ -35,7 +35,7 @@ fn size(level: Level, seed: u64) -> Size {
             many_openings: false,
             drawn_writes: 60_000,
         },
-        Level::Release => Size {
+        Level::Release => VolumeSize {
             blocks: 4096,
             map_blocks: 16384,
             cycles: 4,
@@ -50,7 +50,7 @@ fn size(level: Level, seed: u64) -> Size {
 }
 
 pub fn run(args: &AuditVolumeArgs) -> Outcome {
-    let Some(subject) = Subject::named(&args.scheme) else {
+    let Some(subject) = AuditSubject::named(&args.scheme) else {
         return Outcome::error(FAILED, &format!("there is no scheme {} here", args.scheme));
     };
     if args.record.trace.trace.is_some() {
@@ -59,12 +59,12 @@ pub fn run(args: &AuditVolumeArgs) -> Outcome {
     told(audited(args, subject), &args.run.shown)
 }
 
-fn audited(args: &AuditVolumeArgs, subject: Subject) -> Result<Audited> {
+fn audited(args: &AuditVolumeArgs, subject: AuditSubject) -> Result<AuditResult> {
     if args.run.self_test {
-        return Ok(Audited::of_planted(planted(&Progress::new(PLANTED.len()))?));
+        return Ok(AuditResult::of_planted(planted(&Progress::new(PLANTED.len()))?));
     }
     let progress = Progress::new(claims::steps(subject) + PLANTED.len());
-    Ok(Audited {
+    Ok(AuditResult {
         target: "volume",
         scheme: args.scheme.clone(),
         level: args.run.level.name(),
@@ -89,8 +89,8 @@ const USERS: [Pattern; VOLUME_USERS.len()] = [
 /// Writes that are recorded at most, unless it is said how many.
 const RECORDED_MAX: u64 = 1 << 16;
 
-fn record(args: &AuditVolumeArgs, subject: Subject, trace: &Trace) -> Result {
-    let Size { blocks, map_blocks, writes_max, .. } = size(args.run.level, args.run.seed);
+fn record(args: &AuditVolumeArgs, subject: AuditSubject, trace: &Trace) -> Result {
+    let VolumeSize { blocks, map_blocks, writes_max, .. } = size(args.run.level, args.run.seed);
     let target = subject.targets(blocks, map_blocks)?[0];
     let user = VOLUME_USERS.iter().position(|name| *name == args.user).expect("clap has checked");
     let length = args.record.length.unwrap_or(writes_max.min(RECORDED_MAX));
@@ -104,7 +104,7 @@ pub fn self_test_steps() -> usize {
 
 /// That nothing is found in any scheme that claims to hide something.
 pub fn clean(progress: &Progress) -> Result<Vec<Claim>> {
-    let audit = |&(subject, name): &(Subject, &str)| {
+    let audit = |&(subject, name): &(AuditSubject, &str)| {
         let claims = claims_of(subject, Level::Quick, 1, &mut || {})?;
         progress.advance();
         Ok(is_clean(name, &claims))
@@ -114,7 +114,7 @@ pub fn clean(progress: &Progress) -> Result<Vec<Claim>> {
 
 /// All claims about a scheme, with another run of what is suspicious.
 pub fn claims_of(
-    subject: Subject,
+    subject: AuditSubject,
     level: Level,
     seed: u64,
     done: &mut dyn FnMut(),
@@ -124,7 +124,7 @@ pub fn claims_of(
 
 /// That each planted fault is found.
 pub fn planted(progress: &Progress) -> Result<Vec<Claim>> {
-    let audit = |&(subject, name, expected): &(Subject, &str, Expected)| {
+    let audit = |&(subject, name, expected): &(AuditSubject, &str, ExpectedFinding)| {
         let claim = claims::planted(subject, name, expected);
         progress.advance();
         claim
@@ -132,7 +132,7 @@ pub fn planted(progress: &Progress) -> Result<Vec<Claim>> {
     in_parallel(&PLANTED, cores(), audit).into_iter().collect()
 }
 
-fn not_hidden(subject: Subject) -> &'static str {
+fn not_hidden(subject: AuditSubject) -> &'static str {
     match subject.hides() {
         Hides::WritesOnly => "Not hidden by this scheme: reads, the number of writes, syncs.",
         Hides::ReadsAndWrites => "Not hidden by this scheme: the number of accesses, syncs.",
@@ -199,9 +199,9 @@ mod tests {
     #[test]
     fn every_level_has_a_size_for_every_scheme() {
         for level in [Level::Quick, Level::Ci, Level::Release] {
-            let Size { blocks, map_blocks, .. } = size(level, 1);
+            let VolumeSize { blocks, map_blocks, .. } = size(level, 1);
             for name in SCHEMES {
-                let subject = Subject::named(name).unwrap();
+                let subject = AuditSubject::named(name).unwrap();
                 let many = claims::targets_of_many_openings(subject);
                 for targets in [subject.targets(blocks, map_blocks), many] {
                     let error = targets.err();

@@ -5,7 +5,7 @@
 //! addresses, contents, and for write-only schemes whatever is read.
 
 use traceless::Hides;
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 
 /// The address of each write, of `n` blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,15 +58,15 @@ impl Contents {
     pub fn fill(self, block: &mut [u8], i: u64, address: u64, seed: u64) {
         match self {
             Self::Zeros => block.fill(0),
-            Self::Fresh => Seeded::new(mix(seed ^ 5, i)).fill(block),
-            Self::Unchanged => Seeded::new(mix(seed ^ 6, address)).fill(block),
+            Self::Fresh => SeededRng::new(mix(seed ^ 5, i)).fill(block),
+            Self::Unchanged => SeededRng::new(mix(seed ^ 6, address)).fill(block),
         }
     }
 }
 
 /// One user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Workload {
+pub struct UserWorkload {
     pub writes: Pattern,
     pub contents: Contents,
     /// What is read after each batch, as many blocks as the batch has.
@@ -78,9 +78,9 @@ pub struct Workload {
 }
 
 /// Writes of fresh contents, and nothing else.
-pub const fn writes(writes: Pattern) -> Workload {
+pub const fn writes(writes: Pattern) -> UserWorkload {
     let contents = Contents::Fresh;
-    Workload { writes, contents, reads: None, first_pass: None, dummies: false }
+    UserWorkload { writes, contents, reads: None, first_pass: None, dummies: false }
 }
 
 /// What happens several times in the middle.
@@ -98,10 +98,10 @@ pub enum Through {
 
 /// A pair, and the public part of both.
 #[derive(Clone, Copy, Debug)]
-pub struct Pair {
+pub struct WorkloadPair {
     pub name: &'static str,
-    pub a: Workload,
-    pub b: Workload,
+    pub a: UserWorkload,
+    pub b: UserWorkload,
     /// Lengths of batches, again and again.
     pub batches: &'static [u64],
     pub through: Through,
@@ -110,12 +110,12 @@ pub struct Pair {
 const MIXED: &[u64] = &[1, 1, 8, 3, 1, 32, 2, 1, 16];
 const ALIGNED: &[u64] = &[8, 16, 8, 32];
 
-const fn pair(name: &'static str, a: Workload, b: Workload) -> Pair {
-    Pair { name, a, b, batches: MIXED, through: Through::Nothing }
+const fn pair(name: &'static str, a: UserWorkload, b: UserWorkload) -> WorkloadPair {
+    WorkloadPair { name, a, b, batches: MIXED, through: Through::Nothing }
 }
 
 /// The pairs for a scheme that hides `hides`. The control is put to the claim of a volume.
-pub fn pairs(hides: Hides) -> Vec<Pair> {
+pub fn pairs(hides: Hides) -> Vec<WorkloadPair> {
     let same = writes(Pattern::Same);
     let random = writes(Pattern::Random);
     let sequential = writes(Pattern::Sequential);
@@ -125,20 +125,20 @@ pub fn pairs(hides: Hides) -> Vec<Pair> {
         pair("a few hot blocks, the coldest block", writes(Pattern::Hot), writes(Pattern::Cold)),
         pair(
             "zeros, random data",
-            Workload { contents: Contents::Zeros, ..sequential },
+            UserWorkload { contents: Contents::Zeros, ..sequential },
             sequential,
         ),
         pair(
             "new data, what is there already",
             sequential,
-            Workload { contents: Contents::Unchanged, ..sequential },
+            UserWorkload { contents: Contents::Unchanged, ..sequential },
         ),
         pair(
             "a nearly empty volume, a full one",
-            Workload { first_pass: Some(Pattern::Same), ..random },
-            Workload { first_pass: Some(Pattern::Sequential), ..random },
+            UserWorkload { first_pass: Some(Pattern::Same), ..random },
+            UserWorkload { first_pass: Some(Pattern::Sequential), ..random },
         ),
-        Pair {
+        WorkloadPair {
             batches: ALIGNED,
             ..pair("duplicates in each batch, none", writes(Pattern::Twice), sequential)
         },
@@ -149,18 +149,18 @@ pub fn pairs(hides: Hides) -> Vec<Pair> {
         ("one address, random addresses, through crashes", Through::Crash),
         ("one address, random addresses, through writes cut short", Through::CutWrite),
     ] {
-        list.push(Pair { through, ..pair(name, same, random) });
+        list.push(WorkloadPair { through, ..pair(name, same, random) });
     }
     if hides != Hides::ReadsAndWrites {
-        let dummies = Workload { dummies: true, ..random };
+        let dummies = UserWorkload { dummies: true, ..random };
         list.push(pair("dummy writes, real ones", dummies, random));
     }
     list
 }
 
 /// Where reads are hidden too, their number is public, and their addresses are not.
-fn reads(hides: Hides, of: Workload) -> Pair {
-    let at = |pattern| Workload { reads: Some(pattern), ..of };
+fn reads(hides: Hides, of: UserWorkload) -> WorkloadPair {
+    let at = |pattern| UserWorkload { reads: Some(pattern), ..of };
     if hides == Hides::ReadsAndWrites {
         pair("reads of one address, of random ones", at(Pattern::Same), at(Pattern::Random))
     } else {

@@ -7,7 +7,7 @@
 
 use crate::args::PagerBenchArgs;
 use crate::bench::controls::{Controls, Operations};
-use crate::numbers::{Hardware, Pair, Row, Scale, failed, row, row_of_ratios, spread_in_words};
+use crate::numbers::{Hardware, Row, Scale, TimePair, failed, row, row_of_ratios, spread_in_words};
 use serde::Serialize;
 use traceless::clock::{Clock, Monotonic};
 use traceless::scheme::detwo::Refresh;
@@ -50,7 +50,7 @@ struct Detail {
 
 /// What is asked of a pager.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Program {
+enum TouchProgram {
     /// A fault at each touch.
     Faulting,
     /// The same, and computing in between.
@@ -60,31 +60,37 @@ enum Program {
 }
 
 /// A scheme, measured as a ratio to plain paging of the same program.
-struct Subject {
+struct FaultSubject {
     name: &'static str,
-    program: Program,
+    program: TouchProgram,
     scheme: Scheme,
     refresh: u32,
     cached: usize,
 }
 
-const fn detwo(name: &'static str, scheme: Scheme, refresh: u32) -> Subject {
-    Subject { name, program: Program::Faulting, scheme, refresh, cached: 0 }
+const fn detwo(name: &'static str, scheme: Scheme, refresh: u32) -> FaultSubject {
+    FaultSubject { name, program: TouchProgram::Faulting, scheme, refresh, cached: 0 }
 }
 
-const fn eager(name: &'static str, refresh: u32) -> Subject {
-    Subject { name, program: Program::Computing, scheme: Scheme::Eager, refresh, cached: 0 }
+const fn eager(name: &'static str, refresh: u32) -> FaultSubject {
+    FaultSubject {
+        name,
+        program: TouchProgram::Computing,
+        scheme: Scheme::Eager,
+        refresh,
+        cached: 0,
+    }
 }
 
-const fn tree(name: &'static str, scheme: Scheme, cached: usize) -> Subject {
-    Subject { name, program: Program::Large, scheme, refresh: 1, cached }
+const fn tree(name: &'static str, scheme: Scheme, cached: usize) -> FaultSubject {
+    FaultSubject { name, program: TouchProgram::Large, scheme, refresh: 1, cached }
 }
 
-const fn plain(name: &'static str, program: Program) -> Subject {
-    Subject { name, program, scheme: Scheme::Plain, refresh: 1, cached: 0 }
+const fn plain(name: &'static str, program: TouchProgram) -> FaultSubject {
+    FaultSubject { name, program, scheme: Scheme::Plain, refresh: 1, cached: 0 }
 }
 
-const SUBJECTS: [Subject; 17] = [
+const SUBJECTS: [FaultSubject; 17] = [
     detwo("pager-detwo-k3", Scheme::DetWo, 3),
     detwo("pager-detwo-k7", Scheme::DetWo, 7),
     detwo("pager-detwo-k15", Scheme::DetWo, 15),
@@ -104,10 +110,10 @@ const SUBJECTS: [Subject; 17] = [
     tree("pager-opam", Scheme::Opam, 0),
 ];
 
-const CONTROLS: [Subject; 3] = [
-    plain("pager-plain-fault", Program::Faulting),
-    plain("pager-plain-idle", Program::Computing),
-    plain("pager-plain-large", Program::Large),
+const CONTROLS: [FaultSubject; 3] = [
+    plain("pager-plain-fault", TouchProgram::Faulting),
+    plain("pager-plain-idle", TouchProgram::Computing),
+    plain("pager-plain-large", TouchProgram::Large),
 ];
 
 /// What a plain fault is compared with: the handler wakes and the program, one page is sealed and
@@ -129,13 +135,13 @@ const WARM_UP: usize = 3;
 const LARGE_FAULTS: usize = 5;
 
 /// Times between touches, sorted, and what the pager counted.
-struct Measured {
+struct FaultTimes {
     times_ns: Vec<u64>,
     wall_ns: u64,
     counted: Summary,
 }
 
-impl Measured {
+impl FaultTimes {
     fn p50(&self) -> f64 {
         self.times_ns[self.times_ns.len() / 2] as f64
     }
@@ -185,7 +191,8 @@ pub fn run(args: &PagerBenchArgs) -> Result<(), Failure> {
 fn measure_all(args: &PagerBenchArgs, faults: usize) -> Result<(Vec<Row>, Vec<Detail>), Failure> {
     let wanted =
         |name: &str| args.only.is_empty() || args.only.iter().any(|part| name.contains(part));
-    let subjects: Vec<&Subject> = SUBJECTS.iter().filter(|subject| wanted(subject.name)).collect();
+    let subjects: Vec<&FaultSubject> =
+        SUBJECTS.iter().filter(|subject| wanted(subject.name)).collect();
     let mut faults_in_plain = vec![];
     let sealer = sealer(args.cipher);
     let mut controls = Controls::of_memory().and_passes(sealer, PAGE_LEN).and_switches();
@@ -198,7 +205,7 @@ fn measure_all(args: &PagerBenchArgs, faults: usize) -> Result<(Vec<Row>, Vec<De
         details.clear();
         let (plain, reading) = controls.beside(|| measure(args, &CONTROLS[0], faults, 0.0))?;
         let compute_ns = plain.p50() * IDLE;
-        faults_in_plain.push(Pair { ns: plain.p50(), control_ns: FAULT.ns(&reading) });
+        faults_in_plain.push(TimePair { ns: plain.p50(), control_ns: FAULT.ns(&reading) });
         let mut controls = vec![plain];
         for control in &CONTROLS[1..] {
             let is_needed = subjects.iter().any(|subject| subject.program == control.program);
@@ -235,14 +242,14 @@ fn measure_all(args: &PagerBenchArgs, faults: usize) -> Result<(Vec<Row>, Vec<De
 /// faults nothing is measured.
 fn measure(
     args: &PagerBenchArgs,
-    subject: &Subject,
+    subject: &FaultSubject,
     faults: usize,
     compute_ns: f64,
-) -> Result<Measured, Failure> {
+) -> Result<FaultTimes, Failure> {
     let (pages, faults, compute_ns) = match subject.program {
-        Program::Faulting => (args.pages, faults, 0),
-        Program::Computing => (args.pages, faults, compute_ns as u64),
-        Program::Large => (LARGE_PAGES, faults.div_ceil(LARGE_FAULTS), 0),
+        TouchProgram::Faulting => (args.pages, faults, 0),
+        TouchProgram::Computing => (args.pages, faults, compute_ns as u64),
+        TouchProgram::Large => (LARGE_PAGES, faults.div_ceil(LARGE_FAULTS), 0),
     };
     let settings = Settings {
         resident: args.resident,
@@ -255,7 +262,7 @@ fn measure(
         ..Settings::default()
     };
     if faults == 0 {
-        return Ok(Measured { times_ns: vec![], wall_ns: 0, counted: Summary::default() });
+        return Ok(FaultTimes { times_ns: vec![], wall_ns: 0, counted: Summary::default() });
     }
     let mut region = region(&settings)?;
     // Every slot of the store has been written once, and every page has left once.
@@ -276,13 +283,13 @@ fn measure(
     if counted.faults - before.faults != faults as u64 {
         return Err(failed("not every touch was a fault"));
     }
-    if subject.program == Program::Large {
+    if subject.program == TouchProgram::Large {
         times_ns = means(&times_ns);
     }
     counted.handler_cpu_ns -= before.handler_cpu_ns;
     counted.helper_cpu_ns -= before.helper_cpu_ns;
     times_ns.sort_unstable();
-    Ok(Measured { times_ns, wall_ns: last, counted })
+    Ok(FaultTimes { times_ns, wall_ns: last, counted })
 }
 
 /// Means of some times each: trees are cleaned up now and then, and medians would not see it.

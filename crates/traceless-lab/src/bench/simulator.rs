@@ -2,7 +2,7 @@
 
 use crate::args::SimulatorArgs;
 use crate::bench::controls::{Controls, Operations};
-use crate::numbers::{Pair, Scale, peak_memory, row, row_of_ratios, say_rows};
+use crate::numbers::{Scale, TimePair, peak_memory, row, row_of_ratios, say_rows};
 use traceless_cli::failure::Failure;
 use traceless_sim::backend::Backend;
 use traceless_sim::constant;
@@ -39,7 +39,7 @@ pub fn run(args: &SimulatorArgs) -> Result<(), Failure> {
     let mut straight = |name, records, unit: &Operations, count: fn(&Run) -> u64| {
         let records = if args.quick { records / 10 } else { records };
         let round = |_| controls.time(unit, || Ok(count(&straight(name, records)?) as f64));
-        (0..ROUNDS).map(round).collect::<Result<Vec<Pair>, Failure>>()
+        (0..ROUNDS).map(round).collect::<Result<Vec<TimePair>, Failure>>()
     };
     let records = straight(BUSY, 1_000_000, &RECORD, |run| run.records)?;
     let cycles = straight(SPARSE, 200_000, &CYCLE, |run| run.cycles)?;
@@ -110,7 +110,7 @@ fn measure(
     count: impl Fn(&Counts) -> u64,
     unit: &Operations,
     controls: &mut Controls,
-) -> Result<Vec<Pair>, Failure> {
+) -> Result<Vec<TimePair>, Failure> {
     assert!(oram.is_written(), "nothing was asked of it yet");
     let mut round = |seed| {
         let before = count(&oram.counts());

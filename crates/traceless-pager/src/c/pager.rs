@@ -5,7 +5,7 @@ use super::plan::Plan;
 use super::store::{Callbacks, secret_from};
 use super::{Refusal, StoreTable};
 use crate::Page;
-use crate::scheme::{Crew, PageScheme};
+use crate::scheme::{PageScheme, RefreshTurns};
 use crate::slots::Buffer;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -36,7 +36,7 @@ pub struct Head {
     mark: u64,
     len: usize,
     heap: CallersHeap,
-    pager: Option<Box<Pager>>,
+    pager: Option<Box<CPager>>,
 }
 
 impl Head {
@@ -75,7 +75,7 @@ impl Head {
             head.heap.give(NonNull::slice_from_raw_parts(rest, len - size_of::<Self>()));
             let built = {
                 let _inside = head.heap.enter();
-                plan.build(store, &seed).map(|built| Box::new(Pager::new(plan, built)))
+                plan.build(store, &seed).map(|built| Box::new(CPager::new(plan, built)))
             };
             built.map(|pager| head.pager = Some(pager))
         };
@@ -184,7 +184,7 @@ impl Head {
         Ok(c_int::from(crew.is_some_and(|crew| crew.refresh_one(buffer.get()))))
     }
 
-    fn pager(&self) -> Result<&Pager, Refusal> {
+    fn pager(&self) -> Result<&CPager, Refusal> {
         self.pager.as_deref().ok_or(Refusal::Invalid)
     }
 }
@@ -237,10 +237,10 @@ impl<T> Drop for Taken<'_, T> {
 }
 
 /// One pager.
-struct Pager {
+struct CPager {
     working: Turn<Working>,
     /// Those who may refresh meanwhile, if the scheme has something for them to do.
-    crew: Option<Arc<Crew>>,
+    crew: Option<Arc<RefreshTurns>>,
     helpers: Box<[Turn<Buffer>]>,
     pages: u64,
     /// Nothing more is done after a failure but to end it.
@@ -252,7 +252,7 @@ struct Working {
     buffer: Buffer,
 }
 
-impl Pager {
+impl CPager {
     fn new(plan: &Plan, (scheme, crew): super::plan::Built) -> Self {
         let helpers = (0..plan.helpers).map(|_| Turn::new(Buffer::default())).collect();
         Self {

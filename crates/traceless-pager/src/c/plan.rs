@@ -4,14 +4,14 @@ use super::heap::calculate;
 use super::store::{Callbacks, CallerSalts};
 use super::{Config, Refusal};
 use crate::scheme::{
-    Areas, Deferred, DetWo, FusedPath, FusedRing, Opam, PageScheme, Path, Plain, TreeParts,
+    Areas, DeferredDetWo, DetWo, FusedPath, FusedRing, Opam, PageScheme, Path, Plain, TreeParts,
     TreeSize,
 };
 use crate::slots::{Cipher, PageAegis, Slots};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use traceless::error::Error;
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 use traceless::scheme::detwo::Refresh;
 use traceless::seal::{Aead, ChaChaHmac, SECRET_LEN, Sealer, Secret};
 
@@ -23,7 +23,7 @@ pub const HELPERS_MAX: u32 = 64;
 
 /// What can be asked for, by its number in the header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Scheme {
+enum CScheme {
     Plain,
     DetWo,
     Eager,
@@ -33,7 +33,7 @@ enum Scheme {
     Opam,
 }
 
-impl Scheme {
+impl CScheme {
     const ALL: [Self; 7] = [
         Self::Plain,
         Self::DetWo,
@@ -48,7 +48,7 @@ impl Scheme {
 /// A configuration that can be had.
 pub struct Plan {
     pages: u64,
-    scheme: Scheme,
+    scheme: CScheme,
     cipher: Cipher,
     refresh: Option<Refresh>,
     pub helpers: u32,
@@ -60,12 +60,12 @@ pub struct Plan {
 }
 
 /// A scheme, and what helps it from outside.
-pub type Built = (Box<dyn PageScheme>, Option<Arc<crate::scheme::Crew>>);
+pub type Built = (Box<dyn PageScheme>, Option<Arc<crate::scheme::RefreshTurns>>);
 
 impl Plan {
     /// Refuses what cannot be.
     pub fn of(config: &Config) -> Result<Self, Refusal> {
-        let scheme = Scheme::ALL.get(config.scheme as usize).copied();
+        let scheme = CScheme::ALL.get(config.scheme as usize).copied();
         let cipher = Cipher::ALL.get(config.cipher as usize).copied();
         let (Some(scheme), Some(cipher)) = (scheme, cipher) else { return Err(Refusal::Invalid) };
         let sizes = (1..=PAGES_MAX).contains(&config.pages) && config.helpers <= HELPERS_MAX;
@@ -82,7 +82,7 @@ impl Plan {
             scheme_size: 0,
             store_size: 0,
         };
-        if matches!(scheme, Scheme::DetWo | Scheme::Eager) {
+        if matches!(scheme, CScheme::DetWo | CScheme::Eager) {
             let refresh = Refresh::new(config.refresh, 1).map_err(|_| Refusal::Invalid)?;
             if config.pages < refresh.at_most(1) {
                 return Err(Refusal::Invalid);
@@ -101,7 +101,7 @@ impl Plan {
             let numbers = Areas::numbers_for(self.pages)? * size_of::<u64>();
             return Ok((numbers, Areas::store_len(self.pages, refresh)));
         }
-        if self.scheme == Scheme::Plain {
+        if self.scheme == CScheme::Plain {
             return Ok((pages * size_of::<u64>(), Slots::store_len(self.pages)));
         }
         match self.cipher {
@@ -114,7 +114,7 @@ impl Plan {
     fn tree_sizes<C: Sealer>(&self, sealer: fn(&Secret) -> C) -> Result<(usize, u64), Error> {
         let sample = sealer(&Secret::from_bytes([0; SECRET_LEN]));
         let size = match self.scheme {
-            Scheme::Ring => TreeSize::ring(self.pages, self.cached, &sample)?,
+            CScheme::Ring => TreeSize::ring(self.pages, self.cached, &sample)?,
             _ => TreeSize::path(self.pages, self.cached, &sample)?,
         };
         Ok((size.memory, size.store))
@@ -122,21 +122,21 @@ impl Plan {
 
     /// The scheme over the caller's store. Keys and paths come from `seed`.
     pub fn build(&self, store: Callbacks, seed: &Secret) -> Result<Built, Error> {
-        let (store, rng) = (Arc::new(store), Seeded::drawn(&mut Drawn(seed)));
+        let (store, rng) = (Arc::new(store), SeededRng::drawn(&mut SecretSource(seed)));
         let mut rng: Box<dyn Rng> = Box::new(rng);
         let (pages, cipher) = (self.pages, self.cipher);
         let salts = Box::new(CallerSalts(store.clone()));
         if let Some(refresh) = self.refresh {
             let key = Secret::random(&mut *rng);
             let areas = Areas::new(store, pages, refresh, cipher, &key, salts)?;
-            if self.scheme == Scheme::DetWo {
+            if self.scheme == CScheme::DetWo {
                 return Ok((Box::new(DetWo::new(areas)), None));
             }
-            let deferred = Deferred::new(areas);
+            let deferred = DeferredDetWo::new(areas);
             let crew = deferred.crew();
             return Ok((Box::new(deferred), Some(crew)));
         }
-        if self.scheme == Scheme::Plain {
+        if self.scheme == CScheme::Plain {
             let key = Secret::random(&mut *rng);
             return Ok((Box::new(Plain::new(store, pages, cipher, &key, salts)?), None));
         }
@@ -158,18 +158,18 @@ impl Plan {
         let salts = Box::new(CallerSalts(store.clone()));
         let parts = TreeParts { store, pages, cached, sealer, rng, salts };
         Ok(match self.scheme {
-            Scheme::Ring => Box::new(FusedRing::ring(parts)?),
-            Scheme::PathFused => Box::new(FusedPath::path(parts)?),
-            Scheme::Opam => Box::new(Opam::opam(parts)?),
+            CScheme::Ring => Box::new(FusedRing::ring(parts)?),
+            CScheme::PathFused => Box::new(FusedPath::path(parts)?),
+            CScheme::Opam => Box::new(Opam::opam(parts)?),
             _ => Box::new(Path::new(parts)?),
         })
     }
 }
 
 /// A generator that gives one secret, once, to another one.
-struct Drawn<'a>(&'a Secret);
+struct SecretSource<'a>(&'a Secret);
 
-impl Rng for Drawn<'_> {
+impl Rng for SecretSource<'_> {
     fn fill(&mut self, out: &mut [u8]) {
         out.copy_from_slice(self.0.bytes());
     }

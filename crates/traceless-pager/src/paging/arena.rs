@@ -15,7 +15,7 @@ use rustix::mm::Advice;
 use std::sync::OnceLock;
 
 /// What became of a page that was to leave.
-pub enum Left {
+pub enum EvictOutcome {
     /// It left; its contents are in the frame.
     Yes,
     /// It is pinned and stays.
@@ -172,44 +172,44 @@ impl Arena {
     }
 
     /// The page leaves. Between this and [`Arena::bring`] the frame is where it is.
-    pub fn take(&self, page: usize, spare: &mut Page) -> Result<Left> {
+    pub fn take(&self, page: usize, spare: &mut Page) -> Result<EvictOutcome> {
         match self.way {
             Way::Move => self.move_away(page, self.staging()),
             Way::Protect => self.take_by_copying(page, spare),
             #[cfg(test)]
             Way::Unprotected => {
                 self.read(page, spare)?;
-                self.discard(page, 1).map(|()| Left::Yes)
+                self.discard(page, 1).map(|()| EvictOutcome::Yes)
             }
         }
     }
 
-    fn move_away(&self, page: usize, to: usize) -> Result<Left> {
+    fn move_away(&self, page: usize, to: usize) -> Result<EvictOutcome> {
         loop {
             // SAFETY: a page of ours to a place of ours that is empty: what was there was brought
             // somewhere, or discarded.
             let moved = unsafe { self.uffd.move_page(self.address(to), self.address(page), false) };
             return match moved {
-                Ok(()) => Ok(Left::Yes),
+                Ok(()) => Ok(EvictOutcome::Yes),
                 Err(Errno::AGAIN) => continue,
-                Err(Errno::BUSY) => Ok(Left::Pinned),
-                Err(Errno::NOENT) => Ok(Left::WasGone),
+                Err(Errno::BUSY) => Ok(EvictOutcome::Pinned),
+                Err(Errno::NOENT) => Ok(EvictOutcome::WasGone),
                 Err(e) => Err(Error::os("a page cannot be moved", e)),
             };
         }
     }
 
-    fn take_by_copying(&self, page: usize, spare: &mut Page) -> Result<Left> {
+    fn take_by_copying(&self, page: usize, spare: &mut Page) -> Result<EvictOutcome> {
         let address = self.address(page);
         match self.uffd.protect(address) {
             Ok(()) => {}
-            Err(Errno::NOENT) => return Ok(Left::WasGone),
+            Err(Errno::NOENT) => return Ok(EvictOutcome::WasGone),
             Err(e) => return Err(Error::os("a page cannot be protected", e)),
         }
         self.read(page, spare)?;
         self.discard(page, 1)?;
         self.uffd.wake(address).map_err(|e| Error::os("nobody can be woken", e))?;
-        Ok(Left::Yes)
+        Ok(EvictOutcome::Yes)
     }
 
     /// Copies a page that is resident, and that nobody writes to now.
@@ -258,7 +258,7 @@ impl Arena {
     }
 
     /// The page goes to one of the places to park, which has none. Way of moving only.
-    pub fn park(&self, page: usize, place: usize) -> Result<Left> {
+    pub fn park(&self, page: usize, place: usize) -> Result<EvictOutcome> {
         self.move_away(page, self.place(place))
     }
 

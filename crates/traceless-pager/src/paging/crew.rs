@@ -35,7 +35,7 @@ const LOOKS: u32 = 16;
 const CPU_INTERVAL: u64 = 64;
 
 /// What all of them have.
-pub struct Crew {
+pub struct RefreshBoard {
     /// The pages.
     pub areas: Areas,
     /// What is due, and what is done.
@@ -44,19 +44,19 @@ pub struct Crew {
 
 /// What one writes often and others read often, on a line of its own.
 #[repr(align(128))]
-pub struct Line<T>(pub T);
+pub struct PaddedLine<T>(pub T);
 
 /// What the crew tells each other. All zeros is how it begins.
 #[repr(C)]
 pub struct Words {
     /// All refreshes below it are to be done.
-    pub goal: Line<AtomicU64>,
+    pub goal: PaddedLine<AtomicU64>,
     /// The next one that nobody does yet.
-    pub next: Line<AtomicU64>,
+    pub next: PaddedLine<AtomicU64>,
     /// How many are done.
-    pub done: Line<AtomicU64>,
+    pub done: PaddedLine<AtomicU64>,
     /// Helpers that sleep, or are about to.
-    pub asleep: Line<AtomicU32>,
+    pub asleep: PaddedLine<AtomicU32>,
     /// Changes when sleepers are to look again.
     pub calls: AtomicU32,
     /// Not 0 when helpers are to end.
@@ -155,7 +155,7 @@ impl Desk {
     }
 }
 
-impl Crew {
+impl RefreshBoard {
     /// A helper's life.
     pub fn help(&self, parent: &Parent, desk: &Desk, buffer: &mut Buffer) {
         let (clock, board) = (Monotonic::start(), &*self.board);

@@ -10,7 +10,7 @@ static NOTED: [AtomicI32; 128] = [const { AtomicI32::new(0) }; 128];
 #[derive(Debug)]
 pub struct OwnFile {
     // Before the file: whoever closes it may ask.
-    noted: Option<Noted>,
+    noted: Option<OwnNumber>,
     file: OwnedFd,
 }
 
@@ -19,7 +19,7 @@ impl OwnFile {
     pub fn out_of_the_way(file: OwnedFd) -> Self {
         const HIGH: RawFd = 900;
         let file = rustix::io::fcntl_dupfd_cloexec(&file, HIGH).unwrap_or(file);
-        Self { noted: Some(Noted::new(file.as_raw_fd())), file }
+        Self { noted: Some(OwnNumber::new(file.as_raw_fd())), file }
     }
 
     /// The file, which stays open as long as the process.
@@ -60,16 +60,16 @@ impl AsRawFd for OwnFile {
 
 /// A number that is among [`own_files`], if there was room: programs have few of ours.
 #[derive(Debug)]
-struct Noted(RawFd);
+struct OwnNumber(RawFd);
 
-impl Noted {
+impl OwnNumber {
     fn new(file: RawFd) -> Self {
         replace(0, file + 1);
         Self(file)
     }
 }
 
-impl Drop for Noted {
+impl Drop for OwnNumber {
     fn drop(&mut self) {
         replace(self.0 + 1, 0);
     }
@@ -91,10 +91,10 @@ mod tests {
         assert!(file.as_raw_fd() >= 900 && is_told(file.as_raw_fd()));
         let stays = OwnFile::out_of_the_way(open()).for_good();
         assert!(is_told(stays.as_raw_fd()));
-        drop(Noted(stays.as_raw_fd()));
+        drop(OwnNumber(stays.as_raw_fd()));
         // Other tests may have a number that was given back: nobody has this one.
         let number = RawFd::MAX - 1;
-        let noted = Noted::new(number);
+        let noted = OwnNumber::new(number);
         assert!(is_told(number));
         drop(noted);
         assert!(!is_told(number));

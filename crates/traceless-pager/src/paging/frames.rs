@@ -1,6 +1,6 @@
 //! Which pages are resident, and which of them leaves next.
 
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 
 /// Who leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -33,7 +33,7 @@ const NONE: u32 = u32::MAX;
 /// The resident pages. Four bytes a page, and four a frame.
 pub struct Frames {
     policy: Policy,
-    rng: Seeded,
+    rng: SeededRng,
     /// The page in each frame, `NONE` where one was emptied.
     page_in: Vec<u32>,
     /// The frame of each page.
@@ -50,7 +50,7 @@ impl Frames {
         assert!(pages < NONE as usize, "page numbers have four bytes");
         Self {
             policy,
-            rng: Seeded::new(seed),
+            rng: SeededRng::new(seed),
             page_in: Vec::with_capacity(frames),
             frame_of: vec![NONE; pages],
             empty: Vec::with_capacity(frames),

@@ -303,7 +303,7 @@ impl Heap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use traceless::rng::{Rng, Seeded};
+    use traceless::rng::{Rng, SeededRng};
 
     /// Objects never overlap, begin where they must, and everything comes back.
     #[test]
@@ -311,7 +311,7 @@ mod tests {
         // Where the kernel puts it is a multiple of nothing but a page.
         let start = 7 * PAGE_LEN;
         let mut heap = Heap::new(start, 512);
-        let mut rng = Seeded::new(1);
+        let mut rng = SeededRng::new(1);
         let mut objects: BTreeMap<usize, usize> = BTreeMap::new();
         for step in 0..20_000 {
             if rng.below(100) < 52 {

@@ -9,7 +9,7 @@
 //! here processes stay, awake while faults are frequent, since waking one takes longer than most
 //! refreshes.
 
-use super::crew::{Board, Crew, Desk};
+use super::crew::{Board, Desk, RefreshBoard};
 use super::error::{Error, Result};
 use super::helper::Helper;
 use crate::Page;
@@ -38,9 +38,9 @@ pub struct Help {
 }
 
 /// `DetWoORAM`, with help.
-pub struct Helped {
+pub struct HelpedDetWo {
     help: Help,
-    crew: Arc<Crew>,
+    crew: Arc<RefreshBoard>,
     helpers: Vec<(Helper, Desk)>,
     buffer: Buffer,
     /// Refreshes that were done when the last ones were begun.
@@ -57,13 +57,13 @@ enum PlantedFault {
     NothingTakenOver,
 }
 
-impl Helped {
+impl HelpedDetWo {
     /// Over these areas, which nobody else uses. With helpers its numbers must be memory that
     /// processes share, [`SharedNumbers`](super::SharedNumbers), and so must its store:
     /// [`SharedMemory`](super::SharedMemory), or a file that `help` names.
     pub fn new(areas: Areas, help: Help) -> Result<Self> {
         let finished = areas.due();
-        let crew = Arc::new(Crew { areas, board: Board::new(finished)? });
+        let crew = Arc::new(RefreshBoard { areas, board: Board::new(finished)? });
         let mut helped = Self {
             help,
             crew,
@@ -160,7 +160,7 @@ impl Helped {
     }
 }
 
-impl PageScheme for Helped {
+impl PageScheme for HelpedDetWo {
     fn pages(&self) -> u64 {
         self.crew.areas.pages()
     }
@@ -218,7 +218,7 @@ impl PageScheme for Helped {
     }
 }
 
-impl Drop for Helped {
+impl Drop for HelpedDetWo {
     fn drop(&mut self) {
         self.crew.board.ends.store(1, SeqCst);
         self.call();
@@ -234,7 +234,7 @@ mod tests {
     use crate::PAGE_LEN;
     use crate::paging::{SharedMemory, SharedNumbers};
     use crate::slots::Cipher;
-    use traceless::rng::{Rng, Seeded, System};
+    use traceless::rng::{Rng, SeededRng, System};
     use traceless::scheme::detwo::Refresh;
     use traceless::seal::Secret;
     use traceless::store::Store;
@@ -242,7 +242,7 @@ mod tests {
 
     const HELPS: [(bool, bool); 4] = [(false, false), (false, true), (true, false), (true, true)];
 
-    fn helped(store: &Arc<SharedMemory>, k: u32, (eager, parallel): (bool, bool)) -> Helped {
+    fn helped(store: &Arc<SharedMemory>, k: u32, (eager, parallel): (bool, bool)) -> HelpedDetWo {
         let refresh = Refresh::new(k, 1).unwrap();
         let (key, cipher) = (Secret::from_bytes([1; 32]), Cipher::default());
         let numbers = Box::new(SharedNumbers::zeros(Areas::numbers_for(32).unwrap()).unwrap());
@@ -255,7 +255,7 @@ mod tests {
             Box::new(System),
             numbers,
         );
-        Helped::new(areas.unwrap(), Help { eager, parallel, helpers: 2, file: None }).unwrap()
+        HelpedDetWo::new(areas.unwrap(), Help { eager, parallel, helpers: 2, file: None }).unwrap()
     }
 
     fn store(k: u32) -> Arc<SharedMemory> {
@@ -264,7 +264,11 @@ mod tests {
     }
 
     /// One page goes and another one comes. Tells whether the latter is what it was when it went.
-    fn comes_back(scheme: &mut Helped, truth: &mut [Page], step: u64) -> traceless::Result<bool> {
+    fn comes_back(
+        scheme: &mut HelpedDetWo,
+        truth: &mut [Page],
+        step: u64,
+    ) -> traceless::Result<bool> {
         let (out, wanted) = (step * 7 % 32, (step * 5 + 1) % 32);
         let mut frame = [step as u8; PAGE_LEN];
         truth[out as usize] = frame;
@@ -321,7 +325,7 @@ mod tests {
             let store = store(15);
             let mut scheme = helped(&store, 15, help);
             let mut truth = vec![[0; PAGE_LEN]; 32];
-            let mut rng = Seeded::new(crew);
+            let mut rng = SeededRng::new(crew);
             let (kill_at, pauses) = (10 + rng.below(20), rng.below(400));
             let mut step = |step: u64| {
                 let is_right = comes_back(&mut scheme, &mut truth, step)?;

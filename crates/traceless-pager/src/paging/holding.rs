@@ -5,7 +5,7 @@
 //! moves interrupts both. So a thread that faults often may run on the handler's processor only,
 //! until it does not fault any more, or wants to know where it may run.
 
-use super::threads::{Times, Whose};
+use super::threads::{TargetProcess, Times};
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 use rustix::time::Timespec;
 
@@ -29,7 +29,7 @@ const CROWDED_PART: u64 = 4;
 /// Who is held, and who may be.
 pub struct Holding {
     allowed: bool,
-    held: Option<Held>,
+    held: Option<AffinityPin>,
     /// Threads for which the program itself has said where they run.
     placed: Vec<u32>,
     /// Faults until somebody may be held.
@@ -37,7 +37,7 @@ pub struct Holding {
     looked_at: Option<u64>,
 }
 
-struct Held {
+struct AffinityPin {
     thread: u32,
     id: Pid,
     cpu: usize,
@@ -71,7 +71,7 @@ impl Holding {
     }
 
     /// Lets a thread of the program run on this processor only. Nobody else is held then.
-    pub fn hold(&mut self, whose: Whose, thread: u32, cpu: usize, now: u64) {
+    pub fn hold(&mut self, whose: TargetProcess, thread: u32, cpu: usize, now: u64) {
         if self.held.as_ref().is_some_and(|held| (held.thread, held.cpu) == (thread, cpu)) {
             return;
         }
@@ -89,7 +89,7 @@ impl Holding {
             && sched_setaffinity(Some(id), &only(cpu)).is_ok()
         {
             let times = Times::with_this(whose, thread);
-            self.held = Some(Held { thread, id, cpu, former, times, timed_at: now });
+            self.held = Some(AffinityPin { thread, id, cpu, former, times, timed_at: now });
         }
     }
 
@@ -97,7 +97,7 @@ impl Holding {
     /// themselves, by pagers of their own: none of them would ever move to one that idles. Asked by
     /// the handler. It waits while the thread runs, and sleeps while helpers do: so both count,
     /// that the two wait, and that the processor is not theirs.
-    pub fn is_crowded(&mut self, whose: Whose, now: u64) -> bool {
+    pub fn is_crowded(&mut self, whose: TargetProcess, now: u64) -> bool {
         let Some(held) = &mut self.held else { return false };
         let elapsed = now.saturating_sub(held.timed_at);
         if elapsed < CROWD_INTERVAL_NS {
@@ -114,7 +114,7 @@ impl Holding {
 
     /// Lets it run where it could before. If the program has changed that meanwhile it stays.
     pub fn let_go(&mut self) {
-        let Some(Held { thread, id, cpu, former, .. }) = self.held.take() else { return };
+        let Some(AffinityPin { thread, id, cpu, former, .. }) = self.held.take() else { return };
         match sched_getaffinity(Some(id)) {
             Ok(now) if now == only(cpu) => {
                 // It was there before; or its processors have gone meanwhile.
@@ -133,7 +133,7 @@ impl Holding {
     }
 
     /// The program says where that thread runs.
-    pub fn is_placed(&mut self, whose: Whose, thread: u32) {
+    pub fn is_placed(&mut self, whose: TargetProcess, thread: u32) {
         self.placed.retain(|&other| other != thread && whose.has(other));
         self.placed.push(thread);
     }
@@ -177,17 +177,17 @@ mod tests {
     fn who_is_held_is_let_go() {
         let Some((thread, may, cpu)) = this() else { return };
         let mut holding = Holding::new(true);
-        holding.hold(Whose::Own, thread, cpu, 0);
+        holding.hold(TargetProcess::Own, thread, cpu, 0);
         assert!(holding.is_held(thread) && now() == only(cpu));
         holding.let_go();
         assert!(!holding.is_on() && now() == may);
-        holding.hold(Whose::Own, thread, cpu, 0);
+        holding.hold(TargetProcess::Own, thread, cpu, 0);
         holding.pause();
-        holding.hold(Whose::Own, thread, cpu, 0);
+        holding.hold(TargetProcess::Own, thread, cpu, 0);
         assert_eq!(now(), may, "it is about to do something");
         assert!(!holding.look(0, FREE_FAULTS) && holding.look(1, 1));
         assert!(!holding.look(1 + FREQUENT_NS, 1));
-        holding.hold(Whose::Own, thread, cpu, 0);
+        holding.hold(TargetProcess::Own, thread, cpu, 0);
         assert_eq!(now(), only(cpu));
         drop(holding);
         assert_eq!(now(), may);
@@ -198,27 +198,27 @@ mod tests {
         let Some((thread, may, cpu)) = this() else { return };
         let other = (0..cpu).rfind(|&cpu| may.is_set(cpu)).unwrap();
         let mut holding = Holding::new(true);
-        holding.hold(Whose::Own, thread, cpu, 0);
+        holding.hold(TargetProcess::Own, thread, cpu, 0);
         sched_setaffinity(None, &only(other)).unwrap();
         holding.let_go();
         assert_eq!(now(), only(other));
         sched_setaffinity(None, &may).unwrap();
-        holding.hold(Whose::Own, thread, cpu, 0);
+        holding.hold(TargetProcess::Own, thread, cpu, 0);
         assert_eq!(now(), may, "it says where it runs");
     }
 
     #[test]
     fn threads_of_others_are_not_held() {
         let Some((thread, may, cpu)) = this() else { return };
-        Holding::new(false).hold(Whose::Own, thread, cpu, 0);
+        Holding::new(false).hold(TargetProcess::Own, thread, cpu, 0);
         let mut holding = Holding::new(true);
         for nobody in [0, u32::MAX] {
-            holding.hold(Whose::Own, nobody, cpu, 0);
+            holding.hold(TargetProcess::Own, nobody, cpu, 0);
         }
-        holding.hold(Whose::Other(1), thread, cpu, 0);
+        holding.hold(TargetProcess::Other(1), thread, cpu, 0);
         assert!(!holding.is_on() && now() == may);
-        holding.is_placed(Whose::Own, thread);
-        holding.hold(Whose::Own, thread, cpu, 0);
+        holding.is_placed(TargetProcess::Own, thread);
+        holding.hold(TargetProcess::Own, thread, cpu, 0);
         assert!(!holding.is_on() && now() == may);
     }
 }

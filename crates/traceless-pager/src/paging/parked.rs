@@ -8,13 +8,13 @@
 use std::collections::VecDeque;
 
 /// Who is parked where, the one that came first in front.
-pub struct Parked {
+pub struct StandbyList {
     order: VecDeque<(usize, usize)>,
     /// Places without a page.
     free: Vec<usize>,
 }
 
-impl Parked {
+impl StandbyList {
     /// So many places, all of them free.
     pub fn new(places: usize) -> Self {
         Self { order: VecDeque::with_capacity(places), free: (0..places).collect() }
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn pages_go_in_order_or_when_they_are_missed() {
-        let mut parked = Parked::new(3);
+        let mut parked = StandbyList::new(3);
         for page in [7, 8, 9] {
             parked.add(page);
         }

@@ -1,14 +1,14 @@
 //! Answering page faults, whoever's they are: which page comes, and who leaves for it.
 
-use super::arena::{Arena, Left, SharedPages};
+use super::arena::{Arena, EvictOutcome, SharedPages};
 use super::config::{Config, SharedCounters};
 use super::error::{Error, Result};
 use super::frames::{Frames, Policy};
 use super::holding::Holding;
 use super::locking::wipe_registers;
-use super::parked::Parked;
+use super::parked::StandbyList;
 use super::stats::bump;
-use super::threads::{self, Faulting, Place, Whose};
+use super::threads::{self, Faulting, Place, TargetProcess};
 use super::uffd::Message;
 use super::way::Way;
 use crate::scheme::PageScheme;
@@ -42,7 +42,7 @@ pub struct Serving {
 }
 
 /// Memory to be, for a copy of a program.
-pub struct Copied {
+pub struct CopyMemory {
     /// Its pages that are resident.
     pub memory: SharedPages,
     /// All others.
@@ -59,13 +59,13 @@ pub struct Copied {
 pub struct State {
     scheme: Box<dyn PageScheme>,
     frames: Frames,
-    parked: Parked,
+    parked: StandbyList,
     /// Pages that are zeros in copies of the program.
     wiped: BTreeSet<usize>,
     /// How many pages may be resident. More threads need more, or they would take each other's
     /// pages away before they get anywhere.
     frames_max: usize,
-    whose: Whose,
+    whose: TargetProcess,
     threads: Faulting,
     place: Place,
     holding: Holding,
@@ -111,10 +111,10 @@ impl Serving {
         let state = State {
             scheme,
             frames,
-            parked: Parked::new(places),
+            parked: StandbyList::new(places),
             wiped: BTreeSet::new(),
             frames_max: config.frames,
-            whose: Whose::Own,
+            whose: TargetProcess::Own,
             threads: Faulting::default(),
             place: Place::anywhere(),
             holding: Holding::new(config.holds),
@@ -168,7 +168,7 @@ impl Serving {
 
     /// The faults are those of another process.
     pub fn is_for(&self, process: u32) {
-        self.state().whose = Whose::Other(process);
+        self.state().whose = TargetProcess::Other(process);
     }
 
     /// Lets this thread, and the program's, run anywhere until the next faults show where they
@@ -226,7 +226,7 @@ impl Serving {
 
     /// Makes a copy of all pages while nobody touches any: those that are resident are resident
     /// there, and all others are put away there.
-    pub fn copy_to(&self, copy: &mut Copied) -> Result {
+    pub fn copy_to(&self, copy: &mut CopyMemory) -> Result {
         let state = &mut *self.state();
         copy.wiped.clone_from(&state.wiped);
         for page in 0..self.arena.pages() {
@@ -354,12 +354,12 @@ impl Serving {
             tries -= 1;
             let victim = state.frames.victim();
             match self.arena.park(victim, place)? {
-                Left::Yes => {
+                EvictOutcome::Yes => {
                     state.frames.remove(victim);
                     state.parked.add(victim);
                 }
-                Left::Pinned => bump(&self.counters.pinned),
-                Left::WasGone => {
+                EvictOutcome::Pinned => bump(&self.counters.pinned),
+                EvictOutcome::WasGone => {
                     state.frames.remove(victim);
                     state.scheme.forget(victim as u64);
                 }
@@ -380,13 +380,13 @@ impl Serving {
         for _ in 0..state.frames.len().min(tries) {
             let victim = state.frames.victim();
             match self.arena.take(victim, &mut state.spare)? {
-                Left::Yes => {
+                EvictOutcome::Yes => {
                     state.frames.remove(victim);
                     self.left(state, victim);
                     return Ok(Some(victim));
                 }
-                Left::Pinned => bump(&self.counters.pinned),
-                Left::WasGone => {
+                EvictOutcome::Pinned => bump(&self.counters.pinned),
+                EvictOutcome::WasGone => {
                     state.frames.remove(victim);
                     state.scheme.forget(victim as u64);
                     return Ok(None);

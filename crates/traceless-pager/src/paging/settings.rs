@@ -4,7 +4,7 @@ use super::backing::{self, OfFile};
 use super::error::{Error, Result};
 use super::files::OwnFile;
 use super::frames::Policy;
-use super::helped::{Help, Helped};
+use super::helped::{Help, HelpedDetWo};
 use super::locking::Lock;
 use super::memory::SharedNumbers;
 use super::ocalls::Ocalls;
@@ -21,10 +21,10 @@ use rustix::fd::RawFd;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use traceless::rng::{Seeded, System};
+use traceless::rng::{SeededRng, System};
 use traceless::scheme::detwo::Refresh;
 use traceless::seal::{Aead, ChaChaHmac, SECRET_LEN, Sealer, Secret};
-use traceless::store::{Store, Watched};
+use traceless::store::{Store, WatchedStore};
 use traceless::trace::FileWitness;
 
 /// Where events of a store go.
@@ -319,7 +319,7 @@ impl Settings {
         let numbers = Box::new(SharedNumbers::zeros(Areas::numbers_for(pages)?)?);
         let (refresh, cipher) = (self.refresh, self.cipher);
         let areas = Areas::with_numbers(store, pages, refresh, cipher, &key, salts, numbers)?;
-        Ok(Box::new(Helped::new(areas, help)?))
+        Ok(Box::new(HelpedDetWo::new(areas, help)?))
     }
 
     /// A scheme that lies in a tree, under keys of its own.
@@ -331,7 +331,7 @@ impl Settings {
         let (pages, cached) = (self.pages as u64, self.cached);
         let size = self.tree_size(&sealer(&Secret::from_bytes([0; SECRET_LEN])))?;
         let (store, _) = self.store(size.store, recording)?;
-        let rng = Box::new(Seeded::drawn(&mut System));
+        let rng = Box::new(SeededRng::drawn(&mut System));
         let parts = TreeParts { store, pages, cached, sealer, rng, salts: Box::new(System) };
         Ok(match self.scheme {
             Scheme::Ring => Box::new(FusedRing::ring(parts)?),
@@ -390,7 +390,7 @@ impl Settings {
 /// The store, with what it shows recorded if that is wanted.
 fn watched(store: impl Store + 'static, recording: Option<&Recording>) -> Arc<dyn Store> {
     match recording {
-        Some(recording) => Arc::new(Watched::new(store, recording.clone())),
+        Some(recording) => Arc::new(WatchedStore::new(store, recording.clone())),
         None => Arc::new(store),
     }
 }

@@ -10,7 +10,7 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
-use traceless::rng::{Rng, Seeded, System};
+use traceless::rng::{Rng, SeededRng, System};
 use traceless::scheme::detwo::Refresh;
 use traceless::seal::Secret;
 
@@ -62,7 +62,7 @@ fn is_memory_for_every_scheme_way_and_policy() {
 
 fn agrees_with_an_array(region: &mut PagedRegion) {
     let mut truth = vec![0; region.len()];
-    let mut rng = Seeded::new(1);
+    let mut rng = SeededRng::new(1);
     for step in 0..1000 {
         // Up to four pages at once, most of the time across their borders.
         let at = rng.below((truth.len() - 3 * PAGE_LEN) as u64) as usize;
@@ -94,7 +94,7 @@ fn updates_lost(way: Way, faults: u64) -> (u64, u64) {
             }
             counted
         });
-        let mut rng = Seeded::new(2);
+        let mut rng = SeededRng::new(2);
         for _ in 0..faults {
             words[(1 + rng.below(63) as usize) * per_page].fetch_add(1, Ordering::Relaxed);
         }
@@ -148,7 +148,7 @@ fn threads_share_it() {
         std::thread::scope(|scope| {
             for thread in 0..threads {
                 scope.spawn(move || {
-                    let mut rng = Seeded::new(thread as u64);
+                    let mut rng = SeededRng::new(thread as u64);
                     for _ in 0..rounds(8000) {
                         let at = rng.below(words.len() as u64) as usize;
                         words[at].fetch_add(1, Ordering::Relaxed);
@@ -179,7 +179,7 @@ fn the_kernel_reads_and_writes_it() {
         let mut file = tempfile::tempfile().unwrap();
         let mut region = region(plain(512), 8, way);
         let mut contents = vec![0; 1 << 20];
-        Seeded::new(4).fill(&mut contents);
+        SeededRng::new(4).fill(&mut contents);
         region[1..=1 << 20].copy_from_slice(&contents);
         file.write_all(&region[1..=1 << 20]).unwrap();
         let mut found = vec![0; 1 << 20];
@@ -200,7 +200,7 @@ fn direct_io(way: Way, rounds: usize, pages: usize) -> (bool, u64) {
     let folder = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
     let path = folder.path().join("direct");
     let mut contents = vec![0; pages * PAGE_LEN];
-    Seeded::new(5).fill(&mut contents);
+    SeededRng::new(5).fill(&mut contents);
     std::fs::write(&path, &contents).unwrap();
     let file = rustix::fs::open(&path, OFlags::RDONLY | OFlags::DIRECT, Mode::empty()).unwrap();
     let mut file = std::fs::File::from(file);

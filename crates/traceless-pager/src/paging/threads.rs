@@ -73,14 +73,14 @@ pub fn cpu_ns() -> u64 {
 
 /// A process whose threads are looked at.
 #[derive(Clone, Copy)]
-pub enum Whose {
+pub enum TargetProcess {
     /// This one.
     Own,
     /// The one with this number.
     Other(u32),
 }
 
-impl Whose {
+impl TargetProcess {
     /// What the system knows of a thread.
     fn path(self, thread: u32) -> String {
         match self {
@@ -96,7 +96,7 @@ impl Whose {
 }
 
 /// The processor that a thread runs on, or ran on last.
-fn cpu_of(whose: Whose, thread: u32) -> Option<usize> {
+fn cpu_of(whose: TargetProcess, thread: u32) -> Option<usize> {
     const FIELDS_AFTER_THE_NAME: usize = 36;
     let text = std::fs::read_to_string(whose.path(thread) + "/stat").ok()?;
     // The name stands in brackets, and may hold anything.
@@ -113,13 +113,13 @@ pub struct Times {
 
 impl Times {
     /// Of a thread and this one together; none where the system does not tell.
-    pub fn with_this(whose: Whose, thread: u32) -> Option<Self> {
+    pub fn with_this(whose: TargetProcess, thread: u32) -> Option<Self> {
         let this = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
-        let (one, other) = (Self::of(whose, thread)?, Self::of(Whose::Own, this)?);
+        let (one, other) = (Self::of(whose, thread)?, Self::of(TargetProcess::Own, this)?);
         Some(Self { ran: one.ran + other.ran, waited: one.waited + other.waited })
     }
 
-    fn of(whose: Whose, thread: u32) -> Option<Self> {
+    fn of(whose: TargetProcess, thread: u32) -> Option<Self> {
         let text = std::fs::read_to_string(whose.path(thread) + "/schedstat").ok()?;
         let mut fields = text.split_ascii_whitespace().map(|field| field.parse().ok());
         Some(Self { ran: fields.next()??, waited: fields.next()?? })
@@ -143,7 +143,7 @@ impl Place {
     }
 
     /// Moves this thread to where `thread` is, and tells where that is.
-    pub fn follow(&mut self, whose: Whose, thread: u32) -> Option<usize> {
+    pub fn follow(&mut self, whose: TargetProcess, thread: u32) -> Option<usize> {
         let cpu = cpu_of(whose, thread).filter(|&cpu| cpu < CpuSet::MAX_CPU);
         if let Some(cpu) = cpu.filter(|&cpu| self.at != Some(cpu) && self.allowed.is_set(cpu)) {
             let mut only = CpuSet::new();
@@ -191,7 +191,7 @@ impl Faulting {
     }
 
     /// Takes note of a thread. Tells how many there are if it is a new one.
-    pub fn note(&mut self, whose: Whose, thread: u32) -> Option<usize> {
+    pub fn note(&mut self, whose: TargetProcess, thread: u32) -> Option<usize> {
         if self.0.contains(&thread) {
             return None;
         }
@@ -206,7 +206,7 @@ impl Faulting {
     }
 
     /// Threads that have ended do not count any more.
-    pub fn forget_ended(&mut self, whose: Whose) {
+    pub fn forget_ended(&mut self, whose: TargetProcess) {
         if self.0.len() > 1 {
             self.0.retain(|&other| whose.has(other));
         }
@@ -220,12 +220,12 @@ mod tests {
     #[test]
     fn a_thread_goes_where_another_one_is() {
         let this = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-        assert!(cpu_of(Whose::Own, this).is_some());
-        assert_eq!(cpu_of(Whose::Own, u32::MAX), None);
+        assert!(cpu_of(TargetProcess::Own, this).is_some());
+        assert_eq!(cpu_of(TargetProcess::Own, u32::MAX), None);
         let mut place = Place::anywhere();
         place.keep_off(Some(0));
-        let at = place.follow(Whose::Own, this);
-        assert_eq!(at, cpu_of(Whose::Own, this));
+        let at = place.follow(TargetProcess::Own, this);
+        assert_eq!(at, cpu_of(TargetProcess::Own, this));
         place.keep_off(None);
         assert_eq!(sched_getaffinity(None).unwrap(), place.allowed);
     }
@@ -235,13 +235,17 @@ mod tests {
         let mut threads = Faulting::default();
         let this = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         assert_eq!(
-            (threads.note(Whose::Own, this), threads.note(Whose::Own, this)),
+            (threads.note(TargetProcess::Own, this), threads.note(TargetProcess::Own, this)),
             (Some(1), None)
         );
         assert_eq!(threads.only(), Some(this));
-        assert_eq!((threads.note(Whose::Own, u32::MAX), threads.only()), (Some(2), None));
-        assert_eq!(threads.note(Whose::Own, u32::MAX - 1), Some(2), "one of them never lived");
-        threads.forget_ended(Whose::Own);
+        assert_eq!((threads.note(TargetProcess::Own, u32::MAX), threads.only()), (Some(2), None));
+        assert_eq!(
+            threads.note(TargetProcess::Own, u32::MAX - 1),
+            Some(2),
+            "one of them never lived"
+        );
+        threads.forget_ended(TargetProcess::Own);
         assert!(threads.has(this) && threads.only() == Some(this));
     }
 }

@@ -95,12 +95,12 @@ impl Turns {
 }
 
 /// Those who refresh together.
-pub struct Crew {
+pub struct RefreshTurns {
     areas: Areas,
     turns: Turns,
 }
 
-impl Crew {
+impl RefreshTurns {
     /// Refreshes that nobody does yet.
     pub fn waiting(&self) -> u64 {
         self.turns.waiting()
@@ -115,27 +115,27 @@ impl Crew {
 
 /// `DetWoORAM` whose refreshes wait for whoever has time. What is left of them when the next page
 /// leaves is done then.
-pub struct Deferred {
-    crew: Arc<Crew>,
+pub struct DeferredDetWo {
+    crew: Arc<RefreshTurns>,
     buffer: Buffer,
 }
 
-impl Deferred {
+impl DeferredDetWo {
     /// Over these areas, which nobody else uses.
     pub fn new(areas: Areas) -> Self {
         let turns = Turns::default();
         turns.go_on(&areas);
-        Self { crew: Arc::new(Crew { areas, turns }), buffer: Buffer::default() }
+        Self { crew: Arc::new(RefreshTurns { areas, turns }), buffer: Buffer::default() }
     }
 
     /// For those who help.
-    pub fn crew(&self) -> Arc<Crew> {
+    pub fn crew(&self) -> Arc<RefreshTurns> {
         self.crew.clone()
     }
 
     /// Returns when all is done that was begun.
     fn finish(&mut self) -> Result {
-        let Crew { areas, turns } = &*self.crew;
+        let RefreshTurns { areas, turns } = &*self.crew;
         while turns.refresh_one(areas, &mut self.buffer).is_some() {}
         while !turns.are_over() {
             spin_loop();
@@ -144,14 +144,14 @@ impl Deferred {
     }
 }
 
-impl PageScheme for Deferred {
+impl PageScheme for DeferredDetWo {
     fn pages(&self) -> u64 {
         self.crew.areas.pages()
     }
 
     fn swap(&mut self, out: Option<u64>, wanted: Option<u64>, frame: &mut Page) -> Result {
         self.finish()?;
-        let Crew { areas, turns } = &*self.crew;
+        let RefreshTurns { areas, turns } = &*self.crew;
         if let Some(page) = out {
             areas.write(page, frame, &mut self.buffer)?;
         }
@@ -181,7 +181,9 @@ impl PageScheme for Deferred {
     }
 
     fn trusted_bytes(&self) -> usize {
-        self.crew.areas.trusted_bytes() + size_of::<Crew>() + size_of_val(self.buffer.bytes())
+        self.crew.areas.trusted_bytes()
+            + size_of::<RefreshTurns>()
+            + size_of_val(self.buffer.bytes())
     }
 }
 
@@ -199,13 +201,13 @@ mod tests {
 
     const PAGES: u64 = 32;
 
-    fn deferred(k: u32) -> (Deferred, Arc<MemStore>) {
+    fn deferred(k: u32) -> (DeferredDetWo, Arc<MemStore>) {
         let refresh = Refresh::new(k, 1).unwrap();
         let store = Arc::new(MemStore::new(Areas::store_len(PAGES, refresh)));
         let key = Secret::from_bytes([1; 32]);
         let (shared, salts) = (store.clone(), Box::new(System));
         let areas = Areas::new(shared, PAGES, refresh, Cipher::default(), &key, salts);
-        (Deferred::new(areas.unwrap()), store)
+        (DeferredDetWo::new(areas.unwrap()), store)
     }
 
     #[test]

@@ -24,7 +24,7 @@ use core::sync::atomic::{
 use traceless::Hides;
 use traceless::error::{Error, Result};
 use traceless::rng::Salt;
-use traceless::scheme::detwo::{Location, Passes, Refresh};
+use traceless::scheme::detwo::{DetWoLocation, Passes, Refresh};
 use traceless::seal::Secret;
 use traceless::store::Store;
 
@@ -163,16 +163,18 @@ impl Areas {
     fn fetch(&self, page: u64, refreshed: u64, buffer: &mut Buffer) -> Result {
         let last = self.last(page).load(Acquire);
         let newest = match last {
-            0 => Location::Nowhere,
+            0 => DetWoLocation::Nowhere,
             _ => self.passes.locate(page, last, refreshed),
         };
         match newest {
-            Location::Hold(write) => {
+            DetWoLocation::Hold(write) => {
                 let slot = self.passes.blocks + write % self.hold_slots;
                 self.slots.get(slot, page, held_version(write), buffer)
             }
-            Location::Main(refresh) => self.slots.get(page, page, main_version(refresh), buffer),
-            Location::Nowhere => {
+            DetWoLocation::Main(refresh) => {
+                self.slots.get(page, page, main_version(refresh), buffer)
+            }
+            DetWoLocation::Nowhere => {
                 buffer.body().fill(0);
                 Ok(())
             }

@@ -31,13 +31,13 @@ pub trait Exchange: Send {
 }
 
 /// Such a tree as a scheme for pages.
-pub struct Fused<T> {
+pub struct FusedTree<T> {
     tree: T,
     written: Written,
     trusted_bytes: usize,
 }
 
-impl<T: Exchange> Fused<T> {
+impl<T: Exchange> FusedTree<T> {
     pub(super) fn of(tree: T, pages: u64, trusted_bytes: usize) -> Result<Self> {
         Ok(Self { tree, written: Written::of(pages)?, trusted_bytes })
     }
@@ -50,7 +50,7 @@ impl<T: Exchange> Fused<T> {
     }
 }
 
-impl<T: Exchange> PageScheme for Fused<T> {
+impl<T: Exchange> PageScheme for FusedTree<T> {
     fn pages(&self) -> u64 {
         self.written.pages()
     }
@@ -93,7 +93,7 @@ impl<T: Exchange> PageScheme for Fused<T> {
 
 /// Path ORAM with one access a fault: the path of the page that comes is read, and written with
 /// what waits in the stash, the page that leaves among it.
-pub type FusedPath<C> = Fused<PathExchange<C>>;
+pub type FusedPath<C> = FusedTree<PathExchange<C>>;
 
 /// The tree of a [`FusedPath`].
 pub struct PathExchange<C> {
@@ -152,7 +152,7 @@ impl<C: Sealer> Exchange for PathExchange<C> {
 
 /// Ring ORAM with one access a fault: a slot of each bucket is read on the path of the page that
 /// comes, and the page that leaves waits for an eviction.
-pub type FusedRing<C> = Fused<Ring<RingTop<SealedRing<C>>>>;
+pub type FusedRing<C> = FusedTree<Ring<RingTop<SealedRing<C>>>>;
 
 impl<C: Sealer> FusedRing<C> {
     /// Pages of zeros. [`TreeSize::ring`] says how large the store is.

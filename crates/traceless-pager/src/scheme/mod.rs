@@ -9,9 +9,9 @@ mod plain;
 mod tests;
 mod tree;
 
-pub use deferred::{Crew, Deferred, Turns};
+pub use deferred::{DeferredDetWo, RefreshTurns, Turns};
 pub use detwo::{Areas, DetWo, Numbers};
-pub use fused::{Exchange, Fused, FusedPath, FusedRing, PathExchange};
+pub use fused::{Exchange, FusedPath, FusedRing, FusedTree, PathExchange};
 pub use opam::{Opam, OpamTree};
 pub use plain::Plain;
 pub use tree::{Path, TreeParts, TreeSize, path_leaves, ring_leaves};

@@ -10,7 +10,7 @@
 //! which is read and written with it. **So the path that is read for a page is the one that was
 //! written when it left**: whoever sees both knows which visit of the page this is.
 
-use super::fused::{Exchange, Fused, PathExchange};
+use super::fused::{Exchange, FusedTree, PathExchange};
 use super::tree::TreeParts;
 use crate::Page;
 use crate::slots::Buffer;
@@ -21,7 +21,7 @@ use traceless::tree::Header;
 use traceless::types::Addr;
 
 /// OPAM: insecure.
-pub type Opam<C> = Fused<OpamTree<C>>;
+pub type Opam<C> = FusedTree<OpamTree<C>>;
 
 /// The tree of an [`Opam`].
 pub struct OpamTree<C> {

@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use traceless::Hides;
 use traceless::error::Error;
-use traceless::rng::{Rng, Seeded, System};
+use traceless::rng::{Rng, SeededRng, System};
 use traceless::scheme::detwo::Refresh;
 use traceless::seal::Secret;
-use traceless::store::{MemStore, Store, Watched};
+use traceless::store::{MemStore, Store, WatchedStore};
 use traceless::trace::{Event, Op, Recorder};
 use traceless::types::Extent;
 
@@ -47,7 +47,7 @@ fn detwo(store: Arc<dyn Store>, pages: u64, (p, q): (u32, u32), cipher: Cipher) 
 
 fn page_of(seed: u64) -> Page {
     let mut page = [0; PAGE_LEN];
-    Seeded::new(seed).fill(&mut page);
+    SeededRng::new(seed).fill(&mut page);
     page
 }
 
@@ -65,7 +65,7 @@ impl Model {
     }
 
     /// Touches a page, which must be as it was left, and leaves it with other contents.
-    fn touch(&mut self, page: u64, rng: &mut Seeded, contents: u64) -> Result<(), Error> {
+    fn touch(&mut self, page: u64, rng: &mut SeededRng, contents: u64) -> Result<(), Error> {
         if !self.resident.contains_key(&page) {
             let mut frame = [9; PAGE_LEN];
             let mut out = None;
@@ -105,7 +105,7 @@ fn pages_come_back_as_they_went() {
 fn are_kept(scheme: Box<dyn PageScheme>, steps: u64) {
     let pages = scheme.pages();
     let mut model = Model::new(scheme, 4);
-    let mut rng = Seeded::new(pages);
+    let mut rng = SeededRng::new(pages);
     for step in 0..steps {
         let page = rng.below(pages);
         if step % 41 == 40 {
@@ -120,7 +120,7 @@ fn are_kept(scheme: Box<dyn PageScheme>, steps: u64) {
 fn a_changed_slot_is_an_error_or_has_no_effect() {
     each_scheme(16, &mut |scheme, store| {
         let mut model = Model::new(scheme, 2);
-        let mut rng = Seeded::new(1);
+        let mut rng = SeededRng::new(1);
         for step in 0..100 {
             model.touch(step % 16, &mut rng, step).unwrap();
         }
@@ -161,7 +161,7 @@ fn flipped_is_refused(model: &mut Model, store: &MemStore, at: u64) -> bool {
 fn a_slot_put_back_from_an_older_copy_is_an_error_or_has_no_effect() {
     each_scheme(16, &mut |scheme, store| {
         let mut model = Model::new(scheme, 2);
-        let mut rng = Seeded::new(2);
+        let mut rng = SeededRng::new(2);
         for step in 0..64 {
             model.touch(step % 16, &mut rng, step).unwrap();
         }
@@ -208,7 +208,7 @@ fn writes_of(plain: bool, ratio: (u32, u32), frames: usize, touched: &[u64]) -> 
     let recorder = Arc::new(Recorder::default());
     let pages = 16;
     let store = MemStore::new(len(pages, ratio));
-    let store: Arc<dyn Store> = Arc::new(Watched::new(store, recorder.clone()));
+    let store: Arc<dyn Store> = Arc::new(WatchedStore::new(store, recorder.clone()));
     let mut scheme: Box<dyn PageScheme> = if plain {
         Box::new(Plain::new(store, pages, Cipher::default(), &key(), Box::new(System)).unwrap())
     } else {
@@ -256,7 +256,7 @@ fn the_papers_example_shows_the_same_writes_whatever_the_secret() {
 
 #[test]
 fn write_traces_depend_on_the_number_of_faults_alone() {
-    let mut rng = Seeded::new(3);
+    let mut rng = SeededRng::new(3);
     for ratio in RATIOS {
         // Each touch is a fault: no page is touched again while it is resident.
         let sequential: Vec<u64> = (0..300).map(|i| i % 16).collect();

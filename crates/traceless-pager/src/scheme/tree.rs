@@ -1,7 +1,7 @@
 //! Tree ORAMs for pages: they hide which pages come, too, where reads of the store can be seen.
 //!
 //! Path ORAM as it is takes two accesses a fault: the page that leaves is written, and the one that
-//! comes is read. [`Fused`](super::Fused) ones take one.
+//! comes is read. [`Fused`](super::FusedTree) ones take one.
 
 use super::PageScheme;
 use crate::{PAGE_LEN, Page};
@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use traceless::Hides;
-use traceless::controller::Stepped;
+use traceless::controller::SteppedOram;
 use traceless::error::{Error, Result};
 use traceless::rng::Rng;
 use traceless::scheme::path::PathOram;
@@ -172,7 +172,7 @@ impl Written {
 
 /// Path ORAM as it is: two accesses a fault.
 pub struct Path<C> {
-    oram: Stepped<PathOram<Tree<C>>>,
+    oram: SteppedOram<PathOram<Tree<C>>>,
     written: Written,
     trusted_bytes: usize,
 }
@@ -182,7 +182,7 @@ impl<C: Sealer> Path<C> {
     pub fn new(mut parts: TreeParts<C>) -> Result<Self> {
         let (tree, trusted_bytes) = parts.tree()?;
         let oram = PathOram::new(parts.pages, vec![tree], STASH_BLOCKS, parts.rng)?;
-        Ok(Self { oram: Stepped::new(oram), written: Written::of(parts.pages)?, trusted_bytes })
+        Ok(Self { oram: SteppedOram::new(oram), written: Written::of(parts.pages)?, trusted_bytes })
     }
 }
 

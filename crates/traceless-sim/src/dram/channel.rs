@@ -1,7 +1,7 @@
 //! One channel: its queues, its banks, and which command goes out when.
 
 use super::config::{Apart, Config, REFRESHES_A_WINDOW, Scheduler, Timing, WriteDrain};
-use super::log::{Command, Logged};
+use super::log::{Command, CommandRecord};
 use super::queue::{Queue, Request};
 use super::stats::{ChannelStats, ChannelTimes};
 use crate::workload::{LINE_LEN, Op};
@@ -33,7 +33,7 @@ pub struct Channel {
     wake: u64,
     stats: ChannelStats,
     times: ChannelTimes,
-    log: Option<Vec<Logged>>,
+    log: Option<Vec<CommandRecord>>,
     witness: Option<Arc<dyn Witness>>,
 }
 
@@ -117,7 +117,7 @@ impl Channel {
         self.log = Some(Vec::new());
     }
 
-    pub fn log(&self) -> &[Logged] {
+    pub fn log(&self) -> &[CommandRecord] {
         self.log.as_deref().unwrap_or_default()
     }
 
@@ -310,7 +310,7 @@ impl Channel {
         if let Some(log) = &mut self.log {
             let Request { rank, row, bank, .. } = request;
             let bank = bank % self.banks_per_rank;
-            log.push(Logged { at: now, command, rank, bank, row, closes });
+            log.push(CommandRecord { at: now, command, rank, bank, row, closes });
         }
     }
 

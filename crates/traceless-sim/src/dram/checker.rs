@@ -2,7 +2,7 @@
 //! from the state by which a channel decides when they go out.
 
 use super::config::{Apart, Config, REFRESHES_A_WINDOW, Timing};
-use super::log::{Command, Logged};
+use super::log::{Command, CommandRecord};
 
 /// Activations of a rank in a window of tFAW.
 const ACTIVATIONS_A_WINDOW: usize = 4;
@@ -13,13 +13,13 @@ pub struct Breach {
     /// Which one, counted from 0.
     pub nth: usize,
     /// It.
-    pub command: Logged,
+    pub command: CommandRecord,
     /// What it breaks.
     pub rule: &'static str,
 }
 
 /// The first of a channel's commands that breaks a rule, if any does.
-pub fn first_breach(config: &Config, log: &[Logged]) -> Option<Breach> {
+pub fn first_breach(config: &Config, log: &[CommandRecord]) -> Option<Breach> {
     let mut checker = Checker::new(config);
     log.iter().enumerate().find_map(|(nth, &command)| {
         let rule = checker.broken_by(&command);
@@ -38,7 +38,7 @@ pub struct Checker {
     len: u64,
     /// No gap between two commands is longer.
     reach: u64,
-    log: Vec<Logged>,
+    log: Vec<CommandRecord>,
 }
 
 impl Checker {
@@ -58,12 +58,12 @@ impl Checker {
     }
 
     /// The commands so far.
-    pub fn log(&self) -> &[Logged] {
+    pub fn log(&self) -> &[CommandRecord] {
         &self.log
     }
 
     /// A command goes out.
-    pub fn push(&mut self, command: Logged) {
+    pub fn push(&mut self, command: CommandRecord) {
         self.log.push(command);
     }
 
@@ -89,7 +89,7 @@ impl Checker {
     }
 
     /// When the bank precharges that `last` tells to do so by itself.
-    pub fn closes_after(&self, last: &Logged) -> u64 {
+    pub fn closes_after(&self, last: &CommandRecord) -> u64 {
         let mut at = last.at + self.until_precharge(last.command);
         for command in self.of_bank(last.rank, last.bank) {
             at = at.max(command.at + self.until_precharge(command.command));
@@ -101,9 +101,9 @@ impl Checker {
     }
 
     /// The rule that a command breaks if it goes out next, if there is one.
-    pub fn broken_by(&self, next: &Logged) -> Option<&'static str> {
+    pub fn broken_by(&self, next: &CommandRecord) -> Option<&'static str> {
         let Timing { ras, rp, rtp, cwd, data, wr, faw, .. } = self.timing;
-        let Logged { at, rank, bank, .. } = *next;
+        let CommandRecord { at, rank, bank, .. } = *next;
         if !at.is_multiple_of(self.cycle) || self.log.last().is_some_and(|last| last.at >= at) {
             return Some("one command in a cycle of the memory");
         }
@@ -139,7 +139,7 @@ impl Checker {
     }
 
     /// What a bank was told, the last first.
-    fn of_bank(&self, rank: usize, bank: usize) -> impl Iterator<Item = &Logged> {
+    fn of_bank(&self, rank: usize, bank: usize) -> impl Iterator<Item = &CommandRecord> {
         self.log.iter().rev().filter(move |c| (c.rank, c.bank) == (rank, bank))
     }
 
@@ -155,7 +155,7 @@ impl Checker {
     }
 
     /// The least time between two commands, and which rule says so.
-    fn gap(&self, before: &Logged, next: &Logged) -> (&'static str, u64) {
+    fn gap(&self, before: &CommandRecord, next: &CommandRecord) -> (&'static str, u64) {
         use Command::{Activate, Precharge, Read, Write};
         let t = &self.timing;
         let Apart { rrd, wtr, ccd } = t.apart();

@@ -27,7 +27,7 @@ impl Command {
 
 /// A command that went out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Logged {
+pub struct CommandRecord {
     /// When, in cycles of the processor.
     pub at: u64,
     /// What.

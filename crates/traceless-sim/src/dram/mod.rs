@@ -21,7 +21,7 @@ pub use checker::{Breach, Checker, first_breach};
 pub use config::{Apart, Config, Scheduler, Timing, WriteDrain};
 pub use energy::Energy;
 pub use geometry::Geometry;
-pub use log::{Command, Logged};
+pub use log::{Command, CommandRecord};
 pub use power::Power;
 pub use stats::{ChannelStats, ChannelTimes, OpStats};
 pub use summary::Summary;
@@ -129,7 +129,7 @@ impl Memory {
     }
 
     /// The commands of a channel since then.
-    pub fn log(&self, channel: usize) -> &[Logged] {
+    pub fn log(&self, channel: usize) -> &[CommandRecord] {
         self.channels[channel].log()
     }
 

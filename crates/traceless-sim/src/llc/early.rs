@@ -3,18 +3,18 @@
 use crate::cache::Cache;
 use serde::Serialize;
 use std::collections::VecDeque;
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 
 /// The line that is offered, and how the next one is found.
 pub struct EarlyWriteBack {
     pointer: Option<u64>,
     search: Search,
-    counts: Counts,
+    counts: EarlyCounts,
 }
 
 /// What came of it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
-pub struct Counts {
+pub struct EarlyCounts {
     /// Lines that were offered.
     pub offered: u64,
     /// Those that were used again, or had to leave, before they were written back.
@@ -27,7 +27,7 @@ enum Search {
     /// A pointer goes from set to set. The sets that it passes take no time, since nothing is said
     /// of how many a search looks at in a cycle; but one in vain is followed by a pause, and the
     /// next begins at a random set.
-    Scan { next: u64, pause: u64, paused_until: u64, rng: Box<Seeded> },
+    Scan { next: u64, pause: u64, paused_until: u64, rng: Box<SeededRng> },
     /// Dirty lines wait from the time on at which each became the next one to leave its set; at
     /// most so many.
     Queue { lines: VecDeque<u64>, room: usize },
@@ -37,7 +37,7 @@ impl EarlyWriteBack {
     /// By a pointer that goes through the cache. A search in vain is followed by a pause of so many
     /// cycles.
     pub fn scan(seed: u64, pause: u64) -> Self {
-        let rng = Box::new(Seeded::new(seed));
+        let rng = Box::new(SeededRng::new(seed));
         Self::new(Search::Scan { next: 0, pause, paused_until: 0, rng })
     }
 
@@ -47,11 +47,11 @@ impl EarlyWriteBack {
     }
 
     fn new(search: Search) -> Self {
-        Self { pointer: None, search, counts: Counts::default() }
+        Self { pointer: None, search, counts: EarlyCounts::default() }
     }
 
     /// What came of it so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> EarlyCounts {
         self.counts
     }
 

@@ -2,9 +2,9 @@
 
 mod early;
 
-pub use early::{Counts as EarlyCounts, EarlyWriteBack};
+pub use early::{EarlyCounts, EarlyWriteBack};
 
-use crate::backend::{Answer, Backend, Brought, NOBODY, OFFERED};
+use crate::backend::{Answer, Backend, LineGroup, NOBODY, OFFERED};
 use crate::cache::{self, Cache, Victim};
 use crate::error::{Result, within};
 use crate::workload::{Op, line_start};
@@ -53,13 +53,13 @@ pub struct LastLevel<B> {
     /// Lines on their way for which nobody waits.
     posted: usize,
     /// What was brought at last.
-    brought: Vec<Brought>,
-    counts: Counts,
+    brought: Vec<LineGroup>,
+    counts: CacheCounts,
 }
 
 /// What a cache was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
-pub struct Counts {
+pub struct CacheCounts {
     /// Lines read, and those of them that were not there.
     pub reads: u64,
     /// Of these.
@@ -96,7 +96,7 @@ impl<B: Backend> LastLevel<B> {
             now: 0,
             posted: 0,
             brought: vec![],
-            counts: Counts::default(),
+            counts: CacheCounts::default(),
         })
     }
 
@@ -111,9 +111,9 @@ impl<B: Backend> LastLevel<B> {
     }
 
     /// What it was asked for.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> CacheCounts {
         let early = self.early.as_ref().map(EarlyWriteBack::counts).unwrap_or_default();
-        Counts { early, ..self.counts }
+        CacheCounts { early, ..self.counts }
     }
 
     /// Whether the line is here. If not, it is from now on.
@@ -150,7 +150,7 @@ impl<B: Backend> LastLevel<B> {
     fn take_brought(&mut self, now: u64) -> Result {
         let mut all = core::mem::take(&mut self.brought);
         self.behind.take_brought(&mut all);
-        for line in all.iter().flat_map(Brought::others) {
+        for line in all.iter().flat_map(LineGroup::others) {
             self.counts.taken_along += u64::from(self.cache.clean(line.addr));
             if line.is_brought && !self.cache.holds(line.addr) {
                 let victim = self.cache.insert(line.addr, self.config.brought_before);
@@ -167,7 +167,7 @@ impl<B: Backend> LastLevel<B> {
     fn warm_brought(&mut self) -> Result {
         let mut all = core::mem::take(&mut self.brought);
         self.behind.take_brought(&mut all);
-        for line in all.iter().flat_map(Brought::others) {
+        for line in all.iter().flat_map(LineGroup::others) {
             self.cache.clean(line.addr);
             if line.is_brought
                 && let Some(victim) = self.cache.insert(line.addr, self.config.brought_before)

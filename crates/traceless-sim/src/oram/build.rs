@@ -5,12 +5,12 @@ use super::config::{Allocation, BLOCK_LEN, Config, LabelKind, MapTree, Scheme, S
 use super::front::Front;
 use super::layout::Layout;
 use super::recursive::{self, Recursive};
-use super::tree::{Cached, Seen, Tree};
+use super::tree::{CachedTop, LevelCounts, Tree};
 use crate::error::{Error, Result, within};
 use crate::workload::LINE_LEN;
 use core::ops::Range;
-use traceless::posmap::{Compressed, Labels, Plain, Plb};
-use traceless::rng::{Rng, Seeded};
+use traceless::posmap::{CompressedLabels, Labels, PlainLabels, Plb};
+use traceless::rng::{Rng, SeededRng};
 use traceless::scheme::path::PathOram;
 use traceless::scheme::rho::Rho;
 use traceless::scheme::ring::{GhostRing, Ring, RingTop};
@@ -22,7 +22,7 @@ use traceless::tree::{BareTree, Shape, Substash, Treetop};
 pub struct Built {
     pub front: Box<dyn Front>,
     pub bus: Bus,
-    pub seen: Seen,
+    pub seen: LevelCounts,
     /// Of each tree: where its slots lie.
     pub layouts: Vec<Layout>,
     /// Of each tree: bytes of a path, where a memory counts nothing else.
@@ -44,7 +44,7 @@ pub fn build(config: &Config, channels: u64, capacity: u64) -> Result<Built> {
     Builder {
         rngs: 0,
         bus: Bus::default(),
-        seen: Seen::default(),
+        seen: LevelCounts::default(),
         slots: 0,
         pointer_bits: 0,
         end: 0,
@@ -62,7 +62,7 @@ struct Builder<'a> {
     channels: u64,
     capacity: u64,
     bus: Bus,
-    seen: Seen,
+    seen: LevelCounts,
     slots: u64,
     pointer_bits: u64,
     end: u64,
@@ -82,7 +82,7 @@ impl Builder<'_> {
             _ if self.config.labels == Some(LabelKind::Compressed) => self.compressed()?,
             _ => {
                 let fanout = self.config.map_fanout.expect("it is resolved");
-                self.unified(|| Ok(Plain::new(fanout)?))?
+                self.unified(|| Ok(PlainLabels::new(fanout)?))?
             }
         };
         let Self { bus, seen, layouts, path_bytes, slots, pointer_bits, .. } = self;
@@ -92,7 +92,7 @@ impl Builder<'_> {
     /// A generator of its own for each part.
     fn rng(&mut self) -> Box<dyn Rng> {
         self.rngs += 1;
-        Box::new(Seeded::new(self.config.seed.wrapping_mul(1 << 8).wrapping_add(self.rngs)))
+        Box::new(SeededRng::new(self.config.seed.wrapping_mul(1 << 8).wrapping_add(self.rngs)))
     }
 
     fn blocks(&self) -> u64 {
@@ -148,17 +148,17 @@ impl Builder<'_> {
         let below = BareTree::try_new(below, 0)
             .ok_or(Error::Oram("there is less memory here than its tree takes: 8 bytes a slot"))?;
         let cached = match top {
-            _ if cached == 0 => Cached::Apart(Treetop::new(shape, cached, below)?),
-            Top::Apart => Cached::Apart(Treetop::new(shape, cached, below)?),
+            _ if cached == 0 => CachedTop::Apart(Treetop::new(shape, cached, below)?),
+            Top::Apart => CachedTop::Apart(Treetop::new(shape, cached, below)?),
             Top::Merged => {
-                Cached::Substash(Substash::new(shape, cached, (1, slots as usize), below)?)
+                CachedTop::Substash(Substash::new(shape, cached, (1, slots as usize), below)?)
             }
             Top::SubStash => {
                 let ways = self.config.top_ways;
                 let sets = self.config.top_sets.unwrap_or(slots as usize / ways.max(1)).max(1);
                 let room = sets.saturating_mul(ways) as u64;
                 self.pointer_bits += slots * u64::from(room.next_power_of_two().ilog2());
-                Cached::Substash(Substash::new(shape, cached, (sets, ways), below)?)
+                CachedTop::Substash(Substash::new(shape, cached, (sets, ways), below)?)
             }
         };
         let is_first = self.path_bytes.len() == 1;
@@ -192,7 +192,7 @@ impl Builder<'_> {
                 Plb::new(room, self.config.plb_ways, 0)
             };
             let plb = rate.map(|rate| Ok::<_, Error>((plb()?, rate))).transpose()?;
-            maps.push(recursive::MapTree { tree, fanout, plb });
+            maps.push(recursive::MapLevel { tree, fanout, plb });
         }
         let stash = (self.config.stash_blocks, self.drain_above());
         let (blocks, rng) = (self.blocks(), self.rng());
@@ -209,7 +209,7 @@ impl Builder<'_> {
         let key = Secret::from_bytes(key);
         let Config { map_fanout, counter_bits, .. } = *self.config;
         let (fanout, bits) = map_fanout.zip(counter_bits).expect("they are resolved");
-        self.unified(|| Ok(Compressed::new(&key, fanout, bits)?.starting_at_random()))
+        self.unified(|| Ok(CompressedLabels::new(&key, fanout, bits)?.starting_at_random()))
     }
 
     fn unified<L: Labels + 'static>(

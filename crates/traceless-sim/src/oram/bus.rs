@@ -13,8 +13,8 @@ pub struct Bus(Arc<Mutex<Step>>);
 /// What a step reads and writes.
 #[derive(Default)]
 pub struct Step {
-    pub reads: Touched,
-    pub writes: Touched,
+    pub reads: StepLines,
+    pub writes: StepLines,
     /// In which tree.
     pub tree: usize,
 }
@@ -22,14 +22,14 @@ pub struct Step {
 /// Lines, as whole paths where that is what they are: a memory that only counts them need not know
 /// where each lies.
 #[derive(Default)]
-pub struct Touched {
+pub struct StepLines {
     /// Paths, and of which tree.
     paths: Vec<(usize, Leaf)>,
     /// Other lines: bytes where they begin.
     lines: Vec<u64>,
 }
 
-impl Touched {
+impl StepLines {
     fn clear(&mut self) {
         self.paths.clear();
         self.lines.clear();

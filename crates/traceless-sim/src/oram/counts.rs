@@ -1,7 +1,7 @@
 //! What a scheme did.
 
 use serde::Serialize;
-use traceless::controller::Kind;
+use traceless::controller::StepKind;
 
 /// Levels of a position map that are told apart; deeper ones count as the last.
 pub const MAP_LEVELS: usize = 8;
@@ -112,13 +112,13 @@ impl Counts {
         1.0 - missed(level) as f64 / sought.max(1) as f64
     }
 
-    pub(super) fn count(&mut self, kind: Kind, is_early: bool) {
+    pub(super) fn count(&mut self, kind: StepKind, is_early: bool) {
         match kind {
-            Kind::Dummy => self.dummy += 1,
-            Kind::Eviction => self.eviction += 1,
+            StepKind::Dummy => self.dummy += 1,
+            StepKind::Eviction => self.eviction += 1,
             _ if is_early => self.early += 1,
-            Kind::Data => self.data += 1,
-            Kind::PosMap(level) => {
+            StepKind::Data => self.data += 1,
+            StepKind::PosMap(level) => {
                 self.map += 1;
                 self.map_levels[usize::from(level).clamp(1, MAP_LEVELS) - 1] += 1;
             }

@@ -2,7 +2,7 @@
 
 use crate::times::{Latency, Times};
 use serde::Serialize;
-use traceless::controller::Kind;
+use traceless::controller::StepKind;
 
 /// Levels of the position map that reads are told apart by; more count as the last.
 pub const READ_LEVELS: usize = 5;
@@ -60,7 +60,7 @@ pub struct PathLatencies {
 
 /// What is measured while a scheme runs.
 #[derive(Default)]
-pub struct Measured {
+pub struct LatencyProbe {
     at_hand: Times,
     by_map: [Times; READ_LEVELS],
     reads: Times,
@@ -72,7 +72,7 @@ pub struct Measured {
     early: Times,
 }
 
-impl Measured {
+impl LatencyProbe {
     /// A line was read, after so many accesses to the map, or without any path access.
     pub fn read(&mut self, map: Option<usize>, cycles: u64) {
         self.reads.add(cycles);
@@ -88,13 +88,13 @@ impl Measured {
     }
 
     /// A path access ended.
-    pub fn path(&mut self, kind: Kind, is_early: bool, cycles: u64) {
+    pub fn path(&mut self, kind: StepKind, is_early: bool, cycles: u64) {
         let times = match kind {
-            Kind::Dummy => &mut self.dummy,
-            Kind::Eviction => &mut self.eviction,
+            StepKind::Dummy => &mut self.dummy,
+            StepKind::Eviction => &mut self.eviction,
             _ if is_early => &mut self.early,
-            Kind::Data => &mut self.data,
-            Kind::PosMap(_) => &mut self.map,
+            StepKind::Data => &mut self.data,
+            StepKind::PosMap(_) => &mut self.map,
         };
         times.add(cycles);
     }

@@ -92,7 +92,7 @@ impl Layout {
 /// [`LayoutKind::Spread`]. Lines are counted in each channel by itself.
 pub struct Spread {
     channels: u64,
-    levels: Vec<Level>,
+    levels: Vec<LayoutLevel>,
     slots: Vec<Slot>,
     leaves: u64,
     end: u64,
@@ -100,7 +100,7 @@ pub struct Spread {
 
 /// A level, and the subtrees that it is a part of.
 #[derive(Clone, Copy)]
-struct Level {
+struct LayoutLevel {
     /// Bits of a leaf below the level, and levels of the subtree above it.
     below: u32,
     above: u32,
@@ -221,7 +221,7 @@ impl Spread {
                 self.slots.push(Slot { channel, within, stride });
             }
             self.add_level(shape, first, level, &mut lens);
-            self.levels.push(Level {
+            self.levels.push(LayoutLevel {
                 below: (leaves - level) as u32,
                 above: (level - first) as u32,
                 first: self.end,
@@ -238,7 +238,7 @@ impl Spread {
         let in_row = (row / longest).max(1);
         let row = row.max(longest.next_multiple_of(row));
         for level in self.levels.iter_mut().rev().take(levels) {
-            *level = Level { subtree_len: longest, in_row, row, turns, ..*level };
+            *level = LayoutLevel { subtree_len: longest, in_row, row, turns, ..*level };
         }
         self.end += shape.buckets(first).div_ceil(in_row) * row;
     }

@@ -27,29 +27,29 @@ pub use latency::{Latencies, PathLatencies, READ_LEVELS};
 pub use layout::{Layout, LayoutKind};
 pub use storage::Storage;
 
-use crate::backend::{Answer, Brought};
+use crate::backend::{Answer, LineGroup};
 use crate::constant;
-use crate::dram::{self, ChannelStats, ChannelTimes, Logged, Memory};
+use crate::dram::{self, ChannelStats, ChannelTimes, CommandRecord, Memory};
 use crate::error::{Error, Result};
 use crate::workload::LINE_LEN;
 use build::{Built, build};
 use bus::Step;
-use latency::Measured;
-use requests::Request;
+use latency::LatencyProbe;
+use requests::BlockRequest;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use traceless::controller::{Issued, Kind};
-use traceless::rng::{Rng, Seeded};
+use traceless::controller::{StepKind, StepOutcome};
+use traceless::rng::{Rng, SeededRng};
 use traceless::trace::{self, Event, Surface, Witness};
 use traceless::types::Addr;
-use tree::Seen;
+use tree::LevelCounts;
 
 /// A scheme, and the memory that it lies in.
 pub struct Oram {
     config: Config,
     front: Box<dyn Front>,
     bus: Bus,
-    seen: Seen,
+    seen: LevelCounts,
     memory: Under,
     /// Of each tree: where its slots lie, and bytes of a path.
     layouts: Vec<Layout>,
@@ -68,12 +68,12 @@ pub struct Oram {
     step: Step,
     lines: Vec<u64>,
     /// Requests that wait, with the tickets of reads. Write-backs have none.
-    requests: HashMap<u64, Request>,
+    requests: HashMap<u64, BlockRequest>,
     /// Where lines share a block: the request that waits for it, which others join.
     of_block: HashMap<u64, u64>,
     next_request: u64,
     /// Lines that were at hand since they were asked for.
-    brought: Vec<Brought>,
+    brought: Vec<LineGroup>,
     /// Blocks that have left the memory, and whether such a thing is possible.
     out: HashSet<u64>,
     blocks_leave: bool,
@@ -85,9 +85,9 @@ pub struct Oram {
     map: MapCounts,
     /// Group remaps before anything was timed.
     remaps_before: u64,
-    measured: Measured,
+    measured: LatencyProbe,
     /// The path access that is under way, and whether it is in place of a dummy.
-    kind: (Kind, bool),
+    kind: (StepKind, bool),
     /// Accesses to the position map since a request was finished.
     walked: usize,
     /// Whoever watches the bus.
@@ -103,7 +103,7 @@ pub fn layouts(config: &Config, memory: &dram::Config) -> Result<Vec<Layout>> {
 /// What holds the trees.
 enum Under {
     Dram(Box<Memory>),
-    Constant(constant::Config, constant::Bus),
+    Constant(constant::Config, constant::ConstantBus),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -144,7 +144,7 @@ impl Oram {
     pub fn over_constant(config: &Config, memory: &constant::Config) -> Result<Self> {
         memory.check()?;
         let built = build(config, 1, memory.capacity)?;
-        Self::new(config, built, Under::Constant(*memory, constant::Bus::new(memory)))
+        Self::new(config, built, Under::Constant(*memory, constant::ConstantBus::new(memory)))
     }
 
     /// A scheme of the caller's own, in `memory`. `make` gets the bus that its trees tell what they
@@ -172,7 +172,7 @@ impl Oram {
         let built = Built {
             front,
             bus,
-            seen: Seen::default(),
+            seen: LevelCounts::default(),
             layouts: vec![],
             path_bytes: vec![],
             slots: 0,
@@ -215,8 +215,8 @@ impl Oram {
             counts: Counts { slots, pointer_bits, ..Counts::default() },
             map: MapCounts::default(),
             remaps_before: 0,
-            measured: Measured::default(),
-            kind: (Kind::Dummy, false),
+            measured: LatencyProbe::default(),
+            kind: (StepKind::Dummy, false),
             walked: 0,
             witness: None,
         };
@@ -233,7 +233,7 @@ impl Oram {
 
     /// The commands that went to a channel of the memory, if that keeps a
     /// [log](Memory::keep_log).
-    pub fn commands(&self, channel: usize) -> &[Logged] {
+    pub fn commands(&self, channel: usize) -> &[CommandRecord] {
         match &self.memory {
             Under::Dram(memory) => memory.log(channel),
             Under::Constant(..) => &[],
@@ -279,7 +279,7 @@ impl Oram {
 
     /// Accesses random blocks, so that stash and cached levels are as full as they will be.
     fn warm_up(&mut self) -> Result {
-        let mut rng = Seeded::new(self.config.seed);
+        let mut rng = SeededRng::new(self.config.seed);
         for _ in 0..self.config.warm_up {
             let addr = rng.below(self.front.blocks());
             self.front.submit(UNTIMED, Addr(addr))?;
@@ -350,7 +350,7 @@ impl Oram {
             return Ok(());
         }
         let is_early = self.requests.is_empty();
-        let Issued { kind, finished } = self.front.step(&mut |_, _| {})?;
+        let StepOutcome { kind, finished } = self.front.step(&mut |_, _| {})?;
         self.bus.take(&mut self.step);
         let bytes = self.count(kind, is_early);
         self.phase = match &mut self.memory {
@@ -381,7 +381,7 @@ impl Oram {
     }
 
     /// Counts a path access. Tells how many bytes it moves.
-    fn count(&mut self, kind: Kind, is_early: bool) -> u64 {
+    fn count(&mut self, kind: StepKind, is_early: bool) -> u64 {
         let Step { reads, writes, tree } = &self.step;
         let lines = reads.count(&self.layouts) + writes.count(&self.layouts);
         let bytes = match (&self.memory, self.path_bytes.get(*tree)) {
@@ -390,14 +390,14 @@ impl Oram {
         };
         let is_early = is_early && self.offered.is_some();
         self.kind = (kind, is_early);
-        self.walked += usize::from(matches!(kind, Kind::PosMap(_)) && !is_early);
+        self.walked += usize::from(matches!(kind, StepKind::PosMap(_)) && !is_early);
         let counts = &mut self.counts;
         counts.count(kind, is_early);
         counts.lines += lines;
         counts.bytes += bytes;
         counts.other_trees += u64::from(*tree > 0);
         let is_maps = self.config.scheme == Scheme::Recursive && *tree > 0;
-        if is_maps || matches!(kind, Kind::PosMap(_)) {
+        if is_maps || matches!(kind, StepKind::PosMap(_)) {
             self.map.bytes += bytes;
         }
         counts.stash_peak = counts.stash_peak.max(self.front.stash());

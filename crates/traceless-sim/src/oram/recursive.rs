@@ -11,7 +11,7 @@
 //! [`PathOram`](traceless::scheme::path::PathOram), whose labels lie in the blocks.
 
 use std::collections::VecDeque;
-use traceless::controller::{Controller, Issued, Kind, Serve};
+use traceless::controller::{Controller, Serve, StepKind, StepOutcome};
 use traceless::error::{Error, Result};
 use traceless::oram::Hides;
 use traceless::posmap::{Flat, Lookaside, Plb};
@@ -23,7 +23,7 @@ use traceless::types::{Addr, Leaf};
 pub const RATE_ONE: u32 = 1000;
 
 /// The tree of a map.
-pub struct MapTree<T> {
+pub struct MapLevel<T> {
     /// It.
     pub tree: T,
     /// Labels in one of its blocks.
@@ -66,7 +66,7 @@ impl<T: BucketTree> Recursive<T> {
     pub fn new(
         blocks: u64,
         data: T,
-        maps: Vec<MapTree<T>>,
+        maps: Vec<MapLevel<T>>,
         (stash_blocks, drain_above): (usize, usize),
         rng: Box<dyn Rng>,
     ) -> Result<Self> {
@@ -75,8 +75,9 @@ impl<T: BucketTree> Recursive<T> {
             return Err(Error::Geometry("either every map has a PLB, or none has"));
         }
         let (mut fewer, mut levels) = (blocks, vec![]);
-        let data = MapTree { tree: data, fanout: 1, plb: None };
-        for (nth, MapTree { tree, fanout, plb }) in core::iter::once(data).chain(maps).enumerate() {
+        let data = MapLevel { tree: data, fanout: 1, plb: None };
+        for (nth, MapLevel { tree, fanout, plb }) in core::iter::once(data).chain(maps).enumerate()
+        {
             if nth > 0 && fanout < 2 {
                 return Err(Error::Geometry("a block of the map holds at least two labels"));
             }
@@ -121,25 +122,25 @@ impl<T: BucketTree> Recursive<T> {
         self.turn + 1 < self.levels.len()
     }
 
-    fn try_step(&mut self) -> Result<Issued> {
+    fn try_step(&mut self) -> Result<StepOutcome> {
         let tree = self.turn;
         let level = &mut self.levels[tree];
         let kind = if level.drains.is_due(level.engine.stash().len()) {
-            self.unasked(tree, Kind::Eviction)?
+            self.unasked(tree, StepKind::Eviction)?
         } else {
             match self.requests.front() {
                 Some(&(_, addr)) if self.wanted(addr) == tree => self.visit(tree, addr)?,
-                _ => self.unasked(tree, Kind::Dummy)?,
+                _ => self.unasked(tree, StepKind::Dummy)?,
             }
         };
         // Whatever an access was for: else who watches would learn which stash is full.
         self.move_on();
-        let is_served = kind == Kind::Data;
+        let is_served = kind == StepKind::Data;
         let finished = self.requests.front().filter(|_| is_served).map(|(id, _)| *id);
         if is_served {
             self.requests.pop_front();
         }
-        Ok(Issued { kind, finished })
+        Ok(StepOutcome { kind, finished })
     }
 
     /// The tree to be accessed next for a block.
@@ -167,7 +168,7 @@ impl<T: BucketTree> Recursive<T> {
     }
 
     /// Accesses a request's block of one tree, whose parent is at hand.
-    fn visit(&mut self, tree: usize, addr: Addr) -> Result<Kind> {
+    fn visit(&mut self, tree: usize, addr: Addr) -> Result<StepKind> {
         let (block, new) = (self.block_of(addr, tree), self.draw(tree));
         let old = self.levels[tree].labels.remap(block, new).unwrap_or_else(|| self.draw(tree));
         let Level { engine, plb, .. } = &mut self.levels[tree];
@@ -189,7 +190,7 @@ impl<T: BucketTree> Recursive<T> {
         self.touch_parent(block, tree + 1);
         let last = self.levels.len() - 1;
         self.walk = self.walk.map(|tree| tree.checked_sub(1).unwrap_or(last));
-        Ok(if tree == 0 { Kind::Data } else { Kind::PosMap(tree as u8) })
+        Ok(if tree == 0 { StepKind::Data } else { StepKind::PosMap(tree as u8) })
     }
 
     /// Notes that the block of `tree` was used that holds the label of `child`.
@@ -199,7 +200,7 @@ impl<T: BucketTree> Recursive<T> {
         plb.touch(way);
     }
 
-    fn unasked(&mut self, tree: usize, kind: Kind) -> Result<Kind> {
+    fn unasked(&mut self, tree: usize, kind: StepKind) -> Result<StepKind> {
         let leaf = self.draw(tree);
         self.levels[tree].engine.dummy(leaf)?;
         Ok(kind)
@@ -253,7 +254,7 @@ impl<T: BucketTree> Controller for Recursive<T> {
         self.requests.len()
     }
 
-    fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+    fn step(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         if self.failed {
             return Err(Error::Poisoned);
         }

@@ -2,7 +2,7 @@
 //! those that it offers early.
 
 use super::{Oram, Phase, UNTIMED};
-use crate::backend::{Answer, Backend, Brought, OFFERED};
+use crate::backend::{Answer, Backend, LineGroup, OFFERED};
 use crate::error::Result;
 use crate::oram::{Early, Front, Pace, Remap};
 use crate::workload::{LINE_LEN, Op};
@@ -10,7 +10,7 @@ use traceless::types::Addr;
 
 /// What waits for a block.
 #[derive(Default)]
-pub(super) struct Request {
+pub(super) struct BlockRequest {
     block: u64,
     /// Of reads, and since when each waits.
     tickets: Vec<(u64, u64)>,
@@ -108,7 +108,7 @@ impl Backend for Oram {
         self.finish_untimed()
     }
 
-    fn take_brought(&mut self, lines: &mut Vec<Brought>) {
+    fn take_brought(&mut self, lines: &mut Vec<LineGroup>) {
         lines.clear();
         core::mem::swap(&mut self.brought, lines);
     }
@@ -162,7 +162,7 @@ impl Oram {
         self.next_request += 1;
         self.is_asked = true;
         submit(&mut *self.front, id)?;
-        self.requests.insert(id, Request { block, ..Request::default() });
+        self.requests.insert(id, BlockRequest { block, ..BlockRequest::default() });
         if self.bundle() > 1 {
             self.of_block.insert(block, id);
         }
@@ -183,7 +183,7 @@ impl Oram {
     fn bring(&mut self, block: u64, asked: u64) {
         let lines = self.bundle();
         if lines > 1 {
-            self.brought.push(Brought { addr: block * lines * LINE_LEN, lines, asked });
+            self.brought.push(LineGroup { addr: block * lines * LINE_LEN, lines, asked });
         }
     }
 
@@ -258,7 +258,9 @@ impl Oram {
             }
             return;
         }
-        if let Some(Request { block, tickets, written, asked }) = self.requests.remove(&request) {
+        if let Some(BlockRequest { block, tickets, written, asked }) =
+            self.requests.remove(&request)
+        {
             self.of_block.remove(&block);
             self.bring(block, asked);
             for since in written {

@@ -6,17 +6,17 @@ use super::counts::FOUND_LEVELS;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use traceless::error::{Error, Result};
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 use traceless::tree::{BareTree, BucketTree, Fill, Header, Shape, Substash, Treetop};
 use traceless::types::{Addr, Leaf};
 
 /// A tree that tells a [`Tap`] which paths it touches.
 pub struct Tree {
-    cached: Cached,
+    cached: CachedTop,
     tap: Tap,
-    seen: Seen,
+    seen: LevelCounts,
     /// Draws the paths that are looked at, if any are.
-    rng: Option<Seeded>,
+    rng: Option<SeededRng>,
     /// Of each slot of a path: its level, and what it held when it was looked at.
     levels: Vec<u8>,
     headers: Vec<Header>,
@@ -29,7 +29,7 @@ pub struct Tree {
 }
 
 /// A tree whose first levels are in the processor.
-pub enum Cached {
+pub enum CachedTop {
     /// By themselves: blocks there are found along their path.
     Apart(Treetop<BareTree>),
     /// In a sub-stash: blocks there are found by address.
@@ -41,7 +41,7 @@ const LOOK_EVERY: u64 = 16;
 
 /// Counts for each level, shared by all trees of a scheme.
 #[derive(Clone, Default)]
-pub struct Seen(Arc<[OfLevel; FOUND_LEVELS]>);
+pub struct LevelCounts(Arc<[OfLevel; FOUND_LEVELS]>);
 
 #[derive(Default)]
 struct OfLevel {
@@ -50,7 +50,7 @@ struct OfLevel {
     full: AtomicU64,
 }
 
-impl Seen {
+impl LevelCounts {
     /// How often the block was there that a path was read for.
     pub fn found(&self) -> [u64; FOUND_LEVELS] {
         self.of_levels(|level| &level.found)
@@ -84,8 +84,8 @@ impl Seen {
 macro_rules! on {
     ($self:ident, $tree:ident => $call:expr) => {
         match &mut $self.cached {
-            Cached::Apart($tree) => $call,
-            Cached::Substash($tree) => $call,
+            CachedTop::Apart($tree) => $call,
+            CachedTop::Substash($tree) => $call,
         }
     };
 }
@@ -93,7 +93,7 @@ macro_rules! on {
 impl Tree {
     /// `cached`, which tells `tap` what it touches, and `seen` where blocks were; with
     /// `is_looked_at`, how full its levels are, too.
-    pub fn new(cached: Cached, tap: Tap, seen: Seen, is_looked_at: bool) -> Self {
+    pub fn new(cached: CachedTop, tap: Tap, seen: LevelCounts, is_looked_at: bool) -> Self {
         let shape = cached.shape();
         let headers = vec![Header::EMPTY; shape.path_slots()];
         let of_level =
@@ -103,7 +103,7 @@ impl Tree {
             cached,
             tap,
             seen,
-            rng: is_looked_at.then(|| Seeded::new(1)),
+            rng: is_looked_at.then(|| SeededRng::new(1)),
             headers,
             leaf: Leaf(0),
             written: 0,
@@ -131,7 +131,7 @@ impl Tree {
     }
 }
 
-impl Cached {
+impl CachedTop {
     fn tree(&self) -> &dyn BucketTree {
         match self {
             Self::Apart(tree) => tree,
@@ -221,11 +221,11 @@ impl Fill for Tree {
         bodies: &[u8],
     ) -> Result {
         match &mut self.cached {
-            Cached::Apart(tree) => tree.fill_bucket(level, bucket, headers, bodies),
-            Cached::Substash(tree) if tree.inner().shape().z(level) > 0 => {
+            CachedTop::Apart(tree) => tree.fill_bucket(level, bucket, headers, bodies),
+            CachedTop::Substash(tree) if tree.inner().shape().z(level) > 0 => {
                 tree.inner_mut().fill_bucket(level, bucket, headers, bodies)
             }
-            Cached::Substash(tree) => {
+            CachedTop::Substash(tree) => {
                 let mut blocks = headers.iter().filter(|header| !header.is_empty());
                 if blocks.all(|&header| tree.place(header)) {
                     return Ok(());

@@ -156,9 +156,9 @@ fn go_on_alike(cores: &mut [Core<'_>], now: u64, memory: &impl Backend) -> u64 {
     }
     for core in &*cores {
         alike = alike.min(match core.pace(now) {
-            Pace::Varies => return 0,
-            Pace::Still(cycles) => cycles,
-            Pace::Steady(cycles) => {
+            CorePace::Varies => return 0,
+            CorePace::Still(cycles) => cycles,
+            CorePace::Steady(cycles) => {
                 any_steady = true;
                 cycles
             }
@@ -174,7 +174,7 @@ fn go_on_alike(cores: &mut [Core<'_>], now: u64, memory: &impl Backend) -> u64 {
 }
 
 /// What a core does in so many cycles after this one.
-enum Pace {
+enum CorePace {
     /// Who knows.
     Varies,
     /// Nothing.
@@ -277,19 +277,23 @@ impl<'a> Core<'a> {
     }
 
     #[inline]
-    fn pace(&self, now: u64) -> Pace {
+    fn pace(&self, now: u64) -> CorePace {
         if let Some(Record { before, .. }) = self.next {
             let rate = self.config.rate() as u64;
             if before >= ALIKE_MIN * rate && self.rob.is_steady(now, &self.config) {
-                return Pace::Steady(before / rate);
+                return CorePace::Steady(before / rate);
             }
         }
-        if self.can_fetch() { Pace::Varies } else { Pace::Still(self.retires_at(now) - (now + 1)) }
+        if self.can_fetch() {
+            CorePace::Varies
+        } else {
+            CorePace::Still(self.retires_at(now) - (now + 1))
+        }
     }
 
     /// Does what so many cycles of its pace would.
     fn go_on(&mut self, now: u64, cycles: u64) {
-        let (Pace::Steady(_), Some(next)) = (self.pace(now), &mut self.next) else { return };
+        let (CorePace::Steady(_), Some(next)) = (self.pace(now), &mut self.next) else { return };
         next.before -= cycles * self.config.rate() as u64;
         self.rob.go_on(now + cycles, cycles, &self.config);
     }
@@ -313,7 +317,7 @@ mod tests {
     use super::*;
     use crate::dram::{self, Memory};
     use crate::workload::Record;
-    use traceless::rng::{Rng, Seeded};
+    use traceless::rng::{Rng, SeededRng};
 
     /// A memory that counts how often it is looked at; in each cycle, if it says so.
     struct Watched {
@@ -367,7 +371,7 @@ mod tests {
     }
 
     fn workload(seed: u64, longest: u64) -> Box<dyn Workload> {
-        let mut rng = Seeded::new(seed);
+        let mut rng = SeededRng::new(seed);
         Box::new((0..400).map(move |_| Record {
             before: if rng.below(3) == 0 { rng.below(4) } else { rng.below(longest) },
             op: if rng.below(3) == 0 { Op::Write } else { Op::Read },

@@ -4,19 +4,19 @@ use super::{Record, Workload};
 use crate::error::Result;
 
 /// The first so many operations of a workload.
-pub struct Limited {
+pub struct Prefix {
     workload: Box<dyn Workload>,
     left: u64,
 }
 
-impl Limited {
+impl Prefix {
     /// At most `len` operations of `workload`.
     pub fn new(workload: Box<dyn Workload>, len: u64) -> Self {
         Self { workload, left: len }
     }
 }
 
-impl Workload for Limited {
+impl Workload for Prefix {
     fn next(&mut self) -> Result<Option<Record>> {
         if self.left == 0 {
             return Ok(None);
@@ -109,8 +109,8 @@ mod tests {
         let three = || vec![lines(10, 3), lines(20, 0), lines(30, 5)];
         assert_eq!(all(Chain::new(three())), [10, 11, 12, 30, 31, 32, 33, 34]);
         assert_eq!(all(Turns::new(three(), 2)), [10, 11, 30, 31, 12, 32, 33, 34]);
-        assert_eq!(all(Limited::new(lines(10, 3), 2)), [10, 11]);
-        assert_eq!(all(Limited::new(lines(10, 3), 9)), [10, 11, 12]);
+        assert_eq!(all(Prefix::new(lines(10, 3), 2)), [10, 11]);
+        assert_eq!(all(Prefix::new(lines(10, 3), 9)), [10, 11, 12]);
         assert!(all(Chain::new(vec![])).is_empty() && all(Turns::new(vec![], 1)).is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! The first level of cache: what passes it is the workload of everything behind it.
 
 use super::{LINE_LEN, Op, Record, line_start};
-use crate::cache::{self, Cache, Found};
+use crate::cache::{self, Cache, Lookup};
 use crate::error::Result;
 
 /// Turns what a program does into what leaves its first cache.
@@ -40,7 +40,7 @@ impl Filter {
     pub fn access(&mut self, op: Op, first: u64, last: u64, mut out: impl FnMut(Record)) {
         let mut addr = line_start(first);
         loop {
-            if let Found::Miss { victim } = self.cache.access(addr, op) {
+            if let Lookup::Miss { victim } = self.cache.access(addr, op) {
                 // The operation itself is an instruction, and counts as such where it is replayed.
                 let before = self.before.saturating_sub(1);
                 self.before = 0;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// A line of lackey's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum LackeyLine {
     /// An instruction.
     Instruction,
     /// Lines of memory that it loads or stores, first and last; one that does both stores.
@@ -28,9 +28,9 @@ pub enum Step {
 
 /// What a line of the output says; nothing if it is not lackey's.
 #[inline]
-pub fn parse(line: &[u8]) -> Option<Step> {
+pub fn parse(line: &[u8]) -> Option<LackeyLine> {
     let op = match line {
-        [b'I', b' ', ..] => return Some(Step::Instruction),
+        [b'I', b' ', ..] => return Some(LackeyLine::Instruction),
         [b' ', b'L', b' ', ..] => Op::Read,
         [b' ', b'S' | b'M', b' ', ..] => Op::Write,
         _ => return None,
@@ -38,7 +38,7 @@ pub fn parse(line: &[u8]) -> Option<Step> {
     let mut words = line[3..].trim_ascii().split(|&byte| byte == b',');
     let (addr, size) = (hexadecimal(words.next()?)?, decimal(words.next()?)?);
     let last = addr.checked_add(size.max(1) - 1)?;
-    Some(Step::Access { op, first: line_start(addr), last: line_start(last) })
+    Some(LackeyLine::Access { op, first: line_start(addr), last: line_start(last) })
 }
 
 /// What of a program that lackey tells of passes a first cache, read as it is needed.
@@ -66,8 +66,8 @@ impl Lackey {
             return Ok(false);
         }
         match parse(&self.line) {
-            Some(Step::Instruction) => self.filter.instruction(),
-            Some(Step::Access { op, first, last }) => {
+            Some(LackeyLine::Instruction) => self.filter.instruction(),
+            Some(LackeyLine::Access { op, first, last }) => {
                 self.filter.access(op, first, last, |record| self.passed.push_back(record));
             }
             None => {}
@@ -107,8 +107,8 @@ mod tests {
 
     #[test]
     fn lines_become_steps() {
-        let access = |op, first, last| Some(Step::Access { op, first, last });
-        assert_eq!(parse(b"I  04010010,3\n"), Some(Step::Instruction));
+        let access = |op, first, last| Some(LackeyLine::Access { op, first, last });
+        assert_eq!(parse(b"I  04010010,3\n"), Some(LackeyLine::Instruction));
         assert_eq!(parse(b" L 1ffeffe7e8,8\n"), access(Op::Read, 0x1f_feff_e7c0, 0x1f_feff_e7c0));
         assert_eq!(parse(b" S 7c,8"), access(Op::Write, 64, 128));
         assert_eq!(parse(b" M 0,4"), access(Op::Write, 0, 0));

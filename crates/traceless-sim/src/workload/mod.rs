@@ -16,11 +16,11 @@ mod text;
 mod usimm;
 
 pub use champsim::ChampSim;
-pub use combined::{Chain, Limited, Turns};
+pub use combined::{Chain, Prefix, Turns};
 pub use filter::Filter;
 pub use named::{named, programs};
 pub use open::{Format, open};
-pub use packed::{PACKED_MAGIC, Packed, PackedWriter};
+pub use packed::{PACKED_MAGIC, PackedWorkload, PackedWriter};
 pub use ramulator::Ramulator;
 pub use synthetic::{Pattern, Synthetic};
 pub use usimm::Usimm;

@@ -1,7 +1,7 @@
 //! Workloads by name.
 
-use super::combined::{Chain, Limited, Turns};
-use super::kernel::{Kernel, Set};
+use super::combined::{Chain, Prefix, Turns};
+use super::kernel::{InputSet, Kernel};
 use super::open::{Format, open};
 use super::synthetic::{Pattern, Synthetic};
 use super::table_2::{self, Benchmark, TABLE_2};
@@ -57,7 +57,7 @@ fn program(name: &str, length: u64, seed: u64) -> Result<Program> {
         return Ok(named(name, length, seed)?.into());
     };
     let threads = self::kernel(name, kernel, &choices, seed)?;
-    let limited = |thread| Box::new(Limited::new(thread, length)) as Box<dyn Workload>;
+    let limited = |thread| Box::new(Prefix::new(thread, length)) as Box<dyn Workload>;
     Ok(Program { threads: threads.into_iter().map(limited).collect() })
 }
 
@@ -124,7 +124,7 @@ fn one(name: &str, length: u64, seed: u64) -> Result<Box<dyn Workload>> {
         }
         open(path, format)?
     };
-    Ok(Box::new(Limited::new(workload, length)))
+    Ok(Box::new(Prefix::new(workload, length)))
 }
 
 /// The threads of a kernel.
@@ -134,12 +134,12 @@ fn kernel(
     choices: &[(&str, &str)],
     seed: u64,
 ) -> Result<Vec<Box<dyn Workload>>> {
-    let (mut set, mut size, mut threads) = (Set::A, None, 1);
+    let (mut set, mut size, mut threads) = (InputSet::A, None, 1);
     for (key, value) in choices {
         let number = || value.parse().map_err(|_| refused(name, "a value is no number"));
         match (*key, *value) {
-            ("set", "A") => set = Set::A,
-            ("set", "B") => set = Set::B,
+            ("set", "A") => set = InputSet::A,
+            ("set", "B") => set = InputSet::B,
             ("size", _) => size = Some(number()?),
             ("threads", _) => threads = number()?,
             _ => {

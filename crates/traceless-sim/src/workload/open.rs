@@ -2,7 +2,7 @@
 
 use super::lackey::Lackey;
 use super::packed::{PACKED_MAGIC, UNMARKED_MAGIC};
-use super::{ChampSim, Filter, Packed, Ramulator, Usimm, Workload};
+use super::{ChampSim, Filter, PackedWorkload, Ramulator, Usimm, Workload};
 use crate::cache;
 use crate::error::{Error, Result};
 use flate2::bufread::MultiGzDecoder;
@@ -17,7 +17,7 @@ use std::path::Path;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
-    /// Ours: [`Packed`].
+    /// Ours: [`PackedWorkload`].
     Packed,
     /// [`Usimm`].
     Usimm,
@@ -83,7 +83,7 @@ pub fn open(path: &Path, format: Option<Format>) -> Result<Box<dyn Workload>> {
         }
         Format::Packed => {
             bytes.consume(PACKED_MAGIC.len());
-            Box::new(Packed::from_reader(bytes, path))
+            Box::new(PackedWorkload::from_reader(bytes, path))
         }
         Format::Usimm => Box::new(Usimm::from_reader(bytes, path)),
         Format::Ramulator => Box::new(Ramulator::from_reader(bytes, path)),

@@ -22,7 +22,7 @@ pub(super) const UNMARKED_MAGIC: [u8; 8] = *b"TRCLSWL1";
 const END: u64 = u64::MAX;
 
 /// A workload in that format, read as it is needed.
-pub struct Packed {
+pub struct PackedWorkload {
     path: PathBuf,
     bytes: Box<dyn BufRead + Send>,
     line: u64,
@@ -31,7 +31,7 @@ pub struct Packed {
     has_ended: bool,
 }
 
-impl Packed {
+impl PackedWorkload {
     /// What follows the magic bytes; errors name it `path`.
     pub fn from_reader(bytes: impl BufRead + Send + 'static, path: &Path) -> Self {
         let bytes = Box::new(bytes);
@@ -84,7 +84,7 @@ impl Packed {
     }
 }
 
-impl Workload for Packed {
+impl Workload for PackedWorkload {
     fn next(&mut self) -> Result<Option<Record>> {
         if self.has_ended {
             return Ok(None);
@@ -152,11 +152,11 @@ impl<W: Write> PackedWriter<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use traceless::rng::{Rng, Seeded};
+    use traceless::rng::{Rng, SeededRng};
 
     fn read(bytes: &[u8]) -> Result<Vec<Record>> {
         let bytes = io::Cursor::new(bytes[PACKED_MAGIC.len()..].to_vec());
-        let mut workload = Packed::from_reader(bytes, Path::new("w"));
+        let mut workload = PackedWorkload::from_reader(bytes, Path::new("w"));
         let mut records = vec![];
         while let Some(record) = workload.next()? {
             records.push(record);
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let mut rng = Seeded::new(1);
+        let mut rng = SeededRng::new(1);
         let records: Vec<_> = (0..2000)
             .map(|nth| Record {
                 before: rng.next_u64() >> (1 + nth % 63),

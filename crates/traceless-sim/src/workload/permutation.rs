@@ -48,12 +48,12 @@ impl Permutation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use traceless::rng::Seeded;
+    use traceless::rng::SeededRng;
 
     #[test]
     fn every_number_comes_once_and_none_after_its_neighbour() {
         for len in [1, 2, 3, 100, 4096, 5000] {
-            let order = Permutation::new(len, &mut Seeded::new(1));
+            let order = Permutation::new(len, &mut SeededRng::new(1));
             let numbers: Vec<_> = (0..len).map(|nth| order.at(nth)).collect();
             let follow = numbers.windows(2).filter(|pair| pair[0] + 1 == pair[1]).count();
             assert!(len < 100 || follow < 5, "{follow} of {len} follow each other");
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn another_seed_gives_another_order() {
         let order = |seed| {
-            let order = Permutation::new(1000, &mut Seeded::new(seed));
+            let order = Permutation::new(1000, &mut SeededRng::new(seed));
             (0..1000).map(|nth| order.at(nth)).collect::<Vec<_>>()
         };
         assert_eq!(order(1), order(1));

@@ -5,7 +5,7 @@ use super::{LINE_LEN, Op, Record};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 
 /// A pattern, and what it is laid over.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize, Serialize)]
@@ -94,8 +94,8 @@ impl Synthetic {
     pub fn records(&self, seed: u64) -> Result<impl Iterator<Item = Record> + use<>> {
         self.check()?;
         let Self { write_share, before, .. } = *self;
-        let mut rng = Seeded::new(seed);
-        let mut lines = Lines::new(self.pattern, self.bytes / LINE_LEN, &mut rng);
+        let mut rng = SeededRng::new(seed);
+        let mut lines = PatternState::new(self.pattern, self.bytes / LINE_LEN, &mut rng);
         Ok(std::iter::from_fn(move || {
             let addr = lines.next(&mut rng) * LINE_LEN;
             let op = if unit(&mut rng) < write_share { Op::Write } else { Op::Read };
@@ -152,15 +152,15 @@ impl From<Pattern> for String {
 }
 
 /// Where a pattern has come to.
-enum Lines {
+enum PatternState {
     Uniform { len: u64 },
     Stride { len: u64, stride: u64, first: u64, next: u64 },
     Chase { order: Permutation, len: u64, nth: u64 },
     Zipf { ranks: Zipf, order: Permutation },
 }
 
-impl Lines {
-    fn new(pattern: Pattern, len: u64, rng: &mut Seeded) -> Self {
+impl PatternState {
+    fn new(pattern: Pattern, len: u64, rng: &mut SeededRng) -> Self {
         match pattern {
             Pattern::Uniform => Self::Uniform { len },
             Pattern::Sequential => Self::Stride { len, stride: 1, first: 0, next: 0 },
@@ -175,7 +175,7 @@ impl Lines {
     }
 
     #[inline]
-    fn next(&mut self, rng: &mut Seeded) -> u64 {
+    fn next(&mut self, rng: &mut SeededRng) -> u64 {
         match self {
             Self::Uniform { len } => rng.below(*len),
             Self::Stride { len, stride, first, next } => {
@@ -216,7 +216,7 @@ impl Zipf {
         zipf
     }
 
-    fn draw(&self, rng: &mut Seeded) -> u64 {
+    fn draw(&self, rng: &mut SeededRng) -> u64 {
         loop {
             let point = self.from + unit(rng) * (self.to - self.from);
             let rank = self.inverse(point).round().clamp(1.0, self.len);
@@ -246,7 +246,7 @@ impl Zipf {
 const NEARLY_ONE: f64 = 1e-9;
 
 /// From 0 to below 1.
-pub(super) fn unit(rng: &mut Seeded) -> f64 {
+pub(super) fn unit(rng: &mut SeededRng) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
 
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn a_rank_is_as_popular_as_zipf_says() {
         for exponent in [0.0, 0.5, 1.0, 1.5] {
-            let (ranks, mut rng) = (Zipf::new(50, exponent), Seeded::new(1));
+            let (ranks, mut rng) = (Zipf::new(50, exponent), SeededRng::new(1));
             let mut counts = [0; 50];
             (0..200_000).for_each(|_| counts[ranks.draw(&mut rng) as usize - 1] += 1);
             let weight = |rank: usize| ((rank + 1) as f64).powf(-exponent);

@@ -8,7 +8,7 @@ use super::synthetic::unit;
 use super::{LINE_LEN, Op, Record};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
-use traceless::rng::Seeded;
+use traceless::rng::SeededRng;
 
 /// One of the benchmarks.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
@@ -108,9 +108,9 @@ const KEPT: u64 = 8192;
 const TURN: u64 = 400_000;
 
 /// Its operations, without end.
-pub struct Program {
+pub struct TableProgram {
     benchmark: Benchmark,
-    rng: Seeded,
+    rng: SeededRng,
     first: u64,
     /// Twice the instructions before an operation, on the average; and what was cut off so far.
     twice_before: f64,
@@ -136,16 +136,16 @@ impl Benchmark {
     }
 
     /// The operations of the benchmark at place `nth` of the table.
-    pub fn program(self, nth: usize, options: &Options, seed: u64) -> Result<Program> {
+    pub fn program(self, nth: usize, options: &Options, seed: u64) -> Result<TableProgram> {
         if !(BYTES_MIN..=BYTES_MAX).contains(&options.bytes) {
             return Err(Error::Synthetic("the working set of a benchmark is 4 to 192 MiB"));
         }
-        let mut rng = Seeded::new(seed);
+        let mut rng = SeededRng::new(seed);
         let scattered_len = (self.scattered_mib << 20).min(options.bytes / 2) / LINE_LEN;
         let stream_len = stream_len(options.bytes / LINE_LEN / STREAMS, self.stride);
         let misses = self.read_misses + self.write_misses;
         let streams = core::array::from_fn(|nth| nth as u64 * STAGGER % stream_len);
-        Ok(Program {
+        Ok(TableProgram {
             benchmark: self,
             first: nth as u64 * APART / LINE_LEN,
             twice_before: 2.0 * (1000.0 * self.miss_share / misses - 1.0),
@@ -172,7 +172,7 @@ const fn stream_len(lines_max: u64, stride: u64) -> u64 {
     if stride > 1 && lines_max.is_multiple_of(stride) { lines_max - 1 } else { lines_max }
 }
 
-impl Program {
+impl TableProgram {
     /// A line that is in the last cache, but not in the first.
     fn kept(&mut self) -> u64 {
         self.nth_kept = (self.nth_kept + 1) % KEPT;
@@ -200,7 +200,7 @@ impl Program {
     }
 }
 
-impl Iterator for Program {
+impl Iterator for TableProgram {
     type Item = Record;
 
     fn next(&mut self) -> Option<Record> {
@@ -218,7 +218,7 @@ impl Iterator for Program {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::{Cache, Config, Found};
+    use crate::cache::{Cache, Config, Lookup};
 
     const MEASURED: usize = 2_000_000;
 
@@ -227,11 +227,11 @@ mod tests {
         (50_000.0 / TABLE_2[nth].miss_share) as usize
     }
 
-    fn program(nth: usize) -> Program {
+    fn program(nth: usize) -> TableProgram {
         program_of(nth, Options::default().bytes)
     }
 
-    fn program_of(nth: usize, bytes: u64) -> Program {
+    fn program_of(nth: usize, bytes: u64) -> TableProgram {
         TABLE_2[nth].program(nth, &Options { bytes }, 1).unwrap()
     }
 
@@ -254,7 +254,7 @@ mod tests {
         let (mut instructions, mut reads, mut writes) = (0, 0, 0);
         let warm_up = warm_up(nth);
         for (count, record) in program_of(nth, bytes).take(warm_up + MEASURED).enumerate() {
-            let missed = cache.access(record.addr, record.op) != Found::Hit;
+            let missed = cache.access(record.addr, record.op) != Lookup::Hit;
             if count < warm_up {
                 continue;
             }
@@ -305,7 +305,7 @@ mod tests {
         let mut plb = AtHand([0; 1024]);
         let (mut counts, warm_up) = ([0; 3], warm_up(nth));
         for (count, record) in program(nth).take(warm_up + records).enumerate() {
-            let Found::Miss { victim } = cache.access(record.addr, record.op) else { continue };
+            let Lookup::Miss { victim } = cache.access(record.addr, record.op) else { continue };
             if count < warm_up {
                 continue;
             }
@@ -345,7 +345,7 @@ mod tests {
     fn a_first_cache_has_seen_them_already() {
         for (nth, benchmark) in TABLE_2.iter().enumerate() {
             let mut cache = Cache::new(&Config::L1).unwrap();
-            let missed = |record: &Record| cache.access(record.addr, record.op) != Found::Hit;
+            let missed = |record: &Record| cache.access(record.addr, record.op) != Lookup::Hit;
             let passed = program(nth).take(MEASURED).filter(missed).count();
             let share = passed as f64 / MEASURED as f64;
             assert!(share > 0.9, "{}: {share} pass", benchmark.name);

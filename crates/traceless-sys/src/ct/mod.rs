@@ -16,6 +16,6 @@ mod vector;
 
 pub use cpu::{Kernel, Level, dispatch, level};
 pub use mask::{Mask, hide, hide_all, raise};
-pub use moves::{Held, InMemory, InRegisters, bytes_of, bytes_of_mut};
+pub use moves::{InMemory, InRegisters, MovingBlock, bytes_of, bytes_of_mut};
 pub use prefetch::prefetch;
 pub use vector::{Line, Vector};

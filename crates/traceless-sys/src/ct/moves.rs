@@ -6,7 +6,7 @@ use super::vector::{Line, Vector};
 use core::borrow::BorrowMut;
 
 /// A block on its way from one slot to another.
-pub trait Held<V: Vector> {
+pub trait MovingBlock<V: Vector> {
     /// Holds zeros.
     fn clear(&mut self);
 
@@ -53,7 +53,7 @@ impl<V: Vector, const LINES: usize> InRegisters<V, LINES> {
     }
 }
 
-impl<V: Vector, const LINES: usize> Held<V> for InRegisters<V, LINES> {
+impl<V: Vector, const LINES: usize> MovingBlock<V> for InRegisters<V, LINES> {
     #[inline(always)]
     fn clear(&mut self) {
         self.lines = [self.vector.zero(); LINES];
@@ -114,7 +114,7 @@ impl<V: Vector, B: BorrowMut<[u64]>> InMemory<V, B> {
     }
 }
 
-impl<V: Vector, B: BorrowMut<[u64]>> Held<V> for InMemory<V, B> {
+impl<V: Vector, B: BorrowMut<[u64]>> MovingBlock<V> for InMemory<V, B> {
     #[inline(always)]
     fn clear(&mut self) {
         self.words.borrow_mut().fill(0);
@@ -214,7 +214,7 @@ mod tests {
         }
     }
 
-    fn moves<V: Vector>(held: &mut impl Held<V>, a: &[u64]) {
+    fn moves<V: Vector>(held: &mut impl MovingBlock<V>, a: &[u64]) {
         let b: Vec<u64> = a.iter().map(|word| !word).collect();
         for mask in [0, u32::MAX] {
             let out = |held: &dyn Fn(&mut [u64])| {

@@ -4,7 +4,7 @@ use super::{AREAS_AT, Keys, MasterKey, u16_at, u32_at, u64_at};
 use crate::error::{Error, Result};
 use std::path::PathBuf;
 use traceless::build::SchemeConfig;
-use traceless::scheme::detwo::{Geometry, MapEntries, Refresh};
+use traceless::scheme::detwo::{DetWoGeometry, MapEntries, Refresh};
 use traceless::scheme::{random, sq};
 use traceless::seal::Cipher;
 
@@ -222,14 +222,14 @@ fn decode_scheme(record: &[u8]) -> Result<SchemeConfig> {
     match u16_at(record, 0) {
         KIND_PLAIN => {
             // The limits of a geometry hold for the control too.
-            Geometry::new(blocks.max(2), block_len, Refresh::ONE, 0).map_err(damaged)?;
+            DetWoGeometry::new(blocks.max(2), block_len, Refresh::ONE, 0).map_err(damaged)?;
             if blocks == 0 {
                 return Err(Error::HeaderDamaged);
             }
             Ok(SchemeConfig::Plain { blocks, block_len })
         }
         KIND_DETWO => {
-            let geometry = Geometry {
+            let geometry = DetWoGeometry {
                 blocks,
                 block_len,
                 refresh: Refresh::new(u32_at(record, 20), u32_at(record, 24)).map_err(damaged)?,
@@ -250,7 +250,7 @@ fn decode_scheme(record: &[u8]) -> Result<SchemeConfig> {
             Ok(SchemeConfig::Sq(geometry))
         }
         kind @ (KIND_HIVE | KIND_DATALAIR) => {
-            let geometry = random::Geometry {
+            let geometry = random::RandomGeometry {
                 blocks,
                 block_len,
                 map_tiers: u8::try_from(u32_at(record, 28)).map_err(|_| Error::HeaderDamaged)?,
@@ -265,13 +265,13 @@ fn decode_scheme(record: &[u8]) -> Result<SchemeConfig> {
     }
 }
 
-fn decode_sq(record: &[u8], blocks: u64, block_len: usize) -> Result<sq::Geometry> {
+fn decode_sq(record: &[u8], blocks: u64, block_len: usize) -> Result<sq::SqGeometry> {
     let flag = |at: usize| match record[at] {
         0 => Ok(false),
         1 => Ok(true),
         _ => Err(Error::HeaderDamaged),
     };
-    Ok(sq::Geometry {
+    Ok(sq::SqGeometry {
         blocks,
         block_len,
         bucket: u32_at(record, 20),
@@ -321,17 +321,17 @@ mod tests {
 
     #[test]
     fn comes_back_as_it_went_and_refuses_any_flip() {
-        let geometry = Geometry::new(1000, 4096, Refresh::new(3, 2).unwrap(), 1).unwrap();
+        let geometry = DetWoGeometry::new(1000, 4096, Refresh::new(3, 2).unwrap(), 1).unwrap();
         let pointers = geometry.with_map_entries(MapEntries::Pointers).unwrap();
         let wishes = sq::Wishes { map_on_disk: true, ..sq::Wishes::default() };
-        let disk = sq::Geometry::new(1000, 4096, wishes).unwrap();
-        let paper = sq::Geometry { cadence: sq::Cadence::Paper, amortized: true, ..disk };
-        let random = random::Geometry::new(1000, 4096, 1).unwrap();
+        let disk = sq::SqGeometry::new(1000, 4096, wishes).unwrap();
+        let paper = sq::SqGeometry { cadence: sq::Cadence::Paper, amortized: true, ..disk };
+        let random = random::RandomGeometry::new(1000, 4096, 1).unwrap();
         for scheme in [
             SchemeConfig::DetWo(geometry),
             SchemeConfig::DetWo(pointers),
             SchemeConfig::Plain { blocks: 9, block_len: 4096 },
-            SchemeConfig::Sq(sq::Geometry::new(1000, 4096, sq::Wishes::default()).unwrap()),
+            SchemeConfig::Sq(sq::SqGeometry::new(1000, 4096, sq::Wishes::default()).unwrap()),
             SchemeConfig::Sq(paper),
             SchemeConfig::Hive(random),
             SchemeConfig::DataLair(random),
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn the_parts_of_an_image_lie_one_behind_the_other() {
-        let geometry = Geometry::new(1000, 4096, Refresh::ONE, 0).unwrap();
+        let geometry = DetWoGeometry::new(1000, 4096, Refresh::ONE, 0).unwrap();
         let scheme = SchemeConfig::DetWo(geometry);
         let header = Header::new([5; 16], Features::default(), scheme, Cipher::AesGcm);
         let parts = crate::format::parts(&header);

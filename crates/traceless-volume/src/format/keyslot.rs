@@ -248,7 +248,7 @@ fn no_memory(source: io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use traceless::rng::Seeded;
+    use traceless::rng::SeededRng;
 
     fn passphrase(text: &str) -> UserKey {
         UserKey::Passphrase(Zeroizing::new(text.as_bytes().to_vec()))
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn each_key_opens_its_own_slot() {
-        let rng = &mut Seeded::new(1);
+        let rng = &mut SeededRng::new(1);
         let master = MasterKey::random(rng).unwrap();
         let quick = Kdf { memory_kib: 64, time: 1, lanes: 1 };
         let file = || UserKey::from_file(Zeroizing::new(vec![7; 32])).unwrap();
@@ -285,7 +285,7 @@ mod tests {
     /// key and no other, and one that does not changes nothing.
     #[test]
     fn every_flipped_bit_of_the_slots_is_refused_or_harmless() {
-        let rng = &mut Seeded::new(1);
+        let rng = &mut SeededRng::new(1);
         let (master, uuid) = (MasterKey::random(rng).unwrap(), [3; 16]);
         let key = |nth: u8| UserKey::from_file(Zeroizing::new(vec![nth; 32])).unwrap();
         let quick = Kdf { memory_kib: 64, time: 1, lanes: 1 };
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn greedy_slots_are_refused() {
-        let rng = &mut Seeded::new(1);
+        let rng = &mut SeededRng::new(1);
         let master = MasterKey::random(rng).unwrap();
         let greedy = Kdf { memory_kib: u32::MAX, time: 1, lanes: 1 };
         let made = KeySlot::wrap(&master, &[0; 16], &passphrase("x"), greedy, rng);
@@ -325,7 +325,7 @@ mod tests {
     /// has.
     #[test]
     fn parameters_beyond_the_limits_are_refused_at_once() {
-        let rng = &mut Seeded::new(1);
+        let rng = &mut SeededRng::new(1);
         let (master, uuid) = (MasterKey::random(rng).unwrap(), [3; 16]);
         let quick = Kdf { memory_kib: 64, time: 1, lanes: 1 };
         let slot = KeySlot::wrap(&master, &uuid, &passphrase("one"), quick, rng).unwrap();

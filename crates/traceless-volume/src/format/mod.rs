@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use traceless::build::SchemeConfig;
-use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::scheme::detwo::{DetWoGeometry, Refresh};
 use traceless::seal::Cipher;
 
 mod anchor;
@@ -63,7 +63,7 @@ pub fn fuzz_superblock(bytes: &[u8]) {
     let _ = Header::decode(bytes);
     let _ = KeySlot::decode(bytes);
     // Most bytes are no header at all: these reach further, over a sound one.
-    let geometry = Geometry::new(1 << 18, 4096, Refresh::ONE, 0).expect("a sound geometry");
+    let geometry = DetWoGeometry::new(1 << 18, 4096, Refresh::ONE, 0).expect("a sound geometry");
     let scheme = SchemeConfig::DetWo(geometry);
     let sound = Header::new([2; 16], Features::default(), scheme, Cipher::AesGcm);
     let mut forged = sound.encode(&keys);

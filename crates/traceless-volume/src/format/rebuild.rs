@@ -122,7 +122,7 @@ fn sealer(keys: &Keys, salt: &[u8]) -> Aead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use traceless::rng::Seeded;
+    use traceless::rng::SeededRng;
     use traceless::store::{Caching, FileStore};
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
         file.set_len(super::super::AREAS_AT).unwrap();
         let store =
             FileStore::new(file.try_clone().unwrap(), super::super::AREAS_AT, Caching::Buffered);
-        let (keys, rng) = (Keys::for_fuzzing(), &mut Seeded::new(1));
+        let (keys, rng) = (Keys::for_fuzzing(), &mut SeededRng::new(1));
         assert_eq!(RebuildRecord::read(&file, &keys).unwrap(), None);
         let source = SourceState { generation: 8, chain: [3; 32], writes: 77 };
         let mut record = RebuildRecord::new(source);

@@ -163,14 +163,14 @@ impl Vault for SuperblockVault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use traceless::rng::Seeded;
+    use traceless::rng::SeededRng;
     use traceless::scheme::openings;
     use traceless::store::MemStore;
 
     const _: () = assert!(openings::STATE_LEN_MAX <= STATE_LEN_MAX);
 
     fn vault(store: &Arc<MemStore>, keys: &Arc<Keys>, from: Superblock) -> SuperblockVault {
-        let rng = Box::new(Seeded::new(from.generation + 1));
+        let rng = Box::new(SeededRng::new(from.generation + 1));
         SuperblockVault::new(store.clone(), keys.clone(), rng, Arc::new(Mutex::new(from)), None)
     }
 
@@ -232,7 +232,7 @@ mod tests {
         let base = Superblock::read(&*store, &keys).unwrap();
         vault(&store, &keys, base.clone()).keep(b"x").unwrap();
         let mut other = vault(&fork, &keys, base);
-        other.rng = Box::new(Seeded::new(77));
+        other.rng = Box::new(SeededRng::new(77));
         other.keep(b"x").unwrap();
         let (a, b) =
             (Superblock::read(&*store, &keys).unwrap(), Superblock::read(&*fork, &keys).unwrap());

@@ -36,8 +36,8 @@ impl Tool {
         self.path().map(|_| ()).ok_or_else(|| self.missing())
     }
 
-    /// Runs the command to its end. A failure of its own is an [`Outcome`], not an error.
-    pub(super) fn run<A: AsRef<OsStr>>(self, arguments: &[A]) -> Result<Outcome> {
+    /// Runs the command to its end. A failure of its own is an [`CommandOutput`], not an error.
+    pub(super) fn run<A: AsRef<OsStr>>(self, arguments: &[A]) -> Result<CommandOutput> {
         let path = self.path().ok_or_else(|| self.missing())?;
         let output = Command::new(&path)
             .args(arguments)
@@ -53,7 +53,7 @@ impl Tool {
             line.push(" ");
             line.push(argument);
         }
-        Ok(Outcome {
+        Ok(CommandOutput {
             line: line.to_string_lossy().into_owned(),
             success: output.status.success(),
             code: output.status.code(),
@@ -69,7 +69,7 @@ impl Tool {
 
 /// What a command answered.
 #[derive(Debug)]
-pub(super) struct Outcome {
+pub(super) struct CommandOutput {
     line: String,
     pub(super) success: bool,
     pub(super) code: Option<i32>,
@@ -77,7 +77,7 @@ pub(super) struct Outcome {
     stderr: String,
 }
 
-impl Outcome {
+impl CommandOutput {
     /// Turns a failure into an error with `advice`.
     pub(super) fn or_fail(self, advice: &'static str) -> Result<Self> {
         if self.success {

@@ -18,13 +18,13 @@ const MOUNT_TABLE: &str = "/proc/self/mountinfo";
 
 /// One line of the mount table.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Mounted {
+pub(super) struct MountEntry {
     pub(super) dir: PathBuf,
     pub(super) kind: String,
     pub(super) source: PathBuf,
 }
 
-impl Mounted {
+impl MountEntry {
     /// Whether a FUSE server of ours is behind it, alive or dead.
     pub(super) fn is_our_fuse(&self) -> bool {
         self.kind.starts_with("fuse") && self.source == Path::new(SOURCE_NAME)
@@ -41,7 +41,7 @@ pub(super) enum How {
 }
 
 /// What is on top at `dir`, which must be free of links and dots.
-pub(super) fn mounted_at(dir: &Path) -> Result<Option<Mounted>> {
+pub(super) fn mounted_at(dir: &Path) -> Result<Option<MountEntry>> {
     let table = fs::read(MOUNT_TABLE).map_err(Error::io("reading", MOUNT_TABLE))?;
     // Later lines lie on top of earlier ones.
     Ok(parse(&table).into_iter().rfind(|mounted| mounted.dir == dir))
@@ -105,18 +105,18 @@ pub(super) fn backing_file(loop_device: &Path) -> Result<Option<PathBuf>> {
     }
 }
 
-fn parse(table: &[u8]) -> Vec<Mounted> {
+fn parse(table: &[u8]) -> Vec<MountEntry> {
     table.split(|&byte| byte == b'\n').filter_map(parse_line).collect()
 }
 
 /// Number, parent, device, root, folder, options, optional fields, a dash, type, source, options.
-fn parse_line(line: &[u8]) -> Option<Mounted> {
+fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|&byte| byte == b' ');
     let dir = unescape(fields.nth(4)?);
     let mut fields = fields.skip_while(|&field| field != b"-").skip(1);
     let kind = String::from_utf8_lossy(fields.next()?).into_owned();
     let source = unescape(fields.next()?);
-    Some(Mounted { dir: dir.into(), kind, source: source.into() })
+    Some(MountEntry { dir: dir.into(), kind, source: source.into() })
 }
 
 /// The table writes blanks, line ends and backslashes as a backslash and three octal digits.

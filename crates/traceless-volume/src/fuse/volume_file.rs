@@ -11,14 +11,14 @@ use fuser::{Errno, FileAttr, FileHandle, FileType, INodeNo, OpenFlags};
 use rustix::fs::OFlags;
 
 use crate::device::Device;
-use crate::guarded::Guarded;
+use crate::guarded::GuardedDevice;
 
 /// The number of the file.
 pub(super) const FILE: INodeNo = INodeNo(2);
 
 /// The file system of one device.
 pub(super) struct VolumeFile {
-    pub(super) device: Guarded,
+    pub(super) device: GuardedDevice,
     uid: u32,
     gid: u32,
 }
@@ -27,7 +27,7 @@ impl VolumeFile {
     /// Shows `device` as a file that belongs to whoever runs this process.
     pub(super) fn new(device: Arc<dyn Device>) -> Self {
         Self {
-            device: Guarded::new(device),
+            device: GuardedDevice::new(device),
             uid: rustix::process::getuid().as_raw(),
             gid: rustix::process::getgid().as_raw(),
         }

@@ -17,7 +17,7 @@ const BLOCK_LEN_MIN: u32 = 512;
 
 /// What is told about the device. It does not change while a client is connected.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Export {
+pub(super) struct ExportInfo {
     pub len: u64,
     pub read_only: bool,
     block_len: u32,
@@ -47,7 +47,7 @@ pub(super) enum Outcome {
     Over,
 }
 
-impl Export {
+impl ExportInfo {
     pub fn of(device: &dyn Device) -> Self {
         Self { len: device.len(), read_only: device.read_only(), block_len: device.block_len() }
     }
@@ -99,7 +99,7 @@ pub(super) struct ClientFlags {
 /// Answers options until the client has made up its mind.
 pub(super) fn negotiate<S: Read + Write>(
     wire: &mut Wire<S>,
-    export: &Export,
+    export: &ExportInfo,
     client: ClientFlags,
     tls: Tls,
     gate: &Gate,
@@ -121,7 +121,7 @@ pub(super) fn negotiate<S: Read + Write>(
 /// A negotiation that is going on.
 struct Haggling<'a, S> {
     wire: &'a mut Wire<S>,
-    export: &'a Export,
+    export: &'a ExportInfo,
     client: ClientFlags,
     tls: Tls,
     structured: bool,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 
 use super::gate::Gate;
-use super::handshake::{Export, Outcome, Tls, greet, negotiate};
+use super::handshake::{ExportInfo, Outcome, Tls, greet, negotiate};
 use super::tls;
 use super::transmission::serve;
 use super::wire::Wire;
@@ -25,7 +25,7 @@ pub(super) struct Session<'a> {
 
 /// Runs a connection. An error says why it ended early.
 pub(super) fn run<S: Read + Write>(session: &Session<'_>, stream: S) -> io::Result<()> {
-    let export = Export::of(session.device);
+    let export = ExportInfo::of(session.device);
     let mut wire = Wire::new(stream);
     let client = greet(&mut wire)?;
     let outcome = negotiate(&mut wire, &export, client, session.tls, session.gate)?;

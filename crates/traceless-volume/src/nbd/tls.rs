@@ -29,7 +29,7 @@ pub struct TlsFiles {
 }
 
 /// A stream under TLS.
-pub(super) type TlsStream<S> = StreamOwned<ServerConnection, Batched<S>>;
+pub(super) type TlsStream<S> = StreamOwned<ServerConnection, BatchedStream<S>>;
 
 /// Reads and checks the files.
 pub(super) fn configure(files: &TlsFiles) -> Result<Arc<ServerConfig>> {
@@ -65,7 +65,10 @@ pub(super) fn accept<S: Read + Write>(
 ) -> io::Result<TlsStream<S>> {
     let mut connection = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
     connection.set_buffer_limit(Some(PENDING_LEN_MAX));
-    Ok(StreamOwned::new(connection, Batched(BufReader::with_capacity(CIPHERTEXT_LEN, stream))))
+    Ok(StreamOwned::new(
+        connection,
+        BatchedStream(BufReader::with_capacity(CIPHERTEXT_LEN, stream)),
+    ))
 }
 
 /// Tells the client that the end was meant.
@@ -75,15 +78,15 @@ pub(super) fn say_goodbye<S: Read + Write>(stream: &mut TlsStream<S>) -> io::Res
 }
 
 /// Reads in large pieces; writes go straight through.
-pub(super) struct Batched<S>(BufReader<S>);
+pub(super) struct BatchedStream<S>(BufReader<S>);
 
-impl<S: Read> Read for Batched<S> {
+impl<S: Read> Read for BatchedStream<S> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.0.read(into)
     }
 }
 
-impl<S: Write> Write for Batched<S> {
+impl<S: Write> Write for BatchedStream<S> {
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
         self.0.get_mut().write(from)
     }

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::sync::LazyLock;
 
 use super::gate::Gate;
-use super::handshake::Export;
+use super::handshake::ExportInfo;
 use super::protocol::{
     CHUNK_LEN, CHUNK_OFFSET_LEN, MESSAGE_LEN_MAX, PAYLOAD_LEN_MAX, REQUEST_LEN, Request,
     SIMPLE_REPLY_LEN, chunk, cmd, cmd_flag, errno, errno_of, only_chunk, simple_reply,
@@ -26,7 +26,7 @@ pub(super) fn serve<S: Read + Write>(
     gate: &Gate,
     structured: bool,
 ) -> io::Result<()> {
-    let export = Export::of(device);
+    let export = ExportInfo::of(device);
     let mut transmission = Transmission { wire, device, gate, structured, export };
     let end = transmission.run();
     // Whatever the end was: requests that were executed get their replies, if that is possible.
@@ -38,7 +38,7 @@ struct Transmission<'a, S> {
     device: &'a dyn Device,
     gate: &'a Gate,
     structured: bool,
-    export: Export,
+    export: ExportInfo,
 }
 
 /// Why a request was refused, in the protocol's number and in words.

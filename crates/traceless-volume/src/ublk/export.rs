@@ -16,7 +16,7 @@ use traceless_sys::ublk::{Control, Queue, Request, Shape};
 use super::error::{Error, Result};
 use super::requests::{Work, parse};
 use crate::device::Device;
-use crate::guarded::Guarded;
+use crate::guarded::GuardedDevice;
 
 /// One thread answers a queue's requests one by one, so more queues than this only wait for each
 /// other in the device.
@@ -28,7 +28,7 @@ const REQUEST_BYTES_MAX: u32 = 1 << 20;
 
 /// A block device of the kernel that this process serves. Dropping it takes the device away,
 /// whoever uses it, and waits until nobody has it open any more.
-pub struct Export {
+pub struct UblkExport {
     device: PathBuf,
     queues: Vec<JoinHandle<()>>,
     events: Receiver<Event>,
@@ -36,7 +36,7 @@ pub struct Export {
     control: Control,
 }
 
-/// Asks an [`Export`] to end, from any thread.
+/// Asks an [`UblkExport`] to end, from any thread.
 #[derive(Clone, Debug)]
 pub struct Stopper(Sender<Event>);
 
@@ -57,7 +57,7 @@ impl Stopper {
     }
 }
 
-impl Export {
+impl UblkExport {
     /// Finds out whether the kernel takes orders for block devices from this user.
     pub fn check() -> Result<()> {
         let opened = OpenOptions::new().read(true).write(true).open(traceless_sys::ublk::CONTROL);
@@ -86,7 +86,7 @@ impl Export {
             stopper: Stopper(sender),
             control,
         };
-        export.start(&Arc::new(Guarded::new(device)))?;
+        export.start(&Arc::new(GuardedDevice::new(device)))?;
         Ok(export)
     }
 
@@ -117,7 +117,7 @@ impl Export {
         self.end()
     }
 
-    fn start(&mut self, device: &Arc<Guarded>) -> Result<()> {
+    fn start(&mut self, device: &Arc<GuardedDevice>) -> Result<()> {
         let opened = self.control.open_device().map_err(Error::refused("opening the device"))?;
         let opened = Arc::new(opened);
         for id in 0..self.control.queues() {
@@ -163,7 +163,7 @@ impl Export {
     }
 }
 
-impl Drop for Export {
+impl Drop for UblkExport {
     fn drop(&mut self) {
         if !self.queues.is_empty() {
             let _ = self.end();
@@ -175,7 +175,7 @@ impl Drop for Export {
 fn serve_queue(
     id: u16,
     opened: Arc<File>,
-    device: &Guarded,
+    device: &GuardedDevice,
     events: &Sender<Event>,
 ) -> io::Result<()> {
     let mut buffer = vec![0; REQUEST_BYTES_MAX as usize];
@@ -198,7 +198,7 @@ fn carry_out(
     queue: &Queue,
     request: &Request,
     work: Work,
-    device: &Guarded,
+    device: &GuardedDevice,
     buffer: &mut [u8],
 ) -> std::result::Result<usize, i32> {
     let copied = |outcome: io::Result<()>| {

@@ -9,4 +9,4 @@ pub mod export;
 mod requests;
 
 pub use error::{Error, Result};
-pub use export::{Export, Stopper};
+pub use export::{Stopper, UblkExport};

@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 use traceless_sys::ublk::{FLUSH, FORCE, KIND_MASK, READ, Request, SECTOR_LEN, WRITE};
 
-use crate::guarded::Guarded;
+use crate::guarded::GuardedDevice;
 
 /// A request that makes sense, and its place on the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,7 +14,11 @@ pub(super) enum Work {
 }
 
 /// Reads a request. The error is the number that the kernel gets.
-pub(super) fn parse(request: &Request, device: &Guarded, len_max: usize) -> Result<Work, i32> {
+pub(super) fn parse(
+    request: &Request,
+    device: &GuardedDevice,
+    len_max: usize,
+) -> Result<Work, i32> {
     let kind = request.op_flags & KIND_MASK;
     if kind == FLUSH {
         return Ok(Work::Flush);
@@ -44,7 +48,7 @@ fn place(request: &Request, device_len: u64, len_max: usize) -> Option<(u64, usi
 impl Work {
     /// Carries the request out. `data` holds what is to be written, or takes what is read; it is
     /// as long as the work says.
-    pub(super) fn execute(self, device: &Guarded, data: &mut [u8]) -> Result<(), i32> {
+    pub(super) fn execute(self, device: &GuardedDevice, data: &mut [u8]) -> Result<(), i32> {
         let done = match self {
             Self::Read { at, .. } => device.call(|device| device.read(at, data)),
             Self::Write { at, force, .. } => device.call(|device| {
@@ -75,10 +79,10 @@ mod tests {
     }
 
     impl Memory {
-        fn guarded(read_only: bool) -> (Arc<Self>, Guarded) {
+        fn guarded(read_only: bool) -> (Arc<Self>, GuardedDevice) {
             let bytes = Mutex::new(vec![0; LEN]);
             let memory = Arc::new(Self { bytes, flushes: Mutex::new(0), read_only });
-            (memory.clone(), Guarded::new(memory))
+            (memory.clone(), GuardedDevice::new(memory))
         }
     }
 
@@ -116,7 +120,7 @@ mod tests {
     }
 
     /// Carries out a request that makes sense; the buffer has 4 KiB.
-    fn answer(request: &Request, device: &Guarded, buffer: &mut [u8]) -> Result<usize, i32> {
+    fn answer(request: &Request, device: &GuardedDevice, buffer: &mut [u8]) -> Result<usize, i32> {
         let work = parse(request, device, buffer.len())?;
         let len = match work {
             Work::Read { len, .. } | Work::Write { len, .. } => len,

@@ -43,7 +43,7 @@ pub struct CreateOptions {
 
 /// What was made.
 #[derive(Clone, Copy, Debug)]
-pub struct Created {
+pub struct CreateReport {
     /// The header.
     pub header: Header,
     /// Generation of its superblock.
@@ -57,7 +57,7 @@ pub fn create(
     key: &UserKey,
     options: &CreateOptions,
     progress: &mut dyn FnMut(u64, u64) -> bool,
-) -> Result<Created> {
+) -> Result<CreateReport> {
     let existed = path.exists();
     if existed && !options.force {
         return Err(Error::Exists(path.into()));
@@ -79,7 +79,7 @@ pub fn create(
     if made.is_err() && !existed {
         let _ = std::fs::remove_file(path);
     }
-    made.map(|generation| Created { header, generation })
+    made.map(|generation| CreateReport { header, generation })
 }
 
 pub(super) fn open_new(path: &Path, existed: bool) -> Result<Image> {

@@ -23,7 +23,7 @@ pub(super) struct Image {
 }
 
 /// An image's header with the keys that fit it.
-pub struct Unlocked {
+pub struct UnlockedHeader {
     /// The header, proven.
     pub header: Header,
     /// The volume's keys.
@@ -154,12 +154,12 @@ impl Image {
     }
 
     /// Finds the slot that `key` opens, and proves the header.
-    pub fn unlock(&self, key: &UserKey) -> Result<Unlocked> {
+    pub fn unlock(&self, key: &UserKey) -> Result<UnlockedHeader> {
         self.unlock_at(0, key)
     }
 
     /// As [`Image::unlock`], where the header stands at `at`.
-    pub fn unlock_at(&self, at: u64, key: &UserKey) -> Result<Unlocked> {
+    pub fn unlock_at(&self, at: u64, key: &UserKey) -> Result<UnlockedHeader> {
         let header = match self.header_at(at) {
             Err(e) if e.may_be_newer() => return Err(self.newer_or_damage(at, e, key)),
             header => header?,
@@ -167,7 +167,7 @@ impl Image {
         let (master, slot) = self.key_slots()?.unlock(&header.uuid, key)?;
         let keys = header.keys(master);
         Header::verify(&self.header_bytes(at)?, &keys)?;
-        Ok(Unlocked { header, keys, slot })
+        Ok(UnlockedHeader { header, keys, slot })
     }
 
     /// What to say of a header that a newer program may have written: whoever did so with the

@@ -9,10 +9,10 @@ mod staging;
 mod status;
 
 pub use admin::{Backup, add_key, backup_header, change_key, remove_key, restore_header};
-pub use create::{CreateOptions, Created, create};
-pub use image::{Unlocked, public_parts};
+pub use create::{CreateOptions, CreateReport, create};
+pub use image::{UnlockedHeader, public_parts};
 pub use rebuild::{Rebuild, RebuildOptions, Rebuilt, rebuild};
-pub use repair::{Repaired, new_anchor, repair};
+pub use repair::{RepairReport, new_anchor, repair};
 pub use status::{Status, status, uuid_text};
 
 use crate::device::Device;
@@ -32,7 +32,7 @@ use traceless::oram::BlockOram;
 use traceless::rng::System;
 use traceless::scheme::Parts;
 use traceless::seal::Cipher;
-use traceless::store::{Caching, FileStore, Store, Watched};
+use traceless::store::{Caching, FileStore, Store, WatchedStore};
 use traceless::trace::Witness;
 use traceless::types::Addr;
 
@@ -67,7 +67,7 @@ impl Default for OpenOptions {
 /// is best found out before it becomes a volume.
 pub struct LockedImage {
     image: Image,
-    unlocked: Unlocked,
+    unlocked: UnlockedHeader,
     options: OpenOptions,
 }
 
@@ -116,7 +116,7 @@ impl Volume {
 
     fn open_unlocked(
         image: Image,
-        unlocked: Unlocked,
+        unlocked: UnlockedHeader,
         options: &OpenOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
@@ -130,11 +130,11 @@ impl Volume {
     fn open_on(
         store: Arc<dyn Store>,
         image: Image,
-        unlocked: Unlocked,
+        unlocked: UnlockedHeader,
         options: &OpenOptions,
         open: impl FnOnce(&SchemeConfig, Parts, &[u8]) -> traceless::Result<Box<dyn BlockOram>>,
     ) -> Result<Self> {
-        let Unlocked { header, keys, .. } = unlocked;
+        let UnlockedHeader { header, keys, .. } = unlocked;
         image.check_len(&header)?;
         if header.features.read_only != 0 && !options.read_only {
             return Err(Error::ReadOnlyFeatures(header.features.read_only));
@@ -422,7 +422,9 @@ fn scheme_parts(
 fn watched_store(image: &Image, len: u64, options: &OpenOptions) -> Result<Arc<dyn Store>> {
     let store = FileStore::new(image.try_clone()?, len, image.caching());
     Ok(match &options.witness {
-        Some(witness) => Arc::new(Watched::with_clock(store, witness.clone(), Monotonic::start())),
+        Some(witness) => {
+            Arc::new(WatchedStore::with_clock(store, witness.clone(), Monotonic::start()))
+        }
         None => Arc::new(store),
     })
 }

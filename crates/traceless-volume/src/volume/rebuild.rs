@@ -5,9 +5,9 @@
 //! written follows from the number of blocks alone. The old image stays whole until the new one is,
 //! and whatever cuts the work short, the same command goes on with it.
 
-use super::image::{Image, Unlocked};
+use super::image::{Image, UnlockedHeader};
 use super::staging::{
-    OpenStaging, Progress, Staging, Wanted, put_slot_bytes, slot_bytes, wipe_spare,
+    OpenStaging, Progress, Staging, StagingPurpose, put_slot_bytes, slot_bytes, wipe_spare,
 };
 use super::{OpenOptions, Volume, anchor_of};
 use crate::error::{Error, Result};
@@ -105,7 +105,7 @@ pub fn rebuild(
     let cipher = wanted_cipher(&old, what);
     let header = Header { cipher, ..old.rebuilt(scheme, [0; 16]) };
     let state = source.volume.state();
-    let wanted = Wanted { source: state, header, options: &open };
+    let wanted = StagingPurpose { source: state, header, options: &open };
     let at = options.into.clone().unwrap_or_else(|| staging_path(path));
     let resumed = if options.restart { None } else { Staging::resume(&at, key, &wanted)? };
     let staging = match resumed {
@@ -214,7 +214,7 @@ impl Source {
         at: &Path,
         key: &UserKey,
         what: &Rebuild,
-        wanted: &Wanted,
+        wanted: &StagingPurpose,
         progress: Progress,
     ) -> Result<Staging> {
         let no_memory = |e| super::image::failed("lock memory for the key of", at, e);
@@ -232,7 +232,7 @@ impl Source {
                 (master, slots)
             }
         };
-        let unlocked = Unlocked { keys: header.keys(master), header, slot: self.slot };
+        let unlocked = UnlockedHeader { keys: header.keys(master), header, slot: self.slot };
         let before = Superblock {
             generation: wanted.source.generation,
             chain: wanted.source.chain,
@@ -269,7 +269,7 @@ impl Source {
 }
 
 /// Ends what an earlier rebuild may have left of the anchor, so that there is one only.
-fn settle_anchor(image: &Image, unlocked: &Unlocked, path: &Path) -> Result {
+fn settle_anchor(image: &Image, unlocked: &UnlockedHeader, path: &Path) -> Result {
     let no_memory = |e| image.failed("lock memory for the key of", e);
     let store = FileStore::new(image.try_clone()?, unlocked.header.image_len, Caching::Buffered);
     let superblock = Superblock::read(&store, &unlocked.keys)?;

@@ -14,7 +14,7 @@ const BLOCKS_PER_READ: u64 = 256;
 
 /// What a repair did.
 #[derive(Clone, Debug, Default)]
-pub struct Repaired {
+pub struct RepairReport {
     /// Blocks that could not be read, and are zeros now.
     pub zeroed: Vec<u64>,
     /// Places of writes that are forgotten, since nobody knows of which block they were. Those
@@ -31,9 +31,9 @@ pub fn repair(
     options: &OpenOptions,
     accept_old_blocks: bool,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<Repaired> {
+) -> Result<RepairReport> {
     let options = OpenOptions { read_only: false, ..options.clone() };
-    let mut done = Repaired::default();
+    let mut done = RepairReport::default();
     let volume = match Volume::open(path, key, &options, progress) {
         Err(e) if accept_old_blocks && e.keeps_closed() => {
             let (volume, forgotten) = Volume::salvage(path, key, &options, progress)?;

@@ -3,7 +3,7 @@
 //! far the work has come.
 
 use super::create::{fill, make_scheme, open_new, reserve};
-use super::image::{Image, Unlocked, failed};
+use super::image::{Image, UnlockedHeader, failed};
 use super::{OpenOptions, Volume, watched_store};
 use crate::error::{Error, Result};
 use crate::format::{
@@ -25,7 +25,7 @@ const SLOTS_AT: u64 = HEADER_LEN as u64;
 /// The image that is being made.
 pub(super) struct Staging {
     image: Image,
-    unlocked: Unlocked,
+    unlocked: UnlockedHeader,
     store: Arc<dyn Store>,
     record: RebuildRecord,
     /// Whether an earlier run has begun it.
@@ -33,7 +33,7 @@ pub(super) struct Staging {
 }
 
 /// What an image is made for.
-pub(super) struct Wanted<'a> {
+pub(super) struct StagingPurpose<'a> {
     /// The volume that is copied, as it is now.
     pub source: SourceState,
     /// The header that the new one should have, but for its salt.
@@ -42,7 +42,7 @@ pub(super) struct Wanted<'a> {
     pub options: &'a OpenOptions,
 }
 
-impl Wanted<'_> {
+impl StagingPurpose<'_> {
     fn is_for(&self, header: &Header) -> bool {
         Header { salt: self.header.salt, ..*header } == self.header
     }
@@ -51,7 +51,7 @@ impl Wanted<'_> {
 impl Staging {
     /// What an earlier run has left at `path`. Nothing, if it had not come so far that it would
     /// save work; an error, if it does not fit.
-    pub fn resume(path: &Path, key: &UserKey, wanted: &Wanted) -> Result<Option<Self>> {
+    pub fn resume(path: &Path, key: &UserKey, wanted: &StagingPurpose) -> Result<Option<Self>> {
         if !path.exists() {
             return Ok(None);
         }
@@ -87,9 +87,9 @@ impl Staging {
     /// key of the user. If anything fails, a file that was not there before is removed.
     pub fn begin(
         path: &Path,
-        unlocked: Unlocked,
+        unlocked: UnlockedHeader,
         slots: &[u8],
-        wanted: &Wanted,
+        wanted: &StagingPurpose,
         before: Superblock,
         progress: Progress,
     ) -> Result<Self> {
@@ -106,9 +106,9 @@ impl Staging {
 
     fn make(
         image: Image,
-        unlocked: Unlocked,
+        unlocked: UnlockedHeader,
         slots: &[u8],
-        wanted: &Wanted,
+        wanted: &StagingPurpose,
         before: Superblock,
         progress: Progress,
     ) -> Result<Self> {
@@ -137,7 +137,7 @@ impl Staging {
         record.made = true;
         record.write(&*store, &keys, &mut System)?;
         let keys = Arc::into_inner(keys).expect("the scheme that was made is closed");
-        let unlocked = Unlocked { keys, ..unlocked };
+        let unlocked = UnlockedHeader { keys, ..unlocked };
         Ok(Self { image, unlocked, store, record, resumed: false })
     }
 

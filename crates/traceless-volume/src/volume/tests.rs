@@ -3,7 +3,7 @@ use crate::format::{Kdf, UserKey};
 use std::fs::OpenOptions as FileOptions;
 use std::os::unix::fs::FileExt;
 use traceless::build::SchemeConfig;
-use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::scheme::detwo::{DetWoGeometry, Refresh};
 use traceless::scheme::sq;
 use traceless::seal::Cipher;
 use zeroize::Zeroizing;
@@ -13,7 +13,7 @@ fn key(byte: u8) -> UserKey {
 }
 
 fn detwo(blocks: u64) -> SchemeConfig {
-    SchemeConfig::DetWo(Geometry::new(blocks, 4096, Refresh::ONE, 0).unwrap())
+    SchemeConfig::DetWo(DetWoGeometry::new(blocks, 4096, Refresh::ONE, 0).unwrap())
 }
 
 fn options(scheme: SchemeConfig) -> CreateOptions {
@@ -69,7 +69,7 @@ fn bytes_of_any_alignment_come_back_after_a_close_and_after_a_crash() {
 fn a_sync_covers_what_a_scheme_holds_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("image");
-    let geometry = sq::Geometry::new(200, 4096, sq::Wishes::default()).unwrap();
+    let geometry = sq::SqGeometry::new(200, 4096, sq::Wishes::default()).unwrap();
     make(&path, &options(SchemeConfig::Sq(geometry)));
     let volume = open(&path, &OpenOptions::default()).unwrap();
     volume.write(0, &[7; 4096]).unwrap();
@@ -224,9 +224,9 @@ fn ten_tebibytes_open_with_the_map_on_the_store() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("image");
     let blocks = (10u64 << 40) / 4096;
-    let tiers = Geometry::map_tiers_for(blocks, 64 << 20);
+    let tiers = DetWoGeometry::map_tiers_for(blocks, 64 << 20);
     assert!(tiers > 0);
-    let geometry = Geometry::new(blocks, 4096, Refresh::new(3, 1).unwrap(), tiers).unwrap();
+    let geometry = DetWoGeometry::new(blocks, 4096, Refresh::new(3, 1).unwrap(), tiers).unwrap();
     let unfilled = CreateOptions { unfilled: true, ..options(SchemeConfig::DetWo(geometry)) };
     make(&path, &unfilled);
     for round in 0..2u8 {

@@ -4,7 +4,7 @@ use crate::check::{Checker, Effort, Tally};
 use crate::disk::Fault;
 use crate::subjects::{Family, Subject};
 use crate::world::{Failure, Step, World, script};
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 
 pub const HEALTHY: [Fault; 2] = [Fault::None; 2];
 
@@ -44,7 +44,7 @@ impl Case {
 
     /// A short run of a random subject, before something begins or anywhere.
     pub fn random(family: &Family, seed: u64) -> Self {
-        let mut rng = Seeded::new(seed);
+        let mut rng = SeededRng::new(seed);
         let mut subject = (family.any)(&mut rng);
         while subject.config.blocks() > BLOCKS_MAX {
             subject = (family.any)(&mut rng);
@@ -71,7 +71,7 @@ impl Case {
     fn run(&self) -> Result<[World; 2], String> {
         let make = |salt, fault| -> Result<World, Failure> {
             let mut world = World::create(self.subject.clone(), self.unit, salt);
-            let mut rng = Seeded::new(self.seed + salt);
+            let mut rng = SeededRng::new(self.seed + salt);
             let before = script(self.seed, self.before, self.subject.unsynced_max);
             world.run(&before, &mut rng)?;
             world.fault = fault;

@@ -5,7 +5,7 @@ use crate::nonces::Nonces;
 use crate::world::{How, Open, Step, World};
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 use traceless_volume::format::AREAS_AT;
 
 /// How thorough to be.
@@ -101,13 +101,13 @@ struct Recovery {
 pub struct Checker {
     worlds: [World; 2],
     effort: Effort,
-    rng: Seeded,
+    rng: SeededRng,
     pub tally: Tally,
 }
 
 impl Checker {
     pub fn new(worlds: [World; 2], effort: Effort, seed: u64) -> Self {
-        Self { worlds, effort, rng: Seeded::new(seed), tally: Tally::default() }
+        Self { worlds, effort, rng: SeededRng::new(seed), tally: Tally::default() }
     }
 
     /// Crashes the recorded run everywhere. Tells the first violation, and how it came about.
@@ -339,7 +339,7 @@ impl Recovered<'_> {
 
     /// Writes on, and opens it once more.
     fn go_on(&mut self, mut open: Open) -> Result<(), String> {
-        let mut rng = Seeded::new(mix(self.number));
+        let mut rng = SeededRng::new(mix(self.number));
         let mut steps = vec![Step::Write(1), Step::Write(2), Step::Flush, Step::Write(1)];
         if self.number.is_multiple_of(240) {
             // Over whatever the crash has left anywhere.
@@ -389,7 +389,7 @@ impl<'a> Epoch<'a> {
     }
 
     /// What may become of the pieces: a list for each image to be tried.
-    fn images(&self, effort: &Effort, again: bool, rng: &mut Seeded) -> Vec<Vec<Fate>> {
+    fn images(&self, effort: &Effort, again: bool, rng: &mut SeededRng) -> Vec<Vec<Fate>> {
         let n = self.requests.len();
         let mut list = vec![];
         let exhaustive = if again { effort.exhaustive_max.min(3) } else { effort.exhaustive_max };

@@ -1,7 +1,7 @@
 //! A disk with a volatile cache whose every request is logged, and what a crash leaves of it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use traceless::seal::record::{self, Sealed};
+use traceless::seal::record::{self, SealRecord};
 use traceless::store::Store;
 use traceless::types::Extent;
 use traceless::{Error, Result};
@@ -32,7 +32,7 @@ impl Piece {
 #[derive(Clone)]
 pub enum Event {
     /// A request, and what was sealed since the one before it.
-    Write(Vec<Piece>, Vec<Sealed>),
+    Write(Vec<Piece>, Vec<SealRecord>),
     Sync,
     /// From now on so many client writes may be seen.
     Submitted(u64),

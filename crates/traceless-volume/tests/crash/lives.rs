@@ -4,12 +4,12 @@ use crate::check::any_fate;
 use crate::disk::{Event, Fate, Piece};
 use crate::subjects::Family;
 use crate::world::{Failure, How, Open, World, Write, script};
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 
 /// A client and its volume, through `crashes` crashes.
 pub struct Life {
     pub world: World,
-    pub rng: Seeded,
+    pub rng: SeededRng,
     /// The least that must be found.
     promised: u64,
     /// Whether so many openings were cut short that each further one may make some dummies.
@@ -18,13 +18,13 @@ pub struct Life {
 
 impl Life {
     pub fn random(family: &Family, seed: u64) -> Self {
-        let mut rng = Seeded::new(seed);
+        let mut rng = SeededRng::new(seed);
         let subject = (family.any)(&mut rng);
         let unit = [512, 4096][rng.below(2) as usize];
         Self::new(World::create(subject, unit, 100 + seed), rng)
     }
 
-    pub fn new(world: World, rng: Seeded) -> Self {
+    pub fn new(world: World, rng: SeededRng) -> Self {
         world.disk.set_settling();
         Self { world, rng, promised: 0, dummies: false }
     }

@@ -40,7 +40,7 @@ pub fn open_keeping_older(
     Ok(Box::new(Sq::<OldestWins>::open(geometry_of(config), parts, state, &mut |_, _| {})?))
 }
 
-fn geometry_of(config: &SchemeConfig) -> sq::Geometry {
+fn geometry_of(config: &SchemeConfig) -> sq::SqGeometry {
     match config {
         SchemeConfig::Sq(geometry) => *geometry,
         other => panic!("{} merges nothing", other.name()),

@@ -5,9 +5,9 @@
 use crate::disk::Fault;
 use traceless::build::SchemeConfig;
 use traceless::oram::BlockOram;
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 use traceless::scheme::Parts;
-use traceless::scheme::detwo::{Geometry, MapEntries, Refresh};
+use traceless::scheme::detwo::{DetWoGeometry, MapEntries, Refresh};
 use traceless::scheme::{random, sq};
 
 type Made = traceless::Result<Box<dyn BlockOram>>;
@@ -49,7 +49,7 @@ pub struct Family {
     /// Small ones, to be crashed everywhere, each with the writes of a run.
     pub table: fn() -> Vec<(Subject, u64)>,
     /// A random small one.
-    pub any: fn(&mut Seeded) -> Subject,
+    pub any: fn(&mut SeededRng) -> Subject,
     /// Those that faults are planted in, each with writes before, so that what is overwritten while
     /// it is still needed shows: an area begins anew soon after them.
     pub faulty: fn() -> Vec<(Subject, u64)>,
@@ -108,14 +108,14 @@ fn detwo_table() -> Vec<(Subject, u64)> {
     ]
 }
 
-fn any_detwo(rng: &mut Seeded) -> Subject {
+fn any_detwo(rng: &mut SeededRng) -> Subject {
     loop {
         let ratio = ["1", "3", "3.5", "1/3", "2/3", "7", "15"][rng.below(7) as usize];
         let map_tiers = [0, 0, 0, 1, 1, 2][rng.below(6) as usize];
         // The smallest tier has more than a block: two tiers take many, so they are small.
         let blocks = 2 + rng.below([80, 600, 6000][usize::from(map_tiers)]);
         let block_len = [64, 512, 512, 4096][rng.below(4) as usize];
-        let geometry = Geometry {
+        let geometry = DetWoGeometry {
             blocks,
             block_len: if map_tiers == 2 { 64 } else { block_len },
             refresh: Refresh::parse(ratio).expect("a ratio"),
@@ -144,14 +144,15 @@ fn detwo_geometry(
     k: &str,
     map_tiers: u8,
     unsynced_max: u64,
-) -> Geometry {
+) -> DetWoGeometry {
     let (refresh, map_entries) = (Refresh::parse(k).expect("a ratio"), MapEntries::Counts);
-    let geometry = Geometry { blocks, block_len, refresh, map_tiers, map_entries, unsynced_max };
+    let geometry =
+        DetWoGeometry { blocks, block_len, refresh, map_tiers, map_entries, unsynced_max };
     geometry.check().expect("a geometry that works");
     geometry
 }
 
-fn of_detwo(geometry: Geometry) -> Subject {
+fn of_detwo(geometry: DetWoGeometry) -> Subject {
     let (n, k, s) = (geometry.blocks, geometry.refresh, geometry.unsynced_max);
     // Slots of the data's two areas: docs/format.md, section 7.
     let (hold, main) = (k.writes_for(n) + s + 64, n + k.at_most(s + 1) + 256);
@@ -163,25 +164,25 @@ fn of_detwo(geometry: Geometry) -> Subject {
 }
 
 fn sq_table() -> Vec<(Subject, u64)> {
-    let disk = |shape| sq::Geometry { map: sq::MapPlace::Disk, ..shape };
+    let disk = |shape| sq::SqGeometry { map: sq::MapPlace::Disk, ..shape };
     vec![
         (of_sq(sq_shape(24, 512, 2, (2, 2))), 9),
         (of_sq(sq_shape(40, 64, 4, (2, 3))), 12),
         (of_sq(sq_shape(40, 512, 2, (4, 1))), 8),
         (of_sq(sq_shape(24, 4096, 2, (2, 2))), 6),
         (of_sq(disk(sq_shape(60, 64, 4, (2, 2)))), 6),
-        (of_sq(sq::Geometry { amortized: true, ..sq_shape(40, 64, 2, (2, 3)) }), 8),
+        (of_sq(sq::SqGeometry { amortized: true, ..sq_shape(40, 64, 2, (2, 3)) }), 8),
     ]
 }
 
-fn any_sq(rng: &mut Seeded) -> Subject {
+fn any_sq(rng: &mut SeededRng) -> Subject {
     loop {
         let bucket = [2, 2, 4, 6, 16][rng.below(5) as usize];
         let (fanout, levels) =
             [(2, 1), (2, 2), (2, 4), (3, 2), (4, 2), (5, 1), (4, 3)][rng.below(7) as usize];
         let blocks = 4 + rng.below(200);
         let block_len = [64, 512, 512, 4096][rng.below(4) as usize];
-        let shape = sq::Geometry::with_shape(blocks, block_len, bucket, fanout, levels);
+        let shape = sq::SqGeometry::with_shape(blocks, block_len, bucket, fanout, levels);
         let Ok(shape) = shape else { continue };
         let map = if rng.below(3) == 0 { sq::MapPlace::Disk } else { sq::MapPlace::Memory };
         // Now and then more than the stripe that each ring has besides its slack. Larger buckets
@@ -189,7 +190,7 @@ fn any_sq(rng: &mut Seeded) -> Subject {
         let much = bucket == 2 && rng.below(2) == 0;
         let unsynced_max = 2 + rng.below(if much { 160 } else { 12 });
         let amortized = rng.below(4) == 0;
-        let geometry = sq::Geometry { map, amortized, unsynced_max, ..shape };
+        let geometry = sq::SqGeometry { map, amortized, unsynced_max, ..shape };
         if geometry.check().is_ok() {
             return of_sq(geometry);
         }
@@ -197,14 +198,14 @@ fn any_sq(rng: &mut Seeded) -> Subject {
 }
 
 /// Fan-out and number of levels in `tree`; as much unsynced as a bucket has.
-fn sq_shape(blocks: u64, block_len: usize, bucket: u32, tree: (u32, u8)) -> sq::Geometry {
+fn sq_shape(blocks: u64, block_len: usize, bucket: u32, tree: (u32, u8)) -> sq::SqGeometry {
     let (fanout, levels) = tree;
-    let shape = sq::Geometry::with_shape(blocks, block_len, bucket, fanout, levels);
+    let shape = sq::SqGeometry::with_shape(blocks, block_len, bucket, fanout, levels);
     let shape = shape.expect("a geometry that works");
-    sq::Geometry { unsynced_max: u64::from(bucket), ..shape }
+    sq::SqGeometry { unsynced_max: u64::from(bucket), ..shape }
 }
 
-fn of_sq(geometry: sq::Geometry) -> Subject {
+fn of_sq(geometry: sq::SqGeometry) -> Subject {
     geometry.check().expect("a geometry that works");
     let slots_per_write = if geometry.map == sq::MapPlace::Disk { 2 } else { 1 };
     let (bucket, fanout) = (u64::from(geometry.bucket), u64::from(geometry.fanout));
@@ -218,7 +219,7 @@ fn of_sq(geometry: sq::Geometry) -> Subject {
     Subject::new(SchemeConfig::Sq(geometry), unsynced, begins, around)
 }
 
-type OfRandom = fn(random::Geometry) -> SchemeConfig;
+type OfRandom = fn(random::RandomGeometry) -> SchemeConfig;
 
 fn random_table(of: OfRandom) -> Vec<(Subject, u64)> {
     vec![
@@ -228,7 +229,7 @@ fn random_table(of: OfRandom) -> Vec<(Subject, u64)> {
     ]
 }
 
-fn any_random(rng: &mut Seeded, of: OfRandom) -> Subject {
+fn any_random(rng: &mut SeededRng, of: OfRandom) -> Subject {
     // Every opening reads a journal of a thousand blocks: they are small.
     let block_len = [64, 64, 128, 512][rng.below(4) as usize];
     let map_tiers = u8::from(rng.below(4) == 0);
@@ -242,7 +243,7 @@ fn of_random(
     map_tiers: u8,
     unsynced_max: u64,
 ) -> Subject {
-    let geometry = random::Geometry { blocks, block_len, map_tiers, unsynced_max };
+    let geometry = random::RandomGeometry { blocks, block_len, map_tiers, unsynced_max };
     geometry.check().expect("a geometry that works");
     // The journal goes around: docs/format.md has its slots.
     let stash = 61 + u64::from(blocks.ilog2());

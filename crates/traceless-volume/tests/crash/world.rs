@@ -8,11 +8,11 @@ use traceless::Error;
 use traceless::build::SchemeConfig;
 use traceless::durable::Vault;
 use traceless::oram::BlockOram;
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 use traceless::scheme::Parts;
 use traceless::seal::{Cipher, record};
 use traceless::store::Store;
-use traceless::suite::Unsalted;
+use traceless::suite::UnsaltedRng;
 use traceless::types::Addr;
 use traceless_volume::format::{
     AREAS_AT, Keys, Newest, SUPERBLOCK_LEN, SUPERBLOCKS_AT, Superblock, SuperblockVault,
@@ -51,7 +51,7 @@ pub enum Step {
 
 /// Steps with `writes` writes in all. The same seed makes the same steps.
 pub fn script(seed: u64, writes: u64, unsynced_max: u64) -> Vec<Step> {
-    let mut rng = Seeded::new(seed);
+    let mut rng = SeededRng::new(seed);
     let (mut steps, mut left) = (vec![], writes);
     while left > 0 {
         let step = match rng.below(16) {
@@ -155,7 +155,7 @@ impl World {
     /// Makes a volume on a disk of random bytes.
     pub fn create(subject: Subject, unit: usize, salt: u64) -> Self {
         let mut bytes = vec![0; (AREAS_AT + subject.config.store_len()) as usize];
-        Seeded::new(salt).fill(&mut bytes);
+        SeededRng::new(salt).fill(&mut bytes);
         record::start();
         let mut world = Self {
             subject,
@@ -182,7 +182,7 @@ impl World {
         self.draws += 1;
         let draws = if self.fault == Fault::SameDraws { 0 } else { self.draws };
         let of_workload = if self.subject.draws_places { 0 } else { mix(self.salt) };
-        let seed = |purpose: u64| Box::new(Seeded::new(mix(draws) ^ of_workload ^ purpose));
+        let seed = |purpose: u64| Box::new(SeededRng::new(mix(draws) ^ of_workload ^ purpose));
         let store: Arc<dyn Store> = match self.fault {
             Fault::None => self.disk.clone(),
             fault => Arc::new(Bent { disk: self.disk.clone(), fault }),
@@ -196,7 +196,7 @@ impl World {
         // The control's keys are those of an opening's number: copies of an image share them.
         let rng: Box<dyn Rng> = match self.subject.config {
             SchemeConfig::Plain { .. } => seed(2),
-            _ => Box::new(Unsalted(*seed(2))),
+            _ => Box::new(UnsaltedRng(*seed(2))),
         };
         let parts = Parts {
             store,

@@ -13,9 +13,9 @@ use crate::error::{Error, Result};
 /// # Ok(())
 /// # }
 /// ```
-pub struct Fixed<const LEN: usize>(Array);
+pub struct FixedArray<const LEN: usize>(Array);
 
-impl<const LEN: usize> Fixed<LEN> {
+impl<const LEN: usize> FixedArray<LEN> {
     pub(super) fn new(array: Array) -> Result<Self> {
         let got = array.block_len();
         if got == LEN { Ok(Self(array)) } else { Err(Error::WrongLength { want: LEN, got }) }

@@ -42,7 +42,7 @@
 mod fixed;
 
 pub use crate::scheme::store_vault::{StoreVault, VAULT_LEN};
-pub use fixed::Fixed;
+pub use fixed::FixedArray;
 
 use crate::build::SchemeConfig;
 use crate::error::{Error, Result};
@@ -161,8 +161,8 @@ impl Array {
     }
 
     /// The same with a block length that the compiler knows.
-    pub fn fixed<const LEN: usize>(self) -> Result<Fixed<LEN>> {
-        Fixed::new(self)
+    pub fn fixed<const LEN: usize>(self) -> Result<FixedArray<LEN>> {
+        FixedArray::new(self)
     }
 
     fn new(oram: Box<dyn Oram>) -> Self {
@@ -289,9 +289,9 @@ impl Builder {
         }
         let (blocks, block_len) = (self.blocks, self.block_len);
         if self.oblivious {
-            return Ok(SchemeConfig::Oblivious(oblivious::Geometry::new(blocks, block_len)?));
+            return Ok(SchemeConfig::Oblivious(oblivious::ArrayGeometry::new(blocks, block_len)?));
         }
-        let path = path::Geometry::new(blocks, block_len)?;
+        let path = path::PathGeometry::new(blocks, block_len)?;
         let all = blocks.saturating_mul(block_len as u64);
         if blocks > 0 && all <= path.read_len() {
             return Ok(SchemeConfig::Linear { blocks, block_len });
@@ -360,7 +360,7 @@ impl Builder {
             SchemeConfig::Path(geometry) => {
                 return Ok(Array::new(Box::new(path::in_memory(&geometry, &mut *rng)?)));
             }
-            SchemeConfig::Oblivious(oblivious::Geometry { blocks, block_len, .. }) => {
+            SchemeConfig::Oblivious(oblivious::ArrayGeometry { blocks, block_len, .. }) => {
                 return Ok(Array::new(oblivious::create(blocks, block_len, rng)?));
             }
             _ => {}

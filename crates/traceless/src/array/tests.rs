@@ -1,14 +1,14 @@
 use super::*;
-use crate::rng::Seeded;
+use crate::rng::SeededRng;
 use crate::scheme::tree_rig::{
     CHI_SQUARE_MAX, REPEATS_MAX, loudest_echo, older_tests_see_nothing, serial_chi_square,
 };
-use crate::store::{MemStore, Watched};
+use crate::store::{MemStore, WatchedStore};
 use crate::trace::{Op, Recorder};
 
 fn builder(blocks: u64, block_len: usize) -> Builder {
     let key = Secret::from_bytes([5; 32]);
-    Array::builder().blocks(blocks).block_len(block_len).key(key).rng(Seeded::new(1))
+    Array::builder().blocks(blocks).block_len(block_len).key(key).rng(SeededRng::new(1))
 }
 
 fn block(addr: u64, len: usize) -> Vec<u8> {
@@ -60,7 +60,7 @@ fn an_array_that_may_be_watched_comes_back() {
 
 #[test]
 fn large_blocks_in_a_tree_come_back() {
-    let mut geometry = path::Geometry::new(9, 1 << 20).unwrap();
+    let mut geometry = path::PathGeometry::new(9, 1 << 20).unwrap();
     geometry.unsynced_max = 4;
     let builder = || builder(0, 0).scheme(SchemeConfig::Path(geometry));
     let store = Arc::new(MemStore::new(builder().store_len().unwrap()));
@@ -121,7 +121,7 @@ fn a_dropped_array_is_closed() {
     builder(500, 64).store(store.clone()).build().unwrap();
     let opened = |kills: bool| {
         let witness = Arc::new(Recorder::default());
-        let watched = Arc::new(Watched::new(store.clone(), witness.clone()));
+        let watched = Arc::new(WatchedStore::new(store.clone(), witness.clone()));
         let mut array = builder(500, 64).store(watched).open().unwrap();
         let events = witness.take().len();
         let before = array.access(7, |block| {
@@ -146,13 +146,13 @@ fn a_dropped_array_is_closed() {
 #[test]
 fn loading_shows_the_same_whatever_is_loaded() {
     let shown = |byte: u8| {
-        let geometry = path::Geometry::new(2000, 16).unwrap().with_map_memory(100).unwrap();
+        let geometry = path::PathGeometry::new(2000, 16).unwrap().with_map_memory(100).unwrap();
         assert!(geometry.map_trees > 1);
         let builder = || builder(0, 0).scheme(SchemeConfig::Path(geometry));
         let witness = Arc::new(Recorder::default());
         let store = MemStore::new(builder().store_len().unwrap());
-        let store = Arc::new(Watched::new(store, witness.clone()));
-        let rng = Seeded::new(byte.into());
+        let store = Arc::new(WatchedStore::new(store, witness.clone()));
+        let rng = SeededRng::new(byte.into());
         let mut array = builder().rng(rng).store(store).load(vec![[byte; 16]; 2000]).unwrap();
         let shown: Vec<_> = witness.take().into_iter().map(|e| (e.op, e.at, e.len)).collect();
         (0..2000).for_each(|addr| assert_eq!(array.read(addr).unwrap(), [byte; 16]));
@@ -167,7 +167,7 @@ fn leaves_read(blocks: u64, reads: u64) -> Vec<u64> {
     let builder = builder(blocks, 16);
     let witness = Arc::new(Recorder::default());
     let store = MemStore::new(builder.store_len().unwrap());
-    let store = Arc::new(Watched::new(store, witness.clone()));
+    let store = Arc::new(WatchedStore::new(store, witness.clone()));
     let mut array = builder.store(store).load(vec![[1; 16]; blocks as usize]).unwrap();
     witness.take();
     // Lower buckets lie behind all upper ones.
@@ -215,7 +215,8 @@ fn an_array_opened_for_nothing_opens_again() {
         (0..blocks).for_each(|addr| array.write(addr, &block(addr, 64)).unwrap());
         array.close().unwrap();
         for seed in 0..4 {
-            let array = builder().rng(Seeded::new(seed + 10)).store(store.clone()).open().unwrap();
+            let array =
+                builder().rng(SeededRng::new(seed + 10)).store(store.clone()).open().unwrap();
             array.close().unwrap();
         }
         let mut array = builder().store(store).open().unwrap();
@@ -242,8 +243,8 @@ fn impossible_sizes_are_refused() {
             assert!(builder().store(store).open().is_err(), "{blocks} x {len}");
             let _ = builder().store_len();
         }
-        let path = path::Geometry { blocks, ..path::Geometry::new(9, 64).unwrap() };
-        let path = SchemeConfig::Path(path::Geometry { block_len: len, ..path });
+        let path = path::PathGeometry { blocks, ..path::PathGeometry::new(9, 64).unwrap() };
+        let path = SchemeConfig::Path(path::PathGeometry { block_len: len, ..path });
         for scheme in [path, SchemeConfig::Linear { blocks, block_len: len.max(1) }] {
             if blocks > 5 || matches!(scheme, SchemeConfig::Path(_)) {
                 let _ = builder(0, 0).scheme(scheme).store_len();
@@ -265,7 +266,7 @@ fn damage_never_panics_and_is_never_read() {
         let killed = store.snapshot();
         array.close().unwrap();
         let closed = store.snapshot();
-        let mut rng = Seeded::new(blocks);
+        let mut rng = SeededRng::new(blocks);
         for nth in 0..60 {
             let mut bytes = if nth % 10 == 0 { killed.clone() } else { closed.clone() };
             let at = rng.below(bytes.len() as u64) as usize;

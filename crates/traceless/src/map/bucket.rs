@@ -8,10 +8,10 @@ use super::{Answer, Shape};
 use alloc::vec;
 use alloc::vec::Vec;
 use subtle::Choice;
-use traceless_sys::ct::{self, Held as _, InMemory, Kernel, Mask, Vector};
+use traceless_sys::ct::{self, InMemory, Kernel, Mask, MovingBlock as _, Vector};
 
 /// What an operation carries from visit to visit.
-pub struct Carried {
+pub struct OperationState {
     /// Words of an entry that name its key.
     key_words: usize,
     /// Bytes of a value.
@@ -27,7 +27,7 @@ pub struct Carried {
     placed: Mask,
 }
 
-impl Carried {
+impl OperationState {
     /// Nothing yet.
     pub fn new(shape: Shape) -> Self {
         Self {
@@ -96,7 +96,7 @@ fn is_used(entry: &[u64]) -> Mask {
 /// A visit to a bucket, or to the stash. Tells how many entries it holds then: that is secret.
 pub struct Visit<'a> {
     pub entries: &'a mut [u64],
-    pub carried: &'a mut Carried,
+    pub carried: &'a mut OperationState,
     /// A new entry comes in only where fewer are.
     pub limit: usize,
 }

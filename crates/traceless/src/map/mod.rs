@@ -64,7 +64,7 @@ mod tests;
 
 use crate::error::{Error, Result};
 use crate::oblivious;
-use crate::oblivious::durable::{Attached, create_attached, open_attached};
+use crate::oblivious::durable::{UserWords, create_attached, open_attached};
 use crate::oram::Oram;
 use crate::rng::Rng;
 use crate::scheme::Parts;
@@ -77,8 +77,8 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
-use bucket::{Carried, Visit};
-use places::Places;
+use bucket::{OperationState, Visit};
+use places::KeyHash;
 use subtle::{Choice, ConditionallySelectable};
 use traceless_sys::ct::{self, Mask, secret::made_public};
 
@@ -132,7 +132,7 @@ enum Home {
     /// In an array that knows nothing of the stash.
     Unsaved(Box<dyn Oram>),
     /// In one that saves the stash with them.
-    Saved(Box<dyn Attached>),
+    Saved(Box<dyn UserWords>),
 }
 
 /// Accesses to the array that an operation makes.
@@ -142,8 +142,8 @@ const ACCESSES: u32 = 2;
 pub struct Map {
     array: Home,
     shape: Shape,
-    places: Places,
-    carried: Carried,
+    places: KeyHash,
+    carried: OperationState,
     bucket: Vec<u64>,
     stash: Vec<u64>,
     /// Whether the stash has no room any more. Secret until it is asked for.
@@ -160,12 +160,12 @@ impl Map {
         Builder { capacity: 0, key_len: 32, value_len: 32, store: None, key: None, rng: None }
     }
 
-    fn new(shape: Shape, places: Places, array: Home) -> Self {
+    fn new(shape: Shape, places: KeyHash, array: Home) -> Self {
         let words = shape.entry_words();
         Self {
             array,
             places,
-            carried: Carried::new(shape),
+            carried: OperationState::new(shape),
             bucket: vec![0; shape.slots * words],
             stash: vec![0; STASH_ENTRIES * words],
             full: Mask::NO,
@@ -465,7 +465,7 @@ impl Builder {
             return Ok(Map::new(shape, saved_places(shape, &key), Home::Saved(array)));
         }
         let mut rng = self.random()?;
-        let places = Places::new(shape, &Secret::random(&mut *rng));
+        let places = KeyHash::new(shape, &Secret::random(&mut *rng));
         let oram = oblivious::create(shape.buckets, shape.block_len(), rng)?;
         Ok(Map::new(shape, places, Home::Unsaved(oram)))
     }
@@ -489,7 +489,7 @@ impl Builder {
         if oram.blocks() < shape.buckets || oram.block_len() < shape.block_len() {
             return Err(Error::Geometry("the array is too small for the map"));
         }
-        let places = Places::new(shape, &Secret::random(&mut *self.random()?));
+        let places = KeyHash::new(shape, &Secret::random(&mut *self.random()?));
         Ok(Map::new(shape, places, Home::Unsaved(oram)))
     }
 
@@ -516,13 +516,13 @@ fn vault_key(shape: Shape, key: &Secret) -> Secret {
 }
 
 /// The places of a saved map, which must be the same at each opening.
-fn saved_places(shape: Shape, key: &Secret) -> Places {
-    Places::new(shape, &key.derive(&[b"map", b"places"]))
+fn saved_places(shape: Shape, key: &Secret) -> KeyHash {
+    KeyHash::new(shape, &key.derive(&[b"map", b"places"]))
 }
 
 /// The array of a saved map, with room for its stash, and for one operation between two syncs.
-fn geometry(shape: Shape) -> Result<oblivious::Geometry> {
-    let mut geometry = oblivious::Geometry::new(shape.buckets, shape.block_len())?;
+fn geometry(shape: Shape) -> Result<oblivious::ArrayGeometry> {
+    let mut geometry = oblivious::ArrayGeometry::new(shape.buckets, shape.block_len())?;
     geometry.attached_words = (STASH_ENTRIES * shape.entry_words()) as u32;
     geometry.unsynced_max = geometry.unsynced_max.max(ACCESSES + 1);
     geometry.check()?;

@@ -4,12 +4,12 @@ use super::Shape;
 use crate::seal::{Prf, Secret};
 
 /// A keyed function of keys, all of which have the same number of words.
-pub struct Places {
+pub struct KeyHash {
     prf: Prf,
     buckets: u32,
 }
 
-impl Places {
+impl KeyHash {
     /// The function of `secret`.
     pub fn new(shape: Shape, secret: &Secret) -> Self {
         let buckets = u32::try_from(shape.buckets).expect("the capacity is limited");
@@ -40,7 +40,7 @@ mod tests {
     #[test]
     fn buckets_are_different_uniform_and_independent() {
         let shape = Shape::new(32, 8, 8).unwrap();
-        let places = Places::new(shape, &Secret::from_bytes([3; 32]));
+        let places = KeyHash::new(shape, &Secret::from_bytes([3; 32]));
         let mut pairs = [[0_u32; 8]; 8];
         let keys = 56_000;
         for key in 0..keys {
@@ -57,7 +57,8 @@ mod tests {
 
     #[test]
     fn every_word_matters() {
-        let places = Places::new(Shape::new(1 << 30, 24, 8).unwrap(), &Secret::from_bytes([3; 32]));
+        let places =
+            KeyHash::new(Shape::new(1 << 30, 24, 8).unwrap(), &Secret::from_bytes([3; 32]));
         let key = [1, 2, 3, 4];
         for word in 0..key.len() {
             let mut other = key;

@@ -3,7 +3,7 @@ mod saved;
 
 use super::*;
 use crate::oram::{Hides, check_request};
-use crate::rng::Seeded;
+use crate::rng::SeededRng;
 use std::boxed::Box;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -67,14 +67,14 @@ fn open_map_failing(builder: Builder, good: u64, is_late: bool) -> (Map, Seen) {
 }
 
 fn builder(capacity: u64, key_len: usize, value_len: usize) -> Builder {
-    let seeded = Seeded::new(capacity ^ key_len as u64);
+    let seeded = SeededRng::new(capacity ^ key_len as u64);
     Map::builder().capacity(capacity).key_len(key_len).value_len(value_len).rng(seeded)
 }
 
 /// A key of a length between none and all, the same for the same number.
 fn key_of(number: u64, len: usize) -> Vec<u8> {
     let mut key = vec![0; (number % (len as u64 + 1)) as usize];
-    Seeded::new(number).fill(&mut key);
+    SeededRng::new(number).fill(&mut key);
     key
 }
 
@@ -82,7 +82,7 @@ fn key_of(number: u64, len: usize) -> Vec<u8> {
 fn behaves_like_a_map(map: &mut Map, operations: u64) {
     let Shape { capacity, key_len, value_len, .. } = map.shape;
     let mut model = BTreeMap::<Vec<u8>, Vec<u8>>::new();
-    let mut rng = Seeded::new(capacity);
+    let mut rng = SeededRng::new(capacity);
     for i in 0..operations {
         let key = key_of(rng.below(capacity * 3 / 2 + 1), key_len);
         let (found, expected) = match rng.below(4) {
@@ -123,7 +123,7 @@ fn is_a_map_over_another_array() {
     let array = crate::Array::builder()
         .blocks(builder.blocks().unwrap())
         .block_len(builder.block_len().unwrap() + 3);
-    let array = array.rng(Seeded::new(2)).build().unwrap();
+    let array = array.rng(SeededRng::new(2)).build().unwrap();
     behaves_like_a_map(&mut builder.over(array.into_oram()).unwrap(), 20_000);
 }
 
@@ -132,7 +132,7 @@ fn is_a_map_over_another_array() {
 fn each_operation_is_two_accesses() {
     let (mut map, seen) = open_map(builder(50, 8, 8), u64::MAX);
     let operations = [Operation::GET, Operation::INSERT, Operation::REMOVE];
-    let mut rng = Seeded::new(1);
+    let mut rng = SeededRng::new(1);
     for _ in 0..3000 {
         let key = rng.below(40).to_le_bytes();
         seen.lock().unwrap().clear();
@@ -271,7 +271,7 @@ fn a_failed_write_is_final() {
 fn a_failed_read_loses_no_entry() {
     for good in 0..120 {
         let (mut map, _) = open_map(builder(8, 4, 2), good);
-        let (mut model, mut draws) = (BTreeMap::<u8, u8>::new(), Seeded::new(good));
+        let (mut model, mut draws) = (BTreeMap::<u8, u8>::new(), SeededRng::new(good));
         let mut failed = 0;
         for _ in 0..80 {
             let (key, value) = (draws.below(8) as u8, draws.below(256) as u8);

@@ -5,8 +5,8 @@
 //! tree. Every slot of both paths and of the stash is read and written each time, so that an
 //! adversary who sees each address learns the two paths and nothing else.
 
-use super::greedy::Pool;
-use super::plan::{Headers, Lanes, Plan};
+use super::greedy::WaitingBlocks;
+use super::plan::{EvictionPlan, Headers, Lanes};
 use super::saved::{load_secret, save_secret};
 use super::tree::{ACCESSED, EVICTED, Memory, SLOTS};
 use super::width::Width;
@@ -17,11 +17,11 @@ use crate::scheme::circuit;
 use alloc::vec::Vec;
 use traceless_sys::Words;
 use traceless_sys::ct::secret::{classify, made_public};
-use traceless_sys::ct::{self, Held as _, Kernel, Vector};
+use traceless_sys::ct::{self, Kernel, MovingBlock as _, Vector};
 
 /// How blocks get from the stash into the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Eviction {
+pub enum EvictionKind {
     /// Circuit ORAM: at most one block of each bucket moves at a time.
     Circuit,
     /// Path ORAM, to compare with: all blocks of a path go as far as they may, on both paths of an
@@ -30,7 +30,7 @@ pub enum Eviction {
 }
 
 /// One tree of blocks, and its stash.
-pub struct Circuit<W: Width, M> {
+pub struct CircuitTree<W: Width, M> {
     width: W,
     levels: u32,
     memory: M,
@@ -46,7 +46,7 @@ pub struct Circuit<W: Width, M> {
     /// What evictions hold while they move bodies.
     held: [Vec<u64>; 3],
     /// There if blocks are moved as in Path ORAM.
-    pool: Option<Pool<W>>,
+    pool: Option<WaitingBlocks<W>>,
 }
 
 /// Levels of the tree for `blocks` blocks.
@@ -57,7 +57,7 @@ pub fn levels_for(blocks: u64) -> Result<u32> {
     Ok(circuit::levels_for(blocks))
 }
 
-impl<W: Width, M: Memory> Circuit<W, M> {
+impl<W: Width, M: Memory> CircuitTree<W, M> {
     /// A tree over `memory`, which is empty and has `levels` levels. `stash_limit` blocks fit the
     /// stash.
     pub fn new(
@@ -65,7 +65,7 @@ impl<W: Width, M: Memory> Circuit<W, M> {
         levels: u32,
         memory: M,
         stash_limit: usize,
-        eviction: Eviction,
+        eviction: EvictionKind,
     ) -> Result<Self> {
         assert!((1..=STASH_MAX).contains(&stash_limit), "the stash has room for a block");
         let bodies = Words::zeroed(STASH_MAX * width.words());
@@ -81,8 +81,8 @@ impl<W: Width, M: Memory> Circuit<W, M> {
             full: 0,
             held: core::array::from_fn(|_| width.buffer()),
             pool: match eviction {
-                Eviction::Circuit => None,
-                Eviction::Path => Some(Pool::new(width)?),
+                EvictionKind::Circuit => None,
+                EvictionKind::Path => Some(WaitingBlocks::new(width)?),
             },
         })
     }
@@ -143,14 +143,14 @@ impl<W: Width, M: Memory> Circuit<W, M> {
             self.pool = Some(pool);
             return put;
         }
-        let first = Plan::made(&mut self.stash, &mut self.path, old, self.levels);
+        let first = EvictionPlan::made(&mut self.stash, &mut self.path, old, self.levels);
         self.store_headers(ACCESSED);
 
         let next = self.next_path & self.label_mask();
         self.next_path = self.next_path.wrapping_add(1);
         self.load_headers(EVICTED);
-        let second = Plan::made(&mut self.stash, &mut self.path, next, self.levels);
-        let third = Plan::made(&mut self.stash, &mut self.path, next, self.levels);
+        let second = EvictionPlan::made(&mut self.stash, &mut self.path, next, self.levels);
+        let third = EvictionPlan::made(&mut self.stash, &mut self.path, next, self.levels);
         self.store_headers(EVICTED);
         self.full |= (!self.stash.has_room(self.stash_limit)).bits();
 
@@ -162,7 +162,13 @@ impl<W: Width, M: Memory> Circuit<W, M> {
 
     /// Moves all blocks of the stash and of an open path as far down as they may go.
     #[inline(always)]
-    fn evict_greedily<V: Vector>(&mut self, v: V, pool: &mut Pool<W>, path: usize, leaf: u32) {
+    fn evict_greedily<V: Vector>(
+        &mut self,
+        v: V,
+        pool: &mut WaitingBlocks<W>,
+        path: usize,
+        leaf: u32,
+    ) {
         let words = self.width.words();
         for (lane, body) in self.stash_bodies.chunks_exact(words).enumerate() {
             pool.body_mut(0, lane).copy_from_slice(body);
@@ -277,7 +283,7 @@ impl<W: Width, M: Memory> Circuit<W, M> {
         v: V,
         block: &mut Vec<u64>,
         place: &Lanes,
-        [first, second, third]: &[Plan; 3],
+        [first, second, third]: &[EvictionPlan; 3],
     ) {
         let (width, words) = (self.width, self.width.words());
         let new = width.hold(v, block);
@@ -334,7 +340,7 @@ impl<W: Width, M: Memory> Circuit<W, M> {
 }
 
 /// Of a tree whose stash is not full.
-impl<W: Width, M: Memory + Durable> Durable for Circuit<W, M> {
+impl<W: Width, M: Memory + Durable> Durable for CircuitTree<W, M> {
     fn save(&self, out: &mut Vec<u8>) {
         self.memory.save(out);
         for lanes in [&self.stash.addrs, &self.stash.labels] {
@@ -363,7 +369,7 @@ impl<W: Width, M: Memory + Durable> Durable for Circuit<W, M> {
 
 /// A block that comes into a tree.
 struct Insertion<'a, W: Width, M> {
-    tree: &'a mut Circuit<W, M>,
+    tree: &'a mut CircuitTree<W, M>,
     addr: u32,
     label: u32,
     body: &'a [u64],
@@ -385,8 +391,8 @@ impl<W: Width, M: Memory> Kernel for Insertion<'_, W, M> {
 
 /// The second half of an access with Path ORAM's evictions.
 struct Greedily<'a, W: Width, M> {
-    tree: &'a mut Circuit<W, M>,
-    pool: &'a mut Pool<W>,
+    tree: &'a mut CircuitTree<W, M>,
+    pool: &'a mut WaitingBlocks<W>,
     block: &'a mut Vec<u64>,
     /// The place of the block in the stash.
     place: Lanes,

@@ -32,24 +32,24 @@ impl Draws {
 
     /// Labels made of the bits in `mask`.
     #[inline(always)]
-    pub fn label(&mut self, mask: u32) -> Drawn {
+    pub fn label(&mut self, mask: u32) -> AccessDraws {
         // Taken, not copied: a label that was given away is found nowhere afterwards.
         let word = core::mem::take(&mut self.words[self.used]);
         self.used += 1;
-        Drawn { fresh: word as u32 & mask, unused: (word >> 32) as u32 & mask }
+        AccessDraws { fresh: word as u32 & mask, unused: (word >> 32) as u32 & mask }
     }
 }
 
 /// What an access draws for one tree.
 #[derive(Clone, Copy)]
-pub struct Drawn {
+pub struct AccessDraws {
     /// The label that the block gets.
     pub fresh: u32,
     /// The label that it had, if it was never accessed.
     pub unused: u32,
 }
 
-impl Drawn {
+impl AccessDraws {
     /// The label that the block had, by its entry in a map. It becomes public.
     #[inline(always)]
     pub fn old(self, entry: u32) -> u32 {

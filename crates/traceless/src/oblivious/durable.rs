@@ -11,21 +11,21 @@
 //! that has ended, the next opening begins it anew. As many accesses are made as the old tree has
 //! slots, whatever is in them.
 
-use super::circuit::{Circuit, Eviction, levels_for};
+use super::circuit::{CircuitTree, EvictionKind, levels_for};
 use super::positions::Positions;
 use super::saved::{load_secret, save_secret};
-use super::sealed::{self, MEMORY_LEVELS_MIN, Sealed};
+use super::sealed::{self, MEMORY_LEVELS_MIN, SealedPages};
 use super::tree::Ram;
 use super::width::{Make, Width, fastest};
 use super::{BLOCKS_MAX, Oblivious, check_block};
 use crate::durable::{Durable, load_words, save_words};
 use crate::error::{Error, Result};
 use crate::oram::{Hides, Oram, one_by_one};
-use crate::rng::Seeded;
+use crate::rng::SeededRng;
 use crate::scheme::Parts;
 use crate::scheme::keys::{Family, Keys};
-use crate::scheme::openings::{KEY_BYTES_MAX, OPENINGS_MANY, State};
-use crate::scheme::saves::{Copies, Saves};
+use crate::scheme::openings::{EpochState, KEY_BYTES_MAX, OPENINGS_MANY};
+use crate::scheme::saves::{CopyLayout, Saves};
 use crate::seal::{Prf, Secret};
 use crate::types::{Addr, Extent};
 use alloc::boxed::Box;
@@ -43,7 +43,7 @@ const REQUEST_MAX: u64 = 1 << 31;
 
 /// The public parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Geometry {
+pub struct ArrayGeometry {
     /// Logical blocks.
     pub blocks: u64,
     /// Bytes of a block.
@@ -57,19 +57,19 @@ pub struct Geometry {
 }
 
 /// Where its parts lie.
-struct Layout {
-    pages: sealed::Geometry,
-    copies: Copies,
+struct ArrayLayout {
+    pages: sealed::PageGeometry,
+    copies: CopyLayout,
 }
 
-impl Geometry {
+impl ArrayGeometry {
     /// `blocks` blocks of `block_len` bytes, with a sync about as often as what it writes besides
     /// the state is as long as that.
     pub fn new(blocks: u64, block_len: usize) -> Result<Self> {
         let memory_levels = memory_levels_for(block_len);
         let mut geometry =
             Self { blocks, block_len, memory_levels, unsynced_max: 1, attached_words: 0 };
-        let Layout { pages, copies } = geometry.layout()?;
+        let ArrayLayout { pages, copies } = geometry.layout()?;
         let (access, state) = (pages.pages_open() * pages.slot_len(), copies.state_len());
         if let Some(often) = state.checked_div(access as u64) {
             let most = HELD_BYTES.max(state) / access as u64;
@@ -124,7 +124,7 @@ impl Geometry {
 
     /// Name, first byte and length of each of its areas, in order.
     pub fn areas(&self) -> Vec<(&'static str, u64, u64)> {
-        let Ok(Layout { copies, .. }) = self.layout() else { return Vec::new() };
+        let Ok(ArrayLayout { copies, .. }) = self.layout() else { return Vec::new() };
         let half = copies.at / 2;
         vec![
             ("pages 0", 0, half),
@@ -134,8 +134,8 @@ impl Geometry {
         ]
     }
 
-    fn layout(&self) -> Result<Layout> {
-        fastest(self.block_len, Measured(*self))
+    fn layout(&self) -> Result<ArrayLayout> {
+        fastest(self.block_len, Amplification(*self))
     }
 
     /// All of it, to be bound to what is sealed.
@@ -158,12 +158,12 @@ fn memory_levels_for(block_len: usize) -> u8 {
     (1..=MEMORY_LEVELS_MIN as u8).rev().find(fits).unwrap_or(1)
 }
 
-struct Measured(Geometry);
+struct Amplification(ArrayGeometry);
 
-impl Make for Measured {
-    type Made = Result<Layout>;
+impl Make for Amplification {
+    type Made = Result<ArrayLayout>;
 
-    fn make(self, width: impl Width + 'static) -> Result<Layout> {
+    fn make(self, width: impl Width + 'static) -> Result<ArrayLayout> {
         let geometry = self.0;
         check_block(geometry.block_len, width)?;
         if geometry.blocks > BLOCKS_MAX {
@@ -173,7 +173,7 @@ impl Make for Measured {
             return Err(Error::Geometry("there is room for one level and one access at least"));
         }
         let levels = levels_for(geometry.blocks)?;
-        let pages = sealed::Geometry::new(levels, geometry.memory_levels.into(), width.words());
+        let pages = sealed::PageGeometry::new(levels, geometry.memory_levels.into(), width.words());
         let tree = pages.saved_len() + saved_len_of(width);
         let words = 1 + u64::from(geometry.attached_words);
         let saved = tree + Positions::saved_len(geometry.blocks)? + 8 * words;
@@ -183,17 +183,17 @@ impl Make for Measured {
         if saved.max(held_len) > REQUEST_MAX {
             return Err(Error::Geometry("the state, or what waits for a sync, is too long"));
         }
-        let copies = Copies::new(2 * pages.store_len()?, saved, &[(held, held_len)]);
-        Ok(Layout { pages, copies })
+        let copies = CopyLayout::new(2 * pages.store_len()?, saved, &[(held, held_len)]);
+        Ok(ArrayLayout { pages, copies })
     }
 }
 
 fn saved_len_of<W: Width>(width: W) -> u64 {
-    Circuit::<W, Ram>::saved_len(width)
+    CircuitTree::<W, Ram>::saved_len(width)
 }
 
 /// An array that keeps a few words of its user with its own state.
-pub(crate) trait Attached: Oram {
+pub(crate) trait UserWords: Oram {
     /// The words, as they are now. They are saved with what was accessed before.
     fn attached(&mut self) -> &mut [u64];
 
@@ -206,37 +206,37 @@ pub(crate) trait Attached: Oram {
 }
 
 /// Makes a new array; every block reads as zeros.
-pub fn create_durable(geometry: Geometry, parts: Parts) -> Result<Box<dyn Oram>> {
+pub fn create_durable(geometry: ArrayGeometry, parts: Parts) -> Result<Box<dyn Oram>> {
     Ok(create_attached(geometry, parts)?)
 }
 
 /// Opens the one whose vault last kept `state`, as it was at its last sync.
-pub fn open_durable(geometry: Geometry, parts: Parts, state: &[u8]) -> Result<Box<dyn Oram>> {
+pub fn open_durable(geometry: ArrayGeometry, parts: Parts, state: &[u8]) -> Result<Box<dyn Oram>> {
     Ok(open_attached(geometry, parts, state)?)
 }
 
-pub(crate) fn create_attached(geometry: Geometry, parts: Parts) -> Result<Box<dyn Attached>> {
-    fastest(geometry.block_len, Made { geometry, parts, state: None })
+pub(crate) fn create_attached(geometry: ArrayGeometry, parts: Parts) -> Result<Box<dyn UserWords>> {
+    fastest(geometry.block_len, NewArray { geometry, parts, state: None })
 }
 
 pub(crate) fn open_attached(
-    geometry: Geometry,
+    geometry: ArrayGeometry,
     parts: Parts,
     state: &[u8],
-) -> Result<Box<dyn Attached>> {
-    let state = Some(State::decode(state)?);
-    fastest(geometry.block_len, Made { geometry, parts, state })
+) -> Result<Box<dyn UserWords>> {
+    let state = Some(EpochState::decode(state)?);
+    fastest(geometry.block_len, NewArray { geometry, parts, state })
 }
 
 /// What is made of a state, or new without one.
-struct Made {
-    geometry: Geometry,
+struct NewArray {
+    geometry: ArrayGeometry,
     parts: Parts,
-    state: Option<State>,
+    state: Option<EpochState>,
 }
 
-impl Make for Made {
-    type Made = Result<Box<dyn Attached>>;
+impl Make for NewArray {
+    type Made = Result<Box<dyn UserWords>>;
 
     fn make(self, width: impl Width + 'static) -> Self::Made {
         let Self { geometry, parts, state } = self;
@@ -247,14 +247,14 @@ impl Make for Made {
     }
 }
 
-type Inner<W> = Oblivious<W, Sealed<Keys>>;
+type Inner<W> = Oblivious<W, SealedPages<Keys>>;
 
 /// See the [module](self).
 struct DurableOblivious<W: Width> {
     inner: Inner<W>,
     width: W,
-    geometry: Geometry,
-    layout: Layout,
+    geometry: ArrayGeometry,
+    layout: ArrayLayout,
     saves: Saves,
     /// Which of the two places of the pages is in use.
     area: u64,
@@ -266,14 +266,14 @@ struct DurableOblivious<W: Width> {
 }
 
 impl<W: Width> DurableOblivious<W> {
-    fn create(geometry: Geometry, width: W, parts: Parts) -> Result<Self> {
-        let mut new = Self::assemble(geometry, width, parts, &State::default())?;
+    fn create(geometry: ArrayGeometry, width: W, parts: Parts) -> Result<Self> {
+        let mut new = Self::assemble(geometry, width, parts, &EpochState::default())?;
         new.begin_opening()?;
         new.save()?;
         Ok(new)
     }
 
-    fn open(geometry: Geometry, width: W, parts: Parts, state: &State) -> Result<Self> {
+    fn open(geometry: ArrayGeometry, width: W, parts: Parts, state: &EpochState) -> Result<Self> {
         let mut opened = Self::reopen(geometry, width, parts, state)?;
         let is_many = opened.saves.openings().len() >= OPENINGS_MANY;
         if opened.saves.life.takes_writes() && (!state.clean || is_many) {
@@ -283,7 +283,7 @@ impl<W: Width> DurableOblivious<W> {
     }
 
     /// Opens it as it was at its last sync, labels included.
-    fn reopen(geometry: Geometry, width: W, parts: Parts, state: &State) -> Result<Self> {
+    fn reopen(geometry: ArrayGeometry, width: W, parts: Parts, state: &EpochState) -> Result<Self> {
         let mut opened = Self::assemble(geometry, width, parts, state)?;
         let loaded = opened.saves.load()?;
         let mut rest = &loaded.saved[..];
@@ -302,7 +302,12 @@ impl<W: Width> DurableOblivious<W> {
         Ok(opened)
     }
 
-    fn assemble(geometry: Geometry, width: W, parts: Parts, state: &State) -> Result<Self> {
+    fn assemble(
+        geometry: ArrayGeometry,
+        width: W,
+        parts: Parts,
+        state: &EpochState,
+    ) -> Result<Self> {
         let layout = geometry.layout()?;
         let (copies, bound) = (layout.copies.clone(), geometry.to_bytes());
         let mut saves = Saves::new(copies, b"oblivious state", bound, parts, state)?;
@@ -321,7 +326,7 @@ impl<W: Width> DurableOblivious<W> {
         })
     }
 
-    fn keys_of(&self, state: &State) -> Keys {
+    fn keys_of(&self, state: &EpochState) -> Keys {
         Keys::new(state, self.saves.key(), FAMILY)
     }
 
@@ -330,7 +335,7 @@ impl<W: Width> DurableOblivious<W> {
         inner_over(&self.geometry, self.width, &self.layout, &mut self.saves, self.area, keys)
     }
 
-    fn memory(&mut self) -> &mut Sealed<Keys> {
+    fn memory(&mut self) -> &mut SealedPages<Keys> {
         self.inner.data.memory_mut()
     }
 
@@ -423,9 +428,9 @@ impl<W: Width> DurableOblivious<W> {
 const FAMILY: Family = Family { purpose: b"oblivious page", area: 0, write_of: |version| version };
 
 fn inner_over<W: Width>(
-    geometry: &Geometry,
+    geometry: &ArrayGeometry,
     width: W,
-    layout: &Layout,
+    layout: &ArrayLayout,
     saves: &mut Saves,
     area: u64,
     keys: Keys,
@@ -433,11 +438,11 @@ fn inner_over<W: Width>(
     let salts = saves.life.rng.fork();
     let (store, first) = saves.store();
     let first = first + area * layout.pages.store_len()?;
-    let mut memory = Sealed::new(layout.pages, store.clone(), first, keys, salts)?;
+    let mut memory = SealedPages::new(layout.pages, store.clone(), first, keys, salts)?;
     memory.hold_back();
-    let rng = Box::new(Seeded::drawn(&mut *saves.life.rng));
-    let Geometry { blocks, block_len, .. } = *geometry;
-    Oblivious::over(blocks, block_len, width, memory, Eviction::Circuit, rng)
+    let rng = Box::new(SeededRng::drawn(&mut *saves.life.rng));
+    let ArrayGeometry { blocks, block_len, .. } = *geometry;
+    Oblivious::over(blocks, block_len, width, memory, EvictionKind::Circuit, rng)
 }
 
 impl<W: Width> Durable for Inner<W> {
@@ -452,7 +457,7 @@ impl<W: Width> Durable for Inner<W> {
     }
 }
 
-impl<W: Width> Attached for DurableOblivious<W> {
+impl<W: Width> UserWords for DurableOblivious<W> {
     fn attached(&mut self) -> &mut [u64] {
         &mut self.attached
     }

@@ -12,13 +12,13 @@ use super::{LANES, STASH_MAX};
 use crate::error::{Error, Result};
 use alloc::vec::Vec;
 use traceless_sys::Words;
-use traceless_sys::ct::{Held as _, Mask, Vector};
+use traceless_sys::ct::{Mask, MovingBlock as _, Vector};
 
 /// The stash, and both slots of each level.
 const PARTS: usize = 1 + SLOTS;
 
 /// Blocks that wait for a slot.
-pub struct Pool<W> {
+pub struct WaitingBlocks<W> {
     width: W,
     headers: [Headers; PARTS],
     /// How far down each block may go; zero for none, or one that has its slot.
@@ -27,7 +27,7 @@ pub struct Pool<W> {
     held: Vec<u64>,
 }
 
-impl<W: Width> Pool<W> {
+impl<W: Width> WaitingBlocks<W> {
     /// An empty one.
     pub fn new(width: W) -> Result<Self> {
         let bodies = Words::zeroed(PARTS * LANES * width.words());

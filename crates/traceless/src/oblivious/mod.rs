@@ -48,10 +48,10 @@ mod traffic;
 mod tree;
 mod width;
 
-pub use circuit::Eviction;
-pub use durable::{Geometry, create_durable, open_durable};
-pub use scan::Scan;
-pub use sealed::Sealed;
+pub use circuit::EvictionKind;
+pub use durable::{ArrayGeometry, create_durable, open_durable};
+pub use scan::ScanArray;
+pub use sealed::SealedPages;
 pub use traffic::Traffic;
 pub use tree::{Memory, Ram};
 pub use width::{Dynamic, Lines, Width};
@@ -66,7 +66,7 @@ use crate::types::Addr;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use circuit::Circuit;
+use circuit::CircuitTree;
 use draws::Draws;
 use positions::Positions;
 use traceless_sys::ct::{self, Kernel, Vector, secret::made_public};
@@ -97,7 +97,7 @@ pub const SCAN_BLOCKS: u64 = 512;
 pub struct Oblivious<W: Width = Dynamic, M: Memory = Ram> {
     blocks: u64,
     block_len: usize,
-    data: Circuit<W, M>,
+    data: CircuitTree<W, M>,
     block: Vec<u64>,
     positions: Positions,
     draws: Draws,
@@ -126,7 +126,7 @@ pub fn create_path(blocks: u64, block_len: usize, rng: Box<dyn Rng>) -> Result<B
     let width = Dynamic::of(block_len);
     check_block(block_len, width)?;
     let memory = Ram::new(circuit::levels_for(blocks)?, width.words())?;
-    let oram = Oblivious::over(blocks, block_len, width, memory, Eviction::Path, rng)?;
+    let oram = Oblivious::over(blocks, block_len, width, memory, EvictionKind::Path, rng)?;
     Ok(Box::new(oram))
 }
 
@@ -160,7 +160,7 @@ impl Make for Plainly {
     fn make(self, width: impl Width + 'static) -> Self::Made {
         let Self { blocks, block_len, rng } = self;
         if is_scanned(blocks, width) {
-            return Ok(Box::new(Scan::new(blocks, block_len, width)?));
+            return Ok(Box::new(ScanArray::new(blocks, block_len, width)?));
         }
         Ok(Box::new(Oblivious::new(blocks, block_len, width, rng)?))
     }
@@ -180,8 +180,8 @@ impl Make for OnStore {
         let Self { blocks, block_len, store, mut rng } = self;
         let geometry = sealed_geometry(blocks, block_len, width)?;
         let sealer = Aead::new(&Secret::random(&mut *rng));
-        let memory = Sealed::new(geometry, store, 0, sealer, rng.fork())?;
-        Ok(Box::new(Oblivious::over(blocks, block_len, width, memory, Eviction::Circuit, rng)?))
+        let memory = SealedPages::new(geometry, store, 0, sealer, rng.fork())?;
+        Ok(Box::new(Oblivious::over(blocks, block_len, width, memory, EvictionKind::Circuit, rng)?))
     }
 }
 
@@ -198,10 +198,14 @@ impl Make for Measure {
     }
 }
 
-fn sealed_geometry(blocks: u64, block_len: usize, width: impl Width) -> Result<sealed::Geometry> {
+fn sealed_geometry(
+    blocks: u64,
+    block_len: usize,
+    width: impl Width,
+) -> Result<sealed::PageGeometry> {
     check_block(block_len, width)?;
     let levels = circuit::levels_for(blocks)?;
-    Ok(sealed::Geometry::new(levels, sealed::MEMORY_LEVELS_MIN, width.words()))
+    Ok(sealed::PageGeometry::new(levels, sealed::MEMORY_LEVELS_MIN, width.words()))
 }
 
 impl<W: Width> Oblivious<W> {
@@ -210,7 +214,7 @@ impl<W: Width> Oblivious<W> {
     pub fn new(blocks: u64, block_len: usize, width: W, rng: Box<dyn Rng>) -> Result<Self> {
         check_block(block_len, width)?;
         let memory = Ram::new(circuit::levels_for(blocks)?, width.words())?;
-        Self::over(blocks, block_len, width, memory, Eviction::Circuit, rng)
+        Self::over(blocks, block_len, width, memory, EvictionKind::Circuit, rng)
     }
 }
 
@@ -220,14 +224,14 @@ impl<W: Width, M: Memory> Oblivious<W, M> {
         block_len: usize,
         width: W,
         memory: M,
-        eviction: Eviction,
+        eviction: EvictionKind,
         rng: Box<dyn Rng>,
     ) -> Result<Self> {
         let levels = circuit::levels_for(blocks)?;
         Ok(Self {
             blocks,
             block_len,
-            data: Circuit::new(width, levels, memory, STASH_MAX, eviction)?,
+            data: CircuitTree::new(width, levels, memory, STASH_MAX, eviction)?,
             block: width.buffer(),
             positions: Positions::new(blocks, eviction)?,
             draws: Draws::new(rng),
@@ -314,7 +318,7 @@ impl<W: Width, M: Memory> Oblivious<W, M> {
 
 /// One access to the tree of the blocks.
 struct Access<'a, W: Width, M> {
-    data: &'a mut Circuit<W, M>,
+    data: &'a mut CircuitTree<W, M>,
     block: &'a mut Vec<u64>,
     addr: u32,
     old: u32,

@@ -125,14 +125,14 @@ impl Headers {
 
 /// One eviction along a path. A block taken from the stash or from a bucket is held, and dropped
 /// at a lower bucket, where it may change places with the next that is taken.
-pub struct Plan {
+pub struct EvictionPlan {
     /// The block of the stash that is taken, if one is.
     pub stash: Lanes,
     /// The slots of each level whose bodies change places with what is held.
     pub slots: [Lanes; SLOTS],
 }
 
-impl Plan {
+impl EvictionPlan {
     /// Plans an eviction along the path to `leaf`, and moves the headers as it says. The bodies are
     /// left to the caller.
     #[inline(always)]
@@ -140,7 +140,7 @@ impl Plan {
         let ranks = stash_ranks(stash, leaf, levels);
         let best = highest(&ranks);
         let first_of_stash = Lanes::made(|lane| ones_if(ranks[lane] == best) & ones_if(best != 0));
-        let scan = Scan::new(path, leaf, levels);
+        let scan = LevelScan::new(path, leaf, levels);
         let offers = scan.offers(best / STASH_MAX as u32, picked(stash, &first_of_stash), levels);
         let moves = scan.choose(&offers, levels);
 
@@ -163,7 +163,7 @@ impl Plan {
 
 /// What the scans look at, for each level of the path.
 #[repr(align(64))]
-struct Scan {
+struct LevelScan {
     /// The farthest that a block of the bucket may go.
     reach: [u32; LANES],
     /// Ones where that is the block of the second slot.
@@ -194,7 +194,7 @@ struct Moves {
     from_stash: u32,
 }
 
-impl Scan {
+impl LevelScan {
     #[inline(always)]
     fn new(path: &[Headers; SLOTS], leaf: u32, levels: u32) -> Self {
         let [first, second] = path;

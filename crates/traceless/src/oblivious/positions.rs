@@ -4,8 +4,8 @@
 //! until there are few enough to be scanned.
 
 use super::STASH_MAX;
-use super::circuit::{Circuit, Eviction, levels_for};
-use super::draws::{Drawn, Draws};
+use super::circuit::{CircuitTree, EvictionKind, levels_for};
+use super::draws::{AccessDraws, Draws};
 use super::labels::{self, FAN_OUT, FAN_OUT_BITS};
 use super::saved::{load_secret, save_secret};
 use super::tree::Ram;
@@ -22,7 +22,7 @@ const SCANNED_MAX: u64 = 4096;
 /// Trees that the labels of 2^31 blocks need.
 const TREES_MAX: usize = 5;
 
-type Tree = Circuit<Lines<1>, Ram>;
+type Tree = CircuitTree<Lines<1>, Ram>;
 
 /// A label for each address, all of which are drawn when they are first asked for.
 pub struct Positions {
@@ -36,11 +36,11 @@ pub struct Positions {
 
 impl Positions {
     /// A map for `blocks` addresses.
-    pub fn new(blocks: u64, eviction: Eviction) -> Result<Self> {
+    pub fn new(blocks: u64, eviction: EvictionKind) -> Result<Self> {
         let mut trees = vec![];
         for blocks in tree_blocks(blocks) {
             let (levels, memory) = (levels_for(blocks)?, Ram::new(levels_for(blocks)?, LINE)?);
-            trees.push(Circuit::new(Lines, levels, memory, STASH_MAX, eviction)?);
+            trees.push(CircuitTree::new(Lines, levels, memory, STASH_MAX, eviction)?);
         }
         assert!(trees.len() <= TREES_MAX, "the number of blocks is limited");
         let scanned = vec![0; scanned_words(blocks)];
@@ -67,12 +67,12 @@ impl Positions {
 
     /// As [`Circuit::check`], of every tree.
     pub fn check_stashes(&self) -> Result {
-        self.trees.iter().try_for_each(Circuit::check)
+        self.trees.iter().try_for_each(CircuitTree::check)
     }
 
     /// Blocks in each stash, for statistics.
     pub fn stash_blocks(&self) -> impl Iterator<Item = usize> {
-        self.trees.iter().map(Circuit::stash_blocks)
+        self.trees.iter().map(CircuitTree::stash_blocks)
     }
 }
 
@@ -150,7 +150,7 @@ impl Kernel for Exchange<'_> {
         let Positions { trees, scanned, block } = self.map;
         // Which block of each tree, and what is drawn for it; place 0 is that of the user's block.
         let digits = |depth: usize| self.addr.wrapping_shr(FAN_OUT_BITS * depth as u32);
-        let mut drawn = [Drawn { fresh: self.new, unused: 0 }; TREES_MAX + 1];
+        let mut drawn = [AccessDraws { fresh: self.new, unused: 0 }; TREES_MAX + 1];
         for (drawn, tree) in drawn[1..].iter_mut().zip(&*trees) {
             *drawn = self.draws.label(tree.label_mask());
         }

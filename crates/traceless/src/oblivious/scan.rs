@@ -7,10 +7,10 @@ use crate::oram::{Hides, Oram, one_by_one};
 use crate::types::Addr;
 use alloc::vec::Vec;
 use traceless_sys::Words;
-use traceless_sys::ct::{self, Held as _, Kernel, Mask, Vector, secret::made_public};
+use traceless_sys::ct::{self, Kernel, Mask, MovingBlock as _, Vector, secret::made_public};
 
 /// An array of blocks that may be watched, and whose accesses take time in proportion to its size.
-pub struct Scan<W: Width = Dynamic> {
+pub struct ScanArray<W: Width = Dynamic> {
     blocks: u64,
     block_len: usize,
     width: W,
@@ -18,7 +18,7 @@ pub struct Scan<W: Width = Dynamic> {
     block: Vec<u64>,
 }
 
-impl<W: Width> Scan<W> {
+impl<W: Width> ScanArray<W> {
     /// `blocks` blocks of `block_len` bytes, all zeros, that take up `width` in memory.
     pub fn new(blocks: u64, block_len: usize, width: W) -> Result<Self> {
         check_block(block_len, width)?;
@@ -40,7 +40,7 @@ impl<W: Width> Scan<W> {
 }
 
 struct Access<'a, W: Width, F> {
-    scan: &'a mut Scan<W>,
+    scan: &'a mut ScanArray<W>,
     addr: u32,
     visit: F,
 }
@@ -50,7 +50,7 @@ impl<R, W: Width, F: FnOnce(&mut [u8]) -> R> Kernel for Access<'_, W, F> {
 
     #[inline(always)]
     fn run<V: Vector>(self, v: V) -> R {
-        let Scan { block_len, width, bodies, block, .. } = self.scan;
+        let ScanArray { block_len, width, bodies, block, .. } = self.scan;
         let mask = |i: usize| Mask::equal(self.addr, i as u32).bits();
         let mut held = width.hold(v, block);
         held.clear();
@@ -68,7 +68,7 @@ impl<R, W: Width, F: FnOnce(&mut [u8]) -> R> Kernel for Access<'_, W, F> {
     }
 }
 
-impl<W: Width> Oram for Scan<W> {
+impl<W: Width> Oram for ScanArray<W> {
     fn blocks(&self) -> u64 {
         self.blocks
     }

@@ -12,7 +12,7 @@ use crate::rng::Rng;
 use crate::scheme::health::Health;
 use crate::seal::{Aead, Nonce, Salt, Sealer, TAG_LEN};
 use crate::store::Store;
-use crate::tree::Held;
+use crate::tree::PendingBuckets;
 use crate::types::{Extent, total_len};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -33,7 +33,7 @@ pub const MEMORY_LEVELS_MIN: u32 = 9;
 
 /// Where the pages of a tree lie.
 #[derive(Clone, Copy)]
-pub struct Geometry {
+pub struct PageGeometry {
     /// Levels in memory.
     pub top: u32,
     /// Pages on a path.
@@ -41,7 +41,7 @@ pub struct Geometry {
     words: usize,
 }
 
-impl Geometry {
+impl PageGeometry {
     /// That of a tree of `levels` levels, at least `in_memory` of which stay in memory, and whose
     /// blocks have `words` words.
     pub fn new(levels: u32, in_memory: u32, words: usize) -> Self {
@@ -97,8 +97,8 @@ impl Geometry {
 }
 
 /// The tree.
-pub struct Sealed<C = Aead> {
-    geometry: Geometry,
+pub struct SealedPages<C = Aead> {
+    geometry: PageGeometry,
     top: Ram,
     store: Arc<dyn Store>,
     /// The first byte of the pages on the store.
@@ -118,7 +118,7 @@ pub struct Sealed<C = Aead> {
     /// The same pages, as they lie on the store.
     buffer: Vec<u8>,
     /// What is not on the store yet, if writes are held back.
-    held: Option<Held>,
+    held: Option<PendingBuckets>,
     health: Health,
 }
 
@@ -132,11 +132,11 @@ struct Page {
     words: Vec<u64>,
 }
 
-impl<C: Sealer> Sealed<C> {
+impl<C: Sealer> SealedPages<C> {
     /// An empty tree, in the part of `store` that begins at `first`. `sealer` has sealed nothing
     /// there. `salts` draws anew at each call.
     pub fn new(
-        geometry: Geometry,
+        geometry: PageGeometry,
         store: Arc<dyn Store>,
         first: u64,
         sealer: C,
@@ -185,7 +185,7 @@ impl<C: Sealer> Sealed<C> {
     /// From now on writes wait in memory until [`write_held`](Self::write_held): what lies on the
     /// store stays as it is.
     pub fn hold_back(&mut self) {
-        self.held = Some(Held::default());
+        self.held = Some(PendingBuckets::default());
     }
 
     /// From now on writes go to the store at once. Nothing may wait.
@@ -194,7 +194,7 @@ impl<C: Sealer> Sealed<C> {
     }
 
     /// What waits, if writes are held back.
-    pub fn held(&self) -> Option<&Held> {
+    pub fn held(&self) -> Option<&PendingBuckets> {
         self.held.as_ref()
     }
 
@@ -207,7 +207,7 @@ impl<C: Sealer> Sealed<C> {
     }
 
     fn open_pages(&mut self, path: usize, leaf: u32) -> Result {
-        let Geometry { pages, .. } = self.geometry;
+        let PageGeometry { pages, .. } = self.geometry;
         self.extents.clear();
         for depth in 0..pages {
             let number = self.number(depth, leaf);
@@ -336,7 +336,7 @@ impl<C: Sealer> Sealed<C> {
     }
 }
 
-impl<C> Durable for Sealed<C> {
+impl<C> Durable for SealedPages<C> {
     fn save(&self, out: &mut Vec<u8>) {
         save_words(&[self.version], out);
         save_words(&self.versions, out);
@@ -350,7 +350,7 @@ impl<C> Durable for Sealed<C> {
     }
 }
 
-impl<C: Sealer> Memory for Sealed<C> {
+impl<C: Sealer> Memory for SealedPages<C> {
     #[inline(always)]
     fn prefetch(&self, leaf: u32) {
         self.top.prefetch(leaf);

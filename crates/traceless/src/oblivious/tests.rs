@@ -1,7 +1,7 @@
-use super::circuit::Circuit;
+use super::circuit::CircuitTree;
 use super::tree::Header;
 use super::*;
-use crate::rng::Seeded;
+use crate::rng::SeededRng;
 use crate::store::MemStore;
 use crate::types::Extent;
 use std::boxed::Box;
@@ -11,7 +11,7 @@ use std::vec;
 fn random(oram: &mut dyn Oram, operations: u64, seed: u64) {
     let (blocks, len) = (oram.blocks(), oram.block_len());
     let mut model = vec![0_u8; blocks as usize * len];
-    let mut rng = Seeded::new(seed);
+    let mut rng = SeededRng::new(seed);
     let mut block = vec![0; len];
     for i in 0..operations {
         // Half of the operations go to a few blocks, and some in order.
@@ -43,12 +43,12 @@ fn random(oram: &mut dyn Oram, operations: u64, seed: u64) {
 }
 
 fn tree(blocks: u64, len: usize, seed: u64) -> Oblivious {
-    Oblivious::new(blocks, len, Dynamic::of(len), Box::new(Seeded::new(seed))).unwrap()
+    Oblivious::new(blocks, len, Dynamic::of(len), Box::new(SeededRng::new(seed))).unwrap()
 }
 
 fn sealed(blocks: u64, len: usize) -> (Box<dyn Oram>, Arc<MemStore>) {
     let store = Arc::new(MemStore::new(sealed_len(blocks, len).unwrap()));
-    let rng = Box::new(Seeded::new(blocks));
+    let rng = Box::new(SeededRng::new(blocks));
     (create_sealed(blocks, len, store.clone(), rng).unwrap(), store)
 }
 
@@ -56,7 +56,7 @@ fn sealed(blocks: u64, len: usize) -> (Box<dyn Oram>, Arc<MemStore>) {
 fn is_an_array_at_every_small_size() {
     for blocks in (1..20).chain([31, 32, 33, 100]) {
         random(&mut tree(blocks, 8, blocks), 3000, 1);
-        random(&mut Scan::new(blocks, 8, Dynamic(1)).unwrap(), 300, 1);
+        random(&mut ScanArray::new(blocks, 8, Dynamic(1)).unwrap(), 300, 1);
     }
 }
 
@@ -65,7 +65,7 @@ fn is_an_array_at_every_length() {
     for len in [1, 7, 8, 9, 16, 63, 64, 65, 128, 200, 256, 1000, 4096] {
         random(&mut tree(50, len, 2), 1500, 3);
         for blocks in [3, 700] {
-            random(&mut *create(blocks, len, Box::new(Seeded::new(4))).unwrap(), 800, 5);
+            random(&mut *create(blocks, len, Box::new(SeededRng::new(4))).unwrap(), 800, 5);
         }
     }
     random(&mut tree(3, 1 << 20, 1), 30, 1);
@@ -80,14 +80,14 @@ fn long_run() -> u64 {
 #[test]
 fn is_an_array_with_maps() {
     for (blocks, operations) in [(4096, 50_000), (4097, 50_000), (70_001, long_run())] {
-        random(&mut *create(blocks, 64, Box::new(Seeded::new(7))).unwrap(), operations, 8);
+        random(&mut *create(blocks, 64, Box::new(SeededRng::new(7))).unwrap(), operations, 8);
     }
 }
 
 #[test]
 fn is_an_array_with_the_evictions_of_path_oram() {
     for (blocks, len) in [(1, 8), (2, 3), (7, 64), (100, 20), (700, 64), (5000, 9)] {
-        let rng = Box::new(Seeded::new(blocks));
+        let rng = Box::new(SeededRng::new(blocks));
         random(&mut *create_path(blocks, len, rng).unwrap(), 8000, 6);
     }
 }
@@ -97,7 +97,7 @@ fn is_an_array_with_the_evictions_of_path_oram() {
 fn the_stash_of_path_oram_stays_short() {
     const BLOCKS: u64 = 1 << 10;
     let levels = circuit::levels_for(BLOCKS << 5).unwrap() - 5;
-    let (mut tree, touches) = Tree::with(Eviction::Path, BLOCKS, levels, STASH_MAX, 0);
+    let (mut tree, touches) = Tree::with(EvictionKind::Path, BLOCKS, levels, STASH_MAX, 0);
     let mut most = 0;
     for i in 0..60_000 {
         tree.access(i % BLOCKS).unwrap();
@@ -123,15 +123,15 @@ fn says_what_is_wrong_with_a_request() {
     assert!(matches!(oram.read(Addr(5), &mut block), Err(Error::OutOfRange { .. })));
     assert!(matches!(oram.write(Addr(1 << 40), &block), Err(Error::OutOfRange { .. })));
     assert!(matches!(oram.read(Addr(0), &mut [0; 7]), Err(Error::WrongLength { .. })));
-    let mut scan = Scan::new(5, 8, Dynamic(1)).unwrap();
+    let mut scan = ScanArray::new(5, 8, Dynamic(1)).unwrap();
     assert!(matches!(scan.read(Addr(5), &mut block), Err(Error::OutOfRange { .. })));
     assert!(matches!(scan.write(Addr(0), &[]), Err(Error::WrongLength { .. })));
     for (blocks, len) in [(1, 0), (u64::MAX, 64), (1 << 33, 8), (1 << 29, usize::MAX / 2)] {
-        let made = create(blocks, len, Box::new(Seeded::new(1)));
+        let made = create(blocks, len, Box::new(SeededRng::new(1)));
         assert!(matches!(made, Err(Error::Geometry(_))), "{blocks} x {len}");
     }
     // No block is as good as any other number of them.
-    for mut none in [create(0, 8, Box::new(Seeded::new(1))).unwrap(), Box::new(tree(0, 8, 1))] {
+    for mut none in [create(0, 8, Box::new(SeededRng::new(1))).unwrap(), Box::new(tree(0, 8, 1))] {
         assert!(matches!(none.read(Addr(0), &mut block), Err(Error::OutOfRange { .. })));
         none.read_many(&[], &mut []).unwrap();
     }
@@ -232,15 +232,15 @@ fn watched(blocks: u64, seed: u64) -> (Oblivious<Lines<1>, Watched>, Arc<Mutex<V
     let touches = Arc::<Mutex<Vec<Touch>>>::default();
     let memory = Ram::new(circuit::levels_for(blocks).unwrap(), 8).unwrap();
     let memory = Watched { memory, touches: touches.clone() };
-    let rng = Box::new(Seeded::new(seed));
-    (Oblivious::over(blocks, 64, Lines, memory, Eviction::Circuit, rng).unwrap(), touches)
+    let rng = Box::new(SeededRng::new(seed));
+    (Oblivious::over(blocks, 64, Lines, memory, EvictionKind::Circuit, rng).unwrap(), touches)
 }
 
 /// A tree with a map of the test's own, which may forget to remap.
 struct Tree {
-    circuit: Circuit<Lines<1>, Watched>,
+    circuit: CircuitTree<Lines<1>, Watched>,
     labels: Vec<u32>,
-    rng: Seeded,
+    rng: SeededRng,
     /// Of so many accesses one keeps its label; none for zero.
     forgets: u64,
 }
@@ -252,11 +252,11 @@ impl Tree {
         stash_limit: usize,
         forgets: u64,
     ) -> (Self, Arc<Mutex<Vec<Touch>>>) {
-        Self::with(Eviction::Circuit, blocks, levels, stash_limit, forgets)
+        Self::with(EvictionKind::Circuit, blocks, levels, stash_limit, forgets)
     }
 
     fn with(
-        eviction: Eviction,
+        eviction: EvictionKind,
         blocks: u64,
         levels: u32,
         stash_limit: usize,
@@ -264,8 +264,8 @@ impl Tree {
     ) -> (Self, Arc<Mutex<Vec<Touch>>>) {
         let touches = Arc::<Mutex<Vec<Touch>>>::default();
         let memory = Watched { memory: Ram::new(levels, 8).unwrap(), touches: touches.clone() };
-        let circuit = Circuit::new(Lines, levels, memory, stash_limit, eviction).unwrap();
-        let mut rng = Seeded::new(blocks);
+        let circuit = CircuitTree::new(Lines, levels, memory, stash_limit, eviction).unwrap();
+        let mut rng = SeededRng::new(blocks);
         let labels = (0..blocks).map(|_| rng.below(1 << (levels - 1)) as u32).collect();
         (Self { circuit, labels, rng, forgets }, touches)
     }
@@ -291,10 +291,10 @@ impl Tree {
 #[test]
 fn the_same_labels_show_the_same_whatever_is_accessed() {
     let addresses: [&dyn Fn(u64) -> u64; 3] = [&|_| 5, &|i| i % 1000, &|i| (i * i * 7) % 1000];
-    for eviction in [Eviction::Circuit, Eviction::Path] {
+    for eviction in [EvictionKind::Circuit, EvictionKind::Path] {
         let traces = addresses.map(|address| {
             let (mut tree, touches) = Tree::with(eviction, 1000, 10, STASH_MAX, 0);
-            let mut labels = Seeded::new(3);
+            let mut labels = SeededRng::new(3);
             for i in 0..300 {
                 let mut label = || labels.below(512) as u32;
                 let (old, new) = (label(), label());

@@ -55,10 +55,10 @@ pub struct Ram {
     levels: usize,
     /// Words of the bodies in a bucket.
     bucket_words: usize,
-    places: Places,
+    places: PathPlaces,
     headers: Words,
     bodies: Words,
-    open: [Path; PATHS],
+    open: [BucketPath; PATHS],
 }
 
 impl Ram {
@@ -66,7 +66,7 @@ impl Ram {
     pub fn new(levels: u32, words: usize) -> Result<Self> {
         assert!((1..=LEVELS_MAX as u32).contains(&levels), "levels are counted from one");
         let none = || Error::Geometry("there is not enough memory for the tree");
-        let places = Places::new(levels);
+        let places = PathPlaces::new(levels);
         let buckets = usize::try_from((1_u64 << levels) - 1).map_err(|_| none())?;
         let bodies = buckets.checked_mul(SLOTS).and_then(|slots| slots.checked_mul(words));
         Ok(Self {
@@ -75,7 +75,7 @@ impl Ram {
             headers: Words::zeroed(places.header_lines() * LINE).ok_or_else(none)?,
             places,
             bodies: bodies.and_then(Words::zeroed).ok_or_else(none)?,
-            open: [Path::default(); PATHS],
+            open: [BucketPath::default(); PATHS],
         })
     }
 }
@@ -83,7 +83,7 @@ impl Ram {
 impl Ram {
     /// Bytes that such a tree saves.
     pub fn saved_len(levels: u32, words: usize) -> u64 {
-        let headers = Places::new(levels).header_lines() * LINE;
+        let headers = PathPlaces::new(levels).header_lines() * LINE;
         let bodies = ((1_u64 << levels) - 1) * (SLOTS * words) as u64;
         (headers as u64 + bodies) * size_of::<u64>() as u64
     }
@@ -158,7 +158,7 @@ const PREFETCH_MAX: usize = 256;
 /// Where the buckets of a path lie, level by level.
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
-pub struct Path {
+pub struct BucketPath {
     /// Numbers of the buckets: those of upper levels first.
     pub buckets: [u32; LANES],
     /// Numbers of their headers.
@@ -171,7 +171,7 @@ pub struct Path {
 /// Headers of a bucket and its two children share a cache line, so that a path touches half as many
 /// lines; where the number of levels is odd, the root has its own.
 #[repr(align(64))]
-pub struct Places {
+pub struct PathPlaces {
     levels: usize,
     /// Buckets above each level. It is also the mask of a label's bits that choose among those of
     /// the level.
@@ -185,7 +185,7 @@ pub struct Places {
     has_child: [u32; LANES],
 }
 
-impl Places {
+impl PathPlaces {
     /// Those of a tree of `levels` levels.
     pub fn new(levels: u32) -> Self {
         let none = [0; LANES];
@@ -227,8 +227,8 @@ impl Places {
 
     /// The path to `leaf`.
     #[inline(always)]
-    pub fn path(&self, leaf: u32) -> Path {
-        let mut path = Path::default();
+    pub fn path(&self, leaf: u32) -> BucketPath {
+        let mut path = BucketPath::default();
         for level in 0..LANES {
             let above = self.above[level];
             path.buckets[level] = above.wrapping_add(leaf & above);
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn headers_do_not_overlap_and_a_path_touches_half_as_many_lines() {
         for levels in 1..=9 {
-            let places = Places::new(levels);
+            let places = PathPlaces::new(levels);
             let mut owner = vec![None; places.header_lines() * HEADERS as usize];
             for leaf in 0..1 << (levels - 1) {
                 let path = places.path(leaf);

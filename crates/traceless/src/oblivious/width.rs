@@ -2,7 +2,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
-use traceless_sys::ct::{Held, InMemory, InRegisters, Vector};
+use traceless_sys::ct::{InMemory, InRegisters, MovingBlock, Vector};
 
 /// Words in a cache line.
 pub const LINE: usize = 8;
@@ -10,7 +10,7 @@ pub const LINE: usize = 8;
 /// How long blocks are, and where they are held while they move.
 pub trait Width: Copy + Send + Sync {
     /// A block on its way from slot to slot.
-    type Held<V: Vector>: Held<V>;
+    type Held<V: Vector>: MovingBlock<V>;
 
     /// Words of 8 bytes in a block.
     fn words(self) -> usize;

@@ -1,6 +1,6 @@
 //! A thread that goes on whether anything is asked for or not.
 
-use super::{Pace, Paced, Record};
+use super::{Pace, PacedOram, Record};
 use crate::clock::Timer;
 use crate::controller::Controller;
 use crate::error::{Error, Result};
@@ -21,11 +21,11 @@ pub struct Service {
     blocks: u64,
     block_len: usize,
     hides: Hides,
-    requests: Option<Sender<Request>>,
+    requests: Option<Sender<ServiceRequest>>,
     thread: Option<JoinHandle<(Record, Result)>>,
 }
 
-enum Request {
+enum ServiceRequest {
     /// Does something with a block. It answers its caller by itself; if it is dropped instead,
     /// the caller hears of that.
     Access(Addr, Visit),
@@ -45,7 +45,7 @@ impl Service {
         let hides = controller.hides();
         let (requests, asked) = channel();
         let thread = std::thread::spawn(move || {
-            let mut paced = Paced::new(controller, timer, pace);
+            let mut paced = PacedOram::new(controller, timer, pace);
             let served = serve(&mut paced, &asked);
             (paced.record(), served)
         });
@@ -80,11 +80,11 @@ impl Service {
             // Who does not wait for the answer does not need it.
             let _ = answer.send(visit(block));
         });
-        self.send(Request::Access(addr, visit));
+        self.send(ServiceRequest::Access(addr, visit));
         answered
     }
 
-    fn send(&self, request: Request) {
+    fn send(&self, request: ServiceRequest) {
         if let Some(requests) = &self.requests {
             // If the thread has ended, what the request would answer with is dropped here.
             let _ = requests.send(request);
@@ -107,18 +107,21 @@ impl Drop for Service {
 }
 
 /// Steps until nobody asks any more.
-fn serve<C: Controller, T: Timer>(paced: &mut Paced<C, T>, asked: &Receiver<Request>) -> Result {
+fn serve<C: Controller, T: Timer>(
+    paced: &mut PacedOram<C, T>,
+    asked: &Receiver<ServiceRequest>,
+) -> Result {
     let mut waiting = VecDeque::<Visit>::new();
     let mut syncs = Vec::new();
     let mut open = true;
     while open || !waiting.is_empty() {
         loop {
             match asked.try_recv() {
-                Ok(Request::Access(addr, visit)) => {
+                Ok(ServiceRequest::Access(addr, visit)) => {
                     paced.submit(0, addr)?;
                     waiting.push_back(visit);
                 }
-                Ok(Request::Sync(answer)) => syncs.push(answer),
+                Ok(ServiceRequest::Sync(answer)) => syncs.push(answer),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => {
                     open = false;
@@ -172,7 +175,7 @@ impl Oram for Service {
     /// A sync shows, and is not paced.
     fn sync(&mut self) -> Result {
         let (answer, answered) = channel();
-        self.send(Request::Sync(answer));
+        self.send(ServiceRequest::Sync(answer));
         answered.recv().map_err(|_| Error::EarlierAbort)
     }
 

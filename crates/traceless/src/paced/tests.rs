@@ -1,12 +1,12 @@
 use super::*;
-use crate::clock::{Clock as _, Monotonic, Simulated};
-use crate::controller::Kind;
+use crate::clock::{Clock as _, Monotonic, SimulatedClock};
+use crate::controller::StepKind;
 use crate::error::Error;
 use crate::oram::Oram as _;
-use crate::rng::{Rng as _, Seeded};
+use crate::rng::{Rng as _, SeededRng};
 use crate::scheme::path::PathOram;
 use crate::scheme::tree_rig::{sealed, store_for};
-use crate::store::{MemStore, Store, Watched};
+use crate::store::{MemStore, Store, WatchedStore};
 use crate::trace::{Event, Op, Recorder};
 use crate::tree::{BareTree, STASH_BLOCKS, Shape};
 use crate::types::Extent;
@@ -21,7 +21,7 @@ const BLOCK_LEN: usize = 16;
 /// A store whose requests take a time that depends on what is asked for.
 struct Slow {
     inner: Arc<MemStore>,
-    clock: Arc<Simulated>,
+    clock: Arc<SimulatedClock>,
 }
 
 /// The time of a request.
@@ -55,18 +55,18 @@ impl Store for Slow {
 }
 
 /// Path ORAM on a slow store that is watched.
-fn slow_path(seed: u64) -> (impl Controller, Arc<Simulated>, Arc<Recorder>) {
-    let (clock, recorder) = (Arc::<Simulated>::default(), Arc::<Recorder>::default());
+fn slow_path(seed: u64) -> (impl Controller, Arc<SimulatedClock>, Arc<Recorder>) {
+    let (clock, recorder) = (Arc::<SimulatedClock>::default(), Arc::<Recorder>::default());
     let shape = Shape::uniform(6, 4).unwrap();
     let slow = Slow { inner: store_for(&shape, BLOCK_LEN), clock: clock.clone() };
-    let store = Watched::with_clock(slow, recorder.clone(), clock.clone());
+    let store = WatchedStore::with_clock(slow, recorder.clone(), clock.clone());
     let trees = vec![sealed(Arc::new(store), shape, BLOCK_LEN)];
-    let path = PathOram::new(BLOCKS, trees, STASH_BLOCKS, Box::new(Seeded::new(seed))).unwrap();
+    let path = PathOram::new(BLOCKS, trees, STASH_BLOCKS, Box::new(SeededRng::new(seed))).unwrap();
     (path, clock, recorder)
 }
 
 /// What asks for blocks: how many before each step, and which.
-type Workload<'a> = &'a dyn Fn(u64, &mut Seeded) -> Vec<u64>;
+type Workload<'a> = &'a dyn Fn(u64, &mut SeededRng) -> Vec<u64>;
 
 const WORKLOADS: [Workload<'static>; 5] = [
     &|_, _| vec![],
@@ -103,8 +103,8 @@ fn follows_from_the_paths(events: &[Event], pace: Pace) -> bool {
 
 fn recorded(pace: Pace, workload: Workload<'_>, seed: u64, skips_idle_slots: bool) -> Vec<Event> {
     let (path, clock, recorder) = slow_path(seed);
-    let mut paced = Paced::new(path, clock.clone(), pace);
-    let mut rng = Seeded::new(seed + 1000);
+    let mut paced = PacedOram::new(path, clock.clone(), pace);
+    let mut rng = SeededRng::new(seed + 1000);
     let mut pending = 0;
     for step in 0..STEPS {
         for addr in workload(step, &mut rng) {
@@ -119,7 +119,7 @@ fn recorded(pace: Pace, workload: Workload<'_>, seed: u64, skips_idle_slots: boo
             continue;
         }
         let issued = paced.step(&mut |_, block| block[0] ^= 1).unwrap();
-        pending -= i32::from(issued.kind == Kind::Data);
+        pending -= i32::from(issued.kind == StepKind::Data);
     }
     assert_eq!(paced.record().late, 0);
     recorder.take()
@@ -147,8 +147,8 @@ fn issue_times_are_a_function_of_the_paths() {
 #[test]
 fn late_steps_are_reported_and_move_what_follows() {
     let (path, clock, _) = slow_path(1);
-    let mut paced = Paced::new(path, clock.clone(), Pace::StartToStart(2000));
-    let step = |paced: &mut Paced<_, Arc<Simulated>>| paced.step(&mut |_, _| {}).unwrap();
+    let mut paced = PacedOram::new(path, clock.clone(), Pace::StartToStart(2000));
+    let step = |paced: &mut PacedOram<_, Arc<SimulatedClock>>| paced.step(&mut |_, _| {}).unwrap();
     step(&mut paced);
     assert_eq!(paced.due(), 2000);
     step(&mut paced);
@@ -159,14 +159,14 @@ fn late_steps_are_reported_and_move_what_follows() {
     assert_eq!(paced.due(), 7100);
     // Accesses that take longer than there is time for.
     let (path, clock, _) = slow_path(1);
-    let mut paced = Paced::new(path, clock, Pace::StartToStart(10));
+    let mut paced = PacedOram::new(path, clock, Pace::StartToStart(10));
     (0..20).for_each(|_| _ = step(&mut paced));
     assert_eq!(paced.record().late, 19);
 }
 
 fn in_memory() -> impl Controller {
     let trees = vec![BareTree::new(Shape::uniform(6, 4).unwrap(), BLOCK_LEN)];
-    PathOram::new(BLOCKS, trees, STASH_BLOCKS, Box::new(Seeded::new(1))).unwrap()
+    PathOram::new(BLOCKS, trees, STASH_BLOCKS, Box::new(SeededRng::new(1))).unwrap()
 }
 
 /// Slots with and without a request, in turns, on a real clock: they begin as late as each other.
@@ -174,7 +174,7 @@ fn in_memory() -> impl Controller {
 fn real_issue_times_do_not_tell_requests_from_dummies() {
     const INTERVAL_NS: u64 = 1_000_000;
     let clock = Arc::new(Monotonic::start());
-    let mut paced = Paced::new(in_memory(), clock.clone(), Pace::StartToStart(INTERVAL_NS));
+    let mut paced = PacedOram::new(in_memory(), clock.clone(), Pace::StartToStart(INTERVAL_NS));
     let mut waits = [vec![], vec![]];
     for step in 0..600 {
         let asks = step % 2;
@@ -204,7 +204,7 @@ fn a_service_is_an_array_and_never_rests() {
     let mut service = Service::start(in_memory(), clock.clone(), pace);
     let addrs: Vec<Addr> = (0..50).map(Addr).collect();
     let mut bytes = vec![0; 50 * BLOCK_LEN];
-    Seeded::new(1).fill(&mut bytes);
+    SeededRng::new(1).fill(&mut bytes);
     service.write_many(&addrs, &bytes).unwrap();
     let mut read = vec![0; bytes.len()];
     service.read_many(&addrs, &mut read).unwrap();
@@ -237,7 +237,7 @@ impl Controller for Failing {
     fn waiting(&self) -> usize {
         0
     }
-    fn step(&mut self, _: Serve<'_>) -> Result<Issued> {
+    fn step(&mut self, _: Serve<'_>) -> Result<StepOutcome> {
         Err(Error::Store("planted"))
     }
     fn sync(&mut self) -> Result {
@@ -250,7 +250,8 @@ impl Controller for Failing {
 
 #[test]
 fn an_error_ends_a_service() {
-    let mut service = Service::start(Failing, Arc::<Simulated>::default(), Pace::StartToStart(1));
+    let mut service =
+        Service::start(Failing, Arc::<SimulatedClock>::default(), Pace::StartToStart(1));
     assert!(matches!(service.write(Addr(0), &[1]), Err(Error::EarlierAbort)));
     assert!(matches!(service.sync(), Err(Error::EarlierAbort)));
     assert!(matches!(service.stop(), Err(Error::Store("planted"))));

@@ -1,6 +1,6 @@
 //! Labels that are computed from counters, which take less room than the labels would.
 
-use super::labels::{BAD_FANOUT, Draw, FANOUT_MAX, Labels};
+use super::labels::{BAD_FANOUT, FANOUT_MAX, Labels, LeafDraw};
 use crate::error::{Error, Result};
 use crate::seal::{Prf, Secret};
 use crate::types::{Addr, Leaf};
@@ -22,7 +22,7 @@ const GROUP_COUNTER_LEN: usize = 8;
 /// that nothing need be initialised.
 ///
 /// Paper: unified-oram, section 5.
-pub struct Compressed {
+pub struct CompressedLabels {
     prf: Prf,
     fanout: u64,
     bits: u32,
@@ -30,7 +30,7 @@ pub struct Compressed {
     starts_at_random: bool,
 }
 
-impl Compressed {
+impl CompressedLabels {
     /// Groups of `fanout` children with counters of `bits` bits each. The key must never have been
     /// used for another tree, nor for an earlier state of this one.
     pub fn new(key: &Secret, fanout: u64, bits: u32) -> Result<Self> {
@@ -107,7 +107,7 @@ fn group_counter(entries: &[u8]) -> u64 {
     window(&entries[..GROUP_COUNTER_LEN], 0)
 }
 
-impl Labels for Compressed {
+impl Labels for CompressedLabels {
     fn fanout(&self) -> u64 {
         self.fanout
     }
@@ -120,7 +120,7 @@ impl Labels for Compressed {
         Ok(())
     }
 
-    fn leaf(&self, entries: &[u8], nth: usize, addr: Addr, draw: &mut Draw) -> Leaf {
+    fn leaf(&self, entries: &[u8], nth: usize, addr: Addr, draw: &mut LeafDraw) -> Leaf {
         let group = u128::from(group_counter(entries));
         let addr = u32::try_from(addr.0).expect("checked by the scheme");
         let input = group << 64 | u128::from(self.counter(entries, nth)) << 32 | u128::from(addr);
@@ -131,7 +131,7 @@ impl Labels for Compressed {
         self.counter(entries, nth) + 1 == 1 << self.bits
     }
 
-    fn renew(&self, entries: &mut [u8], nth: usize, draw: &mut Draw) {
+    fn renew(&self, entries: &mut [u8], nth: usize, draw: &mut LeafDraw) {
         let count = match self.counter(entries, nth) {
             0 if self.starts_at_random && group_counter(entries) == 0 => {
                 let most = match self.counter(entries, 0) {
@@ -163,7 +163,7 @@ impl Labels for Compressed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Seeded;
+    use crate::rng::SeededRng;
     use alloc::boxed::Box;
     use alloc::vec;
     use alloc::vec::Vec;
@@ -174,14 +174,14 @@ mod tests {
 
     #[test]
     fn thirty_two_labels_fit_a_block_of_64_bytes() {
-        let labels = Compressed::in_block(&key(), 64, COUNTER_BITS).unwrap();
+        let labels = CompressedLabels::in_block(&key(), 64, COUNTER_BITS).unwrap();
         assert_eq!((labels.fanout(), labels.entries_len()), (32, 64));
     }
 
     #[test]
     fn counters_do_not_touch_each_other() {
         for bits in [1, 3, 8, 14, 31, 32] {
-            let labels = Compressed::new(&key(), 9, bits).unwrap();
+            let labels = CompressedLabels::new(&key(), 9, bits).unwrap();
             let mut entries = vec![0; labels.entries_len()];
             let value = |nth: u64| (0x9e37_79b9 * (nth + 1)) & ((1 << bits) - 1);
             (0..9).rev().for_each(|nth| labels.set_counter(&mut entries, nth, value(nth as u64)));
@@ -195,8 +195,8 @@ mod tests {
     /// Every label comes from another input, over several remaps of the group.
     #[test]
     fn no_label_is_used_twice() {
-        let labels = Compressed::new(&key(), 4, 2).unwrap();
-        let mut draw = Draw::new(Box::new(Seeded::new(1)), 1 << 32);
+        let labels = CompressedLabels::new(&key(), 4, 2).unwrap();
+        let mut draw = LeafDraw::new(Box::new(SeededRng::new(1)), 1 << 32);
         let mut entries = vec![0; labels.entries_len()];
         let mut seen: Vec<Leaf> = Vec::new();
         for _ in 0..10 {
@@ -217,8 +217,8 @@ mod tests {
 
     #[test]
     fn groups_may_start_at_random_and_no_label_is_used_twice() {
-        let labels = Compressed::new(&key(), 4, 3).unwrap().starting_at_random();
-        let mut draw = Draw::new(Box::new(Seeded::new(1)), 1 << 32);
+        let labels = CompressedLabels::new(&key(), 4, 3).unwrap().starting_at_random();
+        let mut draw = LeafDraw::new(Box::new(SeededRng::new(1)), 1 << 32);
         let (mut first, mut third) = ([0; 8], [0; 8]);
         for _ in 0..2000 {
             let mut entries = vec![0; labels.entries_len()];
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_spent_key_is_an_error() {
-        let labels = Compressed::flat(&key());
+        let labels = CompressedLabels::flat(&key());
         let mut entries = vec![0; labels.entries_len()];
         assert!(labels.is_spent(&entries, 0));
         labels.renew_group(&mut entries).unwrap();
@@ -261,10 +261,10 @@ mod tests {
 
     #[test]
     fn impossible_counters_are_refused() {
-        assert!(Compressed::new(&key(), 1, 14).is_err());
-        assert!(Compressed::new(&key(), 2, 0).is_err());
-        assert!(Compressed::new(&key(), 2, 33).is_err());
-        assert!(Compressed::in_block(&key(), 9, 0).is_err());
-        assert!(Compressed::in_block(&key(), 4, 14).is_err());
+        assert!(CompressedLabels::new(&key(), 1, 14).is_err());
+        assert!(CompressedLabels::new(&key(), 2, 0).is_err());
+        assert!(CompressedLabels::new(&key(), 2, 33).is_err());
+        assert!(CompressedLabels::in_block(&key(), 9, 0).is_err());
+        assert!(CompressedLabels::in_block(&key(), 4, 14).is_err());
     }
 }

@@ -23,12 +23,12 @@ fn label(bytes: &[u8]) -> Option<Leaf> {
 }
 
 /// Uniform leaves of one tree.
-pub struct Draw {
+pub struct LeafDraw {
     rng: Box<dyn Rng>,
     leaves: u64,
 }
 
-impl Draw {
+impl LeafDraw {
     /// Leaves below `leaves`.
     pub fn new(rng: Box<dyn Rng>, leaves: u64) -> Self {
         Self { rng, leaves }
@@ -72,7 +72,7 @@ pub trait Labels: Send {
 
     /// The label of the part `addr` of child number `nth`. Of one that was never accessed it is a
     /// leaf that nobody has seen.
-    fn leaf(&self, entries: &[u8], nth: usize, addr: Addr, draw: &mut Draw) -> Leaf;
+    fn leaf(&self, entries: &[u8], nth: usize, addr: Addr, draw: &mut LeafDraw) -> Leaf;
 
     /// The label of child number `nth` if it is there to be read, and nothing need be drawn or
     /// calculated.
@@ -84,7 +84,7 @@ pub trait Labels: Send {
     fn is_spent(&self, entries: &[u8], nth: usize) -> bool;
 
     /// Gives child number `nth`, which is not spent, another label.
-    fn renew(&self, entries: &mut [u8], nth: usize, draw: &mut Draw);
+    fn renew(&self, entries: &mut [u8], nth: usize, draw: &mut LeafDraw);
 
     /// Gives every child another label.
     fn renew_group(&self, entries: &mut [u8]) -> Result;
@@ -100,11 +100,11 @@ pub trait Labels: Send {
 }
 
 /// Four bytes for each label, which are drawn at random.
-pub struct Plain {
+pub struct PlainLabels {
     fanout: u64,
 }
 
-impl Plain {
+impl PlainLabels {
     /// Groups of `fanout` children.
     pub fn new(fanout: u64) -> Result<Self> {
         match fanout {
@@ -124,7 +124,7 @@ pub(super) const FANOUT_MAX: u64 = 1 << 20;
 
 pub(super) const BAD_FANOUT: Error = Error::Geometry("a block of the map holds 2 to 2^20 labels");
 
-impl Labels for Plain {
+impl Labels for PlainLabels {
     fn fanout(&self) -> u64 {
         self.fanout
     }
@@ -144,7 +144,7 @@ impl Labels for Plain {
         Ok(())
     }
 
-    fn leaf(&self, entries: &[u8], nth: usize, _: Addr, draw: &mut Draw) -> Leaf {
+    fn leaf(&self, entries: &[u8], nth: usize, _: Addr, draw: &mut LeafDraw) -> Leaf {
         self.peek(entries, nth).unwrap_or_else(|| draw.leaf())
     }
 
@@ -156,7 +156,7 @@ impl Labels for Plain {
         false
     }
 
-    fn renew(&self, entries: &mut [u8], nth: usize, draw: &mut Draw) {
+    fn renew(&self, entries: &mut [u8], nth: usize, draw: &mut LeafDraw) {
         swap_label(&mut entries[nth * LABEL_LEN..][..LABEL_LEN], draw.leaf());
     }
 

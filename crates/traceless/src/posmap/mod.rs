@@ -8,7 +8,7 @@ mod flat;
 mod labels;
 mod plb;
 
-pub use compressed::{COUNTER_BITS, COUNTER_BITS_MAX, Compressed, GROUP_REMAPS_MAX};
+pub use compressed::{COUNTER_BITS, COUNTER_BITS_MAX, CompressedLabels, GROUP_REMAPS_MAX};
 pub use flat::Flat;
-pub use labels::{Draw, LABEL_LEN, Labels, Plain, swap_label};
+pub use labels::{LABEL_LEN, Labels, LeafDraw, PlainLabels, swap_label};
 pub use plb::{Lookaside, Plb};

@@ -15,7 +15,7 @@
 
 use super::health::Health;
 use super::requests::Requests;
-use crate::controller::{Controller, Issued, Kind, Serve};
+use crate::controller::{Controller, Serve, StepKind, StepOutcome};
 use crate::error::{Error, Result};
 use crate::oram::Hides;
 use crate::posmap::Flat;
@@ -45,19 +45,19 @@ pub struct Circuit<T> {
     requests: Requests,
     eviction_is_due: bool,
     /// The path access that comes next, if its path could not be read.
-    next: Option<Next>,
+    next: Option<CircuitAccess>,
     health: Health,
 }
 
 /// A path access that is to be made.
 #[derive(Clone, Copy)]
-struct Next {
+struct CircuitAccess {
     leaf: Leaf,
-    purpose: Purpose,
+    purpose: CircuitPurpose,
 }
 
 #[derive(Clone, Copy)]
-enum Purpose {
+enum CircuitPurpose {
     Eviction,
     /// Nothing asked for it.
     Dummy,
@@ -112,35 +112,35 @@ impl<T: BucketTree> Circuit<T> {
     }
 
     /// The next path access. The map is left as it is until the path is read.
-    fn choose(&mut self) -> Next {
+    fn choose(&mut self) -> CircuitAccess {
         self.eviction_is_due = !self.eviction_is_due;
         if !self.eviction_is_due {
             let leaf = self.order.next(self.engine.shape());
-            return Next { leaf, purpose: Purpose::Eviction };
+            return CircuitAccess { leaf, purpose: CircuitPurpose::Eviction };
         }
         let new = self.draw();
         match self.requests.first() {
             Some((id, addr)) => {
                 let leaf = self.map.label(addr).unwrap_or_else(|| self.draw());
-                Next { leaf, purpose: Purpose::Request { id, addr, new } }
+                CircuitAccess { leaf, purpose: CircuitPurpose::Request { id, addr, new } }
             }
-            None => Next { leaf: new, purpose: Purpose::Dummy },
+            None => CircuitAccess { leaf: new, purpose: CircuitPurpose::Dummy },
         }
     }
 
     /// Does what the path that was read was read for, and writes it.
-    fn go_on(&mut self, purpose: Purpose, serve: Serve<'_>) -> Result<Issued> {
+    fn go_on(&mut self, purpose: CircuitPurpose, serve: Serve<'_>) -> Result<StepOutcome> {
         let (kind, finished) = match purpose {
-            Purpose::Eviction => {
+            CircuitPurpose::Eviction => {
                 self.engine.evict_once();
-                (Kind::Eviction, None)
+                (StepKind::Eviction, None)
             }
-            Purpose::Dummy => (Kind::Dummy, None),
-            Purpose::Request { id, addr, new } => {
+            CircuitPurpose::Dummy => (StepKind::Dummy, None),
+            CircuitPurpose::Request { id, addr, new } => {
                 self.map.remap(addr, new);
                 let nth = self.engine.take(addr, new)?;
                 serve(id, self.engine.stash_mut().body_mut(nth));
-                (Kind::Data, Some(id))
+                (StepKind::Data, Some(id))
             }
         };
         self.engine.evict_once();
@@ -148,7 +148,7 @@ impl<T: BucketTree> Circuit<T> {
         if finished.is_some() {
             self.requests.finish();
         }
-        Ok(Issued { kind, finished })
+        Ok(StepOutcome { kind, finished })
     }
 
     fn draw(&mut self) -> Leaf {
@@ -173,7 +173,7 @@ impl<T: BucketTree> Controller for Circuit<T> {
         self.requests.waiting()
     }
 
-    fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+    fn step(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         self.health.check()?;
         let next = self.next.take().unwrap_or_else(|| self.choose());
         let read = self.engine.fetch(next.leaf).inspect_err(|_| self.next = Some(next));

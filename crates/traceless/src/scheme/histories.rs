@@ -9,11 +9,11 @@
 use crate::build::SchemeConfig;
 use crate::error::{Error, Result};
 use crate::oram::BlockOram;
-use crate::rng::{Rng as _, Seeded};
+use crate::rng::{Rng as _, SeededRng};
 use crate::scheme::detwo::{self, MapEntries, Refresh};
 use crate::scheme::rig::{Forgetful, Rig};
 use crate::scheme::{random, sq};
-use crate::store::{MemStore, Store, Watched};
+use crate::store::{MemStore, Store, WatchedStore};
 use crate::trace::Recorder;
 use crate::types::{Addr, Extent};
 use sha2::{Digest as _, Sha256};
@@ -26,7 +26,7 @@ const DAMAGED: (u64, usize) = (24, 96);
 /// A scheme, its store, and what became of both in the part that is under way.
 struct History {
     rig: Rig<SchemeConfig>,
-    rng: Seeded,
+    rng: SeededRng,
     witness: Arc<Recorder>,
     digest: Sha256,
 }
@@ -35,7 +35,7 @@ impl History {
     fn new(config: SchemeConfig) -> Self {
         let rig = Rig::with_room(config, config.store_len());
         let (witness, digest) = (Arc::new(Recorder::default()), Sha256::new());
-        Self { rig, rng: Seeded::new(11), witness, digest }
+        Self { rig, rng: SeededRng::new(11), witness, digest }
     }
 
     /// The digest of each part.
@@ -57,7 +57,7 @@ impl History {
     }
 
     fn watched(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
-        Arc::new(Watched::new(store, self.witness.clone()))
+        Arc::new(WatchedStore::new(store, self.witness.clone()))
     }
 
     fn open(&mut self, store: Arc<dyn Store>, read_only: bool) -> Result<Box<dyn BlockOram>> {
@@ -218,16 +218,16 @@ fn assert_unchanged(histories: &[(&str, SchemeConfig, [u32; 4])]) {
 #[test]
 fn a_history_of_sq_is_what_it_was() {
     let shape = |blocks, bucket, fanout, levels| {
-        sq::Geometry::with_shape(blocks, BLOCK_LEN, bucket, fanout, levels).unwrap()
+        sq::SqGeometry::with_shape(blocks, BLOCK_LEN, bucket, fanout, levels).unwrap()
     };
-    let small = sq::Geometry { unsynced_max: 16, ..shape(200, 4, 4, 2) };
-    let wide = sq::Geometry { unsynced_max: 24, ..shape(1500, 6, 19, 1) };
-    let deep = sq::Geometry { unsynced_max: 8, ..shape(900, 2, 3, 4) };
-    let wide_deep = sq::Geometry { unsynced_max: 32, ..shape(2600, 2, 17, 2) };
-    let on_disk = |geometry| sq::Geometry { map: sq::MapPlace::Disk, ..geometry };
-    let amortized = |geometry| sq::Geometry { amortized: true, ..geometry };
-    let paper = |geometry| sq::Geometry { cadence: sq::Cadence::Paper, ..geometry };
-    let chosen = sq::Geometry::new(3000, BLOCK_LEN, sq::Wishes::default()).unwrap();
+    let small = sq::SqGeometry { unsynced_max: 16, ..shape(200, 4, 4, 2) };
+    let wide = sq::SqGeometry { unsynced_max: 24, ..shape(1500, 6, 19, 1) };
+    let deep = sq::SqGeometry { unsynced_max: 8, ..shape(900, 2, 3, 4) };
+    let wide_deep = sq::SqGeometry { unsynced_max: 32, ..shape(2600, 2, 17, 2) };
+    let on_disk = |geometry| sq::SqGeometry { map: sq::MapPlace::Disk, ..geometry };
+    let amortized = |geometry| sq::SqGeometry { amortized: true, ..geometry };
+    let paper = |geometry| sq::SqGeometry { cadence: sq::Cadence::Paper, ..geometry };
+    let chosen = sq::SqGeometry::new(3000, BLOCK_LEN, sq::Wishes::default()).unwrap();
     assert_unchanged(&[
         ("small", SchemeConfig::Sq(small), [0xb5cd_5379, 0xbbce_2d4e, 0x37de_e022, 0x2fd1_98ce]),
         ("wide", SchemeConfig::Sq(wide), [0xfcb0_462f, 0xdd72_83c7, 0x1008_710f, 0xc2d9_1bfb]),
@@ -270,7 +270,7 @@ fn a_history_of_sq_is_what_it_was() {
 fn a_history_of_detwo_is_what_it_was() {
     let of = |blocks, refresh, map_tiers, entries| {
         let refresh = Refresh::parse(refresh).unwrap();
-        let geometry = detwo::Geometry::new(blocks, BLOCK_LEN, refresh, map_tiers).unwrap();
+        let geometry = detwo::DetWoGeometry::new(blocks, BLOCK_LEN, refresh, map_tiers).unwrap();
         SchemeConfig::DetWo(geometry.with_map_entries(entries).unwrap())
     };
     let (counts, pointers) = (MapEntries::Counts, MapEntries::Pointers);
@@ -316,7 +316,7 @@ fn a_history_of_detwo_is_what_it_was() {
 
 #[test]
 fn a_history_of_random_slots_is_what_it_was() {
-    let of = |tiers| random::Geometry::new(700, BLOCK_LEN, tiers).unwrap();
+    let of = |tiers| random::RandomGeometry::new(700, BLOCK_LEN, tiers).unwrap();
     assert_unchanged(&[
         ("hive", SchemeConfig::Hive(of(0)), [0x3ebe_0acf, 0x0b70_db58, 0xd7ce_ef0a, 0xe70b_7643]),
         (

@@ -1,9 +1,9 @@
 //! The keys of an area that is rewritten as it is read, by the opening in which a piece was
 //! written.
 
-use super::openings::{Opening, Openings, State};
+use super::openings::{EpochState, Opening, Openings};
 use crate::error::Result;
-use crate::seal::{Aegis, Forged, Nonce, Sealer, Secret, TAG_LEN};
+use crate::seal::{Aegis, Forgery, Nonce, Sealer, Secret, TAG_LEN};
 
 /// Seals under the key of the newest opening, and opens under that of the one which wrote.
 pub(crate) struct Keys {
@@ -30,13 +30,14 @@ impl Family {
 
 impl Keys {
     /// Those for the openings of `state`.
-    pub fn new(state: &State, key: &Secret, family: Family) -> Self {
+    pub fn new(state: &EpochState, key: &Secret, family: Family) -> Self {
         Self { openings: Openings::new(state, |opening| family.derive(key, opening)), family }
     }
 
     /// None: for those who only ask for lengths.
     pub fn none(family: Family) -> Self {
-        let openings = Openings::new(&State::default(), |_| unreachable!("there is no opening"));
+        let openings =
+            Openings::new(&EpochState::default(), |_| unreachable!("there is no opening"));
         Self { openings, family }
     }
 
@@ -75,7 +76,7 @@ impl Sealer for Keys {
         bound: &[u8],
         body: &mut [u8],
         tag: &[u8],
-    ) -> Result<(), Forged> {
+    ) -> Result<(), Forgery> {
         self.of(nonce).open_in_place(nonce, bound, body, tag)
     }
 
@@ -86,7 +87,7 @@ impl Sealer for Keys {
         sealed: &[u8],
         tag: &[u8],
         plain: &mut [u8],
-    ) -> Result<(), Forged> {
+    ) -> Result<(), Forgery> {
         self.of(nonce).open(nonce, bound, sealed, tag, plain)
     }
 }

@@ -92,11 +92,11 @@ impl Lifecycle {
 #[cfg(all(test, feature = "std"))]
 mod tests {
     use super::*;
-    use crate::rng::Seeded;
+    use crate::rng::SeededRng;
     use crate::store::MemStore;
 
     fn life(read_only: bool) -> Lifecycle {
-        Lifecycle::new(read_only, Box::new(()), Box::new(Seeded::new(1)))
+        Lifecycle::new(read_only, Box::new(()), Box::new(SeededRng::new(1)))
     }
 
     #[test]

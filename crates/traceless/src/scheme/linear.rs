@@ -208,7 +208,7 @@ impl Oram for Linear {
 mod tests {
     use super::*;
     use crate::durable::MemVault;
-    use crate::rng::Seeded;
+    use crate::rng::SeededRng;
     use crate::seal::Cipher;
     use crate::store::MemStore;
     use alloc::boxed::Box;
@@ -240,7 +240,7 @@ mod tests {
             first: 0,
             key: Secret::from_bytes([1; 32]),
             vault: Box::new(vault.clone()),
-            rng: Box::new(Seeded::new(1)),
+            rng: Box::new(SeededRng::new(1)),
             read_only: false,
             cipher: Cipher::default(),
             expect_writes: 0,

@@ -3,7 +3,7 @@
 
 use crate::scheme::openings::Opening;
 use crate::seal::{Cipher, Nonce, Salt, Sealer, Secret, TAG_LEN};
-use crate::store::Layout;
+use crate::store::SlotLayout;
 use alloc::boxed::Box;
 use core::ops::Range;
 
@@ -25,8 +25,8 @@ const ADDRESS_TAG: Range<usize> = 32..32 + TAG_LEN;
 const BODY_TAG: Range<usize> = 48..48 + TAG_LEN;
 
 /// How a log of `slots` slots lies.
-pub(super) fn layout(slots: u64, body_len: usize) -> Layout {
-    Layout { slots, body_len, entry_len: ENTRY_LEN, stripe_slots: STRIPE }
+pub(super) fn layout(slots: u64, body_len: usize) -> SlotLayout {
+    SlotLayout { slots, body_len, entry_len: ENTRY_LEN, stripe_slots: STRIPE }
 }
 
 /// The sealers of a log in one opening.

@@ -11,10 +11,10 @@ use super::tree_rig::{
     older_tests_see_nothing, operations, repeats, sealed, serial_chi_square, store_for,
 };
 use super::unified::{Sizes, Unified};
-use crate::controller::{Controller, Kind};
+use crate::controller::{Controller, StepKind};
 use crate::error::Result;
-use crate::posmap::{Compressed, Draw, Labels, Plb};
-use crate::rng::{Rng, Seeded};
+use crate::posmap::{CompressedLabels, Labels, LeafDraw, Plb};
+use crate::rng::{Rng, SeededRng};
 use crate::seal::{Aead, Secret};
 use crate::store::MemStore;
 use crate::trace::{Op, Recorder};
@@ -29,7 +29,7 @@ const BLOCKS: u64 = 3000;
 const LEN: usize = 24;
 
 fn rng() -> Box<dyn Rng> {
-    Box::new(Seeded::new(11))
+    Box::new(SeededRng::new(11))
 }
 
 fn secret(byte: u8) -> Secret {
@@ -41,8 +41,8 @@ fn path_shape() -> Shape {
 }
 
 /// Counters so small that groups are remapped all the time.
-fn labels() -> Compressed {
-    Compressed::new(&secret(9), 5, 3).unwrap()
+fn labels() -> CompressedLabels {
+    CompressedLabels::new(&secret(9), 5, 3).unwrap()
 }
 
 const UNIFIED: Sizes =
@@ -100,8 +100,8 @@ fn ring_is_an_array() {
 
 /// Steps until all operations are served, of which every second is for one block. `step` is told
 /// what each step was for.
-fn serve_hot<C: Controller>(controller: &mut C, mut step: impl FnMut(Kind)) {
-    let mut draws = Seeded::new(3);
+fn serve_hot<C: Controller>(controller: &mut C, mut step: impl FnMut(StepKind)) {
+    let mut draws = SeededRng::new(3);
     for id in 0..operations() {
         let addr = if id % 2 == 0 { 7 } else { draws.below(BLOCKS) };
         controller.submit(id, Addr(addr)).unwrap();
@@ -127,7 +127,7 @@ fn tells_nothing(leaves: &[u64], leaves_max: u64) {
 /// of that many levels whose hits cost no path: only paths in a row that are compared there tell.
 #[test]
 fn leaves_near_those_before_are_noticed() {
-    let (mut draws, mut leaf) = (Seeded::new(1), 0);
+    let (mut draws, mut leaf) = (SeededRng::new(1), 0);
     let near = |_| {
         let any = draws.below(1 << 16);
         leaf = if draws.below(100) == 0 { leaf & !0xff | any & 0xff } else { any };
@@ -141,7 +141,7 @@ fn leaves_near_those_before_are_noticed() {
 /// Leaves of one half and the other in turn are uniform, and follow each other too well.
 #[test]
 fn leaves_that_depend_on_each_other_are_noticed() {
-    let mut draws = Seeded::new(1);
+    let mut draws = SeededRng::new(1);
     let leaves: Vec<u64> = (0..30_000).map(|nth| 1024 * (nth % 2) + draws.below(1024)).collect();
     assert!(chi_square(&leaves, 2048) < CHI_SQUARE_MAX);
     assert!(serial_chi_square(&leaves, 2048, 3) > CHI_SQUARE_MAX);
@@ -168,7 +168,7 @@ fn filled_labels(rng: Box<dyn Rng>) -> (Vec<u64>, u64) {
 }
 
 /// A generator one bit of whose bytes is always the same.
-struct Stuck(Seeded);
+struct Stuck(SeededRng);
 
 impl Rng for Stuck {
     fn fill(&mut self, out: &mut [u8]) {
@@ -184,7 +184,7 @@ fn labels_of_a_filled_tree_tell_nothing() {
     let (labels, leaves_max) = filled_labels(rng());
     older_tests_see_nothing(&labels, leaves_max);
     assert!(loudest_echo(&labels, leaves_max).abs() < REPEATS_MAX);
-    let (labels, leaves_max) = filled_labels(Box::new(Stuck(Seeded::new(1))));
+    let (labels, leaves_max) = filled_labels(Box::new(Stuck(SeededRng::new(1))));
     assert!(chi_square(&labels, leaves_max) > CHI_SQUARE_MAX, "labels of half of the leaves");
 }
 
@@ -221,9 +221,9 @@ fn bundles_are_an_array() {
 }
 
 /// Labels as of bundles, where each part is on a path of its own.
-struct Shared(Compressed);
+struct BundleLabels(CompressedLabels);
 
-impl Labels for Shared {
+impl Labels for BundleLabels {
     fn fanout(&self) -> u64 {
         self.0.fanout()
     }
@@ -233,7 +233,7 @@ impl Labels for Shared {
     fn check(&self, leaves: u64, parts: u64) -> Result {
         self.0.check(leaves, parts)
     }
-    fn leaf(&self, entries: &[u8], nth: usize, addr: Addr, draw: &mut Draw) -> Leaf {
+    fn leaf(&self, entries: &[u8], nth: usize, addr: Addr, draw: &mut LeafDraw) -> Leaf {
         let is_of_user = addr.0 < BLOCKS * BUNDLED.parts;
         let first = if is_of_user { addr.0 - addr.0 % BUNDLED.parts } else { addr.0 };
         self.0.leaf(entries, nth, Addr(first), draw)
@@ -241,7 +241,7 @@ impl Labels for Shared {
     fn is_spent(&self, entries: &[u8], nth: usize) -> bool {
         self.0.is_spent(entries, nth)
     }
-    fn renew(&self, entries: &mut [u8], nth: usize, draw: &mut Draw) {
+    fn renew(&self, entries: &mut [u8], nth: usize, draw: &mut LeafDraw) {
         self.0.renew(entries, nth, draw);
     }
     fn renew_group(&self, entries: &mut [u8]) -> Result {
@@ -262,7 +262,7 @@ fn leaves_of_bundles_tell_nothing() {
     let leaves_max = bundled_shape().leaves();
     tells_nothing(&leaves_of_bundles(BUNDLED, labels), leaves_max);
     let apart = Sizes { bundled: false, ..BUNDLED };
-    let leaves = leaves_of_bundles(apart, || Shared(labels()));
+    let leaves = leaves_of_bundles(apart, || BundleLabels(labels()));
     assert!(repeats(&leaves, leaves_max) > REPEATS_MAX, "the path of one label, for each part");
     assert!(loudest_echo(&leaves, leaves_max) > REPEATS_MAX, "they come one after the other");
 }
@@ -292,7 +292,7 @@ fn leaves_of_ring_tell_nothing() {
         // Metadata lies before the slots, buckets level by level.
         let mut metadata = events.iter().filter(|e| e.op == Op::Read && e.at / 64 % lines == 0);
         let last = metadata.next_back().expect("a path was read").at / 64 / lines;
-        if kind == Kind::Data {
+        if kind == StepKind::Data {
             leaves.push(last - (shape.slots() - shape.leaves()));
         }
     });

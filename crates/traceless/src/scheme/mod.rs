@@ -73,7 +73,7 @@ use crate::durable::Vault;
 use crate::error::{Error, Result};
 use crate::rng::Rng;
 use crate::seal::{Cipher, Secret};
-use crate::store::{Area, Layout, Store};
+use crate::store::{Area, SlotLayout, Store};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -109,7 +109,7 @@ impl Parts {
     }
 
     /// The area that a scheme's geometry places there.
-    fn area(&self, (name, at, _): PlacedArea, layout: Layout) -> Area {
+    fn area(&self, (name, at, _): PlacedArea, layout: SlotLayout) -> Area {
         Area::new(self.store.clone(), self.first + at, layout, name)
     }
 }
@@ -118,9 +118,9 @@ impl Parts {
 type PlacedArea = (&'static str, u64, u64);
 
 /// Places areas one behind the other.
-fn place_areas(areas: impl Iterator<Item = (&'static str, Layout)>) -> Vec<PlacedArea> {
+fn place_areas(areas: impl Iterator<Item = (&'static str, SlotLayout)>) -> Vec<PlacedArea> {
     let mut end = 0;
-    let place = |(name, layout): (&'static str, Layout)| {
+    let place = |(name, layout): (&'static str, SlotLayout)| {
         end += layout.len();
         (name, end - layout.len(), layout.len())
     };

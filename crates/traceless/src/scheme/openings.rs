@@ -40,7 +40,7 @@ pub(crate) struct Opening {
 
 /// What a scheme keeps in its vault. One that is made has nothing yet.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct EpochState {
     /// Whether it was closed with nothing under way.
     pub clean: bool,
     /// Whether saving it from damage began and did not end. Until that is done again, its map may
@@ -61,7 +61,7 @@ const OPENING_LEN: usize = 32;
 /// Bytes of the longest state.
 pub const STATE_LEN_MAX: usize = HEAD_LEN + OPENINGS_MAX * OPENING_LEN;
 
-impl State {
+impl EpochState {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEAD_LEN + self.openings.len() * OPENING_LEN);
         out.extend_from_slice(&VERSION.to_le_bytes());
@@ -120,7 +120,7 @@ pub(crate) struct Openings<K> {
 
 impl<K> Openings<K> {
     /// Those of `state`, with the keys that `derive` makes of each.
-    pub fn new(state: &State, derive: impl Fn(&Opening) -> K) -> Self {
+    pub fn new(state: &EpochState, derive: impl Fn(&Opening) -> K) -> Self {
         Self { list: state.openings.iter().map(|o| (*o, derive(o))).collect() }
     }
 
@@ -174,8 +174,8 @@ impl<K> Openings<K> {
     }
 
     /// What is to be kept of them when `at_least` writes were made.
-    pub fn state(&self, clean: bool, at_least: u64) -> State {
-        State { clean, half_saved: false, at_least, openings: self.list() }
+    pub fn state(&self, clean: bool, at_least: u64) -> EpochState {
+        EpochState { clean, half_saved: false, at_least, openings: self.list() }
     }
 }
 
@@ -211,37 +211,40 @@ mod tests {
     #[test]
     fn state_comes_back_as_it_went() {
         let openings = vec![opening(3, 0), opening(4, 7)];
-        let mut state = State { clean: true, half_saved: false, at_least: 9, openings };
+        let mut state = EpochState { clean: true, half_saved: false, at_least: 9, openings };
         for (clean, half_saved) in [(false, true), (false, false), (true, false)] {
             (state.clean, state.half_saved) = (clean, half_saved);
-            assert_eq!(State::decode(&state.encode()).unwrap(), state);
+            assert_eq!(EpochState::decode(&state.encode()).unwrap(), state);
         }
         let bytes = state.encode();
-        assert!(State::decode(&bytes[..bytes.len() - 1]).is_err());
-        assert!(State::decode(&[]).is_err());
-        let swapped = State { openings: vec![opening(4, 7), opening(3, 0)], ..state };
-        assert!(State::decode(&swapped.encode()).is_err());
+        assert!(EpochState::decode(&bytes[..bytes.len() - 1]).is_err());
+        assert!(EpochState::decode(&[]).is_err());
+        let swapped = EpochState { openings: vec![opening(4, 7), opening(3, 0)], ..state };
+        assert!(EpochState::decode(&swapped.encode()).is_err());
     }
 
     #[test]
     fn a_state_names_some_openings_in_order_and_not_too_many() {
-        let state = |openings: Vec<Opening>| State { openings, ..State::default() };
+        let state = |openings: Vec<Opening>| EpochState { openings, ..EpochState::default() };
         let named = |count: usize| state((0..count as u64).map(|n| opening(n, n)).collect());
-        assert!(State::decode(&named(OPENINGS_MAX).encode()).is_ok());
+        assert!(EpochState::decode(&named(OPENINGS_MAX).encode()).is_ok());
         for count in [0, OPENINGS_MAX + 1] {
-            assert!(State::decode(&named(count).encode()).is_err(), "{count}");
+            assert!(EpochState::decode(&named(count).encode()).is_err(), "{count}");
         }
         let good = named(2).encode();
-        assert!(State::decode(&[&good[..], &good[HEAD_LEN..]].concat()).is_err(), "one too many");
+        assert!(
+            EpochState::decode(&[&good[..], &good[HEAD_LEN..]].concat()).is_err(),
+            "one too many"
+        );
         for second in [opening(3, 8), opening(4, 7), opening(3, 7), opening(2, 9), opening(9, 2)] {
-            assert!(State::decode(&state(vec![opening(3, 7), second]).encode()).is_err());
+            assert!(EpochState::decode(&state(vec![opening(3, 7), second]).encode()).is_err());
         }
-        assert!(State::decode(&state(vec![opening(3, 7), opening(4, 8)]).encode()).is_ok());
+        assert!(EpochState::decode(&state(vec![opening(3, 7), opening(4, 8)]).encode()).is_ok());
     }
 
     #[test]
     fn openings_are_as_many_as_a_state_can_name() {
-        let mut openings = Openings::new(&State::default(), |_| ());
+        let mut openings = Openings::new(&EpochState::default(), |_| ());
         for n in 0..OPENINGS_MAX as u64 {
             openings.push(opening(n, n), ()).unwrap();
         }

@@ -15,11 +15,11 @@ mod relabel;
 mod unsaved;
 
 pub use durable::DurablePath;
-pub use geometry::{Geometry, MAP_MEMORY, UNSYNCED};
+pub use geometry::{MAP_MEMORY, PathGeometry, UNSYNCED};
 #[cfg(feature = "std")]
 pub use unsaved::{Unsaved, in_memory, in_memory_filled};
 
-use crate::controller::{Controller, Issued, Kind, Serve};
+use crate::controller::{Controller, Serve, StepKind, StepOutcome};
 use crate::error::{Error, Result};
 use crate::oram::Hides;
 use crate::posmap::{Flat, LABEL_LEN, swap_label};
@@ -38,15 +38,15 @@ pub struct PathOram<T> {
     top: Flat,
     rng: Box<dyn Rng>,
     drains: Drains,
-    requests: VecDeque<Request>,
+    requests: VecDeque<PathRequest>,
     /// The path access that comes next, if it is known: a request or a round that nothing asked for
     /// goes on with it, or its path could not be read.
-    next: Option<Next>,
+    next: Option<PathAccess>,
     health: Health,
 }
 
 /// What waits for its turn.
-struct Request {
+struct PathRequest {
     id: u64,
     addr: Addr,
     /// The paths that its block is on when its turn comes, and then, if they were drawn already.
@@ -55,18 +55,18 @@ struct Request {
 
 /// A path access that is to be made.
 #[derive(Clone, Copy)]
-struct Next {
+struct PathAccess {
     tree: usize,
     leaf: Leaf,
-    purpose: Purpose,
+    purpose: PathPurpose,
 }
 
 #[derive(Clone, Copy)]
-enum Purpose {
+enum PathPurpose {
     /// For the first request, whose block of the tree is then on the path of this leaf.
     Request(Leaf),
     /// Nothing asked for it.
-    Unasked(Kind),
+    Unasked(StepKind),
 }
 
 impl<T: BucketTree> PathOram<T> {
@@ -113,7 +113,7 @@ impl<T: BucketTree> PathOram<T> {
     }
 
     /// The next path access. Nothing changes by it but what is drawn.
-    fn choose(&mut self) -> Next {
+    fn choose(&mut self) -> PathAccess {
         if let Some(next) = self.next {
             return next;
         }
@@ -122,55 +122,60 @@ impl<T: BucketTree> PathOram<T> {
         let last = self.engines.len() - 1;
         // Between requests, when everything may be saved.
         if self.drains.is_due(blocks) {
-            return self.unasked(last, Kind::Eviction);
+            return self.unasked(last, StepKind::Eviction);
         }
         match self.requests.front() {
-            Some(&Request { addr, announced, .. }) => self.enter(addr, announced),
-            None => self.unasked(last, Kind::Dummy),
+            Some(&PathRequest { addr, announced, .. }) => self.enter(addr, announced),
+            None => self.unasked(last, StepKind::Dummy),
         }
     }
 
     /// Whether a request is half done: its labels in some trees have changed, in others not.
     fn is_in_request(&self) -> bool {
-        matches!(self.next, Some(Next { purpose: Purpose::Request(_), .. }))
+        matches!(self.next, Some(PathAccess { purpose: PathPurpose::Request(_), .. }))
     }
 
     /// Looks a request's block of the last tree up. The map is left as it is until the path is
     /// read.
-    fn enter(&mut self, addr: Addr, announced: Option<(Leaf, Leaf)>) -> Next {
+    fn enter(&mut self, addr: Addr, announced: Option<(Leaf, Leaf)>) -> PathAccess {
         let tree = self.engines.len() - 1;
         if let Some((leaf, new)) = announced {
-            return Next { tree, leaf, purpose: Purpose::Request(new) };
+            return PathAccess { tree, leaf, purpose: PathPurpose::Request(new) };
         }
         let new = self.draw(tree);
         let known = self.top.label(self.block_of(addr, tree));
         let leaf = known.unwrap_or_else(|| self.draw(tree));
-        Next { tree, leaf, purpose: Purpose::Request(new) }
+        PathAccess { tree, leaf, purpose: PathPurpose::Request(new) }
     }
 
     /// A path access that nothing asked for, in its turn: as a request would, it goes on through
     /// all trees, the user's blocks last.
-    fn unasked(&mut self, tree: usize, kind: Kind) -> Next {
-        Next { tree, leaf: self.draw(tree), purpose: Purpose::Unasked(kind) }
+    fn unasked(&mut self, tree: usize, kind: StepKind) -> PathAccess {
+        PathAccess { tree, leaf: self.draw(tree), purpose: PathPurpose::Unasked(kind) }
     }
 
     /// Does what the path that was read was read for, and writes it.
-    fn go_on(&mut self, Next { tree, purpose, .. }: Next, serve: Serve<'_>) -> Result<Issued> {
+    fn go_on(
+        &mut self,
+        PathAccess { tree, purpose, .. }: PathAccess,
+        serve: Serve<'_>,
+    ) -> Result<StepOutcome> {
         let new = match purpose {
-            Purpose::Request(new) => new,
-            Purpose::Unasked(kind) => {
+            PathPurpose::Request(new) => new,
+            PathPurpose::Unasked(kind) => {
                 self.next = tree.checked_sub(1).map(|below| self.unasked(below, kind));
                 self.engines[tree].evict()?;
-                return Ok(Issued { kind, finished: None });
+                return Ok(StepOutcome { kind, finished: None });
             }
         };
-        let &Request { id, addr, .. } = self.requests.front().expect("its path was read for it");
+        let &PathRequest { id, addr, .. } =
+            self.requests.front().expect("its path was read for it");
         self.visit(tree, new, addr, |body| serve(id, body))?;
         if tree > 0 {
-            return Ok(Issued { kind: Kind::PosMap(tree as u8), finished: None });
+            return Ok(StepOutcome { kind: StepKind::PosMap(tree as u8), finished: None });
         }
         self.requests.pop_front();
-        Ok(Issued { kind: Kind::Data, finished: Some(id) })
+        Ok(StepOutcome { kind: StepKind::Data, finished: Some(id) })
     }
 
     /// Reads and rewrites a path of one tree, for nobody: for those who do so in an order of their
@@ -221,7 +226,8 @@ impl<T: BucketTree> PathOram<T> {
             let at = (child.0 % labels) as usize * LABEL_LEN;
             let label = swap_label(&mut body[at..at + LABEL_LEN], below);
             let leaf = label.unwrap_or_else(|| self.draw(tree - 1));
-            self.next = Some(Next { tree: tree - 1, leaf, purpose: Purpose::Request(below) });
+            self.next =
+                Some(PathAccess { tree: tree - 1, leaf, purpose: PathPurpose::Request(below) });
         }
         self.engines[tree].evict()
     }
@@ -250,7 +256,7 @@ impl<T: BucketTree> Controller for PathOram<T> {
         if addr.0 >= self.blocks {
             return Err(Error::OutOfRange { addr, blocks: self.blocks });
         }
-        self.requests.push_back(Request { id, addr, announced: None });
+        self.requests.push_back(PathRequest { id, addr, announced: None });
         Ok(())
     }
 
@@ -271,7 +277,7 @@ impl<T: BucketTree> Controller for PathOram<T> {
         self.requests.len()
     }
 
-    fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+    fn step(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         self.health.check()?;
         let next = self.choose();
         // If its path cannot be read, no other one is: that would tell what it was for.

@@ -11,7 +11,7 @@ use crate::scheme::lifecycle::Lifecycle;
 use crate::scheme::openings::key_bytes_max;
 use crate::scheme::pool::Pool;
 use crate::seal::{Cipher, Nonce, Salt, Sealer, Secret, TAG_LEN};
-use crate::store::{Area, Layout, Run, Store};
+use crate::store::{Area, Run, SlotLayout, Store};
 use crate::types::{Addr, Slot};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -54,8 +54,8 @@ struct Scratch {
 }
 
 impl Plain {
-    fn layout(blocks: u64, block_len: usize) -> Layout {
-        Layout { slots: blocks, body_len: block_len, entry_len: ENTRY_LEN, stripe_slots: 64 }
+    fn layout(blocks: u64, block_len: usize) -> SlotLayout {
+        SlotLayout { slots: blocks, body_len: block_len, entry_len: ENTRY_LEN, stripe_slots: 64 }
     }
 
     /// Bytes that `blocks` blocks of `block_len` bytes take on a store.
@@ -329,7 +329,7 @@ mod tests {
     use super::*;
     use crate::durable::{MemVault, Vault};
     use crate::scheme::rig::Rig;
-    use crate::store::Watched;
+    use crate::store::WatchedStore;
     use crate::trace::Recorder;
     use alloc::boxed::Box;
 
@@ -366,7 +366,7 @@ mod tests {
         let mut rig = rig();
         drop(Plain::create(8, 64, rig.parts(rig.store.clone(), false)).unwrap());
         let witness = Arc::new(Recorder::default());
-        let watched = Arc::new(Watched::new(rig.store.clone(), witness.clone()));
+        let watched = Arc::new(WatchedStore::new(rig.store.clone(), witness.clone()));
         let parts = rig.parts(watched, true);
         let mut oram = Plain::open(8, 64, parts, &rig.vault.kept()).unwrap();
         oram.sync().unwrap();

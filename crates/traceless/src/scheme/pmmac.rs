@@ -10,7 +10,7 @@
 //!
 //! Paper: Fletcher et al., Freecursive ORAM, section 6, whose numbers lie in the position map.
 
-use crate::controller::{Controller, Issued, Serve};
+use crate::controller::{Controller, Serve, StepOutcome};
 use crate::error::{Error, Place, Result};
 use crate::oram::Hides;
 use crate::rng::Rng;
@@ -66,7 +66,7 @@ impl<C: Controller, S: Sealer> Pmmac<C, S> {
         &self.inner
     }
 
-    fn try_step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+    fn try_step(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         let Self { inner, sealer, tags, requests, .. } = self;
         let mut forged = None;
         let issued = inner.step(&mut |id, body| {
@@ -140,7 +140,7 @@ impl<C: Controller, S: Sealer> Controller for Pmmac<C, S> {
         self.inner.waiting()
     }
 
-    fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+    fn step(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         self.health.check()?;
         // What else goes wrong below is kept in mind there.
         let issued = self.try_step(serve);
@@ -165,16 +165,16 @@ impl<C: Controller, S: Sealer> Controller for Pmmac<C, S> {
 #[cfg(all(test, feature = "std"))]
 mod tests {
     use super::*;
-    use crate::rng::Seeded;
+    use crate::rng::SeededRng;
     use crate::scheme::path::PathOram;
     use crate::scheme::tree_rig::{behaves_like_an_array, trees};
-    use crate::seal::{Aead, Secret, TAG_LEN, Unsealed};
+    use crate::seal::{Aead, NoSeal, Secret, TAG_LEN};
     use crate::tree::Shape;
 
     const FRONT_LEN: usize = Salt::LEN + TAG_LEN;
 
     fn salts() -> Box<dyn Rng> {
-        Box::new(Seeded::new(2))
+        Box::new(SeededRng::new(2))
     }
 
     fn over(
@@ -183,7 +183,7 @@ mod tests {
     ) -> impl Iterator<Item = PathOram<Box<dyn crate::tree::BucketTree>>> {
         let trees = trees(&Shape::uniform(4, 4).unwrap(), len);
         trees.into_iter().map(move |tree| {
-            PathOram::new(blocks, vec![tree], 50, Box::new(Seeded::new(1))).unwrap()
+            PathOram::new(blocks, vec![tree], 50, Box::new(SeededRng::new(1))).unwrap()
         })
     }
 
@@ -204,7 +204,7 @@ mod tests {
             assert!(Pmmac::new(inner, key(), salts()).is_err());
         }
         for inner in over(30, FRONT_LEN + 1) {
-            assert!(Pmmac::new(inner, Unsealed, salts()).is_err(), "it has no tags");
+            assert!(Pmmac::new(inner, NoSeal, salts()).is_err(), "it has no tags");
         }
     }
 }

@@ -40,14 +40,14 @@ impl<T: Default> Pool<T> {
 
 /// One value that all readers of a scheme look at and change.
 #[derive(Default)]
-pub struct Shared<T> {
+pub struct SharedCell<T> {
     #[cfg(feature = "std")]
     value: std::sync::Mutex<T>,
     #[cfg(not(feature = "std"))]
     _none: core::marker::PhantomData<fn() -> T>,
 }
 
-impl<T: Default> Shared<T> {
+impl<T: Default> SharedCell<T> {
     /// Runs `work`, which is short, while nobody else does.
     #[cfg(feature = "std")]
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {

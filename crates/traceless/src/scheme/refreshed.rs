@@ -6,7 +6,7 @@
 use super::openings;
 use crate::error::Result;
 use crate::seal::{Cipher, Nonce, Salt, Sealer, Secret, TAG_LEN};
-use crate::store::{Area, Layout, Run, Store};
+use crate::store::{Area, Run, SlotLayout, Store};
 use crate::types::Slot;
 use alloc::boxed::Box;
 use alloc::vec;
@@ -21,8 +21,8 @@ pub(super) const STRIPE: u64 = 4096 / ENTRY_LEN as u64;
 const SEAL_LEN: usize = Salt::LEN + TAG_LEN;
 
 /// How `slots` such slots lie.
-pub(super) fn layout(slots: u64, body_len: usize) -> Layout {
-    Layout { slots, body_len, entry_len: ENTRY_LEN, stripe_slots: STRIPE }
+pub(super) fn layout(slots: u64, body_len: usize) -> SlotLayout {
+    SlotLayout { slots, body_len, entry_len: ENTRY_LEN, stripe_slots: STRIPE }
 }
 
 /// The sealer of such slots in one opening.

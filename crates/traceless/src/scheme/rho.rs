@@ -12,10 +12,10 @@
 //! Paper: Nagarajan et al., ASPLOS'19, as ir-oram describes it (sections II-C, V and VI), with
 //! its sizes.
 
-use crate::controller::{Controller, Issued, Kind, Serve};
+use crate::controller::{Controller, Serve, StepKind, StepOutcome};
 use crate::error::{Error, Result};
 use crate::oram::Hides;
-use crate::posmap::{Draw, Labels, Lookaside, Plb};
+use crate::posmap::{Labels, LeafDraw, Lookaside, Plb};
 use crate::rng::Rng;
 use crate::scheme::health::Health;
 use crate::scheme::unified::Unified;
@@ -49,7 +49,7 @@ pub struct Rho<T, S, L, P = Plb> {
     small: Engine<S>,
     /// Which blocks the small tree holds: their labels there, and when they were used.
     tags: Plb,
-    draw: Draw,
+    draw: LeafDraw,
     drains: Drains,
     /// The small stash stayed crowded, however often it was emptied: there is still its limit.
     drained_in_vain: bool,
@@ -86,7 +86,7 @@ impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Rho<T, S, L, P> {
         let room = room.ok_or(Error::Geometry("more tags than the small tree has slots"))?;
         Ok(Self {
             tags: Plb::new(room, ways, 0)?,
-            draw: Draw::new(rng, small.shape().leaves()),
+            draw: LeafDraw::new(rng, small.shape().leaves()),
             drains: Drains::above(stash_blocks - stash_blocks / 4),
             drained_in_vain: false,
             requests: VecDeque::new(),
@@ -130,14 +130,14 @@ impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Rho<T, S, L, P> {
         self.drains = Drains::above(blocks);
     }
 
-    fn try_step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+    fn try_step(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         let is_main = self.main_is_next();
         self.turn = (self.turn + 1) % self.pattern;
         if is_main { self.step_main(serve) } else { self.step_small(serve) }
     }
 
     /// Goes on with what the main tree has to do: take blocks back, and fetch one.
-    fn step_main(&mut self, serve: Serve<'_>) -> Result<Issued> {
+    fn step_main(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         self.begin_fetch()?;
         let Self { main, returning, body: fetched, fetching, .. } = self;
         let mut exchange = |id: u64, body: &mut [u8]| match (id.checked_sub(RETURNS), &fetching) {
@@ -162,7 +162,7 @@ impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Rho<T, S, L, P> {
         if let Some((_, addr)) = fetched {
             self.arrive(addr)?;
         }
-        Ok(Issued { finished: fetched.map(|(id, _)| id), ..issued })
+        Ok(StepOutcome { finished: fetched.map(|(id, _)| id), ..issued })
     }
 
     /// Has the next block fetched that is neither in the small tree nor on its way from there, if
@@ -198,10 +198,10 @@ impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Rho<T, S, L, P> {
 
     /// One access to the small tree: to empty its stash, for a block that leaves, or for the first
     /// request whose block it holds.
-    fn step_small(&mut self, serve: Serve<'_>) -> Result<Issued> {
+    fn step_small(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         let waiting = self.small.stash().len();
         if self.drains.is_due(waiting) {
-            return self.unasked(Kind::Eviction);
+            return self.unasked(StepKind::Eviction);
         }
         self.drained_in_vain = self.drains.is_crowded(waiting);
         if let Some(header) = self.leaving.pop_front() {
@@ -210,12 +210,12 @@ impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Rho<T, S, L, P> {
             self.small.remove(header.addr(), self.returning.body_mut(nth));
             self.small.evict()?;
             self.main.submit_return(RETURNS + header.addr().0, header.addr())?;
-            return Ok(Issued { kind: Kind::Data, finished: None });
+            return Ok(StepOutcome { kind: StepKind::Data, finished: None });
         }
         let held = |&(_, addr): &(u64, Addr)| self.tags.find(addr);
         let Some((nth, way)) = (0..).zip(&self.requests).find_map(|(n, r)| Some((n, held(r)?)))
         else {
-            return self.unasked(Kind::Dummy);
+            return self.unasked(StepKind::Dummy);
         };
         let (id, addr) = self.requests.remove(nth).expect("it was found there");
         let (old, new) = (self.tags.header(way).leaf(), self.draw.leaf());
@@ -225,12 +225,12 @@ impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Rho<T, S, L, P> {
         let nth = self.small.take(addr, new)?;
         serve(id, self.small.stash_mut().body_mut(nth));
         self.small.evict()?;
-        Ok(Issued { kind: Kind::Data, finished: Some(id) })
+        Ok(StepOutcome { kind: StepKind::Data, finished: Some(id) })
     }
 
-    fn unasked(&mut self, kind: Kind) -> Result<Issued> {
+    fn unasked(&mut self, kind: StepKind) -> Result<StepOutcome> {
         self.small.dummy(self.draw.leaf())?;
-        Ok(Issued { kind, finished: None })
+        Ok(StepOutcome { kind, finished: None })
     }
 }
 
@@ -255,7 +255,7 @@ impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Controller for Rho<T
         Ok(())
     }
 
-    fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+    fn step(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         self.health.check()?;
         // Also a read that fails ends it: a step may have finished a request in passing, or moved
         // blocks between the trees, before it reads.

@@ -6,7 +6,7 @@ use crate::build::SchemeConfig;
 use crate::durable::{MemVault, Vault};
 use crate::error::{Error, Result};
 use crate::oram::Oram;
-use crate::rng::{Rng, Seeded};
+use crate::rng::{Rng, SeededRng};
 use crate::scheme::Parts;
 use crate::seal::{Cipher, Secret};
 use crate::store::{Area, MemStore, Run, Store};
@@ -35,7 +35,7 @@ impl<G> Rig<G> {
             first: 0,
             key: Secret::from_bytes([4; 32]),
             vault: Box::new(self.vault.clone()),
-            rng: Box::new(Seeded::new(self.seed)),
+            rng: Box::new(SeededRng::new(self.seed)),
             read_only,
             cipher: Cipher::default(),
             expect_writes: 0,
@@ -208,7 +208,7 @@ fn read_all(oram: &mut dyn Oram) -> Vec<u64> {
 /// promise all writes before them.
 fn run(
     oram: &mut dyn Oram,
-    rng: &mut Seeded,
+    rng: &mut SeededRng,
     writes: &mut Vec<(u64, u64)>,
     promised: &mut usize,
     next: &mut u64,
@@ -247,7 +247,7 @@ pub(crate) fn lives_through_crashes(
     let mut rig = Rig::with_room(config, config.store_len());
     let parts = rig.parts(rig.store.clone(), false);
     drop(config.create(parts).unwrap());
-    let (mut bytes, mut rng) = (rig.store.snapshot(), Seeded::new(seed));
+    let (mut bytes, mut rng) = (rig.store.snapshot(), SeededRng::new(seed));
     let (mut writes, mut promised, mut next) = (vec![], 0, 0);
     let (mut lived, mut closed) = (0, 0);
     for fuse in fuses {

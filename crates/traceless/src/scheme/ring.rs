@@ -35,7 +35,7 @@ pub use tree::{RingTree, SlotAt};
 
 use super::health::Health;
 use super::requests::Requests;
-use crate::controller::{Controller, Issued, Kind, Serve};
+use crate::controller::{Controller, Serve, StepKind, StepOutcome};
 use crate::error::{Error, Place, Result};
 use crate::oram::Hides;
 use crate::posmap::Flat;
@@ -61,17 +61,17 @@ pub struct Ring<T> {
     /// Accesses since the last eviction.
     since_eviction: u8,
     /// What comes next, if one of its reads failed.
-    next: Option<Next>,
+    next: Option<RingAccess>,
     health: Health,
-    path: Path,
+    path: RingPath,
     counts: Counts,
 }
 
 /// A path that is to be opened, and slots of it that are to be read.
 #[derive(Clone, Copy)]
-struct Next {
+struct RingAccess {
     leaf: Leaf,
-    purpose: Purpose,
+    purpose: RingPurpose,
     /// Whether the path is open and its slots are chosen. They are the same ones however often they
     /// must be read: others would tell by what they share with the first which one matters.
     is_chosen: bool,
@@ -80,7 +80,7 @@ struct Next {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Purpose {
+enum RingPurpose {
     Eviction,
     /// An access that nothing asked for.
     Dummy,
@@ -90,7 +90,7 @@ enum Purpose {
     Exchange(Option<Addr>, Leaf),
 }
 
-impl Purpose {
+impl RingPurpose {
     /// The block that is taken out of its bucket.
     fn wanted(self) -> Option<Addr> {
         match self {
@@ -123,27 +123,27 @@ fn buckets_above(shape: &Shape, level: usize) -> u64 {
 }
 
 /// The open path, and buffers for what is done with it.
-struct Path {
+struct RingPath {
     buckets: Vec<Bucket>,
     /// Slots to be read.
     slots: Vec<SlotAt>,
     /// Levels of buckets that have no dummy left for an access: they are read whole.
     spent: Vec<usize>,
     /// Blocks to be put into buckets, and how deep each may go.
-    blocks: Vec<(usize, Header, From)>,
+    blocks: Vec<(usize, Header, BlockSource)>,
     /// Blocks of the stash that have left it.
     gone: Vec<usize>,
 }
 
 /// Where a block is while a path is rewritten: its number in the stash, or among the slots read.
 #[derive(Clone, Copy)]
-enum From {
+enum BlockSource {
     Stash(usize),
     Slot(usize),
 }
 
-impl Next {
-    fn new(leaf: Leaf, purpose: Purpose) -> Self {
+impl RingAccess {
+    fn new(leaf: Leaf, purpose: RingPurpose) -> Self {
         Self { leaf, purpose, is_chosen: false, found: None }
     }
 }
@@ -168,7 +168,7 @@ impl<T: RingTree> Ring<T> {
             since_eviction: 0,
             next: None,
             health: Health::default(),
-            path: Path {
+            path: RingPath {
                 buckets: vec![Bucket::empty(params.z); shape.levels()],
                 slots: vec![],
                 spent: vec![],
@@ -196,7 +196,7 @@ impl<T: RingTree> Ring<T> {
     }
 
     /// What comes next. Nothing changes by it but what is drawn.
-    fn choose(&mut self) -> Next {
+    fn choose(&mut self) -> RingAccess {
         if let Some(next) = self.next {
             return next;
         }
@@ -205,14 +205,14 @@ impl<T: RingTree> Ring<T> {
         }
         let new = self.draw_leaf();
         let Some((_, addr)) = self.requests.first() else {
-            return Next::new(new, Purpose::Dummy);
+            return RingAccess::new(new, RingPurpose::Dummy);
         };
         let leaf = self.map.label(addr).unwrap_or_else(|| self.draw_leaf());
-        Next::new(leaf, Purpose::Request(addr, new))
+        RingAccess::new(leaf, RingPurpose::Request(addr, new))
     }
 
-    fn next_eviction(&mut self) -> Next {
-        Next::new(self.order.next(self.tree.shape()), Purpose::Eviction)
+    fn next_eviction(&mut self) -> RingAccess {
+        RingAccess::new(self.order.next(self.tree.shape()), RingPurpose::Eviction)
     }
 
     /// Whether so many accesses were made that a path is to be evicted before the next.
@@ -222,7 +222,7 @@ impl<T: RingTree> Ring<T> {
 
     /// Opens the path of what comes next and reads its slots. If that fails, the same is read
     /// again before anything else.
-    fn read(&mut self, next: Next) -> Result<Next> {
+    fn read(&mut self, next: RingAccess) -> Result<RingAccess> {
         let mut next = next;
         let read = self.try_read(&mut next);
         self.next = read.is_err().then_some(next);
@@ -230,11 +230,11 @@ impl<T: RingTree> Ring<T> {
         Ok(next)
     }
 
-    fn try_read(&mut self, next: &mut Next) -> Result {
+    fn try_read(&mut self, next: &mut RingAccess) -> Result {
         if !next.is_chosen {
             self.open(next.leaf)?;
             match next.purpose {
-                Purpose::Eviction => self.gather(next.leaf),
+                RingPurpose::Eviction => self.gather(next.leaf),
                 purpose => next.found = self.choose_slots(purpose.wanted()),
             }
             next.is_chosen = true;
@@ -243,22 +243,22 @@ impl<T: RingTree> Ring<T> {
     }
 
     /// Does what a path was read for, and writes it.
-    fn go_on(&mut self, next: Next, serve: Serve<'_>) -> Result<Issued> {
-        let mut issued = Issued { kind: Kind::Dummy, finished: None };
+    fn go_on(&mut self, next: RingAccess, serve: Serve<'_>) -> Result<StepOutcome> {
+        let mut issued = StepOutcome { kind: StepKind::Dummy, finished: None };
         match next.purpose {
-            Purpose::Eviction => {
+            RingPurpose::Eviction => {
                 self.evict()?;
-                return Ok(Issued { kind: Kind::Eviction, finished: None });
+                return Ok(StepOutcome { kind: StepKind::Eviction, finished: None });
             }
-            Purpose::Dummy => {}
-            Purpose::Request(addr, new) => {
+            RingPurpose::Dummy => {}
+            RingPurpose::Request(addr, new) => {
                 let (id, _) = self.requests.first().expect("its path was read for it");
                 self.map.remap(addr, new);
                 let nth = self.keep(Header::new(addr, new), next.found)?;
                 serve(id, self.stash.body_mut(nth));
-                issued = Issued { kind: Kind::Data, finished: Some(id) };
+                issued = StepOutcome { kind: StepKind::Data, finished: Some(id) };
             }
-            Purpose::Exchange(wanted, new) => self.give_up_exchange(wanted, new, next.found)?,
+            RingPurpose::Exchange(wanted, new) => self.give_up_exchange(wanted, new, next.found)?,
         }
         self.end_access()?;
         if issued.finished.is_some() {
@@ -330,11 +330,15 @@ impl<T: RingTree> Ring<T> {
     fn reshuffle(&mut self) {
         while let Some(level) = self.path.spent.pop() {
             self.counts.reshuffles += 1;
-            let Path { buckets, slots, blocks, .. } = &mut self.path;
+            let RingPath { buckets, slots, blocks, .. } = &mut self.path;
             blocks.clear();
             for &(header, slot) in &buckets[level].blocks {
                 let read = slots.iter().position(|at| *at == SlotAt { level, slot });
-                blocks.push((level, header, From::Slot(read.expect("the whole bucket was read"))));
+                blocks.push((
+                    level,
+                    header,
+                    BlockSource::Slot(read.expect("the whole bucket was read")),
+                ));
             }
             self.fill(level);
         }
@@ -354,7 +358,7 @@ impl<T: RingTree> Ring<T> {
             self.stash.remove(nth);
         }
         for nth in 0..self.path.blocks.len() {
-            if let (_, header, From::Slot(read)) = self.path.blocks[nth] {
+            if let (_, header, BlockSource::Slot(read)) = self.path.blocks[nth] {
                 self.bring(header, Some(read))?;
             }
         }
@@ -366,15 +370,17 @@ impl<T: RingTree> Ring<T> {
     fn gather(&mut self, leaf: Leaf) {
         let Self { tree, stash, path, rng, .. } = self;
         let (params, shape) = (tree.params(), tree.shape());
-        let Path { buckets, slots, blocks, .. } = path;
+        let RingPath { buckets, slots, blocks, .. } = path;
         slots.clear();
         blocks.clear();
         let waiting = stash.headers().iter().enumerate();
-        blocks.extend(waiting.map(|(nth, h)| (shape.meet(h.leaf(), leaf), *h, From::Stash(nth))));
+        blocks.extend(
+            waiting.map(|(nth, h)| (shape.meet(h.leaf(), leaf), *h, BlockSource::Stash(nth))),
+        );
         for (level, bucket) in buckets.iter_mut().enumerate() {
             for &(header, slot) in &bucket.blocks {
                 let reach = shape.meet(header.leaf(), leaf);
-                blocks.push((reach, header, From::Slot(slots.len())));
+                blocks.push((reach, header, BlockSource::Slot(slots.len())));
                 slots.push(SlotAt { level, slot });
             }
             let mut dummies = bucket.dummies(params.slots());
@@ -389,7 +395,7 @@ impl<T: RingTree> Ring<T> {
     /// list.
     fn fill(&mut self, level: usize) {
         let Self { tree, stash, path, rng, .. } = self;
-        let Path { buckets, blocks, gone, .. } = path;
+        let RingPath { buckets, blocks, gone, .. } = path;
         let bucket = &mut buckets[level];
         *bucket = Bucket { read: 0, blocks: core::mem::take(&mut bucket.blocks) };
         bucket.blocks.clear();
@@ -401,8 +407,8 @@ impl<T: RingTree> Ring<T> {
             let slot = draw(&mut free, &mut **rng);
             bucket.blocks.push((header, slot));
             match from {
-                From::Slot(nth) => tree.carry(nth, level, slot),
-                From::Stash(nth) => {
+                BlockSource::Slot(nth) => tree.carry(nth, level, slot),
+                BlockSource::Stash(nth) => {
                     tree.new_body(level, slot).copy_from_slice(stash.body(nth));
                     gone.push(nth);
                 }
@@ -462,7 +468,7 @@ impl<T: RingTree> Controller for Ring<T> {
         self.requests.waiting()
     }
 
-    fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+    fn step(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         self.health.check()?;
         let next = self.choose();
         let next = self.read(next)?;

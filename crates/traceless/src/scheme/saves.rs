@@ -10,12 +10,12 @@
 
 use super::Parts;
 use super::lifecycle::Lifecycle;
-use super::openings::{Opening, Openings, State};
+use super::openings::{EpochState, Opening, Openings};
 use crate::durable::{load_words, save_words};
 use crate::error::{Error, Place, Result};
 use crate::seal::{Aead, Nonce, Salt, Sealer, Secret, TAG_LEN};
 use crate::store::Store;
-use crate::tree::Held;
+use crate::tree::PendingBuckets;
 use crate::types::Extent;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -24,7 +24,7 @@ use traceless_sys::ct::secret::declassify;
 
 /// Where the parts of one of the two copies of the trusted state lie.
 #[derive(Clone)]
-pub(crate) struct Copies {
+pub(crate) struct CopyLayout {
     /// First byte of the first copy.
     pub at: u64,
     /// Bytes of a copy.
@@ -35,7 +35,7 @@ pub(crate) struct Copies {
     pub logs: Vec<u64>,
 }
 
-impl Copies {
+impl CopyLayout {
     /// Copies of `saved` bytes of trusted state from byte `at` on, with one log for each of `held`:
     /// that many pieces of so many bytes in all, at most.
     pub fn new(at: u64, saved: u64, held: &[(u64, u64)]) -> Self {
@@ -67,7 +67,7 @@ const WORD: u64 = size_of::<u64>() as u64;
 const FRONT_LEN: usize = Salt::LEN + TAG_LEN;
 
 /// What was saved last.
-pub(crate) struct Loaded {
+pub(crate) struct Checkpoint {
     /// The trusted state.
     pub saved: Vec<u8>,
     /// First bytes of what is in each log.
@@ -76,7 +76,7 @@ pub(crate) struct Loaded {
 
 /// See the [module](self).
 pub(crate) struct Saves {
-    copies: Copies,
+    copies: CopyLayout,
     store: Arc<dyn Store>,
     first: u64,
     key: Secret,
@@ -90,17 +90,17 @@ pub(crate) struct Saves {
     /// Saves made since creation: the number of the newest state.
     count: u64,
     /// What the vault keeps. An opening that began since has sealed nothing that is saved.
-    kept: State,
+    kept: EpochState,
 }
 
 impl Saves {
     /// For what a vault keeps in `state`, the newest of which must be found.
     pub fn new(
-        copies: Copies,
+        copies: CopyLayout,
         purpose: &'static [u8],
         bound: Vec<u8>,
         parts: Parts,
-        state: &State,
+        state: &EpochState,
     ) -> Result<Self> {
         if state.at_least < parts.expect_writes {
             let (expected, found) = (parts.expect_writes, state.at_least);
@@ -159,12 +159,12 @@ impl Saves {
     /// Writes log and state, makes them durable, and lets the vault name them. What waits may then
     /// go to its places. `saved` has always the same length. Whoever calls it has made sure that no
     /// access is half done.
-    pub fn save(&mut self, saved: Vec<u8>, held: &[&Held]) -> Result {
+    pub fn save(&mut self, saved: Vec<u8>, held: &[&PendingBuckets]) -> Result {
         self.life.writable()?;
         self.try_save(saved, held).inspect_err(|_| self.life.poison())
     }
 
-    fn try_save(&mut self, mut fixed: Vec<u8>, held: &[&Held]) -> Result {
+    fn try_save(&mut self, mut fixed: Vec<u8>, held: &[&PendingBuckets]) -> Result {
         self.count += 1;
         let mut table = Vec::new();
         for held in held {
@@ -187,7 +187,7 @@ impl Saves {
     }
 
     /// Loads the newest state.
-    pub fn load(&self) -> Result<Loaded> {
+    pub fn load(&self) -> Result<Checkpoint> {
         let mut saved = self.open(2 * self.count, 0, self.copies.fixed)?;
         let mut counts = vec![0; self.copies.logs.len()];
         let words = saved.split_off(saved.len() - counts.len() * WORD as usize);
@@ -201,7 +201,7 @@ impl Saves {
             load_words(&mut of_log, &mut rest)?;
             places.push(of_log);
         }
-        Ok(Loaded { saved, places })
+        Ok(Checkpoint { saved, places })
     }
 
     /// Writes log number `nth` to its places, as the last save may not have done. What is not as it
@@ -221,7 +221,7 @@ impl Saves {
     pub fn close(&mut self) -> Result {
         self.life.sync(&*self.store, self.count)?;
         // The newest opening that this names is the one that sealed the state.
-        self.life.keep(&State { clean: true, ..self.kept.clone() }.encode())?;
+        self.life.keep(&EpochState { clean: true, ..self.kept.clone() }.encode())?;
         self.life.end();
         Ok(())
     }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 /// How a bucket lies in memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Bucket {
+pub struct BucketLayout {
     /// Slots.
     pub z: u64,
     /// Bits of each slot for the address and the label of its block.
@@ -16,7 +16,7 @@ pub struct Bucket {
 }
 
 /// The bucket of the paper, with 32 bits for an address and for a label.
-pub const PAPER_BUCKET: Bucket = Bucket { z: 3, header_bits: 64, counter_bits: 8 };
+pub const PAPER_BUCKET: BucketLayout = BucketLayout { z: 3, header_bits: 64, counter_bits: 8 };
 
 /// Blocks of the user's in the paper: 4 GiB of 64 bytes each.
 pub const PAPER_BLOCKS: u64 = 1 << 26;
@@ -33,7 +33,7 @@ pub const PAPER_LEVELS: u32 = 27;
 /// Trees of the recursive ORAM that the paper compares with.
 pub const PAPER_TREES: usize = 5;
 
-impl Bucket {
+impl BucketLayout {
     /// Bytes of a path (formula 1).
     pub fn path_len(&self, levels: u32, block_len: u64) -> u64 {
         let bucket = self.z * (8 * block_len + self.header_bits) + self.counter_bits;
@@ -57,7 +57,13 @@ pub struct Recursion {
 
 impl Recursion {
     /// For `blocks` blocks of the user's in the first of `trees` trees.
-    pub fn new(bucket: &Bucket, blocks: u64, block_len: u64, map_len: u64, trees: usize) -> Self {
+    pub fn new(
+        bucket: &BucketLayout,
+        blocks: u64,
+        block_len: u64,
+        map_len: u64,
+        trees: usize,
+    ) -> Self {
         let (mut blocks, mut levels) = (blocks, vec![levels_for(blocks)]);
         let (mut fanouts, mut path_len) = (Vec::new(), bucket.path_len(levels[0], block_len));
         for tree in 1..trees {

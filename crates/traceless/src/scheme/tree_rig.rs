@@ -1,11 +1,11 @@
 //! What the tests of the schemes over trees share: a tree of each kind, an array to compare with,
 //! and looks at what is seen.
 
-use crate::controller::{Controller, Stepped};
+use crate::controller::{Controller, SteppedOram};
 use crate::error::Result;
 use crate::oram::Oram;
-use crate::rng::{Rng, Seeded};
-use crate::seal::{Aead, Hashed, Sealer, Secret, Unsealed};
+use crate::rng::{Rng, SeededRng};
+use crate::seal::{Aead, HashSeal, NoSeal, Sealer, Secret};
 use crate::store::{MemStore, Store};
 use crate::trace::{Event, Op, Recorder};
 use crate::tree::{BareTree, BucketTree, Header, PathWitness, SealedTree, Shape, Treetop};
@@ -69,7 +69,7 @@ pub fn store_for(shape: &Shape, len: usize) -> Arc<MemStore> {
 }
 
 fn salts() -> Box<dyn Rng> {
-    Box::new(Seeded::new(2))
+    Box::new(SeededRng::new(2))
 }
 
 fn key() -> Aead {
@@ -91,8 +91,8 @@ pub fn trees(shape: &Shape, len: usize) -> Vec<Boxed> {
         Box::new(BareTree::new(shape.clone(), len)),
         Box::new(sealed_by(key(), shape, len)),
         Box::new(Treetop::new(shape.clone(), cached, inner).unwrap()),
-        Box::new(sealed_by(Hashed::new(&Secret::from_bytes([7; 32])), shape, len)),
-        Box::new(sealed_by(Unsealed, shape, len)),
+        Box::new(sealed_by(HashSeal::new(&Secret::from_bytes([7; 32])), shape, len)),
+        Box::new(sealed_by(NoSeal, shape, len)),
     ]
 }
 
@@ -104,13 +104,13 @@ pub fn operations() -> u64 {
 
 /// Compares random reads, writes and updates with an array.
 pub fn behaves_like_an_array<C: Controller>(controller: C, rounds: u64) {
-    is_an_array(&mut Stepped::new(controller), rounds);
+    is_an_array(&mut SteppedOram::new(controller), rounds);
 }
 
 /// The same for whoever is no controller.
 pub fn is_an_array(oram: &mut dyn Oram, rounds: u64) {
     let (n, len) = (oram.blocks(), oram.block_len());
-    let (mut model, mut rng) = (vec![0; n as usize * len], Seeded::new(4));
+    let (mut model, mut rng) = (vec![0; n as usize * len], SeededRng::new(4));
     let mut block = vec![0; len];
     for round in 0..rounds {
         let addr = if rng.below(2) == 0 { rng.below(n) } else { round % n };
@@ -157,7 +157,7 @@ pub fn shows_one_template<C: Controller>(mut controller: C, witness: &Recorder) 
 pub type Leaves = Arc<Mutex<Vec<u64>>>;
 
 /// A tree that notes which paths are read.
-pub type Noted<T> = crate::tree::Noted<T, Leaves>;
+pub type Noted<T> = crate::tree::ObservedTree<T, Leaves>;
 
 impl PathWitness for Leaves {
     fn see_path(&mut self, op: Op, leaf: Leaf) {

@@ -6,10 +6,10 @@
 //! many there are depends on earlier requests, so a claim needs issue at a fixed rate.
 //!
 //! What leaves the PLB goes into the stash, under the label that it was given on its way in, and
-//! needs no path access. Labels are [`Plain`](crate::posmap::Plain), or
-//! [`Compressed`](crate::posmap::Compressed): then a counter that overflows puts the whole group on
-//! other paths, one path access for each member, whether it exists or not. When the counter of a
-//! group ends, all labels get another key.
+//! needs no path access. Labels are [`PlainLabels`](crate::posmap::PlainLabels), or
+//! [`CompressedLabels`](crate::posmap::CompressedLabels): then a counter that overflows puts the
+//! whole group on other paths, one path access for each member, whether it exists or not. When the
+//! counter of a group ends, all labels get another key.
 //!
 //! Blocks in trusted memory may be searched first, and a cache above may take blocks out, or offer
 //! lines that it will write back: see [`Unified::search_first`], [`Unified::submit_fetch`] and
@@ -22,10 +22,10 @@ mod cache_above;
 mod fill;
 mod rekey;
 
-use crate::controller::{Controller, Issued, Kind, Serve};
+use crate::controller::{Controller, Serve, StepKind, StepOutcome};
 use crate::error::{Error, Result};
 use crate::oram::Hides;
-use crate::posmap::{Draw, Labels, Lookaside, Plb};
+use crate::posmap::{Labels, LeafDraw, Lookaside, Plb};
 use crate::rng::Rng;
 use crate::scheme::health::Health;
 use crate::store::Pages;
@@ -58,15 +58,15 @@ pub struct Unified<T, L, P = Plb> {
     engine: Engine<T>,
     maps: Maps<L, P>,
     drains: Drains,
-    requests: VecDeque<Request>,
+    requests: VecDeque<UnifiedRequest>,
     /// What a cache above would have written back when nothing else is to be done.
-    offered: Option<Request>,
+    offered: Option<UnifiedRequest>,
     /// Blocks that a cache above has taken out, once all requests are finished.
     taken: BTreeSet<u64>,
     /// Whether a request is finished without a path access if its block is in trusted memory.
     searches_first: bool,
     /// Path accesses that are planned, for this walk.
-    planned: VecDeque<Planned>,
+    planned: VecDeque<UnifiedAccess>,
     walk: Walk,
     /// The user's block, as far as its parts are here, and their headers.
     body: Vec<u8>,
@@ -85,14 +85,14 @@ enum Unread {
     /// The first of those that are planned.
     Planned,
     /// One that no request is about, and a request that was finished in passing.
-    Unasked { kind: Kind, leaf: Leaf, finished: Option<u64> },
+    Unasked { kind: StepKind, leaf: Leaf, finished: Option<u64> },
 }
 
 /// Every level of the position map.
 struct Maps<L, P> {
-    places: Places,
+    places: LevelPlaces,
     groups: Groups<L, P>,
-    draw: Draw,
+    draw: LeafDraw,
     /// Groups that got other labels because a counter was full.
     group_remaps: u64,
 }
@@ -111,7 +111,7 @@ struct Groups<L, P> {
 }
 
 /// Where in the tree's addresses each level lies.
-struct Places {
+struct LevelPlaces {
     parts: u64,
     bundled: bool,
     fanout: u64,
@@ -122,7 +122,7 @@ struct Places {
 
 /// What is asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Request {
+struct UnifiedRequest {
     id: u64,
     addr: Addr,
     verb: Verb,
@@ -144,13 +144,13 @@ struct Walk {
     /// Of the position map, or 0 for the user's block.
     level: usize,
     /// Nobody any more, if it was an offer that was withdrawn.
-    request: Option<Request>,
+    request: Option<UnifiedRequest>,
 }
 
 /// A path access to come.
 #[derive(Clone, Copy)]
-struct Planned {
-    purpose: Purpose,
+struct UnifiedAccess {
+    purpose: UnifiedPurpose,
     addr: Addr,
     /// Which child of its group the block belongs to.
     nth: usize,
@@ -160,7 +160,7 @@ struct Planned {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Purpose {
+enum UnifiedPurpose {
     /// The block that the walk is about.
     Own,
     /// Its group gets other labels.
@@ -180,7 +180,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         plb: P,
         rng: Box<dyn Rng>,
     ) -> Result<Self> {
-        let places = Places::new(&sizes, labels.fanout())?;
+        let places = LevelPlaces::new(&sizes, labels.fanout())?;
         let (shape, body_len, len) = (tree.shape(), tree.body_len(), labels.entries_len());
         if places.blocks() > TREE_BLOCKS_MAX.min(shape.slots()) {
             return Err(Error::Geometry("more blocks than the tree has room for"));
@@ -206,7 +206,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
                     plb,
                     rekeying: None,
                 },
-                draw: Draw::new(rng, shape.leaves()),
+                draw: LeafDraw::new(rng, shape.leaves()),
                 places,
                 group_remaps: 0,
             },
@@ -254,7 +254,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         self.maps.groups.top.len()
     }
 
-    fn try_step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+    fn try_step(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         match self.unread.take() {
             Some(Unread::Planned) => return self.walk_on(serve),
             Some(Unread::Unasked { kind, leaf, finished }) => {
@@ -263,14 +263,14 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
             None => {}
         }
         if self.drains.is_due(self.engine.stash().len()) {
-            return self.unasked(Kind::Eviction);
+            return self.unasked(StepKind::Eviction);
         }
         if self.planned.is_empty() && self.plan_rekeying()? {
             return self.walk_on(serve);
         }
         if self.planned.is_empty() {
             let Some(&request) = self.requests.front().or(self.offered.as_ref()) else {
-                return self.unasked(Kind::Dummy);
+                return self.unasked(StepKind::Dummy);
             };
             let mut is_finished = self.finish_in_passing(request, serve)?;
             let level = self.maps.first_missing(request.addr);
@@ -282,7 +282,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
             }
             if is_finished {
                 let leaf = self.maps.draw.leaf();
-                return self.make_unasked(Kind::Dummy, leaf, Some(request.id));
+                return self.make_unasked(StepKind::Dummy, leaf, Some(request.id));
             }
             self.walk = Walk { level, request: Some(request) };
             match self.maps.plan(level, request.addr, &mut self.planned) {
@@ -307,27 +307,27 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
     }
 
     /// The next path access that is planned.
-    fn walk_on(&mut self, serve: Serve<'_>) -> Result<Issued> {
+    fn walk_on(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         let Walk { level, request } = self.walk;
         let next = self.planned.front().expect("a plan has at least the block's own access");
         self.fetch(next.old, Unread::Planned)?;
         let next = self.planned.pop_front().expect("it is there");
         let kind = match (next.purpose, level) {
-            (Purpose::Own, 0) => {
+            (UnifiedPurpose::Own, 0) => {
                 self.hold(next, request, serve)?;
-                Kind::Data
+                StepKind::Data
             }
-            (Purpose::Own, _) => {
+            (UnifiedPurpose::Own, _) => {
                 self.bring(next)?;
-                Kind::PosMap(level as u8)
+                StepKind::PosMap(level as u8)
             }
-            (Purpose::Sibling, _) => {
+            (UnifiedPurpose::Sibling, _) => {
                 for addr in self.maps.places.brought(level, next.addr) {
                     self.engine.relabel(addr, next.new)?;
                 }
-                Kind::PosMap(level as u8 + 1)
+                StepKind::PosMap(level as u8 + 1)
             }
-            (Purpose::Nobody, _) => Kind::PosMap(level as u8 + 1),
+            (UnifiedPurpose::Nobody, _) => StepKind::PosMap(level as u8 + 1),
         };
         if let Some(leaf) = self.likely_next() {
             self.engine.tree_mut().expect(leaf);
@@ -336,7 +336,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         let is_served = self.planned.is_empty() && level == 0;
         let finished = request.filter(|_| is_served);
         finished.inspect(|&request| self.forget(request));
-        Ok(Issued { kind, finished: finished.map(|request| request.id) })
+        Ok(StepOutcome { kind, finished: finished.map(|request| request.id) })
     }
 
     /// In a simulation, the path that is accessed after the open one, unless the stash must be
@@ -376,7 +376,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
     }
 
     /// A request that is finished waits no longer.
-    fn forget(&mut self, request: Request) {
+    fn forget(&mut self, request: UnifiedRequest) {
         if self.requests.front() == Some(&request) {
             self.requests.pop_front();
         } else {
@@ -385,7 +385,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
     }
 
     /// Takes a block of the map out of the open path into the PLB.
-    fn bring(&mut self, next: Planned) -> Result {
+    fn bring(&mut self, next: UnifiedAccess) -> Result {
         let way = self.make_room(next.addr)?;
         let plb = &mut self.maps.groups.plb;
         self.engine.remove(next.addr, plb.body_mut(way));
@@ -406,7 +406,12 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
     /// Takes the parts of the user's block that are on the open path out of it. The last one
     /// completes the block: then it is served, and all parts go into the stash, if nobody takes
     /// them out.
-    fn hold(&mut self, next: Planned, request: Option<Request>, serve: Serve<'_>) -> Result {
+    fn hold(
+        &mut self,
+        next: UnifiedAccess,
+        request: Option<UnifiedRequest>,
+        serve: Serve<'_>,
+    ) -> Result {
         let len = self.engine.tree().body_len();
         for addr in self.maps.places.brought(0, next.addr) {
             self.engine.remove(addr, &mut self.body[self.held.len() * len..][..len]);
@@ -415,7 +420,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         if (self.held.len() as u64) < self.maps.places.parts {
             return Ok(());
         }
-        if let Some(Request { id, .. }) = request {
+        if let Some(UnifiedRequest { id, .. }) = request {
             serve(id, &mut self.body);
         }
         if request.is_some_and(|request| request.verb == Verb::Fetch) {
@@ -428,15 +433,20 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
     }
 
     /// A path access that no request is about.
-    fn unasked(&mut self, kind: Kind) -> Result<Issued> {
+    fn unasked(&mut self, kind: StepKind) -> Result<StepOutcome> {
         let leaf = self.maps.draw.leaf();
         self.make_unasked(kind, leaf, None)
     }
 
-    fn make_unasked(&mut self, kind: Kind, leaf: Leaf, finished: Option<u64>) -> Result<Issued> {
+    fn make_unasked(
+        &mut self,
+        kind: StepKind,
+        leaf: Leaf,
+        finished: Option<u64>,
+    ) -> Result<StepOutcome> {
         self.fetch(leaf, Unread::Unasked { kind, leaf, finished })?;
         self.engine.evict()?;
-        Ok(Issued { kind, finished })
+        Ok(StepOutcome { kind, finished })
     }
 }
 
@@ -472,7 +482,7 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
     /// Puts the block of `level` that an access to `addr` is about onto another path, in the map,
     /// and lists the path accesses for it: one a part, and before them, if its group gets other
     /// labels, as many for each possible sibling.
-    fn plan(&mut self, level: usize, addr: Addr, plan: &mut VecDeque<Planned>) -> Result {
+    fn plan(&mut self, level: usize, addr: Addr, plan: &mut VecDeque<UnifiedAccess>) -> Result {
         let (block, fanout) =
             (self.places.nth(level, addr), self.groups.fanout(&self.places, level));
         self.plan_group(level, block / fanout, Some((block % fanout) as usize), plan)
@@ -487,7 +497,7 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
         level: usize,
         group: u64,
         own: Option<usize>,
-        plan: &mut VecDeque<Planned>,
+        plan: &mut VecDeque<UnifiedAccess>,
     ) -> Result {
         let Self { places, groups, draw, group_remaps } = self;
         let Group { labels, next, entries } = groups.of(places, level, group);
@@ -498,17 +508,17 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
         for nth in siblings.chain(own) {
             let member = group * labels.fanout() + nth as u64;
             let purpose = match nth {
-                _ if Some(nth) == own => Purpose::Own,
-                _ if member < places.count[level] => Purpose::Sibling,
-                _ => Purpose::Nobody,
+                _ if Some(nth) == own => UnifiedPurpose::Own,
+                _ if member < places.count[level] => UnifiedPurpose::Sibling,
+                _ => UnifiedPurpose::Nobody,
             };
             for part in 0..places.paths_on(level) {
                 let addr = places.addr(level, member, part);
                 let old = match purpose {
-                    Purpose::Nobody => draw.leaf(),
+                    UnifiedPurpose::Nobody => draw.leaf(),
                     _ => labels.leaf(entries, nth, addr, draw),
                 };
-                plan.push_back(Planned { purpose, addr, nth, old, new: old });
+                plan.push_back(UnifiedAccess { purpose, addr, nth, old, new: old });
             }
         }
         match own {
@@ -521,11 +531,11 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
             Some(own) => labels.renew(entries, own, draw),
         }
         let labels = next.filter(|_| own.is_none()).unwrap_or(labels);
-        for access in plan.iter_mut().filter(|access| access.purpose != Purpose::Nobody) {
+        for access in plan.iter_mut().filter(|access| access.purpose != UnifiedPurpose::Nobody) {
             access.new = labels.leaf(entries, access.nth, access.addr, draw);
         }
         // A sibling in the PLB is on no path; that of its old label is accessed all the same.
-        for access in plan.iter().filter(|access| access.purpose == Purpose::Sibling) {
+        for access in plan.iter().filter(|access| access.purpose == UnifiedPurpose::Sibling) {
             if let Some(way) = groups.plb.find(access.addr) {
                 groups.plb.relabel(way, access.new);
             }
@@ -545,13 +555,13 @@ struct Group<'a, L> {
 
 impl<L: Labels, P: Lookaside> Groups<L, P> {
     /// Blocks in a group of a level.
-    fn fanout(&self, places: &Places, level: usize) -> u64 {
+    fn fanout(&self, places: &LevelPlaces, level: usize) -> u64 {
         if level == places.levels() { self.top_labels.fanout() } else { self.labels.fanout() }
     }
 
     /// Group number `group` of `level`. Entries of the user's blocks and of all but the last level
     /// of the map are in the group's parent, which is used.
-    fn of(&mut self, places: &Places, level: usize, group: u64) -> Group<'_, L> {
+    fn of(&mut self, places: &LevelPlaces, level: usize, group: u64) -> Group<'_, L> {
         let Self { top, beside, labels, top_labels, plb, rekeying } = self;
         let is_top = level == places.levels();
         let now = if is_top { &*top_labels } else { &*labels };
@@ -575,7 +585,7 @@ impl<L: Labels, P: Lookaside> Groups<L, P> {
     }
 }
 
-impl Places {
+impl LevelPlaces {
     fn new(sizes: &Sizes, fanout: u64) -> Result<Self> {
         let blocks = sizes.blocks.checked_mul(sizes.parts).filter(|&n| n <= TREE_BLOCKS_MAX);
         if sizes.parts == 0 || blocks.is_none() {
@@ -651,7 +661,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Controller for Unified<T, L, P> {
     }
 
     fn submit(&mut self, id: u64, addr: Addr) -> Result {
-        self.submit_as(Request { id, addr, verb: Verb::Access })
+        self.submit_as(UnifiedRequest { id, addr, verb: Verb::Access })
     }
 
     fn waiting(&self) -> usize {
@@ -659,7 +669,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Controller for Unified<T, L, P> {
         self.requests.len() + usize::from(is_untold)
     }
 
-    fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+    fn step(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         self.change(|unified| unified.try_step(serve))
     }
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 /// The tag does not fit the bytes, the place or the version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Forged;
+pub struct Forgery;
 
 /// One AES-256-GCM key. Of a nonce's version the low half is in the cipher's nonce, all of it is
 /// authenticated.
@@ -50,7 +50,7 @@ impl Sealer for Aead {
         bound: &[u8],
         body: &mut [u8],
         tag: &[u8],
-    ) -> Result<(), Forged> {
+    ) -> Result<(), Forgery> {
         with_version(nonce, bound, |aad| self.key.open_in_place(nonce.short(), aad, body, tag))
     }
 
@@ -61,7 +61,7 @@ impl Sealer for Aead {
         sealed: &[u8],
         tag: &[u8],
         plain: &mut [u8],
-    ) -> Result<(), Forged> {
+    ) -> Result<(), Forgery> {
         assert!(plain.len() == sealed.len() && tag.len() == TAG_LEN, "lengths agree");
         with_version(nonce, bound, |aad| self.key.open(nonce.short(), aad, sealed, tag, plain))
     }
@@ -88,7 +88,7 @@ fn with_version<R>(nonce: Nonce, bound: &[u8], act: impl FnOnce(&[u8]) -> R) -> 
 
 #[cfg(feature = "std")]
 mod imp {
-    use super::{Forged, Secret};
+    use super::{Forgery, Secret};
     use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
     pub struct Key(LessSafeKey);
@@ -121,10 +121,10 @@ mod imp {
             aad: &[u8],
             body: &mut [u8],
             tag: &[u8],
-        ) -> Result<(), Forged> {
+        ) -> Result<(), Forgery> {
             let nonce = Nonce::assume_unique_for_key(n);
             let opened = self.0.open_in_place_separate_tag(nonce, Aad::from(aad), tag, body);
-            opened.map(|_| ()).map_err(|_| Forged)
+            opened.map(|_| ()).map_err(|_| Forgery)
         }
 
         pub fn open(
@@ -134,11 +134,11 @@ mod imp {
             sealed: &[u8],
             tag: &[u8],
             plain: &mut [u8],
-        ) -> Result<(), Forged> {
+        ) -> Result<(), Forgery> {
             let nonce = Nonce::assume_unique_for_key(n);
             self.0
                 .open_separate_gather(nonce, Aad::from(aad), sealed, tag, plain)
-                .map_err(|_| Forged)
+                .map_err(|_| Forgery)
         }
     }
 }
@@ -209,15 +209,15 @@ mod tests {
                 &|n, aad: &[u8], t: &[u8], o: &mut [u8]| fast.open(n, aad, &a, t, o),
                 &|n, aad: &[u8], t: &[u8], o: &mut [u8]| slow.open(n, aad, &a, t, o),
             ]
-                as [&dyn Fn([u8; 12], &[u8], &[u8], &mut [u8]) -> Result<(), Forged>; 4]
+                as [&dyn Fn([u8; 12], &[u8], &[u8], &mut [u8]) -> Result<(), Forgery>; 4]
             {
                 assert_eq!(key(nonce(3), b"place", &tag_a, &mut out), Ok(()));
                 assert_eq!(out, plain);
-                assert_eq!(key(nonce(4), b"place", &tag_a, &mut out), Err(Forged));
-                assert_eq!(key(nonce(3), b"Place", &tag_a, &mut out), Err(Forged));
+                assert_eq!(key(nonce(4), b"place", &tag_a, &mut out), Err(Forgery));
+                assert_eq!(key(nonce(3), b"Place", &tag_a, &mut out), Err(Forgery));
                 let mut wrong = tag_a;
                 wrong[15] ^= 1;
-                assert_eq!(key(nonce(3), b"place", &wrong, &mut out), Err(Forged));
+                assert_eq!(key(nonce(3), b"place", &wrong, &mut out), Err(Forgery));
             }
         }
     }

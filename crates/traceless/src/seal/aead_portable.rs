@@ -1,6 +1,6 @@
 //! The cipher without a C compiler: that of `RustCrypto`.
 
-use super::{Forged, Secret};
+use super::{Forgery, Secret};
 use aes_gcm::aead::inout::InOutBuf;
 use aes_gcm::{AeadInOut, Aes256Gcm, KeyInit, Tag};
 
@@ -26,7 +26,7 @@ impl Key {
         aad: &[u8],
         body: &mut [u8],
         tag: &[u8],
-    ) -> Result<(), Forged> {
+    ) -> Result<(), Forgery> {
         self.decrypt(n, aad, InOutBuf::from(body), tag)
     }
 
@@ -37,7 +37,7 @@ impl Key {
         sealed: &[u8],
         tag: &[u8],
         plain: &mut [u8],
-    ) -> Result<(), Forged> {
+    ) -> Result<(), Forgery> {
         let buffer = InOutBuf::new(sealed, plain).expect("lengths were checked");
         self.decrypt(n, aad, buffer, tag)
     }
@@ -48,9 +48,9 @@ impl Key {
         aad: &[u8],
         buffer: InOutBuf<'_, '_, u8>,
         tag: &[u8],
-    ) -> Result<(), Forged> {
+    ) -> Result<(), Forgery> {
         let tag = Tag::try_from(tag).expect("lengths were checked");
-        self.0.decrypt_inout_detached(&n.into(), aad, buffer, &tag).map_err(|_| Forged)
+        self.0.decrypt_inout_detached(&n.into(), aad, buffer, &tag).map_err(|_| Forgery)
     }
 
     fn encrypt(&self, n: [u8; 12], aad: &[u8], buffer: InOutBuf<'_, '_, u8>, tag: &mut [u8]) {

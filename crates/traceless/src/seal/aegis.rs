@@ -3,7 +3,7 @@
 //! As strong as AES-256-GCM (draft-irtf-cfrg-aegis-aead), and for a bucket of a few blocks about
 //! half as long: it has no key schedule and no second pass.
 
-use super::{Forged, Nonce, Sealer, Secret, TAG_LEN};
+use super::{Forgery, Nonce, Sealer, Secret, TAG_LEN};
 
 /// One AEGIS-256 key.
 pub struct Aegis {
@@ -40,7 +40,7 @@ impl Sealer for Aegis {
         bound: &[u8],
         body: &mut [u8],
         tag: &[u8],
-    ) -> Result<(), Forged> {
+    ) -> Result<(), Forgery> {
         let tag = tag.try_into().expect("lengths agree");
         imp::decrypt(self.key.bytes(), &nonce.long(), bound, body, tag)
     }
@@ -48,7 +48,7 @@ impl Sealer for Aegis {
 
 #[cfg(feature = "std")]
 mod imp {
-    use super::{Forged, TAG_LEN};
+    use super::{Forgery, TAG_LEN};
     use aegis::aegis256::Aegis256;
 
     #[inline]
@@ -68,9 +68,9 @@ mod imp {
         bound: &[u8],
         body: &mut [u8],
         tag: &[u8; TAG_LEN],
-    ) -> Result<(), Forged> {
+    ) -> Result<(), Forgery> {
         let opened = Aegis256::<TAG_LEN>::new(key, nonce).decrypt_in_place(body, tag, bound);
-        opened.map_err(|_| Forged)
+        opened.map_err(|_| Forgery)
     }
 }
 
@@ -125,9 +125,9 @@ mod tests {
                         open(&key, &nonce, bound, &mut body, &tag).map(|()| body)
                     };
                     assert_eq!(opened(at, bound, tag), Ok(plain.clone()));
-                    assert_eq!(opened(nonce(4), bound, tag), Err(Forged));
-                    assert_eq!(opened(at, b"Place", tag), Err(Forged));
-                    assert_eq!(opened(at, bound, wrong), Err(Forged));
+                    assert_eq!(opened(nonce(4), bound, tag), Err(Forgery));
+                    assert_eq!(opened(at, b"Place", tag), Err(Forgery));
+                    assert_eq!(opened(at, bound, wrong), Err(Forgery));
                 }
             }
         }

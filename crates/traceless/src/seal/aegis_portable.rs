@@ -1,6 +1,6 @@
 //! The cipher without a C compiler: on the rounds of AES of `RustCrypto`.
 
-use super::{Forged, TAG_LEN};
+use super::{Forgery, TAG_LEN};
 use aes::hazmat::cipher_round;
 use subtle::ConstantTimeEq;
 
@@ -15,10 +15,10 @@ const C1: u128 = u128::from_le_bytes([
 ]);
 
 /// The state of the draft's section on AEGIS-256.
-struct State([u128; 6]);
+struct AegisState([u128; 6]);
 
 pub fn encrypt(key: &[u8; 32], nonce: &[u8; 32], bound: &[u8], body: &mut [u8]) -> [u8; TAG_LEN] {
-    let mut state = State::new(key, nonce, bound);
+    let mut state = AegisState::new(key, nonce, bound);
     for part in body.chunks_mut(BLOCK) {
         let (plain, mask) = (padded(part), state.mask());
         state.update(plain);
@@ -33,8 +33,8 @@ pub fn decrypt(
     bound: &[u8],
     body: &mut [u8],
     tag: &[u8; TAG_LEN],
-) -> Result<(), Forged> {
-    let mut state = State::new(key, nonce, bound);
+) -> Result<(), Forgery> {
+    let mut state = AegisState::new(key, nonce, bound);
     for part in body.chunks_mut(BLOCK) {
         let plain = padded(part) ^ state.mask();
         part.copy_from_slice(&plain.to_le_bytes()[..part.len()]);
@@ -43,12 +43,12 @@ pub fn decrypt(
     let fits: bool = state.tag(bound.len(), body.len()).ct_eq(tag).into();
     if !fits {
         body.fill(0);
-        return Err(Forged);
+        return Err(Forgery);
     }
     Ok(())
 }
 
-impl State {
+impl AegisState {
     fn new(key: &[u8; 32], nonce: &[u8; 32], bound: &[u8]) -> Self {
         let [k0, k1] = halves(key);
         let [n0, n1] = halves(nonce);

@@ -1,6 +1,6 @@
 //! `ChaCha20` with HMAC-SHA-256, as the paging paper seals pages: to be compared with.
 
-use super::{Forged, Nonce, Sealer, Secret, TAG_LEN};
+use super::{Forgery, Nonce, Sealer, Secret, TAG_LEN};
 use chacha20::ChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher};
 use hmac::{Hmac, KeyInit, Mac};
@@ -64,11 +64,11 @@ impl Sealer for ChaChaHmac {
         bound: &[u8],
         body: &mut [u8],
         tag: &[u8],
-    ) -> Result<(), Forged> {
+    ) -> Result<(), Forgery> {
         assert_eq!(tag.len(), TAG_LEN, "lengths agree");
         // In constant time.
         let fits = self.authenticated(nonce, bound, body).verify_truncated_left(tag);
-        fits.map_err(|_| Forged)?;
+        fits.map_err(|_| Forgery)?;
         self.apply_keystream(nonce, body);
         Ok(())
     }
@@ -120,9 +120,9 @@ mod tests {
             opened.map(|()| assert_eq!(sealed, body))
         };
         assert!(open(5, &bound, usize::MAX).is_ok());
-        assert!((0..100 + TAG_LEN).all(|at| open(5, &bound, at) == Err(Forged)));
-        assert_eq!(open(4, &bound, usize::MAX), Err(Forged));
-        assert_eq!(open(5, &bound[..2], usize::MAX), Err(Forged));
+        assert!((0..100 + TAG_LEN).all(|at| open(5, &bound, at) == Err(Forgery)));
+        assert_eq!(open(4, &bound, usize::MAX), Err(Forgery));
+        assert_eq!(open(5, &bound[..2], usize::MAX), Err(Forgery));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Encryption and a hash: the buckets of a Merkle tree.
 
-use super::{Forged, Masked, Nonce, Sealer, Secret};
+use super::{Forgery, MaskSeal, Nonce, Sealer, Secret};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -8,16 +8,16 @@ use subtle::ConstantTimeEq;
 const HASH_LEN: usize = 32;
 
 /// AES-256 in counter mode, and SHA-256 of version and ciphertext in place of a tag.
-pub struct Hashed(Masked);
+pub struct HashSeal(MaskSeal);
 
-impl Hashed {
+impl HashSeal {
     /// The cipher under `key`.
     pub fn new(key: &Secret) -> Self {
-        Self(Masked::new(key))
+        Self(MaskSeal::new(key))
     }
 }
 
-impl Sealer for Hashed {
+impl Sealer for HashSeal {
     fn tag_len(&self) -> usize {
         HASH_LEN
     }
@@ -37,9 +37,9 @@ impl Sealer for Hashed {
         bound: &[u8],
         body: &mut [u8],
         tag: &[u8],
-    ) -> Result<(), Forged> {
+    ) -> Result<(), Forgery> {
         if bool::from(hash(nonce, bound, body).ct_ne(tag)) {
-            return Err(Forged);
+            return Err(Forgery);
         }
         self.0.open_in_place(nonce, bound, body, &[])
     }
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn refuses_changes() {
-        let cipher = Hashed::new(&Secret::from_bytes([7; 32]));
+        let cipher = HashSeal::new(&Secret::from_bytes([7; 32]));
         let (mut sealed, mut tag) = ([0; 50], [0; HASH_LEN]);
         cipher.seal(nonce(3), b"place", &[1; 50], &mut sealed, &mut tag);
         let opened = |version, bound: &[u8], at: Option<usize>| {
@@ -79,9 +79,9 @@ mod tests {
             opened.map(|()| assert_eq!((body, plain), ([1; 50], [1; 50])))
         };
         assert_eq!(opened(3, b"place", None), Ok(()));
-        assert_eq!(opened(4, b"place", None), Err(Forged));
-        assert_eq!(opened(3, b"Place", None), Err(Forged));
-        (0..50).for_each(|at| assert_eq!(opened(3, b"place", Some(at)), Err(Forged)));
+        assert_eq!(opened(4, b"place", None), Err(Forgery));
+        assert_eq!(opened(3, b"Place", None), Err(Forgery));
+        (0..50).for_each(|at| assert_eq!(opened(3, b"place", Some(at)), Err(Forgery)));
         let mut in_place = [1; 50];
         cipher.seal_in_place(nonce(3), b"place", &mut in_place, &mut tag);
         assert_eq!(in_place, sealed);
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_tag_is_a_hash_that_lies_with_the_node_above() {
-        let sealer = Hashed::new(&Secret::from_bytes([7; 32]));
+        let sealer = HashSeal::new(&Secret::from_bytes([7; 32]));
         assert_eq!((sealer.tag_len(), sealer.tag_is_public()), (32, true));
     }
 }

@@ -1,15 +1,15 @@
 //! Encryption without a tag: for what is authenticated elsewhere.
 
-use super::{Forged, Nonce, Sealer, Secret};
+use super::{Forgery, Nonce, Sealer, Secret};
 use aes::Aes256;
 use aes::cipher::{InnerIvInit, KeyInit, StreamCipher};
 use ctr::{Ctr128BE, CtrCore};
 
 /// AES-256 in counter mode, one stream a nonce. Whoever changes what it sealed changes what is
 /// opened, bit for bit: a tree sealed with it needs [`Pmmac`](crate::scheme::pmmac::Pmmac) above.
-pub struct Masked(Aes256);
+pub struct MaskSeal(Aes256);
 
-impl Masked {
+impl MaskSeal {
     /// The cipher under `key`.
     pub fn new(key: &Secret) -> Self {
         Self(Aes256::new(key.bytes().into()))
@@ -23,7 +23,7 @@ impl Masked {
     }
 }
 
-impl Sealer for Masked {
+impl Sealer for MaskSeal {
     fn tag_len(&self) -> usize {
         0
     }
@@ -38,7 +38,7 @@ impl Sealer for Masked {
         _: &[u8],
         body: &mut [u8],
         _: &[u8],
-    ) -> Result<(), Forged> {
+    ) -> Result<(), Forgery> {
         self.apply(nonce, body);
         Ok(())
     }
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn each_version_has_a_stream_of_its_own() {
-        let cipher = Masked::new(&Secret::from_bytes([7; 32]));
+        let cipher = MaskSeal::new(&Secret::from_bytes([7; 32]));
         let sealed = |version| {
             let nonce = Nonce::of_fresh_key(version);
             let mut body = [5; 100];
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn there_is_no_tag() {
-        let sealer = Masked::new(&Secret::from_bytes([7; 32]));
+        let sealer = MaskSeal::new(&Secret::from_bytes([7; 32]));
         assert_eq!((sealer.tag_len(), sealer.tag_is_public()), (0, false));
     }
 }

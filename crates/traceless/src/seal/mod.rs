@@ -24,17 +24,17 @@ mod unsealed;
 mod wide;
 
 pub use crate::rng::Salt;
-pub use aead::{Aead, Forged};
+pub use aead::{Aead, Forgery};
 pub use aegis::Aegis;
 pub use chacha_hmac::ChaChaHmac;
 pub use cipher::Cipher;
-pub use hashed::Hashed;
+pub use hashed::HashSeal;
 pub use keystream::Keystream;
-pub use masked::Masked;
+pub use masked::MaskSeal;
 pub use nonce::Nonce;
 pub use prf::Prf;
 pub use secret::{Mac, SECRET_LEN, Secret};
-pub use unsealed::Unsealed;
+pub use unsealed::NoSeal;
 #[cfg(feature = "std")]
 pub use wide::{DoubleAegis, WideAegis};
 
@@ -71,7 +71,7 @@ pub trait Sealer: Send + Sync {
         bound: &[u8],
         body: &mut [u8],
         tag: &[u8],
-    ) -> core::result::Result<(), Forged>;
+    ) -> core::result::Result<(), Forgery>;
 
     /// Opens `sealed` into `plain`, of the same length. On failure `plain` holds nothing of use.
     fn open(
@@ -81,7 +81,7 @@ pub trait Sealer: Send + Sync {
         sealed: &[u8],
         tag: &[u8],
         plain: &mut [u8],
-    ) -> core::result::Result<(), Forged> {
+    ) -> core::result::Result<(), Forgery> {
         plain.copy_from_slice(sealed);
         self.open_in_place(nonce, bound, plain, tag)
     }

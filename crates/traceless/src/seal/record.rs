@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hasher};
 
 /// One use of a nonce.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sealed {
+pub struct SealRecord {
     /// Tells keys apart.
     pub key: u64,
     /// The nonce.
@@ -17,7 +17,7 @@ pub struct Sealed {
 }
 
 thread_local! {
-    static SEALED: RefCell<Option<Vec<Sealed>>> = const { RefCell::new(None) };
+    static SEALED: RefCell<Option<Vec<SealRecord>>> = const { RefCell::new(None) };
 }
 
 /// From now on it is recorded what this thread seals.
@@ -26,7 +26,7 @@ pub fn start() {
 }
 
 /// What this thread sealed since it was last asked; nothing if it never started to record.
-pub fn take() -> Vec<Sealed> {
+pub fn take() -> Vec<SealRecord> {
     SEALED.with_borrow_mut(|sealed| sealed.as_mut().map(std::mem::take).unwrap_or_default())
 }
 
@@ -40,7 +40,7 @@ pub(super) fn note(key: u64, nonce: Nonce, tag: &[u8]) {
     SEALED.with_borrow_mut(|sealed| {
         if let Some(list) = sealed {
             let tag = tag.try_into().expect("a whole tag");
-            list.push(Sealed { key, nonce, tag });
+            list.push(SealRecord { key, nonce, tag });
         }
     });
 }

@@ -1,19 +1,19 @@
 //! No seal at all: for measurements, and for memory that nobody sees.
 
-use super::{Forged, Nonce, Sealer};
+use super::{Forgery, Nonce, Sealer};
 
 /// Copies. What it "seals" is neither hidden nor protected.
 #[derive(Clone, Copy)]
-pub struct Unsealed;
+pub struct NoSeal;
 
-impl Sealer for Unsealed {
+impl Sealer for NoSeal {
     fn tag_len(&self) -> usize {
         0
     }
 
     fn seal_in_place(&self, _: Nonce, _: &[u8], _: &mut [u8], _: &mut [u8]) {}
 
-    fn open_in_place(&self, _: Nonce, _: &[u8], _: &mut [u8], _: &[u8]) -> Result<(), Forged> {
+    fn open_in_place(&self, _: Nonce, _: &[u8], _: &mut [u8], _: &[u8]) -> Result<(), Forgery> {
         Ok(())
     }
 }
@@ -25,8 +25,8 @@ mod tests {
     #[test]
     fn nothing_is_changed_and_nothing_is_added() {
         let (nonce, mut body) = (Nonce::of_fresh_key(1), [5; 20]);
-        Unsealed.seal_in_place(nonce, &[], &mut body, &mut []);
-        assert!(Unsealed.open_in_place(nonce, &[], &mut body, &[]).is_ok());
-        assert_eq!((body, Unsealed.tag_len(), Unsealed.tag_is_public()), ([5; 20], 0, false));
+        NoSeal.seal_in_place(nonce, &[], &mut body, &mut []);
+        assert!(NoSeal.open_in_place(nonce, &[], &mut body, &[]).is_ok());
+        assert_eq!((body, NoSeal.tag_len(), NoSeal.tag_is_public()), ([5; 20], 0, false));
     }
 }

@@ -4,7 +4,7 @@
 //! Not AEGIS-256 in other bytes but ciphers of the same draft. They need libaegis, which chooses
 //! what the processor has.
 
-use super::{Forged, Nonce, Sealer, Secret, TAG_LEN};
+use super::{Forgery, Nonce, Sealer, Secret, TAG_LEN};
 use aegis::aegis256x2::Aegis256X2;
 use aegis::aegis256x4::Aegis256X4;
 
@@ -50,9 +50,9 @@ macro_rules! wide {
                 bound: &[u8],
                 body: &mut [u8],
                 tag: &[u8],
-            ) -> Result<(), Forged> {
+            ) -> Result<(), Forgery> {
                 let tag = tag.try_into().expect("lengths agree");
-                self.cipher(nonce).decrypt_in_place(body, tag, bound).map_err(|_| Forged)
+                self.cipher(nonce).decrypt_in_place(body, tag, bound).map_err(|_| Forgery)
             }
         }
     };
@@ -77,16 +77,16 @@ mod tests {
                 cipher.open_in_place(nonce, bound, &mut out, tag).map(|()| out)
             };
             assert_eq!(open(nonce(3), b"place", &tag), Ok(plain.clone()));
-            assert_eq!(open(nonce(4), b"place", &tag), Err(Forged));
-            assert_eq!(open(Nonce::new(3, Salt(6)), b"place", &tag), Err(Forged));
-            assert_eq!(open(nonce(3), b"Place", &tag), Err(Forged));
+            assert_eq!(open(nonce(4), b"place", &tag), Err(Forgery));
+            assert_eq!(open(Nonce::new(3, Salt(6)), b"place", &tag), Err(Forgery));
+            assert_eq!(open(nonce(3), b"Place", &tag), Err(Forgery));
             let mut wrong = tag;
             wrong[0] ^= 1;
-            assert_eq!(open(nonce(3), b"place", &wrong), Err(Forged));
+            assert_eq!(open(nonce(3), b"place", &wrong), Err(Forgery));
             if let Some(last) = sealed.last_mut() {
                 *last ^= 1;
                 let mut out = sealed.clone();
-                assert_eq!(cipher.open_in_place(nonce(3), b"place", &mut out, &tag), Err(Forged));
+                assert_eq!(cipher.open_in_place(nonce(3), b"place", &mut out, &tag), Err(Forgery));
             }
         }
     }

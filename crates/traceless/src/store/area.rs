@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 /// How an area's slots lie. All lengths in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Layout {
+pub struct SlotLayout {
     /// Number of slots.
     pub slots: u64,
     /// Bytes of a body.
@@ -25,7 +25,7 @@ pub struct Layout {
     pub stripe_slots: u64,
 }
 
-impl Layout {
+impl SlotLayout {
     /// Bytes of a stripe's header: its entries, rounded up to the alignment of the bodies.
     pub const fn header_len(&self) -> usize {
         let align = if self.body_len < ALIGN { self.body_len } else { ALIGN };
@@ -77,7 +77,7 @@ impl Layout {
 pub struct Area {
     store: Arc<dyn Store>,
     first: u64,
-    layout: Layout,
+    layout: SlotLayout,
     name: &'static str,
     /// Bytes that the store writes as one.
     unit: usize,
@@ -85,13 +85,13 @@ pub struct Area {
 
 impl Area {
     /// The slots that begin at byte `first` of `store`.
-    pub fn new(store: Arc<dyn Store>, first: u64, layout: Layout, name: &'static str) -> Self {
+    pub fn new(store: Arc<dyn Store>, first: u64, layout: SlotLayout, name: &'static str) -> Self {
         let unit = store.unit();
         Self { store, first, layout, name, unit }
     }
 
     /// How the slots lie.
-    pub fn layout(&self) -> &Layout {
+    pub fn layout(&self) -> &SlotLayout {
         &self.layout
     }
 
@@ -174,7 +174,7 @@ pub struct Cursor {
 
 impl Cursor {
     /// At the beginning of a stripe: nothing to keep.
-    pub fn at_start(layout: &Layout) -> Self {
+    pub fn at_start(layout: &SlotLayout) -> Self {
         Self { header: vec![0; layout.header_len()] }
     }
 
@@ -197,11 +197,11 @@ pub struct Run {
     bytes: AlignedBuf,
     len: usize,
     extents: Vec<Extent>,
-    slots: Vec<Gathered>,
+    slots: Vec<SlotParts>,
 }
 
 /// Where one slot lies in a run's bytes. Its part of the header comes before its entry.
-struct Gathered {
+struct SlotParts {
     header: usize,
     part: HeaderPart,
     entry: usize,
@@ -220,7 +220,7 @@ struct HeaderPart {
 
 impl HeaderPart {
     /// The whole units around the entries of `n` slots of one stripe.
-    fn around(layout: &Layout, slot: u64, n: u64, unit: usize) -> Self {
+    fn around(layout: &SlotLayout, slot: u64, n: u64, unit: usize) -> Self {
         let begin = (slot % layout.stripe_slots) as usize * layout.entry_len;
         let end = begin + n as usize * layout.entry_len;
         let from = begin / unit * unit;
@@ -338,7 +338,7 @@ impl Run {
 
     /// Tells `cursor` what is written of the header of the stripe that slot number `nth` lies in.
     pub fn advance(&self, cursor: &mut Cursor, nth: usize) {
-        let Gathered { header, part, .. } = self.slots[nth];
+        let SlotParts { header, part, .. } = self.slots[nth];
         cursor.header[part.from..part.from + part.len]
             .copy_from_slice(&self.bytes[header..header + part.len]);
     }
@@ -348,7 +348,7 @@ impl Run {
         let layout = &area.layout;
         let (header, bodies) = (self.len, self.len + part.len);
         for i in 0..n as usize {
-            self.slots.push(Gathered {
+            self.slots.push(SlotParts {
                 header,
                 part,
                 entry: header + part.skip + i * layout.entry_len,
@@ -370,7 +370,8 @@ mod tests {
     use crate::store::MemStore;
     use std::sync::Mutex;
 
-    const LAYOUT: Layout = Layout { slots: 10, body_len: 64, entry_len: 16, stripe_slots: 4 };
+    const LAYOUT: SlotLayout =
+        SlotLayout { slots: 10, body_len: 64, entry_len: 16, stripe_slots: 4 };
 
     #[test]
     fn slots_do_not_overlap_and_fit() {
@@ -475,7 +476,7 @@ mod tests {
 
     #[test]
     fn parts_of_a_header_are_whole_units() {
-        let layout = Layout { slots: 100, body_len: 4096, entry_len: 48, stripe_slots: 100 };
+        let layout = SlotLayout { slots: 100, body_len: 4096, entry_len: 48, stripe_slots: 100 };
         assert_eq!(layout.header_len(), 8192);
         let part = |slot, n, unit| {
             let HeaderPart { from, len, skip } = HeaderPart::around(&layout, slot, n, unit);
@@ -515,7 +516,7 @@ mod tests {
 
     #[test]
     fn requests_are_of_whole_units_where_the_store_has_such() {
-        let layout = Layout { slots: 200, body_len: 4096, entry_len: 48, stripe_slots: 100 };
+        let layout = SlotLayout { slots: 200, body_len: 4096, entry_len: 48, stripe_slots: 100 };
         let header_parts = |unit, write: bool, slot| {
             let store = Noting(MemStore::new(layout.len()), unit, Mutex::default());
             let area = Area::new(Arc::new(store), 0, layout, "test");

@@ -12,14 +12,14 @@ mod mem;
 mod pages;
 mod watched;
 
-pub use area::{Area, Cursor, Layout, Run};
+pub use area::{Area, Cursor, Run, SlotLayout};
 pub use buffer::{ALIGN, AlignedBuf};
 #[cfg(feature = "std")]
 pub use file::{Caching, FileStore};
 #[cfg(feature = "std")]
 pub use mem::MemStore;
 pub(crate) use pages::Pages;
-pub use watched::Watched;
+pub use watched::WatchedStore;
 
 use crate::error::Result;
 use crate::types::Extent;

@@ -7,20 +7,20 @@ use crate::trace::{Event, Op, Surface, Witness};
 use crate::types::Extent;
 
 /// Tells `witness` of every extent and every sync. Storage events are made here and nowhere else.
-pub struct Watched<S, W, C = ()> {
+pub struct WatchedStore<S, W, C = ()> {
     inner: S,
     witness: W,
     clock: C,
 }
 
-impl<S: Store, W: Witness> Watched<S, W> {
+impl<S: Store, W: Witness> WatchedStore<S, W> {
     /// Watches `inner`; events carry no time.
     pub fn new(inner: S, witness: W) -> Self {
         Self { inner, witness, clock: () }
     }
 }
 
-impl<S: Store, W: Witness, C: Clock> Watched<S, W, C> {
+impl<S: Store, W: Witness, C: Clock> WatchedStore<S, W, C> {
     /// Watches `inner`; events carry the time of `clock`.
     pub fn with_clock(inner: S, witness: W, clock: C) -> Self {
         Self { inner, witness, clock }
@@ -36,7 +36,7 @@ impl<S: Store, W: Witness, C: Clock> Watched<S, W, C> {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<S: Store, W: Witness, C: Clock> Store for Watched<S, W, C> {
+impl<S: Store, W: Witness, C: Clock> Store for WatchedStore<S, W, C> {
     fn len(&self) -> u64 {
         self.inner.len()
     }
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn hints_are_no_events() {
         let seen = Seen::default();
-        let store = Watched::new(MemStore::new(100), &seen);
+        let store = WatchedStore::new(MemStore::new(100), &seen);
         let extents = [Extent::new(0, 10), Extent::new(50, 10)];
         store.prefetch(&extents);
         assert_eq!(seen.0.load(Ordering::Relaxed), 0);
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn all_is_passed_on() {
         let (plain, seen) = (Arc::new(Plain::default()), Seen::default());
-        let watched = Watched::new(plain.clone(), &seen);
+        let watched = WatchedStore::new(plain.clone(), &seen);
         watched.prefetch(&[Extent::new(0, 1); 3]);
         plain.prefetch(&[Extent::new(0, 1)]);
         watched.sync().unwrap();
@@ -128,9 +128,9 @@ mod tests {
         assert_eq!((asked, seen.0.load(Ordering::Relaxed)), ([4, 1], 1));
         // Of a store on a disk, as nothing else is said.
         assert_eq!((plain.unit(), watched.unit(), watched.len()), (512, 512, 9));
-        assert_eq!(Watched::new(MemStore::new(0), &seen).unit(), 64);
+        assert_eq!(WatchedStore::new(MemStore::new(0), &seen).unit(), 64);
         assert!(!plain.is_empty() && !watched.is_empty());
         let empty = Arc::new(MemStore::new(0));
-        assert!(empty.is_empty() && Watched::new(empty, &seen).is_empty());
+        assert!(empty.is_empty() && WatchedStore::new(empty, &seen).is_empty());
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Subject, step};
 use crate::build::SchemeConfig;
-use crate::rng::{Rng, Salt, Seeded};
+use crate::rng::{Rng, Salt, SeededRng};
 use crate::seal::{Nonce, record};
 use std::collections::HashSet;
 use traceless_sys::in_a_copy;
@@ -22,13 +22,13 @@ pub fn nonces_that_copies_share(config: &SchemeConfig, rng: fn() -> Box<dyn Rng>
     parts.rng = rng();
     let mut oram = config.create(parts).unwrap();
     let mut model = vec![0; config.blocks() as usize * config.block_len()];
-    let mut operations = Seeded::new(5);
+    let mut operations = SeededRng::new(5);
     for _ in 0..OPERATIONS {
         step(&mut *oram, &mut model, &mut operations).unwrap();
     }
     record::start();
     let mut go_on = |seed| {
-        let mut operations = Seeded::new(seed);
+        let mut operations = SeededRng::new(seed);
         for _ in 0..OPERATIONS {
             step(&mut *oram, &mut model, &mut operations).unwrap();
         }

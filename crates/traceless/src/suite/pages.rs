@@ -1,13 +1,13 @@
 //! What is public about the trace of a saved array that may be watched: pages stand for what they
 //! are, and what a sync writes must follow from the pages that were read before it.
 
-use crate::oblivious::Geometry;
+use crate::oblivious::ArrayGeometry;
 use crate::trace::{Event, Op};
 use std::collections::BTreeSet;
 
 /// The syncs and states of a trace, without what follows from the paths read. Panics if anything
 /// else was written.
-pub fn template(geometry: &Geometry, events: &[Event]) -> Vec<Event> {
+pub fn template(geometry: &ArrayGeometry, events: &[Event]) -> Vec<Event> {
     let end_of_pages = geometry.areas()[2].1;
     let (page_len, state_len) = (geometry.page_len() as u64, geometry.state_len());
     let (mut unsaved, mut known, mut log) = (BTreeSet::new(), BTreeSet::new(), 0);

@@ -1,13 +1,13 @@
 //! What is public about the trace of a saved tree: paths stand for their levels, and what a sync
 //! writes must follow from the paths that were read before it.
 
-use crate::scheme::path::Geometry;
+use crate::scheme::path::PathGeometry;
 use crate::trace::{Event, Op, Surface};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The events of a trace with each bucket's place replaced by its tree and level, and without what
 /// follows from the paths read. Panics if anything else was written.
-pub fn template(geometry: &Geometry, events: &[Event]) -> Vec<Event> {
+pub fn template(geometry: &PathGeometry, events: &[Event]) -> Vec<Event> {
     let buckets = geometry.buckets();
     let known = buckets.into_iter().map(|(at, len, of)| (at, (len, of))).collect();
     let trees = geometry.areas()[usize::from(geometry.map_trees) + 1].1;
@@ -37,7 +37,7 @@ struct Public {
 }
 
 impl Public {
-    fn see(&mut self, geometry: &Geometry, event: Event) {
+    fn see(&mut self, geometry: &PathGeometry, event: Event) {
         let in_tree = event.at < self.trees && event.op != Op::Sync;
         if event.op == Op::Sync || in_tree && event.op == Op::Read {
             self.end_of_writes();
@@ -72,7 +72,7 @@ impl Public {
     }
 
     /// A sync, which made the log of all buckets read durable, or followed nothing.
-    fn sync(&mut self, geometry: &Geometry, event: Event) {
+    fn sync(&mut self, geometry: &PathGeometry, event: Event) {
         self.out.push(event);
         if self.beside == 0 {
             return;

@@ -5,12 +5,12 @@ use super::{Subject, assert_holds, config_hides, step};
 use crate::build::SchemeConfig;
 use crate::error::{Error, Result};
 use crate::oram::{Hides, Oram};
-use crate::rng::{Rng, Seeded};
+use crate::rng::{Rng, SeededRng};
 use crate::store::Store;
 use crate::types::{Addr, Extent};
 #[cfg(test)]
 use crate::{
-    controller::{Controller, Stepped},
+    controller::{Controller, SteppedOram},
     store::MemStore,
 };
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -93,7 +93,7 @@ pub fn survives_failing_reads(config: &SchemeConfig) {
         let store = Arc::new(FailingReads::new(inner.clone()));
         let mut oram = subject.create(store.clone()).unwrap();
         let mut model = vec![0; config.blocks() as usize * config.block_len()];
-        let mut rng = Seeded::new(nth);
+        let mut rng = SeededRng::new(nth);
         (0..30).for_each(|_| step(&mut *oram, &mut model, &mut rng).unwrap());
         // Each of the first, then further apart.
         let reads = if nth < often / 2 { nth } else { nth * 7 };
@@ -116,7 +116,7 @@ pub fn goes_on<S: Store>(
     model: &mut [u8],
 ) -> bool {
     let len = oram.block_len();
-    let mut rng = Seeded::new(reads + 1);
+    let mut rng = SeededRng::new(reads + 1);
     store.fail_after(reads);
     let mut fired = false;
     for _ in 0..400 {
@@ -148,7 +148,7 @@ type Written = Vec<(Addr, Vec<u8>)>;
 fn one_operation(
     oram: &mut dyn Oram,
     model: &mut [u8],
-    rng: &mut Seeded,
+    rng: &mut SeededRng,
 ) -> Result<(), (Error, Written)> {
     let (n, len) = (oram.blocks(), oram.block_len());
     let count = if rng.below(3) == 0 { 1 + rng.below(9) } else { 1 };
@@ -180,7 +180,7 @@ pub fn goes_on_after_failed_reads<C: Controller>(len: u64, make: impl Fn(Arc<dyn
     let (mut fired, mut tried) = (0, 0);
     for reads in (0..60).chain((60..400).step_by(17)) {
         let store = Arc::new(FailingReads::new(Arc::new(MemStore::new(len))));
-        let mut oram = Stepped::new(make(store.clone()));
+        let mut oram = SteppedOram::new(make(store.clone()));
         let mut model = vec![0; oram.blocks() as usize * oram.block_len()];
         fired += u32::from(goes_on(&mut oram, &store, reads, &mut model));
         tried += 1;
@@ -203,7 +203,7 @@ fn settle(oram: &mut dyn Oram, model: &mut [u8], written: &[(Addr, Vec<u8>)]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheme::path::Geometry;
+    use crate::scheme::path::PathGeometry;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     /// An array with a fault after the first error.
@@ -247,7 +247,7 @@ mod tests {
     }
 
     fn is_noticed(fault: fn(&mut dyn Oram) -> Result) -> bool {
-        let config = SchemeConfig::Path(Geometry::new(40, 16).unwrap());
+        let config = SchemeConfig::Path(PathGeometry::new(40, 16).unwrap());
         let mut subject = Subject::new(&config);
         let store = Arc::new(FailingReads::new(subject.store()));
         let oram = subject.create(store.clone()).unwrap();

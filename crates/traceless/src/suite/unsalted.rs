@@ -1,13 +1,13 @@
 //! A source of randomness without salts, so that tests see what holds without them.
 
-use crate::rng::{Rng, Salt, Seeded};
+use crate::rng::{Rng, Salt, SeededRng};
 use alloc::boxed::Box;
 
 /// As its source, but each salt is zero: whatever is sealed twice under one version is then seen to
 /// be the same, or not.
-pub struct Unsalted(pub Seeded);
+pub struct UnsaltedRng(pub SeededRng);
 
-impl Rng for Unsalted {
+impl Rng for UnsaltedRng {
     fn fill(&mut self, out: &mut [u8]) {
         self.0.fill(out);
     }
@@ -17,6 +17,6 @@ impl Rng for Unsalted {
     }
 
     fn fork(&mut self) -> Box<dyn Rng> {
-        Box::new(Self(Seeded::drawn(&mut self.0)))
+        Box::new(Self(SeededRng::drawn(&mut self.0)))
     }
 }

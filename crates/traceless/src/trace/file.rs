@@ -3,7 +3,7 @@
 //! form.
 
 use super::frame::{BODY_MAX, FRAME_EVENTS, decode, encode};
-use super::{Asked, Event, Op, Surface};
+use super::{Event, Op, Request, Surface};
 use std::io::{self, BufReader, Read, Write};
 
 /// First eight bytes of every trace file.
@@ -149,8 +149,8 @@ impl<W: Write> SecretWriter<W> {
     }
 
     /// Appends one request.
-    pub fn append(&mut self, asked: Asked) -> io::Result<()> {
-        let Asked { seen, op, at, len } = asked;
+    pub fn append(&mut self, asked: Request) -> io::Result<()> {
+        let Request { seen, op, at, len } = asked;
         self.0.append(Event { time: seen, surface: Surface::Storage, op, at, len })
     }
 
@@ -323,10 +323,10 @@ impl<R: Read> SecretReader<R> {
 }
 
 impl<R: Read> Iterator for SecretReader<R> {
-    type Item = Result<Asked, TraceError>;
+    type Item = Result<Request, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let asked = |Event { time, op, at, len, .. }| Asked { seen: time, op, at, len };
+        let asked = |Event { time, op, at, len, .. }| Request { seen: time, op, at, len };
         self.0.next().map(|event| event.map(asked))
     }
 }
@@ -523,12 +523,13 @@ mod tests {
 
     #[test]
     fn secrets_are_no_trace() {
-        let asked = |seen| Asked { seen, op: Op::Read, at: 4096 * (seen % 7), len: 4096 };
+        let asked = |seen| Request { seen, op: Op::Read, at: 4096 * (seen % 7), len: 4096 };
         let mut bytes = vec![];
         let mut writer = SecretWriter::new(&mut bytes).unwrap();
         (0..1000).for_each(|i| writer.append(asked(i * 42)).unwrap());
         writer.finish().unwrap();
-        let back: Vec<Asked> = SecretReader::new(&bytes[..]).unwrap().map(Result::unwrap).collect();
+        let back: Vec<Request> =
+            SecretReader::new(&bytes[..]).unwrap().map(Result::unwrap).collect();
         assert_eq!(back, (0..1000).map(|i| asked(i * 42)).collect::<Vec<_>>());
         assert!(matches!(TraceReader::new(&bytes[..]), Err(TraceError::Content(_))));
         let trace = written(&sample());

@@ -78,10 +78,10 @@ pub fn decode(count: usize, body: &[u8], events: &mut Vec<Event>) -> Result<(), 
     if kinds == 0 || kinds > count || lag == 0 || lag > LAG_MAX {
         return Err("its header has a number that cannot be");
     }
-    let known: Vec<Kind> = input
+    let known: Vec<EventKind> = input
         .take(kinds * KIND_LEN)?
         .chunks_exact(KIND_LEN)
-        .map(|bytes| Kind::of_bytes(bytes.try_into().expect("8 bytes")))
+        .map(|bytes| EventKind::of_bytes(bytes.try_into().expect("8 bytes")))
         .collect::<Result<_, _>>()?;
     let mut kind_of = Bits::new(&mut input, count, bits_for(kinds))?;
     let mut times = Numbers::new(&mut input, count, fixed[20])?;
@@ -149,13 +149,13 @@ fn unfolded(number: u64) -> u64 {
 
 /// What events have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Kind {
+struct EventKind {
     len: u32,
     op: Op,
     surface: Surface,
 }
 
-impl Kind {
+impl EventKind {
     fn of(event: &Event) -> Self {
         Self { len: event.len, op: event.op, surface: event.surface }
     }
@@ -175,11 +175,11 @@ impl Kind {
 }
 
 /// The kinds of events that there are, and which each event is of.
-fn kinds(events: &[Event]) -> (Vec<Kind>, Vec<u16>) {
+fn kinds(events: &[Event]) -> (Vec<EventKind>, Vec<u16>) {
     let (mut known, mut numbers) = (vec![], HashMap::new());
-    let mut last = (Kind::of(&events[0]), 0);
+    let mut last = (EventKind::of(&events[0]), 0);
     let of = |event| {
-        let kind = Kind::of(event);
+        let kind = EventKind::of(event);
         if known.is_empty() || kind != last.0 {
             let next = known.len() as u16;
             last = (kind, *numbers.entry(kind).or_insert(next));

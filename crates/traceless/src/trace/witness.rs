@@ -1,6 +1,6 @@
 //! A witness that writes to files.
 
-use super::{Asked, Event, Op, SecretWriter, TraceWriter, Witness};
+use super::{Event, Op, Request, SecretWriter, TraceWriter, Witness};
 use std::io::{self, Write};
 use std::sync::Mutex;
 
@@ -36,7 +36,7 @@ impl<W: Write + Send> FileWitness<W> {
     pub fn ask(&self, op: Op, at: u64, len: u32) {
         self.with(|inner| match (&inner.trace, &mut inner.secrets) {
             (Some(trace), Some(secrets)) => {
-                secrets.append(Asked { seen: trace.appended(), op, at, len })
+                secrets.append(Request { seen: trace.appended(), op, at, len })
             }
             _ => Ok(()),
         });
@@ -49,7 +49,7 @@ impl<W: Write + Send> FileWitness<W> {
     }
 
     /// Takes note of what somebody asked for earlier.
-    pub fn note(&self, asked: Asked) {
+    pub fn note(&self, asked: Request) {
         self.with(|inner| inner.secrets.as_mut().map_or(Ok(()), |to| to.append(asked)));
     }
 

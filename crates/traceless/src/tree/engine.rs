@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::types::{Addr, Leaf};
 use alloc::vec;
 use alloc::vec::Vec;
-use pass::From;
+use pass::PassSource;
 
 /// Blocks that a stash holds at most, unless its owner says otherwise. At Z = 4 more than 147
 /// blocks wait with a probability below 2^-128 (Stefanov et al., section 5).
@@ -48,7 +48,7 @@ struct Eviction {
     /// Blocks of the stash that have left it.
     gone: Vec<u32>,
     /// Of each level: what may come down to it, in a pass.
-    offers: Vec<Option<From>>,
+    offers: Vec<Option<PassSource>>,
 }
 
 const SLOTS_PER_WORD: usize = 64;

@@ -130,9 +130,9 @@ fn by_label(labels: &[u32], leaves: u64) -> Result<(Vec<u32>, Vec<u32>)> {
 #[cfg(all(test, feature = "std"))]
 mod tests {
     use super::*;
-    use crate::rng::{Rng, Seeded};
-    use crate::seal::{Aead, Hashed, Sealer, Secret};
-    use crate::store::{MemStore, Watched};
+    use crate::rng::{Rng, SeededRng};
+    use crate::seal::{Aead, HashSeal, Sealer, Secret};
+    use crate::store::{MemStore, WatchedStore};
     use crate::trace::{Event, Op, Recorder};
     use crate::tree::{BareTree, GhostTree, SealedTree, Shape, Treetop};
     use alloc::sync::Arc;
@@ -140,7 +140,7 @@ mod tests {
     const LEN: usize = 16;
 
     fn labels(blocks: usize, leaves: u64, seed: u64) -> Vec<u32> {
-        let mut rng = Seeded::new(seed);
+        let mut rng = SeededRng::new(seed);
         (0..blocks).map(|_| rng.below(leaves) as u32).collect()
     }
 
@@ -167,7 +167,8 @@ mod tests {
 
     fn sealed<C: Sealer>(shape: Shape, cipher: C) -> SealedTree<C> {
         let store = Arc::new(MemStore::new(SealedTree::store_len(&shape, LEN, &cipher)));
-        SealedTree::create(store, 0, "tree", shape, LEN, cipher, Box::new(Seeded::new(2))).unwrap()
+        SealedTree::create(store, 0, "tree", shape, LEN, cipher, Box::new(SeededRng::new(2)))
+            .unwrap()
     }
 
     fn key() -> Secret {
@@ -182,7 +183,7 @@ mod tests {
             fills(GhostTree::new(shape.clone(), 64, ()));
             if (0..shape.levels()).all(|level| shape.z(level) > 0) {
                 fills(sealed(shape.clone(), Aead::new(&key())));
-                fills(sealed(shape.clone(), Hashed::new(&key())));
+                fills(sealed(shape.clone(), HashSeal::new(&key())));
                 let cached = shape.levels() / 2;
                 let below = sealed(shape.only(|l| l >= cached), Aead::new(&key()));
                 fills(Treetop::new(shape, cached, below).unwrap());
@@ -199,7 +200,7 @@ mod tests {
             let cipher = Aead::new(&key());
             let len = SealedTree::store_len(&shape, LEN, &cipher);
             let witness = Arc::new(Recorder::default());
-            let store = Arc::new(Watched::new(MemStore::new(len), witness.clone()));
+            let store = Arc::new(WatchedStore::new(MemStore::new(len), witness.clone()));
             let tree = SealedTree::create(
                 store,
                 0,
@@ -207,7 +208,7 @@ mod tests {
                 shape.clone(),
                 LEN,
                 cipher,
-                Box::new(Seeded::new(2)),
+                Box::new(SeededRng::new(2)),
             )
             .unwrap();
             let labels = labels(60, shape.leaves(), seed);

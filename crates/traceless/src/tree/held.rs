@@ -8,14 +8,14 @@ use alloc::vec::Vec;
 
 /// Sealed buckets, the newest copy of each, in the order in which they were written first.
 #[derive(Default)]
-pub struct Held {
+pub struct PendingBuckets {
     /// First byte of a bucket in its area, and in `bytes`.
     found: BTreeMap<u64, usize>,
     extents: Vec<Extent>,
     bytes: Vec<u8>,
 }
 
-impl Held {
+impl PendingBuckets {
     /// Where they belong, as bytes of the area.
     pub fn extents(&self) -> &[Extent] {
         &self.extents

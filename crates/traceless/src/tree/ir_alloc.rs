@@ -135,7 +135,7 @@ pub fn loss(shape: &Shape) -> f64 {
 
 /// An allocation that was tried.
 #[derive(Clone, Debug)]
-pub struct Tried {
+pub struct Trial {
     /// Its tree.
     pub shape: Shape,
     /// Slots of a path that are not in trusted memory.
@@ -146,7 +146,7 @@ pub struct Tried {
     pub evictions: f64,
 }
 
-impl Tried {
+impl Trial {
     /// A tree of that shape whose first `cached` levels are in trusted memory, and the accesses
     /// that only empty its stash, for each that is asked for.
     pub fn new(shape: Shape, cached: usize, evictions: f64) -> Self {
@@ -182,7 +182,7 @@ pub fn search(
     levels: usize,
     cached: usize,
     mut measure: impl FnMut(&Shape) -> Result<f64>,
-) -> Result<Vec<Tried>> {
+) -> Result<Vec<Trial>> {
     if cached >= levels {
         return Err(Error::Geometry("no level is outside of trusted memory"));
     }
@@ -218,7 +218,7 @@ struct Search<'a> {
     levels: usize,
     cached: usize,
     measure: &'a mut dyn FnMut(&Shape) -> Result<f64>,
-    tried: Vec<Tried>,
+    tried: Vec<Trial>,
 }
 
 impl Search<'_> {
@@ -243,7 +243,7 @@ impl Search<'_> {
             None if loss(&shape) > LOSS_MAX => return Ok(f64::INFINITY),
             None => {
                 let evictions = (self.measure)(&shape)?;
-                self.tried.push(Tried::new(shape, self.cached, evictions));
+                self.tried.push(Trial::new(shape, self.cached, evictions));
                 self.tried.len() - 1
             }
         };
@@ -252,7 +252,7 @@ impl Search<'_> {
     }
 
     /// All that were tried, and the result once more if it is not the last.
-    fn end(mut self, reach: [usize; 3]) -> Result<Vec<Tried>> {
+    fn end(mut self, reach: [usize; 3]) -> Result<Vec<Trial>> {
         let shape = self.shape(reach)?;
         let result = self.tried.iter().find(|tried| tried.shape == shape).cloned();
         self.tried.extend(result);
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!((base.path_slots, base.loss), (60, 0.0));
         assert!(best.is_allowed() && best.gain(base) > 1.2, "{best:?}");
         let others = tried.iter().filter(|tried| tried.is_allowed());
-        assert!(others.map(Tried::slots_per_access).all(|slots| slots >= best.slots_per_access()));
+        assert!(others.map(Trial::slots_per_access).all(|slots| slots >= best.slots_per_access()));
         assert!(tried.len() < 20, "each measurement takes minutes: {}", tried.len());
     }
 

@@ -25,14 +25,14 @@ impl PathWitness for alloc::boxed::Box<dyn PathWitness> {
 
 /// A tree, and whoever is told of its paths: what an adversary sees where a path access has one
 /// template.
-pub struct Noted<T, W> {
+pub struct ObservedTree<T, W> {
     inner: T,
     witness: W,
     /// The open path.
     leaf: Leaf,
 }
 
-impl<T, W: PathWitness> Noted<T, W> {
+impl<T, W: PathWitness> ObservedTree<T, W> {
     /// Tells `witness` what is accessed in `inner`.
     pub fn new(inner: T, witness: W) -> Self {
         Self { inner, witness, leaf: Leaf(0) }
@@ -40,7 +40,7 @@ impl<T, W: PathWitness> Noted<T, W> {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<T: BucketTree, W: PathWitness> BucketTree for Noted<T, W> {
+impl<T: BucketTree, W: PathWitness> BucketTree for ObservedTree<T, W> {
     fn shape(&self) -> &Shape {
         self.inner.shape()
     }
@@ -89,7 +89,7 @@ impl<T: BucketTree, W: PathWitness> BucketTree for Noted<T, W> {
 }
 
 /// Seen by nobody: a tree is filled before anything is accessed.
-impl<T: Fill, W: PathWitness> Fill for Noted<T, W> {
+impl<T: Fill, W: PathWitness> Fill for ObservedTree<T, W> {
     fn fill_bucket(
         &mut self,
         level: usize,

@@ -20,7 +20,7 @@ const EVICTIONS_MAX: u64 = 2_000_000;
 
 /// A Path ORAM that holds all of its blocks and is only looked at: of each block there is nothing
 /// but its label.
-pub struct Observed<T> {
+pub struct OccupancyModel<T> {
     engine: Engine<T>,
     /// Of each bundle: so many neighbours share a label, and are accessed together.
     labels: Vec<u32>,
@@ -44,7 +44,7 @@ pub struct Occupancy {
     pub levels: Vec<f64>,
 }
 
-impl<T: BucketTree> Observed<T> {
+impl<T: BucketTree> OccupancyModel<T> {
     /// `blocks` blocks in `tree`, each as deep as there is room for it: `place` puts it there, or
     /// tells that there is none. Then the stash takes it. As many neighbours as `bundle` says share
     /// a label.
@@ -183,19 +183,19 @@ mod tests {
     use super::super::ir_alloc::{BASE, IR_ALLOC1, IR_ALLOC4};
     use super::super::{BareTree, Shape};
     use super::*;
-    use crate::rng::Seeded;
+    use crate::rng::SeededRng;
     use std::collections::BTreeSet;
 
     fn half_full<T: BucketTree>(
         tree: T,
         above: usize,
         place: impl FnMut(&mut T, Header) -> bool,
-    ) -> Observed<T> {
+    ) -> OccupancyModel<T> {
         let blocks = 2 << tree.shape().levels();
-        Observed::new(tree, (blocks, 1), above, Box::new(Seeded::new(1)), place).unwrap()
+        OccupancyModel::new(tree, (blocks, 1), above, Box::new(SeededRng::new(1)), place).unwrap()
     }
 
-    fn bare(shape: Shape, above: usize) -> Observed<BareTree> {
+    fn bare(shape: Shape, above: usize) -> OccupancyModel<BareTree> {
         half_full(BareTree::new(shape, 0), above, BareTree::place)
     }
 
@@ -243,7 +243,7 @@ mod tests {
     }
 
     /// Each block is once in the tree, on the path of its label, or in the stash.
-    fn everything_is_where_it_belongs<T: BucketTree>(observed: &mut Observed<T>) -> bool {
+    fn everything_is_where_it_belongs<T: BucketTree>(observed: &mut OccupancyModel<T>) -> bool {
         let stash = observed.engine.stash().headers().iter();
         let mut found: Vec<Addr> = stash.map(|header| header.addr()).collect();
         let (mut looked_at, mut is_right) = (BTreeSet::new(), true);
@@ -331,8 +331,8 @@ mod tests {
     #[test]
     fn a_stash_that_cannot_be_emptied_is_an_error() {
         let tree = BareTree::new(Shape::uniform(2, 1).unwrap(), 0);
-        let rng = Box::new(Seeded::new(1));
-        let full = Observed::new(tree, (5, 1), 0, rng, BareTree::place);
+        let rng = Box::new(SeededRng::new(1));
+        let full = OccupancyModel::new(tree, (5, 1), 0, rng, BareTree::place);
         assert!(matches!(full.err(), Some(Error::StashOverflow { blocks: 2, limit: 0 })));
     }
 }

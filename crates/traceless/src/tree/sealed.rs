@@ -1,7 +1,7 @@
 //! A tree of sealed buckets in a store.
 
 use super::open_path::{OpenPath, children};
-use super::{BucketTree, Fill, Header, Held, Shape, TreeLayout};
+use super::{BucketTree, Fill, Header, PendingBuckets, Shape, TreeLayout};
 use crate::durable::{Durable, load_words, save_words, take_saved};
 use crate::error::{Error, Place, Result};
 use crate::rng::Rng;
@@ -58,7 +58,7 @@ pub struct SealedTree<C> {
     count: u64,
     path: OpenPath,
     /// What is not in the store yet, if writes are held back.
-    held: Option<Held>,
+    held: Option<PendingBuckets>,
 }
 
 impl<C: Sealer> SealedTree<C> {
@@ -143,11 +143,11 @@ impl<C: Sealer> SealedTree<C> {
     /// From now on writes wait in memory until [`write_held`](Self::write_held): what lies in the
     /// store stays as it is.
     pub fn hold_back(&mut self) {
-        self.held = Some(Held::default());
+        self.held = Some(PendingBuckets::default());
     }
 
     /// What waits, if writes are held back.
-    pub fn held(&self) -> Option<&Held> {
+    pub fn held(&self) -> Option<&PendingBuckets> {
         self.held.as_ref()
     }
 

@@ -3,7 +3,7 @@
 use super::calculated::Overheads;
 use crate::args::Level;
 use crate::experiment::reading::{beside, known, lay_over, read_table, read_text_table, wrong};
-use crate::experiment::sheet::{self, Claim, Compared, Metric, Sheet};
+use crate::experiment::sheet::{self, Claim, Metric, Sheet, VariantMetrics};
 use crate::failure::Failure;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -148,9 +148,9 @@ impl Experiment {
         }
     }
 
-    fn compared(&self) -> Vec<Compared<'_>> {
+    fn compared(&self) -> Vec<VariantMetrics<'_>> {
         let all = self.variants.iter();
-        all.map(|v| Compared { name: &v.name, relative_to: &v.relative_to }).collect()
+        all.map(|v| VariantMetrics { name: &v.name, relative_to: &v.relative_to }).collect()
     }
 
     /// What is judged at a level.

@@ -5,7 +5,7 @@ use crate::args::{ProgressArgs, ProgressHow, TraceArgs};
 use std::fmt::Write as _;
 use std::fs;
 use tempfile::TempDir;
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 use traceless::trace::{SecretReader, TraceReader};
 
 const EXPERIMENT: &str = r#"
@@ -72,7 +72,7 @@ fn folder(change: impl Fn(&str) -> String) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/machines");
     fs::copy(machines.join("small.toml"), folder.path().join("machine.toml")).unwrap();
-    let mut rng = Seeded::new(3);
+    let mut rng = SeededRng::new(3);
     let mut lines = String::new();
     for _ in 0..600 {
         writeln!(lines, "40 R {:#x} 0x0", rng.below(1 << 14) * 64).unwrap();

@@ -7,8 +7,8 @@ use crate::failure::Failure;
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 use traceless_sim::Error;
-use traceless_sim::cache::{Cache, Config, Found};
-use traceless_sim::workload::{Limited, Program, Record, Workload, named, programs};
+use traceless_sim::cache::{Cache, Config, Lookup};
+use traceless_sim::workload::{Prefix, Program, Record, Workload, named, programs};
 
 /// What tells two files of the same name apart; none for a workload that is made up.
 pub fn content(experiment: &Experiment, name: &str) -> Result<Option<String>, Failure> {
@@ -32,7 +32,7 @@ pub fn open(experiment: &Experiment, input: &Input) -> Result<(Vec<Program>, u64
     }
     let endless = || named(&name, RECORDS_MAX, input.seed);
     let (warm_up, length) = records(&mut *endless()?, input)?;
-    let limited: Box<dyn Workload> = Box::new(Limited::new(endless()?, length));
+    let limited: Box<dyn Workload> = Box::new(Prefix::new(endless()?, length));
     Ok((vec![limited.into()], warm_up))
 }
 
@@ -45,7 +45,7 @@ fn records(workload: &mut dyn Workload, input: &Input) -> Result<(u64, u64), Err
     while misses < input.warm_up + input.records {
         let Some(Record { op, addr, .. }) = workload.next()? else { break };
         records += 1;
-        let is_here = cache.as_mut().is_some_and(|cache| cache.access(addr, op) == Found::Hit);
+        let is_here = cache.as_mut().is_some_and(|cache| cache.access(addr, op) == Lookup::Hit);
         misses += u64::from(!is_here);
         if misses <= input.warm_up {
             warm_up = records;

@@ -9,7 +9,7 @@ use rustix::pipe::fcntl_setpipe_size;
 use std::io::{self, BufRead, BufReader, PipeReader};
 use std::os::fd::AsRawFd;
 use std::process::{Child, Command};
-use traceless_sim::workload::lackey::{self, Step};
+use traceless_sim::workload::lackey::{self, LackeyLine};
 use traceless_sim::workload::{Filter, Op, Record};
 
 const BUFFER_LEN: usize = 1 << 20;
@@ -17,7 +17,7 @@ const BUFFER_LEN: usize = 1 << 20;
 /// Runs the program to its end, or until enough is recorded.
 pub fn record(args: &RecordArgs, filter: Filter, writer: Writer) -> Result<Report, Failure> {
     let (lines, program) = start(args)?;
-    let mut recording = Recording::new(args, filter, writer);
+    let mut recording = LackeyRecording::new(args, filter, writer);
     let done = recording.take(lines);
     recording.end(done, program)
 }
@@ -44,7 +44,7 @@ fn start(args: &RecordArgs) -> Result<(PipeReader, Child), Failure> {
 }
 
 /// What is being recorded.
-struct Recording<'a> {
+struct LackeyRecording<'a> {
     args: &'a RecordArgs,
     filter: Filter,
     writer: Writer,
@@ -60,29 +60,29 @@ struct Recording<'a> {
 
 /// Whether the program went on to its end.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ended {
+enum RecordEnd {
     ByItself,
     WithEnough,
 }
 
-impl<'a> Recording<'a> {
+impl<'a> LackeyRecording<'a> {
     fn new(args: &'a RecordArgs, filter: Filter, writer: Writer) -> Self {
         let meter = Meter::new("recording", args.progress.progress);
         Self { args, filter, writer, meter, skipped: 0, reads: 0, writes: 0, first: 0, last: 0 }
     }
 
-    fn take(&mut self, lines: PipeReader) -> io::Result<Ended> {
+    fn take(&mut self, lines: PipeReader) -> io::Result<RecordEnd> {
         let mut lines = BufReader::with_capacity(BUFFER_LEN, lines);
         let mut line = Vec::new();
         let mut records = Vec::new();
         loop {
             line.clear();
             if lines.read_until(b'\n', &mut line)? == 0 {
-                return Ok(Ended::ByItself);
+                return Ok(RecordEnd::ByItself);
             }
             match lackey::parse(&line) {
-                Some(Step::Instruction) => self.filter.instruction(),
-                Some(Step::Access { op, first, last }) => {
+                Some(LackeyLine::Instruction) => self.filter.instruction(),
+                Some(LackeyLine::Access { op, first, last }) => {
                     self.filter.access(op, first, last, |record| records.push(record));
                     for record in records.drain(..) {
                         self.keep(record)?;
@@ -91,7 +91,7 @@ impl<'a> Recording<'a> {
                 None => {}
             }
             if self.args.misses.is_some_and(|misses| self.reads >= misses) {
-                return Ok(Ended::WithEnough);
+                return Ok(RecordEnd::WithEnough);
             }
         }
     }
@@ -114,9 +114,9 @@ impl<'a> Recording<'a> {
         self.writer.append(record)
     }
 
-    fn end(mut self, done: io::Result<Ended>, mut program: Child) -> Result<Report, Failure> {
+    fn end(mut self, done: io::Result<RecordEnd>, mut program: Child) -> Result<Report, Failure> {
         self.meter.finish();
-        let cut_short = matches!(done, Ok(Ended::WithEnough));
+        let cut_short = matches!(done, Ok(RecordEnd::WithEnough));
         if cut_short || done.is_err() {
             // It may have ended meanwhile.
             let _ = program.kill();

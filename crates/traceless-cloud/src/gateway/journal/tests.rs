@@ -1,7 +1,7 @@
 //! What a journal knows of its records: how many there are, and which of them are written.
 
 use super::*;
-use traceless::rng::Seeded;
+use traceless::rng::SeededRng;
 
 const KEY: [u8; 32] = [90; 32];
 
@@ -11,7 +11,7 @@ fn params() -> Params {
 
 fn open(folder: &Path, key: [u8; 32]) -> Result<Journal> {
     let home = Home { folder, durability: Durability::Process, anchor: None };
-    Ok(Journal::open(&home, &Secret::from_bytes(key), &params(), &mut Seeded::new(90))?.0)
+    Ok(Journal::open(&home, &Secret::from_bytes(key), &params(), &mut SeededRng::new(90))?.0)
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_promise_is_kept_when_its_record_is_written() {
     // A new generation has what happened in its state.
     journal.append(&Record::Answered);
     journal.promise();
-    journal.renew(&State::new(params()), &mut Seeded::new(91)).unwrap();
+    journal.renew(&State::new(params()), &mut SeededRng::new(91)).unwrap();
     assert!(journal.promised().is_none() && journal.is_written(4));
     // One that cannot be written any more will not be.
     journal.append(&Record::Answered);

@@ -2,7 +2,7 @@
 
 use super::planned::no_job;
 use super::*;
-use traceless::clock::{Clock as _, Simulated};
+use traceless::clock::{Clock as _, SimulatedClock};
 
 const PERIOD: u64 = 2_000_000;
 
@@ -18,7 +18,7 @@ enum Message {
 /// A host that tells when it is spoken to, and fails when it is told to.
 struct Timed {
     host: InProcess<MemStore>,
-    clock: Arc<Simulated>,
+    clock: Arc<SimulatedClock>,
     seen: Arc<Mutex<Vec<(Message, u64)>>>,
     /// By how much each answer is late.
     delay: Arc<AtomicU64>,
@@ -62,7 +62,7 @@ impl Host for Timed {
 
 struct World {
     gateway: Gateway,
-    clock: Arc<Simulated>,
+    clock: Arc<SimulatedClock>,
     seen: Arc<Mutex<Vec<(Message, u64)>>>,
     delay: Arc<AtomicU64>,
     fails: Arc<AtomicU64>,
@@ -74,13 +74,13 @@ impl World {
     }
 
     fn of(params: Params, drawn: u64) -> Self {
-        let mut rng = Seeded::new(drawn);
+        let mut rng = SeededRng::new(drawn);
         let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
         let nonce = [3; 16];
         let shared = keys.shared(&params, Choice::Benes);
         let store = MemStore::new(params.geometry);
         let (host, own) = InProcess::start(&shared, store, &nonce, &mut rng).unwrap();
-        let (clock, seen) = (Arc::new(Simulated::default()), Arc::default());
+        let (clock, seen) = (Arc::new(SimulatedClock::default()), Arc::default());
         let (delay, fails) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let timed = Timed {
             host,

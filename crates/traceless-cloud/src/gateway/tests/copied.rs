@@ -4,11 +4,11 @@
 
 use super::*;
 use crate::enclave::{Evictor, NodeBytes, Querier};
-use crate::host::{Enclave, Served};
+use crate::host::{Enclave, HostedStore};
 use crate::random::SystemStream;
 use std::collections::{HashMap, HashSet, VecDeque};
 use traceless::rng::{Rng, Salt, System};
-use traceless::seal::record::{self, Sealed};
+use traceless::seal::record::{self, SealRecord};
 
 const BLOCKS: u64 = 3000;
 const WRITES: u64 = 500;
@@ -31,8 +31,8 @@ impl Enclave for Recorded {
 
 /// A host that takes down what the threads sealed that rounds and leaves are made on.
 struct Recorder {
-    host: Served<MemStore, Recorded>,
-    sealed: Arc<Mutex<Vec<Sealed>>>,
+    host: HostedStore<MemStore, Recorded>,
+    sealed: Arc<Mutex<Vec<SealRecord>>>,
 }
 
 impl Recorder {
@@ -70,7 +70,7 @@ impl Host for Recorder {
 /// What a copy seals, from the moment on at which it was copied: with the same keys and session,
 /// and the same randomness but for what is drawn anew. The first time that a thread seals is not
 /// recorded.
-fn sealed_by(copy: u64, mut rng: Box<dyn Rng>, is_filled: bool) -> Vec<Sealed> {
+fn sealed_by(copy: u64, mut rng: Box<dyn Rng>, is_filled: bool) -> Vec<SealRecord> {
     record::start();
     let params = params(BLOCKS);
     let keys = Keys::new(&Secret::from_bytes([77; 32]), &[7; 16]);
@@ -81,8 +81,8 @@ fn sealed_by(copy: u64, mut rng: Box<dyn Rng>, is_filled: bool) -> Vec<Sealed> {
         querier: Mutex::new(Querier::new(&shared, &session, rng.fork())),
         evictor: Mutex::new(Evictor::new(&shared, &session).unwrap()),
     };
-    let host = Served::new(params.geometry, MemStore::new(params.geometry), enclave);
-    let sealed: Arc<Mutex<Vec<Sealed>>> = Arc::default();
+    let host = HostedStore::new(params.geometry, MemStore::new(params.geometry), enclave);
+    let sealed: Arc<Mutex<Vec<SealRecord>>> = Arc::default();
     let host = Arc::new(Recorder { host, sealed: sealed.clone() });
     let folder = tempfile::tempdir().unwrap();
     let home = Home { folder: folder.path(), durability: Durability::Process, anchor: None };
@@ -104,9 +104,9 @@ fn sealed_by(copy: u64, mut rng: Box<dyn Rng>, is_filled: bool) -> Vec<Sealed> {
 }
 
 /// Keys of which one nonce covers two contents, and how many seals there were.
-fn repeated(all: impl Iterator<Item = Sealed>) -> (HashSet<u64>, usize) {
+fn repeated(all: impl Iterator<Item = SealRecord>) -> (HashSet<u64>, usize) {
     let (mut tags, mut keys, mut seals) = (HashMap::new(), HashSet::new(), 0);
-    for Sealed { key, nonce, tag } in all {
+    for SealRecord { key, nonce, tag } in all {
         seals += 1;
         if *tags.entry((key, nonce)).or_insert(tag) != tag {
             keys.insert(key);
@@ -127,7 +127,7 @@ fn copies_of_a_process_use_no_nonce_twice() {
 
 /// A source of which some salts come from a stream, which a copy shares: the planted fault.
 struct Partly {
-    stream: Seeded,
+    stream: SeededRng,
     shares: bool,
     /// Whether the sources that are made of this one do so, in order.
     forks: VecDeque<bool>,
@@ -138,7 +138,7 @@ impl Partly {
     fn new(place: usize) -> Self {
         let mut forks: VecDeque<bool> = (0..PLACES).map(|other| other == place).collect();
         let shares = forks.pop_front().unwrap();
-        Self { stream: Seeded::new(5), shares, forks }
+        Self { stream: SeededRng::new(5), shares, forks }
     }
 }
 
@@ -153,7 +153,11 @@ impl Rng for Partly {
 
     fn fork(&mut self) -> Box<dyn Rng> {
         let shares = self.forks.pop_front().unwrap_or(false);
-        Box::new(Self { stream: Seeded::drawn(&mut self.stream), shares, forks: VecDeque::new() })
+        Box::new(Self {
+            stream: SeededRng::drawn(&mut self.stream),
+            shares,
+            forks: VecDeque::new(),
+        })
     }
 }
 

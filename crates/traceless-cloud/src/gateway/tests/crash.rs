@@ -4,7 +4,7 @@ use super::*;
 use crate::gateway::beat::Beat;
 use core::ops::Bound;
 use std::path::{Path, PathBuf};
-use traceless::clock::Simulated;
+use traceless::clock::SimulatedClock;
 
 /// A host over a store that outlives it. After so many calls it is gone: the last one is not
 /// answered, but may have happened.
@@ -62,7 +62,7 @@ pub struct World {
     store: Arc<MemStore>,
     pub folder: tempfile::TempDir,
     seen: Arc<Mutex<Vec<Seen>>>,
-    rng: Seeded,
+    rng: SeededRng,
     /// Whether gateways keep a constant beat.
     beats: bool,
     /// What remembers how far the state had come.
@@ -75,7 +75,7 @@ impl World {
     }
 
     fn of(params: Params, seed: u64) -> Self {
-        let mut rng = Seeded::new(seed);
+        let mut rng = SeededRng::new(seed);
         Self {
             params,
             keys: Keys::new(&Secret::random(&mut rng), &[7; 16]),
@@ -104,12 +104,12 @@ impl World {
         let anchor = self.anchor.as_deref();
         let durability = Durability::Process;
         let home = Home { folder: self.folder.path(), durability, anchor };
-        let rng = Box::new(Seeded::drawn(&mut self.rng));
+        let rng = Box::new(SeededRng::drawn(&mut self.rng));
         let session = (&nonce, &own);
         let mut gateway =
             Gateway::open(self.params, &self.keys, Choice::Benes, host, session, Some(&home), rng)?;
         if self.beats {
-            gateway.beat = Some(Beat::new(1000, Arc::new(Simulated::default()), 0));
+            gateway.beat = Some(Beat::new(1000, Arc::new(SimulatedClock::default()), 0));
         }
         Ok(gateway)
     }
@@ -153,7 +153,7 @@ const BLOCKS: u64 = 2000;
 
 fn loses_nothing(mut world: World) {
     let mut array = vec![vec![0; BLOCK]; BLOCKS as usize];
-    let mut rng = Seeded::new(22);
+    let mut rng = SeededRng::new(22);
     let mut commits = 0;
     for life in 0..100 {
         let calls = if rng.below(3) == 0 { rng.below(12) } else { rng.below(300) };
@@ -210,7 +210,7 @@ fn writes_sent_together_outlive_the_gateway() {
     const BLOCKS: u64 = 1500;
     let mut world = World::new(BLOCKS, 31);
     let mut array = vec![vec![0; BLOCK]; BLOCKS as usize];
-    let mut rng = Seeded::new(32);
+    let mut rng = SeededRng::new(32);
     for life in 0..40 {
         let mut gateway = world.open(1 + rng.below(400)).unwrap();
         for version in 0..20 {
@@ -245,7 +245,7 @@ fn writes_sent_together_outlive_the_gateway() {
 #[test]
 fn values_under_names_outlive_the_gateway() {
     let mut world = World::new(600, 25);
-    let mut rng = Seeded::new(26);
+    let mut rng = SeededRng::new(26);
     let mut model = std::collections::BTreeMap::new();
     for life in 0..12_u8 {
         let mut gateway = world.open(u64::MAX).unwrap();
@@ -312,7 +312,7 @@ fn uploads_and_notes_outlive_the_gateway() {
         let object = gateway.find(Space::Objects, b"b/k").unwrap().clone();
         assert_eq!((object.note(), object.pieces()), (&b"second"[..], &[1000, 0, 65][..]));
         for bytes in [0..1065, 999..1001, 1000..1000, 63..64, 1064..1065] {
-            let mut reading = Reading::new(object.clone(), bytes.clone());
+            let mut reading = ByteRange::new(object.clone(), bytes.clone());
             let mut read = Vec::new();
             while !reading.is_done() {
                 read.extend(gateway.read(&mut reading, 100).unwrap());

@@ -3,7 +3,7 @@
 use super::crash::World;
 use super::*;
 use crate::gateway::inspect::{check, new_anchor, repair};
-use crate::gateway::journal::{Saved, generations, path_of};
+use crate::gateway::journal::{SavedState, generations, path_of};
 use crate::log::testing::{Judged, damages, every_damage};
 use std::collections::HashMap;
 use std::path::Path;
@@ -43,7 +43,7 @@ fn has(state: &State, model: &HashMap<u32, Vec<u8>>) -> bool {
 fn no_damage_of_a_journal_loses_an_acknowledged_write() {
     let (mut world, model) = written(41, 6);
     let (generation, whole) = newest(&world);
-    every_damage(&whole, |bytes| match Saved::parse(bytes, generation, &world.keys.state) {
+    every_damage(&whole, |bytes| match SavedState::parse(bytes, generation, &world.keys.state) {
         Ok(saved) if saved.found.damage.is_none() => {
             let state = saved.state(&world.params).unwrap();
             assert!(has(&state, &model), "a write is lost");
@@ -124,7 +124,7 @@ fn a_repair_keeps_what_is_whole_and_the_damaged_file() {
     let folder = world.folder.path().to_owned();
     let sound = check(&folder, &world.keys, None).unwrap();
     assert!(sound.lost.is_none() && sound.generation == generation && sound.records > 0);
-    let saved = Saved::parse(whole.clone(), generation, &world.keys.state).ok().unwrap();
+    let saved = SavedState::parse(whole.clone(), generation, &world.keys.state).ok().unwrap();
     // The last write, and the reply to the one before it.
     let at = saved.found.entries.last().unwrap().body.start;
     let mut damaged = whole.clone();
@@ -136,7 +136,7 @@ fn a_repair_keeps_what_is_whole_and_the_damaged_file() {
     assert_eq!((checked.entries, lost.repairable), (sound.entries - 1, Some(generation)));
     assert_eq!(lost.records + checked.records, sound.records);
     assert!(std::fs::read(path_of(&folder, generation)).unwrap() == damaged, "only looked at");
-    let kept = repair(&folder, &world.keys, None, &mut Seeded::new(1)).unwrap();
+    let kept = repair(&folder, &world.keys, None, &mut SeededRng::new(1)).unwrap();
     assert!(std::fs::read(kept).unwrap() == damaged);
     let repaired = check(&folder, &world.keys, None).unwrap();
     assert!(repaired.lost.is_none() && repaired.generation == generation + 1, "{repaired:?}");
@@ -161,7 +161,7 @@ fn a_repair_goes_on_where_it_was_cut_short() {
     // The damaged file was given its name, and nothing else was done.
     let second = folder.join(format!("damaged.{generation}.1"));
     std::fs::hard_link(path_of(folder, generation), &second).unwrap();
-    let kept = repair(folder, &world.keys, None, &mut Seeded::new(1)).unwrap();
+    let kept = repair(folder, &world.keys, None, &mut SeededRng::new(1)).unwrap();
     assert_eq!(kept, second);
     assert!(std::fs::read(kept).unwrap() == damaged);
     assert_eq!(std::fs::read(first).unwrap(), b"of an older repair");
@@ -179,12 +179,12 @@ fn a_repair_with_a_file_of_others_changes_nothing() {
     let elsewhere = tempfile::tempdir().unwrap();
     let other = elsewhere.path().join("letter");
     std::fs::write(&other, "a letter").unwrap();
-    let refused = repair(folder, &world.keys, Some(&other), &mut Seeded::new(1));
+    let refused = repair(folder, &world.keys, Some(&other), &mut SeededRng::new(1));
     assert!(matches!(refused, Err(Error::Anchor { .. })));
     assert_eq!(std::fs::read(&other).unwrap(), b"a letter");
     assert!(newest(&world) == (generation, damaged), "nothing was repaired");
     let anchor = elsewhere.path().join("anchor");
-    repair(folder, &world.keys, Some(&anchor), &mut Seeded::new(1)).unwrap();
+    repair(folder, &world.keys, Some(&anchor), &mut SeededRng::new(1)).unwrap();
     assert!(check(folder, &world.keys, Some(&anchor)).unwrap().anchor.is_none());
 }
 

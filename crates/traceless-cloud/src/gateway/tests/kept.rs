@@ -3,16 +3,16 @@
 use super::planned::{keys, planned};
 use super::*;
 use crate::gateway::beat::{Beat, state_rounds};
-use crate::gateway::inspect::{Checked, check};
+use crate::gateway::inspect::{StateReport, check};
 use crate::gateway::journal::generations;
 use std::path::Path;
-use traceless::clock::Simulated;
+use traceless::clock::SimulatedClock;
 
 fn beat() -> Beat {
-    Beat::new(1000, Arc::new(Simulated::default()), 0)
+    Beat::new(1000, Arc::new(SimulatedClock::default()), 0)
 }
 
-fn look(folder: &Path) -> Checked {
+fn look(folder: &Path) -> StateReport {
     check(folder, &keys(), None).unwrap()
 }
 

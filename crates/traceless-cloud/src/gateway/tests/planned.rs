@@ -18,7 +18,7 @@ pub struct Planned {
     host: Mutex<Arc<InProcess<Arc<MemStore>>>>,
     store: Arc<MemStore>,
     shared: Shared,
-    rng: Mutex<Seeded>,
+    rng: Mutex<SeededRng>,
     is_lost: AtomicBool,
     /// The call that loses the session, and whether it happens all the same.
     pub loses: Mutex<Option<(Call, bool)>>,
@@ -94,7 +94,7 @@ impl Host for Planned {
 /// A gateway to an empty tree, with its state in a folder if there is one, and its host. The same
 /// keys each time.
 pub fn planned(params: Params, folder: Option<&Path>) -> (Gateway, Arc<Planned>) {
-    let mut rng = Seeded::new(70);
+    let mut rng = SeededRng::new(70);
     let keys = keys();
     let shared = keys.shared(&params, Choice::Benes);
     let (nonce, store) = ([3; 16], Arc::new(MemStore::new(params.geometry)));
@@ -103,7 +103,7 @@ pub fn planned(params: Params, folder: Option<&Path>) -> (Gateway, Arc<Planned>)
         host: Mutex::new(Arc::new(host)),
         store,
         shared,
-        rng: Mutex::new(Seeded::new(71)),
+        rng: Mutex::new(SeededRng::new(71)),
         is_lost: AtomicBool::new(false),
         loses: Mutex::default(),
         stage_error: Mutex::default(),
@@ -126,8 +126,8 @@ pub fn keys() -> Keys {
 }
 
 /// Orders for nothing, which a host carries out like any other.
-pub fn no_job() -> Job {
-    Job { round: 0, attempt: 1, nodes: Vec::new(), batch: None }
+pub fn no_job() -> RoundJob {
+    RoundJob { round: 0, attempt: 1, nodes: Vec::new(), batch: None }
 }
 
 /// Fails if work takes so long that it will never end.

@@ -3,7 +3,7 @@
 
 use super::crash::World;
 use super::*;
-use crate::gateway::journal::{Saved, generations};
+use crate::gateway::journal::{SavedState, generations};
 
 /// A number of blocks of which the class is three more, and one of which it is one more.
 const LONG: usize = 33;
@@ -61,7 +61,7 @@ fn entries(world: &World, call: impl FnOnce()) -> u64 {
     let folder = world.folder.path();
     let count = || {
         let newest = generations(folder).unwrap().pop().unwrap();
-        let saved = Saved::look(folder, newest, &world.keys.state).unwrap();
+        let saved = SavedState::look(folder, newest, &world.keys.state).unwrap();
         saved.ok().unwrap().found.position.entries
     };
     let before = count();
@@ -91,7 +91,7 @@ fn blocks_that_get_full_are_written_together() {
     assert_eq!(entries(&world, || gateway.append(&mut draft, &object).unwrap()), 2);
     gateway.bind(Space::Objects, b"b/k", Some(draft), b"").unwrap();
     let found = gateway.find(Space::Objects, b"b/k").unwrap().clone();
-    let mut reading = Reading::new(found, 0..object.len() as u64);
+    let mut reading = ByteRange::new(found, 0..object.len() as u64);
     assert!(gateway.read(&mut reading, object.len()).unwrap() == object);
 }
 
@@ -115,7 +115,7 @@ fn an_object_is_written_and_read_in_portions() {
     assert_eq!((found.len(), found.blocks()), (object.len() as u64, LONG));
 
     pass_a_round(&mut gateway);
-    let mut reading = Reading::new(found, 0..object.len() as u64);
+    let mut reading = ByteRange::new(found, 0..object.len() as u64);
     let (mut read, mut sent) = (Vec::new(), Vec::new());
     while !reading.is_done() {
         let next = |gateway: &mut Gateway| gateway.read(&mut reading, 2 * BLOCK).unwrap();

@@ -8,7 +8,7 @@ use s3s::{S3Result, s3_error};
 /// What an upload says of its own bytes.
 macro_rules! announced {
     ($input:ident, $trailers:ident) => {
-        Announced {
+        BodyClaims {
             len: length($input.content_length)?,
             md5: $input.content_md5,
             checksum: dto::Checksum {

@@ -3,7 +3,7 @@
 use super::Handlers;
 use crate::s3::bodies::hex;
 use crate::s3::errors::look;
-use crate::s3::listing::{Wanted, count, escape, is_escaped, page_len};
+use crate::s3::listing::{ListRequest, count, escape, is_escaped, page_len};
 use crate::s3::uploads;
 use s3s::dto;
 use s3s::{S3Result, s3_error};
@@ -12,7 +12,7 @@ impl Handlers {
     pub(super) fn list(&self, input: dto::ListObjectsInput) -> S3Result<dto::ListObjectsOutput> {
         let len = page_len(input.max_keys)?;
         let escaped = is_escaped(input.encoding_type.as_ref());
-        let wanted = Wanted {
+        let wanted = ListRequest {
             bucket: &input.bucket,
             prefix: input.prefix.as_deref().unwrap_or_default(),
             delimiter: input.delimiter.as_deref().unwrap_or_default(),
@@ -45,7 +45,7 @@ impl Handlers {
         let escaped = is_escaped(input.encoding_type.as_ref());
         let token = input.continuation_token.as_deref().map(read_token).transpose()?;
         let after = token.as_deref().or(input.start_after.as_deref()).unwrap_or_default();
-        let wanted = Wanted {
+        let wanted = ListRequest {
             bucket: &input.bucket,
             prefix: input.prefix.as_deref().unwrap_or_default(),
             delimiter: input.delimiter.as_deref().unwrap_or_default(),

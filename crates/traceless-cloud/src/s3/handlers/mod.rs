@@ -9,15 +9,15 @@ use super::access::Keys;
 use super::bodies::Trailers;
 use super::conditions::Conditions;
 use super::errors::look;
-use super::listing::{Page, Wanted, page};
-use super::objects::{self as objects_of, Known};
+use super::listing::{ListRequest, Page, page};
+use super::objects::{self as objects_of, ObjectInfo};
 use super::uploads as uploads_of;
 use crate::front::{Front, Kind, Protocol};
 use async_trait::async_trait;
 use s3s::dto::{self, CopySource};
 use s3s::{S3, S3Error, S3Request, S3Response, S3Result, s3_error};
 use std::sync::{Arc, Mutex};
-use traceless::rng::{Seeded, System};
+use traceless::rng::{SeededRng, System};
 
 type Answer<T> = S3Result<S3Response<T>>;
 
@@ -26,12 +26,12 @@ pub struct Handlers {
     front: Arc<Front>,
     keys: Arc<Keys>,
     /// Names of uploads are drawn from it.
-    rng: Mutex<Seeded>,
+    rng: Mutex<SeededRng>,
 }
 
 impl Handlers {
     pub fn new(front: Arc<Front>, keys: Arc<Keys>) -> Self {
-        Self { front, keys, rng: Mutex::new(Seeded::drawn(&mut System)) }
+        Self { front, keys, rng: Mutex::new(SeededRng::drawn(&mut System)) }
     }
 
     /// Counts and times an answer.
@@ -44,14 +44,14 @@ impl Handlers {
     }
 
     /// An object that is to be read, if its conditions hold.
-    fn found(&self, bucket: &str, key: &str, conditions: &Conditions) -> S3Result<Known> {
+    fn found(&self, bucket: &str, key: &str, conditions: &Conditions) -> S3Result<ObjectInfo> {
         let known = look(&self.front, |gateway| objects_of::find(gateway, bucket, key))?;
         conditions.check_read(&known.note)?;
         Ok(known)
     }
 
     /// An object that is to be copied, if its conditions hold.
-    fn source(&self, source: &CopySource, conditions: &Conditions) -> S3Result<Known> {
+    fn source(&self, source: &CopySource, conditions: &Conditions) -> S3Result<ObjectInfo> {
         let CopySource::Bucket { bucket, key, .. } = source else {
             return Err(s3_error!(NotImplemented));
         };
@@ -66,7 +66,7 @@ impl Handlers {
         self.counted(Kind::Look, async { Err(found.err().unwrap_or(none)) }).await
     }
 
-    fn page(&self, wanted: &Wanted<'_>) -> S3Result<Page> {
+    fn page(&self, wanted: &ListRequest<'_>) -> S3Result<Page> {
         look(&self.front, |gateway| {
             objects_of::check_bucket(gateway, wanted.bucket)?;
             page(gateway, wanted)

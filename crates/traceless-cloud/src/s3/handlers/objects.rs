@@ -5,13 +5,13 @@ use super::inputs::{
     announced, copy_conditions, headers, length, own_encoding, read_conditions, write_conditions,
     written,
 };
-use crate::s3::bodies::{Announced, Trailers};
+use crate::s3::bodies::{BodyClaims, Trailers};
 use crate::s3::conditions::Conditions;
-use crate::s3::copies::{self, Copied};
+use crate::s3::copies::{self, CopyOutcome};
 use crate::s3::errors::look;
 use crate::s3::listing::{PAGE_LEN_MAX, count, size};
 use crate::s3::note::{Headers, Note, http_date};
-use crate::s3::objects::{self, Known, Part};
+use crate::s3::objects::{self, ObjectInfo, Part};
 use s3s::dto::{self, CopySource, ETag, MetadataDirective};
 use s3s::{S3Result, s3_error};
 
@@ -147,7 +147,7 @@ impl Handlers {
         let headers = headers!(input);
         let note =
             if replaces { Some(Box::new(Note::new(headers, input.metadata)?)) } else { None };
-        let target = Copied::Object { bucket: input.bucket, key: input.key, note };
+        let target = CopyOutcome::Object { bucket: input.bucket, key: input.key, note };
         let (etag, modified) =
             copies::copy(self.front.clone(), source, Part::Whole, target).await?;
         Ok(dto::CopyObjectOutput {
@@ -175,6 +175,6 @@ fn content_range(part: &Part, bytes: &core::ops::Range<u64>, len: u64) -> Option
     is_part.then(|| format!("bytes {}-{}/{len}", bytes.start, bytes.end - 1))
 }
 
-fn parts_count(part: &Part, known: &Known) -> Option<i32> {
+fn parts_count(part: &Part, known: &ObjectInfo) -> Option<i32> {
     matches!(part, Part::Number(_)).then(|| count(known.object.pieces().len()))
 }

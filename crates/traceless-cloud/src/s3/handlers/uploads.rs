@@ -4,9 +4,9 @@ use super::Handlers;
 use super::inputs::{
     announced, copy_conditions, headers, length, own_encoding, write_conditions, written,
 };
-use crate::s3::bodies::{Announced, Trailers};
+use crate::s3::bodies::{BodyClaims, Trailers};
 use crate::s3::conditions::Conditions;
-use crate::s3::copies::{self, Copied};
+use crate::s3::copies::{self, CopyOutcome};
 use crate::s3::errors::look;
 use crate::s3::listing::escape;
 use crate::s3::note::{Headers, Note, http_date};
@@ -57,7 +57,7 @@ impl Handlers {
         let range = input.copy_source_range.as_deref().map(dto::Range::parse).transpose();
         let range = range.map_err(|_| s3_error!(InvalidArgument))?;
         let part = range.map_or(Part::Whole, Part::Range);
-        let target = Copied::Part { name };
+        let target = CopyOutcome::Part { name };
         let (etag, modified) = copies::copy(self.front.clone(), source, part, target).await?;
         Ok(dto::UploadPartCopyOutput {
             copy_part_result: Some(dto::CopyPartResult {

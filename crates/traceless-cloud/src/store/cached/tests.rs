@@ -5,7 +5,7 @@ use crate::store::{Durability, FileStore, MemStore};
 use pollster::block_on;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use traceless::rng::{Rng as _, Seeded};
+use traceless::rng::{Rng as _, SeededRng};
 
 /// Room for so many layers of the small tree, exactly.
 fn room(layers: usize) -> u64 {
@@ -96,7 +96,7 @@ fn read_path(store: &impl NodeStore, versions: &[NodeVersion], slot: u32) -> Vec
 fn a_cached_store_behaves() {
     for layers in 0..=4 {
         let g = small();
-        let cached = Cached::new(MemStore::new(g), g, room(layers));
+        let cached = CachedStore::new(MemStore::new(g), g, room(layers));
         assert_eq!(cached.layers(), layers);
         behaves(&cached, &g);
     }
@@ -114,7 +114,7 @@ fn as_many_whole_layers_as_fit_are_held() {
 
 /// A store in files under a cache, and what must be in it.
 struct Model {
-    cached: Option<Cached<Counting<Arc<FileStore>>>>,
+    cached: Option<CachedStore<Counting<Arc<FileStore>>>>,
     files: Option<Arc<FileStore>>,
     folder: tempfile::TempDir,
     layers: usize,
@@ -123,7 +123,7 @@ struct Model {
     previous: Vec<NodeVersion>,
     bytes: HashMap<NodeVersion, Vec<u8>>,
     sequence: u64,
-    rng: Seeded,
+    rng: SeededRng,
 }
 
 impl Model {
@@ -138,7 +138,7 @@ impl Model {
             previous: vec![],
             bytes: HashMap::new(),
             sequence: 0,
-            rng: Seeded::new(seed),
+            rng: SeededRng::new(seed),
         };
         model.reopen();
         model
@@ -149,12 +149,12 @@ impl Model {
         (self.cached, self.files) = (None, None);
         let files = FileStore::open(self.folder.path(), g, Durability::Process).unwrap();
         let files = Arc::new(files);
-        self.cached = Some(Cached::new(Counting::new(files.clone()), g, room(self.layers)));
+        self.cached = Some(CachedStore::new(Counting::new(files.clone()), g, room(self.layers)));
         self.files = Some(files);
         assert_eq!(block_on(self.cached().sequence()).unwrap(), self.sequence);
     }
 
-    fn cached(&self) -> &Cached<Counting<Arc<FileStore>>> {
+    fn cached(&self) -> &CachedStore<Counting<Arc<FileStore>>> {
         self.cached.as_ref().unwrap()
     }
 
@@ -264,7 +264,7 @@ fn what_is_held_is_never_asked_for() {
     let g = small();
     for layers in 0..=4 {
         let engine = Arc::new(Counting::new(MemStore::new(g)));
-        let open = || Cached::new(engine.clone(), g, room(layers));
+        let open = || CachedStore::new(engine.clone(), g, room(layers));
         let by_layer = |held: u64, other: u64| {
             core::array::from_fn(|layer| if layer < layers { held } else { other })
         };
@@ -289,7 +289,7 @@ fn what_is_held_is_never_asked_for() {
 fn readers_beside_commits_read_what_was_committed() {
     const ROUNDS: u64 = 400;
     let g = small();
-    let cached = Cached::new(MemStore::new(g), g, room(2));
+    let cached = CachedStore::new(MemStore::new(g), g, room(2));
     let (last, done) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         for slot in [0, 7] {
@@ -323,7 +323,7 @@ fn readers_beside_commits_read_what_was_committed() {
 #[test]
 fn what_is_abandoned_is_forgotten() {
     let g = small();
-    let store = Cached::new(MemStore::new(g), g, room(2));
+    let store = CachedStore::new(MemStore::new(g), g, room(2));
     let version = path(&g, 0, 1)[0];
     block_on(store.stage(version, &bytes_of(&g, version))).unwrap();
     assert_eq!(store.writing().staged.len(), 1);

@@ -3,7 +3,7 @@
 use super::linker::{self, shuffled};
 use crate::audit::suite::Failed;
 use std::collections::BTreeSet;
-use traceless::rng::{Seeded, System};
+use traceless::rng::{SeededRng, System};
 use traceless::seal::Secret;
 use traceless_audit::{Claim, Verdict};
 use traceless_cloud::Result;
@@ -90,7 +90,7 @@ fn pages(name: &str, enclave: Enclave, seed: u64) -> Result<Claim> {
     const ROWS: usize = 512;
     let name = format!("{name}: pages do not tell where rows go");
     let power = "rows in order, backwards, and in three random orders";
-    let mut rng = Seeded::new(seed);
+    let mut rng = SeededRng::new(seed);
     let mut ways: Vec<Vec<u32>> =
         vec![(0..ROWS as u32).collect(), (0..ROWS as u32).rev().collect()];
     ways.extend((0..3).map(|_| shuffled(ROWS, &mut rng)));
@@ -108,16 +108,16 @@ fn pages(name: &str, enclave: Enclave, seed: u64) -> Result<Claim> {
 }
 
 #[derive(Default)]
-struct Touched(Vec<usize>);
+struct TouchedRows(Vec<usize>);
 
-impl Touch for Touched {
+impl Touch for TouchedRows {
     fn page(&mut self, page: usize) {
         self.0.push(page);
     }
 }
 
 fn pages_of(enclave: Enclave, dest: &[u32]) -> Result<Vec<usize>> {
-    let mut touched = Touched::default();
+    let mut touched = TouchedRows::default();
     if enclave == Enclave::MovesStraight {
         for to in dest {
             touched.page(*to as usize * PIECE_LEN / 4096);
@@ -151,21 +151,21 @@ impl Rig {
             leaf_slots: 25,
             block_len: 64,
         };
-        let key = Secret::random(&mut Seeded::new(seed));
+        let key = Secret::random(&mut SeededRng::new(seed));
         let shared = Shared::new(geometry, Choice::Benes, &key);
         let session = shared.session(&[1; 16], &[2; 16]);
         let enclave: Box<dyn Answers> = match enclave {
             Enclave::Ours | Enclave::MovesStraight | Enclave::PrintedStream => {
-                Box::new(Querier::new(&shared, &session, Box::new(Seeded::new(seed + 1))))
+                Box::new(Querier::new(&shared, &session, Box::new(SeededRng::new(seed + 1))))
             }
             Enclave::Sound | Enclave::ChecksChosen | Enclave::TakesReplays => {
-                Box::new(Own::new(enclave, &shared, session))
+                Box::new(FaultyEnclave::new(enclave, &shared, session))
             }
         };
         let session = shared.session(&[1; 16], &[2; 16]);
         Self {
             outer: Outer::new(&shared.outer, Choice::Benes),
-            sender: Sender::new(&session.query, Box::new(Seeded::new(seed + 2))),
+            sender: Sender::new(&session.query, Box::new(SeededRng::new(seed + 2))),
             shared,
             enclave,
         }
@@ -198,7 +198,7 @@ impl Answers for Querier {
 
 /// An enclave that hides nothing from whoever watches it, but answers as it should, or with a
 /// fault.
-struct Own {
+struct FaultyEnclave {
     enclave: Enclave,
     geometry: Geometry,
     outer: Outer,
@@ -207,7 +207,7 @@ struct Own {
     replies: Sender,
 }
 
-impl Own {
+impl FaultyEnclave {
     fn new(enclave: Enclave, shared: &Shared, session: Session) -> Self {
         Self {
             enclave,
@@ -220,7 +220,7 @@ impl Own {
     }
 }
 
-impl Answers for Own {
+impl Answers for FaultyEnclave {
     fn query(&mut self, order: &mut [u8], slots: &[u8]) -> Result<Vec<u8>> {
         if self.enclave == Enclave::TakesReplays {
             self.receiver = Receiver::new(&self.session.query);

@@ -5,7 +5,7 @@
 
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 use traceless::seal::Secret;
 use traceless_audit::{Claim, Verdict};
 use traceless_cloud::Result;
@@ -19,7 +19,7 @@ const PIECES: usize = 3;
 type Rows = Vec<[[u8; PIECE_LEN]; PIECES]>;
 
 /// What the server has of an eviction: both ciphertexts, and vectors of both.
-struct Seen {
+struct EvictionView {
     before: Rows,
     after: Rows,
     old: Vec<Vector>,
@@ -33,7 +33,7 @@ fn xor(word: &mut [u8; PIECE_LEN], stream: impl IntoIterator<Item = u8>) {
 }
 
 /// Rows in random order.
-pub fn shuffled(rows: usize, rng: &mut Seeded) -> Vec<u32> {
+pub fn shuffled(rows: usize, rng: &mut SeededRng) -> Vec<u32> {
     let mut dest: Vec<u32> = (0..rows as u32).collect();
     for i in (1..rows).rev() {
         dest.swap(i, rng.below(i as u64 + 1) as usize);
@@ -41,7 +41,7 @@ pub fn shuffled(rows: usize, rng: &mut Seeded) -> Vec<u32> {
     dest
 }
 
-fn random_rows(rng: &mut Seeded) -> Rows {
+fn random_rows(rng: &mut SeededRng) -> Rows {
     let mut rows = vec![[[0; PIECE_LEN]; PIECES]; ROWS];
     for word in rows.iter_mut().flatten() {
         rng.fill(word);
@@ -49,7 +49,7 @@ fn random_rows(rng: &mut Seeded) -> Rows {
     rows
 }
 
-fn random_vectors(rng: &mut Seeded) -> Vec<Vector> {
+fn random_vectors(rng: &mut SeededRng) -> Vec<Vector> {
     let mut vectors = vec![[0; PIECE_LEN]; ROWS];
     for vector in &mut vectors {
         rng.fill(vector);
@@ -58,7 +58,7 @@ fn random_vectors(rng: &mut Seeded) -> Vec<Vector> {
 }
 
 /// An eviction as printed.
-fn literal(dest: &[u32], before: Rows, rng: &mut Seeded) -> Seen {
+fn literal(dest: &[u32], before: Rows, rng: &mut SeededRng) -> EvictionView {
     let (old, new) = (random_vectors(rng), random_vectors(rng));
     let mut after = before.clone();
     for (row, &to) in dest.iter().enumerate() {
@@ -68,11 +68,11 @@ fn literal(dest: &[u32], before: Rows, rng: &mut Seeded) -> Seen {
             after[to as usize][piece] = word;
         }
     }
-    Seen { before, after, old, new }
+    EvictionView { before, after, old, new }
 }
 
 /// The same eviction by our kernel.
-fn mended(dest: &[u32], before: Rows, rng: &mut Seeded) -> Result<Seen> {
+fn mended(dest: &[u32], before: Rows, rng: &mut SeededRng) -> Result<EvictionView> {
     let (old, new) = (random_vectors(rng), random_vectors(rng));
     let stream = Stream::new(&Secret::random(rng));
     let mut slab = Slab::new(ROWS)?;
@@ -82,12 +82,12 @@ fn mended(dest: &[u32], before: Rows, rng: &mut Seeded) -> Result<Seen> {
     let worn: Vec<Option<Vector>> = old.iter().copied().map(Some).collect();
     Nibbles::default().permute(dest, (0, PIECES), &stream, (&worn, &new), &mut slab, &mut ());
     let words = |row: usize| slab.row(row).as_chunks().0[..PIECES].try_into().expect("pieces");
-    Ok(Seen { before, after: (0..ROWS).map(words).collect(), old, new })
+    Ok(EvictionView { before, after: (0..ROWS).map(words).collect(), old, new })
 }
 
 /// How many rows the server finds again, if it takes the stream to be the printed one with one of
 /// the vectors, with or without the number of a piece.
-fn linked(seen: &Seen, dest: &[u32]) -> usize {
+fn linked(seen: &EvictionView, dest: &[u32]) -> usize {
     let bare = |rows: &Rows, vectors: &[Vector], numbered: bool| -> Rows {
         let mut rows = rows.clone();
         for (row, vector) in rows.iter_mut().zip(vectors) {
@@ -120,7 +120,7 @@ fn linked(seen: &Seen, dest: &[u32]) -> usize {
 pub fn claim(name: &str, is_literal: bool, drawn_from: u64) -> Result<Claim> {
     let name = format!("{name}: ciphertexts do not tell where rows go");
     let power = "each of 300 rows is looked for, with four guesses of its stream";
-    let mut rng = Seeded::new(drawn_from);
+    let mut rng = SeededRng::new(drawn_from);
     let dest = shuffled(ROWS, &mut rng);
     let before = random_rows(&mut rng);
     let seen = if is_literal {

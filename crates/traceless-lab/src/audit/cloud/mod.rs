@@ -12,13 +12,13 @@ mod wire;
 
 use super::Outcome;
 use super::drawn::{OfUser, claims_of_draws};
-use super::page::{Picture, Seen};
-use super::suite::{self, Failed, Planted, Suite};
+use super::page::{Picture, UserPoints};
+use super::suite::{self, Failed, PlantedFault, Suite};
 use crate::args::audit::{AuditCloudArgs, Level};
-use crate::audit::tree::users::User;
+use crate::audit::tree::users::TreeUser;
 use enclave::Enclave;
 use traceless_audit::{Claim, Verdict};
-use wire::{Client, Gate, Run};
+use wire::{Gate, GatewayClient, WireRun};
 
 /// What is audited.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ pub enum Part {
 
 /// A part and its name.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject {
+pub struct CloudPart {
     name: &'static str,
     part: Part,
 }
@@ -40,20 +40,24 @@ pub struct Subject {
 pub struct Clouds;
 
 impl Suite for Clouds {
-    type Scheme = Subject;
+    type Scheme = CloudPart;
     /// Steps of each user.
     type Size = u64;
 
     const TARGET: &'static str = "cloud";
     const NOT_HIDDEN: &'static str = "Not hidden without a constant rate: the number of queries \
                                       and when they are sent, and that what is at hand sends none.";
-    const HONEST: &'static [Subject] = &[
+    const HONEST: &'static [CloudPart] = &[
         gateway("gateway-fixed", Gate::Fixed),
         gateway("gateway-demand", Gate::Demand),
         enclave("enclave", Enclave::Ours),
     ];
-    const PLANTED: &'static [Planted<Self>] = &[
-        Planted { scheme: gateway("mutant:sound-gateway", Gate::Fixed), fault: None, size: 4_000 },
+    const PLANTED: &'static [PlantedFault<Self>] = &[
+        PlantedFault {
+            scheme: gateway("mutant:sound-gateway", Gate::Fixed),
+            fault: None,
+            size: 4_000,
+        },
         planted(
             gateway("mutant:hits-send-nothing", Gate::HitsSendNothing),
             "what is at hand sends nothing, and neither does anybody else in its place",
@@ -71,12 +75,16 @@ impl Suite for Clouds {
             gateway("mutant:prefers-half", Gate::PrefersHalf),
             "one path of four is drawn from one half of the tree",
         ),
-        Planted {
+        PlantedFault {
             scheme: gateway("mutant:root-at-hand", Gate::RootAtHand),
             fault: Some("blocks of the root, which the gateway has, are at hand"),
             size: 20_000,
         },
-        Planted { scheme: enclave("mutant:sound-enclave", Enclave::Sound), fault: None, size: 0 },
+        PlantedFault {
+            scheme: enclave("mutant:sound-enclave", Enclave::Sound),
+            fault: None,
+            size: 0,
+        },
         planted(
             enclave("mutant:checks-chosen", Enclave::ChecksChosen),
             "only the slot that is meant is verified, as the paper prints it",
@@ -100,29 +108,30 @@ impl Suite for Clouds {
         }
     }
 
-    fn name(subject: &Subject) -> &'static str {
+    fn name(subject: &CloudPart) -> &'static str {
         subject.name
     }
 
-    fn title(subject: &Subject) -> String {
+    fn title(subject: &CloudPart) -> String {
         format!("cloud {}", subject.name)
     }
 
-    fn claims(subject: &Subject, steps: u64, seed: u64) -> Result<Vec<Claim>, Failed> {
+    fn claims(subject: &CloudPart, steps: u64, seed: u64) -> Result<Vec<Claim>, Failed> {
         match subject.part {
             Part::Gateway(gate) => of_gateway(subject.name, gate, steps, seed),
             Part::Enclave(enclave) => enclave::claims(subject.name, enclave, seed),
         }
     }
 
-    fn pictures(subject: &Subject, seed: u64) -> Result<Vec<Picture>, Failed> {
+    fn pictures(subject: &CloudPart, seed: u64) -> Result<Vec<Picture>, Failed> {
         let Part::Gateway(gate) = subject.part else { return Ok(vec![]) };
-        let shown = |user: User, seed| -> Result<Seen, Failed> {
-            let run = wire::run(gate, Client::One(user), Self::size(Level::Quick), seed)?;
+        let shown = |user: TreeUser, seed| -> Result<UserPoints, Failed> {
+            let run = wire::run(gate, GatewayClient::One(user), Self::size(Level::Quick), seed)?;
             let points = (0..).zip(run.leaves.drawn).collect();
-            Ok(Seen { name: user.name().to_owned(), points })
+            Ok(UserPoints { name: user.name().to_owned(), points })
         };
-        let users = [shown(User::OneBlock, seed)?, shown(User::Random, seed.wrapping_add(1))?];
+        let users =
+            [shown(TreeUser::OneBlock, seed)?, shown(TreeUser::Random, seed.wrapping_add(1))?];
         let title = format!("{}: the paths of two users", subject.name);
         Ok(vec![Picture { title, across: "query", up: "leaf", users }])
     }
@@ -132,31 +141,31 @@ pub fn run(args: &AuditCloudArgs) -> Outcome {
     suite::run::<Clouds>(&args.run, args.scheme.as_deref())
 }
 
-const fn gateway(name: &'static str, gate: Gate) -> Subject {
-    Subject { name, part: Part::Gateway(gate) }
+const fn gateway(name: &'static str, gate: Gate) -> CloudPart {
+    CloudPart { name, part: Part::Gateway(gate) }
 }
 
-const fn enclave(name: &'static str, enclave: Enclave) -> Subject {
-    Subject { name, part: Part::Enclave(enclave) }
+const fn enclave(name: &'static str, enclave: Enclave) -> CloudPart {
+    CloudPart { name, part: Part::Enclave(enclave) }
 }
 
-const fn planted(scheme: Subject, fault: &'static str) -> Planted<Clouds> {
-    Planted { scheme, fault: Some(fault), size: 4_000 }
+const fn planted(scheme: CloudPart, fault: &'static str) -> PlantedFault<Clouds> {
+    PlantedFault { scheme, fault: Some(fault), size: 4_000 }
 }
 
 /// Who asks the gateway: for what is at hand and what is not, for nothing, of a full tree and of
 /// an empty one, for what does not exist, and for several at once.
-const USERS: [Client; 10] = [
-    Client::One(User::OneBlock),
-    Client::One(User::Random),
-    Client::One(User::InOrder),
-    Client::One(User::FewHotBlocks),
-    Client::One(User::Idle),
-    Client::One(User::Seldom),
-    Client::One(User::Full),
-    Client::One(User::Empty),
-    Client::Errors,
-    Client::Batches,
+const USERS: [GatewayClient; 10] = [
+    GatewayClient::One(TreeUser::OneBlock),
+    GatewayClient::One(TreeUser::Random),
+    GatewayClient::One(TreeUser::InOrder),
+    GatewayClient::One(TreeUser::FewHotBlocks),
+    GatewayClient::One(TreeUser::Idle),
+    GatewayClient::One(TreeUser::Seldom),
+    GatewayClient::One(TreeUser::Full),
+    GatewayClient::One(TreeUser::Empty),
+    GatewayClient::Errors,
+    GatewayClient::Batches,
 ];
 /// Those who ask for a block a step, or for none, are the first.
 const OF_ONE: usize = 8;
@@ -186,7 +195,7 @@ fn of_gateway(name: &str, gate: Gate, steps: u64, seed: u64) -> Result<Vec<Claim
         format!("{name}: paths do not follow rounds"),
         behind.collect(),
     ));
-    let slots = |(user, run): (&Client, &Run)| {
+    let slots = |(user, run): (&GatewayClient, &WireRun)| {
         let what = |layer| format!("slots of layer {layer}, {}", user.name());
         (0..).zip(&run.slots).map(move |(layer, drawn)| drawn.are_uniform(&what(layer))).collect()
     };
@@ -199,7 +208,7 @@ fn of_gateway(name: &str, gate: Gate, steps: u64, seed: u64) -> Result<Vec<Claim
 }
 
 /// That each step shows the same of every user, but for its path and slots.
-fn look_alike(name: &str, runs: &[Run]) -> Claim {
+fn look_alike(name: &str, runs: &[WireRun]) -> Claim {
     let name = format!("{name}: steps of all users look alike");
     let mut steps = 0;
     for (user, run) in USERS.iter().zip(runs) {
@@ -220,7 +229,7 @@ fn look_alike(name: &str, runs: &[Run]) -> Claim {
 const ONE: &str = "one differing event is found";
 
 /// That no slot is read twice before its node is made anew.
-fn nothing_twice(name: &str, runs: &[Run]) -> Claim {
+fn nothing_twice(name: &str, runs: &[WireRun]) -> Claim {
     let name = format!("{name}: no slot is read twice");
     let (read, twice): (u64, u64) =
         runs.iter().fold((0, 0), |sum, run| (sum.0 + run.slots_read, sum.1 + run.read_twice));
@@ -230,7 +239,7 @@ fn nothing_twice(name: &str, runs: &[Run]) -> Claim {
 }
 
 /// That what is made anew follows from what the host has seen.
-fn on_time(name: &str, runs: &[Run]) -> Claim {
+fn on_time(name: &str, runs: &[WireRun]) -> Claim {
     let name = format!("{name}: rounds follow from the number of queries");
     let (made, untimely): (u64, u64) =
         runs.iter().fold((0, 0), |sum, run| (sum.0 + run.made_anew, sum.1 + run.untimely));

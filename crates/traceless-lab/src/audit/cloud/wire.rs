@@ -2,13 +2,13 @@
 
 use super::super::workload::mix;
 use crate::audit::suite::Failed;
-use crate::audit::tree::users::User;
+use crate::audit::tree::users::TreeUser;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use traceless::clock::{Clock, Simulated, Timer};
-use traceless::rng::{Rng, Seeded};
+use traceless::clock::{Clock, SimulatedClock, Timer};
+use traceless::rng::{Rng, SeededRng};
 use traceless::seal::Secret;
 use traceless_audit::{Draws, Template};
 use traceless_cloud::gateway::{Gateway, Keys};
@@ -43,11 +43,11 @@ pub enum Gate {
 
 impl Gate {
     /// Whether slots in which this came of what was asked are left out.
-    fn leaves_out(self, asked: Asked) -> bool {
+    fn leaves_out(self, asked: SilentStep) -> bool {
         match self {
-            Self::HitsSendNothing => asked == Asked::Answered,
-            Self::IdleStops => asked == Asked::Nothing,
-            Self::ErrorsSendNothing => asked == Asked::Failed,
+            Self::HitsSendNothing => asked == SilentStep::Answered,
+            Self::IdleStops => asked == SilentStep::Nothing,
+            Self::ErrorsSendNothing => asked == SilentStep::Failed,
             Self::Fixed
             | Self::Demand
             | Self::BatchesAtOnce
@@ -59,7 +59,7 @@ impl Gate {
 
 /// What came of a step that sent nothing by itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum SilentStep {
     Nothing,
     Answered,
     Failed,
@@ -67,16 +67,16 @@ enum Asked {
 
 /// Who asks a gateway.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Client {
+pub enum GatewayClient {
     /// For a block a step, or none.
-    One(User),
+    One(TreeUser),
     /// For blocks that do not exist.
     Errors,
     /// For several blocks at once, now and then.
     Batches,
 }
 
-impl Client {
+impl GatewayClient {
     pub fn name(self) -> &'static str {
         match self {
             Self::One(user) => user.name(),
@@ -87,7 +87,7 @@ impl Client {
 }
 
 /// What was seen of one user.
-pub struct Run {
+pub struct WireRun {
     /// Of each step, or of each query with what came behind it, what it showed but for path and
     /// slots.
     pub steps: Vec<Template>,
@@ -130,19 +130,19 @@ const BATCH: u64 = 4;
 const BATCH_STEPS: u64 = 16;
 
 /// Runs so many steps of a user.
-pub fn run(gate: Gate, client: Client, steps: u64, seed: u64) -> Result<Run, Failed> {
+pub fn run(gate: Gate, client: GatewayClient, steps: u64, seed: u64) -> Result<WireRun, Failed> {
     let params = params();
     params.geometry.check()?;
-    let mut rng = Seeded::new(mix(seed, 1));
+    let mut rng = SeededRng::new(mix(seed, 1));
     let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
     let nonce = [3; 16];
     let shared = keys.shared(&params, Choice::Benes);
     let (host, own) = InProcess::start(&shared, MemStore::new(params.geometry), &nonce, &mut rng)?;
-    let clock = Arc::new(Simulated::default());
+    let clock = Arc::new(SimulatedClock::default());
     let (is_fixed, hurries) = (gate != Gate::Demand, Arc::new(AtomicBool::new(false)));
-    let watch = Watch::new(&params, is_fixed.then(|| clock.clone()));
+    let watch = WireWatch::new(&params, is_fixed.then(|| clock.clone()));
     let watch = Arc::new((Mutex::new(watch), Condvar::new()));
-    let host = Arc::new(Watched { host, watch: watch.clone() });
+    let host = Arc::new(WatchedHost { host, watch: watch.clone() });
     let rng: Box<dyn Rng> =
         if gate == Gate::PrefersHalf { Box::new(Small(rng)) } else { Box::new(rng) };
     let session = (&nonce, &own);
@@ -153,7 +153,10 @@ pub fn run(gate: Gate, client: Client, steps: u64, seed: u64) -> Result<Run, Fai
     }
     let (mut step, mut requests) = (0, 0);
     loop {
-        hurries.store(gate == Gate::BatchesAtOnce && client == Client::Batches, Ordering::Relaxed);
+        hurries.store(
+            gate == Gate::BatchesAtOnce && client == GatewayClient::Batches,
+            Ordering::Relaxed,
+        );
         let asked = ask(&mut gateway, (gate, client), (step, &mut requests), seed)?;
         hurries.store(false, Ordering::Relaxed);
         let mut view = lock(&watch.0);
@@ -183,44 +186,44 @@ pub fn run(gate: Gate, client: Client, steps: u64, seed: u64) -> Result<Run, Fai
 /// One step of a client: what came of it, and a secret of its own that paths must not tell.
 fn ask(
     gateway: &mut Gateway,
-    (gate, client): (Gate, Client),
+    (gate, client): (Gate, GatewayClient),
     (step, requests): (u64, &mut u64),
     seed: u64,
-) -> Result<(Asked, u64), Failed> {
+) -> Result<(SilentStep, u64), Failed> {
     let blocks = gateway.params().blocks;
     match client {
-        Client::One(user) => {
+        GatewayClient::One(user) => {
             let Some(id) = user.asks(step, *requests, blocks, seed) else {
-                return Ok((Asked::Nothing, 0));
+                return Ok((SilentStep::Nothing, 0));
             };
             *requests += 1;
             if gate == Gate::RootAtHand && gateway.holds(id) {
-                return Ok((Asked::Answered, id + 1));
+                return Ok((SilentStep::Answered, id + 1));
             }
             if mix(seed, step).is_multiple_of(2) {
                 gateway.put(id, &[step as u8; 32])?;
             } else {
                 gateway.get(id)?;
             }
-            Ok((Asked::Answered, id + 1))
+            Ok((SilentStep::Answered, id + 1))
         }
-        Client::Errors => match gateway.get(blocks + step) {
-            Err(Error::OutOfRange { .. }) => Ok((Asked::Failed, 0)),
+        GatewayClient::Errors => match gateway.get(blocks + step) {
+            Err(Error::OutOfRange { .. }) => Ok((SilentStep::Failed, 0)),
             Err(other) => Err(other.into()),
             Ok(_) => unreachable!("there is no such block"),
         },
-        Client::Batches if step.is_multiple_of(BATCH_STEPS) => {
+        GatewayClient::Batches if step.is_multiple_of(BATCH_STEPS) => {
             let ids: Vec<u64> = (0..BATCH).map(|i| mix(seed, step + i) % blocks).collect();
             gateway.get_many(&ids)?;
-            Ok((Asked::Answered, ids[0] + 1))
+            Ok((SilentStep::Answered, ids[0] + 1))
         }
-        Client::Batches => Ok((Asked::Nothing, 0)),
+        GatewayClient::Batches => Ok((SilentStep::Nothing, 0)),
     }
 }
 
 /// A timer that waits for nothing while somebody hurries.
 struct Impatient {
-    clock: Arc<Simulated>,
+    clock: Arc<SimulatedClock>,
     hurries: Arc<AtomicBool>,
 }
 
@@ -239,7 +242,7 @@ impl Timer for Impatient {
 }
 
 /// Random numbers, one of four of which lacks the bit that chooses a half of the leaves.
-struct Small(Seeded);
+struct Small(SeededRng);
 
 impl Rng for Small {
     fn fill(&mut self, out: &mut [u8]) {
@@ -254,11 +257,11 @@ impl Rng for Small {
 }
 
 /// What the host has seen.
-struct Watch {
+struct WireWatch {
     params: Params,
     /// Where there is a beat: the time, which is seen of each message.
-    clock: Option<Arc<Simulated>>,
-    seen: Run,
+    clock: Option<Arc<SimulatedClock>>,
+    seen: WireRun,
     /// Of the present step.
     step: Template,
     /// Queries at the end of the step before.
@@ -272,14 +275,14 @@ struct Watch {
     form: Option<Vec<usize>>,
 }
 
-impl Watch {
-    fn new(params: &Params, clock: Option<Arc<Simulated>>) -> Self {
+impl WireWatch {
+    fn new(params: &Params, clock: Option<Arc<SimulatedClock>>) -> Self {
         let g = &params.geometry;
         let draws = |noun, places| Draws { noun, places, ..Draws::default() };
         Self {
             params: *params,
             clock,
-            seen: Run {
+            seen: WireRun {
                 steps: Vec::new(),
                 leaves: draws("paths", u64::from(g.leaves())),
                 behind: draws("trees", u64::from(g.roots)),
@@ -383,13 +386,13 @@ impl Watch {
 }
 
 /// A host that is watched.
-struct Watched {
+struct WatchedHost {
     host: InProcess<MemStore>,
-    watch: Arc<(Mutex<Watch>, Condvar)>,
+    watch: Arc<(Mutex<WireWatch>, Condvar)>,
 }
 
-impl Watched {
-    fn seen(&self) -> MutexGuard<'_, Watch> {
+impl WatchedHost {
+    fn seen(&self) -> MutexGuard<'_, WireWatch> {
         lock(&self.watch.0)
     }
 
@@ -402,7 +405,7 @@ impl Watched {
     }
 }
 
-impl Host for Watched {
+impl Host for WatchedHost {
     fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
         self.wait_for_round();
         let reply = self.host.query(ask);

@@ -6,23 +6,23 @@ mod run;
 mod users;
 
 use super::drawn::{OfUser, claims_of_draws, numbered};
-use super::page::{Picture, Seen};
-use super::suite::{self, Failed, Planted, Suite};
+use super::page::{Picture, UserPoints};
+use super::suite::{self, Failed, PlantedFault, Suite};
 use super::{Outcome, grouped};
 use crate::args::audit::{AuditPagerArgs, Level};
-use run::{Kind, Run, Wrong};
+use run::{PagerKind, PagerRun, Wrong};
 use traceless_audit::{Claim, Verdict};
-use users::{PAIRS, USERS, User};
+use users::{PAIRS, PagerUser, USERS};
 
 /// Pages of a program: more than it has frames for, and leaves enough to tell them apart.
 const PAGES: u64 = 128;
 
 /// A scheme, and what its pager does wrong.
 #[derive(Clone, Copy, Debug)]
-pub struct Scheme {
+pub struct PagerScheme {
     name: &'static str,
     /// In all these forms.
-    kinds: &'static [Kind],
+    kinds: &'static [PagerKind],
     wrong: Wrong,
 }
 
@@ -30,7 +30,7 @@ pub struct Scheme {
 pub struct Pagers;
 
 impl Suite for Pagers {
-    type Scheme = Scheme;
+    type Scheme = PagerScheme;
     /// Faults of each user.
     type Size = u64;
 
@@ -38,40 +38,50 @@ impl Suite for Pagers {
     const NOT_HIDDEN: &'static str = "Not hidden: the number of faults, and when they come; of \
                                       write-only schemes, all that is read; from a kernel that \
                                       delivers page faults, anything.";
-    const HONEST: &'static [Scheme] = &[
+    const HONEST: &'static [PagerScheme] = &[
         scheme(
             "detwo",
-            &[Kind::DetWo(1, 1), Kind::DetWo(3, 1), Kind::DetWo(15, 1), Kind::DetWo(1, 3)],
+            &[
+                PagerKind::DetWo(1, 1),
+                PagerKind::DetWo(3, 1),
+                PagerKind::DetWo(15, 1),
+                PagerKind::DetWo(1, 3),
+            ],
         ),
-        scheme("eager", &[Kind::Eager(1), Kind::Eager(3), Kind::Eager(15)]),
-        scheme("path", &[Kind::Path]),
-        scheme("path-fused", &[Kind::FusedPath]),
-        scheme("ring", &[Kind::Ring]),
+        scheme("eager", &[PagerKind::Eager(1), PagerKind::Eager(3), PagerKind::Eager(15)]),
+        scheme("path", &[PagerKind::Path]),
+        scheme("path-fused", &[PagerKind::FusedPath]),
+        scheme("ring", &[PagerKind::Ring]),
     ];
-    const PLANTED: &'static [Planted<Self>] = &[
-        planted("plain", Kind::PLAIN, Wrong::Nothing, "each page has a place of its own"),
-        planted("opam", Kind::OPAM, Wrong::Nothing, "a page comes by the path by which it left"),
+    const PLANTED: &'static [PlantedFault<Self>] = &[
+        planted("plain", PagerKind::PLAIN, Wrong::Nothing, "each page has a place of its own"),
+        planted(
+            "opam",
+            PagerKind::OPAM,
+            Wrong::Nothing,
+            "a page comes by the path by which it left",
+        ),
         planted(
             "mutant:skips-clean",
-            Kind::DETWO,
+            PagerKind::DETWO,
             Wrong::SkipsClean,
             "a page that did not change is not written",
         ),
         planted(
             "mutant:reads-ahead",
-            Kind::DETWO,
+            PagerKind::DETWO,
             Wrong::ReadsAhead,
             "after two pages in order the next one comes, too",
         ),
         planted(
             "mutant:skips-unwritten",
-            Kind::PATH,
+            PagerKind::PATH,
             Wrong::SkipsUnwritten,
             "a page that was never written comes without an access",
         ),
         planted(
             "mutant:path-skips-clean",
-            Kind::PATH,
+            PagerKind::PATH,
             Wrong::SkipsClean,
             "a page that did not change goes nowhere, and takes no path",
         ),
@@ -85,15 +95,15 @@ impl Suite for Pagers {
         }
     }
 
-    fn name(scheme: &Scheme) -> &'static str {
+    fn name(scheme: &PagerScheme) -> &'static str {
         scheme.name
     }
 
-    fn title(scheme: &Scheme) -> String {
+    fn title(scheme: &PagerScheme) -> String {
         format!("pager {}", scheme.name)
     }
 
-    fn claims(scheme: &Scheme, faults: u64, seed: u64) -> Result<Vec<Claim>, Failed> {
+    fn claims(scheme: &PagerScheme, faults: u64, seed: u64) -> Result<Vec<Claim>, Failed> {
         /// What is to be equal is so long before what is drawn tells nothing.
         const EQUAL_MAX: u64 = 300_000;
         let mut claims = vec![];
@@ -104,7 +114,7 @@ impl Suite for Pagers {
                 let seed = seed.wrapping_mul(64) + nth;
                 run::run(scheme, kind, user, faults, seed)
             });
-            let runs = runs.collect::<Result<Vec<Run>, Failed>>()?;
+            let runs = runs.collect::<Result<Vec<PagerRun>, Failed>>()?;
             let name = name_of(scheme, kind);
             claims.push(pages_come_back(&name, &runs));
             if kind.is_tree() {
@@ -118,13 +128,13 @@ impl Suite for Pagers {
     }
 
     /// The paths of two users, of trees.
-    fn pictures(scheme: &Scheme, seed: u64) -> Result<Vec<Picture>, Failed> {
-        let shown = |user: User| -> Result<Seen, Failed> {
+    fn pictures(scheme: &PagerScheme, seed: u64) -> Result<Vec<Picture>, Failed> {
+        let shown = |user: PagerUser| -> Result<UserPoints, Failed> {
             let run = run::run(scheme, scheme.kinds[0], user, Self::size(Level::Quick), seed)?;
             let points = (0..).zip(run.drawn.drawn).collect();
-            Ok(Seen { name: user.name().to_owned(), points })
+            Ok(UserPoints { name: user.name().to_owned(), points })
         };
-        let users = [shown(User::Few)?, shown(User::Random)?];
+        let users = [shown(PagerUser::Few)?, shown(PagerUser::Random)?];
         if users[0].points.is_empty() {
             return Ok(vec![]);
         }
@@ -137,37 +147,37 @@ pub fn run(args: &AuditPagerArgs) -> Outcome {
     suite::run::<Pagers>(&args.run, args.scheme.as_deref())
 }
 
-impl Kind {
+impl PagerKind {
     const PLAIN: &'static [Self] = &[Self::Plain];
     const DETWO: &'static [Self] = &[Self::DetWo(3, 1)];
     const PATH: &'static [Self] = &[Self::Path];
     const OPAM: &'static [Self] = &[Self::Opam];
 }
 
-const fn scheme(name: &'static str, kinds: &'static [Kind]) -> Scheme {
-    Scheme { name, kinds, wrong: Wrong::Nothing }
+const fn scheme(name: &'static str, kinds: &'static [PagerKind]) -> PagerScheme {
+    PagerScheme { name, kinds, wrong: Wrong::Nothing }
 }
 
 const fn planted(
     name: &'static str,
-    kinds: &'static [Kind],
+    kinds: &'static [PagerKind],
     wrong: Wrong,
     fault: &'static str,
-) -> Planted<Pagers> {
-    Planted { scheme: Scheme { name, kinds, wrong }, fault: Some(fault), size: 1_500 }
+) -> PlantedFault<Pagers> {
+    PlantedFault { scheme: PagerScheme { name, kinds, wrong }, fault: Some(fault), size: 1_500 }
 }
 
-fn name_of(scheme: &Scheme, kind: Kind) -> String {
+fn name_of(scheme: &PagerScheme, kind: PagerKind) -> String {
     let name = scheme.name;
     match kind {
-        Kind::DetWo(k, 1) | Kind::Eager(k) => format!("{name} K = {k}"),
-        Kind::DetWo(k, of) => format!("{name} K = {k}/{of}"),
+        PagerKind::DetWo(k, 1) | PagerKind::Eager(k) => format!("{name} K = {k}"),
+        PagerKind::DetWo(k, of) => format!("{name} K = {k}/{of}"),
         _ => name.to_owned(),
     }
 }
 
 /// That paths are drawn anew, and that those which follow from the number of the fault do.
-fn of_paths(name: &str, runs: &[Run]) -> Vec<Claim> {
+fn of_paths(name: &str, runs: &[PagerRun]) -> Vec<Claim> {
     let drawn: Vec<_> = runs.iter().map(|run| [run.drawn.clone()]).collect();
     let users = USERS.iter().zip(&drawn);
     let users: Vec<_> = users.map(|(user, drawn)| OfUser { name: user.name(), drawn }).collect();
@@ -181,12 +191,12 @@ fn of_paths(name: &str, runs: &[Run]) -> Vec<Claim> {
 const ONE: &str = "one differing event is found";
 
 /// That each fault shows the same of every user.
-fn faults_look_alike(name: &str, what: &str, runs: &[Run]) -> Claim {
+fn faults_look_alike(name: &str, what: &str, runs: &[PagerRun]) -> Claim {
     let of_users = runs.iter().map(|run| &run.faults[..]).collect::<Vec<_>>();
     all_equal(format!("{name}: {what}"), "fault", &of_users)
 }
 
-fn public_paths(name: &str, runs: &[Run]) -> Claim {
+fn public_paths(name: &str, runs: &[PagerRun]) -> Claim {
     let of_users = runs.iter().map(|run| &run.public[..]).collect::<Vec<_>>();
     all_equal(format!("{name}: evictions follow from the number of faults"), "eviction", &of_users)
 }
@@ -206,7 +216,7 @@ fn all_equal<T: PartialEq>(name: String, noun: &str, of_users: &[&[T]]) -> Claim
     Claim::exact(name, Verdict::Pass, all as u64, ONE, evidence)
 }
 
-fn pages_come_back(name: &str, runs: &[Run]) -> Claim {
+fn pages_come_back(name: &str, runs: &[PagerRun]) -> Claim {
     let wrong: u64 = runs.iter().map(|run| run.wrong).sum();
     let faults: usize = runs.iter().map(|run| run.faults.len()).sum();
     let verdict = if wrong == 0 { Verdict::Pass } else { Verdict::Fault };

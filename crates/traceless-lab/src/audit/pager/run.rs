@@ -1,20 +1,20 @@
 //! Runs programs that page, and keeps what is seen of the store.
 
-use super::users::User;
-use super::{PAGES, Scheme};
+use super::users::PagerUser;
+use super::{PAGES, PagerScheme};
 use crate::audit::suite::Failed;
 use crate::audit::workload::mix;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use traceless::Result;
-use traceless::rng::{Rng, Seeded, System};
+use traceless::rng::{Rng, SeededRng, System};
 use traceless::scheme::detwo::Refresh;
 use traceless::seal::Secret;
-use traceless::store::{MemStore, Store, Watched};
+use traceless::store::{MemStore, Store, WatchedStore};
 use traceless::trace::{Event, Op, Recorder};
 use traceless_audit::{Draws, Template};
 use traceless_pager::scheme::{
-    Areas, Deferred, DetWo, FusedPath, FusedRing, Opam, PageScheme, Path, Plain, TreeParts,
+    Areas, DeferredDetWo, DetWo, FusedPath, FusedRing, Opam, PageScheme, Path, Plain, TreeParts,
     TreeSize, path_leaves, ring_leaves,
 };
 use traceless_pager::slots::{Cipher, PageAegis};
@@ -25,7 +25,7 @@ const FRAMES: usize = 4;
 
 /// Where pages go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum PagerKind {
     Plain,
     /// So many pages refreshed for so many that leave.
     DetWo(u32, u32),
@@ -49,7 +49,7 @@ pub enum Wrong {
 }
 
 /// What was seen of one user.
-pub struct Run {
+pub struct PagerRun {
     /// Of each fault: what was written, and where. Of trees what was read and written, but not
     /// where.
     pub faults: Vec<Template>,
@@ -61,7 +61,7 @@ pub struct Run {
     pub wrong: u64,
 }
 
-impl Kind {
+impl PagerKind {
     /// Whether it claims to hide reads, too, or is there to be compared with such.
     pub fn is_tree(self) -> bool {
         matches!(self, Self::Path | Self::FusedPath | Self::Ring | Self::Opam)
@@ -100,7 +100,7 @@ impl Kind {
     }
 
     fn build(self, store: Arc<dyn Store>, seed: u64) -> Result<Box<dyn PageScheme>> {
-        let mut rng = Seeded::new(seed);
+        let mut rng = SeededRng::new(seed);
         let key = Secret::random(&mut rng);
         let areas = |store, k, of| {
             let (refresh, salts) = (Refresh::new(k, of)?, Box::new(System));
@@ -110,7 +110,7 @@ impl Kind {
             return Ok(Box::new(DetWo::new(areas(store, k, of)?)));
         }
         if let Self::Eager(k) = self {
-            return Ok(Box::new(Deferred::new(areas(store, k, 1)?)));
+            return Ok(Box::new(DeferredDetWo::new(areas(store, k, 1)?)));
         }
         if self == Self::Plain {
             let salts = Box::new(System);
@@ -134,9 +134,15 @@ impl Kind {
 }
 
 /// Runs so many faults of a user.
-pub fn run(scheme: &Scheme, kind: Kind, user: User, faults: u64, seed: u64) -> Result<Run, Failed> {
+pub fn run(
+    scheme: &PagerScheme,
+    kind: PagerKind,
+    user: PagerUser,
+    faults: u64,
+    seed: u64,
+) -> Result<PagerRun, Failed> {
     let recorder = Arc::new(Recorder::default());
-    let store = Watched::new(MemStore::new(kind.store_len()?), recorder.clone());
+    let store = WatchedStore::new(MemStore::new(kind.store_len()?), recorder.clone());
     let mut pager = Pager {
         scheme: kind.build(Arc::new(store), mix(seed, 1))?,
         wrong: scheme.wrong,
@@ -145,8 +151,11 @@ pub fn run(scheme: &Scheme, kind: Kind, user: User, faults: u64, seed: u64) -> R
         wrong_pages: 0,
     };
     let leaves = kind.leaves()?;
-    let mut watch =
-        Watch { kind, run: Run::new(faults, leaves.len() as u64), leaves: numbered(leaves) };
+    let mut watch = StoreWatch {
+        kind,
+        run: PagerRun::new(faults, leaves.len() as u64),
+        leaves: numbered(leaves),
+    };
     // All begin with the first pages in their frames.
     for page in 0..FRAMES as u64 {
         pager.fault(page, 0)?;
@@ -163,7 +172,7 @@ pub fn run(scheme: &Scheme, kind: Kind, user: User, faults: u64, seed: u64) -> R
         before = wanted;
         watch.fault(&recorder.take(), wanted);
     }
-    let Watch { mut run, .. } = watch;
+    let StoreWatch { mut run, .. } = watch;
     run.wrong = pager.wrong_pages;
     Ok(run)
 }
@@ -220,21 +229,21 @@ impl Pager {
 }
 
 /// Who sees the store.
-struct Watch {
-    kind: Kind,
-    run: Run,
+struct StoreWatch {
+    kind: PagerKind,
+    run: PagerRun,
     /// The leaves of a tree by where they lie.
     leaves: BTreeMap<u64, u64>,
 }
 
-impl Run {
+impl PagerRun {
     fn new(faults: u64, leaves: u64) -> Self {
         let drawn = Draws { noun: "leaves", places: leaves, ..Draws::default() };
         Self { faults: Vec::with_capacity(faults as usize), drawn, public: vec![], wrong: 0 }
     }
 }
 
-impl Watch {
+impl StoreWatch {
     /// Sees what a fault shows, in which `wanted` comes.
     fn fault(&mut self, events: &[Event], wanted: u64) {
         let mut template = Template::default();

@@ -4,7 +4,7 @@ use super::super::workload::mix;
 
 /// Somebody whose pages come and go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum User {
+pub enum PagerUser {
     InOrder,
     Backwards,
     Random,
@@ -22,29 +22,29 @@ pub enum User {
 }
 
 /// All of them.
-pub const USERS: [User; 9] = [
-    User::InOrder,
-    User::Backwards,
-    User::Random,
-    User::Few,
-    User::FewHot,
-    User::Reads,
-    User::Old,
-    User::SecretOnes,
-    User::SecretZeros,
+pub const USERS: [PagerUser; 9] = [
+    PagerUser::InOrder,
+    PagerUser::Backwards,
+    PagerUser::Random,
+    PagerUser::Few,
+    PagerUser::FewHot,
+    PagerUser::Reads,
+    PagerUser::Old,
+    PagerUser::SecretOnes,
+    PagerUser::SecretZeros,
 ];
 
 /// Whom to tell apart.
-pub const PAIRS: [(User, User); 6] = [
-    (User::InOrder, User::Random),
-    (User::Backwards, User::InOrder),
-    (User::Few, User::Random),
-    (User::FewHot, User::Reads),
-    (User::Old, User::InOrder),
-    (User::SecretOnes, User::SecretZeros),
+pub const PAIRS: [(PagerUser, PagerUser); 6] = [
+    (PagerUser::InOrder, PagerUser::Random),
+    (PagerUser::Backwards, PagerUser::InOrder),
+    (PagerUser::Few, PagerUser::Random),
+    (PagerUser::FewHot, PagerUser::Reads),
+    (PagerUser::Old, PagerUser::InOrder),
+    (PagerUser::SecretOnes, PagerUser::SecretZeros),
 ];
 
-impl User {
+impl PagerUser {
     pub fn name(self) -> &'static str {
         match self {
             Self::InOrder => "pages in order",

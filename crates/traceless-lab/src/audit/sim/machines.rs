@@ -1,8 +1,8 @@
 //! The schemes of the simulator, each in a small [computer](super::computer).
 
 use super::computer::{BLOCKS, CACHED, LEVELS, MEMORY, Over, machine};
-use super::run::{Bench, Job, Run};
-use super::users::User;
+use super::run::{Bench, Job, MachineRun};
+use super::users::ProgramUser;
 use super::watch::Atlas;
 use std::sync::Arc;
 use traceless::scheme::ring::Params;
@@ -11,11 +11,11 @@ use traceless_sim::{Result, Watch, dram};
 
 /// A scheme by name, and what it is made of.
 #[derive(Clone, Copy, Debug)]
-pub struct Scheme {
+pub struct MachineScheme {
     pub name: &'static str,
-    pub made: Made,
+    pub made: Construction,
     /// What is claimed of its times.
-    pub readings: &'static [Reading],
+    pub readings: &'static [MachineClaims],
     /// Whether each slot looks like all others of its number. What Ring ORAM touches besides a path
     /// follows from the paths before, which are random.
     pub has_templates: bool,
@@ -27,18 +27,18 @@ pub struct Scheme {
 
 /// How a scheme comes into a computer.
 #[derive(Clone, Copy, Debug)]
-pub enum Made {
+pub enum Construction {
     /// By a configuration of the simulator.
     Config(fn() -> Config),
     /// By a configuration whose pace is another than is said.
-    Otherwise(fn() -> Config, fn(Pace, User) -> Pace),
+    Otherwise(fn() -> Config, fn(Pace, ProgramUser) -> Pace),
     /// In place of what the simulator has.
     Own { atlas: fn() -> Result<Atlas>, run: fn(&Job, &Bench) -> Result<()> },
 }
 
 /// When paths begin, what they go to, and what is claimed of when.
 #[derive(Clone, Copy, Debug)]
-pub struct Reading {
+pub struct MachineClaims {
     pub words: &'static str,
     pub pace: Pace,
     pub over: Over,
@@ -56,12 +56,12 @@ pub enum OfTimes {
     OfPaths,
 }
 
-impl Scheme {
+impl MachineScheme {
     /// What whoever watches knows.
     pub fn atlas(&self, over: Over) -> Result<Arc<Atlas>> {
         let config = match self.made {
-            Made::Config(config) | Made::Otherwise(config, _) => config(),
-            Made::Own { atlas, .. } => return Ok(Arc::new(atlas()?)),
+            Construction::Config(config) | Construction::Otherwise(config, _) => config(),
+            Construction::Own { atlas, .. } => return Ok(Arc::new(atlas()?)),
         };
         if config.scheme == Oram::Ring {
             let shape = Params::Z4.shape_for(BLOCKS)?;
@@ -73,14 +73,14 @@ impl Scheme {
     }
 
     /// Runs `job` before the eyes of somebody who knows `atlas`.
-    pub fn run(&self, job: &Job, atlas: &Arc<Atlas>) -> Result<Run> {
+    pub fn run(&self, job: &Job, atlas: &Arc<Atlas>) -> Result<MachineRun> {
         let bench = Bench::new(atlas, job);
         let (config, pace) = match self.made {
-            Made::Config(config) => (config(), job.pace),
-            Made::Otherwise(config, pace) => (config(), pace(job.pace, job.user)),
-            Made::Own { run, .. } => {
+            Construction::Config(config) => (config(), job.pace),
+            Construction::Otherwise(config, pace) => (config(), pace(job.pace, job.user)),
+            Construction::Own { run, .. } => {
                 run(job, &bench)?;
-                return Ok(Run { seen: bench.watcher.take(), commands: vec![], cycles: 0 });
+                return Ok(MachineRun { seen: bench.watcher.take(), commands: vec![], cycles: 0 });
             }
         };
         let config = if job.is_roomy { roomy(config) } else { config };
@@ -90,7 +90,7 @@ impl Scheme {
         let outcome =
             machine(config, job.over).run_watched(0, &mut [bench.program(job)], &watch)?;
         let (seen, cycles) = (bench.watcher.take(), outcome.run.cycles);
-        Ok(Run { seen, commands: outcome.commands, cycles })
+        Ok(MachineRun { seen, commands: outcome.commands, cycles })
     }
 }
 
@@ -104,7 +104,7 @@ const LONG_INTERVAL: u64 = 6000;
 const SHORT_INTERVAL: u64 = 100;
 
 /// T counted from the end of a path, as IR-ORAM and the paper on unified ORAM do.
-pub const AFTER_COMPLETION: Reading = Reading {
+pub const AFTER_COMPLETION: MachineClaims = MachineClaims {
     words: "T from the end of a path",
     pace: Pace::AfterCompletion(INTERVAL),
     over: Over::Dram,
@@ -113,7 +113,7 @@ pub const AFTER_COMPLETION: Reading = Reading {
 
 /// The same where all paths take as long. Which paths there are does not follow from how long they
 /// take, and many are simulated soonest here.
-pub const BY_BANDWIDTH: Reading = Reading {
+pub const BY_BANDWIDTH: MachineClaims = MachineClaims {
     words: "T from the end of a path, over a memory that is known by its bandwidth",
     over: Over::Bandwidth,
     claim: OfTimes::Alike,
@@ -122,26 +122,26 @@ pub const BY_BANDWIDTH: Reading = Reading {
 
 /// T as the IR-ORAM paper's authors count it: in slots for instructions, of which those that memory
 /// operations of the program take are left out.
-pub const FETCH_SLOTS: Reading = Reading {
+pub const FETCH_SLOTS: MachineClaims = MachineClaims {
     words: "T in slots for other instructions",
     pace: Pace::FetchSlots(INTERVAL),
     ..AFTER_COMPLETION
 };
 
 /// Without a fixed rate: nothing is claimed of times.
-pub const ON_DEMAND: Reading =
-    Reading { words: "without a fixed rate", pace: Pace::Asked, ..AFTER_COMPLETION };
+pub const ON_DEMAND: MachineClaims =
+    MachineClaims { words: "without a fixed rate", pace: Pace::Asked, ..AFTER_COMPLETION };
 
 /// All that are claimed to hide anything.
-pub const READINGS: [Reading; 4] = [
+pub const READINGS: [MachineClaims; 4] = [
     AFTER_COMPLETION,
-    Reading {
+    MachineClaims {
         words: "T from start to start, longer than a path",
         pace: Pace::StartToStart(LONG_INTERVAL),
         over: Over::Dram,
         claim: OfTimes::Every(LONG_INTERVAL),
     },
-    Reading {
+    MachineClaims {
         words: "T from start to start, shorter than a path",
         pace: Pace::StartToStart(SHORT_INTERVAL),
         over: Over::Dram,
@@ -151,17 +151,17 @@ pub const READINGS: [Reading; 4] = [
 ];
 
 /// All without a known fault.
-pub const SCHEMES: [Scheme; 16] = [
+pub const SCHEMES: [MachineScheme; 16] = [
     scheme("path", || Config { drain_above: Some(0), ..of(Oram::Path) }),
-    Scheme { turns: 8, ..scheme("recursive", recursive) },
-    Scheme {
+    MachineScheme { turns: 8, ..scheme("recursive", recursive) },
+    MachineScheme {
         turns: 3,
         ..scheme("recursive:no-plb", || Config { map_trees: Some(map_trees(None)), ..recursive() })
     },
     scheme("unified", || Config { drain_above: Some(0), ..of(Oram::Unified) }),
     scheme("compressed", || Config { drain_above: Some(0), ..of(Oram::Compressed) }),
     scheme("baseline", || of(Oram::Baseline)),
-    Scheme { turns: 3, ..scheme("rho", rho) },
+    MachineScheme { turns: 3, ..scheme("rho", rho) },
     scheme("ir-alloc", || of(Oram::IrAlloc)),
     scheme("ir-stash", || of(Oram::IrStash)),
     scheme("ir-dwb", || of(Oram::IrDwb)),
@@ -170,7 +170,7 @@ pub const SCHEMES: [Scheme; 16] = [
     scheme("bundled", || of(Oram::Bundled)),
     scheme("llc-d", || of(Oram::LlcD)),
     scheme("llc-d+ir-stash+ir-alloc", || of(Oram::LlcDIrStashIrAlloc)),
-    Scheme {
+    MachineScheme {
         has_templates: false,
         turns: 2,
         is_public: |slot| slot % (RING_RATE + 1) == RING_RATE,
@@ -180,10 +180,10 @@ pub const SCHEMES: [Scheme; 16] = [
 
 const RING_RATE: u64 = Params::Z4.rate as u64;
 
-pub const fn scheme(name: &'static str, config: fn() -> Config) -> Scheme {
-    let made = Made::Config(config);
+pub const fn scheme(name: &'static str, config: fn() -> Config) -> MachineScheme {
+    let made = Construction::Config(config);
     let is_public = |_| false;
-    Scheme { name, made, readings: &READINGS, has_templates: true, turns: 1, is_public }
+    MachineScheme { name, made, readings: &READINGS, has_templates: true, turns: 1, is_public }
 }
 
 /// Stashes hold little more than a path, so that they have to be emptied now and then.

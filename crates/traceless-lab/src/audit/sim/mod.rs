@@ -18,20 +18,21 @@ use super::{Outcome, grouped};
 use crate::args::audit::{AuditSimArgs, Level};
 use computer::Over;
 use machines::{
-    AFTER_COMPLETION, BY_BANDWIDTH, Made, ON_DEMAND, OfTimes, Reading, SCHEMES, Scheme,
+    AFTER_COMPLETION, BY_BANDWIDTH, Construction, MachineClaims, MachineScheme, ON_DEMAND, OfTimes,
+    SCHEMES,
 };
 use mutants::{PLANTED, Planted};
 use playback::play_back;
-use run::{Job, Run};
+use run::{Job, MachineRun};
 use std::sync::Arc;
 use traceless_audit::{Claim, Draws, Verdict};
 use traceless_sim::oram::Pace;
-use users::{PAIRS, USERS, User};
-use watch::{Atlas, Seen, Shared, Slot, Watcher};
+use users::{PAIRS, ProgramUser, USERS};
+use watch::{Atlas, BusView, Slot, WatchState, Watcher};
 
 /// How much is run.
 #[derive(Clone, Copy, Debug)]
-pub struct Size {
+pub struct MachineSize {
     /// Slots of each user that are compared exactly, for each reading of T.
     exact: usize,
     /// Slots of each user whose leaves are put to statistics, and leaves that he has in each tree:
@@ -44,41 +45,41 @@ pub struct Size {
 pub struct Processors;
 
 impl Suite for Processors {
-    type Scheme = Scheme;
-    type Size = Size;
+    type Scheme = MachineScheme;
+    type Size = MachineSize;
 
     const TARGET: &'static str = "sim";
     const NOT_HIDDEN: &'static str = "Not hidden: how long a program runs, to a slot; without a \
                                       fixed rate, when it asks for memory. Where T counts from \
                                       the end of a path, or is shorter than one, times follow \
                                       from the paths.";
-    const HONEST: &'static [Scheme] = &SCHEMES;
+    const HONEST: &'static [MachineScheme] = &SCHEMES;
     const PLANTED: &'static [Planted] = &PLANTED;
 
-    fn size(level: Level) -> Size {
+    fn size(level: Level) -> MachineSize {
         match level {
-            Level::Quick => Size { exact: 170, drawn: 1_280, leaves: 0 },
-            Level::Ci => Size { exact: 600, drawn: 10_000, leaves: 0 },
-            Level::Release => Size { exact: 5_000, drawn: 0, leaves: 2_000_000 },
+            Level::Quick => MachineSize { exact: 170, drawn: 1_280, leaves: 0 },
+            Level::Ci => MachineSize { exact: 600, drawn: 10_000, leaves: 0 },
+            Level::Release => MachineSize { exact: 5_000, drawn: 0, leaves: 2_000_000 },
         }
     }
 
-    fn name(scheme: &Scheme) -> &'static str {
+    fn name(scheme: &MachineScheme) -> &'static str {
         scheme.name
     }
 
-    fn claims(scheme: &Scheme, size: Size, seed: u64) -> Result<Vec<Claim>, Failed> {
+    fn claims(scheme: &MachineScheme, size: MachineSize, seed: u64) -> Result<Vec<Claim>, Failed> {
         let mut claims = vec![];
         for reading in scheme.readings {
             let atlas = scheme.atlas(reading.over)?;
             let jobs = jobs(reading, size.exact, size.exact, seed);
             let runs = jobs.map(|job| scheme.run(&job, &atlas));
-            let runs = runs.collect::<traceless_sim::Result<Vec<Run>>>()?;
+            let runs = runs.collect::<traceless_sim::Result<Vec<MachineRun>>>()?;
             claims.push(slots_look_alike(scheme, reading.words, &runs));
             claims.push(times_tell_nothing(scheme, reading, &runs, &atlas)?);
         }
         let atlas = scheme.atlas(Over::Dram)?;
-        if matches!(scheme.made, Made::Config(_)) {
+        if matches!(scheme.made, Construction::Config(_)) {
             claims.push(counts_tell_on_demand(scheme, &atlas, seed)?);
             claims.push(gaps_tell_on_demand(scheme, &atlas, seed)?);
         }
@@ -87,27 +88,27 @@ impl Suite for Processors {
     }
 
     /// Two users at a fixed rate; and two without one, which is not claimed to tell nothing.
-    fn pictures(scheme: &Scheme, seed: u64) -> Result<Vec<Picture>, Failed> {
+    fn pictures(scheme: &MachineScheme, seed: u64) -> Result<Vec<Picture>, Failed> {
         /// Slots of each user, enough to see how leaves are spread.
         const SLOTS: usize = 5_000;
-        const SHOWN: [(Reading, [User; 2]); 3] = [
-            (AFTER_COMPLETION, [User::Random, User::Computes]),
-            (AFTER_COMPLETION, [User::SecretOnes, User::SecretZeros]),
-            (ON_DEMAND, [User::Random, User::NowAndThen]),
+        const SHOWN: [(MachineClaims, [ProgramUser; 2]); 3] = [
+            (AFTER_COMPLETION, [ProgramUser::Random, ProgramUser::Computes]),
+            (AFTER_COMPLETION, [ProgramUser::SecretOnes, ProgramUser::SecretZeros]),
+            (ON_DEMAND, [ProgramUser::Random, ProgramUser::NowAndThen]),
         ];
         let atlas = scheme.atlas(Over::Dram)?;
         let mut pictures = vec![];
         for (reading, users) in &SHOWN {
-            if reading.pace == Pace::Asked && !matches!(scheme.made, Made::Config(_)) {
+            if reading.pace == Pace::Asked && !matches!(scheme.made, Construction::Config(_)) {
                 continue;
             }
-            let slots_of = |user: &User| {
+            let slots_of = |user: &ProgramUser| {
                 let job = jobs(reading, SLOTS, 0, seed).find(|job| job.user == *user);
                 Ok(scheme.run(&job.expect("it is one of all"), &atlas)?.seen.slots)
             };
             let slots = users.iter().map(slots_of).collect::<traceless_sim::Result<Vec<_>>>()?;
             for tree in 0..atlas.leaves().len() {
-                let shown = |nth: usize| page::Seen {
+                let shown = |nth: usize| page::UserPoints {
                     name: users[nth].name().to_owned(),
                     points: paths_in(&slots[nth], tree),
                 };
@@ -135,8 +136,13 @@ pub fn run(args: &AuditSimArgs) -> Outcome {
 }
 
 /// What all users have to show: so many slots each, and in how many all that is kept.
-fn jobs(reading: &Reading, slots: usize, kept: usize, seed: u64) -> impl Iterator<Item = Job> {
-    let Reading { pace, over, .. } = *reading;
+fn jobs(
+    reading: &MachineClaims,
+    slots: usize,
+    kept: usize,
+    seed: u64,
+) -> impl Iterator<Item = Job> {
+    let MachineClaims { pace, over, .. } = *reading;
     // Far more than so many slots take, should there be fewer than there are to be.
     let instructions = 20_000 * slots as u64;
     (0..).zip(USERS).map(move |(nth, user)| {
@@ -146,7 +152,11 @@ fn jobs(reading: &Reading, slots: usize, kept: usize, seed: u64) -> impl Iterato
 }
 
 /// All claims that need many slots. Of those only the first user's are held, and all leaves.
-fn for_long(scheme: &Scheme, size: Size, seed: u64) -> traceless_sim::Result<Vec<Claim>> {
+fn for_long(
+    scheme: &MachineScheme,
+    size: MachineSize,
+    seed: u64,
+) -> traceless_sim::Result<Vec<Claim>> {
     let atlas = &scheme.atlas(BY_BANDWIDTH.over)?;
     let slots = size.drawn.max(size.leaves * scheme.turns);
     let (mut first, mut alike, mut leaves) = (None, Alike::default(), vec![]);
@@ -168,7 +178,7 @@ const POWER: &str = "one slot that differs is found";
 
 /// That each slot looks the same for every user, but for its path; and has the same path where its
 /// number tells it.
-fn slots_look_alike(scheme: &Scheme, when: &str, runs: &[Run]) -> Claim {
+fn slots_look_alike(scheme: &MachineScheme, when: &str, runs: &[MachineRun]) -> Claim {
     let mut alike = Alike::default();
     for (user, run) in USERS.into_iter().zip(runs) {
         alike.compare(scheme, user, &runs[0].seen.slots, &run.seen.slots);
@@ -187,7 +197,13 @@ struct Alike {
 
 impl Alike {
     /// Compares the slots of a user with those of the first one.
-    fn compare(&mut self, scheme: &Scheme, user: User, first: &[Slot], slots: &[Slot]) {
+    fn compare(
+        &mut self,
+        scheme: &MachineScheme,
+        user: ProgramUser,
+        first: &[Slot],
+        slots: &[Slot],
+    ) {
         let differs = |nth: &usize| match (slots.get(*nth), first.get(*nth)) {
             (Some(a), Some(b)) => {
                 let is_public = (scheme.is_public)(*nth as u64);
@@ -206,7 +222,7 @@ impl Alike {
         }
     }
 
-    fn claim(self, scheme: &Scheme, when: &str) -> Claim {
+    fn claim(self, scheme: &MachineScheme, when: &str) -> Claim {
         let name = format!("{}: slots of all users look alike, {when}", scheme.name);
         if let Some((nth, why)) = self.differs {
             return Claim::exact(name, Verdict::Leak, nth, POWER, format!("slot {nth} of {why}"));
@@ -219,9 +235,9 @@ impl Alike {
 
 /// What is claimed of the times at which slots begin, and end.
 fn times_tell_nothing(
-    scheme: &Scheme,
-    reading: &Reading,
-    runs: &[Run],
+    scheme: &MachineScheme,
+    reading: &MachineClaims,
+    runs: &[MachineRun],
     atlas: &Arc<Atlas>,
 ) -> traceless_sim::Result<Claim> {
     let what = match reading.claim {
@@ -265,11 +281,15 @@ fn not_alike(a: &[Slot], b: &[Slot]) -> Differs {
 }
 
 /// What a processor without a program does otherwise that has the same paths.
-fn not_of_paths(run: &Run, pace: Pace, atlas: &Arc<Atlas>) -> traceless_sim::Result<Differs> {
-    let Seen { slots, lines, .. } = &run.seen;
+fn not_of_paths(
+    run: &MachineRun,
+    pace: Pace,
+    atlas: &Arc<Atlas>,
+) -> traceless_sim::Result<Differs> {
+    let BusView { slots, lines, .. } = &run.seen;
     let Some(last) = slots.last() else { return Ok(None) };
     let end = last.began.max(last.wrote);
-    let watcher = Watcher::new(atlas.clone(), Arc::new(Shared::default()), slots.len(), 0);
+    let watcher = Watcher::new(atlas.clone(), Arc::new(WatchState::default()), slots.len(), 0);
     let (played, commands) = play_back(lines, pace, &watcher, end)?;
     if let Some((nth, (a, b))) = (0..)
         .zip(slots.iter().zip(&played.slots))
@@ -283,8 +303,9 @@ fn not_of_paths(run: &Run, pace: Pace, atlas: &Arc<Atlas>) -> traceless_sim::Res
         return Ok(Some((nth, "without a program there is another number of slots".to_owned())));
     }
     for (a, b) in run.commands.iter().zip(&commands) {
-        let until =
-            |all: &'_ [traceless_sim::dram::Logged]| all.partition_point(|logged| logged.at <= end);
+        let until = |all: &'_ [traceless_sim::dram::CommandRecord]| {
+            all.partition_point(|logged| logged.at <= end)
+        };
         if a[..until(a)] != b[..until(b)] {
             return Ok(Some((0, "commands to the memory are others without a program".to_owned())));
         }
@@ -295,12 +316,17 @@ fn not_of_paths(run: &Run, pace: Pace, atlas: &Arc<Atlas>) -> traceless_sim::Res
 /// What is told where paths begin when somebody asks: it is not claimed to be hidden. If nothing
 /// were told, nothing would be seen.
 fn counts_tell_on_demand(
-    scheme: &Scheme,
+    scheme: &MachineScheme,
     atlas: &Arc<Atlas>,
     seed: u64,
 ) -> traceless_sim::Result<Claim> {
     const INSTRUCTIONS: u64 = 20_000;
-    let users = [User::Random, User::InOrder, User::FewMissed, User::NowAndThen];
+    let users = [
+        ProgramUser::Random,
+        ProgramUser::InOrder,
+        ProgramUser::FewMissed,
+        ProgramUser::NowAndThen,
+    ];
     let (mut paths, mut cycles) = (vec![], vec![]);
     for user in users {
         let job = Job {
@@ -334,7 +360,7 @@ fn counts_tell_on_demand(
 
 /// The times between paths of programs that take as many of them.
 fn gaps_tell_on_demand(
-    scheme: &Scheme,
+    scheme: &MachineScheme,
     atlas: &Arc<Atlas>,
     seed: u64,
 ) -> traceless_sim::Result<Claim> {
@@ -342,7 +368,7 @@ fn gaps_tell_on_demand(
     let mut users = vec![];
     for job in jobs(&ON_DEMAND, PATHS, 0, seed) {
         // Two ask for next to nothing that their cache does not hold.
-        let asks = !matches!(job.user, User::Computes | User::Dirties);
+        let asks = !matches!(job.user, ProgramUser::Computes | ProgramUser::Dirties);
         let slots = if asks { scheme.run(&job, atlas)?.seen.slots } else { vec![] };
         let gaps = slots.windows(2).map(|two| two[1].began - two[0].began);
         users.push((job.user.name(), gaps.collect()));
@@ -352,7 +378,7 @@ fn gaps_tell_on_demand(
 }
 
 /// The first leaves of each tree that are not told by the number of a slot, so many at most.
-fn drawn(scheme: &Scheme, slots: &[Slot], atlas: &Atlas, most: usize) -> Vec<Draws> {
+fn drawn(scheme: &MachineScheme, slots: &[Slot], atlas: &Atlas, most: usize) -> Vec<Draws> {
     let leaves = atlas.leaves().into_iter();
     let none = |places| Draws { noun: "leaves", places, ..Draws::default() };
     let mut drawn: Vec<Draws> = leaves.map(none).collect();
@@ -382,21 +408,21 @@ mod tests {
     fn stashes_are_emptied_and_lines_are_written_back_early() {
         let mut never_emptied = vec![];
         for scheme in SCHEMES {
-            let Made::Config(config) = scheme.made else { panic!("they are configured") };
+            let Construction::Config(config) = scheme.made else { panic!("they are configured") };
             let config = Config { pace: Pace::AfterCompletion(500), ..config() };
             let is_early = scheme.name.starts_with("ir-dwb") || scheme.name == "ir-oram";
-            let run = |user: User| {
-                let shared = Arc::new(Shared::default());
+            let run = |user: ProgramUser| {
+                let shared = Arc::new(WatchState::default());
                 let program = user.program(computer::BLOCKS, 1, 2_000_000, &shared);
                 machine(config.clone(), Over::Dram).run_programs(0, &mut [program]).unwrap()
             };
-            let paths = run(User::Bursts).paths.unwrap();
+            let paths = run(ProgramUser::Bursts).paths.unwrap();
             assert!(paths.dummy > 0 && paths.data > 0, "{}: {paths:?}", scheme.name);
             if paths.eviction == 0 {
                 never_emptied.push(scheme.name);
             }
             if is_early {
-                let dirties = run(User::Dirties);
+                let dirties = run(ProgramUser::Dirties);
                 let early = dirties.last_level.unwrap().early;
                 assert!(dirties.paths.unwrap().early > 50, "{}: {early:?}", scheme.name);
                 assert!(early.aborted > 10, "{}: {early:?}", scheme.name);
@@ -410,12 +436,13 @@ mod tests {
     fn what_does_not_follow_from_paths_is_found() {
         let scheme = suite::named::<Processors>("baseline").unwrap();
         let atlas = scheme.atlas(Over::Dram).unwrap();
-        let Reading { pace, over, .. } = AFTER_COMPLETION;
+        let MachineClaims { pace, over, .. } = AFTER_COMPLETION;
         let (slots, kept, instructions) = (60, 60, u64::MAX);
-        let (user, is_roomy, seed) = (User::Random, false, 1);
+        let (user, is_roomy, seed) = (ProgramUser::Random, false, 1);
         let job = Job { user, pace, over, slots, kept, instructions, is_roomy, seed };
         let run = || scheme.run(&job, &atlas).unwrap();
-        let differs = |run: &Run| not_of_paths(run, pace, &atlas).unwrap().map(|(nth, _)| nth);
+        let differs =
+            |run: &MachineRun| not_of_paths(run, pace, &atlas).unwrap().map(|(nth, _)| nth);
         assert_eq!(differs(&run()), None);
         let mut late = run();
         late.seen.slots[30].wrote += 1;

@@ -5,29 +5,31 @@
 
 use super::super::suite;
 use super::super::tree::mutants::{
-    EvictsAtOnce, Fault, ForgetsRemap, NoPattern, OwnLeaf, PairFault, PairMutant, PathMutant,
-    PlbBeside, SkipsClean, SkipsDummies, Sound, SoundPair, map_blocks,
+    EvictsAtOnce, ForgetsRemap, NoPattern, OwnLeaf, PairFault, PairMutant, PathMutant, PlbBeside,
+    SkipsClean, SkipsDummies, SoundPair, SoundTree, TreeFault, map_blocks,
 };
 use super::super::tree::schemes::{levels, rng};
 use super::computer::{BLOCKS, LEVELS, MEMORY, layouts_of};
-use super::machines::{AFTER_COMPLETION, FETCH_SLOTS, Made, Reading, Scheme, of, scheme};
+use super::machines::{
+    AFTER_COMPLETION, Construction, FETCH_SLOTS, MachineClaims, MachineScheme, of, scheme,
+};
 use super::paced::{self, Pacing};
 use super::run::{Bench, Job};
 use super::trees::seen_tree;
-use super::users::User;
+use super::users::ProgramUser;
 use super::watch::Atlas;
-use super::{Processors, Size};
+use super::{MachineSize, Processors};
 use traceless::tree::Shape;
 use traceless_sim::Result;
 use traceless_sim::dram::Memory;
 use traceless_sim::oram::{Bus, Config, Front, Oram, Pace, Scheme as Kind};
 
 /// One that must be found, or pass.
-pub type Planted = suite::Planted<Processors>;
+pub type Planted = suite::PlantedFault<Processors>;
 
 /// All of them.
 pub const PLANTED: [Planted; 20] = [
-    path::<Sound>("mutant:sound-path", None),
+    path::<SoundTree>("mutant:sound-path", None),
     path::<SkipsDummies>("mutant:skips-dummies", Some("nothing is done when nobody asks")),
     path::<SkipsClean>("mutant:reads-only", Some("a path that did not change is not written")),
     path::<EvictsAtOnce>("mutant:evicts-at-once", Some("a full stash takes a path more")).long(),
@@ -36,7 +38,7 @@ pub const PLANTED: [Planted; 20] = [
     pair::<SoundPair>("mutant:sound-pair", None),
     pair::<PlbBeside>("mutant:plb-beside-trees", Some("a PLB saves paths of the map's own tree")),
     pair::<NoPattern>("mutant:no-pattern", Some("a tree is accessed when it is needed")),
-    paced::<paced::Sound>("mutant:sound-pace", None),
+    paced::<paced::SoundPace>("mutant:sound-pace", None),
     paced::<paced::OfProgram>("mutant:t-of-program", Some("T is chosen for each program")),
     paced::<paced::Sooner>("mutant:early-at-once", Some("early write-backs come at once")),
     paced::<paced::Later>("mutant:early-later", Some("early write-backs wait for a search")),
@@ -52,12 +54,12 @@ pub const PLANTED: [Planted; 20] = [
 ];
 
 /// What shows in times and in what slots look like.
-const EXACT: Size = Size { exact: 170, drawn: 100, leaves: 0 };
+const EXACT: MachineSize = MachineSize { exact: 170, drawn: 100, leaves: 0 };
 
 /// What shows now and then, or in leaves alone; and what hardly shows in small trees, where early
 /// write-backs come between.
-const LONG: Size = Size { exact: 20, drawn: 2_500, leaves: 0 };
-const LONGEST: Size = Size { exact: 20, drawn: 8_000, leaves: 0 };
+const LONG: MachineSize = MachineSize { exact: 20, drawn: 2_500, leaves: 0 };
+const LONGEST: MachineSize = MachineSize { exact: 20, drawn: 8_000, leaves: 0 };
 
 impl Planted {
     const fn long(self) -> Self {
@@ -69,7 +71,7 @@ impl Planted {
     }
 }
 
-const READINGS: [Reading; 1] = [AFTER_COMPLETION];
+const READINGS: [MachineClaims; 1] = [AFTER_COMPLETION];
 
 const fn own(
     name: &'static str,
@@ -77,12 +79,12 @@ const fn own(
     atlas: fn() -> Result<Atlas>,
     run: fn(&Job, &Bench) -> Result<()>,
 ) -> Planted {
-    let made = Made::Own { atlas, run };
-    let scheme = Scheme { made, readings: &READINGS, ..scheme(name, || of(Kind::Path)) };
+    let made = Construction::Own { atlas, run };
+    let scheme = MachineScheme { made, readings: &READINGS, ..scheme(name, || of(Kind::Path)) };
     Planted { scheme, fault, size: EXACT }
 }
 
-const fn path<F: Fault + 'static>(name: &'static str, fault: Option<&'static str>) -> Planted {
+const fn path<F: TreeFault + 'static>(name: &'static str, fault: Option<&'static str>) -> Planted {
     own(name, fault, || Ok(Atlas::of(&layouts_of(&shapes(false)?))), run_path::<F>)
 }
 
@@ -98,22 +100,22 @@ const fn paced<F: Pacing + 'static>(name: &'static str, fault: Option<&'static s
 const fn configured(
     name: &'static str,
     fault: &'static str,
-    readings: &'static [Reading],
+    readings: &'static [MachineClaims],
     config: fn() -> Config,
 ) -> Planted {
-    let scheme = Scheme { readings, ..scheme(name, config) };
+    let scheme = MachineScheme { readings, ..scheme(name, config) };
     Planted { scheme, fault: Some(fault), size: EXACT }
 }
 
 const fn t_per_program() -> Planted {
-    let otherwise: fn(Pace, User) -> Pace = |pace, user| match user {
-        User::Computes => Pace::AfterCompletion(1004),
+    let otherwise: fn(Pace, ProgramUser) -> Pace = |pace, user| match user {
+        ProgramUser::Computes => Pace::AfterCompletion(1004),
         _ => pace,
     };
-    let made = Made::Otherwise(|| of(Kind::Baseline), otherwise);
+    let made = Construction::Otherwise(|| of(Kind::Baseline), otherwise);
     let fault = "T is another for each program";
     let named = configured("mutant:t-per-program", fault, &READINGS, || of(Kind::Baseline));
-    Planted { scheme: Scheme { made, ..named.scheme }, ..named }
+    Planted { scheme: MachineScheme { made, ..named.scheme }, ..named }
 }
 
 /// What is at hand costs no path, so that a path is read for a block only after it has sunk.
@@ -133,7 +135,7 @@ fn shapes(with_map: bool) -> Result<Vec<Shape>> {
     Ok(if with_map { vec![data, map] } else { vec![data] })
 }
 
-fn run_path<F: Fault + 'static>(job: &Job, bench: &Bench) -> Result<()> {
+fn run_path<F: TreeFault + 'static>(job: &Job, bench: &Bench) -> Result<()> {
     run_front(job, bench, |bus| {
         let tree = seen_tree(0, shapes(false)?.remove(0), &bench.atlas, bus);
         Ok(Box::new(PathMutant::<F>::new(BLOCKS, tree, rng(job.seed, 0))))
@@ -162,7 +164,7 @@ fn run_front(
     bench.run(job, oram, None)
 }
 
-impl<F: Fault> Front for PathMutant<F> {
+impl<F: TreeFault> Front for PathMutant<F> {
     fn stash(&self) -> usize {
         0
     }

@@ -1,17 +1,17 @@
 //! A controller of our own, beside the simulator's: IR-ORAM's, with its sub-stash and its early
-//! write-backs, and one fault in when paths begin. Without a fault ([`Sound`]) it is timed as the
-//! simulator's is.
+//! write-backs, and one fault in when paths begin. Without a fault ([`SoundPace`]) it is timed as
+//! the simulator's is.
 
 use super::super::tree::schemes::{Tree, rng};
 use super::computer::{BLOCKS, CACHED, LEVELS, MEMORY, layouts_of};
 use super::run::{Bench, Job};
 use super::trees::seen_tree;
-use super::watch::{Atlas, Lines, Watcher};
+use super::watch::{Atlas, SlotLines, Watcher};
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 use traceless::controller::Controller;
-use traceless::posmap::{Plain, Plb};
+use traceless::posmap::{PlainLabels, Plb};
 use traceless::scheme::unified::{Sizes, Unified};
 use traceless::trace::{Event, Op, Surface, Witness};
 use traceless::tree::{Shape, Substash};
@@ -53,9 +53,9 @@ pub struct State {
 }
 
 /// No fault.
-pub struct Sound;
+pub struct SoundPace;
 
-impl Pacing for Sound {}
+impl Pacing for SoundPace {}
 
 /// Whoever asks for more is served sooner.
 pub struct OfProgram;
@@ -124,17 +124,17 @@ fn below() -> Result<Shape> {
 /// Runs a program before it.
 pub fn run<F: Pacing>(job: &Job, bench: &Bench) -> Result<()> {
     let early = EarlyWriteBack::scan(job.seed, 500);
-    bench.run(job, Paced::<F>::new(job, bench)?, Some(early))
+    bench.run(job, PacedController::<F>::new(job, bench)?, Some(early))
 }
 
-type Scheme = Unified<Substash<Tree>, Plain>;
+type Scheme = Unified<Substash<Tree>, PlainLabels>;
 
 /// The controller.
-struct Paced<F> {
+struct PacedController<F> {
     scheme: Scheme,
     memory: Memory,
     watcher: Arc<Watcher>,
-    touched: Touched,
+    touched: TouchedTree,
     state: State,
     phase: Phase,
     now: u64,
@@ -159,15 +159,15 @@ const OFFER: u64 = u64::MAX;
 
 /// What the tree touches in a step.
 #[derive(Clone, Default)]
-struct Touched(Arc<Mutex<Lines>>);
+struct TouchedTree(Arc<Mutex<SlotLines>>);
 
-impl Touched {
-    fn take(&self) -> Lines {
+impl TouchedTree {
+    fn take(&self) -> SlotLines {
         core::mem::take(&mut self.0.lock().expect("no witness panics"))
     }
 }
 
-impl Witness for Touched {
+impl Witness for TouchedTree {
     fn see(&self, event: Event) {
         let mut lines = self.0.lock().expect("no witness panics");
         match event.op {
@@ -177,17 +177,17 @@ impl Witness for Touched {
     }
 }
 
-impl<F: Pacing> Paced<F> {
+impl<F: Pacing> PacedController<F> {
     fn new(job: &Job, bench: &Bench) -> Result<Self> {
         let Pace::AfterCompletion(interval) = job.pace else {
             return Err(Error::Oram("here T is counted from the end of a path"));
         };
-        let touched = Touched::default();
+        let touched = TouchedTree::default();
         let below = seen_tree(0, below()?, &bench.atlas, touched.clone());
         let tree = Substash::new(shape()?, CACHED, (7, 4), below)?;
         let sizes =
             Sizes { blocks: BLOCKS, map_levels: 2, parts: 1, bundled: false, stash_blocks: 200 };
-        let labels = || Plain::in_block(LINE_LEN as usize);
+        let labels = || PlainLabels::in_block(LINE_LEN as usize);
         let plb = Plb::new(16, 4, 0)?;
         let mut scheme = Unified::new(sizes, tree, labels()?, labels()?, plb, rng(job.seed, 1))?;
         if F::READS_BEFORE_ANSWER {
@@ -299,7 +299,7 @@ impl<F: Pacing> Paced<F> {
     }
 }
 
-impl<F: Pacing> Backend for Paced<F> {
+impl<F: Pacing> Backend for PacedController<F> {
     fn capacity(&self) -> u64 {
         BLOCKS * LINE_LEN
     }

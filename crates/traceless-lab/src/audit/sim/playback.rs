@@ -4,25 +4,25 @@
 
 use super::computer::MEMORY;
 use super::trees::touch;
-use super::watch::{Lines, Seen, Watcher};
+use super::watch::{BusView, SlotLines, Watcher};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use traceless::controller::{Controller, Issued, Kind, Serve};
+use traceless::controller::{Controller, Serve, StepKind, StepOutcome};
 use traceless::oram::Hides;
 use traceless::trace::Op;
 use traceless::types::Addr;
 use traceless_sim::Result;
 use traceless_sim::backend::Backend;
-use traceless_sim::dram::{Logged, Memory};
+use traceless_sim::dram::{CommandRecord, Memory};
 use traceless_sim::oram::{Bus, Config, Front, Oram, Pace};
 
 /// Plays what was seen, until `end`. Tells what is seen then, and the commands of each channel.
 pub fn play_back(
-    lines: &[Lines],
+    lines: &[SlotLines],
     pace: Pace,
     watcher: &Arc<Watcher>,
     end: u64,
-) -> Result<(Seen, Vec<Vec<Logged>>)> {
+) -> Result<(BusView, Vec<Vec<CommandRecord>>)> {
     let config = Config { pace, warm_up: 0, ..Config::default() };
     let mut memory = Memory::new(MEMORY)?;
     memory.keep_log();
@@ -42,7 +42,7 @@ pub fn play_back(
 
 /// A scheme whose steps are known beforehand.
 struct Player {
-    lines: VecDeque<Lines>,
+    lines: VecDeque<SlotLines>,
     bus: Bus,
 }
 
@@ -63,11 +63,11 @@ impl Controller for Player {
         0
     }
 
-    fn step(&mut self, _: Serve<'_>) -> traceless::Result<Issued> {
-        let Lines { reads, writes } = self.lines.pop_front().unwrap_or_default();
+    fn step(&mut self, _: Serve<'_>) -> traceless::Result<StepOutcome> {
+        let SlotLines { reads, writes } = self.lines.pop_front().unwrap_or_default();
         touch(&self.bus, Op::Read, &reads);
         touch(&self.bus, Op::Write, &writes);
-        Ok(Issued { kind: Kind::Dummy, finished: None })
+        Ok(StepOutcome { kind: StepKind::Dummy, finished: None })
     }
 
     fn sync(&mut self) -> traceless::Result {

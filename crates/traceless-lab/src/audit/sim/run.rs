@@ -1,12 +1,12 @@
 //! Runs a user's program on a computer, and keeps what is seen at its memory bus.
 
 use super::computer::{BLOCKS, LAST_LEVEL, Over};
-use super::users::User;
-use super::watch::{Atlas, Seen, Shared, Watcher};
+use super::users::ProgramUser;
+use super::watch::{Atlas, BusView, WatchState, Watcher};
 use std::sync::Arc;
 use traceless_sim::Result;
 use traceless_sim::backend::Backend;
-use traceless_sim::dram::Logged;
+use traceless_sim::dram::CommandRecord;
 use traceless_sim::llc::{EarlyWriteBack, LastLevel};
 use traceless_sim::oram::Pace;
 use traceless_sim::processor::{self, together};
@@ -15,7 +15,7 @@ use traceless_sim::workload::Program;
 /// What is to be run.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
-    pub user: User,
+    pub user: ProgramUser,
     pub pace: Pace,
     pub over: Over,
     /// Slots to be seen, and those of which all lines and commands are kept.
@@ -29,10 +29,10 @@ pub struct Job {
 }
 
 /// What was seen.
-pub struct Run {
-    pub seen: Seen,
+pub struct MachineRun {
+    pub seen: BusView,
     /// The commands of each channel, if they are kept.
-    pub commands: Vec<Vec<Logged>>,
+    pub commands: Vec<Vec<CommandRecord>>,
     pub cycles: u64,
 }
 
@@ -40,13 +40,13 @@ pub struct Run {
 pub struct Bench {
     pub atlas: Arc<Atlas>,
     pub watcher: Arc<Watcher>,
-    shared: Arc<Shared>,
+    shared: Arc<WatchState>,
 }
 
 impl Bench {
     /// Before the eyes of somebody who knows `atlas`.
     pub fn new(atlas: &Arc<Atlas>, job: &Job) -> Self {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(WatchState::default());
         let watcher = Watcher::new(atlas.clone(), shared.clone(), job.slots, job.kept);
         Self { atlas: atlas.clone(), watcher, shared }
     }

@@ -1,10 +1,10 @@
 //! Trees that report the lines of each path they touch to a memory bus.
 
 use super::super::tree::schemes::Tree;
-use super::watch::{Atlas, Path};
+use super::watch::{Atlas, BusPath};
 use std::sync::Arc;
 use traceless::trace::{Event, Op, Surface, Witness};
-use traceless::tree::{BareTree, Noted, PathWitness, Shape};
+use traceless::tree::{BareTree, ObservedTree, PathWitness, Shape};
 use traceless::types::Leaf;
 use traceless_sim::workload::LINE_LEN;
 
@@ -17,9 +17,9 @@ pub fn seen_tree(
 ) -> Tree {
     let atlas = atlas.clone();
     let witness: Box<dyn PathWitness> = Box::new(move |op, leaf: Leaf| {
-        touch(&bus, op, atlas.lines(Path { tree: number, leaf: leaf.0 as u32 }));
+        touch(&bus, op, atlas.lines(BusPath { tree: number, leaf: leaf.0 as u32 }));
     });
-    Noted::new(BareTree::new(shape, 0), witness)
+    ObservedTree::new(BareTree::new(shape, 0), witness)
 }
 
 /// Reports accesses to `lines` to `bus`.

@@ -1,14 +1,14 @@
 //! Programs whom an adversary at the memory bus would like to tell apart.
 
 use super::super::workload::mix;
-use super::watch::Shared;
+use super::watch::WatchState;
 use std::sync::Arc;
 use traceless_sim::oram::Start;
 use traceless_sim::workload::{LINE_LEN, Op, Program, Record, Workload};
 
 /// Somebody who runs a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum User {
+pub enum ProgramUser {
     /// Nothing that the last cache does not hold.
     Computes,
     /// Writes a few lines that the last cache holds, so that they may be written back early, and
@@ -36,42 +36,42 @@ pub enum User {
 }
 
 /// All of them.
-pub const USERS: [User; 14] = [
-    User::Computes,
-    User::Dirties,
-    User::Random,
-    User::InOrder,
-    User::FewMissed,
-    User::FewHot,
-    User::FarApart,
-    User::Writes,
-    User::Bursts,
-    User::NowAndThen,
-    User::SecretOnes,
-    User::SecretZeros,
-    User::FourCores,
-    User::Empty,
+pub const USERS: [ProgramUser; 14] = [
+    ProgramUser::Computes,
+    ProgramUser::Dirties,
+    ProgramUser::Random,
+    ProgramUser::InOrder,
+    ProgramUser::FewMissed,
+    ProgramUser::FewHot,
+    ProgramUser::FarApart,
+    ProgramUser::Writes,
+    ProgramUser::Bursts,
+    ProgramUser::NowAndThen,
+    ProgramUser::SecretOnes,
+    ProgramUser::SecretZeros,
+    ProgramUser::FourCores,
+    ProgramUser::Empty,
 ];
 
 /// Whom to tell apart.
-pub const PAIRS: [(User, User); 10] = [
-    (User::Dirties, User::Computes),
-    (User::Random, User::Computes),
-    (User::InOrder, User::Random),
-    (User::InOrder, User::Writes),
-    (User::FewHot, User::FarApart),
-    (User::FewMissed, User::Computes),
-    (User::Bursts, User::NowAndThen),
-    (User::SecretOnes, User::SecretZeros),
-    (User::FourCores, User::Random),
-    (User::Empty, User::Random),
+pub const PAIRS: [(ProgramUser, ProgramUser); 10] = [
+    (ProgramUser::Dirties, ProgramUser::Computes),
+    (ProgramUser::Random, ProgramUser::Computes),
+    (ProgramUser::InOrder, ProgramUser::Random),
+    (ProgramUser::InOrder, ProgramUser::Writes),
+    (ProgramUser::FewHot, ProgramUser::FarApart),
+    (ProgramUser::FewMissed, ProgramUser::Computes),
+    (ProgramUser::Bursts, ProgramUser::NowAndThen),
+    (ProgramUser::SecretOnes, ProgramUser::SecretZeros),
+    (ProgramUser::FourCores, ProgramUser::Random),
+    (ProgramUser::Empty, ProgramUser::Random),
 ];
 
 /// Lines of memory from one line of a set of the last cache to the next, and lines of a set.
 pub const CACHE_SETS: u64 = 32;
 pub const CACHE_WAYS: u64 = 8;
 
-impl User {
+impl ProgramUser {
     pub fn name(self) -> &'static str {
         match self {
             Self::Computes => "a program that computes",
@@ -98,7 +98,7 @@ impl User {
 
     /// Its program, in `lines` lines of memory. It ends when enough was seen, or after so many
     /// instructions of each core.
-    pub fn program(self, lines: u64, seed: u64, most: u64, shared: &Arc<Shared>) -> Program {
+    pub fn program(self, lines: u64, seed: u64, most: u64, shared: &Arc<WatchState>) -> Program {
         let cores = if self == Self::FourCores { 4 } else { 1 };
         let core = |core: u64| -> Box<dyn Workload> {
             let shared = shared.clone();

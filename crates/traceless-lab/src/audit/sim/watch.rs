@@ -14,7 +14,7 @@ use traceless_sim::workload::LINE_LEN;
 /// Where paths lie: what anybody knows of a memory that holds trees.
 pub enum Atlas {
     /// The lines of all paths of all trees.
-    Paths { lines: Vec<Vec<Vec<u64>>>, by_last_line: HashMap<u64, Path> },
+    Paths { lines: Vec<Vec<Vec<u64>>>, by_last_line: HashMap<u64, BusPath> },
     /// Buckets that lie one after the other, of which slots are read one by one: the first byte of
     /// the last level, bytes of a bucket, and how many there are on that level.
     Buckets { leaves_at: u64, bucket_len: u64, leaves: u64 },
@@ -22,7 +22,7 @@ pub enum Atlas {
 
 /// A path: the tree, and the leaf that it leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Path {
+pub struct BusPath {
     pub tree: u8,
     pub leaf: u32,
 }
@@ -40,7 +40,7 @@ impl Atlas {
         let mut by_last_line = HashMap::new();
         for (tree, paths) in (0..).zip(&lines) {
             for (leaf, path) in (0..).zip(paths) {
-                by_last_line.extend(path.last().map(|&line| (line, Path { tree, leaf })));
+                by_last_line.extend(path.last().map(|&line| (line, BusPath { tree, leaf })));
             }
         }
         Self::Paths { lines, by_last_line }
@@ -64,7 +64,7 @@ impl Atlas {
     }
 
     /// The lines of a path, if whole paths are read.
-    pub fn lines(&self, path: Path) -> &[u64] {
+    pub fn lines(&self, path: BusPath) -> &[u64] {
         match self {
             Self::Paths { lines, .. } => &lines[usize::from(path.tree)][path.leaf as usize],
             Self::Buckets { .. } => &[],
@@ -73,7 +73,7 @@ impl Atlas {
 
     /// The paths that these lines are, one after the other, if they are whole ones; of buckets that
     /// are read slot by slot, the path that they are on.
-    fn find(&self, lines: &[u64]) -> Vec<Path> {
+    fn find(&self, lines: &[u64]) -> Vec<BusPath> {
         match self {
             Self::Paths { lines: trees, by_last_line } => {
                 let (mut found, mut rest) = (vec![], lines);
@@ -93,7 +93,7 @@ impl Atlas {
                 let deepest = lines.iter().max();
                 let within = deepest.and_then(|line| line.checked_sub(*leaves_at));
                 let leaf = within.map(|within| (within / bucket_len) as u32);
-                leaf.map(|leaf| Path { tree: 0, leaf }).into_iter().collect()
+                leaf.map(|leaf| BusPath { tree: 0, leaf }).into_iter().collect()
             }
         }
     }
@@ -103,7 +103,7 @@ impl Atlas {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Slot {
     /// The paths that are read, if whole ones are.
-    pub paths: Vec<Path>,
+    pub paths: Vec<BusPath>,
     /// Lines that are read, and lines that are written.
     pub reads: usize,
     pub writes: usize,
@@ -146,19 +146,19 @@ impl Slot {
 
 /// The lines of a slot.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Lines {
+pub struct SlotLines {
     pub reads: Vec<u64>,
     pub writes: Vec<u64>,
 }
 
 /// What programs and whoever watches have in common: when enough was seen, programs end.
 #[derive(Default)]
-pub struct Shared {
+pub struct WatchState {
     is_enough: AtomicBool,
     asked: AtomicU64,
 }
 
-impl Shared {
+impl WatchState {
     /// Whether enough was seen.
     pub fn is_enough(&self) -> bool {
         self.is_enough.load(Ordering::Relaxed)
@@ -173,18 +173,18 @@ impl Shared {
 /// Whoever watches.
 pub struct Watcher {
     atlas: Arc<Atlas>,
-    shared: Arc<Shared>,
+    shared: Arc<WatchState>,
     /// Slots that are enough, and of how many the lines are kept.
     wanted: usize,
     kept: usize,
-    seen: Mutex<Seen>,
+    seen: Mutex<BusView>,
 }
 
 /// What was seen.
 #[derive(Default)]
-pub struct Seen {
+pub struct BusView {
     pub slots: Vec<Slot>,
-    pub lines: Vec<Lines>,
+    pub lines: Vec<SlotLines>,
     /// Lines that were asked for together just now.
     burst: Option<Burst>,
 }
@@ -198,12 +198,17 @@ struct Burst {
 
 impl Watcher {
     /// Watches until `wanted` slots were seen, and keeps the lines of the first `kept`.
-    pub fn new(atlas: Arc<Atlas>, shared: Arc<Shared>, wanted: usize, kept: usize) -> Arc<Self> {
+    pub fn new(
+        atlas: Arc<Atlas>,
+        shared: Arc<WatchState>,
+        wanted: usize,
+        kept: usize,
+    ) -> Arc<Self> {
         Arc::new(Self { atlas, shared, wanted, kept, seen: Mutex::default() })
     }
 
     /// What was seen: so many whole slots, or fewer if there were.
-    pub fn take(&self) -> Seen {
+    pub fn take(&self) -> BusView {
         let mut seen = core::mem::take(&mut *self.seen());
         if let Some(burst) = seen.burst.take() {
             self.close(&mut seen, burst);
@@ -213,12 +218,12 @@ impl Watcher {
         seen
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, BusView> {
         self.seen.lock().expect("no witness panics")
     }
 
     /// Nothing more comes together with what was asked for.
-    fn close(&self, seen: &mut Seen, burst: Burst) {
+    fn close(&self, seen: &mut BusView, burst: Burst) {
         let Burst { time, op, lines, secret } = burst;
         let paths = self.atlas.find(&lines);
         match seen.slots.last_mut() {
@@ -232,7 +237,7 @@ impl Watcher {
                 let (is_written_back, began, wrote) = (false, time, 0);
                 let slot = Slot { paths, reads, writes, is_written_back, began, wrote, secret };
                 seen.slots.push(slot);
-                seen.lines.push(Lines::default());
+                seen.lines.push(SlotLines::default());
                 seen.lines.truncate(self.kept + 1);
             }
         }
@@ -284,9 +289,9 @@ mod tests {
     fn lines_become_slots() {
         let atlas = atlas();
         assert_eq!(atlas.leaves(), [8, 4]);
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(WatchState::default());
         let watcher = Watcher::new(atlas.clone(), shared.clone(), 4, 1);
-        let path = |tree, leaf| Path { tree, leaf };
+        let path = |tree, leaf| BusPath { tree, leaf };
         let (big, small) = (path(0, 5), path(1, 2));
         show(&watcher, 3, Op::Read, atlas.lines(big));
         shared.ask(Some(7));
@@ -317,7 +322,7 @@ mod tests {
     #[test]
     fn slots_look_alike_but_for_leaves_and_times() {
         let slot = |tree, leaf, writes| Slot {
-            paths: vec![Path { tree, leaf }],
+            paths: vec![BusPath { tree, leaf }],
             reads: 6,
             writes,
             is_written_back: writes == 6,

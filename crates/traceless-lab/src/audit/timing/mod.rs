@@ -6,19 +6,19 @@
 mod subjects;
 
 use super::Outcome;
-use super::page::{Picture, Seen};
+use super::page::{Picture, UserPoints};
 use super::suite::{self, Failed, Suite};
 use crate::args::audit::{AuditTimingArgs, Level};
-use subjects::{PLANTED, Planted, SUBJECTS, Subject, Timed};
+use subjects::{PLANTED, Planted, SUBJECTS, TimedOperation, TimingSubject};
 use traceless::clock::{Clock, Monotonic};
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 use traceless_audit::{Claim, Times, worst_of};
 
 /// All whose time is measured. One after the other: what else runs on a machine adds to times.
 pub struct Timings;
 
 impl Suite for Timings {
-    type Scheme = Subject;
+    type Scheme = TimingSubject;
     /// Pairs of times.
     type Size = u64;
 
@@ -26,7 +26,7 @@ impl Suite for Timings {
     const NOT_HIDDEN: &'static str = "Seen on this machine, by this clock, as things are now: no \
                                       proof for another. Not hidden: whether something is read or \
                                       written, and how much.";
-    const HONEST: &'static [Subject] = &SUBJECTS;
+    const HONEST: &'static [TimingSubject] = &SUBJECTS;
     const PLANTED: &'static [Planted] = &PLANTED;
 
     fn size(level: Level) -> u64 {
@@ -37,11 +37,11 @@ impl Suite for Timings {
         }
     }
 
-    fn name(subject: &Subject) -> &'static str {
+    fn name(subject: &TimingSubject) -> &'static str {
         subject.name
     }
 
-    fn title(subject: &Subject) -> String {
+    fn title(subject: &TimingSubject) -> String {
         format!("the time of {}", subject.name)
     }
 
@@ -49,7 +49,7 @@ impl Suite for Timings {
         1
     }
 
-    fn claims(subject: &Subject, pairs: u64, seed: u64) -> Result<Vec<Claim>, Failed> {
+    fn claims(subject: &TimingSubject, pairs: u64, seed: u64) -> Result<Vec<Claim>, Failed> {
         let mut by_test: Vec<Vec<Claim>> = vec![];
         for (what, choose) in subject.pairs {
             let mut timed = (subject.build)(seed)?;
@@ -67,7 +67,7 @@ impl Suite for Timings {
     }
 
     /// The times of the first two users.
-    fn pictures(subject: &Subject, seed: u64) -> Result<Vec<Picture>, Failed> {
+    fn pictures(subject: &TimingSubject, seed: u64) -> Result<Vec<Picture>, Failed> {
         let (what, choose) = subject.pairs[0];
         let (mut timed, pairs) = ((subject.build)(seed)?, Self::size(Level::Quick));
         let Times { a, b } = measure(&mut *timed, &Monotonic::start(), choose, pairs, seed)?;
@@ -78,7 +78,7 @@ impl Suite for Timings {
         let users = [("first", &a), ("second", &b)].map(|(name, times)| {
             let usual = times.iter().filter(|taken| **taken <= most);
             let points = (0..).zip(usual.copied()).collect();
-            Seen { name: name.to_owned(), points }
+            UserPoints { name: name.to_owned(), points }
         });
         let title = format!("{}: {what}", subject.name);
         Ok(vec![Picture { title, across: "turn", up: "nanoseconds", users }])
@@ -95,7 +95,7 @@ pub type Choose = fn(is_second: bool, i: u64, rng: &mut dyn Rng) -> u64;
 /// What is asked for is chosen before anything is measured: a processor is still busy with that
 /// choice, and with the branches it took, when the clock begins.
 fn measure(
-    timed: &mut dyn Timed,
+    timed: &mut dyn TimedOperation,
     clock: &impl Clock,
     choose: Choose,
     pairs: u64,
@@ -103,7 +103,7 @@ fn measure(
 ) -> traceless::Result<Times> {
     /// Pairs that are not counted: a processor gets used to what it does.
     const WARM_UP: u64 = 500;
-    let mut rng = Seeded::new(seed);
+    let mut rng = SeededRng::new(seed);
     let mut turns = vec![];
     for i in 0..WARM_UP + pairs {
         let asked = [false, true].map(|is_second| (is_second, choose(is_second, i, &mut rng)));
@@ -135,7 +135,7 @@ mod tests {
     use super::super::audited::Progress;
     use super::*;
     use std::sync::Arc;
-    use traceless::clock::Simulated;
+    use traceless::clock::SimulatedClock;
     use traceless_audit::Verdict;
 
     #[test]
@@ -146,15 +146,15 @@ mod tests {
 
     #[test]
     fn the_second_user_is_the_second() {
-        struct Slow(Arc<Simulated>, Vec<u64>);
-        impl Timed for Slow {
+        struct Slow(Arc<SimulatedClock>, Vec<u64>);
+        impl TimedOperation for Slow {
             fn act(&mut self, asked: u64) -> traceless::Result {
                 self.1.push(asked);
                 self.0.advance(10 + asked);
                 Ok(())
             }
         }
-        let clock = Arc::new(Simulated::default());
+        let clock = Arc::new(SimulatedClock::default());
         let mut slow = Slow(clock.clone(), vec![]);
         let second = |is_second, _, _: &mut dyn Rng| u64::from(is_second);
         let times = measure(&mut slow, &clock, second, 5, 1).unwrap();

@@ -6,13 +6,13 @@ use std::hint::black_box;
 use std::sync::Arc;
 use traceless::oblivious::{create, create_sealed, sealed_len};
 use traceless::oram::Oram;
-use traceless::rng::Seeded;
+use traceless::rng::SeededRng;
 use traceless::seal::Secret;
 use traceless::store::MemStore;
 use traceless::{Addr, Result};
 
 /// Something whose time is taken.
-pub trait Timed {
+pub trait TimedOperation {
     /// Does what is asked for: reads a block, or compares a tag.
     fn act(&mut self, asked: u64) -> Result;
 
@@ -22,15 +22,15 @@ pub trait Timed {
     }
 }
 
-pub struct Subject {
+pub struct TimingSubject {
     pub name: &'static str,
     /// Two users each, and what they ask for.
     pub pairs: &'static [(&'static str, Choose)],
-    pub build: fn(seed: u64) -> Result<Box<dyn Timed>>,
+    pub build: fn(seed: u64) -> Result<Box<dyn TimedOperation>>,
 }
 
 /// One that must be found.
-pub type Planted = suite::Planted<Timings>;
+pub type Planted = suite::PlantedFault<Timings>;
 
 /// Pairs by which each is found.
 const PLANTED_PAIRS: u64 = 8_000;
@@ -43,43 +43,43 @@ const SCANNED: u64 = 256;
 const BLOCK_LEN: usize = 64;
 
 /// All that claim to take the same time.
-pub const SUBJECTS: [Subject; 4] = [
-    Subject {
+pub const SUBJECTS: [TimingSubject; 4] = [
+    TimingSubject {
         name: "oblivious",
         pairs: &BLOCK_PAIRS,
         build: |seed| {
-            let oram = create(BLOCKS, BLOCK_LEN, Box::new(Seeded::new(seed)))?;
+            let oram = create(BLOCKS, BLOCK_LEN, Box::new(SeededRng::new(seed)))?;
             Ok(Box::new(Reads::of(oram)?))
         },
     },
-    Subject {
+    TimingSubject {
         name: "oblivious-sealed",
         pairs: &BLOCK_PAIRS,
         build: |seed| {
             let store = Arc::new(MemStore::new(sealed_len(BLOCKS, BLOCK_LEN)?));
-            let oram = create_sealed(BLOCKS, BLOCK_LEN, store, Box::new(Seeded::new(seed)))?;
+            let oram = create_sealed(BLOCKS, BLOCK_LEN, store, Box::new(SeededRng::new(seed)))?;
             Ok(Box::new(Reads::of(oram)?))
         },
     },
-    Subject {
+    TimingSubject {
         name: "scan",
         pairs: &BLOCK_PAIRS,
         build: |seed| {
-            let oram = create(SCANNED, BLOCK_LEN, Box::new(Seeded::new(seed)))?;
+            let oram = create(SCANNED, BLOCK_LEN, Box::new(SeededRng::new(seed)))?;
             Ok(Box::new(Reads::of(oram)?))
         },
     },
-    Subject { name: "tags", pairs: &TAG_PAIRS, build: |_| Ok(Box::new(Tags::new(fits))) },
+    TimingSubject { name: "tags", pairs: &TAG_PAIRS, build: |_| Ok(Box::new(Tags::new(fits))) },
 ];
 
 /// All that do not.
 pub const PLANTED: [Planted; 4] = [
     Planted {
-        scheme: Subject {
+        scheme: TimingSubject {
             name: "mutant:remembers-last",
             pairs: &BLOCK_PAIRS,
             build: |seed| {
-                let oram = create(BLOCKS, BLOCK_LEN, Box::new(Seeded::new(seed)))?;
+                let oram = create(BLOCKS, BLOCK_LEN, Box::new(SeededRng::new(seed)))?;
                 Ok(Box::new(RemembersLast { reads: Reads::of(oram)?, last: None }))
             },
         },
@@ -87,7 +87,7 @@ pub const PLANTED: [Planted; 4] = [
         size: PLANTED_PAIRS,
     },
     Planted {
-        scheme: Subject {
+        scheme: TimingSubject {
             name: "mutant:stops-at-hit",
             pairs: &BLOCK_PAIRS,
             build: |_| Ok(Box::new(StopsAtHit(vec![[1; BLOCK_LEN]; SCANNED as usize]))),
@@ -96,11 +96,11 @@ pub const PLANTED: [Planted; 4] = [
         size: PLANTED_PAIRS,
     },
     Planted {
-        scheme: Subject {
+        scheme: TimingSubject {
             name: "mutant:skips-unwritten",
             pairs: &BLOCK_PAIRS,
             build: |seed| {
-                let oram = create(BLOCKS, BLOCK_LEN, Box::new(Seeded::new(seed)))?;
+                let oram = create(BLOCKS, BLOCK_LEN, Box::new(SeededRng::new(seed)))?;
                 Ok(Box::new(SkipsUnwritten(Reads::of(oram)?)))
             },
         },
@@ -108,7 +108,7 @@ pub const PLANTED: [Planted; 4] = [
         size: PLANTED_PAIRS,
     },
     Planted {
-        scheme: Subject {
+        scheme: TimingSubject {
             name: "mutant:compares-early",
             pairs: &TAG_PAIRS,
             build: |_| Ok(Box::new(Tags::new(fits_until))),
@@ -168,7 +168,7 @@ impl Reads {
     }
 }
 
-impl Timed for Reads {
+impl TimedOperation for Reads {
     fn act(&mut self, asked: u64) -> Result {
         self.oram.read(Addr(asked), &mut self.block)
     }
@@ -179,7 +179,7 @@ struct RemembersLast {
     last: Option<u64>,
 }
 
-impl Timed for RemembersLast {
+impl TimedOperation for RemembersLast {
     fn act(&mut self, asked: u64) -> Result {
         if self.last.replace(asked) == Some(asked) {
             return Ok(());
@@ -190,7 +190,7 @@ impl Timed for RemembersLast {
 
 struct SkipsUnwritten(Reads);
 
-impl Timed for SkipsUnwritten {
+impl TimedOperation for SkipsUnwritten {
     fn act(&mut self, asked: u64) -> Result {
         if asked >= SCANNED / 2 {
             self.0.block.fill(0);
@@ -202,7 +202,7 @@ impl Timed for SkipsUnwritten {
 
 struct StopsAtHit(Vec<[u8; BLOCK_LEN]>);
 
-impl Timed for StopsAtHit {
+impl TimedOperation for StopsAtHit {
     fn act(&mut self, asked: u64) -> Result {
         let mut sum = 0;
         for (addr, block) in self.0.iter().enumerate() {
@@ -237,7 +237,7 @@ impl Tags {
     }
 }
 
-impl Timed for Tags {
+impl TimedOperation for Tags {
     fn act(&mut self, _: u64) -> Result {
         black_box((self.fits)(&self.key, &self.message, black_box(&self.tag)));
         Ok(())

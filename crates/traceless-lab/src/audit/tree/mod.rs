@@ -8,31 +8,31 @@ pub mod users;
 mod watch;
 
 use super::drawn::{OfUser, claims_of_draws, numbered, told_of_pairs};
-use super::page::{Picture, Seen};
+use super::page::{Picture, UserPoints};
 use super::suite::{self, Failed, Suite};
 use super::{Outcome, grouped, recorded};
 use crate::args::audit::{AuditTreeArgs, Level, TREE_USERS};
 use mutants::{PLANTED, Planted};
-use run::{Asks, Run, SHOWN_MAX, run_user, show_user, steps_of_requests};
-use schemes::{SCHEMES, Scheme};
+use run::{Asks, SHOWN_MAX, TreeRun, run_user, show_user, steps_of_requests};
+use schemes::{NamedScheme, SCHEMES};
 use std::sync::Arc;
-use traceless::trace::{Asked, Op, Witness};
+use traceless::trace::{Op, Request, Witness};
 use traceless_audit::{Claim, Verdict};
 use traceless_cli::trace::Trace;
-use users::{PAIRS, USERS, User};
+use users::{PAIRS, TreeUser, USERS};
 use watch::LINE_LEN;
 
 /// How much is run.
 #[derive(Clone, Copy, Debug)]
-pub struct Size {
+pub struct TreeSize {
     blocks: u64,
     /// Steps of each user, and leaves that he has in each tree: the more of both.
     steps: u64,
     draws: u64,
 }
 
-impl Size {
-    fn steps(&self, scheme: &Scheme) -> u64 {
+impl TreeSize {
+    fn steps(&self, scheme: &NamedScheme) -> u64 {
         self.steps.max(self.draws * scheme.turns)
     }
 }
@@ -41,28 +41,28 @@ impl Size {
 pub struct Trees;
 
 impl Suite for Trees {
-    type Scheme = Scheme;
-    type Size = Size;
+    type Scheme = NamedScheme;
+    type Size = TreeSize;
 
     const TARGET: &'static str = "tree";
     const NOT_HIDDEN: &'static str = "Not hidden: the number of steps; without a fixed rate, how \
                                       many steps a request takes.";
-    const HONEST: &'static [Scheme] = &SCHEMES;
+    const HONEST: &'static [NamedScheme] = &SCHEMES;
     const PLANTED: &'static [Planted] = &PLANTED;
 
-    fn size(level: Level) -> Size {
+    fn size(level: Level) -> TreeSize {
         match level {
-            Level::Quick => Size { blocks: 512, steps: 8_000, draws: 0 },
-            Level::Ci => Size { blocks: 2048, steps: 40_000, draws: 0 },
-            Level::Release => Size { blocks: 8192, steps: 0, draws: 2_000_000 },
+            Level::Quick => TreeSize { blocks: 512, steps: 8_000, draws: 0 },
+            Level::Ci => TreeSize { blocks: 2048, steps: 40_000, draws: 0 },
+            Level::Release => TreeSize { blocks: 8192, steps: 0, draws: 2_000_000 },
         }
     }
 
-    fn name(scheme: &Scheme) -> &'static str {
+    fn name(scheme: &NamedScheme) -> &'static str {
         scheme.name
     }
 
-    fn claims(scheme: &Scheme, size: Size, seed: u64) -> Result<Vec<Claim>, Failed> {
+    fn claims(scheme: &NamedScheme, size: TreeSize, seed: u64) -> Result<Vec<Claim>, Failed> {
         let mut runs = vec![];
         for (nth, user) in (0..).zip(USERS) {
             let seed = seed.wrapping_mul(64) + nth;
@@ -78,13 +78,13 @@ impl Suite for Trees {
     }
 
     /// Whoever asks for one block and whoever asks for any; and whoever asks for nothing.
-    fn pictures(scheme: &Scheme, seed: u64) -> Result<Vec<Picture>, Failed> {
-        const SHOWN: [(User, User); 2] =
-            [(User::OneBlock, User::Random), (User::Idle, User::Random)];
+    fn pictures(scheme: &NamedScheme, seed: u64) -> Result<Vec<Picture>, Failed> {
+        const SHOWN: [(TreeUser, TreeUser); 2] =
+            [(TreeUser::OneBlock, TreeUser::Random), (TreeUser::Idle, TreeUser::Random)];
         let blocks = Self::size(Level::Quick).blocks;
-        let shown = |user: User, seed| -> traceless::Result<Seen> {
+        let shown = |user: TreeUser, seed| -> traceless::Result<UserPoints> {
             let run = run_user(scheme, user, blocks, SHOWN_MAX as u64, seed)?;
-            Ok(Seen { name: user.name().to_owned(), points: run.shown })
+            Ok(UserPoints { name: user.name().to_owned(), points: run.shown })
         };
         let mut pictures = vec![];
         for (a, b) in SHOWN {
@@ -116,9 +116,9 @@ fn record(args: &AuditTreeArgs, trace: &Trace) -> traceless::Result {
         match asks {
             Asks::For(addr) => {
                 let (at, len) = (addr * LINE_LEN, LINE_LEN as u32);
-                trace.note(Asked { seen, op: Op::Read, at, len });
+                trace.note(Request { seen, op: Op::Read, at, len });
             }
-            Asks::ForNothing => trace.note(Asked { seen, op: Op::Sync, at: 0, len: 0 }),
+            Asks::ForNothing => trace.note(Request { seen, op: Op::Sync, at: 0, len: 0 }),
             Asks::AsBefore => {}
         }
         seen = trace.seen();
@@ -128,17 +128,17 @@ fn record(args: &AuditTreeArgs, trace: &Trace) -> traceless::Result {
 
 /// Lets `witness` see what a Path ORAM shows in so many steps.
 pub fn show_path(steps: u64, witness: Arc<dyn Witness>) -> traceless::Result {
-    let Size { blocks, .. } = Trees::size(Level::Release);
-    show_user(&SCHEMES[0], User::Random, (blocks, steps), 1, witness, |_| {})
+    let TreeSize { blocks, .. } = Trees::size(Level::Release);
+    show_user(&SCHEMES[0], TreeUser::Random, (blocks, steps), 1, witness, |_| {})
 }
 
 /// How many steps requests take where there are none in between: two users with as many requests
 /// are told apart by that.
-fn tells_on_demand(scheme: &Scheme, size: Size, seed: u64) -> traceless::Result<Claim> {
+fn tells_on_demand(scheme: &NamedScheme, size: TreeSize, seed: u64) -> traceless::Result<Claim> {
     /// Steps at a fixed rate for each request without one.
     const SHARE: u64 = 16;
     let requests = size.steps(scheme) / SHARE;
-    let steps = |(nth, user): (u64, User)| {
+    let steps = |(nth, user): (u64, TreeUser)| {
         let seed = seed.wrapping_mul(64) + nth;
         Ok((user.name(), steps_of_requests(scheme, user, size.blocks, requests, seed)?))
     };
@@ -149,12 +149,12 @@ fn tells_on_demand(scheme: &Scheme, size: Size, seed: u64) -> traceless::Result<
 
 /// That each step shows the same of every user, but for its path; and the same path where its
 /// number tells it.
-fn equal_templates(scheme: &Scheme, runs: &[Run]) -> Claim {
+fn equal_templates(scheme: &NamedScheme, runs: &[TreeRun]) -> Claim {
     let name = format!("{}: steps of all users look alike", scheme.name);
     let power = "one differing event is found";
     let mut steps = 0;
     for (user, run) in USERS.iter().zip(runs) {
-        let first = |other: &Run| {
+        let first = |other: &TreeRun| {
             let equal = run.templates.iter().zip(&other.templates).take_while(|(a, b)| a == b);
             let equal = equal.count();
             (equal < run.templates.len()).then_some(equal as u64)

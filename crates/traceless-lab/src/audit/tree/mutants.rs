@@ -1,26 +1,26 @@
 //! Schemes in trees with one fault each, which every audit must find, or it has seen nothing.
 //!
 //! All but one are Path ORAM as printed, with a map in memory or in a tree of its own. Without a
-//! fault it passes ([`Sound`], [`SoundPair`]), so what is found in the others is the fault.
+//! fault it passes ([`SoundTree`], [`SoundPair`]), so what is found in the others is the fault.
 
 use super::super::suite;
-use super::schemes::{OneByOne, Scheme, Steps, Tree, levels, rng, searches_first, tree};
-use super::watch::Watched;
-use super::{Size, Trees};
+use super::schemes::{NamedScheme, OneByOne, StepDriver, Tree, levels, rng, searches_first, tree};
+use super::watch::WatchedTree;
+use super::{TreeSize, Trees};
 use std::collections::VecDeque;
 use std::marker::PhantomData;
-use traceless::controller::{Controller, Issued, Kind, Serve};
+use traceless::controller::{Controller, Serve, StepKind, StepOutcome};
 use traceless::rng::Rng;
 use traceless::tree::{BucketTree, Header, Shape};
 use traceless::types::Leaf;
 use traceless::{Addr, Error, Hides, Result};
 
 /// One that must be found, or pass.
-pub type Planted = suite::Planted<Trees>;
+pub type Planted = suite::PlantedFault<Trees>;
 
 /// All of them.
 pub const PLANTED: [Planted; 18] = [
-    sound("mutant:sound-path", 1, path::<Sound>),
+    sound("mutant:sound-path", 1, path::<SoundTree>),
     planted("mutant:forgets-remap", "one remap of twenty is forgotten", path::<ForgetsRemap>),
     planted("mutant:remaps-to-previous", "one new leaf of twenty is the last", path::<Previous>),
     subtle("mutant:prefers-half", "one new leaf of twenty is in one half", path::<PrefersHalf>),
@@ -48,14 +48,14 @@ pub const PLANTED: [Planted; 18] = [
     planted("mutant:searches-first", "what is at hand costs no path", searches_first),
 ];
 
-const SHORT: Size = Size { blocks: 512, steps: 12_000, draws: 0 };
-const LONG: Size = Size { steps: 40_000, ..SHORT };
+const SHORT: TreeSize = TreeSize { blocks: 512, steps: 12_000, draws: 0 };
+const LONG: TreeSize = TreeSize { steps: 40_000, ..SHORT };
 
-type Build = fn(u64, &Watched, u64) -> Result<Box<dyn Steps>>;
+type Build = fn(u64, &WatchedTree, u64) -> Result<Box<dyn StepDriver>>;
 
 const fn planted(name: &'static str, fault: &'static str, build: Build) -> Planted {
     let scheme =
-        Scheme { name, trees: 1, turns: 1, is_public: |_| false, has_templates: true, build };
+        NamedScheme { name, trees: 1, turns: 1, is_public: |_| false, has_templates: true, build };
     Planted { scheme, fault: Some(fault), size: SHORT }
 }
 
@@ -64,28 +64,37 @@ const fn subtle(name: &'static str, fault: &'static str, build: Build) -> Plante
     Planted { size: LONG, ..planted(name, fault, build) }
 }
 
-const fn two(name: &'static str, build: Build) -> Scheme {
-    Scheme { name, trees: 2, turns: 1, is_public: |_| false, has_templates: true, build }
+const fn two(name: &'static str, build: Build) -> NamedScheme {
+    NamedScheme { name, trees: 2, turns: 1, is_public: |_| false, has_templates: true, build }
 }
 
 const fn sound(name: &'static str, trees: u8, build: Build) -> Planted {
-    let scheme = Scheme { name, trees, turns: 1, is_public: |_| false, has_templates: true, build };
+    let scheme =
+        NamedScheme { name, trees, turns: 1, is_public: |_| false, has_templates: true, build };
     Planted { scheme, fault: None, size: LONG }
 }
 
-fn path<F: Fault + 'static>(n: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>> {
+fn path<F: TreeFault + 'static>(
+    n: u64,
+    watched: &WatchedTree,
+    seed: u64,
+) -> Result<Box<dyn StepDriver>> {
     let tree = tree(watched, 0, Shape::uniform(levels(n), 4)?);
     Ok(Box::new(OneByOne::new(PathMutant::<F>::new(n, tree, rng(seed, 0)))))
 }
 
-fn pair<F: PairFault + 'static>(n: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>> {
+fn pair<F: PairFault + 'static>(
+    n: u64,
+    watched: &WatchedTree,
+    seed: u64,
+) -> Result<Box<dyn StepDriver>> {
     let shape = |blocks| Shape::uniform(levels(blocks), 4);
     let trees = [tree(watched, 0, shape(n)?), tree(watched, 1, shape(map_blocks(n))?)];
     Ok(Box::new(OneByOne::new(PairMutant::<F>::new(n, trees, [rng(seed, 0), rng(seed, 1)]))))
 }
 
 /// What a mutant does wrong. The default of each method is right.
-pub trait Fault: Send {
+pub trait TreeFault: Send {
     /// The leaf whose path is read for a block that is asked for the first time.
     fn first(rng: &mut dyn Rng, leaves: u64) -> u64 {
         rng.below(leaves)
@@ -116,9 +125,9 @@ pub trait Fault: Send {
 }
 
 /// No fault.
-pub struct Sound;
+pub struct SoundTree;
 
-impl Fault for Sound {}
+impl TreeFault for SoundTree {}
 
 /// Declares a fault whose new leaves are wrong now and then.
 macro_rules! remaps {
@@ -127,7 +136,7 @@ macro_rules! remaps {
         $(#[$doc])*
         pub struct $name;
 
-        impl Fault for $name {
+        impl TreeFault for $name {
             #[allow(unused_variables)]
             fn remap($rng: &mut dyn Rng, $leaves: u64, $old: u64, $last: u64, $block: u64) -> u64 {
                 if $rng.below($share) == 0 { $wrong } else { $rng.below($leaves) }
@@ -164,7 +173,7 @@ remaps! {
 /// The other half of the tree is never used, nor seen: only who knows the tree's shape knows of it.
 pub struct OneHalf;
 
-impl Fault for OneHalf {
+impl TreeFault for OneHalf {
     fn first(rng: &mut dyn Rng, leaves: u64) -> u64 {
         rng.below(leaves / 2)
     }
@@ -182,14 +191,14 @@ impl Fault for OneHalf {
 /// again.
 pub struct ReturnsEarly;
 
-impl Fault for ReturnsEarly {
+impl TreeFault for ReturnsEarly {
     const RETURNS_EARLY: bool = true;
 }
 
 /// How often there is an access tells how much is asked for.
 pub struct SkipsDummies;
 
-impl Fault for SkipsDummies {
+impl TreeFault for SkipsDummies {
     fn dummy(_: &mut dyn Rng, _: u64, _: u64) -> Option<u64> {
         None
     }
@@ -199,7 +208,7 @@ impl Fault for SkipsDummies {
 /// again when the block is asked for.
 pub struct NewestLeaf;
 
-impl Fault for NewestLeaf {
+impl TreeFault for NewestLeaf {
     fn dummy(_: &mut dyn Rng, _: u64, newest: u64) -> Option<u64> {
         Some(newest)
     }
@@ -208,7 +217,7 @@ impl Fault for NewestLeaf {
 /// Dummies are told by their leaf.
 pub struct OneLeaf;
 
-impl Fault for OneLeaf {
+impl TreeFault for OneLeaf {
     fn dummy(_: &mut dyn Rng, _: u64, _: u64) -> Option<u64> {
         Some(0)
     }
@@ -217,14 +226,14 @@ impl Fault for OneLeaf {
 /// A path is written only if it was read for a block.
 pub struct SkipsClean;
 
-impl Fault for SkipsClean {
+impl TreeFault for SkipsClean {
     const SKIPS_CLEAN: bool = true;
 }
 
 /// How full the stash is depends on what was asked for.
 pub struct EvictsAtOnce;
 
-impl Fault for EvictsAtOnce {
+impl TreeFault for EvictsAtOnce {
     const EVICTS_ABOVE: usize = 3;
 }
 
@@ -240,7 +249,7 @@ pub struct PathMutant<F> {
     fault: PhantomData<F>,
 }
 
-impl<F: Fault> PathMutant<F> {
+impl<F: TreeFault> PathMutant<F> {
     /// In `tree`, which is empty.
     pub fn new(blocks: u64, tree: Tree, rng: Box<dyn Rng>) -> Self {
         Self {
@@ -315,7 +324,7 @@ impl<F: Fault> PathMutant<F> {
     }
 }
 
-impl<F: Fault> Controller for PathMutant<F> {
+impl<F: TreeFault> Controller for PathMutant<F> {
     fn blocks(&self) -> u64 {
         self.leaf_of.len() as u64
     }
@@ -333,14 +342,14 @@ impl<F: Fault> Controller for PathMutant<F> {
         self.requests.len()
     }
 
-    fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+    fn step(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         let Some((id, block)) = self.requests.pop_front() else {
             self.dummy()?;
-            return Ok(Issued { kind: Kind::Dummy, finished: None });
+            return Ok(StepOutcome { kind: StepKind::Dummy, finished: None });
         };
         self.access(block)?;
         serve(id, &mut []);
-        Ok(Issued { kind: Kind::Data, finished: Some(id) })
+        Ok(StepOutcome { kind: StepKind::Data, finished: Some(id) })
     }
 
     fn sync(&mut self) -> Result {
@@ -398,8 +407,8 @@ const PLB_BLOCKS: usize = 8;
 
 /// Path ORAM with its map in a second tree; one step accesses both.
 pub struct PairMutant<F> {
-    data: PathMutant<Sound>,
-    map: PathMutant<Sound>,
+    data: PathMutant<SoundTree>,
+    map: PathMutant<SoundTree>,
     plb: VecDeque<u64>,
     fault: PhantomData<F>,
 }
@@ -434,7 +443,7 @@ impl<F: PairFault> Controller for PairMutant<F> {
         self.data.waiting()
     }
 
-    fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+    fn step(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         let asked = self.data.requests.front().map(|(_, block)| block / FANOUT);
         let is_cached = asked.is_some_and(|entry| self.plb.contains(&entry));
         if F::reads_map(is_cached, asked.is_some()) {

@@ -1,16 +1,16 @@
 //! Runs users on a scheme, and keeps what an adversary sees.
 
 use super::super::workload::mix;
-use super::schemes::Scheme;
-use super::users::User;
-use super::watch::Watched;
+use super::schemes::NamedScheme;
+use super::users::TreeUser;
+use super::watch::WatchedTree;
 use std::sync::Arc;
 use traceless::Result;
 use traceless::trace::Witness;
 use traceless_audit::{Draws, Template};
 
 /// What was seen of one user.
-pub struct Run {
+pub struct TreeRun {
     /// Of each step, what it showed but for its paths.
     pub templates: Vec<Template>,
     /// Leaves that the number of the step tells.
@@ -27,14 +27,20 @@ pub struct Run {
 pub const SHOWN_MAX: usize = 20_000;
 
 /// Runs `steps` steps of a user.
-pub fn run_user(scheme: &Scheme, user: User, blocks: u64, steps: u64, seed: u64) -> Result<Run> {
-    let watched = Watched::default();
+pub fn run_user(
+    scheme: &NamedScheme,
+    user: TreeUser,
+    blocks: u64,
+    steps: u64,
+    seed: u64,
+) -> Result<TreeRun> {
+    let watched = WatchedTree::default();
     let mut subject = (scheme.build)(blocks, &watched, mix(seed, 1))?;
     let draws = |tree| {
         let places = watched.leaves(tree);
         Draws { noun: "leaves", places, ..Draws::default() }
     };
-    let mut found = Run {
+    let mut found = TreeRun {
         templates: Vec::with_capacity(steps as usize),
         public: vec![],
         shown: vec![],
@@ -71,15 +77,15 @@ pub fn run_user(scheme: &Scheme, user: User, blocks: u64, steps: u64, seed: u64)
 /// Steps of each of so many requests of a user, if steps are made only while something is asked
 /// for. None, if nothing is.
 pub fn steps_of_requests(
-    scheme: &Scheme,
-    user: User,
+    scheme: &NamedScheme,
+    user: TreeUser,
     blocks: u64,
     requests: u64,
     seed: u64,
 ) -> Result<Vec<u64>> {
     /// Steps of a request, in the mean, after which it is given up.
     const STEPS_MAX: u64 = 64;
-    let watched = Watched::default();
+    let watched = WatchedTree::default();
     let mut subject = (scheme.build)(blocks, &watched, mix(seed, 1))?;
     let mut steps: Vec<u64> = vec![];
     for _ in 0..STEPS_MAX * requests {
@@ -102,14 +108,14 @@ pub fn steps_of_requests(
 /// Lets `witness` see what a user of `blocks` blocks shows in so many steps. When a step ends,
 /// `step_ends` is told what was asked for with it.
 pub fn show_user(
-    scheme: &Scheme,
-    user: User,
+    scheme: &NamedScheme,
+    user: TreeUser,
     (blocks, steps): (u64, u64),
     seed: u64,
     witness: Arc<dyn Witness>,
     mut step_ends: impl FnMut(Asks),
 ) -> Result {
-    let watched = Watched::recorded(witness);
+    let watched = WatchedTree::recorded(witness);
     let mut subject = (scheme.build)(blocks, &watched, mix(seed, 1))?;
     let mut requests = 0;
     for step in 0..steps {

@@ -1,10 +1,10 @@
 //! The schemes that lie in trees, each over trees that tell what is touched.
 
-use super::watch::Watched;
+use super::watch::WatchedTree;
 use std::collections::VecDeque;
-use traceless::controller::{Controller, Issued};
-use traceless::posmap::{COUNTER_BITS, Compressed, Labels, Plain, Plb};
-use traceless::rng::{Rng, Seeded};
+use traceless::controller::{Controller, StepOutcome};
+use traceless::posmap::{COUNTER_BITS, CompressedLabels, Labels, PlainLabels, Plb};
+use traceless::rng::{Rng, SeededRng};
 use traceless::scheme::circuit::{self, Circuit};
 use traceless::scheme::path::PathOram;
 use traceless::scheme::rho::{PATTERN, Rho};
@@ -12,18 +12,20 @@ use traceless::scheme::ring::{GhostRing, Params, Ring};
 use traceless::scheme::unified::{Sizes, Unified};
 use traceless::seal::Secret;
 use traceless::tree::ir_alloc::IR_ORAM;
-use traceless::tree::{BareTree, Noted, PathWitness, STASH_BLOCKS, Shape, Substash, Treetop};
+use traceless::tree::{
+    BareTree, ObservedTree, PathWitness, STASH_BLOCKS, Shape, Substash, Treetop,
+};
 use traceless::{Addr, Result};
 
 /// A tree whose every path is seen.
-pub type Tree = Noted<BareTree, Box<dyn PathWitness>>;
+pub type Tree = ObservedTree<BareTree, Box<dyn PathWitness>>;
 
 /// Bytes of a block, had it a body: what decides how many labels a block of the map holds.
 const BLOCK_LEN: usize = 64;
 
 /// A scheme by name.
 #[derive(Clone, Copy, Debug)]
-pub struct Scheme {
+pub struct NamedScheme {
     pub name: &'static str,
     /// Trees that it lies in.
     pub trees: u8,
@@ -34,22 +36,22 @@ pub struct Scheme {
     /// Whether each step shows the same but for the path. Ring's early reshuffles follow from the
     /// paths before, which are random.
     pub has_templates: bool,
-    pub build: fn(blocks: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>>,
+    pub build: fn(blocks: u64, watched: &WatchedTree, seed: u64) -> Result<Box<dyn StepDriver>>,
 }
 
 /// What is driven: one step at a time, whether anybody asks for something or not.
-pub trait Steps {
+pub trait StepDriver {
     /// The next step; at most one request, for `addr`, is taken. Whether it was.
     fn step(&mut self, addr: Option<u64>) -> Result<bool>;
 }
 
 /// All schemes without a known fault.
-pub const SCHEMES: [Scheme; 12] = [
+pub const SCHEMES: [NamedScheme; 12] = [
     scheme("path", 1, path),
-    Scheme { turns: 3, ..scheme("recursive", 3, recursive) },
+    NamedScheme { turns: 3, ..scheme("recursive", 3, recursive) },
     scheme("unified", 1, |n, w, s| Ok(Box::new(OneByOne::new(unified(n, w, s, labels)?)))),
     scheme("compressed", 1, |n, w, s| Ok(Box::new(OneByOne::new(unified(n, w, s, compressed)?)))),
-    Scheme {
+    NamedScheme {
         turns: 2,
         is_public: |step| step.is_multiple_of(2),
         ..scheme("circuit", 1, |n, w, s| {
@@ -59,7 +61,7 @@ pub const SCHEMES: [Scheme; 12] = [
             Ok(Box::new(OneByOne::new(circuit)))
         })
     },
-    Scheme {
+    NamedScheme {
         turns: 2,
         is_public: |step| step % (RING_RATE + 1) == RING_RATE,
         has_templates: false,
@@ -73,9 +75,11 @@ pub const SCHEMES: [Scheme; 12] = [
         Ok(Box::new(OneByOne::new(over(n, substash(n, w)?, s, labels)?)))
     }),
     scheme("bundled", 1, bundled),
-    Scheme { turns: PATTERN as u64, ..scheme("rho", 2, rho) },
-    scheme("llc-d", 1, |n, w, s| Ok(Box::new(Exclusive::new(unified(n, w, s, labels)?)))),
-    scheme("ir-dwb", 1, |n, w, s| Ok(Box::new(EarlyWriteBack::new(unified(n, w, s, labels)?)))),
+    NamedScheme { turns: PATTERN as u64, ..scheme("rho", 2, rho) },
+    scheme("llc-d", 1, |n, w, s| Ok(Box::new(ExclusiveScheme::new(unified(n, w, s, labels)?)))),
+    scheme("ir-dwb", 1, |n, w, s| {
+        Ok(Box::new(EarlyWriteBackScheme::new(unified(n, w, s, labels)?)))
+    }),
 ];
 
 const RING_RATE: u64 = Params::Z4.rate as u64;
@@ -83,9 +87,9 @@ const RING_RATE: u64 = Params::Z4.rate as u64;
 const fn scheme(
     name: &'static str,
     trees: u8,
-    build: fn(u64, &Watched, u64) -> Result<Box<dyn Steps>>,
-) -> Scheme {
-    Scheme { name, trees, turns: 1, is_public: |_| false, has_templates: true, build }
+    build: fn(u64, &WatchedTree, u64) -> Result<Box<dyn StepDriver>>,
+) -> NamedScheme {
+    NamedScheme { name, trees, turns: 1, is_public: |_| false, has_templates: true, build }
 }
 
 /// Half full of data.
@@ -94,25 +98,25 @@ pub fn levels(blocks: u64) -> usize {
 }
 
 pub fn rng(seed: u64, nth: u64) -> Box<dyn Rng> {
-    Box::new(Seeded::new(seed.wrapping_mul(16).wrapping_add(nth)))
+    Box::new(SeededRng::new(seed.wrapping_mul(16).wrapping_add(nth)))
 }
 
 /// Tree number `number`, whose blocks have no bodies.
-pub fn tree(watched: &Watched, number: u8, shape: Shape) -> Tree {
+pub fn tree(watched: &WatchedTree, number: u8, shape: Shape) -> Tree {
     let witness: Box<dyn PathWitness> = Box::new(watched.tree(number, &shape));
-    Noted::new(BareTree::new(shape, 0), witness)
+    ObservedTree::new(BareTree::new(shape, 0), witness)
 }
 
-fn path(blocks: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>> {
+fn path(blocks: u64, watched: &WatchedTree, seed: u64) -> Result<Box<dyn StepDriver>> {
     let tree = tree(watched, 0, Shape::uniform(levels(blocks), 4)?);
     Ok(Box::new(OneByOne::new(PathOram::new(blocks, vec![tree], STASH_BLOCKS, rng(seed, 0))?)))
 }
 
-fn recursive(blocks: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>> {
+fn recursive(blocks: u64, watched: &WatchedTree, seed: u64) -> Result<Box<dyn StepDriver>> {
     // The labels of its map are in bodies.
     let tree = |number: u8, shape| {
         let witness: Box<dyn PathWitness> = Box::new(watched.tree(number, &shape));
-        Noted::new(BareTree::new(shape, BLOCK_LEN), witness)
+        ObservedTree::new(BareTree::new(shape, BLOCK_LEN), witness)
     };
     let mut trees = vec![tree(0, Shape::uniform(levels(blocks), 4)?)];
     for (number, share) in [(1, 16), (2, 256)] {
@@ -121,17 +125,17 @@ fn recursive(blocks: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>
     Ok(Box::new(OneByOne::new(PathOram::new(blocks, trees, STASH_BLOCKS, rng(seed, 0))?)))
 }
 
-fn labels() -> Result<Plain> {
-    Plain::in_block(BLOCK_LEN)
+fn labels() -> Result<PlainLabels> {
+    PlainLabels::in_block(BLOCK_LEN)
 }
 
-fn compressed() -> Result<Compressed> {
-    Compressed::in_block(&Secret::from_bytes([7; 32]), BLOCK_LEN, COUNTER_BITS)
+fn compressed() -> Result<CompressedLabels> {
+    CompressedLabels::in_block(&Secret::from_bytes([7; 32]), BLOCK_LEN, COUNTER_BITS)
 }
 
 fn unified<L: Labels>(
     blocks: u64,
-    watched: &Watched,
+    watched: &WatchedTree,
     seed: u64,
     labels: impl Fn() -> Result<L>,
 ) -> Result<Unified<Treetop<Tree>, L>> {
@@ -141,7 +145,7 @@ fn unified<L: Labels>(
 }
 
 /// Two parts of each block share a label.
-fn bundled(blocks: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>> {
+fn bundled(blocks: u64, watched: &WatchedTree, seed: u64) -> Result<Box<dyn StepDriver>> {
     let tree = tree(watched, 0, Shape::uniform(levels(2 * blocks) + 1, 4)?);
     let sizes =
         Sizes { blocks, map_levels: 2, parts: 2, bundled: true, stash_blocks: 2 * STASH_BLOCKS };
@@ -166,20 +170,24 @@ fn over<T: traceless::tree::BucketTree, L: Labels>(
     Unified::new(sizes, tree, labels()?, labels()?, plb, rng(seed, 1))
 }
 
-pub fn substash(blocks: u64, watched: &Watched) -> Result<Substash<Tree>> {
+pub fn substash(blocks: u64, watched: &WatchedTree) -> Result<Substash<Tree>> {
     let shape = Shape::uniform(levels(blocks) + 1, 4)?;
     let below = tree(watched, 0, shape.only(|level| level >= CACHED));
     Substash::new(shape, CACHED, (3, 4), below)
 }
 
 /// Looks into its stashes before it reads a path, and shows it.
-pub fn searches_first(blocks: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>> {
+pub fn searches_first(
+    blocks: u64,
+    watched: &WatchedTree,
+    seed: u64,
+) -> Result<Box<dyn StepDriver>> {
     let mut oram = over(blocks, substash(blocks, watched)?, seed, labels)?;
     oram.search_first();
     Ok(Box::new(OneByOne::new(oram)))
 }
 
-fn ring(blocks: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>> {
+fn ring(blocks: u64, watched: &WatchedTree, seed: u64) -> Result<Box<dyn StepDriver>> {
     let params = Params::Z4;
     let shape = params.shape_for(blocks)?;
     let witness = watched.ring(params, &shape);
@@ -187,7 +195,7 @@ fn ring(blocks: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>> {
     Ok(Box::new(OneByOne::new(Ring::new(blocks, tree, rng(seed, 0))?)))
 }
 
-fn rho(blocks: u64, watched: &Watched, seed: u64) -> Result<Box<dyn Steps>> {
+fn rho(blocks: u64, watched: &WatchedTree, seed: u64) -> Result<Box<dyn StepDriver>> {
     const { assert!(PATTERN == 3) };
     let small = tree(watched, 1, Shape::uniform(levels(blocks).saturating_sub(3).max(2), 2)?);
     let main = unified(blocks, watched, seed, labels)?;
@@ -207,7 +215,7 @@ impl<C: Controller> OneByOne<C> {
     }
 }
 
-impl<C: Controller> Steps for OneByOne<C> {
+impl<C: Controller> StepDriver for OneByOne<C> {
     fn step(&mut self, addr: Option<u64>) -> Result<bool> {
         let mut taken = false;
         if let (false, Some(addr)) = (self.is_busy, addr) {
@@ -218,7 +226,7 @@ impl<C: Controller> Steps for OneByOne<C> {
         if self.is_busy && self.controller.finish_at_hand(&mut |_, _| {})?.is_some() {
             self.is_busy = false;
         }
-        let issued: Issued = self.controller.step(&mut |_, _| {})?;
+        let issued: StepOutcome = self.controller.step(&mut |_, _| {})?;
         self.is_busy &= issued.finished.is_none();
         Ok(taken)
     }
@@ -228,7 +236,7 @@ impl<C: Controller> Steps for OneByOne<C> {
 const LINES: usize = 64;
 
 /// A unified ORAM below a cache that has the only copy of each of its lines.
-struct Exclusive<L> {
+struct ExclusiveScheme<L> {
     oram: Unified<Treetop<Tree>, L>,
     lines: VecDeque<u64>,
     /// What is asked for in turn: fetched, or returned.
@@ -236,13 +244,13 @@ struct Exclusive<L> {
     is_busy: bool,
 }
 
-impl<L: Labels> Exclusive<L> {
+impl<L: Labels> ExclusiveScheme<L> {
     fn new(oram: Unified<Treetop<Tree>, L>) -> Self {
         Self { oram, lines: VecDeque::new(), waiting: VecDeque::new(), is_busy: false }
     }
 }
 
-impl<L: Labels> Steps for Exclusive<L> {
+impl<L: Labels> StepDriver for ExclusiveScheme<L> {
     fn step(&mut self, addr: Option<u64>) -> Result<bool> {
         let addr = addr.filter(|_| !self.is_busy && self.waiting.is_empty());
         if let Some(addr) = addr
@@ -274,14 +282,14 @@ impl<L: Labels> Steps for Exclusive<L> {
 }
 
 /// A unified ORAM that is offered a line whenever nobody asks.
-struct EarlyWriteBack<L> {
+struct EarlyWriteBackScheme<L> {
     oram: Unified<Treetop<Tree>, L>,
     recent: VecDeque<u64>,
     is_busy: bool,
     has_offer: bool,
 }
 
-impl<L: Labels> EarlyWriteBack<L> {
+impl<L: Labels> EarlyWriteBackScheme<L> {
     fn new(oram: Unified<Treetop<Tree>, L>) -> Self {
         Self { oram, recent: VecDeque::new(), is_busy: false, has_offer: false }
     }
@@ -290,7 +298,7 @@ impl<L: Labels> EarlyWriteBack<L> {
 /// What an offered line is called.
 const OFFER: u64 = 1;
 
-impl<L: Labels> Steps for EarlyWriteBack<L> {
+impl<L: Labels> StepDriver for EarlyWriteBackScheme<L> {
     fn step(&mut self, addr: Option<u64>) -> Result<bool> {
         let addr = addr.filter(|_| !self.is_busy);
         if let Some(addr) = addr {

@@ -5,7 +5,7 @@ use super::super::workload::mix;
 
 /// Somebody who asks for blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum User {
+pub enum TreeUser {
     OneBlock,
     Random,
     InOrder,
@@ -25,35 +25,35 @@ pub enum User {
 }
 
 /// All of them.
-pub const USERS: [User; 12] = [
-    User::OneBlock,
-    User::Random,
-    User::InOrder,
-    User::FewHotBlocks,
-    User::FarApart,
-    User::Idle,
-    User::Seldom,
-    User::SeldomOne,
-    User::SecretOnes,
-    User::SecretZeros,
-    User::Full,
-    User::Empty,
+pub const USERS: [TreeUser; 12] = [
+    TreeUser::OneBlock,
+    TreeUser::Random,
+    TreeUser::InOrder,
+    TreeUser::FewHotBlocks,
+    TreeUser::FarApart,
+    TreeUser::Idle,
+    TreeUser::Seldom,
+    TreeUser::SeldomOne,
+    TreeUser::SecretOnes,
+    TreeUser::SecretZeros,
+    TreeUser::Full,
+    TreeUser::Empty,
 ];
 
 /// Whom to tell apart.
-pub const PAIRS: [(User, User); 9] = [
-    (User::OneBlock, User::Random),
-    (User::InOrder, User::Random),
-    (User::FewHotBlocks, User::FarApart),
-    (User::Idle, User::Random),
-    (User::Idle, User::OneBlock),
-    (User::Seldom, User::InOrder),
-    (User::SeldomOne, User::Idle),
-    (User::SecretOnes, User::SecretZeros),
-    (User::Full, User::Empty),
+pub const PAIRS: [(TreeUser, TreeUser); 9] = [
+    (TreeUser::OneBlock, TreeUser::Random),
+    (TreeUser::InOrder, TreeUser::Random),
+    (TreeUser::FewHotBlocks, TreeUser::FarApart),
+    (TreeUser::Idle, TreeUser::Random),
+    (TreeUser::Idle, TreeUser::OneBlock),
+    (TreeUser::Seldom, TreeUser::InOrder),
+    (TreeUser::SeldomOne, TreeUser::Idle),
+    (TreeUser::SecretOnes, TreeUser::SecretZeros),
+    (TreeUser::Full, TreeUser::Empty),
 ];
 
-impl User {
+impl TreeUser {
     pub fn name(self) -> &'static str {
         match self {
             Self::OneBlock => "one block",

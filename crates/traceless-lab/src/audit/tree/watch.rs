@@ -13,24 +13,24 @@ pub const LINE_LEN: u64 = 64;
 
 /// One path that was accessed: the tree, and the leaf that it leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Path {
+pub struct TreePath {
     pub tree: u8,
     pub leaf: u32,
 }
 
 /// What one step showed.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct Shown {
+pub struct StepView {
     /// Each path once, in order.
-    pub paths: Vec<Path>,
+    pub paths: Vec<TreePath>,
     /// All that was done, in order: the operation, and the tree, but not where in it.
     pub template: Template,
 }
 
 /// Where every tree of a scheme tells what is touched.
 #[derive(Clone, Default)]
-pub struct Watched {
-    shown: Arc<Mutex<Shown>>,
+pub struct WatchedTree {
+    shown: Arc<Mutex<StepView>>,
     /// Leaves of each tree, by its number.
     leaves: Arc<Mutex<Vec<u64>>>,
     recording: Option<Arc<Recording>>,
@@ -65,7 +65,7 @@ impl Recording {
     }
 }
 
-impl Watched {
+impl WatchedTree {
     /// Where nothing is kept, and all is shown to `witness`.
     pub fn recorded(witness: Arc<dyn Witness>) -> Self {
         let recording = Some(Arc::new(Recording { witness, step: AtomicU64::new(0) }));
@@ -81,7 +81,7 @@ impl Watched {
     }
 
     /// What was seen since the last call.
-    pub fn take(&self) -> Shown {
+    pub fn take(&self) -> StepView {
         core::mem::take(&mut self.shown.lock().expect("no witness panics"))
     }
 
@@ -107,7 +107,7 @@ impl Watched {
             }
             let mut shown = shown.lock().expect("no witness panics");
             shown.template.see(u64::from(tree) << 1 | u64::from(op == Op::Write));
-            shown.access(Path { tree, leaf: leaf.0 as u32 });
+            shown.access(TreePath { tree, leaf: leaf.0 as u32 });
         }
     }
 
@@ -123,8 +123,8 @@ impl Watched {
     }
 }
 
-impl Shown {
-    fn access(&mut self, path: Path) {
+impl StepView {
+    fn access(&mut self, path: TreePath) {
         if self.paths.last() != Some(&path) {
             self.paths.push(path);
         }
@@ -133,7 +133,7 @@ impl Shown {
 
 /// Sees the slots of a ring.
 pub struct RingWitness {
-    shown: Arc<Mutex<Shown>>,
+    shown: Arc<Mutex<StepView>>,
     recording: Option<Arc<Recording>>,
     bucket_len: u64,
     /// First byte of the last level.
@@ -148,7 +148,7 @@ impl Witness for RingWitness {
         let mut shown = self.shown.lock().expect("no witness panics");
         shown.template.see(u64::from(event.op == Op::Write));
         if let Some(within) = event.at.checked_sub(self.leaves_at) {
-            shown.access(Path { tree: 0, leaf: (within / self.bucket_len) as u32 });
+            shown.access(TreePath { tree: 0, leaf: (within / self.bucket_len) as u32 });
         }
     }
 }

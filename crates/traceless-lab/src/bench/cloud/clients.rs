@@ -4,12 +4,12 @@ use crate::args::CloudArgs;
 use crate::numbers::{cpu_seconds, failed};
 use std::sync::{Mutex, PoisonError};
 use traceless::clock::{Clock, Monotonic};
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 use traceless_cli::failure::Failure;
 use traceless_cloud::gateway::Gateway;
 
 /// What clients saw.
-pub struct Measured {
+pub struct ClientTimes {
     /// Nanoseconds of each wait for an answer that queries were sent for, sorted.
     pub latencies: Vec<u64>,
     /// The sum and number of those of them that waited for a round to end.
@@ -33,7 +33,7 @@ struct Wait {
 }
 
 /// Has clients ask until so many queries were sent for them.
-pub fn measure(args: &CloudArgs, gateway: &mut Gateway) -> Result<Measured, Failure> {
+pub fn measure(args: &CloudArgs, gateway: &mut Gateway) -> Result<ClientTimes, Failure> {
     let (clock, cpu, before) = (Monotonic::start(), cpu_seconds(), gateway.counts());
     let gateway = Mutex::new(gateway);
     let clients = args.clients as u64;
@@ -41,7 +41,7 @@ pub fn measure(args: &CloudArgs, gateway: &mut Gateway) -> Result<Measured, Fail
     let waits = std::thread::scope(|scope| {
         let client = |number| {
             let (gateway, clock) = (&gateway, &clock);
-            let rng = Seeded::new(args.seed.wrapping_mul(clients) + number);
+            let rng = SeededRng::new(args.seed.wrapping_mul(clients) + number);
             scope.spawn(move || client(args, gateway, clock, rng, share))
         };
         let clients: Vec<_> = (0..clients).map(client).collect();
@@ -56,7 +56,7 @@ pub fn measure(args: &CloudArgs, gateway: &mut Gateway) -> Result<Measured, Fail
     let ended = || asked().filter(|wait| wait.waited);
     let mut latencies: Vec<u64> = asked().map(|wait| wait.ns).collect();
     latencies.sort_unstable();
-    Ok(Measured {
+    Ok(ClientTimes {
         latencies,
         waited_ns: ended().map(|wait| wait.ns).sum(),
         waits: ended().count() as u64,
@@ -73,7 +73,7 @@ fn client(
     args: &CloudArgs,
     gateway: &Mutex<&mut Gateway>,
     clock: &Monotonic,
-    mut rng: Seeded,
+    mut rng: SeededRng,
     queries: u64,
 ) -> Result<Vec<Wait>, Failure> {
     let (mut waits, mut sent) = (Vec::new(), 0);

@@ -7,7 +7,7 @@ use serde::Serialize;
 use traceless::clock::{Clock, Monotonic};
 use traceless::oblivious;
 use traceless::oram::Oram;
-use traceless::rng::{Rng, Seeded, System};
+use traceless::rng::{Rng, SeededRng, System};
 use traceless::seal::{Aead, Nonce, Sealer, Secret, TAG_LEN};
 use traceless::types::Addr;
 use traceless_cli::failure::Failure;
@@ -27,7 +27,7 @@ pub enum Comparator {
 
 /// What it took.
 #[derive(Serialize)]
-pub struct Compared {
+pub struct StoreTimes {
     pub name: &'static str,
     /// Of a read, by one client.
     pub average_ms: f64,
@@ -37,19 +37,19 @@ pub struct Compared {
 }
 
 /// Measures all of them with as much data.
-pub fn compared_with(args: &CloudArgs) -> Result<Vec<Compared>, Failure> {
+pub fn compared_with(args: &CloudArgs) -> Result<Vec<StoreTimes>, Failure> {
     let all = [Comparator::Plain, Comparator::Path, Comparator::Circuit];
     all.into_iter().map(|comparator| measured(comparator, args)).collect()
 }
 
 /// Measures one of them.
-pub fn measured(comparator: Comparator, args: &CloudArgs) -> Result<Compared, Failure> {
+pub fn measured(comparator: Comparator, args: &CloudArgs) -> Result<StoreTimes, Failure> {
     if args.data > DATA_MAX {
         return Err(Failure::usage("an ORAM holds the data many times in memory: 256M at most"));
     }
     let block_len = usize::try_from(args.block_len).map_err(Failure::usage)?;
     let blocks = args.data / args.block_len;
-    let rng = || Box::new(Seeded::drawn(&mut System));
+    let rng = || Box::new(SeededRng::drawn(&mut System));
     match comparator {
         Comparator::Plain => {
             let plain = Plain::new(blocks, block_len);
@@ -85,8 +85,8 @@ fn timed(
     name: &'static str,
     blocks: u64,
     mut read: impl FnMut(u64, &mut Vec<u8>) -> Result<(), Failure>,
-) -> Result<Compared, Failure> {
-    let (mut rng, mut into, clock) = (Seeded::new(1), Vec::new(), Monotonic::start());
+) -> Result<StoreTimes, Failure> {
+    let (mut rng, mut into, clock) = (SeededRng::new(1), Vec::new(), Monotonic::start());
     let mut taken = Vec::with_capacity(ACCESSES);
     for _ in 0..ACCESSES {
         let (addr, began) = (rng.below(blocks), clock.now());
@@ -95,7 +95,7 @@ fn timed(
     }
     taken.sort_unstable();
     let at = |share: f64| taken[((ACCESSES - 1) as f64 * share) as usize] as f64 / 1e6;
-    Ok(Compared {
+    Ok(StoreTimes {
         name,
         average_ms: taken.iter().sum::<u64>() as f64 / ACCESSES as f64 / 1e6,
         p50_ms: at(0.5),

@@ -15,7 +15,7 @@ use traceless_cli::experiment::in_turns;
 use traceless_cli::experiment::metrics::Place;
 use traceless_cli::experiment::reading::{self, known, lay_over, read_table, wrong};
 use traceless_cli::experiment::results::Results;
-use traceless_cli::experiment::sheet::{self, Claim, Compared, Metric, Sheet, median};
+use traceless_cli::experiment::sheet::{self, Claim, Metric, Sheet, VariantMetrics, median};
 use traceless_cli::failure::Failure;
 use traceless_cli::output::{say, say_json};
 
@@ -24,7 +24,7 @@ const SCHEMA: &str = "traceless.cloud.result.v1";
 /// A table of the paper.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Experiment {
+struct CloudExperiment {
     title: String,
     /// The paper, and where in it.
     paper: String,
@@ -38,10 +38,10 @@ struct Experiment {
     /// What is set for all.
     #[serde(default)]
     set: Table,
-    quick: Extent,
-    full: Extent,
+    quick: CloudExtent,
+    full: CloudExtent,
     #[serde(rename = "variant")]
-    variants: Vec<Variant>,
+    variants: Vec<CloudVariant>,
     #[serde(rename = "metric")]
     metrics: Vec<Metric>,
     #[serde(rename = "claim", default)]
@@ -53,7 +53,7 @@ struct Experiment {
 /// How much is asked.
 #[derive(Deserialize, Serialize, Clone, Copy, PartialEq, Debug)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Extent {
+struct CloudExtent {
     queries: u64,
     rounds: usize,
     /// What all data are divided by.
@@ -68,7 +68,7 @@ fn whole() -> u64 {
 /// One of the stores that are compared.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Variant {
+struct CloudVariant {
     name: String,
     /// What it sets, where that differs from all.
     #[serde(default)]
@@ -80,9 +80,9 @@ struct Variant {
 /// Who answers, what the store holds, and where. Sizes are written as on the command line.
 #[derive(Deserialize, Serialize, Clone, PartialEq, Debug)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Subject {
+struct CloudSubject {
     /// Our store with one of its kernels, or what it is compared with.
-    who: Who,
+    who: StoreKind,
     data: String,
     block_len: String,
     /// In files, in place of memory.
@@ -92,7 +92,7 @@ struct Subject {
 
 #[derive(Deserialize, Serialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
-enum Who {
+enum StoreKind {
     Benes,
     Paper,
     BlockWise,
@@ -103,22 +103,22 @@ enum Who {
 
 /// All that a result follows from, but for what else the machine does.
 #[derive(Serialize)]
-struct Input<'a> {
+struct CloudInput<'a> {
     experiment: String,
     cpu: &'a str,
-    subject: Subject,
+    subject: CloudSubject,
     workload: &'a str,
-    extent: Extent,
+    extent: CloudExtent,
     round: usize,
 }
 
-type Run<'a> = in_turns::Run<Input<'a>>;
+type Run<'a> = in_turns::TurnRun<CloudInput<'a>>;
 
 /// Makes what was not made before, and tells what came of it.
 pub fn run(path: &Path, args: &CloudArgs) -> Result<(), Failure> {
     let ExperimentArgs { level, out } = &args.of_experiment;
     let out = out.as_ref().expect("--experiment requires it");
-    let experiment = Experiment::read(path)?;
+    let experiment = CloudExperiment::read(path)?;
     let cpu = Hardware::here().cpu;
     let runs = experiment.runs(*level, &cpu)?;
     let results = Results::open(out, SCHEMA)?;
@@ -134,7 +134,7 @@ pub fn run(path: &Path, args: &CloudArgs) -> Result<(), Failure> {
 
 /// What a run measured.
 fn made(args: &CloudArgs, run: &Run<'_>, out: &Path) -> Result<Value, Failure> {
-    let Input { subject, extent, round, .. } = &run.input;
+    let CloudInput { subject, extent, round, .. } = &run.input;
     let (data, block_len) = subject.sizes(*extent).map_err(Failure::usage)?;
     let (queries, seed) = (extent.queries, args.seed + *round as u64);
     let of = CloudArgs { data, block_len, queries, seed, experiment: None, ..args.clone() };
@@ -148,23 +148,23 @@ fn made(args: &CloudArgs, run: &Run<'_>, out: &Path) -> Result<Value, Failure> {
         serde_json::to_value(compared::measured(comparator, &of)?).map_err(Failure::usage)
     };
     match subject.who {
-        Who::Benes => ours(BenchKernel::Benes),
-        Who::Paper => ours(BenchKernel::Paper),
-        Who::BlockWise => ours(BenchKernel::BlockWise),
-        Who::Plain => other(Comparator::Plain),
-        Who::Path => other(Comparator::Path),
-        Who::Circuit => other(Comparator::Circuit),
+        StoreKind::Benes => ours(BenchKernel::Benes),
+        StoreKind::Paper => ours(BenchKernel::Paper),
+        StoreKind::BlockWise => ours(BenchKernel::BlockWise),
+        StoreKind::Plain => other(Comparator::Plain),
+        StoreKind::Path => other(Comparator::Path),
+        StoreKind::Circuit => other(Comparator::Circuit),
     }
 }
 
-impl Subject {
+impl CloudSubject {
     /// Bytes of data and of a block.
-    fn sizes(&self, extent: Extent) -> Result<(u64, u64), String> {
+    fn sizes(&self, extent: CloudExtent) -> Result<(u64, u64), String> {
         Ok((parse_size(&self.data)? / extent.divided_by, parse_size(&self.block_len)?))
     }
 }
 
-impl Experiment {
+impl CloudExperiment {
     fn read(path: &Path) -> Result<Self, Failure> {
         let mut experiment: Self = read_table(path)?.try_into().map_err(|e| wrong(path, &e))?;
         path.clone_into(&mut experiment.path);
@@ -177,7 +177,7 @@ impl Experiment {
         for name in self.workload.keys() {
             known("workload", &names, name)?;
         }
-        for Extent { queries, rounds, divided_by } in [self.quick, self.full] {
+        for CloudExtent { queries, rounds, divided_by } in [self.quick, self.full] {
             if queries == 0 || rounds == 0 || divided_by == 0 {
                 return Err("queries, rounds and divided-by are one or more".to_owned());
             }
@@ -186,14 +186,14 @@ impl Experiment {
     }
 
     /// What is measured of a variant with a workload.
-    fn subject(&self, variant: &Variant, workload: &str) -> Result<Subject, Failure> {
+    fn subject(&self, variant: &CloudVariant, workload: &str) -> Result<CloudSubject, Failure> {
         let mut table = self.set.clone();
         lay_over(&mut table, &variant.set);
         if let Some(set) = self.workload.get(workload) {
             lay_over(&mut table, set);
         }
         let subject = table.try_into().map_err(|e: toml::de::Error| e.to_string());
-        let sound = subject.and_then(|subject: Subject| {
+        let sound = subject.and_then(|subject: CloudSubject| {
             subject.sizes(self.full)?;
             Ok(subject)
         });
@@ -209,7 +209,7 @@ impl Experiment {
         for (variant, own) in self.variants.iter().enumerate() {
             for (nth, workload) in self.workloads.iter().enumerate() {
                 for repeat in 0..extent.rounds {
-                    let input = Input {
+                    let input = CloudInput {
                         experiment: format!("{}.{}", reading::file_name(&self.path), level.name()),
                         cpu,
                         subject: self.subject(own, workload)?,
@@ -225,16 +225,16 @@ impl Experiment {
         Ok(runs)
     }
 
-    fn extent(&self, level: Level) -> Extent {
+    fn extent(&self, level: Level) -> CloudExtent {
         match level {
             Level::Quick => self.quick,
             Level::Full => self.full,
         }
     }
 
-    fn compared(&self) -> Vec<Compared<'_>> {
+    fn compared(&self) -> Vec<VariantMetrics<'_>> {
         let all = self.variants.iter();
-        all.map(|v| Compared { name: &v.name, relative_to: &v.relative_to }).collect()
+        all.map(|v| VariantMetrics { name: &v.name, relative_to: &v.relative_to }).collect()
     }
 
     /// What is judged at a level: at level full only, but for what holds at any size.
@@ -244,7 +244,7 @@ impl Experiment {
             let is_short = extent != self.full && !claim.at_any_size;
             is_short.then(|| "less data and fewer queries than at level full".to_owned())
         };
-        let Extent { queries, rounds, divided_by } = extent;
+        let CloudExtent { queries, rounds, divided_by } = extent;
         let told = |name: &str, value: Value| (name.to_owned(), value);
         Sheet {
             path: &self.path,
@@ -284,7 +284,7 @@ mod tests {
         let files: Vec<_> = std::fs::read_dir(folder()).unwrap().collect();
         assert!(files.len() >= 4);
         for file in files {
-            let experiment = Experiment::read(&file.unwrap().path()).unwrap();
+            let experiment = CloudExperiment::read(&file.unwrap().path()).unwrap();
             for level in [Level::Quick, Level::Full] {
                 for Run { input, .. } in experiment.runs(level, "any").unwrap() {
                     let (data, block_len) = input.subject.sizes(input.extent).unwrap();
@@ -311,7 +311,7 @@ mod tests {
             assert!(text.contains(from), "{from}");
             let path = own.path().join("wrong.toml");
             std::fs::write(&path, text.replace(from, to)).unwrap();
-            let read = Experiment::read(&path)
+            let read = CloudExperiment::read(&path)
                 .and_then(|experiment| Ok(experiment.runs(Level::Full, "any")?.len()));
             let message = read.unwrap_err().message;
             assert!(message.contains(named), "{to}: {message}");

@@ -3,8 +3,8 @@
 use super::serving::{Serving, redis_benchmark};
 use super::{Report, kernel, measure_in_rounds, operations};
 use crate::args::{BenchKernel, CloudArgs};
-use crate::bench::controls::{Controls, Operations, Reading};
-use crate::numbers::{Pair, Row, Scale, failed, row, row_of_ratios, say_rows};
+use crate::bench::controls::{Controls, OperationTimes, Operations};
+use crate::numbers::{Row, Scale, TimePair, failed, row, row_of_ratios, say_rows};
 use std::ffi::OsStr;
 use traceless::seal::Cipher;
 use traceless_cli::failure::Failure;
@@ -16,7 +16,7 @@ use traceless_cloud::params::Params;
 const ROUNDS: u64 = 9;
 
 /// Measurements, each with what the controls took beside it.
-type Reports = Vec<(Report, Reading)>;
+type Reports = Vec<(Report, OperationTimes)>;
 
 pub fn run(args: &CloudArgs) -> Result<(), Failure> {
     let base = CloudArgs { data: if args.quick { 1 << 26 } else { 1 << 30 }, ..args.clone() };
@@ -71,22 +71,22 @@ fn time(
     reports: &Reports,
     ms: impl Fn(&Report) -> f64,
 ) -> Row {
-    let pair = |(report, reading): &(Report, Reading)| Pair {
+    let pair = |(report, reading): &(Report, OperationTimes)| TimePair {
         ns: ms(report) * 1e6,
         control_ns: unit.ns(reading),
     };
-    let pairs: Vec<Pair> = reports.iter().map(pair).collect();
+    let pairs: Vec<TimePair> = reports.iter().map(pair).collect();
     row_of_ratios(name, Scale::Time("ms", 1e6), &pairs)
 }
 
 /// Blocks for many clients, beside a query each.
 fn throughput(name: &'static str, params: &Params, reports: &Reports) -> Row {
     let (unit, len) = (operations::average(params), params.geometry.block_len as f64);
-    let pair = |(report, reading): &(Report, Reading)| Pair {
+    let pair = |(report, reading): &(Report, OperationTimes)| TimePair {
         ns: len * 1e6 / report.kb_per_second,
         control_ns: unit.ns(reading),
     };
-    let pairs: Vec<Pair> = reports.iter().map(pair).collect();
+    let pairs: Vec<TimePair> = reports.iter().map(pair).collect();
     row_of_ratios(name, Scale::Rate("MB/s", len * 1e3), &pairs)
 }
 
@@ -99,7 +99,7 @@ fn kernel_alone(controls: &mut Controls) -> Result<Row, Failure> {
         let measure = || kernel::measure(geometry, BenchKernel::Benes, 1);
         let (taken, reading) = controls.beside(measure)?;
         let control_ns = unit.ns(&reading);
-        pairs.extend(taken.into_iter().map(|ns| Pair { ns, control_ns }));
+        pairs.extend(taken.into_iter().map(|ns| TimePair { ns, control_ns }));
     }
     Ok(row_of_ratios("cloud-kernel", Scale::Time("ns a piece", 1.0), &pairs))
 }
@@ -154,7 +154,7 @@ fn redis(controls: &mut Controls, quick: bool, params: &Params) -> Result<[Row; 
     for _ in 0..ROUNDS {
         let (rates, reading) = controls.beside(|| redis_benchmark(&gateway, requests))?;
         for (pairs, rate) in pairs.iter_mut().zip(rates) {
-            pairs.push(Pair { ns: 1e9 / rate, control_ns: unit.ns(&reading) });
+            pairs.push(TimePair { ns: 1e9 / rate, control_ns: unit.ns(&reading) });
         }
     }
     let scale = Scale::Rate("requests/s", 1e9);

@@ -2,7 +2,7 @@
 
 use crate::args::BenchKernel;
 use crate::numbers::{cpu_seconds, failed};
-use traceless::rng::{Rng, Seeded, System};
+use traceless::rng::{Rng, SeededRng, System};
 use traceless::seal::Secret;
 use traceless_cli::failure::Failure;
 use traceless_cloud::channel::Sender;
@@ -21,7 +21,7 @@ pub fn measure(geometry: Geometry, kernel: BenchKernel, times: usize) -> Result<
     if kernel == BenchKernel::BlockWise {
         evictor = evictor.by_whole_blocks(&shared);
     }
-    let (mut sender, mut rng) = (Sender::new(&session.evict, Box::new(System)), Seeded::new(1));
+    let (mut sender, mut rng) = (Sender::new(&session.evict, Box::new(System)), SeededRng::new(1));
     let (mut node, mut made) = (vec![0; geometry.node_len(0)], vec![0; geometry.node_len(0)]);
     let slots = geometry.slots(0);
     let network = Network::new(slots);

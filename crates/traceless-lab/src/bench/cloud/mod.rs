@@ -10,10 +10,10 @@ mod operations;
 mod serving;
 
 use crate::args::{BenchKernel, CloudArgs};
-use crate::bench::controls::{Controls, Reading};
+use crate::bench::controls::{Controls, OperationTimes};
 use crate::numbers::{Hardware, failed, summary};
-use clients::{Measured, measure};
-use compared::{Compared, compared_with};
+use clients::{ClientTimes, measure};
+use compared::{StoreTimes, compared_with};
 use serde::Serialize;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ use traceless_cli::output::shortened;
 use traceless_cli::output::{Meter, say, say_json};
 use traceless_cloud::enclave::{Session, Shared};
 use traceless_cloud::gateway::{Gateway, Keys};
-use traceless_cloud::host::{Host, Inside, Served};
+use traceless_cloud::host::{Host, HostedStore, Inside};
 use traceless_cloud::kernel::Choice;
 use traceless_cloud::params::Params;
 use traceless_cloud::random::SystemStream;
@@ -62,7 +62,7 @@ struct Report {
     store: &'static str,
     /// Whether an enclave protects anything: here it is simulated.
     tee_protection: &'static str,
-    tree: Tree,
+    tree: CloudTree,
     clients: usize,
     together: usize,
     fill_seconds: f64,
@@ -86,13 +86,13 @@ struct Report {
     rounds: u64,
     renewed: u64,
     waiting_max: usize,
-    published: Option<Published>,
+    published: Option<PaperNumbers>,
     /// With `--compare`.
-    compared: Vec<Compared>,
+    compared: Vec<StoreTimes>,
 }
 
 #[derive(Serialize)]
-struct Tree {
+struct CloudTree {
     lambda: u32,
     roots: u32,
     arity: u32,
@@ -117,7 +117,7 @@ struct Bounds {
 }
 
 #[derive(Serialize)]
-struct Published {
+struct PaperNumbers {
     best_ms: f64,
     average_ms: f64,
     kb_per_second: f64,
@@ -145,7 +145,7 @@ fn measure_in_rounds(
     args: &CloudArgs,
     rounds: u64,
     controls: &mut Controls,
-) -> Result<Vec<(Report, Reading)>, Failure> {
+) -> Result<Vec<(Report, OperationTimes)>, Failure> {
     let block_len = usize::try_from(args.block_len).map_err(Failure::usage)?;
     let blocks = args.data / args.block_len.max(1);
     let choice = args.kernel.choice();
@@ -231,7 +231,7 @@ fn start(
     let mut own = [0; 16];
     rng.fill(&mut own);
     let enclave = args.kernel.enclave(&shared, &shared.session(&nonce, &own)).map_err(failed)?;
-    let host: Arc<dyn Host> = Arc::new(Served::new(params.geometry, store, enclave));
+    let host: Arc<dyn Host> = Arc::new(HostedStore::new(params.geometry, store, enclave));
     let session = (&nonce, &own);
     Gateway::open(params, &keys, choice, host, session, None, Box::new(rng)).map_err(failed)
 }
@@ -258,9 +258,9 @@ fn report(
     args: &CloudArgs,
     gateway: &Gateway,
     (fill_seconds, kernel_ns_per_piece): (f64, f64),
-    measured: &Measured,
+    measured: &ClientTimes,
 ) -> Report {
-    let Measured { latencies, waited_ns, waits, queries, .. } = measured;
+    let ClientTimes { latencies, waited_ns, waits, queries, .. } = measured;
     let counts = gateway.counts();
     let answers = latencies.len() as u64;
     let sum: u64 = latencies.iter().sum();
@@ -282,7 +282,7 @@ fn report(
             None => "memory",
         },
         tee_protection: "none",
-        tree: Tree::of(gateway),
+        tree: CloudTree::of(gateway),
         clients: args.clients,
         together: args.together,
         fill_seconds,
@@ -302,7 +302,7 @@ fn report(
         rounds: counts.rounds,
         renewed: counts.renewed,
         waiting_max: counts.waiting_max,
-        published: row.map(|&(_, _, best_ms, average_ms, kb_per_second)| Published {
+        published: row.map(|&(_, _, best_ms, average_ms, kb_per_second)| PaperNumbers {
             best_ms,
             average_ms,
             kb_per_second,
@@ -311,7 +311,7 @@ fn report(
     }
 }
 
-impl Tree {
+impl CloudTree {
     fn of(gateway: &Gateway) -> Self {
         let params = gateway.params();
         let (g, bounds) = (params.geometry, params.bounds());
@@ -389,7 +389,7 @@ impl Report {
         if let Some(paper) = &self.published {
             line("paper", paper.best_ms, paper.average_ms, paper.kb_per_second);
         }
-        for Compared { name, average_ms, .. } in &self.compared {
+        for StoreTimes { name, average_ms, .. } in &self.compared {
             say(&format!("{name}: average {} ms", shortened(*average_ms)));
         }
         say(&format!(

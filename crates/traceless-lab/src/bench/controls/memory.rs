@@ -2,7 +2,7 @@
 
 use super::ns_of;
 use std::hint::black_box;
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 use traceless_sys::Words;
 
 /// Bytes of a line, and the words in it.
@@ -23,7 +23,7 @@ pub struct Chase {
 
 impl Chase {
     pub fn new(bytes: usize) -> Self {
-        let (mut words, mut rng) = (zeroed(bytes), Seeded::new(3));
+        let (mut words, mut rng) = (zeroed(bytes), SeededRng::new(3));
         let mut order: Vec<u32> = (0..(bytes / LINE_LEN) as u32).collect();
         for last in (1..order.len()).rev() {
             order.swap(last, rng.below(last as u64 + 1) as usize);

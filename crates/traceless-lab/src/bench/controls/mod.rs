@@ -7,7 +7,7 @@
 mod memory;
 mod threads;
 
-use crate::numbers::{Pair, cpu_seconds};
+use crate::numbers::{TimePair, cpu_seconds};
 use memory::{Chase, Copying};
 use serde::{Deserialize, Serialize};
 use traceless::rng::System;
@@ -29,7 +29,7 @@ const PASS_OVERHEAD: usize = 256;
 
 /// Nanoseconds that one of each operation takes; 0 if it was not measured.
 #[derive(Clone, Copy, Default, PartialEq, Serialize, Deserialize, Debug)]
-pub struct Reading {
+pub struct OperationTimes {
     /// Sealing or opening one body of the length measured, the mean of both, in the first cache.
     pub pass: f64,
     /// Copying 4096 bytes from memory to memory that no cache holds.
@@ -62,7 +62,7 @@ impl Operations {
         Self { passes: 0.0, copies: 0.0, misses: 0.0, hits: 0.0, switches: 0.0, round_trips: 0.0 };
 
     /// Nanoseconds that they take one after the other.
-    pub fn ns(&self, reading: &Reading) -> f64 {
+    pub fn ns(&self, reading: &OperationTimes) -> f64 {
         let operations = [
             (self.passes, reading.pass),
             (self.copies, reading.copy),
@@ -77,7 +77,7 @@ impl Operations {
     }
 }
 
-impl Reading {
+impl OperationTimes {
     fn mean(&self, other: &Self) -> Self {
         let mean = |of: fn(&Self) -> f64| f64::midpoint(of(self), of(other));
         Self {
@@ -145,7 +145,7 @@ impl Controls {
     pub fn beside<T>(
         &mut self,
         work: impl FnOnce() -> Result<T, Failure>,
-    ) -> Result<(T, Reading), Failure> {
+    ) -> Result<(T, OperationTimes), Failure> {
         let before = self.read()?;
         let outcome = work()?;
         Ok((outcome, before.mean(&self.read()?)))
@@ -157,17 +157,17 @@ impl Controls {
         &mut self,
         unit: &Operations,
         work: impl FnOnce() -> Result<f64, Failure>,
-    ) -> Result<Pair, Failure> {
+    ) -> Result<TimePair, Failure> {
         let ((seconds, units), reading) = self.beside(|| {
             let start = cpu_seconds();
             let units = work()?;
             Ok((cpu_seconds() - start, units))
         })?;
-        Ok(Pair { ns: seconds * 1e9 / units, control_ns: unit.ns(&reading) })
+        Ok(TimePair { ns: seconds * 1e9 / units, control_ns: unit.ns(&reading) })
     }
 
-    fn read(&mut self) -> Result<Reading, Failure> {
-        let mut reading = Reading::default();
+    fn read(&mut self) -> Result<OperationTimes, Failure> {
+        let mut reading = OperationTimes::default();
         if let Some(pass) = &mut self.pass {
             reading.pass = pass.ns();
         }
@@ -249,15 +249,15 @@ mod tests {
     #[test]
     #[should_panic(expected = "a control was not measured")]
     fn a_control_that_was_not_measured_is_no_zero() {
-        Operations { passes: 1.0, ..Operations::NONE }.ns(&Reading::default());
+        Operations { passes: 1.0, ..Operations::NONE }.ns(&OperationTimes::default());
     }
 
     #[test]
     fn operations_add_up() {
-        let reading = Reading { miss: 100.0, copy: 500.0, ..Reading::default() };
+        let reading = OperationTimes { miss: 100.0, copy: 500.0, ..OperationTimes::default() };
         let four = Operations { misses: 4.0, copies: 2.0, ..Operations::NONE };
         assert!((four.ns(&reading) - 1400.0).abs() < 1e-9);
-        let mean = reading.mean(&Reading::default());
+        let mean = reading.mean(&OperationTimes::default());
         assert!((four.ns(&mean) - 700.0).abs() < 1e-9);
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use toml::Table;
 use traceless_cli::args::Level;
 use traceless_cli::experiment::reading::{self, known, lay_over, read_table, wrong};
-use traceless_cli::experiment::sheet::{self, Claim, Compared, Metric, Sheet, median};
+use traceless_cli::experiment::sheet::{self, Claim, Metric, Sheet, VariantMetrics, median};
 use traceless_cli::failure::Failure;
 use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::Settings;
@@ -19,7 +19,7 @@ pub const NATIVE: usize = 0;
 /// A figure or table of the paper.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Experiment {
+pub struct PagingExperiment {
     title: String,
     /// The paper, and where in it.
     paper: String,
@@ -32,10 +32,10 @@ pub struct Experiment {
     #[serde(default)]
     set: Table,
     /// How much they do.
-    quick: Extent,
-    full: Extent,
+    quick: PagingExtent,
+    full: PagingExtent,
     #[serde(rename = "variant")]
-    variants: Vec<Variant>,
+    variants: Vec<PagingVariant>,
     #[serde(rename = "metric")]
     metrics: Vec<Metric>,
     #[serde(rename = "claim", default)]
@@ -52,7 +52,7 @@ pub struct Experiment {
 /// How much programs do.
 #[derive(Deserialize, PartialEq, Debug)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Extent {
+pub struct PagingExtent {
     /// What each program is told; those that are not named are left out.
     pub sizes: BTreeMap<String, u64>,
     /// Faults of each program that are counted; 0 for all.
@@ -64,7 +64,7 @@ pub struct Extent {
 /// One of those that are compared.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Variant {
+struct PagingVariant {
     name: String,
     /// How it is paged, where that differs from all.
     #[serde(default)]
@@ -90,7 +90,7 @@ pub enum How {
 /// A variant, with all that holds for it. Names are those of `traceless run`.
 #[derive(Deserialize, Serialize, Clone, PartialEq, Debug)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Subject {
+pub struct PagingSubject {
     pub how: How,
     scheme: String,
     pub refresh: u32,
@@ -106,7 +106,7 @@ pub struct Subject {
     pub stops: bool,
 }
 
-impl Default for Subject {
+impl Default for PagingSubject {
     fn default() -> Self {
         Self {
             how: How::default(),
@@ -123,7 +123,7 @@ impl Default for Subject {
     }
 }
 
-impl Subject {
+impl PagingSubject {
     /// As the pager takes it.
     pub fn settings(&self) -> Result<Settings, String> {
         let Self { scheme, refresh, cached, helpers, cipher, resident, ocalls, .. } = self;
@@ -138,12 +138,12 @@ impl Subject {
     }
 }
 
-impl Experiment {
+impl PagingExperiment {
     /// The experiment in the file at `path`.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let mut experiment: Self = read_table(path)?.try_into().map_err(|e| wrong(path, &e))?;
         path.clone_into(&mut experiment.path);
-        let named = |extent: &Extent| {
+        let named = |extent: &PagingExtent| {
             let all = experiment.workloads.iter();
             all.filter(|name| extent.sizes.contains_key(*name)).cloned().collect()
         };
@@ -170,15 +170,16 @@ impl Experiment {
     }
 
     /// All variants.
-    pub fn subjects(&self) -> Result<Vec<Subject>, Failure> {
-        let subject = |variant: &Variant| {
+    pub fn subjects(&self) -> Result<Vec<PagingSubject>, Failure> {
+        let subject = |variant: &PagingVariant| {
             let mut table = self.set.clone();
             lay_over(&mut table, &variant.set);
             let wrong = |e: &dyn std::fmt::Display| {
                 let what = e.to_string();
                 wrong(&self.path, &format!("variant `{}`: {}", variant.name, what.trim_end()))
             };
-            let subject: Subject = table.try_into().map_err(|e: toml::de::Error| wrong(&e))?;
+            let subject: PagingSubject =
+                table.try_into().map_err(|e: toml::de::Error| wrong(&e))?;
             subject.settings().map_err(|e| wrong(&e))?;
             Ok::<_, Failure>(subject)
         };
@@ -191,9 +192,9 @@ impl Experiment {
 
     /// The first variant with as many resident pages: the order in which its pages leave is that
     /// of all others, and its scheme is the one that costs are beside.
-    pub fn first_like(&self, subject: &Subject) -> usize {
+    pub fn first_like(&self, subject: &PagingSubject) -> usize {
         let all = self.subjects().expect("they were read before");
-        let is_like = |other: &Subject| {
+        let is_like = |other: &PagingSubject| {
             other.how == How::Paged && !other.stops && other.resident == subject.resident
         };
         all.iter().position(is_like).unwrap_or_else(|| {
@@ -207,7 +208,7 @@ impl Experiment {
     }
 
     /// How much programs do at a level.
-    pub fn extent(&self, level: Level) -> &Extent {
+    pub fn extent(&self, level: Level) -> &PagingExtent {
         match level {
             Level::Quick => &self.quick,
             Level::Full => &self.full,
@@ -227,9 +228,9 @@ impl Experiment {
         reading::file_name(&self.path)
     }
 
-    fn compared(&self) -> Vec<Compared<'_>> {
+    fn compared(&self) -> Vec<VariantMetrics<'_>> {
         let all = self.variants.iter();
-        all.map(|v| Compared { name: &v.name, relative_to: &v.relative_to }).collect()
+        all.map(|v| VariantMetrics { name: &v.name, relative_to: &v.relative_to }).collect()
     }
 
     /// What is judged at a level: at level full only, but for what holds at any size.
@@ -280,7 +281,7 @@ mod tests {
     fn every_file_can_be_run() {
         let mut count = 0;
         for file in std::fs::read_dir(folder()).unwrap() {
-            let experiment = Experiment::read(&file.unwrap().path()).unwrap();
+            let experiment = PagingExperiment::read(&file.unwrap().path()).unwrap();
             let subjects = experiment.subjects().unwrap();
             for (nth, subject) in subjects.iter().enumerate().skip(1) {
                 let first = experiment.first_like(subject);
@@ -313,7 +314,7 @@ mod tests {
             assert!(text.contains(from), "{from}");
             let path = own.path().join("wrong.toml");
             std::fs::write(&path, text.replace(from, to)).unwrap();
-            let read = Experiment::read(&path).and_then(|experiment| experiment.subjects());
+            let read = PagingExperiment::read(&path).and_then(|experiment| experiment.subjects());
             let message = read.unwrap_err().message;
             assert!(message.contains(named), "{to}: {message}");
             assert!(message.contains("wrong.toml"), "{to}: {message}");

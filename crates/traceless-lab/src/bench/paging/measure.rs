@@ -1,8 +1,8 @@
 //! Programs that are run and paged, and what is counted meanwhile.
 
-use super::file::Subject;
+use super::file::PagingSubject;
 use super::threads::{self, Threads};
-use super::workloads::{self, Workload};
+use super::workloads::{self, ProgramInput};
 use crate::numbers::failed;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -14,7 +14,7 @@ use std::time::Duration;
 use traceless::clock::{Clock, Monotonic};
 use traceless_cli::experiment::results::hex;
 use traceless_cli::failure::Failure;
-use traceless_cli::run::{Folder, Prepared};
+use traceless_cli::run::{CounterFolder, PagedCommand};
 use traceless_pager::paging::{CounterFile, Summary};
 
 /// How often it is looked whether enough faults were counted.
@@ -26,7 +26,7 @@ const START: usize = 1 << 37;
 
 /// What a run counted.
 #[derive(Serialize, Deserialize, Clone, Debug)]
-pub struct Measured {
+pub struct RunCounts {
     #[serde(flatten)]
     pub counted: Summary,
     /// From the program's start to its end.
@@ -39,7 +39,7 @@ pub struct Measured {
     pub threads: Option<Threads>,
 }
 
-impl Measured {
+impl RunCounts {
     /// Refuses a run that did something else than without paging.
     pub fn check_output(&self, native: &Self) -> Result<(), Failure> {
         if self.output.is_some() && self.output != native.output {
@@ -75,7 +75,7 @@ impl Measured {
 
     /// The paper's simulated Parallel: T' = T - t + t / c, where t is the time in the scheme, and c
     /// how many times faster an access is if a thread is started for each refresh, on this machine.
-    pub fn with_parallel_simulated(self, subject: &Subject) -> Result<Self, Failure> {
+    pub fn with_parallel_simulated(self, subject: &PagingSubject) -> Result<Self, Failure> {
         Ok(self.divided(threads::measure(subject)?))
     }
 
@@ -98,21 +98,21 @@ impl Measured {
 /// Runs a program that is paged. What refreshes take is what the scheme takes for a page beyond
 /// that of `plain`, which has none.
 pub fn measure(
-    subject: &Subject,
+    subject: &PagingSubject,
     workload: &str,
     size: u64,
     counted: u64,
-    plain: Option<&Measured>,
-) -> Result<Measured, Failure> {
+    plain: Option<&RunCounts>,
+) -> Result<RunCounts, Failure> {
     let scratch = Scratch::new()?;
     let workload = workloads::open(workload, size, scratch.path())?;
-    let folder = Folder::new().map_err(failed)?;
+    let folder = CounterFolder::new().map_err(failed)?;
     let mut settings = subject.settings().map_err(failed)?;
     settings.counters = Some(folder.path().into());
     settings.counted = counted;
     settings.first = Some(std::process::id());
     settings.start = Some(START);
-    let prepared = Prepared::find(workload.program.as_os_str()).map_err(failed)?;
+    let prepared = PagedCommand::find(workload.program.as_os_str()).map_err(failed)?;
     let mut command = prepared.command(&settings);
     let counters = |process: u32| {
         CounterFile::open(&folder.path().join(format!("{process}.0"))).map_err(failed)
@@ -136,7 +136,7 @@ pub fn measure(
         }
     })?;
     let counters = counters(ran.process)?;
-    let mut measured = Measured {
+    let mut measured = RunCounts {
         counted: counters.summary(),
         wall_ns: ran.wall_ns,
         usable_ns: 0,
@@ -178,7 +178,7 @@ impl Scratch {
     pub fn run(
         &self,
         command: &mut Command,
-        workload: &Workload,
+        workload: &ProgramInput,
         wait: impl FnOnce(&mut Child) -> Result<ExitStatus, Failure>,
     ) -> Result<Ran, Failure> {
         let printed = self.0.join("output");
@@ -216,10 +216,16 @@ impl Drop for Scratch {
 mod tests {
     use super::*;
 
-    fn measured() -> Measured {
+    fn measured() -> RunCounts {
         let counted =
             Summary { faults: 5, order_hash: 6, span_ns: 1000, swap_ns: 600, ..Summary::default() };
-        Measured { counted, wall_ns: 2000, usable_ns: 150, output: Some("x".into()), threads: None }
+        RunCounts {
+            counted,
+            wall_ns: 2000,
+            usable_ns: 150,
+            output: Some("x".into()),
+            threads: None,
+        }
     }
 
     #[test]
@@ -233,7 +239,7 @@ mod tests {
         assert!(one.check_order(&other).is_err());
         other.output = Some("y".into());
         assert!(one.check_output(&other).is_err());
-        let ended = Measured { output: None, ..measured() };
+        let ended = RunCounts { output: None, ..measured() };
         assert!(ended.check_output(&other).is_ok(), "it printed nothing whole");
     }
 

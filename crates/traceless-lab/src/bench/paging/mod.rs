@@ -10,8 +10,8 @@ mod workloads;
 
 use crate::args::{ExperimentArgs, PagerBenchArgs};
 use crate::numbers::{Hardware, failed};
-use file::{Experiment, How, NATIVE, Subject};
-use measure::Measured;
+use file::{How, NATIVE, PagingExperiment, PagingSubject};
+use measure::RunCounts;
 use serde::Serialize;
 use serde_json::Value;
 use std::path::Path;
@@ -26,23 +26,23 @@ const SCHEMA: &str = "traceless.pager.result.v1";
 
 /// All that a result follows from, but for what else the machine does.
 #[derive(Serialize)]
-struct Input<'a> {
+struct PagingInput<'a> {
     experiment: String,
     cpu: &'a str,
-    subject: &'a Subject,
+    subject: &'a PagingSubject,
     workload: &'a str,
     size: u64,
     counted: u64,
     round: usize,
 }
 
-type Run<'a> = in_turns::Run<Input<'a>>;
+type Run<'a> = in_turns::TurnRun<PagingInput<'a>>;
 
 /// Makes what was not made before, and tells what came of it.
 pub fn run(path: &Path, args: &PagerBenchArgs) -> Result<(), Failure> {
     let ExperimentArgs { level, out } = &args.of_experiment;
     let out = out.as_ref().expect("--experiment requires it");
-    let experiment = Experiment::read(path)?;
+    let experiment = PagingExperiment::read(path)?;
     let subjects = experiment.subjects()?;
     traceless_pager::paging::fix_addresses().map_err(failed)?;
     let cpu = Hardware::here().cpu;
@@ -61,8 +61,8 @@ pub fn run(path: &Path, args: &PagerBenchArgs) -> Result<(), Failure> {
 
 /// All runs at a level, by variant, workload and round.
 fn runs<'a>(
-    experiment: &'a Experiment,
-    subjects: &'a [Subject],
+    experiment: &'a PagingExperiment,
+    subjects: &'a [PagingSubject],
     level: Level,
     cpu: &'a str,
 ) -> Result<Vec<Run<'a>>, Failure> {
@@ -71,7 +71,7 @@ fn runs<'a>(
     for (variant, subject) in subjects.iter().enumerate() {
         for (workload, name) in experiment.workloads(level).iter().enumerate() {
             for repeat in 0..extent.rounds {
-                let input = Input {
+                let input = PagingInput {
                     experiment: format!("{}.{}", experiment.file_name(), level.name()),
                     cpu,
                     subject,
@@ -89,17 +89,17 @@ fn runs<'a>(
 
 /// What a run counted, after those that it is compared with.
 fn made(
-    experiment: &Experiment,
+    experiment: &PagingExperiment,
     runs: &[Run],
     results: &Results,
     run: &Run,
 ) -> Result<Value, Failure> {
-    let beside = |variant: usize| -> Result<Measured, Failure> {
+    let beside = |variant: usize| -> Result<RunCounts, Failure> {
         let place = Place { variant, ..run.place };
         let other = runs.iter().find(|run| run.place == place).expect("all variants are run");
         serde_json::from_value(results.made(&other.key)?).map_err(Failure::usage)
     };
-    let Input { workload, size, counted, .. } = run.input;
+    let PagingInput { workload, size, counted, .. } = run.input;
     let first = experiment.first_like(run.input.subject);
     let failed = |e: Failure| {
         let variant = experiment.variant_name(run.place.variant);

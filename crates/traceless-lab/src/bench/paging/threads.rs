@@ -1,7 +1,7 @@
 //! `DetWoORAM` as the paging paper makes it parallel: for each page that leaves, a thread is
 //! started for each refresh. Natively and without page faults, as there.
 
-use super::file::Subject;
+use super::file::PagingSubject;
 use crate::numbers::failed;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub struct Threads {
 }
 
 /// Medians over accesses of one page each.
-pub fn measure(subject: &Subject) -> Result<Threads, Failure> {
+pub fn measure(subject: &PagingSubject) -> Result<Threads, Failure> {
     let mut alone = Accesses::new(subject)?;
     let mut spawned = Accesses::new(subject)?;
     let mut times = [vec![], vec![], vec![]];
@@ -57,7 +57,7 @@ struct Accesses {
 }
 
 impl Accesses {
-    fn new(subject: &Subject) -> Result<Self, Failure> {
+    fn new(subject: &PagingSubject) -> Result<Self, Failure> {
         let settings = subject.settings().map_err(failed)?;
         let len = Areas::store_len(PAGES, settings.refresh);
         let store = Arc::new(SharedMemory::unnamed(len).map_err(failed)?);
@@ -111,10 +111,10 @@ mod tests {
 
     #[test]
     fn pages_come_back_and_starting_threads_is_a_part_of_it() {
-        let threads = measure(&Subject::default()).unwrap();
+        let threads = measure(&PagingSubject::default()).unwrap();
         assert!(threads.speed_up > 0.0);
         assert!(threads.creation_share > 0.0 && threads.creation_share < 1.0);
-        let mut accesses = Accesses::new(&Subject::default()).unwrap();
+        let mut accesses = Accesses::new(&PagingSubject::default()).unwrap();
         for nth in 0..1000 {
             accesses.access(nth, nth % 2 == 0).unwrap();
         }

@@ -5,7 +5,7 @@ use crate::numbers::failed;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 use traceless_cli::failure::Failure;
 
 /// The system's own: what stands before it in PATH may be a script that forks.
@@ -15,7 +15,7 @@ const PYTHON: &str = "/usr/bin/python3";
 const CLAUSES_PER_THOUSAND: u64 = 4200;
 
 /// A program, and what it is given.
-pub struct Workload {
+pub struct ProgramInput {
     pub program: PathBuf,
     pub arguments: Vec<OsString>,
     /// What it reads from its standard input.
@@ -29,29 +29,29 @@ pub fn names() -> Vec<&'static str> {
 }
 
 /// The one of that name; files that it reads are made in `folder`.
-pub fn open(name: &str, size: u64, folder: &Path) -> Result<Workload, Failure> {
+pub fn open(name: &str, size: u64, folder: &Path) -> Result<ProgramInput, Failure> {
     let file = |text: String| {
         let path = folder.join("input");
         std::fs::write(&path, text).map_err(failed)?;
         Ok::<_, Failure>(path)
     };
     Ok(match name {
-        "picosat" => Workload {
+        "picosat" => ProgramInput {
             program: name.into(),
             arguments: vec![file(formula(size))?.into()],
             input: None,
         },
-        "sqlite" => Workload {
+        "sqlite" => ProgramInput {
             program: "sqlite3".into(),
             arguments: vec![":memory:".into()],
             input: Some(file(query(size))?),
         },
-        "python" => Workload {
+        "python" => ProgramInput {
             program: PYTHON.into(),
             arguments: vec!["-S".into(), "-c".into(), script(size).into()],
             input: None,
         },
-        _ => Workload {
+        _ => ProgramInput {
             program: std::env::current_exe().map_err(failed)?,
             arguments: vec!["paged-program".into(), name.into(), size.to_string().into()],
             input: None,
@@ -63,7 +63,7 @@ pub fn open(name: &str, size: u64, folder: &Path) -> Result<Workload, Failure> {
 fn formula(variables: u64) -> String {
     let variables = variables.max(3);
     let clauses = variables * CLAUSES_PER_THOUSAND / 1000;
-    let mut rng = Seeded::new(1);
+    let mut rng = SeededRng::new(1);
     let mut text = format!("p cnf {variables} {clauses}\n");
     for _ in 0..clauses {
         for _ in 0..3 {

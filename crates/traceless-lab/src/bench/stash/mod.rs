@@ -7,8 +7,8 @@ mod search;
 
 use crate::args::StashArgs;
 use crate::numbers::{Hardware, failed};
-use published::{Bound, LevelShare};
-use runs::{Run, Subject};
+use published::{LevelShare, StashBound};
+use runs::{StashRun, StashSubject};
 use serde::Serialize;
 use traceless_cli::failure::Failure;
 use traceless_cli::output::{complain, say, say_json};
@@ -24,8 +24,8 @@ struct Report {
     seed: u64,
     /// With more blocks in the stash the trees with IR-Alloc's shapes empty it.
     above: usize,
-    runs: Vec<Run>,
-    bounds: Vec<Bound>,
+    runs: Vec<StashRun>,
+    bounds: Vec<StashBound>,
     levels_of_the_paper: Vec<LevelShare>,
 }
 
@@ -34,7 +34,7 @@ pub fn run(args: &StashArgs) -> Result<(), Failure> {
         return search::run(args);
     }
     let mut runs = vec![];
-    for subject in Subject::all(args)? {
+    for subject in StashSubject::all(args)? {
         if !args.json {
             complain(&format!("measuring {}, {}", subject.name, subject.workload.name()));
         }

@@ -1,9 +1,9 @@
 //! The report as curves.
 
 use super::Report;
-use super::runs::Run;
+use super::runs::StashRun;
 use traceless_cli::svg::Axis;
-use traceless_cli::svg::curves::{Curve, Panel};
+use traceless_cli::svg::curves::{Curve, CurvePanel};
 
 /// Below this there is nothing to see.
 const LEAST: i32 = -7;
@@ -13,13 +13,15 @@ pub fn title(report: &Report) -> String {
     format!("Stash and levels of Path ORAM, up to 2^{} blocks", most.max(1).ilog2())
 }
 
-pub fn panels(report: &Report) -> Vec<Panel> {
-    let is_uniform = |run: &&Run| run.name.starts_with('Z');
+pub fn panels(report: &Report) -> Vec<CurvePanel> {
+    let is_uniform = |run: &&StashRun| run.name.starts_with('Z');
     let of = |workload: &'static str| {
-        move |run: &&Run| is_uniform(run) && run.workload == workload && run.name.ends_with("full")
+        move |run: &&StashRun| {
+            is_uniform(run) && run.workload == workload && run.name.ends_with("full")
+        }
     };
-    let one_leaf = |run: &&Run| is_uniform(run) && run.name.ends_with("block");
-    let presets = |run: &&Run| !is_uniform(run);
+    let one_leaf = |run: &&StashRun| is_uniform(run) && run.name.ends_with("block");
+    let presets = |run: &&StashRun| !is_uniform(run);
     vec![
         tails(report, "Stash, half full, random accesses", of("random"), |run| run.name.clone()),
         tails(report, "Stash, half full, accesses in turn", of("in turn"), |run| run.name.clone()),
@@ -37,9 +39,9 @@ pub fn panels(report: &Report) -> Vec<Panel> {
 fn tails<'a>(
     report: &'a Report,
     title: &str,
-    keep: impl Fn(&&'a Run) -> bool,
-    label: impl Fn(&Run) -> String,
-) -> Panel {
+    keep: impl Fn(&&'a StashRun) -> bool,
+    label: impl Fn(&StashRun) -> String,
+) -> CurvePanel {
     let mut curves: Vec<Curve> = vec![];
     for (nth, run) in report.runs.iter().filter(keep).enumerate() {
         let points = (0..).map(f64::from).zip(run.stash.tail.iter().copied());
@@ -54,7 +56,7 @@ fn tails<'a>(
         let points = points.collect();
         curves.push(Curve { label, colour: nth + 7, is_dashed: true, points });
     }
-    Panel {
+    CurvePanel {
         title: title.to_owned(),
         across: "blocks in the stash".to_owned(),
         up: "share of accesses with more".to_owned(),
@@ -64,8 +66,8 @@ fn tails<'a>(
     }
 }
 
-fn levels<'a>(report: &'a Report, title: &str, keep: impl Fn(&&'a Run) -> bool) -> Panel {
-    let runs: Vec<&Run> = report.runs.iter().filter(keep).collect();
+fn levels<'a>(report: &'a Report, title: &str, keep: impl Fn(&&'a StashRun) -> bool) -> CurvePanel {
+    let runs: Vec<&StashRun> = report.runs.iter().filter(keep).collect();
     let mut curves = vec![];
     for (nth, run) in runs.iter().enumerate() {
         let points = (0..).map(f64::from).zip(run.utilisation.iter().copied()).collect();
@@ -80,7 +82,7 @@ fn levels<'a>(report: &'a Report, title: &str, keep: impl Fn(&&'a Run) -> bool) 
         let (label, points) = ("ir-oram, figure 3: Z = 4".to_owned(), points.collect());
         curves.push(Curve { label, colour: 8, is_dashed: true, points });
     }
-    Panel {
+    CurvePanel {
         title: title.to_owned(),
         across: "level".to_owned(),
         up: "full slots".to_owned(),
@@ -91,7 +93,12 @@ fn levels<'a>(report: &'a Report, title: &str, keep: impl Fn(&&'a Run) -> bool) 
 }
 
 /// One point for each workload, from the smallest working set to all blocks.
-fn by_working_set(report: &Report, title: &str, up: &str, value: fn(&Run) -> f64) -> Panel {
+fn by_working_set(
+    report: &Report,
+    title: &str,
+    up: &str,
+    value: fn(&StashRun) -> f64,
+) -> CurvePanel {
     const SETS: [&str; 4] = ["0.1 %", "1 %", "90/10", "random"];
     let mut curves: Vec<Curve> = vec![];
     let mut most: f64 = 0.1;
@@ -112,7 +119,7 @@ fn by_working_set(report: &Report, title: &str, up: &str, value: fn(&Run) -> f64
     for curve in &mut curves {
         curve.points.sort_by(|a, b| a.0.total_cmp(&b.0));
     }
-    Panel {
+    CurvePanel {
         title: title.to_owned(),
         across: "blocks that are accessed at random".to_owned(),
         up: up.to_owned(),

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// How many blocks a stash holds, by how unlikely it is that more wait.
 #[derive(Serialize)]
-pub struct Bound {
+pub struct StashBound {
     pub label: &'static str,
     /// Which trees it is about.
     pub z: u8,
@@ -22,12 +22,12 @@ pub struct LevelShare {
 
 /// Stefanov et al.: what they measured at Z = 4 and 5 for 2^-80 to 2^-256, along a line on to where
 /// measuring takes less than years, and what they prove for Z = 5.
-pub fn bounds() -> Vec<Bound> {
+pub fn bounds() -> Vec<StashBound> {
     const TABLE: &str = "Stefanov et al., required stash size at 2^-80 and 2^-128, extended";
     vec![
-        Bound { label: "Z = 4, published", z: 4, source: TABLE, points: line(89.0, 147.0) },
-        Bound { label: "Z = 5, published", z: 5, source: TABLE, points: line(63.0, 105.0) },
-        Bound {
+        StashBound { label: "Z = 4, published", z: 4, source: TABLE, points: line(89.0, 147.0) },
+        StashBound { label: "Z = 5, published", z: 5, source: TABLE, points: line(63.0, 105.0) },
+        StashBound {
             label: "Z = 5, proven",
             z: 5,
             source: "Stefanov et al., theorem 1: 14 * 0.6002^R, with a leaf for each block",

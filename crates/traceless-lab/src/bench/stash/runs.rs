@@ -4,18 +4,18 @@ use super::{above, levels};
 use crate::args::StashArgs;
 use crate::numbers::failed;
 use serde::Serialize;
-use traceless::rng::{Rng, Seeded};
-use traceless::tree::ir_alloc::{BASE, IR_ALLOC1, IR_ALLOC2, IR_ALLOC3, IR_ALLOC4, Tried};
+use traceless::rng::{Rng, SeededRng};
+use traceless::tree::ir_alloc::{BASE, IR_ALLOC1, IR_ALLOC2, IR_ALLOC3, IR_ALLOC4, Trial};
 use traceless::tree::ir_alloc::{Preset, cached_levels};
-use traceless::tree::occupancy::{Observed, Occupancy};
+use traceless::tree::occupancy::{Occupancy, OccupancyModel};
 use traceless::tree::{BareTree, BucketTree, Header, Shape, Substash};
 use traceless::types::Addr;
 use traceless_cli::failure::Failure;
 
 /// A tree of blocks, and who accesses them.
-pub struct Subject {
+pub struct StashSubject {
     pub name: String,
-    pub workload: Workload,
+    pub workload: AccessPattern,
     shape: Shape,
     cached: usize,
     blocks: u32,
@@ -28,7 +28,7 @@ pub struct Subject {
 
 /// Which blocks are accessed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Workload {
+pub enum AccessPattern {
     /// Any, at random.
     Random,
     /// One after the other.
@@ -41,7 +41,7 @@ pub enum Workload {
     Thousandth,
 }
 
-impl Workload {
+impl AccessPattern {
     pub fn name(self) -> &'static str {
         match self {
             Self::Random => "random",
@@ -75,7 +75,7 @@ impl Workload {
 
 /// What came of a subject.
 #[derive(Serialize)]
-pub struct Run {
+pub struct StashRun {
     pub name: String,
     pub workload: &'static str,
     /// Slots per bucket on each level.
@@ -108,7 +108,7 @@ pub struct StashNumbers {
     pub tail: Vec<f64>,
 }
 
-impl Subject {
+impl StashSubject {
     /// All that the plot shows.
     pub fn all(args: &StashArgs) -> Result<Vec<Self>, Failure> {
         let mut subjects = vec![];
@@ -124,7 +124,7 @@ impl Subject {
             (5, leaves, "Z = 5, a leaf a block"),
         ] {
             let shape = Shape::uniform(levels_of_z, z).map_err(Failure::usage)?;
-            for workload in [Workload::Random, Workload::InTurn] {
+            for workload in [AccessPattern::Random, AccessPattern::InTurn] {
                 subjects.push(Self {
                     name: name.to_owned(),
                     workload,
@@ -139,8 +139,12 @@ impl Subject {
             }
         }
         let levels = levels(args);
-        let workloads =
-            [Workload::Random, Workload::Hot, Workload::Hundredth, Workload::Thousandth];
+        let workloads = [
+            AccessPattern::Random,
+            AccessPattern::Hot,
+            AccessPattern::Hundredth,
+            AccessPattern::Thousandth,
+        ];
         for preset in [BASE, IR_ALLOC1, IR_ALLOC2, IR_ALLOC3, IR_ALLOC4] {
             for workload in workloads {
                 subjects.push(Self::of_preset(&preset, workload, levels, args)?);
@@ -151,7 +155,7 @@ impl Subject {
 
     fn of_preset(
         preset: &Preset,
-        workload: Workload,
+        workload: AccessPattern,
         levels: usize,
         args: &StashArgs,
     ) -> Result<Self, Failure> {
@@ -172,7 +176,7 @@ impl Subject {
         let accesses = args.accesses.unwrap_or(u64::from(blocks) / 4);
         Self {
             name: String::new(),
-            workload: Workload::Random,
+            workload: AccessPattern::Random,
             cached: cached_levels(levels),
             shape,
             blocks,
@@ -183,13 +187,13 @@ impl Subject {
         }
     }
 
-    pub fn run(&self, seed: u64) -> Result<Run, Failure> {
+    pub fn run(&self, seed: u64) -> Result<StashRun, Failure> {
         let tree = BareTree::new(self.shape.clone(), 0);
         let found = self.observe(tree, seed, BareTree::place).map_err(failed)?;
         let base = Shape::uniform(self.shape.levels(), 4).map_err(Failure::usage)?;
-        let own = Tried::new(self.shape.clone(), self.cached, found.evictions_per_access());
+        let own = Trial::new(self.shape.clone(), self.cached, found.evictions_per_access());
         let most = found.stash.len() - 1;
-        Ok(Run {
+        Ok(StashRun {
             name: self.name.clone(),
             workload: self.workload.name(),
             z: (0..self.shape.levels()).map(|level| self.shape.z(level)).collect(),
@@ -201,7 +205,7 @@ impl Subject {
             path_slots: own.path_slots,
             loss: own.loss,
             evictions_per_access: own.evictions,
-            gain: own.gain(&Tried::new(base, self.cached, 0.0)),
+            gain: own.gain(&Trial::new(base, self.cached, 0.0)),
             stash: StashNumbers {
                 mean: found.mean(),
                 most,
@@ -236,9 +240,9 @@ impl Subject {
         seed: u64,
         place: impl FnMut(&mut T, Header) -> bool,
     ) -> traceless::Result<Occupancy> {
-        let rng = Box::new(Seeded::new(seed));
+        let rng = Box::new(SeededRng::new(seed));
         let blocks = (self.blocks, self.bundle);
-        let mut observed = Observed::new(tree, blocks, self.above, rng, place)?;
+        let mut observed = OccupancyModel::new(tree, blocks, self.above, rng, place)?;
         let mut next = self.workload.over(self.blocks);
         observed.run(self.warm_up, &mut next)?;
         observed.run(self.accesses, next)
@@ -254,13 +258,13 @@ mod tests {
 
     #[test]
     fn workloads_access_what_they_say() {
-        let mut rng = Seeded::new(1);
-        let mut most = |workload: Workload| {
+        let mut rng = SeededRng::new(1);
+        let mut most = |workload: AccessPattern| {
             let mut next = workload.over(10_000);
             (0..20_000).map(|_| next(&mut rng).0).max().expect("some")
         };
-        assert_eq!(most(Workload::InTurn), 9999);
-        assert!(most(Workload::Random) > 9900 && most(Workload::Hot) > 9900);
-        assert_eq!((most(Workload::Hundredth), most(Workload::Thousandth)), (99, 9));
+        assert_eq!(most(AccessPattern::InTurn), 9999);
+        assert!(most(AccessPattern::Random) > 9900 && most(AccessPattern::Hot) > 9900);
+        assert_eq!((most(AccessPattern::Hundredth), most(AccessPattern::Thousandth)), (99, 9));
     }
 }

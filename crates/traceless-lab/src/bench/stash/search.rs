@@ -1,12 +1,12 @@
 //! The search for an allocation: ir-oram, section IV-B.
 
-use super::runs::Subject;
+use super::runs::StashSubject;
 use super::{above, levels};
 use crate::args::StashArgs;
 use crate::numbers::{Hardware, failed};
 use serde::Serialize;
 use traceless::tree::Shape;
-use traceless::tree::ir_alloc::{self, EVICTIONS_MAX, LOSS_MAX, Tried, cached_levels};
+use traceless::tree::ir_alloc::{self, EVICTIONS_MAX, LOSS_MAX, Trial, cached_levels};
 use traceless_cli::failure::Failure;
 use traceless_cli::output::{complain, say, say_json};
 
@@ -77,7 +77,7 @@ pub fn run(args: &StashArgs) -> Result<(), Failure> {
 fn search(args: &StashArgs, has_substash: bool) -> Result<Search, Failure> {
     let levels = levels(args);
     let measure = |shape: &Shape| {
-        let subject = Subject::at_steady_state(shape.clone(), above(args, levels), args);
+        let subject = StashSubject::at_steady_state(shape.clone(), above(args, levels), args);
         let evictions = subject.evictions(args.seed, has_substash)?;
         if !args.json {
             complain(&format!("{}: {evictions:.3} evictions an access", written(&z_of(shape))));
@@ -88,10 +88,10 @@ fn search(args: &StashArgs, has_substash: bool) -> Result<Search, Failure> {
     let tried = match &args.allocation {
         None => ir_alloc::search(levels, cached, measure).map_err(failed)?,
         Some(text) => {
-            let base = Tried::new(ir_alloc::BASE.shape(levels).map_err(failed)?, cached, 0.0);
+            let base = Trial::new(ir_alloc::BASE.shape(levels).map_err(failed)?, cached, 0.0);
             let shape = ir_alloc::shape(text, levels).map_err(Failure::usage)?;
             let evictions = measure(&shape).map_err(failed)?;
-            vec![base, Tried::new(shape, cached, evictions)]
+            vec![base, Trial::new(shape, cached, evictions)]
         }
     };
     let candidates = tried.iter().map(|one| Candidate::new(one, &tried[0])).collect();
@@ -99,7 +99,7 @@ fn search(args: &StashArgs, has_substash: bool) -> Result<Search, Failure> {
 }
 
 impl Candidate {
-    fn new(tried: &Tried, base: &Tried) -> Self {
+    fn new(tried: &Trial, base: &Trial) -> Self {
         Self {
             z: z_of(&tried.shape),
             path_slots: tried.path_slots,

@@ -5,7 +5,7 @@
 //! A block may be in one line of the cache only. What associativity gains is the cache's merit, and
 //! not what is measured.
 
-use super::measure::{Access, Subject};
+use super::measure::{Access, TreeSubject};
 use crate::args::TreeArgs;
 use traceless::controller::Controller;
 use traceless::posmap::Labels;
@@ -20,13 +20,13 @@ const WRITE_BACK: u64 = 1;
 const OFFER: u64 = 2;
 
 /// Lines of a cache.
-pub struct Lines {
+pub struct CacheLines {
     addrs: Vec<Option<Addr>>,
     bodies: Vec<u8>,
     body_len: usize,
 }
 
-impl Lines {
+impl CacheLines {
     /// As many as were asked for; `len` is that of a block, if it carries anything.
     pub fn new(args: &TreeArgs, len: usize) -> Result<Self, Failure> {
         let lines = args.llc as usize * 1024 / len;
@@ -49,20 +49,20 @@ impl Lines {
 
 /// A cache whose lines are in the ORAM no more. One that is not needed any longer goes back,
 /// changed or not, and takes path accesses for the map alone.
-pub struct Exclusive<T, L, M> {
+pub struct ExclusiveCache<T, L, M> {
     oram: Unified<T, L>,
-    lines: Lines,
+    lines: CacheLines,
     steps: u64,
     moved: M,
 }
 
-impl<T, L, M> Exclusive<T, L, M> {
-    pub fn new(oram: Unified<T, L>, lines: Lines, moved: M) -> Self {
+impl<T, L, M> ExclusiveCache<T, L, M> {
+    pub fn new(oram: Unified<T, L>, lines: CacheLines, moved: M) -> Self {
         Self { oram, lines, steps: 0, moved }
     }
 }
 
-impl<T: BucketTree, L: Labels, M> Exclusive<T, L, M> {
+impl<T: BucketTree, L: Labels, M> ExclusiveCache<T, L, M> {
     /// Path accesses until the one request that waits is finished.
     fn finish(&mut self, mut serve: impl FnMut(&mut [u8], &mut [u8]), nth: usize) -> Done {
         let Self { oram, lines, .. } = self;
@@ -80,7 +80,7 @@ impl<T: BucketTree, L: Labels, M> Exclusive<T, L, M> {
 
 type Done = traceless::Result<u64>;
 
-impl<T: BucketTree, L: Labels, M: Fn(u64) -> u64> Subject for Exclusive<T, L, M> {
+impl<T: BucketTree, L: Labels, M: Fn(u64) -> u64> TreeSubject for ExclusiveCache<T, L, M> {
     fn access(&mut self, access: Access, visit: &mut dyn FnMut(&mut [u8])) -> Done {
         let (addr, mut steps) = (access.addr, 0);
         let nth = self.lines.nth(addr);
@@ -107,7 +107,7 @@ impl<T: BucketTree, L: Labels, M: Fn(u64) -> u64> Subject for Exclusive<T, L, M>
 /// which a line takes, and which is a dummy if there is none.
 pub struct EarlyWriteBack<T, L, M> {
     oram: Unified<T, L>,
-    lines: Lines,
+    lines: CacheLines,
     dirty: Vec<bool>,
     /// The line that is offered.
     offered: Option<usize>,
@@ -121,7 +121,7 @@ pub struct EarlyWriteBack<T, L, M> {
 const LOOKS_MAX: usize = 8;
 
 impl<T: BucketTree, L: Labels, M> EarlyWriteBack<T, L, M> {
-    pub fn new(oram: Unified<T, L>, lines: Lines, moved: M) -> Self {
+    pub fn new(oram: Unified<T, L>, lines: CacheLines, moved: M) -> Self {
         let dirty = vec![false; lines.addrs.len()];
         Self { oram, lines, dirty, offered: None, next: 0, steps: 0, moved }
     }
@@ -160,7 +160,7 @@ impl<T: BucketTree, L: Labels, M> EarlyWriteBack<T, L, M> {
     }
 }
 
-impl<T: BucketTree, L: Labels, M: Fn(u64) -> u64> Subject for EarlyWriteBack<T, L, M> {
+impl<T: BucketTree, L: Labels, M: Fn(u64) -> u64> TreeSubject for EarlyWriteBack<T, L, M> {
     fn access(&mut self, access: Access, visit: &mut dyn FnMut(&mut [u8])) -> Done {
         let Access { addr, is_write } = access;
         let (nth, mut steps) = (self.lines.nth(addr), 0);

@@ -1,11 +1,11 @@
 //! Bytes that unified ORAM is seen to move in a simulation, beside what is calculated.
 
-use super::measure::Moved;
+use super::measure::MovedBytes;
 use super::plain::{LINE_LEN, ROW_LEN};
 use crate::numbers::failed;
 use traceless::controller::Controller;
-use traceless::posmap::{COUNTER_BITS, Compressed, Plb};
-use traceless::rng::{Rng, Seeded, System};
+use traceless::posmap::{COUNTER_BITS, CompressedLabels, Plb};
+use traceless::rng::{Rng, SeededRng, System};
 use traceless::scheme::traffic::{PAPER_BLOCK_LEN, PAPER_BUCKET, bytes_moved};
 use traceless::scheme::unified::{Sizes, Unified};
 use traceless::seal::Secret;
@@ -28,11 +28,11 @@ const REQUESTS: u64 = 50_000;
 /// How far the bytes seen are from `2 · PathLen · Σ i·w_i`, where `w_i` of the requests took i
 /// paths. Slots seen are taken for as many bytes as they have in the paper, in buckets of Z.
 pub fn seen_over_calculated() -> Result<f64, Failure> {
-    let seen = Moved::default();
+    let seen = MovedBytes::default();
     let shape = Shape::uniform(LEVELS, PAPER_BUCKET.z as u8).map_err(failed)?;
     let tree = GhostTree::new(shape, ROW_LEN, seen.clone());
     let key = Secret::random(&mut System);
-    let labels = Compressed::in_block(&key, PAPER_BLOCK_LEN as usize, COUNTER_BITS);
+    let labels = CompressedLabels::in_block(&key, PAPER_BLOCK_LEN as usize, COUNTER_BITS);
     let plb = Plb::new(512, 4, 0).map_err(failed)?;
     let sizes = Sizes {
         blocks: BLOCKS,
@@ -41,10 +41,10 @@ pub fn seen_over_calculated() -> Result<f64, Failure> {
         bundled: false,
         stash_blocks: STASH_BLOCKS,
     };
-    let (labels, top) = (labels.map_err(failed)?, Compressed::flat(&key));
-    let draws = Box::new(Seeded::new(1));
+    let (labels, top) = (labels.map_err(failed)?, CompressedLabels::flat(&key));
+    let draws = Box::new(SeededRng::new(1));
     let mut oram = Unified::new(sizes, tree, labels, top, plb, draws).map_err(failed)?;
-    let (mut rng, mut requests) = (Seeded::new(2), vec![]);
+    let (mut rng, mut requests) = (SeededRng::new(2), vec![]);
     for id in 0..REQUESTS {
         oram.submit(id, Addr(rng.below(BLOCKS))).map_err(failed)?;
         let mut paths = 1;

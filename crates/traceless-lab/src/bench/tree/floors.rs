@@ -4,9 +4,9 @@
 use super::bytes::{apart, seen_over_calculated};
 use super::measure::{Numbers, Readings};
 use super::operations;
-use crate::args::{Client, LabelKind, Seal, TreeArgs, TreeScheme, TreeWorkload};
-use crate::bench::controls::{Operations, Reading};
-use crate::numbers::{Absolute, Hardware, Pair, Ratios, Scale, failed, summary};
+use crate::args::{ClientKind, LabelKind, Seal, TreeArgs, TreeScheme, TreeWorkload};
+use crate::bench::controls::{OperationTimes, Operations};
+use crate::numbers::{Absolute, Hardware, Ratios, Scale, TimePair, failed, summary};
 use serde::{Deserialize, Serialize};
 use std::process::{Command, Stdio};
 use traceless::scheme::traffic::{
@@ -19,12 +19,12 @@ use traceless_cli::output::{complain, say, say_json};
 struct Report {
     schema: &'static str,
     machine: Hardware,
-    rows: Vec<Row>,
+    rows: Vec<TreeRow>,
 }
 
 /// One number, or the reason why there is none.
 #[derive(Serialize)]
-struct Row {
+struct TreeRow {
     name: &'static str,
     unit: &'static str,
     measured: Option<f64>,
@@ -35,12 +35,12 @@ struct Row {
 }
 
 #[derive(Deserialize)]
-struct Measured {
+struct TreeNumbers {
     numbers: Numbers,
 }
 
 /// What one process measures, and the rows that come of it.
-struct Subject {
+struct FloorSubject {
     args: TreeArgs,
     rows: &'static [RowOf],
     /// Whether a quick run leaves it out.
@@ -73,7 +73,7 @@ pub fn run(args: &TreeArgs) -> Result<(), Failure> {
         return say_json(&Report { schema: "traceless.tree.bench.v1", machine, rows });
     }
     say(&machine.to_string());
-    for Row { name, unit, measured, why, absolute, .. } in rows {
+    for TreeRow { name, unit, measured, why, absolute, .. } in rows {
         let value = measured.map_or(why.unwrap_or_default().to_owned(), |m| format!("{m:9.3}"));
         let absolute = absolute.map_or(String::new(), |absolute| absolute.in_words());
         say(&format!("{name:<40}{value} {unit}{absolute}"));
@@ -81,7 +81,7 @@ pub fn run(args: &TreeArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn subjects(args: &TreeArgs) -> Vec<Subject> {
+fn subjects(args: &TreeArgs) -> Vec<FloorSubject> {
     let accesses = if args.quick { 20_000 } else { 200_000 };
     let base = TreeArgs {
         floors: false,
@@ -95,8 +95,8 @@ fn subjects(args: &TreeArgs) -> Vec<Subject> {
     subjects
 }
 
-fn plain(base: &TreeArgs) -> Vec<Subject> {
-    let subject = |args, rows| Subject { args, rows, is_long: false };
+fn plain(base: &TreeArgs) -> Vec<FloorSubject> {
+    let subject = |args, rows| FloorSubject { args, rows, is_long: false };
     let cached = Some(12);
     vec![
         subject(
@@ -132,14 +132,14 @@ fn plain(base: &TreeArgs) -> Vec<Subject> {
     ]
 }
 
-fn oblivious(base: &TreeArgs) -> Vec<Subject> {
+fn oblivious(base: &TreeArgs) -> Vec<FloorSubject> {
     let subject = |seal, log: u32, rows| {
         let scheme = TreeScheme::Circuit;
-        let client = Client::Oblivious;
+        let client = ClientKind::Oblivious;
         let seal = Some(seal);
         let (blocks, controls) = (1 << log, Some(operations::PAGE_64B));
         let args = TreeArgs { scheme, blocks, client, seal, controls, ..base.clone() };
-        Subject { args, rows, is_long: log > 20 }
+        FloorSubject { args, rows, is_long: log > 20 }
     };
     vec![
         subject(
@@ -178,7 +178,7 @@ fn from_model(numbers: &Numbers, model: f64) -> f64 {
     apart(numbers.paths_per_access, model / MODEL_REQUESTS as f64)
 }
 
-fn unified(base: &TreeArgs) -> Vec<Subject> {
+fn unified(base: &TreeArgs) -> Vec<FloorSubject> {
     let subject = |plb, workload, rows| {
         let args = TreeArgs {
             scheme: TreeScheme::Unified,
@@ -192,7 +192,7 @@ fn unified(base: &TreeArgs) -> Vec<Subject> {
             rounds: 1,
             ..base.clone()
         };
-        Subject { args, rows, is_long: false }
+        FloorSubject { args, rows, is_long: false }
     };
     vec![
         subject(
@@ -231,10 +231,10 @@ fn unified(base: &TreeArgs) -> Vec<Subject> {
 }
 
 /// Bytes moved, by the formulas of the paper.
-fn calculated() -> Result<[Row; 4], Failure> {
+fn calculated() -> Result<[TreeRow; 4], Failure> {
     let recursion = Recursion::of_the_paper();
     let path_len = PAPER_BUCKET.path_len(PAPER_LEVELS, PAPER_BLOCK_LEN);
-    let row = |name, unit, measured| Row {
+    let row = |name, unit, measured| TreeRow {
         name,
         unit,
         measured: Some(measured),
@@ -250,10 +250,10 @@ fn calculated() -> Result<[Row; 4], Failure> {
     ])
 }
 
-impl Subject {
-    fn measure(&self, quick: bool) -> Result<Vec<Row>, Failure> {
+impl FloorSubject {
+    fn measure(&self, quick: bool) -> Result<Vec<TreeRow>, Failure> {
         if quick && self.is_long {
-            let row = |&(name, ref quantity): &RowOf| Row {
+            let row = |&(name, ref quantity): &RowOf| TreeRow {
                 name,
                 unit: quantity.unit(),
                 measured: None,
@@ -270,7 +270,7 @@ impl Subject {
         if !output.status.success() {
             return Err(failed(format!("{command:?} ended with {}", output.status)));
         }
-        let Measured { numbers } = serde_json::from_slice(&output.stdout).map_err(failed)?;
+        let TreeNumbers { numbers } = serde_json::from_slice(&output.stdout).map_err(failed)?;
         self.rows.iter().map(|(name, quantity)| quantity.row(name, &numbers)).collect()
     }
 }
@@ -280,26 +280,26 @@ impl Quantity {
         if let Self::Number(unit, _) = self { unit } else { "ratio" }
     }
 
-    fn row(&self, name: &'static str, numbers: &Numbers) -> Result<Row, Failure> {
+    fn row(&self, name: &'static str, numbers: &Numbers) -> Result<TreeRow, Failure> {
         let (measured, spread, absolute) = match self {
             Self::Number(_, value) => (value(numbers), None, None),
             Self::Access(unit) => {
                 let rounds = &readings(numbers)?.rounds;
-                let pair = |(us, reading): &(f64, Reading)| Pair {
+                let pair = |(us, reading): &(f64, OperationTimes)| TimePair {
                     ns: us * 1e3,
                     control_ns: unit.ns(reading),
                 };
-                let pairs: Vec<Pair> = rounds.iter().map(pair).collect();
+                let pairs: Vec<TimePair> = rounds.iter().map(pair).collect();
                 of_ratios(Scale::Time("us", 1e3).ratios(&pairs))
             }
             Self::Init(unit) => {
                 let control_ns = unit.ns(&readings(numbers)?.init);
-                let pair = Pair { ns: numbers.init_seconds * 1e9, control_ns };
+                let pair = TimePair { ns: numbers.init_seconds * 1e9, control_ns };
                 of_ratios(Scale::Time("s", 1e9).ratios(&[pair]))
             }
         };
         let unit = self.unit();
-        Ok(Row { name, unit, measured: Some(measured), spread, why: None, absolute })
+        Ok(TreeRow { name, unit, measured: Some(measured), spread, why: None, absolute })
     }
 }
 

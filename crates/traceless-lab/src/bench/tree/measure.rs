@@ -1,15 +1,15 @@
 //! Rounds of accesses, and what came of them.
 
 use crate::args::{Seal, TreeArgs, TreeWorkload};
-use crate::bench::controls::{Controls, Reading};
+use crate::bench::controls::{Controls, OperationTimes};
 use crate::numbers::{cpu_seconds, failed, peak_memory, summary};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use traceless::clock::{Clock, Monotonic};
 use traceless::controller::Controller;
-use traceless::rng::{Rng, Seeded};
-use traceless::seal::{Aead, Aegis, Hashed, Masked, Sealer, Secret, Unsealed};
+use traceless::rng::{Rng, SeededRng};
+use traceless::seal::{Aead, Aegis, HashSeal, MaskSeal, NoSeal, Sealer, Secret};
 use traceless::store::{MemStore, Store};
 use traceless::trace::{Event, Witness};
 use traceless::types::{Addr, Extent};
@@ -39,9 +39,9 @@ pub struct Numbers {
 /// What the controls took beside each part of a measurement.
 #[derive(Serialize, Deserialize)]
 pub struct Readings {
-    pub init: Reading,
+    pub init: OperationTimes,
     /// Microseconds of processor time of an access in each round, and its controls.
-    pub rounds: Vec<(f64, Reading)>,
+    pub rounds: Vec<(f64, OperationTimes)>,
 }
 
 /// What is asked for.
@@ -53,7 +53,7 @@ pub struct Access {
 }
 
 /// What is measured.
-pub trait Subject {
+pub trait TreeSubject {
     /// Accesses a block, and tells how many paths that took.
     fn access(
         &mut self,
@@ -84,7 +84,7 @@ impl<C: Controller, M: Fn(u64) -> u64> Stepping<C, M> {
     }
 }
 
-impl<C: Controller, M: Fn(u64) -> u64> Subject for Stepping<C, M> {
+impl<C: Controller, M: Fn(u64) -> u64> TreeSubject for Stepping<C, M> {
     fn access(
         &mut self,
         access: Access,
@@ -119,7 +119,7 @@ pub enum WarmUp {
 pub fn measure(
     args: &TreeArgs,
     warm_up: WarmUp,
-    make: impl FnOnce() -> Result<Box<dyn Subject>, Failure>,
+    make: impl FnOnce() -> Result<Box<dyn TreeSubject>, Failure>,
 ) -> Result<Numbers, Failure> {
     let mut controls = match args.controls {
         Some(len) => Controls::of_memory().and_passes(sealer(args.seal()), len),
@@ -139,7 +139,7 @@ pub fn measure(
         subject.access(access, &mut |block| block.fill(1)).map_err(failed)?;
     }
     let before = subject.bytes_moved();
-    let mut asking = Asking { args, rng: Seeded::new(2), next: 0, paths: 0, idle_paths: 0 };
+    let mut asking = Asking { args, rng: SeededRng::new(2), next: 0, paths: 0, idle_paths: 0 };
     let (mut rounds, mut wall_us) = (vec![], vec![]);
     for _ in 0..args.rounds.max(1) {
         let ((cpu, wall), reading) = controls.beside(|| asking.round(&mut *subject))?;
@@ -168,18 +168,18 @@ pub fn measure(
 /// The way to seal by itself.
 fn sealer(seal: Seal) -> fn(&Secret) -> Box<dyn Sealer> {
     match seal {
-        Seal::None => |_| Box::new(Unsealed),
+        Seal::None => |_| Box::new(NoSeal),
         Seal::Aead => |key| Box::new(Aead::new(key)),
         Seal::Aegis => |key| Box::new(Aegis::new(key)),
-        Seal::Merkle => |key| Box::new(Hashed::new(key)),
-        Seal::Pmmac => |key| Box::new(Masked::new(key)),
+        Seal::Merkle => |key| Box::new(HashSeal::new(key)),
+        Seal::Pmmac => |key| Box::new(MaskSeal::new(key)),
     }
 }
 
 /// Whoever asks for blocks.
 struct Asking<'a> {
     args: &'a TreeArgs,
-    rng: Seeded,
+    rng: SeededRng,
     /// The next block in order.
     next: u64,
     paths: u64,
@@ -188,7 +188,7 @@ struct Asking<'a> {
 
 impl Asking<'_> {
     /// One round of accesses: microseconds of each, of processor time and of time.
-    fn round(&mut self, subject: &mut dyn Subject) -> Result<(f64, f64), Failure> {
+    fn round(&mut self, subject: &mut dyn TreeSubject) -> Result<(f64, f64), Failure> {
         let (args, mut sum) = (self.args, 0);
         let accesses = args.accesses.max(1);
         let (clock, cpu) = (Monotonic::start(), cpu_seconds());
@@ -219,9 +219,9 @@ impl Asking<'_> {
 
 /// Bytes moved, counted by one thread.
 #[derive(Clone, Default)]
-pub struct Moved(Arc<AtomicU64>);
+pub struct MovedBytes(Arc<AtomicU64>);
 
-impl Moved {
+impl MovedBytes {
     pub fn bytes(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -233,26 +233,26 @@ impl Moved {
 }
 
 /// As many bytes as a simulation shows.
-impl Witness for Moved {
+impl Witness for MovedBytes {
     fn see(&self, event: Event) {
         self.add(event.len as usize);
     }
 }
 
 /// A store in memory that counts what is moved.
-pub struct Counted {
+pub struct CountingStore {
     store: MemStore,
-    moved: Moved,
+    moved: MovedBytes,
 }
 
-impl Counted {
-    pub fn new(len: u64, moved: &Moved) -> Arc<Self> {
+impl CountingStore {
+    pub fn new(len: u64, moved: &MovedBytes) -> Arc<Self> {
         Arc::new(Self { store: MemStore::new(len), moved: moved.clone() })
     }
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl Store for Counted {
+impl Store for CountingStore {
     fn len(&self) -> u64 {
         self.store.len()
     }

@@ -16,7 +16,7 @@ mod rho;
 mod ring;
 mod unified;
 
-use crate::args::{Client, TreeArgs, TreeScheme, word};
+use crate::args::{ClientKind, TreeArgs, TreeScheme, word};
 use crate::numbers::Hardware;
 use measure::Numbers;
 use serde::Serialize;
@@ -27,13 +27,13 @@ use traceless_cli::output::{say, say_json};
 struct Report {
     schema: &'static str,
     machine: Hardware,
-    what: What,
+    what: TreeParameters,
     numbers: Numbers,
 }
 
 /// What was measured, so that no two rows are compared that do not do the same.
 #[derive(Serialize)]
-struct What {
+struct TreeParameters {
     scheme: String,
     client: String,
     blocks: u64,
@@ -88,25 +88,25 @@ impl Details {
 }
 
 /// What a scheme's file hands back.
-struct Measured {
+struct TreeMeasurement {
     details: Details,
     numbers: Numbers,
 }
 
-fn measured(args: &TreeArgs) -> Result<Measured, Failure> {
+fn measured(args: &TreeArgs) -> Result<TreeMeasurement, Failure> {
     if args.scheme != TreeScheme::Unified {
         refuse("a scheme other than unified", &[("--bundle", args.bundle > 1)])?;
     }
     match (args.scheme, args.client) {
-        (TreeScheme::Path, Client::Plain) => path::measure(args),
+        (TreeScheme::Path, ClientKind::Plain) => path::measure(args),
         (
             TreeScheme::Unified | TreeScheme::Rho | TreeScheme::LlcD | TreeScheme::IrDwb,
-            Client::Plain,
+            ClientKind::Plain,
         ) => unified::measure(args),
-        (TreeScheme::Circuit, Client::Plain) => circuit::measure(args),
-        (TreeScheme::Ring, Client::Plain) => ring::measure(args),
-        (TreeScheme::Circuit, Client::Oblivious) => oblivious::measure(args),
-        (scheme, Client::Oblivious) => Err(Failure::usage(format!(
+        (TreeScheme::Circuit, ClientKind::Plain) => circuit::measure(args),
+        (TreeScheme::Ring, ClientKind::Plain) => ring::measure(args),
+        (TreeScheme::Circuit, ClientKind::Oblivious) => oblivious::measure(args),
+        (scheme, ClientKind::Oblivious) => Err(Failure::usage(format!(
             "{} has no oblivious client: --client oblivious goes with --scheme circuit",
             word(&scheme)
         ))),
@@ -122,11 +122,11 @@ fn refuse(scheme: &str, options: &[(&str, bool)]) -> Result<(), Failure> {
 }
 
 pub fn run(args: &TreeArgs) -> Result<(), Failure> {
-    let Measured { details, numbers } = measured(args)?;
+    let TreeMeasurement { details, numbers } = measured(args)?;
     let report = Report {
         schema: "traceless.bench.tree.v1",
         machine: Hardware::here(),
-        what: What {
+        what: TreeParameters {
             scheme: word(&args.scheme),
             client: word(&args.client),
             blocks: args.blocks,

@@ -1,7 +1,7 @@
 //! The oblivious client: Circuit ORAM, its map in trees of its own.
 
-use super::measure::{Access, Counted, Moved, Subject, WarmUp};
-use super::{Details, Measured, measure, refuse};
+use super::measure::{Access, CountingStore, MovedBytes, TreeSubject, WarmUp};
+use super::{Details, TreeMeasurement, measure, refuse};
 use crate::args::{Seal, TreeArgs};
 use traceless::oblivious::{Traffic, create, create_sealed, sealed_len};
 use traceless::oram::Oram;
@@ -11,7 +11,7 @@ use traceless_cli::failure::Failure;
 /// Accesses before anything is measured: they touch most of the memory.
 const WARM_UP: u64 = 600_000;
 
-pub fn measure(args: &TreeArgs) -> Result<Measured, Failure> {
+pub fn measure(args: &TreeArgs) -> Result<TreeMeasurement, Failure> {
     let options = [
         ("--z", args.z.is_some()),
         ("--levels", args.levels.is_some()),
@@ -27,17 +27,17 @@ pub fn measure(args: &TreeArgs) -> Result<Measured, Failure> {
     let traffic = if is_sealed { Traffic::on_store } else { Traffic::in_memory };
     let traffic = traffic(args.blocks, args.block_len).map_err(Failure::usage)?;
     let make = || {
-        let moved = Moved::default();
+        let moved = MovedBytes::default();
         let oram = if is_sealed {
             let len = sealed_len(args.blocks, args.block_len).map_err(Failure::usage)?;
-            let store = Counted::new(len, &moved);
+            let store = CountingStore::new(len, &moved);
             create_sealed(args.blocks, args.block_len, store, Box::new(System))
         } else {
             create(args.blocks, args.block_len, Box::new(System))
         };
         let oram = oram.map_err(Failure::usage)?;
         let moved = is_sealed.then_some(moved);
-        Ok(Box::new(Watched { oram, traffic, accesses: 0, moved }) as Box<dyn Subject>)
+        Ok(Box::new(WatchedArray { oram, traffic, accesses: 0, moved }) as Box<dyn TreeSubject>)
     };
     let numbers = measure::measure(args, WarmUp::Blocks(WARM_UP), make)?;
     let cipher = is_sealed.then_some("AES-256-GCM, a tag for three levels");
@@ -47,19 +47,19 @@ pub fn measure(args: &TreeArgs) -> Result<Measured, Failure> {
         maps_in_trees: traffic.maps,
         ..Details::new(cipher)
     };
-    Ok(Measured { details, numbers })
+    Ok(TreeMeasurement { details, numbers })
 }
 
 /// The array, and what is known of its accesses.
-struct Watched {
+struct WatchedArray {
     oram: Box<dyn Oram>,
     traffic: Traffic,
     accesses: u64,
     /// What crossed to a store; without one all that is touched counts.
-    moved: Option<Moved>,
+    moved: Option<MovedBytes>,
 }
 
-impl Subject for Watched {
+impl TreeSubject for WatchedArray {
     fn access(
         &mut self,
         access: Access,
@@ -72,6 +72,6 @@ impl Subject for Watched {
 
     fn bytes_moved(&self) -> u64 {
         let touched = self.accesses * self.traffic.bytes;
-        self.moved.as_ref().map_or(touched, Moved::bytes)
+        self.moved.as_ref().map_or(touched, MovedBytes::bytes)
     }
 }

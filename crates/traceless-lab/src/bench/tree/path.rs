@@ -1,22 +1,22 @@
 //! Path ORAM, its map in memory or in further trees.
 
-use super::measure::{Access, Moved, Stepping, Subject, WarmUp};
+use super::measure::{Access, MovedBytes, Stepping, TreeSubject, WarmUp};
 use super::plain::{
     Made, OnSealer, OverStore, cached, details, ghost_tree, on_sealer, sealed_tree, shape,
 };
-use super::{Details, Measured, measure, refuse};
+use super::{Details, TreeMeasurement, measure, refuse};
 use crate::args::TreeArgs;
 use traceless::controller::Controller;
 use traceless::posmap::LABEL_LEN;
-use traceless::rng::{Rng, Seeded, System};
+use traceless::rng::{Rng, SeededRng, System};
 use traceless::scheme::path::PathOram;
 use traceless::scheme::pmmac::Pmmac;
-use traceless::seal::{Aegis, Masked, Salt, Sealer, Secret, TAG_LEN};
+use traceless::seal::{Aegis, MaskSeal, Salt, Sealer, Secret, TAG_LEN};
 use traceless::tree::{GhostTree, Header, STASH_BLOCKS};
 use traceless::types::{Addr, Leaf};
 use traceless_cli::failure::Failure;
 
-pub fn measure(args: &TreeArgs) -> Result<Measured, Failure> {
+pub fn measure(args: &TreeArgs) -> Result<TreeMeasurement, Failure> {
     let (shape, maps) = (shape(args, args.blocks)?, args.maps.unwrap_or(0));
     let numbers = if args.block_len == 0 {
         refuse("a simulated Path ORAM", &[("--maps", maps > 0)])?;
@@ -32,7 +32,7 @@ pub fn measure(args: &TreeArgs) -> Result<Measured, Failure> {
         maps_in_trees: maps,
         ..details(args)
     };
-    Ok(Measured { details, numbers })
+    Ok(TreeMeasurement { details, numbers })
 }
 
 /// One tree for the blocks, and one for each map.
@@ -40,7 +40,7 @@ struct OverStores<'a>(&'a TreeArgs);
 
 impl OnSealer for OverStores<'_> {
     fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> Made {
-        let moved = Moved::default();
+        let moved = MovedBytes::default();
         let path = self.path(self.0.block_len, sealer, &moved)?;
         Ok(Box::new(Stepping::new(path, move |_| moved.bytes())))
     }
@@ -48,9 +48,9 @@ impl OnSealer for OverStores<'_> {
     /// Only labels in trusted memory are safe then.
     fn with_pmmac(self) -> Made {
         refuse("PMMAC, which needs the whole map in memory", &[("--maps", self.maps() > 0)])?;
-        let (moved, key) = (Moved::default(), || Secret::random(&mut System));
+        let (moved, key) = (MovedBytes::default(), || Secret::random(&mut System));
         let block_len = self.0.block_len + Salt::LEN + TAG_LEN;
-        let path = self.path(block_len, || Masked::new(&key()), &moved)?;
+        let path = self.path(block_len, || MaskSeal::new(&key()), &moved)?;
         let pmmac = Pmmac::new(path, Aegis::new(&key()), Box::new(System));
         let pmmac = pmmac.map_err(Failure::usage)?;
         Ok(Box::new(Stepping::new(pmmac, move |_| moved.bytes())))
@@ -66,7 +66,7 @@ impl OverStores<'_> {
         &self,
         block_len: usize,
         sealer: impl Fn() -> C,
-        moved: &Moved,
+        moved: &MovedBytes,
     ) -> Result<PathOram<OverStore<C>>, Failure> {
         let args = self.0;
         let (mut trees, mut blocks) = (vec![], args.blocks);
@@ -77,7 +77,7 @@ impl OverStores<'_> {
             }
             trees.push(sealed_tree(args, shape(args, blocks)?, len, sealer(), moved)?);
         }
-        let labels = Box::new(Seeded::drawn(&mut System));
+        let labels = Box::new(SeededRng::drawn(&mut System));
         PathOram::new(args.blocks, trees, STASH_BLOCKS, labels).map_err(Failure::usage)
     }
 }
@@ -90,9 +90,9 @@ struct Dummies<M> {
     moved: M,
 }
 
-fn dummies(args: &TreeArgs) -> Result<Box<dyn Subject>, Failure> {
+fn dummies(args: &TreeArgs) -> Result<Box<dyn TreeSubject>, Failure> {
     let shape = shape(args, args.blocks)?;
-    let (leaves, mut rng) = (shape.leaves(), Seeded::new(1));
+    let (leaves, mut rng) = (shape.leaves(), SeededRng::new(1));
     let (mut tree, moved) = ghost_tree(shape);
     for addr in 0..args.blocks {
         let header = Header::new(Addr(addr), Leaf(rng.below(leaves)));
@@ -100,12 +100,12 @@ fn dummies(args: &TreeArgs) -> Result<Box<dyn Subject>, Failure> {
             return Err(Failure::usage("the tree is too full: choose more --levels"));
         }
     }
-    let path = PathOram::new(1, vec![tree], STASH_BLOCKS, Box::new(Seeded::new(2)));
+    let path = PathOram::new(1, vec![tree], STASH_BLOCKS, Box::new(SeededRng::new(2)));
     let path = path.map_err(Failure::usage)?;
     Ok(Box::new(Dummies { path, steps: 0, moved }))
 }
 
-impl<M: Fn(u64) -> u64> Subject for Dummies<M> {
+impl<M: Fn(u64) -> u64> TreeSubject for Dummies<M> {
     fn access(&mut self, _: Access, _: &mut dyn FnMut(&mut [u8])) -> traceless::Result<u64> {
         self.path.step(&mut |_, _| {})?;
         self.steps += 1;

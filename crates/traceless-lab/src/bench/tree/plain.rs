@@ -1,10 +1,10 @@
 //! What the schemes with the plain client share: their trees, and how these are sealed.
 
 use super::Details;
-use super::measure::{Counted, Moved, Subject};
+use super::measure::{CountingStore, MovedBytes, TreeSubject};
 use crate::args::{Seal, TreeArgs};
 use traceless::rng::System;
-use traceless::seal::{Aead, Aegis, Hashed, Sealer, Secret, Unsealed};
+use traceless::seal::{Aead, Aegis, HashSeal, NoSeal, Sealer, Secret};
 use traceless::tree::{GhostTree, SealedTree, Shape, Treetop};
 use traceless_cli::failure::Failure;
 
@@ -32,15 +32,15 @@ pub trait OnSealer {
 }
 
 /// Something to be measured.
-pub type Made = Result<Box<dyn Subject>, Failure>;
+pub type Made = Result<Box<dyn TreeSubject>, Failure>;
 
 /// Makes something for the way to seal that was asked for.
 pub fn on_sealer(seal: Seal, job: impl OnSealer) -> Made {
     match seal {
-        Seal::None => job.with(|| Unsealed),
+        Seal::None => job.with(|| NoSeal),
         Seal::Aead => job.with(|| Aead::new(&Secret::random(&mut System))),
         Seal::Aegis => job.with(|| Aegis::new(&Secret::random(&mut System))),
-        Seal::Merkle => job.with(|| Hashed::new(&Secret::random(&mut System))),
+        Seal::Merkle => job.with(|| HashSeal::new(&Secret::random(&mut System))),
         Seal::Pmmac => job.with_pmmac(),
     }
 }
@@ -80,11 +80,11 @@ pub fn sealed_tree<C: Sealer>(
     shape: Shape,
     body_len: usize,
     sealer: C,
-    moved: &Moved,
+    moved: &MovedBytes,
 ) -> Result<OverStore<C>, Failure> {
     let cached = cached(args, &shape);
     let below = shape.only(|level| level >= cached);
-    let store = Counted::new(SealedTree::store_len(&below, body_len, &sealer), moved);
+    let store = CountingStore::new(SealedTree::store_len(&below, body_len, &sealer), moved);
     let salts = Box::new(System);
     let tree = SealedTree::create(store, 0, "tree", below, body_len, sealer, salts);
     Treetop::new(shape, cached, tree.map_err(Failure::usage)?).map_err(Failure::usage)

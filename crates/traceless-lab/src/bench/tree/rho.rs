@@ -1,9 +1,9 @@
 //! Rho: a small tree beside that of a unified ORAM, sized in proportion to the paper's.
 
-use super::measure::{Stepping, Subject};
+use super::measure::{Stepping, TreeSubject};
 use super::plain::ghost_tree;
 use traceless::posmap::Labels;
-use traceless::rng::{Seeded, System};
+use traceless::rng::{SeededRng, System};
 use traceless::scheme::rho::{PATTERN, Rho, SMALL_LEVELS, SMALL_TAGS, SMALL_Z};
 use traceless::scheme::unified::Unified;
 use traceless::tree::{BucketTree, GhostTree, STASH_BLOCKS, Shape};
@@ -29,7 +29,7 @@ pub fn beside<T: BucketTree, S: BucketTree, L: Labels>(
     let sets = (sets as u64 * slots / of_paper).max(1) as usize;
     // The smallest trees have fewer slots than a set has ways.
     let ways = ways.min(slots as usize);
-    let draws = Box::new(Seeded::drawn(&mut System));
+    let draws = Box::new(SeededRng::drawn(&mut System));
     Rho::new(main, small, (sets, ways), STASH_BLOCKS, draws).map_err(Failure::usage)
 }
 
@@ -37,7 +37,7 @@ pub fn beside<T: BucketTree, S: BucketTree, L: Labels>(
 pub fn simulated<L: Labels + 'static>(
     shape: Shape,
     unified: impl FnOnce(GhostTree<()>) -> Result<Unified<GhostTree<()>, L>, Failure>,
-) -> Result<Box<dyn Subject>, Failure> {
+) -> Result<Box<dyn TreeSubject>, Failure> {
     let (small, small_moved) = ghost_tree(small_shape(&shape)?);
     let (main, main_moved) = ghost_tree(shape);
     let rho = beside(unified(main)?, small)?;

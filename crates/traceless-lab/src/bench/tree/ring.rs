@@ -1,16 +1,16 @@
 //! Ring ORAM, its map in memory.
 
-use super::measure::{Counted, Moved, Stepping, Subject, WarmUp};
+use super::measure::{CountingStore, MovedBytes, Stepping, TreeSubject, WarmUp};
 use super::plain::{Made, OnSealer, details, on_sealer};
-use super::{Details, Measured, measure, refuse};
+use super::{Details, TreeMeasurement, measure, refuse};
 use crate::args::TreeArgs;
-use traceless::rng::{Seeded, System};
+use traceless::rng::{SeededRng, System};
 use traceless::scheme::ring::{GhostRing, Params, Ring, RingTop, RingTree, SealedRing};
 use traceless::seal::Sealer;
 use traceless::tree::Shape;
 use traceless_cli::failure::Failure;
 
-pub fn measure(args: &TreeArgs) -> Result<Measured, Failure> {
+pub fn measure(args: &TreeArgs) -> Result<TreeMeasurement, Failure> {
     refuse("ring, whose map lies in memory", &[("--maps", args.maps.is_some())])?;
     let params = params(args)?;
     let shape = args
@@ -31,15 +31,15 @@ pub fn measure(args: &TreeArgs) -> Result<Measured, Failure> {
         details.cipher = "AES-256-GCM, a tag a slot";
     }
     let make = || {
-        let moved = Moved::default();
+        let moved = MovedBytes::default();
         if args.block_len > 0 {
-            return on_sealer(args.seal(), OverStore { args, params, shape, below, cached });
+            return on_sealer(args.seal(), RingOverStore { args, params, shape, below, cached });
         }
         let tree = GhostRing::new(params, below, moved.clone()).map_err(Failure::usage)?;
         subject(args, RingTop::new(shape, cached, tree).map_err(Failure::usage)?, moved)
     };
     let numbers = measure::measure(args, WarmUp::EveryBlock, make)?;
-    Ok(Measured { details, numbers })
+    Ok(TreeMeasurement { details, numbers })
 }
 
 /// Those with buckets of as many blocks.
@@ -53,14 +53,14 @@ fn params(args: &TreeArgs) -> Result<Params, Failure> {
 fn subject<T: RingTree + 'static>(
     args: &TreeArgs,
     tree: T,
-    moved: Moved,
-) -> Result<Box<dyn Subject>, Failure> {
-    let ring = Ring::new(args.blocks, tree, Box::new(Seeded::drawn(&mut System)));
+    moved: MovedBytes,
+) -> Result<Box<dyn TreeSubject>, Failure> {
+    let ring = Ring::new(args.blocks, tree, Box::new(SeededRng::drawn(&mut System)));
     let ring = ring.map_err(Failure::usage)?;
     Ok(Box::new(Stepping::new(ring, move |_| moved.bytes())))
 }
 
-struct OverStore<'a> {
+struct RingOverStore<'a> {
     args: &'a TreeArgs,
     params: Params,
     shape: Shape,
@@ -69,12 +69,12 @@ struct OverStore<'a> {
     cached: usize,
 }
 
-impl OnSealer for OverStore<'_> {
+impl OnSealer for RingOverStore<'_> {
     fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> Made {
         let Self { args, params, shape, below, cached } = self;
-        let (moved, sealers) = (Moved::default(), [sealer(), sealer()]);
+        let (moved, sealers) = (MovedBytes::default(), [sealer(), sealer()]);
         let len = SealedRing::store_len(params, &below, args.block_len, &sealers[0]);
-        let store = Counted::new(len, &moved);
+        let store = CountingStore::new(len, &moved);
         let salts = Box::new(System);
         let tree = SealedRing::create(store, 0, params, below, args.block_len, sealers, salts);
         let tree = RingTop::new(shape, cached, tree.map_err(Failure::usage)?);

@@ -1,13 +1,13 @@
 //! Unified ORAM: its map in the tree, and blocks of the map in a cache; alone, below a cache, or as
 //! the main tree of Rho.
 
-use super::above::{EarlyWriteBack, Exclusive, Lines};
-use super::measure::{Access, Moved, Stepping, Subject, WarmUp};
+use super::above::{CacheLines, EarlyWriteBack, ExclusiveCache};
+use super::measure::{Access, MovedBytes, Stepping, TreeSubject, WarmUp};
 use super::plain::{Made, OnSealer, cached, details, ghost_tree, on_sealer, sealed_tree, shape};
-use super::{Details, Measured, measure, rho};
+use super::{Details, TreeMeasurement, measure, rho};
 use crate::args::{LabelKind, TreeArgs, TreeScheme, word};
-use traceless::posmap::{COUNTER_BITS, Compressed, Labels, Plain, Plb};
-use traceless::rng::{Seeded, System};
+use traceless::posmap::{COUNTER_BITS, CompressedLabels, Labels, PlainLabels, Plb};
+use traceless::rng::{SeededRng, System};
 use traceless::scheme::unified::{Sizes, Unified};
 use traceless::seal::{Sealer, Secret};
 use traceless::tree::{BucketTree, STASH_BLOCKS, Shape};
@@ -17,17 +17,17 @@ use traceless_cli::failure::Failure;
 /// Bytes of a block in a simulation.
 const GHOST_BLOCK_LEN: usize = 64;
 
-pub fn measure(args: &TreeArgs) -> Result<Measured, Failure> {
+pub fn measure(args: &TreeArgs) -> Result<TreeMeasurement, Failure> {
     let key = Secret::random(&mut System);
     match args.labels {
         LabelKind::Plain => {
-            let labels = || Plain::in_block(block_len(args));
+            let labels = || PlainLabels::in_block(block_len(args));
             with_labels(args, labels, labels)
         }
         LabelKind::Compressed => with_labels(
             args,
-            || Compressed::in_block(&key, block_len(args), COUNTER_BITS),
-            || Ok(Compressed::flat(&key)),
+            || CompressedLabels::in_block(&key, block_len(args), COUNTER_BITS),
+            || Ok(CompressedLabels::flat(&key)),
         ),
     }
 }
@@ -49,7 +49,7 @@ fn with_labels<L: Labels + 'static>(
     args: &TreeArgs,
     labels: impl Fn() -> traceless::Result<L>,
     top: impl Fn() -> traceless::Result<L>,
-) -> Result<Measured, Failure> {
+) -> Result<TreeMeasurement, Failure> {
     let setting = Setting {
         args,
         sizes: sizes(args),
@@ -80,7 +80,7 @@ fn with_labels<L: Labels + 'static>(
         let (tree, moved) = ghost_tree(shape);
         setting.subject(tree, moved)
     })?;
-    Ok(Measured { details, numbers })
+    Ok(TreeMeasurement { details, numbers })
 }
 
 fn sizes(args: &TreeArgs) -> Sizes {
@@ -120,7 +120,7 @@ impl<L: Labels> Setting<'_, L> {
         let cached_blocks = plb_len(args) / block_len(args);
         let plb = Plb::new(cached_blocks, args.plb_ways, args.block_len);
         let plb = plb.map_err(Failure::usage)?;
-        let draws = Box::new(Seeded::drawn(&mut System));
+        let draws = Box::new(SeededRng::drawn(&mut System));
         Unified::new(sizes, tree, labels, top, plb, draws).map_err(Failure::usage)
     }
 }
@@ -133,9 +133,9 @@ impl<L: Labels + 'static> Setting<'_, L> {
         moved: impl Fn(u64) -> u64 + 'static,
     ) -> Made {
         let args = self.args;
-        let lines = || Lines::new(args, block_len(args));
+        let lines = || CacheLines::new(args, block_len(args));
         Ok(match args.scheme {
-            TreeScheme::LlcD => Box::new(Exclusive::new(self.unified(tree)?, lines()?, moved)),
+            TreeScheme::LlcD => Box::new(ExclusiveCache::new(self.unified(tree)?, lines()?, moved)),
             TreeScheme::IrDwb => {
                 Box::new(EarlyWriteBack::new(self.unified(tree)?, lines()?, moved))
             }
@@ -153,7 +153,7 @@ struct Bundles<S> {
     bundle: (u64, usize),
 }
 
-impl<S: Subject> Subject for Bundles<S> {
+impl<S: TreeSubject> TreeSubject for Bundles<S> {
     fn access(
         &mut self,
         access: Access,
@@ -172,7 +172,7 @@ impl<S: Subject> Subject for Bundles<S> {
 
 impl<L: Labels + 'static> OnSealer for Setting<'_, L> {
     fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> Made {
-        let moved = Moved::default();
+        let moved = MovedBytes::default();
         let shape = self.shape()?;
         let tree = |shape| sealed_tree(self.args, shape, self.args.block_len, sealer(), &moved);
         if self.args.scheme == TreeScheme::Rho {

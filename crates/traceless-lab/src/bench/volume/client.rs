@@ -14,19 +14,19 @@ const FLAGS_FIXED_NO_ZEROES: u32 = 3;
 
 /// What a request does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Command {
+pub enum NbdCommand {
     Read = 0,
     Write = 1,
     Flush = 3,
 }
 
 /// A connection to a server.
-pub struct Client {
+pub struct NbdClient {
     stream: UnixStream,
     buffer: Vec<u8>,
 }
 
-impl Client {
+impl NbdClient {
     pub fn connect(socket: &Path) -> Result<Self, Failure> {
         let mut stream = UnixStream::connect(socket).map_err(failed)?;
         let mut greeting = [0; 18];
@@ -47,7 +47,7 @@ impl Client {
     /// Does `command` at each offset with `len` bytes, `depth` of them in flight.
     pub fn run(
         &mut self,
-        command: Command,
+        command: NbdCommand,
         offsets: &[u64],
         len: usize,
         depth: usize,
@@ -59,7 +59,7 @@ impl Client {
     /// Does each command at its offset with `len` bytes, `depth` of them in flight.
     pub fn run_mixed(
         &mut self,
-        requests: &[(Command, u64)],
+        requests: &[(NbdCommand, u64)],
         len: usize,
         depth: usize,
     ) -> Result<(), Failure> {
@@ -78,10 +78,10 @@ impl Client {
     }
 
     pub fn flush(&mut self) -> Result<(), Failure> {
-        self.run(Command::Flush, &[0], 0, 1)
+        self.run(NbdCommand::Flush, &[0], 0, 1)
     }
 
-    fn request(&mut self, command: Command, at: u64, len: usize) -> Result<(), Failure> {
+    fn request(&mut self, command: NbdCommand, at: u64, len: usize) -> Result<(), Failure> {
         let mut request = [0; 28];
         request[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
         request[6..8].copy_from_slice(&(command as u16).to_be_bytes());
@@ -89,19 +89,19 @@ impl Client {
         let wire_len = u32::try_from(len).map_err(failed)?;
         request[24..].copy_from_slice(&wire_len.to_be_bytes());
         self.stream.write_all(&request).map_err(failed)?;
-        if command == Command::Write {
+        if command == NbdCommand::Write {
             self.stream.write_all(&self.buffer[..len]).map_err(failed)?;
         }
         Ok(())
     }
 
-    fn answer(&mut self, command: Command, len: usize) -> Result<(), Failure> {
+    fn answer(&mut self, command: NbdCommand, len: usize) -> Result<(), Failure> {
         let mut reply = [0; 16];
         self.stream.read_exact(&mut reply).map_err(failed)?;
         if reply[..4] != REPLY_MAGIC.to_be_bytes() || reply[4..8] != [0; 4] {
             return Err(failed("a request was refused"));
         }
-        if command == Command::Read {
+        if command == NbdCommand::Read {
             self.stream.read_exact(&mut self.buffer[..len]).map_err(failed)?;
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! Volumes on the disk, beside what the disk does raw with the same number of bytes.
 
 use super::caches::forget;
-use super::client::{Client, Command};
-use super::served::{Served, create};
+use super::client::{NbdClient, NbdCommand};
+use super::served::{VolumeServer, create};
 use super::{Effort, Places, Row, failed, row, seconds};
 use rustix::fs::FallocateFlags;
 use std::fs::{File, OpenOptions};
@@ -40,12 +40,12 @@ pub fn writes_beside_raw(
         Ok(writing + reading)
     };
     let of_volume = || {
-        let server = Served::start(image)?;
-        let mut client = Client::connect(&server.socket)?;
+        let server = VolumeServer::start(image)?;
+        let mut client = NbdClient::connect(&server.socket)?;
         forget(image)?;
         settle();
         let took = seconds(|| {
-            client.run(Command::Write, &offsets, LARGE, LARGE_DEPTH)?;
+            client.run(NbdCommand::Write, &offsets, LARGE, LARGE_DEPTH)?;
             client.flush()
         })?;
         drop(client);

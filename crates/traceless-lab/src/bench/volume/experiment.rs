@@ -11,7 +11,7 @@ const EXACTNESS: [&str; 2] = ["file-size", "repeat"];
 
 /// A command line that a file stands for.
 #[derive(Parser)]
-struct Line {
+struct ExperimentLine {
     #[command(flatten)]
     read: VolumeBenchArgs,
 }
@@ -32,7 +32,8 @@ pub fn read(path: &Path, args: &VolumeBenchArgs) -> Result<VolumeBenchArgs, Fail
     let left_out = if args.quick { &EXACTNESS[..] } else { &[] };
     let words = words(&text, left_out).map_err(|e| failed(&e))?;
     let words = std::iter::once("bench volume".to_owned()).chain(own_words(args)).chain(words);
-    let Line { mut read } = Line::try_parse_from(words).map_err(|e| failed(&e))?;
+    let ExperimentLine { mut read } =
+        ExperimentLine::try_parse_from(words).map_err(|e| failed(&e))?;
     read.progress.progress = args.progress.progress;
     read.plot.clone_from(&args.plot);
     Ok(read)

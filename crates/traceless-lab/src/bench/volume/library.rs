@@ -2,14 +2,14 @@
 
 use super::{Effort, Places, Row, failed, seconds};
 use crate::bench::controls::{Controls, Operations};
-use crate::numbers::{Pair, Scale, cpu_seconds, row_of_ratios};
+use crate::numbers::{Scale, TimePair, cpu_seconds, row_of_ratios};
 use std::sync::Arc;
 use traceless::build::SchemeConfig;
 use traceless::durable::MemVault;
 use traceless::oram::Oram;
-use traceless::rng::{Rng, Seeded, System};
+use traceless::rng::{Rng, SeededRng, System};
 use traceless::scheme::Parts;
-use traceless::scheme::detwo::{Geometry, Refresh};
+use traceless::scheme::detwo::{DetWoGeometry, Refresh};
 use traceless::seal::{Cipher, Secret};
 use traceless::store::{MemStore, Store};
 use traceless::types::Addr;
@@ -20,8 +20,8 @@ pub const BLOCKS: u64 = 1 << 16;
 pub const BLOCK_LEN: usize = 4096;
 
 pub fn measure(_: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
-    let geometry = Geometry::new(BLOCKS, BLOCK_LEN, Refresh::ONE, 0).map_err(failed)?;
-    let mut bed = Bed::in_memory(SchemeConfig::DetWo(geometry))?;
+    let geometry = DetWoGeometry::new(BLOCKS, BLOCK_LEN, Refresh::ONE, 0).map_err(failed)?;
+    let mut bed = TestBed::in_memory(SchemeConfig::DetWo(geometry))?;
     let (writes, reads) = bed.rounds(effort.rounds, &DETWO_WRITE, &DETWO_READ)?;
     let scale = Scale::Rate("GB/s", BLOCK_LEN as f64);
     Ok(vec![
@@ -38,21 +38,21 @@ const DETWO_READ: Operations =
     Operations { passes: 1.0, copies: 1.0, misses: 1.0, ..Operations::NONE };
 
 /// A scheme that has been gone through once, so that whatever it writes anew has something to open.
-pub struct Bed {
+pub struct TestBed {
     scheme: SchemeConfig,
     oram: Box<dyn Oram>,
     store: Arc<dyn Store>,
     vault: MemVault,
     key: Secret,
-    rng: Seeded,
+    rng: SeededRng,
     block: Vec<u8>,
 }
 
-impl Bed {
+impl TestBed {
     pub fn new(scheme: SchemeConfig, store: Arc<dyn Store>) -> Result<Self, Failure> {
         let (vault, key) = (MemVault::default(), Secret::random(&mut System));
         let oram = scheme.create(parts(store.clone(), &vault, &key)).map_err(failed)?;
-        let (rng, block) = (Seeded::new(1), vec![0; BLOCK_LEN]);
+        let (rng, block) = (SeededRng::new(1), vec![0; BLOCK_LEN]);
         let mut bed = Self { scheme, oram, store, vault, key, rng, block };
         for addr in 0..scheme.blocks() {
             bed.rng.fill(&mut bed.block);
@@ -95,7 +95,7 @@ impl Bed {
         rounds: usize,
         of_write: &Operations,
         of_read: &Operations,
-    ) -> Result<(Vec<Pair>, Vec<Pair>), Failure> {
+    ) -> Result<(Vec<TimePair>, Vec<TimePair>), Failure> {
         let mut controls =
             Controls::of_memory().and_passes(|key| Cipher::default().sealer(key), BLOCK_LEN);
         let (mut writes, mut reads) = (vec![], vec![]);

@@ -1,15 +1,15 @@
 //! Runs workloads on subjects: on this machine's disk, turn by turn, or on the model of another.
 
 use super::caches;
-use super::client::Command;
+use super::client::NbdCommand;
 use super::counts::Counts;
 use super::device::{self, Disk};
 use super::served::make;
-use super::subjects::{CONTROL, Subject};
-use super::target::{Mounted, Raw, Recorded, Target};
-use super::workload::{FILL, LARGE, SMALL, Workload};
+use super::subjects::{CONTROL, VolumeSubject};
+use super::target::{BenchTarget, MountedTarget, Raw, RecordedTarget};
+use super::workload::{FILL, LARGE, RequestPattern, SMALL};
 use super::{failed, seconds, summary};
-use crate::args::{Interface, Suite, VolumeBenchArgs};
+use crate::args::{BenchSuite, Interface, VolumeBenchArgs};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,8 +44,8 @@ impl Plan {
         let sizes = &args.sizes;
         let (file_bytes, rounds) = match (args.suite, sizes.device) {
             _ if args.quick => (64 << 20, 1),
-            (Suite::Sqoram, Some(_)) => (512 << 20, 1),
-            (Suite::Sqoram, None) => (2 << 30, 3),
+            (BenchSuite::Sqoram, Some(_)) => (512 << 20, 1),
+            (BenchSuite::Sqoram, None) => (2 << 30, 3),
             // Its disk rows are ratios of short times: many rounds tell more than a large file.
             _ => (512 << 20, 7),
         };
@@ -81,8 +81,8 @@ impl Plan {
 
 /// One subject under one workload.
 pub struct Cell {
-    pub subject: Subject,
-    pub workload: Workload,
+    pub subject: VolumeSubject,
+    pub workload: RequestPattern,
     /// Bytes read and written by the user, in each round.
     pub bytes: u64,
     /// Of these, bytes written in all rounds.
@@ -97,7 +97,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    fn new(subject: Subject, workload: Workload, requests: usize) -> Self {
+    fn new(subject: VolumeSubject, workload: RequestPattern, requests: usize) -> Self {
         let bytes = (requests * workload.request_len) as u64;
         Self {
             subject,
@@ -118,7 +118,7 @@ impl Cell {
 }
 
 /// The cell of `subject` under `workload`.
-pub fn find<'a>(cells: &'a [Cell], subject: &str, workload: &Workload) -> Option<&'a Cell> {
+pub fn find<'a>(cells: &'a [Cell], subject: &str, workload: &RequestPattern) -> Option<&'a Cell> {
     cells.iter().find(|c| c.subject.name == subject && c.workload.name == workload.name)
 }
 
@@ -133,14 +133,14 @@ pub fn ratios(cells: &[Cell], cell: &Cell) -> Option<Vec<f64>> {
 }
 
 /// Tells how far a measurement is.
-pub struct Steps {
+pub struct StepProgress {
     meter: Meter,
     done: u64,
     all: u64,
     interrupted: Arc<AtomicBool>,
 }
 
-impl Steps {
+impl StepProgress {
     /// So many steps in all. From now on a signal ends the measurement at its next step, so that
     /// nothing stays mounted.
     pub fn new(all: usize, how: ProgressHow) -> Result<Self, Failure> {
@@ -148,7 +148,7 @@ impl Steps {
         Ok(Self { meter, done: 0, all: all as u64, interrupted: signals::flag()? })
     }
 
-    fn begin(&mut self, subject: Subject, what: &str) -> Result<(), Failure> {
+    fn begin(&mut self, subject: VolumeSubject, what: &str) -> Result<(), Failure> {
         self.meter.update(self.done, self.all);
         self.meter.tell(&format!("{} {what}", subject.name));
         self.done += 1;
@@ -159,14 +159,14 @@ impl Steps {
     }
 }
 
-impl Drop for Steps {
+impl Drop for StepProgress {
     fn drop(&mut self) {
         self.meter.finish();
     }
 }
 
 /// Steps of one measurement.
-pub fn steps(subjects: &[Subject], workloads: &[Workload], plan: &Plan) -> usize {
+pub fn steps(subjects: &[VolumeSubject], workloads: &[RequestPattern], plan: &Plan) -> usize {
     subjects.len() * (1 + workloads.len() * plan.rounds)
 }
 
@@ -174,20 +174,20 @@ pub fn steps(subjects: &[Subject], workloads: &[Workload], plan: &Plan) -> usize
 /// else the machine does meets all of them, and each finds its caches empty.
 pub fn on_this_disk(
     interface: Interface,
-    subjects: &[Subject],
-    workloads: &[Workload],
+    subjects: &[VolumeSubject],
+    workloads: &[RequestPattern],
     plan: &Plan,
     folder: &Path,
-    steps: &mut Steps,
+    steps: &mut StepProgress,
 ) -> Result<Vec<Cell>, Failure> {
-    let mut open: Vec<(PathBuf, Box<dyn Target>)> = vec![];
+    let mut open: Vec<(PathBuf, Box<dyn BenchTarget>)> = vec![];
     for subject in subjects {
         steps.begin(*subject, "is made")?;
         let volume_bytes = plan.volume_bytes(interface);
         let image = make(folder, &subject.file_name(), volume_bytes, subject.create)?;
-        let mut target: Box<dyn Target> = match interface {
+        let mut target: Box<dyn BenchTarget> = match interface {
             Interface::Raw => Box::new(Raw::open(&image)?),
-            Interface::Ext4 => Box::new(Mounted::open(&image)?),
+            Interface::Ext4 => Box::new(MountedTarget::open(&image)?),
         };
         fill(&mut *target, plan)?;
         open.push((image, target));
@@ -221,10 +221,10 @@ pub fn on_this_disk(
 /// changes meanwhile is the same to all. What one target writes could burden the next piece, and
 /// pieces of large reads in order would begin anew what a disk reads ahead.
 fn turns(
-    open: &mut [(PathBuf, Box<dyn Target>)],
+    open: &mut [(PathBuf, Box<dyn BenchTarget>)],
     first: usize,
-    workload: &Workload,
-    requests: &[(Command, u64)],
+    workload: &RequestPattern,
+    requests: &[(NbdCommand, u64)],
 ) -> Result<Vec<Vec<f64>>, Failure> {
     let is_whole = workload.writes() || workload.request_len > SMALL;
     let pieces = if is_whole { 1 } else { READ_PIECES };
@@ -241,13 +241,13 @@ fn turns(
 /// Records what each subject asks of its store, on images in `folder`, and tells how long a disk
 /// that `new_disk` makes would take. Keeps the traces in `traces`, if that is given.
 pub fn on_a_model(
-    subjects: &[Subject],
-    workloads: &[Workload],
+    subjects: &[VolumeSubject],
+    workloads: &[RequestPattern],
     plan: &Plan,
     folder: &Path,
     traces: Option<&Path>,
     new_disk: &dyn Fn() -> Box<dyn Disk>,
-    steps: &mut Steps,
+    steps: &mut StepProgress,
 ) -> Result<Vec<Cell>, Failure> {
     let mut cells = vec![];
     for subject in subjects {
@@ -255,7 +255,7 @@ pub fn on_a_model(
         let volume_bytes = plan.volume_bytes(Interface::Raw);
         let create = [subject.create, &["--unfilled"]].concat();
         let image = make(folder, &subject.file_name(), volume_bytes, &create)?;
-        let mut target = Box::new(Recorded::open(&image)?);
+        let mut target = Box::new(RecordedTarget::open(&image)?);
         fill(&mut *target, plan)?;
         let mut disk = new_disk();
         let mut head = 0;
@@ -284,7 +284,7 @@ pub fn on_a_model(
 }
 
 /// Puts cells in the order of workloads, then of subjects, whoever had the first turn.
-fn sort(cells: &mut [Cell], subjects: &[Subject], workloads: &[Workload]) {
+fn sort(cells: &mut [Cell], subjects: &[VolumeSubject], workloads: &[RequestPattern]) {
     cells.sort_by_key(|cell| {
         let workload = workloads.iter().position(|w| *w == cell.workload);
         (workload, subjects.iter().position(|s| *s == cell.subject))
@@ -292,14 +292,14 @@ fn sort(cells: &mut [Cell], subjects: &[Subject], workloads: &[Workload]) {
 }
 
 /// Writes the whole file once, so that nothing that follows finds blocks that were never written.
-fn fill(target: &mut dyn Target, plan: &Plan) -> Result<(), Failure> {
+fn fill(target: &mut dyn BenchTarget, plan: &Plan) -> Result<(), Failure> {
     run(target, &FILL, &FILL.requests(plan.file_bytes, plan.requests, 0))
 }
 
 fn run(
-    target: &mut dyn Target,
-    workload: &Workload,
-    requests: &[(Command, u64)],
+    target: &mut dyn BenchTarget,
+    workload: &RequestPattern,
+    requests: &[(NbdCommand, u64)],
 ) -> Result<(), Failure> {
     target.run(requests, workload.request_len)?;
     if workload.writes() { target.flush() } else { Ok(()) }
@@ -308,16 +308,16 @@ fn run(
 /// The cell that a round of `requests` belongs to.
 fn cell_of<'a>(
     cells: &'a mut Vec<Cell>,
-    subject: Subject,
-    workload: Workload,
-    requests: &[(Command, u64)],
+    subject: VolumeSubject,
+    workload: RequestPattern,
+    requests: &[(NbdCommand, u64)],
 ) -> &'a mut Cell {
     let found = cells.iter().position(|c| c.subject == subject && c.workload == workload);
     let at = found.unwrap_or_else(|| {
         cells.push(Cell::new(subject, workload, requests.len()));
         cells.len() - 1
     });
-    let writes = requests.iter().filter(|(command, _)| *command == Command::Write).count();
+    let writes = requests.iter().filter(|(command, _)| *command == NbdCommand::Write).count();
     cells[at].written += (writes * workload.request_len) as u64;
     &mut cells[at]
 }

@@ -17,7 +17,7 @@ mod target;
 mod workload;
 mod write_only;
 
-use crate::args::{Suite, VolumeBenchArgs};
+use crate::args::{BenchSuite, VolumeBenchArgs};
 use crate::numbers::Hardware;
 pub use crate::numbers::{Row, failed, row, spread_in_words, summary};
 use serde::Serialize;
@@ -82,9 +82,9 @@ pub fn run(args: &VolumeBenchArgs) -> Result<(), Failure> {
     let folders = [Folder::new(ram, "ram")?, Folder::new(&args.dir, "disk")?];
     let places = Places { ram: folders[0].0.clone(), disk: folders[1].0.clone() };
     match args.suite {
-        Suite::Volume => floors(args, &places),
-        Suite::WriteOnly => write_only::run(args, &places),
-        Suite::Sqoram => sqoram::run(args, &places),
+        BenchSuite::Volume => floors(args, &places),
+        BenchSuite::WriteOnly => write_only::run(args, &places),
+        BenchSuite::Sqoram => sqoram::run(args, &places),
     }
 }
 

@@ -1,9 +1,9 @@
 //! Volumes in memory over NBD, detwo beside plain, and the server's memory.
 
-use super::client::{Client, Command};
-use super::served::{Served, create};
+use super::client::{NbdClient, NbdCommand};
+use super::served::{VolumeServer, create};
 use super::{Effort, Places, Row, row, seconds, summary};
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 use traceless_cli::failure::Failure;
 
 const LARGE: usize = 1 << 20;
@@ -28,17 +28,18 @@ pub fn measure(places: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
         create(&places.ram, "plain", bytes, &[])?,
         create(&places.ram, "detwo", bytes, &["--refresh", "1"])?,
     ];
-    let servers = [Served::start(&images[0])?, Served::start(&images[1])?];
-    let mut clients = [Client::connect(&servers[0].socket)?, Client::connect(&servers[1].socket)?];
+    let servers = [VolumeServer::start(&images[0])?, VolumeServer::start(&images[1])?];
+    let mut clients =
+        [NbdClient::connect(&servers[0].socket)?, NbdClient::connect(&servers[1].socket)?];
     let sequential: Vec<u64> = (0..bytes).step_by(LARGE).collect();
-    let mut rng = Seeded::new(2);
+    let mut rng = SeededRng::new(2);
     let small_blocks = bytes / SMALL as u64;
     let random: Vec<u64> =
         (0..small_blocks.min(100_000)).map(|_| rng.below(small_blocks) * SMALL as u64).collect();
     // Two passes, so that every block has been written and refreshed.
     for client in &mut clients {
         for _ in 0..2 {
-            client.run(Command::Write, &sequential, LARGE, LARGE_DEPTH)?;
+            client.run(NbdCommand::Write, &sequential, LARGE, LARGE_DEPTH)?;
         }
         client.flush()?;
     }
@@ -49,12 +50,12 @@ pub fn measure(places: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
         in_turns(offsets, passes, time)
     };
     for _ in 0..effort.rounds {
-        writes.push(ratio(Command::Write, &sequential, LARGE, LARGE_DEPTH, PASSES)?);
-        reads.push(ratio(Command::Read, &sequential, LARGE, LARGE_DEPTH, PASSES)?);
-        ratio(Command::Write, &random, SMALL, SMALL_DEPTH, 1)?;
-        random_reads.push(ratio(Command::Read, &random, SMALL, SMALL_DEPTH, 1)?);
+        writes.push(ratio(NbdCommand::Write, &sequential, LARGE, LARGE_DEPTH, PASSES)?);
+        reads.push(ratio(NbdCommand::Read, &sequential, LARGE, LARGE_DEPTH, PASSES)?);
+        ratio(NbdCommand::Write, &random, SMALL, SMALL_DEPTH, 1)?;
+        random_reads.push(ratio(NbdCommand::Read, &random, SMALL, SMALL_DEPTH, 1)?);
         // Back to where neighbours are neighbours.
-        ratio(Command::Write, &sequential, LARGE, LARGE_DEPTH, 1)?;
+        ratio(NbdCommand::Write, &sequential, LARGE, LARGE_DEPTH, 1)?;
     }
     drop(clients);
     for server in servers {
@@ -96,11 +97,11 @@ pub fn measure_memory(places: &Places, effort: Effort) -> Result<Vec<Row>, Failu
     let mut values = vec![];
     // The second time it opens what the first has written.
     for _ in 0..2 {
-        let server = Served::start(&image)?;
-        let mut client = Client::connect(&server.socket)?;
+        let server = VolumeServer::start(&image)?;
+        let mut client = NbdClient::connect(&server.socket)?;
         let offsets: Vec<u64> = (0..effort.volume_bytes / 4).step_by(LARGE).collect();
-        client.run(Command::Write, &offsets, LARGE, LARGE_DEPTH)?;
-        client.run(Command::Read, &offsets, LARGE, LARGE_DEPTH)?;
+        client.run(NbdCommand::Write, &offsets, LARGE, LARGE_DEPTH)?;
+        client.run(NbdCommand::Read, &offsets, LARGE, LARGE_DEPTH)?;
         client.flush()?;
         let allowed = bytes / SMALL as u64 * BYTES_PER_BLOCK_ALLOWED + MEMORY_ALLOWED;
         values.push(server.peak_memory()? as f64 / allowed as f64);

@@ -1,12 +1,12 @@
 //! The authors' pointers beside last write counts, in the library alone.
 
-use super::library::{BLOCK_LEN, BLOCKS, Bed};
+use super::library::{BLOCK_LEN, BLOCKS, TestBed};
 use super::{Effort, Places, Row, failed, row};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use traceless::build::SchemeConfig;
-use traceless::scheme::detwo::{Geometry, MapEntries, Refresh};
-use traceless::store::{MemStore, Watched};
+use traceless::scheme::detwo::{DetWoGeometry, MapEntries, Refresh};
+use traceless::store::{MemStore, WatchedStore};
 use traceless::trace::{Event, Op, Witness};
 use traceless_cli::failure::Failure;
 
@@ -39,12 +39,12 @@ pub fn measure_disk_map(_: &Places, effort: Effort) -> Result<Vec<Row>, Failure>
 
 fn measure(map_tiers: u8, effort: Effort) -> Result<Vec<Row>, Failure> {
     let geometry = |entries| {
-        Geometry::new(BLOCKS, BLOCK_LEN, Refresh::ONE, map_tiers)
+        DetWoGeometry::new(BLOCKS, BLOCK_LEN, Refresh::ONE, map_tiers)
             .and_then(|g| g.with_map_entries(entries))
             .map_err(failed)
     };
     let (counts, pointers) = (geometry(MapEntries::Counts)?, geometry(MapEntries::Pointers)?);
-    let bed = |g: Geometry| Bed::in_memory(SchemeConfig::DetWo(g));
+    let bed = |g: DetWoGeometry| TestBed::in_memory(SchemeConfig::DetWo(g));
     let (mut by_counts, mut by_pointers) = (bed(counts)?, bed(pointers)?);
     let (mut writes, mut reads, mut openings) = (vec![], vec![], vec![]);
     for _ in 0..effort.rounds {
@@ -77,11 +77,13 @@ impl Witness for ReadBytes {
 }
 
 /// Bytes read per byte of the user, of random blocks after as many random writes.
-fn bytes_per_byte(geometry: Geometry) -> Result<f64, Failure> {
+fn bytes_per_byte(geometry: DetWoGeometry) -> Result<f64, Failure> {
     let witness = Arc::new(ReadBytes::default());
     let store = Arc::new(MemStore::new(geometry.store_len()));
-    let mut bed =
-        Bed::new(SchemeConfig::DetWo(geometry), Arc::new(Watched::new(store, witness.clone())))?;
+    let mut bed = TestBed::new(
+        SchemeConfig::DetWo(geometry),
+        Arc::new(WatchedStore::new(store, witness.clone())),
+    )?;
     let addrs = bed.addresses();
     bed.write(&addrs)?;
     witness.0.store(0, Ordering::Relaxed);

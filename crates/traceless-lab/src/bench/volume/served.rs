@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 const KEY: [u8; 32] = [7; 32];
 
 /// A server that is running. Dropping it ends it.
-pub struct Served {
+pub struct VolumeServer {
     child: Child,
     pub socket: PathBuf,
 }
@@ -56,7 +56,7 @@ pub fn user_key() -> UserKey {
     UserKey::File(Zeroizing::new(KEY.to_vec()))
 }
 
-impl Served {
+impl VolumeServer {
     /// Serves `image` at a socket beside it, and waits until it accepts.
     pub fn start(image: &Path) -> Result<Self, Failure> {
         let socket = image.with_extension("sock");
@@ -98,7 +98,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for VolumeServer {
     fn drop(&mut self) {
         self.terminate();
         let _ = self.child.wait();

@@ -10,7 +10,7 @@ use traceless_volume::format::AREAS_AT;
 
 /// The command line of `volume create`.
 #[derive(Parser)]
-struct Line {
+struct CreateLine {
     #[command(flatten)]
     create: CreateArgs,
 }
@@ -20,7 +20,7 @@ pub const CONTROL: &str = "plain";
 
 /// One thing to measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Subject {
+pub struct VolumeSubject {
     pub name: &'static str,
     /// Arguments of `volume create`.
     pub create: &'static [&'static str],
@@ -28,16 +28,16 @@ pub struct Subject {
     pub usual: bool,
 }
 
-const fn usual(name: &'static str, create: &'static [&'static str]) -> Subject {
-    Subject { name, create, usual: true }
+const fn usual(name: &'static str, create: &'static [&'static str]) -> VolumeSubject {
+    VolumeSubject { name, create, usual: true }
 }
 
-const fn unusual(name: &'static str, create: &'static [&'static str]) -> Subject {
-    Subject { name, create, usual: false }
+const fn unusual(name: &'static str, create: &'static [&'static str]) -> VolumeSubject {
+    VolumeSubject { name, create, usual: false }
 }
 
 /// Every subject, the control first.
-pub const SUBJECTS: [Subject; 11] = [
+pub const SUBJECTS: [VolumeSubject; 11] = [
     usual(CONTROL, &["--scheme", "plain"]),
     usual("detwo", &["--scheme", "detwo", "--refresh", "1"]),
     // As the paper has it: a holding area of three times the main one.
@@ -70,7 +70,7 @@ pub const SUBJECTS: [Subject; 11] = [
 /// Why a subject cannot be measured.
 pub const NOT_IN_THIS_BUILD: &str = "not in this build";
 
-impl Subject {
+impl VolumeSubject {
     pub fn named(name: &str) -> Option<Self> {
         SUBJECTS.into_iter().find(|subject| subject.name == name)
     }
@@ -107,8 +107,8 @@ impl Subject {
     fn create_args(self, bytes: u64) -> Result<CreateArgs, String> {
         let size = bytes.to_string();
         let words = ["volume create", "image", "--size", &size];
-        match Line::try_parse_from(words.iter().chain(self.create)) {
-            Ok(Line { create }) => Ok(create),
+        match CreateLine::try_parse_from(words.iter().chain(self.create)) {
+            Ok(CreateLine { create }) => Ok(create),
             Err(e) if matches!(e.kind(), ErrorKind::InvalidValue | ErrorKind::UnknownArgument) => {
                 Err(NOT_IN_THIS_BUILD.to_owned())
             }
@@ -131,18 +131,18 @@ mod tests {
         }
         let [control, detwo, ..] = SUBJECTS;
         assert!(control.image_len(1 << 20).unwrap() < detwo.image_len(1 << 20).unwrap());
-        let unknown = Subject { create: &["--scheme", "none"], ..control };
+        let unknown = VolumeSubject { create: &["--scheme", "none"], ..control };
         assert_eq!(unknown.scheme(1 << 20), Err(NOT_IN_THIS_BUILD.to_owned()));
-        let refused = Subject { create: &["--scheme", "detwo", "--refresh", "0"], ..control };
+        let refused = VolumeSubject { create: &["--scheme", "detwo", "--refresh", "0"], ..control };
         assert_ne!(refused.scheme(1 << 20).unwrap_err(), NOT_IN_THIS_BUILD);
     }
 
     #[test]
     fn names_are_found_and_fit_files() {
-        assert_eq!(Subject::named("detwo-1/3").unwrap().file_name(), "detwo-1-3");
-        assert_eq!(Subject::named("none"), None);
-        let sq = Subject::named("sq").unwrap();
+        assert_eq!(VolumeSubject::named("detwo-1/3").unwrap().file_name(), "detwo-1-3");
+        assert_eq!(VolumeSubject::named("none"), None);
+        let sq = VolumeSubject::named("sq").unwrap();
         assert_eq!(sq.with_map_on_disk().unwrap().name, "sq-map-disk");
-        assert_eq!(Subject::named("hive").unwrap().with_map_on_disk(), None);
+        assert_eq!(VolumeSubject::named("hive").unwrap().with_map_on_disk(), None);
     }
 }

@@ -1,9 +1,9 @@
 //! What requests go to: a volume over NBD, a file on a mounted ext4, or a volume in this process
 //! whose store is watched.
 
-use super::client::{Client, Command};
+use super::client::{NbdClient, NbdCommand};
 use super::failed;
-use super::served::{Served, key_beside, user_key};
+use super::served::{VolumeServer, key_beside, user_key};
 use super::workload::{LARGE, SMALL};
 use crate::program;
 use rustix::fs::OFlags;
@@ -23,8 +23,8 @@ const LARGE_DEPTH: usize = 4;
 const SMALL_DEPTH: usize = 32;
 
 /// Something that is read and written, in requests of one length.
-pub trait Target {
-    fn run(&mut self, requests: &[(Command, u64)], len: usize) -> Result<(), Failure>;
+pub trait BenchTarget {
+    fn run(&mut self, requests: &[(NbdCommand, u64)], len: usize) -> Result<(), Failure>;
 
     fn flush(&mut self) -> Result<(), Failure>;
 
@@ -34,19 +34,19 @@ pub trait Target {
 
 /// A volume that another process serves over NBD.
 pub struct Raw {
-    client: Client,
-    server: Served,
+    client: NbdClient,
+    server: VolumeServer,
 }
 
 impl Raw {
     pub fn open(image: &Path) -> Result<Self, Failure> {
-        let server = Served::start(image)?;
-        Ok(Self { client: Client::connect(&server.socket)?, server })
+        let server = VolumeServer::start(image)?;
+        Ok(Self { client: NbdClient::connect(&server.socket)?, server })
     }
 }
 
-impl Target for Raw {
-    fn run(&mut self, requests: &[(Command, u64)], len: usize) -> Result<(), Failure> {
+impl BenchTarget for Raw {
+    fn run(&mut self, requests: &[(NbdCommand, u64)], len: usize) -> Result<(), Failure> {
         let depth = if len > SMALL { LARGE_DEPTH } else { SMALL_DEPTH };
         self.client.run_mixed(requests, len, depth)
     }
@@ -64,7 +64,7 @@ impl Target for Raw {
 
 /// A file on a volume that `volume mount` has mounted. It goes past the page cache of its file
 /// system, one request at a time.
-pub struct Mounted {
+pub struct MountedTarget {
     // Closed before it is unmounted.
     file: Option<File>,
     needs_unmount: bool,
@@ -74,7 +74,7 @@ pub struct Mounted {
 
 const OPEN: &str = "the file is open until it is unmounted";
 
-impl Mounted {
+impl MountedTarget {
     /// Mounts `image`, which was never written to, at a folder beside it.
     pub fn open(image: &Path) -> Result<Self, Failure> {
         let dir = image.with_extension("mounted");
@@ -127,14 +127,14 @@ impl Mounted {
     }
 }
 
-impl Target for Mounted {
-    fn run(&mut self, requests: &[(Command, u64)], len: usize) -> Result<(), Failure> {
+impl BenchTarget for MountedTarget {
+    fn run(&mut self, requests: &[(NbdCommand, u64)], len: usize) -> Result<(), Failure> {
         for &(command, at) in requests {
             let file = self.file.as_ref().expect(OPEN);
             match command {
-                Command::Read => file.read_exact_at(&mut self.buffer[..len], at),
-                Command::Write => file.write_all_at(&self.buffer[..len], at),
-                Command::Flush => file.sync_all(),
+                NbdCommand::Read => file.read_exact_at(&mut self.buffer[..len], at),
+                NbdCommand::Write => file.write_all_at(&self.buffer[..len], at),
+                NbdCommand::Flush => file.sync_all(),
             }
             .map_err(failed)?;
         }
@@ -150,7 +150,7 @@ impl Target for Mounted {
     }
 }
 
-impl Drop for Mounted {
+impl Drop for MountedTarget {
     fn drop(&mut self) {
         if self.needs_unmount {
             let _ = self.unmount();
@@ -160,13 +160,13 @@ impl Drop for Mounted {
 
 /// A volume that is open in this process, without a kernel or a wire before it, and with somebody
 /// who records what its store is asked for.
-pub struct Recorded {
+pub struct RecordedTarget {
     volume: Volume,
     recorder: Arc<Recorder>,
     buffer: Vec<u8>,
 }
 
-impl Recorded {
+impl RecordedTarget {
     pub fn open(image: &Path) -> Result<Self, Failure> {
         let recorder = Arc::new(Recorder::default());
         let options = volume::OpenOptions { witness: Some(recorder.clone()), ..Default::default() };
@@ -180,13 +180,13 @@ impl Recorded {
     }
 }
 
-impl Target for Recorded {
-    fn run(&mut self, requests: &[(Command, u64)], len: usize) -> Result<(), Failure> {
+impl BenchTarget for RecordedTarget {
+    fn run(&mut self, requests: &[(NbdCommand, u64)], len: usize) -> Result<(), Failure> {
         for &(command, at) in requests {
             match command {
-                Command::Read => self.volume.read(at, &mut self.buffer[..len]),
-                Command::Write => self.volume.write(at, &self.buffer[..len]),
-                Command::Flush => self.volume.flush(),
+                NbdCommand::Read => self.volume.read(at, &mut self.buffer[..len]),
+                NbdCommand::Write => self.volume.write(at, &self.buffer[..len]),
+                NbdCommand::Flush => self.volume.flush(),
             }
             .map_err(failed)?;
         }

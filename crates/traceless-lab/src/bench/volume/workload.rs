@@ -1,7 +1,7 @@
 //! What is asked of a volume: the workloads of the `SqORAM` paper's evaluation.
 
-use super::client::Command;
-use traceless::rng::{Rng, Seeded};
+use super::client::NbdCommand;
+use traceless::rng::{Rng, SeededRng};
 
 pub const LARGE: usize = 1 << 20;
 pub const SMALL: usize = 4096;
@@ -25,7 +25,7 @@ pub enum Amount {
 
 /// Requests of one size, in one order, so many in a hundred of them reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Workload {
+pub struct RequestPattern {
     pub name: &'static str,
     pub order: Order,
     pub request_len: usize,
@@ -33,36 +33,36 @@ pub struct Workload {
     pub amount: Amount,
 }
 
-const fn large(name: &'static str, order: Order, read_percent: u64) -> Workload {
+const fn large(name: &'static str, order: Order, read_percent: u64) -> RequestPattern {
     let amount = match order {
         Order::Sequential => Amount::OfFile(1, 1),
         Order::Random => Amount::OfFile(1, 4),
     };
-    Workload { name, order, request_len: LARGE, read_percent, amount }
+    RequestPattern { name, order, request_len: LARGE, read_percent, amount }
 }
 
-const fn small(name: &'static str, order: Order, read_percent: u64) -> Workload {
-    Workload { name, order, request_len: SMALL, read_percent, amount: Amount::Requests }
+const fn small(name: &'static str, order: Order, read_percent: u64) -> RequestPattern {
+    RequestPattern { name, order, request_len: SMALL, read_percent, amount: Amount::Requests }
 }
 
 /// The whole file, written in order: also what makes it, before anything is measured.
-pub const FILL: Workload = large("seq-write-1m", Order::Sequential, 0);
+pub const FILL: RequestPattern = large("seq-write-1m", Order::Sequential, 0);
 /// Just written.
-pub const READ_FRESH: Workload = large("seq-read-1m", Order::Sequential, 100);
+pub const READ_FRESH: RequestPattern = large("seq-read-1m", Order::Sequential, 100);
 /// A tenth of the blocks, written anew here and there.
-pub const AGE: Workload =
-    Workload { amount: Amount::OfFile(1, 10), ..small("aging-rewrite-4k", Order::Random, 0) };
+pub const AGE: RequestPattern =
+    RequestPattern { amount: Amount::OfFile(1, 10), ..small("aging-rewrite-4k", Order::Random, 0) };
 /// After that.
-pub const READ_AGED: Workload = large("aging-read-1m", Order::Sequential, 100);
+pub const READ_AGED: RequestPattern = large("aging-read-1m", Order::Sequential, 100);
 /// Every block about twice, at random.
-pub const OVERWRITE: Workload =
-    Workload { amount: Amount::OfFile(2, 1), ..small("overwrite-2n-4k", Order::Random, 0) };
-pub const RANDOM_READ: Workload = small("random-read-4k", Order::Random, 100);
+pub const OVERWRITE: RequestPattern =
+    RequestPattern { amount: Amount::OfFile(2, 1), ..small("overwrite-2n-4k", Order::Random, 0) };
+pub const RANDOM_READ: RequestPattern = small("random-read-4k", Order::Random, 100);
 /// The usual share of reads in the work of a file system.
-pub const MIX: Workload = small("mix-70-30-4k", Order::Random, 70);
+pub const MIX: RequestPattern = small("mix-70-30-4k", Order::Random, 70);
 
 /// A round of the suite: each workload finds the volume as those before it leave it.
-pub const SUITE: [Workload; 18] = [
+pub const SUITE: [RequestPattern; 18] = [
     FILL,
     READ_FRESH,
     AGE,
@@ -83,23 +83,23 @@ pub const SUITE: [Workload; 18] = [
     large("mix-30-70-1m", Order::Random, 30),
 ];
 
-impl Workload {
+impl RequestPattern {
     /// Its requests on a file of `file_bytes` bytes; the same for everybody who asks with `seed`.
-    pub fn requests(&self, file_bytes: u64, asked: u64, seed: u64) -> Vec<(Command, u64)> {
+    pub fn requests(&self, file_bytes: u64, asked: u64, seed: u64) -> Vec<(NbdCommand, u64)> {
         let len = self.request_len as u64;
         let places = file_bytes / len;
         let count = match self.amount {
             Amount::OfFile(times, over) => (places * times / over).max(1),
             Amount::Requests => asked.min(places),
         };
-        let mut rng = Seeded::new(seed);
+        let mut rng = SeededRng::new(seed);
         let request = |number: u64| {
             let place = match self.order {
                 Order::Sequential => number,
                 Order::Random => rng.below(places),
             };
             let is_read = rng.below(100) < self.read_percent;
-            (if is_read { Command::Read } else { Command::Write }, place * len)
+            (if is_read { NbdCommand::Read } else { NbdCommand::Write }, place * len)
         };
         (0..count).map(request).collect()
     }
@@ -120,16 +120,16 @@ mod tests {
     fn a_sequence_visits_the_whole_file_in_order() {
         let requests = FILL.requests(FILE, 0, 1);
         assert_eq!(requests.len(), 64);
-        let follows = |pair: &[(Command, u64)]| pair[1].1 == pair[0].1 + LARGE as u64;
+        let follows = |pair: &[(NbdCommand, u64)]| pair[1].1 == pair[0].1 + LARGE as u64;
         assert!(requests.windows(2).all(follows));
-        assert!(requests.iter().all(|(command, _)| *command == Command::Write));
-        assert!(READ_FRESH.requests(FILE, 0, 1).iter().all(|r| r.0 == Command::Read));
+        assert!(requests.iter().all(|(command, _)| *command == NbdCommand::Write));
+        assert!(READ_FRESH.requests(FILE, 0, 1).iter().all(|r| r.0 == NbdCommand::Read));
     }
 
     #[test]
     fn a_mix_has_its_shares_and_repeats_with_its_seed() {
         let requests = MIX.requests(FILE, 10_000, 5);
-        let reads = requests.iter().filter(|r| r.0 == Command::Read).count();
+        let reads = requests.iter().filter(|r| r.0 == NbdCommand::Read).count();
         assert!((6_700..7_300).contains(&reads), "{reads}");
         assert!(requests.iter().all(|r| r.1 < FILE && r.1.is_multiple_of(SMALL as u64)));
         assert_eq!(requests, MIX.requests(FILE, 10_000, 5));

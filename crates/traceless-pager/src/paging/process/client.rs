@@ -1,6 +1,6 @@
 //! The program's side: memory that another process pages.
 
-use super::link::{GONE, Link, What};
+use super::link::{GONE, Link, MessageKind};
 use crate::PAGE_LEN;
 use crate::paging::error::{Error, Result};
 use crate::paging::files::OwnFile;
@@ -41,7 +41,7 @@ struct Ends {
 }
 
 /// What a copy of this program will have.
-struct Unborn {
+struct ChildSetup {
     link: Link,
     memory: OwnFile,
     lifeline: OwnFile,
@@ -51,7 +51,7 @@ impl Client {
     /// `pages` pages of zeros, from the pager of that name, locked as `lock` says.
     pub fn connect(name: &str, pages: usize, lock: Lock) -> Result<Self> {
         let link = Link::to(name)?;
-        let mut given = link.receive()?.ok_or(GONE)?.expect(What::Memory)?;
+        let mut given = link.receive()?.ok_or(GONE)?.expect(MessageKind::Memory)?;
         let memory = OwnFile::out_of_the_way(given.file(0)?);
         let lifeline = OwnFile::out_of_the_way(given.file(1)?);
         ends_with(&lifeline)?;
@@ -67,8 +67,8 @@ impl Client {
         let start = map(&memory, len, &uffd, false)?.leak();
         let locked = lock.apply(|| locking::lock(start, len))?;
         let numbers = [start as u64, u64::from(locked)];
-        link.send(What::Registered, numbers, "", &[uffd.as_fd()])?;
-        link.receive()?.ok_or(GONE)?.expect(What::Served)?;
+        link.send(MessageKind::Registered, numbers, "", &[uffd.as_fd()])?;
+        link.receive()?.ok_or(GONE)?.expect(MessageKind::Served)?;
         let ends = Mutex::new(Ends { link, memory, uffd, _lifeline: lifeline });
         let (locked, wipes) = (AtomicBool::new(locked), AtomicBool::new(false));
         Ok(Self { start, len, may_fork, locked, wipes, ends })
@@ -96,7 +96,11 @@ impl Client {
     pub unsafe fn discard(&self, first: usize, pages: usize) -> Result {
         // A signal's handler that discarded pages, too, would wait for itself.
         without_signals(|| {
-            self.ends().link.ask(What::Discard, [first as u64, pages as u64], What::Done)
+            self.ends().link.ask(
+                MessageKind::Discard,
+                [first as u64, pages as u64],
+                MessageKind::Done,
+            )
         })?;
         Ok(())
     }
@@ -108,9 +112,9 @@ impl Client {
         } else if !self.wipes.load(Relaxed) {
             return Ok(());
         }
-        let what = if wipes { What::Wipe } else { What::Keep };
+        let what = if wipes { MessageKind::Wipe } else { MessageKind::Keep };
         let numbers = [first as u64, pages as u64];
-        without_signals(|| self.ends().link.ask(what, numbers, What::Done))?;
+        without_signals(|| self.ends().link.ask(what, numbers, MessageKind::Done))?;
         Ok(())
     }
 
@@ -118,7 +122,9 @@ impl Client {
     pub fn let_go(&self, thread: u32, for_good: bool) {
         let numbers = [u64::from(thread), u64::from(for_good)];
         // A program that has closed its files is not held.
-        let _ = without_signals(|| self.ends().link.ask(What::LetGo, numbers, What::Done));
+        let _ = without_signals(|| {
+            self.ends().link.ask(MessageKind::LetGo, numbers, MessageKind::Done)
+        });
     }
 
     /// Locks all pages that are resident, and that become so, in memory; or tells why not.
@@ -156,11 +162,11 @@ impl Client {
             return Err(Error::Refused("the stack is in paged memory".into()));
         }
         let unborn = without_signals(|| {
-            let mut given = self.ends().link.ask(What::Fork, [0; 2], What::Copy)?;
+            let mut given = self.ends().link.ask(MessageKind::Fork, [0; 2], MessageKind::Copy)?;
             let memory = OwnFile::out_of_the_way(given.file(0)?);
             let link = OwnFile::out_of_the_way(given.file(1)?).into();
             let lifeline = OwnFile::out_of_the_way(given.file(2)?);
-            Ok::<_, Error>(Unborn { link, memory, lifeline })
+            Ok::<_, Error>(ChildSetup { link, memory, lifeline })
         })?;
         Ok(Forking { client: self, unborn, frozen: None })
     }
@@ -185,7 +191,7 @@ impl Client {
 /// A fork on its way: [`Forking::freeze`] right before it, and one of the others right after.
 pub struct Forking<'a> {
     client: &'a Client,
-    unborn: Unborn,
+    unborn: ChildSetup,
     frozen: Option<(MutexGuard<'a, Ends>, SignalsOff)>,
 }
 
@@ -194,9 +200,9 @@ impl Forking<'_> {
     pub fn freeze(&mut self) -> Result {
         let signals = SignalsOff::new();
         let ends = self.client.ends();
-        ends.link.ask(What::Freeze, [0; 2], What::Done)?;
+        ends.link.ask(MessageKind::Freeze, [0; 2], MessageKind::Done)?;
         self.client.exchange(&self.unborn.memory, &ends.uffd, true)?;
-        ends.link.ask(What::Fill, [0; 2], What::Done)?;
+        ends.link.ask(MessageKind::Fill, [0; 2], MessageKind::Done)?;
         self.frozen = Some((ends, signals));
         Ok(())
     }
@@ -205,16 +211,16 @@ impl Forking<'_> {
     pub fn in_parent(self) -> Result {
         let Some((ends, _signals)) = self.frozen else { return Ok(()) };
         self.client.exchange(&ends.memory, &ends.uffd, false)?;
-        ends.link.ask(What::Thaw, [0; 2], What::Done)?;
+        ends.link.ask(MessageKind::Thaw, [0; 2], MessageKind::Done)?;
         Ok(())
     }
 
     /// In the copy: it is served on its own from now on.
     pub fn in_child(self) -> Result {
         let Some((mut ends, _signals)) = self.frozen else { return Ok(()) };
-        let Unborn { link, memory, lifeline } = self.unborn;
+        let ChildSetup { link, memory, lifeline } = self.unborn;
         ends_with(&lifeline)?;
-        let mut served = link.ask(What::Hello, [0; 2], What::Served)?;
+        let mut served = link.ask(MessageKind::Hello, [0; 2], MessageKind::Served)?;
         let uffd = OwnFile::out_of_the_way(served.file(0)?).into();
         Mapping::not_copied(self.client.start, self.client.len)?;
         if self.client.is_locked() {
@@ -267,7 +273,7 @@ mod tests {
         let (owner, its_end) = Link::pair().unwrap();
         let settings = Settings { resident, pages: PAGES, scheme, ..Settings::default() };
         std::thread::spawn(move || serve(settings, its_end.into()).unwrap());
-        let ready = owner.receive().unwrap().unwrap().expect(What::Ready).unwrap();
+        let ready = owner.receive().unwrap().unwrap().expect(MessageKind::Ready).unwrap();
         // It serves on.
         core::mem::forget(owner);
         Box::leak(Box::new(Client::connect(&ready.text, PAGES, Lock::Auto).unwrap()))
@@ -318,8 +324,8 @@ mod tests {
         fn freeze_badly(&mut self) -> Result {
             let signals = SignalsOff::new();
             let ends = self.client.ends();
-            ends.link.ask(What::Freeze, [0; 2], What::Done)?;
-            ends.link.ask(What::Fill, [0; 2], What::Done)?;
+            ends.link.ask(MessageKind::Freeze, [0; 2], MessageKind::Done)?;
+            ends.link.ask(MessageKind::Fill, [0; 2], MessageKind::Done)?;
             // SAFETY: memory of ours; nothing changes in this process.
             unsafe {
                 libc::madvise(self.client.start as *mut _, self.client.len, libc::MADV_DOFORK);

@@ -1,6 +1,6 @@
 //! The programs that one pager serves: their settings, and which of them are alive.
 
-use super::link::{Link, What};
+use super::link::{Link, MessageKind};
 use crate::paging::config::{Config, HOLDS_PROGRAMS, SharedCounters};
 use crate::paging::error::{Error, Result};
 use crate::paging::settings::Settings;
@@ -62,7 +62,7 @@ impl House {
     /// A program is ended, since it cannot be served.
     pub fn tell_of_failure(&self, process: u32) {
         // Who started us may have ended.
-        let _ = self.owner.send(What::Failed, [u64::from(process), 0], "", &[]);
+        let _ = self.owner.send(MessageKind::Failed, [u64::from(process), 0], "", &[]);
     }
 
     /// Serves one more program, in a thread of its own, by `serve`, which tells in the end which

@@ -23,7 +23,7 @@ const FULL: Duration = Duration::from_millis(10);
 
 /// What a message says. The numbers and files that come with it stand in brackets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum What {
+pub enum MessageKind {
     /// Here is your memory (its file, and what ends you when we end).
     Memory,
     /// I have it here [address, whether it is locked] (the userfaultfd).
@@ -64,7 +64,7 @@ pub enum What {
     Failed,
 }
 
-impl What {
+impl MessageKind {
     const ALL: [Self; 19] = [
         Self::Memory,
         Self::Registered,
@@ -89,9 +89,9 @@ impl What {
 }
 
 /// A message that came.
-pub struct Received {
+pub struct LinkMessage {
     /// What it says.
-    pub what: What,
+    pub what: MessageKind,
     /// With these numbers.
     pub numbers: [u64; 2],
     /// And this text.
@@ -101,17 +101,17 @@ pub struct Received {
     pub sender: Option<u32>,
 }
 
-impl Received {
+impl LinkMessage {
     /// One of its files.
     pub fn file(&mut self, nth: usize) -> Result<OwnedFd> {
         self.files[nth].take().ok_or(NONSENSE)
     }
 
     /// The same, if it is what was expected.
-    pub fn expect(self, what: What) -> Result<Self> {
+    pub fn expect(self, what: MessageKind) -> Result<Self> {
         match self.what {
             is if is == what => Ok(self),
-            What::Refused => Err(Error::Refused(self.text)),
+            MessageKind::Refused => Err(Error::Refused(self.text)),
             _ => Err(NONSENSE),
         }
     }
@@ -145,9 +145,15 @@ impl Link {
     }
 
     /// Sends one message.
-    pub fn send(&self, what: What, numbers: [u64; 2], text: &str, files: &[BorrowedFd]) -> Result {
+    pub fn send(
+        &self,
+        what: MessageKind,
+        numbers: [u64; 2],
+        text: &str,
+        files: &[BorrowedFd],
+    ) -> Result {
         let mut head = [0; HEAD_LEN];
-        let code = What::ALL.iter().position(|&one| one == what).expect("all are there");
+        let code = MessageKind::ALL.iter().position(|&one| one == what).expect("all are there");
         for (part, number) in head.chunks_exact_mut(8).zip([code as u64, numbers[0], numbers[1]]) {
             part.copy_from_slice(&number.to_le_bytes());
         }
@@ -168,7 +174,7 @@ impl Link {
     }
 
     /// Waits for a message. `None` when the other side has ended.
-    pub fn receive(&self) -> Result<Option<Received>> {
+    pub fn receive(&self) -> Result<Option<LinkMessage>> {
         let mut bytes = [0; LEN_MAX];
         let mut space =
             [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX), ScmCredentials(1))];
@@ -203,7 +209,12 @@ impl Link {
     }
 
     /// Sends a message and waits for the answer, which must be `answer`.
-    pub fn ask(&self, what: What, numbers: [u64; 2], answer: What) -> Result<Received> {
+    pub fn ask(
+        &self,
+        what: MessageKind,
+        numbers: [u64; 2],
+        answer: MessageKind,
+    ) -> Result<LinkMessage> {
         self.send(what, numbers, "", &[])?;
         self.receive()?.ok_or(GONE)?.expect(answer)
     }
@@ -236,16 +247,16 @@ impl AsFd for Link {
     }
 }
 
-fn read(bytes: &[u8]) -> Result<Received> {
+fn read(bytes: &[u8]) -> Result<LinkMessage> {
     let (head, text) = bytes.split_at_checked(HEAD_LEN).ok_or(NONSENSE)?;
     let number = |nth: usize| {
         let part = head[8 * nth..].first_chunk().expect("eight bytes each");
         u64::from_le_bytes(*part)
     };
-    let what = *What::ALL.get(number(0) as usize).ok_or(NONSENSE)?;
+    let what = *MessageKind::ALL.get(number(0) as usize).ok_or(NONSENSE)?;
     let text = String::from_utf8_lossy(text).into_owned();
     let files = [const { None }; FILES_MAX];
-    Ok(Received { what, numbers: [number(1), number(2)], text, files, sender: None })
+    Ok(LinkMessage { what, numbers: [number(1), number(2)], text, files, sender: None })
 }
 
 /// Where programs come in.
@@ -304,14 +315,14 @@ mod tests {
     fn messages_arrive_with_files_and_sender() {
         let (one, other) = Link::pair().unwrap();
         other.names_senders().unwrap();
-        one.send(What::Discard, [7, u64::MAX], "text", &[one.as_fd()]).unwrap();
-        let mut came = other.receive().unwrap().unwrap().expect(What::Discard).unwrap();
+        one.send(MessageKind::Discard, [7, u64::MAX], "text", &[one.as_fd()]).unwrap();
+        let mut came = other.receive().unwrap().unwrap().expect(MessageKind::Discard).unwrap();
         assert_eq!((came.numbers, came.text.as_str()), ([7, u64::MAX], "text"));
         assert_eq!(came.sender, Some(std::process::id()));
         let copy = Link::from(OwnFile::from(came.file(0).unwrap()));
         assert!(came.file(0).is_err() && came.file(1).is_err());
-        copy.send(What::Refused, [0; 2], "why", &[]).unwrap();
-        let refused = other.receive().unwrap().unwrap().expect(What::Done);
+        copy.send(MessageKind::Refused, [0; 2], "why", &[]).unwrap();
+        let refused = other.receive().unwrap().unwrap().expect(MessageKind::Done);
         assert!(matches!(refused, Err(Error::Refused(why)) if why == "why"));
         drop((one, copy));
         assert!(other.receive().unwrap().is_none(), "it has ended");

@@ -26,4 +26,4 @@ mod supervisor;
 
 pub use client::{Client, Forking};
 pub use server::serve;
-pub use supervisor::{Ended, PagerProcess};
+pub use supervisor::{Exit, PagerProcess};

@@ -1,7 +1,7 @@
 //! Accepts programs that are to be paged, and ends when neither a program nor the owner is left.
 
 use super::house::House;
-use super::link::{Link, Listener, What};
+use super::link::{Link, Listener, MessageKind};
 use super::space::Space;
 use crate::paging::config::Config;
 use crate::paging::error::{Error, Result};
@@ -22,10 +22,10 @@ pub fn serve(settings: Settings, owner: OwnedFd) -> Result {
     let owner = Link::from(OwnFile::from(owner));
     match begin(&settings) {
         Ok((listener, bell, name)) => {
-            owner.send(What::Ready, [0; 2], &name, &[])?;
+            owner.send(MessageKind::Ready, [0; 2], &name, &[])?;
             Arc::new(House::new(settings, owner, bell)).serve(&listener)
         }
-        Err(e) => owner.send(What::Refused, [0; 2], &e.to_string(), &[]),
+        Err(e) => owner.send(MessageKind::Refused, [0; 2], &e.to_string(), &[]),
     }
 }
 
@@ -63,8 +63,8 @@ impl House {
             }
             if tells {
                 match self.owner.receive()? {
-                    Some(told) if told.what == What::Ended => asked.push(told.numbers[0]),
-                    Some(told) if told.what == What::Bye => has_owner = false,
+                    Some(told) if told.what == MessageKind::Ended => asked.push(told.numbers[0]),
+                    Some(told) if told.what == MessageKind::Bye => has_owner = false,
                     Some(_) => {}
                     None => return self.is_left_alone(),
                 }
@@ -74,7 +74,7 @@ impl House {
                 let lives = live.processes.iter().any(|&one| u64::from(one) == process);
                 if !lives {
                     // If it is gone it does not want to know any more.
-                    let _ = self.owner.send(What::Done, [process, 0], "", &[]);
+                    let _ = self.owner.send(MessageKind::Done, [process, 0], "", &[]);
                 }
                 lives
             });

@@ -1,13 +1,13 @@
 //! The pager's side: the memory of one program, served by a thread of its own.
 
 use super::house::House;
-use super::link::{Link, What};
+use super::link::{Link, MessageKind};
 use crate::paging::arena::{Arena, SharedPages};
 use crate::paging::error::{Error, Result};
 use crate::paging::files::OwnFile;
 use crate::paging::frames::Frames;
 use crate::paging::holding::REST;
-use crate::paging::serving::{Copied, Serving};
+use crate::paging::serving::{CopyMemory, Serving};
 use crate::paging::settings::Recording;
 use crate::paging::uffd::{Message, Uffd};
 use core::sync::atomic::Ordering::Relaxed;
@@ -43,14 +43,14 @@ pub struct Space {
     program: Option<Program>,
     _lifeline: OwnedFd,
     recording: Option<Recording>,
-    unborn: Option<Unborn>,
+    unborn: Option<PendingCopy>,
     /// Copies of the program so far.
     copies: u64,
 }
 
 /// A copy of a program that does not run yet.
-struct Unborn {
-    copied: Copied,
+struct PendingCopy {
+    copied: CopyMemory,
     link: Link,
     lifeline: OwnedFd,
     recording: Option<Recording>,
@@ -85,7 +85,7 @@ impl Space {
             }),
             Err(e) => {
                 // It may have gone meanwhile.
-                let _ = link.send(What::Refused, [0; 2], &e.to_string(), &[]);
+                let _ = link.send(MessageKind::Refused, [0; 2], &e.to_string(), &[]);
                 Err(e)
             }
         }
@@ -106,9 +106,9 @@ impl Space {
         let program = Program::open(process)?;
         let memory = SharedPages::new(settings.pages)?;
         let (theirs, lifeline) = lifeline()?;
-        link.send(What::Memory, [0; 2], "", &[memory.file(), theirs.as_fd()])?;
+        link.send(MessageKind::Memory, [0; 2], "", &[memory.file(), theirs.as_fd()])?;
         let came = link.receive()?.ok_or(Error::Configuration("the program has ended"))?;
-        let mut registered = came.expect(What::Registered)?;
+        let mut registered = came.expect(MessageKind::Registered)?;
         let (uffd, start) =
             (OwnFile::from(registered.file(0)?).into(), registered.numbers[0] as usize);
         let is_locked = registered.numbers[1];
@@ -117,7 +117,7 @@ impl Space {
         let serving = Serving::new(arena, scheme, frames, 0, config);
         serving.is_for(process);
         serving.counters().locked.store(is_locked, Relaxed);
-        link.send(What::Served, [0; 2], "", &[])?;
+        link.send(MessageKind::Served, [0; 2], "", &[])?;
         Ok((serving, program, lifeline, recording))
     }
 
@@ -229,40 +229,40 @@ impl Space {
             return Ok(Next::Wait);
         };
         match received.what {
-            What::Discard => {
+            MessageKind::Discard => {
                 let (first, count) = self.pages_of(received.numbers)?;
                 self.serving.discard(first, count)?;
-                self.tell(What::Done, "", &[])?;
+                self.tell(MessageKind::Done, "", &[])?;
             }
-            What::Wipe | What::Keep => {
+            MessageKind::Wipe | MessageKind::Keep => {
                 let (first, count) = self.pages_of(received.numbers)?;
-                self.serving.wipe_in_copies(first, count, received.what == What::Wipe);
-                self.tell(What::Done, "", &[])?;
+                self.serving.wipe_in_copies(first, count, received.what == MessageKind::Wipe);
+                self.tell(MessageKind::Done, "", &[])?;
             }
-            What::LetGo => {
+            MessageKind::LetGo => {
                 let [thread, for_good] = received.numbers;
                 self.serving.let_go(u32::try_from(thread).unwrap_or(0), for_good != 0);
-                self.tell(What::Done, "", &[])?;
+                self.tell(MessageKind::Done, "", &[])?;
             }
-            What::Fork => {
+            MessageKind::Fork => {
                 self.unborn = None;
                 match self.prepare_a_copy() {
                     Ok(unborn) => self.unborn = Some(unborn),
-                    Err(e) => self.tell(What::Refused, &e.to_string(), &[])?,
+                    Err(e) => self.tell(MessageKind::Refused, &e.to_string(), &[])?,
                 }
             }
-            What::Freeze => {
+            MessageKind::Freeze => {
                 self.serving.roam();
                 self.serving.stay_locked()?;
-                self.tell(What::Done, "", &[])?;
+                self.tell(MessageKind::Done, "", &[])?;
                 return self.wait_for_a_copy();
             }
-            What::Hello => {
+            MessageKind::Hello => {
                 let sender = received.sender.ok_or(Error::Configuration("a copy has no name"))?;
                 self.program = Some(Program::open(sender)?);
                 self.serving.is_for(sender);
                 self.house.is_known(sender);
-                self.tell(What::Served, "", &[self.serving.arena().uffd().as_fd()])?;
+                self.tell(MessageKind::Served, "", &[self.serving.arena().uffd().as_fd()])?;
             }
             _ => return Err(Error::Configuration("the program asks for nothing we know")),
         }
@@ -280,7 +280,7 @@ impl Space {
     }
 
     /// Answers what the program has asked for. If it has gone meanwhile nobody hears it.
-    fn tell(&self, what: What, text: &str, files: &[BorrowedFd]) -> Result {
+    fn tell(&self, what: MessageKind, text: &str, files: &[BorrowedFd]) -> Result {
         match self.link.as_ref().map(|link| link.send(what, [0; 2], text, files)) {
             Some(Err(Error::Os { errno: Errno::PIPE | Errno::CONNRESET, .. })) | None => Ok(()),
             Some(sent) => sent,
@@ -288,7 +288,7 @@ impl Space {
     }
 
     /// Makes what a copy will need, and gives the program its part.
-    fn prepare_a_copy(&mut self) -> Result<Unborn> {
+    fn prepare_a_copy(&mut self) -> Result<PendingCopy> {
         // Threads and helpers begin where this thread may run.
         self.serving.roam();
         let process = self.process().unwrap_or(0);
@@ -296,7 +296,7 @@ impl Space {
         let settings = self.house.settings();
         let config = self.house.config(process);
         let (scheme, recording) = settings.build_named(&format!("{process}-{}", self.copies))?;
-        let copied = Copied {
+        let copied = CopyMemory {
             memory: SharedPages::new(settings.pages)?,
             scheme,
             frames: Frames::new(settings.pages, config.frames, config.policy, config.seed),
@@ -307,8 +307,8 @@ impl Space {
         link.names_senders()?;
         let (theirs, lifeline) = lifeline()?;
         let files = [copied.memory.file(), their_link.as_fd(), theirs.as_fd()];
-        self.tell(What::Copy, "", &files)?;
-        Ok(Unborn { copied, link, lifeline, recording })
+        self.tell(MessageKind::Copy, "", &files)?;
+        Ok(PendingCopy { copied, link, lifeline, recording })
     }
 
     /// While the program forks: nobody has its memory mapped, and faults are those of threads that
@@ -329,17 +329,17 @@ impl Space {
             let Some(link) = self.link.as_ref().filter(|_| request) else { continue };
             let Some(received) = link.receive()? else { return Ok(Next::End) };
             match received.what {
-                What::Fill => {
+                MessageKind::Fill => {
                     let unborn = self.unborn.as_mut();
                     let unborn = unborn.ok_or(Error::Configuration("a copy without a fork"))?;
                     self.serving.copy_to(&mut unborn.copied)?;
-                    self.tell(What::Done, "", &[])?;
+                    self.tell(MessageKind::Done, "", &[])?;
                 }
-                What::Thaw => {
+                MessageKind::Thaw => {
                     // If there is no copy after all, what it would have had goes.
                     self.unborn = None;
                     self.serving.arena().wake_all()?;
-                    self.tell(What::Done, "", &[])?;
+                    self.tell(MessageKind::Done, "", &[])?;
                     return Ok(Next::Wait);
                 }
                 _ => return Err(Error::Configuration("the program forks in no order we know")),
@@ -350,11 +350,11 @@ impl Space {
     /// The copy runs, and these are its faults.
     fn bear(&mut self, uffd: Uffd) -> Result {
         // A copy that nobody announced has no memory of ours, and so no faults.
-        let Some(Unborn { copied, link, lifeline, recording }) = self.unborn.take() else {
+        let Some(PendingCopy { copied, link, lifeline, recording }) = self.unborn.take() else {
             return Ok(());
         };
         let (start, pages) = (self.serving.arena().start(), self.serving.arena().pages());
-        let Copied { memory, scheme, frames, wiped, config } = copied;
+        let CopyMemory { memory, scheme, frames, wiped, config } = copied;
         let house = self.house.clone();
         self.serving.roam();
         self.house.clone().spawn(None, move || {

@@ -1,6 +1,6 @@
 //! Who starts the pager, and learns how it ended.
 
-use super::link::{GONE, Link, What};
+use super::link::{GONE, Link, MessageKind};
 use crate::paging::error::{Error, Result};
 use crate::paging::settings::{Settings, VARIABLE};
 use rustix::fd::OwnedFd;
@@ -19,13 +19,13 @@ pub struct PagerProcess {
 impl Drop for PagerProcess {
     fn drop(&mut self) {
         // Without this word the pager takes it that we were killed, and ends all programs.
-        let _ = self.link.send(What::Bye, [0; 2], "", &[]);
+        let _ = self.link.send(MessageKind::Bye, [0; 2], "", &[]);
     }
 }
 
 /// How the pager served a program that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ended {
+pub enum Exit {
     /// To its end.
     Served,
     /// It could not, and ended it. It has said why.
@@ -51,7 +51,7 @@ impl PagerProcess {
         })?;
         // With it goes our copy of its side: else its end would not be seen.
         drop(command);
-        let ready = link.receive()?.ok_or(GONE)?.expect(What::Ready)?;
+        let ready = link.receive()?.ok_or(GONE)?.expect(MessageKind::Ready)?;
         Ok(Self { child, link, name: ready.text })
     }
 
@@ -61,21 +61,23 @@ impl PagerProcess {
     }
 
     /// How it served that program, which has ended. Waits until all that it wrote is written.
-    pub fn ended(&mut self, process: u32) -> Ended {
+    pub fn ended(&mut self, process: u32) -> Exit {
         self.ask(process).unwrap_or_else(|_| {
             let _ = self.child.wait();
-            Ended::Alone
+            Exit::Alone
         })
     }
 
-    fn ask(&self, process: u32) -> Result<Ended> {
-        self.link.send(What::Ended, [u64::from(process), 0], "", &[])?;
-        let mut ended = Ended::Served;
+    fn ask(&self, process: u32) -> Result<Exit> {
+        self.link.send(MessageKind::Ended, [u64::from(process), 0], "", &[])?;
+        let mut ended = Exit::Served;
         loop {
             let told = self.link.receive()?.ok_or(GONE)?;
             match told.what {
-                What::Failed if told.numbers[0] == u64::from(process) => ended = Ended::Failed,
-                What::Done => return Ok(ended),
+                MessageKind::Failed if told.numbers[0] == u64::from(process) => {
+                    ended = Exit::Failed;
+                }
+                MessageKind::Done => return Ok(ended),
                 _ => {}
             }
         }

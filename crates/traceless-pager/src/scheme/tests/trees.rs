@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use traceless::Hides;
 use traceless::error::{Error, Result};
-use traceless::rng::{Rng, Seeded};
-use traceless::store::{MemStore, Store, Watched};
+use traceless::rng::{Rng, SeededRng};
+use traceless::store::{MemStore, Store, WatchedStore};
 use traceless::trace::{Event, Op, Recorder};
 use traceless::types::Extent;
 use traceless_audit::{Draws, Verdict};
@@ -40,8 +40,8 @@ impl Kind {
     }
 
     fn build(self, store: Arc<dyn Store>, pages: u64, cached: usize) -> Box<dyn PageScheme> {
-        let rng = Box::new(Seeded::new(pages));
-        let salts = Box::new(Seeded::new(2));
+        let rng = Box::new(SeededRng::new(pages));
+        let salts = Box::new(SeededRng::new(2));
         let parts = Parts { store, pages, cached, sealer: PageAegis::new, rng, salts };
         match self {
             Self::Path => Box::new(Path::new(parts).unwrap()),
@@ -55,7 +55,7 @@ impl Kind {
     fn watched(self, pages: u64) -> (Box<dyn PageScheme>, Arc<Recorder>) {
         let recorder = Arc::new(Recorder::default());
         let store = MemStore::new(self.store_len(pages, 0));
-        let store = Arc::new(Watched::new(store, recorder.clone()));
+        let store = Arc::new(WatchedStore::new(store, recorder.clone()));
         (self.build(store, pages, 0), recorder)
     }
 }
@@ -89,7 +89,7 @@ fn stashes_of_much_used_trees_do_not_overflow() {
 fn a_tree_that_went_back_is_an_error() {
     each_tree(64, &mut |scheme, store| {
         let mut model = Model::new(scheme, 2);
-        let mut rng = Seeded::new(2);
+        let mut rng = SeededRng::new(2);
         let mut touch = |from: u64| -> Result {
             (from..from + 64).try_for_each(|step| model.touch(step % 64, &mut rng, step))
         };
@@ -138,7 +138,7 @@ fn paths_of(kind: Kind, faults: u64) -> Draws {
     let mut draws = Draws { noun: "leaves", places: places.len() as u64, ..Draws::default() };
     let buckets = places.into_iter().zip(0..).collect();
     let mut frame = [1; PAGE_LEN];
-    let mut rng = Seeded::new(9);
+    let mut rng = SeededRng::new(9);
     // A page out of its frame comes, for the one that came before.
     let mut resident = 0;
     for _ in 0..faults {

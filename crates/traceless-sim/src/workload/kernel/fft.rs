@@ -2,10 +2,10 @@
 //! rows, and threads meet in transpositions only. Rows have room for one number more, so that a
 //! column's are not all in one set of a cache.
 
-use super::threads::{Array, Memory, Space, Threaded, Value};
+use super::threads::{Array, Space, ThreadKernel, ThreadMemory, Value};
 use core::f64::consts::TAU;
 use core::ops::Range;
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 
 /// A complex number.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -95,7 +95,7 @@ impl Fft {
 
     /// Columns of all become rows of this thread, one thread's after the other's, so that not all
     /// begin at the same.
-    fn transpose(&self, memory: &mut Memory, from: &Array<Complex>, to: &Array<Complex>) {
+    fn transpose(&self, memory: &mut ThreadMemory, from: &Array<Complex>, to: &Array<Complex>) {
         let (own, threads) = (memory.thread(), memory.threads());
         let mine = memory.part(self.rows, own);
         for thread in (own + 1..threads).chain(0..=own) {
@@ -110,7 +110,7 @@ impl Fft {
     }
 
     /// Transforms a row in its place.
-    fn transform(&self, memory: &mut Memory, numbers: &Array<Complex>, row: usize) {
+    fn transform(&self, memory: &mut ThreadMemory, numbers: &Array<Complex>, row: usize) {
         let (len, first) = (self.rows, self.place(row, 0));
         let bits = len.trailing_zeros();
         for at in 0..len {
@@ -140,8 +140,8 @@ impl Fft {
     }
 }
 
-impl Threaded for Fft {
-    fn run(&self, memory: &mut Memory) {
+impl ThreadKernel for Fft {
+    fn run(&self, memory: &mut ThreadMemory) {
         let Self { numbers, other, twiddles, .. } = self;
         let rows = memory.part(self.rows, memory.thread());
         self.transpose(memory, numbers, other);
@@ -167,7 +167,7 @@ impl Threaded for Fft {
 }
 
 fn drawn(n: usize, seed: u64) -> Vec<Complex> {
-    let mut rng = Seeded::new(seed);
+    let mut rng = SeededRng::new(seed);
     let mut part = || rng.below(1000) as f64 / 1000.0;
     (0..n).map(|_| Complex { re: part(), im: part() }).collect()
 }

@@ -2,9 +2,9 @@
 //! block, and of those column after column. Blocks belong to threads as the fields of a chessboard
 //! do to colours.
 
-use super::threads::{Array, Memory, Space, Threaded};
+use super::threads::{Array, Space, ThreadKernel, ThreadMemory};
 use core::ops::Range;
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 
 /// Rows of a block.
 pub const BLOCK: usize = 16;
@@ -54,12 +54,12 @@ impl Lu {
         block * BLOCK..(block + 1) * BLOCK
     }
 
-    fn load(&self, memory: &mut Memory, row: usize, column: usize) -> f64 {
+    fn load(&self, memory: &mut ThreadMemory, row: usize, column: usize) -> f64 {
         self.elements.load(memory, self.place(row, column))
     }
 
     /// Divides an element by one of the diagonal.
-    fn divide(&self, memory: &mut Memory, row: usize, column: usize) -> f64 {
+    fn divide(&self, memory: &mut ThreadMemory, row: usize, column: usize) -> f64 {
         let quotient = self.load(memory, row, column) / self.load(memory, row, row);
         self.elements.store(memory, self.place(row, column), quotient);
         memory.work(4);
@@ -69,7 +69,7 @@ impl Lu {
     /// Takes `factor` times a column of a block from another: rows `from` on.
     fn subtract(
         &self,
-        memory: &mut Memory,
+        memory: &mut ThreadMemory,
         (target, source): (Column, Column),
         factor: f64,
         from: usize,
@@ -84,7 +84,7 @@ impl Lu {
     }
 
     /// Both triangles of a block of the diagonal.
-    fn factor(&self, memory: &mut Memory, nth: usize) {
+    fn factor(&self, memory: &mut ThreadMemory, nth: usize) {
         let columns = Self::columns(nth);
         for source in columns.clone() {
             self.eliminate(memory, nth, source, source + 1..columns.end);
@@ -92,7 +92,13 @@ impl Lu {
     }
 
     /// Makes a row of `columns` one of the upper triangle, and takes it from the rows below.
-    fn eliminate(&self, memory: &mut Memory, nth: usize, source: usize, columns: Range<usize>) {
+    fn eliminate(
+        &self,
+        memory: &mut ThreadMemory,
+        nth: usize,
+        source: usize,
+        columns: Range<usize>,
+    ) {
         for column in columns {
             let factor = self.divide(memory, source, column);
             let pair = (Column { block: nth, column }, Column { block: nth, column: source });
@@ -101,7 +107,7 @@ impl Lu {
     }
 
     /// A block below that of the diagonal.
-    fn below(&self, memory: &mut Memory, block: usize, nth: usize) {
+    fn below(&self, memory: &mut ThreadMemory, block: usize, nth: usize) {
         for source in Self::columns(nth) {
             for column in source + 1..Self::columns(nth).end {
                 let factor = self.load(memory, source, column);
@@ -112,14 +118,14 @@ impl Lu {
     }
 
     /// One to the right of it.
-    fn beside(&self, memory: &mut Memory, block: usize, nth: usize) {
+    fn beside(&self, memory: &mut ThreadMemory, block: usize, nth: usize) {
         for source in Self::columns(nth) {
             self.eliminate(memory, nth, source, Self::columns(block));
         }
     }
 
     /// Any further one, less the product of the two.
-    fn update(&self, memory: &mut Memory, (row, column): (usize, usize), nth: usize) {
+    fn update(&self, memory: &mut ThreadMemory, (row, column): (usize, usize), nth: usize) {
         for source in Self::columns(nth) {
             for column in Self::columns(column) {
                 let factor = self.load(memory, source, column);
@@ -130,8 +136,8 @@ impl Lu {
     }
 }
 
-impl Threaded for Lu {
-    fn run(&self, memory: &mut Memory) {
+impl ThreadKernel for Lu {
+    fn run(&self, memory: &mut ThreadMemory) {
         let blocks = self.n / BLOCK;
         let board = Board::new(memory);
         for nth in 0..blocks {
@@ -167,7 +173,7 @@ struct Board {
 }
 
 impl Board {
-    fn new(memory: &Memory) -> Self {
+    fn new(memory: &ThreadMemory) -> Self {
         let threads = memory.threads();
         let rows = (1..=threads.isqrt()).rev().find(|rows| threads.is_multiple_of(*rows));
         let rows = rows.expect("1 divides every number");
@@ -180,7 +186,7 @@ impl Board {
 }
 
 fn drawn(n: usize, seed: u64) -> Vec<f64> {
-    let mut rng = Seeded::new(seed);
+    let mut rng = SeededRng::new(seed);
     let element = |place: usize| {
         let small = rng.below(1000) as f64 / 1000.0;
         if place / n == place % n { small + n as f64 } else { small }

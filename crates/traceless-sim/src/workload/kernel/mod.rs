@@ -19,7 +19,7 @@ use lu::Lu;
 use ocean::Ocean;
 use radix::Radix;
 use std::sync::Arc;
-use threads::{Space, Threaded, launch};
+use threads::{Space, ThreadKernel, launch};
 
 /// A kernel, and the size of its problem.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +52,7 @@ pub enum Kernel {
 
 /// The inputs of the unified ORAM paper's Table 5.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Set {
+pub enum InputSet {
     /// The smaller.
     A,
     /// The larger.
@@ -61,8 +61,8 @@ pub enum Set {
 
 impl Kernel {
     /// The kernel of this name with the input of a set.
-    pub fn named(name: &str, set: Set) -> Option<Self> {
-        let of = |a, b| if set == Set::A { a } else { b };
+    pub fn named(name: &str, set: InputSet) -> Option<Self> {
+        let of = |a, b| if set == InputSet::A { a } else { b };
         let size = match name {
             "fft" => of(1 << 20, 1 << 24),
             "radix" => of(4 << 20, 64 << 20),
@@ -115,7 +115,7 @@ impl Kernel {
         launch(threads, move |space| self.build(space, threads, seed))
     }
 
-    fn build(self, space: &mut Space, threads: usize, seed: u64) -> Arc<dyn Threaded> {
+    fn build(self, space: &mut Space, threads: usize, seed: u64) -> Arc<dyn ThreadKernel> {
         match self {
             Self::Fft { m } => Arc::new(Fft::new(space, m, seed)),
             Self::Radix { keys } => Arc::new(Radix::new(space, keys, threads, seed)),
@@ -175,11 +175,11 @@ mod tests {
     #[test]
     fn sets_are_those_of_the_paper() {
         for name in ["fft", "radix", "lu_c", "lu_nc", "ocean_c", "ocean_nc"] {
-            let kernel = Kernel::named(name, Set::A).unwrap();
+            let kernel = Kernel::named(name, InputSet::A).unwrap();
             assert_eq!(records(kernel, 4, 1000).len(), 1000, "{name}");
-            Kernel::named(name, Set::B).unwrap().check(4).unwrap();
+            Kernel::named(name, InputSet::B).unwrap().check(4).unwrap();
         }
-        assert_eq!(Kernel::named("barnes", Set::A), None);
+        assert_eq!(Kernel::named("barnes", InputSet::A), None);
         for (wrong, threads) in [
             (Kernel::Fft { m: 21 }, 1),
             (Kernel::Radix { keys: 0 }, 1),

@@ -2,8 +2,8 @@
 //! an equation for each layer that a multigrid solver with red and black points solves. Each
 //! thread has a square of every grid, whose points lie together, or whole rows of the grid do.
 
-use super::threads::{Array, Memory, Space, Threaded};
-use traceless::rng::{Rng, Seeded};
+use super::threads::{Array, Space, ThreadKernel, ThreadMemory};
+use traceless::rng::{Rng, SeededRng};
 
 const LAYERS: usize = 2;
 const STEPS: usize = 6;
@@ -53,18 +53,18 @@ impl Grid {
     }
 
     #[inline]
-    fn load(&self, memory: &mut Memory, row: usize, column: usize) -> f64 {
+    fn load(&self, memory: &mut ThreadMemory, row: usize, column: usize) -> f64 {
         self.points.load(memory, self.place(row, column))
     }
 
     #[inline]
-    fn store(&self, memory: &mut Memory, row: usize, column: usize, value: f64) {
+    fn store(&self, memory: &mut ThreadMemory, row: usize, column: usize, value: f64) {
         self.points.store(memory, self.place(row, column), value);
     }
 
     /// The sum of the four neighbours.
     #[inline]
-    fn around(&self, memory: &mut Memory, row: usize, column: usize) -> f64 {
+    fn around(&self, memory: &mut ThreadMemory, row: usize, column: usize) -> f64 {
         memory.work(6);
         self.load(memory, row - 1, column)
             + self.load(memory, row + 1, column)
@@ -74,7 +74,7 @@ impl Grid {
 
     /// Does something at each of the thread's points.
     #[inline]
-    fn each(&self, memory: &mut Memory, mut at: impl FnMut(&mut Memory, usize, usize)) {
+    fn each(&self, memory: &mut ThreadMemory, mut at: impl FnMut(&mut ThreadMemory, usize, usize)) {
         let side = self.width / self.squares;
         let (down, right) = (memory.thread() / self.squares, memory.thread() % self.squares);
         for row in down * side + 1..=(down + 1) * side {
@@ -92,7 +92,7 @@ struct Shape {
 }
 
 /// A grid of the solver: what is looked for, and the right side.
-struct Level {
+struct GridLevel {
     solution: Grid,
     right: Grid,
 }
@@ -109,7 +109,7 @@ struct Layer {
 /// Lets random currents go on for some steps.
 pub struct Ocean {
     layers: Vec<Layer>,
-    levels: Vec<Level>,
+    levels: Vec<GridLevel>,
 }
 
 /// Whether so many threads can have a square each.
@@ -122,7 +122,7 @@ impl Ocean {
     /// On a grid of `n` points a row.
     pub fn new(space: &mut Space, n: usize, contiguous: bool, threads: usize, seed: u64) -> Self {
         let shape = &Shape { squares: threads.isqrt(), contiguous };
-        let mut rng = Seeded::new(seed);
+        let mut rng = SeededRng::new(seed);
         let layers = (0..LAYERS).map(|_| Layer {
             current: Grid::new(space, shape, n - 2, || rng.below(2000) as f64 / 1000.0 - 1.0),
             before: Grid::zeros(space, shape, n - 2),
@@ -135,14 +135,14 @@ impl Ocean {
         let mut width = n - 2;
         while width >= shape.squares.max(2) {
             let solution = Grid::zeros(space, shape, width);
-            levels.push(Level { solution, right: Grid::zeros(space, shape, width) });
+            levels.push(GridLevel { solution, right: Grid::zeros(space, shape, width) });
             width /= 2;
         }
         Self { layers, levels }
     }
 
     /// One step of a layer. Its current is what solves the last equation.
-    fn step(&self, memory: &mut Memory, layer: &Layer) -> bool {
+    fn step(&self, memory: &mut ThreadMemory, layer: &Layer) -> bool {
         let Layer { current, before, curl, drift, friction } = layer;
         laplacian(memory, current, curl);
         laplacian(memory, before, friction);
@@ -178,8 +178,8 @@ impl Ocean {
     }
 }
 
-impl Threaded for Ocean {
-    fn run(&self, memory: &mut Memory) {
+impl ThreadKernel for Ocean {
+    fn run(&self, memory: &mut ThreadMemory) {
         for _ in 0..STEPS {
             for layer in &self.layers {
                 if !self.step(memory, layer) {
@@ -190,14 +190,14 @@ impl Threaded for Ocean {
     }
 }
 
-fn laplacian(memory: &mut Memory, of: &Grid, into: &Grid) {
+fn laplacian(memory: &mut ThreadMemory, of: &Grid, into: &Grid) {
     of.each(memory, |memory, row, column| {
         let value = of.around(memory, row, column) - 4.0 * of.load(memory, row, column);
         into.store(memory, row, column, value);
     });
 }
 
-fn jacobian(memory: &mut Memory, one: &Grid, two: &Grid, into: &Grid) {
+fn jacobian(memory: &mut ThreadMemory, one: &Grid, two: &Grid, into: &Grid) {
     one.each(memory, |memory, row, column| {
         let mut slope = |grid: &Grid, down: usize, right: usize| {
             grid.load(memory, row + down, column + right)
@@ -210,7 +210,7 @@ fn jacobian(memory: &mut Memory, one: &Grid, two: &Grid, into: &Grid) {
 }
 
 /// From the finest grid to the coarsest, and back. False if nobody listens any more.
-fn cycle(memory: &mut Memory, levels: &[Level]) -> bool {
+fn cycle(memory: &mut ThreadMemory, levels: &[GridLevel]) -> bool {
     let Some((fine, coarser)) = levels.split_first() else { return true };
     let Some(coarse) = coarser.first() else { return relax(memory, fine, SWEEPS * 10) };
     if !relax(memory, fine, SWEEPS) {
@@ -238,14 +238,14 @@ fn cycle(memory: &mut Memory, levels: &[Level]) -> bool {
 }
 
 /// What is missing at a point.
-fn defect(memory: &mut Memory, level: &Level, row: usize, column: usize) -> f64 {
+fn defect(memory: &mut ThreadMemory, level: &GridLevel, row: usize, column: usize) -> f64 {
     let around = level.solution.around(memory, row, column);
     let here = level.solution.load(memory, row, column);
     level.right.load(memory, row, column) - (around - 4.0 * here)
 }
 
 /// Sweeps over the points of one colour, then over the others. False if nobody listens any more.
-fn relax(memory: &mut Memory, level: &Level, sweeps: usize) -> bool {
+fn relax(memory: &mut ThreadMemory, level: &GridLevel, sweeps: usize) -> bool {
     for colour in (0..2).cycle().take(2 * sweeps) {
         level.solution.each(memory, |memory, row, column| {
             if (row + column) % 2 == colour {
@@ -269,7 +269,7 @@ mod tests {
 
     /// What is left of the last equation, relative to its right side.
     fn left(ocean: &Ocean) -> f64 {
-        let Level { solution, right } = &ocean.levels[0];
+        let GridLevel { solution, right } = &ocean.levels[0];
         let at = |grid: &Grid, row, column| grid.points.peek(grid.place(row, column));
         let (mut missing, mut all) = (0.0, 0.0);
         for row in 1..=right.width {

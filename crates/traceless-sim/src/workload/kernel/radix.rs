@@ -1,7 +1,7 @@
 //! Radix sort.
 
-use super::threads::{Array, Memory, Space, Threaded};
-use traceless::rng::{Rng, Seeded};
+use super::threads::{Array, Space, ThreadKernel, ThreadMemory};
+use traceless::rng::{Rng, SeededRng};
 
 const KEY_BITS: u32 = 19;
 const DIGIT_BITS: u32 = 12;
@@ -19,7 +19,7 @@ pub struct Radix {
 impl Radix {
     /// So many.
     pub fn new(space: &mut Space, keys: usize, threads: usize, seed: u64) -> Self {
-        let mut rng = Seeded::new(seed);
+        let mut rng = SeededRng::new(seed);
         Self {
             drawn: (0..keys).map(|_| rng.below(1 << KEY_BITS) as u32).collect(),
             keys: [(); 2].map(|()| space.array(vec![0; keys])),
@@ -29,7 +29,7 @@ impl Radix {
     }
 
     /// Counts the digits of the thread's keys.
-    fn count(&self, memory: &mut Memory, from: &Array<u32>, shift: u32) {
+    fn count(&self, memory: &mut ThreadMemory, from: &Array<u32>, shift: u32) {
         let own = memory.thread() * DIGITS;
         for digit in 0..DIGITS {
             self.counts.store(memory, own + digit, 0);
@@ -44,7 +44,7 @@ impl Radix {
     }
 
     /// Tells from what all have counted where the thread's keys go.
-    fn rank(&self, memory: &mut Memory) {
+    fn rank(&self, memory: &mut ThreadMemory) {
         let own = memory.thread();
         let mut before = 0;
         for digit in 0..DIGITS {
@@ -58,7 +58,7 @@ impl Radix {
         }
     }
 
-    fn permute(&self, memory: &mut Memory, from: &Array<u32>, to: &Array<u32>, shift: u32) {
+    fn permute(&self, memory: &mut ThreadMemory, from: &Array<u32>, to: &Array<u32>, shift: u32) {
         let own = memory.thread() * DIGITS;
         for nth in memory.part(from.len(), memory.thread()) {
             if memory.is_unheard() {
@@ -74,8 +74,8 @@ impl Radix {
     }
 }
 
-impl Threaded for Radix {
-    fn run(&self, memory: &mut Memory) {
+impl ThreadKernel for Radix {
+    fn run(&self, memory: &mut ThreadMemory) {
         for nth in memory.part(self.drawn.len(), memory.thread()) {
             self.keys[0].store(memory, nth, self.drawn[nth]);
             memory.work(8);

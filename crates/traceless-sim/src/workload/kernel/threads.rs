@@ -24,15 +24,15 @@ const BETWEEN_LOOKS: u64 = 1000;
 const BARRIER_WORK: u64 = 20;
 
 /// What every thread of a kernel does.
-pub trait Threaded: Send + Sync {
+pub trait ThreadKernel: Send + Sync {
     /// The part of `memory`'s thread. What the threads do between two barriers must not touch.
-    fn run(&self, memory: &mut Memory);
+    fn run(&self, memory: &mut ThreadMemory);
 }
 
 /// The workloads of a kernel's threads. Nothing is computed before the first of them is asked.
 pub fn launch(
     threads: usize,
-    build: impl FnOnce(&mut Space) -> Arc<dyn Threaded> + Send + 'static,
+    build: impl FnOnce(&mut Space) -> Arc<dyn ThreadKernel> + Send + 'static,
 ) -> Result<Vec<Box<dyn Workload>>> {
     let team = Arc::new(Team::default());
     let passed: Rc<[Cell<u64>]> = (0..threads).map(|_| Cell::new(0)).collect();
@@ -40,7 +40,7 @@ pub fn launch(
     for thread in 0..threads {
         let (out, receiver) = sync_channel(CHUNKS);
         receivers.push(receiver);
-        memories.push(Memory {
+        memories.push(ThreadMemory {
             filter: Filter::new(&L1)?,
             thread,
             threads,
@@ -178,7 +178,7 @@ impl Team {
 }
 
 /// What a thread of a kernel loads from and stores to.
-pub struct Memory {
+pub struct ThreadMemory {
     filter: Filter,
     thread: usize,
     threads: usize,
@@ -188,13 +188,13 @@ pub struct Memory {
     team: Arc<Team>,
 }
 
-impl Drop for Memory {
+impl Drop for ThreadMemory {
     fn drop(&mut self) {
         self.team.end();
     }
 }
 
-impl Memory {
+impl ThreadMemory {
     /// Which thread this is.
     pub fn thread(&self) -> usize {
         self.thread
@@ -282,13 +282,13 @@ impl<T: Value> Array<T> {
     }
 
     #[inline]
-    pub fn load(&self, memory: &mut Memory, nth: usize) -> T {
+    pub fn load(&self, memory: &mut ThreadMemory, nth: usize) -> T {
         memory.access(Op::Read, self.addr(nth), size_of::<T>() as u64);
         self.peek(nth)
     }
 
     #[inline]
-    pub fn store(&self, memory: &mut Memory, nth: usize, value: T) {
+    pub fn store(&self, memory: &mut ThreadMemory, nth: usize, value: T) {
         memory.access(Op::Write, self.addr(nth), size_of::<T>() as u64);
         T::set(&self.cells[nth], value);
     }
@@ -350,7 +350,7 @@ pub mod tests {
     use super::*;
 
     /// Runs a kernel where nobody looks at what it asks for.
-    pub fn alone<T: Threaded + 'static>(
+    pub fn alone<T: ThreadKernel + 'static>(
         threads: usize,
         build: impl FnOnce(&mut Space) -> T,
     ) -> Arc<T> {
@@ -376,8 +376,8 @@ pub mod tests {
         counts: Array<u32>,
     }
 
-    impl Threaded for Turns {
-        fn run(&self, memory: &mut Memory) {
+    impl ThreadKernel for Turns {
+        fn run(&self, memory: &mut ThreadMemory) {
             let (own, other) = (memory.thread(), 1 - memory.thread());
             for turn in 0..100 {
                 // One of them has much more to do.

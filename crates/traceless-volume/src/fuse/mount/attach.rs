@@ -30,7 +30,7 @@ pub struct AttachOptions {
 
 /// What is attached now. It stays when this value goes: [`detach`](super::detach()) takes it down.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attached {
+pub struct Attachment {
     /// The loop device.
     pub loop_device: PathBuf,
     /// Where the file system is, as an absolute path without links.
@@ -44,7 +44,7 @@ pub fn attach(
     dir: &Path,
     options: AttachOptions,
     progress: &mut dyn FnMut(&str),
-) -> Result<Attached> {
+) -> Result<Attachment> {
     check_mount(options.mkfs)?;
     if options.mkfs && options.read_only {
         return Err(Error::ReadOnly);
@@ -53,7 +53,7 @@ pub fn attach(
     progress("attaching a loop device");
     let loop_device = set_up_loop(file, options.read_only)?;
     match format_and_mount(&loop_device, &dir, options, progress) {
-        Ok(()) => Ok(Attached { loop_device, dir }),
+        Ok(()) => Ok(Attachment { loop_device, dir }),
         Err(error) => {
             progress("detaching the loop device again");
             // The first error is the one to tell.

@@ -9,7 +9,7 @@ mod daemon;
 mod detach;
 mod record;
 
-pub use attach::{AttachOptions, Attached, attach, check_dir};
+pub use attach::{AttachOptions, Attachment, attach, check_dir};
 pub use daemon::Daemon;
 pub use detach::{Report, Step, detach};
 pub use record::{MountRecord, default_runtime, find, forget, list, prepare, record};

@@ -40,7 +40,7 @@ pub struct MountRecord {
 impl MountRecord {
     /// A record of `daemon`, which exports `image` at `fuse_dir`, and of what is attached to it.
     pub fn new(
-        attached: &super::Attached,
+        attached: &super::Attachment,
         image: &Path,
         fuse_dir: &Path,
         daemon: Daemon,

@@ -6,7 +6,7 @@ use crate::store::{MemStore, Store};
 
 /// With so few buckets that entries wait in the stash.
 fn saved(store: Arc<dyn Store>, seed: u64) -> Builder {
-    let map = Map::builder().capacity(4).key_len(2).value_len(8).rng(Seeded::new(seed));
+    let map = Map::builder().capacity(4).key_len(2).value_len(8).rng(SeededRng::new(seed));
     map.key(Secret::from_bytes([3; 32])).store(store)
 }
 
@@ -22,7 +22,7 @@ fn contents(map: &mut Map) -> Model {
 }
 
 /// One random operation on a map and on what it should be.
-fn step(map: &mut Map, model: &mut Model, rng: &mut Seeded) -> Result {
+fn step(map: &mut Map, model: &mut Model, rng: &mut SeededRng) -> Result {
     let (key, value) = (rng.below(30) as u8, rng.below(1 << 40));
     if rng.below(4) == 0 {
         map.remove(&[key])?;
@@ -38,7 +38,7 @@ fn step(map: &mut Map, model: &mut Model, rng: &mut Seeded) -> Result {
 fn a_map_comes_back_with_its_stash() {
     let store = Arc::new(MemStore::new(room()));
     let mut map = saved(store.clone(), 1).build().unwrap();
-    let (mut model, mut rng, mut waited) = (Model::new(), Seeded::new(2), 0);
+    let (mut model, mut rng, mut waited) = (Model::new(), SeededRng::new(2), 0);
     for round in 0..12 {
         (0..100).for_each(|_| step(&mut map, &mut model, &mut rng).unwrap());
         waited += map.stash_entries();
@@ -81,7 +81,7 @@ fn other_lengths_open_nothing() {
 fn no_crash_loses_what_was_synced() {
     let empty = Arc::new(MemStore::new(room()));
     saved(empty.clone(), 1).build().unwrap().close().unwrap();
-    let (mut bytes, mut rng) = (empty.snapshot(), Seeded::new(5));
+    let (mut bytes, mut rng) = (empty.snapshot(), SeededRng::new(5));
     let (mut history, mut lived) = (vec![Model::new()], 0);
     for fuse in (0..50).chain((0..30).map(|n| 5 + n * 7)) {
         let disk = Arc::new(Forgetful::new(&bytes, fuse));
@@ -119,7 +119,7 @@ fn a_failed_read_loses_no_entry() {
     use crate::suite::FailingReads;
 
     let new = |store: Arc<dyn Store>, seed| {
-        let map = Map::builder().capacity(4000).key_len(2).value_len(8).rng(Seeded::new(seed));
+        let map = Map::builder().capacity(4000).key_len(2).value_len(8).rng(SeededRng::new(seed));
         map.key(Secret::from_bytes([3; 32])).store(store)
     };
     let room = new(Arc::new(MemStore::new(0)), 0).store_len().unwrap();
@@ -129,11 +129,11 @@ fn a_failed_read_loses_no_entry() {
     let (mut model, mut failed) = (Model::new(), 0);
     for turn in 0..2500 {
         store.fail_after(turn % 9);
-        if step(&mut map, &mut model, &mut Seeded::new(turn)).is_err() {
+        if step(&mut map, &mut model, &mut SeededRng::new(turn)).is_err() {
             failed += 1;
             store.fail_after(u64::MAX);
             // The same again, whether it was done or not.
-            step(&mut map, &mut model, &mut Seeded::new(turn)).unwrap();
+            step(&mut map, &mut model, &mut SeededRng::new(turn)).unwrap();
         }
         if turn % 100 == 0 {
             store.fail_after(u64::MAX);

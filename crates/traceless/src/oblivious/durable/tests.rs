@@ -9,16 +9,16 @@ use crate::oblivious::tree::Memory as _;
 use crate::oblivious::width::Dynamic;
 use crate::scheme::openings::OPENINGS_MAX;
 use crate::scheme::rig::{self, assert_filled, fill};
-use crate::store::{MemStore, Store, Watched};
+use crate::store::{MemStore, Store, WatchedStore};
 use crate::trace::{Op, Recorder};
 use alloc::sync::Arc;
 use std::collections::BTreeMap;
 
-type Rig = rig::Rig<Geometry>;
+type Rig = rig::Rig<ArrayGeometry>;
 type Opened = Result<DurableOblivious<Dynamic>>;
 
 impl Rig {
-    fn new(geometry: Geometry) -> Self {
+    fn new(geometry: ArrayGeometry) -> Self {
         Self::with_room(geometry, geometry.store_len())
     }
 
@@ -36,10 +36,15 @@ impl Rig {
         &mut self,
         store: Arc<dyn Store>,
         read_only: bool,
-        open: impl Fn(Geometry, Dynamic, Parts, &State) -> Opened,
+        open: impl Fn(ArrayGeometry, Dynamic, Parts, &EpochState) -> Opened,
     ) -> Opened {
         let (parts, state) = (self.parts(store, read_only), self.vault.kept());
-        open(self.geometry, Dynamic::of(self.geometry.block_len), parts, &State::decode(&state)?)
+        open(
+            self.geometry,
+            Dynamic::of(self.geometry.block_len),
+            parts,
+            &EpochState::decode(&state)?,
+        )
     }
 
     fn open(&mut self) -> DurableOblivious<Dynamic> {
@@ -48,10 +53,10 @@ impl Rig {
 }
 
 /// All in memory; with one page on a path, and with two.
-fn geometries() -> [Geometry; 3] {
-    let memory = Geometry { unsynced_max: 9, ..Geometry::new(37, 16).unwrap() };
-    let one = Geometry { memory_levels: 3, unsynced_max: 7, ..memory };
-    let two = Geometry { memory_levels: 1, ..one };
+fn geometries() -> [ArrayGeometry; 3] {
+    let memory = ArrayGeometry { unsynced_max: 9, ..ArrayGeometry::new(37, 16).unwrap() };
+    let one = ArrayGeometry { memory_levels: 3, unsynced_max: 7, ..memory };
+    let two = ArrayGeometry { memory_levels: 1, ..one };
     assert_eq!([memory, one, two].map(|g| g.layout().unwrap().pages.pages), [0, 1, 2]);
     [memory, one, two]
 }
@@ -119,7 +124,7 @@ fn old_pages_and_old_states_are_refused() {
         oram.close().unwrap();
         let sound = rig.store.snapshot();
         assert_eq!(first_refusal(&mut rig, &sound), None);
-        let Layout { pages, copies } = geometry.layout().unwrap();
+        let ArrayLayout { pages, copies } = geometry.layout().unwrap();
         let mut put_back = |at: u64, len: u64| {
             let (mut bytes, range) = (sound.clone(), at as usize..(at + len) as usize);
             bytes[range.clone()].copy_from_slice(&old[range]);
@@ -198,7 +203,7 @@ fn what_was_made_anew_under_a_key_since_replaced_is_not_forgotten() {
     fill(&mut oram, 1);
     oram.sync().unwrap();
     drop(oram);
-    let open = |geometry, width, parts, state: &State| {
+    let open = |geometry, width, parts, state: &EpochState| {
         let mut oram = DurableOblivious::reopen(geometry, width, parts, state)?;
         oram.key_bytes_max = 1;
         oram.rebuild()?;
@@ -213,11 +218,11 @@ fn what_was_made_anew_under_a_key_since_replaced_is_not_forgotten() {
 /// Long blocks leave fewer levels in memory, so that a sync does not write gigabytes.
 #[test]
 fn the_state_of_long_blocks_stays_short() {
-    let state_len = |block_len| Geometry::new(5000, block_len).unwrap().state_len();
+    let state_len = |block_len| ArrayGeometry::new(5000, block_len).unwrap().state_len();
     for block_len in [4096, 1 << 16, 1 << 20] {
         assert!(state_len(block_len) <= (64 << 20) + 300 * block_len as u64, "{block_len}");
     }
-    assert_eq!(Geometry::new(5000, 64).unwrap().memory_levels, 9);
+    assert_eq!(ArrayGeometry::new(5000, 64).unwrap().memory_levels, 9);
 }
 
 /// Few, none, and odd numbers of blocks, short and long ones; in memory and on the store.
@@ -227,8 +232,9 @@ fn any_number_of_blocks_of_any_length_comes_back() {
     for ((blocks, block_len), memory_levels) in
         sizes.into_iter().flat_map(|size| [(size, 9), (size, 1)])
     {
-        let geometry = Geometry { memory_levels, ..Geometry::new(blocks, block_len).unwrap() };
-        let geometry = Geometry { unsynced_max: geometry.unsynced_max.min(500), ..geometry };
+        let geometry =
+            ArrayGeometry { memory_levels, ..ArrayGeometry::new(blocks, block_len).unwrap() };
+        let geometry = ArrayGeometry { unsynced_max: geometry.unsynced_max.min(500), ..geometry };
         let mut rig = rig::Rig::with_room(geometry, geometry.store_len());
         let parts = rig.parts(rig.store.clone(), false);
         let mut oram = create_durable(geometry, parts).unwrap();
@@ -270,22 +276,22 @@ fn labels(oram: &mut DurableOblivious<Dynamic>) -> BTreeMap<u32, u32> {
 }
 
 /// An opening with the planted fault: labels stay as they were saved.
-fn unchanged(geometry: Geometry, width: Dynamic, parts: Parts, state: &State) -> Opened {
+fn unchanged(geometry: ArrayGeometry, width: Dynamic, parts: Parts, state: &EpochState) -> Opened {
     DurableOblivious::reopen(geometry, width, parts, state)
 }
 
 /// Chi squared of pairs of labels, before a crash and after, over sixteen classes, and how many
 /// stayed less how many would by chance, in deviations.
-fn dependence(open: impl Fn(Geometry, Dynamic, Parts, &State) -> Opened) -> (f64, f64) {
-    let geometry = Geometry::new(600, 16).unwrap();
-    let geometry = Geometry { memory_levels: 3, unsynced_max: 100, ..geometry };
+fn dependence(open: impl Fn(ArrayGeometry, Dynamic, Parts, &EpochState) -> Opened) -> (f64, f64) {
+    let geometry = ArrayGeometry::new(600, 16).unwrap();
+    let geometry = ArrayGeometry { memory_levels: 3, unsynced_max: 100, ..geometry };
     let mut rig = Rig::new(geometry);
     fill(&mut rig.create(), 1);
     let (mut classes, mut same, mut pairs) = ([[0.0; 4]; 4], 0.0, 0.0);
     let leaves = 1 << (levels_for(600).unwrap() - 1);
     for _ in 0..12 {
         rig.open();
-        let mut seen = |open: &dyn Fn(Geometry, Dynamic, Parts, &State) -> Opened| {
+        let mut seen = |open: &dyn Fn(ArrayGeometry, Dynamic, Parts, &EpochState) -> Opened| {
             labels(&mut rig.open_by(rig.store.clone(), false, open).unwrap())
         };
         let (before, after) = (seen(&unchanged), seen(&open));
@@ -317,7 +323,7 @@ fn labels_before_and_after_a_crash_are_independent() {
 #[test]
 fn an_opening_after_a_crash_tells_nothing() {
     let geometry = geometries()[2];
-    let Layout { pages, .. } = geometry.layout().unwrap();
+    let ArrayLayout { pages, .. } = geometry.layout().unwrap();
     let half = pages.store_len().unwrap();
     let shown = |hot: bool| {
         let mut rig = Rig::new(geometry);
@@ -328,7 +334,7 @@ fn an_opening_after_a_crash_tells_nothing() {
         });
         drop(oram);
         let witness = Arc::new(Recorder::default());
-        let watched = Arc::new(Watched::new(rig.store.clone(), witness.clone()));
+        let watched = Arc::new(WatchedStore::new(rig.store.clone(), witness.clone()));
         let oram = rig.open_on(watched, false).unwrap();
         let events = witness.take();
         let old: Vec<_> = events.iter().filter(|e| e.op == Op::Read && e.at < half).collect();
@@ -354,13 +360,13 @@ fn what_panics_is_not_saved() {
 
 #[test]
 fn impossible_arrays_are_refused() {
-    let good = Geometry::new(100, 64).unwrap();
+    let good = ArrayGeometry::new(100, 64).unwrap();
     for bad in [
-        Geometry { blocks: BLOCKS_MAX + 1, ..good },
-        Geometry { block_len: 0, ..good },
-        Geometry { memory_levels: 0, ..good },
-        Geometry { unsynced_max: 0, ..good },
-        Geometry { attached_words: u32::MAX, ..good },
+        ArrayGeometry { blocks: BLOCKS_MAX + 1, ..good },
+        ArrayGeometry { block_len: 0, ..good },
+        ArrayGeometry { memory_levels: 0, ..good },
+        ArrayGeometry { unsynced_max: 0, ..good },
+        ArrayGeometry { attached_words: u32::MAX, ..good },
     ] {
         assert!(matches!(bad.check(), Err(Error::Geometry(_))), "{bad:?}");
         let parts =

@@ -1,12 +1,12 @@
 use super::*;
-use crate::controller::Stepped;
+use crate::controller::SteppedOram;
 use crate::oram::Oram;
-use crate::rng::Seeded;
+use crate::rng::SeededRng;
 use crate::scheme::tree_rig::{
     CHI_SQUARE_MAX, Leaves, Noted, REPEATS_MAX, behaves_like_an_array, chi_square, repeats, sealed,
     shows_one_template, store_for, trees,
 };
-use crate::store::{Store, Watched};
+use crate::store::{Store, WatchedStore};
 use crate::trace::Recorder;
 use crate::tree::{BareTree, GhostTree, Header, Substash};
 use crate::types::Extent;
@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 fn rng() -> Box<dyn Rng> {
-    Box::new(Seeded::new(1))
+    Box::new(SeededRng::new(1))
 }
 
 fn ghost(blocks: u64, shape: Shape) -> Circuit<GhostTree<()>> {
@@ -59,7 +59,7 @@ fn other_shapes_work_as_well() {
 fn a_step_has_one_template() {
     let shape = Shape::per_level(vec![4, 2, 4, 3, 2]).unwrap();
     let witness = Arc::new(Recorder::default());
-    let store = Arc::new(Watched::new(store_for(&shape, 16), witness.clone()));
+    let store = Arc::new(WatchedStore::new(store_for(&shape, 16), witness.clone()));
     let tree = sealed(store, shape, 16);
     shows_one_template(Circuit::new(20, tree, 50, rng()).unwrap(), &witness);
 }
@@ -74,9 +74,9 @@ fn every_request_takes_two_steps() {
             circuit.submit(request, Addr(request * request % 100)).unwrap();
         }
         let kinds = [(); 2].map(|()| circuit.step(&mut |_, _| {}).unwrap());
-        assert_eq!(kinds[0], Issued { kind: Kind::Eviction, finished: None });
-        let kind = if is_dummy { Kind::Dummy } else { Kind::Data };
-        assert_eq!(kinds[1], Issued { kind, finished: (!is_dummy).then_some(request) });
+        assert_eq!(kinds[0], StepOutcome { kind: StepKind::Eviction, finished: None });
+        let kind = if is_dummy { StepKind::Dummy } else { StepKind::Data };
+        assert_eq!(kinds[1], StepOutcome { kind, finished: (!is_dummy).then_some(request) });
     }
 }
 
@@ -95,7 +95,7 @@ fn paths(rng: Box<dyn Rng>, accesses: u64) -> (Vec<u64>, Vec<u64>) {
 }
 
 /// A generator that says the same twice, now and then.
-struct Repeating(Seeded, u64, u64);
+struct Repeating(SeededRng, u64, u64);
 
 impl Rng for Repeating {
     fn fill(&mut self, out: &mut [u8]) {
@@ -120,7 +120,7 @@ fn paths_are_random_or_in_order_and_repetitions_are_noticed() {
     assert!(chi_square(&accessed, 4096) < CHI_SQUARE_MAX);
     assert!(repeats(&accessed, 4096).abs() < REPEATS_MAX);
 
-    let (_, accessed) = paths(Box::new(Repeating(Seeded::new(1), 0, 0)), 100_000);
+    let (_, accessed) = paths(Box::new(Repeating(SeededRng::new(1), 0, 0)), 100_000);
     assert!(repeats(&accessed, 4096) > REPEATS_MAX, "a planted fault is not found");
 }
 
@@ -214,7 +214,7 @@ fn damage_is_an_error_and_nothing_follows_it() {
     let shape = shape_for(64, Z).unwrap();
     let store = store_for(&shape, 24);
     let tree = sealed(store.clone(), shape, 24);
-    let mut oram = Stepped::new(Circuit::new(64, tree, STASH_BLOCKS, rng()).unwrap());
+    let mut oram = SteppedOram::new(Circuit::new(64, tree, STASH_BLOCKS, rng()).unwrap());
     (0..200).for_each(|i| oram.write(Addr(i % 64), &[1; 24]).unwrap());
     let old = store.snapshot();
     (0..200).for_each(|i| oram.write(Addr(i % 64), &[2; 24]).unwrap());

@@ -5,7 +5,7 @@ use super::pointer::Pointer;
 use crate::error::{Error, Result};
 use crate::scheme::tiers::{MAP_TIERS_MAX, MapLayout};
 use crate::scheme::{log, place_areas, refreshed};
-use crate::store::Layout;
+use crate::store::SlotLayout;
 use alloc::vec::Vec;
 
 /// Last writes that one map block holds; its length is eight times that.
@@ -53,7 +53,7 @@ impl MapEntries {
 
 /// The parameters that a `DetWo` is made from. All of them are public.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Geometry {
+pub struct DetWoGeometry {
     /// Logical blocks, N.
     pub blocks: u64,
     /// Bytes of a block.
@@ -68,7 +68,7 @@ pub struct Geometry {
     pub unsynced_max: u64,
 }
 
-impl Geometry {
+impl DetWoGeometry {
     /// A geometry with the largest interval between syncs that costs little space: a 32nd of the
     /// blocks, at most [`UNSYNCED_MAX`].
     pub fn new(blocks: u64, block_len: usize, refresh: Refresh, map_tiers: u8) -> Result<Self> {
@@ -133,7 +133,7 @@ impl Geometry {
                 "too few blocks for this ratio and map: more blocks, or the map in memory",
             ));
         }
-        let fits = |t: &TierGeometry| Pointer::fits(t.hold.slots, t.hold.body_len);
+        let fits = |t: &DetWoTierGeometry| Pointer::fits(t.hold.slots, t.hold.body_len);
         if self.map_entries == MapEntries::Pointers && !self.tiers().iter().all(fits) {
             return Err(Error::Geometry("too many blocks for pointers of 8 bytes"));
         }
@@ -147,7 +147,8 @@ impl Geometry {
 
     /// Name, first byte and length of each area, in order. Public.
     pub fn areas(&self) -> Vec<(&'static str, u64, u64)> {
-        let named = |(t, [hold, main]): (TierGeometry, [_; 2])| [(hold, t.hold), (main, t.main)];
+        let named =
+            |(t, [hold, main]): (DetWoTierGeometry, [_; 2])| [(hold, t.hold), (main, t.main)];
         place_areas(self.tiers().into_iter().zip(AREA_NAMES).flat_map(named))
     }
 
@@ -155,7 +156,7 @@ impl Geometry {
     /// blocks at once come to. Single ones come to more, since headers are written in sectors.
     pub fn write_amplification(&self) -> f64 {
         let k = f64::from(self.refresh.p()) / f64::from(self.refresh.q());
-        let slot = |layout: &Layout| (layout.entry_len + layout.body_len) as f64;
+        let slot = |layout: &SlotLayout| (layout.entry_len + layout.body_len) as f64;
         let bytes = self.tiers().iter().map(|t| slot(&t.hold) + k * slot(&t.main)).sum::<f64>();
         bytes / self.block_len as f64
     }
@@ -175,26 +176,26 @@ impl Geometry {
         MAP.tier_blocks(self.blocks, tier)
     }
 
-    pub(super) fn tiers(&self) -> Vec<TierGeometry> {
-        (0..=self.map_tiers).map(|t| TierGeometry::new(self, t)).collect()
+    pub(super) fn tiers(&self) -> Vec<DetWoTierGeometry> {
+        (0..=self.map_tiers).map(|t| DetWoTierGeometry::new(self, t)).collect()
     }
 }
 
 /// Sizes of one tier. All counts in slots.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TierGeometry {
+pub(super) struct DetWoTierGeometry {
     /// Blocks of this tier.
     pub blocks: u64,
     /// Writes after which a holding slot is dead for sure: M.
     pub live_writes: u64,
     /// The holding area.
-    pub hold: Layout,
+    pub hold: SlotLayout,
     /// The main area.
-    pub main: Layout,
+    pub main: SlotLayout,
 }
 
-impl TierGeometry {
-    fn new(whole: &Geometry, tier: u8) -> Self {
+impl DetWoTierGeometry {
+    fn new(whole: &DetWoGeometry, tier: u8) -> Self {
         let blocks = whole.tier_blocks(tier);
         let body_len = if tier == 0 { whole.block_len } else { MAP.block_len() };
         let live_writes = whole.refresh.writes_for(blocks);
@@ -217,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_gibibyte_costs_what_it_should() {
-        let g = Geometry::new(1 << 18, 4096, Refresh::ONE, 0).unwrap();
+        let g = DetWoGeometry::new(1 << 18, 4096, Refresh::ONE, 0).unwrap();
         assert_eq!(g.unsynced_max, 1 << 13);
         let factor = g.store_len() as f64 / (1u64 << 30) as f64;
         assert!((2.0..2.1).contains(&factor), "{factor}");
@@ -229,7 +230,7 @@ mod tests {
     fn writes_are_amplified_by_the_refreshes_of_each() {
         for (refresh, times) in [("1/3", 1.0 / 3.0), ("5/2", 2.5), ("3", 3.0)] {
             let refresh = Refresh::parse(refresh).unwrap();
-            let g = Geometry::new(1 << 18, 4096, refresh, 0).unwrap();
+            let g = DetWoGeometry::new(1 << 18, 4096, refresh, 0).unwrap();
             let bytes = (4096.0 + 64.0) + times * (4096.0 + 32.0);
             assert!((g.write_amplification() - bytes / 4096.0).abs() < 1e-9, "{refresh}");
         }
@@ -243,7 +244,7 @@ mod tests {
 
     #[test]
     fn impossible_sizes_are_refused() {
-        let new = |blocks, k| Geometry::new(blocks, 4096, Refresh::parse(k).unwrap(), 0);
+        let new = |blocks, k| DetWoGeometry::new(blocks, 4096, Refresh::parse(k).unwrap(), 0);
         assert!(new(0, "1").is_err());
         assert!(new(1, "1").is_err());
         assert!(new(2, "1").is_ok());
@@ -253,20 +254,20 @@ mod tests {
         assert!(new(BLOCKS_MAX + 1, "1").is_err());
         assert!(new(BLOCKS_MAX, "1").is_err());
         assert!(new(1 << 46, "1").is_ok());
-        assert!(Geometry::new(64, 100, Refresh::ONE, 0).is_err());
-        assert!(Geometry::new(64, 4096, Refresh::ONE, 4).is_err());
-        let large = Geometry::new(1 << 39, 1 << 20, Refresh::ONE, 0).unwrap();
+        assert!(DetWoGeometry::new(64, 100, Refresh::ONE, 0).is_err());
+        assert!(DetWoGeometry::new(64, 4096, Refresh::ONE, 4).is_err());
+        let large = DetWoGeometry::new(1 << 39, 1 << 20, Refresh::ONE, 0).unwrap();
         assert!(large.with_map_entries(MapEntries::Pointers).is_err());
-        let large = Geometry::new(1 << 38, 1 << 20, Refresh::ONE, 0).unwrap();
+        let large = DetWoGeometry::new(1 << 38, 1 << 20, Refresh::ONE, 0).unwrap();
         assert!(large.with_map_entries(MapEntries::Pointers).is_ok());
     }
 
     #[test]
     fn ten_tebibytes_keep_a_small_map() {
         let blocks = (10u64 << 40) / 4096;
-        assert_eq!(Geometry::map_tiers_for(blocks, 1 << 30), 1);
-        assert_eq!(Geometry::map_tiers_for(1 << 20, 1 << 30), 0);
-        let g = Geometry::new(blocks, 4096, Refresh::new(3, 1).unwrap(), 1).unwrap();
+        assert_eq!(DetWoGeometry::map_tiers_for(blocks, 1 << 30), 1);
+        assert_eq!(DetWoGeometry::map_tiers_for(1 << 20, 1 << 30), 0);
+        let g = DetWoGeometry::new(blocks, 4096, Refresh::new(3, 1).unwrap(), 1).unwrap();
         assert!(g.store_len() < 16 << 40);
     }
 }

@@ -1,30 +1,30 @@
 //! The keys of each opening, found by what it wrote.
 
-use super::geometry::Geometry;
+use super::geometry::DetWoGeometry;
 use crate::error::Result;
 use crate::scheme::log::LogKeys;
-use crate::scheme::openings::{Opening, Openings, State};
+use crate::scheme::openings::{EpochState, Opening, Openings};
 use crate::scheme::refreshed::{self, RefreshKey};
 use crate::seal::{Cipher, Secret};
 use alloc::vec::Vec;
 
 /// Sealers of one tier in one opening.
-pub(super) struct TierKeys {
+pub(super) struct DetWoTierKeys {
     pub hold: LogKeys,
     pub main: RefreshKey,
 }
 
 /// The openings with their keys.
-pub(super) struct KeyRing {
+pub(super) struct DetWoKeyRing {
     key: Secret,
     cipher: Cipher,
-    geometry: Geometry,
+    geometry: DetWoGeometry,
     blocks: Vec<u64>,
-    openings: Openings<Vec<TierKeys>>,
+    openings: Openings<Vec<DetWoTierKeys>>,
 }
 
-impl KeyRing {
-    pub fn new(key: Secret, cipher: Cipher, geometry: Geometry, state: &State) -> Self {
+impl DetWoKeyRing {
+    pub fn new(key: Secret, cipher: Cipher, geometry: DetWoGeometry, state: &EpochState) -> Self {
         let blocks = (0..=geometry.map_tiers).map(|t| geometry.tier_blocks(t)).collect();
         let openings = Openings::new(state, |o| tier_keys(&key, cipher, &geometry, o));
         Self { key, cipher, geometry, blocks, openings }
@@ -37,13 +37,13 @@ impl KeyRing {
     }
 
     /// The opening that made write `count`, and its keys.
-    pub fn at_hold(&self, tier: usize, count: u64) -> (&Opening, &TierKeys) {
+    pub fn at_hold(&self, tier: usize, count: u64) -> (&Opening, &DetWoTierKeys) {
         let (opening, keys) = self.openings.find(|o| o.start <= count);
         (opening, &keys[tier])
     }
 
     /// The opening that made refresh `r` of a tier, and its keys.
-    pub fn at_main(&self, tier: usize, r: u64) -> (&Opening, &TierKeys) {
+    pub fn at_main(&self, tier: usize, r: u64) -> (&Opening, &DetWoTierKeys) {
         let first = |start| self.blocks[tier] + self.geometry.refresh.after(start);
         let (opening, keys) = self.openings.find(|o| first(o.start) <= r);
         (opening, &keys[tier])
@@ -64,7 +64,7 @@ impl KeyRing {
         self.openings.prune(|next| self.blocks.iter().all(|&n| next + k.writes_for(n) <= settled));
     }
 
-    pub fn openings(&self) -> &Openings<Vec<TierKeys>> {
+    pub fn openings(&self) -> &Openings<Vec<DetWoTierKeys>> {
         &self.openings
     }
 }
@@ -72,13 +72,13 @@ impl KeyRing {
 fn tier_keys(
     key: &Secret,
     cipher: Cipher,
-    geometry: &Geometry,
+    geometry: &DetWoGeometry,
     opening: &Opening,
-) -> Vec<TierKeys> {
+) -> Vec<DetWoTierKeys> {
     let of_tier = |tier| {
         let key = |purpose: &[u8]| key.derive(&[&opening.id, &[tier], purpose]);
         let hold = LogKeys::new(cipher, &key(b"address"), &key(b"holding"));
-        TierKeys { hold, main: RefreshKey::new(cipher, &key(b"main")) }
+        DetWoTierKeys { hold, main: RefreshKey::new(cipher, &key(b"main")) }
     };
     (0..=geometry.map_tiers).map(of_tier).collect()
 }
@@ -93,15 +93,15 @@ mod tests {
         Opening { number, id: [number as u8; 16], start }
     }
 
-    fn ring(geometry: Geometry, openings: Vec<Opening>) -> KeyRing {
+    fn ring(geometry: DetWoGeometry, openings: Vec<Opening>) -> DetWoKeyRing {
         let at_least = openings.last().unwrap().start;
-        let state = State { at_least, openings, ..State::default() };
-        KeyRing::new(Secret::from_bytes([0; 32]), Cipher::AesGcm, geometry, &state)
+        let state = EpochState { at_least, openings, ..EpochState::default() };
+        DetWoKeyRing::new(Secret::from_bytes([0; 32]), Cipher::AesGcm, geometry, &state)
     }
 
     #[test]
     fn openings_are_found_by_what_they_wrote_and_die_out() {
-        let geometry = Geometry::new(64, 64, Refresh::ONE, 0).unwrap();
+        let geometry = DetWoGeometry::new(64, 64, Refresh::ONE, 0).unwrap();
         let mut ring = ring(geometry, vec![opening(0, 0), opening(1, 10), opening(2, 20)]);
         for (count, number) in [(0, 0), (9, 0), (10, 1), (19, 1), (20, 2), (1000, 2)] {
             assert_eq!(ring.at_hold(0, count).0.number, number);
@@ -121,7 +121,7 @@ mod tests {
     fn an_opening_lives_until_no_entry_of_it_is_asked_for() {
         for (refresh, map_tiers) in [("1", 0), ("1/3", 0), ("3/7", 1), ("5/2", 1)] {
             let refresh = Refresh::parse(refresh).unwrap();
-            let geometry = Geometry::new(640, 64, refresh, map_tiers).unwrap();
+            let geometry = DetWoGeometry::new(640, 64, refresh, map_tiers).unwrap();
             let pass = refresh.writes_for(640) + geometry.unsynced_max;
             for next in [1, 9, 10, 11, 12, 13, 14, 15] {
                 let mut ring = ring(geometry, vec![opening(0, 0), opening(1, next)]);
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn what_fills_a_lost_slot_is_of_that_slot_and_opening_alone() {
-        let geometry = Geometry::new(640, 64, Refresh::ONE, 1).unwrap();
+        let geometry = DetWoGeometry::new(640, 64, Refresh::ONE, 1).unwrap();
         let ring = ring(geometry, vec![opening(0, 0), opening(1, 10)]);
         let filled = |tier, r, before| {
             let (mut entry, mut body) = ([before; refreshed::ENTRY_LEN], [before; 64]);

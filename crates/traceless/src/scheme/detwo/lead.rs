@@ -2,7 +2,7 @@
 //! authors' pointer says where it may be, and what is there decides.
 
 use super::pointer::Pointer;
-use super::{DetWo, Location, MapEntries};
+use super::{DetWo, DetWoLocation, MapEntries};
 use crate::error::{Error, Result};
 use crate::store::Run;
 use alloc::vec;
@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 #[derive(Clone, Copy)]
 pub(super) struct Lead {
     /// Where it lies. With a pointer: where the main copy does.
-    place: Location,
+    place: DetWoLocation,
     /// A pointer, and the write that the slot holds to which it points.
     newer: Option<(u64, Pointer)>,
 }
@@ -31,13 +31,13 @@ impl Fetch {
 }
 
 /// Contents of some slots, apart from those that do not open.
-pub(super) struct Copies {
+pub(super) struct SlotContents {
     bytes: Vec<u8>,
     whole: Vec<bool>,
     len: usize,
 }
 
-impl Copies {
+impl SlotContents {
     pub fn get(&self, nth: usize) -> Option<&[u8]> {
         self.whole[nth].then(|| &self.bytes[nth * self.len..][..self.len])
     }
@@ -61,7 +61,7 @@ impl DetWo {
             let held = t.held_in(pointer.slot, count)?;
             // A blind pointer never looks stale. It is, if even this write was refreshed: its own
             // was this one or an earlier one.
-            let live = t.locate(block, held + 1, refreshed) == Location::Hold(held);
+            let live = t.locate(block, held + 1, refreshed) == DetWoLocation::Hold(held);
             (live || !pointer.is_blind()).then_some((held, pointer))
         });
         Lead { place: t.main_location(block, refreshed), newer }
@@ -72,13 +72,13 @@ impl DetWo {
     pub(super) fn add_fetches(&self, tier: usize, fetches: &mut [Fetch], run: &mut Run) {
         let mut at = run.slots();
         self.add_locations(tier, fetches.iter().map(|f| f.lead.place), run);
-        let newer = |f: &Fetch| f.lead.newer.map(|(held, _)| Location::Hold(held));
+        let newer = |f: &Fetch| f.lead.newer.map(|(held, _)| DetWoLocation::Hold(held));
         self.add_locations(tier, fetches.iter().filter_map(newer), run);
         let mut take = || {
             at += 1;
             at - 1
         };
-        for fetch in fetches.iter_mut().filter(|f| f.lead.place != Location::Nowhere) {
+        for fetch in fetches.iter_mut().filter(|f| f.lead.place != DetWoLocation::Nowhere) {
             fetch.place_at = take();
         }
         for fetch in fetches.iter_mut().filter(|f| f.lead.newer.is_some()) {
@@ -94,7 +94,7 @@ impl DetWo {
         fetch: &Fetch,
         run: &Run,
         into: &mut [u8],
-    ) -> Result<Location> {
+    ) -> Result<DetWoLocation> {
         let Lead { place, newer } = fetch.lead;
         let main = self.open_place(tier, block, place, (run, fetch.place_at), into);
         let Some((count, pointer)) = newer else { return main.map(|()| place) };
@@ -103,7 +103,7 @@ impl DetWo {
         }
         // The slot holds no later write than this one. So if this one was to the block, the pointer
         // means it, and it is the newest copy, whatever became of the main one.
-        let hold = Location::Hold(count);
+        let hold = DetWoLocation::Hold(count);
         let opened = self.open_place(tier, block, hold, (run, fetch.newer_at), into);
         match (main, opened) {
             (_, Ok(())) => Ok(hold),
@@ -126,11 +126,11 @@ impl DetWo {
         &self,
         tier: usize,
         block: u64,
-        place: Location,
+        place: DetWoLocation,
         (run, at): (&Run, usize),
         into: &mut [u8],
     ) -> Result {
-        if place == Location::Nowhere {
+        if place == DetWoLocation::Nowhere {
             into.fill(0);
             return Ok(());
         }
@@ -145,7 +145,7 @@ impl DetWo {
         block: u64,
         lead: Lead,
         into: &mut [u8],
-    ) -> Result<Location> {
+    ) -> Result<DetWoLocation> {
         let mut fetch = [Fetch::new(lead)];
         let mut run = Run::default();
         self.add_fetches(tier, &mut fetch, &mut run);
@@ -154,14 +154,18 @@ impl DetWo {
     }
 
     /// Reads a copy of each of some blocks.
-    pub(super) fn copies(&self, tier: usize, places: &[(u64, Location)]) -> Result<Copies> {
+    pub(super) fn copies(
+        &self,
+        tier: usize,
+        places: &[(u64, DetWoLocation)],
+    ) -> Result<SlotContents> {
         let len = self.tiers[tier].main.layout().body_len;
         let mut run = Run::default();
-        let lead = |&(_, place): &(u64, Location)| Fetch::new(Lead { place, newer: None });
+        let lead = |&(_, place): &(u64, DetWoLocation)| Fetch::new(Lead { place, newer: None });
         let mut fetches: Vec<Fetch> = places.iter().map(lead).collect();
         self.add_fetches(tier, &mut fetches, &mut run);
         run.read(&*self.store)?;
-        let mut copies = Copies { bytes: vec![0; places.len() * len], whole: vec![], len };
+        let mut copies = SlotContents { bytes: vec![0; places.len() * len], whole: vec![], len };
         let into = copies.bytes.chunks_exact_mut(len);
         for ((fetch, into), &(block, _)) in fetches.iter().zip(into).zip(places) {
             match self.open_fetch(tier, block, fetch, &run, into) {

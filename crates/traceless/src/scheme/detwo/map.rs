@@ -5,7 +5,7 @@
 
 use super::geometry::MAP;
 use super::pointer::Pointer;
-use super::{DetWo, Location, MapEntries};
+use super::{DetWo, DetWoLocation, MapEntries};
 use crate::error::{Error, Result};
 use crate::scheme::log::DUMMY;
 use crate::types::Addr;
@@ -137,7 +137,7 @@ impl DetWo {
         let len = t.main.layout().body_len;
         let main = |&(block, _): &(u64, u64)| (block, t.main_location(block, refreshed));
         let mains = self.copies(tier, &writes.iter().map(main).collect::<Vec<_>>())?;
-        let write = |&(block, count): &(u64, u64)| (block, Location::Hold(count));
+        let write = |&(block, count): &(u64, u64)| (block, DetWoLocation::Hold(count));
         let written = self.copies(tier, &writes.iter().map(write).collect::<Vec<_>>())?;
         let entry = |(i, &(_, count)): (usize, &(u64, u64))| {
             let slot = t.hold_slot(count).0;
@@ -163,7 +163,7 @@ impl DetWo {
         for block in 0..self.tiers[tier].geometry.blocks {
             let last = core::mem::take(&mut self.top[block as usize]);
             let place = self.tiers[tier].locate(block, last, refreshed);
-            if let Location::Hold(held) = place {
+            if let DetWoLocation::Hold(held) = place {
                 writes.push((block, held));
             }
         }

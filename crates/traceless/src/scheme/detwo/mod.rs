@@ -30,15 +30,15 @@ mod refresh;
 mod write;
 
 pub use crate::scheme::tiers::MAP_TIERS_MAX;
-pub use geometry::{BLOCKS_MAX, Geometry, MAP_FAN, MapEntries, UNSYNCED_MAX};
-pub use passes::{Location, Passes};
+pub use geometry::{BLOCKS_MAX, DetWoGeometry, MAP_FAN, MapEntries, UNSYNCED_MAX};
+pub use passes::{DetWoLocation, Passes};
 pub use refresh::{REFRESH_TERM_MAX, Refresh};
 
 use crate::error::{Error, Place, Result};
 use crate::oram::{BlockOram, Hides, Oram, check_request};
 use crate::scheme::Parts;
 use crate::scheme::lifecycle::Lifecycle;
-use crate::scheme::openings::{State, dummies_to_retire, key_bytes_max};
+use crate::scheme::openings::{EpochState, dummies_to_retire, key_bytes_max};
 use crate::scheme::pool::Pool;
 use crate::store::{Area, Cursor, Store};
 use crate::types::{Addr, Slot};
@@ -46,29 +46,29 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
-use geometry::TierGeometry;
-use keys::KeyRing;
-use read::ReadScratch;
-use write::WriteScratch;
+use geometry::DetWoTierGeometry;
+use keys::DetWoKeyRing;
+use read::DetWoReadScratch;
+use write::DetWoWriteScratch;
 
 /// The scheme. See the [module](self).
 pub struct DetWo {
-    geometry: Geometry,
+    geometry: DetWoGeometry,
     store: Arc<dyn Store>,
-    tiers: Vec<Tier>,
-    keys: KeyRing,
+    tiers: Vec<DetWoTier>,
+    keys: DetWoKeyRing,
     /// Map entries of the blocks of the last tier; 0 is never written.
     top: Vec<u64>,
     count: u64,
     life: Lifecycle,
     key_bytes_max: u64,
-    readers: Pool<ReadScratch>,
-    writer: WriteScratch,
+    readers: Pool<DetWoReadScratch>,
+    writer: DetWoWriteScratch,
 }
 
 /// The data (tier 0), or the map of the tier before.
-struct Tier {
-    geometry: TierGeometry,
+struct DetWoTier {
+    geometry: DetWoTierGeometry,
     passes: Passes,
     hold: Area,
     main: Area,
@@ -78,12 +78,12 @@ struct Tier {
     refreshed: u64,
     /// Opened for reading only: where the copies still lie that the refreshes were to carry which a
     /// crash has lost.
-    stand_ins: BTreeMap<u64, Location>,
+    stand_ins: BTreeMap<u64, DetWoLocation>,
 }
 
 /// What recovery does where a live entry of the last tier is damaged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Damage {
+enum DetWoDamage {
     /// It fails: what the entry's block holds now would be unknown.
     Refused,
     /// It goes on as if that write had not been.
@@ -92,8 +92,8 @@ enum Damage {
 
 impl DetWo {
     /// Makes a new one on a store whose contents do not matter. Every block reads as zeros.
-    pub fn create(geometry: Geometry, parts: Parts) -> Result<Self> {
-        let mut new = Self::assemble(geometry, parts, &State::default())?;
+    pub fn create(geometry: DetWoGeometry, parts: Parts) -> Result<Self> {
+        let mut new = Self::assemble(geometry, parts, &EpochState::default())?;
         new.begin_opening()?;
         Ok(new)
     }
@@ -101,16 +101,16 @@ impl DetWo {
     /// Opens the one whose vault last kept `state`, after a close or a crash at any point. Work
     /// that a crash cut short is redone byte for byte; `progress` tells done and all of the map.
     pub fn open(
-        geometry: Geometry,
+        geometry: DetWoGeometry,
         parts: Parts,
         state: &[u8],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
-        let mut state = State::decode(state)?;
+        let mut state = EpochState::decode(state)?;
         state.at_least = state.at_least.max(parts.expect_writes);
         let read_only = parts.read_only;
         let mut opened = Self::assemble(geometry, parts, &state)?;
-        opened.recover(&state, Damage::Refused, progress)?;
+        opened.recover(&state, DetWoDamage::Refused, progress)?;
         if !read_only {
             opened.begin_opening()?;
             opened.retire_old_openings()?;
@@ -123,7 +123,7 @@ impl DetWo {
     /// Then writes as many dummies as it takes until nothing asks for those entries any more. Tells
     /// the places that were lost.
     pub fn salvage(
-        geometry: Geometry,
+        geometry: DetWoGeometry,
         parts: Parts,
         state: &[u8],
         progress: &mut dyn FnMut(u64, u64),
@@ -131,10 +131,10 @@ impl DetWo {
         if parts.read_only {
             return Err(Error::ReadOnly);
         }
-        let mut state = State::decode(state)?;
+        let mut state = EpochState::decode(state)?;
         state.at_least = state.at_least.max(parts.expect_writes);
         let mut opened = Self::assemble(geometry, parts, &state)?;
-        let lost = opened.recover(&state, Damage::Accepted, progress)?;
+        let lost = opened.recover(&state, DetWoDamage::Accepted, progress)?;
         opened.begin_opening()?;
         let top = opened.tiers.last().expect("the data is a tier");
         let pass = top.geometry.live_writes + geometry.unsynced_max;
@@ -149,19 +149,19 @@ impl DetWo {
 
     /// Writes that a state's keeper had seen, and whether it was closed.
     pub fn peek_state(state: &[u8]) -> Result<(u64, bool)> {
-        State::decode(state).map(|s| (s.at_least, s.clean))
+        EpochState::decode(state).map(|s| (s.at_least, s.clean))
     }
 
     /// The parameters it was made from.
-    pub fn geometry(&self) -> &Geometry {
+    pub fn geometry(&self) -> &DetWoGeometry {
         &self.geometry
     }
 
-    fn assemble(geometry: Geometry, parts: Parts, state: &State) -> Result<Self> {
+    fn assemble(geometry: DetWoGeometry, parts: Parts, state: &EpochState) -> Result<Self> {
         geometry.check()?;
         parts.check_room(geometry.store_len())?;
         let (placed, k) = (geometry.areas(), geometry.refresh);
-        let tier = |(geometry, placed): (TierGeometry, &[_])| Tier {
+        let tier = |(geometry, placed): (DetWoTierGeometry, &[_])| DetWoTier {
             hold: parts.area(placed[0], geometry.hold),
             main: parts.area(placed[1], geometry.main),
             hold_cursor: Cursor::at_start(&geometry.hold),
@@ -175,9 +175,9 @@ impl DetWo {
             geometry.tiers().into_iter().zip(placed.chunks_exact(2)).map(tier).collect();
         let top_blocks = tiers.last().expect("the data is a tier").geometry.blocks;
         Ok(Self {
-            keys: KeyRing::new(parts.key, parts.cipher, geometry, state),
+            keys: DetWoKeyRing::new(parts.key, parts.cipher, geometry, state),
             top: vec![0; usize::try_from(top_blocks).map_err(|_| Error::Geometry("map"))?],
-            writer: WriteScratch::default(),
+            writer: DetWoWriteScratch::default(),
             readers: Pool::default(),
             geometry,
             store: parts.store,
@@ -218,22 +218,22 @@ impl DetWo {
     }
 }
 
-impl Tier {
+impl DetWoTier {
     /// Where the newest copy of `block` lies, once `refreshed` refreshes are done, if its last
     /// write was number `last` (one more than the count; 0 is never).
-    fn locate(&self, block: u64, last: u64, refreshed: u64) -> Location {
+    fn locate(&self, block: u64, last: u64, refreshed: u64) -> DetWoLocation {
         self.stood_in(self.passes.locate(block, last, refreshed))
     }
 
     /// Where the main copy of `block` lies, once `refreshed` refreshes are done.
-    fn main_location(&self, block: u64, refreshed: u64) -> Location {
+    fn main_location(&self, block: u64, refreshed: u64) -> DetWoLocation {
         self.stood_in(self.passes.in_main(block, refreshed))
     }
 
     /// The copy itself, or what stands in for a refresh that a crash has lost.
-    fn stood_in(&self, copy: Location) -> Location {
+    fn stood_in(&self, copy: DetWoLocation) -> DetWoLocation {
         match copy {
-            Location::Main(r) => self.stand_ins.get(&r).copied().unwrap_or(copy),
+            DetWoLocation::Main(r) => self.stand_ins.get(&r).copied().unwrap_or(copy),
             _ => copy,
         }
     }

@@ -14,7 +14,7 @@ pub struct Passes {
 
 /// Where a block's newest copy lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Location {
+pub enum DetWoLocation {
     /// In the holding area, put there by write number `.0`.
     Hold(u64),
     /// In the main area, put there by refresh number `.0`.
@@ -42,21 +42,21 @@ impl Passes {
 
     /// Where the newest copy of `block` lies, once `refreshed` refreshes are done, if its last
     /// write was number `last` (one more than the count; 0 is never).
-    pub fn locate(self, block: u64, last: u64, refreshed: u64) -> Location {
+    pub fn locate(self, block: u64, last: u64, refreshed: u64) -> DetWoLocation {
         if last > 0 {
             // The first refresh that can carry that write.
             if self.next(block, self.after(last - 1)) >= refreshed {
-                return Location::Hold(last - 1);
+                return DetWoLocation::Hold(last - 1);
             }
         }
         self.in_main(block, refreshed)
     }
 
     /// Where the main copy of `block` lies, once `refreshed` refreshes are done.
-    pub fn in_main(self, block: u64, refreshed: u64) -> Location {
+    pub fn in_main(self, block: u64, refreshed: u64) -> DetWoLocation {
         match refreshed - 1 - (refreshed - 1 - block) % self.blocks {
-            r if r < self.blocks => Location::Nowhere,
-            r => Location::Main(r),
+            r if r < self.blocks => DetWoLocation::Nowhere,
+            r => DetWoLocation::Main(r),
         }
     }
 }
@@ -72,14 +72,14 @@ mod tests {
         for (blocks, p, q) in [(7, 1, 1), (7, 3, 1), (12, 5, 2), (9, 1, 3), (5, 5, 1)] {
             let passes = Passes { blocks, refresh: Refresh::new(p, q).unwrap() };
             let mut last = vec![0; blocks as usize];
-            let mut newest = vec![Location::Nowhere; blocks as usize];
+            let mut newest = vec![DetWoLocation::Nowhere; blocks as usize];
             let mut refreshed = blocks;
             for write in 0..200 {
                 let block = (write * write + write / 3) % blocks;
                 last[block as usize] = write + 1;
-                newest[block as usize] = Location::Hold(write);
+                newest[block as usize] = DetWoLocation::Hold(write);
                 while refreshed < passes.after(write + 1) {
-                    newest[passes.block_of(refreshed) as usize] = Location::Main(refreshed);
+                    newest[passes.block_of(refreshed) as usize] = DetWoLocation::Main(refreshed);
                     refreshed += 1;
                 }
                 for block in 0..blocks {

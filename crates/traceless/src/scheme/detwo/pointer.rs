@@ -83,7 +83,7 @@ fn first_difference(a: &[u8], b: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::{Rng, Seeded};
+    use crate::rng::{Rng, SeededRng};
     use crate::scheme::detwo::Refresh;
     use alloc::vec;
     use alloc::vec::Vec;
@@ -137,7 +137,7 @@ mod tests {
     fn wrong_reads(blocks: u64, refresh: (u32, u32), judge: Judge, make: Maker) -> u64 {
         let k = Refresh::new(refresh.0, refresh.1).unwrap();
         let (n, slots) = (blocks as usize, k.writes_for(blocks));
-        let mut rng = Seeded::new(blocks);
+        let mut rng = SeededRng::new(blocks);
         let (mut main, mut held) = (vec![[0u8; 1]; n], vec![[0u8; 1]; slots as usize]);
         let mut pointers: Vec<Option<Pointer>> = vec![None; n];
         let mut truth = main.clone();

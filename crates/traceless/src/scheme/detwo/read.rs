@@ -1,7 +1,7 @@
 //! Reading: locate each block in closed form, fetch neighbours together, open what came.
 
 use super::lead::Fetch;
-use super::{DetWo, Location};
+use super::{DetWo, DetWoLocation};
 use crate::error::{Error, Place, Result};
 use crate::scheme::trips::{trips, verify_all};
 use crate::store::Run;
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 /// Buffers of one reader.
 #[derive(Default)]
-pub(super) struct ReadScratch {
+pub(super) struct DetWoReadScratch {
     run: Run,
     entries: Vec<u64>,
     fetches: Vec<Fetch>,
@@ -31,9 +31,9 @@ impl DetWo {
         tier: usize,
         addrs: &[Addr],
         into: &mut [u8],
-        scratch: &mut ReadScratch,
+        scratch: &mut DetWoReadScratch,
     ) -> Result {
-        let ReadScratch { run, entries, fetches } = scratch;
+        let DetWoReadScratch { run, entries, fetches } = scratch;
         entries.clear();
         self.entries_of(tier, addrs.iter().map(|a| a.0), entries)?;
         let refreshed = self.tiers[tier].refreshed;
@@ -54,7 +54,7 @@ impl DetWo {
     pub(super) fn add_locations(
         &self,
         tier: usize,
-        places: impl Iterator<Item = Location>,
+        places: impl Iterator<Item = DetWoLocation>,
         run: &mut Run,
     ) {
         let mut places = places.peekable();
@@ -65,9 +65,9 @@ impl DetWo {
             }
             let t = &self.tiers[tier];
             match first {
-                Location::Hold(w) => run.add(&t.hold, t.hold_slot(w), count),
-                Location::Main(r) => run.add(&t.main, t.main_slot(r), count),
-                Location::Nowhere => {}
+                DetWoLocation::Hold(w) => run.add(&t.hold, t.hold_slot(w), count),
+                DetWoLocation::Main(r) => run.add(&t.main, t.main_slot(r), count),
+                DetWoLocation::Nowhere => {}
             }
         }
     }
@@ -77,23 +77,23 @@ impl DetWo {
         &self,
         tier: usize,
         block: u64,
-        location: Location,
+        location: DetWoLocation,
         entry: &[u8],
         sealed: &[u8],
         into: &mut [u8],
     ) -> Result {
         let t = &self.tiers[tier];
         let (opened, area, slot) = match location {
-            Location::Hold(w) => {
+            DetWoLocation::Hold(w) => {
                 let (_, keys) = self.keys.at_hold(tier, w);
                 (keys.hold.open_body(w, block, entry, sealed, into), &t.hold, t.hold_slot(w))
             }
-            Location::Main(r) => {
+            DetWoLocation::Main(r) => {
                 let (_, keys) = self.keys.at_main(tier, r);
                 let opened = keys.main.open(r, entry, sealed, into);
                 (opened, &t.main, t.main_slot(r))
             }
-            Location::Nowhere => unreachable!("what is nowhere was not fetched"),
+            DetWoLocation::Nowhere => unreachable!("what is nowhere was not fetched"),
         };
         if opened {
             return Ok(());
@@ -121,12 +121,11 @@ impl DetWo {
     }
 }
 
-fn follows(first: Location, next: Location, distance: u64) -> bool {
+fn follows(first: DetWoLocation, next: DetWoLocation, distance: u64) -> bool {
     match (first, next) {
-        (Location::Hold(a), Location::Hold(b)) | (Location::Main(a), Location::Main(b)) => {
-            b == a.wrapping_add(distance)
-        }
-        (Location::Nowhere, Location::Nowhere) => true,
+        (DetWoLocation::Hold(a), DetWoLocation::Hold(b))
+        | (DetWoLocation::Main(a), DetWoLocation::Main(b)) => b == a.wrapping_add(distance),
+        (DetWoLocation::Nowhere, DetWoLocation::Nowhere) => true,
         _ => false,
     }
 }

@@ -6,11 +6,11 @@
 //! same contents, so a nonce still covers one content only, and the places written are those that
 //! the lost writes would have been to.
 
-use super::{Damage, DetWo, Location};
+use super::{DetWo, DetWoDamage, DetWoLocation};
 use crate::error::{Error, Place, Result};
 use crate::oram::BlockOram;
 use crate::scheme::log::{DUMMY, entry_count, entry_synced};
-use crate::scheme::openings::State;
+use crate::scheme::openings::EpochState;
 use crate::scheme::refreshed;
 use crate::store::{Cursor, Run};
 use crate::types::Slot;
@@ -27,13 +27,13 @@ impl DetWo {
     /// Tells the damaged places that were accepted.
     pub(super) fn recover(
         &mut self,
-        state: &State,
-        damage: Damage,
+        state: &EpochState,
+        damage: DetWoDamage,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Vec<Place>> {
         let (newest, synced) = self.find_newest(progress)?;
         let expected = state.at_least.max(synced);
-        if damage == Damage::Accepted {
+        if damage == DetWoDamage::Accepted {
             self.count = newest.max(expected);
         } else {
             self.count = self.find_count(newest)?;
@@ -45,7 +45,7 @@ impl DetWo {
         let late = self.count.saturating_sub(self.geometry.unsynced_max);
         let late = late.max(self.keys.openings().last().start.min(self.count));
         let (homes, lost) = self.rebuild_map(late, progress)?;
-        if let (Some(&place), Damage::Refused) = (lost.first(), damage) {
+        if let (Some(&place), DetWoDamage::Refused) = (lost.first(), damage) {
             return Err(Error::Tampered { place });
         }
         self.entries_from_counts(late)?;
@@ -211,9 +211,9 @@ impl DetWo {
         let (entry, body) = run.slot(0);
         let mut plain = vec![0; body.len()];
         Ok(match self.open_entry(tier, entry) {
-            Some((c, home)) if c == count => {
-                self.open_slot(tier, home, Location::Hold(count), entry, body, &mut plain).is_ok()
-            }
+            Some((c, home)) if c == count => self
+                .open_slot(tier, home, DetWoLocation::Hold(count), entry, body, &mut plain)
+                .is_ok(),
             _ => false,
         })
     }
@@ -231,7 +231,7 @@ impl DetWo {
 
     /// Redoes those refreshes of write `count` that are missing. A tier is located through the
     /// ones behind it: those first.
-    fn redo_refreshes(&mut self, count: u64, missing: &[Vec<u64>], damage: Damage) -> Result {
+    fn redo_refreshes(&mut self, count: u64, missing: &[Vec<u64>], damage: DetWoDamage) -> Result {
         for tier in (0..self.tiers.len()).rev() {
             for r in self.refreshed_after(tier, count)..self.refreshed_after(tier, count + 1) {
                 if missing[tier].binary_search(&r).is_ok() {
@@ -268,14 +268,14 @@ impl DetWo {
 
     /// Writes refresh `r`, which write `count` caused, anew: with the copy that was the newest
     /// then. What may not be written is read where that copy lies.
-    fn redo_refresh(&mut self, tier: usize, r: u64, count: u64, damage: Damage) -> Result {
+    fn redo_refresh(&mut self, tier: usize, r: u64, count: u64, damage: DetWoDamage) -> Result {
         let block = r % self.tiers[tier].geometry.blocks;
         let entry = self.entry_at(tier, block, count + 1)?;
         let mut plain = vec![0; self.tiers[tier].main.layout().body_len];
         let lead = self.lead(tier, block, entry, r, count + 1);
         // With writes unknown, what it was is unknown too; and no nonce may cover anything else.
         let found = match self.read_lead(tier, block, lead, &mut plain) {
-            Ok(_) if damage == Damage::Accepted => None,
+            Ok(_) if damage == DetWoDamage::Accepted => None,
             Err(Error::Tampered { .. }) => None,
             other => Some(other?),
         };

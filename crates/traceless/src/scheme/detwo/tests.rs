@@ -2,30 +2,30 @@
 
 use super::pointer::Pointer;
 use super::*;
-use crate::rng::{Rng, Seeded};
+use crate::rng::{Rng, SeededRng};
 use crate::scheme::openings::{OPENINGS_MANY, OPENINGS_MAX};
 use crate::scheme::rig::{self, Unreadable, assert_filled, damage, fill, put_back, wipe};
-use crate::store::{MemStore, Watched};
+use crate::store::{MemStore, WatchedStore};
 use crate::trace::{Event, Op, Recorder};
 
-type Rig = rig::Rig<Geometry>;
+type Rig = rig::Rig<DetWoGeometry>;
 
 impl Rig {
-    fn new(geometry: Geometry) -> Self {
+    fn new(geometry: DetWoGeometry) -> Self {
         Self::with_room(geometry, geometry.store_len())
     }
 
     fn small() -> Self {
-        Self::new(Geometry::new(64, 128, Refresh::ONE, 0).unwrap())
+        Self::new(DetWoGeometry::new(64, 128, Refresh::ONE, 0).unwrap())
     }
 
     fn with_pointers() -> Self {
-        let geometry = Geometry::new(64, 128, Refresh::ONE, 0).unwrap();
+        let geometry = DetWoGeometry::new(64, 128, Refresh::ONE, 0).unwrap();
         Self::new(geometry.with_map_entries(MapEntries::Pointers).unwrap())
     }
 
     fn with_map_on_store() -> Self {
-        Self::new(Geometry::new(640, 128, Refresh::ONE, 1).unwrap())
+        Self::new(DetWoGeometry::new(640, 128, Refresh::ONE, 1).unwrap())
     }
 
     fn create(&mut self) -> DetWo {
@@ -54,7 +54,7 @@ fn dummies_look_like_writes(mut rig: Rig) {
     let mut traces: Vec<Vec<Event>> = vec![];
     for dummy in [false, true] {
         drop(rig.create());
-        let watched = Arc::new(Watched::new(rig.store.clone(), witness.clone()));
+        let watched = Arc::new(WatchedStore::new(rig.store.clone(), witness.clone()));
         let mut oram = rig.open_on(watched, false).unwrap();
         fill(&mut oram, 3);
         witness.take();
@@ -117,7 +117,8 @@ fn openings_never_pile_up() {
 #[test]
 fn many_openings_are_retired_by_dummies() {
     // A pass is longer than the openings that a state can name.
-    let mut rig = Rig::new(Geometry::new(4 * OPENINGS_MAX as u64, 64, Refresh::ONE, 0).unwrap());
+    let mut rig =
+        Rig::new(DetWoGeometry::new(4 * OPENINGS_MAX as u64, 64, Refresh::ONE, 0).unwrap());
     let mut oram = rig.create();
     let mut most = 0;
     let mut writes = 0;
@@ -177,7 +178,7 @@ fn a_lost_refresh_of_what_its_write_wrote_is_read_around_and_redone() {
         (1, MapEntries::Counts),
         (1, MapEntries::Pointers),
     ] {
-        let geometry = Geometry::new(640, 128, Refresh::ONE, map_tiers).unwrap();
+        let geometry = DetWoGeometry::new(640, 128, Refresh::ONE, map_tiers).unwrap();
         let mut rig = Rig::new(geometry.with_map_entries(map_entries).unwrap());
         let mut oram = rig.create();
         fill(&mut oram, 1);
@@ -233,7 +234,7 @@ fn a_failed_sync_is_final() {
 
 #[test]
 fn a_flushed_write_that_is_gone_is_noticed_by_those_after_it() {
-    let mut rig = Rig::new(Geometry::new(640, 128, Refresh::ONE, 0).unwrap());
+    let mut rig = Rig::new(DetWoGeometry::new(640, 128, Refresh::ONE, 0).unwrap());
     let mut oram = rig.create();
     for addr in 0..10 {
         oram.write(Addr(addr), &[1; 128]).unwrap();
@@ -258,7 +259,7 @@ fn a_flushed_write_that_is_gone_is_noticed_by_those_after_it() {
 #[test]
 fn a_disk_that_cannot_be_read_for_now_loses_no_synced_write() {
     for map_tiers in [0, 1] {
-        let mut rig = Rig::new(Geometry::new(640, 128, Refresh::ONE, map_tiers).unwrap());
+        let mut rig = Rig::new(DetWoGeometry::new(640, 128, Refresh::ONE, map_tiers).unwrap());
         let mut oram = rig.create();
         for addr in 0..7 {
             oram.write(Addr(addr), &[1; 128]).unwrap();
@@ -302,7 +303,7 @@ fn lose_a_block(mut rig: Rig) {
     }
     oram.sync().unwrap();
     let slot = match oram.tiers[0].main_location(20, oram.tiers[0].refreshed) {
-        Location::Main(r) => oram.tiers[0].main_slot(r),
+        DetWoLocation::Main(r) => oram.tiers[0].main_slot(r),
         other => unreachable!("it was refreshed, not {other:?}"),
     };
     wipe(&*rig.store, &oram.tiers[0].main, slot);
@@ -332,7 +333,7 @@ fn lose_a_block(mut rig: Rig) {
 
 #[test]
 fn salvage_fills_refreshes_of_unknown_contents_and_outlives_lost_entries() {
-    let mut rig = Rig::new(Geometry::new(640, 128, Refresh::ONE, 0).unwrap());
+    let mut rig = Rig::new(DetWoGeometry::new(640, 128, Refresh::ONE, 0).unwrap());
     let mut oram = rig.create();
     fill(&mut oram, 1);
     oram.sync().unwrap();
@@ -388,7 +389,7 @@ fn neighbours_are_read_as_one() {
     let mut rig = Rig::small();
     drop(rig.create());
     let witness = Arc::new(Recorder::default());
-    let watched = Arc::new(Watched::new(rig.store.clone(), witness.clone()));
+    let watched = Arc::new(WatchedStore::new(rig.store.clone(), witness.clone()));
     let mut oram = rig.open_on(watched, false).unwrap();
     let pieces_of = |oram: &mut DetWo, addrs: core::ops::Range<u64>| {
         let addrs: Vec<Addr> = addrs.map(Addr).collect();
@@ -425,7 +426,7 @@ fn memory_is_eight_bytes_a_block() {
 }
 
 /// Small geometries with either kind of map, in memory and on the store.
-fn geometries() -> Vec<Geometry> {
+fn geometries() -> Vec<DetWoGeometry> {
     let shapes = [(5, "1", 0, 3), (64, "1", 0, 2), (33, "7/2", 0, 7), (24, "1/3", 0, 9)];
     let deeper = [(130, "1", 1, 2), (300, "3", 1, 1), (500, "1/3", 1, 5), (4200, "3/7", 2, 2)];
     let mut list = vec![];
@@ -434,7 +435,7 @@ fn geometries() -> Vec<Geometry> {
             let refresh = Refresh::parse(refresh).unwrap();
             let block_len = 64;
             let geometry =
-                Geometry { blocks, block_len, refresh, map_tiers, map_entries, unsynced_max };
+                DetWoGeometry { blocks, block_len, refresh, map_tiers, map_entries, unsynced_max };
             geometry.check().unwrap();
             list.push(geometry);
         }
@@ -461,7 +462,7 @@ fn assert_values(oram: &mut DetWo, values: &[u8], when: &str) {
 #[test]
 fn refreshes_lost_anywhere_are_read_around_and_redone() {
     for (seed, geometry) in geometries().into_iter().enumerate() {
-        let mut rng = Seeded::new(seed as u64);
+        let mut rng = SeededRng::new(seed as u64);
         let mut rig = Rig::new(geometry);
         let mut oram = rig.create();
         let mut values = vec![0; geometry.blocks as usize];
@@ -571,7 +572,7 @@ fn a_main_copy_that_comes_back_is_not_taken_for_the_newest() {
 
 #[test]
 fn a_lost_tail_is_refused_with_the_writes_that_there_were_at_least() {
-    let mut rig = Rig::new(Geometry::new(640, 128, Refresh::ONE, 0).unwrap());
+    let mut rig = Rig::new(DetWoGeometry::new(640, 128, Refresh::ONE, 0).unwrap());
     let mut oram = rig.create();
     for addr in 0..100 {
         oram.write(Addr(addr), &[1; 128]).unwrap();
@@ -592,10 +593,10 @@ fn a_lost_tail_is_refused_with_the_writes_that_there_were_at_least() {
 #[test]
 fn the_end_of_the_holding_area_does_not_get_lost_in_silence() {
     for (map_tiers, writes) in [(0, 200), (0, 1000), (0, 3000), (1, 1000)] {
-        let mut rig = Rig::new(Geometry::new(300, 128, Refresh::ONE, map_tiers).unwrap());
+        let mut rig = Rig::new(DetWoGeometry::new(300, 128, Refresh::ONE, map_tiers).unwrap());
         rig.create();
         let mut oram = rig.open();
-        let mut rng = Seeded::new(12);
+        let mut rng = SeededRng::new(12);
         for nth in 0..writes {
             oram.write(Addr(rng.below(300)), &[nth as u8; 128]).unwrap();
         }

@@ -22,8 +22,8 @@ const BLOCKS_PER_TRIP: u64 = 128;
 
 /// Buffers of the writer.
 #[derive(Default)]
-pub(super) struct WriteScratch {
-    plans: Vec<Plan>,
+pub(super) struct DetWoWriteScratch {
+    plans: Vec<ChunkPlan>,
     input: Run,
     output: Run,
     entries: Vec<u64>,
@@ -31,7 +31,7 @@ pub(super) struct WriteScratch {
 
 /// What one tier does in a chunk.
 #[derive(Default)]
-struct Plan {
+struct ChunkPlan {
     /// The block that each write changes, or `DUMMY`.
     homes: Vec<u64>,
     /// New contents of those blocks, for map tiers.
@@ -39,7 +39,7 @@ struct Plan {
     /// What each write makes of its block's map entry.
     entries: Vec<u64>,
     /// Where each refresh takes its contents from.
-    sources: Vec<Source>,
+    sources: Vec<CopySource>,
     /// For each block of the refresh window, the chunk's newest write to it so far, plus one.
     in_chunk: Vec<usize>,
     /// What refreshes carry that the chunk does not write itself.
@@ -47,7 +47,7 @@ struct Plan {
 }
 
 #[derive(Clone, Copy)]
-enum Source {
+enum CopySource {
     /// Write number `.0` of the chunk.
     Chunk(usize),
     /// Number `.0` of the plan's fetches.
@@ -106,8 +106,8 @@ impl DetWo {
 
     /// Finds out what is to be written where, and fetches what that takes. Nothing is sealed yet,
     /// so after a failure the same write may be tried again.
-    fn plan(&self, homes: &[u64], data: &[u8], s: &mut WriteScratch) -> Result {
-        s.plans.resize_with(self.tiers.len(), Plan::default);
+    fn plan(&self, homes: &[u64], data: &[u8], s: &mut DetWoWriteScratch) -> Result {
+        s.plans.resize_with(self.tiers.len(), ChunkPlan::default);
         s.input.clear();
         s.output.clear();
         self.plan_homes(homes, data, s)?;
@@ -117,7 +117,7 @@ impl DetWo {
         s.input.read(&*self.store)
     }
 
-    fn write_planned(&mut self, homes: &[u64], data: &[u8], s: &mut WriteScratch) -> Result {
+    fn write_planned(&mut self, homes: &[u64], data: &[u8], s: &mut DetWoWriteScratch) -> Result {
         let mut nth = 0;
         let salt = self.life.rng.salt();
         for (tier, t) in self.tiers.iter().enumerate() {
@@ -137,7 +137,7 @@ impl DetWo {
     }
 
     /// Finds the block that each write changes in each tier, and the map blocks' new contents.
-    fn plan_homes(&self, homes: &[u64], data: &[u8], s: &mut WriteScratch) -> Result {
+    fn plan_homes(&self, homes: &[u64], data: &[u8], s: &mut DetWoWriteScratch) -> Result {
         let plan = &mut s.plans[0];
         plan.homes.clear();
         plan.homes.extend_from_slice(homes);
@@ -167,7 +167,7 @@ impl DetWo {
     }
 
     /// Finds where each refresh of the chunk takes its contents from, and asks for it.
-    fn plan_refreshes(&self, tier: usize, writes: u64, s: &mut WriteScratch) -> Result {
+    fn plan_refreshes(&self, tier: usize, writes: u64, s: &mut DetWoWriteScratch) -> Result {
         let (n, begin) = (self.tiers[tier].geometry.blocks, self.tiers[tier].refreshed);
         let end = self.refreshed_after(tier, self.count + writes);
         let window = (end - begin) as usize;
@@ -193,9 +193,9 @@ impl DetWo {
                     0 => {
                         let lead = self.lead(tier, r % n, s.entries[j], r, self.count);
                         plan.fetches.push(Fetch::new(lead));
-                        Source::Fetched(plan.fetches.len() - 1)
+                        CopySource::Fetched(plan.fetches.len() - 1)
                     }
-                    newest => Source::Chunk(newest - 1),
+                    newest => CopySource::Chunk(newest - 1),
                 };
                 plan.sources.push(source);
             }
@@ -207,7 +207,7 @@ impl DetWo {
     fn seal_writes(
         &self,
         tier: usize,
-        plan: &Plan,
+        plan: &ChunkPlan,
         data: &[u8],
         salt: Salt,
         out: &mut Run,
@@ -226,7 +226,7 @@ impl DetWo {
     fn seal_refreshes(
         &self,
         tier: usize,
-        plan: &Plan,
+        plan: &ChunkPlan,
         (data, input): (&[u8], &Run),
         salt: Salt,
         out: &mut Run,
@@ -239,8 +239,8 @@ impl DetWo {
             let r = t.refreshed + j as u64;
             let (entry, body) = out.slot_mut(nth + j);
             match *source {
-                Source::Chunk(i) => body.copy_from_slice(&data[i * len..(i + 1) * len]),
-                Source::Fetched(nth) => {
+                CopySource::Chunk(i) => body.copy_from_slice(&data[i * len..(i + 1) * len]),
+                CopySource::Fetched(nth) => {
                     let block = r % t.geometry.blocks;
                     if self.open_fetch(tier, block, &plan.fetches[nth], input, body).is_err() {
                         // Lost already. The rest of the volume goes on, and reads of this block
@@ -255,7 +255,7 @@ impl DetWo {
     }
 
     /// Everything is written: from now on reads go by it.
-    fn commit(&mut self, homes: &[u64], s: &WriteScratch) {
+    fn commit(&mut self, homes: &[u64], s: &DetWoWriteScratch) {
         let mut nth = 0;
         for (tier, t) in self.tiers.iter_mut().enumerate() {
             nth += homes.len();

@@ -11,16 +11,16 @@
 //! it has ended, the next opening begins it anew. Blocks are found by what their buckets say, so
 //! the maps are not needed, and are made anew when the pass has ended.
 
-use super::geometry::{Geometry, PlacedTree, family};
-use super::{Controller, Issued, PathOram, Serve};
-use crate::controller::{Kind, Stepped};
+use super::geometry::{PathGeometry, PlacedTree, family};
+use super::{Controller, PathOram, Serve, StepOutcome};
+use crate::controller::{StepKind, SteppedOram};
 use crate::durable::Durable;
 use crate::error::{Error, Result};
 use crate::oram::Hides;
-use crate::rng::Seeded;
+use crate::rng::SeededRng;
 use crate::scheme::Parts;
 use crate::scheme::keys::Keys;
-use crate::scheme::openings::{KEY_BYTES_MAX, OPENINGS_MANY, State};
+use crate::scheme::openings::{EpochState, KEY_BYTES_MAX, OPENINGS_MANY};
 use crate::scheme::saves::Saves;
 use crate::tree::{Contents, SealedTree, Treetop, extents_at};
 use crate::types::{Addr, Extent, Leaf};
@@ -30,10 +30,10 @@ use alloc::vec::Vec;
 type Tree = Treetop<SealedTree<Keys>>;
 
 /// A Path ORAM that can be saved, and that a crash takes back to its last sync. To be held as
-/// [`Stepped`], which never syncs within a request.
+/// [`SteppedOram`], which never syncs within a request.
 pub struct DurablePath {
     oram: PathOram<Tree>,
-    geometry: Geometry,
+    geometry: PathGeometry,
     trees: Vec<PlacedTree>,
     saves: Saves,
     /// Accesses since the last sync.
@@ -44,29 +44,29 @@ pub struct DurablePath {
 
 impl DurablePath {
     /// Makes a new one; every block reads as zeros.
-    pub fn create(geometry: Geometry, parts: Parts) -> Result<Stepped<Self>> {
-        Self::new(geometry, parts).map(Stepped::new)
+    pub fn create(geometry: PathGeometry, parts: Parts) -> Result<SteppedOram<Self>> {
+        Self::new(geometry, parts).map(SteppedOram::new)
     }
 
     /// Makes a new one, filled with every block: each bucket is written once, in an order that is
     /// always the same. In which order `contents` is asked for blocks must not be seen.
     pub fn create_filled(
-        geometry: Geometry,
+        geometry: PathGeometry,
         parts: Parts,
         contents: Contents<'_>,
-    ) -> Result<Stepped<Self>> {
-        let mut new = Self::assemble(geometry, parts, &State::default())?;
+    ) -> Result<SteppedOram<Self>> {
+        let mut new = Self::assemble(geometry, parts, &EpochState::default())?;
         new.begin_opening()?;
         // Nothing was saved yet that writing to the buckets' places could spoil.
         new.oram.fill(contents)?;
         new.hold_back();
         new.save()?;
-        Ok(Stepped::new(new))
+        Ok(SteppedOram::new(new))
     }
 
     /// Opens the one whose vault last kept `state`, as it was at its last sync.
-    pub fn open(geometry: Geometry, parts: Parts, state: &[u8]) -> Result<Stepped<Self>> {
-        let state = State::decode(state)?;
+    pub fn open(geometry: PathGeometry, parts: Parts, state: &[u8]) -> Result<SteppedOram<Self>> {
+        let state = EpochState::decode(state)?;
         let mut opened = Self::reopen(geometry, parts, &state)?;
         if opened.saves.life.takes_writes() {
             if !state.clean {
@@ -74,11 +74,11 @@ impl DurablePath {
             }
             opened.retire_if_many()?;
         }
-        Ok(Stepped::new(opened))
+        Ok(SteppedOram::new(opened))
     }
 
-    fn new(geometry: Geometry, parts: Parts) -> Result<Self> {
-        let mut new = Self::assemble(geometry, parts, &State::default())?;
+    fn new(geometry: PathGeometry, parts: Parts) -> Result<Self> {
+        let mut new = Self::assemble(geometry, parts, &EpochState::default())?;
         new.begin_opening()?;
         new.hold_back();
         new.save()?;
@@ -86,7 +86,7 @@ impl DurablePath {
     }
 
     /// Opens it as it was at its last sync, labels included.
-    fn reopen(geometry: Geometry, parts: Parts, state: &State) -> Result<Self> {
+    fn reopen(geometry: PathGeometry, parts: Parts, state: &EpochState) -> Result<Self> {
         let mut opened = Self::assemble(geometry, parts, state)?;
         opened.hold_back();
         let held = opened.load()?;
@@ -101,7 +101,7 @@ impl DurablePath {
         Ok(opened)
     }
 
-    fn assemble(geometry: Geometry, parts: Parts, state: &State) -> Result<Self> {
+    fn assemble(geometry: PathGeometry, parts: Parts, state: &EpochState) -> Result<Self> {
         geometry.check()?;
         let placed = geometry.trees();
         let copies = geometry.copies(&placed);
@@ -116,7 +116,7 @@ impl DurablePath {
             let below = SealedTree::create(store, at, tree.name, shape, body_len, keys, salts)?;
             trees.push(Treetop::new(tree.shape.clone(), tree.cached, below)?);
         }
-        let leaves = Box::new(Seeded::drawn(&mut *saves.life.rng));
+        let leaves = Box::new(SeededRng::drawn(&mut *saves.life.rng));
         let stash_blocks = geometry.stash_blocks as usize;
         Ok(Self {
             oram: PathOram::new(geometry.blocks, trees, stash_blocks, leaves)?,
@@ -266,11 +266,11 @@ impl Controller for DurablePath {
         self.oram.waiting()
     }
 
-    fn step(&mut self, serve: Serve<'_>) -> Result<Issued> {
+    fn step(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         self.saves.life.writable()?;
         let issued = self.oram.step(serve)?;
         // What nothing asked for waits for a sync as well.
-        let is_unasked = matches!(issued.kind, Kind::Dummy | Kind::Eviction);
+        let is_unasked = matches!(issued.kind, StepKind::Dummy | StepKind::Eviction);
         if issued.finished.is_some() || is_unasked {
             self.count_access()?;
             self.retire_if_many()?;

@@ -4,7 +4,7 @@ use super::LABEL_LEN;
 use crate::error::{Error, Result};
 use crate::scheme::PlacedArea;
 use crate::scheme::keys::{Family, Keys};
-use crate::scheme::saves::Copies;
+use crate::scheme::saves::CopyLayout;
 use crate::tree::{HEADER_LEN, STASH_BLOCKS, SealedTree, Shape, TREE_BLOCKS_MAX, TreeLayout};
 use alloc::vec::Vec;
 
@@ -42,7 +42,7 @@ const AREAS: [&str; 8] = ["tree", "map 1", "map 2", "map 3", "map 4", "map 5", "
 
 /// The public parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Geometry {
+pub struct PathGeometry {
     /// Logical blocks.
     pub blocks: u64,
     /// Bytes of a block.
@@ -96,7 +96,7 @@ impl PlacedTree {
     }
 }
 
-impl Geometry {
+impl PathGeometry {
     /// `blocks` blocks of `block_len` bytes, and everything else as good as for most.
     pub fn new(blocks: u64, block_len: usize) -> Result<Self> {
         let geometry = Self {
@@ -255,11 +255,11 @@ impl Geometry {
         (0..=self.map_trees).map(place).collect()
     }
 
-    pub(super) fn copies(&self, trees: &[PlacedTree]) -> Copies {
+    pub(super) fn copies(&self, trees: &[PlacedTree]) -> CopyLayout {
         let saved: u64 = trees.iter().map(|tree| tree.saved_len(self.stash_blocks)).sum();
         let held: Vec<_> = trees.iter().map(|tree| (tree.held, tree.held_len)).collect();
         let at = trees.iter().map(|tree| tree.layout.len()).sum();
-        Copies::new(at, saved + self.map_memory(), &held)
+        CopyLayout::new(at, saved + self.map_memory(), &held)
     }
 
     /// All of it, to be bound to what is sealed.

@@ -2,14 +2,14 @@ mod batches;
 mod tampering;
 
 use super::*;
-use crate::controller::Stepped;
+use crate::controller::SteppedOram;
 use crate::oram::Oram;
-use crate::rng::Seeded;
+use crate::rng::SeededRng;
 use crate::scheme::tree_rig::{
     behaves_like_an_array, sealed, shows_one_template, store_for, trees,
 };
 use crate::seal::{Aead, Salt, Sealer, Secret};
-use crate::store::Watched;
+use crate::store::WatchedStore;
 use crate::trace::Recorder;
 use crate::tree::{BareTree, DRAINS_IN_A_ROW, GhostTree, SealedTree, Shape};
 use alloc::sync::Arc;
@@ -22,7 +22,7 @@ fn every_tree_makes_an_array() {
     {
         let shape = Shape::uniform(levels, z).unwrap();
         for tree in trees(&shape, len) {
-            let path = PathOram::new(n, vec![tree], 100, Box::new(Seeded::new(1))).unwrap();
+            let path = PathOram::new(n, vec![tree], 100, Box::new(SeededRng::new(1))).unwrap();
             behaves_like_an_array(path, 4000);
         }
     }
@@ -34,7 +34,8 @@ fn a_recursive_map_finds_everything() {
     let maps = trees(&Shape::uniform(4, 4).unwrap(), 32);
     let tops = trees(&Shape::uniform(2, 4).unwrap(), 12);
     for ((data, map), top) in data.into_iter().zip(maps).zip(tops) {
-        let path = PathOram::new(120, vec![data, map, top], 100, Box::new(Seeded::new(1))).unwrap();
+        let path =
+            PathOram::new(120, vec![data, map, top], 100, Box::new(SeededRng::new(1))).unwrap();
         behaves_like_an_array(path, 4000);
     }
 }
@@ -52,11 +53,11 @@ fn trees_are_accessed_in_turn_for_nobody_as_well() {
         };
         let bare = BareTree::new(Shape::uniform(levels, 2).unwrap(), len);
         let witness: Box<dyn crate::tree::PathWitness> = Box::new(told);
-        crate::tree::Noted::new(bare, witness)
+        crate::tree::ObservedTree::new(bare, witness)
     };
     let trees = [(5, 16), (4, 32), (2, 12)].into_iter().enumerate();
     let trees = trees.map(|(nth, size)| tree(nth, size)).collect();
-    let mut path = PathOram::new(60, trees, 60, Box::new(Seeded::new(1))).unwrap();
+    let mut path = PathOram::new(60, trees, 60, Box::new(SeededRng::new(1))).unwrap();
     path.drain_above(4);
     let mut evictions = 0;
     for step in 0..6000 {
@@ -64,7 +65,7 @@ fn trees_are_accessed_in_turn_for_nobody_as_well() {
             path.submit(step, Addr(step * 11 % 60)).unwrap();
         }
         let kind = path.step(&mut |_, _| {}).unwrap().kind;
-        evictions += u32::from(kind == Kind::Eviction);
+        evictions += u32::from(kind == StepKind::Eviction);
     }
     assert!(evictions > 100, "{evictions} evictions");
     let order = order.lock().unwrap();
@@ -75,7 +76,7 @@ fn trees_are_accessed_in_turn_for_nobody_as_well() {
 fn other_arities_work_as_well() {
     for arity in [3, 4] {
         for tree in trees(&Shape::new(vec![4; 4], arity).unwrap(), 8) {
-            let path = PathOram::new(60, vec![tree], 100, Box::new(Seeded::new(1))).unwrap();
+            let path = PathOram::new(60, vec![tree], 100, Box::new(SeededRng::new(1))).unwrap();
             behaves_like_an_array(path, 3000);
         }
     }
@@ -86,9 +87,9 @@ fn other_arities_work_as_well() {
 fn a_path_access_has_one_template() {
     let shape = Shape::per_level(vec![4, 2, 4, 3, 1]).unwrap();
     let witness = Arc::new(Recorder::default());
-    let store = Arc::new(Watched::new(store_for(&shape, 16), witness.clone()));
+    let store = Arc::new(WatchedStore::new(store_for(&shape, 16), witness.clone()));
     let tree = sealed(store, shape, 16);
-    let path = PathOram::new(20, vec![tree], 50, Box::new(Seeded::new(1))).unwrap();
+    let path = PathOram::new(20, vec![tree], 50, Box::new(SeededRng::new(1))).unwrap();
     shows_one_template(path, &witness);
 }
 
@@ -96,7 +97,7 @@ fn a_path_access_has_one_template() {
 fn leaves_are_fresh_and_a_stash_that_overflows_is_an_error() {
     // Twelve slots for twelve blocks: soon the stash is full.
     let tree = GhostTree::new(Shape::uniform(2, 4).unwrap(), 64, ());
-    let mut path = PathOram::new(12, vec![tree], 1, Box::new(Seeded::new(1))).unwrap();
+    let mut path = PathOram::new(12, vec![tree], 1, Box::new(SeededRng::new(1))).unwrap();
     let overflow = (0..1000).find_map(|i| {
         path.submit(i, Addr(i % 12)).unwrap();
         path.step(&mut |_, _| {}).err()
@@ -109,7 +110,7 @@ fn leaves_are_fresh_and_a_stash_that_overflows_is_an_error() {
 #[test]
 fn a_crowded_stash_is_emptied_first() {
     let tree = GhostTree::new(Shape::uniform(4, 2).unwrap(), 64, ());
-    let mut path = PathOram::new(15, vec![tree], 12, Box::new(Seeded::new(1))).unwrap();
+    let mut path = PathOram::new(15, vec![tree], 12, Box::new(SeededRng::new(1))).unwrap();
     path.drain_above(0);
     let (mut drained, mut in_vain) = (0, 0);
     for i in 0..2000 {
@@ -118,7 +119,7 @@ fn a_crowded_stash_is_emptied_first() {
             let crowded = !path.engines()[0].stash().is_empty();
             let issued = path.step(&mut |_, _| {}).unwrap();
             let drains = crowded && nth < DRAINS_IN_A_ROW;
-            assert_eq!(issued.kind, if drains { Kind::Eviction } else { Kind::Data });
+            assert_eq!(issued.kind, if drains { StepKind::Eviction } else { StepKind::Data });
             if issued.finished.is_some() {
                 in_vain += u32::from(nth == DRAINS_IN_A_ROW);
                 break;
@@ -132,7 +133,7 @@ fn a_crowded_stash_is_emptied_first() {
 #[test]
 fn impossible_requests_are_refused() {
     let tree = || BareTree::new(Shape::uniform(3, 4).unwrap(), 8);
-    let new = |blocks, trees| PathOram::new(blocks, trees, 9, Box::new(Seeded::new(1)));
+    let new = |blocks, trees| PathOram::new(blocks, trees, 9, Box::new(SeededRng::new(1)));
     assert!(new(29, vec![tree()]).is_err());
     assert!(new(1, vec![]).is_err());
     let tiny = BareTree::new(Shape::uniform(3, 4).unwrap(), 7);
@@ -165,10 +166,10 @@ fn a_failed_read_is_made_again() {
             goes_on_after_failed_reads(lens[0] + lens[1], |store| {
                 let data = sealed(store.clone(), shape.clone(), 16);
                 let key = Aead::new(&Secret::from_bytes([8; 32]));
-                let (maps, salts) = (maps.clone(), Box::new(Seeded::new(2)));
+                let (maps, salts) = (maps.clone(), Box::new(SeededRng::new(2)));
                 let map = SealedTree::create(store, lens[0], "map", maps, 16, key, salts).unwrap();
                 let trees = [data, map].into_iter().take(trees).collect();
-                let mut path = PathOram::new(40, trees, 60, Box::new(Seeded::new(1))).unwrap();
+                let mut path = PathOram::new(40, trees, 60, Box::new(SeededRng::new(1))).unwrap();
                 path.drain_above(above);
                 path
             });

@@ -1,9 +1,9 @@
 //! A Path ORAM in memory that nobody opens again: it pays for no crash.
 
-use super::{Geometry, PathOram};
-use crate::controller::Stepped;
+use super::{PathGeometry, PathOram};
+use crate::controller::SteppedOram;
 use crate::error::Result;
-use crate::rng::{Rng, Seeded};
+use crate::rng::{Rng, SeededRng};
 use crate::seal::{Aegis, Secret};
 use crate::store::MemStore;
 use crate::tree::{Contents, SealedTree, Treetop};
@@ -12,27 +12,27 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// What [`in_memory`] makes.
-pub type Unsaved = Stepped<PathOram<Tree>>;
+pub type Unsaved = SteppedOram<PathOram<Tree>>;
 
 type Tree = Treetop<SealedTree<Aegis>>;
 
 /// One whose trees lie sealed in memory, under a key that it forgets.
-pub fn in_memory(geometry: &Geometry, rng: &mut dyn Rng) -> Result<Unsaved> {
-    assemble(geometry, rng).map(Stepped::new)
+pub fn in_memory(geometry: &PathGeometry, rng: &mut dyn Rng) -> Result<Unsaved> {
+    assemble(geometry, rng).map(SteppedOram::new)
 }
 
 /// The same, filled with every block.
 pub fn in_memory_filled(
-    geometry: &Geometry,
+    geometry: &PathGeometry,
     rng: &mut dyn Rng,
     contents: Contents<'_>,
 ) -> Result<Unsaved> {
     let mut path = assemble(geometry, rng)?;
     path.fill(contents)?;
-    Ok(Stepped::new(path))
+    Ok(SteppedOram::new(path))
 }
 
-fn assemble(geometry: &Geometry, rng: &mut dyn Rng) -> Result<PathOram<Tree>> {
+fn assemble(geometry: &PathGeometry, rng: &mut dyn Rng) -> Result<PathOram<Tree>> {
     geometry.check()?;
     let mut trees = Vec::new();
     for tree in geometry.trees() {
@@ -42,7 +42,7 @@ fn assemble(geometry: &Geometry, rng: &mut dyn Rng) -> Result<PathOram<Tree>> {
         let below = SealedTree::create(store, 0, tree.name, shape, tree.body_len, key, salts)?;
         trees.push(Treetop::new(tree.shape, tree.cached, below)?);
     }
-    let leaves = Box::new(Seeded::drawn(rng));
+    let leaves = Box::new(SeededRng::drawn(rng));
     let stash_blocks = geometry.stash_blocks as usize;
     PathOram::new(geometry.blocks, trees, stash_blocks, leaves)
 }

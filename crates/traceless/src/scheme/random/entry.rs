@@ -32,7 +32,7 @@ const NOTE: Range<usize> = 64..96;
 const NOTE_TAG: Range<usize> = 96..96 + TAG_LEN;
 
 /// The sealers of one tier in one opening.
-pub(super) struct TierKeys {
+pub(super) struct RandomTierKeys {
     pub head: Box<dyn Sealer>,
     pub body: Box<dyn Sealer>,
     pub note: Box<dyn Sealer>,
@@ -63,7 +63,7 @@ pub(super) struct Note {
     pub fingerprint: u128,
 }
 
-impl TierKeys {
+impl RandomTierKeys {
     /// Seals what `slot` holds from a version on: `body` in place, and its entry.
     pub fn seal(
         &self,
@@ -166,9 +166,9 @@ mod tests {
     use super::*;
     use crate::seal::{Cipher, Secret};
 
-    fn keys() -> TierKeys {
+    fn keys() -> RandomTierKeys {
         let key = |n| Cipher::AesGcm.sealer(&Secret::from_bytes([n; 32]));
-        TierKeys { head: key(1), body: key(2), note: key(3) }
+        RandomTierKeys { head: key(1), body: key(2), note: key(3) }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::entry::{ENTRY_LEN, RECORD_LEN, RECORD_STRIPE, STRIPE};
 use crate::error::{Error, Result};
 use crate::scheme::place_areas;
 use crate::scheme::tiers::{MAP_TIERS_MAX, MapLayout};
-use crate::store::Layout;
+use crate::store::SlotLayout;
 use alloc::vec::Vec;
 
 /// Slots drawn and written anew at each write, k.
@@ -39,7 +39,7 @@ pub(super) const AREA_NAMES: [[&str; 2]; MAP_TIERS_MAX as usize + 1] = [
 
 /// The parameters that the scheme is made from. All of them are public.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Geometry {
+pub struct RandomGeometry {
     /// Logical blocks, N.
     pub blocks: u64,
     /// Bytes of a block.
@@ -50,7 +50,7 @@ pub struct Geometry {
     pub unsynced_max: u64,
 }
 
-impl Geometry {
+impl RandomGeometry {
     /// A geometry with an interval between syncs of a 32nd of the blocks, at most
     /// [`UNSYNCED_MAX`].
     pub fn new(blocks: u64, block_len: usize, map_tiers: u8) -> Result<Self> {
@@ -99,21 +99,21 @@ impl Geometry {
 
     /// Name, first byte and length of each area, in order. Public.
     pub fn areas(&self) -> Vec<(&'static str, u64, u64)> {
-        let named = |(t, [slots, journal]): (TierGeometry, [_; 2])| {
+        let named = |(t, [slots, journal]): (RandomTierGeometry, [_; 2])| {
             [(slots, t.slots), (journal, t.journal)]
         };
         place_areas(self.tiers().into_iter().zip(AREA_NAMES).flat_map(named))
     }
 
     /// How the slots of the user's blocks lie; their area is the first.
-    pub fn slots(&self) -> Layout {
-        TierGeometry::new(self, 0).slots
+    pub fn slots(&self) -> SlotLayout {
+        RandomTierGeometry::new(self, 0).slots
     }
 
     /// Bytes written to the store per byte written by the user, headers left out: each slot goes to
     /// the journal, then to its place.
     pub fn write_amplification(&self) -> f64 {
-        let written = |t: &TierGeometry| (t.records + DRAWS) as f64 * t.slots.body_len as f64;
+        let written = |t: &RandomTierGeometry| (t.records + DRAWS) as f64 * t.slots.body_len as f64;
         self.tiers().iter().map(written).sum::<f64>() / self.block_len as f64
     }
 
@@ -132,8 +132,8 @@ impl Geometry {
         MAP.tier_blocks(self.blocks, tier)
     }
 
-    pub(super) fn tiers(&self) -> Vec<TierGeometry> {
-        (0..=self.map_tiers).map(|t| TierGeometry::new(self, t)).collect()
+    pub(super) fn tiers(&self) -> Vec<RandomTierGeometry> {
+        (0..=self.map_tiers).map(|t| RandomTierGeometry::new(self, t)).collect()
     }
 
     /// Records of one write in the journal of tier `tier`: the slots drawn, and one for each block
@@ -146,7 +146,7 @@ impl Geometry {
 
 /// Sizes of one tier.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TierGeometry {
+pub(super) struct RandomTierGeometry {
     /// Blocks of this tier.
     pub blocks: u64,
     /// Blocks that its stash may hold.
@@ -156,17 +156,17 @@ pub(super) struct TierGeometry {
     /// Writes whose records the journal holds for sure.
     pub journal_writes: u64,
     /// The slots.
-    pub slots: Layout,
+    pub slots: SlotLayout,
     /// The journal.
-    pub journal: Layout,
+    pub journal: SlotLayout,
 }
 
-impl TierGeometry {
-    fn new(whole: &Geometry, tier: u8) -> Self {
+impl RandomTierGeometry {
+    fn new(whole: &RandomGeometry, tier: u8) -> Self {
         let blocks = whole.tier_blocks(tier);
         let body_len = if tier == 0 { whole.block_len } else { MAP.block_len() };
         let stash_max = 60 + u64::from(blocks.ilog2()) + 1;
-        let records = Geometry::records(tier.into());
+        let records = RandomGeometry::records(tier.into());
         // What is under way: written but not synced, and synced but not in place for sure. And
         // the time in which each block of the stash is recorded again.
         let journal_writes = 2 * whole.unsynced_max + stash_age_max(stash_max);
@@ -178,8 +178,8 @@ impl TierGeometry {
             stash_max,
             records,
             journal_writes,
-            slots: Layout { slots, body_len, entry_len: ENTRY_LEN, stripe_slots: STRIPE },
-            journal: Layout {
+            slots: SlotLayout { slots, body_len, entry_len: ENTRY_LEN, stripe_slots: STRIPE },
+            journal: SlotLayout {
                 slots: journal_slots,
                 body_len,
                 entry_len: RECORD_LEN,
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_gibibyte_costs_what_it_should() {
-        let g = Geometry::new(1 << 18, 4096, 0).unwrap();
+        let g = RandomGeometry::new(1 << 18, 4096, 0).unwrap();
         let factor = g.store_len() as f64 / (1u64 << 30) as f64;
         assert!((2.03..2.1).contains(&factor), "{factor}");
         assert!((g.write_amplification() - 7.0).abs() < 1e-9);
@@ -212,21 +212,22 @@ mod tests {
     #[test]
     fn a_map_on_the_store_is_small() {
         let blocks = (1u64 << 40) / 4096;
-        assert_eq!(Geometry::map_tiers_for(blocks, 30 << 20), 2);
-        let g = Geometry::new(blocks, 4096, 2).unwrap();
+        assert_eq!(RandomGeometry::map_tiers_for(blocks, 30 << 20), 2);
+        let g = RandomGeometry::new(blocks, 4096, 2).unwrap();
         assert!(g.map_memory() < 5 << 20);
         assert!(g.write_amplification() < 9.5, "{}", g.write_amplification());
     }
 
     #[test]
     fn impossible_sizes_are_refused() {
-        assert!(Geometry::new(0, 4096, 0).is_err());
-        assert!(Geometry::new(1, 4096, 0).is_ok());
-        assert!(Geometry::new(BLOCKS_MAX + 1, 4096, 0).is_err());
-        assert!(Geometry::new(BLOCKS_MAX, 1 << 20, 0).is_err());
-        assert!(Geometry::new(64, 100, 0).is_err());
-        assert!(Geometry::new(64, 4096, 4).is_err());
-        let long = Geometry { unsynced_max: 1025, ..Geometry::new(64, 4096, 0).unwrap() };
+        assert!(RandomGeometry::new(0, 4096, 0).is_err());
+        assert!(RandomGeometry::new(1, 4096, 0).is_ok());
+        assert!(RandomGeometry::new(BLOCKS_MAX + 1, 4096, 0).is_err());
+        assert!(RandomGeometry::new(BLOCKS_MAX, 1 << 20, 0).is_err());
+        assert!(RandomGeometry::new(64, 100, 0).is_err());
+        assert!(RandomGeometry::new(64, 4096, 4).is_err());
+        let long =
+            RandomGeometry { unsynced_max: 1025, ..RandomGeometry::new(64, 4096, 0).unwrap() };
         assert!(long.check().is_err());
     }
 }

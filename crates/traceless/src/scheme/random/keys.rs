@@ -1,23 +1,23 @@
 //! The keys of each opening, found by the write that used them.
 
-use super::entry::TierKeys;
-use super::geometry::Geometry;
+use super::entry::RandomTierKeys;
+use super::geometry::RandomGeometry;
 use crate::error::Result;
-use crate::scheme::openings::{self, Opening, Openings, State};
+use crate::scheme::openings::{self, EpochState, Opening, Openings};
 use crate::seal::{Cipher, Secret};
 use alloc::vec::Vec;
 
 /// The openings with their keys.
-pub(super) struct KeyRing {
+pub(super) struct RandomKeyRing {
     key: Secret,
     cipher: Cipher,
     tiers: u8,
-    openings: Openings<Vec<TierKeys>>,
+    openings: Openings<Vec<RandomTierKeys>>,
     fingerprints: Vec<Secret>,
 }
 
-impl KeyRing {
-    pub fn new(key: Secret, cipher: Cipher, geometry: &Geometry, state: &State) -> Self {
+impl RandomKeyRing {
+    pub fn new(key: Secret, cipher: Cipher, geometry: &RandomGeometry, state: &EpochState) -> Self {
         let tiers = geometry.map_tiers;
         let openings = Openings::new(state, |o| tier_keys(&key, cipher, tiers, o));
         let of_tier = |tier| key.derive(&[&[tier], b"fingerprint"]);
@@ -32,14 +32,14 @@ impl KeyRing {
     }
 
     /// The keys of the slots of tier `tier` with version `version`.
-    pub fn at(&self, tier: usize, version: u64) -> &TierKeys {
-        let count = version / Geometry::records(tier);
+    pub fn at(&self, tier: usize, version: u64) -> &RandomTierKeys {
+        let count = version / RandomGeometry::records(tier);
         &self.openings.find(|o| o.start <= count).1[tier]
     }
 
     /// Fills the body, and its tag, of a block that was lost.
     pub fn fill_lost(&self, tier: usize, version: u64, tag: &mut [u8], body: &mut [u8]) {
-        let count = version / Geometry::records(tier);
+        let count = version / RandomGeometry::records(tier);
         let (opening, _) = self.openings.find(|o| o.start <= count);
         let place = version.to_le_bytes();
         let key = self.key.derive(&[&opening.id, &[tier as u8], b"lost", &place]);
@@ -62,15 +62,19 @@ impl KeyRing {
         self.openings.prune(|next| next <= newest);
     }
 
-    pub fn openings(&self) -> &Openings<Vec<TierKeys>> {
+    pub fn openings(&self) -> &Openings<Vec<RandomTierKeys>> {
         &self.openings
     }
 }
 
-fn tier_keys(key: &Secret, cipher: Cipher, tiers: u8, opening: &Opening) -> Vec<TierKeys> {
+fn tier_keys(key: &Secret, cipher: Cipher, tiers: u8, opening: &Opening) -> Vec<RandomTierKeys> {
     let of_tier = |tier| {
         let key = |purpose: &[u8]| cipher.sealer(&key.derive(&[&opening.id, &[tier], purpose]));
-        TierKeys { head: key(b"slot head"), body: key(b"slot body"), note: key(b"journal note") }
+        RandomTierKeys {
+            head: key(b"slot head"),
+            body: key(b"slot body"),
+            note: key(b"journal note"),
+        }
     };
     (0..=tiers).map(of_tier).collect()
 }

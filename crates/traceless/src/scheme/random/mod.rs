@@ -43,25 +43,25 @@ mod stash;
 mod write;
 
 pub use crate::scheme::tiers::MAP_TIERS_MAX;
-pub use geometry::{BLOCKS_MAX, DRAWS, Geometry, MAP_FAN, SLOTS_PER_BLOCK, UNSYNCED_MAX};
+pub use geometry::{BLOCKS_MAX, DRAWS, MAP_FAN, RandomGeometry, SLOTS_PER_BLOCK, UNSYNCED_MAX};
 
 use crate::error::{Error, Place, Result};
 use crate::oram::{BlockOram, Hides, Oram, check_request};
 use crate::scheme::Parts;
 use crate::scheme::lifecycle::Lifecycle;
-use crate::scheme::openings::{OPENINGS_MANY, State, key_bytes_max};
+use crate::scheme::openings::{EpochState, OPENINGS_MANY, key_bytes_max};
 use crate::scheme::pool::Pool;
 use crate::store::{Area, Cursor, Store};
 use crate::types::Addr;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
-use geometry::TierGeometry;
-use keys::KeyRing;
+use geometry::RandomTierGeometry;
+use keys::RandomKeyRing;
 use map::Spot;
-use read::ReadScratch;
-use stash::{Pending, Stash};
-use write::{Draw, WriteScratch};
+use read::RandomReadScratch;
+use stash::{Pending, RandomStash};
+use write::{RandomWriteScratch, SlotDraw};
 
 /// How a scheme knows whether a slot is free.
 pub trait Vacancy: Send + Sync + Sized {
@@ -84,26 +84,26 @@ pub trait Vacancy: Send + Sync + Sized {
 
 /// The scheme. See the [module](self).
 pub struct RandomSlots<V> {
-    geometry: Geometry,
+    geometry: RandomGeometry,
     store: Arc<dyn Store>,
-    tiers: Vec<Tier<V>>,
-    keys: KeyRing,
+    tiers: Vec<RandomTier<V>>,
+    keys: RandomKeyRing,
     /// Where the blocks of the last tier are, those in its stash included.
     top: Vec<Spot>,
     count: u64,
     life: Lifecycle,
     key_bytes_max: u64,
-    readers: Pool<ReadScratch>,
-    writer: WriteScratch,
+    readers: Pool<RandomReadScratch>,
+    writer: RandomWriteScratch,
 }
 
 /// The data (tier 0), or the map of the tier before.
-struct Tier<V> {
-    geometry: TierGeometry,
+struct RandomTier<V> {
+    geometry: RandomTierGeometry,
     slots: Area,
     journal: Area,
     cursor: Cursor,
-    stash: Stash,
+    stash: RandomStash,
     pending: Pending,
     vacancy: V,
     /// Sum of the hashes of what no other map vouches for: the stash, and in the last tier all
@@ -113,8 +113,8 @@ struct Tier<V> {
 
 impl<V: Vacancy> RandomSlots<V> {
     /// Makes a new one on a store whose contents do not matter. Every block reads as zeros.
-    pub fn create(geometry: Geometry, parts: Parts) -> Result<Self> {
-        let mut new = Self::assemble(geometry, parts, &State::default())?;
+    pub fn create(geometry: RandomGeometry, parts: Parts) -> Result<Self> {
+        let mut new = Self::assemble(geometry, parts, &EpochState::default())?;
         new.begin_opening()?;
         Ok(new)
     }
@@ -122,12 +122,12 @@ impl<V: Vacancy> RandomSlots<V> {
     /// Opens the one whose vault last kept `state`, after a close or a crash at any point. Work
     /// that a crash cut short is redone byte for byte; `progress` tells done and all of the map.
     pub fn open(
-        geometry: Geometry,
+        geometry: RandomGeometry,
         parts: Parts,
         state: &[u8],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
-        let mut state = State::decode(state)?;
+        let mut state = EpochState::decode(state)?;
         state.at_least = state.at_least.max(parts.expect_writes);
         let read_only = parts.read_only;
         let mut opened = Self::assemble(geometry, parts, &state)?;
@@ -141,7 +141,7 @@ impl<V: Vacancy> RandomSlots<V> {
 
     /// Writes that a state's keeper had seen, and whether it was closed.
     pub fn peek_state(state: &[u8]) -> Result<(u64, bool)> {
-        State::decode(state).map(|s| (s.at_least, s.clean))
+        EpochState::decode(state).map(|s| (s.at_least, s.clean))
     }
 
     /// Blocks in the stash of each tier. For tests and curiosity; never shown to an adversary.
@@ -149,15 +149,15 @@ impl<V: Vacancy> RandomSlots<V> {
         self.tiers.iter().map(|t| t.stash.len()).collect()
     }
 
-    fn assemble(geometry: Geometry, parts: Parts, state: &State) -> Result<Self> {
+    fn assemble(geometry: RandomGeometry, parts: Parts, state: &EpochState) -> Result<Self> {
         geometry.check()?;
         parts.check_room(geometry.store_len())?;
         let placed = geometry.areas();
-        let tier = |(geometry, placed): (TierGeometry, &[_])| Tier {
+        let tier = |(geometry, placed): (RandomTierGeometry, &[_])| RandomTier {
             slots: parts.area(placed[0], geometry.slots),
             journal: parts.area(placed[1], geometry.journal),
             cursor: Cursor::at_start(&geometry.journal),
-            stash: Stash::default(),
+            stash: RandomStash::default(),
             pending: Pending::new(),
             vacancy: V::new(geometry.slots.slots),
             fingerprint: 0,
@@ -168,7 +168,7 @@ impl<V: Vacancy> RandomSlots<V> {
         let top_blocks = tiers.last().expect("the data is a tier").geometry.blocks;
         let top_blocks = usize::try_from(top_blocks).map_err(|_| Error::Geometry("map"))?;
         Ok(Self {
-            keys: KeyRing::new(parts.key, parts.cipher, &geometry, state),
+            keys: RandomKeyRing::new(parts.key, parts.cipher, &geometry, state),
             top: vec![Spot::NEVER; top_blocks],
             geometry,
             store: parts.store,
@@ -177,7 +177,7 @@ impl<V: Vacancy> RandomSlots<V> {
             life: Lifecycle::new(parts.read_only, parts.vault, parts.rng),
             key_bytes_max: key_bytes_max(geometry.block_len),
             readers: Pool::default(),
-            writer: WriteScratch::default(),
+            writer: RandomWriteScratch::default(),
         })
     }
 
@@ -200,10 +200,11 @@ impl<V: Vacancy> RandomSlots<V> {
         if self.keys.openings().len() < OPENINGS_MANY {
             return Ok(());
         }
-        let pass = |t: &Tier<V>| t.slots.slots().div_ceil(DRAWS).max(t.geometry.journal_writes);
+        let pass =
+            |t: &RandomTier<V>| t.slots.slots().div_ceil(DRAWS).max(t.geometry.journal_writes);
         let passes = self.tiers.iter().map(pass).max().unwrap_or(0);
         for nth in 0..passes {
-            self.write_nobody(Draw::InOrder(nth * DRAWS))?;
+            self.write_nobody(SlotDraw::InOrder(nth * DRAWS))?;
         }
         self.settle()?;
         self.keys.forget_old();
@@ -274,7 +275,7 @@ impl<V: Vacancy> BlockOram for RandomSlots<V> {
     }
 
     fn write_dummy(&mut self) -> Result {
-        self.write_nobody(Draw::Random)
+        self.write_nobody(SlotDraw::Random)
     }
 
     fn verify(&self, progress: &mut dyn FnMut(u64, u64), damaged: &mut dyn FnMut(Place)) -> Result {

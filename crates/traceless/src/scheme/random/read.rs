@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 /// Buffers of one reader.
 #[derive(Default)]
-pub(super) struct ReadScratch {
+pub(super) struct RandomReadScratch {
     run: Run,
     spots: Vec<Spot>,
 }
@@ -31,9 +31,9 @@ impl<V: Vacancy> RandomSlots<V> {
         tier: usize,
         addrs: &[Addr],
         into: &mut [u8],
-        scratch: &mut ReadScratch,
+        scratch: &mut RandomReadScratch,
     ) -> Result {
-        let ReadScratch { run, spots } = scratch;
+        let RandomReadScratch { run, spots } = scratch;
         spots.clear();
         self.spots(tier, addrs.iter().map(|a| a.0), spots)?;
         let t = &self.tiers[tier];

@@ -8,11 +8,11 @@
 
 use super::entry::{ENTRY_LEN, Head, Note, RECORD_STRIPE, STASHED, entry_version};
 use super::map::Spot;
-use super::stash::{Stashed, Waiting};
+use super::stash::{StashBlock, Waiting};
 use super::{RandomSlots, Vacancy};
 use crate::error::{Error, Place, Result};
 use crate::scheme::log::DUMMY;
-use crate::scheme::openings::State;
+use crate::scheme::openings::EpochState;
 use crate::store::{Cursor, Run};
 use crate::types::Slot;
 use alloc::collections::BTreeMap;
@@ -37,7 +37,11 @@ struct Record {
 type Records = BTreeMap<u64, Record>;
 
 impl<V: Vacancy> RandomSlots<V> {
-    pub(super) fn recover(&mut self, state: &State, progress: &mut dyn FnMut(u64, u64)) -> Result {
+    pub(super) fn recover(
+        &mut self,
+        state: &EpochState,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result {
         let mut journals = vec![];
         for tier in 0..self.tiers.len() {
             journals.push(self.read_journal(tier)?);
@@ -159,7 +163,7 @@ impl<V: Vacancy> RandomSlots<V> {
             let keys = self.keys.at(tier, version);
             if keys.open_body(STASHED, *head, entry, body, &mut plain) {
                 let (address, birth, recorded) = (head.address, head.birth, Some(version));
-                self.tiers[tier].stash.push(Stashed { address, birth, recorded, plain });
+                self.tiers[tier].stash.push(StashBlock { address, birth, recorded, plain });
             }
         }
     }

@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 /// A block in the stash.
-pub(super) struct Stashed {
+pub(super) struct StashBlock {
     pub address: u64,
     pub birth: u64,
     /// Version of its newest record in the journal, if it has one.
@@ -14,41 +14,41 @@ pub(super) struct Stashed {
 
 /// The stash: those recorded longest ago first, those not recorded yet last.
 #[derive(Default)]
-pub(super) struct Stash {
-    blocks: VecDeque<Stashed>,
+pub(super) struct RandomStash {
+    blocks: VecDeque<StashBlock>,
 }
 
-impl Stash {
+impl RandomStash {
     pub fn len(&self) -> usize {
         self.blocks.len()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Stashed> {
+    pub fn iter(&self) -> impl Iterator<Item = &StashBlock> {
         self.blocks.iter()
     }
 
-    pub fn get(&self, address: u64) -> Option<&Stashed> {
+    pub fn get(&self, address: u64) -> Option<&StashBlock> {
         self.blocks.iter().find(|b| b.address == address)
     }
 
-    pub fn push(&mut self, block: Stashed) {
+    pub fn push(&mut self, block: StashBlock) {
         self.blocks.push_back(block);
     }
 
     /// Takes out the one that is to be placed next.
-    pub fn pop(&mut self) -> Option<Stashed> {
+    pub fn pop(&mut self) -> Option<StashBlock> {
         self.blocks.pop_front()
     }
 
     /// Takes out older contents of a block.
-    pub fn remove(&mut self, address: u64) -> Option<Stashed> {
+    pub fn remove(&mut self, address: u64) -> Option<StashBlock> {
         let at = self.blocks.iter().position(|b| b.address == address)?;
         self.blocks.remove(at)
     }
 
     /// The block to record next as `version`: one that has no record, or else the one recorded
     /// longest ago, if that was before version `since`. It goes to the end.
-    pub fn record(&mut self, version: u64, since: u64) -> Option<&Stashed> {
+    pub fn record(&mut self, version: u64, since: u64) -> Option<&StashBlock> {
         let new = self.blocks.iter().position(|b| b.recorded.is_none());
         let at = match new {
             Some(at) => at,

@@ -2,26 +2,26 @@
 //! the stash, freshness after a crash, openings, reading only.
 
 use super::*;
-use crate::rng::{Rng, Seeded};
+use crate::rng::{Rng, SeededRng};
 use crate::scheme::datalair::{DataLair, FreeRecord};
 use crate::scheme::hive::{Hive, ReverseMap};
 use crate::scheme::openings::OPENINGS_MAX;
 use crate::scheme::rig::{
     self, Forgetful, Unreadable, assert_filled, damage, fill, put_back, wipe,
 };
-use crate::store::Watched;
+use crate::store::WatchedStore;
 use crate::trace::{Event, Op, Recorder};
 use crate::types::{Extent, Slot};
 
-type Rig = rig::Rig<Geometry>;
+type Rig = rig::Rig<RandomGeometry>;
 
 impl Rig {
-    fn new(geometry: Geometry) -> Self {
+    fn new(geometry: RandomGeometry) -> Self {
         Self::with_room(geometry, geometry.store_len())
     }
 
     fn small() -> Self {
-        Self::new(Geometry::new(64, 64, 0).unwrap())
+        Self::new(RandomGeometry::new(64, 64, 0).unwrap())
     }
 
     fn create<V: Vacancy>(&mut self) -> RandomSlots<V> {
@@ -45,12 +45,12 @@ impl Rig {
 
 /// Writes with syncs until the power goes, many times over. What is found is a prefix of the
 /// writes, at least up to the last sync.
-fn lives_through_crashes<V: Vacancy>(geometry: Geometry, seed: u64) {
+fn lives_through_crashes<V: Vacancy>(geometry: RandomGeometry, seed: u64) {
     let mut rig = Rig::new(geometry);
     let (n, len) = (geometry.blocks, geometry.block_len);
     drop(rig.create::<V>());
     let mut bytes = rig.store.snapshot();
-    let mut rng = Seeded::new(seed);
+    let mut rng = SeededRng::new(seed);
     let mut history: Vec<(u64, u8)> = vec![];
     let mut promised = 0;
     for _ in 0..60 {
@@ -99,7 +99,7 @@ fn lives_through_crashes<V: Vacancy>(geometry: Geometry, seed: u64) {
 #[test]
 fn no_crash_loses_what_was_synced() {
     let geometry = |blocks, block_len, map_tiers, unsynced_max| {
-        let geometry = Geometry { blocks, block_len, map_tiers, unsynced_max };
+        let geometry = RandomGeometry { blocks, block_len, map_tiers, unsynced_max };
         geometry.check().unwrap();
         geometry
     };
@@ -117,10 +117,10 @@ fn no_crash_loses_what_was_synced() {
 fn dummies_change_nothing_and_look_like_writes() {
     let mut traces: Vec<Vec<Event>> = vec![];
     for dummy in [false, true] {
-        let mut rig = Rig::new(Geometry::new(64, 64, 1).unwrap());
+        let mut rig = Rig::new(RandomGeometry::new(64, 64, 1).unwrap());
         let witness = Arc::new(Recorder::default());
         drop(rig.create::<ReverseMap>());
-        let watched = Arc::new(Watched::new(rig.store.clone(), witness.clone()));
+        let watched = Arc::new(WatchedStore::new(rig.store.clone(), witness.clone()));
         let mut oram = rig.open_on::<ReverseMap>(watched, false).unwrap();
         fill(&mut oram, 3);
         witness.take();
@@ -146,7 +146,7 @@ fn a_record_of_free_slots_saves_reads() {
         let mut rig = Rig::small();
         let witness = Arc::new(Recorder::default());
         drop(rig.create::<V>());
-        let watched = Arc::new(Watched::new(rig.store.clone(), witness.clone()));
+        let watched = Arc::new(WatchedStore::new(rig.store.clone(), witness.clone()));
         let mut oram = rig.open_on::<V>(watched, false).unwrap();
         fill(&mut oram, 1);
         oram.sync().unwrap();
@@ -162,7 +162,7 @@ fn a_record_of_free_slots_saves_reads() {
 
 #[test]
 fn the_stash_stays_small_and_is_never_forgotten() {
-    let mut rig = Rig::new(Geometry::new(256, 64, 1).unwrap());
+    let mut rig = Rig::new(RandomGeometry::new(256, 64, 1).unwrap());
     let mut oram = rig.create::<FreeRecord>();
     fill(&mut oram, 1);
     let mut most = 0;
@@ -193,7 +193,7 @@ impl Rng for Stuck {
 
 #[test]
 fn a_stash_that_overflows_is_an_error_and_can_be_opened_again() {
-    let mut rig = Rig::new(Geometry::new(256, 64, 0).unwrap());
+    let mut rig = Rig::new(RandomGeometry::new(256, 64, 0).unwrap());
     let mut oram = rig.create::<ReverseMap>();
     oram.life.rng = Box::new(Stuck(0));
     let full = (0..256).find_map(|a| oram.write(Addr(a), &[1; 64]).err());
@@ -227,7 +227,7 @@ fn a_block_that_waits_too_long_is_an_error() {
 #[test]
 fn after_a_crash_an_older_copy_is_refused() {
     // So large that the journal knows little of what lies in the slots.
-    let mut rig = Rig::new(Geometry::new(4096, 64, 0).unwrap());
+    let mut rig = Rig::new(RandomGeometry::new(4096, 64, 0).unwrap());
     let mut oram = rig.create::<ReverseMap>();
     fill(&mut oram, 1);
     oram.settle().unwrap();
@@ -253,7 +253,7 @@ fn after_a_crash_an_older_copy_is_refused() {
 
 #[test]
 fn a_disk_that_cannot_be_read_for_now_loses_no_synced_write() {
-    let mut rig = Rig::new(Geometry::new(64, 64, 1).unwrap());
+    let mut rig = Rig::new(RandomGeometry::new(64, 64, 1).unwrap());
     let mut oram = rig.create::<ReverseMap>();
     fill(&mut oram, 1);
     oram.sync().unwrap();
@@ -344,7 +344,7 @@ fn a_key_that_has_sealed_enough_gives_way_to_a_new_opening() {
 
 #[test]
 fn many_openings_are_retired_by_a_pass_over_all_slots() {
-    let mut rig = Rig::new(Geometry::new(32, 64, 0).unwrap());
+    let mut rig = Rig::new(RandomGeometry::new(32, 64, 0).unwrap());
     let mut oram = rig.create::<ReverseMap>();
     fill(&mut oram, 1);
     oram.close().unwrap();

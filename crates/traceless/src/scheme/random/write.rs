@@ -4,9 +4,9 @@
 //! prefix of them finds each as it would have been alone.
 
 use super::entry::{ENTRY_LEN, Head, Note, STASHED, entry_version};
-use super::geometry::{DRAWS, Geometry, MAP, stash_age_max};
+use super::geometry::{DRAWS, MAP, RandomGeometry, stash_age_max};
 use super::map::{MAP_BLOCK_LEN, Spot, set_entry};
-use super::stash::{Stashed, Waiting};
+use super::stash::{StashBlock, Waiting};
 use super::{RandomSlots, Vacancy};
 use crate::error::{Error, Result};
 use crate::oram::BlockOram;
@@ -26,7 +26,7 @@ const SLOTS_PER_TRIP: usize = 128;
 
 /// Which slots a write takes in each tier.
 #[derive(Clone, Copy)]
-pub(super) enum Draw {
+pub(super) enum SlotDraw {
     /// Any.
     Random,
     /// Those from this one on, around the area.
@@ -35,7 +35,7 @@ pub(super) enum Draw {
 
 /// Buffers of the writer.
 #[derive(Default)]
-pub(super) struct WriteScratch {
+pub(super) struct RandomWriteScratch {
     /// The slots drawn: of each write, of each tier.
     draws: Vec<u64>,
     input: Run,
@@ -51,7 +51,7 @@ struct Arrival {
 }
 
 /// A block that found a slot.
-struct Placed {
+struct Placement {
     address: u64,
     spot: Spot,
 }
@@ -63,14 +63,14 @@ impl<V: Vacancy> RandomSlots<V> {
         while !addrs.is_empty() {
             let n = self.chunk_len(addrs.len() as u64)?;
             let homes: Vec<u64> = addrs[..n].iter().map(|a| a.0).collect();
-            self.write_chunk(&homes, &from[..n * len], Draw::Random)?;
+            self.write_chunk(&homes, &from[..n * len], SlotDraw::Random)?;
             (addrs, from) = (&addrs[n..], &from[n * len..]);
         }
         Ok(())
     }
 
     /// A write of no block.
-    pub(super) fn write_nobody(&mut self, draw: Draw) -> Result {
+    pub(super) fn write_nobody(&mut self, draw: SlotDraw) -> Result {
         self.chunk_len(1)?;
         self.write_chunk(&[DUMMY], &[], draw)
     }
@@ -87,7 +87,7 @@ impl<V: Vacancy> RandomSlots<V> {
             room = self.geometry.unsynced_max;
         }
         let under_key = self.count - self.keys.openings().last().start + WRITES_PER_TRIP;
-        let sealed = under_key * Geometry::records(0) * self.geometry.block_len as u64;
+        let sealed = under_key * RandomGeometry::records(0) * self.geometry.block_len as u64;
         if sealed > self.key_bytes_max {
             self.sync_shared()?;
             self.write_in_place()?;
@@ -124,7 +124,7 @@ impl<V: Vacancy> RandomSlots<V> {
         written.inspect_err(|_| self.life.poison())
     }
 
-    fn write_chunk(&mut self, homes: &[u64], data: &[u8], draw: Draw) -> Result {
+    fn write_chunk(&mut self, homes: &[u64], data: &[u8], draw: SlotDraw) -> Result {
         let mut scratch = core::mem::take(&mut self.writer);
         self.draw(homes.len(), draw, &mut scratch.draws);
         let result = self.fetch(&mut scratch).and_then(|()| {
@@ -138,14 +138,14 @@ impl<V: Vacancy> RandomSlots<V> {
 
     /// Draws the slots of `writes` writes. What has been drawn, and how often, depends on the
     /// generator alone.
-    fn draw(&mut self, writes: usize, how: Draw, into: &mut Vec<u64>) {
+    fn draw(&mut self, writes: usize, how: SlotDraw, into: &mut Vec<u64>) {
         into.clear();
         for _ in 0..writes {
             for t in &self.tiers {
                 let n = t.slots.slots();
                 match how {
-                    Draw::Random => into.extend(distinct(&mut *self.life.rng, n)),
-                    Draw::InOrder(first) => into.extend((first..first + DRAWS).map(|s| s % n)),
+                    SlotDraw::Random => into.extend(distinct(&mut *self.life.rng, n)),
+                    SlotDraw::InOrder(first) => into.extend((first..first + DRAWS).map(|s| s % n)),
                 }
             }
         }
@@ -153,7 +153,7 @@ impl<V: Vacancy> RandomSlots<V> {
 
     /// Reads every slot drawn that may be live and is not in memory. Nothing is sealed yet, so
     /// after a failure the same write may be tried again.
-    fn fetch(&self, s: &mut WriteScratch) -> Result {
+    fn fetch(&self, s: &mut RandomWriteScratch) -> Result {
         s.input.clear();
         s.fetched.clear();
         for (i, slots) in s.draws.chunks_exact(DRAWS as usize).enumerate() {
@@ -171,7 +171,7 @@ impl<V: Vacancy> RandomSlots<V> {
         s.input.read(&*self.store)
     }
 
-    fn write_fetched(&mut self, homes: &[u64], data: &[u8], s: &mut WriteScratch) -> Result {
+    fn write_fetched(&mut self, homes: &[u64], data: &[u8], s: &mut RandomWriteScratch) -> Result {
         s.output.clear();
         let mut begins = Vec::with_capacity(self.tiers.len());
         for t in &self.tiers {
@@ -186,7 +186,7 @@ impl<V: Vacancy> RandomSlots<V> {
                 arrivals.push(Arrival { address, plain: data[i * len..(i + 1) * len].to_vec() });
             }
             for (tier, &begin) in begins.iter().enumerate() {
-                let nth = begin + i * Geometry::records(tier) as usize;
+                let nth = begin + i * RandomGeometry::records(tier) as usize;
                 let drawn = (i * self.tiers.len() + tier) * DRAWS as usize;
                 let placed = self.commit(tier, self.count + i as u64, arrivals, s, (drawn, nth))?;
                 arrivals = self.enter(tier, &placed)?;
@@ -208,11 +208,11 @@ impl<V: Vacancy> RandomSlots<V> {
         tier: usize,
         count: u64,
         arrivals: Vec<Arrival>,
-        s: &mut WriteScratch,
+        s: &mut RandomWriteScratch,
         (drawn, nth): (usize, usize),
-    ) -> Result<Vec<Placed>> {
+    ) -> Result<Vec<Placement>> {
         self.take_in(tier, count, arrivals)?;
-        let records = Geometry::records(tier);
+        let records = RandomGeometry::records(tier);
         let first = count * records;
         let mut placed = vec![];
         for i in 0..DRAWS as usize {
@@ -236,7 +236,7 @@ impl<V: Vacancy> RandomSlots<V> {
 
     /// Takes new contents into the stash. Older ones of the same blocks are nobody's from now on.
     fn take_in(&mut self, tier: usize, count: u64, arrivals: Vec<Arrival>) -> Result {
-        let births = Geometry::records(tier) - DRAWS;
+        let births = RandomGeometry::records(tier) - DRAWS;
         for (i, Arrival { address, plain }) in arrivals.into_iter().enumerate() {
             let birth = count * births + i as u64;
             let waited = self.tiers[tier].stash.remove(address);
@@ -256,7 +256,7 @@ impl<V: Vacancy> RandomSlots<V> {
             let change = hash(birth).wrapping_sub(counted.map_or(0, hash));
             let t = &mut self.tiers[tier];
             t.fingerprint = t.fingerprint.wrapping_add(change);
-            t.stash.push(Stashed { address, birth, recorded: None, plain });
+            t.stash.push(StashBlock { address, birth, recorded: None, plain });
         }
         Ok(())
     }
@@ -269,7 +269,7 @@ impl<V: Vacancy> RandomSlots<V> {
         version: u64,
         slot: u64,
         found: Option<(&[u8], &[u8])>,
-        placed: &mut Vec<Placed>,
+        placed: &mut Vec<Placement>,
         (record, body): (&mut [u8], &mut [u8]),
     ) -> Result {
         let live = self.live(tier, slot, found, placed, body)?;
@@ -285,7 +285,7 @@ impl<V: Vacancy> RandomSlots<V> {
                 t.fingerprint = t.fingerprint.wrapping_sub(hash);
             }
             self.tiers[tier].vacancy.fill(slot);
-            placed.push(Placed { address, spot: Spot::at(slot, birth) });
+            placed.push(Placement { address, spot: Spot::at(slot, birth) });
             body.copy_from_slice(&block.plain);
             Head { address, birth }
         } else {
@@ -314,7 +314,7 @@ impl<V: Vacancy> RandomSlots<V> {
         tier: usize,
         slot: u64,
         found: Option<(&[u8], &[u8])>,
-        placed: &[Placed],
+        placed: &[Placement],
         into: &mut [u8],
     ) -> Result<Option<(Head, bool)>> {
         let t = &self.tiers[tier];
@@ -337,7 +337,7 @@ impl<V: Vacancy> RandomSlots<V> {
     }
 
     /// Whether a slot's entry is of its block's newest contents.
-    fn is_newest(&self, tier: usize, slot: u64, head: Head, placed: &[Placed]) -> Result<bool> {
+    fn is_newest(&self, tier: usize, slot: u64, head: Head, placed: &[Placement]) -> Result<bool> {
         let moved = self.tiers[tier].stash.get(head.address).is_some()
             || placed.iter().any(|p| p.address == head.address);
         if head.address == DUMMY || moved {
@@ -378,7 +378,7 @@ impl<V: Vacancy> RandomSlots<V> {
     }
 
     /// Enters new places into the map. Returns the map blocks that change by it, for the next tier.
-    fn enter(&mut self, tier: usize, placed: &[Placed]) -> Result<Vec<Arrival>> {
+    fn enter(&mut self, tier: usize, placed: &[Placement]) -> Result<Vec<Arrival>> {
         if self.is_last_tier(tier) {
             for p in placed {
                 self.top[p.address as usize] = p.spot;
@@ -402,7 +402,7 @@ impl<V: Vacancy> RandomSlots<V> {
     }
 }
 
-impl<V> super::Tier<V> {
+impl<V> super::RandomTier<V> {
     /// Where the first record of write `count` goes.
     pub(super) fn journal_slot(&self, count: u64) -> Slot {
         Slot(count * self.geometry.records % self.journal.slots())

@@ -1,15 +1,15 @@
 use super::*;
-use crate::controller::Stepped;
+use crate::controller::SteppedOram;
 use crate::oram::Oram;
-use crate::posmap::{Compressed, Plain};
-use crate::rng::Seeded;
+use crate::posmap::{CompressedLabels, PlainLabels};
+use crate::rng::SeededRng;
 use crate::scheme::tree_rig::{
     Boxed, CHI_SQUARE_MAX, Leaves, Noted, REPEATS_MAX, behaves_like_an_array, chi_square, repeats,
     sealed, store_for, trees,
 };
 use crate::scheme::unified::Sizes;
 use crate::seal::Secret;
-use crate::store::{Store, Watched};
+use crate::store::{Store, WatchedStore};
 use crate::trace::{Event, Recorder};
 use crate::tree::{BareTree, GhostTree, Shape, Substash, Treetop};
 use crate::types::Extent;
@@ -18,7 +18,7 @@ use alloc::sync::Arc;
 const LEN: usize = 24;
 
 fn rng() -> Box<dyn Rng> {
-    Box::new(Seeded::new(1))
+    Box::new(SeededRng::new(1))
 }
 
 fn main_tree<T: BucketTree, L: Labels>(
@@ -36,9 +36,9 @@ fn rho<T: BucketTree, S: BucketTree>(
     main: T,
     small: S,
     tags: (usize, usize),
-) -> Rho<T, S, Compressed> {
+) -> Rho<T, S, CompressedLabels> {
     let key = Secret::from_bytes([9; 32]);
-    let labels = || Compressed::new(&key, 5, 3).unwrap();
+    let labels = || CompressedLabels::new(&key, 5, 3).unwrap();
     Rho::new(main_tree(blocks, main, labels), small, tags, 60, rng()).unwrap()
 }
 
@@ -63,7 +63,7 @@ fn every_pair_of_trees_makes_an_array() {
 /// The main tree may find a block at hand, and the small one may never have room to spare.
 #[test]
 fn a_main_tree_that_searches_first_and_a_crowded_small_one_make_an_array() {
-    let labels = || Plain::new(5).unwrap();
+    let labels = || PlainLabels::new(5).unwrap();
     let (shape, small) = (main_shape(), BareTree::new(small_shape(), LEN));
     let below = BareTree::new(shape.only(|level| level >= 4), LEN);
     let mut main = main_tree(80, Substash::new(shape, 4, (20, 4), below).unwrap(), labels);
@@ -78,7 +78,7 @@ fn a_main_tree_that_searches_first_and_a_crowded_small_one_make_an_array() {
 fn requests_of_a_block_are_served_in_order() {
     let small = Treetop::new(small_shape(), 1, BareTree::new(small_shape().only(|l| l > 0), LEN));
     let mut rho = rho(80, BareTree::new(main_shape(), LEN), small.unwrap(), (5, 2));
-    let mut rng = Seeded::new(2);
+    let mut rng = SeededRng::new(2);
     let addrs: Vec<u64> = (0..3000).map(|_| rng.below(80) * rng.below(2)).collect();
     let (mut waiting, mut served) = (0, vec![0; 80]);
     let mut overtaken = 0;
@@ -105,8 +105,8 @@ fn requests_of_a_block_are_served_in_order() {
 /// Which tree each step accessed, and that it accessed a whole path of that alone.
 fn pattern<T: BucketTree, S: BucketTree>(
     steps: u64,
-    before_step: impl Fn(u64, &mut Rho<T, S, Compressed>),
-    rho: &mut Rho<T, S, Compressed>,
+    before_step: impl Fn(u64, &mut Rho<T, S, CompressedLabels>),
+    rho: &mut Rho<T, S, CompressedLabels>,
     witnesses: [&Recorder; 2],
 ) -> Vec<bool> {
     let mut lens = [None; 2];
@@ -124,10 +124,10 @@ fn pattern<T: BucketTree, S: BucketTree>(
     (0..steps).map(step).collect()
 }
 
-fn watched() -> (Rho<Boxed, Boxed, Compressed>, [Arc<Recorder>; 2]) {
+fn watched() -> (Rho<Boxed, Boxed, CompressedLabels>, [Arc<Recorder>; 2]) {
     let witnesses = [Arc::new(Recorder::default()), Arc::new(Recorder::default())];
     let tree = |shape: Shape, witness: &Arc<Recorder>| -> Boxed {
-        let store = Watched::new(store_for(&shape, LEN), witness.clone());
+        let store = WatchedStore::new(store_for(&shape, LEN), witness.clone());
         Box::new(sealed(Arc::new(store), shape, LEN))
     };
     let (main, small) = (tree(main_shape(), &witnesses[0]), tree(small_shape(), &witnesses[1]));
@@ -143,7 +143,7 @@ fn is_fixed(pattern: &[bool]) -> bool {
 fn steps_follow_a_fixed_pattern() {
     for wanted in [0, 1, 5] {
         let (mut rho, [main, small]) = watched();
-        let ask = |step: u64, rho: &mut Rho<Boxed, Boxed, Compressed>| {
+        let ask = |step: u64, rho: &mut Rho<Boxed, Boxed, CompressedLabels>| {
             if wanted > 0 && step.is_multiple_of(wanted) {
                 rho.submit(step, Addr(step * 7 % 80)).unwrap();
             }
@@ -156,7 +156,7 @@ fn steps_follow_a_fixed_pattern() {
 #[test]
 fn a_pattern_that_follows_the_requests_is_caught() {
     let (mut rho, [main, small]) = watched();
-    let ask = |step: u64, rho: &mut Rho<Boxed, Boxed, Compressed>| {
+    let ask = |step: u64, rho: &mut Rho<Boxed, Boxed, CompressedLabels>| {
         let addr = Addr(step * 7 % 80);
         rho.submit(step, addr).unwrap();
         rho.turn = u32::from(rho.tags.find(addr).is_some());
@@ -170,7 +170,7 @@ fn a_pattern_that_follows_the_requests_is_caught() {
 fn the_small_tree_serves_what_it_holds() {
     let (main, small) = (GhostTree::new(main_shape(), 4096, ()), small_shape());
     let small = GhostTree::new(Shape::uniform(small.levels() + 1, 4).unwrap(), 4096, ());
-    let labels = || Plain::new(8).unwrap();
+    let labels = || PlainLabels::new(8).unwrap();
     let mut rho = Rho::new(main_tree(60, main, labels), small, (30, 4), 60, rng()).unwrap();
     let mut serve = |addr: u64| {
         rho.submit(addr, Addr(addr)).unwrap();
@@ -185,12 +185,12 @@ fn the_small_tree_serves_what_it_holds() {
         }
     };
     for addr in 0..60 {
-        assert!(serve(addr)[1].contains(&Kind::Data));
+        assert!(serve(addr)[1].contains(&StepKind::Data));
     }
     for addr in 0..60 {
         let [small, main] = serve(addr);
-        assert!(main.iter().all(|kind| *kind == Kind::Dummy), "{main:?}");
-        let served = small.iter().filter(|kind| **kind == Kind::Data).count();
+        assert!(main.iter().all(|kind| *kind == StepKind::Dummy), "{main:?}");
+        let served = small.iter().filter(|kind| **kind == StepKind::Data).count();
         assert_eq!(served, 1, "{small:?}");
     }
 }
@@ -202,8 +202,8 @@ fn leaves_of_both_trees_are_uniform_and_fresh() {
         let leaves = [Leaves::default(), Leaves::default()];
         let main = Noted::new(BareTree::new(main.clone(), LEN), leaves[0].clone());
         let small = Noted::new(BareTree::new(small.clone(), LEN), leaves[1].clone());
-        let mut rho = Stepped::new(rho(500, main, small, (16, 4)));
-        let mut rng = Seeded::new(3);
+        let mut rho = SteppedOram::new(rho(500, main, small, (16, 4)));
+        let mut rng = SeededRng::new(3);
         for _ in 0..12_000 {
             rho.access(Addr(rng.below(hot)), |body| body[0] ^= 1).unwrap();
         }
@@ -220,10 +220,10 @@ fn leaves_of_both_trees_are_uniform_and_fresh() {
 fn stashes_stay_within_their_limits() {
     let main = GhostTree::new(Shape::uniform(9, 4).unwrap(), 4096, ());
     let small = GhostTree::new(Shape::uniform(8, 2).unwrap(), 4096, ());
-    let labels = || Plain::new(16).unwrap();
+    let labels = || PlainLabels::new(16).unwrap();
     let mut rho = Rho::new(main_tree(900, main, labels), small, (50, 10), 40, rng()).unwrap();
     rho.drain_above(10);
-    let (mut rng, mut most) = (Seeded::new(4), 0);
+    let (mut rng, mut most) = (SeededRng::new(4), 0);
     for step in 0..60_000u64 {
         if rho.requests.len() < 4 {
             rho.submit(step, Addr(rng.below(900))).unwrap();
@@ -242,7 +242,7 @@ fn damage_is_an_error_and_nothing_follows_it() {
         let other = if in_main { small_shape() } else { main_shape() };
         let other: Boxed = Box::new(BareTree::new(other, LEN));
         let (main, small) = if in_main { (tree, other) } else { (other, tree) };
-        let mut oram = Stepped::new(rho(40, main, small, (5, 2)));
+        let mut oram = SteppedOram::new(rho(40, main, small, (5, 2)));
         (0..40).for_each(|addr| oram.write(Addr(addr), &[1; LEN]).unwrap());
         let bytes: Vec<u8> = store.snapshot().iter().map(|byte| byte ^ 1).collect();
         store.write(&[Extent::new(0, bytes.len())], &bytes).unwrap();
@@ -255,7 +255,7 @@ fn damage_is_an_error_and_nothing_follows_it() {
 
 #[test]
 fn impossible_sizes_are_refused() {
-    let labels = || Plain::new(5).unwrap();
+    let labels = || PlainLabels::new(5).unwrap();
     let new = |small_len, tags| {
         let main = main_tree(9, BareTree::new(main_shape(), LEN), labels);
         Rho::new(main, BareTree::new(small_shape(), small_len), tags, 20, rng())
@@ -280,7 +280,7 @@ fn a_failed_read_ends_it_and_says_so() {
         let store = Arc::new(FailingReads::new(store_for(&shape, LEN)));
         let tree: Boxed = Box::new(sealed(store.clone(), shape, LEN));
         let small: Boxed = Box::new(BareTree::new(small_shape(), LEN));
-        let mut oram = Stepped::new(rho(40, tree, small, (5, 2)));
+        let mut oram = SteppedOram::new(rho(40, tree, small, (5, 2)));
         store.fail_after(reads);
         let failed = (0..400).find_map(|i| oram.write(Addr(i % 40), &[1; LEN]).err());
         assert!(matches!(failed, Some(Error::Store(_))), "{failed:?}");

@@ -107,7 +107,7 @@ pub fn draw(slots: &mut Slots, rng: &mut dyn Rng) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Seeded;
+    use crate::rng::SeededRng;
     use crate::types::Leaf;
     use alloc::vec;
 
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn every_slot_is_drawn_once_and_first_equally_often() {
-        let mut rng = Seeded::new(1);
+        let mut rng = SeededRng::new(1);
         let mut first = [0; 5];
         for _ in 0..5000 {
             let mut slots: Slots = 0b1_0111_0010;

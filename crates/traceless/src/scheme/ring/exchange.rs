@@ -6,7 +6,7 @@
 //! stash for the evictions that come anyway. As without exchanges, each access adds one block to
 //! the stash at most, so that evictions keep up.
 
-use super::{Next, Purpose, Ring, RingTree};
+use super::{Ring, RingAccess, RingPurpose, RingTree};
 use crate::controller::Controller;
 use crate::error::{Error, Result};
 use crate::tree::Header;
@@ -40,15 +40,15 @@ impl<T: RingTree> Ring<T> {
         }
         let (any, new) = (self.draw_leaf(), self.draw_leaf());
         let leaf = wanted.and_then(|addr| self.map.label(addr)).unwrap_or(any);
-        let next = self.read(Next::new(leaf, Purpose::Exchange(wanted, new)))?;
+        let next = self.read(RingAccess::new(leaf, RingPurpose::Exchange(wanted, new)))?;
         self.health.begin();
         let exchanged = self.end_exchange(out, next, body);
         self.health.end(exchanged)?;
         if self.is_eviction_due() { self.evict_after_exchange() } else { Ok(()) }
     }
 
-    fn end_exchange(&mut self, out: Option<Addr>, next: Next, body: &mut [u8]) -> Result {
-        let Purpose::Exchange(wanted, new) = next.purpose else {
+    fn end_exchange(&mut self, out: Option<Addr>, next: RingAccess, body: &mut [u8]) -> Result {
+        let RingPurpose::Exchange(wanted, new) = next.purpose else {
             unreachable!("it was read for an exchange")
         };
         if let Some(addr) = wanted {

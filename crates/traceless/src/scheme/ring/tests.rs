@@ -3,11 +3,11 @@ mod faults;
 mod trace;
 
 use super::*;
-use crate::controller::Stepped;
+use crate::controller::SteppedOram;
 use crate::oram::Oram;
-use crate::rng::Seeded;
+use crate::rng::SeededRng;
 use crate::scheme::tree_rig::behaves_like_an_array;
-use crate::seal::{Aead, Sealer, Secret, Unsealed};
+use crate::seal::{Aead, NoSeal, Sealer, Secret};
 use crate::store::{MemStore, Store};
 use crate::trace::{Event, Witness};
 use crate::tree::Shape;
@@ -19,7 +19,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const TINY: Params = Params { z: 2, dummies: 1, rate: 2, stash_blocks: 40 };
 
 fn rng() -> Box<dyn Rng> {
-    Box::new(Seeded::new(1))
+    Box::new(SeededRng::new(1))
 }
 
 fn keys() -> [Aead; 2] {
@@ -51,9 +51,9 @@ fn every_size_makes_an_array() {
             let tree = sealed(store, params, shape.clone(), len);
             behaves_like_an_array(Ring::new(n, tree, rng()).unwrap(), 1500);
 
-            let store = store_for(params, &shape, len, &Unsealed);
+            let store = store_for(params, &shape, len, &NoSeal);
             let tree =
-                SealedRing::create(store, 0, params, shape, len, [Unsealed; 2], rng()).unwrap();
+                SealedRing::create(store, 0, params, shape, len, [NoSeal; 2], rng()).unwrap();
             behaves_like_an_array(Ring::new(n, tree, rng()).unwrap(), 1500);
         }
     }
@@ -95,7 +95,7 @@ fn cached_levels_are_not_seen() {
             let before = ring.counts();
             let issued = ring.step(&mut |_, _| {}).unwrap();
             let events = witness.take();
-            if issued.kind == Kind::Data && ring.counts().reshuffles == before.reshuffles {
+            if issued.kind == StepKind::Data && ring.counts().reshuffles == before.reshuffles {
                 assert_eq!(events.len(), (shape.levels() - levels) * (2 * of_bucket + 1));
                 looked_at += 1;
             }
@@ -132,7 +132,7 @@ fn traffic_and_stash_are_those_of_the_model() {
         let lines_seen = Arc::new(Lines::default());
         let tree = GhostRing::new(params, shape, lines_seen.clone()).unwrap();
         let mut ring = Ring::new(blocks, tree, rng()).unwrap();
-        let mut draws = Seeded::new(2);
+        let mut draws = SeededRng::new(2);
         let mut longest = 0;
         let mut before = (Counts::default(), 0);
         // The first accesses fill the tree and bring it to where it stays.
@@ -192,7 +192,7 @@ fn tampering_is_noticed_on_every_level() {
             assert_eq!(ring.tree.shape().levels(), 4);
             let slots = slots_of(&ring, &store, level);
             let metadata = Extent::new(100, (slots_of(&ring, &store, 0).at - 100) as usize);
-            let mut oram = Stepped::new(ring);
+            let mut oram = SteppedOram::new(ring);
             (0..200).for_each(|i| oram.write(Addr(i % 20), &[1; 24]).unwrap());
             let old = store.snapshot();
             (0..200).for_each(|i| oram.write(Addr(i % 20), &[2; 24]).unwrap());
@@ -226,17 +226,17 @@ fn tampering_is_noticed_on_every_level() {
 /// on; and damage to the metadata of the root, which each access reads, is noticed.
 #[test]
 fn metadata_that_nobody_vouches_for_never_panics() {
-    let mut draws = Seeded::new(5);
+    let mut draws = SeededRng::new(5);
     let (mut refused, mut passed) = (0, 0);
     for round in 0..2000 {
         let (params, blocks) = (Params::Z4, 20);
         let shape = params.shape_for(blocks).unwrap();
-        let store = store_for(params, &shape, 8, &Unsealed);
+        let store = store_for(params, &shape, 8, &NoSeal);
         let tree =
-            SealedRing::create(store.clone(), 0, params, shape, 8, [Unsealed; 2], rng()).unwrap();
-        let mut oram = Stepped::new(Ring::new(blocks, tree, rng()).unwrap());
+            SealedRing::create(store.clone(), 0, params, shape, 8, [NoSeal; 2], rng()).unwrap();
+        let mut oram = SteppedOram::new(Ring::new(blocks, tree, rng()).unwrap());
         (0..40).for_each(|nth| oram.write(Addr(nth % blocks), &[1; 8]).unwrap());
-        let metadata = SealedRing::store_len(params, oram.controller().tree.shape(), 0, &Unsealed);
+        let metadata = SealedRing::store_len(params, oram.controller().tree.shape(), 0, &NoSeal);
         for _ in 0..=round % 3 {
             let mut bytes = [0; 9];
             draws.fill(&mut bytes);

@@ -3,7 +3,7 @@
 use super::Sq;
 use super::geometry::SLOTS_PER_TRIP;
 use super::keys::level_version;
-use super::merge::{Merge, Source, Ties};
+use super::merge::{Merge, SortedRun, Ties};
 use crate::error::Result;
 use crate::scheme::log::{self, DUMMY, Stamp};
 use crate::store::Run;
@@ -54,7 +54,7 @@ impl<T: Ties> Sq<T> {
             let sources = self.schedule.sources(next);
             let source = sources.start + self.ready[level - 1].len() as u64;
             if source < sources.end.min(whole) {
-                let source = Source::ready(self, level - 1, source)?;
+                let source = SortedRun::ready(self, level - 1, source)?;
                 self.ready[level - 1].push(source);
             }
         }
@@ -136,7 +136,7 @@ impl<T: Ties> Sq<T> {
 
     /// A merge that goes on with bucket number `bucket` of a level: behind the newest address that
     /// is there already.
-    fn begin_merge(&self, level: usize, bucket: u64, ready: Vec<Source>) -> Result<Merge<T>> {
+    fn begin_merge(&self, level: usize, bucket: u64, ready: Vec<SortedRun>) -> Result<Merge<T>> {
         let generation = bucket / self.schedule.width(level);
         let from = if bucket.is_multiple_of(self.schedule.width(level)) {
             0

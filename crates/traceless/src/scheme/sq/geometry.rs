@@ -7,7 +7,7 @@ use super::schedule::Schedule;
 use super::times::Times;
 use crate::error::{Error, Result};
 use crate::scheme::{Facts, log, place_areas, refreshed};
-use crate::store::Layout;
+use crate::store::SlotLayout;
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -66,7 +66,7 @@ pub enum Cadence {
 
 /// The parameters that a `Sq` is made from. All of them are public.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Geometry {
+pub struct SqGeometry {
     /// Logical blocks, N.
     pub blocks: u64,
     /// Bytes of a block.
@@ -109,7 +109,7 @@ const FANOUT_NARROW: u32 = 4;
 /// A larger fan-out saves a level, but costs memory: a stripe of each generation and a bucket each.
 const FANOUT_COMFORTABLE: [u32; 3] = [40, 40, 128];
 
-impl Geometry {
+impl SqGeometry {
     /// The geometry that fits `blocks` and `wishes` best.
     pub fn new(blocks: u64, block_len: usize, wishes: Wishes) -> Result<Self> {
         let refresh = wishes.refresh.unwrap_or(REFRESH_DEFAULT);
@@ -328,13 +328,13 @@ impl Geometry {
         needed + 2 * level as u64 + self.kept_buckets()
     }
 
-    pub(super) fn ring(&self, level: usize) -> Layout {
+    pub(super) fn ring(&self, level: usize) -> SlotLayout {
         // A header is written whole, which gives up the entries behind the cursor.
         let slots = self.ring_buckets(level) * u64::from(self.bucket) + log::STRIPE;
         log::layout(slots, self.block_len)
     }
 
-    pub(super) fn main(&self) -> Layout {
+    pub(super) fn main(&self) -> SlotLayout {
         // An amortized pass is made at once, and all that was there before is needed until it is
         // whole.
         let passes = if self.amortized { 2 } else { 1 };
@@ -356,7 +356,7 @@ impl Geometry {
 
     /// Bytes written to the store per byte written by the user, headers included.
     pub fn write_amplification(&self) -> f64 {
-        let entry = |layout: Layout| layout.stripe_len() as f64 / layout.stripe_slots as f64;
+        let entry = |layout: SlotLayout| layout.stripe_len() as f64 / layout.stripe_slots as f64;
         let per_slot =
             f64::from(self.levels) * entry(self.ring(0)) + self.refresh() * entry(self.main());
         per_slot * self.slots_per_write() as f64 / self.block_len as f64
@@ -458,7 +458,7 @@ mod tests {
 
     #[test]
     fn forty_gibibytes_cost_what_they_should() {
-        let g = Geometry::new(10 << 20, 4096, Wishes::default()).unwrap();
+        let g = SqGeometry::new(10 << 20, 4096, Wishes::default()).unwrap();
         let space = g.store_len() as f64 / (40u64 << 30) as f64;
         assert!(space <= 2.0, "{space} {g:?}");
         assert!(g.write_amplification() <= 5.7, "{} {g:?}", g.write_amplification());
@@ -468,7 +468,7 @@ mod tests {
     #[test]
     fn a_tebibyte_keeps_small_maps() {
         let wishes = Wishes { map_on_disk: true, ..Wishes::default() };
-        let g = Geometry::new(1 << 28, 4096, wishes).unwrap();
+        let g = SqGeometry::new(1 << 28, 4096, wishes).unwrap();
         assert!(g.write_amplification() <= 12.0, "{} {g:?}", g.write_amplification());
         assert!(g.map_memory() < 30 << 20, "{}", g.map_memory());
         assert!((g.store_len() as f64 / (1u64 << 40) as f64) < 2.0);
@@ -478,7 +478,7 @@ mod tests {
     fn the_papers_shape_is_there() {
         let wishes =
             Wishes { fanout: Some(2), bucket: Some(256), refresh: Some(1.0), ..Wishes::default() };
-        let g = Geometry::new(10 << 20, 4096, wishes).unwrap();
+        let g = SqGeometry::new(10 << 20, 4096, wishes).unwrap();
         assert!((15..=16).contains(&g.levels), "{g:?}");
     }
 
@@ -486,8 +486,8 @@ mod tests {
     fn what_is_told_of_huge_volumes_does_not_overflow() {
         for map in [MapPlace::Memory, MapPlace::Disk] {
             for amortized in [false, true] {
-                let g = Geometry::with_shape(1 << 46, 64, 256, 1024, 3).unwrap();
-                let g = Geometry { map, amortized, ..g };
+                let g = SqGeometry::with_shape(1 << 46, 64, 256, 1024, 3).unwrap();
+                let g = SqGeometry { map, amortized, ..g };
                 g.check().unwrap();
                 assert!((g.cycle()..6 * g.cycle()).contains(&g.whole_cycle()), "{g:?}");
                 assert_eq!(g.facts(1 << 40).map_bytes, g.map_memory());
@@ -499,75 +499,75 @@ mod tests {
     #[test]
     fn a_level_too_large_for_its_map_is_refused() {
         // A bucket more, and 2^20 times, or 2^30, as many addresses more.
-        let memory = |bucket| Geometry::with_shape(1 << 35, 64, bucket, 1024, 3);
+        let memory = |bucket| SqGeometry::with_shape(1 << 35, 64, bucket, 1024, 3);
         assert_eq!(memory(1364).unwrap().indexed(), 1364 << 20);
         let refused = memory(1366);
         assert!(matches!(refused, Err(Error::Geometry(why)) if why.contains("map")), "{refused:?}");
-        let small = Geometry::with_shape(1 << 41, 64, 2, 1024, 3).unwrap();
-        let disk = |bucket| Geometry { map: MapPlace::Disk, bucket, levels: 4, ..small }.check();
+        let small = SqGeometry::with_shape(1 << 41, 64, 2, 1024, 3).unwrap();
+        let disk = |bucket| SqGeometry { map: MapPlace::Disk, bucket, levels: 4, ..small }.check();
         disk(84).unwrap();
         assert!(disk(86).is_err());
         // A bucket is sorted as it is.
-        Geometry::with_shape(1 << 35, 64, 16_384, 1024, 1).unwrap();
+        SqGeometry::with_shape(1 << 35, 64, 16_384, 1024, 1).unwrap();
     }
 
     #[test]
     fn small_volumes_have_shapes_too() {
         for blocks in [16, 17, 64, 100, 1000, 4096, 65_536, 1 << 18] {
-            let g = Geometry::new(blocks, 4096, Wishes::default()).unwrap();
+            let g = SqGeometry::new(blocks, 4096, Wishes::default()).unwrap();
             assert!(g.refresh() > 1.2 && g.refresh() < 6.0, "{blocks}: {} {g:?}", g.refresh());
         }
-        assert!(Geometry::new(0, 4096, Wishes::default()).is_err());
-        assert!(Geometry::new(1, 4096, Wishes::default()).is_err());
-        assert!(Geometry::with_shape(64, 4096, 3, 2, 2).is_err());
-        assert!(Geometry::with_shape(64, 4096, 4, 2, 60).is_err());
+        assert!(SqGeometry::new(0, 4096, Wishes::default()).is_err());
+        assert!(SqGeometry::new(1, 4096, Wishes::default()).is_err());
+        assert!(SqGeometry::with_shape(64, 4096, 3, 2, 2).is_err());
+        assert!(SqGeometry::with_shape(64, 4096, 4, 2, 60).is_err());
     }
 
     #[test]
     fn the_last_that_a_limit_allows_is_taken() {
-        let refuses = |geometry: Geometry, limit: &str| {
+        let refuses = |geometry: SqGeometry, limit: &str| {
             let checked = geometry.check();
             matches!(checked, Err(Error::Geometry(why)) if why.contains(limit))
         };
-        let fine = Geometry::with_shape(1 << 46, 64, 256, 1024, 3).unwrap();
-        let blocks = |blocks| Geometry { blocks, ..fine };
+        let fine = SqGeometry::with_shape(1 << 46, 64, 256, 1024, 3).unwrap();
+        let blocks = |blocks| SqGeometry { blocks, ..fine };
         blocks(1 << 50).check().unwrap();
         assert!(refuses(blocks((1 << 50) + 1), "2^50"));
         for block_len in [32, 96, 1 << 21] {
-            assert!(refuses(Geometry { block_len, ..fine }, "power of two"));
+            assert!(refuses(SqGeometry { block_len, ..fine }, "power of two"));
         }
-        let unsynced = |unsynced_max| Geometry { unsynced_max, ..fine };
+        let unsynced = |unsynced_max| SqGeometry { unsynced_max, ..fine };
         unsynced(UNSYNCED_MAX).check().unwrap();
         assert!(refuses(unsynced(0), "two syncs") && refuses(unsynced(UNSYNCED_MAX + 1), "syncs"));
         // 64 times as many slots as blocks, and 64.
-        let high = |blocks| Geometry { blocks, ..Geometry::blank(blocks, 64) };
-        let high = |blocks| Geometry { bucket: 2, levels: 10, ..high(blocks) };
+        let high = |blocks| SqGeometry { blocks, ..SqGeometry::blank(blocks, 64) };
+        let high = |blocks| SqGeometry { bucket: 2, levels: 10, ..high(blocks) };
         high(31).check().unwrap();
         assert!(refuses(high(30), "levels"));
         // Thrice the slots of a pass, twice the blocks, and each twice as long as with its entry.
         let room = (1 << 61) / ((1 << 20) + 128);
-        let large = Geometry { block_len: 1 << 20, bucket: 2, fanout: 1024, levels: 1, ..fine };
-        let large = |blocks| Geometry { blocks, unsynced_max: 2, ..large };
+        let large = SqGeometry { block_len: 1 << 20, bucket: 2, fanout: 1024, levels: 1, ..fine };
+        let large = |blocks| SqGeometry { blocks, unsynced_max: 2, ..large };
         let most = (room - 3 * 2048) / 2;
         large(most).check().unwrap();
         assert!(refuses(large(most + 1), "4 EiB"));
-        let even = Geometry { block_len: 128, bucket: 2, fanout: 1024, levels: 5, ..fine };
-        assert!(!refuses(Geometry { blocks: 1 << 50, ..even }, "4 EiB"), "just so large");
+        let even = SqGeometry { block_len: 128, bucket: 2, fanout: 1024, levels: 5, ..fine };
+        assert!(!refuses(SqGeometry { blocks: 1 << 50, ..even }, "4 EiB"), "just so large");
     }
 
     #[test]
     fn a_shape_that_is_made_larger_keeps_what_was_asked_for() {
         let narrow = Wishes { fanout: Some(4), bucket: Some(32), ..Wishes::default() };
-        let narrow = Geometry::new(5000, 4096, narrow).unwrap();
+        let narrow = SqGeometry::new(5000, 4096, narrow).unwrap();
         let resized = narrow.resized(50_000).unwrap();
         assert_eq!((resized.fanout, resized.bucket), (4, 32));
-        let wide = Geometry::new(5000, 4096, Wishes::default()).unwrap();
-        let wide = Geometry { amortized: true, ..wide };
+        let wide = SqGeometry::new(5000, 4096, Wishes::default()).unwrap();
+        let wide = SqGeometry { amortized: true, ..wide };
         assert_eq!(wide.resized(1 << 20).unwrap().map, MapPlace::Memory);
         assert!(wide.resized(1 << 20).unwrap().amortized);
         let on_disk = Wishes { map_on_disk: true, ..Wishes::default() };
-        let on_disk = Geometry::new(5000, 4096, on_disk).unwrap();
-        let paper = Geometry { cadence: Cadence::Paper, ..on_disk };
+        let on_disk = SqGeometry::new(5000, 4096, on_disk).unwrap();
+        let paper = SqGeometry { cadence: Cadence::Paper, ..on_disk };
         let resized = paper.resized(1 << 20).unwrap();
         assert_eq!((resized.map, resized.cadence), (MapPlace::Disk, Cadence::Paper));
         assert!(!resized.amortized);
@@ -577,7 +577,7 @@ mod tests {
     fn what_is_told_of_a_shape_is_what_it_has() {
         for (blocks, map_on_disk) in [(100, false), (1 << 20, false), (70_000, true)] {
             let wishes = Wishes { map_on_disk, ..Wishes::default() };
-            let g = Geometry::new(blocks, 4096, wishes).unwrap();
+            let g = SqGeometry::new(blocks, 4096, wishes).unwrap();
             let told = g.facts(1000);
             let (bucket, fanout) = (u64::from(g.bucket), u64::from(g.fanout));
             assert_eq!((told.bucket, told.fanout), (Some(bucket), Some(fanout)));
@@ -597,14 +597,15 @@ mod tests {
         let narrow = Wishes { fanout: Some(2), ..wishes };
         let on_disk = Wishes { map_on_disk: true, ..wishes };
         let lazy = Wishes { refresh: Some(0.8), bucket: Some(64), ..wishes };
-        let shape = |g: &Geometry| [u64::from(g.bucket), u64::from(g.fanout), u64::from(g.levels)];
-        let sizes = |g: &Geometry| [g.store_len(), g.map_memory(), g.buffer_memory()];
-        let spans = |g: &Geometry| [g.unsynced_max, g.warm_up(), g.cycle(), g.whole_cycle()];
+        let shape =
+            |g: &SqGeometry| [u64::from(g.bucket), u64::from(g.fanout), u64::from(g.levels)];
+        let sizes = |g: &SqGeometry| [g.store_len(), g.map_memory(), g.buffer_memory()];
+        let spans = |g: &SqGeometry| [g.unsynced_max, g.warm_up(), g.cycle(), g.whole_cycle()];
         let found = [(100, wishes), (5000, wishes), (5000, narrow), (1 << 20, lazy)]
             .into_iter()
             .chain([(10 << 20, wishes), (1 << 30, wishes), (70_000, on_disk), (1 << 32, on_disk)])
             .map(|(blocks, wishes)| {
-                let g = Geometry::new(blocks, 4096, wishes).unwrap();
+                let g = SqGeometry::new(blocks, 4096, wishes).unwrap();
                 let ratios = [g.refresh(), g.write_amplification()];
                 let ratios = ratios.map(|ratio| (ratio * 1000.0).round() as u64);
                 (shape(&g), sizes(&g), spans(&g), ratios)

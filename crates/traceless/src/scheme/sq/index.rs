@@ -167,12 +167,12 @@ impl AddressIndex {
 #[cfg(all(test, feature = "std"))]
 mod tests {
     use super::*;
-    use crate::rng::{Rng, Seeded};
+    use crate::rng::{Rng, SeededRng};
     use std::collections::BTreeSet;
 
     #[test]
     fn finds_what_is_there_and_nothing_else() {
-        let mut rng = Seeded::new(1);
+        let mut rng = SeededRng::new(1);
         for (most, universe) in [(1, 1), (1, 1000), (7, 7), (50, 64), (300, 1 << 40), (2000, 9000)]
         {
             for _ in 0..20 {

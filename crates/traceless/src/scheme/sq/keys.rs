@@ -3,11 +3,11 @@
 //! A flush belongs to the opening that made the last write before it, so that a crash between the
 //! two is followed by the same flush under the same keys, of the same contents; only salts differ.
 
-use super::geometry::Geometry;
+use super::geometry::SqGeometry;
 use super::schedule::Schedule;
 use crate::error::Result;
 use crate::scheme::log::LogKeys;
-use crate::scheme::openings::{self, Opening, Openings, State};
+use crate::scheme::openings::{self, EpochState, Opening, Openings};
 use crate::scheme::refreshed::{self, RefreshKey};
 use crate::seal::{Cipher, Secret};
 
@@ -31,15 +31,15 @@ pub(super) fn level_version(level: usize, slot: u64) -> u64 {
 }
 
 /// The openings with their keys.
-pub(super) struct KeyRing {
+pub(super) struct SqKeyRing {
     key: Secret,
     cipher: Cipher,
     bucket: u64,
     openings: Openings<SqKeys>,
 }
 
-impl KeyRing {
-    pub fn new(key: Secret, cipher: Cipher, geometry: &Geometry, state: &State) -> Self {
+impl SqKeyRing {
+    pub fn new(key: Secret, cipher: Cipher, geometry: &SqGeometry, state: &EpochState) -> Self {
         let openings = Openings::new(state, |o| sq_keys(&key, cipher, o));
         Self { key, cipher, bucket: u64::from(geometry.bucket), openings }
     }

@@ -1,7 +1,7 @@
 //! What readers remember together: of the maps on the disk what they read last, and which requests
 //! continue others.
 
-use crate::scheme::pool::Shared;
+use crate::scheme::pool::SharedCell;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -41,7 +41,7 @@ pub(super) struct ChunkPlace {
 
 /// What all readers share.
 #[derive(Default)]
-pub(super) struct Known(Shared<Memories>);
+pub(super) struct ReaderCache(SharedCell<Memories>);
 
 #[derive(Default)]
 struct Memories {
@@ -52,7 +52,7 @@ struct Memories {
     sequences: Vec<(u64, u32)>,
 }
 
-impl Known {
+impl ReaderCache {
     pub fn chunk(&self, place: ChunkPlace, id: ChunkId) -> Option<Chunk> {
         self.0.with(|known| {
             let (found, chunk) = known.chunks.get(&place)?;
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn readers_in_order_are_told_from_others() {
-        let known = Known::default();
+        let known = ReaderCache::default();
         let mut ahead = vec![];
         // Two readers in order, and somebody who reads here and there.
         for i in 0..12u64 {
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn only_whole_chunks_and_the_newest_leaves_are_remembered() {
-        let known = Known::default();
+        let known = ReaderCache::default();
         let place = ChunkPlace { level: 1, generation: 3, nth: 2 };
         known.remember_chunk(place, (1, 640), &Arc::from([Some(7), None]));
         assert_eq!(known.chunk(place, (1, 640)), None);

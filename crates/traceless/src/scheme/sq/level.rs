@@ -1,8 +1,8 @@
 //! A level from 1 on: a ring of generations, each sorted by address.
 
-use super::geometry::{CHUNK, Geometry, MapPlace};
+use super::geometry::{CHUNK, MapPlace, SqGeometry};
 use super::index::AddressIndex;
-use super::keys::{KeyRing, level_version};
+use super::keys::{SqKeyRing, level_version};
 use super::schedule::Schedule;
 use crate::error::{Error, Place, Result};
 use crate::scheme::log;
@@ -75,7 +75,7 @@ impl Generation {
 }
 
 impl Level {
-    pub fn new(number: usize, area: Area, generation_len: u64, geometry: &Geometry) -> Self {
+    pub fn new(number: usize, area: Area, generation_len: u64, geometry: &SqGeometry) -> Self {
         Self {
             number,
             cursor: Cursor::at_start(area.layout()),
@@ -159,7 +159,7 @@ impl Level {
     /// The addresses of `count` slots from number `first` on; none where an entry is damaged.
     pub fn read_addresses(
         &self,
-        (keys, schedule): (&KeyRing, &Schedule),
+        (keys, schedule): (&SqKeyRing, &Schedule),
         first: u64,
         count: u64,
         out: &mut Vec<Option<u64>>,
@@ -175,7 +175,7 @@ impl Level {
     /// The addresses in the entries of slots from number `first` on; none where one is damaged.
     pub fn open_entries<'a>(
         &'a self,
-        (keys, schedule): (&'a KeyRing, &'a Schedule),
+        (keys, schedule): (&'a SqKeyRing, &'a Schedule),
         first: u64,
         entries: &'a [u8],
     ) -> impl Iterator<Item = Option<u64>> + 'a {
@@ -188,7 +188,7 @@ impl Level {
     /// The address that stands in the entry of slot number `slot`; none if it is damaged.
     pub fn open_entry(
         &self,
-        (keys, schedule): (&KeyRing, &Schedule),
+        (keys, schedule): (&SqKeyRing, &Schedule),
         slot: u64,
         entry: &[u8],
     ) -> Option<u64> {

@@ -15,7 +15,7 @@ use core::ops::Range;
 
 /// A merge that is under way. Of equal addresses only the newest comes out.
 pub(super) struct Merge<T> {
-    sources: Vec<Source>,
+    sources: Vec<SortedRun>,
     /// The next address of each source that has one, its rank among equal ones, and the source.
     next: BinaryHeap<Reverse<(u64, u32, u32)>>,
     ties: PhantomData<T>,
@@ -43,13 +43,13 @@ impl<T: Ties> Merge<T> {
     pub fn start(
         sq: &Sq<T>,
         level: usize,
-        ready: Vec<Source>,
+        ready: Vec<SortedRun>,
         sources: Range<u64>,
         from: u64,
     ) -> Result<Self> {
         let mut merge = Self { sources: ready, next: BinaryHeap::new(), ties: PhantomData };
         for generation in sources.skip(merge.sources.len()) {
-            merge.sources.push(Source::start(sq, level, generation, from)?);
+            merge.sources.push(SortedRun::start(sq, level, generation, from)?);
         }
         for (source, nth) in merge.sources.iter().zip(0..) {
             if let Some(address) = source.address(sq) {
@@ -92,7 +92,7 @@ impl<T: Ties> Merge<T> {
 }
 
 /// One sorted run.
-pub(super) enum Source {
+pub(super) enum SortedRun {
     /// A bucket of the log, by its number, and a place in its sorted list.
     Bucket(u64, usize),
     /// A generation whose addresses are in memory.
@@ -114,7 +114,7 @@ pub(super) struct GenerationRun {
     addresses: Vec<u64>,
 }
 
-impl Source {
+impl SortedRun {
     /// A run from its beginning, with what is read first read already.
     pub fn ready<T: Ties>(sq: &Sq<T>, level: usize, generation: u64) -> Result<Self> {
         let mut source = Self::start(sq, level, generation, 0)?;

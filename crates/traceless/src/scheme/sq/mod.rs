@@ -57,7 +57,7 @@ mod times;
 mod write;
 
 pub use geometry::{
-    BUCKET_MAX, BUCKET_MIN, Cadence, FANOUT_MAX, FLUSHES_MAX, Geometry, LEVELS_MAX, MapPlace,
+    BUCKET_MAX, BUCKET_MIN, Cadence, FANOUT_MAX, FLUSHES_MAX, LEVELS_MAX, MapPlace, SqGeometry,
     UNSYNCED_MAX, Wishes,
 };
 
@@ -66,29 +66,29 @@ use crate::oram::{BlockOram, Hides, Oram, check_request};
 use crate::scheme::Parts;
 pub use crate::scheme::detwo::BLOCKS_MAX;
 use crate::scheme::lifecycle::Lifecycle;
-use crate::scheme::openings::{State, dummies_to_retire, key_bytes_max};
+use crate::scheme::openings::{EpochState, dummies_to_retire, key_bytes_max};
 use crate::store::{Area, Cursor, Store};
 use crate::types::{Addr, Slot};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use keys::KeyRing;
+use keys::SqKeyRing;
 use leaves::Leaves;
 use level::{Generation, Level};
-use merge::{Merge, Source};
+use merge::{Merge, SortedRun};
 pub use merge::{NewestWins, Ties};
 use read::Readers;
 use recent::Recent;
-use salvage::Damage;
+use salvage::SqDamage;
 use schedule::Schedule;
 use times::Times;
-use write::WriteScratch;
+use write::SqWriteScratch;
 
 /// The scheme. See the [module](self).
 pub struct Sq<T = NewestWins> {
-    geometry: Geometry,
+    geometry: SqGeometry,
     schedule: Schedule,
     store: Arc<dyn Store>,
-    keys: KeyRing,
+    keys: SqKeyRing,
     log: Area,
     log_cursor: Cursor,
     recent: Recent,
@@ -99,7 +99,7 @@ pub struct Sq<T = NewestWins> {
     /// What is under way into each level from 1 on, the last included.
     merges: Vec<Option<Merge<T>>>,
     /// The first sources of the next one.
-    ready: Vec<Vec<Source>>,
+    ready: Vec<Vec<SortedRun>>,
     /// Of each block of the map, or, with the map in memory, of each block.
     times: Times,
     leaves: Leaves,
@@ -112,12 +112,12 @@ pub struct Sq<T = NewestWins> {
     half_saved: bool,
     key_bytes_max: u64,
     readers: Readers,
-    writer: WriteScratch,
+    writer: SqWriteScratch,
 }
 
 /// Where a block's newest copy lies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Location {
+enum SqLocation {
     /// Nowhere: neither written nor refreshed since creation. It reads as zeros.
     Nowhere,
     /// In level 0, put there by write number `.0`.
@@ -130,8 +130,8 @@ enum Location {
 
 impl<T: Ties> Sq<T> {
     /// Makes a new one on a store whose contents do not matter. Every block reads as zeros.
-    pub fn create(geometry: Geometry, parts: Parts) -> Result<Self> {
-        let mut new = Self::assemble(geometry, parts, &State::default())?;
+    pub fn create(geometry: SqGeometry, parts: Parts) -> Result<Self> {
+        let mut new = Self::assemble(geometry, parts, &EpochState::default())?;
         new.begin_opening()?;
         Ok(new)
     }
@@ -139,19 +139,19 @@ impl<T: Ties> Sq<T> {
     /// Opens the one whose vault last kept `state`, after a close or a crash at any point. Work
     /// that a crash cut short is redone byte for byte; `progress` tells done and all of the maps.
     pub fn open(
-        geometry: Geometry,
+        geometry: SqGeometry,
         parts: Parts,
         state: &[u8],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
-        let mut state = State::decode(state)?;
+        let mut state = EpochState::decode(state)?;
         if state.half_saved {
             return Err(Error::HalfSaved);
         }
         state.at_least = state.at_least.max(parts.expect_writes * geometry.slots_per_write());
         let read_only = parts.read_only;
         let mut opened = Self::assemble(geometry, parts, &state)?;
-        opened.recover(&state, Damage::Refused, progress)?;
+        opened.recover(&state, SqDamage::Refused, progress)?;
         if !read_only {
             opened.begin_opening()?;
             opened.retire_old_openings()?;
@@ -160,12 +160,12 @@ impl<T: Ties> Sq<T> {
     }
 
     /// Writes that a state's keeper had seen, and whether it was closed.
-    pub fn peek_state(geometry: &Geometry, state: &[u8]) -> Result<(u64, bool)> {
-        State::decode(state).map(|s| (s.at_least / geometry.slots_per_write(), s.clean))
+    pub fn peek_state(geometry: &SqGeometry, state: &[u8]) -> Result<(u64, bool)> {
+        EpochState::decode(state).map(|s| (s.at_least / geometry.slots_per_write(), s.clean))
     }
 
     /// The parameters it was made from.
-    pub fn geometry(&self) -> &Geometry {
+    pub fn geometry(&self) -> &SqGeometry {
         &self.geometry
     }
 
@@ -175,7 +175,7 @@ impl<T: Ties> Sq<T> {
         (maps, self.recent.memory())
     }
 
-    fn assemble(geometry: Geometry, parts: Parts, state: &State) -> Result<Self> {
+    fn assemble(geometry: SqGeometry, parts: Parts, state: &EpochState) -> Result<Self> {
         geometry.check()?;
         parts.check_room(geometry.store_len())?;
         let schedule = geometry.schedule();
@@ -197,7 +197,7 @@ impl<T: Ties> Sq<T> {
             MapPlace::Disk => geometry.leaves(),
         };
         Ok(Self {
-            keys: KeyRing::new(parts.key, parts.cipher, &geometry, state),
+            keys: SqKeyRing::new(parts.key, parts.cipher, &geometry, state),
             log_cursor: Cursor::at_start(log.layout()),
             main_cursor: Cursor::at_start(main.layout()),
             recent: Recent::new(geometry.bucket, geometry.block_len),
@@ -220,7 +220,7 @@ impl<T: Ties> Sq<T> {
             half_saved: false,
             key_bytes_max: key_bytes_max(geometry.block_len),
             readers: Readers::default(),
-            writer: WriteScratch::default(),
+            writer: SqWriteScratch::default(),
         })
     }
 
@@ -235,7 +235,7 @@ impl<T: Ties> Sq<T> {
 
     fn keep_state(&mut self, clean: bool) -> Result {
         let state = self.keys.openings().state(clean, self.count);
-        self.life.keep(&State { half_saved: self.half_saved, ..state }.encode())
+        self.life.keep(&EpochState { half_saved: self.half_saved, ..state }.encode())
     }
 
     fn retire_old_openings(&mut self) -> Result {

@@ -2,9 +2,9 @@
 
 use super::Ties;
 use super::geometry::CHUNK;
-use super::known::{CHUNKS_PER_GENERATION, Chunk, ChunkId, ChunkPlace, Known};
+use super::known::{CHUNKS_PER_GENERATION, Chunk, ChunkId, ChunkPlace, ReaderCache};
 use super::level::Generation;
-use super::{Location, MapPlace, Sq};
+use super::{MapPlace, Sq, SqLocation};
 use crate::error::{Error, Place, Result};
 use crate::scheme::pool::Pool;
 use crate::scheme::trips::{trips, verify_all};
@@ -26,17 +26,17 @@ const AHEAD_MIN: usize = 8;
 /// The readers' buffers, and what they know.
 #[derive(Default)]
 pub(super) struct Readers {
-    scratch: Pool<ReadScratch>,
-    known: Known,
+    scratch: Pool<SqReadScratch>,
+    known: ReaderCache,
 }
 
 /// Buffers of one reader.
 #[derive(Default)]
-struct ReadScratch {
+struct SqReadScratch {
     run: Run,
     times: Vec<Option<u64>>,
-    sought: Vec<Sought>,
-    found: Vec<Location>,
+    sought: Vec<BlockSearch>,
+    found: Vec<SqLocation>,
     /// Numbers of the blocks to be fetched, as they lie on the store; and the slot of the run that
     /// each is in.
     order: Vec<u32>,
@@ -50,9 +50,9 @@ struct ReadScratch {
 pub(super) type Chunks = BTreeMap<ChunkId, Chunk>;
 
 /// How far a block is known from what is in memory.
-enum Sought {
+enum BlockSearch {
     /// There it is.
-    Found(Location),
+    Found(SqLocation),
     /// In this chunk, if anywhere, of a generation that holds it.
     In(ChunkId),
 }
@@ -66,7 +66,7 @@ impl<T: Ties> Sq<T> {
         })
     }
 
-    fn read_trip(&self, addrs: &[Addr], into: &mut [u8], scratch: &mut ReadScratch) -> Result {
+    fn read_trip(&self, addrs: &[Addr], into: &mut [u8], scratch: &mut SqReadScratch) -> Result {
         scratch.times.clear();
         match self.geometry.map {
             MapPlace::Memory => {
@@ -81,8 +81,8 @@ impl<T: Ties> Sq<T> {
     }
 
     /// Locates every block of a trip, with one request for all chunks that are needed for it.
-    fn locate_all(&self, addrs: &[Addr], scratch: &mut ReadScratch) -> Result {
-        let ReadScratch { times, sought, found, chunks, .. } = scratch;
+    fn locate_all(&self, addrs: &[Addr], scratch: &mut SqReadScratch) -> Result {
+        let SqReadScratch { times, sought, found, chunks, .. } = scratch;
         sought.clear();
         found.clear();
         chunks.clear();
@@ -90,8 +90,8 @@ impl<T: Ties> Sq<T> {
             sought.push(self.seek(addr.0, time)?);
         }
         let needed = sought.iter().filter_map(|sought| match sought {
-            Sought::In(chunk) => Some(*chunk),
-            Sought::Found(_) => None,
+            BlockSearch::In(chunk) => Some(*chunk),
+            BlockSearch::Found(_) => None,
         });
         self.fetch_chunks(needed, chunks)?;
         for (addr, sought) in addrs.iter().zip(&*sought) {
@@ -101,14 +101,14 @@ impl<T: Ties> Sq<T> {
     }
 
     /// Reads the blocks at `scratch.found`, in the order in which they lie on the store.
-    fn fetch_found(&self, addrs: &[Addr], into: &mut [u8], scratch: &mut ReadScratch) -> Result {
-        let ReadScratch { run, found, order, fetched, ahead, .. } = scratch;
+    fn fetch_found(&self, addrs: &[Addr], into: &mut [u8], scratch: &mut SqReadScratch) -> Result {
+        let SqReadScratch { run, found, order, fetched, ahead, .. } = scratch;
         let len = self.geometry.block_len;
         order.clear();
         for (i, (location, into)) in found.iter().zip(into.chunks_exact_mut(len)).enumerate() {
             match *location {
-                Location::Nowhere => into.fill(0),
-                Location::Log(write) => match self.contents(write) {
+                SqLocation::Nowhere => into.fill(0),
+                SqLocation::Log(write) => match self.contents(write) {
                     Some(contents) => into.copy_from_slice(contents),
                     None => order.push(i as u32),
                 },
@@ -160,11 +160,11 @@ impl<T: Ties> Sq<T> {
     /// Reads the newest copy of one block of the ORAM, which flush `time` carried.
     pub(super) fn read_one(&self, address: u64, time: Option<u64>, into: &mut [u8]) -> Result {
         let location = self.locate(address, time, &mut Chunks::new())?;
-        if location == Location::Nowhere {
+        if location == SqLocation::Nowhere {
             into.fill(0);
             return Ok(());
         }
-        if let Location::Log(write) = location
+        if let SqLocation::Log(write) = location
             && let Some(contents) = self.contents(write)
         {
             into.copy_from_slice(contents);
@@ -189,16 +189,16 @@ impl<T: Ties> Sq<T> {
         address: u64,
         time: Option<u64>,
         chunks: &mut Chunks,
-    ) -> Result<Location> {
+    ) -> Result<SqLocation> {
         let sought = self.seek(address, time)?;
-        if let Sought::In(chunk) = sought {
+        if let BlockSearch::In(chunk) = sought {
             self.fetch_chunks([chunk].into_iter(), chunks)?;
         }
         self.find(address, &sought, chunks)
     }
 
     /// As [`Sq::locate`], as far as that takes no reading.
-    fn seek(&self, address: u64, time: Option<u64>) -> Result<Sought> {
+    fn seek(&self, address: u64, time: Option<u64>) -> Result<BlockSearch> {
         let refreshed = self.schedule.refreshed(self.flushes);
         if let Some(time) = time
             && self.schedule.refresh_of(time, address) >= refreshed
@@ -208,16 +208,16 @@ impl<T: Ties> Sq<T> {
             return self.seek_in(level, generation, address);
         }
         let n = self.geometry.addresses();
-        Ok(Sought::Found(match refreshed - 1 - (refreshed - 1 - address) % n {
-            r if r < n => Location::Nowhere,
-            r => Location::Main(r),
+        Ok(BlockSearch::Found(match refreshed - 1 - (refreshed - 1 - address) % n {
+            r if r < n => SqLocation::Nowhere,
+            r => SqLocation::Main(r),
         }))
     }
 
-    fn seek_in(&self, level: usize, generation: u64, address: u64) -> Result<Sought> {
+    fn seek_in(&self, level: usize, generation: u64, address: u64) -> Result<BlockSearch> {
         if level == 0 {
-            let found = self.recent.find(generation, address).map(Location::Log);
-            return found.map(Sought::Found).ok_or_else(|| {
+            let found = self.recent.find(generation, address).map(SqLocation::Log);
+            return found.map(BlockSearch::Found).ok_or_else(|| {
                 let slot = self.log_slot(generation * self.bucket()).0;
                 let block = self.is_users(address).then_some(address);
                 Error::Tampered { place: Place { area: self.log.name(), slot, block } }
@@ -227,21 +227,21 @@ impl<T: Ties> Sq<T> {
         let begin = generation * place.generation_len;
         match self.generation(level, generation) {
             Generation::Index(index) => match index.find(address) {
-                Some(at) => Ok(Sought::Found(Location::Level(level, begin + at))),
+                Some(at) => Ok(BlockSearch::Found(SqLocation::Level(level, begin + at))),
                 None => Err(place.tampered(begin, self.is_users(address).then_some(address))),
             },
             Generation::Fences { first, .. } => {
                 let chunk = first.seek(address + 1).rank.saturating_sub(1);
-                Ok(Sought::In((level, begin + chunk * CHUNK)))
+                Ok(BlockSearch::In((level, begin + chunk * CHUNK)))
             }
         }
     }
 
     /// Where `address` is, with the chunks at hand.
-    fn find(&self, address: u64, sought: &Sought, chunks: &Chunks) -> Result<Location> {
+    fn find(&self, address: u64, sought: &BlockSearch, chunks: &Chunks) -> Result<SqLocation> {
         let id @ (level, first) = match sought {
-            Sought::Found(location) => return Ok(*location),
-            Sought::In(chunk) => *chunk,
+            BlockSearch::Found(location) => return Ok(*location),
+            BlockSearch::In(chunk) => *chunk,
         };
         let chunk = &chunks[&id];
         // Among damaged entries those that are not need not be in order.
@@ -249,7 +249,7 @@ impl<T: Ties> Sq<T> {
             Ok(at) => Some(at),
             Err(_) => chunk.iter().position(|&found| found == Some(address)),
         };
-        at.map(|at| Location::Level(level, first + at as u64)).ok_or_else(|| {
+        at.map(|at| SqLocation::Level(level, first + at as u64)).ok_or_else(|| {
             let block = self.is_users(address).then_some(address);
             self.levels[level - 1].tampered(first, block)
         })
@@ -343,31 +343,31 @@ impl<T: Ties> Sq<T> {
         address < self.geometry.blocks
     }
 
-    fn add_location(&self, first: Location, count: u64, run: &mut Run) {
+    fn add_location(&self, first: SqLocation, count: u64, run: &mut Run) {
         match first {
-            Location::Nowhere => unreachable!("what is nowhere is not fetched"),
-            Location::Log(write) => run.add(&self.log, self.log_slot(write), count),
-            Location::Level(level, slot) => {
+            SqLocation::Nowhere => unreachable!("what is nowhere is not fetched"),
+            SqLocation::Log(write) => run.add(&self.log, self.log_slot(write), count),
+            SqLocation::Level(level, slot) => {
                 let level = &self.levels[level - 1];
                 run.add(&level.area, level.slot(slot), count);
             }
-            Location::Main(r) => run.add(&self.main, self.main_slot(r), count),
+            SqLocation::Main(r) => run.add(&self.main, self.main_slot(r), count),
         }
     }
 
     /// Adds where as many `requests` more find what comes behind a stretch of `count` slots.
-    fn add_ahead(&self, first: Location, count: u64, requests: u64, ahead: &mut Vec<Extent>) {
+    fn add_ahead(&self, first: SqLocation, count: u64, requests: u64, ahead: &mut Vec<Extent>) {
         match first {
             // The log is in the order of writes.
-            Location::Nowhere | Location::Log(_) => {}
-            Location::Level(level, slot) => {
+            SqLocation::Nowhere | SqLocation::Log(_) => {}
+            SqLocation::Level(level, slot) => {
                 let level = &self.levels[level - 1];
                 let next = slot + count;
                 // A stretch may go on from the end of one generation to the next.
                 let end = next.next_multiple_of(level.generation_len);
                 level.area.add_stretch(level.slot(next), (count * requests).min(end - next), ahead);
             }
-            Location::Main(r) => {
+            SqLocation::Main(r) => {
                 let next = r + count;
                 let end = next.next_multiple_of(self.geometry.addresses());
                 let end = end.min(self.schedule.refreshed(self.flushes));
@@ -380,24 +380,24 @@ impl<T: Ties> Sq<T> {
     fn open_located(
         &self,
         address: u64,
-        location: Location,
+        location: SqLocation,
         entry: &[u8],
         sealed: &[u8],
         into: &mut [u8],
     ) -> Result {
         let (whole, area, slot) = match location {
-            Location::Nowhere => unreachable!("what is nowhere was not fetched"),
-            Location::Log(write) => {
+            SqLocation::Nowhere => unreachable!("what is nowhere was not fetched"),
+            SqLocation::Log(write) => {
                 let (_, keys) = self.keys.at_write(write);
                 let whole = keys.log.open_body(write, address, entry, sealed, into);
                 (whole, &self.log, self.log_slot(write))
             }
-            Location::Level(level, slot) => {
+            SqLocation::Level(level, slot) => {
                 let whole = self.open_level_slot(level, slot, address, entry, sealed, into);
                 let level = &self.levels[level - 1];
                 (whole, &level.area, level.slot(slot))
             }
-            Location::Main(r) => {
+            SqLocation::Main(r) => {
                 (self.open_main(r, entry, sealed, into), &self.main, self.main_slot(r))
             }
         };
@@ -466,12 +466,12 @@ impl<T: Ties> Sq<T> {
 }
 
 /// Slots from `first` to `next`, which comes after it, if both are of one level.
-fn distance(first: Location, next: Location) -> Option<u64> {
+fn distance(first: SqLocation, next: SqLocation) -> Option<u64> {
     match (first, next) {
-        (Location::Log(a), Location::Log(b)) | (Location::Main(a), Location::Main(b)) => {
+        (SqLocation::Log(a), SqLocation::Log(b)) | (SqLocation::Main(a), SqLocation::Main(b)) => {
             Some(b - a)
         }
-        (Location::Level(i, a), Location::Level(j, b)) if i == j => Some(b - a),
+        (SqLocation::Level(i, a), SqLocation::Level(j, b)) if i == j => Some(b - a),
         _ => None,
     }
 }

@@ -9,11 +9,11 @@ use super::Sq;
 use super::Ties;
 use super::geometry::SLOTS_PER_TRIP;
 use super::keys::level_version;
-use super::salvage::{Damage, Lost};
+use super::salvage::{Lost, SqDamage};
 use crate::error::{Error, Result};
 use crate::oram::BlockOram;
 use crate::scheme::log::{DUMMY, STRIPE, entry_count, entry_synced};
-use crate::scheme::openings::State;
+use crate::scheme::openings::EpochState;
 use crate::scheme::refreshed;
 use crate::store::{Cursor, Run};
 use crate::types::Slot;
@@ -24,20 +24,20 @@ impl<T: Ties> Sq<T> {
     /// Tells the damaged entries that were accepted.
     pub(super) fn recover(
         &mut self,
-        state: &State,
-        damage: Damage,
+        state: &EpochState,
+        damage: SqDamage,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Lost> {
         let (newest, synced) = self.find_newest()?;
         let expected = state.at_least.max(synced);
-        let must = if damage == Damage::Accepted { expected } else { 0 };
+        let must = if damage == SqDamage::Accepted { expected } else { 0 };
         // A write is all of its slots, or none.
         let count = self.find_count(newest, must)?;
         self.count = count - count % self.geometry.slots_per_write();
         if self.count < expected {
             return Err(Error::RolledBack { expected, found: self.count });
         }
-        let lost = if damage == Damage::Accepted {
+        let lost = if damage == SqDamage::Accepted {
             self.accept_damage()?
         } else {
             self.refuse_lost_tail(self.count / self.bucket())?;

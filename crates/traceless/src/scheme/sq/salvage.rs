@@ -7,7 +7,7 @@
 
 use super::Ties;
 use super::geometry::MapPlace;
-use super::{Sq, State};
+use super::{EpochState, Sq};
 use crate::error::{Error, Place, Result};
 use crate::oram::BlockOram;
 use crate::scheme::Parts;
@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 
 /// What recovery does where a live entry is damaged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Damage {
+pub(super) enum SqDamage {
     /// It fails: which block its slot holds would be unknown.
     Refused,
     /// It goes on as if that slot had never been written.
@@ -41,7 +41,7 @@ impl<T: Ties> Sq<T> {
     /// many dummies as it takes until nothing asks for those entries any more. Tells the places
     /// that were lost.
     pub fn salvage(
-        geometry: super::Geometry,
+        geometry: super::SqGeometry,
         parts: Parts,
         state: &[u8],
         progress: &mut dyn FnMut(u64, u64),
@@ -49,10 +49,10 @@ impl<T: Ties> Sq<T> {
         if parts.read_only {
             return Err(Error::ReadOnly);
         }
-        let mut state = State::decode(state)?;
+        let mut state = EpochState::decode(state)?;
         state.at_least = state.at_least.max(parts.expect_writes * geometry.slots_per_write());
         let mut opened = Self::assemble(geometry, parts, &state)?;
-        let lost = opened.recover(&state, Damage::Accepted, progress)?;
+        let lost = opened.recover(&state, SqDamage::Accepted, progress)?;
         // Once the lost entries are outlived, nothing but this tells that leaves are still old.
         opened.half_saved = geometry.map == MapPlace::Disk;
         opened.begin_opening()?;
@@ -204,11 +204,11 @@ impl Lost {
 
 #[cfg(all(test, feature = "std"))]
 mod tests {
-    use super::super::{Cadence, Geometry};
+    use super::super::{Cadence, SqGeometry};
     use super::*;
     use crate::durable::{MemVault, Vault};
     use crate::oram::Oram;
-    use crate::rng::Seeded;
+    use crate::rng::SeededRng;
     use crate::seal::{Cipher, Secret};
     use crate::store::{Area, MemStore, Run};
     use crate::types::{Addr, Slot};
@@ -218,7 +218,7 @@ mod tests {
     const BLOCKS: u64 = 200;
 
     struct Rig {
-        geometry: Geometry,
+        geometry: SqGeometry,
         store: Arc<MemStore>,
         vault: MemVault,
         /// What each block held, oldest first.
@@ -227,7 +227,7 @@ mod tests {
 
     impl Rig {
         /// Closed after so many writes.
-        fn new(geometry: Geometry, writes: u64) -> Self {
+        fn new(geometry: SqGeometry, writes: u64) -> Self {
             let store = Arc::new(MemStore::new(geometry.store_len()));
             let history = vec![vec![0]; geometry.blocks as usize];
             let mut rig = Self { geometry, store, vault: MemVault::default(), history };
@@ -251,7 +251,7 @@ mod tests {
                 first: 0,
                 key: Secret::from_bytes([1; 32]),
                 vault: Box::new(self.vault.clone()),
-                rng: Box::new(Seeded::new(
+                rng: Box::new(SeededRng::new(
                     self.store.snapshot().iter().map(|&b| u64::from(b)).sum(),
                 )),
                 read_only: false,
@@ -294,12 +294,12 @@ mod tests {
         }
     }
 
-    fn geometries() -> Vec<Geometry> {
-        let shape = Geometry::with_shape(BLOCKS, 128, 4, 3, 3).unwrap();
-        let disk = Geometry { map: MapPlace::Disk, ..shape };
-        let paper = Geometry { cadence: Cadence::Paper, ..disk };
-        [shape, disk, paper, Geometry { amortized: true, ..shape }]
-            .map(|geometry| Geometry { unsynced_max: 8, ..geometry })
+    fn geometries() -> Vec<SqGeometry> {
+        let shape = SqGeometry::with_shape(BLOCKS, 128, 4, 3, 3).unwrap();
+        let disk = SqGeometry { map: MapPlace::Disk, ..shape };
+        let paper = SqGeometry { cadence: Cadence::Paper, ..disk };
+        [shape, disk, paper, SqGeometry { amortized: true, ..shape }]
+            .map(|geometry| SqGeometry { unsynced_max: 8, ..geometry })
             .to_vec()
     }
 
@@ -408,8 +408,8 @@ mod tests {
     /// Once nothing asks for the lost entries any more, leaves may still be old.
     #[test]
     fn cut_short_it_must_be_done_again() {
-        let shape = Geometry::with_shape(10 * BLOCKS, 64, 4, 3, 3).unwrap();
-        let geometry = Geometry { map: MapPlace::Disk, unsynced_max: 8, ..shape };
+        let shape = SqGeometry::with_shape(10 * BLOCKS, 64, 4, 3, 3).unwrap();
+        let geometry = SqGeometry { map: MapPlace::Disk, unsynced_max: 8, ..shape };
         let rig = Rig::new(geometry, 900);
         let oram = rig.open().unwrap();
         let oldest = oram.schedule.oldest(0, oram.flushes) * oram.bucket();

@@ -121,12 +121,12 @@ impl Schedule {
 
 #[cfg(test)]
 mod tests {
-    use super::super::geometry::Geometry;
+    use super::super::geometry::SqGeometry;
     use super::*;
 
-    fn schedule(fanout: u32, levels: u8, amortized: bool) -> (Schedule, Geometry) {
+    fn schedule(fanout: u32, levels: u8, amortized: bool) -> (Schedule, SqGeometry) {
         let blocks = 3 * u64::from(fanout).pow(u32::from(levels)) * 4;
-        let mut geometry = Geometry::with_shape(blocks, 64, 4, fanout, levels).unwrap();
+        let mut geometry = SqGeometry::with_shape(blocks, 64, 4, fanout, levels).unwrap();
         geometry.amortized = amortized;
         (geometry.schedule(), geometry)
     }

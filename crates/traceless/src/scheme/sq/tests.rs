@@ -1,19 +1,19 @@
 //! What the suite cannot see from outside: places, the work of a flush, lost blocks, reading only.
 
 use super::*;
-use crate::rng::{Rng, Seeded};
+use crate::rng::{Rng, SeededRng};
 use crate::scheme::openings::{OPENINGS_MANY, OPENINGS_MAX};
 use crate::scheme::rig::{self, Unreadable, damage, wipe};
-use crate::store::{MemStore, Watched};
+use crate::store::{MemStore, WatchedStore};
 use crate::trace::{Event, Op, Recorder};
 use crate::types::Extent;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
 
-type Rig = rig::Rig<Geometry>;
+type Rig = rig::Rig<SqGeometry>;
 
 impl Rig {
-    fn new(geometry: Geometry) -> Self {
+    fn new(geometry: SqGeometry) -> Self {
         Self::with_room(geometry, geometry.store_len())
     }
 
@@ -37,9 +37,9 @@ impl Rig {
     }
 }
 
-fn small() -> Geometry {
-    let geometry = Geometry::with_shape(200, 128, 4, 4, 2).unwrap();
-    Geometry { unsynced_max: 16, ..geometry }
+fn small() -> SqGeometry {
+    let geometry = SqGeometry::with_shape(200, 128, 4, 4, 2).unwrap();
+    SqGeometry { unsynced_max: 16, ..geometry }
 }
 
 fn write(oram: &mut Sq, addr: u64, byte: u8) {
@@ -59,9 +59,10 @@ fn a_read_touches_one_slot() {
     let witness = Arc::new(Recorder::default());
     let mut rig = Rig::small();
     rig.create();
-    let mut oram = rig.open_on(Arc::new(Watched::new(rig.store.clone(), witness.clone())), false);
+    let mut oram =
+        rig.open_on(Arc::new(WatchedStore::new(rig.store.clone(), witness.clone())), false);
     let oram = oram.as_mut().unwrap();
-    let mut rng = Seeded::new(4);
+    let mut rng = SeededRng::new(4);
     let mut fetched = 0;
     for i in 0..3000u64 {
         write(oram, rng.below(200), i as u8);
@@ -76,11 +77,11 @@ fn a_read_touches_one_slot() {
 }
 
 /// Bytes written by each flush: by the writes of one bucket.
-fn work(geometry: Geometry) -> Vec<usize> {
+fn work(geometry: SqGeometry) -> Vec<usize> {
     let witness = Arc::new(Recorder::default());
     let mut rig = Rig::new(geometry);
     rig.create();
-    let store = Arc::new(Watched::new(rig.store.clone(), witness.clone()));
+    let store = Arc::new(WatchedStore::new(rig.store.clone(), witness.clone()));
     let mut oram = rig.open_on(store, false).unwrap();
     let per_flush = oram.bucket() / geometry.slots_per_write();
     let mut work = vec![];
@@ -98,8 +99,8 @@ fn work(geometry: Geometry) -> Vec<usize> {
 #[test]
 fn every_flush_does_the_same_work_unless_it_is_amortized() {
     // Buckets of whole stripes: then headers make no difference.
-    let geometry = Geometry::with_shape(3000, 128, 64, 4, 2).unwrap();
-    let amortized = Geometry { amortized: true, ..geometry };
+    let geometry = SqGeometry::with_shape(3000, 128, 64, 4, 2).unwrap();
+    let amortized = SqGeometry { amortized: true, ..geometry };
     let worst_to_median = |geometry| {
         let mut work = work(geometry);
         work.sort_unstable();
@@ -118,11 +119,11 @@ fn every_flush_does_the_same_work_unless_it_is_amortized() {
 #[test]
 fn writes_are_amplified_as_promised() {
     // Buckets of whole stripes: then nothing is written twice for the sake of a header.
-    let geometry = Geometry::with_shape(12_000, 4096, 128, 6, 2).unwrap();
+    let geometry = SqGeometry::with_shape(12_000, 4096, 128, 6, 2).unwrap();
     let witness = Arc::new(Recorder::default());
     let mut rig = Rig::new(geometry);
     rig.create();
-    let store = Arc::new(Watched::new(rig.store.clone(), witness.clone()));
+    let store = Arc::new(WatchedStore::new(rig.store.clone(), witness.clone()));
     let mut oram = rig.open_on(store, false).unwrap();
     let blocks = vec![7; 128 * 4096];
     let mut written = 0;
@@ -178,7 +179,7 @@ fn opened_for_reading_a_flush_that_is_missing_is_read_around() {
 #[test]
 fn a_lost_block_stays_an_error_and_stops_nothing() {
     for map in [MapPlace::Memory, MapPlace::Disk] {
-        let mut rig = Rig::new(Geometry { map, ..small() });
+        let mut rig = Rig::new(SqGeometry { map, ..small() });
         let mut oram = rig.create();
         for addr in 0..200 {
             write(&mut oram, addr, 1);
@@ -227,7 +228,7 @@ fn a_lost_block_stays_an_error_and_stops_nothing() {
 #[test]
 fn a_lost_leaf_of_the_map_is_made_again() {
     for more in [20, 90, 400] {
-        let mut rig = Rig::new(Geometry { map: MapPlace::Disk, ..small() });
+        let mut rig = Rig::new(SqGeometry { map: MapPlace::Disk, ..small() });
         let mut oram = rig.create();
         for i in 0..400u64 {
             write(&mut oram, i * 7 % 200, (i / 200) as u8 + 1);
@@ -242,11 +243,11 @@ fn a_lost_leaf_of_the_map_is_made_again() {
             let time = oram.times.get(leaf as usize, oram.now());
             let found = oram.locate(200 + leaf, time, &mut read::Chunks::new()).unwrap();
             let (area, slot) = match found {
-                Location::Level(level, slot) => {
+                SqLocation::Level(level, slot) => {
                     let level = &oram.levels[level - 1];
                     (&level.area, level.slot(slot))
                 }
-                Location::Main(r) => (&oram.main, oram.main_slot(r)),
+                SqLocation::Main(r) => (&oram.main, oram.main_slot(r)),
                 _ => continue,
             };
             damage(&*rig.store, area, slot);
@@ -306,7 +307,7 @@ fn openings_never_pile_up() {
 
 #[test]
 fn many_openings_are_retired_by_dummies() {
-    let geometry = Geometry::with_shape(4000, 64, 16, 8, 2).unwrap();
+    let geometry = SqGeometry::with_shape(4000, 64, 16, 8, 2).unwrap();
     let mut rig = Rig::new(geometry);
     let mut oram = rig.create();
     let life = keys::lifetime(&oram.schedule) * 16 + geometry.unsynced_max;
@@ -330,7 +331,7 @@ fn many_openings_are_retired_by_dummies() {
 
 #[test]
 fn what_it_keeps_in_memory_is_counted() {
-    let geometry = Geometry::with_shape(2000, 128, 8, 4, 2).unwrap();
+    let geometry = SqGeometry::with_shape(2000, 128, 8, 4, 2).unwrap();
     let mut rig = Rig::new(geometry);
     let mut oram = rig.create();
     let empty = oram.memory();
@@ -351,10 +352,10 @@ fn what_it_keeps_in_memory_is_counted() {
 
 #[test]
 fn the_papers_cadence_tells_how_near_addresses_are() {
-    let geometry = Geometry { map: MapPlace::Disk, ..small() };
-    let geometry = Geometry { bucket: 16, unsynced_max: 32, blocks: 900, ..geometry };
+    let geometry = SqGeometry { map: MapPlace::Disk, ..small() };
+    let geometry = SqGeometry { bucket: 16, unsynced_max: 32, blocks: 900, ..geometry };
     let slots = |cadence, stride: u64| {
-        let mut rig = Rig::new(Geometry { cadence, ..geometry });
+        let mut rig = Rig::new(SqGeometry { cadence, ..geometry });
         let mut oram = rig.create();
         for i in 0..300u64 {
             write(&mut oram, i * stride % 900, 1);
@@ -372,8 +373,8 @@ fn the_papers_cadence_tells_how_near_addresses_are() {
 #[test]
 fn a_crash_that_loses_the_oldest_unsynced_write_is_recovered_from() {
     for amortized in [false, true] {
-        let geometry = Geometry::with_shape(2000, 64, 4, 4, 3).unwrap();
-        let geometry = Geometry { unsynced_max: 200, amortized, ..geometry };
+        let geometry = SqGeometry::with_shape(2000, 64, 4, 4, 3).unwrap();
+        let geometry = SqGeometry { unsynced_max: 200, amortized, ..geometry };
         geometry.check().unwrap();
         let mut rig = Rig::new(geometry);
         let mut oram = rig.create();
@@ -411,8 +412,8 @@ fn a_crash_that_loses_the_oldest_unsynced_write_is_recovered_from() {
 #[test]
 fn an_amortized_level_is_not_overwritten_before_it_is_forgotten() {
     // Generations much larger than the slack.
-    let geometry = Geometry::with_shape(2000, 64, 16, 4, 3).unwrap();
-    let geometry = Geometry { unsynced_max: 16, amortized: true, ..geometry };
+    let geometry = SqGeometry::with_shape(2000, 64, 16, 4, 3).unwrap();
+    let geometry = SqGeometry { unsynced_max: 16, amortized: true, ..geometry };
     let mut rig = Rig::new(geometry);
     let mut oram = rig.create();
     for i in 0..5000u64 {
@@ -429,8 +430,8 @@ fn an_amortized_level_is_not_overwritten_before_it_is_forgotten() {
 
 #[test]
 fn opened_for_reading_an_amortized_pass_that_was_cut_short_is_read_around() {
-    let geometry = Geometry::with_shape(2000, 64, 16, 4, 3).unwrap();
-    let geometry = Geometry { unsynced_max: 16, amortized: true, ..geometry };
+    let geometry = SqGeometry::with_shape(2000, 64, 16, 4, 3).unwrap();
+    let geometry = SqGeometry { unsynced_max: 16, amortized: true, ..geometry };
     let mut rig = Rig::new(geometry);
     let mut oram = rig.create();
     let mut written = 0;
@@ -453,7 +454,7 @@ fn opened_for_reading_an_amortized_pass_that_was_cut_short_is_read_around() {
 #[test]
 fn what_is_held_back_is_read_even_if_the_cache_is_full() {
     // A merge takes so many buckets that their contents are more than what is kept.
-    let geometry = Geometry::with_shape(40_000, 64, 64, 1024, 1).unwrap();
+    let geometry = SqGeometry::with_shape(40_000, 64, 64, 1024, 1).unwrap();
     let mut rig = Rig::new(geometry);
     let mut oram = rig.create();
     for i in 0..40_000u64 {
@@ -469,8 +470,8 @@ fn what_is_held_back_is_read_even_if_the_cache_is_full() {
 #[test]
 fn when_keys_give_way_does_not_depend_on_addresses() {
     let starts = |stride: u64| {
-        let geometry = Geometry::with_shape(4000, 64, 128, 4, 2).unwrap();
-        let geometry = Geometry { map: MapPlace::Disk, unsynced_max: 256, ..geometry };
+        let geometry = SqGeometry::with_shape(4000, 64, 128, 4, 2).unwrap();
+        let geometry = SqGeometry { map: MapPlace::Disk, unsynced_max: 256, ..geometry };
         let mut rig = Rig::new(geometry);
         let mut oram = rig.create();
         oram.key_bytes_max = 3300 * 64;
@@ -489,7 +490,7 @@ fn when_keys_give_way_does_not_depend_on_addresses() {
 
 #[test]
 fn large_blocks_take_no_more_memory_than_small_ones() {
-    let geometry = Geometry::with_shape(600, 1 << 20, 16, 32, 1).unwrap();
+    let geometry = SqGeometry::with_shape(600, 1 << 20, 16, 32, 1).unwrap();
     let mut rig = Rig::new(geometry);
     let mut oram = rig.create();
     for i in 0..500 {
@@ -556,9 +557,9 @@ impl Store for Counted {
 
 #[test]
 fn reading_in_order_asks_little_and_ahead() {
-    let shape = Geometry::with_shape(20_000, 4096, 64, 4, 3).unwrap();
+    let shape = SqGeometry::with_shape(20_000, 4096, 64, 4, 3).unwrap();
     for map in [MapPlace::Memory, MapPlace::Disk] {
-        let mut rig = Rig::new(Geometry { map, ..shape });
+        let mut rig = Rig::new(SqGeometry { map, ..shape });
         let mut oram = rig.create();
         for i in 0..25_000u64 {
             oram.write(Addr(i * 7919 % 20_000), &[(i / 20_000) as u8; 4096]).unwrap();
@@ -593,14 +594,14 @@ fn reading_in_order_asks_little_and_ahead() {
 fn the_end_of_the_log_does_not_get_lost_in_silence() {
     let shape = |refresh, map_on_disk| {
         let wishes = Wishes { refresh: Some(refresh), map_on_disk, ..Wishes::default() };
-        let geometry = Geometry::new(300, 128, Wishes { bucket: Some(4), ..wishes }).unwrap();
-        Geometry { unsynced_max: geometry.unsynced_max.min(32), ..geometry }
+        let geometry = SqGeometry::new(300, 128, Wishes { bucket: Some(4), ..wishes }).unwrap();
+        SqGeometry { unsynced_max: geometry.unsynced_max.min(32), ..geometry }
     };
     for geometry in [small(), shape(0.25, false), shape(7.0 / 3.0, false), shape(4.0, true)] {
         let mut rig = Rig::new(geometry);
         rig.create();
         let mut oram = rig.open();
-        let mut rng = Seeded::new(12);
+        let mut rng = SeededRng::new(12);
         for nth in 0..900u64 {
             write(&mut oram, rng.below(geometry.blocks), nth as u8);
         }

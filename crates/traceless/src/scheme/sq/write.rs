@@ -20,7 +20,7 @@ const LEAVES_PER_CHUNK: usize = 32;
 
 /// Buffers of the writer.
 #[derive(Default)]
-pub(super) struct WriteScratch {
+pub(super) struct SqWriteScratch {
     output: Run,
     /// Address and contents of the slots that are held back, oldest first.
     addresses: Vec<u64>,
@@ -254,7 +254,7 @@ impl<T: Ties> Sq<T> {
         Ok(())
     }
 
-    fn write_slots(&mut self, held: &mut WriteScratch) -> Result {
+    fn write_slots(&mut self, held: &mut SqWriteScratch) -> Result {
         let len = self.geometry.block_len;
         let mut count = self.count - held.addresses.len() as u64;
         let synced = self.life.synced();

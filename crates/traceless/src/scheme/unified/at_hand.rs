@@ -1,8 +1,8 @@
 //! Blocks that no path need be read for: they are in trusted memory already (IR-Stash), or come
 //! from there.
 
-use super::{Group, Maps, Request, Unified, Verb};
-use crate::controller::{Kind, Serve};
+use super::{Group, Maps, Unified, UnifiedRequest, Verb};
+use crate::controller::{Serve, StepKind};
 use crate::error::Result;
 use crate::posmap::{Labels, Lookaside};
 use crate::tree::{BucketTree, Header, Substash};
@@ -22,7 +22,11 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
     }
 
     /// Finishes a request that needs no path access, if it is one, or brings it nearer to that.
-    pub(super) fn finish_in_passing(&mut self, request: Request, serve: Serve<'_>) -> Result<bool> {
+    pub(super) fn finish_in_passing(
+        &mut self,
+        request: UnifiedRequest,
+        serve: Serve<'_>,
+    ) -> Result<bool> {
         let is_done = match request.verb {
             Verb::Return => self.take_back(request, serve)?,
             _ if self.searches_first => self.serve_found(request, serve)?,
@@ -35,7 +39,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
     }
 
     /// Serves a block all of whose parts are at hand.
-    fn serve_found(&mut self, request: Request, serve: Serve<'_>) -> Result<bool> {
+    fn serve_found(&mut self, request: UnifiedRequest, serve: Serve<'_>) -> Result<bool> {
         let Self { engine, maps, body, .. } = self;
         let parts = || (0..maps.places.parts).map(|part| maps.places.addr(0, request.addr.0, part));
         if !parts().all(|part| engine.at_hand(part).is_some()) {
@@ -60,7 +64,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
 
     /// Puts a block that comes back from a cache above into the stash, if the map says at once on
     /// which path it is, and there is room.
-    fn take_back(&mut self, request: Request, serve: Serve<'_>) -> Result<bool> {
+    fn take_back(&mut self, request: UnifiedRequest, serve: Serve<'_>) -> Result<bool> {
         if self.searches_first {
             self.bring_found(request.addr)?;
         }
@@ -72,7 +76,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
     }
 
     /// Puts it there. Its parent is in the PLB, or above.
-    pub(super) fn put_back(&mut self, request: Request, serve: Serve<'_>) -> Result {
+    pub(super) fn put_back(&mut self, request: UnifiedRequest, serve: Serve<'_>) -> Result {
         serve(request.id, &mut self.body);
         let Maps { places, groups, draw, .. } = &mut self.maps;
         let fanout = groups.fanout(places, 0);
@@ -123,7 +127,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
     pub fn flush(&mut self, paths: u64) -> Result<usize> {
         self.check_ready()?;
         for _ in 0..paths {
-            self.change(|unified| unified.unasked(Kind::Eviction))?;
+            self.change(|unified| unified.unasked(StepKind::Eviction))?;
         }
         Ok(self.engine.stash().len())
     }

@@ -2,11 +2,11 @@
 
 use super::tests::{ARRAYS, Lcg, key, paths, rng, shape_for, sizes};
 use super::*;
-use crate::posmap::{Compressed, Plain};
+use crate::posmap::{CompressedLabels, PlainLabels};
 use crate::scheme::tree_rig::{
     behaves_like_an_array, sealed, shows_one_template, store_for, trees,
 };
-use crate::store::Watched;
+use crate::store::WatchedStore;
 use crate::trace::Recorder;
 use crate::tree::{BareTree, Shape, Substash};
 use alloc::sync::Arc;
@@ -23,12 +23,12 @@ fn small<L: Labels>(sizes: Sizes, labels: impl Fn() -> L) -> Unified<BareTree, L
     Unified::new(sizes, tree, labels(), labels(), plb, rng()).unwrap()
 }
 
-fn compressed() -> Compressed {
-    Compressed::new(&key(), 5, 2).unwrap()
+fn compressed() -> CompressedLabels {
+    CompressedLabels::new(&key(), 5, 2).unwrap()
 }
 
-fn plain() -> Plain {
-    Plain::in_block(LEN).unwrap()
+fn plain() -> PlainLabels {
+    PlainLabels::in_block(LEN).unwrap()
 }
 
 /// With group remaps, and with all labels under another key, again and again.
@@ -78,7 +78,7 @@ fn a_bundle_takes_one_path() {
 fn every_step_is_one_path() {
     let shape = Shape::per_level(vec![4, 2, 4, 3, 4, 4]).unwrap();
     let witness = Arc::new(Recorder::default());
-    let store = Arc::new(Watched::new(store_for(&shape, LEN), witness.clone()));
+    let store = Arc::new(WatchedStore::new(store_for(&shape, LEN), witness.clone()));
     let tree = sealed(store, shape, LEN);
     let plb = Plb::new(2, 1, LEN).unwrap();
     let oram = Unified::new(bundles(40, 2, 2), tree, compressed(), compressed(), plb, rng());
@@ -143,9 +143,9 @@ fn bundles_leave_and_come_back() {
 /// where the paper's processor has its own.
 #[test]
 fn the_map_is_two_levels_at_the_papers_size() {
-    let labels = Compressed::new(&key(), 64, 7).unwrap();
+    let labels = CompressedLabels::new(&key(), 64, 7).unwrap();
     assert_eq!(labels.entries_len(), 64);
-    let places = Places::new(&bundles(1 << 25, 1, 2), 64).unwrap();
+    let places = LevelPlaces::new(&bundles(1 << 25, 1, 2), 64).unwrap();
     assert_eq!(places.count, [1 << 25, 1 << 19]);
     let top = places.count[1].div_ceil(labels.fanout()) as usize * labels.entries_len();
     assert_eq!(top, 512 << 10);

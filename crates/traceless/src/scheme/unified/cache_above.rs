@@ -1,7 +1,7 @@
 //! What a cache above may ask for: to take blocks out and return them (delayed remapping, LLC-D),
 //! and to have lines written back that are still dirty when there is nothing else to do (IR-DWB).
 
-use super::{Request, Unified, Verb};
+use super::{Unified, UnifiedRequest, Verb};
 use crate::error::{Error, Result};
 use crate::posmap::{Labels, Lookaside};
 use crate::tree::BucketTree;
@@ -11,17 +11,17 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
     /// Asks for a block that is to leave: it is served, and then the caller has the only copy.
     /// Until it is returned it cannot be accessed.
     pub fn submit_fetch(&mut self, id: u64, addr: Addr) -> Result {
-        self.submit_as(Request { id, addr, verb: Verb::Fetch })
+        self.submit_as(UnifiedRequest { id, addr, verb: Verb::Fetch })
     }
 
     /// Returns a block that was fetched; `serve` fills in its body when its turn comes. The map
     /// must say on which path it is, which may take path accesses; the block itself takes none.
     pub fn submit_return(&mut self, id: u64, addr: Addr) -> Result {
-        self.submit_as(Request { id, addr, verb: Verb::Return })
+        self.submit_as(UnifiedRequest { id, addr, verb: Verb::Return })
     }
 
-    pub(super) fn submit_as(&mut self, request: Request) -> Result {
-        let Request { addr, verb, .. } = request;
+    pub(super) fn submit_as(&mut self, request: UnifiedRequest) -> Result {
+        let UnifiedRequest { addr, verb, .. } = request;
         let blocks = self.maps.places.count[0];
         if addr.0 >= blocks {
             return Err(Error::OutOfRange { addr, blocks });
@@ -61,14 +61,14 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
             return Err(Error::Misplaced { addr });
         }
         self.withdraw();
-        self.offered = Some(Request { id, addr, verb: Verb::Access });
+        self.offered = Some(UnifiedRequest { id, addr, verb: Verb::Access });
         Ok(())
     }
 
     /// Takes the offer back: the line was used again, or has to leave at once. Path accesses that
     /// its labels need by now are made all the same, for nobody.
     pub fn withdraw(&mut self) {
-        let is_walking = |request: &Request| self.walk.request == Some(*request);
+        let is_walking = |request: &UnifiedRequest| self.walk.request == Some(*request);
         if self.offered.take().is_some_and(|offered| is_walking(&offered)) {
             self.walk.request = None;
         }

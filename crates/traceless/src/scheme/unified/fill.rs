@@ -66,7 +66,7 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
     }
 }
 
-impl super::Places {
+impl super::LevelPlaces {
     /// The address of the first block of the map.
     fn map_first(&self) -> u64 {
         self.count[0] * self.parts
@@ -77,9 +77,9 @@ impl super::Places {
 mod tests {
     use super::super::tests::{key, rng, sizes};
     use super::*;
-    use crate::controller::{Controller, Stepped};
+    use crate::controller::{Controller, SteppedOram};
     use crate::oram::Oram;
-    use crate::posmap::{Compressed, Plain, Plb};
+    use crate::posmap::{CompressedLabels, PlainLabels, Plb};
     use crate::scheme::tree_rig::is_an_array;
     use crate::tree::{BareTree, BucketTree, GhostTree, Header, Shape};
     use crate::types::{Addr, Leaf};
@@ -97,7 +97,7 @@ mod tests {
 
     /// Each block is found on the path that the map says, with what it was filled with.
     fn finds_everything<L: Labels>(blocks: u64, parts: u64, labels: impl Fn() -> L) {
-        let mut oram = Stepped::new(filled(blocks, parts, &labels));
+        let mut oram = SteppedOram::new(filled(blocks, parts, &labels));
         let mut body = vec![0; LEN * parts as usize];
         for addr in (0..blocks).rev() {
             oram.read(Addr(addr), &mut body).unwrap();
@@ -111,11 +111,11 @@ mod tests {
     #[test]
     fn what_is_filled_is_found() {
         for blocks in [1, 61, 100] {
-            finds_everything(blocks, 1, || Plain::in_block(LEN).unwrap());
-            finds_everything(blocks, 1, || Compressed::new(&key(), 5, 3).unwrap());
-            finds_everything(blocks, 1, || Compressed::new(&key(), 5, 1).unwrap());
+            finds_everything(blocks, 1, || PlainLabels::in_block(LEN).unwrap());
+            finds_everything(blocks, 1, || CompressedLabels::new(&key(), 5, 3).unwrap());
+            finds_everything(blocks, 1, || CompressedLabels::new(&key(), 5, 1).unwrap());
         }
-        finds_everything(40, 3, || Compressed::new(&key(), 5, 3).unwrap());
+        finds_everything(40, 3, || CompressedLabels::new(&key(), 5, 3).unwrap());
     }
 
     /// In a simulation the entries are beside the tree: an access that looks for a block on another
@@ -124,7 +124,7 @@ mod tests {
     fn a_simulated_tree_holds_each_block_once() {
         let shape = Shape::uniform(8, 4).unwrap();
         let tree = GhostTree::new(shape.clone(), 4096, ());
-        let labels = || Plain::new(5).unwrap();
+        let labels = || PlainLabels::new(5).unwrap();
         let plb = Plb::new(4, 2, 0).unwrap();
         let mut oram =
             Unified::new(sizes(400, 2, 1), tree, labels(), labels(), plb, rng()).unwrap();

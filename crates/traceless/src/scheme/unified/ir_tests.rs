@@ -2,15 +2,15 @@
 
 use super::tests::{key, rng, sizes};
 use super::*;
-use crate::controller::Stepped;
+use crate::controller::SteppedOram;
 use crate::oram::{Oram, check_request, one_by_one};
-use crate::posmap::{Compressed, Plain};
-use crate::rng::Seeded;
+use crate::posmap::{CompressedLabels, PlainLabels};
+use crate::rng::SeededRng;
 use crate::scheme::tree_rig::{
     CHI_SQUARE_MAX, Leaves, Noted, REPEATS_MAX, behaves_like_an_array, chi_square, echoes,
     is_an_array, loudest_echo, operations, repeats, sealed, shows_one_template, store_for,
 };
-use crate::store::{Store, Watched};
+use crate::store::{Store, WatchedStore};
 use crate::trace::Recorder;
 use crate::tree::ir_alloc::{IR_ALLOC4, IR_ORAM};
 use crate::tree::{BareTree, GhostTree, SealedTree, Shape, Substash};
@@ -37,12 +37,12 @@ fn substash<T: BucketTree>(inner: T, sets: usize) -> Substash<T> {
     Substash::new(shape(), CACHED, (sets, 4), inner).unwrap()
 }
 
-fn plain() -> Plain {
-    Plain::new(5).unwrap()
+fn plain() -> PlainLabels {
+    PlainLabels::new(5).unwrap()
 }
 
-fn compressed() -> Compressed {
-    Compressed::new(&key(), 5, 3).unwrap()
+fn compressed() -> CompressedLabels {
+    CompressedLabels::new(&key(), 5, 3).unwrap()
 }
 
 fn unified<T: BucketTree, L: Labels>(
@@ -119,7 +119,7 @@ fn hits_save_paths() {
         if searches {
             oram.search_first();
         }
-        let mut rng = Seeded::new(5);
+        let mut rng = SeededRng::new(5);
         let mut requests = |nth| if nth % 2 == 0 { rng.below(4000) } else { rng.below(40) };
         paths(&mut oram, (0..20_000).map(&mut requests)) as f64 / 20_000.0
     };
@@ -131,7 +131,7 @@ fn hits_save_paths() {
 fn one_template_is_seen_below_the_sub_stash() {
     for parts in [1, 2] {
         let witness = Arc::new(Recorder::default());
-        let store = Arc::new(Watched::new(store_for(&below(), LEN), witness.clone()));
+        let store = Arc::new(WatchedStore::new(store_for(&below(), LEN), witness.clone()));
         let tree = substash(sealed(store, below(), LEN), 7);
         shows_one_template(unified(40, parts, tree, compressed), &witness);
     }
@@ -144,7 +144,7 @@ fn a_context_switch_loses_nothing() {
     let (store, top_store) = (store_for(&below(), LEN), store_for(&top, LEN));
     let mut home: SealedTree<_> = sealed(top_store.clone(), top, LEN);
     let tree = substash(sealed(store, below(), LEN), 7);
-    let mut oram = Stepped::new(unified(80, 1, tree, compressed));
+    let mut oram = SteppedOram::new(unified(80, 1, tree, compressed));
     for round in 0..20u64 {
         for addr in 0..80 {
             oram.update(Addr(addr), &mut |body| {
@@ -292,20 +292,20 @@ fn a_returned_block_takes_no_path_of_its_own() {
         kinds
     };
     oram.submit_fetch(1, Addr(3)).unwrap();
-    assert_eq!(steps(&mut oram), [Kind::PosMap(2), Kind::PosMap(1), Kind::Data]);
+    assert_eq!(steps(&mut oram), [StepKind::PosMap(2), StepKind::PosMap(1), StepKind::Data]);
     oram.submit_return(2, Addr(3)).unwrap();
     assert_eq!(steps(&mut oram), [], "its entry is in the PLB");
     oram.submit_fetch(3, Addr(3)).unwrap();
-    assert_eq!(steps(&mut oram), [Kind::Data]);
+    assert_eq!(steps(&mut oram), [StepKind::Data]);
     oram.submit(4, Addr(70)).unwrap();
     steps(&mut oram);
     oram.submit_return(5, Addr(3)).unwrap();
-    assert_eq!(steps(&mut oram), [Kind::PosMap(2), Kind::PosMap(1)]);
+    assert_eq!(steps(&mut oram), [StepKind::PosMap(2), StepKind::PosMap(1)]);
     oram.submit_fetch(6, Addr(3)).unwrap();
     oram.submit_return(7, Addr(3)).unwrap();
-    assert_eq!(steps(&mut oram), [Kind::Data]);
+    assert_eq!(steps(&mut oram), [StepKind::Data]);
     let issued = oram.step(&mut |_, _| {}).unwrap();
-    assert_eq!(issued, Issued { kind: Kind::Dummy, finished: Some(7) });
+    assert_eq!(issued, StepOutcome { kind: StepKind::Dummy, finished: Some(7) });
 }
 
 /// A stash that cannot be emptied, as may be in a tiny tree: returns do not wait for ever.
@@ -328,28 +328,28 @@ fn a_crowded_stash_delays_a_return() {
 #[test]
 fn dummies_are_spent_on_an_offered_line() {
     let mut oram = unified(80, 1, BareTree::new(shape(), LEN), plain);
-    let step = |oram: &mut Unified<BareTree, Plain>| {
+    let step = |oram: &mut Unified<BareTree, PlainLabels>| {
         let issued = oram.step(&mut |id, body| body.fill(id as u8)).unwrap();
         (issued.kind, issued.finished, oram.stage())
     };
-    assert_eq!(step(&mut oram), (Kind::Dummy, None, 0));
+    assert_eq!(step(&mut oram), (StepKind::Dummy, None, 0));
     oram.offer(7, Addr(3)).unwrap();
     assert_eq!(oram.stage(), 3);
-    assert_eq!(step(&mut oram), (Kind::PosMap(2), None, 2));
+    assert_eq!(step(&mut oram), (StepKind::PosMap(2), None, 2));
     // A request goes first; it uses the same block of the map.
     oram.submit(1, Addr(9)).unwrap();
-    assert_eq!(step(&mut oram), (Kind::PosMap(1), None, 2));
-    assert_eq!(step(&mut oram), (Kind::Data, Some(1), 2));
-    assert_eq!(step(&mut oram), (Kind::PosMap(1), None, 1));
-    assert_eq!(step(&mut oram), (Kind::Data, Some(7), 0));
-    assert_eq!(step(&mut oram), (Kind::Dummy, None, 0));
+    assert_eq!(step(&mut oram), (StepKind::PosMap(1), None, 2));
+    assert_eq!(step(&mut oram), (StepKind::Data, Some(1), 2));
+    assert_eq!(step(&mut oram), (StepKind::PosMap(1), None, 1));
+    assert_eq!(step(&mut oram), (StepKind::Data, Some(7), 0));
+    assert_eq!(step(&mut oram), (StepKind::Dummy, None, 0));
     // An offer that is withdrawn leaves its blocks of the map in the PLB, and nothing else.
     oram.offer(8, Addr(70)).unwrap();
-    assert_eq!(step(&mut oram), (Kind::PosMap(2), None, 2));
+    assert_eq!(step(&mut oram), (StepKind::PosMap(2), None, 2));
     oram.withdraw();
-    assert_eq!(step(&mut oram), (Kind::Dummy, None, 0));
+    assert_eq!(step(&mut oram), (StepKind::Dummy, None, 0));
     let mut body = [0; LEN];
-    let mut oram = Stepped::new(oram);
+    let mut oram = SteppedOram::new(oram);
     oram.read(Addr(3), &mut body).unwrap();
     assert_eq!(body, [7; LEN]);
     let unified = oram.controller_mut();
@@ -364,9 +364,9 @@ fn dummies_are_spent_on_an_offered_line() {
 fn offers_disturb_nobody_in_a_long_run() {
     let tree = substash(BareTree::new(below(), LEN), 7);
     let plb = Plb::new(2, 1, LEN).unwrap();
-    let labels = || Compressed::new(&key(), 5, 2).unwrap();
+    let labels = || CompressedLabels::new(&key(), 5, 2).unwrap();
     let mut oram = Unified::new(sizes(40, 2, 2), tree, labels(), labels(), plb, rng()).unwrap();
-    let (mut model, mut rng) = ([0u8; 40], Seeded::new(6));
+    let (mut model, mut rng) = ([0u8; 40], SeededRng::new(6));
     let (mut written_back, mut taken) = (0, None);
     for round in 0..operations() {
         let addr = rng.below(40) as usize;
@@ -410,7 +410,7 @@ fn offers_disturb_nobody_in_a_long_run() {
 #[test]
 fn offers_have_the_template_of_dummies() {
     let witness = Arc::new(Recorder::default());
-    let store = Arc::new(Watched::new(store_for(&shape(), LEN), witness.clone()));
+    let store = Arc::new(WatchedStore::new(store_for(&shape(), LEN), witness.clone()));
     let mut oram = unified(40, 1, sealed(store, shape(), LEN), compressed);
     let mut bytes = BTreeSet::new();
     for step in 0..600 {
@@ -440,7 +440,7 @@ fn leaves_of<L: Labels>(
     if how == How::SearchesFirst {
         oram.search_first();
     }
-    let (mut rng, mut held) = (Seeded::new(8), VecDeque::new());
+    let (mut rng, mut held) = (SeededRng::new(8), VecDeque::new());
     while leaves.lock().unwrap().len() < steps {
         let addr = next(&mut rng);
         if how == How::Delays && !held.contains(&addr) {
@@ -521,13 +521,13 @@ impl<L: Labels> Labels for Lazy<L> {
     fn check(&self, leaves: u64, parts: u64) -> Result {
         self.0.check(leaves, parts)
     }
-    fn leaf(&self, entries: &[u8], nth: usize, addr: Addr, draw: &mut Draw) -> Leaf {
+    fn leaf(&self, entries: &[u8], nth: usize, addr: Addr, draw: &mut LeafDraw) -> Leaf {
         self.0.leaf(entries, nth, addr, draw)
     }
     fn is_spent(&self, entries: &[u8], nth: usize) -> bool {
         self.0.is_spent(entries, nth)
     }
-    fn renew(&self, entries: &mut [u8], nth: usize, draw: &mut Draw) {
+    fn renew(&self, entries: &mut [u8], nth: usize, draw: &mut LeafDraw) {
         let before = self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         if before % 20 != 19 {
             self.0.renew(entries, nth, draw);
@@ -555,17 +555,17 @@ fn without_a_timer_the_number_of_paths_tells_the_working_set() {
     let evictions = |hot: u64| {
         let tree = GhostTree::new(IR_ALLOC4.shape(13).unwrap(), 4096, ());
         let plb = Plb::new(64, 4, 0).unwrap();
-        let labels = || Plain::new(16).unwrap();
+        let labels = || PlainLabels::new(16).unwrap();
         let mut oram =
             Unified::new(sizes(15_000, 2, 1), tree, labels(), labels(), plb, rng()).unwrap();
         oram.drain_above(20);
-        let mut rng = Seeded::new(5);
+        let mut rng = SeededRng::new(5);
         (0..15_000).chain((0..60_000).map(|_| rng.below(hot))).fold(0, |evictions, addr| {
             oram.submit(0, Addr(addr)).unwrap();
             let mut all = evictions;
             loop {
                 let issued = oram.step(&mut |_, _| {}).unwrap();
-                all += u64::from(issued.kind == Kind::Eviction);
+                all += u64::from(issued.kind == StepKind::Eviction);
                 if issued.finished.is_some() {
                     break all;
                 }

@@ -5,7 +5,7 @@
 //! zero, one path access each, as when a counter overflows. So what shows are paths, as ever; how
 //! many, and that it happens now, follows from how often a block was accessed.
 
-use super::{Maps, Planned};
+use super::{Maps, UnifiedAccess};
 use crate::error::Result;
 use crate::posmap::{Labels, Lookaside};
 use crate::types::Addr;
@@ -43,7 +43,7 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
 
     /// Lists the path accesses that come next, and tells for which level: those of a group, or
     /// those that bring its entries into the PLB. None are left when it is over.
-    pub(super) fn plan_rekeying(&mut self, plan: &mut VecDeque<Planned>) -> Result<usize> {
+    pub(super) fn plan_rekeying(&mut self, plan: &mut VecDeque<UnifiedAccess>) -> Result<usize> {
         while let Some(Rekeying { level, group, .. }) = self.groups.rekeying {
             let fanout = self.groups.fanout(&self.places, level);
             let groups = self.places.count[level].div_ceil(fanout);

@@ -1,15 +1,15 @@
 use super::*;
-use crate::controller::Stepped;
+use crate::controller::SteppedOram;
 use crate::oram::Oram;
-use crate::posmap::{COUNTER_BITS, Compressed, Plain};
-use crate::rng::Seeded;
+use crate::posmap::{COUNTER_BITS, CompressedLabels, PlainLabels};
+use crate::rng::SeededRng;
 use crate::scheme::traffic::bytes_moved;
 use crate::scheme::tree_rig::{
     CHI_SQUARE_MAX, Leaves, Noted, REPEATS_MAX, behaves_like_an_array, chi_square, repeats, sealed,
     shows_one_template, store_for, trees,
 };
 use crate::seal::Secret;
-use crate::store::{Store, Watched};
+use crate::store::{Store, WatchedStore};
 use crate::trace::Recorder;
 use crate::tree::{BareTree, GhostTree, Shape};
 use crate::types::Extent;
@@ -20,7 +20,7 @@ pub(super) fn key() -> Secret {
 }
 
 pub(super) fn rng() -> Box<dyn Rng> {
-    Box::new(Seeded::new(1))
+    Box::new(SeededRng::new(1))
 }
 
 pub(super) fn sizes(blocks: u64, map_levels: u8, parts: u64) -> Sizes {
@@ -29,7 +29,7 @@ pub(super) fn sizes(blocks: u64, map_levels: u8, parts: u64) -> Sizes {
 
 /// A tree of at least two slots a block.
 pub(super) fn shape_for(sizes: &Sizes, fanout: u64) -> Shape {
-    let blocks = Places::new(sizes, fanout).unwrap().blocks();
+    let blocks = LevelPlaces::new(sizes, fanout).unwrap().blocks();
     Shape::for_blocks(blocks, 4, 2.0).unwrap()
 }
 
@@ -49,7 +49,7 @@ pub(super) const ARRAYS: [(u64, u8, (usize, usize)); 8] = [
 #[test]
 fn plain_labels_make_an_array_of_every_tree() {
     for (n, map_levels, (blocks, ways)) in ARRAYS {
-        let (sizes, labels) = (sizes(n, map_levels, 1), || Plain::in_block(24).unwrap());
+        let (sizes, labels) = (sizes(n, map_levels, 1), || PlainLabels::in_block(24).unwrap());
         for tree in trees(&shape_for(&sizes, labels().fanout()), 24) {
             let plb = Plb::new(blocks, ways, 24).unwrap();
             let oram = Unified::new(sizes, tree, labels(), labels(), plb, rng()).unwrap();
@@ -65,7 +65,7 @@ fn compressed_labels_make_an_array_of_every_tree() {
     for (n, map_levels, (blocks, ways)) in ARRAYS {
         for (parts, bits) in [(1, 2), (1, 14), (3, 3)] {
             let sizes = sizes(n, map_levels, parts);
-            let labels = || Compressed::new(&key(), 5, bits).unwrap();
+            let labels = || CompressedLabels::new(&key(), 5, bits).unwrap();
             for tree in trees(&shape_for(&sizes, 5), 24) {
                 let plb = Plb::new(blocks, ways, 24).unwrap();
                 let oram = Unified::new(sizes, tree, labels(), labels(), plb, rng()).unwrap();
@@ -82,7 +82,7 @@ fn another_key_makes_an_array_of_every_tree() {
     for (n, map_levels, (blocks, ways)) in ARRAYS {
         for parts in [1, 3] {
             let sizes = sizes(n, map_levels, parts);
-            let labels = || Compressed::new(&key(), 5, 2).unwrap().with_remaps_max(40);
+            let labels = || CompressedLabels::new(&key(), 5, 2).unwrap().with_remaps_max(40);
             for tree in trees(&shape_for(&sizes, 5), 24) {
                 let plb = Plb::new(blocks, ways, 24).unwrap();
                 let oram = Unified::new(sizes, tree, labels(), labels(), plb, rng()).unwrap();
@@ -95,7 +95,7 @@ fn another_key_makes_an_array_of_every_tree() {
 /// Every group is visited, and every request is served that waited for it.
 #[test]
 fn another_key_costs_a_path_for_each_member() {
-    let labels = || Compressed::new(&key(), 8, 3).unwrap().with_remaps_max(5);
+    let labels = || CompressedLabels::new(&key(), 8, 3).unwrap().with_remaps_max(5);
     let tree = BareTree::new(Shape::uniform(7, 4).unwrap(), 32);
     let mut oram = Unified::new(sizes(64, 1, 1), tree, labels(), labels(), plb(), rng()).unwrap();
     let (all, _) = paths(&mut oram, core::iter::repeat_n(7, 47));
@@ -120,7 +120,7 @@ fn another_key_costs_a_path_for_each_member() {
 fn emptying_the_stash_disturbs_nobody() {
     let sizes = Sizes { stash_blocks: 60, ..sizes(64, 2, 2) };
     let tree = BareTree::new(Shape::uniform(6, 3).unwrap(), 24);
-    let labels = || Compressed::new(&key(), 5, 3).unwrap();
+    let labels = || CompressedLabels::new(&key(), 5, 3).unwrap();
     let plb = Plb::new(4, 2, 24).unwrap();
     let mut oram = Unified::new(sizes, tree, labels(), labels(), plb, rng()).unwrap();
     oram.drain_above(1);
@@ -134,7 +134,7 @@ fn emptying_the_stash_disturbs_nobody() {
                 body[47] = body[47].wrapping_add(1);
             });
             let issued = issued.unwrap();
-            drained += u32::from(issued.kind == Kind::Eviction);
+            drained += u32::from(issued.kind == StepKind::Eviction);
             if issued.finished.is_some() {
                 break;
             }
@@ -184,9 +184,9 @@ pub(super) fn paths<C: Controller>(
 fn paths_are_those_of_the_model() {
     let run = |requests: &mut dyn Iterator<Item = u64>| {
         let tree = GhostTree::new(Shape::uniform(9, 4).unwrap(), 4096, ());
-        let labels = Compressed::new(&key(), 8, 3).unwrap();
+        let labels = CompressedLabels::new(&key(), 8, 3).unwrap();
         let plb = Plb::new(6, 6, 0).unwrap();
-        let top = Compressed::flat(&key());
+        let top = CompressedLabels::flat(&key());
         let mut oram = Unified::new(sizes(256, 2, 1), tree, labels, top, plb, rng()).unwrap();
         paths(&mut oram, requests).0
     };
@@ -220,11 +220,11 @@ fn paths_with_the_papers_caches_are_those_of_the_model() {
         )
         .0
     }
-    let compressed = || Compressed::in_block(&key(), 64, COUNTER_BITS).unwrap();
-    let plain = || Plain::in_block(64).unwrap();
+    let compressed = || CompressedLabels::in_block(&key(), 64, COUNTER_BITS).unwrap();
+    let plain = || PlainLabels::in_block(64).unwrap();
     for (kib, wants) in [(64, [135_300, 334_603, 269_816]), (32, [135_300, 364_555, 301_567])] {
         for (nth, want) in (0..).zip(wants) {
-            assert_eq!(run(compressed(), Compressed::flat(&key()), kib, nth), want);
+            assert_eq!(run(compressed(), CompressedLabels::flat(&key()), kib, nth), want);
         }
     }
     for (nth, want) in (0..).zip([139_808, 447_043, 368_806]) {
@@ -239,7 +239,7 @@ fn bytes_moved_follow_from_the_paths() {
     let shape = Shape::uniform(9, 3).unwrap();
     let path_len = shape.path_slots() as u64 * 64;
     let tree = GhostTree::new(shape, 4096, witness.clone());
-    let (labels, top) = (Plain::new(8).unwrap(), Plain::new(8).unwrap());
+    let (labels, top) = (PlainLabels::new(8).unwrap(), PlainLabels::new(8).unwrap());
     let plb = Plb::new(6, 6, 0).unwrap();
     let mut oram = Unified::new(sizes(256, 2, 1), tree, labels, top, plb, rng()).unwrap();
     let mut lcg = Lcg(1);
@@ -255,10 +255,10 @@ fn bytes_moved_follow_from_the_paths() {
 fn a_group_remap_takes_as_many_paths_whoever_is_in_the_group() {
     for (blocks, parts) in [(8, 1), (5, 1), (9, 2)] {
         let tree = GhostTree::new(Shape::uniform(5, 4).unwrap(), 4096, ());
-        let labels = || Compressed::new(&key(), 8, 2).unwrap();
+        let labels = || CompressedLabels::new(&key(), 8, 2).unwrap();
         let plb = Plb::new(2, 2, 0).unwrap();
         let sizes = sizes(blocks, 1, parts);
-        let top = Compressed::flat(&key());
+        let top = CompressedLabels::flat(&key());
         let mut oram = Unified::new(sizes, tree, labels(), top, plb, rng()).unwrap();
         // The first also brings the block of the map.
         for turn in 0..40 {
@@ -275,9 +275,9 @@ fn every_step_over_a_store_is_one_path() {
     for parts in [1, 2] {
         let shape = Shape::per_level(vec![4, 2, 4, 3, 4, 4]).unwrap();
         let witness = Arc::new(Recorder::default());
-        let store = Arc::new(Watched::new(store_for(&shape, 24), witness.clone()));
+        let store = Arc::new(WatchedStore::new(store_for(&shape, 24), witness.clone()));
         let tree = sealed(store, shape, 24);
-        let labels = || Compressed::new(&key(), 6, 2).unwrap();
+        let labels = || CompressedLabels::new(&key(), 6, 2).unwrap();
         let plb = Plb::new(2, 1, 24).unwrap();
         let oram = Unified::new(sizes(40, 2, parts), tree, labels(), labels(), plb, rng());
         shows_one_template(oram.unwrap(), &witness);
@@ -289,9 +289,10 @@ fn damage_is_an_error_and_nothing_follows_it() {
     let (shape, sizes) = (Shape::uniform(6, 4).unwrap(), sizes(64, 2, 1));
     let store = store_for(&shape, 24);
     let tree = sealed(store.clone(), shape, 24);
-    let labels = || Compressed::new(&key(), 5, 3).unwrap();
+    let labels = || CompressedLabels::new(&key(), 5, 3).unwrap();
     let plb = Plb::new(4, 2, 24).unwrap();
-    let mut oram = Stepped::new(Unified::new(sizes, tree, labels(), labels(), plb, rng()).unwrap());
+    let mut oram =
+        SteppedOram::new(Unified::new(sizes, tree, labels(), labels(), plb, rng()).unwrap());
     (0..64).for_each(|addr| oram.write(Addr(addr), &[1; 24]).unwrap());
     let bytes: Vec<u8> = store.snapshot().iter().map(|byte| byte ^ 1).collect();
     store.write(&[Extent::new(0, bytes.len())], &bytes).unwrap();
@@ -308,7 +309,7 @@ fn fault_of<L: Labels, P: Lookaside>(labels: L, top: L, plb: P, nth: u64) -> Opt
     let leaves = Leaves::default();
     let tree = Noted::new(BareTree::new(shape, 32), leaves.clone());
     let oram = Unified::new(sizes(256, 2, 1), tree, labels, top, plb, rng()).unwrap();
-    let (mut oram, mut lcg) = (Stepped::new(oram), Lcg(2));
+    let (mut oram, mut lcg) = (SteppedOram::new(oram), Lcg(2));
     let (mut model, mut body) = (vec![[0; 32]; 256], [0; 32]);
     for t in 0..6000 {
         let addr = [lcg.mixed(256, 8), t % 256, 7][nth as usize];
@@ -333,8 +334,8 @@ fn fault_of<L: Labels, P: Lookaside>(labels: L, top: L, plb: P, nth: u64) -> Opt
     (chi_square(&leaves, 256) > CHI_SQUARE_MAX).then_some("leaves that are not uniform")
 }
 
-fn compressed() -> Compressed {
-    Compressed::new(&key(), 8, 3).unwrap()
+fn compressed() -> CompressedLabels {
+    CompressedLabels::new(&key(), 8, 3).unwrap()
 }
 
 fn plb() -> Plb {
@@ -344,16 +345,16 @@ fn plb() -> Plb {
 #[test]
 fn leaves_are_uniform_for_every_workload() {
     for nth in 0..3 {
-        assert_eq!(fault_of(compressed(), Compressed::flat(&key()), plb(), nth), None);
+        assert_eq!(fault_of(compressed(), CompressedLabels::flat(&key()), plb(), nth), None);
         assert_eq!(fault_of(compressed(), compressed(), plb(), nth), None);
-        let plain = || Plain::new(8).unwrap();
+        let plain = || PlainLabels::new(8).unwrap();
         assert_eq!(fault_of(plain(), plain(), plb(), nth), None);
     }
 }
 
 /// Compressed labels with a fault in the group remap.
 struct Remaps {
-    honest: Compressed,
+    honest: CompressedLabels,
     resets_counters: bool,
     bumps_group: bool,
     changes_key: bool,
@@ -369,13 +370,13 @@ impl Labels for Remaps {
     fn check(&self, leaves: u64, parts: u64) -> Result {
         self.honest.check(leaves, parts)
     }
-    fn leaf(&self, entries: &[u8], nth: usize, addr: Addr, draw: &mut Draw) -> Leaf {
+    fn leaf(&self, entries: &[u8], nth: usize, addr: Addr, draw: &mut LeafDraw) -> Leaf {
         self.honest.leaf(entries, nth, addr, draw)
     }
     fn is_spent(&self, entries: &[u8], nth: usize) -> bool {
         self.honest.is_spent(entries, nth)
     }
-    fn renew(&self, entries: &mut [u8], nth: usize, draw: &mut Draw) {
+    fn renew(&self, entries: &mut [u8], nth: usize, draw: &mut LeafDraw) {
         self.honest.renew(entries, nth, draw);
     }
     fn renew_group(&self, entries: &mut [u8]) -> Result {
@@ -433,14 +434,14 @@ impl Lookaside for Forgets {
 
 #[test]
 fn mutants_are_caught() {
-    let remaps = |honest: Compressed, (resets_counters, bumps_group)| Remaps {
+    let remaps = |honest: CompressedLabels, (resets_counters, bumps_group)| Remaps {
         honest,
         resets_counters,
         bumps_group,
         changes_key: true,
     };
     let with_labels = |fault: (bool, bool)| {
-        let top = remaps(Compressed::flat(&key()), (true, true));
+        let top = remaps(CompressedLabels::flat(&key()), (true, true));
         fault_of(remaps(compressed(), fault), top, plb(), 0)
     };
     assert_eq!(with_labels((true, true)), None, "the wrapper itself is honest");
@@ -450,7 +451,7 @@ fn mutants_are_caught() {
     assert_eq!(with_labels((true, false)), reused, "the group's counter stays");
 
     let with_key = |changes_key| {
-        let ends = |honest: Compressed| {
+        let ends = |honest: CompressedLabels| {
             let honest = honest.with_remaps_max(80);
             Remaps { changes_key, ..remaps(honest, (true, true)) }
         };
@@ -461,7 +462,7 @@ fn mutants_are_caught() {
 
     let with_plb = |at_eviction, at_remap| {
         let plb = Forgets { honest: plb(), at_eviction, at_remap };
-        fault_of(compressed(), Compressed::flat(&key()), plb, 0)
+        fault_of(compressed(), CompressedLabels::flat(&key()), plb, 0)
     };
     assert_eq!(with_plb(false, false), None, "the wrapper itself is honest");
     assert_eq!(with_plb(true, false), Some("a wrong read"), "a stale label at eviction");
@@ -472,15 +473,15 @@ fn mutants_are_caught() {
 /// a block of 64 bytes holds 32 labels.
 #[test]
 fn the_last_level_of_the_map_is_as_small_as_in_the_paper() {
-    let places = Places::new(&sizes(1 << 26, 3, 1), 32).unwrap();
-    let labels = Compressed::in_block(&key(), 64, COUNTER_BITS).unwrap();
+    let places = LevelPlaces::new(&sizes(1 << 26, 3, 1), 32).unwrap();
+    let labels = CompressedLabels::in_block(&key(), 64, COUNTER_BITS).unwrap();
     assert_eq!(places.count, [1 << 26, 1 << 21, 1 << 16, 1 << 11]);
     let groups = places.count[3].div_ceil(labels.fanout());
     assert_eq!(groups as usize * labels.entries_len(), 4096);
 
     let small = sizes(1 << 12, 1, 1);
     let tree = GhostTree::new(shape_for(&small, 32), 4096, ());
-    let top = Compressed::in_block(&key(), 64, COUNTER_BITS).unwrap();
+    let top = CompressedLabels::in_block(&key(), 64, COUNTER_BITS).unwrap();
     let oram = Unified::new(small, tree, labels, top, Plb::new(8, 4, 0).unwrap(), rng()).unwrap();
     assert_eq!(oram.top_len(), 128 * 2);
 }
@@ -489,7 +490,7 @@ fn the_last_level_of_the_map_is_as_small_as_in_the_paper() {
 fn impossible_sizes_are_refused() {
     let new = |sizes: Sizes, body_len| {
         let tree = BareTree::new(Shape::uniform(4, 4).unwrap(), body_len);
-        let (labels, plb) = (|| Plain::new(4).unwrap(), Plb::new(2, 1, body_len).unwrap());
+        let (labels, plb) = (|| PlainLabels::new(4).unwrap(), Plb::new(2, 1, body_len).unwrap());
         Unified::new(sizes, tree, labels(), labels(), plb, rng())
     };
     assert!(new(sizes(45, 2, 1), 16).is_ok());
@@ -512,7 +513,7 @@ fn a_failed_read_is_made_again() {
     let (shape, sizes) = (Shape::uniform(6, 4).unwrap(), sizes(64, 2, 1));
     for above in [60, 2] {
         goes_on_after_failed_reads(store_for(&shape, 24).len(), |store| {
-            let labels = || Compressed::new(&key(), 5, 3).unwrap();
+            let labels = || CompressedLabels::new(&key(), 5, 3).unwrap();
             let plb = Plb::new(4, 2, 24).unwrap();
             let tree = sealed(store, shape.clone(), 24);
             let mut unified = Unified::new(sizes, tree, labels(), labels(), plb, rng()).unwrap();

@@ -4,7 +4,7 @@ use super::{BucketTree, Engine};
 
 /// Where a block comes from: its number in the stash, or its slot of the path.
 #[derive(Clone, Copy)]
-pub(super) enum From {
+pub(super) enum PassSource {
     Stash(usize),
     Slot(usize),
 }
@@ -20,7 +20,7 @@ impl<T: BucketTree> Engine<T> {
         let mut wanted = None;
         for level in (0..self.shape().levels()).rev() {
             let first = self.shape().path_start(level);
-            if let Some((From::Slot(slot), to)) = wanted
+            if let Some((PassSource::Slot(slot), to)) = wanted
                 && slot >= first
             {
                 self.tree.copy_body(slot, to);
@@ -34,7 +34,7 @@ impl<T: BucketTree> Engine<T> {
                 wanted = self.eviction.offers[level].map(|from| (from, first + room));
             }
         }
-        if let Some((From::Stash(nth), to)) = wanted
+        if let Some((PassSource::Stash(nth), to)) = wanted
             && self.tree.admit(to, self.stash.headers()[nth])
         {
             self.tree.body_mut(to).copy_from_slice(self.stash.body(nth));
@@ -49,7 +49,7 @@ impl<T: BucketTree> Engine<T> {
         let Self { tree, stash, leaf, headers, eviction, .. } = self;
         let shape = tree.shape();
         let waiting = stash.headers().iter().enumerate();
-        let waiting = waiting.map(|(nth, h)| (shape.meet(h.leaf(), *leaf), From::Stash(nth)));
+        let waiting = waiting.map(|(nth, h)| (shape.meet(h.leaf(), *leaf), PassSource::Stash(nth)));
         let mut best = waiting.max_by_key(|(reach, _)| *reach);
         eviction.offers.clear();
         for level in 0..shape.levels() {
@@ -59,7 +59,7 @@ impl<T: BucketTree> Engine<T> {
                 if !header.is_empty() {
                     let reach = shape.meet(header.leaf(), *leaf);
                     if best.is_none_or(|(farthest, _)| reach > farthest) {
-                        best = Some((reach, From::Slot(slot)));
+                        best = Some((reach, PassSource::Slot(slot)));
                     }
                 }
             }

@@ -1,7 +1,7 @@
 use super::*;
-use crate::rng::{Rng, Seeded};
+use crate::rng::{Rng, SeededRng};
 use crate::seal::{Aead, Secret};
-use crate::store::{MemStore, Store, Watched};
+use crate::store::{MemStore, Store, WatchedStore};
 use crate::trace::Recorder;
 use crate::tree::{BareTree, Engine, SealedTree};
 use crate::types::Extent;
@@ -29,7 +29,7 @@ fn store() -> Arc<MemStore> {
 fn home(store: Arc<dyn Store>) -> SealedTree<Aead> {
     let top = shape().top(CACHED);
     let key = Aead::new(&Secret::from_bytes([7; 32]));
-    SealedTree::create(store, 0, "tree", top, LEN, key, Box::new(Seeded::new(2))).unwrap()
+    SealedTree::create(store, 0, "tree", top, LEN, key, Box::new(SeededRng::new(2))).unwrap()
 }
 
 /// What a planted fault may disturb.
@@ -47,7 +47,7 @@ impl<T: BucketTree> Top for Substash<T> {
 /// searches that need no path. Whether all is as it should be, and how many were found.
 fn is_an_array<T: Top>(tree: T, between: impl Fn(u64, &mut T)) -> Result<u64, &'static str> {
     const BLOCKS: u64 = 80;
-    let (mut engine, mut rng) = (Engine::new(tree, 200), Seeded::new(3));
+    let (mut engine, mut rng) = (Engine::new(tree, 200), SeededRng::new(3));
     let leaves = shape().leaves();
     let mut labels: Vec<u64> = (0..BLOCKS).map(|_| rng.below(leaves)).collect();
     let (mut counts, mut found) = (vec![0u64; BLOCKS as usize], 0);
@@ -142,7 +142,7 @@ fn what_is_taken_away_comes_back() {
 fn taking_away_shows_nothing() {
     let events = |blocks: u64| {
         let witness = Arc::new(Recorder::default());
-        let mut home = home(Arc::new(Watched::new(store(), witness.clone())));
+        let mut home = home(Arc::new(WatchedStore::new(store(), witness.clone())));
         let mut top = substash(64, 4);
         for addr in 0..blocks {
             assert!(top.place(Header::new(Addr(addr), Leaf(addr % 32))));

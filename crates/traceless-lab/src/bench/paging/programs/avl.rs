@@ -2,12 +2,12 @@
 
 use super::mixed;
 use std::cmp::Ordering;
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 
 /// So many keys are put in, and then so many are taken out, in another order.
 pub fn run(keys: u64) -> u64 {
-    let mut rng = Seeded::new(2);
-    let mut tree = Tree::default();
+    let mut rng = SeededRng::new(2);
+    let mut tree = AvlTree::default();
     for _ in 0..keys {
         let key = rng.below(2 * keys + 1);
         tree.insert(key, key * 3);
@@ -20,7 +20,7 @@ pub fn run(keys: u64) -> u64 {
 }
 
 #[derive(Default)]
-struct Tree {
+struct AvlTree {
     root: Link,
     len: u64,
 }
@@ -34,7 +34,7 @@ struct Node {
     below: [Link; 2],
 }
 
-impl Tree {
+impl AvlTree {
     fn insert(&mut self, key: u64, value: u64) {
         self.len += u64::from(insert(&mut self.root, key, value));
     }
@@ -150,7 +150,8 @@ mod tests {
 
     #[test]
     fn it_is_a_balanced_map() {
-        let (mut tree, mut truth, mut rng) = (Tree::default(), BTreeMap::new(), Seeded::new(3));
+        let (mut tree, mut truth, mut rng) =
+            (AvlTree::default(), BTreeMap::new(), SeededRng::new(3));
         for step in 0..4000 {
             let key = rng.below(500);
             if rng.below(2) == 0 {

@@ -7,7 +7,7 @@ mod lattice;
 mod recommender;
 
 use sha2::{Digest, Sha256};
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 use traceless_pager::PAGE_LEN;
 
 /// A program: what it is told how much of it to do, and what it prints, which follows from all
@@ -38,7 +38,7 @@ const PAGES: usize = 1000;
 /// So many writes at random places of an array of a thousand pages.
 fn random_writes(writes: u64) -> u64 {
     let mut array = vec![0_u8; PAGES * PAGE_LEN];
-    let mut rng = Seeded::new(1);
+    let mut rng = SeededRng::new(1);
     let mut sum = 0;
     for nth in 0..writes {
         let place = rng.below(array.len() as u64) as usize;

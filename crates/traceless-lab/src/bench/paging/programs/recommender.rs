@@ -2,7 +2,7 @@
 //! factors of both (collaborative filtering).
 
 use super::mixed;
-use traceless::rng::{Rng, Seeded};
+use traceless::rng::{Rng, SeededRng};
 
 const USERS: u64 = 8000;
 const PRODUCTS: u64 = 2000;
@@ -14,7 +14,7 @@ const KEEP: f32 = 0.02;
 
 /// Learns from so many ratings.
 pub fn run(ratings: u64) -> u64 {
-    let mut rng = Seeded::new(4);
+    let mut rng = SeededRng::new(4);
     let ratings: Vec<Rating> = (0..ratings).map(|_| Rating::drawn(&mut rng)).collect();
     let mut model = Model::new(&mut rng);
     let mut sum = 0;
@@ -32,7 +32,7 @@ struct Rating {
 
 impl Rating {
     /// A few products are rated most often, and those of the user's kind best.
-    fn drawn(rng: &mut Seeded) -> Self {
+    fn drawn(rng: &mut SeededRng) -> Self {
         let user = rng.below(USERS);
         let known = below(rng);
         let product = rng.below(known);
@@ -43,7 +43,7 @@ impl Rating {
 }
 
 /// Below which product one is drawn: half of all are among the first eighth.
-fn below(rng: &mut Seeded) -> u64 {
+fn below(rng: &mut SeededRng) -> u64 {
     if rng.below(2) == 0 { PRODUCTS / 8 } else { PRODUCTS }
 }
 
@@ -53,7 +53,7 @@ struct Model {
 }
 
 impl Model {
-    fn new(rng: &mut Seeded) -> Self {
+    fn new(rng: &mut SeededRng) -> Self {
         let mut factors = |count: u64| {
             let mut one = || std::array::from_fn(|_| 0.2 + rng.below(1000) as f32 / 2500.0);
             (0..count).map(|_| one()).collect()
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn it_learns() {
-        let mut rng = Seeded::new(5);
+        let mut rng = SeededRng::new(5);
         let ratings: Vec<Rating> = (0..60_000).map(|_| Rating::drawn(&mut rng)).collect();
         let mut model = Model::new(&mut rng);
         let first = model.learn(&ratings);

@@ -84,12 +84,12 @@ mod tests {
     use super::super::seconds;
     use super::super::testing::requests;
     use super::*;
-    use traceless::rng::{Rng, Seeded};
+    use traceless::rng::{Rng, SeededRng};
 
     const SPAN: u64 = 1 << 40;
 
     fn random_offsets(count: usize) -> impl Iterator<Item = u64> {
-        let mut rng = Seeded::new(1);
+        let mut rng = SeededRng::new(1);
         (0..count).map(move |_| rng.below(SPAN / 4096) * 4096)
     }
 

@@ -7,9 +7,9 @@ mod report;
 mod seeks;
 
 use super::device::{Disk, Hdd, Ssd};
-use super::measure::{self, Plan, Steps};
-use super::subjects::{CONTROL, SUBJECTS, Subject};
-use super::workload::{SUITE, Workload};
+use super::measure::{self, Plan, StepProgress};
+use super::subjects::{CONTROL, SUBJECTS, VolumeSubject};
+use super::workload::{RequestPattern, SUITE};
 use super::{Places, caches, failed, machine};
 use crate::args::{Device, Interface, VolumeBenchArgs};
 use report::{LeftOut, Presence, Report, rows};
@@ -27,8 +27,8 @@ pub fn run(args: &VolumeBenchArgs, places: &Places) -> Result<(), Failure> {
     let asked = subjects(args)?;
     let presences: Vec<Presence> = asked.iter().map(|s| Presence::of(*s, smallest)).collect();
     let present = asked.iter().zip(&presences).filter(|(_, presence)| presence.measured);
-    let present: Vec<Subject> = present.map(|(subject, _)| *subject).collect();
-    let workloads: Vec<Workload> =
+    let present: Vec<VolumeSubject> = present.map(|(subject, _)| *subject).collect();
+    let workloads: Vec<RequestPattern> =
         SUITE.into_iter().filter(|workload| args.wants(workload.name)).collect();
     let mut report = Report {
         schema: "traceless.volume.bench.sqoram.v1",
@@ -58,10 +58,10 @@ pub fn run(args: &VolumeBenchArgs, places: &Places) -> Result<(), Failure> {
 }
 
 /// The control, and what was asked for.
-fn subjects(args: &VolumeBenchArgs) -> Result<Vec<Subject>, Failure> {
-    let named = args.sizes.subject.iter().map(|name| Subject::named_by_user(name));
-    let named: Vec<Subject> = named.collect::<Result<_, _>>()?;
-    let is_wanted = |subject: &Subject| {
+fn subjects(args: &VolumeBenchArgs) -> Result<Vec<VolumeSubject>, Failure> {
+    let named = args.sizes.subject.iter().map(|name| VolumeSubject::named_by_user(name));
+    let named: Vec<VolumeSubject> = named.collect::<Result<_, _>>()?;
+    let is_wanted = |subject: &VolumeSubject| {
         let is_asked = if named.is_empty() { subject.usual } else { named.contains(subject) };
         subject.name == CONTROL || is_asked
     };
@@ -70,8 +70,8 @@ fn subjects(args: &VolumeBenchArgs) -> Result<Vec<Subject>, Failure> {
 
 fn this_disk(
     args: &VolumeBenchArgs,
-    subjects: &[Subject],
-    workloads: &[Workload],
+    subjects: &[VolumeSubject],
+    workloads: &[RequestPattern],
     plan: &Plan,
     places: &Places,
     report: &mut Report,
@@ -94,7 +94,7 @@ fn this_disk(
         }
     }
     let all = interfaces.len() * measure::steps(subjects, workloads, plan);
-    let mut steps = Steps::new(all, args.progress.progress)?;
+    let mut steps = StepProgress::new(all, args.progress.progress)?;
     for interface in interfaces {
         let cells =
             measure::on_this_disk(interface, subjects, workloads, plan, &places.disk, &mut steps)?;
@@ -108,7 +108,7 @@ fn this_disk(
 }
 
 /// Fails before anything is measured if the images will not fit.
-fn check_space(subjects: &[Subject], bytes: u64, folder: &Path) -> Result<(), Failure> {
+fn check_space(subjects: &[VolumeSubject], bytes: u64, folder: &Path) -> Result<(), Failure> {
     let needed: u64 = subjects.iter().filter_map(|s| s.image_len(bytes).ok()).sum();
     let disk = rustix::fs::statvfs(folder).map_err(failed)?;
     let free = disk.f_bavail * disk.f_frsize;
@@ -125,8 +125,8 @@ fn check_space(subjects: &[Subject], bytes: u64, folder: &Path) -> Result<(), Fa
 fn model(
     args: &VolumeBenchArgs,
     device: Device,
-    subjects: &[Subject],
-    workloads: &[Workload],
+    subjects: &[VolumeSubject],
+    workloads: &[RequestPattern],
     plan: &Plan,
     places: &Places,
     report: &mut Report,
@@ -137,7 +137,8 @@ fn model(
     if let Some(traces) = &args.sizes.traces {
         std::fs::create_dir_all(traces).map_err(failed)?;
     }
-    let mut steps = Steps::new(measure::steps(subjects, workloads, plan), args.progress.progress)?;
+    let mut steps =
+        StepProgress::new(measure::steps(subjects, workloads, plan), args.progress.progress)?;
     let cells = measure::on_a_model(
         subjects,
         workloads,

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// A published number, as a ratio to the baseline beside it.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Published {
+pub struct PublishedRatio {
     /// Where it stands.
     pub place: &'static str,
     /// Which of our subjects it is about: for `sq`, all that begin so.
@@ -57,9 +57,9 @@ const FIGURE_7: [(&str, &str, &str, f64); 3] = [
 ];
 
 /// Every number.
-pub fn published() -> Vec<Published> {
+pub fn published() -> Vec<PublishedRatio> {
     let table = |place, lines: &[Line]| {
-        let number = |&(scheme, workload, own, baseline): &Line| Published {
+        let number = |&(scheme, workload, own, baseline): &Line| PublishedRatio {
             place,
             scheme,
             workload,
@@ -71,7 +71,7 @@ pub fn published() -> Vec<Published> {
     };
     let mut all = table("Table 1", &TABLE_1);
     all.extend(table("Table 2", &TABLE_2));
-    all.extend(FIGURE_7.iter().map(|&(place, scheme, workload, ratio)| Published {
+    all.extend(FIGURE_7.iter().map(|&(place, scheme, workload, ratio)| PublishedRatio {
         place,
         scheme,
         workload,
@@ -83,8 +83,8 @@ pub fn published() -> Vec<Published> {
 }
 
 /// What there is about a subject under a workload.
-pub fn about(subject: &str, workload: &str) -> Vec<Published> {
-    let fits = |p: &Published| {
+pub fn about(subject: &str, workload: &str) -> Vec<PublishedRatio> {
+    let fits = |p: &PublishedRatio| {
         let is_meant = if p.scheme == "sq" {
             subject == "sq" || subject.starts_with("sq-")
         } else {
@@ -97,14 +97,14 @@ pub fn about(subject: &str, workload: &str) -> Vec<Published> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::subjects::Subject;
+    use super::super::super::subjects::VolumeSubject;
     use super::super::super::workload::SUITE;
     use super::*;
 
     #[test]
     fn every_number_finds_its_row() {
         for number in published() {
-            assert!(Subject::named(number.scheme).is_some(), "{number:?}");
+            assert!(VolumeSubject::named(number.scheme).is_some(), "{number:?}");
             assert!(SUITE.iter().any(|w| w.name == number.workload), "{number:?}");
             assert!(about(number.scheme, number.workload).contains(&number));
         }

@@ -1,9 +1,9 @@
 //! The suite as a picture: our ratios, with the paper's as diamonds, and the paper's own panel.
 
 use super::super::subjects::{CONTROL, SUBJECTS};
-use super::paper::{Published, published};
-use super::report::{Report, Row};
-use traceless_cli::svg::bars::{Group, Panel, Plot, decades};
+use super::paper::{PublishedRatio, published};
+use super::report::{Report, WorkloadRow};
+use traceless_cli::svg::bars::{BarPanel, Group, Plot, decades};
 
 /// The plot of a report.
 pub fn plot(report: &Report) -> Plot {
@@ -22,7 +22,7 @@ pub fn plot(report: &Report) -> Plot {
             interfaces.push(row.on);
         }
     }
-    let mut panels: Vec<Panel> =
+    let mut panels: Vec<BarPanel> =
         interfaces.iter().map(|on| measured(report, on, &series)).collect();
     panels.push(of_the_paper(&series));
     Plot {
@@ -38,25 +38,25 @@ pub fn plot(report: &Report) -> Plot {
     }
 }
 
-fn measured(report: &Report, on: &str, series: &[&str]) -> Panel {
+fn measured(report: &Report, on: &str, series: &[&str]) -> BarPanel {
     let mut groups: Vec<Group> = vec![];
     for row in report.rows.iter().filter(|row| row.on == on) {
         let at = groups.iter().position(|group| group.label == row.workload).unwrap_or_else(|| {
             groups.push(Group { label: row.workload.to_owned(), bars: vec![], marks: vec![] });
             groups.len() - 1
         });
-        let Row { subject, ratio, paper, .. } = row;
+        let WorkloadRow { subject, ratio, paper, .. } = row;
         if let (Some(number), Some(ratio)) = (number_of(series, subject), ratio) {
             groups[at].bars.push((number, *ratio));
             groups[at].marks.extend(paper.iter().map(|published| (number, published.ratio)));
         }
     }
-    Panel { title: format!("measured: {on}"), axis: decades(&groups), groups }
+    BarPanel { title: format!("measured: {on}"), axis: decades(&groups), groups }
 }
 
-fn of_the_paper(series: &[&str]) -> Panel {
+fn of_the_paper(series: &[&str]) -> BarPanel {
     let mut groups: Vec<Group> = vec![];
-    for Published { place, scheme, workload, ratio, .. } in published() {
+    for PublishedRatio { place, scheme, workload, ratio, .. } in published() {
         let label = format!("{workload}, {place}");
         let at = groups.iter().position(|group| group.label == label).unwrap_or_else(|| {
             groups.push(Group { label, bars: vec![], marks: vec![] });
@@ -64,7 +64,11 @@ fn of_the_paper(series: &[&str]) -> Panel {
         });
         groups[at].bars.extend(number_of(series, scheme).map(|number| (number, ratio)));
     }
-    Panel { title: "the paper: ratios to its baselines".to_owned(), axis: decades(&groups), groups }
+    BarPanel {
+        title: "the paper: ratios to its baselines".to_owned(),
+        axis: decades(&groups),
+        groups,
+    }
 }
 
 fn number_of(series: &[&str], name: &str) -> Option<usize> {

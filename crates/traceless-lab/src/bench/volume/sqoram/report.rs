@@ -2,9 +2,9 @@
 
 use super::super::counts::Counts;
 use super::super::measure::{Cell, ratios};
-use super::super::subjects::Subject;
+use super::super::subjects::VolumeSubject;
 use super::super::{Machine, summary};
-use super::paper::{self, Published};
+use super::paper::{self, PublishedRatio};
 use super::seeks::Seeks;
 use serde::Serialize;
 use traceless_cli::experiment::text_table::TextTable;
@@ -23,7 +23,7 @@ pub struct Report {
     /// of the images were. Nothing in a model, which has none.
     pub caches_dropped: Option<bool>,
     pub subjects: Vec<Presence>,
-    pub rows: Vec<Row>,
+    pub rows: Vec<WorkloadRow>,
     /// Beside Theorem 3 of the paper; only where seeks were counted.
     pub seeks: Vec<Seeks>,
     pub left_out: Vec<LeftOut>,
@@ -50,7 +50,7 @@ pub struct LeftOut {
 
 /// One subject under one workload.
 #[derive(Serialize)]
-pub struct Row {
+pub struct WorkloadRow {
     pub subject: &'static str,
     /// `raw`, `ext4`, or `model`.
     pub on: &'static str,
@@ -64,14 +64,14 @@ pub struct Row {
     pub ratio: Option<f64>,
     pub ratio_spread: Option<f64>,
     /// What the store was asked for.
-    pub store: Option<Asked>,
+    pub store: Option<StoreRequests>,
     /// What the paper has.
-    pub paper: Vec<Published>,
+    pub paper: Vec<PublishedRatio>,
 }
 
 /// What the store was asked for, and what that means for a request.
 #[derive(Serialize)]
-pub struct Asked {
+pub struct StoreRequests {
     #[serde(flatten)]
     pub counts: Counts,
     /// Bytes written to the store per byte written by the user; none if that wrote nothing.
@@ -80,12 +80,12 @@ pub struct Asked {
 }
 
 /// The rows of some cells that were measured through `on`.
-pub fn rows(on: &'static str, cells: &[Cell]) -> Vec<Row> {
+pub fn rows(on: &'static str, cells: &[Cell]) -> Vec<WorkloadRow> {
     let row = |cell: &Cell| {
         let speeds = cell.seconds.iter().map(|took| cell.bytes as f64 / 1e6 / took).collect();
         let (mb_per_s, spread) = summary(speeds);
         let ratio = ratios(cells, cell).map(summary);
-        Row {
+        WorkloadRow {
             subject: cell.subject.name,
             on,
             workload: cell.workload.name,
@@ -102,10 +102,10 @@ pub fn rows(on: &'static str, cells: &[Cell]) -> Vec<Row> {
     cells.iter().map(row).collect()
 }
 
-fn asked(cell: &Cell, counts: Counts) -> Asked {
+fn asked(cell: &Cell, counts: Counts) -> StoreRequests {
     let requests = cell.requests * cell.seconds.len() as u64;
     let amplification = counts.bytes_written as f64 / cell.written as f64;
-    Asked {
+    StoreRequests {
         counts,
         write_amplification: (cell.written > 0).then_some(amplification),
         seeks_per_request: counts.seeks as f64 / requests as f64,
@@ -114,7 +114,7 @@ fn asked(cell: &Cell, counts: Counts) -> Asked {
 
 impl Presence {
     /// Whether a volume of `bytes` bytes of it can be made.
-    pub fn of(subject: Subject, bytes: u64) -> Self {
+    pub fn of(subject: VolumeSubject, bytes: u64) -> Self {
         let len = subject.image_len(bytes);
         Self {
             name: subject.name,

@@ -1,7 +1,7 @@
 //! Seeks of a write beside Theorem 3 of the `SqORAM` paper.
 
 use super::super::measure::{Cell, Plan};
-use super::super::subjects::Subject;
+use super::super::subjects::VolumeSubject;
 use crate::args::Interface;
 use serde::Serialize;
 
@@ -41,7 +41,7 @@ fn seeks_of(cell: &Cell, volume_bytes: u64) -> Option<Seeks> {
 }
 
 /// log2(N)/β of a subject with buckets, and the bytes of its blocks.
-fn bound(subject: Subject, volume_bytes: u64) -> Option<(f64, usize)> {
+fn bound(subject: VolumeSubject, volume_bytes: u64) -> Option<(f64, usize)> {
     let scheme = subject.scheme(volume_bytes).ok()?;
     let bucket = scheme.facts(0).bucket?;
     Some(((scheme.blocks() as f64).log2() / bucket as f64, scheme.block_len()))
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn the_papers_shape_has_the_papers_bound() {
         let cell = |name, workload| Cell {
-            subject: Subject::named(name).unwrap(),
+            subject: VolumeSubject::named(name).unwrap(),
             workload,
             bytes: 8192,
             written: 8192,

@@ -1,21 +1,21 @@
 //! What a write-only scheme asks of its store, counted: how much a write costs, and whether every
 //! stretch of writes costs the same.
 
-use super::super::client::Command;
+use super::super::client::NbdCommand;
 use super::super::counts::Counts;
 use super::super::failed;
 use super::super::library::parts;
 use super::super::served::make;
-use super::super::subjects::Subject;
-use super::super::target::{Recorded, Target};
+use super::super::subjects::VolumeSubject;
+use super::super::target::{BenchTarget, RecordedTarget};
 use super::super::workload::SMALL;
 use std::path::Path;
 use std::sync::Arc;
 use traceless::build::SchemeConfig;
 use traceless::durable::MemVault;
-use traceless::rng::{Rng, Seeded, System};
+use traceless::rng::{Rng, SeededRng, System};
 use traceless::seal::Secret;
-use traceless::store::{Store, Watched};
+use traceless::store::{Store, WatchedStore};
 use traceless::trace::Recorder;
 use traceless::types::{Addr, Extent};
 use traceless_cli::failure::Failure;
@@ -25,7 +25,7 @@ pub const GROUP_WRITES: u64 = 256;
 
 /// How to write.
 #[derive(Clone, Copy)]
-pub struct Run {
+pub struct FlushRun {
     /// Bytes of the volume.
     pub volume_bytes: u64,
     /// Writes that are counted, of a block each, at random.
@@ -41,17 +41,17 @@ pub struct Groups(Vec<Counts>);
 
 impl Groups {
     /// Writes to a new volume of `subject`, made in `folder`.
-    pub fn count(subject: Subject, folder: &Path, run: Run) -> Result<Self, Failure> {
+    pub fn count(subject: VolumeSubject, folder: &Path, run: FlushRun) -> Result<Self, Failure> {
         let create = [subject.create, &["--unfilled"]].concat();
         let image = make(folder, &subject.file_name(), run.volume_bytes, &create)?;
-        let mut target = Box::new(Recorded::open(&image)?);
-        let mut rng = Seeded::new(3);
+        let mut target = Box::new(RecordedTarget::open(&image)?);
+        let mut rng = SeededRng::new(3);
         let blocks = run.volume_bytes / SMALL as u64;
         let mut groups = vec![];
         let mut head = 0;
         for number in 0..run.writes_before + run.writes {
             let at = rng.below(blocks) * SMALL as u64;
-            target.run(&[(Command::Write, at)], SMALL)?;
+            target.run(&[(NbdCommand::Write, at)], SMALL)?;
             if run.flush_every.is_some_and(|every| (number + 1).is_multiple_of(every)) {
                 target.flush()?;
             }
@@ -72,13 +72,13 @@ impl Groups {
     /// reads. The writes of a flush are counted together, if there are such.
     pub fn of_a_large_one(scheme: SchemeConfig, before: u64, writes: u64) -> Result<Self, Failure> {
         let recorder = Arc::new(Recorder::default());
-        let store = Watched::new(Discards { len: scheme.store_len() }, recorder.clone());
+        let store = WatchedStore::new(Discards { len: scheme.store_len() }, recorder.clone());
         let (vault, key) = (MemVault::default(), Secret::random(&mut System));
         let parts = parts(Arc::new(store), &vault, &key);
         let mut oram = scheme.create(parts).map_err(failed)?;
         let group = scheme.facts(0).bucket.unwrap_or(GROUP_WRITES);
         let block = vec![0x5a; scheme.block_len()];
-        let mut rng = Seeded::new(3);
+        let mut rng = SeededRng::new(3);
         let (mut groups, mut head) = (vec![], 0);
         for number in 0..before.next_multiple_of(group) + writes {
             oram.write(Addr(rng.below(scheme.blocks())), &block).map_err(failed)?;

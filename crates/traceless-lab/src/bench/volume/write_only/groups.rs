@@ -1,18 +1,18 @@
 //! The rows, in groups that are measured together.
 
-use super::super::client::{Client, Command};
+use super::super::client::{NbdClient, NbdCommand};
 use super::super::device::{Disk, Hdd};
 use super::super::disk::writes_beside_raw;
 use super::super::failed;
-use super::super::library::{BLOCK_LEN, BLOCKS, Bed};
-use super::super::measure::{self, Cell, Plan, Steps, find, ratios};
-use super::super::served::{Served, make};
+use super::super::library::{BLOCK_LEN, BLOCKS, TestBed};
+use super::super::measure::{self, Cell, Plan, StepProgress, find, ratios};
+use super::super::served::{VolumeServer, make};
 use super::super::sqoram::largest_image;
-use super::super::subjects::{CONTROL, Subject};
+use super::super::subjects::{CONTROL, VolumeSubject};
 use super::super::workload::{
-    AGE, FILL, LARGE, MIX, OVERWRITE, RANDOM_READ, READ_AGED, READ_FRESH, SMALL, Workload,
+    AGE, FILL, LARGE, MIX, OVERWRITE, RANDOM_READ, READ_AGED, READ_FRESH, RequestPattern, SMALL,
 };
-use super::flushes::{GROUP_WRITES, Groups, Run};
+use super::flushes::{FlushRun, GROUP_WRITES, Groups};
 use super::{Context, Found, Values};
 use crate::args::Interface;
 use crate::bench::controls::Operations;
@@ -49,7 +49,7 @@ const fn row(after: &'static str, unit: &'static str) -> RowName {
 }
 
 impl RowName {
-    pub fn name(&self, subject: Subject) -> String {
+    pub fn name(&self, subject: VolumeSubject) -> String {
         format!("{}{}{}", self.before, subject.file_name(), self.after)
     }
 }
@@ -106,7 +106,7 @@ pub const GROUPS: [Group; 10] = [
 ];
 
 /// The subject with its map on the disk, or why there is none.
-fn with_map_on_disk(context: &Context) -> Result<Subject, String> {
+fn with_map_on_disk(context: &Context) -> Result<VolumeSubject, String> {
     let other = context.subject.with_map_on_disk();
     let other =
         other.ok_or(format!("{} has no map that lies on the disk", context.subject.name))?;
@@ -114,8 +114,8 @@ fn with_map_on_disk(context: &Context) -> Result<Subject, String> {
     Ok(other)
 }
 
-fn control() -> Subject {
-    Subject::named(CONTROL).expect("the control is listed")
+fn control() -> VolumeSubject {
+    VolumeSubject::named(CONTROL).expect("the control is listed")
 }
 
 /// Bytes of the image for each of the volume.
@@ -131,7 +131,7 @@ fn library(context: &Context) -> Result<Vec<Found>, Failure> {
         Ok(scheme) => scheme,
         Err(why) => return Ok(vec![Err(why)]),
     };
-    let mut bed = Bed::in_memory(scheme)?;
+    let mut bed = TestBed::in_memory(scheme)?;
     // Each block that is moved is sealed and written, and all but the new one were read and opened.
     let moved = scheme.write_amplification();
     let (passes, copies) = (2.0 * moved - 1.0, 2.0 * moved - 1.0);
@@ -144,14 +144,14 @@ fn library(context: &Context) -> Result<Vec<Found>, Failure> {
 /// what it always will.
 fn large_run(
     context: &Context,
-    subject: Subject,
+    subject: VolumeSubject,
     flush_every: Option<u64>,
-) -> Result<Run, Failure> {
+) -> Result<FlushRun, Failure> {
     let (volume_bytes, writes) =
         if context.quick { (COUNTED_BYTES / 8, 4096) } else { (COUNTED_BYTES, 65_536) };
     let scheme = subject.scheme(volume_bytes).map_err(failed)?;
     let writes_before = scheme.facts(0).settles_after + writes / 2;
-    Ok(Run { volume_bytes, writes, writes_before, flush_every })
+    Ok(FlushRun { volume_bytes, writes, writes_before, flush_every })
 }
 
 fn counts(context: &Context) -> Result<Vec<Found>, Failure> {
@@ -160,7 +160,7 @@ fn counts(context: &Context) -> Result<Vec<Found>, Failure> {
         Groups::count(subject, folder, large_run(context, subject, flush_every)?)
     };
     // The same writes to a volume of the paper's size cost more in as far as it has more levels.
-    let larger = |subject: Subject, found: f64| -> Result<Values, Failure> {
+    let larger = |subject: VolumeSubject, found: f64| -> Result<Values, Failure> {
         let counted = large_run(context, subject, None)?.volume_bytes;
         let paper = subject.scheme(VOLUME_BYTES).map_err(failed)?.write_amplification();
         let counted = subject.scheme(counted).map_err(failed)?.write_amplification();
@@ -186,7 +186,7 @@ fn stalls(context: &Context) -> Result<Vec<Found>, Failure> {
     let volume_bytes = context.plan.file_bytes / 4;
     let blocks = volume_bytes / BLOCK_LEN as u64;
     let run =
-        Run { volume_bytes, writes: 2 * blocks, writes_before: 2 * blocks, flush_every: None };
+        FlushRun { volume_bytes, writes: 2 * blocks, writes_before: 2 * blocks, flush_every: None };
     let groups = Groups::count(context.subject, &context.places.ram, run)?;
     let (blocks, seeks) = groups.worst_over_median();
     Ok([blocks, seeks].map(|found| Ok(vec![found].into())).to_vec())
@@ -231,7 +231,7 @@ fn memory_of_a_large_volume(context: &Context) -> Result<Vec<Found>, Failure> {
 /// MB that a server holds, with its map, its buffers and itself. Memory that was never touched does
 /// not count as held, and a volume of this size cannot be written full here: so what map and
 /// buffers take by its geometry counts, beside what the control holds, if that is more.
-fn peak_memory(context: &Context, subject: Subject, bytes: u64) -> Result<Values, Failure> {
+fn peak_memory(context: &Context, subject: VolumeSubject, bytes: u64) -> Result<Values, Failure> {
     let (held, _) = memory_and_buffers(context, subject, bytes)?;
     Ok(vec![held as f64 / 1e6].into())
 }
@@ -239,7 +239,7 @@ fn peak_memory(context: &Context, subject: Subject, bytes: u64) -> Result<Values
 /// The same without the scheme's buffers.
 fn peak_without_buffers(
     context: &Context,
-    subject: Subject,
+    subject: VolumeSubject,
     bytes: u64,
 ) -> Result<Values, Failure> {
     let (held, buffers) = memory_and_buffers(context, subject, bytes)?;
@@ -248,7 +248,7 @@ fn peak_without_buffers(
 
 fn memory_and_buffers(
     context: &Context,
-    subject: Subject,
+    subject: VolumeSubject,
     bytes: u64,
 ) -> Result<(u64, u64), Failure> {
     let facts = subject.scheme(bytes).map_err(failed)?.facts(0);
@@ -259,7 +259,7 @@ fn memory_and_buffers(
 }
 
 /// The most bytes that a server of a new volume has held after writes all over it, opened twice.
-fn held(context: &Context, subject: Subject, bytes: u64) -> Result<u64, Failure> {
+fn held(context: &Context, subject: VolumeSubject, bytes: u64) -> Result<u64, Failure> {
     let create = [subject.create, &["--unfilled"]].concat();
     let image = make(&context.places.ram, &subject.file_name(), bytes, &create)?;
     let step = (bytes / 16_384).next_multiple_of(LARGE as u64);
@@ -267,11 +267,11 @@ fn held(context: &Context, subject: Subject, bytes: u64) -> Result<u64, Failure>
     let dense: Vec<u64> = (0..SMALL_VOLUME_BYTES).step_by(LARGE).collect();
     let mut held = 0;
     for _ in 0..2 {
-        let server = Served::start(&image)?;
-        let mut client = Client::connect(&server.socket)?;
-        client.run(Command::Write, &spread, SMALL, 32)?;
-        client.run(Command::Write, &dense, LARGE, 4)?;
-        client.run(Command::Read, &dense, LARGE, 4)?;
+        let server = VolumeServer::start(&image)?;
+        let mut client = NbdClient::connect(&server.socket)?;
+        client.run(NbdCommand::Write, &spread, SMALL, 32)?;
+        client.run(NbdCommand::Write, &dense, LARGE, 4)?;
+        client.run(NbdCommand::Read, &dense, LARGE, 4)?;
         client.flush()?;
         held = held.max(server.peak_memory()?);
         server.stop()?;
@@ -282,7 +282,7 @@ fn held(context: &Context, subject: Subject, bytes: u64) -> Result<u64, Failure>
 
 /// On the model of a hard disk.
 fn hard_disk(context: &Context) -> Result<Vec<Found>, Failure> {
-    let detwo = Subject::named(DETWO).expect("it is listed");
+    let detwo = VolumeSubject::named(DETWO).expect("it is listed");
     let mut subjects = vec![control(), detwo, context.subject];
     // It may be that very one.
     subjects.dedup();
@@ -383,16 +383,24 @@ fn ext4(context: &Context) -> Result<Vec<Found>, Failure> {
     Ok(vec![Ok(scaled.into())])
 }
 
-fn quiet(subjects: &[Subject], workloads: &[Workload], plan: &Plan) -> Result<Steps, Failure> {
-    Steps::new(measure::steps(subjects, workloads, plan), ProgressHow::None)
+fn quiet(
+    subjects: &[VolumeSubject],
+    workloads: &[RequestPattern],
+    plan: &Plan,
+) -> Result<StepProgress, Failure> {
+    StepProgress::new(measure::steps(subjects, workloads, plan), ProgressHow::None)
 }
 
-fn beside_plain(cells: &[Cell], subject: Subject, workload: &Workload) -> Vec<f64> {
+fn beside_plain(cells: &[Cell], subject: VolumeSubject, workload: &RequestPattern) -> Vec<f64> {
     let cell = find(cells, subject.name, workload).expect("it was measured");
     ratios(cells, cell).expect("the control was measured")
 }
 
-fn seconds_of<'a>(cells: &'a [Cell], subject: Subject, workload: &Workload) -> &'a [f64] {
+fn seconds_of<'a>(
+    cells: &'a [Cell],
+    subject: VolumeSubject,
+    workload: &RequestPattern,
+) -> &'a [f64] {
     &find(cells, subject.name, workload).expect("it was measured").seconds
 }
 
@@ -402,7 +410,7 @@ mod tests {
 
     #[test]
     fn names_carry_the_subject_and_differ() {
-        let subject = Subject::named(DETWO).unwrap();
+        let subject = VolumeSubject::named(DETWO).unwrap();
         let names: Vec<String> =
             GROUPS.iter().flat_map(|g| g.rows.iter().map(|row| row.name(subject))).collect();
         assert!(names.contains(&"library-detwo-1-3-writes".to_owned()));

@@ -6,7 +6,7 @@ mod flushes;
 mod groups;
 
 use super::measure::Plan;
-use super::subjects::{CONTROL, Subject};
+use super::subjects::{CONTROL, VolumeSubject};
 use super::{Machine, Places, machine, spread_in_words, summary};
 use crate::args::VolumeBenchArgs;
 use crate::numbers::{Absolute, Ratios};
@@ -24,12 +24,12 @@ struct Report {
     machine: Machine,
     subject: &'static str,
     create: String,
-    rows: Vec<Row>,
+    rows: Vec<WriteOnlyRow>,
 }
 
 /// One number, or why there is none.
 #[derive(Serialize)]
-struct Row {
+struct WriteOnlyRow {
     name: String,
     unit: &'static str,
     measured: Option<f64>,
@@ -41,7 +41,7 @@ struct Row {
 
 /// What a group of rows is measured with.
 struct Context<'a> {
-    subject: Subject,
+    subject: VolumeSubject,
     places: &'a Places,
     plan: Plan,
     quick: bool,
@@ -72,8 +72,8 @@ impl From<Ratios> for Values {
 /// Measures and prints.
 pub fn run(args: &VolumeBenchArgs, places: &Places) -> Result<(), Failure> {
     let subject = match &args.sizes.subject[..] {
-        [] => Subject::named_by_user(USUAL)?,
-        [name] => Subject::named_by_user(name)?,
+        [] => VolumeSubject::named_by_user(USUAL)?,
+        [name] => VolumeSubject::named_by_user(name)?,
         _ => return Err(Failure::usage("the suite write-only takes one --subject")),
     };
     if subject.name == CONTROL {
@@ -97,7 +97,9 @@ pub fn run(args: &VolumeBenchArgs, places: &Places) -> Result<(), Failure> {
         };
         assert_eq!(found.len(), names.len(), "a group measures each of its rows");
         let units = group.rows.iter().map(|row| row.unit);
-        rows.extend(names.into_iter().zip(units).zip(found).map(|((n, u), f)| Row::new(n, u, f)));
+        rows.extend(
+            names.into_iter().zip(units).zip(found).map(|((n, u), f)| WriteOnlyRow::new(n, u, f)),
+        );
     }
     let report = Report {
         schema: "traceless.write-only.bench.v1",
@@ -116,7 +118,7 @@ pub fn run(args: &VolumeBenchArgs, places: &Places) -> Result<(), Failure> {
     Ok(())
 }
 
-impl Row {
+impl WriteOnlyRow {
     fn new(name: String, unit: &'static str, found: Found) -> Self {
         match found {
             Ok(Values { values, absolute }) => {

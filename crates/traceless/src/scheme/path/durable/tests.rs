@@ -9,38 +9,42 @@ use crate::oram::Oram;
 use crate::scheme::openings::OPENINGS_MAX;
 use crate::scheme::rig::{self, assert_filled, fill};
 use crate::seal::Secret;
-use crate::store::{MemStore, Store, Watched};
+use crate::store::{MemStore, Store, WatchedStore};
 use crate::trace::{Op, Recorder};
 use alloc::sync::Arc;
 use alloc::vec;
 
-type Rig = rig::Rig<Geometry>;
+type Rig = rig::Rig<PathGeometry>;
 
 impl Rig {
-    fn new(geometry: Geometry) -> Self {
+    fn new(geometry: PathGeometry) -> Self {
         Self::with_room(geometry, geometry.store_len())
     }
 
-    fn create(&mut self) -> Stepped<DurablePath> {
+    fn create(&mut self) -> SteppedOram<DurablePath> {
         let parts = self.parts(self.store.clone(), false);
         DurablePath::create(self.geometry, parts).unwrap()
     }
 
-    fn open_on(&mut self, store: Arc<dyn Store>, read_only: bool) -> Result<Stepped<DurablePath>> {
+    fn open_on(
+        &mut self,
+        store: Arc<dyn Store>,
+        read_only: bool,
+    ) -> Result<SteppedOram<DurablePath>> {
         let (parts, state) = (self.parts(store, read_only), self.vault.kept());
         DurablePath::open(self.geometry, parts, &state)
     }
 
-    fn open(&mut self) -> Stepped<DurablePath> {
+    fn open(&mut self) -> SteppedOram<DurablePath> {
         self.open_on(self.store.clone(), false).unwrap()
     }
 }
 
 /// Flat, recursive, and with cached levels.
-fn geometries() -> [Geometry; 3] {
-    let flat = Geometry { unsynced_max: 9, ..Geometry::new(37, 16).unwrap() };
-    let recursive = Geometry { map_trees: 2, map_block_len: 16, unsynced_max: 7, ..flat };
-    [flat, recursive, Geometry { cached_levels: 2, ..recursive }]
+fn geometries() -> [PathGeometry; 3] {
+    let flat = PathGeometry { unsynced_max: 9, ..PathGeometry::new(37, 16).unwrap() };
+    let recursive = PathGeometry { map_trees: 2, map_block_len: 16, unsynced_max: 7, ..flat };
+    [flat, recursive, PathGeometry { cached_levels: 2, ..recursive }]
 }
 
 #[test]
@@ -79,7 +83,7 @@ fn no_nonce_covers_two_contents() {
 }
 
 /// A closed scheme, and its store as it was some accesses before.
-fn aged(geometry: Geometry) -> (Rig, Vec<u8>) {
+fn aged(geometry: PathGeometry) -> (Rig, Vec<u8>) {
     let mut rig = Rig::new(geometry);
     let mut oram = rig.create();
     fill(&mut oram, 1);
@@ -115,7 +119,7 @@ fn first_refusal(rig: &mut Rig, bytes: &[u8]) -> Option<Place> {
 }
 
 /// The places of all buckets, by tree and level.
-fn levels(geometry: &Geometry) -> Vec<(&'static str, Vec<Extent>)> {
+fn levels(geometry: &PathGeometry) -> Vec<(&'static str, Vec<Extent>)> {
     let mut levels = vec![];
     for tree in geometry.trees() {
         for level in tree.cached..tree.shape.levels() {
@@ -218,7 +222,7 @@ fn a_key_that_sealed_enough_is_replaced() {
     let parts = rig.parts(rig.store.clone(), false);
     let mut path = DurablePath::new(rig.geometry, parts).unwrap();
     path.key_bytes_max = 50_000;
-    let mut oram = Stepped::new(path);
+    let mut oram = SteppedOram::new(path);
     (0..20).for_each(|byte| fill(&mut oram, byte));
     assert!(oram.controller().saves.openings().len() > 5);
     oram.close().unwrap();
@@ -232,7 +236,7 @@ fn what_was_written_anew_under_a_key_since_replaced_is_not_forgotten() {
     let parts = rig.parts(rig.store.clone(), false);
     let mut path = DurablePath::new(rig.geometry, parts).unwrap();
     path.key_bytes_max = 1;
-    let mut oram = Stepped::new(path);
+    let mut oram = SteppedOram::new(path);
     let (mut before, mut now) = (0, 1);
     while now > before {
         fill(&mut oram, 1);
@@ -247,11 +251,11 @@ fn what_was_written_anew_under_a_key_since_replaced_is_not_forgotten() {
 /// What a sync costs in bytes, and how often the store is asked.
 #[test]
 fn a_sync_costs_the_state_and_each_bucket_twice() {
-    let geometry = Geometry { unsynced_max: 100, ..Geometry::new(1000, 64).unwrap() };
+    let geometry = PathGeometry { unsynced_max: 100, ..PathGeometry::new(1000, 64).unwrap() };
     let mut rig = Rig::new(geometry);
     rig.create().close().unwrap();
     let witness = Arc::new(Recorder::default());
-    let watched = Arc::new(Watched::new(rig.store.clone(), witness.clone()));
+    let watched = Arc::new(WatchedStore::new(rig.store.clone(), witness.clone()));
     let mut oram = rig.open_on(watched, false).unwrap();
     (0..50).for_each(|addr| oram.write(Addr(addr), &[1; 64]).unwrap());
     let reads = witness.take();
@@ -274,7 +278,7 @@ fn a_sync_costs_the_state_and_each_bucket_twice() {
 }
 
 /// The leaves whose paths in the first tree were read, by the buckets of its last level.
-fn leaves_read(geometry: &Geometry, events: &[crate::trace::Event]) -> Vec<u64> {
+fn leaves_read(geometry: &PathGeometry, events: &[crate::trace::Event]) -> Vec<u64> {
     let trees = geometry.trees();
     let (layout, level) = (&trees[0].layout, trees[0].shape.levels() - 1);
     let buckets = 0..trees[0].shape.buckets(level);
@@ -287,13 +291,13 @@ fn leaves_read(geometry: &Geometry, events: &[crate::trace::Event]) -> Vec<u64> 
     reads.filter_map(leaf).copied().collect()
 }
 
-type Opened = Result<Stepped<DurablePath>>;
+type Opened = Result<SteppedOram<DurablePath>>;
 
 /// Accesses after the last sync, a crash, and the same accesses again: how many of those after read
 /// the path of one before, and how many do by chance.
 fn links_across_a_crash(
-    geometry: Geometry,
-    open: impl Fn(Geometry, Parts, &[u8]) -> Opened,
+    geometry: PathGeometry,
+    open: impl Fn(PathGeometry, Parts, &[u8]) -> Opened,
 ) -> (usize, f64) {
     const BLOCKS: u64 = 30;
     let mut rig = Rig::new(geometry);
@@ -302,7 +306,7 @@ fn links_across_a_crash(
     for round in 0..20 {
         let seen = |rig: &mut Rig| {
             let witness = Arc::new(Recorder::default());
-            let watched = Arc::new(Watched::new(rig.store.clone(), witness.clone()));
+            let watched = Arc::new(WatchedStore::new(rig.store.clone(), witness.clone()));
             let (parts, state) = (rig.parts(watched, false), rig.vault.kept());
             let mut oram = open(geometry, parts, &state).unwrap();
             witness.take();
@@ -336,11 +340,11 @@ fn a_crash_links_no_accesses() {
 }
 
 /// Flat and recursive, with buckets of three slots and of four.
-fn larger_geometries() -> Vec<Geometry> {
-    let flat = Geometry { unsynced_max: 100, ..Geometry::new(600, 16).unwrap() };
-    let recursive = Geometry { map_trees: 2, map_block_len: 16, ..flat };
-    let both = [flat, recursive, Geometry { cached_levels: 2, ..recursive }];
-    both.into_iter().flat_map(|geometry| [geometry, Geometry { z: 3, ..geometry }]).collect()
+fn larger_geometries() -> Vec<PathGeometry> {
+    let flat = PathGeometry { unsynced_max: 100, ..PathGeometry::new(600, 16).unwrap() };
+    let recursive = PathGeometry { map_trees: 2, map_block_len: 16, ..flat };
+    let both = [flat, recursive, PathGeometry { cached_levels: 2, ..recursive }];
+    both.into_iter().flat_map(|geometry| [geometry, PathGeometry { z: 3, ..geometry }]).collect()
 }
 
 /// What an opening after a crash reads are the leaves of the first tree in order, and drawn ones
@@ -360,7 +364,7 @@ fn relabelling_tells_nothing() {
             });
             drop(oram);
             let witness = Arc::new(Recorder::default());
-            let watched = Arc::new(Watched::new(rig.store.clone(), witness.clone()));
+            let watched = Arc::new(WatchedStore::new(rig.store.clone(), witness.clone()));
             let mut oram = rig.open_on(watched, false).unwrap();
             let events = witness.take();
             assert_filled(&mut oram, 1);
@@ -393,7 +397,7 @@ fn full(shape: &crate::tree::Shape, level: usize) -> u64 {
 }
 
 /// The label of each block of each tree, by what buckets and stashes say.
-fn labels(oram: &mut Stepped<DurablePath>) -> Vec<std::collections::BTreeMap<Addr, Leaf>> {
+fn labels(oram: &mut SteppedOram<DurablePath>) -> Vec<std::collections::BTreeMap<Addr, Leaf>> {
     let mut labels = vec![];
     for engine in &mut oram.controller_mut().oram.engines {
         let mut of_tree = std::collections::BTreeMap::new();
@@ -410,12 +414,12 @@ fn labels(oram: &mut Stepped<DurablePath>) -> Vec<std::collections::BTreeMap<Add
 /// How far pairs of labels, before a crash and after it, are from what chance makes of them: for
 /// each tree chi squared over sixteen classes, and how many stayed less how many would.
 fn dependence(
-    geometry: Geometry,
-    open: impl Fn(Geometry, Parts, &[u8]) -> Opened,
+    geometry: PathGeometry,
+    open: impl Fn(PathGeometry, Parts, &[u8]) -> Opened,
 ) -> Vec<(f64, f64)> {
     let mut rig = Rig::new(geometry);
     fill(&mut rig.create(), 1);
-    let reopened = |rig: &mut Rig, open: &dyn Fn(Geometry, Parts, &[u8]) -> Opened| {
+    let reopened = |rig: &mut Rig, open: &dyn Fn(PathGeometry, Parts, &[u8]) -> Opened| {
         let (parts, state) = (rig.parts(rig.store.clone(), false), rig.vault.kept());
         labels(&mut open(geometry, parts, &state).unwrap())
     };
@@ -450,8 +454,8 @@ fn dependence(
 }
 
 /// An opening with the planted fault: labels stay as they were saved.
-fn unrelabelled(geometry: Geometry, parts: Parts, state: &[u8]) -> Opened {
-    DurablePath::reopen(geometry, parts, &State::decode(state)?).map(Stepped::new)
+fn unrelabelled(geometry: PathGeometry, parts: Parts, state: &[u8]) -> Opened {
+    DurablePath::reopen(geometry, parts, &EpochState::decode(state)?).map(SteppedOram::new)
 }
 
 /// In every tree, whose blocks are all there: 9 degrees of freedom at most.
@@ -485,13 +489,13 @@ fn what_panics_is_not_saved() {
 
 #[test]
 fn a_stash_that_a_leaf_could_fill_is_refused() {
-    let geometry = Geometry::new(1000, 64).unwrap();
+    let geometry = PathGeometry::new(1000, 64).unwrap();
     for (z, stash_blocks) in [(4, 31), (8, 63), (16, 127)] {
-        let small = Geometry { z, stash_blocks, ..geometry };
+        let small = PathGeometry { z, stash_blocks, ..geometry };
         assert!(matches!(small.check(), Err(Error::Geometry(_))), "{z} {stash_blocks}");
-        Geometry { stash_blocks: stash_blocks + 1, ..small }.check().unwrap();
+        PathGeometry { stash_blocks: stash_blocks + 1, ..small }.check().unwrap();
     }
-    Geometry { stash_blocks: 3, ..Geometry::new(3, 64).unwrap() }.check().unwrap();
+    PathGeometry { stash_blocks: 3, ..PathGeometry::new(3, 64).unwrap() }.check().unwrap();
 }
 
 /// What nothing asked for waits for a sync like anything else, and may not become too much.

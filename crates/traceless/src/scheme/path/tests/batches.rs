@@ -1,11 +1,11 @@
 //! Tests of requests that are told to the store together.
 
 use crate::array::Array;
-use crate::clock::{Clock as _, Simulated};
-use crate::controller::Stepped;
+use crate::clock::{Clock as _, SimulatedClock};
+use crate::controller::SteppedOram;
 use crate::error::Result;
 use crate::oram::Oram as _;
-use crate::rng::{Rng as _, Seeded};
+use crate::rng::{Rng as _, SeededRng};
 use crate::scheme::path::PathOram;
 use crate::scheme::tree_rig::{
     CHI_SQUARE_MAX, REPEATS_MAX, chi_square, repeats, sealed, store_for,
@@ -28,7 +28,7 @@ const LATENCY: u64 = 1000;
 /// A store far away, that answers as many requests at once as it is told of.
 struct Far {
     inner: Arc<MemStore>,
-    clock: Simulated,
+    clock: SimulatedClock,
     seen: Mutex<Seen>,
 }
 
@@ -68,19 +68,19 @@ impl Store for Far {
     }
 }
 
-type FarOram = Stepped<PathOram<SealedTree<crate::seal::Aead>>>;
+type FarOram = SteppedOram<PathOram<SealedTree<crate::seal::Aead>>>;
 
 fn far(seed: u64) -> (FarOram, Arc<Far>) {
     let shape = Shape::uniform(LEVELS, 4).unwrap();
-    let (inner, clock) = (store_for(&shape, LEN), Simulated::default());
+    let (inner, clock) = (store_for(&shape, LEN), SimulatedClock::default());
     let store = Arc::new(Far { inner, clock, seen: Mutex::default() });
     let trees = vec![sealed(store.clone(), shape, LEN)];
-    let path = PathOram::new(BLOCKS, trees, STASH_BLOCKS, Box::new(Seeded::new(seed))).unwrap();
-    (Stepped::new(path), store)
+    let path = PathOram::new(BLOCKS, trees, STASH_BLOCKS, Box::new(SeededRng::new(seed))).unwrap();
+    (SteppedOram::new(path), store)
 }
 
 /// Batches of a length: of one block, of a few, of all, of any.
-fn batches(len: usize, rng: &mut Seeded) -> Vec<Vec<Addr>> {
+fn batches(len: usize, rng: &mut SeededRng) -> Vec<Vec<Addr>> {
     let mut batch = |of: u64| (0..len).map(|_| Addr(rng.below(of))).collect::<Vec<_>>();
     let in_order = (0..len as u64).map(|addr| Addr(addr % BLOCKS)).collect();
     vec![batch(1), batch(3), batch(BLOCKS), in_order]
@@ -89,7 +89,7 @@ fn batches(len: usize, rng: &mut Seeded) -> Vec<Vec<Addr>> {
 #[test]
 fn a_batch_is_what_its_requests_are_one_by_one() {
     let (mut oram, _) = far(1);
-    let mut rng = Seeded::new(2);
+    let mut rng = SeededRng::new(2);
     let mut model = vec![0; BLOCKS as usize * LEN];
     for len in [0, 1, 2, 7, 300, 64] {
         for addrs in batches(len, &mut rng) {
@@ -116,7 +116,7 @@ fn what_a_batch_shows_depends_on_its_length_alone() {
     let leaves_max = 1_u64 << (LEVELS - 1);
     for kind in 0..4 {
         let (mut oram, store) = far(10 + kind as u64);
-        let mut rng = Seeded::new(3);
+        let mut rng = SeededRng::new(3);
         let mut leaves = vec![];
         for _ in 0..200 {
             let addrs = &batches(100, &mut rng)[kind];
@@ -159,11 +159,11 @@ fn a_batch_waits_for_a_far_store_once() {
 /// A state saved in the middle of a batch is one that can be opened.
 #[test]
 fn a_batch_is_saved_between_its_requests() {
-    let mut geometry = crate::scheme::path::Geometry::new(BLOCKS, LEN).unwrap();
+    let mut geometry = crate::scheme::path::PathGeometry::new(BLOCKS, LEN).unwrap();
     geometry.unsynced_max = 3;
     let scheme = crate::build::SchemeConfig::Path(geometry);
     let key = || crate::seal::Secret::from_bytes([1; 32]);
-    let builder = || Array::builder().scheme(scheme).key(key()).rng(Seeded::new(1));
+    let builder = || Array::builder().scheme(scheme).key(key()).rng(SeededRng::new(1));
     let store = Arc::new(MemStore::new(builder().store_len().unwrap()));
     let mut array = builder().store(store.clone()).build().unwrap();
     let addrs: Vec<u64> = (0..100).collect();

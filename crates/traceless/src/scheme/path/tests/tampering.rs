@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::scheme::pmmac::Pmmac;
-use crate::seal::{Aegis, Hashed, Masked, Salt, TAG_LEN, Unsealed};
+use crate::seal::{Aegis, HashSeal, MaskSeal, NoSeal, Salt, TAG_LEN};
 use crate::store::{MemStore, Store};
 use crate::types::Extent;
 
@@ -29,12 +29,12 @@ fn shape() -> Shape {
 }
 
 fn salts() -> Box<dyn Rng> {
-    Box::new(Seeded::new(2))
+    Box::new(SeededRng::new(2))
 }
 
 fn path<C: Sealer>(store: &Arc<MemStore>, cipher: C, len: usize) -> PathOram<SealedTree<C>> {
     let tree = SealedTree::create(store.clone(), 0, "tree", shape(), len, cipher, salts()).unwrap();
-    PathOram::new(BLOCKS, vec![tree], 50, Box::new(Seeded::new(1))).unwrap()
+    PathOram::new(BLOCKS, vec![tree], 50, Box::new(SeededRng::new(1))).unwrap()
 }
 
 /// Writes, changes every bucket of a level, and reads until something is refused: nothing but
@@ -45,8 +45,8 @@ fn refusal<S: Controller>(
     buckets: &[Extent],
     fault: Fault,
 ) -> Option<Error> {
-    let mut oram = Stepped::new(controller);
-    let write_all = |oram: &mut Stepped<S>, byte| {
+    let mut oram = SteppedOram::new(controller);
+    let write_all = |oram: &mut SteppedOram<S>, byte| {
         (0..200).for_each(|i| oram.write(Addr(i % BLOCKS), &[byte; LEN]).unwrap());
     };
     write_all(&mut oram, 1);
@@ -113,7 +113,7 @@ fn counters_in_parents_notice_at_once() {
 
 #[test]
 fn a_merkle_tree_notices_at_once() {
-    refuses_at_once(|| Hashed::new(&key()));
+    refuses_at_once(|| HashSeal::new(&key()));
 }
 
 /// Blocks verify when they are asked for. A changed header may also crowd the stash.
@@ -122,7 +122,7 @@ fn tags_of_blocks_notice_what_is_asked_for() {
     let (len, mut refused) = (LEN + Salt::LEN + TAG_LEN, 0);
     for fault in FAULTS {
         for level in usize::from(fault == Fault::Swap)..LEVELS {
-            let cipher = || Masked::new(&key());
+            let cipher = || MaskSeal::new(&key());
             let store = Arc::new(MemStore::new(SealedTree::store_len(&shape(), len, &cipher())));
             let level_buckets = buckets(&cipher(), len, level);
             let pmmac =
@@ -143,8 +143,8 @@ fn tags_of_blocks_notice_what_is_asked_for() {
 #[should_panic(expected = "Replay")]
 fn without_a_seal_changes_are_read() {
     for level in 0..LEVELS {
-        let store = Arc::new(MemStore::new(SealedTree::store_len(&shape(), LEN, &Unsealed)));
-        let level_buckets = buckets(&Unsealed, LEN, level);
-        refusal(path(&store, Unsealed, LEN), &store, &level_buckets, Fault::Replay);
+        let store = Arc::new(MemStore::new(SealedTree::store_len(&shape(), LEN, &NoSeal)));
+        let level_buckets = buckets(&NoSeal, LEN, level);
+        refusal(path(&store, NoSeal, LEN), &store, &level_buckets, Fault::Replay);
     }
 }

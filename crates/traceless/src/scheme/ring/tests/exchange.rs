@@ -11,12 +11,12 @@ struct Owner<T> {
     ring: Ring<T>,
     kept: Vec<(Addr, Vec<u8>)>,
     truth: BTreeMap<Addr, Vec<u8>>,
-    draws: Seeded,
+    draws: SeededRng,
 }
 
 impl<T: RingTree> Owner<T> {
     fn new(ring: Ring<T>) -> Self {
-        Self { ring, kept: vec![], truth: BTreeMap::new(), draws: Seeded::new(3) }
+        Self { ring, kept: vec![], truth: BTreeMap::new(), draws: SeededRng::new(3) }
     }
 
     /// Wants a block that it does not keep; one of those that it keeps may go for it.
@@ -72,7 +72,7 @@ fn a_failed_read_exchanges_nothing() {
     let inner = store_for(params, &shape, 24, &keys()[0]);
     let store = Arc::new(FailingReads::new(inner));
     let tree = SealedRing::create(store.clone(), 0, params, shape, 24, keys(), rng()).unwrap();
-    let (mut ring, mut draws) = (Ring::new(60, tree, rng()).unwrap(), Seeded::new(2));
+    let (mut ring, mut draws) = (Ring::new(60, tree, rng()).unwrap(), SeededRng::new(2));
     let mut truth = vec![[0; 24]; 60];
     let (mut kept, mut failed) = (0, 0);
     for turn in 0..3000 {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::scheme::tree_rig::{CHI_SQUARE_MAX, REPEATS_MAX, chi_square, repeats};
-use crate::store::Watched;
+use crate::store::WatchedStore;
 use crate::trace::{Event, Op, Recorder};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,7 +47,7 @@ fn a_step_has_one_template() {
         let witness = Arc::new(Recorder::default());
         let calls: Arc<[AtomicU64; 2]> = Arc::default();
         let store = store_for(params, &shape, 24, &keys()[0]);
-        let store = Arc::new(Watched::new(store, witness.clone()));
+        let store = Arc::new(WatchedStore::new(store, witness.clone()));
         let tree = sealed(Arc::new(Counted(store, calls.clone())), params, shape, 24);
         let known = tree.path_bytes() as u64;
         let mut ring = Ring::new(300, tree, rng()).unwrap();
@@ -139,7 +139,7 @@ fn each_slot_is_read_once() {
 }
 
 /// A generator that always draws the first of a few.
-struct Biased(Seeded);
+struct Biased(SeededRng);
 
 impl Rng for Biased {
     fn fill(&mut self, out: &mut [u8]) {
@@ -158,7 +158,7 @@ fn slots_are_read_in_random_order_and_any_other_is_noticed() {
     for (params, limit) in [(Params::Z4, 44.8), (Params::Z16, 98.0)] {
         let honest = slots_seen(params, &hot(params, rng())).chi_square();
         assert!(honest < limit, "{honest}");
-        let biased = slots_seen(params, &hot(params, Box::new(Biased(Seeded::new(1)))));
+        let biased = slots_seen(params, &hot(params, Box::new(Biased(SeededRng::new(1)))));
         assert!(biased.chi_square() > limit);
     }
 }
