@@ -4,7 +4,8 @@
 use crate::failure::{self, Failure};
 use crate::output;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
-use std::process::ExitCode;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
 
 /// Reads the command line, and notes whether failures are printed as JSON. If there is nothing to
 /// run, because of `--help` or of a mistake, that is printed, and this is the exit code.
@@ -27,6 +28,13 @@ pub fn report(result: Result<(), Failure>) -> u8 {
             code
         }
     }
+}
+
+/// Another program of this workspace: the one beside this one, or else any of its name in PATH.
+pub fn sibling(name: &str) -> Command {
+    let beside = std::env::current_exe().ok().map(|own| own.with_file_name(name));
+    let found = beside.filter(|path| path.is_file());
+    Command::new(found.unwrap_or_else(|| PathBuf::from(name)))
 }
 
 /// Whether the innermost command has an option `--json` that was given.

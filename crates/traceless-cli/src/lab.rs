@@ -3,11 +3,10 @@
 //! They keep their names here. Whoever has both programs side by side, as a build of the workspace
 //! leaves them, notices no difference.
 
+use crate::entry::sibling;
 use crate::failure::{self, Failure};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::Command;
 
 const PROGRAM: &str = "traceless-lab";
 
@@ -22,7 +21,7 @@ const RENAMED: [([&str; 2], [&str; 2]); 3] = [
 /// cannot be started.
 pub fn run() -> Result<(), Failure> {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let error = Command::new(program()).args(renamed(&words)).exec();
+    let error = sibling(PROGRAM).args(renamed(&words)).exec();
     if words.iter().any(|word| word == "--json") {
         failure::tell_as_json();
     }
@@ -33,12 +32,6 @@ pub fn run() -> Result<(), Failure> {
          ({error}); in a checkout of Traceless: cargo install --path crates/{PROGRAM}",
         command.join(" ")
     )))
-}
-
-/// The program beside this one, or else any of its name in PATH.
-fn program() -> PathBuf {
-    let beside = std::env::current_exe().ok().map(|own| own.with_file_name(PROGRAM));
-    beside.filter(|path| path.is_file()).unwrap_or_else(|| PROGRAM.into())
 }
 
 /// The words with which traceless-lab does what these do here.

@@ -11,7 +11,7 @@
 //! that are paged (`program`: which can be); `svg`: plots; `cloud`: what `gateway` and `host`
 //! share; `lab`: commands that traceless-lab runs; `entry`: how a program begins and ends;
 //! `failure`: exit codes, and how failures are printed; `shares`: completions and manual pages;
-//! `output`. It is a library, too, for traceless-lab.
+//! `output`.
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "two programs of this workspace are all that use it")]
 
