@@ -32,8 +32,8 @@ use rounds::Rounds;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use subjects::{FAMILIES, Family, Subject, detwo};
-use traceless::build::SchemeConfig;
 use traceless::rng::{Rng, SeededRng};
+use traceless::scheme::plain::PlainScheme;
 use traceless_volume::format::AREAS_AT;
 use world::{Failure, How, Step, World, script};
 
@@ -150,8 +150,8 @@ fn the_printed_duplicate_rule_is_found() {
 /// Encryption in place has one copy of each block. The crashes that others survive must tear it.
 #[test]
 fn encryption_in_place_is_torn() {
-    let config = SchemeConfig::Plain { blocks: 8, block_len: 4096 };
-    let mut world = World::create(Subject::new(config, 8, vec![0], 8), 512, 1);
+    let plain = PlainScheme { blocks: 8, block_len: 4096 };
+    let mut world = World::create(Subject::new(plain, 8, vec![0], 8), 512, 1);
     let mut rng = SeededRng::new(1);
     let mut open = world.open(How::default()).expect("it opens");
     let mut step = |world: &mut World, step| world.step(&mut open, step, &mut rng);

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use traceless::build::SchemeConfig;
+use traceless::scheme::contract::BlockScheme;
+use traceless::scheme::datalair::DataLairScheme;
+use traceless::scheme::hive::HiveScheme;
 use traceless::scheme::random::RandomGeometry;
 use traceless::seal::Cipher;
 use traceless_volume::device::Device;
@@ -17,25 +19,25 @@ const BLOCKS: u64 = 2048;
 
 #[test]
 fn fio_verifies_hive() {
-    fio_verifies(SchemeConfig::Hive(RandomGeometry::new(BLOCKS, 4096, 0).unwrap()));
+    fio_verifies(Arc::new(HiveScheme::new(RandomGeometry::new(BLOCKS, 4096, 0).unwrap())));
 }
 
 #[test]
 fn fio_verifies_hive_with_its_map_on_the_disk() {
-    fio_verifies(SchemeConfig::Hive(RandomGeometry::new(BLOCKS, 4096, 1).unwrap()));
+    fio_verifies(Arc::new(HiveScheme::new(RandomGeometry::new(BLOCKS, 4096, 1).unwrap())));
 }
 
 #[test]
 fn fio_verifies_datalair() {
-    fio_verifies(SchemeConfig::DataLair(RandomGeometry::new(BLOCKS, 4096, 0).unwrap()));
+    fio_verifies(Arc::new(DataLairScheme::new(RandomGeometry::new(BLOCKS, 4096, 0).unwrap())));
 }
 
 #[test]
 fn fio_verifies_datalair_with_its_map_on_the_disk() {
-    fio_verifies(SchemeConfig::DataLair(RandomGeometry::new(BLOCKS, 4096, 1).unwrap()));
+    fio_verifies(Arc::new(DataLairScheme::new(RandomGeometry::new(BLOCKS, 4096, 1).unwrap())));
 }
 
-fn fio_verifies(scheme: SchemeConfig) {
+fn fio_verifies(scheme: Arc<dyn BlockScheme>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("image");
     let key = UserKey::from_file(vec![7; 32].into()).unwrap();

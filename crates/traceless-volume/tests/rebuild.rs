@@ -4,9 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
-use traceless::build::SchemeConfig;
 use traceless::rng::{Rng, SeededRng};
+use traceless::scheme::contract::BlockScheme;
 use traceless::scheme::detwo::{DetWoGeometry, Refresh};
+use traceless::scheme::plain::PlainScheme;
 use traceless::seal::Cipher;
 use traceless::trace::{Event, Op, Witness};
 use traceless_volume::device::Device;
@@ -40,7 +41,7 @@ struct Subject {
 
 impl Subject {
     /// A volume of some blocks, of which `written` are.
-    fn new(scheme: SchemeConfig, written: u64, seed: u64) -> Self {
+    fn new(scheme: Arc<dyn BlockScheme>, written: u64, seed: u64) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, anchor) = (folder.path().join("image"), folder.path().join("anchor"));
         let options = CreateOptions {
@@ -99,8 +100,8 @@ impl Subject {
     }
 }
 
-fn detwo() -> SchemeConfig {
-    SchemeConfig::DetWo(DetWoGeometry::new(BLOCKS, 4096, Refresh::ONE, 0).expect("it works"))
+fn detwo() -> Arc<dyn BlockScheme> {
+    Arc::new(DetWoGeometry::new(BLOCKS, 4096, Refresh::ONE, 0).expect("it works"))
 }
 
 fn open(path: &Path, anchor: Option<&Path>) -> Result<Volume, Error> {
@@ -111,8 +112,8 @@ fn open(path: &Path, anchor: Option<&Path>) -> Result<Volume, Error> {
 #[test]
 fn every_scheme_keeps_its_contents_and_its_anchor() {
     let on_disk = DetWoGeometry::new(BLOCKS, 4096, Refresh::new(1, 3).expect("a ratio"), 1);
-    let plain = SchemeConfig::Plain { blocks: BLOCKS, block_len: 4096 };
-    let schemes = [detwo(), SchemeConfig::DetWo(on_disk.expect("it works")), plain];
+    let plain = Arc::new(PlainScheme { blocks: BLOCKS, block_len: 4096 });
+    let schemes: [Arc<dyn BlockScheme>; 3] = [detwo(), Arc::new(on_disk.expect("it works")), plain];
     for (i, scheme) in schemes.into_iter().enumerate() {
         let subject = Subject::new(scheme, 900, i as u64);
         let before = status(&subject.path, &key(1)).expect("told");

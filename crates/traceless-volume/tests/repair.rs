@@ -3,10 +3,12 @@
 use std::fs::OpenOptions as FileOptions;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use tempfile::TempDir;
-use traceless::build::SchemeConfig;
 use traceless::rng::{Rng, SeededRng};
+use traceless::scheme::contract::BlockScheme;
 use traceless::scheme::detwo::{DetWoGeometry, Refresh};
+use traceless::scheme::plain::PlainScheme;
 use traceless::scheme::sq;
 use traceless::seal::Cipher;
 use traceless_volume::device::Device;
@@ -37,7 +39,7 @@ struct Subject {
 }
 
 impl Subject {
-    fn new(scheme: SchemeConfig, writes: usize) -> Self {
+    fn new(scheme: Arc<dyn BlockScheme>, writes: usize) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, anchor) = (folder.path().join("image"), folder.path().join("anchor"));
         let options = CreateOptions {
@@ -120,9 +122,9 @@ impl Subject {
     }
 }
 
-fn detwo() -> SchemeConfig {
+fn detwo() -> Arc<dyn BlockScheme> {
     let geometry = DetWoGeometry::new(BLOCKS as u64, BLOCK_LEN, Refresh::ONE, 0);
-    SchemeConfig::DetWo(geometry.expect("it works"))
+    Arc::new(geometry.expect("it works"))
 }
 
 #[test]
@@ -145,7 +147,8 @@ fn either_superblock_is_written_anew() {
 
 #[test]
 fn damaged_blocks_become_zeros_and_no_others() {
-    let plain = SchemeConfig::Plain { blocks: BLOCKS as u64, block_len: BLOCK_LEN };
+    let plain: Arc<dyn BlockScheme> =
+        Arc::new(PlainScheme { blocks: BLOCKS as u64, block_len: BLOCK_LEN });
     for scheme in [detwo(), plain] {
         let mut subject = Subject::new(scheme, 700);
         // Bodies of the first area, of writes that a crash would not have cut short.
@@ -203,11 +206,10 @@ fn the_last_writes_of_a_closed_volume_may_be_forgotten_too() {
 #[test]
 fn an_entry_of_any_level_of_sq_may_be_forgotten() {
     let geometry = sq::SqGeometry::with_shape(BLOCKS as u64, BLOCK_LEN, 4, 3, 3).expect("it works");
-    let scheme = SchemeConfig::Sq(geometry);
-    let subject = Subject::new(scheme, 700);
+    let subject = Subject::new(Arc::new(geometry), 700);
     let whole = std::fs::read(&subject.path).expect("an image");
     let anchored = std::fs::read(&subject.anchor).expect("an anchor");
-    for (name, at, _) in &scheme.areas()[..3] {
+    for (name, at, _) in &geometry.areas()[..3] {
         // The first one that matters.
         let mut slot = 0;
         loop {

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions as FileOptions};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use tempfile::TempDir;
-use traceless::build::SchemeConfig;
 use traceless::rng::{Rng, SeededRng};
+use traceless::scheme::contract::BlockScheme;
 use traceless::scheme::detwo::{DetWoGeometry, Refresh};
+use traceless::scheme::plain::PlainScheme;
 use traceless::seal::Cipher;
 use traceless::store::Caching;
 use traceless_volume::device::Device;
@@ -106,17 +108,17 @@ enum Verdict {
 impl Subject {
     fn detwo(seed: u64) -> Self {
         let geometry = DetWoGeometry::new(BLOCKS, BLOCK_LEN, Refresh::ONE, 0).expect("it works");
-        Self::new(SchemeConfig::DetWo(geometry), geometry, seed, true)
+        Self::new(Arc::new(geometry), geometry, seed, true)
     }
 
     /// One that was flushed and not closed.
     fn left_open(seed: u64) -> Self {
         let geometry = DetWoGeometry::new(BLOCKS, BLOCK_LEN, Refresh::ONE, 0).expect("it works");
         assert_eq!(geometry.unsynced_max, S);
-        Self::new(SchemeConfig::DetWo(geometry), geometry, seed, false)
+        Self::new(Arc::new(geometry), geometry, seed, false)
     }
 
-    fn new(scheme: SchemeConfig, geometry: DetWoGeometry, seed: u64, close: bool) -> Self {
+    fn new(scheme: Arc<dyn BlockScheme>, geometry: DetWoGeometry, seed: u64, close: bool) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, anchor) = (folder.path().join("image"), folder.path().join("anchor"));
         let anchored = Some(anchor.clone());
@@ -642,7 +644,7 @@ fn another_volume_of_the_same_key_is_of_no_use() {
 /// test did not see that, it would see nothing.
 #[test]
 fn the_insecure_control_is_found_out() {
-    let scheme = SchemeConfig::Plain { blocks: BLOCKS, block_len: BLOCK_LEN };
+    let scheme = Arc::new(PlainScheme { blocks: BLOCKS, block_len: BLOCK_LEN });
     let geometry = DetWoGeometry::new(BLOCKS, BLOCK_LEN, Refresh::ONE, 0).expect("it works");
     let subject = Subject::new(scheme, geometry, 8, true);
     let options = OpenOptions { caching: Caching::Buffered, ..OpenOptions::default() };

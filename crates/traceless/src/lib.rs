@@ -57,7 +57,6 @@
 //! | [`scheme`] | the schemes: plain (insecure control), linear, DetWoORAM, HIVE, DataLair-style |
 //! | [`oblivious`] | the client whose own memory may be watched: Circuit ORAM |
 //! | [`map`] | a map of byte strings over an array that hides accesses |
-//! | [`build`] | a scheme from its configuration |
 //! | `array` | an array of blocks, with a builder: where to begin (feature `std`) |
 //! | `suite` | the tests that every scheme must pass (feature `suite`) |
 //!
@@ -91,8 +90,6 @@ pub mod scheme;
 pub mod oblivious;
 
 pub mod map;
-
-pub mod build;
 
 #[cfg(feature = "std")]
 pub mod array;

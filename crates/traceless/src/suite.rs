@@ -5,17 +5,15 @@
 
 mod copies;
 mod faulty;
-mod pages;
-mod paths;
 mod reads;
 mod unsalted;
 
-use crate::build::SchemeConfig;
 use crate::durable::{MemVault, Vault};
 use crate::error::{Error, Result};
 use crate::oram::{Hides, Oram};
 use crate::rng::{Rng, SeededRng};
 use crate::scheme::Parts;
+use crate::scheme::contract::Scheme;
 use crate::seal::{Cipher, Secret};
 use crate::store::{MemStore, Store, WatchedStore};
 use crate::trace::{Event, Op, Recorder};
@@ -30,29 +28,29 @@ use std::sync::Arc;
 pub use unsalted::UnsaltedRng;
 
 /// Runs every test of the suite on one scheme. Panics with what failed.
-pub fn conforms(config: &SchemeConfig) {
-    behaves_like_an_array(config);
-    trace_is_public(config);
-    survives_failing_stores(config);
-    survives_failing_reads(config);
-    reopens_equal(config);
-    refuses_tampering(config);
+pub fn conforms(scheme: &dyn Scheme) {
+    behaves_like_an_array(scheme);
+    trace_is_public(scheme);
+    survives_failing_stores(scheme);
+    survives_failing_reads(scheme);
+    reopens_equal(scheme);
+    refuses_tampering(scheme);
 }
 
 /// A scheme on a store in memory, with all that it needs to be opened again.
-struct Subject {
-    config: SchemeConfig,
+struct Subject<'a> {
+    scheme: &'a dyn Scheme,
     vault: MemVault,
     seed: u64,
 }
 
-impl Subject {
-    fn new(config: &SchemeConfig) -> Self {
-        Self { config: *config, vault: MemVault::default(), seed: 1 }
+impl<'a> Subject<'a> {
+    fn new(scheme: &'a dyn Scheme) -> Self {
+        Self { scheme, vault: MemVault::default(), seed: 1 }
     }
 
     fn store(&self) -> Arc<MemStore> {
-        Arc::new(MemStore::new(self.config.store_len()))
+        Arc::new(MemStore::new(self.scheme.store_len()))
     }
 
     fn parts(&mut self, store: Arc<dyn Store>) -> Parts {
@@ -64,27 +62,27 @@ impl Subject {
             vault: Box::new(self.vault.clone()),
             rng: Box::new(SeededRng::new(self.seed)),
             read_only: false,
-            cipher: Cipher::ALL[self.config.blocks() as usize % Cipher::ALL.len()],
+            cipher: Cipher::ALL[self.scheme.blocks() as usize % Cipher::ALL.len()],
             expect_writes: 0,
         }
     }
 
     fn create(&mut self, store: Arc<dyn Store>) -> Result<Box<dyn Oram>> {
-        let config = self.config;
-        config.create(self.parts(store))
+        let scheme = self.scheme;
+        scheme.create(self.parts(store))
     }
 
     fn open(&mut self, store: Arc<dyn Store>) -> Result<Box<dyn Oram>> {
-        let (config, state) = (self.config, self.vault.kept());
-        config.open(self.parts(store), &state, &mut |_, _| {})
+        let (scheme, state) = (self.scheme, self.vault.kept());
+        scheme.open(self.parts(store), &state, &mut |_, _| {})
     }
 }
 
 /// Random reads, writes, batches, updates and syncs against an array.
-pub fn behaves_like_an_array(config: &SchemeConfig) {
-    let mut subject = Subject::new(config);
+pub fn behaves_like_an_array(scheme: &dyn Scheme) {
+    let mut subject = Subject::new(scheme);
     let mut oram = subject.create(subject.store()).unwrap();
-    let mut model = vec![0; config.blocks() as usize * config.block_len()];
+    let mut model = vec![0; scheme.blocks() as usize * scheme.block_len()];
     let mut rng = SeededRng::new(17);
     for _ in 0..1500 {
         step(&mut *oram, &mut model, &mut rng).unwrap();
@@ -149,47 +147,31 @@ fn assert_holds(oram: &mut dyn Oram, model: &[u8]) {
 
 /// Equal numbers of operations on very different addresses and contents show the same events, as
 /// far as the scheme claims it; a scheme that claims nothing must differ, or the test sees nothing.
-pub fn trace_is_public(config: &SchemeConfig) {
-    let n = config.blocks();
+pub fn trace_is_public(scheme: &dyn Scheme) {
+    let n = scheme.blocks();
     let workloads: [&dyn Fn(u64) -> u64; 4] =
         [&|_| 0, &|i| i % n, &|i| (n - 1) - (i * 7) % n, &|i| (i * i + 3 * i) % n];
-    let traces: Vec<Vec<Event>> = workloads.iter().map(|w| trace_of(config, *w, 1)).collect();
-    let shown: Vec<Vec<Event>> = traces.iter().map(|t| shown(config, t)).collect();
+    let traces: Vec<Vec<Event>> = workloads.iter().map(|w| trace_of(scheme, *w, 1)).collect();
+    let shown: Vec<Vec<Event>> = traces.iter().map(|t| scheme.public_trace(t)).collect();
     let equal = shown.iter().all(|t| *t == shown[0]);
-    match config_hides(config) {
+    match scheme.hides() {
         Hides::Nothing => assert!(!equal, "the control looks secure: the test is blind"),
         _ => assert!(equal, "the trace tells the workloads apart"),
     }
     assert!(traces[0].iter().filter(|e| e.op != Op::Sync).count() > 100, "nothing was seen");
     // Places that are drawn are equal only if the draws are; others do not depend on draws at all.
-    let redrawn = trace_of(config, workloads[0], 77) != traces[0];
-    assert_eq!(redrawn, config.draws_places(), "places follow the draws, or there are none");
+    let redrawn = trace_of(scheme, workloads[0], 77) != traces[0];
+    assert_eq!(redrawn, scheme.draws_places(), "places follow the draws, or there are none");
 }
 
-/// What must be equal in two traces: all of it, unless places are paths of a tree. These are
-/// random, so only their levels count.
-fn shown(config: &SchemeConfig, trace: &[Event]) -> Vec<Event> {
-    match config {
-        SchemeConfig::Path(geometry) => paths::template(geometry, trace),
-        SchemeConfig::Oblivious(geometry) => pages::template(geometry, trace),
-        _ => trace.to_vec(),
-    }
-}
-
-fn config_hides(config: &SchemeConfig) -> Hides {
-    let mut subject = Subject::new(config);
-    let store = subject.store();
-    subject.create(store).unwrap().hides()
-}
-
-fn trace_of(config: &SchemeConfig, address: &dyn Fn(u64) -> u64, seed: u64) -> Vec<Event> {
+fn trace_of(scheme: &dyn Scheme, address: &dyn Fn(u64) -> u64, seed: u64) -> Vec<Event> {
     let witness = Arc::new(Recorder::default());
-    let mut subject = Subject { seed, ..Subject::new(config) };
+    let mut subject = Subject { seed, ..Subject::new(scheme) };
     let store: Arc<dyn Store> = Arc::new(WatchedStore::new(subject.store(), witness.clone()));
     let mut oram = subject.create(store.clone()).unwrap();
-    let mut block = vec![0; config.block_len()];
+    let mut block = vec![0; scheme.block_len()];
     let run = |oram: &mut dyn Oram, block: &mut [u8], from: u64| {
-        for i in from..from + 3 * config.blocks().max(20) {
+        for i in from..from + 3 * scheme.blocks().max(20) {
             block.fill(address(i) as u8);
             oram.write(Addr(address(i)), block).unwrap();
             oram.read(Addr(address(i + 1)), block).unwrap();
@@ -198,7 +180,7 @@ fn trace_of(config: &SchemeConfig, address: &dyn Fn(u64) -> u64, seed: u64) -> V
             }
             if i % 31 == 0 {
                 let addrs: Vec<_> = (i..i + 5).map(|j| Addr(address(j))).collect();
-                oram.write_many(&addrs, &vec![1; 5 * config.block_len()]).unwrap();
+                oram.write_many(&addrs, &vec![1; 5 * scheme.block_len()]).unwrap();
             }
         }
     };
@@ -218,14 +200,14 @@ fn trace_of(config: &SchemeConfig, address: &dyn Fn(u64) -> u64, seed: u64) -> V
 
 /// A store call fails, then everything does; what is opened afterwards holds everything synced,
 /// and each block old or new as a whole.
-pub fn survives_failing_stores(config: &SchemeConfig) {
+pub fn survives_failing_stores(scheme: &dyn Scheme) {
     for fuse in (0..40).chain((40..400).step_by(9)) {
-        let mut subject = Subject::new(config);
+        let mut subject = Subject::new(scheme);
         let store = subject.store();
         let faulty = Arc::new(Faulty::new(store.clone(), fuse));
         let created = subject.create(faulty.clone());
         let Ok(mut oram) = created else { continue };
-        let mut history = History::new(config);
+        let mut history = History::new(scheme);
         let mut rng = SeededRng::new(fuse);
         while history.step(&mut *oram, &mut rng).is_ok() {}
         assert!(faulty.has_failed(), "an operation failed on a sound store");
@@ -248,9 +230,9 @@ struct History {
 }
 
 impl History {
-    fn new(config: &SchemeConfig) -> Self {
-        let len = config.block_len();
-        let allowed = (0..config.blocks()).map(|a| (a, vec![vec![0; len]])).collect();
+    fn new(scheme: &dyn Scheme) -> Self {
+        let len = scheme.block_len();
+        let allowed = (0..scheme.blocks()).map(|a| (a, vec![vec![0; len]])).collect();
         Self { len, allowed }
     }
 
@@ -297,11 +279,11 @@ impl History {
 }
 
 /// After a sync, or a close, another opening finds the same blocks; again and again.
-pub fn reopens_equal(config: &SchemeConfig) {
-    let mut subject = Subject::new(config);
+pub fn reopens_equal(scheme: &dyn Scheme) {
+    let mut subject = Subject::new(scheme);
     let store = subject.store();
     let mut oram = subject.create(store.clone()).unwrap();
-    let mut model = vec![0; config.blocks() as usize * config.block_len()];
+    let mut model = vec![0; scheme.blocks() as usize * scheme.block_len()];
     let mut rng = SeededRng::new(3);
     for round in 0..20 {
         for _ in 0..rng.below(60) {
@@ -316,11 +298,11 @@ pub fn reopens_equal(config: &SchemeConfig) {
 
 /// Flips bytes and puts old bytes back, everywhere: an error, or no effect. Under an open scheme,
 /// and between a close and the next opening.
-pub fn refuses_tampering(config: &SchemeConfig) {
-    let mut subject = Subject::new(config);
+pub fn refuses_tampering(scheme: &dyn Scheme) {
+    let mut subject = Subject::new(scheme);
     let store = subject.store();
     let mut oram = subject.create(store.clone()).unwrap();
-    let mut model = vec![0; config.blocks() as usize * config.block_len()];
+    let mut model = vec![0; scheme.blocks() as usize * scheme.block_len()];
     let mut rng = SeededRng::new(5);
     let mut old = vec![];
     for i in 0..300 {
@@ -335,7 +317,7 @@ pub fn refuses_tampering(config: &SchemeConfig) {
     if hides != Hides::ReadsAndWrites {
         oram.sync().unwrap();
         let sound = store.snapshot();
-        for (at, bytes) in changes(config, &sound, &old, hides) {
+        for (at, bytes) in changes(scheme, &sound, &old, hides) {
             store.write(&[Extent::new(at as u64, bytes.len())], &bytes).unwrap();
             caught += refusals(&mut *oram, &model);
             let back = &sound[at..at + bytes.len()];
@@ -345,7 +327,7 @@ pub fn refuses_tampering(config: &SchemeConfig) {
     }
     oram.close().unwrap();
     let (sound, state) = (store.snapshot(), subject.vault.kept());
-    for (at, bytes) in changes(config, &sound, &old, hides) {
+    for (at, bytes) in changes(scheme, &sound, &old, hides) {
         let mut changed = sound.clone();
         changed[at..at + bytes.len()].copy_from_slice(&bytes);
         subject.vault.clone().keep(&state).unwrap();
@@ -364,9 +346,9 @@ fn is_refusal(error: &Error) -> bool {
 }
 
 /// Places and what to put there: everywhere on a small store, spread evenly on a large one.
-fn changes(config: &SchemeConfig, sound: &[u8], old: &[u8], hides: Hides) -> Vec<(usize, Vec<u8>)> {
-    let unit = config.block_len().min(512);
-    let most = (300_000 / config.blocks() as usize).clamp(50, 1000);
+fn changes(scheme: &dyn Scheme, sound: &[u8], old: &[u8], hides: Hides) -> Vec<(usize, Vec<u8>)> {
+    let unit = scheme.block_len().min(512);
+    let most = (300_000 / scheme.blocks() as usize).clamp(50, 1000);
     let mut list = vec![];
     for at in (0..sound.len() - unit).step_by((sound.len() / most).max(unit) + 1) {
         list.push((at, vec![sound[at] ^ (1 << (at % 8))]));

@@ -2,14 +2,18 @@
 //! No nonce covers contents of both.
 #![cfg(feature = "suite")]
 
-use traceless::build::SchemeConfig;
 use traceless::oblivious;
 use traceless::rng::{Rng, SeededRng, System};
+use traceless::scheme::contract::Scheme;
+use traceless::scheme::datalair::DataLairScheme;
 use traceless::scheme::detwo::{DetWoGeometry, MapEntries, Refresh};
+use traceless::scheme::hive::HiveScheme;
+use traceless::scheme::linear::LinearScheme;
+use traceless::scheme::plain::PlainScheme;
 use traceless::scheme::{path, random, sq};
 use traceless::suite::nonces_that_copies_share;
 
-fn schemes() -> Vec<SchemeConfig> {
+fn schemes() -> Vec<Box<dyn Scheme>> {
     let detwo = |blocks, refresh: &str, tiers| {
         DetWoGeometry::new(blocks, 512, Refresh::parse(refresh).unwrap(), tiers).unwrap()
     };
@@ -19,34 +23,34 @@ fn schemes() -> Vec<SchemeConfig> {
     };
     let random = |tiers| random::RandomGeometry::new(100, 512, tiers).unwrap();
     vec![
-        SchemeConfig::Plain { blocks: 70, block_len: 512 },
-        SchemeConfig::Linear { blocks: 9, block_len: 64 },
-        SchemeConfig::DetWo(detwo(64, "1", 0)),
-        SchemeConfig::DetWo(detwo(300, "7/2", 1)),
-        SchemeConfig::DetWo(detwo(64, "1", 0).with_map_entries(MapEntries::Pointers).unwrap()),
-        SchemeConfig::Sq(sq(sq::MapPlace::Memory)),
-        SchemeConfig::Sq(sq(sq::MapPlace::Disk)),
-        SchemeConfig::Hive(random(0)),
-        SchemeConfig::DataLair(random(1)),
-        SchemeConfig::Path(path::PathGeometry::new(60, 32).unwrap()),
-        SchemeConfig::Path(path::PathGeometry {
+        Box::new(PlainScheme { blocks: 70, block_len: 512 }),
+        Box::new(LinearScheme { blocks: 9, block_len: 64 }),
+        Box::new(detwo(64, "1", 0)),
+        Box::new(detwo(300, "7/2", 1)),
+        Box::new(detwo(64, "1", 0).with_map_entries(MapEntries::Pointers).unwrap()),
+        Box::new(sq(sq::MapPlace::Memory)),
+        Box::new(sq(sq::MapPlace::Disk)),
+        Box::new(HiveScheme::new(random(0))),
+        Box::new(DataLairScheme::new(random(1))),
+        Box::new(path::PathGeometry::new(60, 32).unwrap()),
+        Box::new(path::PathGeometry {
             map_trees: 2,
             map_block_len: 24,
             unsynced_max: 16,
             ..path::PathGeometry::new(300, 64).unwrap()
         }),
-        SchemeConfig::Oblivious(oblivious::ArrayGeometry::new(600, 64).unwrap()),
+        Box::new(oblivious::ArrayGeometry::new(600, 64).unwrap()),
     ]
 }
 
 /// One test alone, as a copy has only the thread that it was made by.
 #[test]
 fn copies_share_no_nonce() {
-    for config in schemes() {
-        let shared = nonces_that_copies_share(&config, || Box::new(System));
-        assert_eq!(shared, 0, "{config:?}");
+    for scheme in schemes() {
+        let shared = nonces_that_copies_share(&*scheme, || Box::new(System));
+        assert_eq!(shared, 0, "{scheme:?}");
         // The planted fault: salts of a generator whose state is copied.
         let repeats = || -> Box<dyn Rng> { Box::new(SeededRng::new(3)) };
-        assert!(nonces_that_copies_share(&config, repeats) > 0, "{config:?}");
+        assert!(nonces_that_copies_share(&*scheme, repeats) > 0, "{scheme:?}");
     }
 }

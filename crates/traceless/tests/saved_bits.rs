@@ -4,8 +4,8 @@
 //! Bytes that were never written, in long runs of zeros, are flipped one bit each.
 
 use std::sync::Arc;
-use traceless::build::SchemeConfig;
 use traceless::rng::SeededRng;
+use traceless::scheme::linear::LinearScheme;
 use traceless::scheme::path;
 use traceless::seal::Secret;
 use traceless::store::MemStore;
@@ -98,26 +98,26 @@ fn map() -> Subject {
 }
 
 fn linear(blocks: u64) -> traceless::array::Builder {
-    Array::builder().scheme(SchemeConfig::Linear { blocks, block_len: BLOCK_LEN })
+    Array::builder().scheme(LinearScheme { blocks, block_len: BLOCK_LEN })
 }
 
 fn flat(blocks: u64) -> traceless::array::Builder {
     let geometry = path::PathGeometry::new(blocks, BLOCK_LEN).unwrap();
-    Array::builder().scheme(SchemeConfig::Path(path::PathGeometry { unsynced_max: 9, ..geometry }))
+    Array::builder().scheme(path::PathGeometry { unsynced_max: 9, ..geometry })
 }
 
 fn recursive(blocks: u64) -> traceless::array::Builder {
     let geometry = path::PathGeometry::new(blocks, BLOCK_LEN).unwrap();
     let geometry =
         path::PathGeometry { map_trees: 1, map_block_len: 16, unsynced_max: 9, ..geometry };
-    Array::builder().scheme(SchemeConfig::Path(geometry))
+    Array::builder().scheme(geometry)
 }
 
 fn oblivious(blocks: u64) -> traceless::array::Builder {
     let geometry = traceless::oblivious::ArrayGeometry::new(blocks, BLOCK_LEN).unwrap();
     let geometry =
         traceless::oblivious::ArrayGeometry { memory_levels: 1, unsynced_max: 5, ..geometry };
-    Array::builder().scheme(SchemeConfig::Oblivious(geometry))
+    Array::builder().scheme(geometry)
 }
 
 fn subjects() -> Vec<Subject> {

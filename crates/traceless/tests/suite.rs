@@ -1,33 +1,36 @@
 //! The conformance suite on every scheme, over geometries at both ends.
 #![cfg(feature = "suite")]
 
-use traceless::build::SchemeConfig;
 use traceless::oblivious;
+use traceless::scheme::datalair::DataLairScheme;
 use traceless::scheme::detwo::{DetWoGeometry, MapEntries, Refresh};
+use traceless::scheme::hive::HiveScheme;
+use traceless::scheme::linear::LinearScheme;
+use traceless::scheme::plain::PlainScheme;
 use traceless::scheme::{path, random, sq};
 use traceless::suite;
 
 fn detwo(blocks: u64, block_len: usize, refresh: &str, map_tiers: u8) {
     let refresh = Refresh::parse(refresh).unwrap();
     let geometry = DetWoGeometry::new(blocks, block_len, refresh, map_tiers).unwrap();
-    suite::conforms(&SchemeConfig::DetWo(geometry));
+    suite::conforms(&geometry);
 }
 
 fn detwo_pointers(blocks: u64, block_len: usize, refresh: &str, map_tiers: u8) {
     let refresh = Refresh::parse(refresh).unwrap();
     let geometry = DetWoGeometry::new(blocks, block_len, refresh, map_tiers).unwrap();
     let geometry = geometry.with_map_entries(MapEntries::Pointers).unwrap();
-    suite::conforms(&SchemeConfig::DetWo(geometry));
+    suite::conforms(&geometry);
 }
 
 #[test]
 fn plain() {
-    suite::conforms(&SchemeConfig::Plain { blocks: 70, block_len: 512 });
+    suite::conforms(&PlainScheme { blocks: 70, block_len: 512 });
 }
 
 #[test]
 fn linear() {
-    suite::conforms(&SchemeConfig::Linear { blocks: 9, block_len: 64 });
+    suite::conforms(&LinearScheme { blocks: 9, block_len: 64 });
 }
 
 #[test]
@@ -62,7 +65,7 @@ fn detwo_two_map_tiers() {
 
 fn sq(geometry: sq::SqGeometry) {
     geometry.check().unwrap();
-    suite::conforms(&SchemeConfig::Sq(geometry));
+    suite::conforms(&geometry);
 }
 
 fn shape(blocks: u64, bucket: u32, fanout: u32, levels: u8) -> sq::SqGeometry {
@@ -152,49 +155,49 @@ fn random(blocks: u64, block_len: usize, map_tiers: u8) -> random::RandomGeometr
 
 #[test]
 fn hive() {
-    suite::conforms(&SchemeConfig::Hive(random(64, 512, 0)));
+    suite::conforms(&HiveScheme::new(random(64, 512, 0)));
 }
 
 #[test]
 fn hive_one_block() {
-    suite::conforms(&SchemeConfig::Hive(random(1, 256, 0)));
+    suite::conforms(&HiveScheme::new(random(1, 256, 0)));
 }
 
 #[test]
 fn hive_map_on_the_store() {
-    suite::conforms(&SchemeConfig::Hive(random(300, 512, 1)));
+    suite::conforms(&HiveScheme::new(random(300, 512, 1)));
 }
 
 #[test]
 fn hive_two_map_tiers() {
-    suite::conforms(&SchemeConfig::Hive(random(2100, 128, 2)));
+    suite::conforms(&HiveScheme::new(random(2100, 128, 2)));
 }
 
 #[test]
 fn datalair() {
-    suite::conforms(&SchemeConfig::DataLair(random(64, 512, 0)));
+    suite::conforms(&DataLairScheme::new(random(64, 512, 0)));
 }
 
 #[test]
 fn datalair_two_blocks() {
-    suite::conforms(&SchemeConfig::DataLair(random(2, 256, 0)));
+    suite::conforms(&DataLairScheme::new(random(2, 256, 0)));
 }
 
 #[test]
 fn datalair_map_on_the_store() {
-    suite::conforms(&SchemeConfig::DataLair(random(300, 512, 1)));
+    suite::conforms(&DataLairScheme::new(random(300, 512, 1)));
 }
 
 #[test]
 fn datalair_two_map_tiers() {
-    suite::conforms(&SchemeConfig::DataLair(random(2100, 128, 2)));
+    suite::conforms(&DataLairScheme::new(random(2100, 128, 2)));
 }
 
 fn path(blocks: u64, block_len: usize, change: impl FnOnce(&mut path::PathGeometry)) {
     let mut geometry = path::PathGeometry::new(blocks, block_len).unwrap();
     change(&mut geometry);
     geometry.check().unwrap();
-    suite::conforms(&SchemeConfig::Path(geometry));
+    suite::conforms(&geometry);
 }
 
 #[test]
@@ -236,7 +239,7 @@ fn oblivious(blocks: u64, block_len: usize, memory_levels: u8, unsynced_max: u32
     let geometry = oblivious::ArrayGeometry::new(blocks, block_len).unwrap();
     let geometry = oblivious::ArrayGeometry { memory_levels, unsynced_max, ..geometry };
     geometry.check().unwrap();
-    suite::conforms(&SchemeConfig::Oblivious(geometry));
+    suite::conforms(&geometry);
 }
 
 #[test]

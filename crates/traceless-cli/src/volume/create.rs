@@ -1,15 +1,16 @@
 //! `traceless volume create`
 
 use super::key;
-use crate::args::{CadenceName, CipherName, CreateArgs, MapKind, MapPlace, SchemeName, SqArgs};
+use crate::args::{CadenceName, CipherName, CreateArgs, MapKind, MapPlace};
 use crate::failure::Failure;
 use crate::output::{Meter, say, say_json};
 use crate::signals;
 use serde::Serialize;
-use traceless::build::SchemeConfig;
+use std::sync::Arc;
 use traceless::clock::Monotonic;
-use traceless::scheme::detwo::{DetWoGeometry, MapEntries, Refresh};
-use traceless::scheme::{random, sq};
+use traceless::scheme::contract::{BlockScheme, MapPlacement, SchemeKind, SchemeOptions};
+use traceless::scheme::detwo::Refresh;
+use traceless::scheme::registry;
 use traceless::seal::Cipher;
 use traceless_volume::volume::{CreateOptions, create, uuid_text};
 
@@ -41,7 +42,7 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
     }
     let key = key::new(args.image.key.key_file.as_deref())?;
     let options = CreateOptions {
-        scheme,
+        scheme: scheme.clone(),
         cipher: cipher(args.cipher),
         kdf: key::kdf(&args.kdf)?,
         force: args.force,
@@ -103,106 +104,76 @@ pub fn cipher(name: CipherName) -> Cipher {
     }
 }
 
-/// The scheme that the arguments ask for.
-pub fn scheme(args: &CreateArgs) -> Result<SchemeConfig, Failure> {
+/// The scheme that the arguments describe.
+pub fn scheme(args: &CreateArgs) -> Result<Arc<dyn BlockScheme>, Failure> {
     if args.size == 0 {
         return Err(Failure::usage("--size 0: a volume must hold something"));
     }
+    let kind = registry::named(&args.scheme).expect("clap has checked");
+    refuse_options_of_others(args, kind)?;
     let blocks = args.size.div_ceil(BLOCK_LEN as u64);
-    let has_refresh = matches!(args.scheme, SchemeName::Detwo | SchemeName::Sq);
-    if !has_refresh && args.refresh.is_some() {
-        return Err(Failure::usage("--refresh goes with --scheme detwo or sq"));
-    }
-    if args.scheme != SchemeName::Sq {
-        refuse_flags_of_sq(&args.sq)?;
-    }
-    if args.scheme != SchemeName::Detwo && args.map_entries.is_some() {
-        return Err(Failure::usage("--map-entries goes with --scheme detwo"));
-    }
-    match args.scheme {
-        SchemeName::Detwo => detwo(args, blocks).map(SchemeConfig::DetWo),
-        SchemeName::Sq => sq(args, blocks).map(SchemeConfig::Sq),
-        SchemeName::Plain => Ok(SchemeConfig::Plain { blocks, block_len: BLOCK_LEN }),
-        SchemeName::Hive => random(args, blocks).map(SchemeConfig::Hive),
-        SchemeName::Datalair => random(args, blocks).map(SchemeConfig::DataLair),
-    }
+    (kind.choose)(blocks, BLOCK_LEN, &options(args)?).map_err(Failure::usage)
 }
 
-fn detwo(args: &CreateArgs, blocks: u64) -> Result<DetWoGeometry, Failure> {
-    let refresh = match &args.refresh {
-        Some(text) => Refresh::parse(text).map_err(Failure::usage)?,
-        None => Refresh::ONE,
-    };
-    let tiers = map_tiers(args.map, DetWoGeometry::map_tiers_for(blocks, args.map_memory));
-    let entries = match args.map_entries {
-        None | Some(MapKind::Counts) => MapEntries::Counts,
-        Some(MapKind::Pointers) => MapEntries::Pointers,
-    };
-    DetWoGeometry::new(blocks, BLOCK_LEN, refresh, tiers)
-        .and_then(|g| g.with_map_entries(entries))
-        .map_err(Failure::usage)
-}
-
-fn random(args: &CreateArgs, blocks: u64) -> Result<random::RandomGeometry, Failure> {
-    let tiers = map_tiers(args.map, random::RandomGeometry::map_tiers_for(blocks, args.map_memory));
-    random::RandomGeometry::new(blocks, BLOCK_LEN, tiers).map_err(Failure::usage)
-}
-
-/// Tiers of the map on the disk, if `fitting` keep the rest within the budget.
-fn map_tiers(place: MapPlace, fitting: u8) -> u8 {
-    match place {
-        MapPlace::Auto => fitting,
-        MapPlace::Memory => 0,
-        MapPlace::Disk => fitting.max(1),
-    }
-}
-
-fn sq(args: &CreateArgs, blocks: u64) -> Result<sq::SqGeometry, Failure> {
+fn options(args: &CreateArgs) -> Result<SchemeOptions, Failure> {
     let flags = &args.sq;
-    let cadence = match flags.cadence {
-        CadenceName::Strict => sq::Cadence::Strict,
-        CadenceName::Paper if flags.insecure => sq::Cadence::Paper,
-        CadenceName::Paper => {
-            return Err(Failure::usage(
-                "--cadence paper lets flushes tell which writes are near each other: say \
-                 --insecure to have it all the same",
-            ));
-        }
-    };
-    if flags.insecure && cadence == sq::Cadence::Strict {
+    let is_paper = flags.cadence == CadenceName::Paper;
+    if is_paper && !flags.insecure {
+        return Err(Failure::usage(
+            "--cadence paper lets flushes reveal which writes are near each other: give \
+             --insecure to have it all the same",
+        ));
+    }
+    if flags.insecure && !is_paper {
         return Err(Failure::usage("--insecure goes with --cadence paper"));
     }
     let refresh = args.refresh.as_deref().map(Refresh::parse).transpose();
-    let refresh = refresh.map_err(Failure::usage)?.map(|k| f64::from(k.p()) / f64::from(k.q()));
-    let wishes = |map_on_disk| sq::Wishes {
-        bucket: flags.bucket,
+    Ok(SchemeOptions {
+        map: match args.map {
+            MapPlace::Auto => MapPlacement::Auto,
+            MapPlace::Memory => MapPlacement::Memory,
+            MapPlace::Disk => MapPlacement::Store,
+        },
+        map_memory: args.map_memory,
+        refresh: refresh.map_err(Failure::usage)?.map(|k| (k.p(), k.q())),
+        pointers: args.map_entries.map(|entries| entries == MapKind::Pointers),
         fanout: flags.fanout,
-        refresh,
-        map_on_disk,
-    };
-    let shape = |on_disk| sq::SqGeometry::new(blocks, BLOCK_LEN, wishes(on_disk));
-    let on_disk = cadence == sq::Cadence::Paper
-        || match args.map {
-            MapPlace::Auto => shape(false).map_err(Failure::usage)?.map_memory() > args.map_memory,
-            MapPlace::Memory => false,
-            MapPlace::Disk => true,
-        };
-    let shape = shape(on_disk).map_err(Failure::usage)?;
-    let geometry = sq::SqGeometry { cadence, amortized: flags.amortized, ..shape };
-    geometry.check().map_err(Failure::usage)?;
-    Ok(geometry)
+        bucket: flags.bucket,
+        paper_cadence: Some(is_paper),
+        amortized: Some(flags.amortized),
+    })
 }
 
-fn refuse_flags_of_sq(flags: &SqArgs) -> Result<(), Failure> {
+/// Refuses options that the scheme does not have.
+fn refuse_options_of_others(args: &CreateArgs, kind: &SchemeKind) -> Result<(), Failure> {
     let given = [
-        ("--fanout", flags.fanout.is_some()),
-        ("--bucket", flags.bucket.is_some()),
-        ("--cadence", flags.cadence != CadenceName::Strict),
-        ("--insecure", flags.insecure),
-        ("--amortized", flags.amortized),
+        ("refresh", "refresh", args.refresh.is_some()),
+        ("map-entries", "map-entries", args.map_entries.is_some()),
+        ("fanout", "fanout", args.sq.fanout.is_some()),
+        ("bucket", "bucket", args.sq.bucket.is_some()),
+        ("cadence", "cadence", args.sq.cadence != CadenceName::Strict),
+        ("insecure", "cadence", args.sq.insecure),
+        ("amortized", "amortized", args.sq.amortized),
     ];
-    match given.into_iter().find(|(_, given)| *given) {
-        Some((flag, _)) => Err(Failure::usage(format!("{flag} goes with --scheme sq"))),
-        None => Ok(()),
+    for (flag, option, is_given) in given {
+        if is_given && !kind.options.contains(&option) {
+            let kinds = registry::KINDS.iter().filter(|kind| kind.options.contains(&option));
+            let names: Vec<_> = kinds.map(|kind| kind.name).collect();
+            let names = names.join(" or ");
+            return Err(Failure::usage(format!("--{flag} goes with --scheme {names}")));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::SCHEMES;
+
+    #[test]
+    fn the_command_line_names_what_the_registry_has() {
+        let kinds: Vec<_> = registry::KINDS.iter().map(|kind| (kind.name, kind.about)).collect();
+        assert_eq!(kinds, SCHEMES);
     }
 }

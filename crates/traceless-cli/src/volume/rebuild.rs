@@ -98,7 +98,7 @@ fn run(
 }
 
 fn told(schema: &'static str, made: &Rebuilt) -> RebuildReport {
-    let config = made.header.scheme;
+    let config = &made.header.scheme;
     RebuildReport {
         schema,
         scheme: config.name(),

@@ -1,7 +1,9 @@
 //! The command line of `traceless-lab audit`, without anything behind it.
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use traceless::scheme::registry;
 use traceless_cli::args::TraceArgs;
 use traceless_cli::args::audit::ShownArgs;
 
@@ -78,7 +80,7 @@ pub struct RunArgs {
 #[derive(Args, Debug)]
 pub struct AuditVolumeArgs {
     /// The scheme, or one with a planted fault
-    #[arg(long, default_value = "detwo", value_parser = SCHEMES)]
+    #[arg(long, default_value = "detwo", value_parser = PossibleValuesParser::new(volume_schemes()))]
     pub scheme: String,
     #[command(flatten)]
     pub run: RunArgs,
@@ -290,14 +292,14 @@ pub const TREE_SCHEMES: [&str; 30] = [
 ];
 
 /// What `--scheme` may name.
-pub const SCHEMES: [&str; 17] = [
-    "detwo",
-    "sq",
+pub fn volume_schemes() -> Vec<&'static str> {
+    registry::KINDS.iter().map(|kind| kind.name).chain(OTHER_VOLUME_SCHEMES).collect()
+}
+
+/// What `audit volume --scheme` may name besides the kinds of block scheme.
+const OTHER_VOLUME_SCHEMES: [&str; 12] = [
     "sq:paper-cadence",
     "linear",
-    "plain",
-    "hive",
-    "datalair",
     "mutant:sound",
     "mutant:skips-clean",
     "mutant:literal-wrap",

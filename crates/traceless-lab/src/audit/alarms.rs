@@ -4,7 +4,7 @@
 
 use super::audited::Progress;
 use super::suite::{Failed, Suite, claims_of};
-use super::target::HONEST;
+use super::target::honest;
 use super::{CLEAN, FAILED, FOUND, Outcome, json, volume};
 use super::{pager::Pagers, sim::Processors, tree::Trees};
 use crate::args::audit::{AuditAlarmsArgs, Level};
@@ -61,7 +61,7 @@ struct AlarmSubject {
 }
 
 fn subjects() -> Vec<AlarmSubject> {
-    let volumes = HONEST.iter().map(|&(subject, scheme)| AlarmSubject {
+    let volumes = honest().into_iter().map(|(subject, scheme)| AlarmSubject {
         target: "volume",
         scheme,
         claims: Box::new(move |seed| {

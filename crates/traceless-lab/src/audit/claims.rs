@@ -7,7 +7,9 @@ use super::runner::{Length, Session, trace_of};
 use super::target::{AuditSubject, AuditTarget, BLOCK_LEN, MutantKind};
 use super::workload::{Pattern, Through, WorkloadPair, mix, pairs};
 use traceless::rng::{Rng, SeededRng};
+use traceless::scheme::contract::Timetable;
 use traceless::scheme::openings::OPENINGS_MAX;
+use traceless::scheme::plain::PLAIN;
 use traceless::trace::Op;
 use traceless::{Addr, Hides, Result};
 use traceless_audit::{Claim, Compare, Counts, Statistic, Verdict, compare, normalise};
@@ -40,7 +42,7 @@ const MANY_OPENINGS: u64 = OPENINGS_MAX as u64 * 3 / 4;
 
 impl VolumeSize {
     fn length(&self, target: &AuditTarget) -> Length {
-        let writes = (self.cycles * target.cycle()).min(self.writes_max);
+        let writes = (self.cycles * target.timetable().cycle).min(self.writes_max);
         Length { writes, openings: self.openings }
     }
 }
@@ -221,11 +223,11 @@ struct Coverage {
 fn coverage(target: &AuditTarget, hides: Hides) -> Result<Result<Coverage, String>> {
     let mut session = Session::new(target, false, 3);
     let mut open = session.create()?;
-    let batch = target.unsynced_max().min(32);
-    let batches = target.whole_cycle().div_ceil(batch);
+    let batch = target.timetable().unsynced_max.min(32);
+    let batches = target.timetable().whole_cycle.div_ceil(batch);
     let addrs = vec![Addr(Pattern::Same.address(0, target.blocks(), 0)); batch as usize];
     let data = vec![0xa5; addrs.len() * BLOCK_LEN];
-    for _ in 0..target.warm_up().div_ceil(batch) {
+    for _ in 0..target.timetable().warm_up.div_ceil(batch) {
         open.oram().write_many(&addrs, &data)?;
         open.oram().sync()?;
     }
@@ -240,7 +242,7 @@ fn coverage(target: &AuditTarget, hides: Hides) -> Result<Result<Coverage, Strin
     let bytes = epoch.as_ref().map_or(0, |e| e.counts.bytes_written);
     let covered: u64 = epoch.iter().flat_map(|e| &e.stretches).map(|s| s.len).sum();
     let by_user = batches * batch * BLOCK_LEN as u64;
-    let (areas, gaps) = target.areas();
+    let Timetable { areas, gaps, .. } = target.timetable();
     // A fraction of a refresh may still be due, and each area adds headers: a batch that crosses
     // into another stripe and around the ring has three.
     let least = target.write_amplification() * by_user as f64 - 2.0 * BLOCK_LEN as f64;
@@ -299,7 +301,7 @@ fn check_array(target: &AuditTarget) -> Result<ArrayCheck> {
     let mut rng = SeededRng::new(seed);
     let mut model = vec![0; n as usize * BLOCK_LEN];
     let mut found = ArrayCheck::default();
-    let (mut written, all) = (0, n + 2 * target.cycle());
+    let (mut written, all) = (0, n + 2 * target.timetable().cycle);
     let mut closes = target.can_reopen();
     while written < all {
         let address = |i| if i < n { i } else { mix(seed, i) % n / 2 * 2 };
@@ -364,7 +366,7 @@ pub enum ExpectedFinding {
 
 /// What is planted in every run, what it is called, and what it must show.
 pub const PLANTED: [(AuditSubject, &str, ExpectedFinding); 12] = [
-    (AuditSubject::Plain, "the detector catches plain", ExpectedFinding::Leak),
+    (AuditSubject::Block(&PLAIN), "the detector catches plain", ExpectedFinding::Leak),
     (
         AuditSubject::Mutant(MutantKind::SkipsClean),
         "the detector catches skipped clean refreshes",
@@ -467,7 +469,7 @@ pub fn planted(subject: AuditSubject, name: &str, expected: ExpectedFinding) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::target::HONEST;
+    use super::super::target::honest;
     use super::*;
 
     const SMALL: VolumeSize = VolumeSize {
@@ -491,7 +493,7 @@ mod tests {
     fn sound_schemes_pass_every_check() {
         let twins = [MutantKind::Sound, MutantKind::SoundSq, MutantKind::SoundRandom]
             .map(AuditSubject::Mutant);
-        for subject in HONEST.into_iter().map(|(subject, _)| subject).chain(twins) {
+        for subject in honest().into_iter().map(|(subject, _)| subject).chain(twins) {
             for (name, verdict, evidence) in verdicts(subject) {
                 assert_eq!(verdict, Verdict::Pass, "{subject:?}: {name}: {evidence}");
             }
@@ -504,7 +506,7 @@ mod tests {
             let found = verdicts(subject).into_iter().filter(|(_, v, _)| *v == verdict);
             found.map(|(name, ..)| name.rsplit(": ").next().unwrap().to_owned()).collect()
         };
-        let leaks = finders(AuditSubject::Plain, Verdict::Leak);
+        let leaks = finders(AuditSubject::Block(&PLAIN), Verdict::Leak);
         for pair in ["one address, random addresses", "forwards, backwards"] {
             assert!(leaks.iter().any(|name| name == pair), "{leaks:?}");
         }
@@ -531,13 +533,14 @@ mod tests {
             planted(AuditSubject::Mutant(MutantKind::Sound), "blind", ExpectedFinding::Leak)
                 .unwrap();
         assert_eq!(blind.verdict, Verdict::Fault);
-        let noisy = planted(AuditSubject::Plain, "noisy", ExpectedFinding::Nothing).unwrap();
+        let noisy =
+            planted(AuditSubject::Block(&PLAIN), "noisy", ExpectedFinding::Nothing).unwrap();
         assert_eq!(noisy.verdict, Verdict::Fault);
     }
 
     #[test]
     fn runs_repeat() {
-        let run = || claims(AuditSubject::Plain, SMALL, &mut || {}).unwrap();
+        let run = || claims(AuditSubject::Block(&PLAIN), SMALL, &mut || {}).unwrap();
         assert_eq!(run(), run());
     }
 }

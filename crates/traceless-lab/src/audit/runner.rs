@@ -297,12 +297,14 @@ impl Store for Halts {
 mod tests {
     use super::super::target::AuditSubject;
     use super::*;
+    use traceless::scheme::detwo::DETWO;
+    use traceless::scheme::plain::PLAIN;
 
     const LENGTH: Length = Length { writes: 300, openings: 10 };
 
     fn trace(through: Through) -> Vec<Event> {
-        let targets = AuditSubject::Detwo.targets(64, 512).unwrap();
-        let pair = WorkloadPair { through, ..pairs(AuditSubject::Detwo.hides())[0] };
+        let targets = AuditSubject::Block(&DETWO).targets(64, 512).unwrap();
+        let pair = WorkloadPair { through, ..pairs(AuditSubject::Block(&DETWO).hides())[0] };
         trace_of(&targets[0], &pair, pair.a, LENGTH, false, (1, 1)).unwrap()
     }
 
@@ -324,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_store_halts_in_the_middle_of_a_write_and_goes_on_when_told() {
-        let targets = AuditSubject::Plain.targets(64, 0).unwrap();
+        let targets = AuditSubject::Block(&PLAIN).targets(64, 0).unwrap();
         let session = Session::new(&targets[0], false, 1);
         let store = &session.store;
         let extents = [Extent::new(0, 8), Extent::new(100, 8), Extent::new(200, 8)];

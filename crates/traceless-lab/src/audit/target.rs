@@ -5,11 +5,12 @@ use super::mutants::{
 };
 use super::random_mutants::{self, OwnSlot, PrefersFree, RandomMutant, SoundRandom};
 use super::sq_mutants::{self, KeepsOlder, SkipsFakes, SoundSq, SqFault, SqMutant};
-use traceless::build::SchemeConfig;
+use std::sync::Arc;
 use traceless::oram::Oram;
 use traceless::scheme::Parts;
-use traceless::scheme::detwo::{DetWoGeometry, MapEntries, Refresh};
-use traceless::scheme::{random, sq};
+use traceless::scheme::contract::{BlockScheme, Scheme, SchemeKind, Timetable};
+use traceless::scheme::linear::LinearScheme;
+use traceless::scheme::{registry, sq};
 use traceless::store::SlotLayout;
 use traceless::{BlockOram, Hides, Result};
 
@@ -19,14 +20,11 @@ pub const BLOCK_LEN: usize = 4096;
 /// What `--scheme` names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AuditSubject {
-    Detwo,
-    Sq,
+    /// What a volume can be made with.
+    Block(&'static SchemeKind),
     /// Sq in the paper's cadence, which leaks.
     SqPaper,
     Linear,
-    Plain,
-    Hive,
-    DataLair,
     Mutant(MutantKind),
 }
 
@@ -46,13 +44,11 @@ pub enum MutantKind {
 }
 
 /// Schemes in which nothing may be found, and what the command line calls them.
-pub const HONEST: [(AuditSubject, &str); 5] = [
-    (AuditSubject::Detwo, "detwo"),
-    (AuditSubject::Sq, "sq"),
-    (AuditSubject::Linear, "linear"),
-    (AuditSubject::Hive, "hive"),
-    (AuditSubject::DataLair, "datalair"),
-];
+pub fn honest() -> Vec<(AuditSubject, &'static str)> {
+    let blocks = registry::KINDS.iter().map(|kind| (AuditSubject::Block(kind), kind.name));
+    let all = blocks.chain([(AuditSubject::Linear, "linear")]);
+    all.filter(|(subject, _)| subject.hides() != Hides::Nothing).collect()
+}
 
 impl MutantKind {
     /// Whether it is made of levels, and not of a refresh schedule.
@@ -70,13 +66,8 @@ impl AuditSubject {
     /// The one that the command line calls `name`.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
-            "detwo" => Self::Detwo,
-            "sq" => Self::Sq,
             "sq:paper-cadence" => Self::SqPaper,
             "linear" => Self::Linear,
-            "plain" => Self::Plain,
-            "hive" => Self::Hive,
-            "datalair" => Self::DataLair,
             "mutant:sound" => Self::Mutant(MutantKind::Sound),
             "mutant:skips-clean" => Self::Mutant(MutantKind::SkipsClean),
             "mutant:literal-wrap" => Self::Mutant(MutantKind::LiteralWrap),
@@ -87,120 +78,75 @@ impl AuditSubject {
             "mutant:sound-random" => Self::Mutant(MutantKind::SoundRandom),
             "mutant:own-slot" => Self::Mutant(MutantKind::OwnSlot),
             "mutant:prefers-free" => Self::Mutant(MutantKind::PrefersFree),
-            _ => return None,
+            other => Self::Block(registry::named(other)?),
         })
     }
 
     /// What its claim covers.
     pub fn hides(self) -> Hides {
         match self {
-            Self::Detwo
-            | Self::Sq
-            | Self::SqPaper
-            | Self::Hive
-            | Self::DataLair
-            | Self::Mutant(_) => Hides::WritesOnly,
+            Self::Block(kind) => sample(kind).hides(),
+            Self::SqPaper | Self::Mutant(_) => Hides::WritesOnly,
             Self::Linear => Hides::ReadsAndWrites,
-            Self::Plain => Hides::Nothing,
         }
     }
 
     /// Whether the places that it writes are drawn at random.
     pub fn draws_places(self) -> bool {
         match self {
-            Self::Hive | Self::DataLair => true,
+            Self::Block(kind) => sample(kind).draws_places(),
             Self::Mutant(kind) => kind.is_random(),
-            _ => false,
+            Self::SqPaper | Self::Linear => false,
         }
     }
 
     /// The geometries to run, of about `blocks` blocks: of every refresh ratio, and with the map on
     /// the store, which needs `map_blocks`.
     pub fn targets(self, blocks: u64, map_blocks: u64) -> Result<Vec<AuditTarget>> {
-        let detwo = |name, blocks, refresh: (u32, u32), map_tiers| {
-            let refresh = Refresh::new(refresh.0, refresh.1)?;
-            let geometry = DetWoGeometry::new(blocks, BLOCK_LEN, refresh, map_tiers)?;
-            Ok(AuditTarget { name, made: NewTarget::Scheme(SchemeConfig::DetWo(geometry)) })
-        };
-        let pointers = |name, blocks, map_tiers| {
-            let geometry = DetWoGeometry::new(blocks, BLOCK_LEN, Refresh::ONE, map_tiers)?
-                .with_map_entries(MapEntries::Pointers)?;
-            Ok(AuditTarget { name, made: NewTarget::Scheme(SchemeConfig::DetWo(geometry)) })
-        };
-        let random = |of: fn(random::RandomGeometry) -> SchemeConfig| {
-            let target = |name, blocks, map_tiers| {
-                let geometry = random::RandomGeometry::new(blocks, BLOCK_LEN, map_tiers)?;
-                Ok(AuditTarget { name, made: NewTarget::Scheme(of(geometry)) })
-            };
-            let targets =
-                [target("map in memory", blocks, 0), target("map on the store", map_blocks, 1)];
-            targets.into_iter().collect()
-        };
         let one = |name, made| Ok(vec![AuditTarget { name, made }]);
-        let block_len = BLOCK_LEN;
         match self {
-            Self::Detwo => [
-                detwo("K = 1", blocks, (1, 1), 0),
-                detwo("K = 3", blocks, (3, 1), 0),
-                detwo("K = 1/3", blocks, (1, 3), 0),
-                detwo("K = 1, map on the store", map_blocks, (1, 1), 1),
-                pointers("K = 1, pointers on the store", map_blocks, 1),
-            ]
-            .into_iter()
-            .collect(),
-            Self::Sq => sq_targets(blocks, map_blocks),
+            Self::Block(kind) => {
+                let samples = (kind.samples)(blocks, map_blocks, BLOCK_LEN)?.into_iter();
+                let target = |(name, scheme)| AuditTarget { name, made: NewTarget::Block(scheme) };
+                Ok(samples.map(target).collect())
+            }
             Self::SqPaper => {
                 let wishes = sq::Wishes { map_on_disk: true, ..sq::Wishes::default() };
                 let geometry = sq::SqGeometry::new(map_blocks.max(4096), BLOCK_LEN, wishes)?;
                 let geometry = sq::SqGeometry { cadence: sq::Cadence::Paper, ..geometry };
                 geometry.check()?;
-                one("shared map blocks", NewTarget::Scheme(SchemeConfig::Sq(geometry)))
-            }
-            Self::Plain => {
-                one("in place", NewTarget::Scheme(SchemeConfig::Plain { blocks, block_len }))
+                one("shared map blocks", NewTarget::Block(Arc::new(geometry)))
             }
             // Each access moves all blocks.
             Self::Linear => {
-                one("16 blocks", NewTarget::Scheme(SchemeConfig::Linear { blocks: 16, block_len }))
+                let scheme = LinearScheme { blocks: 16, block_len: BLOCK_LEN };
+                one("16 blocks", NewTarget::Linear(scheme))
             }
             Self::Mutant(kind) if kind.is_sq() => one("k = 2", NewTarget::Mutant(kind, blocks)),
-            Self::Hive => random(SchemeConfig::Hive),
-            Self::DataLair => random(SchemeConfig::DataLair),
             Self::Mutant(kind) if kind.is_random() => one("k = 3", NewTarget::Mutant(kind, blocks)),
             Self::Mutant(kind) => one("K = 1", NewTarget::Mutant(kind, blocks)),
         }
     }
 }
 
-/// The shape that a volume would get, the paper's, a wide one, and one with its maps on the store.
-fn sq_targets(blocks: u64, map_blocks: u64) -> Result<Vec<AuditTarget>> {
-    let target = |name, geometry: Result<sq::SqGeometry>| {
-        Ok(AuditTarget { name, made: NewTarget::Scheme(SchemeConfig::Sq(geometry?)) })
-    };
-    let on_disk = sq::Wishes { map_on_disk: true, ..sq::Wishes::default() };
-    // With as many levels, more blocks need larger buckets.
-    let bucket = (blocks / 1024).clamp(1, 32) as u32 * 2;
-    [
-        target("chosen shape", sq::SqGeometry::new(blocks, BLOCK_LEN, sq::Wishes::default())),
-        target("k = 2", sq::SqGeometry::with_shape(blocks, BLOCK_LEN, bucket, 2, 4)),
-        target("k = 4", sq::SqGeometry::with_shape(blocks, BLOCK_LEN, bucket, 4, 2)),
-        target("maps on the store", sq::SqGeometry::new(map_blocks.max(64), BLOCK_LEN, on_disk)),
-    ]
-    .into_iter()
-    .collect()
+/// A small scheme of this kind, to look up what holds for all of them.
+fn sample(kind: &SchemeKind) -> Arc<dyn BlockScheme> {
+    let samples = (kind.samples)(64, 512, BLOCK_LEN).expect("small schemes of every kind");
+    samples.into_iter().next().expect("at least one").1
 }
 
 /// One thing to run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct AuditTarget {
     /// What sets it apart from the others of its subject.
     pub name: &'static str,
     made: NewTarget,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum NewTarget {
-    Scheme(SchemeConfig),
+    Block(Arc<dyn BlockScheme>),
+    Linear(LinearScheme),
     Mutant(MutantKind, u64),
 }
 
@@ -220,16 +166,27 @@ impl Open {
 }
 
 impl AuditTarget {
+    /// The scheme, unless a fault is planted in it.
+    fn scheme(&self) -> Option<&dyn Scheme> {
+        match &self.made {
+            NewTarget::Block(scheme) => Some(&**scheme),
+            NewTarget::Linear(scheme) => Some(scheme),
+            NewTarget::Mutant(..) => None,
+        }
+    }
+
     pub fn blocks(&self) -> u64 {
         match &self.made {
-            NewTarget::Scheme(config) => config.blocks(),
+            NewTarget::Block(scheme) => scheme.blocks(),
+            NewTarget::Linear(scheme) => scheme.blocks(),
             NewTarget::Mutant(_, blocks) => *blocks,
         }
     }
 
     pub fn store_len(&self) -> u64 {
         match &self.made {
-            NewTarget::Scheme(config) => config.store_len(),
+            NewTarget::Block(scheme) => scheme.store_len(),
+            NewTarget::Linear(scheme) => scheme.store_len(),
             NewTarget::Mutant(kind, n) if kind.is_sq() => sq_mutants::store_len(*n, BLOCK_LEN),
             NewTarget::Mutant(kind, blocks) if kind.is_random() => {
                 random_mutants::layout(*blocks, BLOCK_LEN).len()
@@ -241,96 +198,62 @@ impl AuditTarget {
     /// How the slots lie whose places are drawn at random; they begin at 0.
     pub fn drawn_slots(&self) -> Option<SlotLayout> {
         match &self.made {
-            NewTarget::Scheme(SchemeConfig::Hive(g) | SchemeConfig::DataLair(g)) => Some(g.slots()),
+            NewTarget::Block(scheme) => scheme.drawn_slots(),
             NewTarget::Mutant(kind, blocks) if kind.is_random() => {
                 Some(random_mutants::layout(*blocks, BLOCK_LEN))
             }
-            _ => None,
+            NewTarget::Linear(_) | NewTarget::Mutant(..) => None,
         }
     }
 
     /// Bytes written per byte that the user writes, at least.
     pub fn write_amplification(&self) -> f64 {
         match &self.made {
-            NewTarget::Scheme(config) => config.write_amplification(),
+            NewTarget::Block(scheme) => scheme.write_amplification(),
+            NewTarget::Linear(scheme) => scheme.write_amplification(),
             NewTarget::Mutant(kind, n) if kind.is_sq() => sq_mutants::write_amplification(*n),
             NewTarget::Mutant(..) => 2.0,
         }
     }
 
-    /// Areas that a write touches, and those of them that may end in a gap of under 4096 bytes.
-    pub fn areas(&self) -> (u64, u64) {
-        match &self.made {
-            NewTarget::Scheme(SchemeConfig::DetWo(g)) => {
-                (2 * (1 + u64::from(g.map_tiers)), 2 * u64::from(g.map_tiers))
-            }
-            NewTarget::Scheme(SchemeConfig::Sq(g)) => (u64::from(g.levels) + 1, 0),
-            NewTarget::Scheme(_) => (1, 0),
-            NewTarget::Mutant(kind, n) if kind.is_sq() => {
-                let areas = sq_mutants::areas(*n);
-                (areas, areas)
-            }
-            NewTarget::Mutant(..) => (2, 0),
-        }
-    }
-
-    /// Writes after which every holding slot was used once: the period of the schedule, about.
-    pub fn cycle(&self) -> u64 {
-        match &self.made {
-            NewTarget::Scheme(SchemeConfig::DetWo(g)) => g.refresh.writes_for(g.blocks),
-            NewTarget::Scheme(SchemeConfig::Sq(g)) => g.cycle(),
-            // It has no schedule; what is left out shows at once.
-            NewTarget::Scheme(SchemeConfig::Linear { .. }) => 64,
-            _ => self.blocks(),
-        }
-    }
-
-    /// Writes before the schedule is in full swing.
-    pub fn warm_up(&self) -> u64 {
-        match &self.made {
-            NewTarget::Scheme(SchemeConfig::Sq(g)) => g.warm_up(),
-            NewTarget::Mutant(kind, n) if kind.is_sq() => sq_mutants::warm_up(*n),
-            _ => 0,
-        }
-    }
-
-    /// Writes, after the warm-up, by which everything was written once for sure.
-    pub fn whole_cycle(&self) -> u64 {
+    /// When and how often each part of the store is written.
+    pub fn timetable(&self) -> Timetable {
         let slots = self.store_len() / BLOCK_LEN as u64;
+        let planted = Timetable {
+            areas: 2,
+            gaps: 0,
+            warm_up: 0,
+            cycle: self.blocks(),
+            whole_cycle: slots,
+            unsynced_max: 32,
+        };
         match &self.made {
-            NewTarget::Scheme(SchemeConfig::DetWo(g)) => slots.max(g.refresh.writes_for(slots)),
-            NewTarget::Scheme(SchemeConfig::Sq(g)) => g.whole_cycle(),
-            _ => slots,
-        }
-    }
-
-    /// Blocks that may be written between two syncs.
-    pub fn unsynced_max(&self) -> u64 {
-        match &self.made {
-            NewTarget::Scheme(SchemeConfig::DetWo(g)) => g.unsynced_max,
-            NewTarget::Scheme(SchemeConfig::Sq(g)) => g.unsynced_max,
-            _ => 32,
+            NewTarget::Block(scheme) => scheme.timetable(),
+            // It has no schedule; what is left out shows at once.
+            NewTarget::Linear(scheme) => {
+                Timetable { cycle: 64, ..Timetable::unscheduled(scheme, 32) }
+            }
+            NewTarget::Mutant(kind, n) if kind.is_sq() => {
+                let (areas, warm_up) = (sq_mutants::areas(*n), sq_mutants::warm_up(*n));
+                Timetable { areas, gaps: areas, warm_up, ..planted }
+            }
+            NewTarget::Mutant(..) => planted,
         }
     }
 
     /// Whether it can be opened again, and whether it knows dummy writes.
     pub fn is_for_disks(&self) -> bool {
-        match &self.made {
-            NewTarget::Scheme(config) => !matches!(config, SchemeConfig::Linear { .. }),
-            NewTarget::Mutant(..) => false,
-        }
+        matches!(self.made, NewTarget::Block(_))
     }
 
     pub fn can_reopen(&self) -> bool {
-        matches!(self.made, NewTarget::Scheme(_))
+        self.scheme().is_some()
     }
 
     pub fn create(&self, parts: Parts) -> Result<Open> {
         Ok(match &self.made {
-            NewTarget::Scheme(config) if self.is_for_disks() => {
-                Open::Disk(config.create_for_disk(parts)?)
-            }
-            NewTarget::Scheme(config) => Open::Other(config.create(parts)?),
+            NewTarget::Block(scheme) => Open::Disk(scheme.create_block(parts)?),
+            NewTarget::Linear(scheme) => Open::Other(scheme.create(parts)?),
             NewTarget::Mutant(MutantKind::Sound, n) => mutant::<SoundDetWo>(*n, &parts),
             NewTarget::Mutant(MutantKind::SkipsClean, n) => {
                 mutant::<SkipsCleanRefreshes>(*n, &parts)
@@ -354,11 +277,12 @@ impl AuditTarget {
 
     /// Opens a scheme whose vault last kept `state`. Mutants are never opened again.
     pub fn open(&self, parts: Parts, state: &[u8]) -> Result<Open> {
-        let NewTarget::Scheme(config) = &self.made else { unreachable!("mutants are made only") };
-        Ok(if self.is_for_disks() {
-            Open::Disk(config.open_for_disk(parts, state, &mut |_, _| {})?)
-        } else {
-            Open::Other(config.open(parts, state, &mut |_, _| {})?)
+        Ok(match &self.made {
+            NewTarget::Block(scheme) => {
+                Open::Disk(scheme.open_block(parts, state, &mut |_, _| {})?)
+            }
+            NewTarget::Linear(scheme) => Open::Other(scheme.open(parts, state, &mut |_, _| {})?),
+            NewTarget::Mutant(..) => unreachable!("mutants are made only"),
         })
     }
 }
@@ -378,11 +302,11 @@ fn random_mutant<C: random_mutants::Choice + 'static>(blocks: u64, parts: Parts)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::audit::SCHEMES;
+    use crate::args::audit::volume_schemes;
 
     #[test]
     fn every_name_on_the_command_line_is_known() {
-        for name in SCHEMES {
+        for name in volume_schemes() {
             let subject = AuditSubject::named(name).unwrap();
             assert!(!subject.targets(64, 512).unwrap().is_empty());
         }

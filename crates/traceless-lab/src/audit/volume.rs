@@ -2,7 +2,7 @@
 
 use super::audited::{AuditResult, Progress, is_clean, told, with_repeats};
 use super::claims::{self, ExpectedFinding, PLANTED, VolumeSize};
-use super::target::{AuditSubject, HONEST};
+use super::target::{AuditSubject, honest};
 use super::workload::{Pattern, writes};
 use super::{FAILED, Outcome, recorded, runner};
 use crate::args::audit::{AuditVolumeArgs, Level, VOLUME_USERS};
@@ -91,15 +91,15 @@ const RECORDED_MAX: u64 = 1 << 16;
 
 fn record(args: &AuditVolumeArgs, subject: AuditSubject, trace: &Trace) -> Result {
     let VolumeSize { blocks, map_blocks, writes_max, .. } = size(args.run.level, args.run.seed);
-    let target = subject.targets(blocks, map_blocks)?[0];
+    let targets = subject.targets(blocks, map_blocks)?;
     let user = VOLUME_USERS.iter().position(|name| *name == args.user).expect("clap has checked");
     let length = args.record.length.unwrap_or(writes_max.min(RECORDED_MAX));
-    runner::record(&target, writes(USERS[user]), length, args.run.seed, trace)
+    runner::record(&targets[0], writes(USERS[user]), length, args.run.seed, trace)
 }
 
 /// How often the self-test advances the progress.
 pub fn self_test_steps() -> usize {
-    HONEST.len() + PLANTED.len()
+    honest().len() + PLANTED.len()
 }
 
 /// That nothing is found in any scheme that claims to hide something.
@@ -109,7 +109,7 @@ pub fn clean(progress: &Progress) -> Result<Vec<Claim>> {
         progress.advance();
         Ok(is_clean(name, &claims))
     };
-    in_parallel(&HONEST, cores(), audit).into_iter().collect()
+    in_parallel(&honest(), cores(), audit).into_iter().collect()
 }
 
 /// All claims about a scheme, with another run of what is suspicious.
@@ -146,7 +146,7 @@ mod tests {
     use super::super::tests::outcome;
     use super::super::{CLEAN, FOUND};
     use super::*;
-    use crate::args::audit::SCHEMES;
+    use crate::args::audit::volume_schemes;
     use serde_json::Value;
 
     fn report(line: &[&str]) -> (u8, Value) {
@@ -200,7 +200,7 @@ mod tests {
     fn every_level_has_a_size_for_every_scheme() {
         for level in [Level::Quick, Level::Ci, Level::Release] {
             let VolumeSize { blocks, map_blocks, .. } = size(level, 1);
-            for name in SCHEMES {
+            for name in volume_schemes() {
                 let subject = AuditSubject::named(name).unwrap();
                 let many = claims::targets_of_many_openings(subject);
                 for targets in [subject.targets(blocks, map_blocks), many] {

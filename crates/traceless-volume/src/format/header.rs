@@ -3,9 +3,9 @@
 use super::{AREAS_AT, Keys, MasterKey, u16_at, u32_at, u64_at};
 use crate::error::{Error, Result};
 use std::path::PathBuf;
-use traceless::build::SchemeConfig;
-use traceless::scheme::detwo::{DetWoGeometry, MapEntries, Refresh};
-use traceless::scheme::{random, sq};
+use std::sync::Arc;
+use traceless::scheme::contract::{BlockScheme, PARAMETERS_LEN};
+use traceless::scheme::registry;
 use traceless::seal::Cipher;
 
 /// Bytes of the header.
@@ -47,14 +47,14 @@ impl Features {
 }
 
 /// The header's contents. All of them are public.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Header {
     /// Random, drawn at creation.
     pub uuid: [u8; 16],
     /// Feature bits.
     pub features: Features,
     /// Which scheme, and its parameters.
-    pub scheme: SchemeConfig,
+    pub scheme: Arc<dyn BlockScheme>,
     /// What its areas are sealed with.
     pub cipher: Cipher,
     /// Bytes of the whole image.
@@ -64,16 +64,30 @@ pub struct Header {
     pub salt: Option<[u8; 16]>,
 }
 
+impl PartialEq for Header {
+    fn eq(&self, other: &Self) -> bool {
+        let rest = |h: &Self| (h.uuid, h.features, h.cipher, h.image_len, h.salt);
+        rest(self) == rest(other) && *self.scheme == *other.scheme
+    }
+}
+
+impl Eq for Header {}
+
 impl Header {
     /// The header of a new volume.
-    pub fn new(uuid: [u8; 16], features: Features, scheme: SchemeConfig, cipher: Cipher) -> Self {
+    pub fn new(
+        uuid: [u8; 16],
+        features: Features,
+        scheme: Arc<dyn BlockScheme>,
+        cipher: Cipher,
+    ) -> Self {
         let image_len = AREAS_AT + scheme.store_len();
         Self { uuid, features, scheme, cipher, image_len, salt: None }
     }
 
     /// The header of what takes the place of the volume with this one.
     #[must_use]
-    pub fn rebuilt(&self, scheme: SchemeConfig, salt: [u8; 16]) -> Self {
+    pub fn rebuilt(&self, scheme: Arc<dyn BlockScheme>, salt: [u8; 16]) -> Self {
         let incompatible = self.features.incompatible | Features::REBUILT;
         let features = Features { incompatible, ..self.features };
         Self { salt: Some(salt), ..Self::new(self.uuid, features, scheme, self.cipher) }
@@ -91,7 +105,7 @@ impl Header {
         out[INCOMPATIBLE_AT..INCOMPATIBLE_AT + 8].copy_from_slice(&incompatible);
         out[56..64].copy_from_slice(&self.image_len.to_le_bytes());
         out[64..72].copy_from_slice(&AREAS_AT.to_le_bytes());
-        encode_scheme(&self.scheme, &mut out[SCHEME_AT..SCHEME_AT + SCHEME_LEN]);
+        encode_scheme(&*self.scheme, &mut out[SCHEME_AT..SCHEME_AT + SCHEME_LEN]);
         out[CIPHER_AT] = self.cipher.code();
         if let Some(salt) = &self.salt {
             out[SALT_AT..SALT_AT + 16].copy_from_slice(salt);
@@ -161,132 +175,38 @@ fn salt_in(bytes: &[u8]) -> Option<[u8; 16]> {
     is_rebuilt.then(|| *bytes[SALT_AT..].first_chunk().expect("a header is longer"))
 }
 
-const KIND_PLAIN: u16 = 1;
-const KIND_DETWO: u16 = 2;
-const KIND_SQ: u16 = 3;
-const KIND_HIVE: u16 = 4;
-const KIND_DATALAIR: u16 = 5;
+/// In the scheme record, behind kind, length, cipher, and number and length of blocks.
+const PARAMETERS_AT: usize = SCHEME_LEN - PARAMETERS_LEN;
 
-/// What the map keeps.
-const COUNTS: u32 = 0;
-const POINTERS: u32 = 1;
-
-fn encode_scheme(scheme: &SchemeConfig, out: &mut [u8]) {
-    let mut put = |kind: u16, len: u16| {
-        out[..2].copy_from_slice(&kind.to_le_bytes());
-        out[2..4].copy_from_slice(&len.to_le_bytes());
-        out[8..16].copy_from_slice(&scheme.blocks().to_le_bytes());
-        let block_len = u32::try_from(scheme.block_len()).expect("at most 1 MiB");
-        out[16..20].copy_from_slice(&block_len.to_le_bytes());
-    };
-    match scheme {
-        SchemeConfig::Plain { .. } => put(KIND_PLAIN, 20),
-        SchemeConfig::DetWo(g) => {
-            put(KIND_DETWO, 44);
-            out[20..24].copy_from_slice(&g.refresh.p().to_le_bytes());
-            out[24..28].copy_from_slice(&g.refresh.q().to_le_bytes());
-            out[28..32].copy_from_slice(&u32::from(g.map_tiers).to_le_bytes());
-            out[32..40].copy_from_slice(&g.unsynced_max.to_le_bytes());
-            let entries = match g.map_entries {
-                MapEntries::Counts => COUNTS,
-                MapEntries::Pointers => POINTERS,
-            };
-            out[40..44].copy_from_slice(&entries.to_le_bytes());
-        }
-        SchemeConfig::Sq(g) => {
-            put(KIND_SQ, 40);
-            out[20..24].copy_from_slice(&g.bucket.to_le_bytes());
-            out[24..28].copy_from_slice(&g.fanout.to_le_bytes());
-            out[28] = g.levels;
-            out[29] = u8::from(g.map == sq::MapPlace::Disk);
-            out[30] = u8::from(g.cadence == sq::Cadence::Paper);
-            out[31] = u8::from(g.amortized);
-            out[32..40].copy_from_slice(&g.unsynced_max.to_le_bytes());
-        }
-        SchemeConfig::Hive(g) | SchemeConfig::DataLair(g) => {
-            let hive = matches!(scheme, SchemeConfig::Hive(_));
-            put(if hive { KIND_HIVE } else { KIND_DATALAIR }, 40);
-            out[28..32].copy_from_slice(&u32::from(g.map_tiers).to_le_bytes());
-            out[32..40].copy_from_slice(&g.unsynced_max.to_le_bytes());
-        }
-        SchemeConfig::Linear { .. } | SchemeConfig::Path(_) | SchemeConfig::Oblivious(_) => {
-            unreachable!("no volume is made of it")
-        }
-    }
+fn encode_scheme(scheme: &dyn BlockScheme, out: &mut [u8]) {
+    let parameters = scheme.parameters();
+    let len = u16::try_from(PARAMETERS_AT + parameters.len()).expect("at most 64");
+    let block_len = u32::try_from(scheme.block_len()).expect("at most 1 MiB");
+    out[..2].copy_from_slice(&scheme.kind().code.to_le_bytes());
+    out[2..4].copy_from_slice(&len.to_le_bytes());
+    out[8..16].copy_from_slice(&scheme.blocks().to_le_bytes());
+    out[16..20].copy_from_slice(&block_len.to_le_bytes());
+    out[PARAMETERS_AT..usize::from(len)].copy_from_slice(&parameters);
 }
 
-fn decode_scheme(record: &[u8]) -> Result<SchemeConfig> {
-    // Nobody makes a volume of such a geometry.
-    let damaged = |_| Error::HeaderDamaged;
+fn decode_scheme(record: &[u8]) -> Result<Arc<dyn BlockScheme>> {
     let (blocks, block_len) = (u64_at(record, 8), u32_at(record, 16) as usize);
-    match u16_at(record, 0) {
-        KIND_PLAIN => {
-            // The limits of a geometry hold for the control too.
-            DetWoGeometry::new(blocks.max(2), block_len, Refresh::ONE, 0).map_err(damaged)?;
-            if blocks == 0 {
-                return Err(Error::HeaderDamaged);
-            }
-            Ok(SchemeConfig::Plain { blocks, block_len })
-        }
-        KIND_DETWO => {
-            let geometry = DetWoGeometry {
-                blocks,
-                block_len,
-                refresh: Refresh::new(u32_at(record, 20), u32_at(record, 24)).map_err(damaged)?,
-                map_tiers: u8::try_from(u32_at(record, 28)).map_err(|_| Error::HeaderDamaged)?,
-                map_entries: match u32_at(record, 40) {
-                    COUNTS => MapEntries::Counts,
-                    POINTERS => MapEntries::Pointers,
-                    _ => return Err(Error::HeaderDamaged),
-                },
-                unsynced_max: u64_at(record, 32),
-            };
-            geometry.check().map_err(damaged)?;
-            Ok(SchemeConfig::DetWo(geometry))
-        }
-        KIND_SQ => {
-            let geometry = decode_sq(record, blocks, block_len)?;
-            geometry.check().map_err(damaged)?;
-            Ok(SchemeConfig::Sq(geometry))
-        }
-        kind @ (KIND_HIVE | KIND_DATALAIR) => {
-            let geometry = random::RandomGeometry {
-                blocks,
-                block_len,
-                map_tiers: u8::try_from(u32_at(record, 28)).map_err(|_| Error::HeaderDamaged)?,
-                unsynced_max: u64_at(record, 32),
-            };
-            geometry.check().map_err(damaged)?;
-            let is_hive = kind == KIND_HIVE;
-            let scheme = if is_hive { SchemeConfig::Hive } else { SchemeConfig::DataLair };
-            Ok(scheme(geometry))
-        }
-        kind => Err(Error::Features(u64::from(kind) << 32)),
-    }
-}
-
-fn decode_sq(record: &[u8], blocks: u64, block_len: usize) -> Result<sq::SqGeometry> {
-    let flag = |at: usize| match record[at] {
-        0 => Ok(false),
-        1 => Ok(true),
-        _ => Err(Error::HeaderDamaged),
-    };
-    Ok(sq::SqGeometry {
-        blocks,
-        block_len,
-        bucket: u32_at(record, 20),
-        fanout: u32_at(record, 24),
-        levels: record[28],
-        map: if flag(29)? { sq::MapPlace::Disk } else { sq::MapPlace::Memory },
-        cadence: if flag(30)? { sq::Cadence::Paper } else { sq::Cadence::Strict },
-        amortized: flag(31)?,
-        unsynced_max: u64_at(record, 32),
-    })
+    let code = u16_at(record, 0);
+    let kind = registry::with_code(code).ok_or(Error::Features(u64::from(code) << 32))?;
+    // No program makes a volume of parameters that its scheme refuses.
+    (kind.decode)(blocks, block_len, &record[PARAMETERS_AT..]).map_err(|_| Error::HeaderDamaged)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use traceless::scheme::detwo::{DetWoGeometry, Refresh};
+    use traceless::scheme::plain::PlainScheme;
+    use traceless::scheme::sq;
+
+    fn plain() -> Arc<dyn BlockScheme> {
+        Arc::new(PlainScheme { blocks: 9, block_len: 4096 })
+    }
 
     fn any_master() -> MasterKey {
         MasterKey::from_bytes(&[1; 32]).unwrap()
@@ -295,9 +215,9 @@ mod tests {
     /// Damage to what a newer program may write is told from what somebody with the key wrote.
     #[test]
     fn what_is_damaged_does_not_verify_and_what_is_newer_does() {
-        let scheme = SchemeConfig::Plain { blocks: 9, block_len: 4096 };
-        let new = Header::new([5; 16], Features::default(), scheme, Cipher::AesGcm);
-        for header in [new, new.rebuilt(scheme, [6; 16])] {
+        let scheme = plain();
+        let new = Header::new([5; 16], Features::default(), scheme.clone(), Cipher::AesGcm);
+        for header in [new.clone(), new.rebuilt(scheme, [6; 16])] {
             let keys = || header.keys(any_master());
             let bytes = header.encode(&keys());
             let (mut newer, bits) = (0, bytes.len() * 8);
@@ -321,28 +241,16 @@ mod tests {
 
     #[test]
     fn comes_back_as_it_went_and_refuses_any_flip() {
-        let geometry = DetWoGeometry::new(1000, 4096, Refresh::new(3, 2).unwrap(), 1).unwrap();
-        let pointers = geometry.with_map_entries(MapEntries::Pointers).unwrap();
-        let wishes = sq::Wishes { map_on_disk: true, ..sq::Wishes::default() };
-        let disk = sq::SqGeometry::new(1000, 4096, wishes).unwrap();
+        let on_disk = sq::Wishes { map_on_disk: true, ..sq::Wishes::default() };
+        let disk = sq::SqGeometry::new(1000, 4096, on_disk).unwrap();
         let paper = sq::SqGeometry { cadence: sq::Cadence::Paper, amortized: true, ..disk };
-        let random = random::RandomGeometry::new(1000, 4096, 1).unwrap();
-        for scheme in [
-            SchemeConfig::DetWo(geometry),
-            SchemeConfig::DetWo(pointers),
-            SchemeConfig::Plain { blocks: 9, block_len: 4096 },
-            SchemeConfig::Sq(sq::SqGeometry::new(1000, 4096, sq::Wishes::default()).unwrap()),
-            SchemeConfig::Sq(paper),
-            SchemeConfig::Hive(random),
-            SchemeConfig::DataLair(random),
-        ] {
+        let samples = registry::KINDS.iter().flat_map(|k| (k.samples)(900, 1000, 4096).unwrap());
+        let samples = samples.map(|(_, scheme)| scheme).chain([Arc::new(paper) as Arc<_>]);
+        for scheme in samples {
             let keys = Keys::for_fuzzing();
-            let new = Header::new([5; 16], Features::default(), scheme, Cipher::Aegis256);
-            let header = if matches!(scheme, SchemeConfig::Plain { .. }) {
-                new.rebuilt(scheme, [6; 16])
-            } else {
-                new
-            };
+            let new = Header::new([5; 16], Features::default(), scheme.clone(), Cipher::Aegis256);
+            let is_plain = scheme.name() == "plain";
+            let header = if is_plain { new.rebuilt(scheme, [6; 16]) } else { new };
             let bytes = header.encode(&keys);
             assert_eq!(Header::decode(&bytes).unwrap(), header);
             Header::verify(&bytes, &keys).unwrap();
@@ -355,9 +263,44 @@ mod tests {
         }
     }
 
+    /// Volumes that were made by earlier versions have these records.
+    #[test]
+    fn records_of_schemes_stay_what_they_are() {
+        let record = |scheme: &dyn BlockScheme| {
+            let mut out = [0; SCHEME_LEN];
+            encode_scheme(scheme, &mut out);
+            (out[..4].to_vec(), out[PARAMETERS_AT..].to_vec())
+        };
+        let (head, parameters) = record(&*plain());
+        assert_eq!((head, &parameters[..]), (vec![1, 0, 20, 0], &[0; PARAMETERS_LEN][..]));
+        let detwo = DetWoGeometry {
+            unsynced_max: 0x0102,
+            ..DetWoGeometry::new(40_000, 4096, Refresh::new(3, 2).unwrap(), 1).unwrap()
+        };
+        let (head, parameters) = record(&detwo);
+        assert_eq!(head, [2, 0, 44, 0]);
+        assert_eq!(parameters[..14], [3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 1]);
+        let sq = sq::SqGeometry {
+            map: sq::MapPlace::Disk,
+            amortized: true,
+            unsynced_max: 0x0304,
+            ..sq::SqGeometry::with_shape(5000, 4096, 8, 5, 3).unwrap()
+        };
+        let (head, parameters) = record(&sq);
+        assert_eq!(head, [3, 0, 40, 0]);
+        assert_eq!(parameters[..14], [8, 0, 0, 0, 5, 0, 0, 0, 3, 1, 0, 1, 4, 3]);
+        for (name, code) in [("hive", 4), ("datalair", 5)] {
+            let kind = registry::named(name).unwrap();
+            let (_, scheme) = (kind.samples)(900, 1000, 4096).unwrap().remove(1);
+            let (head, parameters) = record(&*scheme);
+            assert_eq!(head, [code, 0, 40, 0]);
+            assert_eq!(parameters[..13], [0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 31]);
+        }
+    }
+
     #[test]
     fn a_scheme_of_a_newer_program_is_named() {
-        let scheme = SchemeConfig::Plain { blocks: 9, block_len: 4096 };
+        let scheme = plain();
         let header = Header::new([5; 16], Features::default(), scheme, Cipher::AesGcm);
         let mut newer = header.encode(&header.keys(any_master()));
         newer[SCHEME_AT] = 99;
@@ -368,7 +311,7 @@ mod tests {
     #[test]
     fn the_parts_of_an_image_lie_one_behind_the_other() {
         let geometry = DetWoGeometry::new(1000, 4096, Refresh::ONE, 0).unwrap();
-        let scheme = SchemeConfig::DetWo(geometry);
+        let scheme = Arc::new(geometry);
         let header = Header::new([5; 16], Features::default(), scheme, Cipher::AesGcm);
         let parts = crate::format::parts(&header);
         let first = ["header", "key slots", "superblock A", "superblock B"];

@@ -12,7 +12,7 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use traceless::build::SchemeConfig;
+use std::sync::Arc;
 use traceless::scheme::detwo::{DetWoGeometry, Refresh};
 use traceless::seal::Cipher;
 
@@ -64,8 +64,7 @@ pub fn fuzz_superblock(bytes: &[u8]) {
     let _ = KeySlot::decode(bytes);
     // Most bytes are no header at all: these reach further, over a sound one.
     let geometry = DetWoGeometry::new(1 << 18, 4096, Refresh::ONE, 0).expect("a sound geometry");
-    let scheme = SchemeConfig::DetWo(geometry);
-    let sound = Header::new([2; 16], Features::default(), scheme, Cipher::AesGcm);
+    let sound = Header::new([2; 16], Features::default(), Arc::new(geometry), Cipher::AesGcm);
     let mut forged = sound.encode(&keys);
     let len = bytes.len().min(64);
     forged[72..72 + len].copy_from_slice(&bytes[..len]);

@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use traceless::build::SchemeConfig;
 use traceless::rng::{Rng, System};
+use traceless::scheme::contract::BlockScheme;
 use traceless::seal::{Cipher, Keystream, Secret};
 use traceless::store::{FileStore, Store};
 
@@ -28,7 +28,7 @@ const FILL_CHUNK: usize = 1 << 20;
 /// How to make a volume.
 pub struct CreateOptions {
     /// Which scheme, with its sizes.
-    pub scheme: SchemeConfig,
+    pub scheme: Arc<dyn BlockScheme>,
     /// What its areas are sealed with.
     pub cipher: Cipher,
     /// How hard passphrases are to guess.
@@ -42,7 +42,7 @@ pub struct CreateOptions {
 }
 
 /// What was made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct CreateReport {
     /// The header.
     pub header: Header,
@@ -67,7 +67,7 @@ pub fn create(
     rng.fill(&mut uuid);
     let unfilled = if options.unfilled { Features::UNFILLED } else { 0 };
     let features = Features { incompatible: unfilled, ..Features::default() };
-    let header = Header::new(uuid, features, options.scheme, options.cipher);
+    let header = Header::new(uuid, features, options.scheme.clone(), options.cipher);
     // Before anything is touched: the slow part, and one that may refuse.
     let master = MasterKey::random(&mut rng).map_err(|e| failed("lock memory", path, e))?;
     let slot = KeySlot::wrap(&master, &uuid, key, options.kdf, &mut rng)?;
@@ -136,7 +136,7 @@ pub(super) fn make_scheme(
 ) -> Result<u64> {
     let newest = Arc::new(Mutex::new(before));
     let parts = scheme_parts(store, (keys, header.cipher), &newest, anchor, false);
-    header.scheme.create_for_disk(parts)?.close()?;
+    header.scheme.create_block(parts)?.close()?;
     let generation = newest.lock().expect("nothing panics under this lock").generation;
     Ok(generation)
 }

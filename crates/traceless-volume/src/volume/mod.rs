@@ -25,12 +25,12 @@ use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
-use traceless::build::SchemeConfig;
 use traceless::clock::Monotonic;
 use traceless::error::Place;
 use traceless::oram::BlockOram;
 use traceless::rng::System;
 use traceless::scheme::Parts;
+use traceless::scheme::contract::BlockScheme;
 use traceless::seal::Cipher;
 use traceless::store::{Caching, FileStore, Store, WatchedStore};
 use traceless::trace::Witness;
@@ -122,7 +122,7 @@ impl Volume {
     ) -> Result<Self> {
         let store = watched_store(&image, unlocked.header.image_len, options)?;
         Self::open_on(store, image, unlocked, options, |scheme, parts, state| {
-            scheme.open_for_disk(parts, state, progress)
+            scheme.open_block(parts, state, progress)
         })
     }
 
@@ -132,7 +132,7 @@ impl Volume {
         image: Image,
         unlocked: UnlockedHeader,
         options: &OpenOptions,
-        open: impl FnOnce(&SchemeConfig, Parts, &[u8]) -> traceless::Result<Box<dyn BlockOram>>,
+        open: impl FnOnce(&dyn BlockScheme, Parts, &[u8]) -> traceless::Result<Box<dyn BlockOram>>,
     ) -> Result<Self> {
         let UnlockedHeader { header, keys, .. } = unlocked;
         image.check_len(&header)?;
@@ -154,7 +154,7 @@ impl Volume {
             anchor.as_ref(),
             options.read_only,
         );
-        let oram = open(&header.scheme, parts, &state)?;
+        let oram = open(&*header.scheme, parts, &state)?;
         Ok(Self {
             len: oram.blocks() * oram.block_len() as u64,
             block_len: oram.block_len(),

@@ -18,8 +18,8 @@ use crate::format::{
 use std::os::unix::fs::{FileExt, MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use traceless::build::SchemeConfig;
 use traceless::rng::{Rng, System};
+use traceless::scheme::contract::BlockScheme;
 use traceless::seal::Cipher;
 use traceless::store::{Caching, FileStore};
 use traceless::trace::Witness;
@@ -65,7 +65,7 @@ pub struct RebuildOptions {
 }
 
 /// What was done.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Rebuilt {
     /// The new header.
     pub header: Header,
@@ -95,10 +95,10 @@ pub fn rebuild(
 ) -> Result<Rebuilt> {
     let path = &path.canonicalize().map_err(|e| super::image::failed("open", path, e))?;
     let source = Source::open(path, key, options, progress)?;
-    let old = *source.volume.header();
+    let old = source.volume.header().clone();
     let scheme = wanted_scheme(&old, what)?;
     let kept = source.kept_keys(what)?;
-    if matches!(what, Rebuild::Grow { .. }) && scheme == old.scheme {
+    if matches!(what, Rebuild::Grow { .. }) && *scheme == *old.scheme {
         return source.as_it_is(path);
     }
     let open = OpenOptions { witness: options.witness.clone(), ..OpenOptions::default() };
@@ -135,13 +135,13 @@ fn wanted_cipher(header: &Header, what: &Rebuild) -> Cipher {
     }
 }
 
-fn wanted_scheme(header: &Header, what: &Rebuild) -> Result<SchemeConfig> {
-    let Rebuild::Grow { size } = what else { return Ok(header.scheme) };
+fn wanted_scheme(header: &Header, what: &Rebuild) -> Result<Arc<dyn BlockScheme>> {
+    let Rebuild::Grow { size } = what else { return Ok(header.scheme.clone()) };
     let blocks = header.scheme.blocks();
     let wanted = size.div_ceil(header.scheme.block_len() as u64);
     match wanted {
         _ if wanted < blocks => Err(Error::Shrink { blocks, wanted }),
-        _ if wanted == blocks => Ok(header.scheme),
+        _ if wanted == blocks => Ok(header.scheme.clone()),
         _ => Ok(header.scheme.resized(wanted)?),
     }
 }
@@ -220,7 +220,7 @@ impl Source {
         let no_memory = |e| super::image::failed("lock memory for the key of", at, e);
         let mut salt = [0; 16];
         System.fill(&mut salt);
-        let header = Header { salt: Some(salt), ..wanted.header };
+        let header = Header { salt: Some(salt), ..wanted.header.clone() };
         let (master, slots) = match what {
             Rebuild::Grow { .. } => {
                 let master = self.volume.keys.master().duplicate().map_err(no_memory)?;
@@ -360,7 +360,7 @@ fn put_slots(source: &Source, kept: &[(usize, &UserKey)], new: &Volume) -> Resul
 fn rebuilt(volume: &Volume, blocks_before: u64, copied: u64, resumed: bool) -> Result<Rebuilt> {
     let state = volume.state();
     Ok(Rebuilt {
-        header: *volume.header(),
+        header: volume.header().clone(),
         blocks_before,
         copied,
         resumed,

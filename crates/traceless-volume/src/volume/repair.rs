@@ -110,7 +110,7 @@ impl Volume {
         let store = super::watched_store(&image, unlocked.header.image_len, options)?;
         let mut lost = vec![];
         let opened = Self::open_on(store, image, unlocked, options, |scheme, parts, state| {
-            let (oram, places) = scheme.salvage_for_disk(parts, state, progress)?;
+            let (oram, places) = scheme.salvage(parts, state, progress)?;
             lost = places;
             Ok(oram)
         })?;

@@ -44,7 +44,7 @@ pub(super) struct StagingPurpose<'a> {
 
 impl StagingPurpose<'_> {
     fn is_for(&self, header: &Header) -> bool {
-        Header { salt: self.header.salt, ..*header } == self.header
+        Header { salt: self.header.salt, ..header.clone() } == self.header
     }
 }
 
@@ -152,7 +152,7 @@ impl Staging {
             self.image,
             self.unlocked,
             options,
-            |s, p, state| s.open_for_disk(p, state, &mut told),
+            |s, p, state| s.open_block(p, state, &mut told),
         )?;
         if volume.writes() < self.record.writes {
             return Err(Error::Staging { path, why: "writes that were made to it are gone" });

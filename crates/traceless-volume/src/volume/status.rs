@@ -92,7 +92,7 @@ pub fn status(path: &Path, key: &UserKey) -> Result<Status> {
     let store = FileStore::new(image.try_clone()?, header.image_len, Caching::Buffered);
     let superblock = Superblock::read(&store, &unlocked.keys)?;
     let (writes, clean) = header.scheme.peek_state(&superblock.state)?;
-    let scheme = header.scheme;
+    let scheme = &header.scheme;
     let (blocks, block_len) = (scheme.blocks(), scheme.block_len());
     let size_bytes = blocks * block_len as u64;
     let facts = scheme.facts(writes);

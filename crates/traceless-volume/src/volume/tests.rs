@@ -2,8 +2,10 @@ use super::*;
 use crate::format::{Kdf, UserKey};
 use std::fs::OpenOptions as FileOptions;
 use std::os::unix::fs::FileExt;
-use traceless::build::SchemeConfig;
+use std::sync::Arc;
+use traceless::scheme::contract::BlockScheme;
 use traceless::scheme::detwo::{DetWoGeometry, Refresh};
+use traceless::scheme::plain::PlainScheme;
 use traceless::scheme::sq;
 use traceless::seal::Cipher;
 use zeroize::Zeroizing;
@@ -12,11 +14,11 @@ fn key(byte: u8) -> UserKey {
     UserKey::from_file(Zeroizing::new(vec![byte; 32])).unwrap()
 }
 
-fn detwo(blocks: u64) -> SchemeConfig {
-    SchemeConfig::DetWo(DetWoGeometry::new(blocks, 4096, Refresh::ONE, 0).unwrap())
+fn detwo(blocks: u64) -> Arc<dyn BlockScheme> {
+    Arc::new(DetWoGeometry::new(blocks, 4096, Refresh::ONE, 0).unwrap())
 }
 
-fn options(scheme: SchemeConfig) -> CreateOptions {
+fn options(scheme: Arc<dyn BlockScheme>) -> CreateOptions {
     let (cipher, kdf) = (Cipher::default(), Kdf::default());
     CreateOptions { scheme, cipher, kdf, force: false, unfilled: false, anchor: None }
 }
@@ -36,9 +38,8 @@ fn anchored(path: &Path) -> OpenOptions {
 #[test]
 fn bytes_of_any_alignment_come_back_after_a_close_and_after_a_crash() {
     let folder = tempfile::tempdir().unwrap();
-    for (name, scheme) in
-        [("d", detwo(50)), ("p", SchemeConfig::Plain { blocks: 50, block_len: 4096 })]
-    {
+    let plain: Arc<dyn BlockScheme> = Arc::new(PlainScheme { blocks: 50, block_len: 4096 });
+    for (name, scheme) in [("d", detwo(50)), ("p", plain)] {
         let path = folder.path().join(name);
         make(&path, &options(scheme));
         let mut model = vec![0; 50 * 4096];
@@ -70,7 +71,7 @@ fn a_sync_covers_what_a_scheme_holds_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("image");
     let geometry = sq::SqGeometry::new(200, 4096, sq::Wishes::default()).unwrap();
-    make(&path, &options(SchemeConfig::Sq(geometry)));
+    make(&path, &options(Arc::new(geometry)));
     let volume = open(&path, &OpenOptions::default()).unwrap();
     volume.write(0, &[7; 4096]).unwrap();
     assert_eq!(volume.sync().unwrap(), 1);
@@ -227,7 +228,7 @@ fn ten_tebibytes_open_with_the_map_on_the_store() {
     let tiers = DetWoGeometry::map_tiers_for(blocks, 64 << 20);
     assert!(tiers > 0);
     let geometry = DetWoGeometry::new(blocks, 4096, Refresh::new(3, 1).unwrap(), tiers).unwrap();
-    let unfilled = CreateOptions { unfilled: true, ..options(SchemeConfig::DetWo(geometry)) };
+    let unfilled = CreateOptions { unfilled: true, ..options(Arc::new(geometry)) };
     make(&path, &unfilled);
     for round in 0..2u8 {
         let volume = open(&path, &OpenOptions::default()).unwrap();

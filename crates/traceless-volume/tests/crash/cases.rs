@@ -46,7 +46,7 @@ impl Case {
     pub fn random(family: &Family, seed: u64) -> Self {
         let mut rng = SeededRng::new(seed);
         let mut subject = (family.any)(&mut rng);
-        while subject.config.blocks() > BLOCKS_MAX {
+        while subject.scheme.blocks() > BLOCKS_MAX {
             subject = (family.any)(&mut rng);
         }
         let writes = 4 + rng.below(5);
@@ -85,7 +85,7 @@ impl Case {
 impl std::fmt::Display for Case {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { subject, unit, before, steps, seed, .. } = self;
-        write!(f, "{:?}, units of {unit}, {before} writes before, ", subject.config)?;
+        write!(f, "{:?}, units of {unit}, {before} writes before, ", subject.scheme)?;
         write!(f, "seed {seed}, {steps:?}")
     }
 }

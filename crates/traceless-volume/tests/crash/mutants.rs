@@ -1,109 +1,142 @@
 //! Schemes with a fault in them, to be put in a subject's place.
 
+use std::collections::VecDeque;
 use traceless::Result;
-use traceless::build::SchemeConfig;
 use traceless::error::Place;
 use traceless::oram::{BlockOram, Hides, Oram};
 use traceless::scheme::Parts;
-use traceless::scheme::sq::{self, Sq, Ties};
+use traceless::scheme::contract::BlockScheme;
 use traceless::types::Addr;
+
+/// Blocks whose last writes a [`Fault::KeepsOlder`] remembers: about a bucket.
+const REMEMBERED: usize = 4;
 
 /// Opens a scheme whose syncs return without doing it.
 pub fn open_unsynced(
-    config: &SchemeConfig,
+    scheme: &dyn BlockScheme,
     parts: Parts,
     state: &[u8],
 ) -> Result<Box<dyn BlockOram>> {
-    Ok(Box::new(Unsynced(config.open_for_disk(parts, state, &mut |_, _| {})?)))
+    open(scheme, parts, state, Fault::Unsynced)
 }
 
-/// Of two copies of one block, the one from the older generation.
-struct OldestWins;
-
-impl Ties for OldestWins {
-    fn rank(source: u32) -> u32 {
-        source
-    }
+/// Makes a scheme that keeps the older of two copies which one merge finds.
+pub fn create_keeping_older(scheme: &dyn BlockScheme, parts: Parts) -> Result<Box<dyn BlockOram>> {
+    let (inner, fault) = (scheme.create_block(parts)?, Fault::KeepsOlder(VecDeque::new()));
+    Ok(Box::new(FaultyOram { inner, fault }))
 }
 
-/// Makes a `Sq` that keeps the older of two copies.
-pub fn create_keeping_older(config: &SchemeConfig, parts: Parts) -> Result<Box<dyn BlockOram>> {
-    Ok(Box::new(Sq::<OldestWins>::create(geometry_of(config), parts)?))
-}
-
-/// Opens a `Sq` that keeps the older of two copies.
+/// Opens a scheme that keeps the older of two copies which one merge finds.
 pub fn open_keeping_older(
-    config: &SchemeConfig,
+    scheme: &dyn BlockScheme,
     parts: Parts,
     state: &[u8],
 ) -> Result<Box<dyn BlockOram>> {
-    Ok(Box::new(Sq::<OldestWins>::open(geometry_of(config), parts, state, &mut |_, _| {})?))
+    open(scheme, parts, state, Fault::KeepsOlder(VecDeque::new()))
 }
 
-fn geometry_of(config: &SchemeConfig) -> sq::SqGeometry {
-    match config {
-        SchemeConfig::Sq(geometry) => *geometry,
-        other => panic!("{} merges nothing", other.name()),
+fn open(
+    scheme: &dyn BlockScheme,
+    parts: Parts,
+    state: &[u8],
+    fault: Fault,
+) -> Result<Box<dyn BlockOram>> {
+    let inner = scheme.open_block(parts, state, &mut |_, _| {})?;
+    Ok(Box::new(FaultyOram { inner, fault }))
+}
+
+/// A sound scheme, and the fault around it.
+struct FaultyOram {
+    inner: Box<dyn BlockOram>,
+    fault: Fault,
+}
+
+enum Fault {
+    /// Syncs return without doing it.
+    Unsynced,
+    /// A block that is written again soon keeps its older contents. The last blocks and contents.
+    KeepsOlder(VecDeque<(Addr, Vec<u8>)>),
+}
+
+impl Fault {
+    /// The contents that a write of `from` to `addr` leaves.
+    fn written(&mut self, addr: Addr, from: &[u8]) -> Vec<u8> {
+        let Self::KeepsOlder(recent) = self else { return from.to_vec() };
+        let older = recent.iter().find(|(other, _)| *other == addr);
+        let kept = older.map_or(from, |(_, older)| older).to_vec();
+        recent.push_back((addr, kept.clone()));
+        if recent.len() > REMEMBERED {
+            recent.pop_front();
+        }
+        kept
     }
 }
-
-struct Unsynced(Box<dyn BlockOram>);
 
 #[deny(clippy::missing_trait_methods)]
-impl Oram for Unsynced {
+impl Oram for FaultyOram {
     fn blocks(&self) -> u64 {
-        self.0.blocks()
+        self.inner.blocks()
     }
     fn block_len(&self) -> usize {
-        self.0.block_len()
+        self.inner.block_len()
     }
     fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result {
-        self.0.read_many(addrs, into)
+        self.inner.read_many(addrs, into)
     }
     fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
-        self.0.write_many(addrs, from)
+        let blocks = addrs.iter().zip(from.chunks(self.inner.block_len()));
+        let written: Vec<u8> =
+            blocks.flat_map(|(&a, block)| self.fault.written(a, block)).collect();
+        self.inner.write_many(addrs, &written)
     }
     fn sync(&mut self) -> Result {
-        Ok(())
+        match self.fault {
+            Fault::Unsynced => Ok(()),
+            Fault::KeepsOlder(_) => self.inner.sync(),
+        }
     }
     fn hides(&self) -> Hides {
-        self.0.hides()
+        self.inner.hides()
     }
     fn close(&mut self) -> Result {
-        self.0.close()
+        self.inner.close()
     }
     fn read(&mut self, addr: Addr, into: &mut [u8]) -> Result {
-        self.0.read(addr, into)
+        self.inner.read(addr, into)
     }
     fn write(&mut self, addr: Addr, from: &[u8]) -> Result {
-        self.0.write(addr, from)
+        let written = self.fault.written(addr, from);
+        self.inner.write(addr, &written)
     }
     fn update(&mut self, addr: Addr, change: &mut dyn FnMut(&mut [u8])) -> Result {
-        self.0.update(addr, change)
+        self.inner.update(addr, change)
     }
     fn update_many(&mut self, addrs: &[Addr], change: &mut dyn FnMut(usize, &mut [u8])) -> Result {
-        self.0.update_many(addrs, change)
+        self.inner.update_many(addrs, change)
     }
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl BlockOram for Unsynced {
+impl BlockOram for FaultyOram {
     fn read_shared(&self, addrs: &[Addr], into: &mut [u8]) -> Result {
-        self.0.read_shared(addrs, into)
+        self.inner.read_shared(addrs, into)
     }
     fn write_out(&mut self) -> Result {
-        self.0.write_out()
+        self.inner.write_out()
     }
     fn sync_shared(&self) -> Result {
-        Ok(())
+        match self.fault {
+            Fault::Unsynced => Ok(()),
+            Fault::KeepsOlder(_) => self.inner.sync_shared(),
+        }
     }
     fn writes(&self) -> u64 {
-        self.0.writes()
+        self.inner.writes()
     }
     fn write_dummy(&mut self) -> Result {
-        self.0.write_dummy()
+        self.inner.write_dummy()
     }
     fn verify(&self, progress: &mut dyn FnMut(u64, u64), damaged: &mut dyn FnMut(Place)) -> Result {
-        self.0.verify(progress, damaged)
+        self.inner.verify(progress, damaged)
     }
 }

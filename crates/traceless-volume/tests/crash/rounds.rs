@@ -88,7 +88,7 @@ impl Rounds {
         }
         let mut life = Life::random(family, seed);
         let lived = life.live(CRASHES);
-        lived.map_err(|what| format!("{:?}: {what}", life.world.subject.config))?;
+        lived.map_err(|what| format!("{:?}: {what}", life.world.subject.scheme))?;
         Ok(Tally { crashes: CRASHES, ..Tally::default() })
     }
 

@@ -3,11 +3,14 @@
 //! A further scheme is a row of [`FAMILIES`], with a table of small subjects and a way to draw one.
 
 use crate::disk::Fault;
-use traceless::build::SchemeConfig;
+use std::sync::Arc;
 use traceless::oram::BlockOram;
 use traceless::rng::{Rng, SeededRng};
 use traceless::scheme::Parts;
+use traceless::scheme::contract::BlockScheme;
+use traceless::scheme::datalair::DataLairScheme;
 use traceless::scheme::detwo::{DetWoGeometry, MapEntries, Refresh};
+use traceless::scheme::hive::HiveScheme;
 use traceless::scheme::{random, sq};
 
 type Made = traceless::Result<Box<dyn BlockOram>>;
@@ -15,7 +18,7 @@ type Made = traceless::Result<Box<dyn BlockOram>>;
 /// A scheme of one geometry, and what must be known about it to crash it well.
 #[derive(Clone)]
 pub struct Subject {
-    pub config: SchemeConfig,
+    pub scheme: Arc<dyn BlockScheme>,
     /// Writes that it lets go unsynced, at most.
     pub unsynced_max: u64,
     /// Counts of writes at which something begins: the volume, a ring, a stripe, a level.
@@ -26,20 +29,26 @@ pub struct Subject {
     /// equal draws, and otherwise, which is stronger, with different ones.
     pub draws_places: bool,
     /// How it is made and opened: by the factory, unless a mutant takes its place.
-    pub create: fn(&SchemeConfig, Parts) -> Made,
-    pub open: fn(&SchemeConfig, Parts, &[u8]) -> Made,
+    pub create: fn(&dyn BlockScheme, Parts) -> Made,
+    pub open: fn(&dyn BlockScheme, Parts, &[u8]) -> Made,
 }
 
 impl Subject {
-    /// The scheme that the factory makes.
-    pub fn new(config: SchemeConfig, unsynced_max: u64, begins: Vec<u64>, around: u64) -> Self {
-        let create = SchemeConfig::create_for_disk;
-        Self { config, unsynced_max, begins, around, draws_places: false, create, open }
+    /// The scheme as it is.
+    pub fn new(
+        scheme: impl BlockScheme + 'static,
+        unsynced_max: u64,
+        begins: Vec<u64>,
+        around: u64,
+    ) -> Self {
+        let (draws_places, scheme) = (scheme.draws_places(), Arc::new(scheme));
+        let create = |scheme: &dyn BlockScheme, parts| scheme.create_block(parts);
+        Self { scheme, unsynced_max, begins, around, draws_places, create, open }
     }
 }
 
-fn open(config: &SchemeConfig, parts: Parts, state: &[u8]) -> Made {
-    config.open_for_disk(parts, state, &mut |_, _| {})
+fn open(scheme: &dyn BlockScheme, parts: Parts, state: &[u8]) -> Made {
+    scheme.open_block(parts, state, &mut |_, _| {})
 }
 
 /// The subjects of one scheme.
@@ -74,16 +83,16 @@ pub const FAMILIES: [Family; 4] = [
     },
     Family {
         name: "hive",
-        table: || random_table(SchemeConfig::Hive),
-        any: |rng| any_random(rng, SchemeConfig::Hive),
-        faulty: || vec![(of_random(SchemeConfig::Hive, 24, 512, 0, 2), 60)],
+        table: || random_table(hive),
+        any: |rng| any_random(rng, hive),
+        faulty: || vec![(of_random(hive, 24, 512, 0, 2), 60)],
         faults: &Fault::ALL,
     },
     Family {
         name: "datalair",
-        table: || random_table(SchemeConfig::DataLair),
-        any: |rng| any_random(rng, SchemeConfig::DataLair),
-        faulty: || vec![(of_random(SchemeConfig::DataLair, 24, 512, 0, 2), 60)],
+        table: || random_table(datalair),
+        any: |rng| any_random(rng, datalair),
+        faulty: || vec![(of_random(datalair, 24, 512, 0, 2), 60)],
         faults: &Fault::ALL,
     },
 ];
@@ -160,7 +169,7 @@ fn of_detwo(geometry: DetWoGeometry) -> Subject {
     let until = |slot: u64| k.writes_for(slot.saturating_sub(n));
     let begins = vec![0, 64, hold, until(256), until(main)];
     let around = hold.max(k.writes_for(main));
-    Subject::new(SchemeConfig::DetWo(geometry), s, begins, around)
+    Subject::new(geometry, s, begins, around)
 }
 
 fn sq_table() -> Vec<(Subject, u64)> {
@@ -216,10 +225,19 @@ fn of_sq(geometry: sq::SqGeometry) -> Subject {
     let begins = vec![0, first, first + pass, log];
     let around = first + geometry.whole_cycle();
     let unsynced = geometry.unsynced_max / slots_per_write;
-    Subject::new(SchemeConfig::Sq(geometry), unsynced, begins, around)
+    Subject::new(geometry, unsynced, begins, around)
 }
 
-type OfRandom = fn(random::RandomGeometry) -> SchemeConfig;
+/// Makes a subject of a scheme of random slots.
+type OfRandom = fn(random::RandomGeometry, Vec<u64>, u64) -> Subject;
+
+fn hive(geometry: random::RandomGeometry, begins: Vec<u64>, around: u64) -> Subject {
+    Subject::new(HiveScheme::new(geometry), geometry.unsynced_max, begins, around)
+}
+
+fn datalair(geometry: random::RandomGeometry, begins: Vec<u64>, around: u64) -> Subject {
+    Subject::new(DataLairScheme::new(geometry), geometry.unsynced_max, begins, around)
+}
 
 fn random_table(of: OfRandom) -> Vec<(Subject, u64)> {
     vec![
@@ -248,6 +266,5 @@ fn of_random(
     // The journal goes around: docs/format.md has its slots.
     let stash = 61 + u64::from(blocks.ilog2());
     let journal = ((2 * unsynced_max + 4 * stash) * 4 + 32) / 4;
-    let begins = vec![0, journal];
-    Subject { draws_places: true, ..Subject::new(of(geometry), unsynced_max, begins, journal) }
+    of(geometry, vec![0, journal], journal)
 }

@@ -5,7 +5,6 @@ use crate::nonces::Nonces;
 use crate::subjects::Subject;
 use std::sync::{Arc, Mutex};
 use traceless::Error;
-use traceless::build::SchemeConfig;
 use traceless::durable::Vault;
 use traceless::oram::BlockOram;
 use traceless::rng::{Rng, SeededRng};
@@ -154,7 +153,7 @@ impl Vault for Forgetful {
 impl World {
     /// Makes a volume on a disk of random bytes.
     pub fn create(subject: Subject, unit: usize, salt: u64) -> Self {
-        let mut bytes = vec![0; (AREAS_AT + subject.config.store_len()) as usize];
+        let mut bytes = vec![0; (AREAS_AT + subject.scheme.store_len()) as usize];
         SeededRng::new(salt).fill(&mut bytes);
         record::start();
         let mut world = Self {
@@ -171,8 +170,8 @@ impl World {
         };
         let blank = Superblock { generation: 0, chain: [0; 32], state: vec![] };
         let (parts, _) = world.parts(blank, How::default());
-        let Subject { config, create, .. } = world.subject;
-        create(&config, parts).expect("created").close().expect("closed");
+        let (create, scheme) = (world.subject.create, world.subject.scheme.clone());
+        create(&*scheme, parts).expect("created").close().expect("closed");
         world.nonces.note(&world.disk.take_log(), 0).expect("no nonce twice at creation");
         world.disk.settle();
         world
@@ -194,8 +193,8 @@ impl World {
             _ => Box::new(SuperblockVault::new(store.clone(), keys, seed(1), first, None)),
         };
         // The control's keys are those of an opening's number: copies of an image share them.
-        let rng: Box<dyn Rng> = match self.subject.config {
-            SchemeConfig::Plain { .. } => seed(2),
+        let rng: Box<dyn Rng> = match self.subject.scheme.name() {
+            "plain" => seed(2),
             _ => Box::new(UnsaltedRng(*seed(2))),
         };
         let parts = Parts {
@@ -217,7 +216,7 @@ impl World {
         let superblock = Superblock::read(&*self.disk, &self.keys).map_err(|e| e.to_string())?;
         let state = superblock.state.clone();
         let (parts, newest) = self.parts(superblock, how);
-        let opened = (self.subject.open)(&self.subject.config, parts, &state);
+        let opened = (self.subject.open)(&*self.subject.scheme, parts, &state);
         Ok(Open { oram: opened.map_err(|e| self.failure("open", &e))?, newest })
     }
 
@@ -264,7 +263,7 @@ impl World {
     }
 
     fn write(&mut self, open: &mut Open, n: u64, rng: &mut dyn Rng) -> Result<(), Failure> {
-        let (blocks, len) = (self.subject.config.blocks(), self.subject.config.block_len());
+        let (blocks, len) = (self.subject.scheme.blocks(), self.subject.scheme.block_len());
         // Hot blocks for one workload, and dummies among single writes for the other.
         let hot =
             if self.salt.is_multiple_of(2) && rng.below(2) == 0 { 3.min(blocks) } else { blocks };
@@ -313,13 +312,13 @@ impl World {
 
     /// Checks that every block holds what the last of the first `count` writes to it put there.
     pub fn check(&self, open: &Open, history: &[Write]) -> Result<(), String> {
-        let mut last = vec![(0, 0); self.subject.config.blocks() as usize];
+        let mut last = vec![(0, 0); self.subject.scheme.blocks() as usize];
         for (i, write) in history.iter().enumerate() {
             if let Some(block) = write.block {
                 last[block as usize] = (i + 1, write.fill);
             }
         }
-        let len = self.subject.config.block_len();
+        let len = self.subject.scheme.block_len();
         let mut all = vec![0; last.len() * len];
         let addrs: Vec<_> = (0..last.len() as u64).map(Addr).collect();
         open.oram.read_shared(&addrs, &mut all).map_err(|e| format!("reading: {e}"))?;
@@ -345,7 +344,7 @@ impl World {
             let which = if (at - SUPERBLOCKS_AT) < SUPERBLOCK_LEN as u64 { "A" } else { "B" };
             return format!("superblock {which}");
         }
-        let areas = self.subject.config.areas();
+        let areas = self.subject.scheme.areas();
         let found = areas.iter().rev().find(|(_, first, _)| AREAS_AT + first <= at);
         let (name, first, _) = found.expect("areas begin there");
         format!("{len} bytes from byte {} of the {name} area", at - AREAS_AT - first)

@@ -44,15 +44,16 @@ mod fixed;
 pub use crate::scheme::store_vault::{StoreVault, VAULT_LEN};
 pub use fixed::FixedArray;
 
-use crate::build::SchemeConfig;
 use crate::error::{Error, Result};
 use crate::oblivious;
 use crate::oram::{Hides, Oram};
 use crate::rng::{Rng, System};
 use crate::scheme::Parts;
+use crate::scheme::contract::Scheme;
+use crate::scheme::linear::LinearScheme;
 use crate::scheme::path;
-use crate::seal::{Cipher, Secret};
-use crate::store::{MemStore, Store};
+use crate::seal::Secret;
+use crate::store::Store;
 use crate::types::Addr;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -195,7 +196,7 @@ fn addrs_of(addrs: &[u64]) -> Vec<Addr> {
 pub struct Builder {
     blocks: u64,
     block_len: usize,
-    scheme: Option<SchemeConfig>,
+    scheme: Option<Arc<dyn Scheme>>,
     oblivious: bool,
     store: Option<Arc<dyn Store>>,
     key: Option<Secret>,
@@ -220,8 +221,8 @@ impl Builder {
     /// The scheme and all its parameters. Otherwise it is Path ORAM, or, where that would move as
     /// much, the scheme that touches everything.
     #[must_use]
-    pub fn scheme(mut self, scheme: SchemeConfig) -> Self {
-        self.scheme = Some(scheme);
+    pub fn scheme(mut self, scheme: impl Scheme + 'static) -> Self {
+        self.scheme = Some(Arc::new(scheme));
         self
     }
 
@@ -279,55 +280,46 @@ impl Builder {
         self
     }
 
-    /// The scheme that it will have.
-    pub fn config(&self) -> Result<SchemeConfig> {
-        if let Some(scheme) = self.scheme {
-            if let SchemeConfig::Path(geometry) = scheme {
-                geometry.check()?;
-            }
-            return Ok(scheme);
+    /// The scheme that the array will have.
+    pub fn chosen_scheme(&self) -> Result<Arc<dyn Scheme>> {
+        if let Some(scheme) = &self.scheme {
+            scheme.check()?;
+            return Ok(scheme.clone());
         }
         let (blocks, block_len) = (self.blocks, self.block_len);
         if self.oblivious {
-            return Ok(SchemeConfig::Oblivious(oblivious::ArrayGeometry::new(blocks, block_len)?));
+            return Ok(Arc::new(oblivious::ArrayGeometry::new(blocks, block_len)?));
         }
         let path = path::PathGeometry::new(blocks, block_len)?;
         let all = blocks.saturating_mul(block_len as u64);
         if blocks > 0 && all <= path.read_len() {
-            return Ok(SchemeConfig::Linear { blocks, block_len });
+            return Ok(Arc::new(LinearScheme { blocks, block_len }));
         }
-        Ok(SchemeConfig::Path(path))
+        Ok(Arc::new(path))
     }
 
     /// Bytes of a store that it needs.
     pub fn store_len(&self) -> Result<u64> {
-        let len = VAULT_LEN.checked_add(self.config()?.store_len());
+        let len = VAULT_LEN.checked_add(self.chosen_scheme()?.store_len());
         len.ok_or(Error::Geometry("no store is as long"))
     }
 
     /// Makes a new one, of zeros. What the store held before is lost.
     pub fn build(self) -> Result<Array> {
-        let config = self.config()?;
-        if self.store.is_none() {
-            return self.in_memory(config);
-        }
-        Ok(Array::new(config.create(self.new_parts()?)?))
+        let scheme = self.chosen_scheme()?;
+        let oram = match self.store {
+            Some(_) => scheme.create(self.new_parts()?)?,
+            None => scheme.create_in_memory(self.rng_or_system())?,
+        };
+        Ok(Array::new(oram))
     }
 
     /// Makes a new one that holds `blocks`, from address 0 on, and zeros after them. They are taken
     /// in order and wait in memory; with Path ORAM all are then written in one pass that tells
     /// nothing about them, far faster than one after the other.
     pub fn load<B: AsRef<[u8]>>(self, blocks: impl IntoIterator<Item = B>) -> Result<Array> {
-        let config = self.config()?;
-        let bodies = collect(blocks, &config)?;
-        let SchemeConfig::Path(geometry) = config else {
-            let mut array = self.build()?;
-            for (addr, block) in (0..).zip(bodies.chunks_exact(config.block_len())) {
-                array.write(addr, block)?;
-            }
-            array.sync()?;
-            return Ok(array);
-        };
+        let scheme = self.chosen_scheme()?;
+        let bodies = collect(blocks, &*scheme)?;
         let contents = &mut |addr: Addr, into: &mut [u8]| {
             let at = addr.0 as usize * into.len();
             match bodies.get(at..at + into.len()) {
@@ -335,47 +327,25 @@ impl Builder {
                 None => into.fill(0),
             }
         };
-        let oram: Box<dyn Oram> = if self.store.is_some() {
-            Box::new(path::DurablePath::create_filled(geometry, self.new_parts()?, contents)?)
-        } else {
-            let mut rng = self.rng.unwrap_or_else(|| Box::new(System));
-            Box::new(path::in_memory_filled(&geometry, &mut *rng, contents)?)
+        let oram = match self.store {
+            Some(_) => scheme.create_filled(self.new_parts()?, contents)?,
+            None => scheme.create_in_memory_filled(self.rng_or_system(), contents)?,
         };
         Ok(Array::new(oram))
     }
 
     /// Opens the one that was made with the same scheme, or blocks and block length, and key.
     pub fn open(mut self) -> Result<Array> {
-        let config = self.config()?;
+        let scheme = self.chosen_scheme()?;
         let store = self.store.take().ok_or(NO_STORE)?;
         let key = self.key.take().ok_or(NO_KEY)?;
         let (vault, state) = StoreVault::open(store.clone(), vault_key(&key))?;
-        let oram = config.open(self.parts(store, &key, vault), &state, &mut |_, _| {})?;
+        let oram = scheme.open(self.parts(store, &key, vault), &state, &mut |_, _| {})?;
         Ok(Array::new(oram))
     }
 
-    fn in_memory(self, config: SchemeConfig) -> Result<Array> {
-        let mut rng = self.rng.unwrap_or_else(|| Box::new(System));
-        match config {
-            SchemeConfig::Path(geometry) => {
-                return Ok(Array::new(Box::new(path::in_memory(&geometry, &mut *rng)?)));
-            }
-            SchemeConfig::Oblivious(oblivious::ArrayGeometry { blocks, block_len, .. }) => {
-                return Ok(Array::new(oblivious::create(blocks, block_len, rng)?));
-            }
-            _ => {}
-        }
-        let parts = Parts {
-            store: Arc::new(MemStore::with_room(config.store_len())?),
-            first: 0,
-            key: Secret::random(&mut *rng),
-            vault: Box::new(()),
-            rng,
-            read_only: false,
-            cipher: Cipher::default(),
-            expect_writes: 0,
-        };
-        Ok(Array::new(config.create(parts)?))
+    fn rng_or_system(self) -> Box<dyn Rng> {
+        self.rng.unwrap_or_else(|| Box::new(System))
     }
 
     /// What a new one is made with in its store.
@@ -388,21 +358,20 @@ impl Builder {
     }
 
     fn parts(self, store: Arc<dyn Store>, key: &Secret, vault: StoreVault) -> Parts {
-        let rng = self.rng.unwrap_or_else(|| Box::new(System));
-        Parts::behind(vault, b"array", store, key, rng)
+        Parts::behind(vault, b"array", store, key, self.rng_or_system())
     }
 }
 
 /// The blocks back to back: of the right length, and no more than there is room for.
 fn collect<B: AsRef<[u8]>>(
     blocks: impl IntoIterator<Item = B>,
-    config: &SchemeConfig,
+    scheme: &dyn Scheme,
 ) -> Result<Vec<u8>> {
-    let (mut bodies, want) = (Vec::new(), config.block_len());
+    let (mut bodies, want) = (Vec::new(), scheme.block_len());
     for (addr, block) in (0..).map(Addr).zip(blocks) {
         let block = block.as_ref();
-        if addr.0 >= config.blocks() {
-            return Err(Error::OutOfRange { addr, blocks: config.blocks() });
+        if addr.0 >= scheme.blocks() {
+            return Err(Error::OutOfRange { addr, blocks: scheme.blocks() });
         }
         if block.len() != want {
             return Err(Error::WrongLength { want, got: block.len() });

@@ -62,7 +62,7 @@ fn an_array_that_may_be_watched_comes_back() {
 fn large_blocks_in_a_tree_come_back() {
     let mut geometry = path::PathGeometry::new(9, 1 << 20).unwrap();
     geometry.unsynced_max = 4;
-    let builder = || builder(0, 0).scheme(SchemeConfig::Path(geometry));
+    let builder = || builder(0, 0).scheme(geometry);
     let store = Arc::new(MemStore::new(builder().store_len().unwrap()));
     let mut array = builder().store(store.clone()).build().unwrap();
     (0..9).for_each(|addr| array.write(addr, &block(addr, 1 << 20)).unwrap());
@@ -73,8 +73,7 @@ fn large_blocks_in_a_tree_come_back() {
 
 #[test]
 fn few_blocks_are_all_touched_and_many_are_not() {
-    let linear =
-        |blocks, len| matches!(builder(blocks, len).config().unwrap(), SchemeConfig::Linear { .. });
+    let linear = |blocks, len| builder(blocks, len).chosen_scheme().unwrap().name() == "linear";
     assert!(linear(1, 64) && linear(10, 64) && linear(3, 1 << 20));
     assert!(!linear(0, 64) && !linear(1000, 64));
 }
@@ -148,7 +147,7 @@ fn loading_shows_the_same_whatever_is_loaded() {
     let shown = |byte: u8| {
         let geometry = path::PathGeometry::new(2000, 16).unwrap().with_map_memory(100).unwrap();
         assert!(geometry.map_trees > 1);
-        let builder = || builder(0, 0).scheme(SchemeConfig::Path(geometry));
+        let builder = || builder(0, 0).scheme(geometry);
         let witness = Arc::new(Recorder::default());
         let store = MemStore::new(builder().store_len().unwrap());
         let store = Arc::new(WatchedStore::new(store, witness.clone()));
@@ -244,12 +243,13 @@ fn impossible_sizes_are_refused() {
             let _ = builder().store_len();
         }
         let path = path::PathGeometry { blocks, ..path::PathGeometry::new(9, 64).unwrap() };
-        let path = SchemeConfig::Path(path::PathGeometry { block_len: len, ..path });
-        for scheme in [path, SchemeConfig::Linear { blocks, block_len: len.max(1) }] {
-            if blocks > 5 || matches!(scheme, SchemeConfig::Path(_)) {
-                let _ = builder(0, 0).scheme(scheme).store_len();
-                assert!(builder(0, 0).scheme(scheme).build().is_err(), "{scheme:?}");
-            }
+        let path = path::PathGeometry { block_len: len, ..path };
+        let _ = builder(0, 0).scheme(path).store_len();
+        assert!(builder(0, 0).scheme(path).build().is_err(), "{path:?}");
+        if blocks > 5 {
+            let linear = LinearScheme { blocks, block_len: len.max(1) };
+            let _ = builder(0, 0).scheme(linear).store_len();
+            assert!(builder(0, 0).scheme(linear).build().is_err(), "{linear:?}");
         }
     }
 }

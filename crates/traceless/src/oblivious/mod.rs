@@ -39,8 +39,11 @@ mod greedy;
 mod labels;
 mod plan;
 mod positions;
+#[cfg(feature = "suite")]
+mod public_trace;
 mod saved;
 mod scan;
+mod scheme;
 mod sealed;
 #[cfg(test)]
 mod tests;

@@ -20,12 +20,27 @@
 //! Deniability against Multi-Snapshot Adversaries, `PoPETs` 2017; arXiv 1706.10276v2 corrects it.
 //! The machinery, crash safety and freshness are those of [`random`](super::random).
 
-use super::random::{RandomSlots, Vacancy};
+use super::contract::SchemeKind;
+use super::random::{RandomScheme, RandomSlots, Vacancy};
 use alloc::vec;
 use alloc::vec::Vec;
 
 /// The scheme. See the [module](self).
 pub type DataLair = RandomSlots<FreeRecord>;
+
+/// The scheme with its parameters.
+pub type DataLairScheme = RandomScheme<FreeRecord>;
+
+/// Random slots, with a record of the free ones.
+pub static DATALAIR: SchemeKind = SchemeKind {
+    name: "datalair",
+    about: "DataLair-style: random slots, with a record of free ones. For comparison",
+    code: 5,
+    options: &[],
+    choose: DataLairScheme::choose,
+    decode: DataLairScheme::decode,
+    samples: DataLairScheme::samples,
+};
 
 /// A bit for each slot: whether it is taken.
 pub struct FreeRecord {
@@ -33,6 +48,7 @@ pub struct FreeRecord {
 }
 
 impl Vacancy for FreeRecord {
+    const KIND: &'static SchemeKind = &DATALAIR;
     const KEEPS_RECORD: bool = true;
 
     fn new(slots: u64) -> Self {

@@ -5,12 +5,14 @@
 //! change from one version to the next. Each part of a history has a digest of what the store was
 //! asked, what was read, and what lies in the store and in the vault at the end.
 
-#[cfg(test)]
-use crate::build::SchemeConfig;
 use crate::error::{Error, Result};
 use crate::oram::BlockOram;
 use crate::rng::{Rng as _, SeededRng};
+#[cfg(test)]
+use crate::scheme::contract::BlockScheme;
+use crate::scheme::datalair::DataLairScheme;
 use crate::scheme::detwo::{self, MapEntries, Refresh};
+use crate::scheme::hive::HiveScheme;
 use crate::scheme::rig::{Forgetful, Rig};
 use crate::scheme::{random, sq};
 use crate::store::{MemStore, Store, WatchedStore};
@@ -24,16 +26,16 @@ const BLOCK_LEN: usize = 128;
 const DAMAGED: (u64, usize) = (24, 96);
 
 /// A scheme, its store, and what became of both in the part that is under way.
-struct History {
-    rig: Rig<SchemeConfig>,
+struct History<'a> {
+    rig: Rig<&'a dyn BlockScheme>,
     rng: SeededRng,
     witness: Arc<Recorder>,
     digest: Sha256,
 }
 
-impl History {
-    fn new(config: SchemeConfig) -> Self {
-        let rig = Rig::with_room(config, config.store_len());
+impl<'a> History<'a> {
+    fn new(scheme: &'a dyn BlockScheme) -> Self {
+        let rig = Rig::with_room(scheme, scheme.store_len());
         let (witness, digest) = (Arc::new(Recorder::default()), Sha256::new());
         Self { rig, rng: SeededRng::new(11), witness, digest }
     }
@@ -42,7 +44,7 @@ impl History {
     fn live(mut self) -> [u32; 4] {
         let store = self.rig.store.clone();
         let parts = self.rig.parts(self.watched(store), false);
-        let mut oram = self.rig.geometry.create_for_disk(parts).unwrap();
+        let mut oram = self.rig.geometry.create_block(parts).unwrap();
         self.use_it(&mut *oram, 6 * self.rig.geometry.blocks()).unwrap();
         drop(oram);
         let used = self.end_part();
@@ -64,7 +66,7 @@ impl History {
         let state = self.rig.vault.kept();
         let parts = self.rig.parts(self.watched(store), read_only);
         let digest = &mut self.digest;
-        self.rig.geometry.open_for_disk(parts, &state, &mut |done, all| {
+        self.rig.geometry.open_block(parts, &state, &mut |done, all| {
             digest.update(done.to_le_bytes());
             digest.update(all.to_le_bytes());
         })
@@ -139,7 +141,7 @@ impl History {
         drop(opened);
         let state = self.rig.vault.kept();
         let parts = self.rig.parts(self.watched(store), false);
-        let salvaged = self.rig.geometry.salvage_for_disk(parts, &state, &mut |_, _| {});
+        let salvaged = self.rig.geometry.salvage(parts, &state, &mut |_, _| {});
         match salvaged {
             Ok((mut oram, lost)) => {
                 self.digest.update(format!("{lost:?}"));
@@ -207,8 +209,8 @@ impl History {
 }
 
 /// Fails if the histories of a scheme with these geometries are not those that they always were.
-fn assert_unchanged(histories: &[(&str, SchemeConfig, [u32; 4])]) {
-    let lived = histories.iter().map(|&(name, config, _)| (name, History::new(config).live()));
+fn assert_unchanged(histories: &[(&str, &dyn BlockScheme, [u32; 4])]) {
+    let lived = histories.iter().map(|&(name, scheme, _)| (name, History::new(scheme).live()));
     let lived: Vec<_> = lived.collect();
     let expected = histories.iter().map(|&(name, _, digests)| (name, digests));
     let expected: Vec<_> = expected.collect();
@@ -229,38 +231,22 @@ fn a_history_of_sq_is_what_it_was() {
     let paper = |geometry| sq::SqGeometry { cadence: sq::Cadence::Paper, ..geometry };
     let chosen = sq::SqGeometry::new(3000, BLOCK_LEN, sq::Wishes::default()).unwrap();
     assert_unchanged(&[
-        ("small", SchemeConfig::Sq(small), [0xb5cd_5379, 0xbbce_2d4e, 0x37de_e022, 0x2fd1_98ce]),
-        ("wide", SchemeConfig::Sq(wide), [0xfcb0_462f, 0xdd72_83c7, 0x1008_710f, 0xc2d9_1bfb]),
-        ("deep", SchemeConfig::Sq(deep), [0xf4fc_6edf, 0x7040_29fc, 0x523a_9c80, 0x4493_4194]),
-        (
-            "wide and deep",
-            SchemeConfig::Sq(wide_deep),
-            [0x92ec_3ae0, 0x763c_dcab, 0x80d3_cffe, 0x0da3_a66d],
-        ),
-        ("chosen", SchemeConfig::Sq(chosen), [0xb45d_fe64, 0x8663_7e1b, 0x6d0e_860c, 0x69de_c6ff]),
+        ("small", &small, [0xb5cd_5379, 0xbbce_2d4e, 0x37de_e022, 0x2fd1_98ce]),
+        ("wide", &wide, [0xfcb0_462f, 0xdd72_83c7, 0x1008_710f, 0xc2d9_1bfb]),
+        ("deep", &deep, [0xf4fc_6edf, 0x7040_29fc, 0x523a_9c80, 0x4493_4194]),
+        ("wide and deep", &wide_deep, [0x92ec_3ae0, 0x763c_dcab, 0x80d3_cffe, 0x0da3_a66d]),
+        ("chosen", &chosen, [0xb45d_fe64, 0x8663_7e1b, 0x6d0e_860c, 0x69de_c6ff]),
         (
             "small, amortized",
-            SchemeConfig::Sq(amortized(small)),
+            &amortized(small),
             [0x0ee1_dd0d, 0x3441_a7b0, 0xf96b_9971, 0xbd2a_dd0e],
         ),
-        (
-            "deep, amortized",
-            SchemeConfig::Sq(amortized(deep)),
-            [0xfa1e_7c51, 0x39be_3b13, 0xc7a0_c710, 0x3ec1_e0d1],
-        ),
-        (
-            "small, on disk",
-            SchemeConfig::Sq(on_disk(small)),
-            [0xd021_8751, 0xf454_2fb0, 0x4288_f8bd, 0x75c5_50e6],
-        ),
-        (
-            "wide, on disk",
-            SchemeConfig::Sq(on_disk(wide)),
-            [0x16ff_9446, 0x4022_b8ad, 0xedc7_4e31, 0x4ea9_6d27],
-        ),
+        ("deep, amortized", &amortized(deep), [0xfa1e_7c51, 0x39be_3b13, 0xc7a0_c710, 0x3ec1_e0d1]),
+        ("small, on disk", &on_disk(small), [0xd021_8751, 0xf454_2fb0, 0x4288_f8bd, 0x75c5_50e6]),
+        ("wide, on disk", &on_disk(wide), [0x16ff_9446, 0x4022_b8ad, 0xedc7_4e31, 0x4ea9_6d27]),
         (
             "deep, on disk, as in the paper",
-            SchemeConfig::Sq(paper(on_disk(deep))),
+            &paper(on_disk(deep)),
             [0x5c1b_a401, 0x99ff_33ed, 0xf0a3_3b83, 0xc132_b4a6],
         ),
     ]);
@@ -271,44 +257,44 @@ fn a_history_of_detwo_is_what_it_was() {
     let of = |blocks, refresh, map_tiers, entries| {
         let refresh = Refresh::parse(refresh).unwrap();
         let geometry = detwo::DetWoGeometry::new(blocks, BLOCK_LEN, refresh, map_tiers).unwrap();
-        SchemeConfig::DetWo(geometry.with_map_entries(entries).unwrap())
+        geometry.with_map_entries(entries).unwrap()
     };
     let (counts, pointers) = (MapEntries::Counts, MapEntries::Pointers);
     assert_unchanged(&[
-        ("counts", of(640, "1", 0, counts), [0x8a55_38c0, 0xaaf9_6093, 0x6a37_a2d9, 0x9e71_12c5]),
+        ("counts", &of(640, "1", 0, counts), [0x8a55_38c0, 0xaaf9_6093, 0x6a37_a2d9, 0x9e71_12c5]),
         (
             "counts, few refreshes",
-            of(500, "2/7", 0, counts),
+            &of(500, "2/7", 0, counts),
             [0x1119_76b6, 0xcf8b_8345, 0xb55d_0b6b, 0xbdd6_9ce9],
         ),
         (
             "counts, many refreshes",
-            of(700, "5/2", 0, counts),
+            &of(700, "5/2", 0, counts),
             [0x6614_0965, 0xc367_fa30, 0xfbb0_9299, 0x733b_d318],
         ),
         (
             "counts, on disk",
-            of(800, "1", 1, counts),
+            &of(800, "1", 1, counts),
             [0xbc3e_4126, 0x72b3_4cc5, 0x5137_7ad4, 0x59bc_859c],
         ),
         (
             "counts, on disk twice",
-            of(9000, "3/2", 2, counts),
+            &of(9000, "3/2", 2, counts),
             [0xe94a_b55a, 0xfb0e_cc7d, 0x22bd_1e81, 0x3444_21f4],
         ),
         (
             "pointers",
-            of(640, "1", 0, pointers),
+            &of(640, "1", 0, pointers),
             [0xd2a5_61a0, 0xabe4_95e4, 0x9323_b373, 0xa5d0_b3f1],
         ),
         (
             "pointers, few refreshes, on disk",
-            of(3000, "1/3", 1, pointers),
+            &of(3000, "1/3", 1, pointers),
             [0xf17b_3f43, 0x357d_b89e, 0xaf9d_1577, 0xf14d_077e],
         ),
         (
             "pointers, many refreshes, on disk",
-            of(900, "3", 1, pointers),
+            &of(900, "3", 1, pointers),
             [0x8a30_c9eb, 0xe4e0_0287, 0x5793_e121, 0x7df6_1526],
         ),
     ]);
@@ -318,20 +304,20 @@ fn a_history_of_detwo_is_what_it_was() {
 fn a_history_of_random_slots_is_what_it_was() {
     let of = |tiers| random::RandomGeometry::new(700, BLOCK_LEN, tiers).unwrap();
     assert_unchanged(&[
-        ("hive", SchemeConfig::Hive(of(0)), [0x3ebe_0acf, 0x0b70_db58, 0xd7ce_ef0a, 0xe70b_7643]),
+        ("hive", &HiveScheme::new(of(0)), [0x3ebe_0acf, 0x0b70_db58, 0xd7ce_ef0a, 0xe70b_7643]),
         (
             "hive, on disk",
-            SchemeConfig::Hive(of(1)),
+            &HiveScheme::new(of(1)),
             [0xee5a_912f, 0xfc35_2742, 0x6028_899f, 0xd540_2f85],
         ),
         (
             "datalair",
-            SchemeConfig::DataLair(of(0)),
+            &DataLairScheme::new(of(0)),
             [0xa7fb_d872, 0x7025_5b4f, 0xd7ce_ef0a, 0xe70b_7643],
         ),
         (
             "datalair, on disk",
-            SchemeConfig::DataLair(of(1)),
+            &DataLairScheme::new(of(1)),
             [0x6777_193b, 0xd58f_ef1c, 0x6028_899f, 0xfa27_98be],
         ),
     ]);

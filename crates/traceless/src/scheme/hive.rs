@@ -9,15 +9,31 @@
 //! Write-Only Oblivious RAM, CCS 2014. docs/papers.md lists what differs. The machinery, crash
 //! safety and freshness are those of [`random`](super::random).
 
-use super::random::{RandomSlots, Vacancy};
+use super::contract::SchemeKind;
+use super::random::{RandomScheme, RandomSlots, Vacancy};
 
 /// The scheme. See the [module](self).
 pub type Hive = RandomSlots<ReverseMap>;
+
+/// The scheme with its parameters.
+pub type HiveScheme = RandomScheme<ReverseMap>;
+
+/// Random slots; the map is looked up to find out which are free.
+pub static HIVE: SchemeKind = SchemeKind {
+    name: "hive",
+    about: "HIVE: random slots. For comparison: slower, and twice the size",
+    code: 4,
+    options: &[],
+    choose: HiveScheme::choose,
+    decode: HiveScheme::decode,
+    samples: HiveScheme::samples,
+};
 
 /// No record of free slots: entries and map are asked.
 pub struct ReverseMap;
 
 impl Vacancy for ReverseMap {
+    const KIND: &'static SchemeKind = &HIVE;
     const KEEPS_RECORD: bool = false;
 
     fn new(_: u64) -> Self {

@@ -20,6 +20,10 @@ const STATE_LEN: usize = 2 + 16 + 8 + 1;
 /// Bytes in front of a sealed copy: its salt and its tag.
 const FRONT_LEN: usize = Salt::LEN + TAG_LEN;
 
+mod scheme;
+
+pub use scheme::LinearScheme;
+
 /// The scheme. See the [module](self).
 pub struct Linear {
     blocks: u64,

@@ -1,5 +1,7 @@
 //! The schemes. Each is an [`Oram`](crate::oram::Oram) over a store.
 //!
+//! * `scheme/contract`: what a scheme's parameters say, and how they make and open an ORAM;
+//!   `scheme/registry`: the kinds that volumes can be made with
 //! * `scheme/saves`: logs and trusted states in turns, for schemes that rewrite what they read;
 //!   `scheme/keys`: keys of their areas; `scheme/store_vault`: a vault beside them in one store
 //! * `scheme/openings`: openings, the state that names them, keys by opening
@@ -35,6 +37,7 @@
 //!   `map`, `keys`; `scheme/hive`, `scheme/datalair`: how a slot is known to be free
 
 pub mod circuit;
+pub mod contract;
 pub mod datalair;
 pub mod detwo;
 pub(crate) mod health;
@@ -54,6 +57,7 @@ pub mod pmmac;
 mod pool;
 pub mod random;
 mod refreshed;
+pub mod registry;
 mod requests;
 pub mod rho;
 #[cfg(all(test, feature = "std"))]
@@ -73,7 +77,7 @@ use crate::durable::Vault;
 use crate::error::{Error, Result};
 use crate::rng::Rng;
 use crate::seal::{Cipher, Secret};
-use crate::store::{Area, SlotLayout, Store};
+use crate::store::{Area, MemStore, SlotLayout, Store};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -100,6 +104,21 @@ pub struct Parts {
 }
 
 impl Parts {
+    /// What an ORAM whose areas take `len` bytes is made with in this program's memory, under a
+    /// random key and without a vault: it cannot be opened again.
+    pub fn in_memory(len: u64, mut rng: Box<dyn Rng>) -> Result<Self> {
+        Ok(Self {
+            store: Arc::new(MemStore::with_room(len)?),
+            first: 0,
+            key: Secret::random(&mut *rng),
+            vault: Box::new(()),
+            rng,
+            read_only: false,
+            cipher: Cipher::default(),
+            expect_writes: 0,
+        })
+    }
+
     /// Refuses a store without room for areas of `len` bytes.
     fn check_room(&self, len: u64) -> Result {
         if self.store.len() < self.first + len {
@@ -114,8 +133,8 @@ impl Parts {
     }
 }
 
-/// Name, first byte and length of an area.
-type PlacedArea = (&'static str, u64, u64);
+/// Name, first byte and length in bytes of an area.
+pub type PlacedArea = (&'static str, u64, u64);
 
 /// Places areas one behind the other.
 fn place_areas(areas: impl Iterator<Item = (&'static str, SlotLayout)>) -> Vec<PlacedArea> {

@@ -10,7 +10,10 @@
 mod durable;
 mod fill;
 mod geometry;
+#[cfg(feature = "suite")]
+mod public_trace;
 mod relabel;
+mod scheme;
 #[cfg(feature = "std")]
 mod unsaved;
 

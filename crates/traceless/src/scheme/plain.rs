@@ -29,6 +29,10 @@ const BLOCKS_PER_TRIP: usize = 64;
 /// Sequence numbers of one opening; the next opening starts that much further on.
 const WRITES_PER_OPENING: u64 = 1 << 40;
 
+mod scheme;
+
+pub use scheme::{PLAIN, PlainScheme};
+
 /// The scheme. See the [module](self).
 pub struct Plain {
     area: Area,

@@ -1,13 +1,13 @@
 //! What the tests of the schemes share: a store in memory with all that it takes to open it again,
 //! and ways to damage it.
 
-#[cfg(test)]
-use crate::build::SchemeConfig;
 use crate::durable::{MemVault, Vault};
 use crate::error::{Error, Result};
 use crate::oram::Oram;
 use crate::rng::{Rng, SeededRng};
 use crate::scheme::Parts;
+#[cfg(test)]
+use crate::scheme::contract::Scheme;
 use crate::seal::{Cipher, Secret};
 use crate::store::{Area, MemStore, Run, Store};
 use crate::types::{Addr, Extent, Slot};
@@ -178,7 +178,7 @@ impl Store for Forgetful {
     }
 }
 
-impl Rig<SchemeConfig> {
+impl<S: Scheme> Rig<S> {
     /// Opens it as the vault last knew it, on `store`.
     fn reopen(&mut self, store: Arc<dyn Store>) -> Result<Box<dyn Oram>> {
         let (parts, state) = (self.parts(store, false), self.vault.kept());
@@ -239,14 +239,14 @@ fn run(
 /// Lives on from crash to crash. Each opening finds a prefix of the writes, at least up to the last
 /// sync.
 pub(crate) fn lives_through_crashes(
-    config: SchemeConfig,
+    scheme: impl Scheme + Copy,
     seed: u64,
     fuses: impl Iterator<Item = u64>,
 ) {
-    let blocks = config.blocks();
-    let mut rig = Rig::with_room(config, config.store_len());
+    let blocks = scheme.blocks();
+    let mut rig = Rig::with_room(scheme, scheme.store_len());
     let parts = rig.parts(rig.store.clone(), false);
-    drop(config.create(parts).unwrap());
+    drop(scheme.create(parts).unwrap());
     let (mut bytes, mut rng) = (rig.store.snapshot(), SeededRng::new(seed));
     let (mut writes, mut promised, mut next) = (vec![], 0, 0);
     let (mut lived, mut closed) = (0, 0);

@@ -1,13 +1,29 @@
 //! Tiers: the data is tier 0, and a map too large for memory lies in further tiers of the same
 //! scheme, each of which holds the map of the one before.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::scheme::contract::MapPlacement;
 use crate::types::Addr;
 use alloc::vec;
 use alloc::vec::Vec;
 
 /// Tiers of a map that may lie on the store.
 pub const MAP_TIERS_MAX: u8 = 3;
+
+/// Tiers of the map on the store where its place is `map`, if `fitting` of them keep the rest within
+/// the budget of memory.
+pub(super) fn placed(map: MapPlacement, fitting: u8) -> u8 {
+    match map {
+        MapPlacement::Auto => fitting,
+        MapPlacement::Memory => 0,
+        MapPlacement::Store => fitting.max(1),
+    }
+}
+
+/// The number of tiers in saved parameters.
+pub(super) fn decode(tiers: u32) -> Result<u8> {
+    u8::try_from(tiers).map_err(|_| Error::Geometry("more map tiers than 3"))
+}
 
 /// How the entries of a map lie in its blocks.
 #[derive(Clone, Copy)]

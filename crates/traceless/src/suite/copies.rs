@@ -1,8 +1,8 @@
 //! What two copies of one process seal, each with its own contents.
 
 use super::{Subject, step};
-use crate::build::SchemeConfig;
 use crate::rng::{Rng, Salt, SeededRng};
+use crate::scheme::contract::Scheme;
 use crate::seal::{Nonce, record};
 use std::collections::HashSet;
 use traceless_sys::in_a_copy;
@@ -16,12 +16,12 @@ const USE_LEN: usize = 8 + 8 + 1 + 8;
 /// Pairs of a key and a nonce under which both of two copies of one process have sealed, after they
 /// went on with different contents. `rng` makes the source of randomness that both copies have; of
 /// the operating system's none must be found, of one that is copied, all are.
-pub fn nonces_that_copies_share(config: &SchemeConfig, rng: fn() -> Box<dyn Rng>) -> usize {
-    let mut subject = Subject::new(config);
+pub fn nonces_that_copies_share(scheme: &dyn Scheme, rng: fn() -> Box<dyn Rng>) -> usize {
+    let mut subject = Subject::new(scheme);
     let mut parts = subject.parts(subject.store());
     parts.rng = rng();
-    let mut oram = config.create(parts).unwrap();
-    let mut model = vec![0; config.blocks() as usize * config.block_len()];
+    let mut oram = scheme.create(parts).unwrap();
+    let mut model = vec![0; scheme.blocks() as usize * scheme.block_len()];
     let mut operations = SeededRng::new(5);
     for _ in 0..OPERATIONS {
         step(&mut *oram, &mut model, &mut operations).unwrap();

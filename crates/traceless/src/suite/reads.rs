@@ -1,11 +1,11 @@
 //! Reads that the store cannot serve, once: afterwards everything is as it was, and the same is
 //! read again before anything else.
 
-use super::{Subject, assert_holds, config_hides, step};
-use crate::build::SchemeConfig;
+use super::{Subject, assert_holds, step};
 use crate::error::{Error, Result};
 use crate::oram::{Hides, Oram};
 use crate::rng::{Rng, SeededRng};
+use crate::scheme::contract::Scheme;
 use crate::store::Store;
 use crate::types::{Addr, Extent};
 #[cfg(test)]
@@ -84,15 +84,15 @@ pub fn is_read_again(before: &[Vec<Extent>], after: &[Vec<Extent>]) -> bool {
 }
 
 /// After each read that failed, all blocks are there, and a sync and another opening work.
-pub fn survives_failing_reads(config: &SchemeConfig) {
-    let often = (20_000 / config.blocks()).clamp(5, 80);
+pub fn survives_failing_reads(scheme: &dyn Scheme) {
+    let often = (20_000 / scheme.blocks()).clamp(5, 80);
     let mut fired = 0;
     for nth in 0..often {
-        let mut subject = Subject { seed: nth * 100, ..Subject::new(config) };
+        let mut subject = Subject { seed: nth * 100, ..Subject::new(scheme) };
         let inner = subject.store();
         let store = Arc::new(FailingReads::new(inner.clone()));
         let mut oram = subject.create(store.clone()).unwrap();
-        let mut model = vec![0; config.blocks() as usize * config.block_len()];
+        let mut model = vec![0; scheme.blocks() as usize * scheme.block_len()];
         let mut rng = SeededRng::new(nth);
         (0..30).for_each(|_| step(&mut *oram, &mut model, &mut rng).unwrap());
         // Each of the first, then further apart.
@@ -103,7 +103,7 @@ pub fn survives_failing_reads(config: &SchemeConfig) {
         assert_holds(&mut *subject.open(inner).unwrap(), &model);
     }
     // Schemes that hide writes alone may have all of it in memory.
-    let is_enough = u64::from(fired) > often / 2 || config_hides(config) != Hides::ReadsAndWrites;
+    let is_enough = u64::from(fired) > often / 2 || scheme.hides() != Hides::ReadsAndWrites;
     assert!(is_enough, "only {fired} reads failed");
 }
 
@@ -247,8 +247,8 @@ mod tests {
     }
 
     fn is_noticed(fault: fn(&mut dyn Oram) -> Result) -> bool {
-        let config = SchemeConfig::Path(PathGeometry::new(40, 16).unwrap());
-        let mut subject = Subject::new(&config);
+        let scheme = PathGeometry::new(40, 16).unwrap();
+        let mut subject = Subject::new(&scheme);
         let store = Arc::new(FailingReads::new(subject.store()));
         let oram = subject.create(store.clone()).unwrap();
         let mut mutant = Mutant { oram, fault, is_hit: false };

@@ -4,11 +4,11 @@ use super::{Effort, Places, Row, failed, seconds};
 use crate::bench::controls::{Controls, Operations};
 use crate::numbers::{Scale, TimePair, cpu_seconds, row_of_ratios};
 use std::sync::Arc;
-use traceless::build::SchemeConfig;
 use traceless::durable::MemVault;
 use traceless::oram::Oram;
 use traceless::rng::{Rng, SeededRng, System};
 use traceless::scheme::Parts;
+use traceless::scheme::contract::BlockScheme;
 use traceless::scheme::detwo::{DetWoGeometry, Refresh};
 use traceless::seal::{Cipher, Secret};
 use traceless::store::{MemStore, Store};
@@ -21,7 +21,7 @@ pub const BLOCK_LEN: usize = 4096;
 
 pub fn measure(_: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
     let geometry = DetWoGeometry::new(BLOCKS, BLOCK_LEN, Refresh::ONE, 0).map_err(failed)?;
-    let mut bed = TestBed::in_memory(SchemeConfig::DetWo(geometry))?;
+    let mut bed = TestBed::in_memory(Arc::new(geometry))?;
     let (writes, reads) = bed.rounds(effort.rounds, &DETWO_WRITE, &DETWO_READ)?;
     let scale = Scale::Rate("GB/s", BLOCK_LEN as f64);
     Ok(vec![
@@ -39,7 +39,7 @@ const DETWO_READ: Operations =
 
 /// A scheme that has been gone through once, so that whatever it writes anew has something to open.
 pub struct TestBed {
-    scheme: SchemeConfig,
+    scheme: Arc<dyn BlockScheme>,
     oram: Box<dyn Oram>,
     store: Arc<dyn Store>,
     vault: MemVault,
@@ -49,20 +49,21 @@ pub struct TestBed {
 }
 
 impl TestBed {
-    pub fn new(scheme: SchemeConfig, store: Arc<dyn Store>) -> Result<Self, Failure> {
+    pub fn new(scheme: Arc<dyn BlockScheme>, store: Arc<dyn Store>) -> Result<Self, Failure> {
         let (vault, key) = (MemVault::default(), Secret::random(&mut System));
         let oram = scheme.create(parts(store.clone(), &vault, &key)).map_err(failed)?;
         let (rng, block) = (SeededRng::new(1), vec![0; BLOCK_LEN]);
         let mut bed = Self { scheme, oram, store, vault, key, rng, block };
-        for addr in 0..scheme.blocks() {
+        for addr in 0..bed.scheme.blocks() {
             bed.rng.fill(&mut bed.block);
             bed.oram.write(Addr(addr), &bed.block).map_err(failed)?;
         }
         Ok(bed)
     }
 
-    pub fn in_memory(scheme: SchemeConfig) -> Result<Self, Failure> {
-        Self::new(scheme, Arc::new(MemStore::new(scheme.store_len())))
+    pub fn in_memory(scheme: Arc<dyn BlockScheme>) -> Result<Self, Failure> {
+        let store = MemStore::new(scheme.store_len());
+        Self::new(scheme, Arc::new(store))
     }
 
     /// As many random blocks as there are.

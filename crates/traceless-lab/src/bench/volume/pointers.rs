@@ -4,7 +4,6 @@ use super::library::{BLOCK_LEN, BLOCKS, TestBed};
 use super::{Effort, Places, Row, failed, row};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use traceless::build::SchemeConfig;
 use traceless::scheme::detwo::{DetWoGeometry, MapEntries, Refresh};
 use traceless::store::{MemStore, WatchedStore};
 use traceless::trace::{Event, Op, Witness};
@@ -44,7 +43,7 @@ fn measure(map_tiers: u8, effort: Effort) -> Result<Vec<Row>, Failure> {
             .map_err(failed)
     };
     let (counts, pointers) = (geometry(MapEntries::Counts)?, geometry(MapEntries::Pointers)?);
-    let bed = |g: DetWoGeometry| TestBed::in_memory(SchemeConfig::DetWo(g));
+    let bed = |g: DetWoGeometry| TestBed::in_memory(Arc::new(g));
     let (mut by_counts, mut by_pointers) = (bed(counts)?, bed(pointers)?);
     let (mut writes, mut reads, mut openings) = (vec![], vec![], vec![]);
     for _ in 0..effort.rounds {
@@ -80,10 +79,8 @@ impl Witness for ReadBytes {
 fn bytes_per_byte(geometry: DetWoGeometry) -> Result<f64, Failure> {
     let witness = Arc::new(ReadBytes::default());
     let store = Arc::new(MemStore::new(geometry.store_len()));
-    let mut bed = TestBed::new(
-        SchemeConfig::DetWo(geometry),
-        Arc::new(WatchedStore::new(store, witness.clone())),
-    )?;
+    let mut bed =
+        TestBed::new(Arc::new(geometry), Arc::new(WatchedStore::new(store, witness.clone())))?;
     let addrs = bed.addresses();
     bed.write(&addrs)?;
     witness.0.store(0, Ordering::Relaxed);

@@ -2,7 +2,8 @@
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use traceless::build::SchemeConfig;
+use std::sync::Arc;
+use traceless::scheme::contract::BlockScheme;
 use traceless_cli::args::CreateArgs;
 use traceless_cli::failure::Failure;
 use traceless_cli::volume::create;
@@ -95,7 +96,7 @@ impl VolumeSubject {
     }
 
     /// The scheme of a volume of `bytes` bytes, or why there is none.
-    pub fn scheme(self, bytes: u64) -> Result<SchemeConfig, String> {
+    pub fn scheme(self, bytes: u64) -> Result<Arc<dyn BlockScheme>, String> {
         create::scheme(&self.create_args(bytes)?).map_err(|e| e.message)
     }
 
@@ -132,7 +133,7 @@ mod tests {
         let [control, detwo, ..] = SUBJECTS;
         assert!(control.image_len(1 << 20).unwrap() < detwo.image_len(1 << 20).unwrap());
         let unknown = VolumeSubject { create: &["--scheme", "none"], ..control };
-        assert_eq!(unknown.scheme(1 << 20), Err(NOT_IN_THIS_BUILD.to_owned()));
+        assert_eq!(unknown.scheme(1 << 20).unwrap_err(), NOT_IN_THIS_BUILD);
         let refused = VolumeSubject { create: &["--scheme", "detwo", "--refresh", "0"], ..control };
         assert_ne!(refused.scheme(1 << 20).unwrap_err(), NOT_IN_THIS_BUILD);
     }

@@ -2,7 +2,6 @@
 //! state, labels after a crash, openings and their keys.
 
 use super::*;
-use crate::build::SchemeConfig;
 use crate::durable::Vault;
 use crate::error::Place;
 use crate::oblivious::tree::Memory as _;
@@ -64,9 +63,8 @@ fn geometries() -> [ArrayGeometry; 3] {
 #[test]
 fn no_crash_loses_what_was_synced() {
     for (nth, geometry) in geometries().into_iter().enumerate() {
-        let config = SchemeConfig::Oblivious(geometry);
         let fuses = (0..60).chain((0..40).map(|n| n * 977 % 3000));
-        rig::lives_through_crashes(config, nth as u64, fuses);
+        rig::lives_through_crashes(geometry, nth as u64, fuses);
     }
 }
 
@@ -79,7 +77,7 @@ fn no_nonce_covers_two_contents() {
     record::start();
     for (nth, geometry) in geometries().into_iter().enumerate() {
         let fuses = (0..60).map(|n| 20 + n * 977 % 3000);
-        rig::lives_through_crashes(SchemeConfig::Oblivious(geometry), nth as u64 + 9, fuses);
+        rig::lives_through_crashes(geometry, nth as u64 + 9, fuses);
         let mut used = BTreeMap::new();
         for sealed in record::take() {
             let first = *used.entry((sealed.key, sealed.nonce.version)).or_insert(sealed.tag);

@@ -3,6 +3,7 @@
 use super::Refresh;
 use super::pointer::Pointer;
 use crate::error::{Error, Result};
+use crate::scheme::contract::check_size;
 use crate::scheme::tiers::{MAP_TIERS_MAX, MapLayout};
 use crate::scheme::{log, place_areas, refreshed};
 use crate::store::SlotLayout;
@@ -19,9 +20,6 @@ const MAP_MEMORY_MAX: u64 = 1 << 30;
 
 /// Blocks that may be written between two syncs, at most.
 pub const UNSYNCED_MAX: u64 = 1 << 16;
-
-/// Logical blocks, at most: 4 EiB of 4 KiB blocks.
-pub const BLOCKS_MAX: u64 = 1 << 50;
 
 /// Names of each tier's holding and main area.
 pub(super) const AREA_NAMES: [[&str; 2]; MAP_TIERS_MAX as usize + 1] = [
@@ -104,15 +102,7 @@ impl DetWoGeometry {
 
     /// Refuses what cannot work, so that saved parameters may be trusted afterwards.
     pub fn check(&self) -> Result {
-        if self.blocks == 0 {
-            return Err(Error::Geometry("there must be at least one block"));
-        }
-        if self.blocks > BLOCKS_MAX {
-            return Err(Error::Geometry("more than 2^50 blocks"));
-        }
-        if !(64..=1 << 20).contains(&self.block_len) || !self.block_len.is_power_of_two() {
-            return Err(Error::Geometry("a block has 64 bytes to 1 MiB, a power of two"));
-        }
+        check_size(self.blocks, self.block_len)?;
         // Far above what is needed, so that no later product overflows: N (1 + 1/K) slots and some
         // slack, each with its entry, and the map's tiers.
         let (p, q) = (u128::from(self.refresh.p()), u128::from(self.refresh.q()));
@@ -215,6 +205,7 @@ impl DetWoTierGeometry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scheme::contract::BLOCKS_MAX;
 
     #[test]
     fn a_gibibyte_costs_what_it_should() {

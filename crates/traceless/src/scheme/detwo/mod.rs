@@ -27,12 +27,15 @@ mod pointer;
 mod read;
 mod recover;
 mod refresh;
+mod scheme;
 mod write;
 
+pub use crate::scheme::contract::BLOCKS_MAX;
 pub use crate::scheme::tiers::MAP_TIERS_MAX;
-pub use geometry::{BLOCKS_MAX, DetWoGeometry, MAP_FAN, MapEntries, UNSYNCED_MAX};
+pub use geometry::{DetWoGeometry, MAP_FAN, MapEntries, UNSYNCED_MAX};
 pub use passes::{DetWoLocation, Passes};
 pub use refresh::{REFRESH_TERM_MAX, Refresh};
+pub use scheme::DETWO;
 
 use crate::error::{Error, Place, Result};
 use crate::oram::{BlockOram, Hides, Oram, check_request};

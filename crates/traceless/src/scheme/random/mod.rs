@@ -39,15 +39,18 @@ mod keys;
 mod map;
 mod read;
 mod recover;
+mod scheme;
 mod stash;
 mod write;
 
 pub use crate::scheme::tiers::MAP_TIERS_MAX;
 pub use geometry::{BLOCKS_MAX, DRAWS, MAP_FAN, RandomGeometry, SLOTS_PER_BLOCK, UNSYNCED_MAX};
+pub use scheme::RandomScheme;
 
 use crate::error::{Error, Place, Result};
 use crate::oram::{BlockOram, Hides, Oram, check_request};
 use crate::scheme::Parts;
+use crate::scheme::contract::SchemeKind;
 use crate::scheme::lifecycle::Lifecycle;
 use crate::scheme::openings::{EpochState, OPENINGS_MANY, key_bytes_max};
 use crate::scheme::pool::Pool;
@@ -65,6 +68,9 @@ use write::{RandomWriteScratch, SlotDraw};
 
 /// How a scheme knows whether a slot is free.
 pub trait Vacancy: Send + Sync + Sized {
+    /// The kind of scheme that it makes.
+    const KIND: &'static SchemeKind;
+
     /// Whether a record is kept in memory, which an opening must fill.
     const KEEPS_RECORD: bool;
 

@@ -3,7 +3,7 @@
 use super::Sq;
 use super::geometry::SLOTS_PER_TRIP;
 use super::keys::level_version;
-use super::merge::{Merge, SortedRun, Ties};
+use super::merge::{Merge, SortedRun};
 use crate::error::Result;
 use crate::scheme::log::{self, DUMMY, Stamp};
 use crate::store::Run;
@@ -23,7 +23,7 @@ pub(super) struct Delivery {
     merged: Vec<u64>,
 }
 
-impl<T: Ties> Sq<T> {
+impl Sq {
     /// Flushes the bucket that has become full.
     pub(super) fn flush(&mut self) -> Result {
         let flush = self.flushes;
@@ -136,7 +136,7 @@ impl<T: Ties> Sq<T> {
 
     /// A merge that goes on with bucket number `bucket` of a level: behind the newest address that
     /// is there already.
-    fn begin_merge(&self, level: usize, bucket: u64, ready: Vec<SortedRun>) -> Result<Merge<T>> {
+    fn begin_merge(&self, level: usize, bucket: u64, ready: Vec<SortedRun>) -> Result<Merge> {
         let generation = bucket / self.schedule.width(level);
         let from = if bucket.is_multiple_of(self.schedule.width(level)) {
             0
@@ -155,7 +155,7 @@ impl<T: Ties> Sq<T> {
         level: usize,
         flush: u64,
         slots: Range<u64>,
-        merge: &mut Merge<T>,
+        merge: &mut Merge,
         d: &mut Delivery,
     ) -> Result {
         // Of this level alone: levels share the low halves of versions.
@@ -209,7 +209,7 @@ impl<T: Ties> Sq<T> {
         &mut self,
         flush: u64,
         refreshes: Range<u64>,
-        merge: &mut Merge<T>,
+        merge: &mut Merge,
         d: &mut Delivery,
     ) -> Result {
         let n = self.geometry.addresses();

@@ -6,6 +6,7 @@ use super::recent::CACHED_MAX;
 use super::schedule::Schedule;
 use super::times::Times;
 use crate::error::{Error, Result};
+use crate::scheme::contract::check_size;
 use crate::scheme::{Facts, log, place_areas, refreshed};
 use crate::store::SlotLayout;
 use alloc::format;
@@ -189,15 +190,7 @@ impl SqGeometry {
 
     /// Refuses what cannot work, so that saved parameters may be trusted afterwards.
     pub fn check(&self) -> Result {
-        if self.blocks == 0 {
-            return Err(Error::Geometry("there must be at least one block"));
-        }
-        if self.blocks > super::BLOCKS_MAX {
-            return Err(Error::Geometry("more than 2^50 blocks"));
-        }
-        if !(64..=1 << 20).contains(&self.block_len) || !self.block_len.is_power_of_two() {
-            return Err(Error::Geometry("a block has 64 bytes to 1 MiB, a power of two"));
-        }
+        check_size(self.blocks, self.block_len)?;
         if !(BUCKET_MIN..=BUCKET_MAX).contains(&self.bucket) || !self.bucket.is_multiple_of(2) {
             return Err(Error::Geometry("a bucket has 2 to 16384 slots, an even number"));
         }

@@ -1,7 +1,6 @@
 //! The access-time map as blocks of the ORAM itself: a leaf holds the times of neighbouring blocks,
 //! 4 bytes each, and is found by the time of its own last write, which is kept in memory.
 
-use super::Ties;
 use super::geometry::TIME_LEN;
 use super::{Sq, geometry::MapPlace};
 use crate::error::Result;
@@ -82,7 +81,7 @@ pub(super) fn time_at(leaf: &[u8], nth: usize) -> Option<u64> {
     u64::from(time).checked_sub(1)
 }
 
-impl<T: Ties> Sq<T> {
+impl Sq {
     /// The leaf that holds the time of `address`, and its number there.
     pub(super) fn leaf_of(&self, address: u64) -> (u64, usize) {
         let fan = self.geometry.leaf_fan();

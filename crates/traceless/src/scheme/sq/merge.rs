@@ -10,50 +10,33 @@ use crate::store::Run;
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
-use core::marker::PhantomData;
 use core::ops::Range;
 
 /// A merge that is under way. Of equal addresses only the newest comes out.
-pub(super) struct Merge<T> {
+pub(super) struct Merge {
     sources: Vec<SortedRun>,
-    /// The next address of each source that has one, its rank among equal ones, and the source.
-    next: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    ties: PhantomData<T>,
+    /// The next address of each source that has one, and the source. The lowest address comes
+    /// first, and of equal ones that of the newest source, which has the highest number.
+    next: BinaryHeap<Reverse<(u64, Reverse<u32>)>>,
 }
 
-/// Which of several copies of one block a merge keeps.
-pub trait Ties: Send + Sync + 'static {
-    /// Rank of a copy out of source number `source`; the youngest source has the highest number.
-    /// The lowest rank is kept.
-    fn rank(source: u32) -> u32;
-}
-
-/// The newest: what makes a merge right. Other rules are for tests that must find them.
-pub struct NewestWins;
-
-impl Ties for NewestWins {
-    fn rank(source: u32) -> u32 {
-        u32::MAX - source
-    }
-}
-
-impl<T: Ties> Merge<T> {
+impl Merge {
     /// Merges generations `sources` of `level`, the first of which are `ready`, addresses below
     /// `from` left out.
     pub fn start(
-        sq: &Sq<T>,
+        sq: &Sq,
         level: usize,
         ready: Vec<SortedRun>,
         sources: Range<u64>,
         from: u64,
     ) -> Result<Self> {
-        let mut merge = Self { sources: ready, next: BinaryHeap::new(), ties: PhantomData };
+        let mut merge = Self { sources: ready, next: BinaryHeap::new() };
         for generation in sources.skip(merge.sources.len()) {
             merge.sources.push(SortedRun::start(sq, level, generation, from)?);
         }
         for (source, nth) in merge.sources.iter().zip(0..) {
             if let Some(address) = source.address(sq) {
-                merge.next.push(Reverse((address, T::rank(nth), nth)));
+                merge.next.push(Reverse((address, Reverse(nth))));
             }
         }
         Ok(merge)
@@ -66,11 +49,11 @@ impl<T: Ties> Merge<T> {
 
     /// Takes the next block out, which there must be, into `body`; older copies of it are dropped.
     /// Whether it was whole. Adds the writes whose contents are not needed any more to `merged`.
-    pub fn take(&mut self, sq: &Sq<T>, body: &mut [u8], merged: &mut Vec<u64>) -> Result<bool> {
-        let Reverse((address, _, nth)) = self.next.pop().expect("there is a next address");
+    pub fn take(&mut self, sq: &Sq, body: &mut [u8], merged: &mut Vec<u64>) -> Result<bool> {
+        let Reverse((address, Reverse(nth))) = self.next.pop().expect("there is a next address");
         let whole = self.sources[nth as usize].read(sq, address, body)?;
         self.advance(sq, nth, merged)?;
-        while let Some(&Reverse((same, _, older))) = self.next.peek() {
+        while let Some(&Reverse((same, Reverse(older)))) = self.next.peek() {
             if same != address {
                 break;
             }
@@ -80,12 +63,12 @@ impl<T: Ties> Merge<T> {
         Ok(whole)
     }
 
-    fn advance(&mut self, sq: &Sq<T>, nth: u32, merged: &mut Vec<u64>) -> Result {
+    fn advance(&mut self, sq: &Sq, nth: u32, merged: &mut Vec<u64>) -> Result {
         let source = &mut self.sources[nth as usize];
         merged.extend(source.write(sq));
         source.advance(sq)?;
         if let Some(address) = source.address(sq) {
-            self.next.push(Reverse((address, T::rank(nth), nth)));
+            self.next.push(Reverse((address, Reverse(nth))));
         }
         Ok(())
     }
@@ -116,7 +99,7 @@ pub(super) struct GenerationRun {
 
 impl SortedRun {
     /// A run from its beginning, with what is read first read already.
-    pub fn ready<T: Ties>(sq: &Sq<T>, level: usize, generation: u64) -> Result<Self> {
+    pub fn ready(sq: &Sq, level: usize, generation: u64) -> Result<Self> {
         let mut source = Self::start(sq, level, generation, 0)?;
         if let Self::Indexed { run, .. } = &mut source {
             run.fetch_bodies(sq, 0)?;
@@ -124,7 +107,7 @@ impl SortedRun {
         Ok(source)
     }
 
-    fn start<T: Ties>(sq: &Sq<T>, level: usize, generation: u64, from: u64) -> Result<Self> {
+    fn start(sq: &Sq, level: usize, generation: u64, from: u64) -> Result<Self> {
         if level == 0 {
             let sorted = sq.recent.sorted(generation);
             let at = sorted.partition_point(|&(address, _)| address < from);
@@ -159,7 +142,7 @@ impl SortedRun {
     }
 
     /// The next address.
-    fn address<T: Ties>(&self, sq: &Sq<T>) -> Option<u64> {
+    fn address(&self, sq: &Sq) -> Option<u64> {
         match self {
             Self::Bucket(bucket, at) => sq.recent.sorted(*bucket).get(*at).map(|&(a, _)| a),
             Self::Indexed { run, at } => match sq.generation(run.level, run.generation) {
@@ -174,7 +157,7 @@ impl SortedRun {
     }
 
     /// The number of the write that made the next block, if it is in the log.
-    fn write<T: Ties>(&self, sq: &Sq<T>) -> Option<u64> {
+    fn write(&self, sq: &Sq) -> Option<u64> {
         match self {
             Self::Bucket(bucket, at) => {
                 let (_, slot) = sq.recent.sorted(*bucket)[*at];
@@ -184,20 +167,20 @@ impl SortedRun {
         }
     }
 
-    fn advance<T: Ties>(&mut self, sq: &Sq<T>) -> Result {
+    fn advance(&mut self, sq: &Sq) -> Result {
         self.step(sq)?;
         self.pass_over_lost(sq)
     }
 
     /// Moves on behind slots of which nobody knows what they hold.
-    fn pass_over_lost<T: Ties>(&mut self, sq: &Sq<T>) -> Result {
+    fn pass_over_lost(&mut self, sq: &Sq) -> Result {
         while self.address(sq).is_some() && self.is_lost(sq) {
             self.step(sq)?;
         }
         Ok(())
     }
 
-    fn is_lost<T: Ties>(&self, sq: &Sq<T>) -> bool {
+    fn is_lost(&self, sq: &Sq) -> bool {
         let (run, nth) = match self {
             Self::Bucket(..) => return false,
             Self::Indexed { run, at } => (run, at.rank),
@@ -206,7 +189,7 @@ impl SortedRun {
         sq.levels[run.level - 1].is_lost(run.generation * run.len + nth)
     }
 
-    fn step<T: Ties>(&mut self, sq: &Sq<T>) -> Result {
+    fn step(&mut self, sq: &Sq) -> Result {
         match self {
             Self::Bucket(_, at) => *at += 1,
             Self::Indexed { run, at } => {
@@ -225,7 +208,7 @@ impl SortedRun {
     }
 
     /// Reads the next block, whose address is `address`. Whether it is whole.
-    fn read<T: Ties>(&mut self, sq: &Sq<T>, address: u64, body: &mut [u8]) -> Result<bool> {
+    fn read(&mut self, sq: &Sq, address: u64, body: &mut [u8]) -> Result<bool> {
         match self {
             Self::Bucket(..) => {
                 let write = self.write(sq).expect("of the log");
@@ -245,7 +228,7 @@ impl SortedRun {
 
 impl GenerationRun {
     /// Fetches a chunk and opens its addresses.
-    fn fetch<T: Ties>(&mut self, sq: &Sq<T>, chunk: u64) -> Result {
+    fn fetch(&mut self, sq: &Sq, chunk: u64) -> Result {
         self.fetch_bodies(sq, chunk)?;
         let level = &sq.levels[self.level - 1];
         let first = self.generation * self.len + chunk * CHUNK;
@@ -267,7 +250,7 @@ impl GenerationRun {
         Ok(())
     }
 
-    fn fetch_bodies<T: Ties>(&mut self, sq: &Sq<T>, chunk: u64) -> Result {
+    fn fetch_bodies(&mut self, sq: &Sq, chunk: u64) -> Result {
         let level = &sq.levels[self.level - 1];
         let count = CHUNK.min(self.len - chunk * CHUNK);
         let first = self.generation * self.len + chunk * CHUNK;
@@ -279,7 +262,7 @@ impl GenerationRun {
         Ok(())
     }
 
-    fn open<T: Ties>(&self, sq: &Sq<T>, at: u64, address: u64, body: &mut [u8]) -> bool {
+    fn open(&self, sq: &Sq, at: u64, address: u64, body: &mut [u8]) -> bool {
         let (entry, sealed) = self.fetched.slot((at % CHUNK) as usize);
         sq.open_level_slot(
             self.level,

@@ -25,8 +25,7 @@
 //!   flushes, nothing else
 //! * `write`: slots appended to the log and held back; leaves of the map with them; the cadences
 //! * `flush`: a bucket for each level, a window of the last
-//! * `merge`: sorted runs into one; which of equal addresses is kept: `Ties`, the newest but for
-//!   planted faults
+//! * `merge`: sorted runs into one; of equal addresses the newest is kept
 //! * `read`: locate, join neighbours, fetch, open, fetch ahead; verifying
 //! * `known`: what readers remember together: chunks of addresses, leaves, who reads in order
 //! * `recent`: the log in memory: addresses by bucket, contents until they are merged
@@ -52,6 +51,7 @@ mod recent;
 mod recover;
 mod salvage;
 mod schedule;
+mod scheme;
 mod search;
 mod times;
 mod write;
@@ -64,7 +64,7 @@ pub use geometry::{
 use crate::error::{Error, Place, Result};
 use crate::oram::{BlockOram, Hides, Oram, check_request};
 use crate::scheme::Parts;
-pub use crate::scheme::detwo::BLOCKS_MAX;
+pub use crate::scheme::contract::BLOCKS_MAX;
 use crate::scheme::lifecycle::Lifecycle;
 use crate::scheme::openings::{EpochState, dummies_to_retire, key_bytes_max};
 use crate::store::{Area, Cursor, Store};
@@ -75,16 +75,16 @@ use keys::SqKeyRing;
 use leaves::Leaves;
 use level::{Generation, Level};
 use merge::{Merge, SortedRun};
-pub use merge::{NewestWins, Ties};
 use read::Readers;
 use recent::Recent;
 use salvage::SqDamage;
 use schedule::Schedule;
+pub use scheme::SQ;
 use times::Times;
 use write::SqWriteScratch;
 
 /// The scheme. See the [module](self).
-pub struct Sq<T = NewestWins> {
+pub struct Sq {
     geometry: SqGeometry,
     schedule: Schedule,
     store: Arc<dyn Store>,
@@ -97,7 +97,7 @@ pub struct Sq<T = NewestWins> {
     main: Area,
     main_cursor: Cursor,
     /// What is under way into each level from 1 on, the last included.
-    merges: Vec<Option<Merge<T>>>,
+    merges: Vec<Option<Merge>>,
     /// The first sources of the next one.
     ready: Vec<Vec<SortedRun>>,
     /// Of each block of the map, or, with the map in memory, of each block.
@@ -128,7 +128,7 @@ enum SqLocation {
     Main(u64),
 }
 
-impl<T: Ties> Sq<T> {
+impl Sq {
     /// Makes a new one on a store whose contents do not matter. Every block reads as zeros.
     pub fn create(geometry: SqGeometry, parts: Parts) -> Result<Self> {
         let mut new = Self::assemble(geometry, parts, &EpochState::default())?;
@@ -265,7 +265,7 @@ impl<T: Ties> Sq<T> {
     }
 }
 
-impl<T: Ties> Oram for Sq<T> {
+impl Oram for Sq {
     fn blocks(&self) -> u64 {
         self.geometry.blocks
     }
@@ -306,7 +306,7 @@ impl<T: Ties> Oram for Sq<T> {
     }
 }
 
-impl<T: Ties> BlockOram for Sq<T> {
+impl BlockOram for Sq {
     fn read_shared(&self, addrs: &[Addr], into: &mut [u8]) -> Result {
         check_request(self.geometry.blocks, self.geometry.block_len, addrs, into.len())?;
         self.read_blocks(addrs, into)

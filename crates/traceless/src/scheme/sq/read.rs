@@ -1,6 +1,5 @@
 //! Reading: locate each block, fetch neighbours together, open what came.
 
-use super::Ties;
 use super::geometry::CHUNK;
 use super::known::{CHUNKS_PER_GENERATION, Chunk, ChunkId, ChunkPlace, ReaderCache};
 use super::level::Generation;
@@ -57,7 +56,7 @@ enum BlockSearch {
     In(ChunkId),
 }
 
-impl<T: Ties> Sq<T> {
+impl Sq {
     pub(super) fn read_blocks(&self, addrs: &[Addr], into: &mut [u8]) -> Result {
         let len = self.geometry.block_len;
         self.readers.scratch.with(|scratch| {

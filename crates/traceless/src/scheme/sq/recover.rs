@@ -6,7 +6,6 @@
 //! not there whole is merged again from its sources, byte for byte as it was, under the same keys.
 
 use super::Sq;
-use super::Ties;
 use super::geometry::SLOTS_PER_TRIP;
 use super::keys::level_version;
 use super::salvage::{Lost, SqDamage};
@@ -20,7 +19,7 @@ use crate::types::Slot;
 use alloc::vec;
 use alloc::vec::Vec;
 
-impl<T: Ties> Sq<T> {
+impl Sq {
     /// Tells the damaged entries that were accepted.
     pub(super) fn recover(
         &mut self,

@@ -5,7 +5,6 @@
 //! bucket would be another one under the same keys, so the count goes back to before such a flush,
 //! and what comes then belongs to the next opening.
 
-use super::Ties;
 use super::geometry::MapPlace;
 use super::{EpochState, Sq};
 use crate::error::{Error, Place, Result};
@@ -35,7 +34,7 @@ pub(super) struct Lost {
     slots: BTreeSet<(usize, u64)>,
 }
 
-impl<T: Ties> Sq<T> {
+impl Sq {
     /// Opens one whose damage keeps [`Sq::open`] from it: where live entries are gone, nobody knows
     /// which blocks they held, and **those blocks may read as they were earlier**. Then writes as
     /// many dummies as it takes until nothing asks for those entries any more. Tells the places
@@ -183,7 +182,7 @@ impl<T: Ties> Sq<T> {
 
 impl Lost {
     /// Level and number of each generation, or bucket of the log, with a damaged entry.
-    fn generations<T: Ties>(&self, sq: &Sq<T>) -> impl Iterator<Item = (usize, u64)> {
+    fn generations(&self, sq: &Sq) -> impl Iterator<Item = (usize, u64)> {
         let bucket = sq.bucket();
         let levels = self
             .slots
@@ -192,7 +191,7 @@ impl Lost {
         self.writes.iter().map(move |write| (0, write / bucket)).chain(levels)
     }
 
-    fn places<T: Ties>(&self, sq: &Sq<T>) -> Vec<Place> {
+    fn places(&self, sq: &Sq) -> Vec<Place> {
         let writes = self.writes.union(&self.given_up).map(|&write| sq.log_place(write));
         let slots = self.slots.iter().map(|&(level, slot)| {
             let level = &sq.levels[level - 1];
@@ -419,13 +418,8 @@ mod tests {
         leaves.for_each(|write| rig.flip(&area, Slot(write % area.slots())));
         let mut images = Vec::new();
         let mut keep = |_, _| images.push((rig.store.snapshot(), rig.vault.kept()));
-        let (oram, _) = Sq::<super::super::NewestWins>::salvage(
-            geometry,
-            rig.parts(),
-            &rig.vault.kept(),
-            &mut keep,
-        )
-        .unwrap();
+        let (oram, _) =
+            super::super::Sq::salvage(geometry, rig.parts(), &rig.vault.kept(), &mut keep).unwrap();
         assert_eq!(rig.differ(&oram), []);
         drop(oram);
         let mut half = 0;

@@ -2,7 +2,6 @@
 //! first. So a leaf of the map that was lost is made again.
 
 use super::Sq;
-use super::Ties;
 use super::geometry::{CHUNK, TIME_LEN};
 use super::level::Generation;
 use crate::error::{Error, Result};
@@ -10,7 +9,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-impl<T: Ties> Sq<T> {
+impl Sq {
     /// Reads a leaf of the map, or makes it again if it is lost.
     pub(super) fn read_leaf(&self, leaf: u64, time: Option<u64>, into: &mut [u8]) -> Result {
         match self.read_one(self.geometry.blocks + leaf, time, into) {

@@ -3,7 +3,6 @@
 //! Slots are held back in memory until a sync asks for them or their bucket is full: so a bucket is
 //! one request to the store, and its header is written once, also if its writes come one by one.
 
-use super::Ties;
 use super::flush::Delivery;
 use super::geometry::SLOTS_PER_TRIP;
 use super::{Cadence, FLUSHES_MAX, MapPlace, Sq};
@@ -28,7 +27,7 @@ pub(super) struct SqWriteScratch {
     pub delivery: Delivery,
 }
 
-impl<T: Ties> Sq<T> {
+impl Sq {
     pub(super) fn write_blocks(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
         let len = self.geometry.block_len;
         let (mut addrs, mut from) = (addrs, from);

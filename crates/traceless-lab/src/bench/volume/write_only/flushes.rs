@@ -11,9 +11,9 @@ use super::super::target::{BenchTarget, RecordedTarget};
 use super::super::workload::SMALL;
 use std::path::Path;
 use std::sync::Arc;
-use traceless::build::SchemeConfig;
 use traceless::durable::MemVault;
 use traceless::rng::{Rng, SeededRng, System};
+use traceless::scheme::contract::BlockScheme;
 use traceless::seal::Secret;
 use traceless::store::{Store, WatchedStore};
 use traceless::trace::Recorder;
@@ -70,7 +70,11 @@ impl Groups {
     /// Writes to a new `scheme` that is too large for any store at hand: what it writes is thrown
     /// away. It takes its blocks for lost then, which changes nothing of where it writes and
     /// reads. The writes of a flush are counted together, if there are such.
-    pub fn of_a_large_one(scheme: SchemeConfig, before: u64, writes: u64) -> Result<Self, Failure> {
+    pub fn of_a_large_one(
+        scheme: &dyn BlockScheme,
+        before: u64,
+        writes: u64,
+    ) -> Result<Self, Failure> {
         let recorder = Arc::new(Recorder::default());
         let store = WatchedStore::new(Discards { len: scheme.store_len() }, recorder.clone());
         let (vault, key) = (MemVault::default(), Secret::random(&mut System));

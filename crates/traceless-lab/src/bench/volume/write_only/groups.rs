@@ -131,7 +131,7 @@ fn library(context: &Context) -> Result<Vec<Found>, Failure> {
         Ok(scheme) => scheme,
         Err(why) => return Ok(vec![Err(why)]),
     };
-    let mut bed = TestBed::in_memory(scheme)?;
+    let mut bed = TestBed::in_memory(scheme.clone())?;
     // Each block that is moved is sealed and written, and all but the new one were read and opened.
     let moved = scheme.write_amplification();
     let (passes, copies) = (2.0 * moved - 1.0, 2.0 * moved - 1.0);
@@ -204,7 +204,7 @@ fn stalls_of_a_large_volume(context: &Context) -> Result<Vec<Found>, Failure> {
     };
     let writes = 1 << 19;
     let before = scheme.facts(0).settles_after.saturating_sub(writes / 4);
-    let groups = Groups::of_a_large_one(scheme, before, writes)?;
+    let groups = Groups::of_a_large_one(&*scheme, before, writes)?;
     let (blocks, seeks) = groups.worst_over_median();
     Ok([blocks, seeks, groups.seeks()].map(|found| Ok(vec![found].into())).to_vec())
 }

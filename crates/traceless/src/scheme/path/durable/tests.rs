@@ -2,7 +2,6 @@
 //! the state, openings and their keys, reading only.
 
 use super::*;
-use crate::build::SchemeConfig;
 use crate::durable::Vault;
 use crate::error::Place;
 use crate::oram::Oram;
@@ -52,7 +51,7 @@ fn no_crash_loses_what_was_synced() {
     for (nth, geometry) in geometries().into_iter().enumerate() {
         // Every call of some openings, then longer runs: an opening after a crash is long itself.
         rig::lives_through_crashes(
-            SchemeConfig::Path(geometry),
+            geometry,
             nth as u64,
             (0..60).chain((0..40).map(|n| n * 977 % 9000)),
         );
@@ -68,11 +67,7 @@ fn no_nonce_covers_two_contents() {
 
     record::start();
     for (nth, geometry) in geometries().into_iter().enumerate() {
-        rig::lives_through_crashes(
-            SchemeConfig::Path(geometry),
-            nth as u64 + 9,
-            (0..60).map(|n| 20 + n * 977 % 4000),
-        );
+        rig::lives_through_crashes(geometry, nth as u64 + 9, (0..60).map(|n| 20 + n * 977 % 4000));
         let mut used = HashMap::new();
         for sealed in record::take() {
             let first = *used.entry((sealed.key, sealed.nonce.version)).or_insert(sealed.tag);

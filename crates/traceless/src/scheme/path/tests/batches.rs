@@ -161,9 +161,8 @@ fn a_batch_waits_for_a_far_store_once() {
 fn a_batch_is_saved_between_its_requests() {
     let mut geometry = crate::scheme::path::PathGeometry::new(BLOCKS, LEN).unwrap();
     geometry.unsynced_max = 3;
-    let scheme = crate::build::SchemeConfig::Path(geometry);
     let key = || crate::seal::Secret::from_bytes([1; 32]);
-    let builder = || Array::builder().scheme(scheme).key(key()).rng(SeededRng::new(1));
+    let builder = || Array::builder().scheme(geometry).key(key()).rng(SeededRng::new(1));
     let store = Arc::new(MemStore::new(builder().store_len().unwrap()));
     let mut array = builder().store(store.clone()).build().unwrap();
     let addrs: Vec<u64> = (0..100).collect();

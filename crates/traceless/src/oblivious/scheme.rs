@@ -1,0 +1,71 @@
+//! The saved array of the Oblivious client as a scheme with its parameters.
+
+use super::ArrayGeometry;
+use super::durable::{create_durable, open_durable};
+use crate::error::Result;
+use crate::oram::{Hides, Oram};
+use crate::rng::Rng;
+use crate::scheme::contract::Scheme;
+use crate::scheme::{Parts, PlacedArea};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+impl Scheme for ArrayGeometry {
+    fn name(&self) -> &'static str {
+        "oblivious"
+    }
+
+    fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    fn block_len(&self) -> usize {
+        self.block_len
+    }
+
+    fn store_len(&self) -> u64 {
+        self.store_len()
+    }
+
+    fn areas(&self) -> Vec<PlacedArea> {
+        self.areas()
+    }
+
+    fn write_amplification(&self) -> f64 {
+        self.write_amplification()
+    }
+
+    fn hides(&self) -> Hides {
+        Hides::ReadsAndWrites
+    }
+
+    fn draws_places(&self) -> bool {
+        self.draws_places()
+    }
+
+    fn check(&self) -> Result {
+        self.check()
+    }
+
+    fn create(&self, parts: Parts) -> Result<Box<dyn Oram>> {
+        create_durable(*self, parts)
+    }
+
+    fn open(
+        &self,
+        parts: Parts,
+        state: &[u8],
+        _progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Box<dyn Oram>> {
+        open_durable(*self, parts, state)
+    }
+
+    fn create_in_memory(&self, rng: Box<dyn Rng>) -> Result<Box<dyn Oram>> {
+        super::create(self.blocks, self.block_len, rng)
+    }
+
+    #[cfg(feature = "suite")]
+    fn public_trace(&self, trace: &[crate::trace::Event]) -> Vec<crate::trace::Event> {
+        super::public_trace::template(self, trace)
+    }
+}

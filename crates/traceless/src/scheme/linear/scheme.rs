@@ -1,0 +1,56 @@
+//! The scheme that touches everything, with its parameters.
+
+use super::Linear;
+use crate::error::Result;
+use crate::oram::{Hides, Oram};
+use crate::scheme::Parts;
+use crate::scheme::contract::Scheme;
+use alloc::boxed::Box;
+
+/// The parameters of [`Linear`]. All of them are public.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinearScheme {
+    /// Logical blocks.
+    pub blocks: u64,
+    /// Bytes of a block.
+    pub block_len: usize,
+}
+
+impl Scheme for LinearScheme {
+    fn name(&self) -> &'static str {
+        "linear"
+    }
+
+    fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    fn block_len(&self) -> usize {
+        self.block_len
+    }
+
+    fn store_len(&self) -> u64 {
+        Linear::store_len(self.blocks, self.block_len)
+    }
+
+    fn write_amplification(&self) -> f64 {
+        self.blocks as f64
+    }
+
+    fn hides(&self) -> Hides {
+        Hides::ReadsAndWrites
+    }
+
+    fn create(&self, parts: Parts) -> Result<Box<dyn Oram>> {
+        Ok(Box::new(Linear::create(self.blocks, self.block_len, parts)?))
+    }
+
+    fn open(
+        &self,
+        parts: Parts,
+        state: &[u8],
+        _progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Box<dyn Oram>> {
+        Ok(Box::new(Linear::open(self.blocks, self.block_len, parts, state)?))
+    }
+}

@@ -1,0 +1,87 @@
+//! Saved Path ORAM as a scheme with its parameters.
+
+use super::{DurablePath, PathGeometry};
+use crate::error::Result;
+use crate::oram::{Hides, Oram};
+use crate::rng::Rng;
+use crate::scheme::contract::Scheme;
+use crate::scheme::{Parts, PlacedArea};
+use crate::types::Addr;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+impl Scheme for PathGeometry {
+    fn name(&self) -> &'static str {
+        "path"
+    }
+
+    fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    fn block_len(&self) -> usize {
+        self.block_len
+    }
+
+    fn store_len(&self) -> u64 {
+        self.store_len()
+    }
+
+    fn areas(&self) -> Vec<PlacedArea> {
+        self.areas()
+    }
+
+    fn write_amplification(&self) -> f64 {
+        self.write_amplification()
+    }
+
+    fn hides(&self) -> Hides {
+        Hides::ReadsAndWrites
+    }
+
+    fn draws_places(&self) -> bool {
+        self.draws_places()
+    }
+
+    fn check(&self) -> Result {
+        self.check()
+    }
+
+    fn create(&self, parts: Parts) -> Result<Box<dyn Oram>> {
+        Ok(Box::new(DurablePath::create(*self, parts)?))
+    }
+
+    fn open(
+        &self,
+        parts: Parts,
+        state: &[u8],
+        _progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Box<dyn Oram>> {
+        Ok(Box::new(DurablePath::open(*self, parts, state)?))
+    }
+
+    fn create_filled(
+        &self,
+        parts: Parts,
+        contents: &mut dyn FnMut(Addr, &mut [u8]),
+    ) -> Result<Box<dyn Oram>> {
+        Ok(Box::new(DurablePath::create_filled(*self, parts, contents)?))
+    }
+
+    fn create_in_memory(&self, mut rng: Box<dyn Rng>) -> Result<Box<dyn Oram>> {
+        Ok(Box::new(super::in_memory(self, &mut *rng)?))
+    }
+
+    fn create_in_memory_filled(
+        &self,
+        mut rng: Box<dyn Rng>,
+        contents: &mut dyn FnMut(Addr, &mut [u8]),
+    ) -> Result<Box<dyn Oram>> {
+        Ok(Box::new(super::in_memory_filled(self, &mut *rng, contents)?))
+    }
+
+    #[cfg(feature = "suite")]
+    fn public_trace(&self, trace: &[crate::trace::Event]) -> Vec<crate::trace::Event> {
+        super::public_trace::template(self, trace)
+    }
+}
